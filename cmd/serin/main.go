@@ -60,7 +60,7 @@ func arguments(root *cobra.Command, argv []string) []string {
 	if err != nil {
 		return args
 	}
-	return operator.Normalise(sub.Flags(), args)
+	return operator.NormalizeArguments(sub.Flags(), args)
 }
 
 func controllerCommand() *cobra.Command {
@@ -71,7 +71,7 @@ func controllerCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			version, revision := built()
 			if flags.Version {
-				operator.Version(cmd.OutOrStdout(), version, revision)
+				operator.WriteVersion(cmd.OutOrStdout(), version, revision)
 				return nil
 			}
 			flags.FromEnvironment(os.Getenv)

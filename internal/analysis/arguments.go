@@ -10,41 +10,41 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// placeholder replaces the content of a Secret where a metric is not measured, for example when it is validated.
-const placeholder = "*****"
+// secretPlaceholder replaces the content of a Secret where a metric is not measured, for example when it is validated.
+const secretPlaceholder = "*****"
 
-// tag matches a reference to an argument, such as {{args.service-name}}.
-var tag = regexp.MustCompile(`\{\{[^{}]*\}\}`)
+// argumentTag matches a reference to an argument, such as {{args.service-name}}.
+var argumentTag = regexp.MustCompile(`\{\{[^{}]*\}\}`)
 
-// maxResolved bounds the size of all metrics of a run after arguments are replaced by their values, in bytes. Without
+// maxResolvedBytes bounds the size of all metrics of a run after arguments are replaced by their values, in bytes. Without
 // it, a small run could use unlimited memory: a metric may refer to the same large value any number of times. An object
 // that the API server stores is always smaller.
-const maxResolved = 4 << 20
+const maxResolvedBytes = 4 << 20
 
-// Resolved returns a metric whose references to arguments are replaced by their values. secret returns the content of a
+// ResolveMetric returns a metric whose references to arguments are replaced by their values. secret returns the content of a
 // key of a Secret; where it is nil, a placeholder is used instead. Resolved fails if an argument does not exist or has
 // no value, if secret fails, and if the result is not a valid metric.
-func Resolved(metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
-	room := maxResolved
-	return resolvedWithin(&room, metric, args, secret)
+func ResolveMetric(metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
+	room := maxResolvedBytes
+	return resolveMetricWithin(&room, metric, args, secret)
 }
 
-// resolvedWithin does the same within a budget of bytes, and subtracts from it what the metric needs.
-func resolvedWithin(room *int, metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
+// resolveMetricWithin does the same within a budget of bytes, and subtracts from it what the metric needs.
+func resolveMetricWithin(room *int, metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
 	text, err := json.Marshal(metric)
 	if err != nil {
 		return metric, fmt.Errorf("write metric %s: %w", metric.Name, err)
 	}
 	var failed error
 	*room -= len(text)
-	resolved := tag.ReplaceAllStringFunc(string(text), func(found string) string {
+	resolved := argumentTag.ReplaceAllStringFunc(string(text), func(found string) string {
 		if failed != nil {
 			return found
 		}
 		name := strings.TrimSpace(found[2 : len(found)-2])
-		value, err := valueOf(name, args, secret)
+		value, err := argumentValue(name, args, secret)
 		if *room -= len(value); err == nil && *room < 0 {
-			err = fmt.Errorf("metric %s needs more than %d MiB with its arguments: shorten them", metric.Name, maxResolved>>20)
+			err = fmt.Errorf("metric %s needs more than %d MiB with its arguments: shorten them", metric.Name, maxResolvedBytes>>20)
 		}
 		if err != nil {
 			failed = err
@@ -63,7 +63,7 @@ func resolvedWithin(room *int, metric argov1.Metric, args []argov1.Argument, sec
 	return out, nil
 }
 
-func valueOf(name string, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (string, error) {
+func argumentValue(name string, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (string, error) {
 	arg, ok := strings.CutPrefix(name, "args.")
 	i := slices.IndexFunc(args, func(a argov1.Argument) bool { return a.Name == arg })
 	switch {
@@ -74,7 +74,7 @@ func valueOf(name string, args []argov1.Argument, secret func(argov1.SecretKeyRe
 	case args[i].ValueFrom != nil && args[i].ValueFrom.SecretKeyRef != nil && secret != nil:
 		return secret(*args[i].ValueFrom.SecretKeyRef)
 	case args[i].ValueFrom != nil && args[i].ValueFrom.SecretKeyRef != nil:
-		return placeholder, nil
+		return secretPlaceholder, nil
 	default:
 		return "", fmt.Errorf("argument %q was not supplied", arg)
 	}

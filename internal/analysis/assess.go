@@ -8,9 +8,9 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// add counts a completed measurement. An error is counted separately: it does not show whether the metric is good, so
+// countMeasurement counts a completed measurement. An error is counted separately: it does not show whether the metric is good, so
 // it does not count as one of the measurements that spec.count asks for.
-func add(r *argov1.MetricResult, phase argov1.AnalysisPhase) {
+func countMeasurement(r *argov1.MetricResult, phase argov1.AnalysisPhase) {
 	switch phase {
 	case argov1.AnalysisPhaseSuccessful:
 		r.Successful++
@@ -34,18 +34,18 @@ func add(r *argov1.MetricResult, phase argov1.AnalysisPhase) {
 	}
 }
 
-// last returns the newest measurement; nil: there is none.
-func last(r *argov1.MetricResult) *argov1.Measurement {
+// newestMeasurement returns the newest measurement; nil: there is none.
+func newestMeasurement(r *argov1.MetricResult) *argov1.Measurement {
 	if len(r.Measurements) == 0 {
 		return nil
 	}
 	return &r.Measurements[len(r.Measurements)-1]
 }
 
-// assessed returns the phase of a metric that follows from its counts, and the exceeded limit if the phase is not
+// assessMetric returns the phase of a metric that follows from its counts, and the exceeded limit if the phase is not
 // successful.
-func assessed(m argov1.Metric, r *argov1.MetricResult, terminating bool) (phase argov1.AnalysisPhase, cause string) {
-	newest, l := last(r), limitsOf(m)
+func assessMetric(m argov1.Metric, r *argov1.MetricResult, terminating bool) (phase argov1.AnalysisPhase, cause string) {
+	newest, l := newestMeasurement(r), newMetricLimits(m)
 	switch {
 	case newest == nil && terminating:
 		return argov1.AnalysisPhaseSuccessful, ""
@@ -62,8 +62,8 @@ func assessed(m argov1.Metric, r *argov1.MetricResult, terminating bool) (phase 
 		return argov1.AnalysisPhaseFailed, fmt.Sprintf("failed (%d) > failureLimit (%d)", r.Failed, l.failures)
 	case l.successes > 0 && int(r.ConsecutiveSuccess) >= l.successes:
 		return argov1.AnalysisPhaseSuccessful, ""
-	case l.wanted(m) > 0 && int(r.Count) >= l.wanted(m):
-		return exhausted(l), ""
+	case l.desiredCount(m) > 0 && int(r.Count) >= l.desiredCount(m):
+		return phaseAfterCount(l), ""
 	case terminating:
 		return argov1.AnalysisPhaseSuccessful, ""
 	default:
@@ -71,9 +71,9 @@ func assessed(m argov1.Metric, r *argov1.MetricResult, terminating bool) (phase 
 	}
 }
 
-// exhausted returns the phase of a metric that was measured as often as spec.count asks for without reaching a limit. A
+// phaseAfterCount returns the phase of a metric that was measured as often as spec.count asks for without reaching a limit. A
 // metric that also asks for consecutive successes has not shown enough of them by then.
-func exhausted(l limits) argov1.AnalysisPhase {
+func phaseAfterCount(l metricLimits) argov1.AnalysisPhase {
 	switch {
 	case l.successes == 0:
 		return argov1.AnalysisPhaseSuccessful
@@ -84,34 +84,34 @@ func exhausted(l limits) argov1.AnalysisPhase {
 	}
 }
 
-// gravity lists phases by severity. The phase of a run is the most severe one of its metrics.
-var gravity = []argov1.AnalysisPhase{
+// phaseSeverity lists phases by severity. The phase of a run is the most severe one of its metrics.
+var phaseSeverity = []argov1.AnalysisPhase{
 	argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseRunning, argov1.AnalysisPhasePending,
 	argov1.AnalysisPhaseInconclusive, argov1.AnalysisPhaseError, argov1.AnalysisPhaseFailed,
 }
 
-// bad reports whether a metric with this phase ends the run before its other metrics are complete.
-func bad(phase argov1.AnalysisPhase) bool {
+// isUnsuccessful reports whether a metric with this phase ends the run before its other metrics are complete.
+func isUnsuccessful(phase argov1.AnalysisPhase) bool {
 	return phase.Completed() && phase != argov1.AnalysisPhaseSuccessful
 }
 
-// conclude returns the phase of a run. It is running until all metrics are complete, including dry-run metrics, which
+// assessRun returns the phase of a run. It is running until all metrics are complete, including dry-run metrics, which
 // otherwise do not count.
-func conclude(results []argov1.MetricResult) argov1.AnalysisPhase {
+func assessRun(results []argov1.MetricResult) argov1.AnalysisPhase {
 	gravest := argov1.AnalysisPhaseSuccessful
 	for _, r := range results {
 		if !r.Phase.Completed() {
 			return argov1.AnalysisPhaseRunning
 		}
-		if !r.DryRun && slices.Index(gravity, r.Phase) > slices.Index(gravity, gravest) {
+		if !r.DryRun && slices.Index(phaseSeverity, r.Phase) > slices.Index(phaseSeverity, gravest) {
 			gravest = r.Phase
 		}
 	}
 	return gravest
 }
 
-// summaries counts the metrics by phase: those that decide about the run, and dry-run metrics, which are only recorded.
-func summaries(results []argov1.MetricResult) (decide, recorded argov1.RunSummary) {
+// summarizeResults counts the metrics by phase: those that decide about the run, and dry-run metrics, which are only recorded.
+func summarizeResults(results []argov1.MetricResult) (decide, recorded argov1.RunSummary) {
 	for _, r := range results {
 		sum := &decide
 		if r.DryRun {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Field returns the value of a field of a Rollout. rollout is its decoded JSON. Paths that begin with metadata have the
+// FieldValue returns the value of a field of a Rollout. rollout is its decoded JSON. Paths that begin with metadata have the
 // syntax of the downward API: metadata.name, metadata.labels['env'], metadata.annotations. All other paths consist of
 // fields and indices: spec.template.spec.containers[0].image. Field fails if the path does not exist, or is the path of
 // an object or a list.
-func Field(rollout map[string]any, path string) (string, error) {
+func FieldValue(rollout map[string]any, path string) (string, error) {
 	if rest, ok := strings.CutPrefix(path, "metadata"); ok && (rest == "" || rest[0] == '.') {
 		metadata, _ := rollout["metadata"].(map[string]any)
-		return metadataField(metadata, path, strings.TrimPrefix(rest, "."))
+		return metadataFieldValue(metadata, path, strings.TrimPrefix(rest, "."))
 	}
 	var at any = rollout
 	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
@@ -47,7 +47,7 @@ func Field(rollout map[string]any, path string) (string, error) {
 	}
 }
 
-func metadataField(metadata map[string]any, path, field string) (string, error) {
+func metadataFieldValue(metadata map[string]any, path, field string) (string, error) {
 	name, subscript, subscripted := strings.Cut(field, "['")
 	values, _ := metadata[name].(map[string]any)
 	switch {

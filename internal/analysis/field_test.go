@@ -23,7 +23,7 @@ func TestField(t *testing.T) {
 		"spec.replicas": "3", "spec.paused": "false", "spec.template.spec.containers[1].image": "side:2",
 		"status.canary.weights.canary.weight": "20",
 	} {
-		if got, err := analysis.Field(rollout, path); got != want || err != nil {
+		if got, err := analysis.FieldValue(rollout, path); got != want || err != nil {
 			t.Errorf("%s: got %q, %v, want %q", path, got, err, want)
 		}
 	}
@@ -40,7 +40,7 @@ func TestField(t *testing.T) {
 		"spec.none":                               "path spec.none in rollout must terminate in a primitive value",
 		"":                                        "path  in rollout must terminate in a primitive value",
 	} {
-		if got, err := analysis.Field(rollout, path); err == nil || err.Error() != want {
+		if got, err := analysis.FieldValue(rollout, path); err == nil || err.Error() != want {
 			t.Errorf("%s: got %q, %v, want %s", path, got, err, want)
 		}
 	}

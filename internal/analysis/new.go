@@ -9,33 +9,33 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// Order describes the AnalysisRun that a Rollout or an Experiment needs.
-type Order struct {
+// RunRequest describes the AnalysisRun that a Rollout or an Experiment needs.
+type RunRequest struct {
 	// Namespace of the run, and of its AnalysisTemplates.
 	Namespace string
 	// Name of the run. If another run has it, a number is appended; see launch.Launcher.
 	Name string
 	// Templates whose metrics the run combines.
 	Templates []argov1.AnalysisTemplateRef
-	// Caller contains the values of the arguments. For a Rollout, RolloutArguments returns them.
-	Caller
+	// Caller contains the values of the arguments. For a Rollout, ResolveRolloutArguments returns them.
+	RunOptions
 	// Labels and Annotations of the run.
 	Labels, Annotations map[string]string
 	// Owner of the run, a controller reference.
 	Owner metav1.OwnerReference
 }
 
-// Lookup returns the content of a template. Users see its errors unchanged.
-type Lookup func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error)
+// TemplateLookup returns the content of a template. Users see its errors unchanged.
+type TemplateLookup func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error)
 
 // NewRun returns the AnalysisRun that an order asks for. It fails if get fails, and if templates or arguments
 // contradict each other.
-func NewRun(o Order, get Lookup) (*argov1.AnalysisRun, error) {
-	templates, err := Collect(o.Templates, get)
+func NewRun(o RunRequest, get TemplateLookup) (*argov1.AnalysisRun, error) {
+	templates, err := CollectTemplates(o.Templates, get)
 	if err != nil {
 		return nil, err
 	}
-	spec, err := Merge(templates, o.Caller)
+	spec, err := MergeTemplates(templates, o.RunOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +48,10 @@ func NewRun(o Order, get Lookup) (*argov1.AnalysisRun, error) {
 	}, nil
 }
 
-// Serves reports whether an existing run can be used instead of a new one: it has the same owner and the same metrics,
+// IsReusable reports whether an existing run can be used instead of a new one: it has the same owner and the same metrics,
 // and is not complete. Such a run exists if an earlier reconciliation created it, but could not record its name in the
 // status.
-func Serves(existing, wanted *argov1.AnalysisRun) bool {
+func IsReusable(existing, wanted *argov1.AnalysisRun) bool {
 	of, by := metav1.GetControllerOf(existing), metav1.GetControllerOf(wanted)
 	if existing.Status.Phase.Completed() || existing.DeletionTimestamp != nil || of == nil || by == nil || of.UID != by.UID {
 		return false
@@ -61,9 +61,9 @@ func Serves(existing, wanted *argov1.AnalysisRun) bool {
 		equality.Semantic.DeepEqual(a.DryRun, b.DryRun) && equality.Semantic.DeepEqual(a.MeasurementRetention, b.MeasurementRetention)
 }
 
-// RolloutArguments returns the values of the arguments that a Rollout passes to its analyses. rollout is its decoded
+// ResolveRolloutArguments returns the values of the arguments that a Rollout passes to its analyses. rollout is its decoded
 // JSON, stable and latest are the hashes of its two ReplicaSets. It fails if a field does not exist.
-func RolloutArguments(args []argov1.AnalysisRunArgument, rollout map[string]any, stable, latest string) ([]argov1.Argument, error) {
+func ResolveRolloutArguments(args []argov1.AnalysisRunArgument, rollout map[string]any, stable, latest string) ([]argov1.Argument, error) {
 	out := make([]argov1.Argument, 0, len(args))
 	for _, arg := range args {
 		value := arg.Value
@@ -75,7 +75,7 @@ func RolloutArguments(args []argov1.AnalysisRunArgument, rollout map[string]any,
 			value = latest
 		case from.FieldRef != nil:
 			var err error
-			if value, err = Field(rollout, from.FieldRef.FieldPath); err != nil {
+			if value, err = FieldValue(rollout, from.FieldRef.FieldPath); err != nil {
 				return nil, err
 			}
 		}

@@ -11,11 +11,11 @@ import (
 	"github.com/serin-dev/serin/internal/analysis"
 )
 
-func shopOrder() analysis.Order {
-	return analysis.Order{
+func shopOrder() analysis.RunRequest {
+	return analysis.RunRequest{
 		Namespace: "shop", Name: "cart-674d8cf959-2", Templates: []argov1.AnalysisTemplateRef{{TemplateName: "errors"}},
-		Caller: analysis.Caller{Args: []argov1.Argument{{Name: "hash", Value: new("674d8cf959")}, {Name: "stranger", Value: new("x")}}},
-		Labels: map[string]string{argov1.RolloutTypeLabel: argov1.TypeBackground}, Annotations: map[string]string{argov1.RevisionAnnotation: "2"},
+		RunOptions: analysis.RunOptions{Args: []argov1.Argument{{Name: "hash", Value: new("674d8cf959")}, {Name: "stranger", Value: new("x")}}},
+		Labels:     map[string]string{argov1.RolloutTypeLabel: argov1.TypeBackground}, Annotations: map[string]string{argov1.RevisionAnnotation: "2"},
 		Owner: metav1.OwnerReference{Kind: argov1.RolloutKind, Name: "cart", UID: "u", Controller: new(true)},
 	}
 }
@@ -87,7 +87,7 @@ func TestServes(t *testing.T) {
 		}
 		existing := wanted.DeepCopy()
 		c.change(existing)
-		if got := analysis.Serves(existing, wanted); got != c.want {
+		if got := analysis.IsReusable(existing, wanted); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -104,7 +104,7 @@ func TestRolloutArguments(t *testing.T) {
 	hash := func(name string, of argov1.PodTemplateHashOf) argov1.AnalysisRunArgument {
 		return argov1.AnalysisRunArgument{Name: name, ValueFrom: &argov1.ArgumentValueFrom{PodTemplateHashValue: &of}}
 	}
-	got, err := analysis.RolloutArguments([]argov1.AnalysisRunArgument{
+	got, err := analysis.ResolveRolloutArguments([]argov1.AnalysisRunArgument{
 		{Name: "literal", Value: "x"},
 		{Name: "empty"},
 		hash("old", argov1.HashOfStable), hash("new", argov1.HashOfLatest),
@@ -121,7 +121,7 @@ func TestRolloutArguments(t *testing.T) {
 	if diff := cmp.Diff(want, values); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := analysis.RolloutArguments([]argov1.AnalysisRunArgument{field("gone", "spec.nothing")}, rollout, "", ""); err == nil {
+	if _, err := analysis.ResolveRolloutArguments([]argov1.AnalysisRunArgument{field("gone", "spec.nothing")}, rollout, "", ""); err == nil {
 		t.Error("a field that is not there is accepted")
 	}
 }

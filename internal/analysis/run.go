@@ -20,35 +20,35 @@ type Snapshot struct {
 	Spec   argov1.AnalysisRunSpec
 	Status argov1.AnalysisRunStatus
 	// Answers to the questions of earlier decisions, by the ID of the question.
-	Answers map[string]Answer
-	// Settled contains the names of metrics whose measurement in progress is known to have ended, for example because its
+	Answers map[string]MeasurementResult
+	// EndedMeasurements contains the names of metrics whose measurement in progress is known to have ended, for example because its
 	// Job is complete: its result is read now, not at the time that the measurement announced.
-	Settled map[string]bool
-	// JobsGoOn is true if a Job is still active although the run is complete.
-	JobsGoOn bool
+	EndedMeasurements map[string]bool
+	// HasActiveJobs is true if a Job is still active although the run is complete.
+	HasActiveJobs bool
 }
 
-// Answer is the result of one measurement.
-type Answer struct {
-	Began, Ended time.Time
-	// Judged is the phase of the measurement. A running one is checked again at Resume.
-	Judged argov1.AnalysisPhase
+// MeasurementResult is the result of one measurement.
+type MeasurementResult struct {
+	StartedAt, FinishedAt time.Time
+	// Phase is the phase of the measurement. A running one is checked again at Resume.
+	Phase argov1.AnalysisPhase
 	// Message explains the phase. It contains no secrets.
 	Message string
-	// Text is the measured value in the form that users see. It contains no secrets.
-	Text string
+	// Value is the measured value in the form that users see. It contains no secrets.
+	Value string
 	// Metadata that the provider returned; nil: the previous metadata remains.
 	Metadata map[string]string
-	// Resume is the time at which a running measurement is checked again.
-	Resume time.Time
+	// ResumeAt is the time at which a running measurement is checked again.
+	ResumeAt time.Time
 }
 
-// Question asks for one measurement.
-type Question struct {
+// MeasurementRequest asks for one measurement.
+type MeasurementRequest struct {
 	// Metric of the spec, with the values of all arguments except secrets.
 	Metric argov1.Metric
-	// Under is the measurement in progress that is to be checked; nil: a new measurement begins.
-	Under *argov1.Measurement
+	// InProgress is the measurement in progress that is to be checked; nil: a new measurement begins.
+	InProgress *argov1.Measurement
 	// Number of the measurement within its metric, counted from 1. Measurements with errors count too.
 	Number int
 	// Terminate asks to end the measurement in progress.
@@ -60,36 +60,36 @@ type RunDeleted struct{}
 
 func (RunDeleted) String() string { return "run deleted" }
 
-// Forgotten is an effect: the Jobs of measurements that the status no longer contains are deleted.
-type Forgotten struct {
+// MeasurementJobsDeleted is an effect: the Jobs of measurements that the status no longer contains are deleted.
+type MeasurementJobsDeleted struct {
 	Metric       string
 	Measurements []argov1.Measurement
 }
 
-func (f Forgotten) String() string {
+func (f MeasurementJobsDeleted) String() string {
 	return fmt.Sprintf("%d measurements of %s forgotten", len(f.Measurements), f.Metric)
 }
 
-// Swept is an effect: all active Jobs of the run are deleted. There may be a Job that no measurement refers to, because
+// ActiveJobsDeleted is an effect: all active Jobs of the run are deleted. There may be a Job that no measurement refers to, because
 // the answer to its creation was lost.
-type Swept struct{}
+type ActiveJobsDeleted struct{}
 
-func (Swept) String() string { return "no Job goes on" }
+func (ActiveJobsDeleted) String() string { return "no Job goes on" }
 
 // Decision is what follows from a snapshot of a run.
 type Decision = release.Decision[argov1.AnalysisRunStatus]
 
-// pause is the time before the next measurement after an error, and of a metric without an interval.
-const pause = 10 * time.Second
+// retryInterval is the time before the next measurement after an error, and of a metric without an interval.
+const retryInterval = 10 * time.Second
 
 // minInterval is the shortest time between two measurements of a metric, whatever its interval says: each one is a call
 // to a service and a write of the status. Argo Rollouts has no minimum.
 const minInterval = time.Second
 
-// intervalOf returns the time between the measurements of a metric; 0: it has no interval. short: the metric asks for
+// measurementInterval returns the time between the measurements of a metric; 0: it has no interval. short: the metric asks for
 // less than the minimum.
-func intervalOf(m argov1.Metric) (interval time.Duration, short bool) {
-	interval, _ = duration(m.Interval)
+func measurementInterval(m argov1.Metric) (interval time.Duration, short bool) {
+	interval, _ = parseDuration(m.Interval)
 	if interval != 0 && interval < minInterval {
 		return minInterval, true
 	}
@@ -100,50 +100,50 @@ func intervalOf(m argov1.Metric) (interval time.Duration, short bool) {
 // cluster produces.
 func Next(s Snapshot) Decision {
 	if s.Status.Phase.Completed() {
-		return ended(s)
+		return decideCompletedRun(s)
 	}
-	r := &run{s: s, d: Decision{Status: *s.Status.DeepCopy()}}
-	status := &r.d.Status
+	r := &runDecider{snapshot: s, decision: Decision{Status: *s.Status.DeepCopy()}}
+	status := &r.decision.Status
 	if status.StartedAt == nil {
 		status.StartedAt = new(metav1.NewTime(s.Now))
 	}
-	present(status, s.Now)
+	clampFutureTimes(status, s.Now)
 	if strings.HasPrefix(status.Message, faultPrefix) {
 		status.Message = "" // this reconciliation has not failed
 	}
-	metrics, err := resolved(s.Spec)
+	metrics, err := resolveMetrics(s.Spec)
 	if err == nil {
-		err = invalid(Validate(s.Spec, metrics))
+		err = wrapInvalidSpec(Validate(s.Spec, metrics))
 	}
 	if err != nil {
-		return r.complete(argov1.AnalysisPhaseError, err.Error())
+		return r.completeRun(argov1.AnalysisPhaseError, err.Error())
 	}
 	if s.Status.StartedAt == nil {
 		r.reportShortIntervals(metrics)
 	}
-	r.terminating = s.Spec.Terminate || slices.ContainsFunc(status.MetricResults, func(m argov1.MetricResult) bool { return !m.DryRun && bad(m.Phase) })
+	r.terminating = s.Spec.Terminate || slices.ContainsFunc(status.MetricResults, func(m argov1.MetricResult) bool { return !m.DryRun && isUnsuccessful(m.Phase) })
 	for _, m := range metrics {
-		r.measure(m)
+		r.processMetric(m)
 	}
-	decide, recorded := summaries(status.MetricResults)
+	decide, recorded := summarizeResults(status.MetricResults)
 	status.RunSummary, status.DryRunSummary = decide, &recorded
-	phase := conclude(status.MetricResults)
+	phase := assessRun(status.MetricResults)
 	if !phase.Completed() {
 		status.Phase = phase
-		return r.d
+		return r.decision
 	}
-	return r.complete(phase, "")
+	return r.completeRun(phase, "")
 }
 
 // faultPrefix is the prefix of the message of a run whose reconciliation failed because of a defect of Serin.
 const faultPrefix = "Fault: "
 
-// Faulted returns the decision for a run whose reconciliation failed because of a defect of Serin, before or after Next
+// FaultDecision returns the decision for a run whose reconciliation failed because of a defect of Serin, before or after Next
 // was called. Only the status of the run is known then. The next successful reconciliation removes the message.
-func Faulted(status argov1.AnalysisRunStatus, sentence string) Decision {
+func FaultDecision(status argov1.AnalysisRunStatus, sentence string) Decision {
 	d := Decision{
-		Status: *status.DeepCopy(), Gates: release.Gates{release.Fails("fault", release.ByPerson, sentence)},
-		Events: []release.Event{{Type: release.Warning, Reason: "ReconciliationError", Message: sentence, Standing: true}},
+		Status: *status.DeepCopy(), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, sentence)},
+		Events: []release.Event{{Type: release.Warning, Reason: "ReconciliationError", Message: sentence, Persistent: true}},
 	}
 	if !status.Phase.Completed() {
 		d.Status.Message = faultPrefix + sentence
@@ -151,32 +151,32 @@ func Faulted(status argov1.AnalysisRunStatus, sentence string) Decision {
 	return d
 }
 
-// patience is the maximum time until a measurement in progress is checked again. A later time in the status means that
+// maxResumeDelay is the maximum time until a measurement in progress is checked again. A later time in the status means that
 // a clock was set back since.
-const patience = time.Hour
+const maxResumeDelay = time.Hour
 
-// present replaces times in the future by the current time. They exist if a clock was set back after the status was
+// clampFutureTimes replaces times in the future by the current time. They exist if a clock was set back after the status was
 // written; without the correction, the next measurement would wait until the clock reaches them.
-func present(status *argov1.AnalysisRunStatus, now time.Time) {
+func clampFutureTimes(status *argov1.AnalysisRunStatus, now time.Time) {
 	if status.StartedAt.After(now) {
 		status.StartedAt = new(metav1.NewTime(now))
 	}
 	for i := range status.MetricResults {
-		newest := last(&status.MetricResults[i])
+		newest := newestMeasurement(&status.MetricResults[i])
 		switch {
 		case newest == nil:
 		case newest.FinishedAt != nil && newest.FinishedAt.After(now):
 			newest.FinishedAt = new(metav1.NewTime(now))
-		case !newest.Phase.Completed() && newest.ResumeAt != nil && newest.ResumeAt.After(now.Add(patience)):
+		case !newest.Phase.Completed() && newest.ResumeAt != nil && newest.ResumeAt.After(now.Add(maxResumeDelay)):
 			newest.ResumeAt = new(metav1.NewTime(now))
 		}
 	}
 }
 
-func resolved(spec argov1.AnalysisRunSpec) ([]argov1.Metric, error) {
-	out, room := make([]argov1.Metric, 0, len(spec.Metrics)), maxResolved
+func resolveMetrics(spec argov1.AnalysisRunSpec) ([]argov1.Metric, error) {
+	out, room := make([]argov1.Metric, 0, len(spec.Metrics)), maxResolvedBytes
 	for _, m := range spec.Metrics {
-		m, err := resolvedWithin(&room, m, spec.Args, nil)
+		m, err := resolveMetricWithin(&room, m, spec.Args, nil)
 		if err != nil {
 			return nil, fmt.Errorf("Unable to resolve metric arguments: %w", err) //nolint:staticcheck // the text is part of the API
 		}
@@ -185,162 +185,162 @@ func resolved(spec argov1.AnalysisRunSpec) ([]argov1.Metric, error) {
 	return out, nil
 }
 
-func invalid(err error) error {
+func wrapInvalidSpec(err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("Analysis spec invalid: %w", err) //nolint:staticcheck // the text is part of the API
 }
 
-// run builds the decision about an AnalysisRun.
-type run struct {
-	s           Snapshot
-	d           Decision
+// runDecider builds the decision about an AnalysisRun.
+type runDecider struct {
+	snapshot    Snapshot
+	decision    Decision
 	terminating bool
 }
 
-// HasJobs reports whether a run has metrics with the provider job.
-func HasJobs(spec argov1.AnalysisRunSpec) bool {
+// UsesJobs reports whether a run has metrics with the provider job.
+func UsesJobs(spec argov1.AnalysisRunSpec) bool {
 	return slices.ContainsFunc(spec.Metrics, func(m argov1.Metric) bool { return m.Provider.Job != nil })
 }
 
-// complete sets the final phase of the run.
-func (r *run) complete(phase argov1.AnalysisPhase, message string) Decision {
-	status := &r.d.Status
+// completeRun sets the final phase of the run.
+func (r *runDecider) completeRun(phase argov1.AnalysisPhase, message string) Decision {
+	status := &r.decision.Status
 	if status.Message == "" {
 		status.Message = message
 	}
-	if status.Message == "" && r.s.Spec.Terminate {
+	if status.Message == "" && r.snapshot.Spec.Terminate {
 		status.Message = "Run Terminated"
 	}
-	status.Phase, status.CompletedAt = phase, new(metav1.NewTime(r.s.Now))
-	r.tell("AnalysisRun", "Analysis Completed. Result: "+string(phase), phase)
-	if HasJobs(r.s.Spec) {
-		r.d.Effects = append(r.d.Effects, Swept{})
+	status.Phase, status.CompletedAt = phase, new(metav1.NewTime(r.snapshot.Now))
+	r.addEvent("AnalysisRun", "Analysis Completed. Result: "+string(phase), phase)
+	if UsesJobs(r.snapshot.Spec) {
+		r.decision.Effects = append(r.decision.Effects, ActiveJobsDeleted{})
 	}
-	r.d.Probes, r.d.Wake = nil, r.s.Now // the next reconciliation decides when to delete the run
-	return r.d
+	r.decision.Queries, r.decision.Wake = nil, r.snapshot.Now // the next reconciliation decides when to delete the run
+	return r.decision
 }
 
-// tell adds an event about a final phase. Its reason consists of of, such as AnalysisRun, and the phase.
-func (r *run) tell(of, message string, phase argov1.AnalysisPhase) {
+// addEvent adds an event about a final phase. Its reason consists of of, such as AnalysisRun, and the phase.
+func (r *runDecider) addEvent(of, message string, phase argov1.AnalysisPhase) {
 	kind := release.Normal
 	if phase == argov1.AnalysisPhaseFailed || phase == argov1.AnalysisPhaseError {
 		kind = release.Warning
 	}
-	r.d.Events = append(r.d.Events, release.Event{Type: kind, Reason: of + string(phase), Message: message, Phase: string(phase)})
+	r.decision.Events = append(r.decision.Events, release.Event{Type: kind, Reason: of + string(phase), Message: message, Phase: string(phase)})
 }
 
 // reportShortIntervals reports the metrics that are measured less often than they ask for.
-func (r *run) reportShortIntervals(metrics []argov1.Metric) {
+func (r *runDecider) reportShortIntervals(metrics []argov1.Metric) {
 	for _, m := range metrics {
-		if _, short := intervalOf(m); short {
-			r.d.Events = append(r.d.Events, release.Event{Type: release.Warning, Reason: "IntervalTooShort", Message: fmt.Sprintf(
+		if _, short := measurementInterval(m); short {
+			r.decision.Events = append(r.decision.Events, release.Event{Type: release.Warning, Reason: "IntervalTooShort", Message: fmt.Sprintf(
 				"Metric '%s' is measured every %s: its interval %s is below the minimum", m.Name, minInterval, m.Interval)})
 		}
 	}
 }
 
-// result returns the result of a metric in the status. It is created if it does not exist.
-func (r *run) result(m argov1.Metric) *argov1.MetricResult {
-	results := &r.d.Status.MetricResults
+// metricResult returns the result of a metric in the status. It is created if it does not exist.
+func (r *runDecider) metricResult(m argov1.Metric) *argov1.MetricResult {
+	results := &r.decision.Status.MetricResults
 	i := slices.IndexFunc(*results, func(result argov1.MetricResult) bool { return result.Name == m.Name })
 	if i < 0 {
 		i = len(*results)
 		*results = append(*results, argov1.MetricResult{Name: m.Name, Phase: argov1.AnalysisPhasePending})
 	}
-	(*results)[i].DryRun = dry(r.s.Spec, m.Name)
+	(*results)[i].DryRun = isDryRun(r.snapshot.Spec, m.Name)
 	return &(*results)[i]
 }
 
-// measure records the answer about a metric, if there is one, sends the question that is due, and assesses the metric.
-func (r *run) measure(m argov1.Metric) {
-	result := r.result(m)
+// processMetric records the answer about a metric, if there is one, sends the question that is due, and assesses the metric.
+func (r *runDecider) processMetric(m argov1.Metric) {
+	result := r.metricResult(m)
 	if result.Phase.Completed() {
-		r.gate(release.Passes(m.Name, string(result.Phase)))
+		r.addGate(release.NewPassingGate(m.Name, string(result.Phase)))
 		return
 	}
-	question, due, ok := r.due(m, result)
-	if ok && !due.After(r.s.Now) {
-		probe := release.Probe{ID: r.id(m, result, question), Question: question}
-		if answer, answered := r.s.Answers[probe.ID]; answered && !answer.Ended.IsZero() {
-			r.take(m, result, question, answer)
-			question, due, ok = r.due(m, result)
-			probe = release.Probe{ID: r.id(m, result, question), Question: question}
+	question, due, ok := r.nextMeasurement(m, result)
+	if ok && !due.After(r.snapshot.Now) {
+		probe := release.Query{ID: r.queryID(m, result, question), Request: question}
+		if answer, answered := r.snapshot.Answers[probe.ID]; answered && !answer.FinishedAt.IsZero() {
+			r.recordResult(m, result, question, answer)
+			question, due, ok = r.nextMeasurement(m, result)
+			probe = release.Query{ID: r.queryID(m, result, question), Request: question}
 		}
-		if ok && !due.After(r.s.Now) {
-			r.gate(release.Asks(m.Name, probe, "being measured"))
-			r.d.Probes = append(r.d.Probes, probe)
+		if ok && !due.After(r.snapshot.Now) {
+			r.addGate(release.NewQueryGate(m.Name, probe, "being measured"))
+			r.decision.Queries = append(r.decision.Queries, probe)
 		}
 	}
-	if ok && due.After(r.s.Now) {
+	if ok && due.After(r.snapshot.Now) {
 		text := "measured at " + due.UTC().Format(time.RFC3339)
-		if _, short := intervalOf(m); short {
+		if _, short := measurementInterval(m); short {
 			text += fmt.Sprintf("; the interval %s is below the minimum of %s", m.Interval, minInterval)
 		}
-		r.gate(release.WaitsUntil(m.Name, due, text))
-		if r.d.Wake.IsZero() || due.Before(r.d.Wake) {
-			r.d.Wake = due
+		r.addGate(release.NewTimedGate(m.Name, due, text))
+		if r.decision.Wake.IsZero() || due.Before(r.decision.Wake) {
+			r.decision.Wake = due
 		}
 	}
-	r.assess(m, result)
+	r.completeMetric(m, result)
 }
 
-func (r *run) gate(g release.Gate) { r.d.Gates = append(r.d.Gates, g) }
+func (r *runDecider) addGate(g release.Gate) { r.decision.Gates = append(r.decision.Gates, g) }
 
-// id returns the ID of a question. It is derived from the number of the measurement and the time of its last check, so
+// queryID returns the ID of a question. It is derived from the number of the measurement and the time of its last check, so
 // that a question that is submitted repeatedly is sent once.
-func (r *run) id(m argov1.Metric, result *argov1.MetricResult, q Question) string {
-	id := fmt.Sprintf("%s/%s/%d", r.s.UID, m.Name, result.Count+result.Error)
+func (r *runDecider) queryID(m argov1.Metric, result *argov1.MetricResult, q MeasurementRequest) string {
+	id := fmt.Sprintf("%s/%s/%d", r.snapshot.UID, m.Name, result.Count+result.Error)
 	switch {
 	case q.Terminate:
 		return id + "/terminate"
-	case q.Under != nil && q.Under.ResumeAt != nil:
-		return id + "/" + q.Under.ResumeAt.UTC().Format(time.RFC3339)
+	case q.InProgress != nil && q.InProgress.ResumeAt != nil:
+		return id + "/" + q.InProgress.ResumeAt.UTC().Format(time.RFC3339)
 	default:
 		return id
 	}
 }
 
-// due returns the next question about a metric, and when to send it; false: there is none.
-func (r *run) due(m argov1.Metric, result *argov1.MetricResult) (q Question, at time.Time, ok bool) {
-	newest, l := last(result), limitsOf(m)
+// nextMeasurement returns the next question about a metric, and when to send it; false: there is none.
+func (r *runDecider) nextMeasurement(m argov1.Metric, result *argov1.MetricResult) (q MeasurementRequest, at time.Time, ok bool) {
+	newest, l := newestMeasurement(result), newMetricLimits(m)
 	q.Metric, q.Number = m, int(result.Count+result.Error)+1
 	switch {
 	case newest != nil && !newest.Phase.Completed():
-		q.Under, q.Terminate = newest, r.terminating
-		if newest.ResumeAt != nil && !r.terminating && !r.s.Settled[m.Name] {
+		q.InProgress, q.Terminate = newest, r.terminating
+		if newest.ResumeAt != nil && !r.terminating && !r.snapshot.EndedMeasurements[m.Name] {
 			at = newest.ResumeAt.Time
 		}
 		return q, at, true
 	case r.terminating:
 		return q, at, false
 	case newest == nil:
-		delay, _ := duration(m.InitialDelay)
-		return q, r.d.Status.StartedAt.Add(delay), true
+		delay, _ := parseDuration(m.InitialDelay)
+		return q, r.decision.Status.StartedAt.Add(delay), true
 	}
-	if phase, _ := assessed(m, result, false); phase.Completed() || l.wanted(m) > 0 && int(result.Count) >= l.wanted(m) {
+	if phase, _ := assessMetric(m, result, false); phase.Completed() || l.desiredCount(m) > 0 && int(result.Count) >= l.desiredCount(m) {
 		return q, at, false
 	}
-	interval, _ := intervalOf(m)
+	interval, _ := measurementInterval(m)
 	if newest.Phase == argov1.AnalysisPhaseError || interval == 0 {
-		interval = pause
+		interval = retryInterval
 	}
 	if newest.FinishedAt == nil { // written by a user
-		return q, r.s.Now, true
+		return q, r.snapshot.Now, true
 	}
 	return q, newest.FinishedAt.Add(interval), true
 }
 
-// take records an answer in the status.
-func (r *run) take(m argov1.Metric, result *argov1.MetricResult, q Question, a Answer) {
+// recordResult records an answer in the status.
+func (r *runDecider) recordResult(m argov1.Metric, result *argov1.MetricResult, q MeasurementRequest, a MeasurementResult) {
 	measured := argov1.Measurement{
-		Phase: a.Judged, Message: a.Message, Value: a.Text, Metadata: a.Metadata, StartedAt: new(metav1.NewTime(a.Began)),
+		Phase: a.Phase, Message: a.Message, Value: a.Value, Metadata: a.Metadata, StartedAt: new(metav1.NewTime(a.StartedAt)),
 	}
-	if q.Under != nil {
-		measured.StartedAt = q.Under.StartedAt
+	if q.InProgress != nil {
+		measured.StartedAt = q.InProgress.StartedAt
 		if a.Metadata == nil {
-			measured.Metadata = q.Under.Metadata
+			measured.Metadata = q.InProgress.Metadata
 		}
 		result.Measurements = result.Measurements[:len(result.Measurements)-1]
 	}
@@ -348,26 +348,26 @@ func (r *run) take(m argov1.Metric, result *argov1.MetricResult, q Question, a A
 		measured.Message = "Metric Terminated"
 	}
 	if measured.Phase.Completed() {
-		measured.FinishedAt = new(metav1.NewTime(a.Ended))
-		add(result, measured.Phase)
+		measured.FinishedAt = new(metav1.NewTime(a.FinishedAt))
+		countMeasurement(result, measured.Phase)
 		result.Message = measured.Message
 	} else {
-		measured.ResumeAt = new(metav1.NewTime(resume(q.Under, a)))
+		measured.ResumeAt = new(metav1.NewTime(nextResumeTime(q.InProgress, a)))
 	}
-	result.Metadata = described(m)
+	result.Metadata = metricMetadata(m)
 	result.Measurements = append(result.Measurements, measured)
-	if surplus := len(result.Measurements) - retention(r.s.Spec, m.Name); surplus > 0 {
-		r.d.Effects = append(r.d.Effects, Forgotten{Metric: m.Name, Measurements: slices.Clone(result.Measurements[:surplus])})
+	if surplus := len(result.Measurements) - measurementLimit(r.snapshot.Spec, m.Name); surplus > 0 {
+		r.decision.Effects = append(r.decision.Effects, MeasurementJobsDeleted{Metric: m.Name, Measurements: slices.Clone(result.Measurements[:surplus])})
 		result.Measurements = slices.Delete(result.Measurements, 0, surplus)
 	}
 }
 
-// resume returns the time at which a measurement is checked again. It is in a later second than the last check: the ID
+// nextResumeTime returns the time at which a measurement is checked again. It is in a later second than the last check: the ID
 // of the question contains that time in seconds, and the same ID would not be sent again.
-func resume(under *argov1.Measurement, a Answer) time.Time {
-	at := a.Resume
+func nextResumeTime(under *argov1.Measurement, a MeasurementResult) time.Time {
+	at := a.ResumeAt
 	if at.IsZero() {
-		at = a.Ended.Add(pause)
+		at = a.FinishedAt.Add(retryInterval)
 	}
 	if under != nil && under.ResumeAt != nil && !at.Truncate(time.Second).After(under.ResumeAt.Time) {
 		at = under.ResumeAt.Add(time.Second)
@@ -375,8 +375,8 @@ func resume(under *argov1.Measurement, a Answer) time.Time {
 	return at
 }
 
-// described returns the metadata of a metric that the API promises: the query, with the values of its arguments.
-func described(m argov1.Metric) map[string]string {
+// metricMetadata returns the metadata of a metric that the API promises: the query, with the values of its arguments.
+func metricMetadata(m argov1.Metric) map[string]string {
 	switch p := m.Provider; {
 	case p.Prometheus != nil && p.Prometheus.Query != "":
 		return map[string]string{"ResolvedPrometheusQuery": p.Prometheus.Query}
@@ -387,19 +387,19 @@ func described(m argov1.Metric) map[string]string {
 	}
 }
 
-// assess sets the phase of a metric. If a limit is exceeded, it sets the message of the run, or the message of the
+// completeMetric sets the phase of a metric. If a limit is exceeded, it sets the message of the run, or the message of the
 // metric where that is a dry-run metric.
-func (r *run) assess(m argov1.Metric, result *argov1.MetricResult) {
-	phase, cause := assessed(m, result, r.terminating)
+func (r *runDecider) completeMetric(m argov1.Metric, result *argov1.MetricResult) {
+	phase, cause := assessMetric(m, result, r.terminating)
 	result.Phase = phase
 	if !phase.Completed() {
 		return
 	}
-	r.tell("Metric", fmt.Sprintf("Metric '%s' Completed. Result: %s", m.Name, phase), phase)
+	r.addEvent("Metric", fmt.Sprintf("Metric '%s' Completed. Result: %s", m.Name, phase), phase)
 	if cause == "" {
 		return
 	}
-	if r.d.Wake = r.s.Now; result.DryRun {
+	if r.decision.Wake = r.snapshot.Now; result.DryRun {
 		result.Message = fmt.Sprintf("Metric assessed %s due to %s", phase, cause)
 		return
 	}
@@ -407,14 +407,14 @@ func (r *run) assess(m argov1.Metric, result *argov1.MetricResult) {
 	if result.Message != "" {
 		message += fmt.Sprintf(": \"Error Message: %s\"", result.Message)
 	}
-	r.d.Status.Message = message
+	r.decision.Status.Message = message
 }
 
-// ended decides about a complete run. It is deleted when the time in spec.ttlStrategy has elapsed.
-func ended(s Snapshot) Decision {
+// decideCompletedRun decides about a complete run. It is deleted when the time in spec.ttlStrategy has elapsed.
+func decideCompletedRun(s Snapshot) Decision {
 	d := Decision{Status: s.Status}
-	if s.JobsGoOn { // a Job whose creation was in progress when the run ended
-		d.Effects = append(d.Effects, Swept{})
+	if s.HasActiveJobs { // a Job whose creation was in progress when the run ended
+		d.Effects = append(d.Effects, ActiveJobsDeleted{})
 	}
 	keep := s.Spec.TTLStrategy
 	if keep == nil || s.Status.CompletedAt == nil {
@@ -433,7 +433,7 @@ func ended(s Snapshot) Decision {
 	// Argo Rollouts deletes the run when the number of whole elapsed seconds exceeds the limit.
 	until := s.Status.CompletedAt.Add(time.Duration(*seconds+1) * time.Second)
 	if s.Now.Before(until) {
-		d.Gates = release.Gates{release.WaitsUntil("kept", until, "kept until "+until.UTC().Format(time.RFC3339))}
+		d.Gates = release.Gates{release.NewTimedGate("kept", until, "kept until "+until.UTC().Format(time.RFC3339))}
 		d.Wake = until
 		return d
 	}

@@ -56,7 +56,7 @@ type play struct {
 
 func newPlay(letters map[string]string, metrics ...argov1.Metric) *play {
 	return &play{
-		s:       analysis.Snapshot{Now: noon, UID: "run", Spec: argov1.AnalysisRunSpec{Metrics: metrics}, Answers: map[string]analysis.Answer{}},
+		s:       analysis.Snapshot{Now: noon, UID: "run", Spec: argov1.AnalysisRunSpec{Metrics: metrics}, Answers: map[string]analysis.MeasurementResult{}},
 		letters: letters,
 	}
 }
@@ -75,8 +75,8 @@ func (p *play) until(end time.Time) {
 			}
 		}
 		answered := false
-		for _, probe := range d.Probes {
-			question, ok := probe.Question.(analysis.Question)
+		for _, probe := range d.Queries {
+			question, ok := probe.Request.(analysis.MeasurementRequest)
 			if !ok {
 				panic("a question of another kind")
 			}
@@ -85,14 +85,14 @@ func (p *play) until(end time.Time) {
 				continue
 			}
 			answered = true
-			answer := analysis.Answer{Began: p.s.Now, Ended: p.s.Now, Text: letters[:1]}
+			answer := analysis.MeasurementResult{StartedAt: p.s.Now, FinishedAt: p.s.Now, Value: letters[:1]}
 			switch letters[:1] {
 			case "E":
-				answer.Judged, answer.Message = argov1.AnalysisPhaseError, "no connection"
+				answer.Phase, answer.Message = argov1.AnalysisPhaseError, "no connection"
 			case "R":
-				answer.Judged = argov1.AnalysisPhaseRunning
+				answer.Phase = argov1.AnalysisPhaseRunning
 			default:
-				answer.Judged, _ = condition.Judge(context.Background(), answer.Text, question.Metric.SuccessCondition, question.Metric.FailureCondition)
+				answer.Phase, _ = condition.EvaluatePhase(context.Background(), answer.Value, question.Metric.SuccessCondition, question.Metric.FailureCondition)
 			}
 			p.letters[question.Metric.Name] = letters[1:]
 			p.s.Answers[probe.ID] = answer
@@ -325,16 +325,16 @@ func TestEveryRunIsSound(t *testing.T) {
 		for range 6 {
 			p.until(p.s.Now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second))
 			if rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
-				p.s.Answers = map[string]analysis.Answer{}
+				p.s.Answers = map[string]analysis.MeasurementResult{}
 			}
 			if rapid.IntRange(0, 9).Draw(t, "terminate") == 0 {
 				p.s.Spec.Terminate = true
 			}
 			d := analysis.Next(p.s)
-			if p.s.Status.Phase.Completed() && (d.Status.Phase != p.s.Status.Phase || len(d.Probes) > 0) {
-				t.Fatalf("ended as %s, and then %s with %v", p.s.Status.Phase, d.Status.Phase, d.Probes)
+			if p.s.Status.Phase.Completed() && (d.Status.Phase != p.s.Status.Phase || len(d.Queries) > 0) {
+				t.Fatalf("ended as %s, and then %s with %v", p.s.Status.Phase, d.Status.Phase, d.Queries)
 			}
-			if !d.Status.Phase.Completed() && len(d.Probes) == 0 && d.Wake.IsZero() {
+			if !d.Status.Phase.Completed() && len(d.Queries) == 0 && d.Wake.IsZero() {
 				t.Fatalf("nothing brings it on: %+v", d)
 			}
 			for _, result := range p.s.Status.MetricResults {

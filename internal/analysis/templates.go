@@ -14,10 +14,10 @@ type Template struct {
 	Spec    argov1.AnalysisTemplateSpec
 }
 
-// Collect returns the referenced templates and the templates that they reference in turn, each of them once:
+// CollectTemplates returns the referenced templates and the templates that they reference in turn, each of them once:
 // AnalysisTemplates first, then ClusterAnalysisTemplates, both in the order in which they were found. It fails if get
 // fails.
-func Collect(refs []argov1.AnalysisTemplateRef, get func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error)) ([]Template, error) {
+func CollectTemplates(refs []argov1.AnalysisTemplateRef, get func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error)) ([]Template, error) {
 	var found []Template
 	for len(refs) > 0 {
 		var nested []argov1.AnalysisTemplateRef
@@ -49,17 +49,17 @@ func Collect(refs []argov1.AnalysisTemplateRef, get func(name string, cluster bo
 	return found, nil
 }
 
-// Caller contains what the creator of a run specifies in addition to the templates.
-type Caller struct {
+// RunOptions contains what the creator of a run specifies in addition to the templates.
+type RunOptions struct {
 	// Args are the values of arguments. Those that no template declares are ignored.
 	Args                 []argov1.Argument
 	DryRun               []argov1.DryRun
 	MeasurementRetention []argov1.MeasurementRetention
 }
 
-// Merge combines templates to the spec of one run. It fails if metrics, rules or arguments contradict each other, or if
+// MergeTemplates combines templates to the spec of one run. It fails if metrics, rules or arguments contradict each other, or if
 // an argument has no value.
-func Merge(templates []Template, caller Caller) (argov1.AnalysisRunSpec, error) {
+func MergeTemplates(templates []Template, caller RunOptions) (argov1.AnalysisRunSpec, error) {
 	spec := argov1.AnalysisRunSpec{DryRun: slices.Clone(caller.DryRun), MeasurementRetention: slices.Clone(caller.MeasurementRetention)}
 	var declared []argov1.Argument
 	for _, t := range templates {
@@ -67,27 +67,27 @@ func Merge(templates []Template, caller Caller) (argov1.AnalysisRunSpec, error) 
 		spec.DryRun = append(spec.DryRun, t.Spec.DryRun...)
 		spec.MeasurementRetention = append(spec.MeasurementRetention, t.Spec.MeasurementRetention...)
 		var err error
-		if declared, err = declare(declared, t.Spec.Args); err != nil {
+		if declared, err = declareArguments(declared, t.Spec.Args); err != nil {
 			return spec, err
 		}
 	}
-	if name, twice := repeated(spec.Metrics, func(m argov1.Metric) string { return m.Name }); twice {
+	if name, twice := findDuplicate(spec.Metrics, func(m argov1.Metric) string { return m.Name }); twice {
 		return spec, fmt.Errorf("two metrics have the same name '%s'", name)
 	}
-	if name, twice := repeated(spec.DryRun, func(r argov1.DryRun) string { return r.MetricName }); twice {
+	if name, twice := findDuplicate(spec.DryRun, func(r argov1.DryRun) string { return r.MetricName }); twice {
 		return spec, fmt.Errorf("two Dry-Run metric rules have the same name '%s'", name)
 	}
-	if name, twice := repeated(spec.MeasurementRetention, func(r argov1.MeasurementRetention) string { return r.MetricName }); twice {
+	if name, twice := findDuplicate(spec.MeasurementRetention, func(r argov1.MeasurementRetention) string { return r.MetricName }); twice {
 		return spec, fmt.Errorf("two Measurement Retention metric rules have the same name '%s'", name)
 	}
 	var err error
-	spec.Args, err = given(declared, caller.Args)
+	spec.Args, err = resolveArguments(declared, caller.Args)
 	return spec, err
 }
 
-// declare adds the arguments that one template declares. Several templates may declare the same argument unless their
+// declareArguments adds the arguments that one template declares. Several templates may declare the same argument unless their
 // values differ.
-func declare(declared, more []argov1.Argument) ([]argov1.Argument, error) {
+func declareArguments(declared, more []argov1.Argument) ([]argov1.Argument, error) {
 	for _, arg := range more {
 		i := slices.IndexFunc(declared, func(old argov1.Argument) bool { return old.Name == arg.Name })
 		switch {
@@ -102,8 +102,8 @@ func declare(declared, more []argov1.Argument) ([]argov1.Argument, error) {
 	return declared, nil
 }
 
-// given returns the declared arguments with their values. Those of the caller override those of templates.
-func given(declared, values []argov1.Argument) ([]argov1.Argument, error) {
+// resolveArguments returns the declared arguments with their values. Those of the caller override those of templates.
+func resolveArguments(declared, values []argov1.Argument) ([]argov1.Argument, error) {
 	out := slices.Clone(declared)
 	for i := range out {
 		for _, value := range values {
@@ -118,7 +118,7 @@ func given(declared, values []argov1.Argument) ([]argov1.Argument, error) {
 	return out, nil
 }
 
-func repeated[T any](all []T, name func(T) string) (string, bool) {
+func findDuplicate[T any](all []T, name func(T) string) (string, bool) {
 	seen := map[string]bool{}
 	for _, one := range all {
 		if seen[name(one)] {

@@ -37,7 +37,7 @@ func TestCollect(t *testing.T) {
 		}
 		return argov1.AnalysisTemplateSpec{Templates: refs(nested...)}, nil
 	}
-	found, err := analysis.Collect(refs("cluster/a", "a"), get)
+	found, err := analysis.CollectTemplates(refs("cluster/a", "a"), get)
 	var names []string
 	for _, t := range found {
 		name := t.Name
@@ -49,7 +49,7 @@ func TestCollect(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b", "c", "cluster/a", "cluster/x"}, names); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
-	if _, err := analysis.Collect(refs("nobody"), get); err == nil || err.Error() != "nobody is not there" {
+	if _, err := analysis.CollectTemplates(refs("nobody"), get); err == nil || err.Error() != "nobody is not there" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -76,9 +76,9 @@ func TestMerge(t *testing.T) {
 		}
 		return t
 	}
-	spec, err := analysis.Merge(
+	spec, err := analysis.MergeTemplates(
 		[]analysis.Template{template("a b", arg("host"), arg("limit", "5")), dry(template("c", arg("host", "x"), arg("limit", "5")), "c")},
-		analysis.Caller{Args: []argov1.Argument{arg("limit", "7"), arg("unknown", "1")}, DryRun: []argov1.DryRun{{MetricName: "a"}}},
+		analysis.RunOptions{Args: []argov1.Argument{arg("limit", "7"), arg("unknown", "1")}, DryRun: []argov1.DryRun{{MetricName: "a"}}},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestMerge(t *testing.T) {
 		"two Dry-Run metric rules have the same name 'a'":                          {dry(template("a"), "a"), dry(template("b"), "a")},
 		"args.host was not resolved":                                               {template("a", arg("host"))},
 	} {
-		if _, err := analysis.Merge(templates, analysis.Caller{}); err == nil || err.Error() != want {
+		if _, err := analysis.MergeTemplates(templates, analysis.RunOptions{}); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -114,11 +114,11 @@ func TestResolved(t *testing.T) {
 	m.Provider.Prometheus.Query = `up{host="{{args.host}}", token="{{ args.token }}"} > {{args.n}}`
 	m.Count = new(intstr.FromString("{{args.n}}"))
 
-	shown, err := analysis.Resolved(m, args, nil)
+	shown, err := analysis.ResolveMetric(m, args, nil)
 	if want := `up{host="a "quoted" \ name", token="*****"} > 3`; err != nil || shown.Provider.Prometheus.Query != want || shown.Count.IntValue() != 3 {
 		t.Errorf("got %q, %v, %v", shown.Provider.Prometheus.Query, shown.Count, err)
 	}
-	asked, err := analysis.Resolved(m, args, func(ref argov1.SecretKeyRef) (string, error) { return ref.Name + "/" + ref.Key, nil })
+	asked, err := analysis.ResolveMetric(m, args, func(ref argov1.SecretKeyRef) (string, error) { return ref.Name + "/" + ref.Key, nil })
 	if err != nil || !strings.Contains(asked.Provider.Prometheus.Query, `token="token/key"`) {
 		t.Errorf("got %q, %v", asked.Provider.Prometheus.Query, err)
 	}
@@ -128,7 +128,7 @@ func TestResolved(t *testing.T) {
 		"{{args.empty}}":  `argument "empty" was not supplied`,
 	} {
 		m.Provider.Prometheus.Query = query
-		if _, err := analysis.Resolved(m, args, nil); err == nil || err.Error() != want {
+		if _, err := analysis.ResolveMetric(m, args, nil); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", query, err, want)
 		}
 	}

@@ -15,28 +15,28 @@ import (
 // defaultErrorLimit is the default of consecutiveErrorLimit.
 const defaultErrorLimit = 4
 
-// limits are the limits of a metric as numbers, with the defaults of the API.
-type limits struct {
+// metricLimits are the limits of a metric as numbers, with the defaults of the API.
+type metricLimits struct {
 	count, failures, inconclusive, errors, successes int
 }
 
-func limitsOf(m argov1.Metric) limits {
-	return limits{
-		count: number(m.Count, 0), failures: number(m.FailureLimit, 0), inconclusive: number(m.InconclusiveLimit, 0),
-		errors: number(m.ConsecutiveErrorLimit, defaultErrorLimit), successes: number(m.ConsecutiveSuccessLimit, 0),
+func newMetricLimits(m argov1.Metric) metricLimits {
+	return metricLimits{
+		count: limitValue(m.Count, 0), failures: limitValue(m.FailureLimit, 0), inconclusive: limitValue(m.InconclusiveLimit, 0),
+		errors: limitValue(m.ConsecutiveErrorLimit, defaultErrorLimit), successes: limitValue(m.ConsecutiveSuccessLimit, 0),
 	}
 }
 
-// number returns a limit, or its default. A string that is not a number counts as 0, as in Argo Rollouts.
-func number(v *intstr.IntOrString, fallback int) int {
+// limitValue returns a limit, or its default. A string that is not a number counts as 0, as in Argo Rollouts.
+func limitValue(v *intstr.IntOrString, fallback int) int {
 	if v == nil {
 		return fallback
 	}
 	return v.IntValue()
 }
 
-// wanted returns how many measurements a metric asks for; 0: no limit, it is measured until the run ends.
-func (l limits) wanted(m argov1.Metric) int {
+// desiredCount returns how many measurements a metric asks for; 0: no limit, it is measured until the run ends.
+func (l metricLimits) desiredCount(m argov1.Metric) int {
 	if l.count == 0 && m.Interval == "" {
 		return 1
 	}
@@ -57,16 +57,16 @@ func ruleCost(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) int {
 	}
 	cost := 0
 	for _, rule := range spec.DryRun {
-		cost += names * instructions(rule.MetricName)
+		cost += names * countInstructions(rule.MetricName)
 	}
 	for _, rule := range spec.MeasurementRetention {
-		cost += names * instructions(rule.MetricName)
+		cost += names * countInstructions(rule.MetricName)
 	}
 	return cost
 }
 
-// instructions estimates how many instructions a regular expression has. An invalid one matches nothing.
-func instructions(pattern string) int {
+// countInstructions estimates how many instructions a regular expression has. An invalid one matches nothing.
+func countInstructions(pattern string) int {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return 1
@@ -107,12 +107,12 @@ func Validate(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) error {
 		}
 	}
 	for i, rule := range spec.DryRun {
-		if !names(rule.MetricName, metrics) {
+		if !matchesAnyMetric(rule.MetricName, metrics) {
 			return fmt.Errorf("dryRun[%d]: Rule didn't match any metric name(s)", i)
 		}
 	}
 	for i, rule := range spec.MeasurementRetention {
-		if !names(rule.MetricName, metrics) {
+		if !matchesAnyMetric(rule.MetricName, metrics) {
 			return fmt.Errorf("measurementRetention[%d]: Rule didn't match any metric name(s)", i)
 		}
 	}
@@ -120,9 +120,9 @@ func Validate(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) error {
 }
 
 func validateMetric(m argov1.Metric) error {
-	l := limitsOf(m)
-	_, interval := duration(m.Interval)
-	_, delay := duration(m.InitialDelay)
+	l := newMetricLimits(m)
+	_, interval := parseDuration(m.Interval)
+	_, delay := parseDuration(m.InitialDelay)
 	switch {
 	case l.successes < 0:
 		return errors.New("consecutiveSuccessLimit must be >= 0")
@@ -157,33 +157,33 @@ func validateMetric(m argov1.Metric) error {
 	}
 }
 
-func duration(s argov1.DurationString) (time.Duration, error) {
+func parseDuration(s argov1.DurationString) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
 	}
 	return time.ParseDuration(string(s))
 }
 
-// names reports whether a rule matches any of the metrics. A rule is a regular expression that may match a part of a
+// matchesAnyMetric reports whether a rule matches any of the metrics. A rule is a regular expression that may match a part of a
 // name.
-func names(rule string, metrics []argov1.Metric) bool {
+func matchesAnyMetric(rule string, metrics []argov1.Metric) bool {
 	for _, m := range metrics {
-		if about(rule, m.Name) {
+		if matchesMetric(rule, m.Name) {
 			return true
 		}
 	}
 	return false
 }
 
-func about(rule, metric string) bool {
+func matchesMetric(rule, metric string) bool {
 	matches, err := regexp.MatchString(rule, metric)
 	return err == nil && matches
 }
 
-// dry reports whether a metric is a dry-run metric, whose result is recorded but does not count.
-func dry(spec argov1.AnalysisRunSpec, metric string) bool {
+// isDryRun reports whether a metric is a dry-run metric, whose result is recorded but does not count.
+func isDryRun(spec argov1.AnalysisRunSpec, metric string) bool {
 	for _, rule := range spec.DryRun {
-		if about(rule.MetricName, metric) {
+		if matchesMetric(rule.MetricName, metric) {
 			return true
 		}
 	}
@@ -193,9 +193,9 @@ func dry(spec argov1.AnalysisRunSpec, metric string) bool {
 // defaultRetention is the number of measurements of a metric that the status contains.
 const defaultRetention = 10
 
-func retention(spec argov1.AnalysisRunSpec, metric string) int {
+func measurementLimit(spec argov1.AnalysisRunSpec, metric string) int {
 	for _, rule := range spec.MeasurementRetention {
-		if rule.Limit > 0 && about(rule.MetricName, metric) {
+		if rule.Limit > 0 && matchesMetric(rule.MetricName, metric) {
 			return int(rule.Limit)
 		}
 	}

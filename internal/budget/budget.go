@@ -31,26 +31,26 @@ var (
 
 // Budget is what one evaluation may still cost. It is not safe for concurrent use.
 type Budget struct {
-	ctx      context.Context //nolint:containedctx // it is that of the evaluation, and ends with it
-	left     int
-	exceeded error
+	ctx       context.Context //nolint:containedctx // it is that of the evaluation, and ends with it
+	remaining int
+	exceeded  error
 }
 
 // New returns the budget of an evaluation that ends with ctx.
-func New(ctx context.Context, limit int) *Budget { return &Budget{ctx: ctx, left: limit} }
+func New(ctx context.Context, limit int) *Budget { return &Budget{ctx: ctx, remaining: limit} }
 
-// Left returns what may still be spent.
-func (b *Budget) Left() int { return b.left }
+// Remaining returns what may still be spent.
+func (b *Budget) Remaining() int { return b.remaining }
 
-// Exceeded returns why the evaluation must end; nil: it may go on.
-func (b *Budget) Exceeded() error { return b.exceeded }
+// Err returns why the evaluation must end; nil: it may go on.
+func (b *Budget) Err() error { return b.exceeded }
 
 // Spend charges a cost. Once it has failed it fails always.
 func (b *Budget) Spend(cost int) error {
 	if b.exceeded != nil {
 		return b.exceeded
 	}
-	if b.left -= cost; cost < 0 || b.left < 0 {
+	if b.remaining -= cost; cost < 0 || b.remaining < 0 {
 		b.exceeded = ErrExceeded
 	} else if b.ctx.Err() != nil {
 		b.exceeded = context.Cause(b.ctx)
@@ -58,22 +58,22 @@ func (b *Budget) Spend(cost int) error {
 	return b.exceeded
 }
 
-// Deep charges a value with all that it contains, and returns its cost and depth.
-func (b *Budget) Deep(value any) (cost, depth int, err error) {
-	cost, depth, err = b.Measure(value)
+// SpendTree charges a value with all that it contains, and returns its cost and depth.
+func (b *Budget) SpendTree(value any) (cost, depth int, err error) {
+	cost, depth, err = b.MeasureTree(value)
 	if err == nil {
 		err = b.Spend(cost)
 	}
 	return cost, depth, err
 }
 
-// Measure returns what a value costs with all that it contains, and how deeply it is nested, without charging it. A value
+// MeasureTree returns what a value costs with all that it contains, and how deeply it is nested, without charging it. A value
 // that costs more than what is left exceeds the budget.
-func (b *Budget) Measure(value any) (cost, depth int, err error) {
-	return b.measure(reflect.ValueOf(value), 0)
+func (b *Budget) MeasureTree(value any) (cost, depth int, err error) {
+	return b.measureTree(reflect.ValueOf(value), 0)
 }
 
-func (b *Budget) measure(v reflect.Value, level int) (cost, depth int, err error) {
+func (b *Budget) measureTree(v reflect.Value, level int) (cost, depth int, err error) {
 	if level > maxDepth {
 		b.exceeded = ErrExceeded
 		return 0, 0, b.exceeded
@@ -86,8 +86,8 @@ func (b *Budget) measure(v reflect.Value, level int) (cost, depth int, err error
 	}
 	depth = level
 	add := func(element reflect.Value) error {
-		c, d, err := b.measure(element, level+1)
-		if cost += c; err == nil && cost > b.left {
+		c, d, err := b.measureTree(element, level+1)
+		if cost += c; err == nil && cost > b.remaining {
 			b.exceeded = ErrExceeded
 			err = b.exceeded
 		}
@@ -122,8 +122,8 @@ func (b *Budget) measure(v reflect.Value, level int) (cost, depth int, err error
 
 func scalar(k reflect.Kind) bool { return k >= reflect.Bool && k <= reflect.Complex128 }
 
-// Shallow returns what a text costs, or a reference to anything else.
-func Shallow(value any) int {
+// ShallowCost returns what a text costs, or a reference to anything else.
+func ShallowCost(value any) int {
 	if text, ok := value.(string); ok {
 		return StepCost + len(text)
 	}
@@ -137,18 +137,18 @@ func PatternSize(pattern string) (int, error) {
 	if err != nil {
 		return 1, nil //nolint:nilerr // see above
 	}
-	size := instructions(parsed)
+	size := countInstructions(parsed)
 	if size > maxPattern {
 		return maxPattern, ErrPattern
 	}
 	return size, nil
 }
 
-// instructions counts those of a parsed pattern; beyond maxPattern it is any larger number.
-func instructions(r *syntax.Regexp) int {
+// countInstructions counts those of a parsed pattern; beyond maxPattern it is any larger number.
+func countInstructions(r *syntax.Regexp) int {
 	n := 1 + len(r.Rune)
 	for _, sub := range r.Sub {
-		if n += instructions(sub); n > maxPattern {
+		if n += countInstructions(sub); n > maxPattern {
 			return n
 		}
 	}

@@ -13,10 +13,10 @@ func TestValuesCostWhatPrintingThemCosts(t *testing.T) {
 	for range 30 {
 		shared = []any{shared, shared}
 	}
-	if _, _, err := b.Deep([]any{"abc", 1, nil, map[string]any{"k": []float64{1, 2}}}); err != nil || b.Left() < 1<<20-300 {
-		t.Errorf("a small value: %v, %d remain", err, b.Left())
+	if _, _, err := b.SpendTree([]any{"abc", 1, nil, map[string]any{"k": []float64{1, 2}}}); err != nil || b.Remaining() < 1<<20-300 {
+		t.Errorf("a small value: %v, %d remain", err, b.Remaining())
 	}
-	if _, _, err := b.Deep(shared); !errors.Is(err, ErrExceeded) {
+	if _, _, err := b.SpendTree(shared); !errors.Is(err, ErrExceeded) {
 		t.Errorf("a value of 2^30 elements: %v", err)
 	}
 	if err := b.Spend(0); !errors.Is(err, ErrExceeded) {
@@ -27,7 +27,7 @@ func TestValuesCostWhatPrintingThemCosts(t *testing.T) {
 func TestAValueInItself(t *testing.T) {
 	self := map[string]any{}
 	self["self"] = self
-	if _, _, err := New(t.Context(), 1<<30).Deep(self); !errors.Is(err, ErrExceeded) {
+	if _, _, err := New(t.Context(), 1<<30).SpendTree(self); !errors.Is(err, ErrExceeded) {
 		t.Errorf("got %v", err)
 	}
 }

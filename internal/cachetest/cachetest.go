@@ -18,24 +18,24 @@ import (
 // Cache gives everybody who asks for no copy the same object, for as long as it does not change.
 type Cache struct {
 	tb      testing.TB
-	objects map[name]held
+	objects map[objectKey]sharedObject
 }
 
-type name struct {
+type objectKey struct {
 	kind schema.GroupVersionKind
 	key  client.ObjectKey
 }
 
-// held is an object that was given away, and as it was then.
-type held struct{ given, was *unstructured.Unstructured }
+// sharedObject is an object that was given away, and as it was then.
+type sharedObject struct{ object, original *unstructured.Unstructured }
 
 // New makes a cache that looks, at the end of the test, whether anybody changed what was given away.
 func New(tb testing.TB) *Cache {
 	tb.Helper()
-	c := &Cache{tb: tb, objects: map[name]held{}}
+	c := &Cache{tb: tb, objects: map[objectKey]sharedObject{}}
 	tb.Cleanup(func() {
 		for _, object := range c.objects {
-			c.check(object)
+			c.verifyUnchanged(object)
 		}
 	})
 	return c
@@ -49,22 +49,22 @@ func (c *Cache) Get(ctx context.Context, from client.Reader, key client.ObjectKe
 	if err != nil || !ok || shared == nil || !*shared {
 		return err
 	}
-	of := name{read.GroupVersionKind(), key}
+	of := objectKey{read.GroupVersionKind(), key}
 	last, found := c.objects[of]
 	if found {
-		c.check(last)
+		c.verifyUnchanged(last)
 	}
-	if !found || !reflect.DeepEqual(last.was, read) {
-		last = held{given: read.DeepCopy(), was: read.DeepCopy()}
+	if !found || !reflect.DeepEqual(last.original, read) {
+		last = sharedObject{object: read.DeepCopy(), original: read.DeepCopy()}
 		c.objects[of] = last
 	}
-	*read = *last.given
+	*read = *last.object
 	return nil
 }
 
-func (c *Cache) check(object held) {
+func (c *Cache) verifyUnchanged(object sharedObject) {
 	c.tb.Helper()
-	if !reflect.DeepEqual(object.was, object.given) {
-		c.tb.Errorf("%s %s of the cache was changed:\n%s", object.was.GetKind(), object.was.GetName(), cmp.Diff(object.was, object.given))
+	if !reflect.DeepEqual(object.original, object.object) {
+		c.tb.Errorf("%s %s of the cache was changed:\n%s", object.original.GetKind(), object.original.GetName(), cmp.Diff(object.original, object.object))
 	}
 }

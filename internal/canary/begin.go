@@ -11,154 +11,154 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// begin asks everything that must be so before a release starts. Nothing is written before.
-func begin(s Snapshot) Decision {
+// prepareRelease asks everything that must be so before a release starts. Nothing is written before.
+func prepareRelease(s Snapshot) Decision {
 	if s.Status.Phase == flaggerv1.CanaryPhaseWaiting {
-		return waiting(s)
+		return awaitStartApproval(s)
 	}
-	gates := release.Look(s, s.startGates()...)
+	gates := release.EvaluateGates(s, s.startGates()...)
 	switch first := gates.First(); {
 	case first == nil:
-		return start(s, gates)
-	case first.Opener == release.ByPerson && isHook(first, flaggerv1.ConfirmRolloutHook):
-		e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhaseWaiting).await()
-		return e.stepAside().refused(first).tell(s.waitingEvents(gates)...).done(gates)
+		return startRelease(s, gates)
+	case first.Opener == release.ByUser && isHookGate(first, flaggerv1.ConfirmRolloutHook):
+		e := s.edit().addEffects(steadyStateEffects(s)...).enterPhase(flaggerv1.CanaryPhaseWaiting).recordAwaitingApproval()
+		return e.yieldInQueue().recordRefusal(first).addEvents(s.awaitingApprovalEvents(gates)...).decision(gates)
 	default:
-		return inLine(s, gates, standing(s)...)
+		return waitInQueue(s, gates, steadyStateEffects(s)...)
 	}
 }
 
-// waiting holds a revision until its release is approved, asking once per interval. An approval belongs to one revision:
+// awaitStartApproval holds a revision until its release is approved, asking once per interval. An approval belongs to one revision:
 // another one needs its own.
-func waiting(s Snapshot) Decision {
-	effects := standing(s)
+func awaitStartApproval(s Snapshot) Decision {
+	effects := steadyStateEffects(s)
 	switch {
 	case s.statusFromOtherController():
-		return s.edit().effect(effects...).adopt().tell(release.Event{
-			Type: release.Normal, Message: fmt.Sprintf("Adopted the release of %s in phase %s", s.Plan.workload(), s.Status.Phase),
-		}).done(nil)
+		return s.edit().addEffects(effects...).adoptOtherStatus().addEvents(release.Event{
+			Type: release.Normal, Message: fmt.Sprintf("Adopted the release of %s in phase %s", s.Plan.targetName(), s.Status.Phase),
+		}).decision(nil)
 	case s.Workload.Target.Revision == s.promotedRevision():
-		e := s.edit().effect(effects...)
-		e.phase(flaggerv1.CanaryPhaseSucceeded).settle()
-		e.applied()
-		return e.tell(cancelled(s)).done(nil)
-	case s.commanded("abort"):
-		e := s.edit().effect(effects...)
+		e := s.edit().addEffects(effects...)
+		e.enterPhase(flaggerv1.CanaryPhaseSucceeded).clearRunState()
+		e.recordAppliedRevision()
+		return e.addEvents(cancelledEvent(s)).decision(nil)
+	case s.hasCommand("abort"):
+		e := s.edit().addEffects(effects...)
 		e.serin.Command = s.Command
-		return e.fail(reasonAbort).done(nil)
-	case s.serin().Run != s.waitingRun(s.Status):
-		return s.edit().effect(effects...).await().done(nil)
+		return e.fail(reasonAbort).decision(nil)
+	case s.serin().Run != s.approvalID(s.Status):
+		return s.edit().addEffects(effects...).recordAwaitingApproval().decision(nil)
 	}
-	hooks := s.Plan.hooks(flaggerv1.RollbackHook)
+	hooks := s.Plan.hooksOfType(flaggerv1.RollbackHook)
 	conditions := make([]gate, 0, len(hooks))
 	for _, hook := range hooks {
-		conditions = append(conditions, rollbackPolled(hook, "waiting"))
+		conditions = append(conditions, rollbackRequestPolled(hook, "waiting"))
 	}
-	rollback := release.Look(s, conditions...)
+	rollback := release.EvaluateGates(s, conditions...)
 	if first := rollback.First(); first != nil && first.Verdict == release.Fail {
-		return s.edit().effect(effects...).tell(rollback.Events()...).fail("a rollback hook ended the release before it started").done(rollback)
+		return s.edit().addEffects(effects...).addEvents(rollback.Events()...).fail("a rollback hook ended the release before it started").decision(rollback)
 	}
-	starts := release.Look(s, s.startGates()...)
+	starts := release.EvaluateGates(s, s.startGates()...)
 	gates := slices.Concat(rollback, starts)
 	switch first := gates.First(); {
 	case first == nil:
-		return start(s, gates)
-	case first.Answer != nil && first.Opener == release.ByPerson && isHook(first, flaggerv1.ConfirmRolloutHook) && s.serin().Held != first.Name:
+		return startRelease(s, gates)
+	case first.Answer != nil && first.Opener == release.ByUser && isHookGate(first, flaggerv1.ConfirmRolloutHook) && s.serin().Held != first.Name:
 		// It was asked and refused. A gate that only has to be asked again has nothing new to report.
-		return s.edit().effect(effects...).stepAside().refused(first).tell(s.waitingEvents(starts)...).done(gates)
+		return s.edit().addEffects(effects...).yieldInQueue().recordRefusal(first).addEvents(s.awaitingApprovalEvents(starts)...).decision(gates)
 	default:
-		return wakeBy(inLine(s, gates, effects...), s.polledAgain("waiting"))
+		return wakeNoLaterThan(waitInQueue(s, gates, effects...), s.nextRollbackPoll("waiting"))
 	}
 }
 
 // startGates are the conditions before a revision is taken up.
 func (s *Snapshot) startGates() []gate {
 	conditions := []gate{primaryReady, routeReadable}
-	if s.commanded("promote") {
+	if s.hasCommand("promote") {
 		return conditions
 	}
-	if s.Turn != nil {
-		conditions = append(conditions, turn)
+	if s.Queue != nil {
+		conditions = append(conditions, queueGate)
 	}
-	for _, hook := range s.Plan.hooks(flaggerv1.ConfirmRolloutHook) {
-		conditions = append(conditions, approves(hook, s.Status.Phase, s.Workload.Target.Revision, s.askFrom(),
+	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmRolloutHook) {
+		conditions = append(conditions, hookApproves(hook, s.Status.Phase, s.Workload.Target.Revision, s.askRefusedHooksFrom(),
 			fmt.Sprintf("Confirm-rollout check %s passed", hook.Name),
-			fmt.Sprintf("Halt %s advancement waiting for approval %s", s.Plan.full(), hook.Name)))
+			fmt.Sprintf("Halt %s advancement waiting for approval %s", s.Plan.qualifiedName(), hook.Name)))
 	}
 	return conditions
 }
 
-// waitingRun names the wait for approval of one revision, so that neither an answer nor a command for it counts for
+// approvalID names the wait for approval of one revision, so that neither an answer nor a command for it counts for
 // another one.
-func (s *Snapshot) waitingRun(status flaggerv1.CanaryStatus) string {
+func (s *Snapshot) approvalID(status flaggerv1.CanaryStatus) string {
 	began := ""
-	if c := condition(status, flaggerv1.ConditionPromoted); c != nil {
+	if c := findCondition(status, flaggerv1.ConditionPromoted); c != nil {
 		began = c.LastUpdateTime.UTC().Format(time.RFC3339)
 	}
 	return digest(s.UID, "waiting", s.Workload.Target.Revision, began)[:16]
 }
 
-// await begins the wait for the approval of the target's revision.
-func (e *edit) await() *edit {
-	if c := condition(e.status, flaggerv1.ConditionPromoted); c != nil {
-		c.LastUpdateTime = metav1.NewTime(e.s.Now.Truncate(time.Second))
+// recordAwaitingApproval begins the wait for the approval of the target's revision.
+func (e *statusEdit) recordAwaitingApproval() *statusEdit {
+	if c := findCondition(e.status, flaggerv1.ConditionPromoted); c != nil {
+		c.LastUpdateTime = metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
 	}
-	e.serin.Run, e.serin.Asked, e.serin.Held = e.s.waitingRun(e.status), nil, ""
-	e.obeyed()
+	e.serin.Run, e.serin.Asked, e.serin.Held = e.snapshot.approvalID(e.status), nil, ""
+	e.recordCommand()
 	return e
 }
 
-// refused records a closed gate, so that its event is sent once, and when it was asked.
-func (e *edit) refused(g *release.Gate) *edit {
-	asked := metav1.NewMicroTime(g.Until.Add(-e.s.Plan.Window))
+// recordRefusal records a closed gate, so that its event is sent once, and when it was asked.
+func (e *statusEdit) recordRefusal(g *release.Gate) *statusEdit {
+	asked := metav1.NewMicroTime(g.Until.Add(-e.snapshot.Plan.Window))
 	e.serin.Asked, e.serin.Held = &asked, g.Name
 	return e
 }
 
-func (s *Snapshot) waitingEvents(gates release.Gates) []release.Event {
-	return withAlert(gates.Events(), s.muted(gates.First().Name), release.Warn, "Canary is waiting for approval.")
+func (s *Snapshot) awaitingApprovalEvents(gates release.Gates) []release.Event {
+	return withAlert(gates.Events(), s.isMuted(gates.First().Name), release.Warn, "Canary is waiting for approval.")
 }
 
-// start takes a new revision up.
-func start(s Snapshot, gates release.Gates) Decision {
-	e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhaseProgressing)
+// startRelease takes a new revision up.
+func startRelease(s Snapshot, gates release.Gates) Decision {
+	e := s.edit().addEffects(steadyStateEffects(s)...).enterPhase(flaggerv1.CanaryPhaseProgressing)
 	if s.canaryHasTraffic() && s.primaryReachable() {
-		e.effect(RouteIs{}) // a user routed traffic to the target, which changes now
+		e.addEffects(TrafficWeight{}) // a user routed traffic to the target, which changes now
 	}
-	e.zero()
-	e.run()
+	e.resetCounters()
+	e.beginRun()
 	if s.canaryHasTraffic() {
-		e.stamp(release.StampLeft) // after a promotion that failed, the revision before this one had users until now
+		e.addStamps(release.StampTrafficEnded) // after a promotion that failed, the revision before this one had users until now
 	}
-	return e.stamp(release.StampSince).tell(gates.Events()...).tell(release.Event{
-		Type: release.Normal, Message: "New revision detected! Scaling up " + s.Plan.workload(), Phase: string(flaggerv1.CanaryPhaseProgressing),
+	return e.addStamps(release.StampSince).addEvents(gates.Events()...).addEvents(release.Event{
+		Type: release.Normal, Message: "New revision detected! Scaling up " + s.Plan.targetName(), Phase: string(flaggerv1.CanaryPhaseProgressing),
 		Alert: &release.Alert{Severity: release.Info, Message: "New revision detected, progressing canary analysis.", Metadata: true},
-	}).done(gates)
+	}).decision(gates)
 }
 
-// run begins a new attempt with the target's revision; nothing that was asked or counted for another one stays.
-func (e *edit) run() {
+// beginRun begins a new attempt with the target's revision; nothing that was asked or counted for another one stays.
+func (e *statusEdit) beginRun() {
 	old := *e.serin
-	if left := old.LastTraffic; left != nil && (Moves(e.s.Status.Phase) || e.s.Now.Before(left.Add(e.s.Plan.Drain))) {
+	if left := old.LastTraffic; left != nil && (HasTransitionEffects(e.snapshot.Status.Phase) || e.snapshot.Now.Before(left.Add(e.snapshot.Plan.Drain))) {
 		// It may have gone on for half a drain, if what took it off could not say so; see unnoticed.
-		old.LastTraffic = new(metav1.NewMicroTime(e.s.past(left.Add(e.s.Plan.Drain / 2))))
+		old.LastTraffic = new(metav1.NewMicroTime(e.snapshot.clampToNow(left.Add(e.snapshot.Plan.Drain / 2))))
 	}
 	*e.serin = flaggerv1.SerinStatus{
-		Promoted: old.Promoted, LastTraffic: old.LastTraffic, Command: old.Command, Shape: e.s.Plan.shape(),
+		Promoted: old.Promoted, LastTraffic: old.LastTraffic, Command: old.Command, Shape: e.snapshot.Plan.runShape(),
 	}
 	if old.Unfinished != nil {
 		unfinished := *old.Unfinished
-		unfinished.Inherited = e.s.live() > 0 && !slices.ContainsFunc(e.effects, takesOff)
+		unfinished.Inherited = e.snapshot.liveWeight() > 0 && !slices.ContainsFunc(e.effects, removesCanaryTraffic)
 		e.serin.Unfinished = &unfinished
 	}
 	if old.Promoted == "" {
-		e.serin.Promoted = e.s.promotedRevision()
+		e.serin.Promoted = e.snapshot.promotedRevision()
 	}
-	e.obeyed()
-	e.applied()
-	e.began()
+	e.recordCommand()
+	e.recordAppliedRevision()
+	e.markRunStart()
 }
 
-func cancelled(s Snapshot) release.Event {
-	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Release of %s cancelled: it is back at the promoted revision", s.Plan.workload())}
+func cancelledEvent(s Snapshot) release.Event {
+	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Release of %s cancelled: it is back at the promoted revision", s.Plan.targetName())}
 }

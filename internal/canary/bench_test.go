@@ -37,7 +37,7 @@ func BenchmarkNext(b *testing.B) {
 	w.now = w.now.Add(time.Minute)
 	ending := w.snapshot()
 	for range 2 {
-		w.ask(canary.Next(w.snapshot()).Probes)
+		w.ask(canary.Next(w.snapshot()).Queries)
 		w.answered()
 	}
 	stepping := w.snapshot()

@@ -36,7 +36,7 @@ const (
 	readyToServe Readiness = "ready"
 )
 
-func (c Copy) readiness() Readiness {
+func (c WorkloadState) readiness() Readiness {
 	switch {
 	case !c.Found || !c.Ready || c.Replicas == 0:
 		return isUnready
@@ -49,7 +49,7 @@ func (c Copy) readiness() Readiness {
 
 // Observe returns the track after one more observation. Progress is what Kubernetes takes for progress of a Deployment:
 // more pods that are updated, ready or available than at the observation before.
-func (t ReadinessTrack) Observe(c Copy, now time.Time) ReadinessTrack {
+func (t ReadinessTrack) Observe(c WorkloadState, now time.Time) ReadinessTrack {
 	earlier := func(at time.Time) time.Time { // the clock may have been set back
 		if at.After(now) {
 			return now
@@ -79,41 +79,41 @@ func (t ReadinessTrack) Observe(c Copy, now time.Time) ReadinessTrack {
 // go on, and cost no write. It is as long as what waits is not explained in the status, so that one write says both.
 const recordAfter = 30 * time.Second
 
-// canaryProgressed and primaryProgressed are when the copy was last ready or reachable, was asked to change, or made
+// canaryLastProgress and primaryLastProgress are when the copy was last ready or reachable, was asked to change, or made
 // progress. Its deadline counts from then.
-func (s *Snapshot) canaryProgressed() time.Time {
-	return s.progressed(s.Workload.Target, s.serin().CanaryUnready)
+func (s *Snapshot) canaryLastProgress() time.Time {
+	return s.lastProgress(s.Workload.Target, s.serin().CanaryUnready)
 }
 
-func (s *Snapshot) primaryProgressed() time.Time {
-	return s.progressed(s.Workload.Primary, s.serin().PrimaryUnready)
+func (s *Snapshot) primaryLastProgress() time.Time {
+	return s.lastProgress(s.Workload.Primary, s.serin().PrimaryUnready)
 }
 
-func (s *Snapshot) progressed(c Copy, recorded *flaggerv1.UnreadyWorkload) time.Time {
+func (s *Snapshot) lastProgress(c WorkloadState, recorded *flaggerv1.UnreadyWorkload) time.Time {
 	at := c.Track.Progressed
 	if since := s.serin().Since; since != nil {
-		at = release.Later(at, since.Time)
+		at = release.LaterOf(at, since.Time)
 	}
 	switch {
-	case recorded != nil && c.readiness() == isUnready && !risen(c, recorded):
-		at = release.Later(at, recorded.Since.Time)
+	case recorded != nil && c.readiness() == isUnready && !madeProgress(c, recorded):
+		at = release.LaterOf(at, recorded.Since.Time)
 	case c.Track.Unready.IsZero():
 		at = s.Now // it was not observed before
 	default:
 		// What came before this process looked is not known, so that the moment of its first look counts.
-		at = release.Later(at, c.Track.Unready)
+		at = release.LaterOf(at, c.Track.Unready)
 	}
-	return s.past(at)
+	return s.clampToNow(at)
 }
 
-// risen is true when the workload has made progress since that was recorded, also while another process observed it.
-func risen(c Copy, recorded *flaggerv1.UnreadyWorkload) bool {
+// madeProgress is true when the workload has made progress since that was recorded, also while another process observed it.
+func madeProgress(c WorkloadState, recorded *flaggerv1.UnreadyWorkload) bool {
 	return c.Updated > recorded.Updated || c.ReadyPods > recorded.Ready || c.Available > recorded.Available
 }
 
 // canaryDeadline and primaryDeadline are by when the copy has to be ready, unless it makes progress before.
-func (s *Snapshot) canaryDeadline() time.Time  { return s.canaryProgressed().Add(s.Plan.Deadline) }
-func (s *Snapshot) primaryDeadline() time.Time { return s.primaryProgressed().Add(s.Plan.Deadline) }
+func (s *Snapshot) canaryDeadline() time.Time  { return s.canaryLastProgress().Add(s.Plan.Deadline) }
+func (s *Snapshot) primaryDeadline() time.Time { return s.primaryLastProgress().Add(s.Plan.Deadline) }
 
 // withProgress records in the status of a decision since when a copy with a deadline is not ready and makes no progress,
 // so that a restart neither begins the deadline anew nor ends it early. What does not hold any more is removed at once.
@@ -121,10 +121,10 @@ func withProgress(s Snapshot, d Decision) Decision {
 	if s.Deleting || d.Status.Serin == nil {
 		return d
 	}
-	canaryAsked, primaryAsked := deadlines(s, d)
+	canaryAsked, primaryAsked := deadlinesAfter(s, d)
 	canary, due := s.unreadiness(s.Workload.Target, canaryAsked, s.serin().CanaryUnready)
 	primary, primaryDue := s.unreadiness(s.Workload.Primary, primaryAsked, s.serin().PrimaryUnready)
-	d = wakeBy(wakeBy(d, due), primaryDue)
+	d = wakeNoLaterThan(wakeNoLaterThan(d, due), primaryDue)
 	if sameUnreadiness(canary, d.Status.Serin.CanaryUnready) && sameUnreadiness(primary, d.Status.Serin.PrimaryUnready) {
 		return d
 	}
@@ -134,8 +134,8 @@ func withProgress(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// deadlines says whose readiness has a deadline after a decision.
-func deadlines(s Snapshot, d Decision) (canary, primary bool) {
+// deadlinesAfter says whose readiness has a deadline after a decision.
+func deadlinesAfter(s Snapshot, d Decision) (canary, primary bool) {
 	serin := d.Status.Serin
 	if serin.Since == nil || slices.Contains(d.Stamp, release.StampSince) {
 		return false, false // a person holds the release, or the copies have just been asked to change
@@ -157,11 +157,11 @@ func deadlines(s Snapshot, d Decision) (canary, primary bool) {
 }
 
 // unreadiness is what the status shall record of a copy; due is when that is not yet, zero for never.
-func (s *Snapshot) unreadiness(c Copy, asked bool, recorded *flaggerv1.UnreadyWorkload) (record *flaggerv1.UnreadyWorkload, due time.Time) {
+func (s *Snapshot) unreadiness(c WorkloadState, asked bool, recorded *flaggerv1.UnreadyWorkload) (record *flaggerv1.UnreadyWorkload, due time.Time) {
 	if !asked || c.readiness() != isUnready {
 		return nil, time.Time{}
 	}
-	since := s.progressed(c, recorded)
+	since := s.lastProgress(c, recorded)
 	if due := since.Add(min(recordAfter, s.Plan.Deadline/2)); s.Now.Before(due) {
 		return nil, due
 	}
@@ -177,8 +177,8 @@ func sameUnreadiness(a, b *flaggerv1.UnreadyWorkload) bool {
 	return a.Since.Equal(&b.Since) && a.Updated == b.Updated && a.Ready == b.Ready && a.Available == b.Available
 }
 
-// timed is true of the phases in which a deadline may be running.
-func timed(phase flaggerv1.CanaryPhase) bool {
+// hasDeadline is true of the phases in which a deadline may be running.
+func hasDeadline(phase flaggerv1.CanaryPhase) bool {
 	switch phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
 		return true
@@ -190,7 +190,7 @@ func timed(phase flaggerv1.CanaryPhase) bool {
 // pauseDeadline lets no deadline run while the user holds the release: what is missing when that ends could not be repaired
 // before.
 func pauseDeadline(s Snapshot, d Decision) Decision {
-	if d.Status.Serin == nil || d.Status.Serin.Since == nil || !timed(d.Status.Phase) {
+	if d.Status.Serin == nil || d.Status.Serin.Since == nil || !hasDeadline(d.Status.Phase) {
 		return d
 	}
 	serin := *d.Status.Serin
@@ -200,5 +200,5 @@ func pauseDeadline(s Snapshot, d Decision) Decision {
 
 // resumedAfterHold reports whether the user held the release until now, so that its deadline begins anew.
 func (s *Snapshot) resumedAfterHold() bool {
-	return s.serin().Since == nil && timed(s.Status.Phase) && !s.statusFromOtherController()
+	return s.serin().Since == nil && hasDeadline(s.Status.Phase) && !s.statusFromOtherController()
 }

@@ -10,14 +10,14 @@ import (
 func TestReadinessTrackNotesWhatItSawItself(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(minute int) time.Time { return start.Add(time.Duration(minute) * time.Minute) }
-	copyOf := func(replicas, updated, ready, available int32) Copy {
-		return Copy{
+	copyOf := func(replicas, updated, ready, available int32) WorkloadState {
+		return WorkloadState{
 			Found: true, Replicas: replicas, Updated: updated, ReadyPods: ready, Available: available, Ready: available >= replicas,
 			Endpoints: release.Endpoints{Ready: available},
 		}
 	}
 	whole := copyOf(4, 4, 4, 4)
-	replaced := func(c Copy) Copy { // with another template
+	replaced := func(c WorkloadState) WorkloadState { // with another template
 		c.ID = "new"
 		return c
 	}
@@ -25,7 +25,7 @@ func TestReadinessTrackNotesWhatItSawItself(t *testing.T) {
 	unpublished.Endpoints = release.Endpoints{}
 	type look struct {
 		minute              int
-		copy                Copy
+		copy                WorkloadState
 		unready, progressed int // minutes; -1: never
 	}
 	for name, looks := range map[string][]look{

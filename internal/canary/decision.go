@@ -11,35 +11,35 @@ import (
 // keepStatus keeps the status. A condition Blocked without a reason is removed; that of a refused step remains until the step is
 // retried.
 func keepStatus(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
-	d := Decision{Status: s.Status, Effects: effects, Gates: gates, Probes: gates.Probes(), Wake: gates.Wake()}
+	d := Decision{Status: s.Status, Effects: effects, Gates: gates, Queries: gates.Queries(), Wake: gates.Wake()}
 	for _, gate := range gates {
 		for _, event := range gate.Events {
-			if event.Standing {
+			if event.Persistent {
 				d.Events = append(d.Events, event)
 			}
 		}
 	}
-	was := condition(s.Status, flaggerv1.ConditionBlocked)
+	was := findCondition(s.Status, flaggerv1.ConditionBlocked)
 	if was != nil && was.Reason != reasonStep && !s.Deleting && !s.Plan.Suspended {
 		e := s.edit()
 		e.effects, e.events = d.Effects, d.Events
-		return e.done(gates)
+		return e.decision(gates)
 	}
 	return d
 }
 
-// wakeBy wakes at that moment at the latest; zero: no such moment.
-func wakeBy(d Decision, moment time.Time) Decision {
+// wakeNoLaterThan wakes at that moment at the latest; zero: no such moment.
+func wakeNoLaterThan(d Decision, moment time.Time) Decision {
 	if !moment.IsZero() && (d.Wake.IsZero() || moment.Before(d.Wake)) {
 		d.Wake = moment
 	}
 	return d
 }
 
-// muted is true for a gate whose hook wants no alerts.
-func (s *Snapshot) muted(gateName string) bool {
+// isMuted is true for a gate whose hook wants no alerts.
+func (s *Snapshot) isMuted(gateName string) bool {
 	return slices.ContainsFunc(s.Plan.Hooks, func(hook flaggerv1.CanaryWebhook) bool {
-		return hookGate(hook) == gateName && hook.MuteAlert
+		return hookGateName(hook) == gateName && hook.MuteAlert
 	})
 }
 

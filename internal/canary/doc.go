@@ -10,18 +10,19 @@
 // (test/sim/canary) has to detect its absence.
 //
 // A gate: its function in gates.go, or in the file of the step that it delays; the lists of gates that it belongs to: startGates
-// (begin.go), firstLook (firstlook.go), judgeWindow (window.go), promoting and finalising (promotion.go), takeBack (rollback.go),
-// leave (leaving.go) or initialise (initialise.go). In judgeWindow, a gate before the checks delays their evaluation, a gate after
-// them only the next weight. Then a line in GateKinds, and a row in docs/gates.md. test/borders fails until the list, the sources
-// and the page agree, and test/sim/canary/settled.go may have to know what opens it.
+// (begin.go), judgeBeforeTraffic (beforetraffic.go), judgeWindow (window.go), continuePromotion and continueFinalising
+// (promotion.go), continueRollback (rollback.go), finalizeDeletion (deletion.go) or initialise (initialise.go). In judgeWindow, a
+// gate before the checks delays their evaluation, a gate after them only the next weight. Then a line in GateKinds, and a row in
+// docs/gates.md. test/borders fails until the list, the sources and the page agree, and test/sim/canary/settled.go may have to know
+// what opens it.
 //
-// A gate that sends a query: in addition a type of question (questions.go), which canary/controller/ask.go resolves, questionOf
+// A gate that sends a query: in addition a type of query (queries.go), which canary/controller/ask.go resolves, questionOf
 // (gatekinds.go) and passingAnswer (forecast.go).
 //
 // An effect: its type in effects.go, and a case in canary/controller/apply.go: test/borders fails without it. withEffect
 // (forecast.go) if decisions depend on its result, and the worlds that apply effects in tests (world_test.go).
 //
-// A condition: its type in api/flagger/v1beta1/status.go, its texts next to the code that sets it with edit.condition, messageOf
+// A condition: its type in api/flagger/v1beta1/status.go, its texts next to the code that sets it with statusEdit.setCondition, messageOf
 // (view.go) if users should read it first, and docs/canary.md.
 //
 // A field of the spec: api/flagger/v1beta1 with its documentation, a manifest in the testdata of that package, and make generate;

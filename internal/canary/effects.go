@@ -14,11 +14,11 @@ type Effect interface {
 	effect()
 }
 
-// The effects. State effects (HasFinalizer, ServicesExist, PrimaryExists, ScalerExists, RouteStands) are true in every
+// The effects. State effects (HasFinalizer, ServicesExist, PrimaryExists, ScalerExists, RouteMaintained) are true in every
 // pass, RoutePrepared until there is a route; all others exist only in the states that move something.
 type (
 	// HasFinalizer holds or lets go of the Canary.
-	HasFinalizer struct{ Held bool }
+	HasFinalizer struct{ Present bool }
 	// ServicesExist makes the Services of primary and canary, and the apex Service once the primary can serve.
 	ServicesExist struct{ Apex bool }
 	// PrimaryExists makes the primary of the target, if that has the revision; while Follow is set it takes over whatever
@@ -27,33 +27,33 @@ type (
 		Revision, ID string
 		Follow       bool
 	}
-	// PrimaryRecalled makes a primary that was deleted again from its history, because the target has another revision. It
+	// PrimaryRecreated makes a primary that was deleted again from its history, because the target has another revision. It
 	// is to run that revision; where none is named, what has that hash of the API; without either, what it ran last. What a
 	// CopyTemplate with the ID Undone made of its configuration is undone.
-	PrimaryRecalled struct{ Revision, PeerHash, Undone, ID string }
+	PrimaryRecreated struct{ Revision, FlaggerHash, Undone, ID string }
 	// ScalerExists makes the primary's autoscaler; Update brings it up to date with the target's.
 	ScalerExists struct{ Update bool }
 	// RoutePrepared makes what a mesh must have before it lets pods join, and nothing that traffic follows.
 	RoutePrepared struct{}
-	// RouteStands keeps the route right in everything but its weights, which stay as they are observed; Canary and
+	// RouteMaintained keeps the route right in everything but its weights, which stay as they are observed; Canary and
 	// Mirror are for a route that has to be made.
-	RouteStands struct {
+	RouteMaintained struct {
 		Canary int
 		Mirror bool
 	}
-	// RouteIs sets the weights.
-	RouteIs struct {
+	// TrafficWeight sets the weights.
+	TrafficWeight struct {
 		Canary int
 		Mirror bool
 		// Provider is set when the traffic is still carried by another provider than the plan's.
 		Provider string
 	}
-	// UpFromZero gives the target pods; Like says that it must carry the primary's traffic.
-	UpFromZero struct{ Like bool }
-	// PrimaryUpFromZero gives the primary pods again, so that the traffic can go back to it.
-	PrimaryUpFromZero struct{}
-	// DownToZero takes the target's pods away.
-	DownToZero struct{}
+	// TargetScaledUp gives the target pods; Like says that it must carry the primary's traffic.
+	TargetScaledUp struct{ ToPrimaryCapacity bool }
+	// PrimaryScaledUp gives the primary pods again, so that the traffic can go back to it.
+	PrimaryScaledUp struct{}
+	// TargetScaledToZero takes the target's pods away.
+	TargetScaledToZero struct{}
 	// ScalerPaused stops or resumes the target's autoscaler.
 	ScalerPaused struct{ Paused bool }
 	// CopyTemplate gives the primary the target's template and configuration, if they still have that revision.
@@ -65,30 +65,30 @@ type (
 	ConfigsRestored struct{ ID string }
 	// ConfigsCollected removes copies of configuration that nothing refers to any more.
 	ConfigsCollected struct{}
-	// GivenBack restores the user's Services and route.
-	GivenBack struct{}
+	// UserObjectsRestored restores the user's Services and route.
+	UserObjectsRestored struct{}
 )
 
-func (HasFinalizer) effect()      {}
-func (ServicesExist) effect()     {}
-func (PrimaryExists) effect()     {}
-func (PrimaryRecalled) effect()   {}
-func (ScalerExists) effect()      {}
-func (RoutePrepared) effect()     {}
-func (RouteStands) effect()       {}
-func (RouteIs) effect()           {}
-func (UpFromZero) effect()        {}
-func (PrimaryUpFromZero) effect() {}
-func (DownToZero) effect()        {}
-func (ScalerPaused) effect()      {}
-func (CopyTemplate) effect()      {}
-func (RestoreTemplate) effect()   {}
-func (ConfigsRestored) effect()   {}
-func (ConfigsCollected) effect()  {}
-func (GivenBack) effect()         {}
+func (HasFinalizer) effect()        {}
+func (ServicesExist) effect()       {}
+func (PrimaryExists) effect()       {}
+func (PrimaryRecreated) effect()    {}
+func (ScalerExists) effect()        {}
+func (RoutePrepared) effect()       {}
+func (RouteMaintained) effect()     {}
+func (TrafficWeight) effect()       {}
+func (TargetScaledUp) effect()      {}
+func (PrimaryScaledUp) effect()     {}
+func (TargetScaledToZero) effect()  {}
+func (ScalerPaused) effect()        {}
+func (CopyTemplate) effect()        {}
+func (RestoreTemplate) effect()     {}
+func (ConfigsRestored) effect()     {}
+func (ConfigsCollected) effect()    {}
+func (UserObjectsRestored) effect() {}
 
 func (e HasFinalizer) String() string {
-	if e.Held {
+	if e.Present {
 		return "finalizer held"
 	}
 	return "finalizer released"
@@ -108,7 +108,7 @@ func (e PrimaryExists) String() string {
 	return "primary exists"
 }
 
-func (PrimaryRecalled) String() string { return "primary recalled" }
+func (PrimaryRecreated) String() string { return "primary recalled" }
 
 func (e ScalerExists) String() string {
 	if e.Update {
@@ -119,24 +119,24 @@ func (e ScalerExists) String() string {
 
 func (RoutePrepared) String() string { return "route prepared" }
 
-func (e RouteStands) String() string { return "route stands" }
+func (e RouteMaintained) String() string { return "route stands" }
 
-func (e RouteIs) String() string {
-	s := "weight " + release.Route{Canary: e.Canary, Mirror: release.Mirror{On: e.Mirror}}.String()
+func (e TrafficWeight) String() string {
+	s := "weight " + release.Route{Canary: e.Canary, Mirror: release.Mirror{Enabled: e.Mirror}}.String()
 	if e.Provider != "" {
 		s += " provider=" + e.Provider
 	}
 	return s
 }
 
-func (e UpFromZero) String() string {
-	if e.Like {
+func (e TargetScaledUp) String() string {
+	if e.ToPrimaryCapacity {
 		return "up-from-zero like the primary"
 	}
 	return "up-from-zero"
 }
-func (PrimaryUpFromZero) String() string { return "primary up-from-zero" }
-func (DownToZero) String() string        { return "down-to-zero" }
+func (PrimaryScaledUp) String() string    { return "primary up-from-zero" }
+func (TargetScaledToZero) String() string { return "down-to-zero" }
 
 func (e ScalerPaused) String() string {
 	if e.Paused {
@@ -144,8 +144,8 @@ func (e ScalerPaused) String() string {
 	}
 	return "scaler resumed"
 }
-func (e CopyTemplate) String() string   { return fmt.Sprintf("copy-template %s", e.Revision) }
-func (RestoreTemplate) String() string  { return "restore-template" }
-func (ConfigsRestored) String() string  { return "configs restored" }
-func (ConfigsCollected) String() string { return "configs collected" }
-func (GivenBack) String() string        { return "services and route given back" }
+func (e CopyTemplate) String() string      { return fmt.Sprintf("copy-template %s", e.Revision) }
+func (RestoreTemplate) String() string     { return "restore-template" }
+func (ConfigsRestored) String() string     { return "configs restored" }
+func (ConfigsCollected) String() string    { return "configs collected" }
+func (UserObjectsRestored) String() string { return "services and route given back" }

@@ -9,8 +9,8 @@ import (
 // notYet is said of endpoints while there are no pods that could have any.
 const notYet = "looked at when the pods are ready"
 
-// missing says what of n endpoints of a Service is waited for.
-func missing(e release.Endpoints, service string, n int32) string {
+// missingEndpoints says what of n endpoints of a Service is waited for.
+func missingEndpoints(e release.Endpoints, service string, n int32) string {
 	if e.Ready == 0 {
 		return fmt.Sprintf("Kubernetes has not published an endpoint of Service %s yet, so no router knows its pods", service)
 	}
@@ -22,27 +22,27 @@ func missing(e release.Endpoints, service string, n int32) string {
 func canaryEndpoints(s Snapshot) release.Gate {
 	endpoints := s.Workload.Target.Endpoints
 	if endpoints.AtLeast(1) {
-		return release.Passes("canary-endpoints", endpoints.Seen())
+		return release.NewPassingGate("canary-endpoints", endpoints.Message())
 	}
 	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {
-		return release.WaitsFor("canary-endpoints", release.ByCluster, notYet)
+		return release.NewWaitingGate("canary-endpoints", release.ByCluster, notYet)
 	}
-	g := release.WaitsFor("canary-endpoints", release.ByCluster, missing(endpoints, s.Plan.service("canary"), 1))
-	if _, open := s.start(); open {
+	g := release.NewWaitingGate("canary-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("canary"), 1))
+	if _, open := s.windowStart(); open {
 		return g
 	}
 	if endpoints.NoService {
 		return g
 	}
-	return dueBy(s, g, release.Later(s.canaryDeadline(), endpoints.Made.Add(s.Plan.Deadline))) // the previous one may have been deleted
+	return failsAtDeadline(s, g, release.LaterOf(s.canaryDeadline(), endpoints.ServiceCreated.Add(s.Plan.Deadline))) // the previous one may have been deleted
 }
 
 // primaryEndpoints holds traffic that is about to come to the primary until the primary can be reached: with as many
 // pods as it must have, or with any at all where no other workload answers.
 func primaryEndpoints(s Snapshot) release.Gate {
 	primary, enough := s.Workload.Primary, int32(1)
-	if s.Workload.Target.serves() {
-		enough = max(primary.Enough, 1)
+	if s.Workload.Target.canServe() {
+		enough = max(primary.RequiredPods, 1)
 	}
 	return s.primaryReached(enough)
 }
@@ -50,7 +50,7 @@ func primaryEndpoints(s Snapshot) release.Gate {
 // primaryEndpointsBack is primaryEndpoints where the canary has traffic that comes back.
 func primaryEndpointsBack(s Snapshot) release.Gate {
 	if !s.canaryHasTraffic() {
-		return release.Passes("primary-endpoints", "")
+		return release.NewPassingGate("primary-endpoints", "")
 	}
 	return primaryEndpoints(s)
 }
@@ -60,7 +60,7 @@ func primaryEndpointsBack(s Snapshot) release.Gate {
 func primaryEndpointsAtOnce(s Snapshot) release.Gate {
 	switch {
 	case !s.canaryHasTraffic() || s.drainStarted() || !s.canaryReachable():
-		return release.Passes("primary-endpoints", "")
+		return release.NewPassingGate("primary-endpoints", "")
 	case s.primaryHasRolledBackTemplate():
 		return primaryEndpoints(s)
 	default:
@@ -70,24 +70,24 @@ func primaryEndpointsAtOnce(s Snapshot) release.Gate {
 
 func (s *Snapshot) primaryReached(enough int32) release.Gate {
 	endpoints := s.Workload.Primary.Endpoints
-	if endpoints.AtLeast(enough) || s.Workload.Primary.Replicas == 0 && !s.Workload.Target.serves() {
-		return release.Passes("primary-endpoints", endpoints.Seen())
+	if endpoints.AtLeast(enough) || s.Workload.Primary.Replicas == 0 && !s.Workload.Target.canServe() {
+		return release.NewPassingGate("primary-endpoints", endpoints.Message())
 	}
-	if !s.Workload.Primary.serves() {
-		return release.WaitsFor("primary-endpoints", release.ByCluster, notYet)
+	if !s.Workload.Primary.canServe() {
+		return release.NewWaitingGate("primary-endpoints", release.ByCluster, notYet)
 	}
-	return release.WaitsFor("primary-endpoints", release.ByCluster, missing(endpoints, s.Plan.service("primary"), enough))
+	return release.NewWaitingGate("primary-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("primary"), enough))
 }
 
 // targetEndpoints holds what is given back until the target can be reached. The Service that tells may be gone already.
 func targetEndpoints(s Snapshot) release.Gate {
 	endpoints := s.Workload.Target.Endpoints
-	enough := max(s.Workload.Target.Enough, 1)
-	if s.givenBack() || endpoints.NoService || endpoints.AtLeast(enough) {
-		return release.Passes("target-endpoints", endpoints.Seen())
+	enough := max(s.Workload.Target.RequiredPods, 1)
+	if s.userObjectsRestored() || endpoints.NoService || endpoints.AtLeast(enough) {
+		return release.NewPassingGate("target-endpoints", endpoints.Message())
 	}
 	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {
-		return release.WaitsFor("target-endpoints", release.ByCluster, notYet)
+		return release.NewWaitingGate("target-endpoints", release.ByCluster, notYet)
 	}
-	return release.WaitsFor("target-endpoints", release.ByCluster, missing(endpoints, s.Plan.service("canary"), enough))
+	return release.NewWaitingGate("target-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("canary"), enough))
 }

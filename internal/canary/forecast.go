@@ -41,7 +41,7 @@ func forecast(s Snapshot) course {
 			s = withEffect(s, effect)
 		}
 		status := *d.Status.DeepCopy()
-		Stamp(&status, s.Plan, d.Stamp, s.Now)
+		FillStamps(&status, s.Plan, d.Stamp, s.Now)
 		s.Status = status
 		if text := stepText(before, s, d); text != "" {
 			c.steps = append(c.steps, release.Step{Text: text, Weight: s.Route.Canary, At: s.Now})
@@ -63,8 +63,8 @@ func forecast(s Snapshot) course {
 // answerProbes adds a passing answer for each probe of a decision that has none, and reports whether there was one.
 func answerProbes(s Snapshot, d Decision) bool {
 	answered := false
-	for _, probe := range d.Probes {
-		if _, ok := s.Answers.To(probe); !ok {
+	for _, probe := range d.Queries {
+		if _, ok := s.Answers.AnswerTo(probe); !ok {
 			s.Answers[probe.ID] = passingAnswer(probe, s.Now)
 			answered = true
 		}
@@ -75,7 +75,7 @@ func answerProbes(s Snapshot, d Decision) bool {
 // idealSnapshot is the snapshot of a world in which a release waits for nothing but time.
 func idealSnapshot(s Snapshot) Snapshot {
 	s.Answers = release.Answers{}
-	s.Peer, s.Obstacle, s.Missing, s.Plan.Suspended, s.Plan.Blocks = Peer{}, "", nil, false, nil
+	s.OtherController, s.TargetConflict, s.MissingReferences, s.Plan.Suspended, s.Plan.ValidationErrors = OtherController{}, "", nil, false, nil
 	s.Workload.Problem, s.Workload.ScalerProblem = "", ""
 	s.Workload.Primary = withPods(s.Workload.Primary, max(s.Workload.Primary.Replicas, 1))
 	s.Workload.Target = withPods(s.Workload.Target, s.Workload.Target.Replicas)
@@ -85,10 +85,10 @@ func idealSnapshot(s Snapshot) Snapshot {
 }
 
 // withPods is a workload that has as many ready pods as desired.
-func withPods(c Copy, replicas int32) Copy {
+func withPods(c WorkloadState, replicas int32) WorkloadState {
 	c.Replicas, c.Total, c.Available = replicas, replicas, replicas
 	c.Ready, c.Exceeded, c.Message, c.PodProblem = replicas > 0, false, "", ""
-	c.Enough, c.Endpoints = replicas, release.Endpoints{Ready: replicas}
+	c.RequiredPods, c.Endpoints = replicas, release.Endpoints{Ready: replicas}
 	return c
 }
 
@@ -96,26 +96,26 @@ func withPods(c Copy, replicas int32) Copy {
 func withEffect(s Snapshot, effect release.Effect) Snapshot {
 	switch e := effect.(type) {
 	case HasFinalizer:
-		s.Finalizer = e.Held
+		s.Finalizer = e.Present
 	case PrimaryExists:
 		s.Workload.Primary.Found = true
 		if s.Workload.Primary.ID == "" || e.Follow {
 			s.Workload.Primary.ID = e.ID
 		}
-		s.Workload.Same = s.Workload.Same || e.Follow
+		s.Workload.SameTemplate = s.Workload.SameTemplate || e.Follow
 	case CopyTemplate:
-		s.Workload.Primary.ID, s.Workload.Same = e.ID, true
+		s.Workload.Primary.ID, s.Workload.SameTemplate = e.ID, true
 	case RestoreTemplate:
-		s.Workload.Primary.ID, s.Workload.Same = e.ID, false
-	case RouteStands:
+		s.Workload.Primary.ID, s.Workload.SameTemplate = e.ID, false
+	case RouteMaintained:
 		if !s.Route.Found {
 			s.Route.Found, s.Route.Canary, s.Route.Mirrored = true, e.Canary, e.Mirror
 		}
-	case RouteIs:
+	case TrafficWeight:
 		s.Route.Found, s.Route.Canary, s.Route.Mirrored = true, e.Canary, e.Mirror
-	case UpFromZero:
+	case TargetScaledUp:
 		s.Workload.Target = withPods(s.Workload.Target, max(s.Workload.Target.Replicas, 1))
-	case DownToZero:
+	case TargetScaledToZero:
 		s.Workload.Target = withPods(s.Workload.Target, 0)
 	default: // no other effect changes what a decision depends on
 	}
@@ -123,15 +123,15 @@ func withEffect(s Snapshot, effect release.Effect) Snapshot {
 }
 
 // passingAnswer is the answer with which a release continues.
-func passingAnswer(p release.Probe, now time.Time) release.Answer {
-	began := release.Later(now, p.Since)
+func passingAnswer(p release.Query, now time.Time) release.Answer {
+	began := release.LaterOf(now, p.Since)
 	answer := release.Answer{ID: p.ID, Began: began, Ended: began, Outcome: release.Yes}
-	switch q := p.Question.(type) {
-	case HookQuestion:
+	switch q := p.Request.(type) {
+	case HookQuery:
 		if q.Hook.Type == flaggerv1.RollbackHook {
 			answer.Outcome = release.No
 		}
-	case MetricQuestion:
+	case MetricQuery:
 		answer.Outcome, answer.Value = release.Measured, passingValue(q.Check.Metric)
 	}
 	return answer
@@ -161,7 +161,7 @@ func stepText(before, after Snapshot, d Decision) string {
 		switch e := effect.(type) {
 		case CopyTemplate:
 			return plan.Target + "-primary is updated to the new revision"
-		case RouteIs:
+		case TrafficWeight:
 			switch {
 			case e.Mirror:
 				return mirrorText(after)

@@ -63,7 +63,7 @@ func FuzzFields(f *testing.F) {
 		}
 		command := oddText(from)
 		if from.rarely() {
-			command = []string{"abort@", "promote@", "retry@"}[from.byte()%3] + canary.Run("uid", c.Status)
+			command = []string{"abort@", "promote@", "retry@"}[from.byte()%3] + canary.RunOf("uid", c.Status)
 		}
 		live(t, &c, command, from)
 	})
@@ -79,7 +79,7 @@ func live(t *testing.T, c *flaggerv1.Canary, command string, from *source) {
 	w.target.available, w.target.exceeded = int32(from.byte()%2), from.rarely()
 	w.target.template = templates[from.byte()%3]
 	if !from.rarely() {
-		w.primary = pods{content: content{template: templates[from.byte()%3]}, found: true, replicas: 1, total: 1, available: int32(from.byte() % 2)}
+		w.primary = formatPods{content: content{template: templates[from.byte()%3]}, found: true, replicas: 1, total: 1, available: int32(from.byte() % 2)}
 	}
 	w.history = []content{{template: "v1"}}
 	w.deleting, w.finalizer = from.rarely(), from.rarely()
@@ -122,9 +122,9 @@ func checkPlan(t *testing.T, p canary.Plan) {
 	if p.Window <= 0 || p.Threshold < 1 || p.Iterations < 0 || p.PromotionStep < 0 || p.PromotionStep > release.Total {
 		t.Fatalf("no plan: window %s, threshold %d, iterations %d, step back %d", p.Window, p.Threshold, p.Iterations, p.PromotionStep)
 	}
-	if p.Strategy == canary.Weighted && !p.Skip && len(p.Blocks) == 0 && (p.Max < 1 || p.Max > release.Total ||
-		p.Step < 1 && (len(p.Steps) == 0 || slices.Min(p.Steps) < 1 || slices.Max(p.Steps) > release.Total)) {
-		t.Fatalf("weights that lead nowhere: step %d, steps %v, max %d", p.Step, p.Steps, p.Max)
+	if p.Strategy == canary.Weighted && !p.SkipAnalysis && len(p.ValidationErrors) == 0 && (p.MaxWeight < 1 || p.MaxWeight > release.Total ||
+		p.StepWeight < 1 && (len(p.StepWeights) == 0 || slices.Min(p.StepWeights) < 1 || slices.Max(p.StepWeights) > release.Total)) {
+		t.Fatalf("weights that lead nowhere: step %d, steps %v, max %d", p.StepWeight, p.StepWeights, p.MaxWeight)
 	}
 }
 
@@ -150,7 +150,7 @@ func checkPass(t *testing.T, w *world, p pass) {
 			t.Fatalf("gate %+v", gate)
 		}
 	}
-	for _, probe := range p.Probes {
+	for _, probe := range p.Queries {
 		if len(probe.ID) > 2<<10 {
 			t.Fatalf("a question with an ID of %d bytes", len(probe.ID))
 		}

@@ -53,21 +53,21 @@ func perRun(kind release.GateKind) release.GateKind {
 
 // GateKinds lists all gates of a Canary, those that only its reconciler sets included.
 func GateKinds() release.GateKinds {
-	suspended := gateKind("suspended", release.ByPerson, sectionUserAction)
+	suspended := gateKind("suspended", release.ByUser, sectionUserAction)
 	suspended.Command = "resume"
 	drained := gateKind("drained", release.ByTime, sectionInitialization, sectionEnd)
 	drained.Openers = append(drained.Openers, release.ByCluster) // a router that still reports the previous route
 	return release.GateKinds{
 		suspended,
-		gateKind("peer", release.ByPerson, sectionUserAction),
-		gateKind("obstacle", release.ByPerson, sectionUserAction),
-		gateKind("plan", release.ByPerson, sectionUserAction),
-		ofWorkload(gateKind("target", release.ByPerson, sectionUserAction)),
-		gateKind("autoscaler", release.ByPerson, sectionUserAction),
-		gateKind("references", release.ByPerson, sectionUserAction),
-		gateKind("refused", release.ByPerson, sectionUserAction),
-		gateKind("refused-step", release.ByPerson, sectionUserAction),
-		gateKind("fault", release.ByPerson, sectionUserAction),
+		gateKind("peer", release.ByUser, sectionUserAction),
+		gateKind("obstacle", release.ByUser, sectionUserAction),
+		gateKind("plan", release.ByUser, sectionUserAction),
+		ofWorkload(gateKind("target", release.ByUser, sectionUserAction)),
+		gateKind("autoscaler", release.ByUser, sectionUserAction),
+		gateKind("references", release.ByUser, sectionUserAction),
+		gateKind("refused", release.ByUser, sectionUserAction),
+		gateKind("refused-step", release.ByUser, sectionUserAction),
+		gateKind("fault", release.ByUser, sectionUserAction),
 
 		perRun(gateKind("metrics-available", release.ByAnswer, sectionInitialization)),
 		ofWorkload(gateKind("primary-ready", release.ByCluster, sectionInitialization, sectionStart, sectionRelease, sectionEnd)),
@@ -76,21 +76,21 @@ func GateKinds() release.GateKinds {
 
 		ofRoute(gateKind("route", release.ByCluster, sectionStart)),
 		gateKind("turn", release.ByCluster, sectionStart),
-		perRun(gateKind("confirm-rollout/HOOK", release.ByPerson, sectionStart)),
+		perRun(gateKind("confirm-rollout/HOOK", release.ByUser, sectionStart)),
 
 		ofWorkload(gateKind("canary-ready", release.ByCluster, sectionRelease)),
 		ofWorkload(gateKind("canary-endpoints", release.ByCluster, sectionRelease)),
 		perRun(gateKind("pre-rollout/HOOK", release.ByTime, sectionRelease)),
-		perWindow(gateKind("confirm-traffic-increase/HOOK", release.ByPerson, sectionRelease)),
+		perWindow(gateKind("confirm-traffic-increase/HOOK", release.ByUser, sectionRelease)),
 		perWindow(gateKind("rollout-asked/HOOK", release.ByAnswer, sectionRelease)),
 		gateKind("window", release.ByTime, sectionRelease),
 		ofRoute(gateKind("route-confirmed", release.ByCluster, sectionRelease)),
-		perWindow(gateKind("rollback/HOOK", release.ByPerson, sectionRelease)),
+		perWindow(gateKind("rollback/HOOK", release.ByUser, sectionRelease)),
 		perWindow(gateKind("rollout/HOOK", release.ByTime, sectionRelease)),
 		gateKind("old-samples", release.ByTime, sectionRelease),
 		perWindow(gateKind("METRIC", release.ByTime, sectionRelease)),
 		perWindow(gateKind("provider-unreachable", release.ByTime, sectionRelease)),
-		perWindow(gateKind("confirm-promotion/HOOK", release.ByPerson, sectionRelease)),
+		perWindow(gateKind("confirm-promotion/HOOK", release.ByUser, sectionRelease)),
 
 		ofWorkload(gateKind("primary-restored", release.ByCluster, sectionEnd)),
 		ofWorkload(gateKind("primary-serves", release.ByCluster, sectionEnd)),
@@ -113,17 +113,17 @@ func (p *Plan) kindOf(gate string, kinds release.GateKinds) release.GateKind {
 // questionOf is what a gate asks; nil: nothing.
 func (p *Plan) questionOf(gate string) any {
 	for _, hook := range p.Hooks {
-		if gate == hookGate(hook) || hook.Type == flaggerv1.RolloutHook && gate == rolloutAskedGate+hook.Name {
-			return HookQuestion{Hook: hook}
+		if gate == hookGateName(hook) || hook.Type == flaggerv1.RolloutHook && gate == rolloutAskedGate+hook.Name {
+			return HookQuery{Hook: hook}
 		}
 	}
 	for _, check := range p.Checks {
 		if check.Metric.Name == gate {
-			return MetricQuestion{Check: check}
+			return MetricQuery{Check: check}
 		}
 	}
 	if gate == sourcesGate {
-		return SourcesQuestion{Checks: p.Checks}
+		return SourcesQuery{Checks: p.Checks}
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func worlds() *rapid.Generator[*world] {
 			w.missing = []string{"no template"}
 		}
 		if rare("limited") {
-			w.turn = &release.Turn{Open: rapid.Bool().Draw(t, "its turn"), Position: 1, Waiting: 2, Moving: 3, Limit: 3}
+			w.turn = &release.QueueState{Open: rapid.Bool().Draw(t, "its turn"), Position: 1, Waiting: 2, InProgress: 3, Limit: 3}
 		}
 		if rapid.Bool().Draw(t, "routed") {
 			w.routes[w.plan().Provider] = &canary.Route{
@@ -94,7 +94,7 @@ func worlds() *rapid.Generator[*world] {
 			w.routeError = "cannot be read"
 		}
 		if rare("commanded") {
-			w.command = rapid.SampledFrom([]string{"abort@", "promote@", "retry@"}).Draw(t, "verb") + canary.Run("uid", w.status)
+			w.command = rapid.SampledFrom([]string{"abort@", "promote@", "retry@"}).Draw(t, "verb") + canary.RunOf("uid", w.status)
 		}
 		w.standing["all"] = rapid.SampledFrom([]string{"good", "bad", "unreachable:away", "no-data:none", "broken:bad query"}).Draw(t, "answers")
 		if rapid.Bool().Draw(t, "silent") {
@@ -104,8 +104,8 @@ func worlds() *rapid.Generator[*world] {
 	})
 }
 
-func somePods(t *rapid.T, label string) pods {
-	p := pods{
+func somePods(t *rapid.T, label string) formatPods {
+	p := formatPods{
 		content: content{template: rapid.SampledFrom(templates).Draw(t, label)}, id: rapid.SampledFrom([]string{"", "id"}).Draw(t, "id"),
 		found: rapid.IntRange(0, 9).Draw(t, "found") > 0, replicas: rapid.Int32Range(0, 3).Draw(t, "replicas"),
 		exceeded: rapid.IntRange(0, 9).Draw(t, "exceeded") == 0, paused: rapid.Bool().Draw(t, "paused"),
@@ -114,7 +114,7 @@ func somePods(t *rapid.T, label string) pods {
 	p.available = rapid.Int32Range(0, p.replicas).Draw(t, "available")
 	p.published = rapid.Int32Range(0, p.replicas).Draw(t, "published")
 	if !p.found {
-		return pods{}
+		return formatPods{}
 	}
 	return p
 }
@@ -202,7 +202,7 @@ func snapshots() *rapid.Generator[canary.Snapshot] {
 		w := worlds().Draw(t, "world")
 		for range rapid.IntRange(0, 6).Draw(t, "answered") {
 			s := w.snapshot()
-			w.ask(canary.Next(s).Probes)
+			w.ask(canary.Next(s).Queries)
 			if len(w.out) == 0 {
 				break
 			}
@@ -217,9 +217,9 @@ func snapshots() *rapid.Generator[canary.Snapshot] {
 func clone(s canary.Snapshot) canary.Snapshot {
 	s.Status = *s.Status.DeepCopy()
 	s.Answers = maps.Clone(s.Answers)
-	s.Missing = slices.Clone(s.Missing)
-	s.Workload.Configs, s.Workload.PeerConfigs = maps.Clone(s.Workload.Configs), maps.Clone(s.Workload.PeerConfigs)
-	s.Plan.Steps, s.Plan.Hooks, s.Plan.Checks = slices.Clone(s.Plan.Steps), slices.Clone(s.Plan.Hooks), slices.Clone(s.Plan.Checks)
-	s.Plan.Blocks, s.Plan.Notes = slices.Clone(s.Plan.Blocks), slices.Clone(s.Plan.Notes)
+	s.MissingReferences = slices.Clone(s.MissingReferences)
+	s.Workload.Configs, s.Workload.FlaggerConfigs = maps.Clone(s.Workload.Configs), maps.Clone(s.Workload.FlaggerConfigs)
+	s.Plan.StepWeights, s.Plan.Hooks, s.Plan.Checks = slices.Clone(s.Plan.StepWeights), slices.Clone(s.Plan.Hooks), slices.Clone(s.Plan.Checks)
+	s.Plan.ValidationErrors, s.Plan.Warnings = slices.Clone(s.Plan.ValidationErrors), slices.Clone(s.Plan.Warnings)
 	return s
 }

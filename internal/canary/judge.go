@@ -10,43 +10,43 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// judgement is what one measured value means.
-type judgement struct {
+// checkResult is what one measured value means.
+type checkResult struct {
 	ok bool
 	// text is the message about a failed check, value and limit are what was compared.
 	text, value, limit string
 }
 
-// judge compares a value with the bounds of its check. Bounds are inclusive; either may be absent. Without a range the
+// judgeValue compares a value with the bounds of its check. Bounds are inclusive; either may be absent. Without a range the
 // single threshold holds: a minimum for the success rate, a maximum for everything else.
-func judge(check Check, value float64) judgement {
+func judgeValue(check Check, value float64) checkResult {
 	switch check.Canonical {
 	case SuccessRate:
-		low, high := bounds(check)
+		low, high := formatBounds(check)
 		if check.Metric.ThresholdRange == nil {
 			low = &check.Metric.Threshold
 		}
-		return compare("success rate", value, low, high,
+		return compareWithBounds("success rate", value, low, high,
 			func(v float64) string { return fmt.Sprintf("%.2f%%", v) },
-			func(v float64) string { return number(v) + "%" })
+			func(v float64) string { return formatNumber(v) + "%" })
 	case Duration:
-		low, high := bounds(check)
+		low, high := formatBounds(check)
 		if check.Metric.ThresholdRange == nil {
 			high = &check.Metric.Threshold
 		}
 		// Values and bounds are whole milliseconds.
-		return compare("request duration", math.Trunc(value), truncated(low), truncated(high), milliseconds, milliseconds)
+		return compareWithBounds("request duration", math.Trunc(value), truncated(low), truncated(high), formatMilliseconds, formatMilliseconds)
 	default:
-		low, high := bounds(check)
+		low, high := formatBounds(check)
 		if check.Metric.ThresholdRange == nil {
 			high = &check.Metric.Threshold
 		}
-		return compare(check.Metric.Name, value, low, high, func(v float64) string { return fmt.Sprintf("%.2f", v) }, number)
+		return compareWithBounds(check.Metric.Name, value, low, high, func(v float64) string { return fmt.Sprintf("%.2f", v) }, formatNumber)
 	}
 }
 
-func compare(what string, value float64, low, high *float64, show, bound func(float64) string) judgement {
-	j := judgement{ok: true, value: show(value)}
+func compareWithBounds(what string, value float64, low, high *float64, show, bound func(float64) string) checkResult {
+	j := checkResult{ok: true, value: show(value)}
 	var limits []string
 	if low != nil {
 		limits = append(limits, ">= "+bound(*low))
@@ -69,7 +69,7 @@ func compare(what string, value float64, low, high *float64, show, bound func(fl
 	return j
 }
 
-func bounds(check Check) (low, high *float64) {
+func formatBounds(check Check) (low, high *float64) {
 	if r := check.Metric.ThresholdRange; r != nil {
 		return r.Min, r.Max
 	}
@@ -84,25 +84,25 @@ func truncated(v *float64) *float64 {
 	return &whole
 }
 
-// milliseconds shows a number of them in the notation of the texts, beyond what that can hold as a number.
-func milliseconds(v float64) string {
+// formatMilliseconds shows a number of them in the notation of the texts, beyond what that can hold as a number.
+func formatMilliseconds(v float64) string {
 	if math.IsNaN(v) || math.Abs(v) > math.MaxInt64/float64(time.Millisecond) {
-		return number(v) + "ms"
+		return formatNumber(v) + "ms"
 	}
 	return (time.Duration(v) * time.Millisecond).String()
 }
 
-func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+func formatNumber(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// noValues is the message about a check without data.
-func noValues(p Plan, check Check, text string) release.Event {
+// noValuesText is the message about a check without data.
+func noValuesText(p Plan, check Check, text string) release.Event {
 	message := ""
 	switch {
 	case check.Canonical == SuccessRate:
 		message = fmt.Sprintf("Halt advancement no values found for %s metric %s probably %s is not receiving traffic: running query failed: %s",
-			p.Provider, SuccessRate, p.workload(), text)
+			p.Provider, SuccessRate, p.targetName(), text)
 	case check.Canonical == Duration:
-		message = fmt.Sprintf("Halt advancement no values found for %s metric %s probably %s is not receiving traffic", p.Provider, Duration, p.workload())
+		message = fmt.Sprintf("Halt advancement no values found for %s metric %s probably %s is not receiving traffic", p.Provider, Duration, p.targetName())
 	case check.Source == Inline:
 		message = "Halt advancement no values found for metric: " + check.Metric.Name
 	default:
@@ -111,9 +111,9 @@ func noValues(p Plan, check Check, text string) release.Event {
 	return release.Event{Type: release.Warning, Message: message}
 }
 
-// queryFailed is the message about a check that could not be made. Texts about a missing or broken template say so
+// queryFailedText is the message about a check that could not be made. Texts about a missing or broken template say so
 // themselves and come as they are.
-func queryFailed(check Check, answer release.Answer) release.Event {
+func queryFailedText(check Check, answer release.Answer) release.Event {
 	message := answer.Text
 	switch {
 	case answer.Outcome == release.Broken && check.Source == Template && answer.Query == "":

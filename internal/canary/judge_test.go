@@ -62,7 +62,7 @@ func TestJudge(t *testing.T) {
 		{"custom at zero", custom(flaggerv1.CanaryMetric{}), 0, "", "<= 0"},
 		{"custom that is no number", custom(flaggerv1.CanaryMetric{}), math.NaN(), "errors is not a number", "<= 0"},
 	} {
-		got := judge(test.check, test.value)
+		got := judgeValue(test.check, test.value)
 		if got.ok != (test.text == "") || got.text != test.text || got.limit != test.limit {
 			t.Errorf("%s: judge(%v) = %+v, want text %q and limit %q", test.name, test.value, got, test.text, test.limit)
 		}
@@ -89,21 +89,21 @@ func TestWhatIsToldOfAnswersWithoutAValue(t *testing.T) {
 		internal bool
 	}{
 		{
-			"no rate", noValues(plan, rate, "no values found"),
+			"no rate", noValuesText(plan, rate, "no values found"),
 			"Halt advancement no values found for istio metric request-success-rate probably cart.shop is not receiving traffic: running query failed: no values found", false,
 		},
 		{
-			"no duration", noValues(plan, Check{Source: Builtin, Canonical: Duration}, "no values found"),
+			"no duration", noValuesText(plan, Check{Source: Builtin, Canonical: Duration}, "no values found"),
 			"Halt advancement no values found for istio metric request-duration probably cart.shop is not receiving traffic", false,
 		},
-		{"nothing inline", noValues(plan, Check{Source: Inline, Metric: metric}, "x"), "Halt advancement no values found for metric: errors", false},
-		{"nothing from a template", noValues(plan, Check{Source: Template, Metric: metric}, "x"), "Halt advancement no values found for custom metric: errors: x", false},
-		{"builtin fails", queryFailed(rate, release.Answer{Outcome: release.Broken, Text: "x"}), "Prometheus query failed: x", true},
-		{"inline fails", queryFailed(Check{Source: Inline, Metric: metric}, release.Answer{Outcome: release.Unreachable, Text: "x"}), "Prometheus query failed for errors: x", true},
-		{"template fails", queryFailed(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Broken, Text: "x", Query: "sum(x)"}), "Metric query failed for errors: x", true},
-		{"template is away", queryFailed(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Unreachable, Text: "x"}), "Metric query failed for errors: x", true},
+		{"nothing inline", noValuesText(plan, Check{Source: Inline, Metric: metric}, "x"), "Halt advancement no values found for metric: errors", false},
+		{"nothing from a template", noValuesText(plan, Check{Source: Template, Metric: metric}, "x"), "Halt advancement no values found for custom metric: errors: x", false},
+		{"builtin fails", queryFailedText(rate, release.Answer{Outcome: release.Broken, Text: "x"}), "Prometheus query failed: x", true},
+		{"inline fails", queryFailedText(Check{Source: Inline, Metric: metric}, release.Answer{Outcome: release.Unreachable, Text: "x"}), "Prometheus query failed for errors: x", true},
+		{"template fails", queryFailedText(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Broken, Text: "x", Query: "sum(x)"}), "Metric query failed for errors: x", true},
+		{"template is away", queryFailedText(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Unreachable, Text: "x"}), "Metric query failed for errors: x", true},
 		{
-			"template is missing", queryFailed(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Broken, Text: "Metric template errors.shop error: x"}),
+			"template is missing", queryFailedText(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Broken, Text: "Metric template errors.shop error: x"}),
 			"Metric template errors.shop error: x", true,
 		},
 	} {

@@ -10,35 +10,35 @@ type Decision = release.Decision[flaggerv1.CanaryStatus]
 
 // Next decides what this Canary needs now. It is total: it also returns a decision for a snapshot that no healthy cluster produces.
 func Next(s Snapshot) Decision {
-	if s.Peer.Acts() {
-		return besideAnother(s)
+	if s.OtherController.Acts() {
+		return decideBesideOtherController(s)
 	}
 	return withUnanswered(s, withProgress(s, decide(s)))
 }
 
 func decide(s Snapshot) Decision {
-	if d, ok := mended(s); ok && (s.Deleting || !s.Plan.Suspended) {
+	if d, ok := sanitizeStatus(s); ok && (s.Deleting || !s.Plan.Suspended) {
 		return d
 	}
 	switch {
-	case s.Deleting && s.Finalizer && s.Obstacle == "":
-		return leave(s)
+	case s.Deleting && s.Finalizer && s.TargetConflict == "":
+		return finalizeDeletion(s)
 	case s.Deleting && s.Finalizer:
 		return releaseFinalizer(s)
 	case s.Deleting:
 		return keepStatus(s, nil) // the garbage collector deletes what it owned
 	case s.Plan.Suspended:
-		return suspended(s)
+		return suspendedDecision(s)
 	case s.Status.Phase == "":
-		e := s.edit().phase(flaggerv1.CanaryPhaseInitializing)
+		e := s.edit().enterPhase(flaggerv1.CanaryPhaseInitializing)
 		e.status.LastAppliedSpec = "" // no release has begun, whatever the status said
-		return e.done(nil)
+		return e.decision(nil)
 	}
-	if gates := obstacles(s); len(gates) > 0 {
-		return blocked(s, gates)
+	if gates := blockingReasons(s); len(gates) > 0 {
+		return blockedDecision(s, gates)
 	}
 	if s.resumedAfterHold() {
-		return s.edit().stamp(release.StampSince).done(nil)
+		return s.edit().addStamps(release.StampSince).decision(nil)
 	}
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseInitializing:
@@ -46,32 +46,32 @@ func decide(s Snapshot) Decision {
 	case flaggerv1.CanaryPhaseWaiting:
 		switch {
 		case s.promotionCompletable():
-			return withdraw(s)
-		case s.becameReady():
+			return withdrawTraffic(s)
+		case s.primaryBecameReady():
 			return recordPrimary(s)
 		}
-		return withTrafficRescue(s, begin(s))
+		return withTrafficRescue(s, prepareRelease(s))
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
-		return progress(s)
+		return continueRelease(s)
 	case flaggerv1.CanaryPhasePromoting:
-		return promoting(s)
+		return continuePromotion(s)
 	case flaggerv1.CanaryPhaseFinalising:
-		return finalising(s)
+		return continueFinalising(s)
 	default: // at rest: Initialized, Succeeded, Failed, and phases that only a newer version of Serin writes
-		return withTrafficRescue(s, rest(s))
+		return withTrafficRescue(s, reconcileIdle(s))
 	}
 }
 
-// suspended has no effects. The start of an open window is unchanged, so that it is judged at once after the Canary is resumed. No
+// suspendedDecision has no effects. The start of an open window is unchanged, so that it is judged at once after the Canary is resumed. No
 // deadline runs meanwhile.
-func suspended(s Snapshot) Decision {
-	gate := release.WaitsFor("suspended", release.ByPerson, "spec.suspend is true: set it to false to go on")
-	gate.Events = []release.Event{{Type: release.Normal, Message: "skipping canary run as object is suspended", Standing: true}}
+func suspendedDecision(s Snapshot) Decision {
+	gate := release.NewWaitingGate("suspended", release.ByUser, "spec.suspend is true: set it to false to go on")
+	gate.Events = []release.Event{{Type: release.Normal, Message: "skipping canary run as object is suspended", Persistent: true}}
 	return pauseDeadline(s, keepStatus(s, release.Gates{gate}))
 }
 
-// Moves reports whether the decisions of a phase have effects of their own.
-func Moves(phase flaggerv1.CanaryPhase) bool {
+// HasTransitionEffects reports whether the decisions of a phase have effects of their own.
+func HasTransitionEffects(phase flaggerv1.CanaryPhase) bool {
 	switch phase {
 	case "", flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
 		return false
@@ -80,5 +80,5 @@ func Moves(phase flaggerv1.CanaryPhase) bool {
 	}
 }
 
-// peer marks a revision that is known by another controller's hash alone. No revision of ours equals it.
-const peer = "peer-"
+// flaggerRevisionPrefix marks a revision that is known by another controller's hash alone. No revision of ours equals it.
+const flaggerRevisionPrefix = "peer-"

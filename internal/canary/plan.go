@@ -70,38 +70,38 @@ type Plan struct {
 	// Apex is the Service that clients call.
 	Apex     string
 	Provider string
-	// Routed is false where no router splits traffic (provider kubernetes).
-	Routed bool
+	// HasRouter is false where no router splits traffic (provider kubernetes).
+	HasRouter bool
 	// Joins is true where the mesh must know of the primary before its pods are made.
 	Joins    bool
 	Strategy Strategy
 
-	// Step or Steps are the weights of a weighted release, Max the weight from which it is promoted, all 1 to 100.
-	Step  int
-	Steps []int
-	Max   int
+	// StepWeight or Steps are the weights of a weighted release, Max the weight from which it is promoted, all 1 to 100.
+	StepWeight  int
+	StepWeights []int
+	MaxWeight   int
 	// PromotionStep brings traffic back to the primary little by little, 1 to 100; zero: at once.
 	PromotionStep int
 	Mirror        bool
 	Iterations    int
 
 	// Window is for how long one weight or iteration is observed; Raised says that the floor made it longer.
-	Window    time.Duration
-	Raised    bool
-	Threshold int
-	Deadline  time.Duration
-	Drain     time.Duration
+	Window       time.Duration
+	WindowRaised bool
+	Threshold    int
+	Deadline     time.Duration
+	Drain        time.Duration
 
-	Skip, Suspended, Revert bool
+	SkipAnalysis, Suspended, RevertOnDeletion bool
 	// Cookie and PrimaryCookie are the names of the session cookies; empty: none.
 	Cookie, PrimaryCookie string
 	Hooks                 []flaggerv1.CanaryWebhook
 	Checks                []Check
 
-	// Blocks are the reasons for which this plan can never work, one sentence each.
-	Blocks []string
-	// Notes are reported once per revision: settings that are applied differently from what they say.
-	Notes []string
+	// ValidationErrors are the reasons for which this plan can never work, one sentence each.
+	ValidationErrors []string
+	// Warnings are reported once per revision: settings that are applied differently from what they say.
+	Warnings []string
 }
 
 // Check is one measurement that is judged in each window.
@@ -132,8 +132,8 @@ const (
 	Duration    = "request-duration"     // milliseconds
 )
 
-// canonical maps a metric's name to the builtin metric that it means; the second form is that of the oldest manifests.
-func canonical(name string) (string, bool) {
+// canonicalMetric maps a metric's name to the builtin metric that it means; the second form is that of the oldest manifests.
+func canonicalMetric(name string) (string, bool) {
 	switch name {
 	case SuccessRate, "istio_requests_total":
 		return SuccessRate, true
@@ -156,20 +156,20 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 		Apex:     cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name),
 		Provider: c.Spec.Provider,
 		Deadline: DefaultDeadline, Drain: settings.Drain,
-		Skip: c.Spec.SkipAnalysis || analysis == nil, Suspended: c.Spec.Suspend, Revert: c.Spec.RevertOnDeletion,
+		SkipAnalysis: c.Spec.SkipAnalysis || analysis == nil, Suspended: c.Spec.Suspend, RevertOnDeletion: c.Spec.RevertOnDeletion,
 	}
 	if p.Provider == "" {
 		p.Provider = settings.Provider
 	}
-	p.Routed = p.Provider != ProviderKubernetes
+	p.HasRouter = p.Provider != ProviderKubernetes
 	if c.Spec.ProgressDeadlineSeconds != nil {
 		p.Deadline = time.Duration(*c.Spec.ProgressDeadlineSeconds) * time.Second
 	}
 	if analysis == nil {
 		analysis = &flaggerv1.CanaryAnalysis{}
 	}
-	p.Window, p.Raised = window(analysis.Interval, settings.MinInterval)
-	p.Threshold = min(max(analysis.Threshold, 1), countless)
+	p.Window, p.WindowRaised = windowLength(analysis.Interval, settings.MinInterval)
+	p.Threshold = min(max(analysis.Threshold, 1), maxCount)
 	features := settings.Features(p.Provider)
 	p.Joins = features.Joins
 	p.strategy(analysis, features)
@@ -184,8 +184,8 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	return p
 }
 
-// window is the interval of an analysis, and whether the floor raised it. What cannot be read is 60 s, as documented.
-func window(interval string, floor time.Duration) (time.Duration, bool) {
+// windowLength is the interval of an analysis, and whether the floor raised it. What cannot be read is 60 s, as documented.
+func windowLength(interval string, floor time.Duration) (time.Duration, bool) {
 	d, err := time.ParseDuration(interval)
 	if err != nil || d <= 0 {
 		d = DefaultInterval
@@ -195,22 +195,22 @@ func window(interval string, floor time.Duration) (time.Duration, bool) {
 
 func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	if !features.Known {
-		p.block("spec.provider names %q, which is no provider of Serin: correct it, or leave it out for the default", p.Provider)
+		p.addError("spec.provider names %q, which is no provider of Serin: correct it, or leave it out for the default", p.Provider)
 	}
 	// The schema lets numbers through that no arithmetic holds; what is more than everything is everything.
-	p.Step, p.Steps, p.PromotionStep = min(analysis.StepWeight, 100), slices.Clone(analysis.StepWeights), min(max(analysis.StepWeightPromotion, 0), 100)
-	p.Iterations, p.Mirror = min(max(analysis.Iterations, 0), countless), analysis.Mirror
-	p.Max = maxWeight(analysis)
+	p.StepWeight, p.StepWeights, p.PromotionStep = min(analysis.StepWeight, 100), slices.Clone(analysis.StepWeights), min(max(analysis.StepWeightPromotion, 0), 100)
+	p.Iterations, p.Mirror = min(max(analysis.Iterations, 0), maxCount), analysis.Mirror
+	p.MaxWeight = maxWeight(analysis)
 	matches := len(analysis.Match) > 0
-	if !p.Routed {
+	if !p.HasRouter {
 		p.Mirror = false
 		if matches {
 			matches = false
-			p.Notes = append(p.Notes, "A/B testing is not supported when using the kubernetes provider")
+			p.Warnings = append(p.Warnings, "A/B testing is not supported when using the kubernetes provider")
 		}
 		if p.Iterations < 1 {
 			p.Iterations = KubernetesIterations
-			p.Notes = append(p.Notes, "Progressive traffic is not supported when using the kubernetes provider",
+			p.Warnings = append(p.Warnings, "Progressive traffic is not supported when using the kubernetes provider",
 				fmt.Sprintf("Setting canaryAnalysis.iterations: %d", KubernetesIterations))
 		}
 	}
@@ -222,70 +222,70 @@ func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	default:
 		p.Strategy = Weighted
 	}
-	if p.Skip {
+	if p.SkipAnalysis {
 		return
 	}
 	if p.Strategy == Weighted {
-		p.ladder()
+		p.readStepWeights()
 		if features.Known && !features.Weights {
-			p.block("provider %s cannot split traffic by weight: set spec.analysis.iterations, or choose another provider", p.Provider)
+			p.addError("provider %s cannot split traffic by weight: set spec.analysis.iterations, or choose another provider", p.Provider)
 		}
 	}
 	if p.Strategy == ABTesting && features.Known && !features.Matches {
-		p.block("provider %s cannot select requests, so spec.analysis.match would send every user to the canary: remove it, or choose another provider", p.Provider)
+		p.addError("provider %s cannot select requests, so spec.analysis.match would send every user to the canary: remove it, or choose another provider", p.Provider)
 	}
 	// Without mirrored requests and without cookies a release exposes no more users than with them, so it goes on.
 	if mirrors := features.Mirror && (p.Strategy == BlueGreen || features.WeightedMirror); p.Mirror && p.Strategy != ABTesting && features.Known && !mirrors {
 		p.Mirror = false
-		p.note("provider %s cannot mirror traffic with this strategy: spec.analysis.mirror is ignored", p.Provider)
+		p.addWarning("provider %s cannot mirror traffic with this strategy: spec.analysis.mirror is ignored", p.Provider)
 	}
 	if a := analysis.SessionAffinity; a != nil && p.Strategy == Weighted {
 		p.Cookie, p.PrimaryCookie = a.CookieName, a.PrimaryCookieName
 		if a.CookieName == a.PrimaryCookieName {
-			p.block("can't use the same cookie name for both primary and cookie name; please update them to be different")
+			p.addError("can't use the same cookie name for both primary and cookie name; please update them to be different")
 		}
 		if features.Known && !features.Sticky {
 			p.Cookie, p.PrimaryCookie = "", ""
-			p.note("provider %s has no session affinity: spec.analysis.sessionAffinity is ignored", p.Provider)
+			p.addWarning("provider %s has no session affinity: spec.analysis.sessionAffinity is ignored", p.Provider)
 		}
 	}
-	p.readiness("primaryReadyThreshold", analysis.PrimaryReadyThreshold)
-	p.readiness("canaryReadyThreshold", analysis.CanaryReadyThreshold)
-	slices.Sort(p.Blocks)
+	p.checkReadyThreshold("primaryReadyThreshold", analysis.PrimaryReadyThreshold)
+	p.checkReadyThreshold("canaryReadyThreshold", analysis.CanaryReadyThreshold)
+	slices.Sort(p.ValidationErrors)
 }
 
-// readiness says that a share of pods is not what was written.
-func (p *Plan) readiness(field string, percent *int) {
+// checkReadyThreshold says that a share of pods is not what was written.
+func (p *Plan) checkReadyThreshold(field string, percent *int) {
 	if percent == nil || *percent >= 0 && *percent <= 100 {
 		return
 	}
-	p.note("spec.analysis.%s is %d: %d is used", field, *percent, min(max(*percent, 0), 100))
+	p.addWarning("spec.analysis.%s is %d: %d is used", field, *percent, min(max(*percent, 0), 100))
 }
 
-// ladder reads the weights of a weighted release, and blocks one whose weights lead nowhere.
-func (p *Plan) ladder() {
+// readStepWeights reads the weights of a weighted release, and blocks one whose weights lead nowhere.
+func (p *Plan) readStepWeights() {
 	switch {
-	case len(p.Steps) > 0 && p.Step <= 0:
-		steps, arrives := climb(p.Steps)
+	case len(p.StepWeights) > 0 && p.StepWeight <= 0:
+		steps, arrives := ascendingWeights(p.StepWeights)
 		if !arrives {
 			last := 0
 			if len(steps) > 0 {
 				last = steps[len(steps)-1]
 			}
-			p.block("spec.analysis.stepWeights is %v, and nothing would follow the weight %d: write weights that rise, from 1 to 100", p.Steps, last)
+			p.addError("spec.analysis.stepWeights is %v, and nothing would follow the weight %d: write weights that rise, from 1 to 100", p.StepWeights, last)
 			return
 		}
-		if !slices.Equal(steps, p.Steps) {
-			p.note("spec.analysis.stepWeights is %v: the canary gets %v", p.Steps, steps)
+		if !slices.Equal(steps, p.StepWeights) {
+			p.addWarning("spec.analysis.stepWeights is %v: the canary gets %v", p.StepWeights, steps)
 		}
-		p.Steps, p.Max = steps, steps[len(steps)-1]
-	case p.Step <= 0:
-		p.block("spec.analysis names no stepWeight, no stepWeights and no iterations, so the canary would never get traffic: set one of them")
-	case p.Max < 1:
-		p.block("spec.analysis.stepWeights ends with %d, so the canary would be promoted without any traffic: correct it", p.Max)
-	case p.Max > 100:
-		p.note("spec.analysis.maxWeight is %d: the canary gets at most 100", p.Max)
-		p.Max = 100
+		p.StepWeights, p.MaxWeight = steps, steps[len(steps)-1]
+	case p.StepWeight <= 0:
+		p.addError("spec.analysis names no stepWeight, no stepWeights and no iterations, so the canary would never get traffic: set one of them")
+	case p.MaxWeight < 1:
+		p.addError("spec.analysis.stepWeights ends with %d, so the canary would be promoted without any traffic: correct it", p.MaxWeight)
+	case p.MaxWeight > 100:
+		p.addWarning("spec.analysis.maxWeight is %d: the canary gets at most 100", p.MaxWeight)
+		p.MaxWeight = 100
 	}
 }
 
@@ -296,7 +296,7 @@ func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
 		if _, err := time.ParseDuration(check.Interval); err != nil {
 			check.Interval = DefaultMetric
 		}
-		name, builtin := canonical(metric.Name)
+		name, builtin := canonicalMetric(metric.Name)
 		// The old names mean a builtin metric only where the entry brings no query of its own; the documented names always do.
 		if builtin && name != metric.Name && (metric.Query != "" || metric.TemplateRef != nil) {
 			builtin = false
@@ -304,8 +304,8 @@ func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
 		if builtin {
 			check.Source, check.Canonical = Builtin, name
 			p.Checks = append(p.Checks, check)
-			if metric.ThresholdRange == nil && metric.Threshold == 0 && name == Duration && !p.Skip {
-				p.block("spec.analysis.metrics[%d] (%s) has no threshold, so that no request could ever be fast enough: set thresholdRange.max, in milliseconds", i, metric.Name)
+			if metric.ThresholdRange == nil && metric.Threshold == 0 && name == Duration && !p.SkipAnalysis {
+				p.addError("spec.analysis.metrics[%d] (%s) has no threshold, so that no request could ever be fast enough: set thresholdRange.max, in milliseconds", i, metric.Name)
 			}
 		}
 		if metric.Query != "" {
@@ -316,8 +316,8 @@ func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
 			check.Source, check.Canonical = Template, ""
 			templates = append(templates, check)
 		}
-		if !builtin && metric.Query == "" && metric.TemplateRef == nil && !p.Skip {
-			p.block("Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[%d] is %q: use %s, %s, or give a templateRef)",
+		if !builtin && metric.Query == "" && metric.TemplateRef == nil && !p.SkipAnalysis {
+			p.addError("Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[%d] is %q: use %s, %s, or give a templateRef)",
 				i, metric.Name, SuccessRate, Duration)
 		}
 	}
@@ -329,43 +329,43 @@ func (p *Plan) references(c *flaggerv1.Canary, analysis *flaggerv1.CanaryAnalysi
 	knative := c.Spec.TargetRef.Knative()
 	switch {
 	case knative && c.Spec.Provider != "knative":
-		p.block("can't use %s provider with Knative Service as target", p.Provider)
+		p.addError("can't use %s provider with Knative Service as target", p.Provider)
 	case !knative && c.Spec.Provider == "knative":
-		p.block("can't use %s/%s as target if provider is set to knative", c.Spec.TargetRef.APIVersion, c.Spec.TargetRef.Kind)
+		p.addError("can't use %s/%s as target if provider is set to knative", c.Spec.TargetRef.APIVersion, c.Spec.TargetRef.Kind)
 	case knative && c.Spec.AutoscalerRef != nil:
-		p.block("can't use autoscaler with Knative Service")
+		p.addError("can't use autoscaler with Knative Service")
 	case !slices.Contains([]string{"Deployment", "DaemonSet", "Service"}, c.Spec.TargetRef.Kind):
-		p.block("spec.targetRef.kind is %s, but Serin releases Deployments, DaemonSets and Services: point it at one of these", c.Spec.TargetRef.Kind)
+		p.addError("spec.targetRef.kind is %s, but Serin releases Deployments, DaemonSets and Services: point it at one of these", c.Spec.TargetRef.Kind)
 	}
 	if !settings.NoCrossNamespace {
 		return
 	}
 	foreign := func(namespace string) bool { return namespace != "" && namespace != c.Namespace }
 	if up := c.Spec.UpstreamRef; up != nil && foreign(up.Namespace) {
-		p.block("can't access gloo upstream %s.%s, cross-namespace references are blocked", up.Name, up.Namespace)
+		p.addError("can't access gloo upstream %s.%s, cross-namespace references are blocked", up.Name, up.Namespace)
 	}
 	for _, metric := range analysis.Metrics {
 		if ref := metric.TemplateRef; ref != nil && foreign(ref.Namespace) {
-			p.block("can't access metric template %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
+			p.addError("can't access metric template %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
 		}
 	}
 	for _, alert := range analysis.Alerts {
 		if ref := alert.ProviderRef; foreign(ref.Namespace) {
-			p.block("can't access alert provider %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
+			p.addError("can't access alert provider %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
 		}
 	}
 }
 
-func (p *Plan) note(format string, args ...any) {
-	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+func (p *Plan) addWarning(format string, args ...any) {
+	p.Warnings = append(p.Warnings, fmt.Sprintf(format, args...))
 }
 
-func (p *Plan) block(format string, args ...any) {
-	p.Blocks = append(p.Blocks, fmt.Sprintf(format, args...))
+func (p *Plan) addError(format string, args ...any) {
+	p.ValidationErrors = append(p.ValidationErrors, fmt.Sprintf(format, args...))
 }
 
-// hooks are those of one type, in the order of the spec.
-func (p *Plan) hooks(of flaggerv1.HookType) []flaggerv1.CanaryWebhook {
+// hooksOfType are those of one type, in the order of the spec.
+func (p *Plan) hooksOfType(of flaggerv1.HookType) []flaggerv1.CanaryWebhook {
 	var out []flaggerv1.CanaryWebhook
 	for _, hook := range p.Hooks {
 		if hook.Type == of {
@@ -375,27 +375,27 @@ func (p *Plan) hooks(of flaggerv1.HookType) []flaggerv1.CanaryWebhook {
 	return out
 }
 
-// shape is what may not change in the middle of a run.
-func (p *Plan) shape() string {
+// runShape is what may not change in the middle of a run.
+func (p *Plan) runShape() string {
 	return string(p.Strategy) + "/" + p.Provider + "/" + p.Kind + "/" + p.Target
 }
 
-// full names the Canary as the texts of the API do, workload its target.
-func (p *Plan) full() string     { return p.Name + "." + p.Namespace }
-func (p *Plan) workload() string { return p.Target + "." + p.Namespace }
-func (p *Plan) primary() string  { return p.Target + "-primary." + p.Namespace }
+// qualifiedName names the Canary as the texts of the API do, workload its target.
+func (p *Plan) qualifiedName() string { return p.Name + "." + p.Namespace }
+func (p *Plan) targetName() string    { return p.Target + "." + p.Namespace }
+func (p *Plan) primaryName() string   { return p.Target + "-primary." + p.Namespace }
 
-// counted reports whether the number of pods can be chosen. A DaemonSet has one on each of its nodes.
-func (p *Plan) counted() bool { return p.Kind != "DaemonSet" }
+// hasReplicaCount reports whether the number of pods can be chosen. A DaemonSet has one on each of its nodes.
+func (p *Plan) hasReplicaCount() bool { return p.Kind != "DaemonSet" }
 
-// scales is true where a target has pods that are ours to take away. Services have none.
-func (p *Plan) scales() bool { return p.Kind != "Service" }
+// canScaleTarget is true where a target has pods that are ours to take away. Services have none.
+func (p *Plan) canScaleTarget() bool { return p.Kind != "Service" }
 
-// service is the Service of one of the two copies.
-func (p *Plan) service(of string) string { return p.Apex + "-" + of + "." + p.Namespace }
+// serviceName is the Service of one of the two copies.
+func (p *Plan) serviceName(of string) string { return p.Apex + "-" + of + "." + p.Namespace }
 
-// oldest is the longest range that any check looks back over.
-func (p *Plan) oldest() time.Duration {
+// longestRange is the longest range that any check looks back over.
+func (p *Plan) longestRange() time.Duration {
 	var longest time.Duration
 	for _, check := range p.Checks {
 		if d, err := time.ParseDuration(check.Interval); err == nil && d > longest {

@@ -39,23 +39,23 @@ func TestPlanDefaults(t *testing.T) {
 		{"no interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "" }, func(p canary.Plan) any { return p.Window }, time.Minute},
 		{"unreadable interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "1d" }, func(p canary.Plan) any { return p.Window }, time.Minute},
 		{"negative interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "-1m" }, func(p canary.Plan) any { return p.Window }, time.Minute},
-		{"short interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "100ms" }, func(p canary.Plan) any { return []any{p.Window, p.Raised} }, []any{10 * time.Second, true}},
-		{"interval at the floor", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "10s" }, func(p canary.Plan) any { return []any{p.Window, p.Raised} }, []any{10 * time.Second, false}},
+		{"short interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "100ms" }, func(p canary.Plan) any { return []any{p.Window, p.WindowRaised} }, []any{10 * time.Second, true}},
+		{"interval at the floor", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "10s" }, func(p canary.Plan) any { return []any{p.Window, p.WindowRaised} }, []any{10 * time.Second, false}},
 		{"no threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Threshold = 0 }, func(p canary.Plan) any { return p.Threshold }, 1},
 		{"negative threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Threshold = -3 }, func(p canary.Plan) any { return p.Threshold }, 1},
 		{"no deadline", func(s *flaggerv1.CanarySpec) {}, func(p canary.Plan) any { return p.Deadline }, 10 * time.Minute},
 		{"deadline", func(s *flaggerv1.CanarySpec) { s.ProgressDeadlineSeconds = &seconds }, func(p canary.Plan) any { return p.Deadline }, 30 * time.Second},
-		{"default provider", func(s *flaggerv1.CanarySpec) {}, func(p canary.Plan) any { return []any{p.Provider, p.Routed} }, []any{"istio", true}},
-		{"own provider", func(s *flaggerv1.CanarySpec) { s.Provider, s.Analysis.Iterations = "kubernetes", 3 }, func(p canary.Plan) any { return []any{p.Provider, p.Routed, p.Iterations} }, []any{"kubernetes", false, 3}},
+		{"default provider", func(s *flaggerv1.CanarySpec) {}, func(p canary.Plan) any { return []any{p.Provider, p.HasRouter} }, []any{"istio", true}},
+		{"own provider", func(s *flaggerv1.CanarySpec) { s.Provider, s.Analysis.Iterations = "kubernetes", 3 }, func(p canary.Plan) any { return []any{p.Provider, p.HasRouter, p.Iterations} }, []any{"kubernetes", false, 3}},
 		{"weighted", func(s *flaggerv1.CanarySpec) {}, func(p canary.Plan) any { return p.Strategy }, canary.Weighted},
 		{"match alone is weighted", func(s *flaggerv1.CanarySpec) { s.Analysis.Match = match() }, func(p canary.Plan) any { return p.Strategy }, canary.Weighted},
 		{"iterations", func(s *flaggerv1.CanarySpec) { s.Analysis.Iterations = 1 }, func(p canary.Plan) any { return p.Strategy }, canary.BlueGreen},
 		{"match and iterations", func(s *flaggerv1.CanarySpec) { s.Analysis.Iterations, s.Analysis.Match = 1, match() }, func(p canary.Plan) any { return p.Strategy }, canary.ABTesting},
 		{"kubernetes is blue/green", func(s *flaggerv1.CanarySpec) { s.Provider = "kubernetes" }, func(p canary.Plan) any { return []any{p.Strategy, p.Iterations} }, []any{canary.BlueGreen, 10}},
-		{"no analysis is skipped", func(s *flaggerv1.CanarySpec) { s.Analysis = nil }, func(p canary.Plan) any { return p.Skip }, true},
-		{"old analysis", func(s *flaggerv1.CanarySpec) { s.Analysis, s.CanaryAnalysis = nil, s.Analysis }, func(p canary.Plan) any { return []any{p.Skip, p.Step} }, []any{false, 20}},
+		{"no analysis is skipped", func(s *flaggerv1.CanarySpec) { s.Analysis = nil }, func(p canary.Plan) any { return p.SkipAnalysis }, true},
+		{"old analysis", func(s *flaggerv1.CanarySpec) { s.Analysis, s.CanaryAnalysis = nil, s.Analysis }, func(p canary.Plan) any { return []any{p.SkipAnalysis, p.StepWeight} }, []any{false, 20}},
 		{"hook without type", func(s *flaggerv1.CanarySpec) { s.Analysis.Webhooks = []flaggerv1.CanaryWebhook{{Name: "load"}} }, func(p canary.Plan) any { return p.Hooks[0].Type }, flaggerv1.RolloutHook},
-		{"steps beyond reason", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeightPromotion = 1<<62, 1<<62 }, func(p canary.Plan) any { return []any{p.Step, p.PromotionStep} }, []any{100, 100}},
+		{"steps beyond reason", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeightPromotion = 1<<62, 1<<62 }, func(p canary.Plan) any { return []any{p.StepWeight, p.PromotionStep} }, []any{100, 100}},
 		{"promotion by less than nothing", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeightPromotion = -5 }, func(p canary.Plan) any { return p.PromotionStep }, 0},
 		{"cookies", func(s *flaggerv1.CanarySpec) {
 			s.Analysis.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "a", PrimaryCookieName: "b"}
@@ -65,8 +65,8 @@ func TestPlanDefaults(t *testing.T) {
 		if diff := cmp.Diff(test.want, test.get(plan)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
-		if len(plan.Blocks) > 0 {
-			t.Errorf("%s: blocked by %v", test.name, plan.Blocks)
+		if len(plan.ValidationErrors) > 0 {
+			t.Errorf("%s: blocked by %v", test.name, plan.ValidationErrors)
 		}
 	}
 }
@@ -103,8 +103,8 @@ func TestPlanChecks(t *testing.T) {
 		for _, c := range plan.Checks {
 			got = append(got, strings.Join([]string{string(rune('0' + c.Index)), string(c.Source), c.Canonical, c.Interval}, " "))
 		}
-		if diff := cmp.Diff(test.want, got); diff != "" || len(plan.Blocks) > 0 {
-			t.Errorf("%s: blocks %v (-want +got):\n%s", test.name, plan.Blocks, diff)
+		if diff := cmp.Diff(test.want, got); diff != "" || len(plan.ValidationErrors) > 0 {
+			t.Errorf("%s: blocks %v (-want +got):\n%s", test.name, plan.ValidationErrors, diff)
 		}
 	}
 }
@@ -118,8 +118,8 @@ func TestPlanNotes(t *testing.T) {
 		"A/B testing is not supported when using the kubernetes provider", "Progressive traffic is not supported when using the kubernetes provider",
 		"Setting canaryAnalysis.iterations: 10",
 	}
-	if diff := cmp.Diff(want, plan.Notes); diff != "" || plan.Mirror || len(plan.Blocks) > 0 {
-		t.Errorf("mirror %v, blocks %v (-want +got):\n%s", plan.Mirror, plan.Blocks, diff)
+	if diff := cmp.Diff(want, plan.Warnings); diff != "" || plan.Mirror || len(plan.ValidationErrors) > 0 {
+		t.Errorf("mirror %v, blocks %v (-want +got):\n%s", plan.Mirror, plan.ValidationErrors, diff)
 	}
 }
 
@@ -186,8 +186,8 @@ func TestPlanAcceptsWhatFlaggerAccepts(t *testing.T) {
 		},
 	} {
 		plan := canary.NewPlan(spec(test.change), settings())
-		if diff := cmp.Diff(test.ladder, append(slices.Clone(plan.Steps), plan.Step, plan.Max)) + cmp.Diff(test.notes, plan.Notes); diff != "" || len(plan.Blocks) > 0 || plan.Mirror || plan.Cookie != "" {
-			t.Errorf("%s: blocks %v, mirror %v, cookie %q (-want +got):\n%s", test.name, plan.Blocks, plan.Mirror, plan.Cookie, diff)
+		if diff := cmp.Diff(test.ladder, append(slices.Clone(plan.StepWeights), plan.StepWeight, plan.MaxWeight)) + cmp.Diff(test.notes, plan.Warnings); diff != "" || len(plan.ValidationErrors) > 0 || plan.Mirror || plan.Cookie != "" {
+			t.Errorf("%s: blocks %v, mirror %v, cookie %q (-want +got):\n%s", test.name, plan.ValidationErrors, plan.Mirror, plan.Cookie, diff)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestPlanBlocksWhatCanNeverWork(t *testing.T) {
 		with := settings()
 		with.NoCrossNamespace = true
 		plan := canary.NewPlan(spec(test.change), with)
-		if diff := cmp.Diff([]string{test.want}, plan.Blocks); diff != "" {
+		if diff := cmp.Diff([]string{test.want}, plan.ValidationErrors); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
 	}
@@ -281,8 +281,8 @@ func TestPlanWithoutAnalysisAsksNothingOfIt(t *testing.T) {
 		s.SkipAnalysis, s.Analysis.StepWeight = true, 0
 		s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "typo"}, {Name: canary.Duration}}
 	}), settings())
-	if len(plan.Blocks) > 0 {
-		t.Errorf("blocked by %v", plan.Blocks)
+	if len(plan.ValidationErrors) > 0 {
+		t.Errorf("blocked by %v", plan.ValidationErrors)
 	}
 }
 
@@ -293,7 +293,7 @@ func TestReferencesOfTheSameNamespaceAreAllowed(t *testing.T) {
 	plan := canary.NewPlan(spec(func(s *flaggerv1.CanarySpec) {
 		s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "x", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "t", Namespace: "shop"}}}
 	}), with)
-	if len(plan.Blocks) > 0 {
-		t.Errorf("blocked by %v", plan.Blocks)
+	if len(plan.ValidationErrors) > 0 {
+		t.Errorf("blocked by %v", plan.ValidationErrors)
 	}
 }

@@ -53,10 +53,10 @@ func TestNextIsNoDeadEnd(t *testing.T) {
 				t.Fatalf("gate %s waits for time, and nothing wakes: %+v", first.Name, first)
 			}
 		case release.ByAnswer:
-			if len(d.Probes) == 0 {
+			if len(d.Queries) == 0 {
 				t.Fatalf("gate %s waits for an answer, and nothing is asked: %+v", first.Name, first)
 			}
-		case release.ByCluster, release.ByPerson:
+		case release.ByCluster, release.ByUser:
 		default:
 			t.Fatalf("gate %s does not pass and names nobody who opens it: %+v", first.Name, first)
 		}
@@ -66,7 +66,7 @@ func TestNextIsNoDeadEnd(t *testing.T) {
 func TestNextTouchesNothingWhileAnotherControllerActs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
-		s.Peer = canary.Peer{Sign: "its Deployment has ready pods"}
+		s.OtherController = canary.OtherController{Sign: "its Deployment has ready pods"}
 		d := canary.Next(s)
 		if first := d.Gates.First(); first == nil || first.Name != "peer" {
 			t.Fatalf("nothing says why: %v", d.Gates)
@@ -74,8 +74,8 @@ func TestNextTouchesNothingWhileAnotherControllerActs(t *testing.T) {
 		if canary.OwnRelease(s.Status) && !s.Deleting {
 			return // see the next test
 		}
-		if len(d.Effects) > 0 || len(d.Probes) > 0 || len(d.Stamp) > 0 {
-			t.Fatalf("two controllers at once: effects %v, probes %v", d.Effects, d.Probes)
+		if len(d.Effects) > 0 || len(d.Queries) > 0 || len(d.Stamp) > 0 {
+			t.Fatalf("two controllers at once: effects %v, probes %v", d.Effects, d.Queries)
 		}
 		if diff := cmp.Diff(s.Status, d.Status); diff != "" {
 			t.Fatalf("the status belongs to the other controller (-before +after):\n%s", diff)
@@ -87,10 +87,10 @@ func TestNextOnlyObservesAndRollsBackWhileAnotherControllerActs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Filter(func(s canary.Snapshot) bool { return canary.OwnRelease(s.Status) }).Draw(t, "snapshot")
 		alone := canary.Next(s)
-		s.Peer = canary.Peer{Sign: "its Deployment has ready pods"}
+		s.OtherController = canary.OtherController{Sign: "its Deployment has ready pods"}
 		d := canary.Next(s)
 		live := s.Route.Canary
-		if !s.Plan.Routed || !s.Route.Found || s.Route.Problem != "" {
+		if !s.Plan.HasRouter || !s.Route.Found || s.Route.Problem != "" {
 			live = 0
 		}
 		back := alone.Status.Serin != nil && slices.Contains([]string{"rollback", "cancel"}, alone.Status.Serin.Intent) &&
@@ -147,7 +147,7 @@ func TestNextNeverSendsTrafficToACopyWithoutPods(t *testing.T) {
 		s := snapshots().Draw(t, "snapshot")
 		d := canary.Next(s)
 		live := s.Route.Canary
-		if !s.Plan.Routed || !s.Route.Found || s.Route.Problem != "" {
+		if !s.Plan.HasRouter || !s.Route.Found || s.Route.Problem != "" {
 			live = 0
 		}
 		for _, effect := range d.Effects {
@@ -161,14 +161,14 @@ func TestNextNeverSendsTrafficToACopyWithoutPods(t *testing.T) {
 			if weight > live && s.Workload.Target.Available == 0 {
 				t.Fatalf("%s raises the weight from %d, and the canary has no pod available", effect, live)
 			}
-			if _, stands := effect.(canary.RouteStands); stands {
+			if _, stands := effect.(canary.RouteMaintained); stands {
 				continue // keeps what is there
 			}
 			primary, target := s.Workload.Primary, s.Workload.Target
-			if weight > 0 && live == 0 && unreachable(target) {
+			if weight > 0 && live == 0 && providerUnreachable(target) {
 				t.Fatalf("%s gives the first traffic, and no endpoint of the canary is published", effect)
 			}
-			if weight < live && target.Available > 0 && !unreachable(target) && unreachable(primary) {
+			if weight < live && target.Available > 0 && !providerUnreachable(target) && providerUnreachable(primary) {
 				t.Fatalf("%s lowers the weight from %d, and no endpoint of the primary is published", effect, live)
 			}
 			if weight < live && target.Available > 0 && (!primary.Found || primary.Available == 0) {
@@ -181,13 +181,15 @@ func TestNextNeverSendsTrafficToACopyWithoutPods(t *testing.T) {
 	})
 }
 
-// unreachable is true of a copy to which no request would come.
-func unreachable(c canary.Copy) bool { return c.Endpoints.Unknown == "" && c.Endpoints.Ready == 0 }
+// providerUnreachable is true of a copy to which no request would come.
+func providerUnreachable(c canary.WorkloadState) bool {
+	return c.Endpoints.Unknown == "" && c.Endpoints.Ready == 0
+}
 
 func TestNextTakesNoPodsAwayThatHaveTraffic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
-		if !s.Plan.Routed || s.Route.Problem != "" {
+		if !s.Plan.HasRouter || s.Route.Problem != "" {
 			return
 		}
 		weight := s.Route.Canary
@@ -199,7 +201,7 @@ func TestNextTakesNoPodsAwayThatHaveTraffic(t *testing.T) {
 			if w, ok := weightOf(effect); ok {
 				weight = w
 			}
-			if _, ok := effect.(canary.DownToZero); ok && weight > 0 {
+			if _, ok := effect.(canary.TargetScaledToZero); ok && weight > 0 {
 				t.Fatalf("the target goes to zero with weight %d: %v", weight, d.Effects)
 			}
 		}
@@ -213,7 +215,7 @@ func TestNextNeverRisesAboveThePlan(t *testing.T) {
 		if s.Plan.Strategy != canary.Weighted || d.Status.Phase == flaggerv1.CanaryPhaseFailed {
 			return // all traffic at once is what those ask for
 		}
-		limit := max(s.Plan.Max, s.Status.CanaryWeight, s.Route.Canary)
+		limit := max(s.Plan.MaxWeight, s.Status.CanaryWeight, s.Route.Canary)
 		if d.Status.CanaryWeight > limit {
 			t.Fatalf("status says weight %d, above %d", d.Status.CanaryWeight, limit)
 		}
@@ -228,9 +230,9 @@ func TestNextNeverRisesAboveThePlan(t *testing.T) {
 // weightOf is the weight that an effect sets.
 func weightOf(effect release.Effect) (int, bool) {
 	switch e := effect.(type) {
-	case canary.RouteIs:
+	case canary.TrafficWeight:
 		return e.Canary, e.Provider == ""
-	case canary.RouteStands:
+	case canary.RouteMaintained:
 		return e.Canary, true
 	default:
 		return 0, false
@@ -270,7 +272,7 @@ func TestHistories(t *testing.T) {
 			},
 			"pods": func(t *rapid.T) {
 				h.world.instant = rapid.Bool().Draw(t, "instant")
-				for _, p := range []*pods{&h.world.target, &h.world.primary} {
+				for _, p := range []*formatPods{&h.world.target, &h.world.primary} {
 					if p.found && p.replicas > 0 {
 						p.available = rapid.Int32Range(0, p.replicas).Draw(t, "available")
 					}
@@ -286,7 +288,7 @@ func TestHistories(t *testing.T) {
 			"a long time": h.while,
 			"whole": func(*rapid.T) {
 				h.world.instant, h.world.late = true, false
-				for _, p := range []*pods{&h.world.target, &h.world.primary} {
+				for _, p := range []*formatPods{&h.world.target, &h.world.primary} {
 					p.available, p.exceeded = p.replicas, false
 				}
 				h.live()
@@ -299,7 +301,7 @@ func TestHistories(t *testing.T) {
 				h.live()
 			},
 			"route": func(t *rapid.T) {
-				if route := h.world.route(); route != nil && h.world.plan().Routed {
+				if route := h.world.route(); route != nil && h.world.plan().HasRouter {
 					route.Canary, route.Mirrored = rapid.SampledFrom([]int{0, 10, 50, 100}).Draw(t, "weight"), false
 					h.weight, h.traffic = route.Canary, time.Time{} // nobody saw it go
 					route.Confirmation = rapid.SampledFrom([]canary.Confirmation{canary.Confirmed, canary.Unconfirmed, canary.CannotTell}).Draw(t, "confirmed")
@@ -314,7 +316,7 @@ func TestHistories(t *testing.T) {
 				h.live()
 			},
 			"command": func(t *rapid.T) {
-				h.world.command = rapid.SampledFrom([]string{"abort", "promote", "retry"}).Draw(t, "verb") + "@" + canary.Run("uid", h.world.status)
+				h.world.command = rapid.SampledFrom([]string{"abort", "promote", "retry"}).Draw(t, "verb") + "@" + canary.RunOf("uid", h.world.status)
 				h.live()
 			},
 			"restart": func(*rapid.T) { h.world.restart(); h.live() },
@@ -361,7 +363,7 @@ func (h *history) pass(by time.Duration) {
 			h.world.now = until
 			return
 		}
-		h.world.now = release.Later(h.world.now, h.wake)
+		h.world.now = release.LaterOf(h.world.now, h.wake)
 		h.live()
 	}
 	h.fail("woken a thousand times")
@@ -376,7 +378,7 @@ func (h *history) see(p pass) {
 	h.trace = append(h.trace, fmt.Sprintf("%s %s weight=%d iterations=%d failed=%d: %v refused=%v crashed=%v first gate %s",
 		w.now.Format(time.TimeOnly), w.status.Phase, w.status.CanaryWeight, w.status.Iterations, w.status.FailedChecks, p.news, p.refused, p.crashed, first(p.Gates)))
 	plan := w.plan()
-	if route := w.route(); route != nil && plan.Routed {
+	if route := w.route(); route != nil && plan.HasRouter {
 		down := slices.ContainsFunc(p.news, isDown)
 		if route.Canary > 0 {
 			if w.target.available > 0 { // a weight that somebody left with a target at rest gives pods no requests
@@ -391,10 +393,10 @@ func (h *history) see(p pass) {
 			h.fail("pods were taken away %s after their traffic", w.now.Sub(h.traffic))
 		}
 		for _, effect := range p.news {
-			if is, ok := effect.(canary.RouteIs); ok && is.Canary > h.weight && is.Provider == "" && w.target.available == 0 {
+			if is, ok := effect.(canary.TrafficWeight); ok && is.Canary > h.weight && is.Provider == "" && w.target.available == 0 {
 				h.fail("traffic was sent to a canary without pods")
 			}
-			if is, ok := effect.(canary.RouteIs); ok && is.Provider == "" && !w.unread {
+			if is, ok := effect.(canary.TrafficWeight); ok && is.Provider == "" && !w.unread {
 				first, back := is.Canary > 0 && h.weight == 0, is.Canary < h.weight
 				if first && w.target.published == 0 {
 					h.fail("the first traffic was sent to a canary without endpoints")
@@ -418,7 +420,7 @@ func (h *history) see(p pass) {
 				h.fail("a step was observed for %s of %s", w.now.Sub(h.advanced), plan.Window)
 			}
 			h.advanced = w.now
-		case event.Alert != nil && event.Alert.Severity == release.Error && !event.Standing:
+		case event.Alert != nil && event.Alert.Severity == release.Error && !event.Persistent:
 			h.errors++
 		}
 	}
@@ -442,7 +444,7 @@ func first(gates release.Gates) string {
 	return "none"
 }
 
-func isDown(effect release.Effect) bool { _, ok := effect.(canary.DownToZero); return ok }
+func isDown(effect release.Effect) bool { _, ok := effect.(canary.TargetScaledToZero); return ok }
 
 func isEnd(event release.Event) bool {
 	return strings.HasPrefix(event.Message, "Canary failed!") || strings.HasPrefix(event.Message, "Promotion of")
@@ -552,7 +554,7 @@ func (s tale) play(t *rapid.T, crashes []crash) end {
 			if w.gone || wake.IsZero() || wake.After(until) {
 				break
 			}
-			w.now = release.Later(w.now, wake)
+			w.now = release.LaterOf(w.now, wake)
 		}
 		w.now = until
 	}
@@ -565,7 +567,7 @@ func (s tale) play(t *rapid.T, crashes []crash) end {
 	case "delete":
 		w.deleting = true
 	case "abort":
-		w.command = "abort@" + canary.Run("uid", w.status)
+		w.command = "abort@" + canary.RunOf("uid", w.status)
 	}
 	run(w.now.Add(24 * time.Hour))
 	out := end{

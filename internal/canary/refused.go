@@ -12,16 +12,16 @@ import (
 // next one. Until then nothing else is known of it, so that the condition stays.
 const reasonStep = "RefusedStep"
 
-// Refused is the decision when that effect was refused for a reason that a person must remove: nothing of the decision, whose
+// RefusedDecision is the decision when that effect was refused for a reason that a person must remove: nothing of the decision, whose
 // gates are given, is recorded, and the message is reported in the condition Blocked and in an event.
-func Refused(s Snapshot, gates release.Gates, effect release.Effect, sentence string) Decision {
-	gate := release.Fails("refused", release.ByPerson, sentence)
+func RefusedDecision(s Snapshot, gates release.Gates, effect release.Effect, sentence string) Decision {
+	gate := release.NewFailedGate("refused", release.ByUser, sentence)
 	if s.triedAtWindows(effect) {
-		gate = release.Fails("refused-step", release.ByPerson, sentence)
+		gate = release.NewFailedGate("refused-step", release.ByUser, sentence)
 	}
 	all := append(release.Gates{gate}, gates...)
 	for i := range all {
-		all[i].Probe = nil
+		all[i].Pending = nil
 	}
 	d := withBlockedCondition(s, all[:1])
 	d.Gates = all
@@ -32,14 +32,14 @@ func Refused(s Snapshot, gates release.Gates, effect release.Effect, sentence st
 func (s *Snapshot) triedAtWindows(effect release.Effect) bool {
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
-		return s.serin().Intent == "" && !slices.ContainsFunc(standing(*s), func(e release.Effect) bool { return reflect.DeepEqual(e, effect) })
+		return s.serin().Intent == "" && !slices.ContainsFunc(steadyStateEffects(*s), func(e release.Effect) bool { return reflect.DeepEqual(e, effect) })
 	default:
 		return false
 	}
 }
 
-// Faulted is the decision about a Canary at which a pass of Serin itself broke, before or after it was decided about: all
+// FaultedDecision is the decision about a Canary at which a pass of Serin itself broke, before or after it was decided about: all
 // that is known of it is its status.
-func Faulted(s Snapshot, sentence string) Decision {
-	return withBlockedCondition(s, release.Gates{release.Fails("fault", release.ByPerson, sentence)})
+func FaultedDecision(s Snapshot, sentence string) Decision {
+	return withBlockedCondition(s, release.Gates{release.NewFailedGate("fault", release.ByUser, sentence)})
 }

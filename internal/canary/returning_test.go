@@ -47,7 +47,7 @@ func rollingBack(t *rapid.T) *world {
 	}
 	w.instant = false
 	w.primary.available = rapid.Int32Range(0, w.primary.replicas).Draw(t, "primary pods")
-	w.command = "abort@" + canary.Run("uid", w.status)
+	w.command = "abort@" + canary.RunOf("uid", w.status)
 	return w
 }
 
@@ -55,7 +55,7 @@ func rollingBack(t *rapid.T) *world {
 func TestRollbackReturnsWhatThePrimaryCarries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := rollingBack(t)
-		enough := release.Carriers(w.primary.replicas, w.target.available)
+		enough := release.PodsForAllTraffic(w.primary.replicas, w.target.available)
 		weight, drained := w.route().Canary, time.Time{}
 		var trace []string
 		see := func(p pass) {
@@ -74,7 +74,7 @@ func TestRollbackReturnsWhatThePrimaryCarries(t *testing.T) {
 			if live == 0 && weight > 0 {
 				drained = w.now
 			}
-			most := release.Total - int(release.Carried(release.Total, min(w.primary.available, w.primary.published), enough))
+			most := release.Total - int(release.CarriedWeight(release.Total, min(w.primary.available, w.primary.published), enough))
 			carries := w.target.available > 0 && w.target.published > 0
 			if settled := !p.wrote && !p.crashed; settled && w.primary.available > 0 && w.primary.published > 0 && live > most {
 				fail("the canary keeps %d, and the primary carries all but %d", live, most)

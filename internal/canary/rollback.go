@@ -23,24 +23,24 @@ func (s *Snapshot) rollingBack() bool {
 	}
 }
 
-// takeBack returns to the revision that was promoted before: its template first, where a promotion had begun, then the
+// continueRollback returns to the revision that was promoted before: its template first, where a promotion had begun, then the
 // traffic, as far as the primary carries it, then the pods. Traffic never goes to a primary without a pod while the canary
 // has one.
-func takeBack(s Snapshot) Decision {
-	effects := standing(s)
+func continueRollback(s Snapshot) Decision {
+	effects := steadyStateEffects(s)
 	if s.primaryHasRolledBackTemplate() {
 		effects = append(effects, RestoreTemplate{ID: s.restoreID()})
 	} else {
-		effects = append(effects, ConfigsRestored{ID: s.copyID()})
+		effects = append(effects, ConfigsRestored{ID: s.promotionCopyID()})
 	}
-	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.canaryHasTraffic() && s.Workload.Target.serves() {
-		effects = append(effects, PrimaryUpFromZero{}) // it was scaled to zero, and only Serin would restore it
+	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.canaryHasTraffic() && s.Workload.Target.canServe() {
+		effects = append(effects, PrimaryScaledUp{}) // it was scaled to zero, and only Serin would restore it
 	}
-	gates := release.Look(s, primaryServes, primaryEndpointsAtOnce)
+	gates := release.EvaluateGates(s, primaryServes, primaryEndpointsAtOnce)
 	if s.rollbackImpossible() {
 		return rollbackFailed(s, gates, effects)
 	}
-	if s.retained() > 0 {
+	if s.retainedWeight() > 0 {
 		return rollBackInPart(s, gates, effects)
 	}
 	if gates.Verdict() != release.Pass {
@@ -48,28 +48,28 @@ func takeBack(s Snapshot) Decision {
 	}
 	switch {
 	case s.trafficReturned():
-		return forgetDrain(s, effects)
+		return clearDrain(s, effects)
 	case s.canaryHasTraffic() && !s.drainStarted():
-		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft).recordThreshold()
-		e.forgetCookie()
-		return e.done(gates)
+		e := s.edit().addEffects(effects...).addEffects(TrafficWeight{}).addStamps(release.StampDrain, release.StampTrafficEnded).recordThreshold()
+		e.expireCookie()
+		return e.decision(gates)
 	}
-	gates = append(gates, release.Look(s, drained)...)
+	gates = append(gates, release.EvaluateGates(s, drainElapsed)...)
 	if gates.Verdict() != release.Pass {
 		return keepStatus(s, gates, effects...)
 	}
-	e := s.edit().effect(effects...).effect(ScalerPaused{Paused: true}, DownToZero{})
+	e := s.edit().addEffects(effects...).addEffects(ScalerPaused{Paused: true}, TargetScaledToZero{})
 	if !s.drainStarted() {
-		e.tell(s.threshold()...)
+		e.addEvents(s.thresholdEvent()...)
 	}
 	if s.serin().Intent == intentCancel {
-		e.phase(flaggerv1.CanaryPhaseSucceeded)
-		e.zero()
-		e.settle()
+		e.enterPhase(flaggerv1.CanaryPhaseSucceeded)
+		e.resetCounters()
+		e.clearRunState()
 		e.serin.Promoted, e.serin.Unfinished = e.serin.Revision, nil
-		return e.done(gates)
+		return e.decision(gates)
 	}
-	return e.fail(s.serin().Reason).done(gates)
+	return e.fail(s.serin().Reason).decision(gates)
 }
 
 // primaryHasRolledBackTemplate reports whether the primary has, or had, the template that is rolled back.
@@ -82,15 +82,15 @@ func (s *Snapshot) drainStarted() bool { return s.serin().DrainUntil != nil }
 
 // trafficReturned reports whether the canary has traffic again after it lost it: a user changed the route.
 func (s *Snapshot) trafficReturned() bool {
-	return s.drainStarted() && s.readable() && (s.Route.Canary > 0 || s.Route.Mirrored)
+	return s.drainStarted() && s.routeReadable() && (s.Route.Canary > 0 || s.Route.Mirrored)
 }
 
-// forgetDrain records that a drain has to begin again, before the traffic moves again: after a crash the time of the previous drain
+// clearDrain records that a drain has to begin again, before the traffic moves again: after a crash the time of the previous drain
 // must not be found.
-func forgetDrain(s Snapshot, effects []release.Effect) Decision {
-	e := s.edit().effect(effects...)
+func clearDrain(s Snapshot, effects []release.Effect) Decision {
+	e := s.edit().addEffects(effects...)
 	e.serin.DrainUntil = nil
-	return e.done(nil)
+	return e.decision(nil)
 }
 
 // hasUnrecordedTraffic reports whether the canary has traffic that the status does not record, because something else changed the
@@ -98,36 +98,36 @@ func forgetDrain(s Snapshot, effects []release.Effect) Decision {
 func (s *Snapshot) hasUnrecordedTraffic() bool {
 	last := s.serin().LastTraffic
 	known := last != nil && s.Now.Before(last.Add(s.Plan.Drain/2))
-	return s.live() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !known
+	return s.liveWeight() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !known
 }
 
-// notice records that the canary has traffic before that is removed: a crash afterwards must not lose the drain.
-func (s *Snapshot) notice() Decision {
-	return s.copy().stamp(release.StampLeft).done(nil) // what blocks it, if anything does, blocks it still
+// recordUnrecordedTraffic records that the canary has traffic before that is removed: a crash afterwards must not lose the drain.
+func (s *Snapshot) recordUnrecordedTraffic() Decision {
+	return s.editUnchanged().addStamps(release.StampTrafficEnded).decision(nil) // what blocks it, if anything does, blocks it still
 }
 
 // sendsTrafficToEmptyTarget reports whether requests are sent to a target without pods while the primary could answer them. A
 // former leader that slept may have done that after the rollback; see docs/adr/0004.
 func (s *Snapshot) sendsTrafficToEmptyTarget() bool {
 	target := s.Workload.Target
-	return s.readable() && s.Route.Canary > 0 && s.Plan.scales() && target.Found && target.gone() && s.primaryReachable()
+	return s.routeReadable() && s.Route.Canary > 0 && s.Plan.canScaleTarget() && target.Found && target.isScaledToZero() && s.primaryReachable()
 }
 
 // withTrafficRescue adds to the decision about a release at rest that such traffic moves to the primary. Nothing else maintains a
 // weight at rest.
 func withTrafficRescue(s Snapshot, d Decision) Decision {
-	if !s.sendsTrafficToEmptyTarget() || slices.ContainsFunc(d.Effects, takesOff) {
+	if !s.sendsTrafficToEmptyTarget() || slices.ContainsFunc(d.Effects, removesCanaryTraffic) {
 		return d
 	}
-	d.Effects = append(d.Effects, RouteIs{})
+	d.Effects = append(d.Effects, TrafficWeight{})
 	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: fmt.Sprintf(
-		"Routing all traffic of %s to primary: %d%% went to %s, which has no pods", s.Plan.full(), s.Route.Canary, s.Plan.workload())})
+		"Routing all traffic of %s to primary: %d%% went to %s, which has no pods", s.Plan.qualifiedName(), s.Route.Canary, s.Plan.targetName())})
 	return d
 }
 
-// takesOff reports whether an effect leaves the canary without traffic.
-func takesOff(effect release.Effect) bool {
-	route, ok := effect.(RouteIs)
+// removesCanaryTraffic reports whether an effect leaves the canary without traffic.
+func removesCanaryTraffic(effect release.Effect) bool {
+	route, ok := effect.(TrafficWeight)
 	return ok && route.Canary == 0
 }
 
@@ -138,15 +138,15 @@ func primaryServes(s Snapshot) release.Gate {
 	restoring := s.primaryHasRolledBackTemplate()
 	switch {
 	case restoring && primary.ID != s.restoreID():
-		return release.WaitsFor("primary-restored", release.ByCluster, s.Plan.primary()+" gets back the template it had before")
-	case restoring && !primary.Ready && target.serves():
-		return release.WaitsFor("primary-restored", release.ByCluster, s.primaryMessage())
-	case s.retained() > 0 && s.carriers() > 0:
-		return release.WaitsFor("primary-serves", release.ByCluster, s.retainedMessage())
-	case s.canaryHasTraffic() && !s.primaryCanServe() && target.serves():
-		return release.WaitsFor("primary-serves", release.ByCluster, s.primaryMessage()+": the canary keeps serving until it is")
+		return release.NewWaitingGate("primary-restored", release.ByCluster, s.Plan.primaryName()+" gets back the template it had before")
+	case restoring && !primary.Ready && target.canServe():
+		return release.NewWaitingGate("primary-restored", release.ByCluster, s.primaryMessage())
+	case s.retainedWeight() > 0 && s.servingPrimaryPods() > 0:
+		return release.NewWaitingGate("primary-serves", release.ByCluster, s.retainedMessage())
+	case s.canaryHasTraffic() && !s.primaryCanServe() && target.canServe():
+		return release.NewWaitingGate("primary-serves", release.ByCluster, s.primaryMessage()+": the canary keeps serving until it is")
 	default:
-		return release.Passes("primary-serves", pods(primary))
+		return release.NewPassingGate("primary-serves", formatPods(primary))
 	}
 }
 
@@ -161,27 +161,27 @@ func (s *Snapshot) rollbackImpossible() bool {
 // rollbackFailed leaves the traffic where it is, like a promotion that failed: the revision that came repairs the primary,
 // and would never be looked at while the one before it waits for a primary that does not come.
 func rollbackFailed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
-	message := withoutPods(s).primaryMessage()
-	e := s.edit().effect(effects...).tell(s.threshold()...).tell(release.Event{
-		Type: release.Warning, Message: fmt.Sprintf("Rollback of %s failed, primary not ready: %s", s.Plan.workload(), message),
+	message := withoutPodDetails(s).primaryMessage()
+	e := s.edit().addEffects(effects...).addEvents(s.thresholdEvent()...).addEvents(release.Event{
+		Type: release.Warning, Message: fmt.Sprintf("Rollback of %s failed, primary not ready: %s", s.Plan.targetName(), message),
 		Alert: &release.Alert{Severity: release.Error, Message: "Rollback failed, primary not ready: " + message},
 	})
 	switch {
-	case s.Workload.Primary.ID == s.copyID():
-		e.unfinished(s.pinnedRevision(), s.Status.LastAppliedSpec)
+	case s.Workload.Primary.ID == s.promotionCopyID():
+		e.recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
 	case !s.primaryUnpromoted():
-		e.unfinished(s.promotedRevision(), s.Status.LastPromotedSpec)
+		e.recordUnfinishedPromotion(s.promotedRevision(), s.Status.LastPromotedSpec)
 	}
-	return e.failKeepingCanary(s.live(), "Rollback failed").done(gates)
+	return e.failKeepingCanary(s.liveWeight(), "Rollback failed").decision(gates)
 }
 
-// threshold is the event about a release that is rolled back because of failed checks alone.
-func (s *Snapshot) threshold() []release.Event {
+// thresholdEvent is the event about a release that is rolled back because of failed checks alone.
+func (s *Snapshot) thresholdEvent() []release.Event {
 	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" || s.serin().Intent == intentCancel {
 		return nil
 	}
 	return []release.Event{{
-		Type: release.Warning, Message: fmt.Sprintf("Rolling back %s failed checks threshold reached %d", s.Plan.full(), s.Status.FailedChecks),
+		Type: release.Warning, Message: fmt.Sprintf("Rolling back %s failed checks threshold reached %d", s.Plan.qualifiedName(), s.Status.FailedChecks),
 		Alert: &release.Alert{Severity: release.Error, Message: fmt.Sprintf("Failed checks threshold reached %d", s.Status.FailedChecks), Cause: s.lastFailure()},
 	}}
 }
@@ -202,30 +202,30 @@ func (s *Snapshot) lastFailure() string {
 
 // fail ends a release that was rolled back. Every way into Failed sends exactly one error alert that names the cause:
 // threshold and deadline sent theirs with the rollback, what the user requested is reported here.
-func (e *edit) fail(why string) *edit {
-	s := e.s
+func (e *statusEdit) fail(why string) *statusEdit {
+	s := e.snapshot
 	waiting := s.Status.Phase == flaggerv1.CanaryPhaseWaiting
-	told := !waiting && (s.serin().Intent == intentRollback && !s.byPerson() || len(s.threshold()) > 0)
-	e.phase(flaggerv1.CanaryPhaseFailed)
+	told := !waiting && (s.serin().Intent == intentRollback && !s.requestedByUser() || len(s.thresholdEvent()) > 0)
+	e.enterPhase(flaggerv1.CanaryPhaseFailed)
 	e.ending = release.EndingFailed
-	e.repaired()
-	e.zero()
+	e.recordRepairedPrimary()
+	e.resetCounters()
 	if waiting {
-		e.applied()
-		e.status.CanaryWeight = s.live() // no traffic was moved
+		e.recordAppliedRevision()
+		e.status.CanaryWeight = s.liveWeight() // no traffic was moved
 	}
-	e.settle()
+	e.clearRunState()
 	event := release.Event{
-		Type: release.Warning, Message: "Canary failed! Scaling down " + s.Plan.full(), Phase: string(flaggerv1.CanaryPhaseFailed),
+		Type: release.Warning, Message: "Canary failed! Scaling down " + s.Plan.qualifiedName(), Phase: string(flaggerv1.CanaryPhaseFailed),
 	}
 	if !told {
 		event.Alert = &release.Alert{Severity: release.Error, Message: "Canary failed: " + why}
 	}
-	return e.tell(event).postRollout(intentFailed)
+	return e.addEvents(event).recordPostRolloutPending(intentFailed)
 }
 
-// byPerson is true when a hook or a command, not the state of the canary, asked for the rollback.
-func (s *Snapshot) byPerson() bool {
+// requestedByUser is true when a hook or a command, not the state of the canary, asked for the rollback.
+func (s *Snapshot) requestedByUser() bool {
 	switch s.serin().Reason {
 	case reasonHook, reasonAbort:
 		return true

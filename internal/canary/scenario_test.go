@@ -140,7 +140,7 @@ func (s *story) later(t *testing.T, d *datadriven.TestData, by time.Duration) {
 			s.world.now = until
 			return
 		}
-		s.world.now = release.Later(s.world.now, s.wake)
+		s.world.now = release.LaterOf(s.world.now, s.wake)
 		s.settle(t, d)
 	}
 	d.Fatalf(t, "woken 500 times in %s:\n%s", by, s.out.String())
@@ -156,7 +156,7 @@ func (s *story) settle(t *testing.T, d *datadriven.TestData) {
 func (s *story) show(p pass) {
 	var b strings.Builder
 	s.showGates(&b, p.Gates)
-	if !p.wrote && len(p.Probes) == 0 && !p.Wake.IsZero() {
+	if !p.wrote && len(p.Queries) == 0 && !p.Wake.IsZero() {
 		fmt.Fprintf(&b, "  wake in %s\n", p.Wake.Sub(s.world.now))
 	}
 	s.wake = p.Wake
@@ -239,7 +239,7 @@ func later(g release.Gate) bool {
 func (s *story) showEvents(b *strings.Builder, events []release.Event) {
 	holds := map[string]bool{}
 	for _, event := range events {
-		if event.Standing {
+		if event.Persistent {
 			holds[event.Message] = true
 			if s.told[event.Message] {
 				continue
@@ -283,12 +283,12 @@ func (s *story) status() string {
 	line("target", workloadText(w.target))
 	line("primary", workloadText(w.primary))
 	if route := w.route(); route != nil {
-		line("route", release.Route{Canary: route.Canary, Mirror: release.Mirror{On: route.Mirrored}}.String())
+		line("route", release.Route{Canary: route.Canary, Mirror: release.Mirror{Enabled: route.Mirrored}}.String())
 	}
 	return b.String()
 }
 
-func workloadText(p pods) string {
+func workloadText(p formatPods) string {
 	if !p.found {
 		return "gone"
 	}
@@ -306,7 +306,7 @@ func (s *story) setting(t *testing.T, d *datadriven.TestData, arg datadriven.Cmd
 	switch arg.Key {
 	case "from": // nothing: the initialisation is part of the story
 	case "step":
-		a.StepWeight = number(t, d, arg)
+		a.StepWeight = formatNumber(t, d, arg)
 	case "steps":
 		a.StepWeights = nil
 		for _, v := range arg.Vals {
@@ -317,17 +317,17 @@ func (s *story) setting(t *testing.T, d *datadriven.TestData, arg datadriven.Cmd
 			a.StepWeights = append(a.StepWeights, n)
 		}
 	case "max":
-		a.MaxWeight = number(t, d, arg)
+		a.MaxWeight = formatNumber(t, d, arg)
 	case "promotion-step":
-		a.StepWeightPromotion = number(t, d, arg)
+		a.StepWeightPromotion = formatNumber(t, d, arg)
 	case "mirror":
 		a.Mirror = value(arg) != "no"
 	case "iterations":
-		a.Iterations = number(t, d, arg)
+		a.Iterations = formatNumber(t, d, arg)
 	case "match":
 		a.Match = []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x-canary": {Exact: "always"}}}}
 	case "threshold":
-		a.Threshold = number(t, d, arg)
+		a.Threshold = formatNumber(t, d, arg)
 	case "interval":
 		a.Interval = value(arg)
 	case "floor":
@@ -358,7 +358,7 @@ func (s *story) setting(t *testing.T, d *datadriven.TestData, arg datadriven.Cmd
 	case "pods":
 		w.instant = value(arg) == "instant"
 	case "replicas":
-		w.target.scale(int32(number(t, d, arg)), true)
+		w.target.scale(int32(formatNumber(t, d, arg)), true)
 	default:
 		d.Fatalf(t, "unknown setting %s", arg.Key)
 	}
@@ -423,7 +423,7 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 	switch arg.Key {
 	case "target":
 		if value(arg) == "gone" {
-			w.target, w.targetProblem = pods{published: w.target.published}, "deployment cart.shop get query error: not found"
+			w.target, w.targetProblem = formatPods{published: w.target.published}, "deployment cart.shop get query error: not found"
 			return
 		}
 		w.targetProblem = ""
@@ -443,16 +443,16 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 		w.target.noService = value(arg) == "gone"
 		w.target.serviceMade, w.target.published = w.now, 0
 	case "canary-endpoints":
-		w.target.published = int32(number(t, d, arg))
+		w.target.published = int32(formatNumber(t, d, arg))
 	case "primary-endpoints":
-		w.primary.published = int32(number(t, d, arg))
+		w.primary.published = int32(formatNumber(t, d, arg))
 	case "primary-exceeded":
 		w.primary.exceeded = true
 	case "canary-problem":
 		w.target.problem = value(arg)
 	case "primary":
 		w.history = append(w.history, w.primary.content)
-		w.primary = pods{published: w.primary.published}
+		w.primary = formatPods{published: w.primary.published}
 	case "history":
 		w.history = nil
 	case "primary-content":
@@ -480,9 +480,9 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 		case "nothing":
 			w.turn = nil
 		case "open":
-			w.turn = &release.Turn{Open: true, Moving: 4, Limit: 5}
+			w.turn = &release.QueueState{Open: true, InProgress: 4, Limit: 5}
 		default:
-			w.turn = &release.Turn{Moving: 5, Limit: 5}
+			w.turn = &release.QueueState{InProgress: 5, Limit: 5}
 			if _, err := fmt.Sscanf(to, "%d/%d", &w.turn.Position, &w.turn.Waiting); err != nil {
 				d.Fatalf(t, "%v", err)
 			}
@@ -490,11 +490,11 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 	case "flagger": // runs, gone, or held for that long
 		switch held, err := time.ParseDuration(value(arg)); {
 		case value(arg) == "gone":
-			w.flagger = canary.Peer{}
+			w.flagger = canary.OtherController{}
 		case err == nil:
-			w.flagger = canary.Peer{Sign: "its Lease is held", Until: w.now.Add(held)}
+			w.flagger = canary.OtherController{Sign: "its Lease is held", Until: w.now.Add(held)}
 		default:
-			w.flagger = canary.Peer{Sign: "its Deployment has ready pods"}
+			w.flagger = canary.OtherController{Sign: "its Deployment has ready pods"}
 		}
 	case "missing":
 		w.missing = nil
@@ -502,9 +502,9 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 			w.missing = []string{"Metric template " + value(arg) + ".shop error: not found"}
 		}
 	case "command":
-		w.command = value(arg) + "@" + canary.Run("uid", w.status)
+		w.command = value(arg) + "@" + canary.RunOf("uid", w.status)
 	case "crash":
-		w.crash = number(t, d, arg)
+		w.crash = formatNumber(t, d, arg)
 	case "newest":
 		w.newest = w.now.Add(duration(t, d, arg))
 	case "peer":
@@ -563,7 +563,7 @@ func (s *story) peer(t *testing.T, d *datadriven.TestData, vals []string) {
 	}
 }
 
-func ready(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg, p *pods) {
+func ready(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg, p *formatPods) {
 	available, replicas, ok := strings.Cut(value(arg), "/")
 	a, err := strconv.Atoi(available)
 	r, err2 := strconv.Atoi(replicas)
@@ -580,7 +580,7 @@ func value(arg datadriven.CmdArg) string {
 	return strings.Join(arg.Vals, ",")
 }
 
-func number(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) int {
+func formatNumber(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) int {
 	n, err := strconv.Atoi(value(arg))
 	if err != nil {
 		d.Fatalf(t, "%v", err)

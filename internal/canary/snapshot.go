@@ -16,24 +16,24 @@ type Snapshot struct {
 	Status     flaggerv1.CanaryStatus
 	// Deleting is true once the user deleted the Canary; Finalizer while ours holds it.
 	Deleting, Finalizer bool
-	// Obstacle is why Serin may not act on this Canary at all, although its plan is fine: an older Canary has the same
+	// TargetConflict is why Serin may not act on this Canary at all, although its plan is fine: an older Canary has the same
 	// target. One sentence; empty: none.
-	Obstacle string
-	// Peer is another controller that acts on this Canary.
-	Peer Peer
-	// Missing are references that lead nowhere, one sentence each: metric templates and their secrets.
-	Missing []string
+	TargetConflict string
+	// OtherController is another controller that acts on this Canary.
+	OtherController OtherController
+	// MissingReferences are references that lead nowhere, one sentence each: metric templates and their secrets.
+	MissingReferences []string
 	// Command of a person, as verb@run; empty: none.
 	Command  string
 	Workload Workload
 	Route    Route
 	Answers  release.Answers
-	// Turn is whether this release may start beside those that move; nil where their number is not limited.
-	Turn *release.Turn
+	// Queue is whether this release may start beside those that move; nil where their number is not limited.
+	Queue *release.QueueState
 }
 
-// Peer is another controller that acts on a Canary: two at once would undo each other's work.
-type Peer struct {
+// OtherController is another controller that acts on a Canary: two at once would undo each other's work.
+type OtherController struct {
 	// Sign is how it was noticed, for the middle of a sentence; empty: there is none.
 	Sign string
 	// Until is when that sign expires; zero: never.
@@ -41,7 +41,7 @@ type Peer struct {
 }
 
 // Acts is true where there is one.
-func (p Peer) Acts() bool { return p.Sign != "" }
+func (p OtherController) Acts() bool { return p.Sign != "" }
 
 // Workload is what was seen of the target and its primary.
 type Workload struct {
@@ -49,26 +49,26 @@ type Workload struct {
 	Problem string
 	// ScalerProblem is why the autoscaler cannot be used; empty: none.
 	ScalerProblem   string
-	Target, Primary Copy
-	// Same is true when target and primary have the same template and configuration, their names apart.
-	Same bool
+	Target, Primary WorkloadState
+	// SameTemplate is true when target and primary have the same template and configuration, their names apart.
+	SameTemplate bool
 	// Configs are our checksums of the tracked configuration, PeerConfigs those of the API's status.
-	Configs, PeerConfigs map[string]string
+	Configs, FlaggerConfigs map[string]string
 	// NewestTemplate is when the target last got a template that it never had before; zero: unknown.
 	NewestTemplate time.Time
 }
 
-// Copy is one of the two workloads.
-type Copy struct {
+// WorkloadState is one of the two workloads.
+type WorkloadState struct {
 	Found bool
 	// Revision is ours, PeerHash the one that the API's status holds, ID the annotation flagger-id of the template.
-	Revision, PeerHash, ID string
-	Replicas               int32 // asked for
-	Total, Available       int32 // there
-	Updated, ReadyPods     int32 // of the newest template; ready, but perhaps not for long enough to be available
-	Ready                  bool
-	// Enough is how many of them its threshold asks for, once it is ready.
-	Enough int32
+	Revision, FlaggerHash, ID string
+	Replicas                  int32 // asked for
+	Total, Available          int32 // there
+	Updated, ReadyPods        int32 // of the newest template; ready, but perhaps not for long enough to be available
+	Ready                     bool
+	// RequiredPods is how many of them its threshold asks for, once it is ready.
+	RequiredPods int32
 	// Exceeded is true when Kubernetes itself gave the rollout up.
 	Exceeded bool
 	// Message says what is missing for being ready.
@@ -81,11 +81,11 @@ type Copy struct {
 	Track ReadinessTrack
 }
 
-// serves is true when pods of the copy can answer requests.
-func (c Copy) serves() bool { return c.Found && c.Available > 0 }
+// canServe is true when pods of the copy can answer requests.
+func (c WorkloadState) canServe() bool { return c.Found && c.Available > 0 }
 
-// gone is true when the copy neither has pods nor asks for any.
-func (c Copy) gone() bool { return !c.Found || c.Replicas == 0 && c.Total == 0 }
+// isScaledToZero is true when the copy neither has pods nor asks for any.
+func (c WorkloadState) isScaledToZero() bool { return !c.Found || c.Replicas == 0 && c.Total == 0 }
 
 // Confirmation is whether the router says that it serves what was written.
 type Confirmation string
@@ -118,15 +118,17 @@ func (s *Snapshot) serin() flaggerv1.SerinStatus {
 	return *s.Status.Serin
 }
 
-// readable reports whether the route could be read.
-func (s *Snapshot) readable() bool { return s.Plan.Routed && s.Route.Found && s.Route.Problem == "" }
+// routeReadable reports whether the route could be read.
+func (s *Snapshot) routeReadable() bool {
+	return s.Plan.HasRouter && s.Route.Found && s.Route.Problem == ""
+}
 
-// live is the current weight of the canary: that of the router where there is one.
-func (s *Snapshot) live() int {
+// liveWeight is the current weight of the canary: that of the router where there is one.
+func (s *Snapshot) liveWeight() int {
 	switch {
-	case !s.Plan.Routed:
+	case !s.Plan.HasRouter:
 		return 0
-	case s.readable():
+	case s.routeReadable():
 		return s.Route.Canary
 	default:
 		return s.Status.CanaryWeight
@@ -135,7 +137,7 @@ func (s *Snapshot) live() int {
 
 // canaryHasTraffic reports whether the canary receives, or may still receive, requests of users.
 func (s *Snapshot) canaryHasTraffic() bool {
-	return s.Plan.Routed && (s.live() > 0 || s.Status.CanaryWeight > 0 || s.Route.Mirrored)
+	return s.Plan.HasRouter && (s.liveWeight() > 0 || s.Status.CanaryWeight > 0 || s.Route.Mirrored)
 }
 
 // primaryUnpromoted reports whether the primary runs a revision that was never promoted, because a promotion failed: the target
@@ -148,7 +150,7 @@ func (s *Snapshot) primaryUnpromoted() bool {
 // must be ready, or have at least as many available pods as the canary, which has the traffic.
 func (s *Snapshot) primaryCanServe() bool {
 	primary := s.Workload.Primary
-	return primary.serves() && (primary.Ready || !s.primaryUnpromoted() || primary.Available >= s.Workload.Target.Available)
+	return primary.canServe() && (primary.Ready || !s.primaryUnpromoted() || primary.Available >= s.Workload.Target.Available)
 }
 
 // primaryReachable reports whether the primary can serve and requests would reach it.
@@ -158,10 +160,10 @@ func (s *Snapshot) primaryReachable() bool {
 
 // canaryReachable reports whether requests to the target would be answered.
 func (s *Snapshot) canaryReachable() bool {
-	return s.Workload.Target.serves() && s.Workload.Target.Endpoints.AtLeast(1)
+	return s.Workload.Target.canServe() && s.Workload.Target.Endpoints.AtLeast(1)
 }
 
 // primaryHasTemplate reports whether the primary has the template of this run: the promotion was decided and has begun.
 func (s *Snapshot) primaryHasTemplate() bool {
-	return s.Workload.Primary.Found && s.Workload.Primary.ID == s.copyID()
+	return s.Workload.Primary.Found && s.Workload.Primary.ID == s.promotionCopyID()
 }

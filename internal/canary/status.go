@@ -28,28 +28,28 @@ const maxMessage = 1 << 10
 // nothing is what a primary runs whose promotion failed: no revision equals it, so that any change is a release.
 const nothing = "none"
 
-// edit is a status in the making, with what goes along with it.
-type edit struct {
-	s       Snapshot
-	status  flaggerv1.CanaryStatus
-	serin   *flaggerv1.SerinStatus
-	stamps  []release.Stamp
-	events  []release.Event
-	effects []release.Effect
+// statusEdit is a status in the making, with what goes along with it.
+type statusEdit struct {
+	snapshot Snapshot
+	status   flaggerv1.CanaryStatus
+	serin    *flaggerv1.SerinStatus
+	stamps   []release.Stamp
+	events   []release.Event
+	effects  []release.Effect
 	// ending and analyzed are those of the decision.
 	ending   release.Ending
 	analyzed bool
 }
 
 // edit begins a status in which nothing is blocked any more.
-func (s *Snapshot) edit() *edit {
-	e := s.copy()
-	e.drop(flaggerv1.ConditionBlocked)
+func (s *Snapshot) edit() *statusEdit {
+	e := s.editUnchanged()
+	e.dropCondition(flaggerv1.ConditionBlocked)
 	return e
 }
 
-func (s *Snapshot) copy() *edit {
-	e := &edit{s: *s, status: *s.Status.DeepCopy()}
+func (s *Snapshot) editUnchanged() *statusEdit {
+	e := &statusEdit{snapshot: *s, status: *s.Status.DeepCopy()}
 	if e.status.Serin == nil {
 		e.status.Serin = &flaggerv1.SerinStatus{}
 	}
@@ -57,10 +57,10 @@ func (s *Snapshot) copy() *edit {
 	return e
 }
 
-// phase enters a phase, with the condition that the API promises for it.
-func (e *edit) phase(phase flaggerv1.CanaryPhase) *edit {
+// enterPhase enters a phase, with the condition that the API promises for it.
+func (e *statusEdit) enterPhase(phase flaggerv1.CanaryPhase) *statusEdit {
 	if e.status.Phase != phase {
-		e.status.LastTransitionTime = metav1.NewTime(e.s.Now.Truncate(time.Second))
+		e.status.LastTransitionTime = metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
 	}
 	e.status.Phase = phase
 	e.setPromotedCondition()
@@ -68,29 +68,29 @@ func (e *edit) phase(phase flaggerv1.CanaryPhase) *edit {
 }
 
 // promoted writes the condition Promoted for the phase.
-func (e *edit) setPromotedCondition() {
-	status, message := promotedCondition(e.status.Phase, e.s.Plan.Kind)
-	e.condition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionPromoted, Status: status, Reason: string(e.status.Phase), Message: message})
+func (e *statusEdit) setPromotedCondition() {
+	status, message := promotedCondition(e.status.Phase, e.snapshot.Plan.Kind)
+	e.setCondition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionPromoted, Status: status, Reason: string(e.status.Phase), Message: message})
 }
 
-// began marks the start of a run in the condition, from which the run's name can be derived.
-func (e *edit) began() *edit {
-	if condition(e.status, flaggerv1.ConditionPromoted) == nil {
+// markRunStart marks the start of a run in the condition, from which the run's name can be derived.
+func (e *statusEdit) markRunStart() *statusEdit {
+	if findCondition(e.status, flaggerv1.ConditionPromoted) == nil {
 		e.setPromotedCondition() // it was removed
 	}
-	if c := condition(e.status, flaggerv1.ConditionPromoted); c != nil {
-		c.LastUpdateTime = metav1.NewTime(e.s.Now.Truncate(time.Second))
+	if c := findCondition(e.status, flaggerv1.ConditionPromoted); c != nil {
+		c.LastUpdateTime = metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
 	}
-	e.serin.Run = runOf(e.s.UID, e.status)
+	e.serin.Run = newRunID(e.snapshot.UID, e.status)
 	return e
 }
 
-// condition sets one condition. Its transition time moves with its status only.
-func (e *edit) condition(c flaggerv1.CanaryCondition) {
-	now := metav1.NewTime(e.s.Now.Truncate(time.Second))
-	c.ObservedGeneration = e.s.Generation
-	c.Message = release.Clip(c.Message, maxMessage)
-	old := condition(e.status, c.Type)
+// setCondition sets one condition. Its transition time moves with its status only.
+func (e *statusEdit) setCondition(c flaggerv1.CanaryCondition) {
+	now := metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
+	c.ObservedGeneration = e.snapshot.Generation
+	c.Message = release.Truncate(c.Message, maxMessage)
+	old := findCondition(e.status, c.Type)
 	if old == nil {
 		c.LastTransitionTime, c.LastUpdateTime = now, now
 		e.status.Conditions = append(e.status.Conditions, c)
@@ -107,11 +107,11 @@ func (e *edit) condition(c flaggerv1.CanaryCondition) {
 	*old = c
 }
 
-func (e *edit) drop(conditionType string) {
+func (e *statusEdit) dropCondition(conditionType string) {
 	e.status.Conditions = slices.DeleteFunc(e.status.Conditions, func(c flaggerv1.CanaryCondition) bool { return c.Type == conditionType })
 }
 
-func condition(status flaggerv1.CanaryStatus, of string) *flaggerv1.CanaryCondition {
+func findCondition(status flaggerv1.CanaryStatus, of string) *flaggerv1.CanaryCondition {
 	for i := range status.Conditions {
 		if status.Conditions[i].Type == of {
 			return &status.Conditions[i]
@@ -142,29 +142,29 @@ func promotedCondition(phase flaggerv1.CanaryPhase, kind string) (corev1.Conditi
 	}
 }
 
-// window opens the next observation; its start is stamped when the effects before it are acknowledged.
-func (e *edit) window() *edit {
+// openWindow opens the next observation; its start is stamped when the effects before it are acknowledged.
+func (e *statusEdit) openWindow() *statusEdit {
 	e.serin.Window = &flaggerv1.AnalysisWindow{}
 	e.analyzed = true
-	return e.stamp(release.StampWindow)
+	return e.addStamps(release.StampWindow)
 }
 
-func (e *edit) stamp(stamps ...release.Stamp) *edit {
+func (e *statusEdit) addStamps(stamps ...release.Stamp) *statusEdit {
 	e.stamps = append(e.stamps, stamps...)
 	return e
 }
 
-func (e *edit) tell(events ...release.Event) *edit {
+func (e *statusEdit) addEvents(events ...release.Event) *statusEdit {
 	e.events = append(e.events, events...)
 	return e
 }
 
-// effect adds effects. A route that is set need not also stand: it would be written twice, once with the old weights.
-func (e *edit) effect(effects ...release.Effect) *edit {
+// addEffects adds effects. A route that is set need not also stand: it would be written twice, once with the old weights.
+func (e *statusEdit) addEffects(effects ...release.Effect) *statusEdit {
 	for _, effect := range effects {
-		if is, ok := effect.(RouteIs); ok && is.Provider == "" {
+		if is, ok := effect.(TrafficWeight); ok && is.Provider == "" {
 			e.effects = slices.DeleteFunc(slices.Clone(e.effects), func(effect release.Effect) bool {
-				_, stands := effect.(RouteStands)
+				_, stands := effect.(RouteMaintained)
 				return stands
 			})
 		}
@@ -173,10 +173,10 @@ func (e *edit) effect(effects ...release.Effect) *edit {
 	return e
 }
 
-// done is the decision to write the edited status.
-func (e *edit) done(gates release.Gates) Decision {
-	if e.s.hasUnrecordedTraffic() && slices.ContainsFunc(e.effects, takesOff) {
-		return e.s.notice()
+// decision is the decision to write the edited status.
+func (e *statusEdit) decision(gates release.Gates) Decision {
+	if e.snapshot.hasUnrecordedTraffic() && slices.ContainsFunc(e.effects, removesCanaryTraffic) {
+		return e.snapshot.recordUnrecordedTraffic()
 	}
 	if len(gates) > 0 {
 		e.serin.Gates = nil // the shell writes them along
@@ -185,13 +185,13 @@ func (e *edit) done(gates release.Gates) Decision {
 		e.status.Serin = nil
 	}
 	return Decision{
-		Status: e.status, Effects: e.effects, Stamp: e.stamps, Gates: gates, Probes: gates.Probes(), Wake: e.s.Now, Events: e.events,
+		Status: e.status, Effects: e.effects, Stamp: e.stamps, Gates: gates, Queries: gates.Queries(), Wake: e.snapshot.Now, Events: e.events,
 		Ending: e.ending, Analyzed: e.analyzed,
 	}
 }
 
-// Stamp fills in the moments of a status that only the shell knows: at is when the last effect was acknowledged.
-func Stamp(status *flaggerv1.CanaryStatus, plan Plan, stamps []release.Stamp, at time.Time) {
+// FillStamps fills in the moments of a status that only the shell knows: at is when the last effect was acknowledged.
+func FillStamps(status *flaggerv1.CanaryStatus, plan Plan, stamps []release.Stamp, at time.Time) {
 	if len(stamps) == 0 {
 		return
 	}
@@ -211,15 +211,15 @@ func Stamp(status *flaggerv1.CanaryStatus, plan Plan, stamps []release.Stamp, at
 			status.Serin.DrainUntil = &until
 		case release.StampSince:
 			status.Serin.Since = &moment
-		case release.StampLeft:
+		case release.StampTrafficEnded:
 			status.Serin.LastTraffic = &moment
 		default: // a stamp of another kind of release
 		}
 	}
 }
 
-// start is when the open window began, false when none is open.
-func (s *Snapshot) start() (time.Time, bool) {
+// windowStart is when the open window began, false when none is open.
+func (s *Snapshot) windowStart() (time.Time, bool) {
 	window := s.serin().Window
 	if window == nil {
 		return time.Time{}, false
@@ -227,8 +227,8 @@ func (s *Snapshot) start() (time.Time, bool) {
 	return window.Start.Time, true
 }
 
-// past treats a moment in the future as now: a clock that jumped back must not extend a window.
-func (s *Snapshot) past(t time.Time) time.Time {
+// clampToNow treats a moment in the future as now: a clock that jumped back must not extend a window.
+func (s *Snapshot) clampToNow(t time.Time) time.Time {
 	if t.After(s.Now) {
 		return s.Now
 	}

@@ -26,19 +26,19 @@ func withUnanswered(s Snapshot, d Decision) Decision {
 	if s.Deleting || s.Plan.Suspended {
 		return d
 	}
-	old := condition(d.Status, flaggerv1.ConditionUnanswered)
+	old := findCondition(d.Status, flaggerv1.ConditionUnanswered)
 	now, due := s.unanswered(d)
 	switch {
 	case now != nil && old != nil && now.Reason == old.Reason && old.Status == now.Status:
 		return d
 	case now == nil && (old == nil || s.stillUnanswered(d, old.Reason)):
-		return wakeBy(d, due)
+		return wakeNoLaterThan(d, due)
 	}
-	e := edit{s: s, status: *d.Status.DeepCopy()}
+	e := statusEdit{snapshot: s, status: *d.Status.DeepCopy()}
 	if now == nil {
-		e.drop(flaggerv1.ConditionUnanswered)
+		e.dropCondition(flaggerv1.ConditionUnanswered)
 	} else {
-		e.condition(*now)
+		e.setCondition(*now)
 	}
 	if now != nil && !due.IsZero() {
 		// An answer that is out has told nothing so far; one that failed was told with its gate.
@@ -52,25 +52,25 @@ func withUnanswered(s Snapshot, d Decision) Decision {
 func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due time.Time) {
 	for _, gate := range d.Gates {
 		if answer := gate.Answer; answer != nil && answer.Outcome == release.Unreachable {
-			return s.silence(gate, answer.ID, fmt.Sprintf("has not answered since %s (%s)", clock(answer.Began), release.Clip(answer.Text, maxReason))), time.Time{}
+			return s.silentServiceCondition(gate, answer.ID, fmt.Sprintf("has not answered since %s (%s)", formatClock(answer.Began), release.Truncate(answer.Text, maxReason))), time.Time{}
 		}
 	}
 	for _, gate := range d.Gates {
-		if gate.Verdict != release.Ask || gate.Probe == nil {
+		if gate.Verdict != release.Ask || gate.Pending == nil {
 			continue
 		}
-		answer, asked := s.Answers[gate.Probe.ID]
+		answer, asked := s.Answers[gate.Pending.ID]
 		if !asked || !answer.Ended.IsZero() {
 			return nil, s.Now.Add(unansweredAfter) // it is about to be asked
 		}
-		due = s.past(answer.Began).Add(unansweredAfter)
+		due = s.clampToNow(answer.Began).Add(unansweredAfter)
 		if strings.HasPrefix(gate.Name, rolloutAskedGate) {
-			due = release.Later(due, s.windowEnd()) // it has the whole window for its load or its tests
+			due = release.LaterOf(due, s.windowEnd()) // it has the whole window for its load or its tests
 		}
 		if s.Now.Before(due) {
 			return nil, due
 		}
-		return s.silence(gate, answer.ID, "was asked at "+clock(answer.Began)+" and has not answered yet"), due
+		return s.silentServiceCondition(gate, answer.ID, "was asked at "+formatClock(answer.Began)+" and has not answered yet"), due
 	}
 	return nil, time.Time{}
 }
@@ -78,10 +78,10 @@ func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due t
 // maxReason bounds the reported part of an error, in bytes.
 const maxReason = 200
 
-// silence is the condition about whom a gate asks; probe is the ID of the question.
-func (s *Snapshot) silence(gate release.Gate, probe, what string) *flaggerv1.CanaryCondition {
+// silentServiceCondition is the condition about whom a gate asks; probe is the ID of the question.
+func (s *Snapshot) silentServiceCondition(gate release.Gate, probe, what string) *flaggerv1.CanaryCondition {
 	c := &flaggerv1.CanaryCondition{Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue, Reason: s.reasonOf(gate.Name)}
-	if i := slices.IndexFunc(s.Plan.Checks, func(check Check) bool { return s.metricProbe(check).ID == probe }); i >= 0 {
+	if i := slices.IndexFunc(s.Plan.Checks, func(check Check) bool { return s.metricQuery(check).ID == probe }); i >= 0 {
 		c.Message = fmt.Sprintf("The metrics provider of %s %s: make it reachable; the release goes on by itself, and is taken back when too many of its checks fail",
 			s.Plan.Checks[i].Metric.Name, what)
 		return c
@@ -96,7 +96,7 @@ func (s *Snapshot) reasonOf(gate string) string {
 	if gate == "provider-unreachable" || slices.ContainsFunc(s.Plan.Checks, func(c Check) bool { return c.Metric.Name == gate }) {
 		return reasonProvider
 	}
-	return reason(strings.Replace(gate, rolloutAskedGate, "rollout/", 1))
+	return conditionReason(strings.Replace(gate, rolloutAskedGate, "rollout/", 1))
 }
 
 // stillUnanswered is true while nothing new is known of whoever did not answer.
@@ -108,7 +108,7 @@ func (s *Snapshot) stillUnanswered(d Decision, reason string) bool {
 		}
 	default: // the release moves
 	}
-	if d.Status.Phase != s.Status.Phase || Run(s.UID, d.Status) != s.run() {
+	if d.Status.Phase != s.Status.Phase || RunOf(s.UID, d.Status) != s.run() {
 		return false
 	}
 	if len(d.Gates) == 0 {
@@ -128,4 +128,4 @@ func (s *Snapshot) stillUnanswered(d Decision, reason string) bool {
 	return unknown && !known
 }
 
-func clock(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
+func formatClock(at time.Time) string { return at.UTC().Format(time.TimeOnly) }

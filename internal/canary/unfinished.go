@@ -9,22 +9,22 @@ import (
 
 // What becomes of a release whose primary was not ready in time: the canary serves, until the primary can.
 
-// resumable is true when a promotion that failed can go on: the primary is ready with what was analysed.
-func (s *Snapshot) resumable() bool {
-	if !s.hasAnalysed() || !s.Workload.Primary.Ready || s.Workload.Primary.Available == 0 && s.Plan.scales() {
+// promotionResumable is true when a promotion that failed can go on: the primary is ready with what was analysed.
+func (s *Snapshot) promotionResumable() bool {
+	if !s.primaryHasAnalysedTemplate() || !s.Workload.Primary.Ready || s.Workload.Primary.Available == 0 && s.Plan.canScaleTarget() {
 		return false
 	}
 	return primaryEndpoints(*s).Verdict == release.Pass
 }
 
-// hasAnalysed is true when a promotion failed and the primary still has the template that was promoted. Where the target
+// primaryHasAnalysedTemplate is true when a promotion failed and the primary still has the template that was promoted. Where the target
 // has another one by now, only the mark of the promotion tells.
-func (s *Snapshot) hasAnalysed() bool {
+func (s *Snapshot) primaryHasAnalysedTemplate() bool {
 	if s.Status.Phase != flaggerv1.CanaryPhaseFailed || !s.primaryUnpromoted() || !s.Workload.Primary.Found {
 		return false
 	}
 	if s.Workload.Target.Revision == s.pinnedRevision() {
-		return s.Workload.Same
+		return s.Workload.SameTemplate
 	}
 	return s.primaryHasTemplate()
 }
@@ -32,22 +32,22 @@ func (s *Snapshot) hasAnalysed() bool {
 // rolledBackToUnpromoted reports whether a later run of the revision whose promotion had failed was rolled back: users returned
 // to the primary, which has that revision and was never promoted. That run stays failed; only what the primary runs is recorded.
 func (s *Snapshot) rolledBackToUnpromoted() bool {
-	return s.serin().Unfinished != nil && s.Status.CanaryWeight == 0 && s.readable() && s.live() == 0
+	return s.serin().Unfinished != nil && s.Status.CanaryWeight == 0 && s.routeReadable() && s.liveWeight() == 0
 }
 
-// resume goes on with a promotion that failed, where it stopped: nothing is analysed again, and the primary keeps its pods.
-func resume(s Snapshot, why string) Decision {
-	e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhasePromoting).stamp(release.StampSince)
-	if s.commanded("retry") {
+// resumePromotion goes on with a promotion that failed, where it stopped: nothing is analysed again, and the primary keeps its pods.
+func resumePromotion(s Snapshot, why string) Decision {
+	e := s.edit().addEffects(steadyStateEffects(s)...).enterPhase(flaggerv1.CanaryPhasePromoting).addStamps(release.StampSince)
+	if s.hasCommand("retry") {
 		e.serin.Command = s.Command
 	}
-	return e.tell(release.Event{
-		Type: release.Normal, Message: fmt.Sprintf("Resuming the promotion of %s: %s", s.Plan.workload(), why), Phase: string(flaggerv1.CanaryPhasePromoting),
-	}).done(nil)
+	return e.addEvents(release.Event{
+		Type: release.Normal, Message: fmt.Sprintf("Resuming the promotion of %s: %s", s.Plan.targetName(), why), Phase: string(flaggerv1.CanaryPhasePromoting),
+	}).decision(nil)
 }
 
-// resumed is true of a promotion that goes on after it failed.
-func (s *Snapshot) resumed() bool {
+// isResumedPromotion is true of a promotion that goes on after it failed.
+func (s *Snapshot) isResumedPromotion() bool {
 	unfinished := s.serin().Unfinished
 	return unfinished != nil && unfinished.Revision == s.pinnedRevision()
 }
@@ -56,19 +56,19 @@ func (s *Snapshot) resumed() bool {
 // revision by now, although the primary could answer them.
 func (s *Snapshot) promotionCompletable() bool {
 	target := s.Workload.Target
-	return s.primaryUnpromoted() && s.readable() && s.live() > 0 && target.Found && target.Revision != s.pinnedRevision() && s.primaryReachable()
+	return s.primaryUnpromoted() && s.routeReadable() && s.liveWeight() > 0 && target.Found && target.Revision != s.pinnedRevision() && s.primaryReachable()
 }
 
-// withdraw sends those users to the primary before anything is asked about the new revision: it gets its users step by
+// withdrawTraffic sends those users to the primary before anything is asked about the new revision: it gets its users step by
 // step, like any other one.
-func withdraw(s Snapshot) Decision {
-	e := s.edit().effect(standing(s)...).effect(RouteIs{}).stamp(release.StampLeft)
+func withdrawTraffic(s Snapshot) Decision {
+	e := s.edit().addEffects(steadyStateEffects(s)...).addEffects(TrafficWeight{}).addStamps(release.StampTrafficEnded)
 	e.status.CanaryWeight = 0
-	e.forgetCookie()
-	e.repaired()
-	return e.tell(release.Event{
-		Type: release.Warning, Message: fmt.Sprintf("Routing all traffic of %s to primary: %s has another revision than the one that was analysed", s.Plan.full(), s.Plan.workload()),
-	}).done(nil)
+	e.expireCookie()
+	e.recordRepairedPrimary()
+	return e.addEvents(release.Event{
+		Type: release.Warning, Message: fmt.Sprintf("Routing all traffic of %s to primary: %s has another revision than the one that was analysed", s.Plan.qualifiedName(), s.Plan.targetName()),
+	}).decision(nil)
 }
 
 // inheritsTraffic is true while a run has the users of the revision before it, because no earlier one could serve them.
@@ -77,38 +77,38 @@ func (s *Snapshot) inheritsTraffic() bool {
 	return unfinished != nil && unfinished.Inherited
 }
 
-// disinherited takes the users that a revision has not earned away from it as soon as the primary can serve them, and
+// withdrawInheritedTraffic takes the users that a revision has not earned away from it as soon as the primary can serve them, and
 // begins its analysis anew, from the first step.
-func disinherited(s Snapshot) Decision {
-	e := s.edit().effect(RouteIs{}).effect(ConfigsRestored{ID: s.copyID()})
-	e.repaired()
-	e.zero()
-	e.run()
-	e.phase(flaggerv1.CanaryPhaseProgressing).stamp(release.StampSince, release.StampLeft)
-	e.forgetCookie()
-	return e.tell(release.Event{
-		Type: release.Normal, Message: fmt.Sprintf("Routing all traffic of %s to primary, which can serve again. Restarting analysis for %s", s.Plan.full(), s.Plan.workload()),
-	}).done(nil)
+func withdrawInheritedTraffic(s Snapshot) Decision {
+	e := s.edit().addEffects(TrafficWeight{}).addEffects(ConfigsRestored{ID: s.promotionCopyID()})
+	e.recordRepairedPrimary()
+	e.resetCounters()
+	e.beginRun()
+	e.enterPhase(flaggerv1.CanaryPhaseProgressing).addStamps(release.StampSince, release.StampTrafficEnded)
+	e.expireCookie()
+	return e.addEvents(release.Event{
+		Type: release.Normal, Message: fmt.Sprintf("Routing all traffic of %s to primary, which can serve again. Restarting analysis for %s", s.Plan.qualifiedName(), s.Plan.targetName()),
+	}).decision(nil)
 }
 
-// becameReady is true of a primary that was not ready in time with the revision that it was given, and is by now, while the next
+// primaryBecameReady is true of a primary that was not ready in time with the revision that it was given, and is by now, while the next
 // revision is analyzed or waits for its approval. Until the status says what it runs, a user who goes back to that revision would
 // have it analyzed anew. A run that has the users of the revision before gives them back first, see disinherited.
-func (s *Snapshot) becameReady() bool {
+func (s *Snapshot) primaryBecameReady() bool {
 	primary := s.Workload.Primary
-	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !s.inheritsTraffic() && !s.primaryHasTemplate() && primary.Ready && primary.serves()
+	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !s.inheritsTraffic() && !s.primaryHasTemplate() && primary.Ready && primary.canServe()
 }
 
 // recordPrimary writes down what such a primary runs.
 func recordPrimary(s Snapshot) Decision {
-	e := s.edit().effect(standing(s)...)
-	e.repaired()
-	return e.done(nil)
+	e := s.edit().addEffects(steadyStateEffects(s)...)
+	e.recordRepairedPrimary()
+	return e.decision(nil)
 }
 
-// repaired records what a primary runs that was not ready in time, once it is.
-func (e *edit) repaired() {
-	if !e.s.primaryUnpromoted() || !e.s.Workload.Primary.Ready || !e.s.Workload.Primary.Found {
+// recordRepairedPrimary records what a primary runs that was not ready in time, once it is.
+func (e *statusEdit) recordRepairedPrimary() {
+	if !e.snapshot.primaryUnpromoted() || !e.snapshot.Workload.Primary.Ready || !e.snapshot.Workload.Primary.Found {
 		return
 	}
 	if unfinished := e.serin.Unfinished; unfinished != nil {

@@ -21,7 +21,7 @@ func View(s Snapshot, unread ...release.Part) release.View {
 	v := release.View{
 		Phase: string(s.Status.Phase), Since: s.Status.LastTransitionTime.Time, Result: resultOf(s.Status.Phase), Message: messageOf(s.Status),
 		Revision: s.Status.LastAppliedSpec, Promoted: s.Status.LastPromotedSpec,
-		Weight: s.live(), Mirrored: s.Route.Mirrored, Step: s.Status.Iterations, Window: s.window(),
+		Weight: s.liveWeight(), Mirrored: s.Route.Mirrored, Step: s.Status.Iterations, Window: s.window(),
 		Gates: s.viewGates(d.Gates, upcoming.limits, unread),
 	}
 	v.PromotionFailed = v.Result == release.RolledBack && s.primaryUnpromoted()
@@ -36,7 +36,7 @@ func View(s Snapshot, unread ...release.Part) release.View {
 		return v
 	}
 	v.State = s.stateOf(d, &v)
-	if v.State != release.Idle && !s.Peer.Acts() {
+	if v.State != release.Idle && !s.OtherController.Acts() {
 		v.Upcoming = upcoming.steps
 	}
 	return v
@@ -50,18 +50,18 @@ func settled(s Snapshot) (Snapshot, Decision) {
 		return s, d
 	}
 	s.Status = *d.Status.DeepCopy()
-	Stamp(&s.Status, s.Plan, d.Stamp, s.Now)
+	FillStamps(&s.Status, s.Plan, d.Stamp, s.Now)
 	return s, Next(s)
 }
 
 // window is the open observation window.
 func (s *Snapshot) window() *release.Window {
-	start, open := s.start()
-	if !open || start.IsZero() || !Moves(s.Status.Phase) {
+	start, open := s.windowStart()
+	if !open || start.IsZero() || !HasTransitionEffects(s.Status.Phase) {
 		return nil
 	}
 	end := start
-	if !s.unobserved() {
+	if !s.skipsObservation() {
 		end = start.Add(s.Plan.Window)
 	}
 	return &release.Window{Start: start, End: end}
@@ -82,7 +82,7 @@ func isIdle(phase flaggerv1.CanaryPhase) bool { return resultOf(phase) != "" }
 
 // suspendedWithoutRelease reports whether nobody waits for the end of a suspension: there is no new revision.
 func (s *Snapshot) suspendedWithoutRelease() bool {
-	if !s.Plan.Suspended || !isIdle(s.Status.Phase) || s.Peer.Acts() {
+	if !s.Plan.Suspended || !isIdle(s.Status.Phase) || s.OtherController.Acts() {
 		return false
 	}
 	resumed := *s
@@ -94,7 +94,7 @@ func (s *Snapshot) suspendedWithoutRelease() bool {
 func (s *Snapshot) stateOf(d Decision, v *release.View) release.State {
 	idle := isIdle(s.Status.Phase)
 	switch {
-	case idle && s.Peer.Acts(): // a new revision is a release of the other controller
+	case idle && s.OtherController.Acts(): // a new revision is a release of the other controller
 		return release.Idle
 	case v.WaitsForUser():
 		return release.WaitsForUser
@@ -103,7 +103,7 @@ func (s *Snapshot) stateOf(d Decision, v *release.View) release.State {
 	case !idle || !isIdle(d.Status.Phase):
 		return release.InProgress
 	}
-	if first := d.Gates.First(); first != nil && !isHook(first, flaggerv1.PostRolloutHook) {
+	if first := d.Gates.First(); first != nil && !isHookGate(first, flaggerv1.PostRolloutHook) {
 		return release.InProgress // the gates before the start of a new revision
 	}
 	return release.Idle
@@ -112,11 +112,11 @@ func (s *Snapshot) stateOf(d Decision, v *release.View) release.State {
 // messageOf is the message of the condition that matters most: what blocks the release, which query is unanswered, or its phase.
 func messageOf(status flaggerv1.CanaryStatus) string {
 	for _, name := range []string{flaggerv1.ConditionBlocked, flaggerv1.ConditionUnanswered} {
-		if c := condition(status, name); c != nil && c.Status == corev1.ConditionTrue {
+		if c := findCondition(status, name); c != nil && c.Status == corev1.ConditionTrue {
 			return c.Message
 		}
 	}
-	if c := condition(status, flaggerv1.ConditionPromoted); c != nil {
+	if c := findCondition(status, flaggerv1.ConditionPromoted); c != nil {
 		return c.Message
 	}
 	return ""
@@ -186,11 +186,11 @@ func timeOf(t *metav1.MicroTime) time.Time {
 
 // storedGateApplies is false for a gate of the status that is out of date.
 func (s *Snapshot) storedGateApplies(name string) bool {
-	if s.Peer.Acts() {
+	if s.OtherController.Acts() {
 		return false
 	}
 	if name == "refused" {
-		blocked := condition(s.Status, flaggerv1.ConditionBlocked)
+		blocked := findCondition(s.Status, flaggerv1.ConditionBlocked)
 		return blocked != nil && blocked.Status == corev1.ConditionTrue
 	}
 	w := s.window()
@@ -208,7 +208,7 @@ func withLastAnswer(view, last release.GateView, now time.Time) release.GateView
 	view.Value, view.Limit, view.Query = last.Value, last.Limit, last.Query
 	answered := last
 	answered.Question, answered.Last = view.Question, view.Last
-	byUser := last.Opener == release.ByPerson
+	byUser := last.Opener == release.ByUser
 	switch last.Verdict {
 	case release.Pass, release.Fail:
 		if last.Verdict == release.Pass && view.Kind.OncePerRun {

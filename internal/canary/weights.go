@@ -13,9 +13,9 @@ func maxWeight(analysis *flaggerv1.CanaryAnalysis) int {
 	return 100
 }
 
-// climb are the weights that a canary gets by stepWeights, from 0 to the last of them, each at most 100, and whether it gets
+// ascendingWeights are the weights that a canary gets by stepWeights, from 0 to the last of them, each at most 100, and whether it gets
 // there. As in Flagger, a weight that does not rise ends the way, unless the weight before it is enough for the promotion.
-func climb(steps []int) (weights []int, arrives bool) {
+func ascendingWeights(steps []int) (weights []int, arrives bool) {
 	weight, next := 0, 0
 	for end := min(steps[len(steps)-1], 100); weight < end; next++ {
 		if min(steps[next], 100) <= weight {
@@ -27,16 +27,16 @@ func climb(steps []int) (weights []int, arrives bool) {
 	return weights, weight > 0
 }
 
-// next is the weight after the current one. It never goes beyond the plan's maximum (the original overshoots), and
+// nextWeight is the weight after the current one. It never goes beyond the plan's maximum (the original overshoots), and
 // counts from whatever weight is live, also one that the plan does not name.
-func (p *Plan) next(current int) int {
-	if p.Step > 0 {
-		return min(current+p.Step, max(p.Max, current))
+func (p *Plan) nextWeight(current int) int {
+	if p.StepWeight > 0 {
+		return min(current+p.StepWeight, max(p.MaxWeight, current))
 	}
-	for _, weight := range p.Steps {
+	for _, weight := range p.StepWeights {
 		if weight > current {
 			return weight
 		}
 	}
-	return max(p.Max, current)
+	return max(p.MaxWeight, current)
 }

@@ -40,25 +40,25 @@ func TestNextWeight(t *testing.T) {
 		current int
 		want    int
 	}{
-		{"first step", Plan{Step: 20, Max: 50}, 0, 20},
-		{"second step", Plan{Step: 20, Max: 50}, 20, 40},
-		{"the last step ends at the maximum", Plan{Step: 20, Max: 50}, 40, 50},
-		{"at the maximum", Plan{Step: 20, Max: 50}, 50, 50},
-		{"above the maximum, by hand", Plan{Step: 20, Max: 50}, 70, 70},
-		{"from a weight that somebody set", Plan{Step: 20, Max: 100}, 33, 53},
-		{"by one", Plan{Step: 1, Max: 100}, 99, 100},
-		{"all at once", Plan{Step: 100, Max: 100}, 0, 100},
-		{"a step beyond the maximum", Plan{Step: 100, Max: 30}, 0, 30},
-		{"first of steps", Plan{Steps: []int{10, 45, 80}, Max: 80}, 0, 10},
-		{"next of steps", Plan{Steps: []int{10, 45, 80}, Max: 80}, 10, 45},
-		{"between steps, by hand", Plan{Steps: []int{10, 45, 80}, Max: 80}, 30, 45},
-		{"last of steps", Plan{Steps: []int{10, 45, 80}, Max: 80}, 45, 80},
-		{"beyond the steps", Plan{Steps: []int{10, 45, 80}, Max: 80}, 80, 80},
-		{"beyond the steps, by hand", Plan{Steps: []int{10, 45, 80}, Max: 80}, 90, 90},
-		{"a step beside steps wins", Plan{Step: 5, Steps: []int{10, 80}, Max: 80}, 10, 15},
-		{"nothing to step by", Plan{Max: 100}, 0, 100},
+		{"first step", Plan{StepWeight: 20, MaxWeight: 50}, 0, 20},
+		{"second step", Plan{StepWeight: 20, MaxWeight: 50}, 20, 40},
+		{"the last step ends at the maximum", Plan{StepWeight: 20, MaxWeight: 50}, 40, 50},
+		{"at the maximum", Plan{StepWeight: 20, MaxWeight: 50}, 50, 50},
+		{"above the maximum, by hand", Plan{StepWeight: 20, MaxWeight: 50}, 70, 70},
+		{"from a weight that somebody set", Plan{StepWeight: 20, MaxWeight: 100}, 33, 53},
+		{"by one", Plan{StepWeight: 1, MaxWeight: 100}, 99, 100},
+		{"all at once", Plan{StepWeight: 100, MaxWeight: 100}, 0, 100},
+		{"a step beyond the maximum", Plan{StepWeight: 100, MaxWeight: 30}, 0, 30},
+		{"first of steps", Plan{StepWeights: []int{10, 45, 80}, MaxWeight: 80}, 0, 10},
+		{"next of steps", Plan{StepWeights: []int{10, 45, 80}, MaxWeight: 80}, 10, 45},
+		{"between steps, by hand", Plan{StepWeights: []int{10, 45, 80}, MaxWeight: 80}, 30, 45},
+		{"last of steps", Plan{StepWeights: []int{10, 45, 80}, MaxWeight: 80}, 45, 80},
+		{"beyond the steps", Plan{StepWeights: []int{10, 45, 80}, MaxWeight: 80}, 80, 80},
+		{"beyond the steps, by hand", Plan{StepWeights: []int{10, 45, 80}, MaxWeight: 80}, 90, 90},
+		{"a step beside steps wins", Plan{StepWeight: 5, StepWeights: []int{10, 80}, MaxWeight: 80}, 10, 15},
+		{"nothing to step by", Plan{MaxWeight: 100}, 0, 100},
 	} {
-		if got := test.plan.next(test.current); got != test.want {
+		if got := test.plan.nextWeight(test.current); got != test.want {
 			t.Errorf("%s: next(%d) = %d, want %d", test.name, test.current, got, test.want)
 		}
 	}
@@ -84,7 +84,7 @@ func TestClimbIsFlaggersWay(t *testing.T) {
 				want = append(want, weight)
 			}
 		}
-		got, arrives := climb(steps)
+		got, arrives := ascendingWeights(steps)
 		if arrives != (!stuck && weight > 0) || !slices.Equal(got, want) {
 			t.Fatalf("climb %v: %v, arrives %v; Flagger: %v, stuck %v", steps, got, arrives, want, stuck)
 		}
@@ -101,22 +101,22 @@ func TestNextWeightLeadsToTheMaximum(t *testing.T) {
 		}
 		c := &flaggerv1.Canary{Spec: flaggerv1.CanarySpec{TargetRef: flaggerv1.TargetReference{Kind: "Deployment"}, Analysis: analysis}}
 		p := NewPlan(c, Settings{Provider: "istio", Features: func(string) Features { return Features{Known: true, Weights: true} }})
-		if len(p.Blocks) > 0 {
+		if len(p.ValidationErrors) > 0 {
 			return
 		}
 		weight := rapid.IntRange(0, 100).Draw(t, "from")
 		for range 100 {
-			if weight >= p.Max {
+			if weight >= p.MaxWeight {
 				return
 			}
-			next := p.next(weight)
-			if next <= weight || next > p.Max {
-				t.Fatalf("after %d comes %d, and the maximum is %d", weight, next, p.Max)
+			next := p.nextWeight(weight)
+			if next <= weight || next > p.MaxWeight {
+				t.Fatalf("after %d comes %d, and the maximum is %d", weight, next, p.MaxWeight)
 			}
 			weight = next
 		}
-		if weight < p.Max {
-			t.Fatalf("does not reach %d in a hundred steps: %d", p.Max, weight)
+		if weight < p.MaxWeight {
+			t.Fatalf("does not reach %d in a hundred steps: %d", p.MaxWeight, weight)
 		}
 	})
 }

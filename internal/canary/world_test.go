@@ -19,7 +19,7 @@ import (
 // world is a cluster with one Canary in it, just true enough to see what its decisions lead to. Its shell does what the
 // real one does: effects in order up to the first that fails, then the status, then questions.
 type world struct {
-	turn     *release.Turn // nil: no limit
+	turn     *release.QueueState // nil: no limit
 	spec     flaggerv1.CanarySpec
 	settings canary.Settings
 	now      time.Time
@@ -29,10 +29,10 @@ type world struct {
 	deleting, finalizer bool
 	gone                bool // the Canary itself
 	obstacle, command   string
-	flagger             canary.Peer
+	flagger             canary.OtherController
 	missing             []string
 
-	target, primary pods
+	target, primary formatPods
 	targetProblem   string
 	newest          time.Time // the target's newest ReplicaSet
 	history         []content // what the primary ran before
@@ -47,7 +47,7 @@ type world struct {
 
 	standing map[string]string // answers that are given as soon as they are asked for, by name
 	answers  release.Answers
-	out      []release.Probe // what the last decision wants to know
+	out      []release.Query // what the last decision wants to know
 	track    [2]canary.ReadinessTrack
 	began    time.Time // when the first of them was asked
 
@@ -71,8 +71,8 @@ func (c content) configs() map[string]string {
 	return map[string]string{"configmap/app": c.config}
 }
 
-// pods are a workload.
-type pods struct {
+// formatPods are a workload.
+type formatPods struct {
 	content
 	id                         string
 	found                      bool
@@ -85,15 +85,15 @@ type pods struct {
 	paused                     bool
 }
 
-func (p *pods) ready() bool { return p.found && !p.exceeded && p.available >= p.replicas }
+func (p *formatPods) ready() bool { return p.found && !p.exceeded && p.available >= p.replicas }
 
-func (p *pods) copy(name string) canary.Copy {
-	c := canary.Copy{
-		Found: p.found, Revision: p.revision(), PeerHash: "hash-" + p.template, ID: p.id, Replicas: p.replicas, Total: p.total, Available: p.available,
-		Updated: p.total, ReadyPods: p.available, Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem, Endpoints: release.Endpoints{Ready: p.published, NoService: p.noService, Made: p.serviceMade},
+func (p *formatPods) copy(name string) canary.WorkloadState {
+	c := canary.WorkloadState{
+		Found: p.found, Revision: p.revision(), FlaggerHash: "hash-" + p.template, ID: p.id, Replicas: p.replicas, Total: p.total, Available: p.available,
+		Updated: p.total, ReadyPods: p.available, Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem, Endpoints: release.Endpoints{Ready: p.published, NoService: p.noService, ServiceCreated: p.serviceMade},
 	}
 	if c.Ready {
-		c.Enough = p.replicas
+		c.RequiredPods = p.replicas
 	}
 	switch {
 	case p.exceeded:
@@ -105,7 +105,7 @@ func (p *pods) copy(name string) canary.Copy {
 }
 
 // scale asks for that many pods.
-func (p *pods) scale(replicas int32, instant bool) {
+func (p *formatPods) scale(replicas int32, instant bool) {
 	p.replicas, p.total, p.exceeded, p.problem = replicas, replicas, false, ""
 	p.available = min(p.available, replicas)
 	if instant {
@@ -114,7 +114,7 @@ func (p *pods) scale(replicas int32, instant bool) {
 }
 
 // roll replaces the pods by ones that run something else.
-func (p *pods) roll(to content, id string, instant bool) {
+func (p *formatPods) roll(to content, id string, instant bool) {
 	p.content, p.id, p.available = to, id, 0
 	p.scale(p.replicas, instant)
 }
@@ -126,7 +126,7 @@ func newWorld() *world {
 	return &world{
 		settings: canary.Settings{Provider: "istio", Drain: 5 * time.Second, Features: everything},
 		now:      midnight, generation: 1,
-		target:   pods{content: content{template: "v1"}, found: true, replicas: 1, total: 1, available: 1},
+		target:   formatPods{content: content{template: "v1"}, found: true, replicas: 1, total: 1, available: 1},
 		routes:   map[string]*canary.Route{},
 		standing: map[string]string{"sources": "yes"},
 		answers:  release.Answers{},
@@ -174,16 +174,16 @@ func (w *world) snapshot() canary.Snapshot {
 	w.publish()
 	s := canary.Snapshot{
 		Now: w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
-		Deleting: w.deleting, Finalizer: w.finalizer, Obstacle: w.obstacle, Peer: w.flagger, Missing: w.missing, Command: w.command, Turn: w.turn,
+		Deleting: w.deleting, Finalizer: w.finalizer, TargetConflict: w.obstacle, OtherController: w.flagger, MissingReferences: w.missing, Command: w.command, Queue: w.turn,
 		Workload: canary.Workload{
 			Problem: w.targetProblem, Target: w.target.copy("cart"), Primary: w.primary.copy("cart-primary"),
-			Same:    w.primary.found && w.target.content == w.primary.content,
-			Configs: w.target.configs(), PeerConfigs: w.target.configs(), NewestTemplate: w.newest,
+			SameTemplate: w.primary.found && w.target.content == w.primary.content,
+			Configs:      w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplate: w.newest,
 		},
 		Answers: maps.Clone(w.answers),
 	}
-	if until := s.Peer.Until; !until.IsZero() && !w.now.Before(until) {
-		s.Peer = canary.Peer{}
+	if until := s.OtherController.Until; !until.IsZero() && !w.now.Before(until) {
+		s.OtherController = canary.OtherController{}
 	}
 	if len(w.out) > 0 {
 		s.Answers[w.out[0].ID] = release.Answer{ID: w.out[0].ID, Began: w.began}
@@ -198,7 +198,7 @@ func (w *world) snapshot() canary.Snapshot {
 	case route != nil:
 		s.Route = *route
 	}
-	for i, copy := range []*canary.Copy{&s.Workload.Target, &s.Workload.Primary} {
+	for i, copy := range []*canary.WorkloadState{&s.Workload.Target, &s.Workload.Primary} {
 		w.track[i] = w.track[i].Observe(*copy, w.now)
 		copy.Track = w.track[i]
 	}
@@ -226,7 +226,7 @@ func (w *world) step() pass {
 		changed, err := w.apply(effect)
 		if err != nil {
 			p.refused = err
-			p.Decision = canary.Refused(s, p.Gates, effect, err.Error())
+			p.Decision = canary.RefusedDecision(s, p.Gates, effect, err.Error())
 			written = w.written(s, p.Decision)
 			p.wrote = !equality.Semantic.DeepEqual(written, s.Status)
 			break
@@ -241,14 +241,14 @@ func (w *world) step() pass {
 		return p
 	}
 	w.status = written
-	w.ask(p.Probes)
+	w.ask(p.Queries)
 	return p
 }
 
 // written is what the API server makes of the status of a decision.
 func (w *world) written(s canary.Snapshot, d canary.Decision) flaggerv1.CanaryStatus {
 	status := *d.Status.DeepCopy()
-	canary.Stamp(&status, s.Plan, d.Stamp, w.now)
+	canary.FillStamps(&status, s.Plan, d.Stamp, w.now)
 	return stored(status)
 }
 
@@ -271,14 +271,14 @@ func (w *world) restart() {
 }
 
 // ask takes the questions of a decision; one of a release is out at a time.
-func (w *world) ask(probes []release.Probe) {
+func (w *world) ask(probes []release.Query) {
 	var first string
 	if len(w.out) > 0 {
 		first = w.out[0].ID
 	}
 	w.out = nil
 	for _, probe := range probes {
-		if _, known := w.answers.To(probe); !known {
+		if _, known := w.answers.AnswerTo(probe); !known {
 			w.out = append(w.out, probe)
 		}
 	}
@@ -313,11 +313,11 @@ func (w *world) answer(value string) {
 }
 
 // name of a question, as stories call it.
-func name(probe release.Probe) string {
-	switch q := probe.Question.(type) {
-	case canary.HookQuestion:
+func name(probe release.Query) string {
+	switch q := probe.Request.(type) {
+	case canary.HookQuery:
 		return q.Hook.Name
-	case canary.MetricQuestion:
+	case canary.MetricQuery:
 		return q.Check.Metric.Name
 	default:
 		return "sources"
@@ -325,12 +325,12 @@ func name(probe release.Probe) string {
 }
 
 // answerTo reads an answer: good, bad, yes, no, no:text, 99.5, no-data, broken:text, unreachable:text.
-func answerTo(probe release.Probe, value string) release.Answer {
+func answerTo(probe release.Query, value string) release.Answer {
 	outcome, text, _ := strings.Cut(value, ":")
 	if number, err := strconv.ParseFloat(value, 64); err == nil {
 		return release.Answer{Outcome: release.Measured, Value: number}
 	}
-	metric, measured := probe.Question.(canary.MetricQuestion)
+	metric, measured := probe.Request.(canary.MetricQuery)
 	switch {
 	case (value == "good" || value == "bad") && measured:
 		number := 0.0
@@ -342,7 +342,7 @@ func answerTo(probe release.Probe, value string) release.Answer {
 		}
 		return release.Answer{Outcome: release.Measured, Value: number}
 	case value == "good" || value == "bad":
-		hook, _ := probe.Question.(canary.HookQuestion)
+		hook, _ := probe.Request.(canary.HookQuery)
 		if (hook.Hook.Type == flaggerv1.RollbackHook) == (value == "bad") {
 			return release.Answer{Outcome: release.Yes}
 		}
@@ -372,57 +372,57 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 	plan := w.plan()
 	switch e := effect.(type) {
 	case canary.HasFinalizer:
-		changed = w.finalizer != e.Held
-		w.finalizer = e.Held
-		w.gone = w.deleting && !e.Held
+		changed = w.finalizer != e.Present
+		w.finalizer = e.Present
+		w.gone = w.deleting && !e.Present
 	case canary.PrimaryExists:
 		switch {
 		case !w.primary.found:
-			w.primary = pods{found: true, replicas: max(w.target.replicas, 1), published: w.primary.published}
+			w.primary = formatPods{found: true, replicas: max(w.target.replicas, 1), published: w.primary.published}
 			w.primary.roll(w.target.content, e.ID, w.instant)
 			return true, nil
 		case e.Follow && w.primary.content != w.target.content:
 			w.primary.roll(w.target.content, e.ID, w.instant)
 			return true, nil
 		}
-	case canary.PrimaryRecalled:
+	case canary.PrimaryRecreated:
 		if w.primary.found {
 			return false, nil
 		}
 		past := slices.DeleteFunc(slices.Clone(w.history), func(c content) bool {
-			p := pods{content: c}
-			return e.Revision != "" && p.revision() != e.Revision || e.Revision == "" && e.PeerHash != "" && "hash-"+c.template != e.PeerHash
+			p := formatPods{content: c}
+			return e.Revision != "" && p.revision() != e.Revision || e.Revision == "" && e.FlaggerHash != "" && "hash-"+c.template != e.FlaggerHash
 		})
 		if len(past) == 0 {
 			return false, fmt.Errorf("no ReplicaSet of cart-primary is left")
 		}
-		w.primary = pods{found: true, replicas: 1, published: w.primary.published}
+		w.primary = formatPods{found: true, replicas: 1, published: w.primary.published}
 		w.primary.roll(past[len(past)-1], e.ID, w.instant)
 		return true, nil
-	case canary.RouteStands:
+	case canary.RouteMaintained:
 		if live := w.route(); live != nil && live.Found { // what stands keeps the weights that it has
 			e.Canary, e.Mirror = live.Canary, live.Mirrored
 		}
-		if plan.Routed && w.routeError == "" {
-			return w.setRoute(plan, canary.RouteIs{Canary: e.Canary, Mirror: e.Mirror})
+		if plan.HasRouter && w.routeError == "" {
+			return w.setRoute(plan, canary.TrafficWeight{Canary: e.Canary, Mirror: e.Mirror})
 		}
-	case canary.RouteIs:
+	case canary.TrafficWeight:
 		return w.setRoute(plan, e)
-	case canary.UpFromZero:
+	case canary.TargetScaledUp:
 		replicas := int32(1)
-		if e.Like {
+		if e.ToPrimaryCapacity {
 			replicas = max(w.primary.replicas, 1)
 		}
-		if w.target.found && (w.target.replicas == 0 || e.Like && w.target.replicas < replicas) {
+		if w.target.found && (w.target.replicas == 0 || e.ToPrimaryCapacity && w.target.replicas < replicas) {
 			w.target.scale(replicas, w.instant)
 			return true, nil
 		}
-	case canary.PrimaryUpFromZero:
+	case canary.PrimaryScaledUp:
 		if w.primary.found && w.primary.replicas == 0 {
 			w.primary.scale(max(w.target.replicas, 1), w.instant)
 			return true, nil
 		}
-	case canary.DownToZero:
+	case canary.TargetScaledToZero:
 		changed = !w.target.found || w.target.replicas > 0 || w.target.total > 0
 		w.target.scale(0, w.instant)
 	case canary.ScalerPaused:
@@ -453,7 +453,7 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 	case canary.RoutePrepared:
 		changed = !w.prepared
 		w.prepared = true
-	case canary.GivenBack:
+	case canary.UserObjectsRestored:
 		changed = !w.given
 		w.given = true
 	case canary.ScalerExists, canary.ConfigsCollected, canary.ConfigsRestored:
@@ -464,7 +464,7 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 	return changed, nil
 }
 
-func (w *world) setRoute(plan canary.Plan, e canary.RouteIs) (bool, error) {
+func (w *world) setRoute(plan canary.Plan, e canary.TrafficWeight) (bool, error) {
 	provider := plan.Provider
 	if e.Provider != "" {
 		provider = e.Provider

@@ -47,7 +47,7 @@ func Send(ctx context.Context, client *outbound.Client, r Request) ([]byte, erro
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("send message: %w", err)
-	case !response.OK():
+	case !response.IsSuccess():
 		return nil, newStatusError(r.Service, response)
 	default:
 		return response.Body, nil
@@ -91,7 +91,7 @@ func (e *StatusError) Code() int { return e.response.Code }
 // long the service asks not to be called: up to half a minute, 0 if it does not ask.
 func RetryAfter(err error, now time.Time) (wait time.Duration, transient bool) {
 	if status, ok := errors.AsType[*StatusError](err); ok {
-		return status.response.RetryAfter(now), status.response.Transient()
+		return status.response.RetryAfter(now), status.response.IsTransient()
 	}
 	_, unreachable := errors.AsType[*outbound.UnreachableError](err)
 	return 0, unreachable

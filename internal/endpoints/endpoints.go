@@ -28,8 +28,8 @@ import (
 var Kind = schema.GroupKind{Group: discoveryv1.GroupName, Kind: "EndpointSlice"}
 
 // Of is what depends on the endpoints of a Service depends on.
-func Of(namespace, service string) watching.Thing {
-	return watching.Thing{Kind: Kind, Namespace: namespace, Name: service}
+func Of(namespace, service string) watching.Object {
+	return watching.Object{Kind: Kind, Namespace: namespace, Name: service}
 }
 
 // byService is the index of EndpointSlices by their Service.
@@ -66,16 +66,16 @@ func Strip(object any) (any, error) {
 	}
 	references := map[string]*corev1.ObjectReference{}
 	for i := range slice.Endpoints {
-		stripped.Endpoints[i].Conditions.Ready = is(takesRequests(&slice.Endpoints[i]))
-		stripped.Endpoints[i].TargetRef = shared(references, slice.Endpoints[i].TargetRef)
+		stripped.Endpoints[i].Conditions.Ready = sharedBool(takesRequests(&slice.Endpoints[i]))
+		stripped.Endpoints[i].TargetRef = internReference(references, slice.Endpoints[i].TargetRef)
 	}
 	return stripped, nil
 }
 
-// shared gives the pods of one ReplicaSet the reference to the first of them: only the part of the name is read that they have
+// internReference gives the pods of one ReplicaSet the reference to the first of them: only the part of the name is read that they have
 // in common.
-func shared(references map[string]*corev1.ObjectReference, to *corev1.ObjectReference) *corev1.ObjectReference {
-	name := podsOf(to)
+func internReference(references map[string]*corev1.ObjectReference, to *corev1.ObjectReference) *corev1.ObjectReference {
+	name := podNamePrefix(to)
 	if name == "" {
 		return nil
 	}
@@ -87,8 +87,8 @@ func shared(references map[string]*corev1.ObjectReference, to *corev1.ObjectRefe
 
 var yes, no = true, false
 
-// is gives the same two pointers to all.
-func is(value bool) *bool {
+// sharedBool gives the same two pointers to all.
+func sharedBool(value bool) *bool {
 	if value {
 		return &yes
 	}
@@ -107,18 +107,18 @@ const (
 	longestName  = 63 - randomLength
 )
 
-// podsOf is what the names of the pods have in common that were made together with the one of a reference; empty: it is
+// podNamePrefix is what the names of the pods have in common that were made together with the one of a reference; empty: it is
 // none.
-func podsOf(to *corev1.ObjectReference) string {
+func podNamePrefix(to *corev1.ObjectReference) string {
 	if to == nil || to.Kind != "Pod" {
 		return ""
 	}
 	return to.Name[:max(len(to.Name)-randomLength, 0)]
 }
 
-// podsOfSet is what the names of the pods of a ReplicaSet have in common. Two ReplicaSets with names that are too long may
+// replicaSetPodPrefix is what the names of the pods of a ReplicaSet have in common. Two ReplicaSets with names that are too long may
 // have that in common: then the pods of either count.
-func podsOfSet(name string) string {
+func replicaSetPodPrefix(name string) string {
 	name += "-"
 	return name[:min(len(name), longestName)]
 }
@@ -127,8 +127,8 @@ func podsOfSet(name string) string {
 // pod it is empty.
 type counts map[string]int32
 
-// countsOf is about one EndpointSlice; none of one that is not there.
-func countsOf(object client.Object) counts {
+// countReady is about one EndpointSlice; none of one that is not there.
+func countReady(object client.Object) counts {
 	slice, ok := object.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return nil
@@ -139,7 +139,7 @@ func countsOf(object client.Object) counts {
 			if n == nil {
 				n = counts{}
 			}
-			n[podsOf(slice.Endpoints[i].TargetRef)]++
+			n[podNamePrefix(slice.Endpoints[i].TargetRef)]++
 		}
 	}
 	return n
@@ -147,7 +147,9 @@ func countsOf(object client.Object) counts {
 
 // Changed is false for versions of an EndpointSlice in which as many pods of the same ReplicaSets take requests. One that is
 // not there has none.
-func Changed(before, after client.Object) bool { return !maps.Equal(countsOf(before), countsOf(after)) }
+func Changed(before, after client.Object) bool {
+	return !maps.Equal(countReady(before), countReady(after))
+}
 
 // Reader observes endpoints.
 type Reader struct {
@@ -169,7 +171,7 @@ type Published struct {
 // OfSet are those of the pods of a ReplicaSet. Endpoints that name no pod may belong to any.
 func (p Published) OfSet(name string) release.Endpoints {
 	of := p.Endpoints
-	of.Ready = p.by[podsOfSet(name)] + p.by[""]
+	of.Ready = p.by[replicaSetPodPrefix(name)] + p.by[""]
 	return of
 }
 
@@ -198,7 +200,7 @@ func (r Reader) Of(ctx context.Context, namespace, service string) (Published, e
 		if families[of] == nil {
 			families[of] = counts{}
 		}
-		families[of].add(countsOf(&slices.Items[i]))
+		families[of].add(countReady(&slices.Items[i]))
 	}
 	seen := Published{by: counts{}}
 	for _, family := range families {
@@ -210,7 +212,7 @@ func (r Reader) Of(ctx context.Context, namespace, service string) (Published, e
 	if seen.Ready > 0 {
 		return seen, nil
 	}
-	none, err := r.without(ctx, namespace, service)
+	none, err := r.serviceWithoutEndpoints(ctx, namespace, service)
 	return Published{Endpoints: none}, err
 }
 
@@ -228,8 +230,8 @@ func (c counts) sum() int32 {
 	return all
 }
 
-// without is about a Service that has none: not yet, or because it is of a type that never has any.
-func (r Reader) without(ctx context.Context, namespace, service string) (release.Endpoints, error) {
+// serviceWithoutEndpoints is about a Service that has none: not yet, or because it is of a type that never has any.
+func (r Reader) serviceWithoutEndpoints(ctx context.Context, namespace, service string) (release.Endpoints, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Service"))
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, object, client.UnsafeDisableDeepCopy) // one field is read
@@ -244,5 +246,5 @@ func (r Reader) without(ctx context.Context, namespace, service string) (release
 	if of, _, _ := unstructured.NestedString(object.Object, "spec", "type"); of == string(corev1.ServiceTypeExternalName) {
 		return release.Endpoints{Unknown: fmt.Sprintf("Service %s.%s is an alias of another name and has no endpoints", service, namespace)}, nil
 	}
-	return release.Endpoints{Made: object.GetCreationTimestamp().Time}, nil
+	return release.Endpoints{ServiceCreated: object.GetCreationTimestamp().Time}, nil
 }

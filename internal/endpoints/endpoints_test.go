@@ -78,9 +78,9 @@ func TestEndpointsAreCounted(t *testing.T) {
 	}{
 		{"of all its slices", []client.Object{sliceOf("a", "cart-canary", "rru", v4), sliceOf("b", "cart-canary", "?t", v4)}, release.Endpoints{Ready: 3}},
 		{"once for both families", []client.Object{sliceOf("a", "cart-canary", "rr", v4), sliceOf("b", "cart-canary", "rr", v6)}, release.Endpoints{Ready: 2}},
-		{"of that Service only", []client.Object{sliceOf("a", "cart-primary", "rr", v4), existing}, release.Endpoints{Made: made}},
-		{"none is ready", []client.Object{sliceOf("a", "cart-canary", "uut", v4), existing}, release.Endpoints{Made: made}},
-		{"no slice yet", []client.Object{existing}, release.Endpoints{Made: made}},
+		{"of that Service only", []client.Object{sliceOf("a", "cart-primary", "rr", v4), existing}, release.Endpoints{ServiceCreated: made}},
+		{"none is ready", []client.Object{sliceOf("a", "cart-canary", "uut", v4), existing}, release.Endpoints{ServiceCreated: made}},
+		{"no slice yet", []client.Object{existing}, release.Endpoints{ServiceCreated: made}},
 		{"no Service", nil, release.Endpoints{NoService: true}},
 		{
 			"a Service that has none",

@@ -31,11 +31,11 @@ type world struct {
 
 func newWorld(spec argov1.ExperimentSpec) *world {
 	w := &world{
-		s:      experiment.Snapshot{Now: noon, Name: "compare", Spec: spec, Sides: map[string]experiment.Side{}, Runs: map[string]experiment.Run{}},
+		s:      experiment.Snapshot{Now: noon, Name: "compare", Spec: spec, Templates: map[string]experiment.TemplateState{}, AnalysisRuns: map[string]experiment.AnalysisRunState{}},
 		unable: map[string]bool{},
 	}
 	for _, t := range spec.Templates {
-		w.s.Sides[t.Name] = experiment.Side{ReplicaSet: "compare-" + t.Name, Hash: "hash-of-" + t.Name}
+		w.s.Templates[t.Name] = experiment.TemplateState{ReplicaSet: "compare-" + t.Name, Hash: "hash-of-" + t.Name}
 	}
 	return w
 }
@@ -67,7 +67,7 @@ func (w *world) until(end time.Time) experiment.Decision {
 			w.s.Now = end
 			return d
 		default:
-			w.s.Now = release.Later(w.s.Now, d.Wake)
+			w.s.Now = release.LaterOf(w.s.Now, d.Wake)
 		}
 	}
 	panic("it never comes to rest")
@@ -79,45 +79,45 @@ func (w *world) apply(d *experiment.Decision) (moved bool) {
 		moved = true
 		switch e := effect.(type) {
 		case experiment.ReplicaSetExists:
-			w.side(e.Template, func(s *experiment.Side) { s.Found = true })
-		case experiment.Scaled:
-			w.side(e.Template, func(s *experiment.Side) {
-				s.Wanted, s.Total, s.Ready, s.Available = e.Replicas, e.Replicas, e.Replicas, e.Replicas
+			w.side(e.Template, func(s *experiment.TemplateState) { s.Found = true })
+		case experiment.ReplicaSetScaled:
+			w.side(e.Template, func(s *experiment.TemplateState) {
+				s.Desired, s.Total, s.Ready, s.Available = e.Replicas, e.Replicas, e.Replicas, e.Replicas
 				if w.unable[e.Template] {
 					s.Ready, s.Available = 0, 0
 				}
 			})
-		case experiment.GoesAt:
-			w.side(e.Template, func(s *experiment.Side) { s.Deadline = e.At })
+		case experiment.ScaleDownDeadlineSet:
+			w.side(e.Template, func(s *experiment.TemplateState) { s.ScaleDownDeadline = e.Deadline })
 		case experiment.ServiceExists:
-			w.side(e.Template, func(s *experiment.Side) { s.Service = e.Name })
-		case experiment.ServiceGone:
-			w.side(e.Template, func(s *experiment.Side) { s.Service = "" })
-		case experiment.RunStarted:
+			w.side(e.Template, func(s *experiment.TemplateState) { s.Service = e.Name })
+		case experiment.ServiceDeleted:
+			w.side(e.Template, func(s *experiment.TemplateState) { s.Service = "" })
+		case experiment.AnalysisRunStarted:
 			if w.refuse != "" {
-				d.Events = append(d.Events, experiment.Refused(&d.Status, e.Analysis.Name, w.refuse)...)
+				d.Events = append(d.Events, experiment.RecordRunRejected(&d.Status, e.Analysis.Name, w.refuse)...)
 				break
 			}
-			w.s.Runs[e.Name] = experiment.Run{Found: true, Phase: argov1.AnalysisPhaseRunning}
-			d.Events = append(d.Events, experiment.Started(&d.Status, e.Analysis.Name, e.Name)...)
+			w.s.AnalysisRuns[e.Name] = experiment.AnalysisRunState{Found: true, Phase: argov1.AnalysisPhaseRunning}
+			d.Events = append(d.Events, experiment.RecordRunStarted(&d.Status, e.Analysis.Name, e.Name)...)
 			for _, arg := range e.Args {
 				w.done = append(w.done, "  "+arg.Name+"="+*arg.Value)
 			}
-		case experiment.RunTerminated:
-			w.s.Runs[e.Name] = experiment.Run{Found: true, Phase: argov1.AnalysisPhaseSuccessful, Terminated: true}
+		case experiment.AnalysisRunTerminated:
+			w.s.AnalysisRuns[e.Name] = experiment.AnalysisRunState{Found: true, Phase: argov1.AnalysisPhaseSuccessful, Terminated: true}
 		}
 	}
 	return moved
 }
 
-func (w *world) side(name string, change func(*experiment.Side)) {
-	side := w.s.Sides[name]
+func (w *world) side(name string, change func(*experiment.TemplateState)) {
+	side := w.s.Templates[name]
 	change(&side)
-	w.s.Sides[name] = side
+	w.s.Templates[name] = side
 }
 
 func (w *world) run(name string, phase argov1.AnalysisPhase, message string) {
-	w.s.Runs[name] = experiment.Run{Found: true, Phase: phase, Message: message}
+	w.s.AnalysisRuns[name] = experiment.AnalysisRunState{Found: true, Phase: phase, Message: message}
 }
 
 func (w *world) want(t *testing.T, phase argov1.AnalysisPhase, message string) {
@@ -140,7 +140,7 @@ func TestAnExperimentRunsForItsDuration(t *testing.T) {
 	w.until(noon.Add(5 * time.Minute))
 	w.want(t, argov1.AnalysisPhaseSuccessful, "")
 	w.until(noon.Add(5*time.Minute + 29*time.Second))
-	if side := w.s.Sides["new"]; side.Wanted != 2 || side.Service != "compare-new" {
+	if side := w.s.Templates["new"]; side.Desired != 2 || side.Service != "compare-new" {
 		t.Errorf("the pods went before the delay: %+v", side)
 	}
 	w.until(noon.Add(time.Hour))
@@ -174,7 +174,7 @@ func TestAnExperimentWithoutADurationRunsUntilSomebodyEndsIt(t *testing.T) {
 	w.s.Spec.Terminate = true
 	w.until(noon.Add(1001 * time.Hour))
 	w.want(t, argov1.AnalysisPhaseSuccessful, "")
-	if w.s.Sides["new"].Wanted != 0 {
+	if w.s.Templates["new"].Desired != 0 {
 		t.Error("the pods stay")
 	}
 }
@@ -191,14 +191,14 @@ func TestPodsThatDoNotComeEndAnExperiment(t *testing.T) {
 	if !slices.Contains(w.events, "TemplateFailed: Template 'new' transitioned from Progressing -> Failed: Template 'new' exceeded its progressDeadlineSeconds (60)") {
 		t.Errorf("got %q", w.events)
 	}
-	if w.s.Sides["old"].Wanted != 0 || w.s.Sides["new"].Wanted != 0 {
+	if w.s.Templates["old"].Desired != 0 || w.s.Templates["new"].Desired != 0 {
 		t.Error("the pods stay")
 	}
 }
 
 func TestAnObjectOfOthersIsLeftAlone(t *testing.T) {
 	w := newWorld(two())
-	w.side("new", func(s *experiment.Side) { s.Problem = "ReplicaSet compare-new is somebody else's" })
+	w.side("new", func(s *experiment.TemplateState) { s.Problem = "ReplicaSet compare-new is somebody else's" })
 	w.until(noon.Add(time.Hour))
 	w.want(t, argov1.AnalysisPhaseError, "ReplicaSet compare-new is somebody else's")
 	if slices.ContainsFunc(w.done, func(effect string) bool { return strings.Contains(effect, "new") }) {
@@ -247,7 +247,7 @@ func TestAnalysesJudgeAnExperiment(t *testing.T) {
 			w.until(noon.Add(c.at))
 			w.want(t, c.want, c.why)
 			w.until(noon.Add(time.Hour))
-			for name, run := range w.s.Runs {
+			for name, run := range w.s.AnalysisRuns {
 				if !run.Phase.Completed() {
 					t.Errorf("run %s goes on", name)
 				}
@@ -277,7 +277,7 @@ func TestARunThatCannotBeMadeEndsAnExperiment(t *testing.T) {
 func TestARunThatIsDeletedEndsAnExperiment(t *testing.T) {
 	w := newWorld(analysed(false))
 	w.until(noon)
-	delete(w.s.Runs, "compare-a0")
+	delete(w.s.AnalysisRuns, "compare-a0")
 	w.until(noon.Add(time.Hour))
 	w.want(t, argov1.AnalysisPhaseError, "AnalysisRun 'compare-a0' is gone")
 }
@@ -359,12 +359,12 @@ func TestEveryExperimentIsSound(t *testing.T) {
 			switch rapid.IntRange(0, 5).Draw(t, "what happens") {
 			case 0:
 				w.unable["new"] = true
-				w.side("new", func(s *experiment.Side) { s.Ready, s.Available = 0, 0 })
+				w.side("new", func(s *experiment.TemplateState) { s.Ready, s.Available = 0, 0 })
 			case 1:
 				w.unable["new"] = false
-				w.side("new", func(s *experiment.Side) { s.Ready, s.Available = s.Wanted, s.Wanted })
+				w.side("new", func(s *experiment.TemplateState) { s.Ready, s.Available = s.Desired, s.Desired })
 			case 2:
-				if run := w.s.Runs["compare-a0"]; run.Found && !run.Phase.Completed() {
+				if run := w.s.AnalysisRuns["compare-a0"]; run.Found && !run.Phase.Completed() {
 					w.run("compare-a0", rapid.SampledFrom([]argov1.AnalysisPhase{"Successful", "Failed", "Inconclusive", "Error"}).Draw(t, "phase"), "")
 				}
 			}
@@ -374,12 +374,12 @@ func TestEveryExperimentIsSound(t *testing.T) {
 		if !w.s.Status.Phase.Completed() {
 			t.Fatalf("terminated, and still %s", w.s.Status.Phase)
 		}
-		for name, side := range w.s.Sides {
-			if side.Wanted != 0 || side.Service != "" {
+		for name, side := range w.s.Templates {
+			if side.Desired != 0 || side.Service != "" {
 				t.Fatalf("%s stays: %+v", name, side)
 			}
 		}
-		for name, run := range w.s.Runs {
+		for name, run := range w.s.AnalysisRuns {
 			if !run.Phase.Completed() {
 				t.Fatalf("run %s goes on", name)
 			}

@@ -17,9 +17,9 @@ const (
 	defaultScaleDownDelay   = 30 * time.Second
 )
 
-// template returns the status of a template. It is created if it does not exist.
-func (e *edit) template(name string) *argov1.TemplateStatus {
-	all := &e.d.Status.TemplateStatuses
+// templateStatus returns the status of a template. It is created if it does not exist.
+func (e *decisionBuilder) templateStatus(name string) *argov1.TemplateStatus {
+	all := &e.decision.Status.TemplateStatuses
 	i := slices.IndexFunc(*all, func(t argov1.TemplateStatus) bool { return t.Name == name })
 	if i < 0 {
 		i = len(*all)
@@ -28,48 +28,48 @@ func (e *edit) template(name string) *argov1.TemplateStatus {
 	return &(*all)[i]
 }
 
-func replicas(t argov1.TemplateSpec) int32 {
+func desiredReplicas(t argov1.TemplateSpec) int32 {
 	if t.Replicas == nil {
 		return 1
 	}
 	return *t.Replicas
 }
 
-// side decides about the ReplicaSet, the pods and the Service of a template.
-func (e *edit) side(t argov1.TemplateSpec) {
-	status, now := e.template(t.Name), e.s.Sides[t.Name]
-	counted(status, now, e.s.Now)
-	if now.Problem != "" && !completed(status.Status) {
-		e.become(status, argov1.TemplateStatusError, now.Problem)
+// reconcileTemplate decides about the ReplicaSet, the pods and the Service of a template.
+func (e *decisionBuilder) reconcileTemplate(t argov1.TemplateSpec) {
+	status, now := e.templateStatus(t.Name), e.snapshot.Templates[t.Name]
+	recordPods(status, now, e.snapshot.Now)
+	if now.Problem != "" && !isCompleted(status.Status) {
+		e.setTemplateStatus(status, argov1.TemplateStatusError, now.Problem)
 		return
 	}
-	wanted := e.wanted(t, *status)
-	if !now.Found && !e.over(*status) {
-		e.do(ReplicaSetExists{t.Name})
-		e.tell(release.Normal, "NewReplicaSetCreated", "Created ReplicaSet "+now.ReplicaSet)
+	wanted := e.desiredPods(t, *status)
+	if !now.Found && !e.isUnused(*status) {
+		e.addEffect(ReplicaSetExists{t.Name})
+		e.addEvent(release.Normal, "NewReplicaSetCreated", "Created ReplicaSet "+now.ReplicaSet)
 	}
-	e.pods(t, now, wanted)
-	e.service(t, status, now, wanted)
-	if !completed(status.Status) {
-		e.judgeSide(t, status, now)
+	e.scalePods(t, now, wanted)
+	e.reconcileService(t, status, now, wanted)
+	if !isCompleted(status.Status) {
+		e.assessTemplate(t, status, now)
 	}
 }
 
-// counted records the observed pods in the status. A change of their numbers is progress, from which the progress
+// recordPods records the observed pods in the status. A change of their numbers is progress, from which the progress
 // deadline starts again.
-func counted(status *argov1.TemplateStatus, now Side, at time.Time) {
+func recordPods(status *argov1.TemplateStatus, now TemplateState, at time.Time) {
 	before := *status
 	status.Replicas, status.UpdatedReplicas, status.ReadyReplicas, status.AvailableReplicas = now.Total, now.Total, now.Ready, now.Available
 	if now.Found {
 		status.PodTemplateHash = now.Hash
 	}
 	moved := before.Replicas != status.Replicas || before.ReadyReplicas != status.ReadyReplicas || before.AvailableReplicas != status.AvailableReplicas
-	if status.LastTransitionTime == nil || moved && !completed(status.Status) {
+	if status.LastTransitionTime == nil || moved && !isCompleted(status.Status) {
 		status.LastTransitionTime = new(metav1.NewTime(at))
 	}
 }
 
-func completed(status argov1.TemplateStatusCode) bool {
+func isCompleted(status argov1.TemplateStatusCode) bool {
 	switch status {
 	case argov1.TemplateStatusSuccessful, argov1.TemplateStatusFailed, argov1.TemplateStatusError:
 		return true
@@ -78,55 +78,55 @@ func completed(status argov1.TemplateStatusCode) bool {
 	}
 }
 
-// over reports whether the pods of a template are no longer needed.
-func (e *edit) over(status argov1.TemplateStatus) bool {
-	return e.ending || completed(status.Status) || e.passed()
+// isUnused reports whether the pods of a template are no longer needed.
+func (e *decisionBuilder) isUnused(status argov1.TemplateStatus) bool {
+	return e.isEnding || isCompleted(status.Status) || e.isDurationElapsed()
 }
 
-// wanted returns the desired number of pods of a template.
-func (e *edit) wanted(t argov1.TemplateSpec, status argov1.TemplateStatus) int32 {
-	if e.over(status) {
+// desiredPods returns the desired number of pods of a template.
+func (e *decisionBuilder) desiredPods(t argov1.TemplateSpec, status argov1.TemplateStatus) int32 {
+	if e.isUnused(status) {
 		return 0
 	}
-	return replicas(t)
+	return desiredReplicas(t)
 }
 
-// pods scales the ReplicaSet of a template. It is scaled down after a delay.
-func (e *edit) pods(t argov1.TemplateSpec, now Side, wanted int32) {
+// scalePods scales the ReplicaSet of a template. It is scaled down after a delay.
+func (e *decisionBuilder) scalePods(t argov1.TemplateSpec, now TemplateState, wanted int32) {
 	switch {
-	case !now.Found, now.Wanted == wanted:
+	case !now.Found, now.Desired == wanted:
 	// The deadline is an annotation of the ReplicaSet, so that it survives a restart of Serin. A deadline later than the
 	// delay permits means that a clock was set back.
-	case wanted == 0 && e.delay() > 0 && (now.Deadline.IsZero() || now.Deadline.After(e.s.Now.Add(e.delay()))):
-		at := e.s.Now.Add(e.delay())
-		e.do(GoesAt{t.Name, at})
-		e.wake(at)
-	case wanted == 0 && e.delay() > 0 && e.s.Now.Before(now.Deadline):
-		e.gate(release.WaitsUntil("delay/"+t.Name, now.Deadline, "the pods stay until "+now.Deadline.UTC().Format(time.RFC3339)))
-		e.wake(now.Deadline)
+	case wanted == 0 && e.scaleDownDelay() > 0 && (now.ScaleDownDeadline.IsZero() || now.ScaleDownDeadline.After(e.snapshot.Now.Add(e.scaleDownDelay()))):
+		at := e.snapshot.Now.Add(e.scaleDownDelay())
+		e.addEffect(ScaleDownDeadlineSet{t.Name, at})
+		e.wakeAt(at)
+	case wanted == 0 && e.scaleDownDelay() > 0 && e.snapshot.Now.Before(now.ScaleDownDeadline):
+		e.addGate(release.NewTimedGate("delay/"+t.Name, now.ScaleDownDeadline, "the pods stay until "+now.ScaleDownDeadline.UTC().Format(time.RFC3339)))
+		e.wakeAt(now.ScaleDownDeadline)
 	default:
-		e.do(Scaled{t.Name, wanted})
-		e.tell(release.Normal, "ScalingReplicaSet", scaled(now, wanted))
+		e.addEffect(ReplicaSetScaled{t.Name, wanted})
+		e.addEvent(release.Normal, "ScalingReplicaSet", scaledText(now, wanted))
 	}
 }
 
-func scaled(now Side, wanted int32) string {
+func scaledText(now TemplateState, wanted int32) string {
 	direction := "up"
-	if wanted < now.Wanted {
+	if wanted < now.Desired {
 		direction = "down"
 	}
-	return fmt.Sprintf("Scaled %s ReplicaSet %s from %d to %d", direction, now.ReplicaSet, now.Wanted, wanted)
+	return fmt.Sprintf("Scaled %s ReplicaSet %s from %d to %d", direction, now.ReplicaSet, now.Desired, wanted)
 }
 
-func (e *edit) delay() time.Duration {
-	if e.s.Spec.ScaleDownDelaySeconds == nil {
+func (e *decisionBuilder) scaleDownDelay() time.Duration {
+	if e.snapshot.Spec.ScaleDownDelaySeconds == nil {
 		return defaultScaleDownDelay
 	}
-	return time.Duration(*e.s.Spec.ScaleDownDelaySeconds) * time.Second
+	return time.Duration(*e.snapshot.Spec.ScaleDownDelaySeconds) * time.Second
 }
 
-// service creates the Service of a template while it is to have pods, and deletes the Service after them.
-func (e *edit) service(t argov1.TemplateSpec, status *argov1.TemplateStatus, now Side, wanted int32) {
+// reconcileService creates the Service of a template while it is to have pods, and deletes the Service after them.
+func (e *decisionBuilder) reconcileService(t argov1.TemplateSpec, status *argov1.TemplateStatus, now TemplateState, wanted int32) {
 	name := ""
 	if t.Service != nil && hasPorts(t) {
 		name = t.Service.Name
@@ -138,11 +138,11 @@ func (e *edit) service(t argov1.TemplateSpec, status *argov1.TemplateStatus, now
 	case name != "" && now.Found && wanted > 0:
 		status.ServiceName = name
 		if now.Service != name {
-			e.do(ServiceExists{t.Name, name})
+			e.addEffect(ServiceExists{t.Name, name})
 		}
-	case now.Service != "" && wanted == 0 && now.Wanted == 0 && now.Available == 0:
+	case now.Service != "" && wanted == 0 && now.Desired == 0 && now.Available == 0:
 		status.ServiceName = ""
-		e.do(ServiceGone{t.Name, now.Service})
+		e.addEffect(ServiceDeleted{t.Name, now.Service})
 	}
 }
 
@@ -155,43 +155,43 @@ func hasPorts(t argov1.TemplateSpec) bool {
 	return false
 }
 
-// judgeSide sets the status of a template.
-func (e *edit) judgeSide(t argov1.TemplateSpec, status *argov1.TemplateStatus, now Side) {
+// assessTemplate sets the status of a template.
+func (e *decisionBuilder) assessTemplate(t argov1.TemplateSpec, status *argov1.TemplateStatus, now TemplateState) {
 	switch {
-	case e.ending, e.passed():
-		e.become(status, argov1.TemplateStatusSuccessful, "")
-	case now.Found && now.Wanted == replicas(t) && now.Available == replicas(t):
-		e.become(status, argov1.TemplateStatusRunning, "")
+	case e.isEnding, e.isDurationElapsed():
+		e.setTemplateStatus(status, argov1.TemplateStatusSuccessful, "")
+	case now.Found && now.Desired == desiredReplicas(t) && now.Available == desiredReplicas(t):
+		e.setTemplateStatus(status, argov1.TemplateStatusRunning, "")
 	default:
-		e.become(status, argov1.TemplateStatusProgressing, "")
-		deadline := status.LastTransitionTime.Add(e.deadline())
-		if !e.s.Now.Before(deadline) {
-			e.become(status, argov1.TemplateStatusFailed, fmt.Sprintf("Template '%s' exceeded its progressDeadlineSeconds (%d)", t.Name, int(e.deadline()/time.Second)))
+		e.setTemplateStatus(status, argov1.TemplateStatusProgressing, "")
+		deadline := status.LastTransitionTime.Add(e.progressDeadline())
+		if !e.snapshot.Now.Before(deadline) {
+			e.setTemplateStatus(status, argov1.TemplateStatusFailed, fmt.Sprintf("Template '%s' exceeded its progressDeadlineSeconds (%d)", t.Name, int(e.progressDeadline()/time.Second)))
 			return
 		}
-		e.gate(release.WaitsFor("available/"+t.Name, release.ByCluster, fmt.Sprintf("%d of %d pods are available", now.Available, replicas(t))))
-		e.wake(deadline)
+		e.addGate(release.NewWaitingGate("available/"+t.Name, release.ByCluster, fmt.Sprintf("%d of %d pods are available", now.Available, desiredReplicas(t))))
+		e.wakeAt(deadline)
 	}
 }
 
-func (e *edit) deadline() time.Duration {
-	if e.s.Spec.ProgressDeadlineSeconds == nil {
+func (e *decisionBuilder) progressDeadline() time.Duration {
+	if e.snapshot.Spec.ProgressDeadlineSeconds == nil {
 		return defaultProgressDeadline
 	}
-	return time.Duration(*e.s.Spec.ProgressDeadlineSeconds) * time.Second
+	return time.Duration(*e.snapshot.Spec.ProgressDeadlineSeconds) * time.Second
 }
 
-// become sets the status of a template, with an event if it changes.
-func (e *edit) become(status *argov1.TemplateStatus, now argov1.TemplateStatusCode, why string) {
+// setTemplateStatus sets the status of a template, with an event if it changes.
+func (e *decisionBuilder) setTemplateStatus(status *argov1.TemplateStatus, now argov1.TemplateStatusCode, why string) {
 	if status.Status == now {
 		return
 	}
-	e.d.Events = append(e.d.Events, changed(status, now, why, e.s.Now))
-	e.d.Wake = e.s.Now
+	e.decision.Events = append(e.decision.Events, transitionTemplate(status, now, why, e.snapshot.Now))
+	e.decision.Wake = e.snapshot.Now
 }
 
-// changed sets another status of a template, and returns the event about it.
-func changed(status *argov1.TemplateStatus, now argov1.TemplateStatusCode, why string, at time.Time) release.Event {
+// transitionTemplate sets another status of a template, and returns the event about it.
+func transitionTemplate(status *argov1.TemplateStatus, now argov1.TemplateStatusCode, why string, at time.Time) release.Event {
 	kind := release.Normal
 	if now == argov1.TemplateStatusFailed || now == argov1.TemplateStatusError {
 		kind = release.Warning
@@ -204,12 +204,12 @@ func changed(status *argov1.TemplateStatus, now argov1.TemplateStatusCode, why s
 	return release.Event{Type: kind, Reason: "Template" + string(now), Message: text}
 }
 
-// Broken records in a decided status that the API server rejects the ReplicaSet or the Service of a template. Only a
+// RecordTemplateRejected records in a decided status that the API server rejects the ReplicaSet or the Service of a template. Only a
 // change of the template can help, so the Experiment fails.
-func Broken(status *argov1.ExperimentStatus, template, why string, now time.Time) []release.Event {
+func RecordTemplateRejected(status *argov1.ExperimentStatus, template, why string, now time.Time) []release.Event {
 	i := slices.IndexFunc(status.TemplateStatuses, func(t argov1.TemplateStatus) bool { return t.Name == template })
-	if i < 0 || completed(status.TemplateStatuses[i].Status) {
+	if i < 0 || isCompleted(status.TemplateStatuses[i].Status) {
 		return nil
 	}
-	return []release.Event{changed(&status.TemplateStatuses[i], argov1.TemplateStatusError, why, now)}
+	return []release.Event{transitionTemplate(&status.TemplateStatuses[i], argov1.TemplateStatusError, why, now)}
 }

@@ -21,30 +21,30 @@ type Snapshot struct {
 	Name   string
 	Spec   argov1.ExperimentSpec
 	Status argov1.ExperimentStatus
-	// Sides are the observed objects of each template, by its name.
-	Sides map[string]Side
-	// Runs are the AnalysisRuns that the status names, by the name of the run.
-	Runs map[string]Run
+	// Templates are the observed objects of each template, by its name.
+	Templates map[string]TemplateState
+	// AnalysisRuns are the AnalysisRuns that the status names, by the name of the run.
+	AnalysisRuns map[string]AnalysisRunState
 }
 
-// Side contains the observed objects of a template.
-type Side struct {
+// TemplateState contains the observed objects of a template.
+type TemplateState struct {
 	// Found is true if the ReplicaSet exists.
 	Found bool
 	// ReplicaSet is the name of the ReplicaSet, also before it exists. Hash is the hash of its pods.
 	ReplicaSet, Hash string
-	// Wanted is the desired number of pods; Total, Ready and Available are the numbers of existing pods.
-	Wanted, Total, Ready, Available int32
-	// Deadline is the time from which the ReplicaSet may be scaled to zero; zero: none is set.
-	Deadline time.Time
+	// Desired is the desired number of pods; Total, Ready and Available are the numbers of existing pods.
+	Desired, Total, Ready, Available int32
+	// ScaleDownDeadline is the time from which the ReplicaSet may be scaled to zero; zero: none is set.
+	ScaleDownDeadline time.Time
 	// Service is the name of the Service; empty: it has none.
 	Service string
 	// Problem is a message about objects of others that prevent the template from running; empty: there are none.
 	Problem string
 }
 
-// Run contains what was observed of an AnalysisRun.
-type Run struct {
+// AnalysisRunState contains what was observed of an AnalysisRun.
+type AnalysisRunState struct {
 	Found      bool
 	Phase      argov1.AnalysisPhase
 	Message    string
@@ -57,44 +57,48 @@ type Decision = release.Decision[argov1.ExperimentStatus]
 // ReplicaSetExists is an effect: the template has a ReplicaSet. It is created without pods.
 type ReplicaSetExists struct{ Template string }
 
-// Scaled is an effect: the ReplicaSet of the template has this number of desired pods.
-type Scaled struct {
+// ReplicaSetScaled is an effect: the ReplicaSet of the template has this number of desired pods.
+type ReplicaSetScaled struct {
 	Template string
 	Replicas int32
 }
 
-// GoesAt is an effect: the ReplicaSet of the template has an annotation with the time at which it is scaled to zero.
-type GoesAt struct {
+// ScaleDownDeadlineSet is an effect: the ReplicaSet of the template has an annotation with the time at which it is scaled to zero.
+type ScaleDownDeadlineSet struct {
 	Template string
-	At       time.Time
+	Deadline time.Time
 }
 
 // ServiceExists is an effect: the template has a Service with this name.
 type ServiceExists struct{ Template, Name string }
 
-// ServiceGone is an effect: the Service of the template is deleted.
-type ServiceGone struct{ Template, Name string }
+// ServiceDeleted is an effect: the Service of the template is deleted.
+type ServiceDeleted struct{ Template, Name string }
 
-// RunStarted is an effect: the analysis has an AnalysisRun. The reconciler records the result with Started or Refused.
-type RunStarted struct {
+// AnalysisRunStarted is an effect: the analysis has an AnalysisRun. The reconciler records the result with Started or Refused.
+type AnalysisRunStarted struct {
 	Analysis argov1.ExperimentAnalysisTemplateRef
 	// Name of the run, unless another run has it, and the values of its arguments.
 	Name string
 	Args []argov1.Argument
 }
 
-// RunTerminated is an effect: the AnalysisRun with this name is terminated.
-type RunTerminated struct{ Name string }
+// AnalysisRunTerminated is an effect: the AnalysisRun with this name is terminated.
+type AnalysisRunTerminated struct{ Name string }
 
 func (e ReplicaSetExists) String() string { return "replica set of " + e.Template }
-func (e Scaled) String() string           { return fmt.Sprintf("%d pods of %s", e.Replicas, e.Template) }
+func (e ReplicaSetScaled) String() string {
+	return fmt.Sprintf("%d pods of %s", e.Replicas, e.Template)
+}
 
-func (e GoesAt) String() string {
-	return fmt.Sprintf("%s goes at %s", e.Template, e.At.UTC().Format(time.RFC3339))
+func (e ScaleDownDeadlineSet) String() string {
+	return fmt.Sprintf("%s goes at %s", e.Template, e.Deadline.UTC().Format(time.RFC3339))
 }
 
 func (e ServiceExists) String() string { return fmt.Sprintf("service %s of %s", e.Name, e.Template) }
 
-func (e ServiceGone) String() string   { return fmt.Sprintf("no service %s of %s", e.Name, e.Template) }
-func (e RunStarted) String() string    { return "analysis " + e.Analysis.Name }
-func (e RunTerminated) String() string { return "analysis run " + e.Name + " terminated" }
+func (e ServiceDeleted) String() string {
+	return fmt.Sprintf("no service %s of %s", e.Name, e.Template)
+}
+func (e AnalysisRunStarted) String() string    { return "analysis " + e.Analysis.Name }
+func (e AnalysisRunTerminated) String() string { return "analysis run " + e.Name + " terminated" }

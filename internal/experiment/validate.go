@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// validate returns the duration of a spec, or the first error in the spec. The text of the error is part of the API.
-func validate(s Snapshot) (time.Duration, error) {
+// validateSpec returns the duration of a spec, or the first error in the spec. The text of the error is part of the API.
+func validateSpec(s Snapshot) (time.Duration, error) {
 	deadline := int32(defaultProgressDeadline / time.Second)
 	if s.Spec.ProgressDeadlineSeconds != nil {
 		deadline = *s.Spec.ProgressDeadlineSeconds
@@ -43,31 +43,31 @@ func validate(s Snapshot) (time.Duration, error) {
 	return duration, nil
 }
 
-// invalid changes nothing except for the condition InvalidSpec, which contains the error.
-func (e *edit) invalid(cause error) Decision {
-	if e.condition(argov1.ExperimentCondition{Type: argov1.ExperimentInvalidSpec, Status: corev1.ConditionTrue, Reason: "InvalidSpec", Message: cause.Error()}) {
-		e.tell(release.Warning, "InvalidSpec", cause.Error())
+// rejectSpec changes nothing except for the condition InvalidSpec, which contains the error.
+func (e *decisionBuilder) rejectSpec(cause error) Decision {
+	if e.setCondition(argov1.ExperimentCondition{Type: argov1.ExperimentInvalidSpec, Status: corev1.ConditionTrue, Reason: "InvalidSpec", Message: cause.Error()}) {
+		e.addEvent(release.Warning, "InvalidSpec", cause.Error())
 	}
-	e.gate(release.Fails("valid", release.ByPerson, cause.Error()))
-	return e.d
+	e.addGate(release.NewFailedGate("valid", release.ByUser, cause.Error()))
+	return e.decision
 }
 
-// valid removes the condition InvalidSpec.
-func (e *edit) valid() {
-	kept := e.d.Status.Conditions[:0:0]
-	for _, c := range e.d.Status.Conditions {
+// clearInvalidSpec removes the condition InvalidSpec.
+func (e *decisionBuilder) clearInvalidSpec() {
+	kept := e.decision.Status.Conditions[:0:0]
+	for _, c := range e.decision.Status.Conditions {
 		if c.Type != argov1.ExperimentInvalidSpec {
 			kept = append(kept, c)
 		}
 	}
-	e.d.Status.Conditions = kept
+	e.decision.Status.Conditions = kept
 }
 
-// condition sets a condition, and reports whether that changes the status.
-func (e *edit) condition(c argov1.ExperimentCondition) bool {
-	now := metav1.NewTime(e.s.Now)
+// setCondition sets a condition, and reports whether that changes the status.
+func (e *decisionBuilder) setCondition(c argov1.ExperimentCondition) bool {
+	now := metav1.NewTime(e.snapshot.Now)
 	c.LastUpdateTime, c.LastTransitionTime = now, now
-	all := e.d.Status.Conditions
+	all := e.decision.Status.Conditions
 	for i, old := range all {
 		if old.Type != c.Type {
 			continue
@@ -81,12 +81,12 @@ func (e *edit) condition(c argov1.ExperimentCondition) bool {
 		all[i] = c
 		return true
 	}
-	e.d.Status.Conditions = append(all, c)
+	e.decision.Status.Conditions = append(all, c)
 	return true
 }
 
-// progress returns the condition Progressing.
-func progress(name string, status argov1.ExperimentStatus) argov1.ExperimentCondition {
+// progressingCondition returns the condition Progressing.
+func progressingCondition(name string, status argov1.ExperimentStatus) argov1.ExperimentCondition {
 	c := argov1.ExperimentCondition{Type: argov1.ExperimentProgressing, Status: corev1.ConditionTrue}
 	switch {
 	case status.Phase == argov1.AnalysisPhaseSuccessful:

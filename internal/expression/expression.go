@@ -39,19 +39,19 @@ import (
 
 // The bounds of one expression.
 const (
-	maxSource   = 16 << 10              // bytes of source
-	maxNodes    = 1000                  // nodes of the source when it is parsed
-	maxElements = 250_000               // elements of ranges and of lists that loops return, in all
-	maxTime     = 5 * time.Second       // for one evaluation; what the budget allows takes a fraction of a second
-	baseCost    = 8 << 20               // cost of one evaluation, in the unit of package budget
-	maxCost     = 24 << 20              // the same, where the variables are large
-	inputFactor = 2                     // how often an evaluation may consume all its variables beyond baseCost
-	zoneCost    = 256 * budget.StepCost // looking up a time zone, which reads a file
+	maxSourceBytes = 16 << 10              // bytes of source
+	maxNodes       = 1000                  // nodes of the source when it is parsed
+	maxElements    = 250_000               // elements of ranges and of lists that loops return, in all
+	maxTime        = 5 * time.Second       // for one evaluation; what the budget allows takes a fraction of a second
+	baseCost       = 8 << 20               // cost of one evaluation, in the unit of package budget
+	maxCost        = 24 << 20              // the same, where the variables are large
+	inputFactor    = 2                     // how often an evaluation may consume all its variables beyond baseCost
+	zoneCost       = 256 * budget.StepCost // looking up a time zone, which reads a file
 )
 
 // The errors of expressions that exceed their bounds.
 var (
-	ErrTooLong = fmt.Errorf("the expression is longer than %d KiB: shorten it", maxSource>>10)
+	ErrTooLong = fmt.Errorf("the expression is longer than %d KiB: shorten it", maxSourceBytes>>10)
 	ErrTooSlow = fmt.Errorf("the expression took longer than %s: use fewer loops, and smaller lists and texts", maxTime)
 )
 
@@ -74,16 +74,16 @@ type Options struct {
 // Program is a compiled expression. It is not safe for concurrent use.
 type Program struct {
 	program   *vm.Program
-	functions *charging
+	functions *chargingFunctions
 }
 
 // Compile compiles an expression. The errors quote the expression, but no values.
 func Compile(source string, o Options) (*Program, error) {
-	if len(source) > maxSource {
+	if len(source) > maxSourceBytes {
 		return nil, ErrTooLong
 	}
-	b := &charging{}
-	config := configure(o, b)
+	b := &chargingFunctions{}
+	config := newConfig(o, b)
 	tree, err := parser.ParseWithConfig(source, config)
 	if err != nil {
 		return nil, firstLine(err)
@@ -109,7 +109,7 @@ func (p *Program) Run(ctx context.Context, variables map[string]any) (any, error
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, ErrTooSlow)
 	defer cancel()
 	b := budget.New(ctx, maxCost)
-	input, _, err := b.Measure(variables)
+	input, _, err := b.MeasureTree(variables)
 	if err != nil {
 		return nil, err
 	}
@@ -117,11 +117,11 @@ func (p *Program) Run(ctx context.Context, variables map[string]any) (any, error
 	p.functions.Budget = b
 	machine := vm.VM{MemoryBudget: maxElements}
 	value, err := machine.Run(p.program, variables)
-	if b.Exceeded() != nil { // the language may have wrapped or swallowed it
-		return nil, b.Exceeded()
+	if b.Err() != nil { // the language may have wrapped or swallowed it
+		return nil, b.Err()
 	}
 	switch {
-	case err != nil && strings.HasPrefix(err.Error(), outOfElements):
+	case err != nil && strings.HasPrefix(err.Error(), elementBudgetErrorPrefix):
 		return nil, budget.ErrExceeded
 	case err != nil:
 		return nil, firstLine(err)
@@ -130,8 +130,8 @@ func (p *Program) Run(ctx context.Context, variables map[string]any) (any, error
 	}
 }
 
-// outOfElements begins the error of the language for more than maxElements.
-const outOfElements = "memory budget exceeded"
+// elementBudgetErrorPrefix begins the error of the language for more than maxElements.
+const elementBudgetErrorPrefix = "memory budget exceeded"
 
 // Evaluate compiles and runs an expression once.
 func Evaluate(ctx context.Context, source string, o Options, variables map[string]any) (any, error) {
@@ -151,20 +151,20 @@ func firstLine(err error) error {
 	return errors.New(line)
 }
 
-// configure gives the language its functions, those of the user and those that charge the budget.
-func configure(o Options, b *charging) *conf.Config {
+// newConfig gives the language its functions, those of the user and those that charge the budget.
+func newConfig(o Options, b *chargingFunctions) *conf.Config {
 	config := conf.CreateNew()
 	config.MaxNodes = maxNodes
 	if o.Variables != nil {
 		config.WithEnv(o.Variables)
 	}
-	for _, f := range b.functions() {
+	for _, f := range b.programFunctions() {
 		config.Functions[f.key] = f.function
 	}
 	for _, f := range o.Functions {
 		config.Disabled[f.Name] = true
 		delete(config.Builtins, f.Name)
-		config.Functions[f.Name] = &builtin.Function{Name: f.Name, Func: f.Call, Types: typesOf(f.Types)}
+		config.Functions[f.Name] = &builtin.Function{Name: f.Name, Func: f.Call, Types: functionTypes(f.Types)}
 	}
 	return config
 }

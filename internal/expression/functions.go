@@ -13,66 +13,66 @@ import (
 	"github.com/serin-dev/serin/internal/budget"
 )
 
-var errText = errors.New("sum() takes numbers, not texts")
+var errSumOfTexts = errors.New("sum() takes numbers, not texts")
 
-// charging has the functions that a rewritten program calls, with the budget of the evaluation that is running.
-type charging struct{ *budget.Budget }
+// chargingFunctions has the functions that a rewritten program calls, with the budget of the evaluation that is running.
+type chargingFunctions struct{ *budget.Budget }
 
-// registered is a function under the name by which programs call it.
-type registered struct {
+// namedFunction is a function under the name by which programs call it.
+type namedFunction struct {
 	key      string
 	function *builtin.Function
 }
 
-// functions are those that the rewriter lets programs call.
-func (b *charging) functions() []registered {
-	all := []registered{
-		identity(chargeValue, func(v any) error { _, _, err := b.Deep(v); return err }),
-		identity(chargeText, func(v any) error { return b.Spend(budget.Shallow(v)) }),
-		identity(chargeNumber, func(v any) error {
+// programFunctions are those that the rewriter lets programs call.
+func (b *chargingFunctions) programFunctions() []namedFunction {
+	all := []namedFunction{
+		newIdentity(chargeValue, func(v any) error { _, _, err := b.SpendTree(v); return err }),
+		newIdentity(chargeText, func(v any) error { return b.Spend(budget.ShallowCost(v)) }),
+		newIdentity(chargeNumber, func(v any) error {
 			if _, ok := v.(string); ok {
-				return errText
+				return errSumOfTexts
 			}
 			return nil
 		}),
-		identity(chargeNumbers, b.numbers),
+		newIdentity(chargeNumbers, b.chargeNumberList),
 		{key: chargePattern, function: &builtin.Function{
-			Name: chargePattern, Validate: lastType,
+			Name: chargePattern, Validate: lastArgumentType,
 			Func: func(args ...any) (any, error) {
 				size, _ := args[0].(int)
-				return args[1], b.search(size, args[1])
+				return args[1], b.chargeSearch(size, args[1])
 			},
 		}},
 		{key: matchDynamic, function: &builtin.Function{
-			Name: matchDynamic, Types: typesOf([]any{new(func(any, any) bool)}),
-			Func: func(args ...any) (any, error) { return b.match(args[0], args[1]) },
+			Name: matchDynamic, Types: functionTypes([]any{new(func(any, any) bool)}),
+			Func: func(args ...any) (any, error) { return b.matchPattern(args[0], args[1]) },
 		}},
 	}
 	for _, f := range builtin.Builtins {
 		if !f.Predicate {
-			all = append(all, registered{key: guarded + f.Name, function: b.guard(f)})
+			all = append(all, namedFunction{key: guardedPrefix + f.Name, function: b.guardFunction(f)})
 		}
 	}
 	return all
 }
 
-// identity is a function that returns its argument, of whatever type, unless it may not.
-func identity(name string, may func(any) error) registered {
-	return registered{key: name, function: &builtin.Function{
-		Name: name, Validate: lastType,
+// newIdentity is a function that returns its argument, of whatever type, unless it may not.
+func newIdentity(name string, may func(any) error) namedFunction {
+	return namedFunction{key: name, function: &builtin.Function{
+		Name: name, Validate: lastArgumentType,
 		Func: func(args ...any) (any, error) { return args[0], may(args[0]) },
 	}}
 }
 
-func lastType(args []reflect.Type) (reflect.Type, error) {
+func lastArgumentType(args []reflect.Type) (reflect.Type, error) {
 	if last := args[len(args)-1]; last != nil {
 		return last, nil
 	}
 	return reflect.TypeFor[any](), nil
 }
 
-// typesOf are the types of functions, or of pointers to them.
-func typesOf(functions []any) []reflect.Type {
+// functionTypes are the types of functions, or of pointers to them.
+func functionTypes(functions []any) []reflect.Type {
 	types := make([]reflect.Type, len(functions))
 	for i, f := range functions {
 		types[i] = reflect.TypeOf(f)
@@ -83,9 +83,9 @@ func typesOf(functions []any) []reflect.Type {
 	return types
 }
 
-// numbers charges a list that is added up. Adding texts would copy the sum in each round.
-func (b *charging) numbers(list any) error {
-	if _, _, err := b.Deep(list); err != nil {
+// chargeNumberList charges a list that is added up. Adding texts would copy the sum in each round.
+func (b *chargingFunctions) chargeNumberList(list any) error {
+	if _, _, err := b.SpendTree(list); err != nil {
 		return err
 	}
 	v := reflect.ValueOf(list)
@@ -94,14 +94,14 @@ func (b *charging) numbers(list any) error {
 	}
 	for i := range v.Len() {
 		if _, ok := reflect.TypeAssert[string](v.Index(i)); ok {
-			return errText
+			return errSumOfTexts
 		}
 	}
 	return nil
 }
 
-// search charges looking for a pattern of a size.
-func (b *charging) search(size int, text any) error {
+// chargeSearch charges looking for a pattern of a size.
+func (b *chargingFunctions) chargeSearch(size int, text any) error {
 	length := 0
 	switch t := text.(type) {
 	case string:
@@ -112,8 +112,8 @@ func (b *charging) search(size int, text any) error {
 	return b.Spend(budget.SearchCost(size, length))
 }
 
-// match is the operator matches with a pattern that the program computes.
-func (b *charging) match(text, pattern any) (bool, error) {
+// matchPattern is the operator matches with a pattern that the program computes.
+func (b *chargingFunctions) matchPattern(text, pattern any) (bool, error) {
 	if text == nil || pattern == nil {
 		return false, nil
 	}
@@ -129,7 +129,7 @@ func (b *charging) match(text, pattern any) (bool, error) {
 		err = b.Spend(budget.StepCost * size) // it is compiled anew each time
 	}
 	if err == nil {
-		err = b.search(size, text)
+		err = b.chargeSearch(size, text)
 	}
 	if err != nil {
 		return false, err
@@ -148,12 +148,12 @@ func (b *charging) match(text, pattern any) (bool, error) {
 	}
 }
 
-// guard makes a function of the language charge its arguments before it runs.
-func (b *charging) guard(f *builtin.Function) *builtin.Function {
+// guardFunction makes a function of the language charge its arguments before it runs.
+func (b *chargingFunctions) guardFunction(f *builtin.Function) *builtin.Function {
 	return &builtin.Function{
 		Name: f.Name, Types: f.Types, Validate: f.Validate, Deref: f.Deref,
 		Func: func(args ...any) (out any, err error) {
-			if err := b.arguments(f.Name, args); err != nil {
+			if err := b.chargeArguments(f.Name, args); err != nil {
 				return nil, err
 			}
 			switch {
@@ -171,50 +171,50 @@ func (b *charging) guard(f *builtin.Function) *builtin.Function {
 	}
 }
 
-// light are the functions that do not go through the lists and maps they are given.
-var light = map[string]bool{
+// constantCostFunctions are the functions that do not go through the lists and maps they are given.
+var constantCostFunctions = map[string]bool{
 	"len": true, "type": true, "abs": true, "ceil": true, "floor": true, "round": true, "int": true, "float": true, "first": true, "last": true,
 	"get": true, "take": true, "now": true, "duration": true, "date": true, "timezone": true, "bitand": true, "bitor": true, "bitxor": true,
 	"bitnand": true, "bitshl": true, "bitshr": true, "bitushr": true, "bitnot": true,
 }
 
-// arguments charges those of a function of the language with what the call costs, its result included.
-func (b *charging) arguments(name string, args []any) error {
+// chargeArguments charges those of a function of the language with what the call costs, its result included.
+func (b *chargingFunctions) chargeArguments(name string, args []any) error {
 	total, depth := 0, 0
 	for _, arg := range args {
-		cost := budget.Shallow(arg)
-		if light[name] {
+		cost := budget.ShallowCost(arg)
+		if constantCostFunctions[name] {
 			if err := b.Spend(cost); err != nil {
 				return err
 			}
 			continue
 		}
-		cost, d, err := b.Deep(arg)
+		cost, d, err := b.SpendTree(arg)
 		if err != nil {
 			return err
 		}
 		total, depth = total+cost, max(depth, d)
 	}
-	return b.Spend(b.surplus(name, args, total, depth))
+	return b.Spend(b.surplusCost(name, args, total, depth))
 }
 
-// surplus is what a function costs beyond its arguments; total and depth are theirs. All factors are bounded by the
+// surplusCost is what a function costs beyond its arguments; total and depth are theirs. All factors are bounded by the
 // budget, so that none of this overflows.
-func (b *charging) surplus(name string, args []any, total, depth int) int {
+func (b *chargingFunctions) surplusCost(name string, args []any, total, depth int) int {
 	switch name {
 	case "repeat":
-		n := number(at(args, 1))
+		n := intValue(argumentAt(args, 1))
 		if n > maxCost {
 			return maxCost + 1
 		}
-		return len(text(at(args, 0))) * max(n, 0)
+		return len(stringValue(argumentAt(args, 0))) * max(n, 0)
 	case "replace":
-		count := strings.Count(text(at(args, 0)), text(at(args, 1)))
-		return total + count*len(text(at(args, 2)))
+		count := strings.Count(stringValue(argumentAt(args, 0)), stringValue(argumentAt(args, 1)))
+		return total + count*len(stringValue(argumentAt(args, 2)))
 	case "join":
-		return total + elements(at(args, 0))*len(text(at(args, 1)))
+		return total + countElements(argumentAt(args, 0))*len(stringValue(argumentAt(args, 1)))
 	case "split", "splitAfter":
-		return total + budget.StepCost*(1+strings.Count(text(at(args, 0)), text(at(args, 1))))
+		return total + budget.StepCost*(1+strings.Count(stringValue(argumentAt(args, 0)), stringValue(argumentAt(args, 1))))
 	case "toJSON":
 		return total * (6 + depth)
 	case "fromJSON":
@@ -224,7 +224,7 @@ func (b *charging) surplus(name string, args []any, total, depth int) int {
 	case "sort":
 		return total * bits.Len(uint(total))
 	case "uniq":
-		return total * (1 + elements(at(args, 0))/8)
+		return total * (1 + countElements(argumentAt(args, 0))/8)
 	case "date", "timezone":
 		return zoneCost
 	default:
@@ -232,19 +232,19 @@ func (b *charging) surplus(name string, args []any, total, depth int) int {
 	}
 }
 
-func at(args []any, i int) any {
+func argumentAt(args []any, i int) any {
 	if i < len(args) {
 		return args[i]
 	}
 	return nil
 }
 
-func text(v any) string {
+func stringValue(v any) string {
 	s, _ := v.(string)
 	return s
 }
 
-func number(v any) int {
+func intValue(v any) int {
 	rv := reflect.ValueOf(v)
 	switch {
 	case rv.CanInt():
@@ -258,7 +258,7 @@ func number(v any) int {
 	}
 }
 
-func elements(v any) int {
+func countElements(v any) int {
 	rv := reflect.ValueOf(v)
 	if rv.Kind() == reflect.Slice || rv.Kind() == reflect.Array {
 		return rv.Len()

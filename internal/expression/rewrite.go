@@ -15,11 +15,11 @@ const (
 	chargeNumbers = "charge numbers" // the same; refuses lists with texts
 	chargePattern = "charge pattern" // returns its second argument, a text that is searched; the first is the pattern's size
 	matchDynamic  = "match"          // searches a text with a pattern that the program computes
-	guarded       = "guarded "       // prefix of a function of the language that charges its arguments
+	guardedPrefix = "guarded "       // prefix of a function of the language that charges its arguments
 )
 
-// expensive are the operators whose cost depends on the size of both operands.
-var expensive = map[string]bool{
+// sizeDependentOperators are the operators whose cost depends on the size of both operands.
+var sizeDependentOperators = map[string]bool{
 	"==": true, "!=": true, "<": true, "<=": true, ">": true, ">=": true, "+": true,
 	"in": true, "contains": true, "startsWith": true, "endsWith": true,
 }
@@ -31,29 +31,29 @@ type rewriter struct{ err error }
 func (r *rewriter) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.BinaryNode:
-		r.binary(node, n)
+		r.rewriteBinary(node, n)
 	case *ast.PredicateNode: // also where it is a constant: each round costs something
-		ast.Patch(&n.Node, call(chargeValue, n.Node))
+		ast.Patch(&n.Node, newCall(chargeValue, n.Node))
 	case *ast.ArrayNode:
 		for i := range n.Nodes {
-			charge(chargeValue, &n.Nodes[i])
+			chargeNode(chargeValue, &n.Nodes[i])
 		}
 	case *ast.PairNode:
-		charge(chargeValue, &n.Key)
-		charge(chargeValue, &n.Value)
+		chargeNode(chargeValue, &n.Key)
+		chargeNode(chargeValue, &n.Value)
 	case *ast.CallNode:
 		for i := range n.Arguments {
-			charge(chargeText, &n.Arguments[i])
+			chargeNode(chargeText, &n.Arguments[i])
 		}
 	case *ast.BuiltinNode:
-		builtinCall(node, n)
+		rewriteBuiltin(node, n)
 	}
 }
 
-func (r *rewriter) binary(node *ast.Node, n *ast.BinaryNode) {
-	if expensive[n.Operator] {
-		charge(chargeValue, &n.Left)
-		charge(chargeValue, &n.Right)
+func (r *rewriter) rewriteBinary(node *ast.Node, n *ast.BinaryNode) {
+	if sizeDependentOperators[n.Operator] {
+		chargeNode(chargeValue, &n.Left)
+		chargeNode(chargeValue, &n.Right)
 		return
 	}
 	if n.Operator != "matches" {
@@ -61,44 +61,44 @@ func (r *rewriter) binary(node *ast.Node, n *ast.BinaryNode) {
 	}
 	constant, ok := n.Right.(*ast.StringNode)
 	if !ok {
-		ast.Patch(node, call(matchDynamic, n.Left, n.Right))
+		ast.Patch(node, newCall(matchDynamic, n.Left, n.Right))
 		return
 	}
 	size, err := budget.PatternSize(constant.Value)
 	if err != nil && r.err == nil {
 		r.err = err
 	}
-	ast.Patch(&n.Left, call(chargePattern, &ast.IntegerNode{Value: size}, n.Left))
+	ast.Patch(&n.Left, newCall(chargePattern, &ast.IntegerNode{Value: size}, n.Left))
 }
 
-// builtinCall rewrites the call of a function of the language. Those with a predicate are loops of the program, and
+// rewriteBuiltin rewrites the call of a function of the language. Those with a predicate are loops of the program, and
 // charge in each round.
-func builtinCall(node *ast.Node, n *ast.BuiltinNode) {
+func rewriteBuiltin(node *ast.Node, n *ast.BuiltinNode) {
 	index, ok := builtin.Index[n.Name]
 	switch {
 	case !ok:
 	case !builtin.Builtins[index].Predicate:
-		ast.Patch(node, call(guarded+n.Name, n.Arguments...))
+		ast.Patch(node, newCall(guardedPrefix+n.Name, n.Arguments...))
 	case n.Name == "sum" && len(n.Arguments) > 1:
 		if predicate, ok := n.Arguments[1].(*ast.PredicateNode); ok {
-			charge(chargeNumber, &predicate.Node)
+			chargeNode(chargeNumber, &predicate.Node)
 		}
 	case n.Name == "sum":
-		charge(chargeNumbers, &n.Arguments[0])
+		chargeNode(chargeNumbers, &n.Arguments[0])
 	case len(n.Arguments) == 1:
-		charge(chargeValue, &n.Arguments[0])
+		chargeNode(chargeValue, &n.Arguments[0])
 	}
 }
 
-// charge wraps a node whose value is not a small constant.
-func charge(function string, node *ast.Node) {
+// chargeNode wraps a node whose value is not a small constant.
+func chargeNode(function string, node *ast.Node) {
 	switch (*node).(type) {
 	case *ast.NilNode, *ast.BoolNode, *ast.IntegerNode, *ast.FloatNode:
 	default:
-		ast.Patch(node, call(function, *node))
+		ast.Patch(node, newCall(function, *node))
 	}
 }
 
-func call(function string, arguments ...ast.Node) ast.Node {
+func newCall(function string, arguments ...ast.Node) ast.Node {
 	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: function}, Arguments: arguments}
 }

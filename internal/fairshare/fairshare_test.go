@@ -47,7 +47,7 @@ func TestSeveralBusyTenantsLeaveRoom(t *testing.T) {
 		fill(q, fmt.Sprintf("hostile-%d", i), 1000)
 	}
 	if fill(q, "newcomer", 1) != 1 {
-		t.Errorf("with %d of 256 slots taken by four busy tenants a newcomer did not start", q.Taken())
+		t.Errorf("with %d of 256 slots taken by four busy tenants a newcomer did not start", q.SlotsInUse())
 	}
 }
 
@@ -55,14 +55,14 @@ func TestSharesBecomeEqual(t *testing.T) {
 	q := NewQueue[string](64)
 	fill(q, "early", 1000)
 	fill(q, "late", 1000)
-	held := func(name string) int { return q.tenants[name].held }
+	held := func(name string) int { return q.tenants[name].slotsInUse }
 	// Work ends in the order in which it began, so that the early tenant gives up its slots.
 	for range 500 {
 		name := "early"
 		if held("late") > held("early") {
 			name = "late"
 		}
-		q.Done(name)
+		q.ReleaseSlot(name)
 		for {
 			if _, _, ok := q.Pop(); !ok {
 				break
@@ -115,11 +115,11 @@ func TestQueueForgetsTenants(t *testing.T) {
 		q.Push(name, -i)
 		q.Pop()
 		q.Remove(name, func(int) bool { return true })
-		q.Done(name)
-		q.Done(name) // once too often
+		q.ReleaseSlot(name)
+		q.ReleaseSlot(name) // once too often
 	}
-	if len(q.tenants) != 0 || len(q.turn) != 0 || q.Taken() != 0 {
-		t.Errorf("%d tenants, %d turns, %d slots remain", len(q.tenants), len(q.turn), q.Taken())
+	if len(q.tenants) != 0 || len(q.tenantOrder) != 0 || q.SlotsInUse() != 0 {
+		t.Errorf("%d tenants, %d turns, %d slots remain", len(q.tenants), len(q.tenantOrder), q.SlotsInUse())
 	}
 }
 
@@ -140,7 +140,7 @@ func TestQueueInvariants(t *testing.T) {
 			case 1:
 				if held[name] > 0 {
 					held[name]--
-					q.Done(name)
+					q.ReleaseSlot(name)
 				}
 			default:
 				name, work, ok := q.Pop()
@@ -157,8 +157,8 @@ func TestQueueInvariants(t *testing.T) {
 			for _, n := range held {
 				total += n
 			}
-			if total > slots || total != q.Taken() {
-				t.Fatalf("seed %d: %d of %d slots are taken, the queue says %d", seed, total, slots, q.Taken())
+			if total > slots || total != q.SlotsInUse() {
+				t.Fatalf("seed %d: %d of %d slots are taken, the queue says %d", seed, total, slots, q.SlotsInUse())
 			}
 		}
 		for {
@@ -167,8 +167,8 @@ func TestQueueInvariants(t *testing.T) {
 			}
 		}
 		for name, tenant := range q.tenants {
-			if len(tenant.waiting) > 0 && tenant.held == 0 && q.Taken() < slots {
-				t.Fatalf("seed %d: tenant %s holds nothing and waits beside %d free slots", seed, name, slots-q.Taken())
+			if len(tenant.waiting) > 0 && tenant.slotsInUse == 0 && q.SlotsInUse() < slots {
+				t.Fatalf("seed %d: tenant %s holds nothing and waits beside %d free slots", seed, name, slots-q.SlotsInUse())
 			}
 		}
 	}
@@ -198,8 +198,8 @@ func TestSemaphoreServesOthersBesideHangingWork(t *testing.T) {
 		release() // without effect
 		cancel()
 		hanging.Wait()
-		if s.queue.Taken() != 0 || len(s.queue.tenants) != 0 {
-			t.Errorf("%d slots and %d tenants remain", s.queue.Taken(), len(s.queue.tenants))
+		if s.queue.SlotsInUse() != 0 || len(s.queue.tenants) != 0 {
+			t.Errorf("%d slots and %d tenants remain", s.queue.SlotsInUse(), len(s.queue.tenants))
 		}
 	})
 }
@@ -243,7 +243,7 @@ func TestSemaphoreConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if most.Load() > 4 || s.queue.Taken() != 0 || len(s.queue.tenants) != 0 {
-		t.Errorf("%d were inside at once; %d slots and %d tenants remain", most.Load(), s.queue.Taken(), len(s.queue.tenants))
+	if most.Load() > 4 || s.queue.SlotsInUse() != 0 || len(s.queue.tenants) != 0 {
+		t.Errorf("%d were inside at once; %d slots and %d tenants remain", most.Load(), s.queue.SlotsInUse(), len(s.queue.tenants))
 	}
 }

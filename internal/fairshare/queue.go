@@ -10,30 +10,30 @@
 // tenant is (a namespace, everywhere in Serin), what a slot is for, clients, or clocks.
 package fairshare
 
-// dominance is how many times the slots that remain free a tenant may hold. It trades what a single tenant can use
+// maxTenantShare is how many times the slots that remain free a tenant may hold. It trades what a single tenant can use
 // (dominance of dominance+1 parts) for the number of busy tenants beside which a newcomer still finds a slot at once.
-const dominance = 3
+const maxTenantShare = 3
 
 // Queue orders work that waits for a slot: first in, first out within a tenant, and in turn among tenants. It is not
 // safe for concurrent use.
 type Queue[T any] struct {
-	slots   int
-	taken   int
-	tenants map[string]*tenant[T]
-	// turn lists the tenants that have work waiting, the one that has waited longest for its turn first.
-	turn []*tenant[T]
+	capacity   int
+	slotsInUse int
+	tenants    map[string]*tenant[T]
+	// tenantOrder lists the tenants that have work waiting, the one that has waited longest for its turn first.
+	tenantOrder []*tenant[T]
 }
 
 // tenant exists while it holds slots or has work waiting.
 type tenant[T any] struct {
-	name    string
-	held    int
-	waiting []T
+	name       string
+	slotsInUse int
+	waiting    []T
 }
 
 // NewQueue returns a queue for a number of slots, at least one.
 func NewQueue[T any](slots int) *Queue[T] {
-	return &Queue[T]{slots: max(slots, 1), tenants: map[string]*tenant[T]{}}
+	return &Queue[T]{capacity: max(slots, 1), tenants: map[string]*tenant[T]{}}
 }
 
 // Push adds work of a tenant.
@@ -44,7 +44,7 @@ func (q *Queue[T]) Push(name string, work T) {
 		q.tenants[name] = t
 	}
 	if len(t.waiting) == 0 {
-		q.turn = append(q.turn, t)
+		q.tenantOrder = append(q.tenantOrder, t)
 	}
 	t.waiting = append(t.waiting, work)
 }
@@ -52,32 +52,32 @@ func (q *Queue[T]) Push(name string, work T) {
 // Pop returns the next work that may start and takes a slot for its tenant. It returns false when no work is waiting or
 // none may start. Each slot must be returned with Done.
 func (q *Queue[T]) Pop() (name string, work T, ok bool) {
-	for i, t := range q.turn {
+	for i, t := range q.tenantOrder {
 		if !q.mayStart(t) {
 			continue
 		}
 		var none T
 		work, t.waiting[0] = t.waiting[0], none // the array outlives the slice
 		t.waiting = t.waiting[1:]
-		t.held++
-		q.taken++
-		q.turn = append(q.turn[:i], q.turn[i+1:]...)
+		t.slotsInUse++
+		q.slotsInUse++
+		q.tenantOrder = append(q.tenantOrder[:i], q.tenantOrder[i+1:]...)
 		if len(t.waiting) > 0 {
-			q.turn = append(q.turn, t)
+			q.tenantOrder = append(q.tenantOrder, t)
 		}
 		return t.name, work, true
 	}
 	return "", work, false
 }
 
-// Done returns a slot that a tenant took.
-func (q *Queue[T]) Done(name string) {
+// ReleaseSlot returns a slot that a tenant took.
+func (q *Queue[T]) ReleaseSlot(name string) {
 	t := q.tenants[name]
-	if t == nil || t.held == 0 {
+	if t == nil || t.slotsInUse == 0 {
 		return
 	}
-	t.held--
-	q.taken--
+	t.slotsInUse--
+	q.slotsInUse--
 	q.forgetIdle(t)
 }
 
@@ -97,26 +97,26 @@ func (q *Queue[T]) Remove(name string, drop func(T) bool) {
 	if len(kept) > 0 {
 		return
 	}
-	for i, other := range q.turn {
+	for i, other := range q.tenantOrder {
 		if other == t {
-			q.turn = append(q.turn[:i], q.turn[i+1:]...)
+			q.tenantOrder = append(q.tenantOrder[:i], q.tenantOrder[i+1:]...)
 			break
 		}
 	}
 	q.forgetIdle(t)
 }
 
-// Taken returns how many slots are taken.
-func (q *Queue[T]) Taken() int { return q.taken }
+// SlotsInUse returns how many slots are taken.
+func (q *Queue[T]) SlotsInUse() int { return q.slotsInUse }
 
 // mayStart reports whether a tenant may take one more slot. The first one needs no share, only room.
 func (q *Queue[T]) mayStart(t *tenant[T]) bool {
-	free := q.slots - q.taken
-	return free > 0 && (t.held == 0 || t.held < dominance*(free-1))
+	free := q.capacity - q.slotsInUse
+	return free > 0 && (t.slotsInUse == 0 || t.slotsInUse < maxTenantShare*(free-1))
 }
 
 func (q *Queue[T]) forgetIdle(t *tenant[T]) {
-	if t.held == 0 && len(t.waiting) == 0 {
+	if t.slotsInUse == 0 && len(t.waiting) == 0 {
 		delete(q.tenants, t.name)
 	}
 }

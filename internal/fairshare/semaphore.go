@@ -28,22 +28,22 @@ func (s *Semaphore) Acquire(ctx context.Context, tenant string) (release func(),
 	w := &waiter{granted: make(chan struct{})}
 	s.mu.Lock()
 	s.queue.Push(tenant, w)
-	s.grant()
+	s.grantSlots()
 	s.mu.Unlock()
-	release = sync.OnceFunc(func() { s.release(tenant) })
+	release = sync.OnceFunc(func() { s.releaseSlot(tenant) })
 	select {
 	case <-w.granted:
 		return release, nil
 	case <-ctx.Done():
 	}
-	if s.abandon(tenant, w) {
+	if s.cancelWaiter(tenant, w) {
 		release() // it was granted in the same moment
 	}
 	return nil, context.Cause(ctx)
 }
 
-// abandon removes a waiter and reports whether it has been granted its slot already.
-func (s *Semaphore) abandon(tenant string, w *waiter) bool {
+// cancelWaiter removes a waiter and reports whether it has been granted its slot already.
+func (s *Semaphore) cancelWaiter(tenant string, w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -55,15 +55,15 @@ func (s *Semaphore) abandon(tenant string, w *waiter) bool {
 	}
 }
 
-func (s *Semaphore) release(tenant string) {
+func (s *Semaphore) releaseSlot(tenant string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queue.Done(tenant)
-	s.grant()
+	s.queue.ReleaseSlot(tenant)
+	s.grantSlots()
 }
 
-// grant gives free slots to those whose turn it is. The caller holds s.mu.
-func (s *Semaphore) grant() {
+// grantSlots gives free slots to those whose turn it is. The caller holds s.mu.
+func (s *Semaphore) grantSlots() {
 	for {
 		_, w, ok := s.queue.Pop()
 		if !ok {

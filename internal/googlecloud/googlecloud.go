@@ -16,25 +16,27 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// searchTimeout bounds how long the credentials of the process are searched for.
-const searchTimeout = 10 * time.Second
+// lookupTimeout bounds how long the credentials of the process are searched for.
+const lookupTimeout = 10 * time.Second
 
 var errNoCredentials = errors.New("no credentials of the controller for Google's services: bind its service account to one of Google's, or give a serviceAccountKey")
 
-// Ambient are the credentials that the process itself has: from its environment or its node. They are searched for when
+// DefaultCredentials are the credentials that the process itself has: from its environment or its node. They are searched for when
 // they are first needed, and then reused. They are fetched with the library's own client, because they come from
 // addresses that users may not name.
-type Ambient struct {
-	scope string
-	mu    sync.Mutex
-	found *google.Credentials
+type DefaultCredentials struct {
+	scope       string
+	mu          sync.Mutex
+	credentials *google.Credentials
 }
 
-// NewAmbient returns the credentials of the process for one scope. It sends no request.
-func NewAmbient(scope string) *Ambient { return &Ambient{scope: scope} }
+// NewDefaultCredentials returns the credentials of the process for one scope. It sends no request.
+func NewDefaultCredentials(scope string) *DefaultCredentials {
+	return &DefaultCredentials{scope: scope}
+}
 
 // Token returns a token, and the project of the process where that is known.
-func (a *Ambient) Token(ctx context.Context) (token outbound.Secret, project string, err error) {
+func (a *DefaultCredentials) Token(ctx context.Context) (token outbound.Secret, project string, err error) {
 	type outcome struct {
 		token   *oauth2.Token
 		project string
@@ -44,7 +46,7 @@ func (a *Ambient) Token(ctx context.Context) (token outbound.Secret, project str
 	lasting := context.WithoutCancel(ctx)
 	done := make(chan outcome, 1)
 	go func() {
-		found, err := a.find(lasting)
+		found, err := a.findCredentials(lasting)
 		if err != nil {
 			done <- outcome{err: err}
 			return
@@ -52,30 +54,30 @@ func (a *Ambient) Token(ctx context.Context) (token outbound.Secret, project str
 		token, err := found.TokenSource.Token()
 		done <- outcome{token: token, project: found.ProjectID, err: err}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	select {
 	case <-ctx.Done():
-		return "", "", outbound.Unreachable(errNoCredentials)
+		return "", "", outbound.NewUnreachableError(errNoCredentials)
 	case o := <-done:
 		if o.err != nil { // its text may quote an answer
-			return "", "", outbound.Unreachable(errNoCredentials)
+			return "", "", outbound.NewUnreachableError(errNoCredentials)
 		}
 		return outbound.Secret(o.token.AccessToken), o.project, nil
 	}
 }
 
-func (a *Ambient) find(ctx context.Context) (*google.Credentials, error) {
+func (a *DefaultCredentials) findCredentials(ctx context.Context) (*google.Credentials, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.found != nil {
-		return a.found, nil
+	if a.credentials != nil {
+		return a.credentials, nil
 	}
 	found, err := google.FindDefaultCredentials(ctx, a.scope)
 	if err != nil {
 		return nil, err
 	}
-	a.found = found
+	a.credentials = found
 	return found, nil
 }
 

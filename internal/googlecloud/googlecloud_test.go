@@ -37,7 +37,7 @@ func TestTheProcessFindsItsCredentialsOnce(t *testing.T) {
 	t.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(node.URL, "http://"))
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "")
 	t.Setenv("HOME", t.TempDir())
-	own := googlecloud.NewAmbient("scope")
+	own := googlecloud.NewDefaultCredentials("scope")
 	for range 3 {
 		token, project, err := own.Token(t.Context())
 		if err != nil || token.Reveal() != "n0de-token" || project != "shop-17" {
@@ -51,7 +51,7 @@ func TestTheProcessFindsItsCredentialsOnce(t *testing.T) {
 
 func TestAProcessWithoutCredentialsIsAnOutage(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(t.TempDir(), "hunter2"))
-	_, _, err := googlecloud.NewAmbient("scope").Token(t.Context())
+	_, _, err := googlecloud.NewDefaultCredentials("scope").Token(t.Context())
 	var unreachable *outbound.UnreachableError
 	if !errors.As(err, &unreachable) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)

@@ -54,7 +54,7 @@ func FuzzAnswer(f *testing.F) {
 		code, retries = 200+max(code, -(code+1))%400, max(retries, -(retries+1))%5
 		answer, calls = said{code, body, after}, 0
 		clk := &impatientClock{Clock: clocktesting.NewFakeClock(time.Time{})}
-		got, text := hook.New(client, clk).Do(t.Context(), hook.Call{URL: server.URL + "/?token=hunter2", Timeout: time.Minute, Retries: retries})
+		got, text := hook.New(client, clk).Send(t.Context(), hook.Request{URL: server.URL + "/?token=hunter2", Timeout: time.Minute, Retries: retries})
 		if yes := code < 300; (got == release.Yes) != yes || yes && text != "" {
 			t.Errorf("%d: got %s %q", code, got, text)
 		}

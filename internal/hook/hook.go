@@ -16,11 +16,11 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// maxAnswer is how many bytes of an answer are read; people see a small part of them.
-const maxAnswer = 64 << 10
+// maxResponseBytes is how many bytes of an answer are read; people see a small part of them.
+const maxResponseBytes = 64 << 10
 
-// Call is one question or message.
-type Call struct {
+// Request is one question or message.
+type Request struct {
 	URL string
 	// Body is JSON, as Payload and EventPayload give it.
 	Body []byte
@@ -34,37 +34,37 @@ type Call struct {
 	Key string
 }
 
-// Caller calls hooks. It may be used by several goroutines.
-type Caller struct {
+// Client calls hooks. It may be used by several goroutines.
+type Client struct {
 	client *outbound.Client
 	clock  clock.Clock
 }
 
 // New is a caller that goes through client and waits between attempts by the clock.
-func New(client *outbound.Client, clk clock.Clock) *Caller {
-	return &Caller{client: client, clock: clk}
+func New(client *outbound.Client, clk clock.Clock) *Client {
+	return &Client{client: client, clock: clk}
 }
 
-// Do calls and says what came of it: Yes for any 2xx, No for any other answer, Unreachable where there was none. Unless it
+// Send calls and says what came of it: Yes for any 2xx, No for any other answer, Unreachable where there was none. Unless it
 // is Yes, text says why, as a person may read it: the beginning of the answer, or what stood in the way. It takes as long
 // as the attempts and the waits between them, and ends soon after ctx does.
-func (c *Caller) Do(ctx context.Context, call Call) (outcome release.Outcome, text string) {
+func (c *Client) Send(ctx context.Context, call Request) (outcome release.Outcome, text string) {
 	header := http.Header{"Content-Type": {"application/json"}}
 	if call.Key != "" {
 		header.Set("Serin-Key", call.Key)
 	}
 	request := outbound.Request{
 		Method: http.MethodPost, URL: call.URL, Header: header, Body: call.Body,
-		Limit: maxAnswer, Timeout: call.Timeout, SkipVerify: call.DisableTLS,
+		Limit: maxResponseBytes, Timeout: call.Timeout, SkipVerify: call.DisableTLS,
 	}
 	answer, attempts, err := c.client.DoWithRetries(ctx, c.clock, request, call.Retries)
 	switch {
 	case err != nil:
-		return release.Unreachable, gaveUp(call.URL, attempts, err.Error())
-	case answer.OK():
+		return release.Unreachable, describeTimeout(call.URL, attempts, err.Error())
+	case answer.IsSuccess():
 		return release.Yes, ""
-	case answer.Transient():
-		return release.No, gaveUp(call.URL, attempts, outbound.Excerpt(answer.Body))
+	case answer.IsTransient():
+		return release.No, describeTimeout(call.URL, attempts, outbound.Excerpt(answer.Body))
 	}
 	if text := outbound.Excerpt(answer.Body); text != "" {
 		return release.No, text
@@ -72,7 +72,7 @@ func (c *Caller) Do(ctx context.Context, call Call) (outcome release.Outcome, te
 	return release.No, "answered " + answer.Status()
 }
 
-func gaveUp(url string, attempts int, why string) string {
+func describeTimeout(url string, attempts int, why string) string {
 	text := fmt.Sprintf("POST %s giving up after %d attempt(s)", outbound.Redact(url), attempts)
 	if why != "" {
 		text += ": " + why

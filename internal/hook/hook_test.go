@@ -34,7 +34,7 @@ func (c *impatientClock) NewTimer(d time.Duration) clock.Timer {
 	return timer
 }
 
-func newCaller(t *testing.T, policy outbound.Policy) (*hook.Caller, *impatientClock) {
+func newCaller(t *testing.T, policy outbound.Policy) (*hook.Client, *impatientClock) {
 	t.Helper()
 	client := outbound.New(policy)
 	t.Cleanup(client.Close)
@@ -83,7 +83,7 @@ func TestWhatCountsAsApproval(t *testing.T) {
 				_, _ = io.WriteString(w, c.body)
 			})
 			caller, clk := newCaller(t, outbound.Policy{AllowLoopback: true})
-			got, text := caller.Do(t.Context(), hook.Call{URL: address + "/gate?key=hunter2", Timeout: time.Minute, Retries: c.retries})
+			got, text := caller.Send(t.Context(), hook.Request{URL: address + "/gate?key=hunter2", Timeout: time.Minute, Retries: c.retries})
 			if want := strings.ReplaceAll(c.text, "URL", address); got != c.outcome || text != want {
 				t.Errorf("got %s %q, want %s %q", got, text, c.outcome, want)
 			}
@@ -102,13 +102,13 @@ func TestACallIsAPostOfItsBody(t *testing.T) {
 		body, _ = io.ReadAll(r.Body)
 	})
 	caller, _ := newCaller(t, outbound.Policy{AllowLoopback: true})
-	if got, text := caller.Do(t.Context(), hook.Call{URL: address, Body: []byte(`{"name":"cart"}`), Timeout: time.Minute, Key: "k1"}); got != release.Yes {
+	if got, text := caller.Send(t.Context(), hook.Request{URL: address, Body: []byte(`{"name":"cart"}`), Timeout: time.Minute, Key: "k1"}); got != release.Yes {
 		t.Fatal(text)
 	}
 	if seen.Method != "POST" || seen.Header.Get("Content-Type") != "application/json" || seen.Header.Get("Serin-Key") != "k1" || string(body) != `{"name":"cart"}` {
 		t.Errorf("got %s %v %s", seen.Method, seen.Header, body)
 	}
-	caller.Do(t.Context(), hook.Call{URL: address, Timeout: time.Minute})
+	caller.Send(t.Context(), hook.Request{URL: address, Timeout: time.Minute})
 	if _, ok := seen.Header["Serin-Key"]; ok {
 		t.Error("an empty key is sent")
 	}
@@ -134,7 +134,7 @@ func TestWhoDoesNotAnswerRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			caller, clk := newCaller(t, c.policy)
-			got, text := caller.Do(t.Context(), hook.Call{URL: c.url, Timeout: 20 * time.Millisecond, Retries: 1})
+			got, text := caller.Send(t.Context(), hook.Request{URL: c.url, Timeout: 20 * time.Millisecond, Retries: 1})
 			if got != release.Unreachable || !regexp.MustCompile(c.want).MatchString(text) || strings.Contains(text, "hunter2") {
 				t.Errorf("got %s %q, want %s", got, text, c.want)
 			}
@@ -151,7 +151,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		address := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, code) })
 		caller, _ := newCaller(t, outbound.Policy{AllowLoopback: true})
-		if got, text := caller.Do(t.Context(), hook.Call{URL: address, Body: []byte(`{"token":"x"}`), Timeout: time.Minute}); got != release.No || followed {
+		if got, text := caller.Send(t.Context(), hook.Request{URL: address, Body: []byte(`{"token":"x"}`), Timeout: time.Minute}); got != release.No || followed {
 			t.Errorf("%d: got %s, followed %t: %s", code, got, followed, text)
 		}
 	}
@@ -164,7 +164,7 @@ func TestDisableTLSSkipsVerification(t *testing.T) {
 	t.Cleanup(server.Close)
 	caller, _ := newCaller(t, outbound.Policy{AllowLoopback: true})
 	for _, skip := range []bool{true, false} {
-		if got, text := caller.Do(t.Context(), hook.Call{URL: server.URL, Timeout: time.Minute, DisableTLS: skip}); (got == release.Yes) != skip {
+		if got, text := caller.Send(t.Context(), hook.Request{URL: server.URL, Timeout: time.Minute, DisableTLS: skip}); (got == release.Yes) != skip {
 			t.Errorf("disableTLS %t: got %s %s", skip, got, text)
 		}
 	}
@@ -178,7 +178,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	caller, clk := newCaller(t, outbound.Policy{AllowLoopback: true})
-	if got, _ := caller.Do(ctx, hook.Call{URL: address, Timeout: time.Hour, Retries: 9}); got != release.Unreachable || len(clk.waits) > 0 {
+	if got, _ := caller.Send(ctx, hook.Request{URL: address, Timeout: time.Hour, Retries: 9}); got != release.Unreachable || len(clk.waits) > 0 {
 		t.Errorf("got %s after waiting %v", got, clk.waits)
 	}
 }

@@ -99,8 +99,8 @@ func MergePatch(from, to map[string]any) map[string]any {
 	return patch
 }
 
-// Pinned is a merge patch that takes effect on that version of an object only. The patch becomes part of it.
-func Pinned(patch map[string]any, version string) map[string]any {
+// PinResourceVersion is a merge patch that takes effect on that version of an object only. The patch becomes part of it.
+func PinResourceVersion(patch map[string]any, version string) map[string]any {
 	metadata, ok := patch["metadata"].(map[string]any)
 	if !ok {
 		metadata = map[string]any{}

@@ -123,10 +123,10 @@ func TestNumbersOfBothKinds(t *testing.T) {
 }
 
 func TestPinned(t *testing.T) {
-	if got := string(encoded(t, jsontree.Pinned(map[string]any{"spec": nil}, "7"))); got != `{"metadata":{"resourceVersion":"7"},"spec":null}` {
+	if got := string(encoded(t, jsontree.PinResourceVersion(map[string]any{"spec": nil}, "7"))); got != `{"metadata":{"resourceVersion":"7"},"spec":null}` {
 		t.Error(got)
 	}
-	if got := string(encoded(t, jsontree.Pinned(map[string]any{"metadata": map[string]any{"labels": nil}}, "7"))); got != `{"metadata":{"labels":null,"resourceVersion":"7"}}` {
+	if got := string(encoded(t, jsontree.PinResourceVersion(map[string]any{"metadata": map[string]any{"labels": nil}}, "7"))); got != `{"metadata":{"labels":null,"resourceVersion":"7"}}` {
 		t.Error(got)
 	}
 }

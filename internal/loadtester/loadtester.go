@@ -123,7 +123,7 @@ func Run(ctx context.Context, f Flags, stderr io.Writer) error {
 // serve is Run on a listener, which it closes.
 func serve(ctx context.Context, f Flags, listener net.Listener, stderr io.Writer) error {
 	defer listener.Close()
-	log, err := telemetry.Logger(f.LogLevel, f.LogEncoding, stderr)
+	log, err := telemetry.NewLogger(f.LogLevel, f.LogEncoding, stderr)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func serve(ctx context.Context, f Flags, listener net.Listener, stderr io.Writer
 		executor: &executor{
 			clock: clock.RealClock{}, log: log, client: client, policy: policy, timeout: f.Timeout, env: environment(os.Environ(), programs),
 		},
-		counts:  telemetry.CountTasks(registry),
+		counts:  telemetry.NewTaskCounter(registry),
 		metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 	}
 	if h.namespaces == nil {

@@ -105,7 +105,7 @@ func clip(text string) string { return text[:min(len(text), 4<<10)] }
 func guarded(ctx context.Context, do func(context.Context) result) (came result) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			came = result{err: fmt.Errorf("%w\n%s", telemetry.Fault(fault), debug.Stack())}
+			came = result{err: fmt.Errorf("%w\n%s", telemetry.PanicError(fault), debug.Stack())}
 		}
 	}()
 	return do(ctx)

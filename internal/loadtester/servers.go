@@ -31,7 +31,7 @@ func (e *executor) call(ctx context.Context, r outbound.Request, answer any) err
 	switch {
 	case err != nil:
 		return err
-	case !response.OK():
+	case !response.IsSuccess():
 		return fmt.Errorf("the server answered %s", response.Status())
 	}
 	if err := json.Unmarshal(response.Body, answer); err != nil {

@@ -132,7 +132,7 @@ type StatusError struct {
 // NewStatusError is the error for a response that a library read. It is transient if the status or the class is about the state
 // of the service, not about the query.
 func NewStatusError(answer outbound.Response, class string, transient bool) *StatusError {
-	return &StatusError{Code: answer.Code, Status: answer.Status(), Class: class, transient: transient || answer.Transient()}
+	return &StatusError{Code: answer.Code, Status: answer.Status(), Class: class, transient: transient || answer.IsTransient()}
 }
 
 func (e *StatusError) Error() string {
@@ -185,7 +185,7 @@ func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, cla
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("ask %s: %w", server(r.URL), err)
-	case !answer.OK():
+	case !answer.IsSuccess():
 		class := ""
 		if classify != nil {
 			class = classify(answer.Body)

@@ -58,8 +58,8 @@ func (g *guard) execute(name, content string, vars map[string]any) (string, erro
 	}
 	out := &boundedText{}
 	err = t.Execute(out, vars)
-	if g.Exceeded() != nil {
-		err = g.Exceeded()
+	if g.Err() != nil {
+		err = g.Err()
 	}
 	return out.String(), err
 }
@@ -184,7 +184,7 @@ func (g *guard) result(v reflect.Value) error {
 	if v.Kind() == reflect.String && v.Len() > maxText {
 		return errTooLong
 	}
-	_, _, err := g.Deep(v.Interface())
+	_, _, err := g.SpendTree(v.Interface())
 	return err
 }
 
@@ -192,7 +192,7 @@ func (g *guard) result(v reflect.Value) error {
 func (g *guard) arguments(name string, args []reflect.Value) error {
 	total, depth := 0, 0
 	for _, arg := range args {
-		cost, d, err := g.Deep(arg.Interface())
+		cost, d, err := g.SpendTree(arg.Interface())
 		if err != nil {
 			return err
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// abreast limits the concurrent measurements of one AnalysisRun.
-const abreast = 16
+// concurrentMeasurements limits the concurrent measurements of one AnalysisRun.
+const concurrentMeasurements = 16
 
 // The environment variables of Argo's controller for Jobs of analyses that run in another cluster.
 const (
@@ -35,30 +35,30 @@ const (
 // events.
 func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told func() *telemetry.Recorder) error {
 	clk := clock.RealClock{}
-	jobs, jobCache, err := p.jobs(own)
+	jobs, jobCache, err := p.newJobRunner(own)
 	if err != nil {
 		return err
 	}
 	queue := &shell.Queue{}
 	measurer := &measure.Measurer{
 		Client: own.GetClient(), Secrets: own.GetAPIReader(), Clock: clk, Services: p.services,
-		Restricted: outbound.New(p.flags.policy()), Unrestricted: outbound.New(trusted()),
-		Namespace: ownNamespace(os.Getenv), Environment: os.Getenv, Jobs: jobs, Telemetry: p.shown,
+		Restricted: outbound.New(p.flags.userAddressPolicy()), Unrestricted: outbound.New(trustedAddressPolicy()),
+		Namespace: ownNamespace(os.Getenv), Environment: os.Getenv, Jobs: jobs, Telemetry: p.metrics,
 	}
-	asking := prober.NewAbreast(clk, inFlight, abreast, measurer.Ask, queue.AddSoon)
-	if err := p.mgr.Add(everywhere{asking.Run}); err != nil {
+	asking := prober.NewConcurrent(clk, maxConcurrentQueries, concurrentMeasurements, measurer.Measure, queue.AddSoon)
+	if err := p.mgr.Add(replicaRunnable{asking.Run}); err != nil {
 		return fmt.Errorf("add the prober of AnalysisRuns: %w", err)
 	}
 	reconciler := analysiscontroller.New(analysiscontroller.Parts{
-		Client: own.GetClient(), Clock: clk, Prober: asking, Recorder: told(), Jobs: jobs, Metrics: p.shown, InstanceID: p.flags.Argo.InstanceID,
+		Client: own.GetClient(), Clock: clk, Prober: asking, Recorder: told(), Jobs: jobs, Metrics: p.metrics, InstanceID: p.flags.Argo.InstanceID,
 	})
-	p.shown.ShowAnalyses(analysiscontroller.Look(ctx, own.GetCache()))
+	p.metrics.RegisterAnalyses(analysiscontroller.Look(ctx, own.GetCache()))
 	return reconciler.Add(p.mgr, queue, analysiscontroller.Options{Workers: p.flags.Argo.AnalysisThreads, Cache: own.GetCache(), Jobs: jobCache})
 }
 
-// jobs returns the runner for Jobs of analyses, in this cluster or in the one that the environment names.
-func (p process) jobs(own cluster.Cluster) (*measure.Jobs, cache.Cache, error) {
-	jobs := &measure.Jobs{Client: own.GetClient(), Live: own.GetAPIReader(), Clock: clock.RealClock{}, Namespace: os.Getenv(jobNamespaceVariable)}
+// newJobRunner returns the runner for Jobs of analyses, in this cluster or in the one that the environment names.
+func (p process) newJobRunner(own cluster.Cluster) (*measure.Jobs, cache.Cache, error) {
+	jobs := &measure.Jobs{Client: own.GetClient(), APIReader: own.GetAPIReader(), Clock: clock.RealClock{}, Namespace: os.Getenv(jobNamespaceVariable)}
 	path := os.Getenv(jobKubeconfigVariable)
 	if path == "" {
 		return jobs, own.GetCache(), nil
@@ -73,9 +73,9 @@ func (p process) jobs(own cluster.Cluster) (*measure.Jobs, cache.Cache, error) {
 	if cfg.Host == p.mgr.GetConfig().Host {
 		return jobs, own.GetCache(), nil
 	}
-	elsewhere, err := cluster.New(p.flags.tune(cfg, p.shown), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), p.flags.rolloutCache(), newReadable, clients()
-		o.MapperProvider = newMappings
+	elsewhere, err := cluster.New(p.flags.tuneClient(cfg, p.metrics), func(o *cluster.Options) {
+		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), p.flags.rolloutCache(), newNonBlockingCache, newClient()
+		o.MapperProvider = newCachingMapper
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the cluster of %s: %w", jobKubeconfigVariable, err)
@@ -83,14 +83,14 @@ func (p process) jobs(own cluster.Cluster) (*measure.Jobs, cache.Cache, error) {
 	if err := p.mgr.Add(elsewhere); err != nil {
 		return nil, nil, fmt.Errorf("add the cluster of %s: %w", jobKubeconfigVariable, err)
 	}
-	jobs.Client, jobs.Live, jobs.Elsewhere = elsewhere.GetClient(), elsewhere.GetAPIReader(), true
+	jobs.Client, jobs.APIReader, jobs.RemoteCluster = elsewhere.GetClient(), elsewhere.GetAPIReader(), true
 	return jobs, elsewhere.GetCache(), nil
 }
 
 // serveExperiments adds the controller of Experiments. rollouts is the event recorder of the controller of Rollouts.
 func (p process) serveExperiments(own cluster.Cluster, runs *launch.Launcher, recorder, rollouts *telemetry.Recorder) error {
 	reconciler := experimentcontroller.New(experimentcontroller.Parts{
-		Client: own.GetClient(), Clock: clock.RealClock{}, Launcher: runs, Recorder: recorder, Rollouts: rollouts, Metrics: p.shown,
+		Client: own.GetClient(), Clock: clock.RealClock{}, Launcher: runs, Recorder: recorder, Rollouts: rollouts, Metrics: p.metrics,
 		InstanceID: p.flags.Argo.InstanceID,
 	})
 	return reconciler.Add(p.mgr, experimentcontroller.Options{Workers: p.flags.Argo.ExperimentThreads, Cache: own.GetCache()})

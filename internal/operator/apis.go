@@ -28,13 +28,13 @@ type api struct {
 	serve func(context.Context) error
 }
 
-// lookAgain is the interval of checks for the definitions of an API that is not installed. They are not watched: Serin
+// installedPollInterval is the interval of checks for the definitions of an API that is not installed. They are not watched: Serin
 // has no permissions for definitions.
-const lookAgain = time.Minute
+const installedPollInterval = time.Minute
 
-// serveAll serves each API once its definitions are installed. It returns an error if none can be served, so that the
+// serveAPIs serves each API once its definitions are installed. It returns an error if none can be served, so that the
 // process does not start.
-func serveAll(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, logger logr.Logger, apis []api) error {
+func serveAPIs(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, logger logr.Logger, apis []api) error {
 	var later []api
 	var missing []error
 	for _, a := range apis {
@@ -52,23 +52,23 @@ func serveAll(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, lo
 	}
 	for i, a := range later {
 		logger.Info("Does not serve an API until it can be read", "api", a.name, "why", missing[i].Error())
-		if err := mgr.Add(leading{func(ctx context.Context) error { return serveLater(ctx, clk, logger, a) }}); err != nil {
+		if err := mgr.Add(leaderRunnable{func(ctx context.Context) error { return serveWhenInstalled(ctx, clk, logger, a) }}); err != nil {
 			return fmt.Errorf("wait for the definitions of %s: %w", a.name, err)
 		}
 	}
 	return nil
 }
 
-// leading runs only on the leader.
-type leading struct {
+// leaderRunnable runs only on the leader.
+type leaderRunnable struct {
 	run func(context.Context) error
 }
 
-func (l leading) Start(ctx context.Context) error { return l.run(ctx) }
-func (leading) NeedLeaderElection() bool          { return true }
+func (l leaderRunnable) Start(ctx context.Context) error { return l.run(ctx) }
+func (leaderRunnable) NeedLeaderElection() bool          { return true }
 
-func serveLater(ctx context.Context, clk clock.WithTicker, logger logr.Logger, a api) error {
-	ticker := clk.NewTicker(lookAgain)
+func serveWhenInstalled(ctx context.Context, clk clock.WithTicker, logger logr.Logger, a api) error {
+	ticker := clk.NewTicker(installedPollInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -87,11 +87,11 @@ func serveLater(ctx context.Context, clk clock.WithTicker, logger logr.Logger, a
 	}
 }
 
-// installed checks whether kinds can be listed. command is the command that prints their definitions.
-func installed(ctx context.Context, reader client.Reader, namespace, command string, kinds []listed) error {
+// checkInstalled checks whether kinds can be listed. command is the command that prints their definitions.
+func checkInstalled(ctx context.Context, reader client.Reader, namespace, command string, kinds []requiredKind) error {
 	for _, kind := range kinds {
 		var options []client.ListOption
-		if !kind.cluster {
+		if !kind.isClusterScoped {
 			options = append(options, client.InNamespace(namespace))
 		}
 		err := reader.List(ctx, kind.list, append(options, client.Limit(1))...)
@@ -108,9 +108,9 @@ func installed(ctx context.Context, reader client.Reader, namespace, command str
 	return nil
 }
 
-// listed is a kind that an API requires.
-type listed struct {
-	name    string
-	list    client.ObjectList
-	cluster bool
+// requiredKind is a kind that an API requires.
+type requiredKind struct {
+	name            string
+	list            client.ObjectList
+	isClusterScoped bool
 }

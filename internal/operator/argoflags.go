@@ -41,8 +41,8 @@ type ArgoFlags struct {
 	OwnNamespace            string
 }
 
-// accepted are flags of Argo Rollouts without an effect in Serin, with their defaults and the reason.
-var accepted = map[string]struct{ value, why string }{
+// ignoredFlags are flags of Argo Rollouts without an effect in Serin, with their defaults and the reason.
+var ignoredFlags = map[string]struct{ value, why string }{
 	"kloglevel": {"0", "there is one log"}, "service-threads": {"10", "Services have no workers of their own"},
 	"ingress-threads": {"10", "routes have no workers of their own"}, "ephemeral-metadata-threads": {"10", "pods have no workers of their own"},
 	"ephemeral-metadata-update-pod-retries": {"3", "a pass is tried again until it succeeds"},
@@ -84,7 +84,7 @@ func (f *Flags) registerArgo(set *pflag.FlagSet) {
 	set.Float32Var(&f.QPS, "qps", f.QPS, "the same as -kubeconfig-qps")
 	set.IntVar(&f.Burst, "burst", f.Burst, "the same as -kubeconfig-burst")
 	set.StringVar(&f.ProfilingAddress, "enable-pprof-address", "", "the same as -profiling-address")
-	for name, flag := range accepted {
+	for name, flag := range ignoredFlags {
 		set.String(name, flag.value, "accepted for compatibility: "+flag.why)
 	}
 }
@@ -119,8 +119,8 @@ func (f *Flags) validateArgo() error {
 // namespaceFile contains the namespace of the pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// settle resolves flags that are defined by other flags or by the environment.
-func (f *Flags) settle(lookup func(string) string) {
+// resolveDefaults resolves flags that are defined by other flags or by the environment.
+func (f *Flags) resolveDefaults(lookup func(string) string) {
 	f.Argo.OwnNamespace = ownNamespace(lookup)
 	if f.Argo.Namespaced && f.Namespace == "" {
 		f.Namespace = f.Argo.OwnNamespace
@@ -143,11 +143,11 @@ func ownNamespace(lookup func(string) string) string {
 	return "argo-rollouts"
 }
 
-// serves reports whether the flags request an API.
-func (f *Flags) serves(name string) bool { return slices.Contains(f.APIs, name) }
+// servesAPI reports whether the flags request an API.
+func (f *Flags) servesAPI(name string) bool { return slices.Contains(f.APIs, name) }
 
-// ports returns the addresses for health and metrics in addition to -port.
-func (f *Flags) ports() []string {
+// additionalAddresses returns the addresses for health and metrics in addition to -port.
+func (f *Flags) additionalAddresses() []string {
 	var all []string
 	for _, port := range []int{f.Argo.MetricsPort, f.Argo.HealthzPort} {
 		if port != 0 {

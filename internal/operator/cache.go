@@ -13,17 +13,17 @@ import (
 	"github.com/serin-dev/serin/internal/peer"
 )
 
-// lastApplied is the annotation in which kubectl stores a copy of the object, including data.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+// lastAppliedAnnotation is the annotation in which kubectl stores a copy of the object, including data.
+const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 
-// leasesOfPeers are all leases that Serin reads: a cluster has one for each node, and more.
-var leasesOfPeers = fields.OneTermEqualSelector("metadata.name", peer.Lease)
+// otherControllerLeases are all leases that Serin reads: a cluster has one for each node, and more.
+var otherControllerLeases = fields.OneTermEqualSelector("metadata.name", peer.FlaggerLeaseName)
 
-// cache returns the options of the cache: what is watched, without fields that are never read.
-func (f *Flags) cache() cache.Options {
+// cacheOptions returns the options of the cache: what is watched, without fields that are never read.
+func (f *Flags) cacheOptions() cache.Options {
 	options := cache.Options{
-		DefaultTransform: trimmed,
-		ByObject:         map[client.Object]cache.ByObject{&coordinationv1.Lease{}: {Field: leasesOfPeers}},
+		DefaultTransform: trimObject,
+		ByObject:         map[client.Object]cache.ByObject{&coordinationv1.Lease{}: {Field: otherControllerLeases}},
 	}
 	if f.Namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{f.Namespace: {}}
@@ -31,10 +31,10 @@ func (f *Flags) cache() cache.Options {
 	return options
 }
 
-// trimmed removes the fields that are never read. The last applied configuration is read only of Services and routes,
+// trimObject removes the fields that are never read. The last applied configuration is read only of Services and routes,
 // to restore them. For other objects it would cost memory, and for ConfigMaps and Secrets it contains their content. No
 // write removes it from the cluster, because each sends the difference from what was read.
-func trimmed(object any) (any, error) {
+func trimObject(object any) (any, error) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return object, nil //nolint:nilerr // not an object: the note of one that is gone
@@ -52,8 +52,8 @@ func trimmed(object any) (any, error) {
 			return object, nil
 		}
 	}
-	if annotations := accessor.GetAnnotations(); annotations[lastApplied] != "" {
-		if delete(annotations, lastApplied); len(annotations) == 0 {
+	if annotations := accessor.GetAnnotations(); annotations[lastAppliedAnnotation] != "" {
+		if delete(annotations, lastAppliedAnnotation); len(annotations) == 0 {
 			annotations = nil // as in an object that never had annotations
 		}
 		accessor.SetAnnotations(annotations)

@@ -33,28 +33,28 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 		"metadata of Secret": {&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "Secret"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.object.SetAnnotations(map[string]string{lastApplied: "{}", "note": "mine"})
+			c.object.SetAnnotations(map[string]string{lastAppliedAnnotation: "{}", "note": "mine"})
 			c.object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}})
-			if _, err := trimmed(c.object); err != nil {
+			if _, err := trimObject(c.object); err != nil {
 				t.Fatal(err)
 			}
-			_, kept := c.object.GetAnnotations()[lastApplied]
+			_, kept := c.object.GetAnnotations()[lastAppliedAnnotation]
 			if kept != c.keeps || c.object.GetAnnotations()["note"] != "mine" || len(c.object.GetManagedFields()) > 0 {
 				t.Errorf("got annotations %v and managed fields %v, want what was last applied kept: %t", c.object.GetAnnotations(), c.object.GetManagedFields(), c.keeps)
 			}
 		})
 	}
 	alone := of("Deployment")
-	alone.SetAnnotations(map[string]string{lastApplied: "{}"})
-	if _, err := trimmed(alone); err != nil || alone.GetAnnotations() != nil {
+	alone.SetAnnotations(map[string]string{lastAppliedAnnotation: "{}"})
+	if _, err := trimObject(alone); err != nil || alone.GetAnnotations() != nil {
 		t.Errorf("got annotations %v, %v, want none", alone.GetAnnotations(), err)
 	}
 	slice := &discoveryv1.EndpointSlice{Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}}}
-	if got, err := trimmed(slice); err != nil || len(got.(*discoveryv1.EndpointSlice).Endpoints) != 1 || got.(*discoveryv1.EndpointSlice).Endpoints[0].Addresses != nil {
+	if got, err := trimObject(slice); err != nil || len(got.(*discoveryv1.EndpointSlice).Endpoints) != 1 || got.(*discoveryv1.EndpointSlice).Endpoints[0].Addresses != nil {
 		t.Errorf("got endpoints %v, %v, want one without addresses", got, err)
 	}
 	gone := clientcache.DeletedFinalStateUnknown{Key: "shop/cart"}
-	if got, err := trimmed(gone); err != nil || got != gone {
+	if got, err := trimObject(gone); err != nil || got != gone {
 		t.Errorf("got %v, %v, want %v", got, err, gone)
 	}
 }

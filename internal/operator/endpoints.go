@@ -13,37 +13,37 @@ import (
 	"github.com/serin-dev/serin/internal/endpoints"
 )
 
-// endpointSlices is the shared cache of EndpointSlices for the releases of all APIs. The first API that is served
+// endpointSliceCache is the shared cache of EndpointSlices for the releases of all APIs. The first API that is served
 // checks whether they may be read; the others use its result.
-type endpointSlices struct {
-	mu     sync.Mutex
-	known  bool
-	unread string
+type endpointSliceCache struct {
+	mu         sync.Mutex
+	prepared   bool
+	unreadable string
 }
 
-// observed prepares the cache, and returns why EndpointSlices cannot be observed; empty: they can.
-func (e *endpointSlices) observed(ctx context.Context, live client.Reader, cache client.FieldIndexer, namespace string, logger logr.Logger) (unread string, err error) {
+// prepare prepares the cache, and returns why EndpointSlices cannot be observed; empty: they can.
+func (e *endpointSliceCache) prepare(ctx context.Context, live client.Reader, cache client.FieldIndexer, namespace string, logger logr.Logger) (unread string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.known {
-		return e.unread, nil
+	if e.prepared {
+		return e.unreadable, nil
 	}
-	if e.unread, err = endpointsUnread(ctx, live, namespace); err != nil {
+	if e.unreadable, err = endpointsUnreadable(ctx, live, namespace); err != nil {
 		return "", err
 	}
-	if e.unread == "" {
+	if e.unreadable == "" {
 		err = endpoints.Index(ctx, cache)
 	} else {
-		logger.Info("Works without EndpointSlices: " + e.unread + "; traffic may be sent a moment before routers know the pods. " +
+		logger.Info("Works without EndpointSlices: " + e.unreadable + "; traffic may be sent a moment before routers know the pods. " +
 			"Allow get, list and watch on endpointslices of discovery.k8s.io, and restart")
 	}
-	e.known = err == nil
-	return e.unread, err
+	e.prepared = err == nil
+	return e.unreadable, err
 }
 
-// endpointsUnread returns why Serin does without EndpointSlices: the permissions of earlier versions did not include
+// endpointsUnreadable returns why Serin does without EndpointSlices: the permissions of earlier versions did not include
 // them, and a cache that may not read a kind would prevent the process from starting. Empty: they can be read.
-func endpointsUnread(ctx context.Context, reader client.Reader, namespace string) (string, error) {
+func endpointsUnreadable(ctx context.Context, reader client.Reader, namespace string) (string, error) {
 	err := reader.List(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(namespace), client.Limit(1))
 	switch {
 	case apierrors.IsForbidden(err):

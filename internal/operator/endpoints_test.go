@@ -36,7 +36,7 @@ func TestEndpointsThatMayNotBeReadAreDoneWithout(t *testing.T) {
 					return tc.answer
 				},
 			})
-			unread, err := endpointsUnread(t.Context(), reader, "shop")
+			unread, err := endpointsUnreadable(t.Context(), reader, "shop")
 			if (unread != "") != tc.unread || (err != nil) != tc.fails {
 				t.Errorf("got %q and error %v, want unread %v and an error %v", unread, err, tc.unread, tc.fails)
 			}
@@ -59,7 +59,7 @@ func (i indexer) IndexField(_ context.Context, _ client.Object, field string, _ 
 func TestEndpointsAreIndexedOnceForAllAPIs(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}, "", nil)
 	for _, answer := range []error{nil, refused} {
-		asked, indexed, slices := 0, indexer{}, &endpointSlices{}
+		asked, indexed, slices := 0, indexer{}, &endpointSliceCache{}
 		reader := interceptor.NewClient(fake.NewClientBuilder().WithScheme(Scheme()).Build(), interceptor.Funcs{
 			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 				asked++
@@ -71,7 +71,7 @@ func TestEndpointsAreIndexedOnceForAllAPIs(t *testing.T) {
 			want = 0
 		}
 		for range 2 {
-			unread, err := slices.observed(t.Context(), reader, indexed, "", logr.Discard())
+			unread, err := slices.prepare(t.Context(), reader, indexed, "", logr.Discard())
 			if (unread != "") != (answer != nil) || err != nil || asked != 1 || indexed["service"] != want {
 				t.Errorf("answer %v: got %q, error %v; asked %d times, indexed %v", answer, unread, err, asked, indexed)
 			}

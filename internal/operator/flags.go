@@ -46,10 +46,10 @@ type Flags struct {
 	MinAnalysisInterval time.Duration
 	// DrainDelay is how long pods without traffic continue to run.
 	DrainDelay time.Duration
-	// MaxMoving and MaxMovingPerNamespace limit the concurrent releases; 0: no limit.
-	MaxMoving, MaxMovingPerNamespace int
-	// AdoptWhilePeerRuns lets Serin act although a running Flagger or Argo Rollouts may act on the same objects.
-	AdoptWhilePeerRuns bool
+	// MaxActiveReleases and MaxMovingPerNamespace limit the concurrent releases; 0: no limit.
+	MaxActiveReleases, MaxActiveReleasesPerNamespace int
+	// AdoptWhileOtherControllerRuns lets Serin act although a running Flagger or Argo Rollouts may act on the same objects.
+	AdoptWhileOtherControllerRuns bool
 	// OtherControllerNamespaces are the namespaces in which Serin looks for Flagger and Argo Rollouts; empty: all.
 	OtherControllerNamespaces []string
 	// AllowLoopbackHooks lets users' objects contain addresses on the controller's own host.
@@ -103,9 +103,9 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.BoolVar(&f.Version, "version", false, "print the version and exit")
 	set.DurationVar(&f.MinAnalysisInterval, "min-analysis-interval", 10*time.Second, "floor of spec.analysis.interval")
 	set.DurationVar(&f.DrainDelay, "drain-delay", 5*time.Second, "how long pods that lost their traffic keep running")
-	set.IntVar(&f.MaxMoving, "max-moving", 0, "releases, Canaries and Rollouts together, that may move at once; the others wait for their turn; 0: no limit")
-	set.IntVar(&f.MaxMovingPerNamespace, "max-moving-per-namespace", 0, "releases of one namespace, Canaries and Rollouts together, that may move at once; 0: no limit")
-	set.BoolVar(&f.AdoptWhilePeerRuns, "adopt-while-peer-runs", false, "act although a Flagger or an Argo Rollouts runs that may act on the same objects: only where a person has split them between the two")
+	set.IntVar(&f.MaxActiveReleases, "max-moving", 0, "releases, Canaries and Rollouts together, that may move at once; the others wait for their turn; 0: no limit")
+	set.IntVar(&f.MaxActiveReleasesPerNamespace, "max-moving-per-namespace", 0, "releases of one namespace, Canaries and Rollouts together, that may move at once; 0: no limit")
+	set.BoolVar(&f.AdoptWhileOtherControllerRuns, "adopt-while-peer-runs", false, "act although a Flagger or an Argo Rollouts runs that may act on the same objects: only where a person has split them between the two")
 	set.StringSliceVar(&f.OtherControllerNamespaces, "other-controller-namespaces", nil, "only namespaces in which a Flagger or an Argo Rollouts is looked for, by its Deployment or its Lease; empty: all, and a Deployment counts if its service account may write the releases in question")
 	set.BoolVar(&f.AllowLoopbackHooks, "allow-loopback-hooks", false, "let Canaries and MetricTemplates name addresses on this host, for tests")
 	set.BoolVar(&f.ProxyResolvesNames, "proxy-resolves-names", false, "with a proxy in the environment: do not resolve names before it is asked for them, because it refuses internal addresses itself")
@@ -126,7 +126,7 @@ func (f *Flags) FromEnvironment(lookup func(string) string) {
 			*target = value
 		}
 	}
-	f.settle(lookup)
+	f.resolveDefaults(lookup)
 }
 
 // Validate returns an error that says what is wrong with the flags, and how to fix it.
@@ -136,11 +136,11 @@ func (f *Flags) Validate() error {
 		return fmt.Errorf("-drain-delay is %s: a delay cannot be negative", f.DrainDelay)
 	case f.MinAnalysisInterval < 0:
 		return fmt.Errorf("-min-analysis-interval is %s: an interval cannot be negative", f.MinAnalysisInterval)
-	case f.MaxMoving < 0:
-		return fmt.Errorf("-max-moving is %d: give the number of releases that may move at once, or 0 for no limit", f.MaxMoving)
-	case f.MaxMovingPerNamespace < 0:
-		return fmt.Errorf("-max-moving-per-namespace is %d: give the number of releases of a namespace that may move at once, or 0 for no limit", f.MaxMovingPerNamespace)
-	case f.Kubeconfig != "" && missing(f.Kubeconfig):
+	case f.MaxActiveReleases < 0:
+		return fmt.Errorf("-max-moving is %d: give the number of releases that may move at once, or 0 for no limit", f.MaxActiveReleases)
+	case f.MaxActiveReleasesPerNamespace < 0:
+		return fmt.Errorf("-max-moving-per-namespace is %d: give the number of releases of a namespace that may move at once, or 0 for no limit", f.MaxActiveReleasesPerNamespace)
+	case f.Kubeconfig != "" && missingKinds(f.Kubeconfig):
 		return fmt.Errorf("-kubeconfig names %s, which cannot be read: correct the path", f.Kubeconfig)
 	}
 	for _, name := range f.APIs {
@@ -154,14 +154,14 @@ func (f *Flags) Validate() error {
 	return f.validateArgo()
 }
 
-func missing(path string) bool {
+func missingKinds(path string) bool {
 	_, err := os.Stat(path)
 	return err != nil
 }
 
-// Normalise rewrites long flags with one dash (-namespace, -version=false) to two dashes, as the flag library requires.
+// NormalizeArguments rewrites long flags with one dash (-namespace, -version=false) to two dashes, as the flag library requires.
 // All other arguments are unchanged.
-func Normalise(set *pflag.FlagSet, args []string) []string {
+func NormalizeArguments(set *pflag.FlagSet, args []string) []string {
 	out := make([]string, 0, len(args))
 	for i, arg := range args {
 		if arg == "--" {
@@ -178,26 +178,28 @@ func Normalise(set *pflag.FlagSet, args []string) []string {
 	return out
 }
 
-// policy returns the policy for addresses in users' objects.
-func (f *Flags) policy() outbound.Policy {
+// userAddressPolicy returns the policy for addresses in users' objects.
+func (f *Flags) userAddressPolicy() outbound.Policy {
 	return outbound.Policy{AllowLoopback: f.AllowLoopbackHooks, ProxyResolves: f.ProxyResolvesNames}
 }
 
-// trusted returns the policy for addresses on the command line or in the environment: the administrator may run a
+// trustedAddressPolicy returns the policy for addresses on the command line or in the environment: the administrator may run a
 // server next to Serin.
-func trusted() outbound.Policy { return outbound.Policy{AllowLoopback: true, ProxyResolves: true} }
-
-// Limits returns the limits of concurrent releases.
-func (f *Flags) Limits() release.Limits {
-	return release.Limits{Cluster: f.MaxMoving, Namespace: f.MaxMovingPerNamespace}
+func trustedAddressPolicy() outbound.Policy {
+	return outbound.Policy{AllowLoopback: true, ProxyResolves: true}
 }
 
-// Workload returns the options of package workload.
-func (f *Flags) Workload() workload.Options {
-	return workload.Options{SelectorLabels: list(f.SelectorLabels), IncludePrefixes: list(f.IncludeLabelPrefix), ConfigTracking: f.EnableConfigTracking}
+// ReleaseLimits returns the limits of concurrent releases.
+func (f *Flags) ReleaseLimits() release.ConcurrencyLimits {
+	return release.ConcurrencyLimits{Cluster: f.MaxActiveReleases, Namespace: f.MaxActiveReleasesPerNamespace}
 }
 
-func list(text string) []string {
+// WorkloadOptions returns the options of package workload.
+func (f *Flags) WorkloadOptions() workload.Options {
+	return workload.Options{SelectorLabels: splitList(f.SelectorLabels), IncludePrefixes: splitList(f.IncludeLabelPrefix), ConfigTracking: f.EnableConfigTracking}
+}
+
+func splitList(text string) []string {
 	var out []string
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {

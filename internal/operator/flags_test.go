@@ -32,7 +32,7 @@ func TestFlaggersFlagsWorkWithOneDashOrTwo(t *testing.T) {
 		var f Flags
 		set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
 		f.Register(set)
-		if err := set.Parse(Normalise(set, args)); err != nil {
+		if err := set.Parse(NormalizeArguments(set, args)); err != nil {
 			t.Fatalf("%v: %v", args, err)
 		}
 		got := map[string]string{}
@@ -96,10 +96,10 @@ func TestRequestsHaveNoLimitUnlessOneIsGiven(t *testing.T) {
 		var f Flags
 		set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
 		f.Register(set)
-		if err := set.Parse(Normalise(set, strings.Fields(args))); err != nil {
+		if err := set.Parse(NormalizeArguments(set, strings.Fields(args))); err != nil {
 			t.Fatal(err)
 		}
-		config := f.tune(&rest.Config{Host: "https://cluster.example"}, telemetry.New(prometheus.NewRegistry()))
+		config := f.tuneClient(&rest.Config{Host: "https://cluster.example"}, telemetry.New(prometheus.NewRegistry()))
 		c, err := rest.UnversionedRESTClientFor(dynamic.ConfigFor(config))
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +115,7 @@ func TestNormaliseLeavesEverythingElseAlone(t *testing.T) {
 	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
 	f.Register(set)
 	args := []string{"-h", "-unknown", "-5", "value", "--", "-namespace"}
-	if diff := cmp.Diff(args, Normalise(set, args)); diff != "" {
+	if diff := cmp.Diff(args, NormalizeArguments(set, args)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -175,7 +175,7 @@ func TestVersionsOfRoutersAreLookedAt(t *testing.T) {
 		var f Flags
 		set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
 		f.Register(set)
-		if err := set.Parse(Normalise(set, []string{arg})); err != nil {
+		if err := set.Parse(NormalizeArguments(set, []string{arg})); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.Validate(); (err == nil) != good {

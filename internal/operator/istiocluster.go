@@ -21,34 +21,34 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
-// elsewhere contains the connections to other clusters by API group. It is empty if all objects are in Serin's own
+// remoteClusters contains the connections to other clusters by API group. It is empty if all objects are in Serin's own
 // cluster.
-type elsewhere struct {
+type remoteClusters struct {
 	clients map[string]client.Client
 	// clusters are those that can be watched.
 	clusters map[string]cluster.Cluster
 }
 
-// istioElsewhere connects to the cluster that has the Istio objects of Rollouts, if a Secret configures one. The Secret
+// connectIstioPrimary connects to the cluster that has the Istio objects of Rollouts, if a Secret configures one. The Secret
 // is read once: replacing the caches of a cluster while releases use them is not supported.
-func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
+func (p process) connectIstioPrimary(ctx context.Context) (remoteClusters, error) {
 	secret, err := p.primarySecret(ctx)
 	if err != nil || secret == nil {
-		return elsewhere{}, err
+		return remoteClusters{}, err
 	}
-	cfg, err := remotecluster.Config(secret, p.flags.policy())
+	cfg, err := remotecluster.Config(secret, p.flags.userAddressPolicy())
 	if err != nil {
 		p.logger.Info("Does not route by Istio for Rollouts: " + err.Error())
 		p.sentence("istio", err.Error())
-		return elsewhere{clients: map[string]client.Client{remotecluster.Group: remotecluster.Refusing(traffic.ErrNotInstalled, err.Error())}}, nil
+		return remoteClusters{clients: map[string]client.Client{remotecluster.Group: remotecluster.Refusing(traffic.ErrNotInstalled, err.Error())}}, nil
 	}
-	watched := p.flags.cache()
+	watched := p.flags.cacheOptions()
 	watched.ByObject = nil                                                                           // a kind that is named there is asked for at once, and the cluster may not answer yet
 	watched.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) { // the library's logs the address
 		p.logger.Info("Could not watch Istio's objects", "secret", remotecluster.Name(secret), "why", remotecluster.Why(err))
 	}
-	there, err := cluster.New(p.flags.tune(cfg, p.shown), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), watched, newReadable, clients()
+	there, err := cluster.New(p.flags.tuneClient(cfg, p.metrics), func(o *cluster.Options) {
+		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), watched, newNonBlockingCache, newClient()
 		o.MapperProvider = func(cfg *rest.Config, _ *http.Client) (meta.RESTMapper, error) {
 			bounded := rest.CopyConfig(cfg) // a mapper knows no contexts
 			bounded.Timeout = remotecluster.RequestTimeout
@@ -56,14 +56,14 @@ func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
 			if err != nil {
 				return nil, err
 			}
-			return newMappings(bounded, asking)
+			return newCachingMapper(bounded, asking)
 		}
 	})
 	if err != nil {
-		return elsewhere{}, fmt.Errorf("connect to the cluster of Secret %s: %w", remotecluster.Name(secret), err)
+		return remoteClusters{}, fmt.Errorf("connect to the cluster of Secret %s: %w", remotecluster.Name(secret), err)
 	}
 	if err := p.mgr.Add(there); err != nil {
-		return elsewhere{}, fmt.Errorf("add the cluster of Secret %s: %w", remotecluster.Name(secret), err)
+		return remoteClusters{}, fmt.Errorf("add the cluster of Secret %s: %w", remotecluster.Name(secret), err)
 	}
 	p.logger.Info("Routes by Istio for Rollouts in the cluster of a Secret", "secret", remotecluster.Name(secret))
 	clk := clock.RealClock{}
@@ -75,7 +75,7 @@ func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
 		}
 		p.sentence("istio", sentence)
 	})
-	return elsewhere{
+	return remoteClusters{
 		clients:  map[string]client.Client{remotecluster.Group: ownwrites.New(guard.Client(there.GetClient()), guard.Reader(there.GetAPIReader()), clk)},
 		clusters: map[string]cluster.Cluster{remotecluster.Group: there},
 	}, nil

@@ -10,31 +10,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// mappings is a RESTMapper that caches its results. Each read of a cache looks up the resource of a kind, and the
+// cachingMapper is a RESTMapper that caches its results. Each read of a cache looks up the resource of a kind, and the
 // library's mapper searches all groups each time. Like that one, it caches found resources for the life of the process,
 // and looks up missing ones again.
-type mappings struct {
+type cachingMapper struct {
 	meta.RESTMapper
 
 	mu    sync.RWMutex
 	known map[schema.GroupVersionKind]*meta.RESTMapping
 }
 
-// newMappings returns a caching mapper; it is a MapperProvider.
-func newMappings(cfg *rest.Config, http *http.Client) (meta.RESTMapper, error) {
+// newCachingMapper returns a caching mapper; it is a MapperProvider.
+func newCachingMapper(cfg *rest.Config, http *http.Client) (meta.RESTMapper, error) {
 	inner, err := apiutil.NewDynamicRESTMapper(cfg, http)
 	if err != nil {
 		return nil, err
 	}
-	return remembering(inner), nil
+	return wrapMapper(inner), nil
 }
 
-func remembering(inner meta.RESTMapper) *mappings {
-	return &mappings{RESTMapper: inner, known: map[schema.GroupVersionKind]*meta.RESTMapping{}}
+func wrapMapper(inner meta.RESTMapper) *cachingMapper {
+	return &cachingMapper{RESTMapper: inner, known: map[schema.GroupVersionKind]*meta.RESTMapping{}}
 }
 
 // RESTMapping implements meta.RESTMapper.
-func (m *mappings) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+func (m *cachingMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	if len(versions) != 1 {
 		return m.RESTMapper.RESTMapping(kind, versions...)
 	}

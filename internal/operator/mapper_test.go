@@ -10,7 +10,7 @@ import (
 
 func TestKindsThatWereFoundAreNotLookedForAgain(t *testing.T) {
 	inner := meta.NewDefaultRESTMapper(nil)
-	m := remembering(inner)
+	m := wrapMapper(inner)
 	kind := appsv1.SchemeGroupVersion.WithKind("Deployment")
 	if _, err := m.RESTMapping(kind.GroupKind(), kind.Version); !meta.IsNoMatchError(err) {
 		t.Errorf("nothing is installed: %v", err)

@@ -19,29 +19,29 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// notifications makes what sends notifications about Rollouts; nil: their configuration may not be read. Rights of an
+// newNotifications makes what sends notifications about Rollouts; nil: their configuration may not be read. Rights of an
 // earlier version did not have it, and a watch that is refused would be tried for ever.
-func (p process) notifications(ctx context.Context, own cluster.Cluster, writes client.Client, recorder *telemetry.Recorder) (*dispatch.Dispatcher, error) {
+func (p process) newNotifications(ctx context.Context, own cluster.Cluster, writes client.Client, recorder *telemetry.Recorder) (*dispatch.Dispatcher, error) {
 	f := p.flags
-	switch unread, err := f.notificationsUnread(ctx, own.GetAPIReader()); {
+	switch unread, err := f.notificationsUnreadable(ctx, own.GetAPIReader()); {
 	case err != nil:
 		return nil, err
 	case unread != "":
 		p.logger.Info("Sends no notifications about Rollouts: " + unread)
 		return nil, nil
 	}
-	policy := f.policy()
+	policy := f.userAddressPolicy()
 	return dispatch.New(dispatch.Parts{
-		Client: writes, Clock: clock.RealClock{}, Outbox: p.notifying, Metrics: p.shown, Services: outbound.New(policy), Policy: policy,
+		Client: writes, Clock: clock.RealClock{}, Outbox: p.notificationOutbox, Metrics: p.metrics, Services: outbound.New(policy), Policy: policy,
 		Namespace: f.Argo.OwnNamespace, SelfService: f.Argo.SelfServiceNotification,
-		Tell: controller.LateEventRecorder(recorder, p.shown), Health: p.sentence,
+		Tell: controller.LateEventRecorder(recorder, p.metrics), Health: p.sentence,
 	}), nil
 }
 
-// notificationsUnread returns why the configuration of notifications cannot be read.
-func (f *Flags) notificationsUnread(ctx context.Context, reader client.Reader) (string, error) {
+// notificationsUnreadable returns why the configuration of notifications cannot be read.
+func (f *Flags) notificationsUnreadable(ctx context.Context, reader client.Reader) (string, error) {
 	for name, list := range map[string]client.ObjectList{notification.ConfigMapName: &corev1.ConfigMapList{}, notification.SecretName: &corev1.SecretList{}} {
-		err := reader.List(ctx, list, client.InNamespace(f.notificationNamespace()), client.MatchingFieldsSelector{Selector: named(name)}, client.Limit(1))
+		err := reader.List(ctx, list, client.InNamespace(f.notificationNamespace()), client.MatchingFieldsSelector{Selector: selectName(name)}, client.Limit(1))
 		switch {
 		case apierrors.IsForbidden(err):
 			return fmt.Sprintf("ConfigMap %s and Secret %s in %s may not be read. Allow get, list and watch on them, and restart",
@@ -64,7 +64,7 @@ func (f *Flags) notificationNamespace() string {
 // notificationCache contains only the configuration of notifications of its kinds.
 func (f *Flags) notificationCache(all map[client.Object]cache.ByObject) {
 	for name, kind := range map[string]client.Object{notification.ConfigMapName: &corev1.ConfigMap{}, notification.SecretName: &corev1.Secret{}} {
-		watched := cache.ByObject{Field: named(name)}
+		watched := cache.ByObject{Field: selectName(name)}
 		if namespace := f.notificationNamespace(); namespace != "" {
 			watched.Namespaces = map[string]cache.Config{namespace: {}}
 			if f.Argo.SelfServiceNotification {
@@ -75,4 +75,6 @@ func (f *Flags) notificationCache(all map[client.Object]cache.ByObject) {
 	}
 }
 
-func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
+func selectName(name string) fields.Selector {
+	return fields.OneTermEqualSelector("metadata.name", name)
+}

@@ -61,9 +61,9 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// inFlight limits the concurrent queries of one kind, for all releases: webhooks, metric queries of Canaries,
+// maxConcurrentQueries limits the concurrent queries of one kind, for all releases: webhooks, metric queries of Canaries,
 // measurements of AnalysisRuns. Namespaces share it.
-const inFlight = 256
+const maxConcurrentQueries = 256
 
 // Default lease times, the same as in Kubernetes' own controllers.
 const (
@@ -88,14 +88,14 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	logger, err := telemetry.Logger(f.LogLevel, f.LogEncoding, stderr)
+	logger, err := telemetry.NewLogger(f.LogLevel, f.LogEncoding, stderr)
 	if err != nil {
 		return err
 	}
 	log.SetLogger(logger)
-	economise(f, os.Getenv)
+	tuneMemory(f, os.Getenv)
 	shown := telemetry.New(metrics.Registry)
-	shown.Info(version, f.MeshProvider)
+	shown.SetInfo(version, f.MeshProvider)
 	restConfig, err := f.restConfig(shown)
 	if err != nil {
 		return err
@@ -108,34 +108,34 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := process{mgr: mgr, flags: f, shown: shown, logger: logger, sentence: health.SetSentence, line: queue.New(f.Limits(), f.Namespace)}
-	p.notifying, p.outbox = telemetry.NewOutbox(clock.RealClock{}, logger), telemetry.NewOutbox(clock.RealClock{}, logger)
-	if p.may, err = permissions(mgr, logger); err != nil {
+	p := process{mgr: mgr, flags: f, metrics: shown, logger: logger, sentence: health.SetHealthMessage, queue: queue.New(f.ReleaseLimits(), f.Namespace)}
+	p.notificationOutbox, p.outbox = telemetry.NewOutbox(clock.RealClock{}, logger), telemetry.NewOutbox(clock.RealClock{}, logger)
+	if p.permissions, err = newPermissions(mgr, logger); err != nil {
 		return err
 	}
-	own, err := ownCluster(mgr.GetConfig(), f.NoCrossNamespaceRefs)
+	own, err := localMetricsService(mgr.GetConfig(), f.NoCrossNamespaceRefs)
 	if err != nil {
 		return err
 	}
 	p.services = MetricsServices(own, clock.RealClock{})
-	if err := serveAll(ctx, mgr, clock.RealClock{}, logger, p.apis()); err != nil {
+	if err := serveAPIs(ctx, mgr, clock.RealClock{}, logger, p.requestedAPIs()); err != nil {
 		return err
 	}
-	if err := mgr.Add(everywhere{health.Run}); err != nil {
+	if err := mgr.Add(replicaRunnable{health.Run}); err != nil {
 		return fmt.Errorf("add the health server: %w", err)
 	}
 	logger.Info("Started", "version", version, "provider", f.MeshProvider, "namespace", f.Namespace)
 	// The messages of the last reconciliations must be sent too, so the outboxes continue until the reconcilers have
 	// ended. Events continue longer than notifications, because a notification that cannot be sent is reported as an
 	// event.
-	stopNotifying, stopTelling := sends(ctx, p.notifying), sends(ctx, p.outbox)
+	stopNotifying, stopTelling := startOutbox(ctx, p.notificationOutbox), startOutbox(ctx, p.outbox)
 	err = mgr.Start(ctx)
 	return errors.Join(err, stopNotifying(), stopTelling())
 }
 
-// sends starts an outbox that does not end with ctx. The returned function stops it, after it has had time to send
+// startOutbox starts an outbox that does not end with ctx. The returned function stops it, after it has had time to send
 // queued messages.
-func sends(ctx context.Context, outbox *telemetry.Outbox) (end func() error) {
+func startOutbox(ctx context.Context, outbox *telemetry.Outbox) (end func() error) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running errgroup.Group
 	running.Go(func() error { return outbox.Run(ctx) })
@@ -149,37 +149,37 @@ func sends(ctx context.Context, outbox *telemetry.Outbox) (end func() error) {
 type process struct {
 	mgr      manager.Manager
 	flags    Flags
-	shown    *telemetry.Metrics
+	metrics  *telemetry.Metrics
 	logger   logr.Logger
 	sentence func(part, text string)
 	// services are the metrics services of both APIs.
 	services *metric.Registry
 	// outbox has the messages of all releases, but for the notifications of Rollouts.
-	outbox, notifying *telemetry.Outbox
-	// together detects workloads that two APIs release. It is completed as APIs are served.
-	together *together
+	outbox, notificationOutbox *telemetry.Outbox
+	// conflicts detects workloads that two APIs release. It is completed as APIs are served.
+	conflicts *apiConflicts
 	// endpoints is the cache of EndpointSlices of all APIs.
-	endpoints *endpointSlices
-	// line is the queue in which releases of both APIs wait for the limit of concurrent releases.
-	line *queue.Line
-	// may reports the permissions of other controllers' service accounts.
-	may watching.May
+	endpoints *endpointSliceCache
+	// queue is the queue in which releases of both APIs wait for the limit of concurrent releases.
+	queue *queue.Queue
+	// permissions reports the permissions of other controllers' service accounts.
+	permissions watching.UpdatePermission
 }
 
-// apis returns the APIs that the flags request.
-func (p process) apis() []api {
-	p.together, p.endpoints = &together{}, &endpointSlices{}
+// requestedAPIs returns the APIs that the flags request.
+func (p process) requestedAPIs() []api {
+	p.conflicts, p.endpoints = &apiConflicts{}, &endpointSliceCache{}
 	var all []api
-	if p.flags.serves(apiCanary) {
+	if p.flags.servesAPI(apiCanary) {
 		all = append(all, api{apiCanary, func(ctx context.Context) error {
-			return installed(ctx, p.mgr.GetAPIReader(), p.flags.Namespace, "serin crds", []listed{
+			return checkInstalled(ctx, p.mgr.GetAPIReader(), p.flags.Namespace, "serin crds", []requiredKind{
 				{name: flaggerv1.CanaryKind, list: &flaggerv1.CanaryList{}},
 				{name: flaggerv1.MetricTemplateKind, list: &flaggerv1.MetricTemplateList{}},
 				{name: flaggerv1.AlertProviderKind, list: &flaggerv1.AlertProviderList{}},
 			})
 		}, p.serveCanaries})
 	}
-	if p.flags.serves(apiRollout) {
+	if p.flags.servesAPI(apiRollout) {
 		all = append(all, api{apiRollout, p.rolloutsMissing, p.serveRollouts})
 	}
 	return all
@@ -188,7 +188,7 @@ func (p process) apis() []api {
 // serveCanaries adds the controller of Canaries.
 func (p process) serveCanaries(ctx context.Context) error {
 	mgr, f := p.mgr, p.flags
-	if p.line.Limits() {
+	if p.queue.Limits() {
 		if err := controller.IndexPlaces(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
 		}
@@ -196,15 +196,15 @@ func (p process) serveCanaries(ctx context.Context) error {
 	if err := controller.IndexTargets(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	unread, err := p.endpoints.observed(ctx, mgr.GetAPIReader(), mgr.GetFieldIndexer(), f.Namespace, p.logger)
+	unread, err := p.endpoints.prepare(ctx, mgr.GetAPIReader(), mgr.GetFieldIndexer(), f.Namespace, p.logger)
 	if err != nil {
 		return err
 	}
-	peers, err := f.peers(ctx, mgr, p.may, p.logger)
+	peers, err := f.newFlaggerWatch(ctx, mgr, p.permissions, p.logger)
 	if err != nil {
 		return err
 	}
-	return p.wire(unread, peers)
+	return p.wireCanaryController(unread, peers)
 }
 
 func (f *Flags) restConfig(shown *telemetry.Metrics) (*rest.Config, error) {
@@ -218,19 +218,19 @@ func (f *Flags) restConfig(shown *telemetry.Metrics) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	return f.tune(cfg, shown), nil
+	return f.tuneClient(cfg, shown), nil
 }
 
-func (f *Flags) tune(cfg *rest.Config, shown *telemetry.Metrics) *rest.Config {
+func (f *Flags) tuneClient(cfg *rest.Config, shown *telemetry.Metrics) *rest.Config {
 	cfg.QPS, cfg.Burst = f.QPS, f.Burst
 	cfg.UserAgent = "serin"
 	cfg.Wrap(shown.CountRequests)
 	return cfg
 }
 
-// routes returns the configuration of the cluster that has the route objects, if it is not that of the Canaries;
+// routeClusterConfig returns the configuration of the cluster that has the route objects, if it is not that of the Canaries;
 // otherwise nil.
-func (f *Flags) routes(mgr manager.Manager, shown *telemetry.Metrics) (cluster.Cluster, error) {
+func (f *Flags) routeClusterConfig(mgr manager.Manager, shown *telemetry.Metrics) (cluster.Cluster, error) {
 	if f.KubeconfigServiceMesh == "" || f.KubeconfigServiceMesh == f.Kubeconfig {
 		return nil, nil
 	}
@@ -241,9 +241,9 @@ func (f *Flags) routes(mgr manager.Manager, shown *telemetry.Metrics) (cluster.C
 	if cfg.Host == mgr.GetConfig().Host {
 		return nil, nil
 	}
-	c, err := cluster.New(f.tune(cfg, shown), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.cache(), newReadable, clients()
-		o.MapperProvider = newMappings
+	c, err := cluster.New(f.tuneClient(cfg, shown), func(o *cluster.Options) {
+		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.cacheOptions(), newNonBlockingCache, newClient()
+		o.MapperProvider = newCachingMapper
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster of -kubeconfig-service-mesh: %w", err)
@@ -254,10 +254,10 @@ func (f *Flags) routes(mgr manager.Manager, shown *telemetry.Metrics) (cluster.C
 	return c, nil
 }
 
-// clients returns a client that reads its own writes. Without it, a stale cache would let a reconciliation apply the
+// newClient returns a client that reads its own writes. Without it, a stale cache would let a reconciliation apply the
 // previous route again. The library guarantees this for typed objects only; package ownwrites does for unstructured
 // ones.
-func clients() client.Options {
+func newClient() client.Options {
 	return client.Options{Cache: &client.CacheOptions{Unstructured: true, EnableReadYourWritesConsistency: new(true)}}
 }
 
@@ -268,10 +268,10 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		// Health and metrics have their own mux; see telemetry.Server.
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:        "0",
-		MapperProvider:                newMappings,
-		Cache:                         f.cache(),
-		NewCache:                      newReadable,
-		Client:                        clients(),
+		MapperProvider:                newCachingMapper,
+		Cache:                         f.cacheOptions(),
+		NewCache:                      newNonBlockingCache,
+		Client:                        newClient(),
 		LeaderElection:                f.EnableLeaderElection,
 		LeaderElectionID:              LeaseName(f.Argo.InstanceID),
 		LeaderElectionNamespace:       f.LeaderElectionNamespace,
@@ -307,15 +307,15 @@ func LeaseName(instanceID string) string {
 	}
 }
 
-// permissions returns the reader of service accounts' permissions. A SubjectAccessReview is a request and not a stored
+// newPermissions returns the reader of service accounts' permissions. A SubjectAccessReview is a request and not a stored
 // object: it has no cache.
-func permissions(mgr manager.Manager, logger logr.Logger) (watching.May, error) {
+func newPermissions(mgr manager.Manager, logger logr.Logger) (watching.UpdatePermission, error) {
 	uncached, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return nil, fmt.Errorf("make the client that asks for permissions: %w", err)
 	}
 	unasked := func(message string) { logger.Info(message) }
-	return (&watching.Permissions{Client: uncached, Clock: clock.RealClock{}, Unasked: unasked}).May, nil
+	return (&watching.Permissions{Client: uncached, Clock: clock.RealClock{}, ReportUnavailable: unasked}).IsPermitted, nil
 }
 
 // otherControllers returns where to look for other controllers.
@@ -323,23 +323,23 @@ func (f *Flags) otherControllers() peer.Scope {
 	return peer.Scope{Namespaces: f.OtherControllerNamespaces}
 }
 
-// peers detects a running Flagger, unless the user has divided the Canaries between the two. The permissions of earlier
+// newFlaggerWatch detects a running Flagger, unless the user has divided the Canaries between the two. The permissions of earlier
 // versions did not include leases, and a cache that may not read a kind would prevent the process from starting.
-func (f *Flags) peers(ctx context.Context, mgr manager.Manager, may watching.May, logger logr.Logger) (*watching.Peers, error) {
-	if f.AdoptWhilePeerRuns {
+func (f *Flags) newFlaggerWatch(ctx context.Context, mgr manager.Manager, may watching.UpdatePermission, logger logr.Logger) (*watching.OtherController, error) {
+	if f.AdoptWhileOtherControllerRuns {
 		return nil, nil
 	}
-	peers := watching.Flagger(mgr.GetClient())
-	peers.Scope, peers.May = f.otherControllers(), may
+	peers := watching.NewFlaggerWatch(mgr.GetClient())
+	peers.Scope, peers.IsPermitted = f.otherControllers(), may
 	if err := peers.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
-	err := mgr.GetAPIReader().List(ctx, &coordinationv1.LeaseList{}, client.InNamespace(f.Namespace), client.MatchingFieldsSelector{Selector: leasesOfPeers}, client.Limit(1))
+	err := mgr.GetAPIReader().List(ctx, &coordinationv1.LeaseList{}, client.InNamespace(f.Namespace), client.MatchingFieldsSelector{Selector: otherControllerLeases}, client.Limit(1))
 	switch {
 	case apierrors.IsForbidden(err):
-		peers.LeasesUnread = "Leases may not be read"
+		peers.LeasesUnreadable = "Leases may not be read"
 		logger.Info("Notices a Flagger by its Deployment only, because its Lease may not be read. " +
-			"Allow list and watch on leases of coordination.k8s.io named " + peer.Lease + ", and restart")
+			"Allow list and watch on leases of coordination.k8s.io named " + peer.FlaggerLeaseName + ", and restart")
 	case err != nil:
 		return nil, fmt.Errorf("list Leases: %w", err)
 	}
@@ -348,7 +348,7 @@ func (f *Flags) peers(ctx context.Context, mgr manager.Manager, may watching.May
 
 func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 	var synced atomic.Bool
-	err := mgr.Add(everywhere{func(ctx context.Context) error {
+	err := mgr.Add(replicaRunnable{func(ctx context.Context) error {
 		synced.Store(mgr.GetCache().WaitForCacheSync(ctx))
 		return nil
 	}})
@@ -356,7 +356,7 @@ func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 		return nil, fmt.Errorf("wait for the caches: %w", err)
 	}
 	return telemetry.NewServer(telemetry.ServerOptions{
-		Address: net.JoinHostPort("", f.Port), More: f.ports(), ProfilingAddress: f.ProfilingAddress, Gatherer: metrics.Registry,
+		Address: net.JoinHostPort("", f.Port), MoreAddresses: f.additionalAddresses(), ProfilingAddress: f.ProfilingAddress, Gatherer: metrics.Registry,
 		Ready: func() error {
 			if !synced.Load() {
 				return errors.New("the caches are not synchronised yet")
@@ -366,18 +366,18 @@ func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 	})
 }
 
-// wire creates and connects the components of the controller of Canaries.
-func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
-	mgr, f, shown, logger := p.mgr, p.flags, p.shown, p.logger
+// wireCanaryController creates and connects the components of the controller of Canaries.
+func (p process) wireCanaryController(endpointsUnread string, peers *watching.OtherController) error {
+	mgr, f, shown, logger := p.mgr, p.flags, p.metrics, p.logger
 	clk := clock.RealClock{}
-	named, trusted := outbound.New(f.policy()), outbound.New(trusted())
+	named, trusted := outbound.New(f.userAddressPolicy()), outbound.New(trustedAddressPolicy())
 	settings := canary.Settings{
 		Provider: f.provider(logger), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
 	}
 	seeing := controller.Noting(ownwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
 	workloads := &workload.Workloads{
 		Client: seeing, Reader: mgr.GetAPIReader(),
-		Options: f.Workload(),
+		Options: f.WorkloadOptions(),
 	}
 	hooks := hook.New(named, clk)
 	asker := &controller.Asker{
@@ -386,7 +386,7 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: shown,
 	}
 	queue := &shell.Queue{}
-	asking := prober.NewPooled(clk, inFlight, controller.Pool, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
+	asking := prober.NewPooled(clk, maxConcurrentQueries, controller.Pool, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
 	sender, err := f.alertSender(trusted)
 	if err != nil {
 		return err
@@ -398,13 +398,13 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 	}
 	reporter := &controller.Reporter{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk,
-		Recorder: telemetry.NewRecorder(events, p.outbox, clk, ""), Outbox: p.outbox, Standing: &telemetry.Standing{},
+		Recorder: telemetry.NewRecorder(events, p.outbox, clk, ""), Outbox: p.outbox, Standing: &telemetry.OngoingEvents{},
 		Hooks: hooks, EventHook: f.EventWebhook, EventHooks: hook.New(trusted, clk), AlertSender: sender, Cluster: f.ClusterName, NoCrossNamespace: f.NoCrossNamespaceRefs,
 		NewAlertSender: func(providerType string, options alerting.Options) (alerting.Sender, error) {
 			return alerting.New(named, providerType, options)
 		},
 	}
-	routes, err := f.routes(mgr, shown)
+	routes, err := f.routeClusterConfig(mgr, shown)
 	if err != nil {
 		return err
 	}
@@ -415,16 +415,16 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Workloads: workloads, Routers: f.Routers(),
-			Applier: applier, Settings: settings, Line: p.line, MetricTypes: p.services.TemplateTypes(), Indexed: true,
-			EndpointsUnread: endpointsUnread, Peers: peers, Rival: p.together.rolloutOf,
+			Applier: applier, Settings: settings, Line: p.queue, MetricTypes: p.services.TemplateTypes(), Indexed: true,
+			EndpointsUnread: endpointsUnread, Peers: peers, Rival: p.conflicts.conflictingRollout,
 		},
 		Reader: mgr.GetAPIReader(), Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Health: p.sentence,
 	})
 	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness, Routes: routes, ConfigTracking: f.EnableConfigTracking}); err != nil {
 		return err
 	}
-	p.together.setCanaries(mgr.GetClient())
-	if err := mgr.Add(everywhere{asking.Run}); err != nil {
+	p.conflicts.setCanaries(mgr.GetClient())
+	if err := mgr.Add(replicaRunnable{asking.Run}); err != nil {
 		return fmt.Errorf("add who asks: %w", err)
 	}
 	return nil
@@ -455,15 +455,15 @@ func (f *Flags) alertSender(c *outbound.Client) (alerting.Sender, error) {
 	}
 }
 
-// everywhere runs on every replica, leader or not.
-type everywhere struct {
+// replicaRunnable runs on every replica, leader or not.
+type replicaRunnable struct {
 	run func(context.Context) error
 }
 
-func (e everywhere) Start(ctx context.Context) error { return e.run(ctx) }
-func (everywhere) NeedLeaderElection() bool          { return false }
+func (e replicaRunnable) Start(ctx context.Context) error { return e.run(ctx) }
+func (replicaRunnable) NeedLeaderElection() bool          { return false }
 
-// Version prints the version. Flagger's flag prints a line in the same format.
-func Version(w io.Writer, version, revision string) {
+// WriteVersion prints the version. Flagger's flag prints a line in the same format.
+func WriteVersion(w io.Writer, version, revision string) {
 	_, _ = fmt.Fprintf(w, "Serin version %s revision %s\n", version, revision)
 }

@@ -37,9 +37,9 @@ func MetricsServices(own metric.Cluster, clk clock.Clock) *metric.Registry {
 		skywalking.Service(), splunk.Service(), stackdriver.Service(), wavefront.Service(), web.Service(own))
 }
 
-// ownCluster is the API server as a metrics service: once with the permissions of the controller, which are sent to no
+// localMetricsService is the API server as a metrics service: once with the permissions of the controller, which are sent to no
 // other host, and once without.
-func ownCluster(cfg *rest.Config, oneNamespace bool) (metric.Cluster, error) {
+func localMetricsService(cfg *rest.Config, oneNamespace bool) (metric.Cluster, error) {
 	address, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return metric.Cluster{}, fmt.Errorf("find the API server: %w", err)
@@ -50,7 +50,7 @@ func ownCluster(cfg *rest.Config, oneNamespace bool) (metric.Cluster, error) {
 		if err != nil {
 			return metric.Cluster{}, fmt.Errorf("connect to the API server: %w", err)
 		}
-		if *client, err = outbound.NewFor(c.Address, transport); err != nil {
+		if *client, err = outbound.NewForServer(c.Address, transport); err != nil {
 			return metric.Cluster{}, fmt.Errorf("connect to the API server: %w", err)
 		}
 	}

@@ -28,7 +28,7 @@ func TestTheOwnClusterIsAskedWithTheOwnTokenAndWithoutAny(t *testing.T) {
 		seen = r.URL.Path + " " + r.Header.Get("Authorization")
 	}))
 	t.Cleanup(server.Close)
-	own, err := ownCluster(&rest.Config{Host: server.URL + "/clusters/a", BearerToken: "of-the-controller"}, true)
+	own, err := localMetricsService(&rest.Config{Host: server.URL + "/clusters/a", BearerToken: "of-the-controller"}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

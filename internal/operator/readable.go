@@ -21,29 +21,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// readable is a cache that does not wait for kinds that may not be read. The library's cache waits for the first list
+// nonBlockingCache is a cache that does not wait for kinds that may not be read. The library's cache waits for the first list
 // of a kind for as long as a reconciliation may last, so that a few releases with a kind without permissions would
 // block all workers.
-type readable struct {
+type nonBlockingCache struct {
 	cache.Cache
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
 
 	mu     sync.Mutex
 	denied map[schema.GroupResource]error
-	// shown contains the views that were listed once.
-	shown sync.Map
+	// synced contains the views that were listed once.
+	synced sync.Map
 }
 
-// view is a kind in the representation in which a cache stores it.
-type view struct {
-	form reflect.Type
+// cacheView is a kind in the representation in which a cache stores it.
+type cacheView struct {
+	objectForm reflect.Type
 	// kind is empty if the representation determines it.
 	kind schema.GroupVersionKind
 }
 
-func viewOf(object client.Object) view {
-	v := view{form: reflect.TypeOf(object)}
+func newCacheView(object client.Object) cacheView {
+	v := cacheView{objectForm: reflect.TypeOf(object)}
 	switch object.(type) {
 	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:
 		v.kind = object.GetObjectKind().GroupVersionKind()
@@ -51,19 +51,19 @@ func viewOf(object client.Object) view {
 	return v
 }
 
-// firstLook is the interval of checks whether a first list has arrived, or was denied.
-const firstLook = 10 * time.Millisecond
+// firstListTimeout is the interval of checks whether a first list has arrived, or was denied.
+const firstListTimeout = 10 * time.Millisecond
 
-// newReadable returns such a cache; it implements cache.NewCacheFunc. A caller that sets a handler of watch errors must
+// newNonBlockingCache returns such a cache; it implements cache.NewCacheFunc. A caller that sets a handler of watch errors must
 // report denied kinds itself.
-func newReadable(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
-	r := &readable{scheme: options.Scheme, mapper: options.Mapper, denied: map[schema.GroupResource]error{}}
+func newNonBlockingCache(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
+	r := &nonBlockingCache{scheme: options.Scheme, mapper: options.Mapper, denied: map[schema.GroupResource]error{}}
 	tell := options.DefaultWatchErrorHandler
 	if tell == nil {
 		tell = toolscache.DefaultWatchErrorHandler
 	}
 	options.DefaultWatchErrorHandler = func(ctx context.Context, reflector *toolscache.Reflector, err error) {
-		r.note(err)
+		r.recordDenied(err)
 		tell(ctx, reflector, err)
 	}
 	inner, err := cache.New(cfg, options)
@@ -74,8 +74,8 @@ func newReadable(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
 	return r, nil
 }
 
-// note records that the API server denies access to a kind.
-func (r *readable) note(err error) {
+// recordDenied records that the API server denies access to a kind.
+func (r *nonBlockingCache) recordDenied(err error) {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsForbidden(err) || status.ErrStatus.Details == nil {
 		return
@@ -86,20 +86,20 @@ func (r *readable) note(err error) {
 }
 
 // Get implements client.Reader. If the API server denies the list of the kind, it returns that error.
-func (r *readable) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	of := viewOf(object)
-	if _, shown := r.shown.Load(of); !shown {
-		if err := r.listed(ctx, object); err != nil {
+func (r *nonBlockingCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	of := newCacheView(object)
+	if _, shown := r.synced.Load(of); !shown {
+		if err := r.waitListed(ctx, object); err != nil {
 			return err
 		}
-		r.shown.Store(of, true)
+		r.synced.Store(of, true)
 	}
 	return r.Cache.Get(ctx, key, object, options...)
 }
 
-// listed waits for the first list of a kind, or for its denial. A kind that was listed once remains readable, although
+// waitListed waits for the first list of a kind, or for its denial. A kind that was listed once remains readable, although
 // its objects may be outdated, as with every interrupted watch.
-func (r *readable) listed(ctx context.Context, object client.Object) error {
+func (r *nonBlockingCache) waitListed(ctx context.Context, object client.Object) error {
 	informer, err := r.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil || informer.HasSynced() {
 		return err
@@ -113,7 +113,7 @@ func (r *readable) listed(ctx context.Context, object client.Object) error {
 		return err
 	}
 	var denied error
-	waited := wait.PollUntilContextCancel(ctx, firstLook, true, func(context.Context) (bool, error) {
+	waited := wait.PollUntilContextCancel(ctx, firstListTimeout, true, func(context.Context) (bool, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		denied = r.denied[mapping.Resource.GroupResource()]

@@ -41,7 +41,7 @@ import (
 
 // rolloutsMissing returns why Rollouts cannot be served.
 func (p process) rolloutsMissing(ctx context.Context) error {
-	kinds := []listed{
+	kinds := []requiredKind{
 		{name: argov1.RolloutKind, list: &argov1.RolloutList{}},
 		{name: argov1.AnalysisRunKind, list: &argov1.AnalysisRunList{}},
 		{name: argov1.AnalysisTemplateKind, list: &argov1.AnalysisTemplateList{}},
@@ -49,9 +49,9 @@ func (p process) rolloutsMissing(ctx context.Context) error {
 		{name: "ReplicaSet", list: &appsv1.ReplicaSetList{}},
 	}
 	if p.flags.Namespace == "" {
-		kinds = append(kinds, listed{name: argov1.ClusterAnalysisTemplateKind, list: &argov1.ClusterAnalysisTemplateList{}, cluster: true})
+		kinds = append(kinds, requiredKind{name: argov1.ClusterAnalysisTemplateKind, list: &argov1.ClusterAnalysisTemplateList{}, isClusterScoped: true})
 	}
-	return installed(ctx, p.mgr.GetAPIReader(), p.flags.Namespace, "serin crds --group argoproj.io", kinds)
+	return checkInstalled(ctx, p.mgr.GetAPIReader(), p.flags.Namespace, "serin crds --group argoproj.io", kinds)
 }
 
 // serveRollouts adds the controller of Rollouts. It has its own caches except for a few kinds: they contain only
@@ -59,7 +59,7 @@ func (p process) rolloutsMissing(ctx context.Context) error {
 func (p process) serveRollouts(ctx context.Context) error {
 	mgr, f := p.mgr, p.flags
 	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.rolloutCache(), sharingWith(mgr.GetCache()), clients()
+		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.rolloutCache(), newSharingCache(mgr.GetCache()), newClient()
 		o.HTTPClient, o.MapperProvider = mgr.GetHTTPClient(), func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
 	})
 	if err != nil {
@@ -73,12 +73,12 @@ func (p process) serveRollouts(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.line.Limits() {
+	if p.queue.Limits() {
 		if err := controller.IndexPlaces(ctx, own.GetFieldIndexer()); err != nil {
 			return err
 		}
 	}
-	peers, err := p.rolloutPeers(ctx, own)
+	peers, err := p.newArgoRolloutsWatch(ctx, own)
 	if err != nil {
 		return err
 	}
@@ -97,29 +97,29 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err := p.serveAnalyses(ctx, own, told); err != nil || len(f.Argo.Controllers) > 0 {
 		return err
 	}
-	runs := &launch.Launcher{Client: seeing, Cluster: templates, Live: own.GetAPIReader(), InstanceID: f.Argo.InstanceID}
+	runs := &launch.Launcher{Client: seeing, ClusterTemplates: templates, APIReader: own.GetAPIReader(), InstanceID: f.Argo.InstanceID}
 	recorder := told()
 	if err := p.serveExperiments(own, runs, told(), recorder); err != nil {
 		return err
 	}
-	notifications, err := p.notifications(ctx, own, seeing, recorder)
+	notifications, err := p.newNotifications(ctx, own, seeing, recorder)
 	if err != nil {
 		return err
 	}
-	istio, err := p.istioElsewhere(ctx)
+	istio, err := p.connectIstioPrimary(ctx)
 	if err != nil {
 		return err
 	}
-	unread, err := p.endpoints.observed(ctx, mgr.GetAPIReader(), mgr.GetFieldIndexer(), f.Namespace, p.logger)
+	unread, err := p.endpoints.prepare(ctx, mgr.GetAPIReader(), mgr.GetFieldIndexer(), f.Namespace, p.logger)
 	if err != nil {
 		return err
 	}
 	queue := &shell.Queue{}
-	outside, err := p.outside(own.GetAPIReader(), queue)
+	outside, err := p.newTargetGroupVerifier(own.GetAPIReader(), queue)
 	if err != nil {
 		return err
 	}
-	marked := p.marked(ctx, own.GetAPIReader(), istio.clients)
+	marked := p.markedKinds(ctx, own.GetAPIReader(), istio.clients)
 	if slices.Contains(marked, appsv1.SchemeGroupVersion.WithKind("Deployment")) {
 		if err := controller.IndexMarkedWorkloads(ctx, own.GetFieldIndexer()); err != nil {
 			return err
@@ -129,22 +129,22 @@ func (p process) serveRollouts(ctx context.Context) error {
 		Observer: controller.Observer{
 			Client: seeing, Reader: own.GetAPIReader(), Routers: f.Routers(), Applier: &traffic.Applier{Client: seeing, Groups: istio.clients},
 			Runs:       runs,
-			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers, Outside: outside, Line: p.line, EndpointsUnread: unread,
+			InstanceID: f.Argo.InstanceID, Rival: p.conflicts.conflictingCanary, Peers: peers, Outside: outside, Line: p.queue, EndpointsUnread: unread,
 		},
-		Clock: clk, Recorder: recorder, Standing: &telemetry.Standing{}, Metrics: p.shown, Notifications: notifications,
+		Clock: clk, Recorder: recorder, Standing: &telemetry.OngoingEvents{}, Metrics: p.metrics, Notifications: notifications,
 		Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Health: p.sentence,
 		Marked: marked,
 	})
-	p.together.setRollouts(own.GetClient())
+	p.conflicts.setRollouts(own.GetClient())
 	return reconciler.Add(mgr, queue, controller.Options{
-		Workers: f.Argo.RolloutThreads, Cache: own.GetCache(), Leases: peers != nil && peers.LeasesUnread == "", ClusterTemplates: f.Namespace == "",
+		Workers: f.Argo.RolloutThreads, Cache: own.GetCache(), Leases: peers != nil && peers.LeasesUnreadable == "", ClusterTemplates: f.Namespace == "",
 		Groups: istio.clusters,
 	})
 }
 
-// marked returns the kinds of marked objects that can be watched from the start: those that are installed in this
+// markedKinds returns the kinds of marked objects that can be watched from the start: those that are installed in this
 // cluster and may be read. Kinds of another cluster are excluded, because it may not respond yet.
-func (p process) marked(ctx context.Context, reader client.Reader, elsewhere map[string]client.Client) []schema.GroupVersionKind {
+func (p process) markedKinds(ctx context.Context, reader client.Reader, elsewhere map[string]client.Client) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for _, kind := range p.flags.Routers().MarkedKinds() {
 		if elsewhere[kind.Group] != nil {
@@ -161,46 +161,46 @@ func (p process) marked(ctx context.Context, reader client.Reader, elsewhere map
 	return kinds
 }
 
-// questionsToAWS limits the concurrent queries about load balancers: AWS limits the calls of a whole account.
-const questionsToAWS = 8
+// maxAWSQueries limits the concurrent queries about load balancers: AWS limits the calls of a whole account.
+const maxAWSQueries = 8
 
-// outside returns the component that verifies load balancers with AWS, if the flags enable it; otherwise nil.
-func (p process) outside(cluster client.Reader, queue *shell.Queue) (*prober.Prober, error) {
+// newTargetGroupVerifier returns the component that verifies load balancers with AWS, if the flags enable it; otherwise nil.
+func (p process) newTargetGroupVerifier(cluster client.Reader, queue *shell.Queue) (*prober.Runner, error) {
 	a := p.flags.Argo
 	if !a.VerifyTargetGroups {
 		return nil, nil
 	}
 	// Only the environment of the process can set another endpoint than that of AWS, so it may be a host near the
 	// process.
-	verifier, err := verification.New(cluster, outbound.New(trusted()), verification.Options{
+	verifier, err := verification.New(cluster, outbound.New(trustedAddressPolicy()), verification.Options{
 		Tag: a.TargetGroupTag, BindingAPI: a.TargetGroupBindingAPI,
 	})
 	if err != nil {
 		return nil, err
 	}
-	asking := prober.New(clock.RealClock{}, questionsToAWS, verifier.Ask, queue.AddSoon)
-	if err := p.mgr.Add(everywhere{asking.Run}); err != nil {
+	asking := prober.New(clock.RealClock{}, maxAWSQueries, verifier.Ask, queue.AddSoon)
+	if err := p.mgr.Add(replicaRunnable{asking.Run}); err != nil {
 		return nil, fmt.Errorf("add the prober of Rollouts: %w", err)
 	}
 	return asking, nil
 }
 
-// rolloutPeers detects a running Argo Rollouts, unless the user has divided the Rollouts between the two.
-func (p process) rolloutPeers(ctx context.Context, own cluster.Cluster) (*watching.Peers, error) {
-	if p.flags.AdoptWhilePeerRuns {
+// newArgoRolloutsWatch detects a running Argo Rollouts, unless the user has divided the Rollouts between the two.
+func (p process) newArgoRolloutsWatch(ctx context.Context, own cluster.Cluster) (*watching.OtherController, error) {
+	if p.flags.AdoptWhileOtherControllerRuns {
 		return nil, nil
 	}
-	peers := watching.ArgoRollouts(own.GetClient(), own.GetClient(), p.flags.Argo.InstanceID)
-	peers.Scope, peers.May = p.flags.otherControllers(), p.may
+	peers := watching.NewArgoRolloutsWatch(own.GetClient(), own.GetClient(), p.flags.Argo.InstanceID)
+	peers.Scope, peers.IsPermitted = p.flags.otherControllers(), p.permissions
 	if err := peers.Index(ctx, own.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
-	name := peer.ArgoLease(p.flags.Argo.InstanceID)
+	name := peer.ArgoLeaseName(p.flags.Argo.InstanceID)
 	err := own.GetAPIReader().List(ctx, &coordinationv1.LeaseList{}, client.InNamespace(p.flags.Namespace),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)}, client.Limit(1))
 	switch {
 	case apierrors.IsForbidden(err):
-		peers.LeasesUnread = "Leases may not be read"
+		peers.LeasesUnreadable = "Leases may not be read"
 		p.logger.Info("Notices an Argo Rollouts by its Deployment only, because its Lease may not be read. " +
 			"Allow list and watch on leases of coordination.k8s.io named " + name + ", and restart")
 	case err != nil:
@@ -211,27 +211,27 @@ func (p process) rolloutPeers(ctx context.Context, own cluster.Cluster) (*watchi
 
 // rolloutCache returns the options of the cache for Rollouts: of their kinds, it contains objects with the instance ID.
 func (f *Flags) rolloutCache() cache.Options {
-	options := f.cache()
-	jobs := cache.ByObject{Label: having(measure.RunUIDLabel)}
+	options := f.cacheOptions()
+	jobs := cache.ByObject{Label: labelSelector(measure.RunUIDLabel)}
 	if namespace := os.Getenv(jobNamespaceVariable); namespace != "" && f.Namespace != "" {
 		jobs.Namespaces = map[string]cache.Config{f.Namespace: {}, namespace: {}}
 	}
 	options.ByObject = map[client.Object]cache.ByObject{
-		&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", peer.ArgoLease(f.Argo.InstanceID))},
-		&appsv1.ReplicaSet{}:    {Label: having(argov1.PodTemplateHashLabel)},
+		&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", peer.ArgoLeaseName(f.Argo.InstanceID))},
+		&appsv1.ReplicaSet{}:    {Label: labelSelector(argov1.PodTemplateHashLabel)},
 		&batchv1.Job{}:          jobs,
 	}
 	f.notificationCache(options.ByObject)
 	for _, object := range []client.Object{
 		&argov1.Rollout{}, &argov1.AnalysisRun{}, &argov1.Experiment{}, &argov1.AnalysisTemplate{}, &argov1.ClusterAnalysisTemplate{},
 	} {
-		options.ByObject[object] = cache.ByObject{Label: f.instance()}
+		options.ByObject[object] = cache.ByObject{Label: f.instanceSelector()}
 	}
 	return options
 }
 
-// having returns a selector for objects that have a label.
-func having(label string) labels.Selector {
+// labelSelector returns a selector for objects that have a label.
+func labelSelector(label string) labels.Selector {
 	exists, err := labels.NewRequirement(label, selection.Exists, nil)
 	if err != nil {
 		panic(err) // an invalid label: a mistake in the program
@@ -239,8 +239,8 @@ func having(label string) labels.Selector {
 	return labels.NewSelector().Add(*exists)
 }
 
-// instance returns the selector for the instance ID.
-func (f *Flags) instance() labels.Selector {
+// instanceSelector returns the selector for the instance ID.
+func (f *Flags) instanceSelector() labels.Selector {
 	operator, values := selection.DoesNotExist, []string(nil)
 	if f.Argo.InstanceID != "" {
 		operator, values = selection.Equals, []string{f.Argo.InstanceID}

@@ -30,7 +30,7 @@ func (f *Flags) Routers() traffic.Registry {
 			"contour":            contour.New(f.IngressClass),
 			"gatewayapi:v1":      gatewayapi.New(gatewayapi.V1),
 			"gatewayapi:v1beta1": gatewayapi.New(gatewayapi.V1Beta1),
-			"gloo":               gloo.New(f.Workload().IncludePrefixes),
+			"gloo":               gloo.New(f.WorkloadOptions().IncludePrefixes),
 			"istio":              istio.New(),
 			"knative":            knative.New(),
 			"kubernetes":         kubernetes.New(),

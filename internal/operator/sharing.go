@@ -15,48 +15,48 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// shared are the kinds that both APIs watch from the start. The permissions of one API may not include other kinds, and
+// sharedKinds are the kinds that both APIs watch from the start. The permissions of one API may not include other kinds, and
 // must not prevent the other from starting.
-var shared = map[schema.GroupVersionKind]bool{
+var sharedKinds = map[schema.GroupVersionKind]bool{
 	corev1.SchemeGroupVersion.WithKind("Service"):            true,
 	appsv1.SchemeGroupVersion.WithKind("Deployment"):         true,
 	discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"): true, // by neither if they may not be read
 }
 
-// sharing is a cache that reads shared kinds from another cache, so that they are watched, decoded and stored once.
-type sharing struct {
+// sharingCache is a cache that reads shared kinds from another cache, so that they are watched, decoded and stored once.
+type sharingCache struct {
 	cache.Cache
 	other  cache.Cache
 	scheme *runtime.Scheme
 }
 
-// sharingWith returns a cache.NewCacheFunc. The other cache must have the same namespaces and be started separately.
-func sharingWith(other cache.Cache) cache.NewCacheFunc {
+// newSharingCache returns a cache.NewCacheFunc. The other cache must have the same namespaces and be started separately.
+func newSharingCache(other cache.Cache) cache.NewCacheFunc {
 	return func(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
-		own, err := newReadable(cfg, options)
-		return &sharing{Cache: own, other: other, scheme: options.Scheme}, err
+		own, err := newNonBlockingCache(cfg, options)
+		return &sharingCache{Cache: own, other: other, scheme: options.Scheme}, err
 	}
 }
 
-func (s *sharing) of(object runtime.Object) (cache.Cache, error) {
+func (s *sharingCache) cacheFor(object runtime.Object) (cache.Cache, error) {
 	kind, err := apiutil.GVKForObject(object, s.scheme)
 	if err != nil {
 		return nil, err
 	}
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
-	return s.ofKind(kind), nil
+	return s.cacheForKind(kind), nil
 }
 
-func (s *sharing) ofKind(kind schema.GroupVersionKind) cache.Cache {
-	if shared[kind] {
+func (s *sharingCache) cacheForKind(kind schema.GroupVersionKind) cache.Cache {
+	if sharedKinds[kind] {
 		return s.other
 	}
 	return s.Cache
 }
 
 // Get implements client.Reader.
-func (s *sharing) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	c, err := s.of(object)
+func (s *sharingCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	c, err := s.cacheFor(object)
 	if err != nil {
 		return err
 	}
@@ -64,8 +64,8 @@ func (s *sharing) Get(ctx context.Context, key client.ObjectKey, object client.O
 }
 
 // List implements client.Reader.
-func (s *sharing) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	c, err := s.of(list)
+func (s *sharingCache) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	c, err := s.cacheFor(list)
 	if err != nil {
 		return err
 	}
@@ -73,8 +73,8 @@ func (s *sharing) List(ctx context.Context, list client.ObjectList, options ...c
 }
 
 // GetInformer implements cache.Informers.
-func (s *sharing) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
-	c, err := s.of(object)
+func (s *sharingCache) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+	c, err := s.cacheFor(object)
 	if err != nil {
 		return nil, err
 	}
@@ -82,13 +82,13 @@ func (s *sharing) GetInformer(ctx context.Context, object client.Object, options
 }
 
 // GetInformerForKind implements cache.Informers.
-func (s *sharing) GetInformerForKind(ctx context.Context, kind schema.GroupVersionKind, options ...cache.InformerGetOption) (cache.Informer, error) {
-	return s.ofKind(kind).GetInformerForKind(ctx, kind, options...)
+func (s *sharingCache) GetInformerForKind(ctx context.Context, kind schema.GroupVersionKind, options ...cache.InformerGetOption) (cache.Informer, error) {
+	return s.cacheForKind(kind).GetInformerForKind(ctx, kind, options...)
 }
 
 // RemoveInformer implements cache.Informers.
-func (s *sharing) RemoveInformer(ctx context.Context, object client.Object) error {
-	c, err := s.of(object)
+func (s *sharingCache) RemoveInformer(ctx context.Context, object client.Object) error {
+	c, err := s.cacheFor(object)
 	if err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func (s *sharing) RemoveInformer(ctx context.Context, object client.Object) erro
 }
 
 // IndexField implements client.FieldIndexer.
-func (s *sharing) IndexField(ctx context.Context, object client.Object, field string, values client.IndexerFunc) error {
-	c, err := s.of(object)
+func (s *sharingCache) IndexField(ctx context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	c, err := s.cacheFor(object)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func TestKindsOfBothAPIsAreWatchedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			own, other := &informertest.FakeInformers{Scheme: Scheme()}, &informertest.FakeInformers{Scheme: Scheme()}
-			s := &sharing{Cache: own, other: other, scheme: Scheme()}
+			s := &sharingCache{Cache: own, other: other, scheme: Scheme()}
 			if _, err := s.GetInformer(t.Context(), c.object); err != nil {
 				t.Fatal(err)
 			}
@@ -44,9 +44,9 @@ func TestKindsOfBothAPIsAreWatchedOnce(t *testing.T) {
 			}
 		})
 	}
-	s := &sharing{Cache: &informertest.FakeInformers{}, other: &informertest.FakeInformers{}, scheme: Scheme()}
+	s := &sharingCache{Cache: &informertest.FakeInformers{}, other: &informertest.FakeInformers{}, scheme: Scheme()}
 	for list, want := range map[client.ObjectList]any{&corev1.ServiceList{}: s.other, &argov1.RolloutList{}: s.Cache} {
-		if got, err := s.of(list); err != nil || got != want {
+		if got, err := s.cacheFor(list); err != nil || got != want {
 			t.Errorf("%T is of %p, %v, want %p", list, got, err, want)
 		}
 	}

@@ -13,45 +13,45 @@ import (
 	rolloutcontroller "github.com/serin-dev/serin/internal/rollout/controller"
 )
 
-// together prevents the two APIs from releasing the same workload: only the older of the two objects does.
-type together struct {
+// apiConflicts prevents the two APIs from releasing the same workload: only the older of the two objects does.
+type apiConflicts struct {
 	mu                 sync.Mutex
 	canaries, rollouts client.Reader
 }
 
-func (t *together) setCanaries(reader client.Reader) {
+func (t *apiConflicts) setCanaries(reader client.Reader) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.canaries = reader
 }
 
-func (t *together) setRollouts(reader client.Reader) {
+func (t *apiConflicts) setRollouts(reader client.Reader) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rollouts = reader
 }
 
-// rolloutOf returns a message with the older Rollout that refers to the target of a Canary; empty: there is none.
-func (t *together) rolloutOf(ctx context.Context, c *flaggerv1.Canary) (string, error) {
+// conflictingRollout returns a message with the older Rollout that refers to the target of a Canary; empty: there is none.
+func (t *apiConflicts) conflictingRollout(ctx context.Context, c *flaggerv1.Canary) (string, error) {
 	t.mu.Lock()
 	reader := t.rollouts
 	t.mu.Unlock()
 	if reader == nil {
 		return "", nil
 	}
-	return RolloutBeside(ctx, reader, c)
+	return ConflictingRollout(ctx, reader, c)
 }
 
-// RolloutBeside returns a message with the older Rollout that refers to the target of a Canary; empty: there is none.
+// ConflictingRollout returns a message with the older Rollout that refers to the target of a Canary; empty: there is none.
 // The reader must have an index of Rollouts by workload.
-func RolloutBeside(ctx context.Context, reader client.Reader, c *flaggerv1.Canary) (string, error) {
+func ConflictingRollout(ctx context.Context, reader client.Reader, c *flaggerv1.Canary) (string, error) {
 	ref := c.Spec.TargetRef
 	rollouts, err := rolloutcontroller.Referring(ctx, reader, c.Namespace, ref.Kind, ref.Name)
 	if err != nil {
 		return "", err
 	}
 	for i := range rollouts {
-		if older(&rollouts[i], c) {
+		if isOlder(&rollouts[i], c) {
 			return fmt.Sprintf("Rollout %s already releases %s %s, so %s does nothing: delete one of the two, or point it at another target",
 				rollouts[i].Name, ref.Kind, ref.Name, c.Name), nil
 		}
@@ -59,20 +59,20 @@ func RolloutBeside(ctx context.Context, reader client.Reader, c *flaggerv1.Canar
 	return "", nil
 }
 
-// canaryOf returns a message with the older Canary that targets the workload of a Rollout; empty: there is none.
-func (t *together) canaryOf(ctx context.Context, object *argov1.Rollout) (string, error) {
+// conflictingCanary returns a message with the older Canary that targets the workload of a Rollout; empty: there is none.
+func (t *apiConflicts) conflictingCanary(ctx context.Context, object *argov1.Rollout) (string, error) {
 	t.mu.Lock()
 	reader := t.canaries
 	t.mu.Unlock()
 	if reader == nil {
 		return "", nil
 	}
-	return CanaryBeside(ctx, reader, object)
+	return ConflictingCanary(ctx, reader, object)
 }
 
-// CanaryBeside returns a message with the older Canary that targets the workload of a Rollout; empty: there is none.
+// ConflictingCanary returns a message with the older Canary that targets the workload of a Rollout; empty: there is none.
 // The reader must have an index of Canaries by target.
-func CanaryBeside(ctx context.Context, reader client.Reader, object *argov1.Rollout) (string, error) {
+func ConflictingCanary(ctx context.Context, reader client.Reader, object *argov1.Rollout) (string, error) {
 	ref := object.Spec.WorkloadRef
 	if ref == nil {
 		return "", nil
@@ -82,7 +82,7 @@ func CanaryBeside(ctx context.Context, reader client.Reader, object *argov1.Roll
 		return "", err
 	}
 	for i := range canaries {
-		if older(&canaries[i], object) {
+		if isOlder(&canaries[i], object) {
 			return fmt.Sprintf("Canary %s already releases %s %s, so Rollout %s does nothing: delete one of the two, or point it at another workload",
 				canaries[i].Name, ref.Kind, ref.Name, object.Name), nil
 		}
@@ -90,7 +90,7 @@ func CanaryBeside(ctx context.Context, reader client.Reader, object *argov1.Roll
 	return "", nil
 }
 
-func older(a, b client.Object) bool {
+func isOlder(a, b client.Object) bool {
 	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	if !at.Equal(&bt) {
 		return at.Before(&bt)

@@ -53,16 +53,16 @@ type Response struct {
 	Truncated bool
 }
 
-// OK says that the status is 2xx.
-func (r Response) OK() bool { return r.Code >= 200 && r.Code <= 299 }
+// IsSuccess says that the status is 2xx.
+func (r Response) IsSuccess() bool { return r.Code >= 200 && r.Code <= 299 }
 
 // Status is code and name, such as "404 Not Found". The server's own wording is not repeated.
 func (r Response) Status() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", r.Code, http.StatusText(r.Code)))
 }
 
-// Transient says that the status speaks of the server's state and not of the question: 429 and 5xx but 501.
-func (r Response) Transient() bool {
+// IsTransient says that the status speaks of the server's state and not of the question: 429 and 5xx but 501.
+func (r Response) IsTransient() bool {
 	return r.Code == http.StatusTooManyRequests || r.Code >= 500 && r.Code != http.StatusNotImplemented
 }
 
@@ -74,16 +74,16 @@ func (e *UnreachableError) Error() string { return e.cause.Error() }
 // Unwrap is what stood in the way.
 func (e *UnreachableError) Unwrap() error { return e.cause }
 
-// Unreachable is the error for who cannot be asked, for that reason; its text is shown.
-func Unreachable(cause error) *UnreachableError { return &UnreachableError{cause: cause} }
+// NewUnreachableError is the error for who cannot be asked, for that reason; its text is shown.
+func NewUnreachableError(cause error) *UnreachableError { return &UnreachableError{cause: cause} }
 
 // Client makes calls under one policy. It is safe for concurrent use, and there is one for the whole process, so that
 // connections are shared.
 type Client struct {
-	policy              Policy
-	verifying, trusting *http.Client
-	// only is the one server of a client of NewFor.
-	only *url.URL
+	policy                            Policy
+	verifyingClient, skipVerifyClient *http.Client
+	// onlyHost is the one server of a client of NewForServer.
+	onlyHost *url.URL
 }
 
 // New is a client under the policy.
@@ -91,23 +91,23 @@ func New(policy Policy) *Client {
 	return newClient(newPath(policy))
 }
 
-func newClient(p *path) *Client {
-	return &Client{policy: p.policy, verifying: newHTTPClient(p, false), trusting: newHTTPClient(p, true)}
+func newClient(p *connectionPath) *Client {
+	return &Client{policy: p.policy, verifyingClient: newHTTPClient(p, false), skipVerifyClient: newHTTPClient(p, true)}
 }
 
 // Close gives idle connections back.
 func (c *Client) Close() {
-	c.verifying.CloseIdleConnections()
-	c.trusting.CloseIdleConnections()
+	c.verifyingClient.CloseIdleConnections()
+	c.skipVerifyClient.CloseIdleConnections()
 }
 
 // newHTTPClient makes a client for all requests: its transport keeps connections apart by proxy.
-func newHTTPClient(p *path, skipVerify bool) *http.Client {
+func newHTTPClient(p *connectionPath, skipVerify bool) *http.Client {
 	return &http.Client{
 		CheckRedirect: checkRedirect,
 		Transport: &http.Transport{
 			DialContext: p.dial,
-			Proxy:       p.proxy,
+			Proxy:       p.chooseProxy,
 			TLSClientConfig: &tls.Config{
 				MinVersion:         tls.VersionTLS12,
 				InsecureSkipVerify: skipVerify, //nolint:gosec // the API has a field for it
@@ -127,7 +127,7 @@ func newHTTPClient(p *path, skipVerify bool) *http.Client {
 func checkRedirect(next *http.Request, via []*http.Request) error {
 	last := via[len(via)-1]
 	sameHost := strings.EqualFold(next.URL.Hostname(), last.URL.Hostname())
-	samePlace := next.URL.Scheme == last.URL.Scheme && port(next.URL) == port(last.URL)
+	samePlace := next.URL.Scheme == last.URL.Scheme && effectivePort(next.URL) == effectivePort(last.URL)
 	upgrade := last.URL.Scheme == "http" && next.URL.Scheme == "https"
 	reads := via[0].Method == http.MethodGet || via[0].Method == http.MethodHead
 	if len(via) > maxRedirects || !reads || !sameHost || !samePlace && !upgrade {
@@ -136,7 +136,7 @@ func checkRedirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-func port(u *url.URL) string {
+func effectivePort(u *url.URL) string {
 	switch {
 	case u.Port() != "":
 		return u.Port()
@@ -157,13 +157,13 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	client := c.verifying
+	client := c.verifyingClient
 	if r.SkipVerify {
-		client = c.trusting
+		client = c.skipVerifyClient
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return Response{}, unreachable(ctx, err)
+		return Response{}, newRequestError(ctx, err)
 	}
 	defer response.Body.Close()
 
@@ -174,7 +174,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 		return out, nil
 	}
 	if err != nil {
-		return Response{}, unreachable(ctx, err)
+		return Response{}, newRequestError(ctx, err)
 	}
 	return out, nil
 }
@@ -196,7 +196,7 @@ func (c *Client) prepare(ctx context.Context, r Request) (*http.Request, error) 
 			return nil, errors.New("the proxy's address is not a URL such as http://proxy:3128: correct it")
 		}
 	}
-	ctx = onWay(ctx, proxy)
+	ctx = withRequestRoute(ctx, proxy)
 	request, err := http.NewRequestWithContext(ctx, r.Method, target.String(), bytes.NewReader(r.Body))
 	if err != nil {
 		return nil, RedactError(err)
@@ -225,9 +225,9 @@ func ParseURL(address string) (*url.URL, error) {
 	}
 }
 
-// unreachable sorts what the client returned and takes the URL out of it; who calls knows where he called.
-func unreachable(ctx context.Context, err error) error {
-	if r := refused(err); r != nil {
+// newRequestError sorts what the client returned and takes the URL out of it; who calls knows where he called.
+func newRequestError(ctx context.Context, err error) error {
+	if r := findRefusedError(err); r != nil {
 		return r
 	}
 	if ctx.Err() != nil {

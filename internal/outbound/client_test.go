@@ -51,7 +51,7 @@ func TestDoAnswersWithStatusHeaderAndBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Code != 418 || string(got.Body) != "hello" || got.Header.Get("X-Seen") != "GET one" || got.OK() {
+	if got.Code != 418 || string(got.Body) != "hello" || got.Header.Get("X-Seen") != "GET one" || got.IsSuccess() {
 		t.Errorf("got %+v", got)
 	}
 }

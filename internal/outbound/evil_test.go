@@ -91,7 +91,7 @@ func resolving(t *testing.T, policy Policy, s *nameServer) *Client {
 	t.Helper()
 	client := New(policy)
 	t.Cleanup(client.Close)
-	transport, ok := client.verifying.Transport.(*http.Transport)
+	transport, ok := client.verifyingClient.Transport.(*http.Transport)
 	if !ok {
 		t.Fatal("no transport")
 	}
@@ -115,7 +115,7 @@ func TestANameThatChangesItsAddressIsCheckedEachTime(t *testing.T) {
 		client := resolving(t, Policy{}, names)
 		request := get("http://rebinding.example:" + port)
 		request.Timeout = 50 * time.Millisecond
-		if _, err := client.Do(t.Context(), request); refused(err) != nil || err == nil {
+		if _, err := client.Do(t.Context(), request); findRefusedError(err) != nil || err == nil {
 			t.Errorf("the harmless address: %v", err)
 		}
 		request.Timeout = time.Minute
@@ -147,7 +147,7 @@ func TestARedirectToANameIsCheckedWhereItLeads(t *testing.T) {
 	names := &nameServer{answers: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("169.254.169.254")}}
 	client := resolving(t, Policy{AllowLoopback: true}, names)
 	_, err = client.Do(t.Context(), get("http://rebinding.example:"+port))
-	if n := steps.Load(); refused(err) == nil || n != 1 {
+	if n := steps.Load(); findRefusedError(err) == nil || n != 1 {
 		t.Errorf("%v after %d steps", err, n)
 	}
 }
@@ -159,7 +159,7 @@ func TestAddressesInUnusualSpelling(t *testing.T) {
 		"[0:0:0:0:0:ffff:a9fe:a9fe]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "169.254.169.254.", "LOCALHOST", "localhost.", "a.b.localhost", "[fe80::1%25eth0]", "[::]", "0",
 	} {
 		_, err := New(Policy{}).Do(t.Context(), get("http://"+host+"/"))
-		if refused(err) == nil {
+		if findRefusedError(err) == nil {
 			t.Errorf("%s: %v, want a RefusedError", host, err)
 		}
 	}

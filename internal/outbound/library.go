@@ -17,20 +17,20 @@ var ErrTooLong = errors.New("the answer is longer than may be read")
 // rules for redirects of all others; a redirect that may not be followed is an answer, which libraries take for an error.
 func (c *Client) HTTP(limit int64, timeout time.Duration) *http.Client {
 	return &http.Client{
-		Transport:     library{client: c, limit: limit, timeout: timeout},
+		Transport:     libraryTransport{client: c, limit: limit, timeout: timeout},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// library makes the calls of a library of a service.
-type library struct {
+// libraryTransport makes the calls of a library of a service.
+type libraryTransport struct {
 	client  *Client
 	limit   int64
 	timeout time.Duration
 }
 
 // RoundTrip is http.RoundTripper.
-func (l library) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l libraryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := readBody(r)
 	if err != nil {
 		return nil, err
@@ -59,10 +59,10 @@ func readBody(r *http.Request) ([]byte, error) {
 	return io.ReadAll(r.Body)
 }
 
-// NewFor is a client of one server, which the process itself was configured with, through a transport that may have
+// NewForServer is a client of one server, which the process itself was configured with, through a transport that may have
 // the credentials of the process. Other hosts are refused and no redirect is followed, so that these credentials go
 // nowhere else.
-func NewFor(server string, transport http.RoundTripper) (*Client, error) {
+func NewForServer(server string, transport http.RoundTripper) (*Client, error) {
 	address, err := ParseURL(server)
 	if err != nil {
 		return nil, err
@@ -71,12 +71,12 @@ func NewFor(server string, transport http.RoundTripper) (*Client, error) {
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &Client{only: address, policy: Policy{AllowLoopback: true}, verifying: client, trusting: client}, nil
+	return &Client{onlyHost: address, policy: Policy{AllowLoopback: true}, verifyingClient: client, skipVerifyClient: client}, nil
 }
 
 // checkOnly holds a client of one server to it.
 func (c *Client) checkOnly(target *url.URL) error {
-	if c.only == nil || c.only.Scheme == target.Scheme && c.only.Host == target.Host {
+	if c.onlyHost == nil || c.onlyHost.Scheme == target.Scheme && c.onlyHost.Host == target.Host {
 		return nil
 	}
 	return fmt.Errorf("%s://%s is not the server that these credentials are for", target.Scheme, target.Host)

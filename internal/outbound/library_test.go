@@ -103,7 +103,7 @@ func TestCredentialsOfTheProcessGoToTheirServerAlone(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(r.Header.Get("Authorization")))
 	})
-	client, err := NewFor(own, withToken{})
+	client, err := NewForServer(own, withToken{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestCredentialsOfTheProcessGoToTheirServerAlone(t *testing.T) {
 	if stolen != "" {
 		t.Errorf("another server got %s", stolen)
 	}
-	if _, err := NewFor("kubernetes", withToken{}); err == nil {
+	if _, err := NewForServer("kubernetes", withToken{}); err == nil {
 		t.Error("an address without scheme is accepted")
 	}
 }

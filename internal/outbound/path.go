@@ -11,57 +11,57 @@ import (
 	"sync/atomic"
 )
 
-// path is how a transport reaches what users name: which proxy it takes, and where it may connect.
+// connectionPath is how a transport reaches what users name: which proxy it takes, and where it may connect.
 //
 // Without a proxy the address is checked when it is dialled. A proxy resolves names by itself, so that nobody here sees
 // what it calls: the name is resolved and checked before it is asked. The proxy of the environment was chosen by the
 // administrator and may be on the controller's own host; one that a user names is held to the policy as any server.
-type path struct {
+type connectionPath struct {
 	policy Policy
-	// environment is the proxy of the process for a request; nil: none.
-	environment func(*http.Request) (*url.URL, error)
-	resolve     func(ctx context.Context, host string) ([]netip.Addr, error)
+	// environmentProxy is the proxy of the process for a request; nil: none.
+	environmentProxy func(*http.Request) (*url.URL, error)
+	resolve          func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
-func newPath(policy Policy) *path {
-	return &path{
-		policy: policy, environment: http.ProxyFromEnvironment,
+func newPath(policy Policy) *connectionPath {
+	return &connectionPath{
+		policy: policy, environmentProxy: http.ProxyFromEnvironment,
 		resolve: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},
 	}
 }
 
-// way is what is known of the way of one request.
-type way struct {
-	// named is the proxy that a user named; nil: that of the environment, if there is one.
-	named *url.URL
-	// configured is true while the way goes through the proxy of the environment.
-	configured atomic.Bool
+// requestRoute is what is known of the way of one request.
+type requestRoute struct {
+	// namedProxy is the proxy that a user named; nil: that of the environment, if there is one.
+	namedProxy *url.URL
+	// usesEnvironmentProxy is true while the way goes through the proxy of the environment.
+	usesEnvironmentProxy atomic.Bool
 }
 
-type wayKey struct{}
+type requestRouteKey struct{}
 
-// onWay begins a request. Its context is also that of the connections that are made for it.
-func onWay(ctx context.Context, named *url.URL) context.Context {
-	return context.WithValue(ctx, wayKey{}, &way{named: named})
+// withRequestRoute begins a request. Its context is also that of the connections that are made for it.
+func withRequestRoute(ctx context.Context, named *url.URL) context.Context {
+	return context.WithValue(ctx, requestRouteKey{}, &requestRoute{namedProxy: named})
 }
 
-// proxy is the Proxy function of a transport. It is asked once for each request, redirects included.
-func (p *path) proxy(r *http.Request) (*url.URL, error) {
-	w, _ := r.Context().Value(wayKey{}).(*way)
+// chooseProxy is the Proxy function of a transport. It is asked once for each request, redirects included.
+func (p *connectionPath) chooseProxy(r *http.Request) (*url.URL, error) {
+	w, _ := r.Context().Value(requestRouteKey{}).(*requestRoute)
 	proxy, configured := (*url.URL)(nil), false
-	if w != nil && w.named != nil {
-		proxy = w.named
+	if w != nil && w.namedProxy != nil {
+		proxy = w.namedProxy
 	} else {
 		var err error
-		if proxy, err = p.environment(r); err != nil {
+		if proxy, err = p.environmentProxy(r); err != nil {
 			return nil, errors.New("the proxy of the environment is not a URL such as http://proxy:3128: correct HTTP_PROXY and HTTPS_PROXY of Serin")
 		}
 		configured = proxy != nil
 	}
 	if w != nil {
-		w.configured.Store(configured)
+		w.usesEnvironmentProxy.Store(configured)
 	}
 	if proxy == nil {
 		return nil, nil
@@ -70,7 +70,7 @@ func (p *path) proxy(r *http.Request) (*url.URL, error) {
 }
 
 // checkResolved refuses a host that a proxy would be asked for, unless all its addresses are open.
-func (p *path) checkResolved(ctx context.Context, host string) error {
+func (p *connectionPath) checkResolved(ctx context.Context, host string) error {
 	if err := p.policy.checkName(host); err != nil || p.policy.ProxyResolves {
 		return err
 	}
@@ -79,7 +79,7 @@ func (p *path) checkResolved(ctx context.Context, host string) error {
 	}
 	addresses, err := p.resolve(ctx, host)
 	if err != nil || len(addresses) == 0 {
-		return Unreachable(fmt.Errorf("%s cannot be resolved here, and what a proxy would call is not known: let Serin resolve it, "+
+		return NewUnreachableError(fmt.Errorf("%s cannot be resolved here, and what a proxy would call is not known: let Serin resolve it, "+
 			"or start Serin with -proxy-resolves-names if the proxy itself refuses internal addresses", host))
 	}
 	for _, address := range addresses {
@@ -91,9 +91,9 @@ func (p *path) checkResolved(ctx context.Context, host string) error {
 }
 
 // dial is the DialContext function of a transport.
-func (p *path) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (p *connectionPath) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := p.policy.Dialer()
-	if w, _ := ctx.Value(wayKey{}).(*way); w != nil && w.configured.Load() {
+	if w, _ := ctx.Value(requestRouteKey{}).(*requestRoute); w != nil && w.usesEnvironmentProxy.Load() {
 		dialer.Control = nil // the administrator chose this address
 	}
 	return dialer.DialContext(ctx, network, address)
@@ -106,12 +106,12 @@ func (p Policy) Guard(named *url.URL) Guard { return Guard{path: newPath(p), nam
 
 // Guard is what Policy.Guard returns.
 type Guard struct {
-	path  *path
+	path  *connectionPath
 	named *url.URL
 }
 
 // Proxy is for http.Transport.
-func (g Guard) Proxy(r *http.Request) (*url.URL, error) { return g.path.proxy(r) }
+func (g Guard) Proxy(r *http.Request) (*url.URL, error) { return g.path.chooseProxy(r) }
 
 // Dial is for http.Transport.
 func (g Guard) Dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -119,17 +119,17 @@ func (g Guard) Dial(ctx context.Context, network, address string) (net.Conn, err
 }
 
 // Wrap begins each request of a transport.
-func (g Guard) Wrap(next http.RoundTripper) http.RoundTripper { return wrapped{next, g.named} }
+func (g Guard) Wrap(next http.RoundTripper) http.RoundTripper { return guardedTransport{next, g.named} }
 
-type wrapped struct {
-	next  http.RoundTripper
-	named *url.URL
+type guardedTransport struct {
+	next       http.RoundTripper
+	namedProxy *url.URL
 }
 
 // RoundTrip is http.RoundTripper.
-func (w wrapped) RoundTrip(r *http.Request) (*http.Response, error) {
-	return w.next.RoundTrip(r.WithContext(onWay(r.Context(), w.named)))
+func (w guardedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return w.next.RoundTrip(r.WithContext(withRequestRoute(r.Context(), w.namedProxy)))
 }
 
 // WrappedRoundTripper lets libraries find the transport.
-func (w wrapped) WrappedRoundTripper() http.RoundTripper { return w.next }
+func (w guardedTransport) WrappedRoundTripper() http.RoundTripper { return w.next }

@@ -35,7 +35,7 @@ func TestNamesAreCheckedBeforeTheProxyOfTheEnvironmentIsAsked(t *testing.T) {
 	}
 	through := func(policy Policy) *Client {
 		p := newPath(policy)
-		p.environment = func(*http.Request) (*url.URL, error) { return proxy, nil }
+		p.environmentProxy = func(*http.Request) (*url.URL, error) { return proxy, nil }
 		p.resolve = func(_ context.Context, host string) ([]netip.Addr, error) {
 			if known, ok := answers[host]; ok {
 				return known, nil
@@ -87,7 +87,7 @@ func TestNamesAreCheckedBeforeTheProxyOfTheEnvironmentIsAsked(t *testing.T) {
 func TestOnlyTheProxyOfTheEnvironmentMayBeOnLoopback(t *testing.T) {
 	proxy, asked := aProxy(t)
 	p := newPath(Policy{ProxyResolves: true})
-	p.environment = func(r *http.Request) (*url.URL, error) {
+	p.environmentProxy = func(r *http.Request) (*url.URL, error) {
 		if r.URL.Hostname() == "chat.example" {
 			return proxy, nil
 		}

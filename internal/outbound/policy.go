@@ -97,15 +97,15 @@ func (p Policy) checkDial(network, address string, _ syscall.RawConn) error {
 }
 
 func (p Policy) checkAddr(addr netip.Addr) error {
-	for _, a := range meant(addr) {
-		if reason := p.refuses(a); reason != "" {
+	for _, a := range embeddedAddresses(addr) {
+		if reason := p.refusalReason(a); reason != "" {
 			return &RefusedError{Destination: addr.String(), Reason: reason}
 		}
 	}
 	return nil
 }
 
-func (p Policy) refuses(addr netip.Addr) string {
+func (p Policy) refusalReason(addr netip.Addr) string {
 	covers := func(prefix netip.Prefix) bool { return prefix.Contains(addr) }
 	switch {
 	case addr.IsLoopback() && !p.AllowLoopback:
@@ -138,16 +138,16 @@ var (
 	// configuration, so that it cannot be looked through.
 	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
 
-	nat64      = netip.MustParsePrefix("64:ff9b::/96")
-	translated = netip.MustParsePrefix("::ffff:0:0:0/96")
-	compatible = netip.MustParsePrefix("::/96")
-	sixToFour  = netip.MustParsePrefix("2002::/16")
-	teredo     = netip.MustParsePrefix("2001::/32")
+	nat64          = netip.MustParsePrefix("64:ff9b::/96")
+	nat64Ranges    = netip.MustParsePrefix("::ffff:0:0:0/96")
+	ipv4Compatible = netip.MustParsePrefix("::/96")
+	sixToFour      = netip.MustParsePrefix("2002::/16")
+	teredo         = netip.MustParsePrefix("2001::/32")
 )
 
-// meant are the addresses that an address stands for: itself, and the IPv4 addresses that translators and tunnels would
+// embeddedAddresses are the addresses that an address stands for: itself, and the IPv4 addresses that translators and tunnels would
 // reach through it. Without them a link-local address passes in disguise.
-func meant(addr netip.Addr) []netip.Addr {
+func embeddedAddresses(addr netip.Addr) []netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	out := []netip.Addr{addr}
 	if addr.Is4() {
@@ -157,7 +157,7 @@ func meant(addr netip.Addr) []netip.Addr {
 	embed := func(at int) { out = append(out, netip.AddrFrom4([4]byte(bytes[at:at+4]))) }
 	switch {
 	case addr.IsUnspecified() || addr.IsLoopback():
-	case nat64.Contains(addr) || translated.Contains(addr) || compatible.Contains(addr) || isatap(bytes):
+	case nat64.Contains(addr) || nat64Ranges.Contains(addr) || ipv4Compatible.Contains(addr) || isatap(bytes):
 		embed(12)
 	case sixToFour.Contains(addr):
 		embed(2)
@@ -176,8 +176,8 @@ func isatap(bytes [16]byte) bool {
 	return bytes[8]&^0x02 == 0 && bytes[9] == 0 && bytes[10] == 0x5e && bytes[11] == 0xfe
 }
 
-// refused finds the RefusedError in what a client returned.
-func refused(err error) *RefusedError {
+// findRefusedError finds the RefusedError in what a client returned.
+func findRefusedError(err error) *RefusedError {
 	if out, ok := errors.AsType[*RefusedError](err); ok {
 		return out
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-const maxWait = 30 * time.Second
+const maxRetryDelay = 30 * time.Second
 
 // DoWithRetries makes a call and up to retries further ones while nobody answers or the answer is Transient. Between
 // them it waits 1s, 2s, 4s and so on, or as long as the server asks for, never more than 30s. It returns what came
@@ -19,11 +19,11 @@ func (c *Client) DoWithRetries(ctx context.Context, clk clock.Clock, r Request, 
 	for attempt := 1; ; attempt++ {
 		response, err := c.Do(ctx, r)
 		var gone *UnreachableError
-		again := errors.As(err, &gone) || err == nil && response.Transient()
+		again := errors.As(err, &gone) || err == nil && response.IsTransient()
 		if !again || attempt > retries || ctx.Err() != nil {
 			return response, attempt, err
 		}
-		timer := clk.NewTimer(waitBefore(attempt, response, clk.Now()))
+		timer := clk.NewTimer(retryDelay(attempt, response, clk.Now()))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -33,9 +33,9 @@ func (c *Client) DoWithRetries(ctx context.Context, clk clock.Clock, r Request, 
 	}
 }
 
-// waitBefore is how long to wait after an attempt, counted from 1.
-func waitBefore(attempt int, last Response, now time.Time) time.Duration {
-	wait := maxWait
+// retryDelay is how long to wait after an attempt, counted from 1.
+func retryDelay(attempt int, last Response, now time.Time) time.Duration {
+	wait := maxRetryDelay
 	if attempt <= 5 { // 1s << 5 is past the maximum already
 		wait = time.Second << (attempt - 1)
 	}
@@ -57,8 +57,8 @@ func (r Response) retryAfter(now time.Time) (wait time.Duration, ok bool) {
 		return 0, false
 	}
 	if seconds, err := strconv.Atoi(asked); err == nil && seconds >= 0 {
-		return time.Duration(min(seconds, int(maxWait/time.Second))) * time.Second, true
+		return time.Duration(min(seconds, int(maxRetryDelay/time.Second))) * time.Second, true
 	}
 	at, err := http.ParseTime(asked)
-	return min(max(at.Sub(now), 0), maxWait), err == nil
+	return min(max(at.Sub(now), 0), maxRetryDelay), err == nil
 }

@@ -20,10 +20,10 @@ func Redact(address string) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-var urls = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>\\]+`)
+var urlPattern = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>\\]+`)
 
 // redactText redacts every URL in a text.
-func redactText(text string) string { return urls.ReplaceAllStringFunc(text, Redact) }
+func redactText(text string) string { return urlPattern.ReplaceAllStringFunc(text, Redact) }
 
 // RedactError is the error without what its URLs should not tell. The cause can still be tested for with errors.Is and
 // errors.As; only the text is another. Nil stays nil.

@@ -73,16 +73,16 @@ func TestNewest(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			reads := newReads(t, test.live)
-			newest := ownwrites.NewestOf("Service", reads)
+			newest := ownwrites.NewNewestVersions("Service", reads)
 			if test.knows != nil {
-				newest.Knows(releaseKey, test.knows)
+				newest.RecordVersion(releaseKey, test.knows)
 			}
 			if test.proves != nil {
-				newest.Proves(releaseKey, test.proves)
+				newest.RecordIfUnknown(releaseKey, test.proves)
 			}
 			for i, cached := range test.cached {
-				err := newest.TakeOver(t.Context(), releaseKey, cached, &corev1.Service{})
-				if got := errors.Is(err, ownwrites.ErrBehind); got != test.behind[i] || err != nil && !got {
+				err := newest.VerifyTakeover(t.Context(), releaseKey, cached, &corev1.Service{})
+				if got := errors.Is(err, ownwrites.ErrStale); got != test.behind[i] || err != nil && !got {
 					t.Errorf("version %s: %v, behind should be %t", cached.ResourceVersion, err, test.behind[i])
 				}
 			}
@@ -96,25 +96,25 @@ func TestNewest(t *testing.T) {
 // TestNewestIsAskedAgain after a read that failed, and for what was forgotten; a look alone asks nobody.
 func TestNewestIsAskedAgain(t *testing.T) {
 	reads := newReads(t, at("1", "30"))
-	newest := ownwrites.NewestOf("Service", reads)
-	if err := newest.Look(releaseKey, at("1", "10")); err != nil || reads.n != 0 {
+	newest := ownwrites.NewNewestVersions("Service", reads)
+	if err := newest.VerifyNotStale(releaseKey, at("1", "10")); err != nil || reads.n != 0 {
 		t.Errorf("a look where nothing is known: %v after %d reads", err, reads.n)
 	}
 	reads.fail = errors.New("away")
-	if err := newest.TakeOver(t.Context(), releaseKey, at("1", "30"), &corev1.Service{}); !errors.Is(err, reads.fail) {
+	if err := newest.VerifyTakeover(t.Context(), releaseKey, at("1", "30"), &corev1.Service{}); !errors.Is(err, reads.fail) {
 		t.Errorf("while the API server is away: %v", err)
 	}
 	reads.fail = nil
 	for range 2 {
-		if err := newest.TakeOver(t.Context(), releaseKey, at("1", "30"), &corev1.Service{}); err != nil {
+		if err := newest.VerifyTakeover(t.Context(), releaseKey, at("1", "30"), &corev1.Service{}); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := newest.Look(releaseKey, at("1", "29")); !errors.Is(err, ownwrites.ErrBehind) {
+	if err := newest.VerifyNotStale(releaseKey, at("1", "29")); !errors.Is(err, ownwrites.ErrStale) {
 		t.Errorf("a look at what is older than what is known: %v", err)
 	}
 	newest.Forget(releaseKey)
-	if err := newest.TakeOver(t.Context(), releaseKey, at("1", "29"), &corev1.Service{}); !errors.Is(err, ownwrites.ErrBehind) {
+	if err := newest.VerifyTakeover(t.Context(), releaseKey, at("1", "29"), &corev1.Service{}); !errors.Is(err, ownwrites.ErrStale) {
 		t.Errorf("after it was forgotten: %v", err)
 	}
 	if reads.n != 3 {

@@ -98,7 +98,7 @@ func TestWhatIsOlderThanOurWriteIsNotSeen(t *testing.T) {
 	changed := seen.DeepCopy()
 	changed.SetAnnotations(map[string]string{"weight": "40"})
 	l.must(l.Patch(t.Context(), changed, client.MergeFrom(seen)))
-	if _, err := l.get(); !errors.Is(err, ownwrites.ErrBehind) {
+	if _, err := l.get(); !errors.Is(err, ownwrites.ErrStale) {
 		t.Errorf("right after the write: got %v", err)
 	}
 	before := l.shown["cart"]
@@ -107,14 +107,14 @@ func TestWhatIsOlderThanOurWriteIsNotSeen(t *testing.T) {
 		t.Errorf("after the watch told: got %v, %v", seen, err)
 	}
 	l.shown["cart"] = before
-	if _, err := l.get(); !errors.Is(err, ownwrites.ErrBehind) {
+	if _, err := l.get(); !errors.Is(err, ownwrites.ErrStale) {
 		t.Errorf("after the watch went back: got %v", err)
 	}
 	again := service("cart")
 	again.SetUID("made-before")
 	again.SetResourceVersion("1")
 	l.shown["cart"] = again
-	if _, err := l.get(); !errors.Is(err, ownwrites.ErrBehind) {
+	if _, err := l.get(); !errors.Is(err, ownwrites.ErrStale) {
 		t.Errorf("one that was deleted before ours was made: got %v", err)
 	}
 	again.SetUID("made-again")
@@ -130,11 +130,11 @@ func TestWhatWeMadeIsNotMissing(t *testing.T) {
 		t.Fatalf("before it was made: got %v", err)
 	}
 	l.must(l.Create(t.Context(), service("cart")))
-	if _, err := l.get(); !errors.Is(err, ownwrites.ErrBehind) {
+	if _, err := l.get(); !errors.Is(err, ownwrites.ErrStale) {
 		t.Errorf("right after it was made: got %v", err)
 	}
 	l.clock.SetTime(l.clock.Now().Add(time.Minute))
-	if _, err := l.get(); !errors.Is(err, ownwrites.ErrBehind) {
+	if _, err := l.get(); !errors.Is(err, ownwrites.ErrStale) {
 		t.Errorf("a minute later, and it is there: got %v", err)
 	}
 	l.catchUp("cart")
@@ -164,7 +164,7 @@ func TestWritesAskFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	no := errors.New("no")
-	ctx := ownwrites.Checked(t.Context(), func(context.Context, client.Object) error { return no })
+	ctx := ownwrites.WithWriteCheck(t.Context(), func(context.Context, client.Object) error { return no })
 	for name, write := range map[string]func() error{
 		"create": func() error { return l.Create(ctx, service("new")) },
 		"update": func() error { return l.Update(ctx, kept) },

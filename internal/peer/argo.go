@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-const argoRollouts = "argo-rollouts"
+const argoRolloutsImage = "argo-rollouts"
 
-// argoFlags are some of Argo Rollouts' that no other program has.
-var argoFlags = []string{"rollout-resync", "rollout-threads", "analysis-threads", "traefik-api-group"}
+// argoRolloutsFlags are some of Argo Rollouts' that no other program has.
+var argoRolloutsFlags = []string{"rollout-resync", "rollout-threads", "analysis-threads", "traefik-api-group"}
 
-// ArgoLease is the name of the leader lease of the Argo Rollouts that serves an instance id.
-func ArgoLease(instanceID string) string {
+// ArgoLeaseName is the name of the leader lease of the Argo Rollouts that serves an instance id.
+func ArgoLeaseName(instanceID string) string {
 	const name = "argo-rollouts-controller-lock"
 	if instanceID == "" {
 		return name
@@ -23,40 +23,44 @@ func ArgoLease(instanceID string) string {
 	return name + "-" + instanceID
 }
 
-// ArgoRollouts is the controller that a Deployment runs, where that is Argo Rollouts.
-func ArgoRollouts(d *appsv1.Deployment) (Controller, bool) { return run(d, isArgoRollouts) }
+// DetectArgoRollouts is the controller that a Deployment runs, where that is Argo Rollouts.
+func DetectArgoRollouts(d *appsv1.Deployment) (Controller, bool) {
+	return detectController(d, isArgoRollouts)
+}
 
 // isArgoRollouts goes by the image, and where somebody gave that another name by flags that no other program has: Serin
 // has them too.
 func isArgoRollouts(c *corev1.Container, args []string) bool {
-	if imageName(c.Image) == serin || slices.Contains(args, "controller") {
+	if imageName(c.Image) == serinImage || slices.Contains(args, "controller") {
 		return false
 	}
-	return imageName(c.Image) == argoRollouts || slices.ContainsFunc(argoFlags, func(flag string) bool {
-		_, given := value(args, flag)
+	return imageName(c.Image) == argoRolloutsImage || slices.ContainsFunc(argoRolloutsFlags, func(flag string) bool {
+		_, given := flagValue(args, flag)
 		return given
 	})
 }
 
-// ArgoPossible is false for containers, as decoded JSON, none of which can be Argo Rollouts.
-func ArgoPossible(containers []any) bool { return possible(containers, argoRollouts, argoFlags) }
+// MayRunArgoRollouts is false for containers, as decoded JSON, none of which can be Argo Rollouts.
+func MayRunArgoRollouts(containers []any) bool {
+	return mayRun(containers, argoRolloutsImage, argoRolloutsFlags)
+}
 
 // ServesInstance is true where an Argo Rollouts acts on objects of that namespace that carry that instance id.
 func (c Controller) ServesInstance(namespace, instanceID string) bool {
-	id, _ := value(c.Args, "instance-id")
-	return id == instanceID && (!c.namespaced() || c.Namespace == namespace)
+	id, _ := flagValue(c.Args, "instance-id")
+	return id == instanceID && (!c.isNamespaced() || c.Namespace == namespace)
 }
 
-// namespaced is true where it acts on its own namespace only. The flag has no value of its own.
-func (c Controller) namespaced() bool {
+// isNamespaced is true where it acts on its own namespace only. The flag has no value of its own.
+func (c Controller) isNamespaced() bool {
 	return slices.ContainsFunc(c.Args, func(arg string) bool {
 		return slices.Contains([]string{"--namespaced", "--namespaced=true", "-namespaced", "-namespaced=true"}, arg)
 	})
 }
 
-// ActingArgo are the signs that an Argo Rollouts lives that acts on objects of that namespace that carry that instance id.
+// ArgoRolloutsSigns are the signs that an Argo Rollouts lives that acts on objects of that namespace that carry that instance id.
 // They are those of Acting.
-func (s Scope) ActingArgo(namespace, instanceID string, deployments []Controller, leases []coordinationv1.Lease, now time.Time) []Candidate {
-	named := slices.DeleteFunc(slices.Clone(leases), func(l coordinationv1.Lease) bool { return l.Name != ArgoLease(instanceID) })
-	return s.acting(deployments, named, now, func(c Controller) bool { return c.ServesInstance(namespace, instanceID) })
+func (s Scope) ArgoRolloutsSigns(namespace, instanceID string, deployments []Controller, leases []coordinationv1.Lease, now time.Time) []Candidate {
+	named := slices.DeleteFunc(slices.Clone(leases), func(l coordinationv1.Lease) bool { return l.Name != ArgoLeaseName(instanceID) })
+	return s.actingSigns(deployments, named, now, func(c Controller) bool { return c.ServesInstance(namespace, instanceID) })
 }

@@ -26,14 +26,14 @@ func TestArgoRolloutsIsRecognised(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := deployment(tt.image, tt.args...)
-			if _, got := ArgoRollouts(d); got != tt.want {
+			if _, got := DetectArgoRollouts(d); got != tt.want {
 				t.Errorf("got %v", got)
 			}
 			raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if containers, _, _ := unstructured.NestedSlice(raw, "spec", "template", "spec", "containers"); tt.want && !ArgoPossible(containers) {
+			if containers, _, _ := unstructured.NestedSlice(raw, "spec", "template", "spec", "containers"); tt.want && !MayRunArgoRollouts(containers) {
 				t.Error("overlooked by the quick look")
 			}
 		})
@@ -72,7 +72,7 @@ func TestAnArgoRolloutsActsOnItsInstanceOnly(t *testing.T) {
 		{"the lease of one of another namespace", "", argo("--namespaced"), []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "rollouts-7_1")}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			signs := Scope{}.ActingArgo("shop", tt.id, tt.deployments, tt.leases, now)
+			signs := Scope{}.ArgoRolloutsSigns("shop", tt.id, tt.deployments, tt.leases, now)
 			if (len(signs) > 0) != tt.want {
 				t.Errorf("got %+v", signs)
 			}

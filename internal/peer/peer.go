@@ -16,28 +16,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Lease is the name of Flagger's leader lease.
-const Lease = "flagger-leader-election"
+// FlaggerLeaseName is the name of Flagger's leader lease.
+const FlaggerLeaseName = "flagger-leader-election"
 
 // The names of programs, as images have them.
 const (
-	flagger = "flagger"
-	serin   = "serin"
+	flaggerImage = "flagger"
+	serinImage   = "serin"
 )
 
-// slack is by how much the clocks of two hosts of a cluster may differ.
-const slack = 5 * time.Second
+// clockSkewTolerance is by how much the clocks of two hosts of a cluster may differ.
+const clockSkewTolerance = 5 * time.Second
 
 // A lease is not believed beyond these bounds. A live holder renews it every few seconds, whatever duration it names, and
 // with a moment near the present; anything else would let whoever may write one Lease claim to act until the year 3000.
 const (
 	maxLeaseDuration = 2 * time.Minute
-	maxAhead         = time.Minute
+	maxFutureRenewal = time.Minute
 )
 
-// perNamespace is how many service accounts of one namespace are considered: each costs a request to the API server, and
+// maxLeasesPerNamespace is how many service accounts of one namespace are considered: each costs a request to the API server, and
 // whoever may create Deployments may create thousands. No installation has more.
-const perNamespace = 4
+const maxLeasesPerNamespace = 4
 
 // Controller is a Deployment of a controller.
 type Controller struct {
@@ -50,16 +50,16 @@ type Controller struct {
 	Ready int32
 }
 
-// Serin is the controller that a Deployment runs, where that is Serin.
-func Serin(d *appsv1.Deployment) (Controller, bool) { return run(d, isSerin) }
+// DetectSerin is the controller that a Deployment runs, where that is Serin.
+func DetectSerin(d *appsv1.Deployment) (Controller, bool) { return detectController(d, isSerin) }
 
-// Flagger is the controller that a Deployment runs, where that is Flagger.
-func Flagger(d *appsv1.Deployment) (Controller, bool) { return run(d, isFlagger) }
+// DetectFlagger is the controller that a Deployment runs, where that is Flagger.
+func DetectFlagger(d *appsv1.Deployment) (Controller, bool) { return detectController(d, isFlagger) }
 
-func run(d *appsv1.Deployment, is func(c *corev1.Container, args []string) bool) (Controller, bool) {
+func detectController(d *appsv1.Deployment, is func(c *corev1.Container, args []string) bool) (Controller, bool) {
 	for i := range d.Spec.Template.Spec.Containers {
 		c := &d.Spec.Template.Spec.Containers[i]
-		args := expand(slices.Concat(c.Command, c.Args), c.Env)
+		args := expandVariables(slices.Concat(c.Command, c.Args), c.Env)
 		// The load tester is the same program, or has the same name, and is no controller.
 		if !slices.Contains(args, "loadtester") && is(c, args) {
 			account := d.Spec.Template.Spec.ServiceAccountName
@@ -70,24 +70,24 @@ func run(d *appsv1.Deployment, is func(c *corev1.Container, args []string) bool)
 }
 
 // isSerin goes by the last path element of the image, which registries and mirrors keep.
-func isSerin(c *corev1.Container, _ []string) bool { return imageName(c.Image) == serin }
+func isSerin(c *corev1.Container, _ []string) bool { return imageName(c.Image) == serinImage }
 
-// flags are some of Flagger's that no other program has.
-var flags = []string{"mesh-provider", "enable-config-tracking", "ingress-annotations-prefix"}
+// flaggerFlags are some of Flagger's that no other program has.
+var flaggerFlags = []string{"mesh-provider", "enable-config-tracking", "ingress-annotations-prefix"}
 
-// Possible is false for containers, as decoded JSON, none of which can be Flagger. Nearly all Deployments of a cluster
+// MayRunFlagger is false for containers, as decoded JSON, none of which can be Flagger. Nearly all Deployments of a cluster
 // are told apart by it without being read.
-func Possible(containers []any) bool { return possible(containers, flagger, flags) }
+func MayRunFlagger(containers []any) bool { return mayRun(containers, flaggerImage, flaggerFlags) }
 
-func possible(containers []any, name string, flags []string) bool {
+func mayRun(containers []any, name string, flags []string) bool {
 	return slices.ContainsFunc(containers, func(item any) bool {
 		container, _ := item.(map[string]any)
 		image, _ := container["image"].(string)
-		return strings.Contains(image, name) || mentions(container["args"], flags) || mentions(container["command"], flags)
+		return strings.Contains(image, name) || containsText(container["args"], flags) || containsText(container["command"], flags)
 	})
 }
 
-func mentions(args any, flags []string) bool {
+func containsText(args any, flags []string) bool {
 	list, _ := args.([]any)
 	return slices.ContainsFunc(list, func(item any) bool {
 		arg, _ := item.(string)
@@ -97,11 +97,11 @@ func mentions(args any, flags []string) bool {
 
 // isFlagger goes by the image too, and where somebody gave that another name by flags that no other program has.
 func isFlagger(c *corev1.Container, args []string) bool {
-	if imageName(c.Image) == serin || slices.Contains(args, "controller") {
+	if imageName(c.Image) == serinImage || slices.Contains(args, "controller") {
 		return false
 	}
-	return imageName(c.Image) == flagger || slices.ContainsFunc(flags, func(flag string) bool {
-		_, given := value(args, flag)
+	return imageName(c.Image) == flaggerImage || slices.ContainsFunc(flaggerFlags, func(flag string) bool {
+		_, given := flagValue(args, flag)
 		return given
 	})
 }
@@ -113,8 +113,8 @@ func imageName(image string) string {
 	return name
 }
 
-// expand replaces $(NAME) as Kubernetes does, for variables with a plain value.
-func expand(args []string, env []corev1.EnvVar) []string {
+// expandVariables replaces $(NAME) as Kubernetes does, for variables with a plain value.
+func expandVariables(args []string, env []corev1.EnvVar) []string {
 	out := make([]string, 0, len(args))
 	for _, arg := range args {
 		for _, e := range env {
@@ -125,8 +125,8 @@ func expand(args []string, env []corev1.EnvVar) []string {
 	return out
 }
 
-// value of a flag, which may have one dash or two, and its value behind a = or as an argument of its own.
-func value(args []string, flag string) (value string, given bool) {
+// flagValue of a flag, which may have one dash or two, and its value behind a = or as an argument of its own.
+func flagValue(args []string, flag string) (value string, given bool) {
 	for i, arg := range args {
 		name, behind, assigned := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
 		switch {
@@ -143,9 +143,9 @@ func value(args []string, flag string) (value string, given bool) {
 	return "", false
 }
 
-// Watches is true where the controller acts on objects of that namespace.
-func (c Controller) Watches(namespace string) bool {
-	only, _ := value(c.Args, "namespace")
+// WatchesNamespace is true where the controller acts on objects of that namespace.
+func (c Controller) WatchesNamespace(namespace string) bool {
+	only, _ := flagValue(c.Args, "namespace")
 	return only == "" || only == namespace
 }
 
@@ -173,23 +173,23 @@ type Scope struct {
 	Namespaces []string
 }
 
-// Acting are the signs that a Flagger lives that acts on objects of that namespace. The first that counts is the one.
+// FlaggerSigns are the signs that a Flagger lives that acts on objects of that namespace. The first that counts is the one.
 //
 // A sign is a Deployment with ready pods, or one without whose pods still hold the leader lease of its namespace. A Lease
 // without a Deployment is a sign in namespaces that the administrator named only: a Flagger need not have one, and anyone
 // who may write Leases could make it up.
-func (s Scope) Acting(namespace string, deployments []Controller, leases []coordinationv1.Lease, now time.Time) []Candidate {
-	return s.acting(deployments, leases, now, func(c Controller) bool { return c.Watches(namespace) })
+func (s Scope) FlaggerSigns(namespace string, deployments []Controller, leases []coordinationv1.Lease, now time.Time) []Candidate {
+	return s.actingSigns(deployments, leases, now, func(c Controller) bool { return c.WatchesNamespace(namespace) })
 }
 
-// named is true of a namespace that the administrator named.
-func (s Scope) named(namespace string) bool { return slices.Contains(s.Namespaces, namespace) }
+// isNamed is true of a namespace that the administrator named.
+func (s Scope) isNamed(namespace string) bool { return slices.Contains(s.Namespaces, namespace) }
 
-// Believes is true of candidates that count whatever their account is permitted.
-func (s Scope) Believes(c Candidate) bool { return s.named(c.Account.Namespace) }
+// IsTrusted is true of candidates that count whatever their account is permitted.
+func (s Scope) IsTrusted(c Candidate) bool { return s.isNamed(c.Account.Namespace) }
 
-// acting are the signs of controllers that serve what is asked about.
-func (s Scope) acting(deployments []Controller, leases []coordinationv1.Lease, now time.Time, serves func(Controller) bool) []Candidate {
+// actingSigns are the signs of controllers that serve what is asked about.
+func (s Scope) actingSigns(deployments []Controller, leases []coordinationv1.Lease, now time.Time, serves func(Controller) bool) []Candidate {
 	var out []Candidate
 	considered := map[string][]Account{}
 	inOrder := func(a, b Controller) int {
@@ -197,11 +197,11 @@ func (s Scope) acting(deployments []Controller, leases []coordinationv1.Lease, n
 	}
 	for _, d := range slices.SortedFunc(slices.Values(deployments), inOrder) {
 		account := Account{Namespace: d.Namespace, Name: d.ServiceAccount}
-		sign := living(d, leases, now)
+		sign := runningSign(d, leases, now)
 		switch {
-		case sign.Text == "" || !serves(d), len(s.Namespaces) > 0 && !s.named(d.Namespace), slices.Contains(considered[d.Namespace], account):
+		case sign.Text == "" || !serves(d), len(s.Namespaces) > 0 && !s.isNamed(d.Namespace), slices.Contains(considered[d.Namespace], account):
 			continue
-		case len(considered[d.Namespace]) == perNamespace:
+		case len(considered[d.Namespace]) == maxLeasesPerNamespace:
 			continue
 		}
 		considered[d.Namespace] = append(considered[d.Namespace], account)
@@ -209,50 +209,50 @@ func (s Scope) acting(deployments []Controller, leases []coordinationv1.Lease, n
 	}
 	for i := range leases {
 		l := &leases[i]
-		until := HeldUntil(l, now)
-		if !s.named(l.Namespace) || !now.Before(until) {
+		until := LeaseHeldUntil(l, now)
+		if !s.isNamed(l.Namespace) || !now.Before(until) {
 			continue
 		}
-		ofDeployment := slices.ContainsFunc(deployments, func(d Controller) bool { return holds(d, l) })
+		ofDeployment := slices.ContainsFunc(deployments, func(d Controller) bool { return holdsLease(d, l) })
 		if !ofDeployment {
-			out = append(out, Candidate{Sign: heldSign(l, until), Account: Account{Namespace: l.Namespace}})
+			out = append(out, Candidate{Sign: leaseSign(l, until), Account: Account{Namespace: l.Namespace}})
 		}
 	}
 	return out
 }
 
-// living is the sign that a Deployment's pods live; empty: there is none.
-func living(d Controller, leases []coordinationv1.Lease, now time.Time) Sign {
+// runningSign is the sign that a Deployment's pods live; empty: there is none.
+func runningSign(d Controller, leases []coordinationv1.Lease, now time.Time) Sign {
 	if d.Ready > 0 {
 		return Sign{Text: fmt.Sprintf("Deployment %s of namespace %s has ready pods", d.Name, d.Namespace)}
 	}
 	for i := range leases {
 		l := &leases[i]
-		if until := HeldUntil(l, now); holds(d, l) && now.Before(until) {
-			return heldSign(l, until)
+		if until := LeaseHeldUntil(l, now); holdsLease(d, l) && now.Before(until) {
+			return leaseSign(l, until)
 		}
 	}
 	return Sign{}
 }
 
-// holds is true of a lease in the namespace of a Deployment whose holder is called as a pod of it.
-func holds(d Controller, l *coordinationv1.Lease) bool {
+// holdsLease is true of a lease in the namespace of a Deployment whose holder is called as a pod of it.
+func holdsLease(d Controller, l *coordinationv1.Lease) bool {
 	return l.Namespace == d.Namespace && l.Spec.HolderIdentity != nil && strings.HasPrefix(*l.Spec.HolderIdentity, d.Name+"-")
 }
 
-func heldSign(l *coordinationv1.Lease, until time.Time) Sign {
+func leaseSign(l *coordinationv1.Lease, until time.Time) Sign {
 	return Sign{Text: fmt.Sprintf("Lease %s of namespace %s is held by %s", l.Name, l.Namespace, *l.Spec.HolderIdentity), Until: until}
 }
 
-// HeldUntil is until when a lease is held if nobody renews it; zero for one that nobody holds, or that claims what no live
+// LeaseHeldUntil is until when a lease is held if nobody renews it; zero for one that nobody holds, or that claims what no live
 // holder writes.
-func HeldUntil(l *coordinationv1.Lease, now time.Time) time.Time {
+func LeaseHeldUntil(l *coordinationv1.Lease, now time.Time) time.Time {
 	spec := l.Spec
 	if spec.RenewTime == nil || spec.LeaseDurationSeconds == nil || spec.HolderIdentity == nil || *spec.HolderIdentity == "" {
 		return time.Time{}
 	}
-	if spec.RenewTime.After(now.Add(maxAhead)) || *spec.LeaseDurationSeconds <= 0 {
+	if spec.RenewTime.After(now.Add(maxFutureRenewal)) || *spec.LeaseDurationSeconds <= 0 {
 		return time.Time{}
 	}
-	return spec.RenewTime.Add(min(time.Duration(*spec.LeaseDurationSeconds)*time.Second, maxLeaseDuration) + slack)
+	return spec.RenewTime.Add(min(time.Duration(*spec.LeaseDurationSeconds)*time.Second, maxLeaseDuration) + clockSkewTolerance)
 }

@@ -44,13 +44,13 @@ func TestFlaggerAndSerinAreToldApart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if containers, _, _ := unstructured.NestedSlice(raw, "spec", "template", "spec", "containers"); tt.flagger && !Possible(containers) {
+			if containers, _, _ := unstructured.NestedSlice(raw, "spec", "template", "spec", "containers"); tt.flagger && !MayRunFlagger(containers) {
 				t.Error("overlooked by the quick look")
 			}
-			if _, is := Flagger(tt.of); is != tt.flagger {
+			if _, is := DetectFlagger(tt.of); is != tt.flagger {
 				t.Errorf("taken for Flagger: %v, want %v", is, tt.flagger)
 			}
-			if _, is := Serin(tt.of); is != tt.serin {
+			if _, is := DetectSerin(tt.of); is != tt.serin {
 				t.Errorf("taken for Serin: %v, want %v", is, tt.serin)
 			}
 		})
@@ -71,11 +71,11 @@ func TestAControllerOfOneNamespaceWatchesThatOneOnly(t *testing.T) {
 		{[]string{"-leader-election-namespace=web"}, true},
 		{[]string{"-log-level", "info", "-namespace", "web"}, false},
 	} {
-		c, ok := Flagger(deployment("flagger:1.44", tt.args...))
+		c, ok := DetectFlagger(deployment("flagger:1.44", tt.args...))
 		if !ok {
 			t.Fatalf("%v: not recognised", tt.args)
 		}
-		if got := c.Watches("shop"); got != tt.want {
+		if got := c.WatchesNamespace("shop"); got != tt.want {
 			t.Errorf("%v watches namespace shop: %v, want %v", tt.args, got, tt.want)
 		}
 	}
@@ -89,7 +89,7 @@ func TestSignsOfALivingController(t *testing.T) {
 	const holder = "flagger-7d9f-x2_1"
 	lease := func(holder string, ago time.Duration, seconds int32) coordinationv1.Lease {
 		return coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "flagger-system", Name: Lease},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "flagger-system", Name: FlaggerLeaseName},
 			Spec: coordinationv1.LeaseSpec{
 				HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &metav1.MicroTime{Time: now.Add(-ago)},
 			},
@@ -137,10 +137,10 @@ func TestSignsOfALivingController(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			scope := Scope{Namespaces: tt.scope}
 			var got Sign
-			if all := scope.Acting("shop", tt.seen, tt.leases, now); len(all) > 0 {
+			if all := scope.FlaggerSigns("shop", tt.seen, tt.leases, now); len(all) > 0 {
 				got = all[0].Sign
-				if scope.Believes(all[0]) != (len(tt.scope) > 0) {
-					t.Errorf("believed without asking: %v", scope.Believes(all[0]))
+				if scope.IsTrusted(all[0]) != (len(tt.scope) > 0) {
+					t.Errorf("believed without asking: %v", scope.IsTrusted(all[0]))
 				}
 			}
 			if got != tt.want {
@@ -156,8 +156,8 @@ func TestOneNamespaceCannotHaveManyAccountsConsidered(t *testing.T) {
 		seen = append(seen, Controller{Namespace: "mallory", Name: fmt.Sprintf("flagger-%d", i), ServiceAccount: fmt.Sprintf("a-%d", i%500), Ready: 1})
 	}
 	seen = append(seen, Controller{Namespace: "zz-flagger", Name: "flagger", ServiceAccount: "flagger", Ready: 1})
-	all := Scope{}.Acting("shop", seen, nil, time.Now())
-	if len(all) != perNamespace+1 || all[perNamespace].Account != (Account{"zz-flagger", "flagger"}) {
+	all := Scope{}.FlaggerSigns("shop", seen, nil, time.Now())
+	if len(all) != maxLeasesPerNamespace+1 || all[maxLeasesPerNamespace].Account != (Account{"zz-flagger", "flagger"}) {
 		t.Errorf("considered %+v", all)
 	}
 }

@@ -37,7 +37,7 @@ func (o *outside) gate(question string) chan release.Answer {
 	return o.gates[question]
 }
 
-func (o *outside) ask(ctx context.Context, key Key, probe release.Probe) release.Answer {
+func (o *outside) ask(ctx context.Context, key Key, probe release.Query) release.Answer {
 	question := key.Name + "/" + probe.ID
 	o.mu.Lock()
 	o.asked = append(o.asked, question)
@@ -72,7 +72,7 @@ func (o *outside) list(which *[]string) []string {
 }
 
 // running starts a prober and gives a function that stops it and waits for its end.
-func running(t *testing.T, limit int, o *outside) (*Prober, func()) {
+func running(t *testing.T, limit int, o *outside) (*Runner, func()) {
 	t.Helper()
 	p := New(clock.RealClock{}, limit, o.ask, o.heard)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -95,18 +95,18 @@ func key(name string) Key {
 	return Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: name}, UID: types.UID("uid-of-" + name)}
 }
 
-func probes(ids ...string) []release.Probe {
-	out := make([]release.Probe, 0, len(ids))
+func probes(ids ...string) []release.Query {
+	out := make([]release.Query, 0, len(ids))
 	for _, id := range ids {
-		out = append(out, release.Probe{ID: id})
+		out = append(out, release.Query{ID: id})
 	}
 	return out
 }
 
 // taken is how many slots are taken, and whether somebody waits for one.
-func taken(p *Prober) (taken int, name string, waiting bool) {
+func taken(p *Runner) (taken int, name string, waiting bool) {
 	for _, pool := range p.pools {
-		taken += pool.Taken()
+		taken += pool.SlotsInUse()
 		if name, _, waiting = pool.Pop(); waiting {
 			return taken, name, true
 		}
@@ -127,15 +127,15 @@ func TestAskingTwiceAsksOnce(t *testing.T) {
 		p, _ := running(t, 256, o)
 		cart := key("cart")
 
-		p.Ask(cart, probes("a"))
-		p.Ask(cart, probes("a"))
+		p.Submit(cart, probes("a"))
+		p.Submit(cart, probes("a"))
 		synctest.Wait()
 		if answer := p.Answers(cart)["a"]; answer.Began.IsZero() || !answer.Ended.IsZero() {
 			t.Errorf("answer while the call is out: %+v, want Began set and Ended zero", answer)
 		}
 		time.Sleep(time.Second)
 		o.say("cart/a", release.Yes)
-		p.Ask(cart, probes("a", "a"))
+		p.Submit(cart, probes("a", "a"))
 		synctest.Wait()
 
 		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
@@ -154,7 +154,7 @@ func TestOneQuestionOfAReleaseIsOutAtATimeInTheOrderGiven(t *testing.T) {
 		p, _ := running(t, 256, o)
 		cart := key("cart")
 
-		p.Ask(cart, probes("a", "b", "c"))
+		p.Submit(cart, probes("a", "b", "c"))
 		synctest.Wait()
 		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
 		o.say("cart/a", release.Yes)
@@ -167,12 +167,12 @@ func TestOneQuestionOfAReleaseIsOutAtATimeInTheOrderGiven(t *testing.T) {
 func TestSomeQuestionsOfAReleaseAreOutAbreast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutside()
-		p := NewAbreast(clock.RealClock{}, 10, 2, o.ask, o.heard)
+		p := NewConcurrent(clock.RealClock{}, 10, 2, o.ask, o.heard)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()
 		key := Key{NamespacedName: types.NamespacedName{Name: "cart"}, UID: "1"}
-		p.Ask(key, []release.Probe{{ID: "a"}, {ID: "b"}, {ID: "c"}})
+		p.Submit(key, []release.Query{{ID: "a"}, {ID: "b"}, {ID: "c"}})
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"cart/a", "cart/b"}, sorted(o.list(&o.asked))); diff != "" {
 			t.Error(diff)
@@ -207,9 +207,9 @@ func TestTheNewestAskReplacesWhatWaits(t *testing.T) {
 		p, _ := running(t, 256, o)
 		cart := key("cart")
 
-		p.Ask(cart, probes("a", "b"))
+		p.Submit(cart, probes("a", "b"))
 		synctest.Wait()
-		p.Ask(cart, probes("c"))
+		p.Submit(cart, probes("c"))
 		synctest.Wait()
 		expect(t, "asked while a is out", o.list(&o.asked), []string{"cart/a"})
 		o.say("cart/a", release.Yes)
@@ -220,7 +220,7 @@ func TestTheNewestAskReplacesWhatWaits(t *testing.T) {
 			t.Errorf("answer of the question that was out: %q, want it kept", got)
 		}
 
-		p.Ask(cart, nil)
+		p.Submit(cart, nil)
 		synctest.Wait()
 		if got := len(p.Answers(cart)); got != 2 {
 			t.Errorf("answers after asking nothing: %d, want 2", got)
@@ -233,25 +233,25 @@ func TestSinceAsksTheSameQuestionAgain(t *testing.T) {
 		o := newOutside()
 		p, _ := running(t, 256, o)
 		cart := key("cart")
-		poll := release.Probe{ID: "gate", Since: time.Now()}
+		poll := release.Query{ID: "gate", Since: time.Now()}
 
-		p.Ask(cart, []release.Probe{poll})
+		p.Submit(cart, []release.Query{poll})
 		synctest.Wait()
 		time.Sleep(time.Minute)
 		poll.Since = time.Now() // moves on while the first call is out: never two at once
-		p.Ask(cart, []release.Probe{poll})
+		p.Submit(cart, []release.Query{poll})
 		synctest.Wait()
 		expect(t, "asked while out", o.list(&o.asked), []string{"cart/gate"})
 
 		o.say("cart/gate", release.No)
-		if _, ok := p.Answers(cart).To(poll); ok {
+		if _, ok := p.Answers(cart).AnswerTo(poll); ok {
 			t.Error("an answer that began before Since counts")
 		}
-		p.Ask(cart, []release.Probe{poll})
+		p.Submit(cart, []release.Query{poll})
 		synctest.Wait()
 		o.say("cart/gate", release.Yes)
 		expect(t, "asked", o.list(&o.asked), []string{"cart/gate", "cart/gate"})
-		if answer, ok := p.Answers(cart).To(poll); !ok || answer.Outcome != release.Yes {
+		if answer, ok := p.Answers(cart).AnswerTo(poll); !ok || answer.Outcome != release.Yes {
 			t.Errorf("answer %+v, %v; want yes", answer, ok)
 		}
 	})
@@ -263,12 +263,12 @@ func TestASinceInTheFutureIsAnsweredByTheCallItCaused(t *testing.T) {
 		o := newOutside()
 		p, _ := running(t, 256, o)
 		cart := key("cart")
-		ahead := []release.Probe{{ID: "a", Since: time.Now().Add(time.Hour)}}
+		ahead := []release.Query{{ID: "a", Since: time.Now().Add(time.Hour)}}
 
-		p.Ask(cart, ahead)
+		p.Submit(cart, ahead)
 		synctest.Wait()
 		o.say("cart/a", release.Yes)
-		p.Ask(cart, ahead)
+		p.Submit(cart, ahead)
 		synctest.Wait()
 
 		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
@@ -281,14 +281,14 @@ func TestWhatWasAskedTomorrowWasAskedNow(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
 	p := New(clk, 1, nil, func(types.NamespacedName) {})
 	cart := key("cart")
-	p.Ask(cart, []release.Probe{{ID: "a"}})
-	asked, ok := p.Take(t.Context())
+	p.Submit(cart, []release.Query{{ID: "a"}})
+	asked, ok := p.TakeNext(t.Context())
 	if !ok {
 		t.Fatal("nothing is asked")
 	}
 	now := clk.Now().Add(-24 * time.Hour)
 	clk.SetTime(now)
-	p.Answer(asked, release.Answer{Outcome: release.No})
+	p.RunQuery(asked, release.Answer{Outcome: release.No})
 	for _, later := range []time.Duration{0, time.Minute} {
 		clk.SetTime(now.Add(later))
 		if began := p.Answers(cart)["a"].Began; !began.Equal(now) {
@@ -303,15 +303,15 @@ func TestAHangingReleaseDoesNotDelayFiftyOthers(t *testing.T) {
 		p, _ := running(t, 256, o)
 		began := time.Now()
 
-		p.Ask(key("evil"), probes("a", "b", "c"))
+		p.Submit(key("evil"), probes("a", "b", "c"))
 		for i := range 50 {
-			p.Ask(key(fmt.Sprintf("good-%d", i)), probes("a"))
+			p.Submit(key(fmt.Sprintf("good-%d", i)), probes("a"))
 		}
 		synctest.Wait()
 		for i := range 50 {
 			name := fmt.Sprintf("good-%d", i)
 			o.say(name+"/a", release.Yes)
-			if answer, ok := p.Answers(key(name)).To(release.Probe{ID: "a"}); !ok || !answer.Ended.Equal(began) {
+			if answer, ok := p.Answers(key(name)).AnswerTo(release.Query{ID: "a"}); !ok || !answer.Ended.Equal(began) {
 				t.Errorf("%s: answer %+v, %v; want it at once", name, answer, ok)
 			}
 		}
@@ -326,7 +326,7 @@ func TestNoMoreThanTheLimitAreOutAndTheLongestWaitingGoesFirst(t *testing.T) {
 		o := newOutside()
 		p, _ := running(t, 3, o) // of which one namespace gets two
 		for _, name := range []string{"one", "two", "three", "four"} {
-			p.Ask(key(name), probes("a", "b"))
+			p.Submit(key(name), probes("a", "b"))
 		}
 		synctest.Wait()
 		if got := len(o.list(&o.asked)); got != 2 {
@@ -346,7 +346,7 @@ func TestForgetCancelsAndDropsTheLateAnswer(t *testing.T) {
 		p, _ := running(t, 256, o)
 		cart := key("cart")
 
-		p.Ask(cart, probes("a", "b"))
+		p.Submit(cart, probes("a", "b"))
 		synctest.Wait()
 		p.Forget(cart.NamespacedName)
 		synctest.Wait()
@@ -370,13 +370,13 @@ func TestAReleaseMadeAgainUnderTheSameNameSeesNoOldAnswers(t *testing.T) {
 		old, young := key("cart"), key("cart")
 		young.UID = "another"
 
-		p.Ask(old, probes("a", "b"))
+		p.Submit(old, probes("a", "b"))
 		synctest.Wait()
 		o.say("cart/a", release.Yes) // b goes out
 		if got := p.Answers(young); len(got) != 0 {
 			t.Errorf("answers of the young release: %v", got)
 		}
-		p.Ask(young, probes("a"))
+		p.Submit(young, probes("a"))
 		synctest.Wait()
 
 		expect(t, "cancelled", o.list(&o.cancelled), []string{"cart/b"})
@@ -407,7 +407,7 @@ func TestAPanicIsAnAnswerOfItsReleaseOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := New(clock.RealClock{}, 1, func(_ context.Context, key Key, _ release.Probe) release.Answer {
+				p := New(clock.RealClock{}, 1, func(_ context.Context, key Key, _ release.Query) release.Answer {
 					if key.Name == "evil" {
 						fault.panics()
 					}
@@ -417,8 +417,8 @@ func TestAPanicIsAnAnswerOfItsReleaseOnly(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- p.Run(ctx) }()
 
-				p.Ask(key("evil"), probes("a"))
-				p.Ask(key("good"), probes("a"))
+				p.Submit(key("evil"), probes("a"))
+				p.Submit(key("good"), probes("a"))
 				synctest.Wait()
 				got := p.Answers(key("evil"))["a"]
 				if got.Outcome != release.Broken || got.Text != fault.want || got.Ended.IsZero() {
@@ -441,14 +441,14 @@ func TestTheEndCancelsWhatIsOutAndAsksNothingMore(t *testing.T) {
 		o := newOutside()
 		p, stop := running(t, 256, o)
 
-		p.Ask(key("cart"), probes("a", "b"))
-		p.Ask(key("till"), probes("a"))
+		p.Submit(key("cart"), probes("a", "b"))
+		p.Submit(key("till"), probes("a"))
 		synctest.Wait()
 		stop() // returns when Run has returned, so nothing of it may be left
 		if got := len(o.list(&o.cancelled)); got != 2 {
 			t.Errorf("cancelled %d calls, want 2", got)
 		}
-		p.Ask(key("cart"), probes("c"))
+		p.Submit(key("cart"), probes("c"))
 		synctest.Wait()
 		if got := len(o.list(&o.asked)); got != 2 {
 			t.Errorf("calls %d, want the 2 before the end", got)
@@ -461,7 +461,7 @@ func TestWhatIsAskedBeforeRunGoesOutWhenRunBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutside()
 		p := New(clock.RealClock{}, 256, o.ask, o.heard)
-		p.Ask(key("cart"), probes("a"))
+		p.Submit(key("cart"), probes("a"))
 		synctest.Wait()
 		expect(t, "asked before Run", o.list(&o.asked), []string{})
 
@@ -483,7 +483,7 @@ func TestOnlyTheNewestAnswersAreKept(t *testing.T) {
 		p, _ := running(t, 256, o)
 		cart := key("cart")
 		for i := range minAnswers + 10 {
-			p.Ask(cart, probes(fmt.Sprint(i)))
+			p.Submit(cart, probes(fmt.Sprint(i)))
 			synctest.Wait()
 			o.say(fmt.Sprintf("cart/%d", i), release.Yes)
 			time.Sleep(time.Second)
@@ -512,13 +512,13 @@ func TestAReleaseThatAsksMuchKeepsAllAnswers(t *testing.T) {
 		for i := range questions {
 			all = append(all, fmt.Sprint(i))
 		}
-		unanswered := func() []release.Probe {
+		unanswered := func() []release.Query {
 			answers := p.Answers(cart)
-			return slices.DeleteFunc(probes(all...), func(q release.Probe) bool { _, known := answers.To(q); return known })
+			return slices.DeleteFunc(probes(all...), func(q release.Query) bool { _, known := answers.AnswerTo(q); return known })
 		}
 		for i := range questions {
-			p.Ask(cart, unanswered())
-			p.Remember(cart, questions)
+			p.Submit(cart, unanswered())
+			p.SetAnswerLimit(cart, questions)
 			synctest.Wait()
 			o.say(o.list(&o.asked)[i], release.Yes)
 			time.Sleep(time.Second)
@@ -530,10 +530,10 @@ func TestAReleaseThatAsksMuchKeepsAllAnswers(t *testing.T) {
 }
 
 // hang has more releases of a namespace ask than there are slots, of receivers that never answer.
-func hang(p *Prober, namespace string, releases int, question any) {
+func hang(p *Runner, namespace string, releases int, question any) {
 	for i := range releases {
 		evil := Key{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(namespace, i)}, UID: "evil"}
-		p.Ask(evil, []release.Probe{{ID: "hangs", Question: question}})
+		p.Submit(evil, []release.Query{{ID: "hangs", Request: question}})
 	}
 	synctest.Wait()
 }
@@ -549,7 +549,7 @@ func TestNamespacesShareTheSlots(t *testing.T) {
 		if out := len(o.list(&o.asked)); out >= 256 {
 			t.Fatalf("%d questions of two namespaces are out, and nobody else's can be", out)
 		}
-		p.Ask(key("cart"), probes("a"))
+		p.Submit(key("cart"), probes("a"))
 		synctest.Wait()
 		o.say("cart/a", release.Yes)
 		expect(t, "announced", o.list(&o.answered), []string{"cart"})
@@ -576,7 +576,7 @@ func TestPoolsDoNotWaitForEachOther(t *testing.T) {
 
 		// One that waits for a slot of the one pool is asked at once when its next question is of the other.
 		last := Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "shop999"}, UID: "evil"}
-		p.Ask(last, []release.Probe{{ID: "metric", Question: 1}})
+		p.Submit(last, []release.Query{{ID: "metric", Request: 1}})
 		synctest.Wait()
 		expect(t, "asked", o.list(&o.asked)[before:], []string{"shop999/metric"})
 		o.say("shop999/metric", release.Measured)
@@ -588,7 +588,7 @@ func TestAnswersBelongToTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutside()
 		p, _ := running(t, 256, o)
-		p.Ask(key("cart"), probes("a"))
+		p.Submit(key("cart"), probes("a"))
 		synctest.Wait()
 		o.say("cart/a", release.Yes)
 		clear(p.Answers(key("cart")))

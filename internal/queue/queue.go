@@ -21,9 +21,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Stored is a release as its stored state has it.
-type Stored struct {
-	Place   release.Place
+// StoredEntry is a release as its stored state has it.
+type StoredEntry struct {
+	Place   release.QueueEntry
 	Version string
 }
 
@@ -31,9 +31,9 @@ type Stored struct {
 type Kind struct {
 	Name string
 	// List are the releases of a namespace that move or wait, of all namespaces where it is empty; it may give more.
-	List func(ctx context.Context, namespace string) ([]Stored, error)
+	List func(ctx context.Context, namespace string) ([]StoredEntry, error)
 	// Get is one of them, whatever it does; false: it does not exist.
-	Get func(ctx context.Context, key types.NamespacedName) (Stored, bool, error)
+	Get func(ctx context.Context, key types.NamespacedName) (StoredEntry, bool, error)
 	// Wake brings a release back; nil: nobody is brought back.
 	Wake func(key types.NamespacedName)
 }
@@ -44,13 +44,13 @@ type id struct {
 	types.NamespacedName
 }
 
-func idOf(p release.Place) id {
+func idOf(p release.QueueEntry) id {
 	return id{p.Kind, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}}
 }
 
-// Line is that of one process. A nil one limits nothing.
-type Line struct {
-	limits    release.Limits
+// Queue is that of one process. A nil one limits nothing.
+type Queue struct {
+	limits    release.ConcurrencyLimits
 	namespace string
 
 	mu    sync.Mutex
@@ -63,15 +63,15 @@ type Line struct {
 }
 
 // New is the line of the releases of a namespace, of all where it is empty.
-func New(limits release.Limits, namespace string) *Line {
-	return &Line{limits: limits, namespace: namespace, kinds: map[string]Kind{}, started: map[id]string{}, unwritten: map[id]time.Time{}}
+func New(limits release.ConcurrencyLimits, namespace string) *Queue {
+	return &Queue{limits: limits, namespace: namespace, kinds: map[string]Kind{}, started: map[id]string{}, unwritten: map[id]time.Time{}}
 }
 
 // Limits is true where something is limited.
-func (l *Line) Limits() bool { return l != nil && l.limits.Any() }
+func (l *Queue) Limits() bool { return l != nil && l.limits.Any() }
 
-// Join lets the releases of a kind count, and wait.
-func (l *Line) Join(kind Kind) {
+// Register lets the releases of a kind count, and wait.
+func (l *Queue) Register(kind Kind) {
 	if !l.Limits() {
 		return
 	}
@@ -80,16 +80,16 @@ func (l *Line) Join(kind Kind) {
 	l.kinds[kind.Name] = kind
 }
 
-// Turn looks whether a release may start, and takes its place among those that move if so, until Settle says whether it did
+// MayStart looks whether a release may start, and takes its place among those that move if so, until Settle says whether it did
 // start. Two that look at once cannot both take the last place. pruned is true of one whose stored state cannot say that it
 // waits. Nil: nothing is limited.
-func (l *Line) Turn(ctx context.Context, of release.Place, pruned bool, now time.Time) (*release.Turn, error) {
+func (l *Queue) MayStart(ctx context.Context, of release.QueueEntry, pruned bool, now time.Time) (*release.QueueState, error) {
 	if !l.Limits() {
 		return nil, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	places, err := l.places(ctx, of.Namespace)
+	places, err := l.entries(ctx, of.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (l *Line) Turn(ctx context.Context, of release.Place, pruned bool, now time
 	if of.Since.IsZero() {
 		of.Since = now
 	}
-	turn := l.limits.Turn(places, of)
+	turn := l.limits.QueueState(places, of)
 	switch {
 	case turn.Open:
 		l.started[key] = ""
@@ -110,10 +110,10 @@ func (l *Line) Turn(ctx context.Context, of release.Place, pruned bool, now time
 	return &turn, nil
 }
 
-// places are those of all releases that move or wait, with what the process knows beyond their stored states. Who may not
+// entries are those of all releases that move or wait, with what the process knows beyond their stored states. Who may not
 // look at all namespaces looks at one.
-func (l *Line) places(ctx context.Context, namespace string) ([]release.Place, error) {
-	stored := map[id]Stored{}
+func (l *Queue) entries(ctx context.Context, namespace string) ([]release.QueueEntry, error) {
+	stored := map[id]StoredEntry{}
 	for _, kind := range l.kinds {
 		all, err := kind.List(ctx, l.namespace)
 		if apierrors.IsForbidden(err) {
@@ -126,49 +126,49 @@ func (l *Line) places(ctx context.Context, namespace string) ([]release.Place, e
 			return nil, err
 		}
 		for _, one := range all {
-			if one.Place.Moves || one.Place.Waits {
+			if one.Place.InProgress || one.Place.Waiting {
 				stored[idOf(one.Place)] = one
 			}
 		}
 	}
-	if err := l.beyond(ctx, stored); err != nil {
+	if err := l.addUnstored(ctx, stored); err != nil {
 		return nil, err
 	}
-	places := make([]release.Place, 0, len(stored))
+	places := make([]release.QueueEntry, 0, len(stored))
 	for _, one := range stored {
 		places = append(places, one.Place)
 	}
 	return places, nil
 }
 
-// beyond adds what the process knows of releases that their stored states do not say, and forgets what they do.
-func (l *Line) beyond(ctx context.Context, stored map[id]Stored) error {
+// addUnstored adds what the process knows of releases that their stored states do not say, and forgets what they do.
+func (l *Queue) addUnstored(ctx context.Context, stored map[id]StoredEntry) error {
 	for key, version := range l.started {
-		one, found, err := l.one(ctx, key, stored)
+		one, found, err := l.storedEntry(ctx, key, stored)
 		switch {
 		case err != nil:
 			return err
-		case !found || version != "" && !ownwrites.Older(one.Version, version):
+		case !found || version != "" && !ownwrites.IsOlder(one.Version, version):
 			delete(l.started, key) // its stored state says what became of it
 		default:
-			one.Place.Moves = true
+			one.Place.InProgress = true
 			stored[key] = one
 		}
 	}
 	for key, since := range l.unwritten {
-		one, found, err := l.one(ctx, key, stored)
+		one, found, err := l.storedEntry(ctx, key, stored)
 		if err != nil {
 			return err
 		}
-		if found && !one.Place.Moves {
-			one.Place.Waits, one.Place.Since = true, since
+		if found && !one.Place.InProgress {
+			one.Place.Waiting, one.Place.Since = true, since
 			stored[key] = one
 		}
 	}
 	return nil
 }
 
-func (l *Line) one(ctx context.Context, key id, stored map[id]Stored) (Stored, bool, error) {
+func (l *Queue) storedEntry(ctx context.Context, key id, stored map[id]StoredEntry) (StoredEntry, bool, error) {
 	if one, ok := stored[key]; ok {
 		return one, true, nil
 	}
@@ -179,13 +179,13 @@ func (l *Line) one(ctx context.Context, key id, stored map[id]Stored) (Stored, b
 type Outcome struct {
 	// Started is the version of an object that says that its release has started in this pass; empty for all others.
 	Started string
-	// Waits is true of a release that its turn holds.
-	Waits bool
+	// Waiting is true of a release that its turn holds.
+	Waiting bool
 }
 
 // Settle ends a pass that came to its end. One that failed leaves its place taken until the next one: what it wrote may stand
 // all the same.
-func (l *Line) Settle(kind string, key types.NamespacedName, o Outcome) {
+func (l *Queue) Settle(kind string, key types.NamespacedName, o Outcome) {
 	if !l.Limits() {
 		return
 	}
@@ -198,13 +198,13 @@ func (l *Line) Settle(kind string, key types.NamespacedName, o Outcome) {
 	case ok && version == "":
 		delete(l.started, of)
 	}
-	if !o.Waits {
+	if !o.Waiting {
 		delete(l.unwritten, of)
 	}
 }
 
 // Forget is for a release that is gone.
-func (l *Line) Forget(kind string, key types.NamespacedName) {
+func (l *Queue) Forget(kind string, key types.NamespacedName) {
 	if !l.Limits() {
 		return
 	}
@@ -215,7 +215,7 @@ func (l *Line) Forget(kind string, key types.NamespacedName) {
 }
 
 // Keys are the releases of a kind of which something is known beyond their stored states.
-func (l *Line) Keys(kind string) []types.NamespacedName {
+func (l *Queue) Keys(kind string) []types.NamespacedName {
 	if l == nil {
 		return nil
 	}
@@ -231,17 +231,17 @@ func (l *Line) Keys(kind string) []types.NamespacedName {
 }
 
 // Changed wakes the releases of all kinds that may start because another one moved on.
-func (l *Line) Changed(ctx context.Context, was, is release.Place) error {
-	if !l.Limits() || !release.MovedOn(was, is) {
+func (l *Queue) Changed(ctx context.Context, was, is release.QueueEntry) error {
+	if !l.Limits() || !release.FreesSlot(was, is) {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	places, err := l.places(ctx, was.Namespace)
+	places, err := l.entries(ctx, was.Namespace)
 	if err != nil {
 		return err
 	}
-	for _, place := range l.limits.Next(places) {
+	for _, place := range l.limits.NextToStart(places) {
 		if wake := l.kinds[place.Kind].Wake; wake != nil {
 			wake(types.NamespacedName{Namespace: place.Namespace, Name: place.Name})
 		}

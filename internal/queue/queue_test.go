@@ -18,26 +18,26 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // shelf is the stored states of one kind.
 type shelf struct {
 	kind  string
-	of    map[string]Stored
+	of    map[string]StoredEntry
 	woken []string
 	err   error
 	lists int
 }
 
-func (s *shelf) join(l *Line) {
-	l.Join(Kind{
+func (s *shelf) join(l *Queue) {
+	l.Register(Kind{
 		Name: s.kind,
-		List: func(context.Context, string) ([]Stored, error) {
+		List: func(context.Context, string) ([]StoredEntry, error) {
 			s.lists++
-			var all []Stored
+			var all []StoredEntry
 			for _, one := range s.of {
-				if one.Place.Moves || one.Place.Waits { // as an index gives them
+				if one.Place.InProgress || one.Place.Waiting { // as an index gives them
 					all = append(all, one)
 				}
 			}
 			return all, s.err
 		},
-		Get: func(_ context.Context, key types.NamespacedName) (Stored, bool, error) {
+		Get: func(_ context.Context, key types.NamespacedName) (StoredEntry, bool, error) {
 			one, found := s.of[key.Name]
 			return one, found, s.err
 		},
@@ -45,44 +45,44 @@ func (s *shelf) join(l *Line) {
 	})
 }
 
-func (s *shelf) put(name, version string, change func(*release.Place)) release.Place {
-	place := release.Place{Kind: s.kind, Namespace: "town", Name: name}
+func (s *shelf) put(name, version string, change func(*release.QueueEntry)) release.QueueEntry {
+	place := release.QueueEntry{Kind: s.kind, Namespace: "town", Name: name}
 	if change != nil {
 		change(&place)
 	}
-	s.of[name] = Stored{Place: place, Version: version}
+	s.of[name] = StoredEntry{Place: place, Version: version}
 	return place
 }
 
-func moves(p *release.Place) { p.Moves = true }
+func moves(p *release.QueueEntry) { p.InProgress = true }
 
-func waitsSince(minute int) func(*release.Place) {
-	return func(p *release.Place) { p.Waits, p.Since = true, noon.Add(time.Duration(minute)*time.Minute) }
+func waitsSince(minute int) func(*release.QueueEntry) {
+	return func(p *release.QueueEntry) { p.Waiting, p.Since = true, noon.Add(time.Duration(minute)*time.Minute) }
 }
 
 func key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "town", Name: name}
 }
 
-func open(t *testing.T, l *Line, of release.Place, pruned bool) bool {
+func open(t *testing.T, l *Queue, of release.QueueEntry, pruned bool) bool {
 	t.Helper()
-	turn, err := l.Turn(t.Context(), of, pruned, noon)
+	turn, err := l.MayStart(t.Context(), of, pruned, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return turn.Open
 }
 
-func twoKinds(limits release.Limits) (l *Line, canaries, rollouts *shelf) {
+func twoKinds(limits release.ConcurrencyLimits) (l *Queue, canaries, rollouts *shelf) {
 	l = New(limits, "")
-	canaries, rollouts = &shelf{kind: "Canary", of: map[string]Stored{}}, &shelf{kind: "Rollout", of: map[string]Stored{}}
+	canaries, rollouts = &shelf{kind: "Canary", of: map[string]StoredEntry{}}, &shelf{kind: "Rollout", of: map[string]StoredEntry{}}
 	canaries.join(l)
 	rollouts.join(l)
 	return l, canaries, rollouts
 }
 
 func TestKindsShareOneLimit(t *testing.T) {
-	l, canaries, rollouts := twoKinds(release.Limits{Cluster: 1})
+	l, canaries, rollouts := twoKinds(release.ConcurrencyLimits{Cluster: 1})
 	moving := canaries.put("a", "1", moves)
 	same := rollouts.put("a", "2", waitsSince(-1)) // of the same name, and another release
 	first := rollouts.put("b", "3", waitsSince(-2))
@@ -111,7 +111,7 @@ func TestKindsShareOneLimit(t *testing.T) {
 }
 
 func TestALineKnowsWhatTheCacheDoesNotYet(t *testing.T) {
-	l, canaries, _ := twoKinds(release.Limits{Cluster: 1})
+	l, canaries, _ := twoKinds(release.ConcurrencyLimits{Cluster: 1})
 	a, b := canaries.put("a", "1", nil), canaries.put("b", "2", nil)
 	if !open(t, l, a, false) || open(t, l, b, false) {
 		t.Fatal("the first who looks takes the place, and the second finds it taken")
@@ -139,7 +139,7 @@ func TestALineKnowsWhatTheCacheDoesNotYet(t *testing.T) {
 	if open(t, l, a, true) {
 		t.Fatal("b moves")
 	}
-	l.Settle("Canary", key("a"), Outcome{Waits: true})
+	l.Settle("Canary", key("a"), Outcome{Waiting: true})
 	if keys := l.Keys("Canary"); !slices.Contains(keys, key("a")) || len(l.Keys("Rollout")) > 0 {
 		t.Errorf("remembers %v of Canaries, %v of Rollouts", keys, l.Keys("Rollout"))
 	}
@@ -166,13 +166,13 @@ func TestALineKnowsWhatTheCacheDoesNotYet(t *testing.T) {
 }
 
 func TestALineWithoutLimitsAsksNobody(t *testing.T) {
-	l, canaries, _ := twoKinds(release.Limits{})
-	for _, line := range []*Line{l, nil} {
-		turn, err := line.Turn(t.Context(), canaries.put("a", "1", nil), false, noon)
+	l, canaries, _ := twoKinds(release.ConcurrencyLimits{})
+	for _, line := range []*Queue{l, nil} {
+		turn, err := line.MayStart(t.Context(), canaries.put("a", "1", nil), false, noon)
 		if turn != nil || err != nil {
 			t.Errorf("turn %v, %v", turn, err)
 		}
-		line.Settle("Canary", key("a"), Outcome{Started: "2", Waits: true})
+		line.Settle("Canary", key("a"), Outcome{Started: "2", Waiting: true})
 		if err := line.Changed(t.Context(), canaries.put("a", "2", moves), canaries.put("a", "3", nil)); err != nil {
 			t.Error(err)
 		}
@@ -185,7 +185,7 @@ func TestALineWithoutLimitsAsksNobody(t *testing.T) {
 
 // Events of releases that free no place are nearly all that there are.
 func TestOnlyWhoMovesOnHasOthersLookedFor(t *testing.T) {
-	l, canaries, _ := twoKinds(release.Limits{Cluster: 1})
+	l, canaries, _ := twoKinds(release.ConcurrencyLimits{Cluster: 1})
 	was, is := canaries.put("a", "1", moves), canaries.put("a", "2", moves)
 	if err := l.Changed(t.Context(), was, is); err != nil || canaries.lists > 0 {
 		t.Errorf("listed %d times, %v", canaries.lists, err)
@@ -193,7 +193,7 @@ func TestOnlyWhoMovesOnHasOthersLookedFor(t *testing.T) {
 }
 
 func TestAKindThatMayNotBeReadIsLeftOut(t *testing.T) {
-	l, canaries, rollouts := twoKinds(release.Limits{Cluster: 1})
+	l, canaries, rollouts := twoKinds(release.ConcurrencyLimits{Cluster: 1})
 	rollouts.err = apierrors.NewForbidden(schema.GroupResource{Resource: "rollouts"}, "", nil)
 	canaries.put("b", "2", moves)
 	if open(t, l, canaries.put("a", "1", nil), false) {

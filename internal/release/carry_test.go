@@ -19,7 +19,7 @@ func TestCarriers(t *testing.T) {
 		{"more carried it than are asked for", 3, 10, 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := release.Carriers(tt.asked, tt.carriedBy); got != tt.want {
+			if got := release.PodsForAllTraffic(tt.asked, tt.carriedBy); got != tt.want {
 				t.Errorf("Carriers(%d, %d) = %d, want %d", tt.asked, tt.carriedBy, got, tt.want)
 			}
 		})
@@ -40,7 +40,7 @@ func TestCarried(t *testing.T) {
 		{"no overflow", 1 << 30, 1 << 30, 1<<31 - 1, 1 << 29},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := release.Carried(tt.total, tt.available, tt.enough); got != tt.want {
+			if got := release.CarriedWeight(tt.total, tt.available, tt.enough); got != tt.want {
 				t.Errorf("Carried(%d, %d, %d) = %d, want %d", tt.total, tt.available, tt.enough, got, tt.want)
 			}
 		})
@@ -51,7 +51,7 @@ func TestCarriedRisesWithThePods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total, enough := rapid.Int32Range(1, 1000).Draw(t, "total"), rapid.Int32Min(0).Draw(t, "enough")
 		available := rapid.Int32Range(0, 1<<31-2).Draw(t, "available")
-		less, more := release.Carried(total, available, enough), release.Carried(total, available+1, enough)
+		less, more := release.CarriedWeight(total, available, enough), release.CarriedWeight(total, available+1, enough)
 		if less < 0 || less > more || more > total {
 			t.Fatalf("%d pods carry %d of %d, one more %d", available, less, total, more)
 		}

@@ -13,8 +13,8 @@ type Endpoints struct {
 	Unknown string
 	// NoService is true when the Service itself does not exist.
 	NoService bool
-	// Made is when a Service was created that has no endpoints; zero: not known.
-	Made time.Time
+	// ServiceCreated is when a Service was created that has no endpoints; zero: not known.
+	ServiceCreated time.Time
 	// Ready are those that take requests.
 	Ready int32
 }
@@ -22,8 +22,8 @@ type Endpoints struct {
 // AtLeast reports whether n of them take requests, or whether that is unknown.
 func (e Endpoints) AtLeast(n int32) bool { return e.Unknown != "" || e.Ready >= n }
 
-// Seen is what is known of them, as a message.
-func (e Endpoints) Seen() string {
+// Message is what is known of them, as a message.
+func (e Endpoints) Message() string {
 	if e.Unknown != "" {
 		return e.Unknown
 	}

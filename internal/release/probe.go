@@ -2,16 +2,16 @@ package release
 
 import "time"
 
-// Probe is a question to the outside. It leaves with a decision; its answer comes back as an event of its own.
-type Probe struct {
+// Query is a question to the outside. It leaves with a decision; its answer comes back as an event of its own.
+type Query struct {
 	// ID names the question within its release: the same question asked for the same run, window and attempt has the
 	// same ID. Asking twice with one ID asks once.
 	ID string
 	// Since bounds the answers that count: an answer whose call began before it is asked for again. It lets a gate be
 	// polled: the ID stays, Since moves on.
 	Since time.Time
-	// Question is what to ask; its type belongs to the kind of release.
-	Question any
+	// Request is what to ask; its type belongs to the kind of release.
+	Request any
 }
 
 // Outcome of a probe.
@@ -48,10 +48,10 @@ type Answer struct {
 // Answers are what is known of the probes of one release, by ID.
 type Answers map[string]Answer
 
-// To is the answer that counts for the probe: given, and from a call that did not begin before p.Since, or that was made
+// AnswerTo is the answer that counts for the probe: given, and from a call that did not begin before p.Since, or that was made
 // because of that very Since. The wall clock may have been set back in between, and the question would be asked again and
 // again until it has caught up.
-func (a Answers) To(p Probe) (Answer, bool) {
+func (a Answers) AnswerTo(p Query) (Answer, bool) {
 	answer, ok := a[p.ID]
 	if !ok || answer.Ended.IsZero() || answer.Began.Before(p.Since) && !answer.Since.Equal(p.Since) {
 		return Answer{}, false
@@ -59,8 +59,8 @@ func (a Answers) To(p Probe) (Answer, bool) {
 	return answer, true
 }
 
-// Later is the later of two moments; a zero moment loses.
-func Later(a, b time.Time) time.Time {
+// LaterOf is the later of two moments; a zero moment loses.
+func LaterOf(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
 	}

@@ -19,8 +19,8 @@ type Decision[S any] struct {
 	Effects []Effect
 	// Stamp names the moments in Status that the shell fills in when the last effect was acknowledged.
 	Stamp []Stamp
-	// Probes are the questions to the outside. They leave after the status was written.
-	Probes []Probe
+	// Queries are the questions to the outside. They leave after the status was written.
+	Queries []Query
 	// Gates are all the conditions that were looked at.
 	Gates Gates
 	// Wake is the next moment at which something can change without an event; zero when there is none.
@@ -55,10 +55,10 @@ type Stamp string
 
 // The stamps.
 const (
-	StampWindow Stamp = "window" // the start of the observation window
-	StampDrain  Stamp = "drain"  // the start of the drain delay
-	StampSince  Stamp = "since"  // when a workload was asked to change
-	StampLeft   Stamp = "left"   // when a revision lost its traffic
+	StampWindow       Stamp = "window" // the start of the observation window
+	StampDrain        Stamp = "drain"  // the start of the drain delay
+	StampSince        Stamp = "since"  // when a workload was asked to change
+	StampTrafficEnded Stamp = "left"   // when a revision lost its traffic
 )
 
 // EventType is the type of a Kubernetes event.
@@ -78,16 +78,16 @@ type Event struct {
 	Message string
 	// Phase is the phase that event webhooks receive; empty: the phase of the status before the decision.
 	Phase string
-	// Standing events last for as long as every decision repeats them; they are sent when they begin.
-	Standing bool
+	// Persistent events last for as long as every decision repeats them; they are sent when they begin.
+	Persistent bool
 	// Internal marks failures of ours rather than of the release; they are logged as errors.
 	Internal bool
 	// Alert, when not nil, is sent to the alert providers along with the event.
 	Alert *Alert
-	// Silent events have no Kubernetes event: only the alert is sent.
-	Silent bool
-	// Private events are for whoever looks at the object: no event hook is called for them.
-	Private bool
+	// AlertOnly events have no Kubernetes event: only the alert is sent.
+	AlertOnly bool
+	// ObjectOnly events are for whoever looks at the object: no event hook is called for them.
+	ObjectOnly bool
 }
 
 // Severity of an alert.
@@ -131,7 +131,7 @@ const (
 	ByTime    Opener = "time"
 	ByCluster Opener = "cluster"
 	ByAnswer  Opener = "answer"
-	ByPerson  Opener = "person"
+	ByUser    Opener = "person"
 )
 
 // Gate is one named condition before a move.
@@ -146,12 +146,12 @@ type Gate struct {
 	Until time.Time
 	// Value and Limit are set where a number was compared; Query is what gave the value, variables resolved.
 	Value, Limit, Query string
-	// Probe is the question to hand out, when the verdict is Ask.
-	Probe *Probe
+	// Pending is the question to hand out, when the verdict is Ask.
+	Pending *Query
 	// Answer is what was answered last, where something was asked and an answer is known.
 	Answer *Answer
-	// Unasked is true of a gate that would ask, and whose turn has not come: nothing is known of it.
-	Unasked bool
+	// NotYetAsked is true of a gate that would ask, and whose turn has not come: nothing is known of it.
+	NotYetAsked bool
 	// Events are sent once the verdict is acted on.
 	Events []Event
 }
@@ -196,26 +196,26 @@ func (g Gates) Wake() time.Time {
 	return at
 }
 
-// Probes are the questions that the gates want to have asked.
-func (g Gates) Probes() []Probe {
-	var out []Probe
+// Queries are the questions that the gates want to have asked.
+func (g Gates) Queries() []Query {
+	var out []Query
 	for _, gate := range g {
-		if gate.Verdict == Ask && gate.Probe != nil {
-			out = append(out, *gate.Probe)
+		if gate.Verdict == Ask && gate.Pending != nil {
+			out = append(out, *gate.Pending)
 		}
 	}
 	return out
 }
 
-// Look evaluates the conditions in order. All are evaluated, so that users see every reason at once; only the
+// EvaluateGates evaluates the conditions in order. All are evaluated, so that users see every reason at once; only the
 // questions wait: a gate that wants to ask is held back until all gates before it pass.
-func Look[S any](s S, conditions ...func(S) Gate) Gates {
+func EvaluateGates[S any](s S, conditions ...func(S) Gate) Gates {
 	gates := make(Gates, 0, len(conditions))
 	open := true
 	for _, condition := range conditions {
 		gate := condition(s)
 		if !open && gate.Verdict == Ask {
-			gate.Probe, gate.Unasked = nil, true
+			gate.Pending, gate.NotYetAsked = nil, true
 			gate.Verdict, gate.Opener, gate.Until = Wait, ByCluster, time.Time{}
 			gate.Message = "asked when the gates before it pass"
 		}
@@ -237,31 +237,33 @@ func (g Gates) Events() []Event {
 	return out
 }
 
-// Passes is a gate that is open.
-func Passes(name, message string) Gate { return Gate{Name: name, Verdict: Pass, Message: message} }
+// NewPassingGate is a gate that is open.
+func NewPassingGate(name, message string) Gate {
+	return Gate{Name: name, Verdict: Pass, Message: message}
+}
 
-// WaitsUntil is a gate that time alone opens.
-func WaitsUntil(name string, until time.Time, message string) Gate {
+// NewTimedGate is a gate that time alone opens.
+func NewTimedGate(name string, until time.Time, message string) Gate {
 	return Gate{Name: name, Verdict: Wait, Opener: ByTime, Until: until, Message: message}
 }
 
-// WaitsFor is a gate that is opened by the cluster, by a missing answer, or by the user.
-func WaitsFor(name string, opener Opener, message string) Gate {
+// NewWaitingGate is a gate that is opened by the cluster, by a missing answer, or by the user.
+func NewWaitingGate(name string, opener Opener, message string) Gate {
 	return Gate{Name: name, Verdict: Wait, Opener: opener, Message: message}
 }
 
-// Asks is a gate that an answer opens.
-func Asks(name string, probe Probe, message string) Gate {
-	return Gate{Name: name, Verdict: Ask, Opener: ByAnswer, Message: message, Probe: &probe}
+// NewQueryGate is a gate that an answer opens.
+func NewQueryGate(name string, probe Query, message string) Gate {
+	return Gate{Name: name, Verdict: Ask, Opener: ByAnswer, Message: message, Pending: &probe}
 }
 
-// Fails is a gate that did not hold; opener says who can change that.
-func Fails(name string, opener Opener, message string) Gate {
+// NewFailedGate is a gate that did not hold; opener says who can change that.
+func NewFailedGate(name string, opener Opener, message string) Gate {
 	return Gate{Name: name, Verdict: Fail, Opener: opener, Message: message}
 }
 
-// Clip is a text of at most that many bytes, cut between two characters where it is longer.
-func Clip(text string, most int) string {
+// Truncate is a text of at most that many bytes, cut between two characters where it is longer.
+func Truncate(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

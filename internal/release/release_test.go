@@ -11,17 +11,17 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func passes(int) release.Gate { return release.Passes("passes", "seen") }
+func passes(int) release.Gate { return release.NewPassingGate("passes", "seen") }
 
 func waits(int) release.Gate {
-	return release.WaitsUntil("waits", noon.Add(time.Minute), "until a minute past noon")
+	return release.NewTimedGate("waits", noon.Add(time.Minute), "until a minute past noon")
 }
 
 func asks(int) release.Gate {
-	return release.Asks("asks", release.Probe{ID: "question"}, "waiting for the answer")
+	return release.NewQueryGate("asks", release.Query{ID: "question"}, "waiting for the answer")
 }
 
-func fails(int) release.Gate { return release.Fails("fails", release.ByPerson, "no") }
+func fails(int) release.Gate { return release.NewFailedGate("fails", release.ByUser, "no") }
 
 func TestLookSeesEveryGateAndAsksOnlyWhenAllBeforePass(t *testing.T) {
 	for _, test := range []struct {
@@ -40,10 +40,10 @@ func TestLookSeesEveryGateAndAsksOnlyWhenAllBeforePass(t *testing.T) {
 		{"a question after a failure is held back", []func(int) release.Gate{fails, asks}, release.Fail, "fails", 0, time.Time{}},
 		{"a wait after a question is seen", []func(int) release.Gate{asks, waits}, release.Ask, "asks", 1, noon.Add(time.Minute)},
 	} {
-		gates := release.Look(0, test.gates...)
-		if len(gates) != len(test.gates) || gates.Verdict() != test.verdict || len(gates.Probes()) != test.asked || !gates.Wake().Equal(test.wake) {
+		gates := release.EvaluateGates(0, test.gates...)
+		if len(gates) != len(test.gates) || gates.Verdict() != test.verdict || len(gates.Queries()) != test.asked || !gates.Wake().Equal(test.wake) {
 			t.Errorf("%s: %d gates, %s, %d probes, wake %s; want %d, %s, %d, %s", test.name,
-				len(gates), gates.Verdict(), len(gates.Probes()), gates.Wake(), len(test.gates), test.verdict, test.asked, test.wake)
+				len(gates), gates.Verdict(), len(gates.Queries()), gates.Wake(), len(test.gates), test.verdict, test.asked, test.wake)
 		}
 		first := ""
 		if g := gates.First(); g != nil {
@@ -96,20 +96,20 @@ func TestAnAnswerCountsOnceItIsThereAndYoungEnough(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name  string
-		probe release.Probe
+		probe release.Query
 		want  bool
 	}{
-		{"unknown", release.Probe{ID: "new"}, false},
-		{"out", release.Probe{ID: "out"}, false},
-		{"any", release.Probe{ID: "old"}, true},
-		{"from that moment", release.Probe{ID: "old", Since: noon}, true},
-		{"from later", release.Probe{ID: "old", Since: noon.Add(1)}, false},
+		{"unknown", release.Query{ID: "new"}, false},
+		{"out", release.Query{ID: "out"}, false},
+		{"any", release.Query{ID: "old"}, true},
+		{"from that moment", release.Query{ID: "old", Since: noon}, true},
+		{"from later", release.Query{ID: "old", Since: noon.Add(1)}, false},
 	} {
-		if _, got := answers.To(test.probe); got != test.want {
+		if _, got := answers.AnswerTo(test.probe); got != test.want {
 			t.Errorf("%s: counts %v, want %v", test.name, got, test.want)
 		}
 	}
-	if _, ok := release.Answers(nil).To(release.Probe{ID: "old"}); ok {
+	if _, ok := release.Answers(nil).AnswerTo(release.Query{ID: "old"}); ok {
 		t.Error("no answers have an answer")
 	}
 }
@@ -122,7 +122,7 @@ func TestLaterOfTwoMoments(t *testing.T) {
 		{noon, noon.Add(1), noon.Add(1)},
 		{noon.Add(1), noon, noon.Add(1)},
 	} {
-		if got := release.Later(test.a, test.b); !got.Equal(test.want) {
+		if got := release.LaterOf(test.a, test.b); !got.Equal(test.want) {
 			t.Errorf("later of %s and %s is %s, want %s", test.a, test.b, got, test.want)
 		}
 	}
@@ -136,8 +136,8 @@ func TestRoute(t *testing.T) {
 	}{
 		{release.Route{}, 100, "canary=0 primary=100"},
 		{release.Route{Canary: 100}, 0, "canary=100 primary=0"},
-		{release.Route{Canary: 20, Mirror: release.Mirror{On: true}}, 80, "canary=20 primary=80 mirror"},
-		{release.Route{Mirror: release.Mirror{On: true, Percent: 5}}, 100, "canary=0 primary=100 mirror=5"},
+		{release.Route{Canary: 20, Mirror: release.Mirror{Enabled: true}}, 80, "canary=20 primary=80 mirror"},
+		{release.Route{Mirror: release.Mirror{Enabled: true, Percent: 5}}, 100, "canary=0 primary=100 mirror=5"},
 		{release.Route{Canary: 300, Total: 1000, Others: []release.Destination{{Service: "x", Weight: 100}}}, 600, "canary=300 primary=600"},
 		{release.Route{Canary: 100, Matches: []release.Match{{}, {}}}, 0, "canary=100 primary=0 matches=2"},
 	} {

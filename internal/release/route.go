@@ -41,7 +41,7 @@ type Destination struct {
 
 // Mirror is a share of requests that are copied.
 type Mirror struct {
-	On bool
+	Enabled bool
 	// Percent is 1 to 100; zero leaves it to the router, which copies all.
 	Percent int
 }
@@ -106,7 +106,7 @@ func (r Route) Stable() int {
 func (r Route) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "canary=%d primary=%d", r.Canary, r.Stable())
-	if r.Mirror.On {
+	if r.Mirror.Enabled {
 		b.WriteString(" mirror")
 		if r.Mirror.Percent > 0 {
 			fmt.Fprintf(&b, "=%d", r.Mirror.Percent)

@@ -20,62 +20,62 @@ func Priority(annotations map[string]string) int {
 	return n
 }
 
-// Limits bound how many releases move at once. Zero: no bound.
-type Limits struct {
+// ConcurrencyLimits bound how many releases move at once. Zero: no bound.
+type ConcurrencyLimits struct {
 	Cluster, Namespace int
 }
 
 // Any is true where something is bounded.
-func (l Limits) Any() bool { return l.Cluster > 0 || l.Namespace > 0 }
+func (l ConcurrencyLimits) Any() bool { return l.Cluster > 0 || l.Namespace > 0 }
 
-// Place is one release, as far as others wait for it or it waits for others.
-type Place struct {
+// QueueEntry is one release, as far as others wait for it or it waits for others.
+type QueueEntry struct {
 	// Kind, Namespace and Name tell releases apart.
 	Kind, Namespace, Name string
-	// Moves is true of a release under way, from its start until it is at rest again.
-	Moves bool
-	// Waits is true of one that could start but for its turn.
-	Waits bool
+	// InProgress is true of a release under way, from its start until it is at rest again.
+	InProgress bool
+	// Waiting is true of one that could start but for its turn.
+	Waiting bool
 	// Priority comes first, the higher one before the lower; then who waits longer, since Since.
 	Priority int
 	Since    time.Time
 }
 
-func (p Place) same(other Place) bool {
+func (p QueueEntry) isSame(other QueueEntry) bool {
 	return p.Kind == other.Kind && p.Namespace == other.Namespace && p.Name == other.Name
 }
 
-// before orders the line. Names decide where all else is equal, so that the order is total.
-func before(a, b Place) int {
+// startsBefore orders the line. Names decide where all else is equal, so that the order is total.
+func startsBefore(a, b QueueEntry) int {
 	return cmp.Or(
 		cmp.Compare(b.Priority, a.Priority), a.Since.Compare(b.Since),
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind),
 	)
 }
 
-// MovedOn is true of a change of one release that may let others start: it ended, stepped aside, or became less urgent.
-func MovedOn(was, is Place) bool {
-	ended, left := was.Moves && !is.Moves, was.Waits && !is.Waits && !is.Moves
-	return ended || left || is.Waits && was.Priority != is.Priority
+// FreesSlot is true of a change of one release that may let others start: it ended, stepped aside, or became less urgent.
+func FreesSlot(was, is QueueEntry) bool {
+	ended, left := was.InProgress && !is.InProgress, was.Waiting && !is.Waiting && !is.InProgress
+	return ended || left || is.Waiting && was.Priority != is.Priority
 }
 
-// Turn is whether it is a release's turn to start.
-type Turn struct {
+// QueueState is whether it is a release's turn to start.
+type QueueState struct {
 	Open bool
 	// Position among Waiting, from 1; both 0 when Open.
 	Position, Waiting int
-	// Moving are under way, and Limit may be, in the namespace of the release if Namespaced, else in the cluster.
-	Moving, Limit int
-	Namespaced    bool
+	// InProgress are under way, and Limit may be, in the namespace of the release if Namespaced, else in the cluster.
+	InProgress, Limit int
+	Namespaced        bool
 }
 
 // String is what a gate says.
-func (t Turn) String() string {
+func (t QueueState) String() string {
 	where := "in the cluster"
 	if t.Namespaced {
 		where = "in this namespace"
 	}
-	moving := fmt.Sprintf("%d of at most %d releases move %s", t.Moving, t.Limit, where)
+	moving := fmt.Sprintf("%d of at most %d releases move %s", t.InProgress, t.Limit, where)
 	if t.Open {
 		return moving
 	}
@@ -83,12 +83,12 @@ func (t Turn) String() string {
 }
 
 // Gate holds a start while as many releases move as may. The end of one of them opens it.
-func (t Turn) Gate() Gate {
+func (t QueueState) Gate() Gate {
 	if t.Open {
-		return Passes("turn", t.String())
+		return NewPassingGate("turn", t.String())
 	}
-	g := WaitsFor("turn", ByCluster, t.String())
-	g.Value, g.Limit = strconv.Itoa(t.Moving)+" move", strconv.Itoa(t.Limit)
+	g := NewWaitingGate("turn", ByCluster, t.String())
+	g.Value, g.Limit = strconv.Itoa(t.InProgress)+" move", strconv.Itoa(t.Limit)
 	return g
 }
 
@@ -106,37 +106,37 @@ func ordinal(n int) string {
 	return fmt.Sprintf("%d%s", n, suffix)
 }
 
-// Turn says whether it is the turn of a release that could start. Places are those of all releases; what they say of this
+// QueueState says whether it is the turn of a release that could start. Places are those of all releases; what they say of this
 // one does not count, since it is older.
 //
 // Limits are for starts: a release under way is never held, and more may move than a limit that was lowered. A release
 // that its namespace's limit holds does not hold those of other namespaces behind it.
-func (l Limits) Turn(places []Place, of Place) Turn {
-	of.Moves, of.Waits = false, true
-	others := slices.DeleteFunc(slices.Clone(places), of.same)
+func (l ConcurrencyLimits) QueueState(places []QueueEntry, of QueueEntry) QueueState {
+	of.InProgress, of.Waiting = false, true
+	others := slices.DeleteFunc(slices.Clone(places), of.isSame)
 	moving, here := 0, 0
 	for _, p := range others {
-		if p.Moves {
+		if p.InProgress {
 			moving++
 			if p.Namespace == of.Namespace {
 				here++
 			}
 		}
 	}
-	turn := Turn{Moving: moving, Limit: l.Cluster}
+	turn := QueueState{InProgress: moving, Limit: l.Cluster}
 	if l.Namespace > 0 && (l.Cluster == 0 || here >= l.Namespace || l.Cluster-moving > l.Namespace-here) {
-		turn = Turn{Moving: here, Limit: l.Namespace, Namespaced: true} // the tighter one is the one to tell
+		turn = QueueState{InProgress: here, Limit: l.Namespace, Namespaced: true} // the tighter one is the one to tell
 	}
-	starting := l.Next(append(others, of))
-	if turn.Open = slices.ContainsFunc(starting, of.same); turn.Open {
+	starting := l.NextToStart(append(others, of))
+	if turn.Open = slices.ContainsFunc(starting, of.isSame); turn.Open {
 		return turn
 	}
 	for _, p := range others {
-		if !p.Waits || p.Moves || turn.Namespaced && p.Namespace != of.Namespace {
+		if !p.Waiting || p.InProgress || turn.Namespaced && p.Namespace != of.Namespace {
 			continue
 		}
 		turn.Waiting++
-		if before(p, of) < 0 {
+		if startsBefore(p, of) < 0 {
 			turn.Position++
 		}
 	}
@@ -144,21 +144,21 @@ func (l Limits) Turn(places []Place, of Place) Turn {
 	return turn
 }
 
-// Next are the releases that may start now, in order.
-func (l Limits) Next(places []Place) []Place {
+// NextToStart are the releases that may start now, in order.
+func (l ConcurrencyLimits) NextToStart(places []QueueEntry) []QueueEntry {
 	moving, here := 0, map[string]int{}
-	var line []Place
+	var line []QueueEntry
 	for _, p := range places {
 		switch {
-		case p.Moves:
+		case p.InProgress:
 			moving++
 			here[p.Namespace]++
-		case p.Waits:
+		case p.Waiting:
 			line = append(line, p)
 		}
 	}
-	slices.SortFunc(line, before)
-	return slices.DeleteFunc(line, func(p Place) bool {
+	slices.SortFunc(line, startsBefore)
+	return slices.DeleteFunc(line, func(p QueueEntry) bool {
 		if l.Cluster > 0 && moving >= l.Cluster || l.Namespace > 0 && here[p.Namespace] >= l.Namespace {
 			return true
 		}

@@ -11,37 +11,37 @@ import (
 )
 
 func TestTurn(t *testing.T) {
-	moves := func(namespace, name string) release.Place {
-		return release.Place{Namespace: namespace, Name: name, Moves: true}
+	moves := func(namespace, name string) release.QueueEntry {
+		return release.QueueEntry{Namespace: namespace, Name: name, InProgress: true}
 	}
-	waits := func(namespace, name string, priority, minute int) release.Place {
-		return release.Place{Namespace: namespace, Name: name, Waits: true, Priority: priority, Since: noon.Add(time.Duration(minute) * time.Minute)}
+	waits := func(namespace, name string, priority, minute int) release.QueueEntry {
+		return release.QueueEntry{Namespace: namespace, Name: name, Waiting: true, Priority: priority, Since: noon.Add(time.Duration(minute) * time.Minute)}
 	}
 	cart := waits("shop", "cart", 0, 5)
 	for _, c := range []struct {
 		name   string
-		limits release.Limits
-		places []release.Place
+		limits release.ConcurrencyLimits
+		places []release.QueueEntry
 		want   string
 		open   bool
 	}{
-		{"alone", release.Limits{Cluster: 1}, nil, "0 of at most 1 releases move in the cluster", true},
-		{"a place of its own is older", release.Limits{Cluster: 1}, []release.Place{moves("shop", "cart")}, "0 of at most 1 releases move in the cluster", true},
-		{"full", release.Limits{Cluster: 1}, []release.Place{moves("a", "x")}, "1st of 1 waiting: 1 of at most 1 releases move in the cluster", false},
-		{"a limit that was lowered", release.Limits{Cluster: 1}, []release.Place{moves("a", "x"), moves("a", "y")}, "1st of 1 waiting: 2 of at most 1 releases move in the cluster", false},
+		{"alone", release.ConcurrencyLimits{Cluster: 1}, nil, "0 of at most 1 releases move in the cluster", true},
+		{"a place of its own is older", release.ConcurrencyLimits{Cluster: 1}, []release.QueueEntry{moves("shop", "cart")}, "0 of at most 1 releases move in the cluster", true},
+		{"full", release.ConcurrencyLimits{Cluster: 1}, []release.QueueEntry{moves("a", "x")}, "1st of 1 waiting: 1 of at most 1 releases move in the cluster", false},
+		{"a limit that was lowered", release.ConcurrencyLimits{Cluster: 1}, []release.QueueEntry{moves("a", "x"), moves("a", "y")}, "1st of 1 waiting: 2 of at most 1 releases move in the cluster", false},
 		{
 			"behind who waits longer and who is more urgent",
-			release.Limits{Cluster: 1},
-			[]release.Place{moves("a", "x"), waits("a", "y", 0, 1), waits("a", "z", 7, 9), waits("a", "late", 0, 9), waits("a", "low", -1, 1)},
+			release.ConcurrencyLimits{Cluster: 1},
+			[]release.QueueEntry{moves("a", "x"), waits("a", "y", 0, 1), waits("a", "z", 7, 9), waits("a", "late", 0, 9), waits("a", "low", -1, 1)},
 			"3rd of 5 waiting: 1 of at most 1 releases move in the cluster", false,
 		},
-		{"one is free, and another one's", release.Limits{Cluster: 2}, []release.Place{moves("a", "x"), waits("a", "y", 0, 1)}, "2nd of 2 waiting: 1 of at most 2 releases move in the cluster", false},
-		{"two are free", release.Limits{Cluster: 3}, []release.Place{moves("a", "x"), waits("a", "y", 0, 1)}, "1 of at most 3 releases move in the cluster", true},
-		{"the same moment: by name", release.Limits{Cluster: 1}, []release.Place{waits("shop", "b", 0, 5)}, "2nd of 2 waiting: 0 of at most 1 releases move in the cluster", false},
-		{"its namespace is full", release.Limits{Cluster: 9, Namespace: 1}, []release.Place{moves("shop", "x"), waits("a", "y", 0, 1)}, "1st of 1 waiting: 1 of at most 1 releases move in this namespace", false},
-		{"another namespace is full, and holds nobody else", release.Limits{Cluster: 2, Namespace: 1}, []release.Place{moves("a", "x"), waits("a", "y", 0, 1)}, "1 of at most 2 releases move in the cluster", true},
+		{"one is free, and another one's", release.ConcurrencyLimits{Cluster: 2}, []release.QueueEntry{moves("a", "x"), waits("a", "y", 0, 1)}, "2nd of 2 waiting: 1 of at most 2 releases move in the cluster", false},
+		{"two are free", release.ConcurrencyLimits{Cluster: 3}, []release.QueueEntry{moves("a", "x"), waits("a", "y", 0, 1)}, "1 of at most 3 releases move in the cluster", true},
+		{"the same moment: by name", release.ConcurrencyLimits{Cluster: 1}, []release.QueueEntry{waits("shop", "b", 0, 5)}, "2nd of 2 waiting: 0 of at most 1 releases move in the cluster", false},
+		{"its namespace is full", release.ConcurrencyLimits{Cluster: 9, Namespace: 1}, []release.QueueEntry{moves("shop", "x"), waits("a", "y", 0, 1)}, "1st of 1 waiting: 1 of at most 1 releases move in this namespace", false},
+		{"another namespace is full, and holds nobody else", release.ConcurrencyLimits{Cluster: 2, Namespace: 1}, []release.QueueEntry{moves("a", "x"), waits("a", "y", 0, 1)}, "1 of at most 2 releases move in the cluster", true},
 	} {
-		got := c.limits.Turn(c.places, cart)
+		got := c.limits.QueueState(c.places, cart)
 		if got.String() != c.want || got.Open != c.open {
 			t.Errorf("%s: got %v, %q, want %v, %q", c.name, got.Open, got, c.open, c.want)
 		}
@@ -52,25 +52,25 @@ func TestTurn(t *testing.T) {
 // but where the limit of his namespace holds him.
 func TestTheLineIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limits := release.Limits{Cluster: rapid.IntRange(0, 5).Draw(t, "cluster"), Namespace: rapid.IntRange(0, 3).Draw(t, "namespace")}
-		var places []release.Place
+		limits := release.ConcurrencyLimits{Cluster: rapid.IntRange(0, 5).Draw(t, "cluster"), Namespace: rapid.IntRange(0, 3).Draw(t, "namespace")}
+		var places []release.QueueEntry
 		for i := range rapid.IntRange(0, 12).Draw(t, "releases") {
-			places = append(places, release.Place{
+			places = append(places, release.QueueEntry{
 				Namespace: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "in"), Name: fmt.Sprint(i),
-				Moves: rapid.Bool().Draw(t, "moves"), Waits: rapid.Bool().Draw(t, "waits"),
+				InProgress: rapid.Bool().Draw(t, "moves"), Waiting: rapid.Bool().Draw(t, "waits"),
 				Priority: rapid.IntRange(0, 2).Draw(t, "priority"), Since: noon.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "since")) * time.Minute),
 			})
 		}
 		all, here := 0, map[string]int{}
 		for _, p := range places {
-			if p.Moves {
+			if p.InProgress {
 				all++
 				here[p.Namespace]++
 			}
 		}
 		starts := map[string]bool{}
-		for _, p := range limits.Next(places) {
-			if p.Moves || !p.Waits {
+		for _, p := range limits.NextToStart(places) {
+			if p.InProgress || !p.Waiting {
 				t.Fatalf("%v starts, and does not wait", p)
 			}
 			starts[p.Name] = true
@@ -81,10 +81,10 @@ func TestTheLineIsFair(t *testing.T) {
 			}
 		}
 		for _, p := range places {
-			if p.Moves || !p.Waits {
+			if p.InProgress || !p.Waiting {
 				continue
 			}
-			if got := limits.Turn(places, p); got.Open != starts[p.Name] {
+			if got := limits.QueueState(places, p); got.Open != starts[p.Name] {
 				t.Fatalf("%v: its turn is %v, and it is among those that start: %v", p, got, starts[p.Name])
 			} else if !got.Open && (got.Position < 1 || got.Position > got.Waiting || got.Limit == 0) {
 				t.Fatalf("%v: %+v", p, got)
@@ -104,9 +104,9 @@ func TestTheLineIsFair(t *testing.T) {
 }
 
 func TestWhoMovesOnLetsOthersStart(t *testing.T) {
-	rest, moves, waits := release.Place{}, release.Place{Moves: true}, release.Place{Waits: true}
+	rest, moves, waits := release.QueueEntry{}, release.QueueEntry{InProgress: true}, release.QueueEntry{Waiting: true}
 	for name, c := range map[string]struct {
-		was, is release.Place
+		was, is release.QueueEntry
 		want    bool
 	}{
 		"starts":              {waits, moves, false},
@@ -114,10 +114,10 @@ func TestWhoMovesOnLetsOthersStart(t *testing.T) {
 		"waits no more":       {waits, rest, true},
 		"goes, at rest":       {rest, rest, false},
 		"comes back":          {rest, waits, false},
-		"becomes more urgent": {waits, release.Place{Waits: true, Priority: 9}, true},
+		"becomes more urgent": {waits, release.QueueEntry{Waiting: true, Priority: 9}, true},
 		"stays":               {moves, moves, false},
 	} {
-		if got := release.MovedOn(c.was, c.is); got != c.want {
+		if got := release.FreesSlot(c.was, c.is); got != c.want {
 			t.Errorf("one that %s: got %v", name, got)
 		}
 	}

@@ -90,7 +90,7 @@ type GateView struct {
 
 // WaitsForUser reports whether the user has to open one of the gates.
 func (v *View) WaitsForUser() bool {
-	return slices.ContainsFunc(v.Gates, func(g GateView) bool { return g.Verdict != Pass && g.Opener == ByPerson })
+	return slices.ContainsFunc(v.Gates, func(g GateView) bool { return g.Verdict != Pass && g.Opener == ByUser })
 }
 
 // EarliestStep is the time before which time alone prevents the next step.
@@ -98,7 +98,7 @@ func (v *View) EarliestStep(now time.Time) time.Time {
 	at := now
 	for _, gate := range v.Gates {
 		if gate.Verdict != Pass && gate.Opener == ByTime && !gate.Kind.Informational {
-			at = Later(at, gate.Until)
+			at = LaterOf(at, gate.Until)
 		}
 	}
 	return at

@@ -15,9 +15,9 @@ func TestEveryClosedTimeGateDelaysTheNextStepUnlessItIsInformational(t *testing.
 		gate release.GateView
 		want time.Time
 	}{
-		{"a gate of any name", release.GateView{Gate: release.WaitsUntil("soak", later, "")}, later},
-		{"a gate that is over", release.GateView{Gate: release.WaitsUntil("soak", now.Add(-time.Minute), "")}, now},
-		{"an informational gate", release.GateView{Gate: release.WaitsUntil("deadline", later, ""), Kind: release.GateKind{Informational: true}}, now},
+		{"a gate of any name", release.GateView{Gate: release.NewTimedGate("soak", later, "")}, later},
+		{"a gate that is over", release.GateView{Gate: release.NewTimedGate("soak", now.Add(-time.Minute), "")}, now},
+		{"an informational gate", release.GateView{Gate: release.NewTimedGate("deadline", later, ""), Kind: release.GateKind{Informational: true}}, now},
 		{"an open gate", release.GateView{Gate: release.Gate{Name: "soak", Verdict: release.Pass, Opener: release.ByTime, Until: later}}, now},
 		{"a deadline of the cluster", release.GateView{Gate: release.Gate{Name: "pods", Verdict: release.Wait, Opener: release.ByCluster, Until: later}}, now},
 	} {

@@ -8,10 +8,10 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// Adopted returns the event about a release that another controller has begun, when Serin observes it for the first
+// AdoptionEvent returns the event about a release that another controller has begun, when Serin observes it for the first
 // time; false for a Rollout at rest, and for a release that Serin has worked on. Definitions that drop Serin's part of
 // the status hide the latter, so that the event is repeated there after each start of Serin.
-func Adopted(o *argov1.Rollout) (release.Event, bool) {
+func AdoptionEvent(o *argov1.Rollout) (release.Event, bool) {
 	s := o.Status
 	if s.Serin != nil && s.Serin.Release == s.CurrentPodHash || s.StableRS == "" || s.CurrentPodHash == "" || s.CurrentPodHash == s.StableRS {
 		return release.Event{}, false

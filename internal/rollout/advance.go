@@ -11,28 +11,28 @@ import (
 
 // advanceCanary advances a canary release: abort, pauses, promotion, or the next step.
 func advanceCanary(f facts, r traffic, a analyses, status argov1.RolloutStatus) transition {
-	step := stepView(f, r, a)
+	step := newStepState(f, r, a)
 	switch {
 	case status.PromoteFull:
 		status = withAllSteps(f, withoutPauses(status))
 		status.Abort = false
-	case f.inWindow:
+	case f.inRollbackWindow:
 		status = withAllSteps(f, withoutPauses(status))
 	}
 	t := abortFailedCanary(f, step, a, transition{status: status})
-	advancing := !t.status.Abort && !promoted(t.status) && f.distinct()
+	advancing := !t.status.Abort && !isPromoted(t.status) && f.hasDistinctStable()
 	if advancing && f.Status.AbortedAt != nil {
 		t.status.Canary.StepPluginStatuses = nil // from before the retry
 	}
-	if advancing && !t.status.PromoteFull && !f.inWindow {
+	if advancing && !t.status.PromoteFull && !f.inRollbackWindow {
 		t.status = withStepPauses(f, step, a, recordAnalyses(t.status, step, a))
 	}
-	switch reason := canaryPromotion(f, r, t.status); {
+	switch reason := canaryPromotionReason(f, r, t.status); {
 	case reason != "":
-		return promote(f, t, reason)
+		return promoteNewRevision(f, t, reason)
 	case t.status.Abort:
 		t.status = withStepIndex(f, t.status, 0)
-	case promoted(t.status):
+	case isPromoted(t.status):
 		t.status = withAllSteps(f, t.status)
 	default:
 		return completeStep(f, step, t)
@@ -41,17 +41,17 @@ func advanceCanary(f facts, r traffic, a analyses, status argov1.RolloutStatus) 
 }
 
 // abortFailedCanary aborts a release whose step or background analysis failed.
-func abortFailedCanary(f facts, step StepView, a analyses, t transition) transition {
+func abortFailedCanary(f facts, step StepState, a analyses, t transition) transition {
 	s := t.status
-	if s.StableRS == "" || promoted(s) || s.PromoteFull || f.inWindow {
+	if s.StableRS == "" || isPromoted(s) || s.PromoteFull || f.inRollbackWindow {
 		return t
 	}
 	cause, failed := "", false
 	if _, stepping := pods.StepAt(f.steps(), s.CurrentStepIndex); stepping {
-		cause, failed = AbortDetail(step)
+		cause, failed = StepAbortCause(step)
 	}
 	if !failed {
-		cause, failed = a.background.failure("Background analysis phase error/failed")
+		cause, failed = a.background.abortCause("Background analysis phase error/failed")
 	}
 	if failed && !s.Abort {
 		t.status.Abort, t.abortCause = true, cause
@@ -59,45 +59,45 @@ func abortFailedCanary(f facts, step StepView, a analyses, t transition) transit
 	return t
 }
 
-// canaryPromotion returns why the new revision becomes the stable one now; empty: it does not.
-func canaryPromotion(f facts, r traffic, s argov1.RolloutStatus) string {
+// canaryPromotionReason returns why the new revision becomes the stable one now; empty: it does not.
+func canaryPromotionReason(f facts, r traffic, s argov1.RolloutStatus) string {
 	steps := len(f.steps())
 	switch {
 	case !f.new.exists():
 		return ""
-	case s.StableRS == "", !f.stable.exists() && !promoted(s):
+	case s.StableRS == "", !f.stable.exists() && !isPromoted(s):
 		return "Initial deploy"
-	case s.Abort || promoted(s) || !carriesEverything(f):
+	case s.Abort || isPromoted(s) || !canServeAllTraffic(f):
 		return ""
 	case s.PromoteFull: // a fix ships although a router confirms nothing
 		return "Full promotion requested"
-	case f.inWindow:
+	case f.inRollbackWindow:
 		return "Rollback within window"
-	case undecided(s), unverified(s.Canary.Weights, f.maxWeight()), r.unpublished != nil:
+	case awaitsUserDecision(s), isFinalWeightUnverified(s.Canary.Weights, f.maxWeight()), r.endpointsGate != nil:
 		return ""
-	case steps == 0 || int(value(s.CurrentStepIndex, 0)) >= steps:
+	case steps == 0 || int(valueOr(s.CurrentStepIndex, 0)) >= steps:
 		return fmt.Sprintf("Completed all %d canary steps", steps)
 	default:
 		return ""
 	}
 }
 
-// carriesEverything reports whether the new revision of a canary has enough pods for all the traffic.
-func carriesEverything(f facts) bool {
+// canServeAllTraffic reports whether the new revision of a canary has enough pods for all the traffic.
+func canServeAllTraffic(f facts) bool {
 	threshold := f.Spec.Strategy.Canary.ReplicaProgressThreshold
 	return f.new.Available >= f.replicas() ||
-		threshold != nil && threshold.Value >= 0 && pods.Reached(threshold, f.new.scaled(), f.replicas())
+		threshold != nil && threshold.Value >= 0 && pods.IsReached(threshold, f.new.podNumbers(), f.replicas())
 }
 
 // recordAnalyses returns the status with the analyses and the experiment of the release.
-func recordAnalyses(s argov1.RolloutStatus, step StepView, a analyses) argov1.RolloutStatus {
-	s.Canary.CurrentStepAnalysisRunStatus = a.step.recorded()
-	s.Canary.CurrentBackgroundAnalysisRunStatus = a.background.recorded()
+func recordAnalyses(s argov1.RolloutStatus, step StepState, a analyses) argov1.RolloutStatus {
+	s.Canary.CurrentStepAnalysisRunStatus = a.step.toStatus()
+	s.Canary.CurrentBackgroundAnalysisRunStatus = a.background.toStatus()
 	s.Canary.CurrentExperiment = ""
 	if a.experiment != nil {
 		s.Canary.CurrentExperiment = a.experiment.Name
 	}
-	if step.Step.Plugin == nil || !slices.Contains(step.DisabledPlugins, step.Step.Plugin.Name) || step.plugin() != nil {
+	if step.Step.Plugin == nil || !slices.Contains(step.DisabledPlugins, step.Step.Plugin.Name) || step.pluginStatus() != nil {
 		return s
 	}
 	disabled := argov1.StepPluginStatus{Index: step.Index, Name: step.Step.Plugin.Name, Operation: argov1.StepPluginRun, Disabled: true}
@@ -105,34 +105,34 @@ func recordAnalyses(s argov1.RolloutStatus, step StepView, a analyses) argov1.Ro
 	return s
 }
 
-func (j *Judgement) planned() bool { return j != nil && j.Planned }
+func (j *AnalysisResult) isPlanned() bool { return j != nil && j.Planned }
 
-func (j *Judgement) recorded() *argov1.RolloutAnalysisRunStatus {
+func (j *AnalysisResult) toStatus() *argov1.RolloutAnalysisRunStatus {
 	if j == nil {
 		return nil
 	}
 	return &argov1.RolloutAnalysisRunStatus{Name: j.Name, Status: j.Phase, Message: j.Message}
 }
 
-func (j *Judgement) inconclusive() bool {
+func (j *AnalysisResult) isInconclusive() bool {
 	return j != nil && j.Phase == argov1.AnalysisPhaseInconclusive
 }
 
 // withStepPauses returns the status with the pauses that begin now.
-func withStepPauses(f facts, view StepView, a analyses, s argov1.RolloutStatus) argov1.RolloutStatus {
-	if promoted(s) || f.Spec.Paused {
+func withStepPauses(f facts, view StepState, a analyses, s argov1.RolloutStatus) argov1.RolloutStatus {
+	if isPromoted(s) || f.Spec.Paused {
 		return s
 	}
 	step, _ := pods.StepAt(f.steps(), s.CurrentStepIndex)
 	// If a pause ends while the user decides about an inconclusive analysis, it does not begin again. A pause begins only
 	// when the background analysis exists, so that its whole duration is analyzed.
-	if step.Pause != nil && !undecided(s) && !a.background.planned() {
+	if step.Pause != nil && !awaitsUserDecision(s) && !a.background.isPlanned() {
 		s = withPause(f, s, argov1.PauseReasonCanaryPauseStep)
 	}
-	if step.Analysis != nil && view.Run.inconclusive() || a.background.inconclusive() {
+	if step.Analysis != nil && view.Run.isInconclusive() || a.background.isInconclusive() {
 		s = withPause(f, s, argov1.PauseReasonInconclusiveAnalysis)
 	}
-	if step.Experiment != nil && view.Experiment.inconclusive() {
+	if step.Experiment != nil && view.Experiment.isInconclusive() {
 		s = withPause(f, s, argov1.PauseReasonInconclusiveExperiment)
 	}
 	return s
@@ -140,14 +140,14 @@ func withStepPauses(f facts, view StepView, a analyses, s argov1.RolloutStatus) 
 
 // completeStep continues with the next step when the gates of the current one pass. With spec.paused, no step
 // completes.
-func completeStep(f facts, view StepView, t transition) transition {
+func completeStep(f facts, view StepState, t transition) transition {
 	s := t.status
 	step, ok := pods.StepAt(f.steps(), s.CurrentStepIndex)
 	evaluated := ok && f.Status.CurrentStepIndex != nil && *f.Status.CurrentStepIndex == *s.CurrentStepIndex
-	if !evaluated || f.Spec.Paused || promoted(s) || StepGates(view).Verdict() != release.Pass {
+	if !evaluated || f.Spec.Paused || isPromoted(s) || EvaluateStepGates(view).Verdict() != release.Pass {
 		return t
 	}
-	if undecided(s) {
+	if awaitsUserDecision(s) {
 		t.status = withoutPause(s, argov1.PauseReasonCanaryPauseStep) // only the decision of the user is missing now
 		return t
 	}
@@ -155,5 +155,5 @@ func completeStep(f facts, view StepView, t transition) transition {
 	s = withStepIndex(f, s, int(next))
 	s.Canary.CurrentStepAnalysisRunStatus, s.Canary.CurrentExperiment = nil, ""
 	t.status = withoutPause(s, argov1.PauseReasonCanaryPauseStep)
-	return t.with(release.Normal, "RolloutStepCompleted", stepCompleted(next, int32(len(f.steps())), step)) //nolint:gosec // a list in one object
+	return t.withEvent(release.Normal, "RolloutStepCompleted", stepCompletedText(next, int32(len(f.steps())), step)) //nolint:gosec // a list in one object
 }

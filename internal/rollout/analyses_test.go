@@ -30,7 +30,7 @@ func TestWhatGotAnotherNameIsUsed(t *testing.T) {
 			d := Next(w.snapshot(t))
 			for _, effect := range d.Effects {
 				switch effect.(type) {
-				case RunExists, RunTerminated, RunGone, ExperimentExists, ExperimentTerminated, ExperimentGone:
+				case AnalysisRunExists, AnalysisRunTerminated, AnalysisRunDeleted, ExperimentExists, ExperimentTerminated, ExperimentDeleted:
 					t.Errorf("wants that %s", effect)
 				}
 			}

@@ -29,7 +29,7 @@ func TestReleaseThatBeginsIsNotLate(t *testing.T) {
 	if d.Status.CurrentPodHash != "hash-v3" || d.Status.Abort {
 		t.Errorf("a release that begins: %+v", d.Status)
 	}
-	if late := conditions(d.Status.Conditions).of(argov1.RolloutProgressing); late.Reason != reasonUpdated {
+	if late := conditions(d.Status.Conditions).find(argov1.RolloutProgressing); late.Reason != reasonUpdated {
 		t.Errorf("a release that begins is %s: %s", late.Reason, late.Message)
 	}
 }

@@ -13,84 +13,84 @@ import (
 // decideBlueGreen decides about a Rollout with the blue-green strategy: the preview, pods, analyses, the switch of the
 // active Service, and then the status.
 func decideBlueGreen(f facts, unreadable outcome) Decision {
-	active := f.selected(f.Spec.Strategy.BlueGreen.ActiveService)
+	active := f.selectedHash(f.Spec.Strategy.BlueGreen.ActiveService)
 	preview := selectPreview(f)
-	upkeep := join(unreadable, maintain(f), releaseServices(f), releaseRouters(f), preview.outcome)
-	status := countedStatus(f)
+	upkeep := joinOutcomes(unreadable, planUpkeep(f), restoreServices(f), restoreRouters(f), preview.outcome)
+	status := countPods(f)
 	switch {
-	case f.changed():
-		return conclude(f, startRelease(f, recordSelectors(f, status, preview.hash, active)), traffic{}, analyses{}, upkeep)
-	case f.rescaled():
-		return conclude(f, transition{status: recordSelectors(f, status, preview.hash, active)}, traffic{}, analyses{}, upkeep, scaleBlueGreen(f))
+	case f.templateOrStepsChanged():
+		return completeDecision(f, startRelease(f, recordSelectors(f, status, preview.hash, active)), traffic{}, analyses{}, upkeep)
+	case f.replicasChanged():
+		return completeDecision(f, transition{status: recordSelectors(f, status, preview.hash, active)}, traffic{}, analyses{}, upkeep, scaleBlueGreen(f))
 	}
 	restart := planRestart(f)
-	status.RestartedAt = restart.at
-	if restart.evicts {
-		return conclude(f, transition{status: recordSelectors(f, status, preview.hash, active)}, traffic{}, analyses{}, upkeep, restart.outcome)
+	status.RestartedAt = restart.restartedAt
+	if restart.evictsPods {
+		return completeDecision(f, transition{status: recordSelectors(f, status, preview.hash, active)}, traffic{}, analyses{}, upkeep, restart.outcome)
 	}
 	deletion, deleted := deleteOldReplicaSets(f)
 	runs := planAnalyses(f, deleted)
 	activation := planSwitch(f, runs)
 	status = recordSelectors(f, pauseBeforeSwitch(f, runs, status), preview.hash, activation.hash)
-	return conclude(f, advanceBlueGreen(f, runs, status), traffic{}, runs,
-		upkeep, restart.outcome, scaleBlueGreen(f), awaitTargets(f), deletion, runs.outcome, activation.outcome, labelRoles(f))
+	return completeDecision(f, advanceBlueGreen(f, runs, status), traffic{}, runs,
+		upkeep, restart.outcome, scaleBlueGreen(f), awaitTargets(f), deletion, runs.outcome, activation.outcome, setEphemeralMetadata(f))
 }
 
-// releaseRouters restores the objects of routers: a blue-green strategy names none.
-func releaseRouters(f facts) outcome {
+// restoreRouters restores the objects of routers: a blue-green strategy names none.
+func restoreRouters(f facts) outcome {
 	if !f.Router.HasStaleRouters {
 		return outcome{}
 	}
-	return outcome{route: []release.Effect{RouteReleased{Whole: promoted(f.Status)}}}
+	return outcome{trafficEffects: []release.Effect{RouteRestored{RemoveCreated: isPromoted(f.Status)}}}
 }
 
-// selection is the hash that a Service selects after this reconciliation.
-type selection struct {
+// serviceSelection is the hash that a Service selects after this reconciliation.
+type serviceSelection struct {
 	outcome
 	hash string
 }
 
 // selectPreview makes the preview Service select the new revision.
-func selectPreview(f facts) selection {
+func selectPreview(f facts) serviceSelection {
 	service := f.Spec.Strategy.BlueGreen.PreviewService
 	switch {
 	case service == "":
-		return selection{}
-	case f.frozen() != "":
-		return selection{hash: f.selected(service)}
+		return serviceSelection{}
+	case f.freezeReason() != "":
+		return serviceSelection{hash: f.selectedHash(service)}
 	default:
-		return selection{selectPods(f, service, f.new, false), f.Hash}
+		return serviceSelection{planServiceSelection(f, service, f.new, false), f.Hash}
 	}
 }
 
-// complete reports whether a ReplicaSet has all the pods that the Rollout asks for.
-func complete(f facts, rs ReplicaSet) bool {
-	return rs.exists() && rs.Spec == f.replicas() && rs.Available == f.replicas() && value(rs.Desired, -1) == f.replicas()
+// hasAllPods reports whether a ReplicaSet has all the pods that the Rollout asks for.
+func hasAllPods(f facts, rs ReplicaSet) bool {
+	return rs.exists() && rs.Spec == f.replicas() && rs.Available == f.replicas() && valueOr(rs.Desired, -1) == f.replicas()
 }
 
-// skipsPauses reports whether a release does not pause before the switch.
-func skipsPauses(f facts) bool {
-	active := f.selected(f.Spec.Strategy.BlueGreen.ActiveService)
-	return fastRollback(f) || promoted(f.Status) || f.Status.PromoteFull || f.inWindow || active == "" || active == f.Hash
+// shouldSkipPauses reports whether a release does not pause before the switch.
+func shouldSkipPauses(f facts) bool {
+	active := f.selectedHash(f.Spec.Strategy.BlueGreen.ActiveService)
+	return isFastRollback(f) || isPromoted(f.Status) || f.Status.PromoteFull || f.inRollbackWindow || active == "" || active == f.Hash
 }
 
 // previewReady reports whether the new revision has the pods that it needs before the switch.
 func previewReady(f facts) bool {
 	count := f.Spec.Strategy.BlueGreen.PreviewReplicaCount
-	return complete(f, f.new) && f.new.Spec >= previewCount(f) || count != nil && f.new.Spec == *count && f.new.Available == *count
+	return hasAllPods(f, f.new) && f.new.Spec >= desiredPreviewPods(f) || count != nil && f.new.Spec == *count && f.new.Available == *count
 }
 
 // awaitTargets is the gate of load balancers that do not reach the pods of the active Service yet.
 func awaitTargets(f facts) outcome {
-	if !f.routerLags() {
+	if !f.routerUnconfirmed() {
 		return outcome{}
 	}
-	gate := release.WaitsFor("targets", release.ByCluster, "load balancers do not reach the pods of the active Service yet")
-	return gated(awaitRouter(f, gate, f.Router.Reason))
+	gate := release.NewWaitingGate("targets", release.ByCluster, "load balancers do not reach the pods of the active Service yet")
+	return gateOutcome(awaitRouter(f, gate, f.Router.UnconfirmedReason))
 }
 
-// switchPauseIn returns the pause before the switch that a status has; nil: none.
-func switchPauseIn(status argov1.RolloutStatus) *argov1.PauseCondition {
+// findSwitchPause returns the pause before the switch that a status has; nil: none.
+func findSwitchPause(status argov1.RolloutStatus) *argov1.PauseCondition {
 	for i := range status.PauseConditions {
 		if status.PauseConditions[i].Reason == argov1.PauseReasonBlueGreenPause {
 			return &status.PauseConditions[i]
@@ -101,69 +101,69 @@ func switchPauseIn(status argov1.RolloutStatus) *argov1.PauseCondition {
 
 // pausesBeforeSwitch reports whether the strategy asks for a pause, with a duration or without.
 func pausesBeforeSwitch(b argov1.BlueGreenStrategy) bool {
-	return !value(b.AutoPromotionEnabled, true) || b.AutoPromotionSeconds > 0
+	return !valueOr(b.AutoPromotionEnabled, true) || b.AutoPromotionSeconds > 0
 }
 
-// switchPauseOver is the gate of the pause before the switch.
-func switchPauseOver(f facts) release.Gate {
+// switchPauseEnded is the gate of the pause before the switch.
+func switchPauseEnded(f facts) release.Gate {
 	b, s := f.Spec.Strategy.BlueGreen, f.Status
-	pause := switchPauseIn(s)
+	pause := findSwitchPause(s)
 	switch {
-	case skipsPauses(f):
-		return release.Passes("pause", "nothing holds this release")
+	case shouldSkipPauses(f):
+		return release.NewPassingGate("pause", "nothing holds this release")
 	case s.BlueGreen.ScaleUpPreviewCheckPoint:
-		return release.Passes("pause", "is over")
+		return release.NewPassingGate("pause", "is over")
 	case !pausesBeforeSwitch(*b):
-		return release.Passes("pause", "no pause is specified")
+		return release.NewPassingGate("pause", "no pause is specified")
 	case pause == nil && s.ControllerPause && len(s.PauseConditions) == 0:
-		return release.Passes("pause", "ended by the user")
+		return release.NewPassingGate("pause", "ended by the user")
 	case pause == nil:
-		return release.WaitsFor("pause", release.ByCluster, "begins when the new pods are available and judged")
-	case !value(b.AutoPromotionEnabled, true):
-		return release.WaitsFor("pause", release.ByPerson, "until the user promotes the rollout")
+		return release.NewWaitingGate("pause", release.ByCluster, "begins when the new pods are available and judged")
+	case !valueOr(b.AutoPromotionEnabled, true):
+		return release.NewWaitingGate("pause", release.ByUser, "until the user promotes the rollout")
 	}
 	end := pausedSince(s, *pause).Add(time.Duration(b.AutoPromotionSeconds) * time.Second)
 	if f.Now.After(end) {
-		return release.Passes("pause", "is over")
+		return release.NewPassingGate("pause", "is over")
 	}
-	return release.WaitsUntil("pause", release.Later(end, f.Now).Add(time.Nanosecond), "until "+end.UTC().Format(time.TimeOnly))
+	return release.NewTimedGate("pause", release.LaterOf(end, f.Now).Add(time.Nanosecond), "until "+end.UTC().Format(time.TimeOnly))
 }
 
 // prePromotionSuccessful is the gate of the analysis before the switch.
 func prePromotionSuccessful(f facts, a analyses) release.Gate {
-	if pre := f.Spec.Strategy.BlueGreen.PrePromotionAnalysis; pre == nil || skipsPauses(f) {
-		return release.Passes("pre-promotion", "no analysis is specified")
+	if pre := f.Spec.Strategy.BlueGreen.PrePromotionAnalysis; pre == nil || shouldSkipPauses(f) {
+		return release.NewPassingGate("pre-promotion", "no analysis is specified")
 	}
-	return a.pre.opens(release.Passes("pre-promotion", ""))
+	return a.pre.evaluateGate(release.NewPassingGate("pre-promotion", ""))
 }
 
 // switchAllowed reports whether the gates before the switch pass.
 func switchAllowed(f facts, a analyses) bool {
-	return prePromotionSuccessful(f, a).Verdict == release.Pass && switchPauseOver(f).Verdict == release.Pass
+	return prePromotionSuccessful(f, a).Verdict == release.Pass && switchPauseEnded(f).Verdict == release.Pass
 }
 
 // planSwitch switches the active Service when that is due.
-func planSwitch(f facts, a analyses) selection {
+func planSwitch(f facts, a analyses) serviceSelection {
 	service := f.Spec.Strategy.BlueGreen.ActiveService
-	active := f.selected(service)
-	remain := selection{hash: active}
+	active := f.selectedHash(service)
+	remain := serviceSelection{hash: active}
 	switch {
-	case f.frozen() != "":
+	case f.freezeReason() != "":
 		return remain
-	case active == "" && f.distinct() && f.stable.Available > 0: // the Service was recreated: users remain where they were
-		return selection{selectPods(f, service, f.stable, false), f.stable.Hash}
+	case active == "" && f.hasDistinctStable() && f.stable.Available > 0: // the Service was recreated: users remain where they were
+		return serviceSelection{planServiceSelection(f, service, f.stable, false), f.stable.Hash}
 	case f.Status.Abort && f.stable.exists():
-		if active == f.stable.Hash || !stableCanTakeOver(f) {
+		if active == f.stable.Hash || !stableCanServeUsers(f) {
 			return remain
 		}
-		return selection{selectPods(f, service, f.stable, false), f.stable.Hash}
-	case !complete(f, f.new):
-		if active != f.Hash && f.new.Available < previewCount(f) {
-			remain.outcome = gated(release.WaitsFor("pods", release.ByCluster, fmt.Sprintf("%d of %d new pods available", f.new.Available, previewCount(f))))
+		return serviceSelection{planServiceSelection(f, service, f.stable, false), f.stable.Hash}
+	case !hasAllPods(f, f.new):
+		if active != f.Hash && f.new.Available < desiredPreviewPods(f) {
+			remain.outcome = gateOutcome(release.NewWaitingGate("pods", release.ByCluster, fmt.Sprintf("%d of %d new pods available", f.new.Available, desiredPreviewPods(f))))
 		}
 		return remain
-	case skipsPauses(f) || previewEndpoints(f).Verdict == release.Pass && switchAllowed(f, a):
-		return selection{selectPods(f, service, f.new, false), f.Hash}
+	case shouldSkipPauses(f) || previewEndpointsPublished(f).Verdict == release.Pass && switchAllowed(f, a):
+		return serviceSelection{planServiceSelection(f, service, f.new, false), f.Hash}
 	default:
 		return remain
 	}
@@ -172,7 +172,7 @@ func planSwitch(f facts, a analyses) selection {
 // recordSelectors returns the status with what the Services select, and the numbers of the pods that serve users.
 func recordSelectors(f facts, status argov1.RolloutStatus, preview, active string) argov1.RolloutStatus {
 	status.BlueGreen.PreviewSelector, status.BlueGreen.ActiveSelector = preview, active
-	rs := f.replicaSet(active)
+	rs := f.findReplicaSet(active)
 	if !rs.exists() {
 		return status
 	}
@@ -186,10 +186,10 @@ func recordSelectors(f facts, status argov1.RolloutStatus, preview, active strin
 
 // pauseBeforeSwitch begins and ends the pause before the switch.
 func pauseBeforeSwitch(f facts, a analyses, status argov1.RolloutStatus) argov1.RolloutStatus {
-	if f.Status.Abort || f.frozen() != "" || !previewReachable(f) {
+	if f.Status.Abort || f.freezeReason() != "" || !previewReachable(f) {
 		return status
 	}
-	if switchPauseOver(f).Verdict == release.Pass {
+	if switchPauseEnded(f).Verdict == release.Pass {
 		return withoutPause(status, argov1.PauseReasonBlueGreenPause)
 	}
 	if prePromotionSuccessful(f, a).Verdict == release.Pass && pausesBeforeSwitch(*f.Spec.Strategy.BlueGreen) {
@@ -201,56 +201,56 @@ func pauseBeforeSwitch(f facts, a analyses, status argov1.RolloutStatus) argov1.
 // advanceBlueGreen advances a blue-green release: abort, promotion, pauses, and the number of preview pods.
 func advanceBlueGreen(f facts, a analyses, status argov1.RolloutStatus) transition {
 	switch {
-	case status.PromoteFull, fastRollback(f):
+	case status.PromoteFull, isFastRollback(f):
 		status = withoutPauses(status)
 		status.Abort = false
-	case f.inWindow:
+	case f.inRollbackWindow:
 		status = withoutPauses(status)
 	}
-	status.BlueGreen.PrePromotionAnalysisRunStatus = a.pre.recorded()
-	status.BlueGreen.PostPromotionAnalysisRunStatus = a.post.recorded()
+	status.BlueGreen.PrePromotionAnalysisRunStatus = a.pre.toStatus()
+	status.BlueGreen.PostPromotionAnalysisRunStatus = a.post.toStatus()
 	t := abortFailedBlueGreen(f, a, transition{status: status})
-	if reason := blueGreenPromotion(f, a, t.status); reason != "" {
-		t = promote(f, t, reason)
+	if reason := blueGreenPromotionReason(f, a, t.status); reason != "" {
+		t = promoteNewRevision(f, t, reason)
 		t.status.BlueGreen.ScaleUpPreviewCheckPoint = false
 		return t
 	}
-	if t.status.Abort || promoted(t.status) {
+	if t.status.Abort || isPromoted(t.status) {
 		return t
 	}
-	for _, j := range []*Judgement{a.pre, a.post} {
-		if j != nil && j.Phase == argov1.AnalysisPhaseInconclusive && !skipsAnalyses(f) {
+	for _, j := range []*AnalysisResult{a.pre, a.post} {
+		if j != nil && j.Phase == argov1.AnalysisPhaseInconclusive && !shouldSkipAnalyses(f) {
 			t.status = withPause(f, t.status, argov1.PauseReasonInconclusiveAnalysis)
 		}
 	}
-	t.status.BlueGreen.ScaleUpPreviewCheckPoint = previewMayGrow(f, a)
+	t.status.BlueGreen.ScaleUpPreviewCheckPoint = previewMayScaleUp(f, a)
 	return t
 }
 
 // abortFailedBlueGreen aborts a release whose analysis failed.
 func abortFailedBlueGreen(f facts, a analyses, t transition) transition {
-	if t.status.Abort || skipsAnalyses(f) {
+	if t.status.Abort || shouldSkipAnalyses(f) {
 		return t
 	}
 	for _, analysis := range []struct {
-		result *Judgement
+		result *AnalysisResult
 		text   string
 	}{
 		{a.pre, "Blue/green pre-promotion analysis phase error/failed"},
 		{a.post, "Blue/green post-promotion analysis phase error/failed"},
 	} {
-		if cause, failed := analysis.result.failure(analysis.text); failed && !t.status.Abort {
+		if cause, failed := analysis.result.abortCause(analysis.text); failed && !t.status.Abort {
 			t.status.Abort, t.abortCause = true, cause
 		}
 	}
 	return t
 }
 
-// previewMayGrow reports whether the new revision may grow from previewReplicaCount to all its pods.
-func previewMayGrow(f facts, a analyses) bool {
+// previewMayScaleUp reports whether the new revision may grow from previewReplicaCount to all its pods.
+func previewMayScaleUp(f facts, a analyses) bool {
 	count := f.Spec.Strategy.BlueGreen.PreviewReplicaCount
 	switch {
-	case count == nil || !f.distinct():
+	case count == nil || !f.hasDistinctStable():
 		return false
 	case f.Status.BlueGreen.ScaleUpPreviewCheckPoint:
 		return true
@@ -259,21 +259,21 @@ func previewMayGrow(f facts, a analyses) bool {
 	}
 }
 
-// blueGreenPromotion returns why the new revision becomes the stable one now; empty: it does not.
-func blueGreenPromotion(f facts, a analyses, s argov1.RolloutStatus) string {
+// blueGreenPromotionReason returns why the new revision becomes the stable one now; empty: it does not.
+func blueGreenPromotionReason(f facts, a analyses, s argov1.RolloutStatus) string {
 	post := f.Spec.Strategy.BlueGreen.PostPromotionAnalysis
 	switch {
-	case promoted(s):
+	case isPromoted(s):
 		return ""
-	case !f.stable.exists(), s.BlueGreen.ActiveSelector == "" && !f.distinct():
+	case !f.stable.exists(), s.BlueGreen.ActiveSelector == "" && !f.hasDistinctStable():
 		return "Initial deploy"
 	case s.BlueGreen.ActiveSelector != s.CurrentPodHash:
 		return ""
 	case s.PromoteFull:
 		return "Full promotion requested"
-	case f.inWindow:
+	case f.inRollbackWindow:
 		return "Rollback within window"
-	case fastRollback(f):
+	case isFastRollback(f):
 		return "Fast rollback"
 	case s.Abort, targetsUnconfirmed(f), post != nil && (a.post == nil || a.post.Phase != argov1.AnalysisPhaseSuccessful):
 		return ""
@@ -285,5 +285,5 @@ func blueGreenPromotion(f facts, a analyses, s argov1.RolloutStatus) string {
 // targetsUnconfirmed reports whether the pods of the active Service may not receive its requests yet. Load balancers
 // confirm them only after the Service has switched.
 func targetsUnconfirmed(f facts) bool {
-	return f.routerLags() || f.Router.Outside && f.selected(f.Spec.Strategy.BlueGreen.ActiveService) != f.Hash
+	return f.routerUnconfirmed() || f.Router.ExternalLoadBalancer && f.selectedHash(f.Spec.Strategy.BlueGreen.ActiveService) != f.Hash
 }

@@ -43,7 +43,7 @@ const (
 // conditions are those of a status in progress.
 type conditions []argov1.RolloutCondition
 
-func (c conditions) of(kind argov1.RolloutConditionType) *argov1.RolloutCondition {
+func (c conditions) find(kind argov1.RolloutConditionType) *argov1.RolloutCondition {
 	for i := range c {
 		if c[i].Type == kind {
 			return &c[i]
@@ -52,10 +52,10 @@ func (c conditions) of(kind argov1.RolloutConditionType) *argov1.RolloutConditio
 	return nil
 }
 
-// with sets a condition. One with the same status and reason is not changed, whatever its message; one that changes
+// withCondition sets a condition. One with the same status and reason is not changed, whatever its message; one that changes
 // moves to the end, and its transition time changes only with its status.
-func (c conditions) with(set argov1.RolloutCondition, now time.Time) conditions {
-	old := c.of(set.Type)
+func (c conditions) withCondition(set argov1.RolloutCondition, now time.Time) conditions {
+	old := c.find(set.Type)
 	if old != nil && old.Status == set.Status && old.Reason == set.Reason {
 		return c
 	}
@@ -63,29 +63,29 @@ func (c conditions) with(set argov1.RolloutCondition, now time.Time) conditions 
 	if old != nil && old.Status == set.Status {
 		set.LastTransitionTime = old.LastTransitionTime
 	}
-	return append(c.without(set.Type), set)
+	return append(c.withoutCondition(set.Type), set)
 }
 
-// renewed sets a condition although it may be the same: a deadline counts from its update time.
-func (c conditions) renewed(set argov1.RolloutCondition, now time.Time) conditions {
-	old := c.of(set.Type)
+// withRenewedCondition sets a condition although it may be the same: a deadline counts from its update time.
+func (c conditions) withRenewedCondition(set argov1.RolloutCondition, now time.Time) conditions {
+	old := c.find(set.Type)
 	if old == nil || old.Status != set.Status || old.Reason != set.Reason {
-		return c.with(set, now)
+		return c.withCondition(set, now)
 	}
 	set.LastUpdateTime, set.LastTransitionTime = metav1.NewTime(now), old.LastTransitionTime
-	return append(c.without(set.Type), set)
+	return append(c.withoutCondition(set.Type), set)
 }
 
-// without removes a condition from a copy.
-func (c conditions) without(kind argov1.RolloutConditionType) conditions {
-	if c.of(kind) == nil {
+// withoutCondition removes a condition from a copy.
+func (c conditions) withoutCondition(kind argov1.RolloutConditionType) conditions {
+	if c.find(kind) == nil {
 		return slices.Clip(c)
 	}
 	return slices.DeleteFunc(slices.Clone(c), func(c argov1.RolloutCondition) bool { return c.Type == kind })
 }
 
-// same reports whether both are equal. A status consists mostly of conditions, which reflection compares slowly.
-func (c conditions) same(other []argov1.RolloutCondition) bool {
+// equal reports whether both are equal. A status consists mostly of conditions, which reflection compares slowly.
+func (c conditions) equal(other []argov1.RolloutCondition) bool {
 	return slices.EqualFunc(c, other, func(a, b argov1.RolloutCondition) bool {
 		return a.LastUpdateTime.Equal(&b.LastUpdateTime) && a.LastTransitionTime.Equal(&b.LastTransitionTime) &&
 			a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
@@ -94,55 +94,55 @@ func (c conditions) same(other []argov1.RolloutCondition) bool {
 
 // SameStatus reports whether two statuses are equal.
 func SameStatus(a, b argov1.RolloutStatus) bool {
-	if !conditions(a.Conditions).same(b.Conditions) {
+	if !conditions(a.Conditions).equal(b.Conditions) {
 		return false
 	}
 	a.Conditions, b.Conditions = nil, nil
 	return reflect.DeepEqual(&a, &b) || equality.Semantic.DeepEqual(&a, &b) // the first is fast where they are equal
 }
 
-func truth(is bool) corev1.ConditionStatus {
+func conditionStatus(is bool) corev1.ConditionStatus {
 	if is {
 		return corev1.ConditionTrue
 	}
 	return corev1.ConditionFalse
 }
 
-func invalid(name, problem string) argov1.RolloutCondition {
+func invalidSpecCondition(name, problem string) argov1.RolloutCondition {
 	message := fmt.Sprintf("The Rollout %q is invalid: %s", name, problem)
 	return argov1.RolloutCondition{Type: argov1.RolloutInvalidSpec, Status: corev1.ConditionTrue, Reason: reasonInvalidSpec, Message: message}
 }
 
-func available(is bool) argov1.RolloutCondition {
+func availableCondition(is bool) argov1.RolloutCondition {
 	message := textNotAvailable
 	if is {
 		message = textAvailable
 	}
-	return argov1.RolloutCondition{Type: argov1.RolloutAvailable, Status: truth(is), Reason: reasonAvailable, Message: message}
+	return argov1.RolloutCondition{Type: argov1.RolloutAvailable, Status: conditionStatus(is), Reason: reasonAvailable, Message: message}
 }
 
-func healthy(is bool) argov1.RolloutCondition {
+func healthyCondition(is bool) argov1.RolloutCondition {
 	message := textNotHealthy
 	if is {
 		message = textHealthy
 	}
-	return argov1.RolloutCondition{Type: argov1.RolloutHealthy, Status: truth(is), Reason: reasonHealthy, Message: message}
+	return argov1.RolloutCondition{Type: argov1.RolloutHealthy, Status: conditionStatus(is), Reason: reasonHealthy, Message: message}
 }
 
-func paused(is bool) argov1.RolloutCondition {
-	return argov1.RolloutCondition{Type: argov1.RolloutPaused, Status: truth(is), Reason: reasonPaused, Message: textPaused}
+func pausedCondition(is bool) argov1.RolloutCondition {
+	return argov1.RolloutCondition{Type: argov1.RolloutPaused, Status: conditionStatus(is), Reason: reasonPaused, Message: textPaused}
 }
 
-func completed(is bool) argov1.RolloutCondition {
-	return argov1.RolloutCondition{Type: argov1.RolloutCompleted, Status: truth(is), Reason: reasonCompleted, Message: reasonCompleted}
+func completedCondition(is bool) argov1.RolloutCondition {
+	return argov1.RolloutCondition{Type: argov1.RolloutCompleted, Status: conditionStatus(is), Reason: reasonCompleted, Message: reasonCompleted}
 }
 
-func progressing(status corev1.ConditionStatus, reason, message string) argov1.RolloutCondition {
+func progressingCondition(status corev1.ConditionStatus, reason, message string) argov1.RolloutCondition {
 	return argov1.RolloutCondition{Type: argov1.RolloutProgressing, Status: status, Reason: reason, Message: message}
 }
 
-// subject of a message about progress: the new ReplicaSet, or the Rollout while there is none.
-func subject(rollout, replicaSet string) string {
+// progressSubject of a message about progress: the new ReplicaSet, or the Rollout while there is none.
+func progressSubject(rollout, replicaSet string) string {
 	if replicaSet == "" {
 		return fmt.Sprintf("Rollout %q", rollout)
 	}
@@ -158,14 +158,14 @@ func abortText(revision int64, detail string) string {
 	return text
 }
 
-// promoted reports whether the new revision is the stable one.
-func promoted(status argov1.RolloutStatus) bool {
+// isPromoted reports whether the new revision is the stable one.
+func isPromoted(status argov1.RolloutStatus) bool {
 	return status.StableRS != "" && status.StableRS == status.CurrentPodHash
 }
 
-// whole reports whether a Rollout is in its desired state. observed is the generation that the status was written for.
-func whole(spec argov1.RolloutSpec, status argov1.RolloutStatus, observed string) bool {
-	replicas := value(spec.Replicas, 1)
+// isInDesiredState reports whether a Rollout is in its desired state. observed is the generation that the status was written for.
+func isInDesiredState(spec argov1.RolloutSpec, status argov1.RolloutStatus, observed string) bool {
+	replicas := valueOr(spec.Replicas, 1)
 	if status.UpdatedReplicas != replicas || status.AvailableReplicas != replicas || status.ObservedGeneration != observed {
 		return false
 	}
@@ -178,11 +178,11 @@ func whole(spec argov1.RolloutSpec, status argov1.RolloutStatus, observed string
 		steps = len(c.Steps)
 	}
 	done := steps == 0 || status.CurrentStepIndex != nil && int(*status.CurrentStepIndex) == steps
-	return done && promoted(status) && status.Replicas == replicas
+	return done && isPromoted(status) && status.Replicas == replicas
 }
 
-// moved reports whether a release made progress from one status to the next.
-func moved(old, now argov1.RolloutStatus, blueGreen bool) bool {
+// hasStatusProgressed reports whether a release made progress from one status to the next.
+func hasStatusProgressed(old, now argov1.RolloutStatus, blueGreen bool) bool {
 	if now.UpdatedReplicas != old.UpdatedReplicas || now.Replicas-now.UpdatedReplicas < old.Replicas-old.UpdatedReplicas ||
 		now.ReadyReplicas > old.ReadyReplicas || now.AvailableReplicas > old.AvailableReplicas {
 		return true
@@ -191,5 +191,5 @@ func moved(old, now argov1.RolloutStatus, blueGreen bool) bool {
 		return now.BlueGreen.ActiveSelector != old.BlueGreen.ActiveSelector || now.BlueGreen.PreviewSelector != old.BlueGreen.PreviewSelector
 	}
 	return now.StableRS != old.StableRS || now.CurrentStepHash != old.CurrentStepHash ||
-		value(now.CurrentStepIndex, -1) != value(old.CurrentStepIndex, -1)
+		valueOr(now.CurrentStepIndex, -1) != valueOr(old.CurrentStepIndex, -1)
 }

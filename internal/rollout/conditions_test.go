@@ -16,7 +16,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func TestConditionsChangeWithStatusAndReasonOnly(t *testing.T) {
 	later := noon.Add(time.Minute)
-	start := conditions{}.with(available(true), noon).with(paused(true), noon)
+	start := conditions{}.withCondition(availableCondition(true), noon).withCondition(pausedCondition(true), noon)
 	before := slices.Clone(start)
 	for _, test := range []struct {
 		name   string
@@ -25,12 +25,12 @@ func TestConditionsChangeWithStatusAndReasonOnly(t *testing.T) {
 		update time.Time
 		moved  time.Time
 	}{
-		{"the same", start.with(available(true), later), "Available Paused", noon, noon},
-		{"another status", start.with(available(false), later), "Paused Available", later, later},
-		{"another reason", start.with(argov1.RolloutCondition{Type: argov1.RolloutAvailable, Status: corev1.ConditionTrue, Reason: "Other"}, later), "Paused Available", later, noon},
-		{"another message", start.with(argov1.RolloutCondition{Type: argov1.RolloutAvailable, Status: corev1.ConditionTrue, Reason: reasonAvailable, Message: "other"}, later), "Available Paused", noon, noon},
-		{"renewed", start.renewed(available(true), later), "Paused Available", later, noon},
-		{"renewed with another status", start.renewed(available(false), later), "Paused Available", later, later},
+		{"the same", start.withCondition(availableCondition(true), later), "Available Paused", noon, noon},
+		{"another status", start.withCondition(availableCondition(false), later), "Paused Available", later, later},
+		{"another reason", start.withCondition(argov1.RolloutCondition{Type: argov1.RolloutAvailable, Status: corev1.ConditionTrue, Reason: "Other"}, later), "Paused Available", later, noon},
+		{"another message", start.withCondition(argov1.RolloutCondition{Type: argov1.RolloutAvailable, Status: corev1.ConditionTrue, Reason: reasonAvailable, Message: "other"}, later), "Available Paused", noon, noon},
+		{"renewed", start.withRenewedCondition(availableCondition(true), later), "Paused Available", later, noon},
+		{"renewed with another status", start.withRenewedCondition(availableCondition(false), later), "Paused Available", later, later},
 	} {
 		types := ""
 		for i, c := range test.got {
@@ -39,7 +39,7 @@ func TestConditionsChangeWithStatusAndReasonOnly(t *testing.T) {
 			}
 			types += string(c.Type)
 		}
-		c := test.got.of(argov1.RolloutAvailable)
+		c := test.got.find(argov1.RolloutAvailable)
 		if types != test.types || !c.LastUpdateTime.Time.Equal(test.update) || !c.LastTransitionTime.Time.Equal(test.moved) {
 			t.Errorf("%s: %s, updated %s, moved %s; want %s, %s, %s", test.name, types, c.LastUpdateTime, c.LastTransitionTime, test.types, test.update, test.moved)
 		}
@@ -47,25 +47,25 @@ func TestConditionsChangeWithStatusAndReasonOnly(t *testing.T) {
 	if diff := cmp.Diff(before, start); diff != "" {
 		t.Errorf("what was given has changed (-before +after):\n%s", diff)
 	}
-	if got := start.without(argov1.RolloutPaused); len(got) != 1 || got.of(argov1.RolloutPaused) != nil {
+	if got := start.withoutCondition(argov1.RolloutPaused); len(got) != 1 || got.find(argov1.RolloutPaused) != nil {
 		t.Errorf("without Paused: %v", got)
 	}
 }
 
 func TestTextsOfConditions(t *testing.T) {
 	for got, want := range map[argov1.RolloutCondition]string{
-		invalid("cart", "spec: wrong"): `InvalidSpec True InvalidSpec: The Rollout "cart" is invalid: spec: wrong`,
-		available(true):                "Available True AvailableReason: Rollout has minimum availability",
-		available(false):               "Available False AvailableReason: Rollout does not have minimum availability",
-		healthy(true):                  "Healthy True RolloutHealthy: Rollout is healthy",
-		healthy(false):                 "Healthy False RolloutHealthy: Rollout is not healthy",
-		paused(true):                   "Paused True RolloutPaused: Rollout is paused",
-		paused(false):                  "Paused False RolloutPaused: Rollout is paused",
-		completed(true):                "Completed True RolloutCompleted: RolloutCompleted",
-		progressing(corev1.ConditionFalse, reasonDeadlineExceeded, subject("cart", "cart-1")+" has timed out progressing."): `Progressing False ProgressDeadlineExceeded: ReplicaSet "cart-1" has timed out progressing.`,
-		progressing(corev1.ConditionTrue, reasonUpdated, subject("cart", "")+" is progressing."):                            `Progressing True ReplicaSetUpdated: Rollout "cart" is progressing.`,
-		progressing(corev1.ConditionFalse, reasonAborted, abortText(2, "")):                                                 "Progressing False RolloutAborted: Rollout aborted update to revision 2",
-		progressing(corev1.ConditionFalse, reasonAborted, abortText(2, "why")):                                              "Progressing False RolloutAborted: Rollout aborted update to revision 2: why",
+		invalidSpecCondition("cart", "spec: wrong"): `InvalidSpec True InvalidSpec: The Rollout "cart" is invalid: spec: wrong`,
+		availableCondition(true):                    "Available True AvailableReason: Rollout has minimum availability",
+		availableCondition(false):                   "Available False AvailableReason: Rollout does not have minimum availability",
+		healthyCondition(true):                      "Healthy True RolloutHealthy: Rollout is healthy",
+		healthyCondition(false):                     "Healthy False RolloutHealthy: Rollout is not healthy",
+		pausedCondition(true):                       "Paused True RolloutPaused: Rollout is paused",
+		pausedCondition(false):                      "Paused False RolloutPaused: Rollout is paused",
+		completedCondition(true):                    "Completed True RolloutCompleted: RolloutCompleted",
+		progressingCondition(corev1.ConditionFalse, reasonDeadlineExceeded, progressSubject("cart", "cart-1")+" has timed out progressing."): `Progressing False ProgressDeadlineExceeded: ReplicaSet "cart-1" has timed out progressing.`,
+		progressingCondition(corev1.ConditionTrue, reasonUpdated, progressSubject("cart", "")+" is progressing."):                            `Progressing True ReplicaSetUpdated: Rollout "cart" is progressing.`,
+		progressingCondition(corev1.ConditionFalse, reasonAborted, abortText(2, "")):                                                         "Progressing False RolloutAborted: Rollout aborted update to revision 2",
+		progressingCondition(corev1.ConditionFalse, reasonAborted, abortText(2, "why")):                                                      "Progressing False RolloutAborted: Rollout aborted update to revision 2: why",
 	} {
 		if text := string(got.Type) + " " + string(got.Status) + " " + got.Reason + ": " + got.Message; text != want {
 			t.Errorf("got  %s\nwant %s", text, want)
@@ -94,7 +94,7 @@ func toBlueGreen(spec *argov1.RolloutSpec, status *argov1.RolloutStatus) {
 func TestPhases(t *testing.T) {
 	type change = func(*argov1.RolloutSpec, *argov1.RolloutStatus)
 	aborted := func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) {
-		s.Conditions = conditions{}.with(progressing(corev1.ConditionFalse, reasonAborted, abortText(2, "")), noon)
+		s.Conditions = conditions{}.withCondition(progressingCondition(corev1.ConditionFalse, reasonAborted, abortText(2, "")), noon)
 	}
 	isPaused := func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) {
 		s.PauseConditions = []argov1.PauseCondition{{Reason: argov1.PauseReasonCanaryPauseStep}}
@@ -116,11 +116,11 @@ func TestPhases(t *testing.T) {
 	}{
 		{"healthy", nil, "Healthy "},
 		{"invalid", []change{byHand, func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) {
-			s.Conditions = conditions{}.with(invalid("cart", "wrong"), noon)
+			s.Conditions = conditions{}.withCondition(invalidSpecCondition("cart", "wrong"), noon)
 		}}, `Degraded InvalidSpec: The Rollout "cart" is invalid: wrong`},
 		{"aborted", []change{aborted, byHand, isPaused}, "Degraded RolloutAborted: Rollout aborted update to revision 2"},
 		{"timed out", []change{func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) {
-			s.Conditions = conditions{}.with(progressing(corev1.ConditionFalse, reasonDeadlineExceeded, "late"), noon)
+			s.Conditions = conditions{}.withCondition(progressingCondition(corev1.ConditionFalse, reasonDeadlineExceeded, "late"), noon)
 		}}, "Degraded ProgressDeadlineExceeded: late"},
 		{"paused by hand", []change{byHand, isPaused}, "Paused manually paused"},
 		{"paused", []change{isPaused}, "Paused CanaryPauseStep"},
@@ -178,7 +178,7 @@ func TestWhole(t *testing.T) {
 		}, false},
 	} {
 		spec, status := fine(test.change)
-		if got := whole(spec, status, "3"); got != test.want {
+		if got := isInDesiredState(spec, status, "3"); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
@@ -202,10 +202,10 @@ func TestMoved(t *testing.T) {
 	} {
 		now := *old.DeepCopy()
 		moves, switches := change(&now)
-		if got := moved(old, now, false); got != moves {
+		if got := hasStatusProgressed(old, now, false); got != moves {
 			t.Errorf("%s: a canary moved %v, want %v", name, got, moves)
 		}
-		if got := moved(old, now, true); got != switches {
+		if got := hasStatusProgressed(old, now, true); got != switches {
 			t.Errorf("%s: blue-green moved %v, want %v", name, got, switches)
 		}
 	}
@@ -214,46 +214,54 @@ func TestMoved(t *testing.T) {
 func TestDeadlines(t *testing.T) {
 	after := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 	progress := func(reason string) conditions {
-		return conditions{}.with(progressing(corev1.ConditionTrue, reason, ""), noon)
+		return conditions{}.withCondition(progressingCondition(corev1.ConditionTrue, reason, ""), noon)
 	}
 	for _, test := range []struct {
 		name   string
-		change func(*Deadline)
+		change func(*ProgressDeadline)
 		late   bool // ten minutes and a second later
 	}{
-		{"no progress", func(*Deadline) {}, true},
-		{"a longer deadline", func(d *Deadline) { d.Spec.ProgressDeadlineSeconds = new(int32(3600)) }, false},
-		{"never progressed", func(d *Deadline) { d.Status.Conditions = nil }, false},
-		{"aborted", func(d *Deadline) { d.Status.Conditions = progress(reasonAborted) }, false},
-		{"abort asked for", func(d *Deadline) { d.Status.Abort = true }, false},
-		{"paused", func(d *Deadline) { d.Status.Conditions = progress(reasonPaused) }, false},
-		{"paused, progress older", func(d *Deadline) { d.Status.Conditions = progress(reasonUpdated).with(paused(true), noon) }, false},
-		{"was paused", func(d *Deadline) { d.Status.Conditions = progress(reasonUpdated).with(paused(false), noon) }, true},
-		{"waits out a delay", func(d *Deadline) { d.Waits = true }, false},
-		{"in a pause step", func(d *Deadline) { d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Pause: &argov1.RolloutPause{}} }, false},
-		{"in an analysis", func(d *Deadline) {
+		{"no progress", func(*ProgressDeadline) {}, true},
+		{"a longer deadline", func(d *ProgressDeadline) { d.Spec.ProgressDeadlineSeconds = new(int32(3600)) }, false},
+		{"never progressed", func(d *ProgressDeadline) { d.Status.Conditions = nil }, false},
+		{"aborted", func(d *ProgressDeadline) { d.Status.Conditions = progress(reasonAborted) }, false},
+		{"abort asked for", func(d *ProgressDeadline) { d.Status.Abort = true }, false},
+		{"paused", func(d *ProgressDeadline) { d.Status.Conditions = progress(reasonPaused) }, false},
+		{"paused, progress older", func(d *ProgressDeadline) {
+			d.Status.Conditions = progress(reasonUpdated).withCondition(pausedCondition(true), noon)
+		}, false},
+		{"was paused", func(d *ProgressDeadline) {
+			d.Status.Conditions = progress(reasonUpdated).withCondition(pausedCondition(false), noon)
+		}, true},
+		{"waits out a delay", func(d *ProgressDeadline) { d.ScaleDownPending = true }, false},
+		{"in a pause step", func(d *ProgressDeadline) {
+			d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Pause: &argov1.RolloutPause{}}
+		}, false},
+		{"in an analysis", func(d *ProgressDeadline) {
 			d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Analysis: &argov1.RolloutAnalysis{}}
 		}, false},
-		{"in an experiment", func(d *Deadline) {
+		{"in an experiment", func(d *ProgressDeadline) {
 			d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Experiment: &argov1.RolloutExperimentStep{}}
 		}, false},
-		{"in a plugin step", func(d *Deadline) { d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Plugin: &argov1.PluginStep{}} }, true},
-		{"in a scale step", func(d *Deadline) { d.Spec.Strategy.Canary.Steps[0] = scaleTo(1) }, true},
+		{"in a plugin step", func(d *ProgressDeadline) {
+			d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Plugin: &argov1.PluginStep{}}
+		}, true},
+		{"in a scale step", func(d *ProgressDeadline) { d.Spec.Strategy.Canary.Steps[0] = scaleTo(1) }, true},
 	} {
 		spec, status := fine()
 		status.Conditions, status.CurrentStepIndex = progress(reasonUpdated), new(int32(0))
-		d := Deadline{Now: after(601), Spec: spec, Status: status}
+		d := ProgressDeadline{Now: after(601), Spec: spec, Status: status}
 		test.change(&d)
-		if got := d.Exceeded(); got != test.late {
+		if got := d.IsExceeded(); got != test.late {
 			t.Errorf("%s: timed out %v, want %v", test.name, got, test.late)
 		}
 		d.Now = after(600)
-		if d.Exceeded() {
+		if d.IsExceeded() {
 			t.Errorf("%s: timed out at the moment itself", test.name)
 		}
 	}
-	late := Deadline{Now: noon, Status: argov1.RolloutStatus{Conditions: progress(reasonDeadlineExceeded)}}
-	if !late.Exceeded() {
+	late := ProgressDeadline{Now: noon, Status: argov1.RolloutStatus{Conditions: progress(reasonDeadlineExceeded)}}
+	if !late.IsExceeded() {
 		t.Error("what has timed out stays so until there is progress")
 	}
 }

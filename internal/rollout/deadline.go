@@ -7,26 +7,26 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// Deadline is the input for the progress deadline.
-type Deadline struct {
+// ProgressDeadline is the input for the progress deadline.
+type ProgressDeadline struct {
 	Now  time.Time
 	Spec argov1.RolloutSpec
 	// Status in progress, with the previous conditions.
 	Status argov1.RolloutStatus
-	// Waits is true while an old ReplicaSet waits for the end of its delay.
-	Waits bool
+	// ScaleDownPending is true while an old ReplicaSet waits for the end of its delay.
+	ScaleDownPending bool
 }
 
-// At returns the time at which a release without progress times out; zero: it cannot time out now.
+// Time returns the time at which a release without progress times out; zero: it cannot time out now.
 //
 // There is no deadline during pauses, analyses, experiments and delays, which have durations of their own.
-func (d Deadline) At() time.Time {
+func (d ProgressDeadline) Time() time.Time {
 	c := conditions(d.Status.Conditions)
-	progress := c.of(argov1.RolloutProgressing)
-	if progress == nil || progress.Reason == reasonAborted || progress.Reason == reasonPaused || d.Waits || d.Status.Abort {
+	progress := c.find(argov1.RolloutProgressing)
+	if progress == nil || progress.Reason == reasonAborted || progress.Reason == reasonPaused || d.ScaleDownPending || d.Status.Abort {
 		return time.Time{}
 	}
-	if pause := c.of(argov1.RolloutPaused); pause != nil && pause.Status == truth(true) {
+	if pause := c.find(argov1.RolloutPaused); pause != nil && pause.Status == conditionStatus(true) {
 		return time.Time{}
 	}
 	if canary := d.Spec.Strategy.Canary; canary != nil {
@@ -35,15 +35,15 @@ func (d Deadline) At() time.Time {
 			return time.Time{}
 		}
 	}
-	length := time.Duration(value(d.Spec.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second
+	length := time.Duration(valueOr(d.Spec.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second
 	return progress.LastUpdateTime.Add(length)
 }
 
-// Exceeded reports whether a release has timed out, and has made no progress since.
-func (d Deadline) Exceeded() bool {
-	at := d.At()
+// IsExceeded reports whether a release has timed out, and has made no progress since.
+func (d ProgressDeadline) IsExceeded() bool {
+	at := d.Time()
 	if at.IsZero() {
 		return false
 	}
-	return conditions(d.Status.Conditions).of(argov1.RolloutProgressing).Reason == reasonDeadlineExceeded || at.Before(d.Now)
+	return conditions(d.Status.Conditions).find(argov1.RolloutProgressing).Reason == reasonDeadlineExceeded || at.Before(d.Now)
 }

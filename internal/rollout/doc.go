@@ -3,13 +3,13 @@
 // Next turns a Snapshot into a Decision, in stages. Each stage takes the values of those before it as parameters and
 // returns one of its own, so that their order is checked by the compiler:
 //
-//	observe        facts: a sanitized status, and the role of each ReplicaSet      facts.go
-//	maintain       what holds for every Rollout                                    upkeep.go
-//	planTraffic    the weights of the router                                       traffic.go, returning.go
-//	planAnalyses   the analyses and the experiment that run now                    analyses.go
-//	scaleCanary    the number of pods of each ReplicaSet                           scale.go, package pods
-//	advanceCanary  abort, pauses, promotion or the next step                       advance.go, step_gates.go
-//	conclude       the rest of the status, and the gates in order                  status.go, conditions.go, gates.go
+//	observeFacts     facts: a sanitized status, and the role of each ReplicaSet      facts.go
+//	planUpkeep       what holds for every Rollout                                    upkeep.go
+//	planTraffic      the weights of the router                                       traffic.go, returning.go
+//	planAnalyses     the analyses and the experiment that run now                    analyses.go
+//	scaleCanary      the number of pods of each ReplicaSet                           scale.go, package pods
+//	advanceCanary    abort, pauses, promotion or the next step                       advance.go, step_gates.go
+//	completeDecision the rest of the status, and the gates in order                  status.go, conditions.go, gates.go
 //
 // A blue-green release has planSwitch in place of planTraffic (bluegreen.go). Beside its value, a stage returns an
 // outcome: its effects, gates and events.
@@ -22,7 +22,7 @@
 // Every addition has a scenario in testdata/scenarios, and a mutant in test/sim/mutation if an invariant of the simulator
 // (test/sim/rollout) has to detect its absence.
 //
-// A gate: return it in the outcome of the stage that it delays, or add it to StepGates (step_gates.go) if it delays a step. With a
+// A gate: return it in the outcome of the stage that it delays, or add it to EvaluateStepGates (step_gates.go) if it delays a step. With a
 // router, what delays a weight belongs in planTraffic, whose result scaleCanary takes; without one, in scaleCanary. Then a line in
 // GateKinds (informational if it delays no step, with the command that opens it), and a row in docs/gates.md. test/borders fails
 // until the list, the sources and the page agree. The progress deadline must not run while time or the user is waited for
@@ -34,7 +34,7 @@
 // A condition: its type in api/argoproj/v1alpha1/status.go, completeConditions (status.go) or the constructor in conditions.go, and
 // PhaseOf (phase.go) if it changes the phase. Texts that Argo Rollouts writes are constants.
 //
-// A kind of step: api/argoproj/v1alpha1/steps.go and make generate; StepGates, stepText (step.go), validate_steps.go; the pods and
+// A kind of step: api/argoproj/v1alpha1/steps.go and make generate; EvaluateStepGates, describeStep (step.go), validate_steps.go; the pods and
 // the weight during the step (package pods); docs/rollouts.md; drawSteps in test/sim/rollout/draw.go.
 //
 // A field of the spec: api/argoproj/v1alpha1 with its documentation, a manifest in the testdata of that package, and make generate;

@@ -12,30 +12,30 @@ import (
 // recordDuration returns the status with the record of how long a release takes, and how it ends.
 func recordDuration(f facts, s argov1.RolloutStatus) argov1.RolloutStatus {
 	retemplated := f.Status.CurrentPodHash != "" && f.Status.CurrentPodHash != f.Hash
-	rollback, rollsBack := rollbackKind(f, s)
+	rollback, rollsBack := rollbackCompletion(f, s)
 	d := s.Duration.DeepCopy()
-	if retemplated && !rollsBack && running(d) {
-		d = concluded(f, d, argov1.CompletionSuperseded)
+	if retemplated && !rollsBack && isDurationRunning(d) {
+		d = endDuration(f, d, argov1.CompletionSuperseded)
 	}
-	if !running(d) && durationStarts(f, s) {
-		d = &argov1.RolloutDuration{RolloutStartedAt: timestamp(f)}
+	if !isDurationRunning(d) && shouldStartDuration(f, s) {
+		d = &argov1.RolloutDuration{RolloutStartedAt: currentTime(f)}
 	}
-	if running(d) {
+	if isDurationRunning(d) {
 		if retemplated && rollsBack {
 			d.CompletionStatus = &rollback
 		}
-		d = continued(f, s, withManualPause(f, d, heldByUser(f, s)))
+		d = continueDuration(f, s, withManualPause(f, d, isPausedByUser(f, s)))
 	}
 	s.Duration = d
 	return s
 }
 
-// continued returns the record of a release that is in progress, or ends now.
-func continued(f facts, s argov1.RolloutStatus, d *argov1.RolloutDuration) *argov1.RolloutDuration {
+// continueDuration returns the record of a release that is in progress, or ends now.
+func continueDuration(f facts, s argov1.RolloutStatus, d *argov1.RolloutDuration) *argov1.RolloutDuration {
 	if s.Abort {
-		return concluded(f, d, argov1.CompletionAborted)
+		return endDuration(f, d, argov1.CompletionAborted)
 	}
-	if !promoted(s) {
+	if !isPromoted(s) {
 		return d
 	}
 	if d.CompletionStatus == nil {
@@ -45,66 +45,66 @@ func continued(f facts, s argov1.RolloutStatus, d *argov1.RolloutDuration) *argo
 		}
 	}
 	if f.new.Available >= f.replicas() {
-		return concluded(f, d, *d.CompletionStatus)
+		return endDuration(f, d, *d.CompletionStatus)
 	}
 	return d
 }
 
-// running reports whether a record has begun and not ended.
-func running(d *argov1.RolloutDuration) bool {
+// isDurationRunning reports whether a record has begun and not ended.
+func isDurationRunning(d *argov1.RolloutDuration) bool {
 	return d != nil && d.RolloutStartedAt != nil && d.FinishedAt == nil
 }
 
-// durationStarts reports whether a record begins if none is in progress: with a new template or steps, or where the
+// shouldStartDuration reports whether a record begins if none is in progress: with a new template or steps, or where the
 // user retries what was aborted; unless nothing is to be done.
-func durationStarts(f facts, s argov1.RolloutStatus) bool {
+func shouldStartDuration(f facts, s argov1.RolloutStatus) bool {
 	retried := f.Status.AbortedAt != nil && !s.Abort
 	if f.Status.CurrentPodHash == "" {
 		return true
 	}
-	if s.Abort || !f.changed() && !retried {
+	if s.Abort || !f.templateOrStepsChanged() && !retried {
 		return false
 	}
-	return retried || !promoted(s) || f.new.Available < f.replicas() // after a crash a retry may be over when it is noticed
+	return retried || !isPromoted(s) || f.new.Available < f.replicas() // after a crash a retry may be over when it is noticed
 }
 
-// rollbackKind returns the completion status of a release that returns to an earlier revision; false: it does not
+// rollbackCompletion returns the completion status of a release that returns to an earlier revision; false: it does not
 // return to one.
-func rollbackKind(f facts, s argov1.RolloutStatus) (argov1.CompletionStatus, bool) {
+func rollbackCompletion(f facts, s argov1.RolloutStatus) (argov1.CompletionStatus, bool) {
 	switch {
-	case promoted(s), f.inWindow, fastRollback(f):
+	case isPromoted(s), f.inRollbackWindow, isFastRollback(f):
 		return argov1.CompletionFastRolledBack, true
-	case f.distinct() && f.new.Created.Before(f.stable.Created):
+	case f.hasDistinctStable() && f.new.Created.Before(f.stable.Created):
 		return argov1.CompletionRolledBack, true
 	default:
 		return "", false
 	}
 }
 
-func concluded(f facts, d *argov1.RolloutDuration, status argov1.CompletionStatus) *argov1.RolloutDuration {
+func endDuration(f facts, d *argov1.RolloutDuration, status argov1.CompletionStatus) *argov1.RolloutDuration {
 	d = withManualPause(f, d, false)
-	d.CompletionStatus, d.FinishedAt = &status, timestamp(f)
+	d.CompletionStatus, d.FinishedAt = &status, currentTime(f)
 	return d
 }
 
-func timestamp(f facts) *metav1.Time { return &metav1.Time{Time: f.Now} }
+func currentTime(f facts) *metav1.Time { return &metav1.Time{Time: f.Now} }
 
 // withManualPause returns a record with the time during which only the user could continue the release.
 func withManualPause(f facts, d *argov1.RolloutDuration, held bool) *argov1.RolloutDuration {
 	d = d.DeepCopy()
 	switch {
 	case held && d.ManualPauseStartedAt == nil:
-		d.ManualPauseStartedAt = timestamp(f)
+		d.ManualPauseStartedAt = currentTime(f)
 	case !held && d.ManualPauseStartedAt != nil:
 		paused := int64(f.Now.Sub(d.ManualPauseStartedAt.Time) / time.Second)
-		d.TotalManualPauseDurationSeconds = new(value(d.TotalManualPauseDurationSeconds, 0) + max(paused, 0))
+		d.TotalManualPauseDurationSeconds = new(valueOr(d.TotalManualPauseDurationSeconds, 0) + max(paused, 0))
 		d.ManualPauseStartedAt = nil
 	}
 	return d
 }
 
-// heldByUser reports whether only the user can continue a release.
-func heldByUser(f facts, s argov1.RolloutStatus) bool {
+// isPausedByUser reports whether only the user can continue a release.
+func isPausedByUser(f facts, s argov1.RolloutStatus) bool {
 	if f.Spec.Paused {
 		return true
 	}
@@ -113,11 +113,11 @@ func heldByUser(f facts, s argov1.RolloutStatus) bool {
 		case argov1.PauseReasonInconclusiveAnalysis, argov1.PauseReasonInconclusiveExperiment:
 			return true
 		case argov1.PauseReasonCanaryPauseStep:
-			if step, ok := pods.StepAt(f.steps(), s.CurrentStepIndex); ok && step.Pause != nil && indefinite(*step.Pause) {
+			if step, ok := pods.StepAt(f.steps(), s.CurrentStepIndex); ok && step.Pause != nil && isIndefinite(*step.Pause) {
 				return true
 			}
 		case argov1.PauseReasonBlueGreenPause:
-			if b := f.Spec.Strategy.BlueGreen; b != nil && !value(b.AutoPromotionEnabled, true) {
+			if b := f.Spec.Strategy.BlueGreen; b != nil && !valueOr(b.AutoPromotionEnabled, true) {
 				return true
 			}
 		}

@@ -11,34 +11,34 @@ import (
 
 // The effects. Each describes a desired state; one that is reached already costs no request.
 type (
-	// ReplicasSaid writes the default of spec.replicas, so that an autoscaler can change it.
-	ReplicasSaid struct{}
+	// ReplicasDefaulted writes the default of spec.replicas, so that an autoscaler can change it.
+	ReplicasDefaulted struct{}
 
-	// AmountsReadable removes what is at these JSON pointers from the stored Rollout.
-	AmountsReadable struct{ Left []string }
+	// UnreadableQuantitiesRemoved removes what is at these JSON pointers from the stored Rollout.
+	UnreadableQuantitiesRemoved struct{ Pointers []string }
 
-	// Revised is the annotation of the Rollout that counts its templates.
-	Revised struct{ Revision int64 }
+	// RevisionAnnotated is the annotation of the Rollout that counts its templates.
+	RevisionAnnotated struct{ Revision int64 }
 
-	// WorkloadNoted is the annotation of the Rollout with the observed generation of its workload; empty removes it.
-	WorkloadNoted struct{ Generation string }
+	// WorkloadGenerationAnnotated is the annotation of the Rollout with the observed generation of its workload; empty removes it.
+	WorkloadGenerationAnnotated struct{ Generation string }
 
 	// ReplicaSetExists creates the ReplicaSet of the template, without pods.
 	ReplicaSetExists struct {
 		Name, Hash string
 		Revision   int64
-		// Avoids is the hash of the pods that its own avoid by anti-affinity; empty: none.
-		Avoids string
+		// AvoidedHash is the hash of the pods that its own avoid by anti-affinity; empty: none.
+		AvoidedHash string
 		// Metadata of its pods for their role; nil: none.
 		Metadata *argov1.PodTemplateMetadata
 	}
 
-	// ReplicaSetKept gives the newest ReplicaSet its revision, the annotations of the Rollout, minReadySeconds, and the
+	// ReplicaSetMaintained gives the newest ReplicaSet its revision, the annotations of the Rollout, minReadySeconds, and the
 	// hash of the pods that its own avoid.
-	ReplicaSetKept struct {
-		Name     string
-		Revision int64
-		Avoids   string
+	ReplicaSetMaintained struct {
+		Name        string
+		Revision    int64
+		AvoidedHash string
 	}
 
 	// ReplicaSetScaled sets a number of pods, and notes the replicas of the Rollout at that time. Pods equal to From: only
@@ -52,21 +52,21 @@ type (
 		KeepDeadline bool
 	}
 
-	// ReplicaSetDelayed sets the time from which its pods may be removed; zero removes that.
-	ReplicaSetDelayed struct {
+	// ScaleDownDeadlineSet sets the time from which its pods may be removed; zero removes that.
+	ScaleDownDeadlineSet struct {
 		Name  string
 		Until time.Time
 	}
 
-	// ReplicaSetLabelled puts metadata on its pods, existing and future ones, and removes what was put there for another
+	// EphemeralMetadataSet puts metadata on its pods, existing and future ones, and removes what was put there for another
 	// role. Nil: none.
-	ReplicaSetLabelled struct {
+	EphemeralMetadataSet struct {
 		Name     string
 		Metadata *argov1.PodTemplateMetadata
 	}
 
-	// ReplicaSetGone deletes one beyond the revision history.
-	ReplicaSetGone struct{ Name string }
+	// ReplicaSetDeleted deletes one beyond the revision history.
+	ReplicaSetDeleted struct{ Name string }
 
 	// PodEvicted removes a pod through the eviction API; a rejection by a disruption budget is no failure.
 	PodEvicted struct{ Name string }
@@ -74,45 +74,45 @@ type (
 	// ServiceSelects makes a Service select the pods of one revision, and records on it which Rollout manages it.
 	ServiceSelects struct{ Service, Hash, From string }
 
-	// ServiceReleased removes from a Service the selector and the annotations that Serin added.
-	ServiceReleased struct{ Service string }
+	// ServiceRestored removes from a Service the selector and the annotations that Serin added.
+	ServiceRestored struct{ Service string }
 
-	// RouteIs makes all routers of the strategy divide the traffic.
-	RouteIs struct {
+	// TrafficRouted makes all routers of the strategy divide the traffic.
+	TrafficRouted struct {
 		Weights argov1.TrafficWeights
-		// Most is the sum of all weights.
-		Most int32
+		// MaxWeight is the sum of all weights.
+		MaxWeight int32
 		// Headers and Mirrors are the managed routes that apply, in the order in which steps set them.
 		Headers []argov1.SetHeaderRoute
 		Mirrors []argov1.SetMirrorRoute
-		// StablePingPong determines which Service of pingPong is the stable one: a router that uses them although the weights
+		// StablePingPong determines which Service of pingPongServices is the stable one: a router that uses them although the weights
 		// name fixed ones calls RouteServices.
 		StablePingPong argov1.PingPongType
 		// Drained is true when the canary has had no weight for so long that no request to it is in progress.
 		Drained bool
 	}
 
-	// RouteReleased restores the objects of routers that the strategy does not name anymore. Whole is true when no release
+	// RouteRestored restores the objects of routers that the strategy does not name anymore. Whole is true when no release
 	// is in progress, so that what was created for one is removed too.
-	RouteReleased struct{ Whole bool }
+	RouteRestored struct{ RemoveCreated bool }
 
-	// RunExists creates an AnalysisRun from templates.
-	RunExists struct {
+	// AnalysisRunExists creates an AnalysisRun from templates.
+	AnalysisRunExists struct {
 		Name, Hash string
 		Revision   int64
 		// Type is the value of its label rollout-type, Step that of step-index; nil: none.
-		Type   string
-		Step   *int32
-		Of     argov1.RolloutAnalysis
-		Latest string
-		Stable string
+		Type       string
+		Step       *int32
+		Analysis   argov1.RolloutAnalysis
+		LatestHash string
+		StableHash string
 	}
 
-	// RunTerminated terminates an AnalysisRun.
-	RunTerminated struct{ Name string }
+	// AnalysisRunTerminated terminates an AnalysisRun.
+	AnalysisRunTerminated struct{ Name string }
 
-	// RunGone deletes an AnalysisRun.
-	RunGone struct{ Name string }
+	// AnalysisRunDeleted deletes an AnalysisRun.
+	AnalysisRunDeleted struct{ Name string }
 
 	// ExperimentExists creates the Experiment of a step. The templates are copied from the ReplicaSets of both revisions.
 	ExperimentExists struct {
@@ -125,44 +125,46 @@ type (
 	// ExperimentTerminated terminates an Experiment.
 	ExperimentTerminated struct{ Name string }
 
-	// ExperimentGone deletes an Experiment.
-	ExperimentGone struct{ Name string }
+	// ExperimentDeleted deletes an Experiment.
+	ExperimentDeleted struct{ Name string }
 
 	// WorkloadScaled sets the number of pods of the workload that spec.workloadRef names.
 	WorkloadScaled struct{ Pods int32 }
 
-	// WorkloadReleased restores the replicas that a Deployment had before the Rollout scaled it down.
-	WorkloadReleased struct{ Name string }
+	// WorkloadRestored restores the replicas that a Deployment had before the Rollout scaled it down.
+	WorkloadRestored struct{ Name string }
 )
 
-func (ReplicasSaid) String() string    { return "replicas said" }
-func (e Revised) String() string       { return fmt.Sprintf("revision %d", e.Revision) }
-func (e WorkloadNoted) String() string { return "workload generation " + e.Generation }
+func (ReplicasDefaulted) String() string             { return "replicas said" }
+func (e RevisionAnnotated) String() string           { return fmt.Sprintf("revision %d", e.Revision) }
+func (e WorkloadGenerationAnnotated) String() string { return "workload generation " + e.Generation }
 
 func (e ReplicaSetExists) String() string {
 	return fmt.Sprintf("%s of revision %d exists", e.Name, e.Revision)
 }
 
-func (e ReplicaSetKept) String() string { return fmt.Sprintf("%s has revision %d", e.Name, e.Revision) }
+func (e ReplicaSetMaintained) String() string {
+	return fmt.Sprintf("%s has revision %d", e.Name, e.Revision)
+}
 
 func (e ReplicaSetScaled) String() string {
 	return fmt.Sprintf("%s from %d to %d", e.Name, e.From, e.Pods)
 }
 
-func (e ReplicaSetDelayed) String() string {
+func (e ScaleDownDeadlineSet) String() string {
 	if e.Until.IsZero() {
 		return e.Name + " stays"
 	}
 	return e.Name + " may go at " + e.Until.UTC().Format(time.RFC3339)
 }
 
-func (e ReplicaSetLabelled) String() string { return e.Name + " has the metadata of its role" }
-func (e ReplicaSetGone) String() string     { return e.Name + " gone" }
-func (e PodEvicted) String() string         { return "pod " + e.Name + " evicted" }
-func (e ServiceSelects) String() string     { return e.Service + " selects " + e.Hash }
-func (e ServiceReleased) String() string    { return e.Service + " released" }
+func (e EphemeralMetadataSet) String() string { return e.Name + " has the metadata of its role" }
+func (e ReplicaSetDeleted) String() string    { return e.Name + " gone" }
+func (e PodEvicted) String() string           { return "pod " + e.Name + " evicted" }
+func (e ServiceSelects) String() string       { return e.Service + " selects " + e.Hash }
+func (e ServiceRestored) String() string      { return e.Service + " released" }
 
-func (e RouteIs) String() string {
+func (e TrafficRouted) String() string {
 	parts := []string{fmt.Sprintf("canary=%d stable=%d", e.Weights.Canary.Weight, e.Weights.Stable.Weight)}
 	for _, d := range e.Weights.Additional {
 		parts = append(parts, fmt.Sprintf("%s=%d", d.ServiceName, d.Weight))
@@ -179,44 +181,44 @@ func (e RouteIs) String() string {
 	return strings.Join(parts, " ")
 }
 
-func (RouteReleased) String() string          { return "route released" }
-func (e RunExists) String() string            { return e.Name + " exists" }
-func (e RunTerminated) String() string        { return e.Name + " terminated" }
-func (e RunGone) String() string              { return e.Name + " gone" }
-func (e ExperimentExists) String() string     { return e.Name + " exists" }
-func (e ExperimentTerminated) String() string { return e.Name + " terminated" }
-func (e ExperimentGone) String() string       { return e.Name + " gone" }
-func (e WorkloadScaled) String() string       { return fmt.Sprintf("workload has %d pods", e.Pods) }
-func (e WorkloadReleased) String() string     { return "workload " + e.Name + " released" }
+func (RouteRestored) String() string           { return "route released" }
+func (e AnalysisRunExists) String() string     { return e.Name + " exists" }
+func (e AnalysisRunTerminated) String() string { return e.Name + " terminated" }
+func (e AnalysisRunDeleted) String() string    { return e.Name + " gone" }
+func (e ExperimentExists) String() string      { return e.Name + " exists" }
+func (e ExperimentTerminated) String() string  { return e.Name + " terminated" }
+func (e ExperimentDeleted) String() string     { return e.Name + " gone" }
+func (e WorkloadScaled) String() string        { return fmt.Sprintf("workload has %d pods", e.Pods) }
+func (e WorkloadRestored) String() string      { return "workload " + e.Name + " released" }
 
-// Told returns the event about an effect that has changed an object; false: none. The event is sent even if the status
+// EffectEvent returns the event about an effect that has changed an object; false: none. The event is sent even if the status
 // cannot be written afterwards.
-func Told(effect release.Effect) (release.Event, bool) {
+func EffectEvent(effect release.Effect) (release.Event, bool) {
 	switch e := effect.(type) {
-	case AmountsReadable:
-		return e.told(), true
-	case Revised:
-		return normal("RolloutUpdated", "Rollout updated to revision %d", e.Revision)
+	case UnreadableQuantitiesRemoved:
+		return e.event(), true
+	case RevisionAnnotated:
+		return normalEvent("RolloutUpdated", "Rollout updated to revision %d", e.Revision)
 	case ReplicaSetExists:
-		return normal(reasonCreated, "Created ReplicaSet %s (revision %d)", e.Name, e.Revision)
+		return normalEvent(reasonCreated, "Created ReplicaSet %s (revision %d)", e.Name, e.Revision)
 	case ReplicaSetScaled:
 		switch {
 		case e.Pods > e.From:
-			return normal("ScalingReplicaSet", "Scaled up ReplicaSet %s (revision %d) from %d to %d", e.Name, e.Revision, e.From, e.Pods)
+			return normalEvent("ScalingReplicaSet", "Scaled up ReplicaSet %s (revision %d) from %d to %d", e.Name, e.Revision, e.From, e.Pods)
 		case e.Pods < e.From:
-			return normal("ScalingReplicaSet", "Scaled down ReplicaSet %s (revision %d) from %d to %d", e.Name, e.Revision, e.From, e.Pods)
+			return normalEvent("ScalingReplicaSet", "Scaled down ReplicaSet %s (revision %d) from %d to %d", e.Name, e.Revision, e.From, e.Pods)
 		}
 	case ServiceSelects:
 		if e.From == e.Hash {
 			break // only its annotation changed
 		}
-		return normal("SwitchService", "Switched selector for service '%s' from '%s' to '%s'", e.Service, e.From, e.Hash)
+		return normalEvent("SwitchService", "Switched selector for service '%s' from '%s' to '%s'", e.Service, e.From, e.Hash)
 	case ExperimentExists:
-		return normal("ExperimentCreated", "Created Experiment '%s'", e.Name)
+		return normalEvent("ExperimentCreated", "Created Experiment '%s'", e.Name)
 	}
 	return release.Event{}, false
 }
 
-func normal(reason, format string, args ...any) (release.Event, bool) {
+func normalEvent(reason, format string, args ...any) (release.Event, bool) {
 	return release.Event{Type: release.Normal, Reason: reason, Message: fmt.Sprintf(format, args...)}, true
 }

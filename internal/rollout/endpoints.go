@@ -14,14 +14,14 @@ import (
 // The traffic that it has remains, because a cache may show endpoints late. A decrease never waits, because a failing
 // revision must lose its users at once; neither is traffic that no other revision could serve.
 
-// EndpointsOf returns the Services of a strategy whose endpoints matter: those among which a router divides the
+// ServicesWithEndpoints returns the Services of a strategy whose endpoints matter: those among which a router divides the
 // traffic, and the preview Service, which publishes the pods before they receive users. Without a router, pods receive
 // traffic as soon as they are published.
-func EndpointsOf(strategy argov1.RolloutStrategy) []string {
+func ServicesWithEndpoints(strategy argov1.RolloutStrategy) []string {
 	c, b := strategy.Canary, strategy.BlueGreen
 	switch {
 	case c != nil && c.TrafficRouting != nil:
-		return ServicesOf(strategy)
+		return ServiceNames(strategy)
 	case b != nil && b.PreviewService != "":
 		return []string{b.PreviewService}
 	default:
@@ -29,29 +29,29 @@ func EndpointsOf(strategy argov1.RolloutStrategy) []string {
 	}
 }
 
-// canaryEndpoints is the gate before a revision receives traffic through a Service.
-func canaryEndpoints(f facts, service string, rs ReplicaSet, needed int32) release.Gate {
-	message, published := publishes(f, service, rs, needed)
+// canaryEndpointsPublished is the gate before a revision receives traffic through a Service.
+func canaryEndpointsPublished(f facts, service string, rs ReplicaSet, needed int32) release.Gate {
+	message, published := checkPublishedEndpoints(f, service, rs, needed)
 	if !published {
-		return release.WaitsFor("canary-endpoints", release.ByCluster, message)
+		return release.NewWaitingGate("canary-endpoints", release.ByCluster, message)
 	}
-	return release.Passes("canary-endpoints", message)
+	return release.NewPassingGate("canary-endpoints", message)
 }
 
-// stableEndpoints is the gate before the traffic of a promoted revision moves from the Service that it came by to its
+// stableEndpointsPublished is the gate before the traffic of a promoted revision moves from the Service that it came by to its
 // stable Service: it waits until that publishes all of its pods.
-func stableEndpoints(f facts, service string) release.Gate {
-	message, published := publishes(f, service, f.stable, min(f.stable.Available, f.replicas()))
+func stableEndpointsPublished(f facts, service string) release.Gate {
+	message, published := checkPublishedEndpoints(f, service, f.stable, min(f.stable.Available, f.replicas()))
 	if !published {
-		return release.WaitsFor("stable-endpoints", release.ByCluster, message)
+		return release.NewWaitingGate("stable-endpoints", release.ByCluster, message)
 	}
-	return release.Passes("stable-endpoints", message)
+	return release.NewPassingGate("stable-endpoints", message)
 }
 
-// publishes reports whether a Service publishes enough pods of a revision, or whether that is unknown, and what was
+// checkPublishedEndpoints reports whether a Service publishes enough pods of a revision, or whether that is unknown, and what was
 // observed.
-func publishes(f facts, service string, rs ReplicaSet, needed int32) (message string, published bool) {
-	name, selected := service+"."+f.Namespace, f.selected(service)
+func checkPublishedEndpoints(f facts, service string, rs ReplicaSet, needed int32) (message string, published bool) {
+	name, selected := service+"."+f.Namespace, f.selectedHash(service)
 	endpoints := f.Services[service].Endpoints[rs.Hash]
 	switch {
 	case f.Services[service].Endpoints == nil: // a route among subsets of a Service that the strategy does not name
@@ -61,7 +61,7 @@ func publishes(f facts, service string, rs ReplicaSet, needed int32) (message st
 	case selected != "" && selected != rs.Hash:
 		return fmt.Sprintf("Service %s does not select the pods of %s yet", name, rs.Name), false
 	case endpoints.AtLeast(needed):
-		return endpoints.Seen(), true
+		return endpoints.Message(), true
 	case endpoints.Ready == 0:
 		return fmt.Sprintf("Kubernetes has not published a pod of %s as an endpoint of Service %s yet, so no router knows it", rs.Name, name), false
 	default:
@@ -69,57 +69,57 @@ func publishes(f facts, service string, rs ReplicaSet, needed int32) (message st
 	}
 }
 
-// withinEndpoints reduces a split to what can be served: until the endpoints of the revision are published, it retains
+// limitToEndpoints reduces a split to what can be served: until the endpoints of the revision are published, it retains
 // what it had, and unpublished is the gate that explains it.
-func withinEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates release.Gates, unpublished *release.Gate) {
-	headers, mirrors := routesOf(f, desired)
-	if desired.weight == 0 && len(headers)+len(mirrors) == 0 || f.replicaSet(stableDestination(f)).Available == 0 {
+func limitToEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates release.Gates, unpublished *release.Gate) {
+	headers, mirrors := routesForSplit(f, desired)
+	if desired.weight == 0 && len(headers)+len(mirrors) == 0 || f.findReplicaSet(stableDestination(f)).Available == 0 {
 		return desired, nil, nil
 	}
-	canary, _ := routeServicesNow(f)
-	gate := canaryEndpoints(f, canary, f.replicaSet(desired.canary), 1)
+	canary, _ := currentRouteServices(f)
+	gate := canaryEndpointsPublished(f, canary, f.findReplicaSet(desired.canary), 1)
 	if gate.Verdict == release.Pass {
 		return desired, release.Gates{gate}, nil
 	}
 	held := desired
 	held.weight, held.onlyExistingRoutes = min(desired.weight, recordedWeight(f, nil, desired.canary)), true
-	heldHeaders, heldMirrors := routesOf(f, held)
+	heldHeaders, heldMirrors := routesForSplit(f, held)
 	if held.weight == desired.weight && len(heldHeaders) == len(headers) && len(heldMirrors) == len(mirrors) {
 		return desired, nil, nil
 	}
 	return held, release.Gates{gate}, &gate
 }
 
-// awaitStableEndpoints returns the gate of a promoted revision whose traffic remains with its canary Service until its
-// stable Service publishes all of its pods; nil: no traffic is to move. With pingPong, the Service that has the traffic
+// stableEndpointsGate returns the gate of a promoted revision whose traffic remains with its canary Service until its
+// stable Service publishes all of its pods; nil: no traffic is to move. With pingPongServices, the Service that has the traffic
 // has usually become the stable one by then.
-func awaitStableEndpoints(f facts, desired trafficSplit) *release.Gate {
+func stableEndpointsGate(f facts, desired trafficSplit) *release.Gate {
 	recorded := f.Status.Canary.Weights
-	if !promoted(f.Status) || f.stable.Available == 0 ||
+	if !isPromoted(f.Status) || f.stable.Available == 0 ||
 		recorded == nil || recorded.Canary.Weight <= desired.weight || recorded.Canary.PodTemplateHash != f.stable.Hash {
 		return nil
 	}
-	canary, stable := routeServicesNow(f)
+	canary, stable := currentRouteServices(f)
 	if f.Spec.Strategy.Canary.PingPong != nil && recorded.Canary.ServiceName != canary {
 		return nil
 	}
-	gate := stableEndpoints(f, stable)
+	gate := stableEndpointsPublished(f, stable)
 	return &gate
 }
 
-// previewEndpoints is the gate of the preview Service of a blue-green release. The switch itself publishes the
+// previewEndpointsPublished is the gate of the preview Service of a blue-green release. The switch itself publishes the
 // endpoints of the active Service: whether Kubernetes considers the pods ready shows in those of the preview Service.
 // The analysis of the preview and the pause before the switch wait for the gate too. After the pause has begun, the
 // gate passes: a user who ends the pause must not have to do so twice.
-func previewEndpoints(f facts) release.Gate {
+func previewEndpointsPublished(f facts) release.Gate {
 	b := f.Spec.Strategy.BlueGreen
-	if active := f.replicaSet(f.selected(b.ActiveService)); skipsPauses(f) || f.Status.ControllerPause || active.Available == 0 {
-		return release.Passes("canary-endpoints", "")
+	if active := f.findReplicaSet(f.selectedHash(b.ActiveService)); shouldSkipPauses(f) || f.Status.ControllerPause || active.Available == 0 {
+		return release.NewPassingGate("canary-endpoints", "")
 	}
-	return canaryEndpoints(f, b.PreviewService, f.new, f.new.Available)
+	return canaryEndpointsPublished(f, b.PreviewService, f.new, f.new.Available)
 }
 
 // previewReachable reports whether the pods of the preview are ready and published.
 func previewReachable(f facts) bool {
-	return previewReady(f) && previewEndpoints(f).Verdict == release.Pass
+	return previewReady(f) && previewEndpointsPublished(f).Verdict == release.Pass
 }

@@ -162,7 +162,7 @@ strategy: {canary: {steps: [{setWeight: 41}, {pause: {duration: 10}}, {pause: {d
 		}
 	}
 	gate := w.last.Gates.Named("pause")
-	if gate == nil || gate.Opener != release.ByPerson {
+	if gate == nil || gate.Opener != release.ByUser {
 		t.Errorf("the last pause is opened by %+v, want a person", gate)
 	}
 }
@@ -308,7 +308,7 @@ strategy:
 	if got := w.services["canary"].Selector[argov1.PodTemplateHashLabel]; got != "hash-v2" {
 		t.Errorf("Service canary selects %s", got)
 	}
-	if got := w.set("cart-hash-v2").Avoids; got != "hash-v1" {
+	if got := w.set("cart-hash-v2").AvoidedHash; got != "hash-v1" {
 		t.Errorf("new pods keep away from %q, want hash-v1", got)
 	}
 	before := slices.Clone(w.pods)

@@ -17,19 +17,19 @@ import (
 type facts struct {
 	// Snapshot with a sanitized status; stored is the status as it was read.
 	Snapshot
-	stored argov1.RolloutStatus
+	storedStatus argov1.RolloutStatus
 	// new is the ReplicaSet of the template, stable the one that serves users; both may be one, or missing. others are
 	// neither.
 	new, stable ReplicaSet
 	others      []ReplicaSet
-	// inWindow is true when the template returned to a revision within the rollback window.
-	inWindow bool
+	// inRollbackWindow is true when the template returned to a revision within the rollback window.
+	inRollbackWindow bool
 }
 
-func observe(s Snapshot) facts {
-	f := facts{Snapshot: s, stored: s.Status}
-	f.Status = sanitize(s)
-	for _, rs := range s.Sets {
+func observeFacts(s Snapshot) facts {
+	f := facts{Snapshot: s, storedStatus: s.Status}
+	f.Status = sanitizeStatus(s)
+	for _, rs := range s.ReplicaSets {
 		switch {
 		case rs.Hash != "" && rs.Hash == s.Hash:
 			f.new = rs
@@ -40,48 +40,48 @@ func observe(s Snapshot) facts {
 		}
 	}
 	if f.new.exists() {
-		f = f.withRevision(f.revision())
+		f = f.withRevision(f.nextRevision())
 	}
 	if f.new.exists() && f.new.Hash == f.Status.StableRS {
 		f.stable = f.new
 	}
-	f.inWindow = withinRollbackWindow(f)
+	f.inRollbackWindow = withinRollbackWindow(f)
 	return f
 }
 
 // withRevision sets the revision number of the new ReplicaSet, before an effect writes it.
 func (f facts) withRevision(revision int64) facts {
 	f.new.Revision = revision
-	f.Sets = slices.Clone(f.Sets)
-	for i := range f.Sets {
-		if f.Sets[i].Name == f.new.Name {
-			f.Sets[i].Revision = revision
+	f.ReplicaSets = slices.Clone(f.ReplicaSets)
+	for i := range f.ReplicaSets {
+		if f.ReplicaSets[i].Name == f.new.Name {
+			f.ReplicaSets[i].Revision = revision
 		}
 	}
 	return f
 }
 
 func withinRollbackWindow(f facts) bool {
-	if !f.distinct() || !f.new.exists() {
+	if !f.hasDistinctStable() || !f.new.exists() {
 		return false
 	}
-	created := make([]time.Time, 0, len(f.Sets))
-	for _, rs := range f.Sets {
+	created := make([]time.Time, 0, len(f.ReplicaSets))
+	for _, rs := range f.ReplicaSets {
 		created = append(created, rs.Created)
 	}
 	return InRollbackWindow(f.Spec.RollbackWindow, f.new.Created, f.stable.Created, created)
 }
 
-// sanitize returns the status without contradictory values: users and other controllers write it too.
-func sanitize(s Snapshot) argov1.RolloutStatus {
+// sanitizeStatus returns the status without contradictory values: users and other controllers write it too.
+func sanitizeStatus(s Snapshot) argov1.RolloutStatus {
 	status := *s.Status.DeepCopy()
 	withoutFutureTimes(&status, s.Now)
 	withoutPausesOfOtherStrategy(s.Spec.Strategy, &status)
-	if promoted(status) && status.CurrentPodHash == s.Hash {
+	if isPromoted(status) && status.CurrentPodHash == s.Hash {
 		status.Abort, status.PromoteFull = false, false // the release is complete: there is nothing to abort or to promote
 	}
 	if s.Spec.Strategy.Canary != nil {
-		status.CurrentStepIndex = withinSteps(s.Spec.Strategy.Canary.Steps, status.CurrentStepIndex)
+		status.CurrentStepIndex = clampStepIndex(s.Spec.Strategy.Canary.Steps, status.CurrentStepIndex)
 		withoutPauseOfOtherStep(s.Spec.Strategy.Canary.Steps, &status)
 	}
 	return status
@@ -91,7 +91,7 @@ func sanitize(s Snapshot) argov1.RolloutStatus {
 // user could end it.
 func withoutPauseOfOtherStep(steps []argov1.CanaryStep, status *argov1.RolloutStatus) {
 	step, ok := pods.StepAt(steps, status.CurrentStepIndex)
-	if !ok || step.Pause != nil || promoted(*status) || !pausedFor(*status, argov1.PauseReasonCanaryPauseStep) {
+	if !ok || step.Pause != nil || isPromoted(*status) || !hasPauseReason(*status, argov1.PauseReasonCanaryPauseStep) {
 		return
 	}
 	*status = withoutPause(*status, argov1.PauseReasonCanaryPauseStep)
@@ -132,9 +132,9 @@ func withoutPausesOfOtherStrategy(strategy argov1.RolloutStrategy, status *argov
 	}
 }
 
-// withinSteps returns an index that names a step, or the position after the last one; users patch it. Nil without
+// clampStepIndex returns an index that names a step, or the position after the last one; users patch it. Nil without
 // steps, and before a release has begun.
-func withinSteps(steps []argov1.CanaryStep, index *int32) *int32 {
+func clampStepIndex(steps []argov1.CanaryStep, index *int32) *int32 {
 	if index == nil || len(steps) == 0 {
 		return nil
 	}
@@ -143,15 +143,17 @@ func withinSteps(steps []argov1.CanaryStep, index *int32) *int32 {
 
 func (rs ReplicaSet) exists() bool { return rs.Name != "" }
 
-func (rs ReplicaSet) scaled() pods.Scaled { return pods.Scaled{Spec: rs.Spec, Available: rs.Available} }
+func (rs ReplicaSet) podNumbers() pods.ReplicaSetPods {
+	return pods.ReplicaSetPods{Spec: rs.Spec, Available: rs.Available}
+}
 
-// distinct reports whether a stable revision exists that is not the new one.
-func (f facts) distinct() bool { return f.stable.exists() && f.stable.Hash != f.Hash }
+// hasDistinctStable reports whether a stable revision exists that is not the new one.
+func (f facts) hasDistinctStable() bool { return f.stable.exists() && f.stable.Hash != f.Hash }
 
-func (f facts) replicas() int32 { return value(f.Spec.Replicas, 1) }
+func (f facts) replicas() int32 { return valueOr(f.Spec.Replicas, 1) }
 
-func (f facts) replicaSet(hash string) ReplicaSet {
-	for _, rs := range f.Sets {
+func (f facts) findReplicaSet(hash string) ReplicaSet {
+	for _, rs := range f.ReplicaSets {
 		if hash != "" && rs.Hash == hash {
 			return rs
 		}
@@ -159,8 +161,8 @@ func (f facts) replicaSet(hash string) ReplicaSet {
 	return ReplicaSet{}
 }
 
-// selected is the hash that a Service selects.
-func (f facts) selected(service string) string {
+// selectedHash is the hash that a Service selects.
+func (f facts) selectedHash(service string) string {
 	return f.Services[service].Selector[argov1.PodTemplateHashLabel]
 }
 
@@ -179,25 +181,25 @@ func (f facts) steps() []argov1.CanaryStep {
 
 func (f facts) maxWeight() int32 { return pods.MaxWeight(f.Spec.Strategy.Canary) }
 
-func (f facts) limits() pods.Limits {
+func (f facts) rollingLimits() pods.RollingLimits {
 	if b := f.Spec.Strategy.BlueGreen; b != nil {
-		return pods.NewLimits(f.replicas(), nil, b.MaxUnavailable)
+		return pods.NewRollingLimits(f.replicas(), nil, b.MaxUnavailable)
 	}
 	c := f.Spec.Strategy.Canary
-	return pods.NewLimits(f.replicas(), c.MaxSurge, c.MaxUnavailable)
+	return pods.NewRollingLimits(f.replicas(), c.MaxSurge, c.MaxUnavailable)
 }
 
-func (f facts) progress() pods.Progress {
-	return pods.Progress{
+func (f facts) stepProgress() pods.StepProgress {
+	return pods.StepProgress{
 		Steps: f.steps(), Index: f.Status.CurrentStepIndex, Aborted: f.Status.Abort,
-		All: f.Status.PromoteFull || !f.distinct(),
+		FullyPromoted: f.Status.PromoteFull || !f.hasDistinctStable(),
 	}
 }
 
-// revision is the number of the new ReplicaSet: above all others, whatever it was before.
-func (f facts) revision() int64 {
+// nextRevision is the number of the new ReplicaSet: above all others, whatever it was before.
+func (f facts) nextRevision() int64 {
 	revision := f.new.Revision
-	for _, rs := range f.Sets {
+	for _, rs := range f.ReplicaSets {
 		if rs.Hash != f.Hash {
 			revision = max(revision, rs.Revision+1)
 		}
@@ -205,47 +207,47 @@ func (f facts) revision() int64 {
 	return max(revision, 1)
 }
 
-// frozen returns why nothing is scaled and no Service is switched; empty: nothing prevents it.
-func (f facts) frozen() string {
+// freezeReason returns why nothing is scaled and no Service is switched; empty: nothing prevents it.
+func (f facts) freezeReason() string {
 	switch {
 	case f.Spec.Paused:
 		return "spec.paused is true"
-	case pausedFor(f.Status, argov1.PauseReasonInconclusiveAnalysis):
+	case hasPauseReason(f.Status, argov1.PauseReasonInconclusiveAnalysis):
 		return "an analysis is inconclusive"
 	default:
 		return ""
 	}
 }
 
-func pausedFor(status argov1.RolloutStatus, reason argov1.PauseReason) bool {
+func hasPauseReason(status argov1.RolloutStatus, reason argov1.PauseReason) bool {
 	return slices.ContainsFunc(status.PauseConditions, func(c argov1.PauseCondition) bool { return c.Reason == reason })
 }
 
-// rescaled reports whether spec.replicas changed since the pods were scaled last. Then only numbers of pods change.
-func (f facts) rescaled() bool {
+// replicasChanged reports whether spec.replicas changed since the pods were scaled last. Then only numbers of pods change.
+func (f facts) replicasChanged() bool {
 	outdated := func(rs ReplicaSet) bool { return rs.Spec > 0 && rs.Desired != nil && *rs.Desired != f.replicas() }
-	return f.frozen() == "" && (outdated(f.new) || outdated(f.stable))
+	return f.freezeReason() == "" && (outdated(f.new) || outdated(f.stable))
 }
 
-// changed reports whether the template or the steps differ from those of the release that the status describes.
-func (f facts) changed() bool {
+// templateOrStepsChanged reports whether the template or the steps differ from those of the release that the status describes.
+func (f facts) templateOrStepsChanged() bool {
 	retemplated := f.Status.CurrentPodHash != "" && f.Status.CurrentPodHash != f.Hash
 	return retemplated || f.Spec.Strategy.Canary != nil && f.Status.CurrentStepHash != f.StepHash
 }
 
-// routerLags reports whether the router does not serve the configured weights yet, or load balancers do not reach the
+// routerUnconfirmed reports whether the router does not serve the configured weights yet, or load balancers do not reach the
 // pods of the active Service yet.
-func (f facts) routerLags() bool {
-	return (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil) && !value(f.Router.Confirmed, true)
+func (f facts) routerUnconfirmed() bool {
+	return (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil) && !valueOr(f.Router.Confirmed, true)
 }
 
-// workloadGeneration is the generation of the workload that has the template; empty where the Rollout has it itself.
-func (f facts) workloadGeneration() string {
+// observedWorkloadGeneration is the generation of the workload that has the template; empty where the Rollout has it itself.
+func (f facts) observedWorkloadGeneration() string {
 	switch {
 	case f.Spec.WorkloadRef == nil:
 		return ""
 	case f.Workload == nil:
-		return f.WorkloadGeneration
+		return f.WorkloadGenerationAnnotation
 	default:
 		return f.Workload.Generation
 	}
@@ -254,41 +256,41 @@ func (f facts) workloadGeneration() string {
 // outcome is the contribution of a stage to the decision, besides the value that the next stage takes. Effects are in
 // groups, in the order in which they must be reached.
 type outcome struct {
-	// always are effects for every state, scaleUp effects that create pods, route effects that shift traffic and start or
+	// upkeepEffects are effects for every state, scaleUpEffects effects that create pods, route effects that shift traffic and start or
 	// end analyses, remove effects that remove what is unused by then.
-	always, scaleUp, route, remove []release.Effect
-	gates                          release.Gates
-	events                         []release.Event
+	upkeepEffects, scaleUpEffects, trafficEffects, removalEffects []release.Effect
+	gates                                                         release.Gates
+	events                                                        []release.Event
 }
 
-// join returns the contributions of stages, in order.
-func join(stages ...outcome) outcome {
+// joinOutcomes returns the contributions of stages, in order.
+func joinOutcomes(stages ...outcome) outcome {
 	var all outcome
 	for _, s := range stages {
-		all.always = append(all.always, s.always...)
-		all.scaleUp = append(all.scaleUp, s.scaleUp...)
-		all.route = append(all.route, s.route...)
-		all.remove = append(all.remove, s.remove...)
+		all.upkeepEffects = append(all.upkeepEffects, s.upkeepEffects...)
+		all.scaleUpEffects = append(all.scaleUpEffects, s.scaleUpEffects...)
+		all.trafficEffects = append(all.trafficEffects, s.trafficEffects...)
+		all.removalEffects = append(all.removalEffects, s.removalEffects...)
 		all.gates = append(all.gates, s.gates...)
 		all.events = append(all.events, s.events...)
 	}
 	return all
 }
 
-func gated(gates ...release.Gate) outcome { return outcome{gates: gates} }
+func gateOutcome(gates ...release.Gate) outcome { return outcome{gates: gates} }
 
-// decide returns a decision. If it changes the status, the Rollout is requeued at once and evaluated with the new
+// newDecision returns a decision. If it changes the status, the Rollout is requeued at once and evaluated with the new
 // status.
-func decide(f facts, status argov1.RolloutStatus, o outcome) Decision {
+func newDecision(f facts, status argov1.RolloutStatus, o outcome) Decision {
 	d := Decision{
-		Status: status, Effects: slices.Concat(o.always, o.scaleUp, o.route, o.remove),
+		Status: status, Effects: slices.Concat(o.upkeepEffects, o.scaleUpEffects, o.trafficEffects, o.removalEffects),
 		Gates: o.gates, Events: o.events, Wake: o.gates.Wake(),
 	}
-	if !remembers(f.stored, status) {
+	if !equalExceptExplanations(f.storedStatus, status) {
 		d.Wake = f.Now
 	}
 	return d
 }
 
-// generation is the observed generation of a status that is written now.
-func (f facts) generation() string { return fmt.Sprint(f.Generation) }
+// observedGeneration is the observed generation of a status that is written now.
+func (f facts) observedGeneration() string { return fmt.Sprint(f.Generation) }

@@ -25,7 +25,7 @@ func informational(kind release.GateKind) release.GateKind {
 // GateKinds lists all gates of a Rollout, those that only its reconciler sets included.
 func GateKinds() release.GateKinds {
 	const (
-		byTime, byCluster, byUser = release.ByTime, release.ByCluster, release.ByPerson
+		byTime, byCluster, byUser = release.ByTime, release.ByCluster, release.ByUser
 	)
 	return release.GateKinds{
 		gateKind("peer", byUser),

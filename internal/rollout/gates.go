@@ -12,9 +12,9 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// explain puts the gates of a release in the order in which users read them: those that the user opens, those of the
+// orderGates puts the gates of a release in the order in which users read them: those that the user opens, those of the
 // current step or of the switch, those that other stages returned, and the deadline. It adds the events of the gates.
-func explain(f facts, t transition, r traffic, a analyses, o outcome) outcome {
+func orderGates(f facts, t transition, r traffic, a analyses, o outcome) outcome {
 	s := t.status
 	warning := warnOfImbalance(f, s)
 	gates := slices.Concat(userGates(f, s), warning.gates)
@@ -38,17 +38,17 @@ func explain(f facts, t transition, r traffic, a analyses, o outcome) outcome {
 func userGates(f facts, s argov1.RolloutStatus) release.Gates {
 	var gates release.Gates
 	if s.Abort {
-		gates = append(gates, release.Fails("aborted", release.ByPerson, "retry the rollout, or change spec.template"))
+		gates = append(gates, release.NewFailedGate("aborted", release.ByUser, "retry the rollout, or change spec.template"))
 	}
 	if f.Spec.Paused {
-		gates = append(gates, release.WaitsFor("paused", release.ByPerson, "spec.paused is true"))
+		gates = append(gates, release.NewWaitingGate("paused", release.ByUser, "spec.paused is true"))
 	}
 	for _, c := range s.PauseConditions {
 		switch {
-		case promoted(s): // a user wrote it: a completed release is not paused otherwise
-			gates = append(gates, release.WaitsFor("paused", release.ByPerson, "promote the rollout: "+string(c.Reason)))
+		case isPromoted(s): // a user wrote it: a completed release is not paused otherwise
+			gates = append(gates, release.NewWaitingGate("paused", release.ByUser, "promote the rollout: "+string(c.Reason)))
 		case c.Reason == argov1.PauseReasonInconclusiveAnalysis || c.Reason == argov1.PauseReasonInconclusiveExperiment:
-			gates = append(gates, release.WaitsFor("inconclusive", release.ByPerson, "promote or abort the rollout: "+string(c.Reason)))
+			gates = append(gates, release.NewWaitingGate("inconclusive", release.ByUser, "promote or abort the rollout: "+string(c.Reason)))
 		}
 	}
 	return gates
@@ -59,17 +59,17 @@ func canaryGates(f facts, r traffic, a analyses, s argov1.RolloutStatus) release
 	var gates release.Gates
 	_, stepping := pods.StepAt(f.steps(), f.Status.CurrentStepIndex)
 	switch {
-	case s.Abort, promoted(s), f.Status.PromoteFull, !stepping:
+	case s.Abort, isPromoted(s), f.Status.PromoteFull, !stepping:
 		gates = append(gates, servingPodsAvailable(f, s))
 	default:
-		gates = append(gates, StepGates(stepView(f, r, a))...)
+		gates = append(gates, EvaluateStepGates(newStepState(f, r, a))...)
 	}
 	if a.background == nil || s.Abort {
 		return gates
 	}
-	gate := a.background.opens(release.Passes("background", ""))
+	gate := a.background.evaluateGate(release.NewPassingGate("background", ""))
 	if gate.Verdict == release.Wait && gate.Opener == release.ByCluster {
-		gate = release.Passes("background", gate.Message) // it runs beside the steps
+		gate = release.NewPassingGate("background", gate.Message) // it runs beside the steps
 	}
 	return append(gates, gate)
 }
@@ -77,40 +77,40 @@ func canaryGates(f facts, r traffic, a analyses, s argov1.RolloutStatus) release
 // servingPodsAvailable waits for the pods of the revision that is to serve.
 func servingPodsAvailable(f facts, s argov1.RolloutStatus) release.Gate {
 	rs, side := f.new, "new"
-	if s.Abort && f.distinct() {
+	if s.Abort && f.hasDistinctStable() {
 		rs, side = f.stable, "stable"
 	}
 	message := fmt.Sprintf("%d of %d %s pods available", rs.Available, f.replicas(), side)
 	if rs.Available < f.replicas() {
-		return release.WaitsFor("pods", release.ByCluster, message)
+		return release.NewWaitingGate("pods", release.ByCluster, message)
 	}
 	var others int32
 	for _, other := range f.others {
 		others += other.Spec
 	}
 	if others > 0 && !f.usesRouter() && f.Spec.Strategy.BlueGreen == nil {
-		return release.WaitsFor("pods", release.ByCluster, fmt.Sprintf("%d pods of other revisions still exist", others))
+		return release.NewWaitingGate("pods", release.ByCluster, fmt.Sprintf("%d pods of other revisions still exist", others))
 	}
-	return release.Passes("pods", message)
+	return release.NewPassingGate("pods", message)
 }
 
 // switchGates are those of a blue-green release.
 func switchGates(f facts, a analyses, s argov1.RolloutStatus) release.Gates {
 	switch {
-	case s.Abort, promoted(s):
+	case s.Abort, isPromoted(s):
 		return release.Gates{servingPodsAvailable(f, s)}
 	case s.BlueGreen.ActiveSelector != f.Hash:
-		gates := release.Gates{prePromotionSuccessful(f, a), switchPauseOver(f)}
+		gates := release.Gates{prePromotionSuccessful(f, a), switchPauseEnded(f)}
 		switch {
 		case previewReady(f) && f.Spec.Strategy.BlueGreen.PreviewService != "":
-			return append(release.Gates{previewEndpoints(f)}, gates...)
+			return append(release.Gates{previewEndpointsPublished(f)}, gates...)
 		case previewReady(f):
 			return gates
 		}
-		missing := fmt.Sprintf("%d of %d new pods available", f.new.Available, previewCount(f))
-		return append(release.Gates{release.WaitsFor("pods", release.ByCluster, missing)}, gates...)
+		missing := fmt.Sprintf("%d of %d new pods available", f.new.Available, desiredPreviewPods(f))
+		return append(release.Gates{release.NewWaitingGate("pods", release.ByCluster, missing)}, gates...)
 	case f.Spec.Strategy.BlueGreen.PostPromotionAnalysis != nil:
-		return release.Gates{servingPodsAvailable(f, s), a.post.opens(release.Passes("post-promotion", ""))}
+		return release.Gates{servingPodsAvailable(f, s), a.post.evaluateGate(release.NewPassingGate("post-promotion", ""))}
 	default:
 		return release.Gates{servingPodsAvailable(f, s)}
 	}
@@ -118,13 +118,13 @@ func switchGates(f facts, a analyses, s argov1.RolloutStatus) release.Gates {
 
 // deadlineGates say when a release without progress times out, or that it has.
 func deadlineGates(f facts, s argov1.RolloutStatus) release.Gates {
-	progress := conditions(s.Conditions).of(argov1.RolloutProgressing)
-	switch at := progressDeadline(f, s).At(); {
+	progress := conditions(s.Conditions).find(argov1.RolloutProgressing)
+	switch at := progressDeadline(f, s).Time(); {
 	case progress != nil && progress.Reason == reasonDeadlineExceeded && progress.Status == corev1.ConditionFalse:
-		return release.Gates{release.Fails("deadline", release.ByCluster, progress.Message)}
-	case at.IsZero() || whole(f.Spec, s, f.generation()) || f.Now.After(at):
+		return release.Gates{release.NewFailedGate("deadline", release.ByCluster, progress.Message)}
+	case at.IsZero() || isInDesiredState(f.Spec, s, f.observedGeneration()) || f.Now.After(at):
 		return nil
 	default:
-		return release.Gates{release.WaitsUntil("deadline", at.Add(time.Nanosecond), "progress is due by "+at.UTC().Format(time.TimeOnly))}
+		return release.Gates{release.NewTimedGate("deadline", at.Add(time.Nanosecond), "progress is due by "+at.UTC().Format(time.TimeOnly))}
 	}
 }

@@ -21,7 +21,7 @@ func PodHash(template corev1.PodTemplateSpec, collisions *int32) (string, error)
 	if err != nil {
 		return "", fmt.Errorf("write template: %w", err)
 	}
-	return encode(apart(text, collisions)), nil
+	return encodeHash(appendCollisionCount(text, collisions)), nil
 }
 
 // OlderPodHashes are the names that earlier controllers gave the revision of a template: with an empty
@@ -30,9 +30,9 @@ func PodHash(template corev1.PodTemplateSpec, collisions *int32) (string, error)
 func OlderPodHashes(template corev1.PodTemplateSpec, collisions *int32) ([]string, error) {
 	template.CreationTimestamp.Reset()
 	dated := struct {
-		Metadata datedMeta      `json:"metadata"`
+		Metadata datedMetadata  `json:"metadata"`
 		Spec     corev1.PodSpec `json:"spec"`
-	}{datedMeta{
+	}{datedMetadata{
 		Name: template.Name, GenerateName: template.GenerateName, Namespace: template.Namespace,
 		Labels: template.Labels, Annotations: template.Annotations, Finalizers: template.Finalizers,
 	}, template.Spec}
@@ -40,11 +40,11 @@ func OlderPodHashes(template corev1.PodTemplateSpec, collisions *int32) ([]strin
 	if err != nil {
 		return nil, fmt.Errorf("write template: %w", err)
 	}
-	return []string{encode(apart(text, collisions)), encode(apart([]byte(dump.ForHash(template)), collisions))}, nil
+	return []string{encodeHash(appendCollisionCount(text, collisions)), encodeHash(appendCollisionCount([]byte(dump.ForHash(template)), collisions))}, nil
 }
 
-// datedMeta is the metadata of a template, in the order and with the empty field with which it was once encoded.
-type datedMeta struct {
+// datedMetadata is the metadata of a template, in the order and with the empty field with which it was once encoded.
+type datedMetadata struct {
 	Name              string            `json:"name,omitempty"`
 	GenerateName      string            `json:"generateName,omitempty"`
 	Namespace         string            `json:"namespace,omitempty"`
@@ -54,8 +54,8 @@ type datedMeta struct {
 	Finalizers        []string          `json:"finalizers,omitempty"`
 }
 
-// apart distinguishes an encoding from another one with the same hash.
-func apart(text []byte, collisions *int32) []byte {
+// appendCollisionCount distinguishes an encoding from another one with the same hash.
+func appendCollisionCount(text []byte, collisions *int32) []byte {
 	if collisions != nil {
 		var suffix [8]byte
 		binary.LittleEndian.PutUint32(suffix[:], uint32(*collisions)) //nolint:gosec // a count, hashed bit by bit
@@ -70,12 +70,12 @@ func StepHash(steps []argov1.CanaryStep) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("write steps: %w", err)
 	}
-	return encode(text), nil
+	return encodeHash(text), nil
 }
 
-// encode returns a short hash without vowels and without characters that look like others: each character of the
+// encodeHash returns a short hash without vowels and without characters that look like others: each character of the
 // decimal hash is taken modulo the length of the alphabet, as Kubernetes does for its ReplicaSets.
-func encode(text []byte) string {
+func encodeHash(text []byte) string {
 	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
 	sum := fnv.New32a()
 	_, _ = sum.Write(text) // never fails

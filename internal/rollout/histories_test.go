@@ -138,7 +138,7 @@ func (w *world) happen(t *rapid.T) {
 			c.Steps = c.Steps[:len(c.Steps)-1]
 		}
 	case "router":
-		w.router.Confirmed, w.router.Outside = maybe(t, "serves", true, false), rapid.Bool().Draw(t, "outside")
+		w.router.Confirmed, w.router.ExternalLoadBalancer = maybe(t, "serves", true, false), rapid.Bool().Draw(t, "outside")
 	case "endpoints":
 		if w.published = nil; chance(t, "late") {
 			w.published = w.endpoints()
@@ -168,7 +168,7 @@ func (w *world) limits(t *rapid.T, effect release.Effect, before []ReplicaSet) {
 	switch e := effect.(type) {
 	case ReplicaSetScaled:
 		w.scaleLimits(t, e, before)
-	case RouteIs:
+	case TrafficRouted:
 		newest := w.set("cart-hash-" + w.template)
 		if canary := e.Weights.Canary; canary.Weight > 0 && newest != nil && newest.Hash == canary.PodTemplateHash && newest.Available == 0 && w.raised(e) {
 			t.Fatalf("%d of the traffic goes to %s, which has no pods:\n%s", canary.Weight, canary.PodTemplateHash, w.told.String())
@@ -178,25 +178,25 @@ func (w *world) limits(t *rapid.T, effect release.Effect, before []ReplicaSet) {
 }
 
 // unpublished: a revision gets no traffic that it has not where its endpoints are not published, and another one answers.
-func (w *world) unpublished(t *rapid.T, e RouteIs) {
+func (w *world) unpublished(t *rapid.T, e TrafficRouted) {
 	canary, serving := e.Weights.Canary, w.set("cart-"+e.Weights.Stable.PodTemplateHash)
 	if w.published == nil || w.unread || w.published[canary.ServiceName][canary.PodTemplateHash] > 0 || serving == nil || serving.Available == 0 {
 		return
 	}
-	if canary.Weight > weightOf(w.status.Canary.Weights, canary.PodTemplateHash) || len(e.Headers) > w.headers {
+	if canary.Weight > revisionWeight(w.status.Canary.Weights, canary.PodTemplateHash) || len(e.Headers) > w.headers {
 		t.Fatalf("%s, and Kubernetes publishes %v:\n%s", e, w.published, w.told.String())
 	}
 }
 
 // raised is true when a route gives the new revision more than people know of.
-func (w *world) raised(e RouteIs) bool {
+func (w *world) raised(e TrafficRouted) bool {
 	known := w.status.Canary.Weights
 	return known == nil || known.Canary.PodTemplateHash != e.Weights.Canary.PodTemplateHash || known.Canary.Weight < e.Weights.Canary.Weight
 }
 
 func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet) {
 	hash := w.set(e.Name).Hash
-	if e.Pods == 0 && e.From > 0 && value(w.spec.Replicas, 1) > 0 {
+	if e.Pods == 0 && e.From > 0 && valueOr(w.spec.Replicas, 1) > 0 {
 		for name, service := range w.services {
 			if (name == "stable" && w.spec.Strategy.Canary.TrafficRouting != nil && !w.spec.Strategy.Canary.DynamicStableScale || name == "active") && service.Selector[argov1.PodTemplateHashLabel] == hash && service.ManagedBy != "" {
 				t.Fatalf("the pods of %s go, which Service %s selects:\n%s", hash, name, w.told.String())
@@ -210,7 +210,7 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 	if c == nil || c.TrafficRouting != nil {
 		return
 	}
-	l := pods.NewLimits(value(w.spec.Replicas, 1), c.MaxSurge, c.MaxUnavailable)
+	l := pods.NewRollingLimits(valueOr(w.spec.Replicas, 1), c.MaxSurge, c.MaxUnavailable)
 	was, is, had, has := int32(0), int32(0), int32(0), int32(0)
 	for _, rs := range before {
 		was, had = was+rs.Spec, had+min(rs.Available, rs.Spec)
@@ -227,8 +227,8 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 		if own := w.status.Serin; own != nil && own.CarriedBy != nil {
 			carriers = *own.CarriedBy
 		}
-		carriers = min(max(carriers, 1), value(w.spec.Replicas, 1))
-		least = min(least, max(pods.NewLimits(carriers, c.MaxSurge, c.MaxUnavailable).MinAvailable(), 1))
+		carriers = min(max(carriers, 1), valueOr(w.spec.Replicas, 1))
+		least = min(least, max(pods.NewRollingLimits(carriers, c.MaxSurge, c.MaxUnavailable).MinAvailable(), 1))
 	}
 	if has < had && has < min(had, least) {
 		t.Fatalf("%s: %d of %d available pods are left, at least %d must be:\n%s", e, has, had, least, w.told.String())
@@ -237,7 +237,7 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 
 // steppedDown is true where the user asks for pods that do not follow the weight.
 func (w *world) steppedDown() bool {
-	return pods.ScaleAt(w.spec.Strategy.Canary.Steps, w.status.CurrentStepIndex) != nil
+	return pods.CanaryScaleAt(w.spec.Strategy.Canary.Steps, w.status.CurrentStepIndex) != nil
 }
 
 // arrives lets all go well from here on, with a person who promotes what is held.
@@ -263,7 +263,7 @@ func (w *world) arrives(t *rapid.T) {
 func (w *world) atRest(t *rapid.T) {
 	for _, rs := range w.sets {
 		switch hash := "hash-" + w.template; {
-		case rs.Hash == hash && (rs.Spec != value(w.spec.Replicas, 1) || rs.Available != rs.Spec):
+		case rs.Hash == hash && (rs.Spec != valueOr(w.spec.Replicas, 1) || rs.Available != rs.Spec):
 			t.Fatalf("at rest with %d/%d pods of %s", rs.Available, rs.Spec, rs.Hash)
 		case rs.Hash != hash && rs.Spec != 0:
 			t.Fatalf("at rest with %d pods of %s, gates %v\n%s", rs.Spec, rs.Hash, w.last.Gates, w.told.String())
@@ -277,7 +277,7 @@ func (w *world) atRest(t *rapid.T) {
 	if w.route != nil && w.route.Weights.Canary.Weight != 0 {
 		t.Fatalf("at rest, and the route is %s", w.route)
 	}
-	if limit := value(w.spec.RevisionHistoryLimit, defaultRevisionHistoryLimit); len(w.sets)-1 > int(limit) {
+	if limit := valueOr(w.spec.RevisionHistoryLimit, defaultRevisionHistoryLimit); len(w.sets)-1 > int(limit) {
 		t.Fatalf("at rest, and %d ReplicaSets are kept", len(w.sets))
 	}
 }

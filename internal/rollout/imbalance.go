@@ -8,30 +8,30 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// Imbalance describes the first step, from an index on, that gives the pods of the new revision more than twice the
+// DescribeImbalance describes the first step, from an index on, that gives the pods of the new revision more than twice the
 // traffic that corresponds to their number. A user may intend that, and should be warned before it happens. Empty: no
 // step does.
-func Imbalance(spec argov1.RolloutSpec, from int32) string {
+func DescribeImbalance(spec argov1.RolloutSpec, from int32) string {
 	c := spec.Strategy.Canary
 	if c == nil || c.TrafficRouting == nil {
 		return ""
 	}
-	n, most := value(spec.Replicas, 1), pods.MaxWeight(c)
+	n, most := valueOr(spec.Replicas, 1), pods.MaxWeight(c)
 	for i := max(from, 0); int(i) < len(c.Steps); i++ {
-		at := pods.Progress{Steps: c.Steps, Index: &i}
-		weight := at.Weight(most)
-		count := pods.Routed{Progress: at, Replicas: n, MaxWeight: most, MinPods: value(c.MinPodsPerReplicaSet, 0)}.Desired().Canary
-		if needed := pods.ForWeight(weight, n, most); int64(needed) > 2*int64(count) {
-			by := cause(c.Steps, i)
+		at := pods.StepProgress{Steps: c.Steps, Index: &i}
+		weight := at.DesiredWeight(most)
+		count := pods.TrafficRoutedPods{StepProgress: at, Replicas: n, MaxWeight: most, MinPodsPerReplicaSet: valueOr(c.MinPodsPerReplicaSet, 0)}.DesiredCounts().Canary
+		if needed := pods.CountForWeight(weight, n, most); int64(needed) > 2*int64(count) {
+			by := lastScalingStep(c.Steps, i)
 			return fmt.Sprintf("step %d (%s) gives %d of %d of the traffic to %d pods, where %d would have that share",
-				by+1, stepText(c.Steps[by]), weight, most, count, needed)
+				by+1, describeStep(c.Steps[by]), weight, most, count, needed)
 		}
 	}
 	return ""
 }
 
-// cause returns the index of the step that last set the weight or the number of pods.
-func cause(steps []argov1.CanaryStep, at int32) int32 {
+// lastScalingStep returns the index of the step that last set the weight or the number of pods.
+func lastScalingStep(steps []argov1.CanaryStep, at int32) int32 {
 	for i := at; i >= 0; i-- {
 		if steps[i].SetWeight != nil || steps[i].SetCanaryScale != nil {
 			return i
@@ -42,14 +42,14 @@ func cause(steps []argov1.CanaryStep, at int32) int32 {
 
 // warnOfImbalance warns if a remaining step overloads the pods of the new revision. The gate always passes.
 func warnOfImbalance(f facts, s argov1.RolloutStatus) outcome {
-	if s.Abort || s.PromoteFull || promoted(s) || !f.distinct() {
+	if s.Abort || s.PromoteFull || isPromoted(s) || !f.hasDistinctStable() {
 		return outcome{}
 	}
-	warning := Imbalance(f.Spec, value(s.CurrentStepIndex, 0))
+	warning := DescribeImbalance(f.Spec, valueOr(s.CurrentStepIndex, 0))
 	if warning == "" {
 		return outcome{}
 	}
-	return outcome{gates: release.Gates{release.Passes("imbalance", warning)}, events: []release.Event{{
-		Type: release.Warning, Reason: "TrafficImbalance", Message: "The plan is out of balance: " + warning, Standing: true,
+	return outcome{gates: release.Gates{release.NewPassingGate("imbalance", warning)}, events: []release.Event{{
+		Type: release.Warning, Reason: "TrafficImbalance", Message: "The plan is out of balance: " + warning, Persistent: true,
 	}}}
 }

@@ -6,26 +6,26 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// Backing is a Service whose pods a load balancer outside the cluster must have registered, and the hash of the pods.
-type Backing struct{ Service, Hash string }
+// BackendTarget is a Service whose pods a load balancer outside the cluster must have registered, and the hash of the pods.
+type BackendTarget struct{ Service, Hash string }
 
-// Outside returns what a load balancer outside the cluster must confirm before a release advances or pods are removed:
+// ExternalConfirmations returns what a load balancer outside the cluster must confirm before a release advances or pods are removed:
 // the weights, if weighed is true, and the pods of Services as its targets. A rollback does not wait for a
 // confirmation. Once the new revision is the stable one, old pods wait for at most the progress deadline.
-func Outside(s Snapshot) (weighed bool, backings []Backing) {
+func ExternalConfirmations(s Snapshot) (weighed bool, backings []BackendTarget) {
 	status := s.Status
 	if status.Abort || status.StableRS == "" || status.CurrentPodHash != s.Hash {
 		return false, nil
 	}
 	under := status.StableRS != s.Hash
-	if !under && (!s.leftovers() || s.Now.After(s.patience())) {
+	if !under && (!s.hasOldPods() || s.Now.After(s.confirmationDeadline())) {
 		return false, nil
 	}
 	if b := s.Spec.Strategy.BlueGreen; b != nil {
 		if s.Services[b.ActiveService].Selector[argov1.PodTemplateHashLabel] != s.Hash {
 			return false, nil
 		}
-		return false, []Backing{{Service: b.ActiveService, Hash: s.Hash}}
+		return false, []BackendTarget{{Service: b.ActiveService, Hash: s.Hash}}
 	}
 	c := s.Spec.Strategy.Canary
 	if c == nil || c.TrafficRouting == nil || c.TrafficRouting.ALB == nil {
@@ -34,17 +34,17 @@ func Outside(s Snapshot) (weighed bool, backings []Backing) {
 	canary, stable := RouteServices(*c, status.Canary.StablePingPong, true)
 	switch {
 	case !under:
-		return true, []Backing{{Service: stable, Hash: s.Hash}}
+		return true, []BackendTarget{{Service: stable, Hash: s.Hash}}
 	case c.DynamicStableScale && recordedCanaryWeight(status) > 0: // stable pods are removed as the weight rises
-		return true, []Backing{{Service: canary, Hash: s.Hash}}
+		return true, []BackendTarget{{Service: canary, Hash: s.Hash}}
 	default:
 		return true, nil
 	}
 }
 
-// leftovers reports whether a revision other than that of the template has pods.
-func (s Snapshot) leftovers() bool {
-	for _, rs := range s.Sets {
+// hasOldPods reports whether a revision other than that of the template has pods.
+func (s Snapshot) hasOldPods() bool {
+	for _, rs := range s.ReplicaSets {
 		if rs.Hash != s.Hash && rs.Spec > 0 {
 			return true
 		}
@@ -52,11 +52,11 @@ func (s Snapshot) leftovers() bool {
 	return false
 }
 
-// patience returns the time until which pods of previous revisions wait for a load balancer outside the cluster.
-func (s Snapshot) patience() time.Time {
-	completed := conditions(s.Status.Conditions).of(argov1.RolloutCompleted)
+// confirmationDeadline returns the time until which pods of previous revisions wait for a load balancer outside the cluster.
+func (s Snapshot) confirmationDeadline() time.Time {
+	completed := conditions(s.Status.Conditions).find(argov1.RolloutCompleted)
 	if completed == nil {
 		return s.Now
 	}
-	return completed.LastTransitionTime.Add(time.Duration(value(s.Spec.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second)
+	return completed.LastTransitionTime.Add(time.Duration(valueOr(s.Spec.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second)
 }

@@ -8,27 +8,27 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// OwnRelease reports whether a status describes a release in progress that Serin began or adopted. Such a release still
+// IsOwnRelease reports whether a status describes a release in progress that Serin began or adopted. Such a release still
 // rolls back while another controller seems to be active: the sign may be wrong, and users must not remain on a broken
 // revision because of it.
-func OwnRelease(status argov1.RolloutStatus) bool {
+func IsOwnRelease(status argov1.RolloutStatus) bool {
 	return status.Serin != nil && status.Serin.Release != "" && status.Serin.Release == status.CurrentPodHash &&
 		status.StableRS != "" && status.CurrentPodHash != status.StableRS
 }
 
 // RollsBack reports whether a decision aborts a release in progress, or returns it to the stable revision.
 func RollsBack(s Snapshot, d Decision) bool {
-	return OwnRelease(s.Status) && (s.Status.Abort || d.Status.Abort || s.Hash == s.Status.StableRS)
+	return IsOwnRelease(s.Status) && (s.Status.Abort || d.Status.Abort || s.Hash == s.Status.StableRS)
 }
 
-// LeftTo returns the gate of a Rollout that a running Argo Rollouts reconciles. Serin then changes and writes nothing,
+// OtherControllerGate returns the gate of a Rollout that a running Argo Rollouts reconciles. Serin then changes and writes nothing,
 // because a release advances twice if two controllers write its status. sign describes how Serin detected the
 // controller. until is when the sign expires; zero: never.
-func LeftTo(sign string, until time.Time) release.Gate {
-	gate := release.WaitsFor("peer", release.ByPerson, fmt.Sprintf(
+func OtherControllerGate(sign string, until time.Time) release.Gate {
+	gate := release.NewWaitingGate("peer", release.ByUser, fmt.Sprintf(
 		"Argo Rollouts acts on this Rollout (%s), so Serin does not: scale it to zero, or give -adopt-while-peer-runs where the two share Rollouts by namespace or instance id",
 		sign))
 	gate.Until = until
-	gate.Events = []release.Event{{Type: release.Warning, Reason: "LeftToArgoRollouts", Standing: true, Message: gate.Message}}
+	gate.Events = []release.Event{{Type: release.Warning, Reason: "LeftToArgoRollouts", Persistent: true, Message: gate.Message}}
 	return gate
 }

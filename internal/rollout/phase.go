@@ -9,7 +9,7 @@ const textBecoming = "updated replicas are still becoming available"
 
 // PhaseOf summarizes a Rollout: the first of these statements that applies.
 func PhaseOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (phase argov1.RolloutPhase, message string) {
-	if message, ok := degraded(status); ok {
+	if message, ok := degradedMessage(status); ok {
 		return argov1.RolloutPhaseDegraded, message
 	}
 	switch {
@@ -18,14 +18,14 @@ func PhaseOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (phase argov1
 	case len(status.PauseConditions) > 0:
 		return argov1.RolloutPhasePaused, string(status.PauseConditions[0].Reason)
 	}
-	if message := unfinished(spec, status); message != "" {
+	if message := progressMessage(spec, status); message != "" {
 		return argov1.RolloutPhaseProgressing, message
 	}
 	return argov1.RolloutPhaseHealthy, ""
 }
 
-// degraded returns why the user has to act; false: the user does not.
-func degraded(status argov1.RolloutStatus) (string, bool) {
+// degradedMessage returns why the user has to act; false: the user does not.
+func degradedMessage(status argov1.RolloutStatus) (string, bool) {
 	for _, c := range status.Conditions {
 		switch {
 		case c.Type == argov1.RolloutInvalidSpec:
@@ -37,35 +37,35 @@ func degraded(status argov1.RolloutStatus) (string, bool) {
 	return "", false
 }
 
-// unfinished returns what is still in progress; empty: nothing is.
-func unfinished(spec argov1.RolloutSpec, status argov1.RolloutStatus) string {
+// progressMessage returns what is still in progress; empty: nothing is.
+func progressMessage(spec argov1.RolloutSpec, status argov1.RolloutStatus) string {
 	routed := spec.Strategy.Canary != nil && spec.Strategy.Canary.TrafficRouting != nil
 	switch {
 	case spec.RestartAt != nil && !spec.RestartAt.Equal(status.RestartedAt):
 		return "rollout is restarting"
-	case status.UpdatedReplicas < value(spec.Replicas, 1):
+	case status.UpdatedReplicas < valueOr(spec.Replicas, 1):
 		return "more replicas need to be updated"
 	case status.AvailableReplicas < status.UpdatedReplicas:
 		return textBecoming
 	case spec.Strategy.BlueGreen != nil:
-		return unfinishedSwitch(*spec.Strategy.BlueGreen, status)
+		return switchProgressMessage(*spec.Strategy.BlueGreen, status)
 	case spec.Strategy.Canary == nil:
 		return ""
 	case !routed && status.Replicas > status.UpdatedReplicas:
 		return "old replicas are pending termination"
-	case !promoted(status):
+	case !isPromoted(status):
 		return "waiting for all steps to complete"
 	default:
 		return ""
 	}
 }
 
-func unfinishedSwitch(b argov1.BlueGreenStrategy, status argov1.RolloutStatus) string {
+func switchProgressMessage(b argov1.BlueGreenStrategy, status argov1.RolloutStatus) string {
 	active := status.BlueGreen.ActiveSelector
 	switch run := status.BlueGreen.PostPromotionAnalysisRunStatus; {
 	case active == "" || active != status.CurrentPodHash:
 		return "active service cutover pending"
-	case promoted(status):
+	case isPromoted(status):
 		return ""
 	case b.PostPromotionAnalysis != nil && (run == nil || !run.Status.Completed()):
 		return "waiting for analysis to complete"

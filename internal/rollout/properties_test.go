@@ -87,8 +87,8 @@ func snapshots(t *rapid.T) Snapshot {
 		return metav1.NewTime(noon.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, label)) * time.Second))
 	}
 	s := Snapshot{
-		Now: noon, Name: "cart", Generation: 3, StepHash: anyOf(t, "steps now", "s", "t"), Problem: anyOf(t, "problem", "", "", "", "bad"),
-		Hash: anyOf(t, "new", hashes...), Revision: anyOf(t, "revision", "", "1", "x"),
+		Now: noon, Name: "cart", Generation: 3, StepHash: anyOf(t, "steps now", "s", "t"), ValidationError: anyOf(t, "problem", "", "", "", "bad"),
+		Hash: anyOf(t, "new", hashes...), RevisionAnnotation: anyOf(t, "revision", "", "1", "x"),
 		Spec: argov1.RolloutSpec{
 			Replicas: maybe(t, "replicas", int32(0), 1, 3), Paused: chance(t, "paused"), ProgressDeadlineAbort: chance(t, "abort late"),
 			Strategy: strategies(t), RevisionHistoryLimit: maybe(t, "history", int32(0), 1),
@@ -117,7 +117,7 @@ func snapshots(t *rapid.T) Snapshot {
 	}
 	if chance(t, "has progressed") {
 		reason := anyOf(t, "progress", reasonUpdated, reasonAborted, reasonPaused, reasonDeadlineExceeded, reasonProgressed)
-		s.Status.Conditions = conditions{}.with(progressing(truth(true), reason, ""), noon.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "ago"))*time.Minute))
+		s.Status.Conditions = conditions{}.withCondition(progressingCondition(conditionStatus(true), reason, ""), noon.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "ago"))*time.Minute))
 	}
 	if chance(t, "has weights") {
 		s.Status.Canary.Weights = &argov1.TrafficWeights{
@@ -136,14 +136,14 @@ func snapshots(t *rapid.T) Snapshot {
 		rs := ReplicaSet{
 			Name: "cart-" + hash, Hash: hash, Revision: int64(i), Created: noon.Add(-time.Duration(i) * time.Hour), Spec: pods, Replicas: pods, Ready: pods,
 			Available: rapid.Int32Range(0, pods).Draw(t, "available"), Desired: maybe(t, "desired", int32(0), 1, 3),
-			Deleting: chance(t, "deleting"), Settled: chance(t, "settled"),
+			Deleting: chance(t, "deleting"), StatusCurrent: chance(t, "settled"),
 		}
 		if chance(t, "delayed") {
-			rs.Deadline = anyOf(t, "deadline", noon.Add(time.Minute), noon.Add(-time.Minute))
+			rs.ScaleDownDeadline = anyOf(t, "deadline", noon.Add(time.Minute), noon.Add(-time.Minute))
 		}
-		s.Sets = append(s.Sets, rs)
+		s.ReplicaSets = append(s.ReplicaSets, rs)
 		s.Pods = append(s.Pods, Pod{Name: "pod-" + hash, ReplicaSet: rs.Name, Created: ago("pod").Time, Ready: chance(t, "pod ready"), Deleting: chance(t, "pod deleting")})
-		s.Runs = append(s.Runs, Run{
+		s.AnalysisRuns = append(s.AnalysisRuns, AnalysisRun{
 			Name: anyOf(t, "run", "cart-a-1", "cart-a-1-1", "cart-a-1-pre", "x") + anyOf(t, "suffix", "", ".1"), Hash: anyOf(t, "run of", hashes...),
 			Type: anyOf(t, "run type", argov1.TypeStep, argov1.TypeBackground, argov1.TypePrePromotion), Phase: anyOf(t, "run is", phases...),
 			Terminated: chance(t, "terminated"), Deleting: chance(t, "run deleting"),
@@ -168,9 +168,9 @@ func snapshots(t *rapid.T) Snapshot {
 			s.Services[name] = service
 		}
 	}
-	s.Router.Confirmed, s.Router.Outside = maybe(t, "confirmed", true, false), chance(t, "outside")
+	s.Router.Confirmed, s.Router.ExternalLoadBalancer = maybe(t, "confirmed", true, false), chance(t, "outside")
 	if chance(t, "has a managed route") {
-		s.Router.Managed = []string{anyOf(t, "managed route", "h", "m")}
+		s.Router.ManagedRoutes = []string{anyOf(t, "managed route", "h", "m")}
 	}
 	return s
 }
@@ -178,12 +178,12 @@ func snapshots(t *rapid.T) Snapshot {
 func TestNextIsTotalAndLeavesItsSnapshotAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots(t)
-		before, sets := *s.Status.DeepCopy(), fmt.Sprintf("%+v %+v", s.Sets, s.Services)
+		before, sets := *s.Status.DeepCopy(), fmt.Sprintf("%+v %+v", s.ReplicaSets, s.Services)
 		first, second := Next(s), Next(s)
 		if diff := cmp.Diff(first, second); diff != "" {
 			t.Fatalf("two decisions about one snapshot differ:\n%s", diff)
 		}
-		if !equality.Semantic.DeepEqual(before, s.Status) || sets != fmt.Sprintf("%+v %+v", s.Sets, s.Services) {
+		if !equality.Semantic.DeepEqual(before, s.Status) || sets != fmt.Sprintf("%+v %+v", s.ReplicaSets, s.Services) {
 			t.Fatalf("the snapshot was changed")
 		}
 	})
@@ -199,7 +199,7 @@ func TestAStrategyThatChangesAfterAnAbort(t *testing.T) {
 		Status: argov1.RolloutStatus{Abort: true, CurrentPodHash: "b", StableRS: "a", Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{
 			Canary: argov1.WeightDestination{Weight: 50, PodTemplateHash: "b"}, Stable: argov1.WeightDestination{Weight: 50, PodTemplateHash: "a"},
 		}}},
-		Sets: []ReplicaSet{
+		ReplicaSets: []ReplicaSet{
 			{Name: "cart-a", Hash: "a", Revision: 1, Spec: 2, Replicas: 2, Available: 1, Desired: new(int32(2))},
 			{Name: "cart-b", Hash: "b", Revision: 2, Spec: 2, Replicas: 2, Available: 2, Desired: new(int32(2))},
 		},
@@ -214,13 +214,13 @@ func TestNextHoldsWhatTheAPIPromises(t *testing.T) {
 		s := snapshots(t)
 		d := Next(s)
 		next := d.Status
-		if s.Problem != "" {
+		if s.ValidationError != "" {
 			if len(d.Effects) > 0 || next.Phase != argov1.RolloutPhaseDegraded {
 				t.Fatalf("invalid, and %v, %s", d.Effects, next.Phase)
 			}
 			return
 		}
-		made := slices.ContainsFunc(s.Sets, func(rs ReplicaSet) bool { return rs.Hash == s.Hash && s.Hash != "" })
+		made := slices.ContainsFunc(s.ReplicaSets, func(rs ReplicaSet) bool { return rs.Hash == s.Hash && s.Hash != "" })
 		if !made || equality.Semantic.DeepEqual(next, s.Status) || next.ObservedGeneration != "3" {
 			return // it looked at something else first
 		}
@@ -228,7 +228,7 @@ func TestNextHoldsWhatTheAPIPromises(t *testing.T) {
 			switch index := next.CurrentStepIndex; {
 			case index != nil && (*index < 0 || int(*index) > len(c.Steps)):
 				t.Fatalf("%d steps, and the index is %d", len(c.Steps), *index)
-			case promoted(next) && len(c.Steps) > 0 && s.Status.StableRS != next.StableRS && int(*index) != len(c.Steps):
+			case isPromoted(next) && len(c.Steps) > 0 && s.Status.StableRS != next.StableRS && int(*index) != len(c.Steps):
 				t.Fatalf("promoted, and at step %d of %d", *index, len(c.Steps))
 			}
 		}
@@ -254,7 +254,7 @@ func TestNoDecisionIsADeadEnd(t *testing.T) {
 		moves := !equality.Semantic.DeepEqual(d.Status, s.Status)
 		for _, effect := range d.Effects {
 			switch effect.(type) {
-			case ReplicaSetKept, ReplicaSetLabelled, RouteIs, RouteReleased:
+			case ReplicaSetMaintained, EphemeralMetadataSet, TrafficRouted, RouteRestored:
 			default:
 				moves = true
 			}

@@ -12,69 +12,69 @@ import (
 // The number of releases in progress may be limited. A new revision waits for a slot before it has a ReplicaSet, and
 // until then the Rollout is handled as before: the previous revision is scaled, restarted and serves users.
 
-// PlaceOf returns the place of a Rollout in the queue of all releases, according to its stored status.
-func PlaceOf(r *argov1.Rollout) release.Place {
-	place := release.Place{Kind: argov1.RolloutKind, Namespace: r.Namespace, Name: r.Name, Priority: release.Priority(r.Annotations)}
+// QueuePlaceOf returns the place of a Rollout in the queue of all releases, according to its stored status.
+func QueuePlaceOf(r *argov1.Rollout) release.QueueEntry {
+	place := release.QueueEntry{Kind: argov1.RolloutKind, Namespace: r.Namespace, Name: r.Name, Priority: release.Priority(r.Annotations)}
 	if r.DeletionTimestamp != nil {
 		return place
 	}
-	if place.Moves = underWay(r.Status); place.Moves || queued(r.Status) == nil {
+	if place.InProgress = isReleaseInProgress(r.Status); place.InProgress || queuePlace(r.Status) == nil {
 		return place
 	}
-	queue := queued(r.Status)
+	queue := queuePlace(r.Status)
 	place.Since = queue.Since.Time
-	place.Waits = !queue.Aside && !r.Spec.Paused && conditions(r.Status.Conditions).of(argov1.RolloutInvalidSpec) == nil
+	place.Waiting = !queue.Aside && !r.Spec.Paused && conditions(r.Status.Conditions).find(argov1.RolloutInvalidSpec) == nil
 	return place
 }
 
-// underWay reports whether a release is in progress: from its start until its revision is the stable one, or was
+// isReleaseInProgress reports whether a release is in progress: from its start until its revision is the stable one, or was
 // aborted. The first revision of a Rollout needs no slot.
-func underWay(s argov1.RolloutStatus) bool {
+func isReleaseInProgress(s argov1.RolloutStatus) bool {
 	if s.StableRS == "" {
 		return false
 	}
-	progress := conditions(s.Conditions).of(argov1.RolloutProgressing)
+	progress := conditions(s.Conditions).find(argov1.RolloutProgressing)
 	made := progress != nil && progress.Reason == reasonCreated // currentPodHash does not contain the new revision yet
 	return made || s.CurrentPodHash != s.StableRS && !s.Abort
 }
 
-// MayStart reports whether a release may start from a snapshot, so that the queue applies to it. A return to a revision
+// MayStartRelease reports whether a release may start from a snapshot, so that the queue applies to it. A return to a revision
 // that still exists does not wait, nor does the first revision, nor a new template for a release in progress.
-func MayStart(s Snapshot) bool {
-	f := observe(s)
+func MayStartRelease(s Snapshot) bool {
+	f := observeFacts(s)
 	strategy := s.Spec.Strategy
 	switch {
-	case s.Problem != "", strategy.Canary == nil && strategy.BlueGreen == nil, s.Hash == "":
+	case s.ValidationError != "", strategy.Canary == nil && strategy.BlueGreen == nil, s.Hash == "":
 		return false
 	default:
-		return s.Status.StableRS != "" && s.Status.CurrentPodHash != "" && !underWay(s.Status) && !f.new.exists()
+		return s.Status.StableRS != "" && s.Status.CurrentPodHash != "" && !isReleaseInProgress(s.Status) && !f.new.exists()
 	}
 }
 
-// WaitsForTurn reports whether a decision waits for a slot.
-func WaitsForTurn(d Decision) bool {
+// WaitsForQueueSlot reports whether a decision waits for a slot.
+func WaitsForQueueSlot(d Decision) bool {
 	gate := d.Gates.Named("turn")
 	return gate != nil && gate.Verdict != release.Pass
 }
 
-// waitsInQueue reports whether a release does not start yet. Where the revision that serves users is down, a fix does
+// mustWaitInQueue reports whether a release does not start yet. Where the revision that serves users is down, a fix does
 // not wait for other releases.
-func waitsInQueue(f facts) bool {
+func mustWaitInQueue(f facts) bool {
 	switch {
-	case f.Turn == nil, f.new.exists(), stableDown(f):
+	case f.QueueSlot == nil, f.new.exists(), isStableDown(f):
 		return false
 	default:
-		return f.Spec.Paused || !f.Turn.Open
+		return f.Spec.Paused || !f.QueueSlot.Open
 	}
 }
 
-// stableDown reports whether no pod of the stable revision could serve.
-func stableDown(f facts) bool {
+// isStableDown reports whether no pod of the stable revision could serve.
+func isStableDown(f facts) bool {
 	return !f.stable.exists() || f.stable.Available == 0 && f.replicas() > 0
 }
 
-// textInLine is the summary of a release that waits for a slot. Its position changes too often to be part of it.
-const textInLine = "waiting for the turn of this release: as many others move as may"
+// textInQueue is the summary of a release that waits for a slot. Its position changes too often to be part of it.
+const textInQueue = "waiting for the turn of this release: as many others move as may"
 
 // waitInQueue decides about a Rollout whose release waits for a slot: the decision for the previous revision, with a
 // place in the queue. The place is stored in the status, so that it survives a restart. A release that could not start
@@ -85,20 +85,20 @@ func waitInQueue(f facts) Decision {
 	if f.Spec.Paused {
 		status.Phase, status.Message = argov1.RolloutPhasePaused, "manually paused"
 	} else {
-		d.Gates = append(release.Gates{f.Turn.Gate()}, d.Gates...)
-		status.Phase, status.Message = argov1.RolloutPhaseProgressing, textInLine
+		d.Gates = append(release.Gates{f.QueueSlot.Gate()}, d.Gates...)
+		status.Phase, status.Message = argov1.RolloutPhaseProgressing, textInQueue
 	}
-	if queue := queued(f.stored); !f.Pruned {
+	if queue := queuePlace(f.storedStatus); !f.Pruned {
 		place := argov1.QueuePlace{Since: metav1.NewMicroTime(f.Now), Aside: f.Spec.Paused}
 		if queue != nil {
 			place.Since = queue.Since
 		} else {
-			d.Events = append(d.Events, release.Event{Type: release.Normal, Reason: "RolloutWaits", Message: "Rollout waits for its turn: " + f.Turn.String()})
+			d.Events = append(d.Events, release.Event{Type: release.Normal, Reason: "RolloutWaits", Message: "Rollout waits for its turn: " + f.QueueSlot.String()})
 		}
 		status.Serin = withQueue(status.Serin, &place)
 	}
 	d.Status, d.Wake = status, d.Gates.Wake()
-	if !remembers(f.stored, status) {
+	if !equalExceptExplanations(f.storedStatus, status) {
 		d.Wake = f.Now
 	}
 	return d
@@ -108,10 +108,10 @@ func waitInQueue(f facts) Decision {
 // that it has observed last.
 func beforeRelease(f facts) Snapshot {
 	s := f.Snapshot
-	s.Status = *f.stored.DeepCopy()
+	s.Status = *f.storedStatus.DeepCopy()
 	s.Status.Serin = withQueue(s.Status.Serin, nil)
-	s.Turn, s.Hash, s.StepHash = nil, s.Status.CurrentPodHash, s.Status.CurrentStepHash
-	if !f.replicaSet(s.Hash).exists() { // it was aborted and deleted
+	s.QueueSlot, s.Hash, s.StepHash = nil, s.Status.CurrentPodHash, s.Status.CurrentStepHash
+	if !f.findReplicaSet(s.Hash).exists() { // it was aborted and deleted
 		s.Hash = s.Status.StableRS
 	}
 	if seen, err := strconv.ParseInt(s.Status.ObservedGeneration, 10, 64); err == nil {
@@ -126,7 +126,7 @@ func beforeRelease(f facts) Snapshot {
 	return s
 }
 
-func queued(s argov1.RolloutStatus) *argov1.QueuePlace {
+func queuePlace(s argov1.RolloutStatus) *argov1.QueuePlace {
 	if s.Serin == nil {
 		return nil
 	}
@@ -146,10 +146,10 @@ func withQueue(own *argov1.SerinStatus, place *argov1.QueuePlace) *argov1.SerinS
 	return &with
 }
 
-// aside returns the status of a release that could not start even with a slot: it retains its place in the queue, but
+// yieldQueueSlot returns the status of a release that could not start even with a slot: it retains its place in the queue, but
 // does not block those behind it.
-func aside(s argov1.RolloutStatus) argov1.RolloutStatus {
-	if queue := queued(s); queue != nil && !queue.Aside {
+func yieldQueueSlot(s argov1.RolloutStatus) argov1.RolloutStatus {
+	if queue := queuePlace(s); queue != nil && !queue.Aside {
 		s.Serin = withQueue(s.Serin, &argov1.QueuePlace{Since: queue.Since, Aside: true})
 	}
 	return s

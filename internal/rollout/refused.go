@@ -9,52 +9,52 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// CreateRefused is the decision where the API server rejects the ReplicaSet of the template: nothing changes, and a
+// RejectedReplicaSetDecision is the decision where the API server rejects the ReplicaSet of the template: nothing changes, and a
 // condition and an event contain the reason.
-func CreateRefused(s Snapshot, name, why string) Decision {
-	status := aside(*s.Status.DeepCopy())
+func RejectedReplicaSetDecision(s Snapshot, name, why string) Decision {
+	status := yieldQueueSlot(*s.Status.DeepCopy())
 	message := fmt.Sprintf("Failed to create new replica set %q: %v", name, why)
-	status.Conditions = conditions(status.Conditions).with(argov1.RolloutCondition{
+	status.Conditions = conditions(status.Conditions).withCondition(argov1.RolloutCondition{
 		Type: argov1.RolloutProgressing, Status: corev1.ConditionFalse, Reason: reasonCreateError, Message: message,
 	}, s.Now)
 	status.Phase, status.Message = PhaseOf(s.Spec, status)
 	return Decision{
-		Status: status, Gates: release.Gates{release.Fails("refused", release.ByPerson, message)},
-		Events: []release.Event{{Type: release.Warning, Reason: reasonCreateError, Message: message, Standing: true}},
+		Status: status, Gates: release.Gates{release.NewFailedGate("refused", release.ByUser, message)},
+		Events: []release.Event{{Type: release.Warning, Reason: reasonCreateError, Message: message, Persistent: true}},
 	}
 }
 
-// Refused is the decision where the cluster rejects an effect for a reason that the user must remove: the status is not
+// RejectedEffectDecision is the decision where the cluster rejects an effect for a reason that the user must remove: the status is not
 // changed, and an event contains the reason.
-func Refused(s Snapshot, looked release.Gates, sentence string) Decision {
+func RejectedEffectDecision(s Snapshot, looked release.Gates, sentence string) Decision {
 	return Decision{
-		Status: aside(s.Status), Gates: append(release.Gates{release.Fails("refused", release.ByPerson, sentence)}, looked...),
-		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + sentence, Standing: true}},
+		Status: yieldQueueSlot(s.Status), Gates: append(release.Gates{release.NewFailedGate("refused", release.ByUser, sentence)}, looked...),
+		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + sentence, Persistent: true}},
 	}
 }
 
-// Unreachable is the decision where the cluster that has the route does not answer: the status is not changed, an event
+// UnreachableClusterDecision is the decision where the cluster that has the route does not answer: the status is not changed, an event
 // reports what the release waits for, and the Rollout is requeued when that cluster answers.
-func Unreachable(s Snapshot, looked release.Gates, sentence string) Decision {
+func UnreachableClusterDecision(s Snapshot, looked release.Gates, sentence string) Decision {
 	return Decision{
-		Status: aside(s.Status), Gates: append(release.Gates{release.WaitsFor("router", release.ByCluster, sentence)}, looked...),
-		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + sentence, Standing: true}},
+		Status: yieldQueueSlot(s.Status), Gates: append(release.Gates{release.NewWaitingGate("router", release.ByCluster, sentence)}, looked...),
+		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + sentence, Persistent: true}},
 	}
 }
 
-// Faulted is the decision where a reconciliation failed by a defect of Serin, before or after Next was called: only its
+// FaultDecision is the decision where a reconciliation failed by a defect of Serin, before or after Next was called: only its
 // status is known.
-func Faulted(s Snapshot, sentence string) Decision {
+func FaultDecision(s Snapshot, sentence string) Decision {
 	return Decision{
-		Status: aside(s.Status), Gates: release.Gates{release.Fails("fault", release.ByPerson, sentence)},
-		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: sentence, Standing: true}},
+		Status: yieldQueueSlot(s.Status), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, sentence)},
+		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: sentence, Persistent: true}},
 	}
 }
 
-// NameTaken is the decision where another object has the name of the ReplicaSet of the template: the next
+// NameConflictDecision is the decision where another object has the name of the ReplicaSet of the template: the next
 // reconciliation chooses another name.
-func NameTaken(s Snapshot) Decision {
+func NameConflictDecision(s Snapshot) Decision {
 	status := *s.Status.DeepCopy()
-	status.CollisionCount = new(value(status.CollisionCount, 0) + 1)
+	status.CollisionCount = new(valueOr(status.CollisionCount, 0) + 1)
 	return Decision{Status: status, Wake: s.Now}
 }

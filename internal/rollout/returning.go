@@ -16,44 +16,44 @@ import (
 // activeService). It is recorded in the status, because the pods of the canary are removed on the way, and no longer
 // show it.
 
-// returningRevision is the revision that loses its traffic, or its pods where nothing else divides the traffic; false:
+// findReturningRevision is the revision that loses its traffic, or its pods where nothing else divides the traffic; false:
 // none does.
-func returningRevision(f facts) (ReplicaSet, bool) {
+func findReturningRevision(f facts) (ReplicaSet, bool) {
 	if f.Spec.Strategy.Canary == nil || !f.stable.exists() {
 		return ReplicaSet{}, false
 	}
 	if !f.usesRouter() {
-		return f.new, f.Status.Abort && f.distinct() && f.new.Spec > 0
+		return f.new, f.Status.Abort && f.hasDistinctStable() && f.new.Spec > 0
 	}
 	if recordedCanaryWeight(f.Status) == 0 {
 		return ReplicaSet{}, false
 	}
-	rs := f.replicaSet(f.Status.Canary.Weights.Canary.PodTemplateHash)
+	rs := f.findReplicaSet(f.Status.Canary.Weights.Canary.PodTemplateHash)
 	return rs, rs.exists() && rs.Hash != f.stable.Hash && (f.Status.Abort || rs.Hash != f.Hash)
 }
 
-// fullStrength is the number of pods of the stable revision that carry all the traffic.
-func fullStrength(f facts) int32 {
-	rs, returns := returningRevision(f)
+// podsForAllTraffic is the number of pods of the stable revision that carry all the traffic.
+func podsForAllTraffic(f facts) int32 {
+	rs, returns := findReturningRevision(f)
 	if !returns {
 		return f.replicas()
 	}
-	return release.Carriers(f.replicas(), carrierCount(f, rs))
+	return release.PodsForAllTraffic(f.replicas(), podsBeforeReturn(f, rs))
 }
 
-// returnLimits are the limits of the return where no router divides the traffic. maxUnavailable counts from the pods
+// limitsDuringReturn are the limits of the return where no router divides the traffic. maxUnavailable counts from the pods
 // that carried it. If the spec requires an available pod, the last one remains, because no other pod would serve
 // requests.
-func returnLimits(f facts) pods.Limits {
-	l, c := f.limits(), f.Spec.Strategy.Canary
-	least := max(pods.NewLimits(fullStrength(f), c.MaxSurge, c.MaxUnavailable).MinAvailable(), min(l.MinAvailable(), 1))
-	l.Unavailable = max(l.Unavailable, l.Replicas-least)
+func limitsDuringReturn(f facts) pods.RollingLimits {
+	l, c := f.rollingLimits(), f.Spec.Strategy.Canary
+	least := max(pods.NewRollingLimits(podsForAllTraffic(f), c.MaxSurge, c.MaxUnavailable).MinAvailable(), min(l.MinAvailable(), 1))
+	l.MaxUnavailable = max(l.MaxUnavailable, l.Replicas-least)
 	return l
 }
 
-// carrierCount is the number of pods that carried the traffic when the return began. A stable revision that retained
+// podsBeforeReturn is the number of pods that carried the traffic when the return began. A stable revision that retained
 // its pods takes over from as many as the other one has. One that gave pods up shared the traffic with it.
-func carrierCount(f facts, returning ReplicaSet) int32 {
+func podsBeforeReturn(f facts, returning ReplicaSet) int32 {
 	if own := f.Status.Serin; own != nil && own.CarriedBy != nil {
 		return *own.CarriedBy
 	}
@@ -63,15 +63,15 @@ func carrierCount(f facts, returning ReplicaSet) int32 {
 	return returning.Available
 }
 
-// recordCarriers records what the return is measured by, until it ends.
-func recordCarriers(f facts, status argov1.RolloutStatus) argov1.RolloutStatus {
+// recordPodsBeforeReturn records what the return is measured by, until it ends.
+func recordPodsBeforeReturn(f facts, status argov1.RolloutStatus) argov1.RolloutStatus {
 	own := argov1.SerinStatus{}
 	if status.Serin != nil {
 		own = *status.Serin
 	}
 	own.CarriedBy, status.Serin = nil, nil
-	if rs, returns := returningRevision(f); returns && (!f.usesRouter() || recordedCanaryWeight(status) > 0) {
-		own.CarriedBy = new(carrierCount(f, rs))
+	if rs, returns := findReturningRevision(f); returns && (!f.usesRouter() || recordedCanaryWeight(status) > 0) {
+		own.CarriedBy = new(podsBeforeReturn(f, rs))
 	}
 	if !equality.Semantic.DeepEqual(own, argov1.SerinStatus{}) {
 		status.Serin = &own
@@ -79,38 +79,38 @@ func recordCarriers(f facts, status argov1.RolloutStatus) argov1.RolloutStatus {
 	return status
 }
 
-// stillServing reports whether the new revision may receive requests after this reconciliation, although it is aborted.
-func stillServing(f facts, t traffic) bool {
+// mayServeAfterAbort reports whether the new revision may receive requests after this reconciliation, although it is aborted.
+func mayServeAfterAbort(f facts, t traffic) bool {
 	if b := f.Spec.Strategy.BlueGreen; b != nil {
-		return f.selected(b.ActiveService) == f.Hash && !stableCanTakeOver(f)
+		return f.selectedHash(b.ActiveService) == f.Hash && !stableCanServeUsers(f)
 	}
-	return f.usesRouter() && (trafficElsewhere(f, t) || weightAfter(f, t) > 0)
+	return f.usesRouter() && (trafficOutOfSync(f, t) || nextRevisionWeight(f, t) > 0)
 }
 
-// stableCanTakeOver reports whether the users of an aborted blue-green release can return to the stable revision: it
+// stableCanServeUsers reports whether the users of an aborted blue-green release can return to the stable revision: it
 // has as many pods as those that serve them now.
-func stableCanTakeOver(f facts) bool {
+func stableCanServeUsers(f facts) bool {
 	return f.stable.Available >= min(f.replicas(), max(f.new.Available, 1))
 }
 
-// weightAfter is the weight of the new revision after this reconciliation.
-func weightAfter(f facts, t traffic) int32 {
+// nextRevisionWeight is the weight of the new revision after this reconciliation.
+func nextRevisionWeight(f facts, t traffic) int32 {
 	if t.weights != nil {
-		return weightOf(t.weights, f.Hash)
+		return revisionWeight(t.weights, f.Hash)
 	}
-	return weightOf(f.Status.Canary.Weights, f.Hash)
+	return revisionWeight(f.Status.Canary.Weights, f.Hash)
 }
 
-// retainedPods is the number of pods that an aborted revision retains. While stable pods are missing, its own must not
+// podsRetainedAfterAbort is the number of pods that an aborted revision retains. While stable pods are missing, its own must not
 // compete with them for the capacity of the cluster: it retains those that are available, and where the user asked for
 // no delay, only those that its remaining weight needs.
-func retainedPods(f facts, t traffic) int32 {
+func podsRetainedAfterAbort(f facts, t traffic) int32 {
 	rs := f.new
 	if !f.Status.Abort || f.stable.Available >= f.replicas() {
 		return rs.Spec
 	}
 	count := min(rs.Spec, rs.Available)
-	if stillServing(f, t) {
+	if mayServeAfterAbort(f, t) {
 		count = max(count, min(rs.Spec, 1))
 	}
 	c, own := f.Spec.Strategy.Canary, f.Status.Serin
@@ -119,7 +119,7 @@ func retainedPods(f facts, t traffic) int32 {
 	}
 	if weight := recordedWeight(f, t.weights, rs.Hash); weight > 0 && c.AbortScaleDownDelaySeconds == nil && own != nil && own.CarriedBy != nil {
 		// Before the number is recorded, the pods show it.
-		count = min(count, routedPods(f, t.weights).AtLeastMinPods(pods.ForWeight(weight, fullStrength(f), f.maxWeight())))
+		count = min(count, routedPods(f, t.weights).ApplyMinPods(pods.CountForWeight(weight, podsForAllTraffic(f), f.maxWeight())))
 	}
 	return count
 }

@@ -81,7 +81,7 @@ func TestImbalanceNamesTheStepThatBringsIt(t *testing.T) {
 		{"behind the last step", routed(scaleLike(10), setWeight(90)), 2, ""},
 		{"nonsense", routed(scaleLike(10), setWeight(90)), -4, "step 2 (setWeight: 90) gives 90 of 100 of the traffic to 1 pods, where 9 would have that share"},
 	} {
-		if got := Imbalance(test.spec, test.from); got != test.want {
+		if got := DescribeImbalance(test.spec, test.from); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}

@@ -12,33 +12,33 @@ import (
 // scaleCanary changes the number of pods of one revision: of the stable one, or else of the new one, or else of the
 // others. The next reconciliation continues from the observed result.
 func scaleCanary(f facts, t traffic) outcome {
-	if f.frozen() != "" {
+	if f.freezeReason() != "" {
 		return outcome{}
 	}
 	_, next := replicaCounts(f, t.weights)
-	if trafficElsewhere(f, t) {
-		next = pods.Counts{Canary: max(next.Canary, f.new.Spec), Stable: max(next.Stable, f.stable.Spec)}
+	if trafficOutOfSync(f, t) {
+		next = pods.ReplicaCounts{Canary: max(next.Canary, f.new.Spec), Stable: max(next.Stable, f.stable.Spec)}
 	}
-	o := clearDeadlines(f)
-	if f.distinct() {
-		scaled, changes := scaleReplicaSet(f, f.stable, untilServiceMoves(f, t, next.Stable))
-		if o = join(o, scaled); changes {
+	o := clearScaleDownDeadlines(f)
+	if f.hasDistinctStable() {
+		scaled, changes := scaleReplicaSet(f, f.stable, retainUntilServiceMoves(f, t, next.Stable))
+		if o = joinOutcomes(o, scaled); changes {
 			return o
 		}
 	}
-	if delayed, applies := delayAfterAbort(f, t); applies {
-		o = join(o, delayed)
+	if delayed, applies := applyAbortScaleDownDelay(f, t); applies {
+		o = joinOutcomes(o, delayed)
 	} else {
 		scaled, changes := scaleReplicaSet(f, f.new, next.Canary)
-		if o = join(o, scaled); changes {
+		if o = joinOutcomes(o, scaled); changes {
 			return o
 		}
 	}
-	o = join(o, scaleWorkload(f))
-	if f.routerLags() || awaitsFirstWeight(f, t) {
+	o = joinOutcomes(o, scaleWorkload(f))
+	if f.routerUnconfirmed() || awaitsFirstWeight(f, t) {
 		return o
 	}
-	return join(o, scaleDownOthers(f))
+	return joinOutcomes(o, scaleDownOldCanaryPods(f))
 }
 
 // awaitsFirstWeight reports whether the router has no weights yet. Until then, all revisions that it may route to
@@ -47,18 +47,18 @@ func awaitsFirstWeight(f facts, t traffic) bool {
 	return f.usesRouter() && f.Status.Canary.Weights == nil && t.weights == nil
 }
 
-// trafficElsewhere reports whether the router does not yet divide the traffic as the desired numbers of pods require.
+// trafficOutOfSync reports whether the router does not yet divide the traffic as the desired numbers of pods require.
 // Until it does, no pods are removed.
-func trafficElsewhere(f facts, t traffic) bool {
-	return f.usesRouter() && f.distinct() && (t.weights == nil || t.shortfall != "" || t.unpublished != nil || f.routerLags())
+func trafficOutOfSync(f facts, t traffic) bool {
+	return f.usesRouter() && f.hasDistinctStable() && (t.weights == nil || t.shortfall != "" || t.endpointsGate != nil || f.routerUnconfirmed())
 }
 
-// untilServiceMoves is the number of pods of a stable revision whose last pods are about to be removed: while its
+// retainUntilServiceMoves is the number of pods of a stable revision whose last pods are about to be removed: while its
 // Service selects them, they remain until the release is promoted and the Service has moved.
-func untilServiceMoves(f facts, t traffic, desired int32) int32 {
+func retainUntilServiceMoves(f facts, t traffic, desired int32) int32 {
 	service := f.Spec.Strategy.Canary.StableService
-	selected := service != "" && f.selected(service) == f.stable.Hash
-	if desired == 0 && selected && canaryPromotion(f, t, f.Status) != "" {
+	selected := service != "" && f.selectedHash(service) == f.stable.Hash
+	if desired == 0 && selected && canaryPromotionReason(f, t, f.Status) != "" {
 		return f.stable.Spec
 	}
 	return desired
@@ -73,121 +73,121 @@ func scaleReplicaSet(f facts, rs ReplicaSet, desired int32) (o outcome, changes 
 	}
 	effect := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Pods: desired, Desired: f.replicas()}
 	if desired > rs.Spec {
-		return outcome{scaleUp: []release.Effect{effect}}, true
+		return outcome{scaleUpEffects: []release.Effect{effect}}, true
 	}
-	return outcome{remove: []release.Effect{effect}}, desired < rs.Spec
+	return outcome{removalEffects: []release.Effect{effect}}, desired < rs.Spec
 }
 
-// clearDeadlines removes the scale-down deadline of revisions that are in use again.
-func clearDeadlines(f facts) outcome {
+// clearScaleDownDeadlines removes the scale-down deadline of revisions that are in use again.
+func clearScaleDownDeadlines(f facts) outcome {
 	var o outcome
-	if _, delayed := abortDelay(f); f.new.Delayed() && !delayed && !fastRollback(f) {
-		o.always = append(o.always, ReplicaSetDelayed{Name: f.new.Name})
+	if _, delayed := abortScaleDownDelay(f); f.new.HasScaleDownDeadline() && !delayed && !isFastRollback(f) {
+		o.upkeepEffects = append(o.upkeepEffects, ScaleDownDeadlineSet{Name: f.new.Name})
 	}
-	if f.distinct() && f.stable.Delayed() {
-		o.always = append(o.always, ReplicaSetDelayed{Name: f.stable.Name})
+	if f.hasDistinctStable() && f.stable.HasScaleDownDeadline() {
+		o.upkeepEffects = append(o.upkeepEffects, ScaleDownDeadlineSet{Name: f.stable.Name})
 	}
 	return o
 }
 
-// abortDelay returns for how long the pods of an aborted revision remain; 0: indefinitely. False where there is no
+// abortScaleDownDelay returns for how long the pods of an aborted revision remain; 0: indefinitely. False where there is no
 // delay, and they are removed as any others.
-func abortDelay(f facts) (time.Duration, bool) {
-	if !f.Status.Abort || !f.distinct() {
+func abortScaleDownDelay(f facts) (time.Duration, bool) {
+	if !f.Status.Abort || !f.hasDistinctStable() {
 		return 0, false
 	}
 	if b := f.Spec.Strategy.BlueGreen; b != nil {
-		return delay(b.AbortScaleDownDelaySeconds), true
+		return scaleDownDelay(b.AbortScaleDownDelaySeconds), true
 	}
 	c := f.Spec.Strategy.Canary
 	if c.TrafficRouting == nil || c.DynamicStableScale && c.AbortScaleDownDelaySeconds == nil {
 		return 0, false
 	}
-	return delay(c.AbortScaleDownDelaySeconds), true
+	return scaleDownDelay(c.AbortScaleDownDelaySeconds), true
 }
 
-// delayAfterAbort retains the pods of an aborted revision for their delay, which begins when they receive no requests
+// applyAbortScaleDownDelay retains the pods of an aborted revision for their delay, which begins when they receive no requests
 // anymore. It does not wait for missing stable pods, which may be waiting for the capacity of these. False where there
 // is no delay.
-func delayAfterAbort(f facts, t traffic) (o outcome, applies bool) {
-	length, applies := abortDelay(f)
+func applyAbortScaleDownDelay(f facts, t traffic) (o outcome, applies bool) {
+	length, applies := abortScaleDownDelay(f)
 	if !applies {
 		return outcome{}, false
 	}
 	rs := f.new
-	if rs.Delayed() && !f.Now.Before(rs.Deadline) && rs.Spec > 0 && length > 0 && !stillServing(f, t) {
+	if rs.HasScaleDownDeadline() && !f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 && length > 0 && !mayServeAfterAbort(f, t) {
 		removed := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Desired: f.replicas(), KeepDeadline: true}
-		return outcome{remove: []release.Effect{removed}}, true
+		return outcome{removalEffects: []release.Effect{removed}}, true
 	}
-	o, _ = scaleReplicaSet(f, rs, retainedPods(f, t))
+	o, _ = scaleReplicaSet(f, rs, podsRetainedAfterAbort(f, t))
 	switch {
-	case rs.Spec == 0, length <= 0, stillServing(f, t):
+	case rs.Spec == 0, length <= 0, mayServeAfterAbort(f, t):
 		return o, true
-	case rs.Delayed() && !rs.Deadline.After(f.Now.Add(length)): // a later deadline means that a clock was set back since
-		return join(o, delayGate(rs, rs.Deadline)), true
+	case rs.HasScaleDownDeadline() && !rs.ScaleDownDeadline.After(f.Now.Add(length)): // a later deadline means that a clock was set back since
+		return joinOutcomes(o, scaleDownDelayGate(rs, rs.ScaleDownDeadline)), true
 	default:
 		until := f.Now.Add(length)
-		o.remove = append(o.remove, ReplicaSetDelayed{Name: rs.Name, Until: until})
-		return join(o, delayGate(rs, until)), true
+		o.removalEffects = append(o.removalEffects, ScaleDownDeadlineSet{Name: rs.Name, Until: until})
+		return joinOutcomes(o, scaleDownDelayGate(rs, until)), true
 	}
 }
 
-// delayGate explains why unused pods still exist.
-func delayGate(rs ReplicaSet, until time.Time) outcome {
-	return gated(release.WaitsUntil("scale-down-delay", until, fmt.Sprintf("%d pods of %s until %s", rs.Spec, rs.Name, until.UTC().Format(time.TimeOnly))))
+// scaleDownDelayGate explains why unused pods still exist.
+func scaleDownDelayGate(rs ReplicaSet, until time.Time) outcome {
+	return gateOutcome(release.NewTimedGate("scale-down-delay", until, fmt.Sprintf("%d pods of %s until %s", rs.Spec, rs.Name, until.UTC().Format(time.TimeOnly))))
 }
 
-// scaleDownOthers removes the pods of revisions without a role.
-func scaleDownOthers(f facts) outcome {
+// scaleDownOldCanaryPods removes the pods of revisions without a role.
+func scaleDownOldCanaryPods(f facts) outcome {
 	c := f.Spec.Strategy.Canary
-	d := pods.ScaleDown{
-		Now: f.Now, Limits: f.limits(), Routed: f.usesRouter(), Promoted: promoted(f.Status),
-		Delay: delay(c.ScaleDownDelaySeconds), RevisionLimit: c.ScaleDownDelayRevisionLimit,
-		NewAvailable: f.new.Available, StableShort: f.stable.exists() && f.stable.Available < f.replicas(),
+	d := pods.ScaleDownInput{
+		Now: f.Now, Limits: f.rollingLimits(), UsesRouter: f.usesRouter(), Promoted: isPromoted(f.Status),
+		Delay: scaleDownDelay(c.ScaleDownDelaySeconds), RevisionLimit: c.ScaleDownDelayRevisionLimit,
+		NewAvailable: f.new.Available, StablePodsMissing: f.stable.exists() && f.stable.Available < f.replicas(),
 	}
 	if c.DynamicStableScale {
 		d.Delay = 0
 	}
-	if f.distinct() {
+	if f.hasDistinctStable() {
 		d.StableAvailable = f.stable.Available
 	}
-	return applyDispositions(f, d.Decide(oldReplicaSets(f)))
+	return applyScaleDownDecisions(f, d.DecideCanary(oldReplicaSets(f)))
 }
 
-func applyDispositions(f facts, dispositions []pods.Disposition) outcome {
+func applyScaleDownDecisions(f facts, dispositions []pods.ScaleDownDecision) outcome {
 	var o outcome
 	for _, d := range dispositions {
 		i := slices.IndexFunc(f.others, func(rs ReplicaSet) bool { return rs.Name == d.Name })
 		rs := f.others[i]
-		if !d.Deadline.IsZero() {
-			o.remove = append(o.remove, ReplicaSetDelayed{Name: rs.Name, Until: d.Deadline})
+		if !d.ScaleDownDeadline.IsZero() {
+			o.removalEffects = append(o.removalEffects, ScaleDownDeadlineSet{Name: rs.Name, Until: d.ScaleDownDeadline})
 		}
 		if d.Pods != rs.Spec {
 			scaled, _ := scaleReplicaSet(f, rs, d.Pods)
-			o = join(o, scaled)
+			o = joinOutcomes(o, scaled)
 		}
 		if !d.Until.IsZero() {
-			o = join(o, delayGate(rs, d.Until))
+			o = joinOutcomes(o, scaleDownDelayGate(rs, d.Until))
 		}
 	}
 	return o
 }
 
-// fastRollback reports whether a blue-green release returns to a revision whose pods still exist: it skips analyses and
+// isFastRollback reports whether a blue-green release returns to a revision whose pods still exist: it skips analyses and
 // pauses. The deadline of those pods shows it until the return is complete; one that was set by an abort does not.
-func fastRollback(f facts) bool {
+func isFastRollback(f facts) bool {
 	s := f.Status
-	return f.Spec.Strategy.BlueGreen != nil && f.distinct() && f.new.Delayed() && !s.Abort && s.AbortedAt == nil
+	return f.Spec.Strategy.BlueGreen != nil && f.hasDistinctStable() && f.new.HasScaleDownDeadline() && !s.Abort && s.AbortedAt == nil
 }
 
-// previewCount is the number of pods that the new revision of a blue-green release is to have now.
-func previewCount(f facts) int32 {
+// desiredPreviewPods is the number of pods that the new revision of a blue-green release is to have now.
+func desiredPreviewPods(f facts) int32 {
 	b, s := f.Spec.Strategy.BlueGreen, f.Status
-	active := f.selected(b.ActiveService)
+	active := f.selectedHash(b.ActiveService)
 	switch paused := len(s.PauseConditions) > 0; {
-	case b.PreviewReplicaCount == nil, !f.replicaSet(active).exists(), active == f.Hash, s.PromoteFull:
+	case b.PreviewReplicaCount == nil, !f.findReplicaSet(active).exists(), active == f.Hash, s.PromoteFull:
 		return f.replicas()
-	case !f.distinct(), f.inWindow, fastRollback(f): // it returns to what has served before
+	case !f.hasDistinctStable(), f.inRollbackWindow, isFastRollback(f): // it returns to what has served before
 		return f.replicas()
 	case !paused && s.BlueGreen.ScaleUpPreviewCheckPoint:
 		return f.replicas()
@@ -198,33 +198,33 @@ func previewCount(f facts) int32 {
 
 // scaleBlueGreen sets the number of pods of each revision.
 func scaleBlueGreen(f facts) outcome {
-	if f.frozen() != "" {
+	if f.freezeReason() != "" {
 		return outcome{}
 	}
-	o := clearDeadlines(f)
-	if f.distinct() {
+	o := clearScaleDownDeadlines(f)
+	if f.hasDistinctStable() {
 		scaled, _ := scaleReplicaSet(f, f.stable, f.replicas())
-		o = join(o, scaled)
+		o = joinOutcomes(o, scaled)
 	}
-	delayed, applies := delayAfterAbort(f, traffic{})
+	delayed, applies := applyAbortScaleDownDelay(f, traffic{})
 	if !applies {
-		delayed, _ = scaleReplicaSet(f, f.new, previewCount(f))
+		delayed, _ = scaleReplicaSet(f, f.new, desiredPreviewPods(f))
 	}
-	return join(o, delayed, scaleWorkload(f), scaleDownUnused(f))
+	return joinOutcomes(o, delayed, scaleWorkload(f), scaleDownOldBlueGreenPods(f))
 }
 
-// scaleDownUnused removes the pods of revisions without a role, each after its delay.
-func scaleDownUnused(f facts) outcome {
+// scaleDownOldBlueGreenPods removes the pods of revisions without a role, each after its delay.
+func scaleDownOldBlueGreenPods(f facts) outcome {
 	b := f.Spec.Strategy.BlueGreen
-	if f.routerLags() {
+	if f.routerUnconfirmed() {
 		return outcome{} // they may still receive requests
 	}
-	if b.PostPromotionAnalysis != nil && b.ScaleDownDelaySeconds == nil && f.distinct() && f.selected(b.ActiveService) == f.Hash {
+	if b.PostPromotionAnalysis != nil && b.ScaleDownDelaySeconds == nil && f.hasDistinctStable() && f.selectedHash(b.ActiveService) == f.Hash {
 		return outcome{} // they may be needed again
 	}
-	d := pods.ScaleDown{
-		Now: f.Now, Limits: f.limits(), Routed: true, Promoted: true,
-		Delay: delay(b.ScaleDownDelaySeconds), RevisionLimit: b.ScaleDownDelayRevisionLimit,
+	d := pods.ScaleDownInput{
+		Now: f.Now, Limits: f.rollingLimits(), UsesRouter: true, Promoted: true,
+		Delay: scaleDownDelay(b.ScaleDownDelaySeconds), RevisionLimit: b.ScaleDownDelayRevisionLimit,
 	}
-	return applyDispositions(f, d.DecideUnused(oldReplicaSets(f), f.replicas()))
+	return applyScaleDownDecisions(f, d.DecideBlueGreen(oldReplicaSets(f), f.replicas()))
 }

@@ -147,12 +147,12 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 		w.outcome = argov1.AnalysisPhase(word())
 	case "router":
 		w.router.Confirmed = map[string]*bool{"serves": new(true), "lags": new(false)}[word()]
-		w.router.Outside = d.HasArg("outside")
+		w.router.ExternalLoadBalancer = d.HasArg("outside")
 	case "endpoints":
 		w.publish(t, d)
 	case "turn":
-		w.turn = map[string]*release.Turn{
-			"open": {Open: true, Moving: 1, Limit: 2}, "closed": {Position: 1, Waiting: 1, Moving: 2, Limit: 2},
+		w.turn = map[string]*release.QueueState{
+			"open": {Open: true, InProgress: 1, Limit: 2}, "closed": {Position: 1, Waiting: 1, InProgress: 2, Limit: 2},
 		}[word()]
 	case "budget":
 		w.budget = word() == "keeps"
@@ -214,7 +214,7 @@ func (w *world) publish(t *testing.T, d *datadriven.TestData) {
 func (w *world) lend(t *testing.T, d *datadriven.TestData) {
 	t.Helper()
 	if w.workload == nil {
-		w.workload = &WorkloadPods{Generation: "1", Scalable: true}
+		w.workload = &WorkloadScale{Generation: "1", Scalable: true}
 	}
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {

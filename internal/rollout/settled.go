@@ -11,10 +11,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// maxSettled bounds the number of decisions that become one; usually two or three do.
-const maxSettled = 8
+// maxMergedDecisions bounds the number of decisions that become one; usually two or three do.
+const maxMergedDecisions = 8
 
-// Settled continues from a decision whose effects are applied, as long as what follows only changes the status: a
+// MergeStatusChanges continues from a decision whose effects are applied, as long as what follows only changes the status: a
 // completed step, the pause that follows it and the condition that reports it become one write of the status instead of
 // three.
 //
@@ -22,19 +22,19 @@ const maxSettled = 8
 // revision changes its role, or a step begins that needs other observations, because the snapshot is older. The
 // snapshot may contain the ReplicaSet that an effect has just created: then the release begins with this write too. The
 // time of the snapshot may be the one at which the effects were acknowledged: that is when a pause begins.
-func Settled(s Snapshot, d Decision) Decision {
-	d.Status = s.begun(d.Status)
-	s = s.ended(d.Effects)
-	for range maxSettled {
-		if remembers(s.Status, d.Status) || !sameRoles(s.Status, d.Status) || s.experiments(d.Status) {
+func MergeStatusChanges(s Snapshot, d Decision) Decision {
+	d.Status = s.withPausesFromNow(d.Status)
+	s = s.withTerminated(d.Effects)
+	for range maxMergedDecisions {
+		if equalExceptExplanations(s.Status, d.Status) || !haveSameRoles(s.Status, d.Status) || s.lacksExperiment(d.Status) {
 			return d
 		}
-		if s.Router.Confirmed != nil && newWeights(s.Status, d.Status) {
-			s.Router.Confirmed, s.Router.Reason = new(false), "" // no router has reported about these yet
+		if s.Router.Confirmed != nil && haveNewWeights(s.Status, d.Status) {
+			s.Router.Confirmed, s.Router.UnconfirmedReason = new(false), "" // no router has reported about these yet
 		}
 		s.Status = d.Status
 		next := Next(s)
-		if !within(next.Effects, d.Effects) {
+		if !containsEffects(next.Effects, d.Effects) {
 			return d
 		}
 		next.Effects, next.Events = d.Effects, slices.Concat(d.Events, next.Events)
@@ -43,13 +43,13 @@ func Settled(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// ended returns the snapshot after effects: an AnalysisRun that they terminated does not count for a step that begins
+// withTerminated returns the snapshot after effects: an AnalysisRun that they terminated does not count for a step that begins
 // afterwards.
-func (s Snapshot) ended(by []release.Effect) Snapshot {
-	s.Runs, s.Experiments = slices.Clone(s.Runs), slices.Clone(s.Experiments)
-	for i := range s.Runs {
-		run := &s.Runs[i]
-		run.Terminated = run.Terminated || slices.Contains(by, release.Effect(RunTerminated{Name: run.Name}))
+func (s Snapshot) withTerminated(by []release.Effect) Snapshot {
+	s.AnalysisRuns, s.Experiments = slices.Clone(s.AnalysisRuns), slices.Clone(s.Experiments)
+	for i := range s.AnalysisRuns {
+		run := &s.AnalysisRuns[i]
+		run.Terminated = run.Terminated || slices.Contains(by, release.Effect(AnalysisRunTerminated{Name: run.Name}))
 	}
 	for i := range s.Experiments {
 		e := &s.Experiments[i]
@@ -58,9 +58,9 @@ func (s Snapshot) ended(by []release.Effect) Snapshot {
 	return s
 }
 
-// begun returns a status in which a new pause begins at the time of the snapshot.
-func (s Snapshot) begun(status argov1.RolloutStatus) argov1.RolloutStatus {
-	had := func(c argov1.PauseCondition) bool { return pausedFor(s.Status, c.Reason) }
+// withPausesFromNow returns a status in which a new pause begins at the time of the snapshot.
+func (s Snapshot) withPausesFromNow(status argov1.RolloutStatus) argov1.RolloutStatus {
+	had := func(c argov1.PauseCondition) bool { return hasPauseReason(s.Status, c.Reason) }
 	if len(status.PauseConditions) == 0 || slices.ContainsFunc(status.PauseConditions, had) || s.Status.ControllerPause {
 		return status
 	}
@@ -77,21 +77,21 @@ func (s Snapshot) begun(status argov1.RolloutStatus) argov1.RolloutStatus {
 	return status
 }
 
-// remembers reports whether two statuses are equal except for Serin's explanations.
-func remembers(was, is argov1.RolloutStatus) bool {
+// equalExceptExplanations reports whether two statuses are equal except for Serin's explanations.
+func equalExceptExplanations(was, is argov1.RolloutStatus) bool {
 	was.Serin, is.Serin = nil, nil
 	return SameStatus(was, is)
 }
 
-// sameRoles reports whether the same revisions are new and stable, with the same Services.
-func sameRoles(was, is argov1.RolloutStatus) bool {
+// haveSameRoles reports whether the same revisions are new and stable, with the same Services.
+func haveSameRoles(was, is argov1.RolloutStatus) bool {
 	return was.StableRS == is.StableRS && was.CurrentPodHash == is.CurrentPodHash && was.Abort == is.Abort &&
 		was.Canary.StablePingPong == is.Canary.StablePingPong && was.BlueGreen.ActiveSelector == is.BlueGreen.ActiveSelector &&
 		was.BlueGreen.PreviewSelector == is.BlueGreen.PreviewSelector
 }
 
-// newWeights reports whether the weights of a status changed.
-func newWeights(was, is argov1.RolloutStatus) bool {
+// haveNewWeights reports whether the weights of a status changed.
+func haveNewWeights(was, is argov1.RolloutStatus) bool {
 	a, b := was.Canary.Weights.DeepCopy(), is.Canary.Weights.DeepCopy()
 	for _, w := range []*argov1.TrafficWeights{a, b} {
 		if w != nil {
@@ -101,8 +101,8 @@ func newWeights(was, is argov1.RolloutStatus) bool {
 	return !equality.Semantic.DeepEqual(a, b)
 }
 
-// experiments reports whether a status is at a step whose experiment the snapshot does not have.
-func (s Snapshot) experiments(status argov1.RolloutStatus) bool {
+// lacksExperiment reports whether a status is at a step whose experiment the snapshot does not have.
+func (s Snapshot) lacksExperiment(status argov1.RolloutStatus) bool {
 	index := status.CurrentStepIndex
 	if s.Spec.Strategy.Canary == nil || index == nil || equality.Semantic.DeepEqual(s.Status.CurrentStepIndex, index) {
 		return false
@@ -111,21 +111,21 @@ func (s Snapshot) experiments(status argov1.RolloutStatus) bool {
 	return int(*index) < len(steps) && *index >= 0 && steps[*index].Experiment != nil
 }
 
-// within reports whether all effects of one list are in the other.
-func within(effects, holding []release.Effect) bool {
+// containsEffects reports whether all effects of one list are in the other.
+func containsEffects(effects, holding []release.Effect) bool {
 	return !slices.ContainsFunc(effects, func(e release.Effect) bool {
-		return !slices.ContainsFunc(holding, func(other release.Effect) bool { return reflect.DeepEqual(e, other) || done(e, other) })
+		return !slices.ContainsFunc(holding, func(other release.Effect) bool { return reflect.DeepEqual(e, other) || isAchievedBy(e, other) })
 	})
 }
 
-// done reports whether another effect has achieved this one, although they are not the same.
-func done(e, by release.Effect) bool {
+// isAchievedBy reports whether another effect has achieved this one, although they are not the same.
+func isAchievedBy(e, by release.Effect) bool {
 	switch e := e.(type) {
-	case ReplicaSetKept:
+	case ReplicaSetMaintained:
 		made, is := by.(ReplicaSetExists)
-		return is && e == ReplicaSetKept{Name: made.Name, Revision: made.Revision, Avoids: made.Avoids}
-	case ReplicaSetDelayed:
-		before, is := by.(ReplicaSetDelayed)
+		return is && e == ReplicaSetMaintained{Name: made.Name, Revision: made.Revision, AvoidedHash: made.AvoidedHash}
+	case ScaleDownDeadlineSet:
+		before, is := by.(ScaleDownDeadlineSet)
 		return is && e.Name == before.Name && !e.Until.IsZero() && !before.Until.IsZero() // a moment ago
 	default:
 		return false

@@ -31,7 +31,7 @@ func TestAPauseOfAnotherStepHoldsNothing(t *testing.T) {
 	}
 	for index, held := range []bool{false, true} {
 		s.Status.CurrentStepIndex = new(int32(index))
-		if status := sanitize(s); pausedFor(status, argov1.PauseReasonCanaryPauseStep) != held || status.ControllerPause != held {
+		if status := sanitizeStatus(s); hasPauseReason(status, argov1.PauseReasonCanaryPauseStep) != held || status.ControllerPause != held {
 			t.Errorf("at step %d: paused for %v, controller pause %v, want %v", index+1, status.PauseConditions, status.ControllerPause, held)
 		}
 	}

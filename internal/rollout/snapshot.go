@@ -15,18 +15,18 @@ type Snapshot struct {
 	Namespace, Name string
 	UID             types.UID
 	Generation      int64
-	// Revision and WorkloadGeneration are the values of its annotations; empty where they are missing.
-	Revision, WorkloadGeneration string
+	// RevisionAnnotation and WorkloadGenerationAnnotation are the values of its annotations; empty where they are missing.
+	RevisionAnnotation, WorkloadGenerationAnnotation string
 	// Spec of it, with the template and the selector of the workload that it refers to.
 	Spec argov1.RolloutSpec
 	// Status as it is stored, with what users patched into it.
 	Status argov1.RolloutStatus
-	// Problem is the first error that prevents the Rollout from being carried out; empty: none.
-	Problem string
-	// Unreadable are JSON pointers to stored fields that were left out because they cannot be read.
-	Unreadable []string
-	// Sets are all ReplicaSets that it owns, the oldest first, without those of Experiments.
-	Sets []ReplicaSet
+	// ValidationError is the first error that prevents the Rollout from being carried out; empty: none.
+	ValidationError string
+	// UnreadableFields are JSON pointers to stored fields that were left out because they cannot be read.
+	UnreadableFields []string
+	// ReplicaSets are all ReplicaSets that it owns, the oldest first, without those of Experiments.
+	ReplicaSets []ReplicaSet
 	// Hash is the label of the ReplicaSet of the template: of the existing one, or of the one to be created.
 	Hash string
 	// StepHash is that of the steps; empty for blue-green.
@@ -35,21 +35,21 @@ type Snapshot struct {
 	Selector string
 	// Services that the strategy names, and those that still record that this Rollout manages them.
 	Services map[string]Service
-	// Runs are all AnalysisRuns that it owns, Experiments all Experiments.
-	Runs        []Run
-	Experiments []Experiment
-	// Pods of all ReplicaSets, where a restart is due (see RestartDue); else none.
+	// AnalysisRuns are all AnalysisRuns that it owns, Experiments all Experiments.
+	AnalysisRuns []AnalysisRun
+	Experiments  []Experiment
+	// Pods of all ReplicaSets, where a restart is due (see IsRestartDue); else none.
 	Pods []Pod
 	// Router is what was observed of the route, where the strategy has one.
 	Router Router
 	// DisabledPlugins are the step plugins that are configured not to be called.
 	DisabledPlugins []string
 	// Workload is the one that spec.workloadRef names; nil: none.
-	Workload *WorkloadPods
+	Workload *WorkloadScale
 	// FormerWorkloads are Deployments that this Rollout has scaled down and does not refer to anymore.
 	FormerWorkloads []string
-	// Turn is whether this release may start beside those in progress; nil where their number is not limited.
-	Turn *release.Turn
+	// QueueSlot is whether this release may start beside those in progress; nil where their number is not limited.
+	QueueSlot *release.QueueState
 	// Pruned is true where the status is known to be stored without a place in the queue.
 	Pruned bool
 }
@@ -65,19 +65,19 @@ type ReplicaSet struct {
 	Desired *int32
 	// Failure is why pods cannot be created; empty: they can.
 	Failure string
-	// Deadline is the time from which its pods may be removed; zero: none.
-	Deadline time.Time
+	// ScaleDownDeadline is the time from which its pods may be removed; zero: none.
+	ScaleDownDeadline time.Time
 	// Deleting is true while it is being deleted; Settled when its status was written for its current spec.
-	Deleting, Settled bool
-	// Avoids is the hash in the anti-affinity term that Serin put into its template.
-	Avoids string
+	Deleting, StatusCurrent bool
+	// AvoidedHash is the hash in the anti-affinity term that Serin put into its template.
+	AvoidedHash string
 }
 
-// Delayed reports whether its pods wait for the end of a delay before they are removed.
-func (rs ReplicaSet) Delayed() bool { return !rs.Deadline.IsZero() }
+// HasScaleDownDeadline reports whether its pods wait for the end of a delay before they are removed.
+func (rs ReplicaSet) HasScaleDownDeadline() bool { return !rs.ScaleDownDeadline.IsZero() }
 
-// Run is an AnalysisRun that the Rollout owns.
-type Run struct {
+// AnalysisRun is an AnalysisRun that the Rollout owns.
+type AnalysisRun struct {
 	Name, Hash string
 	// Type is the value of its label rollout-type, Step that of step-index; nil: none.
 	Type    string
@@ -131,25 +131,25 @@ type Router struct {
 	// Confirmed is true if the routers serve the configured weights, and load balancers outside the cluster have confirmed
 	// what Outside returns; nil: routers cannot report it, or were not queried.
 	Confirmed *bool
-	// Reason explains why Confirmed is false.
-	Reason string
+	// UnconfirmedReason explains why Confirmed is false.
+	UnconfirmedReason string
 	// HasCanaryWeight is true while a route has weight for the side of the new revision, whichever controller wrote it.
 	HasCanaryWeight bool
-	// Managed are the names of the managed routes that exist.
-	Managed []string
-	// Outside is true if a load balancer outside the cluster is queried.
-	Outside bool
-	// Balancers are the load balancers that were found; none if there was no search.
-	Balancers []argov1.ALBStatus
+	// ManagedRoutes are the names of the managed routes that exist.
+	ManagedRoutes []string
+	// ExternalLoadBalancer is true if a load balancer outside the cluster is queried.
+	ExternalLoadBalancer bool
+	// LoadBalancers are the load balancers that were found; none if there was no search.
+	LoadBalancers []argov1.ALBStatus
 	// HasStaleRouters is true while objects of routers that the strategy no longer names still contain what was written for this
 	// Rollout.
 	HasStaleRouters bool
-	// Referenced are the hashes that objects of routers name beside the Services: subsets.
-	Referenced []string
+	// ReferencedHashes are the hashes that objects of routers name beside the Services: subsets.
+	ReferencedHashes []string
 }
 
-// WorkloadPods are those of the workload that spec.workloadRef names.
-type WorkloadPods struct {
+// WorkloadScale are those of the workload that spec.workloadRef names.
+type WorkloadScale struct {
 	// Generation of it, as a text.
 	Generation string
 	// Scalable is true for a Deployment: nothing else is scaled down. Spec is the number of desired pods.

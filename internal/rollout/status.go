@@ -12,12 +12,12 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// countedStatus returns the status with the numbers of pods, and the identity of the template and the steps that it
+// countPods returns the status with the numbers of pods, and the identity of the template and the steps that it
 // describes.
-func countedStatus(f facts) argov1.RolloutStatus {
+func countPods(f facts) argov1.RolloutStatus {
 	s := *f.Status.DeepCopy()
 	s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 0, 0, 0
-	for _, rs := range f.Sets {
+	for _, rs := range f.ReplicaSets {
 		s.Replicas += rs.Replicas
 		s.ReadyReplicas += rs.Ready
 		s.AvailableReplicas += rs.Available
@@ -25,13 +25,13 @@ func countedStatus(f facts) argov1.RolloutStatus {
 	s.HPAReplicas = s.Replicas
 	s.UpdatedReplicas = f.new.Replicas
 	s.CurrentPodHash, s.CurrentStepHash, s.Selector = f.Hash, f.StepHash, f.Selector
-	s.WorkloadObservedGeneration = f.workloadGeneration()
+	s.WorkloadObservedGeneration = f.observedWorkloadGeneration()
 	if f.Spec.Strategy.BlueGreen != nil {
 		s.CurrentStepHash, s.CurrentStepIndex, s.Canary = "", nil, argov1.CanaryStatus{}
 		return s
 	}
 	s.BlueGreen = argov1.BlueGreenStatus{}
-	return withStepIndex(f, s, int(value(s.CurrentStepIndex, 0)))
+	return withStepIndex(f, s, int(valueOr(s.CurrentStepIndex, 0)))
 }
 
 // withAllSteps returns the status with the index after the last step.
@@ -65,7 +65,7 @@ func withoutAnalyses(s argov1.RolloutStatus) argov1.RolloutStatus {
 // not begin again.
 func withPause(f facts, s argov1.RolloutStatus, reason argov1.PauseReason) argov1.RolloutStatus {
 	endedByUser := s.ControllerPause && len(s.PauseConditions) == 0
-	if endedByUser || pausedFor(s, reason) {
+	if endedByUser || hasPauseReason(s, reason) {
 		return s
 	}
 	s.PauseConditions = append(slices.Clip(s.PauseConditions), argov1.PauseCondition{Reason: reason, StartTime: metav1.NewTime(f.Now)})
@@ -94,17 +94,17 @@ func pausedSince(status argov1.RolloutStatus, pause argov1.PauseCondition) time.
 	return pause.StartTime.Time
 }
 
-// undecided reports whether an analysis was inconclusive and the user has not decided what follows: no step completes
+// awaitsUserDecision reports whether an analysis was inconclusive and the user has not decided what follows: no step completes
 // then, and nothing is promoted.
-func undecided(s argov1.RolloutStatus) bool {
-	return pausedFor(s, argov1.PauseReasonInconclusiveAnalysis) || pausedFor(s, argov1.PauseReasonInconclusiveExperiment)
+func awaitsUserDecision(s argov1.RolloutStatus) bool {
+	return hasPauseReason(s, argov1.PauseReasonInconclusiveAnalysis) || hasPauseReason(s, argov1.PauseReasonInconclusiveExperiment)
 }
 
 // startRelease begins a release. One that returns to an earlier revision skips its steps.
 func startRelease(f facts, s argov1.RolloutStatus) transition {
 	s = withoutAnalyses(withoutPauses(s))
 	s.Abort, s.PromoteFull, s.Canary.StepPluginStatuses = false, false, nil
-	if RestartDue(f.Spec, f.Status, f.Now) {
+	if IsRestartDue(f.Spec, f.Status, f.Now) {
 		s.RestartedAt = f.Spec.RestartAt.DeepCopy() // the release brings new pods
 	}
 	if f.Spec.Strategy.BlueGreen != nil {
@@ -117,31 +117,31 @@ func startRelease(f facts, s argov1.RolloutStatus) transition {
 		return t
 	}
 	switch {
-	case promoted(s):
-		t = t.with(release.Normal, "SkipSteps", "Rollback to stable ReplicaSets")
+	case isPromoted(s):
+		t = t.withEvent(release.Normal, "SkipSteps", "Rollback to stable ReplicaSets")
 		t.status = withAllSteps(f, t.status)
-	case f.inWindow && f.new.Spec > 0:
-		t = t.with(release.Normal, "SkipSteps", "Rollback to active ReplicaSets within RollbackWindow")
+	case f.inRollbackWindow && f.new.Spec > 0:
+		t = t.withEvent(release.Normal, "SkipSteps", "Rollback to active ReplicaSets within RollbackWindow")
 		t.status = withAllSteps(f, t.status)
 	}
 	return t
 }
 
-// promote makes the new revision the stable one.
-func promote(f facts, t transition, reason string) transition {
+// promoteNewRevision makes the new revision the stable one.
+func promoteNewRevision(f facts, t transition, reason string) transition {
 	s := withAllSteps(f, withoutPauses(t.status))
 	s.Abort, s.PromoteFull = false, false
 	first := s.Canary.StablePingPong == "" && s.Canary.Weights == nil
 	if c := f.Spec.Strategy.Canary; c != nil && c.PingPong != nil && (f.stable.exists() || first) {
 		// Where it is unknown what was stable, users are at the Service that was, and it waits for the pods of this revision.
-		s.Canary.StablePingPong = swapped(s.Canary.StablePingPong)
+		s.Canary.StablePingPong = swapPingPong(s.Canary.StablePingPong)
 	}
 	s.StableRS = f.Hash
 	t.status = s
-	return t.with(release.Normal, reasonCompleted, fmt.Sprintf("Rollout completed update to revision %d (%s): %s", f.new.Revision, f.Hash, reason))
+	return t.withEvent(release.Normal, reasonCompleted, fmt.Sprintf("Rollout completed update to revision %d (%s): %s", f.new.Revision, f.Hash, reason))
 }
 
-func swapped(stable argov1.PingPongType) argov1.PingPongType {
+func swapPingPong(stable argov1.PingPongType) argov1.PingPongType {
 	if stable == argov1.Ping {
 		return argov1.Pong
 	}
@@ -154,10 +154,10 @@ func completeStatus(f facts, t transition) transition {
 	if !f.usesRouter() {
 		t.status.Canary.Weights = nil
 	}
-	t.status = recordCarriers(f, t.status)
+	t.status = recordPodsBeforeReturn(f, t.status)
 	t = abortAfterDeadline(f, t)
 	s := t.status
-	if s.Abort || s.PromoteFull || promoted(s) || f.inWindow {
+	if s.Abort || s.PromoteFull || isPromoted(s) || f.inRollbackWindow {
 		s = withoutAnalyses(s)
 	}
 	switch {
@@ -176,21 +176,21 @@ func completeStatus(f facts, t transition) transition {
 	}
 	t.status = s
 	t = completeConditions(f, t)
-	t.status.ObservedGeneration = f.generation()
-	t.status.Phase, t.status.Message = phaseNow(f, t.status)
+	t.status.ObservedGeneration = f.observedGeneration()
+	t.status.Phase, t.status.Message = currentPhase(f, t.status)
 	t.status = recordDuration(f, t.status)
 	switch before, after := f.Status.PauseConditions, t.status.PauseConditions; {
 	case len(before) == 0 && len(after) > 0:
-		t = t.with(release.Normal, reasonPaused, fmt.Sprintf("Rollout is paused (%s)", after[0].Reason))
+		t = t.withEvent(release.Normal, reasonPaused, fmt.Sprintf("Rollout is paused (%s)", after[0].Reason))
 	case len(before) > 0 && len(after) == 0 && !t.status.Abort:
-		t = t.with(release.Normal, reasonResumed, textResumed)
+		t = t.withEvent(release.Normal, reasonResumed, textResumed)
 	}
 	return t
 }
 
-// phaseNow summarizes the Rollout. Available pods are counted over all revisions, and pods of another one that wait for
+// currentPhase summarizes the Rollout. Available pods are counted over all revisions, and pods of another one that wait for
 // the end of their delay must not hide that those of the new one are missing.
-func phaseNow(f facts, s argov1.RolloutStatus) (argov1.RolloutPhase, string) {
+func currentPhase(f facts, s argov1.RolloutStatus) (argov1.RolloutPhase, string) {
 	phase, message := PhaseOf(f.Spec, s)
 	if phase == argov1.RolloutPhaseHealthy && f.new.Available < f.new.Replicas {
 		return argov1.RolloutPhaseProgressing, textBecoming
@@ -201,54 +201,56 @@ func phaseNow(f facts, s argov1.RolloutStatus) (argov1.RolloutPhase, string) {
 // madeProgress reports whether the release advances with this status. One that begins, or that could not be carried out
 // before, does: what counted for a deadline until then is not its own.
 func madeProgress(f facts, s argov1.RolloutStatus) bool {
-	blocked := conditions(f.stored.Conditions).of(argov1.RolloutInvalidSpec) != nil
-	return blocked || f.changed() || moved(f.Status, s, f.Spec.Strategy.BlueGreen != nil)
+	blocked := conditions(f.storedStatus.Conditions).find(argov1.RolloutInvalidSpec) != nil
+	return blocked || f.templateOrStepsChanged() || hasStatusProgressed(f.Status, s, f.Spec.Strategy.BlueGreen != nil)
 }
 
-// timedOut reports whether the release made no progress for its deadline.
-func timedOut(f facts, s argov1.RolloutStatus) bool {
-	return !madeProgress(f, s) && progressDeadline(f, s).Exceeded()
+// hasTimedOut reports whether the release made no progress for its deadline.
+func hasTimedOut(f facts, s argov1.RolloutStatus) bool {
+	return !madeProgress(f, s) && progressDeadline(f, s).IsExceeded()
 }
 
 // progressDeadline is the deadline of the release.
-func progressDeadline(f facts, s argov1.RolloutStatus) Deadline {
-	delayed := slices.ContainsFunc(f.Sets, func(rs ReplicaSet) bool {
-		return f.Now.Before(rs.Deadline) && rs.Spec > 0 && rs.Hash != f.Hash && rs.Hash != s.StableRS
+func progressDeadline(f facts, s argov1.RolloutStatus) ProgressDeadline {
+	delayed := slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
+		return f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 && rs.Hash != f.Hash && rs.Hash != s.StableRS
 	})
-	return Deadline{Now: f.Now, Spec: f.Spec, Status: s, Waits: delayed}
+	return ProgressDeadline{Now: f.Now, Spec: f.Spec, Status: s, ScaleDownPending: delayed}
 }
 
-func timedOutText(f facts) string { return subject(f.Name, f.new.Name) + " has timed out progressing." }
+func timedOutText(f facts) string {
+	return progressSubject(f.Name, f.new.Name) + " has timed out progressing."
+}
 
 // abortAfterDeadline aborts a release that has timed out, where the user asks for that.
 func abortAfterDeadline(f facts, t transition) transition {
 	s := t.status
-	if !f.Spec.ProgressDeadlineAbort || s.Abort || s.StableRS == "" || promoted(s) || !timedOut(f, s) {
+	if !f.Spec.ProgressDeadlineAbort || s.Abort || s.StableRS == "" || isPromoted(s) || !hasTimedOut(f, s) {
 		return t
 	}
 	t.status = withStepIndex(f, s, 0)
 	t.status.Abort, t.abortCause = true, timedOutText(f)
-	return t.with(release.Warning, reasonAborted, t.abortCause)
+	return t.withEvent(release.Warning, reasonAborted, t.abortCause)
 }
 
 func completeConditions(f facts, t transition) transition {
 	s := t.status
-	all := conditions(s.Conditions).without(argov1.RolloutInvalidSpec)
-	if all.of(argov1.RolloutProgressing) == nil {
-		found := progressing(corev1.ConditionTrue, reasonFound, fmt.Sprintf("Found new replica set %q", f.new.Name))
-		all = all.with(found, f.Now)
+	all := conditions(s.Conditions).withoutCondition(argov1.RolloutInvalidSpec)
+	if all.find(argov1.RolloutProgressing) == nil {
+		found := progressingCondition(corev1.ConditionTrue, reasonFound, fmt.Sprintf("Found new replica set %q", f.new.Name))
+		all = all.withCondition(found, f.Now)
 	}
-	before := all.of(argov1.RolloutCompleted)
+	before := all.find(argov1.RolloutCompleted)
 	wasIncomplete := before != nil && before.Status == corev1.ConditionFalse
-	isWhole := whole(f.Spec, s, f.generation())
-	all = all.with(available(hasMinimumAvailability(f, s)), f.Now)
+	isWhole := isInDesiredState(f.Spec, s, f.observedGeneration())
+	all = all.withCondition(availableCondition(hasMinimumAvailability(f, s)), f.Now)
 	all, t = completeProgress(f, t, all, isWhole)
-	all = all.with(completed(promoted(s)), f.Now)
-	if all.of(argov1.RolloutCompleted).Status == corev1.ConditionFalse && !wasIncomplete {
-		t = t.with(release.Normal, "RolloutNotCompleted", fmt.Sprintf("Rollout not completed, started update to revision %d (%s)", f.new.Revision, f.Hash))
+	all = all.withCondition(completedCondition(isPromoted(s)), f.Now)
+	if all.find(argov1.RolloutCompleted).Status == corev1.ConditionFalse && !wasIncomplete {
+		t = t.withEvent(release.Normal, "RolloutNotCompleted", fmt.Sprintf("Rollout not completed, started update to revision %d (%s)", f.new.Revision, f.Hash))
 	}
-	if isHealthy := isWhole && len(s.PauseConditions) == 0 && !f.Spec.Paused; isHealthy || all.of(argov1.RolloutHealthy) != nil {
-		all = all.with(healthy(isHealthy), f.Now)
+	if isHealthy := isWhole && len(s.PauseConditions) == 0 && !f.Spec.Paused; isHealthy || all.find(argov1.RolloutHealthy) != nil {
+		all = all.withCondition(healthyCondition(isHealthy), f.Now)
 	}
 	t.status.Conditions = withReplicaFailure(f, all)
 	return t
@@ -257,7 +259,7 @@ func completeConditions(f facts, t transition) transition {
 // hasMinimumAvailability reports whether enough pods are available to users.
 func hasMinimumAvailability(f facts, s argov1.RolloutStatus) bool {
 	if f.Spec.Strategy.BlueGreen != nil {
-		return complete(f, f.replicaSet(s.BlueGreen.ActiveSelector))
+		return hasAllPods(f, f.findReplicaSet(s.BlueGreen.ActiveSelector))
 	}
 	return s.AvailableReplicas >= f.replicas()
 }
@@ -265,65 +267,65 @@ func hasMinimumAvailability(f facts, s argov1.RolloutStatus) bool {
 // withReplicaFailure copies why pods cannot be created, of the new ReplicaSet before all others.
 func withReplicaFailure(f facts, all conditions) conditions {
 	failure := f.new.Failure
-	for _, rs := range f.Sets {
+	for _, rs := range f.ReplicaSets {
 		if failure == "" {
 			failure = rs.Failure
 		}
 	}
 	if failure == "" {
-		return all.without(argov1.RolloutReplicaFailure)
+		return all.withoutCondition(argov1.RolloutReplicaFailure)
 	}
-	return all.with(argov1.RolloutCondition{Type: argov1.RolloutReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: failure}, f.Now)
+	return all.withCondition(argov1.RolloutCondition{Type: argov1.RolloutReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: failure}, f.Now)
 }
 
 // completeProgress completes the condition Progressing: the first of these statements that applies.
 func completeProgress(f facts, t transition, all conditions, isWhole bool) (conditions, transition) {
-	s, about := t.status, subject(f.Name, f.new.Name)
-	lostPods := !isWhole && whole(f.Spec, f.Status, f.Status.ObservedGeneration)
-	held := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !promoted(s) // NotePause reports it
+	s, about := t.status, progressSubject(f.Name, f.new.Name)
+	lostPods := !isWhole && isInDesiredState(f.Spec, f.Status, f.Status.ObservedGeneration)
+	held := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !isPromoted(s) // RecordPause reports it
 	switch {
 	case s.Abort:
-		aborted := progressing(corev1.ConditionFalse, reasonAborted, abortText(f.new.Revision, t.abortCause))
-		if c := all.of(argov1.RolloutProgressing); c == nil || c.Reason != reasonAborted {
-			t = t.with(release.Warning, reasonAborted, aborted.Message)
+		aborted := progressingCondition(corev1.ConditionFalse, reasonAborted, abortText(f.new.Revision, t.abortCause))
+		if c := all.find(argov1.RolloutProgressing); c == nil || c.Reason != reasonAborted {
+			t = t.withEvent(release.Warning, reasonAborted, aborted.Message)
 		}
-		return all.with(aborted, f.Now), t
+		return all.withCondition(aborted, f.Now), t
 	case isWhole && !held:
-		return all.with(progressing(corev1.ConditionTrue, reasonProgressed, about+" has successfully progressed."), f.Now), t
-	case lostPods && promoted(s):
-		return all.renewed(progressing(corev1.ConditionTrue, reasonNotAvailable, textNotAvailable), f.Now), t
+		return all.withCondition(progressingCondition(corev1.ConditionTrue, reasonProgressed, about+" has successfully progressed."), f.Now), t
+	case lostPods && isPromoted(s):
+		return all.withRenewedCondition(progressingCondition(corev1.ConditionTrue, reasonNotAvailable, textNotAvailable), f.Now), t
 	case madeProgress(f, s) || lostPods:
-		return all.renewed(progressing(corev1.ConditionTrue, reasonUpdated, about+" is progressing."), f.Now), t
-	case timedOut(f, s):
-		return all.with(progressing(corev1.ConditionFalse, reasonDeadlineExceeded, timedOutText(f)), f.Now), t
+		return all.withRenewedCondition(progressingCondition(corev1.ConditionTrue, reasonUpdated, about+" is progressing."), f.Now), t
+	case hasTimedOut(f, s):
+		return all.withCondition(progressingCondition(corev1.ConditionFalse, reasonDeadlineExceeded, timedOutText(f)), f.Now), t
 	default:
 		return all, t
 	}
 }
 
-// NotePause returns the status with what a pause, its end, or a retry means for its conditions, and whether that
+// RecordPause returns the status with what a pause, its end, or a retry means for its conditions, and whether that
 // changes it. It comes before everything else in a reconciliation. A status for another generation is not changed.
-func NotePause(now time.Time, generation int64, spec argov1.RolloutSpec, status argov1.RolloutStatus) (argov1.RolloutStatus, bool) {
+func RecordPause(now time.Time, generation int64, spec argov1.RolloutSpec, status argov1.RolloutStatus) (argov1.RolloutStatus, bool) {
 	if status.ObservedGeneration != fmt.Sprint(generation) || status.Abort {
 		return status, false
 	}
 	isPaused := len(status.PauseConditions) > 0 || spec.Paused
 	all := conditions(status.Conditions)
-	if progress := all.of(argov1.RolloutProgressing); progress != nil {
+	if progress := all.find(argov1.RolloutProgressing); progress != nil {
 		switch {
 		case progress.Reason == reasonAborted:
-			all = all.with(progressing(corev1.ConditionUnknown, reasonRetry, textRetry), now)
-		case isPaused && progress.Reason != reasonPaused && !promoted(status):
-			all = all.with(progressing(corev1.ConditionUnknown, reasonPaused, textPaused), now)
+			all = all.withCondition(progressingCondition(corev1.ConditionUnknown, reasonRetry, textRetry), now)
+		case isPaused && progress.Reason != reasonPaused && !isPromoted(status):
+			all = all.withCondition(progressingCondition(corev1.ConditionUnknown, reasonPaused, textPaused), now)
 		case !isPaused && progress.Reason == reasonPaused:
 			// Also where the new revision was made stable meanwhile: no deadline runs while the reason is a pause.
-			all = all.with(progressing(corev1.ConditionUnknown, reasonResumed, textResumed), now)
+			all = all.withCondition(progressingCondition(corev1.ConditionUnknown, reasonResumed, textResumed), now)
 		}
 	}
-	if isPaused || all.of(argov1.RolloutPaused) != nil {
-		all = all.with(paused(isPaused), now)
+	if isPaused || all.find(argov1.RolloutPaused) != nil {
+		all = all.withCondition(pausedCondition(isPaused), now)
 	}
-	if all.same(status.Conditions) {
+	if all.equal(status.Conditions) {
 		return status, false
 	}
 	next := *status.DeepCopy()

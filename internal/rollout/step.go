@@ -10,8 +10,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// seconds parses the length of a pause: a number of seconds, digits, or a duration, of which whole seconds count.
-func seconds(duration intstr.IntOrString) (int64, error) {
+// parsePauseSeconds parses the length of a pause: a number of seconds, digits, or a duration, of which whole seconds count.
+func parsePauseSeconds(duration intstr.IntOrString) (int64, error) {
 	if duration.Type == intstr.Int {
 		return int64(duration.IntVal), nil
 	}
@@ -25,15 +25,15 @@ func seconds(duration intstr.IntOrString) (int64, error) {
 	return int64(parsed / time.Second), nil
 }
 
-// indefinite reports whether only the user ends a pause.
-func indefinite(pause argov1.RolloutPause) bool { return pause.Duration == nil }
+// isIndefinite reports whether only the user ends a pause.
+func isIndefinite(pause argov1.RolloutPause) bool { return pause.Duration == nil }
 
-// stepText is the name of a step in events and messages.
-func stepText(step argov1.CanaryStep) string {
+// describeStep is the name of a step in events and messages.
+func describeStep(step argov1.CanaryStep) string {
 	switch {
 	case step.SetWeight != nil:
 		return fmt.Sprintf("setWeight: %d", *step.SetWeight)
-	case step.Pause != nil && indefinite(*step.Pause):
+	case step.Pause != nil && isIndefinite(*step.Pause):
 		return "pause"
 	case step.Pause != nil:
 		return "pause: " + step.Pause.Duration.String()
@@ -42,7 +42,7 @@ func stepText(step argov1.CanaryStep) string {
 	case step.Analysis != nil:
 		return "analysis"
 	case step.SetCanaryScale != nil:
-		return scaleText(*step.SetCanaryScale)
+		return describeScale(*step.SetCanaryScale)
 	case step.Plugin != nil:
 		return "plugin: " + step.Plugin.Name
 	case step.SetHeaderRoute != nil:
@@ -54,7 +54,7 @@ func stepText(step argov1.CanaryStep) string {
 	}
 }
 
-func scaleText(scale argov1.SetCanaryScale) string {
+func describeScale(scale argov1.SetCanaryScale) string {
 	switch {
 	case scale.Weight != nil:
 		return fmt.Sprintf("setCanaryScale{weight: %d}", *scale.Weight)

@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// StepView is what is known of the current step.
-type StepView struct {
+// StepState is what is known of the current step.
+type StepState struct {
 	Now time.Time
 	// Index and Total of the steps.
 	Index, Total int32
@@ -21,21 +21,21 @@ type StepView struct {
 	// Pods are those that the step asks for and those that exist.
 	Pods StepPods
 	// Run is the AnalysisRun of the step, Experiment its Experiment; nil while there is none.
-	Run, Experiment *Judgement
-	// Routed is true if the router has the managed route of the step.
-	Routed bool
-	// Unweighted is why the router was not given the weight of the step; empty: it was.
-	Unweighted string
-	// Unpublished is the gate of the endpoints that the revision lacks for the traffic of the step; nil: none are missing.
-	Unpublished *release.Gate
-	// Unserved is the gate of a router that does not serve the weight yet; nil: it does, or cannot tell.
-	Unserved *release.Gate
+	Run, Experiment *AnalysisResult
+	// ManagedRouteSet is true if the router has the managed route of the step.
+	ManagedRouteSet bool
+	// WeightShortfall is why the router was not given the weight of the step; empty: it was.
+	WeightShortfall string
+	// EndpointsGate is the gate of the endpoints that the revision lacks for the traffic of the step; nil: none are missing.
+	EndpointsGate *release.Gate
+	// RouterGate is the gate of a router that does not serve the weight yet; nil: it does, or cannot tell.
+	RouterGate *release.Gate
 	// DisabledPlugins are those that are configured not to be called.
 	DisabledPlugins []string
 }
 
-// Judgement is the result of an AnalysisRun or an Experiment so far.
-type Judgement struct {
+// AnalysisResult is the result of an AnalysisRun or an Experiment so far.
+type AnalysisResult struct {
 	Name    string
 	Phase   argov1.AnalysisPhase
 	Message string
@@ -47,87 +47,87 @@ type Judgement struct {
 
 // StepPods are the pods of both sides.
 type StepPods struct {
-	Threshold *argov1.ReplicaProgressThreshold
-	New       pods.Scaled
-	WantNew   int32
+	Threshold  *argov1.ReplicaProgressThreshold
+	New        pods.ReplicaSetPods
+	DesiredNew int32
 	// StableFixed is true where a stable revision exists whose number of pods does not follow the traffic.
 	StableFixed     bool
 	StableSpec      int32
-	StableThere     int32 // created, whether available or not
-	WantStable      int32
-	Basic           bool
+	StableReplicas  int32 // created, whether available or not
+	DesiredStable   int32
+	WithoutRouter   bool
 	OthersAvailable int32
 }
 
-// reached returns what is missing until the pods are those that a step asks for; empty: nothing.
-func (p StepPods) reached() string {
+// missingPods returns what is missing until the pods are those that a step asks for; empty: nothing.
+func (p StepPods) missingPods() string {
 	switch {
-	case !pods.Reached(p.Threshold, p.New, p.WantNew):
-		return fmt.Sprintf("%d of %d new pods available", p.New.Available, p.WantNew)
-	case p.StableFixed && (p.StableSpec != p.WantStable || p.StableThere != p.WantStable):
-		return fmt.Sprintf("%d stable pods, %d wanted", p.StableThere, p.WantStable)
-	case p.Basic && p.OthersAvailable > 0:
+	case !pods.IsReached(p.Threshold, p.New, p.DesiredNew):
+		return fmt.Sprintf("%d of %d new pods available", p.New.Available, p.DesiredNew)
+	case p.StableFixed && (p.StableSpec != p.DesiredStable || p.StableReplicas != p.DesiredStable):
+		return fmt.Sprintf("%d stable pods, %d wanted", p.StableReplicas, p.DesiredStable)
+	case p.WithoutRouter && p.OthersAvailable > 0:
 		return fmt.Sprintf("%d pods of other revisions still exist", p.OthersAvailable)
 	default:
 		return ""
 	}
 }
 
-// StepGates evaluates the conditions under which the current step is complete. Where a step has several fields, the
+// EvaluateStepGates evaluates the conditions under which the current step is complete. Where a step has several fields, the
 // first of these decides: all of them are carried out, and a pause that also waited for pods would suspend their
 // deadline.
-func StepGates(v StepView) release.Gates {
+func EvaluateStepGates(v StepState) release.Gates {
 	switch step := v.Step; {
 	case step.Pause != nil:
-		return release.Look(v, pauseOver)
+		return release.EvaluateGates(v, stepPauseEnded)
 	case step.SetCanaryScale != nil:
-		return release.Look(v, podsReached)
+		return release.EvaluateGates(v, stepPodsAvailable)
 	case step.SetWeight != nil:
-		return release.Look(v, podsReached, weightVerified)
+		return release.EvaluateGates(v, stepPodsAvailable, weightVerified)
 	case step.Analysis != nil:
-		return release.Look(v, analysisSuccessful)
+		return release.EvaluateGates(v, analysisSuccessful)
 	case step.Experiment != nil:
-		return release.Look(v, experimentSuccessful)
+		return release.EvaluateGates(v, experimentSuccessful)
 	case step.SetHeaderRoute != nil, step.SetMirrorRoute != nil:
-		return release.Look(v, routeSet)
+		return release.EvaluateGates(v, managedRouteSet)
 	case step.Plugin != nil:
-		return release.Look(v, pluginSuccessful)
+		return release.EvaluateGates(v, pluginSuccessful)
 	default: // validation rejects it
-		return release.Gates{release.Fails("step", release.ByPerson, "the step says nothing: correct spec.strategy.canary.steps")}
+		return release.Gates{release.NewFailedGate("step", release.ByUser, "the step says nothing: correct spec.strategy.canary.steps")}
 	}
 }
 
-// podsReached waits for the pods that the step asks for.
-func podsReached(v StepView) release.Gate {
-	if missing := v.Pods.reached(); missing != "" {
-		return release.WaitsFor("pods", release.ByCluster, missing)
+// stepPodsAvailable waits for the pods that the step asks for.
+func stepPodsAvailable(v StepState) release.Gate {
+	if missing := v.Pods.missingPods(); missing != "" {
+		return release.NewWaitingGate("pods", release.ByCluster, missing)
 	}
-	return release.Passes("pods", "as the step asks for")
+	return release.NewPassingGate("pods", "as the step asks for")
 }
 
 // textUnserved is the message about a weight that a router does not serve yet.
 const textUnserved = "the router does not serve the weight yet"
 
 // weightVerified waits until the router serves the weight. It passes if the router cannot report that.
-func weightVerified(v StepView) release.Gate {
+func weightVerified(v StepState) release.Gate {
 	weights := v.Status.Canary.Weights
-	if v.Unweighted != "" {
-		return release.WaitsFor("weight", release.ByCluster, v.Unweighted)
+	if v.WeightShortfall != "" {
+		return release.NewWaitingGate("weight", release.ByCluster, v.WeightShortfall)
 	}
-	if v.Unpublished != nil {
-		return *v.Unpublished
+	if v.EndpointsGate != nil {
+		return *v.EndpointsGate
 	}
-	if v.Unserved != nil {
-		return *v.Unserved
+	if v.RouterGate != nil {
+		return *v.RouterGate
 	}
 	if weights != nil && weights.Verified != nil && !*weights.Verified {
-		return release.WaitsFor("weight", release.ByCluster, textUnserved)
+		return release.NewWaitingGate("weight", release.ByCluster, textUnserved)
 	}
-	return release.Passes("weight", "")
+	return release.NewPassingGate("weight", "")
 }
 
-// pauseStep returns the pause of the current step that the status has; nil: none.
-func pauseStep(status argov1.RolloutStatus) *argov1.PauseCondition {
+// findStepPause returns the pause of the current step that the status has; nil: none.
+func findStepPause(status argov1.RolloutStatus) *argov1.PauseCondition {
 	for i := range status.PauseConditions {
 		if status.PauseConditions[i].Reason == argov1.PauseReasonCanaryPauseStep {
 			return &status.PauseConditions[i]
@@ -136,42 +136,42 @@ func pauseStep(status argov1.RolloutStatus) *argov1.PauseCondition {
 	return nil
 }
 
-// pauseOver waits for the end of a pause, or for the user who ends it. Until the status has the pause, it has not
+// stepPauseEnded waits for the end of a pause, or for the user who ends it. Until the status has the pause, it has not
 // begun.
-func pauseOver(v StepView) release.Gate {
-	began := pauseStep(v.Status)
+func stepPauseEnded(v StepState) release.Gate {
+	began := findStepPause(v.Status)
 	switch {
 	case began == nil && v.Status.ControllerPause && len(v.Status.PauseConditions) == 0:
-		return release.Passes("pause", "ended by the user")
-	case began == nil && undecided(v.Status):
-		return release.Passes("pause", "is over")
+		return release.NewPassingGate("pause", "ended by the user")
+	case began == nil && awaitsUserDecision(v.Status):
+		return release.NewPassingGate("pause", "is over")
 	case began == nil:
-		return release.WaitsFor("pause", release.ByCluster, "begins with the next status")
-	case indefinite(*v.Step.Pause):
-		return release.WaitsFor("pause", release.ByPerson, "until the user promotes the rollout")
+		return release.NewWaitingGate("pause", release.ByCluster, "begins with the next status")
+	case isIndefinite(*v.Step.Pause):
+		return release.NewWaitingGate("pause", release.ByUser, "until the user promotes the rollout")
 	}
-	length, err := seconds(*v.Step.Pause.Duration)
+	length, err := parsePauseSeconds(*v.Step.Pause.Duration)
 	if err != nil {
-		return release.Fails("pause", release.ByPerson, "its duration cannot be read: correct spec.strategy.canary.steps")
+		return release.NewFailedGate("pause", release.ByUser, "its duration cannot be read: correct spec.strategy.canary.steps")
 	}
 	end := pausedSince(v.Status, *began).Add(time.Duration(length) * time.Second)
 	if v.Now.After(end) {
-		return release.Passes("pause", "for "+v.Step.Pause.Duration.String())
+		return release.NewPassingGate("pause", "for "+v.Step.Pause.Duration.String())
 	}
 	// Argo Rollouts ends a pause strictly after its duration.
-	return release.WaitsUntil("pause", release.Later(end, v.Now).Add(time.Nanosecond), "until "+end.UTC().Format(time.TimeOnly))
+	return release.NewTimedGate("pause", release.LaterOf(end, v.Now).Add(time.Nanosecond), "until "+end.UTC().Format(time.TimeOnly))
 }
 
-func analysisSuccessful(v StepView) release.Gate {
-	return v.Run.opens(release.Passes("analysis", ""))
+func analysisSuccessful(v StepState) release.Gate {
+	return v.Run.evaluateGate(release.NewPassingGate("analysis", ""))
 }
 
-func experimentSuccessful(v StepView) release.Gate {
-	return v.Experiment.opens(release.Passes("experiment", ""))
+func experimentSuccessful(v StepState) release.Gate {
+	return v.Experiment.evaluateGate(release.NewPassingGate("experiment", ""))
 }
 
-// opens returns the gate of an AnalysisRun or an Experiment: an inconclusive one needs a decision of the user.
-func (j *Judgement) opens(gate release.Gate) release.Gate {
+// evaluateGate returns the gate of an AnalysisRun or an Experiment: an inconclusive one needs a decision of the user.
+func (j *AnalysisResult) evaluateGate(gate release.Gate) release.Gate {
 	if j == nil {
 		gate.Verdict, gate.Opener, gate.Message = release.Wait, release.ByCluster, "has not begun"
 		return gate
@@ -187,27 +187,27 @@ func (j *Judgement) opens(gate release.Gate) release.Gate {
 	switch j.Phase {
 	case argov1.AnalysisPhaseSuccessful:
 	case argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseError:
-		gate.Verdict, gate.Opener = release.Fail, release.ByPerson
+		gate.Verdict, gate.Opener = release.Fail, release.ByUser
 	case argov1.AnalysisPhaseInconclusive:
-		gate.Verdict, gate.Opener = release.Wait, release.ByPerson
+		gate.Verdict, gate.Opener = release.Wait, release.ByUser
 	default: // Pending, Running, not observed yet, and phases that only a newer controller writes
 		gate.Verdict, gate.Opener = release.Wait, release.ByCluster
 	}
 	return gate
 }
 
-func routeSet(v StepView) release.Gate {
-	if v.Unpublished != nil {
-		return *v.Unpublished
+func managedRouteSet(v StepState) release.Gate {
+	if v.EndpointsGate != nil {
+		return *v.EndpointsGate
 	}
-	if !v.Routed {
-		return release.WaitsFor("route", release.ByCluster, "not set yet")
+	if !v.ManagedRouteSet {
+		return release.NewWaitingGate("route", release.ByCluster, "not set yet")
 	}
-	return release.Passes("route", "set")
+	return release.NewPassingGate("route", "set")
 }
 
-// plugin returns the status of the plugin of the step; nil while it has not been called.
-func (v StepView) plugin() *argov1.StepPluginStatus {
+// pluginStatus returns the status of the plugin of the step; nil while it has not been called.
+func (v StepState) pluginStatus() *argov1.StepPluginStatus {
 	for i, s := range v.Status.Canary.StepPluginStatuses {
 		if s.Index == v.Index && s.Operation == argov1.StepPluginRun {
 			return &v.Status.Canary.StepPluginStatuses[i]
@@ -216,54 +216,54 @@ func (v StepView) plugin() *argov1.StepPluginStatus {
 	return nil
 }
 
-// pluginRetry is the interval at which a missing plugin is looked for again.
-const pluginRetry = 30 * time.Second
+// pluginRetryInterval is the interval at which a missing plugin is looked for again.
+const pluginRetryInterval = 30 * time.Second
 
 // pluginSuccessful evaluates the last status of the plugin of the step. Serin runs no plugins: what they returned to
 // another controller counts, and a disabled one passes.
-func pluginSuccessful(v StepView) release.Gate {
-	s := v.plugin()
+func pluginSuccessful(v StepState) release.Gate {
+	s := v.pluginStatus()
 	switch {
 	case s != nil && s.Disabled:
-		return release.Passes("plugin", s.Name+" is disabled")
+		return release.NewPassingGate("plugin", s.Name+" is disabled")
 	case s != nil && s.Phase == argov1.StepPluginSuccessful:
-		return release.Passes("plugin", s.Message)
+		return release.NewPassingGate("plugin", s.Message)
 	case s != nil && s.Phase == argov1.StepPluginFailed:
-		return release.Fails("plugin", release.ByPerson, s.Message)
+		return release.NewFailedGate("plugin", release.ByUser, s.Message)
 	case slices.Contains(v.DisabledPlugins, v.Step.Plugin.Name):
-		return release.WaitsFor("plugin", release.ByCluster, "is disabled, which the next status says")
+		return release.NewWaitingGate("plugin", release.ByCluster, "is disabled, which the next status says")
 	}
-	gate := release.Fails("plugin", release.ByPerson, v.Step.Plugin.Name+" is not configured")
-	gate.Until = v.Now.Add(pluginRetry)
+	gate := release.NewFailedGate("plugin", release.ByUser, v.Step.Plugin.Name+" is not configured")
+	gate.Until = v.Now.Add(pluginRetryInterval)
 	gate.Events = []release.Event{{
-		Type: release.Warning, Reason: reasonReconciliation, Standing: true,
+		Type: release.Warning, Reason: reasonReconciliation, Persistent: true,
 		Message: fmt.Sprintf("Reconciliation failed with error: step plugin %s is not configured", v.Step.Plugin.Name),
 	}}
 	return gate
 }
 
-// AbortDetail returns why a failed step aborts the release; false while it has not failed.
-func AbortDetail(v StepView) (string, bool) {
+// StepAbortCause returns why a failed step aborts the release; false while it has not failed.
+func StepAbortCause(v StepState) (string, bool) {
 	switch step := v.Step; {
 	case step.Analysis != nil:
-		return v.Run.failure("Step-based analysis phase error/failed")
+		return v.Run.abortCause("Step-based analysis phase error/failed")
 	case step.Experiment != nil:
-		return v.Experiment.failure("Experiment analysis phase is error/failed")
+		return v.Experiment.abortCause("Experiment analysis phase is error/failed")
 	case step.Plugin != nil:
-		if s := v.plugin(); s != nil && s.Phase == argov1.StepPluginFailed {
+		if s := v.pluginStatus(); s != nil && s.Phase == argov1.StepPluginFailed {
 			return fmt.Sprintf("Step Plugin %d (%s) failed: %s", s.Index+1, s.Name, s.Message), true
 		}
 	}
 	return "", false
 }
 
-// stepCompleted is the message about a completed step. done is the number of completed steps.
-func stepCompleted(done, total int32, step argov1.CanaryStep) string {
-	return fmt.Sprintf("Rollout step %d/%d completed (%s)", done, total, stepText(step))
+// stepCompletedText is the message about a completed step. done is the number of completed steps.
+func stepCompletedText(done, total int32, step argov1.CanaryStep) string {
+	return fmt.Sprintf("Rollout step %d/%d completed (%s)", done, total, describeStep(step))
 }
 
-// failure returns why an analysis aborts a release; false where it does not.
-func (j *Judgement) failure(text string) (string, bool) {
+// abortCause returns why an analysis aborts a release; false where it does not.
+func (j *AnalysisResult) abortCause(text string) (string, bool) {
 	if j == nil || j.Phase != argov1.AnalysisPhaseFailed && j.Phase != argov1.AnalysisPhaseError {
 		return "", false
 	}

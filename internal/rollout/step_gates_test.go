@@ -38,11 +38,11 @@ func TestAPauseLastsAsLongAsWasAskedFor(t *testing.T) {
 		"another pause":    {func() argov1.RolloutStatus { s := heldSince(noon.Add(time.Minute)); s.Serin = stored.Serin; return s }(), noon.Add(70 * time.Second)},
 		"never serialised": {heldSince(began), began.Add(10 * time.Second)},
 	} {
-		gate := StepGates(StepView{Now: test.end, Step: pauseFor("10s"), Status: test.status})[0]
+		gate := EvaluateStepGates(StepState{Now: test.end, Step: pauseFor("10s"), Status: test.status})[0]
 		if gate.Verdict != release.Wait {
 			t.Errorf("%s: at its end the gate is %+v", name, gate)
 		}
-		if gate = StepGates(StepView{Now: test.end.Add(time.Nanosecond), Step: pauseFor("10s"), Status: test.status})[0]; gate.Verdict != release.Pass {
+		if gate = EvaluateStepGates(StepState{Now: test.end.Add(time.Nanosecond), Step: pauseFor("10s"), Status: test.status})[0]; gate.Verdict != release.Pass {
 			t.Errorf("%s: after its end the gate is %+v", name, gate)
 		}
 	}
@@ -57,59 +57,59 @@ func TestGatesOfSteps(t *testing.T) {
 			{Index: 0, Name: "a", Operation: argov1.StepPluginRun, Phase: phase, Message: "says", Disabled: disabled, Backoff: backoff, UpdatedAt: &metav1.Time{Time: noon}},
 		}}}
 	}
-	all := StepPods{New: pods.Scaled{Spec: 2, Available: 2}, WantNew: 2}
+	all := StepPods{New: pods.ReplicaSetPods{Spec: 2, Available: 2}, DesiredNew: 2}
 	several := argov1.CanaryStep{SetCanaryScale: scaleTo(2).SetCanaryScale, Pause: pauseFor("10").Pause, SetHeaderRoute: &argov1.SetHeaderRoute{}}
 	asked := argov1.RolloutStatus{ControllerPause: true, PauseConditions: []argov1.PauseCondition{{Reason: argov1.PauseReasonInconclusiveAnalysis}}}
 	for _, test := range []struct {
 		name   string
-		v      StepView
+		v      StepState
 		want   string // verdict, gate, opener: message
 		detail string
 	}{
-		{"weight reached", StepView{Step: setWeight(10), Pods: all}, "pass", ""},
-		{"weight, pods missing", StepView{Step: setWeight(10), Pods: StepPods{New: pods.Scaled{Spec: 2, Available: 1}, WantNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
-		{"weight, enough pods", StepView{Step: setWeight(10), Pods: StepPods{Threshold: &argov1.ReplicaProgressThreshold{Type: argov1.ProgressPods, Value: 1}, New: pods.Scaled{Spec: 2, Available: 1}, WantNew: 2}}, "pass", ""},
-		{"weight, stable pods missing", StepView{Step: setWeight(10), Pods: StepPods{StableFixed: true, StableSpec: 3, StableThere: 2, WantStable: 3}}, "wait pods cluster: 2 stable pods, 3 wanted", ""},
-		{"weight, stable pods follow the traffic", StepView{Step: setWeight(10), Pods: StepPods{StableSpec: 3, StableThere: 2, WantStable: 3}}, "pass", ""},
-		{"weight, others", StepView{Step: setWeight(10), Pods: StepPods{Basic: true, OthersAvailable: 2}}, "wait pods cluster: 2 pods of other revisions still exist", ""},
-		{"weight, others behind a router", StepView{Step: setWeight(10), Pods: StepPods{OthersAvailable: 2}}, "pass", ""},
-		{"weight not verified", StepView{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(false)}}}}, "wait weight cluster: the router does not serve the weight yet", ""},
-		{"weight verified", StepView{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(true)}}}}, "pass", ""},
-		{"scale", StepView{Step: scaleTo(2), Pods: StepPods{New: pods.Scaled{Spec: 2, Available: 1}, WantNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
-		{"pause to begin", StepView{Step: pauseFor("10")}, "wait pause cluster: begins with the next status", ""},
-		{"pause", StepView{Step: pauseFor("10"), Status: heldSince(noon)}, "wait pause time: until 12:00:10", ""},
-		{"pause at its end", StepView{Step: pauseFor("10"), Status: heldSince(noon.Add(-10 * time.Second))}, "wait pause time: until 12:00:00", ""},
-		{"pause over", StepView{Step: pauseFor("10"), Status: heldSince(noon.Add(-11 * time.Second))}, "pass", ""},
-		{"pause of nothing", StepView{Step: pauseFor("0"), Status: heldSince(noon.Add(-1))}, "pass", ""},
-		{"pause without end", StepView{Step: pauseFor(""), Status: heldSince(noon.Add(-time.Hour))}, "wait pause person: until the user promotes the rollout", ""},
-		{"pause ended by the user", StepView{Step: pauseFor(""), Status: argov1.RolloutStatus{ControllerPause: true}}, "pass", ""},
-		{"pause that cannot be read", StepView{Step: pauseFor("soon"), Status: heldSince(noon)}, "fail pause person: its duration cannot be read: correct spec.strategy.canary.steps", ""},
-		{"analysis to come", StepView{Step: analysis}, "wait analysis cluster: has not begun", ""},
-		{"analysis runs", StepView{Step: analysis, Run: &Judgement{Name: "r", Phase: argov1.AnalysisPhaseRunning}}, "wait analysis cluster: r is running", ""},
-		{"analysis good", StepView{Step: analysis, Run: &Judgement{Name: "r", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
-		{"analysis bad", StepView{Step: analysis, Run: &Judgement{Name: "r", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail analysis person: r is failed: m", "Step-based analysis phase error/failed: m"},
-		{"analysis wrong", StepView{Step: analysis, Run: &Judgement{Name: "r", Phase: argov1.AnalysisPhaseError}}, "fail analysis person: r is error", "Step-based analysis phase error/failed"},
-		{"analysis neither", StepView{Step: analysis, Run: &Judgement{Name: "r", Phase: argov1.AnalysisPhaseInconclusive}}, "wait analysis person: r is inconclusive", ""},
-		{"experiment bad", StepView{Step: experiment, Experiment: &Judgement{Name: "e", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail experiment person: e is failed: m", "Experiment analysis phase is error/failed: m"},
-		{"experiment good", StepView{Step: experiment, Experiment: &Judgement{Name: "e", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
-		{"header", StepView{Step: argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{}}}, "wait route cluster: not set yet", ""},
-		{"mirror", StepView{Step: argov1.CanaryStep{SetMirrorRoute: &argov1.SetMirrorRoute{}}, Routed: true}, "pass", ""},
-		{"plugin to be called", StepView{Step: plugin}, "fail plugin person: a is not configured", ""},
-		{"plugin runs", StepView{Step: plugin, Status: ran(argov1.StepPluginRunning, false, "45s")}, "fail plugin person: a is not configured", ""},
-		{"plugin errs", StepView{Now: noon.Add(31 * time.Second), Step: plugin, Status: ran(argov1.StepPluginError, false, "")}, "fail plugin person: a is not configured", ""},
-		{"plugin to be left out", StepView{Step: plugin, DisabledPlugins: []string{"a"}}, "wait plugin cluster: is disabled, which the next status says", ""},
-		{"plugin good", StepView{Step: plugin, Status: ran(argov1.StepPluginSuccessful, false, "")}, "pass", ""},
-		{"plugin disabled", StepView{Step: plugin, Status: ran("", true, "")}, "pass", ""},
-		{"plugin bad", StepView{Step: plugin, Status: ran(argov1.StepPluginFailed, false, "")}, "fail plugin person: says", "Step Plugin 1 (a) failed: says"},
-		{"scale, pause and route", StepView{Step: several, Status: heldSince(noon)}, "wait pause time: until 12:00:10", ""},
-		{"scale and route", StepView{Step: argov1.CanaryStep{SetCanaryScale: several.SetCanaryScale, SetHeaderRoute: several.SetHeaderRoute}, Pods: StepPods{WantNew: 2}}, "wait pods cluster: 0 of 2 new pods available", ""},
-		{"pause over while a person is asked", StepView{Step: pauseFor("10"), Status: asked}, "pass", ""},
-		{"nothing", StepView{}, "fail step person: the step says nothing: correct spec.strategy.canary.steps", ""},
+		{"weight reached", StepState{Step: setWeight(10), Pods: all}, "pass", ""},
+		{"weight, pods missing", StepState{Step: setWeight(10), Pods: StepPods{New: pods.ReplicaSetPods{Spec: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
+		{"weight, enough pods", StepState{Step: setWeight(10), Pods: StepPods{Threshold: &argov1.ReplicaProgressThreshold{Type: argov1.ProgressPods, Value: 1}, New: pods.ReplicaSetPods{Spec: 2, Available: 1}, DesiredNew: 2}}, "pass", ""},
+		{"weight, stable pods missing", StepState{Step: setWeight(10), Pods: StepPods{StableFixed: true, StableSpec: 3, StableReplicas: 2, DesiredStable: 3}}, "wait pods cluster: 2 stable pods, 3 wanted", ""},
+		{"weight, stable pods follow the traffic", StepState{Step: setWeight(10), Pods: StepPods{StableSpec: 3, StableReplicas: 2, DesiredStable: 3}}, "pass", ""},
+		{"weight, others", StepState{Step: setWeight(10), Pods: StepPods{WithoutRouter: true, OthersAvailable: 2}}, "wait pods cluster: 2 pods of other revisions still exist", ""},
+		{"weight, others behind a router", StepState{Step: setWeight(10), Pods: StepPods{OthersAvailable: 2}}, "pass", ""},
+		{"weight not verified", StepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(false)}}}}, "wait weight cluster: the router does not serve the weight yet", ""},
+		{"weight verified", StepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(true)}}}}, "pass", ""},
+		{"scale", StepState{Step: scaleTo(2), Pods: StepPods{New: pods.ReplicaSetPods{Spec: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
+		{"pause to begin", StepState{Step: pauseFor("10")}, "wait pause cluster: begins with the next status", ""},
+		{"pause", StepState{Step: pauseFor("10"), Status: heldSince(noon)}, "wait pause time: until 12:00:10", ""},
+		{"pause at its end", StepState{Step: pauseFor("10"), Status: heldSince(noon.Add(-10 * time.Second))}, "wait pause time: until 12:00:00", ""},
+		{"pause over", StepState{Step: pauseFor("10"), Status: heldSince(noon.Add(-11 * time.Second))}, "pass", ""},
+		{"pause of nothing", StepState{Step: pauseFor("0"), Status: heldSince(noon.Add(-1))}, "pass", ""},
+		{"pause without end", StepState{Step: pauseFor(""), Status: heldSince(noon.Add(-time.Hour))}, "wait pause person: until the user promotes the rollout", ""},
+		{"pause ended by the user", StepState{Step: pauseFor(""), Status: argov1.RolloutStatus{ControllerPause: true}}, "pass", ""},
+		{"pause that cannot be read", StepState{Step: pauseFor("soon"), Status: heldSince(noon)}, "fail pause person: its duration cannot be read: correct spec.strategy.canary.steps", ""},
+		{"analysis to come", StepState{Step: analysis}, "wait analysis cluster: has not begun", ""},
+		{"analysis runs", StepState{Step: analysis, Run: &AnalysisResult{Name: "r", Phase: argov1.AnalysisPhaseRunning}}, "wait analysis cluster: r is running", ""},
+		{"analysis good", StepState{Step: analysis, Run: &AnalysisResult{Name: "r", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
+		{"analysis bad", StepState{Step: analysis, Run: &AnalysisResult{Name: "r", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail analysis person: r is failed: m", "Step-based analysis phase error/failed: m"},
+		{"analysis wrong", StepState{Step: analysis, Run: &AnalysisResult{Name: "r", Phase: argov1.AnalysisPhaseError}}, "fail analysis person: r is error", "Step-based analysis phase error/failed"},
+		{"analysis neither", StepState{Step: analysis, Run: &AnalysisResult{Name: "r", Phase: argov1.AnalysisPhaseInconclusive}}, "wait analysis person: r is inconclusive", ""},
+		{"experiment bad", StepState{Step: experiment, Experiment: &AnalysisResult{Name: "e", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail experiment person: e is failed: m", "Experiment analysis phase is error/failed: m"},
+		{"experiment good", StepState{Step: experiment, Experiment: &AnalysisResult{Name: "e", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
+		{"header", StepState{Step: argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{}}}, "wait route cluster: not set yet", ""},
+		{"mirror", StepState{Step: argov1.CanaryStep{SetMirrorRoute: &argov1.SetMirrorRoute{}}, ManagedRouteSet: true}, "pass", ""},
+		{"plugin to be called", StepState{Step: plugin}, "fail plugin person: a is not configured", ""},
+		{"plugin runs", StepState{Step: plugin, Status: ran(argov1.StepPluginRunning, false, "45s")}, "fail plugin person: a is not configured", ""},
+		{"plugin errs", StepState{Now: noon.Add(31 * time.Second), Step: plugin, Status: ran(argov1.StepPluginError, false, "")}, "fail plugin person: a is not configured", ""},
+		{"plugin to be left out", StepState{Step: plugin, DisabledPlugins: []string{"a"}}, "wait plugin cluster: is disabled, which the next status says", ""},
+		{"plugin good", StepState{Step: plugin, Status: ran(argov1.StepPluginSuccessful, false, "")}, "pass", ""},
+		{"plugin disabled", StepState{Step: plugin, Status: ran("", true, "")}, "pass", ""},
+		{"plugin bad", StepState{Step: plugin, Status: ran(argov1.StepPluginFailed, false, "")}, "fail plugin person: says", "Step Plugin 1 (a) failed: says"},
+		{"scale, pause and route", StepState{Step: several, Status: heldSince(noon)}, "wait pause time: until 12:00:10", ""},
+		{"scale and route", StepState{Step: argov1.CanaryStep{SetCanaryScale: several.SetCanaryScale, SetHeaderRoute: several.SetHeaderRoute}, Pods: StepPods{DesiredNew: 2}}, "wait pods cluster: 0 of 2 new pods available", ""},
+		{"pause over while a person is asked", StepState{Step: pauseFor("10"), Status: asked}, "pass", ""},
+		{"nothing", StepState{}, "fail step person: the step says nothing: correct spec.strategy.canary.steps", ""},
 	} {
 		if test.v.Now.IsZero() {
 			test.v.Now = noon
 		}
-		gates := StepGates(test.v)
+		gates := EvaluateStepGates(test.v)
 		got := "pass"
 		if gate := gates.First(); gate != nil {
 			got = string(gate.Verdict) + " " + gate.Name + " " + string(gate.Opener) + ": " + gate.Message
@@ -117,7 +117,7 @@ func TestGatesOfSteps(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", test.name, got, test.want)
 		}
-		if detail, aborts := AbortDetail(test.v); detail != test.detail || aborts != (test.detail != "") {
+		if detail, aborts := StepAbortCause(test.v); detail != test.detail || aborts != (test.detail != "") {
 			t.Errorf("%s: aborts %v with %q, want %q", test.name, aborts, detail, test.detail)
 		}
 	}
@@ -136,11 +136,11 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 		{SetMirrorRoute: &argov1.SetMirrorRoute{}},
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		v := StepView{
-			Now: noon, Step: rapid.SampledFrom(steps).Draw(t, "step"), Routed: rapid.Bool().Draw(t, "routed"),
+		v := StepState{
+			Now: noon, Step: rapid.SampledFrom(steps).Draw(t, "step"), ManagedRouteSet: rapid.Bool().Draw(t, "routed"),
 			Pods: StepPods{
-				New: pods.Scaled{Spec: rapid.Int32Range(0, 3).Draw(t, "spec"), Available: rapid.Int32Range(0, 3).Draw(t, "available")}, WantNew: rapid.Int32Range(0, 3).Draw(t, "want"),
-				Basic: rapid.Bool().Draw(t, "basic"), OthersAvailable: rapid.Int32Range(0, 1).Draw(t, "others"),
+				New: pods.ReplicaSetPods{Spec: rapid.Int32Range(0, 3).Draw(t, "spec"), Available: rapid.Int32Range(0, 3).Draw(t, "available")}, DesiredNew: rapid.Int32Range(0, 3).Draw(t, "want"),
+				WithoutRouter: rapid.Bool().Draw(t, "basic"), OthersAvailable: rapid.Int32Range(0, 1).Draw(t, "others"),
 			},
 		}
 		if rapid.Bool().Draw(t, "held") {
@@ -148,7 +148,7 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 		}
 		v.Status.ControllerPause = rapid.Bool().Draw(t, "controller pause")
 		if rapid.Bool().Draw(t, "judged") {
-			v.Run = &Judgement{Name: "r", Phase: rapid.SampledFrom(phases).Draw(t, "phase")}
+			v.Run = &AnalysisResult{Name: "r", Phase: rapid.SampledFrom(phases).Draw(t, "phase")}
 			v.Experiment = v.Run
 		}
 		if rapid.Bool().Draw(t, "called") {
@@ -157,24 +157,24 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 				Backoff: rapid.SampledFrom([]argov1.DurationString{"", "1s", "-1s", "never"}).Draw(t, "backoff"),
 			}}
 		}
-		gates := StepGates(v)
+		gates := EvaluateStepGates(v)
 		if len(gates) == 0 {
-			t.Fatalf("%s looks at nothing", stepText(v.Step))
+			t.Fatalf("%s looks at nothing", describeStep(v.Step))
 		}
 		for _, gate := range gates {
 			switch {
 			case gate.Verdict == release.Pass:
 			case gate.Opener == "":
-				t.Fatalf("%s: nobody opens %+v", stepText(v.Step), gate)
+				t.Fatalf("%s: nobody opens %+v", describeStep(v.Step), gate)
 			case gate.Opener == release.ByTime && !gate.Until.After(v.Now):
-				t.Fatalf("%s: time opens %+v, which is past", stepText(v.Step), gate)
+				t.Fatalf("%s: time opens %+v, which is past", describeStep(v.Step), gate)
 			}
 		}
 	})
 }
 
 func TestTextOfCompletedSteps(t *testing.T) {
-	if got, want := stepCompleted(1, 4, setWeight(50)), "Rollout step 1/4 completed (setWeight: 50)"; got != want {
+	if got, want := stepCompletedText(1, 4, setWeight(50)), "Rollout step 1/4 completed (setWeight: 50)"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

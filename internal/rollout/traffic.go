@@ -13,22 +13,22 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// routerRetry is the interval at which a router is queried again whether it serves its weights.
-const routerRetry = 10 * time.Second
+// routerRetryInterval is the interval at which a router is queried again whether it serves its weights.
+const routerRetryInterval = 10 * time.Second
 
 // traffic is how a router divides the requests of a canary release: the result of planTraffic.
 type traffic struct {
 	outcome
 	// weights are the weights to set; nil: the router is not changed.
 	weights *argov1.TrafficWeights
-	// recorded are the same as the status records them; nil: what it records remains.
-	recorded *argov1.TrafficWeights
+	// recordedWeights are the same as the status records them; nil: what it records remains.
+	recordedWeights *argov1.TrafficWeights
 	// shortfall is the reason why the weight of the step is not set; empty: it is set.
 	shortfall string
-	// unpublished is the gate of the endpoints that are missing for the traffic of the step; nil: none are.
-	unpublished *release.Gate
-	// unserved is the gate of a router that does not serve its weights yet; nil: it does, or cannot report it.
-	unserved *release.Gate
+	// endpointsGate is the gate of the endpoints that are missing for the traffic of the step; nil: none are.
+	endpointsGate *release.Gate
+	// routerGate is the gate of a router that does not serve its weights yet; nil: it does, or cannot report it.
+	routerGate *release.Gate
 }
 
 // planTraffic decides about the weights, for the status and the router alike: pods are removed only after their
@@ -37,48 +37,48 @@ func planTraffic(f facts) traffic {
 	var t traffic
 	recorded := f.Status.Canary.Weights
 	if f.Router.HasStaleRouters || !f.usesRouter() && recorded != nil {
-		t.route = append(t.route, RouteReleased{Whole: promoted(f.Status)})
+		t.trafficEffects = append(t.trafficEffects, RouteRestored{RemoveCreated: isPromoted(f.Status)})
 	}
 	if !f.usesRouter() || !f.stable.exists() {
 		return t
 	}
-	desired := desireTraffic(f)
-	if desired.missing != "" {
-		t.gates = append(t.gates, release.WaitsFor("weight", release.ByCluster, desired.missing))
+	desired := desiredSplit(f)
+	if desired.weightRequirement != "" {
+		t.gates = append(t.gates, release.NewWaitingGate("weight", release.ByCluster, desired.weightRequirement))
 	}
-	desired, gates, unpublished := withinEndpoints(f, desired)
-	t.gates, t.unpublished = append(t.gates, gates...), unpublished
-	weights := weightsOf(f, desired)
-	returned := recorded != nil && recorded.Canary.Weight == 0 && desired.weight == 0 && (f.Status.Abort || promoted(f.Status))
+	desired, gates, unpublished := limitToEndpoints(f, desired)
+	t.gates, t.endpointsGate = append(t.gates, gates...), unpublished
+	weights := weightsForSplit(f, desired)
+	returned := recorded != nil && recorded.Canary.Weight == 0 && desired.weight == 0 && (f.Status.Abort || isPromoted(f.Status))
 	if shortfall := stableShortfall(f, desired.weight); shortfall != "" && !returned {
 		t.shortfall = shortfall
-		t.gates = append(t.gates, release.WaitsFor("weight", release.ByCluster, shortfall))
-		if recorded == nil || recorded.Canary.Weight > 0 && !f.replicaSet(recorded.Canary.PodTemplateHash).exists() {
+		t.gates = append(t.gates, release.NewWaitingGate("weight", release.ByCluster, shortfall))
+		if recorded == nil || recorded.Canary.Weight > 0 && !f.findReplicaSet(recorded.Canary.PodTemplateHash).exists() {
 			return t // the recorded weight is that of a revision that does not exist anymore: the route remains as it is found
 		}
-		weights = withinStableCapacity(f, *recorded.DeepCopy(), desired)
+		weights = limitToStableCapacity(f, *recorded.DeepCopy(), desired)
 	}
-	if gate := awaitStableEndpoints(f, desired); gate != nil {
+	if gate := stableEndpointsGate(f, desired); gate != nil {
 		t.gates = append(t.gates, *gate)
 		if gate.Verdict != release.Pass {
 			weights = *recorded.DeepCopy()
 		}
 	}
 	if first := weightsBeforeSwitch(f, weights); first != nil {
-		t.route = append(t.route, routeEffect(f, *first, trafficSplit{}))
+		t.trafficEffects = append(t.trafficEffects, newTrafficRouted(f, *first, trafficSplit{}))
 	}
-	t.route = append(t.route, routeEffect(f, weights, desired))
+	t.trafficEffects = append(t.trafficEffects, newTrafficRouted(f, weights, desired))
 	t.weights = &weights
 	return confirmWeights(f, t)
 }
 
-// withinStableCapacity reduces the recorded weight as far as the stable revision has capacity for the rest.
-func withinStableCapacity(f facts, weights argov1.TrafficWeights, desired trafficSplit) argov1.TrafficWeights {
+// limitToStableCapacity reduces the recorded weight as far as the stable revision has capacity for the rest.
+func limitToStableCapacity(f facts, weights argov1.TrafficWeights, desired trafficSplit) argov1.TrafficWeights {
 	weights.Canary.Weight = min(weights.Canary.Weight, max(desired.weight, f.maxWeight()-stableCapacity(f)))
 	if weights.Canary.Weight == 0 && f.new.Available > 0 { // requests that match a route of the steps are for this revision
 		weights.Canary.PodTemplateHash = desired.canary
 	}
-	weights.Stable.Weight = remainingWeight(f, weights)
+	weights.Stable.Weight = stableWeight(f, weights)
 	return weights
 }
 
@@ -91,28 +91,28 @@ type trafficSplit struct {
 	managedRoutes, experiments bool
 	// onlyExistingRoutes is true while the revision must not receive additional traffic: no route of a step is added.
 	onlyExistingRoutes bool
-	// missing is what the revision waits for until it regains the weight that it lost with its pods; empty: nothing.
-	missing string
+	// weightRequirement is what the revision waits for until it regains the weight that it lost with its pods; empty: nothing.
+	weightRequirement string
 }
 
-// desireTraffic returns the first of these splits whose condition holds.
-func desireTraffic(f facts) trafficSplit {
+// desiredSplit returns the first of these splits whose condition holds.
+func desiredSplit(f facts) trafficSplit {
 	c, s, t := f.Spec.Strategy.Canary, f.Status, trafficSplit{canary: f.new.Hash}
 	_, stepping := pods.StepAt(c.Steps, s.CurrentStepIndex)
 	switch back, previous := returnsToStable(f); {
 	case back:
-		t.weight, t.canary = weightOnReturn(f, f.replicaSet(previous)), previous
-	case promoted(s):
+		t.weight, t.canary = returnWeight(f, f.findReplicaSet(previous)), previous
+	case isPromoted(s):
 	case s.Abort:
-		t.weight = weightOnReturn(f, f.new)
+		t.weight = returnWeight(f, f.new)
 	case f.new.Available == 0:
 		t.experiments = true
 	case s.PromoteFull && c.DynamicStableScale:
-		t.weight = release.Carried(f.maxWeight(), f.new.Available, f.replicas())
+		t.weight = release.CarriedWeight(f.maxWeight(), f.new.Available, f.replicas())
 	case s.PromoteFull:
 		t.weight = recordedWeight(f, nil, f.Hash)
-	case stepPods(f).reached() != "":
-		return trafficBeforePods(f, t, stepPods(f).reached())
+	case stepPods(f).missingPods() != "":
+		return splitBeforePods(f, t, stepPods(f).missingPods())
 	case stepping:
 		t.weight, t.managedRoutes, t.experiments = pods.WeightAt(c.Steps, *s.CurrentStepIndex), true, true
 	default:
@@ -121,29 +121,29 @@ func desireTraffic(f facts) trafficSplit {
 	return t
 }
 
-// trafficBeforePods is the split while the pods of the current step are missing: the weight of the step before, or less
+// splitBeforePods is the split while the pods of the current step are missing: the weight of the step before, or less
 // where this step lowers it, because pods are removed only after their traffic; and not more than the revision has
 // already, because they come before it.
-func trafficBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
+func splitBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 	steps, index := f.steps(), f.Status.CurrentStepIndex
-	t.weight, t.managedRoutes, t.experiments = pods.WeightBefore(steps, value(index, 0)), true, true
+	t.weight, t.managedRoutes, t.experiments = pods.WeightBefore(steps, valueOr(index, 0)), true, true
 	if _, stepping := pods.StepAt(steps, index); stepping {
 		t.weight = min(t.weight, pods.WeightAt(steps, *index))
 	}
 	if recorded := recordedWeight(f, nil, f.Hash); f.Status.Canary.Weights != nil && recorded < t.weight {
-		t.missing = fmt.Sprintf("%s that weight %d needs", missing, t.weight)
+		t.weightRequirement = fmt.Sprintf("%s that weight %d needs", missing, t.weight)
 		t.weight = recorded
 	}
 	return t
 }
 
-// weightOnReturn is the weight of a revision whose traffic returns to the stable one as that gets its pods. A revision
+// returnWeight is the weight of a revision whose traffic returns to the stable one as that gets its pods. A revision
 // that has no weight gets none.
-func weightOnReturn(f facts, from ReplicaSet) int32 {
+func returnWeight(f facts, from ReplicaSet) int32 {
 	if from.Available == 0 || recordedCanaryWeight(f.Status) == 0 {
 		return 0
 	}
-	return routedPods(f, nil).RemainingWeight()
+	return routedPods(f, nil).ReturnWeight()
 }
 
 func recordedCanaryWeight(s argov1.RolloutStatus) int32 {
@@ -157,7 +157,7 @@ func recordedCanaryWeight(s argov1.RolloutStatus) int32 {
 // Until then the previous revision, whose hash it returns, retains its traffic.
 func returnsToStable(f facts) (returns bool, previous string) {
 	c, w := f.Spec.Strategy.Canary, f.Status.Canary.Weights
-	if !f.usesRouter() || !c.DynamicStableScale || w == nil || !promoted(f.Status) {
+	if !f.usesRouter() || !c.DynamicStableScale || w == nil || !isPromoted(f.Status) {
 		return false, ""
 	}
 	previous = w.Canary.PodTemplateHash
@@ -166,7 +166,7 @@ func returnsToStable(f facts) (returns bool, previous string) {
 
 // stableCapacity is the weight that the available pods of the stable revision can carry.
 func stableCapacity(f facts) int32 {
-	return release.Carried(f.maxWeight(), f.stable.Available, fullStrength(f))
+	return release.CarriedWeight(f.maxWeight(), f.stable.Available, podsForAllTraffic(f))
 }
 
 // stableShortfall returns why the stable revision cannot carry what a weight leaves to it; empty: it can, or nothing
@@ -176,8 +176,8 @@ func stableShortfall(f facts, weight int32) string {
 	if maxWeight <= 0 {
 		return ""
 	}
-	needed := int32(int64(maxWeight-weight) * int64(fullStrength(f)) / int64(maxWeight)) //nolint:gosec // at most the replicas
-	if weight < maxWeight && fullStrength(f) > 0 {
+	needed := int32(int64(maxWeight-weight) * int64(podsForAllTraffic(f)) / int64(maxWeight)) //nolint:gosec // at most the replicas
+	if weight < maxWeight && podsForAllTraffic(f) > 0 {
 		needed = max(needed, 1) // no share is so small that it needs no pod
 	}
 	threshold, stable := f.Spec.Strategy.Canary.ReplicaProgressThreshold, f.stable
@@ -185,9 +185,9 @@ func stableShortfall(f facts, weight int32) string {
 	switch {
 	case stable.Available >= needed:
 		return ""
-	case threshold != nil && threshold.Value >= 0 && stable.Available > 0 && pods.Reached(threshold, stable.scaled(), f.replicas()):
+	case threshold != nil && threshold.Value >= 0 && stable.Available > 0 && pods.IsReached(threshold, stable.podNumbers(), f.replicas()):
 		return ""
-	case decreases && stable.Available > 0 && f.replicaSet(f.Status.Canary.Weights.Canary.PodTemplateHash).Available == 0:
+	case decreases && stable.Available > 0 && f.findReplicaSet(f.Status.Canary.Weights.Canary.PodTemplateHash).Available == 0:
 		// The weight leads to no pod. If neither revision has a pod, the one that gets the first pod retains or receives the
 		// traffic.
 		return ""
@@ -200,24 +200,24 @@ func stableShortfall(f facts, weight int32) string {
 	}
 }
 
-// weightsOf returns the weights of a split, with their Services and revisions.
-func weightsOf(f facts, t trafficSplit) argov1.TrafficWeights {
-	canary, stable := routeServicesNow(f)
+// weightsForSplit returns the weights of a split, with their Services and revisions.
+func weightsForSplit(f facts, t trafficSplit) argov1.TrafficWeights {
+	canary, stable := currentRouteServices(f)
 	weights := argov1.TrafficWeights{
 		Canary: argov1.WeightDestination{Weight: min(max(t.weight, 0), f.maxWeight()), ServiceName: canary, PodTemplateHash: t.canary},
 		Stable: argov1.WeightDestination{ServiceName: stable, PodTemplateHash: stableDestination(f)},
 	}
-	if experiment := recordedExperiment(f); t.experiments && experiment != nil && experiment.Phase == argov1.AnalysisPhaseRunning {
+	if experiment := findRecordedExperiment(f); t.experiments && experiment != nil && experiment.Phase == argov1.AnalysisPhaseRunning {
 		for _, d := range experiment.Destinations {
 			weights.Additional = append(weights.Additional, argov1.WeightDestination{Weight: d.Weight, ServiceName: d.Service, PodTemplateHash: d.Hash})
 		}
 	}
-	weights.Stable.Weight = remainingWeight(f, weights)
+	weights.Stable.Weight = stableWeight(f, weights)
 	return weights
 }
 
-// routeServicesNow returns the Services of both sides as a router names them now.
-func routeServicesNow(f facts) (canary, stable string) {
+// currentRouteServices returns the Services of both sides as a router names them now.
+func currentRouteServices(f facts) (canary, stable string) {
 	c := f.Spec.Strategy.Canary
 	return RouteServices(*c, f.Status.Canary.StablePingPong, c.TrafficRouting.ALB != nil)
 }
@@ -226,14 +226,14 @@ func routeServicesNow(f facts) (canary, stable string) {
 // previous destination retains its users if it has pods.
 func stableDestination(f facts) string {
 	recorded := f.Status.Canary.Weights
-	if recorded == nil || f.replicas() <= 0 || f.stable.Available > 0 || f.replicaSet(recorded.Stable.PodTemplateHash).Available == 0 {
+	if recorded == nil || f.replicas() <= 0 || f.stable.Available > 0 || f.findReplicaSet(recorded.Stable.PodTemplateHash).Available == 0 {
 		return f.stable.Hash
 	}
 	return recorded.Stable.PodTemplateHash
 }
 
-// remainingWeight is the weight of the stable revision: all that no other destination has.
-func remainingWeight(f facts, weights argov1.TrafficWeights) int32 {
+// stableWeight is the weight of the stable revision: all that no other destination has.
+func stableWeight(f facts, weights argov1.TrafficWeights) int32 {
 	rest := f.maxWeight() - weights.Canary.Weight
 	for _, d := range weights.Additional {
 		rest -= d.Weight
@@ -241,11 +241,11 @@ func remainingWeight(f facts, weights argov1.TrafficWeights) int32 {
 	return max(rest, 0)
 }
 
-// RouteServices returns the Services of both sides as a router names them: those of pingPong for ALB, and for other
+// RouteServices returns the Services of both sides as a router names them: those of pingPongServices for ALB, and for other
 // routers where the strategy names no fixed ones. stableIs is status.canary.stablePingPong.
 func RouteServices(c argov1.CanaryStrategy, stableIs argov1.PingPongType, alb bool) (canary, stable string) {
 	if c.PingPong != nil && (alb || c.CanaryService == "" && c.StableService == "") {
-		return pingPong(*c.PingPong, stableIs)
+		return pingPongServices(*c.PingPong, stableIs)
 	}
 	return c.CanaryService, c.StableService
 }
@@ -266,37 +266,37 @@ func weightsBeforeSwitch(f facts, weights argov1.TrafficWeights) *argov1.Traffic
 	first := recorded.DeepCopy()
 	first.Canary.Weight, first.Additional, first.Verified = weights.Canary.Weight, nil, nil
 	first.Stable = weights.Stable // the previous stable revision may not exist anymore
-	first.Stable.Weight = remainingWeight(f, *first)
+	first.Stable.Weight = stableWeight(f, *first)
 	return first
 }
 
-func routeEffect(f facts, weights argov1.TrafficWeights, t trafficSplit) RouteIs {
-	route := RouteIs{
-		Weights: *weights.DeepCopy(), Most: f.maxWeight(), StablePingPong: f.Status.Canary.StablePingPong,
-		Drained: weights.Canary.Weight == 0 && drained(f),
+func newTrafficRouted(f facts, weights argov1.TrafficWeights, t trafficSplit) TrafficRouted {
+	route := TrafficRouted{
+		Weights: *weights.DeepCopy(), MaxWeight: f.maxWeight(), StablePingPong: f.Status.Canary.StablePingPong,
+		Drained: weights.Canary.Weight == 0 && isCanaryDrained(f),
 	}
 	route.Weights.Verified = nil
-	route.Headers, route.Mirrors = routesOf(f, t)
+	route.Headers, route.Mirrors = routesForSplit(f, t)
 	return route
 }
 
-// routesOf returns the managed routes of a split.
-func routesOf(f facts, t trafficSplit) (headers []argov1.SetHeaderRoute, mirrors []argov1.SetMirrorRoute) {
+// routesForSplit returns the managed routes of a split.
+func routesForSplit(f facts, t trafficSplit) (headers []argov1.SetHeaderRoute, mirrors []argov1.SetMirrorRoute) {
 	if t.managedRoutes {
 		headers, mirrors = managedRoutes(f.steps(), f.Status.CurrentStepIndex)
 	}
 	if t.onlyExistingRoutes {
-		headers = slices.DeleteFunc(headers, func(h argov1.SetHeaderRoute) bool { return !slices.Contains(f.Router.Managed, h.Name) })
-		mirrors = slices.DeleteFunc(mirrors, func(m argov1.SetMirrorRoute) bool { return !slices.Contains(f.Router.Managed, m.Name) })
+		headers = slices.DeleteFunc(headers, func(h argov1.SetHeaderRoute) bool { return !slices.Contains(f.Router.ManagedRoutes, h.Name) })
+		mirrors = slices.DeleteFunc(mirrors, func(m argov1.SetMirrorRoute) bool { return !slices.Contains(f.Router.ManagedRoutes, m.Name) })
 	}
 	return headers, mirrors
 }
 
-// drained reports whether the new revision had no traffic before, and only the stable revision has pods that could be
+// isCanaryDrained reports whether the new revision had no traffic before, and only the stable revision has pods that could be
 // busy.
-func drained(f facts) bool {
+func isCanaryDrained(f facts) bool {
 	recorded := f.Status.Canary.Weights
-	return recorded != nil && recorded.Canary.Weight == 0 && !slices.ContainsFunc(f.Sets, func(rs ReplicaSet) bool {
+	return recorded != nil && recorded.Canary.Weight == 0 && !slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
 		return rs.Hash != f.Status.StableRS && (rs.Spec > 0 || rs.Replicas > 0)
 	})
 }
@@ -343,14 +343,14 @@ func confirmWeights(f facts, t traffic) traffic {
 	if !unchanged && f.Router.Confirmed != nil {
 		recorded.Verified = new(false)
 	}
-	t.recorded = &recorded
+	t.recordedWeights = &recorded
 	if recorded.Verified != nil && !*recorded.Verified {
-		reason := f.Router.Reason
+		reason := f.Router.UnconfirmedReason
 		if !unchanged {
 			reason = "" // it is about the previous weights
 		}
-		gate := awaitRouter(f, release.WaitsFor("weight", release.ByCluster, textUnserved), reason)
-		t.gates, t.unserved = append(t.gates, gate), &gate
+		gate := awaitRouter(f, release.NewWaitingGate("weight", release.ByCluster, textUnserved), reason)
+		t.gates, t.routerGate = append(t.gates, gate), &gate
 	}
 	if text := weightsUpdatedText(previous, *t.weights); text != "" {
 		t.events = append(t.events, release.Event{Type: release.Normal, Reason: "TrafficWeightUpdated", Message: text})
@@ -364,21 +364,21 @@ func awaitRouter(f facts, gate release.Gate, reason string) release.Gate {
 	if reason != "" {
 		gate.Message += ": " + reason
 	}
-	gate.Until = f.Now.Add(routerRetry)
-	if end := f.patience().Add(time.Nanosecond); f.Router.Outside && promoted(f.Status) && f.Now.Before(end) && end.Before(gate.Until) {
+	gate.Until = f.Now.Add(routerRetryInterval)
+	if end := f.confirmationDeadline().Add(time.Nanosecond); f.Router.ExternalLoadBalancer && isPromoted(f.Status) && f.Now.Before(end) && end.Before(gate.Until) {
 		gate.Until = end
 	}
 	return gate
 }
 
-// record returns the status with the weights and the load balancers that were found. The recorded load balancers remain
+// recordWeights returns the status with the weights and the load balancers that were found. The recorded load balancers remain
 // if there was no search.
-func (t traffic) record(f facts, status argov1.RolloutStatus) argov1.RolloutStatus {
-	if t.recorded == nil {
+func (t traffic) recordWeights(f facts, status argov1.RolloutStatus) argov1.RolloutStatus {
+	if t.recordedWeights == nil {
 		return status
 	}
-	status.Canary.Weights = t.recorded
-	switch found, routing := f.Router.Balancers, f.Spec.Strategy.Canary.TrafficRouting; {
+	status.Canary.Weights = t.recordedWeights
+	switch found, routing := f.Router.LoadBalancers, f.Spec.Strategy.Canary.TrafficRouting; {
 	case len(found) == 0 || routing.ALB == nil:
 	case len(routing.ALB.Ingresses) > 0:
 		status.ALBs = found
@@ -388,8 +388,8 @@ func (t traffic) record(f facts, status argov1.RolloutStatus) argov1.RolloutStat
 	return status
 }
 
-// unverified reports whether a router does not serve the full weight of the new revision yet.
-func unverified(weights *argov1.TrafficWeights, maxWeight int32) bool {
+// isFinalWeightUnverified reports whether a router does not serve the full weight of the new revision yet.
+func isFinalWeightUnverified(weights *argov1.TrafficWeights, maxWeight int32) bool {
 	return weights != nil && weights.Canary.Weight >= maxWeight && weights.Verified != nil && !*weights.Verified
 }
 

@@ -12,32 +12,32 @@ import (
 // TestWhatCannotBeReadIsTold: amounts that are none are taken out and told, all else is told alone, and a mistake in the
 // spec is said besides.
 func TestWhatCannotBeReadIsTold(t *testing.T) {
-	s := Snapshot{Name: "cart", Hash: "a", Problem: "", Unreadable: []string{
+	s := Snapshot{Name: "cart", Hash: "a", ValidationError: "", UnreadableFields: []string{
 		"/spec/template/spec/containers/0/resources/limits/example.com~1gpu", "/spec/strategy/canary/steps/1/setWeight",
 		"/spec/template/spec/volumes/0/emptyDir/sizeLimit", "/status/replicas",
 	}}
 	s.Spec.Strategy.Canary = &argov1.CanaryStrategy{}
 	for _, problem := range []string{"", "something is wrong"} {
-		s.Problem = problem
+		s.ValidationError = problem
 		d := Next(s)
-		i := slices.IndexFunc(d.Effects, func(e release.Effect) bool { _, is := e.(AmountsReadable); return is })
+		i := slices.IndexFunc(d.Effects, func(e release.Effect) bool { _, is := e.(UnreadableQuantitiesRemoved); return is })
 		if i != 0 {
 			t.Fatalf("the first effect is not that amounts can be read: %v", d.Effects)
 		}
-		mended := d.Effects[0].(AmountsReadable)
-		if want := []string{s.Unreadable[0], s.Unreadable[2]}; !slices.Equal(mended.Left, want) {
-			t.Errorf("taken out: %q, want %q", mended.Left, want)
+		mended := d.Effects[0].(UnreadableQuantitiesRemoved)
+		if want := []string{s.UnreadableFields[0], s.UnreadableFields[2]}; !slices.Equal(mended.Pointers, want) {
+			t.Errorf("taken out: %q, want %q", mended.Pointers, want)
 		}
-		told, news := Told(mended)
+		told, news := EffectEvent(mended)
 		if want := "spec.template.spec.containers[0].resources.limits.example.com/gpu, spec.template.spec.volumes[0].emptyDir.sizeLimit cannot be read"; !news || !strings.HasPrefix(told.Message, want) {
 			t.Errorf("told: %q", told.Message)
 		}
-		if len(d.Events) != 1 || d.Events[0].Message != "spec.strategy.canary.steps[1].setWeight cannot be read, and counts as not given: correct it" || !d.Events[0].Standing {
+		if len(d.Events) != 1 || d.Events[0].Message != "spec.strategy.canary.steps[1].setWeight cannot be read, and counts as not given: correct it" || !d.Events[0].Persistent {
 			t.Errorf("events: %+v", d.Events)
 		}
 	}
-	s.Unreadable = nil
-	if d := Next(s); slices.ContainsFunc(d.Effects, func(e release.Effect) bool { _, is := e.(AmountsReadable); return is }) {
+	s.UnreadableFields = nil
+	if d := Next(s); slices.ContainsFunc(d.Effects, func(e release.Effect) bool { _, is := e.(UnreadableQuantitiesRemoved); return is }) {
 		t.Errorf("amounts were taken out of a Rollout that can be read: %v", d.Effects)
 	}
 }

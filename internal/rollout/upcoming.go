@@ -19,9 +19,9 @@ type upcomingStep struct {
 // remainingSteps are what follows in a release if nothing fails and nothing has to be waited for; none while it is idle. What the
 // release does now is not among them.
 func remainingSteps(s Snapshot) []upcomingStep {
-	f := observe(s)
+	f := observeFacts(s)
 	switch {
-	case s.Problem != "", promoted(f.Status) && f.Status.CurrentPodHash == s.Hash:
+	case s.ValidationError != "", isPromoted(f.Status) && f.Status.CurrentPodHash == s.Hash:
 		return nil
 	case f.Status.Abort && f.Status.CurrentPodHash == s.Hash:
 		return stepsOfAbort(f)
@@ -51,10 +51,10 @@ func stepsOfAbort(f facts) []upcomingStep {
 func stepsOfCanary(f facts) []upcomingStep {
 	var out []upcomingStep
 	steps, most := f.steps(), pods.MaxWeight(f.Spec.Strategy.Canary)
-	for i := nextStep(f); i < len(steps); i++ {
-		step := upcomingStep{text: stepText(steps[i]), weight: pods.WeightAt(steps, int32(i)) * pods.DefaultMaxWeight / max(most, 1)} //nolint:gosec // a list in one object
-		if pause := steps[i].Pause; pause != nil && !indefinite(*pause) {
-			if length, err := seconds(*pause.Duration); err == nil {
+	for i := nextStepIndex(f); i < len(steps); i++ {
+		step := upcomingStep{text: describeStep(steps[i]), weight: pods.WeightAt(steps, int32(i)) * pods.DefaultMaxWeight / max(most, 1)} //nolint:gosec // a list in one object
+		if pause := steps[i].Pause; pause != nil && !isIndefinite(*pause) {
+			if length, err := parsePauseSeconds(*pause.Duration); err == nil {
 				step.duration = time.Duration(length) * time.Second
 			}
 		}
@@ -63,13 +63,13 @@ func stepsOfCanary(f facts) []upcomingStep {
 	return append(out, upcomingStep{text: textPromotion, weight: pods.DefaultMaxWeight})
 }
 
-// nextStep is the index of the step after the current one. All steps remain for a revision whose release has not begun, none for
+// nextStepIndex is the index of the step after the current one. All steps remain for a revision whose release has not begun, none for
 // one that is promoted in full.
-func nextStep(f facts) int {
+func nextStepIndex(f facts) int {
 	switch {
 	case f.Status.CurrentPodHash != f.Hash:
 		return 0
-	case f.Status.PromoteFull, f.inWindow, f.Status.CurrentStepIndex == nil:
+	case f.Status.PromoteFull, f.inRollbackWindow, f.Status.CurrentStepIndex == nil:
 		return len(f.steps())
 	default:
 		return int(*f.Status.CurrentStepIndex) + 1
@@ -80,7 +80,7 @@ func nextStep(f facts) int {
 func stepsOfSwitch(f facts) []upcomingStep {
 	var out []upcomingStep
 	b := f.Spec.Strategy.BlueGreen
-	if f.selected(b.ActiveService) != f.Hash {
+	if f.selectedHash(b.ActiveService) != f.Hash {
 		out = append(out, upcomingStep{text: "Service " + b.ActiveService + " switches to the new revision", weight: pods.DefaultMaxWeight})
 	}
 	judged := f.Status.BlueGreen.PostPromotionAnalysisRunStatus

@@ -9,23 +9,23 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// maintain returns the effects for every Rollout with a ReplicaSet, independent of the progress of its release.
-func maintain(f facts) outcome {
-	o := outcome{always: []release.Effect{ReplicaSetKept{Name: f.new.Name, Revision: f.new.Revision, Avoids: avoidedHash(f)}}}
-	if f.Revision != fmt.Sprint(f.new.Revision) {
-		o.always = append(o.always, Revised{Revision: f.new.Revision})
+// planUpkeep returns the effects for every Rollout with a ReplicaSet, independent of the progress of its release.
+func planUpkeep(f facts) outcome {
+	o := outcome{upkeepEffects: []release.Effect{ReplicaSetMaintained{Name: f.new.Name, Revision: f.new.Revision, AvoidedHash: avoidedHash(f)}}}
+	if f.RevisionAnnotation != fmt.Sprint(f.new.Revision) {
+		o.upkeepEffects = append(o.upkeepEffects, RevisionAnnotated{Revision: f.new.Revision})
 	}
-	return join(ensureRolloutMetadata(f), releaseWorkloads(f), o)
+	return joinOutcomes(ensureRolloutMetadata(f), restoreWorkloads(f), o)
 }
 
 // ensureRolloutMetadata returns the effects for every Rollout, with a ReplicaSet or without.
 func ensureRolloutMetadata(f facts) outcome {
 	var o outcome
 	if f.Spec.Replicas == nil {
-		o.always = append(o.always, ReplicasSaid{})
+		o.upkeepEffects = append(o.upkeepEffects, ReplicasDefaulted{})
 	}
-	if seen := f.workloadGeneration(); seen != f.WorkloadGeneration {
-		o.always = append(o.always, WorkloadNoted{Generation: seen})
+	if seen := f.observedWorkloadGeneration(); seen != f.WorkloadGenerationAnnotation {
+		o.upkeepEffects = append(o.upkeepEffects, WorkloadGenerationAnnotated{Generation: seen})
 	}
 	return o
 }
@@ -39,19 +39,19 @@ func deleteOldReplicaSets(f facts) (o outcome, deleted []string) {
 		}
 	}
 	slices.SortStableFunc(old, func(a, b ReplicaSet) int { return a.Created.Compare(b.Created) })
-	surplus := len(old) - int(max(value(f.Spec.RevisionHistoryLimit, defaultRevisionHistoryLimit), 0))
+	surplus := len(old) - int(max(valueOr(f.Spec.RevisionHistoryLimit, defaultRevisionHistoryLimit), 0))
 	for _, rs := range old[:max(surplus, 0)] {
-		if rs.Spec == 0 && rs.Replicas == 0 && rs.Settled && !referenced(f, rs.Hash) {
-			o.remove = append(o.remove, ReplicaSetGone{Name: rs.Name})
+		if rs.Spec == 0 && rs.Replicas == 0 && rs.StatusCurrent && !isReferenced(f, rs.Hash) {
+			o.removalEffects = append(o.removalEffects, ReplicaSetDeleted{Name: rs.Name})
 			deleted = append(deleted, rs.Name)
 		}
 	}
 	return o, deleted
 }
 
-// roleMetadata returns the metadata of pods of the new revision until it is the stable one, and of pods of the stable
+// ephemeralMetadata returns the metadata of pods of the new revision until it is the stable one, and of pods of the stable
 // one. False where the user asks for neither.
-func roleMetadata(f facts) (updating, serving *argov1.PodTemplateMetadata, requested bool) {
+func ephemeralMetadata(f facts) (updating, serving *argov1.PodTemplateMetadata, requested bool) {
 	if c := f.Spec.Strategy.Canary; c != nil {
 		updating, serving = c.CanaryMetadata, c.StableMetadata
 	}
@@ -61,34 +61,34 @@ func roleMetadata(f facts) (updating, serving *argov1.PodTemplateMetadata, reque
 	return updating, serving, updating != nil || serving != nil
 }
 
-// initialMetadata is the metadata of the pods of a ReplicaSet that is created.
-func initialMetadata(f facts) *argov1.PodTemplateMetadata {
-	updating, serving, _ := roleMetadata(f)
+// initialEphemeralMetadata is the metadata of the pods of a ReplicaSet that is created.
+func initialEphemeralMetadata(f facts) *argov1.PodTemplateMetadata {
+	updating, serving, _ := ephemeralMetadata(f)
 	if f.Status.StableRS == "" {
 		return serving
 	}
 	return updating
 }
 
-// labelRoles sets the ephemeral metadata of its role on the pods of each revision.
-func labelRoles(f facts) outcome {
-	updating, serving, requested := roleMetadata(f)
+// setEphemeralMetadata sets the ephemeral metadata of its role on the pods of each revision.
+func setEphemeralMetadata(f facts) outcome {
+	updating, serving, requested := ephemeralMetadata(f)
 	if !requested {
 		return outcome{}
 	}
 	var o outcome
-	for _, rs := range f.Sets {
+	for _, rs := range f.ReplicaSets {
 		if !rs.exists() || rs.Deleting {
 			continue
 		}
-		labelled := ReplicaSetLabelled{Name: rs.Name}
+		labelled := EphemeralMetadataSet{Name: rs.Name}
 		switch {
 		case rs.Hash == f.Status.StableRS && rs.Hash != "", rs.Name == f.new.Name && f.Status.StableRS == "":
 			labelled.Metadata = serving
 		case rs.Name == f.new.Name:
 			labelled.Metadata = updating
 		}
-		o.always = append(o.always, labelled)
+		o.upkeepEffects = append(o.upkeepEffects, labelled)
 	}
 	return o
 }
@@ -104,14 +104,14 @@ func avoidedHash(f facts) string {
 		requested = b.AntiAffinity
 	}
 	if requested == nil || f.Status.StableRS == "" || f.Status.StableRS == f.Hash {
-		return f.new.Avoids
+		return f.new.AvoidedHash
 	}
 	return f.Status.StableRS
 }
 
 // scaleWorkload scales down the workload that has the template, as the revision that serves gets pods of its own. It
 // acts on every revision: a tool that applies the manifest again brings the pods back, and they would serve beside
-// those of the Rollout. It never scales the workload up while the Rollout refers to it; see releaseWorkloads.
+// those of the Rollout. It never scales the workload up while the Rollout refers to it; see restoreWorkloads.
 func scaleWorkload(f facts) outcome {
 	ref, w := f.Spec.WorkloadRef, f.Workload
 	if ref == nil || w == nil || !w.Scalable || w.Spec == 0 {
@@ -124,7 +124,7 @@ func scaleWorkload(f facts) outcome {
 	switch {
 	case ref.ScaleDown != argov1.ScaleDownOnSuccess && ref.ScaleDown != argov1.ScaleDownProgressively:
 		return outcome{}
-	case f.Status.Phase == argov1.RolloutPhaseHealthy, f.distinct() && serving.Available >= f.replicas():
+	case f.Status.Phase == argov1.RolloutPhaseHealthy, f.hasDistinctStable() && serving.Available >= f.replicas():
 		desired = 0
 	case ref.ScaleDown == argov1.ScaleDownProgressively && serving.Ready > 0:
 		desired = max(0, f.replicas()-serving.Ready)
@@ -132,21 +132,21 @@ func scaleWorkload(f facts) outcome {
 	if desired >= w.Spec {
 		return outcome{}
 	}
-	return outcome{remove: []release.Effect{WorkloadScaled{Pods: desired}}}
+	return outcome{removalEffects: []release.Effect{WorkloadScaled{Pods: desired}}}
 }
 
-// releaseWorkloads restores the replicas of Deployments that this Rollout has scaled down and does not refer to
+// restoreWorkloads restores the replicas of Deployments that this Rollout has scaled down and does not refer to
 // anymore.
-func releaseWorkloads(f facts) outcome {
+func restoreWorkloads(f facts) outcome {
 	var o outcome
 	for _, name := range f.FormerWorkloads {
-		o.scaleUp = append(o.scaleUp, WorkloadReleased{Name: name})
+		o.scaleUpEffects = append(o.scaleUpEffects, WorkloadRestored{Name: name})
 	}
 	return o
 }
 
-// referenced reports whether a Service, a route or the status names a revision.
-func referenced(f facts, hash string) bool {
+// isReferenced reports whether a Service, a route or the status names a revision.
+func isReferenced(f facts, hash string) bool {
 	s := f.Status
 	names := []string{s.StableRS, s.CurrentPodHash, s.BlueGreen.ActiveSelector, s.BlueGreen.PreviewSelector}
 	if w := s.Canary.Weights; w != nil && f.usesRouter() {
@@ -156,9 +156,9 @@ func referenced(f facts, hash string) bool {
 	if c := f.Spec.Strategy.Canary; c != nil {
 		services = append(services, c.CanaryService, c.StableService)
 		if c.PingPong != nil {
-			canary, stable := pingPong(*c.PingPong, s.Canary.StablePingPong)
+			canary, stable := pingPongServices(*c.PingPong, s.Canary.StablePingPong)
 			services = append(services, stable)
-			if !promoted(s) { // afterwards it selects the previous revision until the next release, without traffic
+			if !isPromoted(s) { // afterwards it selects the previous revision until the next release, without traffic
 				services = append(services, canary)
 			}
 		}
@@ -167,9 +167,9 @@ func referenced(f facts, hash string) bool {
 		services = append(services, b.ActiveService, b.PreviewService)
 	}
 	for _, service := range services {
-		names = append(names, f.selected(service))
+		names = append(names, f.selectedHash(service))
 	}
-	return hash != "" && (slices.Contains(names, hash) || slices.Contains(f.Router.Referenced, hash))
+	return hash != "" && (slices.Contains(names, hash) || slices.Contains(f.Router.ReferencedHashes, hash))
 }
 
 // oldReplicaSets are the ReplicaSets without a role, as their removal sees them.
@@ -178,7 +178,7 @@ func oldReplicaSets(f facts) []pods.OldReplicaSet {
 	for _, rs := range f.others {
 		if !rs.Deleting {
 			old = append(old, pods.OldReplicaSet{
-				Name: rs.Name, Revision: rs.Revision, Scaled: rs.scaled(), Deadline: rs.Deadline, Referenced: referenced(f, rs.Hash),
+				Name: rs.Name, Revision: rs.Revision, ReplicaSetPods: rs.podNumbers(), ScaleDownDeadline: rs.ScaleDownDeadline, Referenced: isReferenced(f, rs.Hash),
 			})
 		}
 	}

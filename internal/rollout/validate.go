@@ -16,29 +16,29 @@ import (
 
 // The messages about Rollouts that cannot be carried out. Tools look for these texts.
 const (
-	textNoSelector         = "Rollout has missing field '.spec.selector'"
-	textEmptySelector      = "empty selector is invalid for deployment"
-	textBadSelector        = "invalid label selector"
-	textTemplateAndRef     = "template must be empty for workload reference rollout"
-	textUnmatchedLabels    = "`selector` does not match template `labels`"
-	textDeadline           = "must be greater than minReadySeconds"
-	textNoStrategy         = "Rollout has missing field '.spec.strategy.canary or .spec.strategy.blueGreen'"
-	textTwoStrategies      = "Multiple Strategies can not be listed"
-	textNothingMoves       = "MaxSurge and MaxUnavailable both can not be zero"
-	textSameCanaryServices = "This rollout uses the same service for the stable and canary services, but two different services are required."
-	textServicesNeeded     = "Canary service and Stable service must to be set to use Traffic Routing"
-	textPingPongNeeded     = "Ping service and Pong service must to be set to use Ping-Pong feature"
-	textSamePingPong       = "This rollout uses the same service for the ping and pong services, but two different services are required."
-	textPingPongRouter     = "Ping-pong feature works with the ALB, Istio, and plugin-based traffic routers only"
-	textPingPongRoot       = "Root service field is required for the configuration with ALB and ping-pong feature enabled"
-	textDelayUnrouted      = "Canary scaleDownDelaySeconds can only be used with traffic routing"
-	textDynamicUnrouted    = "Canary dynamicStableScale can only be used with traffic routing"
-	textDynamicDelay       = "Canary dynamicStableScale cannot be used with scaleDownDelaySeconds"
-	textMaxWeightRouter    = "Canary maxTrafficWeight in traffic routing only supported in Nginx and Plugins"
-	textAntiAffinity       = "AntiAffinity must have exactly one strategy listed"
-	textAntiAffinityWeight = "AntiAffinity weight must be between 1-100"
-	textSameActiveService  = "This rollout uses the same service for the active and preview services, but two different services are required."
-	textDelayLimit         = "This rollout's revision history limit can not be smaller than the rollout's scale down limit"
+	textNoSelector              = "Rollout has missing field '.spec.selector'"
+	textEmptySelector           = "empty selector is invalid for deployment"
+	textBadSelector             = "invalid label selector"
+	textTemplateAndRef          = "template must be empty for workload reference rollout"
+	textUnmatchedLabels         = "`selector` does not match template `labels`"
+	textDeadline                = "must be greater than minReadySeconds"
+	textNoStrategy              = "Rollout has missing field '.spec.strategy.canary or .spec.strategy.blueGreen'"
+	textTwoStrategies           = "Multiple Strategies can not be listed"
+	textZeroSurgeAndUnavailable = "MaxSurge and MaxUnavailable both can not be zero"
+	textSameCanaryServices      = "This rollout uses the same service for the stable and canary services, but two different services are required."
+	textServicesNeeded          = "Canary service and Stable service must to be set to use Traffic Routing"
+	textPingPongNeeded          = "Ping service and Pong service must to be set to use Ping-Pong feature"
+	textSamePingPong            = "This rollout uses the same service for the ping and pong services, but two different services are required."
+	textPingPongRouter          = "Ping-pong feature works with the ALB, Istio, and plugin-based traffic routers only"
+	textPingPongRoot            = "Root service field is required for the configuration with ALB and ping-pong feature enabled"
+	textDelayUnrouted           = "Canary scaleDownDelaySeconds can only be used with traffic routing"
+	textDynamicUnrouted         = "Canary dynamicStableScale can only be used with traffic routing"
+	textDynamicDelay            = "Canary dynamicStableScale cannot be used with scaleDownDelaySeconds"
+	textMaxWeightRouter         = "Canary maxTrafficWeight in traffic routing only supported in Nginx and Plugins"
+	textAntiAffinity            = "AntiAffinity must have exactly one strategy listed"
+	textAntiAffinityWeight      = "AntiAffinity weight must be between 1-100"
+	textSameActiveService       = "This rollout uses the same service for the active and preview services, but two different services are required."
+	textDelayLimit              = "This rollout's revision history limit can not be smaller than the rollout's scale down limit"
 )
 
 // The defaults that apply when a spec is read.
@@ -47,8 +47,8 @@ const (
 	defaultProgressDeadlineSeconds int32 = 600
 )
 
-// Workload is what was observed of the workload that spec.workloadRef names.
-type Workload struct {
+// ReferencedWorkload is what was observed of the workload that spec.workloadRef names.
+type ReferencedWorkload struct {
 	// Problem is why it cannot be used; empty: it can.
 	Problem  string
 	Template corev1.PodTemplateSpec
@@ -59,11 +59,11 @@ type Workload struct {
 // matters where the spec names one.
 //
 // The pod spec of the template is not validated: the API server does that when the ReplicaSet is created.
-func Validate(spec argov1.RolloutSpec, workload Workload) field.ErrorList {
+func Validate(spec argov1.RolloutSpec, workload ReferencedWorkload) field.ErrorList {
 	path := field.NewPath("spec")
 	all := validateNumbers(spec, path)
 	all = append(all, validatePods(spec, workload, path)...)
-	if deadline := value(spec.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds); deadline <= spec.MinReadySeconds {
+	if deadline := valueOr(spec.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds); deadline <= spec.MinReadySeconds {
 		all = append(all, field.Invalid(path.Child("progressDeadlineSeconds"), deadline, textDeadline))
 	}
 	return append(all, validateStrategy(spec, path.Child("strategy"))...)
@@ -75,37 +75,37 @@ func validateNumbers(spec argov1.RolloutSpec, path *field.Path) field.ErrorList 
 		name  string
 		value int32
 	}{
-		{"replicas", value(spec.Replicas, 1)},
+		{"replicas", valueOr(spec.Replicas, 1)},
 		{"minReadySeconds", spec.MinReadySeconds},
-		{"revisionHistoryLimit", value(spec.RevisionHistoryLimit, defaultRevisionHistoryLimit)},
-		{"progressDeadlineSeconds", value(spec.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)},
+		{"revisionHistoryLimit", valueOr(spec.RevisionHistoryLimit, defaultRevisionHistoryLimit)},
+		{"progressDeadlineSeconds", valueOr(spec.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)},
 	} {
 		all = append(all, apivalidation.ValidateNonnegativeField(int64(number.value), path.Child(number.name))...)
 	}
 	return all
 }
 
-// value returns what a pointer points to, or the default where it is nil.
-func value[T any](pointer *T, without T) T {
+// valueOr returns what a pointer points to, or the default where it is nil.
+func valueOr[T any](pointer *T, without T) T {
 	if pointer == nil {
 		return without
 	}
 	return *pointer
 }
 
-// templateEmpty reports whether a template has no metadata. Its pod spec does not matter.
-func templateEmpty(spec argov1.RolloutSpec) bool {
+// isTemplateEmpty reports whether a template has no metadata. Its pod spec does not matter.
+func isTemplateEmpty(spec argov1.RolloutSpec) bool {
 	return len(spec.Template.Labels) == 0 && len(spec.Template.Annotations) == 0
 }
 
 // validatePods validates template and selector, of the Rollout or of its workload.
-func validatePods(spec argov1.RolloutSpec, workload Workload, path *field.Path) field.ErrorList {
+func validatePods(spec argov1.RolloutSpec, workload ReferencedWorkload, path *field.Path) field.ErrorList {
 	ref := spec.WorkloadRef
 	if ref == nil {
 		return validateTemplate(spec.Selector, spec.Template, path)
 	}
 	switch at := path.Child("workloadRef"); {
-	case !templateEmpty(spec):
+	case !isTemplateEmpty(spec):
 		return field.ErrorList{field.Invalid(at, ref.Name, textTemplateAndRef)}
 	case workload.Problem != "":
 		return field.ErrorList{field.Invalid(at, ref.Name, workload.Problem)}
@@ -146,7 +146,7 @@ func validateStrategy(spec argov1.RolloutSpec, path *field.Path) field.ErrorList
 	case canary != nil:
 		return validateCanary(*canary, path)
 	default:
-		return validateBlueGreen(*blueGreen, value(spec.RevisionHistoryLimit, defaultRevisionHistoryLimit), path)
+		return validateBlueGreen(*blueGreen, valueOr(spec.RevisionHistoryLimit, defaultRevisionHistoryLimit), path)
 	}
 }
 
@@ -163,8 +163,8 @@ func validateBlueGreen(b argov1.BlueGreenStrategy, history int32, path *field.Pa
 
 func validateCanary(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
 	var all field.ErrorList
-	if none(c.MaxSurge) && none(c.MaxUnavailable) {
-		all = append(all, field.Invalid(path.Child("maxSurge"), c.MaxSurge.String(), textNothingMoves))
+	if isZeroBound(c.MaxSurge) && isZeroBound(c.MaxUnavailable) {
+		all = append(all, field.Invalid(path.Child("maxSurge"), c.MaxSurge.String(), textZeroSurgeAndUnavailable))
 	}
 	all = append(all, validateServices(c, path)...)
 	all = append(all, validatePingPong(c, path.Child("pingPong"))...)
@@ -189,12 +189,12 @@ func validateCanary(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
 	return append(all, validateAntiAffinity(c.AntiAffinity, path.Child("antiAffinity"))...)
 }
 
-// none reports whether a bound is 0 of any number of pods. An unreadable string counts as the default.
-func none(bound *intstr.IntOrString) bool {
+// isZeroBound reports whether a bound is 0 of any number of pods. An unreadable string counts as the default.
+func isZeroBound(bound *intstr.IntOrString) bool {
 	if bound == nil {
 		return false
 	}
-	return pods.NewLimits(100, bound, new(intstr.FromInt32(1))).Surge == 0
+	return pods.NewRollingLimits(100, bound, new(intstr.FromInt32(1))).MaxSurge == 0
 }
 
 func validateServices(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
@@ -265,7 +265,7 @@ func validateAntiAffinity(a *argov1.AntiAffinity, path *field.Path) field.ErrorL
 }
 
 // routers of a strategy, as far as certain steps require them.
-func oneOf(r *argov1.RolloutTrafficRouting, among ...func(*argov1.RolloutTrafficRouting) bool) bool {
+func usesRouterOf(r *argov1.RolloutTrafficRouting, among ...func(*argov1.RolloutTrafficRouting) bool) bool {
 	return r != nil && slices.ContainsFunc(among, func(is func(*argov1.RolloutTrafficRouting) bool) bool { return is(r) })
 }
 

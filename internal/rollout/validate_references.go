@@ -24,9 +24,9 @@ type Service struct {
 	Selector map[string]string
 	// ManagedBy is the Rollout that writes its selector; empty: none does.
 	ManagedBy string
-	// Stale is true where its record of the routers of the Rollout is outdated; see traffic.Record.
-	Stale bool
-	// Endpoints are those of the pods of each revision, by its hash; nil: they were not observed. See EndpointsOf.
+	// RecordOutdated is true where its record of the routers of the Rollout is outdated; see traffic.Record.
+	RecordOutdated bool
+	// Endpoints are those of the pods of each revision, by its hash; nil: they were not observed. See ServicesWithEndpoints.
 	Endpoints map[string]release.Endpoints
 }
 
@@ -34,7 +34,7 @@ type Service struct {
 // labels are those of the pods.
 func ValidateServices(rollout string, strategy argov1.RolloutStrategy, labels map[string]string, services map[string]Service) field.ErrorList {
 	var all field.ErrorList
-	for _, named := range servicesOf(strategy) {
+	for _, named := range namedServices(strategy) {
 		if named.name != "" {
 			all = append(all, validateService(rollout, named.name, labels, services[named.name], named.path)...)
 		}
@@ -48,10 +48,10 @@ type namedService struct {
 	name string
 }
 
-// ServicesOf returns the names of the Services of a strategy.
-func ServicesOf(strategy argov1.RolloutStrategy) []string {
+// ServiceNames returns the names of the Services of a strategy.
+func ServiceNames(strategy argov1.RolloutStrategy) []string {
 	var names []string
-	for _, named := range servicesOf(strategy) {
+	for _, named := range namedServices(strategy) {
 		if named.name != "" && !slices.Contains(names, named.name) {
 			names = append(names, named.name)
 		}
@@ -59,7 +59,7 @@ func ServicesOf(strategy argov1.RolloutStrategy) []string {
 	return names
 }
 
-func servicesOf(strategy argov1.RolloutStrategy) []namedService {
+func namedServices(strategy argov1.RolloutStrategy) []namedService {
 	path := field.NewPath("spec", "strategy")
 	var all []namedService
 	if c := strategy.Canary; c != nil {

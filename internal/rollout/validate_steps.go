@@ -39,8 +39,8 @@ func validateSteps(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
 
 func validateStep(c argov1.CanaryStrategy, step argov1.CanaryStep, path, routing *field.Path) field.ErrorList {
 	var all field.ErrorList
-	if !oneKind(step) {
-		all = append(all, field.Invalid(path, stepText(step), textStep))
+	if !hasOneKind(step) {
+		all = append(all, field.Invalid(path, describeStep(step), textStep))
 	}
 	if weight, most := step.SetWeight, pods.MaxWeight(&c); weight != nil && (*weight < 0 || *weight > most) {
 		all = append(all, field.Invalid(path.Child("setWeight"), *weight, fmt.Sprintf(textWeight, most)))
@@ -66,8 +66,8 @@ func validateStep(c argov1.CanaryStrategy, step argov1.CanaryStep, path, routing
 	return all
 }
 
-// oneKind reports whether a step has a field, and not two of the original ones.
-func oneKind(s argov1.CanaryStep) bool {
+// hasOneKind reports whether a step has a field, and not two of the original ones.
+func hasOneKind(s argov1.CanaryStep) bool {
 	counted := 0
 	for _, set := range []bool{s.SetWeight != nil, s.Pause != nil, s.Experiment != nil, s.Analysis != nil} {
 		if set {
@@ -79,10 +79,10 @@ func oneKind(s argov1.CanaryStep) bool {
 }
 
 func validatePause(pause argov1.RolloutPause, path *field.Path) field.ErrorList {
-	if indefinite(pause) {
+	if isIndefinite(pause) {
 		return nil
 	}
-	if length, err := seconds(*pause.Duration); err != nil || length < 0 {
+	if length, err := parsePauseSeconds(*pause.Duration); err != nil || length < 0 {
 		return field.ErrorList{field.Invalid(path.Child("duration"), pause.Duration.String(), textDuration)}
 	}
 	return nil
@@ -96,7 +96,7 @@ func validateExperiment(r *argov1.RolloutTrafficRouting, e argov1.RolloutExperim
 		case template.Weight == nil:
 		case r == nil:
 			all = append(all, field.Invalid(weight, *template.Weight, textWeightUnrouted))
-		case !oneOf(r, isALB, isSMI, isIstio, isPlugin):
+		case !usesRouterOf(r, isALB, isSMI, isIstio, isPlugin):
 			all = append(all, field.Invalid(weight, *template.Weight, textWeightRouter))
 		}
 	}
@@ -107,24 +107,24 @@ func validateExperiment(r *argov1.RolloutTrafficRouting, e argov1.RolloutExperim
 }
 
 func validateHeaderRoute(r *argov1.RolloutTrafficRouting, route argov1.SetHeaderRoute, path, routing *field.Path) field.ErrorList {
-	if !oneOf(r, isIstio, isALB, isApisix, isPlugin) {
+	if !usesRouterOf(r, isIstio, isALB, isApisix, isPlugin) {
 		return field.ErrorList{field.Invalid(path, route.Name, textHeaderRouter)}
 	}
 	var all field.ErrorList
 	for i, match := range route.Match {
 		at := path.Child("match").Index(i).Child("headerValue")
-		headerValue := value(match.HeaderValue, argov1.StringMatch{})
+		headerValue := valueOr(match.HeaderValue, argov1.StringMatch{})
 		if isALB(r) && (headerValue.Exact == "" || headerValue.Prefix != "" || headerValue.Regex != "") {
 			all = append(all, field.Invalid(at, headerValue, textHeaderALB))
 			continue
 		}
 		all = append(all, validateMatch(headerValue, at)...)
 	}
-	return append(all, validateManaged(r, route.Name, path, routing)...)
+	return append(all, validateManagedRoute(r, route.Name, path, routing)...)
 }
 
 func validateMirrorRoute(r *argov1.RolloutTrafficRouting, route argov1.SetMirrorRoute, path, routing *field.Path) field.ErrorList {
-	if !oneOf(r, isIstio, isPlugin) {
+	if !usesRouterOf(r, isIstio, isPlugin) {
 		return field.ErrorList{field.Invalid(path, route.Name, textMirrorRouter)}
 	}
 	var all field.ErrorList
@@ -137,7 +137,7 @@ func validateMirrorRoute(r *argov1.RolloutTrafficRouting, route argov1.SetMirror
 			all = append(all, validateMatch(*match.Path, at.Child("path"))...)
 		}
 	}
-	return append(all, validateManaged(r, route.Name, path, routing)...)
+	return append(all, validateManagedRoute(r, route.Name, path, routing)...)
 }
 
 func validateMatch(match argov1.StringMatch, path *field.Path) field.ErrorList {
@@ -157,8 +157,8 @@ func validateMatch(match argov1.StringMatch, path *field.Path) field.ErrorList {
 	}
 }
 
-// validateManaged reports an error if managedRoutes does not contain the route of a step.
-func validateManaged(r *argov1.RolloutTrafficRouting, name string, path, routing *field.Path) field.ErrorList {
+// validateManagedRoute reports an error if managedRoutes does not contain the route of a step.
+func validateManagedRoute(r *argov1.RolloutTrafficRouting, name string, path, routing *field.Path) field.ErrorList {
 	if r.ManagedRoutes == nil {
 		return field.ErrorList{field.Required(routing.Child("managedRoutes"), textNoManagedRoutes)}
 	}
@@ -174,15 +174,15 @@ func validateArguments(args []argov1.AnalysisRunArgument, path *field.Path) fiel
 		if arg.ValueFrom == nil || arg.ValueFrom.FieldRef == nil {
 			continue
 		}
-		if fieldPath := arg.ValueFrom.FieldRef.FieldPath; strings.HasPrefix(fieldPath, "metadata") && !ofMetadata(fieldPath) {
+		if fieldPath := arg.ValueFrom.FieldRef.FieldPath; strings.HasPrefix(fieldPath, "metadata") && !isMetadataPath(fieldPath) {
 			all = append(all, field.Invalid(path.Index(i).Child("valueFrom", "fieldRef", "fieldPath"), fieldPath, textArguments))
 		}
 	}
 	return all
 }
 
-// ofMetadata reports whether a path into metadata can be resolved: a name, or a key in brackets and quotes.
-func ofMetadata(fieldPath string) bool {
+// isMetadataPath reports whether a path into metadata can be resolved: a name, or a key in brackets and quotes.
+func isMetadataPath(fieldPath string) bool {
 	switch fieldPath {
 	case "metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations":
 		return true

@@ -99,7 +99,7 @@ func TestValidate(t *testing.T) {
 		{"the first of many", `{replicas: -1, selector: null}`, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := first(Validate(specOf(t, test.spec), Workload{})); got != test.want {
+			if got := first(Validate(specOf(t, test.spec), ReferencedWorkload{})); got != test.want {
 				t.Errorf("\ngot  %s\nwant %s", got, test.want)
 			}
 		})
@@ -107,7 +107,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestValidateTakesOneStrategyOnly(t *testing.T) {
-	got := Validate(specOf(t, `strategy: {canary: {}, blueGreen: {activeService: a}}`), Workload{})
+	got := Validate(specOf(t, `strategy: {canary: {}, blueGreen: {activeService: a}}`), ReferencedWorkload{})
 	if len(got) != 1 || got[0].Field != "spec.strategy.strategy" || got[0].Detail != "Multiple Strategies can not be listed" {
 		t.Errorf("got %v", got)
 	}
@@ -115,11 +115,11 @@ func TestValidateTakesOneStrategyOnly(t *testing.T) {
 
 func TestValidateLooksAtTheReferencedWorkload(t *testing.T) {
 	good := specOf(t, "")
-	workload := Workload{Template: good.Template, Selector: good.Selector}
+	workload := ReferencedWorkload{Template: good.Template, Selector: good.Selector}
 	ref := `{workloadRef: {apiVersion: apps/v1, kind: Deployment, name: app}, strategy: {canary: {}}`
 	for _, test := range []struct {
 		name, spec string
-		workload   Workload
+		workload   ReferencedWorkload
 		want       string
 	}{
 		{"fine", ref + `, selector: null, template: {metadata: {labels: null}}}`, workload, ""},
@@ -127,14 +127,14 @@ func TestValidateLooksAtTheReferencedWorkload(t *testing.T) {
 		{"a template as well", ref + `}`, workload, `spec.workloadRef: Invalid value: "app": template must be empty for workload reference rollout`},
 		{
 			"not found", ref + `, template: {metadata: {labels: null}}}`,
-			Workload{Problem: `deployments.apps "shop/app" not found`},
+			ReferencedWorkload{Problem: `deployments.apps "shop/app" not found`},
 			`spec.workloadRef: Invalid value: "app": deployments.apps "shop/app" not found`,
 		},
 		{
 			"pods of others", ref + `, selector: {matchLabels: {app: b}}, template: {metadata: {labels: null}}}`, workload,
 			"spec.template.metadata.labels: Invalid value: {\"app\":\"a\"}: `selector` does not match template `labels`",
 		},
-		{"no selector anywhere", ref + `, selector: null, template: {metadata: {labels: null}}}`, Workload{Template: workload.Template}, "spec.selector: Required value: Rollout has missing field '.spec.selector'"},
+		{"no selector anywhere", ref + `, selector: null, template: {metadata: {labels: null}}}`, ReferencedWorkload{Template: workload.Template}, "spec.selector: Required value: Rollout has missing field '.spec.selector'"},
 	} {
 		if got := first(Validate(specOf(t, test.spec), test.workload)); got != test.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", test.name, got, test.want)
@@ -151,7 +151,7 @@ func TestValidateIsTotal(t *testing.T) {
 			SetMirrorRoute: &argov1.SetMirrorRoute{Match: []argov1.RouteMatch{{}}},
 		}}, TrafficRouting: &argov1.RolloutTrafficRouting{Istio: &argov1.IstioTrafficRouting{}}}}},
 	} {
-		if got := Validate(spec, Workload{}); len(got) == 0 {
+		if got := Validate(spec, ReferencedWorkload{}); len(got) == 0 {
 			t.Errorf("%+v is valid", spec)
 		}
 	}
@@ -183,12 +183,12 @@ func TestValidateServices(t *testing.T) {
 
 func TestDurationsOfPauses(t *testing.T) {
 	for text, want := range map[string]int64{"10": 10, `"10"`: 10, "10s": 10, "10m": 600, "10h": 36000, "1h30m": 5400, "1500ms": 1, "0": 0, "-5": -5, "-1s": -1} {
-		if got, err := seconds(*amount(text)); err != nil || got != want {
+		if got, err := parsePauseSeconds(*amount(text)); err != nil || got != want {
 			t.Errorf("%s: %d seconds (%v), want %d", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"soon", `""`, "10d", "1e9"} {
-		if got, err := seconds(*amount(text)); err == nil {
+		if got, err := parsePauseSeconds(*amount(text)); err == nil {
 			t.Errorf("%s: %d seconds, want an error", text, got)
 		}
 	}
@@ -215,7 +215,7 @@ func TestTextsOfSteps(t *testing.T) {
 	}
 	var got []string
 	for _, step := range steps {
-		got = append(got, stepText(step))
+		got = append(got, describeStep(step))
 	}
 	want := []string{
 		"setWeight: 10", "pause", "pause: 10", "pause: 1h30m", "experiment", "analysis", "setCanaryScale{weight: 5}",

@@ -36,7 +36,7 @@ func View(s Snapshot, unread ...release.Part) release.View {
 // ViewBeside is View of a Rollout that another controller acts on, by a sign of that controller: what that controller waits for and
 // does next is unknown. until is when the sign expires; zero: never.
 func ViewBeside(s Snapshot, sign string, until time.Time) release.View {
-	v := newView(s, []release.GateView{viewOf(LeftTo(sign, until), s, GateKinds())})
+	v := newView(s, []release.GateView{viewOf(OtherControllerGate(sign, until), s, GateKinds())})
 	if v.Result == release.RolledBack {
 		v.State = release.Idle
 	}
@@ -44,7 +44,7 @@ func ViewBeside(s Snapshot, sign string, until time.Time) release.View {
 }
 
 func newView(s Snapshot, gates []release.GateView) release.View {
-	index, total := StepsOf(s.Spec, s.Status)
+	index, total := StepPosition(s.Spec, s.Status)
 	v := release.View{
 		Phase: string(s.Status.Phase), Since: phaseSince(s.Status), Message: s.Status.Message, Revision: s.Hash, Promoted: s.Status.StableRS,
 		Weight: int(share(s)), TotalSteps: total, Gates: gates,
@@ -167,8 +167,8 @@ func runBehind(gate string, s Snapshot) string {
 
 // newestFailedRun is the newest AnalysisRun of the new revision that failed.
 func newestFailedRun(s Snapshot) string {
-	var newest Run
-	for _, run := range s.Runs {
+	var newest AnalysisRun
+	for _, run := range s.AnalysisRuns {
 		failed := run.Phase == argov1.AnalysisPhaseFailed || run.Phase == argov1.AnalysisPhaseError
 		if failed && run.Hash == s.Hash && (newest.Name == "" || newest.Created.Before(run.Created)) {
 			newest = run
@@ -190,7 +190,7 @@ func phaseSince(status argov1.RolloutStatus) time.Time {
 	case status.Phase == argov1.RolloutPhaseProgressing && status.Duration != nil && status.Duration.RolloutStartedAt != nil:
 		return status.Duration.RolloutStartedAt.Time
 	}
-	if c := conditions(status.Conditions).of(condition); c != nil {
+	if c := conditions(status.Conditions).find(condition); c != nil {
 		return c.LastTransitionTime.Time
 	}
 	return time.Time{}
@@ -199,10 +199,10 @@ func phaseSince(status argov1.RolloutStatus) time.Time {
 // share is the share of the requests that the new revision receives, in percent: by the weight of the router, by what the active
 // Service selects, or else by the available pods. It is 0 without another revision.
 func share(s Snapshot) int32 {
-	f := observe(s)
+	f := observeFacts(s)
 	weights := f.Status.Canary.Weights
 	switch {
-	case promoted(f.Status) && f.Status.CurrentPodHash == s.Hash, f.Status.StableRS == "", f.Status.CurrentPodHash != s.Hash:
+	case isPromoted(f.Status) && f.Status.CurrentPodHash == s.Hash, f.Status.StableRS == "", f.Status.CurrentPodHash != s.Hash:
 		return 0
 	case s.Spec.Strategy.BlueGreen != nil && f.Status.BlueGreen.ActiveSelector == f.Hash:
 		return pods.DefaultMaxWeight
@@ -214,7 +214,7 @@ func share(s Snapshot) int32 {
 		return 0
 	}
 	all := int32(0)
-	for _, rs := range f.Sets {
+	for _, rs := range f.ReplicaSets {
 		all += rs.Available
 	}
 	return f.new.Available * pods.DefaultMaxWeight / max(all, 1)
@@ -225,18 +225,18 @@ func isReleased(s Snapshot) bool {
 	spec := s.Spec
 	spec.Paused = false
 	phase, _ := PhaseOf(spec, s.Status)
-	return s.Problem == "" && promoted(s.Status) && s.Status.CurrentPodHash == s.Hash && phase == argov1.RolloutPhaseHealthy
+	return s.ValidationError == "" && isPromoted(s.Status) && s.Status.CurrentPodHash == s.Hash && phase == argov1.RolloutPhaseHealthy
 }
 
 // isAborted reports whether the release of the current template was aborted.
 func isAborted(s Snapshot) bool {
-	return s.Status.Abort && s.Status.CurrentPodHash == s.Hash && !promoted(s.Status)
+	return s.Status.Abort && s.Status.CurrentPodHash == s.Hash && !isPromoted(s.Status)
 }
 
-// StepsOf returns the number of steps of a release and the current one, counted from 0; nil: none.
-func StepsOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (index *int32, total int) {
+// StepPosition returns the number of steps of a release and the current one, counted from 0; nil: none.
+func StepPosition(spec argov1.RolloutSpec, status argov1.RolloutStatus) (index *int32, total int) {
 	if spec.Strategy.Canary == nil {
 		return nil, 0
 	}
-	return withinSteps(spec.Strategy.Canary.Steps, status.CurrentStepIndex), len(spec.Strategy.Canary.Steps)
+	return clampStepIndex(spec.Strategy.Canary.Steps, status.CurrentStepIndex), len(spec.Strategy.Canary.Steps)
 }

@@ -39,16 +39,16 @@ type world struct {
 	services    map[string]Service
 	published   map[string]map[string]int32 // endpoints by Service and by hash, as they were when they began to be late; nil: they are not
 	unread      bool                        // endpoints may not be read
-	runs        []Run
+	runs        []AnalysisRun
 	experiments []Experiment
 	verdict     argov1.AnalysisPhase
 	outcome     argov1.AnalysisPhase
-	route       *RouteIs
+	route       *TrafficRouted
 	headers     int // how many managed routes by header the route had before the last change
 	router      Router
-	workload    *WorkloadPods
+	workload    *WorkloadScale
 	disabled    []string
-	turn        *release.Turn // of a release that may start
+	turn        *release.QueueState // of a release that may start
 	count       int
 
 	// become says how many pods of a ReplicaSet there are, and how many are available, after a while; nil: all.
@@ -88,9 +88,9 @@ func (w *world) snapshot(t fataler) Snapshot {
 		t.Fatalf("%v", err)
 	}
 	s := Snapshot{
-		Now: w.now, Namespace: "shop", Name: "cart", UID: "uid", Generation: w.generation, Revision: w.revision, WorkloadGeneration: w.workloadGeneration,
-		Spec: *w.spec.DeepCopy(), Problem: w.problem, Sets: slices.Clone(w.sets), Hash: "hash-" + w.template, Selector: "app=cart",
-		Services: w.seenServices(), Runs: slices.Clone(w.runs), Experiments: slices.Clone(w.experiments), Router: w.router,
+		Now: w.now, Namespace: "shop", Name: "cart", UID: "uid", Generation: w.generation, RevisionAnnotation: w.revision, WorkloadGenerationAnnotation: w.workloadGeneration,
+		Spec: *w.spec.DeepCopy(), ValidationError: w.problem, ReplicaSets: slices.Clone(w.sets), Hash: "hash-" + w.template, Selector: "app=cart",
+		Services: w.seenServices(), AnalysisRuns: slices.Clone(w.runs), Experiments: slices.Clone(w.experiments), Router: w.router,
 		Workload: w.workload, DisabledPlugins: w.disabled,
 	}
 	if err := json.Unmarshal(text, &s.Status); err != nil {
@@ -102,22 +102,22 @@ func (w *world) snapshot(t fataler) Snapshot {
 			t.Fatalf("%v", err)
 		}
 	}
-	s.Router.Managed = nil
+	s.Router.ManagedRoutes = nil
 	if w.route != nil {
 		for _, h := range w.route.Headers {
-			s.Router.Managed = append(s.Router.Managed, h.Name)
+			s.Router.ManagedRoutes = append(s.Router.ManagedRoutes, h.Name)
 		}
 		for _, m := range w.route.Mirrors {
-			s.Router.Managed = append(s.Router.Managed, m.Name)
+			s.Router.ManagedRoutes = append(s.Router.ManagedRoutes, m.Name)
 		}
 	}
-	if weighed, backings := Outside(s); w.router.Outside && !weighed && len(backings) == 0 {
+	if weighed, backings := ExternalConfirmations(s); w.router.ExternalLoadBalancer && !weighed && len(backings) == 0 {
 		s.Router.Confirmed = nil
 	}
-	if MayStart(s) {
-		s.Turn = w.turn
+	if MayStartRelease(s) {
+		s.QueueSlot = w.turn
 	}
-	if RestartDue(s.Spec, s.Status, s.Now) {
+	if IsRestartDue(s.Spec, s.Status, s.Now) {
 		s.Pods = slices.Clone(w.pods)
 	}
 	return s
@@ -127,7 +127,7 @@ func (w *world) snapshot(t fataler) Snapshot {
 func (w *world) seenServices() map[string]Service {
 	seen := maps.Clone(w.services)
 	endpoints := w.endpoints()
-	for _, name := range EndpointsOf(w.spec.Strategy) {
+	for _, name := range ServicesWithEndpoints(w.spec.Strategy) {
 		service, found := seen[name]
 		if !found {
 			continue
@@ -229,9 +229,9 @@ func (w *world) pass(t fataler) bool {
 		}
 		moved = true
 		if made, is := effect.(ReplicaSetExists); is {
-			s.Sets = append(s.Sets, *w.set(made.Name))
+			s.ReplicaSets = append(s.ReplicaSets, *w.set(made.Name))
 		}
-		if event, ok := Told(effect); ok {
+		if event, ok := EffectEvent(effect); ok {
 			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
 		} else {
 			fmt.Fprintf(&w.told, "  %s\n", effect)
@@ -241,11 +241,11 @@ func (w *world) pass(t fataler) bool {
 		return true
 	}
 	if !w.hasty {
-		d = Settled(s, d)
+		d = MergeStatusChanges(s, d)
 	}
 	w.last = d
 	for _, event := range d.Events {
-		if event.Standing && !slices.Contains(w.standing, event.Message) {
+		if event.Persistent && !slices.Contains(w.standing, event.Message) {
 			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
 			w.standing = append(w.standing, event.Message)
 		}
@@ -254,7 +254,7 @@ func (w *world) pass(t fataler) bool {
 		return moved
 	}
 	w.status = d.Status
-	w.steps = append(w.steps, value(w.status.CurrentStepIndex, -1))
+	w.steps = append(w.steps, valueOr(w.status.CurrentStepIndex, -1))
 	w.tell(d.Events)
 	return true
 }
@@ -262,7 +262,7 @@ func (w *world) pass(t fataler) bool {
 // tell tells people what happened once.
 func (w *world) tell(events []release.Event) {
 	for _, event := range events {
-		if !event.Standing {
+		if !event.Persistent {
 			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
 		}
 	}
@@ -316,7 +316,7 @@ func (w *world) until(t fataler, at time.Time) {
 
 // react is what the cluster does by itself.
 func (w *world) react() {
-	for _, named := range servicesOf(w.spec.Strategy) {
+	for _, named := range namedServices(w.spec.Strategy) {
 		if _, found := w.services[named.name]; !found && named.name != "" {
 			w.services[named.name] = Service{Found: true, Selector: map[string]string{"app": "cart"}}
 		}
@@ -333,7 +333,7 @@ func (w *world) react() {
 		if w.become != nil {
 			replicas, available = w.become(*rs)
 		}
-		rs.Replicas, rs.Settled = replicas, replicas == rs.Spec
+		rs.Replicas, rs.StatusCurrent = replicas, replicas == rs.Spec
 		rs.Available = available
 		if limit, limited := w.ready[rs.Hash]; limited {
 			rs.Available = min(available, limit)
@@ -411,38 +411,38 @@ func (w *world) set(name string) *ReplicaSet {
 func (w *world) apply(t fataler, effect release.Effect) bool {
 	t.Helper()
 	switch e := effect.(type) {
-	case ReplicasSaid:
+	case ReplicasDefaulted:
 		if w.spec.Replicas != nil {
 			return false
 		}
 		w.spec.Replicas = new(int32(1))
 		w.generation++
-	case Revised:
+	case RevisionAnnotated:
 		return assign(&w.revision, fmt.Sprint(e.Revision))
-	case WorkloadNoted:
+	case WorkloadGenerationAnnotated:
 		return assign(&w.workloadGeneration, e.Generation)
 	case ReplicaSetExists:
 		if w.set(e.Name) != nil {
 			return false
 		}
 		w.sets = append(w.sets, ReplicaSet{
-			Name: e.Name, Hash: e.Hash, Revision: e.Revision, Avoids: e.Avoids, Created: w.tick(), Desired: new(value(w.spec.Replicas, 1)),
+			Name: e.Name, Hash: e.Hash, Revision: e.Revision, AvoidedHash: e.AvoidedHash, Created: w.tick(), Desired: new(valueOr(w.spec.Replicas, 1)),
 		})
 		w.labels[e.Name] = e.Metadata
-	case ReplicaSetKept:
+	case ReplicaSetMaintained:
 		rs := w.set(e.Name)
 		changed := assign(&rs.Revision, e.Revision)
-		return assign(&rs.Avoids, e.Avoids) || changed
+		return assign(&rs.AvoidedHash, e.AvoidedHash) || changed
 	case ReplicaSetScaled:
 		return w.scaled(t, e)
-	case ReplicaSetDelayed:
-		return assign(&w.set(e.Name).Deadline, e.Until.Truncate(time.Second))
-	case ReplicaSetLabelled:
+	case ScaleDownDeadlineSet:
+		return assign(&w.set(e.Name).ScaleDownDeadline, e.Until.Truncate(time.Second))
+	case EphemeralMetadataSet:
 		if cmp.Equal(w.labels[e.Name], e.Metadata) {
 			return false
 		}
 		w.labels[e.Name] = e.Metadata
-	case ReplicaSetGone:
+	case ReplicaSetDeleted:
 		w.sets = slices.DeleteFunc(w.sets, func(rs ReplicaSet) bool { return rs.Name == e.Name })
 	case PodEvicted:
 		if w.budget {
@@ -457,9 +457,9 @@ func (w *world) apply(t fataler, effect release.Effect) bool {
 		selector := maps.Clone(service.Selector)
 		selector[argov1.PodTemplateHashLabel] = e.Hash
 		w.services[e.Service] = Service{Found: true, ManagedBy: "cart", Selector: selector}
-	case ServiceReleased:
+	case ServiceRestored:
 		delete(w.services, e.Service)
-	case RouteIs:
+	case TrafficRouted:
 		if w.headers = 0; w.route != nil {
 			w.headers = len(w.route.Headers)
 		}
@@ -467,13 +467,13 @@ func (w *world) apply(t fataler, effect release.Effect) bool {
 			return false
 		}
 		w.route = &e
-	case RouteReleased:
+	case RouteRestored:
 		changed := w.route != nil || w.router.HasStaleRouters
 		w.route, w.router.HasStaleRouters = nil, false
 		return changed
-	case RunExists, RunTerminated, RunGone, ExperimentExists, ExperimentTerminated, ExperimentGone:
+	case AnalysisRunExists, AnalysisRunTerminated, AnalysisRunDeleted, ExperimentExists, ExperimentTerminated, ExperimentDeleted:
 		return w.judge(effect)
-	case WorkloadReleased:
+	case WorkloadRestored:
 	case WorkloadScaled:
 		return assign(&w.workload.Spec, e.Pods)
 	default:
@@ -496,26 +496,28 @@ func (w *world) scaled(t fataler, e ReplicaSetScaled) bool {
 	noted := rs.Desired == nil || *rs.Desired != e.Desired
 	rs.Desired = new(e.Desired)
 	if e.Pods == 0 && !e.KeepDeadline {
-		rs.Deadline = time.Time{}
+		rs.ScaleDownDeadline = time.Time{}
 	}
 	changed := assign(&rs.Spec, e.Pods)
 	return changed || noted
 }
 
 func (w *world) judge(effect release.Effect) bool {
-	run := func(name string) int { return slices.IndexFunc(w.runs, func(r Run) bool { return r.Name == name }) }
+	run := func(name string) int {
+		return slices.IndexFunc(w.runs, func(r AnalysisRun) bool { return r.Name == name })
+	}
 	experiment := func(name string) int {
 		return slices.IndexFunc(w.experiments, func(e Experiment) bool { return e.Name == name })
 	}
 	switch e := effect.(type) {
-	case RunExists:
+	case AnalysisRunExists:
 		if run(e.Name) >= 0 {
 			return false
 		}
-		w.runs = append(w.runs, Run{Name: e.Name, Hash: e.Hash, Type: e.Type, Step: e.Step, Created: w.tick()})
-	case RunTerminated:
+		w.runs = append(w.runs, AnalysisRun{Name: e.Name, Hash: e.Hash, Type: e.Type, Step: e.Step, Created: w.tick()})
+	case AnalysisRunTerminated:
 		return assign(&w.runs[run(e.Name)].Terminated, true)
-	case RunGone:
+	case AnalysisRunDeleted:
 		w.runs = slices.Delete(w.runs, run(e.Name), run(e.Name)+1)
 	case ExperimentExists:
 		if experiment(e.Name) >= 0 {
@@ -530,7 +532,7 @@ func (w *world) judge(effect release.Effect) bool {
 		w.experiments = append(w.experiments, made)
 	case ExperimentTerminated:
 		return assign(&w.experiments[experiment(e.Name)].Terminated, true)
-	case ExperimentGone:
+	case ExperimentDeleted:
 		w.experiments = slices.Delete(w.experiments, experiment(e.Name), experiment(e.Name)+1)
 	}
 	return true
@@ -552,8 +554,8 @@ func (w *world) show() {
 	for _, rs := range w.sets {
 		if rs.Spec > 0 {
 			fmt.Fprintf(&b, " %s %d/%d", rs.Hash, rs.Available, rs.Spec)
-			if rs.Delayed() {
-				fmt.Fprintf(&b, " until %s", rs.Deadline.Format(time.TimeOnly))
+			if rs.HasScaleDownDeadline() {
+				fmt.Fprintf(&b, " until %s", rs.ScaleDownDeadline.Format(time.TimeOnly))
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func Message(err error) string {
 func NeedsUser(err error) bool {
 	for _, cause := range []error{
 		traffic.ErrNotOwned, traffic.ErrUnsupported, traffic.ErrInvalid, traffic.ErrNotInstalled,
-		workload.ErrForeign, workload.ErrGone, workload.ErrNotInstalled, workload.ErrUnusable,
+		workload.ErrNotOwned, workload.ErrHistoryGone, workload.ErrNotInstalled, workload.ErrUnusable,
 	} {
 		if errors.Is(err, cause) {
 			return true
@@ -42,6 +42,6 @@ func Rejected(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsF
 // Overtaken reports whether an error only says that an object was changed by somebody else, or by this process a moment ago: the
 // next reconciliation knows it.
 func Overtaken(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, ownwrites.ErrBehind) ||
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, ownwrites.ErrStale) ||
 		errors.Is(err, ErrChanged) || errors.Is(err, workload.ErrChanged) || errors.Is(err, traffic.ErrChanged)
 }

@@ -27,7 +27,7 @@ func TestErrorsBelongToOneClass(t *testing.T) {
 		{apierrors.NewInvalid(schema.GroupKind{}, "cart", nil), "rejected"},
 		{apierrors.NewConflict(resource, "cart", errors.New("changed")), "overtaken"},
 		{apierrors.NewAlreadyExists(resource, "cart"), "overtaken"},
-		{ownwrites.ErrBehind, "overtaken"},
+		{ownwrites.ErrStale, "overtaken"},
 		{workload.ErrChanged, "overtaken"},
 		{traffic.ErrChanged, "overtaken"},
 		{ErrChanged, "overtaken"},

@@ -54,16 +54,16 @@ func (f *Frame[O, S]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues(strings.ToLower(kind[:1])+kind[1:], key.Name+"."+key.Namespace))
 	began := f.Clock.Now()
 	result, err := f.guard.Run(ctx, f.Clock, key, f.reportFault, f.reconcile)
-	f.Metrics.Reconciled(kind, key, f.Clock.Since(began))
+	f.Metrics.RecordReconciliation(kind, key, f.Clock.Since(began))
 	if err != nil {
-		f.Metrics.ReconcileFailed(kind, key)
+		f.Metrics.CountReconcileFailure(kind, key)
 	}
 	return result, err
 }
 
 func (f *Frame[O, S]) reportFault(ctx context.Context, key types.NamespacedName, fault error) error {
-	f.Metrics.Panicked(f.Kind.Kind)
-	f.Metrics.ReconcileFailed(f.Kind.Kind, key)
+	f.Metrics.CountPanic(f.Kind.Kind)
+	f.Metrics.CountReconcileFailure(f.Kind.Kind, key)
 	object := f.New()
 	if err := f.Client.Get(ctx, key, object); err != nil || !f.Serves(object) {
 		return client.IgnoreNotFound(err)
@@ -81,7 +81,7 @@ func (f *Frame[O, S]) reconcile(ctx context.Context, key types.NamespacedName) (
 	case !f.Serves(object):
 		return call(ctx, f.Unserved, key)
 	}
-	f.Metrics.Exists(f.Kind.Kind, key)
+	f.Metrics.StartReconciled(f.Kind.Kind, key)
 	return f.ReconcileObject(ctx, object)
 }
 
@@ -96,7 +96,7 @@ func call(ctx context.Context, hook func(context.Context, types.NamespacedName) 
 func (f *Frame[O, S]) Decide(next func() release.Decision[S]) release.Decision[S] {
 	began := f.Clock.Now()
 	d := next()
-	f.Metrics.Decided(f.Kind.Kind, f.Clock.Since(began))
+	f.Metrics.RecordDecisionDuration(f.Kind.Kind, f.Clock.Since(began))
 	return d
 }
 

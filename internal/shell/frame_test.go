@@ -55,10 +55,10 @@ func TestNothingOutlivesItsObject(t *testing.T) {
 				Recorder: telemetry.NewRecorder(cluster, outbox, clock.RealClock{}, ""),
 			}
 			f.Serving("", "", func(status map[string]string, message string) release.Decision[map[string]string] {
-				return release.Decision[map[string]string]{Status: status, Events: []release.Event{{Message: message, Standing: true}}}
+				return release.Decision[map[string]string]{Status: status, Events: []release.Event{{Message: message, Persistent: true}}}
 			}, nil)
 			f.ReconcileObject = func(ctx context.Context, object *corev1.ConfigMap) (reconcile.Result, error) {
-				f.Report(ctx, object, []release.Event{{Message: "it begins"}, {Message: "it waits", Standing: true}})
+				f.Report(ctx, object, []release.Event{{Message: "it begins"}, {Message: "it waits", Persistent: true}})
 				if object.Name[len(object.Name)-1] == '7' {
 					panic("a fault")
 				}
@@ -72,7 +72,7 @@ func TestNothingOutlivesItsObject(t *testing.T) {
 						if _, err := f.Reconcile(ctx, request); err != nil {
 							t.Fatal(err)
 						}
-						for outbox.Send(t.Context()) { //nolint:contextcheck // the frame passes the context of its caller
+						for outbox.AttemptNext(t.Context()) { //nolint:contextcheck // the frame passes the context of its caller
 						}
 					}
 				}

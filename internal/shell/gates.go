@@ -108,9 +108,9 @@ func (m *Memory[E]) Explain(key types.NamespacedName, of Evaluation) Explanation
 	for _, gate := range of.Gates[:min(len(of.Gates), MaxGates)] {
 		status := statusGate(gate)
 		id := name.of(status.Name)
-		w := rules.follow(e.waits[id], status, gate.Unasked, shown[id], now)
+		w := rules.follow(e.waits[id], status, gate.NotYetAsked, shown[id], now)
 		waits[id] = w
-		if !gate.Unasked { // nothing new is known of one that is
+		if !gate.NotYetAsked { // nothing new is known of one that is
 			out.plan(w, now)
 		}
 		status.Since = new(metav1.NewMicroTime(w.since))
@@ -186,13 +186,13 @@ func (n numbering) of(name string) string {
 }
 
 // GateName is the name of a gate in a status.
-func GateName(gate release.Gate) string { return release.Clip(gate.Name, MaxGateName) }
+func GateName(gate release.Gate) string { return release.Truncate(gate.Name, MaxGateName) }
 
 // statusGate returns a gate as a status shows it, except for the time since which it waits.
 func statusGate(gate release.Gate) StatusGate {
 	out := StatusGate{
-		Name: GateName(gate), Verdict: string(gate.Verdict), Message: release.Clip(gate.Message, MaxGateMessage), Opener: string(gate.Opener),
-		Value: release.Clip(gate.Value, MaxGateMessage), Limit: release.Clip(gate.Limit, MaxGateMessage), Query: release.Clip(gate.Query, MaxGateQuery),
+		Name: GateName(gate), Verdict: string(gate.Verdict), Message: release.Truncate(gate.Message, MaxGateMessage), Opener: string(gate.Opener),
+		Value: release.Truncate(gate.Value, MaxGateMessage), Limit: release.Truncate(gate.Limit, MaxGateMessage), Query: release.Truncate(gate.Query, MaxGateQuery),
 	}
 	if !gate.Until.IsZero() {
 		out.Until = new(metav1.NewMicroTime(gate.Until))

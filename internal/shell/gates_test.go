@@ -22,7 +22,7 @@ func newMemory() *Memory[struct{}] {
 }
 
 func waiting(name string, opener release.Opener) release.Gates {
-	return release.Gates{release.WaitsFor(name, opener, "not yet")}
+	return release.Gates{release.NewWaitingGate(name, opener, "not yet")}
 }
 
 func TestAWaitIsExplainedOnceAfterHalfAMinute(t *testing.T) {
@@ -47,7 +47,7 @@ func TestAChangingMeasurementCausesNoWrite(t *testing.T) {
 	var shown []StatusGate
 	for i := range 100 {
 		now := noon.Add(time.Duration(i) * time.Minute)
-		gate := release.Fails("success-rate", release.ByCluster, fmt.Sprintf("%d is below 99", i))
+		gate := release.NewFailedGate("success-rate", release.ByCluster, fmt.Sprintf("%d is below 99", i))
 		gate.Value, gate.Query, gate.Until = fmt.Sprint(i), fmt.Sprint("rate at ", i), now.Add(time.Minute)
 		e := m.Explain(cart, Evaluation{Gates: release.Gates{gate}, Shown: shown, Now: now})
 		if e.Due && i != 1 {
@@ -71,18 +71,18 @@ func TestAPolledGateIsOneWait(t *testing.T) {
 	type snapshot struct{}
 	m := newMemory()
 	asks := func(snapshot) release.Gate {
-		return release.Asks("approval", release.Probe{ID: "q"}, "waiting for the answer")
+		return release.NewQueryGate("approval", release.Query{ID: "q"}, "waiting for the answer")
 	}
-	waits := func(snapshot) release.Gate { return release.WaitsFor("approval", release.ByPerson, "not approved") }
-	passes := func(snapshot) release.Gate { return release.Passes("rollback", "not requested") }
+	waits := func(snapshot) release.Gate { return release.NewWaitingGate("approval", release.ByUser, "not approved") }
+	passes := func(snapshot) release.Gate { return release.NewPassingGate("rollback", "not requested") }
 	other := func(snapshot) release.Gate {
-		return release.Asks("rollback", release.Probe{ID: "p"}, "waiting for the answer")
+		return release.NewQueryGate("rollback", release.Query{ID: "p"}, "waiting for the answer")
 	}
 	var shown []StatusGate
 	var written int
 	for at := noon; at.Before(noon.Add(3 * time.Minute)); at = at.Add(5 * time.Second) {
 		for _, conditions := range [][]func(snapshot) release.Gate{{other, asks, asks}, {passes, asks, asks}, {passes, waits, asks}} {
-			e := m.Explain(cart, Evaluation{Gates: release.Look(snapshot{}, conditions...), Shown: shown, Now: at})
+			e := m.Explain(cart, Evaluation{Gates: release.EvaluateGates(snapshot{}, conditions...), Shown: shown, Now: at})
 			if e.Due {
 				written++
 				shown = e.Gates
@@ -107,7 +107,7 @@ func TestAStatusThatCannotShowGatesIsNotWrittenForThem(t *testing.T) {
 }
 
 func TestAGateThatTimeOpensCausesNoWrite(t *testing.T) {
-	gates := release.Gates{release.WaitsUntil("window", noon.Add(time.Hour), "observing")}
+	gates := release.Gates{release.NewTimedGate("window", noon.Add(time.Hour), "observing")}
 	e := newMemory().Explain(cart, Evaluation{Gates: gates, Now: noon.Add(time.Minute)})
 	if e.Unsaid() || !e.Gates[0].Until.Time.Equal(noon.Add(time.Hour)) {
 		t.Fatalf("got %+v, want the gate with its time, and no write", e)
@@ -118,7 +118,7 @@ func TestGatesInAStatusAreBounded(t *testing.T) {
 	var gates release.Gates
 	long := strings.Repeat("ä", 2*MaxGateQuery)
 	for i := range MaxGates + 10 {
-		gate := release.WaitsFor(fmt.Sprint("gate-", i, long), release.ByPerson, long)
+		gate := release.NewWaitingGate(fmt.Sprint("gate-", i, long), release.ByUser, long)
 		gate.Value, gate.Limit, gate.Query = long, long, long
 		gates = append(gates, gate)
 	}
@@ -137,7 +137,7 @@ func TestGatesBeyondTheBoundCauseNoWrite(t *testing.T) {
 	m := newMemory()
 	var gates release.Gates
 	for i := range MaxGates + 1 {
-		gates = append(gates, release.WaitsFor(fmt.Sprint("gate-", i), release.ByPerson, "closed"))
+		gates = append(gates, release.NewWaitingGate(fmt.Sprint("gate-", i), release.ByUser, "closed"))
 	}
 	shown := m.Explain(cart, Evaluation{Gates: gates, Now: noon}).Gates
 	if e := m.Explain(cart, Evaluation{Gates: gates, Shown: shown, Now: noon.Add(time.Hour)}); e.Unsaid() {
@@ -158,7 +158,7 @@ func TestSinceSurvivesARestartThroughTheStatus(t *testing.T) {
 }
 
 func TestAStatusDoesNotShowAWaitThatIsOver(t *testing.T) {
-	gates := waiting("suspended", release.ByPerson)
+	gates := waiting("suspended", release.ByUser)
 	shown := newMemory().Explain(cart, Evaluation{Gates: gates, Now: noon}).Gates
 	m := newMemory()
 	if e := m.Explain(cart, Evaluation{Gates: gates, Shown: shown, Now: noon}); e.Unsaid() {
@@ -175,9 +175,9 @@ func TestAGateThatIsNotEvaluatedAnymore(t *testing.T) {
 	for complete, want := range map[bool]bool{true: true, false: false} {
 		m := newMemory()
 		m.Explanations.Complete = complete
-		refused := release.Gates{release.Fails("refused", release.ByPerson, "no quota")}
+		refused := release.Gates{release.NewFailedGate("refused", release.ByUser, "no quota")}
 		shown := m.Explain(cart, Evaluation{Gates: refused, Now: noon}).Gates
-		drained := release.Gates{release.WaitsUntil("drained", noon.Add(time.Hour), "until 13:00")}
+		drained := release.Gates{release.NewTimedGate("drained", noon.Add(time.Hour), "until 13:00")}
 		first := m.Explain(cart, Evaluation{Gates: drained, Shown: shown, Now: noon.Add(time.Minute)})
 		second := m.Explain(cart, Evaluation{Gates: drained, Shown: shown, Now: noon.Add(time.Minute + ExplainAfter)})
 		if first.Due || second.Due != want {
@@ -191,7 +191,7 @@ func TestAnotherDetailIsExplained(t *testing.T) {
 	m := newMemory()
 	m.Explanations.Detail = func(g StatusGate) string { return g.Message }
 	gate := func(i int) release.Gates {
-		return release.Gates{release.WaitsFor("targets", release.ByCluster, fmt.Sprintf("%d of 5 targets are healthy", i))}
+		return release.Gates{release.NewWaitingGate("targets", release.ByCluster, fmt.Sprintf("%d of 5 targets are healthy", i))}
 	}
 	shown := m.Explain(cart, Evaluation{Gates: gate(0), Now: noon}).Gates
 	var due []int
@@ -224,7 +224,7 @@ func TestAWaitDoesNotBeginTomorrow(t *testing.T) {
 // would never be explained.
 func TestAWaitOutlastsAProvisionalDecision(t *testing.T) {
 	m := newMemory()
-	gates := waiting("refused", release.ByPerson)
+	gates := waiting("refused", release.ByUser)
 	m.Explain(cart, Evaluation{Gates: gates, Now: noon})
 	m.Explain(cart, Evaluation{Provisional: true, Now: noon})
 	later := noon.Add(ExplainAfter)
@@ -239,7 +239,7 @@ func TestAWaitOutlastsAProvisionalDecision(t *testing.T) {
 
 func TestGatesOfOneNameWaitSeparately(t *testing.T) {
 	m := newMemory()
-	two := release.Gates{release.Passes("approval", ""), release.WaitsFor("approval", release.ByPerson, "closed")}
+	two := release.Gates{release.NewPassingGate("approval", ""), release.NewWaitingGate("approval", release.ByUser, "closed")}
 	shown := m.Explain(cart, Evaluation{Gates: two, Now: noon}).Gates
 	if e := m.Explain(cart, Evaluation{Gates: two, Shown: shown, Now: noon.Add(time.Hour)}); e.Unsaid() {
 		t.Errorf("got %+v, want nothing: the status shows both", e)

@@ -57,7 +57,7 @@ func (g *Guard) Run(ctx context.Context, clk clock.PassiveClock, key types.Names
 			g.over(key)
 			return
 		}
-		fault := telemetry.Fault(cause)
+		fault := telemetry.PanicError(cause)
 		log.FromContext(ctx).Error(fault, "Pass panicked", "stack", string(debug.Stack()))
 		if err := report(ctx, key, fault, faulted); err != nil {
 			log.FromContext(ctx).Error(err, "Told of a panic")
@@ -72,7 +72,7 @@ func (g *Guard) Run(ctx context.Context, clk clock.PassiveClock, key types.Names
 func report(ctx context.Context, key types.NamespacedName, fault error, faulted func(context.Context, types.NamespacedName, error) error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = telemetry.Fault(cause)
+			err = telemetry.PanicError(cause)
 		}
 	}()
 	return faulted(ctx, key, fault)

@@ -24,14 +24,14 @@ type Releases[O client.Object] struct {
 	New     func() O
 	NewList func() client.ObjectList
 	// Place is that of a release in the queue.
-	Place func(O) release.Place
+	Place func(O) release.QueueEntry
 }
 
 // PlaceOf returns the place of an object of a watch; none if it does not exist.
-func (k Releases[O]) PlaceOf(object client.Object) release.Place {
+func (k Releases[O]) PlaceOf(object client.Object) release.QueueEntry {
 	typed, ok := object.(O)
 	if !ok {
-		return release.Place{}
+		return release.QueueEntry{}
 	}
 	return k.Place(typed)
 }
@@ -39,7 +39,7 @@ func (k Releases[O]) PlaceOf(object client.Object) release.Place {
 // Index lets a cache find the releases that are in progress, or in the queue, without reading all.
 func (k Releases[O]) Index(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, k.New(), byPlace, func(object client.Object) []string {
-		if place := k.PlaceOf(object); place.Moves || place.Waits {
+		if place := k.PlaceOf(object); place.InProgress || place.Waiting {
 			return []string{byPlace}
 		}
 		return nil
@@ -54,27 +54,27 @@ func (k Releases[O]) Index(ctx context.Context, indexer client.FieldIndexer) err
 func (k Releases[O]) Queued(reader client.Reader, indexed bool) queue.Kind {
 	return queue.Kind{
 		Name: k.Kind,
-		List: func(ctx context.Context, namespace string) ([]queue.Stored, error) {
+		List: func(ctx context.Context, namespace string) ([]queue.StoredEntry, error) {
 			options := []client.ListOption{client.InNamespace(namespace)}
 			if indexed { // they are only read
 				options = append(options, client.MatchingFields{byPlace: byPlace}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 			}
-			var stored []queue.Stored
+			var stored []queue.StoredEntry
 			err := k.each(ctx, reader, func(object O) {
-				stored = append(stored, queue.Stored{Place: k.Place(object), Version: object.GetResourceVersion()})
+				stored = append(stored, queue.StoredEntry{Place: k.Place(object), Version: object.GetResourceVersion()})
 			}, options...)
 			return stored, err
 		},
-		Get: func(ctx context.Context, key types.NamespacedName) (queue.Stored, bool, error) {
+		Get: func(ctx context.Context, key types.NamespacedName) (queue.StoredEntry, bool, error) {
 			object := k.New()
 			var options []client.GetOption
 			if indexed {
 				options = append(options, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 			}
 			if err := reader.Get(ctx, key, object, options...); err != nil {
-				return queue.Stored{}, false, client.IgnoreNotFound(err)
+				return queue.StoredEntry{}, false, client.IgnoreNotFound(err)
 			}
-			return queue.Stored{Place: k.Place(object), Version: object.GetResourceVersion()}, true, nil
+			return queue.StoredEntry{Place: k.Place(object), Version: object.GetResourceVersion()}, true, nil
 		},
 	}
 }
@@ -107,7 +107,7 @@ func (k Releases[O]) each(ctx context.Context, reader client.Reader, f func(O), 
 }
 
 // Changed wakes the releases of all kinds that may start because of a change of this one.
-func (k Releases[O]) Changed(ctx context.Context, line *queue.Line, before, after client.Object) {
+func (k Releases[O]) Changed(ctx context.Context, line *queue.Queue, before, after client.Object) {
 	if before == nil {
 		return
 	}
@@ -117,9 +117,9 @@ func (k Releases[O]) Changed(ctx context.Context, line *queue.Line, before, afte
 }
 
 // Settle ends a reconciliation, which found the first form of an object and left the second.
-func (k Releases[O]) Settle(line *queue.Line, before, after O, waits bool) {
-	outcome := queue.Outcome{Waits: waits}
-	if !k.Place(before).Moves && k.Place(after).Moves {
+func (k Releases[O]) Settle(line *queue.Queue, before, after O, waits bool) {
+	outcome := queue.Outcome{Waiting: waits}
+	if !k.Place(before).InProgress && k.Place(after).InProgress {
 		outcome.Started = after.GetResourceVersion()
 	}
 	line.Settle(k.Kind, client.ObjectKeyFromObject(after), outcome)

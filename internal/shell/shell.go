@@ -101,7 +101,7 @@ func StatusPatch[S any](version string, before, after *S) ([]byte, error) {
 		return nil, err
 	}
 	difference := jsontree.MergePatch(old, wanted)
-	return json.Marshal(jsontree.Pinned(map[string]any{"status": difference}, version))
+	return json.Marshal(jsontree.PinResourceVersion(map[string]any{"status": difference}, version))
 }
 
 // leaveOut empties the fields that two statuses have alike, which are most of them, so that nobody has to decode them. It

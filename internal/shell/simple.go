@@ -20,7 +20,7 @@ type Simple[O client.Object, S any] struct {
 	Frame[O, S]
 	Recorder *telemetry.Recorder
 
-	lasting telemetry.Standing
+	lasting telemetry.OngoingEvents
 }
 
 // Serving completes a frame: this process serves objects with that value of a label, and forget is called for the others, and
@@ -73,7 +73,7 @@ func (s *Simple[O, S]) WriteStatus(ctx context.Context, object O, status S) erro
 
 // Report records the events of a decision, and returns those that were not recorded before.
 func (s *Simple[O, S]) Report(ctx context.Context, object O, events []release.Event) []release.Event {
-	news := s.lasting.News(client.ObjectKeyFromObject(object), events)
+	news := s.lasting.NewEvents(client.ObjectKeyFromObject(object), events)
 	for _, event := range news {
 		s.Recorder.Event(ctx, s.Reference(object), event)
 	}

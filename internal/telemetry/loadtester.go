@@ -2,8 +2,8 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// CountTasks declares the metric of the load tester and returns what counts a task that ended.
-func CountTasks(registerer prometheus.Registerer) func(kind, outcome string) {
+// NewTaskCounter declares the metric of the load tester and returns what counts a task that ended.
+func NewTaskCounter(registerer prometheus.Registerer) func(kind, outcome string) {
 	var families []Family
 	tasks := declaration{registerer: registerer, families: &families}.counter("serin_loadtester_tasks_total",
 		"Tasks that ended, by their type; the outcome is success or failure.", "type", "outcome")

@@ -25,18 +25,18 @@ const timestamp = "2006-01-02T15:04:05.000Z0700"
 // levelDebug lets V(1), decisions, and V(2), requests, through; beyond it only libraries talk. logr's V(n) is -n in slog.
 const levelDebug = slog.Level(-2)
 
-// Logger writes log lines to w. level is debug, info, warn, warning, error, fatal or panic (these two mean error);
+// NewLogger writes log lines to w. level is debug, info, warn, warning, error, fatal or panic (these two mean error);
 // anything else means info, as it always has for users of this flag. encoding is json, one object a line, or console,
 // for a person's eyes; the error for any other is a sentence for the user. Lines have level, ts, caller, msg and
 // whatever the caller adds.
-func Logger(level, encoding string, w io.Writer) (logr.Logger, error) {
+func NewLogger(level, encoding string, w io.Writer) (logr.Logger, error) {
 	limit := parseLevel(level)
 	switch encoding {
 	case "json":
 		return logr.FromSlogHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{
 			AddSource:   true,
 			Level:       limit,
-			ReplaceAttr: rename,
+			ReplaceAttr: renameAttribute,
 		})), nil
 	case "console":
 		return logr.FromSlogHandler(newConsole(w, limit)), nil
@@ -71,9 +71,9 @@ func levelName(level slog.Level) string {
 	}
 }
 
-// rename gives slog's own keys the names and forms that users filter by. It looks at types too, so that a caller's
+// renameAttribute gives slog's own keys the names and forms that users filter by. It looks at types too, so that a caller's
 // attribute of the same name stays as it is.
-func rename(groups []string, attr slog.Attr) slog.Attr {
+func renameAttribute(groups []string, attr slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return attr
 	}
@@ -88,19 +88,19 @@ func rename(groups []string, attr slog.Attr) slog.Attr {
 		}
 	case *slog.Source:
 		if attr.Key == slog.SourceKey {
-			return slog.String("caller", place(value.File, value.Line))
+			return slog.String("caller", callerLocation(value.File, value.Line))
 		}
 	}
 	return attr
 }
 
-// place is the last folder, the file and the line: enough to find it, and not where it was built.
-func place(file string, line int) string {
+// callerLocation is the last folder, the file and the line: enough to find it, and not where it was built.
+func callerLocation(file string, line int) string {
 	return filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file) + ":" + strconv.Itoa(line)
 }
 
-// console writes time, level, place, message and a JSON object with the rest, separated by tabs.
-type console struct {
+// consoleHandler writes time, level, place, message and a JSON object with the rest, separated by tabs.
+type consoleHandler struct {
 	out  *sharedWriter
 	rest slog.Handler // writes the attributes, and nothing else, to out.rest
 }
@@ -112,14 +112,14 @@ type sharedWriter struct {
 	rest bytes.Buffer
 }
 
-func newConsole(w io.Writer, level slog.Level) console {
+func newConsole(w io.Writer, level slog.Level) consoleHandler {
 	out := &sharedWriter{w: w}
-	return console{out: out, rest: slog.NewJSONHandler(&out.rest, &slog.HandlerOptions{Level: level, ReplaceAttr: drop})}
+	return consoleHandler{out: out, rest: slog.NewJSONHandler(&out.rest, &slog.HandlerOptions{Level: level, ReplaceAttr: dropStandardKeys})}
 }
 
-// drop leaves out slog's own keys, which stand at the front of a console line: the level by its type, the message
+// dropStandardKeys leaves out slog's own keys, which stand at the front of a console line: the level by its type, the message
 // because Handle empties it.
-func drop(groups []string, attr slog.Attr) slog.Attr {
+func dropStandardKeys(groups []string, attr slog.Attr) slog.Attr {
 	_, isLevel := attr.Value.Any().(slog.Level)
 	if len(groups) == 0 && (isLevel || attr.Equal(slog.String(slog.MessageKey, ""))) {
 		return slog.Attr{}
@@ -127,19 +127,19 @@ func drop(groups []string, attr slog.Attr) slog.Attr {
 	return attr
 }
 
-func (c console) Enabled(ctx context.Context, level slog.Level) bool {
+func (c consoleHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return c.rest.Enabled(ctx, level)
 }
 
-func (c console) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return console{out: c.out, rest: c.rest.WithAttrs(attrs)}
+func (c consoleHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return consoleHandler{out: c.out, rest: c.rest.WithAttrs(attrs)}
 }
 
-func (c console) WithGroup(name string) slog.Handler {
-	return console{out: c.out, rest: c.rest.WithGroup(name)}
+func (c consoleHandler) WithGroup(name string) slog.Handler {
+	return consoleHandler{out: c.out, rest: c.rest.WithGroup(name)}
 }
 
-func (c console) Handle(ctx context.Context, record slog.Record) error {
+func (c consoleHandler) Handle(ctx context.Context, record slog.Record) error {
 	frame, _ := runtime.CallersFrames([]uintptr{record.PC}).Next()
 	bare := slog.NewRecord(time.Time{}, 0, "", 0)
 	record.Attrs(func(attr slog.Attr) bool {
@@ -154,7 +154,7 @@ func (c console) Handle(ctx context.Context, record slog.Record) error {
 		return err
 	}
 	fields := []string{
-		record.Time.Format(timestamp), levelName(record.Level), place(frame.File, frame.Line), record.Message,
+		record.Time.Format(timestamp), levelName(record.Level), callerLocation(frame.File, frame.Line), record.Message,
 	}
 	if rest := strings.TrimSpace(c.out.rest.String()); rest != "{}" {
 		fields = append(fields, rest)

@@ -13,7 +13,7 @@ import (
 
 func mustLogger(t *testing.T, level, encoding string, w *bytes.Buffer) logr.Logger {
 	t.Helper()
-	logger, err := Logger(level, encoding, w)
+	logger, err := NewLogger(level, encoding, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestTheLevelDecidesWhichLinesAreWritten(t *testing.T) {
 }
 
 func TestAnUnknownEncodingIsRefused(t *testing.T) {
-	_, err := Logger("info", "xml", &bytes.Buffer{})
+	_, err := NewLogger("info", "xml", &bytes.Buffer{})
 	if err == nil || err.Error() != `the log encoding "xml" does not exist: use json or console` {
 		t.Errorf("error %v", err)
 	}

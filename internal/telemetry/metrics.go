@@ -21,8 +21,8 @@ const (
 
 // The values of the label kind of serin_probe_duration_seconds.
 const (
-	HookProbe   = "hook"
-	MetricProbe = "metric"
+	WebhookQuery = "hook"
+	MetricQuery  = "metric"
 )
 
 // canaryKind and rolloutKind are the values of the label kind.
@@ -46,35 +46,35 @@ type Metrics struct {
 	successes *prometheus.CounterVec
 	failures  *prometheus.CounterVec
 
-	phase       *prometheus.GaugeVec
-	waiting     *prometheus.GaugeVec
-	probes      *prometheus.HistogramVec
-	decisions   *prometheus.HistogramVec
-	lateness    *prometheus.HistogramVec
-	apiRequests *prometheus.CounterVec
-	panics      *prometheus.CounterVec
-	rollouts    *rollouts
+	phase            *prometheus.GaugeVec
+	waiting          *prometheus.GaugeVec
+	queries          *prometheus.HistogramVec
+	decisionDuration *prometheus.HistogramVec
+	lateness         *prometheus.HistogramVec
+	apiRequests      *prometheus.CounterVec
+	panics           *prometheus.CounterVec
+	rollouts         *rolloutSeries
 
-	notifications *notifications
+	notifications *notificationSeries
 
 	registerer prometheus.Registerer
-	argoproj   map[string]passes // by kind
-	analyses   *analyses
+	argoproj   map[string]reconciliationSeries // by kind
+	analyses   *analysisCollector
 
-	mu       sync.Mutex
-	canaries map[types.NamespacedName]Canary // as last shown
-	gates    map[gated]string                // the gate whose series stands
-	inSpaces map[string]int                  // Canaries by namespace
-	targets  map[types.NamespacedName]*target
+	mu                  sync.Mutex
+	canaries            map[types.NamespacedName]Canary // as last shown
+	gates               map[waitingRelease]string       // the gate whose series stands
+	canariesByNamespace map[string]int                  // Canaries by namespace
+	targets             map[types.NamespacedName]*targetSeries
 }
 
-// target is what series there are that are named after a target. A Deployment and a DaemonSet may share a name.
-type target struct {
+// targetSeries is what series there are that are named after a target. A Deployment and a DaemonSet may share a name.
+type targetSeries struct {
 	canaries            int
 	metrics, strategies map[string]bool
 }
 
-type gated struct{ kind, namespace, name string }
+type waitingRelease struct{ kind, namespace, name string }
 
 // Family is one metric as it is declared.
 type Family struct {
@@ -86,11 +86,11 @@ type Family struct {
 // Collectors of the Go runtime and the process are the caller's.
 func New(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		registerer: registerer, argoproj: map[string]passes{},
-		canaries: map[types.NamespacedName]Canary{},
-		gates:    map[gated]string{},
-		inSpaces: map[string]int{},
-		targets:  map[types.NamespacedName]*target{},
+		registerer: registerer, argoproj: map[string]reconciliationSeries{},
+		canaries:            map[types.NamespacedName]Canary{},
+		gates:               map[waitingRelease]string{},
+		canariesByNamespace: map[string]int{},
+		targets:             map[types.NamespacedName]*targetSeries{},
 	}
 	d := declaration{registerer: registerer, families: &m.families}
 
@@ -113,10 +113,10 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.waiting = d.gauge("serin_gate_waiting_since_timestamp_seconds",
 		"Time since which the first closed gate has blocked a release, in seconds since 1970.",
 		"kind", "namespace", "name", "gate")
-	m.probes = d.histogram("serin_probe_duration_seconds",
+	m.queries = d.histogram("serin_probe_duration_seconds",
 		"Time from a query to a metrics provider or a webhook until its answer, including retries.",
 		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "kind", "outcome")
-	m.decisions = d.histogram("serin_decision_duration_seconds", "Duration of one decision about a release.",
+	m.decisionDuration = d.histogram("serin_decision_duration_seconds", "Duration of one decision about a release.",
 		[]float64{1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 1e-3, 1e-2, .1}, "kind")
 	m.lateness = d.histogram("serin_step_lateness_seconds",
 		"Delay between the time at which a step was due and the time at which it was taken.",
@@ -125,11 +125,11 @@ func New(registerer prometheus.Registerer) *Metrics {
 		"Requests to the API server; the code is none if there was no response.", "verb", "resource", "code")
 	m.panics = d.counter("serin_panics_total",
 		"Reconciliations that panicked; the release reports it, and other releases are unaffected.", "kind")
-	m.rollouts = newRollouts(d)
-	m.notifications = newNotifications(d)
-	m.argoproj["AnalysisRun"] = d.passes("analysis_run", "an AnalysisRun")
-	m.argoproj["Experiment"] = d.passes("experiment", "an Experiment")
-	m.analyses = newAnalyses(d)
+	m.rollouts = newRolloutSeries(d)
+	m.notifications = newNotificationSeries(d)
+	m.argoproj["AnalysisRun"] = d.declareReconciliations("analysis_run", "an AnalysisRun")
+	m.argoproj["Experiment"] = d.declareReconciliations("experiment", "an Experiment")
+	m.analyses = newAnalysisCollector(d)
 	return m
 }
 
@@ -140,21 +140,21 @@ type declaration struct {
 }
 
 func (d declaration) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
-	return declare(d, "gauge", name, help, labels,
+	return registerCollector(d, "gauge", name, help, labels,
 		prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
 }
 
 func (d declaration) counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return declare(d, "counter", name, help, labels,
+	return registerCollector(d, "counter", name, help, labels,
 		prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
 }
 
 func (d declaration) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return declare(d, "histogram", name, help, labels,
+	return registerCollector(d, "histogram", name, help, labels,
 		prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
 }
 
-func declare[C prometheus.Collector](d declaration, kind, name, help string, labels []string, collector C) C {
+func registerCollector[C prometheus.Collector](d declaration, kind, name, help string, labels []string, collector C) C {
 	d.registerer.MustRegister(collector)
 	*d.families = append(*d.families, Family{Name: name, Type: kind, Help: help, Labels: labels})
 	return collector
@@ -173,8 +173,8 @@ func (m *Metrics) Markdown() string {
 	return b.String()
 }
 
-// Info shows the version, under the names that Flagger and Argo Rollouts have for it, and the mesh provider as it was configured.
-func (m *Metrics) Info(version, meshProvider string) {
+// SetInfo shows the version, under the names that Flagger and Argo Rollouts have for it, and the mesh provider as it was configured.
+func (m *Metrics) SetInfo(version, meshProvider string) {
 	m.info.WithLabelValues(version, meshProvider).Set(1)
 	m.rollouts.controller.WithLabelValues(version, runtime.Version()).Set(1)
 }
@@ -195,19 +195,19 @@ type Canary struct {
 // Weights are the shares of traffic of the two workloads of a Canary.
 type Weights struct{ Primary, Canary int }
 
-// Canary shows the state of a Canary. Showing the same state again changes nothing, so it may follow every pass. The
+// SetCanary shows the state of a Canary. Showing the same state again changes nothing, so it may follow every pass. The
 // counters of its strategy exist from the first time on, with zero, so that their first increment is an increase.
-func (m *Metrics) Canary(c Canary) {
+func (m *Metrics) SetCanary(c Canary) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 	before, known := m.canaries[key]
 	if known && before.Target != c.Target {
-		m.drop(before)
+		m.dropCanary(before)
 		known = false
 	}
 	if !known {
-		m.add(c)
+		m.addCanary(c)
 		before = Canary{}
 	}
 	weights := c.Weights
@@ -254,17 +254,17 @@ func analysisResult(phase string) (float64, bool) {
 	}
 }
 
-// Succeeded counts a success of a Canary that is shown; status is AnalysisCompleted or AnalysisSkipped.
-func (m *Metrics) Succeeded(namespace, target, strategy, status string) {
-	m.ended(m.successes, namespace, target, strategy, status)
+// CountSuccess counts a success of a Canary that is shown; status is AnalysisCompleted or AnalysisSkipped.
+func (m *Metrics) CountSuccess(namespace, target, strategy, status string) {
+	m.countResult(m.successes, namespace, target, strategy, status)
 }
 
-// Failed counts a failure of a Canary that is shown.
-func (m *Metrics) Failed(namespace, target, strategy string) {
-	m.ended(m.failures, namespace, target, strategy, AnalysisCompleted)
+// CountFailure counts a failure of a Canary that is shown.
+func (m *Metrics) CountFailure(namespace, target, strategy string) {
+	m.countResult(m.failures, namespace, target, strategy, AnalysisCompleted)
 }
 
-func (m *Metrics) ended(family *prometheus.CounterVec, namespace, target, strategy, status string) {
+func (m *Metrics) countResult(family *prometheus.CounterVec, namespace, target, strategy, status string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if of := m.targets[types.NamespacedName{Namespace: namespace, Name: target}]; of != nil {
@@ -273,8 +273,8 @@ func (m *Metrics) ended(family *prometheus.CounterVec, namespace, target, strate
 	}
 }
 
-// Analysed records how long a pass took that judged or moved a Canary.
-func (m *Metrics) Analysed(namespace, target string, took time.Duration) {
+// RecordAnalysisDuration records how long a pass took that judged or moved a Canary.
+func (m *Metrics) RecordAnalysisDuration(namespace, target string, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.targets[types.NamespacedName{Namespace: namespace, Name: target}] != nil {
@@ -282,9 +282,9 @@ func (m *Metrics) Analysed(namespace, target string, took time.Duration) {
 	}
 }
 
-// Measured shows the last value of a check: the success rate in percent, the duration in seconds, others as they came. A
+// SetCheckValue shows the last value of a check: the success rate in percent, the duration in seconds, others as they came. A
 // measurement that ends after its Canary shows nothing: its series would never end.
-func (m *Metrics) Measured(namespace, target, metric string, value float64) {
+func (m *Metrics) SetCheckValue(namespace, target, metric string, value float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if of := m.targets[types.NamespacedName{Namespace: namespace, Name: target}]; of != nil {
@@ -293,17 +293,17 @@ func (m *Metrics) Measured(namespace, target, metric string, value float64) {
 	}
 }
 
-// Panicked counts a pass that a fault of Serin ended.
-func (m *Metrics) Panicked(kind string) { m.panics.WithLabelValues(kind).Inc() }
+// CountPanic counts a pass that a fault of Serin ended.
+func (m *Metrics) CountPanic(kind string) { m.panics.WithLabelValues(kind).Inc() }
 
-// Waiting shows which gate holds a release and since when. An empty gate: none does.
-func (m *Metrics) Waiting(kind, namespace, name, gate string, since time.Time) {
+// SetWaitingGate shows which gate holds a release and since when. An empty gate: none does.
+func (m *Metrics) SetWaitingGate(kind, namespace, name, gate string, since time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.wait(gated{kind, namespace, name}, gate, since)
+	m.setWaiting(waitingRelease{kind, namespace, name}, gate, since)
 }
 
-func (m *Metrics) wait(of gated, gate string, since time.Time) {
+func (m *Metrics) setWaiting(of waitingRelease, gate string, since time.Time) {
 	if before, known := m.gates[of]; known && before != gate {
 		m.waiting.DeleteLabelValues(of.kind, of.namespace, of.name, before)
 	}
@@ -315,52 +315,52 @@ func (m *Metrics) wait(of gated, gate string, since time.Time) {
 	m.waiting.WithLabelValues(of.kind, of.namespace, of.name, gate).Set(float64(since.UnixMilli()) / 1000)
 }
 
-// Probed records how long a question was out; kind is HookProbe or MetricProbe.
-func (m *Metrics) Probed(kind string, outcome release.Outcome, took time.Duration) {
-	m.probes.WithLabelValues(kind, string(outcome)).Observe(took.Seconds())
+// RecordQueryDuration records how long a question was out; kind is WebhookQuery or MetricQuery.
+func (m *Metrics) RecordQueryDuration(kind string, outcome release.Outcome, took time.Duration) {
+	m.queries.WithLabelValues(kind, string(outcome)).Observe(took.Seconds())
 }
 
-// Decided records how long one decision about a release of that kind took.
-func (m *Metrics) Decided(kind string, took time.Duration) {
-	m.decisions.WithLabelValues(kind).Observe(took.Seconds())
+// RecordDecisionDuration records how long one decision about a release of that kind took.
+func (m *Metrics) RecordDecisionDuration(kind string, took time.Duration) {
+	m.decisionDuration.WithLabelValues(kind).Observe(took.Seconds())
 }
 
-// Late records by how much a step of a release of that kind was late.
-func (m *Metrics) Late(kind string, by time.Duration) {
+// RecordLateness records by how much a step of a release of that kind was late.
+func (m *Metrics) RecordLateness(kind string, by time.Duration) {
 	m.lateness.WithLabelValues(kind).Observe(max(by, 0).Seconds())
 }
 
-// Forget ends the series of a Canary that is gone. Those that are named after the target stay while another Canary of
+// ForgetCanary ends the series of a Canary that is gone. Those that are named after the target stay while another Canary of
 // the namespace has a target of that name.
-func (m *Metrics) Forget(namespace, name string) {
+func (m *Metrics) ForgetCanary(namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c, known := m.canaries[types.NamespacedName{Namespace: namespace, Name: name}]; known {
-		m.drop(c)
+		m.dropCanary(c)
 	}
-	m.wait(gated{canaryKind, namespace, name}, "", time.Time{})
+	m.setWaiting(waitingRelease{canaryKind, namespace, name}, "", time.Time{})
 }
 
-func (m *Metrics) add(c Canary) {
+func (m *Metrics) addCanary(c Canary) {
 	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Target}
 	if m.targets[key] == nil {
-		m.targets[key] = &target{metrics: map[string]bool{}, strategies: map[string]bool{}}
+		m.targets[key] = &targetSeries{metrics: map[string]bool{}, strategies: map[string]bool{}}
 	}
 	m.targets[key].canaries++
-	m.inSpaces[c.Namespace]++
-	m.total.WithLabelValues(c.Namespace).Set(float64(m.inSpaces[c.Namespace]))
+	m.canariesByNamespace[c.Namespace]++
+	m.total.WithLabelValues(c.Namespace).Set(float64(m.canariesByNamespace[c.Namespace]))
 }
 
-// drop ends the series of a Canary that is known.
-func (m *Metrics) drop(c Canary) {
+// dropCanary ends the series of a Canary that is known.
+func (m *Metrics) dropCanary(c Canary) {
 	delete(m.canaries, types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 	m.phase.DeleteLabelValues(c.Namespace, c.Name, c.Phase)
 
-	m.inSpaces[c.Namespace]--
-	if left := m.inSpaces[c.Namespace]; left > 0 {
+	m.canariesByNamespace[c.Namespace]--
+	if left := m.canariesByNamespace[c.Namespace]; left > 0 {
 		m.total.WithLabelValues(c.Namespace).Set(float64(left))
 	} else {
-		delete(m.inSpaces, c.Namespace)
+		delete(m.canariesByNamespace, c.Namespace)
 		m.total.DeleteLabelValues(c.Namespace)
 	}
 
@@ -374,7 +374,7 @@ func (m *Metrics) drop(c Canary) {
 }
 
 // dropTarget deletes each series by all of its labels: a partial match visits the series of all Canaries.
-func (m *Metrics) dropTarget(namespace, name string, of *target) {
+func (m *Metrics) dropTarget(namespace, name string, of *targetSeries) {
 	m.status.DeleteLabelValues(name, namespace)
 	m.duration.DeleteLabelValues(name, namespace)
 	for metric := range of.metrics {

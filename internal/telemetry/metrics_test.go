@@ -56,12 +56,12 @@ var shopCart = Canary{
 func TestACanaryShowsTheSeriesThatDashboardsRead(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)
-	m.Info("1.2.3", "istio")
-	m.Canary(shopCart)
-	m.Canary(shopCart)
-	m.Measured("shop", "cart", "request-success-rate", 99.5)
-	m.Analysed("shop", "cart", 250*time.Millisecond)
-	m.Waiting("Canary", "shop", "cart-canary", "window", time.UnixMilli(1_000_500))
+	m.SetInfo("1.2.3", "istio")
+	m.SetCanary(shopCart)
+	m.SetCanary(shopCart)
+	m.SetCheckValue("shop", "cart", "request-success-rate", 99.5)
+	m.RecordAnalysisDuration("shop", "cart", 250*time.Millisecond)
+	m.SetWaitingGate("Canary", "shop", "cart-canary", "window", time.UnixMilli(1_000_500))
 
 	want := []string{
 		`argo_rollouts_controller_info{goversion="` + runtime.Version() + `",version="1.2.3"} 1`,
@@ -81,8 +81,8 @@ func TestACanaryShowsTheSeriesThatDashboardsRead(t *testing.T) {
 	}
 	expect(t, "series", series(t, registry), want)
 
-	m.Succeeded("shop", "cart", "canary", AnalysisCompleted)
-	m.Failed("shop", "cart", "canary")
+	m.CountSuccess("shop", "cart", "canary", AnalysisCompleted)
+	m.CountFailure("shop", "cart", "canary")
 	after := strings.Join(series(t, registry), "\n")
 	for _, want := range []string{
 		`flagger_canary_successes_total{analysis_status="completed",deployment_strategy="canary",name="cart",namespace="shop"} 1`,
@@ -113,10 +113,10 @@ func TestStatusKeepsItsValuesAndThePhaseTellsTheRest(t *testing.T) {
 		m := New(registry)
 		before := shopCart
 		before.Phase = "Initializing"
-		m.Canary(before)
+		m.SetCanary(before)
 		now := shopCart
 		now.Phase = phase
-		m.Canary(now)
+		m.SetCanary(now)
 
 		var status, phases []string
 		for _, line := range series(t, registry) {
@@ -139,10 +139,10 @@ func TestStatusKeepsItsValuesAndThePhaseTellsTheRest(t *testing.T) {
 func TestUnknownWeightsLeaveTheLastOnesStanding(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)
-	m.Canary(shopCart)
+	m.SetCanary(shopCart)
 	unknown := shopCart
 	unknown.Weights = nil
-	m.Canary(unknown)
+	m.SetCanary(unknown)
 	if all := strings.Join(series(t, registry), "\n"); !strings.Contains(all, `flagger_canary_weight{namespace="shop",workload="cart"} 20`) {
 		t.Errorf("the weight is gone:\n%s", all)
 	}
@@ -155,31 +155,31 @@ func TestSeriesEndWithTheCanary(t *testing.T) {
 	clean := series(t, registry)
 	other := shopCart
 	other.Name, other.Target = "till-canary", "till"
-	m.Canary(other)
+	m.SetCanary(other)
 	alone := series(t, registry)
 
-	m.Canary(shopCart)
-	m.Measured("shop", "cart", "latency", 1)
-	m.Analysed("shop", "cart", time.Second)
-	m.Waiting("Canary", "shop", "cart-canary", "window", time.Unix(1, 0))
-	m.Waiting("Canary", "shop", "cart-canary", "success-rate", time.Unix(2, 0))
-	m.Succeeded("shop", "cart", "canary", AnalysisSkipped)
-	m.Failed("shop", "cart", "canary")
+	m.SetCanary(shopCart)
+	m.SetCheckValue("shop", "cart", "latency", 1)
+	m.RecordAnalysisDuration("shop", "cart", time.Second)
+	m.SetWaitingGate("Canary", "shop", "cart-canary", "window", time.Unix(1, 0))
+	m.SetWaitingGate("Canary", "shop", "cart-canary", "success-rate", time.Unix(2, 0))
+	m.CountSuccess("shop", "cart", "canary", AnalysisSkipped)
+	m.CountFailure("shop", "cart", "canary")
 	if got, want := strings.Join(series(t, registry), "\n"), `flagger_canary_total{namespace="shop"} 2`; !strings.Contains(got, want) {
 		t.Errorf("no series %s in\n%s", want, got)
 	}
 
-	m.Forget("shop", "cart-canary")
+	m.ForgetCanary("shop", "cart-canary")
 	expect(t, "series when the one is gone", series(t, registry), alone)
-	m.Forget("shop", "till-canary")
+	m.ForgetCanary("shop", "till-canary")
 	expect(t, "series when both are gone", series(t, registry), clean)
-	m.Forget("shop", "till-canary")
-	m.Measured("shop", "till", "latency", 1) // it was on its way
-	m.Analysed("shop", "till", time.Second)
-	m.Failed("shop", "till", "canary")
+	m.ForgetCanary("shop", "till-canary")
+	m.SetCheckValue("shop", "till", "latency", 1) // it was on its way
+	m.RecordAnalysisDuration("shop", "till", time.Second)
+	m.CountFailure("shop", "till", "canary")
 	expect(t, "series when it is forgotten twice, and what is recorded late", series(t, registry), clean)
-	if len(m.canaries)+len(m.gates)+len(m.inSpaces)+len(m.targets) != 0 {
-		t.Errorf("left behind: %v %v %v %v", m.canaries, m.gates, m.inSpaces, m.targets)
+	if len(m.canaries)+len(m.gates)+len(m.canariesByNamespace)+len(m.targets) != 0 {
+		t.Errorf("left behind: %v %v %v %v", m.canaries, m.gates, m.canariesByNamespace, m.targets)
 	}
 }
 
@@ -188,10 +188,10 @@ func TestATargetOfTheSameNameKeepsItsSeries(t *testing.T) {
 	m := New(registry)
 	daemon := shopCart
 	daemon.Name = "cart-daemon"
-	m.Canary(daemon)
+	m.SetCanary(daemon)
 	alone := series(t, registry)
-	m.Canary(shopCart)
-	m.Forget("shop", "cart-canary")
+	m.SetCanary(shopCart)
+	m.ForgetCanary("shop", "cart-canary")
 	expect(t, "series", series(t, registry), alone)
 }
 
@@ -200,22 +200,22 @@ func TestAnotherTargetEndsTheSeriesOfTheOld(t *testing.T) {
 	m := New(registry)
 	moved := shopCart
 	moved.Target = "basket"
-	m.Canary(moved)
+	m.SetCanary(moved)
 	want := series(t, registry)
 
 	registry = prometheus.NewRegistry()
 	m = New(registry)
-	m.Canary(shopCart)
-	m.Measured("shop", "cart", "latency", 1)
-	m.Canary(moved)
+	m.SetCanary(shopCart)
+	m.SetCheckValue("shop", "cart", "latency", 1)
+	m.SetCanary(moved)
 	expect(t, "series", series(t, registry), want)
 }
 
 func TestAGateThatOpensHasNoSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)
-	m.Waiting("Rollout", "shop", "cart", "pause", time.Unix(1, 0))
-	m.Waiting("Rollout", "shop", "cart", "", time.Time{})
+	m.SetWaitingGate("Rollout", "shop", "cart", "pause", time.Unix(1, 0))
+	m.SetWaitingGate("Rollout", "shop", "cart", "", time.Time{})
 	expect(t, "series", series(t, registry), []string{})
 }
 
@@ -223,11 +223,11 @@ func TestAGateThatOpensHasNoSeries(t *testing.T) {
 func TestMetricsAreClean(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)
-	m.Canary(shopCart)
-	m.Waiting("Canary", "shop", "cart", "window", time.Unix(1, 0))
-	m.Probed(HookProbe, release.Yes, time.Second)
-	m.Decided("Canary", time.Microsecond)
-	m.Late("Canary", -time.Second)
+	m.SetCanary(shopCart)
+	m.SetWaitingGate("Canary", "shop", "cart", "window", time.Unix(1, 0))
+	m.RecordQueryDuration(WebhookQuery, release.Yes, time.Second)
+	m.RecordDecisionDuration("Canary", time.Microsecond)
+	m.RecordLateness("Canary", -time.Second)
 	m.apiRequests.WithLabelValues("get", "pods", "200")
 	problems, err := promlint.New(strings.NewReader(text(t, registry))).Lint()
 	if err != nil {
@@ -269,8 +269,8 @@ func TestFlaggersFamiliesAreComplete(t *testing.T) {
 	}
 	expect(t, "families", m.Families()[:len(want)], want)
 
-	m.Canary(shopCart)
-	m.Analysed("shop", "cart", time.Second)
+	m.SetCanary(shopCart)
+	m.RecordAnalysisDuration("shop", "cart", time.Second)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

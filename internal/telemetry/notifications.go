@@ -8,30 +8,30 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// notifications are the series about notifications of Rollouts, by the names of Argo's own.
-type notifications struct {
+// notificationSeries are the series about notifications of Rollouts, by the names of Argo's own.
+type notificationSeries struct {
 	sent, failed *prometheus.CounterVec
-	took         *prometheus.HistogramVec
+	duration     *prometheus.HistogramVec
 
 	mu sync.Mutex
 	// counted are the events of each Rollout that have series.
 	counted map[types.NamespacedName]map[eventLabels]bool
 }
 
-func newNotifications(d declaration) *notifications {
+func newNotificationSeries(d declaration) *notificationSeries {
 	object := []string{"namespace", "name"}
 	reason := append(object, "type", "reason")
-	return &notifications{
-		sent:    d.counter("notification_send_success", "Notifications about a Rollout that were sent.", reason...),
-		failed:  d.counter("notification_send_error", "Notifications about a Rollout that were given up.", reason...),
-		took:    d.histogram("notification_send", "Time in seconds that an attempt to send a notification took.", passBuckets, object...),
-		counted: map[types.NamespacedName]map[eventLabels]bool{},
+	return &notificationSeries{
+		sent:     d.counter("notification_send_success", "Notifications about a Rollout that were sent.", reason...),
+		failed:   d.counter("notification_send_error", "Notifications about a Rollout that were given up.", reason...),
+		duration: d.histogram("notification_send", "Time in seconds that an attempt to send a notification took.", reconciliationBuckets, object...),
+		counted:  map[types.NamespacedName]map[eventLabels]bool{},
 	}
 }
 
-// Notified records what became of a notification about a Rollout: err is why it was given up, nil that it was sent. kind
+// RecordNotification records what became of a notification about a Rollout: err is why it was given up, nil that it was sent. kind
 // and reason are those of its event.
-func (m *Metrics) Notified(key types.NamespacedName, kind, reason string, err error) {
+func (m *Metrics) RecordNotification(key types.NamespacedName, kind, reason string, err error) {
 	n := m.notifications
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,9 +46,9 @@ func (m *Metrics) Notified(key types.NamespacedName, kind, reason string, err er
 	family.WithLabelValues(key.Namespace, key.Name, kind, reason).Inc()
 }
 
-// Notifying records how long an attempt to send a notification took.
-func (m *Metrics) Notifying(key types.NamespacedName, took time.Duration) {
-	m.notifications.took.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
+// RecordNotificationAttempt records how long an attempt to send a notification took.
+func (m *Metrics) RecordNotificationAttempt(key types.NamespacedName, took time.Duration) {
+	m.notifications.duration.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
 }
 
 // ForgetNotifications ends the series about the notifications of a Rollout that is gone. Each is deleted by all of its labels:
@@ -62,5 +62,5 @@ func (m *Metrics) ForgetNotifications(key types.NamespacedName) {
 		n.failed.DeleteLabelValues(key.Namespace, key.Name, event.kind, event.reason)
 	}
 	delete(n.counted, key)
-	n.took.DeleteLabelValues(key.Namespace, key.Name)
+	n.duration.DeleteLabelValues(key.Namespace, key.Name)
 }

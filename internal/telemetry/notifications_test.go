@@ -15,9 +15,9 @@ import (
 
 func notify(m *telemetry.Metrics, name string) types.NamespacedName {
 	key := types.NamespacedName{Namespace: "shop", Name: name}
-	m.Notified(key, "Normal", "RolloutCompleted", nil)
-	m.Notified(key, "Warning", "RolloutAborted", errors.New("no answer"))
-	m.Notifying(key, time.Second)
+	m.RecordNotification(key, "Normal", "RolloutCompleted", nil)
+	m.RecordNotification(key, "Warning", "RolloutAborted", errors.New("no answer"))
+	m.RecordNotificationAttempt(key, time.Second)
 	return key
 }
 

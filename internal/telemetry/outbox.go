@@ -18,24 +18,24 @@ import (
 
 // The bounds of an Outbox.
 const (
-	attemptTimeout = 10 * time.Second // one attempt to send one message
-	parting        = 5 * time.Second  // what is queued at the end of Run may still leave for so long
-	queueLimit     = 1000             // Kubernetes events that wait for one release, and other messages
-	sendingLimit   = 256              // attempts at once of messages that are no Kubernetes events
-	recordLimit    = 10               // attempts at once of Kubernetes events: as many as releases that move may write
-	maxAsked       = 30 * time.Second // a receiver may ask to be left alone for so long, each time
+	attemptTimeout       = 10 * time.Second // one attempt to send one message
+	shutdownDrainTimeout = 5 * time.Second  // what is queued at the end of Run may still leave for so long
+	maxQueuedMessages    = 1000             // Kubernetes events that wait for one release, and other messages
+	maxConcurrentSends   = 256              // attempts at once of messages that are no Kubernetes events
+	maxConcurrentRecords = 10               // attempts at once of Kubernetes events: as many as releases that move may write
+	maxRequestedWait     = 30 * time.Second // a receiver may ask to be left alone for so long, each time
 )
 
 // The causes for which the context of an attempt ends.
 var (
 	errTooSlow = fmt.Errorf("no answer within %s", attemptTimeout)
 	errStopped = errors.New("the controller stops")
-	errFull    = fmt.Errorf("%d messages of the release wait already", queueLimit)
+	errFull    = fmt.Errorf("%d messages of the release wait already", maxQueuedMessages)
 )
 
-// backoff is the pause before a transient failure is tried again, by the number of attempts so far: half a minute in all,
+// retryDelay is the pause before a transient failure is tried again, by the number of attempts so far: half a minute in all,
 // as long as an API server or a gateway needs to come back. ok is false when it is not tried again.
-func backoff(attempts int) (pause time.Duration, ok bool) {
+func retryDelay(attempts int) (pause time.Duration, ok bool) {
 	return time.Second << (attempts - 1), attempts <= 5
 }
 
@@ -56,7 +56,7 @@ func TransientFor(err error, wait time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	return transientError{error: err, wait: min(wait, maxAsked)}
+	return transientError{error: err, wait: min(wait, maxRequestedWait)}
 }
 
 // Outbox sends the messages of releases to the outside: Kubernetes events, event hooks, alerts. The Kubernetes events of
@@ -74,10 +74,10 @@ type Outbox struct {
 	wake  chan struct{} // holds one token: something may be ready to leave, or everything has left
 
 	mu      sync.Mutex
-	lines   map[lineKey]*line
-	records *fairshare.Queue[*line] // lines of Kubernetes events that are ready to leave
-	copies  *fairshare.Queue[*line] // those of other messages
-	resting resting
+	queues  map[lineKey]*messageQueue
+	records *fairshare.Queue[*messageQueue] // lines of Kubernetes events that are ready to leave
+	copies  *fairshare.Queue[*messageQueue] // those of other messages
+	retries retryHeap
 	closed  bool
 }
 
@@ -86,8 +86,8 @@ type lineKey struct {
 	record bool
 }
 
-// line is the messages of one kind of one release that have not left yet; it goes when it is empty.
-type line struct {
+// messageQueue is the messages of one kind of one release that have not left yet; it goes when it is empty.
+type messageQueue struct {
 	lineKey
 	current  *message // the one whose turn it is
 	attempts int      // to send it
@@ -96,14 +96,14 @@ type line struct {
 	queue    []message // behind it
 }
 
-// resting are the lines whose messages are tried again later, the next one first.
-type resting []*line
+// retryHeap are the lines whose messages are tried again later, the next one first.
+type retryHeap []*messageQueue
 
-func (r *resting) Len() int           { return len(*r) }
-func (r *resting) Less(i, j int) bool { return (*r)[i].until.Before((*r)[j].until) }
-func (r *resting) Swap(i, j int)      { (*r)[i], (*r)[j] = (*r)[j], (*r)[i] }
-func (r *resting) Push(l any)         { *r = append(*r, l.(*line)) } //nolint:forcetypeassert // the heap has nothing else
-func (r *resting) Pop() any {
+func (r *retryHeap) Len() int           { return len(*r) }
+func (r *retryHeap) Less(i, j int) bool { return (*r)[i].until.Before((*r)[j].until) }
+func (r *retryHeap) Swap(i, j int)      { (*r)[i], (*r)[j] = (*r)[j], (*r)[i] }
+func (r *retryHeap) Push(l any)         { *r = append(*r, l.(*messageQueue)) } //nolint:forcetypeassert // the heap has nothing else
+func (r *retryHeap) Pop() any {
 	all := *r
 	last := all[len(all)-1]
 	all[len(all)-1] = nil
@@ -114,10 +114,10 @@ func (r *resting) Pop() any {
 type message struct {
 	name string
 	send func(ctx context.Context) error
-	// record messages are the history of a release, Kubernetes events; the others are copies of it for somebody.
-	record bool
-	// then hears what became of the message; nil: nobody does.
-	then func(error)
+	// isRecord messages are the history of a release, Kubernetes events; the others are copies of it for somebody.
+	isRecord bool
+	// onDone hears what became of the message; nil: nobody does.
+	onDone func(error)
 }
 
 // NewOutbox makes an outbox. Messages that could not be sent are logged to log, as errors.
@@ -126,9 +126,9 @@ func NewOutbox(clk clock.Clock, log logr.Logger) *Outbox {
 		clock:   clk,
 		log:     log,
 		wake:    make(chan struct{}, 1),
-		lines:   map[lineKey]*line{},
-		records: fairshare.NewQueue[*line](recordLimit),
-		copies:  fairshare.NewQueue[*line](sendingLimit),
+		queues:  map[lineKey]*messageQueue{},
+		records: fairshare.NewQueue[*messageQueue](maxConcurrentRecords),
+		copies:  fairshare.NewQueue[*messageQueue](maxConcurrentSends),
 	}
 }
 
@@ -139,49 +139,49 @@ func NewOutbox(clk clock.Clock, log logr.Logger) *Outbox {
 // one whose turn it is is dropped. Messages that are posted before Run wait for it; those posted after its end are dropped. Whatever is dropped is
 // logged.
 func (o *Outbox) Post(key types.NamespacedName, name string, send func(ctx context.Context) error) {
-	o.post(key, message{name: name, send: send})
+	o.enqueue(key, message{name: name, send: send})
 }
 
-// PostThen is Post, and calls then once with what became of the message: nil when it was sent, else the error for which it
+// PostWithCallback is Post, and calls then once with what became of the message: nil when it was sent, else the error for which it
 // was dropped. then must not post to this outbox, nor wait.
-func (o *Outbox) PostThen(key types.NamespacedName, name string, send func(ctx context.Context) error, then func(error)) {
-	o.post(key, message{name: name, send: send, then: then})
+func (o *Outbox) PostWithCallback(key types.NamespacedName, name string, send func(ctx context.Context) error, then func(error)) {
+	o.enqueue(key, message{name: name, send: send, onDone: then})
 }
 
-func (o *Outbox) post(of types.NamespacedName, m message) {
+func (o *Outbox) enqueue(of types.NamespacedName, m message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		o.dropped(of, m, errStopped)
+		o.dropMessage(of, m, errStopped)
 		return
 	}
-	key := lineKey{of, m.record}
-	l := o.lines[key]
+	key := lineKey{of, m.isRecord}
+	l := o.queues[key]
 	if l == nil {
-		l = &line{lineKey: key, current: &m}
-		o.lines[key] = l
-		o.ready(l)
+		l = &messageQueue{lineKey: key, current: &m}
+		o.queues[key] = l
+		o.awaitSlot(l)
 		return
 	}
 	l.queue = append(l.queue, m)
-	if len(l.queue) >= queueLimit {
-		o.dropped(of, l.queue[0], errFull)
+	if len(l.queue) >= maxQueuedMessages {
+		o.dropMessage(of, l.queue[0], errFull)
 		l.queue[0] = message{} // the array outlives the slice
 		l.queue = l.queue[1:]
 	}
 }
 
-// slots are those for the messages of a line.
-func (o *Outbox) slots(l *line) *fairshare.Queue[*line] {
+// slotsFor are those for the messages of a line.
+func (o *Outbox) slotsFor(l *messageQueue) *fairshare.Queue[*messageQueue] {
 	if l.record {
 		return o.records
 	}
 	return o.copies
 }
 
-// ready lets a line wait for a slot.
-func (o *Outbox) ready(l *line) {
-	o.slots(l).Push(l.Namespace, l)
+// awaitSlot lets a line wait for a slot.
+func (o *Outbox) awaitSlot(l *messageQueue) {
+	o.slotsFor(l).Push(l.Namespace, l)
 	o.signal()
 }
 
@@ -198,19 +198,19 @@ func (o *Outbox) Run(ctx context.Context) error {
 	var over <-chan time.Time
 	for {
 		for {
-			start := o.next(sending)
+			start := o.takeNext(sending)
 			if start == nil {
 				break
 			}
 			attempts.Go(start)
 		}
-		again, stopTimer := o.timer()
+		again, stopTimer := o.retryTimer()
 		select {
 		case <-o.wake:
 		case <-again:
 		case <-ending:
 			ending = nil
-			timer := o.clock.NewTimer(parting)
+			timer := o.clock.NewTimer(shutdownDrainTimeout)
 			defer timer.Stop()
 			over = timer.C()
 			o.close()
@@ -218,63 +218,63 @@ func (o *Outbox) Run(ctx context.Context) error {
 			stopTimer()
 			stop(errStopped)
 			attempts.Wait()
-			o.dropAll()
+			o.dropQueued()
 			return nil
 		}
 		stopTimer()
-		if o.done() {
+		if o.finishMessage() {
 			return nil
 		}
 	}
 }
 
-// timer fires when the next message is tried again.
-func (o *Outbox) timer() (fires <-chan time.Time, stop func()) {
+// retryTimer fires when the next message is tried again.
+func (o *Outbox) retryTimer() (fires <-chan time.Time, stop func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.resting) == 0 {
+	if len(o.retries) == 0 {
 		return nil, func() {}
 	}
-	timer := o.clock.NewTimer(o.resting[0].until.Sub(o.clock.Now()))
+	timer := o.clock.NewTimer(o.retries[0].until.Sub(o.clock.Now()))
 	return timer.C(), func() { timer.Stop() }
 }
 
-// Send makes one attempt for a message whose turn it is, in the caller's time, and says whether there was one. Run does that;
+// AttemptNext makes one attempt for a message whose turn it is, in the caller's time, and says whether there was one. Run does that;
 // whoever decides himself when a message leaves does it instead of Run.
-func (o *Outbox) Send(ctx context.Context) bool {
-	start := o.next(ctx)
+func (o *Outbox) AttemptNext(ctx context.Context) bool {
+	start := o.takeNext(ctx)
 	if start != nil {
 		start()
 	}
 	return start != nil
 }
 
-// next takes a slot for a message whose turn it is, and is what makes the attempt; nil when there is none.
-func (o *Outbox) next(ctx context.Context) func() {
+// takeNext takes a slot for a message whose turn it is, and is what makes the attempt; nil when there is none.
+func (o *Outbox) takeNext(ctx context.Context) func() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for now := o.clock.Now(); len(o.resting) > 0 && !o.resting[0].until.After(now); {
-		l := heap.Pop(&o.resting).(*line) //nolint:forcetypeassert // the heap has nothing else
-		o.ready(l)
+	for now := o.clock.Now(); len(o.retries) > 0 && !o.retries[0].until.After(now); {
+		l := heap.Pop(&o.retries).(*messageQueue) //nolint:forcetypeassert // the heap has nothing else
+		o.awaitSlot(l)
 	}
-	for _, slots := range []*fairshare.Queue[*line]{o.records, o.copies} {
+	for _, slots := range []*fairshare.Queue[*messageQueue]{o.records, o.copies} {
 		if _, l, ok := slots.Pop(); ok {
 			m := *l.current
-			return func() { o.tried(l, o.attempt(ctx, m)) }
+			return func() { o.finishAttempt(l, o.attemptSend(ctx, m)) }
 		}
 	}
 	return nil
 }
 
-// tried returns the slot of an attempt. The message is tried again later, or done with.
-func (o *Outbox) tried(l *line, err error) {
+// finishAttempt returns the slot of an attempt. The message is tried again later, or done with.
+func (o *Outbox) finishAttempt(l *messageQueue, err error) {
 	o.mu.Lock()
-	o.slots(l).Done(l.Namespace)
+	o.slotsFor(l).ReleaseSlot(l.Namespace)
 	l.attempts++
 	transient, may := errors.AsType[transientError](err)
-	if pause, again := backoff(l.attempts); may && again {
+	if pause, again := retryDelay(l.attempts); may && again {
 		l.failed, l.until = err, o.clock.Now().Add(max(pause, transient.wait))
-		heap.Push(&o.resting, l)
+		heap.Push(&o.retries, l)
 		o.signal()
 		o.mu.Unlock()
 		return
@@ -284,32 +284,32 @@ func (o *Outbox) tried(l *line, err error) {
 
 	// What hears of it may take locks of its own, and the messages behind this one wait until it has heard.
 	if err != nil {
-		o.dropped(l.NamespacedName, m, err)
+		o.dropMessage(l.NamespacedName, m, err)
 	} else {
-		o.tell(m, nil)
+		o.notifySender(m, nil)
 	}
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l.attempts, l.failed = 0, nil
 	if len(l.queue) == 0 {
-		delete(o.lines, l.lineKey)
+		delete(o.queues, l.lineKey)
 		o.signal()
 		return
 	}
 	next := l.queue[0]
 	l.current, l.queue[0] = &next, message{} // the array outlives the slice
 	l.queue = l.queue[1:]
-	o.ready(l)
+	o.awaitSlot(l)
 }
 
-// attempt makes an error of a panic: a fault in one message must not end the process.
-func (o *Outbox) attempt(ctx context.Context, m message) (err error) {
+// attemptSend makes an error of a panic: a fault in one message must not end the process.
+func (o *Outbox) attemptSend(ctx context.Context, m message) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, attemptTimeout, errTooSlow)
 	defer cancel()
 	defer func() {
 		if fault := recover(); fault != nil {
-			err = fmt.Errorf("%w\n%s", Fault(fault), debug.Stack())
+			err = fmt.Errorf("%w\n%s", PanicError(fault), debug.Stack())
 		}
 	}()
 	return m.send(ctx)
@@ -321,45 +321,45 @@ func (o *Outbox) close() {
 	o.closed = true
 }
 
-func (o *Outbox) done() bool {
+func (o *Outbox) finishMessage() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.closed && len(o.lines) == 0
+	return o.closed && len(o.queues) == 0
 }
 
-func (o *Outbox) dropAll() {
+func (o *Outbox) dropQueued() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, l := range o.lines {
+	for _, l := range o.queues {
 		err := errStopped
 		if l.failed != nil {
 			err = l.failed
 		}
-		o.dropped(l.NamespacedName, *l.current, err)
+		o.dropMessage(l.NamespacedName, *l.current, err)
 		for _, m := range l.queue {
-			o.dropped(l.NamespacedName, m, errStopped)
+			o.dropMessage(l.NamespacedName, m, errStopped)
 		}
 	}
-	clear(o.lines)
-	o.resting = nil
+	clear(o.queues)
+	o.retries = nil
 }
 
-func (o *Outbox) dropped(of types.NamespacedName, m message, err error) {
+func (o *Outbox) dropMessage(of types.NamespacedName, m message, err error) {
 	o.log.Error(err, "Dropped message", "namespace", of.Namespace, "name", of.Name, "message", m.name)
-	o.tell(m, err)
+	o.notifySender(m, err)
 }
 
-// tell lets a message hear what became of it. A fault in that must not end the process.
-func (o *Outbox) tell(m message, err error) {
-	if m.then == nil {
+// notifySender lets a message hear what became of it. A fault in that must not end the process.
+func (o *Outbox) notifySender(m message, err error) {
+	if m.onDone == nil {
 		return
 	}
 	defer func() {
 		if fault := recover(); fault != nil {
-			o.log.Error(Fault(fault), "Panicked over what became of a message", "message", m.name, "stack", string(debug.Stack()))
+			o.log.Error(PanicError(fault), "Panicked over what became of a message", "message", m.name, "stack", string(debug.Stack()))
 		}
 	}()
-	m.then(err)
+	m.onDone(err)
 }
 
 func (o *Outbox) signal() {

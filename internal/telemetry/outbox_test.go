@@ -64,7 +64,7 @@ func (b *safeBuffer) String() string {
 func testLogger(t *testing.T) (logr.Logger, *safeBuffer) {
 	t.Helper()
 	logged := &safeBuffer{}
-	logger, err := Logger("info", "json", logged)
+	logger, err := NewLogger("info", "json", logged)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +135,8 @@ func TestMessagesOfAReleaseLeaveInOrder(t *testing.T) {
 		}
 		pass(time.Hour)
 		expect(t, "sent", sent.list(), want)
-		if len(o.lines) != 0 || len(o.resting) != 0 || o.copies.Taken() != 0 {
-			t.Errorf("left behind: %d lines, %d that rest, %d under way", len(o.lines), len(o.resting), o.copies.Taken())
+		if len(o.queues) != 0 || len(o.retries) != 0 || o.copies.SlotsInUse() != 0 {
+			t.Errorf("left behind: %d lines, %d that rest, %d under way", len(o.queues), len(o.retries), o.copies.SlotsInUse())
 		}
 	})
 }
@@ -184,28 +184,28 @@ func TestFewEventsLeaveAtOnce(t *testing.T) {
 		o, _, _ := posting(t)
 		sent := &lines{}
 		answer := make(chan error)
-		for i := range 3 * recordLimit {
-			o.post(elsewhere(i), message{name: "event", record: true, send: func(context.Context) error {
+		for i := range 3 * maxConcurrentRecords {
+			o.enqueue(elsewhere(i), message{name: "event", isRecord: true, send: func(context.Context) error {
 				sent.add("event")
 				return <-answer
 			}})
 		}
 		o.Post(named("last"), "alert", sent.says(nil))
 		synctest.Wait()
-		expect(t, "first", slices.Sorted(slices.Values(sent.list())), append([]string{"attempt"}, slices.Repeat([]string{"event"}, recordLimit)...))
+		expect(t, "first", slices.Sorted(slices.Values(sent.list())), append([]string{"attempt"}, slices.Repeat([]string{"event"}, maxConcurrentRecords)...))
 
 		answer <- nil
 		synctest.Wait()
-		expect(t, "under way or sent after one answer", len(sent.list()), recordLimit+2)
+		expect(t, "under way or sent after one answer", len(sent.list()), maxConcurrentRecords+2)
 
 		answer <- Transient(errors.New("busy"))
 		synctest.Wait()
-		expect(t, "under way or sent while one waits for its next attempt", len(sent.list()), recordLimit+3)
+		expect(t, "under way or sent while one waits for its next attempt", len(sent.list()), maxConcurrentRecords+3)
 
 		close(answer)
 		pass(time.Minute)
-		expect(t, "events under way", o.records.Taken(), 0)
-		expect(t, "attempts", len(sent.list()), 3*recordLimit+2)
+		expect(t, "events under way", o.records.SlotsInUse(), 0)
+		expect(t, "attempts", len(sent.list()), 3*maxConcurrentRecords+2)
 	})
 }
 
@@ -248,9 +248,9 @@ func TestAFullQueueDropsTheOldest(t *testing.T) {
 		o := NewOutbox(clock.RealClock{}, logger)
 		sent := &lines{}
 		post := func(record bool, text string) {
-			o.post(named("cart"), message{name: text, record: record, send: func(context.Context) error { sent.add(text); return nil }})
+			o.enqueue(named("cart"), message{name: text, isRecord: record, send: func(context.Context) error { sent.add(text); return nil }})
 		}
-		for i := range queueLimit {
+		for i := range maxQueuedMessages {
 			post(true, fmt.Sprintf("event %d", i))
 			post(false, fmt.Sprintf("hook %d", i))
 		}
@@ -264,7 +264,7 @@ func TestAFullQueueDropsTheOldest(t *testing.T) {
 		defer start(t, o)()
 		synctest.Wait()
 		all := sent.list()
-		expect(t, "sent", len(all), 2*queueLimit)
+		expect(t, "sent", len(all), 2*maxQueuedMessages)
 		for _, want := range []string{"event 0", "event 1", "hook 0", "hook 2", "hook last"} {
 			if !slices.Contains(all, want) {
 				t.Errorf("%s was not sent", want)
@@ -282,7 +282,7 @@ func TestAlertsThatAreTriedAgainHoldUpNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o, _, _ := posting(t)
-				for i := range 4 * sendingLimit {
+				for i := range 4 * maxConcurrentSends {
 					o.Post(types.NamespacedName{Namespace: "evil", Name: fmt.Sprint(i)}, "alert", send)
 				}
 				for range 12 { // in the middle of attempts and of pauses
@@ -299,8 +299,8 @@ func TestAlertsThatAreTriedAgainHoldUpNobody(t *testing.T) {
 						}
 					}
 					o.Post(named("cart"), "alert", note("alert of another namespace"))
-					o.post(named("cart"), message{name: "event", record: true, send: note("event of another namespace")})
-					o.post(types.NamespacedName{Namespace: "evil", Name: "0"}, message{name: "event", record: true, send: note("event of its own")})
+					o.enqueue(named("cart"), message{name: "event", isRecord: true, send: note("event of another namespace")})
+					o.enqueue(types.NamespacedName{Namespace: "evil", Name: "0"}, message{name: "event", isRecord: true, send: note("event of its own")})
 					synctest.Wait()
 					mu.Lock()
 					expect(t, "sent after", at, map[string]time.Duration{"alert of another namespace": 0, "event of another namespace": 0, "event of its own": 0})
@@ -314,16 +314,16 @@ func TestAlertsThatAreTriedAgainHoldUpNobody(t *testing.T) {
 func TestAPauseHoldsNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _, _ := posting(t)
-		for i := range sendingLimit {
+		for i := range maxConcurrentSends {
 			o.Post(elsewhere(i), "alert", func(context.Context) error { return TransientFor(errors.New("busy"), time.Hour) })
 		}
 		synctest.Wait()
 		o.mu.Lock()
-		expect(t, "slots that are taken", o.copies.Taken(), 0)
-		expect(t, "messages that are tried again", len(o.resting), sendingLimit)
+		expect(t, "slots that are taken", o.copies.SlotsInUse(), 0)
+		expect(t, "messages that are tried again", len(o.retries), maxConcurrentSends)
 		o.mu.Unlock()
-		pass(5*maxAsked + time.Second)
-		expect(t, "lines that remain", len(o.lines), 0)
+		pass(5*maxRequestedWait + time.Second)
+		expect(t, "lines that remain", len(o.queues), 0)
 	})
 }
 
@@ -331,7 +331,7 @@ func TestAPanicOverWhatBecameOfAMessageEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _, logged := posting(t)
 		sent := &lines{}
-		o.PostThen(named("cart"), "alert", sent.says(nil), func(error) { panic("token=hunter2") })
+		o.PostWithCallback(named("cart"), "alert", sent.says(nil), func(error) { panic("token=hunter2") })
 		o.Post(named("cart"), "alert", sent.says(nil))
 		synctest.Wait()
 		expect(t, "sent", len(sent.list()), 2)
@@ -389,7 +389,7 @@ func TestTheEndDoesNotWaitForAHangingReceiver(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		stop()
-		expect(t, "the end took", time.Since(began), parting)
+		expect(t, "the end took", time.Since(began), shutdownDrainTimeout)
 		for _, name := range []string{"hangs", "behind", "retries"} {
 			if !strings.Contains(logged.String(), `"message":"`+name+`"`) {
 				t.Errorf("log does not name %q: %s", name, logged)
@@ -403,13 +403,13 @@ func TestNoMoreThanTheLimitAreUnderWay(t *testing.T) {
 		o, _, _ := posting(t)
 		sent := &lines{}
 		open := make(chan struct{})
-		for i := range sendingLimit + 10 {
+		for i := range maxConcurrentSends + 10 {
 			o.Post(elsewhere(i), "alert", func(context.Context) error { sent.add("began"); <-open; return nil })
 		}
 		synctest.Wait()
-		expect(t, "under way", len(sent.list()), sendingLimit)
+		expect(t, "under way", len(sent.list()), maxConcurrentSends)
 		close(open)
 		synctest.Wait()
-		expect(t, "sent", len(sent.list()), sendingLimit+10)
+		expect(t, "sent", len(sent.list()), maxConcurrentSends+10)
 	})
 }

@@ -16,18 +16,18 @@ import (
 // TestThePaceIsNeverExceeded compares with a count of what was let through in any stretch of time.
 func TestThePaceIsNeverExceeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var p pace
+		var p eventBucket
 		now := time.Unix(1_700_000_000, 0)
 		var let []time.Time
 		for _, wait := range rapid.SliceOfN(rapid.Int64Range(0, int64(3*time.Second)), 400, 1200).Draw(t, "waits") {
 			now = now.Add(time.Duration(wait))
-			if may, _ := p.take(now); may {
+			if may, _ := p.takeToken(now); may {
 				let = append(let, now)
 			}
 		}
 		for i := range let {
 			for j := i; j < len(let); j++ {
-				if limit := eventBurst + 1 + int(let[j].Sub(let[i])/eventRefill); j-i+1 > limit {
+				if limit := maxEventBurst + 1 + int(let[j].Sub(let[i])/eventRefillInterval); j-i+1 > limit {
 					t.Fatalf("%d events in %s, want at most %d", j-i+1, let[j].Sub(let[i]), limit)
 				}
 			}
@@ -36,27 +36,27 @@ func TestThePaceIsNeverExceeded(t *testing.T) {
 }
 
 func TestAPaceThatIsKeptIsNeverHeldBack(t *testing.T) {
-	var p pace
+	var p eventBucket
 	now := time.Unix(1_700_000_000, 0)
 	for range 10_000 {
-		now = now.Add(eventRefill)
-		if may, _ := p.take(now); !may {
+		now = now.Add(eventRefillInterval)
+		if may, _ := p.takeToken(now); !may {
 			t.Fatal("held back")
 		}
 	}
 }
 
 func TestAClockThatGoesBackKeepsNothingAway(t *testing.T) {
-	var p pace
+	var p eventBucket
 	now := time.Unix(1_700_000_000, 0)
-	for range eventBurst {
-		p.take(now)
+	for range maxEventBurst {
+		p.takeToken(now)
 	}
 	now = now.Add(-24 * time.Hour)
-	if may, floods := p.take(now); may || !floods {
+	if may, floods := p.takeToken(now); may || !floods {
 		t.Fatal("the burst is over, whatever the clock says")
 	}
-	if may, _ := p.take(now.Add(eventRefill)); !may {
+	if may, _ := p.takeToken(now.Add(eventRefillInterval)); !may {
 		t.Error("nothing comes back after a clock went back")
 	}
 }
@@ -70,7 +70,7 @@ func TestAFloodOfEventsIsHeldBackAndToldOnce(t *testing.T) {
 	r := NewRecorder(server, o, clk, "")
 	ctx := log.IntoContext(t.Context(), logger)
 	send := func() {
-		for o.Send(ctx) {
+		for o.AttemptNext(ctx) {
 		}
 	}
 	flood := func(from, to int) {
@@ -82,7 +82,7 @@ func TestAFloodOfEventsIsHeldBackAndToldOnce(t *testing.T) {
 	flood(0, 1000)
 	r.Event(ctx, about("good"), normal("Advance"))
 	send()
-	if len(server.requests) != eventBurst+2 || server.told()["Warning "+floodText] != 1 || server.told()["Normal Advance"] != 1 {
+	if len(server.requests) != maxEventBurst+2 || server.told()["Warning "+floodText] != 1 || server.told()["Normal Advance"] != 1 {
 		t.Errorf("%d requests, the flood was told %d times", len(server.requests), server.told()["Warning "+floodText])
 	}
 	if text := logged.String(); strings.Count(text, "Something new") != 1000 {
@@ -90,7 +90,7 @@ func TestAFloodOfEventsIsHeldBackAndToldOnce(t *testing.T) {
 	}
 
 	// In calmer times a text is written with the number of all times that it was said.
-	clk.SetTime(clk.Now().Add(10 * eventRefill))
+	clk.SetTime(clk.Now().Add(10 * eventRefillInterval))
 	r.Event(ctx, about("evil"), normal("Something new 999"))
 	send()
 	if got := server.told()["Normal Something new 999"]; got != 2 {

@@ -34,9 +34,9 @@ const (
 	textLimit = 1024
 	// nameLimit bounds the name of an object, in bytes.
 	nameLimit = 253
-	// textsKept bounds the texts that are remembered of one object; the one said longest ago goes first, and is a new
+	// maxTexts bounds the texts that are remembered of one object; the one said longest ago goes first, and is a new
 	// event when it is said again.
-	textsKept = 128
+	maxTexts = 128
 	// floodText is told once when an object tells so much that the rest is not written.
 	floodText = "So much happens here that further events are not written until it is calmer; the log of the controller and the event webhooks have all of them"
 )
@@ -57,22 +57,22 @@ type Recorder struct {
 	clock     clock.PassiveClock
 	component string
 
-	mu    sync.Mutex
-	last  int64 // the Unix nanoseconds that name the newest event
-	known map[types.NamespacedName]*texts
+	mu       sync.Mutex
+	lastName int64 // the Unix nanoseconds that name the newest event
+	texts    map[types.NamespacedName]*objectTexts
 }
 
-// texts are what was said of one object. After a restart they are unknown, and a repeated text becomes a new event.
-type texts struct {
-	uid  types.UID
-	pace pace
-	said map[[16]byte]said // by the hash of type, reason and message; the texts themselves would cost ten times the memory
+// objectTexts are what was said of one object. After a restart they are unknown, and a repeated text becomes a new event.
+type objectTexts struct {
+	uid     types.UID
+	bucket  eventBucket
+	records map[[16]byte]eventRecord // by the hash of type, reason and message; the texts themselves would cost ten times the memory
 }
 
-type said struct {
-	name  int64 // the Unix nanoseconds of the first time, which name the event
-	last  int64 // those of the last time
-	count int32
+type eventRecord struct {
+	name     int64 // the Unix nanoseconds of the first time, which name the event
+	lastTime int64 // those of the last time
+	count    int32
 }
 
 // NewRecorder makes a recorder whose events leave through the outbox, those of one release in their order.
@@ -83,7 +83,7 @@ func NewRecorder(writer EventWriter, outbox *Outbox, clk clock.PassiveClock, com
 		outbox:    outbox,
 		clock:     clk,
 		component: cmp.Or(component, defaultComponent),
-		known:     map[types.NamespacedName]*texts{},
+		texts:     map[types.NamespacedName]*objectTexts{},
 	}
 }
 
@@ -91,39 +91,39 @@ func NewRecorder(writer EventWriter, outbox *Outbox, clk clock.PassiveClock, com
 // It returns at once. about names the object completely, its UID and resourceVersion included. Silent events are
 // neither logged nor written.
 func (r *Recorder) Event(ctx context.Context, about corev1.ObjectReference, event release.Event) {
-	if event.Silent {
+	if event.AlertOnly {
 		return
 	}
 	logEvent(ctx, r.clock.Now(), log.FromContext(ctx), about, event)
-	r.queue(about, event, false)
+	r.enqueueEvent(about, event, false)
 }
 
 // LateEvent is Event for what ends after the reconciliation that began it: a notification that is given up, an analysis of
 // an Experiment of a Rollout. Its object may be gone by then, and nobody would call Forget for it again, so that nothing is
 // remembered of an object of which nothing was said before.
 func (r *Recorder) LateEvent(ctx context.Context, about corev1.ObjectReference, event release.Event) {
-	if event.Silent {
+	if event.AlertOnly {
 		return
 	}
 	logEvent(ctx, r.clock.Now(), log.FromContext(ctx), about, event)
-	r.queue(about, event, true)
+	r.enqueueEvent(about, event, true)
 }
 
-func (r *Recorder) queue(about corev1.ObjectReference, event release.Event, late bool) {
+func (r *Recorder) enqueueEvent(about corev1.ObjectReference, event release.Event, late bool) {
 	// What is held back counts: when its text is said again in calmer times, the event has the number of all times.
-	object, again, may, floods := r.object(about, event, late)
+	object, again, may, floods := r.buildEvent(about, event, late)
 	switch {
 	case floods:
-		object, again, _, _ = r.object(about, release.Event{Type: release.Warning, Message: floodText}, late)
+		object, again, _, _ = r.buildEvent(about, release.Event{Type: release.Warning, Message: floodText}, late)
 	case !may:
 		return
 	}
 	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
-	r.outbox.post(key, message{
-		name:   fmt.Sprintf("Kubernetes event %q", object.Message),
-		record: true,
+	r.outbox.enqueue(key, message{
+		name:     fmt.Sprintf("Kubernetes event %q", object.Message),
+		isRecord: true,
 		send: func(ctx context.Context) error {
-			return TransientOrFinal(r.write(ctx, object.DeepCopy(), again))
+			return MarkTransient(r.writeEvent(ctx, object.DeepCopy(), again))
 		},
 	})
 }
@@ -132,15 +132,15 @@ func (r *Recorder) queue(about corev1.ObjectReference, event release.Event, late
 func (r *Recorder) Forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.known, key)
+	delete(r.texts, key)
 }
 
-// object is the event as it shall be written, and whether it was written before with a lower count. may and floods are
+// buildEvent is the event as it shall be written, and whether it was written before with a lower count. may and floods are
 // those of its pace.
-func (r *Recorder) object(about corev1.ObjectReference, event release.Event, late bool) (object *corev1.Event, again, may, floods bool) {
-	text := release.Clip(event.Message, textLimit)
+func (r *Recorder) buildEvent(about corev1.ObjectReference, event release.Event, late bool) (object *corev1.Event, again, may, floods bool) {
+	text := release.Truncate(event.Message, textLimit)
 	event.Reason = cmp.Or(event.Reason, eventReason)
-	entry, may, floods := r.count(about, event, text, late)
+	entry, may, floods := r.countText(about, event, text, late)
 	return &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: eventName(about.Name, entry.name)},
 		InvolvedObject:      about,
@@ -148,59 +148,59 @@ func (r *Recorder) object(about corev1.ObjectReference, event release.Event, lat
 		Message:             text,
 		Source:              corev1.EventSource{Component: r.component},
 		FirstTimestamp:      metav1.NewTime(time.Unix(0, entry.name)),
-		LastTimestamp:       metav1.NewTime(time.Unix(0, entry.last)),
+		LastTimestamp:       metav1.NewTime(time.Unix(0, entry.lastTime)),
 		Count:               entry.count,
 		Type:                string(event.Type),
 		ReportingController: r.component,
 	}, entry.count > 1, may, floods
 }
 
-// count records that a text is said, once more or for the first time.
-func (r *Recorder) count(about corev1.ObjectReference, event release.Event, text string, late bool) (entry said, may, floods bool) {
+// countText records that a text is said, once more or for the first time.
+func (r *Recorder) countText(about corev1.ObjectReference, event release.Event, text string, late bool) (entry eventRecord, may, floods bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
-	known := r.known[key]
+	known := r.texts[key]
 	if known == nil || known.uid != about.UID {
-		known = &texts{uid: about.UID, said: map[[16]byte]said{}}
+		known = &objectTexts{uid: about.UID, records: map[[16]byte]eventRecord{}}
 		if !late {
-			r.known[key] = known
+			r.texts[key] = known
 		}
 	}
 
 	sum := sha256.Sum256([]byte(string(event.Type) + "\x00" + event.Reason + "\x00" + text))
 	hash := [16]byte(sum[:])
 	// No two events of one recorder share a moment, and so a name, however coarse the clock.
-	r.last = max(r.clock.Now().UnixNano(), r.last+1)
-	entry, again := known.said[hash]
-	may, floods = known.pace.take(r.clock.Now())
+	r.lastName = max(r.clock.Now().UnixNano(), r.lastName+1)
+	entry, again := known.records[hash]
+	may, floods = known.bucket.takeToken(r.clock.Now())
 	if !again {
-		entry.name = r.last
+		entry.name = r.lastName
 	}
-	entry.last = r.last
+	entry.lastTime = r.lastName
 	entry.count++
-	known.said[hash] = entry
-	if len(known.said) > textsKept {
+	known.records[hash] = entry
+	if len(known.records) > maxTexts {
 		known.dropOldest()
 	}
 	return entry, may, floods
 }
 
-func (t *texts) dropOldest() {
+func (t *objectTexts) dropOldest() {
 	var oldest [16]byte
 	var last int64
-	for hash, entry := range t.said {
-		if last == 0 || entry.last < last {
-			oldest, last = hash, entry.last
+	for hash, entry := range t.records {
+		if last == 0 || entry.lastTime < last {
+			oldest, last = hash, entry.lastTime
 		}
 	}
-	delete(t.said, oldest)
+	delete(t.records, oldest)
 }
 
-// write creates the event, or patches the one that was written before. An event that is gone (the API server keeps
+// writeEvent creates the event, or patches the one that was written before. An event that is gone (the API server keeps
 // them for an hour) is created with the count it has come to. One that exists already was created by an attempt whose
 // answer was lost.
-func (r *Recorder) write(ctx context.Context, event *corev1.Event, again bool) error {
+func (r *Recorder) writeEvent(ctx context.Context, event *corev1.Event, again bool) error {
 	if again {
 		patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp})
 		if err != nil {
@@ -218,9 +218,9 @@ func (r *Recorder) write(ctx context.Context, event *corev1.Event, again bool) e
 	return err
 }
 
-// TransientOrFinal marks those errors of requests to the API server that may be gone in a moment: it is away or busy. A
+// MarkTransient marks those errors of requests to the API server that may be gone in a moment: it is away or busy. A
 // refusal stays one.
-func TransientOrFinal(err error) error {
+func MarkTransient(err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case err == nil:
@@ -248,5 +248,5 @@ func eventName(object string, nanoseconds int64) string {
 func (r *Recorder) Keys() []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.known))
+	return slices.Collect(maps.Keys(r.texts))
 }

@@ -157,8 +157,8 @@ func TestEveryTextOfALongRunIsWrittenOnce(t *testing.T) {
 		synctest.Wait()
 		expect(t, "events", server.told(), want)
 		expect(t, "requests", len(server.requests), 300)
-		if kept := len(r.known[named("cart")].said); kept != textsKept {
-			t.Errorf("texts remembered: %d, want %d", kept, textsKept)
+		if kept := len(r.texts[named("cart")].records); kept != maxTexts {
+			t.Errorf("texts remembered: %d, want %d", kept, maxTexts)
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestALateEventIsWrittenAndNotRemembered(t *testing.T) {
 		r.LateEvent(t.Context(), about("cart"), normal("not sent, too"))
 		synctest.Wait()
 		expect(t, "events", server.told(), map[string]int32{"Normal begins": 1, "Normal not sent": 2, "Normal not sent, too": 1})
-		expect(t, "objects that are remembered", len(r.known), 0)
+		expect(t, "objects that are remembered", len(r.texts), 0)
 	})
 }
 
@@ -290,7 +290,7 @@ func TestASilentEventIsNeitherLoggedNorWritten(t *testing.T) {
 		r, server, _ := recording(t)
 		logger, logged := testLogger(t)
 		silent := normal("only an alert")
-		silent.Silent = true
+		silent.AlertOnly = true
 		r.Event(log.IntoContext(t.Context(), logger), about("cart"), silent)
 		synctest.Wait()
 		expect(t, "requests", len(server.requests), 0)
@@ -328,9 +328,9 @@ func TestNamesAndTextsHaveBounds(t *testing.T) {
 	name := eventName(long, 0x18f0000000000000)
 	expect(t, "name", name, strings.Repeat("a", 235)+".18f0000000000000")
 
-	text := release.Clip(strings.Repeat("ä", textLimit), textLimit)
+	text := release.Truncate(strings.Repeat("ä", textLimit), textLimit)
 	if len(text) > textLimit || !utf8.ValidString(text) || !strings.HasSuffix(text, "ä…") {
 		t.Errorf("text of %d bytes, valid %v: …%s", len(text), utf8.ValidString(text), text[len(text)-10:])
 	}
-	expect(t, "text at the limit", release.Clip(text, textLimit), text)
+	expect(t, "text at the limit", release.Truncate(text, textLimit), text)
 }

@@ -8,27 +8,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// rollouts are the series about Rollouts. Names, labels and meanings are those that dashboards and alerts of Argo's users
+// rolloutSeries are the series about Rollouts. Names, labels and meanings are those that dashboards and alerts of Argo's users
 // rely on; they end with their object.
-type rollouts struct {
-	controller  *prometheus.GaugeVec
-	info        *prometheus.GaugeVec
-	phase       *prometheus.GaugeVec
-	desired     *prometheus.GaugeVec
-	available   *prometheus.GaugeVec
-	unavailable *prometheus.GaugeVec
-	updated     *prometheus.GaugeVec
-	passes      *prometheus.HistogramVec
-	failures    *prometheus.CounterVec
-	events      *prometheus.CounterVec
-	duration    *prometheus.HistogramVec
-	progression *prometheus.HistogramVec
-	held        *prometheus.HistogramVec
+type rolloutSeries struct {
+	controller      *prometheus.GaugeVec
+	info            *prometheus.GaugeVec
+	phase           *prometheus.GaugeVec
+	desired         *prometheus.GaugeVec
+	available       *prometheus.GaugeVec
+	unavailable     *prometheus.GaugeVec
+	updated         *prometheus.GaugeVec
+	reconciliations *prometheus.HistogramVec
+	failures        *prometheus.CounterVec
+	events          *prometheus.CounterVec
+	duration        *prometheus.HistogramVec
+	progression     *prometheus.HistogramVec
+	pausedDuration  *prometheus.HistogramVec
 
 	mu    sync.Mutex
 	shown map[types.NamespacedName]Rollout
-	// told are the events that were counted of each Rollout that exists.
-	told map[types.NamespacedName]map[eventLabels]bool
+	// countedEvents are the events that were counted of each Rollout that exists.
+	countedEvents map[types.NamespacedName]map[eventLabels]bool
 }
 
 // eventLabels are those of an event counter beside its object.
@@ -40,9 +40,9 @@ var rolloutPhases = []string{"Completed", "Progressing", "Paused", "Timeout", "E
 // releaseBuckets are for how long a release takes: from seconds to a day.
 var releaseBuckets = []float64{10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400}
 
-func newRollouts(d declaration) *rollouts {
+func newRolloutSeries(d declaration) *rolloutSeries {
 	object := []string{"namespace", "name"}
-	return &rollouts{
+	return &rolloutSeries{
 		controller: d.gauge("argo_rollouts_controller_info", "Version of the controller that serves Rollouts, and the Go version it was built with.",
 			"version", "goversion"),
 		info:        d.gauge("rollout_info", "Information about a Rollout.", "namespace", "name", "strategy", "traffic_router", "phase"),
@@ -51,16 +51,16 @@ func newRollouts(d declaration) *rollouts {
 		available:   d.gauge("rollout_info_replicas_available", "Number of available pods of a Rollout.", object...),
 		unavailable: d.gauge("rollout_info_replicas_unavailable", "Number of desired pods of a Rollout that are not available.", object...),
 		updated:     d.gauge("rollout_info_replicas_updated", "Number of pods of the newest revision of a Rollout.", object...),
-		passes: d.histogram("rollout_reconcile", "Duration of the reconciliations of a Rollout, in seconds.",
+		reconciliations: d.histogram("rollout_reconcile", "Duration of the reconciliations of a Rollout, in seconds.",
 			[]float64{0.01, 0.15, .25, .5, 1}, object...),
 		failures: d.counter("rollout_reconcile_error", "Reconciliations of a Rollout that failed.", object...),
 		events:   d.counter("rollout_events_total", "Events about a Rollout.", "namespace", "name", "type", "reason"),
 		duration: d.histogram("rollout_duration_seconds", "Time from the beginning of a release to its end.", releaseBuckets, "status"),
 		progression: d.histogram("rollout_progression_duration_seconds", "Time from the beginning of a release to its end, excluding manual pauses.",
 			releaseBuckets, "status"),
-		held:  d.histogram("rollout_manual_pause_duration_seconds", "Duration of the manual pauses of a release.", releaseBuckets, "status"),
-		shown: map[types.NamespacedName]Rollout{},
-		told:  map[types.NamespacedName]map[eventLabels]bool{},
+		pausedDuration: d.histogram("rollout_manual_pause_duration_seconds", "Duration of the manual pauses of a release.", releaseBuckets, "status"),
+		shown:          map[types.NamespacedName]Rollout{},
+		countedEvents:  map[types.NamespacedName]map[eventLabels]bool{},
 	}
 }
 
@@ -72,36 +72,36 @@ type Rollout struct {
 	Desired, Available, Updated int32
 }
 
-// RolloutExists begins the series of a Rollout. Until then, and again after ForgetRollout, nothing is recorded of it: a
+// StartRollout begins the series of a Rollout. Until then, and again after ForgetRollout, nothing is recorded of it: a
 // notification that is given up, or the reconciliation that finds the Rollout gone, ends after the Rollout does, and its
 // series would never end.
-func (m *Metrics) RolloutExists(namespace, name string) {
+func (m *Metrics) StartRollout(namespace, name string) {
 	m.rollouts.mu.Lock()
 	defer m.rollouts.mu.Unlock()
-	m.rollouts.exists(types.NamespacedName{Namespace: namespace, Name: name})
+	m.rollouts.startRollout(types.NamespacedName{Namespace: namespace, Name: name})
 }
 
-func (r *rollouts) exists(key types.NamespacedName) {
-	if r.told[key] == nil {
-		r.told[key] = map[eventLabels]bool{}
+func (r *rolloutSeries) startRollout(key types.NamespacedName) {
+	if r.countedEvents[key] == nil {
+		r.countedEvents[key] = map[eventLabels]bool{}
 	}
 }
 
-// record calls f unless the Rollout is gone. What f records, ForgetRollout deletes.
-func (r *rollouts) record(namespace, name string, f func(told map[eventLabels]bool)) {
+// recordExisting calls f unless the Rollout is gone. What f records, ForgetRollout deletes.
+func (r *rolloutSeries) recordExisting(namespace, name string, f func(told map[eventLabels]bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if told := r.told[types.NamespacedName{Namespace: namespace, Name: name}]; told != nil {
+	if told := r.countedEvents[types.NamespacedName{Namespace: namespace, Name: name}]; told != nil {
 		f(told)
 	}
 }
 
-// Rollout shows the state of a Rollout, which exists. Showing the same state again changes nothing.
-func (m *Metrics) Rollout(r Rollout) {
+// SetRollout shows the state of a Rollout, which exists. Showing the same state again changes nothing.
+func (m *Metrics) SetRollout(r Rollout) {
 	m.rollouts.mu.Lock()
 	defer m.rollouts.mu.Unlock()
 	key := types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
-	m.rollouts.exists(key)
+	m.rollouts.startRollout(key)
 	before, known := m.rollouts.shown[key]
 	if known && before == r {
 		return
@@ -129,29 +129,29 @@ func (m *Metrics) Rollout(r Rollout) {
 
 // rolloutReconciled records a reconciliation of a Rollout.
 func (m *Metrics) rolloutReconciled(key types.NamespacedName, took time.Duration) {
-	m.rollouts.record(key.Namespace, key.Name, func(map[eventLabels]bool) {
-		m.rollouts.passes.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
+	m.rollouts.recordExisting(key.Namespace, key.Name, func(map[eventLabels]bool) {
+		m.rollouts.reconciliations.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
 	})
 }
 
 // rolloutFailed counts a reconciliation of a Rollout that failed.
 func (m *Metrics) rolloutFailed(key types.NamespacedName) {
-	m.rollouts.record(key.Namespace, key.Name, func(map[eventLabels]bool) { m.rollouts.failures.WithLabelValues(key.Namespace, key.Name).Inc() })
+	m.rollouts.recordExisting(key.Namespace, key.Name, func(map[eventLabels]bool) { m.rollouts.failures.WithLabelValues(key.Namespace, key.Name).Inc() })
 }
 
-// RolloutTold counts an event about a Rollout.
-func (m *Metrics) RolloutTold(namespace, name, kind, reason string) {
-	m.rollouts.record(namespace, name, func(told map[eventLabels]bool) {
+// CountRolloutEvent counts an event about a Rollout.
+func (m *Metrics) CountRolloutEvent(namespace, name, kind, reason string) {
+	m.rollouts.recordExisting(namespace, name, func(told map[eventLabels]bool) {
 		told[eventLabels{kind, reason}] = true
 		m.rollouts.events.WithLabelValues(namespace, name, kind, reason).Inc()
 	})
 }
 
-// RolloutEnded records how long a release took in all, and for how long people held it; status says how it ended.
-func (m *Metrics) RolloutEnded(status string, took, held time.Duration) {
+// RecordRolloutRelease records how long a release took in all, and for how long people held it; status says how it ended.
+func (m *Metrics) RecordRolloutRelease(status string, took, held time.Duration) {
 	m.rollouts.duration.WithLabelValues(status).Observe(took.Seconds())
 	m.rollouts.progression.WithLabelValues(status).Observe(max(took-held, 0).Seconds())
-	m.rollouts.held.WithLabelValues(status).Observe(held.Seconds())
+	m.rollouts.pausedDuration.WithLabelValues(status).Observe(held.Seconds())
 }
 
 // ForgetRollout ends the series of a Rollout that is gone. Each is deleted by all of its labels: a partial match visits the
@@ -168,17 +168,17 @@ func (m *Metrics) ForgetRollout(namespace, name string) {
 	for _, family := range []*prometheus.GaugeVec{r.desired, r.available, r.unavailable, r.updated} {
 		family.DeleteLabelValues(namespace, name)
 	}
-	r.passes.DeleteLabelValues(namespace, name)
+	r.reconciliations.DeleteLabelValues(namespace, name)
 	r.failures.DeleteLabelValues(namespace, name)
-	for told := range r.told[key] {
+	for told := range r.countedEvents[key] {
 		r.events.DeleteLabelValues(namespace, name, told.kind, told.reason)
 	}
 	delete(r.shown, key)
-	delete(r.told, key)
+	delete(r.countedEvents, key)
 	m.ForgetNotifications(key)
 }
 
-func (r *rollouts) dropPhases(of Rollout) {
+func (r *rolloutSeries) dropPhases(of Rollout) {
 	for _, phase := range rolloutPhases {
 		r.phase.DeleteLabelValues(of.Namespace, of.Name, of.Strategy, phase)
 	}

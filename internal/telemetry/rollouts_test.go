@@ -14,14 +14,14 @@ func TestARolloutShowsTheSeriesThatDashboardsRead(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)
 	shown := Rollout{Namespace: "shop", Name: "cart", Strategy: "canary", Phase: "Progressing", Desired: 4, Available: 3, Updated: 1}
-	m.Rollout(shown)
-	m.Rollout(shown)
+	m.SetRollout(shown)
+	m.SetRollout(shown)
 	shown.Phase, shown.Available, shown.Updated = "Completed", 5, 4
-	m.Rollout(shown)
-	m.RolloutTold("shop", "cart", "Normal", "RolloutCompleted")
-	m.RolloutEnded("Promoted", 90*time.Second, time.Minute)
-	m.ReconcileFailed(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"})
-	m.Reconciled(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"}, 250*time.Millisecond)
+	m.SetRollout(shown)
+	m.CountRolloutEvent("shop", "cart", "Normal", "RolloutCompleted")
+	m.RecordRolloutRelease("Promoted", 90*time.Second, time.Minute)
+	m.CountReconcileFailure(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"})
+	m.RecordReconciliation(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"}, 250*time.Millisecond)
 	want := []string{
 		`rollout_duration_seconds_count{status="Promoted"} 1`,
 		`rollout_duration_seconds_sum{status="Promoted"} 90`,
@@ -53,12 +53,12 @@ func TestARolloutShowsTheSeriesThatDashboardsRead(t *testing.T) {
 	expect(t, "series of a Rollout that is gone", left, []string{})
 
 	// The reconciliation that finds it gone ends after that, and so do notifications.
-	m.Reconciled(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"}, time.Second)
-	m.ReconcileFailed(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"})
-	m.RolloutTold("shop", "cart", "Warning", "NotificationFailed")
+	m.RecordReconciliation(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"}, time.Second)
+	m.CountReconcileFailure(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"})
+	m.CountRolloutEvent("shop", "cart", "Warning", "NotificationFailed")
 	left = slices.DeleteFunc(series(t, registry), func(line string) bool { return !strings.Contains(line, `name="cart"`) })
 	expect(t, "series that came back", left, []string{})
-	if len(m.rollouts.shown)+len(m.rollouts.told) != 0 {
-		t.Errorf("left behind: %v %v", m.rollouts.shown, m.rollouts.told)
+	if len(m.rollouts.shown)+len(m.rollouts.countedEvents) != 0 {
+		t.Errorf("left behind: %v %v", m.rollouts.shown, m.rollouts.countedEvents)
 	}
 }

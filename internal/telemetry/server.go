@@ -31,8 +31,8 @@ const (
 type ServerOptions struct {
 	// Address to listen on, for example ":8080".
 	Address string
-	// More addresses that serve the same.
-	More []string
+	// MoreAddresses addresses that serve the same.
+	MoreAddresses []string
 	// ProfilingAddress serves /debug/pprof/ when it is not empty: a loopback address with a port, because profiles
 	// show memory and command lines.
 	ProfilingAddress string
@@ -70,8 +70,8 @@ func (o ServerOptions) Validate() error {
 type Server struct {
 	options ServerOptions
 
-	mu        sync.Mutex
-	sentences map[string]string
+	mu             sync.Mutex
+	healthMessages map[string]string
 }
 
 // NewServer makes a server, or returns what Validate says.
@@ -79,30 +79,30 @@ func NewServer(options ServerOptions) (*Server, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	return &Server{options: options, sentences: map[string]string{}}, nil
+	return &Server{options: options, healthMessages: map[string]string{}}, nil
 }
 
-// SetSentence shows a sentence about the health of the part of that name; an empty one takes it away. Health stays
+// SetHealthMessage shows a sentence about the health of the part of that name; an empty one takes it away. Health stays
 // health: a sentence is for people and does not restart the process.
-func (s *Server) SetSentence(name, sentence string) {
+func (s *Server) SetHealthMessage(name, sentence string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sentence == "" {
-		delete(s.sentences, name)
+		delete(s.healthMessages, name)
 		return
 	}
-	s.sentences[name] = sentence
+	s.healthMessages[name] = sentence
 }
 
 // Run listens and serves until ctx is done; requests that are under way then have 3 s more. The error is that of
 // listening or serving, nil after ctx is done.
 func (s *Server) Run(ctx context.Context) error {
 	handlers := map[string]http.Handler{}
-	for _, address := range append([]string{s.options.Address}, s.options.More...) {
+	for _, address := range append([]string{s.options.Address}, s.options.MoreAddresses...) {
 		handlers[address] = s.Handler()
 	}
 	if s.options.ProfilingAddress != "" {
-		handlers[s.options.ProfilingAddress] = profiles()
+		handlers[s.options.ProfilingAddress] = profilingHandler()
 	}
 
 	servers, ctx := errgroup.WithContext(ctx)
@@ -126,34 +126,34 @@ func (s *Server) Handler() http.Handler {
 
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
-	lines := make([]string, 0, len(s.sentences))
-	for name, sentence := range s.sentences {
+	lines := make([]string, 0, len(s.healthMessages))
+	for name, sentence := range s.healthMessages {
 		lines = append(lines, "\n"+name+": "+sentence)
 	}
 	s.mu.Unlock()
 	slices.Sort(lines)
-	answer(w, http.StatusOK, "OK"+strings.Join(lines, ""))
+	writeText(w, http.StatusOK, "OK"+strings.Join(lines, ""))
 }
 
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	if s.options.Ready != nil {
 		if err := s.options.Ready(); err != nil {
-			answer(w, http.StatusServiceUnavailable, err.Error())
+			writeText(w, http.StatusServiceUnavailable, err.Error())
 			return
 		}
 	}
-	answer(w, http.StatusOK, "OK")
+	writeText(w, http.StatusOK, "OK")
 }
 
-func answer(w http.ResponseWriter, code int, text string) {
+func writeText(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, text) // whoever asked is gone, when this fails
 }
 
-// profiles has no command line: it may carry secrets.
-func profiles() http.Handler {
+// profilingHandler has no command line: it may carry secrets.
+func profilingHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -16,7 +16,7 @@ import (
 func newServer(t *testing.T, ready func() error) *Server {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	New(registry).Info("1.2.3", "istio")
+	New(registry).SetInfo("1.2.3", "istio")
 	s, err := NewServer(ServerOptions{Address: "127.0.0.1:0", Gatherer: registry, Ready: ready})
 	if err != nil {
 		t.Fatal(err)
@@ -40,11 +40,11 @@ func TestHealthIsOKAndTellsSentences(t *testing.T) {
 		expect(t, "body", body, want)
 	}
 	check("OK")
-	s.SetSentence("status", "The definition of Canary drops status.serin: apply the one of this version.")
-	s.SetSentence("metrics", "Prometheus does not answer.")
+	s.SetHealthMessage("status", "The definition of Canary drops status.serin: apply the one of this version.")
+	s.SetHealthMessage("metrics", "Prometheus does not answer.")
 	check("OK\nmetrics: Prometheus does not answer.\nstatus: The definition of Canary drops status.serin: apply the one of this version.")
-	s.SetSentence("metrics", "")
-	s.SetSentence("status", "")
+	s.SetHealthMessage("metrics", "")
+	s.SetHealthMessage("status", "")
 	check("OK")
 }
 
@@ -78,9 +78,9 @@ func TestThePortShowsHealthAndMetricsOnly(t *testing.T) {
 }
 
 func TestProfilesDoNotShowTheCommandLine(t *testing.T) {
-	code, _ := get(t, profiles(), "/debug/pprof/goroutine?debug=1")
+	code, _ := get(t, profilingHandler(), "/debug/pprof/goroutine?debug=1")
 	expect(t, "code of a profile", code, http.StatusOK)
-	code, _ = get(t, profiles(), "/debug/pprof/cmdline")
+	code, _ = get(t, profilingHandler(), "/debug/pprof/cmdline")
 	expect(t, "code of the command line", code, http.StatusNotFound)
 }
 
@@ -121,7 +121,7 @@ func TestTheServerAnswersUntilItIsStopped(t *testing.T) {
 	mux.HandleFunc("/slow", func(w http.ResponseWriter, _ *http.Request) {
 		close(began)
 		<-proceed
-		answer(w, http.StatusOK, "slow")
+		writeText(w, http.StatusOK, "slow")
 	})
 	go func() { done <- serveOn(ctx, listener, mux) }()
 

@@ -8,12 +8,12 @@ import (
 
 func TestStandingEventsAreNewsOnceWhileTheyHold(t *testing.T) {
 	happened := release.Event{Type: release.Normal, Message: "Advance cart.shop canary weight 20"}
-	suspended := release.Event{Type: release.Normal, Message: "skipping canary run as object is suspended", Standing: true}
-	missing := release.Event{Type: release.Warning, Message: "deployment cart.shop not found", Standing: true}
+	suspended := release.Event{Type: release.Normal, Message: "skipping canary run as object is suspended", Persistent: true}
+	missing := release.Event{Type: release.Warning, Message: "deployment cart.shop not found", Persistent: true}
 	warned := suspended
 	warned.Type = release.Warning
 
-	var s Standing
+	var s OngoingEvents
 	for _, pass := range []struct {
 		name       string
 		told, want []release.Event
@@ -26,15 +26,15 @@ func TestStandingEventsAreNewsOnceWhileTheyHold(t *testing.T) {
 		{"ends", nil, nil},
 		{"comes back", []release.Event{missing}, []release.Event{missing}},
 	} {
-		expect(t, pass.name, s.News(named("cart"), pass.told), pass.want)
+		expect(t, pass.name, s.NewEvents(named("cart"), pass.told), pass.want)
 	}
 
-	expect(t, "of another release", s.News(named("till"), []release.Event{missing}), []release.Event{missing})
+	expect(t, "of another release", s.NewEvents(named("till"), []release.Event{missing}), []release.Event{missing})
 	s.Forget(named("cart"))
-	expect(t, "after it was forgotten", s.News(named("cart"), []release.Event{missing}), []release.Event{missing})
-	s.News(named("cart"), nil)
+	expect(t, "after it was forgotten", s.NewEvents(named("cart"), []release.Event{missing}), []release.Event{missing})
+	s.NewEvents(named("cart"), nil)
 	s.Forget(named("till"))
-	if len(s.holds) != 0 {
-		t.Errorf("left behind: %v", s.holds)
+	if len(s.ongoing) != 0 {
+		t.Errorf("left behind: %v", s.ongoing)
 	}
 }

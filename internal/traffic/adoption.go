@@ -319,7 +319,7 @@ func CopyMetadata(obj, user *unstructured.Unstructured, readByProvider func(anno
 
 func withoutTools(keys map[string]string) map[string]string {
 	out := maps.Clone(keys)
-	maps.DeleteFunc(out, func(key, _ string) bool { return toolkeys.Is(key) })
+	maps.DeleteFunc(out, func(key, _ string) bool { return toolkeys.IsToolKey(key) })
 	return out
 }
 

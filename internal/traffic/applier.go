@@ -134,9 +134,9 @@ func (a *Applier) ApplyExceptWeights(ctx context.Context, rd Renderer, t Target,
 		return Outcome{}, err
 	}
 	if live, err := rd.Read(t, existing); err == nil && live.Found {
-		r.Canary, r.Mirror.On = live.Route.Canary, live.Route.Mirror.On
+		r.Canary, r.Mirror.Enabled = live.Route.Canary, live.Route.Mirror.Enabled
 	}
-	if !r.Mirror.On {
+	if !r.Mirror.Enabled {
 		r.Mirror.Percent = 0
 	}
 	return a.apply(ctx, rd, t, r, existing)
@@ -332,7 +332,7 @@ func difference(existing, desired *unstructured.Unstructured) ([]byte, error) {
 	if len(patch) == 0 {
 		return nil, nil
 	}
-	return json.Marshal(jsontree.Pinned(patch, existing.GetResourceVersion()))
+	return json.Marshal(jsontree.PinResourceVersion(patch, existing.GetResourceVersion()))
 }
 
 // delete deletes what was created for the release, and never anything else, whatever a renderer returns.

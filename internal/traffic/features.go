@@ -62,17 +62,17 @@ var catalogue = []feature{
 	},
 	{
 		"mirror in blue/green", func(f Features) bool { return f.Mirror },
-		func(t Target, r release.Route) bool { return r.Mirror.On && iterates(t) },
+		func(t Target, r release.Route) bool { return r.Mirror.Enabled && iterates(t) },
 		"mirror requests: remove spec.analysis.mirror",
 	},
 	{
 		"mirror before weights", func(f Features) bool { return f.WeightedMirror },
-		func(t Target, r release.Route) bool { return r.Mirror.On && !iterates(t) },
+		func(t Target, r release.Route) bool { return r.Mirror.Enabled && !iterates(t) },
 		"mirror requests before the first weight: remove spec.analysis.mirror, or use spec.analysis.iterations where it can mirror then",
 	},
 	{
 		"mirror a share", func(f Features) bool { return f.MirrorPercent },
-		func(_ Target, r release.Route) bool { return r.Mirror.On && r.Mirror.Percent != 0 },
+		func(_ Target, r release.Route) bool { return r.Mirror.Enabled && r.Mirror.Percent != 0 },
 		"mirror a share of the requests: remove spec.analysis.mirrorWeight",
 	},
 	{
@@ -135,7 +135,7 @@ func (f Features) Check(t Target, r release.Route) error {
 			return Refuse(ErrUnsupported, sentence, t.Provider, x.remedy)
 		}
 	}
-	if r.Mirror.On && len(r.Matches) > 0 {
+	if r.Mirror.Enabled && len(r.Matches) > 0 {
 		return Refuse(ErrUnsupported, "spec.analysis has match and mirror: an A/B test does not mirror; remove one of them")
 	}
 	return nil

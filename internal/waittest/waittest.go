@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// Patience is the deadline of a wait. It is shorter than the time after which go test ends a package, so that the
+// Timeout is the deadline of a wait. It is shorter than the time after which go test ends a package, so that the
 // failure names the condition and the last state.
-const Patience = 3 * time.Minute
+const Timeout = 3 * time.Minute
 
-// interval is the pause between two evaluations of a condition.
-const interval = 5 * time.Millisecond
+// pollInterval is the pause between two evaluations of a condition.
+const pollInterval = 5 * time.Millisecond
 
 // Until evaluates a condition until it returns nil. what completes the sentence "wait until …". When the deadline
 // passes, or the test's context ends, the test fails with the condition's last error.
 func Until(tb testing.TB, what string, condition func() error) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeoutCause(tb.Context(), Patience, fmt.Errorf("it took more than %s", Patience))
+	ctx, cancel := context.WithTimeoutCause(tb.Context(), Timeout, fmt.Errorf("it took more than %s", Timeout))
 	defer cancel()
-	ticker := time.NewTicker(interval)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
 		last := condition()
@@ -56,13 +56,13 @@ func UntilContains(tb testing.TB, text func() string, part string) {
 // waits for the end that a closed channel announces. what completes the sentence "wait until …".
 func Receive[T any](tb testing.TB, what string, from <-chan T) T {
 	tb.Helper()
-	deadline := time.NewTimer(Patience)
+	deadline := time.NewTimer(Timeout)
 	defer deadline.Stop()
 	select {
 	case value := <-from:
 		return value
 	case <-deadline.C:
-		tb.Fatalf("wait until %s: it took more than %s", what, Patience)
+		tb.Fatalf("wait until %s: it took more than %s", what, Timeout)
 		panic("unreachable: Fatalf ended the goroutine")
 	}
 }

@@ -46,7 +46,7 @@ func TestUntilReturnsWhenTheConditionIsMet(t *testing.T) {
 			}
 			return nil
 		})
-		if took := time.Since(began); evaluations != 3 || took != 2*interval {
+		if took := time.Since(began); evaluations != 3 || took != 2*pollInterval {
 			t.Errorf("%d evaluations in %s, want 3 with a pause between them", evaluations, took)
 		}
 	})

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Thing is one object that a release depends on, whether it exists or not.
-type Thing struct {
+// Object is one object that a release depends on, whether it exists or not.
+type Object struct {
 	Kind            schema.GroupKind
 	Namespace, Name string
 }
@@ -22,33 +22,33 @@ type Thing struct {
 // Dependents knows which releases must be looked at when an object changes. What one release depends on is replaced as a
 // whole at each pass, so that it never grows.
 type Dependents struct {
-	mu     sync.Mutex
-	by     map[Thing]map[types.NamespacedName]bool
-	things map[types.NamespacedName][]Thing
+	mu               sync.Mutex
+	releasesByObject map[Object]map[types.NamespacedName]bool
+	objectsByRelease map[types.NamespacedName][]Object
 }
 
 // NewDependents knows of none yet.
 func NewDependents() *Dependents {
-	return &Dependents{by: map[Thing]map[types.NamespacedName]bool{}, things: map[types.NamespacedName][]Thing{}}
+	return &Dependents{releasesByObject: map[Object]map[types.NamespacedName]bool{}, objectsByRelease: map[types.NamespacedName][]Object{}}
 }
 
 // Set says what the release depends on from now on.
-func (d *Dependents) Set(key types.NamespacedName, things []Thing) {
+func (d *Dependents) Set(key types.NamespacedName, things []Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if slices.Equal(d.things[key], things) {
+	if slices.Equal(d.objectsByRelease[key], things) {
 		return // the usual case
 	}
 	d.drop(key)
 	if len(things) == 0 {
 		return
 	}
-	d.things[key] = things
+	d.objectsByRelease[key] = things
 	for _, t := range things {
-		if d.by[t] == nil {
-			d.by[t] = map[types.NamespacedName]bool{}
+		if d.releasesByObject[t] == nil {
+			d.releasesByObject[t] = map[types.NamespacedName]bool{}
 		}
-		d.by[t][key] = true
+		d.releasesByObject[t][key] = true
 	}
 }
 
@@ -56,21 +56,21 @@ func (d *Dependents) Set(key types.NamespacedName, things []Thing) {
 func (d *Dependents) Forget(key types.NamespacedName) { d.Set(key, nil) }
 
 func (d *Dependents) drop(key types.NamespacedName) {
-	for _, t := range d.things[key] {
-		delete(d.by[t], key)
-		if len(d.by[t]) == 0 {
-			delete(d.by, t)
+	for _, t := range d.objectsByRelease[key] {
+		delete(d.releasesByObject[t], key)
+		if len(d.releasesByObject[t]) == 0 {
+			delete(d.releasesByObject, t)
 		}
 	}
-	delete(d.things, key)
+	delete(d.objectsByRelease, key)
 }
 
-// Of are the releases that depend on an object, sorted: the same change must always lead to the same order.
-func (d *Dependents) Of(t Thing) []types.NamespacedName {
+// ReleasesFor are the releases that depend on an object, sorted: the same change must always lead to the same order.
+func (d *Dependents) ReleasesFor(t Object) []types.NamespacedName {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	keys := make([]types.NamespacedName, 0, len(d.by[t]))
-	for key := range d.by[t] {
+	keys := make([]types.NamespacedName, 0, len(d.releasesByObject[t]))
+	for key := range d.releasesByObject[t] {
 		keys = append(keys, key)
 	}
 	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
@@ -81,5 +81,5 @@ func (d *Dependents) Of(t Thing) []types.NamespacedName {
 func (d *Dependents) Keys() []types.NamespacedName {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Collect(maps.Keys(d.things))
+	return slices.Collect(maps.Keys(d.objectsByRelease))
 }

@@ -11,20 +11,20 @@ var cart, other = types.NamespacedName{Namespace: "shop", Name: "cart"}, types.N
 
 func TestDependentsFollowWhatAReleaseNamesNow(t *testing.T) {
 	d := NewDependents()
-	config := Thing{schema.GroupKind{Kind: "ConfigMap"}, "shop", "prices"}
-	target := Thing{schema.GroupKind{Group: "apps", Kind: "Deployment"}, "shop", "cart"}
-	d.Set(cart, []Thing{config, target})
-	d.Set(other, []Thing{config})
-	if got := len(d.Of(config)); got != 2 {
+	config := Object{schema.GroupKind{Kind: "ConfigMap"}, "shop", "prices"}
+	target := Object{schema.GroupKind{Group: "apps", Kind: "Deployment"}, "shop", "cart"}
+	d.Set(cart, []Object{config, target})
+	d.Set(other, []Object{config})
+	if got := len(d.ReleasesFor(config)); got != 2 {
 		t.Errorf("got %d releases for the ConfigMap, want 2", got)
 	}
-	d.Set(cart, []Thing{target})
-	if got := d.Of(config); len(got) != 1 || got[0] != other {
+	d.Set(cart, []Object{target})
+	if got := d.ReleasesFor(config); len(got) != 1 || got[0] != other {
 		t.Errorf("got %v, want %v alone", got, other)
 	}
 	d.Forget(cart)
 	d.Forget(other)
-	if len(d.by) != 0 || len(d.things) != 0 {
-		t.Errorf("what is forgotten must cost nothing: %v %v", d.by, d.things)
+	if len(d.releasesByObject) != 0 || len(d.objectsByRelease) != 0 {
+		t.Errorf("what is forgotten must cost nothing: %v %v", d.releasesByObject, d.objectsByRelease)
 	}
 }

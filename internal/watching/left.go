@@ -11,28 +11,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Left remembers which releases are left to another controller, and why. Its zero value knows of none.
+// CededReleases remembers which releases are left to another controller, and why. Its zero value knows of none.
 //
 // When another controller appears or disappears, every release of the cluster is noted once, one after the other, so a
 // call must not depend on how many releases there are.
-type Left struct {
+type CededReleases struct {
 	mu       sync.Mutex
 	releases map[types.NamespacedName]*list.Element // of *reason
 	reasons  map[string]*list.Element               // of *reason, by text
 	order    list.List                              // of *reason, by the moment since which each applies
 }
 
-// reason is one reason for which releases are left, and how many are.
-type reason struct {
+// cedeReason is one reason for which releases are left, and how many are.
+type cedeReason struct {
 	text     string
 	releases int
 }
 
-// Note records why a release is left; empty: it is not. It logs when Serin begins to leave releases for a reason, and when
+// SetReason records why a release is left; empty: it is not. It logs when Serin begins to leave releases for a reason, and when
 // that reason applies to none any more. Then show, where not nil, gets the oldest reason that still applies; empty: none
 // does. show must not call Left.
-func (l *Left) Note(ctx context.Context, key types.NamespacedName, why string, show func(sentence string)) {
-	began, ended := l.note(key, why, show)
+func (l *CededReleases) SetReason(ctx context.Context, key types.NamespacedName, why string, show func(sentence string)) {
+	began, ended := l.setReason(key, why, show)
 	logger := log.FromContext(ctx)
 	if began {
 		logger.Info("Stood back from releases that another controller acts on", "why", why)
@@ -43,11 +43,13 @@ func (l *Left) Note(ctx context.Context, key types.NamespacedName, why string, s
 }
 
 // Forget is for a release that is gone; show is that of Note.
-func (l *Left) Forget(key types.NamespacedName, show func(sentence string)) { l.note(key, "", show) }
+func (l *CededReleases) Forget(key types.NamespacedName, show func(sentence string)) {
+	l.setReason(key, "", show)
+}
 
-// note returns whether no release was left for this reason before, and the reason for which none is left any more. show is
+// setReason returns whether no release was left for this reason before, and the reason for which none is left any more. show is
 // called under the lock, so that the last call has the present state.
-func (l *Left) note(key types.NamespacedName, why string, show func(sentence string)) (began bool, ended string) {
+func (l *CededReleases) setReason(key types.NamespacedName, why string, show func(sentence string)) (began bool, ended string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old := l.releases[key]
@@ -55,7 +57,7 @@ func (l *Left) note(key types.NamespacedName, why string, show func(sentence str
 		return false, ""
 	}
 	if why != "" {
-		began = l.add(key, why)
+		began = l.addReason(key, why)
 	} else {
 		delete(l.releases, key)
 	}
@@ -76,14 +78,14 @@ func (l *Left) note(key types.NamespacedName, why string, show func(sentence str
 	return began, ended
 }
 
-// add records a reason for a release, and returns whether no other release has it.
-func (l *Left) add(key types.NamespacedName, why string) (first bool) {
+// addReason records a reason for a release, and returns whether no other release has it.
+func (l *CededReleases) addReason(key types.NamespacedName, why string) (first bool) {
 	if l.releases == nil {
 		l.releases, l.reasons = map[types.NamespacedName]*list.Element{}, map[string]*list.Element{}
 	}
 	e, known := l.reasons[why]
 	if !known {
-		e = l.order.PushBack(&reason{text: why})
+		e = l.order.PushBack(&cedeReason{text: why})
 		l.reasons[why] = e
 	}
 	value(e).releases++
@@ -92,10 +94,10 @@ func (l *Left) add(key types.NamespacedName, why string) (first bool) {
 }
 
 // Keys are the releases that are left.
-func (l *Left) Keys() []types.NamespacedName {
+func (l *CededReleases) Keys() []types.NamespacedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.releases))
 }
 
-func value(e *list.Element) *reason { return e.Value.(*reason) } //nolint:forcetypeassert // the list has nothing else
+func value(e *list.Element) *cedeReason { return e.Value.(*cedeReason) } //nolint:forcetypeassert // the list has nothing else

@@ -12,10 +12,10 @@ import (
 )
 
 func TestWhoeverRunsSerinIsToldWhenItStandsBackAndGoesOn(t *testing.T) {
-	var left watching.Left
+	var left watching.CededReleases
 	var shown []string
 	show := func(sentence string) { shown = append(shown, sentence) }
-	note := func(name, why string) { left.Note(t.Context(), types.NamespacedName{Name: name}, why, show) }
+	note := func(name, why string) { left.SetReason(t.Context(), types.NamespacedName{Name: name}, why, show) }
 	note("cart", "Flagger lives")
 	note("shop", "Flagger lives") // the second is no news
 	note("cart", "Flagger lives")
@@ -32,14 +32,14 @@ func TestWhoeverRunsSerinIsToldWhenItStandsBackAndGoesOn(t *testing.T) {
 // TestNotingOneReleaseDoesNotDependOnHowManyThereAre counts allocated bytes: a scan of all reasons collects them.
 func TestNotingOneReleaseDoesNotDependOnHowManyThereAre(t *testing.T) {
 	perRelease := func(releases int, why func(i int) string) float64 {
-		var left watching.Left
+		var left watching.CededReleases
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for i := range releases {
-			left.Note(t.Context(), types.NamespacedName{Name: fmt.Sprint(i)}, why(i), nil)
+			left.SetReason(t.Context(), types.NamespacedName{Name: fmt.Sprint(i)}, why(i), nil)
 		}
 		for i := range releases {
-			left.Note(t.Context(), types.NamespacedName{Name: fmt.Sprint(i)}, "", nil)
+			left.SetReason(t.Context(), types.NamespacedName{Name: fmt.Sprint(i)}, "", nil)
 		}
 		runtime.ReadMemStats(&after)
 		return float64(after.TotalAlloc-before.TotalAlloc) / float64(releases)

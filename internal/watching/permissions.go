@@ -17,12 +17,12 @@ import (
 // How long an answer about permissions is used. A refusal is asked again soon, because an installation may create its
 // Deployment before its bindings.
 const (
-	permittedFor = time.Minute
-	refusedFor   = 10 * time.Second
+	permittedTTL = time.Minute
+	refusedTTL   = 10 * time.Second
 )
 
-// maxAnswers bounds how many answers are remembered at once.
-const maxAnswers = 4096
+// maxCachedAnswers bounds how many answers are remembered at once.
+const maxCachedAnswers = 4096
 
 // Permissions asks the API server what service accounts are permitted. This is the one thing about another controller that
 // a user of a namespace cannot make up: a Deployment, a Lease and a service account are theirs to create, but permission to
@@ -31,32 +31,32 @@ type Permissions struct {
 	// Client creates LocalSubjectAccessReviews; it needs no cache.
 	Client client.Client
 	Clock  clock.PassiveClock
-	// Unasked is called once, with what to do, when the API server refuses to answer; nil: nobody is told.
-	Unasked func(message string)
+	// ReportUnavailable is called once, with what to do, when the API server refuses to answer; nil: nobody is told.
+	ReportUnavailable func(message string)
 
 	mu      sync.Mutex
-	answers map[question]answer
-	// unasked is set once the API server refused to answer, so that it is said once.
-	unasked bool
+	answers map[accessQuestion]accessAnswer
+	// unavailable is set once the API server refused to answer, so that it is said once.
+	unavailable bool
 }
 
-type question struct {
+type accessQuestion struct {
 	account   peer.Account
 	resource  Resource
 	namespace string
 }
 
-type answer struct {
+type accessAnswer struct {
 	permitted bool
 	until     time.Time
 }
 
-// May implements the type of that name. Where Serin is not permitted to ask, every account counts as permitted: two
+// IsPermitted implements the type of that name. Where Serin is not permitted to ask, every account counts as permitted: two
 // controllers that act on one release do more harm than one that waits.
-func (p *Permissions) May(ctx context.Context, account peer.Account, resource Resource, namespace string) (bool, error) {
-	q := question{account, resource, namespace}
+func (p *Permissions) IsPermitted(ctx context.Context, account peer.Account, resource Resource, namespace string) (bool, error) {
+	q := accessQuestion{account, resource, namespace}
 	now := p.Clock.Now()
-	if known, ok := p.known(q, now); ok {
+	if known, ok := p.cachedAnswer(q, now); ok {
 		return known, nil
 	}
 	review := &authorizationv1.LocalSubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -74,36 +74,36 @@ func (p *Permissions) May(ctx context.Context, account peer.Account, resource Re
 	case apierrors.IsForbidden(err):
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if !p.unasked && p.Unasked != nil {
-			p.Unasked("Takes every Deployment that looks like another controller for one, because Serin may not ask what " +
+		if !p.unavailable && p.ReportUnavailable != nil {
+			p.ReportUnavailable("Takes every Deployment that looks like another controller for one, because Serin may not ask what " +
 				"service accounts are permitted. Allow create on localsubjectaccessreviews of authorization.k8s.io, or name the namespaces " +
 				"of other controllers with -other-controller-namespaces")
 		}
-		p.unasked = true
+		p.unavailable = true
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("ask what service account %s of namespace %s may do: %w", account.Name, account.Namespace, err)
 	}
-	p.remember(q, review.Status.Allowed, now)
+	p.storeAnswer(q, review.Status.Allowed, now)
 	return review.Status.Allowed, nil
 }
 
-func (p *Permissions) known(q question, now time.Time) (permitted, ok bool) {
+func (p *Permissions) cachedAnswer(q accessQuestion, now time.Time) (permitted, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, ok := p.answers[q]
 	return known.permitted, ok && now.Before(known.until)
 }
 
-func (p *Permissions) remember(q question, permitted bool, now time.Time) {
+func (p *Permissions) storeAnswer(q accessQuestion, permitted bool, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.answers == nil || len(p.answers) >= maxAnswers {
-		p.answers = map[question]answer{} // they are cheap to ask again
+	if p.answers == nil || len(p.answers) >= maxCachedAnswers {
+		p.answers = map[accessQuestion]accessAnswer{} // they are cheap to ask again
 	}
-	until := now.Add(refusedFor)
+	until := now.Add(refusedTTL)
 	if permitted {
-		until = now.Add(permittedFor)
+		until = now.Add(permittedTTL)
 	}
-	p.answers[q] = answer{permitted, until}
+	p.answers[q] = accessAnswer{permitted, until}
 }

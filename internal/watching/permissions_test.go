@@ -23,7 +23,7 @@ func TestPermissionsAreAskedOfTheAPIServerAndRemembered(t *testing.T) {
 	var asked []authorizationv1.LocalSubjectAccessReview
 	var failure error
 	var told []string
-	p := &Permissions{Clock: clock, Unasked: func(message string) { told = append(told, message) }}
+	p := &Permissions{Clock: clock, ReportUnavailable: func(message string) { told = append(told, message) }}
 	p.Client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
 			review := object.(*authorizationv1.LocalSubjectAccessReview)
@@ -38,7 +38,7 @@ func TestPermissionsAreAskedOfTheAPIServerAndRemembered(t *testing.T) {
 	flagger, mallory := peer.Account{Namespace: "flagger-system", Name: "flagger"}, peer.Account{Namespace: "mallory", Name: "flagger"}
 	expect := func(account peer.Account, want bool, questions int) {
 		t.Helper()
-		got, err := p.May(t.Context(), account, CanaryStatus, "shop")
+		got, err := p.IsPermitted(t.Context(), account, CanaryStatus, "shop")
 		if err != nil || got != want || len(asked) != questions {
 			t.Errorf("%v: permitted %v (%v) after %d questions, want %v after %d", account, got, err, len(asked), want, questions)
 		}
@@ -47,10 +47,10 @@ func TestPermissionsAreAskedOfTheAPIServerAndRemembered(t *testing.T) {
 	expect(mallory, false, 2)
 	expect(flagger, true, 2)
 	expect(mallory, false, 2)
-	clock.Step(refusedFor)
+	clock.Step(refusedTTL)
 	expect(flagger, true, 2)
 	expect(mallory, false, 3)
-	clock.Step(permittedFor)
+	clock.Step(permittedTTL)
 	expect(flagger, true, 4)
 
 	review := asked[0]
@@ -60,12 +60,12 @@ func TestPermissionsAreAskedOfTheAPIServerAndRemembered(t *testing.T) {
 	}
 
 	failure = errors.New("connection refused")
-	if _, err := p.May(t.Context(), mallory, RolloutStatus, "shop"); !errors.Is(err, failure) {
+	if _, err := p.IsPermitted(t.Context(), mallory, RolloutStatus, "shop"); !errors.Is(err, failure) {
 		t.Errorf("got %v", err)
 	}
 	failure = apierrors.NewForbidden(schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}, "", nil)
 	for range 2 { // two controllers at once do more harm than one that waits
-		if permitted, err := p.May(t.Context(), mallory, RolloutStatus, "shop"); err != nil || !permitted {
+		if permitted, err := p.IsPermitted(t.Context(), mallory, RolloutStatus, "shop"); err != nil || !permitted {
 			t.Errorf("not permitted to ask: %v, %v", permitted, err)
 		}
 	}

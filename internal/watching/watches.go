@@ -24,18 +24,18 @@ type Watches struct {
 	Controller controller.Controller
 	Cache      cache.Cache
 	Mapper     meta.RESTMapper
-	// Touched are the releases to look at because of a change; before is nil for an object that is new, after for one that
+	// AffectedReleases are the releases to look at because of a change; before is nil for an object that is new, after for one that
 	// is gone.
-	Touched func(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request
+	AffectedReleases func(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request
 
-	mu    sync.Mutex
-	known map[schema.GroupKind]bool
+	mu      sync.Mutex
+	started map[schema.GroupKind]bool
 }
 
-// Kinds watches those that are installed.
-func (w *Watches) Kinds(kinds []schema.GroupVersionKind) error {
+// StartInstalled watches those that are installed.
+func (w *Watches) StartInstalled(kinds []schema.GroupVersionKind) error {
 	for _, kind := range kinds {
-		if w.watched(kind.GroupKind()) {
+		if w.isStarted(kind.GroupKind()) {
 			continue
 		}
 		if _, err := w.Mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
@@ -50,34 +50,34 @@ func (w *Watches) Kinds(kinds []schema.GroupVersionKind) error {
 	return nil
 }
 
-func (w *Watches) watched(kind schema.GroupKind) bool {
+func (w *Watches) isStarted(kind schema.GroupKind) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.known[kind]
+	return w.started[kind]
 }
 
 // Start watches a kind, once.
 func (w *Watches) Start(object client.Object, kind schema.GroupKind) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.known[kind] {
+	if w.started[kind] {
 		return nil
 	}
-	if err := w.Controller.Watch(source.Kind(w.Cache, object, w.handler(kind))); err != nil {
+	if err := w.Controller.Watch(source.Kind(w.Cache, object, w.newHandler(kind))); err != nil {
 		return fmt.Errorf("watch %s: %w", kind, err)
 	}
-	if w.known == nil {
-		w.known = map[schema.GroupKind]bool{}
+	if w.started == nil {
+		w.started = map[schema.GroupKind]bool{}
 	}
-	w.known[kind] = true
+	w.started[kind] = true
 	return nil
 }
 
-// handler brings the releases back that a change touches.
-func (w *Watches) handler(kind schema.GroupKind) handler.EventHandler {
+// newHandler brings the releases back that a change touches.
+func (w *Watches) newHandler(kind schema.GroupKind) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	add := func(ctx context.Context, before, after client.Object, q queue) {
-		for _, request := range w.Touched(ctx, kind, before, after) {
+		for _, request := range w.AffectedReleases(ctx, kind, before, after) {
 			q.Add(request)
 		}
 	}

@@ -56,7 +56,7 @@ func cart(t *testing.T) *world {
 	return w
 }
 
-func (w *world) observe(asks ...Ask) Observation {
+func (w *world) observe(asks ...ObserveOption) Observation {
 	w.t.Helper()
 	o, err := w.d.Observe(w.t.Context(), w.canary("cart"), asks...)
 	must(w.t, err)
@@ -104,7 +104,7 @@ func (w *world) data(kind schema.GroupVersionKind, name string) map[string]any {
 func TestObservationOfAFreshTarget(t *testing.T) {
 	w := cart(t)
 	o := w.observe()
-	if o.Problem != "" || !o.Target.Found || o.Primary.Found || o.Same || o.Target.Replicas != 2 || o.SelectorLabel != "app" || o.SelectorValue != "cart" {
+	if o.Problem != "" || !o.Target.Found || o.Primary.Found || o.PrimaryUpToDate || o.Target.Replicas != 2 || o.SelectorLabel != "app" || o.SelectorValue != "cart" {
 		t.Errorf("got %+v", o)
 	}
 	if !strings.HasPrefix(o.Target.Revision, "s1-") {
@@ -112,7 +112,7 @@ func TestObservationOfAFreshTarget(t *testing.T) {
 	}
 	// Recorded in config-map-change: Flagger's checksums of just this content.
 	want := map[string]string{"configmap/env": "7ce1f0e75fb02413", "secret/creds": "efa992f54ecc2561"}
-	if diff := cmp.Diff(want, o.PeerConfigs); diff != "" {
+	if diff := cmp.Diff(want, o.FlaggerConfigs); diff != "" {
 		t.Error(diff)
 	}
 	configMap, secret := corev1.SchemeGroupVersion.WithKind(configMapKind), corev1.SchemeGroupVersion.WithKind(secretKind)
@@ -124,7 +124,7 @@ func TestObservationOfAFreshTarget(t *testing.T) {
 		{secret, "creds"},
 		{secret, "creds-primary"},
 	}
-	if diff := cmp.Diff(reads, o.Reads); diff != "" {
+	if diff := cmp.Diff(reads, o.Dependencies); diff != "" {
 		t.Error(diff)
 	}
 	w.quiet("a second look", func() {
@@ -146,7 +146,7 @@ func TestOnlyChangedConfigurationIsReadAgain(t *testing.T) {
 	if before.Target.Revision == after.Target.Revision {
 		t.Error("changed configuration is no new revision")
 	}
-	if got, want := after.PeerConfigs["configmap/env"], "b1abf6826a542d78"; got != want { // recorded
+	if got, want := after.FlaggerConfigs["configmap/env"], "b1abf6826a542d78"; got != want { // recorded
 		t.Errorf("got %s, want %s", got, want)
 	}
 	w.edit(configMapGVK, "env", `{data: {COLOR: blue}}`)
@@ -160,7 +160,7 @@ func TestBinaryDataIsARevisionAndIsCopied(t *testing.T) {
 	before := w.observe()
 	w.edit(configMapGVK, "env", `{binaryData: {blob: AAEC}, immutable: true}`)
 	after := w.observe()
-	if before.Target.Revision == after.Target.Revision || before.PeerConfigs["configmap/env"] != after.PeerConfigs["configmap/env"] {
+	if before.Target.Revision == after.Target.Revision || before.FlaggerConfigs["configmap/env"] != after.FlaggerConfigs["configmap/env"] {
 		t.Error("binaryData: want another revision and the same checksum of the peer's")
 	}
 	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
@@ -168,7 +168,7 @@ func TestBinaryDataIsARevisionAndIsCopied(t *testing.T) {
 	if blob, _, _ := unstructured.NestedString(copied, "binaryData", "blob"); blob != "AAEC" || copied["immutable"] != true {
 		t.Errorf("got %v", copied)
 	}
-	if !w.observe().Same {
+	if !w.observe().PrimaryUpToDate {
 		t.Error("the copy is not the same")
 	}
 	// Kubernetes refuses a change of immutable content: it is made anew, at the source and in the copy.
@@ -281,15 +281,15 @@ func TestUntrackedConfiguration(t *testing.T) {
 	w.edit(configMapGVK, "env", `{metadata: {annotations: {flagger.app/config-tracking: disabled-please}}}`)
 	w.edit(secretGVK, "creds", `{type: example.com/token}`)
 	o := w.observe()
-	if len(o.Configs) != 0 || o.PeerConfigs == nil {
-		t.Errorf("got %v, %v", o.Configs, o.PeerConfigs)
+	if len(o.Configs) != 0 || o.FlaggerConfigs == nil {
+		t.Errorf("got %v, %v", o.Configs, o.FlaggerConfigs)
 	}
 	w.d.Options.ConfigTracking = false
-	if o := w.observe(); o.PeerConfigs != nil || len(o.Configs) != 0 {
-		t.Errorf("tracking is off, and there is %v", o.PeerConfigs)
+	if o := w.observe(); o.FlaggerConfigs != nil || len(o.Configs) != 0 {
+		t.Errorf("tracking is off, and there is %v", o.FlaggerConfigs)
 	}
 	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
-	if w.object(configMapGVK, "env-primary") != nil || !w.observe().Same {
+	if w.object(configMapGVK, "env-primary") != nil || !w.observe().PrimaryUpToDate {
 		t.Error("want no copy, and the same references")
 	}
 }
@@ -298,14 +298,14 @@ func TestPrimaryIsMadeOnceAndLeftAlone(t *testing.T) {
 	w := cart(t)
 	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 	o := w.observe()
-	if !o.Primary.Found || o.Primary.ID != "id-1" || !o.Same || o.Primary.Revision != "" {
+	if !o.Primary.Found || o.Primary.PromotionID != "id-1" || !o.PrimaryUpToDate || o.Primary.Revision != "" {
 		t.Errorf("got %+v", o)
 	}
 	w.quiet("a second time, also with another target", func() {
 		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false))
 	})
 	w.image("cart:2")
-	if w.observe().Same {
+	if w.observe().PrimaryUpToDate {
 		t.Error("another image is the same")
 	}
 	w.quiet("with another target", func() { must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false)) })
@@ -319,17 +319,17 @@ func TestPrimaryFollowsItsTargetUntilItServes(t *testing.T) {
 	w.quiet("nothing changed", func() { must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-2", true)) })
 	w.image("cart:2")
 	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-2", true))
-	if got := w.primaryImage(); got != "cart:2" || w.observe().Primary.ID != "id-2" {
-		t.Errorf("got %s, %s", got, w.observe().Primary.ID)
+	if got := w.primaryImage(); got != "cart:2" || w.observe().Primary.PromotionID != "id-2" {
+		t.Errorf("got %s, %s", got, w.observe().Primary.PromotionID)
 	}
 	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
 	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-3", true))
-	if o := w.observe(); o.Primary.ID != "id-3" || !o.Same {
+	if o := w.observe(); o.Primary.PromotionID != "id-3" || !o.PrimaryUpToDate {
 		t.Errorf("changed configuration: got %+v", o.Primary)
 	}
 	w.edit(deploymentKind, "cart", `{spec: {replicas: 5}}`)
 	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-4", true))
-	if o := w.observe(); o.Primary.ID != "id-3" || o.Primary.Replicas != 5 {
+	if o := w.observe(); o.Primary.PromotionID != "id-3" || o.Primary.Replicas != 5 {
 		t.Errorf("other replicas need no other pods: got %+v", o.Primary)
 	}
 }
@@ -349,7 +349,7 @@ func TestPrimaryOfSomebodyElseIsRefused(t *testing.T) {
 				w.d.CopyTemplate(t.Context(), w.canary("cart"), w.observe().Target.Revision, "id-1"),
 				w.d.RestoreTemplate(t.Context(), w.canary("cart"), "id-1"),
 			} {
-				refused(t, err, ErrForeign, name)
+				refused(t, err, ErrNotOwned, name)
 			}
 			if len(w.versionsOf("Deployment/cart-primary")) != 1 {
 				t.Error("it was changed")
@@ -362,11 +362,11 @@ func TestPrimaryLeftBehindGetsItsOwnerBack(t *testing.T) {
 	w := cart(t)
 	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 	w.edit(deploymentKind, "cart-primary", `{metadata: {ownerReferences: null}}`)
-	if err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false); !errors.Is(err, ownwrites.ErrBehind) {
+	if err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false); !errors.Is(err, ownwrites.ErrStale) {
 		t.Errorf("got %v, want to look again", err)
 	}
 	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false))
-	if !controlledBy(w.object(deploymentKind, "cart-primary"), w.canary("cart")) || w.observe().Primary.ID != "id-1" {
+	if !controlledBy(w.object(deploymentKind, "cart-primary"), w.canary("cart")) || w.observe().Primary.PromotionID != "id-1" {
 		t.Error("want the owner, and the template as it is")
 	}
 }
@@ -389,7 +389,7 @@ func TestPromotionCopiesTheAnalysedRevisionOnly(t *testing.T) {
 
 	w.edit(configMapGVK, "env", `{data: {COLOR: blue}}`)
 	must(t, w.d.CopyTemplate(t.Context(), c, analysed, "id-2"))
-	if o := w.observe(); w.primaryImage() != "cart:2" || o.Primary.ID != "id-2" || !o.Same {
+	if o := w.observe(); w.primaryImage() != "cart:2" || o.Primary.PromotionID != "id-2" || !o.PrimaryUpToDate {
 		t.Errorf("got %s, %+v", w.primaryImage(), o.Primary)
 	}
 	w.image("cart:4")
@@ -402,7 +402,7 @@ func TestConfigurationThatChangesUnderThePromotionIsNotCopied(t *testing.T) {
 	c := w.canary("cart")
 	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
-	seen, err := w.d.look(t.Context(), c)
+	seen, err := w.d.readWorkloads(t.Context(), c)
 	must(t, err)
 	w.edit(configMapGVK, "env", `{data: {COLOR: red}}`)
 	_, err = w.d.ensureCopies(t.Context(), c, seen.configs, "id-2")
@@ -416,10 +416,10 @@ func TestAPrimaryThatWasWrittenMeanwhileIsAConflict(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
 	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
-	seen, err := w.d.look(t.Context(), c)
+	seen, err := w.d.readWorkloads(t.Context(), c)
 	must(t, err)
 	w.edit(deploymentKind, "cart-primary", `{spec: {paused: true}}`)
-	err = w.d.writeTemplate(t.Context(), c, seen, map[string]any{}, Made{})
+	err = w.d.writeTemplate(t.Context(), c, seen, map[string]any{}, TemplateSource{})
 	if !apierrors.IsConflict(err) || !strings.HasPrefix(err.Error(), "updating deployment cart-primary.shop template spec failed: ") {
 		t.Errorf("got %v, want a conflict", err)
 	}
@@ -474,7 +474,7 @@ func TestAUsersObjectInPlaceOfACopyIsRefused(t *testing.T) {
 	w := cart(t)
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env-primary}, data: {mine: "yes"}}`)
 	err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)
-	refused(t, err, ErrForeign, "createPrimaryDeployment failed: CreatePrimaryConfigs failed: ConfigMap env-primary.shop was not made for Canary cart")
+	refused(t, err, ErrNotOwned, "createPrimaryDeployment failed: CreatePrimaryConfigs failed: ConfigMap env-primary.shop was not made for Canary cart")
 	w.edit(configMapGVK, "env-primary", `{data: {mine: null, COLOR: blue}}`)
 	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)) // with our content it is ours, left behind
 }
@@ -525,7 +525,7 @@ func TestNewestTemplateIsAskedFor(t *testing.T) {
 	target := w.object(deploymentKind, "cart")
 	mustSet(target.Object, "2025-12-31T00:00:00Z", "metadata", "creationTimestamp")
 	must(t, w.client.Update(t.Context(), target))
-	if got := w.observe(AskHistory).NewestTemplate.UTC().Format("2006-01-02"); got != "2025-12-31" {
+	if got := w.observe(WithHistory).NewestTemplate.UTC().Format("2006-01-02"); got != "2025-12-31" {
 		t.Errorf("without a history, got %s, and not when it was made", got)
 	}
 	for name, made := range map[string]string{"cart-1": "2026-01-01T00:00:00Z", "cart-2": "2026-01-02T00:00:00Z"} {
@@ -539,7 +539,7 @@ func TestNewestTemplateIsAskedFor(t *testing.T) {
 	if got := w.observe().NewestTemplate; !got.IsZero() {
 		t.Errorf("not asked for, and got %v", got)
 	}
-	if got := w.observe(AskHistory).NewestTemplate.UTC().Format("2006-01-02"); got != "2026-01-02" {
+	if got := w.observe(WithHistory).NewestTemplate.UTC().Format("2006-01-02"); got != "2026-01-02" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -551,17 +551,17 @@ func TestALaggingCacheIsNotLookedAt(t *testing.T) {
 	// One that we made and that the cache does not have is there, or it was deleted: the API server knows.
 	w.hide("cart-primary")
 	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
-	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ownwrites.ErrBehind) {
+	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ownwrites.ErrStale) {
 		t.Errorf("made and not seen: got %v", err)
 	}
 	w.hide("")
 	stale := w.object(deploymentKind, "cart")
 	must(t, w.d.DownToZero(t.Context(), c))
 	w.lag(stale)
-	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ownwrites.ErrBehind) {
+	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ownwrites.ErrStale) {
 		t.Errorf("got %v", err)
 	}
-	if err := w.d.DownToZero(t.Context(), c); !errors.Is(err, ownwrites.ErrBehind) {
+	if err := w.d.DownToZero(t.Context(), c); !errors.Is(err, ownwrites.ErrStale) {
 		t.Errorf("acting: got %v", err)
 	}
 	w.lag(nil)
@@ -573,8 +573,8 @@ func TestALaggingCacheIsNotLookedAt(t *testing.T) {
 		t.Error("deleted, and still there")
 	}
 	w.quiet("after that", func() { w.observe() })
-	w.d.Forget(keyOf(c))
-	if len(w.d.memory.of) != 0 {
+	w.d.Forget(objectKey(c))
+	if len(w.d.cache.entries) != 0 {
 		t.Error("something is remembered of a Canary that is gone")
 	}
 }
@@ -585,17 +585,17 @@ func TestAPrimaryByFlaggerIsTheSame(t *testing.T) {
 	w.edit(configMapGVK, "env", `{binaryData: {blob: AAEC}}`)
 	w.edit(deploymentKind, "cart", `{spec: {template: {metadata: {annotations: {argocd.argoproj.io/tracking-id: x}}, spec: {affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: host, labelSelector: {matchLabels: {app: cart}}}]}}}}}}`)
 	c := w.canary("cart")
-	seen, err := w.d.look(t.Context(), c)
+	seen, err := w.d.readWorkloads(t.Context(), c)
 	must(t, err)
-	primary := w.d.newPrimary(c, seen.target, seen.pair, primaryTemplate(templateOf(seen.target), seen.pair, seen.tracked(), "uuid", peerRules), Made{})
+	primary := w.d.newPrimary(c, seen.target, seen.selectorPair, primaryTemplate(podTemplate(seen.target), seen.selectorPair, seen.trackedConfigKeys(), "uuid", flaggerRules), TemplateSource{})
 	must(t, w.client.Create(t.Context(), primary))
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env-primary}, data: {COLOR: blue}}`)
 	w.applyYAML(strings.Replace(cartCreds, "name: creds", "name: creds-primary", 1))
-	if !w.observe().Same {
+	if !w.observe().PrimaryUpToDate {
 		t.Error("want the same")
 	}
 	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
-	if w.observe().Same {
+	if w.observe().PrimaryUpToDate {
 		t.Error("other content is the same")
 	}
 }

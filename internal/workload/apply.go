@@ -17,20 +17,20 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// read returns an object from the cache; nil when there is none. The object is shared with the cache and must not be
+// readCached returns an object from the cache; nil when there is none. The object is shared with the cache and must not be
 // changed: most reads are not followed by a write, and copies would be most of the cost of a reconciliation.
-func (w *Workloads) read(ctx context.Context, c *flaggerv1.Canary, kind schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
-	return get(ctx, w.Client, c, kind, name, client.UnsafeDisableDeepCopy)
+func (w *Workloads) readCached(ctx context.Context, c *flaggerv1.Canary, kind schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
+	return getOrNil(ctx, w.Client, c, kind, name, client.UnsafeDisableDeepCopy)
 }
 
-func get(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind schema.GroupVersionKind, name string, options ...client.GetOption) (*unstructured.Unstructured, error) {
+func getOrNil(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind schema.GroupVersionKind, name string, options ...client.GetOption) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind}}
 	err := from.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, obj, options...)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if meta.IsNoMatchError(err) {
-		return nil, refuse(ErrNotInstalled, "%s %s.%s cannot be read, because this cluster does not know its kind: install the definition of %s",
+		return nil, newRefusedError(ErrNotInstalled, "%s %s.%s cannot be read, because this cluster does not know its kind: install the definition of %s",
 			kind.Kind, name, c.Namespace, kind.GroupVersion())
 	}
 	if err != nil {
@@ -39,23 +39,23 @@ func get(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind sche
 	return obj, nil
 }
 
-// unchanged returns ErrChanged if the Canary has changed since the decision. It is needed where the primary follows its
+// verifyCanaryUnchanged returns ErrChanged if the Canary has changed since the decision. It is needed where the primary follows its
 // target, before it first serves: a process that was suspended may see the current target and an outdated Canary.
-func (w *Workloads) unchanged(ctx context.Context, c *flaggerv1.Canary) error {
+func (w *Workloads) verifyCanaryUnchanged(ctx context.Context, c *flaggerv1.Canary) error {
 	now := &flaggerv1.Canary{}
 	err := w.Reader.Get(ctx, client.ObjectKeyFromObject(c), now)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Canary %s.%s: %w", c.Name, c.Namespace, err)
 	}
 	if err != nil || now.ResourceVersion != c.ResourceVersion {
-		return refuse(ErrChanged, "Canary %s.%s was changed or deleted just now", c.Name, c.Namespace)
+		return newRefusedError(ErrChanged, "Canary %s.%s was changed or deleted just now", c.Name, c.Namespace)
 	}
 	return nil
 }
 
-// create creates an object. If it exists and the cache has not shown it yet, it returns the live object, and the caller
+// createObject creates an object. If it exists and the cache has not shown it yet, it returns the live object, and the caller
 // checks the owner.
-func (w *Workloads) create(ctx context.Context, c *flaggerv1.Canary, wanted *unstructured.Unstructured) (found *unstructured.Unstructured, err error) {
+func (w *Workloads) createObject(ctx context.Context, c *flaggerv1.Canary, wanted *unstructured.Unstructured) (found *unstructured.Unstructured, err error) {
 	made := wanted.DeepCopy()
 	err = w.Client.Create(ctx, made)
 	if err == nil {
@@ -64,7 +64,7 @@ func (w *Workloads) create(ctx context.Context, c *flaggerv1.Canary, wanted *uns
 	if !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
-	live, readErr := get(ctx, w.Reader, c, wanted.GroupVersionKind(), wanted.GetName())
+	live, readErr := getOrNil(ctx, w.Reader, c, wanted.GroupVersionKind(), wanted.GetName())
 	if readErr != nil {
 		return nil, readErr
 	}
@@ -74,10 +74,10 @@ func (w *Workloads) create(ctx context.Context, c *flaggerv1.Canary, wanted *uns
 	return live, nil
 }
 
-// update writes the difference between the existing and the desired object, under the resourceVersion that was read.
+// updateObject writes the difference between the existing and the desired object, under the resourceVersion that was read.
 // Without a difference it writes nothing.
-func (w *Workloads) update(ctx context.Context, existing, wanted client.Object) error {
-	patch, err := patchOf(existing, wanted)
+func (w *Workloads) updateObject(ctx context.Context, existing, wanted client.Object) error {
+	patch, err := buildMergePatch(existing, wanted)
 	if err != nil {
 		return fmt.Errorf("compare %s.%s with what it shall be: %w", existing.GetName(), existing.GetNamespace(), err)
 	}
@@ -89,19 +89,19 @@ func (w *Workloads) update(ctx context.Context, existing, wanted client.Object) 
 		return fmt.Errorf("copy %s.%s: %T is no object", existing.GetName(), existing.GetNamespace(), wanted)
 	}
 	var options []client.PatchOption
-	if !cached(existing) {
+	if !isCached(existing) {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
 	return w.Client.Patch(ctx, written, patch, options...)
 }
 
-// patchOf returns the merge patch from existing to wanted, valid only for that resourceVersion; nil when there is none.
-func patchOf(existing, wanted client.Object) (client.Patch, error) {
-	from, err := treeOf(existing)
+// buildMergePatch returns the merge patch from existing to wanted, valid only for that resourceVersion; nil when there is none.
+func buildMergePatch(existing, wanted client.Object) (client.Patch, error) {
+	from, err := decodedJSON(existing)
 	if err != nil {
 		return nil, err
 	}
-	to, err := treeOf(wanted)
+	to, err := decodedJSON(wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -109,34 +109,34 @@ func patchOf(existing, wanted client.Object) (client.Patch, error) {
 	if len(difference) == 0 {
 		return nil, nil
 	}
-	text, err := json.Marshal(jsontree.Pinned(difference, existing.GetResourceVersion()))
+	text, err := json.Marshal(jsontree.PinResourceVersion(difference, existing.GetResourceVersion()))
 	if err != nil {
 		return nil, err
 	}
 	return client.RawPatch(types.MergePatchType, text), nil
 }
 
-// treeOf returns an object as decoded JSON, which must not be changed.
-func treeOf(obj client.Object) (map[string]any, error) {
+// decodedJSON returns an object as decoded JSON, which must not be changed.
+func decodedJSON(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
 	}
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }
 
-// remove deletes the object that was read, but not a later one with the same name. It succeeds if the object does not
+// deleteObject deletes the object that was read, but not a later one with the same name. It succeeds if the object does not
 // exist.
-func (w *Workloads) remove(ctx context.Context, obj client.Object) error {
+func (w *Workloads) deleteObject(ctx context.Context, obj client.Object) error {
 	options := []client.DeleteOption{client.Preconditions{UID: new(obj.GetUID()), ResourceVersion: new(obj.GetResourceVersion())}}
-	if !cached(obj) {
+	if !isCached(obj) {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
 	return client.IgnoreNotFound(w.Client.Delete(ctx, obj, options...))
 }
 
-// cached returns false for objects whose content is written, which no cache contains: a client that waits for its cache
+// isCached returns false for objects whose content is written, which no cache contains: a client that waits for its cache
 // to show the write would start a watch of all ConfigMaps and Secrets of the cluster.
-func cached(obj client.Object) bool {
+func isCached(obj client.Object) bool {
 	_, unstructured := obj.(*unstructured.Unstructured)
 	return unstructured
 }

@@ -17,32 +17,32 @@ import (
 func Changed(before, after *unstructured.Unstructured) bool {
 	switch after.GroupVersionKind().GroupKind() {
 	case deploymentKind.GroupKind():
-		return changedForm(deployments{}, before, after)
+		return observedFields(deployments{}, before, after)
 	case daemonSetKind.GroupKind():
-		return changedForm(daemonSets{}, before, after)
-	case serviceKind.GroupKind(), podScaler.kind.GroupKind(), kedaScaler.kind.GroupKind():
-		return changedMetadata(before, after) || !jsontree.Equal(before.Object["spec"], after.Object["spec"])
+		return observedFields(daemonSets{}, before, after)
+	case serviceKind.GroupKind(), horizontalPodAutoscaler.kind.GroupKind(), scaledObject.kind.GroupKind():
+		return comparableMetadata(before, after) || !jsontree.Equal(before.Object["spec"], after.Object["spec"])
 	case revisionKind.GroupKind():
-		return changedMetadata(before, after) || !slices.Equal(saidOfRevision(before), saidOfRevision(after))
+		return comparableMetadata(before, after) || !slices.Equal(knativeRevisionStatus(before), knativeRevisionStatus(after))
 	default:
 		return true
 	}
 }
 
-// saidOfRevision returns the fields of the status of a Knative revision that Serin reads.
-func saidOfRevision(obj *unstructured.Unstructured) []string {
+// knativeRevisionStatus returns the fields of the status of a Knative revision that Serin reads.
+func knativeRevisionStatus(obj *unstructured.Unstructured) []string {
 	status, why := readyCondition(obj)
 	return []string{status, why}
 }
 
-// changedForm compares the fields of a workload that Serin reads. A change of its spec increments the generation, which
+// observedFields compares the fields of a workload that Serin reads. A change of its spec increments the generation, which
 // is part of the metadata.
-func changedForm(f form, before, after *unstructured.Unstructured) bool {
-	return changedMetadata(before, after) || !reflect.DeepEqual(f.observed(before), f.observed(after))
+func observedFields(f templateKind, before, after *unstructured.Unstructured) bool {
+	return comparableMetadata(before, after) || !reflect.DeepEqual(f.observedFields(before), f.observedFields(after))
 }
 
-// changedMetadata ignores the resourceVersion, and the annotations by which Kubernetes counts templates.
-func changedMetadata(before, after *unstructured.Unstructured) bool {
+// comparableMetadata ignores the resourceVersion, and the annotations by which Kubernetes counts templates.
+func comparableMetadata(before, after *unstructured.Unstructured) bool {
 	return !jsontree.Equal(metadataOf(before), metadataOf(after))
 }
 
@@ -52,7 +52,7 @@ func metadataOf(obj *unstructured.Unstructured) map[string]any {
 	delete(read, "resourceVersion")
 	delete(read, "managedFields")
 	delete(read, "annotations")
-	if annotations := without(obj.GetAnnotations(), toolkeys.Kubernetes); len(annotations) > 0 {
+	if annotations := withoutKeys(obj.GetAnnotations(), toolkeys.IsKubernetesAnnotation); len(annotations) > 0 {
 		read["annotations"] = annotations
 	}
 	return read

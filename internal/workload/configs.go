@@ -36,13 +36,13 @@ type ConfigRef struct {
 // Key returns the key in status.trackedConfigs: configmap/NAME or secret/NAME.
 func (r ConfigRef) Key() string { return strings.ToLower(r.Kind) + "/" + r.Name }
 
-// Sources returns the ConfigMaps and Secrets that a pod template reads, each once, in order of appearance: in volumes,
+// ListConfigRefs returns the ConfigMaps and Secrets that a pod template reads, each once, in order of appearance: in volumes,
 // projected volumes, env and envFrom of containers and init containers. Image pull secrets and Secrets of CSI drivers
 // are not included.
-func Sources(template map[string]any) []ConfigRef {
+func ListConfigRefs(template map[string]any) []ConfigRef {
 	var refs []ConfigRef
 	at := map[string]int{}
-	eachConfig(template, func(ref ConfigRef, _ func(name string)) {
+	visitConfigRefs(template, func(ref ConfigRef, _ func(name string)) {
 		if i, seen := at[ref.Key()]; seen {
 			refs[i].Optional = refs[i].Optional && ref.Optional
 			return
@@ -53,8 +53,8 @@ func Sources(template map[string]any) []ConfigRef {
 	return refs
 }
 
-// eachConfig visits every reference to a ConfigMap or Secret in a pod template. rename changes the reference in place.
-func eachConfig(template map[string]any, visit func(ref ConfigRef, rename func(name string))) {
+// visitConfigRefs visits every reference to a ConfigMap or Secret in a pod template. rename changes the reference in place.
+func visitConfigRefs(template map[string]any, visit func(ref ConfigRef, rename func(name string))) {
 	at := func(holder map[string]any, field, nameField, kind string) {
 		source, ok := holder[field].(map[string]any)
 		if !ok {
@@ -68,22 +68,22 @@ func eachConfig(template map[string]any, visit func(ref ConfigRef, rename func(n
 		visit(ConfigRef{Kind: kind, Name: name, Optional: optional}, func(name string) { source[nameField] = name })
 	}
 	spec, _ := template["spec"].(map[string]any)
-	for _, volume := range objects(spec["volumes"]) {
+	for _, volume := range jsonObjects(spec["volumes"]) {
 		at(volume, "configMap", "name", configMapKind)
 		at(volume, "secret", "secretName", secretKind)
 		projected, _ := volume["projected"].(map[string]any)
-		for _, source := range objects(projected["sources"]) {
+		for _, source := range jsonObjects(projected["sources"]) {
 			at(source, "configMap", "name", configMapKind)
 			at(source, "secret", "name", secretKind)
 		}
 	}
 	for _, field := range []string{"initContainers", "containers"} {
-		for _, container := range objects(spec[field]) {
-			for _, from := range objects(container["envFrom"]) {
+		for _, container := range jsonObjects(spec[field]) {
+			for _, from := range jsonObjects(container["envFrom"]) {
 				at(from, "configMapRef", "name", configMapKind)
 				at(from, "secretRef", "name", secretKind)
 			}
-			for _, env := range objects(container["env"]) {
+			for _, env := range jsonObjects(container["env"]) {
 				from, _ := env["valueFrom"].(map[string]any)
 				at(from, "configMapKeyRef", "name", configMapKind)
 				at(from, "secretKeyRef", "name", secretKind)
@@ -92,8 +92,8 @@ func eachConfig(template map[string]any, visit func(ref ConfigRef, rename func(n
 	}
 }
 
-// objects returns the objects in a JSON list.
-func objects(list any) []map[string]any {
+// jsonObjects returns the objects in a JSON list.
+func jsonObjects(list any) []map[string]any {
 	items, _ := list.([]any)
 	found := make([]map[string]any, 0, len(items))
 	for _, item := range items {
@@ -104,20 +104,20 @@ func objects(list any) []map[string]any {
 	return found
 }
 
-// config is the current state of a tracked source.
-type config struct {
+// configSource is the current state of a tracked source.
+type configSource struct {
 	ConfigRef
-	sums sums
+	checksums checksums
 }
 
-// configsOf returns the current tracked sources of a template. problem is a message for the user about a required
+// readConfigs returns the current tracked sources of a template. problem is a message for the user about a required
 // source that does not exist.
-func (w *Workloads) configsOf(ctx context.Context, c *flaggerv1.Canary, template map[string]any) (configs []config, problem string, err error) {
+func (w *Workloads) readConfigs(ctx context.Context, c *flaggerv1.Canary, template map[string]any) (configs []configSource, problem string, err error) {
 	if !w.Options.ConfigTracking {
 		return nil, "", nil
 	}
-	for _, ref := range Sources(template) {
-		found, sums, err := w.sumsOf(ctx, c, ref)
+	for _, ref := range ListConfigRefs(template) {
+		found, sums, err := w.readChecksums(ctx, c, ref)
 		switch {
 		case err != nil:
 			return nil, "", err
@@ -128,34 +128,34 @@ func (w *Workloads) configsOf(ctx context.Context, c *flaggerv1.Canary, template
 			cause := apierrors.NewNotFound(schema.GroupResource{Resource: kind + "s"}, ref.Name)
 			return nil, fmt.Sprintf("GetTargetConfigs failed: %[1]s %[2]s.%[3]s get query error: %[1]s %[2]s.%[3]s get query error: %[4]v",
 				kind, ref.Name, c.Namespace, cause), nil
-		case !sums.tracked:
+		case !sums.isTracked:
 			continue
 		}
-		configs = append(configs, config{ConfigRef: ref, sums: sums})
+		configs = append(configs, configSource{ConfigRef: ref, checksums: sums})
 	}
 	return configs, "", nil
 }
 
-// sumsOf returns the checksums of a ConfigMap or Secret. The content is read from the API server only when its
+// readChecksums returns the checksums of a ConfigMap or Secret. The content is read from the API server only when its
 // resourceVersion has changed; only metadata is watched and cached.
-func (w *Workloads) sumsOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (found bool, known sums, err error) {
+func (w *Workloads) readChecksums(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (found bool, known checksums, err error) {
 	meta, err := w.metadataOf(ctx, c, ref)
 	if meta == nil || err != nil {
-		return false, sums{}, err
+		return false, checksums{}, err
 	}
 	if strings.HasPrefix(meta.Annotations[trackingAnnotation], "disable") {
-		return true, sums{}, nil
+		return true, checksums{}, nil
 	}
-	if known, ok := w.memory.sums(keyOf(c), meta); ok {
+	if known, ok := w.cache.checksumsFor(objectKey(c), meta); ok {
 		return true, known, nil
 	}
-	live, err := w.contentOf(ctx, c, ref)
+	live, err := w.readConfigContent(ctx, c, ref)
 	if live == nil || err != nil {
-		return false, sums{}, err
+		return false, checksums{}, err
 	}
-	known = live.sums()
+	known = live.checksums()
 	known.version = live.obj.GetResourceVersion()
-	w.memory.keep(keyOf(c), live.obj, known)
+	w.cache.store(objectKey(c), live.obj, known)
 	return true, known, nil
 }
 
@@ -173,16 +173,16 @@ func (w *Workloads) metadataOf(ctx context.Context, c *flaggerv1.Canary, ref Con
 	return meta, nil
 }
 
-// content is a ConfigMap or Secret with its data. It is never stored longer than a write needs it.
-type content struct {
+// configContent is a ConfigMap or Secret with its data. It is never stored longer than a write needs it.
+type configContent struct {
 	obj    client.Object
 	config *corev1.ConfigMap
 	secret *corev1.Secret
 }
 
-// contentOf reads a ConfigMap or Secret live; nil when there is none.
-func (w *Workloads) contentOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (*content, error) {
-	var read content
+// readConfigContent reads a ConfigMap or Secret live; nil when there is none.
+func (w *Workloads) readConfigContent(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (*configContent, error) {
+	var read configContent
 	if ref.Kind == secretKind {
 		read.secret = &corev1.Secret{}
 		read.obj = read.secret
@@ -200,88 +200,88 @@ func (w *Workloads) contentOf(ctx context.Context, c *flaggerv1.Canary, ref Conf
 	return &read, nil
 }
 
-// renamed returns a new object with the same kind and content, under another name.
-func (from *content) renamed(namespace, name string) *content {
+// copyWithName returns a new object with the same kind and content, under another name.
+func (from *configContent) copyWithName(namespace, name string) *configContent {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	if from.secret != nil {
 		copied := from.secret.DeepCopy()
 		secret := &corev1.Secret{ObjectMeta: meta, Type: copied.Type, Data: copied.Data, Immutable: copied.Immutable}
-		return &content{obj: secret, secret: secret}
+		return &configContent{obj: secret, secret: secret}
 	}
 	copied := from.config.DeepCopy()
 	config := &corev1.ConfigMap{ObjectMeta: meta, Data: copied.Data, BinaryData: copied.BinaryData, Immutable: copied.Immutable}
-	return &content{obj: config, config: config}
+	return &configContent{obj: config, config: config}
 }
 
-// filled returns this object with the content of another: data, type and immutability.
-func (into *content) filled(from *content) *content {
+// withContentOf returns this object with the content of another: data, type and immutability.
+func (into *configContent) withContentOf(from *configContent) *configContent {
 	if into.secret != nil {
 		secret := into.secret.DeepCopy()
 		secret.Data, secret.Type, secret.Immutable = from.secret.Data, from.secret.Type, from.secret.Immutable
-		return &content{obj: secret, secret: secret}
+		return &configContent{obj: secret, secret: secret}
 	}
 	config := into.config.DeepCopy()
 	config.Data, config.BinaryData, config.Immutable = from.config.Data, from.config.BinaryData, from.config.Immutable
-	return &content{obj: config, config: config}
+	return &configContent{obj: config, config: config}
 }
 
-// immutable reports whether Kubernetes rejects a change of the content.
-func (from *content) immutable() bool {
+// isImmutable reports whether Kubernetes rejects a change of the content.
+func (from *configContent) isImmutable() bool {
 	flag := from.immutableFlag()
 	return flag != nil && *flag
 }
 
-func (from *content) immutableFlag() *bool {
+func (from *configContent) immutableFlag() *bool {
 	if from.secret != nil {
 		return from.secret.Immutable
 	}
 	return from.config.Immutable
 }
 
-// sums are the checksums and properties that are cached of a content.
-type sums struct {
-	// ours covers data and binaryData.
-	ours string
-	// peer is Flagger's checksum: the first eight bytes of the SHA-256 of the JSON of data alone.
-	peer string
-	// binary is true when there is binaryData, which Flagger ignores and does not copy.
-	binary bool
+// checksums are the checksums and properties that are cached of a content.
+type checksums struct {
+	// serinSum covers data and binaryData.
+	serinSum string
+	// flaggerSum is Flagger's checksum: the first eight bytes of the SHA-256 of the JSON of data alone.
+	flaggerSum string
+	// hasBinaryData is true when there is binaryData, which Flagger ignores and does not copy.
+	hasBinaryData bool
 	// version is the resourceVersion of the object; empty for one that was just written.
 	version string
-	// tracked is false for Secrets with a type that another controller manages; the primary shares them with the
+	// isTracked is false for Secrets with a type that another controller manages; the primary shares them with the
 	// target.
-	tracked bool
+	isTracked bool
 }
 
-func (from *content) sums() sums {
+func (from *configContent) checksums() checksums {
 	if from.secret != nil {
-		known := sums{peer: checksum(from.secret.Data, 8), ours: checksum(map[string]any{"data": orEmpty(from.secret.Data)}, 16)}
+		known := checksums{flaggerSum: jsonChecksum(from.secret.Data, 8), serinSum: jsonChecksum(map[string]any{"data": emptyIfNil(from.secret.Data)}, 16)}
 		switch from.secret.Type {
 		case corev1.SecretTypeOpaque, corev1.SecretTypeBasicAuth, corev1.SecretTypeSSHAuth, corev1.SecretTypeTLS:
-			known.tracked = true
+			known.isTracked = true
 		default: // tokens, Helm's releases, image pull secrets: not configuration
 		}
 		return known
 	}
-	ours := map[string]any{"data": orEmpty(from.config.Data)}
+	ours := map[string]any{"data": emptyIfNil(from.config.Data)}
 	if len(from.config.BinaryData) > 0 {
 		ours["binaryData"] = from.config.BinaryData
 	}
-	return sums{
-		peer: checksum(from.config.Data, 8), ours: checksum(ours, 16),
-		binary: len(from.config.BinaryData) > 0, tracked: true,
+	return checksums{
+		flaggerSum: jsonChecksum(from.config.Data, 8), serinSum: jsonChecksum(ours, 16),
+		hasBinaryData: len(from.config.BinaryData) > 0, isTracked: true,
 	}
 }
 
-func orEmpty[V any](data map[string]V) map[string]V {
+func emptyIfNil[V any](data map[string]V) map[string]V {
 	if data == nil {
 		return map[string]V{}
 	}
 	return data
 }
 
-// checksum returns the first digits of the SHA-256 of the JSON of a value, in hexadecimal.
-func checksum(value any, bytes int) string {
+// jsonChecksum returns the first digits of the SHA-256 of the JSON of a value, in hexadecimal.
+func jsonChecksum(value any, bytes int) string {
 	text, _ := json.Marshal(value) // maps of strings and bytes can always be encoded
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:bytes])

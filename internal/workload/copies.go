@@ -13,13 +13,13 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// previously is part of the name under which the previous content of a copy is stored, from the promotion that replaces
+// previousCopyInfix is part of the name under which the previous content of a copy is stored, from the promotion that replaces
 // it until the release has ended. A template without its configuration cannot be restored.
-const previously = "-previous"
+const previousCopyInfix = "-previous"
 
 // ensureCopies updates the copies of configuration to their sources, and reports whether the content of one changed.
 // With a promotion given, it stores the replaced content for RestoreTemplate.
-func (d templated) ensureCopies(ctx context.Context, c *flaggerv1.Canary, configs []config, promotion string) (changed bool, err error) {
+func (d templateWorkload) ensureCopies(ctx context.Context, c *flaggerv1.Canary, configs []configSource, promotion string) (changed bool, err error) {
 	for _, source := range configs {
 		changedOne, err := d.ensureCopy(ctx, c, source, promotion)
 		if err != nil {
@@ -30,50 +30,50 @@ func (d templated) ensureCopies(ctx context.Context, c *flaggerv1.Canary, config
 	return changed, nil
 }
 
-func (d templated) ensureCopy(ctx context.Context, c *flaggerv1.Canary, source config, promotion string) (changed bool, err error) {
-	ref := ConfigRef{Kind: source.Kind, Name: source.Name + suffix}
-	if upToDate, err := d.upToDate(ctx, c, source, ref); upToDate || err != nil {
+func (d templateWorkload) ensureCopy(ctx context.Context, c *flaggerv1.Canary, source configSource, promotion string) (changed bool, err error) {
+	ref := ConfigRef{Kind: source.Kind, Name: source.Name + primarySuffix}
+	if upToDate, err := d.isCopyUpToDate(ctx, c, source, ref); upToDate || err != nil {
 		return false, err
 	}
-	from, err := d.contentOf(ctx, c, source.ConfigRef)
+	from, err := d.readConfigContent(ctx, c, source.ConfigRef)
 	if err != nil {
 		return false, err
 	}
-	if from == nil || from.sums().ours != source.sums.ours {
-		return false, refuse(ErrChanged, "%s %s.%s was changed or deleted just now", source.Kind, source.Name, c.Namespace)
+	if from == nil || from.checksums().serinSum != source.checksums.serinSum {
+		return false, newRefusedError(ErrChanged, "%s %s.%s was changed or deleted just now", source.Kind, source.Name, c.Namespace)
 	}
-	into, err := d.contentOf(ctx, c, ref)
+	into, err := d.readConfigContent(ctx, c, ref)
 	if err != nil {
 		return false, err
 	}
 	if into == nil {
-		made := from.renamed(c.Namespace, ref.Name)
-		made.obj.SetLabels(orNil(d.Options.copiedLabels(from.obj.GetLabels())))
-		made.obj.SetAnnotations(orNil(copiedAnnotations(from.obj.GetAnnotations())))
+		made := from.copyWithName(c.Namespace, ref.Name)
+		made.obj.SetLabels(nilIfEmpty(d.Options.copiedLabels(from.obj.GetLabels())))
+		made.obj.SetAnnotations(nilIfEmpty(copiedAnnotations(from.obj.GetAnnotations())))
 		made.obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
-		return true, d.createContent(ctx, c, made) // AlreadyExists is a conflict like any other: the next reconciliation sees the owner
+		return true, d.createConfigCopy(ctx, c, made) // AlreadyExists is a conflict like any other: the next reconciliation sees the owner
 	}
-	equal := into.sums().ours == source.sums.ours
-	owners, ours := sharedOwners(c, into.obj, equal)
+	equal := into.checksums().serinSum == source.checksums.serinSum
+	owners, ours := ownersWithCanary(c, into.obj, equal)
 	if !ours {
-		return false, foreign(c, ref.Kind, into.obj)
+		return false, newNotOwnedError(c, ref.Kind, into.obj)
 	}
 	if promotion != "" && !equal {
-		if err := d.keepPrevious(ctx, c, into, ref, promotion); err != nil {
+		if err := d.storePreviousContent(ctx, c, into, ref, promotion); err != nil {
 			return false, err
 		}
 	}
-	wanted := into.filled(from)
-	wanted.obj.SetLabels(orNil(replaced(into.obj.GetLabels(), d.Options.copiedLabels(from.obj.GetLabels()))))
-	wanted.obj.SetAnnotations(orNil(replaced(into.obj.GetAnnotations(), copiedAnnotations(from.obj.GetAnnotations()))))
+	wanted := into.withContentOf(from)
+	wanted.obj.SetLabels(nilIfEmpty(mergedMetadata(into.obj.GetLabels(), d.Options.copiedLabels(from.obj.GetLabels()))))
+	wanted.obj.SetAnnotations(nilIfEmpty(mergedMetadata(into.obj.GetAnnotations(), copiedAnnotations(from.obj.GetAnnotations()))))
 	wanted.obj.SetOwnerReferences(owners)
-	return !equal, d.replaceContent(ctx, c, into, wanted)
+	return !equal, d.replaceConfigContent(ctx, c, into, wanted)
 }
 
-// upToDate compares the cached metadata of a copy and its source: checksums, labels, annotations and owners.
-func (d templated) upToDate(ctx context.Context, c *flaggerv1.Canary, source config, ref ConfigRef) (bool, error) {
-	found, copied, err := d.sumsOf(ctx, c, ref)
-	if err != nil || !found || copied.ours != source.sums.ours {
+// isCopyUpToDate compares the cached metadata of a copy and its source: checksums, labels, annotations and owners.
+func (d templateWorkload) isCopyUpToDate(ctx context.Context, c *flaggerv1.Canary, source configSource, ref ConfigRef) (bool, error) {
+	found, copied, err := d.readChecksums(ctx, c, ref)
+	if err != nil || !found || copied.serinSum != source.checksums.serinSum {
 		return false, err
 	}
 	from, err := d.metadataOf(ctx, c, source.ConfigRef)
@@ -84,45 +84,45 @@ func (d templated) upToDate(ctx context.Context, c *flaggerv1.Canary, source con
 	if err != nil || into == nil {
 		return false, err
 	}
-	return amongOwners(c, into) &&
-		maps.Equal(into.Labels, replaced(into.Labels, d.Options.copiedLabels(from.Labels))) &&
-		maps.Equal(into.Annotations, replaced(into.Annotations, copiedAnnotations(from.Annotations))), nil
+	return isOwnedBy(c, into) &&
+		maps.Equal(into.Labels, mergedMetadata(into.Labels, d.Options.copiedLabels(from.Labels))) &&
+		maps.Equal(into.Annotations, mergedMetadata(into.Annotations, copiedAnnotations(from.Annotations))), nil
 }
 
-func (d templated) createContent(ctx context.Context, c *flaggerv1.Canary, made *content) error {
+func (d templateWorkload) createConfigCopy(ctx context.Context, c *flaggerv1.Canary, made *configContent) error {
 	if err := d.Client.Create(ctx, made.obj, client.DisableReadYourWritesConsistency); err != nil { // see the function cached
 		return err
 	}
-	d.memory.keep(keyOf(c), made.obj, made.sums())
+	d.cache.store(objectKey(c), made.obj, made.checksums())
 	return nil
 }
 
-// replaceContent writes the difference. An object that is immutable in Kubernetes is recreated.
-func (d templated) replaceContent(ctx context.Context, c *flaggerv1.Canary, existing, wanted *content) error {
-	if !existing.immutable() || existing.sums().ours == wanted.sums().ours && wanted.immutable() {
-		return d.update(ctx, existing.obj, wanted.obj)
+// replaceConfigContent writes the difference. An object that is immutable in Kubernetes is recreated.
+func (d templateWorkload) replaceConfigContent(ctx context.Context, c *flaggerv1.Canary, existing, wanted *configContent) error {
+	if !existing.isImmutable() || existing.checksums().serinSum == wanted.checksums().serinSum && wanted.isImmutable() {
+		return d.updateObject(ctx, existing.obj, wanted.obj)
 	}
-	if err := d.remove(ctx, existing.obj); err != nil {
+	if err := d.deleteObject(ctx, existing.obj); err != nil {
 		return err
 	}
-	made := wanted.renamed(existing.obj.GetNamespace(), existing.obj.GetName())
+	made := wanted.copyWithName(existing.obj.GetNamespace(), existing.obj.GetName())
 	made.obj.SetLabels(wanted.obj.GetLabels())
 	made.obj.SetAnnotations(wanted.obj.GetAnnotations())
 	made.obj.SetOwnerReferences(wanted.obj.GetOwnerReferences())
-	return d.createContent(ctx, c, made)
+	return d.createConfigCopy(ctx, c, made)
 }
 
-// amongOwners reports whether the Canary is among the owners of a copy. Several Canaries may share one.
-func amongOwners(c *flaggerv1.Canary, obj metav1.Object) bool {
+// isOwnedBy reports whether the Canary is among the owners of a copy. Several Canaries may share one.
+func isOwnedBy(c *flaggerv1.Canary, obj metav1.Object) bool {
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == c.UID })
 }
 
-// sharedOwners returns the owners of an existing copy with this Canary added. A copy that another Canary controls is
+// ownersWithCanary returns the owners of an existing copy with this Canary added. A copy that another Canary controls is
 // shared with it, and that one remains its controller: otherwise both would replace each other's reference
 // indefinitely. A copy without an owner is not ours, unless its content is what Serin would have written.
-func sharedOwners(c *flaggerv1.Canary, obj metav1.Object, equal bool) (owners []metav1.OwnerReference, ours bool) {
+func ownersWithCanary(c *flaggerv1.Canary, obj metav1.Object, equal bool) (owners []metav1.OwnerReference, ours bool) {
 	owners = obj.GetOwnerReferences()
-	if amongOwners(c, obj) {
+	if isOwnedBy(c, obj) {
 		return owners, true
 	}
 	mine := ownedBy(c)
@@ -139,66 +139,66 @@ func sharedOwners(c *flaggerv1.Canary, obj metav1.Object, equal bool) (owners []
 	return append(owners, mine), true
 }
 
-// keepPrevious stores the content of a copy under another name before it is replaced. If an earlier attempt stored
+// storePreviousContent stores the content of a copy under another name before it is replaced. If an earlier attempt stored
 // content but never changed the primary's template, that content is still what the primary runs.
-func (d templated) keepPrevious(ctx context.Context, c *flaggerv1.Canary, existing *content, ref ConfigRef, promotion string) error {
-	kept := ConfigRef{Kind: ref.Kind, Name: ref.Name + previously}
-	made := existing.renamed(c.Namespace, kept.Name)
+func (d templateWorkload) storePreviousContent(ctx context.Context, c *flaggerv1.Canary, existing *configContent, ref ConfigRef, promotion string) error {
+	kept := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
+	made := existing.copyWithName(c.Namespace, kept.Name)
 	made.obj.SetAnnotations(map[string]string{promotionAnnotation: promotion})
 	made.obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
 	if meta, err := d.metadataOf(ctx, c, kept); meta == nil {
 		if err != nil {
 			return err
 		}
-		return d.createContent(ctx, c, made) // AlreadyExists: the cache is stale, the next reconciliation sees it
+		return d.createConfigCopy(ctx, c, made) // AlreadyExists: the cache is stale, the next reconciliation sees it
 	}
-	last, err := d.contentOf(ctx, c, kept)
+	last, err := d.readConfigContent(ctx, c, kept)
 	if err != nil {
 		return err
 	}
 	if last == nil {
-		return d.createContent(ctx, c, made)
+		return d.createConfigCopy(ctx, c, made)
 	}
 	if !controlledBy(last.obj, c) {
-		return foreign(c, kept.Kind, last.obj)
+		return newNotOwnedError(c, kept.Kind, last.obj)
 	}
 	of := last.obj.GetAnnotations()[promotionAnnotation]
 	if of == promotion {
 		return nil
 	}
-	_, primary, err := d.both(ctx, c)
+	_, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
 		return err
 	}
-	wanted := last.filled(last)
-	if primary != nil && idOf(templateOf(primary)) == of {
-		wanted = last.filled(existing)
+	wanted := last.withContentOf(last)
+	if primary != nil && promotionID(podTemplate(primary)) == of {
+		wanted = last.withContentOf(existing)
 	}
 	wanted.obj.SetAnnotations(map[string]string{promotionAnnotation: promotion})
-	return d.replaceContent(ctx, c, last, wanted)
+	return d.replaceConfigContent(ctx, c, last, wanted)
 }
 
-// aheadOf reports whether a copy was replaced by another promotion than the one with the ID of the template.
-func (d templated) aheadOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef, copied sums, id string) (bool, error) {
-	kept := ConfigRef{Kind: ref.Kind, Name: ref.Name + previously}
+// isCopyAheadOf reports whether a copy was replaced by another promotion than the one with the ID of the template.
+func (d templateWorkload) isCopyAheadOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef, copied checksums, id string) (bool, error) {
+	kept := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
 	meta, err := d.metadataOf(ctx, c, kept)
 	if err != nil || meta == nil || !controlledBy(meta, c) || meta.Annotations[promotionAnnotation] == id {
 		return false, err
 	}
-	found, before, err := d.sumsOf(ctx, c, kept)
-	return found && before.ours != copied.ours, err
+	found, before, err := d.readChecksums(ctx, c, kept)
+	return found && before.serinSum != copied.serinSum, err
 }
 
-// restoreCopies restores the content that the copies of a template had before a promotion.
-func (d templated) restoreCopies(ctx context.Context, c *flaggerv1.Canary, template map[string]any, promotion string) error {
+// restoreConfigCopies restores the content that the copies of a template had before a promotion.
+func (d templateWorkload) restoreConfigCopies(ctx context.Context, c *flaggerv1.Canary, template map[string]any, promotion string) error {
 	if !d.Options.ConfigTracking {
 		return nil // there are no copies, or they are no longer updated
 	}
-	for _, ref := range Sources(template) {
-		if !strings.HasSuffix(ref.Name, suffix) {
+	for _, ref := range ListConfigRefs(template) {
+		if !strings.HasSuffix(ref.Name, primarySuffix) {
 			continue
 		}
-		kept := ConfigRef{Kind: ref.Kind, Name: ref.Name + previously}
+		kept := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
 		meta, err := d.metadataOf(ctx, c, kept)
 		if err != nil {
 			return err
@@ -206,18 +206,18 @@ func (d templated) restoreCopies(ctx context.Context, c *flaggerv1.Canary, templ
 		if meta == nil || !controlledBy(meta, c) || meta.Annotations[promotionAnnotation] != promotion {
 			continue
 		}
-		from, err := d.contentOf(ctx, c, kept)
+		from, err := d.readConfigContent(ctx, c, kept)
 		if err != nil {
 			return err
 		}
-		into, err := d.contentOf(ctx, c, ConfigRef{Kind: ref.Kind, Name: ref.Name})
+		into, err := d.readConfigContent(ctx, c, ConfigRef{Kind: ref.Kind, Name: ref.Name})
 		if err != nil {
 			return err
 		}
-		if from == nil || into == nil || !amongOwners(c, into.obj) {
+		if from == nil || into == nil || !isOwnedBy(c, into.obj) {
 			continue
 		}
-		if err := d.replaceContent(ctx, c, into, into.filled(from)); err != nil {
+		if err := d.replaceConfigContent(ctx, c, into, into.withContentOf(from)); err != nil {
 			return err
 		}
 	}
@@ -230,16 +230,16 @@ func (d templated) restoreCopies(ctx context.Context, c *flaggerv1.Canary, templ
 //
 // Without config tracking nothing is deleted, because Serin may not have the permission to list Secrets. Remaining
 // copies are garbage-collected with the Canary.
-func (d templated) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) error {
+func (d templateWorkload) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) error {
 	if !d.Options.ConfigTracking {
 		return nil
 	}
-	_, primary, err := d.both(ctx, c)
+	_, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil || primary == nil {
 		return err
 	}
 	used := map[string]bool{}
-	for _, ref := range Sources(templateOf(primary)) {
+	for _, ref := range ListConfigRefs(podTemplate(primary)) {
 		used[ref.Key()] = true
 	}
 	for _, kind := range []string{configMapKind, secretKind} {
@@ -251,10 +251,10 @@ func (d templated) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) erro
 		for i := range list.Items {
 			obj := &list.Items[i]
 			obj.SetGroupVersionKind(serviceKind.GroupVersion().WithKind(kind))
-			if !collectable(c, obj) || used[ConfigRef{Kind: kind, Name: obj.Name}.Key()] {
+			if !isCollectable(c, obj) || used[ConfigRef{Kind: kind, Name: obj.Name}.Key()] {
 				continue
 			}
-			if err := d.remove(ctx, obj); err != nil {
+			if err := d.deleteObject(ctx, obj); err != nil {
 				return fmt.Errorf("delete %s %s.%s: %w", kind, obj.Name, c.Namespace, err)
 			}
 		}
@@ -262,9 +262,9 @@ func (d templated) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) erro
 	return nil
 }
 
-// collectable reports whether Serin created the object, for this Canary alone.
-func collectable(c *flaggerv1.Canary, obj metav1.Object) bool {
-	name := strings.TrimSuffix(obj.GetName(), previously)
+// isCollectable reports whether Serin created the object, for this Canary alone.
+func isCollectable(c *flaggerv1.Canary, obj metav1.Object) bool {
+	name := strings.TrimSuffix(obj.GetName(), previousCopyInfix)
 	return len(obj.GetOwnerReferences()) == 1 && controlledBy(obj, c) && obj.GetDeletionTimestamp() == nil &&
-		strings.HasSuffix(name, suffix)
+		strings.HasSuffix(name, primarySuffix)
 }

@@ -26,12 +26,12 @@ spec:
   ports: [{name: http, port: 80, targetPort: 8080, protocol: TCP, nodePort: 30001}]`
 
 // shops is a world with a Service and a Canary for it.
-func shops(t *testing.T) (*world, Kind) {
+func shops(t *testing.T) (*world, Workload) {
 	t.Helper()
 	w := newWorld(t)
 	w.applyYAML(shopService)
 	w.applyYAML(`{apiVersion: flagger.app/v1beta1, kind: Canary, metadata: {name: shop}, spec: {targetRef: {apiVersion: v1, kind: Service, name: shop}, analysis: {interval: 10s}}}`)
-	return w, w.d.Of(w.canary("shop"))
+	return w, w.d.ForCanary(w.canary("shop"))
 }
 
 func (w *world) spec(name string) map[string]any {
@@ -60,7 +60,7 @@ func TestServiceIsCopiedWithoutWhatWasAllocated(t *testing.T) {
 	}
 	o, err := kind.Observe(ctx, c)
 	must(t, err)
-	if !o.Same || o.Problem != "" || !o.Target.Readiness.Ready || o.Primary.ID != "id-1" || o.PeerConfigs != nil {
+	if !o.PrimaryUpToDate || o.Problem != "" || !o.Target.Readiness.Ready || o.Primary.PromotionID != "id-1" || o.FlaggerConfigs != nil {
 		t.Errorf("got %+v", o)
 	}
 
@@ -95,13 +95,13 @@ func TestServiceIsPromotedAndTakenBack(t *testing.T) {
 	w.edit(serviceKind, "shop", `{spec: {selector: {version: v2}}}`)
 	second, err := kind.Observe(ctx, c)
 	must(t, err)
-	if first.Target.Revision == second.Target.Revision || first.Target.PeerHash == second.Target.PeerHash || second.Same {
+	if first.Target.Revision == second.Target.Revision || first.Target.FlaggerHash == second.Target.FlaggerHash || second.PrimaryUpToDate {
 		t.Errorf("got %+v, then %+v", first, second)
 	}
 	refused(t, kind.CopyTemplate(ctx, c, first.Target.Revision, "id-2"), ErrChanged, "service shop.shop has revision "+second.Target.Revision)
 	must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2"))
 	w.quiet("copied already", func() { must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2")) })
-	if got, err := kind.Observe(ctx, c); err != nil || !got.Same || got.Primary.ID != "id-2" {
+	if got, err := kind.Observe(ctx, c); err != nil || !got.PrimaryUpToDate || got.Primary.PromotionID != "id-2" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	must(t, kind.RestoreTemplate(ctx, c, "id-3"))
@@ -109,9 +109,9 @@ func TestServiceIsPromotedAndTakenBack(t *testing.T) {
 	if diff := cmp.Diff(before, w.spec("shop-primary")); diff != "" {
 		t.Error(diff)
 	}
-	refused(t, kind.RestoreTemplate(ctx, c, "id-4"), ErrGone, "service shop-primary.shop does not say in its annotation serin.dev/previous")
+	refused(t, kind.RestoreTemplate(ctx, c, "id-4"), ErrHistoryGone, "service shop-primary.shop does not say in its annotation serin.dev/previous")
 	must(t, w.client.Delete(ctx, w.object(serviceKind, "shop-primary")))
-	refused(t, kind.RecreatePrimary(ctx, c, Made{}, "", "id-5"), ErrGone, "service shop-primary.shop was deleted in the middle of a release")
+	refused(t, kind.RecreatePrimary(ctx, c, TemplateSource{}, "", "id-5"), ErrHistoryGone, "service shop-primary.shop was deleted in the middle of a release")
 }
 
 func TestServicesOfOthersAreLeftAlone(t *testing.T) {
@@ -123,7 +123,7 @@ func TestServicesOfOthersAreLeftAlone(t *testing.T) {
 		if name == "shop-canary" {
 			err = kind.EnsureServices(t.Context(), c, true)
 		}
-		refused(t, err, ErrForeign, "Service "+name+".shop was not made for Canary shop")
+		refused(t, err, ErrNotOwned, "Service "+name+".shop was not made for Canary shop")
 		if len(w.versionsOf("Service/"+name)) != 1 {
 			t.Errorf("%s was written", name)
 		}
@@ -171,9 +171,9 @@ func TestFollowingAServiceComesToRest(t *testing.T) {
 		}
 		copied, target := service("copy"), service("target")
 		before := runtime.DeepCopyJSON(copied.Object)
-		once := following(copied, target)
-		if !jsontree.Equal(meant(once), meant(target)) {
-			t.Fatalf("means %v, want %v", meant(once), meant(target))
+		once := withTargetSpec(copied, target)
+		if !jsontree.Equal(specWithoutAllocated(once), specWithoutAllocated(target)) {
+			t.Fatalf("means %v, want %v", specWithoutAllocated(once), specWithoutAllocated(target))
 		}
 		if once.Object["spec"].(map[string]any)["clusterIP"] != before["spec"].(map[string]any)["clusterIP"] {
 			t.Fatal("the address changed")
@@ -181,7 +181,7 @@ func TestFollowingAServiceComesToRest(t *testing.T) {
 		if !jsontree.Equal(before, copied.Object) {
 			t.Fatal("what is there was changed")
 		}
-		if twice := following(once, target); !jsontree.Equal(once.Object, twice.Object) {
+		if twice := withTargetSpec(once, target); !jsontree.Equal(once.Object, twice.Object) {
 			t.Fatalf("got %v, then %v", once.Object, twice.Object)
 		}
 	})

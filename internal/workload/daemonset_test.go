@@ -31,7 +31,7 @@ spec:
 func agents(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
-	w.d.form = daemonSets{}
+	w.d.templateKind = daemonSets{}
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env}, data: {A: "1"}}`)
 	w.applyYAML(agentSet)
 	w.applyYAML(agentCanary)
@@ -40,7 +40,7 @@ func agents(t *testing.T) *world {
 
 func (w *world) observedAgent() Observation {
 	w.t.Helper()
-	o, err := w.d.Of(w.canary("agent")).Observe(w.t.Context(), w.canary("agent"))
+	o, err := w.d.ForCanary(w.canary("agent")).Observe(w.t.Context(), w.canary("agent"))
 	must(w.t, err)
 	return o
 }
@@ -69,18 +69,18 @@ func TestDaemonSetIsParkedAndRunsAgain(t *testing.T) {
 	w.edit(daemonSetKind, "agent", `{spec: {template: {spec: {nodeSelector: {disk: ssd}}}}}`)
 	w.runs("agent", 3)
 	before := w.observedAgent()
-	if before.Target.Replicas != 3 || !before.Target.Readiness.Ready || before.Target.Readiness.Enough != 3 {
+	if before.Target.Replicas != 3 || !before.Target.Readiness.Ready || before.Target.Readiness.RequiredAvailable != 3 {
 		t.Fatalf("got %+v", before.Target)
 	}
 	must(t, w.d.DownToZero(t.Context(), c))
-	if diff := cmp.Diff(map[string]string{"disk": "ssd", parkSelector: "true"}, w.nodeSelector("agent")); diff != "" {
+	if diff := cmp.Diff(map[string]string{"disk": "ssd", parkingNodeSelector: "true"}, w.nodeSelector("agent")); diff != "" {
 		t.Error(diff)
 	}
 	parked := w.observedAgent()
 	if parked.Target.Replicas != 0 || parked.Target.Readiness.Ready {
 		t.Errorf("before the controller saw it: %+v", parked.Target)
 	}
-	if parked.Target.Revision != before.Target.Revision || parked.Target.PeerHash != before.Target.PeerHash {
+	if parked.Target.Revision != before.Target.Revision || parked.Target.FlaggerHash != before.Target.FlaggerHash {
 		t.Error("to park it is not a new revision")
 	}
 	requests := len(w.versions["DaemonSet/agent"])
@@ -119,17 +119,17 @@ func TestDaemonSetIsReleased(t *testing.T) {
 	c, ctx := w.canary("agent"), t.Context()
 	must(t, w.d.EnsurePrimary(ctx, c, "", "id-1", true))
 	w.runs("agent-primary", 3)
-	if seen := w.observedAgent(); !seen.Same || !seen.Primary.Readiness.Ready || seen.Primary.ID != "id-1" {
+	if seen := w.observedAgent(); !seen.PrimaryUpToDate || !seen.Primary.Readiness.Ready || seen.Primary.PromotionID != "id-1" {
 		t.Fatalf("got %+v", seen)
 	}
 	must(t, w.d.DownToZero(ctx, c))
-	if seen := w.observedAgent(); !seen.Same {
+	if seen := w.observedAgent(); !seen.PrimaryUpToDate {
 		t.Error("parked, the target differs from its primary")
 	}
 	past := newObject(controllerRevisionKind, namespace, "agent-primary-1")
 	past.SetLabels(map[string]string{"app": "agent-primary", "controller-revision-hash": "1"})
 	past.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(w.object(daemonSetKind, "agent-primary"), daemonSetKind)})
-	before := templateOf(w.object(daemonSetKind, "agent-primary"))
+	before := podTemplate(w.object(daemonSetKind, "agent-primary"))
 	remembered := runtime.DeepCopyJSON(before)
 	remembered["$patch"] = "replace"
 	past.Object["data"] = map[string]any{"spec": map[string]any{"template": remembered}}
@@ -142,18 +142,18 @@ func TestDaemonSetIsReleased(t *testing.T) {
 	if got := w.nodeSelector("agent-primary"); len(got) != 0 {
 		t.Errorf("the primary is parked: %v", got)
 	}
-	if seen := w.observedAgent(); !seen.Same || seen.Primary.ID != "id-2" {
+	if seen := w.observedAgent(); !seen.PrimaryUpToDate || seen.Primary.PromotionID != "id-2" {
 		t.Errorf("got %+v", seen)
 	}
 	must(t, w.d.RestoreTemplate(ctx, c, "id-3"))
-	mustSet(before, "id-3", "metadata", "annotations", idAnnotation)
-	if diff := cmp.Diff(before, templateOf(w.object(daemonSetKind, "agent-primary"))); diff != "" {
+	mustSet(before, "id-3", "metadata", "annotations", promotionIDAnnotation)
+	if diff := cmp.Diff(before, podTemplate(w.object(daemonSetKind, "agent-primary"))); diff != "" {
 		t.Error(diff)
 	}
 	must(t, w.client.Delete(ctx, w.object(daemonSetKind, "agent-primary")))
-	must(t, w.d.RecreatePrimary(ctx, c, Made{}, "", "id-4"))
-	mustSet(before, "id-4", "metadata", "annotations", idAnnotation)
-	if diff := cmp.Diff(before, templateOf(w.object(daemonSetKind, "agent-primary"))); diff != "" {
+	must(t, w.d.RecreatePrimary(ctx, c, TemplateSource{}, "", "id-4"))
+	mustSet(before, "id-4", "metadata", "annotations", promotionIDAnnotation)
+	if diff := cmp.Diff(before, podTemplate(w.object(daemonSetKind, "agent-primary"))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -162,13 +162,13 @@ func TestDaemonSetIsReleased(t *testing.T) {
 func TestNewestTemplateOfADaemonSet(t *testing.T) {
 	w := agents(t)
 	target := w.object(daemonSetKind, "agent")
-	template := templateOf(target)
+	template := podTemplate(target)
 	for name, of := range map[string]struct {
 		made     string
 		template map[string]any
 	}{
 		"agent-1": {"2026-01-01T00:00:00Z", template},
-		"agent-2": {"2026-01-02T00:00:00Z", parked(template)},
+		"agent-2": {"2026-01-02T00:00:00Z", withParkingSelector(template)},
 	} {
 		past := newObject(controllerRevisionKind, namespace, name)
 		past.SetLabels(map[string]string{"app": "agent"})
@@ -177,7 +177,7 @@ func TestNewestTemplateOfADaemonSet(t *testing.T) {
 		past.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(target, daemonSetKind)})
 		must(t, w.client.Create(t.Context(), past))
 	}
-	seen, err := w.d.Observe(t.Context(), w.canary("agent"), AskHistory)
+	seen, err := w.d.Observe(t.Context(), w.canary("agent"), WithHistory)
 	must(t, err)
 	if got := seen.NewestTemplate.UTC().Format("2006-01-02"); got != "2026-01-01" {
 		t.Errorf("got %s", got)
@@ -208,9 +208,9 @@ func TestDaemonSetReadiness(t *testing.T) {
 		{"not seen", 1, 3, 3, 3, 100, Readiness{Message: "waiting for rollout to finish: observed daemonset generation less than desired generation"}},
 		{"updating", 2, 3, 2, 3, 100, Readiness{Message: "waiting for rollout to finish: 2 out of 3 new pods have been updated"}},
 		{"starting", 2, 3, 3, 2, 100, Readiness{Message: "waiting for rollout to finish: 2 of 3 (readyThreshold 100%) updated pods are available"}},
-		{"enough", 2, 3, 3, 2, 75, Readiness{Ready: true, Enough: 2}},
+		{"enough", 2, 3, 3, 2, 75, Readiness{Ready: true, RequiredAvailable: 2}},
 		{"none is not enough", 2, 3, 3, 0, 10, Readiness{Message: "waiting for rollout to finish: 0 of 1 (readyThreshold 10%) updated pods are available"}},
-		{"all", 2, 3, 3, 3, 100, Readiness{Ready: true, Enough: 3}},
+		{"all", 2, 3, 3, 3, 100, Readiness{Ready: true, RequiredAvailable: 3}},
 		{"no node", 2, 0, 0, 0, 100, Readiness{Ready: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -231,10 +231,10 @@ func TestDaemonSetReadiness(t *testing.T) {
 func TestDaemonSetIsHashedAsFlaggerDoes(t *testing.T) {
 	plain := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "agent"}}}}
 	selecting := map[string]any{"spec": map[string]any{"containers": plain["spec"].(map[string]any)["containers"], "nodeSelector": map[string]any{"disk": "ssd"}}}
-	if peerhash.Of(daemonSets{}.hashed(plain)) == peerhash.Of(plain) {
+	if peerhash.HashTemplate(daemonSets{}.templateForFlaggerHash(plain)) == peerhash.HashTemplate(plain) {
 		t.Error("no selector is hashed like an empty one")
 	}
-	if peerhash.Of(daemonSets{}.hashed(selecting)) != peerhash.Of(selecting) {
+	if peerhash.HashTemplate(daemonSets{}.templateForFlaggerHash(selecting)) != peerhash.HashTemplate(selecting) {
 		t.Error("a selector changes the hash")
 	}
 }
@@ -244,19 +244,19 @@ func TestParkingIsUndone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := map[string]any{"hostNetwork": true}
 		if selector := rapid.MapOf(rapid.StringMatching(`[a-z]{1,3}`), rapid.StringMatching(`[a-z]{0,3}`)).Draw(t, "selector"); len(selector) > 0 {
-			spec["nodeSelector"] = values(selector)
+			spec["nodeSelector"] = jsonStrings(selector)
 		}
 		template := map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "agent"}}, "spec": spec}
 		before := runtime.DeepCopyJSON(template)
-		parked := parked(template)
+		parked := withParkingSelector(template)
 		if !jsontree.Equal(before, template) {
 			t.Fatalf("the template was changed: %v", template)
 		}
 		obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": parked}, "status": map[string]any{"desiredNumberScheduled": int64(2)}}}
-		if (daemonSets{}).asked(obj) != 0 {
+		if (daemonSets{}).desiredReplicas(obj) != 0 {
 			t.Fatalf("asks for pods: %v", parked)
 		}
-		if got := unparked(parked); !jsontree.Equal(before, got) {
+		if got := withoutParkingSelector(parked); !jsontree.Equal(before, got) {
 			t.Fatalf("got %v, want %v", got, before)
 		}
 	})

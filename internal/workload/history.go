@@ -17,38 +17,38 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// history returns the earlier templates, the newest first: one live LIST.
-func (d templated) history(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector, keep func(past *unstructured.Unstructured, template map[string]any) bool) ([]entry, error) {
-	past, err := d.past(ctx, c, selector)
+// listHistory returns the earlier templates, the newest first: one live LIST.
+func (d templateWorkload) listHistory(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector, keep func(past *unstructured.Unstructured, template map[string]any) bool) ([]historyEntry, error) {
+	past, err := d.listHistoryObjects(ctx, c, selector)
 	if err != nil {
 		return nil, err
 	}
-	var kept []entry
+	var kept []historyEntry
 	for i := range past {
-		if e := d.form.entry(&past[i]); keep(&past[i], e.template) {
-			e.made = madeOf(&past[i])
+		if e := d.templateKind.historyEntry(&past[i]); keep(&past[i], e.template) {
+			e.source = templateSourceOf(&past[i])
 			kept = append(kept, e)
 		}
 	}
-	slices.SortStableFunc(kept, func(a, b entry) int { return cmp.Compare(b.number, a.number) })
+	slices.SortStableFunc(kept, func(a, b historyEntry) int { return cmp.Compare(b.number, a.number) })
 	return kept, nil
 }
 
-// recall returns the newest entry with the wanted source. Templates that another controller wrote have no source; if
+// newestMatchingEntry returns the newest entry with the wanted source. Templates that another controller wrote have no source; if
 // none has one, the newest entry is returned.
-func recall(history []entry, of Made) (entry, bool) {
-	known := slices.ContainsFunc(history, func(e entry) bool { return e.made != Made{} })
+func newestMatchingEntry(history []historyEntry, of TemplateSource) (historyEntry, bool) {
+	known := slices.ContainsFunc(history, func(e historyEntry) bool { return e.source != TemplateSource{} })
 	for _, e := range history {
-		if !known || e.made.is(of) {
+		if !known || e.source.matches(of) {
 			return e, true
 		}
 	}
-	return entry{}, false
+	return historyEntry{}, false
 }
 
-// past returns the objects that contain the earlier templates of workloads with that selector.
-func (d templated) past(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector) ([]unstructured.Unstructured, error) {
-	kind := d.form.names().history
+// listHistoryObjects returns the objects that contain the earlier templates of workloads with that selector.
+func (d templateWorkload) listHistoryObjects(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector) ([]unstructured.Unstructured, error) {
+	kind := d.templateKind.kindNames().history
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err := d.Reader.List(ctx, list, client.InNamespace(c.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
@@ -57,14 +57,14 @@ func (d templated) past(ctx context.Context, c *flaggerv1.Canary, selector label
 	return list.Items, nil
 }
 
-// newestTemplate returns when a workload last got a template that it never had before. Parking a DaemonSet and undoing
+// newestTemplateTime returns when a workload last got a template that it never had before. Parking a DaemonSet and undoing
 // that adds entries to its history, but no new templates.
-func (d templated) newestTemplate(ctx context.Context, c *flaggerv1.Canary, obj *unstructured.Unstructured) (time.Time, error) {
-	selector, err := selectorOf(obj)
+func (d templateWorkload) newestTemplateTime(ctx context.Context, c *flaggerv1.Canary, obj *unstructured.Unstructured) (time.Time, error) {
+	selector, err := podSelector(obj)
 	if err != nil {
 		return time.Time{}, err
 	}
-	past, err := d.past(ctx, c, selector)
+	past, err := d.listHistoryObjects(ctx, c, selector)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -77,7 +77,7 @@ func (d templated) newestTemplate(ctx context.Context, c *flaggerv1.Canary, obj 
 		if !metav1.IsControlledBy(&past[i], obj) {
 			continue
 		}
-		template, seen := d.form.entry(&past[i]).template, past[i].GetCreationTimestamp().Time
+		template, seen := d.templateKind.historyEntry(&past[i]).template, past[i].GetCreationTimestamp().Time
 		known := slices.IndexFunc(firsts, func(f first) bool { return jsontree.Equal(f.template, template) })
 		switch {
 		case known < 0:
@@ -95,8 +95,8 @@ func (d templated) newestTemplate(ctx context.Context, c *flaggerv1.Canary, obj 
 	return newest, nil
 }
 
-// recalled returns a pod template of the history in the form that its workload had, with a new flagger-id.
-func recalled(past map[string]any, id string) map[string]any {
+// restoredTemplate returns a pod template of the history in the form that its workload had, with a new flagger-id.
+func restoredTemplate(past map[string]any, id string) map[string]any {
 	template := runtime.DeepCopyJSON(past)
 	metadata, ok := template["metadata"].(map[string]any)
 	if !ok {
@@ -107,14 +107,14 @@ func recalled(past map[string]any, id string) map[string]any {
 	if labels, ok := metadata["labels"].(map[string]any); ok {
 		delete(labels, "pod-template-hash")
 	}
-	annotations := texts(metadata["annotations"])
-	annotations[idAnnotation] = id
-	metadata["annotations"] = values(annotations)
+	annotations := stringValues(metadata["annotations"])
+	annotations[promotionIDAnnotation] = id
+	metadata["annotations"] = jsonStrings(annotations)
 	return template
 }
 
-// selectorOf returns the whole selector of a workload.
-func selectorOf(obj *unstructured.Unstructured) (labels.Selector, error) {
+// podSelector returns the whole selector of a workload.
+func podSelector(obj *unstructured.Unstructured) (labels.Selector, error) {
 	fields, _, _ := unstructured.NestedMap(obj.Object, "spec", "selector")
 	selector := &metav1.LabelSelector{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, selector); err != nil {

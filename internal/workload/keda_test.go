@@ -39,7 +39,7 @@ func scaled(t *testing.T) *world {
 
 func (w *world) scaledObject(name string) *unstructured.Unstructured {
 	w.t.Helper()
-	return w.object(kedaScaler.kind, name)
+	return w.object(scaledObject.kind, name)
 }
 
 func TestScaledObjectIsCopied(t *testing.T) {
@@ -82,9 +82,9 @@ func TestScaledObjectIsCopied(t *testing.T) {
 	}
 
 	// What KEDA writes on the copy is no reason to write it again.
-	w.edit(kedaScaler.kind, "cart-primary", `{metadata: {labels: {scaledobject.keda.sh/name: cart-primary}, finalizers: [finalizer.keda.sh]}}`)
+	w.edit(scaledObject.kind, "cart-primary", `{metadata: {labels: {scaledobject.keda.sh/name: cart-primary}, finalizers: [finalizer.keda.sh]}}`)
 	w.quiet("equal", func() { must(t, w.d.EnsureScaler(ctx, c(), true)) })
-	w.edit(kedaScaler.kind, "cart", `{spec: {maxReplicaCount: 9, fallback: null}}`)
+	w.edit(scaledObject.kind, "cart", `{spec: {maxReplicaCount: 9, fallback: null}}`)
 	w.quiet("not asked for an update", func() { must(t, w.d.EnsureScaler(ctx, c(), false)) })
 	must(t, w.d.EnsureScaler(ctx, c(), true))
 	want["maxReplicaCount"] = int64(9)
@@ -93,8 +93,8 @@ func TestScaledObjectIsCopied(t *testing.T) {
 		t.Error(diff)
 	}
 
-	w.edit(kedaScaler.kind, "cart-primary", `{metadata: {ownerReferences: null}, spec: {scaleTargetRef: {name: other}}}`)
-	refused(t, w.d.EnsureScaler(ctx, c(), true), ErrForeign, "ScaledObject cart-primary.shop was not made for Canary cart")
+	w.edit(scaledObject.kind, "cart-primary", `{metadata: {ownerReferences: null}, spec: {scaleTargetRef: {name: other}}}`)
+	refused(t, w.d.EnsureScaler(ctx, c(), true), ErrNotOwned, "ScaledObject cart-primary.shop was not made for Canary cart")
 }
 
 // With queries of its own, a Canary says which triggers have others, and nothing is guessed of the rest.
@@ -105,7 +105,7 @@ func TestQueriesOfThePrimaryAreGiven(t *testing.T) {
 	must(t, w.d.EnsureScaler(t.Context(), w.canary("cart"), false))
 	spec := w.scaledObject("cart-primary").Object["spec"].(map[string]any)
 	var queries []any
-	for _, trigger := range objects(spec["triggers"]) {
+	for _, trigger := range jsonObjects(spec["triggers"]) {
 		query, _, _ := unstructured.NestedFieldNoCopy(trigger, "metadata", "query")
 		queries = append(queries, query)
 	}
@@ -125,7 +125,7 @@ func TestScaledObjectIsPaused(t *testing.T) {
 	w.applyYAML(`{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: cart, annotations: {note: mine}}, spec: {minReplicaCount: 4, scaleTargetRef: {name: cart}}}`)
 	annotations := func() map[string]string { return w.scaledObject("cart").GetAnnotations() }
 	must(t, w.d.PauseScaler(ctx, c))
-	if diff := cmp.Diff(map[string]string{"note": "mine", pausedReplicas: "0"}, annotations()); diff != "" {
+	if diff := cmp.Diff(map[string]string{"note": "mine", kedaPausedReplicas: "0"}, annotations()); diff != "" {
 		t.Error(diff)
 	}
 	w.quiet("paused already", func() { must(t, w.d.PauseScaler(ctx, c)) })
@@ -140,9 +140,9 @@ func TestScaledObjectIsPaused(t *testing.T) {
 		t.Errorf("got %d replicas, want the least of KEDA, 4", got)
 	}
 	// What a person paused stays paused.
-	w.edit(kedaScaler.kind, "cart", `{metadata: {annotations: {autoscaling.keda.sh/paused-replicas: "3"}}}`)
+	w.edit(scaledObject.kind, "cart", `{metadata: {annotations: {autoscaling.keda.sh/paused-replicas: "3"}}}`)
 	must(t, w.d.ResumeScaler(ctx, c))
-	if got := annotations()[pausedReplicas]; got != "3" {
+	if got := annotations()[kedaPausedReplicas]; got != "3" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -150,11 +150,11 @@ func TestScaledObjectIsPaused(t *testing.T) {
 // Without KEDA the Canary says so, and nothing of it is stuck.
 func TestClusterWithoutKEDA(t *testing.T) {
 	w := scaled(t)
-	w.absent = kedaScaler.kind
+	w.absent = scaledObject.kind
 	c, ctx := w.canary("cart"), t.Context()
 	const want = "ScaledObject cart.shop cannot be read, because this cluster does not know its kind: install the definition of keda.sh/v1alpha1"
-	if got := w.observe(); got.ScalerProblem != want || !got.NotInstalled {
-		t.Errorf("got %q, %t", got.ScalerProblem, got.NotInstalled)
+	if got := w.observe(); got.ScalerProblem != want || !got.KindNotInstalled {
+		t.Errorf("got %q, %t", got.ScalerProblem, got.KindNotInstalled)
 	}
 	refused(t, w.d.EnsureScaler(ctx, c, false), ErrNotInstalled, want)
 	must(t, w.d.PauseScaler(ctx, c))

@@ -8,12 +8,12 @@ import (
 )
 
 // functions is a world with a Service of Knative and a Canary for it.
-func functions(t *testing.T) (*world, Kind) {
+func functions(t *testing.T) (*world, Workload) {
 	t.Helper()
 	w := newWorld(t)
 	w.applyYAML(`{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: fn, annotations: {note: mine}}, spec: {template: {spec: {containers: [{image: "fn:1"}]}}, ofTomorrow: 1}}`)
 	w.applyYAML(`{apiVersion: flagger.app/v1beta1, kind: Canary, metadata: {name: fn}, spec: {provider: knative, targetRef: {apiVersion: serving.knative.dev/v1, kind: Service, name: fn}, analysis: {interval: 10s}}}`)
-	return w, w.d.Of(w.canary("fn"))
+	return w, w.d.ForCanary(w.canary("fn"))
 }
 
 // makes plays Knative: it makes a revision.
@@ -33,32 +33,32 @@ func (w *world) annotations() map[string]string {
 func TestKnativeServiceIsReleased(t *testing.T) {
 	w, kind := functions(t)
 	ctx, c := t.Context(), w.canary("fn")
-	see := func(asks ...Ask) Observation {
+	see := func(asks ...ObserveOption) Observation {
 		t.Helper()
 		o, err := kind.Observe(ctx, c, asks...)
 		must(t, err)
 		return o
 	}
-	if o := see(); !o.Target.Found || o.Target.Readiness.Ready || o.Primary.Found || o.Same || o.Problem != "" {
+	if o := see(); !o.Target.Found || o.Target.Readiness.Ready || o.Primary.Found || o.PrimaryUpToDate || o.Problem != "" {
 		t.Errorf("before Knative saw it: %+v", o)
 	}
 	w.quiet("no revision yet", func() { must(t, kind.EnsurePrimary(ctx, c, "", "id-0", true)) })
 	w.makes("fn-00001", "2026-01-01T00:00:00Z", isReady)
 	must(t, kind.EnsurePrimary(ctx, c, "", "id-1", true))
-	first := see(AskHistory)
-	if !first.Same || !first.Primary.Readiness.Ready || first.Primary.ID != "id-1" || first.Target.Available != 1 {
+	first := see(WithHistory)
+	if !first.PrimaryUpToDate || !first.Primary.Readiness.Ready || first.Primary.PromotionID != "id-1" || first.Target.Available != 1 {
 		t.Errorf("got %+v", first)
 	}
 	if got := first.NewestTemplate.UTC().Format("2006-01-02"); got != "2026-01-01" {
 		t.Errorf("its newest template is of %s", got)
 	}
-	if diff := cmp.Diff([]Object{{knativeServiceKind, "fn"}, {revisionKind, "fn-00001"}, {revisionKind, "fn-00001"}}, first.Reads); diff != "" {
+	if diff := cmp.Diff([]Object{{knativeServiceKind, "fn"}, {revisionKind, "fn-00001"}, {revisionKind, "fn-00001"}}, first.Dependencies); diff != "" {
 		t.Error(diff)
 	}
 
 	w.makes("fn-00002", "2026-01-02T00:00:00Z", `{type: Ready, status: "False", reason: ContainerMissing, message: no such image}`)
 	second := see()
-	if second.Same || second.Target.Revision == first.Target.Revision || second.Target.PeerHash == first.Target.PeerHash {
+	if second.PrimaryUpToDate || second.Target.Revision == first.Target.Revision || second.Target.FlaggerHash == first.Target.FlaggerHash {
 		t.Errorf("got %+v", second)
 	}
 	if diff := cmp.Diff(Readiness{Message: "Knative Revision fn-00002 is not ready: ContainerMissing: no such image"}, second.Target.Readiness); diff != "" {
@@ -81,8 +81,8 @@ func TestKnativeServiceIsReleased(t *testing.T) {
 	if diff := cmp.Diff(want, w.annotations()); diff != "" {
 		t.Error(diff)
 	}
-	refused(t, kind.RestoreTemplate(ctx, c, "id-4"), ErrGone, "Knative Service fn.shop does not say in its annotation serin.dev/previous")
-	must(t, kind.GiveBackServices(ctx, c))
+	refused(t, kind.RestoreTemplate(ctx, c, "id-4"), ErrHistoryGone, "Knative Service fn.shop does not say in its annotation serin.dev/previous")
+	must(t, kind.RestoreServices(ctx, c))
 	if diff := cmp.Diff(map[string]string{"note": "mine"}, w.annotations()); diff != "" {
 		t.Error(diff)
 	}
@@ -110,9 +110,9 @@ func TestPrimaryRevisionIsFoundAgain(t *testing.T) {
 	ctx, c := t.Context(), w.canary("fn")
 	w.makes("fn-00001", "2026-01-01T00:00:00Z", isReady)
 	w.makes("fn-00002", "2026-01-02T00:00:00Z", isReady)
-	refused(t, kind.RecreatePrimary(ctx, c, Made{}, "", "id-1"), ErrGone, "Knative Service fn.shop lost its annotation flagger.app/primary-revision")
+	refused(t, kind.RecreatePrimary(ctx, c, TemplateSource{}, "", "id-1"), ErrHistoryGone, "Knative Service fn.shop lost its annotation flagger.app/primary-revision")
 	w.edit(knativeServiceKind, "fn", `{spec: {traffic: [{latestRevision: true, percent: 30}, {revisionName: fn-00001, percent: 70}]}}`)
-	must(t, kind.RecreatePrimary(ctx, c, Made{}, "", "id-1"))
+	must(t, kind.RecreatePrimary(ctx, c, TemplateSource{}, "", "id-1"))
 	if got := w.annotations()[primaryRevision]; got != "fn-00001" {
 		t.Errorf("got %s", got)
 	}
@@ -128,14 +128,14 @@ func TestKnativeServiceThatIsNotThere(t *testing.T) {
 	ctx, c := t.Context(), w.canary("fn")
 	must(t, w.client.Delete(ctx, w.object(knativeServiceKind, "fn")))
 	const missing = `Knative Service fn.shop get query error: services.serving.knative.dev "fn" not found`
-	if o, err := kind.Observe(ctx, c); err != nil || o.Problem != missing || o.NotInstalled {
+	if o, err := kind.Observe(ctx, c); err != nil || o.Problem != missing || o.KindNotInstalled {
 		t.Errorf("got %+v, %v", o, err)
 	}
 	refused(t, kind.EnsurePrimary(ctx, c, "", "id-1", true), ErrUnusable, missing)
-	must(t, kind.GiveBackServices(ctx, c))
+	must(t, kind.RestoreServices(ctx, c))
 	w.absent = knativeServiceKind
 	const unknown = "Service fn.shop cannot be read, because this cluster does not know its kind: install the definition of serving.knative.dev/v1"
-	if o, err := kind.Observe(ctx, c); err != nil || o.Problem != unknown || !o.NotInstalled {
+	if o, err := kind.Observe(ctx, c); err != nil || o.Problem != unknown || !o.KindNotInstalled {
 		t.Errorf("got %+v, %v", o, err)
 	}
 }

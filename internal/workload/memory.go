@@ -11,53 +11,53 @@ import (
 	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
-// memory caches state between reconciliations for each Canary: checksums of configuration, never the content, and what
+// derivedCache caches state between reconciliations for each Canary: checksums of configuration, never the content, and what
 // was last derived from templates. It is dropped with the Canary.
-type memory struct {
-	mu sync.Mutex
-	of map[types.NamespacedName]*remembered
+type derivedCache struct {
+	mu      sync.Mutex
+	entries map[types.NamespacedName]*cacheEntry
 }
 
-type remembered struct {
-	sums    map[types.UID]summed
-	derived derived
+type cacheEntry struct {
+	sums    map[types.UID]cachedChecksums
+	derived derivedState
 }
 
-type summed struct {
+type cachedChecksums struct {
 	version string
-	sums    sums
+	sums    checksums
 	used    bool // since the last sweep
 }
 
-func (m *memory) entry(key types.NamespacedName) *remembered {
-	if m.of == nil {
-		m.of = map[types.NamespacedName]*remembered{}
+func (m *derivedCache) entryFor(key types.NamespacedName) *cacheEntry {
+	if m.entries == nil {
+		m.entries = map[types.NamespacedName]*cacheEntry{}
 	}
-	if m.of[key] == nil {
-		m.of[key] = &remembered{sums: map[types.UID]summed{}}
+	if m.entries[key] == nil {
+		m.entries[key] = &cacheEntry{sums: map[types.UID]cachedChecksums{}}
 	}
-	return m.of[key]
+	return m.entries[key]
 }
 
-// sums returns the checksums of this version of the object, if they are known. A live read may be newer than the cache
+// checksumsFor returns the checksums of this version of the object, if they are known. A live read may be newer than the cache
 // that this object comes from; in that case the newer one counts.
-func (m *memory) sums(key types.NamespacedName, obj metav1.Object) (sums, bool) {
+func (m *derivedCache) checksumsFor(key types.NamespacedName, obj metav1.Object) (checksums, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known, found := m.entry(key).sums[obj.GetUID()]
-	if !found || known.version != obj.GetResourceVersion() && !ownwrites.Older(obj.GetResourceVersion(), known.version) {
-		return sums{}, false
+	known, found := m.entryFor(key).sums[obj.GetUID()]
+	if !found || known.version != obj.GetResourceVersion() && !ownwrites.IsOlder(obj.GetResourceVersion(), known.version) {
+		return checksums{}, false
 	}
 	known.used = true
-	m.entry(key).sums[obj.GetUID()] = known
+	m.entryFor(key).sums[obj.GetUID()] = known
 	return known.sums, true
 }
 
-// sweep drops entries that were not used since the last sweep: sources that the target no longer refers to.
-func (m *memory) sweep(key types.NamespacedName) {
+// dropUnused drops entries that were not used since the last sweep: sources that the target no longer refers to.
+func (m *derivedCache) dropUnused(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := m.entry(key).sums
+	known := m.entryFor(key).sums
 	for uid, entry := range known {
 		if !entry.used {
 			delete(known, uid)
@@ -68,34 +68,34 @@ func (m *memory) sweep(key types.NamespacedName) {
 	}
 }
 
-func (m *memory) keep(key types.NamespacedName, obj metav1.Object, s sums) {
+func (m *derivedCache) store(key types.NamespacedName, obj metav1.Object, s checksums) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.entry(key).sums[obj.GetUID()] = summed{version: obj.GetResourceVersion(), sums: s, used: true}
+	m.entryFor(key).sums[obj.GetUID()] = cachedChecksums{version: obj.GetResourceVersion(), sums: s, used: true}
 }
 
-// derived returns the last derived state, whatever its inputs were.
-func (m *memory) derived(key types.NamespacedName) derived {
+// lastDerived returns the last derived state, whatever its inputs were.
+func (m *derivedCache) lastDerived(key types.NamespacedName) derivedState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.entry(key).derived
+	return m.entryFor(key).derived
 }
 
-func (m *memory) derive(key types.NamespacedName, known derived) {
+func (m *derivedCache) storeDerived(key types.NamespacedName, known derivedState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.entry(key).derived = known
+	m.entryFor(key).derived = known
 }
 
-func (m *memory) forget(key types.NamespacedName) {
+func (m *derivedCache) dropCanary(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.of, key)
+	delete(m.entries, key)
 }
 
 // keys returns the Canaries with cached state.
-func (m *memory) keys() []types.NamespacedName {
+func (m *derivedCache) keys() []types.NamespacedName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Collect(maps.Keys(m.of))
+	return slices.Collect(maps.Keys(m.entries))
 }

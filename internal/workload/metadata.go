@@ -9,16 +9,16 @@ import (
 
 // Annotations that are read or written in this package.
 const (
-	// idAnnotation on the primary's pod template changes with every promotion, so that every promotion starts a
+	// promotionIDAnnotation on the primary's pod template changes with every promotion, so that every promotion starts a
 	// rollout.
-	idAnnotation = "flagger-id"
+	promotionIDAnnotation = "flagger-id"
 	// trackingAnnotation on a ConfigMap or Secret disables its tracking, if the value starts with disable.
 	trackingAnnotation = "flagger.app/config-tracking"
 	// originalAnnotation contains the state of a user's Service before the takeover.
 	originalAnnotation = "serin.dev/original"
-	// runsAnnotation on the primary contains the source of its template. Kubernetes copies it to the object of the
+	// templateSourceAnnotation on the primary contains the source of its template. Kubernetes copies it to the object of the
 	// history with that template.
-	runsAnnotation = "serin.dev/runs"
+	templateSourceAnnotation = "serin.dev/runs"
 	// promotionAnnotation contains the ID of the promotion before which the previous content of a configuration was
 	// stored.
 	promotionAnnotation = "serin.dev/promotion"
@@ -27,8 +27,8 @@ const (
 	revisionAnnotation    = "deployment.kubernetes.io/revision"
 )
 
-// guards stop Flux from reverting writes to a generated Service.
-var guards = map[string]string{
+// fluxGuards stop Flux from reverting writes to a generated Service.
+var fluxGuards = map[string]string{
 	"kustomize.toolkit.fluxcd.io/reconcile": "disabled",
 	"helm.toolkit.fluxcd.io/driftDetection": "disabled",
 }
@@ -36,16 +36,16 @@ var guards = map[string]string{
 // copiedAnnotations returns the annotations that a copy gets from its source: all that belong to no tool. The rule is
 // the same at creation and at promotion.
 func copiedAnnotations(source map[string]string) map[string]string {
-	return without(source, toolkeys.Is)
+	return withoutKeys(source, toolkeys.IsToolKey)
 }
 
 // copiedLabels returns the labels that a copy gets from its source: those with a configured prefix. Labels are used by
 // selectors; copying all of them would make the copy match selectors for the source.
 func (o Options) copiedLabels(source map[string]string) map[string]string {
-	return without(source, func(key string) bool { return !toolkeys.Asked(key, o.IncludePrefixes) })
+	return withoutKeys(source, func(key string) bool { return !toolkeys.MatchesPrefix(key, o.IncludePrefixes) })
 }
 
-func without(source map[string]string, drop func(string) bool) map[string]string {
+func withoutKeys(source map[string]string, drop func(string) bool) map[string]string {
 	kept := make(map[string]string, len(source))
 	for key, value := range source {
 		if !drop(key) {
@@ -55,11 +55,11 @@ func without(source map[string]string, drop func(string) bool) map[string]string
 	return kept
 }
 
-// replaced returns the labels or annotations of an updated copy: the desired ones, and those that Kubernetes and Serin
+// mergedMetadata returns the labels or annotations of an updated copy: the desired ones, and those that Kubernetes and Serin
 // set on the copy itself.
-func replaced(current, wanted map[string]string) map[string]string {
-	merged := without(current, func(key string) bool {
-		return !toolkeys.Kubernetes(key) && !strings.HasPrefix(key, "serin.dev/")
+func mergedMetadata(current, wanted map[string]string) map[string]string {
+	merged := withoutKeys(current, func(key string) bool {
+		return !toolkeys.IsKubernetesAnnotation(key) && !strings.HasPrefix(key, "serin.dev/")
 	})
 	maps.Copy(merged, wanted)
 	return merged

@@ -16,11 +16,11 @@ import (
 	"github.com/serin-dev/serin/internal/workload/peerhash"
 )
 
-// Ask is an optional part of an observation, which costs a request.
-type Ask int
+// ObserveOption is an optional part of an observation, which costs a request.
+type ObserveOption int
 
-// AskHistory sets Observation.NewestTemplate, with one live LIST.
-const AskHistory Ask = iota + 1
+// WithHistory sets Observation.NewestTemplate, with one live LIST.
+const WithHistory ObserveOption = iota + 1
 
 // Observation is the observed state of the workloads of a Canary.
 type Observation struct {
@@ -30,21 +30,21 @@ type Observation struct {
 	SelectorLabel, SelectorValue string
 	// Target and Primary are the two workloads.
 	Target, Primary State
-	// Same is true when the primary runs the target's template and configuration, with names rewritten.
-	Same bool
+	// PrimaryUpToDate is true when the primary runs the target's template and configuration, with names rewritten.
+	PrimaryUpToDate bool
 	// Configs are Serin's checksums (data and binaryData) of the tracked configuration, by configmap/NAME or
 	// secret/NAME; PeerConfigs are Flagger's (data), nil when tracking is off.
-	Configs, PeerConfigs map[string]string
-	// Reads are all objects whose change may change the observation, whether they exist or not: those of Kind.Reads,
+	Configs, FlaggerConfigs map[string]string
+	// Dependencies are all objects whose change may change the observation, whether they exist or not: those of Kind.Reads,
 	// and those that the target refers to (with tracking, every ConfigMap and Secret that has a copy or may get one).
-	Reads []Object
+	Dependencies []Object
 	// NewestTemplate is when the target last got a template that it never had before. Zero if its history does not
 	// contain it, or if it was not requested.
 	NewestTemplate time.Time
 	// ScalerProblem is why the autoscaler of the Canary cannot be used; empty when it can.
 	ScalerProblem string
-	// NotInstalled is true when a problem is a kind that is not installed: no watch reports its installation.
-	NotInstalled bool
+	// KindNotInstalled is true when a problem is a kind that is not installed: no watch reports its installation.
+	KindNotInstalled bool
 }
 
 // State is one workload.
@@ -55,10 +55,10 @@ type State struct {
 	// Revision is Serin's hash of what the target runs: s1- and 32 hexadecimal digits. Empty for the primary, whose
 	// template contains other names.
 	Revision string
-	// PeerHash is Flagger 1.44's hash of the target's template. Empty for the primary. No decision depends on it.
-	PeerHash string
-	// ID is the annotation flagger-id of the pod template.
-	ID string
+	// FlaggerHash is Flagger 1.44's hash of the target's template. Empty for the primary. No decision depends on it.
+	FlaggerHash string
+	// PromotionID is the annotation flagger-id of the pod template.
+	PromotionID string
 	// Replicas is the desired number; Kubernetes counts the others.
 	Replicas                         int32
 	Total, Updated, Ready, Available int32
@@ -67,144 +67,144 @@ type State struct {
 }
 
 // Observe reads both workloads, the configuration and the autoscaler from the cache.
-func (d templated) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask) (Observation, error) {
-	seen, err := d.look(ctx, c)
+func (d templateWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...ObserveOption) (Observation, error) {
+	seen, err := d.readWorkloads(ctx, c)
 	if err != nil {
 		return Observation{}, err
 	}
-	d.memory.sweep(keyOf(c))
+	d.cache.dropUnused(objectKey(c))
 	if seen.primary != nil && !controlledBy(seen.primary, c) {
 		seen.primary = nil // another owner's: it must not receive traffic; recreating the primary adopts it or reports the owner
 	}
 	o := Observation{
-		Reads:   d.Reads(c),
-		Problem: seen.problem, SelectorLabel: seen.pair.label, SelectorValue: seen.pair.value,
-		Configs: seen.shown(),
+		Dependencies: d.Dependencies(c),
+		Problem:      seen.problem, SelectorLabel: seen.selectorPair.label, SelectorValue: seen.selectorPair.value,
+		Configs: seen.displayedChecksums(),
 	}
 	if d.Options.ConfigTracking {
-		o.PeerConfigs = map[string]string{}
+		o.FlaggerConfigs = map[string]string{}
 		for _, config := range seen.configs {
-			o.PeerConfigs[config.Key()] = config.sums.peer
+			o.FlaggerConfigs[config.Key()] = config.checksums.flaggerSum
 		}
 	}
-	primaryThreshold, canaryThreshold := thresholds(c)
+	primaryThreshold, canaryThreshold := readinessThresholds(c)
 	if seen.primary != nil {
-		o.Primary = d.stateOf(seen.primary, primaryThreshold)
+		o.Primary = d.workloadState(seen.primary, primaryThreshold)
 	}
 	if seen.target == nil {
 		return o, nil
 	}
-	o.Target = d.stateOf(seen.target, canaryThreshold)
+	o.Target = d.workloadState(seen.target, canaryThreshold)
 	if d.Options.ConfigTracking {
-		for _, source := range Sources(templateOf(seen.target)) {
+		for _, source := range ListConfigRefs(podTemplate(seen.target)) {
 			kind := corev1.SchemeGroupVersion.WithKind(source.Kind)
-			o.Reads = append(o.Reads, Object{kind, source.Name}, Object{kind, source.Name + suffix})
+			o.Dependencies = append(o.Dependencies, Object{kind, source.Name}, Object{kind, source.Name + primarySuffix})
 		}
 	}
-	known, err := d.derive(c, seen)
+	known, err := d.deriveState(c, seen)
 	if err != nil {
 		return Observation{}, err
 	}
-	o.Target.Revision, o.Target.PeerHash = known.revision, known.peerHash
+	o.Target.Revision, o.Target.FlaggerHash = known.revision, known.flaggerHash
 	if known.sameTemplate {
-		if o.Same, err = d.sameConfigs(ctx, c, seen); err != nil {
+		if o.PrimaryUpToDate, err = d.sameConfigs(ctx, c, seen); err != nil {
 			return Observation{}, err
 		}
 	}
 	if err := d.observeScaler(ctx, c, &o); err != nil {
 		return Observation{}, err
 	}
-	if slices.Contains(asks, AskHistory) {
-		if o.NewestTemplate, err = d.newestTemplate(ctx, c, seen.target); err != nil {
+	if slices.Contains(asks, WithHistory) {
+		if o.NewestTemplate, err = d.newestTemplateTime(ctx, c, seen.target); err != nil {
 			return Observation{}, err
 		}
 	}
 	return o, nil
 }
 
-// Reads returns both workloads and both autoscalers.
-func (d templated) Reads(c *flaggerv1.Canary) []Object {
-	reads := []Object{{d.kind(), c.Spec.TargetRef.Name}, {d.kind(), c.Spec.TargetRef.Name + suffix}}
+// Dependencies returns both workloads and both autoscalers.
+func (d templateWorkload) Dependencies(c *flaggerv1.Canary) []Object {
+	reads := []Object{{d.kind(), c.Spec.TargetRef.Name}, {d.kind(), c.Spec.TargetRef.Name + primarySuffix}}
 	if of, known := scalerOf(c); known {
 		name := c.Spec.AutoscalerRef.Name
-		reads = append(reads, Object{of.kind, name}, Object{of.kind, name + suffix})
+		reads = append(reads, Object{of.kind, name}, Object{of.kind, name + primarySuffix})
 	}
 	return reads
 }
 
-// view is the state that both observing and acting start from.
-type view struct {
+// workloadView is the state that both observing and acting start from.
+type workloadView struct {
 	problem         string
 	target, primary *unstructured.Unstructured // nil if they do not exist
-	pair            pair
-	configs         []config
+	selectorPair    selectorPair
+	configs         []configSource
 }
 
-// look reads both workloads and the tracked configuration.
-func (d templated) look(ctx context.Context, c *flaggerv1.Canary) (view, error) {
-	var seen view
+// readWorkloads reads both workloads and the tracked configuration.
+func (d templateWorkload) readWorkloads(ctx context.Context, c *flaggerv1.Canary) (workloadView, error) {
+	var seen workloadView
 	var err error
-	if seen.target, seen.primary, err = d.both(ctx, c); err != nil {
-		return view{}, err
+	if seen.target, seen.primary, err = d.targetAndPrimary(ctx, c); err != nil {
+		return workloadView{}, err
 	}
 	if seen.target == nil {
-		seen.problem = d.missing(c)
+		seen.problem = d.missingTargetProblem(c)
 		return seen, nil
 	}
-	if seen.pair, seen.problem = pairOf(seen.target, d.word(), d.Options.selectorLabels()); seen.problem != "" {
+	if seen.selectorPair, seen.problem = findSelectorPair(seen.target, d.displayName(), d.Options.selectorLabels()); seen.problem != "" {
 		return seen, nil
 	}
 	problem := ""
-	if seen.configs, problem, err = d.configsOf(ctx, c, templateOf(seen.target)); err != nil {
-		return view{}, err
+	if seen.configs, problem, err = d.readConfigs(ctx, c, podTemplate(seen.target)); err != nil {
+		return workloadView{}, err
 	}
-	problem = cmp.Or(d.form.problem(seen.target), problem)
+	problem = cmp.Or(d.templateKind.problem(seen.target), problem)
 	if problem != "" && seen.primary == nil {
-		problem = d.creating() + problem
+		problem = d.creationErrorPrefix() + problem
 	}
 	if problem == "" {
-		problem = portProblem(c, d.kind().Kind, templateOf(seen.target))
+		problem = portProblem(c, d.kind().Kind, podTemplate(seen.target))
 	}
 	seen.problem = problem
 	return seen, nil
 }
 
-// both reads target and primary. Client returns neither older than our own last write: a decision on an older one would
+// targetAndPrimary reads target and primary. Client returns neither older than our own last write: a decision on an older one would
 // repeat that write, or treat a target that was just scaled up as one without pods.
-func (d templated) both(ctx context.Context, c *flaggerv1.Canary) (target, primary *unstructured.Unstructured, err error) {
-	if target, err = d.read(ctx, c, d.kind(), c.Spec.TargetRef.Name); err != nil {
+func (d templateWorkload) targetAndPrimary(ctx context.Context, c *flaggerv1.Canary) (target, primary *unstructured.Unstructured, err error) {
+	if target, err = d.readCached(ctx, c, d.kind(), c.Spec.TargetRef.Name); err != nil {
 		return nil, nil, err
 	}
-	if primary, err = d.read(ctx, c, d.kind(), c.Spec.TargetRef.Name+suffix); err != nil {
+	if primary, err = d.readCached(ctx, c, d.kind(), c.Spec.TargetRef.Name+primarySuffix); err != nil {
 		return nil, nil, err
 	}
 	return target, primary, nil
 }
 
-func (v view) checksums() map[string]string {
+func (v workloadView) configChecksums() map[string]string {
 	sums := make(map[string]string, len(v.configs))
 	for _, config := range v.configs {
-		sums[config.Key()] = config.sums.ours
+		sums[config.Key()] = config.checksums.serinSum
 	}
 	return sums
 }
 
-// shown returns the configuration of a revision for the status. No decision depends on it. For a Secret it is the
+// displayedChecksums returns the configuration of a revision for the status. No decision depends on it. For a Secret it is the
 // version, which reveals nothing of the content: a user who may read Canaries could otherwise verify guesses of a
 // password.
-func (v view) shown() map[string]string {
+func (v workloadView) displayedChecksums() map[string]string {
 	shown := make(map[string]string, len(v.configs))
 	for _, config := range v.configs {
-		shown[config.Key()] = config.sums.ours
+		shown[config.Key()] = config.checksums.serinSum
 		if config.Kind == secretKind {
-			shown[config.Key()] = "resourceVersion " + config.sums.version
+			shown[config.Key()] = "resourceVersion " + config.checksums.version
 		}
 	}
 	return shown
 }
 
-// tracked returns the keys of the configuration that has a copy.
-func (v view) tracked() map[string]bool {
+// trackedConfigKeys returns the keys of the configuration that has a copy.
+func (v workloadView) trackedConfigKeys() map[string]bool {
 	keys := make(map[string]bool, len(v.configs))
 	for _, config := range v.configs {
 		keys[config.Key()] = true
@@ -212,64 +212,66 @@ func (v view) tracked() map[string]bool {
 	return keys
 }
 
-// derived is computed from whole templates, which costs more than the rest of an observation.
-type derived struct {
-	from               source
-	revision, peerHash string
-	sameTemplate       bool
+// derivedState is computed from whole templates, which costs more than the rest of an observation.
+type derivedState struct {
+	inputs                derivationInputs
+	revision, flaggerHash string
+	sameTemplate          bool
 }
 
-// made returns the source of a template that is copied from the target now.
-func (k derived) made() Made { return Made{Revision: k.revision, PeerHash: k.peerHash} }
+// templateSource returns the source of a template that is copied from the target now.
+func (k derivedState) templateSource() TemplateSource {
+	return TemplateSource{Revision: k.revision, FlaggerHash: k.flaggerHash}
+}
 
-// source contains all inputs of derived. A generation identifies one spec of one object: every change of the spec, and
+// derivationInputs contains all inputs of derived. A generation identifies one spec of one object: every change of the spec, and
 // nothing else, increments it.
-type source struct {
-	target, primary generation
+type derivationInputs struct {
+	target, primary objectGeneration
 	configs         string
-	usable          bool
+	isUsable        bool
 }
 
-type generation struct {
+type objectGeneration struct {
 	uid    types.UID
 	number int64
 }
 
-func generationOf(obj *unstructured.Unstructured) generation {
+func generationOf(obj *unstructured.Unstructured) objectGeneration {
 	if obj == nil {
-		return generation{}
+		return objectGeneration{}
 	}
-	return generation{obj.GetUID(), obj.GetGeneration()}
+	return objectGeneration{obj.GetUID(), obj.GetGeneration()}
 }
 
-// derive returns the state derived from the templates, and computes it only when one of them or the configuration has
+// deriveState returns the state derived from the templates, and computes it only when one of them or the configuration has
 // changed.
-func (d templated) derive(c *flaggerv1.Canary, seen view) (derived, error) {
-	from := source{generationOf(seen.target), generationOf(seen.primary), fmt.Sprint(seen.configs), seen.problem == ""}
-	known := d.memory.derived(keyOf(c))
-	if known.from == from {
+func (d templateWorkload) deriveState(c *flaggerv1.Canary, seen workloadView) (derivedState, error) {
+	from := derivationInputs{generationOf(seen.target), generationOf(seen.primary), fmt.Sprint(seen.configs), seen.problem == ""}
+	known := d.cache.lastDerived(objectKey(c))
+	if known.inputs == from {
 		return known, nil
 	}
-	template := d.form.template(seen.target)
-	revision, err := revisionOf(template, seen.checksums())
+	template := d.templateKind.template(seen.target)
+	revision, err := workloadRevision(template, seen.configChecksums())
 	if err != nil {
-		return derived{}, err
+		return derivedState{}, err
 	}
-	known = derived{
-		from: from, revision: revision, peerHash: peerhash.Of(d.form.hashed(template)),
-		sameTemplate: seen.primary != nil && from.usable && d.sameTemplate(seen),
+	known = derivedState{
+		inputs: from, revision: revision, flaggerHash: peerhash.HashTemplate(d.templateKind.templateForFlaggerHash(template)),
+		sameTemplate: seen.primary != nil && from.isUsable && d.sameTemplate(seen),
 	}
-	d.memory.derive(keyOf(c), known)
+	d.cache.storeDerived(objectKey(c), known)
 	return known, nil
 }
 
 // sameTemplate compares the primary's template with the one that the target's would be copied to. A template that
 // Flagger wrote is compared by Flagger's rules: they rewrite other names than ours, which is not a change by the user.
-func (d templated) sameTemplate(seen view) bool {
-	is := said(d.form.template(seen.primary))
-	for _, by := range []rules{ourRules, d.form.names().peer} {
-		shall := primaryTemplate(d.form.template(seen.target), seen.pair, seen.tracked(), idOf(is), by)
-		if jsontree.Equal(is, said(shall)) {
+func (d templateWorkload) sameTemplate(seen workloadView) bool {
+	is := withoutDefaults(d.templateKind.template(seen.primary))
+	for _, by := range []rewriteRules{serinRules, d.templateKind.kindNames().flaggerRules} {
+		shall := primaryTemplate(d.templateKind.template(seen.target), seen.selectorPair, seen.trackedConfigKeys(), promotionID(is), by)
+		if jsontree.Equal(is, withoutDefaults(shall)) {
 			return true
 		}
 	}
@@ -278,18 +280,18 @@ func (d templated) sameTemplate(seen view) bool {
 
 // sameConfigs compares the copies of the configuration with their sources. A copy that was replaced by a promotion
 // which never changed the template is not what the primary runs: its pods read the stored previous content.
-func (d templated) sameConfigs(ctx context.Context, c *flaggerv1.Canary, seen view) (bool, error) {
-	id := idOf(templateOf(seen.primary))
+func (d templateWorkload) sameConfigs(ctx context.Context, c *flaggerv1.Canary, seen workloadView) (bool, error) {
+	id := promotionID(podTemplate(seen.primary))
 	for _, config := range seen.configs {
-		ref := ConfigRef{Kind: config.Kind, Name: config.Name + suffix}
-		found, copied, err := d.sumsOf(ctx, c, ref)
+		ref := ConfigRef{Kind: config.Kind, Name: config.Name + primarySuffix}
+		found, copied, err := d.readChecksums(ctx, c, ref)
 		if err != nil {
 			return false, err
 		}
-		if !found || copied.ours != config.sums.ours && !withoutBinary(copied, config.sums) {
+		if !found || copied.serinSum != config.checksums.serinSum && !withoutBinary(copied, config.checksums) {
 			return false, nil
 		}
-		if ahead, err := d.aheadOf(ctx, c, ref, copied, id); ahead || err != nil {
+		if ahead, err := d.isCopyAheadOf(ctx, c, ref, copied, id); ahead || err != nil {
 			return false, err
 		}
 	}
@@ -297,11 +299,11 @@ func (d templated) sameConfigs(ctx context.Context, c *flaggerv1.Canary, seen vi
 }
 
 // withoutBinary reports whether Flagger created the copy, which omits binaryData.
-func withoutBinary(copied, source sums) bool {
-	return source.binary && !copied.binary && copied.peer == source.peer
+func withoutBinary(copied, source checksums) bool {
+	return source.hasBinaryData && !copied.hasBinaryData && copied.flaggerSum == source.flaggerSum
 }
 
-func thresholds(c *flaggerv1.Canary) (primary, canary int) {
+func readinessThresholds(c *flaggerv1.Canary) (primary, canary int) {
 	primary, canary = 100, 100
 	analysis := c.Spec.Analysis
 	if analysis == nil {
@@ -320,12 +322,12 @@ func thresholds(c *flaggerv1.Canary) (primary, canary int) {
 }
 
 //nolint:gosec // the API has int32
-func (d templated) stateOf(obj *unstructured.Unstructured, threshold int) State {
-	is := d.form.counts(obj)
+func (d templateWorkload) workloadState(obj *unstructured.Unstructured, threshold int) State {
+	is := d.templateKind.podCounts(obj)
 	return State{
-		Found: true, UID: obj.GetUID(), ID: idOf(templateOf(obj)),
-		Replicas: int32(d.form.asked(obj)),
+		Found: true, UID: obj.GetUID(), PromotionID: promotionID(podTemplate(obj)),
+		Replicas: int32(d.templateKind.desiredReplicas(obj)),
 		Total:    int32(is.total), Updated: int32(is.updated), Ready: int32(is.ready), Available: int32(is.available),
-		Readiness: d.form.readiness(obj, threshold),
+		Readiness: d.templateKind.readiness(obj, threshold),
 	}
 }

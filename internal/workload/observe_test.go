@@ -42,7 +42,7 @@ func TestARememberedObservationIsTheOneOfAFreshStart(t *testing.T) {
 		{"the configuration is there again", func() { w.applyYAML(cartEnv) }},
 	} {
 		change.do()
-		fresh := templated{&Workloads{Client: w.d.Client, Reader: w.d.Reader, Options: w.d.Options}, w.d.form}
+		fresh := templateWorkload{&Workloads{Client: w.d.Client, Reader: w.d.Reader, Options: w.d.Options}, w.d.templateKind}
 		want, err := fresh.Observe(t.Context(), w.canary("cart"))
 		must(t, err)
 		for _, look := range []string{"first", "second"} {
@@ -50,7 +50,7 @@ func TestARememberedObservationIsTheOneOfAFreshStart(t *testing.T) {
 				t.Errorf("%s, %s look (-fresh +remembered):\n%s", change.name, look, diff)
 			}
 		}
-		seen[fmt.Sprint(want.Target.Revision, want.Same)] = true
+		seen[fmt.Sprint(want.Target.Revision, want.PrimaryUpToDate)] = true
 	}
 	if len(seen) < 5 {
 		t.Errorf("only %d different observations: the changes change nothing", len(seen))
@@ -65,16 +65,16 @@ func BenchmarkDerive(b *testing.B) {
 	}
 	c := w.canary("cart")
 	must(b, w.d.EnsurePrimary(b.Context(), c, "", "id-1", false))
-	seen, err := w.d.look(b.Context(), c)
+	seen, err := w.d.readWorkloads(b.Context(), c)
 	must(b, err)
 	for _, remembers := range []bool{true, false} {
 		b.Run(fmt.Sprint("remembers=", remembers), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if !remembers {
-					w.d.Forget(keyOf(c))
+					w.d.Forget(objectKey(c))
 				}
-				_, err := w.d.derive(c, seen)
+				_, err := w.d.deriveState(c, seen)
 				must(b, err)
 			}
 		})

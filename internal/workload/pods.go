@@ -17,8 +17,8 @@ const maxPods = 100
 
 // PodProblem returns why the first failing pod of the target (or the primary) is not ready, with the reason of
 // Kubernetes: ImagePullBackOff, CrashLoopBackOff, Unschedulable, …; empty if none fails. One live LIST.
-func (d templated) PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error) {
-	target, copied, err := d.both(ctx, c)
+func (d templateWorkload) PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error) {
+	target, copied, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
 		return "", err
 	}
@@ -29,7 +29,7 @@ func (d templated) PodProblem(ctx context.Context, c *flaggerv1.Canary, primary 
 	if obj == nil {
 		return "", nil
 	}
-	selector, err := selectorOf(obj)
+	selector, err := podSelector(obj)
 	if err != nil {
 		return "", err
 	}
@@ -39,15 +39,15 @@ func (d templated) PodProblem(ctx context.Context, c *flaggerv1.Canary, primary 
 	}
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	for i := range pods.Items {
-		if problem := stuck(&pods.Items[i]); problem != "" {
+		if problem := podProblem(&pods.Items[i]); problem != "" {
 			return fmt.Sprintf("pod %s: %s", pods.Items[i].Name, problem), nil
 		}
 	}
 	return "", nil
 }
 
-// stuck returns why a pod is not ready, if the reason does not resolve itself.
-func stuck(pod *corev1.Pod) string {
+// podProblem returns why a pod is not ready, if the reason does not resolve itself.
+func podProblem(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return ""
 	}
@@ -55,31 +55,31 @@ func stuck(pod *corev1.Pod) string {
 		for _, status := range statuses {
 			if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "" &&
 				waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
-				return join("container "+status.Name+": "+waiting.Reason, waiting.Message)
+				return formatReason("container "+status.Name+": "+waiting.Reason, waiting.Message)
 			}
 			if ended := status.State.Terminated; ended != nil && ended.ExitCode != 0 {
-				return join(fmt.Sprintf("container %s: %s, exit code %d", status.Name, ended.Reason, ended.ExitCode), ended.Message)
+				return formatReason(fmt.Sprintf("container %s: %s, exit code %d", status.Name, ended.Reason, ended.ExitCode), ended.Message)
 			}
 			// Between two crashes a container runs for a moment. It still counts as crashing.
 			if ended := status.LastTerminationState.Terminated; ended != nil && ended.ExitCode != 0 && !status.Ready {
-				return join(fmt.Sprintf("container %s: started again %d times, last ended with %s, exit code %d",
+				return formatReason(fmt.Sprintf("container %s: started again %d times, last ended with %s, exit code %d",
 					status.Name, status.RestartCount, ended.Reason, ended.ExitCode), ended.Message)
 			}
 		}
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Status == corev1.ConditionFalse && condition.Type == corev1.PodScheduled {
-			return join(condition.Reason, condition.Message)
+			return formatReason(condition.Reason, condition.Message)
 		}
 	}
 	if pod.Status.Phase == corev1.PodFailed {
-		return join(pod.Status.Reason, pod.Status.Message)
+		return formatReason(pod.Status.Reason, pod.Status.Message)
 	}
 	return ""
 }
 
-// join formats reason and message, with a limited length.
-func join(reason, message string) string {
+// formatReason formats reason and message, with a limited length.
+func formatReason(reason, message string) string {
 	const enough = 200
 	if message == "" {
 		return reason

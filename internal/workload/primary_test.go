@@ -58,13 +58,13 @@ func TestPrimaries(t *testing.T) {
 					}
 				}
 			}
-			d := templated{&Workloads{Options: options}, deployments{}}
+			d := templateWorkload{&Workloads{Options: options}, deployments{}}
 			if target.GetKind() == daemonSetKind.Kind {
-				d.form = daemonSets{}
+				d.templateKind = daemonSets{}
 			}
-			p, problem := pairOf(target, d.word(), options.selectorLabels())
+			p, problem := findSelectorPair(target, d.displayName(), options.selectorLabels())
 			if problem == "" {
-				problem = d.form.problem(target)
+				problem = d.templateKind.problem(target)
 			}
 			if problem != "" {
 				return problem + "\n"
@@ -73,13 +73,13 @@ func TestPrimaries(t *testing.T) {
 			var out any
 			switch data.Cmd {
 			case "create":
-				last = d.newPrimary(c, target, p, primaryTemplate(d.form.template(target), p, tracked, "id-1", ourRules), Made{})
+				last = d.newPrimary(c, target, p, primaryTemplate(d.templateKind.template(target), p, tracked, "id-1", serinRules), TemplateSource{})
 				out = last.Object
 			case "promote":
-				last = d.promotedPrimary(c, last, target, p, primaryTemplate(d.form.template(target), p, tracked, "id-2", ourRules), Made{})
+				last = d.promotedPrimary(c, last, target, p, primaryTemplate(d.templateKind.template(target), p, tracked, "id-2", serinRules), TemplateSource{})
 				out = last.Object
 			case "peer":
-				out = primaryTemplate(d.form.template(target), p, tracked, "id-1", d.form.names().peer)
+				out = primaryTemplate(d.templateKind.template(target), p, tracked, "id-1", d.templateKind.kindNames().flaggerRules)
 			default:
 				t.Fatalf("unknown command %s", data.Cmd)
 			}
@@ -119,10 +119,10 @@ spec:
 		{Kind: "Secret", Name: "key"},
 		{Kind: "ConfigMap", Name: "opt", Optional: true},
 	}
-	if diff := cmp.Diff(want, Sources(templateOf(target))); diff != "" {
+	if diff := cmp.Diff(want, ListConfigRefs(podTemplate(target))); diff != "" {
 		t.Error(diff)
 	}
-	if got := Sources(nil); len(got) != 0 {
+	if got := ListConfigRefs(nil); len(got) != 0 {
 		t.Errorf("a template that is not there has sources %v", got)
 	}
 }
@@ -130,7 +130,7 @@ spec:
 func TestPromotionKeepsReplicas(t *testing.T) {
 	target := parsed(t, `{metadata: {name: cart}, spec: {replicas: 0, selector: {matchLabels: {app: cart}}, template: {}}}`)
 	primary := parsed(t, `{metadata: {name: cart-primary}, spec: {replicas: 5, template: {}}}`)
-	p, _ := pairOf(target, "deployment", Options{}.selectorLabels())
+	p, _ := findSelectorPair(target, "deployment", Options{}.selectorLabels())
 	for _, test := range []struct {
 		name     string
 		replicas int64
@@ -147,8 +147,8 @@ func TestPromotionKeepsReplicas(t *testing.T) {
 				c.Spec.AutoscalerRef = &flaggerv1.AutoscalerReference{Kind: "HorizontalPodAutoscaler", Name: "cart"}
 			}
 			mustSet(target.Object, test.replicas, "spec", "replicas")
-			got := templated{&Workloads{}, deployments{}}.promotedPrimary(c, primary, target, p, map[string]any{}, Made{})
-			if replicas := integer(got.Object, -1, "spec", "replicas"); replicas != test.want {
+			got := templateWorkload{&Workloads{}, deployments{}}.promotedPrimary(c, primary, target, p, map[string]any{}, TemplateSource{})
+			if replicas := intOrDefault(got.Object, -1, "spec", "replicas"); replicas != test.want {
 				t.Errorf("got %d, want %d", replicas, test.want)
 			}
 		})
@@ -157,11 +157,11 @@ func TestPromotionKeepsReplicas(t *testing.T) {
 
 func TestSelectorLabel(t *testing.T) {
 	target := parsed(t, `{metadata: {name: cart}, spec: {selector: {matchLabels: {tier: web, name: basket, app.kubernetes.io/name: k}}}}`)
-	p, problem := pairOf(target, "deployment", Options{}.selectorLabels())
+	p, problem := findSelectorPair(target, "deployment", Options{}.selectorLabels())
 	if p.label != "name" || p.value != "basket" || problem != "" {
 		t.Errorf("got %+v, %q", p, problem)
 	}
-	_, problem = pairOf(parsed(t, `{metadata: {name: cart}, spec: {selector: {matchLabels: {tier: web}}}}`), "deployment", Options{}.selectorLabels())
+	_, problem = findSelectorPair(parsed(t, `{metadata: {name: cart}, spec: {selector: {matchLabels: {tier: web}}}}`), "deployment", Options{}.selectorLabels())
 	if want := "getSelectorLabel failed: deployment cart.shop spec.selector.matchLabels must contain one of [app name app.kubernetes.io/name]"; problem != want {
 		t.Errorf("got  %s\nwant %s", problem, want)
 	}

@@ -16,27 +16,27 @@ import (
 // primary and the target has that revision; empty is any revision, and another one is ErrChanged. With follow, which is
 // for the time before the primary first serves, an existing primary is updated to the target's template. id becomes the
 // flagger-id of a template that is written.
-func (d templated) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
-	seen, err := d.look(ctx, c)
+func (d templateWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
+	seen, err := d.readWorkloads(ctx, c)
 	if err != nil {
 		return err
 	}
 	if seen.primary == nil {
 		if seen.problem != "" {
-			return unusable(seen.problem)
+			return newUnusableError(seen.problem)
 		}
-		known, err := d.still(c, seen, revision)
+		known, err := d.verifyRevision(c, seen, revision)
 		if err != nil {
 			return err
 		}
 		if _, err := d.ensureCopies(ctx, c, seen.configs, ""); err != nil {
-			return fmt.Errorf("%sCreatePrimaryConfigs failed: %w", d.creating(), err)
+			return fmt.Errorf("%sCreatePrimaryConfigs failed: %w", d.creationErrorPrefix(), err)
 		}
-		template := primaryTemplate(d.form.template(seen.target), seen.pair, seen.tracked(), id, ourRules)
-		return d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.pair, template, known.made()))
+		template := primaryTemplate(d.templateKind.template(seen.target), seen.selectorPair, seen.trackedConfigKeys(), id, serinRules)
+		return d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.selectorPair, template, known.templateSource()))
 	}
 	if seen.target == nil {
-		return unusable(seen.problem)
+		return newUnusableError(seen.problem)
 	}
 	if err := d.adoptPrimary(ctx, c, seen.primary); err != nil {
 		return err
@@ -45,37 +45,37 @@ func (d templated) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revis
 		return nil
 	}
 	if seen.problem != "" {
-		return unusable(seen.problem)
+		return newUnusableError(seen.problem)
 	}
-	known, err := d.derive(c, seen)
+	known, err := d.deriveState(c, seen)
 	if err != nil {
 		return err
 	}
-	if follows, err := d.follows(ctx, c, seen, known); follows || err != nil {
+	if follows, err := d.primaryMatchesTarget(ctx, c, seen, known); follows || err != nil {
 		return err
 	}
-	if err := d.unchanged(ctx, c); err != nil {
+	if err := d.verifyCanaryUnchanged(ctx, c); err != nil {
 		return err
 	}
 	changed, err := d.ensureCopies(ctx, c, seen.configs, "")
 	if err != nil {
-		return fmt.Errorf("updating the configuration of %s %s.%s failed: %w", d.word(), seen.primary.GetName(), c.Namespace, err)
+		return fmt.Errorf("updating the configuration of %s %s.%s failed: %w", d.displayName(), seen.primary.GetName(), c.Namespace, err)
 	}
-	template := templateOf(seen.primary) // other differences need no new pods
+	template := podTemplate(seen.primary) // other differences need no new pods
 	if changed || !known.sameTemplate {
-		template = primaryTemplate(d.form.template(seen.target), seen.pair, seen.tracked(), id, ourRules)
+		template = primaryTemplate(d.templateKind.template(seen.target), seen.selectorPair, seen.trackedConfigKeys(), id, serinRules)
 	}
-	return d.writeTemplate(ctx, c, seen, template, known.made())
+	return d.writeTemplate(ctx, c, seen, template, known.templateSource())
 }
 
-// follows reports whether a primary has everything that is copied from its target.
-func (d templated) follows(ctx context.Context, c *flaggerv1.Canary, seen view, known derived) (bool, error) {
+// primaryMatchesTarget reports whether a primary has everything that is copied from its target.
+func (d templateWorkload) primaryMatchesTarget(ctx context.Context, c *flaggerv1.Canary, seen workloadView, known derivedState) (bool, error) {
 	for _, source := range seen.configs {
-		if same, err := d.upToDate(ctx, c, source, ConfigRef{Kind: source.Kind, Name: source.Name + suffix}); !same || err != nil {
+		if same, err := d.isCopyUpToDate(ctx, c, source, ConfigRef{Kind: source.Kind, Name: source.Name + primarySuffix}); !same || err != nil {
 			return false, err
 		}
 	}
-	patch, err := patchOf(seen.primary, d.promotedPrimary(c, seen.primary, seen.target, seen.pair, templateOf(seen.primary), known.made()))
+	patch, err := buildMergePatch(seen.primary, d.promotedPrimary(c, seen.primary, seen.target, seen.selectorPair, podTemplate(seen.primary), known.templateSource()))
 	return known.sameTemplate && patch == nil, err
 }
 
@@ -83,57 +83,57 @@ func (d templated) follows(ctx context.Context, c *flaggerv1.Canary, seen view, 
 // (unless an autoscaler owns them), metadata and template, with id as its new flagger-id. It copies only the given
 // revision: if the target's template or configuration has changed, it returns ErrChanged. It is idempotent for the same
 // id.
-func (d templated) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error {
-	seen, err := d.look(ctx, c)
+func (d templateWorkload) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error {
+	seen, err := d.readWorkloads(ctx, c)
 	if err != nil {
 		return err
 	}
-	if seen.primary != nil && id != "" && idOf(templateOf(seen.primary)) == id {
+	if seen.primary != nil && id != "" && promotionID(podTemplate(seen.primary)) == id {
 		return nil
 	}
 	if seen.problem != "" {
-		return unusable(seen.problem)
+		return newUnusableError(seen.problem)
 	}
 	if seen.primary == nil {
-		return fmt.Errorf("%s %s.%s is not there to be promoted", d.word(), seen.pair.primary(), c.Namespace)
+		return fmt.Errorf("%s %s.%s is not there to be promoted", d.displayName(), seen.selectorPair.primaryName(), c.Namespace)
 	}
 	if !controlledBy(seen.primary, c) {
-		return foreign(c, d.kind().Kind, seen.primary)
+		return newNotOwnedError(c, d.kind().Kind, seen.primary)
 	}
-	now, err := d.still(c, seen, revision)
+	now, err := d.verifyRevision(c, seen, revision)
 	if err != nil {
 		return err
 	}
 	if _, err := d.ensureCopies(ctx, c, seen.configs, id); err != nil {
-		return fmt.Errorf("updating the configuration of %s %s.%s failed: %w", d.word(), seen.pair.primary(), c.Namespace, err)
+		return fmt.Errorf("updating the configuration of %s %s.%s failed: %w", d.displayName(), seen.selectorPair.primaryName(), c.Namespace, err)
 	}
-	template := primaryTemplate(d.form.template(seen.target), seen.pair, seen.tracked(), id, ourRules)
-	return d.writeTemplate(ctx, c, seen, template, now.made())
+	template := primaryTemplate(d.templateKind.template(seen.target), seen.selectorPair, seen.trackedConfigKeys(), id, serinRules)
+	return d.writeTemplate(ctx, c, seen, template, now.templateSource())
 }
 
-// still verifies the revision of the target and returns what is derived from it; ErrChanged for another revision. Empty
+// verifyRevision verifies the revision of the target and returns what is derived from it; ErrChanged for another revision. Empty
 // is any revision.
-func (d templated) still(c *flaggerv1.Canary, seen view, revision string) (derived, error) {
-	now, err := d.derive(c, seen)
+func (d templateWorkload) verifyRevision(c *flaggerv1.Canary, seen workloadView, revision string) (derivedState, error) {
+	now, err := d.deriveState(c, seen)
 	if err == nil && revision != "" && now.revision != revision {
-		err = refuse(ErrChanged, "%s %s.%s has revision %s, not the analysed %s", d.word(), seen.pair.target, c.Namespace, now.revision, revision)
+		err = newRefusedError(ErrChanged, "%s %s.%s has revision %s, not the analysed %s", d.displayName(), seen.selectorPair.target, c.Namespace, now.revision, revision)
 	}
 	return now, err
 }
 
 // writeTemplate writes a template to the primary, together with the other fields that are copied from the target.
-func (d templated) writeTemplate(ctx context.Context, c *flaggerv1.Canary, seen view, template map[string]any, of Made) error {
-	promoted := d.promotedPrimary(c, seen.primary, seen.target, seen.pair, template, of)
-	if err := d.update(ctx, seen.primary, promoted); err != nil {
-		return fmt.Errorf("updating %s %s.%s template spec failed: %w", d.word(), seen.pair.primary(), c.Namespace, err)
+func (d templateWorkload) writeTemplate(ctx context.Context, c *flaggerv1.Canary, seen workloadView, template map[string]any, of TemplateSource) error {
+	promoted := d.promotedPrimary(c, seen.primary, seen.target, seen.selectorPair, template, of)
+	if err := d.updateObject(ctx, seen.primary, promoted); err != nil {
+		return fmt.Errorf("updating %s %s.%s template spec failed: %w", d.displayName(), seen.selectorPair.primaryName(), c.Namespace, err)
 	}
 	return nil
 }
 
-func (d templated) createPrimary(ctx context.Context, c *flaggerv1.Canary, primary *unstructured.Unstructured) error {
-	found, err := d.create(ctx, c, primary)
+func (d templateWorkload) createPrimary(ctx context.Context, c *flaggerv1.Canary, primary *unstructured.Unstructured) error {
+	found, err := d.createObject(ctx, c, primary)
 	if err != nil {
-		return fmt.Errorf("%screating %s %s.%s failed: %w", d.creating(), d.word(), primary.GetName(), c.Namespace, err)
+		return fmt.Errorf("%screating %s %s.%s failed: %w", d.creationErrorPrefix(), d.displayName(), primary.GetName(), c.Namespace, err)
 	}
 	if found == nil {
 		return nil
@@ -143,112 +143,112 @@ func (d templated) createPrimary(ctx context.Context, c *flaggerv1.Canary, prima
 
 // adoptPrimary returns an error for a primary of another owner. A primary without a controller but with a promotion's
 // annotation is orphaned: its Canary was deleted without it. It gets its owner again.
-func (d templated) adoptPrimary(ctx context.Context, c *flaggerv1.Canary, primary *unstructured.Unstructured) error {
+func (d templateWorkload) adoptPrimary(ctx context.Context, c *flaggerv1.Canary, primary *unstructured.Unstructured) error {
 	if controlledBy(primary, c) {
 		return nil
 	}
-	if metav1.GetControllerOf(primary) != nil || idOf(templateOf(primary)) == "" {
-		return foreign(c, d.kind().Kind, primary)
+	if metav1.GetControllerOf(primary) != nil || promotionID(podTemplate(primary)) == "" {
+		return newNotOwnedError(c, d.kind().Kind, primary)
 	}
 	adopted := primary.DeepCopy()
 	adopted.SetOwnerReferences(withOwner(c, primary.GetOwnerReferences()))
-	if err := d.update(ctx, primary, adopted); err != nil {
-		return fmt.Errorf("taking over %s %s.%s failed: %w", d.word(), primary.GetName(), c.Namespace, err)
+	if err := d.updateObject(ctx, primary, adopted); err != nil {
+		return fmt.Errorf("taking over %s %s.%s failed: %w", d.displayName(), primary.GetName(), c.Namespace, err)
 	}
 	// The object that was read is older than this write: continuing would be a conflict.
-	return fmt.Errorf("take over %s %s.%s: %w", d.kind().Kind, primary.GetName(), c.Namespace, ownwrites.ErrBehind)
+	return fmt.Errorf("take over %s %s.%s: %w", d.kind().Kind, primary.GetName(), c.Namespace, ownwrites.ErrStale)
 }
 
 // RestoreTemplate reverts the last CopyTemplate: it restores the previous template of the primary from its own history,
 // and the previous content of its configuration. It must be called only for a primary whose template was copied. id
-// becomes the flagger-id. It is idempotent for the same id. ErrGone: the history does not contain the template, and the
+// becomes the flagger-id. It is idempotent for the same id. ErrHistoryGone: the history does not contain the template, and the
 // primary is unchanged.
-func (d templated) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id string) error {
-	_, primary, err := d.both(ctx, c)
+func (d templateWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id string) error {
+	_, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
 		return err
 	}
 	if primary == nil {
-		return refuse(ErrGone, "%s %s%s.%s is gone, and with it the template to go back to", d.word(), c.Spec.TargetRef.Name, suffix, c.Namespace)
+		return newRefusedError(ErrHistoryGone, "%s %s%s.%s is gone, and with it the template to go back to", d.displayName(), c.Spec.TargetRef.Name, primarySuffix, c.Namespace)
 	}
 	if !controlledBy(primary, c) {
-		return foreign(c, d.kind().Kind, primary)
+		return newNotOwnedError(c, d.kind().Kind, primary)
 	}
-	promotion := idOf(templateOf(primary))
+	promotion := promotionID(podTemplate(primary))
 	if promotion == id {
 		return nil
 	}
-	selector, err := selectorOf(primary)
+	selector, err := podSelector(primary)
 	if err != nil {
 		return err
 	}
-	history, err := d.history(ctx, c, selector, func(past *unstructured.Unstructured, template map[string]any) bool {
-		return metav1.IsControlledBy(past, primary) && idOf(template) != promotion
+	history, err := d.listHistory(ctx, c, selector, func(past *unstructured.Unstructured, template map[string]any) bool {
+		return metav1.IsControlledBy(past, primary) && promotionID(template) != promotion
 	})
 	if err != nil {
 		return err
 	}
 	if len(history) == 0 {
-		return refuse(ErrGone, "%s %s.%s has no %s left from before the promotion: raise its revisionHistoryLimit",
-			d.word(), primary.GetName(), c.Namespace, d.form.names().history.Kind)
+		return newRefusedError(ErrHistoryGone, "%s %s.%s has no %s left from before the promotion: raise its revisionHistoryLimit",
+			d.displayName(), primary.GetName(), c.Namespace, d.templateKind.kindNames().history.Kind)
 	}
-	template := recalled(history[0].template, id)
-	if err := d.restoreCopies(ctx, c, template, promotion); err != nil {
-		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.word(), primary.GetName(), c.Namespace, err)
+	template := restoredTemplate(history[0].template, id)
+	if err := d.restoreConfigCopies(ctx, c, template, promotion); err != nil {
+		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.displayName(), primary.GetName(), c.Namespace, err)
 	}
-	restored, spec := edited(primary)
+	restored, spec := shallowCopy(primary)
 	spec["template"] = template
-	restored.SetAnnotations(orNil(marked(primary.GetAnnotations(), history[0].made)))
-	if err := d.update(ctx, primary, restored); err != nil {
-		return fmt.Errorf("updating %s %s.%s template spec failed: %w", d.word(), primary.GetName(), c.Namespace, err)
+	restored.SetAnnotations(nilIfEmpty(templateSourceAnnotations(primary.GetAnnotations(), history[0].source)))
+	if err := d.updateObject(ctx, primary, restored); err != nil {
+		return fmt.Errorf("updating %s %s.%s template spec failed: %w", d.displayName(), primary.GetName(), c.Namespace, err)
 	}
 	return nil
 }
 
 // RestoreConfigs restores the content of the primary's configuration before a CopyTemplate with that ID which did not
 // change the template, because the request was denied or the process ended in between. It is idempotent.
-func (d templated) RestoreConfigs(ctx context.Context, c *flaggerv1.Canary, id string) error {
-	_, primary, err := d.both(ctx, c)
-	if err != nil || primary == nil || !controlledBy(primary, c) || idOf(templateOf(primary)) == id {
+func (d templateWorkload) RestoreConfigs(ctx context.Context, c *flaggerv1.Canary, id string) error {
+	_, primary, err := d.targetAndPrimary(ctx, c)
+	if err != nil || primary == nil || !controlledBy(primary, c) || promotionID(podTemplate(primary)) == id {
 		return err
 	}
-	if err := d.restoreCopies(ctx, c, templateOf(primary), id); err != nil {
-		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.word(), primary.GetName(), c.Namespace, err)
+	if err := d.restoreConfigCopies(ctx, c, podTemplate(primary), id); err != nil {
+		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.displayName(), primary.GetName(), c.Namespace, err)
 	}
 	return nil
 }
 
 // RecreatePrimary creates a primary that was deleted during a release: with the template from its history, and never
 // with that of the target, which is not analyzed yet. Its configuration is restored to its content before a
-// CopyTemplate with the ID undone. ErrGone: the history does not contain the template.
-func (d templated) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of Made, undone, id string) error {
-	seen, err := d.look(ctx, c)
+// CopyTemplate with the ID undone. ErrHistoryGone: the history does not contain the template.
+func (d templateWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of TemplateSource, undone, id string) error {
+	seen, err := d.readWorkloads(ctx, c)
 	if err != nil {
 		return err
 	}
 	if seen.primary != nil {
 		return d.adoptPrimary(ctx, c, seen.primary)
 	}
-	if seen.pair.label == "" {
-		return unusable(seen.problem)
+	if seen.selectorPair.label == "" {
+		return newUnusableError(seen.problem)
 	}
-	selector := labels.SelectorFromSet(labels.Set{seen.pair.label: seen.pair.primaryValue()})
-	history, err := d.history(ctx, c, selector, func(past *unstructured.Unstructured, template map[string]any) bool {
+	selector := labels.SelectorFromSet(labels.Set{seen.selectorPair.label: seen.selectorPair.primaryValue()})
+	history, err := d.listHistory(ctx, c, selector, func(past *unstructured.Unstructured, template map[string]any) bool {
 		owner := metav1.GetControllerOf(past)
-		return idOf(template) != "" && (owner == nil || owner.Kind == d.kind().Kind && owner.Name == seen.pair.primary())
+		return promotionID(template) != "" && (owner == nil || owner.Kind == d.kind().Kind && owner.Name == seen.selectorPair.primaryName())
 	})
 	if err != nil {
 		return err
 	}
-	past, found := recall(history, of)
+	past, found := newestMatchingEntry(history, of)
 	if !found {
-		return refuse(ErrGone, "%s %s.%s was deleted in the middle of a release, and no %s of what it ran is left: "+
+		return newRefusedError(ErrHistoryGone, "%s %s.%s was deleted in the middle of a release, and no %s of what it ran is left: "+
 			"deploy the promoted version to %s, then it is made again",
-			d.word(), seen.pair.primary(), c.Namespace, d.form.names().history.Kind, seen.pair.target)
+			d.displayName(), seen.selectorPair.primaryName(), c.Namespace, d.templateKind.kindNames().history.Kind, seen.selectorPair.target)
 	}
-	template := recalled(past.template, id)
-	if err := d.restoreCopies(ctx, c, template, undone); err != nil {
-		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.word(), seen.pair.primary(), c.Namespace, err)
+	template := restoredTemplate(past.template, id)
+	if err := d.restoreConfigCopies(ctx, c, template, undone); err != nil {
+		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.displayName(), seen.selectorPair.primaryName(), c.Namespace, err)
 	}
-	return d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.pair, template, past.made))
+	return d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.selectorPair, template, past.source))
 }

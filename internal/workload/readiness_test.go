@@ -30,13 +30,13 @@ func TestDeploymentReadiness(t *testing.T) {
 		threshold int
 		want      Readiness
 	}{
-		{"all there", counts{2, 2, 2, 2, 2, 2}, "NewReplicaSetAvailable", 100, Readiness{Ready: true, Enough: 2}},
+		{"all there", counts{2, 2, 2, 2, 2, 2}, "NewReplicaSetAvailable", 100, Readiness{Ready: true, RequiredAvailable: 2}},
 		{"nothing wanted", counts{2, 2, 0, 0, 0, 0}, "", 100, Readiness{Ready: true}},
 		{"row 0 comes before row 1", counts{3, 2, 2, 2, 2, 2}, "ProgressDeadlineExceeded", 100, Readiness{
 			Message: "waiting for rollout to finish: observed deployment generation less than desired generation",
 		}},
 		{"row 1 comes before row 2", counts{2, 2, 2, 2, 1, 1}, "ProgressDeadlineExceeded", 100, Readiness{
-			Exceeded: true, Message: `deployment "cart" exceeded its progress deadline`,
+			DeadlineExceeded: true, Message: `deployment "cart" exceeded its progress deadline`,
 		}},
 		{"row 2 ignores the threshold", counts{2, 2, 2, 2, 1, 1}, "", 50, Readiness{
 			Message: "waiting for rollout to finish: 1 out of 2 new replicas have been updated",
@@ -50,14 +50,14 @@ func TestDeploymentReadiness(t *testing.T) {
 		{"row 4, cut to a whole number", counts{2, 2, 10, 10, 10, 6}, "", 75, Readiness{
 			Message: "waiting for rollout to finish: 6 of 7 (readyThreshold 75%) updated replicas are available",
 		}},
-		{"enough for the threshold", counts{2, 2, 10, 10, 10, 7}, "", 75, Readiness{Ready: true, Enough: 7}},
+		{"enough for the threshold", counts{2, 2, 10, 10, 10, 7}, "", 75, Readiness{Ready: true, RequiredAvailable: 7}},
 		{"half of one is none, but one pod must be there", counts{2, 2, 1, 1, 1, 0}, "", 50, Readiness{
 			Message: "waiting for rollout to finish: 0 of 1 (readyThreshold 50%) updated replicas are available",
 		}},
 		{"no share at all, but one pod must be there", counts{2, 2, 2, 2, 2, 0}, "", 0, Readiness{
 			Message: "waiting for rollout to finish: 0 of 1 (readyThreshold 0%) updated replicas are available",
 		}},
-		{"one pod is enough for a share of none", counts{2, 2, 2, 2, 2, 1}, "", 0, Readiness{Ready: true, Enough: 1}},
+		{"one pod is enough for a share of none", counts{2, 2, 2, 2, 2, 1}, "", 0, Readiness{Ready: true, RequiredAvailable: 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, (deployments{}).readiness(deployment(test.counts, test.reason), test.threshold)); diff != "" {
@@ -71,7 +71,7 @@ func TestDeploymentReadiness(t *testing.T) {
 func TestNewDeploymentIsNotReady(t *testing.T) {
 	obj := newObject(deploymentKind, namespace, "cart")
 	obj.SetGeneration(1)
-	if got := (deployments{}).readiness(obj, 100); got.Ready || got.Exceeded {
+	if got := (deployments{}).readiness(obj, 100); got.Ready || got.DeadlineExceeded {
 		t.Errorf("got %+v, want not ready", got)
 	}
 	obj.SetGeneration(0) // a cluster without a controller for Deployments
@@ -84,7 +84,7 @@ func TestShareIsNeverMoreThanAsked(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas := rapid.Int64Range(0, 5000).Draw(t, "replicas")
 		percent := rapid.IntRange(0, 100).Draw(t, "percent")
-		got, exact := share(replicas, percent), replicas*int64(percent)/100
+		got, exact := percentOfReplicas(replicas, percent), replicas*int64(percent)/100
 		if got < exact-1 || got > exact {
 			t.Fatalf("share(%d, %d) = %d, exact %d", replicas, percent, got, exact)
 		}

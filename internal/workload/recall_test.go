@@ -41,8 +41,8 @@ func TestAFailedPromotionIsTakenBackWithItsConfiguration(t *testing.T) {
 	for range 2 { // the second time it is done
 		must(t, w.d.RestoreTemplate(t.Context(), c, "id-3"))
 	}
-	if got := w.primaryImage(); got != "cart:1" || w.observe().Primary.ID != "id-3" {
-		t.Errorf("got %s, %s", got, w.observe().Primary.ID)
+	if got := w.primaryImage(); got != "cart:1" || w.observe().Primary.PromotionID != "id-3" {
+		t.Errorf("got %s, %s", got, w.observe().Primary.PromotionID)
 	}
 	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.data(configMapGVK, "env-primary")); diff != "" {
 		t.Error(diff)
@@ -68,11 +68,11 @@ func TestAPromotionThatWasRefusedHalfwayIsTakenBack(t *testing.T) {
 	c := w.canary("cart")
 	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
-	seen, err := w.d.look(t.Context(), c)
+	seen, err := w.d.readWorkloads(t.Context(), c)
 	must(t, err)
 	_, err = w.d.ensureCopies(t.Context(), c, seen.configs, "id-2")
 	must(t, err)
-	if w.observe().Same {
+	if w.observe().PrimaryUpToDate {
 		t.Error("the pods of the primary read what was there before")
 	}
 	must(t, w.d.RestoreConfigs(t.Context(), c, "id-0"))
@@ -83,7 +83,7 @@ func TestAPromotionThatWasRefusedHalfwayIsTakenBack(t *testing.T) {
 		must(t, w.d.RestoreConfigs(t.Context(), c, "id-2"))
 	}
 	w.edit(configMapGVK, "env", `{data: {COLOR: blue}}`)
-	if !w.observe().Same {
+	if !w.observe().PrimaryUpToDate {
 		t.Error("what is kept is what it reads again")
 	}
 	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.data(configMapGVK, "env-primary")); diff != "" {
@@ -99,7 +99,7 @@ func TestWhatIsKeptIsWhatThePrimaryRan(t *testing.T) {
 	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.replicaSet("1")
 	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
-	seen, err := w.d.look(t.Context(), c)
+	seen, err := w.d.readWorkloads(t.Context(), c)
 	must(t, err)
 	_, err = w.d.ensureCopies(t.Context(), c, seen.configs, "id-2")
 	must(t, err)
@@ -115,11 +115,11 @@ func TestWhatIsKeptIsWhatThePrimaryRan(t *testing.T) {
 func TestWithoutHistoryNothingIsRestored(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	refused(t, w.d.RestoreTemplate(t.Context(), c, "id-3"), ErrGone, "deployment cart-primary.shop is gone")
+	refused(t, w.d.RestoreTemplate(t.Context(), c, "id-3"), ErrHistoryGone, "deployment cart-primary.shop is gone")
 	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.promoted("cart:2", "id-2")
 	w.replicaSet("2")
-	refused(t, w.d.RestoreTemplate(t.Context(), c, "id-3"), ErrGone, "raise its revisionHistoryLimit")
+	refused(t, w.d.RestoreTemplate(t.Context(), c, "id-3"), ErrHistoryGone, "raise its revisionHistoryLimit")
 	if got := w.primaryImage(); got != "cart:2" {
 		t.Errorf("got %s", got)
 	}
@@ -133,13 +133,13 @@ func TestADeletedPrimaryIsMadeFromItsHistory(t *testing.T) {
 	w.image("cart:2") // not analysed yet
 	w.observe()
 	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
-	must(t, w.d.RecreatePrimary(t.Context(), c, Made{}, "", "id-2"))
-	if got := w.primaryImage(); got != "cart:1" || w.observe().Primary.ID != "id-2" {
-		t.Errorf("got %s, %s", got, w.observe().Primary.ID)
+	must(t, w.d.RecreatePrimary(t.Context(), c, TemplateSource{}, "", "id-2"))
+	if got := w.primaryImage(); got != "cart:1" || w.observe().Primary.PromotionID != "id-2" {
+		t.Errorf("got %s, %s", got, w.observe().Primary.PromotionID)
 	}
 	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
 	must(t, w.client.Delete(t.Context(), w.object(replicaSetKind, "cart-primary-1")))
-	refused(t, w.d.RecreatePrimary(t.Context(), c, Made{}, "", "id-3"), ErrGone, "deployment cart-primary.shop was deleted in the middle of a release")
+	refused(t, w.d.RecreatePrimary(t.Context(), c, TemplateSource{}, "", "id-3"), ErrHistoryGone, "deployment cart-primary.shop was deleted in the middle of a release")
 }
 
 // What is left of the history may be older than what was promoted, when it is being collected.
@@ -156,30 +156,30 @@ func TestADeletedPrimaryIsMadeOfWhatWasPromoted(t *testing.T) {
 	w.replicaSet("3")
 	w.image("cart:4") // not analysed yet
 	for _, test := range []struct {
-		of   Made
+		of   TemplateSource
 		want string
 	}{
-		{Made{Revision: second.Revision}, "cart:2"},
-		{Made{PeerHash: first.PeerHash}, "cart:1"},
-		{Made{Revision: first.Revision, PeerHash: second.PeerHash}, "cart:1"},
-		{Made{}, "cart:3"},
+		{TemplateSource{Revision: second.Revision}, "cart:2"},
+		{TemplateSource{FlaggerHash: first.FlaggerHash}, "cart:1"},
+		{TemplateSource{Revision: first.Revision, FlaggerHash: second.FlaggerHash}, "cart:1"},
+		{TemplateSource{}, "cart:3"},
 	} {
 		must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
 		must(t, w.d.RecreatePrimary(t.Context(), c, test.of, "", "id-4"))
-		said := madeOf(w.object(deploymentKind, "cart-primary"))
-		if got := w.primaryImage(); got != test.want || !said.is(test.of) {
+		said := templateSourceOf(w.object(deploymentKind, "cart-primary"))
+		if got := w.primaryImage(); got != test.want || !said.matches(test.of) {
 			t.Errorf("%+v: got %s, and it says %+v", test.of, got, said)
 		}
 	}
 	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
 	must(t, w.client.Delete(t.Context(), w.object(replicaSetKind, "cart-primary-2")))
-	refused(t, w.d.RecreatePrimary(t.Context(), c, Made{Revision: second.Revision}, "", "id-5"), ErrGone, "no ReplicaSet of what it ran is left")
+	refused(t, w.d.RecreatePrimary(t.Context(), c, TemplateSource{Revision: second.Revision}, "", "id-5"), ErrHistoryGone, "no ReplicaSet of what it ran is left")
 
 	// Of primaries that Flagger made nothing is known.
 	for _, number := range []string{"1", "3"} {
 		w.edit(replicaSetKind, "cart-primary-"+number, `{metadata: {annotations: {serin.dev/runs: null}}}`)
 	}
-	must(t, w.d.RecreatePrimary(t.Context(), c, Made{Revision: second.Revision}, "", "id-5"))
+	must(t, w.d.RecreatePrimary(t.Context(), c, TemplateSource{Revision: second.Revision}, "", "id-5"))
 	if got := w.primaryImage(); got != "cart:3" {
 		t.Errorf("without a word about any of them: got %s", got)
 	}
@@ -192,10 +192,10 @@ func TestAPrimarySaysWhatItWasMadeOf(t *testing.T) {
 	says := func(want State) {
 		t.Helper()
 		primary := w.object(deploymentKind, "cart-primary")
-		if got := madeOf(primary); got != (Made{want.Revision, want.PeerHash}) {
+		if got := templateSourceOf(primary); got != (TemplateSource{want.Revision, want.FlaggerHash}) {
 			t.Errorf("got %+v, want that of %+v", got, want)
 		}
-		if _, found := texts(templateOf(primary)["metadata"].(map[string]any)["annotations"])[runsAnnotation]; found {
+		if _, found := stringValues(podTemplate(primary)["metadata"].(map[string]any)["annotations"])[templateSourceAnnotation]; found {
 			t.Error("it is in the template")
 		}
 	}
@@ -234,7 +234,7 @@ func TestADeletedPrimaryGetsItsConfigurationBack(t *testing.T) {
 	w.promoted("cart:2", "id-2")
 	w.replicaSet("2")
 	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
-	must(t, w.d.RecreatePrimary(t.Context(), c, Made{Revision: before.Revision}, "id-2", "id-3"))
+	must(t, w.d.RecreatePrimary(t.Context(), c, TemplateSource{Revision: before.Revision}, "id-2", "id-3"))
 	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.data(configMapGVK, "env-primary")); diff != "" || w.primaryImage() != "cart:1" {
 		t.Errorf("it runs %s\n%s", w.primaryImage(), diff)
 	}

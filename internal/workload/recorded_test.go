@@ -137,23 +137,23 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 	ctx := t.Context()
 	promotions, passes := 0, 0
 	services := func(apex bool) func(c *flaggerv1.Canary) error {
-		return func(c *flaggerv1.Canary) error { return w.d.Of(c).EnsureServices(ctx, c, apex) }
+		return func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).EnsureServices(ctx, c, apex) }
 	}
 	initialise := func() {
 		passes++
 		act(services(false),
 			func(c *flaggerv1.Canary) error {
-				return w.d.Of(c).EnsurePrimary(ctx, c, "", fmt.Sprint("pass", passes), false)
+				return w.d.ForCanary(c).EnsurePrimary(ctx, c, "", fmt.Sprint("pass", passes), false)
 			},
-			func(c *flaggerv1.Canary) error { return w.d.Of(c).EnsureScaler(ctx, c, false) },
+			func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).EnsureScaler(ctx, c, false) },
 			services(true))
 	}
 	initialise()
 	initialised := false
 	takeOver := func() {
 		if !initialised {
-			act(func(c *flaggerv1.Canary) error { return w.d.Of(c).PauseScaler(ctx, c) },
-				func(c *flaggerv1.Canary) error { return w.d.Of(c).DownToZero(ctx, c) })
+			act(func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).PauseScaler(ctx, c) },
+				func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).DownToZero(ctx, c) })
 			initialised = true
 		}
 	}
@@ -185,22 +185,22 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 			case "Initialized":
 				takeOver()
 			case "Progressing":
-				act(func(c *flaggerv1.Canary) error { return w.d.Of(c).UpFromZero(ctx, c) })
+				act(func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).UpFromZero(ctx, c) })
 			case "Failed":
-				act(func(c *flaggerv1.Canary) error { return w.d.Of(c).DownToZero(ctx, c) })
+				act(func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).DownToZero(ctx, c) })
 			case "Succeeded":
 				promotions++
-				act(func(c *flaggerv1.Canary) error { return w.d.Of(c).ResumeScaler(ctx, c) },
-					func(c *flaggerv1.Canary) error { return w.d.Of(c).UpFromZero(ctx, c) },
+				act(func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).ResumeScaler(ctx, c) },
+					func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).UpFromZero(ctx, c) },
 					func(c *flaggerv1.Canary) error {
-						seen, err := w.d.Of(c).Observe(ctx, c)
+						seen, err := w.d.ForCanary(c).Observe(ctx, c)
 						must(t, err)
-						return w.d.Of(c).CopyTemplate(ctx, c, seen.Target.Revision, fmt.Sprint("promotion", promotions))
+						return w.d.ForCanary(c).CopyTemplate(ctx, c, seen.Target.Revision, fmt.Sprint("promotion", promotions))
 					},
-					func(c *flaggerv1.Canary) error { return w.d.Of(c).EnsureScaler(ctx, c, true) },
-					func(c *flaggerv1.Canary) error { return w.d.Of(c).CollectConfigs(ctx, c) },
-					func(c *flaggerv1.Canary) error { return w.d.Of(c).PauseScaler(ctx, c) },
-					func(c *flaggerv1.Canary) error { return w.d.Of(c).DownToZero(ctx, c) })
+					func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).EnsureScaler(ctx, c, true) },
+					func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).CollectConfigs(ctx, c) },
+					func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).PauseScaler(ctx, c) },
+					func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).DownToZero(ctx, c) })
 			}
 		}
 	}
@@ -244,7 +244,7 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 // plain leaves out of a version what says nothing: empty maps and lists, defaults of the API server.
 func plain(version map[string]any) map[string]any {
 	// Which promotion a copy came with is in its template, where it has one; what that was made of, Flagger says nowhere.
-	for _, own := range []string{promotedAnnotation, previousAnnotation, runsAnnotation} {
+	for _, own := range []string{promotedAnnotation, previousAnnotation, templateSourceAnnotation} {
 		unstructured.RemoveNestedField(version, "metadata", "annotations", own)
 	}
 	kept, _ := prune(version).(map[string]any)
@@ -308,7 +308,7 @@ func distinct(versions []map[string]any) []map[string]any {
 	var kept []map[string]any
 	numbers := map[string]int{}
 	for _, version := range versions {
-		path := []string{"spec", "template", "metadata", "annotations", idAnnotation}
+		path := []string{"spec", "template", "metadata", "annotations", promotionIDAnnotation}
 		if id, found, _ := unstructured.NestedString(version, path...); found {
 			if numbers[id] == 0 {
 				numbers[id] = len(numbers) + 1

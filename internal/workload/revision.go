@@ -10,34 +10,34 @@ import (
 	"slices"
 )
 
-// revisionForm is the format of the hash below. A new format needs a new prefix, and the old one must remain readable:
+// revisionPrefix is the format of the hash below. A new format needs a new prefix, and the old one must remain readable:
 // the status of Canaries contains it.
-const revisionForm = "s1-"
+const revisionPrefix = "s1-"
 
-// revisionOf returns the hash of what a workload runs: its pod template as the API server stores it, and the checksums
+// workloadRevision returns the hash of what a workload runs: its pod template as the API server stores it, and the checksums
 // of its tracked configuration. It hashes canonical JSON and no Go structs, so that no version of a library or of Serin
 // changes it (adoption R1); a golden table in the tests verifies that.
-func revisionOf(template map[string]any, configs map[string]string) (string, error) {
+func workloadRevision(template map[string]any, configs map[string]string) (string, error) {
 	if configs == nil {
 		configs = map[string]string{}
 	}
-	return identityOf(map[string]any{"template": said(template), "configs": configs})
+	return hashRevision(map[string]any{"template": withoutDefaults(template), "configs": configs})
 }
 
-// identityOf returns the hash of the parts of a revision.
-func identityOf(what map[string]any) (string, error) {
+// hashRevision returns the hash of the parts of a revision.
+func hashRevision(what map[string]any) (string, error) {
 	text, err := canonicalJSON(what)
 	if err != nil {
 		return "", fmt.Errorf("hash what is released: %w", err)
 	}
 	sum := sha256.Sum256(text)
-	return revisionForm + hex.EncodeToString(sum[:16]), nil
+	return revisionPrefix + hex.EncodeToString(sum[:16]), nil
 }
 
-// said removes what the user did not set: nulls, and the creationTimestamp of templates, which API servers up to 1.33
+// withoutDefaults removes what the user did not set: nulls, and the creationTimestamp of templates, which API servers up to 1.33
 // stored as null and later ones do not. An upgrade of the cluster must not be a new revision. The result shares values
 // with the template and must not be changed.
-func said(template map[string]any) map[string]any {
+func withoutDefaults(template map[string]any) map[string]any {
 	kept, _ := withoutNulls(template).(map[string]any)
 	metadata, _ := kept["metadata"].(map[string]any)
 	if _, dated := metadata["creationTimestamp"]; !dated {

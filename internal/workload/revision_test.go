@@ -17,7 +17,7 @@ func TestRevisionsStayWhatTheyAre(t *testing.T) {
 		}
 		must(t, yaml.Unmarshal([]byte(data.Input), &in))
 		template, _ := ints(in.Template).(map[string]any)
-		revision, err := revisionOf(template, in.Configs)
+		revision, err := workloadRevision(template, in.Configs)
 		must(t, err)
 		return revision + "\n"
 	})
@@ -31,7 +31,7 @@ func TestRevisionDependsOnNothingButContent(t *testing.T) {
 	}
 	plain := template(`{metadata: {labels: {app: cart}}, spec: {containers: [{name: a, image: "a:1", resources: {}}]}}`)
 	of := func(template map[string]any, configs map[string]string) string {
-		revision, err := revisionOf(template, configs)
+		revision, err := workloadRevision(template, configs)
 		must(t, err)
 		return revision
 	}

@@ -11,15 +11,15 @@ import (
 
 // UpFromZero scales up a target without pods: to the number of pods of the primary, or, with an autoscaler, to its
 // minimum. A target that has pods is unchanged.
-func (d templated) UpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
-	target, primary, err := d.both(ctx, c)
+func (d templateWorkload) UpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
+	target, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
 		return err
 	}
 	if target == nil {
-		return unusable(d.missing(c))
+		return newUnusableError(d.missingTargetProblem(c))
 	}
-	if d.form.asked(target) > 0 {
+	if d.templateKind.desiredReplicas(target) > 0 {
 		return nil
 	}
 	replicas := int64(1)
@@ -30,67 +30,67 @@ func (d templated) UpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
 			return err
 		}
 		if problem != "" {
-			return unusable(problem)
+			return newUnusableError(problem)
 		}
 		of, _ := scalerOf(c)
-		replicas = integer(source.Object, 1, "spec", of.least)
+		replicas = intOrDefault(source.Object, 1, "spec", of.minField)
 	case primary != nil:
-		replicas = d.form.asked(primary)
+		replicas = d.templateKind.desiredReplicas(primary)
 	}
-	return d.scale(ctx, c, target, max(1, replicas))
+	return d.scaleTo(ctx, c, target, max(1, replicas))
 }
 
 // UpToPrimary scales the target up to at least the number of pods of the primary, before it receives all of the
 // traffic.
-func (d templated) UpToPrimary(ctx context.Context, c *flaggerv1.Canary) error {
-	target, primary, err := d.both(ctx, c)
+func (d templateWorkload) UpToPrimary(ctx context.Context, c *flaggerv1.Canary) error {
+	target, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
 		return err
 	}
 	if target == nil {
-		return unusable(d.missing(c))
+		return newUnusableError(d.missingTargetProblem(c))
 	}
 	if primary == nil {
 		return d.UpFromZero(ctx, c)
 	}
-	replicas := max(1, d.form.asked(primary))
-	if d.form.asked(target) >= replicas {
+	replicas := max(1, d.templateKind.desiredReplicas(primary))
+	if d.templateKind.desiredReplicas(target) >= replicas {
 		return nil
 	}
-	return d.scale(ctx, c, target, replicas)
+	return d.scaleTo(ctx, c, target, replicas)
 }
 
 // PrimaryUpFromZero scales up a primary without pods to the number of pods of the target, whose traffic it is about to
 // receive.
-func (d templated) PrimaryUpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
-	target, primary, err := d.both(ctx, c)
+func (d templateWorkload) PrimaryUpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
+	target, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
 		return err
 	}
-	if primary == nil || d.form.asked(primary) > 0 {
+	if primary == nil || d.templateKind.desiredReplicas(primary) > 0 {
 		return nil
 	}
 	replicas := int64(1)
 	if target != nil {
-		replicas = max(1, d.form.asked(target))
+		replicas = max(1, d.templateKind.desiredReplicas(target))
 	}
-	return d.scale(ctx, c, primary, replicas)
+	return d.scaleTo(ctx, c, primary, replicas)
 }
 
 // DownToZero scales the target to zero. The caller must make sure that it has no traffic.
-func (d templated) DownToZero(ctx context.Context, c *flaggerv1.Canary) error {
-	target, _, err := d.both(ctx, c)
+func (d templateWorkload) DownToZero(ctx context.Context, c *flaggerv1.Canary) error {
+	target, _, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
 		return err
 	}
-	if target == nil || d.form.asked(target) == 0 {
+	if target == nil || d.templateKind.desiredReplicas(target) == 0 {
 		return nil
 	}
-	return d.scale(ctx, c, target, 0)
+	return d.scaleTo(ctx, c, target, 0)
 }
 
-func (d templated) scale(ctx context.Context, c *flaggerv1.Canary, obj *unstructured.Unstructured, replicas int64) error {
-	err := d.update(ctx, obj, d.form.scaled(obj, replicas))
+func (d templateWorkload) scaleTo(ctx context.Context, c *flaggerv1.Canary, obj *unstructured.Unstructured, replicas int64) error {
+	err := d.updateObject(ctx, obj, d.templateKind.withReplicas(obj, replicas))
 	switch {
 	case err == nil:
 		return nil

@@ -85,7 +85,7 @@ func TestScaler(t *testing.T) {
 	}
 	w.applyYAML(`{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web, labels: {team: shop, kustomize.toolkit.fluxcd.io/name: a}, annotations: {note: mine}}, spec: {minReplicas: 2, maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}}}`)
 	must(t, w.d.EnsureScaler(t.Context(), c(), false))
-	copied := w.object(podScaler.kind, "web-primary")
+	copied := w.object(horizontalPodAutoscaler.kind, "web-primary")
 	if diff := cmp.Diff(map[string]any{
 		"minReplicas": int64(4), "maxReplicas": int64(9),
 		"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "cart-primary"},
@@ -96,18 +96,18 @@ func TestScaler(t *testing.T) {
 		t.Errorf("%s, annotations %v", diff, copied.GetAnnotations())
 	}
 	// Labels and annotations that somebody gives the copy or the source are no reason to write for ever (W68).
-	w.edit(podScaler.kind, "web-primary", `{metadata: {annotations: {theirs: x}}}`)
+	w.edit(horizontalPodAutoscaler.kind, "web-primary", `{metadata: {annotations: {theirs: x}}}`)
 	w.quiet("equal", func() { must(t, w.d.EnsureScaler(t.Context(), c(), true)) })
-	w.edit(podScaler.kind, "web", `{spec: {maxReplicas: 20}, metadata: {labels: {team: other}}}`)
+	w.edit(horizontalPodAutoscaler.kind, "web", `{spec: {maxReplicas: 20}, metadata: {labels: {team: other}}}`)
 	w.quiet("not asked for an update", func() { must(t, w.d.EnsureScaler(t.Context(), c(), false)) })
 	must(t, w.d.EnsureScaler(t.Context(), c(), true))
-	if got := integer(w.object(podScaler.kind, "web-primary").Object, 0, "spec", "maxReplicas"); got != 20 {
+	if got := intOrDefault(w.object(horizontalPodAutoscaler.kind, "web-primary").Object, 0, "spec", "maxReplicas"); got != 20 {
 		t.Errorf("got %d, want 20", got)
 	}
 	w.quiet("equal again", func() { must(t, w.d.EnsureScaler(t.Context(), c(), true)) })
 
-	w.edit(podScaler.kind, "web-primary", `{metadata: {ownerReferences: null}, spec: {scaleTargetRef: {name: other}}}`)
-	refused(t, w.d.EnsureScaler(t.Context(), c(), true), ErrForeign, "HorizontalPodAutoscaler web-primary.shop was not made for Canary cart")
+	w.edit(horizontalPodAutoscaler.kind, "web-primary", `{metadata: {ownerReferences: null}, spec: {scaleTargetRef: {name: other}}}`)
+	refused(t, w.d.EnsureScaler(t.Context(), c(), true), ErrNotOwned, "HorizontalPodAutoscaler web-primary.shop was not made for Canary cart")
 
 	w.edit(canaryGVK, "cart", `{spec: {autoscalerRef: {kind: VerticalPodAutoscaler}}}`)
 	if got := w.observe().ScalerProblem; !strings.Contains(got, "copies only HorizontalPodAutoscalers and ScaledObjects") {

@@ -16,48 +16,48 @@ import (
 	"github.com/serin-dev/serin/internal/toolkeys"
 )
 
-// scaler is what differs between the kinds of autoscaler.
-type scaler struct {
+// scalerKind is what differs between the kinds of autoscaler.
+type scalerKind struct {
 	kind schema.GroupVersionKind
 	// plural is the resource. sought and written are the words for one in messages, when it is read and when it is
 	// written.
-	plural, sought, written string
-	// least and most are the fields for minimum and maximum.
-	least, most string
-	// annotated: annotations are settings, and are copied to the primary's with the labels.
-	annotated bool
+	plural, readName, writeName string
+	// minField and most are the fields for minimum and maximum.
+	minField, maxField string
+	// copiesAnnotations: annotations are settings, and are copied to the primary's with the labels.
+	copiesAnnotations bool
 }
 
 var (
-	podScaler = scaler{
+	horizontalPodAutoscaler = scalerKind{
 		kind:   schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
-		plural: "horizontalpodautoscalers", sought: "HorizontalPodAutoscaler", written: "HorizontalPodAutoscaler v2",
-		least: "minReplicas", most: "maxReplicas",
+		plural: "horizontalpodautoscalers", readName: "HorizontalPodAutoscaler", writeName: "HorizontalPodAutoscaler v2",
+		minField: "minReplicas", maxField: "maxReplicas",
 	}
-	kedaScaler = scaler{
+	scaledObject = scalerKind{
 		kind:   schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"},
-		plural: "scaledobjects", sought: "Keda ScaledObject", written: "Keda ScaledObject",
-		least: "minReplicaCount", most: "maxReplicaCount",
-		annotated: true,
+		plural: "scaledobjects", readName: "Keda ScaledObject", writeName: "Keda ScaledObject",
+		minField: "minReplicaCount", maxField: "maxReplicaCount",
+		copiesAnnotations: true,
 	}
 )
 
 // scalerOf returns the kind of a Canary's autoscaler; false when there is none, or the kind is unknown.
-func scalerOf(c *flaggerv1.Canary) (scaler, bool) {
+func scalerOf(c *flaggerv1.Canary) (scalerKind, bool) {
 	if c.Spec.AutoscalerRef == nil {
-		return scaler{}, false
+		return scalerKind{}, false
 	}
-	for _, known := range []scaler{podScaler, kedaScaler} {
+	for _, known := range []scalerKind{horizontalPodAutoscaler, scaledObject} {
 		if known.kind.Kind == c.Spec.AutoscalerRef.Kind {
 			return known, true
 		}
 	}
-	return scaler{}, false
+	return scalerKind{}, false
 }
 
 // EnsureScaler creates the primary's autoscaler, a copy of the target's, if there is none; with update it updates an
 // existing one. Without an autoscaler it does nothing.
-func (d templated) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, update bool) error {
+func (d templateWorkload) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, update bool) error {
 	if c.Spec.AutoscalerRef == nil {
 		return nil
 	}
@@ -66,52 +66,52 @@ func (d templated) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, update
 		return err
 	}
 	if problem != "" {
-		return unusable(problem)
+		return newUnusableError(problem)
 	}
 	of, _ := scalerOf(c)
-	name := source.GetName() + suffix
-	existing, err := d.read(ctx, c, of.kind, name)
+	name := source.GetName() + primarySuffix
+	existing, err := d.readCached(ctx, c, of.kind, name)
 	if err != nil {
 		return err
 	}
 	if existing == nil {
-		existing, err = d.create(ctx, c, of.made(c, source))
+		existing, err = d.createObject(ctx, c, of.newPrimaryScaler(c, source))
 		if err != nil {
-			return fmt.Errorf("creating %s %s.%s failed: %w", of.written, name, c.Namespace, err)
+			return fmt.Errorf("creating %s %s.%s failed: %w", of.writeName, name, c.Namespace, err)
 		}
 		if existing == nil {
 			return nil
 		}
 	}
-	if !controlledBy(existing, c) && !scalesOrphan(c, existing) {
-		return foreign(c, of.kind.Kind, existing)
+	if !controlledBy(existing, c) && !isOrphanedScaler(c, existing) {
+		return newNotOwnedError(c, of.kind.Kind, existing)
 	}
 	wanted := existing.DeepCopy()
 	wanted.SetOwnerReferences(withOwner(c, existing.GetOwnerReferences()))
 	if update {
-		wanted = of.updated(c, wanted, source)
+		wanted = of.withSourceSpec(c, wanted, source)
 	}
-	if err := d.update(ctx, existing, wanted); err != nil {
-		return fmt.Errorf("updating %s %s.%s failed: %w", of.written, name, c.Namespace, err)
+	if err := d.updateObject(ctx, existing, wanted); err != nil {
+		return fmt.Errorf("updating %s %s.%s failed: %w", of.writeName, name, c.Namespace, err)
 	}
 	return nil
 }
 
 // sourceScaler returns the autoscaler that the Canary refers to. It is read in the version that the cluster serves,
 // whatever version the reference has. problem is a message for the user.
-func (d templated) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (source *unstructured.Unstructured, problem string, err error) {
+func (d templateWorkload) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (source *unstructured.Unstructured, problem string, err error) {
 	ref := c.Spec.AutoscalerRef
 	of, known := scalerOf(c)
 	if !known {
 		return nil, fmt.Sprintf("spec.autoscalerRef names %s %s.%s, and Serin copies only HorizontalPodAutoscalers and ScaledObjects: "+
 			"name one of those, or remove spec.autoscalerRef", ref.Kind, ref.Name, c.Namespace), nil
 	}
-	source, err = d.read(ctx, c, of.kind, ref.Name)
+	source, err = d.readCached(ctx, c, of.kind, ref.Name)
 	switch {
 	case err != nil:
 		return nil, "", err
 	case source == nil:
-		return nil, fmt.Sprintf("%s %s.%s get query error: %v", of.sought, ref.Name, c.Namespace,
+		return nil, fmt.Sprintf("%s %s.%s get query error: %v", of.readName, ref.Name, c.Namespace,
 			apierrors.NewNotFound(schema.GroupResource{Group: of.kind.Group, Resource: of.plural}, ref.Name)), nil
 	default:
 		return source, "", nil
@@ -119,39 +119,39 @@ func (d templated) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (sourc
 }
 
 // observeScaler returns why the autoscaler cannot be used; empty when it can.
-func (d templated) observeScaler(ctx context.Context, c *flaggerv1.Canary, o *Observation) error {
+func (d templateWorkload) observeScaler(ctx context.Context, c *flaggerv1.Canary, o *Observation) error {
 	if c.Spec.AutoscalerRef == nil {
 		return nil
 	}
 	_, problem, err := d.sourceScaler(ctx, c)
 	if errors.Is(err, ErrNotInstalled) {
-		o.ScalerProblem, o.NotInstalled = err.Error(), true
+		o.ScalerProblem, o.KindNotInstalled = err.Error(), true
 		return nil
 	}
 	o.ScalerProblem = problem
 	return err
 }
 
-// made returns the primary's autoscaler to create.
-func (of scaler) made(c *flaggerv1.Canary, source *unstructured.Unstructured) *unstructured.Unstructured {
-	obj := newObject(of.kind, c.Namespace, source.GetName()+suffix)
+// newPrimaryScaler returns the primary's autoscaler to create.
+func (of scalerKind) newPrimaryScaler(c *flaggerv1.Canary, source *unstructured.Unstructured) *unstructured.Unstructured {
+	obj := newObject(of.kind, c.Namespace, source.GetName()+primarySuffix)
 	obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
 	target, _, _ := unstructured.NestedMap(source.Object, "spec", "scaleTargetRef")
 	if target == nil {
 		target = map[string]any{}
 	}
-	target["name"] = c.Spec.TargetRef.Name + suffix
+	target["name"] = c.Spec.TargetRef.Name + primarySuffix
 	obj.Object["spec"] = map[string]any{"scaleTargetRef": target}
-	return of.updated(c, obj, source)
+	return of.withSourceSpec(c, obj, source)
 }
 
-// updated returns the primary's autoscaler with the current spec of the source, except for the scale target and the
+// withSourceSpec returns the primary's autoscaler with the current spec of the source, except for the scale target and the
 // bounds that the Canary sets. Later, only the fields written here are compared.
-func (of scaler) updated(c *flaggerv1.Canary, existing, source *unstructured.Unstructured) *unstructured.Unstructured {
+func (of scalerKind) withSourceSpec(c *flaggerv1.Canary, existing, source *unstructured.Unstructured) *unstructured.Unstructured {
 	updated := existing.DeepCopy()
-	updated.SetLabels(orNil(keeping(existing.GetLabels(), source.GetLabels())))
-	if of.annotated {
-		updated.SetAnnotations(orNil(keeping(existing.GetAnnotations(), source.GetAnnotations())))
+	updated.SetLabels(nilIfEmpty(copiedMetadata(existing.GetLabels(), source.GetLabels())))
+	if of.copiesAnnotations {
+		updated.SetAnnotations(nilIfEmpty(copiedMetadata(existing.GetAnnotations(), source.GetAnnotations())))
 	}
 	spec, _, _ := unstructured.NestedMap(source.Object, "spec")
 	if spec == nil {
@@ -162,36 +162,36 @@ func (of scaler) updated(c *flaggerv1.Canary, existing, source *unstructured.Uns
 		spec["scaleTargetRef"] = target
 	}
 	updated.Object["spec"] = spec
-	if of.kind == kedaScaler.kind {
-		renameQueries(c, spec)
-		renameScaler(spec)
+	if of.kind == scaledObject.kind {
+		renameTriggerQueries(c, spec)
+		renameGeneratedAutoscaler(spec)
 	}
 	if bounds := c.Spec.AutoscalerRef.PrimaryScalerReplicas; bounds != nil {
 		if bounds.MinReplicas != nil {
-			spec[of.least] = int64(*bounds.MinReplicas)
+			spec[of.minField] = int64(*bounds.MinReplicas)
 		}
 		if bounds.MaxReplicas != nil {
-			spec[of.most] = int64(*bounds.MaxReplicas)
+			spec[of.maxField] = int64(*bounds.MaxReplicas)
 		}
 	}
 	return updated
 }
 
-// keeping returns the labels or annotations of a copy: those of its source that do not describe the source itself, and
+// copiedMetadata returns the labels or annotations of a copy: those of its source that do not describe the source itself, and
 // those that the controller of the copy set.
-func keeping(live, source map[string]string) map[string]string {
-	kept := without(live, func(key string) bool { return !strings.HasPrefix(key, kedaOwn) })
-	maps.Copy(kept, without(source, func(key string) bool {
-		return toolkeys.Is(key) || strings.HasPrefix(key, kedaOwn) || strings.HasPrefix(key, kedaPaused)
+func copiedMetadata(live, source map[string]string) map[string]string {
+	kept := withoutKeys(live, func(key string) bool { return !strings.HasPrefix(key, kedaOwnPrefix) })
+	maps.Copy(kept, withoutKeys(source, func(key string) bool {
+		return toolkeys.IsToolKey(key) || strings.HasPrefix(key, kedaOwnPrefix) || strings.HasPrefix(key, kedaPausedPrefix)
 	}))
 	return kept
 }
 
-// scalesOrphan reports whether an autoscaler without a controller scales our primary: an earlier Canary was deleted
+// isOrphanedScaler reports whether an autoscaler without a controller scales our primary: an earlier Canary was deleted
 // without it.
-func scalesOrphan(c *flaggerv1.Canary, scaler *unstructured.Unstructured) bool {
+func isOrphanedScaler(c *flaggerv1.Canary, scaler *unstructured.Unstructured) bool {
 	name, _, _ := unstructured.NestedString(scaler.Object, "spec", "scaleTargetRef", "name")
-	return metav1.GetControllerOf(scaler) == nil && name == c.Spec.TargetRef.Name+suffix
+	return metav1.GetControllerOf(scaler) == nil && name == c.Spec.TargetRef.Name+primarySuffix
 }
 
 // withOwner makes the Canary the controller of an object that has none.

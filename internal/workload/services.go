@@ -20,34 +20,34 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// PartlyError contains the settings of a Service that Kubernetes does not allow to change on an existing one. All
+// PartialServiceError contains the settings of a Service that Kubernetes does not allow to change on an existing one. All
 // others were applied: it is a warning for the user, and does not block the release.
-type PartlyError struct {
-	// Texts contains a message for each Service.
-	Texts []string
+type PartialServiceError struct {
+	// Messages contains a message for each Service.
+	Messages []string
 }
 
-func (e *PartlyError) Error() string { return strings.Join(e.Texts, "; ") }
+func (e *PartialServiceError) Error() string { return strings.Join(e.Messages, "; ") }
 
-// maxOriginal limits the size of the original Service that is stored in an annotation, in bytes.
-const maxOriginal = 64 << 10
+// maxOriginalBytes limits the size of the original Service that is stored in an annotation, in bytes.
+const maxOriginalBytes = 64 << 10
 
-// service is the desired state of one of the three Services.
-type service struct {
+// desiredService is the desired state of one of the three Services.
+type desiredService struct {
 	name     string
 	selector map[string]string
-	custom   *flaggerv1.CustomMetadata
+	metadata *flaggerv1.CustomMetadata
 }
 
-// servicesOf returns the desired Services of a Canary: canary, primary and optionally the apex.
-func servicesOf(c *flaggerv1.Canary, p pair, apex bool) []service {
+// desiredServices returns the desired Services of a Canary: canary, primary and optionally the apex.
+func desiredServices(c *flaggerv1.Canary, p selectorPair, apex bool) []desiredService {
 	name := apexName(c)
-	services := []service{
+	services := []desiredService{
 		{name + "-canary", map[string]string{p.label: p.value}, c.Spec.Service.Canary},
-		{name + suffix, map[string]string{p.label: p.primaryValue()}, c.Spec.Service.Primary},
+		{name + primarySuffix, map[string]string{p.label: p.primaryValue()}, c.Spec.Service.Primary},
 	}
 	if apex {
-		services = append(services, service{name, map[string]string{p.label: p.primaryValue()}, c.Spec.Service.Apex})
+		services = append(services, desiredService{name, map[string]string{p.label: p.primaryValue()}, c.Spec.Service.Apex})
 	}
 	return services
 }
@@ -56,23 +56,23 @@ func servicesOf(c *flaggerv1.Canary, p pair, apex bool) []service {
 func apexName(c *flaggerv1.Canary) string { return cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name) }
 
 // EnsureServices creates and updates the Services of canary and primary, and with apex the one that clients call. A
-// Service without a controller is taken over without setting an owner. *PartlyError: everything that is possible was
+// Service without a controller is taken over without setting an owner. *PartialServiceError: everything that is possible was
 // applied.
-func (d templated) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {
-	target, err := d.read(ctx, c, d.kind(), c.Spec.TargetRef.Name)
+func (d templateWorkload) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {
+	target, err := d.readCached(ctx, c, d.kind(), c.Spec.TargetRef.Name)
 	if err != nil {
 		return err
 	}
 	if target == nil {
-		return unusable(d.missing(c))
+		return newUnusableError(d.missingTargetProblem(c))
 	}
-	p, problem := pairOf(target, d.word(), d.Options.selectorLabels())
+	p, problem := findSelectorPair(target, d.displayName(), d.Options.selectorLabels())
 	if problem != "" {
-		return unusable(problem)
+		return newUnusableError(problem)
 	}
-	ports := servicePorts(c, templateOf(target))
+	ports := servicePorts(c, podTemplate(target))
 	var partly []string
-	for _, wanted := range servicesOf(c, p, apex) {
+	for _, wanted := range desiredServices(c, p, apex) {
 		warning, err := d.ensureService(ctx, c, p, wanted, ports)
 		if err != nil {
 			return err
@@ -82,18 +82,18 @@ func (d templated) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex
 		}
 	}
 	if len(partly) > 0 {
-		return &PartlyError{Texts: partly}
+		return &PartialServiceError{Messages: partly}
 	}
 	return nil
 }
 
-func (d templated) ensureService(ctx context.Context, c *flaggerv1.Canary, p pair, wanted service, ports []any) (warning string, err error) {
-	existing, err := d.read(ctx, c, serviceKind, wanted.name)
+func (d templateWorkload) ensureService(ctx context.Context, c *flaggerv1.Canary, p selectorPair, wanted desiredService, ports []any) (warning string, err error) {
+	existing, err := d.readCached(ctx, c, serviceKind, wanted.name)
 	if err != nil {
 		return "", fmt.Errorf("reconcileService failed: service %s get query error: %w", wanted.name, errors.Unwrap(err))
 	}
 	if existing == nil {
-		existing, err = d.create(ctx, c, newService(c, p, wanted, ports))
+		existing, err = d.createObject(ctx, c, newService(c, p, wanted, ports))
 		if err != nil {
 			return "", fmt.Errorf("reconcileService failed: service %s.%s create error: %w", wanted.name, c.Namespace, err)
 		}
@@ -102,17 +102,17 @@ func (d templated) ensureService(ctx context.Context, c *flaggerv1.Canary, p pai
 		}
 	}
 	if owner := metav1.GetControllerOf(existing); owner != nil && owner.UID != c.UID {
-		return "", foreign(c, "Service", existing)
+		return "", newNotOwnedError(c, "Service", existing)
 	}
 	desired, warning := renderService(c, p, wanted, ports, existing)
-	if err := d.update(ctx, existing, desired); err != nil {
+	if err := d.updateObject(ctx, existing, desired); err != nil {
 		return "", fmt.Errorf("reconcileService failed: service %s update error: %w", wanted.name, err)
 	}
 	return warning, nil
 }
 
 // newService returns a generated Service to create.
-func newService(c *flaggerv1.Canary, p pair, wanted service, ports []any) *unstructured.Unstructured {
+func newService(c *flaggerv1.Canary, p selectorPair, wanted desiredService, ports []any) *unstructured.Unstructured {
 	obj := newObject(serviceKind, c.Namespace, wanted.name)
 	obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
 	labels, annotations := serviceMetadata(p, wanted)
@@ -120,7 +120,7 @@ func newService(c *flaggerv1.Canary, p pair, wanted service, ports []any) *unstr
 	obj.SetAnnotations(annotations)
 	spec := map[string]any{
 		"type":     "ClusterIP",
-		"selector": values(wanted.selector),
+		"selector": jsonStrings(wanted.selector),
 		"ports":    runtime.DeepCopyJSONValue(ports),
 	}
 	if c.Spec.Service.Headless {
@@ -135,11 +135,11 @@ func newService(c *flaggerv1.Canary, p pair, wanted service, ports []any) *unstr
 
 // renderService returns the desired state of an existing Service. Of the user's own, it changes only what routes
 // traffic, together with the annotations that stop Flux from reverting it. warning is what cannot be changed.
-func renderService(c *flaggerv1.Canary, p pair, wanted service, ports []any, existing *unstructured.Unstructured) (desired *unstructured.Unstructured, warning string) {
-	desired, spec := edited(existing)
+func renderService(c *flaggerv1.Canary, p selectorPair, wanted desiredService, ports []any, existing *unstructured.Unstructured) (desired *unstructured.Unstructured, warning string) {
+	desired, spec := shallowCopy(existing)
 	owned := controlledBy(existing, c)
 
-	spec["selector"] = values(wanted.selector)
+	spec["selector"] = jsonStrings(wanted.selector)
 	live, _ := spec["ports"].([]any)
 	if !samePorts(live, ports) {
 		spec["ports"] = withNodePorts(ports, live)
@@ -166,8 +166,8 @@ func renderService(c *flaggerv1.Canary, p pair, wanted service, ports []any, exi
 		if unmanaged == nil {
 			unmanaged = &flaggerv1.UnmanagedMetadata{}
 		}
-		desired.SetLabels(leaving(labels, existing.GetLabels(), unmanaged.Labels))
-		desired.SetAnnotations(leaving(annotations, existing.GetAnnotations(), unmanaged.Annotations))
+		desired.SetLabels(mergeForeignKeys(labels, existing.GetLabels(), unmanaged.Labels))
+		desired.SetAnnotations(mergeForeignKeys(annotations, existing.GetAnnotations(), unmanaged.Annotations))
 		return desired, warning
 	}
 	if jsontree.Equal(desired.Object["spec"], existing.Object["spec"]) {
@@ -177,19 +177,19 @@ func renderService(c *flaggerv1.Canary, p pair, wanted service, ports []any, exi
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	if _, kept := annotations[originalAnnotation]; !kept && c.Spec.RevertOnDeletion && !guarded(annotations) {
-		if text := originalOf(existing); len(text) <= maxOriginal {
+	if _, kept := annotations[originalAnnotation]; !kept && c.Spec.RevertOnDeletion && !isTakenOver(annotations) {
+		if text := captureOriginal(existing); len(text) <= maxOriginalBytes {
 			annotations[originalAnnotation] = text
 		}
 	}
-	maps.Copy(annotations, guards)
+	maps.Copy(annotations, fluxGuards)
 	desired.SetAnnotations(annotations)
 	return desired, warning
 }
 
-// guarded reports whether a Service was taken over before: its current state is not the user's original.
-func guarded(annotations map[string]string) bool {
-	for key, value := range guards {
+// isTakenOver reports whether a Service was taken over before: its current state is not the user's original.
+func isTakenOver(annotations map[string]string) bool {
+	for key, value := range fluxGuards {
 		if annotations[key] != value {
 			return false
 		}
@@ -198,19 +198,19 @@ func guarded(annotations map[string]string) bool {
 }
 
 // serviceMetadata returns the labels and annotations of a generated Service.
-func serviceMetadata(p pair, wanted service) (labels, annotations map[string]string) {
+func serviceMetadata(p selectorPair, wanted desiredService) (labels, annotations map[string]string) {
 	labels, annotations = map[string]string{}, map[string]string{}
-	if wanted.custom != nil {
-		maps.Copy(labels, wanted.custom.Labels)
-		maps.Copy(annotations, wanted.custom.Annotations)
+	if wanted.metadata != nil {
+		maps.Copy(labels, wanted.metadata.Labels)
+		maps.Copy(annotations, wanted.metadata.Annotations)
 	}
 	labels[p.label] = wanted.name
-	maps.Copy(annotations, guards)
+	maps.Copy(annotations, fluxGuards)
 	return labels, annotations
 }
 
-// leaving returns the desired keys, and the existing values of keys that belong to other tools.
-func leaving(wanted, live map[string]string, others []string) map[string]string {
+// mergeForeignKeys returns the desired keys, and the existing values of keys that belong to other tools.
+func mergeForeignKeys(wanted, live map[string]string, others []string) map[string]string {
 	merged := maps.Clone(wanted)
 	for _, key := range others {
 		delete(merged, key)
@@ -264,14 +264,14 @@ func discoveredPorts(s flaggerv1.CanaryService, template map[string]any) []port 
 	var found []port
 	spec, _ := template["spec"].(map[string]any)
 	main := targetPort(s)
-	for _, container := range objects(spec["containers"]) {
+	for _, container := range jsonObjects(spec["containers"]) {
 		name, _ := container["name"].(string)
 		if name == "istio-proxy" || name == "envoy" {
 			continue
 		}
-		for i, item := range objects(container["ports"]) {
+		for i, item := range jsonObjects(container["ports"]) {
 			portName, _ := item["name"].(string)
-			number := integer(item, 0, "containerPort")
+			number := intOrDefault(item, 0, "containerPort")
 			if main == number || main == portName && portName != "" {
 				continue
 			}
@@ -316,8 +316,8 @@ func portProblem(c *flaggerv1.Canary, kind string, template map[string]any) stri
 func hasPort(template map[string]any, name string) bool {
 	spec, _ := template["spec"].(map[string]any)
 	for _, field := range []string{"containers", "initContainers"} {
-		for _, container := range objects(spec[field]) {
-			for _, item := range objects(container["ports"]) {
+		for _, container := range jsonObjects(spec[field]) {
+			for _, item := range jsonObjects(container["ports"]) {
 				if item["name"] == name {
 					return true
 				}
@@ -333,12 +333,12 @@ func samePorts(live, wanted []any) bool {
 		return false
 	}
 	rest := make([]map[string]any, 0, len(live))
-	for _, item := range objects(live) {
+	for _, item := range jsonObjects(live) {
 		plain := maps.Clone(item)
 		delete(plain, "nodePort")
 		rest = append(rest, plain)
 	}
-	for _, item := range objects(wanted) {
+	for _, item := range jsonObjects(wanted) {
 		at := slices.IndexFunc(rest, func(other map[string]any) bool { return jsontree.Equal(item, other) })
 		if at < 0 {
 			return false
@@ -351,8 +351,8 @@ func samePorts(live, wanted []any) bool {
 // withNodePorts copies the node ports of ports with the same name.
 func withNodePorts(wanted, live []any) []any {
 	ports, _ := runtime.DeepCopyJSONValue(wanted).([]any)
-	for _, item := range objects(ports) {
-		for _, other := range objects(live) {
+	for _, item := range jsonObjects(ports) {
+		for _, other := range jsonObjects(live) {
 			if nodePort, found := other["nodePort"]; found && other["name"] == item["name"] {
 				item["nodePort"] = nodePort
 			}
@@ -361,8 +361,8 @@ func withNodePorts(wanted, live []any) []any {
 	return ports
 }
 
-// original is the state of a Service before it was taken over.
-type original struct {
+// originalService is the state of a Service before it was taken over.
+type originalService struct {
 	Metadata struct {
 		Annotations map[string]string `json:"annotations,omitempty"`
 	} `json:"metadata,omitzero"`
@@ -373,9 +373,9 @@ type original struct {
 	} `json:"spec"`
 }
 
-func originalOf(existing *unstructured.Unstructured) string {
-	var kept original
-	for key := range guards {
+func captureOriginal(existing *unstructured.Unstructured) string {
+	var kept originalService
+	for key := range fluxGuards {
 		if value, found := existing.GetAnnotations()[key]; found {
 			if kept.Metadata.Annotations == nil {
 				kept.Metadata.Annotations = map[string]string{}
@@ -393,13 +393,13 @@ func originalOf(existing *unstructured.Unstructured) string {
 	return string(text)
 }
 
-// GiveBackServices restores the user's Services to their state before the takeover. Services that the Canary controls
+// RestoreServices restores the user's Services to their state before the takeover. Services that the Canary controls
 // are garbage-collected with it. The Services are read live: a stale cache may show the state before the takeover, and
 // no later reconciliation would repair it.
-func (d templated) GiveBackServices(ctx context.Context, c *flaggerv1.Canary) error {
+func (d templateWorkload) RestoreServices(ctx context.Context, c *flaggerv1.Canary) error {
 	name := apexName(c)
-	for _, each := range []string{name, name + suffix, name + "-canary"} {
-		existing, err := get(ctx, d.Reader, c, serviceKind, each)
+	for _, each := range []string{name, name + primarySuffix, name + "-canary"} {
+		existing, err := getOrNil(ctx, d.Reader, c, serviceKind, each)
 		if err != nil {
 			return err
 		}
@@ -410,7 +410,7 @@ func (d templated) GiveBackServices(ctx context.Context, c *flaggerv1.Canary) er
 		if err != nil {
 			return err
 		}
-		if err := d.update(ctx, existing, restored); err != nil {
+		if err := d.updateObject(ctx, existing, restored); err != nil {
 			return fmt.Errorf("service %s update error: %w", each, err)
 		}
 	}
@@ -429,7 +429,7 @@ func restoredService(existing *unstructured.Unstructured, apex bool) (*unstructu
 			} `json:"metadata"`
 			Spec map[string]any `json:"spec"`
 		}
-		if err := decode(text, &kept); err != nil {
+		if err := decodeJSON(text, &kept); err != nil {
 			return nil, fmt.Errorf("annotation %s of Service %s.%s is broken (%w): restore the Service by hand and remove the annotation",
 				originalAnnotation, existing.GetName(), existing.GetNamespace(), err)
 		}
@@ -442,7 +442,7 @@ func restoredService(existing *unstructured.Unstructured, apex bool) (*unstructu
 			}
 		}
 		delete(annotations, originalAnnotation)
-		for key := range guards {
+		for key := range fluxGuards {
 			delete(annotations, key)
 		}
 		maps.Copy(annotations, kept.Metadata.Annotations)
@@ -450,11 +450,11 @@ func restoredService(existing *unstructured.Unstructured, apex bool) (*unstructu
 		return restored, nil
 	}
 	selector, _, _ := unstructured.NestedStringMap(restored.Object, "spec", "selector")
-	if applied, found := appliedSelector(annotations[lastAppliedAnnotation]); found {
+	if applied, found := lastAppliedSelector(annotations[lastAppliedAnnotation]); found {
 		selector = applied
 	} else if apex {
 		for label, value := range selector {
-			selector[label] = strings.TrimSuffix(value, suffix)
+			selector[label] = strings.TrimSuffix(value, primarySuffix)
 		}
 	}
 	if err := unstructured.SetNestedStringMap(restored.Object, selector, "spec", "selector"); err != nil {
@@ -463,19 +463,19 @@ func restoredService(existing *unstructured.Unstructured, apex bool) (*unstructu
 	return restored, nil
 }
 
-// decode decodes JSON with whole numbers as int64, as in unstructured objects.
-func decode(text string, into any) error {
+// decodeJSON decodes JSON with whole numbers as int64, as in unstructured objects.
+func decodeJSON(text string, into any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), into)
 }
 
-// appliedSelector returns the selector in kubectl's last applied configuration.
-func appliedSelector(text string) (map[string]string, bool) {
+// lastAppliedSelector returns the selector in kubectl's last applied configuration.
+func lastAppliedSelector(text string) (map[string]string, bool) {
 	var applied struct {
 		Spec struct {
 			Selector map[string]string `json:"selector"`
 		} `json:"spec"`
 	}
-	if text == "" || decode(text, &applied) != nil || len(applied.Spec.Selector) == 0 {
+	if text == "" || decodeJSON(text, &applied) != nil || len(applied.Spec.Selector) == 0 {
 		return nil, false
 	}
 	return applied.Spec.Selector, true

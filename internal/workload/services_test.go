@@ -32,8 +32,8 @@ func TestServices(t *testing.T) {
 			if problem := portProblem(c, "Deployment", template); problem != "" {
 				return problem + "\n"
 			}
-			p := pair{target: "cart", label: "app", value: "basket"}
-			apex := servicesOf(c, p, true)[2]
+			p := selectorPair{target: "cart", label: "app", value: "basket"}
+			apex := desiredServices(c, p, true)[2]
 			ports := servicePorts(c, template)
 			if in.Existing == nil {
 				return marshal(t, newService(c, p, apex, ports))
@@ -70,7 +70,7 @@ func TestThreeServicesSelectTheirPods(t *testing.T) {
 	c := canaryOf("cart")
 	c.Spec.Service.Name = "shop"
 	got := map[string]string{}
-	for _, each := range servicesOf(c, pair{target: "cart", label: "app", value: "basket"}, true) {
+	for _, each := range desiredServices(c, selectorPair{target: "cart", label: "app", value: "basket"}, true) {
 		got[each.name] = each.selector["app"]
 	}
 	want := map[string]string{"shop": "basket-primary", "shop-primary": "basket-primary", "shop-canary": "basket"}
@@ -97,7 +97,7 @@ func TestServiceOfAnotherControllerIsRefused(t *testing.T) {
 	w.apply(documentsOf(t, "testdata/cases/own-config/input/9-canary.yaml")[0])
 	w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: till-canary, ownerReferences: [{apiVersion: x/v1, kind: Mesh, name: m, uid: u, controller: true}]}, spec: {ports: [{port: 80}]}}`)
 	err := w.d.EnsureServices(t.Context(), w.canary("till"), false)
-	refused(t, err, ErrForeign, "Service till-canary.shop is controlled by Mesh m, so it is left alone: rename or delete it, or give Canary till other names")
+	refused(t, err, ErrNotOwned, "Service till-canary.shop is controlled by Mesh m, so it is left alone: rename or delete it, or give Canary till other names")
 }
 
 func refused(t *testing.T, err, kind error, text string) {
@@ -117,8 +117,8 @@ func TestHeadlessOfAnExistingServiceIsAWarningAndHoldsNothing(t *testing.T) {
 	w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: till-canary}, spec: {clusterIP: 10.0.0.1, selector: {app: x}, ports: [{port: 80}]}}`)
 	w.edit(flaggerv1.SchemeGroupVersion.WithKind("Canary"), "till", `{spec: {service: {headless: true}}}`)
 	err := w.d.EnsureServices(t.Context(), w.canary("till"), true)
-	partly, ok := err.(*PartlyError) //nolint:errorlint // it comes as it is
-	if !ok || len(partly.Texts) != 1 || !strings.Contains(partly.Texts[0], "service till-canary.shop has an address") {
+	partly, ok := err.(*PartialServiceError) //nolint:errorlint // it comes as it is
+	if !ok || len(partly.Messages) != 1 || !strings.Contains(partly.Messages[0], "service till-canary.shop has an address") {
 		t.Fatalf("got %v", err)
 	}
 	if w.object(serviceKind, "till") == nil {
@@ -148,7 +148,7 @@ func TestServicesAreGivenBack(t *testing.T) {
 	t.Run("as they were, from what was kept", func(t *testing.T) {
 		w := setup(t, user, true)
 		must(t, w.d.EnsureServices(t.Context(), w.canary("till"), true)) // what was kept first stays
-		must(t, w.d.GiveBackServices(t.Context(), w.canary("till")))
+		must(t, w.d.RestoreServices(t.Context(), w.canary("till")))
 		versions := w.versionsOf("Service/till")
 		if diff := cmp.Diff(versions[0], versions[len(versions)-1]); diff != "" {
 			t.Error(diff)
@@ -156,7 +156,7 @@ func TestServicesAreGivenBack(t *testing.T) {
 	})
 	t.Run("by what kubectl applied", func(t *testing.T) {
 		w := setup(t, strings.Replace(user, "note: mine", `kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"selector":{"app":"till","tier":"web"}}}'`, 1), false)
-		must(t, w.d.GiveBackServices(t.Context(), w.canary("till")))
+		must(t, w.d.RestoreServices(t.Context(), w.canary("till")))
 		got, _, _ := unstructured.NestedStringMap(w.object(serviceKind, "till").Object, "spec", "selector")
 		if diff := cmp.Diff(map[string]string{"app": "till", "tier": "web"}, got); diff != "" {
 			t.Error(diff)
@@ -164,7 +164,7 @@ func TestServicesAreGivenBack(t *testing.T) {
 	})
 	t.Run("to the target, when nothing is known", func(t *testing.T) {
 		w := setup(t, user, false)
-		must(t, w.d.GiveBackServices(t.Context(), w.canary("till")))
+		must(t, w.d.RestoreServices(t.Context(), w.canary("till")))
 		got, _, _ := unstructured.NestedStringMap(w.object(serviceKind, "till").Object, "spec", "selector")
 		if diff := cmp.Diff(map[string]string{"app": "till"}, got); diff != "" {
 			t.Error(diff)
@@ -173,7 +173,7 @@ func TestServicesAreGivenBack(t *testing.T) {
 	t.Run("not those of the Canary", func(t *testing.T) {
 		w := setup(t, user, false)
 		before := w.requests["patch Service"]
-		must(t, w.d.GiveBackServices(t.Context(), w.canary("till")))
+		must(t, w.d.RestoreServices(t.Context(), w.canary("till")))
 		if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till-primary").Object, "spec", "selector", "app"); got != "till-primary" {
 			t.Errorf("till-primary selects %q", got)
 		}
@@ -187,7 +187,7 @@ func TestNamedTargetPortMustExist(t *testing.T) {
 	c := canaryOf("cart")
 	named := intstr.FromString("web")
 	c.Spec.Service.TargetPort = &named
-	template := templateOf(parsed(t, `{spec: {template: {spec: {containers: [{name: a, ports: [{name: http, containerPort: 1}]}]}}}}`))
+	template := podTemplate(parsed(t, `{spec: {template: {spec: {containers: [{name: a, ports: [{name: http, containerPort: 1}]}]}}}}`))
 	want := `spec.service.targetPort is "web", and no container of Deployment cart.shop has a port of that name: name the port there, or give its number in spec.service.targetPort`
 	if got := portProblem(c, "Deployment", template); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

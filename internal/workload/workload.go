@@ -24,21 +24,21 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// Kind is what a release needs of one kind of target. All methods act on the target of the Canary and on its dependent
+// Workload is what a release needs of one kind of target. All methods act on the target of the Canary and on its dependent
 // objects. They are idempotent, and return conflicts of the API server unchanged: the caller reconciles again.
-type Kind interface {
-	// Reads returns the objects that this kind reads for the spec of a Canary, whether they exist or not, the target
+type Workload interface {
+	// Dependencies returns the objects that this kind reads for the spec of a Canary, whether they exist or not, the target
 	// first. It sends no request.
-	Reads(c *flaggerv1.Canary) []Object
+	Dependencies(c *flaggerv1.Canary) []Object
 	// Observe returns the observed state. Its error is transient (API server, cache); a problem that the user must fix
 	// is in the observation.
-	Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask) (Observation, error)
+	Observe(ctx context.Context, c *flaggerv1.Canary, asks ...ObserveOption) (Observation, error)
 	// EnsurePrimary creates the primary from that revision of the target (empty: the current one) if there is none.
 	// With follow it updates an existing primary.
 	EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error
 	// RecreatePrimary restores a primary that was deleted during a release, with the template from that source, and
 	// reverts the configuration that a CopyTemplate with the ID undone changed.
-	RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of Made, undone, id string) error
+	RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of TemplateSource, undone, id string) error
 	// CopyTemplate copies the analyzed revision of the target to the primary.
 	CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error
 	// RestoreTemplate reverts the last CopyTemplate.
@@ -61,15 +61,15 @@ type Kind interface {
 	ResumeScaler(ctx context.Context, c *flaggerv1.Canary) error
 	// EnsureServices creates and updates the Services of canary and primary, and with apex the one that clients call.
 	EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error
-	// GiveBackServices restores the user's original Services.
-	GiveBackServices(ctx context.Context, c *flaggerv1.Canary) error
+	// RestoreServices restores the user's original Services.
+	RestoreServices(ctx context.Context, c *flaggerv1.Canary) error
 	// CollectConfigs deletes unused copies of configuration.
 	CollectConfigs(ctx context.Context, c *flaggerv1.Canary) error
 	// PodProblem returns why the first failing pod is not ready; empty: no pod fails permanently.
 	PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error)
 }
 
-var _ Kind = templated{}
+var _ Workload = templateWorkload{}
 
 // Object identifies an object that a release depends on, in the namespace of its Canary.
 type Object struct {
@@ -82,11 +82,11 @@ var (
 	// ErrChanged: the target no longer has the given revision, or the Canary has changed since the decision. The
 	// primary's template is unchanged.
 	ErrChanged = errors.New("the target has another revision")
-	// ErrGone: the requested entry of the history no longer exists. Nothing was changed.
-	ErrGone = errors.New("the history is gone")
-	// ErrForeign: an object with the name of one of Serin's belongs to another owner. The user must resolve the
+	// ErrHistoryGone: the requested entry of the history no longer exists. Nothing was changed.
+	ErrHistoryGone = errors.New("the history is gone")
+	// ErrNotOwned: an object with the name of one of Serin's belongs to another owner. The user must resolve the
 	// conflict.
-	ErrForeign = errors.New("the object belongs to somebody else")
+	ErrNotOwned = errors.New("the object belongs to somebody else")
 	// ErrNotInstalled: the definition of a required kind is not installed. No watch reports its installation.
 	ErrNotInstalled = errors.New("the kind is not installed")
 	// ErrUnusable: the target or its autoscaler cannot be used, for the reason that the observation contains too.
@@ -127,39 +127,39 @@ type Workloads struct {
 	// Options are those of the process.
 	Options Options
 
-	memory memory
+	cache derivedCache
 }
 
-// Of returns the Kind of a Canary's target; nil for an unsupported kind.
-func (w *Workloads) Of(c *flaggerv1.Canary) Kind {
+// ForCanary returns the Kind of a Canary's target; nil for an unsupported kind.
+func (w *Workloads) ForCanary(c *flaggerv1.Canary) Workload {
 	switch ref := c.Spec.TargetRef; {
 	case ref.Kind == deploymentKind.Kind:
-		return templated{w, deployments{}}
+		return templateWorkload{w, deployments{}}
 	case ref.Kind == daemonSetKind.Kind:
-		return templated{w, daemonSets{}}
+		return templateWorkload{w, daemonSets{}}
 	case ref.Knative():
-		return knative{Workloads: w}
+		return knativeWorkload{Workloads: w}
 	case ref.Kind == serviceKind.Kind:
-		return coreService{Workloads: w}
+		return serviceWorkload{Workloads: w}
 	default:
 		return nil
 	}
 }
 
 // Forget drops the cached state of a deleted Canary.
-func (w *Workloads) Forget(key types.NamespacedName) { w.memory.forget(key) }
+func (w *Workloads) Forget(key types.NamespacedName) { w.cache.dropCanary(key) }
 
-// Keys returns the Canaries with cached state.
-func (w *Workloads) Keys() []types.NamespacedName { return w.memory.keys() }
+// CachedKeys returns the Canaries with cached state.
+func (w *Workloads) CachedKeys() []types.NamespacedName { return w.cache.keys() }
 
-// templated is the Kind for targets that have a pod template.
-type templated struct {
+// templateWorkload is the Kind for targets that have a pod template.
+type templateWorkload struct {
 	*Workloads
-	form form
+	templateKind templateKind
 }
 
-// suffix is appended to a name to form the name of the primary.
-const suffix = "-primary"
+// primarySuffix is appended to a name to form the name of the primary.
+const primarySuffix = "-primary"
 
 var (
 	deploymentKind         = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
@@ -169,23 +169,23 @@ var (
 	serviceKind            = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
 )
 
-// refusal is an error with a message for the user and a sentinel that callers test for.
-type refusal struct {
+// refusedError is an error with a message for the user and a sentinel that callers test for.
+type refusedError struct {
 	kind error
 	text string
 }
 
-func (r refusal) Error() string { return r.text }
-func (r refusal) Unwrap() error { return r.kind }
+func (r refusedError) Error() string { return r.text }
+func (r refusedError) Unwrap() error { return r.kind }
 
-func refuse(kind error, format string, args ...any) error {
-	return refusal{kind: kind, text: fmt.Sprintf(format, args...)}
+func newRefusedError(kind error, format string, args ...any) error {
+	return refusedError{kind: kind, text: fmt.Sprintf(format, args...)}
 }
 
-func unusable(problem string) error { return refusal{kind: ErrUnusable, text: problem} }
+func newUnusableError(problem string) error { return refusedError{kind: ErrUnusable, text: problem} }
 
-// foreign returns an error that names the owner of an object that Serin would have created.
-func foreign(c *flaggerv1.Canary, kind string, obj metav1.Object) error {
+// newNotOwnedError returns an error that names the owner of an object that Serin would have created.
+func newNotOwnedError(c *flaggerv1.Canary, kind string, obj metav1.Object) error {
 	owner := "was not made for Canary " + c.Name
 	if ref := metav1.GetControllerOf(obj); ref != nil {
 		owner = fmt.Sprintf("is controlled by %s %s", ref.Kind, ref.Name)
@@ -193,7 +193,7 @@ func foreign(c *flaggerv1.Canary, kind string, obj metav1.Object) error {
 			owner = "is controlled by an earlier Canary of the same name"
 		}
 	}
-	return refuse(ErrForeign, "%s %s.%s %s, so it is left alone: rename or delete it, or give Canary %s other names",
+	return newRefusedError(ErrNotOwned, "%s %s.%s %s, so it is left alone: rename or delete it, or give Canary %s other names",
 		kind, obj.GetName(), c.Namespace, owner, c.Name)
 }
 
@@ -206,13 +206,13 @@ func ownedBy(c *flaggerv1.Canary) metav1.OwnerReference {
 	return *metav1.NewControllerRef(c, flaggerv1.SchemeGroupVersion.WithKind(flaggerv1.CanaryKind))
 }
 
-func keyOf(c *flaggerv1.Canary) types.NamespacedName {
+func objectKey(c *flaggerv1.Canary) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 }
 
-// edited returns a copy of an object whose metadata and spec may be modified. Deeper values are shared with the object
+// shallowCopy returns a copy of an object whose metadata and spec may be modified. Deeper values are shared with the object
 // and must not be changed.
-func edited(obj *unstructured.Unstructured) (copied *unstructured.Unstructured, spec map[string]any) {
+func shallowCopy(obj *unstructured.Unstructured) (copied *unstructured.Unstructured, spec map[string]any) {
 	copied = &unstructured.Unstructured{Object: maps.Clone(obj.Object)}
 	if metadata, ok := copied.Object["metadata"].(map[string]any); ok {
 		copied.Object["metadata"] = maps.Clone(metadata)

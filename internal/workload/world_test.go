@@ -34,19 +34,19 @@ const namespace = "shop"
 
 // worldKinds are the kinds whose versions are compared.
 var worldKinds = []schema.GroupVersionKind{
-	deploymentKind, daemonSetKind, serviceKind, podScaler.kind, kedaScaler.kind,
+	deploymentKind, daemonSetKind, serviceKind, horizontalPodAutoscaler.kind, scaledObject.kind,
 	{Version: "v1", Kind: configMapKind},
 	{Version: "v1", Kind: secretKind},
 }
 
 // foreignKinds are kinds that this cluster has although no type of them is linked.
-var foreignKinds = []schema.GroupVersionKind{kedaScaler.kind, knativeServiceKind, revisionKind}
+var foreignKinds = []schema.GroupVersionKind{scaledObject.kind, knativeServiceKind, revisionKind}
 
 // world is a cluster without controllers, and the Deployments that act on it.
 type world struct {
 	t      testing.TB
 	client client.WithWatch
-	d      templated
+	d      templateWorkload
 	// requests counts what went to the API server, by verb and kind.
 	requests map[string]int
 	// versions are those of each object in order, seen by look; written are the objects that were not only applied.
@@ -124,7 +124,7 @@ func newWorld(t testing.TB) *world {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	w.d = templated{&Workloads{Client: ownwrites.New(writes, live, tomorrow{clock.RealClock{}}), Reader: live, Options: Options{ConfigTracking: true}}, deployments{}}
+	w.d = templateWorkload{&Workloads{Client: ownwrites.New(writes, live, tomorrow{clock.RealClock{}}), Reader: live, Options: Options{ConfigTracking: true}}, deployments{}}
 	return w
 }
 
@@ -210,7 +210,7 @@ func (w *world) canary(name string) *flaggerv1.Canary {
 // object is the object as it is stored.
 func (w *world) object(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
 	w.t.Helper()
-	obj, err := get(context.Background(), w.client, &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}, kind, name)
+	obj, err := getOrNil(context.Background(), w.client, &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}, kind, name)
 	must(w.t, err)
 	return obj
 }
@@ -233,7 +233,7 @@ func (w *world) look() {
 					version[field] = value
 				}
 			}
-			metadata := map[string]any{"labels": values(obj.GetLabels()), "annotations": values(obj.GetAnnotations())}
+			metadata := map[string]any{"labels": jsonStrings(obj.GetLabels()), "annotations": jsonStrings(obj.GetAnnotations())}
 			var owners []any
 			for _, owner := range obj.GetOwnerReferences() {
 				entry := map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name}

@@ -122,8 +122,8 @@ func TestExamplesCanWork(t *testing.T) {
 			}
 			settings := canary.Settings{Features: func(provider string) canary.Features { return controller.Features(routers, c, provider) }}
 			plan := canary.NewPlan(c, settings)
-			if len(plan.Blocks) > 0 || plan.Skip {
-				t.Errorf("%s: Canary %s cannot work: %q", name, c.Name, plan.Blocks)
+			if len(plan.ValidationErrors) > 0 || plan.SkipAnalysis {
+				t.Errorf("%s: Canary %s cannot work: %q", name, c.Name, plan.ValidationErrors)
 			}
 			if err := routed(routers, c, plan); err != nil {
 				t.Errorf("%s: Canary %s has no route: %v", name, c.Name, err)

@@ -87,14 +87,14 @@ const userSection = "user-action-required"
 
 // openerWords are the words by which the column of openers names them.
 var openerWords = map[release.Opener][]string{
-	release.ByTime: {"time"}, release.ByCluster: {"cluster"}, release.ByAnswer: {"answer"}, release.ByPerson: {"person", "user"},
+	release.ByTime: {"time"}, release.ByCluster: {"cluster"}, release.ByAnswer: {"answer"}, release.ByUser: {"person", "user"},
 }
 
 // differsFrom is how the opener of a row differs from those of the list; empty: it does not. Gates that name several sections may
 // refer to another row.
 func (r gateRow) differsFrom(kind release.GateKind) string {
 	if r.section == userSection {
-		if !slices.Equal(kind.Openers, []release.Opener{release.ByPerson}) {
+		if !slices.Equal(kind.Openers, []release.Opener{release.ByUser}) {
 			return "is below User action required, but the user is not its only opener"
 		}
 		return ""
@@ -206,7 +206,7 @@ func defineConstants(declaration *ast.GenDecl, defined map[string]string) {
 }
 
 // makers are the functions of package release whose first argument is the name of a gate.
-var makers = []string{"Passes", "WaitsUntil", "WaitsFor", "Asks", "Fails"}
+var makers = []string{"NewPassingGate", "NewTimedGate", "NewWaitingGate", "NewQueryGate", "NewFailedGate"}
 
 // gatesMadeBy are the names of the gates that a function makes. given are the names that other functions return.
 func gatesMadeBy(t *testing.T, function *ast.FuncDecl, given map[string]string) []string {
@@ -236,7 +236,7 @@ func gatesMadeBy(t *testing.T, function *ast.FuncDecl, given map[string]string) 
 			define(left, node.Rhs)
 		case *ast.CallExpr:
 			selector, ok := node.Fun.(*ast.SelectorExpr)
-			if ok && selector.Sel.Name == "Gate" && len(node.Args) == 0 { // of release.Turn
+			if ok && selector.Sel.Name == "Gate" && len(node.Args) == 0 { // of release.QueueState
 				names = append(names, "turn")
 			}
 			if !ok || len(node.Args) == 0 || !slices.Contains(makers, selector.Sel.Name) {

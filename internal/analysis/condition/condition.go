@@ -20,15 +20,15 @@ import (
 // errNoData is the error of a condition that needs a value where there is none.
 var errNoData = errors.New("metric result is nil or empty: no data returned from the metric provider")
 
-// Judge returns the phase of a measurement, by the two conditions of its metric, each of which may be empty. value is
+// EvaluatePhase returns the phase of a measurement, by the two conditions of its metric, each of which may be empty. value is
 // what a provider returned: a number, a string, a boolean, a list or a map of these, or nil. Judge fails if a condition
 // cannot be evaluated.
-func Judge(ctx context.Context, value any, success, failure string) (argov1.AnalysisPhase, error) {
-	succeeded, err := holds(ctx, "successCondition", success, value)
+func EvaluatePhase(ctx context.Context, value any, success, failure string) (argov1.AnalysisPhase, error) {
+	succeeded, err := evaluateField(ctx, "successCondition", success, value)
 	if err != nil {
 		return "", err
 	}
-	failed, err := holds(ctx, "failureCondition", failure, value)
+	failed, err := evaluateField(ctx, "failureCondition", failure, value)
 	if err != nil {
 		return "", err
 	}
@@ -44,12 +44,12 @@ func Judge(ctx context.Context, value any, success, failure string) (argov1.Anal
 	}
 }
 
-func holds(ctx context.Context, field, condition string, value any) (bool, error) {
+func evaluateField(ctx context.Context, field, condition string, value any) (bool, error) {
 	if condition == "" {
 		return false, nil
 	}
 	held, err := Evaluate(ctx, condition, value)
-	if err != nil && nothing(value) {
+	if err != nil && isEmptyResult(value) {
 		err = errNoData
 	}
 	if err != nil {
@@ -60,9 +60,9 @@ func holds(ctx context.Context, field, condition string, value any) (bool, error
 
 // Evaluate evaluates a condition about a value, which it calls result.
 func Evaluate(ctx context.Context, condition string, value any) (bool, error) {
-	value = dereferenced(value)
+	value = dereference(value)
 	variables := map[string]any{"result": value}
-	options := expression.Options{Variables: variables, Functions: functions(value)}
+	options := expression.Options{Variables: variables, Functions: conditionFunctions(value)}
 	out, err := expression.Evaluate(ctx, condition, options, variables)
 	if err != nil {
 		return false, err
@@ -74,9 +74,9 @@ func Evaluate(ctx context.Context, condition string, value any) (bool, error) {
 	return held, nil
 }
 
-// functions returns the functions that conditions may call in addition to those of the language. isNil and default
+// conditionFunctions returns the functions that conditions may call in addition to those of the language. isNil and default
 // apply to the result, whatever their argument is: existing conditions rely on it.
-func functions(result any) []expression.Function {
+func conditionFunctions(result any) []expression.Function {
 	unary := func(name string, call func(any) (any, error), signature any) expression.Function {
 		return expression.Function{Name: name, Call: func(args ...any) (any, error) { return call(args[0]) }, Types: []any{signature}}
 	}
@@ -91,9 +91,9 @@ func functions(result any) []expression.Function {
 			f, err := asFloat(v)
 			return math.IsInf(f, 0), err
 		}, new(func(any) bool)),
-		unary("isNil", func(any) (any, error) { return null(result), nil }, new(func(any) bool)),
+		unary("isNil", func(any) (any, error) { return isNil(result), nil }, new(func(any) bool)),
 		{Name: "default", Types: []any{new(func(any, any) any)}, Call: func(args ...any) (any, error) {
-			if null(result) {
+			if isNil(result) {
 				return args[1], nil
 			}
 			return result, nil
@@ -146,8 +146,8 @@ func asFloat(v any) (float64, error) {
 	}
 }
 
-// dereferenced returns what a pointer points to.
-func dereferenced(v any) any {
+// dereference returns what a pointer points to.
+func dereference(v any) any {
 	rv := reflect.ValueOf(v)
 	for rv.Kind() == reflect.Pointer {
 		if rv.IsNil() {
@@ -161,8 +161,8 @@ func dereferenced(v any) any {
 	return rv.Interface()
 }
 
-// null reports whether a value is nil, or a nil list or map.
-func null(v any) bool {
+// isNil reports whether a value is nil, or a nil list or map.
+func isNil(v any) bool {
 	rv := reflect.ValueOf(v)
 	switch rv.Kind() {
 	case reflect.Invalid:
@@ -174,8 +174,8 @@ func null(v any) bool {
 	}
 }
 
-// nothing reports whether a result contains no data: it is nil or an empty list.
-func nothing(v any) bool {
-	v = dereferenced(v)
-	return null(v) || reflect.ValueOf(v).Kind() == reflect.Slice && reflect.ValueOf(v).Len() == 0
+// isEmptyResult reports whether a result contains no data: it is nil or an empty list.
+func isEmptyResult(v any) bool {
+	v = dereference(v)
+	return isNil(v) || reflect.ValueOf(v).Kind() == reflect.Slice && reflect.ValueOf(v).Len() == 0
 }

@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 		{math.NaN(), "asInt(result) > 1", "", "", "no integer is near it"},
 		{1.0, "nobody > 1", "", "", "nobody"},
 	} {
-		got, err := condition.Judge(t.Context(), c.value, c.success, c.failure)
+		got, err := condition.EvaluatePhase(t.Context(), c.value, c.success, c.failure)
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -72,7 +72,7 @@ func TestConditionsAreBounded(t *testing.T) {
 		"endless":      `let a = 1..1000; all(a, all(a, all(a, #>0)))`,
 		"answer":       `let a = string(result); let b=a+a+a+a+a+a+a+a+a+a; let c=b+b+b+b+b+b+b+b+b+b; let d=c+c+c+c+c+c+c+c+c+c; let e=d+d+d+d+d+d+d+d+d+d; let f=e+e+e+e+e+e+e+e+e+e; let g=f+f+f+f+f+f+f+f+f+f; let h=g+g+g+g+g+g+g+g+g+g; len(h+h+h+h+h+h+h+h+h+h)>0`,
 	} {
-		if got, err := condition.Judge(t.Context(), 1.0, source, ""); err == nil {
+		if got, err := condition.EvaluatePhase(t.Context(), 1.0, source, ""); err == nil {
 			t.Errorf("a %s condition: got %v, want an error", name, got)
 		}
 	}
@@ -87,8 +87,8 @@ func FuzzCondition(f *testing.F) {
 			return // what asks the clock answers anew each time
 		}
 		for _, value := range []any{number, text, []float64{number}, map[string]any{"a": text}, nil} {
-			first, err := condition.Judge(t.Context(), value, source, "")
-			second, again := condition.Judge(t.Context(), value, source, "")
+			first, err := condition.EvaluatePhase(t.Context(), value, source, "")
+			second, again := condition.EvaluatePhase(t.Context(), value, source, "")
 			if first != second || (err == nil) != (again == nil) {
 				t.Fatalf("%q of %v: got %v, %v, then %v, %v", source, value, first, err, second, again)
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/serin-dev/serin/internal/expression"
 )
 
-// Moment returns the time that an expression names, such as now() - duration("1h"). Empty: now.
-func Moment(ctx context.Context, source string, now time.Time) (time.Time, error) {
+// EvaluateTime returns the time that an expression names, such as now() - duration("1h"). Empty: now.
+func EvaluateTime(ctx context.Context, source string, now time.Time) (time.Time, error) {
 	if source == "" {
 		return now, nil
 	}

@@ -18,7 +18,7 @@ func TestMoments(t *testing.T) {
 		`date("2025-12-31T00:00:00Z")`: time.Date(2025, 12, 31, 0, 0, 0, 0, time.UTC),
 		`now().Add(duration("90s"))`:   noon.Add(90 * time.Second),
 	} {
-		if got, err := condition.Moment(t.Context(), text, noon); err != nil || !got.Equal(want) {
+		if got, err := condition.EvaluateTime(t.Context(), text, noon); err != nil || !got.Equal(want) {
 			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
 		}
 	}
@@ -27,7 +27,7 @@ func TestMoments(t *testing.T) {
 		"all(1..100000, all(1..100000, true)) ? now() : now()": budget.ErrExceeded.Error(),
 		"later(": "unexpected token EOF (1:6)",
 	} {
-		if _, err := condition.Moment(t.Context(), text, noon); err == nil || err.Error() != want {
+		if _, err := condition.EvaluateTime(t.Context(), text, noon); err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}

@@ -49,17 +49,17 @@ func TestMoreHangingMeasurementsThanSlots(t *testing.T) {
 			return client.ObjectKeyFromObject(run)
 		}
 		var hanging atomic.Int64
-		ask := func(ctx context.Context, key prober.Key, _ release.Probe) release.Answer {
+		ask := func(ctx context.Context, key prober.Key, _ release.Query) release.Answer {
 			if key.Namespace == "hostile" {
 				hanging.Add(1)
 				<-ctx.Done()
 			}
-			return release.Answer{Outcome: release.Measured, Detail: analysis.Answer{Judged: argov1.AnalysisPhaseSuccessful}}
+			return release.Answer{Outcome: release.Measured, Detail: analysis.MeasurementResult{Phase: argov1.AnalysisPhaseSuccessful}}
 		}
 		clk, shown := clock.RealClock{}, telemetry.New(prometheus.NewRegistry())
-		asking := prober.NewAbreast(clk, slots, abreast, ask, func(types.NamespacedName) {})
+		asking := prober.NewConcurrent(clk, slots, abreast, ask, func(types.NamespacedName) {})
 		reconciler := controller.New(controller.Parts{
-			Client: cluster, Clock: clk, Prober: asking, Metrics: shown, Jobs: &measure.Jobs{Client: cluster, Live: cluster, Clock: clk},
+			Client: cluster, Clock: clk, Prober: asking, Metrics: shown, Jobs: &measure.Jobs{Client: cluster, APIReader: cluster, Clock: clk},
 			Recorder: telemetry.NewRecorder(cluster, telemetry.NewOutbox(clk, logr.Discard()), clk, "rollouts-controller"),
 		})
 		pass := func(key types.NamespacedName) argov1.AnalysisRunStatus {

@@ -31,7 +31,7 @@ type Parts struct {
 	// Client reads from caches and sees its own writes.
 	Client   client.Client
 	Clock    clock.PassiveClock
-	Prober   *prober.Prober
+	Prober   *prober.Runner
 	Recorder *telemetry.Recorder
 	Jobs     *measure.Jobs
 	Metrics  *telemetry.Metrics
@@ -59,7 +59,7 @@ func New(parts Parts) *Reconciler {
 		},
 		Recorder: parts.Recorder,
 	}
-	r.frame.Serving(argov1.InstanceIDLabel, parts.InstanceID, analysis.Faulted, func(key types.NamespacedName) {
+	r.frame.Serving(argov1.InstanceIDLabel, parts.InstanceID, analysis.FaultDecision, func(key types.NamespacedName) {
 		parts.Prober.Forget(key)
 		r.pace.forget(key)
 	})
@@ -96,8 +96,8 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 		r.Prober.Forget(key)
 		r.pace.forget(key)
 	} else {
-		r.Prober.Ask(asking, d.Probes)
-		r.Prober.Remember(asking, len(run.Spec.Metrics))
+		r.Prober.Submit(asking, d.Queries)
+		r.Prober.SetAnswerLimit(asking, len(run.Spec.Metrics))
 	}
 	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), d.Wake)}, nil
 }
@@ -106,19 +106,19 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 func (r *Reconciler) observe(ctx context.Context, run *argov1.AnalysisRun, key prober.Key) (analysis.Snapshot, error) {
 	s := analysis.Snapshot{
 		Now: r.Clock.Now(), UID: run.UID, Spec: run.Spec, Status: run.Status,
-		Answers: map[string]analysis.Answer{}, Settled: map[string]bool{},
+		Answers: map[string]analysis.MeasurementResult{}, EndedMeasurements: map[string]bool{},
 	}
 	for id, answer := range r.Prober.Answers(key) {
-		detail, ok := answer.Detail.(analysis.Answer)
+		detail, ok := answer.Detail.(analysis.MeasurementResult)
 		if !ok { // it could not even be asked
-			detail = analysis.Answer{Judged: argov1.AnalysisPhaseError, Message: answer.Text}
+			detail = analysis.MeasurementResult{Phase: argov1.AnalysisPhaseError, Message: answer.Text}
 		}
-		detail.Began, detail.Ended = answer.Began, answer.Ended
+		detail.StartedAt, detail.FinishedAt = answer.Began, answer.Ended
 		s.Answers[id] = detail
 	}
-	if run.Status.Phase.Completed() && analysis.HasJobs(run.Spec) {
+	if run.Status.Phase.Completed() && analysis.UsesJobs(run.Spec) {
 		var err error
-		s.JobsGoOn, err = r.Jobs.GoOn(ctx, run)
+		s.HasActiveJobs, err = r.Jobs.HasActiveJobs(ctx, run)
 		return s, err
 	}
 	for _, result := range run.Status.MetricResults {
@@ -126,14 +126,14 @@ func (r *Reconciler) observe(ctx context.Context, run *argov1.AnalysisRun, key p
 			continue
 		}
 		newest := result.Measurements[len(result.Measurements)-1]
-		if measure.JobOf(newest) == "" || newest.Phase.Completed() {
+		if measure.JobName(newest) == "" || newest.Phase.Completed() {
 			continue
 		}
-		over, err := r.Jobs.Over(ctx, run, newest)
+		over, err := r.Jobs.IsJobEnded(ctx, run, newest)
 		if err != nil {
 			return s, err
 		}
-		s.Settled[result.Name] = over
+		s.EndedMeasurements[result.Name] = over
 	}
 	return s, nil
 }
@@ -146,10 +146,10 @@ func (r *Reconciler) apply(ctx context.Context, run *argov1.AnalysisRun, effects
 		case analysis.RunDeleted:
 			err = r.Client.Delete(ctx, run, client.Preconditions{UID: &run.UID, ResourceVersion: &run.ResourceVersion})
 			err = client.IgnoreNotFound(err)
-		case analysis.Forgotten:
-			err = r.Jobs.Forget(ctx, run, e.Measurements)
-		case analysis.Swept:
-			err = r.Jobs.Sweep(ctx, run)
+		case analysis.MeasurementJobsDeleted:
+			err = r.Jobs.DeleteJobsOf(ctx, run, e.Measurements)
+		case analysis.ActiveJobsDeleted:
+			err = r.Jobs.DeleteActiveJobs(ctx, run)
 		default:
 			err = errors.New("it is unknown")
 		}

@@ -71,12 +71,12 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 	}).Build()
 	clk, out := clock.RealClock{}, outbound.New(outbound.Policy{AllowLoopback: true})
 	shown, outbox := telemetry.New(prometheus.NewRegistry()), telemetry.NewOutbox(clk, logr.Discard())
-	jobs := &measure.Jobs{Client: o.client, Live: o.client, Clock: clk}
+	jobs := &measure.Jobs{Client: o.client, APIReader: o.client, Clock: clk}
 	measurer := &measure.Measurer{
 		Client: o.client, Secrets: o.client, Clock: clk, Restricted: out, Unrestricted: out, Services: metric.NewRegistry(metricweb.Service(metric.Cluster{})), Namespace: "serin-system", Environment: func(string) string { return "" },
 		Jobs: jobs, Telemetry: shown,
 	}
-	asking := prober.NewAbreast(clk, 10, 4, measurer.Ask, func(types.NamespacedName) { o.answered <- struct{}{} })
+	asking := prober.NewConcurrent(clk, 10, 4, measurer.Measure, func(types.NamespacedName) { o.answered <- struct{}{} })
 	o.reconciler = controller.New(controller.Parts{
 		Client: o.client, Clock: clk, Prober: asking, Recorder: telemetry.NewRecorder(o.client, outbox, clk, "rollouts-controller"), Jobs: jobs,
 		Metrics: shown, InstanceID: instance,
@@ -292,7 +292,7 @@ func TestSeriesShowWhatIsThere(t *testing.T) {
 		&argov1.AnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "errors"}, Spec: argov1.AnalysisTemplateSpec{Metrics: twice}},
 		&argov1.Experiment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"}, Status: argov1.ExperimentStatus{Phase: argov1.AnalysisPhaseRunning}})
 	registry := prometheus.NewRegistry()
-	telemetry.New(registry).ShowAnalyses(controller.Look(t.Context(), o.client))
+	telemetry.New(registry).RegisterAnalyses(controller.Look(t.Context(), o.client))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -19,20 +19,20 @@ import (
 type Launcher struct {
 	// Client creates runs and reads AnalysisTemplates.
 	Client client.Client
-	// Cluster reads ClusterAnalysisTemplates: from a cache, or from the API server where Serin watches one namespace only.
-	Cluster client.Reader
-	// Live reads from the API server.
-	Live client.Reader
+	// ClusterTemplates reads ClusterAnalysisTemplates: from a cache, or from the API server where Serin watches one namespace only.
+	ClusterTemplates client.Reader
+	// APIReader reads from the API server.
+	APIReader client.Reader
 	// InstanceID of the controller; empty: none. It ignores templates with another ID, and sets the ID on runs.
 	InstanceID string
 }
 
-// Start creates the run that an order describes, or returns the run that an earlier call created for the same order.
+// StartRun creates the run that an order describes, or returns the run that an earlier call created for the same order.
 // The caller records the name of the run and may call Start again until that has succeeded. If another run has the
-// name, a number is appended. Start fails with a MissingError if a template does not exist, and also if templates or
+// name, a number is appended. Start fails with a TemplateNotFoundError if a template does not exist, and also if templates or
 // arguments contradict each other, or if a request to the API server fails.
-func (l *Launcher) Start(ctx context.Context, o analysis.Order) (*argov1.AnalysisRun, error) {
-	wanted, err := analysis.NewRun(o, l.Lookup(ctx, o.Namespace))
+func (l *Launcher) StartRun(ctx context.Context, o analysis.RunRequest) (*argov1.AnalysisRun, error) {
+	wanted, err := analysis.NewRun(o, l.NewTemplateLookup(ctx, o.Namespace))
 	if err != nil {
 		return nil, err
 	}
@@ -52,36 +52,36 @@ func (l *Launcher) Start(ctx context.Context, o analysis.Order) (*argov1.Analysi
 			return made, nil
 		}
 		existing := &argov1.AnalysisRun{}
-		if err := l.Live.Get(ctx, client.ObjectKeyFromObject(wanted), existing); err != nil {
+		if err := l.APIReader.Get(ctx, client.ObjectKeyFromObject(wanted), existing); err != nil {
 			return nil, fmt.Errorf("get AnalysisRun %s.%s: %w", wanted.Name, wanted.Namespace, err)
 		}
-		if analysis.Serves(existing, wanted) {
+		if analysis.IsReusable(existing, wanted) {
 			return existing, nil
 		}
 		wanted.Name = fmt.Sprintf("%s.%d", o.Name, n)
 	}
 }
 
-// Lookup returns a function that finds the templates that a namespace may use, for analysis.Collect and for the
+// NewTemplateLookup returns a function that finds the templates that a namespace may use, for analysis.CollectTemplates and for the
 // validation of references.
-func (l *Launcher) Lookup(ctx context.Context, namespace string) analysis.Lookup {
+func (l *Launcher) NewTemplateLookup(ctx context.Context, namespace string) analysis.TemplateLookup {
 	return func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
 		if cluster {
 			template := &argov1.ClusterAnalysisTemplate{}
-			err := l.find(ctx, l.Cluster, client.ObjectKey{Name: name}, template, argov1.ClusterAnalysisTemplateKind)
+			err := l.getTemplate(ctx, l.ClusterTemplates, client.ObjectKey{Name: name}, template, argov1.ClusterAnalysisTemplateKind)
 			return template.Spec, err
 		}
 		template := &argov1.AnalysisTemplate{}
-		err := l.find(ctx, l.Client, client.ObjectKey{Namespace: namespace, Name: name}, template, argov1.AnalysisTemplateKind)
+		err := l.getTemplate(ctx, l.Client, client.ObjectKey{Namespace: namespace, Name: name}, template, argov1.AnalysisTemplateKind)
 		return template.Spec, err
 	}
 }
 
-func (l *Launcher) find(ctx context.Context, reader client.Reader, key client.ObjectKey, into client.Object, kind string) error {
+func (l *Launcher) getTemplate(ctx context.Context, reader client.Reader, key client.ObjectKey, into client.Object, kind string) error {
 	err := reader.Get(ctx, key, into)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && into.GetLabels()[argov1.InstanceIDLabel] != l.InstanceID:
-		return &MissingError{Kind: kind, Name: key.Name}
+		return &TemplateNotFoundError{Kind: kind, Name: key.Name}
 	case err != nil:
 		return fmt.Errorf("get %s %s: %w", kind, key, err)
 	default:
@@ -89,7 +89,9 @@ func (l *Launcher) find(ctx context.Context, reader client.Reader, key client.Ob
 	}
 }
 
-// MissingError is the error for a template that does not exist. Its text is part of the API.
-type MissingError struct{ Kind, Name string }
+// TemplateNotFoundError is the error for a template that does not exist. Its text is part of the API.
+type TemplateNotFoundError struct{ Kind, Name string }
 
-func (e *MissingError) Error() string { return fmt.Sprintf("%s '%s' not found", e.Kind, e.Name) }
+func (e *TemplateNotFoundError) Error() string {
+	return fmt.Sprintf("%s '%s' not found", e.Kind, e.Name)
+}

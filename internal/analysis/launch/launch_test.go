@@ -14,8 +14,8 @@ import (
 	"github.com/serin-dev/serin/internal/analysis/launch"
 )
 
-func order() analysis.Order {
-	return analysis.Order{
+func order() analysis.RunRequest {
+	return analysis.RunRequest{
 		Namespace: "shop", Name: "cart-1", Templates: []argov1.AnalysisTemplateRef{{TemplateName: "errors"}, {TemplateName: "latency", ClusterScope: new(true)}},
 		Owner: metav1.OwnerReference{APIVersion: "argoproj.io/v1alpha1", Kind: argov1.RolloutKind, Name: "cart", UID: "u", Controller: new(true)},
 	}
@@ -36,13 +36,13 @@ func launcher(t *testing.T, instance string, labels map[string]string) (*launch.
 		&argov1.AnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "errors", Labels: labels}, Spec: spec("rate")},
 		&argov1.ClusterAnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Name: "latency", Labels: labels}, Spec: spec("p99")},
 	).Build()
-	return &launch.Launcher{Client: c, Cluster: c, Live: c, InstanceID: instance}, c
+	return &launch.Launcher{Client: c, ClusterTemplates: c, APIReader: c, InstanceID: instance}, c
 }
 
 func TestStartMakesOneRunOfAllTemplates(t *testing.T) {
 	l, c := launcher(t, "", nil)
 	for range 2 { // the second time as after a crash, before the name was written down
-		run, err := l.Start(t.Context(), order())
+		run, err := l.StartRun(t.Context(), order())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestStartMakesOneRunOfAllTemplates(t *testing.T) {
 func TestStartNumbersRunsOfTakenNames(t *testing.T) {
 	l, c := launcher(t, "", nil)
 	for _, want := range []string{"cart-1", "cart-1.1", "cart-1.2"} {
-		run, err := l.Start(t.Context(), order())
+		run, err := l.StartRun(t.Context(), order())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,8 +81,8 @@ func TestStartSeesTheTemplatesOfItsInstanceOnly(t *testing.T) {
 		found    bool
 	}{{"", nil, true}, {"blue", mine, true}, {"", mine, false}, {"blue", nil, false}, {"green", mine, false}} {
 		l, _ := launcher(t, c.instance, c.labels)
-		run, err := l.Start(t.Context(), order())
-		missing, _ := errors.AsType[*launch.MissingError](err)
+		run, err := l.StartRun(t.Context(), order())
+		missing, _ := errors.AsType[*launch.TemplateNotFoundError](err)
 		switch {
 		case c.found && err != nil:
 			t.Errorf("%q: %v", c.instance, err)
@@ -98,7 +98,7 @@ func TestStartSaysWhichClusterTemplateIsMissing(t *testing.T) {
 	l, _ := launcher(t, "", nil)
 	o := order()
 	o.Templates[1].TemplateName = "gone"
-	if _, err := l.Start(t.Context(), o); err == nil || err.Error() != "ClusterAnalysisTemplate 'gone' not found" {
+	if _, err := l.StartRun(t.Context(), o); err == nil || err.Error() != "ClusterAnalysisTemplate 'gone' not found" {
 		t.Errorf("got %v", err)
 	}
 }

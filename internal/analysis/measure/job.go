@@ -43,40 +43,42 @@ const maxJobName = 63
 // Jobs creates, checks and deletes the Jobs of measurements.
 type Jobs struct {
 	// Client reads Jobs from a cache, and writes them. Live reads Jobs and their pods from the API server.
-	Client client.Client
-	Live   client.Reader
-	Clock  clock.PassiveClock
+	Client    client.Client
+	APIReader client.Reader
+	Clock     clock.PassiveClock
 	// Namespace of all Jobs; empty: each Job is in the namespace of its run.
 	Namespace string
-	// Elsewhere is true if the Jobs run in another cluster. A run cannot be the owner of an object there.
-	Elsewhere bool
+	// RemoteCluster is true if the Jobs run in another cluster. A run cannot be the owner of an object there.
+	RemoteCluster bool
 }
 
-// measure creates a Job, checks it, or deletes it.
-func (j *Jobs) measure(ctx context.Context, run *argov1.AnalysisRun, m argov1.Metric, q analysis.Question) (analysis.Answer, error) {
-	if q.Under == nil {
-		return j.begin(ctx, run, m, q.Number)
+// handleMeasurement creates a Job, checks it, or deletes it.
+func (j *Jobs) handleMeasurement(ctx context.Context, run *argov1.AnalysisRun, m argov1.Metric, q analysis.MeasurementRequest) (analysis.MeasurementResult, error) {
+	if q.InProgress == nil {
+		return j.startJob(ctx, run, m, q.Number)
 	}
 	if q.Terminate {
-		_ = j.delete(ctx, run, JobOf(*q.Under)) // Sweep deletes it if this fails, and is repeated until it succeeds
-		return analysis.Answer{Judged: argov1.AnalysisPhaseInconclusive}, nil
+		_ = j.deleteJob(ctx, run, JobName(*q.InProgress)) // Sweep deletes it if this fails, and is repeated until it succeeds
+		return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseInconclusive}, nil
 	}
-	return j.resume(ctx, run, *q.Under)
+	return j.checkJob(ctx, run, *q.InProgress)
 }
 
-// JobOf returns the name of the Job of a measurement; empty: it has none.
-func JobOf(m argov1.Measurement) string { return m.Metadata[jobNameKey] }
+// JobName returns the name of the Job of a measurement; empty: it has none.
+func JobName(m argov1.Measurement) string { return m.Metadata[jobNameKey] }
 
-// namespaceOf returns the namespace of the Jobs of a run. It does not use the namespace in the status, because a user
+// jobNamespace returns the namespace of the Jobs of a run. It does not use the namespace in the status, because a user
 // may have written that to direct Serin to the Jobs of another namespace.
-func (j *Jobs) namespaceOf(run *argov1.AnalysisRun) string { return cmp.Or(j.Namespace, run.Namespace) }
+func (j *Jobs) jobNamespace(run *argov1.AnalysisRun) string {
+	return cmp.Or(j.Namespace, run.Namespace)
+}
 
-// find returns a Job of a run. A Job of another run with this name counts as not found.
-func (j *Jobs) find(ctx context.Context, run *argov1.AnalysisRun, name string) (*batchv1.Job, error) {
-	job, key := &batchv1.Job{}, client.ObjectKey{Namespace: j.namespaceOf(run), Name: name}
+// findJob returns a Job of a run. A Job of another run with this name counts as not found.
+func (j *Jobs) findJob(ctx context.Context, run *argov1.AnalysisRun, name string) (*batchv1.Job, error) {
+	job, key := &batchv1.Job{}, client.ObjectKey{Namespace: j.jobNamespace(run), Name: name}
 	err := j.Client.Get(ctx, key, job)
 	if apierrors.IsNotFound(err) {
-		err = j.Live.Get(ctx, key, job)
+		err = j.APIReader.Get(ctx, key, job)
 	}
 	if err == nil && job.Labels[RunUIDLabel] != string(run.UID) {
 		err = apierrors.NewNotFound(batchv1.Resource("jobs"), name)
@@ -84,48 +86,48 @@ func (j *Jobs) find(ctx context.Context, run *argov1.AnalysisRun, name string) (
 	return job, err
 }
 
-// begin creates the Job, or finds the one that was created before a crash.
-func (j *Jobs) begin(ctx context.Context, run *argov1.AnalysisRun, m argov1.Metric, number int) (analysis.Answer, error) {
-	job := j.job(run, m, number)
+// startJob creates the Job, or finds the one that was created before a crash.
+func (j *Jobs) startJob(ctx context.Context, run *argov1.AnalysisRun, m argov1.Metric, number int) (analysis.MeasurementResult, error) {
+	job := j.newJob(run, m, number)
 	if err := j.Client.Create(ctx, job); err != nil {
 		existing := &batchv1.Job{} // also if the answer to its creation was lost: otherwise a second Job would run beside it
-		switch found := j.Live.Get(ctx, client.ObjectKeyFromObject(job), existing); {
+		switch found := j.APIReader.Get(ctx, client.ObjectKeyFromObject(job), existing); {
 		case found != nil && apierrors.IsAlreadyExists(err):
-			return analysis.Answer{}, fmt.Errorf("get Job %s.%s: %w", job.Name, job.Namespace, found)
+			return analysis.MeasurementResult{}, fmt.Errorf("get Job %s.%s: %w", job.Name, job.Namespace, found)
 		case found != nil:
-			return analysis.Answer{}, fmt.Errorf("create Job %s.%s: %w", job.Name, job.Namespace, err)
+			return analysis.MeasurementResult{}, fmt.Errorf("create Job %s.%s: %w", job.Name, job.Namespace, err)
 		case existing.Labels[RunUIDLabel] != string(run.UID):
-			return analysis.Answer{}, fmt.Errorf("Job %s.%s is not of this run: remove it", job.Name, job.Namespace) //nolint:staticcheck // a kind
+			return analysis.MeasurementResult{}, fmt.Errorf("Job %s.%s is not of this run: remove it", job.Name, job.Namespace) //nolint:staticcheck // a kind
 		}
 	}
-	return analysis.Answer{
-		Judged: argov1.AnalysisPhaseRunning, Resume: j.Clock.Now(),
+	return analysis.MeasurementResult{
+		Phase: argov1.AnalysisPhaseRunning, ResumeAt: j.Clock.Now(),
 		Metadata: map[string]string{jobNameKey: job.Name, jobNamespaceKey: job.Namespace},
 	}, nil
 }
 
-// job returns the Job of a measurement.
-func (j *Jobs) job(run *argov1.AnalysisRun, m argov1.Metric, number int) *batchv1.Job {
-	namespace := j.namespaceOf(run)
+// newJob returns the Job of a measurement.
+func (j *Jobs) newJob(run *argov1.AnalysisRun, m argov1.Metric, number int) *batchv1.Job {
+	namespace := j.jobNamespace(run)
 	metadata := m.Provider.Job.Metadata
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: jobName(string(run.UID), m.Name, number),
-			Labels: with(metadata.Labels, RunUIDLabel, string(run.UID)),
-			Annotations: with(metadata.Annotations,
+			Namespace: namespace, Name: newJobName(string(run.UID), m.Name, number),
+			Labels: addEntries(metadata.Labels, RunUIDLabel, string(run.UID)),
+			Annotations: addEntries(metadata.Annotations,
 				RunNameAnnotation, run.Name, RunNamespaceAnnotation, run.Namespace, MetricNameAnnotation, m.Name),
 		},
 		Spec: *m.Provider.Job.Spec.DeepCopy(),
 	}
-	job.Spec.Template.Labels = with(job.Spec.Template.Labels, RunUIDLabel, string(run.UID))
-	if !j.Elsewhere && namespace == run.Namespace {
+	job.Spec.Template.Labels = addEntries(job.Spec.Template.Labels, RunUIDLabel, string(run.UID))
+	if !j.RemoteCluster && namespace == run.Namespace {
 		job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(run, argov1.SchemeGroupVersion.WithKind(argov1.AnalysisRunKind))}
 	}
 	return job
 }
 
-// with returns a copy of a map with additional entries. more contains keys and values alternately.
-func with(old map[string]string, more ...string) map[string]string {
+// addEntries returns a copy of a map with additional entries. more contains keys and values alternately.
+func addEntries(old map[string]string, more ...string) map[string]string {
 	out := maps.Clone(old)
 	if out == nil {
 		out = map[string]string{}
@@ -136,40 +138,40 @@ func with(old map[string]string, more ...string) map[string]string {
 	return out
 }
 
-// jobName returns a name that consists of the run, the metric and the number. The metric is truncated if the name would
+// newJobName returns a name that consists of the run, the metric and the number. The metric is truncated if the name would
 // be too long.
-func jobName(run, metric string, number int) string {
+func newJobName(run, metric string, number int) string {
 	if room := maxJobName - len(fmt.Sprintf("%s..%d", run, number)); len(metric) > room {
 		metric = metric[:max(room, 0)]
 	}
 	return fmt.Sprintf("%s.%s.%d", run, metric, number)
 }
 
-// resume checks a Job. The interval until the next check grows with the square root of the age of the Job.
-func (j *Jobs) resume(ctx context.Context, run *argov1.AnalysisRun, under argov1.Measurement) (analysis.Answer, error) {
-	job, err := j.find(ctx, run, JobOf(under))
+// checkJob checks a Job. The interval until the next check grows with the square root of the age of the Job.
+func (j *Jobs) checkJob(ctx context.Context, run *argov1.AnalysisRun, under argov1.Measurement) (analysis.MeasurementResult, error) {
+	job, err := j.findJob(ctx, run, JobName(under))
 	if err != nil {
-		return analysis.Answer{}, fmt.Errorf("get Job %s.%s: %w", JobOf(under), j.namespaceOf(run), err)
+		return analysis.MeasurementResult{}, fmt.Errorf("get Job %s.%s: %w", JobName(under), j.jobNamespace(run), err)
 	}
-	if phase, message := ended(job); phase.Completed() {
-		return analysis.Answer{Judged: phase, Message: message}, nil
+	if phase, message := jobPhase(job); phase.Completed() {
+		return analysis.MeasurementResult{Phase: phase, Message: message}, nil
 	}
-	problem, err := j.stuck(ctx, client.ObjectKeyFromObject(job))
+	problem, err := j.findStuckContainer(ctx, client.ObjectKeyFromObject(job))
 	switch {
 	case err != nil:
-		return analysis.Answer{}, err
+		return analysis.MeasurementResult{}, err
 	case problem != "":
-		return analysis.Answer{Judged: argov1.AnalysisPhaseInconclusive, Message: problem}, nil
+		return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseInconclusive, Message: problem}, nil
 	}
 	now, elapsed := j.Clock.Now(), 0.0
 	if under.StartedAt != nil {
 		elapsed = max(now.Sub(under.StartedAt.Time).Seconds(), 0)
 	}
-	return analysis.Answer{Judged: argov1.AnalysisPhaseRunning, Resume: now.Add(time.Duration(math.Sqrt(2*elapsed) * float64(time.Second)))}, nil
+	return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseRunning, ResumeAt: now.Add(time.Duration(math.Sqrt(2*elapsed) * float64(time.Second)))}, nil
 }
 
-// ended returns the phase of a Job, and the message of a failed one.
-func ended(job *batchv1.Job) (phase argov1.AnalysisPhase, message string) {
+// jobPhase returns the phase of a Job, and the message of a failed one.
+func jobPhase(job *batchv1.Job) (phase argov1.AnalysisPhase, message string) {
 	for _, c := range job.Status.Conditions {
 		switch {
 		case c.Status != corev1.ConditionTrue:
@@ -182,24 +184,24 @@ func ended(job *batchv1.Job) (phase argov1.AnalysisPhase, message string) {
 	return argov1.AnalysisPhaseRunning, ""
 }
 
-// Ended reports whether a Job is complete or has failed.
-func Ended(job *batchv1.Job) bool {
-	phase, _ := ended(job)
+// IsEnded reports whether a Job is complete or has failed.
+func IsEnded(job *batchv1.Job) bool {
+	phase, _ := jobPhase(job)
 	return phase.Completed()
 }
 
-// hopeless are the reasons for which a container waits although it will never start.
-var hopeless = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName"}
+// terminalReasons are the reasons for which a container waits although it will never start.
+var terminalReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName"}
 
-// stuck returns a message about a container of a Job that will never start; empty: none is known.
-func (j *Jobs) stuck(ctx context.Context, key client.ObjectKey) (string, error) {
+// findStuckContainer returns a message about a container of a Job that will never start; empty: none is known.
+func (j *Jobs) findStuckContainer(ctx context.Context, key client.ObjectKey) (string, error) {
 	pods := &corev1.PodList{}
-	if err := j.Live.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: key.Name}); err != nil {
+	if err := j.APIReader.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: key.Name}); err != nil {
 		return "", fmt.Errorf("list the pods of Job %s.%s: %w", key.Name, key.Namespace, err)
 	}
 	for _, pod := range pods.Items {
 		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			if w := c.State.Waiting; w != nil && slices.Contains(hopeless, w.Reason) {
+			if w := c.State.Waiting; w != nil && slices.Contains(terminalReasons, w.Reason) {
 				return fmt.Sprintf("Pod %s, container %s has terminal error (%s): %s", pod.Name, c.Name, w.Reason, w.Message), nil
 			}
 		}
@@ -207,42 +209,42 @@ func (j *Jobs) stuck(ctx context.Context, key client.ObjectKey) (string, error) 
 	return "", nil
 }
 
-// Forget deletes the Jobs of measurements that the status of the run no longer contains.
-func (j *Jobs) Forget(ctx context.Context, run *argov1.AnalysisRun, measurements []argov1.Measurement) error {
+// DeleteJobsOf deletes the Jobs of measurements that the status of the run no longer contains.
+func (j *Jobs) DeleteJobsOf(ctx context.Context, run *argov1.AnalysisRun, measurements []argov1.Measurement) error {
 	var failed []error
 	for _, m := range measurements {
-		if name := JobOf(m); name != "" {
-			failed = append(failed, j.delete(ctx, run, name))
+		if name := JobName(m); name != "" {
+			failed = append(failed, j.deleteJob(ctx, run, name))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// Sweep deletes the active Jobs of a run.
-func (j *Jobs) Sweep(ctx context.Context, run *argov1.AnalysisRun) error {
-	jobs, err := j.Of(ctx, run)
+// DeleteActiveJobs deletes the active Jobs of a run.
+func (j *Jobs) DeleteActiveJobs(ctx context.Context, run *argov1.AnalysisRun) error {
+	jobs, err := j.ListJobs(ctx, run)
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for i := range jobs {
-		if goesOn(&jobs[i]) {
-			failed = append(failed, j.delete(ctx, run, jobs[i].Name))
+		if isActive(&jobs[i]) {
+			failed = append(failed, j.deleteJob(ctx, run, jobs[i].Name))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// GoOn reports whether a Job of a run is active, according to the cache.
-func (j *Jobs) GoOn(ctx context.Context, run *argov1.AnalysisRun) (bool, error) {
-	jobs, err := j.Of(ctx, run)
-	return slices.ContainsFunc(jobs, func(job batchv1.Job) bool { return goesOn(&job) }), err
+// HasActiveJobs reports whether a Job of a run is active, according to the cache.
+func (j *Jobs) HasActiveJobs(ctx context.Context, run *argov1.AnalysisRun) (bool, error) {
+	jobs, err := j.ListJobs(ctx, run)
+	return slices.ContainsFunc(jobs, func(job batchv1.Job) bool { return isActive(&job) }), err
 }
 
-func goesOn(job *batchv1.Job) bool { return !Ended(job) && job.DeletionTimestamp == nil }
+func isActive(job *batchv1.Job) bool { return !IsEnded(job) && job.DeletionTimestamp == nil }
 
-// Of returns the Jobs of a run, according to the cache.
-func (j *Jobs) Of(ctx context.Context, run *argov1.AnalysisRun) ([]batchv1.Job, error) {
+// ListJobs returns the Jobs of a run, according to the cache.
+func (j *Jobs) ListJobs(ctx context.Context, run *argov1.AnalysisRun) ([]batchv1.Job, error) {
 	jobs := &batchv1.JobList{}
 	if err := j.Client.List(ctx, jobs, client.MatchingLabels{RunUIDLabel: string(run.UID)}); err != nil {
 		return nil, fmt.Errorf("list the Jobs of AnalysisRun %s.%s: %w", run.Name, run.Namespace, err)
@@ -250,28 +252,28 @@ func (j *Jobs) Of(ctx context.Context, run *argov1.AnalysisRun) ([]batchv1.Job, 
 	return jobs.Items, nil
 }
 
-// delete deletes a Job of a run after its pods. It succeeds if the Job does not exist.
-func (j *Jobs) delete(ctx context.Context, run *argov1.AnalysisRun, name string) error {
-	job, err := j.find(ctx, run, name)
+// deleteJob deletes a Job of a run after its pods. It succeeds if the Job does not exist.
+func (j *Jobs) deleteJob(ctx context.Context, run *argov1.AnalysisRun, name string) error {
+	job, err := j.findJob(ctx, run, name)
 	if err == nil {
 		err = j.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &job.UID})
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete Job %s.%s: %w", name, j.namespaceOf(run), err)
+		return fmt.Errorf("delete Job %s.%s: %w", name, j.jobNamespace(run), err)
 	}
 	return nil
 }
 
-// Over reports whether the Job of a measurement has ended, or does not exist.
-func (j *Jobs) Over(ctx context.Context, run *argov1.AnalysisRun, m argov1.Measurement) (bool, error) {
+// IsJobEnded reports whether the Job of a measurement has ended, or does not exist.
+func (j *Jobs) IsJobEnded(ctx context.Context, run *argov1.AnalysisRun, m argov1.Measurement) (bool, error) {
 	job := &batchv1.Job{}
-	err := j.Client.Get(ctx, client.ObjectKey{Namespace: j.namespaceOf(run), Name: JobOf(m)}, job)
+	err := j.Client.Get(ctx, client.ObjectKey{Namespace: j.jobNamespace(run), Name: JobName(m)}, job)
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
-		return false, fmt.Errorf("get Job %s.%s: %w", JobOf(m), j.namespaceOf(run), err)
+		return false, fmt.Errorf("get Job %s.%s: %w", JobName(m), j.jobNamespace(run), err)
 	default:
-		return Ended(job), nil
+		return IsEnded(job), nil
 	}
 }

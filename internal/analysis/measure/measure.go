@@ -26,12 +26,12 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// maxText bounds a value, a message and what a service tells beside its answer, each, in bytes: ten of them are kept of
+// maxTextBytes bounds a value, a message and what a service tells beside its answer, each, in bytes: ten of them are kept of
 // each metric, in one object.
-const maxText = 4 << 10
+const maxTextBytes = 4 << 10
 
-// deadline bounds one measurement; each call to a service has a shorter one of its own.
-const deadline = 2 * time.Minute
+// measurementTimeout bounds one measurement; each call to a service has a shorter one of its own.
+const measurementTimeout = 2 * time.Minute
 
 // Measurer makes measurements. It runs beside the reconcile workers.
 type Measurer struct {
@@ -59,74 +59,74 @@ type Measurer struct {
 // maxEvaluations is how many conditions are evaluated at once. Each may need some ten MiB.
 const maxEvaluations = 4
 
-// Ask makes the measurement that a question asks for. The detail of its answer is an analysis.Answer.
-func (m *Measurer) Ask(ctx context.Context, key prober.Key, p release.Probe) release.Answer {
+// Measure makes the measurement that a question asks for. The detail of its answer is an analysis.MeasurementResult.
+func (m *Measurer) Measure(ctx context.Context, key prober.Key, p release.Query) release.Answer {
 	began := m.Clock.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("no measurement within %s", deadline))
+	ctx, cancel := context.WithTimeoutCause(ctx, measurementTimeout, fmt.Errorf("no measurement within %s", measurementTimeout))
 	defer cancel()
-	question, ok := p.Question.(analysis.Question)
+	question, ok := p.Request.(analysis.MeasurementRequest)
 	if !ok {
-		return release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("question %T is unknown", p.Question)}
+		return release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("question %T is unknown", p.Request)}
 	}
 	run := &argov1.AnalysisRun{}
 	answer := release.Answer{Outcome: release.Measured}
-	var detail analysis.Answer
-	hidden := &secrets{}
+	var detail analysis.MeasurementResult
+	hidden := &secretValues{}
 	err := m.Client.Get(ctx, key.NamespacedName, run)
 	if err == nil {
-		detail, err = m.measure(ctx, run, question, hidden)
+		detail, err = m.performMeasurement(ctx, run, question, hidden)
 	}
 	if err != nil {
 		answer.Outcome = metric.OutcomeOf(err)
-		detail.Judged, detail.Message = argov1.AnalysisPhaseError, err.Error()
+		detail.Phase, detail.Message = argov1.AnalysisPhaseError, err.Error()
 	}
-	answer.Detail = shown(detail, hidden)
-	m.Telemetry.Probed(telemetry.MetricProbe, answer.Outcome, m.Clock.Since(began))
+	answer.Detail = redactResult(detail, hidden)
+	m.Telemetry.RecordQueryDuration(telemetry.MetricQuery, answer.Outcome, m.Clock.Since(began))
 	return answer
 }
 
-// shown is an answer as everybody may see it.
-func shown(a analysis.Answer, hidden *secrets) analysis.Answer {
-	a.Message, a.Text = release.Clip(hidden.out(a.Message), maxText), release.Clip(hidden.out(a.Text), maxText)
+// redactResult is an answer as everybody may see it.
+func redactResult(a analysis.MeasurementResult, hidden *secretValues) analysis.MeasurementResult {
+	a.Message, a.Value = release.Truncate(hidden.redact(a.Message), maxTextBytes), release.Truncate(hidden.redact(a.Value), maxTextBytes)
 	for key, value := range a.Metadata {
-		a.Metadata[key] = release.Clip(hidden.out(value), maxText)
+		a.Metadata[key] = release.Truncate(hidden.redact(value), maxTextBytes)
 	}
 	return a
 }
 
-// measure makes one measurement. What it read of Secrets is in hidden, also when it fails.
-func (m *Measurer) measure(ctx context.Context, run *argov1.AnalysisRun, q analysis.Question, hidden *secrets) (analysis.Answer, error) {
-	i := indexOf(run, q.Metric.Name)
+// performMeasurement makes one measurement. What it read of Secrets is in hidden, also when it fails.
+func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisRun, q analysis.MeasurementRequest, hidden *secretValues) (analysis.MeasurementResult, error) {
+	i := metricIndex(run, q.Metric.Name)
 	if i < 0 {
-		return analysis.Answer{}, fmt.Errorf("the run has no metric %s any more", q.Metric.Name)
+		return analysis.MeasurementResult{}, fmt.Errorf("the run has no metric %s any more", q.Metric.Name)
 	}
-	resolved, err := analysis.Resolved(run.Spec.Metrics[i], run.Spec.Args, func(ref argov1.SecretKeyRef) (string, error) {
-		value, err := m.secret(ctx, run.Namespace, ref)
+	resolved, err := analysis.ResolveMetric(run.Spec.Metrics[i], run.Spec.Args, func(ref argov1.SecretKeyRef) (string, error) {
+		value, err := m.readSecretKey(ctx, run.Namespace, ref)
 		hidden.add(value)
 		return value, err
 	})
 	if err != nil {
-		return analysis.Answer{}, err
+		return analysis.MeasurementResult{}, err
 	}
 	if resolved.Provider.Job != nil {
-		return m.Jobs.measure(ctx, run, resolved, q)
+		return m.Jobs.handleMeasurement(ctx, run, resolved, q)
 	}
 	measurement, err := m.Services.NewMeasurement(ctx, m.request(run, resolved, hidden))
 	if err != nil {
-		return analysis.Answer{}, err
+		return analysis.MeasurementResult{}, err
 	}
 	if measurement.Async != nil {
 		return poll(ctx, measurement, q, m.Clock.Now)
 	}
-	if q.Under != nil { // a user wrote it into the status: all others end with the request that takes them
+	if q.InProgress != nil { // a user wrote it into the status: all others end with the request that takes them
 		if q.Terminate {
-			return analysis.Answer{Judged: argov1.AnalysisPhaseSuccessful}, nil
+			return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseSuccessful}, nil
 		}
-		return analysis.Answer{}, errors.New("a measurement of this provider cannot be resumed")
+		return analysis.MeasurementResult{}, errors.New("a measurement of this provider cannot be resumed")
 	}
 	return query(ctx, measurement, func(value any) (judged argov1.AnalysisPhase, err error) {
 		err = m.evaluate(ctx, run.Namespace, func() (err error) {
-			judged, err = condition.Judge(ctx, value, resolved.SuccessCondition, resolved.FailureCondition)
+			judged, err = condition.EvaluatePhase(ctx, value, resolved.SuccessCondition, resolved.FailureCondition)
 			return err
 		})
 		return judged, err
@@ -134,15 +134,15 @@ func (m *Measurer) measure(ctx context.Context, run *argov1.AnalysisRun, q analy
 }
 
 // request is a metric with what a service may use to query it.
-func (m *Measurer) request(run *argov1.AnalysisRun, resolved argov1.Metric, hidden *secrets) metric.AnalysisRequest {
+func (m *Measurer) request(run *argov1.AnalysisRun, resolved argov1.Metric, hidden *secretValues) metric.AnalysisRequest {
 	now := m.Clock.Now()
 	return metric.AnalysisRequest{
 		Run: run, Metric: resolved, Now: now,
 		Restricted: m.Restricted, Unrestricted: m.Unrestricted,
-		ControllerNamespace: m.Namespace, Credentials: m.credentials, Hide: hidden.hide, Environment: m.Environment,
+		ControllerNamespace: m.Namespace, Credentials: m.readCredentials, Hide: hidden.hide, Environment: m.Environment,
 		EvaluateTime: func(ctx context.Context, expression string) (result time.Time, err error) {
 			err = m.evaluate(ctx, run.Namespace, func() (err error) {
-				result, err = condition.Moment(ctx, expression, now)
+				result, err = condition.EvaluateTime(ctx, expression, now)
 				return err
 			})
 			return result, err
@@ -161,7 +161,7 @@ func (m *Measurer) evaluate(ctx context.Context, namespace string, evaluation fu
 	return evaluation()
 }
 
-func indexOf(run *argov1.AnalysisRun, name string) int {
+func metricIndex(run *argov1.AnalysisRun, name string) int {
 	for i, m := range run.Spec.Metrics {
 		if m.Name == name {
 			return i

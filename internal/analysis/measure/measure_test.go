@@ -77,7 +77,7 @@ func newBench(t *testing.T, answer http.HandlerFunc, objects ...client.Object) *
 	b.measurer = &measure.Measurer{
 		Client: b.client, Secrets: b.client, Clock: clk, Restricted: named, Unrestricted: named, Services: services(metric.Cluster{}), Namespace: "serin-system",
 		Environment: func(name string) string { return b.environment[name] },
-		Jobs:        &measure.Jobs{Client: b.client, Live: b.client, Clock: clk},
+		Jobs:        &measure.Jobs{Client: b.client, APIReader: b.client, Clock: clk},
 		Telemetry:   telemetry.New(prometheus.NewRegistry()),
 	}
 	return b
@@ -92,7 +92,7 @@ func services(cluster metric.Cluster) *metric.Registry {
 }
 
 // ask has one metric of a run measured.
-func (b *bench) ask(m argov1.Metric, q analysis.Question, args ...argov1.Argument) analysis.Answer {
+func (b *bench) ask(m argov1.Metric, q analysis.MeasurementRequest, args ...argov1.Argument) analysis.MeasurementResult {
 	b.t.Helper()
 	m.Name = "m"
 	run := &argov1.AnalysisRun{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "run", UID: runUID}, Spec: argov1.AnalysisRunSpec{Metrics: []argov1.Metric{m}, Args: args}}
@@ -104,8 +104,8 @@ func (b *bench) ask(m argov1.Metric, q analysis.Question, args ...argov1.Argumen
 		q.Number = 1
 	}
 	key := prober.Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "run"}, UID: runUID}
-	answer := b.measurer.Ask(b.t.Context(), key, release.Probe{ID: "x", Question: q})
-	detail, ok := answer.Detail.(analysis.Answer)
+	answer := b.measurer.Measure(b.t.Context(), key, release.Query{ID: "x", Request: q})
+	detail, ok := answer.Detail.(analysis.MeasurementResult)
 	if !ok {
 		b.t.Fatalf("the answer has no detail: %+v", answer)
 	}
@@ -333,9 +333,9 @@ func TestProviders(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := b.ask(argov1.Metric{SuccessCondition: c.success, Provider: c.metric(b.URL)}, analysis.Question{})
-			if got.Judged != c.phase || got.Text != c.text || got.Message != c.message {
-				t.Errorf("got %s %q %q, want %s %q %q", got.Judged, got.Text, got.Message, c.phase, c.text, c.message)
+			got := b.ask(argov1.Metric{SuccessCondition: c.success, Provider: c.metric(b.URL)}, analysis.MeasurementRequest{})
+			if got.Phase != c.phase || got.Value != c.text || got.Message != c.message {
+				t.Errorf("got %s %q %q, want %s %q %q", got.Phase, got.Value, got.Message, c.phase, c.text, c.message)
 			}
 			for key, value := range c.told {
 				if got.Metadata[key] != value {
@@ -351,8 +351,8 @@ func TestTheEnvironmentNamesADefaultPrometheus(t *testing.T) {
 		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"scalar","result":[1,"0.25"]}}`)
 	})
 	b.environment["ARGO_ROLLOUTS_PROMETHEUS_ADDRESS"] = b.URL
-	got := b.ask(argov1.Metric{SuccessCondition: "result == 0.25", Provider: argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Query: "x"}}}, analysis.Question{})
-	if got.Judged != argov1.AnalysisPhaseSuccessful || got.Text != "0.25" {
+	got := b.ask(argov1.Metric{SuccessCondition: "result == 0.25", Provider: argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Query: "x"}}}, analysis.MeasurementRequest{})
+	if got.Phase != argov1.AnalysisPhaseSuccessful || got.Value != "0.25" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -367,8 +367,8 @@ func TestSecretsAreSentAndNeverShown(t *testing.T) {
 	provider := argov1.MetricProvider{Web: &argov1.WebMetric{
 		URL: b.URL, JSONPath: "{$.said}", Headers: []argov1.WebMetricHeader{{Key: "Authorization", Value: "Bearer {{args.token}}"}},
 	}}
-	got := b.ask(argov1.Metric{SuccessCondition: `result == "Bearer {{args.token}}"`, Provider: provider}, analysis.Question{}, arg)
-	if got.Judged != argov1.AnalysisPhaseSuccessful || got.Text != `"Bearer *****"` {
+	got := b.ask(argov1.Metric{SuccessCondition: `result == "Bearer {{args.token}}"`, Provider: provider}, analysis.MeasurementRequest{}, arg)
+	if got.Phase != argov1.AnalysisPhaseSuccessful || got.Value != `"Bearer *****"` {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -377,8 +377,8 @@ func TestAConditionThatCannotBeEvaluatedShowsNoSecret(t *testing.T) {
 	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `1`) },
 		secret("shop", "web", map[string]string{"token": "hunter2"}))
 	arg := argov1.Argument{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &argov1.SecretKeyRef{Name: "web", Key: "token"}}}
-	got := b.ask(argov1.Metric{SuccessCondition: "result == {{args.token}}.x", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL}}}, analysis.Question{}, arg)
-	if got.Judged != argov1.AnalysisPhaseError || strings.Contains(got.Message, "hunter2") || !strings.Contains(got.Message, "*****") {
+	got := b.ask(argov1.Metric{SuccessCondition: "result == {{args.token}}.x", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL}}}, analysis.MeasurementRequest{}, arg)
+	if got.Phase != argov1.AnalysisPhaseError || strings.Contains(got.Message, "hunter2") || !strings.Contains(got.Message, "*****") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -386,7 +386,7 @@ func TestAConditionThatCannotBeEvaluatedShowsNoSecret(t *testing.T) {
 func TestASecretThatIsMissingIsNamed(t *testing.T) {
 	b := newBench(t, nil, secret("shop", "web", nil))
 	arg := argov1.Argument{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &argov1.SecretKeyRef{Name: "web", Key: "token"}}}
-	got := b.ask(argov1.Metric{Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://{{args.token}}"}}}, analysis.Question{}, arg)
+	got := b.ask(argov1.Metric{Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://{{args.token}}"}}}, analysis.MeasurementRequest{}, arg)
 	if want := "key 'token' does not exist in secret 'web'"; got.Message != want {
 		t.Errorf("got %q, want %q", got.Message, want)
 	}
@@ -404,10 +404,10 @@ func TestAJobIsMadeOnceAndJudgedByItsEnd(t *testing.T) {
 		batchv1.JobComplete: argov1.AnalysisPhaseSuccessful, batchv1.JobFailed: argov1.AnalysisPhaseFailed,
 	} {
 		b := newBench(t, nil)
-		first := b.ask(jobMetric(), analysis.Question{})
-		again := b.ask(jobMetric(), analysis.Question{}) // as after a crash
+		first := b.ask(jobMetric(), analysis.MeasurementRequest{})
+		again := b.ask(jobMetric(), analysis.MeasurementRequest{}) // as after a crash
 		name := runUID + ".m.1"
-		if first.Judged != argov1.AnalysisPhaseRunning || first.Metadata["job-name"] != name || first.Metadata["job-namespace"] != "shop" || !first.Resume.Equal(noon) || again.Metadata["job-name"] != name {
+		if first.Phase != argov1.AnalysisPhaseRunning || first.Metadata["job-name"] != name || first.Metadata["job-namespace"] != "shop" || !first.ResumeAt.Equal(noon) || again.Metadata["job-name"] != name {
 			t.Fatalf("got %+v, then %+v", first, again)
 		}
 		job := &batchv1.Job{}
@@ -419,15 +419,15 @@ func TestAJobIsMadeOnceAndJudgedByItsEnd(t *testing.T) {
 			t.Errorf("made %+v", job)
 		}
 		began := metav1.NewTime(noon.Add(-50 * time.Second))
-		under := analysis.Question{Under: &argov1.Measurement{StartedAt: &began, Metadata: first.Metadata}}
-		if got := b.ask(jobMetric(), under); got.Judged != argov1.AnalysisPhaseRunning || !got.Resume.Equal(noon.Add(10*time.Second)) {
+		under := analysis.MeasurementRequest{InProgress: &argov1.Measurement{StartedAt: &began, Metadata: first.Metadata}}
+		if got := b.ask(jobMetric(), under); got.Phase != argov1.AnalysisPhaseRunning || !got.ResumeAt.Equal(noon.Add(10*time.Second)) {
 			t.Errorf("got %+v, want to look again after ten seconds", got)
 		}
 		job.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue, Message: "so it is"}}
 		if err := b.client.Status().Update(t.Context(), job); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.ask(jobMetric(), under); got.Judged != want {
+		if got := b.ask(jobMetric(), under); got.Phase != want {
 			t.Errorf("got %+v, want %s", got, want)
 		}
 	}
@@ -449,35 +449,35 @@ func TestAJobIsMadeOnceThoughNobodyHeardOfIt(t *testing.T) {
 			return apierrors.NewTimeoutError("request did not complete", 1)
 		},
 	})
-	if got := b.ask(jobMetric(), analysis.Question{}); got.Judged != argov1.AnalysisPhaseRunning || measure.JobOf(argov1.Measurement{Metadata: got.Metadata}) == "" {
+	if got := b.ask(jobMetric(), analysis.MeasurementRequest{}); got.Phase != argov1.AnalysisPhaseRunning || measure.JobName(argov1.Measurement{Metadata: got.Metadata}) == "" {
 		t.Errorf("got %+v, want the Job that was made", got)
 	}
 }
 
 func TestAJobWhoseImageIsMissingIsInconclusive(t *testing.T) {
 	b := newBench(t, nil)
-	first := b.ask(jobMetric(), analysis.Question{})
+	first := b.ask(jobMetric(), analysis.MeasurementRequest{})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: first.Metadata["job-name"]}}}
 	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}}}
 	if err := b.client.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	got := b.ask(jobMetric(), analysis.Question{Under: &argov1.Measurement{Metadata: first.Metadata}})
-	if want := "Pod p, container init has terminal error (ErrImagePull): no such image"; got.Judged != argov1.AnalysisPhaseInconclusive || got.Message != want {
-		t.Errorf("got %s %q, want %q", got.Judged, got.Message, want)
+	got := b.ask(jobMetric(), analysis.MeasurementRequest{InProgress: &argov1.Measurement{Metadata: first.Metadata}})
+	if want := "Pod p, container init has terminal error (ErrImagePull): no such image"; got.Phase != argov1.AnalysisPhaseInconclusive || got.Message != want {
+		t.Errorf("got %s %q, want %q", got.Phase, got.Message, want)
 	}
 }
 
 func TestATerminatedJobIsDeletedAndNoOther(t *testing.T) {
 	stranger := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "backup"}}
 	b := newBench(t, nil, stranger)
-	first := b.ask(jobMetric(), analysis.Question{})
-	got := b.ask(jobMetric(), analysis.Question{Terminate: true, Under: &argov1.Measurement{Metadata: first.Metadata}})
-	if got.Judged != argov1.AnalysisPhaseInconclusive {
+	first := b.ask(jobMetric(), analysis.MeasurementRequest{})
+	got := b.ask(jobMetric(), analysis.MeasurementRequest{Terminate: true, InProgress: &argov1.Measurement{Metadata: first.Metadata}})
+	if got.Phase != argov1.AnalysisPhaseInconclusive {
 		t.Errorf("got %+v", got)
 	}
 	// A status may name anything.
-	b.ask(jobMetric(), analysis.Question{Terminate: true, Under: &argov1.Measurement{Metadata: map[string]string{"job-name": "backup", "job-namespace": "shop"}}})
+	b.ask(jobMetric(), analysis.MeasurementRequest{Terminate: true, InProgress: &argov1.Measurement{Metadata: map[string]string{"job-name": "backup", "job-namespace": "shop"}}})
 	jobs := &batchv1.JobList{}
 	if err := b.client.List(t.Context(), jobs); err != nil || len(jobs.Items) != 1 || jobs.Items[0].Name != "backup" {
 		t.Errorf("left %+v, %v", jobs.Items, err)
@@ -494,8 +494,8 @@ func TestNamesOfJobsFitIntoALabel(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := prober.Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "run"}, UID: runUID}
-	answer := b.measurer.Ask(t.Context(), key, release.Probe{Question: analysis.Question{Metric: metric, Number: 123}})
-	name := answer.Detail.(analysis.Answer).Metadata["job-name"]
+	answer := b.measurer.Measure(t.Context(), key, release.Query{Request: analysis.MeasurementRequest{Metric: metric, Number: 123}})
+	name := answer.Detail.(analysis.MeasurementResult).Metadata["job-name"]
 	if len(name) != 63 || !strings.HasSuffix(name, ".123") {
 		t.Errorf("%q has %d characters", name, len(name))
 	}
@@ -521,16 +521,16 @@ func TestKayentaIsBegunAndResumed(t *testing.T) {
 			Address: b.URL, Application: "a", CanaryConfigName: "config", Threshold: argov1.KayentaThreshold{Pass: 90, Marginal: 75},
 			Scopes: []argov1.KayentaScope{{Name: "default"}},
 		}}}
-		begun := b.ask(metric, analysis.Question{})
-		if begun.Judged != argov1.AnalysisPhaseRunning || begun.Metadata["canaryExecutionId"] != "e1" || !begun.Resume.Equal(noon.Add(15*time.Second)) {
+		begun := b.ask(metric, analysis.MeasurementRequest{})
+		if begun.Phase != argov1.AnalysisPhaseRunning || begun.Metadata["canaryExecutionId"] != "e1" || !begun.ResumeAt.Equal(noon.Add(15*time.Second)) {
 			t.Fatalf("got %+v", begun)
 		}
-		under := analysis.Question{Under: &argov1.Measurement{Metadata: begun.Metadata}}
-		if got := b.ask(metric, under); got.Judged != argov1.AnalysisPhaseRunning {
+		under := analysis.MeasurementRequest{InProgress: &argov1.Measurement{Metadata: begun.Metadata}}
+		if got := b.ask(metric, under); got.Phase != argov1.AnalysisPhaseRunning {
 			t.Errorf("got %+v", got)
 		}
 		complete = true
-		if got := b.ask(metric, under); got.Judged != want || got.Text != fmt.Sprint(score) {
+		if got := b.ask(metric, under); got.Phase != want || got.Value != fmt.Sprint(score) {
 			t.Errorf("got %+v, want %s", got, want)
 		}
 	}
@@ -552,15 +552,15 @@ func TestTheAPIServerMayBeAskedWhereverItIs(t *testing.T) {
 		SuccessCondition: `result == "1"`,
 		Provider:         argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL + "/version", JSONPath: "{$.major}"}},
 	}
-	if answer := b.ask(version, analysis.Question{}); !strings.Contains(answer.Message, "loopback") {
+	if answer := b.ask(version, analysis.MeasurementRequest{}); !strings.Contains(answer.Message, "loopback") {
 		t.Errorf("got %+v for a server on this host, want a refusal", answer)
 	}
-	anonymous, err := outbound.NewFor(b.URL, http.DefaultTransport)
+	anonymous, err := outbound.NewForServer(b.URL, http.DefaultTransport)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.measurer.Services = services(metric.Cluster{Address: b.URL, Anonymous: anonymous})
-	if answer := b.ask(version, analysis.Question{}); answer.Judged != argov1.AnalysisPhaseSuccessful {
+	if answer := b.ask(version, analysis.MeasurementRequest{}); answer.Phase != argov1.AnalysisPhaseSuccessful {
 		t.Errorf("got %+v of the API server, want success", answer)
 	}
 }
@@ -576,9 +576,9 @@ func TestAMeasurementEnds(t *testing.T) {
 		})
 		measurer := &measure.Measurer{Client: hanging, Clock: clocktesting.NewFakePassiveClock(noon), Telemetry: telemetry.New(prometheus.NewRegistry())}
 		began := time.Now()
-		answer := measurer.Ask(t.Context(), prober.Key{}, release.Probe{Question: analysis.Question{}})
-		detail, _ := answer.Detail.(analysis.Answer)
-		if took := time.Since(began); took != 2*time.Minute || detail.Judged != argov1.AnalysisPhaseError || detail.Message != "no measurement within 2m0s" {
+		answer := measurer.Measure(t.Context(), prober.Key{}, release.Query{Request: analysis.MeasurementRequest{}})
+		detail, _ := answer.Detail.(analysis.MeasurementResult)
+		if took := time.Since(began); took != 2*time.Minute || detail.Phase != argov1.AnalysisPhaseError || detail.Message != "no measurement within 2m0s" {
 			t.Errorf("got %+v after %s", detail, took)
 		}
 	})
@@ -590,8 +590,8 @@ func TestAHostileConditionIsAnError(t *testing.T) {
 	for _, condition := range []string{
 		`let a = repeat("x", 900000); let b=a+a+a+a+a+a; let c=b+b+b+b+b+b+b+b+b+b; let d=c+c+c+c; len(d)>0`, `let a = 1..1000; all(a, all(a, all(a, #>0)))`,
 	} {
-		got := b.ask(argov1.Metric{SuccessCondition: condition, Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL}}}, analysis.Question{})
-		if got.Judged != argov1.AnalysisPhaseError || !strings.Contains(got.Message, "it needs too much time or memory") {
+		got := b.ask(argov1.Metric{SuccessCondition: condition, Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL}}}, analysis.MeasurementRequest{})
+		if got.Phase != argov1.AnalysisPhaseError || !strings.Contains(got.Message, "it needs too much time or memory") {
 			t.Errorf("%s: got %+v", condition, got)
 		}
 		if err := b.client.DeleteAllOf(t.Context(), &argov1.AnalysisRun{}, client.InNamespace("shop")); err != nil {

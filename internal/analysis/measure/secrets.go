@@ -13,10 +13,10 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// secrets are values that nobody may read.
-type secrets struct{ values []string }
+// secretValues are values that nobody may read.
+type secretValues struct{ values []string }
 
-func (s *secrets) add(value string) {
+func (s *secretValues) add(value string) {
 	for _, part := range []string{value, strings.TrimSpace(value)} {
 		if part != "" {
 			s.values = append(s.values, part)
@@ -24,16 +24,16 @@ func (s *secrets) add(value string) {
 	}
 }
 
-// out is a text without them.
-func (s *secrets) out(text string) string {
+// redact is a text without them.
+func (s *secretValues) redact(text string) string {
 	for _, value := range s.values {
 		text = strings.ReplaceAll(text, value, "*****")
 	}
 	return text
 }
 
-// secret is one key of a Secret beside the run.
-func (m *Measurer) secret(ctx context.Context, namespace string, ref argov1.SecretKeyRef) (string, error) {
+// readSecretKey is one key of a Secret beside the run.
+func (m *Measurer) readSecretKey(ctx context.Context, namespace string, ref argov1.SecretKeyRef) (string, error) {
 	secret := &corev1.Secret{}
 	if err := m.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, secret); err != nil {
 		return "", fmt.Errorf("get Secret %s.%s: %w", ref.Name, namespace, err)
@@ -45,8 +45,8 @@ func (m *Measurer) secret(ctx context.Context, namespace string, ref argov1.Secr
 	return string(value), nil
 }
 
-// credentials are all keys of a Secret; not found: none.
-func (m *Measurer) credentials(ctx context.Context, namespace, name string) (map[string]outbound.Secret, error) {
+// readCredentials are all keys of a Secret; not found: none.
+func (m *Measurer) readCredentials(ctx context.Context, namespace, name string) (map[string]outbound.Secret, error) {
 	secret := &corev1.Secret{}
 	err := m.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -60,7 +60,7 @@ func (m *Measurer) credentials(ctx context.Context, namespace, name string) (map
 }
 
 // hide masks values of Secrets.
-func (s *secrets) hide(values ...outbound.Secret) {
+func (s *secretValues) hide(values ...outbound.Secret) {
 	for _, value := range values {
 		s.add(value.Reveal())
 	}

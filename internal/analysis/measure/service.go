@@ -12,24 +12,24 @@ import (
 )
 
 // query sends the query of a measurement and has judge rate the result.
-func query(ctx context.Context, m metric.Measurement, judge func(value any) (argov1.AnalysisPhase, error)) (analysis.Answer, error) {
+func query(ctx context.Context, m metric.Measurement, judge func(value any) (argov1.AnalysisPhase, error)) (analysis.MeasurementResult, error) {
 	result, err := m.Provider.QueryRaw(ctx, m.Query)
 	switch {
 	case errors.Is(err, metric.ErrNoData) && m.NoDataError != nil:
-		return analysis.Answer{Metadata: result.Metadata}, m.NoDataError
+		return analysis.MeasurementResult{Metadata: result.Metadata}, m.NoDataError
 	case errors.Is(err, metric.ErrNoData):
 		result.Value = m.NoData
 	case err != nil && m.ConvertError != nil:
-		return analysis.Answer{}, m.ConvertError(err)
+		return analysis.MeasurementResult{}, m.ConvertError(err)
 	case err != nil:
-		return analysis.Answer{}, err
+		return analysis.MeasurementResult{}, err
 	}
 	format := m.Format
 	if format == nil {
 		format = metric.FormatValue
 	}
-	answer := analysis.Answer{Text: format(result.Value), Metadata: result.Metadata}
-	answer.Judged, err = judge(result.Value)
+	answer := analysis.MeasurementResult{Value: format(result.Value), Metadata: result.Metadata}
+	answer.Phase, err = judge(result.Value)
 	return answer, err
 }
 
@@ -40,29 +40,29 @@ const executionKey = "canaryExecutionId"
 const pollInterval = 15 * time.Second
 
 // poll starts an asynchronous measurement, or requests its result.
-func poll(ctx context.Context, m metric.Measurement, q analysis.Question, now func() time.Time) (analysis.Answer, error) {
+func poll(ctx context.Context, m metric.Measurement, q analysis.MeasurementRequest, now func() time.Time) (analysis.MeasurementResult, error) {
 	switch {
 	case q.Terminate:
-		return analysis.Answer{Judged: argov1.AnalysisPhaseSuccessful}, nil
-	case q.Under == nil:
+		return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseSuccessful}, nil
+	case q.InProgress == nil:
 		executionID, err := m.Async.Start(ctx, m.Query)
 		if err != nil {
-			return analysis.Answer{}, err
+			return analysis.MeasurementResult{}, err
 		}
-		return analysis.Answer{
-			Judged: argov1.AnalysisPhaseRunning, Metadata: map[string]string{executionKey: executionID}, Resume: now().Add(pollInterval),
+		return analysis.MeasurementResult{
+			Phase: argov1.AnalysisPhaseRunning, Metadata: map[string]string{executionKey: executionID}, ResumeAt: now().Add(pollInterval),
 		}, nil
 	}
-	result, err := m.Async.Resume(ctx, q.Under.Metadata[executionKey])
+	result, err := m.Async.Resume(ctx, q.InProgress.Metadata[executionKey])
 	if errors.Is(err, metric.ErrUnfinished) {
-		return analysis.Answer{Judged: argov1.AnalysisPhaseRunning, Resume: now().Add(pollInterval)}, nil
+		return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseRunning, ResumeAt: now().Add(pollInterval)}, nil
 	}
 	if err != nil {
-		return analysis.Answer{}, err
+		return analysis.MeasurementResult{}, err
 	}
 	score, err := metric.Single(result)
 	if err != nil {
-		return analysis.Answer{}, err
+		return analysis.MeasurementResult{}, err
 	}
-	return analysis.Answer{Judged: m.Judge(score), Text: fmt.Sprint(score)}, nil
+	return analysis.MeasurementResult{Phase: m.Judge(score), Value: fmt.Sprint(score)}, nil
 }

@@ -189,9 +189,9 @@ func (l *left) restart() {
 			Settings: canary.Settings{Provider: "gatewayapi:v1", Drain: time.Second}, EndpointsUnread: "there are none here",
 		},
 		Reader: noted, Clock: l.clock, Metrics: telemetry.New(prometheus.NewRegistry()),
-		Prober: prober.New(l.clock, 1, func(context.Context, prober.Key, release.Probe) release.Answer { return release.Answer{} }, func(types.NamespacedName) {}),
+		Prober: prober.New(l.clock, 1, func(context.Context, prober.Key, release.Query) release.Answer { return release.Answer{} }, func(types.NamespacedName) {}),
 		Reporter: &Reporter{
-			Client: noted, Reader: noted, Clock: l.clock, Outbox: outbox, Standing: &telemetry.Standing{},
+			Client: noted, Reader: noted, Clock: l.clock, Outbox: outbox, Standing: &telemetry.OngoingEvents{},
 			Recorder: telemetry.NewRecorder(l.client, outbox, l.clock, ""),
 		},
 		Watch: func(_, _ []schema.GroupVersionKind) error { return nil },
@@ -290,7 +290,7 @@ func (l *left) releasesOnce(image string) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if hash := peerhash.Of(template); c.Status.LastAppliedSpec != hash || c.Status.LastPromotedSpec != hash {
+	if hash := peerhash.HashTemplate(template); c.Status.LastAppliedSpec != hash || c.Status.LastPromotedSpec != hash {
 		l.t.Errorf("on the way back Flagger 1.44 would find applied %s and promoted %s, and take %s: a new revision", c.Status.LastAppliedSpec, c.Status.LastPromotedSpec, hash)
 	}
 	if c.Status.TrackedConfigs == nil {
@@ -319,7 +319,7 @@ func TestAdoptionAtRestMakesNoRipple(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					hash = peerhash.Of(template)
+					hash = peerhash.HashTemplate(template)
 					promoted = hash
 				}
 				status := leftStatus(phase, hash, promoted, now.Add(-time.Hour))

@@ -23,14 +23,14 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (dec
 	events := slices.Concat(d.Events, s.warnings)
 	for _, effect := range d.Effects {
 		err := r.ensure(ctx, s, effect, d.Status)
-		var partly *workload.PartlyError
+		var partly *workload.PartialServiceError
 		switch {
 		case errors.As(err, &partly):
-			for _, text := range partly.Texts {
-				events = append(events, release.Event{Type: release.Warning, Message: text, Standing: true})
+			for _, text := range partly.Messages {
+				events = append(events, release.Event{Type: release.Warning, Message: text, Persistent: true})
 			}
 		case shell.NeedsUser(err), shell.Rejected(err):
-			return canary.Refused(s.snapshot, d.Gates, effect, shell.Message(err)), shell.Rejected(err), nil
+			return canary.RefusedDecision(s.snapshot, d.Gates, effect, shell.Message(err)), shell.Rejected(err), nil
 		case err != nil:
 			return d, false, err
 		}
@@ -42,16 +42,16 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (dec
 // one applies one effect. status is the one that will be written: it names the cookies of the run.
 func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, status flaggerv1.CanaryStatus) error {
 	c := s.object
-	target := r.Workloads.Of(c)
+	target := r.Workloads.ForCanary(c)
 	switch e := effect.(type) {
 	case canary.HasFinalizer:
-		return r.holdFinalizer(ctx, c, e.Held)
+		return r.holdFinalizer(ctx, c, e.Present)
 	case canary.ServicesExist:
 		return target.EnsureServices(ctx, c, e.Apex)
 	case canary.PrimaryExists:
 		return target.EnsurePrimary(ctx, c, e.Revision, e.ID, e.Follow)
-	case canary.PrimaryRecalled:
-		return target.RecreatePrimary(ctx, c, workload.Made{Revision: e.Revision, PeerHash: e.PeerHash}, e.Undone, e.ID)
+	case canary.PrimaryRecreated:
+		return target.RecreatePrimary(ctx, c, workload.TemplateSource{Revision: e.Revision, FlaggerHash: e.FlaggerHash}, e.Undone, e.ID)
 	case canary.ScalerExists:
 		return target.EnsureScaler(ctx, c, e.Update)
 	case canary.ScalerPaused:
@@ -59,14 +59,14 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 			return target.PauseScaler(ctx, c)
 		}
 		return target.ResumeScaler(ctx, c)
-	case canary.UpFromZero:
-		if e.Like {
+	case canary.TargetScaledUp:
+		if e.ToPrimaryCapacity {
 			return target.UpToPrimary(ctx, c)
 		}
 		return target.UpFromZero(ctx, c)
-	case canary.PrimaryUpFromZero:
+	case canary.PrimaryScaledUp:
 		return target.PrimaryUpFromZero(ctx, c)
-	case canary.DownToZero:
+	case canary.TargetScaledToZero:
 		return target.DownToZero(ctx, c)
 	case canary.CopyTemplate:
 		return target.CopyTemplate(ctx, c, e.Revision, e.ID)
@@ -82,11 +82,11 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 		}
 		_, err := r.Applier.Prepare(ctx, s.renderer, s.target)
 		return err
-	case canary.RouteStands:
-		return r.setRoute(ctx, s, status, canary.RouteIs{Canary: e.Canary, Mirror: e.Mirror}, keepWeights)
-	case canary.RouteIs:
+	case canary.RouteMaintained:
+		return r.setRoute(ctx, s, status, canary.TrafficWeight{Canary: e.Canary, Mirror: e.Mirror}, keepWeights)
+	case canary.TrafficWeight:
 		return r.setRoute(ctx, s, status, e, setWeights)
-	case canary.GivenBack:
+	case canary.UserObjectsRestored:
 		return r.giveBack(ctx, s)
 	default:
 		return fmt.Errorf("effect %T is unknown", effect)
@@ -102,7 +102,7 @@ const (
 )
 
 // setRoute makes the route of the plan, or of the provider that is named.
-func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.CanaryStatus, is canary.RouteIs, w weights) error {
+func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.CanaryStatus, is canary.TrafficWeight, w weights) error {
 	renderer, target, decided := s.renderer, s.target, s.versions
 	if is.Provider != "" {
 		var ok bool
@@ -118,7 +118,7 @@ func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.Can
 	if renderer.Features(target).Sticky {
 		route.Sticky = traffic.Sticky(s.object, status)
 	}
-	route.Mirror.On = is.Mirror
+	route.Mirror.Enabled = is.Mirror
 	if (is.Mirror || w == keepWeights) && renderer.Features(target).MirrorPercent {
 		route.Mirror.Percent = analysisOf(s.object).MirrorWeight
 	}
@@ -146,7 +146,7 @@ func (f fresh) Get(ctx context.Context, key client.ObjectKey, into client.Object
 }
 
 func (r *Reconciler) giveBack(ctx context.Context, s *seen) error {
-	if err := r.Workloads.Of(s.object).GiveBackServices(ctx, s.object); err != nil {
+	if err := r.Workloads.ForCanary(s.object).RestoreServices(ctx, s.object); err != nil {
 		return err
 	}
 	if s.renderer == nil {
@@ -156,7 +156,7 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen) error {
 	applier.Client = fresh{applier.Client, r.Reader}
 	err := applier.Restore(ctx, s.renderer, s.target)
 	if errors.Is(err, traffic.ErrNoOriginal) {
-		return &workload.PartlyError{Texts: []string{err.Error()}}
+		return &workload.PartialServiceError{Messages: []string{err.Error()}}
 	}
 	return err
 }

@@ -62,7 +62,7 @@ func hookLimits(h flaggerv1.CanaryWebhook) (timeout time.Duration, retries int, 
 // Pool names the slots that a question shares with others of its kind: webhooks may run tests for minutes, and no metric
 // query waits behind them.
 func Pool(question any) string {
-	if _, hook := question.(canary.HookQuestion); hook {
+	if _, hook := question.(canary.HookQuery); hook {
 		return "webhooks"
 	}
 	return "metrics"
@@ -84,7 +84,7 @@ type Asker struct {
 	// Reader reads Secrets, live and by name.
 	Reader client.Reader
 	Clock  clock.Clock
-	Hooks  *hook.Caller
+	Hooks  *hook.Client
 	// Services are the metrics services that templates may name.
 	Services *metric.Registry
 	// Restricted sends requests to addresses that users name, Unrestricted to those that the administrator names.
@@ -99,33 +99,33 @@ type Asker struct {
 }
 
 // Ask puts one question.
-func (a *Asker) Ask(ctx context.Context, key prober.Key, p release.Probe) release.Answer {
+func (a *Asker) Ask(ctx context.Context, key prober.Key, p release.Query) release.Answer {
 	began := a.Clock.Now()
-	kind := telemetry.HookProbe
+	kind := telemetry.WebhookQuery
 	c := &flaggerv1.Canary{}
 	if err := a.Client.Get(ctx, key.NamespacedName, c); err != nil {
 		return release.Answer{Outcome: release.Unreachable, Text: fmt.Sprintf("get Canary %s: %v", key.NamespacedName, err)}
 	}
 	var answer release.Answer
-	switch q := p.Question.(type) {
-	case canary.HookQuestion:
+	switch q := p.Request.(type) {
+	case canary.HookQuery:
 		answer = a.hook(ctx, c, q)
-	case canary.MetricQuestion:
-		kind = telemetry.MetricProbe
+	case canary.MetricQuery:
+		kind = telemetry.MetricQuery
 		answer = a.measure(ctx, c, q.Check)
-	case canary.SourcesQuestion:
-		kind = telemetry.MetricProbe
+	case canary.SourcesQuery:
+		kind = telemetry.MetricQuery
 		answer = a.sources(ctx, c, q.Checks)
 	default:
 		answer = release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("question %T is unknown", q)}
 	}
 	// Many answers are kept, and what users wrote into addresses and queries may be as long as a whole Canary.
-	answer.Text, answer.Query = release.Clip(answer.Text, maxAnswer), release.Clip(answer.Query, shell.MaxGateQuery)
-	a.Telemetry.Probed(kind, answer.Outcome, a.Clock.Since(began))
+	answer.Text, answer.Query = release.Truncate(answer.Text, maxAnswer), release.Truncate(answer.Query, shell.MaxGateQuery)
+	a.Telemetry.RecordQueryDuration(kind, answer.Outcome, a.Clock.Since(began))
 	return answer
 }
 
-func (a *Asker) hook(ctx context.Context, c *flaggerv1.Canary, q canary.HookQuestion) release.Answer {
+func (a *Asker) hook(ctx context.Context, c *flaggerv1.Canary, q canary.HookQuery) release.Answer {
 	timeout, retries, cut, err := hookLimits(q.Hook)
 	if err != nil {
 		return release.Answer{Outcome: release.No, Text: err.Error()}
@@ -138,7 +138,7 @@ func (a *Asker) hook(ctx context.Context, c *flaggerv1.Canary, q canary.HookQues
 	if err != nil {
 		return release.Answer{Outcome: release.No, Text: err.Error()}
 	}
-	outcome, text := a.Hooks.Do(ctx, hook.Call{
+	outcome, text := a.Hooks.Send(ctx, hook.Request{
 		URL: q.Hook.URL, Body: body, Timeout: timeout, Retries: retries, DisableTLS: q.Hook.DisableTLS, Key: q.Key,
 	})
 	if text != "" && cut != "" {
@@ -179,7 +179,7 @@ func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	if check.Canonical == canary.Duration {
 		shown = value / 1000 // the gauge has always been in seconds
 	}
-	a.Telemetry.Measured(c.Namespace, c.Spec.TargetRef.Name, release.Clip(check.Metric.Name, shell.MaxGateName), shown)
+	a.Telemetry.SetCheckValue(c.Namespace, c.Spec.TargetRef.Name, release.Truncate(check.Metric.Name, shell.MaxGateName), shown)
 	return answer
 }
 

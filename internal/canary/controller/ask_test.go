@@ -92,7 +92,7 @@ func cartCanary() *flaggerv1.Canary {
 }
 
 func (a *Asker) about(ctx context.Context, question any) release.Answer {
-	return a.Ask(ctx, prober.Key{NamespacedName: cart, UID: "uid"}, release.Probe{ID: "id", Question: question})
+	return a.Ask(ctx, prober.Key{NamespacedName: cart, UID: "uid"}, release.Query{ID: "id", Request: question})
 }
 
 const vector = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"0.25"]}]}}`
@@ -101,7 +101,7 @@ func TestBuiltinDurationIsJudgedInMilliseconds(t *testing.T) {
 	prom := newOutside(t, http.StatusOK, vector)
 	c := cartCanary()
 	c.Spec.Provider = "gatewayapi:v1" // its histogram is in seconds
-	answer := newAsker(t, prom.URL, c).about(t.Context(), canary.MetricQuestion{
+	answer := newAsker(t, prom.URL, c).about(t.Context(), canary.MetricQuery{
 		Check: canary.Check{Source: canary.Builtin, Canonical: canary.Duration, Interval: "1m", Metric: flaggerv1.CanaryMetric{Name: canary.Duration}},
 	})
 	if answer.Outcome != release.Measured || answer.Value != 250 {
@@ -114,7 +114,7 @@ func TestBuiltinDurationIsJudgedInMilliseconds(t *testing.T) {
 
 func TestHookSendsPayloadAndKey(t *testing.T) {
 	gate := newOutside(t, http.StatusNoContent, "")
-	answer := newAsker(t, "", cartCanary()).about(t.Context(), canary.HookQuestion{
+	answer := newAsker(t, "", cartCanary()).about(t.Context(), canary.HookQuery{
 		Hook:  flaggerv1.CanaryWebhook{Name: "gate", URL: gate.URL, Metadata: map[string]string{"who": "me"}},
 		Phase: flaggerv1.CanaryPhaseProgressing, Key: "the-key",
 	})
@@ -135,7 +135,7 @@ func TestTemplateReadsItsSecretInItsOwnNamespace(t *testing.T) {
 	template.Spec.Provider = flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: prom.URL, SecretRef: &flaggerv1.SecretReference{Name: "token"}}
 	right := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "token"}, Data: map[string][]byte{"token": []byte("right")}}
 	wrong := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "token"}, Data: map[string][]byte{"token": []byte("wrong")}}
-	question := canary.MetricQuestion{Check: canary.Check{Source: canary.Template, Interval: "1m", Metric: flaggerv1.CanaryMetric{
+	question := canary.MetricQuery{Check: canary.Check{Source: canary.Template, Interval: "1m", Metric: flaggerv1.CanaryMetric{
 		Name: "errors", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "errors", Namespace: "shared"},
 	}}}
 	asker := newAsker(t, "", cartCanary(), template, right, wrong)
@@ -173,7 +173,7 @@ func TestWhatCannotBeAskedSaysWhy(t *testing.T) {
 		},
 		"broken inline query": {flaggerv1.CanaryMetric{Name: "m", Query: "{{ nonsense }}"}, canary.Inline, "nonsense"},
 	} {
-		answer := newAsker(t, "http://127.0.0.1:1", cartCanary(), template).about(t.Context(), canary.MetricQuestion{
+		answer := newAsker(t, "http://127.0.0.1:1", cartCanary(), template).about(t.Context(), canary.MetricQuery{
 			Check: canary.Check{Source: c.source, Interval: "1m", Metric: c.metric},
 		})
 		if answer.Outcome != release.Broken || !strings.Contains(answer.Text, c.want) {
@@ -185,7 +185,7 @@ func TestWhatCannotBeAskedSaysWhy(t *testing.T) {
 func TestSourcesTellWhichOneIsAway(t *testing.T) {
 	c := cartCanary()
 	c.Spec.MetricsServer = "http://user:secret@127.0.0.1:1/?token=secret"
-	answer := newAsker(t, "", c).about(t.Context(), canary.SourcesQuestion{Checks: []canary.Check{
+	answer := newAsker(t, "", c).about(t.Context(), canary.SourcesQuery{Checks: []canary.Check{
 		{Source: canary.Builtin, Canonical: canary.SuccessRate},
 		{Source: canary.Template, Metric: flaggerv1.CanaryMetric{Name: "m", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "nowhere"}}},
 	}})

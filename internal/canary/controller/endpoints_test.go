@@ -19,7 +19,7 @@ func TestOnlyAnotherNumberOfEndpointsBringsAReleaseBack(t *testing.T) {
 		}
 	}
 	r := New(Parts{})
-	r.dependents.Set(types.NamespacedName{Namespace: "shop", Name: "cart"}, []watching.Thing{endpoints.Of("shop", "cart-canary")})
+	r.dependents.Set(types.NamespacedName{Namespace: "shop", Name: "cart"}, []watching.Object{endpoints.Of("shop", "cart-canary")})
 	if got := r.Touched(t.Context(), endpoints.Kind, slice(1), slice(1)); len(got) != 0 {
 		t.Errorf("as many as before bring back %v, want nobody", got)
 	}

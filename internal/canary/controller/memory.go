@@ -122,7 +122,7 @@ func (m *memory) track(key types.NamespacedName, w *canary.Workload, now time.Ti
 		if e.track == nil {
 			e.track = map[bool]canary.ReadinessTrack{}
 		}
-		for primary, copy := range map[bool]*canary.Copy{false: &w.Target, true: &w.Primary} {
+		for primary, copy := range map[bool]*canary.WorkloadState{false: &w.Target, true: &w.Primary} {
 			copy.Track = e.track[primary].Observe(*copy, now)
 			e.track[primary] = copy.Track
 		}

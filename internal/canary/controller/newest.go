@@ -9,19 +9,19 @@ import (
 	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
-// checkNewest prevents a process from acting on an old version of a release: see ownwrites.Newest. An idle release is not read
+// checkNewest prevents a process from acting on an old version of a release: see ownwrites.NewestVersions. An idle release is not read
 // from the API server before something is written for it; see requireNewest.
 func (r *Reconciler) checkNewest(ctx context.Context, object *flaggerv1.Canary, acts bool) error {
 	key := client.ObjectKeyFromObject(object)
 	if !acts {
-		return r.newest.Look(key, object)
+		return r.newest.VerifyNotStale(key, object)
 	}
-	return r.newest.TakeOver(ctx, key, object, &flaggerv1.Canary{})
+	return r.newest.VerifyTakeover(ctx, key, object, &flaggerv1.Canary{})
 }
 
 // requireNewest is the same at each write of a reconciliation: an idle release may be suspended or deleted by now. Writes of the
 // Canary itself name the version that they are based on.
-func (r *Reconciler) requireNewest(object *flaggerv1.Canary) ownwrites.Check {
+func (r *Reconciler) requireNewest(object *flaggerv1.Canary) ownwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
 		if _, itself := written.(*flaggerv1.Canary); itself {
 			return nil

@@ -55,11 +55,11 @@ func TestTakeOver(t *testing.T) {
 			reads := &reads{Reader: fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(test.live).Build()}
 			r := New(Parts{Reader: reads})
 			if test.wrote != "" {
-				r.newest.Knows(client.ObjectKeyFromObject(test.live), at(test.wrote, moves))
+				r.newest.RecordVersion(client.ObjectKeyFromObject(test.live), at(test.wrote, moves))
 			}
 			for i, cached := range test.cached {
-				err := r.checkNewest(t.Context(), cached, canary.Moves(cached.Status.Phase))
-				if got := errors.Is(err, ownwrites.ErrBehind); got != test.behind[i] || err != nil && !got {
+				err := r.checkNewest(t.Context(), cached, canary.HasTransitionEffects(cached.Status.Phase))
+				if got := errors.Is(err, ownwrites.ErrStale); got != test.behind[i] || err != nil && !got {
 					t.Errorf("version %s: %v, behind should be %t", cached.ResourceVersion, err, test.behind[i])
 				}
 			}
@@ -80,7 +80,7 @@ func TestAConflictHasTheCanaryReadAnew(t *testing.T) {
 	reads := &reads{Reader: cluster}
 	r := New(Parts{Observer: Observer{Client: cluster}, Reader: reads})
 	key := client.ObjectKeyFromObject(live)
-	r.newest.Knows(key, cached)
+	r.newest.RecordVersion(key, cached)
 	if err := r.checkNewest(t.Context(), cached, true); err != nil || reads.n != 0 {
 		t.Fatalf("before the conflict: %v after %d reads, want none", err, reads.n)
 	}
@@ -89,7 +89,7 @@ func TestAConflictHasTheCanaryReadAnew(t *testing.T) {
 	if _, err := r.writeStatus(t.Context(), s, decision, shell.Explanation{Due: true}); !apierrors.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict", err)
 	}
-	if err := r.checkNewest(t.Context(), cached, true); !errors.Is(err, ownwrites.ErrBehind) || reads.n != 1 {
+	if err := r.checkNewest(t.Context(), cached, true); !errors.Is(err, ownwrites.ErrStale) || reads.n != 1 {
 		t.Errorf("after the conflict: %v after %d reads, want ErrBehind after one", err, reads.n)
 	}
 }

@@ -45,22 +45,22 @@ type Observer struct {
 	Rival func(ctx context.Context, c *flaggerv1.Canary) (string, error)
 	// Line is where releases wait while as many move as may; nil: nothing limits them. Add lets the Canaries of the process
 	// join it.
-	Line *queue.Line
+	Line *queue.Queue
 	// Peers looks for another controller that acts on the same objects; nil: nobody looks, and what is seen is what Serin
 	// would do if it were alone.
-	Peers *watching.Peers
+	Peers *watching.OtherController
 	// EndpointsUnread is why endpoints cannot be looked at, as a sentence; empty: they can.
 	EndpointsUnread string
 }
 
 // Workloads finds the workload of a Canary.
 type Workloads interface {
-	// Of is the kind of its target; nil where the target is of no kind that can be released.
-	Of(c *flaggerv1.Canary) workload.Kind
+	// ForCanary returns the workload that a Canary targets; nil if its kind cannot be released.
+	ForCanary(c *flaggerv1.Canary) workload.Workload
 	// Forget drops what is remembered of a Canary that is gone.
 	Forget(key types.NamespacedName)
-	// Keys are the Canaries of which something is remembered.
-	Keys() []types.NamespacedName
+	// CachedKeys are the Canaries of which something is remembered.
+	CachedKeys() []types.NamespacedName
 }
 
 // byTarget is the index of Canaries by their target.
@@ -97,7 +97,7 @@ type seen struct {
 	target            traffic.Target
 	versions          traffic.Versions // of the route
 	selector, selects string
-	things            []watching.Thing
+	things            []watching.Object
 	// workloads and routes are the kinds of what was looked at, that may have to be watched from now on.
 	workloads, routes []schema.GroupVersionKind
 	// again is true where nothing tells of the change that is waited for: a right, or the definition of a kind, for which
@@ -128,7 +128,7 @@ func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now t
 }
 
 // observe looks at everything around a Canary. peer is who else acts on it.
-func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, peer canary.Peer) (*seen, error) {
+func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, peer canary.OtherController) (*seen, error) {
 	settings := o.Settings
 	settings.Features = func(provider string) canary.Features { return Features(o.Routers, object, provider) }
 	plan := canary.NewPlan(object, settings)
@@ -136,7 +136,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	s.snapshot = canary.Snapshot{
 		Now: now, UID: string(object.UID), Generation: object.Generation, Plan: plan, Status: *object.Status.DeepCopy(),
 		Deleting: object.DeletionTimestamp != nil, Finalizer: slices.Contains(object.Finalizers, finalizer),
-		Command: object.Annotations[canary.CommandAnnotation], Peer: peer,
+		Command: object.Annotations[canary.CommandAnnotation], OtherController: peer,
 	}
 	s.things = o.things(object)
 	if peer.Acts() && !canary.OwnRelease(object.Status) {
@@ -145,22 +145,22 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	if err := o.rival(ctx, s); err != nil {
 		return nil, err
 	}
-	target := o.Workloads.Of(object)
+	target := o.Workloads.ForCanary(object)
 	if target == nil {
 		return s, nil // the plan says that this cannot be released
 	}
-	var asks []workload.Ask
+	var asks []workload.ObserveOption
 	if !object.Status.LastTransitionTime.IsZero() && (object.Status.Serin == nil || object.Status.Serin.Revision == "") && object.Status.LastAppliedSpec != "" {
-		asks = append(asks, workload.AskHistory) // a status that another controller left
+		asks = append(asks, workload.WithHistory) // a status that another controller left
 	}
 	observed, err := target.Observe(ctx, object, asks...)
 	if err != nil {
 		return nil, fmt.Errorf("observe %s %s: %w", object.Spec.TargetRef.Kind, object.Spec.TargetRef.Name, err)
 	}
 	s.snapshot.Workload = workloadOf(observed)
-	s.selector, s.selects, s.again = observed.SelectorLabel, observed.SelectorValue, s.again || observed.NotInstalled
-	for _, read := range observed.Reads {
-		s.things = append(s.things, watching.Thing{Kind: read.Kind.GroupKind(), Namespace: object.Namespace, Name: read.Name})
+	s.selector, s.selects, s.again = observed.SelectorLabel, observed.SelectorValue, s.again || observed.KindNotInstalled
+	for _, read := range observed.Dependencies {
+		s.things = append(s.things, watching.Object{Kind: read.Kind.GroupKind(), Namespace: object.Namespace, Name: read.Name})
 		s.workloads = withKind(s.workloads, read.Kind)
 	}
 	if err := o.endpoints(ctx, s); err != nil {
@@ -173,7 +173,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		return nil, err
 	}
 	s.warnings = append(s.warnings, cutHooks(object)...)
-	s.snapshot.Turn, err = o.queueTurn(ctx, s)
+	s.snapshot.Queue, err = o.queueTurn(ctx, s)
 	return s, err
 }
 
@@ -186,14 +186,14 @@ func withKind(kinds []schema.GroupVersionKind, kind schema.GroupVersionKind) []s
 
 // things are the objects whose change may move this Canary, found or not. Its workload and its route are added when they
 // are known.
-func (o *Observer) things(c *flaggerv1.Canary) []watching.Thing {
+func (o *Observer) things(c *flaggerv1.Canary) []watching.Object {
 	apex := cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name)
-	var things []watching.Thing
+	var things []watching.Object
 	for _, name := range []string{apex, apex + "-primary", apex + "-canary"} {
-		things = append(things, watching.Thing{Kind: schema.GroupKind{Kind: "Service"}, Namespace: c.Namespace, Name: name}, endpoints.Of(c.Namespace, name))
+		things = append(things, watching.Object{Kind: schema.GroupKind{Kind: "Service"}, Namespace: c.Namespace, Name: name}, endpoints.Of(c.Namespace, name))
 	}
 	for _, key := range templates(c) {
-		things = append(things, watching.Thing{Kind: schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, Namespace: key.Namespace, Name: key.Name})
+		things = append(things, watching.Object{Kind: schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, Namespace: key.Namespace, Name: key.Name})
 	}
 	return things
 }
@@ -245,7 +245,7 @@ func (o *Observer) rival(ctx context.Context, s *seen) error {
 	}
 	for i := range others {
 		if other := &others[i]; other.UID != s.object.UID && older(other, s.object) {
-			s.snapshot.Obstacle = fmt.Sprintf("Canary %s already releases %s %s, so %s does nothing: delete one of the two, or point it at another target",
+			s.snapshot.TargetConflict = fmt.Sprintf("Canary %s already releases %s %s, so %s does nothing: delete one of the two, or point it at another target",
 				other.Name, s.object.Spec.TargetRef.Kind, s.object.Spec.TargetRef.Name, s.object.Name)
 			return nil
 		}
@@ -253,8 +253,8 @@ func (o *Observer) rival(ctx context.Context, s *seen) error {
 	if o.Rival == nil {
 		return nil
 	}
-	s.snapshot.Obstacle, err = o.Rival(ctx, s.object)
-	s.again = s.again || s.snapshot.Obstacle != "" // no watch of this shell tells when the other goes
+	s.snapshot.TargetConflict, err = o.Rival(ctx, s.object)
+	s.again = s.again || s.snapshot.TargetConflict != "" // no watch of this shell tells when the other goes
 	return err
 }
 
@@ -278,17 +278,17 @@ func older(a, b *flaggerv1.Canary) bool {
 
 func workloadOf(o workload.Observation) canary.Workload {
 	return canary.Workload{
-		Problem: o.Problem, ScalerProblem: o.ScalerProblem, Same: o.Same,
-		Configs: o.Configs, PeerConfigs: o.PeerConfigs, NewestTemplate: o.NewestTemplate,
+		Problem: o.Problem, ScalerProblem: o.ScalerProblem, SameTemplate: o.PrimaryUpToDate,
+		Configs: o.Configs, FlaggerConfigs: o.FlaggerConfigs, NewestTemplate: o.NewestTemplate,
 		Target: copyOf(o.Target), Primary: copyOf(o.Primary),
 	}
 }
 
-func copyOf(s workload.State) canary.Copy {
-	return canary.Copy{
-		Found: s.Found, Revision: s.Revision, PeerHash: s.PeerHash, ID: s.ID,
+func copyOf(s workload.State) canary.WorkloadState {
+	return canary.WorkloadState{
+		Found: s.Found, Revision: s.Revision, FlaggerHash: s.FlaggerHash, ID: s.PromotionID,
 		Replicas: s.Replicas, Total: s.Total, Available: s.Available, Updated: s.Updated, ReadyPods: s.Ready,
-		Ready: s.Readiness.Ready, Enough: s.Readiness.Enough, Exceeded: s.Readiness.Exceeded, Message: s.Readiness.Message,
+		Ready: s.Readiness.Ready, RequiredPods: s.Readiness.RequiredAvailable, Exceeded: s.Readiness.DeadlineExceeded, Message: s.Readiness.Message,
 	}
 }
 
@@ -313,12 +313,12 @@ func Features(routers traffic.Registry, c *flaggerv1.Canary, provider string) ca
 func (o *Observer) route(ctx context.Context, s *seen) error {
 	provider := s.snapshot.Plan.Provider
 	renderer, ok := o.Routers.ForCanary(provider)
-	if !ok || !s.snapshot.Plan.Routed {
+	if !ok || !s.snapshot.Plan.HasRouter {
 		return nil
 	}
 	s.renderer, s.target = renderer, s.targetOf(provider)
 	for _, ref := range renderer.Refs(s.target, release.Route{}, nil) {
-		s.things = append(s.things, watching.Thing{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
+		s.things = append(s.things, watching.Object{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
 		s.routes = withKind(s.routes, ref.GVK)
 	}
 	observed, versions, err := o.Applier.Observe(ctx, renderer, s.target)
@@ -332,7 +332,7 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 		return fmt.Errorf("read the route of %s: %w", s.object.Name, err)
 	}
 	s.snapshot.Route = canary.Route{
-		Found: observed.Found, Canary: observed.Route.Canary, Mirrored: observed.Route.Mirror.On,
+		Found: observed.Found, Canary: observed.Route.Canary, Mirrored: observed.Route.Mirror.Enabled,
 		Confirmation: canary.Confirmation(observed.Confirmed), Reason: observed.Reason,
 	}
 	return nil
@@ -349,8 +349,8 @@ func cutHooks(c *flaggerv1.Canary) []release.Event {
 	var warnings []release.Event
 	for _, h := range analysisOf(c).Webhooks {
 		if _, _, cut, _ := hookLimits(h); cut != "" { // what is no duration is said when it is called
-			warnings = append(warnings, release.Event{Type: release.Warning, Standing: true, Private: true, Message: fmt.Sprintf(
-				"webhook %s: %s", release.Clip(h.Name, shell.MaxGateName), cut)})
+			warnings = append(warnings, release.Event{Type: release.Warning, Persistent: true, ObjectOnly: true, Message: fmt.Sprintf(
+				"webhook %s: %s", release.Truncate(h.Name, shell.MaxGateName), cut)})
 		}
 	}
 	return warnings
@@ -363,15 +363,15 @@ func (o *Observer) missing(ctx context.Context, s *seen) error {
 		err := o.Client.Get(ctx, key, &template)
 		switch {
 		case apierrors.IsNotFound(err):
-			s.snapshot.Missing = append(s.snapshot.Missing, metric.TemplateMissing(key.Name, key.Namespace, templateGone(key.Name)))
+			s.snapshot.MissingReferences = append(s.snapshot.MissingReferences, metric.TemplateMissing(key.Name, key.Namespace, templateGone(key.Name)))
 		case err != nil:
 			return fmt.Errorf("get metric template %s: %w", key, err)
 		case o.MetricTypes != nil && !slices.Contains(o.MetricTypes, template.Spec.Provider.Type):
-			s.snapshot.Plan.Blocks = append(s.snapshot.Plan.Blocks, fmt.Sprintf(
+			s.snapshot.Plan.ValidationErrors = append(s.snapshot.Plan.ValidationErrors, fmt.Sprintf(
 				"metric template %s.%s asks %s, which this version of Serin cannot: use one of %s",
 				key.Name, key.Namespace, template.Spec.Provider.Type, strings.Join(o.MetricTypes, ", ")))
 		case template.Spec.Provider.InsecureSkipVerify:
-			s.warnings = append(s.warnings, release.Event{Type: release.Warning, Standing: true, Private: true, Message: fmt.Sprintf(
+			s.warnings = append(s.warnings, release.Event{Type: release.Warning, Persistent: true, ObjectOnly: true, Message: fmt.Sprintf(
 				"metric template %s.%s asks without verifying the certificate (insecureSkipVerify), so that anybody on the way can answer: give the service one that is trusted",
 				key.Name, key.Namespace)})
 		}

@@ -14,14 +14,14 @@ import (
 var deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 
 // acting is the Flagger that acts on Canaries of a namespace.
-func acting(ctx context.Context, peers *watching.Peers, namespace string, now time.Time) (canary.Peer, error) {
-	sign, err := peers.Acting(ctx, namespace, now)
-	return canary.Peer{Sign: sign.Text, Until: sign.Until}, err
+func acting(ctx context.Context, peers *watching.OtherController, namespace string, now time.Time) (canary.OtherController, error) {
+	sign, err := peers.ActingSign(ctx, namespace, now)
+	return canary.OtherController{Sign: sign.Text, Until: sign.Until}, err
 }
 
 // otherController is the Flagger that acts on a release instead of Serin. The administrator is notified when Serin begins to leave
 // releases to it, and when it continues with them.
-func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (canary.Peer, error) {
+func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (canary.OtherController, error) {
 	other, err := acting(ctx, r.Peers, key.Namespace, now)
 	if err != nil {
 		return other, err
@@ -31,7 +31,7 @@ func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedNa
 		r.newest.Forget(key) // what is read of it now is old when Flagger is gone
 		message = other.Message()
 	}
-	r.left.Note(ctx, key, message, r.showOtherController)
+	r.left.SetReason(ctx, key, message, r.showOtherController)
 	return other, nil
 }
 

@@ -41,7 +41,7 @@ func aCluster(t *testing.T, objects ...client.Object) client.WithWatch {
 		}
 	}
 	builder := fake.NewClientBuilder().WithScheme(s)
-	if err := watching.Flagger(nil).Index(t.Context(), indexes(func(object client.Object, field string, values client.IndexerFunc) {
+	if err := watching.NewFlaggerWatch(nil).Index(t.Context(), indexes(func(object client.Object, field string, values client.IndexerFunc) {
 		builder.WithIndex(object, field, func(typed client.Object) []string { return values(generic(t, typed)) })
 	})); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func flaggerDeployment(ready int32, args ...string) *appsv1.Deployment {
 
 func flaggerLease(holder string, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "flagger-system", Name: peer.Lease},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "flagger-system", Name: peer.FlaggerLeaseName},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, LeaseDurationSeconds: new(int32(60)), RenewTime: &metav1.MicroTime{Time: renewed},
 		},
@@ -84,7 +84,7 @@ func TestAReleaseIsLeftToALivingFlaggerAndTakenUpWhenItIsGone(t *testing.T) {
 	w := newTown(t, outbound.Policy{AllowLoopback: true})
 	others := aCluster(t, flaggerDeployment(1))
 	var health sync.Map
-	w.reconciler.Peers = watching.Flagger(others)
+	w.reconciler.Peers = watching.NewFlaggerWatch(others)
 	w.reconciler.Health = func(part, sentence string) { health.Store(part, sentence) }
 	if err := w.client.Create(t.Context(), cart); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestAReleaseIsLeftToALivingFlaggerAndTakenUpWhenItIsGone(t *testing.T) {
 
 func TestALeaseThatEndsIsWaitedForByTheClock(t *testing.T) {
 	now := time.Now()
-	p := watching.Flagger(aCluster(t, flaggerDeployment(0), flaggerLease("flagger-1_2", now)))
+	p := watching.NewFlaggerWatch(aCluster(t, flaggerDeployment(0), flaggerLease("flagger-1_2", now)))
 	seen, err := acting(t.Context(), p, "shop", now)
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestALeaseThatEndsIsWaitedForByTheClock(t *testing.T) {
 	if seen, err = acting(t.Context(), p, "shop", seen.Until); err != nil || seen.Acts() {
 		t.Errorf("a lease that is over: %+v, %v", seen, err)
 	}
-	p.LeasesUnread = "they may not be read"
+	p.LeasesUnreadable = "they may not be read"
 	if seen, err = acting(t.Context(), p, "shop", now); err != nil || seen.Acts() {
 		t.Errorf("leases that may not be read: %+v, %v", seen, err)
 	}
@@ -152,8 +152,8 @@ func TestATenantCannotMakeUpAFlagger(t *testing.T) {
 	forged.Spec.Template.Spec.ServiceAccountName = "flagger"
 	lease := flaggerLease("flagger-1_2", now.Add(200*365*24*time.Hour))
 	lease.Namespace = "mallory"
-	p := watching.Flagger(aCluster(t, forged, lease))
-	p.May = func(_ context.Context, account peer.Account, of watching.Resource, namespace string) (bool, error) {
+	p := watching.NewFlaggerWatch(aCluster(t, forged, lease))
+	p.IsPermitted = func(_ context.Context, account peer.Account, of watching.Resource, namespace string) (bool, error) {
 		return of == watching.CanaryStatus && account == peer.Account{Namespace: "mallory", Name: "flagger"} && namespace == "mallory", nil
 	}
 	for namespace, want := range map[string]bool{"shop": false, "mallory": true} {
@@ -195,7 +195,7 @@ func TestOnlyAFlaggerThatComesOrGoesBringsReleasesBack(t *testing.T) {
 		{"a Service", schema.GroupKind{Kind: "Service"}, nil, &corev1.Service{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := watching.Flagger(nil).Told(tt.kind, tt.before, tt.after); got != tt.want {
+			if got := watching.NewFlaggerWatch(nil).IsRelevantChange(tt.kind, tt.before, tt.after); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})

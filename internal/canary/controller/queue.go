@@ -20,10 +20,10 @@ var releases = shell.Releases[*flaggerv1.Canary]{
 }
 
 // storedPlace is the place that a Canary has as the API server stores it.
-func storedPlace(c *flaggerv1.Canary) release.Place {
+func storedPlace(c *flaggerv1.Canary) release.QueueEntry {
 	decoded := *c // caches share c
 	decoded.Status = flaggerv1.DecodeState(c.Status)
-	return canary.PlaceOf(&decoded)
+	return canary.QueueEntryOf(&decoded)
 }
 
 // IndexPlaces lets caches find the Canaries that are in progress, or in the queue, without reading all.
@@ -35,10 +35,10 @@ func IndexPlaces(ctx context.Context, indexer client.FieldIndexer) error {
 func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Queued(reader, indexed) }
 
 // queueTurn returns whether a release may start beside those in progress; nil where that is not limited, or not the question now.
-func (o *Observer) queueTurn(ctx context.Context, s *seen) (*release.Turn, error) {
+func (o *Observer) queueTurn(ctx context.Context, s *seen) (*release.QueueState, error) {
 	if !o.Line.Limits() || !canary.MayStart(s.snapshot) {
 		return nil, nil
 	}
 	const pruned = false // the status of a Canary has its place with any schema
-	return o.Line.Turn(ctx, canary.PlaceOf(s.object), pruned, s.snapshot.Now)
+	return o.Line.MayStart(ctx, canary.QueueEntryOf(s.object), pruned, s.snapshot.Now)
 }

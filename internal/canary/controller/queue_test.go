@@ -25,7 +25,7 @@ func TestNoMoreReleasesMoveThanMay(t *testing.T) {
 		c.Spec.Analysis = &flaggerv1.CanaryAnalysis{Interval: "5ms", Iterations: 1, Threshold: 1}
 		objects = append(objects, c)
 	}
-	w := newTownWith(t, outbound.Policy{}, release.Limits{Cluster: most}, objects...)
+	w := newTownWith(t, outbound.Policy{}, release.ConcurrencyLimits{Cluster: most}, objects...)
 	for _, object := range objects {
 		w.untilPhase(t, client.ObjectKeyFromObject(object), flaggerv1.CanaryPhaseInitialized)
 	}
@@ -43,12 +43,12 @@ func TestNoMoreReleasesMoveThanMay(t *testing.T) {
 		if !ok {
 			continue
 		}
-		place := canary.PlaceOf(c)
+		place := canary.QueueEntryOf(c)
 		delete(moving, c.Name)
 		switch {
-		case place.Moves:
+		case place.InProgress:
 			moving[c.Name] = true
-		case place.Waits:
+		case place.Waiting:
 			waited++
 		case c.Status.Phase == flaggerv1.CanaryPhaseSucceeded && c.Status.Serin.Intent == "":
 			ended++

@@ -37,7 +37,7 @@ type Parts struct {
 	// Reader reads from the API server.
 	Reader   client.Reader
 	Clock    clock.PassiveClock
-	Prober   *prober.Prober
+	Prober   *prober.Runner
 	Reporter *Reporter
 	Metrics  *telemetry.Metrics
 	// Watch makes sure that changes of objects of these kinds, those of workloads and those of routes, requeue their
@@ -53,17 +53,17 @@ type Reconciler struct {
 
 	frame      *shell.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]
 	dependents *watching.Dependents
-	left       watching.Left
+	left       watching.CededReleases
 	memory     *memory
 	form       statusForm
-	newest     *ownwrites.Newest
+	newest     *ownwrites.NewestVersions
 }
 
 // New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{
 		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
-		newest: ownwrites.NewestOf(flaggerv1.CanaryKind, parts.Reader),
+		newest: ownwrites.NewNewestVersions(flaggerv1.CanaryKind, parts.Reader),
 	}
 	r.frame = &shell.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]{
 		Kind:   flaggerv1.SchemeGroupVersion.WithKind(flaggerv1.CanaryKind),
@@ -90,30 +90,30 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	ctx = ownwrites.Checked(ctx, r.requireNewest(object))
+	ctx = ownwrites.WithWriteCheck(ctx, r.requireNewest(object))
 	decision := r.frame.Decide(func() canary.Decision { return canary.Next(s.snapshot) })
 	decision, rejected, err := r.apply(ctx, s, decision)
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	canary.Stamp(&decision.Status, s.snapshot.Plan, decision.Stamp, r.Clock.Now())
+	canary.FillStamps(&decision.Status, s.snapshot.Plan, decision.Stamp, r.Clock.Now())
 	explanation := r.memory.explain(key, decision, s.snapshot, r.Clock.Now())
 	written, err := r.writeStatus(ctx, s, decision, explanation)
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	r.memory.Succeeded(key, shell.LostRace)
-	releases.Settle(r.Line, object, s.object, canary.WaitsForTurn(decision))
+	releases.Settle(r.Line, object, s.object, canary.WaitsInQueue(decision))
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.show(s, decision)
 	r.measure(s.snapshot.Plan, decision, s.snapshot.Now)
-	r.Prober.Ask(s.asking(), decision.Probes)
-	r.Prober.Remember(s.asking(), questionsOf(object))
+	r.Prober.Submit(s.asking(), decision.Queries)
+	r.Prober.SetAnswerLimit(s.asking(), questionsOf(object))
 
 	r.memory.ScheduleWake(key, decision.Wake)
 	again := shell.Earliest(s.podsDue, r.memory.Retry(key, shell.Refused, rejected, s.snapshot.Now), r.memory.Retry(key, shell.NotInstalled, s.again, s.snapshot.Now))
 	explain := explanation.At
-	if written || s.snapshot.Peer.Acts() {
+	if written || s.snapshot.OtherController.Acts() {
 		explain = time.Time{} // the write shows all gates, or the status belongs to Flagger
 	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
@@ -130,7 +130,7 @@ func (r *Reconciler) look(ctx context.Context, object *flaggerv1.Canary) (*seen,
 		return nil, err
 	}
 	if !other.Acts() || canary.OwnRelease(object.Status) {
-		if err := r.checkNewest(ctx, object, canary.Moves(object.Status.Phase)); err != nil {
+		if err := r.checkNewest(ctx, object, canary.HasTransitionEffects(object.Status.Phase)); err != nil {
 			return nil, err
 		}
 	}
@@ -151,7 +151,7 @@ func (r *Reconciler) look(ctx context.Context, object *flaggerv1.Canary) (*seen,
 		return nil, err
 	}
 	if by, due := r.memory.Lateness(key, now); due {
-		r.Metrics.Late(flaggerv1.CanaryKind, by)
+		r.Metrics.RecordLateness(flaggerv1.CanaryKind, by)
 	}
 	return s, nil
 }
@@ -164,7 +164,7 @@ func (r *Reconciler) reportFault(ctx context.Context, object *flaggerv1.Canary, 
 		Now: now, UID: string(object.UID), Generation: object.Generation, Status: *object.Status.DeepCopy(),
 		Plan: canary.Plan{Name: object.Name, Namespace: object.Namespace, Target: object.Spec.TargetRef.Name},
 	}}
-	decision := canary.Faulted(s.snapshot, shell.FaultMessage("release", fault))
+	decision := canary.FaultedDecision(s.snapshot, shell.FaultMessage("release", fault))
 	if _, err := r.writeStatus(ctx, s, decision, r.memory.explain(key, decision, s.snapshot, now)); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (r *Reconciler) reportFault(ctx context.Context, object *flaggerv1.Canary, 
 // writeStatus stores the decision if the status changes, or if a wait has to be explained. It reports whether that created a new
 // version, whose event requeues the release.
 func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d canary.Decision, explanation shell.Explanation) (written bool, err error) {
-	if s.snapshot.Peer.Acts() || !explanation.Due && sameStatus(d.Status, s.snapshot.Status) {
+	if s.snapshot.OtherController.Acts() || !explanation.Due && sameStatus(d.Status, s.snapshot.Status) {
 		return false, nil
 	}
 	status := d.Status.DeepCopy()
@@ -196,7 +196,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d canary.Decision
 	written = stored.ResourceVersion != s.object.ResourceVersion
 	s.stored = decodeState(stored)
 	s.object = stored
-	r.newest.Knows(key, stored)
+	r.newest.RecordVersion(key, stored)
 	return written, nil
 }
 
@@ -209,32 +209,32 @@ func (r *Reconciler) show(s *seen, d canary.Decision) {
 	}
 	weight := -1
 	for _, effect := range d.Effects {
-		if route, ok := effect.(canary.RouteIs); ok {
+		if route, ok := effect.(canary.TrafficWeight); ok {
 			weight = route.Canary
 		}
 	}
 	switch {
 	case weight >= 0:
-	case plan.Routed && s.snapshot.Route.Found && s.snapshot.Route.Problem == "":
+	case plan.HasRouter && s.snapshot.Route.Found && s.snapshot.Route.Problem == "":
 		weight = s.snapshot.Route.Canary
-	case !plan.Routed && d.Status.Iterations > 0:
+	case !plan.HasRouter && d.Status.Iterations > 0:
 		weight = release.Total
-	case !plan.Routed:
+	case !plan.HasRouter:
 		weight = 0
 	}
 	if weight >= 0 {
 		shown.Weights = &telemetry.Weights{Primary: release.Total - weight, Canary: weight}
 	}
-	if s.snapshot.Obstacle != "" {
+	if s.snapshot.TargetConflict != "" {
 		return // the series have the target's name, and another Canary shows it
 	}
-	r.Metrics.Canary(shown)
+	r.Metrics.SetCanary(shown)
 	waiting := d.Gates.First()
 	key := types.NamespacedName{Namespace: plan.Namespace, Name: plan.Name}
 	if waiting != nil {
-		r.Metrics.Waiting(flaggerv1.CanaryKind, plan.Namespace, plan.Name, shell.GateName(*waiting), r.memory.WaitingSince(key, *waiting))
+		r.Metrics.SetWaitingGate(flaggerv1.CanaryKind, plan.Namespace, plan.Name, shell.GateName(*waiting), r.memory.WaitingSince(key, *waiting))
 	} else {
-		r.Metrics.Waiting(flaggerv1.CanaryKind, plan.Namespace, plan.Name, "", time.Time{})
+		r.Metrics.SetWaitingGate(flaggerv1.CanaryKind, plan.Namespace, plan.Name, "", time.Time{})
 	}
 }
 
@@ -242,15 +242,15 @@ func (r *Reconciler) show(s *seen, d canary.Decision) {
 func (r *Reconciler) measure(plan canary.Plan, d canary.Decision, began time.Time) {
 	switch d.Ending {
 	case release.EndingPromoted:
-		r.Metrics.Succeeded(plan.Namespace, plan.Target, string(plan.Strategy), telemetry.AnalysisCompleted)
+		r.Metrics.CountSuccess(plan.Namespace, plan.Target, string(plan.Strategy), telemetry.AnalysisCompleted)
 	case release.EndingUnanalyzed:
-		r.Metrics.Succeeded(plan.Namespace, plan.Target, string(plan.Strategy), telemetry.AnalysisSkipped)
+		r.Metrics.CountSuccess(plan.Namespace, plan.Target, string(plan.Strategy), telemetry.AnalysisSkipped)
 	case release.EndingFailed:
-		r.Metrics.Failed(plan.Namespace, plan.Target, string(plan.Strategy))
+		r.Metrics.CountFailure(plan.Namespace, plan.Target, string(plan.Strategy))
 	default: // it goes on, or rests
 	}
 	if d.Analyzed {
-		r.Metrics.Analysed(plan.Namespace, plan.Target, r.Clock.Since(began))
+		r.Metrics.RecordAnalysisDuration(plan.Namespace, plan.Target, r.Clock.Since(began))
 	}
 }
 
@@ -259,14 +259,14 @@ func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedNa
 	w := &s.snapshot.Workload
 	patience := min(podsDueAfter, s.snapshot.Plan.Deadline/2) // a release that is rolled back shall say why
 	for _, of := range []struct {
-		copy    *canary.Copy
+		copy    *canary.WorkloadState
 		primary bool
 	}{{&w.Target, false}, {&w.Primary, true}} {
 		unready := of.copy.Found && !of.copy.Ready && of.copy.Replicas > 0
 		at, problem := r.memory.podsDue(key, of.primary, unready, s.snapshot.Now, patience)
 		if !at.IsZero() && !at.After(s.snapshot.Now) {
 			var err error
-			if problem, err = r.Workloads.Of(s.object).PodProblem(ctx, s.object, of.primary); err != nil {
+			if problem, err = r.Workloads.ForCanary(s.object).PodProblem(ctx, s.object, of.primary); err != nil {
 				return fmt.Errorf("look at the pods of %s: %w", key, err)
 			}
 			r.memory.podsListed(key, of.primary, problem, s.snapshot.Now)
@@ -288,7 +288,7 @@ func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconc
 	r.Line.Forget(flaggerv1.CanaryKind, key)
 	r.newest.Forget(key)
 	r.memory.Forget(key)
-	r.Metrics.Forget(key.Namespace, key.Name)
+	r.Metrics.ForgetCanary(key.Namespace, key.Name)
 	return reconcile.Result{}, nil
 }
 
@@ -297,6 +297,6 @@ func (r *Reconciler) Footprint() shell.Footprint {
 	return shell.FootprintOf(shell.Footprint{
 		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.Keys(), "known": r.newest.Keys(),
 		"line": r.Line.Keys(flaggerv1.CanaryKind), "prober": r.Prober.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.Standing.Keys(),
-		"workloads": r.Workloads.Keys(),
+		"workloads": r.Workloads.CachedKeys(),
 	})
 }

@@ -16,14 +16,14 @@ import (
 // what prevented an effect, where the user must fix it.
 func (o *Observer) Rehearse(ctx context.Context, object *flaggerv1.Canary, now time.Time) (decision canary.Decision, refused, err error) {
 	r := &Reconciler{Parts: Parts{Observer: *o}}
-	s, err := o.observe(ctx, object.DeepCopy(), now, canary.Peer{})
+	s, err := o.observe(ctx, object.DeepCopy(), now, canary.OtherController{})
 	if err != nil {
 		return canary.Decision{}, nil, err
 	}
 	decision = canary.Next(s.snapshot)
 	for _, effect := range decision.Effects {
 		err := r.one(ctx, s, effect, decision.Status)
-		var partly *workload.PartlyError
+		var partly *workload.PartialServiceError
 		switch {
 		case err == nil, errors.As(err, &partly):
 		case shell.NeedsUser(err), shell.Rejected(err):
@@ -32,6 +32,6 @@ func (o *Observer) Rehearse(ctx context.Context, object *flaggerv1.Canary, now t
 			return decision, nil, err
 		}
 	}
-	canary.Stamp(&decision.Status, s.snapshot.Plan, decision.Stamp, now)
+	canary.FillStamps(&decision.Status, s.snapshot.Plan, decision.Stamp, now)
 	return decision, nil, nil
 }

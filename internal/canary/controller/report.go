@@ -31,12 +31,12 @@ type Reporter struct {
 	Clock    clock.PassiveClock
 	Recorder *telemetry.Recorder
 	Outbox   *telemetry.Outbox
-	Standing *telemetry.Standing
-	Hooks    *hook.Caller
+	Standing *telemetry.OngoingEvents
+	Hooks    *hook.Client
 	// EventHook is called, through EventHooks, for the events of Canaries without an event hook of their own; empty:
 	// nobody.
 	EventHook  string
-	EventHooks *hook.Caller
+	EventHooks *hook.Client
 	// AlertSender sends the alerts of Canaries without alerts of their own; nil: they are not sent.
 	AlertSender alerting.Sender
 	// NewAlertSender returns the sender of an AlertProvider.
@@ -50,7 +50,7 @@ type Reporter struct {
 // Report tells the events of a decision whose status was written. before is the phase in which it was made.
 func (r *Reporter) Report(ctx context.Context, c *flaggerv1.Canary, plan canary.Plan, before flaggerv1.CanaryPhase, d canary.Decision) {
 	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
-	for _, event := range r.Standing.News(key, d.Events) {
+	for _, event := range r.Standing.NewEvents(key, d.Events) {
 		if event.Phase == "" {
 			event.Phase = string(before)
 		}
@@ -77,10 +77,10 @@ func reference(c *flaggerv1.Canary) corev1.ObjectReference {
 
 // callEventHooks queues one call per event hook. The Canary's own replace the one of the process.
 func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary, event release.Event) {
-	if event.Silent || event.Private {
+	if event.AlertOnly || event.ObjectOnly {
 		return
 	}
-	var calls []hook.Call
+	var calls []hook.Request
 	caller := r.Hooks
 	at := strconv.FormatInt(r.Clock.Now().UnixMilli(), 10)
 	call := func(h flaggerv1.CanaryWebhook) {
@@ -93,7 +93,7 @@ func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary,
 			Checksum: hook.Checksum(c.Status.TrackedConfigs, c.Status.LastAppliedSpec), Metadata: h.Metadata,
 		}, event.Message, string(event.Type), at)
 		if err == nil {
-			calls = append(calls, hook.Call{
+			calls = append(calls, hook.Request{
 				URL: h.URL, Body: body, Timeout: timeout, Retries: retries, DisableTLS: h.DisableTLS,
 				Key: canary.EventKey(string(c.UID), c.Status, h, event),
 			})
@@ -110,7 +110,7 @@ func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary,
 	}
 	for _, each := range calls {
 		r.Outbox.Post(key, "event hook "+outbound.Redact(each.URL), func(ctx context.Context) error {
-			if outcome, text := caller.Do(ctx, each); outcome != release.Yes {
+			if outcome, text := caller.Send(ctx, each); outcome != release.Yes {
 				return fmt.Errorf("event hook refused: %s", text)
 			}
 			return nil

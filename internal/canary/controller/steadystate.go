@@ -113,7 +113,7 @@ func steadyState(effect release.Effect) (name string, ok bool) {
 		return "scaler", true
 	case canary.RoutePrepared:
 		return "prepared", true
-	case canary.RouteStands:
+	case canary.RouteMaintained:
 		return "route", true
 	default:
 		return "", false

@@ -26,22 +26,22 @@ import (
 
 // applications counts how often the effects were applied.
 type applications struct {
-	workload.Kind
+	workload.Workload
 	services int
 }
 
-func (a *applications) Of(*flaggerv1.Canary) workload.Kind { return a }
-func (*applications) Forget(types.NamespacedName)          {}
-func (*applications) Keys() []types.NamespacedName         { return nil }
+func (a *applications) ForCanary(*flaggerv1.Canary) workload.Workload { return a }
+func (*applications) Forget(types.NamespacedName)                     {}
+func (*applications) CachedKeys() []types.NamespacedName              { return nil }
 
 // ofCart is the kind of Canary cart's target.
-func ofCart(c client.Client, live client.Reader) workload.Kind {
-	return (&workload.Workloads{Client: c, Reader: live}).Of(&flaggerv1.Canary{Spec: flaggerv1.CanarySpec{TargetRef: flaggerv1.TargetReference{Kind: "Deployment"}}})
+func ofCart(c client.Client, live client.Reader) workload.Workload {
+	return (&workload.Workloads{Client: c, Reader: live}).ForCanary(&flaggerv1.Canary{Spec: flaggerv1.CanarySpec{TargetRef: flaggerv1.TargetReference{Kind: "Deployment"}}})
 }
 
 func (a *applications) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {
 	a.services++
-	return a.Kind.EnsureServices(ctx, c, apex)
+	return a.Workload.EnsureServices(ctx, c, apex)
 }
 
 // standingWorld is a cluster in which Canary cart stands, and a reconciler that has seen that.
@@ -86,11 +86,11 @@ func newStandingWorld(tb testing.TB) *standingWorld {
 		},
 	})}
 	noting := Noting(w.client)
-	w.applied = &applications{Kind: ofCart(noting, w.client)}
+	w.applied = &applications{Workload: ofCart(noting, w.client)}
 	w.reconciler = New(Parts{Observer: Observer{Workloads: w.applied, Applier: &traffic.Applier{Client: noting}}})
 	for range 2 { // the first writes
 		w.ensure(tb, canary.ServicesExist{Apex: true})
-		w.ensure(tb, canary.RouteStands{Canary: 20})
+		w.ensure(tb, canary.RouteMaintained{Canary: 20})
 	}
 	w.applied.services = 0
 	return w
@@ -215,7 +215,7 @@ func TestWhatOthersDoToServicesAndRouteIsRepaired(t *testing.T) {
 	w.remove(t, "Service", "cart-canary")
 	w.edit(t, "VirtualService", "cart", `{"spec":{"hosts":["stolen"]}}`)
 	w.ensure(t, canary.ServicesExist{Apex: true})
-	w.ensure(t, canary.RouteStands{Canary: 20})
+	w.ensure(t, canary.RouteMaintained{Canary: 20})
 	if got, _, _ := unstructured.NestedString(w.object(t, "Service", "cart").Object, "spec", "selector", "app"); got != "cart-primary" {
 		t.Errorf("the apex selects %q, want cart-primary", got)
 	}
@@ -224,7 +224,7 @@ func TestWhatOthersDoToServicesAndRouteIsRepaired(t *testing.T) {
 		t.Errorf("the route is for %v, want cart", got)
 	}
 	w.remove(t, "VirtualService", "cart")
-	w.ensure(t, canary.RouteStands{Canary: 20})
+	w.ensure(t, canary.RouteMaintained{Canary: 20})
 	w.object(t, "VirtualService", "cart")
 }
 
@@ -243,7 +243,7 @@ func TestAnEffectThatWarnsIsAppliedInEveryPass(t *testing.T) {
 func TestAClientThatDoesNotNoteLeavesNothingOut(t *testing.T) {
 	w := newStandingWorld(t)
 	w.reconciler.memory = newMemory()
-	w.applied.Kind = ofCart(w.client, w.client)
+	w.applied.Workload = ofCart(w.client, w.client)
 	for range 3 {
 		w.ensure(t, canary.ServicesExist{Apex: true})
 	}
@@ -258,7 +258,7 @@ func BenchmarkStanding(b *testing.B) {
 		b.Run(fmt.Sprint("remembers=", remembers), func(b *testing.B) {
 			w := newStandingWorld(b)
 			cache := Noting(copies{w.client, map[string]*unstructured.Unstructured{}})
-			w.applied.Kind = ofCart(cache, w.client)
+			w.applied.Workload = ofCart(cache, w.client)
 			w.reconciler.Applier = &traffic.Applier{Client: cache}
 			w.reconciler.memory = newMemory()
 			s := w.seen(b)
@@ -268,7 +268,7 @@ func BenchmarkStanding(b *testing.B) {
 					w.reconciler.memory = newMemory()
 				}
 				w.apply(b, s, canary.ServicesExist{Apex: true})
-				w.apply(b, s, canary.RouteStands{Canary: 20})
+				w.apply(b, s, canary.RouteMaintained{Canary: 20})
 			}
 		})
 	}

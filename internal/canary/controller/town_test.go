@@ -61,10 +61,10 @@ type town struct {
 // newTown begins to release the Canaries among the objects.
 func newTown(t *testing.T, policy outbound.Policy, objects ...client.Object) *town {
 	t.Helper()
-	return newTownWith(t, policy, release.Limits{}, objects...)
+	return newTownWith(t, policy, release.ConcurrencyLimits{}, objects...)
 }
 
-func newTownWith(t *testing.T, policy outbound.Policy, limits release.Limits, objects ...client.Object) *town {
+func newTownWith(t *testing.T, policy outbound.Policy, limits release.ConcurrencyLimits, objects ...client.Object) *town {
 	t.Helper()
 	s := scheme(t)
 	w := &town{
@@ -85,14 +85,14 @@ func newTownWith(t *testing.T, policy outbound.Policy, limits release.Limits, ob
 	}
 	outbox := telemetry.NewOutbox(clk, logger)
 	reporter := &Reporter{
-		Client: w.client, Reader: w.client, Clock: clk, Recorder: telemetry.NewRecorder(w.client, outbox, clk, ""), Outbox: outbox, Standing: &telemetry.Standing{},
+		Client: w.client, Reader: w.client, Clock: clk, Recorder: telemetry.NewRecorder(w.client, outbox, clk, ""), Outbox: outbox, Standing: &telemetry.OngoingEvents{},
 		Hooks: hooks, EventHooks: hooks,
 		NewAlertSender: func(of string, o alerting.Options) (alerting.Sender, error) { return alerting.New(out, of, o) },
 	}
 	line := queue.New(limits, "")
 	joined := Queued(w.client, false)
 	joined.Wake = w.look
-	line.Join(joined)
+	line.Register(joined)
 	asking := prober.NewPooled(clk, inTown, Pool, asker.Ask, w.look)
 	w.reconciler = New(Parts{
 		Observer: Observer{
@@ -290,17 +290,17 @@ func (k *pocketKind) breaks(key types.NamespacedName, broken bool) {
 	k.broken[key] = broken
 }
 
-func (k *pocketKind) Observe(_ context.Context, c *flaggerv1.Canary, _ ...workload.Ask) (o workload.Observation, err error) {
+func (k *pocketKind) Observe(_ context.Context, c *flaggerv1.Canary, _ ...workload.ObserveOption) (o workload.Observation, err error) {
 	k.with(c, func(p *pocket) {
 		if k.broken[client.ObjectKeyFromObject(c)] {
 			_ = []int{}[len(c.Name)]
 		}
 		ready := workload.Readiness{Ready: true}
-		o.Target = workload.State{Found: true, Revision: p.target, PeerHash: p.target, Replicas: p.replicas, Total: p.replicas, Available: p.replicas, Readiness: ready}
+		o.Target = workload.State{Found: true, Revision: p.target, FlaggerHash: p.target, Replicas: p.replicas, Total: p.replicas, Available: p.replicas, Readiness: ready}
 		if p.primary != "" {
-			o.Primary = workload.State{Found: true, ID: p.id, Replicas: 1, Total: 1, Available: 1, Readiness: ready}
+			o.Primary = workload.State{Found: true, PromotionID: p.id, Replicas: 1, Total: 1, Available: 1, Readiness: ready}
 		}
-		o.Same = p.primary == p.target
+		o.PrimaryUpToDate = p.primary == p.target
 	})
 	return o, nil
 }
@@ -337,20 +337,20 @@ func (k *pocketKind) UpToPrimary(_ context.Context, c *flaggerv1.Canary) error {
 
 func (k *pocketKind) DownToZero(_ context.Context, c *flaggerv1.Canary) error { return k.scale(c, 0) }
 
-func (*pocketKind) RecreatePrimary(context.Context, *flaggerv1.Canary, workload.Made, string, string) error {
+func (*pocketKind) RecreatePrimary(context.Context, *flaggerv1.Canary, workload.TemplateSource, string, string) error {
 	return nil
 }
 func (*pocketKind) EnsureScaler(context.Context, *flaggerv1.Canary, bool) error   { return nil }
 func (*pocketKind) PauseScaler(context.Context, *flaggerv1.Canary) error          { return nil }
 func (*pocketKind) ResumeScaler(context.Context, *flaggerv1.Canary) error         { return nil }
 func (*pocketKind) EnsureServices(context.Context, *flaggerv1.Canary, bool) error { return nil }
-func (*pocketKind) GiveBackServices(context.Context, *flaggerv1.Canary) error     { return nil }
+func (*pocketKind) RestoreServices(context.Context, *flaggerv1.Canary) error      { return nil }
 func (*pocketKind) CollectConfigs(context.Context, *flaggerv1.Canary) error       { return nil }
 func (*pocketKind) PrimaryUpFromZero(context.Context, *flaggerv1.Canary) error    { return nil }
 func (*pocketKind) Forget(types.NamespacedName)                                   {}
-func (*pocketKind) Keys() []types.NamespacedName                                  { return nil }
-func (*pocketKind) Reads(*flaggerv1.Canary) []workload.Object                     { return nil }
-func (k *pocketKind) Of(*flaggerv1.Canary) workload.Kind                          { return k }
+func (*pocketKind) CachedKeys() []types.NamespacedName                            { return nil }
+func (*pocketKind) Dependencies(*flaggerv1.Canary) []workload.Object              { return nil }
+func (k *pocketKind) ForCanary(*flaggerv1.Canary) workload.Workload               { return k }
 func (*pocketKind) PodProblem(context.Context, *flaggerv1.Canary, bool) (string, error) {
 	return "", nil
 }

@@ -47,14 +47,14 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) err
 	}
 	joined := Queued(r.Client, true)
 	joined.Wake = queue.Add
-	r.Line.Join(joined)
-	w := &watching.Watches{Controller: c, Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper(), Touched: r.Touched}
+	r.Line.Register(joined)
+	w := &watching.Watches{Controller: c, Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper(), AffectedReleases: r.Touched}
 	routes := w
 	if o.Routes != nil {
-		routes = &watching.Watches{Controller: c, Cache: o.Routes.GetCache(), Mapper: o.Routes.GetRESTMapper(), Touched: r.Touched}
+		routes = &watching.Watches{Controller: c, Cache: o.Routes.GetCache(), Mapper: o.Routes.GetRESTMapper(), AffectedReleases: r.Touched}
 	}
 	r.Watch = func(ofWorkloads, ofRoutes []schema.GroupVersionKind) error {
-		return errors.Join(w.Kinds(ofWorkloads), routes.Kinds(ofRoutes))
+		return errors.Join(w.StartInstalled(ofWorkloads), routes.StartInstalled(ofRoutes))
 	}
 	if err := c.Watch(queue); err != nil {
 		return fmt.Errorf("watch answers: %w", err)
@@ -83,7 +83,7 @@ func (r *Reconciler) watched(tracking bool) []client.Object {
 		object.SetGroupVersionKind(gvk)
 		all = append(all, object)
 	}
-	if r.Peers != nil && r.Peers.LeasesUnread == "" {
+	if r.Peers != nil && r.Peers.LeasesUnreadable == "" {
 		all = append(all, &coordinationv1.Lease{})
 	}
 	if r.EndpointsUnread == "" {
@@ -108,7 +108,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	if object == nil {
 		object = before
 	}
-	if r.Peers.Told(kind, before, after) {
+	if r.Peers.IsRelevantChange(kind, before, after) {
 		return releases.Requests(ctx, r.Client)
 	}
 	switch object := object.(type) {
@@ -124,7 +124,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 		if before != nil && after != nil && !worthALook(before, after) {
 			return nil
 		}
-		return r.requestsFor(watching.Thing{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+		return r.requestsFor(watching.Object{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
 	}
 }
 
@@ -155,6 +155,6 @@ func (r *Reconciler) concerned(ctx context.Context, c *flaggerv1.Canary) []recon
 }
 
 // requestsFor returns a request for each Canary that depends on an object.
-func (r *Reconciler) requestsFor(t watching.Thing) []reconcile.Request {
-	return shell.Requests(r.dependents.Of(t))
+func (r *Reconciler) requestsFor(t watching.Object) []reconcile.Request {
+	return shell.Requests(r.dependents.ReleasesFor(t))
 }

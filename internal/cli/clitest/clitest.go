@@ -110,14 +110,14 @@ func Parse(text string, now time.Time) (explain.Observation, error) {
 	if w.Route != nil {
 		s.Route.Canary = *w.Route
 	}
-	s.Workload.Target.PeerHash = object.Status.LastAppliedSpec
+	s.Workload.Target.FlaggerHash = object.Status.LastAppliedSpec
 	if own := object.Status.Serin; own != nil {
 		s.Workload.Target.Revision = own.Revision
 	} else {
 		s.Workload.Target.Revision = "s1-of-" + object.Status.LastAppliedSpec
 	}
 	if w.Revision != "" {
-		s.Workload.Target.Revision, s.Workload.Target.PeerHash = w.Revision, "other"
+		s.Workload.Target.Revision, s.Workload.Target.FlaggerHash = w.Revision, "other"
 	}
 	seen := &explain.Canary{
 		Around: explain.Around{Unread: w.Unread, Events: in.Events, Peer: w.Peer},
@@ -129,13 +129,13 @@ func Parse(text string, now time.Time) (explain.Observation, error) {
 	return seen, nil
 }
 
-func (c copyOf) copy() canary.Copy {
+func (c copyOf) copy() canary.WorkloadState {
 	message := c.Message
 	if message == "" && c.Have < c.Want {
 		message = fmt.Sprintf("waiting for rollout to finish: %d of %d updated replicas are available", c.Have, c.Want)
 	}
-	return canary.Copy{
+	return canary.WorkloadState{
 		Found: true, Replicas: c.Want, Total: c.Want, Available: c.Have, Ready: c.Want > 0 && c.Have == c.Want, Message: message,
-		Enough: c.Want, Endpoints: release.Endpoints{Ready: max(cmp.Or(c.Reached, c.Have), 0)},
+		RequiredPods: c.Want, Endpoints: release.Endpoints{Ready: max(cmp.Or(c.Reached, c.Have), 0)},
 	}
 }

@@ -144,12 +144,12 @@ func (w *World) settle() {
 			continue
 		}
 		workloads := &workload.Workloads{Client: w.Admin, Reader: w.Admin, Options: workload.Options{ConfigTracking: true}}
-		observed, err := workloads.Of(c).Observe(w.t.Context(), c)
+		observed, err := workloads.ForCanary(c).Observe(w.t.Context(), c)
 		if err != nil {
 			w.t.Fatalf("look at the target: %v", err)
 		}
 		w.Change(c, func() {
-			c.Status.Serin.Revision, c.Status.LastAppliedSpec = observed.Target.Revision, observed.Target.PeerHash
+			c.Status.Serin.Revision, c.Status.LastAppliedSpec = observed.Target.Revision, observed.Target.FlaggerHash
 		})
 	}
 	w.settleSteps()

@@ -35,14 +35,14 @@ type controllers struct {
 	leases                  []coordinationv1.Lease
 	unread                  []string
 	// may reports the permissions of service accounts, as far as the user can review them; otherwise all count as permitted.
-	may watching.May
+	may watching.UpdatePermission
 }
 
 // findControllers finds the controllers of these releases. It never fails: it records what could not be read.
 func (s *Session) findControllers(ctx context.Context, objects []client.Object) controllers {
 	out := controllers{
 		flags: parse(s.ControllerFlags), isGiven: s.ControllerFlags != nil,
-		may: (&watching.Permissions{Client: s.Client, Clock: s.Clock}).May,
+		may: (&watching.Permissions{Client: s.Client, Clock: s.Clock}).IsPermitted,
 	}
 	if err := s.deployed(ctx, &out); err != nil {
 		out.unread = append(out.unread, "Deployments")
@@ -72,7 +72,7 @@ func (c *controllers) flagsFor(objects []client.Object) flags {
 
 // concerns is false for a controller that watches another namespace only.
 func concerns(c peer.Controller, objects []client.Object) bool {
-	return len(objects) == 0 || slices.ContainsFunc(objects, func(of client.Object) bool { return c.Watches(of.GetNamespace()) })
+	return len(objects) == 0 || slices.ContainsFunc(objects, func(of client.Object) bool { return c.WatchesNamespace(of.GetNamespace()) })
 }
 
 // page is the number of Deployments in one response.
@@ -97,20 +97,20 @@ func (s *Session) deployed(ctx context.Context, out *controllers) error {
 
 // add adds a Deployment that runs a controller.
 func (c *controllers) add(d *appsv1.Deployment) {
-	if found, is := peer.Serin(d); is {
+	if found, is := peer.DetectSerin(d); is {
 		c.serins = append(c.serins, found)
-	} else if found, is := peer.Flagger(d); is {
+	} else if found, is := peer.DetectFlagger(d); is {
 		c.flaggers = append(c.flaggers, found)
-	} else if found, is := peer.ArgoRollouts(d); is {
+	} else if found, is := peer.DetectArgoRollouts(d); is {
 		c.argos = append(c.argos, found)
 	}
 }
 
 // leased reads the leases of controllers.
 func (s *Session) leased(ctx context.Context, out *controllers, objects []client.Object) error {
-	names := []string{peer.Lease}
+	names := []string{peer.FlaggerLeaseName}
 	for _, id := range instances(objects) {
-		names = append(names, operator.LeaseName(id), peer.ArgoLease(id))
+		names = append(names, operator.LeaseName(id), peer.ArgoLeaseName(id))
 	}
 	if own := operator.LeaseName(out.flags.Argo.InstanceID); !slices.Contains(names, own) {
 		names = append(names, own)
@@ -151,27 +151,27 @@ func serves(c peer.Controller, object client.Object) bool {
 	if keyOf(object).Kind == explain.KindRollout {
 		api = "rollout"
 	}
-	return c.Watches(object.GetNamespace()) && slices.Contains(f.APIs, api) && (api == "canary" || f.Argo.InstanceID == instanceOf(object))
+	return c.WatchesNamespace(object.GetNamespace()) && slices.Contains(f.APIs, api) && (api == "canary" || f.Argo.InstanceID == instanceOf(object))
 }
 
 // peerOf is the other controller that acts on a release, so that Serin does not: detected as Serin does. Without a Serin, there is
 // none.
 func (c *controllers) peerOf(ctx context.Context, object client.Object, events []explain.Event, now time.Time) explain.Peer {
 	reported := peerInEvents(events)
-	if c.flags.AdoptWhilePeerRuns || !c.isGiven && reported == "" && !c.hasSerin(object, now) {
+	if c.flags.AdoptWhileOtherControllerRuns || !c.isGiven && reported == "" && !c.hasSerin(object, now) {
 		return explain.Peer{}
 	}
 	scope := peer.Scope{Namespaces: c.flags.OtherControllerNamespaces}
 	others, resource, acting := c.flaggers, watching.CanaryStatus, func(of []peer.Controller) []peer.Candidate {
-		return scope.Acting(object.GetNamespace(), of, c.leasesNamed(peer.Lease), now)
+		return scope.FlaggerSigns(object.GetNamespace(), of, c.leasesNamed(peer.FlaggerLeaseName), now)
 	}
 	if keyOf(object).Kind == explain.KindRollout {
 		others, resource = c.argos, watching.RolloutStatus
 		acting = func(of []peer.Controller) []peer.Candidate {
-			return scope.ActingArgo(object.GetNamespace(), instanceOf(object), of, c.leases, now)
+			return scope.ArgoRolloutsSigns(object.GetNamespace(), instanceOf(object), of, c.leases, now)
 		}
 	}
-	sign, err := watching.Counting(ctx, scope, acting(others), c.may, resource, object.GetNamespace())
+	sign, err := watching.FirstCounting(ctx, scope, acting(others), c.may, resource, object.GetNamespace())
 	if err != nil || sign.Text == "" && len(c.unread) > 0 {
 		sign.Text = reported // by Serin, which has the permissions
 	}
@@ -205,7 +205,7 @@ func (c *controllers) hasSerin(object client.Object, now time.Time) bool {
 }
 
 func held(l *coordinationv1.Lease, now time.Time) bool {
-	return now.Before(peer.HeldUntil(l, now).Add(clockSkew))
+	return now.Before(peer.LeaseHeldUntil(l, now).Add(clockSkew))
 }
 
 // objectOf is the object of a release.
@@ -270,11 +270,11 @@ func (c *controllers) acting(kind explain.Kind, objects []client.Object, now tim
 // leaseNames are those of the controllers of a kind.
 func (c *controllers) leaseNames(kind explain.Kind, objects []client.Object) []string {
 	if kind == explain.KindCanary {
-		return []string{operator.LeaseName(c.flags.Argo.InstanceID), peer.Lease}
+		return []string{operator.LeaseName(c.flags.Argo.InstanceID), peer.FlaggerLeaseName}
 	}
 	var names []string
 	for _, id := range instances(objects) {
-		names = append(names, operator.LeaseName(id), peer.ArgoLease(id))
+		names = append(names, operator.LeaseName(id), peer.ArgoLeaseName(id))
 	}
 	return names
 }
@@ -303,7 +303,7 @@ func (c *controllers) readyController(kind explain.Kind, objects []client.Object
 			if kind == explain.KindRollout {
 				return one.ServesInstance(o.GetNamespace(), instanceOf(o))
 			}
-			return one.Watches(o.GetNamespace())
+			return one.WatchesNamespace(o.GetNamespace())
 		}
 		if one.Ready > 0 && (len(objects) == 0 || slices.ContainsFunc(objects, acts)) {
 			return &one

@@ -35,7 +35,7 @@ func parse(args []string) flags {
 	set.ParseErrorsAllowlist.UnknownFlags = true
 	set.Usage = func() {}
 	f.Register(set)
-	f.known = set.Parse(operator.Normalise(set, args)) == nil && args != nil
+	f.known = set.Parse(operator.NormalizeArguments(set, args)) == nil && args != nil
 	return f
 }
 
@@ -45,7 +45,7 @@ func (f flags) settingsFor(object *flaggerv1.Canary) (canary.Settings, workload.
 	settings := canary.Settings{
 		Provider: provider, MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
 	}
-	options := f.Workload()
+	options := f.WorkloadOptions()
 	if f.known {
 		return settings, options
 	}
@@ -65,20 +65,20 @@ func (f flags) settingsFor(object *flaggerv1.Canary) (canary.Settings, workload.
 }
 
 // limits are those of concurrent releases. If the flags are unknown, the message of the gate turn in a status contains them.
-func (f flags) limits(turn string) release.Limits {
+func (f flags) limits(turn string) release.ConcurrencyLimits {
 	_, rest, found := strings.Cut(turn, " of at most ")
 	if f.known || !found {
-		return f.Limits()
+		return f.ReleaseLimits()
 	}
 	number, _, _ := strings.Cut(rest, " ")
 	limit, err := strconv.Atoi(number)
 	switch {
 	case err != nil:
-		return f.Limits()
+		return f.ReleaseLimits()
 	case strings.HasSuffix(turn, "in this namespace"):
-		return release.Limits{Namespace: limit}
+		return release.ConcurrencyLimits{Namespace: limit}
 	default:
-		return release.Limits{Cluster: limit}
+		return release.ConcurrencyLimits{Cluster: limit}
 	}
 }
 
@@ -109,13 +109,13 @@ func turnOfRollout(object *argov1.Rollout) string {
 }
 
 // lineOf is the queue of the releases that a controller serves.
-func lineOf(limits release.Limits, f flags, l *lens) *queue.Line {
+func lineOf(limits release.ConcurrencyLimits, f flags, l *lens) *queue.Queue {
 	line := queue.New(limits, f.Namespace)
 	if slices.Contains(f.APIs, "canary") {
-		line.Join(controller.Queued(l, true))
+		line.Register(controller.Queued(l, true))
 	}
 	if slices.Contains(f.APIs, "rollout") {
-		line.Join(rolloutcontroller.Queued(l, true))
+		line.Register(rolloutcontroller.Queued(l, true))
 	}
 	return line
 }

@@ -377,11 +377,11 @@ func belongs(object client.Object, r *argov1.Rollout) bool {
 
 // targets are the two workloads of a Canary.
 func targets(c *flaggerv1.Canary) []workload.Object {
-	kind := (&workload.Workloads{}).Of(c)
+	kind := (&workload.Workloads{}).ForCanary(c)
 	if kind == nil {
 		return nil
 	}
-	reads := kind.Reads(c)
+	reads := kind.Dependencies(c)
 	return slices.DeleteFunc(reads, func(read workload.Object) bool { return read.Kind != reads[0].Kind })
 }
 

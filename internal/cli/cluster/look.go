@@ -133,7 +133,7 @@ func (s *Session) observeCanary(ctx context.Context, l *lens, object *flaggerv1.
 	if len(out.Assumed) == 0 && (denied["ConfigMap"] || denied["Secret"]) {
 		assumeConfiguration(snapshot)
 	}
-	if snapshot.Plan.Routed && len(out.Assumed) == 0 && routeDenied(routers, object, snapshot.Plan.Provider, denied) {
+	if snapshot.Plan.HasRouter && len(out.Assumed) == 0 && routeDenied(routers, object, snapshot.Plan.Provider, denied) {
 		snapshot.Route = canary.Route{Found: true, Canary: object.Status.CanaryWeight, Confirmation: canary.CannotTell}
 		out.Assumed = []release.Part{release.RoutePart}
 	}
@@ -143,7 +143,7 @@ func (s *Session) observeCanary(ctx context.Context, l *lens, object *flaggerv1.
 
 // rivalOf is the Rollout that releases the target of a Canary; empty: there is none, or none that the user has permission to read.
 func rivalOf(ctx context.Context, l *lens, c *flaggerv1.Canary) (string, error) {
-	rival, err := operator.RolloutBeside(ctx, l, c)
+	rival, err := operator.ConflictingRollout(ctx, l, c)
 	if unknown(err) || forbidden(err) {
 		return "", nil
 	}
@@ -176,12 +176,12 @@ func fromStatus(object *flaggerv1.Canary, settings canary.Settings, now time.Tim
 		Deleting: object.DeletionTimestamp != nil,
 		Route:    canary.Route{Found: true, Canary: status.CanaryWeight, Confirmation: canary.CannotTell},
 	}
-	standing := canary.Copy{
-		Found: true, Replicas: 1, Total: 1, Available: 1, Ready: true, Enough: 1,
+	standing := canary.WorkloadState{
+		Found: true, Replicas: 1, Total: 1, Available: 1, Ready: true, RequiredPods: 1,
 		Endpoints: release.Endpoints{Unknown: "assumed"},
 	}
-	s.Workload = canary.Workload{Target: standing, Primary: standing, PeerConfigs: status.TrackedConfigs}
-	s.Workload.Target.PeerHash = status.LastAppliedSpec
+	s.Workload = canary.Workload{Target: standing, Primary: standing, FlaggerConfigs: status.TrackedConfigs}
+	s.Workload.Target.FlaggerHash = status.LastAppliedSpec
 	s.Workload.Target.Revision = recordedRevision(status)
 	if own := status.Serin; own != nil {
 		s.Workload.Configs = own.Configs
@@ -201,15 +201,15 @@ func recordedRevision(status flaggerv1.CanaryStatus) string {
 // revision.
 func assumeConfiguration(s *canary.Snapshot) {
 	w := &s.Workload
-	w.PeerConfigs = s.Status.TrackedConfigs
+	w.FlaggerConfigs = s.Status.TrackedConfigs
 	if own := s.Status.Serin; own != nil {
 		w.Configs = own.Configs
 	}
-	if w.Target.PeerHash == s.Status.LastAppliedSpec && w.Target.PeerHash != "" {
+	if w.Target.FlaggerHash == s.Status.LastAppliedSpec && w.Target.FlaggerHash != "" {
 		w.Target.Revision = recordedRevision(s.Status)
 	}
 	if s.Status.Phase == flaggerv1.CanaryPhaseInitializing {
-		w.Same = true
+		w.SameTemplate = true
 	}
 }
 
@@ -258,7 +258,7 @@ func eventOf(e *corev1.Event) explain.Event {
 	if e.Series != nil && e.Series.LastObservedTime.After(at) {
 		at = e.Series.LastObservedTime.Time
 	}
-	at = release.Later(release.Later(at, e.EventTime.Time), e.FirstTimestamp.Time)
+	at = release.LaterOf(release.LaterOf(at, e.EventTime.Time), e.FirstTimestamp.Time)
 	return explain.Event{At: at.UTC(), Type: e.Type, Message: e.Message, Count: int(e.Count)}
 }
 

@@ -42,8 +42,8 @@ func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, er
 	now := s.Clock.Now()
 	out.Flaggers, out.Argos = controllers.flaggers, controllers.argos
 	scope := peer.Scope{Namespaces: controllers.flags.OtherControllerNamespaces}
-	out.Held = heldBy(scope.Acting("", stopped(controllers.flaggers), controllers.leasesNamed(peer.Lease), now))
-	out.HeldByArgo = heldBy(scope.ActingArgo("", "", stopped(controllers.argos), controllers.leases, now))
+	out.Held = heldBy(scope.FlaggerSigns("", stopped(controllers.flaggers), controllers.leasesNamed(peer.FlaggerLeaseName), now))
+	out.HeldByArgo = heldBy(scope.ArgoRolloutsSigns("", "", stopped(controllers.argos), controllers.leases, now))
 	out.Verifies = slices.ContainsFunc(controllers.argos, func(c peer.Controller) bool { return parse(c.Args).Argo.VerifyTargetGroups })
 	for _, unread := range controllers.unread {
 		out.Unread = append(out.Unread, noPermission("read "+unread+" in all namespaces"))

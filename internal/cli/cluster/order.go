@@ -104,7 +104,7 @@ func (s *Session) change(ctx context.Context, object client.Object, c changes) e
 
 // patchOf is a patch of an object in the observed version.
 func patchOf(object client.Object, tree map[string]any) (client.Patch, error) {
-	body, err := json.Marshal(jsontree.Pinned(tree, object.GetResourceVersion()))
+	body, err := json.Marshal(jsontree.PinResourceVersion(tree, object.GetResourceVersion()))
 	if err != nil {
 		return nil, fmt.Errorf("write the change of %s: %w", object.GetName(), err)
 	}
@@ -127,7 +127,7 @@ func canaryChanges(order Order, c *flaggerv1.Canary) (changes, error) {
 	if why := pointlessCanary(order, c); why != "" {
 		return changes{}, fmt.Errorf("is %s: %s", cmp.Or(string(c.Status.Phase), "new"), why)
 	}
-	command := string(order) + "@" + canary.Run(string(c.UID), c.Status)
+	command := string(order) + "@" + canary.RunOf(string(c.UID), c.Status)
 	if c.Status.Serin != nil && c.Status.Serin.Command == command {
 		return changes{}, fmt.Errorf("has already carried out %s for this release", order)
 	}
@@ -192,7 +192,7 @@ func rolloutChanges(order Order, r *argov1.Rollout) (changes, error) {
 // promotion ends what a release waits for: its pause, an inconclusive analysis, or else the current step.
 func promotion(r *argov1.Rollout) (map[string]any, error) {
 	s := r.Status
-	index, total := rollout.StepsOf(r.Spec, s)
+	index, total := rollout.StepPosition(r.Spec, s)
 	next := map[string]any{"pauseConditions": nil}
 	if index != nil && int(*index) < total {
 		next["currentStepIndex"] = *index + 1

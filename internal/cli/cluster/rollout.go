@@ -28,9 +28,9 @@ func rolloutObserver(ctx context.Context, c *lens, object *argov1.Rollout, flags
 	return &controller.Observer{
 		Client: c, Reader: c, Routers: flags.Routers(), Applier: &traffic.Applier{Client: c, Groups: c.remoteClients(ctx, object, flags)}, InstanceID: instance, Beside: true,
 		Line: lineOf(flags.limits(turnOfRollout(object)), flags, c),
-		Runs: &launch.Launcher{Client: c, Cluster: c, Live: c, InstanceID: instance},
+		Runs: &launch.Launcher{Client: c, ClusterTemplates: c, APIReader: c, InstanceID: instance},
 		Rival: func(ctx context.Context, object *argov1.Rollout) (string, error) {
-			rival, err := operator.CanaryBeside(ctx, c, object)
+			rival, err := operator.ConflictingCanary(ctx, c, object)
 			if unknown(err) {
 				return "", nil
 			}

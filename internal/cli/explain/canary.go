@@ -42,7 +42,7 @@ func (seen *Canary) In(around Around) Observation {
 func (seen *Canary) At(now time.Time) Release {
 	s := seen.Snapshot
 	s.Now = now
-	s.Peer = canary.Peer{Sign: seen.Peer.Sign, Until: seen.Peer.Until}
+	s.OtherController = canary.OtherController{Sign: seen.Peer.Sign, Until: seen.Peer.Until}
 	v, plan := canary.View(s, seen.Assumed...), s.Plan
 	r := describe(v, seen.Around, "New revision detected!")
 	r.Kind, r.Name, r.Namespace, r.Target = KindCanary, plan.Name, plan.Namespace, plan.Kind+"/"+plan.Target
@@ -62,14 +62,14 @@ func (seen *Canary) At(now time.Time) Release {
 func (seen *Canary) gate(view release.GateView, r *Release) Gate {
 	g := newGate(view, r, seen.Peer)
 	switch q := view.Question.(type) {
-	case canary.SourcesQuestion:
+	case canary.SourcesQuery:
 		g.Asks = "the metrics providers of all checks"
-	case canary.HookQuestion:
+	case canary.HookQuery:
 		g.Asks = "webhook " + q.Hook.Name + " at " + outbound.Redact(q.Hook.URL)
 		if g.opensByUser() {
 			g.Do = approval(&q.Hook, r)
 		}
-	case canary.MetricQuestion:
+	case canary.MetricQuery:
 		g.Asks, g.Check = source(q.Check, seen.Object), true
 	}
 	return g

@@ -15,13 +15,13 @@ import (
 func TestEveryGateIsExplained(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	words := map[release.Opener]string{
-		release.ByTime: "Time opens it", release.ByCluster: "The cluster opens it", release.ByAnswer: "answer", release.ByPerson: "The user opens it",
+		release.ByTime: "Time opens it", release.ByCluster: "The cluster opens it", release.ByAnswer: "answer", release.ByUser: "The user opens it",
 	}
 	for kind, gates := range map[Kind]release.GateKinds{KindCanary: canary.GateKinds(), KindRollout: rollout.GateKinds()} {
 		r := Release{Kind: kind, Name: "cart", Namespace: "shop"}
 		for _, gateKind := range gates {
 			for _, opener := range gateKind.Openers {
-				view := release.GateView{Gate: release.WaitsFor(gateKind.Name, opener, "what was observed"), Kind: gateKind}
+				view := release.GateView{Gate: release.NewWaitingGate(gateKind.Name, opener, "what was observed"), Kind: gateKind}
 				view.Until = now.Add(time.Minute)
 				sentences := gateSentence(newGate(view, &r, Peer{Stop: "stop it"}), now, true)
 				explained := strings.Join(sentences, "\n")
@@ -31,7 +31,7 @@ func TestEveryGateIsExplained(t *testing.T) {
 				if !strings.Contains(explained, gateKind.Name) || !strings.Contains(explained, words[opener]) {
 					t.Errorf("%s %s, opened by %s, is explained as:\n%s", kind, gateKind.Name, opener, explained)
 				}
-				if command := "serin " + gateKind.Command + " "; opener == release.ByPerson && gateKind.Command != "" && !strings.Contains(explained, command) {
+				if command := "serin " + gateKind.Command + " "; opener == release.ByUser && gateKind.Command != "" && !strings.Contains(explained, command) {
 					t.Errorf("%s %s is explained without %s:\n%s", kind, gateKind.Name, command, explained)
 				}
 			}

@@ -189,7 +189,7 @@ func newGate(view release.GateView, r *Release, peer Peer) Gate {
 
 // opensByUser reports whether the gate is closed and the user opens it.
 func (g *Gate) opensByUser() bool {
-	return g.Verdict != string(release.Pass) && g.Opener == string(release.ByPerson)
+	return g.Verdict != string(release.Pass) && g.Opener == string(release.ByUser)
 }
 
 // utc is a time as the documents have it.

@@ -131,7 +131,7 @@ func metricGate(metric *argov1.Metric, result argov1.MetricResult, verdictOfRun 
 	}
 	if n := len(result.Measurements); n > 0 {
 		last := result.Measurements[n-1]
-		g.Value = release.Clip(last.Value, maxValue)
+		g.Value = release.Truncate(last.Value, maxValue)
 		g.Last = string(verdictOf(last.Phase))
 		if last.FinishedAt != nil {
 			g.Since = utc(last.FinishedAt.Time)
@@ -141,10 +141,10 @@ func metricGate(metric *argov1.Metric, result argov1.MetricResult, verdictOfRun 
 	case argov1.AnalysisPhaseSuccessful:
 		g.Verdict = string(release.Pass)
 	case argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseError:
-		g.Verdict, g.Opener, g.Asks = string(release.Fail), string(release.ByPerson), ""
+		g.Verdict, g.Opener, g.Asks = string(release.Fail), string(release.ByUser), ""
 		g.Message = cmp.Or(result.Message, g.Message)
 	case argov1.AnalysisPhaseInconclusive:
-		g.Verdict, g.Opener, g.Asks = string(release.Wait), string(release.ByPerson), ""
+		g.Verdict, g.Opener, g.Asks = string(release.Wait), string(release.ByUser), ""
 		g.Message = cmp.Or(result.Message, g.Message)
 	default:
 		g.Verdict, g.Opener = string(release.Ask), string(release.ByAnswer)

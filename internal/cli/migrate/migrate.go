@@ -194,7 +194,7 @@ func adopted(seen explain.Canary, now time.Time) (explain.Canary, []string) {
 		return seen, nil
 	}
 	status := *d.Status.DeepCopy()
-	canary.Stamp(&status, s.Plan, d.Stamp, now)
+	canary.FillStamps(&status, s.Plan, d.Stamp, now)
 	seen.Snapshot.Status = status
 	events := make([]string, 0, len(d.Events))
 	for _, event := range d.Events {
@@ -213,9 +213,9 @@ func outcome(seen ObservedCanary, r *explain.Release, events []string) (Outcome,
 		return Blocked, []string{"A change would be refused: " + sentence(seen.Refused)}
 	case userGate != nil && userGate.Verdict == "fail":
 		return Blocked, []string{sentence(userGate.Message)}
-	case !canary.Moves(phase) && phase != "" && r.State != release.Idle:
+	case !canary.HasTransitionEffects(phase) && phase != "" && r.State != release.Idle:
 		return Release, []string{fmt.Sprintf("A release would start: the revision of %s is neither the last released one nor that of the primary. Let Flagger finish it first, or let it start.", r.Target)}
-	case !canary.Moves(phase) && phase != "":
+	case !canary.HasTransitionEffects(phase) && phase != "":
 		return Adopt, []string{"Adopted unchanged: no release starts, and no pod restarts." + suspended(r)}
 	case phase == "" || phase == flaggerv1.CanaryPhaseInitializing:
 		return Continue, []string{"Not initialized yet: Serin would initialize it, as Flagger would."}

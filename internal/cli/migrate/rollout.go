@@ -66,8 +66,8 @@ func rolloutOutcome(seen *ObservedRollout, r *explain.Release) (Outcome, []strin
 	switch {
 	case len(seen.Assumed) > 0:
 		return Unknown, []string{"Unknown: " + strings.Join(seen.Unread, " ")}
-	case s.Problem != "":
-		return Blocked, []string{sentence("Serin would reject it: " + s.Problem)}
+	case s.ValidationError != "":
+		return Blocked, []string{sentence("Serin would reject it: " + s.ValidationError)}
 	case seen.Refused != "":
 		return Blocked, []string{sentence("A change would be refused: " + seen.Refused)}
 	case len(plugins(s)) > 0:

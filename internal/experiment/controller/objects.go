@@ -38,7 +38,7 @@ func (r *Reconciler) observe(ctx context.Context, e *argov1.Experiment) (*seen, 
 		object: e, sets: map[string]*appsv1.ReplicaSet{}, services: map[string]*corev1.Service{},
 		snapshot: experiment.Snapshot{
 			Now: r.Clock.Now(), Name: e.Name, Spec: e.Spec, Status: e.Status,
-			Sides: map[string]experiment.Side{}, Runs: map[string]experiment.Run{},
+			Templates: map[string]experiment.TemplateState{}, AnalysisRuns: map[string]experiment.AnalysisRunState{},
 		},
 	}
 	for i := range e.Spec.Templates {
@@ -47,7 +47,7 @@ func (r *Reconciler) observe(ctx context.Context, e *argov1.Experiment) (*seen, 
 		if err != nil {
 			return nil, err
 		}
-		s.snapshot.Sides[t.Name] = side
+		s.snapshot.Templates[t.Name] = side
 	}
 	for _, a := range e.Status.AnalysisRuns {
 		run := &argov1.AnalysisRun{}
@@ -56,7 +56,7 @@ func (r *Reconciler) observe(ctx context.Context, e *argov1.Experiment) (*seen, 
 			return nil, fmt.Errorf("get AnalysisRun %s.%s: %w", a.AnalysisRun, e.Namespace, err)
 		}
 		if err == nil {
-			s.snapshot.Runs[a.AnalysisRun] = experiment.Run{
+			s.snapshot.AnalysisRuns[a.AnalysisRun] = experiment.AnalysisRunState{
 				Found: true, Phase: run.Status.Phase, Message: run.Status.Message, Terminated: run.Spec.Terminate,
 			}
 		}
@@ -65,13 +65,13 @@ func (r *Reconciler) observe(ctx context.Context, e *argov1.Experiment) (*seen, 
 }
 
 // side is what there is for a template.
-func (r *Reconciler) side(ctx context.Context, s *seen, t *argov1.TemplateSpec) (experiment.Side, error) {
+func (r *Reconciler) side(ctx context.Context, s *seen, t *argov1.TemplateSpec) (experiment.TemplateState, error) {
 	wanted, err := replicaSet(s.object, t)
 	if err != nil {
-		return experiment.Side{}, err
+		return experiment.TemplateState{}, err
 	}
 	s.sets[t.Name] = wanted
-	side := experiment.Side{ReplicaSet: wanted.Name, Hash: wanted.Labels[argov1.PodTemplateHashLabel]}
+	side := experiment.TemplateState{ReplicaSet: wanted.Name, Hash: wanted.Labels[argov1.PodTemplateHashLabel]}
 	set := &appsv1.ReplicaSet{}
 	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), set); {
 	case apierrors.IsNotFound(err):
@@ -82,22 +82,22 @@ func (r *Reconciler) side(ctx context.Context, s *seen, t *argov1.TemplateSpec) 
 	default:
 		s.sets[t.Name] = set
 		side.Found, side.Hash = true, set.Labels[argov1.PodTemplateHashLabel]
-		side.Wanted = 1
+		side.Desired = 1
 		if set.Spec.Replicas != nil {
-			side.Wanted = *set.Spec.Replicas
+			side.Desired = *set.Spec.Replicas
 		}
 		side.Total, side.Ready, side.Available = set.Status.Replicas, set.Status.ReadyReplicas, set.Status.AvailableReplicas
 		if set.Status.ObservedGeneration < set.Generation {
 			side.Available = min(side.Available, side.Total) // of before the last change: the next event tells of it
 		}
 		// What stands there may have been written by anybody: what is no moment is none.
-		side.Deadline, _ = time.Parse(time.RFC3339, set.Annotations[argov1.ScaleDownDeadlineAnnotation])
+		side.ScaleDownDeadline, _ = time.Parse(time.RFC3339, set.Annotations[argov1.ScaleDownDeadlineAnnotation])
 	}
 	return side, r.serviceOf(ctx, s, t, &side)
 }
 
 // serviceOf finds the Service of a template.
-func (r *Reconciler) serviceOf(ctx context.Context, s *seen, t *argov1.TemplateSpec, side *experiment.Side) error {
+func (r *Reconciler) serviceOf(ctx context.Context, s *seen, t *argov1.TemplateSpec, side *experiment.TemplateState) error {
 	if t.Service == nil {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (r *Reconciler) goesAt(ctx context.Context, s *seen, template string, at ti
 
 // patch changes an object under the version that was read. into takes the answer.
 func (r *Reconciler) patch(ctx context.Context, read, into client.Object, change map[string]any) error {
-	text, err := json.Marshal(jsontree.Pinned(change, read.GetResourceVersion()))
+	text, err := json.Marshal(jsontree.PinResourceVersion(change, read.GetResourceVersion()))
 	if err != nil {
 		return err
 	}
@@ -231,25 +231,25 @@ func (r *Reconciler) deleteService(ctx context.Context, s *seen, name string) er
 
 // startRun makes the AnalysisRun of an analysis. What the API server says about itself is tried again; all else is the
 // outcome of that analysis.
-func (r *Reconciler) startRun(ctx context.Context, s *seen, effect experiment.RunStarted, status *argov1.ExperimentStatus) ([]release.Event, error) {
-	order := analysis.Order{
+func (r *Reconciler) startRun(ctx context.Context, s *seen, effect experiment.AnalysisRunStarted, status *argov1.ExperimentStatus) ([]release.Event, error) {
+	order := analysis.RunRequest{
 		Namespace: s.object.Namespace, Name: effect.Name,
-		Templates: []argov1.AnalysisTemplateRef{{TemplateName: effect.Analysis.TemplateName, ClusterScope: effect.Analysis.ClusterScope}},
-		Caller:    analysis.Caller{Args: effect.Args, DryRun: s.object.Spec.DryRun, MeasurementRetention: s.object.Spec.MeasurementRetention},
-		Owner:     owner(s.object),
+		Templates:  []argov1.AnalysisTemplateRef{{TemplateName: effect.Analysis.TemplateName, ClusterScope: effect.Analysis.ClusterScope}},
+		RunOptions: analysis.RunOptions{Args: effect.Args, DryRun: s.object.Spec.DryRun, MeasurementRetention: s.object.Spec.MeasurementRetention},
+		Owner:      owner(s.object),
 	}
 	if m := s.object.Spec.AnalysisRunMetadata; m != nil {
 		order.Labels, order.Annotations = maps.Clone(m.Labels), maps.Clone(m.Annotations)
 	}
-	run, err := r.Launcher.Start(ctx, order)
+	run, err := r.Launcher.StartRun(ctx, order)
 	var refused apierrors.APIStatus
 	switch {
 	case err == nil:
-		return experiment.Started(status, effect.Analysis.Name, run.Name), nil
+		return experiment.RecordRunStarted(status, effect.Analysis.Name, run.Name), nil
 	case errors.As(err, &refused) && !apierrors.IsInvalid(err), ctx.Err() != nil:
 		return nil, err
 	default:
-		return experiment.Refused(status, effect.Analysis.Name, err.Error()), nil
+		return experiment.RecordRunRejected(status, effect.Analysis.Name, err.Error()), nil
 	}
 }
 

@@ -63,7 +63,7 @@ func New(parts Parts) *Reconciler {
 		},
 		Recorder: parts.Recorder,
 	}
-	r.frame.Serving(argov1.InstanceIDLabel, parts.InstanceID, experiment.Faulted, nil)
+	r.frame.Serving(argov1.InstanceIDLabel, parts.InstanceID, experiment.FaultDecision, nil)
 	return r
 }
 
@@ -116,15 +116,15 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 	case experiment.ServiceExists:
 		err := r.createService(ctx, s, effect.Template, effect.Name)
 		return brokenIf(status, effect.Template, "Service", err, s.snapshot.Now)
-	case experiment.Scaled:
+	case experiment.ReplicaSetScaled:
 		return nil, r.scale(ctx, s, effect.Template, effect.Replicas)
-	case experiment.GoesAt:
-		return nil, r.goesAt(ctx, s, effect.Template, effect.At)
-	case experiment.ServiceGone:
+	case experiment.ScaleDownDeadlineSet:
+		return nil, r.goesAt(ctx, s, effect.Template, effect.Deadline)
+	case experiment.ServiceDeleted:
 		return nil, r.deleteService(ctx, s, effect.Name)
-	case experiment.RunStarted:
+	case experiment.AnalysisRunStarted:
 		return r.startRun(ctx, s, effect, status)
-	case experiment.RunTerminated:
+	case experiment.AnalysisRunTerminated:
 		return nil, r.terminateRun(ctx, s, effect.Name)
 	default:
 		return nil, errors.New("it is unknown")
@@ -136,7 +136,7 @@ func brokenIf(status *argov1.ExperimentStatus, template, kind string, err error,
 	if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
 		return nil, err
 	}
-	return experiment.Broken(status, template, fmt.Sprintf("Failed to create %s for template '%s': %v", kind, template, err), now), nil
+	return experiment.RecordTemplateRejected(status, template, fmt.Sprintf("Failed to create %s for template '%s': %v", kind, template, err), now), nil
 }
 
 // reportToRollout reports the results of the analyses to the Rollout of which the Experiment is a step.

@@ -57,7 +57,7 @@ func lay(t *testing.T, objects ...client.Object) *bed {
 	recorder := telemetry.NewRecorder(b.client, telemetry.NewOutbox(clk, logr.Discard()), clk, "rollouts-controller")
 	b.reconciler = controller.New(controller.Parts{
 		Client: b.client, Clock: clk, Recorder: recorder, Rollouts: recorder, Metrics: telemetry.New(prometheus.NewRegistry()),
-		Launcher: &launch.Launcher{Client: b.client, Cluster: b.client, Live: b.client},
+		Launcher: &launch.Launcher{Client: b.client, ClusterTemplates: b.client, APIReader: b.client},
 	})
 	return b
 }

@@ -176,7 +176,7 @@ var (
 // have what it sent.
 func readable(err error) error {
 	if _, ok := errors.AsType[*ambientError](err); ok {
-		return outbound.Unreachable(errNoCredentials)
+		return outbound.NewUnreachableError(errNoCredentials)
 	}
 	if stopped := metric.CallError(err); stopped != nil {
 		return fmt.Errorf("ask CloudWatch: %w", stopped)

@@ -95,11 +95,11 @@ func (a *Ambient) Signer(region, profile, arn string) func(ctx context.Context, 
 		defer cancel()
 		cache, err := a.of(ctx, role{region, profile, arn})
 		if err != nil {
-			return outbound.Unreachable(errNoCredentials)
+			return outbound.NewUnreachableError(errNoCredentials)
 		}
 		found, err := cache.Retrieve(ctx)
 		if err != nil { // the library's text may have what was sent
-			return outbound.Unreachable(errNoCredentials)
+			return outbound.NewUnreachableError(errNoCredentials)
 		}
 		return v4.NewSigner().SignHTTP(ctx, found, r, noBody, "aps", region, now)
 	}

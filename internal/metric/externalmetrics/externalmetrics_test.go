@@ -70,7 +70,7 @@ func TestWhoseTokenGoesWhere(t *testing.T) {
 	}
 	own, other := server("own"), server("other")
 	client := func(transport http.RoundTripper) *outbound.Client {
-		c, err := outbound.NewFor(own, transport)
+		c, err := outbound.NewForServer(own, transport)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -189,7 +189,7 @@ func (p *provider) analyse(ctx context.Context, asked question, now time.Time) (
 		case over:
 			return 0, nil
 		case !p.clock.Now().Add(pollInterval).Before(deadline):
-			return 0, outbound.Unreachable(errors.New("the Analysis has no outcome within " + pollTimeout.String()))
+			return 0, outbound.NewUnreachableError(errors.New("the Analysis has no outcome within " + pollTimeout.String()))
 		}
 		select {
 		case <-ctx.Done():

@@ -35,7 +35,7 @@ const (
 // account as serviceAccountKey; without that, or without a Secret, what the process has in the cloud counts. Only a key
 // of the Secret may be used at an address that the template names.
 func Service() metric.Service {
-	ambient := googlecloud.NewAmbient(scope)
+	ambient := googlecloud.NewDefaultCredentials(scope)
 	return metric.Service{TemplateType: Type, NewProvider: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
 		return newProvider(client, c, ambient)
 	}}
@@ -48,13 +48,13 @@ type provider struct {
 	project string
 	// key is nil if the process has the credentials.
 	key     *googlecloud.ServiceAccount
-	ambient *googlecloud.Ambient
+	ambient *googlecloud.DefaultCredentials
 }
 
 // projects are names and numbers of projects, some of which belong to a domain.
 var projects = regexp.MustCompile(`^([a-z][a-z0-9.-]*:)?[a-z0-9][a-z0-9-]*$`)
 
-func newProvider(client *outbound.Client, c metric.Config, ambient *googlecloud.Ambient) (metric.Provider, error) {
+func newProvider(client *outbound.Client, c metric.Config, ambient *googlecloud.DefaultCredentials) (metric.Provider, error) {
 	p := &provider{client: client, ambient: ambient}
 	if c.Credentials != nil {
 		p.project = c.Credentials[keyProject].Reveal()

@@ -90,7 +90,7 @@ func (a About) key() types.NamespacedName { return client.ObjectKeyFromObject(a.
 
 // Happened has people told of an event.
 func (d *Dispatcher) Happened(ctx context.Context, about About, event release.Event) {
-	if event.Reason == "" || event.Reason == ReasonFailed || event.Silent {
+	if event.Reason == "" || event.Reason == ReasonFailed || event.AlertOnly {
 		return
 	}
 	d.look(ctx, about, event)
@@ -213,7 +213,7 @@ func (d *Dispatcher) enqueue(about About, line, name string, do func(context.Con
 	d.mu.Lock()
 	d.ledger(key, uid).pending++
 	d.mu.Unlock()
-	d.Outbox.PostThen(types.NamespacedName{Namespace: key.Namespace, Name: key.Name + "/" + line}, name, do, func(err error) {
+	d.Outbox.PostWithCallback(types.NamespacedName{Namespace: key.Namespace, Name: key.Name + "/" + line}, name, do, func(err error) {
 		if then != nil {
 			then(err)
 		}
@@ -262,7 +262,7 @@ func (d *Dispatcher) post(ctx context.Context, about About, event release.Event,
 	}
 	send := func(ctx context.Context) error {
 		began := d.Clock.Now()
-		defer func() { d.Metrics.Notifying(key, d.Clock.Since(began)) }()
+		defer func() { d.Metrics.RecordNotificationAttempt(key, d.Clock.Since(began)) }()
 		if err := d.send(ctx, about, config, vars, message); err != nil {
 			return err
 		}
@@ -273,7 +273,7 @@ func (d *Dispatcher) post(ctx context.Context, about About, event release.Event,
 	}
 	detached := context.WithoutCancel(ctx)
 	d.enqueue(about, message.To.Service, fmt.Sprintf("notification %s to %s", message.Trigger, message.To), send, func(err error) {
-		d.Metrics.Notified(key, kind, reason, err)
+		d.Metrics.RecordNotification(key, kind, reason, err)
 		if err != nil {
 			d.tell(detached, about, fmt.Sprintf("The message of trigger %s to %s was not sent: %s", message.Trigger, message.To, err))
 		}

@@ -149,7 +149,7 @@ func (o *office) about(phase argov1.RolloutPhase) dispatch.About {
 
 // send lets leave what is queued.
 func (o *office) send() {
-	for o.outbox.Send(o.Context()) {
+	for o.outbox.AttemptNext(o.Context()) {
 	}
 }
 

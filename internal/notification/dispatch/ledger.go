@@ -159,5 +159,5 @@ func (d *Dispatcher) write(ctx context.Context, key types.NamespacedName, uid ty
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 		return nil // it is gone, or another one of that name
 	}
-	return telemetry.TransientOrFinal(err)
+	return telemetry.MarkTransient(err)
 }

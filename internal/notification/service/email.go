@@ -97,19 +97,19 @@ func mailError(err error) error {
 	if answer, ok := errors.AsType[*textproto.Error](err); ok {
 		said := fmt.Errorf("the mail server answered %d", answer.Code)
 		if answer.Code >= 400 && answer.Code < 500 {
-			return outbound.Unreachable(said)
+			return outbound.NewUnreachableError(said)
 		}
 		return said
 	}
 	if sent, ok := errors.AsType[*mail.SendError](err); ok && sent.ErrorCode() != 0 {
 		said := fmt.Errorf("the mail server answered %d", sent.ErrorCode())
 		if sent.IsTemp() {
-			return outbound.Unreachable(said)
+			return outbound.NewUnreachableError(said)
 		}
 		return said
 	}
 	if network, ok := errors.AsType[net.Error](err); ok {
-		return outbound.Unreachable(fmt.Errorf("reach the mail server: %w", network))
+		return outbound.NewUnreachableError(fmt.Errorf("reach the mail server: %w", network))
 	}
-	return outbound.Unreachable(errors.New("the mail server could not be spoken to: check host, port and credentials"))
+	return outbound.NewUnreachableError(errors.New("the mail server could not be spoken to: check host, port and credentials"))
 }

@@ -173,15 +173,15 @@ func (d *natsDialer) explain(err error, subject string) error {
 	case is(nats.ErrSecureConnWanted, nats.ErrSecureConnRequired):
 		return errors.New("the NATS server and the option url disagree about TLS: correct the url")
 	case isCertificateError(err):
-		return outbound.Unreachable(errors.New("the certificate of the NATS server cannot be verified: use one of a known authority"))
+		return outbound.NewUnreachableError(errors.New("the certificate of the NATS server cannot be verified: use one of a known authority"))
 	case closed:
 		return refused
 	case d.ctx.Err() != nil:
-		return outbound.Unreachable(context.Cause(d.ctx))
+		return outbound.NewUnreachableError(context.Cause(d.ctx))
 	case d.failed != nil:
-		return outbound.Unreachable(fmt.Errorf("reach the NATS server: %w", d.failed))
+		return outbound.NewUnreachableError(fmt.Errorf("reach the NATS server: %w", d.failed))
 	default:
-		return outbound.Unreachable(errors.New("the NATS server gave no valid answer: check the option url"))
+		return outbound.NewUnreachableError(errors.New("the NATS server gave no valid answer: check the option url"))
 	}
 }
 

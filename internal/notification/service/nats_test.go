@@ -139,7 +139,7 @@ func TestAMessageIsPublishedToNATS(t *testing.T) {
 			if err := sendNATS(t, t.Context(), options, "releases.shop"); err != nil {
 				t.Fatal(err)
 			}
-			got, err := subscription.NextMsg(waittest.Patience)
+			got, err := subscription.NextMsg(waittest.Timeout)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -92,7 +92,7 @@ func (o pubSubOptions) tokens() (func(context.Context) (outbound.Secret, error),
 	case o.KeyFile != "":
 		return func(context.Context) (outbound.Secret, error) { return o.tokenOfFile() }, nil
 	default:
-		ambient := googlecloud.NewAmbient(pubSubScope)
+		ambient := googlecloud.NewDefaultCredentials(pubSubScope)
 		return func(ctx context.Context) (outbound.Secret, error) {
 			token, _, err := ambient.Token(ctx)
 			return token, err

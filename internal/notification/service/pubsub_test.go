@@ -78,7 +78,7 @@ func TestPubSubUsesTheIdentityOfTheController(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "")
 	t.Setenv("HOME", t.TempDir())
 	var got []string
-	client, err := outbound.NewFor("https://pubsub.googleapis.com", roundTrip(func(r *http.Request) (*http.Response, error) {
+	client, err := outbound.NewForServer("https://pubsub.googleapis.com", roundTrip(func(r *http.Request) (*http.Response, error) {
 		got = append(got, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
 		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("{}")), Request: r}, nil
 	}))

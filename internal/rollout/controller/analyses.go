@@ -16,8 +16,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-func runValue(run *argov1.AnalysisRun) rollout.Run {
-	v := rollout.Run{
+func runValue(run *argov1.AnalysisRun) rollout.AnalysisRun {
+	v := rollout.AnalysisRun{
 		Name: run.Name, Hash: run.Labels[argov1.PodTemplateHashLabel], Type: run.Labels[argov1.RolloutTypeLabel],
 		Created: run.CreationTimestamp.Time, Phase: run.Status.Phase, Message: run.Status.Message,
 		Terminated: run.Spec.Terminate, Deleting: run.DeletionTimestamp != nil, Metric: decidingMetric(run),
@@ -70,12 +70,12 @@ func ownerReference(object *argov1.Rollout) metav1.OwnerReference {
 }
 
 // runExists makes an AnalysisRun of templates.
-func (r *Reconciler) runExists(ctx context.Context, s *seen, e rollout.RunExists) (bool, error) {
+func (r *Reconciler) runExists(ctx context.Context, s *seen, e rollout.AnalysisRunExists) (bool, error) {
 	tree, err := plain(s.object)
 	if err != nil {
 		return false, err
 	}
-	args, err := analysis.RolloutArguments(e.Of.Args, tree, e.Stable, e.Latest)
+	args, err := analysis.ResolveRolloutArguments(e.Analysis.Args, tree, e.StableHash, e.LatestHash)
 	if err != nil {
 		return false, fmt.Errorf("make AnalysisRun %s: %w", e.Name, err)
 	}
@@ -87,16 +87,16 @@ func (r *Reconciler) runExists(ctx context.Context, s *seen, e rollout.RunExists
 		labels[argov1.StepIndexLabel] = strconv.Itoa(int(*e.Step))
 	}
 	annotations := map[string]string{argov1.RevisionAnnotation: strconv.FormatInt(e.Revision, 10)}
-	if metadata := e.Of.AnalysisRunMetadata; metadata != nil {
+	if metadata := e.Analysis.AnalysisRunMetadata; metadata != nil {
 		maps.Copy(labels, metadata.Labels)
 		maps.Copy(annotations, metadata.Annotations)
 	}
 	if s.spec.Selector != nil {
 		maps.Copy(labels, s.spec.Selector.MatchLabels)
 	}
-	_, err = r.Runs.Start(ctx, analysis.Order{
-		Namespace: s.object.Namespace, Name: e.Name, Templates: e.Of.Templates, Labels: labels, Annotations: annotations, Owner: ownerReference(s.object),
-		Caller: analysis.Caller{Args: args, DryRun: e.Of.DryRun, MeasurementRetention: e.Of.MeasurementRetention},
+	_, err = r.Runs.StartRun(ctx, analysis.RunRequest{
+		Namespace: s.object.Namespace, Name: e.Name, Templates: e.Analysis.Templates, Labels: labels, Annotations: annotations, Owner: ownerReference(s.object),
+		RunOptions: analysis.RunOptions{Args: args, DryRun: e.Analysis.DryRun, MeasurementRetention: e.Analysis.MeasurementRetention},
 	})
 	return err == nil, err
 }

@@ -43,7 +43,7 @@ func (r *Reconciler) applyEffects(ctx context.Context, s *seen, effects []releas
 	for _, effect := range effects {
 		changed, events, err := r.one(ctx, s, effect)
 		all = append(all, events...)
-		if event, news := rollout.Told(effect); changed && news {
+		if event, news := rollout.EffectEvent(effect); changed && news {
 			all = append(all, event)
 		}
 		if err != nil {
@@ -56,21 +56,21 @@ func (r *Reconciler) applyEffects(ctx context.Context, s *seen, effects []releas
 // one applies one effect, and reports whether that changed anything.
 func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect) (changed bool, events []release.Event, err error) {
 	switch e := effect.(type) {
-	case rollout.RouteIs:
+	case rollout.TrafficRouted:
 		return r.routeIs(ctx, s, e)
-	case rollout.RouteReleased:
-		return false, nil, r.routeReleased(ctx, s, e.Whole)
-	case rollout.RunExists:
+	case rollout.RouteRestored:
+		return false, nil, r.routeReleased(ctx, s, e.RemoveCreated)
+	case rollout.AnalysisRunExists:
 		changed, err = r.runExists(ctx, s, e)
-	case rollout.RunTerminated:
+	case rollout.AnalysisRunTerminated:
 		changed, err = r.endRun(ctx, s, e.Name)
-	case rollout.RunGone:
+	case rollout.AnalysisRunDeleted:
 		changed, err = r.forgetOwned(ctx, s, e.Name, &argov1.AnalysisRun{})
 	case rollout.ExperimentExists:
 		changed, err = r.experimentExists(ctx, s, e)
 	case rollout.ExperimentTerminated:
 		changed, err = r.endExperiment(ctx, s, e.Name)
-	case rollout.ExperimentGone:
+	case rollout.ExperimentDeleted:
 		changed, err = r.forgetOwned(ctx, s, e.Name, &argov1.Experiment{})
 	default:
 		changed, err = r.onPods(ctx, s, effect)
@@ -81,35 +81,35 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect) (c
 // onPods makes one effect true that is about the Rollout itself, its pods, or the way to them.
 func (r *Reconciler) onPods(ctx context.Context, s *seen, effect release.Effect) (changed bool, err error) {
 	switch e := effect.(type) {
-	case rollout.ReplicasSaid:
+	case rollout.ReplicasDefaulted:
 		return r.edit(ctx, s, func(object *argov1.Rollout) {
 			if object.Spec.Replicas == nil {
 				object.Spec.Replicas = new(int32(1))
 			}
 		})
-	case rollout.AmountsReadable:
-		return true, r.takeOut(ctx, s, e.Left)
-	case rollout.Revised:
+	case rollout.UnreadableQuantitiesRemoved:
+		return true, r.takeOut(ctx, s, e.Pointers)
+	case rollout.RevisionAnnotated:
 		return r.annotate(ctx, s, argov1.RevisionAnnotation, strconv.FormatInt(e.Revision, 10))
-	case rollout.WorkloadNoted:
+	case rollout.WorkloadGenerationAnnotated:
 		return r.annotate(ctx, s, argov1.WorkloadGenerationAnnotation, e.Generation)
 	case rollout.ReplicaSetExists:
 		return r.make(ctx, s, e)
-	case rollout.ReplicaSetKept:
+	case rollout.ReplicaSetMaintained:
 		return r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
 			hash := s.hash
-			if replicaset.Hash(rs) != s.snapshot.Hash { // it is of an older template: the new one waits for its turn
+			if replicaset.PodTemplateHash(rs) != s.snapshot.Hash { // it is of an older template: the new one waits for its turn
 				hash = ""
 			}
-			return replicaset.Kept(rs, s.object, s.spec, e, hash)
+			return replicaset.Maintain(rs, s.object, s.spec, e, hash)
 		})
 	case rollout.ReplicaSetScaled:
-		return r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.Scaled(rs, e) })
-	case rollout.ReplicaSetDelayed:
-		return r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.Delayed(rs, e.Until) })
-	case rollout.ReplicaSetLabelled:
+		return r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.Scale(rs, e) })
+	case rollout.ScaleDownDeadlineSet:
+		return r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.SetScaleDownDeadline(rs, e.Until) })
+	case rollout.EphemeralMetadataSet:
 		return r.labelled(ctx, s, e)
-	case rollout.ReplicaSetGone:
+	case rollout.ReplicaSetDeleted:
 		rs, err := s.set(e.Name)
 		if err != nil {
 			return false, err
@@ -119,11 +119,11 @@ func (r *Reconciler) onPods(ctx context.Context, s *seen, effect release.Effect)
 		return r.evict(ctx, s, e)
 	case rollout.ServiceSelects:
 		return r.selects(ctx, s, e)
-	case rollout.ServiceReleased:
+	case rollout.ServiceRestored:
 		return r.releaseService(ctx, s.object.Namespace, s.object.Name, e.Service)
 	case rollout.WorkloadScaled:
 		return r.scaleWorkload(ctx, s, e)
-	case rollout.WorkloadReleased:
+	case rollout.WorkloadRestored:
 		return r.releaseWorkload(ctx, s.object, e.Name)
 	default:
 		return false, fmt.Errorf("effect %T is unknown", effect)
@@ -139,7 +139,7 @@ func (r *Reconciler) edit(ctx context.Context, s *seen, how func(*argov1.Rollout
 		return false, err
 	}
 	if changed {
-		r.newest.Proves(s.key(), s.object)
+		r.newest.RecordIfUnknown(s.key(), s.object)
 	}
 	s.object = after
 	return changed, nil
@@ -165,7 +165,7 @@ func (r *Reconciler) takeOut(ctx context.Context, s *seen, pointers []string) er
 	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch)); err != nil {
 		return fmt.Errorf("take out of Rollout %s what cannot be read: %w", s.key(), err)
 	}
-	r.newest.Proves(s.key(), s.object)
+	r.newest.RecordIfUnknown(s.key(), s.object)
 	s.object = after
 	return nil
 }
@@ -221,9 +221,9 @@ func (r *Reconciler) make(ctx context.Context, s *seen, e rollout.ReplicaSetExis
 	switch {
 	case err == nil:
 		s.sets[e.Name] = rs
-		s.snapshot.Sets = append(slices.Clip(s.snapshot.Sets), replicaset.Value(rs)) // the release begins with it
+		s.snapshot.ReplicaSets = append(slices.Clip(s.snapshot.ReplicaSets), replicaset.Observe(rs)) // the release begins with it
 		return true, nil
-	case errors.Is(err, ownwrites.ErrBehind): // nothing was asked
+	case errors.Is(err, ownwrites.ErrStale): // nothing was asked
 		return false, err
 	case !apierrors.IsAlreadyExists(err):
 		return false, &refusedError{e.Name, err}
@@ -232,7 +232,7 @@ func (r *Reconciler) make(ctx context.Context, s *seen, e rollout.ReplicaSetExis
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(rs), live); err != nil {
 		return false, fmt.Errorf("look at ReplicaSet %s.%s, which is there already: %w", rs.Name, rs.Namespace, err)
 	}
-	if !metav1.IsControlledBy(live, s.object) || live.DeletionTimestamp != nil || !replicaset.Runs(live, s.spec.Template) {
+	if !metav1.IsControlledBy(live, s.object) || live.DeletionTimestamp != nil || !replicaset.RunsTemplate(live, s.spec.Template) {
 		return false, fmt.Errorf("create ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, errTaken)
 	}
 	s.sets[e.Name] = live

@@ -33,7 +33,7 @@ func (r *Reconciler) change(ctx context.Context, before, after client.Object, op
 	if len(difference) == 0 {
 		return false, nil
 	}
-	patch, err := json.Marshal(jsontree.Pinned(difference, before.GetResourceVersion()))
+	patch, err := json.Marshal(jsontree.PinResourceVersion(difference, before.GetResourceVersion()))
 	if err != nil {
 		return false, fmt.Errorf("write a patch of %s: %w", before.GetName(), err)
 	}

@@ -11,7 +11,7 @@ import (
 // lookAtEndpoints finds what is published of the pods of each revision.
 func (r *Reconciler) lookAtEndpoints(ctx context.Context, s *seen) error {
 	reader := endpoints.Reader{Client: r.Client, Indexed: true, Unread: r.EndpointsUnread}
-	for _, name := range rollout.EndpointsOf(s.spec.Strategy) {
+	for _, name := range rollout.ServicesWithEndpoints(s.spec.Strategy) {
 		s.things = append(s.things, endpoints.Of(s.object.Namespace, name))
 		published, err := reader.Of(ctx, s.object.Namespace, name)
 		if err != nil {
@@ -19,7 +19,7 @@ func (r *Reconciler) lookAtEndpoints(ctx context.Context, s *seen) error {
 		}
 		service := s.snapshot.Services[name]
 		service.Endpoints = map[string]release.Endpoints{}
-		for _, rs := range s.snapshot.Sets {
+		for _, rs := range s.snapshot.ReplicaSets {
 			service.Endpoints[rs.Hash] = published.OfSet(rs.Name)
 		}
 		s.snapshot.Services[name] = service

@@ -34,7 +34,7 @@ func recordWith(record func(context.Context, corev1.ObjectReference, release.Eve
 			APIVersion: argov1.SchemeGroupVersion.String(), Kind: argov1.RolloutKind,
 			Namespace: object.Namespace, Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
 		}, event)
-		metrics.RolloutTold(object.Namespace, object.Name, string(event.Type), event.Reason)
+		metrics.CountRolloutEvent(object.Namespace, object.Name, string(event.Type), event.Reason)
 	}
 }
 
@@ -60,7 +60,7 @@ func (r *Reconciler) recordFirst(ctx context.Context, object *argov1.Rollout) {
 		return
 	}
 	r.record(ctx, object, added(object))
-	if adopted, ok := rollout.Adopted(object); ok {
+	if adopted, ok := rollout.AdoptionEvent(object); ok {
 		r.record(ctx, object, adopted)
 	}
 }
@@ -116,14 +116,14 @@ func (r *Reconciler) show(s *seen, d rollout.Decision) {
 	default:
 		shown.Strategy = "none"
 	}
-	r.Metrics.Rollout(shown)
+	r.Metrics.SetRollout(shown)
 	if now := d.Status.Duration; ended(now) && !ended(s.snapshot.Status.Duration) && now.RolloutStartedAt != nil {
 		total := now.FinishedAt.Sub(now.RolloutStartedAt.Time)
 		paused := int64(0)
 		if now.TotalManualPauseDurationSeconds != nil {
 			paused = *now.TotalManualPauseDurationSeconds
 		}
-		r.Metrics.RolloutEnded(string(*now.CompletionStatus), total, time.Duration(paused)*time.Second)
+		r.Metrics.RecordRolloutRelease(string(*now.CompletionStatus), total, time.Duration(paused)*time.Second)
 	}
 }
 

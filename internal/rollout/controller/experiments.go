@@ -91,7 +91,7 @@ func newExperiment(s *seen, e rollout.ExperimentExists, tree map[string]any, can
 		experiment.Spec.Templates = append(experiment.Spec.Templates, experimentTemplate(template, of))
 	}
 	for _, a := range e.Step.Analyses {
-		args, err := analysis.RolloutArguments(a.Args, tree, replicaset.Hash(stable), replicaset.Hash(canary))
+		args, err := analysis.ResolveRolloutArguments(a.Args, tree, replicaset.PodTemplateHash(stable), replicaset.PodTemplateHash(canary))
 		if err != nil {
 			return nil, fmt.Errorf("make Experiment %s: %w", e.Name, err)
 		}

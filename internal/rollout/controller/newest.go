@@ -14,20 +14,20 @@ import (
 	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
-// requireNewest prevents a process from acting on an old version of a Rollout: see ownwrites.Newest. Writes of the Rollout itself
+// requireNewest prevents a process from acting on an old version of a Rollout: see ownwrites.NewestVersions. Writes of the Rollout itself
 // name the version that they are based on, and prove that it is the newest.
-func (r *Reconciler) requireNewest(object *argov1.Rollout) ownwrites.Check {
+func (r *Reconciler) requireNewest(object *argov1.Rollout) ownwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
 		if _, itself := written.(*argov1.Rollout); itself {
 			return nil
 		}
-		return r.newest.TakeOver(ctx, client.ObjectKeyFromObject(object), object, &argov1.Rollout{})
+		return r.newest.VerifyTakeover(ctx, client.ObjectKeyFromObject(object), object, &argov1.Rollout{})
 	}
 }
 
 // requireNewestWorkload does the same for the workload whose template a Rollout has: with an old version, a release of a previous
 // template would start. It is checked at writes of the Rollout itself as well, whose version says nothing about the workload.
-func (r *Reconciler) requireNewestWorkload(s *seen, check ownwrites.Check) ownwrites.Check {
+func (r *Reconciler) requireNewestWorkload(s *seen, check ownwrites.WriteCheck) ownwrites.WriteCheck {
 	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() == replicaSetKind { // which is read in each reconciliation
 		return check
 	}
@@ -35,7 +35,7 @@ func (r *Reconciler) requireNewestWorkload(s *seen, check ownwrites.Check) ownwr
 	return func(ctx context.Context, written client.Object) error {
 		live := &unstructured.Unstructured{}
 		live.SetGroupVersionKind(object.GroupVersionKind())
-		if err := r.newestWorkloads.TakeOver(ctx, s.key(), object, live); err != nil {
+		if err := r.newestWorkloads.VerifyTakeover(ctx, s.key(), object, live); err != nil {
 			return err
 		}
 		return check(ctx, written)
@@ -45,7 +45,7 @@ func (r *Reconciler) requireNewestWorkload(s *seen, check ownwrites.Check) ownwr
 // requireNewestSets does the same for its ReplicaSets, all of which are read once, at the first write for a Rollout: in an old list,
 // one of them may be missing, be deleted by now, or have pods that it has lost. This would lead to surplus ReplicaSets and pods, or
 // to users without pods.
-func (r *Reconciler) requireNewestSets(s *seen, check ownwrites.Check) ownwrites.Check {
+func (r *Reconciler) requireNewestSets(s *seen, check ownwrites.WriteCheck) ownwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
 		if err := check(ctx, written); err != nil || r.memory.Own(s.key()).compared {
 			return err
@@ -83,5 +83,5 @@ func older(cached, live *appsv1.ReplicaSet) bool {
 }
 
 func behind(rs *appsv1.ReplicaSet) error {
-	return fmt.Errorf("look at ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, ownwrites.ErrBehind)
+	return fmt.Errorf("look at ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, ownwrites.ErrStale)
 }

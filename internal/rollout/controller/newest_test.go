@@ -40,12 +40,12 @@ func TestRequireNewest(t *testing.T) {
 			}
 			p := newPocket(t, manifests...)
 			if test.knows != "" {
-				p.reconciler.newest.Knows(key, at("1", test.knows))
+				p.reconciler.newest.RecordVersion(key, at("1", test.knows))
 			}
 			check := p.reconciler.requireNewest(test.cached)
 			for range 2 { // what was read once is not read again, but for one that is gone
 				err := check(t.Context(), &appsv1.ReplicaSet{})
-				if got := errors.Is(err, ownwrites.ErrBehind); got != test.behind || err != nil && !got {
+				if got := errors.Is(err, ownwrites.ErrStale); got != test.behind || err != nil && !got {
 					t.Errorf("%v, behind should be %t", err, test.behind)
 				}
 				if !test.live {
@@ -96,7 +96,7 @@ func TestRequireNewestWorkload(t *testing.T) {
 				return object
 			}
 			if test.known != "" {
-				p.reconciler.newestWorkloads.Knows(key, at(test.known))
+				p.reconciler.newestWorkloads.RecordVersion(key, at(test.known))
 			}
 			object := at(test.version)
 			rollout := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}}
@@ -107,7 +107,7 @@ func TestRequireNewestWorkload(t *testing.T) {
 			})
 			for range 2 { // what was read once is not read again, but for one that is gone
 				err := check(t.Context(), rollout)
-				if got := errors.Is(err, ownwrites.ErrBehind); got != test.behind || err != nil && !got {
+				if got := errors.Is(err, ownwrites.ErrStale); got != test.behind || err != nil && !got {
 					t.Errorf("%v, behind should be %t", err, test.behind)
 				}
 				if test.live != test.uid {
@@ -159,7 +159,7 @@ func TestRequireNewestSets(t *testing.T) {
 			check := p.reconciler.requireNewestSets(s, func(context.Context, client.Object) error { return nil })
 			for range 2 { // what was seen to be right is not read again
 				err := check(t.Context(), rollout)
-				if got := errors.Is(err, ownwrites.ErrBehind); got != test.behind || err != nil && !got {
+				if got := errors.Is(err, ownwrites.ErrStale); got != test.behind || err != nil && !got {
 					t.Errorf("%v, behind should be %t", err, test.behind)
 				}
 			}

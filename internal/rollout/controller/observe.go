@@ -39,12 +39,12 @@ type Observer struct {
 	// Rival is who else releases the workload that a Rollout refers to, as a sentence; empty: nobody. nil: nobody can.
 	Rival func(ctx context.Context, object *argov1.Rollout) (string, error)
 	// Peers looks for another controller that acts on the same objects; nil: nobody looks.
-	Peers *watching.Peers
+	Peers *watching.OtherController
 	// Outside asks those outside the cluster about traffic.Question; nil: nobody is asked.
-	Outside *prober.Prober
+	Outside *prober.Runner
 	// Line is where releases wait while as many move as may; nil: nothing limits them. Add lets the Rollouts of the process
 	// join it.
-	Line *queue.Line
+	Line *queue.Queue
 	// EndpointsUnread is why endpoints cannot be observed, as a sentence; empty: they can.
 	EndpointsUnread string
 	// Beside is true of who looks beside the process that asks them: what was answered is what the status says.
@@ -75,7 +75,7 @@ type seen struct {
 	heard    []release.Event
 	// workload that the spec refers to, where that is a Deployment.
 	workload *workloadObject
-	things   []watching.Thing
+	things   []watching.Object
 	// kinds of what was looked at that may have to be watched from now on.
 	kinds []schema.GroupVersionKind
 	// missing is true where something is missing of which no watch tells.
@@ -93,8 +93,8 @@ func (r *Reconciler) observe(ctx context.Context, object *argov1.Rollout, now ti
 	s := &seen{object: object, spec: object.Spec, sets: map[string]*appsv1.ReplicaSet{}}
 	s.snapshot = rollout.Snapshot{
 		Now: now, Namespace: object.Namespace, Name: object.Name, UID: object.UID, Generation: object.Generation,
-		Revision: object.Annotations[argov1.RevisionAnnotation], WorkloadGeneration: object.Annotations[argov1.WorkloadGenerationAnnotation],
-		Status: object.Status, Unreadable: object.Unreadable,
+		RevisionAnnotation: object.Annotations[argov1.RevisionAnnotation], WorkloadGenerationAnnotation: object.Annotations[argov1.WorkloadGenerationAnnotation],
+		Status: object.Status, UnreadableFields: object.Unreadable,
 	}
 	for _, look := range []func(context.Context, *seen) error{
 		r.lookAtWorkload, r.lookForFormerWorkloads, r.lookAtSets, r.lookAtServices, r.lookAtEndpoints, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookOutside, r.lookForProblems, r.lookForTurn,
@@ -113,10 +113,10 @@ func (r *Reconciler) lookAtSets(ctx context.Context, s *seen) error {
 	if err != nil {
 		return err
 	}
-	replicaset.Sort(sets)
+	replicaset.SortByAge(sets)
 	for _, rs := range sets {
 		s.sets[rs.Name] = rs
-		s.snapshot.Sets = append(s.snapshot.Sets, replicaset.Value(rs))
+		s.snapshot.ReplicaSets = append(s.snapshot.ReplicaSets, replicaset.Observe(rs))
 	}
 	if s.spec.Selector != nil {
 		s.snapshot.Selector = metav1.FormatLabelSelector(s.spec.Selector)
@@ -130,16 +130,16 @@ func (r *Reconciler) lookAtSets(ctx context.Context, s *seen) error {
 	if s.snapshot.Workload != nil {
 		workload = s.snapshot.Workload.Generation
 	}
-	found, hash, err := replicaset.Find(sets, replicaset.Sought{
-		Template: s.spec.Template, Collisions: s.object.Status.CollisionCount,
-		Settled: replicaset.SettledBy(s.object.Status, s.object.Generation, workload),
+	found, hash, err := replicaset.FindByTemplate(sets, replicaset.FindCriteria{
+		Template: s.spec.Template, CollisionCount: s.object.Status.CollisionCount,
+		ObservedHash: replicaset.ObservedTemplateHash(s.object.Status, s.object.Generation, workload),
 	})
 	if err != nil {
 		return fmt.Errorf("find the ReplicaSet of Rollout %s: %w", s.key(), err)
 	}
 	s.hash, s.snapshot.Hash = hash, hash
 	if found != nil {
-		s.snapshot.Hash = replicaset.Hash(found)
+		s.snapshot.Hash = replicaset.PodTemplateHash(found)
 	}
 	return nil
 }
@@ -151,9 +151,9 @@ func (r *Reconciler) lookAtRuns(ctx context.Context, s *seen) error {
 		return fmt.Errorf("list the AnalysisRuns of Rollout %s: %w", s.key(), err)
 	}
 	for i := range runs.Items {
-		s.snapshot.Runs = append(s.snapshot.Runs, runValue(&runs.Items[i]))
+		s.snapshot.AnalysisRuns = append(s.snapshot.AnalysisRuns, runValue(&runs.Items[i]))
 	}
-	slices.SortFunc(s.snapshot.Runs, func(a, b rollout.Run) int {
+	slices.SortFunc(s.snapshot.AnalysisRuns, func(a, b rollout.AnalysisRun) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 	})
 	return nil

@@ -13,15 +13,15 @@ import (
 // otherController is the Argo Rollouts that acts on a release instead of Serin. The administrator is notified when Serin begins to
 // leave releases to it, and when it continues with them.
 func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (peer.Sign, error) {
-	sign, err := r.Peers.Acting(ctx, key.Namespace, now)
+	sign, err := r.Peers.ActingSign(ctx, key.Namespace, now)
 	if err != nil {
 		return sign, err
 	}
 	message := ""
 	if sign.Text != "" {
-		message = rollout.LeftTo(sign.Text, sign.Until).Message
+		message = rollout.OtherControllerGate(sign.Text, sign.Until).Message
 	}
-	r.left.Note(ctx, key, message, r.showOtherController)
+	r.left.SetReason(ctx, key, message, r.showOtherController)
 	return sign, nil
 }
 

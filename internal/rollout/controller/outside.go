@@ -30,12 +30,12 @@ func (r *Reconciler) lookOutside(_ context.Context, s *seen) error {
 		}
 		return nil
 	}
-	s.snapshot.Router.Outside = true
+	s.snapshot.Router.ExternalLoadBalancer = true
 	asking := prober.Key{NamespacedName: s.key(), UID: s.object.UID}
 	question, due := s.question()
 	if !due {
 		r.memory.hears(s.key(), "", s.snapshot.Now, nil)
-		r.Outside.Ask(asking, nil)
+		r.Outside.Submit(asking, nil)
 		return nil
 	}
 	probe, err := probeOf(question)
@@ -43,7 +43,7 @@ func (r *Reconciler) lookOutside(_ context.Context, s *seen) error {
 		return fmt.Errorf("name what is asked about Rollout %s: %w", s.key(), err)
 	}
 	last := r.memory.hears(s.key(), probe.ID, s.snapshot.Now, r.Outside.Answers(asking))
-	r.Outside.Ask(asking, last.next(probe, s.snapshot.Now))
+	r.Outside.Submit(asking, last.next(probe, s.snapshot.Now))
 	s.hears(last.answer)
 	return nil
 }
@@ -52,7 +52,7 @@ func (r *Reconciler) lookOutside(_ context.Context, s *seen) error {
 func (s *seen) recalls() {
 	snapshot := s.snapshot
 	snapshot.Spec = s.spec
-	if weighed, backings := rollout.Outside(snapshot); !weighed && len(backings) == 0 {
+	if weighed, backings := rollout.ExternalConfirmations(snapshot); !weighed && len(backings) == 0 {
 		return
 	}
 	weights := s.object.Status.Canary.Weights
@@ -60,13 +60,13 @@ func (s *seen) recalls() {
 	for _, gate := range shownGates(s.object.Status) {
 		if (gate.Name == "weight" && unverified || gate.Name == "targets") && gate.Verdict == string(release.Wait) {
 			_, reason, _ := strings.Cut(gate.Message, ": ")
-			s.snapshot.Router.Confirmed, s.snapshot.Router.Reason = new(false), reason
+			s.snapshot.Router.Confirmed, s.snapshot.Router.UnconfirmedReason = new(false), reason
 		}
 	}
 }
 
 // next is what is to be asked now: what has no answer yet, and, after a while, what was not so.
-func (h heard) next(probe release.Probe, now time.Time) []release.Probe {
+func (h heard) next(probe release.Query, now time.Time) []release.Query {
 	switch {
 	case h.answer == nil:
 		probe.Since = h.since
@@ -75,21 +75,21 @@ func (h heard) next(probe release.Probe, now time.Time) []release.Probe {
 	default:
 		probe.Since = h.at.Add(askAgain)
 	}
-	return []release.Probe{probe}
+	return []release.Query{probe}
 }
 
 // question is what is asked about a Rollout; false: nothing.
 func (s *seen) question() (traffic.Question, bool) {
 	snapshot := s.snapshot
 	snapshot.Spec = s.spec
-	weighed, backings := rollout.Outside(snapshot)
+	weighed, backings := rollout.ExternalConfirmations(snapshot)
 	question := traffic.Question{Namespace: s.object.Namespace}
 	if weighed {
 		question.Forwards = s.forwards
 	}
 	for _, b := range backings {
 		backing := traffic.Backing{Service: b.Service, Hash: b.Hash}
-		for _, rs := range snapshot.Sets {
+		for _, rs := range snapshot.ReplicaSets {
 			if rs.Hash == b.Hash {
 				backing.Pods = rs.Available
 			}
@@ -100,29 +100,29 @@ func (s *seen) question() (traffic.Question, bool) {
 }
 
 // probeOf names a question by what it asks: another weight is another question.
-func probeOf(q traffic.Question) (release.Probe, error) {
+func probeOf(q traffic.Question) (release.Query, error) {
 	text, err := json.Marshal(q)
 	if err != nil {
-		return release.Probe{}, err
+		return release.Query{}, err
 	}
 	sum := sha256.Sum256(text)
-	return release.Probe{ID: hex.EncodeToString(sum[:]), Question: q}, nil
+	return release.Query{ID: hex.EncodeToString(sum[:]), Request: q}, nil
 }
 
 // hears takes an answer into what is known of the release; nil: there is none yet.
 func (s *seen) hears(answer *traffic.Answer) {
 	router := &s.snapshot.Router
 	if answer == nil {
-		router.Confirmed, router.Reason = new(false), textUnasked
+		router.Confirmed, router.UnconfirmedReason = new(false), textUnasked
 		return
 	}
-	router.Balancers = answer.Balancers
+	router.LoadBalancers = answer.Balancers
 	for _, event := range answer.Events {
-		s.heard = append(s.heard, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message, Standing: true})
+		s.heard = append(s.heard, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message, Persistent: true})
 	}
 	switch {
 	case !answer.Holds:
-		router.Confirmed, router.Reason = new(false), answer.Reason
+		router.Confirmed, router.UnconfirmedReason = new(false), answer.Reason
 	case router.Confirmed == nil:
 		router.Confirmed = new(true)
 	}

@@ -39,7 +39,7 @@ func balanced(t *testing.T) *pocket {
 		object.Spec.Replicas = new(int32(1))
 	})
 	p.settle()
-	if _, asked := p.reconciler.Outside.Take(t.Context()); asked {
+	if _, asked := p.reconciler.Outside.TakeNext(t.Context()); asked {
 		t.Fatal("at rest nobody needs an answer")
 	}
 	p.edit(image("cart:2"))
@@ -48,9 +48,9 @@ func balanced(t *testing.T) *pocket {
 }
 
 // asked is the question that is out.
-func (p *pocket) asked() prober.Asked {
+func (p *pocket) asked() prober.RunningQuery {
 	p.Helper()
-	q, ok := p.reconciler.Outside.Take(p.Context())
+	q, ok := p.reconciler.Outside.TakeNext(p.Context())
 	if !ok {
 		p.Fatal("nobody is asked")
 	}
@@ -59,21 +59,21 @@ func (p *pocket) asked() prober.Asked {
 
 func (p *pocket) unasked() {
 	p.Helper()
-	if q, ok := p.reconciler.Outside.Take(p.Context()); ok {
-		p.Fatalf("asks %+v", q.Probe.Question)
+	if q, ok := p.reconciler.Outside.TakeNext(p.Context()); ok {
+		p.Fatalf("asks %+v", q.Probe.Request)
 	}
 }
 
 // hears answers a question, and passes until nothing moves.
-func (p *pocket) hears(q prober.Asked, answer traffic.Answer) {
+func (p *pocket) hears(q prober.RunningQuery, answer traffic.Answer) {
 	p.Helper()
-	p.reconciler.Outside.Answer(q, release.Answer{Detail: answer})
+	p.reconciler.Outside.RunQuery(q, release.Answer{Detail: answer})
 	p.settle()
 }
 
 // weighted is the weight of the canary that is asked for.
-func weighted(q prober.Asked) int {
-	return q.Probe.Question.(traffic.Question).Forwards[0].Shares[0].Weight
+func weighted(q prober.RunningQuery) int {
+	return q.Probe.Request.(traffic.Question).Forwards[0].Shares[0].Weight
 }
 
 func (p *pocket) verified() *bool {
@@ -176,14 +176,14 @@ func TestWhatWasHeardBeforeARetryDoesNotCount(t *testing.T) {
 
 func TestAFaultOfTheQuestionIsSaid(t *testing.T) {
 	p := balanced(t)
-	p.reconciler.Outside.Answer(p.asked(), release.Answer{Outcome: release.Broken, Text: "a fault in Serin"})
+	p.reconciler.Outside.RunQuery(p.asked(), release.Answer{Outcome: release.Broken, Text: "a fault in Serin"})
 	p.settle()
 	p.at(0, 10)
 	p.clock.Step(shell.ExplainAfter)
 	p.settle()
 	reader := Observer{Client: p.client, Reader: p.client, Routers: p.reconciler.Routers, Applier: p.reconciler.Applier, Runs: p.reconciler.Runs, Beside: true}
 	beside, err := reader.Snapshot(p.Context(), p.rollout(), p.clock.Now())
-	if err != nil || beside.Router.Confirmed == nil || *beside.Router.Confirmed || beside.Router.Reason != "a fault in Serin" {
+	if err != nil || beside.Router.Confirmed == nil || *beside.Router.Confirmed || beside.Router.UnconfirmedReason != "a fault in Serin" {
 		t.Errorf("who looks beside it sees %+v: %v", beside.Router, err)
 	}
 	p.explains("a fault in Serin")

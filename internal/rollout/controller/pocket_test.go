@@ -82,9 +82,9 @@ func newPocket(t *testing.T, manifests ...string) *pocket {
 	p.reconciler = New(Parts{
 		Observer: Observer{
 			Client: p.client, Reader: counted{p}, Applier: &traffic.Applier{Client: p.client},
-			Runs: &launch.Launcher{Client: p.client, Cluster: p.client, Live: p.client},
+			Runs: &launch.Launcher{Client: p.client, ClusterTemplates: p.client, APIReader: p.client},
 		},
-		Clock: p.clock, Recorder: telemetry.NewRecorder(p.client, outbox, p.clock, Component), Standing: &telemetry.Standing{},
+		Clock: p.clock, Recorder: telemetry.NewRecorder(p.client, outbox, p.clock, Component), Standing: &telemetry.OngoingEvents{},
 		Metrics: telemetry.New(prometheus.NewRegistry()), Watch: func([]schema.GroupVersionKind) error { return nil },
 	})
 	ctx, cancel := context.WithCancel(context.Background())

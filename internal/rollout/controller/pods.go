@@ -21,10 +21,10 @@ import (
 
 // lookAtPods lists the pods where a restart is due. They are not watched: nothing else needs them.
 func (r *Reconciler) lookAtPods(ctx context.Context, s *seen) error {
-	if !rollout.RestartDue(s.spec, s.object.Status, s.snapshot.Now) {
+	if !rollout.IsRestartDue(s.spec, s.object.Status, s.snapshot.Now) {
 		return nil
 	}
-	for _, rs := range s.snapshot.Sets {
+	for _, rs := range s.snapshot.ReplicaSets {
 		pods, err := r.podsOf(ctx, s.sets[rs.Name])
 		if err != nil {
 			return err
@@ -65,7 +65,7 @@ func (r *Reconciler) podsOf(ctx context.Context, rs *appsv1.ReplicaSet) ([]corev
 // evict takes a pod away. A disruption budget may refuse that for now; the next look tries again.
 func (r *Reconciler) evict(ctx context.Context, s *seen, e rollout.PodEvicted) (bool, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.object.Namespace, Name: e.Name}}
-	if err := ownwrites.Allowed(ctx, pod); err != nil {
+	if err := ownwrites.CheckWrite(ctx, pod); err != nil {
 		return false, err
 	}
 	err := r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: pod.ObjectMeta})
@@ -81,17 +81,19 @@ func (r *Reconciler) evict(ctx context.Context, s *seen, e rollout.PodEvicted) (
 
 // labelled puts the metadata of a role on the pods of a ReplicaSet, those to come first. What was put there is noted when
 // all pods have it: after a crash in between, the pods are gone through once more.
-func (r *Reconciler) labelled(ctx context.Context, s *seen, e rollout.ReplicaSetLabelled) (bool, error) {
+func (r *Reconciler) labelled(ctx context.Context, s *seen, e rollout.EphemeralMetadataSet) (bool, error) {
 	rs, err := s.set(e.Name)
 	if err != nil {
 		return false, err
 	}
-	noted := func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.Labelled(rs, e.Metadata) }
+	noted := func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.SetEphemeralMetadata(rs, e.Metadata) }
 	if shell.Same(noted(rs), rs) {
 		return false, nil
 	}
 	if *rs.Spec.Replicas > 0 || rs.Status.Replicas > 0 {
-		_, err := r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.Labelling(rs, e.Metadata) })
+		_, err := r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
+			return replicaset.BeginEphemeralMetadata(rs, e.Metadata)
+		})
 		if err != nil {
 			return false, err
 		}
@@ -110,7 +112,7 @@ func (r *Reconciler) labelPods(ctx context.Context, rs *appsv1.ReplicaSet, metad
 	}
 	for i := range pods {
 		after := pods[i].DeepCopy()
-		after.ObjectMeta = replicaset.Relabelled(after.ObjectMeta, replicaset.Put(rs), metadata)
+		after.ObjectMeta = replicaset.ReplaceMetadata(after.ObjectMeta, replicaset.AppliedEphemeralMetadata(rs), metadata)
 		// Pods are not watched. Without the option the library would begin to, to know when its cache has the change.
 		if _, err := r.change(ctx, &pods[i], after, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
 			return err

@@ -15,7 +15,7 @@ var releases = shell.Releases[*argov1.Rollout]{
 	Kind:    argov1.RolloutKind,
 	New:     func() *argov1.Rollout { return &argov1.Rollout{} },
 	NewList: func() client.ObjectList { return &argov1.RolloutList{} },
-	Place:   rollout.PlaceOf,
+	Place:   rollout.QueuePlaceOf,
 }
 
 // IndexPlaces lets caches find the Rollouts that are in progress, or in the queue, without reading all.
@@ -29,10 +29,10 @@ func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Que
 // lookForTurn finds out whether a release may start beside those in progress.
 func (r *Reconciler) lookForTurn(ctx context.Context, s *seen) (err error) {
 	s.snapshot.Spec = s.spec
-	if !r.Line.Limits() || !rollout.MayStart(s.snapshot) {
+	if !r.Line.Limits() || !rollout.MayStartRelease(s.snapshot) {
 		return nil
 	}
 	s.snapshot.Pruned = r.memory.unplaced()
-	s.snapshot.Turn, err = r.Line.Turn(ctx, rollout.PlaceOf(s.object), s.snapshot.Pruned, s.snapshot.Now)
+	s.snapshot.QueueSlot, err = r.Line.MayStart(ctx, rollout.QueuePlaceOf(s.object), s.snapshot.Pruned, s.snapshot.Now)
 	return err
 }

@@ -20,23 +20,25 @@ import (
 // beside is a pocket with another release of another kind, and a line in which one of the two may move.
 type beside struct {
 	*pocket
-	line  *queue.Line
-	other queue.Stored
+	line  *queue.Queue
+	other queue.StoredEntry
 	woken []types.NamespacedName
 }
 
 func newBeside(t *testing.T, manifests ...string) *beside {
 	t.Helper()
-	b := &beside{pocket: newPocket(t, manifests...), line: queue.New(release.Limits{Cluster: 1}, "")}
-	b.other = queue.Stored{Place: release.Place{Kind: "Canary", Namespace: "shop", Name: "cart"}, Version: "1"}
-	b.line.Join(queue.Kind{
+	b := &beside{pocket: newPocket(t, manifests...), line: queue.New(release.ConcurrencyLimits{Cluster: 1}, "")}
+	b.other = queue.StoredEntry{Place: release.QueueEntry{Kind: "Canary", Namespace: "shop", Name: "cart"}, Version: "1"}
+	b.line.Register(queue.Kind{
 		Name: "Canary",
-		List: func(context.Context, string) ([]queue.Stored, error) { return []queue.Stored{b.other}, nil },
-		Get:  func(context.Context, types.NamespacedName) (queue.Stored, bool, error) { return b.other, true, nil },
+		List: func(context.Context, string) ([]queue.StoredEntry, error) { return []queue.StoredEntry{b.other}, nil },
+		Get: func(context.Context, types.NamespacedName) (queue.StoredEntry, bool, error) {
+			return b.other, true, nil
+		},
 	})
 	own := Queued(b.client, true)
 	own.Wake = func(key types.NamespacedName) { b.woken = append(b.woken, key) }
-	b.line.Join(own)
+	b.line.Register(own)
 	b.reconciler.Line = b.line
 	return b
 }
@@ -45,7 +47,7 @@ func newBeside(t *testing.T, manifests ...string) *beside {
 func (b *beside) moves(is bool) {
 	b.Helper()
 	was := b.other.Place
-	b.other.Place.Moves = is
+	b.other.Place.InProgress = is
 	if err := b.line.Changed(b.Context(), was, b.other.Place); err != nil {
 		b.Fatal(err)
 	}
@@ -95,7 +97,7 @@ func TestARolloutWaitsForItsTurn(t *testing.T) {
 	if status.Phase != argov1.RolloutPhasePaused || !slices.Equal(b.sets(), []string{"cart:1=1", "cart:3=1"}) || status.Serin.Queue != nil {
 		t.Errorf("%s (%s), ReplicaSets %v, queue %+v", status.Phase, status.Message, b.sets(), status.Serin.Queue)
 	}
-	if turn, err := b.line.Turn(t.Context(), b.other.Place, false, b.clock.Now()); err != nil || turn.Open {
+	if turn, err := b.line.MayStart(t.Context(), b.other.Place, false, b.clock.Now()); err != nil || turn.Open {
 		t.Errorf("a Canary starts beside a Rollout that moves: %v, %v", turn, err)
 	}
 }
@@ -109,12 +111,14 @@ func TestARolloutThatEndsWakesTheNext(t *testing.T) {
 	b.settle()
 	moving := b.rollout()
 	other := b.other.Place
-	b.other.Place.Waits, b.other.Place.Since = true, b.clock.Now()
+	b.other.Place.Waiting, b.other.Place.Since = true, b.clock.Now()
 	var woken []types.NamespacedName
-	b.line.Join(queue.Kind{
+	b.line.Register(queue.Kind{
 		Name: "Canary",
-		List: func(context.Context, string) ([]queue.Stored, error) { return []queue.Stored{b.other}, nil },
-		Get:  func(context.Context, types.NamespacedName) (queue.Stored, bool, error) { return b.other, true, nil },
+		List: func(context.Context, string) ([]queue.StoredEntry, error) { return []queue.StoredEntry{b.other}, nil },
+		Get: func(context.Context, types.NamespacedName) (queue.StoredEntry, bool, error) {
+			return b.other, true, nil
+		},
 		Wake: func(key types.NamespacedName) { woken = append(woken, key) },
 	})
 	kind := schema.GroupKind{Group: "argoproj.io", Kind: argov1.RolloutKind}
@@ -151,7 +155,7 @@ func TestWhoIsRefusedStepsAside(t *testing.T) {
 	if own == nil || own.Queue == nil || !own.Queue.Aside {
 		t.Fatalf("the status says %+v", own)
 	}
-	turn, err := b.line.Turn(t.Context(), b.other.Place, false, b.clock.Now())
+	turn, err := b.line.MayStart(t.Context(), b.other.Place, false, b.clock.Now())
 	if err != nil || !turn.Open {
 		t.Fatalf("others wait for it: %v, %v", turn, err)
 	}

@@ -37,7 +37,7 @@ type Parts struct {
 	Observer
 	Clock    clock.PassiveClock
 	Recorder *telemetry.Recorder
-	Standing *telemetry.Standing
+	Standing *telemetry.OngoingEvents
 	Metrics  *telemetry.Metrics
 	// Notifications dispatches notifications; nil: there are none.
 	Notifications *dispatch.Dispatcher
@@ -58,17 +58,17 @@ type Reconciler struct {
 
 	frame      *shell.Frame[*argov1.Rollout, argov1.RolloutStatus]
 	dependents *watching.Dependents
-	left       watching.Left
+	left       watching.CededReleases
 	memory     *memory
 	// newest are Rollouts, and newestWorkloads the workloads whose templates they have.
-	newest, newestWorkloads *ownwrites.Newest
+	newest, newestWorkloads *ownwrites.NewestVersions
 }
 
 // New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{
 		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
-		newest: ownwrites.NewestOf(argov1.RolloutKind, parts.Reader), newestWorkloads: ownwrites.NewestOf("the workload of Rollout", parts.Reader),
+		newest: ownwrites.NewNewestVersions(argov1.RolloutKind, parts.Reader), newestWorkloads: ownwrites.NewNewestVersions("the workload of Rollout", parts.Reader),
 	}
 	r.frame = &shell.Frame[*argov1.Rollout, argov1.RolloutStatus]{
 		Kind:   argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind),
@@ -102,26 +102,26 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	if err := r.gone(ctx, key, object.UID); err != nil { // one of the same name before it
 		return reconcile.Result{}, err
 	}
-	r.Metrics.RolloutExists(key.Namespace, key.Name)
+	r.Metrics.StartRollout(key.Namespace, key.Name)
 	other, err := r.otherController(ctx, key, began)
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	if other.Text != "" {
-		r.record(ctx, object, r.Standing.News(key, rollout.LeftTo(other.Text, other.Until).Events)...)
-		if !rollout.OwnRelease(object.Status) {
+		r.record(ctx, object, r.Standing.NewEvents(key, rollout.OtherControllerGate(other.Text, other.Until).Events)...)
+		if !rollout.IsOwnRelease(object.Status) {
 			return reconcile.Result{RequeueAfter: shell.WakeIn(began, other.Until)}, nil
 		}
 	}
 	r.recordFirst(ctx, object)
-	s, err := r.look(ownwrites.Checked(ctx, r.requireNewest(object)), object, began)
+	s, err := r.look(ownwrites.WithWriteCheck(ctx, r.requireNewest(object)), object, began)
 	switch {
 	case errors.Is(err, traffic.ErrUnreachable):
 		return r.unreachable(ctx, object, began, err)
 	case err != nil:
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	ctx = ownwrites.Checked(ctx, r.requireNewestSets(s, r.requireNewestWorkload(s, r.requireNewest(object))))
+	ctx = ownwrites.WithWriteCheck(ctx, r.requireNewestSets(s, r.requireNewestWorkload(s, r.requireNewest(object))))
 	decision := r.frame.Decide(func() rollout.Decision { return rollout.Next(s.snapshot) })
 	if other.Text != "" && !rollout.RollsBack(s.snapshot, decision) {
 		return r.leaveTo(other, s, decision), nil
@@ -135,10 +135,10 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	releases.Settle(r.Line, object, s.object, rollout.WaitsForTurn(decision))
+	releases.Settle(r.Line, object, s.object, rollout.WaitsForQueueSlot(decision))
 	r.memory.Do(key, func(e *remembered) { e.routed, e.routedKnown = s.routed(), true })
 	r.memory.Succeeded(key, shell.LostRace)
-	r.recordAbout(ctx, r.about(s), r.Standing.News(key, slices.Concat(decision.Events, s.heard))...)
+	r.recordAbout(ctx, r.about(s), r.Standing.NewEvents(key, slices.Concat(decision.Events, s.heard))...)
 	r.notify(ctx, r.about(s))
 	r.show(s, decision)
 	r.memory.ScheduleWake(key, decision.Wake)
@@ -163,7 +163,7 @@ func (r *Reconciler) look(ctx context.Context, object *argov1.Rollout, now time.
 		return nil, fmt.Errorf("watch what Rollout %s depends on: %w", s.key(), err)
 	}
 	if by, due := r.memory.Lateness(s.key(), now); due {
-		r.Metrics.Late(argov1.RolloutKind, by)
+		r.Metrics.RecordLateness(argov1.RolloutKind, by)
 	}
 	return s, nil
 }
@@ -184,10 +184,10 @@ func (r *Reconciler) leaveTo(other peer.Sign, s *seen, d rollout.Decision) recon
 // status is written; err ends the reconciliation.
 func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (decision rollout.Decision, failed, err error) {
 	events, failed := r.applyEffects(ctx, s, d.Effects)
-	s.snapshot.Now = release.Later(s.snapshot.Now, r.Clock.Now()) // a pause begins when its weight is set
+	s.snapshot.Now = release.LaterOf(s.snapshot.Now, r.Clock.Now()) // a pause begins when its weight is set
 	r.recordAbout(ctx, r.about(s), events...)
 	if failed == nil {
-		decision = rollout.Settled(s.snapshot, d)
+		decision = rollout.MergeStatusChanges(s.snapshot, d)
 	} else if decision, err = r.failed(s, d.Gates, failed); err != nil {
 		return decision, nil, err
 	}
@@ -206,17 +206,17 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (de
 // the failure itself.
 func (r *Reconciler) failed(s *seen, evaluated release.Gates, cause error) (rollout.Decision, error) {
 	if refusal, ok := errors.AsType[*refusedError](cause); ok {
-		return rollout.CreateRefused(s.snapshot, refusal.name, refusal.cause.Error()), nil
+		return rollout.RejectedReplicaSetDecision(s.snapshot, refusal.name, refusal.cause.Error()), nil
 	}
 	switch {
 	case errors.Is(cause, errTaken):
-		return rollout.NameTaken(s.snapshot), nil
+		return rollout.NameConflictDecision(s.snapshot), nil
 	case errors.Is(cause, traffic.ErrUnreachable):
-		r.Metrics.ReconcileFailed(argov1.RolloutKind, s.key())
-		return rollout.Unreachable(s.snapshot, evaluated, shell.Message(cause)), nil
+		r.Metrics.CountReconcileFailure(argov1.RolloutKind, s.key())
+		return rollout.UnreachableClusterDecision(s.snapshot, evaluated, shell.Message(cause)), nil
 	case shell.NeedsUser(cause), shell.Rejected(cause):
-		r.Metrics.ReconcileFailed(argov1.RolloutKind, s.key())
-		return rollout.Refused(s.snapshot, evaluated, shell.Message(cause)), nil
+		r.Metrics.CountReconcileFailure(argov1.RolloutKind, s.key())
+		return rollout.RejectedEffectDecision(s.snapshot, evaluated, shell.Message(cause)), nil
 	default:
 		return rollout.Decision{}, cause
 	}
@@ -228,12 +228,12 @@ func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fa
 	if err := r.lookForFormer(s, nil); err != nil { // the status remembers them
 		return err
 	}
-	decision := rollout.Faulted(s.snapshot, shell.FaultMessage(argov1.RolloutKind, fault))
+	decision := rollout.FaultDecision(s.snapshot, shell.FaultMessage(argov1.RolloutKind, fault))
 	explanation := r.memory.explain(s, decision)
 	if _, err := r.writeStatus(ctx, s, decision, explanation, explanation.Unsaid()); err != nil {
 		return err
 	}
-	r.recordAbout(ctx, r.about(s), r.Standing.News(s.key(), decision.Events)...)
+	r.recordAbout(ctx, r.about(s), r.Standing.NewEvents(s.key(), decision.Events)...)
 	return nil
 }
 
@@ -257,7 +257,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d rollout.Decisio
 		s.again = shell.Earliest(s.again, s.snapshot.Now) // the queue knows who waits, now that the status cannot say it
 	}
 	s.object = stored
-	r.newest.Knows(s.key(), stored)
+	r.newest.RecordVersion(s.key(), stored)
 	if r.memory.noticePruning(status.Serin, stored.Status.Serin) {
 		r.record(ctx, stored, release.Event{Type: release.Warning, Reason: "StatusPruned", Message: textPruned})
 	}
@@ -371,7 +371,7 @@ func (r *Reconciler) giveBack(ctx context.Context, was *argov1.Rollout) error {
 		}
 	}
 	services := namesOf(managed)
-	for _, name := range rollout.ServicesOf(was.Spec.Strategy) { // an old list may not have them yet
+	for _, name := range rollout.ServiceNames(was.Spec.Strategy) { // an old list may not have them yet
 		if !slices.Contains(services, name) {
 			services = append(services, name)
 		}

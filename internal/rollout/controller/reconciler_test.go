@@ -451,7 +451,7 @@ func TestAReleaseOfItsOwnIsNotAdopted(t *testing.T) {
 	if under.Serin = explained(under, shell.Explanation{}, nil); under.Serin == nil {
 		t.Error("a release under way does not say that it is Serin's")
 	}
-	if _, told := rollout.Adopted(&argov1.Rollout{Status: under}); told {
+	if _, told := rollout.AdoptionEvent(&argov1.Rollout{Status: under}); told {
 		t.Error("it is adopted")
 	}
 	if over := explained(argov1.RolloutStatus{StableRS: "new", CurrentPodHash: "new"}, shell.Explanation{}, nil); over != nil {

@@ -40,7 +40,7 @@ func (r *Reconciler) lookForProblems(ctx context.Context, s *seen) error {
 		}
 	}
 	if len(problems) > 0 {
-		s.snapshot.Problem = problems[0].Error()
+		s.snapshot.ValidationError = problems[0].Error()
 	}
 	return nil
 }
@@ -51,14 +51,14 @@ func (r *Reconciler) validateServices(_ context.Context, s *seen) (field.ErrorLi
 
 // validateAnalyses looks for the templates of all analyses, and whether they go together.
 func (r *Reconciler) validateAnalyses(ctx context.Context, s *seen) (field.ErrorList, error) {
-	lookup := r.Runs.Lookup(ctx, s.object.Namespace)
+	lookup := r.Runs.NewTemplateLookup(ctx, s.object.Namespace)
 	watched := func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
 		s.things = append(s.things, templateThing(s.object.Namespace, name, cluster))
 		return lookup(name, cluster)
 	}
 	for _, named := range analysesOf(s.spec.Strategy) {
-		templates, err := analysis.Collect(named.of.Templates, watched)
-		if missing, is := errors.AsType[*launch.MissingError](err); is {
+		templates, err := analysis.CollectTemplates(named.of.Templates, watched)
+		if missing, is := errors.AsType[*launch.TemplateNotFoundError](err); is {
 			return field.ErrorList{field.Invalid(named.path, missing.Name, missing.Error())}, nil
 		}
 		if err != nil {
@@ -71,10 +71,10 @@ func (r *Reconciler) validateAnalyses(ctx context.Context, s *seen) (field.Error
 	return nil, nil
 }
 
-func templateThing(namespace, name string, cluster bool) watching.Thing {
+func templateThing(namespace, name string, cluster bool) watching.Object {
 	kind := argov1.SchemeGroupVersion.WithKind(argov1.AnalysisTemplateKind)
 	if cluster {
 		kind, namespace = argov1.SchemeGroupVersion.WithKind(argov1.ClusterAnalysisTemplateKind), ""
 	}
-	return watching.Thing{Kind: kind.GroupKind(), Namespace: namespace, Name: name}
+	return watching.Object{Kind: kind.GroupKind(), Namespace: namespace, Name: name}
 }

@@ -45,7 +45,7 @@ func analysesOf(strategy argov1.RolloutStrategy) []namedAnalysis {
 
 // unfit is why templates cannot be used for an analysis; nil: they can.
 func (a namedAnalysis) unfit(templates []analysis.Template) *field.Error {
-	caller := analysis.Caller{DryRun: a.of.DryRun, MeasurementRetention: a.of.MeasurementRetention}
+	caller := analysis.RunOptions{DryRun: a.of.DryRun, MeasurementRetention: a.of.MeasurementRetention}
 	for _, arg := range a.of.Args {
 		value := arg.Value
 		if arg.ValueFrom != nil {
@@ -64,7 +64,7 @@ func (a namedAnalysis) unfit(templates []analysis.Template) *field.Error {
 			}
 		}
 	}
-	if _, err := analysis.Merge(templates, caller); err != nil {
+	if _, err := analysis.MergeTemplates(templates, caller); err != nil {
 		names := make([]string, len(templates))
 		for i, t := range templates {
 			names[i] = t.Name

@@ -49,7 +49,7 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 		target := s.target(router)
 		refs, err := r.Applier.Refs(ctx, router.Renderer, target)
 		for _, ref := range refs {
-			s.things = append(s.things, watching.Thing{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
+			s.things = append(s.things, watching.Object{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
 			if !slices.Contains(s.kinds, ref.GVK) {
 				s.kinds = append(s.kinds, ref.GVK)
 			}
@@ -69,10 +69,10 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 			return err
 		}
 		s.snapshot.Router.HasCanaryWeight = s.snapshot.Router.HasCanaryWeight || observed.Found && observed.Route.Canary > 0
-		s.snapshot.Router.Managed = append(s.snapshot.Router.Managed, observed.ManagedRoutes...)
+		s.snapshot.Router.ManagedRoutes = append(s.snapshot.Router.ManagedRoutes, observed.ManagedRoutes...)
 		s.forwards = append(s.forwards, observed.Forwards...)
 		if verified := router.Verified(target, observed); verified != nil && (s.snapshot.Router.Confirmed == nil || !*verified) {
-			s.snapshot.Router.Confirmed, s.snapshot.Router.Reason = verified, observed.Reason
+			s.snapshot.Router.Confirmed, s.snapshot.Router.UnconfirmedReason = verified, observed.Reason
 		}
 	}
 	return nil
@@ -101,7 +101,7 @@ func (r *Reconciler) validateRoutes(ctx context.Context, s *seen) (field.ErrorLi
 }
 
 // routeIs makes all routers share the traffic so.
-func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.RouteIs) (changed bool, events []release.Event, err error) {
+func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.TrafficRouted) (changed bool, events []release.Event, err error) {
 	for i, router := range s.routers {
 		told := s.object.DeepCopy()
 		told.Status.Canary.StablePingPong = e.StablePingPong // the status that will be written
@@ -134,8 +134,8 @@ func typeOf(warning bool) release.EventType {
 }
 
 // routeOf is what an effect tells a router.
-func routeOf(e rollout.RouteIs, target traffic.Target) release.Route {
-	route := release.Route{Canary: int(e.Weights.Canary.Weight), Total: int(e.Most)}
+func routeOf(e rollout.TrafficRouted, target traffic.Target) release.Route {
+	route := release.Route{Canary: int(e.Weights.Canary.Weight), Total: int(e.MaxWeight)}
 	for _, additional := range e.Weights.Additional {
 		route.Others = append(route.Others, release.Destination{
 			Service: additional.ServiceName, Weight: int(additional.Weight), Revision: additional.PodTemplateHash,

@@ -191,7 +191,7 @@ func (r *Reconciler) releaseRouter(ctx context.Context, s *seen, router traffic.
 	}
 	made, err := r.Applier.Owned(ctx, router.Renderer, target)
 	made = slices.DeleteFunc(made, func(x traffic.Found) bool { // a router of the spec needs it
-		return slices.Contains(s.things, watching.Thing{Kind: x.Ref.GVK.GroupKind(), Namespace: x.Ref.Namespace, Name: x.Ref.Name})
+		return slices.Contains(s.things, watching.Object{Kind: x.Ref.GVK.GroupKind(), Namespace: x.Ref.Namespace, Name: x.Ref.Name})
 	})
 	if err != nil || !whole {
 		return len(made) > 0, err

@@ -88,14 +88,14 @@ func (r *Reconciler) lookAtServices(ctx context.Context, s *seen) error {
 		return err
 	}
 	record, names := s.record(), namesOf(managed)
-	for _, name := range rollout.ServicesOf(s.spec.Strategy) {
+	for _, name := range rollout.ServiceNames(s.spec.Strategy) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	s.snapshot.Services = map[string]rollout.Service{}
 	for _, name := range names {
-		s.things = append(s.things, watching.Thing{Kind: serviceKind.GroupKind(), Namespace: s.object.Namespace, Name: name})
+		s.things = append(s.things, watching.Object{Kind: serviceKind.GroupKind(), Namespace: s.object.Namespace, Name: name})
 		found, err := r.getService(ctx, s.object.Namespace, name)
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ func (r *Reconciler) lookAtServices(ctx context.Context, s *seen) error {
 		selector, _, _ := unstructured.NestedStringMap(found.Object, "spec", "selector")
 		annotations := found.GetAnnotations()
 		s.snapshot.Services[name] = rollout.Service{
-			Found: true, Selector: selector, ManagedBy: annotations[argov1.ManagedByAnnotation], Stale: annotations[argov1.RoutedByAnnotation] != record,
+			Found: true, Selector: selector, ManagedBy: annotations[argov1.ManagedByAnnotation], RecordOutdated: annotations[argov1.RoutedByAnnotation] != record,
 		}
 	}
 	return nil

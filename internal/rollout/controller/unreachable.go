@@ -19,16 +19,16 @@ const unreachableRetry = 10 * time.Second
 // nothing can be decided, and people read why.
 func (r *Reconciler) unreachable(ctx context.Context, object *argov1.Rollout, began time.Time, cause error) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(object)
-	r.Metrics.ReconcileFailed(argov1.RolloutKind, key)
+	r.Metrics.CountReconcileFailure(argov1.RolloutKind, key)
 	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: began, Status: object.Status}}
 	if err := r.lookForFormer(s, nil); err != nil { // the status remembers them
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	decision := rollout.Unreachable(s.snapshot, nil, shell.Message(cause))
+	decision := rollout.UnreachableClusterDecision(s.snapshot, nil, shell.Message(cause))
 	explanation := r.memory.explain(s, decision)
 	if _, err := r.writeStatus(ctx, s, decision, explanation, explanation.Due); err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	r.recordAbout(ctx, r.about(s), r.Standing.News(key, decision.Events)...)
+	r.recordAbout(ctx, r.about(s), r.Standing.NewEvents(key, decision.Events)...)
 	return reconcile.Result{RequeueAfter: shell.WakeIn(began, shell.Earliest(explanation.At, began.Add(unreachableRetry)))}, nil
 }

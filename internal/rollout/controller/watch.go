@@ -57,11 +57,11 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) err
 	}
 	joined := Queued(r.Client, true)
 	joined.Wake = queue.Add
-	r.Line.Join(joined)
-	w := &watching.Watches{Controller: c, Cache: o.Cache, Mapper: mgr.GetRESTMapper(), Touched: r.Touched}
+	r.Line.Register(joined)
+	w := &watching.Watches{Controller: c, Cache: o.Cache, Mapper: mgr.GetRESTMapper(), AffectedReleases: r.Touched}
 	groups := map[string]*watching.Watches{}
 	for group, other := range o.Groups {
-		groups[group] = &watching.Watches{Controller: c, Cache: other.GetCache(), Mapper: other.GetRESTMapper(), Touched: r.Touched}
+		groups[group] = &watching.Watches{Controller: c, Cache: other.GetCache(), Mapper: other.GetRESTMapper(), AffectedReleases: r.Touched}
 	}
 	r.Watch = func(kinds []schema.GroupVersionKind) error {
 		for _, kind := range kinds {
@@ -69,7 +69,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) err
 			if of == nil {
 				of = w
 			}
-			if err := of.Kinds([]schema.GroupVersionKind{kind}); err != nil {
+			if err := of.StartInstalled([]schema.GroupVersionKind{kind}); err != nil {
 				return err
 			}
 		}
@@ -122,7 +122,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	if object == nil {
 		object = before
 	}
-	if r.Peers.Told(kind, before, after) {
+	if r.Peers.IsRelevantChange(kind, before, after) {
 		return append(releases.Requests(ctx, r.Client), r.orphans(ctx)...)
 	}
 	switch object := object.(type) {
@@ -148,7 +148,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 		}
 		return r.requestsFor(endpoints.Of(object.Namespace, endpoints.ServiceOf(object)))
 	default:
-		requests := r.requestsFor(watching.Thing{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+		requests := r.requestsFor(watching.Object{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
 		for _, manager := range managers(before, after) {
 			if !slices.Contains(requests, manager) {
 				requests = append(requests, manager)
@@ -197,8 +197,8 @@ func (r *Reconciler) owners(ctx context.Context, rs *appsv1.ReplicaSet) []reconc
 }
 
 // requestsFor returns a request for each Rollout that depends on an object.
-func (r *Reconciler) requestsFor(t watching.Thing) []reconcile.Request {
-	return shell.Requests(r.dependents.Of(t))
+func (r *Reconciler) requestsFor(t watching.Object) []reconcile.Request {
+	return shell.Requests(r.dependents.ReleasesFor(t))
 }
 
 // note remembers what no later look would show: a Rollout as it was when it was deleted.

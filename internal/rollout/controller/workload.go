@@ -91,7 +91,7 @@ func (r *Reconciler) lookAtWorkload(ctx context.Context, s *seen) error {
 		err = r.Reader.Get(ctx, key, object)
 		s.again = s.snapshot.Now.Add(r.Resync)
 	} else {
-		s.things = append(s.things, watching.Thing{Kind: kind.GroupKind(), Namespace: key.Namespace, Name: key.Name})
+		s.things = append(s.things, watching.Object{Kind: kind.GroupKind(), Namespace: key.Namespace, Name: key.Name})
 		s.kinds = append(s.kinds, kind)
 		err = r.Client.Get(ctx, key, object)
 	}
@@ -153,7 +153,7 @@ func (s *seen) use(object *unstructured.Unstructured, kind schema.GroupVersionKi
 			s.spec.Selector = &metav1.LabelSelector{MatchLabels: template.Labels}
 		}
 	}
-	s.snapshot.Workload = &rollout.WorkloadPods{
+	s.snapshot.Workload = &rollout.WorkloadScale{
 		Generation: strconv.FormatInt(object.GetGeneration(), 10), Scalable: kind == deploymentKind, Ready: form.Status.ReadyReplicas,
 	}
 	if form.Spec.Replicas != nil {
@@ -167,11 +167,11 @@ func emptyTemplate(template corev1.PodTemplateSpec) bool {
 }
 
 // found is what a validation needs to know of the workload.
-func (w *workloadObject) found(spec argov1.RolloutSpec) rollout.Workload {
+func (w *workloadObject) found(spec argov1.RolloutSpec) rollout.ReferencedWorkload {
 	if w == nil {
-		return rollout.Workload{}
+		return rollout.ReferencedWorkload{}
 	}
-	return rollout.Workload{Problem: w.problem, Template: spec.Template, Selector: spec.Selector}
+	return rollout.ReferencedWorkload{Problem: w.problem, Template: spec.Template, Selector: spec.Selector}
 }
 
 // scaleWorkload sets the number of pods of the Deployment that the Rollout refers to.

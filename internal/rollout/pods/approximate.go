@@ -1,17 +1,17 @@
 package pods
 
-// Counts are the numbers of pods of the new and of the stable revision.
-type Counts struct{ Canary, Stable int32 }
+// ReplicaCounts are the numbers of pods of the new and of the stable revision.
+type ReplicaCounts struct{ Canary, Stable int32 }
 
-// approximate returns the numbers of pods whose ratio is closest to a weight, for Rollouts whose pods alone divide the
+// approximateWeight returns the numbers of pods whose ratio is closest to a weight, for Rollouts whose pods alone divide the
 // requests.
 //
 // With surge, one additional pod is used where that comes closer: 45 of 100 on 10 pods is 5 of 11. Strictly between 0
 // and maxWeight each side has at least one pod, unless there is one replica and no surge. Among equally close
 // candidates the first one is chosen: rounded up before rounded down, and without the additional pod before with it.
-func approximate(n, weight, maxWeight, surge int32) Counts {
+func approximateWeight(n, weight, maxWeight, surge int32) ReplicaCounts {
 	if n <= 0 || maxWeight <= 0 {
-		return Counts{}
+		return ReplicaCounts{}
 	}
 	weight = max(min(weight, maxWeight), 0)
 	// In units of 1/maxWeight of a pod, so that nothing is rounded before it is compared.
@@ -19,41 +19,41 @@ func approximate(n, weight, maxWeight, surge int32) Counts {
 	up, down := int32((exact+int64(maxWeight)-1)/int64(maxWeight)), int32(exact/int64(maxWeight)) //nolint:gosec // at most n
 	mayBeEmpty := weight == maxWeight || weight == 0 || n == 1 && surge == 0
 
-	best, found := Counts{Canary: 0, Stable: n}, false
+	best, found := ReplicaCounts{Canary: 0, Stable: n}, false
 	consider := func(canary, total int32) {
-		if c := (Counts{Canary: canary, Stable: total - canary}); !found || closer(c, best, weight, maxWeight) {
+		if c := (ReplicaCounts{Canary: canary, Stable: total - canary}); !found || isCloser(c, best, weight, maxWeight) {
 			best, found = c, true
 		}
 	}
 	if up < n || mayBeEmpty {
 		consider(up, n)
 	}
-	if !tied(n, weight, maxWeight) && (down != 0 || mayBeEmpty) {
+	if !isTied(n, weight, maxWeight) && (down != 0 || mayBeEmpty) {
 		consider(down, n)
 	}
 	if surge <= 0 {
 		return best
 	}
 	consider(up, n+1)
-	if !tied(n+1, weight, maxWeight) && (down != 0 || mayBeEmpty) {
+	if !isTied(n+1, weight, maxWeight) && (down != 0 || mayBeEmpty) {
 		consider(down, n+1)
 	}
 	return best
 }
 
-// tied reports whether a weight lies exactly between two numbers of pods.
-func tied(total, weight, maxWeight int32) bool {
+// isTied reports whether a weight lies exactly between two numbers of pods.
+func isTied(total, weight, maxWeight int32) bool {
 	return 2*(int64(total)*int64(weight)%int64(maxWeight)) == int64(maxWeight)
 }
 
-// closer reports whether the ratio of a is strictly closer to the weight than that of b.
-func closer(a, b Counts, weight, maxWeight int32) bool {
+// isCloser reports whether the ratio of a is strictly closer to the weight than that of b.
+func isCloser(a, b ReplicaCounts, weight, maxWeight int32) bool {
 	totalA, totalB := int64(a.Canary+a.Stable), int64(b.Canary+b.Stable)
 	return deviation(a, weight, maxWeight)*totalB < deviation(b, weight, maxWeight)*totalA
 }
 
 // deviation is the distance between the ratio and the weight, multiplied by the number of pods.
-func deviation(c Counts, weight, maxWeight int32) int64 {
+func deviation(c ReplicaCounts, weight, maxWeight int32) int64 {
 	distance := int64(c.Canary)*int64(maxWeight) - int64(weight)*int64(c.Canary+c.Stable)
 	return max(distance, -distance)
 }

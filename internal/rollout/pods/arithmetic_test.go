@@ -47,10 +47,10 @@ func TestLimits(t *testing.T) {
 		{10, `"200%"`, `"200%"`, 20, 10},       //
 		{1 << 30, `"900%"`, "0", 1<<30 - 1, 0}, // does not overflow
 	} {
-		got := NewLimits(test.replicas, amount(test.surge), amount(test.unavailable))
-		if got.Surge != test.wantS || got.Unavailable != test.wantU {
+		got := NewRollingLimits(test.replicas, amount(test.surge), amount(test.unavailable))
+		if got.MaxSurge != test.wantS || got.MaxUnavailable != test.wantU {
 			t.Errorf("%d replicas, maxSurge %s, maxUnavailable %s: surge %d, unavailable %d; want %d, %d",
-				test.replicas, test.surge, test.unavailable, got.Surge, got.Unavailable, test.wantS, test.wantU)
+				test.replicas, test.surge, test.unavailable, got.MaxSurge, got.MaxUnavailable, test.wantS, test.wantU)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestApproximate(t *testing.T) {
 		{4, 500, "4/0", "4/0"},
 	} {
 		for surge, want := range map[int32]string{0: test.tight, 1: test.surging} {
-			s := approximate(test.n, test.weight, 100, surge)
+			s := approximateWeight(test.n, test.weight, 100, surge)
 			if got := fmt.Sprintf("%d/%d", s.Canary, s.Stable); want != "" && got != want {
 				t.Errorf("%d%% of %d pods, surge %d: %s, want %s", test.weight, test.n, surge, got, want)
 			}
@@ -105,14 +105,14 @@ func TestApproximateIsTheBestThereIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, most := rapid.Int32Range(2, 60).Draw(t, "n"), rapid.SampledFrom([]int32{100, 1000, 7}).Draw(t, "most")
 		weight, surge := rapid.Int32Range(0, most).Draw(t, "weight"), rapid.Int32Range(0, 2).Draw(t, "surge")
-		got := approximate(n, weight, most, surge)
+		got := approximateWeight(n, weight, most, surge)
 		if got.Canary < 0 || got.Stable < 0 {
 			t.Fatalf("negative: %+v", got)
 		}
 		if total := got.Canary + got.Stable; total != n && (surge == 0 || total != n+1) {
 			t.Fatalf("%d pods for %d replicas", total, n)
 		}
-		if weight == 0 || weight == most || tied(n, weight, most) || tied(n+1, weight, most) {
+		if weight == 0 || weight == most || isTied(n, weight, most) || isTied(n+1, weight, most) {
 			return
 		}
 		totals := []int32{n}
@@ -121,7 +121,7 @@ func TestApproximateIsTheBestThereIs(t *testing.T) {
 		}
 		for _, total := range totals {
 			for canary := int32(1); canary < total; canary++ {
-				if other := (Counts{canary, total - canary}); closer(other, got, weight, most) {
+				if other := (ReplicaCounts{canary, total - canary}); isCloser(other, got, weight, most) {
 					t.Fatalf("%d of %d on %d pods: %+v, and %+v is nearer", weight, most, n, got, other)
 				}
 			}
@@ -167,10 +167,10 @@ func TestNext(t *testing.T) {
 		{4, 100, "2", "0", 6, 0, 4, 4, 0, 2, 4},
 		{4, 100, "1", "0", 1, 0, 4, 4, 0, 1, 4},
 	} {
-		l := NewLimits(test.n, amount(test.surge), amount(test.unavailable))
-		p := Current{New: Scaled{test.newSpec, test.newAvailable}, Stable: Scaled{test.stableSpec, test.stableAvailable}, Distinct: true, Others: test.others}
-		got := l.Next(p, l.Desired(test.weight, 100, true))
-		if want := (Counts{test.wantNew, test.wantStable}); got != want {
+		l := NewRollingLimits(test.n, amount(test.surge), amount(test.unavailable))
+		p := CurrentPods{New: ReplicaSetPods{test.newSpec, test.newAvailable}, Stable: ReplicaSetPods{test.stableSpec, test.stableAvailable}, HasDistinctStable: true, Others: test.others}
+		got := l.NextCounts(p, l.DesiredCounts(test.weight, 100, true))
+		if want := (ReplicaCounts{test.wantNew, test.wantStable}); got != want {
 			t.Errorf("%d replicas, weight %d, surge %s, unavailable %s, new %d(%d), stable %d(%d), others %d: %d/%d, want %d/%d",
 				test.n, test.weight, test.surge, test.unavailable, test.newSpec, test.newAvailable, test.stableSpec, test.stableAvailable,
 				test.others, got.Canary, got.Stable, want.Canary, want.Stable)
@@ -179,8 +179,8 @@ func TestNext(t *testing.T) {
 }
 
 // pass scales one side, the stable one first, as a caller does.
-func (l Limits) pass(p *Current, want Counts) bool {
-	next := l.Next(*p, want)
+func (l RollingLimits) pass(p *CurrentPods, want ReplicaCounts) bool {
+	next := l.NextCounts(*p, want)
 	switch {
 	case next.Stable != p.Stable.Spec:
 		p.Stable.Spec = next.Stable
@@ -193,7 +193,7 @@ func (l Limits) pass(p *Current, want Counts) bool {
 }
 
 // settle makes all pods available that are asked for.
-func (p *Current) settle() {
+func (p *CurrentPods) settle() {
 	p.New.Available, p.Stable.Available = p.New.Spec, p.Stable.Spec
 }
 
@@ -218,15 +218,15 @@ func TestSequences(t *testing.T) {
 		{"abort half way, no surge", 10, 0, "0", "1", "5/5 4/5 4/6 3/6 … 0/9 0/10"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := NewLimits(test.n, amount(test.surge), amount(test.unavailable))
+			l := NewRollingLimits(test.n, amount(test.surge), amount(test.unavailable))
 			want := strings.Fields(test.want)
-			p := Current{Distinct: true}
+			p := CurrentPods{HasDistinctStable: true}
 			if _, err := fmt.Sscanf(want[0], "%d/%d", &p.New.Spec, &p.Stable.Spec); err != nil {
 				t.Fatal(err)
 			}
 			p.settle()
 			got := []string{want[0]}
-			for l.pass(&p, l.Desired(test.weight, 100, true)) {
+			for l.pass(&p, l.DesiredCounts(test.weight, 100, true)) {
 				got = append(got, fmt.Sprintf("%d/%d", p.New.Spec, p.Stable.Spec))
 				p.settle()
 			}
@@ -245,8 +245,8 @@ func TestSequences(t *testing.T) {
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int32Range(0, 25).Draw(t, "n")
-		l := NewLimits(n, new(intstr.FromInt32(rapid.Int32Range(0, n+2).Draw(t, "surge"))), new(intstr.FromInt32(rapid.Int32Range(0, n+2).Draw(t, "unavailable"))))
-		p := Current{Distinct: true, Stable: Scaled{n, n}}
+		l := NewRollingLimits(n, new(intstr.FromInt32(rapid.Int32Range(0, n+2).Draw(t, "surge"))), new(intstr.FromInt32(rapid.Int32Range(0, n+2).Draw(t, "unavailable"))))
+		p := CurrentPods{HasDistinctStable: true, Stable: ReplicaSetPods{n, n}}
 		weight := int32(0)
 		for range rapid.IntRange(0, 40).Draw(t, "length") {
 			switch rapid.IntRange(0, 3).Draw(t, "event") {
@@ -260,24 +260,24 @@ func TestHistories(t *testing.T) {
 				l.checkedPass(t, &p, weight)
 			}
 		}
-		seen := map[Counts]bool{}
+		seen := map[ReplicaCounts]bool{}
 		for p.settle(); l.checkedPass(t, &p, weight); p.settle() {
-			if at := (Counts{p.New.Spec, p.Stable.Spec}); seen[at] {
+			if at := (ReplicaCounts{p.New.Spec, p.Stable.Spec}); seen[at] {
 				t.Fatalf("is at %+v for the second time", at)
 			} else {
 				seen[at] = true
 			}
 		}
-		if want, at := l.Desired(weight, 100, true), (Counts{p.New.Spec, p.Stable.Spec}); at != want {
+		if want, at := l.DesiredCounts(weight, 100, true), (ReplicaCounts{p.New.Spec, p.Stable.Spec}); at != want {
 			t.Fatalf("rests at %+v of %+v, want %+v", at, l, want)
 		}
 	})
 }
 
 // checkedPass is a pass that holds what is promised.
-func (l Limits) checkedPass(t *rapid.T, p *Current, weight int32) bool {
+func (l RollingLimits) checkedPass(t *rapid.T, p *CurrentPods, weight int32) bool {
 	before := *p
-	moved := l.pass(p, l.Desired(weight, 100, true))
+	moved := l.pass(p, l.DesiredCounts(weight, 100, true))
 	if p.New.Spec < 0 || p.Stable.Spec < 0 {
 		t.Fatalf("from %+v to %+v: fewer pods than none", before, *p)
 	}
@@ -298,13 +298,13 @@ func (l Limits) checkedPass(t *rapid.T, p *Current, weight int32) bool {
 func TestOthersHoldTheTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int32Range(0, 25).Draw(t, "n")
-		l := NewLimits(n, nil, nil)
-		side := func(name string) Scaled {
+		l := NewRollingLimits(n, nil, nil)
+		side := func(name string) ReplicaSetPods {
 			spec := rapid.Int32Range(0, 30).Draw(t, name)
-			return Scaled{spec, rapid.Int32Range(0, spec).Draw(t, name+" available")}
+			return ReplicaSetPods{spec, rapid.Int32Range(0, spec).Draw(t, name+" available")}
 		}
-		p := Current{New: side("new"), Stable: side("stable"), Distinct: true, Others: rapid.Int32Range(1, 10).Draw(t, "others")}
-		next := l.Next(p, l.Desired(rapid.Int32Range(0, 100).Draw(t, "weight"), 100, true))
+		p := CurrentPods{New: side("new"), Stable: side("stable"), HasDistinctStable: true, Others: rapid.Int32Range(1, 10).Draw(t, "others")}
+		next := l.NextCounts(p, l.DesiredCounts(rapid.Int32Range(0, 100).Draw(t, "weight"), 100, true))
 		if next.Canary < p.New.Spec || next.Stable < p.Stable.Spec {
 			t.Fatalf("from %+v to %+v although others have pods", p, next)
 		}

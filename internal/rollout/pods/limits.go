@@ -8,38 +8,38 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Limits bound a rolling update: maxSurge and maxUnavailable, resolved to numbers of pods.
-type Limits struct {
+// RollingLimits bound a rolling update: maxSurge and maxUnavailable, resolved to numbers of pods.
+type RollingLimits struct {
 	// Replicas is the number of pods that the Rollout asks for.
 	Replicas int32
-	// Surge is the number of pods that may exist beyond Replicas, Unavailable the number that may be missing from it.
-	Surge, Unavailable int32
+	// MaxSurge is the number of pods that may exist beyond Replicas, Unavailable the number that may be missing from it.
+	MaxSurge, MaxUnavailable int32
 }
 
-// defaultShare is the value of maxSurge and maxUnavailable that are not set. A string is a percentage.
-var defaultShare = intstr.FromString("25")
+// defaultPercentage is the value of maxSurge and maxUnavailable that are not set. A string is a percentage.
+var defaultPercentage = intstr.FromString("25")
 
-// NewLimits resolves maxSurge and maxUnavailable for a number of replicas. Where both resolve to 0, one pod may be
+// NewRollingLimits resolves maxSurge and maxUnavailable for a number of replicas. Where both resolve to 0, one pod may be
 // missing: the update could never start otherwise.
-func NewLimits(replicas int32, surge, unavailable *intstr.IntOrString) Limits {
+func NewRollingLimits(replicas int32, surge, unavailable *intstr.IntOrString) RollingLimits {
 	replicas = max(replicas, 0)
-	l := Limits{
-		Replicas:    replicas,
-		Surge:       clamp(resolve(surge, replicas, math.Ceil)),
-		Unavailable: clamp(resolve(unavailable, replicas, math.Floor)),
+	l := RollingLimits{
+		Replicas:       replicas,
+		MaxSurge:       clampPodCount(resolvePodCount(surge, replicas, math.Ceil)),
+		MaxUnavailable: clampPodCount(resolvePodCount(unavailable, replicas, math.Floor)),
 	}
-	if l.Surge == 0 && l.Unavailable == 0 {
-		l.Unavailable = 1
+	if l.MaxSurge == 0 && l.MaxUnavailable == 0 {
+		l.MaxUnavailable = 1
 	}
-	l.Unavailable = min(l.Unavailable, replicas)
+	l.MaxUnavailable = min(l.MaxUnavailable, replicas)
 	return l
 }
 
-// resolve returns a number of pods from a number or a percentage. Any string is a percentage; an unreadable one counts
+// resolvePodCount returns a number of pods from a number or a percentage. Any string is a percentage; an unreadable one counts
 // as 0.
-func resolve(amount *intstr.IntOrString, replicas int32, round func(float64) float64) float64 {
+func resolvePodCount(amount *intstr.IntOrString, replicas int32, round func(float64) float64) float64 {
 	if amount == nil {
-		amount = &defaultShare
+		amount = &defaultPercentage
 	}
 	if amount.Type == intstr.Int {
 		return float64(amount.IntVal)
@@ -51,13 +51,15 @@ func resolve(amount *intstr.IntOrString, replicas int32, round func(float64) flo
 	return round(float64(percent) * float64(replicas) / 100)
 }
 
-// clamp converts to a number of pods that is not negative and cannot overflow when two are added.
-func clamp(pods float64) int32 {
+// clampPodCount converts to a number of pods that is not negative and cannot overflow when two are added.
+func clampPodCount(pods float64) int32 {
 	return int32(max(min(pods, math.MaxInt32/2), 0))
 }
 
 // MaxPods is the number of pods that all revisions together may ask for.
-func (l Limits) MaxPods() int32 { return clamp(float64(l.Replicas) + float64(l.Surge)) }
+func (l RollingLimits) MaxPods() int32 {
+	return clampPodCount(float64(l.Replicas) + float64(l.MaxSurge))
+}
 
 // MinAvailable is the number of pods of all revisions together that must remain available.
-func (l Limits) MinAvailable() int32 { return l.Replicas - l.Unavailable }
+func (l RollingLimits) MinAvailable() int32 { return l.Replicas - l.MaxUnavailable }

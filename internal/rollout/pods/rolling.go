@@ -1,37 +1,37 @@
 package pods
 
-// Scaled contains the desired and the available pods of one ReplicaSet.
-type Scaled struct{ Spec, Available int32 }
+// ReplicaSetPods contains the desired and the available pods of one ReplicaSet.
+type ReplicaSetPods struct{ Spec, Available int32 }
 
-// Current contains the existing pods of a Rollout without a traffic router.
-type Current struct {
-	New, Stable Scaled
-	// Distinct is true when a stable revision exists that is not the new one.
-	Distinct bool
+// CurrentPods contains the existing pods of a Rollout without a traffic router.
+type CurrentPods struct {
+	New, Stable ReplicaSetPods
+	// HasDistinctStable is true when a stable revision exists that is not the new one.
+	HasDistinctStable bool
 	// Others is the number of desired pods of all further revisions.
 	Others int32
 }
 
-// Desired returns the numbers of pods that a weight asks for in the end.
-func (l Limits) Desired(weight, maxWeight int32, distinct bool) Counts {
+// DesiredCounts returns the numbers of pods that a weight asks for in the end.
+func (l RollingLimits) DesiredCounts(weight, maxWeight int32, distinct bool) ReplicaCounts {
 	if !distinct {
-		return Counts{Canary: l.Replicas}
+		return ReplicaCounts{Canary: l.Replicas}
 	}
-	return approximate(l.Replicas, weight, maxWeight, l.Surge)
+	return approximateWeight(l.Replicas, weight, maxWeight, l.MaxSurge)
 }
 
-// Next returns the next numbers of pods on the way to the desired ones: never more than MaxPods, and never so few that
+// NextCounts returns the next numbers of pods on the way to the desired ones: never more than MaxPods, and never so few that
 // fewer than MinAvailable remain available.
 //
 // Pods of other revisions are removed before one of the two shrinks. The caller changes one side at a time, the stable
 // one first, and calculates again from what came of it.
-func (l Limits) Next(current Current, desired Counts) Counts {
-	next := l.grow(current, desired)
+func (l RollingLimits) NextCounts(current CurrentPods, desired ReplicaCounts) ReplicaCounts {
+	next := l.useFreeCapacity(current, desired)
 	if current.Others > 0 {
 		return next
 	}
 	increasing := desired.Canary >= current.New.Spec
-	total := expendable(current.New, !increasing) + expendable(current.Stable, increasing)
+	total := countExpendable(current.New, !increasing) + countExpendable(current.Stable, increasing)
 	budget := total - l.MinAvailable()
 	if budget <= 0 {
 		return next
@@ -40,19 +40,19 @@ func (l Limits) Next(current Current, desired Counts) Counts {
 		if current.Stable.Spec > desired.Stable {
 			next.Stable = max(desired.Stable, current.Stable.Spec-budget)
 		}
-		next.Canary, next.Stable = l.refit(next.Canary, current.New.Available, next.Stable, current.Stable.Available)
+		next.Canary, next.Stable = l.fitToLimits(next.Canary, current.New.Available, next.Stable, current.Stable.Available)
 		return next
 	}
 	if current.New.Spec > desired.Canary {
 		next.Canary = max(desired.Canary, current.New.Spec-budget)
 	}
-	next.Stable, next.Canary = l.refit(next.Stable, current.Stable.Available, next.Canary, current.New.Available)
+	next.Stable, next.Canary = l.fitToLimits(next.Stable, current.Stable.Available, next.Canary, current.New.Available)
 	return next
 }
 
-// grow uses the free capacity, for the stable revision first.
-func (l Limits) grow(current Current, desired Counts) Counts {
-	next := Counts{Canary: current.New.Spec, Stable: current.Stable.Spec}
+// useFreeCapacity uses the free capacity, for the stable revision first.
+func (l RollingLimits) useFreeCapacity(current CurrentPods, desired ReplicaCounts) ReplicaCounts {
+	next := ReplicaCounts{Canary: current.New.Spec, Stable: current.Stable.Spec}
 	free := l.MaxPods() - current.New.Spec - current.Stable.Spec - current.Others
 	if free <= 0 {
 		return next
@@ -67,18 +67,18 @@ func (l Limits) grow(current Current, desired Counts) Counts {
 	return next
 }
 
-// expendable is the number of pods of a ReplicaSet that the budget counts. Nothing is lost with unavailable pods of the
+// countExpendable is the number of pods of a ReplicaSet that the budget counts. Nothing is lost with unavailable pods of the
 // revision that shrinks, so that its desired pods count.
-func expendable(rs Scaled, ignoreAvailable bool) int32 {
+func countExpendable(rs ReplicaSetPods, ignoreAvailable bool) int32 {
 	if rs.Spec < rs.Available || ignoreAvailable {
 		return rs.Spec
 	}
 	return rs.Available
 }
 
-// refit limits the growing side to what the shrinking side leaves of MaxPods, but not below what keeps MinAvailable
+// fitToLimits limits the growing side to what the shrinking side leaves of MaxPods, but not below what keeps MinAvailable
 // pods available; the shrinking side makes room for that.
-func (l Limits) refit(growing, growingAvailable, shrinking, shrinkingAvailable int32) (fitGrowing, fitShrinking int32) {
+func (l RollingLimits) fitToLimits(growing, growingAvailable, shrinking, shrinkingAvailable int32) (fitGrowing, fitShrinking int32) {
 	growing -= max(0, growing+shrinking-l.MaxPods())
 	available := min(shrinkingAvailable, shrinking) + min(growingAvailable, growing)
 	missing := max(0, l.MinAvailable()-available)

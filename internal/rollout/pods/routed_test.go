@@ -23,53 +23,55 @@ var (
 )
 
 // at is a release at a step, with a router.
-func at(replicas, index int32, steps ...argov1.CanaryStep) Routed {
-	return Routed{Progress: Progress{Steps: steps, Index: &index}, Replicas: replicas, MaxWeight: DefaultMaxWeight}
+func at(replicas, index int32, steps ...argov1.CanaryStep) TrafficRoutedPods {
+	return TrafficRoutedPods{StepProgress: StepProgress{Steps: steps, Index: &index}, Replicas: replicas, MaxWeight: DefaultMaxWeight}
 }
 
-func (r Routed) with(change func(*Routed)) Routed {
+func (r TrafficRoutedPods) with(change func(*TrafficRoutedPods)) TrafficRoutedPods {
 	change(&r)
 	return r
 }
 
 func TestRoutedPods(t *testing.T) {
-	minPods := func(pods int32) func(*Routed) { return func(r *Routed) { r.MinPods = pods } }
-	dynamic := func(canary, stable int32) func(*Routed) {
-		return func(r *Routed) { r.Dynamic, r.Recorded = true, &Weights{canary, stable} }
+	minPods := func(pods int32) func(*TrafficRoutedPods) {
+		return func(r *TrafficRoutedPods) { r.MinPodsPerReplicaSet = pods }
+	}
+	dynamic := func(canary, stable int32) func(*TrafficRoutedPods) {
+		return func(r *TrafficRoutedPods) { r.DynamicStableScale, r.RecordedWeights = true, &Weights{canary, stable} }
 	}
 	steps := []argov1.CanaryStep{scaleLike(25), setWeight(50), scaleTo(3), scaleFollow}
 	for _, test := range []struct {
 		name string
-		r    Routed
-		want Counts
+		r    TrafficRoutedPods
+		want ReplicaCounts
 	}{
-		{"a quarter of 4", at(4, 0, setWeight(25)), Counts{1, 4}},
-		{"a third of 10", at(10, 0, setWeight(33)), Counts{4, 10}},
-		{"half of 3", at(3, 0, setWeight(50)), Counts{2, 3}},
-		{"at least 2", at(10, 0, setWeight(5)).with(minPods(2)), Counts{2, 10}},
-		{"at least 2 of 1", at(1, 0, setWeight(100)).with(minPods(2)), Counts{1, 1}},
-		{"at least 2 of those that have any", at(10, 0, setWeight(0)).with(minPods(2)), Counts{0, 10}},
-		{"a number of pods", at(1, 1, scaleTo(9), setWeight(100)), Counts{9, 1}},
-		{"a number of pods, below the least", at(10, 0, scaleTo(1)).with(minPods(2)), Counts{1, 10}},
-		{"more than all", at(4, 0, scaleLike(200)), Counts{8, 4}},
-		{"pods apart from traffic", at(10, 1, scaleLike(10), setWeight(90)), Counts{1, 10}},
-		{"scale by weight", at(4, 0, steps...), Counts{1, 4}},
-		{"scale by weight stays", at(4, 1, steps...), Counts{1, 4}},
-		{"scale by number", at(4, 2, steps...), Counts{3, 4}},
-		{"pods follow traffic again", at(4, 3, steps...), Counts{2, 4}},
-		{"all steps done", at(4, 4, steps...), Counts{4, 4}},
-		{"a scale that says nothing", at(4, 1, setWeight(25), setScale(argov1.SetCanaryScale{})), Counts{1, 4}},
-		{"no steps", Routed{Replicas: 4, MaxWeight: DefaultMaxWeight}, Counts{4, 4}},
-		{"another total", Routed{Progress: at(4, 0, setWeight(250)).Progress, Replicas: 4, MaxWeight: 1000}, Counts{1, 4}},
-		{"dynamic, a quarter reached", at(4, 0, setWeight(25)).with(dynamic(25, 75)), Counts{1, 3}},
-		{"dynamic, three quarters reached", at(4, 1, setWeight(25), setWeight(75)).with(dynamic(75, 25)), Counts{3, 1}},
-		{"dynamic, three quarters just entered", at(4, 1, setWeight(25), setWeight(75)).with(dynamic(25, 75)), Counts{3, 3}},
-		{"dynamic, first time", at(4, 0, setWeight(25)).with(func(r *Routed) { r.Dynamic = true }), Counts{1, 4}},
-		{"aborted", at(1, 0, scaleTo(1)).with(func(r *Routed) { r.Aborted, r.AbortDelay = true, new(int32(30)) }), Counts{0, 1}},
-		{"aborted, and kept", at(1, 0, scaleTo(1)).with(func(r *Routed) { r.Aborted, r.AbortDelay = true, new(int32(0)) }), Counts{1, 1}},
-		{"promoted in full", at(4, 0, scaleTo(1)).with(func(r *Routed) { r.All = true }), Counts{4, 4}},
+		{"a quarter of 4", at(4, 0, setWeight(25)), ReplicaCounts{1, 4}},
+		{"a third of 10", at(10, 0, setWeight(33)), ReplicaCounts{4, 10}},
+		{"half of 3", at(3, 0, setWeight(50)), ReplicaCounts{2, 3}},
+		{"at least 2", at(10, 0, setWeight(5)).with(minPods(2)), ReplicaCounts{2, 10}},
+		{"at least 2 of 1", at(1, 0, setWeight(100)).with(minPods(2)), ReplicaCounts{1, 1}},
+		{"at least 2 of those that have any", at(10, 0, setWeight(0)).with(minPods(2)), ReplicaCounts{0, 10}},
+		{"a number of pods", at(1, 1, scaleTo(9), setWeight(100)), ReplicaCounts{9, 1}},
+		{"a number of pods, below the least", at(10, 0, scaleTo(1)).with(minPods(2)), ReplicaCounts{1, 10}},
+		{"more than all", at(4, 0, scaleLike(200)), ReplicaCounts{8, 4}},
+		{"pods apart from traffic", at(10, 1, scaleLike(10), setWeight(90)), ReplicaCounts{1, 10}},
+		{"scale by weight", at(4, 0, steps...), ReplicaCounts{1, 4}},
+		{"scale by weight stays", at(4, 1, steps...), ReplicaCounts{1, 4}},
+		{"scale by number", at(4, 2, steps...), ReplicaCounts{3, 4}},
+		{"pods follow traffic again", at(4, 3, steps...), ReplicaCounts{2, 4}},
+		{"all steps done", at(4, 4, steps...), ReplicaCounts{4, 4}},
+		{"a scale that says nothing", at(4, 1, setWeight(25), setScale(argov1.SetCanaryScale{})), ReplicaCounts{1, 4}},
+		{"no steps", TrafficRoutedPods{Replicas: 4, MaxWeight: DefaultMaxWeight}, ReplicaCounts{4, 4}},
+		{"another total", TrafficRoutedPods{StepProgress: at(4, 0, setWeight(250)).StepProgress, Replicas: 4, MaxWeight: 1000}, ReplicaCounts{1, 4}},
+		{"dynamic, a quarter reached", at(4, 0, setWeight(25)).with(dynamic(25, 75)), ReplicaCounts{1, 3}},
+		{"dynamic, three quarters reached", at(4, 1, setWeight(25), setWeight(75)).with(dynamic(75, 25)), ReplicaCounts{3, 1}},
+		{"dynamic, three quarters just entered", at(4, 1, setWeight(25), setWeight(75)).with(dynamic(25, 75)), ReplicaCounts{3, 3}},
+		{"dynamic, first time", at(4, 0, setWeight(25)).with(func(r *TrafficRoutedPods) { r.DynamicStableScale = true }), ReplicaCounts{1, 4}},
+		{"aborted", at(1, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.Aborted, r.AbortScaleDownDelaySeconds = true, new(int32(30)) }), ReplicaCounts{0, 1}},
+		{"aborted, and kept", at(1, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.Aborted, r.AbortScaleDownDelaySeconds = true, new(int32(0)) }), ReplicaCounts{1, 1}},
+		{"promoted in full", at(4, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.FullyPromoted = true }), ReplicaCounts{4, 4}},
 	} {
-		if got := test.r.Desired(); got != test.want {
+		if got := test.r.DesiredCounts(); got != test.want {
 			t.Errorf("%s: %d/%d, want %d/%d", test.name, got.Canary, got.Stable, test.want.Canary, test.want.Stable)
 		}
 	}
@@ -79,31 +81,31 @@ func TestRoutedPods(t *testing.T) {
 // pods of the stable revision become available, and pods of the new one go after their traffic.
 func TestDynamicAbort(t *testing.T) {
 	r := at(4, 0, setWeight(25), setWeight(75))
-	r.Dynamic, r.Aborted, r.Recorded, r.Full = true, true, &Weights{75, 25}, 4
+	r.DynamicStableScale, r.Aborted, r.RecordedWeights, r.PodsForAllTraffic = true, true, &Weights{75, 25}, 4
 	for _, step := range []struct {
 		new, stable int32 // available
-		want        Counts
+		want        ReplicaCounts
 		weight      int32
 	}{
-		{3, 1, Counts{3, 3}, 75},
-		{3, 2, Counts{2, 3}, 50},
-		{2, 3, Counts{1, 3}, 25},
-		{1, 3, Counts{1, 4}, 25},
-		{1, 4, Counts{0, 4}, 0},
+		{3, 1, ReplicaCounts{3, 3}, 75},
+		{3, 2, ReplicaCounts{2, 3}, 50},
+		{2, 3, ReplicaCounts{1, 3}, 25},
+		{1, 3, ReplicaCounts{1, 4}, 25},
+		{1, 4, ReplicaCounts{0, 4}, 0},
 	} {
 		r.NewAvailable, r.StableAvailable = step.new, step.stable
-		weight := r.RemainingWeight()
+		weight := r.ReturnWeight()
 		if weight != step.weight {
 			t.Errorf("%d new and %d stable pods available: weight %d, want %d", step.new, step.stable, weight, step.weight)
 		}
-		r.Recorded = &Weights{weight, DefaultMaxWeight - weight}
-		if got := r.Desired(); got.Canary < step.want.Canary || got.Stable < step.want.Stable {
+		r.RecordedWeights = &Weights{weight, DefaultMaxWeight - weight}
+		if got := r.DesiredCounts(); got.Canary < step.want.Canary || got.Stable < step.want.Stable {
 			t.Errorf("%d new and %d stable pods available: %d/%d, want at least %d/%d",
 				step.new, step.stable, got.Canary, got.Stable, step.want.Canary, step.want.Stable)
 		}
 	}
 	r.NewAvailable, r.StableAvailable = 0, 4
-	if got := r.Desired(); got != (Counts{0, 4}) {
+	if got := r.DesiredCounts(); got != (ReplicaCounts{0, 4}) {
 		t.Errorf("at the end: %d/%d, want 0/4", got.Canary, got.Stable)
 	}
 }
@@ -114,17 +116,17 @@ func TestDynamicWeightNeverOverloadsTheStableSide(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := at(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
 		recorded := rapid.Int32Range(0, 100).Draw(t, "recorded")
-		r.Dynamic, r.Aborted, r.Recorded, r.Full = true, true, &Weights{recorded, DefaultMaxWeight - recorded}, rapid.Int32Range(1, r.Replicas).Draw(t, "enough")
+		r.DynamicStableScale, r.Aborted, r.RecordedWeights, r.PodsForAllTraffic = true, true, &Weights{recorded, DefaultMaxWeight - recorded}, rapid.Int32Range(1, r.Replicas).Draw(t, "enough")
 		r.StableAvailable = rapid.Int32Range(0, r.Replicas).Draw(t, "stable")
 		r.NewAvailable = rapid.Int32Range(0, r.Replicas).Draw(t, "new")
-		weight := r.RemainingWeight()
+		weight := r.ReturnWeight()
 		if weight < 0 || weight > recorded {
 			t.Fatalf("weight %d, of %d so far", weight, recorded)
 		}
-		if weight > max(0, DefaultMaxWeight-DefaultMaxWeight*r.StableAvailable/r.Full) {
-			t.Fatalf("weight %d, although %d stable pods of %d that are enough are available", weight, r.StableAvailable, r.Full)
+		if weight > max(0, DefaultMaxWeight-DefaultMaxWeight*r.StableAvailable/r.PodsForAllTraffic) {
+			t.Fatalf("weight %d, although %d stable pods of %d that are enough are available", weight, r.StableAvailable, r.PodsForAllTraffic)
 		}
-		if carried := min(DefaultMaxWeight, DefaultMaxWeight*r.StableAvailable/r.Full); weight < recorded && DefaultMaxWeight-weight > carried {
+		if carried := min(DefaultMaxWeight, DefaultMaxWeight*r.StableAvailable/r.PodsForAllTraffic); weight < recorded && DefaultMaxWeight-weight > carried {
 			t.Fatalf("weight %d leaves %d to the stable side, which carries %d", weight, DefaultMaxWeight-weight, carried)
 		}
 	})
@@ -135,17 +137,17 @@ func TestDynamicWeightNeverOverloadsTheStableSide(t *testing.T) {
 func TestTheWayBackEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := at(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
-		r.Dynamic, r.Aborted, r.Full = true, true, r.Replicas
-		r.MinPods = rapid.Int32Range(0, 5).Draw(t, "least")
-		r.AbortDelay = rapid.Ptr(rapid.Int32Range(0, 1), true).Draw(t, "delay")
+		r.DynamicStableScale, r.Aborted, r.PodsForAllTraffic = true, true, r.Replicas
+		r.MinPodsPerReplicaSet = rapid.Int32Range(0, 5).Draw(t, "least")
+		r.AbortScaleDownDelaySeconds = rapid.Ptr(rapid.Int32Range(0, 1), true).Draw(t, "delay")
 		r.NewAvailable = rapid.Int32Range(0, r.Replicas).Draw(t, "new")
 		weight := rapid.Int32Range(0, 100).Draw(t, "recorded")
 		for range 2 * r.Replicas {
-			r.Recorded = &Weights{weight, DefaultMaxWeight - weight}
-			weight = r.RemainingWeight()
-			want := r.Desired()
+			r.RecordedWeights = &Weights{weight, DefaultMaxWeight - weight}
+			weight = r.ReturnWeight()
+			want := r.DesiredCounts()
 			r.StableAvailable = want.Stable
-			if r.AbortDelay == nil { // else they are kept for a while, or for ever
+			if r.AbortScaleDownDelaySeconds == nil { // else they are kept for a while, or for ever
 				r.NewAvailable = min(r.NewAvailable, want.Canary)
 			}
 		}
@@ -168,8 +170,8 @@ func TestWeightsOfSteps(t *testing.T) {
 		}
 	}
 	for index, want := range map[int32]int32{-5: 0, 4: DefaultMaxWeight, 99: DefaultMaxWeight} {
-		p := Progress{Steps: steps, Index: &index}
-		if got := p.Weight(DefaultMaxWeight); got != want {
+		p := StepProgress{Steps: steps, Index: &index}
+		if got := p.DesiredWeight(DefaultMaxWeight); got != want {
 			t.Errorf("step %d, which there is not: weight %d, want %d", index, got, want)
 		}
 	}
@@ -202,7 +204,7 @@ func TestReached(t *testing.T) {
 		{"below zero is none", percent(-1), 10, 9, 10, false},
 		{"below zero is none, all there", pods(-1), 10, 10, 10, true},
 	} {
-		if got := Reached(test.threshold, Scaled{test.spec, test.available}, test.desired); got != test.want {
+		if got := IsReached(test.threshold, ReplicaSetPods{test.spec, test.available}, test.desired); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
@@ -210,20 +212,20 @@ func TestReached(t *testing.T) {
 
 func TestScaleDown(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	limits := Limits{Replicas: 10, Surge: 3, Unavailable: 2} // 8 must stay
+	limits := RollingLimits{Replicas: 10, MaxSurge: 3, MaxUnavailable: 2} // 8 must stay
 	old := func(name string, revision int64, spec, available int32, change ...func(*OldReplicaSet)) OldReplicaSet {
-		o := OldReplicaSet{Name: name, Revision: revision, Scaled: Scaled{spec, available}}
+		o := OldReplicaSet{Name: name, Revision: revision, ReplicaSetPods: ReplicaSetPods{spec, available}}
 		for _, c := range change {
 			c(&o)
 		}
 		return o
 	}
 	until := func(after time.Duration) func(*OldReplicaSet) {
-		return func(o *OldReplicaSet) { o.Deadline = now.Add(after) }
+		return func(o *OldReplicaSet) { o.ScaleDownDeadline = now.Add(after) }
 	}
 	referenced := func(o *OldReplicaSet) { o.Referenced = true }
-	basic := ScaleDown{Now: now, Limits: limits, NewAvailable: 5, StableAvailable: 2}
-	routed := ScaleDown{Now: now, Limits: limits, Routed: true, NewAvailable: 5, StableAvailable: 5, Delay: 30 * time.Second}
+	basic := ScaleDownInput{Now: now, Limits: limits, NewAvailable: 5, StableAvailable: 2}
+	routed := ScaleDownInput{Now: now, Limits: limits, UsesRouter: true, NewAvailable: 5, StableAvailable: 5, Delay: 30 * time.Second}
 	promoted := routed
 	promoted.Promoted = true
 	limited := promoted
@@ -234,32 +236,32 @@ func TestScaleDown(t *testing.T) {
 	short.NewAvailable, short.StableAvailable = 0, 4
 	for _, test := range []struct {
 		name      string
-		scaleDown ScaleDown
+		scaleDown ScaleDownInput
 		old       []OldReplicaSet
-		want      []Disposition
+		want      []ScaleDownDecision
 	}{
 		{"nothing to drain", basic, []OldReplicaSet{old("a", 1, 0, 0)}, nil},
-		{"as many as are to spare", basic, []OldReplicaSet{old("a", 1, 3, 3), old("b", 2, 1, 1)}, []Disposition{{Name: "b"}, {Name: "a", Pods: 1}}},
+		{"as many as are to spare", basic, []OldReplicaSet{old("a", 1, 3, 3), old("b", 2, 1, 1)}, []ScaleDownDecision{{Name: "b"}, {Name: "a", Pods: 1}}},
 		{"none to spare", basic, []OldReplicaSet{old("a", 1, 1, 1)}, nil},
-		{"those that are not available go first", basic, []OldReplicaSet{old("a", 1, 3, 1)}, []Disposition{{Name: "a", Pods: 1}}},
-		{"a router: all at once", routed, []OldReplicaSet{old("a", 1, 4, 4)}, []Disposition{{Name: "a"}}},
+		{"those that are not available go first", basic, []OldReplicaSet{old("a", 1, 3, 1)}, []ScaleDownDecision{{Name: "a", Pods: 1}}},
+		{"a router: all at once", routed, []OldReplicaSet{old("a", 1, 4, 4)}, []ScaleDownDecision{{Name: "a"}}},
 		{"a router: pods are missing", short, []OldReplicaSet{old("a", 1, 4, 4)}, nil},
 		{"a router: still referenced", routed, []OldReplicaSet{old("a", 1, 4, 4, referenced)}, nil},
-		{"a router: waits", routed, []OldReplicaSet{old("a", 1, 4, 4, until(time.Second))}, []Disposition{{Name: "a", Pods: 4, Until: now.Add(time.Second)}}},
-		{"a router: has waited", routed, []OldReplicaSet{old("a", 1, 4, 4, until(0), referenced)}, []Disposition{{Name: "a"}}},
+		{"a router: waits", routed, []OldReplicaSet{old("a", 1, 4, 4, until(time.Second))}, []ScaleDownDecision{{Name: "a", Pods: 4, Until: now.Add(time.Second)}}},
+		{"a router: has waited", routed, []OldReplicaSet{old("a", 1, 4, 4, until(0), referenced)}, []ScaleDownDecision{{Name: "a"}}},
 		{
 			"promoted: begins to wait", promoted,
 			[]OldReplicaSet{old("a", 1, 4, 4)},
-			[]Disposition{{Name: "a", Pods: 4, Deadline: now.Add(30 * time.Second), Until: now.Add(30 * time.Second)}},
+			[]ScaleDownDecision{{Name: "a", Pods: 4, ScaleDownDeadline: now.Add(30 * time.Second), Until: now.Add(30 * time.Second)}},
 		},
-		{"promoted: no delay", atOnce, []OldReplicaSet{old("a", 1, 4, 4)}, []Disposition{{Name: "a"}}},
+		{"promoted: no delay", atOnce, []OldReplicaSet{old("a", 1, 4, 4)}, []ScaleDownDecision{{Name: "a"}}},
 		{
 			"promoted: only the newest may wait", limited,
 			[]OldReplicaSet{old("a", 1, 4, 4, until(9)), old("b", 2, 4, 4, until(9))},
-			[]Disposition{{Name: "b", Pods: 4, Until: now.Add(9)}, {Name: "a"}},
+			[]ScaleDownDecision{{Name: "b", Pods: 4, Until: now.Add(9)}, {Name: "a"}},
 		},
 	} {
-		if diff := cmp.Diff(test.want, test.scaleDown.Decide(test.old)); diff != "" {
+		if diff := cmp.Diff(test.want, test.scaleDown.DecideCanary(test.old)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
 	}
@@ -270,18 +272,18 @@ func TestScaleDown(t *testing.T) {
 func TestScaleDownLeavesEnough(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int32Range(0, 20).Draw(t, "n")
-		d := ScaleDown{Limits: NewLimits(n, nil, nil), NewAvailable: rapid.Int32Range(0, n).Draw(t, "new"), StableAvailable: rapid.Int32Range(0, n).Draw(t, "stable")}
+		d := ScaleDownInput{Limits: NewRollingLimits(n, nil, nil), NewAvailable: rapid.Int32Range(0, n).Draw(t, "new"), StableAvailable: rapid.Int32Range(0, n).Draw(t, "stable")}
 		var old []OldReplicaSet
 		for i := range rapid.IntRange(0, 4).Draw(t, "old") {
 			spec := rapid.Int32Range(0, 10).Draw(t, "spec")
-			old = append(old, OldReplicaSet{Name: string(rune('a' + i)), Revision: int64(i), Scaled: Scaled{spec, rapid.Int32Range(0, spec).Draw(t, "available")}})
+			old = append(old, OldReplicaSet{Name: string(rune('a' + i)), Revision: int64(i), ReplicaSetPods: ReplicaSetPods{spec, rapid.Int32Range(0, spec).Draw(t, "available")}})
 		}
 		before := d.NewAvailable + d.StableAvailable
 		for _, rs := range old {
 			before += rs.Available
 		}
 		after := before
-		for _, disposition := range d.Decide(old) {
+		for _, disposition := range d.DecideCanary(old) {
 			for _, rs := range old {
 				if rs.Name == disposition.Name {
 					if disposition.Pods < 0 || disposition.Pods >= rs.Spec {

@@ -10,103 +10,103 @@ import (
 type OldReplicaSet struct {
 	Name     string
 	Revision int64
-	Scaled
-	// Deadline is the time from which its pods may be removed; zero: none was set.
-	Deadline time.Time
+	ReplicaSetPods
+	// ScaleDownDeadline is the time from which its pods may be removed; zero: none was set.
+	ScaleDownDeadline time.Time
 	// Referenced is true while a Service, a route or the status names it.
 	Referenced bool
 }
 
-// ScaleDown is the input for the removal of the pods of old ReplicaSets.
-type ScaleDown struct {
+// ScaleDownInput is the input for the removal of the pods of old ReplicaSets.
+type ScaleDownInput struct {
 	Now    time.Time
-	Limits Limits
-	// Routed is true where a router divides the traffic, so that old pods receive none merely because they exist.
-	Routed bool
+	Limits RollingLimits
+	// UsesRouter is true where a router divides the traffic, so that old pods receive none merely because they exist.
+	UsesRouter bool
 	// Promoted is true when the new revision is the stable one.
 	Promoted bool
 	// Delay for which pods remain after a promotion; 0 with dynamicStableScale.
 	Delay time.Duration
 	// RevisionLimit is the number of ReplicaSets that may wait for the end of the delay; nil: no limit.
 	RevisionLimit *int32
-	// StableShort is true while stable pods are missing: unavailable pods must not compete with them for capacity.
-	StableShort bool
+	// StablePodsMissing is true while stable pods are missing: unavailable pods must not compete with them for capacity.
+	StablePodsMissing bool
 	// NewAvailable and StableAvailable are the available pods of both revisions. Where both are one ReplicaSet, one of
 	// them is 0.
 	NewAvailable, StableAvailable int32
 }
 
-// Disposition is the decision about one old ReplicaSet.
-type Disposition struct {
+// ScaleDownDecision is the decision about one old ReplicaSet.
+type ScaleDownDecision struct {
 	Name string
 	// Pods that it is to have.
 	Pods int32
-	// Deadline to set; zero: unchanged.
-	Deadline time.Time
+	// ScaleDownDeadline to set; zero: unchanged.
+	ScaleDownDeadline time.Time
 	// Until is the time for which its pods wait; zero: they do not.
 	Until time.Time
 }
 
-// Decide returns the decisions about old ReplicaSets, the newest revision first, without those that do not change.
+// DecideCanary returns the decisions about old ReplicaSets, the newest revision first, without those that do not change.
 //
 // Unavailable pods are removed first, because nothing is lost with them. Of the available ones, as many are removed as
 // leave enough pods of all revisions available.
-func (d ScaleDown) Decide(old []OldReplicaSet) []Disposition {
-	old = newestFirst(old)
+func (d ScaleDownInput) DecideCanary(old []OldReplicaSet) []ScaleDownDecision {
+	old = sortNewestFirst(old)
 	budget := d.NewAvailable + d.StableAvailable - d.Limits.MinAvailable()
 	for _, rs := range old {
 		budget += min(rs.Available, rs.Spec)
 	}
-	var decisions []Disposition
+	var decisions []ScaleDownDecision
 	var waiting int32
 	for _, rs := range old {
 		if rs.Spec == 0 {
 			continue
 		}
-		decision := d.decide(rs, &waiting)
+		decision := d.decideReplicaSet(rs, &waiting)
 		if healthy := min(rs.Available, rs.Spec); decision.Until.IsZero() && decision.Pods < healthy {
-			removed := d.removable(healthy-decision.Pods, budget)
+			removed := d.countRemovable(healthy-decision.Pods, budget)
 			decision.Pods = healthy - removed
-			if !d.Routed {
+			if !d.UsesRouter {
 				budget -= removed
 			}
 		}
-		if decision.Pods != rs.Spec || !decision.Deadline.IsZero() || !decision.Until.IsZero() {
+		if decision.Pods != rs.Spec || !decision.ScaleDownDeadline.IsZero() || !decision.Until.IsZero() {
 			decisions = append(decisions, decision)
 		}
 	}
 	return decisions
 }
 
-func newestFirst(old []OldReplicaSet) []OldReplicaSet {
+func sortNewestFirst(old []OldReplicaSet) []OldReplicaSet {
 	old = slices.Clone(old)
 	slices.SortStableFunc(old, func(a, b OldReplicaSet) int { return cmp.Compare(b.Revision, a.Revision) })
 	return old
 }
 
-// removable is the number of available pods that may be removed. Where they receive traffic, each of them counts
+// countRemovable is the number of available pods that may be removed. Where they receive traffic, each of them counts
 // against the budget; where a router directs it elsewhere, all are removed at once, unless pods are missing already.
-func (d ScaleDown) removable(pods, budget int32) int32 {
+func (d ScaleDownInput) countRemovable(pods, budget int32) int32 {
 	switch {
 	case budget <= 0:
 		return 0
-	case d.Routed:
+	case d.UsesRouter:
 		return pods
 	default:
 		return min(pods, budget)
 	}
 }
 
-// decide returns the decision about one ReplicaSet without regard to availability. waiting counts those that wait for
+// decideReplicaSet returns the decision about one ReplicaSet without regard to availability. waiting counts those that wait for
 // the end of a delay.
-func (d ScaleDown) decide(rs OldReplicaSet, waiting *int32) Disposition {
-	remove, retain := Disposition{Name: rs.Name}, Disposition{Name: rs.Name, Pods: rs.Spec}
-	if !d.Routed {
+func (d ScaleDownInput) decideReplicaSet(rs OldReplicaSet, waiting *int32) ScaleDownDecision {
+	remove, retain := ScaleDownDecision{Name: rs.Name}, ScaleDownDecision{Name: rs.Name, Pods: rs.Spec}
+	if !d.UsesRouter {
 		return remove // its pods receive traffic as long as they exist
 	}
-	if rs.Deadline.IsZero() {
+	if rs.ScaleDownDeadline.IsZero() {
 		switch {
-		case rs.Referenced && d.StableShort:
+		case rs.Referenced && d.StablePodsMissing:
 			retain.Pods = min(rs.Spec, max(rs.Available, 1))
 			return retain
 		case rs.Referenced:
@@ -115,10 +115,10 @@ func (d ScaleDown) decide(rs OldReplicaSet, waiting *int32) Disposition {
 			return remove
 		}
 	}
-	deadline := rs.Deadline
+	deadline := rs.ScaleDownDeadline
 	if latest := d.Now.Add(d.Delay); deadline.IsZero() || deadline.After(latest) { // later than possible: a clock was set back
 		deadline = latest
-		retain.Deadline = deadline
+		retain.ScaleDownDeadline = deadline
 	}
 	*waiting++
 	if !d.Now.Before(deadline) || d.RevisionLimit != nil && *waiting > *d.RevisionLimit {
@@ -128,20 +128,20 @@ func (d ScaleDown) decide(rs OldReplicaSet, waiting *int32) Disposition {
 	return retain
 }
 
-// DecideUnused returns the decisions about old ReplicaSets that receive no traffic at all: each waits for the end of
+// DecideBlueGreen returns the decisions about old ReplicaSets that receive no traffic at all: each waits for the end of
 // its delay with as many pods as the Rollout asks for, and is then removed, whatever is available elsewhere.
-func (d ScaleDown) DecideUnused(old []OldReplicaSet, replicas int32) []Disposition {
-	var decisions []Disposition
+func (d ScaleDownInput) DecideBlueGreen(old []OldReplicaSet, replicas int32) []ScaleDownDecision {
+	var decisions []ScaleDownDecision
 	var waiting int32
-	for _, rs := range newestFirst(old) {
+	for _, rs := range sortNewestFirst(old) {
 		if rs.Spec == 0 || rs.Referenced {
 			continue
 		}
-		decision := d.decide(rs, &waiting)
-		if rs.Deadline.IsZero() && decision.Pods == 0 {
-			decision.Deadline = time.Time{} // beyond the number that may wait
+		decision := d.decideReplicaSet(rs, &waiting)
+		if rs.ScaleDownDeadline.IsZero() && decision.Pods == 0 {
+			decision.ScaleDownDeadline = time.Time{} // beyond the number that may wait
 		}
-		if !rs.Deadline.IsZero() && !decision.Until.IsZero() {
+		if !rs.ScaleDownDeadline.IsZero() && !decision.Until.IsZero() {
 			decision.Pods = replicas
 		}
 		decisions = append(decisions, decision)

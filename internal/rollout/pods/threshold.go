@@ -2,9 +2,9 @@ package pods
 
 import argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 
-// Reached reports whether a ReplicaSet has the desired number of pods, or as many of them as replicaProgressThreshold
+// IsReached reports whether a ReplicaSet has the desired number of pods, or as many of them as replicaProgressThreshold
 // asks for. A negative threshold counts as none.
-func Reached(threshold *argov1.ReplicaProgressThreshold, rs Scaled, desired int32) bool {
+func IsReached(threshold *argov1.ReplicaProgressThreshold, rs ReplicaSetPods, desired int32) bool {
 	if threshold == nil || threshold.Value < 0 {
 		return rs.Spec == desired && rs.Available == desired
 	}

@@ -17,12 +17,12 @@ func MaxWeight(c *argov1.CanaryStrategy) int32 {
 	return *c.TrafficRouting.MaxTrafficWeight
 }
 
-// ForWeight is the number of n pods that a weight out of maxWeight needs, rounded up.
-func ForWeight(weight, n, maxWeight int32) int32 {
+// CountForWeight is the number of n pods that a weight out of maxWeight needs, rounded up.
+func CountForWeight(weight, n, maxWeight int32) int32 {
 	if maxWeight <= 0 || weight <= 0 || n <= 0 {
 		return 0
 	}
-	return clamp(math.Ceil(float64(weight) * float64(n) / float64(maxWeight)))
+	return clampPodCount(math.Ceil(float64(weight) * float64(n) / float64(maxWeight)))
 }
 
 // StepAt returns the step of an index; false without steps, after the last one, and for an index out of range.
@@ -46,9 +46,9 @@ func WeightAt(steps []argov1.CanaryStep, index int32) int32 {
 // WeightBefore is the weight that was set before the step of an index.
 func WeightBefore(steps []argov1.CanaryStep, index int32) int32 { return WeightAt(steps, index-1) }
 
-// ScaleAt returns the setCanaryScale that is in force at an index; nil when the pods follow the weight. After the last
+// CanaryScaleAt returns the setCanaryScale that is in force at an index; nil when the pods follow the weight. After the last
 // step none is in force: the new revision could never get all its pods.
-func ScaleAt(steps []argov1.CanaryStep, index *int32) *argov1.SetCanaryScale {
+func CanaryScaleAt(steps []argov1.CanaryStep, index *int32) *argov1.SetCanaryScale {
 	if _, ok := StepAt(steps, index); !ok {
 		return nil
 	}
@@ -65,22 +65,22 @@ func ScaleAt(steps []argov1.CanaryStep, index *int32) *argov1.SetCanaryScale {
 	return nil
 }
 
-// Progress is the position of a release as far as weights depend on it.
-type Progress struct {
+// StepProgress is the position of a release as far as weights depend on it.
+type StepProgress struct {
 	Steps []argov1.CanaryStep
 	// Index of the current step; nil without steps.
 	Index *int32
-	// All is true when the new revision receives everything: full promotion is requested, or it is the stable one.
-	All bool
+	// FullyPromoted is true when the new revision receives everything: full promotion is requested, or it is the stable one.
+	FullyPromoted bool
 	// Aborted is true when the stable revision receives everything again.
 	Aborted bool
 }
 
-// Weight is the weight, out of maxWeight, that the new revision is to reach. How fast it gets there is decided by
-// Limits.Next and Routed.RemainingWeight.
-func (p Progress) Weight(maxWeight int32) int32 {
+// DesiredWeight is the weight, out of maxWeight, that the new revision is to reach. How fast it gets there is decided by
+// Limits.Next and Routed.ReturnWeight.
+func (p StepProgress) DesiredWeight(maxWeight int32) int32 {
 	switch _, stepping := StepAt(p.Steps, p.Index); {
-	case p.All:
+	case p.FullyPromoted:
 		return maxWeight
 	case p.Aborted, p.Index != nil && *p.Index < 0: // a negative index comes from a patch by a user, and is corrected
 		return 0

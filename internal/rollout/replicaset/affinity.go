@@ -21,9 +21,9 @@ func antiAffinity(spec argov1.RolloutSpec) *argov1.AntiAffinity {
 	}
 }
 
-// apartFrom adds an anti-affinity term, so that pods are not scheduled on nodes with pods of the revision that hash
+// addAntiAffinity adds an anti-affinity term, so that pods are not scheduled on nodes with pods of the revision that hash
 // names. Terms of the user remain.
-func apartFrom(affinity *corev1.Affinity, namespace, hash string, as *argov1.AntiAffinity) *corev1.Affinity {
+func addAntiAffinity(affinity *corev1.Affinity, namespace, hash string, as *argov1.AntiAffinity) *corev1.Affinity {
 	if as == nil {
 		return affinity
 	}
@@ -53,64 +53,64 @@ func apartFrom(affinity *corev1.Affinity, namespace, hash string, as *argov1.Ant
 	return affinity
 }
 
-// isOurs reports whether apartFrom added a term. It is recognized by its selector: users do not select pods by the hash
+// isOwnTerm reports whether addAntiAffinity added a term. It is recognized by its selector: users do not select pods by the hash
 // alone.
-func isOurs(term corev1.PodAffinityTerm) bool {
+func isOwnTerm(term corev1.PodAffinityTerm) bool {
 	s := term.LabelSelector
 	return s != nil && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 1 &&
 		s.MatchExpressions[0].Key == argov1.PodTemplateHashLabel && len(s.MatchExpressions[0].Values) == 1
 }
 
-// avoids returns the hash in the term that apartFrom added; empty: there is no such term.
-func avoids(affinity *corev1.Affinity) string {
+// avoidedHash returns the hash in the term that addAntiAffinity added; empty: there is no such term.
+func avoidedHash(affinity *corev1.Affinity) string {
 	if affinity == nil || affinity.PodAntiAffinity == nil {
 		return ""
 	}
 	for _, term := range affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-		if isOurs(term) {
+		if isOwnTerm(term) {
 			return term.LabelSelector.MatchExpressions[0].Values[0]
 		}
 	}
 	for _, weighted := range affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
-		if isOurs(weighted.PodAffinityTerm) {
+		if isOwnTerm(weighted.PodAffinityTerm) {
 			return weighted.PodAffinityTerm.LabelSelector.MatchExpressions[0].Values[0]
 		}
 	}
 	return ""
 }
 
-// avoiding replaces the hash in the terms that apartFrom added. It adds no term to a ReplicaSet without one, because
+// replaceAvoidedHash replaces the hash in the terms that addAntiAffinity added. It adds no term to a ReplicaSet without one, because
 // its existing pods were scheduled without it.
-func avoiding(affinity *corev1.Affinity, hash string) *corev1.Affinity {
-	if avoids(affinity) == "" {
+func replaceAvoidedHash(affinity *corev1.Affinity, hash string) *corev1.Affinity {
+	if avoidedHash(affinity) == "" {
 		return affinity
 	}
 	affinity = affinity.DeepCopy()
 	anti := affinity.PodAntiAffinity
 	for i := range anti.RequiredDuringSchedulingIgnoredDuringExecution {
-		if term := anti.RequiredDuringSchedulingIgnoredDuringExecution[i]; isOurs(term) {
+		if term := anti.RequiredDuringSchedulingIgnoredDuringExecution[i]; isOwnTerm(term) {
 			term.LabelSelector.MatchExpressions[0].Values[0] = hash
 		}
 	}
 	for i := range anti.PreferredDuringSchedulingIgnoredDuringExecution {
-		if term := anti.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm; isOurs(term) {
+		if term := anti.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm; isOwnTerm(term) {
 			term.LabelSelector.MatchExpressions[0].Values[0] = hash
 		}
 	}
 	return affinity
 }
 
-// withoutOurs removes the terms that apartFrom added, and the fields that are empty without them: what remains is the
+// removeOwnTerms removes the terms that addAntiAffinity added, and the fields that are empty without them: what remains is the
 // affinity of the user's template.
-func withoutOurs(affinity *corev1.Affinity) *corev1.Affinity {
-	if avoids(affinity) == "" {
+func removeOwnTerms(affinity *corev1.Affinity) *corev1.Affinity {
+	if avoidedHash(affinity) == "" {
 		return affinity
 	}
 	affinity = affinity.DeepCopy()
 	anti := affinity.PodAntiAffinity
-	anti.RequiredDuringSchedulingIgnoredDuringExecution = slices.DeleteFunc(anti.RequiredDuringSchedulingIgnoredDuringExecution, isOurs)
+	anti.RequiredDuringSchedulingIgnoredDuringExecution = slices.DeleteFunc(anti.RequiredDuringSchedulingIgnoredDuringExecution, isOwnTerm)
 	anti.PreferredDuringSchedulingIgnoredDuringExecution = slices.DeleteFunc(anti.PreferredDuringSchedulingIgnoredDuringExecution,
-		func(weighted corev1.WeightedPodAffinityTerm) bool { return isOurs(weighted.PodAffinityTerm) })
+		func(weighted corev1.WeightedPodAffinityTerm) bool { return isOwnTerm(weighted.PodAffinityTerm) })
 	if len(anti.RequiredDuringSchedulingIgnoredDuringExecution) == 0 && len(anti.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
 		affinity.PodAntiAffinity = nil
 	}

@@ -7,18 +7,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// defaulted returns a template as the API server stores it in a ReplicaSet: with the default value of each field that
+// defaultTemplate returns a template as the API server stores it in a ReplicaSet: with the default value of each field that
 // is not set. Defaults that only a newer API server sets are missing here; see contains for those.
-func defaulted(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+func defaultTemplate(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	template = *template.DeepCopy()
 	template.CreationTimestamp.Reset()
 	spec := &template.Spec
-	fill(&spec.DNSPolicy, corev1.DNSClusterFirst)
-	fill(&spec.RestartPolicy, corev1.RestartPolicyAlways)
-	fill(&spec.SecurityContext, &corev1.PodSecurityContext{})
-	fill(&spec.TerminationGracePeriodSeconds, new(int64(corev1.DefaultTerminationGracePeriodSeconds)))
-	fill(&spec.SchedulerName, corev1.DefaultSchedulerName)
-	fill(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
+	setDefault(&spec.DNSPolicy, corev1.DNSClusterFirst)
+	setDefault(&spec.RestartPolicy, corev1.RestartPolicyAlways)
+	setDefault(&spec.SecurityContext, &corev1.PodSecurityContext{})
+	setDefault(&spec.TerminationGracePeriodSeconds, new(int64(corev1.DefaultTerminationGracePeriodSeconds)))
+	setDefault(&spec.SchedulerName, corev1.DefaultSchedulerName)
+	setDefault(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
 	spec.DeprecatedServiceAccount = "" // the former name of serviceAccountName
 	for i := range spec.InitContainers {
 		defaultContainer(&spec.InitContainers[i], spec.HostNetwork)
@@ -33,8 +33,8 @@ func defaulted(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	return template
 }
 
-// fill sets a field that has its zero value.
-func fill[T comparable](field *T, value T) {
+// setDefault sets a field that has its zero value.
+func setDefault[T comparable](field *T, value T) {
 	var none T
 	if *field == none {
 		*field = value
@@ -42,21 +42,21 @@ func fill[T comparable](field *T, value T) {
 }
 
 func defaultContainer(c *corev1.Container, hostNetwork bool) {
-	fill(&c.ImagePullPolicy, pullPolicy(c.Image))
-	fill(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
-	fill(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	setDefault(&c.ImagePullPolicy, pullPolicy(c.Image))
+	setDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	setDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {
-		fill(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+		setDefault(&c.Ports[i].Protocol, corev1.ProtocolTCP)
 		if hostNetwork {
-			fill(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
+			setDefault(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
 		}
 	}
 	for i := range c.Env {
 		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
-			fill(&from.FieldRef.APIVersion, "v1")
+			setDefault(&from.FieldRef.APIVersion, "v1")
 		}
 		if from := c.Env[i].ValueFrom; from != nil && from.FileKeyRef != nil {
-			fill(&from.FileKeyRef.Optional, new(false))
+			setDefault(&from.FileKeyRef.Optional, new(false))
 		}
 	}
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
@@ -87,13 +87,13 @@ func defaultProbe(p *corev1.Probe) {
 	if p == nil {
 		return
 	}
-	fill(&p.TimeoutSeconds, 1)
-	fill(&p.PeriodSeconds, 10)
-	fill(&p.SuccessThreshold, 1)
-	fill(&p.FailureThreshold, 3)
+	setDefault(&p.TimeoutSeconds, 1)
+	setDefault(&p.PeriodSeconds, 10)
+	setDefault(&p.SuccessThreshold, 1)
+	setDefault(&p.FailureThreshold, 3)
 	defaultRequest(p.HTTPGet)
 	if p.GRPC != nil {
-		fill(&p.GRPC.Service, new(""))
+		setDefault(&p.GRPC.Service, new(""))
 	}
 }
 
@@ -101,8 +101,8 @@ func defaultRequest(get *corev1.HTTPGetAction) {
 	if get == nil {
 		return
 	}
-	fill(&get.Path, "/")
-	fill(&get.Scheme, corev1.URISchemeHTTP)
+	setDefault(&get.Path, "/")
+	setDefault(&get.Scheme, corev1.URISchemeHTTP)
 }
 
 func defaultVolume(v *corev1.VolumeSource) {
@@ -111,45 +111,45 @@ func defaultVolume(v *corev1.VolumeSource) {
 	}
 	switch {
 	case v.HostPath != nil:
-		fill(&v.HostPath.Type, new(corev1.HostPathUnset))
+		setDefault(&v.HostPath.Type, new(corev1.HostPathUnset))
 	case v.Secret != nil:
-		fill(&v.Secret.DefaultMode, new(corev1.SecretVolumeSourceDefaultMode))
+		setDefault(&v.Secret.DefaultMode, new(corev1.SecretVolumeSourceDefaultMode))
 	case v.ConfigMap != nil:
-		fill(&v.ConfigMap.DefaultMode, new(corev1.ConfigMapVolumeSourceDefaultMode))
+		setDefault(&v.ConfigMap.DefaultMode, new(corev1.ConfigMapVolumeSourceDefaultMode))
 	case v.DownwardAPI != nil:
-		fill(&v.DownwardAPI.DefaultMode, new(corev1.DownwardAPIVolumeSourceDefaultMode))
+		setDefault(&v.DownwardAPI.DefaultMode, new(corev1.DownwardAPIVolumeSourceDefaultMode))
 		defaultFiles(v.DownwardAPI.Items)
 	case v.Projected != nil:
 		defaultProjected(v.Projected)
 	case v.Image != nil:
-		fill(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
+		setDefault(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
 	case v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil:
-		fill(&v.Ephemeral.VolumeClaimTemplate.Spec.VolumeMode, new(corev1.PersistentVolumeFilesystem))
+		setDefault(&v.Ephemeral.VolumeClaimTemplate.Spec.VolumeMode, new(corev1.PersistentVolumeFilesystem))
 	case v.ISCSI != nil:
-		fill(&v.ISCSI.ISCSIInterface, "default")
+		setDefault(&v.ISCSI.ISCSIInterface, "default")
 	case v.RBD != nil:
-		fill(&v.RBD.RBDPool, "rbd")
-		fill(&v.RBD.RadosUser, "admin")
-		fill(&v.RBD.Keyring, "/etc/ceph/keyring")
+		setDefault(&v.RBD.RBDPool, "rbd")
+		setDefault(&v.RBD.RadosUser, "admin")
+		setDefault(&v.RBD.Keyring, "/etc/ceph/keyring")
 	case v.AzureDisk != nil:
-		fill(&v.AzureDisk.CachingMode, new(corev1.AzureDataDiskCachingReadWrite))
-		fill(&v.AzureDisk.FSType, new("ext4"))
-		fill(&v.AzureDisk.ReadOnly, new(false))
-		fill(&v.AzureDisk.Kind, new(corev1.AzureSharedBlobDisk))
+		setDefault(&v.AzureDisk.CachingMode, new(corev1.AzureDataDiskCachingReadWrite))
+		setDefault(&v.AzureDisk.FSType, new("ext4"))
+		setDefault(&v.AzureDisk.ReadOnly, new(false))
+		setDefault(&v.AzureDisk.Kind, new(corev1.AzureSharedBlobDisk))
 	case v.ScaleIO != nil:
-		fill(&v.ScaleIO.StorageMode, "ThinProvisioned")
-		fill(&v.ScaleIO.FSType, "xfs")
+		setDefault(&v.ScaleIO.StorageMode, "ThinProvisioned")
+		setDefault(&v.ScaleIO.FSType, "xfs")
 	}
 }
 
 func defaultProjected(p *corev1.ProjectedVolumeSource) {
-	fill(&p.DefaultMode, new(corev1.ProjectedVolumeSourceDefaultMode))
+	setDefault(&p.DefaultMode, new(corev1.ProjectedVolumeSourceDefaultMode))
 	for i := range p.Sources {
 		if d := p.Sources[i].DownwardAPI; d != nil {
 			defaultFiles(d.Items)
 		}
 		if t := p.Sources[i].ServiceAccountToken; t != nil {
-			fill(&t.ExpirationSeconds, new(int64(3600)))
+			setDefault(&t.ExpirationSeconds, new(int64(3600)))
 		}
 	}
 }
@@ -157,7 +157,7 @@ func defaultProjected(p *corev1.ProjectedVolumeSource) {
 func defaultFiles(files []corev1.DownwardAPIVolumeFile) {
 	for i := range files {
 		if ref := files[i].FieldRef; ref != nil {
-			fill(&ref.APIVersion, "v1")
+			setDefault(&ref.APIVersion, "v1")
 		}
 	}
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// Sought describes the ReplicaSet to find: by the template of a Rollout, and by what the status says about its hash.
-type Sought struct {
+// FindCriteria describes the ReplicaSet to find: by the template of a Rollout, and by what the status says about its hash.
+type FindCriteria struct {
 	Template corev1.PodTemplateSpec
-	// Collisions is status.collisionCount; nil: none.
-	Collisions *int32
-	// Settled is the hash that the status records for exactly this template, see SettledBy; empty: the status does not
+	// CollisionCount is status.collisionCount; nil: none.
+	CollisionCount *int32
+	// ObservedHash is the hash that the status records for exactly this template, see ObservedTemplateHash; empty: the status does not
 	// say.
-	Settled string
+	ObservedHash string
 }
 
-// SettledBy returns the hash that a status records for the current template; empty: the status was written for another
+// ObservedTemplateHash returns the hash that a status records for the current template; empty: the status was written for another
 // generation of the Rollout or of its workload, or during a release. Only a status at rest is a reliable source: during
 // a release, its controller may have stopped between writing the generation and writing the hash.
-func SettledBy(status argov1.RolloutStatus, generation int64, workload string) string {
+func ObservedTemplateHash(status argov1.RolloutStatus, generation int64, workload string) string {
 	if status.ObservedGeneration != fmt.Sprint(generation) || status.WorkloadObservedGeneration != workload || status.CurrentPodHash != status.StableRS {
 		return ""
 	}
@@ -38,39 +38,39 @@ func SettledBy(status argov1.RolloutStatus, generation int64, workload string) s
 	return status.CurrentPodHash
 }
 
-// Find returns the ReplicaSet of a template, and the hash of the template. sets are all ReplicaSets of a Rollout, the
+// FindByTemplate returns the ReplicaSet of a template, and the hash of the template. sets are all ReplicaSets of a Rollout, the
 // oldest first. If none has the template, it returns nil, and the hash that a new ReplicaSet is to have.
 //
 // A different label does not prove a different template: the hash depends on the library with which another controller
 // computed it. Find therefore tries the hashes of other controllers, and then compares the templates. Otherwise the
 // first reconciliation after a migration from Argo Rollouts would start a release of the revision that already runs.
-func Find(sets []*appsv1.ReplicaSet, s Sought) (*appsv1.ReplicaSet, string, error) {
-	hash, err := rollout.PodHash(s.Template, s.Collisions)
+func FindByTemplate(sets []*appsv1.ReplicaSet, s FindCriteria) (*appsv1.ReplicaSet, string, error) {
+	hash, err := rollout.PodHash(s.Template, s.CollisionCount)
 	if err != nil {
 		return nil, "", err
 	}
-	if rs := first(sets,
-		func(rs *appsv1.ReplicaSet) bool { return Hash(rs) == hash },
-		func(rs *appsv1.ReplicaSet) bool { return rs.Annotations[foundAsAnnotation] == hash },
+	if rs := findFirst(sets,
+		func(rs *appsv1.ReplicaSet) bool { return PodTemplateHash(rs) == hash },
+		func(rs *appsv1.ReplicaSet) bool { return rs.Annotations[templateHashAnnotation] == hash },
 	); rs != nil {
 		return rs, hash, nil // the usual case; comparing templates is much more expensive
 	}
-	older, err := rollout.OlderPodHashes(s.Template, s.Collisions)
+	older, err := rollout.OlderPodHashes(s.Template, s.CollisionCount)
 	if err != nil {
 		return nil, "", err
 	}
-	return first(sets,
-		func(rs *appsv1.ReplicaSet) bool { return slices.Contains(older, Hash(rs)) },
-		func(rs *appsv1.ReplicaSet) bool { return Runs(rs, s.Template) },
+	return findFirst(sets,
+		func(rs *appsv1.ReplicaSet) bool { return slices.Contains(older, PodTemplateHash(rs)) },
+		func(rs *appsv1.ReplicaSet) bool { return RunsTemplate(rs, s.Template) },
 		func(rs *appsv1.ReplicaSet) bool {
-			return s.Settled != "" && Hash(rs) == s.Settled && contains(rs, s.Template)
+			return s.ObservedHash != "" && PodTemplateHash(rs) == s.ObservedHash && containsTemplate(rs, s.Template)
 		},
 	), hash, nil
 }
 
-// first returns the first ReplicaSet that the first condition holds for, else the first that the second one holds for,
+// findFirst returns the first ReplicaSet that the first condition holds for, else the first that the second one holds for,
 // and so on; nil: none.
-func first(sets []*appsv1.ReplicaSet, questions ...func(*appsv1.ReplicaSet) bool) *appsv1.ReplicaSet {
+func findFirst(sets []*appsv1.ReplicaSet, questions ...func(*appsv1.ReplicaSet) bool) *appsv1.ReplicaSet {
 	for _, is := range questions {
 		if i := slices.IndexFunc(sets, is); i >= 0 {
 			return sets[i]
@@ -79,34 +79,34 @@ func first(sets []*appsv1.ReplicaSet, questions ...func(*appsv1.ReplicaSet) bool
 	return nil
 }
 
-// Runs reports whether the pods of a ReplicaSet have a template, apart from what a controller or the API server adds to
+// RunsTemplate reports whether the pods of a ReplicaSet have a template, apart from what a controller or the API server adds to
 // it.
-func Runs(rs *appsv1.ReplicaSet, template corev1.PodTemplateSpec) bool {
-	return equality.Semantic.DeepEqual(defaulted(bare(rs)), defaulted(template))
+func RunsTemplate(rs *appsv1.ReplicaSet, template corev1.PodTemplateSpec) bool {
+	return equality.Semantic.DeepEqual(defaultTemplate(originalTemplate(rs)), defaultTemplate(template))
 }
 
-// bare returns the template of a ReplicaSet without what a Rollout added: ephemeral metadata, the hash label, and
+// originalTemplate returns the template of a ReplicaSet without what a Rollout added: ephemeral metadata, the hash label, and
 // anti-affinity.
-func bare(rs *appsv1.ReplicaSet) corev1.PodTemplateSpec {
+func originalTemplate(rs *appsv1.ReplicaSet) corev1.PodTemplateSpec {
 	template := *rs.Spec.Template.DeepCopy()
-	template.ObjectMeta = Relabelled(template.ObjectMeta, Put(rs), nil)
+	template.ObjectMeta = ReplaceMetadata(template.ObjectMeta, AppliedEphemeralMetadata(rs), nil)
 	delete(template.Labels, argov1.PodTemplateHashLabel)
-	template.Spec.Affinity = withoutOurs(template.Spec.Affinity)
+	template.Spec.Affinity = removeOwnTerms(template.Spec.Affinity)
 	return template
 }
 
-// contains reports whether the template of a ReplicaSet has all fields of a template, with the same values. Additional
+// containsTemplate reports whether the template of a ReplicaSet has all fields of a template, with the same values. Additional
 // fields come from a newer API server or from an admission webhook.
-func contains(rs *appsv1.ReplicaSet, template corev1.PodTemplateSpec) bool {
-	part, err := tree(defaulted(template))
+func containsTemplate(rs *appsv1.ReplicaSet, template corev1.PodTemplateSpec) bool {
+	part, err := decodeTemplate(defaultTemplate(template))
 	if err != nil {
 		return false
 	}
-	whole, err := tree(defaulted(bare(rs)))
-	return err == nil && within(part, whole)
+	whole, err := decodeTemplate(defaultTemplate(originalTemplate(rs)))
+	return err == nil && isSubtree(part, whole)
 }
 
-func tree(template corev1.PodTemplateSpec) (any, error) {
+func decodeTemplate(template corev1.PodTemplateSpec) (any, error) {
 	text, err := json.Marshal(template)
 	if err != nil {
 		return nil, fmt.Errorf("write template: %w", err)
@@ -116,15 +116,15 @@ func tree(template corev1.PodTemplateSpec) (any, error) {
 	return decoded, err
 }
 
-// within reports whether decoded JSON contains a part: each field of its objects, and each element of its lists in the
+// isSubtree reports whether decoded JSON contains a part: each field of its objects, and each element of its lists in the
 // same order, possibly with others in between.
-func within(part, whole any) bool {
+func isSubtree(part, whole any) bool {
 	switch part := part.(type) {
 	case map[string]any:
 		fields, ok := whole.(map[string]any)
 		for key, value := range part {
 			other, there := fields[key]
-			if !ok || !there || !within(value, other) {
+			if !ok || !there || !isSubtree(value, other) {
 				return false
 			}
 		}
@@ -132,7 +132,7 @@ func within(part, whole any) bool {
 	case []any:
 		elements, ok := whole.([]any)
 		for _, element := range part {
-			i := slices.IndexFunc(elements, func(other any) bool { return within(element, other) })
+			i := slices.IndexFunc(elements, func(other any) bool { return isSubtree(element, other) })
 			if i < 0 {
 				return false
 			}

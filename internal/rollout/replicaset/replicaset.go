@@ -22,32 +22,32 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// foundAsAnnotation contains the hash of the template, on a ReplicaSet whose label another controller computed
+// templateHashAnnotation contains the hash of the template, on a ReplicaSet whose label another controller computed
 // differently. Find compares the templates only once, and uses this annotation afterwards.
-const foundAsAnnotation = "serin.dev/pod-template-hash"
+const templateHashAnnotation = "serin.dev/pod-template-hash"
 
-// kept are the annotations of a Rollout that are not copied to its ReplicaSets: they describe one object only.
-var kept = []string{
+// excludedAnnotations are the annotations of a Rollout that are not copied to its ReplicaSets: they describe one object only.
+var excludedAnnotations = []string{
 	"kubectl.kubernetes.io/last-applied-configuration", "notified.notifications.argoproj.io",
 	argov1.RevisionAnnotation, argov1.RevisionHistoryAnnotation, argov1.DesiredReplicasAnnotation,
 }
 
-// Hash returns the label pod-template-hash, which identifies the revision; empty: it has none.
-func Hash(rs *appsv1.ReplicaSet) string { return rs.Labels[argov1.PodTemplateHashLabel] }
+// PodTemplateHash returns the label pod-template-hash, which identifies the revision; empty: it has none.
+func PodTemplateHash(rs *appsv1.ReplicaSet) string { return rs.Labels[argov1.PodTemplateHashLabel] }
 
-// Sort sorts ReplicaSets by age, the oldest first.
-func Sort(sets []*appsv1.ReplicaSet) {
+// SortByAge sorts ReplicaSets by age, the oldest first.
+func SortByAge(sets []*appsv1.ReplicaSet) {
 	slices.SortFunc(sets, func(a, b *appsv1.ReplicaSet) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 }
 
-// Value returns what the state machine needs to know about a ReplicaSet.
-func Value(rs *appsv1.ReplicaSet) rollout.ReplicaSet {
+// Observe returns what the state machine needs to know about a ReplicaSet.
+func Observe(rs *appsv1.ReplicaSet) rollout.ReplicaSet {
 	v := rollout.ReplicaSet{
-		Name: rs.Name, Hash: Hash(rs), Created: rs.CreationTimestamp.Time, Revision: Revision(rs),
-		Spec: wanted(rs), Replicas: rs.Status.Replicas, Ready: rs.Status.ReadyReplicas, Available: rs.Status.AvailableReplicas,
-		Deleting: rs.DeletionTimestamp != nil, Settled: rs.Status.ObservedGeneration >= rs.Generation, Avoids: avoids(rs.Spec.Template.Spec.Affinity),
+		Name: rs.Name, Hash: PodTemplateHash(rs), Created: rs.CreationTimestamp.Time, Revision: Revision(rs),
+		Spec: desiredReplicas(rs), Replicas: rs.Status.Replicas, Ready: rs.Status.ReadyReplicas, Available: rs.Status.AvailableReplicas,
+		Deleting: rs.DeletionTimestamp != nil, StatusCurrent: rs.Status.ObservedGeneration >= rs.Generation, AvoidedHash: avoidedHash(rs.Spec.Template.Spec.Affinity),
 	}
 	if text, noted := rs.Annotations[argov1.DesiredReplicasAnnotation]; noted {
 		if number, err := strconv.ParseInt(text, 10, 32); err == nil {
@@ -55,7 +55,7 @@ func Value(rs *appsv1.ReplicaSet) rollout.ReplicaSet {
 		}
 	}
 	if at, err := time.Parse(time.RFC3339, rs.Annotations[argov1.ScaleDownDeadlineAnnotation]); err == nil {
-		v.Deadline = at
+		v.ScaleDownDeadline = at
 	}
 	for _, c := range rs.Status.Conditions {
 		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
@@ -65,8 +65,8 @@ func Value(rs *appsv1.ReplicaSet) rollout.ReplicaSet {
 	return v
 }
 
-// wanted returns the desired number of pods: spec.replicas, or its default.
-func wanted(rs *appsv1.ReplicaSet) int32 {
+// desiredReplicas returns the desired number of pods: spec.replicas, or its default.
+func desiredReplicas(rs *appsv1.ReplicaSet) int32 {
 	if rs.Spec.Replicas == nil {
 		return 1
 	}
@@ -104,165 +104,165 @@ func New(owner *argov1.Rollout, spec argov1.RolloutSpec, e rollout.ReplicaSetExi
 	rs := &appsv1.ReplicaSet{
 		TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSet"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: owner.Namespace, Name: e.Name, Labels: labels, Annotations: copied(owner),
+			Namespace: owner.Namespace, Name: e.Name, Labels: labels, Annotations: copyAnnotations(owner),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind))},
 		},
 		Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(0)), MinReadySeconds: spec.MinReadySeconds, Selector: selector, Template: template},
 	}
-	if e.Avoids != "" {
-		rs.Spec.Template.Spec.Affinity = apartFrom(template.Spec.Affinity, owner.Namespace, e.Avoids, antiAffinity(spec))
+	if e.AvoidedHash != "" {
+		rs.Spec.Template.Spec.Affinity = addAntiAffinity(template.Spec.Affinity, owner.Namespace, e.AvoidedHash, antiAffinity(spec))
 	}
 	rs.Annotations[argov1.RevisionAnnotation] = strconv.FormatInt(e.Revision, 10)
-	rs.Annotations[argov1.DesiredReplicasAnnotation] = strconv.Itoa(int(replicas(spec)))
-	return Labelled(rs, e.Metadata)
+	rs.Annotations[argov1.DesiredReplicasAnnotation] = strconv.Itoa(int(specReplicas(spec)))
+	return SetEphemeralMetadata(rs, e.Metadata)
 }
 
-func replicas(spec argov1.RolloutSpec) int32 {
+func specReplicas(spec argov1.RolloutSpec) int32 {
 	if spec.Replicas == nil {
 		return 1
 	}
 	return *spec.Replicas
 }
 
-// copied returns the annotations that a Rollout passes on to its ReplicaSets.
-func copied(owner *argov1.Rollout) map[string]string {
+// copyAnnotations returns the annotations that a Rollout passes on to its ReplicaSets.
+func copyAnnotations(owner *argov1.Rollout) map[string]string {
 	annotations := map[string]string{}
 	for key, value := range owner.Annotations {
-		if !slices.Contains(kept, key) {
+		if !slices.Contains(excludedAnnotations, key) {
 			annotations[key] = value
 		}
 	}
 	return annotations
 }
 
-// Kept returns the newest ReplicaSet with the annotations, the revision number and minReadySeconds of its Rollout. hash
+// Maintain returns the newest ReplicaSet with the annotations, the revision number and minReadySeconds of its Rollout. hash
 // is the hash of the template; it is recorded where the label differs from it.
-func Kept(rs *appsv1.ReplicaSet, owner *argov1.Rollout, spec argov1.RolloutSpec, e rollout.ReplicaSetKept, hash string) *appsv1.ReplicaSet {
+func Maintain(rs *appsv1.ReplicaSet, owner *argov1.Rollout, spec argov1.RolloutSpec, e rollout.ReplicaSetMaintained, hash string) *appsv1.ReplicaSet {
 	rs = rs.DeepCopy()
-	annotations := annotationsOf(rs)
-	maps.Copy(annotations, copied(owner))
+	annotations := ensureAnnotations(rs)
+	maps.Copy(annotations, copyAnnotations(owner))
 	if old := Revision(rs); old < e.Revision {
 		if text, had := annotations[argov1.RevisionAnnotation]; had {
-			annotations[argov1.RevisionHistoryAnnotation] = listed(annotations[argov1.RevisionHistoryAnnotation], text)
+			annotations[argov1.RevisionHistoryAnnotation] = appendToList(annotations[argov1.RevisionHistoryAnnotation], text)
 		}
 		annotations[argov1.RevisionAnnotation] = strconv.FormatInt(e.Revision, 10)
 	}
-	if hash != "" && hash != Hash(rs) {
-		annotations[foundAsAnnotation] = hash
+	if hash != "" && hash != PodTemplateHash(rs) {
+		annotations[templateHashAnnotation] = hash
 	}
 	rs.Spec.MinReadySeconds = spec.MinReadySeconds
-	if e.Avoids != "" {
-		rs.Spec.Template.Spec.Affinity = avoiding(rs.Spec.Template.Spec.Affinity, e.Avoids)
+	if e.AvoidedHash != "" {
+		rs.Spec.Template.Spec.Affinity = replaceAvoidedHash(rs.Spec.Template.Spec.Affinity, e.AvoidedHash)
 	}
 	return rs
 }
 
-// annotationsOf returns the annotations of an object for modification. The object must be a copy of the caller's own.
-func annotationsOf(rs *appsv1.ReplicaSet) map[string]string {
+// ensureAnnotations returns the annotations of an object for modification. The object must be a copy of the caller's own.
+func ensureAnnotations(rs *appsv1.ReplicaSet) map[string]string {
 	if rs.Annotations == nil {
 		rs.Annotations = map[string]string{}
 	}
 	return rs.Annotations
 }
 
-// listed appends an element to a comma-separated list.
-func listed(list, one string) string {
+// appendToList appends an element to a comma-separated list.
+func appendToList(list, one string) string {
 	if list == "" {
 		return one
 	}
 	return list + "," + one
 }
 
-// Scaled returns the ReplicaSet with another number of pods, and with the current replicas of its Rollout as an
+// Scale returns the ReplicaSet with another number of pods, and with the current replicas of its Rollout as an
 // annotation.
-func Scaled(rs *appsv1.ReplicaSet, e rollout.ReplicaSetScaled) *appsv1.ReplicaSet {
+func Scale(rs *appsv1.ReplicaSet, e rollout.ReplicaSetScaled) *appsv1.ReplicaSet {
 	rs = rs.DeepCopy()
-	annotations := annotationsOf(rs)
+	annotations := ensureAnnotations(rs)
 	annotations[argov1.DesiredReplicasAnnotation] = strconv.Itoa(int(e.Desired))
 	if e.Pods == 0 && !e.KeepDeadline {
 		delete(annotations, argov1.ScaleDownDeadlineAnnotation)
 	}
-	if wanted(rs) != e.Pods {
+	if desiredReplicas(rs) != e.Pods {
 		rs.Spec.Replicas = new(e.Pods)
 	}
 	return rs
 }
 
-// Delayed returns the ReplicaSet with another scale-down deadline, the time from which its pods may be removed; zero:
+// SetScaleDownDeadline returns the ReplicaSet with another scale-down deadline, the time from which its pods may be removed; zero:
 // without one.
-func Delayed(rs *appsv1.ReplicaSet, until time.Time) *appsv1.ReplicaSet {
+func SetScaleDownDeadline(rs *appsv1.ReplicaSet, until time.Time) *appsv1.ReplicaSet {
 	rs = rs.DeepCopy()
 	if until.IsZero() {
 		delete(rs.Annotations, argov1.ScaleDownDeadlineAnnotation)
 		return rs
 	}
-	annotationsOf(rs)[argov1.ScaleDownDeadlineAnnotation] = until.UTC().Format(time.RFC3339)
+	ensureAnnotations(rs)[argov1.ScaleDownDeadlineAnnotation] = until.UTC().Format(time.RFC3339)
 	return rs
 }
 
-// labellingAnnotation contains the ephemeral metadata that is being applied to the pods of a ReplicaSet, while some
+// pendingMetadataAnnotation contains the ephemeral metadata that is being applied to the pods of a ReplicaSet, while some
 // pods may still lack it.
-const labellingAnnotation = "serin.dev/ephemeral-metadata"
+const pendingMetadataAnnotation = "serin.dev/ephemeral-metadata"
 
-// Labelled returns the ReplicaSet whose future pods have the ephemeral metadata of a role, and none of a previous role.
-func Labelled(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) *appsv1.ReplicaSet {
-	before := Put(rs)
+// SetEphemeralMetadata returns the ReplicaSet whose future pods have the ephemeral metadata of a role, and none of a previous role.
+func SetEphemeralMetadata(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) *appsv1.ReplicaSet {
+	before := AppliedEphemeralMetadata(rs)
 	rs = rs.DeepCopy()
-	rs.Spec.Template.ObjectMeta = Relabelled(rs.Spec.Template.ObjectMeta, before, metadata)
-	note(rs, argov1.EphemeralMetadataAnnotation, metadata)
-	note(rs, labellingAnnotation, nil)
+	rs.Spec.Template.ObjectMeta = ReplaceMetadata(rs.Spec.Template.ObjectMeta, before, metadata)
+	writeMetadata(rs, argov1.EphemeralMetadataAnnotation, metadata)
+	writeMetadata(rs, pendingMetadataAnnotation, nil)
 	return rs
 }
 
-// Labelling returns the same ReplicaSet for the time in which its existing pods are being changed. It records both the
+// BeginEphemeralMetadata returns the same ReplicaSet for the time in which its existing pods are being changed. It records both the
 // previous and the new metadata: if the process stops in between, Put still knows what to remove to obtain the template
 // of the user.
-func Labelling(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) *appsv1.ReplicaSet {
-	before := noted(rs, argov1.EphemeralMetadataAnnotation)
-	rs = Labelled(rs, metadata)
-	note(rs, argov1.EphemeralMetadataAnnotation, before)
-	note(rs, labellingAnnotation, metadata)
+func BeginEphemeralMetadata(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) *appsv1.ReplicaSet {
+	before := readMetadata(rs, argov1.EphemeralMetadataAnnotation)
+	rs = SetEphemeralMetadata(rs, metadata)
+	writeMetadata(rs, argov1.EphemeralMetadataAnnotation, before)
+	writeMetadata(rs, pendingMetadataAnnotation, metadata)
 	return rs
 }
 
-// note records metadata in an annotation of a ReplicaSet, or removes the annotation if there is none.
-func note(rs *appsv1.ReplicaSet, annotation string, metadata *argov1.PodTemplateMetadata) {
-	if none(metadata) {
+// writeMetadata records metadata in an annotation of a ReplicaSet, or removes the annotation if there is none.
+func writeMetadata(rs *appsv1.ReplicaSet, annotation string, metadata *argov1.PodTemplateMetadata) {
+	if isEmptyMetadata(metadata) {
 		delete(rs.Annotations, annotation)
 		return
 	}
 	if text, err := json.Marshal(metadata); err == nil { // maps of strings can always be encoded
-		annotationsOf(rs)[annotation] = string(text)
+		ensureAnnotations(rs)[annotation] = string(text)
 	}
 }
 
-// Put returns the ephemeral metadata that was applied to all pods of a ReplicaSet or to some of them, as its
+// AppliedEphemeralMetadata returns the ephemeral metadata that was applied to all pods of a ReplicaSet or to some of them, as its
 // annotations record it; nil: none.
-func Put(rs *appsv1.ReplicaSet) *argov1.PodTemplateMetadata {
-	had, gets := noted(rs, argov1.EphemeralMetadataAnnotation), noted(rs, labellingAnnotation)
+func AppliedEphemeralMetadata(rs *appsv1.ReplicaSet) *argov1.PodTemplateMetadata {
+	had, gets := readMetadata(rs, argov1.EphemeralMetadataAnnotation), readMetadata(rs, pendingMetadataAnnotation)
 	if had == nil || gets == nil {
 		return cmp.Or(had, gets)
 	}
 	return &argov1.PodTemplateMetadata{
-		Labels: exchanged(had.Labels, nil, gets.Labels), Annotations: exchanged(had.Annotations, nil, gets.Annotations),
+		Labels: replaceEntries(had.Labels, nil, gets.Labels), Annotations: replaceEntries(had.Annotations, nil, gets.Annotations),
 	}
 }
 
-func noted(rs *appsv1.ReplicaSet, annotation string) *argov1.PodTemplateMetadata {
+func readMetadata(rs *appsv1.ReplicaSet, annotation string) *argov1.PodTemplateMetadata {
 	text, is := rs.Annotations[annotation]
 	if !is {
 		return nil
 	}
 	var metadata argov1.PodTemplateMetadata
-	if json.Unmarshal([]byte(text), &metadata) != nil || none(&metadata) {
+	if json.Unmarshal([]byte(text), &metadata) != nil || isEmptyMetadata(&metadata) {
 		return nil // written by a user: no label or annotation is removed because of it
 	}
 	return &metadata
 }
 
-// Relabelled returns the metadata of a pod, or of a template, after a change of its role: without the ephemeral
+// ReplaceMetadata returns the metadata of a pod, or of a template, after a change of its role: without the ephemeral
 // metadata of the role before, and with that of the role after.
-func Relabelled(meta metav1.ObjectMeta, before, after *argov1.PodTemplateMetadata) metav1.ObjectMeta {
+func ReplaceMetadata(meta metav1.ObjectMeta, before, after *argov1.PodTemplateMetadata) metav1.ObjectMeta {
 	var was, is argov1.PodTemplateMetadata
 	if before != nil {
 		was = *before
@@ -270,11 +270,11 @@ func Relabelled(meta metav1.ObjectMeta, before, after *argov1.PodTemplateMetadat
 	if after != nil {
 		is = *after
 	}
-	meta.Labels, meta.Annotations = exchanged(meta.Labels, was.Labels, is.Labels), exchanged(meta.Annotations, was.Annotations, is.Annotations)
+	meta.Labels, meta.Annotations = replaceEntries(meta.Labels, was.Labels, is.Labels), replaceEntries(meta.Annotations, was.Annotations, is.Annotations)
 	return meta
 }
 
-func exchanged(all, without, with map[string]string) map[string]string {
+func replaceEntries(all, without, with map[string]string) map[string]string {
 	if len(without) == 0 && len(with) == 0 {
 		return all
 	}
@@ -291,6 +291,6 @@ func exchanged(all, without, with map[string]string) map[string]string {
 	return out
 }
 
-func none(metadata *argov1.PodTemplateMetadata) bool {
+func isEmptyMetadata(metadata *argov1.PodTemplateMetadata) bool {
 	return metadata == nil || len(metadata.Labels) == 0 && len(metadata.Annotations) == 0
 }

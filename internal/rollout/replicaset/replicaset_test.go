@@ -72,7 +72,7 @@ func set(t *testing.T, hash string, change func(*appsv1.ReplicaSet)) *appsv1.Rep
 func TestNew(t *testing.T) {
 	owner := parsed[argov1.Rollout](t, cart)
 	rs := New(&owner, owner.Spec, rollout.ReplicaSetExists{
-		Name: "cart-new", Hash: "new", Revision: 4, Avoids: "old", Metadata: &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "canary"}},
+		Name: "cart-new", Hash: "new", Revision: 4, AvoidedHash: "old", Metadata: &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "canary"}},
 	})
 	text, err := yaml.Marshal(rs)
 	if err != nil {
@@ -175,12 +175,12 @@ func TestFind(t *testing.T) {
 		{"by the label of the first controllers", []*appsv1.ReplicaSet{set(t, older[1], other)}, "", older[1]},
 		{"by what its pods run", []*appsv1.ReplicaSet{set(t, "x", other), set(t, "y", nil)}, "", "y"},
 		{"by what its pods run, the oldest", []*appsv1.ReplicaSet{set(t, "x", nil), set(t, "y", nil)}, "", "x"},
-		{"as it was found before", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) { sidecar(rs); rs.Annotations[foundAsAnnotation] = hash })}, "", "x"},
+		{"as it was found before", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) { sidecar(rs); rs.Annotations[templateHashAnnotation] = hash })}, "", "x"},
 		{"under the metadata of a role", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) {
-			*rs = *Labelled(rs, &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "canary"}, Annotations: map[string]string{"a": "b"}})
+			*rs = *SetEphemeralMetadata(rs, &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "canary"}, Annotations: map[string]string{"a": "b"}})
 		})}, "", "x"},
 		{"kept off the pods of another revision", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) {
-			rs.Spec.Template.Spec.Affinity = apartFrom(nil, "shop", "old", antiAffinity(owner.Spec))
+			rs.Spec.Template.Spec.Affinity = addAntiAffinity(nil, "shop", "old", antiAffinity(owner.Spec))
 		})}, "", "x"},
 		{"under the other name of a service account", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.DeprecatedServiceAccount = "" })}, "", "x"},
 		{"not one with a sidecar, which somebody may have taken away", []*appsv1.ReplicaSet{set(t, "x", sidecar)}, "", ""},
@@ -188,13 +188,13 @@ func TestFind(t *testing.T) {
 		{"not one with another image, whatever a status says", []*appsv1.ReplicaSet{set(t, "x", other)}, "x", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, name, err := Find(tt.sets, Sought{Template: owner.Spec.Template, Settled: tt.settled})
+			got, name, err := FindByTemplate(tt.sets, FindCriteria{Template: owner.Spec.Template, ObservedHash: tt.settled})
 			if err != nil || name != hash {
 				t.Fatalf("hash %s, %v; want %s", name, err, hash)
 			}
 			is := ""
 			if got != nil {
-				is = Hash(got)
+				is = PodTemplateHash(got)
 			}
 			if is != tt.want {
 				t.Errorf("found %q, want %q", is, tt.want)
@@ -221,7 +221,7 @@ func TestAStatusIsTrustedOnlyAtRest(t *testing.T) {
 	} {
 		status := *rest.DeepCopy()
 		tt.change(&status)
-		if got := SettledBy(status, 3, ""); got != tt.want {
+		if got := ObservedTemplateHash(status, 3, ""); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
@@ -231,17 +231,17 @@ func TestKept(t *testing.T) {
 	owner := parsed[argov1.Rollout](t, cart)
 	rs := set(t, "x", func(rs *appsv1.ReplicaSet) {
 		rs.Annotations = map[string]string{argov1.RevisionAnnotation: "1", argov1.RevisionHistoryAnnotation: "0", "team": "old", "mine": "stays"}
-		rs.Spec.Template.Spec.Affinity = apartFrom(nil, "shop", "old", antiAffinity(owner.Spec))
+		rs.Spec.Template.Spec.Affinity = addAntiAffinity(nil, "shop", "old", antiAffinity(owner.Spec))
 	})
-	got := Kept(rs, &owner, owner.Spec, rollout.ReplicaSetKept{Revision: 3, Avoids: "newer"}, "y")
-	want := map[string]string{argov1.RevisionAnnotation: "3", argov1.RevisionHistoryAnnotation: "0,1", "team": "web", "mine": "stays", foundAsAnnotation: "y"}
+	got := Maintain(rs, &owner, owner.Spec, rollout.ReplicaSetMaintained{Revision: 3, AvoidedHash: "newer"}, "y")
+	want := map[string]string{argov1.RevisionAnnotation: "3", argov1.RevisionHistoryAnnotation: "0,1", "team": "web", "mine": "stays", templateHashAnnotation: "y"}
 	if diff := cmp.Diff(want, got.Annotations); diff != "" {
 		t.Error(diff)
 	}
-	if got.Spec.MinReadySeconds != 5 || avoids(got.Spec.Template.Spec.Affinity) != "newer" || avoids(rs.Spec.Template.Spec.Affinity) != "old" {
+	if got.Spec.MinReadySeconds != 5 || avoidedHash(got.Spec.Template.Spec.Affinity) != "newer" || avoidedHash(rs.Spec.Template.Spec.Affinity) != "old" {
 		t.Errorf("got %+v", got.Spec)
 	}
-	again := Kept(got, &owner, owner.Spec, rollout.ReplicaSetKept{Revision: 2}, "y")
+	again := Maintain(got, &owner, owner.Spec, rollout.ReplicaSetMaintained{Revision: 2}, "y")
 	if !equality.Semantic.DeepEqual(got, again) {
 		t.Errorf("a lower revision changed something: %s", cmp.Diff(got, again))
 	}
@@ -249,20 +249,20 @@ func TestKept(t *testing.T) {
 
 func TestScaledAndDelayed(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
-	rs := Delayed(set(t, "x", nil), at)
-	if got := Value(rs).Deadline; !got.Equal(at) || rs.Annotations[argov1.ScaleDownDeadlineAnnotation] != "2026-01-02T02:04:05Z" {
+	rs := SetScaleDownDeadline(set(t, "x", nil), at)
+	if got := Observe(rs).ScaleDownDeadline; !got.Equal(at) || rs.Annotations[argov1.ScaleDownDeadlineAnnotation] != "2026-01-02T02:04:05Z" {
 		t.Errorf("deadline %s, %v", got, rs.Annotations)
 	}
-	if v := Value(Scaled(rs, rollout.ReplicaSetScaled{Pods: 2, Desired: 7})); v.Spec != 2 || *v.Desired != 7 || !v.Delayed() {
+	if v := Observe(Scale(rs, rollout.ReplicaSetScaled{Pods: 2, Desired: 7})); v.Spec != 2 || *v.Desired != 7 || !v.HasScaleDownDeadline() {
 		t.Errorf("scaled to two: %+v", v)
 	}
-	if v := Value(Scaled(rs, rollout.ReplicaSetScaled{Pods: 0, Desired: 7})); v.Spec != 0 || v.Delayed() {
+	if v := Observe(Scale(rs, rollout.ReplicaSetScaled{Pods: 0, Desired: 7})); v.Spec != 0 || v.HasScaleDownDeadline() {
 		t.Errorf("scaled to zero: %+v", v)
 	}
-	if v := Value(Scaled(rs, rollout.ReplicaSetScaled{Pods: 0, Desired: 7, KeepDeadline: true})); !v.Delayed() {
+	if v := Observe(Scale(rs, rollout.ReplicaSetScaled{Pods: 0, Desired: 7, KeepDeadline: true})); !v.HasScaleDownDeadline() {
 		t.Errorf("scaled to zero in a delay: %+v", v)
 	}
-	if v := Value(Delayed(rs, time.Time{})); v.Delayed() {
+	if v := Observe(SetScaleDownDeadline(rs, time.Time{})); v.HasScaleDownDeadline() {
 		t.Errorf("no delay: %+v", v)
 	}
 }
@@ -278,27 +278,27 @@ func TestMetadataOfRolesLeavesNothingBehind(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		rs := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Template: *whole.DeepCopy()}}
 		first, second := metadata(r, "first"), metadata(r, "second")
-		as := Labelled(Labelled(rs, first), second)
-		if once := Labelled(rs, second); !equality.Semantic.DeepEqual(once, as) {
+		as := SetEphemeralMetadata(SetEphemeralMetadata(rs, first), second)
+		if once := SetEphemeralMetadata(rs, second); !equality.Semantic.DeepEqual(once, as) {
 			r.Errorf("the role before is seen: %s", cmp.Diff(once, as))
 		}
-		if twice := Labelled(as, second); !equality.Semantic.DeepEqual(as, twice) {
+		if twice := SetEphemeralMetadata(as, second); !equality.Semantic.DeepEqual(as, twice) {
 			r.Errorf("twice is not once: %s", cmp.Diff(as, twice))
 		}
-		if !equality.Semantic.DeepEqual(Labelled(as, nil), rs) {
-			r.Errorf("something stays: %s", cmp.Diff(rs, Labelled(as, nil)))
+		if !equality.Semantic.DeepEqual(SetEphemeralMetadata(as, nil), rs) {
+			r.Errorf("something stays: %s", cmp.Diff(rs, SetEphemeralMetadata(as, nil)))
 		}
-		if !Runs(as, whole) && len(whole.Labels) == 1 {
+		if !RunsTemplate(as, whole) && len(whole.Labels) == 1 {
 			r.Error("not found again under a role")
 		}
-		halfway := Labelling(Labelled(rs, first), second)
-		if done := Labelled(halfway, second); !equality.Semantic.DeepEqual(done, as) {
+		halfway := BeginEphemeralMetadata(SetEphemeralMetadata(rs, first), second)
+		if done := SetEphemeralMetadata(halfway, second); !equality.Semantic.DeepEqual(done, as) {
 			r.Errorf("a process that died halfway is seen: %s", cmp.Diff(done, as))
 		}
-		if back := Labelled(halfway, first); !equality.Semantic.DeepEqual(back, Labelled(rs, first)) {
-			r.Errorf("halfway there is no way back: %s", cmp.Diff(back, Labelled(rs, first)))
+		if back := SetEphemeralMetadata(halfway, first); !equality.Semantic.DeepEqual(back, SetEphemeralMetadata(rs, first)) {
+			r.Errorf("halfway there is no way back: %s", cmp.Diff(back, SetEphemeralMetadata(rs, first)))
 		}
-		if !Runs(halfway, whole) && len(whole.Labels) == 1 {
+		if !RunsTemplate(halfway, whole) && len(whole.Labels) == 1 {
 			r.Error("not found again halfway")
 		}
 	})
@@ -317,19 +317,19 @@ func TestWhatIsMadeIsFound(t *testing.T) {
 			r.Fatal(err)
 		}
 		avoids := rapid.SampledFrom([]string{"", "old"}).Draw(r, "avoids")
-		rs := New(&owner, spec, rollout.ReplicaSetExists{Name: "cart-x", Hash: hash, Revision: 1, Avoids: avoids, Metadata: metadata(r, "role")})
-		if got, _, err := Find([]*appsv1.ReplicaSet{rs}, Sought{Template: spec.Template}); err != nil || got != rs {
+		rs := New(&owner, spec, rollout.ReplicaSetExists{Name: "cart-x", Hash: hash, Revision: 1, AvoidedHash: avoids, Metadata: metadata(r, "role")})
+		if got, _, err := FindByTemplate([]*appsv1.ReplicaSet{rs}, FindCriteria{Template: spec.Template}); err != nil || got != rs {
 			r.Errorf("not found: %v", err)
 		}
-		if !Runs(rs, spec.Template) {
+		if !RunsTemplate(rs, spec.Template) {
 			r.Error("its pods are not those of the template")
 		}
 		other := *spec.Template.DeepCopy()
 		other.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "V", Value: "2"}}
-		if got, _, err := Find([]*appsv1.ReplicaSet{rs}, Sought{Template: other}); err != nil || got != nil {
+		if got, _, err := FindByTemplate([]*appsv1.ReplicaSet{rs}, FindCriteria{Template: other}); err != nil || got != nil {
 			r.Errorf("found for another template: %v", err)
 		}
-		if Runs(rs, other) {
+		if RunsTemplate(rs, other) {
 			r.Error("its pods are those of another template")
 		}
 	})

@@ -33,7 +33,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 		}
 		for _, filter := range traffic.Maps(rule["filters"]) {
 			if to, ok, _ := unstructured.NestedMap(filter, "requestMirror", "backendRef"); ok && isService(to, t.CanaryService) {
-				out.Route.Mirror.On = true
+				out.Route.Mirror.Enabled = true
 			}
 		}
 	}

@@ -137,7 +137,7 @@ func (r Renderer) rulesByRole(t traffic.Target, route release.Route) ([]gatewayv
 	}
 	weighted := base
 	weighted.BackendRefs = split(t, route.Canary)
-	if route.Mirror.On {
+	if route.Mirror.Enabled {
 		weighted.Filters = append(slices.Clone(base.Filters), mirror(t))
 	}
 

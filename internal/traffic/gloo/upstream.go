@@ -74,6 +74,6 @@ func (r *Renderer) labels(pattern *unstructured.Unstructured) map[string]string 
 		out = map[string]string{}
 	}
 	maps.Copy(out, pattern.GetLabels())
-	maps.DeleteFunc(out, func(key, _ string) bool { return !toolkeys.Asked(key, r.prefixes) })
+	maps.DeleteFunc(out, func(key, _ string) bool { return !toolkeys.MatchesPrefix(key, r.prefixes) })
 	return out
 }

@@ -37,7 +37,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 			weighted = weights
 		}
 		if host, _, _ := unstructured.NestedString(rule, "mirror", "host"); host == t.CanaryService {
-			mirror = release.Mirror{On: true, Percent: percent(rule)}
+			mirror = release.Mirror{Enabled: true, Percent: percent(rule)}
 		}
 	}
 	if weighted == nil {

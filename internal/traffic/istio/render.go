@@ -146,7 +146,7 @@ func renderRules(t traffic.Target, r release.Route) ([]map[string]any, error) {
 	case r.Sticky != nil:
 		return stickyRules(t, r, base, weighted)
 	}
-	if r.Mirror.On {
+	if r.Mirror.Enabled {
 		mirror(t, r.Mirror, weighted)
 	}
 	return []map[string]any{weighted}, nil
@@ -155,7 +155,7 @@ func renderRules(t traffic.Target, r release.Route) ([]map[string]any, error) {
 // stickyRules puts rules for clients that have a cookie before the weighted one. Without traffic to the canary, the
 // cookie is expired for clients that still have it.
 func stickyRules(t traffic.Target, r release.Route, base, weighted map[string]any) ([]map[string]any, error) {
-	if r.Mirror.On {
+	if r.Mirror.Enabled {
 		mirror(t, r.Mirror, weighted)
 	}
 	var rules []map[string]any

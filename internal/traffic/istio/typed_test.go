@@ -33,7 +33,7 @@ func TestIstiosOwnTypesReadEveryField(t *testing.T) {
 		TrafficPolicy: policy(`{"tls":{"mode":"ISTIO_MUTUAL"},"outlierDetection":{"consecutive5xxErrors":3}}`),
 	}
 	renderer, target := istio.New(), traffic.NewCanaryTarget(c, "istio", "app")
-	objects, err := renderer.Render(target, release.Route{Canary: 20, Mirror: release.Mirror{On: true, Percent: 50}}, traffictest.Find(renderer, target, release.Route{}, nil))
+	objects, err := renderer.Render(target, release.Route{Canary: 20, Mirror: release.Mirror{Enabled: true, Percent: 50}}, traffictest.Find(renderer, target, release.Route{}, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

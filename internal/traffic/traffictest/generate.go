@@ -126,7 +126,7 @@ func (f *fixture) canaryRoute(t *rapid.T) release.Route {
 		return r
 	}
 	if mirrors := iterations > 0 && can.Mirror || iterations == 0 && can.WeightedMirror; mirrors && rapid.Bool().Draw(t, "mirror") {
-		r.Mirror.On = true
+		r.Mirror.Enabled = true
 		if can.MirrorPercent {
 			r.Mirror.Percent = rapid.IntRange(0, 100).Draw(t, "mirror percent")
 		}

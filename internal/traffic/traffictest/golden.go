@@ -233,7 +233,7 @@ func destinations(values []string) ([]release.Destination, error) {
 // addRoutes adds the managed routes of the named steps of a Rollout, or the mirror of a Canary.
 func (g *golden) addRoutes(r *release.Route, values []string) (err error) {
 	if g.target.Canary != nil {
-		r.Mirror.On = true
+		r.Mirror.Enabled = true
 		if len(values) > 0 {
 			r.Mirror.Percent, err = strconv.Atoi(values[0])
 		}

@@ -16,25 +16,25 @@ import (
 	"strconv"
 )
 
-// alphabet has no vowels, so that no hash is a word. Digits of the hash are mapped by their code point.
-const alphabet = "bcdfghjklmnpqrstvwxz2456789"
+// hashAlphabet has no vowels, so that no hash is a word. Digits of the hash are mapped by their code point.
+const hashAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 
-// Of returns the hash of a pod template as the API server stores it, decoded from JSON: at most ten characters. Like
+// HashTemplate returns the hash of a pod template as the API server stores it, decoded from JSON: at most ten characters. Like
 // Flagger, it ignores fields that are not in the frozen list.
-func Of(template map[string]any) string { return hash(podTemplate, template) }
+func HashTemplate(template map[string]any) string { return fnvHash(podTemplate, template) }
 
-// OfService returns the hash of the spec of a Service.
-func OfService(spec map[string]any) string { return hash(serviceSpec, spec) }
+// HashServiceSpec returns the hash of the spec of a Service.
+func HashServiceSpec(spec map[string]any) string { return fnvHash(serviceSpec, spec) }
 
-// OfText returns the hash of a name.
-func OfText(name string) string { return hash(text, name) }
+// HashText returns the hash of a name.
+func HashText(name string) string { return fnvHash(text, name) }
 
-func hash(typeName string, value any) string {
+func fnvHash(typeName string, value any) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write(dump(typeName, value)) // a hash never fails
 	text := []byte(strconv.FormatUint(uint64(sum.Sum32()), 10))
 	for i, digit := range text {
-		text[i] = alphabet[int(digit)%len(alphabet)]
+		text[i] = hashAlphabet[int(digit)%len(hashAlphabet)]
 	}
 	return string(text)
 }
@@ -44,16 +44,16 @@ func hash(typeName string, value any) string {
 func dump(typeName string, value any) []byte {
 	known := types()
 	d := dumper{known: known}
-	d.value(known.of(typeName), value, named)
+	d.writeValue(known.lookup(typeName), value, withType)
 	return d.out.Bytes()
 }
 
-// naming is whether the type of a value is written before it.
-type naming bool
+// typeNaming is whether the type of a value is written before it.
+type typeNaming bool
 
 const (
-	named   naming = true
-	unnamed naming = false
+	withType    typeNaming = true
+	withoutType typeNaming = false
 )
 
 type dumper struct {
@@ -67,47 +67,47 @@ func (d *dumper) write(texts ...string) {
 	}
 }
 
-// value writes a JSON value as a value of the given type; nil is the zero value.
-func (d *dumper) value(t *goType, value any, by naming) {
+// writeValue writes a JSON value as a value of the given type; nil is the zero value.
+func (d *dumper) writeValue(t *goType, value any, by typeNaming) {
 	if t.kind == pointer {
-		d.pointer(t, value, by)
+		d.writePointer(t, value, by)
 		return
 	}
-	if by == named {
+	if by == withType {
 		d.write("(", t.name, ")")
 	}
 	switch t.kind {
 	case structure:
-		d.structure(t, value)
+		d.writeStruct(t, value)
 	case list:
-		d.list(t, value)
+		d.writeList(t, value)
 	case table:
-		d.table(t, value)
+		d.writeMap(t, value)
 	case special:
-		d.special(t, value)
+		d.writeSpecial(t, value)
 	default:
-		d.scalar(t, value)
+		d.writeScalar(t, value)
 	}
 }
 
-// pointer writes what is pointed to. The type of a pointer has one asterisk either way: from the type where it is nil,
+// writePointer writes what is pointed to. The type of a pointer has one asterisk either way: from the type where it is nil,
 // from the indirection where it is not.
-func (d *dumper) pointer(t *goType, value any, by naming) {
+func (d *dumper) writePointer(t *goType, value any, by typeNaming) {
 	switch {
-	case value == nil && by == named:
+	case value == nil && by == withType:
 		d.write("(", t.name, ")<nil>")
 	case value == nil:
 		d.write("<nil>")
-	case by == named:
+	case by == withType:
 		d.write("(", t.name, ")")
-		d.value(t.elem, value, unnamed)
+		d.writeValue(t.elem, value, withoutType)
 	default:
 		d.write("<*>")
-		d.value(t.elem, value, unnamed)
+		d.writeValue(t.elem, value, withoutType)
 	}
 }
 
-func (d *dumper) structure(t *goType, value any) {
+func (d *dumper) writeStruct(t *goType, value any) {
 	object, _ := value.(map[string]any)
 	d.write("{")
 	for i, field := range t.fields {
@@ -116,17 +116,17 @@ func (d *dumper) structure(t *goType, value any) {
 		}
 		d.write(field.name, ":")
 		if field.json == embedded {
-			d.value(d.known.of(field.typeName), value, named)
+			d.writeValue(d.known.lookup(field.typeName), value, withType)
 			continue
 		}
-		d.value(d.known.of(field.typeName), object[field.json], named)
+		d.writeValue(d.known.lookup(field.typeName), object[field.json], withType)
 	}
 	d.write("}")
 }
 
-func (d *dumper) list(t *goType, value any) {
+func (d *dumper) writeList(t *goType, value any) {
 	if text, ok := value.(string); ok && t.elem.kind == scalar && t.elem.name == "uint8" {
-		d.bytes(text)
+		d.writeBytes(text)
 		return
 	}
 	items, ok := value.([]any)
@@ -139,22 +139,22 @@ func (d *dumper) list(t *goType, value any) {
 		if i > 0 {
 			d.write(" ")
 		}
-		d.value(t.elem, item, unnamed)
+		d.writeValue(t.elem, item, withoutType)
 	}
 	d.write("]")
 }
 
-// bytes are base64 in JSON and a list of numbers in the dump.
-func (d *dumper) bytes(text string) {
+// writeBytes are base64 in JSON and a list of numbers in the dump.
+func (d *dumper) writeBytes(text string) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		d.write("<nil>")
 		return
 	}
-	d.numbers(raw)
+	d.writeNumbers(raw)
 }
 
-func (d *dumper) numbers(raw []byte) {
+func (d *dumper) writeNumbers(raw []byte) {
 	d.write("[")
 	for i, b := range raw {
 		if i > 0 {
@@ -165,7 +165,7 @@ func (d *dumper) numbers(raw []byte) {
 	d.write("]")
 }
 
-func (d *dumper) table(t *goType, value any) {
+func (d *dumper) writeMap(t *goType, value any) {
 	entries, ok := value.(map[string]any)
 	if !ok {
 		d.write("<nil>")
@@ -177,12 +177,12 @@ func (d *dumper) table(t *goType, value any) {
 			d.write(" ")
 		}
 		d.write(key, ":")
-		d.value(t.elem, entries[key], unnamed)
+		d.writeValue(t.elem, entries[key], withoutType)
 	}
 	d.write("]")
 }
 
-func (d *dumper) scalar(t *goType, value any) {
+func (d *dumper) writeScalar(t *goType, value any) {
 	switch t.base {
 	case "string":
 		text, _ := value.(string)
@@ -191,11 +191,11 @@ func (d *dumper) scalar(t *goType, value any) {
 		yes, _ := value.(bool)
 		d.write(strconv.FormatBool(yes))
 	default: // the whole numbers
-		d.write(strconv.FormatInt(whole(value), 10))
+		d.write(strconv.FormatInt(isWholeNumber(value), 10))
 	}
 }
 
-func whole(value any) int64 {
+func isWholeNumber(value any) int64 {
 	switch number := value.(type) {
 	case int64:
 		return number
@@ -209,8 +209,8 @@ func whole(value any) int64 {
 	}
 }
 
-// special are the types that read JSON in their own way.
-func (d *dumper) special(t *goType, value any) {
+// writeSpecial are the types that read JSON in their own way.
+func (d *dumper) writeSpecial(t *goType, value any) {
 	switch t.name {
 	case "v1.Time":
 		// The API server stores no times in a pod template: creationTimestamp is null there.
@@ -218,7 +218,7 @@ func (d *dumper) special(t *goType, value any) {
 	case "v1.FieldsV1":
 		d.write("{Raw:([]uint8)")
 		if text, err := json.Marshal(value); err == nil && value != nil {
-			d.numbers(text)
+			d.writeNumbers(text)
 		} else {
 			d.write("<nil>")
 		}
@@ -228,8 +228,8 @@ func (d *dumper) special(t *goType, value any) {
 			d.write("{Type:(intstr.Type)1 IntVal:(int32)0 StrVal:(string)", text, "}")
 			return
 		}
-		d.write("{Type:(intstr.Type)0 IntVal:(int32)", strconv.FormatInt(whole(value), 10), " StrVal:(string)}")
+		d.write("{Type:(intstr.Type)0 IntVal:(int32)", strconv.FormatInt(isWholeNumber(value), 10), " StrVal:(string)}")
 	case "resource.Quantity":
-		d.write(quantity(value))
+		d.write(dumpQuantity(value))
 	}
 }

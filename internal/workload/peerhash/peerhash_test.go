@@ -17,7 +17,7 @@ func TestHashesAreThePeers(t *testing.T) {
 		if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(data.Input), &template); err != nil {
 			t.Fatal(err)
 		}
-		return Of(template) + "\n"
+		return HashTemplate(template) + "\n"
 	})
 	if seen < 30 {
 		t.Errorf("got %d templates", seen)
@@ -35,11 +35,11 @@ func TestHashesOfServicesAndNamesAreThePeers(t *testing.T) {
 		if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(spec), &object); err != nil {
 			t.Fatal(err)
 		}
-		if got := OfService(object); got != want {
+		if got := HashServiceSpec(object); got != want {
 			t.Errorf("%s: got %s, want %s", spec, got, want)
 		}
 	}
-	if got, want := OfText("cart-00002"), "86cdc66cf6"; got != want {
+	if got, want := HashText("cart-00002"), "86cdc66cf6"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -61,6 +61,6 @@ func TestDump(t *testing.T) {
 func BenchmarkOf(b *testing.B) {
 	template := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "a"}, map[string]any{"name": "b"}}}}
 	for b.Loop() {
-		Of(template)
+		HashTemplate(template)
 	}
 }

@@ -15,31 +15,31 @@ const (
 	decimalExponent = "DecimalExponent"
 )
 
-// most is how many decimal digits the peer keeps in 64 bits.
-const most = 18
+// maxInt64Digits is how many decimal digits the peer keeps in 64 bits.
+const maxInt64Digits = 18
 
-// quantity is the dump of a resource.Quantity that was read from a text such as 100m or 1Gi. What is in its fields depends
+// dumpQuantity is the dump of a resource.Quantity that was read from a text such as 100m or 1Gi. What is in its fields depends
 // on how the text was written: small numbers are a value and a scale, and keep the text if it is the shortest one; others
 // are a decimal of any size.
-func quantity(value any) string {
+func dumpQuantity(value any) string {
 	text, ok := value.(string)
 	if !ok {
 		if value == nil {
-			return dumped(0, 0, "", "", "")
+			return dumpedFields(0, 0, "", "", "")
 		}
-		text = strconv.FormatInt(whole(value), 10)
+		text = strconv.FormatInt(isWholeNumber(value), 10)
 	}
 	if text = strings.TrimSpace(text); text == "0" {
-		return dumped(0, 0, "", text, decimalSI)
+		return dumpedFields(0, 0, "", text, decimalSI)
 	}
-	q := parse(text)
-	if dump, fits := q.small(text); fits {
+	q := parseQuantity(text)
+	if dump, fits := q.dumpInt64(text); fits {
 		return dump
 	}
-	return q.large()
+	return q.dumpDecimal()
 }
 
-func dumped(value int64, scale int, decimal, text, format string) string {
+func dumpedFields(value int64, scale int, decimal, text, format string) string {
 	if decimal == "" {
 		decimal = "<nil>"
 	}
@@ -47,16 +47,16 @@ func dumped(value int64, scale int, decimal, text, format string) string {
 		value, scale, decimal, text, format)
 }
 
-// parsed is a quantity taken apart.
-type parsed struct {
+// parsedQuantity is a quantity taken apart.
+type parsedQuantity struct {
 	negative         bool
 	whole, fraction  string // digits, the first without leading zeros but at least one
 	format           string
 	binary, exponent int // of 2 in BinarySI, of 10 otherwise
 }
 
-func parse(text string) parsed {
-	var p parsed
+func parseQuantity(text string) parsedQuantity {
+	var p parsedQuantity
 	if text != "" && (text[0] == '-' || text[0] == '+') {
 		p.negative = text[0] == '-'
 		text = text[1:]
@@ -78,12 +78,12 @@ func parse(text string) parsed {
 		text = text[1:]
 		p.fraction = digits()
 	}
-	p.format, p.binary, p.exponent = suffix(text)
+	p.format, p.binary, p.exponent = quantityFormat(text)
 	return p
 }
 
-// suffix is what the letters behind the digits mean.
-func suffix(text string) (format string, binary, exponent int) {
+// quantityFormat is what the letters behind the digits mean.
+func quantityFormat(text string) (format string, binary, exponent int) {
 	powers := map[string]int{"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 	thousands := map[string]int{"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 	if power, found := powers[text]; found {
@@ -96,9 +96,9 @@ func suffix(text string) (format string, binary, exponent int) {
 	return decimalExponent, 0, exponent
 }
 
-// small is the dump of what fits into 64 bits.
-func (p parsed) small(text string) (dump string, fits bool) {
-	room, scale, factor := most-len(p.whole)-len(p.fraction), p.exponent, int64(1)
+// dumpInt64 is the dump of what fits into 64 bits.
+func (p parsedQuantity) dumpInt64(text string) (dump string, fits bool) {
+	room, scale, factor := maxInt64Digits-len(p.whole)-len(p.fraction), p.exponent, int64(1)
 	if p.format == binarySI {
 		if p.fraction != "" {
 			return "", false
@@ -126,11 +126,11 @@ func (p parsed) small(text string) (dump string, fits bool) {
 	if p.negative {
 		value = -value
 	}
-	return dumped(value, scale, "", text, p.format), true
+	return dumpedFields(value, scale, "", text, p.format), true
 }
 
-// large is the dump of a decimal of any size, rounded up to nine places.
-func (p parsed) large() string {
+// dumpDecimal is the dump of a decimal of any size, rounded up to nine places.
+func (p parsedQuantity) dumpDecimal() string {
 	unscaled, _ := new(big.Int).SetString(p.whole+p.fraction, 10)
 	places := len(p.fraction) - p.exponent
 	unscaled.Lsh(unscaled, uint(p.binary))
@@ -166,6 +166,6 @@ func (p parsed) large() string {
 		}
 		words = "[" + strings.Join(parts, " ") + "]"
 	}
-	return dumped(0, 0, fmt.Sprintf("{unscaled:(big.Int){neg:(bool)%t abs:(big.nat)%s} scale:(inf.Scale)%d}",
+	return dumpedFields(0, 0, fmt.Sprintf("{unscaled:(big.Int){neg:(bool)%t abs:(big.nat)%s} scale:(inf.Scale)%d}",
 		p.negative && unscaled.Sign() != 0, words, places), "", format)
 }

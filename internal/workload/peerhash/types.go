@@ -19,11 +19,11 @@ const (
 // embedded stands for the JSON name of a field whose own fields stand in its holder.
 const embedded = "~"
 
-// kind says how a type is dumped.
-type kind int
+// typeKind says how a type is dumped.
+type typeKind int
 
 const (
-	scalar kind = iota
+	scalar typeKind = iota
 	structure
 	pointer
 	list
@@ -33,7 +33,7 @@ const (
 
 // goType is one type of the peer's library.
 type goType struct {
-	kind   kind
+	kind   typeKind
 	name   string // as Go prints it
 	base   string // of a scalar: the built-in type below it
 	elem   *goType
@@ -55,10 +55,10 @@ var types = sync.OnceValue(func() *typeTable {
 		switch {
 		case len(words) == 0 || words[0] == "#":
 		case words[0] == "struct":
-			current = &goType{kind: structure, name: printed(words[1])}
+			current = &goType{kind: structure, name: printedTypeName(words[1])}
 			t.byName[words[1]] = current
 		case words[0] == "special":
-			t.byName[words[1]] = &goType{kind: special, name: printed(words[1])}
+			t.byName[words[1]] = &goType{kind: special, name: printedTypeName(words[1])}
 		case words[0] == "named":
 			named[words[1]] = words[2]
 		default:
@@ -66,14 +66,14 @@ var types = sync.OnceValue(func() *typeTable {
 		}
 	}
 	for name, underlying := range named {
-		made := *t.make(underlying)
-		made.name = printed(name)
+		made := *t.compose(underlying)
+		made.name = printedTypeName(name)
 		t.byName[name] = &made
 	}
-	t.make(text)
+	t.compose(text)
 	for _, each := range t.structs() {
 		for _, field := range each.fields {
-			t.make(field.typeName)
+			t.compose(field.typeName)
 		}
 	}
 	return t
@@ -89,26 +89,26 @@ func (t *typeTable) structs() []*goType {
 	return found
 }
 
-// of is a type that the list names.
-func (t *typeTable) of(name string) *goType { return t.byName[name] }
+// lookup is a type that the list names.
+func (t *typeTable) lookup(name string) *goType { return t.byName[name] }
 
-// make finds a type by its expression, and keeps what it had to compose.
-func (t *typeTable) make(expression string) *goType {
+// compose finds a type by its expression, and keeps what it had to compose.
+func (t *typeTable) compose(expression string) *goType {
 	if known := t.byName[expression]; known != nil {
 		return known
 	}
 	made := &goType{}
 	switch {
 	case strings.HasPrefix(expression, "*"):
-		made.kind, made.elem = pointer, t.make(expression[1:])
+		made.kind, made.elem = pointer, t.compose(expression[1:])
 		made.name = "*" + made.elem.name
 	case strings.HasPrefix(expression, "[]"):
-		made.kind, made.elem = list, t.make(expression[2:])
+		made.kind, made.elem = list, t.compose(expression[2:])
 		made.name = "[]" + made.elem.name
 	case strings.HasPrefix(expression, "map["):
 		key, elem, _ := strings.Cut(expression[len("map["):], "]")
-		made.kind, made.elem = table, t.make(elem)
-		made.name = "map[" + printed(key) + "]" + made.elem.name
+		made.kind, made.elem = table, t.compose(elem)
+		made.name = "map[" + printedTypeName(key) + "]" + made.elem.name
 	default:
 		made.base, made.name = expression, expression
 	}
@@ -116,8 +116,8 @@ func (t *typeTable) make(expression string) *goType {
 	return made
 }
 
-// printed is the name of a type as Go prints it: both packages of API types are called v1.
-func printed(name string) string {
+// printedTypeName is the name of a type as Go prints it: both packages of API types are called v1.
+func printedTypeName(name string) string {
 	for _, prefix := range []string{"core.", "meta."} {
 		if rest, found := strings.CutPrefix(name, prefix); found {
 			return "v1." + rest

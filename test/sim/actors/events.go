@@ -46,7 +46,7 @@ func (v *EventRecorder) Recorder(component string) *telemetry.Recorder {
 
 // Flush lets everything out that was said.
 func (v *EventRecorder) Flush() {
-	for v.Outbox.Send(context.Background()) {
+	for v.Outbox.AttemptNext(context.Background()) {
 	}
 }
 

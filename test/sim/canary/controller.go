@@ -30,7 +30,7 @@ type process struct {
 	canaries *Canaries
 	instance *sim.Instance
 	real     *controller.Reconciler
-	prober   *prober.Prober
+	prober   *prober.Runner
 	events   *actors.EventRecorder
 	registry *prometheus.Registry
 }
@@ -64,7 +64,7 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 		},
 		Reader: i.Reader, Clock: i.Clock, Prober: p.prober, Metrics: telemetry.New(p.registry),
 		Reporter: &controller.Reporter{
-			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.events.Outbox, Standing: &telemetry.Standing{},
+			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.events.Outbox, Standing: &telemetry.OngoingEvents{},
 			Recorder: p.events.Recorder(""),
 		},
 		Watch: func(workloads, routes []schema.GroupVersionKind) error {
@@ -99,7 +99,7 @@ func (p *process) seen(kind schema.GroupKind, version *store.Version) client.Obj
 func (p *process) Flush() {
 	p.events.Flush()
 	for {
-		asked, ok := p.prober.Take(context.Background())
+		asked, ok := p.prober.TakeNext(context.Background())
 		if !p.instance.Alive() {
 			return
 		}

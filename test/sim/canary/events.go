@@ -10,13 +10,13 @@ import (
 type Asked struct {
 	Instance string
 	UID      types.UID
-	Probe    release.Probe
+	Probe    release.Query
 }
 
 // Answered reports that an answer came back to the process that had asked.
 type Answered struct {
 	Instance string
 	UID      types.UID
-	Probe    release.Probe
+	Probe    release.Query
 	Answer   release.Answer
 }

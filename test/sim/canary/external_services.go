@@ -66,7 +66,7 @@ type reply struct {
 }
 
 // deliver lets a question reach whom it is for, and plans the answer. It dies with the process that asked.
-func (o *externalServices) deliver(p *process, asked prober.Asked) {
+func (o *externalServices) deliver(p *process, asked prober.RunningQuery) {
 	key := asked.Key
 	strikes := o.world.Question(questionName(asked))
 	if strikes(sim.DieAsking) {
@@ -89,7 +89,7 @@ func (o *externalServices) deliver(p *process, asked prober.Asked) {
 		o.pending[p.instance]--
 		o.world.Publish(Answered{Instance: p.instance.Name, UID: key.UID, Probe: asked.Probe, Answer: reply.answer})
 		o.world.Trace("  %s: %s says %s", key.Name, asked.Probe.ID, answerText(reply.answer))
-		p.prober.Answer(asked, reply.answer)
+		p.prober.RunQuery(asked, reply.answer)
 		if strikes(sim.DieAnswered) {
 			p.instance.CrashAndRestart("once it was answered " + asked.Probe.ID)
 			return
@@ -99,8 +99,8 @@ func (o *externalServices) deliver(p *process, asked prober.Asked) {
 }
 
 // questionName says of a question to a hook what its receiver sees of it, and what is asked elsewhere.
-func questionName(asked prober.Asked) string {
-	if q, ok := asked.Probe.Question.(canary.HookQuestion); ok {
+func questionName(asked prober.RunningQuery) string {
+	if q, ok := asked.Probe.Request.(canary.HookQuery); ok {
 		return fmt.Sprintf("%s hook %s %s", q.Hook.Type, q.Hook.Name, q.Key)
 	}
 	return asked.Probe.ID
@@ -123,7 +123,7 @@ func (k *Canaries) releaseOf(key types.NamespacedName) *Release {
 	return nil
 }
 
-func (o *externalServices) reply(r *Release, c *flaggerv1.Canary, asked prober.Asked) reply {
+func (o *externalServices) reply(r *Release, c *flaggerv1.Canary, asked prober.RunningQuery) reply {
 	id := asked.Key.Name + "/" + string(asked.Key.UID) + "/" + asked.Probe.ID
 	o.asked[id]++
 	s := o.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, o.asked[id]))
@@ -131,10 +131,10 @@ func (o *externalServices) reply(r *Release, c *flaggerv1.Canary, asked prober.A
 	if r == nil || c == nil {
 		return reply{usual, release.Answer{Outcome: release.Unreachable, Text: "get Canary " + asked.Key.Name + ": not found"}}
 	}
-	switch q := asked.Probe.Question.(type) {
-	case canary.HookQuestion:
+	switch q := asked.Probe.Request.(type) {
+	case canary.HookQuery:
 		return o.hook(s, usual, r, q)
-	case canary.MetricQuestion:
+	case canary.MetricQuery:
 		return o.measure(s, usual, r, c, q.Check)
 	default: // whether the sources can be reached
 		if o.drawFault(s, actors.MetricFaults...) != "" {
@@ -150,7 +150,7 @@ func (o *externalServices) drawFault(s *sim.Stream, classes ...sim.FaultClass) s
 }
 
 // hook answers a call of a webhook, with all its attempts.
-func (o *externalServices) hook(s *sim.Stream, usual time.Duration, r *Release, q canary.HookQuestion) reply {
+func (o *externalServices) hook(s *sim.Stream, usual time.Duration, r *Release, q canary.HookQuery) reply {
 	timeout := hookTimeout
 	if parsed, err := time.ParseDuration(q.Hook.Timeout); err == nil {
 		timeout = parsed
@@ -179,7 +179,7 @@ func (o *externalServices) hook(s *sim.Stream, usual time.Duration, r *Release, 
 }
 
 // approves is what a hook would say if nothing failed.
-func (o *externalServices) approves(s *sim.Stream, r *Release, q canary.HookQuestion) bool {
+func (o *externalServices) approves(s *sim.Stream, r *Release, q canary.HookQuery) bool {
 	switch q.Hook.Type {
 	case flaggerv1.ConfirmRolloutHook, flaggerv1.ConfirmTrafficIncreaseHook, flaggerv1.ConfirmPromotionHook, flaggerv1.RollbackHook:
 		return o.open(r, q.Hook)

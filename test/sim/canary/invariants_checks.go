@@ -475,9 +475,9 @@ func (c *boundedQueries) Observe(event any) {
 		c.Violate("I20", q.of.name(), "%s was asked while %s is out", q.probe.ID, out.probe.ID)
 	}
 	n := 1
-	pool := controller.Pool(q.probe.Question)
+	pool := controller.Pool(q.probe.Request)
 	for _, r := range c.All {
-		if out := life.out[r.uid]; r.deleted.IsZero() && out != nil && r != q.of && controller.Pool(out.probe.Question) == pool {
+		if out := life.out[r.uid]; r.deleted.IsZero() && out != nil && r != q.of && controller.Pool(out.probe.Request) == pool {
 			n++
 		}
 	}

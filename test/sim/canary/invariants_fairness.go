@@ -29,8 +29,8 @@ func (p *process) crowd() {
 		return
 	}
 	for i := range crowded {
-		p.prober.Ask(neighbour("hook", i), []release.Probe{{ID: "hangs", Question: canary.HookQuestion{}}})
-		p.prober.Ask(neighbour("metric", i), []release.Probe{{ID: "hangs", Question: canary.MetricQuestion{}}})
+		p.prober.Submit(neighbour("hook", i), []release.Query{{ID: "hangs", Request: canary.HookQuery{}}})
+		p.prober.Submit(neighbour("metric", i), []release.Query{{ID: "hangs", Request: canary.MetricQuery{}}})
 	}
 }
 
@@ -57,7 +57,7 @@ type Starved struct {
 // starved reports of the releases whose next question waits.
 func (p *process) starved() {
 	for _, r := range p.canaries.releases {
-		if question, waits := p.prober.Waits(r.Key); waits {
+		if question, waits := p.prober.NextWaiting(r.Key); waits {
 			p.canaries.world.Publish(Starved{p.instance.Name, r.Key, question})
 		}
 	}
@@ -76,7 +76,7 @@ func (c *fairSlots) Observe(event any) {
 	}
 	pool := controller.Pool(h.Question)
 	for _, out := range c.life(h.Instance).out {
-		if out.answered.IsZero() && controller.Pool(out.probe.Question) == pool {
+		if out.answered.IsZero() && controller.Pool(out.probe.Request) == pool {
 			return // it waits for its own namespace
 		}
 	}

@@ -188,10 +188,10 @@ func (l *ledger) readQuestion(h Asked) []any {
 	}
 	q := &question{of: r, by: h.Instance, probe: h.Probe, asked: l.Now(), content: r.target.content, run: r.run}
 	q.fresh = r.target.contents.Changed().After(l.OldestView())
-	switch asks := h.Probe.Question.(type) {
-	case canary.HookQuestion:
+	switch asks := h.Probe.Request.(type) {
+	case canary.HookQuery:
 		q.hook = &asks
-	case canary.MetricQuestion:
+	case canary.MetricQuery:
 		q.check = &asks.Check
 	}
 	return []any{q}

@@ -332,7 +332,7 @@ func (p *pods) progress(then time.Time) time.Time {
 	for i, v := range slices.Backward(p.progressed) {
 		if at := v; !at.After(then) {
 			p.progressed = p.progressed[i:] // no one asks for what was before
-			return release.Later(at, p.lost)
+			return release.LaterOf(at, p.lost)
 		}
 	}
 	return p.lost

@@ -25,8 +25,8 @@ type life struct {
 type question struct {
 	of    *record
 	by    string
-	probe release.Probe
-	hook  *canary.HookQuestion
+	probe release.Query
+	hook  *canary.HookQuery
 	check *canary.Check
 	asked time.Time
 	// content is what the target ran when it arrived, run the attempt that the release was in.

@@ -120,7 +120,7 @@ func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 		return true
 	}
 	// A gate that is polled is, when the status is written, either asked again or waits for that.
-	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && opens(c, release.ByPerson, release.ByAnswer)
+	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && opens(c, release.ByUser, release.ByAnswer)
 	return waits && k.services.neverApproved(c)
 }
 

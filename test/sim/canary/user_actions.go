@@ -227,7 +227,7 @@ func (p *users) command(r *Release, s *sim.Stream) {
 	if c == nil {
 		return
 	}
-	run := canary.Run(string(c.UID), c.Status)
+	run := canary.RunOf(string(c.UID), c.Status)
 	if p.respecify(r, func(c *flaggerv1.Canary) { c.Annotations["serin.dev/command"] = verb + "@" + run }) {
 		p.userClient.TraceAction(r.Key, "command %s@%s", verb, run)
 	}

@@ -12,7 +12,7 @@ var Rollouts = []Mutant{
 		"a Service that takes turns moved under its users",
 		"I1",
 		"internal/rollout/services.go",
-		"selectPods(f, canary, f.new, canaryServiceHasTraffic(f))", "selectPods(f, canary, f.new, canaryServiceHasTraffic(f) && f.Name == \"\")", 499,
+		"planServiceSelection(f, canary, f.new, canaryServiceHasTraffic(f))", "planServiceSelection(f, canary, f.new, canaryServiceHasTraffic(f) && f.Name == \"\")", 499,
 	},
 	{
 		"subsets with the revisions of each other",
@@ -24,7 +24,7 @@ var Rollouts = []Mutant{
 		"a weight beyond its step",
 		"I2",
 		"internal/rollout/controller/route.go",
-		"Canary: int(e.Weights.Canary.Weight), Total", "Canary: min(int(e.Weights.Canary.Weight)+1, int(e.Most)), Total", 1,
+		"Canary: int(e.Weights.Canary.Weight), Total", "Canary: min(int(e.Weights.Canary.Weight)+1, int(e.MaxWeight)), Total", 1,
 	},
 	{
 		"the weights of Services that take turns, the other way round",
@@ -54,13 +54,13 @@ var Rollouts = []Mutant{
 		"old pods go at once",
 		"I5",
 		"internal/rollout/scale.go",
-		"Delay: delay(c.ScaleDownDelaySeconds), RevisionLimit", "Delay: 0, RevisionLimit", 4,
+		"Delay: scaleDownDelay(c.ScaleDownDelaySeconds), RevisionLimit", "Delay: 0, RevisionLimit", 4,
 	},
 	{
 		"a weight before its pods",
 		"I7",
 		"internal/rollout/traffic.go",
-		"	case stepPods(f).reached() != \"\":\n", "	case stepPods(f).reached() != \"\" && !stepping:\n", 113,
+		"\tcase stepPods(f).missingPods() != \"\":\n", "\tcase stepPods(f).missingPods() != \"\" && !stepping:\n", 113,
 	},
 	{
 		"labels on the user's Service",
@@ -78,7 +78,7 @@ var Rollouts = []Mutant{
 		"a deadline on pods that are gone",
 		"I9",
 		"internal/rollout/status.go",
-		"f.Now.Before(rs.Deadline) && rs.Spec > 0 &&", "rs.Delayed() &&", 1065,
+		"f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 &&", "rs.Delayed() &&", 1065,
 	},
 	{
 		"nobody looks when a pause is over",
@@ -96,15 +96,15 @@ var Rollouts = []Mutant{
 		"what a service shows back of a secret",
 		"I10",
 		"internal/analysis/measure/measure.go",
-		"release.Clip(hidden.out(a.Message), maxText), release.Clip(hidden.out(a.Text), maxText)",
-		"release.Clip(a.Message, maxText), release.Clip(a.Text, maxText)", 15,
+		"release.Truncate(hidden.redact(a.Message), maxTextBytes), release.Truncate(hidden.redact(a.Value), maxTextBytes)",
+		"release.Truncate(a.Message, maxTextBytes), release.Truncate(a.Value, maxTextBytes)", 15,
 	},
 	{
 		"a measurement asked for at every look",
 		"I11",
 		"internal/analysis/run.go",
-		"	id := fmt.Sprintf(\"%s/%s/%d\", r.s.UID, m.Name, result.Count+result.Error)\n",
-		"	id := fmt.Sprintf(\"%s/%s/%d/%d\", r.s.UID, m.Name, result.Count+result.Error, r.s.Now.UnixMilli())\n", 2,
+		"\tid := fmt.Sprintf(\"%s/%s/%d\", r.snapshot.UID, m.Name, result.Count+result.Error)\n",
+		"\tid := fmt.Sprintf(\"%snapshot/%snapshot/%d/%d\", r.snapshot.UID, m.Name, result.Count+result.Error, r.snapshot.Now.UnixMilli())\n", 2,
 	},
 	{
 		"measured as fast as it answers",
@@ -116,25 +116,25 @@ var Rollouts = []Mutant{
 		"an Experiment's objects patched without a precondition",
 		"I12",
 		"internal/experiment/controller/objects.go",
-		"jsontree.Pinned(change, read.GetResourceVersion())", "jsontree.MergePatch(map[string]any{}, change)", 9,
+		"jsontree.PinResourceVersion(change, read.GetResourceVersion())", "jsontree.MergePatch(map[string]any{}, change)", 9,
 	},
 	{
 		"a Rollout's objects patched without a precondition",
 		"I12",
 		"internal/rollout/controller/change.go",
-		"json.Marshal(jsontree.Pinned(difference, before.GetResourceVersion()))", "json.Marshal(difference)", 1,
+		"json.Marshal(jsontree.PinResourceVersion(difference, before.GetResourceVersion()))", "json.Marshal(difference)", 1,
 	},
 	{
 		"a generation that was not decided on",
 		"I13",
 		"internal/rollout/status.go",
-		"t.status.ObservedGeneration = f.generation()", "t.status.ObservedGeneration = fmt.Sprint(f.Generation + 1)", 1,
+		"t.status.ObservedGeneration = f.observedGeneration()", "t.status.ObservedGeneration = fmt.Sprint(f.Generation + 1)", 1,
 	},
 	{
 		"Services that take their turn once",
 		"I13",
 		"internal/rollout/status.go",
-		"s.Canary.StablePingPong = swapped(s.Canary.StablePingPong)", "s.Canary.StablePingPong = argov1.Ping", 1,
+		"s.Canary.StablePingPong = swapPingPong(s.Canary.StablePingPong)", "s.Canary.StablePingPong = argov1.Ping", 1,
 	},
 	{
 		"pauses of half their length",
@@ -182,7 +182,7 @@ var Rollouts = []Mutant{
 		"a workload that is not referred to any more",
 		"I16",
 		"internal/rollout/upkeep.go",
-		"		o.scaleUp = append(o.scaleUp, WorkloadReleased{Name: name})\n", "		_ = name\n", 0,
+		"\t\to.scaleUpEffects = append(o.scaleUpEffects, WorkloadRestored{Name: name})\n", "		_ = name\n", 0,
 	},
 	{
 		"analyses of the release before",
@@ -194,7 +194,7 @@ var Rollouts = []Mutant{
 		"one pod beyond maxSurge",
 		"I18",
 		"internal/rollout/pods/limits.go",
-		"return clamp(float64(l.Replicas) + float64(l.Surge))", "return clamp(float64(l.Replicas) + float64(l.Surge) + 1)", 17,
+		"return clampPodCount(float64(l.Replicas) + float64(l.MaxSurge))", "return clampPodCount(float64(l.Replicas) + float64(l.MaxSurge) + 1)", 17,
 	},
 	{
 		"a workload's pods taken away against its will",
@@ -230,7 +230,7 @@ var Rollouts = []Mutant{
 		"a Job whose name nobody finds again",
 		"I22",
 		"internal/analysis/measure/job.go",
-		"Name: jobName(string(run.UID), m.Name, number),", "Name: jobName(string(run.UID), m.Name, number+int(j.Clock.Now().UnixMilli()%1_000_000)),", 115,
+		"Name: newJobName(string(run.UID), m.Name, number),", "Name: newJobName(string(run.UID), m.Name, number+int(j.Clock.Now().UnixMilli()%1_000_000)),", 115,
 	},
 	{
 		"an aborted release keeps its users",
@@ -242,7 +242,7 @@ var Rollouts = []Mutant{
 		"an aborted release is promoted",
 		"I24",
 		"internal/rollout/advance.go",
-		"case s.Abort || promoted(s) || !carriesEverything(f)", "case promoted(s) || !carriesEverything(f)", 117,
+		"case s.Abort || isPromoted(s) || !canServeAllTraffic(f)", "case isPromoted(s) || !canServeAllTraffic(f)", 117,
 	},
 	{
 		"a paused Rollout is scaled",
@@ -267,13 +267,13 @@ var Rollouts = []Mutant{
 		"a Service that stays with the first stable revision",
 		"I27",
 		"internal/rollout/services.go",
-		"o = join(o, selectPods(f, c.StableService, f.stable, true))\n", "if f.Services[c.StableService].ManagedBy == \"\" {\n\t\to = join(o, selectPods(f, c.StableService, f.stable, true))\n\t}\n", 5,
+		"o = joinOutcomes(o, planServiceSelection(f, c.StableService, f.stable, true))\n", "if f.Services[c.StableService].ManagedBy == \"\" {\n\t\to = joinOutcomes(o, planServiceSelection(f, c.StableService, f.stable, true))\n\t}\n", 5,
 	},
 	{
 		"Jobs that nobody ends",
 		"I27",
 		"internal/analysis/measure/job.go",
-		"	job, err := j.find(ctx, run, name)\n	if err == nil {\n", "	job, err := j.find(ctx, run, name)\n	if err == nil && Ended(job) {\n", 130,
+		"\tjob, err := j.findJob(ctx, run, name)\n\tif err == nil {\n", "\tjob, err := j.findJob(ctx, run, name)\n\tif err == nil && IsEnded(job) {\n", 130,
 	},
 	{
 		"a ReplicaSet without an owner",
@@ -291,7 +291,7 @@ var Rollouts = []Mutant{
 		"an abort measured by spec.replicas",
 		"I34",
 		"internal/rollout/returning.go",
-		"	return release.Carriers(f.replicas(), carrierCount(f, rs))\n", "	return release.Carriers(f.replicas(), max(carrierCount(f, rs), f.replicas()))\n", 0,
+		"\treturn release.PodsForAllTraffic(f.replicas(), podsBeforeReturn(f, rs))\n", "\treturn release.PodsForAllTraffic(f.replicas(), max(podsBeforeReturn(f, rs), f.replicas()))\n", 0,
 	},
 	{
 		"pending pods of an aborted release",
@@ -309,7 +309,7 @@ var Rollouts = []Mutant{
 		"a weight before its endpoints",
 		"I37",
 		"internal/rollout/traffic.go",
-		"	desired, gates, unpublished := withinEndpoints(f, desired)\n", "	_, gates, unpublished := withinEndpoints(f, desired)\n\tgates, unpublished = nil, nil\n", 62,
+		"\tdesired, gates, unpublished := limitToEndpoints(f, desired)\n", "\t_, gates, unpublished := limitToEndpoints(f, desired)\n\tgates, unpublished = nil, nil\n", 62,
 	},
 	{
 		"the weight of a promoted revision before the endpoints of its own Service",

@@ -42,7 +42,7 @@ type process struct {
 	rolloutEvents *telemetry.Recorder
 	// footprints are what the controllers remember of the objects of their kinds.
 	footprints map[schema.GroupKind]func() shell.Footprint
-	prober     *prober.Prober
+	prober     *prober.Runner
 	measurer   *measure.Measurer
 	jobs       *measure.Jobs
 }
@@ -61,7 +61,7 @@ func (k *Rollouts) process(i *sim.Instance) *process {
 	actors.Index(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads, controller.IndexMarkedWorkloads, endpoints.Index)
 	p := &process{rollouts: k, instance: i, registry: prometheus.NewRegistry(), footprints: map[schema.GroupKind]func() shell.Footprint{}, events: actors.NewEventRecorder(k.world, i)}
 	p.metrics, p.rolloutEvents = telemetry.New(p.registry), p.recorder()
-	p.jobs = &measure.Jobs{Client: i.Client, Live: i.Reader, Clock: i.Clock}
+	p.jobs = &measure.Jobs{Client: i.Client, APIReader: i.Reader, Clock: i.Clock}
 	p.measurer = &measure.Measurer{
 		Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: namespace, Jobs: p.jobs, Telemetry: p.metrics,
 		Services: metric.NewRegistry(metricprometheus.Service(nil), web.Service(metric.Cluster{})), Restricted: k.services.named(),
@@ -74,7 +74,7 @@ func (p *process) recorder() *telemetry.Recorder { return p.events.Recorder(cont
 
 // launcher makes AnalysisRuns.
 func (p *process) launcher(seeing client.Client) *launch.Launcher {
-	return &launch.Launcher{Client: seeing, Cluster: p.instance.Client, Live: p.instance.Reader}
+	return &launch.Launcher{Client: seeing, ClusterTemplates: p.instance.Client, APIReader: p.instance.Reader}
 }
 
 // Controller implements sim.Kind.
@@ -85,7 +85,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 		Observer: controller.Observer{
 			Client: seeing, Reader: i.Reader, Runs: p.launcher(seeing), Routers: k.routers, Applier: &traffic.Applier{Client: seeing},
 		},
-		Clock: i.Clock, Recorder: p.rolloutEvents, Standing: &telemetry.Standing{}, Metrics: p.metrics, Marked: k.routers.MarkedKinds(),
+		Clock: i.Clock, Recorder: p.rolloutEvents, Standing: &telemetry.OngoingEvents{}, Metrics: p.metrics, Marked: k.routers.MarkedKinds(),
 		Watch: func(kinds []schema.GroupVersionKind) error {
 			for _, kind := range kinds {
 				i.Watch(kind.GroupKind())
@@ -104,7 +104,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 // runs is the controller of AnalysisRuns.
 func (p *process) runs() sim.Controller {
 	enqueue := p.instance.Enqueue
-	p.prober = prober.NewAbreast(p.instance.Clock, inFlight, abreast, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
+	p.prober = prober.NewConcurrent(p.instance.Clock, inFlight, abreast, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
 	real := analysiscontroller.New(analysiscontroller.Parts{
 		Client: p.instance.Client, Clock: p.instance.Clock, Prober: p.prober, Recorder: p.recorder(), Jobs: p.jobs, Metrics: p.metrics,
 	})
@@ -176,7 +176,7 @@ func (r *running) Flush() {
 // ask lets the measurements out that wait for it.
 func (p *process) ask() {
 	for p.prober != nil && p.instance.Alive() {
-		asked, ok := p.prober.Take(context.Background())
+		asked, ok := p.prober.TakeNext(context.Background())
 		if !ok {
 			return
 		}

@@ -10,7 +10,7 @@ type Asked struct {
 	Instance string
 	Run      prober.Key
 	ID       string
-	Question analysis.Question
+	Question analysis.MeasurementRequest
 }
 
 // Answered reports that a measurement came back to the process that had asked.
@@ -18,5 +18,5 @@ type Answered struct {
 	Instance string
 	Run      prober.Key
 	ID       string
-	Answer   analysis.Answer
+	Answer   analysis.MeasurementResult
 }

@@ -36,15 +36,15 @@ func newExternalServices(k *Rollouts) *externalServices {
 }
 
 // deliver lets a question reach whom it is for, and plans the answer. It dies with the process that asked.
-func (o *externalServices) deliver(p *process, asked prober.Asked) {
+func (o *externalServices) deliver(p *process, asked prober.RunningQuery) {
 	strikes := o.world.Question(asked.Probe.ID)
 	if strikes(sim.DieAsking) {
 		p.instance.CrashAndRestart("before it asks " + asked.Probe.ID)
 		return
 	}
-	question, ok := asked.Probe.Question.(analysis.Question)
+	question, ok := asked.Probe.Request.(analysis.MeasurementRequest)
 	if !ok {
-		o.world.Violate("simulator", "question %T is unknown", asked.Probe.Question)
+		o.world.Violate("simulator", "question %T is unknown", asked.Probe.Request)
 		return
 	}
 	o.world.Publish(Asked{Instance: p.instance.Name, Run: asked.Key, ID: asked.Probe.ID, Question: question})
@@ -55,13 +55,13 @@ func (o *externalServices) deliver(p *process, asked prober.Asked) {
 			if strikes(sim.DieWaiting) {
 				p.instance.After(time.Millisecond, func() { p.instance.CrashAndRestart("while it asks " + asked.Probe.ID) })
 			}
-			o.answer(p, asked, p.measurer.Ask(ctx, asked.Key, asked.Probe), strikes)
+			o.answer(p, asked, p.measurer.Measure(ctx, asked.Key, asked.Probe), strikes)
 		})
 		return
 	}
 	after, detail := o.measure(asked, question)
 	if strikes(sim.LoseAnswer) {
-		detail = analysis.Answer{Judged: argov1.AnalysisPhaseError, Message: "connection reset by peer"}
+		detail = analysis.MeasurementResult{Phase: argov1.AnalysisPhaseError, Message: "connection reset by peer"}
 	}
 	if strikes(sim.DieWaiting) {
 		p.instance.After(after/2, func() { p.instance.CrashAndRestart("while it asks " + asked.Probe.ID) })
@@ -70,12 +70,12 @@ func (o *externalServices) deliver(p *process, asked prober.Asked) {
 }
 
 // answer brings an answer to the process that asked.
-func (o *externalServices) answer(p *process, asked prober.Asked, answer release.Answer, strikes func(sim.Failure) bool) {
+func (o *externalServices) answer(p *process, asked prober.RunningQuery, answer release.Answer, strikes func(sim.Failure) bool) {
 	o.pending[p.instance]--
-	detail, _ := answer.Detail.(analysis.Answer)
+	detail, _ := answer.Detail.(analysis.MeasurementResult)
 	o.world.Publish(Answered{Instance: p.instance.Name, Run: asked.Key, ID: asked.Probe.ID, Answer: detail})
-	o.world.Trace("  %s: measured %s: %s %s%s", asked.Key.Name, asked.Probe.ID, detail.Judged, detail.Text, detail.Message)
-	p.prober.Answer(asked, answer)
+	o.world.Trace("  %s: measured %s: %s %s%s", asked.Key.Name, asked.Probe.ID, detail.Phase, detail.Value, detail.Message)
+	p.prober.RunQuery(asked, answer)
 	if strikes(sim.DieAnswered) {
 		p.instance.After(0, func() { p.instance.CrashAndRestart("once it was answered " + asked.Probe.ID) })
 		return
@@ -92,7 +92,7 @@ type reading struct {
 }
 
 // read lets a metrics service look.
-func (o *externalServices) read(asked prober.Asked) reading {
+func (o *externalServices) read(asked prober.RunningQuery) reading {
 	id := asked.Key.Name + "/" + asked.Probe.ID
 	o.asked[id]++
 	s := o.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, o.asked[id]))
@@ -128,15 +128,15 @@ func (o *externalServices) read(asked prober.Asked) reading {
 }
 
 // measure is what is answered to a question, and after what time.
-func (o *externalServices) measure(asked prober.Asked, q analysis.Question) (time.Duration, analysis.Answer) {
+func (o *externalServices) measure(asked prober.RunningQuery, q analysis.MeasurementRequest) (time.Duration, analysis.MeasurementResult) {
 	read := o.read(asked)
 	if read.failed != "" {
-		return read.after, analysis.Answer{Judged: argov1.AnalysisPhaseError, Message: read.failed}
+		return read.after, analysis.MeasurementResult{Phase: argov1.AnalysisPhaseError, Message: read.failed}
 	}
-	judged, err := condition.Judge(context.Background(), read.value, q.Metric.SuccessCondition, q.Metric.FailureCondition)
-	answer := analysis.Answer{Judged: judged, Text: fmt.Sprint(read.value)}
+	judged, err := condition.EvaluatePhase(context.Background(), read.value, q.Metric.SuccessCondition, q.Metric.FailureCondition)
+	answer := analysis.MeasurementResult{Phase: judged, Value: fmt.Sprint(read.value)}
 	if err != nil {
-		answer.Judged, answer.Message = argov1.AnalysisPhaseError, err.Error()
+		answer.Phase, answer.Message = argov1.AnalysisPhaseError, err.Error()
 	}
 	return read.after, answer
 }

@@ -47,7 +47,7 @@ func (c *measurementsCountedOnce) Observe(event any) {
 			c.heard[h.Instance] = map[measurement][]argov1.AnalysisPhase{}
 		}
 		of := c.asked[h.ID]
-		c.heard[h.Instance][of] = append(c.heard[h.Instance][of], h.Answer.Judged)
+		c.heard[h.Instance][of] = append(c.heard[h.Instance][of], h.Answer.Phase)
 	case oracle.Write:
 		if h.BySerin && h.Kind == runKind && h.Type == store.Modified {
 			c.recount(h)
@@ -191,7 +191,7 @@ func (c *singleQueries) Observe(event any) {
 	case Asked:
 		c.note(h)
 	case Answered:
-		if h.Answer.Judged == argov1.AnalysisPhaseError {
+		if h.Answer.Phase == argov1.AnalysisPhaseError {
 			c.wrong[c.ids[h.ID]] = true
 		}
 	}
@@ -210,7 +210,7 @@ func (c *singleQueries) note(h Asked) {
 	}
 	this := measurement{h.Run.UID, h.Question.Metric.Name, h.Question.Number}
 	c.ids[h.ID] = this
-	if h.Question.Under != nil {
+	if h.Question.InProgress != nil {
 		return // one that takes long is reconciled again and again
 	}
 	if c.asked[h.Instance][this] {

@@ -235,7 +235,7 @@ func (c *explainedWaits) Finish() {
 		if r.deleted || s.Phase == argov1.RolloutPhaseHealthy {
 			continue
 		}
-		if !opens(s, release.ByPerson, release.ByCluster) && !pruning(c.World) {
+		if !opens(s, release.ByUser, release.ByCluster) && !pruning(c.World) {
 			c.Violate("I26", r.key.Name, "everything is over, it is %s (%s), and its status says nothing that it waits for", s.Phase, s.Message)
 		}
 		if s.ObservedGeneration != fmt.Sprint(r.object.Generation) {

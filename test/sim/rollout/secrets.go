@@ -62,7 +62,7 @@ func (r *Release) withSecret() {
 // named is the client that asks services which users name. What goes out by it ends at the actors of the world; all before
 // that runs as in production.
 func (o *externalServices) named() *outbound.Client {
-	named, err := outbound.NewFor(secretService, line{o})
+	named, err := outbound.NewForServer(secretService, line{o})
 	if err != nil {
 		panic(err) // a mistake in the program
 	}
@@ -74,7 +74,7 @@ type line struct{ *externalServices }
 
 // call is a measurement that goes out by a line.
 type call struct {
-	asked   prober.Asked
+	asked   prober.RunningQuery
 	strikes func(sim.Failure) bool
 }
 

@@ -101,7 +101,7 @@ func (k *Rollouts) undone(r *argov1.Rollout) string {
 		return said + fmt.Sprintf(", of generation %s, and not %d", s.ObservedGeneration, r.Generation)
 	case overdue(s, k.world.Now()) != "":
 		return said + ", and its gate " + overdue(s, k.world.Now()) + " waits for a time that is over, or for none"
-	case s.Phase == argov1.RolloutPhaseHealthy, s.Phase == argov1.RolloutPhaseDegraded, opens(s, release.ByPerson):
+	case s.Phase == argov1.RolloutPhaseHealthy, s.Phase == argov1.RolloutPhaseDegraded, opens(s, release.ByUser):
 		return ""
 	case s.Phase == argov1.RolloutPhasePaused && pruning(k.world): // which is all that such a status can say
 		return ""

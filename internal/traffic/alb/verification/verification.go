@@ -56,10 +56,10 @@ func New(cluster client.Reader, out *outbound.Client, o Options) (*Verifier, err
 	return &Verifier{cluster: cluster, amazon: newAmazon(out, o.Tag), bindings: gv.WithKind(bindingKind)}, nil
 }
 
-// Ask implements prober.AskFunc for probes whose question is a traffic.Question. The detail of the answer is a
+// Ask implements prober.SendFunc for probes whose question is a traffic.Question. The detail of the answer is a
 // traffic.Answer.
-func (v *Verifier) Ask(ctx context.Context, _ prober.Key, probe release.Probe) release.Answer {
-	question, ok := probe.Question.(traffic.Question)
+func (v *Verifier) Ask(ctx context.Context, _ prober.Key, probe release.Query) release.Answer {
+	question, ok := probe.Request.(traffic.Question)
 	if !ok {
 		return release.Answer{Outcome: release.Broken, Text: "nothing is asked about load balancers"}
 	}

@@ -92,7 +92,7 @@ func verifierOf(t *testing.T, cluster client.Reader) *Verifier {
 
 func ask(t *testing.T, v *Verifier, q traffic.Question) (traffic.Answer, release.Answer) {
 	t.Helper()
-	answer := v.Ask(t.Context(), prober.Key{}, release.Probe{Question: q})
+	answer := v.Ask(t.Context(), prober.Key{}, release.Query{Request: q})
 	detail, ok := answer.Detail.(traffic.Answer)
 	if !ok {
 		t.Fatalf("%+v has no detail", answer)

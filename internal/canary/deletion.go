@@ -7,36 +7,36 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// leave gives a workload back to its user: pods first, then Services and route, the finalizer last. The primary serves
+// finalizeDeletion gives a workload back to its user: pods first, then Services and route, the finalizer last. The primary serves
 // until everything that was sent to it has been answered; it is collected with the Canary.
-func leave(s Snapshot) Decision {
-	if !s.Plan.Revert {
+func finalizeDeletion(s Snapshot) Decision {
+	if !s.Plan.RevertOnDeletion {
 		return keepStatus(s, nil, HasFinalizer{}) // the user does not want it back any more
 	}
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseTerminating, flaggerv1.CanaryPhaseTerminated:
 	default:
-		return s.edit().phase(flaggerv1.CanaryPhaseTerminating).settle().tell(release.Event{
-			Type: release.Normal, Message: "Terminating canary " + s.Plan.full(),
-		}).done(nil)
+		return s.edit().enterPhase(flaggerv1.CanaryPhaseTerminating).clearRunState().addEvents(release.Event{
+			Type: release.Normal, Message: "Terminating canary " + s.Plan.qualifiedName(),
+		}).decision(nil)
 	}
-	goodbye := release.Event{Type: release.Normal, Message: "Terminated canary " + s.Plan.full()}
+	goodbye := release.Event{Type: release.Normal, Message: "Terminated canary " + s.Plan.qualifiedName()}
 	if !s.Workload.Target.Found {
 		// Nothing is left to give back to; what we made goes with the Canary.
 		d := keepStatus(s, nil, HasFinalizer{})
 		d.Events = append(d.Events, goodbye)
 		return d
 	}
-	effects := []release.Effect{ScalerPaused{Paused: false}, UpFromZero{Like: true}}
-	gates := release.Look(s, targetServes, targetEndpoints)
+	effects := []release.Effect{ScalerPaused{Paused: false}, TargetScaledUp{ToPrimaryCapacity: true}}
+	gates := release.EvaluateGates(s, targetCanServe, targetEndpoints)
 	if gates.Verdict() != release.Pass {
 		return keepStatus(s, gates, effects...)
 	}
-	effects = append(effects, GivenBack{})
+	effects = append(effects, UserObjectsRestored{})
 	if !s.drainStarted() {
-		return s.edit().effect(effects...).stamp(release.StampDrain).done(gates)
+		return s.edit().addEffects(effects...).addStamps(release.StampDrain).decision(gates)
 	}
-	gates = append(gates, release.Look(s, drained)...)
+	gates = append(gates, release.EvaluateGates(s, drainElapsed)...)
 	if gates.Verdict() != release.Pass {
 		return keepStatus(s, gates, effects...)
 	}
@@ -49,22 +49,22 @@ func leave(s Snapshot) Decision {
 // all of it.
 func releaseFinalizer(s Snapshot) Decision {
 	d := keepStatus(s, nil, HasFinalizer{})
-	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: "Nothing is given back of " + s.Plan.full() + ": " + s.Obstacle})
+	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: "Nothing is given back of " + s.Plan.qualifiedName() + ": " + s.TargetConflict})
 	return d
 }
 
-// givenBack is true once Services and route are the user's again.
-func (s *Snapshot) givenBack() bool {
+// userObjectsRestored is true once Services and route are the user's again.
+func (s *Snapshot) userObjectsRestored() bool {
 	return s.serin().DrainUntil != nil || s.Status.Phase == flaggerv1.CanaryPhaseTerminated
 }
 
-// targetServes is passed when the target can carry what the primary carries now. Once everything is given back, how many
+// targetCanServe is passed when the target can carry what the primary carries now. Once everything is given back, how many
 // pods it has is its user's business.
-func targetServes(s Snapshot) release.Gate {
+func targetCanServe(s Snapshot) release.Gate {
 	target := s.Workload.Target
-	enough := s.givenBack() || !s.Plan.counted() || target.Replicas >= s.Workload.Primary.Replicas
+	enough := s.userObjectsRestored() || !s.Plan.hasReplicaCount() || target.Replicas >= s.Workload.Primary.Replicas
 	if target.Ready && target.Replicas > 0 && enough {
-		return release.Passes("target-ready", pods(target))
+		return release.NewPassingGate("target-ready", formatPods(target))
 	}
 	message := target.Message
 	switch {
@@ -74,5 +74,5 @@ func targetServes(s Snapshot) release.Gate {
 	default:
 		message = fmt.Sprintf("it has %d pods, and the primary %d", target.Replicas, s.Workload.Primary.Replicas)
 	}
-	return release.WaitsFor("target-ready", release.ByCluster, fmt.Sprintf("%s not ready: %s", s.Plan.workload(), message))
+	return release.NewWaitingGate("target-ready", release.ByCluster, fmt.Sprintf("%s not ready: %s", s.Plan.targetName(), message))
 }

@@ -12,23 +12,23 @@ import (
 
 // Bounds of what a status may say. Nothing that Serin or another controller writes comes near them.
 const (
-	countless        = 1 << 30 // more checks or iterations than any release lives to see
+	maxCount         = 1 << 30 // more checks or iterations than any release lives to see
 	maxConditions    = 20
 	maxConditionText = 32 << 10 // bytes, that of Kubernetes' own conditions
 	maxName          = 256      // bytes of a run, of a cookie
 )
 
-// mended corrects what cannot have been observed: in many clusters users may write statuses, and clocks are set back.
+// sanitizeStatus corrects what cannot have been observed: in many clusters users may write statuses, and clocks are set back.
 // A moment in the future is written down as the present, once: replaced in each pass it would never pass.
-func mended(s Snapshot) (Decision, bool) {
-	m := &mend{now: s.Now}
+func sanitizeStatus(s Snapshot) (Decision, bool) {
+	m := &sanitizer{now: s.Now}
 	status := s.Status
 	if !s.Deleting && (status.Phase == flaggerv1.CanaryPhaseTerminating || status.Phase == flaggerv1.CanaryPhaseTerminated) {
-		status.Phase, m.changed = undeleted(s), true
+		status.Phase, m.changed = phaseBeforeDeletion(s), true
 	}
 	m.number(&status.CanaryWeight, 0, release.Total)
-	m.number(&status.Iterations, -1, countless+1) // the original counts from there
-	m.number(&status.FailedChecks, 0, countless)
+	m.number(&status.Iterations, -1, maxCount+1) // the original counts from there
+	m.number(&status.FailedChecks, 0, maxCount)
 	m.time(&status.LastTransitionTime)
 	m.cookie(&status.SessionAffinityCookie)
 	m.cookie(&status.PrimarySessionAffinityCookie)
@@ -55,16 +55,16 @@ func mended(s Snapshot) (Decision, bool) {
 		return Decision{}, false
 	}
 	s.Status = status
-	e := s.copy()
+	e := s.editUnchanged()
 	if again {
-		e.window()
+		e.openWindow()
 	}
-	return e.done(nil), true
+	return e.decision(nil), true
 }
 
-// undeleted is the phase of a Canary that says that it is being deleted, and is not: the backup of one that was. A release
+// phaseBeforeDeletion is the phase of a Canary that says that it is being deleted, and is not: the backup of one that was. A release
 // that was under way goes on, because a primary that exists must never get a template that was not analysed.
-func undeleted(s Snapshot) flaggerv1.CanaryPhase {
+func phaseBeforeDeletion(s Snapshot) flaggerv1.CanaryPhase {
 	switch serin := s.serin(); {
 	case !s.Workload.Primary.Found:
 		return flaggerv1.CanaryPhaseInitializing
@@ -75,31 +75,31 @@ func undeleted(s Snapshot) flaggerv1.CanaryPhase {
 	}
 }
 
-// mend is a status that is being put right. What a pointer leads to is never changed: the snapshot keeps it.
-type mend struct {
+// sanitizer is a status that is being put right. What a pointer leads to is never changed: the snapshot keeps it.
+type sanitizer struct {
 	now     time.Time
 	changed bool
 }
 
-func (m *mend) number(n *int, least, most int) {
+func (m *sanitizer) number(n *int, least, most int) {
 	if right := min(max(*n, least), most); right != *n {
 		*n, m.changed = right, true
 	}
 }
 
-func (m *mend) time(at *metav1.Time) {
+func (m *sanitizer) time(at *metav1.Time) {
 	if at.After(m.now) {
 		*at, m.changed = metav1.NewTime(m.now.Truncate(time.Second)), true
 	}
 }
 
-func (m *mend) moment(at **metav1.MicroTime, latest time.Time) {
+func (m *sanitizer) moment(at **metav1.MicroTime, latest time.Time) {
 	if *at != nil && (*at).After(latest) {
 		*at, m.changed = new(metav1.NewMicroTime(latest)), true
 	}
 }
 
-func (m *mend) unready(of **flaggerv1.UnreadyWorkload) {
+func (m *sanitizer) unready(of **flaggerv1.UnreadyWorkload) {
 	if *of != nil && (*of).Since.After(m.now) {
 		right := **of
 		right.Since = metav1.NewMicroTime(m.now)
@@ -108,7 +108,7 @@ func (m *mend) unready(of **flaggerv1.UnreadyWorkload) {
 }
 
 // cookie forgets what could say more in a header than a name and a value.
-func (m *mend) cookie(cookie *string) {
+func (m *sanitizer) cookie(cookie *string) {
 	odd := func(r rune) bool { return r <= ' ' || r > '~' || r == ';' || r == ',' || r == '"' || r == '\\' }
 	if len(*cookie) > maxName || slices.ContainsFunc([]rune(*cookie), odd) {
 		*cookie, m.changed = "", true
@@ -116,7 +116,7 @@ func (m *mend) cookie(cookie *string) {
 }
 
 // conditions keeps one of each type, ours before those of others.
-func (m *mend) conditions(conditions *[]flaggerv1.CanaryCondition) {
+func (m *sanitizer) conditions(conditions *[]flaggerv1.CanaryCondition) {
 	fine := len(*conditions) <= maxConditions
 	for i, c := range *conditions {
 		fine = fine && len(c.Message) <= maxConditionText && !slices.ContainsFunc((*conditions)[:i], func(other flaggerv1.CanaryCondition) bool { return other.Type == c.Type })

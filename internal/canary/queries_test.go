@@ -32,7 +32,7 @@ func TestKeysTellQuestionsApart(t *testing.T) {
 		if len(w.out) != 1 {
 			t.Fatalf("asked are %v, want one question", w.out)
 		}
-		return w.out[0].Question.(canary.HookQuestion).Key
+		return w.out[0].Request.(canary.HookQuery).Key
 	}
 	later := func() { w.now = w.now.Add(time.Minute) }
 	settle()

@@ -1,0 +1,141 @@
+package canary
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// judgeBeforeTraffic asks what must be so before the new revision gets its first request.
+func judgeBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
+	conditions := []gate{primaryReady, canaryReady, canaryEndpoints}
+	if ready := release.EvaluateGates(s, conditions...); ready.Verdict() != release.Pass {
+		return awaitCanaryReady(s, ready, effects)
+	}
+	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
+		conditions = append(conditions, rollbackRequestPolled(hook, "first"))
+	}
+	pre := s.Plan.hooksOfType(flaggerv1.PreRolloutHook)
+	if len(pre) > 0 && !s.serin().Started {
+		// That the hooks are asked is said before they are, so that a crash does not ask them of another attempt.
+		gates := release.EvaluateGates(s, conditions...)
+		if gates.Verdict() != release.Pass {
+			return beforeTrafficNotPassed(s, gates, effects)
+		}
+		e := s.edit().addEffects(effects...)
+		e.serin.Started = true
+		return e.addEvents(s.startEventHooks(gates)...).decision(gates)
+	}
+	for _, hook := range pre {
+		conditions = append(conditions, preRollout(hook, s.askRefusedHooksFrom()))
+	}
+	if s.Plan.Strategy == Weighted {
+		conditions = append(conditions, s.trafficGates()...)
+	}
+	gates := release.EvaluateGates(s, conditions...)
+	if gates.Verdict() != release.Pass {
+		return beforeTrafficNotPassed(s, gates, effects)
+	}
+	e := s.edit().addEffects(effects...).addEvents(s.startEventHooks(gates)...)
+	e.serin.Started, e.serin.Asked = true, nil
+	return advanceStep(e, gates)
+}
+
+// startEventHooks are those of rollback webhooks before the start, and all others after it. Events that were sent when the start was
+// recorded, or when a gate was found closed, are not repeated.
+func (s *Snapshot) startEventHooks(gates release.Gates) []release.Event {
+	_, refused := s.refusedHooksAskedAt()
+	starts := !s.serin().Started || refused
+	var events []release.Event
+	if starts {
+		for _, gate := range gates {
+			if isHookGate(&gate, flaggerv1.RollbackHook) {
+				events = append(events, gate.Events...)
+			}
+		}
+		events = append(events, release.Event{Type: release.Normal, Message: "Starting canary analysis for " + s.Plan.targetName()})
+		if !refused {
+			for _, note := range s.Plan.Warnings {
+				events = append(events, release.Event{Type: release.Warning, Message: note})
+			}
+		}
+	}
+	for _, gate := range gates {
+		held := s.serin().Held != "" && !isHookGate(&gate, flaggerv1.ConfirmTrafficIncreaseHook)
+		if !held && !isHookGate(&gate, flaggerv1.RollbackHook) {
+			events = append(events, gate.Events...)
+		}
+		if gate.Verdict != release.Pass {
+			break
+		}
+	}
+	return events
+}
+
+// preRollout is a test of the new revision before it has users. A refusal is a failed check.
+func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
+	return func(s Snapshot) release.Gate {
+		name := hookGateName(hook)
+		p := s.hookQuery(hook, "first", from)
+		answer, ok := s.Answers.AnswerTo(p)
+		switch {
+		case !ok && s.Now.Before(from):
+			return release.NewTimedGate(name, from, hook.Name+" refused; asked again at "+from.UTC().Format(time.TimeOnly))
+		case !ok:
+			return s.hookQueryGate(p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for the answer of "+hook.Name)
+		case answer.Outcome == release.Yes:
+			g := release.NewPassingGate(name, "passed")
+			g.Answer = &answer
+			g.Events = []release.Event{{Type: release.Normal, Message: fmt.Sprintf("Pre-rollout check %s passed", hook.Name)}}
+			return g
+		default:
+			g := release.NewFailedGate(name, release.ByTime, hook.Name+" failed "+answer.Text)
+			g.Answer = &answer
+			g.Events = []release.Event{{Type: release.Warning, Message: fmt.Sprintf("Halt %s advancement pre-rollout check %s failed %s", s.Plan.qualifiedName(), hook.Name, answer.Text)}}
+			return g
+		}
+	}
+}
+
+// trafficGates are the hooks that must approve every increase of the weight.
+func (s *Snapshot) trafficGates() []gate {
+	var out []gate
+	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook) {
+		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.windowAttempt(), time.Time{},
+			fmt.Sprintf("Confirm-traffic-increase check %s passed", hook.Name),
+			fmt.Sprintf("Halt %s advancement waiting for traffic increase approval %s", s.Plan.qualifiedName(), hook.Name)))
+	}
+	return out
+}
+
+// beforeTrafficNotPassed is a first look at which something did not pass.
+func beforeTrafficNotPassed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+	first := gates.First()
+	e := s.edit().addEffects(effects...)
+	switch {
+	case first.Verdict == release.Fail && isHookGate(first, flaggerv1.RollbackHook):
+		return e.addEvents(gates.Events()...).recordIntent(intentRollback, first.Message).decision(gates)
+	case first.Verdict == release.Fail:
+		// A pre-rollout hook refused. It is asked again one interval after the refused call.
+		asked := metav1.NewMicroTime(s.clampToNow(first.Answer.Began))
+		e.addEvents(s.startEventHooks(gates)...)
+		e.status.FailedChecks++
+		e.serin.Started, e.serin.Asked = true, &asked
+		return e.decision(gates)
+	case isHookGate(first, flaggerv1.ConfirmTrafficIncreaseHook) && first.Opener == release.ByUser && s.serin().Held != first.Name:
+		e.addEvents(withAlert(s.startEventHooks(gates), s.isMuted(first.Name), release.Warn, "Canary traffic increase is waiting for approval.")...)
+		e.serin.Started, e.serin.Asked, e.serin.Held = true, nil, first.Name
+		return e.decision(gates)
+	default:
+		return wakeNoLaterThan(keepStatus(s, gates, effects...), s.nextRollbackPoll("first"))
+	}
+}
+
+func isHookGate(g *release.Gate, of flaggerv1.HookType) bool {
+	return strings.HasPrefix(g.Name, string(of)+"/")
+}

@@ -1,0 +1,68 @@
+package canary
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// reconcileIdle keeps things as they are until a new revision comes. Nothing that others own is held: no weight, no replicas,
+// no template.
+func reconcileIdle(s Snapshot) Decision {
+	switch s.serin().Intent {
+	case intentCompleted, intentSkipped, intentFailed:
+		return askPostRolloutHooks(s)
+	case intentRollback, intentCancel, intentSkip:
+		// A user wrote the phase by hand: what was in progress ends with it.
+		return s.edit().addEffects(steadyStateEffects(s)...).clearRunState().decision(nil)
+	}
+	if s.statusFromOtherController() {
+		// Adopted: what is there is recorded in our form, and nothing starts.
+		return s.edit().addEffects(steadyStateEffects(s)...).adoptOtherStatus().decision(nil)
+	}
+	revision := s.Workload.Target.Revision
+	retry := s.hasCommand("retry") && s.Status.Phase == flaggerv1.CanaryPhaseFailed && revision != s.promotedRevision()
+	switch {
+	case s.promotionResumable() && s.rolledBackToUnpromoted():
+		return recordPrimary(s)
+	case s.promotionResumable():
+		return resumePromotion(s, s.Plan.primaryName()+" is ready")
+	case retry && revision == s.pinnedRevision() && s.primaryHasAnalysedTemplate() && !s.Workload.Primary.Exceeded:
+		return resumePromotion(s, "a person asked for it")
+	case s.promotionCompletable():
+		return withdrawTraffic(s)
+	}
+	if revision == s.pinnedRevision() && !retry {
+		if s.serin().Queue != nil {
+			return s.edit().addEffects(steadyStateEffects(s)...).leaveQueue().decision(nil) // the user went back to what failed before
+		}
+		return idleDecision(s)
+	}
+	if revision == s.promotedRevision() {
+		// The user went back to what the primary runs. The same revision may be tried again later.
+		e := s.edit().addEffects(steadyStateEffects(s)...)
+		e.recordAppliedRevision()
+		return e.decision(nil)
+	}
+	return prepareRelease(s)
+}
+
+// idleDecision holds what is. References that lead nowhere are said while there is time to mend them: a release that starts
+// with them fails its checks.
+func idleDecision(s Snapshot) Decision {
+	if len(s.MissingReferences) == 0 {
+		return keepStatus(s, nil, steadyStateEffects(s)...)
+	}
+	gates := make(release.Gates, 0, len(s.MissingReferences))
+	for _, missing := range s.MissingReferences {
+		gates = append(gates, release.NewFailedGate("references", release.ByUser, missing))
+	}
+	e := s.editUnchanged().addEffects(steadyStateEffects(s)...)
+	e.setCondition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionBlocked, Status: corev1.ConditionTrue, Reason: conditionReason("references"), Message: s.MissingReferences[0]})
+	d := e.decision(gates)
+	if len(changedConditions(s.Status, d.Status)) == 0 {
+		d.Status, d.Wake = s.Status, gates.Wake()
+	}
+	return d
+}

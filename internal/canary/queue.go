@@ -1,0 +1,93 @@
+package canary
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// QueueEntryOf is the place of a Canary among all releases, as its stored state says it.
+func QueueEntryOf(c *flaggerv1.Canary) release.QueueEntry {
+	place := release.QueueEntry{Kind: flaggerv1.CanaryKind, Namespace: c.Namespace, Name: c.Name, Priority: release.Priority(c.Annotations)}
+	if c.DeletionTimestamp != nil {
+		return place
+	}
+	switch c.Status.Phase {
+	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
+		place.InProgress = true
+		return place
+	default: // at rest, or not a release
+	}
+	if c.Status.Serin == nil || c.Status.Serin.Queue == nil {
+		return place
+	}
+	queue := c.Status.Serin.Queue
+	place.Since = queue.Since.Time
+	place.Waiting = !queue.Aside && !c.Spec.Suspend && findCondition(c.Status, flaggerv1.ConditionBlocked) == nil
+	return place
+}
+
+// MayStart is true of a snapshot from which a release may start, so that its turn matters.
+func MayStart(s Snapshot) bool {
+	switch {
+	case s.Deleting, s.Plan.Suspended, len(blockingReasons(s)) > 0, s.Status.Phase == "":
+		return false
+	case s.Status.Phase == flaggerv1.CanaryPhaseWaiting:
+		return true
+	case HasTransitionEffects(s.Status.Phase):
+		return false
+	default:
+		return s.Workload.Target.Revision != s.pinnedRevision() || s.hasCommand("retry")
+	}
+}
+
+// WaitsInQueue is true of a decision that its turn alone holds.
+func WaitsInQueue(d Decision) bool {
+	first := d.Gates.First()
+	return first != nil && first.Name == "turn"
+}
+
+// queueGate is the gate that holds a start while as many releases move as may. The end of one of them opens it. Where the
+// version that serves users is down, a fix does not wait for others.
+func queueGate(s Snapshot) release.Gate {
+	if !s.Queue.Open && s.primaryLost() {
+		return release.NewPassingGate("turn", "lifted so that a fix can ship, "+s.Queue.String())
+	}
+	return s.Queue.Gate()
+}
+
+// waitInQueue holds a start, and keeps its place in the status: a place survives the process. Who could not start anyway
+// steps aside.
+func waitInQueue(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
+	first, queue := gates.First(), s.serin().Queue
+	waits := first.Name == "turn"
+	switch {
+	case queue == nil && !waits, first.Verdict == release.Ask:
+		return keepStatus(s, gates, effects...)
+	case waits && queue == nil:
+		since := metav1.NewMicroTime(s.Now)
+		e := s.edit().addEffects(effects...)
+		e.serin.Queue = &flaggerv1.QueuePlace{Since: since}
+		return e.addEvents(release.Event{Type: release.Normal, Message: s.Plan.qualifiedName() + " waits for its turn, " + first.Message}).decision(gates)
+	case queue.Aside == waits:
+		e := s.edit().addEffects(effects...)
+		e.serin.Queue.Aside = !waits
+		return e.decision(gates)
+	default:
+		return keepStatus(s, gates, effects...)
+	}
+}
+
+// yieldInQueue lets those behind go ahead, and keeps the place.
+func (e *statusEdit) yieldInQueue() *statusEdit {
+	if e.serin.Queue != nil {
+		e.serin.Queue.Aside = true
+	}
+	return e
+}
+
+func (e *statusEdit) leaveQueue() *statusEdit {
+	e.serin.Queue = nil
+	return e
+}

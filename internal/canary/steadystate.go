@@ -1,0 +1,65 @@
+package canary
+
+import (
+	"strings"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// steadyStateEffects are the effects that hold in every pass once the Canary is initialised.
+func steadyStateEffects(s Snapshot, more ...release.Effect) []release.Effect {
+	effects := make([]release.Effect, 0, 8)
+	if s.Plan.RevertOnDeletion != s.Finalizer {
+		effects = append(effects, HasFinalizer{Present: s.Plan.RevertOnDeletion})
+	}
+	if !s.Workload.Primary.Found {
+		effects = append(effects, s.recreatePrimary())
+	}
+	effects = append(effects, ServicesExist{Apex: true})
+	if s.Workload.Primary.Found {
+		effects = append(effects, ScalerExists{})
+	}
+	if s.Plan.HasRouter {
+		stands := RouteMaintained{Canary: s.liveWeight(), Mirror: s.Route.Mirrored}
+		rests := !HasTransitionEffects(s.Status.Phase) && !s.primaryUnpromoted()
+		if !s.routeReadable() && (s.drainStarted() || rests || !s.canaryReachable()) {
+			stands.Canary = 0 // a new route sends no traffic to a workload that is scaled down, idle, or unreachable
+		}
+		effects = append(effects, stands)
+	}
+	return append(effects, more...)
+}
+
+// recreatePrimary creates a deleted primary again, with what it is meant to run: the promoted revision, or the
+// one that is being promoted. After a promotion that failed that is what the target serves with.
+func (s *Snapshot) recreatePrimary() release.Effect {
+	revision := s.Workload.Target.Revision
+	promoting := s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.Status.Phase == flaggerv1.CanaryPhaseFinalising
+	switch {
+	case promoting && s.serin().Intent == "" && revision == s.pinnedRevision():
+		return PrimaryExists{Revision: revision, ID: s.promotionCopyID()}
+	case !promoting && (revision == s.promotedRevision() || s.primaryUnpromoted() && (s.liveWeight() > 0 || !s.Plan.HasRouter)):
+		return PrimaryExists{Revision: revision, ID: s.copyIDFor("recreated", revision)}
+	case promoting && s.serin().Intent == "":
+		return s.recreatePrimaryFromHistory(s.pinnedRevision(), s.Status.LastAppliedSpec, "")
+	case s.primaryUnpromoted():
+		return s.recreatePrimaryFromHistory("", "", "") // nothing that it ran was promoted
+	default:
+		return s.recreatePrimaryFromHistory(s.promotedRevision(), s.Status.LastPromotedSpec, s.promotionCopyID()) // it may have had the copy of this run
+	}
+}
+
+// recreatePrimaryFromHistory makes the primary again from its history. Of a revision that another controller took up only the hash is known.
+func (s *Snapshot) recreatePrimaryFromHistory(revision, hash, undone string) release.Effect {
+	id := s.copyIDFor("recalled", revision)
+	if strings.HasPrefix(revision, flaggerRevisionPrefix) {
+		revision = ""
+	}
+	return PrimaryRecreated{Revision: revision, FlaggerHash: hash, Undone: undone, ID: id}
+}
+
+// copyIDFor names a copy of the template for one purpose.
+func (s *Snapshot) copyIDFor(purpose, revision string) string {
+	return uuidDigest(s.UID, purpose, revision)
+}
