@@ -16,8 +16,8 @@ import (
 	"github.com/serin-dev/serin/internal/analysis/measure"
 	experimentcontroller "github.com/serin-dev/serin/internal/experiment/controller"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/prober"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -39,13 +39,13 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told fu
 	if err != nil {
 		return err
 	}
-	queue := &shell.Queue{}
+	queue := &reconciler.Queue{}
 	measurer := &measure.Measurer{
 		Client: own.GetClient(), Secrets: own.GetAPIReader(), Clock: clk, Services: p.services,
 		Restricted: outbound.New(p.flags.userAddressPolicy()), Unrestricted: outbound.New(trustedAddressPolicy()),
 		Namespace: ownNamespace(os.Getenv), Environment: os.Getenv, Jobs: jobs, Telemetry: p.metrics,
 	}
-	asking := prober.NewConcurrent(clk, maxConcurrentQueries, concurrentMeasurements, measurer.Measure, queue.AddSoon)
+	asking := queryrunner.NewConcurrent(clk, maxConcurrentQueries, concurrentMeasurements, measurer.Measure, queue.AddSoon)
 	if err := p.mgr.Add(replicaRunnable{asking.Run}); err != nil {
 		return fmt.Errorf("add the prober of AnalysisRuns: %w", err)
 	}

@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/serin-dev/serin/internal/endpoints"
-	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/othercontroller"
 )
 
 // lastAppliedAnnotation is the annotation in which kubectl stores a copy of the object, including data.
 const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 
 // otherControllerLeases are all leases that Serin reads: a cluster has one for each node, and more.
-var otherControllerLeases = fields.OneTermEqualSelector("metadata.name", peer.FlaggerLeaseName)
+var otherControllerLeases = fields.OneTermEqualSelector("metadata.name", othercontroller.FlaggerLeaseName)
 
 // cacheOptions returns the options of the cache: what is watched, without fields that are never read.
 func (f *Flags) cacheOptions() cache.Options {

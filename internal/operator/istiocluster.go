@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
@@ -76,7 +76,7 @@ func (p process) connectIstioPrimary(ctx context.Context) (remoteClusters, error
 		p.sentence("istio", sentence)
 	})
 	return remoteClusters{
-		clients:  map[string]client.Client{remotecluster.Group: ownwrites.New(guard.Client(there.GetClient()), guard.Reader(there.GetAPIReader()), clk)},
+		clients:  map[string]client.Client{remotecluster.Group: readyourwrites.New(guard.Client(there.GetClient()), guard.Reader(there.GetAPIReader()), clk)},
 		clusters: map[string]cluster.Cluster{remotecluster.Group: there},
 	}, nil
 }

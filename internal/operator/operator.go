@@ -49,12 +49,12 @@ import (
 	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/hook"
 	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/ownwrites"
-	"github.com/serin-dev/serin/internal/peer"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/queue"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/readyourwrites"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
@@ -319,8 +319,8 @@ func newPermissions(mgr manager.Manager, logger logr.Logger) (watching.UpdatePer
 }
 
 // otherControllers returns where to look for other controllers.
-func (f *Flags) otherControllers() peer.Scope {
-	return peer.Scope{Namespaces: f.OtherControllerNamespaces}
+func (f *Flags) otherControllers() othercontroller.Scope {
+	return othercontroller.Scope{Namespaces: f.OtherControllerNamespaces}
 }
 
 // newFlaggerWatch detects a running Flagger, unless the user has divided the Canaries between the two. The permissions of earlier
@@ -339,7 +339,7 @@ func (f *Flags) newFlaggerWatch(ctx context.Context, mgr manager.Manager, may wa
 	case apierrors.IsForbidden(err):
 		peers.LeasesUnreadable = "Leases may not be read"
 		logger.Info("Notices a Flagger by its Deployment only, because its Lease may not be read. " +
-			"Allow list and watch on leases of coordination.k8s.io named " + peer.FlaggerLeaseName + ", and restart")
+			"Allow list and watch on leases of coordination.k8s.io named " + othercontroller.FlaggerLeaseName + ", and restart")
 	case err != nil:
 		return nil, fmt.Errorf("list Leases: %w", err)
 	}
@@ -374,7 +374,7 @@ func (p process) wireCanaryController(endpointsUnread string, peers *watching.Ot
 	settings := canary.Settings{
 		Provider: f.provider(logger), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
 	}
-	seeing := controller.Noting(ownwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
+	seeing := controller.Noting(readyourwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
 	workloads := &workload.Workloads{
 		Client: seeing, Reader: mgr.GetAPIReader(),
 		Options: f.WorkloadOptions(),
@@ -385,8 +385,8 @@ func (p process) wireCanaryController(endpointsUnread string, peers *watching.Ot
 		Services: p.services, Restricted: named, Unrestricted: trusted,
 		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: shown,
 	}
-	queue := &shell.Queue{}
-	asking := prober.NewPooled(clk, maxConcurrentQueries, controller.Pool, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
+	queue := &reconciler.Queue{}
+	asking := queryrunner.NewPooled(clk, maxConcurrentQueries, controller.Pool, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
 	sender, err := f.alertSender(trusted)
 	if err != nil {
 		return err
@@ -410,7 +410,7 @@ func (p process) wireCanaryController(endpointsUnread string, peers *watching.Ot
 	}
 	applier := &traffic.Applier{Client: seeing}
 	if routes != nil {
-		applier = &traffic.Applier{Client: controller.Noting(ownwrites.New(routes.GetClient(), routes.GetAPIReader(), clk)), NoOwnerReferences: true}
+		applier = &traffic.Applier{Client: controller.Noting(readyourwrites.New(routes.GetClient(), routes.GetAPIReader(), clk)), NoOwnerReferences: true}
 	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{

@@ -27,12 +27,12 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/analysis/measure"
+	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/ownwrites"
-	"github.com/serin-dev/serin/internal/peer"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/readyourwrites"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout/controller"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/alb/verification"
@@ -83,7 +83,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 		return err
 	}
 	clk := clock.RealClock{}
-	seeing := ownwrites.New(own.GetClient(), own.GetAPIReader(), clk)
+	seeing := readyourwrites.New(own.GetClient(), own.GetAPIReader(), clk)
 	templates := client.Reader(own.GetClient())
 	if f.Namespace != "" {
 		templates = own.GetAPIReader() // cluster-scoped objects cannot be watched with permissions for one namespace
@@ -114,7 +114,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	queue := &shell.Queue{}
+	queue := &reconciler.Queue{}
 	outside, err := p.newTargetGroupVerifier(own.GetAPIReader(), queue)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (p process) markedKinds(ctx context.Context, reader client.Reader, elsewher
 const maxAWSQueries = 8
 
 // newTargetGroupVerifier returns the component that verifies load balancers with AWS, if the flags enable it; otherwise nil.
-func (p process) newTargetGroupVerifier(cluster client.Reader, queue *shell.Queue) (*prober.Runner, error) {
+func (p process) newTargetGroupVerifier(cluster client.Reader, queue *reconciler.Queue) (*queryrunner.Runner, error) {
 	a := p.flags.Argo
 	if !a.VerifyTargetGroups {
 		return nil, nil
@@ -178,7 +178,7 @@ func (p process) newTargetGroupVerifier(cluster client.Reader, queue *shell.Queu
 	if err != nil {
 		return nil, err
 	}
-	asking := prober.New(clock.RealClock{}, maxAWSQueries, verifier.Ask, queue.AddSoon)
+	asking := queryrunner.New(clock.RealClock{}, maxAWSQueries, verifier.Ask, queue.AddSoon)
 	if err := p.mgr.Add(replicaRunnable{asking.Run}); err != nil {
 		return nil, fmt.Errorf("add the prober of Rollouts: %w", err)
 	}
@@ -195,7 +195,7 @@ func (p process) newArgoRolloutsWatch(ctx context.Context, own cluster.Cluster) 
 	if err := peers.Index(ctx, own.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
-	name := peer.ArgoLeaseName(p.flags.Argo.InstanceID)
+	name := othercontroller.ArgoLeaseName(p.flags.Argo.InstanceID)
 	err := own.GetAPIReader().List(ctx, &coordinationv1.LeaseList{}, client.InNamespace(p.flags.Namespace),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)}, client.Limit(1))
 	switch {
@@ -217,7 +217,7 @@ func (f *Flags) rolloutCache() cache.Options {
 		jobs.Namespaces = map[string]cache.Config{f.Namespace: {}, namespace: {}}
 	}
 	options.ByObject = map[client.Object]cache.ByObject{
-		&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", peer.ArgoLeaseName(f.Argo.InstanceID))},
+		&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", othercontroller.ArgoLeaseName(f.Argo.InstanceID))},
 		&appsv1.ReplicaSet{}:    {Label: labelSelector(argov1.PodTemplateHashLabel)},
 		&batchv1.Job{}:          jobs,
 	}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/release"
 )
 
@@ -148,7 +148,7 @@ func (l *Queue) addUnstored(ctx context.Context, stored map[id]StoredEntry) erro
 		switch {
 		case err != nil:
 			return err
-		case !found || version != "" && !ownwrites.IsOlder(one.Version, version):
+		case !found || version != "" && !readyourwrites.IsOlder(one.Version, version):
 			delete(l.started, key) // its stored state says what became of it
 		default:
 			one.Place.InProgress = true

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/othercontroller"
 )
 
 // OtherController looks for another controller that lives. It reads caches: its Deployments by an index, and the few leases of its
@@ -22,7 +22,7 @@ import (
 type OtherController struct {
 	Client client.Reader
 	// Scope is where it looks.
-	Scope peer.Scope
+	Scope othercontroller.Scope
 	// IsPermitted tells what service accounts are permitted; nil: every sign is believed.
 	IsPermitted UpdatePermission
 	// Leases has those of the peer; nil: Client has.
@@ -37,17 +37,17 @@ type OtherController struct {
 type controllerSignature struct {
 	name, index    string
 	mayRun         func(containers []any) bool
-	fromDeployment func(*appsv1.Deployment) (peer.Controller, bool)
+	fromDeployment func(*appsv1.Deployment) (othercontroller.Controller, bool)
 	// requiredResource is what such a controller must be permitted to update.
 	requiredResource Resource
-	actingSigns      func(scope peer.Scope, namespace string, deployments []peer.Controller, leases []coordinationv1.Lease, now time.Time) []peer.Candidate
+	actingSigns      func(scope othercontroller.Scope, namespace string, deployments []othercontroller.Controller, leases []coordinationv1.Lease, now time.Time) []othercontroller.Candidate
 }
 
 // Resource is one of the API server, with its subresource.
 type Resource struct{ Group, Name, Subresource string }
 
 // UpdatePermission is true where a service account is permitted to update a resource of a namespace.
-type UpdatePermission func(ctx context.Context, account peer.Account, resource Resource, namespace string) (bool, error)
+type UpdatePermission func(ctx context.Context, account othercontroller.Account, resource Resource, namespace string) (bool, error)
 
 // What the controllers write while they act on a release.
 var (
@@ -57,14 +57,14 @@ var (
 
 // NewFlaggerWatch looks for a Flagger.
 func NewFlaggerWatch(c client.Reader) *OtherController {
-	return &OtherController{Client: c, signature: controllerSignature{"Flagger", "runs-flagger", peer.MayRunFlagger, peer.DetectFlagger, CanaryStatus, peer.Scope.FlaggerSigns}}
+	return &OtherController{Client: c, signature: controllerSignature{"Flagger", "runs-flagger", othercontroller.MayRunFlagger, othercontroller.DetectFlagger, CanaryStatus, othercontroller.Scope.FlaggerSigns}}
 }
 
 // NewArgoRolloutsWatch looks for an Argo Rollouts that serves an instance id. The leases are in a cache of their own.
 func NewArgoRolloutsWatch(c, leases client.Reader, instanceID string) *OtherController {
 	return &OtherController{Client: c, Leases: leases, signature: controllerSignature{
-		"Argo Rollouts", "runs-argo-rollouts", peer.MayRunArgoRollouts, peer.DetectArgoRollouts, RolloutStatus,
-		func(scope peer.Scope, namespace string, deployments []peer.Controller, leases []coordinationv1.Lease, now time.Time) []peer.Candidate {
+		"Argo Rollouts", "runs-argo-rollouts", othercontroller.MayRunArgoRollouts, othercontroller.DetectArgoRollouts, RolloutStatus,
+		func(scope othercontroller.Scope, namespace string, deployments []othercontroller.Controller, leases []coordinationv1.Lease, now time.Time) []othercontroller.Candidate {
 			return scope.ArgoRolloutsSigns(namespace, instanceID, deployments, leases, now)
 		},
 	}}
@@ -92,35 +92,35 @@ func (p *OtherController) Index(ctx context.Context, indexer client.FieldIndexer
 }
 
 // controllerOf is the peer that a Deployment runs.
-func (p *OtherController) controllerOf(object client.Object) (peer.Controller, bool) {
+func (p *OtherController) controllerOf(object client.Object) (othercontroller.Controller, bool) {
 	generic, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return peer.Controller{}, false
+		return othercontroller.Controller{}, false
 	}
 	containers, _, _ := unstructured.NestedFieldNoCopy(generic.Object, "spec", "template", "spec", "containers")
 	if list, _ := containers.([]any); !p.signature.mayRun(list) {
-		return peer.Controller{}, false
+		return othercontroller.Controller{}, false
 	}
 	deployment := &appsv1.Deployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(generic.Object, deployment); err != nil {
-		return peer.Controller{}, false // the API server has checked it
+		return othercontroller.Controller{}, false // the API server has checked it
 	}
 	return p.signature.fromDeployment(deployment)
 }
 
 // ActingSign is a sign of a peer that acts on objects of a namespace. nil looks for nobody.
-func (p *OtherController) ActingSign(ctx context.Context, namespace string, now time.Time) (peer.Sign, error) {
+func (p *OtherController) ActingSign(ctx context.Context, namespace string, now time.Time) (othercontroller.Sign, error) {
 	if p == nil {
-		return peer.Sign{}, nil
+		return othercontroller.Sign{}, nil
 	}
 	// Others write what is read here, so there are no latest writes of ours to wait for.
 	options := []client.ListOption{client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency}
 	found := &unstructured.UnstructuredList{}
 	found.SetGroupVersionKind(deploymentKind.GroupVersion().WithKind("DeploymentList"))
 	if err := p.Client.List(ctx, found, append(options, client.MatchingFields{p.signature.index: indexedValue})...); err != nil {
-		return peer.Sign{}, fmt.Errorf("list the Deployments of %s: %w", p.signature.name, err)
+		return othercontroller.Sign{}, fmt.Errorf("list the Deployments of %s: %w", p.signature.name, err)
 	}
-	var deployments []peer.Controller
+	var deployments []othercontroller.Controller
 	for i := range found.Items {
 		if controller, runs := p.controllerOf(&found.Items[i]); runs {
 			deployments = append(deployments, controller)
@@ -133,7 +133,7 @@ func (p *OtherController) ActingSign(ctx context.Context, namespace string, now 
 			reader = p.Client
 		}
 		if err := reader.List(ctx, &leases, options...); err != nil {
-			return peer.Sign{}, fmt.Errorf("list the leases of %s: %w", p.signature.name, err)
+			return othercontroller.Sign{}, fmt.Errorf("list the leases of %s: %w", p.signature.name, err)
 		}
 	}
 	return FirstCounting(ctx, p.Scope, p.signature.actingSigns(p.Scope, namespace, deployments, leases.Items, now), p.IsPermitted, p.signature.requiredResource, namespace)
@@ -141,20 +141,20 @@ func (p *OtherController) ActingSign(ctx context.Context, namespace string, now 
 
 // FirstCounting is the first sign that counts: of a namespace that the administrator named, or of a controller that may write
 // releases of that namespace.
-func FirstCounting(ctx context.Context, scope peer.Scope, candidates []peer.Candidate, may UpdatePermission, resource Resource, namespace string) (peer.Sign, error) {
+func FirstCounting(ctx context.Context, scope othercontroller.Scope, candidates []othercontroller.Candidate, may UpdatePermission, resource Resource, namespace string) (othercontroller.Sign, error) {
 	for _, c := range candidates {
 		if may == nil || scope.IsTrusted(c) {
 			return c.Sign, nil
 		}
 		permitted, err := may(ctx, c.Account, resource, namespace)
 		if err != nil {
-			return peer.Sign{}, err
+			return othercontroller.Sign{}, err
 		}
 		if permitted {
 			return c.Sign, nil
 		}
 	}
-	return peer.Sign{}, nil
+	return othercontroller.Sign{}, nil
 }
 
 // IsRelevantChange is true for changes by which the peer may have come or gone. A lease that is merely renewed is none: whoever waits
@@ -171,9 +171,9 @@ func (p *OtherController) IsRelevantChange(kind schema.GroupKind, before, after 
 	return leaseHolder(before) != leaseHolder(after)
 }
 
-func (p *OtherController) atNamespace(object client.Object) (peer.Controller, bool) {
+func (p *OtherController) atNamespace(object client.Object) (othercontroller.Controller, bool) {
 	if object == nil {
-		return peer.Controller{}, false
+		return othercontroller.Controller{}, false
 	}
 	return p.controllerOf(object)
 }

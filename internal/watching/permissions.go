@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/othercontroller"
 )
 
 // How long an answer about permissions is used. A refusal is asked again soon, because an installation may create its
@@ -41,7 +41,7 @@ type Permissions struct {
 }
 
 type accessQuestion struct {
-	account   peer.Account
+	account   othercontroller.Account
 	resource  Resource
 	namespace string
 }
@@ -53,7 +53,7 @@ type accessAnswer struct {
 
 // IsPermitted implements the type of that name. Where Serin is not permitted to ask, every account counts as permitted: two
 // controllers that act on one release do more harm than one that waits.
-func (p *Permissions) IsPermitted(ctx context.Context, account peer.Account, resource Resource, namespace string) (bool, error) {
+func (p *Permissions) IsPermitted(ctx context.Context, account othercontroller.Account, resource Resource, namespace string) (bool, error) {
 	q := accessQuestion{account, resource, namespace}
 	now := p.Clock.Now()
 	if known, ok := p.cachedAnswer(q, now); ok {

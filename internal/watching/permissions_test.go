@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/othercontroller"
 )
 
 func TestPermissionsAreAskedOfTheAPIServerAndRemembered(t *testing.T) {
@@ -35,8 +35,8 @@ func TestPermissionsAreAskedOfTheAPIServerAndRemembered(t *testing.T) {
 			return nil
 		},
 	})
-	flagger, mallory := peer.Account{Namespace: "flagger-system", Name: "flagger"}, peer.Account{Namespace: "mallory", Name: "flagger"}
-	expect := func(account peer.Account, want bool, questions int) {
+	flagger, mallory := othercontroller.Account{Namespace: "flagger-system", Name: "flagger"}, othercontroller.Account{Namespace: "mallory", Name: "flagger"}
+	expect := func(account othercontroller.Account, want bool, questions int) {
 		t.Helper()
 		got, err := p.IsPermitted(t.Context(), account, CanaryStatus, "shop")
 		if err != nil || got != want || len(asked) != questions {

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
 var (
@@ -362,7 +362,7 @@ func TestPrimaryLeftBehindGetsItsOwnerBack(t *testing.T) {
 	w := cart(t)
 	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 	w.edit(deploymentKind, "cart-primary", `{metadata: {ownerReferences: null}}`)
-	if err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false); !errors.Is(err, ownwrites.ErrStale) {
+	if err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false); !errors.Is(err, readyourwrites.ErrStale) {
 		t.Errorf("got %v, want to look again", err)
 	}
 	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false))
@@ -551,17 +551,17 @@ func TestALaggingCacheIsNotLookedAt(t *testing.T) {
 	// One that we made and that the cache does not have is there, or it was deleted: the API server knows.
 	w.hide("cart-primary")
 	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
-	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ownwrites.ErrStale) {
+	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, readyourwrites.ErrStale) {
 		t.Errorf("made and not seen: got %v", err)
 	}
 	w.hide("")
 	stale := w.object(deploymentKind, "cart")
 	must(t, w.d.DownToZero(t.Context(), c))
 	w.lag(stale)
-	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ownwrites.ErrStale) {
+	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, readyourwrites.ErrStale) {
 		t.Errorf("got %v", err)
 	}
-	if err := w.d.DownToZero(t.Context(), c); !errors.Is(err, ownwrites.ErrStale) {
+	if err := w.d.DownToZero(t.Context(), c); !errors.Is(err, readyourwrites.ErrStale) {
 		t.Errorf("acting: got %v", err)
 	}
 	w.lag(nil)

@@ -14,9 +14,9 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/jsontree"
-	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/toolkeys"
-	"github.com/serin-dev/serin/internal/workload/peerhash"
+	"github.com/serin-dev/serin/internal/workload/flaggerhash"
 )
 
 // serviceWorkload is the Kind for targets that are Services of Kubernetes. A release changes where the Service leads: its
@@ -63,7 +63,7 @@ func (k serviceWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, _ ...
 		return Observation{}, err
 	}
 	spec, _ := target.Object["spec"].(map[string]any)
-	o.Target.FlaggerHash = peerhash.HashServiceSpec(spec)
+	o.Target.FlaggerHash = flaggerhash.HashServiceSpec(spec)
 	o.PrimaryUpToDate = primary != nil && jsontree.Equal(specWithoutAllocated(primary), specWithoutAllocated(target))
 	return o, nil
 }
@@ -261,7 +261,7 @@ func (k serviceWorkload) adoptService(ctx context.Context, c *flaggerv1.Canary, 
 		return err
 	}
 	// The object that was read is older than this write: continuing would be a conflict.
-	return fmt.Errorf("take over Service %s.%s: %w", primary.GetName(), c.Namespace, ownwrites.ErrStale)
+	return fmt.Errorf("take over Service %s.%s: %w", primary.GetName(), c.Namespace, readyourwrites.ErrStale)
 }
 
 func (k serviceWorkload) writePrimarySpec(ctx context.Context, c *flaggerv1.Canary, existing, wanted *unstructured.Unstructured) error {

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/serin-dev/serin/internal/jsontree"
-	"github.com/serin-dev/serin/internal/workload/peerhash"
+	"github.com/serin-dev/serin/internal/workload/flaggerhash"
 )
 
 const (
@@ -231,10 +231,10 @@ func TestDaemonSetReadiness(t *testing.T) {
 func TestDaemonSetIsHashedAsFlaggerDoes(t *testing.T) {
 	plain := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "agent"}}}}
 	selecting := map[string]any{"spec": map[string]any{"containers": plain["spec"].(map[string]any)["containers"], "nodeSelector": map[string]any{"disk": "ssd"}}}
-	if peerhash.HashTemplate(daemonSets{}.templateForFlaggerHash(plain)) == peerhash.HashTemplate(plain) {
+	if flaggerhash.HashTemplate(daemonSets{}.templateForFlaggerHash(plain)) == flaggerhash.HashTemplate(plain) {
 		t.Error("no selector is hashed like an empty one")
 	}
-	if peerhash.HashTemplate(daemonSets{}.templateForFlaggerHash(selecting)) != peerhash.HashTemplate(selecting) {
+	if flaggerhash.HashTemplate(daemonSets{}.templateForFlaggerHash(selecting)) != flaggerhash.HashTemplate(selecting) {
 		t.Error("a selector changes the hash")
 	}
 }

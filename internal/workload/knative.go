@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/workload/peerhash"
+	"github.com/serin-dev/serin/internal/workload/flaggerhash"
 )
 
 // knativeWorkload is the Kind for targets that are Services of Knative. Knative creates a revision for each template, and
@@ -65,7 +65,7 @@ func (k knativeWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks 
 		if revision != nil && slices.Contains(asks, WithHistory) {
 			o.NewestTemplate = revision.GetCreationTimestamp().Time
 		}
-		o.Target.FlaggerHash = peerhash.HashText(latest)
+		o.Target.FlaggerHash = flaggerhash.HashText(latest)
 	}
 	if o.Target.Revision, err = hashRevision(map[string]any{"knative": latest}); err != nil {
 		return Observation{}, err

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
 // derivedCache caches state between reconciliations for each Canary: checksums of configuration, never the content, and what
@@ -45,7 +45,7 @@ func (m *derivedCache) checksumsFor(key types.NamespacedName, obj metav1.Object)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known, found := m.entryFor(key).sums[obj.GetUID()]
-	if !found || known.version != obj.GetResourceVersion() && !ownwrites.IsOlder(obj.GetResourceVersion(), known.version) {
+	if !found || known.version != obj.GetResourceVersion() && !readyourwrites.IsOlder(obj.GetResourceVersion(), known.version) {
 		return checksums{}, false
 	}
 	known.used = true

@@ -13,7 +13,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/jsontree"
-	"github.com/serin-dev/serin/internal/workload/peerhash"
+	"github.com/serin-dev/serin/internal/workload/flaggerhash"
 )
 
 // ObserveOption is an optional part of an observation, which costs a request.
@@ -258,7 +258,7 @@ func (d templateWorkload) deriveState(c *flaggerv1.Canary, seen workloadView) (d
 		return derivedState{}, err
 	}
 	known = derivedState{
-		inputs: from, revision: revision, flaggerHash: peerhash.HashTemplate(d.templateKind.templateForFlaggerHash(template)),
+		inputs: from, revision: revision, flaggerHash: flaggerhash.HashTemplate(d.templateKind.templateForFlaggerHash(template)),
 		sameTemplate: seen.primary != nil && from.isUsable && d.sameTemplate(seen),
 	}
 	d.cache.storeDerived(objectKey(c), known)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
 // EnsurePrimary creates the primary from the target's template, after the copies of configuration, if there is no
@@ -156,7 +156,7 @@ func (d templateWorkload) adoptPrimary(ctx context.Context, c *flaggerv1.Canary,
 		return fmt.Errorf("taking over %s %s.%s failed: %w", d.displayName(), primary.GetName(), c.Namespace, err)
 	}
 	// The object that was read is older than this write: continuing would be a conflict.
-	return fmt.Errorf("take over %s %s.%s: %w", d.kind().Kind, primary.GetName(), c.Namespace, ownwrites.ErrStale)
+	return fmt.Errorf("take over %s %s.%s: %w", d.kind().Kind, primary.GetName(), c.Namespace, readyourwrites.ErrStale)
 }
 
 // RestoreTemplate reverts the last CopyTemplate: it restores the previous template of the primary from its own history,

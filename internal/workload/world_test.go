@@ -27,7 +27,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cachetest"
-	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
 const namespace = "shop"
@@ -124,7 +124,7 @@ func newWorld(t testing.TB) *world {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	w.d = templateWorkload{&Workloads{Client: ownwrites.New(writes, live, tomorrow{clock.RealClock{}}), Reader: live, Options: Options{ConfigTracking: true}}, deployments{}}
+	w.d = templateWorkload{&Workloads{Client: readyourwrites.New(writes, live, tomorrow{clock.RealClock{}}), Reader: live, Options: Options{ConfigTracking: true}}, deployments{}}
 	return w
 }
 

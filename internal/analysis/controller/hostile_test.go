@@ -21,7 +21,7 @@ import (
 	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/analysis/controller"
 	"github.com/serin-dev/serin/internal/analysis/measure"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
@@ -49,7 +49,7 @@ func TestMoreHangingMeasurementsThanSlots(t *testing.T) {
 			return client.ObjectKeyFromObject(run)
 		}
 		var hanging atomic.Int64
-		ask := func(ctx context.Context, key prober.Key, _ release.Query) release.Answer {
+		ask := func(ctx context.Context, key queryrunner.Key, _ release.Query) release.Answer {
 			if key.Namespace == "hostile" {
 				hanging.Add(1)
 				<-ctx.Done()
@@ -57,7 +57,7 @@ func TestMoreHangingMeasurementsThanSlots(t *testing.T) {
 			return release.Answer{Outcome: release.Measured, Detail: analysis.MeasurementResult{Phase: argov1.AnalysisPhaseSuccessful}}
 		}
 		clk, shown := clock.RealClock{}, telemetry.New(prometheus.NewRegistry())
-		asking := prober.NewConcurrent(clk, slots, abreast, ask, func(types.NamespacedName) {})
+		asking := queryrunner.NewConcurrent(clk, slots, abreast, ask, func(types.NamespacedName) {})
 		reconciler := controller.New(controller.Parts{
 			Client: cluster, Clock: clk, Prober: asking, Metrics: shown, Jobs: &measure.Jobs{Client: cluster, APIReader: cluster, Clock: clk},
 			Recorder: telemetry.NewRecorder(cluster, telemetry.NewOutbox(clk, logr.Discard()), clk, "rollouts-controller"),

@@ -20,9 +20,9 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/analysis/measure"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -31,7 +31,7 @@ type Parts struct {
 	// Client reads from caches and sees its own writes.
 	Client   client.Client
 	Clock    clock.PassiveClock
-	Prober   *prober.Runner
+	Prober   *queryrunner.Runner
 	Recorder *telemetry.Recorder
 	Jobs     *measure.Jobs
 	Metrics  *telemetry.Metrics
@@ -43,14 +43,14 @@ type Parts struct {
 type Reconciler struct {
 	Parts
 	pace  *pace
-	frame *shell.Simple[*argov1.AnalysisRun, argov1.AnalysisRunStatus]
+	frame *reconciler.Simple[*argov1.AnalysisRun, argov1.AnalysisRunStatus]
 }
 
 // New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{Parts: parts, pace: newPace()}
-	r.frame = &shell.Simple[*argov1.AnalysisRun, argov1.AnalysisRunStatus]{
-		Frame: shell.Frame[*argov1.AnalysisRun, argov1.AnalysisRunStatus]{
+	r.frame = &reconciler.Simple[*argov1.AnalysisRun, argov1.AnalysisRunStatus]{
+		Frame: reconciler.Frame[*argov1.AnalysisRun, argov1.AnalysisRunStatus]{
 			Kind:   argov1.SchemeGroupVersion.WithKind(argov1.AnalysisRunKind),
 			Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
 			New:             func() *argov1.AnalysisRun { return &argov1.AnalysisRun{} },
@@ -74,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // reconcile observes one AnalysisRun, decides, applies the effects, writes the status, reports and sends queries.
 func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(run)
-	asking := prober.Key{NamespacedName: key, UID: run.UID}
+	asking := queryrunner.Key{NamespacedName: key, UID: run.UID}
 	s, err := r.observe(ctx, run, asking)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -99,11 +99,11 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 		r.Prober.Submit(asking, d.Queries)
 		r.Prober.SetAnswerLimit(asking, len(run.Spec.Metrics))
 	}
-	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), d.Wake)}, nil
+	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), d.Wake)}, nil
 }
 
 // observe returns everything that is known about a run.
-func (r *Reconciler) observe(ctx context.Context, run *argov1.AnalysisRun, key prober.Key) (analysis.Snapshot, error) {
+func (r *Reconciler) observe(ctx context.Context, run *argov1.AnalysisRun, key queryrunner.Key) (analysis.Snapshot, error) {
 	s := analysis.Snapshot{
 		Now: r.Clock.Now(), UID: run.UID, Spec: run.Spec, Status: run.Status,
 		Answers: map[string]analysis.MeasurementResult{}, EndedMeasurements: map[string]bool{},
@@ -167,8 +167,8 @@ func runOf(job *batchv1.Job) (types.NamespacedName, bool) {
 }
 
 // Footprint is what this process remembers of AnalysisRuns.
-func (r *Reconciler) Footprint() shell.Footprint {
+func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := r.frame.Footprint()
 	parts["prober"], parts["pace"] = r.Prober.Keys(), r.pace.keys()
-	return shell.FootprintOf(parts)
+	return reconciler.FootprintOf(parts)
 }

@@ -32,8 +32,8 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 	metricweb "github.com/serin-dev/serin/internal/metric/web"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/prober"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -76,7 +76,7 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 		Client: o.client, Secrets: o.client, Clock: clk, Restricted: out, Unrestricted: out, Services: metric.NewRegistry(metricweb.Service(metric.Cluster{})), Namespace: "serin-system", Environment: func(string) string { return "" },
 		Jobs: jobs, Telemetry: shown,
 	}
-	asking := prober.NewConcurrent(clk, 10, 4, measurer.Measure, func(types.NamespacedName) { o.answered <- struct{}{} })
+	asking := queryrunner.NewConcurrent(clk, 10, 4, measurer.Measure, func(types.NamespacedName) { o.answered <- struct{}{} })
 	o.reconciler = controller.New(controller.Parts{
 		Client: o.client, Clock: clk, Prober: asking, Recorder: telemetry.NewRecorder(o.client, outbox, clk, "rollouts-controller"), Jobs: jobs,
 		Metrics: shown, InstanceID: instance,
@@ -319,7 +319,7 @@ func TestAPanicIsToldOnTheRun(t *testing.T) {
 	prober := o.reconciler.Prober
 	o.reconciler.Prober = nil // which every pass trips over
 	for range 3 {
-		if result := o.pass(); result.RequeueAfter <= 0 || result.RequeueAfter > shell.FirstPause {
+		if result := o.pass(); result.RequeueAfter <= 0 || result.RequeueAfter > reconciler.FirstPause {
 			t.Errorf("next in %s", result.RequeueAfter)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 )
 
 // Options of the controller.
@@ -25,8 +25,8 @@ type Options struct {
 }
 
 // Add makes the manager run the reconciler. queue must be the one that the prober's answers go to.
-func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) error {
-	c, err := controller.New("analysisrun", mgr, shell.Options(r, o.Workers))
+func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options) error {
+	c, err := controller.New("analysisrun", mgr, reconciler.Options(r, o.Workers))
 	if err != nil {
 		return fmt.Errorf("make the controller of AnalysisRuns: %w", err)
 	}

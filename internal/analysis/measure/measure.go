@@ -21,7 +21,7 @@ import (
 	"github.com/serin-dev/serin/internal/fairshare"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
@@ -60,7 +60,7 @@ type Measurer struct {
 const maxEvaluations = 4
 
 // Measure makes the measurement that a question asks for. The detail of its answer is an analysis.MeasurementResult.
-func (m *Measurer) Measure(ctx context.Context, key prober.Key, p release.Query) release.Answer {
+func (m *Measurer) Measure(ctx context.Context, key queryrunner.Key, p release.Query) release.Answer {
 	began := m.Clock.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, measurementTimeout, fmt.Errorf("no measurement within %s", measurementTimeout))
 	defer cancel()

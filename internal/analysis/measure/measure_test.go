@@ -39,7 +39,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric/wavefront"
 	"github.com/serin-dev/serin/internal/metric/web"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
@@ -103,7 +103,7 @@ func (b *bench) ask(m argov1.Metric, q analysis.MeasurementRequest, args ...argo
 	if q.Number == 0 {
 		q.Number = 1
 	}
-	key := prober.Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "run"}, UID: runUID}
+	key := queryrunner.Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "run"}, UID: runUID}
 	answer := b.measurer.Measure(b.t.Context(), key, release.Query{ID: "x", Request: q})
 	detail, ok := answer.Detail.(analysis.MeasurementResult)
 	if !ok {
@@ -493,7 +493,7 @@ func TestNamesOfJobsFitIntoALabel(t *testing.T) {
 	if err := b.client.Create(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
-	key := prober.Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "run"}, UID: runUID}
+	key := queryrunner.Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "run"}, UID: runUID}
 	answer := b.measurer.Measure(t.Context(), key, release.Query{Request: analysis.MeasurementRequest{Metric: metric, Number: 123}})
 	name := answer.Detail.(analysis.MeasurementResult).Metadata["job-name"]
 	if len(name) != 63 || !strings.HasSuffix(name, ".123") {
@@ -576,7 +576,7 @@ func TestAMeasurementEnds(t *testing.T) {
 		})
 		measurer := &measure.Measurer{Client: hanging, Clock: clocktesting.NewFakePassiveClock(noon), Telemetry: telemetry.New(prometheus.NewRegistry())}
 		began := time.Now()
-		answer := measurer.Measure(t.Context(), prober.Key{}, release.Query{Request: analysis.MeasurementRequest{}})
+		answer := measurer.Measure(t.Context(), queryrunner.Key{}, release.Query{Request: analysis.MeasurementRequest{}})
 		detail, _ := answer.Detail.(analysis.MeasurementResult)
 		if took := time.Since(began); took != 2*time.Minute || detail.Phase != argov1.AnalysisPhaseError || detail.Message != "no measurement within 2m0s" {
 			t.Errorf("got %+v after %s", detail, took)

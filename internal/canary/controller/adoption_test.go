@@ -26,13 +26,13 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 	"github.com/serin-dev/serin/internal/workload"
-	"github.com/serin-dev/serin/internal/workload/peerhash"
+	"github.com/serin-dev/serin/internal/workload/flaggerhash"
 )
 
 var httpRoute = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
@@ -189,7 +189,7 @@ func (l *left) restart() {
 			Settings: canary.Settings{Provider: "gatewayapi:v1", Drain: time.Second}, EndpointsUnread: "there are none here",
 		},
 		Reader: noted, Clock: l.clock, Metrics: telemetry.New(prometheus.NewRegistry()),
-		Prober: prober.New(l.clock, 1, func(context.Context, prober.Key, release.Query) release.Answer { return release.Answer{} }, func(types.NamespacedName) {}),
+		Prober: queryrunner.New(l.clock, 1, func(context.Context, queryrunner.Key, release.Query) release.Answer { return release.Answer{} }, func(types.NamespacedName) {}),
 		Reporter: &Reporter{
 			Client: noted, Reader: noted, Clock: l.clock, Outbox: outbox, Standing: &telemetry.OngoingEvents{},
 			Recorder: telemetry.NewRecorder(l.client, outbox, l.clock, ""),
@@ -290,7 +290,7 @@ func (l *left) releasesOnce(image string) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if hash := peerhash.HashTemplate(template); c.Status.LastAppliedSpec != hash || c.Status.LastPromotedSpec != hash {
+	if hash := flaggerhash.HashTemplate(template); c.Status.LastAppliedSpec != hash || c.Status.LastPromotedSpec != hash {
 		l.t.Errorf("on the way back Flagger 1.44 would find applied %s and promoted %s, and take %s: a new revision", c.Status.LastAppliedSpec, c.Status.LastPromotedSpec, hash)
 	}
 	if c.Status.TrackedConfigs == nil {
@@ -319,7 +319,7 @@ func TestAdoptionAtRestMakesNoRipple(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					hash = peerhash.HashTemplate(template)
+					hash = flaggerhash.HashTemplate(template)
 					promoted = hash
 				}
 				status := leftStatus(phase, hash, promoted, now.Add(-time.Hour))

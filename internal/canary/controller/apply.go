@@ -10,8 +10,8 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
 )
@@ -29,8 +29,8 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (dec
 			for _, text := range partly.Messages {
 				events = append(events, release.Event{Type: release.Warning, Message: text, Persistent: true})
 			}
-		case shell.NeedsUser(err), shell.Rejected(err):
-			return canary.RefusedDecision(s.snapshot, d.Gates, effect, shell.Message(err)), shell.Rejected(err), nil
+		case reconciler.NeedsUser(err), reconciler.Rejected(err):
+			return canary.RefusedDecision(s.snapshot, d.Gates, effect, reconciler.Message(err)), reconciler.Rejected(err), nil
 		case err != nil:
 			return d, false, err
 		}

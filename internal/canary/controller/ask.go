@@ -17,9 +17,9 @@ import (
 	"github.com/serin-dev/serin/internal/hook"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/workload"
 )
@@ -99,7 +99,7 @@ type Asker struct {
 }
 
 // Ask puts one question.
-func (a *Asker) Ask(ctx context.Context, key prober.Key, p release.Query) release.Answer {
+func (a *Asker) Ask(ctx context.Context, key queryrunner.Key, p release.Query) release.Answer {
 	began := a.Clock.Now()
 	kind := telemetry.WebhookQuery
 	c := &flaggerv1.Canary{}
@@ -120,7 +120,7 @@ func (a *Asker) Ask(ctx context.Context, key prober.Key, p release.Query) releas
 		answer = release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("question %T is unknown", q)}
 	}
 	// Many answers are kept, and what users wrote into addresses and queries may be as long as a whole Canary.
-	answer.Text, answer.Query = release.Truncate(answer.Text, maxAnswer), release.Truncate(answer.Query, shell.MaxGateQuery)
+	answer.Text, answer.Query = release.Truncate(answer.Text, maxAnswer), release.Truncate(answer.Query, reconciler.MaxGateQuery)
 	a.Telemetry.RecordQueryDuration(kind, answer.Outcome, a.Clock.Since(began))
 	return answer
 }
@@ -179,7 +179,7 @@ func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	if check.Canonical == canary.Duration {
 		shown = value / 1000 // the gauge has always been in seconds
 	}
-	a.Telemetry.SetCheckValue(c.Namespace, c.Spec.TargetRef.Name, release.Truncate(check.Metric.Name, shell.MaxGateName), shown)
+	a.Telemetry.SetCheckValue(c.Namespace, c.Spec.TargetRef.Name, release.Truncate(check.Metric.Name, reconciler.MaxGateName), shown)
 	return answer
 }
 

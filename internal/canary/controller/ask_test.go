@@ -23,7 +23,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 	prometheusprovider "github.com/serin-dev/serin/internal/metric/prometheus"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
@@ -92,7 +92,7 @@ func cartCanary() *flaggerv1.Canary {
 }
 
 func (a *Asker) about(ctx context.Context, question any) release.Answer {
-	return a.Ask(ctx, prober.Key{NamespacedName: cart, UID: "uid"}, release.Query{ID: "id", Request: question})
+	return a.Ask(ctx, queryrunner.Key{NamespacedName: cart, UID: "uid"}, release.Query{ID: "id", Request: question})
 }
 
 const vector = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"0.25"]}]}}`

@@ -19,7 +19,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 )
 
 // resident is a Canary with short windows, one rollout hook and one inline query.
@@ -190,7 +190,7 @@ func TestOneEvilServerCostsItsOwnReleaseOnly(t *testing.T) {
 			continue // unreachable: does not count for a minute
 		}
 		w.untilPhase(t, key, flaggerv1.CanaryPhaseFailed)
-		if gates := w.canary(t, key).Status.Serin.Gates; len(gates) > shell.MaxGates {
+		if gates := w.canary(t, key).Status.Serin.Gates; len(gates) > reconciler.MaxGates {
 			t.Errorf("%s: %d gates in the status", name, len(gates))
 		}
 	}
@@ -341,15 +341,15 @@ func TestAPanicCostsItsOwnReleaseOnly(t *testing.T) {
 
 func TestEachTroubleHasItsOwnRow(t *testing.T) {
 	m, now := newMemory(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	now = m.RetryAt(cart, shell.NotInstalled, now)
-	if got := m.RetryAt(cart, shell.NotInstalled, now).Sub(now); got != 2*shell.FirstPause {
+	now = m.RetryAt(cart, reconciler.NotInstalled, now)
+	if got := m.RetryAt(cart, reconciler.NotInstalled, now).Sub(now); got != 2*reconciler.FirstPause {
 		t.Errorf("the second time: %s", got)
 	}
-	if got := m.RetryAt(cart, shell.Refused, now).Sub(now); got != shell.FirstPause {
+	if got := m.RetryAt(cart, reconciler.Refused, now).Sub(now); got != reconciler.FirstPause {
 		t.Errorf("another trouble waits %s", got)
 	}
-	m.Succeeded(cart, shell.NotInstalled)
-	if got := m.RetryAt(cart, shell.NotInstalled, now).Sub(now); got != shell.FirstPause {
+	m.Succeeded(cart, reconciler.NotInstalled)
+	if got := m.RetryAt(cart, reconciler.NotInstalled, now).Sub(now); got != reconciler.FirstPause {
 		t.Errorf("after a success: %s", got)
 	}
 }

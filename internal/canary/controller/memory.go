@@ -8,12 +8,12 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 )
 
 // memory is what the reconciler remembers of Canaries between reconciliations.
 type memory struct {
-	shell.Memory[remembered]
+	reconciler.Memory[remembered]
 	mu sync.Mutex
 }
 
@@ -38,22 +38,22 @@ type stuckPods struct {
 const maxPodLists = 3
 
 func newMemory() *memory {
-	return &memory{Memory: shell.Memory[remembered]{Explanations: shell.Explanations{WaitsFor: shell.WaitsFor}}}
+	return &memory{Memory: reconciler.Memory[remembered]{Explanations: reconciler.Explanations{WaitsFor: reconciler.WaitsFor}}}
 }
 
 // explain returns what the status is to show about the gates of a decision.
-func (m *memory) explain(key types.NamespacedName, d canary.Decision, s canary.Snapshot, now time.Time) shell.Explanation {
-	var shown []shell.StatusGate
+func (m *memory) explain(key types.NamespacedName, d canary.Decision, s canary.Snapshot, now time.Time) reconciler.Explanation {
+	var shown []reconciler.StatusGate
 	if s.Status.Serin != nil {
 		for _, gate := range s.Status.Serin.Gates {
-			shown = append(shown, shell.StatusGate(gate))
+			shown = append(shown, reconciler.StatusGate(gate))
 		}
 	}
-	return m.Explain(key, shell.Evaluation{Gates: d.Gates, Shown: shown, Provisional: d.Wake.Equal(s.Now), Now: now})
+	return m.Explain(key, reconciler.Evaluation{Gates: d.Gates, Shown: shown, Provisional: d.Wake.Equal(s.Now), Now: now})
 }
 
 // gatesOf returns the gates of an explanation in the form of the API.
-func gatesOf(e shell.Explanation) []flaggerv1.GateStatus {
+func gatesOf(e reconciler.Explanation) []flaggerv1.GateStatus {
 	gates := make([]flaggerv1.GateStatus, len(e.Gates))
 	for i, gate := range e.Gates {
 		gates[i] = flaggerv1.GateStatus(gate)
@@ -63,7 +63,7 @@ func gatesOf(e shell.Explanation) []flaggerv1.GateStatus {
 
 // sameStatus compares everything but what is said about gates.
 func sameStatus(a, b flaggerv1.CanaryStatus) bool {
-	return shell.Same(withoutGates(a), withoutGates(b))
+	return reconciler.Same(withoutGates(a), withoutGates(b))
 }
 
 func withoutGates(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {

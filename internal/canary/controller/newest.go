@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
 // checkNewest prevents a process from acting on an old version of a release: see ownwrites.NewestVersions. An idle release is not read
@@ -21,7 +21,7 @@ func (r *Reconciler) checkNewest(ctx context.Context, object *flaggerv1.Canary, 
 
 // requireNewest is the same at each write of a reconciliation: an idle release may be suspended or deleted by now. Writes of the
 // Canary itself name the version that they are based on.
-func (r *Reconciler) requireNewest(object *flaggerv1.Canary) ownwrites.WriteCheck {
+func (r *Reconciler) requireNewest(object *flaggerv1.Canary) readyourwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
 		if _, itself := written.(*flaggerv1.Canary); itself {
 			return nil

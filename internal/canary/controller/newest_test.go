@@ -12,8 +12,8 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
-	"github.com/serin-dev/serin/internal/ownwrites"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/readyourwrites"
+	"github.com/serin-dev/serin/internal/reconciler"
 )
 
 // reads counts them.
@@ -59,7 +59,7 @@ func TestTakeOver(t *testing.T) {
 			}
 			for i, cached := range test.cached {
 				err := r.checkNewest(t.Context(), cached, canary.HasTransitionEffects(cached.Status.Phase))
-				if got := errors.Is(err, ownwrites.ErrStale); got != test.behind[i] || err != nil && !got {
+				if got := errors.Is(err, readyourwrites.ErrStale); got != test.behind[i] || err != nil && !got {
 					t.Errorf("version %s: %v, behind should be %t", cached.ResourceVersion, err, test.behind[i])
 				}
 			}
@@ -86,10 +86,10 @@ func TestAConflictHasTheCanaryReadAnew(t *testing.T) {
 	}
 	s := &seen{object: cached, snapshot: canary.Snapshot{Status: cached.Status}}
 	decision := canary.Decision{Status: flaggerv1.CanaryStatus{Phase: flaggerv1.CanaryPhasePromoting}}
-	if _, err := r.writeStatus(t.Context(), s, decision, shell.Explanation{Due: true}); !apierrors.IsConflict(err) {
+	if _, err := r.writeStatus(t.Context(), s, decision, reconciler.Explanation{Due: true}); !apierrors.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict", err)
 	}
-	if err := r.checkNewest(t.Context(), cached, true); !errors.Is(err, ownwrites.ErrStale) || reads.n != 1 {
+	if err := r.checkNewest(t.Context(), cached, true); !errors.Is(err, readyourwrites.ErrStale) || reads.n != 1 {
 		t.Errorf("after the conflict: %v after %d reads, want ErrBehind after one", err, reads.n)
 	}
 }

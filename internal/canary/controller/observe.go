@@ -18,10 +18,10 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/internal/metric"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/queue"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
 	"github.com/serin-dev/serin/internal/workload"
@@ -110,8 +110,8 @@ type seen struct {
 }
 
 // asking identifies the Canary for the prober.
-func (s *seen) asking() prober.Key {
-	return prober.Key{NamespacedName: client.ObjectKeyFromObject(s.object), UID: s.object.UID}
+func (s *seen) asking() queryrunner.Key {
+	return queryrunner.Key{NamespacedName: client.ObjectKeyFromObject(s.object), UID: s.object.UID}
 }
 
 // Snapshot is what is known of a Canary now, without answers.
@@ -324,9 +324,9 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 	observed, versions, err := o.Applier.Observe(ctx, renderer, s.target)
 	s.versions = versions
 	switch {
-	case shell.NeedsUser(err), shell.Rejected(err):
+	case reconciler.NeedsUser(err), reconciler.Rejected(err):
 		s.snapshot.Route = canary.Route{Problem: err.Error()}
-		s.again = s.again || errors.Is(err, traffic.ErrNotInstalled) || shell.Rejected(err)
+		s.again = s.again || errors.Is(err, traffic.ErrNotInstalled) || reconciler.Rejected(err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("read the route of %s: %w", s.object.Name, err)
@@ -350,7 +350,7 @@ func cutHooks(c *flaggerv1.Canary) []release.Event {
 	for _, h := range analysisOf(c).Webhooks {
 		if _, _, cut, _ := hookLimits(h); cut != "" { // what is no duration is said when it is called
 			warnings = append(warnings, release.Event{Type: release.Warning, Persistent: true, ObjectOnly: true, Message: fmt.Sprintf(
-				"webhook %s: %s", release.Truncate(h.Name, shell.MaxGateName), cut)})
+				"webhook %s: %s", release.Truncate(h.Name, reconciler.MaxGateName), cut)})
 		}
 	}
 	return warnings

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/peer"
 	"github.com/serin-dev/serin/internal/watching"
 )
 
@@ -72,7 +72,7 @@ func flaggerDeployment(ready int32, args ...string) *appsv1.Deployment {
 
 func flaggerLease(holder string, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "flagger-system", Name: peer.FlaggerLeaseName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "flagger-system", Name: othercontroller.FlaggerLeaseName},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, LeaseDurationSeconds: new(int32(60)), RenewTime: &metav1.MicroTime{Time: renewed},
 		},
@@ -153,8 +153,8 @@ func TestATenantCannotMakeUpAFlagger(t *testing.T) {
 	lease := flaggerLease("flagger-1_2", now.Add(200*365*24*time.Hour))
 	lease.Namespace = "mallory"
 	p := watching.NewFlaggerWatch(aCluster(t, forged, lease))
-	p.IsPermitted = func(_ context.Context, account peer.Account, of watching.Resource, namespace string) (bool, error) {
-		return of == watching.CanaryStatus && account == peer.Account{Namespace: "mallory", Name: "flagger"} && namespace == "mallory", nil
+	p.IsPermitted = func(_ context.Context, account othercontroller.Account, of watching.Resource, namespace string) (bool, error) {
+		return of == watching.CanaryStatus && account == othercontroller.Account{Namespace: "mallory", Name: "flagger"} && namespace == "mallory", nil
 	}
 	for namespace, want := range map[string]bool{"shop": false, "mallory": true} {
 		if seen, err := acting(t.Context(), p, namespace, now); err != nil || seen.Acts() != want {

@@ -8,11 +8,11 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/queue"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/internal/shell"
 )
 
-var releases = shell.Releases[*flaggerv1.Canary]{
+var releases = reconciler.Releases[*flaggerv1.Canary]{
 	Kind:    flaggerv1.CanaryKind,
 	New:     func() *flaggerv1.Canary { return &flaggerv1.Canary{} },
 	NewList: func() client.ObjectList { return &flaggerv1.CanaryList{} },

@@ -19,10 +19,10 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
-	"github.com/serin-dev/serin/internal/ownwrites"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/readyourwrites"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/watching"
 )
@@ -37,7 +37,7 @@ type Parts struct {
 	// Reader reads from the API server.
 	Reader   client.Reader
 	Clock    clock.PassiveClock
-	Prober   *prober.Runner
+	Prober   *queryrunner.Runner
 	Reporter *Reporter
 	Metrics  *telemetry.Metrics
 	// Watch makes sure that changes of objects of these kinds, those of workloads and those of routes, requeue their
@@ -51,21 +51,21 @@ type Parts struct {
 type Reconciler struct {
 	Parts
 
-	frame      *shell.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]
+	frame      *reconciler.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]
 	dependents *watching.Dependents
 	left       watching.CededReleases
 	memory     *memory
 	form       statusForm
-	newest     *ownwrites.NewestVersions
+	newest     *readyourwrites.NewestVersions
 }
 
 // New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{
 		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
-		newest: ownwrites.NewNewestVersions(flaggerv1.CanaryKind, parts.Reader),
+		newest: readyourwrites.NewNewestVersions(flaggerv1.CanaryKind, parts.Reader),
 	}
-	r.frame = &shell.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]{
+	r.frame = &reconciler.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]{
 		Kind:   flaggerv1.SchemeGroupVersion.WithKind(flaggerv1.CanaryKind),
 		Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
 		New: releases.New, Subresource: true,
@@ -90,7 +90,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	ctx = ownwrites.WithWriteCheck(ctx, r.requireNewest(object))
+	ctx = readyourwrites.WithWriteCheck(ctx, r.requireNewest(object))
 	decision := r.frame.Decide(func() canary.Decision { return canary.Next(s.snapshot) })
 	decision, rejected, err := r.apply(ctx, s, decision)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	r.memory.Succeeded(key, shell.LostRace)
+	r.memory.Succeeded(key, reconciler.LostRace)
 	releases.Settle(r.Line, object, s.object, canary.WaitsInQueue(decision))
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.show(s, decision)
@@ -111,7 +111,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	r.Prober.SetAnswerLimit(s.asking(), questionsOf(object))
 
 	r.memory.ScheduleWake(key, decision.Wake)
-	again := shell.Earliest(s.podsDue, r.memory.Retry(key, shell.Refused, rejected, s.snapshot.Now), r.memory.Retry(key, shell.NotInstalled, s.again, s.snapshot.Now))
+	again := reconciler.Earliest(s.podsDue, r.memory.Retry(key, reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(key, reconciler.NotInstalled, s.again, s.snapshot.Now))
 	explain := explanation.At
 	if written || s.snapshot.OtherController.Acts() {
 		explain = time.Time{} // the write shows all gates, or the status belongs to Flagger
@@ -119,7 +119,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write requeues the release
 	}
-	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), shell.Earliest(decision.Wake, explain, again))}, nil
+	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explain, again))}, nil
 }
 
 // look observes a Canary, with what this process remembers of it and the answers that it received.
@@ -164,7 +164,7 @@ func (r *Reconciler) reportFault(ctx context.Context, object *flaggerv1.Canary, 
 		Now: now, UID: string(object.UID), Generation: object.Generation, Status: *object.Status.DeepCopy(),
 		Plan: canary.Plan{Name: object.Name, Namespace: object.Namespace, Target: object.Spec.TargetRef.Name},
 	}}
-	decision := canary.FaultedDecision(s.snapshot, shell.FaultMessage("release", fault))
+	decision := canary.FaultedDecision(s.snapshot, reconciler.FaultMessage("release", fault))
 	if _, err := r.writeStatus(ctx, s, decision, r.memory.explain(key, decision, s.snapshot, now)); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (r *Reconciler) reportFault(ctx context.Context, object *flaggerv1.Canary, 
 
 // writeStatus stores the decision if the status changes, or if a wait has to be explained. It reports whether that created a new
 // version, whose event requeues the release.
-func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d canary.Decision, explanation shell.Explanation) (written bool, err error) {
+func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d canary.Decision, explanation reconciler.Explanation) (written bool, err error) {
 	if s.snapshot.OtherController.Acts() || !explanation.Due && sameStatus(d.Status, s.snapshot.Status) {
 		return false, nil
 	}
@@ -188,7 +188,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d canary.Decision
 	before.Status = s.stored
 	stored, err := r.form.write(ctx, r.Client, &before, status)
 	if err != nil {
-		if !apierrors.IsTooManyRequests(err) && !shell.Rejected(err) {
+		if !apierrors.IsTooManyRequests(err) && !reconciler.Rejected(err) {
 			r.newest.Forget(key) // after a conflict, what was observed is known to be old
 		}
 		return false, fmt.Errorf("write the status of Canary %s: %w", key, err)
@@ -232,7 +232,7 @@ func (r *Reconciler) show(s *seen, d canary.Decision) {
 	waiting := d.Gates.First()
 	key := types.NamespacedName{Namespace: plan.Namespace, Name: plan.Name}
 	if waiting != nil {
-		r.Metrics.SetWaitingGate(flaggerv1.CanaryKind, plan.Namespace, plan.Name, shell.GateName(*waiting), r.memory.WaitingSince(key, *waiting))
+		r.Metrics.SetWaitingGate(flaggerv1.CanaryKind, plan.Namespace, plan.Name, reconciler.GateName(*waiting), r.memory.WaitingSince(key, *waiting))
 	} else {
 		r.Metrics.SetWaitingGate(flaggerv1.CanaryKind, plan.Namespace, plan.Name, "", time.Time{})
 	}
@@ -273,7 +273,7 @@ func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedNa
 			at, _ = r.memory.podsDue(key, of.primary, unready, s.snapshot.Now, patience)
 		}
 		of.copy.PodProblem = problem
-		s.podsDue = shell.Earliest(s.podsDue, at)
+		s.podsDue = reconciler.Earliest(s.podsDue, at)
 	}
 	return nil
 }
@@ -293,8 +293,8 @@ func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconc
 }
 
 // Footprint is what this process remembers of Canaries.
-func (r *Reconciler) Footprint() shell.Footprint {
-	return shell.FootprintOf(shell.Footprint{
+func (r *Reconciler) Footprint() reconciler.Footprint {
+	return reconciler.FootprintOf(reconciler.Footprint{
 		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.Keys(), "known": r.newest.Keys(),
 		"line": r.Line.Keys(flaggerv1.CanaryKind), "prober": r.Prober.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.Standing.Keys(),
 		"workloads": r.Workloads.CachedKeys(),

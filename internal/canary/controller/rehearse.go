@@ -7,7 +7,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
@@ -26,7 +26,7 @@ func (o *Observer) Rehearse(ctx context.Context, object *flaggerv1.Canary, now t
 		var partly *workload.PartialServiceError
 		switch {
 		case err == nil, errors.As(err, &partly):
-		case shell.NeedsUser(err), shell.Rejected(err):
+		case reconciler.NeedsUser(err), reconciler.Rejected(err):
 			return decision, err, nil
 		default:
 			return decision, nil, err

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 )
 
 // stateSchema is what a process knows of the schema of Canaries: whether it stores status.serin.
@@ -109,7 +109,7 @@ func patchStatus(
 			return nil, err
 		}
 	}
-	patch, err := shell.StatusPatch(stored.ResourceVersion, &stored.Status, &wanted)
+	patch, err := reconciler.StatusPatch(stored.ResourceVersion, &stored.Status, &wanted)
 	if err != nil {
 		return nil, fmt.Errorf("compare the status with what it was: %w", err)
 	}

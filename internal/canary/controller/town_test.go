@@ -32,7 +32,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 	prometheusprovider "github.com/serin-dev/serin/internal/metric/prometheus"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -93,7 +93,7 @@ func newTownWith(t *testing.T, policy outbound.Policy, limits release.Concurrenc
 	joined := Queued(w.client, false)
 	joined.Wake = w.look
 	line.Register(joined)
-	asking := prober.NewPooled(clk, inTown, Pool, asker.Ask, w.look)
+	asking := queryrunner.NewPooled(clk, inTown, Pool, asker.Ask, w.look)
 	w.reconciler = New(Parts{
 		Observer: Observer{
 			Client: w.client, Workloads: w.kind, Routers: traffic.Registry{Canary: map[string]traffic.Renderer{"kubernetes": kubernetes.New()}},

@@ -20,7 +20,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/endpoints"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/watching"
 	"github.com/serin-dev/serin/internal/workload"
 )
@@ -36,12 +36,12 @@ type Options struct {
 }
 
 // Add makes the manager run the reconciler. queue must be the one that the prober's answers go to.
-func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) error {
+func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options) error {
 	workers := o.Workers
 	if workers <= 0 {
 		workers = 10
 	}
-	c, err := controller.New("canary", mgr, shell.Options(r, workers))
+	c, err := controller.New("canary", mgr, reconciler.Options(r, workers))
 	if err != nil {
 		return fmt.Errorf("make the controller of Canaries: %w", err)
 	}
@@ -156,5 +156,5 @@ func (r *Reconciler) concerned(ctx context.Context, c *flaggerv1.Canary) []recon
 
 // requestsFor returns a request for each Canary that depends on an object.
 func (r *Reconciler) requestsFor(t watching.Object) []reconcile.Request {
-	return shell.Requests(r.dependents.ReleasesFor(t))
+	return reconciler.Requests(r.dependents.ReleasesFor(t))
 }

@@ -14,7 +14,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/operator"
-	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/watching"
 )
 
@@ -31,7 +31,7 @@ type controllers struct {
 	// isGiven is true where the user specified the flags of Serin: then it is assumed to run.
 	isGiven bool
 	// The Deployments, by what they run.
-	serins, flaggers, argos []peer.Controller
+	serins, flaggers, argos []othercontroller.Controller
 	leases                  []coordinationv1.Lease
 	unread                  []string
 	// may reports the permissions of service accounts, as far as the user can review them; otherwise all count as permitted.
@@ -58,7 +58,7 @@ func (s *Session) findControllers(ctx context.Context, objects []client.Object) 
 
 // flagsFor are those of the controller that acts on one of the releases; the defaults if there is none.
 func (c *controllers) flagsFor(objects []client.Object) flags {
-	for _, all := range [][]peer.Controller{c.serins, c.flaggers} {
+	for _, all := range [][]othercontroller.Controller{c.serins, c.flaggers} {
 		for _, one := range all {
 			if one.Ready > 0 && concerns(one, objects) {
 				found := parse(one.Args)
@@ -71,7 +71,7 @@ func (c *controllers) flagsFor(objects []client.Object) flags {
 }
 
 // concerns is false for a controller that watches another namespace only.
-func concerns(c peer.Controller, objects []client.Object) bool {
+func concerns(c othercontroller.Controller, objects []client.Object) bool {
 	return len(objects) == 0 || slices.ContainsFunc(objects, func(of client.Object) bool { return c.WatchesNamespace(of.GetNamespace()) })
 }
 
@@ -97,20 +97,20 @@ func (s *Session) deployed(ctx context.Context, out *controllers) error {
 
 // add adds a Deployment that runs a controller.
 func (c *controllers) add(d *appsv1.Deployment) {
-	if found, is := peer.DetectSerin(d); is {
+	if found, is := othercontroller.DetectSerin(d); is {
 		c.serins = append(c.serins, found)
-	} else if found, is := peer.DetectFlagger(d); is {
+	} else if found, is := othercontroller.DetectFlagger(d); is {
 		c.flaggers = append(c.flaggers, found)
-	} else if found, is := peer.DetectArgoRollouts(d); is {
+	} else if found, is := othercontroller.DetectArgoRollouts(d); is {
 		c.argos = append(c.argos, found)
 	}
 }
 
 // leased reads the leases of controllers.
 func (s *Session) leased(ctx context.Context, out *controllers, objects []client.Object) error {
-	names := []string{peer.FlaggerLeaseName}
+	names := []string{othercontroller.FlaggerLeaseName}
 	for _, id := range instances(objects) {
-		names = append(names, operator.LeaseName(id), peer.ArgoLeaseName(id))
+		names = append(names, operator.LeaseName(id), othercontroller.ArgoLeaseName(id))
 	}
 	if own := operator.LeaseName(out.flags.Argo.InstanceID); !slices.Contains(names, own) {
 		names = append(names, own)
@@ -145,7 +145,7 @@ func (c *controllers) leasesNamed(name string) []coordinationv1.Lease {
 }
 
 // serves reports whether a Serin acts on a release, by its flags.
-func serves(c peer.Controller, object client.Object) bool {
+func serves(c othercontroller.Controller, object client.Object) bool {
 	f := parse(c.Args)
 	api := "canary"
 	if keyOf(object).Kind == explain.KindRollout {
@@ -161,13 +161,13 @@ func (c *controllers) peerOf(ctx context.Context, object client.Object, events [
 	if c.flags.AdoptWhileOtherControllerRuns || !c.isGiven && reported == "" && !c.hasSerin(object, now) {
 		return explain.Peer{}
 	}
-	scope := peer.Scope{Namespaces: c.flags.OtherControllerNamespaces}
-	others, resource, acting := c.flaggers, watching.CanaryStatus, func(of []peer.Controller) []peer.Candidate {
-		return scope.FlaggerSigns(object.GetNamespace(), of, c.leasesNamed(peer.FlaggerLeaseName), now)
+	scope := othercontroller.Scope{Namespaces: c.flags.OtherControllerNamespaces}
+	others, resource, acting := c.flaggers, watching.CanaryStatus, func(of []othercontroller.Controller) []othercontroller.Candidate {
+		return scope.FlaggerSigns(object.GetNamespace(), of, c.leasesNamed(othercontroller.FlaggerLeaseName), now)
 	}
 	if keyOf(object).Kind == explain.KindRollout {
 		others, resource = c.argos, watching.RolloutStatus
-		acting = func(of []peer.Controller) []peer.Candidate {
+		acting = func(of []othercontroller.Controller) []othercontroller.Candidate {
 			return scope.ArgoRolloutsSigns(object.GetNamespace(), instanceOf(object), of, c.leases, now)
 		}
 	}
@@ -177,8 +177,8 @@ func (c *controllers) peerOf(ctx context.Context, object client.Object, events [
 	}
 	out := explain.Peer{Sign: sign.Text, Until: sign.Until}
 	for _, one := range others {
-		mine := acting([]peer.Controller{one})
-		if out.Sign != "" && slices.ContainsFunc(mine, func(c peer.Candidate) bool { return c.Sign == peer.Sign{Text: out.Sign} }) {
+		mine := acting([]othercontroller.Controller{one})
+		if out.Sign != "" && slices.ContainsFunc(mine, func(c othercontroller.Candidate) bool { return c.Sign == othercontroller.Sign{Text: out.Sign} }) {
 			out.Stop = fmt.Sprintf("kubectl -n %s scale deployment/%s --replicas=0", one.Namespace, one.Name)
 		}
 	}
@@ -200,12 +200,12 @@ func peerInEvents(events []explain.Event) string {
 
 // hasSerin reports whether a Serin that acts on the release has ready pods, or holds its lease.
 func (c *controllers) hasSerin(object client.Object, now time.Time) bool {
-	return slices.ContainsFunc(c.serins, func(s peer.Controller) bool { return s.Ready > 0 && serves(s, object) }) ||
+	return slices.ContainsFunc(c.serins, func(s othercontroller.Controller) bool { return s.Ready > 0 && serves(s, object) }) ||
 		slices.ContainsFunc(c.leasesNamed(operator.LeaseName(c.instance(object))), func(l coordinationv1.Lease) bool { return held(&l, now) })
 }
 
 func held(l *coordinationv1.Lease, now time.Time) bool {
-	return now.Before(peer.LeaseHeldUntil(l, now).Add(clockSkew))
+	return now.Before(othercontroller.LeaseHeldUntil(l, now).Add(clockSkew))
 }
 
 // objectOf is the object of a release.
@@ -270,11 +270,11 @@ func (c *controllers) acting(kind explain.Kind, objects []client.Object, now tim
 // leaseNames are those of the controllers of a kind.
 func (c *controllers) leaseNames(kind explain.Kind, objects []client.Object) []string {
 	if kind == explain.KindCanary {
-		return []string{operator.LeaseName(c.flags.Argo.InstanceID), peer.FlaggerLeaseName}
+		return []string{operator.LeaseName(c.flags.Argo.InstanceID), othercontroller.FlaggerLeaseName}
 	}
 	var names []string
 	for _, id := range instances(objects) {
-		names = append(names, operator.LeaseName(id), peer.ArgoLeaseName(id))
+		names = append(names, operator.LeaseName(id), othercontroller.ArgoLeaseName(id))
 	}
 	return names
 }
@@ -288,7 +288,7 @@ func (c *controllers) instance(object client.Object) string {
 }
 
 // readyController is a controller of a kind with ready pods that acts on one of the releases; nil: there is none.
-func (c *controllers) readyController(kind explain.Kind, objects []client.Object) *peer.Controller {
+func (c *controllers) readyController(kind explain.Kind, objects []client.Object) *othercontroller.Controller {
 	others := c.flaggers
 	if kind == explain.KindRollout {
 		others = c.argos

@@ -18,7 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/cli/migrate"
-	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
 )
@@ -41,10 +41,10 @@ func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, er
 	}
 	now := s.Clock.Now()
 	out.Flaggers, out.Argos = controllers.flaggers, controllers.argos
-	scope := peer.Scope{Namespaces: controllers.flags.OtherControllerNamespaces}
-	out.Held = heldBy(scope.FlaggerSigns("", stopped(controllers.flaggers), controllers.leasesNamed(peer.FlaggerLeaseName), now))
+	scope := othercontroller.Scope{Namespaces: controllers.flags.OtherControllerNamespaces}
+	out.Held = heldBy(scope.FlaggerSigns("", stopped(controllers.flaggers), controllers.leasesNamed(othercontroller.FlaggerLeaseName), now))
 	out.HeldByArgo = heldBy(scope.ArgoRolloutsSigns("", "", stopped(controllers.argos), controllers.leases, now))
-	out.Verifies = slices.ContainsFunc(controllers.argos, func(c peer.Controller) bool { return parse(c.Args).Argo.VerifyTargetGroups })
+	out.Verifies = slices.ContainsFunc(controllers.argos, func(c othercontroller.Controller) bool { return parse(c.Args).Argo.VerifyTargetGroups })
 	for _, unread := range controllers.unread {
 		out.Unread = append(out.Unread, noPermission("read "+unread+" in all namespaces"))
 	}
@@ -63,14 +63,14 @@ func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, er
 }
 
 // stopped are the controllers without ready pods, whose processes may still run.
-func stopped(of []peer.Controller) []peer.Controller {
-	return slices.DeleteFunc(slices.Clone(of), func(c peer.Controller) bool { return c.Ready > 0 })
+func stopped(of []othercontroller.Controller) []othercontroller.Controller {
+	return slices.DeleteFunc(slices.Clone(of), func(c othercontroller.Controller) bool { return c.Ready > 0 })
 }
 
 // heldBy is the first of these signs; empty: there is none.
-func heldBy(candidates []peer.Candidate) peer.Sign {
+func heldBy(candidates []othercontroller.Candidate) othercontroller.Sign {
 	if len(candidates) == 0 {
-		return peer.Sign{}
+		return othercontroller.Sign{}
 	}
 	return candidates[0].Sign
 }

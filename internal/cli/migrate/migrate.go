@@ -16,22 +16,22 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/explain"
-	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/release"
 )
 
 // Survey is the observed state of a cluster.
 type Survey struct {
 	// Flaggers are the Deployments that run Flagger, Held is a held lease of one.
-	Flaggers []peer.Controller
-	Held     peer.Sign
+	Flaggers []othercontroller.Controller
+	Held     othercontroller.Sign
 	// Prunes is true where the installed definition of Canaries drops the fields that Serin adds to their status.
 	Prunes   bool
 	Canaries []ObservedCanary
 	// Argos are the Deployments that run Argo Rollouts, HeldByArgo is a held lease of one. Verifies is true where one verifies target
 	// groups.
-	Argos      []peer.Controller
-	HeldByArgo peer.Sign
+	Argos      []othercontroller.Controller
+	HeldByArgo othercontroller.Sign
 	Verifies   bool
 	// PrunesRollouts is true where the installed definition of Rollouts drops the fields that Serin adds to their status.
 	PrunesRollouts bool

@@ -21,8 +21,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/experiment"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -44,7 +44,7 @@ type Parts struct {
 // Reconciler reconciles Experiments.
 type Reconciler struct {
 	Parts
-	frame *shell.Simple[*argov1.Experiment, argov1.ExperimentStatus]
+	frame *reconciler.Simple[*argov1.Experiment, argov1.ExperimentStatus]
 	// watchServices brings Experiments back when their Services change, from the first that has any on: a cluster has many,
 	// and few Experiments. nil: whoever runs passes does.
 	watchServices func() error
@@ -53,8 +53,8 @@ type Reconciler struct {
 // New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{Parts: parts}
-	r.frame = &shell.Simple[*argov1.Experiment, argov1.ExperimentStatus]{
-		Frame: shell.Frame[*argov1.Experiment, argov1.ExperimentStatus]{
+	r.frame = &reconciler.Simple[*argov1.Experiment, argov1.ExperimentStatus]{
+		Frame: reconciler.Frame[*argov1.Experiment, argov1.ExperimentStatus]{
 			Kind:   argov1.SchemeGroupVersion.WithKind(argov1.ExperimentKind),
 			Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
 			New:             func() *argov1.Experiment { return &argov1.Experiment{} },
@@ -89,7 +89,7 @@ func (r *Reconciler) reconcile(ctx context.Context, e *argov1.Experiment) (recon
 	if failed != nil {
 		return r.frame.RetryLater(ctx, key, failed)
 	}
-	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), d.Wake)}, nil
+	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), d.Wake)}, nil
 }
 
 // apply makes the effects true, in order, up to the first that fails. What can never succeed as it is becomes a part of
@@ -155,4 +155,4 @@ func (r *Reconciler) reportToRollout(ctx context.Context, e *argov1.Experiment, 
 }
 
 // Footprint is what this process remembers of Experiments.
-func (r *Reconciler) Footprint() shell.Footprint { return r.frame.Footprint() }
+func (r *Reconciler) Footprint() reconciler.Footprint { return r.frame.Footprint() }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 )
 
 // Options of the controller.
@@ -27,7 +27,7 @@ type Options struct {
 
 // Add makes the manager run the reconciler.
 func (r *Reconciler) Add(mgr manager.Manager, o Options) error {
-	c, err := controller.New("experiment", mgr, shell.Options(r, o.Workers))
+	c, err := controller.New("experiment", mgr, reconciler.Options(r, o.Workers))
 	if err != nil {
 		return fmt.Errorf("make the controller of Experiments: %w", err)
 	}

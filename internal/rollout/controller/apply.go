@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/readyourwrites"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
-	"github.com/serin-dev/serin/internal/shell"
 )
 
 // errTaken says that somebody else has the name that a ReplicaSet should get.
@@ -191,7 +191,7 @@ func (r *Reconciler) annotate(ctx context.Context, s *seen, key, value string) (
 func (s *seen) set(name string) (*appsv1.ReplicaSet, error) {
 	rs := s.sets[name]
 	if rs == nil {
-		return nil, fmt.Errorf("ReplicaSet %s of Rollout %s: %w", name, s.key(), shell.ErrChanged)
+		return nil, fmt.Errorf("ReplicaSet %s of Rollout %s: %w", name, s.key(), reconciler.ErrChanged)
 	}
 	return rs, nil
 }
@@ -223,7 +223,7 @@ func (r *Reconciler) make(ctx context.Context, s *seen, e rollout.ReplicaSetExis
 		s.sets[e.Name] = rs
 		s.snapshot.ReplicaSets = append(slices.Clip(s.snapshot.ReplicaSets), replicaset.Observe(rs)) // the release begins with it
 		return true, nil
-	case errors.Is(err, ownwrites.ErrStale): // nothing was asked
+	case errors.Is(err, readyourwrites.ErrStale): // nothing was asked
 		return false, err
 	case !apierrors.IsAlreadyExists(err):
 		return false, &refusedError{e.Name, err}

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/serin-dev/serin/internal/jsontree"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 )
 
 // change writes the difference between two forms of an object under the version of the first, and is true when there was
 // any. The answer is in after.
 func (r *Reconciler) change(ctx context.Context, before, after client.Object, options ...client.PatchOption) (bool, error) {
-	if shell.Same(before, after) {
+	if reconciler.Same(before, after) {
 		return false, nil // as mostly; to compare is cheaper than to decode
 	}
 	old, err := plain(before)

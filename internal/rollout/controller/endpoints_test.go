@@ -16,7 +16,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/endpoints"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/istio"
 	"github.com/serin-dev/serin/internal/traffic/nginx"
@@ -41,7 +41,7 @@ func TestTheFirstWeightWaitsForPublishedEndpoints(t *testing.T) {
 	if status.Phase != argov1.RolloutPhaseProgressing || p.has("VirtualService", "testers") || p.has("VirtualService", "weight: 50") || status.Canary.Weights.Canary.Weight != 0 {
 		t.Fatalf("the pods of the canary are not published, and it is %s, with weights %+v", status.Phase, status.Canary.Weights)
 	}
-	p.clock.Step(shell.ExplainAfter)
+	p.clock.Step(reconciler.ExplainAfter)
 	p.settle()
 	waits := slices.ContainsFunc(p.rollout().Status.Serin.Gates, func(g argov1.GateStatus) bool {
 		return g.Name == "canary-endpoints" && g.Verdict == "wait" && g.Opener == "cluster" && strings.Contains(g.Message, "Service cart-canary.shop")

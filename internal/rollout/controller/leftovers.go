@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
@@ -32,7 +32,7 @@ func (r *Reconciler) marked(ctx context.Context, key types.NamespacedName) ([]*u
 	for _, kind := range r.Marked {
 		more, err := r.markedOf(ctx, kind, key)
 		switch {
-		case shell.NeedsUser(err), errors.Is(err, traffic.ErrUnreachable):
+		case reconciler.NeedsUser(err), errors.Is(err, traffic.ErrUnreachable):
 			continue // whoever has these objects cannot be asked; the watch of the kind notifies once it can
 		case err != nil:
 			return nil, err
@@ -90,7 +90,7 @@ func (r *Reconciler) leftovers(ctx context.Context, key types.NamespacedName) (r
 	began := r.Clock.Now()
 	sign, err := r.otherController(ctx, key, began)
 	if err != nil || sign.Text != "" {
-		return reconcile.Result{RequeueAfter: shell.WakeIn(began, sign.Until)}, err
+		return reconcile.Result{RequeueAfter: reconciler.WakeIn(began, sign.Until)}, err
 	}
 	was := &argov1.Rollout{}
 	was.Namespace, was.Name, was.Status.Serin = key.Namespace, key.Name, &argov1.SerinStatus{}

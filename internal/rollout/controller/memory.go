@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
 // memory is what the reconciler remembers of Rollouts between reconciliations. All of it may be lost, and decides nothing.
 type memory struct {
-	shell.Memory[remembered]
+	reconciler.Memory[remembered]
 	mu sync.Mutex
 	// ended are Rollouts that were deleted, as they were last seen, until what they had is given back.
 	ended map[types.NamespacedName]*argov1.Rollout
@@ -50,22 +50,22 @@ type heard struct {
 
 func newMemory() *memory {
 	return &memory{
-		Memory: shell.Memory[remembered]{Explanations: shell.Explanations{WaitsFor: waitsFor, Detail: outsideDetail, Complete: true}},
+		Memory: reconciler.Memory[remembered]{Explanations: reconciler.Explanations{WaitsFor: waitsFor, Detail: outsideDetail, Complete: true}},
 		ended:  map[types.NamespacedName]*argov1.Rollout{},
 	}
 }
 
 // waitsFor is what a gate waits for. A pause is explained, too: it may last for days, and the status that began it may be that
 // of Argo Rollouts.
-func waitsFor(gate shell.StatusGate) string {
+func waitsFor(gate reconciler.StatusGate) string {
 	if gate.Verdict == string(release.Wait) && gate.Opener == string(release.ByTime) {
 		return "time"
 	}
-	return shell.WaitsFor(gate)
+	return reconciler.WaitsFor(gate)
 }
 
 // outsideDetail is the message of a gate about something outside the cluster, where users cannot look for it.
-func outsideDetail(gate shell.StatusGate) string {
+func outsideDetail(gate reconciler.StatusGate) string {
 	if gate.Name == "weight" || gate.Name == "targets" {
 		return gate.Message
 	}
@@ -73,26 +73,26 @@ func outsideDetail(gate shell.StatusGate) string {
 }
 
 // explain returns what the status is to show about the gates of a decision.
-func (m *memory) explain(s *seen, d rollout.Decision) shell.Explanation {
-	return m.Explain(s.key(), shell.Evaluation{
+func (m *memory) explain(s *seen, d rollout.Decision) reconciler.Explanation {
+	return m.Explain(s.key(), reconciler.Evaluation{
 		Gates: d.Gates, Shown: shownGates(s.snapshot.Status), Provisional: d.Wake.Equal(s.snapshot.Now), Pruned: m.pruned(), Now: s.snapshot.Now,
 	})
 }
 
 // shownGates are the gates in a status.
-func shownGates(status argov1.RolloutStatus) []shell.StatusGate {
+func shownGates(status argov1.RolloutStatus) []reconciler.StatusGate {
 	if status.Serin == nil {
 		return nil
 	}
-	gates := make([]shell.StatusGate, len(status.Serin.Gates))
+	gates := make([]reconciler.StatusGate, len(status.Serin.Gates))
 	for i, gate := range status.Serin.Gates {
-		gates[i] = shell.StatusGate(gate)
+		gates[i] = reconciler.StatusGate(gate)
 	}
 	return gates
 }
 
 // gatesOf returns the gates of an explanation in the form of the API.
-func gatesOf(e shell.Explanation) []argov1.GateStatus {
+func gatesOf(e reconciler.Explanation) []argov1.GateStatus {
 	gates := make([]argov1.GateStatus, len(e.Gates))
 	for i, gate := range e.Gates {
 		gates[i] = argov1.GateStatus(gate)

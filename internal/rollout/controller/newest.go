@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
 // requireNewest prevents a process from acting on an old version of a Rollout: see ownwrites.NewestVersions. Writes of the Rollout itself
 // name the version that they are based on, and prove that it is the newest.
-func (r *Reconciler) requireNewest(object *argov1.Rollout) ownwrites.WriteCheck {
+func (r *Reconciler) requireNewest(object *argov1.Rollout) readyourwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
 		if _, itself := written.(*argov1.Rollout); itself {
 			return nil
@@ -27,7 +27,7 @@ func (r *Reconciler) requireNewest(object *argov1.Rollout) ownwrites.WriteCheck 
 
 // requireNewestWorkload does the same for the workload whose template a Rollout has: with an old version, a release of a previous
 // template would start. It is checked at writes of the Rollout itself as well, whose version says nothing about the workload.
-func (r *Reconciler) requireNewestWorkload(s *seen, check ownwrites.WriteCheck) ownwrites.WriteCheck {
+func (r *Reconciler) requireNewestWorkload(s *seen, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
 	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() == replicaSetKind { // which is read in each reconciliation
 		return check
 	}
@@ -45,7 +45,7 @@ func (r *Reconciler) requireNewestWorkload(s *seen, check ownwrites.WriteCheck) 
 // requireNewestSets does the same for its ReplicaSets, all of which are read once, at the first write for a Rollout: in an old list,
 // one of them may be missing, be deleted by now, or have pods that it has lost. This would lead to surplus ReplicaSets and pods, or
 // to users without pods.
-func (r *Reconciler) requireNewestSets(s *seen, check ownwrites.WriteCheck) ownwrites.WriteCheck {
+func (r *Reconciler) requireNewestSets(s *seen, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
 		if err := check(ctx, written); err != nil || r.memory.Own(s.key()).compared {
 			return err
@@ -83,5 +83,5 @@ func older(cached, live *appsv1.ReplicaSet) bool {
 }
 
 func behind(rs *appsv1.ReplicaSet) error {
-	return fmt.Errorf("look at ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, ownwrites.ErrStale)
+	return fmt.Errorf("look at ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, readyourwrites.ErrStale)
 }

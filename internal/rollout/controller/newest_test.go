@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
 func TestRequireNewest(t *testing.T) {
@@ -45,7 +45,7 @@ func TestRequireNewest(t *testing.T) {
 			check := p.reconciler.requireNewest(test.cached)
 			for range 2 { // what was read once is not read again, but for one that is gone
 				err := check(t.Context(), &appsv1.ReplicaSet{})
-				if got := errors.Is(err, ownwrites.ErrStale); got != test.behind || err != nil && !got {
+				if got := errors.Is(err, readyourwrites.ErrStale); got != test.behind || err != nil && !got {
 					t.Errorf("%v, behind should be %t", err, test.behind)
 				}
 				if !test.live {
@@ -107,7 +107,7 @@ func TestRequireNewestWorkload(t *testing.T) {
 			})
 			for range 2 { // what was read once is not read again, but for one that is gone
 				err := check(t.Context(), rollout)
-				if got := errors.Is(err, ownwrites.ErrStale); got != test.behind || err != nil && !got {
+				if got := errors.Is(err, readyourwrites.ErrStale); got != test.behind || err != nil && !got {
 					t.Errorf("%v, behind should be %t", err, test.behind)
 				}
 				if test.live != test.uid {
@@ -159,7 +159,7 @@ func TestRequireNewestSets(t *testing.T) {
 			check := p.reconciler.requireNewestSets(s, func(context.Context, client.Object) error { return nil })
 			for range 2 { // what was seen to be right is not read again
 				err := check(t.Context(), rollout)
-				if got := errors.Is(err, ownwrites.ErrStale); got != test.behind || err != nil && !got {
+				if got := errors.Is(err, readyourwrites.ErrStale); got != test.behind || err != nil && !got {
 					t.Errorf("%v, behind should be %t", err, test.behind)
 				}
 			}

@@ -16,7 +16,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/launch"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
@@ -41,7 +41,7 @@ type Observer struct {
 	// Peers looks for another controller that acts on the same objects; nil: nobody looks.
 	Peers *watching.OtherController
 	// Outside asks those outside the cluster about traffic.Question; nil: nobody is asked.
-	Outside *prober.Runner
+	Outside *queryrunner.Runner
 	// Line is where releases wait while as many move as may; nil: nothing limits them. Add lets the Rollouts of the process
 	// join it.
 	Line *queue.Queue

@@ -6,13 +6,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
 // otherController is the Argo Rollouts that acts on a release instead of Serin. The administrator is notified when Serin begins to
 // leave releases to it, and when it continues with them.
-func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (peer.Sign, error) {
+func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (othercontroller.Sign, error) {
 	sign, err := r.Peers.ActingSign(ctx, key.Namespace, now)
 	if err != nil {
 		return sign, err

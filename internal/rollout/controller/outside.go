@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -31,7 +31,7 @@ func (r *Reconciler) lookOutside(_ context.Context, s *seen) error {
 		return nil
 	}
 	s.snapshot.Router.ExternalLoadBalancer = true
-	asking := prober.Key{NamespacedName: s.key(), UID: s.object.UID}
+	asking := queryrunner.Key{NamespacedName: s.key(), UID: s.object.UID}
 	question, due := s.question()
 	if !due {
 		r.memory.hears(s.key(), "", s.snapshot.Now, nil)

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/alb"
 )
@@ -31,7 +31,7 @@ func balanced(t *testing.T) *pocket {
 	t.Helper()
 	p := newPocket(t, append(slices.Clone(routedObjects), albIngress)...)
 	p.reconciler.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"alb": alb.NewRollout(alb.Options{VerifyTargetGroups: true})}}
-	p.reconciler.Outside = prober.New(p.clock, 1, nil, func(types.NamespacedName) {})
+	p.reconciler.Outside = queryrunner.New(p.clock, 1, nil, func(types.NamespacedName) {})
 	p.edit(func(object *argov1.Rollout) {
 		c := object.Spec.Strategy.Canary
 		c.TrafficRouting = &argov1.RolloutTrafficRouting{ALB: &argov1.ALBTrafficRouting{Ingress: "shop", ServicePort: 80}}
@@ -48,7 +48,7 @@ func balanced(t *testing.T) *pocket {
 }
 
 // asked is the question that is out.
-func (p *pocket) asked() prober.RunningQuery {
+func (p *pocket) asked() queryrunner.RunningQuery {
 	p.Helper()
 	q, ok := p.reconciler.Outside.TakeNext(p.Context())
 	if !ok {
@@ -65,14 +65,14 @@ func (p *pocket) unasked() {
 }
 
 // hears answers a question, and passes until nothing moves.
-func (p *pocket) hears(q prober.RunningQuery, answer traffic.Answer) {
+func (p *pocket) hears(q queryrunner.RunningQuery, answer traffic.Answer) {
 	p.Helper()
 	p.reconciler.Outside.RunQuery(q, release.Answer{Detail: answer})
 	p.settle()
 }
 
 // weighted is the weight of the canary that is asked for.
-func weighted(q prober.RunningQuery) int {
+func weighted(q queryrunner.RunningQuery) int {
 	return q.Probe.Request.(traffic.Question).Forwards[0].Shares[0].Weight
 }
 
@@ -99,14 +99,14 @@ func TestAStepWaitsForTheLoadBalancer(t *testing.T) {
 	if v := p.verified(); v == nil || *v {
 		t.Error("the status does not say that the weight is not verified")
 	}
-	p.clock.Step(shell.ExplainAfter)
+	p.clock.Step(reconciler.ExplainAfter)
 	p.settle()
 	p.explains(textUnasked)
 	p.hears(q, late)
 	p.until("TargetGroupUnverified: it has weight 0, and 10 is wanted")
 	p.at(0, 10)
 	p.unasked() // for a while
-	p.clock.Step(shell.ExplainAfter)
+	p.clock.Step(reconciler.ExplainAfter)
 	p.settle()
 	p.explains("it has weight 0, and 10 is wanted")
 	q = p.asked()
@@ -179,7 +179,7 @@ func TestAFaultOfTheQuestionIsSaid(t *testing.T) {
 	p.reconciler.Outside.RunQuery(p.asked(), release.Answer{Outcome: release.Broken, Text: "a fault in Serin"})
 	p.settle()
 	p.at(0, 10)
-	p.clock.Step(shell.ExplainAfter)
+	p.clock.Step(reconciler.ExplainAfter)
 	p.settle()
 	reader := Observer{Client: p.client, Reader: p.client, Routers: p.reconciler.Routers, Applier: p.reconciler.Applier, Runs: p.reconciler.Runs, Beside: true}
 	beside, err := reader.Snapshot(p.Context(), p.rollout(), p.clock.Now())

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/readyourwrites"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
-	"github.com/serin-dev/serin/internal/shell"
 )
 
 // lookAtPods lists the pods where a restart is due. They are not watched: nothing else needs them.
@@ -65,7 +65,7 @@ func (r *Reconciler) podsOf(ctx context.Context, rs *appsv1.ReplicaSet) ([]corev
 // evict takes a pod away. A disruption budget may refuse that for now; the next look tries again.
 func (r *Reconciler) evict(ctx context.Context, s *seen, e rollout.PodEvicted) (bool, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.object.Namespace, Name: e.Name}}
-	if err := ownwrites.CheckWrite(ctx, pod); err != nil {
+	if err := readyourwrites.CheckWrite(ctx, pod); err != nil {
 		return false, err
 	}
 	err := r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: pod.ObjectMeta})
@@ -87,7 +87,7 @@ func (r *Reconciler) labelled(ctx context.Context, s *seen, e rollout.EphemeralM
 		return false, err
 	}
 	noted := func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.SetEphemeralMetadata(rs, e.Metadata) }
-	if shell.Same(noted(rs), rs) {
+	if reconciler.Same(noted(rs), rs) {
 		return false, nil
 	}
 	if *rs.Spec.Replicas > 0 || rs.Status.Replicas > 0 {

@@ -7,11 +7,11 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/queue"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
-	"github.com/serin-dev/serin/internal/shell"
 )
 
-var releases = shell.Releases[*argov1.Rollout]{
+var releases = reconciler.Releases[*argov1.Rollout]{
 	Kind:    argov1.RolloutKind,
 	New:     func() *argov1.Rollout { return &argov1.Rollout{} },
 	NewList: func() client.ObjectList { return &argov1.RolloutList{} },

@@ -22,11 +22,11 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/notification/dispatch"
-	"github.com/serin-dev/serin/internal/ownwrites"
-	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/othercontroller"
+	"github.com/serin-dev/serin/internal/readyourwrites"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
@@ -56,21 +56,21 @@ type Parts struct {
 type Reconciler struct {
 	Parts
 
-	frame      *shell.Frame[*argov1.Rollout, argov1.RolloutStatus]
+	frame      *reconciler.Frame[*argov1.Rollout, argov1.RolloutStatus]
 	dependents *watching.Dependents
 	left       watching.CededReleases
 	memory     *memory
 	// newest are Rollouts, and newestWorkloads the workloads whose templates they have.
-	newest, newestWorkloads *ownwrites.NewestVersions
+	newest, newestWorkloads *readyourwrites.NewestVersions
 }
 
 // New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{
 		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
-		newest: ownwrites.NewNewestVersions(argov1.RolloutKind, parts.Reader), newestWorkloads: ownwrites.NewNewestVersions("the workload of Rollout", parts.Reader),
+		newest: readyourwrites.NewNewestVersions(argov1.RolloutKind, parts.Reader), newestWorkloads: readyourwrites.NewNewestVersions("the workload of Rollout", parts.Reader),
 	}
-	r.frame = &shell.Frame[*argov1.Rollout, argov1.RolloutStatus]{
+	r.frame = &reconciler.Frame[*argov1.Rollout, argov1.RolloutStatus]{
 		Kind:   argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind),
 		Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
 		New: releases.New, Subresource: true,
@@ -110,18 +110,18 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	if other.Text != "" {
 		r.record(ctx, object, r.Standing.NewEvents(key, rollout.OtherControllerGate(other.Text, other.Until).Events)...)
 		if !rollout.IsOwnRelease(object.Status) {
-			return reconcile.Result{RequeueAfter: shell.WakeIn(began, other.Until)}, nil
+			return reconcile.Result{RequeueAfter: reconciler.WakeIn(began, other.Until)}, nil
 		}
 	}
 	r.recordFirst(ctx, object)
-	s, err := r.look(ownwrites.WithWriteCheck(ctx, r.requireNewest(object)), object, began)
+	s, err := r.look(readyourwrites.WithWriteCheck(ctx, r.requireNewest(object)), object, began)
 	switch {
 	case errors.Is(err, traffic.ErrUnreachable):
 		return r.unreachable(ctx, object, began, err)
 	case err != nil:
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	ctx = ownwrites.WithWriteCheck(ctx, r.requireNewestSets(s, r.requireNewestWorkload(s, r.requireNewest(object))))
+	ctx = readyourwrites.WithWriteCheck(ctx, r.requireNewestSets(s, r.requireNewestWorkload(s, r.requireNewest(object))))
 	decision := r.frame.Decide(func() rollout.Decision { return rollout.Next(s.snapshot) })
 	if other.Text != "" && !rollout.RollsBack(s.snapshot, decision) {
 		return r.leaveTo(other, s, decision), nil
@@ -137,7 +137,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	}
 	releases.Settle(r.Line, object, s.object, rollout.WaitsForQueueSlot(decision))
 	r.memory.Do(key, func(e *remembered) { e.routed, e.routedKnown = s.routed(), true })
-	r.memory.Succeeded(key, shell.LostRace)
+	r.memory.Succeeded(key, reconciler.LostRace)
 	r.recordAbout(ctx, r.about(s), r.Standing.NewEvents(key, slices.Concat(decision.Events, s.heard))...)
 	r.notify(ctx, r.about(s))
 	r.show(s, decision)
@@ -149,7 +149,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write requeues the release
 	}
-	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), shell.Earliest(decision.Wake, explain, s.again))}, failed
+	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explain, s.again))}, failed
 }
 
 // look observes a Rollout, and makes sure that changes of what it depends on requeue it.
@@ -170,13 +170,13 @@ func (r *Reconciler) look(ctx context.Context, object *argov1.Rollout, now time.
 
 // leaveTo ends a reconciliation because another controller acts on the Rollout. Serin still rolls its own release back, for
 // example at a deadline.
-func (r *Reconciler) leaveTo(other peer.Sign, s *seen, d rollout.Decision) reconcile.Result {
+func (r *Reconciler) leaveTo(other othercontroller.Sign, s *seen, d rollout.Decision) reconcile.Result {
 	releases.Settle(r.Line, s.object, s.object, false)
 	wake := other.Until
 	if d.Wake.After(s.snapshot.Now) {
-		wake = shell.Earliest(wake, d.Wake)
+		wake = reconciler.Earliest(wake, d.Wake)
 	}
-	return reconcile.Result{RequeueAfter: shell.WakeIn(s.snapshot.Now, wake)}
+	return reconcile.Result{RequeueAfter: reconciler.WakeIn(s.snapshot.Now, wake)}
 }
 
 // apply applies the effects of a decision, and returns the decision that follows: about a failure that is a part of what is known
@@ -191,14 +191,14 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (de
 	} else if decision, err = r.failed(s, d.Gates, failed); err != nil {
 		return decision, nil, err
 	}
-	rejected := shell.NeedsUser(failed) || shell.Rejected(failed)
+	rejected := reconciler.NeedsUser(failed) || reconciler.Rejected(failed)
 	switch {
 	case errors.Is(failed, traffic.ErrUnreachable):
-		failed, s.again = nil, shell.Earliest(s.again, s.snapshot.Now.Add(unreachableRetry)) // no watch notifies when it answers
+		failed, s.again = nil, reconciler.Earliest(s.again, s.snapshot.Now.Add(unreachableRetry)) // no watch notifies when it answers
 	case rejected, errors.Is(failed, errTaken): // the next reconciliation takes another name
 		failed = nil
 	}
-	s.again = shell.Earliest(s.again, r.memory.Retry(s.key(), shell.Refused, rejected, s.snapshot.Now), r.memory.Retry(s.key(), shell.NotInstalled, s.missing, s.snapshot.Now))
+	s.again = reconciler.Earliest(s.again, r.memory.Retry(s.key(), reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(s.key(), reconciler.NotInstalled, s.missing, s.snapshot.Now))
 	return decision, failed, nil
 }
 
@@ -213,10 +213,10 @@ func (r *Reconciler) failed(s *seen, evaluated release.Gates, cause error) (roll
 		return rollout.NameConflictDecision(s.snapshot), nil
 	case errors.Is(cause, traffic.ErrUnreachable):
 		r.Metrics.CountReconcileFailure(argov1.RolloutKind, s.key())
-		return rollout.UnreachableClusterDecision(s.snapshot, evaluated, shell.Message(cause)), nil
-	case shell.NeedsUser(cause), shell.Rejected(cause):
+		return rollout.UnreachableClusterDecision(s.snapshot, evaluated, reconciler.Message(cause)), nil
+	case reconciler.NeedsUser(cause), reconciler.Rejected(cause):
 		r.Metrics.CountReconcileFailure(argov1.RolloutKind, s.key())
-		return rollout.RejectedEffectDecision(s.snapshot, evaluated, shell.Message(cause)), nil
+		return rollout.RejectedEffectDecision(s.snapshot, evaluated, reconciler.Message(cause)), nil
 	default:
 		return rollout.Decision{}, cause
 	}
@@ -228,7 +228,7 @@ func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fa
 	if err := r.lookForFormer(s, nil); err != nil { // the status remembers them
 		return err
 	}
-	decision := rollout.FaultDecision(s.snapshot, shell.FaultMessage(argov1.RolloutKind, fault))
+	decision := rollout.FaultDecision(s.snapshot, reconciler.FaultMessage(argov1.RolloutKind, fault))
 	explanation := r.memory.explain(s, decision)
 	if _, err := r.writeStatus(ctx, s, decision, explanation, explanation.Unsaid()); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fa
 
 // writeStatus stores the decision if the status changes, or if forced, and reports whether that created a new version, whose
 // event requeues the release.
-func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d rollout.Decision, explanation shell.Explanation, forced bool) (written bool, err error) {
+func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d rollout.Decision, explanation reconciler.Explanation, forced bool) (written bool, err error) {
 	if !forced && rollout.SameStatus(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
 		return false, nil
 	}
@@ -254,7 +254,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d rollout.Decisio
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion
 	if r.memory.losesPlace(status.Serin, stored.Status.Serin) {
-		s.again = shell.Earliest(s.again, s.snapshot.Now) // the queue knows who waits, now that the status cannot say it
+		s.again = reconciler.Earliest(s.again, s.snapshot.Now) // the queue knows who waits, now that the status cannot say it
 	}
 	s.object = stored
 	r.newest.RecordVersion(s.key(), stored)
@@ -269,7 +269,7 @@ const textPruned = "The installed definition of rollouts.argoproj.io drops statu
 
 // explained is what Serin adds to a status: what is waited for, when the pause began, while there is one, which release is
 // Serin's, and who shares the traffic.
-func explained(status argov1.RolloutStatus, explanation shell.Explanation, routed []argov1.RoutedStatus) *argov1.SerinStatus {
+func explained(status argov1.RolloutStatus, explanation reconciler.Explanation, routed []argov1.RoutedStatus) *argov1.SerinStatus {
 	own := argov1.SerinStatus{Gates: gatesOf(explanation), Routed: routed}
 	if status.Serin != nil {
 		own.Queue = status.Serin.Queue
@@ -417,8 +417,8 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 }
 
 // Footprint is what this process remembers of Rollouts.
-func (r *Reconciler) Footprint() shell.Footprint {
-	parts := shell.Footprint{
+func (r *Reconciler) Footprint() reconciler.Footprint {
+	parts := reconciler.Footprint{
 		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.newest.Keys(), "line": r.Line.Keys(argov1.RolloutKind),
 		"lenders": r.newestWorkloads.Keys(), "recorder": r.Recorder.Keys(), "standing": r.Standing.Keys(),
 	}
@@ -428,5 +428,5 @@ func (r *Reconciler) Footprint() shell.Footprint {
 	if r.Notifications != nil {
 		parts["notifications"] = r.Notifications.Keys()
 	}
-	return shell.FootprintOf(parts)
+	return reconciler.FootprintOf(parts)
 }

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -123,13 +123,13 @@ func TestAWaitIsExplainedInTheStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	result, err := p.pass()
-	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > shell.ExplainAfter {
+	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > reconciler.ExplainAfter {
 		t.Fatalf("wake in %s, %v", result.RequeueAfter, err)
 	}
-	p.clock.Step(shell.ExplainAfter)
+	p.clock.Step(reconciler.ExplainAfter)
 	p.settle()
 	explained("after a while")
-	p.clock.Step(shell.ExplainAfter)
+	p.clock.Step(reconciler.ExplainAfter)
 	p.writes = nil
 	if result, err := p.pass(); err != nil || len(p.writes) > 0 || result.RequeueAfter > 0 {
 		t.Errorf("it is explained, and wrote %v, wakes in %s, %v", p.writes, result.RequeueAfter, err)
@@ -206,7 +206,7 @@ func TestWhatMayNotBeWrittenIsToldOnTheRollout(t *testing.T) {
 		if result, err := p.pass(); err != nil || result.RequeueAfter == 0 {
 			t.Fatalf("the pass is not tried again: %v, %v", result, err)
 		}
-		p.clock.Step(shell.ExplainAfter)
+		p.clock.Step(reconciler.ExplainAfter)
 	}
 	p.until("ReconciliationError: Reconciliation failed with error: replicasets.apps")
 	gates := shownGates(p.rollout().Status)
@@ -235,7 +235,7 @@ func TestARefusedRolloutIsTriedAgainLessAndLessOften(t *testing.T) {
 		if _, err := p.pass(); err != nil {
 			t.Fatal(err)
 		}
-		p.clock.Step(shell.ExplainAfter)
+		p.clock.Step(reconciler.ExplainAfter)
 	}
 	passes := 0
 	for end := p.clock.Now().Add(time.Hour); p.clock.Now().Before(end); passes++ {
@@ -243,7 +243,7 @@ func TestARefusedRolloutIsTriedAgainLessAndLessOften(t *testing.T) {
 		if err != nil {
 			t.Fatalf("the workqueue decides when it is tried again, not the row of refusals: %v", err)
 		}
-		if result.RequeueAfter < time.Second || result.RequeueAfter > shell.MaxPause {
+		if result.RequeueAfter < time.Second || result.RequeueAfter > reconciler.MaxPause {
 			t.Fatalf("tried again in %s", result.RequeueAfter)
 		}
 		p.clock.Step(result.RequeueAfter)
@@ -260,7 +260,7 @@ func TestARefusedRolloutIsTriedAgainLessAndLessOften(t *testing.T) {
 		return apierrors.NewForbidden(schema.GroupResource{}, "cart", errors.New("again"))
 	}
 	p.edit(func(object *argov1.Rollout) { object.Spec.Replicas = new(int32(4)) })
-	if result, err := p.pass(); err != nil || result.RequeueAfter > shell.FirstPause {
+	if result, err := p.pass(); err != nil || result.RequeueAfter > reconciler.FirstPause {
 		t.Errorf("after a success a refusal is tried again in %s, %v", result.RequeueAfter, err)
 	}
 }
@@ -448,13 +448,13 @@ func TestPodsAreRelabelledAgainAfterACrash(t *testing.T) {
 // TestAReleaseOfItsOwnIsNotAdopted: what Serin adds to the status stays there until the release is over.
 func TestAReleaseOfItsOwnIsNotAdopted(t *testing.T) {
 	under := argov1.RolloutStatus{StableRS: "old", CurrentPodHash: "new"}
-	if under.Serin = explained(under, shell.Explanation{}, nil); under.Serin == nil {
+	if under.Serin = explained(under, reconciler.Explanation{}, nil); under.Serin == nil {
 		t.Error("a release under way does not say that it is Serin's")
 	}
 	if _, told := rollout.AdoptionEvent(&argov1.Rollout{Status: under}); told {
 		t.Error("it is adopted")
 	}
-	if over := explained(argov1.RolloutStatus{StableRS: "new", CurrentPodHash: "new"}, shell.Explanation{}, nil); over != nil {
+	if over := explained(argov1.RolloutStatus{StableRS: "new", CurrentPodHash: "new"}, reconciler.Explanation{}, nil); over != nil {
 		t.Errorf("at rest the status has %+v", over)
 	}
 }
@@ -478,7 +478,7 @@ func TestAPanicIsToldOnTheRollout(t *testing.T) {
 	p.writes = nil
 	for i := range 3 {
 		result, err := p.pass()
-		if err != nil || result.RequeueAfter != shell.FirstPause {
+		if err != nil || result.RequeueAfter != reconciler.FirstPause {
 			t.Fatalf("pass %d: next in %s, %v", i+1, result.RequeueAfter, err)
 		}
 	}
@@ -493,7 +493,7 @@ func TestAPanicIsToldOnTheRollout(t *testing.T) {
 
 	p.use(well)
 	p.settle()
-	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || slices.ContainsFunc(shownGates(status), func(g shell.StatusGate) bool { return g.Name == "fault" }) {
+	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || slices.ContainsFunc(shownGates(status), func(g reconciler.StatusGate) bool { return g.Name == "fault" }) {
 		t.Errorf("mended, and %s: %+v", status.Phase, shownGates(status))
 	}
 	p.mu.Lock()
@@ -505,8 +505,8 @@ func TestAPanicIsToldOnTheRollout(t *testing.T) {
 }
 
 // waiting are the gates of a status that do not pass.
-func waiting(gates []shell.StatusGate) []shell.StatusGate {
-	return slices.DeleteFunc(slices.Clone(gates), func(g shell.StatusGate) bool { return g.Verdict == string(release.Pass) })
+func waiting(gates []reconciler.StatusGate) []reconciler.StatusGate {
+	return slices.DeleteFunc(slices.Clone(gates), func(g reconciler.StatusGate) bool { return g.Verdict == string(release.Pass) })
 }
 
 // TestGatesOfARolloutShowTheirTimes: a pause shows when it ends, and each gate since when it waits, as those of a Canary do.
@@ -516,7 +516,7 @@ func TestGatesOfARolloutShowTheirTimes(t *testing.T) {
 	p.edit(image("cart:2"))
 	p.settle()
 	gates := shownGates(p.rollout().Status)
-	i := slices.IndexFunc(gates, func(g shell.StatusGate) bool { return g.Name == "pause" })
+	i := slices.IndexFunc(gates, func(g reconciler.StatusGate) bool { return g.Name == "pause" })
 	if i < 0 || gates[i].Until == nil || gates[i].Since == nil {
 		t.Fatalf("got %+v, want a pause with its end", gates)
 	}

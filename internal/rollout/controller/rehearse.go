@@ -6,8 +6,8 @@ import (
 	"time"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
-	"github.com/serin-dev/serin/internal/shell"
 )
 
 // Rehearsal is what a reconciliation of a Rollout would observe and do.
@@ -40,7 +40,7 @@ func (o *Observer) Rehearse(ctx context.Context, object *argov1.Rollout, now tim
 	_, err = r.applyEffects(ctx, s, out.Decision.Effects)
 	var refused *refusedError
 	switch {
-	case errors.As(err, &refused), shell.NeedsUser(err):
+	case errors.As(err, &refused), reconciler.NeedsUser(err):
 		out.Refused = err
 	case err != nil:
 		return Rehearsal{}, err

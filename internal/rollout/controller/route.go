@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
 )
@@ -54,7 +54,7 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 				s.kinds = append(s.kinds, ref.GVK)
 			}
 		}
-		if shell.NeedsUser(err) {
+		if reconciler.NeedsUser(err) {
 			continue
 		}
 		if err != nil {
@@ -62,7 +62,7 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 		}
 		observed, versions, err := r.Applier.Observe(ctx, router.Renderer, target)
 		s.versions[i] = versions
-		if shell.NeedsUser(err) {
+		if reconciler.NeedsUser(err) {
 			continue
 		}
 		if err != nil {
@@ -89,7 +89,7 @@ func (r *Reconciler) validateRoutes(ctx context.Context, s *seen) (field.ErrorLi
 		case errors.Is(err, traffic.ErrNotInstalled):
 			s.missing = true // no watch tells of a definition
 			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
-		case shell.NeedsUser(err):
+		case reconciler.NeedsUser(err):
 			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
 		case err != nil:
 			return nil, err
@@ -116,7 +116,7 @@ func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.TrafficRout
 			events = append(events, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message})
 		}
 		changed = changed || outcome.Changed
-		if shell.Overtaken(err) || errors.Is(err, traffic.ErrUnreachable) { // which the decision that follows tells
+		if reconciler.Overtaken(err) || errors.Is(err, traffic.ErrUnreachable) { // which the decision that follows tells
 			return changed, events, err
 		}
 		if err != nil {

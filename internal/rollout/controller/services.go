@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/watching"
 )
 
@@ -134,7 +134,7 @@ func (r *Reconciler) selects(ctx context.Context, s *seen, e rollout.ServiceSele
 		return false, err
 	}
 	if before == nil {
-		return false, fmt.Errorf("switch Service %s.%s: %w", e.Service, s.object.Namespace, shell.ErrChanged)
+		return false, fmt.Errorf("switch Service %s.%s: %w", e.Service, s.object.Namespace, reconciler.ErrChanged)
 	}
 	after := before.DeepCopy()
 	if err := unstructured.SetNestedField(after.Object, e.Hash, "spec", "selector", argov1.PodTemplateHashLabel); err != nil {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 )
 
 // byOwner is the index of objects by the UID of their controller; those without one are under nobody.
@@ -89,7 +89,7 @@ func (r *Reconciler) takeIn(ctx context.Context, s *seen, orphan *appsv1.Replica
 		return nil, fmt.Errorf("look whether Rollout %s is still there: %w", s.key(), err)
 	}
 	if live.UID != s.object.UID || live.DeletionTimestamp != nil {
-		return nil, fmt.Errorf("take in ReplicaSet %s.%s: %w", orphan.Name, orphan.Namespace, shell.ErrChanged)
+		return nil, fmt.Errorf("take in ReplicaSet %s.%s: %w", orphan.Name, orphan.Namespace, reconciler.ErrChanged)
 	}
 	mine := orphan.DeepCopy()
 	mine.OwnerReferences = append(mine.OwnerReferences, *metav1.NewControllerRef(s.object, argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind)))

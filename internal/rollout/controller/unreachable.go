@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
-	"github.com/serin-dev/serin/internal/shell"
 )
 
 // unreachableRetry is when a release looks again whose route is in a cluster that does not answer.
@@ -24,11 +24,11 @@ func (r *Reconciler) unreachable(ctx context.Context, object *argov1.Rollout, be
 	if err := r.lookForFormer(s, nil); err != nil { // the status remembers them
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	decision := rollout.UnreachableClusterDecision(s.snapshot, nil, shell.Message(cause))
+	decision := rollout.UnreachableClusterDecision(s.snapshot, nil, reconciler.Message(cause))
 	explanation := r.memory.explain(s, decision)
 	if _, err := r.writeStatus(ctx, s, decision, explanation, explanation.Due); err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	r.recordAbout(ctx, r.about(s), r.Standing.NewEvents(key, decision.Events)...)
-	return reconcile.Result{RequeueAfter: shell.WakeIn(began, shell.Earliest(explanation.At, began.Add(unreachableRetry)))}, nil
+	return reconcile.Result{RequeueAfter: reconciler.WakeIn(began, reconciler.Earliest(explanation.At, began.Add(unreachableRetry)))}, nil
 }

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/istio"
 	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
@@ -61,7 +61,7 @@ func TestARouteInAClusterThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 				if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > unreachableRetry {
 					t.Errorf("looks again in %s, error %v", result.RequeueAfter, err)
 				}
-				p.clock.Step(shell.ExplainAfter + time.Second)
+				p.clock.Step(reconciler.ExplainAfter + time.Second)
 			}
 			p.until("ReconciliationError: Reconciliation failed with error: the cluster of the mesh does not answer")
 			after := p.rollout().Status

@@ -24,7 +24,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/endpoints"
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/watching"
 )
 
@@ -43,12 +43,12 @@ type Options struct {
 }
 
 // Add makes the manager run the reconciler. queue must be the one that answers from outside the cluster go to.
-func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) error {
+func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options) error {
 	workers := o.Workers
 	if workers <= 0 {
 		workers = 10
 	}
-	c, err := controller.New("rollout", mgr, shell.Options(r, workers))
+	c, err := controller.New("rollout", mgr, reconciler.Options(r, workers))
 	if err != nil {
 		return fmt.Errorf("make the controller of Rollouts: %w", err)
 	}
@@ -198,7 +198,7 @@ func (r *Reconciler) owners(ctx context.Context, rs *appsv1.ReplicaSet) []reconc
 
 // requestsFor returns a request for each Rollout that depends on an object.
 func (r *Reconciler) requestsFor(t watching.Object) []reconcile.Request {
-	return shell.Requests(r.dependents.ReleasesFor(t))
+	return reconciler.Requests(r.dependents.ReleasesFor(t))
 }
 
 // note remembers what no later look would show: a Rollout as it was when it was deleted.

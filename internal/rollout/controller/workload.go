@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
 )
@@ -177,7 +177,7 @@ func (w *workloadObject) found(spec argov1.RolloutSpec) rollout.ReferencedWorklo
 // scaleWorkload sets the number of pods of the Deployment that the Rollout refers to.
 func (r *Reconciler) scaleWorkload(ctx context.Context, s *seen, e rollout.WorkloadScaled) (bool, error) {
 	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() != deploymentKind {
-		return false, fmt.Errorf("scale the workload of Rollout %s: %w", s.key(), shell.ErrChanged)
+		return false, fmt.Errorf("scale the workload of Rollout %s: %w", s.key(), reconciler.ErrChanged)
 	}
 	after := s.workload.object.DeepCopy()
 	annotations := after.GetAnnotations()
@@ -190,7 +190,7 @@ func (r *Reconciler) scaleWorkload(ctx context.Context, s *seen, e rollout.Workl
 	annotations[argov1.ManagedByAnnotation] = s.object.Name
 	after.SetAnnotations(annotations)
 	if err := unstructured.SetNestedField(after.Object, int64(e.Pods), "spec", "replicas"); err != nil {
-		return false, errors.Join(shell.ErrChanged, err)
+		return false, errors.Join(reconciler.ErrChanged, err)
 	}
 	changed, err := r.change(ctx, s.workload.object, after)
 	if err == nil {
@@ -244,7 +244,7 @@ func (r *Reconciler) releaseWorkload(ctx context.Context, of *argov1.Rollout, na
 	}
 	if now, found, _ := unstructured.NestedInt64(before.Object, "spec", "replicas"); found && now < replicas {
 		if err := unstructured.SetNestedField(after.Object, replicas, "spec", "replicas"); err != nil {
-			return false, errors.Join(shell.ErrChanged, err)
+			return false, errors.Join(reconciler.ErrChanged, err)
 		}
 	}
 	traffic.RemoveAnnotations(after, argov1.ManagedByAnnotation, argov1.ReplicasBeforeAnnotation)

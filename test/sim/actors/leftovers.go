@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/test/sim"
 )
 
@@ -21,7 +21,7 @@ type Leftover struct {
 }
 
 // ReportMemory reports of what a process remembers of objects of a kind that are gone.
-func ReportMemory(w *sim.World, i *sim.Instance, kind schema.GroupKind, footprint shell.Footprint) {
+func ReportMemory(w *sim.World, i *sim.Instance, kind schema.GroupKind, footprint reconciler.Footprint) {
 	for _, part := range slices.Sorted(maps.Keys(footprint)) {
 		keys := footprint[part]
 		slices.SortFunc(keys, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })

@@ -14,8 +14,8 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/endpoints"
-	"github.com/serin-dev/serin/internal/ownwrites"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
@@ -30,7 +30,7 @@ type process struct {
 	canaries *Canaries
 	instance *sim.Instance
 	real     *controller.Reconciler
-	prober   *prober.Runner
+	prober   *queryrunner.Runner
 	events   *actors.EventRecorder
 	registry *prometheus.Registry
 }
@@ -51,11 +51,11 @@ var watched = []schema.GroupKind{
 func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	p := &process{canaries: k, instance: i, registry: prometheus.NewRegistry()}
 	k.processes = append(slices.DeleteFunc(k.processes, func(p *process) bool { return !p.instance.Alive() }), p)
-	p.prober = prober.NewPooled(i.Clock, inFlight, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
+	p.prober = queryrunner.NewPooled(i.Clock, inFlight, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
 	p.crowd()
 	p.events = actors.NewEventRecorder(k.world, i)
 	actors.Index(i, controller.IndexTargets, endpoints.Index)
-	seeing := controller.Noting(ownwrites.New(i.Client, i.Reader, i.Clock))
+	seeing := controller.Noting(readyourwrites.New(i.Client, i.Reader, i.Clock))
 	p.real = controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client:    i.Client,

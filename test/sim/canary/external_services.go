@@ -10,7 +10,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
@@ -66,7 +66,7 @@ type reply struct {
 }
 
 // deliver lets a question reach whom it is for, and plans the answer. It dies with the process that asked.
-func (o *externalServices) deliver(p *process, asked prober.RunningQuery) {
+func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
 	key := asked.Key
 	strikes := o.world.Question(questionName(asked))
 	if strikes(sim.DieAsking) {
@@ -99,7 +99,7 @@ func (o *externalServices) deliver(p *process, asked prober.RunningQuery) {
 }
 
 // questionName says of a question to a hook what its receiver sees of it, and what is asked elsewhere.
-func questionName(asked prober.RunningQuery) string {
+func questionName(asked queryrunner.RunningQuery) string {
 	if q, ok := asked.Probe.Request.(canary.HookQuery); ok {
 		return fmt.Sprintf("%s hook %s %s", q.Hook.Type, q.Hook.Name, q.Key)
 	}
@@ -123,7 +123,7 @@ func (k *Canaries) releaseOf(key types.NamespacedName) *Release {
 	return nil
 }
 
-func (o *externalServices) reply(r *Release, c *flaggerv1.Canary, asked prober.RunningQuery) reply {
+func (o *externalServices) reply(r *Release, c *flaggerv1.Canary, asked queryrunner.RunningQuery) reply {
 	id := asked.Key.Name + "/" + string(asked.Key.UID) + "/" + asked.Probe.ID
 	o.asked[id]++
 	s := o.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, o.asked[id]))

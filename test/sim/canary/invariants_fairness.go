@@ -7,7 +7,7 @@ import (
 
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/oracle"
@@ -43,8 +43,8 @@ func (p *process) disperse() {
 	}
 }
 
-func neighbour(kind string, i int) prober.Key {
-	return prober.Key{NamespacedName: types.NamespacedName{Namespace: neighbours, Name: fmt.Sprint(kind, "-", i)}, UID: "neighbour"}
+func neighbour(kind string, i int) queryrunner.Key {
+	return queryrunner.Key{NamespacedName: types.NamespacedName{Namespace: neighbours, Name: fmt.Sprint(kind, "-", i)}, UID: "neighbour"}
 }
 
 // Starved reports that the next question of a release finds no slot.

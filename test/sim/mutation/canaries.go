@@ -98,7 +98,7 @@ var Canaries = []Mutant{
 		"I9",
 		"internal/canary/controller/reconciler.go",
 		"	decision, rejected, err := r.apply(ctx, s, decision)\n",
-		"	if _, err := r.writeStatus(ctx, s, decision, shell.Explanation{Due: true}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\tdecision, rejected, err := r.apply(ctx, s, decision)\n", 15,
+		"\tif _, err := r.writeStatus(ctx, s, decision, reconciler.Explanation{Due: true}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\tdecision, rejected, err := r.apply(ctx, s, decision)\n", 15,
 	},
 	{
 		"no wake-up for a window",
@@ -162,7 +162,7 @@ var Canaries = []Mutant{
 	{
 		"status patched without a precondition",
 		"I12",
-		"internal/shell/shell.go",
+		"internal/reconciler/reconciler.go",
 		"json.Marshal(jsontree.PinResourceVersion(map[string]any{\"status\": difference}, version))",
 		"json.Marshal(map[string]any{\"status\": difference})", 1,
 	},
@@ -233,13 +233,13 @@ var Canaries = []Mutant{
 	{
 		"two questions of one release",
 		"I20",
-		"internal/prober/prober.go",
+		"internal/queryrunner/queryrunner.go",
 		"if len(a.queue) > 0 && len(a.inFlight) < p.perRelease {", "if len(a.queue) > 0 {", 85,
 	},
 	{
 		"queued at once, for ever",
 		"I21",
-		"internal/shell/shell.go",
+		"internal/reconciler/reconciler.go",
 		"return min(max(wake.Sub(now), 1), longestSleep)", "return 1", 1,
 	},
 	{

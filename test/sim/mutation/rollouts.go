@@ -218,7 +218,7 @@ var Rollouts = []Mutant{
 		"a Rollout queued at once, for ever",
 		"I21",
 		"internal/rollout/controller/reconciler.go",
-		"RequeueAfter: shell.WakeIn(r.Clock.Now(), shell.Earliest(decision.Wake, explain, s.again))}", "RequeueAfter: min(1, shell.WakeIn(r.Clock.Now(), shell.Earliest(decision.Wake, explain, s.again)))}", 1,
+		"RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explain, s.again))}", "RequeueAfter: min(1, reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explain, s.again)))}", 1,
 	},
 	{
 		"a run whose making was not heard of is made again",

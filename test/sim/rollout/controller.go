@@ -19,10 +19,10 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 	metricprometheus "github.com/serin-dev/serin/internal/metric/prometheus"
 	"github.com/serin-dev/serin/internal/metric/web"
-	"github.com/serin-dev/serin/internal/ownwrites"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/readyourwrites"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout/controller"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/test/sim"
@@ -41,8 +41,8 @@ type process struct {
 	// rolloutEvents is of events about Rollouts.
 	rolloutEvents *telemetry.Recorder
 	// footprints are what the controllers remember of the objects of their kinds.
-	footprints map[schema.GroupKind]func() shell.Footprint
-	prober     *prober.Runner
+	footprints map[schema.GroupKind]func() reconciler.Footprint
+	prober     *queryrunner.Runner
 	measurer   *measure.Measurer
 	jobs       *measure.Jobs
 }
@@ -59,7 +59,7 @@ func (k *Rollouts) process(i *sim.Instance) *process {
 		return k.lives[i]
 	}
 	actors.Index(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads, controller.IndexMarkedWorkloads, endpoints.Index)
-	p := &process{rollouts: k, instance: i, registry: prometheus.NewRegistry(), footprints: map[schema.GroupKind]func() shell.Footprint{}, events: actors.NewEventRecorder(k.world, i)}
+	p := &process{rollouts: k, instance: i, registry: prometheus.NewRegistry(), footprints: map[schema.GroupKind]func() reconciler.Footprint{}, events: actors.NewEventRecorder(k.world, i)}
 	p.metrics, p.rolloutEvents = telemetry.New(p.registry), p.recorder()
 	p.jobs = &measure.Jobs{Client: i.Client, APIReader: i.Reader, Clock: i.Clock}
 	p.measurer = &measure.Measurer{
@@ -80,7 +80,7 @@ func (p *process) launcher(seeing client.Client) *launch.Launcher {
 // Controller implements sim.Kind.
 func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	p := k.process(i)
-	seeing := ownwrites.New(i.Client, i.Reader, i.Clock)
+	seeing := readyourwrites.New(i.Client, i.Reader, i.Clock)
 	real := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: seeing, Reader: i.Reader, Runs: p.launcher(seeing), Routers: k.routers, Applier: &traffic.Applier{Client: seeing},
@@ -104,7 +104,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 // runs is the controller of AnalysisRuns.
 func (p *process) runs() sim.Controller {
 	enqueue := p.instance.Enqueue
-	p.prober = prober.NewConcurrent(p.instance.Clock, inFlight, abreast, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
+	p.prober = queryrunner.NewConcurrent(p.instance.Clock, inFlight, abreast, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
 	real := analysiscontroller.New(analysiscontroller.Parts{
 		Client: p.instance.Client, Clock: p.instance.Clock, Prober: p.prober, Recorder: p.recorder(), Jobs: p.jobs, Metrics: p.metrics,
 	})
@@ -123,7 +123,7 @@ func (p *process) runs() sim.Controller {
 
 // experiments is the controller of Experiments.
 func (p *process) experiments() sim.Controller {
-	seeing := ownwrites.New(p.instance.Client, p.instance.Reader, p.instance.Clock)
+	seeing := readyourwrites.New(p.instance.Client, p.instance.Reader, p.instance.Clock)
 	real := experimentcontroller.New(experimentcontroller.Parts{
 		Client: p.instance.Client, Clock: p.instance.Clock, Launcher: p.launcher(seeing), Recorder: p.recorder(), Rollouts: p.rolloutEvents, Metrics: p.metrics,
 	})

@@ -2,13 +2,13 @@ package rollout
 
 import (
 	"github.com/serin-dev/serin/internal/analysis"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 )
 
 // Asked reports that the question for a measurement left a process.
 type Asked struct {
 	Instance string
-	Run      prober.Key
+	Run      queryrunner.Key
 	ID       string
 	Question analysis.MeasurementRequest
 }
@@ -16,7 +16,7 @@ type Asked struct {
 // Answered reports that a measurement came back to the process that had asked.
 type Answered struct {
 	Instance string
-	Run      prober.Key
+	Run      queryrunner.Key
 	ID       string
 	Answer   analysis.MeasurementResult
 }

@@ -10,7 +10,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/analysis/condition"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
@@ -36,7 +36,7 @@ func newExternalServices(k *Rollouts) *externalServices {
 }
 
 // deliver lets a question reach whom it is for, and plans the answer. It dies with the process that asked.
-func (o *externalServices) deliver(p *process, asked prober.RunningQuery) {
+func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
 	strikes := o.world.Question(asked.Probe.ID)
 	if strikes(sim.DieAsking) {
 		p.instance.CrashAndRestart("before it asks " + asked.Probe.ID)
@@ -70,7 +70,7 @@ func (o *externalServices) deliver(p *process, asked prober.RunningQuery) {
 }
 
 // answer brings an answer to the process that asked.
-func (o *externalServices) answer(p *process, asked prober.RunningQuery, answer release.Answer, strikes func(sim.Failure) bool) {
+func (o *externalServices) answer(p *process, asked queryrunner.RunningQuery, answer release.Answer, strikes func(sim.Failure) bool) {
 	o.pending[p.instance]--
 	detail, _ := answer.Detail.(analysis.MeasurementResult)
 	o.world.Publish(Answered{Instance: p.instance.Name, Run: asked.Key, ID: asked.Probe.ID, Answer: detail})
@@ -92,7 +92,7 @@ type reading struct {
 }
 
 // read lets a metrics service look.
-func (o *externalServices) read(asked prober.RunningQuery) reading {
+func (o *externalServices) read(asked queryrunner.RunningQuery) reading {
 	id := asked.Key.Name + "/" + asked.Probe.ID
 	o.asked[id]++
 	s := o.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, o.asked[id]))
@@ -128,7 +128,7 @@ func (o *externalServices) read(asked prober.RunningQuery) reading {
 }
 
 // measure is what is answered to a question, and after what time.
-func (o *externalServices) measure(asked prober.RunningQuery, q analysis.MeasurementRequest) (time.Duration, analysis.MeasurementResult) {
+func (o *externalServices) measure(asked queryrunner.RunningQuery, q analysis.MeasurementRequest) (time.Duration, analysis.MeasurementResult) {
 	read := o.read(asked)
 	if read.failed != "" {
 		return read.after, analysis.MeasurementResult{Phase: argov1.AnalysisPhaseError, Message: read.failed}

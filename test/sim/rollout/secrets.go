@@ -16,7 +16,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
@@ -74,7 +74,7 @@ type line struct{ *externalServices }
 
 // call is a measurement that goes out by a line.
 type call struct {
-	asked   prober.RunningQuery
+	asked   queryrunner.RunningQuery
 	strikes func(sim.Failure) bool
 }
 

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
 )
@@ -128,7 +128,7 @@ func overdue(s argov1.RolloutStatus, now time.Time) string {
 	}
 	for _, g := range s.Serin.Gates {
 		waits := g.Verdict != string(release.Pass) && g.Opener == string(release.ByTime)
-		if waits && (g.Until == nil || g.Until.Add(2*shell.ExplainAfter).Before(now)) {
+		if waits && (g.Until == nil || g.Until.Add(2*reconciler.ExplainAfter).Before(now)) {
 			return g.Name
 		}
 	}

@@ -21,7 +21,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/alb"
@@ -58,7 +58,7 @@ func New(cluster client.Reader, out *outbound.Client, o Options) (*Verifier, err
 
 // Ask implements prober.SendFunc for probes whose question is a traffic.Question. The detail of the answer is a
 // traffic.Answer.
-func (v *Verifier) Ask(ctx context.Context, _ prober.Key, probe release.Query) release.Answer {
+func (v *Verifier) Ask(ctx context.Context, _ queryrunner.Key, probe release.Query) release.Answer {
 	question, ok := probe.Request.(traffic.Question)
 	if !ok {
 		return release.Answer{Outcome: release.Broken, Text: "nothing is asked about load balancers"}

@@ -21,7 +21,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/alb"
@@ -92,7 +92,7 @@ func verifierOf(t *testing.T, cluster client.Reader) *Verifier {
 
 func ask(t *testing.T, v *Verifier, q traffic.Question) (traffic.Answer, release.Answer) {
 	t.Helper()
-	answer := v.Ask(t.Context(), prober.Key{}, release.Query{Request: q})
+	answer := v.Ask(t.Context(), queryrunner.Key{}, release.Query{Request: q})
 	detail, ok := answer.Detail.(traffic.Answer)
 	if !ok {
 		t.Fatalf("%+v has no detail", answer)

@@ -1,0 +1,114 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+// one is a cluster with at most one object.
+type one struct {
+	client.Client
+	name string
+}
+
+func (o *one) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if key.Name != o.name {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	into.SetNamespace(key.Namespace)
+	into.SetName(key.Name)
+	into.SetUID(types.UID(key.Name))
+	return nil
+}
+
+func (o *one) Create(context.Context, client.Object, ...client.CreateOption) error { return nil }
+
+// TestNothingOutlivesItsObject has ten thousand objects come and go. Some panic, all are told about.
+func TestNothingOutlivesItsObject(t *testing.T) {
+	for _, kind := range []string{"AnalysisRun", "Experiment"} {
+		t.Run(kind, func(t *testing.T) {
+			cluster, registry := &one{}, prometheus.NewRegistry()
+			outbox := telemetry.NewOutbox(clock.RealClock{}, logr.Discard())
+			f := &Simple[*corev1.ConfigMap, map[string]string]{
+				Frame: Frame[*corev1.ConfigMap, map[string]string]{
+					Kind:   schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: kind},
+					Client: cluster, Clock: clock.RealClock{}, Metrics: telemetry.New(registry),
+					New:    func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+					Status: func(object *corev1.ConfigMap) *map[string]string { return &object.Data },
+				},
+				Recorder: telemetry.NewRecorder(cluster, outbox, clock.RealClock{}, ""),
+			}
+			f.Serving("", "", func(status map[string]string, message string) release.Decision[map[string]string] {
+				return release.Decision[map[string]string]{Status: status, Events: []release.Event{{Message: message, Persistent: true}}}
+			}, nil)
+			f.ReconcileObject = func(ctx context.Context, object *corev1.ConfigMap) (reconcile.Result, error) {
+				f.Report(ctx, object, []release.Event{{Message: "it begins"}, {Message: "it waits", Persistent: true}})
+				if object.Name[len(object.Name)-1] == '7' {
+					panic("a fault")
+				}
+				return reconcile.Result{}, nil
+			}
+			ctx := log.IntoContext(t.Context(), logr.Discard())
+			comeAndGo := func(objects int) {
+				for i := range objects {
+					request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("object-", i)}}
+					for _, cluster.name = range []string{request.Name, ""} {
+						if _, err := f.Reconcile(ctx, request); err != nil {
+							t.Fatal(err)
+						}
+						for outbox.AttemptNext(t.Context()) { //nolint:contextcheck // the frame passes the context of its caller
+						}
+					}
+				}
+			}
+			comeAndGo(10) // what is made once
+			series, heap, goroutines := held(t, registry)
+			comeAndGo(10_000)
+			nowSeries, nowHeap, nowGoroutines := held(t, registry)
+			if nowSeries != series {
+				t.Errorf("%d series, %d before", nowSeries, series)
+			}
+			if grown := nowHeap - heap; grown > 1<<20 {
+				t.Errorf("the heap has grown by %d bytes", grown)
+			}
+			if nowGoroutines > goroutines {
+				t.Errorf("%d goroutines, %d before", nowGoroutines, goroutines)
+			}
+			if held := f.Footprint(); len(held) > 0 {
+				t.Errorf("the process still remembers %v", held)
+			}
+		})
+	}
+}
+
+func held(t *testing.T, registry *prometheus.Registry) (series, heap, goroutines int) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		series += len(family.GetMetric())
+	}
+	clear(families) // what was gathered is not held by what gathered it
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return series, int(memory.HeapAlloc), runtime.NumGoroutine()
+}
