@@ -28,23 +28,23 @@ import (
 	"github.com/serin-dev/serin/playground/podroot"
 )
 
-// doorsVariable carries the number of inherited listeners and marks a process as the inner one.
-const doorsVariable = "SERIN_PLAYGROUND_DOORS"
+// forwardListenersVariable carries the number of inherited listeners and marks a process as the inner one.
+const forwardListenersVariable = "SERIN_PLAYGROUND_DOORS"
 
-// doorCount bounds how many addresses of the world can be shown outside. Listeners belong to the network namespace in
+// forwardListenerCount bounds how many addresses of the world can be shown outside. Listeners belong to the network namespace in
 // which they were made, so all are made before anybody knows what they are for.
-const doorCount = 8
+const forwardListenerCount = 8
 
-// firstDoor is the descriptor of the first inherited listener; 0 to 2 are the standard ones.
-const firstDoor = 3
+// firstListenerFD is the descriptor of the first inherited listener; 0 to 2 are the standard ones.
+const firstListenerFD = 3
 
-// past is a deadline that ends an Accept under way.
-var past = time.Unix(1, 0)
+// stageVariable is a deadline that ends an Accept under way.
+var stageVariable = time.Unix(1, 0)
 
 // World is where the program runs after Enter.
 type World struct {
-	mu    sync.Mutex
-	doors []*net.TCPListener
+	mu        sync.Mutex
+	listeners []*net.TCPListener
 }
 
 // Enter restarts the program inside a world of its own and returns only there. It must come first in main or TestMain,
@@ -56,10 +56,10 @@ type World struct {
 func Enter(prepare func(context.Context) error) *World {
 	ctx := context.Background() //nolint:forbidigo // Enter is the first half of main, where contexts come from
 	podroot.BecomePod()
-	if inside := os.Getenv(doorsVariable); inside != "" {
-		world, err := settle(inside)
+	if inside := os.Getenv(forwardListenersVariable); inside != "" {
+		world, err := initializeNamespaces(inside)
 		if err != nil {
-			exit(refused(err))
+			exit(explainNamespaceError(err))
 		}
 		return world
 	}
@@ -88,7 +88,7 @@ func Enter(prepare func(context.Context) error) *World {
 	}
 	code, err := runInside(ctx, signals)
 	if err != nil {
-		exit(refused(err))
+		exit(explainNamespaceError(err))
 	}
 	os.Exit(code)
 	return nil
@@ -99,8 +99,8 @@ func exit(err error) {
 	os.Exit(1)
 }
 
-// refused turns the kernel's answer into what a person can do about it.
-func refused(err error) error {
+// explainNamespaceError turns the kernel's answer into what a person can do about it.
+func explainNamespaceError(err error) error {
 	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
@@ -119,7 +119,7 @@ func runInside(ctx context.Context, signals <-chan os.Signal) (int, error) {
 		return 0, fmt.Errorf("find the own program: %w", err)
 	}
 	var files []*os.File
-	for range doorCount {
+	for range forwardListenerCount {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
 		if err != nil {
 			return 0, fmt.Errorf("listen on 127.0.0.1: %w", err)
@@ -135,7 +135,7 @@ func runInside(ctx context.Context, signals <-chan os.Signal) (int, error) {
 
 	start := func(flags uintptr) (*exec.Cmd, error) {
 		command := exec.CommandContext(ctx, self, os.Args[1:]...)
-		command.Env = append(os.Environ(), doorsVariable+"="+strconv.Itoa(doorCount))
+		command.Env = append(os.Environ(), forwardListenersVariable+"="+strconv.Itoa(forwardListenerCount))
 		command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 		command.ExtraFiles = files
 		command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: unix.SIGKILL}
@@ -169,27 +169,27 @@ func runInside(ctx context.Context, signals <-chan os.Signal) (int, error) {
 	return 0, err
 }
 
-// settle is the inner half: it makes the new namespaces fit to live in.
-func settle(doors string) (*World, error) {
+// initializeNamespaces is the inner half: it makes the new namespaces fit to live in.
+func initializeNamespaces(doors string) (*World, error) {
 	count, err := strconv.Atoi(doors)
 	if err != nil {
-		return nil, fmt.Errorf("%s is %q: unset it", doorsVariable, doors)
+		return nil, fmt.Errorf("%s is %q: unset it", forwardListenersVariable, doors)
 	}
 	// Programs started from here are no inner halves, and no proxy of the machine can be reached.
 	for _, name := range []string{
-		doorsVariable, "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy",
+		forwardListenersVariable, "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy",
 	} {
 		os.Unsetenv(name)
 	}
 	world := &World{}
 	for i := range count {
-		file := os.NewFile(uintptr(firstDoor+i), "door")
+		file := os.NewFile(uintptr(firstListenerFD+i), "door")
 		listener, err := net.FileListener(file)
 		file.Close()
 		if err != nil {
 			return nil, fmt.Errorf("take over a listener: %w", err)
 		}
-		world.doors = append(world.doors, listener.(*net.TCPListener))
+		world.listeners = append(world.listeners, listener.(*net.TCPListener))
 	}
 	// Without this, mounts made here would appear outside.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -234,12 +234,12 @@ func useOwnResolver() error {
 func (w *World) Expose(ctx context.Context, address string) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.doors) == 0 {
-		return "", fmt.Errorf("show %s outside: all %d addresses are in use", address, doorCount)
+	if len(w.listeners) == 0 {
+		return "", fmt.Errorf("show %s outside: all %d addresses are in use", address, forwardListenerCount)
 	}
-	door := w.doors[0]
-	w.doors = w.doors[1:]
-	stop := context.AfterFunc(ctx, func() { _ = door.SetDeadline(past) })
+	door := w.listeners[0]
+	w.listeners = w.listeners[1:]
+	stop := context.AfterFunc(ctx, func() { _ = door.SetDeadline(stageVariable) })
 	go func() {
 		defer stop()
 		for {
@@ -247,18 +247,18 @@ func (w *World) Expose(ctx context.Context, address string) (string, error) {
 			if err != nil {
 				break
 			}
-			go pass(ctx, outside, address)
+			go copyBothWays(ctx, outside, address)
 		}
 		_ = door.SetDeadline(time.Time{}) // none; the door cannot be closed
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.doors = append(w.doors, door) // the next cluster of this process may use it
+		w.listeners = append(w.listeners, door) // the next cluster of this process may use it
 	}()
 	return door.Addr().String(), nil
 }
 
-// pass carries bytes both ways until one side ends.
-func pass(ctx context.Context, outside net.Conn, address string) {
+// copyBothWays carries bytes both ways until one side ends.
+func copyBothWays(ctx context.Context, outside net.Conn, address string) {
 	defer outside.Close()
 	var dialer net.Dialer
 	inside, err := dialer.DialContext(ctx, "tcp", address)

@@ -158,19 +158,19 @@ func Classify(r *http.Request) Request {
 func (p *Proxy) Counts() Counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Counts{}.plus(p.counts)
+	return Counts{}.add(p.counts)
 }
 
-func (c Counts) plus(other Counts) Counts {
+func (c Counts) add(other Counts) Counts {
 	for r, n := range other {
 		c[r] += n
 	}
 	return c
 }
 
-// Fail puts f in front of the API server; f answers a request itself and returns true, or returns false and leaves it
+// SetFault puts f in front of the API server; f answers a request itself and returns true, or returns false and leaves it
 // to the API server. nil takes it away. f may be called by several requests at once.
-func (p *Proxy) Fail(f func(http.ResponseWriter, *http.Request, Request) bool) {
+func (p *Proxy) SetFault(f func(http.ResponseWriter, *http.Request, Request) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = f

@@ -62,7 +62,7 @@ func TestProxyHandsOnAsItsOwnUserAndCounts(t *testing.T) {
 		t.Errorf("the API server was asked with %q", got)
 	}
 	before := proxy.Counts()
-	proxy.Fail(func(w http.ResponseWriter, _ *http.Request, kind apiproxy.Request) bool {
+	proxy.SetFault(func(w http.ResponseWriter, _ *http.Request, kind apiproxy.Request) bool {
 		if kind.Resource != "secrets" {
 			return false
 		}

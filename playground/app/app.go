@@ -104,31 +104,31 @@ func FromEnvironment(getenv func(string) string, args []string) (Config, error) 
 
 // Server answers requests.
 type Server struct {
-	config   Config
-	clock    clock.Clock
-	started  time.Time
-	draining atomic.Bool
-	asked    atomic.Int64 // when the last request came, in nanoseconds since 1970; probes and scrapes do not count
-	seconds  *prometheus.HistogramVec
-	handler  http.Handler
+	config      Config
+	clock       clock.Clock
+	started     time.Time
+	draining    atomic.Bool
+	lastRequest atomic.Int64 // when the last request came, in nanoseconds since 1970; probes and scrapes do not count
+	latencySum  *prometheus.HistogramVec
+	handler     http.Handler
 
-	mu   sync.Mutex
-	debt float64 // errors owed, in per cent of an answer
+	mu        sync.Mutex
+	errorDebt float64 // errors owed, in per cent of an answer
 }
 
 // New makes a server that has not started yet.
 func New(config Config, c clock.Clock) *Server {
 	s := &Server{config: config, clock: c, started: c.Now()}
-	s.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	s.latencySum = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "http_request_duration_seconds",
 		Help:    "Time until a request was answered.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, .75, 1, 2.5, 5, 10},
 	}, []string{"status"})
 	// A version without errors has the series of errors too: absent is not zero to a query.
-	s.seconds.WithLabelValues("200")
-	s.seconds.WithLabelValues("500")
+	s.latencySum.WithLabelValues("200")
+	s.latencySum.WithLabelValues("500")
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(s.seconds)
+	registry.MustRegister(s.latencySum)
 
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -161,7 +161,7 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	begin := s.clock.Now()
-	s.asked.Store(begin.UnixNano())
+	s.lastRequest.Store(begin.UnixNano())
 	status := s.nextStatus()
 	if s.config.Latency > 0 {
 		select {
@@ -175,7 +175,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Message", s.config.Message)
 	w.WriteHeader(status)
 	fmt.Fprintf(w, "version %s\npod %s\nmessage %s\nstatus %d\n", s.config.Version, s.config.Pod, s.config.Message, status)
-	s.seconds.WithLabelValues(strconv.Itoa(status)).Observe(s.clock.Since(begin).Seconds())
+	s.latencySum.WithLabelValues(strconv.Itoa(status)).Observe(s.clock.Since(begin).Seconds())
 }
 
 // nextStatus spreads errors evenly: at 10 per cent exactly each tenth answer is one, so that what a release does with
@@ -183,11 +183,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 func (s *Server) nextStatus() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.debt += s.config.ErrorPercent
-	if s.debt < 100 {
+	s.errorDebt += s.config.ErrorPercent
+	if s.errorDebt < 100 {
 		return http.StatusOK
 	}
-	s.debt -= 100
+	s.errorDebt -= 100
 	return http.StatusInternalServerError
 }
 
@@ -222,7 +222,7 @@ func (s *Server) drain() {
 	quiet := s.clock.Now()
 	end := quiet.Add(max(maxDrain, s.config.Drain))
 	for {
-		if asked := time.Unix(0, s.asked.Load()); asked.After(quiet) {
+		if asked := time.Unix(0, s.lastRequest.Load()); asked.After(quiet) {
 			quiet = asked
 		}
 		until := quiet.Add(s.config.Drain)

@@ -19,23 +19,23 @@ var (
 )
 
 // canaries are Deployments, each with a Canary.
-var canaries = subject{
-	api:    "canary",
-	shared: func(settings) []*unstructured.Unstructured { return nil },
-	each: func(name string, s settings) []*unstructured.Unstructured {
-		return []*unstructured.Unstructured{object(deploymentResource, "Deployment", name, workload(name)), canary(name, s)}
+var canaries = benchmarkedAPI{
+	api:           "canary",
+	sharedObjects: func(settings) []*unstructured.Unstructured { return nil },
+	releaseObjects: func(name string, s settings) []*unstructured.Unstructured {
+		return []*unstructured.Unstructured{newObject(deploymentResource, "Deployment", name, workloadSpec(name)), newCanary(name, s)}
 	},
-	target:   deploymentResource,
-	watched:  []schema.GroupVersionResource{canaryResource, deploymentResource},
-	timeline: func() timeline { return &canaryTimeline{} },
+	targetResource:   deploymentResource,
+	watchedResources: []schema.GroupVersionResource{canaryResource, deploymentResource},
+	timeline:         func() timeline { return &canaryTimeline{} },
 }
 
-// canary is the plan of a release.
-func canary(name string, s settings) *unstructured.Unstructured {
+// newCanary is the plan of a release.
+func newCanary(name string, s settings) *unstructured.Unstructured {
 	check := func(name, limit string, value int64) any {
 		return map[string]any{"name": name, "interval": "30s", "thresholdRange": map[string]any{limit: value}}
 	}
-	return object(canaryResource, "Canary", name, map[string]any{
+	return newObject(canaryResource, "Canary", name, map[string]any{
 		"provider":  "istio",
 		"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
 		"service":   map[string]any{"port": int64(80), "targetPort": "http"},
@@ -70,8 +70,8 @@ type canaryStatus struct {
 // canaryTimeline is the release of a Canary. The starts of windows and the end of the drain are what Serin writes, on the same
 // machine. A moment that has not come is zero.
 type canaryTimeline struct {
-	// seen is the last phase.
-	seen         string
+	// lastPhase is the last phase.
+	lastPhase    string
 	failedChecks int
 	patched      time.Time
 	progressing  time.Time
@@ -84,12 +84,12 @@ type canaryTimeline struct {
 	ended                time.Time
 }
 
-func (t *canaryTimeline) ship(at time.Time) { t.patched = at }
-func (t *canaryTimeline) phase() string     { return t.seen }
-func (t *canaryTimeline) rests() bool       { return t.seen == initialized }
-func (t *canaryTimeline) over() bool        { return t.seen == succeeded || t.seen == failed }
+func (t *canaryTimeline) changeTemplate(at time.Time) { t.patched = at }
+func (t *canaryTimeline) phase() string               { return t.lastPhase }
+func (t *canaryTimeline) isIdle() bool                { return t.lastPhase == initialized }
+func (t *canaryTimeline) isFinished() bool            { return t.lastPhase == succeeded || t.lastPhase == failed }
 
-func (t *canaryTimeline) see(at time.Time, object *unstructured.Unstructured) error {
+func (t *canaryTimeline) observe(at time.Time, object *unstructured.Unstructured) error {
 	if object.GetKind() == "Canary" {
 		var typed struct {
 			Status canaryStatus `json:"status"`
@@ -97,7 +97,7 @@ func (t *canaryTimeline) see(at time.Time, object *unstructured.Unstructured) er
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed); err != nil {
 			return fmt.Errorf("read Canary %s: %w", object.GetName(), err)
 		}
-		t.seeCanary(at, typed.Status)
+		t.observeCanary(at, typed.Status)
 		return nil
 	}
 	d := &appsv1.Deployment{}
@@ -105,20 +105,20 @@ func (t *canaryTimeline) see(at time.Time, object *unstructured.Unstructured) er
 		return fmt.Errorf("read Deployment %s: %w", object.GetName(), err)
 	}
 	if strings.HasSuffix(d.Name, "-primary") {
-		t.seePrimary(at, d)
+		t.observePrimary(at, d)
 	} else {
-		t.seeTarget(at, d)
+		t.observeTarget(at, d)
 	}
 	return nil
 }
 
-// seeCanary takes in a status of the Canary.
-func (t *canaryTimeline) seeCanary(at time.Time, s canaryStatus) {
-	t.seen = s.Phase
+// observeCanary takes in a status of the Canary.
+func (t *canaryTimeline) observeCanary(at time.Time, s canaryStatus) {
+	t.lastPhase = s.Phase
 	t.failedChecks = max(t.failedChecks, s.FailedChecks)
 	switch s.Phase {
 	case progressing:
-		first(&t.progressing, at)
+		setIfZero(&t.progressing, at)
 		if window := s.Serin.Window; window != nil && !slices.ContainsFunc(t.windows, window.Start.Time.Equal) {
 			t.windows = append(t.windows, window.Start.Time)
 		}
@@ -127,55 +127,55 @@ func (t *canaryTimeline) seeCanary(at time.Time, s canaryStatus) {
 			t.drainUntil = s.Serin.DrainUntil.Time
 		}
 	case succeeded, failed:
-		first(&t.ended, at)
+		setIfZero(&t.ended, at)
 	}
 }
 
-// seeTarget takes in a state of the Deployment that was changed.
-func (t *canaryTimeline) seeTarget(at time.Time, d *appsv1.Deployment) {
+// observeTarget takes in a state of the Deployment that was changed.
+func (t *canaryTimeline) observeTarget(at time.Time, d *appsv1.Deployment) {
 	if image(d) != newVersion || *d.Spec.Replicas == 0 {
 		return
 	}
-	first(&t.scaledUp, at)
-	if ready(d) {
-		first(&t.canaryReady, at)
+	setIfZero(&t.scaledUp, at)
+	if isDeploymentReady(d) {
+		setIfZero(&t.canaryReady, at)
 	}
 }
 
-// seePrimary takes in a state of the copy that serves users.
-func (t *canaryTimeline) seePrimary(at time.Time, d *appsv1.Deployment) {
+// observePrimary takes in a state of the copy that serves users.
+func (t *canaryTimeline) observePrimary(at time.Time, d *appsv1.Deployment) {
 	if image(d) != newVersion {
 		return
 	}
-	first(&t.copied, at)
-	if ready(d) {
-		first(&t.primaryReady, at)
+	setIfZero(&t.copied, at)
+	if isDeploymentReady(d) {
+		setIfZero(&t.primaryReady, at)
 	}
 }
 
 func image(d *appsv1.Deployment) string { return d.Spec.Template.Spec.Containers[0].Image }
 
-// ready says that all pods of a Deployment are of its newest template and available: from here on it is not the
+// isDeploymentReady says that all pods of a Deployment are of its newest template and available: from here on it is not the
 // cluster that a release waits for.
-func ready(d *appsv1.Deployment) bool {
+func isDeploymentReady(d *appsv1.Deployment) bool {
 	wanted, s := *d.Spec.Replicas, d.Status
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas >= wanted && s.Replicas <= s.UpdatedReplicas && s.AvailableReplicas >= s.UpdatedReplicas
 }
 
-func (t *canaryTimeline) parts(s settings) (parts, error) {
+func (t *canaryTimeline) breakdown(s settings) (timeBreakdown, error) {
 	switch {
-	case t.seen != succeeded:
-		return parts{}, fmt.Errorf("it ended in phase %s with %d failed checks", t.seen, t.failedChecks)
+	case t.lastPhase != succeeded:
+		return timeBreakdown{}, fmt.Errorf("it ended in phase %s with %d failed checks", t.lastPhase, t.failedChecks)
 	case t.patched.IsZero() || t.progressing.IsZero() || t.scaledUp.IsZero() || t.canaryReady.IsZero() || len(t.windows) == 0 || t.copied.IsZero() || t.primaryReady.IsZero() || t.drainUntil.IsZero():
-		return parts{}, fmt.Errorf("a watch missed a part of it: %+v", *t)
+		return timeBreakdown{}, fmt.Errorf("a watch missed a part of it: %+v", *t)
 	}
 	opened := t.windows[0]
-	drainFrom := t.drainUntil.Add(-drain)
-	p := parts{
+	drainFrom := t.drainUntil.Add(-drainDelay)
+	p := timeBreakdown{
 		Total:     t.ended.Sub(t.patched),
 		Windows:   time.Duration(len(t.windows)) * s.interval,
 		Cluster:   t.canaryReady.Sub(t.scaledUp) + t.primaryReady.Sub(t.copied),
-		Drain:     drain,
+		Drain:     drainDelay,
 		Noticing:  t.progressing.Sub(t.patched),
 		Starting:  t.scaledUp.Sub(t.progressing) + opened.Sub(t.canaryReady),
 		Promoting: drainFrom.Sub(t.primaryReady),

@@ -46,34 +46,34 @@ func status(phase string, window, drainUntil int) canaryStatus {
 // played is a release of two windows of 10 s each with a drain of 5 s.
 func played() *canaryTimeline {
 	t := &canaryTimeline{}
-	t.seeTarget(at(-900), observed(oldVersion, 1, 1))
-	t.seePrimary(at(-900), observed(oldVersion, 1, 1))
-	t.seeCanary(at(-500), status(initialized, 0, 0))
+	t.observeTarget(at(-900), observed(oldVersion, 1, 1))
+	t.observePrimary(at(-900), observed(oldVersion, 1, 1))
+	t.observeCanary(at(-500), status(initialized, 0, 0))
 	t.patched = at(0)
-	t.seeTarget(at(5), observed(newVersion, 0, 0))
-	t.seeCanary(at(100), status(progressing, 0, 0))
-	t.seeTarget(at(120), observed(newVersion, 1, 0))
-	t.seeTarget(at(1120), observed(newVersion, 1, 1))
-	t.seeTarget(at(1200), observed(newVersion, 1, 1))
-	t.seeCanary(at(1153), status(progressing, 1150, 0))
-	t.seeCanary(at(5000), status(progressing, 1150, 0)) // gates were written: no new window
-	t.seeCanary(at(11180), status(progressing, 11170, 0))
-	t.seePrimary(at(21210), observed(newVersion, 1, 0))
-	t.seeCanary(at(21215), status("Promoting", 0, 0))
-	t.seePrimary(at(22410), observed(newVersion, 1, 1))
-	t.seeCanary(at(22450), status(finalising, 0, 27440))
-	t.seeTarget(at(27460), observed(newVersion, 0, 0))
-	t.seeCanary(at(27500), status(succeeded, 0, 0))
-	t.seeCanary(at(29000), status(succeeded, 0, 0))
+	t.observeTarget(at(5), observed(newVersion, 0, 0))
+	t.observeCanary(at(100), status(progressing, 0, 0))
+	t.observeTarget(at(120), observed(newVersion, 1, 0))
+	t.observeTarget(at(1120), observed(newVersion, 1, 1))
+	t.observeTarget(at(1200), observed(newVersion, 1, 1))
+	t.observeCanary(at(1153), status(progressing, 1150, 0))
+	t.observeCanary(at(5000), status(progressing, 1150, 0)) // gates were written: no new window
+	t.observeCanary(at(11180), status(progressing, 11170, 0))
+	t.observePrimary(at(21210), observed(newVersion, 1, 0))
+	t.observeCanary(at(21215), status("Promoting", 0, 0))
+	t.observePrimary(at(22410), observed(newVersion, 1, 1))
+	t.observeCanary(at(22450), status(finalising, 0, 27440))
+	t.observeTarget(at(27460), observed(newVersion, 0, 0))
+	t.observeCanary(at(27500), status(succeeded, 0, 0))
+	t.observeCanary(at(29000), status(succeeded, 0, 0))
 	return t
 }
 
 func TestTimeIsDividedByWhoTookIt(t *testing.T) {
-	got, err := played().parts(asked)
+	got, err := played().breakdown(asked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := parts{
+	want := timeBreakdown{
 		Total: 27500 * time.Millisecond, Windows: 20 * time.Second, Cluster: 2200 * time.Millisecond, Drain: 5 * time.Second, Lateness: 300 * time.Millisecond,
 		Noticing: 100 * time.Millisecond, Starting: 50 * time.Millisecond, Stepping: 60 * time.Millisecond, Promoting: 30 * time.Millisecond, Ending: 60 * time.Millisecond,
 	}
@@ -87,7 +87,7 @@ func TestTimeIsDividedByWhoTookIt(t *testing.T) {
 
 func TestAReleaseThatCannotBeMeasuredSaysWhy(t *testing.T) {
 	rolledBack := played()
-	rolledBack.seen, rolledBack.failedChecks = failed, 5
+	rolledBack.lastPhase, rolledBack.failedChecks = failed, 5
 	unwatched := played()
 	unwatched.canaryReady = time.Time{}
 	for _, test := range []struct {
@@ -98,7 +98,7 @@ func TestAReleaseThatCannotBeMeasuredSaysWhy(t *testing.T) {
 		{"rolled back", rolledBack, "phase Failed with 5 failed checks"},
 		{"unwatched", unwatched, "a watch missed a part of it"},
 	} {
-		_, err := test.of.parts(asked)
+		_, err := test.of.breakdown(asked)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got the error %v, want one that says %q", test.name, err, test.want)
 		}
@@ -119,7 +119,7 @@ func TestADeploymentIsReadyWhenItsNewestPodsAre(t *testing.T) {
 	} {
 		d := observed(newVersion, 1, 1)
 		test.change(d)
-		if got := ready(d); got != test.want {
+		if got := isDeploymentReady(d); got != test.want {
 			t.Errorf("%s: ready is %t, want %t", test.name, got, test.want)
 		}
 	}

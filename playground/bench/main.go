@@ -62,7 +62,7 @@ func (s settings) validate() error {
 	case s.idle < time.Second:
 		return fmt.Errorf("-idle is %s: choose 1s or more", s.idle)
 	}
-	_, err := chosen(s.apis)
+	_, err := selectAPIs(s.apis)
 	return err
 }
 
@@ -82,16 +82,16 @@ func main() {
 	}
 	flag.Parse()
 	s.output = flag.Arg(0)
-	if err := bench(s); err != nil {
+	if err := runBenchmark(s); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// say tells a person what goes on; on stderr, so that the table can be used.
-func say(text string) { fmt.Fprintln(os.Stderr, text) }
+// logProgress tells a person what goes on; on stderr, so that the table can be used.
+func logProgress(text string) { fmt.Fprintln(os.Stderr, text) }
 
-func bench(s settings) error {
+func runBenchmark(s settings) error {
 	if err := s.validate(); err != nil {
 		return err
 	}
@@ -110,11 +110,11 @@ func bench(s settings) error {
 	}
 	options := cluster.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	// What needs the network of the machine is done outside.
-	err := cluster.Enter(&options, say, func(ctx context.Context, b *build.Builder) error {
+	err := cluster.Enter(&options, logProgress, func(ctx context.Context, b *build.Builder) error {
 		if _, err := b.IstioCRDs(ctx); err != nil || s.serin != "" {
 			return err
 		}
-		say("building Serin ...")
+		logProgress("building Serin ...")
 		_, err := b.Serin(ctx)
 		return err
 	})
@@ -132,37 +132,37 @@ func bench(s settings) error {
 		s.output = filepath.Join(options.Builder.Repository(), "bench.json")
 	}
 	options.Folder = options.Builder.Folder("bench")
-	r, err := measure(ctx, s, options)
+	r, err := measureAPIs(ctx, s, options)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return errors.New("interrupted: the cluster is gone, nothing was written")
 	}
 	if err != nil {
 		return err
 	}
-	if err := write(s.output, r); err != nil {
+	if err := writeReport(s.output, r); err != nil {
 		return err
 	}
 	if err := r.print(os.Stdout); err != nil {
 		return err
 	}
-	say("\nwrote " + s.output)
+	logProgress("\nwrote " + s.output)
 	return nil
 }
 
-// measure plays each API on a cluster of its own.
-func measure(ctx context.Context, s settings, options cluster.Options) (r report, err error) {
+// measureAPIs plays each API on a cluster of its own.
+func measureAPIs(ctx context.Context, s settings, options cluster.Options) (r report, err error) {
 	r.Date = clock.RealClock{}.Now().UTC().Truncate(time.Second)
-	r.Plan = plan{Releases: s.releases, Steps: s.steps, WindowSeconds: s.interval.Seconds(), DrainSeconds: drain.Seconds()}
-	if r.Machine, err = look(); err != nil {
+	r.Plan = plan{Releases: s.releases, Steps: s.steps, WindowSeconds: s.interval.Seconds(), DrainSeconds: drainDelay.Seconds()}
+	if r.Machine, err = describeMachine(); err != nil {
 		return r, err
 	}
-	apis, err := chosen(s.apis)
+	apis, err := selectAPIs(s.apis)
 	if err != nil {
 		return r, err
 	}
 	for _, api := range apis {
-		say("API " + api.api + ":")
-		measured, err := play(ctx, s, api, options)
+		logProgress("API " + api.api + ":")
+		measured, err := measureAPI(ctx, s, api, options)
 		if err != nil {
 			return r, err
 		}
@@ -171,20 +171,20 @@ func measure(ctx context.Context, s settings, options cluster.Options) (r report
 	return r, nil
 }
 
-// play measures one API.
-func play(ctx context.Context, s settings, api subject, options cluster.Options) (r measured, err error) {
+// measureAPI measures one API.
+func measureAPI(ctx context.Context, s settings, api benchmarkedAPI, options cluster.Options) (r apiCosts, err error) {
 	r.API = api.api
 	if s.profiles != "" {
 		s.profiles = filepath.Join(s.profiles, api.api)
 	}
 	options.Folder += "-" + api.api
-	say("starting the control plane ...")
+	logProgress("starting the control plane ...")
 	c, err := cluster.Start(ctx, options)
 	if err != nil {
 		return r, err
 	}
 	defer func() {
-		say("stopping the control plane ...")
+		logProgress("stopping the control plane ...")
 		err = errors.Join(err, c.Stop())
 	}()
 	// The end of the cluster ends all of it.
@@ -197,30 +197,30 @@ func play(ctx context.Context, s settings, api subject, options cluster.Options)
 		case <-ctx.Done():
 		}
 	}()
-	st := &stage{settings: s, subject: api, cluster: c, clock: clock.RealClock{}, log: options.Log, say: say}
+	st := &stage{settings: s, subject: api, cluster: c, clock: clock.RealClock{}, log: options.Log, say: logProgress}
 	defer func() { err = errors.Join(err, st.close()) }()
-	if err := st.raise(ctx, cancel, options.Builder); err != nil {
-		return r, ended(ctx, err)
+	if err := st.deploy(ctx, cancel, options.Builder); err != nil {
+		return r, withCause(ctx, err)
 	}
-	if r.Idle, err = st.rest(ctx); err != nil {
-		return r, ended(ctx, err)
+	if r.Idle, err = st.measureIdle(ctx); err != nil {
+		return r, withCause(ctx, err)
 	}
-	if r.Release, err = st.release(ctx); err != nil {
-		return r, ended(ctx, err)
+	if r.Release, err = st.measureRelease(ctx); err != nil {
+		return r, withCause(ctx, err)
 	}
 	return r, nil
 }
 
-// ended puts the cause of an end in the place of what came of it.
-func ended(ctx context.Context, err error) error {
+// withCause puts the cause of an end in the place of what came of it.
+func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	return err
 }
 
-// look describes the machine, before anything is started on it.
-func look() (machine, error) {
+// describeMachine describes the machine, before anything is started on it.
+func describeMachine() (machine, error) {
 	m := machine{Processors: runtime.NumCPU()}
 	var kilobytes int64
 	memory, err := os.ReadFile("/proc/meminfo")
@@ -242,7 +242,7 @@ func look() (machine, error) {
 	return m, nil
 }
 
-func write(path string, r report) error {
+func writeReport(path string, r report) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the numbers: %w", err)

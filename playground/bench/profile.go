@@ -18,8 +18,8 @@ const (
 	profilesURL      = "http://" + profilingAddress + "/debug/pprof/"
 )
 
-// profile keeps what Serin shows at a URL in a file, where profiles are wanted.
-func (s *stage) profile(ctx context.Context, url, file string) error {
+// saveProfile keeps what Serin shows at a URL in a file, where profiles are wanted.
+func (s *stage) saveProfile(ctx context.Context, url, file string) error {
 	if s.profiles == "" {
 		return nil
 	}

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// good is a value that both checks like: 100 % of requests succeeded, and took 100 ms.
-const good = "100"
+// goodValue is a value that both checks like: 100 % of requests succeeded, and took 100 ms.
+const goodValue = "100"
 
-// prometheus answers every query at once with one good value: what a server would have to reckon is no cost of a
+// prometheusStub answers every query at once with one good value: what a server would have to reckon is no cost of a
 // release.
-func prometheus() *http.Server {
+func prometheusStub() *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v1/query", func(w http.ResponseWriter, r *http.Request) {
-		value := good
+		value := goodValue
 		if strings.HasPrefix(r.FormValue("query"), "vector(1)") {
 			value = "1" // asked to see whether anybody is there
 		}

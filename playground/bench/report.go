@@ -17,14 +17,14 @@ type report struct {
 	Date    time.Time  `json:"date"`
 	Machine machine    `json:"machine"`
 	Plan    plan       `json:"plan"`
-	APIs    []measured `json:"apis"`
+	APIs    []apiCosts `json:"apis"`
 }
 
-// measured is what the releases of one API cost, in a process that serves both.
-type measured struct {
-	API     string   `json:"api"`
-	Idle    idle     `json:"idle"`
-	Release released `json:"release"`
+// apiCosts is what the releases of one API cost, in a process that serves both.
+type apiCosts struct {
+	API     string       `json:"api"`
+	Idle    idleCosts    `json:"idle"`
+	Release releaseCosts `json:"release"`
 }
 
 // machine is where it was measured.
@@ -43,38 +43,38 @@ type plan struct {
 	DrainSeconds  float64 `json:"drainSeconds"`
 }
 
-// idle is what releases cost while nothing happens.
-type idle struct {
-	Seconds                     float64  `json:"seconds"`
-	RequestsPerMinutePerRelease float64  `json:"requestsPerMinutePerRelease"`
-	Requests                    requests `json:"requests"`
-	CPUSecondsPerMinute         float64  `json:"cpuSecondsPerMinute"`
-	ResidentBytes               int64    `json:"residentBytes"`
-	FileBytes                   int64    `json:"fileBytes"`
+// idleCosts is what releases cost while nothing happens.
+type idleCosts struct {
+	Seconds                     float64       `json:"seconds"`
+	RequestsPerMinutePerRelease float64       `json:"requestsPerMinutePerRelease"`
+	Requests                    requestCounts `json:"requests"`
+	CPUSecondsPerMinute         float64       `json:"cpuSecondsPerMinute"`
+	ResidentBytes               int64         `json:"residentBytes"`
+	FileBytes                   int64         `json:"fileBytes"`
 }
 
-// released is what it costs to bring a new version into service, all releases at once.
-type released struct {
+// releaseCosts is what it costs to bring a new version into service, all releases at once.
+type releaseCosts struct {
 	// Measured releases succeeded; NotMeasured says of every other one why not.
 	Measured    int      `json:"measured"`
 	NotMeasured []string `json:"notMeasured"`
 
-	RequestsPerRelease float64  `json:"requestsPerRelease"`
-	ReadsPerRelease    float64  `json:"readsPerRelease"`
-	Requests           requests `json:"requests"`
+	RequestsPerRelease float64       `json:"requestsPerRelease"`
+	ReadsPerRelease    float64       `json:"readsPerRelease"`
+	Requests           requestCounts `json:"requests"`
 
 	// The time of a release and its four parts.
-	TotalSeconds    spread `json:"totalSeconds"`
-	WindowsSeconds  spread `json:"windowsSeconds"`
-	ClusterSeconds  spread `json:"clusterSeconds"`
-	DrainSeconds    spread `json:"drainSeconds"`
-	LatenessSeconds spread `json:"latenessSeconds"`
+	TotalSeconds    distribution `json:"totalSeconds"`
+	WindowsSeconds  distribution `json:"windowsSeconds"`
+	ClusterSeconds  distribution `json:"clusterSeconds"`
+	DrainSeconds    distribution `json:"drainSeconds"`
+	LatenessSeconds distribution `json:"latenessSeconds"`
 	// Where the lateness arose.
-	NoticingSeconds  spread `json:"noticingSeconds"`
-	StartingSeconds  spread `json:"startingSeconds"`
-	SteppingSeconds  spread `json:"steppingSeconds"`
-	PromotingSeconds spread `json:"promotingSeconds"`
-	EndingSeconds    spread `json:"endingSeconds"`
+	NoticingSeconds  distribution `json:"noticingSeconds"`
+	StartingSeconds  distribution `json:"startingSeconds"`
+	SteppingSeconds  distribution `json:"steppingSeconds"`
+	PromotingSeconds distribution `json:"promotingSeconds"`
+	EndingSeconds    distribution `json:"endingSeconds"`
 
 	CPUSecondsPerRelease float64 `json:"cpuSecondsPerRelease"`
 	PeakResidentBytes    int64   `json:"peakResidentBytes"`
@@ -82,18 +82,18 @@ type released struct {
 	AfterFileBytes       int64   `json:"afterFileBytes"`
 }
 
-// requests are the requests of one stretch of time, of all releases together, by kind. Leases and watches are not a
+// requestCounts are the requests of one stretch of time, of all releases together, by kind. Leases and watches are not a
 // release's: the first keep the leadership of the process, the second are renewed every few minutes however many
 // releases there are.
-type requests struct {
+type requestCounts struct {
 	Writes  map[string]int `json:"writes"`
 	Reads   map[string]int `json:"reads"`
 	Leases  int            `json:"leases"`
 	Watches int            `json:"watches"`
 }
 
-func sorted(counts apiproxy.Counts) requests {
-	r := requests{Writes: map[string]int{}, Reads: map[string]int{}}
+func sortRequests(counts apiproxy.Counts) requestCounts {
+	r := requestCounts{Writes: map[string]int{}, Reads: map[string]int{}}
 	for kind, n := range counts {
 		switch {
 		case kind.Resource == "leases":
@@ -109,7 +109,7 @@ func sorted(counts apiproxy.Counts) requests {
 	return r
 }
 
-func total(kinds map[string]int) int {
+func sumCounts(kinds map[string]int) int {
 	sum := 0
 	for _, n := range kinds {
 		sum += n
@@ -117,43 +117,43 @@ func total(kinds map[string]int) int {
 	return sum
 }
 
-// spread is how a time differed between releases, in seconds.
-type spread struct {
+// distribution is how a time differed between releases, in seconds.
+type distribution struct {
 	Median float64 `json:"median"`
 	P99    float64 `json:"p99"`
 	Max    float64 `json:"max"`
 }
 
-// spreadOf takes quantiles by the nearest rank: each is a time that was measured.
-func spreadOf(times []time.Duration) spread {
+// newDistribution takes quantiles by the nearest rank: each is a time that was measured.
+func newDistribution(times []time.Duration) distribution {
 	if len(times) == 0 {
-		return spread{}
+		return distribution{}
 	}
 	ordered := slices.Sorted(slices.Values(times))
 	rank := func(q float64) float64 { return ordered[int(math.Ceil(q*float64(len(ordered))))-1].Seconds() }
-	return spread{Median: rank(0.5), P99: rank(0.99), Max: rank(1)}
+	return distribution{Median: rank(0.5), P99: rank(0.99), Max: rank(1)}
 }
 
-// spend fills in the times of the measured releases.
-func (r *released) spend(all []parts) {
-	of := func(piece func(parts) time.Duration) spread {
+// setTimes fills in the times of the measured releases.
+func (r *releaseCosts) setTimes(all []timeBreakdown) {
+	of := func(piece func(timeBreakdown) time.Duration) distribution {
 		times := make([]time.Duration, 0, len(all))
 		for _, p := range all {
 			times = append(times, piece(p))
 		}
-		return spreadOf(times)
+		return newDistribution(times)
 	}
 	r.Measured = len(all)
-	r.TotalSeconds = of(func(p parts) time.Duration { return p.Total })
-	r.WindowsSeconds = of(func(p parts) time.Duration { return p.Windows })
-	r.ClusterSeconds = of(func(p parts) time.Duration { return p.Cluster })
-	r.DrainSeconds = of(func(p parts) time.Duration { return p.Drain })
-	r.LatenessSeconds = of(func(p parts) time.Duration { return p.Lateness })
-	r.NoticingSeconds = of(func(p parts) time.Duration { return p.Noticing })
-	r.StartingSeconds = of(func(p parts) time.Duration { return p.Starting })
-	r.SteppingSeconds = of(func(p parts) time.Duration { return p.Stepping })
-	r.PromotingSeconds = of(func(p parts) time.Duration { return p.Promoting })
-	r.EndingSeconds = of(func(p parts) time.Duration { return p.Ending })
+	r.TotalSeconds = of(func(p timeBreakdown) time.Duration { return p.Total })
+	r.WindowsSeconds = of(func(p timeBreakdown) time.Duration { return p.Windows })
+	r.ClusterSeconds = of(func(p timeBreakdown) time.Duration { return p.Cluster })
+	r.DrainSeconds = of(func(p timeBreakdown) time.Duration { return p.Drain })
+	r.LatenessSeconds = of(func(p timeBreakdown) time.Duration { return p.Lateness })
+	r.NoticingSeconds = of(func(p timeBreakdown) time.Duration { return p.Noticing })
+	r.StartingSeconds = of(func(p timeBreakdown) time.Duration { return p.Starting })
+	r.SteppingSeconds = of(func(p timeBreakdown) time.Duration { return p.Stepping })
+	r.PromotingSeconds = of(func(p timeBreakdown) time.Duration { return p.Promoting })
+	r.EndingSeconds = of(func(p timeBreakdown) time.Duration { return p.Ending })
 }
 
 const (
@@ -166,50 +166,50 @@ func (r report) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %d releases at once, %d windows of %g s, Istio, two Prometheus checks; %d processors, %.0f GiB, load %.2f before\n\n",
 		r.Date.Format(time.DateOnly), r.Plan.Releases, r.Plan.Steps, r.Plan.WindowSeconds, r.Machine.Processors, float64(r.Machine.MemoryBytes)/gibibyte, r.Machine.Load)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(what string, cell func(measured) string, others ...string) {
+	row := func(what string, cell func(apiCosts) string, others ...string) {
 		cells := []string{what}
 		for _, m := range r.APIs {
 			cells = append(cells, cell(m))
 		}
 		fmt.Fprintln(table, strings.Join(append(cells, others...), "\t"))
 	}
-	each := func(s spread) string { return fmt.Sprintf("%.2f / %.2f / %.2f s", s.Median, s.P99, s.Max) }
-	row("", func(m measured) string { return "Serin: " + m.API }, "must be", "Flagger 1.44 *", "Argo Rollouts *")
-	row("API requests a minute while idle, per release", func(m measured) string { return fmt.Sprintf("%.2f", m.Idle.RequestsPerMinutePerRelease) }, "0", "72", "0")
-	row("API requests per release, events included", func(m measured) string { return fmt.Sprintf("%.2f", m.Release.RequestsPerRelease) }, "≤ 30", "179", "97")
-	row("  reads among them", func(m measured) string { return fmt.Sprintf("%.2f", m.Release.ReadsPerRelease) }, "0")
-	row("lateness: median / p99 / max", func(m measured) string { return each(m.Release.LatenessSeconds) }, "≤ 2 s", "≈ 50 s", "≈ 3 s a step")
-	row("CPU per release", func(m measured) string { return fmt.Sprintf("%.1f ms", m.Release.CPUSecondsPerRelease*1000) }, "≤ 20 ms", "68 ms", "236 ms")
-	row("resident memory: idle / peak / after", func(m measured) string {
+	each := func(s distribution) string { return fmt.Sprintf("%.2f / %.2f / %.2f s", s.Median, s.P99, s.Max) }
+	row("", func(m apiCosts) string { return "Serin: " + m.API }, "must be", "Flagger 1.44 *", "Argo Rollouts *")
+	row("API requests a minute while idle, per release", func(m apiCosts) string { return fmt.Sprintf("%.2f", m.Idle.RequestsPerMinutePerRelease) }, "0", "72", "0")
+	row("API requests per release, events included", func(m apiCosts) string { return fmt.Sprintf("%.2f", m.Release.RequestsPerRelease) }, "≤ 30", "179", "97")
+	row("  reads among them", func(m apiCosts) string { return fmt.Sprintf("%.2f", m.Release.ReadsPerRelease) }, "0")
+	row("lateness: median / p99 / max", func(m apiCosts) string { return each(m.Release.LatenessSeconds) }, "≤ 2 s", "≈ 50 s", "≈ 3 s a step")
+	row("CPU per release", func(m apiCosts) string { return fmt.Sprintf("%.1f ms", m.Release.CPUSecondsPerRelease*1000) }, "≤ 20 ms", "68 ms", "236 ms")
+	row("resident memory: idle / peak / after", func(m apiCosts) string {
 		return fmt.Sprintf("%.1f / %.1f / %.1f MB", float64(m.Idle.ResidentBytes)/megabyte, float64(m.Release.PeakResidentBytes)/megabyte, float64(m.Release.AfterResidentBytes)/megabyte)
 	}, "≤ 60 MB", "79 MB", "131 MB")
-	row("  of it the program's file: idle / after", func(m measured) string {
+	row("  of it the program's file: idle / after", func(m apiCosts) string {
 		return fmt.Sprintf("%.1f / %.1f MB", float64(m.Idle.FileBytes)/megabyte, float64(m.Release.AfterFileBytes)/megabyte)
 	})
-	row("from a change to Progressing: median / p99 / max", func(m measured) string { return each(m.Release.NoticingSeconds) }, "p99 < 0.5 s", "≤ an interval", "< 1 s")
+	row("from a change to Progressing: median / p99 / max", func(m apiCosts) string { return each(m.Release.NoticingSeconds) }, "p99 < 0.5 s", "≤ an interval", "< 1 s")
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(w, "* measured earlier on the same kind of machine, not in this run")
 
 	fmt.Fprint(w, "\nThe time of a release: median / p99 / max\n")
-	row("", func(m measured) string { return m.API })
+	row("", func(m apiCosts) string { return m.API })
 	for _, part := range []struct {
 		name string
-		time func(released) spread
+		time func(releaseCosts) distribution
 	}{
-		{"total", func(m released) spread { return m.TotalSeconds }},
-		{"- windows that were asked for", func(m released) spread { return m.WindowsSeconds }},
-		{"- pods, made by the cluster", func(m released) spread { return m.ClusterSeconds }},
-		{"- drain", func(m released) spread { return m.DrainSeconds }},
-		{"= lateness", func(m released) spread { return m.LatenessSeconds }},
-		{"  noticing the change", func(m released) spread { return m.NoticingSeconds }},
-		{"  starting", func(m released) spread { return m.StartingSeconds }},
-		{"  stepping", func(m released) spread { return m.SteppingSeconds }},
-		{"  promoting", func(m released) spread { return m.PromotingSeconds }},
-		{"  ending", func(m released) spread { return m.EndingSeconds }},
+		{"total", func(m releaseCosts) distribution { return m.TotalSeconds }},
+		{"- windows that were asked for", func(m releaseCosts) distribution { return m.WindowsSeconds }},
+		{"- pods, made by the cluster", func(m releaseCosts) distribution { return m.ClusterSeconds }},
+		{"- drain", func(m releaseCosts) distribution { return m.DrainSeconds }},
+		{"= lateness", func(m releaseCosts) distribution { return m.LatenessSeconds }},
+		{"  noticing the change", func(m releaseCosts) distribution { return m.NoticingSeconds }},
+		{"  starting", func(m releaseCosts) distribution { return m.StartingSeconds }},
+		{"  stepping", func(m releaseCosts) distribution { return m.SteppingSeconds }},
+		{"  promoting", func(m releaseCosts) distribution { return m.PromotingSeconds }},
+		{"  ending", func(m releaseCosts) distribution { return m.EndingSeconds }},
 	} {
-		row("  "+part.name, func(m measured) string { return each(part.time(m.Release)) })
+		row("  "+part.name, func(m apiCosts) string { return each(part.time(m.Release)) })
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -223,7 +223,7 @@ func (r report) print(w io.Writer) error {
 }
 
 // print shows which requests there were, and what was not measured.
-func (m measured) print(w io.Writer, releases int) error {
+func (m apiCosts) print(w io.Writer, releases int) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\n%s: requests per release (besides, for all together: %d for leases, %d watches renewed)\n", m.API, m.Release.Requests.Leases, m.Release.Requests.Watches)
 	for _, kinds := range []map[string]int{m.Release.Requests.Writes, m.Release.Requests.Reads} {
@@ -235,7 +235,7 @@ func (m measured) print(w io.Writer, releases int) error {
 		return err
 	}
 	fmt.Fprintf(w, "\n%s: idle for %.0f s: %d requests (besides, %d for leases, %d watches renewed), %.2f s of CPU a minute\n", m.API, m.Idle.Seconds,
-		total(m.Idle.Requests.Writes)+total(m.Idle.Requests.Reads), m.Idle.Requests.Leases, m.Idle.Requests.Watches, m.Idle.CPUSecondsPerMinute)
+		sumCounts(m.Idle.Requests.Writes)+sumCounts(m.Idle.Requests.Reads), m.Idle.Requests.Leases, m.Idle.Requests.Watches, m.Idle.CPUSecondsPerMinute)
 	for _, kinds := range []map[string]int{m.Idle.Requests.Writes, m.Idle.Requests.Reads} {
 		for _, kind := range largestFirst(kinds) {
 			fmt.Fprintf(table, "  %d\t%s\n", kinds[kind], kind)

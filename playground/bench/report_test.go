@@ -18,14 +18,14 @@ func TestQuantilesAreTimesThatWereMeasured(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		in   []time.Duration
-		want spread
+		want distribution
 	}{
-		{"none", nil, spread{}},
-		{"one", []time.Duration{time.Second}, spread{1, 1, 1}},
-		{"two", []time.Duration{2 * time.Second, time.Second}, spread{1, 2, 2}},
-		{"a hundred", hundred, spread{50, 99, 100}},
+		{"none", nil, distribution{}},
+		{"one", []time.Duration{time.Second}, distribution{1, 1, 1}},
+		{"two", []time.Duration{2 * time.Second, time.Second}, distribution{1, 2, 2}},
+		{"a hundred", hundred, distribution{50, 99, 100}},
 	} {
-		if got := spreadOf(test.in); got != test.want {
+		if got := newDistribution(test.in); got != test.want {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
 	}
@@ -35,7 +35,7 @@ func TestQuantilesAreTimesThatWereMeasured(t *testing.T) {
 }
 
 func TestRequestsAreSortedByWhatTheyAreFor(t *testing.T) {
-	got := sorted(apiproxy.Counts{
+	got := sortRequests(apiproxy.Counts{
 		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases"}:                 30,
 		{Verb: "get", Group: "coordination.k8s.io", Resource: "leases"}:                    1,
 		{Verb: "watch", Group: "flagger.app", Resource: "canaries"}:                        2,
@@ -44,7 +44,7 @@ func TestRequestsAreSortedByWhatTheyAreFor(t *testing.T) {
 		{Verb: "create", Resource: "events"}:                                               10,
 		{Verb: "patch", Group: "flagger.app", Resource: "canaries", Subresource: "status"}: 9,
 	})
-	want := requests{
+	want := requestCounts{
 		Writes: map[string]int{"create events": 10, "patch canaries.flagger.app/status": 9},
 		Reads:  map[string]int{"get /apis": 3, "list pods": 4},
 		Leases: 31, Watches: 2,
@@ -58,21 +58,21 @@ func TestTheTableShowsWhatWasMeasured(t *testing.T) {
 	r := report{
 		Date: began, Machine: machine{Processors: 2, MemoryBytes: 24 * gibibyte, Load: 0.25},
 		Plan: plan{Releases: 2, Steps: 2, WindowSeconds: 10, DrainSeconds: 5},
-		APIs: []measured{{API: "canary", Idle: idle{Seconds: 60, ResidentBytes: 45e6, FileBytes: 20e6, Requests: requests{Reads: map[string]int{"list pods": 3}}}, Release: released{
+		APIs: []apiCosts{{API: "canary", Idle: idleCosts{Seconds: 60, ResidentBytes: 45e6, FileBytes: 20e6, Requests: requestCounts{Reads: map[string]int{"list pods": 3}}}, Release: releaseCosts{
 			NotMeasured: []string{"app-001: it ended in phase Failed"}, RequestsPerRelease: 18.5,
-			Requests:             requests{Writes: map[string]int{"create events": 11, "patch canaries.flagger.app/status": 26}},
+			Requests:             requestCounts{Writes: map[string]int{"create events": 11, "patch canaries.flagger.app/status": 26}},
 			CPUSecondsPerRelease: 0.0125, PeakResidentBytes: 52e6, AfterResidentBytes: 50e6, AfterFileBytes: 21e6,
 		}}, {API: "rollout"}},
 	}
-	release, err := played().parts(asked)
+	release, err := played().breakdown(asked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.APIs[0].Release.spend([]parts{release})
-	if release, err = rolled().parts(asked); err != nil {
+	r.APIs[0].Release.setTimes([]timeBreakdown{release})
+	if release, err = rolled().breakdown(asked); err != nil {
 		t.Fatal(err)
 	}
-	r.APIs[1].Release.spend([]parts{release})
+	r.APIs[1].Release.setTimes([]timeBreakdown{release})
 	var out strings.Builder
 	if err := r.print(&out); err != nil {
 		t.Fatal(err)

@@ -20,58 +20,58 @@ var (
 )
 
 // rollouts each have a background analysis of two checks, and steps of a weight and a pause.
-var rollouts = subject{
+var rollouts = benchmarkedAPI{
 	api: "rollout",
-	shared: func(s settings) []*unstructured.Unstructured {
+	sharedObjects: func(s settings) []*unstructured.Unstructured {
 		check := func(name, condition string) any {
 			return map[string]any{
 				"name": name, "interval": s.interval.String(), "initialDelay": s.interval.String(), "successCondition": condition, "failureLimit": int64(5),
 				"provider": map[string]any{"prometheus": map[string]any{"address": s.prometheus, "query": name}},
 			}
 		}
-		return []*unstructured.Unstructured{object(templateResource, "AnalysisTemplate", "checks", map[string]any{
+		return []*unstructured.Unstructured{newObject(templateResource, "AnalysisTemplate", "checks", map[string]any{
 			"metrics": []any{check("success", "result[0] >= 99"), check("latency", "result[0] <= 500")},
 		})}
 	},
-	each: func(name string, s settings) []*unstructured.Unstructured {
-		return []*unstructured.Unstructured{service(name, name), service(name+"-canary", name), virtualService(name), rollout(name, s)}
+	releaseObjects: func(name string, s settings) []*unstructured.Unstructured {
+		return []*unstructured.Unstructured{newService(name, name), newService(name+"-canary", name), newVirtualService(name), newRollout(name, s)}
 	},
-	target:   rolloutResource,
-	watched:  []schema.GroupVersionResource{rolloutResource, replicaSetResource},
-	timeline: func() timeline { return &rolloutTimeline{} },
+	targetResource:   rolloutResource,
+	watchedResources: []schema.GroupVersionResource{rolloutResource, replicaSetResource},
+	timeline:         func() timeline { return &rolloutTimeline{} },
 }
 
-func service(name, app string) *unstructured.Unstructured {
-	return object(serviceResource, "Service", name, map[string]any{
+func newService(name, app string) *unstructured.Unstructured {
+	return newObject(serviceResource, "Service", name, map[string]any{
 		"selector": map[string]any{"app": app}, "ports": []any{map[string]any{"port": int64(80), "targetPort": "http"}},
 	})
 }
 
-// virtualService is the user's, whose weights the release moves.
-func virtualService(name string) *unstructured.Unstructured {
+// newVirtualService is the user's, whose weights the release moves.
+func newVirtualService(name string) *unstructured.Unstructured {
 	destination := func(host string, weight int64) any {
 		return map[string]any{"destination": map[string]any{"host": host}, "weight": weight}
 	}
-	return object(virtualServiceResource, "VirtualService", name, map[string]any{
+	return newObject(virtualServiceResource, "VirtualService", name, map[string]any{
 		"hosts": []any{name},
 		"http":  []any{map[string]any{"name": "main", "route": []any{destination(name, 100), destination(name+"-canary", 0)}}},
 	})
 }
 
-// rollout is the plan of a release, and its workload.
-func rollout(name string, s settings) *unstructured.Unstructured {
+// newRollout is the plan of a release, and its workload.
+func newRollout(name string, s settings) *unstructured.Unstructured {
 	var steps []any
 	for i := range s.steps {
 		steps = append(steps, map[string]any{"setWeight": int64((i + 1) * stepWeight)}, map[string]any{"pause": map[string]any{"duration": s.interval.String()}})
 	}
-	spec := workload(name)
+	spec := workloadSpec(name)
 	spec["strategy"] = map[string]any{"canary": map[string]any{
 		"stableService": name, "canaryService": name + "-canary",
 		"trafficRouting": map[string]any{"istio": map[string]any{"virtualService": map[string]any{"name": name}}},
 		"analysis":       map[string]any{"templates": []any{map[string]any{"templateName": "checks"}}},
 		"steps":          steps,
 	}}
-	return object(rolloutResource, "Rollout", name, spec)
+	return newObject(rolloutResource, "Rollout", name, spec)
 }
 
 // The phases of a Rollout that are measured.
@@ -98,22 +98,22 @@ type rolloutTimeline struct {
 	progressing time.Time
 	// scaledUp and ready enclose the time in which the cluster makes the new version's pods.
 	scaledUp, ready time.Time
-	// opened is when the first pause was seen, and pauses counts them.
-	opened time.Time
-	pauses map[int]bool
-	// promoted is when the new version was the stable one, cleared when no pod of the old one was wanted any more.
-	promoted, cleared time.Time
+	// firstPause is when the first pause was seen, and pauses counts them.
+	firstPause time.Time
+	pauses     map[int]bool
+	// promotedAt is when the new version was the stable one, cleared when no pod of the old one was wanted any more.
+	promotedAt, oldPodsRemoved time.Time
 }
 
-func (t *rolloutTimeline) ship(at time.Time) { t.patched = at }
-func (t *rolloutTimeline) phase() string     { return t.status.Phase }
-func (t *rolloutTimeline) rests() bool       { return t.status.Phase == healthy }
+func (t *rolloutTimeline) changeTemplate(at time.Time) { t.patched = at }
+func (t *rolloutTimeline) phase() string               { return t.status.Phase }
+func (t *rolloutTimeline) isIdle() bool                { return t.status.Phase == healthy }
 
-func (t *rolloutTimeline) over() bool {
-	return t.status.Phase == degraded || !t.promoted.IsZero() && !t.cleared.IsZero()
+func (t *rolloutTimeline) isFinished() bool {
+	return t.status.Phase == degraded || !t.promotedAt.IsZero() && !t.oldPodsRemoved.IsZero()
 }
 
-func (t *rolloutTimeline) see(at time.Time, object *unstructured.Unstructured) error {
+func (t *rolloutTimeline) observe(at time.Time, object *unstructured.Unstructured) error {
 	switch object.GetKind() {
 	case "Rollout":
 		var typed struct {
@@ -122,72 +122,72 @@ func (t *rolloutTimeline) see(at time.Time, object *unstructured.Unstructured) e
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed); err != nil {
 			return fmt.Errorf("read Rollout %s: %w", object.GetName(), err)
 		}
-		t.seeRollout(at, typed.Status)
+		t.observeRollout(at, typed.Status)
 	case "ReplicaSet":
 		set := &appsv1.ReplicaSet{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, set); err != nil {
 			return fmt.Errorf("read ReplicaSet %s: %w", object.GetName(), err)
 		}
-		t.seeSet(at, set)
+		t.observeReplicaSet(at, set)
 	}
 	return nil
 }
 
-// seeRollout takes in a status of the Rollout.
-func (t *rolloutTimeline) seeRollout(at time.Time, s rolloutStatus) {
+// observeRollout takes in a status of the Rollout.
+func (t *rolloutTimeline) observeRollout(at time.Time, s rolloutStatus) {
 	t.status = s
 	switch {
 	case s.StableRS == "": // the first version of all is on its way
 	case s.CurrentPodHash != s.StableRS:
-		first(&t.progressing, at)
+		setIfZero(&t.progressing, at)
 		if s.Phase == "Paused" {
-			first(&t.opened, at)
+			setIfZero(&t.firstPause, at)
 			if t.pauses == nil {
 				t.pauses = map[int]bool{}
 			}
 			t.pauses[s.CurrentStepIndex] = true
 		}
 	case !t.progressing.IsZero() && s.Phase == healthy:
-		first(&t.promoted, at)
+		setIfZero(&t.promotedAt, at)
 	}
 }
 
-// seeSet takes in a state of a ReplicaSet.
-func (t *rolloutTimeline) seeSet(at time.Time, set *appsv1.ReplicaSet) {
+// observeReplicaSet takes in a state of a ReplicaSet.
+func (t *rolloutTimeline) observeReplicaSet(at time.Time, set *appsv1.ReplicaSet) {
 	wanted := *set.Spec.Replicas
 	switch set.Spec.Template.Spec.Containers[0].Image {
 	case newVersion:
 		if wanted == 0 {
 			return
 		}
-		first(&t.scaledUp, at)
+		setIfZero(&t.scaledUp, at)
 		if set.Status.AvailableReplicas >= wanted {
-			first(&t.ready, at)
+			setIfZero(&t.ready, at)
 		}
 	case oldVersion:
 		if wanted == 0 && !t.progressing.IsZero() {
-			first(&t.cleared, at)
+			setIfZero(&t.oldPodsRemoved, at)
 		}
 	}
 }
 
-func (t *rolloutTimeline) parts(s settings) (parts, error) {
+func (t *rolloutTimeline) breakdown(s settings) (timeBreakdown, error) {
 	switch {
 	case t.status.Phase != healthy:
-		return parts{}, fmt.Errorf("it ended in phase %s: %s", t.status.Phase, t.status.Message)
-	case t.progressing.IsZero() || t.scaledUp.IsZero() || t.ready.IsZero() || t.opened.IsZero() || t.promoted.IsZero():
-		return parts{}, fmt.Errorf("a watch missed a part of it: %+v", *t)
+		return timeBreakdown{}, fmt.Errorf("it ended in phase %s: %s", t.status.Phase, t.status.Message)
+	case t.progressing.IsZero() || t.scaledUp.IsZero() || t.ready.IsZero() || t.firstPause.IsZero() || t.promotedAt.IsZero():
+		return timeBreakdown{}, fmt.Errorf("a watch missed a part of it: %+v", *t)
 	case len(t.pauses) != s.steps:
-		return parts{}, fmt.Errorf("it paused %d times, and should have %d times", len(t.pauses), s.steps)
+		return timeBreakdown{}, fmt.Errorf("it paused %d times, and should have %d times", len(t.pauses), s.steps)
 	}
-	p := parts{
-		Total:    t.promoted.Sub(t.patched),
+	p := timeBreakdown{
+		Total:    t.promotedAt.Sub(t.patched),
 		Windows:  time.Duration(s.steps) * s.interval,
 		Cluster:  t.ready.Sub(t.scaledUp),
 		Noticing: t.progressing.Sub(t.patched),
-		Starting: t.scaledUp.Sub(t.progressing) + t.opened.Sub(t.ready),
+		Starting: t.scaledUp.Sub(t.progressing) + t.firstPause.Sub(t.ready),
 	}
-	p.Stepping = t.promoted.Sub(t.opened) - p.Windows
+	p.Stepping = t.promotedAt.Sub(t.firstPause) - p.Windows
 	p.Lateness = p.Total - p.Windows - p.Cluster
 	return p, nil
 }

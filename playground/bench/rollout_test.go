@@ -21,37 +21,37 @@ func set(version string, replicas, available int32) *appsv1.ReplicaSet {
 // rolled is a release of two pauses of 10 s each.
 func rolled() *rolloutTimeline {
 	t := &rolloutTimeline{}
-	t.seeSet(at(-3000), set(oldVersion, 0, 0))
-	t.seeRollout(at(-3000), rolloutStatus{Phase: "Progressing", CurrentPodHash: "old"})
-	t.seeSet(at(-2900), set(oldVersion, 1, 1))
-	t.seeRollout(at(-900), rolloutStatus{Phase: healthy, CurrentPodHash: "old", StableRS: "old"})
-	t.ship(at(0))
-	t.seeRollout(at(100), rolloutStatus{Phase: "Progressing", CurrentPodHash: "new", StableRS: "old"})
-	t.seeSet(at(150), set(newVersion, 0, 0))
-	t.seeSet(at(200), set(newVersion, 1, 0))
-	t.seeSet(at(1200), set(newVersion, 1, 1))
-	t.seeRollout(at(1250), rolloutStatus{Phase: "Paused", CurrentPodHash: "new", StableRS: "old", CurrentStepIndex: 1})
-	t.seeRollout(at(11300), rolloutStatus{Phase: "Progressing", CurrentPodHash: "new", StableRS: "old", CurrentStepIndex: 2})
-	t.seeRollout(at(11310), rolloutStatus{Phase: "Paused", CurrentPodHash: "new", StableRS: "old", CurrentStepIndex: 3})
-	t.seeRollout(at(21350), rolloutStatus{Phase: "Progressing", CurrentPodHash: "new", StableRS: "old", CurrentStepIndex: 4})
-	t.seeRollout(at(21400), rolloutStatus{Phase: healthy, CurrentPodHash: "new", StableRS: "new", CurrentStepIndex: 4})
+	t.observeReplicaSet(at(-3000), set(oldVersion, 0, 0))
+	t.observeRollout(at(-3000), rolloutStatus{Phase: "Progressing", CurrentPodHash: "old"})
+	t.observeReplicaSet(at(-2900), set(oldVersion, 1, 1))
+	t.observeRollout(at(-900), rolloutStatus{Phase: healthy, CurrentPodHash: "old", StableRS: "old"})
+	t.changeTemplate(at(0))
+	t.observeRollout(at(100), rolloutStatus{Phase: "Progressing", CurrentPodHash: "new", StableRS: "old"})
+	t.observeReplicaSet(at(150), set(newVersion, 0, 0))
+	t.observeReplicaSet(at(200), set(newVersion, 1, 0))
+	t.observeReplicaSet(at(1200), set(newVersion, 1, 1))
+	t.observeRollout(at(1250), rolloutStatus{Phase: "Paused", CurrentPodHash: "new", StableRS: "old", CurrentStepIndex: 1})
+	t.observeRollout(at(11300), rolloutStatus{Phase: "Progressing", CurrentPodHash: "new", StableRS: "old", CurrentStepIndex: 2})
+	t.observeRollout(at(11310), rolloutStatus{Phase: "Paused", CurrentPodHash: "new", StableRS: "old", CurrentStepIndex: 3})
+	t.observeRollout(at(21350), rolloutStatus{Phase: "Progressing", CurrentPodHash: "new", StableRS: "old", CurrentStepIndex: 4})
+	t.observeRollout(at(21400), rolloutStatus{Phase: healthy, CurrentPodHash: "new", StableRS: "new", CurrentStepIndex: 4})
 	return t
 }
 
 func TestTheTimeOfARolloutIsDividedByWhoTookIt(t *testing.T) {
 	of := rolled()
-	if of.over() {
+	if of.isFinished() {
 		t.Error("it is over while the pods of the old version are there")
 	}
-	of.seeSet(at(51400), set(oldVersion, 0, 0))
-	if !of.over() {
+	of.observeReplicaSet(at(51400), set(oldVersion, 0, 0))
+	if !of.isFinished() {
 		t.Error("it is not over, though the pods of the old version are gone")
 	}
-	got, err := of.parts(asked)
+	got, err := of.breakdown(asked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := parts{
+	want := timeBreakdown{
 		Total: 21400 * time.Millisecond, Windows: 20 * time.Second, Cluster: time.Second, Lateness: 400 * time.Millisecond,
 		Noticing: 100 * time.Millisecond, Starting: 150 * time.Millisecond, Stepping: 150 * time.Millisecond,
 	}
@@ -71,7 +71,7 @@ func TestARolloutThatCannotBeMeasuredSaysWhy(t *testing.T) {
 	} {
 		of := rolled()
 		test.change(of)
-		if _, err := of.parts(asked); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := of.breakdown(asked); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got the error %v, want one that says %q", name, err, test.want)
 		}
 	}

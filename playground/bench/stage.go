@@ -35,20 +35,20 @@ import (
 const (
 	// serinName is how the controller's process and log are called.
 	serinName = "serin"
-	// drain is for how long pods without traffic are kept: Serin's default.
-	drain = 5 * time.Second
+	// drainDelay is for how long pods without traffic are kept: Serin's default.
+	drainDelay = 5 * time.Second
 	// podDelay is how long a pod takes to become ready.
 	podDelay = time.Second
-	// patience bounds waits for something that has to come, beside the windows.
-	patience = 3 * time.Minute
-	// quiet is how long no request may come before the last thing that happened counts as over.
-	quiet = 5 * time.Second
+	// waitTimeout bounds waits for something that has to come, beside the windows.
+	waitTimeout = 3 * time.Minute
+	// quietPeriod is how long no request may come before the last thing that happened counts as over.
+	quietPeriod = 5 * time.Second
 )
 
 // stage is a cluster with Serin in it, and all releases.
 type stage struct {
 	settings
-	subject subject
+	subject benchmarkedAPI
 	cluster *cluster.Cluster
 	clock   clock.WithTicker
 	log     *slog.Logger
@@ -59,9 +59,9 @@ type stage struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	mu        sync.Mutex
-	timelines map[string]timeline // by name
-	peak      int64               // of Serin's resident memory, in bytes
+	mu         sync.Mutex
+	timelines  map[string]timeline // by name
+	peakMemory int64               // of Serin's resident memory, in bytes
 }
 
 // close ends what raise started beside the cluster.
@@ -81,8 +81,8 @@ func (s *stage) close() error {
 	return errors.Join(errs...)
 }
 
-// background runs a part until the stage is closed; its error ends everything.
-func (s *stage) background(ctx context.Context, fail context.CancelCauseFunc, run func(context.Context) error) {
+// runInBackground runs a part until the stage is closed; its error ends everything.
+func (s *stage) runInBackground(ctx context.Context, fail context.CancelCauseFunc, run func(context.Context) error) {
 	s.running.Go(func() {
 		if err := run(ctx); err != nil && ctx.Err() == nil {
 			fail(err)
@@ -90,11 +90,11 @@ func (s *stage) background(ctx context.Context, fail context.CancelCauseFunc, ru
 	})
 }
 
-// raise starts Serin, hands all Deployments over to it, and returns when it has taken them.
-func (s *stage) raise(ctx context.Context, fail context.CancelCauseFunc, b *build.Builder) error {
+// deploy starts Serin, hands all Deployments over to it, and returns when it has taken them.
+func (s *stage) deploy(ctx context.Context, fail context.CancelCauseFunc, b *build.Builder) error {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("it took more than %s", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("it took more than %s", waitTimeout))
 	defer cancel()
 
 	node := fakenode.New(fakenode.Options{
@@ -103,7 +103,7 @@ func (s *stage) raise(ctx context.Context, fail context.CancelCauseFunc, b *buil
 	if err := node.Register(ctx); err != nil {
 		return err
 	}
-	s.background(life, fail, node.Run)
+	s.runInBackground(life, fail, node.Run)
 
 	istio, err := b.IstioCRDs(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *stage) raise(ctx context.Context, fail context.CancelCauseFunc, b *buil
 	if _, err := s.cluster.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make the namespace of the releases: %w", err)
 	}
-	if err := s.watch(ctx, life, fail); err != nil {
+	if err := s.watchTimelines(ctx, life, fail); err != nil {
 		return err
 	}
 	if err := s.startSerin(ctx, life, fail); err != nil {
@@ -126,9 +126,9 @@ func (s *stage) raise(ctx context.Context, fail context.CancelCauseFunc, b *buil
 	}
 
 	s.say(fmt.Sprintf("handing %d releases of API %s over to Serin ...", s.releases, s.subject.api))
-	made := s.subject.shared(s.settings)
+	made := s.subject.sharedObjects(s.settings)
 	for i := range s.releases {
-		made = append(made, s.subject.each(nameOf(i), s.settings)...)
+		made = append(made, s.subject.releaseObjects(releaseName(i), s.settings)...)
 	}
 	for _, object := range made {
 		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
@@ -136,7 +136,7 @@ func (s *stage) raise(ctx context.Context, fail context.CancelCauseFunc, b *buil
 			return fmt.Errorf("make %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
-	return s.until(ctx, "all are taken over", timeline.rests)
+	return s.waitForAll(ctx, "all are taken over", timeline.isIdle)
 }
 
 // startSerin starts the controller behind a proxy that counts, with a stub of Prometheus to ask.
@@ -145,22 +145,22 @@ func (s *stage) startSerin(ctx, life context.Context, fail context.CancelCauseFu
 	if err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
-	s.metrics = prometheus()
+	s.metrics = prometheusStub()
 	s.prometheus = "http://" + listener.Addr().String()
-	s.background(life, fail, func(context.Context) error {
+	s.runInBackground(life, fail, func(context.Context) error {
 		if err := s.metrics.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve metrics: %w", err)
 		}
 		return nil
 	})
-	proxy, kubeconfig, err := s.cluster.Count(ctx, serinName)
+	proxy, kubeconfig, err := s.cluster.StartCountingProxy(ctx, serinName)
 	if err != nil {
 		return err
 	}
 	s.proxy = proxy
 	argv := []string{
 		s.serin, "controller", "-kubeconfig", kubeconfig, "-metrics-server", s.prometheus, "-allow-loopback-hooks", "-mesh-provider", "istio",
-		"-enable-leader-election", "-leader-election-namespace", namespace, "-drain-delay", drain.String(), "-log-level", "info",
+		"-enable-leader-election", "-leader-election-namespace", namespace, "-drain-delay", drainDelay.String(), "-log-level", "info",
 	}
 	if s.interval < 10*time.Second {
 		argv = append(argv, "-min-analysis-interval", s.interval.String())
@@ -172,7 +172,7 @@ func (s *stage) startSerin(ctx, life context.Context, fail context.CancelCauseFu
 	if err != nil {
 		return err
 	}
-	s.background(life, fail, func(ctx context.Context) error {
+	s.runInBackground(life, fail, func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -180,16 +180,16 @@ func (s *stage) startSerin(ctx, life context.Context, fail context.CancelCauseFu
 			return s.cluster.Ended(process)
 		}
 	})
-	s.background(life, fail, s.sample)
+	s.runInBackground(life, fail, s.sampleMemory)
 	return nil
 }
 
-// sampleEvery is the time between two looks at the memory of Serin.
-const sampleEvery = time.Second
+// memorySampleInterval is the time between two looks at the memory of Serin.
+const memorySampleInterval = time.Second
 
-// sample keeps the largest memory seen.
-func (s *stage) sample(ctx context.Context) error {
-	ticker := s.clock.NewTicker(sampleEvery)
+// sampleMemory keeps the largest memory seen.
+func (s *stage) sampleMemory(ctx context.Context) error {
+	ticker := s.clock.NewTicker(memorySampleInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -202,35 +202,35 @@ func (s *stage) sample(ctx context.Context) error {
 			return err
 		}
 		s.mu.Lock()
-		s.peak = max(s.peak, usage.ResidentBytes)
+		s.peakMemory = max(s.peakMemory, usage.ResidentBytes)
 		s.mu.Unlock()
 	}
 }
 
-// watch fills the timelines, from here on.
-func (s *stage) watch(ctx, life context.Context, fail context.CancelCauseFunc) error {
+// watchTimelines fills the timelines, from here on.
+func (s *stage) watchTimelines(ctx, life context.Context, fail context.CancelCauseFunc) error {
 	s.timelines = map[string]timeline{}
 	for i := range s.releases {
-		s.timelines[nameOf(i)] = s.subject.timeline()
+		s.timelines[releaseName(i)] = s.subject.timeline()
 	}
 	see := func(raw any) {
 		at := s.clock.Now()
 		object := raw.(*unstructured.Unstructured)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if t := s.timelines[releaseOf(object)]; t != nil {
-			if err := t.see(at, object); err != nil {
+		if t := s.timelines[releaseForObject(object)]; t != nil {
+			if err := t.observe(at, object); err != nil {
 				fail(err)
 			}
 		}
 	}
-	for _, resource := range s.subject.watched {
+	for _, resource := range s.subject.watchedResources {
 		informer := dynamicinformer.NewFilteredDynamicInformer(s.cluster.Dynamic, resource, namespace, 0, cache.Indexers{}, nil).Informer()
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, object any) { see(object) }})
 		if err != nil {
 			return fmt.Errorf("watch the releases: %w", err)
 		}
-		s.background(life, fail, func(ctx context.Context) error {
+		s.runInBackground(life, fail, func(ctx context.Context) error {
 			informer.RunWithContext(ctx)
 			return nil
 		})
@@ -241,8 +241,8 @@ func (s *stage) watch(ctx, life context.Context, fail context.CancelCauseFunc) e
 	return nil
 }
 
-// look counts the releases in each phase, and says whether something holds of each.
-func (s *stage) look(holds func(timeline) bool) (phases map[string]int, all bool) {
+// countPhases counts the releases in each phase, and says whether something holds of each.
+func (s *stage) countPhases(holds func(timeline) bool) (phases map[string]int, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	phases, all = map[string]int{}, true
@@ -254,34 +254,34 @@ func (s *stage) look(holds func(timeline) bool) (phases map[string]int, all bool
 }
 
 const (
-	// lookEvery is the time between two looks at the phases.
-	lookEvery = 100 * time.Millisecond
-	// tellEvery is the time between two lines about them.
-	tellEvery = 10 * time.Second
+	// phasePollInterval is the time between two looks at the phases.
+	phasePollInterval = 100 * time.Millisecond
+	// phaseLogInterval is the time between two lines about them.
+	phaseLogInterval = 10 * time.Second
 )
 
-// until waits until something holds of all releases, and tells of their phases from time to time.
-func (s *stage) until(ctx context.Context, what string, holds func(timeline) bool) error {
-	looks, lines := s.clock.NewTicker(lookEvery), s.clock.NewTicker(tellEvery)
+// waitForAll waits until something holds of all releases, and tells of their phases from time to time.
+func (s *stage) waitForAll(ctx context.Context, what string, holds func(timeline) bool) error {
+	looks, lines := s.clock.NewTicker(phasePollInterval), s.clock.NewTicker(phaseLogInterval)
 	defer looks.Stop()
 	defer lines.Stop()
 	for {
-		phases, all := s.look(holds)
+		phases, all := s.countPhases(holds)
 		if all {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w; now: %s", what, context.Cause(ctx), describe(phases))
+			return fmt.Errorf("wait until %s: %w; now: %s", what, context.Cause(ctx), formatPhases(phases))
 		case <-lines.C():
-			s.say("  " + describe(phases))
+			s.say("  " + formatPhases(phases))
 		case <-looks.C():
 		}
 	}
 }
 
-// describe is one line about the phases of all releases.
-func describe(phases map[string]int) string {
+// formatPhases is one line about the phases of all releases.
+func formatPhases(phases map[string]int) string {
 	var parts []string
 	for _, phase := range slices.Sorted(maps.Keys(phases)) {
 		name := phase
@@ -293,25 +293,25 @@ func describe(phases map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// requests counts what came to the API server so far, but for leases, which never end.
-func (s *stage) requests() int {
-	r := sorted(s.proxy.Counts())
-	return total(r.Reads) + total(r.Writes)
+// countRequests counts what came to the API server so far, but for leases, which never end.
+func (s *stage) countRequests() int {
+	r := sortRequests(s.proxy.Counts())
+	return sumCounts(r.Reads) + sumCounts(r.Writes)
 }
 
-// settle waits until no requests come any more, but not for ever: what does not end is counted as what it is.
-func (s *stage) settle(ctx context.Context) error {
-	before, since := s.requests(), s.clock.Now()
-	for deadline := since.Add(patience / 3); s.clock.Now().Before(deadline); {
+// waitQuiet waits until no requests come any more, but not for ever: what does not end is counted as what it is.
+func (s *stage) waitQuiet(ctx context.Context) error {
+	before, since := s.countRequests(), s.clock.Now()
+	for deadline := since.Add(waitTimeout / 3); s.clock.Now().Before(deadline); {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-s.clock.After(lookEvery):
+		case <-s.clock.After(phasePollInterval):
 		}
 		now := s.clock.Now()
-		if count := s.requests(); count != before {
+		if count := s.countRequests(); count != before {
 			before, since = count, now
-		} else if now.Sub(since) >= quiet {
+		} else if now.Sub(since) >= quietPeriod {
 			return nil
 		}
 	}
@@ -319,80 +319,80 @@ func (s *stage) settle(ctx context.Context) error {
 	return nil
 }
 
-// rest measures what releases cost while nothing happens.
-func (s *stage) rest(ctx context.Context) (idle, error) {
-	if err := s.settle(ctx); err != nil {
-		return idle{}, err
+// measureIdle measures what releases cost while nothing happens.
+func (s *stage) measureIdle(ctx context.Context) (idleCosts, error) {
+	if err := s.waitQuiet(ctx); err != nil {
+		return idleCosts{}, err
 	}
 	s.say(fmt.Sprintf("counting requests for %s in which nothing happens ...", s.idle))
 	counts, began := s.proxy.Counts(), s.clock.Now()
 	before, err := s.cluster.Usage(serinName)
 	if err != nil {
-		return idle{}, err
+		return idleCosts{}, err
 	}
 	select {
 	case <-ctx.Done():
-		return idle{}, context.Cause(ctx)
+		return idleCosts{}, context.Cause(ctx)
 	case <-s.clock.After(s.idle):
 	}
 	after, err := s.cluster.Usage(serinName)
 	if err != nil {
-		return idle{}, err
+		return idleCosts{}, err
 	}
 	took := s.clock.Since(began)
-	found := sorted(s.proxy.Counts().Since(counts))
-	r := idle{
+	found := sortRequests(s.proxy.Counts().Since(counts))
+	r := idleCosts{
 		Seconds: took.Seconds(), Requests: found, ResidentBytes: after.ResidentBytes, FileBytes: after.FileBytes,
-		RequestsPerMinutePerRelease: float64(total(found.Reads)+total(found.Writes)) / took.Minutes() / float64(s.releases),
+		RequestsPerMinutePerRelease: float64(sumCounts(found.Reads)+sumCounts(found.Writes)) / took.Minutes() / float64(s.releases),
 		CPUSecondsPerMinute:         (after.CPUSeconds - before.CPUSeconds) / took.Minutes(),
 	}
-	return r, errors.Join(s.profile(ctx, profilesURL+"heap", "heap-idle.pprof"), s.profile(ctx, metricsURL, "metrics-idle.txt"))
+	return r, errors.Join(s.saveProfile(ctx, profilesURL+"heap", "heap-idle.pprof"), s.saveProfile(ctx, metricsURL, "metrics-idle.txt"))
 }
 
-// release ships the new version of everything and measures what that costs.
-func (s *stage) release(ctx context.Context) (released, error) {
+// measureRelease ships the new version of everything and measures what that costs.
+func (s *stage) measureRelease(ctx context.Context) (releaseCosts, error) {
 	windows := time.Duration(s.steps) * s.interval
-	ctx, cancel := context.WithTimeoutCause(ctx, windows+patience, fmt.Errorf("it took more than %s", windows+patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, windows+waitTimeout, fmt.Errorf("it took more than %s", windows+waitTimeout))
 	defer cancel()
 	s.say(fmt.Sprintf("shipping %d new versions, %d windows of %s each ...", s.releases, s.steps, s.interval))
 	profiled := make(chan error, 1)
 	go func() {
 		// The server gives no profile of a minute or more.
-		profiled <- s.profile(ctx, profilesURL+"profile?seconds=50", "cpu.pprof")
+		profiled <- s.saveProfile(ctx, profilesURL+"profile?seconds=50", "cpu.pprof")
 	}()
 	before, err := s.cluster.Usage(serinName)
 	if err != nil {
-		return released{}, err
+		return releaseCosts{}, err
 	}
 	s.mu.Lock()
-	s.peak = before.ResidentBytes
+	s.peakMemory = before.ResidentBytes
 	s.mu.Unlock()
 	counts := s.proxy.Counts()
-	if err := s.ship(ctx); err != nil {
-		return released{}, err
+	if err := s.changeTemplates(ctx); err != nil {
+		return releaseCosts{}, err
 	}
-	if err := s.until(ctx, "all releases have ended", timeline.over); err != nil {
-		return released{}, err
+	if err := s.waitForAll(ctx, "all releases have ended", timeline.isFinished); err != nil {
+		return releaseCosts{}, err
 	}
-	if err := s.settle(ctx); err != nil {
-		return released{}, err
+	if err := s.waitQuiet(ctx); err != nil {
+		return releaseCosts{}, err
 	}
 	after, err := s.cluster.Usage(serinName)
 	if err != nil {
-		return released{}, err
+		return releaseCosts{}, err
 	}
-	found := sorted(s.proxy.Counts().Since(counts))
+	found := sortRequests(s.proxy.Counts().Since(counts))
 	each := float64(s.releases)
-	r := released{
+	r := releaseCosts{
 		NotMeasured: []string{}, Requests: found,
-		RequestsPerRelease: float64(total(found.Reads)+total(found.Writes)) / each, ReadsPerRelease: float64(total(found.Reads)) / each,
+		RequestsPerRelease: float64(sumCounts(found.Reads)+sumCounts(found.Writes)) / each, ReadsPerRelease: float64(sumCounts(found.Reads)) / each,
 		CPUSecondsPerRelease: (after.CPUSeconds - before.CPUSeconds) / each, AfterResidentBytes: after.ResidentBytes, AfterFileBytes: after.FileBytes,
 	}
-	var all []parts
+	var all []timeBreakdown
 	s.mu.Lock()
-	r.PeakResidentBytes = max(s.peak, after.ResidentBytes)
+	r.PeakResidentBytes = max(s.peakMemory, after.ResidentBytes)
 	for _, name := range slices.Sorted(maps.Keys(s.timelines)) {
-		p, err := s.timelines[name].parts(s.settings)
+		p, err := s.timelines[name].breakdown(s.settings)
 		if err != nil {
 			r.NotMeasured = append(r.NotMeasured, fmt.Sprintf("%s: %v", name, err))
 			continue
@@ -400,28 +400,28 @@ func (s *stage) release(ctx context.Context) (released, error) {
 		all = append(all, p)
 	}
 	s.mu.Unlock()
-	r.spend(all)
-	return r, errors.Join(<-profiled, s.profile(ctx, profilesURL+"heap", "heap-after.pprof"), s.profile(ctx, metricsURL, "metrics-after.txt"))
+	r.setTimes(all)
+	return r, errors.Join(<-profiled, s.saveProfile(ctx, profilesURL+"heap", "heap-after.pprof"), s.saveProfile(ctx, metricsURL, "metrics-after.txt"))
 }
 
-// ship changes all versions one after the other, each as soon as the one before it is acknowledged, as a tool does
+// changeTemplates changes all versions one after the other, each as soon as the one before it is acknowledged, as a tool does
 // that applies a repository.
-func (s *stage) ship(ctx context.Context) error {
-	containers := workload("")["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)
+func (s *stage) changeTemplates(ctx context.Context) error {
+	containers := workloadSpec("")["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)
 	containers[0].(map[string]any)["image"] = newVersion
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}})
 	if err != nil {
 		return fmt.Errorf("change the versions: %w", err)
 	}
 	for i := range s.releases {
-		name := nameOf(i)
-		_, err := s.cluster.Dynamic.Resource(s.subject.target).Namespace(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		name := releaseName(i)
+		_, err := s.cluster.Dynamic.Resource(s.subject.targetResource).Namespace(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err != nil {
 			return fmt.Errorf("change the version of %s: %w", name, err)
 		}
 		at := s.clock.Now()
 		s.mu.Lock()
-		s.timelines[name].ship(at)
+		s.timelines[name].changeTemplate(at)
 		s.mu.Unlock()
 	}
 	return nil

@@ -9,32 +9,32 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// subject is one of the two APIs: how a release is planned in it, where its versions are changed, and what shows how far it is.
-type subject struct {
+// benchmarkedAPI is one of the two APIs: how a release is planned in it, where its versions are changed, and what shows how far it is.
+type benchmarkedAPI struct {
 	// api is its name, as flags have it.
 	api string
-	// shared are made once, each for every release.
-	shared func(settings) []*unstructured.Unstructured
-	each   func(name string, s settings) []*unstructured.Unstructured
-	// target is the kind of the object whose template users change.
-	target schema.GroupVersionResource
-	// watched are the kinds from which timelines are filled.
-	watched  []schema.GroupVersionResource
-	timeline func() timeline
+	// sharedObjects are made once, each for every release.
+	sharedObjects  func(settings) []*unstructured.Unstructured
+	releaseObjects func(name string, s settings) []*unstructured.Unstructured
+	// targetResource is the kind of the object whose template users change.
+	targetResource schema.GroupVersionResource
+	// watchedResources are the kinds from which timelines are filled.
+	watchedResources []schema.GroupVersionResource
+	timeline         func() timeline
 }
 
-// subjects are the two APIs, in the order in which they are measured and shown.
-var subjects = []subject{canaries, rollouts}
+// benchmarkedAPIs are the two APIs, in the order in which they are measured and shown.
+var benchmarkedAPIs = []benchmarkedAPI{canaries, rollouts}
 
-// chosen finds the subjects that a flag names.
-func chosen(names string) ([]subject, error) {
-	var out []subject
+// selectAPIs finds the subjects that a flag names.
+func selectAPIs(names string) ([]benchmarkedAPI, error) {
+	var out []benchmarkedAPI
 	for name := range strings.SplitSeq(names, ",") {
-		i := slices.IndexFunc(subjects, func(s subject) bool { return s.api == name })
+		i := slices.IndexFunc(benchmarkedAPIs, func(s benchmarkedAPI) bool { return s.api == name })
 		if i < 0 {
 			return nil, fmt.Errorf("-apis is %q: choose canary, rollout, or canary,rollout", names)
 		}
-		out = append(out, subjects[i])
+		out = append(out, benchmarkedAPIs[i])
 	}
 	return out, nil
 }
@@ -52,19 +52,19 @@ const (
 	newVersion = "serin.dev/bench:v2"
 )
 
-// nameOf is the name of a release.
-func nameOf(number int) string { return fmt.Sprintf("app-%04d", number) }
+// releaseName is the name of a release.
+func releaseName(number int) string { return fmt.Sprintf("app-%04d", number) }
 
-// object makes an object of the namespace of the releases.
-func object(resource schema.GroupVersionResource, kind, name string, spec map[string]any) *unstructured.Unstructured {
+// newObject makes an object of the namespace of the releases.
+func newObject(resource schema.GroupVersionResource, kind, name string, spec map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": resource.GroupVersion().String(), "kind": kind,
 		"metadata": map[string]any{"name": name, "namespace": namespace}, "spec": spec,
 	}}
 }
 
-// workload is the part of a spec that Deployments and Rollouts share: one pod, on the node whose pods cost nothing.
-func workload(name string) map[string]any {
+// workloadSpec is the part of a spec that Deployments and Rollouts share: one pod, on the node whose pods cost nothing.
+func workloadSpec(name string) map[string]any {
 	return map[string]any{
 		"replicas": int64(1),
 		"selector": map[string]any{"matchLabels": map[string]any{"app": name}},
@@ -81,8 +81,8 @@ func workload(name string) map[string]any {
 	}
 }
 
-// releaseOf is the name of the release that an object belongs to: what made it, its own, or that of which it is the copy.
-func releaseOf(object *unstructured.Unstructured) string {
+// releaseForObject is the name of the release that an object belongs to: what made it, its own, or that of which it is the copy.
+func releaseForObject(object *unstructured.Unstructured) string {
 	for _, owner := range object.GetOwnerReferences() {
 		if owner.Kind == "Rollout" {
 			return owner.Name

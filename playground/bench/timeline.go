@@ -8,22 +8,22 @@ import (
 
 // timeline is one release as a watch saw it. Moments are those of this process's clock.
 type timeline interface {
-	// see takes in a state of an object of the release.
-	see(at time.Time, object *unstructured.Unstructured) error
-	// ship is told when the API server had acknowledged the new version; nothing before it counts.
-	ship(at time.Time)
+	// observe takes in a state of an object of the release.
+	observe(at time.Time, object *unstructured.Unstructured) error
+	// changeTemplate is told when the API server had acknowledged the new version; nothing before it counts.
+	changeTemplate(at time.Time)
 	// phase is how far it is, for people.
 	phase() string
-	// rests says that what was made first serves, and over that everything that belongs to the change has happened.
-	rests() bool
-	over() bool
-	// parts divides the time of a release that succeeded, or says why it cannot.
-	parts(s settings) (parts, error)
+	// isIdle says that what was made first serves, and over that everything that belongs to the change has happened.
+	isIdle() bool
+	isFinished() bool
+	// breakdown divides the time of a release that succeeded, or says why it cannot.
+	breakdown(s settings) (timeBreakdown, error)
 }
 
-// parts say what the time of one release was spent on. Total is the sum of Windows, Cluster, Drain and Lateness, and
+// timeBreakdown say what the time of one release was spent on. Total is the sum of Windows, Cluster, Drain and Lateness, and
 // Lateness that of Noticing, Starting, Stepping, Promoting and Ending.
-type parts struct {
+type timeBreakdown struct {
 	// Total is from the acknowledged change until the new version is what everybody gets: phase Succeeded, or Healthy.
 	Total time.Duration
 	// Windows is the observation that was asked for.
@@ -41,8 +41,8 @@ type parts struct {
 	Noticing, Starting, Stepping, Promoting, Ending time.Duration
 }
 
-// first keeps the earliest moment at which something was seen.
-func first(moment *time.Time, at time.Time) {
+// setIfZero keeps the earliest moment at which something was seen.
+func setIfZero(moment *time.Time, at time.Time) {
 	if moment.IsZero() {
 		*moment = at
 	}

@@ -35,7 +35,7 @@ const KubernetesVersion = "v1.37.2"
 type Builder struct {
 	source   string
 	cache    string
-	say      func(string)
+	report   func(string)
 	terminal *os.File
 }
 
@@ -66,7 +66,7 @@ func New(say func(string)) (*Builder, error) {
 	if say == nil {
 		say = func(string) {}
 	}
-	return &Builder{source: source, cache: cache, say: say}, nil
+	return &Builder{source: source, cache: cache, report: say}, nil
 }
 
 func findSource() (string, error) {
@@ -94,31 +94,31 @@ func (b *Builder) Folder(name string) string { return filepath.Join(b.cache, nam
 
 // program is one that is built from a module below modules/, and kept for each content of that module.
 type program struct {
-	name  string
-	title string
+	name        string
+	displayName string
 	// module is the folder below modules/.
 	module string
 	pkg    string
 	// seconds is the processor time of the first build, when Go's cache holds nothing but the packages of the playground.
 	seconds int
-	// without are packages that the program is built without.
-	without []replacement
+	// replacements are packages that the program is built without.
+	replacements []replacement
 }
 
 // The programs of module programs. They are one module, so that they link the same versions: what two of them link is
 // compiled once.
 var (
-	controlPlane = program{name: "controlplane", title: "the Kubernetes control plane", module: "programs", pkg: "./controlplane", seconds: 300}
-	prometheus   = program{name: "prometheus", title: "Prometheus", module: "programs", pkg: "github.com/prometheus/prometheus/cmd/prometheus", seconds: 45, without: withoutPrometheus}
-	traefik      = program{name: "traefik", title: "Traefik", module: "programs", pkg: "github.com/traefik/traefik/v3/cmd/traefik", seconds: 80, without: withoutTraefik}
-	ingressNGINX = program{name: "ingress-nginx", title: "ingress-nginx", module: "ingress-nginx", pkg: ingressModule + "/cmd/nginx", seconds: 200}
+	controlPlane = program{name: "controlplane", displayName: "the Kubernetes control plane", module: "programs", pkg: "./controlplane", seconds: 300}
+	prometheus   = program{name: "prometheus", displayName: "Prometheus", module: "programs", pkg: "github.com/prometheus/prometheus/cmd/prometheus", seconds: 45, replacements: withoutPrometheus}
+	traefik      = program{name: "traefik", displayName: "Traefik", module: "programs", pkg: "github.com/traefik/traefik/v3/cmd/traefik", seconds: 80, replacements: withoutTraefik}
+	ingressNGINX = program{name: "ingress-nginx", displayName: "ingress-nginx", module: "ingress-nginx", pkg: ingressModule + "/cmd/nginx", seconds: 200}
 )
 
 const ingressModule = "k8s.io/ingress-nginx"
 
-// flags are those of go build for all programs: the same for all, because the tags and the version of the control plane
+// buildFlags are those of go build for all programs: the same for all, because the tags and the version of the control plane
 // mean nothing to the others, and only then one command can build several.
-func flags() []string {
+func buildFlags() []string {
 	const version = "k8s.io/component-base/version"
 	release := strings.SplitN(strings.TrimPrefix(KubernetesVersion, "v"), ".", 3)
 	return []string{
@@ -136,14 +136,18 @@ const (
 )
 
 // ControlPlane returns the program with the subcommands etcd, apiserver, kcm, scheduler and kubectl.
-func (b *Builder) ControlPlane(ctx context.Context) (string, error) { return b.kept(ctx, controlPlane) }
+func (b *Builder) ControlPlane(ctx context.Context) (string, error) {
+	return b.buildCached(ctx, controlPlane)
+}
 
 // Prometheus returns the Prometheus server. It has no service discovery but files, no remote write to Azure or Google
 // Cloud with their authentication, and no description of its API.
-func (b *Builder) Prometheus(ctx context.Context) (string, error) { return b.kept(ctx, prometheus) }
+func (b *Builder) Prometheus(ctx context.Context) (string, error) {
+	return b.buildCached(ctx, prometheus)
+}
 
 // Traefik returns the gateway. It has no DNS providers for ACME, no plugins, no Redis and no provider for Amazon ECS.
-func (b *Builder) Traefik(ctx context.Context) (string, error) { return b.kept(ctx, traefik) }
+func (b *Builder) Traefik(ctx context.Context) (string, error) { return b.buildCached(ctx, traefik) }
 
 // Prepare builds those of the control plane, Prometheus and Traefik that are missing, together, which takes less time than
 // one after the other.
@@ -155,14 +159,14 @@ func (b *Builder) Prepare(ctx context.Context, withPrometheus, withTraefik bool)
 	if withTraefik {
 		all = append(all, traefik)
 	}
-	_, err := b.keep(ctx, all...)
+	_, err := b.buildAllCached(ctx, all...)
 	return err
 }
 
 // IngressNGINX returns ingress-nginx's controller, which needs no library of the machine, and the folder with the
 // template and the scripts that it wants to find in /etc/nginx.
 func (b *Builder) IngressNGINX(ctx context.Context) (file, etc string, err error) {
-	file, err = b.kept(ctx, ingressNGINX)
+	file, err = b.buildCached(ctx, ingressNGINX)
 	if err != nil {
 		return "", "", err
 	}
@@ -172,25 +176,25 @@ func (b *Builder) IngressNGINX(ctx context.Context) (file, etc string, err error
 
 // DemoApp returns the demo application, which needs no library of the machine.
 func (b *Builder) DemoApp(ctx context.Context) (string, error) {
-	return b.Static(ctx, "demo-app", b.source, "./cmd/demo-app")
+	return b.BuildStatic(ctx, "demo-app", b.source, "./cmd/demo-app")
 }
 
 // Serin returns the program under test, built from the repository that the playground is part of.
 func (b *Builder) Serin(ctx context.Context) (string, error) {
-	return b.Static(ctx, "serin", b.Repository(), "./cmd/serin")
+	return b.BuildStatic(ctx, "serin", b.Repository(), "./cmd/serin")
 }
 
-// Static builds a package of the module in folder for containers of the playground, which hold no libraries. The go
+// BuildStatic builds a package of the module in folder for containers of the playground, which hold no libraries. The go
 // command knows whether there is anything to do. Each folder has a program of its own, so that two checkouts that share
 // a cache do not run each other's.
-func (b *Builder) Static(ctx context.Context, name, folder, pkg string) (string, error) {
+func (b *Builder) BuildStatic(ctx context.Context, name, folder, pkg string) (string, error) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return "", fmt.Errorf("find the sources of %s: %w", name, err)
 	}
 	sum := sha256.Sum256([]byte(folder))
 	name = fmt.Sprintf("%s-%x", name, sum[:6])
-	unlock, err := b.lock(name)
+	unlock, err := b.lockCache(name)
 	if err != nil {
 		return "", err
 	}
@@ -198,9 +202,9 @@ func (b *Builder) Static(ctx context.Context, name, folder, pkg string) (string,
 	file := filepath.Join(b.cache, name)
 	fresh := file + ".new"
 	if output, err := b.goBuild(ctx, folder, "-gcflags="+compilerFlags, "-ldflags", linkerFlags, "-o", fresh, pkg).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", name, explain(err), bytes.TrimSpace(output))
+		return "", fmt.Errorf("build %s: %w\n%s", name, describeError(err), bytes.TrimSpace(output))
 	}
-	return file, publish(file, fresh)
+	return file, installProgram(file, fresh)
 }
 
 // GatewayCRDs returns the folder with the resource definitions of the Gateway API's standard channel.
@@ -242,10 +246,10 @@ func (b *Builder) RouteCRDs(ctx context.Context) ([]string, error) {
 func moduleFolder(ctx context.Context, folder, module string) (string, error) {
 	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	command.Dir = folder
-	command.Env = environment()
+	command.Env = buildEnvironment()
 	output, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("fetch %s: %w", module, explain(err))
+		return "", fmt.Errorf("fetch %s: %w", module, describeError(err))
 	}
 	var found struct{ Dir string }
 	if err := json.Unmarshal(output, &found); err != nil {
@@ -254,26 +258,26 @@ func moduleFolder(ctx context.Context, folder, module string) (string, error) {
 	return found.Dir, nil
 }
 
-// kept builds a program once for each content of its module.
-func (b *Builder) kept(ctx context.Context, p program) (string, error) {
-	files, err := b.keep(ctx, p)
+// buildCached builds a program once for each content of its module.
+func (b *Builder) buildCached(ctx context.Context, p program) (string, error) {
+	files, err := b.buildAllCached(ctx, p)
 	if err != nil {
 		return "", err
 	}
 	return files[0], nil
 }
 
-// keep is kept for several programs of one module.
-func (b *Builder) keep(ctx context.Context, all ...program) (files []string, err error) {
+// buildAllCached is kept for several programs of one module.
+func (b *Builder) buildAllCached(ctx context.Context, all ...program) (files []string, err error) {
 	module := filepath.Join(b.source, "modules", all[0].module)
-	sum, err := fingerprint(module, flags())
+	sum, err := fingerprint(module, buildFlags())
 	if err != nil {
 		return nil, fmt.Errorf("read module %s: %w", all[0].module, err)
 	}
 	for _, p := range all {
 		files = append(files, filepath.Join(b.cache, p.name+"-"+sum))
 	}
-	unlock, err := b.lock(all[0].module)
+	unlock, err := b.lockCache(all[0].module)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +304,7 @@ func (b *Builder) keep(ctx context.Context, all ...program) (files []string, err
 		if _, err := os.Stat(fresh); err != nil {
 			continue // it was not missing
 		}
-		if err := publish(files[i], fresh); err != nil {
+		if err := installProgram(files[i], fresh); err != nil {
 			return nil, err
 		}
 	}
@@ -332,27 +336,27 @@ func (b *Builder) compile(ctx context.Context, module, into string, all []progra
 	var without []replacement
 	seconds := 0
 	for _, p := range all {
-		titles, packages, seconds = append(titles, p.title), append(packages, p.pkg), seconds+p.seconds
-		without = append(without, p.without...)
+		titles, packages, seconds = append(titles, p.displayName), append(packages, p.pkg), seconds+p.seconds
+		without = append(without, p.replacements...)
 	}
 	what := strings.Join(titles, ", ")
-	b.say(fmt.Sprintf("building %s from source: %s the first time", what, estimate(seconds, runtime.NumCPU())))
-	arguments, err := replace(ctx, module, filepath.Join(into, "replaced"), without)
+	b.report(fmt.Sprintf("building %s from source: %s the first time", what, formatEstimate(seconds, runtime.NumCPU())))
+	arguments, err := replacePackages(ctx, module, filepath.Join(into, "replaced"), without)
 	if err != nil {
 		return err
 	}
-	arguments = slices.Concat(flags(), arguments)
-	stale, err := b.stale(ctx, module, slices.Concat(arguments, packages))
+	arguments = slices.Concat(buildFlags(), arguments)
+	stale, err := b.stalePackages(ctx, module, slices.Concat(arguments, packages))
 	if err != nil {
 		return err
 	}
-	shown := newProgress(stale, clock.RealClock{}, b.say, b.terminal)
+	shown := newProgress(stale, clock.RealClock{}, b.report, b.terminal)
 	command := b.goBuild(ctx, module, slices.Concat(arguments, []string{"-v", "-o", into + string(filepath.Separator)}, packages)...)
 	command.Stderr = shown
 	err = command.Run()
-	shown.end()
+	shown.clearLine()
 	if err != nil {
-		return fmt.Errorf("build %s: %w\n%s", what, explain(err), shown.rest())
+		return fmt.Errorf("build %s: %w\n%s", what, describeError(err), shown.remainingOutput())
 	}
 	return nil
 }
@@ -362,18 +366,18 @@ func (b *Builder) compile(ctx context.Context, module, into string, all []progra
 func (b *Builder) goBuild(ctx context.Context, folder string, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "go", append([]string{"build", "-buildvcs=false"}, arguments...)...)
 	command.Dir = folder
-	command.Env = environment()
+	command.Env = buildEnvironment()
 	return command
 }
 
-// stale lists the packages that have to be compiled, with the size of their sources. It downloads what is missing.
-func (b *Builder) stale(ctx context.Context, module string, arguments []string) (map[string]int64, error) {
+// stalePackages lists the packages that have to be compiled, with the size of their sources. It downloads what is missing.
+func (b *Builder) stalePackages(ctx context.Context, module string, arguments []string) (map[string]int64, error) {
 	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"list", "-deps", "-json=ImportPath,Dir,GoFiles,Stale"}, arguments)...)
 	command.Dir = module
-	command.Env = environment()
+	command.Env = buildEnvironment()
 	output, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("list the packages of %s: %w", filepath.Base(module), explain(err))
+		return nil, fmt.Errorf("list the packages of %s: %w", filepath.Base(module), describeError(err))
 	}
 	all := map[string]int64{}
 	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
@@ -399,17 +403,17 @@ func (b *Builder) stale(ctx context.Context, module string, arguments []string) 
 	}
 }
 
-// publish renames a finished program, so that nobody ever starts half of one, and so that one that runs is not touched.
-func publish(file, fresh string) error {
+// installProgram renames a finished program, so that nobody ever starts half of one, and so that one that runs is not touched.
+func installProgram(file, fresh string) error {
 	if err := os.Rename(fresh, file); err != nil {
 		return fmt.Errorf("keep %s: %w", filepath.Base(file), err)
 	}
 	return nil
 }
 
-// environment is the caller's without what would make other programs of the same sources. The compiler collects garbage
+// buildEnvironment is the caller's without what would make other programs of the same sources. The compiler collects garbage
 // less often than by default, which saves a tenth of its time.
-func environment() []string {
+func buildEnvironment() []string {
 	env := append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
 	if os.Getenv("GOGC") == "" {
 		env = append(env, "GOGC=400")
@@ -417,7 +421,7 @@ func environment() []string {
 	return env
 }
 
-func explain(err error) error {
+func describeError(err error) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("%w: install Go (https://go.dev/dl) and put its bin folder into PATH", err)
 	}
@@ -428,8 +432,8 @@ func explain(err error) error {
 	return err
 }
 
-// lock keeps two playgrounds that start at the same time from building the same program twice.
-func (b *Builder) lock(name string) (func(), error) {
+// lockCache keeps two playgrounds that start at the same time from building the same program twice.
+func (b *Builder) lockCache(name string) (func(), error) {
 	file, err := os.OpenFile(filepath.Join(b.cache, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("lock %s in the folder for programs: %w", name, err)

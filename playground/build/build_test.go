@@ -52,7 +52,7 @@ func TestProgramsAreBuiltAndReplacedInOneStep(t *testing.T) {
 	write("main.go", `package main; import "fmt"; func main() { fmt.Print("one") }`)
 	for _, want := range []string{"one", "two"} {
 		write("main.go", `package main; import "fmt"; func main() { fmt.Print("`+want+`") }`)
-		file, err := b.Static(t.Context(), "hello", module, ".")
+		file, err := b.BuildStatic(t.Context(), "hello", module, ".")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestProgramsAreBuiltAndReplacedInOneStep(t *testing.T) {
 		}
 	}
 	write("main.go", "package main; func main() { mistake }")
-	if _, err := b.Static(t.Context(), "hello", module, "."); err == nil || !strings.Contains(err.Error(), "mistake") {
+	if _, err := b.BuildStatic(t.Context(), "hello", module, "."); err == nil || !strings.Contains(err.Error(), "mistake") {
 		t.Errorf("a mistake is told as %v", err)
 	}
 	good, err := filepath.Glob(filepath.Join(cache, "hello-????????????"))
@@ -125,7 +125,7 @@ func TestEachCheckoutHasItsOwnProgram(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if programs[name], err = b.Static(t.Context(), "hello", checkout, "."); err != nil {
+		if programs[name], err = b.BuildStatic(t.Context(), "hello", checkout, "."); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,7 +26,7 @@ var nginxPackages = []string{
 func (b *Builder) NGINX(ctx context.Context) (string, error) {
 	sum := sha256.Sum256([]byte(strings.Join(nginxPackages, " ")))
 	root := filepath.Join(b.cache, fmt.Sprintf("nginx-%x", sum[:6]))
-	unlock, err := b.lock("nginx")
+	unlock, err := b.lockCache("nginx")
 	if err != nil {
 		return "", err
 	}
@@ -34,19 +34,19 @@ func (b *Builder) NGINX(ctx context.Context) (string, error) {
 	if _, err := os.Stat(root); err == nil {
 		return root, nil
 	}
-	b.say("fetching nginx from Debian ...")
+	b.report("fetching nginx from Debian ...")
 	work, err := os.MkdirTemp(b.cache, "nginx-new-")
 	if err != nil {
 		return "", fmt.Errorf("fetch packages: %w", err)
 	}
 	defer os.RemoveAll(work)
-	packages, err := download(ctx, work, nginxPackages)
+	packages, err := downloadPackages(ctx, work, nginxPackages)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNoPackages, err)
 	}
 	fresh := filepath.Join(work, "root")
 	for _, file := range packages {
-		if err := run(exec.CommandContext(ctx, "dpkg-deb", "--extract", file, fresh)); err != nil {
+		if err := runCommand(exec.CommandContext(ctx, "dpkg-deb", "--extract", file, fresh)); err != nil {
 			return "", fmt.Errorf("unpack %s: %w", filepath.Base(file), err)
 		}
 	}
@@ -56,8 +56,8 @@ func (b *Builder) NGINX(ctx context.Context) (string, error) {
 	return root, nil
 }
 
-// download fetches packages with all that they need into folder, as if nothing were installed, and returns their files.
-func download(ctx context.Context, folder string, packages []string) ([]string, error) {
+// downloadPackages fetches packages with all that they need into folder, as if nothing were installed, and returns their files.
+func downloadPackages(ctx context.Context, folder string, packages []string) ([]string, error) {
 	status, archives := filepath.Join(folder, "status"), filepath.Join(folder, "archives")
 	for _, needed := range []string{filepath.Join(folder, "lists", "partial"), filepath.Join(archives, "partial")} {
 		if err := os.MkdirAll(needed, 0o755); err != nil {
@@ -74,15 +74,15 @@ func download(ctx context.Context, folder string, packages []string) ([]string, 
 		"--option=Acquire::Languages=none", "--option=APT::Sandbox::User=", "--option=Debug::NoLocking=1",
 	}
 	for _, action := range [][]string{{"update"}, append([]string{"install"}, packages...)} {
-		if err := run(exec.CommandContext(ctx, "apt-get", append(options, action...)...)); err != nil {
+		if err := runCommand(exec.CommandContext(ctx, "apt-get", append(options, action...)...)); err != nil {
 			return nil, err
 		}
 	}
 	return filepath.Glob(filepath.Join(archives, "*.deb"))
 }
 
-// run runs a command and tells what it said when it fails.
-func run(command *exec.Cmd) error {
+// runCommand runs a command and tells what it said when it fails.
+func runCommand(command *exec.Cmd) error {
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", filepath.Base(command.Path), err, bytes.TrimSpace(output))
 	}

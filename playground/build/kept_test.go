@@ -21,14 +21,14 @@ func TestProgramIsBuiltOncePerContentOfItsModule(t *testing.T) {
 		}
 	}
 	built := 0
-	b := &Builder{source: source, cache: t.TempDir(), say: func(text string) {
+	b := &Builder{source: source, cache: t.TempDir(), report: func(text string) {
 		if strings.HasPrefix(text, "building Hello from source") {
 			built++
 		}
 	}}
 	made := func() string {
 		t.Helper()
-		file, err := b.kept(t.Context(), program{name: "hello", title: "Hello", module: "hello", pkg: "./cmd"})
+		file, err := b.buildCached(t.Context(), program{name: "hello", displayName: "Hello", module: "hello", pkg: "./cmd"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func TestProgressInLines(t *testing.T) {
 		fmt.Fprintf(p, "go: downloading example.com/p%d v1.0.0\nexample.com/", i)
 		fmt.Fprintf(p, "p%d\nexample.com/cached\n", i) // lines come in parts
 	}
-	p.end()
+	p.clearLine()
 	var want []string
 	for i := 10; i < 100; i += 10 {
 		left := (time.Duration(i-1) * time.Second * time.Duration(100-i) / time.Duration(i)).Round(5 * time.Second)
@@ -51,15 +51,15 @@ func TestProgressCountsWorkNotPackages(t *testing.T) {
 	if len(said) != 0 {
 		t.Errorf("said %q, but a package of 11 was 9 %% of the work, and the other one all of it", said)
 	}
-	if p.begun != 2 || p.done != p.work {
-		t.Errorf("%d packages have begun, %d of %d work", p.begun, p.done, p.work)
+	if p.startedPackages != 2 || p.done != p.work {
+		t.Errorf("%d packages have begun, %d of %d work", p.startedPackages, p.done, p.work)
 	}
 }
 
 func TestWhatIsNoPackageIsTheReasonOfAFailure(t *testing.T) {
 	p := newProgress(map[string]int64{"example.com/p": 1}, clocktesting.NewFakePassiveClock(time.Unix(0, 0)), func(string) {}, nil)
 	fmt.Fprint(p, "go: downloading example.com/q v1.0.0\nexample.com/p\n# example.com/p\np.go:1:1: syntax error")
-	if got, want := p.rest(), "# example.com/p\np.go:1:1: syntax error"; got != want {
+	if got, want := p.remainingOutput(), "# example.com/p\np.go:1:1: syntax error"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -84,7 +84,7 @@ func TestProgressOnATerminalIsOneLine(t *testing.T) {
 	p := newProgress(map[string]int64{"example.com/one": 0, "example.com/two": 0}, clocktesting.NewFakePassiveClock(time.Unix(0, 0)),
 		func(text string) { t.Errorf("said %q beside the terminal", text) }, terminal)
 	fmt.Fprint(p, "example.com/one\nexample.com/two\n")
-	p.end()
+	p.clearLine()
 	terminal.Close()
 	const want = "\r  1 of 2 packages, 50 % (exam\x1b[K" + "\r  2 of 2 packages, 100 % (exa\x1b[K" + "\r\x1b[K"
 	if got := waittest.Receive(t, "the terminal is closed", shown); got != want {
@@ -101,7 +101,7 @@ func TestEstimate(t *testing.T) {
 		{60, 1, "about a minute on 1 processor"},
 		{550, 32, "about a minute on 32 processors"},
 	} {
-		if got := estimate(c.seconds, c.processors); got != c.want {
+		if got := formatEstimate(c.seconds, c.processors); got != c.want {
 			t.Errorf("%d s of work: got %q, want %q", c.seconds, got, c.want)
 		}
 	}

@@ -14,32 +14,32 @@ import (
 // links a lot that the playground never uses. Ours is in the folder replaced of the module that is built, and is compiled
 // there too, so that the compiler reports what does not fit.
 type replacement struct {
-	module string
-	pkg    string // below the module
-	files  string // patterns of the replaced files, with commas; the whole package when empty
-	ours   string // below the folder replaced
+	module            string
+	pkg               string // below the module
+	files             string // patterns of the replaced files, with commas; the whole package when empty
+	replacementFolder string // below the folder replaced
 }
 
 // The packages that Prometheus and Traefik are built without.
 var (
 	withoutPrometheus = []replacement{
-		{module: "github.com/prometheus/prometheus", pkg: "storage/remote/azuread", ours: "azuread"},
-		{module: "github.com/prometheus/prometheus", pkg: "storage/remote/googleiam", ours: "googleiam"},
-		{module: "github.com/prometheus/prometheus", pkg: "web/api/v1", files: "openapi*.go", ours: "openapi"},
+		{module: "github.com/prometheus/prometheus", pkg: "storage/remote/azuread", replacementFolder: "azuread"},
+		{module: "github.com/prometheus/prometheus", pkg: "storage/remote/googleiam", replacementFolder: "googleiam"},
+		{module: "github.com/prometheus/prometheus", pkg: "web/api/v1", files: "openapi*.go", replacementFolder: "openapi"},
 	}
 	withoutTraefik = []replacement{
-		{module: "github.com/go-acme/lego/v4", pkg: "providers/dns", ours: "dns"},
-		{module: "github.com/traefik/traefik/v3", pkg: "pkg/middlewares/ratelimiter", files: "redis_limiter.go,lua.go", ours: "ratelimiter"},
-		{module: "github.com/traefik/traefik/v3", pkg: "pkg/plugins", ours: "plugins"},
-		{module: "github.com/traefik/traefik/v3", pkg: "pkg/provider/ecs", ours: "ecs"},
-		{module: "github.com/traefik/traefik/v3", pkg: "pkg/provider/kv/redis", ours: "redis"},
+		{module: "github.com/go-acme/lego/v4", pkg: "providers/dns", replacementFolder: "dns"},
+		{module: "github.com/traefik/traefik/v3", pkg: "pkg/middlewares/ratelimiter", files: "redis_limiter.go,lua.go", replacementFolder: "ratelimiter"},
+		{module: "github.com/traefik/traefik/v3", pkg: "pkg/plugins", replacementFolder: "plugins"},
+		{module: "github.com/traefik/traefik/v3", pkg: "pkg/provider/ecs", replacementFolder: "ecs"},
+		{module: "github.com/traefik/traefik/v3", pkg: "pkg/provider/kv/redis", replacementFolder: "redis"},
 	}
 )
 
-// replace copies the modules of all replacements into a folder, puts our packages into the copies, and returns the
+// replacePackages copies the modules of all replacements into a folder, puts our packages into the copies, and returns the
 // arguments of the go command that have it use them. Go's -overlay would need no copies, but refuses files of Go's module
 // cache.
-func replace(ctx context.Context, module, into string, all []replacement) (arguments []string, err error) {
+func replacePackages(ctx context.Context, module, into string, all []replacement) (arguments []string, err error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -64,7 +64,7 @@ func replace(ctx context.Context, module, into string, all []replacement) (argum
 			fmt.Fprintf(&requirements, "\nreplace %s => %q\n", r.module, to)
 		}
 		folder := filepath.Join(copies[r.module], filepath.FromSlash(r.pkg))
-		if err := replaceFiles(folder, cmp.Or(r.files, "*.go"), filepath.Join(module, "replaced", r.ours)); err != nil {
+		if err := replaceFiles(folder, cmp.Or(r.files, "*.go"), filepath.Join(module, "replaced", r.replacementFolder)); err != nil {
 			return nil, fmt.Errorf("replace package %s of %s: %w", r.pkg, r.module, err)
 		}
 	}

@@ -13,10 +13,10 @@ import (
 func listed(t *testing.T, folder string, arguments ...string) []string {
 	t.Helper()
 	command := exec.Command("go", append([]string{"list", "-deps"}, arguments...)...)
-	command.Dir, command.Env = folder, environment()
+	command.Dir, command.Env = folder, buildEnvironment()
 	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("list what %v links: %v", arguments, explain(err))
+		t.Fatalf("list what %v links: %v", arguments, describeError(err))
 	}
 	return strings.Fields(string(output))
 }
@@ -49,23 +49,23 @@ func TestProgramsLinkNothingThatIsReplaced(t *testing.T) {
 		},
 	} {
 		t.Run(c.program.name, func(t *testing.T) {
-			arguments, err := replace(t.Context(), module, t.TempDir(), c.program.without)
+			arguments, err := replacePackages(t.Context(), module, t.TempDir(), c.program.replacements)
 			if err != nil {
 				t.Fatal(err)
 			}
-			packages := listed(t, module, slices.Concat(flags()[:2], arguments, []string{c.program.pkg})...)
+			packages := listed(t, module, slices.Concat(buildFlags()[:2], arguments, []string{c.program.pkg})...)
 			for _, name := range packages {
 				if slices.ContainsFunc(c.without, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
-					t.Errorf("%s links %s", c.program.title, name)
+					t.Errorf("%s links %s", c.program.displayName, name)
 				}
 			}
 			for _, name := range append(c.with, c.program.pkg) {
 				if !slices.Contains(packages, name) {
-					t.Errorf("%s does not link %s", c.program.title, name)
+					t.Errorf("%s does not link %s", c.program.displayName, name)
 				}
 			}
 			if n := len(packages); n > c.most {
-				t.Errorf("%s links %d packages: find out what version %s brings along", c.program.title, n, c.program.pkg)
+				t.Errorf("%s links %d packages: find out what version %s brings along", c.program.displayName, n, c.program.pkg)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestProgramsLinkTheSameVersions(t *testing.T) {
 		return all
 	}
 	module := filepath.Join("..", "modules", "programs")
-	arguments, err := replace(t.Context(), module, t.TempDir(), slices.Concat(prometheus.without, traefik.without))
+	arguments, err := replacePackages(t.Context(), module, t.TempDir(), slices.Concat(prometheus.replacements, traefik.replacements))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestProgramsLinkTheSameVersions(t *testing.T) {
 	linked := []map[string]string{
 		versions("../..", "./cmd/serin"),
 		versions("..", "./cmd/playground"),
-		versions(module, slices.Concat(flags()[:2], arguments, []string{controlPlane.pkg, prometheus.pkg, traefik.pkg})...),
+		versions(module, slices.Concat(buildFlags()[:2], arguments, []string{controlPlane.pkg, prometheus.pkg, traefik.pkg})...),
 	}
 	for i, own := range linked {
 		for j, others := range linked[:i] {

@@ -21,8 +21,8 @@ type Request struct {
 	Path      string
 }
 
-// audit writes which requests to record, and gives the API server's flags that make it record them.
-func (c *Cluster) audit() ([]string, error) {
+// writeAuditPolicy writes which requests to record, and gives the API server's flags that make it record them.
+func (c *Cluster) writeAuditPolicy() ([]string, error) {
 	if len(c.options.Audit) == 0 {
 		return nil, nil
 	}
@@ -37,18 +37,18 @@ func (c *Cluster) audit() ([]string, error) {
 	if err := os.WriteFile(file, policy, 0o600); err != nil {
 		return nil, fmt.Errorf("write which requests to record: %w", err)
 	}
-	if err := os.Remove(c.auditLog()); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(c.auditLogPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove the requests of the last cluster: %w", err)
 	}
 	// In one file, of up to this many megabytes.
-	return []string{"--audit-policy-file=" + file, "--audit-log-path=" + c.auditLog(), "--audit-log-maxsize=4096"}, nil
+	return []string{"--audit-policy-file=" + file, "--audit-log-path=" + c.auditLogPath(), "--audit-log-maxsize=4096"}, nil
 }
 
-func (c *Cluster) auditLog() string { return filepath.Join(c.Folder, "logs", "audit.log") }
+func (c *Cluster) auditLogPath() string { return filepath.Join(c.Folder, "logs", "audit.log") }
 
 // Requests are those of Options.Audit, in the order in which they were answered; all of them once the cluster has stopped.
 func (c *Cluster) Requests() ([]Request, error) {
-	file, err := os.Open(c.auditLog())
+	file, err := os.Open(c.auditLogPath())
 	if err != nil {
 		return nil, fmt.Errorf("read recorded requests: %w", err)
 	}

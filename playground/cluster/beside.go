@@ -13,18 +13,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Beside is another cluster in the same world: an API server with objects of its own, and nobody who acts on them. It is a
+// SecondCluster is another cluster in the same world: an API server with objects of its own, and nobody who acts on them. It is a
 // program of its name as those of StartProcess are.
-type Beside struct {
+type SecondCluster struct {
 	Client  kubernetes.Interface
 	Dynamic dynamic.Interface
 	// Kubeconfig is a file for programs inside, of the administrator, with all that it says in itself.
 	Kubeconfig string
 }
 
-// StartBeside starts one that listens at a port of the loopback address, and returns when it answers.
-func (c *Cluster) StartBeside(ctx context.Context, name string, port int) (*Beside, error) {
-	b := &Beside{Kubeconfig: filepath.Join(c.Folder, "kubeconfig-"+name)}
+// StartSecondCluster starts one that listens at a port of the loopback address, and returns when it answers.
+func (c *Cluster) StartSecondCluster(ctx context.Context, name string, port int) (*SecondCluster, error) {
+	b := &SecondCluster{Kubeconfig: filepath.Join(c.Folder, "kubeconfig-"+name)}
 	if err := c.credentials.writeKubeconfig(b.Kubeconfig, "https://127.0.0.1:"+strconv.Itoa(port)); err != nil {
 		return nil, err
 	}
@@ -39,10 +39,10 @@ func (c *Cluster) StartBeside(ctx context.Context, name string, port int) (*Besi
 	if b.Dynamic, err = dynamic.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("reach API server %s: %w", name, err)
 	}
-	if _, err := c.StartProcess(name, append(c.apiServer(port), "--etcd-prefix=/"+name), nil); err != nil {
+	if _, err := c.StartProcess(name, append(c.apiServerSpec(port), "--etcd-prefix=/"+name), nil); err != nil {
 		return nil, err
 	}
-	return b, c.wait(ctx, "API server "+name, func(ctx context.Context) error {
+	return b, c.waitUntil(ctx, "API server "+name, func(ctx context.Context) error {
 		return b.Client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 }

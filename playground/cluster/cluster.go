@@ -62,8 +62,8 @@ type Options struct {
 	Terminal *os.File
 	// Gateway and Prometheus are started where true.
 	Gateway, Prometheus bool
-	// Alone leaves the API server by itself: no controllers and no node, nobody who changes what is written.
-	Alone bool
+	// APIServerOnly leaves the API server by itself: no controllers and no node, nobody who changes what is written.
+	APIServerOnly bool
 	// Autoscaling runs the controller of HorizontalPodAutoscalers. There are no pod metrics, so it only keeps to the bounds,
 	// and scales by metrics that tests provide.
 	Autoscaling bool
@@ -87,7 +87,7 @@ func Enter(o *Options, say func(string), more func(context.Context, *build.Build
 	builder.ShowProgressOn(o.Terminal)
 	o.Builder = builder
 	o.World = playground.Enter(func(ctx context.Context) error {
-		if _, err := programsOf(ctx, builder, *o); err != nil || more == nil {
+		if _, err := buildPrograms(ctx, builder, *o); err != nil || more == nil {
 			return err
 		}
 		return more(ctx, builder)
@@ -99,7 +99,7 @@ type programs struct {
 	controlPlane, demoApp, traefik, prometheus, gatewayCRDs, traefikCRDs string
 }
 
-func programsOf(ctx context.Context, b *build.Builder, o Options) (p programs, err error) {
+func buildPrograms(ctx context.Context, b *build.Builder, o Options) (p programs, err error) {
 	if err := b.Prepare(ctx, o.Prometheus, o.Gateway); err != nil {
 		return p, err
 	}
@@ -152,8 +152,8 @@ type Cluster struct {
 	lock        *os.File
 }
 
-// lock takes the folder for this process; the kernel gives it back however the process ends.
-func lock(folder string) (*os.File, error) {
+// lockFolder takes the folder for this process; the kernel gives it back however the process ends.
+func lockFolder(folder string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("lock the cluster's folder: %w", err)
@@ -165,9 +165,9 @@ func lock(folder string) (*os.File, error) {
 	return file, nil
 }
 
-// Running says whether a cluster runs in a folder, of this process or any other.
-func Running(folder string) bool {
-	file, err := lock(folder)
+// IsRunning says whether a cluster runs in a folder, of this process or any other.
+func IsRunning(folder string) bool {
+	file, err := lockFolder(folder)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
 	}
@@ -198,7 +198,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	starting, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	defer context.AfterFunc(life, func() { abort(context.Cause(life)) })()
-	if err := c.start(starting, life); err != nil {
+	if err := c.startAll(starting, life); err != nil {
 		if cause := context.Cause(life); cause != nil {
 			err = cause
 		}
@@ -207,14 +207,14 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-func (c *Cluster) start(ctx, life context.Context) (err error) {
-	if c.programs, err = programsOf(ctx, c.options.Builder, c.options); err != nil {
+func (c *Cluster) startAll(ctx, life context.Context) (err error) {
+	if c.programs, err = buildPrograms(ctx, c.options.Builder, c.options); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(c.Folder, 0o755); err != nil {
 		return fmt.Errorf("make the cluster's folder: %w", err)
 	}
-	if c.lock, err = lock(c.Folder); err != nil {
+	if c.lock, err = lockFolder(c.Folder); err != nil {
 		return err
 	}
 	for _, old := range []string{"etcd", "prometheus", "node/pods"} {
@@ -234,7 +234,7 @@ func (c *Cluster) start(ctx, life context.Context) (err error) {
 	if c.credentials, err = newCredentials(filepath.Join(c.Folder, "keys"), c.options.Clock.Now()); err != nil {
 		return err
 	}
-	if err := c.startAPIServer(ctx, life); err != nil || c.options.Alone {
+	if err := c.startAPIServer(ctx, life); err != nil || c.options.APIServerOnly {
 		return err
 	}
 	if err := c.startControllers(); err != nil {
@@ -320,27 +320,27 @@ func (c *Cluster) startAPIServer(ctx, life context.Context) error {
 	if err := c.startPart("etcd", nil, c.programs.controlPlane, "etcd", filepath.Join(c.Folder, "etcd")); err != nil {
 		return err
 	}
-	recorded, err := c.audit()
+	recorded, err := c.writeAuditPolicy()
 	if err != nil {
 		return err
 	}
-	if err := c.startPart("apiserver", nil, append(c.apiServer(apiServerPort), recorded...)...); err != nil {
+	if err := c.startPart("apiserver", nil, append(c.apiServerSpec(apiServerPort), recorded...)...); err != nil {
 		return err
 	}
-	return c.wait(ctx, "the API server", func(ctx context.Context) error {
+	return c.waitUntil(ctx, "the API server", func(ctx context.Context) error {
 		return c.Client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 }
 
-// apiServer is how an API server is started that listens at a port.
-func (c *Cluster) apiServer(port int) []string {
-	key := c.credentials.file("service-accounts.key")
+// apiServerSpec is how an API server is started that listens at a port.
+func (c *Cluster) apiServerSpec(port int) []string {
+	key := c.credentials.filePath("service-accounts.key")
 	return []string{
 		c.programs.controlPlane, "apiserver",
 		"--etcd-servers=http://127.0.0.1:2379",
-		"--secure-port=" + strconv.Itoa(port), "--bind-address=0.0.0.0", "--advertise-address=" + network.Node.String(),
-		"--tls-cert-file=" + c.credentials.file("server.crt"), "--tls-private-key-file=" + c.credentials.file("server.key"),
-		"--cert-dir=" + c.credentials.folder, "--token-auth-file=" + c.credentials.file("tokens.csv"), "--authorization-mode=RBAC",
+		"--secure-port=" + strconv.Itoa(port), "--bind-address=0.0.0.0", "--advertise-address=" + network.NodeAddress.String(),
+		"--tls-cert-file=" + c.credentials.filePath("server.crt"), "--tls-private-key-file=" + c.credentials.filePath("server.key"),
+		"--cert-dir=" + c.credentials.folder, "--token-auth-file=" + c.credentials.filePath("tokens.csv"), "--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + key,
 		"--service-account-signing-key-file=" + key, "--service-cluster-ip-range=" + network.ServiceRange.String(),
 		// Pods here hold one program and no token: there is no account to give them.
@@ -360,8 +360,8 @@ func (c *Cluster) startControllers() error {
 	}
 	err := c.startPart("controller-manager", nil, append([]string{
 		c.programs.controlPlane, "kcm",
-		"--controllers=" + controllers, "--use-service-account-credentials=false", "--root-ca-file=" + c.credentials.file("ca.crt"),
-		"--service-account-private-key-file=" + c.credentials.file("service-accounts.key"),
+		"--controllers=" + controllers, "--use-service-account-credentials=false", "--root-ca-file=" + c.credentials.filePath("ca.crt"),
+		"--service-account-private-key-file=" + c.credentials.filePath("service-accounts.key"),
 	}, common...)...)
 	if err != nil {
 		return err
@@ -370,30 +370,30 @@ func (c *Cluster) startControllers() error {
 }
 
 func (c *Cluster) startGateway(ctx, life context.Context) error {
-	if err := gateway.InstallCRDs(ctx, c.Dynamic, c.programs.gatewayCRDs, c.wait); err != nil {
+	if err := gateway.InstallCRDs(ctx, c.Dynamic, c.programs.gatewayCRDs, c.waitUntil); err != nil {
 		return err
 	}
 	if err := c.ApplyFolder(ctx, c.programs.traefikCRDs); err != nil {
 		return err
 	}
-	if err := gateway.Create(ctx, c.Dynamic); err != nil {
+	if err := gateway.CreateGateway(ctx, c.Dynamic); err != nil {
 		return err
 	}
-	err := c.startPart("traefik", []string{"KUBECONFIG=" + c.Kubeconfig}, append([]string{c.programs.traefik}, gateway.Args(network.Node)...)...)
+	err := c.startPart("traefik", []string{"KUBECONFIG=" + c.Kubeconfig}, append([]string{c.programs.traefik}, gateway.TraefikArgs(network.NodeAddress)...)...)
 	if err != nil {
 		return err
 	}
-	address := net.JoinHostPort(network.Node.String(), strconv.Itoa(gateway.Port))
+	address := net.JoinHostPort(network.NodeAddress.String(), strconv.Itoa(gateway.Port))
 	outside, err := c.options.World.Expose(life, address)
 	if err != nil {
 		return err
 	}
-	c.GatewayURL, c.OutsideGatewayURL = "http://"+network.Node.String(), "http://"+outside
-	return c.wait(ctx, "the gateway", func(ctx context.Context) error {
-		if err := gateway.Programmed(ctx, c.Dynamic); err != nil {
+	c.GatewayURL, c.OutsideGatewayURL = "http://"+network.NodeAddress.String(), "http://"+outside
+	return c.waitUntil(ctx, "the gateway", func(ctx context.Context) error {
+		if err := gateway.CheckProgrammed(ctx, c.Dynamic); err != nil {
 			return err
 		}
-		return reachable(ctx, address)
+		return checkReachable(ctx, address)
 	})
 }
 
@@ -404,20 +404,20 @@ func (c *Cluster) startPrometheus(ctx, life context.Context) error {
 	if c.options.Gateway {
 		static["traefik"] = net.JoinHostPort("127.0.0.1", strconv.Itoa(gateway.MetricsPort))
 	}
-	args, err := metrics.Config(c.prometheusFolder(), static)
+	args, err := metrics.WriteConfig(c.prometheusFolder(), static)
 	if err != nil {
 		return err
 	}
 	if err := c.startPart("prometheus", nil, append([]string{c.programs.prometheus}, args...)...); err != nil {
 		return err
 	}
-	address := net.JoinHostPort(network.Node.String(), strconv.Itoa(metrics.Port))
+	address := net.JoinHostPort(network.NodeAddress.String(), strconv.Itoa(metrics.Port))
 	outside, err := c.options.World.Expose(life, address)
 	if err != nil {
 		return err
 	}
 	c.PrometheusURL, c.OutsidePrometheusURL = "http://"+address, "http://"+outside
-	return c.wait(ctx, "Prometheus", func(ctx context.Context) error { return answers(ctx, c.PrometheusURL+"/-/ready") })
+	return c.waitUntil(ctx, "Prometheus", func(ctx context.Context) error { return checkHTTP(ctx, c.PrometheusURL+"/-/ready") })
 }
 
 // startPart starts a program without which there is no cluster: its end is the end of all.
@@ -436,11 +436,11 @@ func (c *Cluster) startPart(name string, env []string, argv ...string) error {
 	return nil
 }
 
-// pollEvery is the time between two looks at something that starts.
-const pollEvery = 50 * time.Millisecond
+// pollInterval is the time between two looks at something that starts.
+const pollInterval = 50 * time.Millisecond
 
-// wait asks until check has no objection or ctx ends, and says what was last in the way.
-func (c *Cluster) wait(ctx context.Context, what string, check func(context.Context) error) error {
+// waitUntil asks until check has no objection or ctx ends, and says what was last in the way.
+func (c *Cluster) waitUntil(ctx context.Context, what string, check func(context.Context) error) error {
 	for {
 		err := check(ctx)
 		if err == nil {
@@ -449,7 +449,7 @@ func (c *Cluster) wait(ctx context.Context, what string, check func(context.Cont
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w; last: %w", what, context.Cause(ctx), err)
-		case <-c.options.Clock.After(pollEvery):
+		case <-c.options.Clock.After(pollInterval):
 		}
 	}
 }
@@ -519,9 +519,9 @@ func (c *Cluster) Usage(name string) (process.Usage, error) { return c.processes
 // name given to StartProcess.
 func (c *Cluster) Tail(name string, lines int) string { return c.processes.Tail(name, lines) }
 
-// Count starts a proxy that counts requests to the API server and writes a kubeconfig, for programs inside, that leads
+// StartCountingProxy starts a proxy that counts requests to the API server and writes a kubeconfig, for programs inside, that leads
 // through it. The caller closes the proxy.
-func (c *Cluster) Count(ctx context.Context, name string) (*apiproxy.Proxy, string, error) {
+func (c *Cluster) StartCountingProxy(ctx context.Context, name string) (*apiproxy.Proxy, string, error) {
 	config := rest.CopyConfig(c.Config)
 	config.QPS = -1 // the proxy's clients have their own limits
 	proxy, err := apiproxy.Start(ctx, config)

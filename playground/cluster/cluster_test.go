@@ -164,7 +164,7 @@ func TestGatewaySplitsRequestsByWeight(t *testing.T) {
 	}
 	l.Stop()
 	counts := l.Counts()
-	low, high := load.Bounds(counts.Requests, 0.2, 1e-9)
+	low, high := load.BinomialBounds(counts.Requests, 0.2, 1e-9)
 	if two := counts.ByVersion["two"].Requests; two < low || two > high {
 		t.Errorf("version two got %d of %d requests, want between %d and %d", two, counts.Requests, low, high)
 	}
@@ -261,7 +261,7 @@ func TestPrometheusKnowsThePodsByTheirLabels(t *testing.T) {
 }
 
 func TestRequestsToTheAPIServerAreCounted(t *testing.T) {
-	proxy, kubeconfig, err := shared.Count(t.Context(), "counted")
+	proxy, kubeconfig, err := shared.StartCountingProxy(t.Context(), "counted")
 	if err != nil {
 		t.Fatal(err)
 	}

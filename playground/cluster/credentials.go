@@ -31,10 +31,10 @@ type credentials struct {
 	certificate tls.Certificate
 }
 
-func (c *credentials) file(name string) string { return filepath.Join(c.folder, name) }
+func (c *credentials) filePath(name string) string { return filepath.Join(c.folder, name) }
 
-// validity is long enough for any playground; now may be wrong by some hours.
-const validity = 30 * 24 * time.Hour
+// certificateValidity is long enough for any playground; now may be wrong by some hours.
+const certificateValidity = 30 * 24 * time.Hour
 
 // newCredentials writes ca.crt, server.crt, server.key, service-accounts.key and tokens.csv.
 func newCredentials(folder string, now time.Time) (*credentials, error) {
@@ -46,7 +46,7 @@ func newCredentials(folder string, now time.Time) (*credentials, error) {
 	template := func(serial int64, name string) *x509.Certificate {
 		return &x509.Certificate{
 			SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
-			NotBefore: now.Add(-24 * time.Hour), NotAfter: now.Add(validity), BasicConstraintsValid: true,
+			NotBefore: now.Add(-24 * time.Hour), NotAfter: now.Add(certificateValidity), BasicConstraintsValid: true,
 		}
 	}
 	authority := template(1, "playground")
@@ -65,7 +65,7 @@ func newCredentials(folder string, now time.Time) (*credentials, error) {
 	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	server.DNSNames = []string{"localhost", "kubernetes.default.svc", "kubernetes.default.svc." + network.ClusterDomain}
 	server.IPAddresses = []net.IP{
-		net.IPv4(127, 0, 0, 1), network.Node.AsSlice(), network.ServiceRange.Addr().Next().AsSlice(),
+		net.IPv4(127, 0, 0, 1), network.NodeAddress.AsSlice(), network.ServiceRange.Addr().Next().AsSlice(),
 	}
 	serverDER, err := x509.CreateCertificate(rand.Reader, server, authority, serverKey.Public(), authorityKey)
 	if err != nil {
@@ -93,7 +93,7 @@ func newCredentials(folder string, now time.Time) (*credentials, error) {
 		"ca.crt": c.authority, "server.crt": serverCertificate, "server.key": serverPrivate, "service-accounts.key": accountPrivate,
 		"tokens.csv": []byte(c.token + `,admin,admin,"system:masters"` + "\n"),
 	} {
-		if err := os.WriteFile(c.file(name), text, 0o600); err != nil {
+		if err := os.WriteFile(c.filePath(name), text, 0o600); err != nil {
 			return nil, fmt.Errorf("write %s: %w", name, err)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"net/http"
 )
 
-// reachable is nil when something listens at a TCP address.
-func reachable(ctx context.Context, address string) error {
+// checkReachable is nil when something listens at a TCP address.
+func checkReachable(ctx context.Context, address string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
@@ -18,8 +18,8 @@ func reachable(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// answers is nil when a GET is answered with 200.
-func answers(ctx context.Context, url string) error {
+// checkHTTP is nil when a GET is answered with 200.
+func checkHTTP(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

@@ -20,8 +20,8 @@ const (
 // errorPercent is the variable by which the demo application fails requests.
 const errorPercent = "ERROR_PERCENT"
 
-// Act is one version and what has to become of it.
-type Act struct {
+// Scenario is one version and what has to become of it.
+type Scenario struct {
 	// Name is for machines, Story for people.
 	Name, Story string
 	// Version is the image's tag, Env makes the version as good or bad as the story says.
@@ -30,9 +30,9 @@ type Act struct {
 	Want    Outcome
 }
 
-// Acts are the demo, in order. The first promotes v2, so it is v2 that takes its users back in the others.
-func Acts() []Act {
-	return []Act{
+// Scenarios are the demo, in order. The first promotes v2, so it is v2 that takes its users back in the others.
+func Scenarios() []Scenario {
+	return []Scenario{
 		{
 			Name: "good", Version: "v2", Want: Promoted,
 			Story: "v2 is a good version: it gets 20, 40, 60 % of the requests and is promoted",
@@ -48,8 +48,8 @@ func Acts() []Act {
 	}
 }
 
-// patch is the change of the Deployment that begins the act.
-func (a Act) patch() map[string]any {
+// targetPatch is the change of the Deployment that begins the act.
+func (a Scenario) targetPatch() map[string]any {
 	// Without this the variables of the last act would stay.
 	env := []any{map[string]any{"$patch": "replace"}}
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {

@@ -31,7 +31,7 @@ import (
 )
 
 //go:embed cart.yaml
-var manifests string
+var demoManifests string
 
 // Names in cart.yaml.
 const (
@@ -41,18 +41,18 @@ const (
 	image     = cluster.DemoImage
 )
 
-// rate is the number of requests a second: enough for a check to see one failure in ten within a window of 5 s at 20 %.
-const rate = 100
+// requestRate is the number of requests a second: enough for a check to see one failure in ten within a window of 5 s at 20 %.
+const requestRate = 100
 
-// patience bounds everything that the demo waits for; an act takes some 25 s.
-const patience = 3 * time.Minute
+// waitTimeout bounds everything that the demo waits for; an act takes some 25 s.
+const waitTimeout = 3 * time.Minute
 
 var canaries = schema.GroupVersionResource{Group: "flagger.app", Version: "v1beta1", Resource: "canaries"}
 
 // Result is what became of an act.
 type Result struct {
-	Act     string  `json:"act"`
-	Outcome Outcome `json:"outcome"`
+	Scenario string  `json:"act"`
+	Outcome  Outcome `json:"outcome"`
 	// Steps is the number of weights that the version reached, Windows the number of times one was judged.
 	Steps   int `json:"steps"`
 	Windows int `json:"windows"`
@@ -71,12 +71,12 @@ type Viewer interface {
 	Say(text string)
 	// Begin opens the stage; everything works from now on.
 	Begin() error
-	// Act announces the next act, number of all.
-	Act(number, all int, act Act)
+	// StartScenario announces the next act, number of all.
+	StartScenario(number, all int, act Scenario)
 	// Progress shows a change of the release, or the counts after some time without one.
 	Progress(change bool, release string, counts load.Counts)
 	// Result ends an act; err says what was not as it must.
-	Result(act Act, result Result, err error)
+	Result(act Scenario, result Result, err error)
 	// End closes the stage.
 	End()
 }
@@ -90,21 +90,21 @@ type Options struct {
 	Clock       clock.WithTicker
 }
 
-type player struct {
+type demoRunner struct {
 	Options
 	serin    *process.Process
-	statuses chan status
+	statuses chan canaryStatus
 	load     *load.Load
 }
 
 // serinName is how the controller's process and log are called.
 const serinName = "serin"
 
-// Play plays all acts. The error says what was not as it must, for all acts together; what could not even begin ends
+// Run plays all acts. The error says what was not as it must, for all acts together; what could not even begin ends
 // the demo.
-func Play(ctx context.Context, o Options) error {
-	p := &player{Options: o, statuses: make(chan status, 1000)}
-	if err := p.raise(ctx); err != nil {
+func Run(ctx context.Context, o Options) error {
+	p := &demoRunner{Options: o, statuses: make(chan canaryStatus, 1000)}
+	if err := p.deploy(ctx); err != nil {
 		return err
 	}
 	defer p.load.Stop()
@@ -113,10 +113,10 @@ func Play(ctx context.Context, o Options) error {
 	}
 	defer o.Viewer.End()
 	var errs []error
-	acts := Acts()
+	acts := Scenarios()
 	for i, act := range acts {
-		o.Viewer.Act(i+1, len(acts), act)
-		result, err := p.play(ctx, act)
+		o.Viewer.StartScenario(i+1, len(acts), act)
+		result, err := p.runScenario(ctx, act)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -131,9 +131,9 @@ func Play(ctx context.Context, o Options) error {
 	return errors.Join(errs...)
 }
 
-// raise starts Serin and the application, and the load as soon as the application can be reached.
-func (p *player) raise(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("it took more than %s", patience))
+// deploy starts Serin and the application, and the load as soon as the application can be reached.
+func (p *demoRunner) deploy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("it took more than %s", waitTimeout))
 	defer cancel()
 	c := p.Cluster
 	p.Viewer.Say("starting Serin")
@@ -147,24 +147,24 @@ func (p *player) raise(ctx context.Context) error {
 		return err
 	}
 	p.Viewer.Say("handing Deployment cart over to Serin, by a Canary")
-	if err := c.Apply(ctx, manifests); err != nil {
+	if err := c.Apply(ctx, demoManifests); err != nil {
 		return err
 	}
-	p.watch(context.WithoutCancel(ctx))
-	if err := p.until(ctx, func(s status) bool { return s.phase == "Initialized" || s.phase == "Succeeded" }); err != nil {
+	p.watchStatuses(context.WithoutCancel(ctx))
+	if err := p.waitForStatus(ctx, func(s canaryStatus) bool { return s.phase == "Initialized" || s.phase == "Succeeded" }); err != nil {
 		return fmt.Errorf("wait for Canary %s to be initialized: %w", name, err)
 	}
-	p.Viewer.Say(fmt.Sprintf("sending %d requests a second through the gateway", rate))
-	if err := p.answer(ctx); err != nil {
+	p.Viewer.Say(fmt.Sprintf("sending %d requests a second through the gateway", requestRate))
+	if err := p.waitForGateway(ctx); err != nil {
 		return err
 	}
-	p.load, err = load.Start(context.WithoutCancel(ctx), load.Options{URL: c.GatewayURL, Host: host, Rate: rate, Clock: p.Clock})
+	p.load, err = load.Start(context.WithoutCancel(ctx), load.Options{URL: c.GatewayURL, Host: host, Rate: requestRate, Clock: p.Clock})
 	return err
 }
 
-// answer waits until the gateway has taken up the route.
-func (p *player) answer(ctx context.Context) error {
-	first, err := load.Start(ctx, load.Options{URL: p.Cluster.GatewayURL, Host: host, Rate: rate / 10, Clock: p.Clock})
+// waitForGateway waits until the gateway has taken up the route.
+func (p *demoRunner) waitForGateway(ctx context.Context) error {
+	first, err := load.Start(ctx, load.Options{URL: p.Cluster.GatewayURL, Host: host, Rate: requestRate / 10, Clock: p.Clock})
 	if err != nil {
 		return err
 	}
@@ -172,8 +172,8 @@ func (p *player) answer(ctx context.Context) error {
 	return first.WaitFor(ctx, func(c load.Counts) bool { return c.Requests > c.Failed() })
 }
 
-// watch fills statuses until the cluster ends.
-func (p *player) watch(ctx context.Context) {
+// watchStatuses fills statuses until the cluster ends.
+func (p *demoRunner) watchStatuses(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		<-p.Cluster.Done()
@@ -185,7 +185,7 @@ func (p *player) watch(ctx context.Context) {
 			return
 		}
 		select {
-		case p.statuses <- statusOf(canary):
+		case p.statuses <- readStatus(canary):
 		case <-ctx.Done():
 		}
 	}
@@ -200,8 +200,8 @@ func (p *player) watch(ctx context.Context) {
 	go informer.Informer().RunWithContext(ctx)
 }
 
-// next returns the next status, or an error when there will be none worth waiting for.
-func (p *player) next(ctx context.Context, tick <-chan time.Time) (s status, ticked bool, err error) {
+// nextStatus returns the next status, or an error when there will be none worth waiting for.
+func (p *demoRunner) nextStatus(ctx context.Context, tick <-chan time.Time) (s canaryStatus, ticked bool, err error) {
 	select {
 	case s = <-p.statuses:
 		return s, false, nil
@@ -216,10 +216,10 @@ func (p *player) next(ctx context.Context, tick <-chan time.Time) (s status, tic
 	}
 }
 
-func (p *player) until(ctx context.Context, reached func(status) bool) error {
-	var last status
+func (p *demoRunner) waitForStatus(ctx context.Context, reached func(canaryStatus) bool) error {
+	var last canaryStatus
 	for {
-		s, _, err := p.next(ctx, nil)
+		s, _, err := p.nextStatus(ctx, nil)
 		if err != nil {
 			return fmt.Errorf("%w; last seen: %s %s", err, last, last.message)
 		}
@@ -229,16 +229,16 @@ func (p *player) until(ctx context.Context, reached func(status) bool) error {
 	}
 }
 
-// countsEvery is the time between two looks at the counts.
-const countsEvery = time.Second
+// countsInterval is the time between two looks at the counts.
+const countsInterval = time.Second
 
-// play begins a release and follows it to its end.
-func (p *player) play(ctx context.Context, act Act) (Result, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the act took more than %s", patience))
+// runScenario begins a release and follows it to its end.
+func (p *demoRunner) runScenario(ctx context.Context, act Scenario) (Result, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("the act took more than %s", waitTimeout))
 	defer cancel()
 	began, before := p.Clock.Now(), p.load.Counts()
-	result := Result{Act: act.Name, Outcome: Stuck}
-	var seen progress
+	result := Result{Scenario: act.Name, Outcome: Stuck}
+	var seen releaseProgress
 	finish := func(err error) (Result, error) {
 		result.Steps, result.Windows = seen.steps, seen.windows
 		result.Counts = p.load.Counts().Since(before)
@@ -247,10 +247,10 @@ func (p *player) play(ctx context.Context, act Act) (Result, error) {
 		if err != nil {
 			return result, err
 		}
-		return result, act.judge(result)
+		return result, act.verifyResult(result)
 	}
 
-	patch, err := json.Marshal(act.patch())
+	patch, err := json.Marshal(act.targetPatch())
 	if err != nil {
 		return finish(err)
 	}
@@ -258,11 +258,11 @@ func (p *player) play(ctx context.Context, act Act) (Result, error) {
 	if err != nil {
 		return finish(fmt.Errorf("change Deployment %s: %w", name, err))
 	}
-	ticker := p.Clock.NewTicker(countsEvery)
+	ticker := p.Clock.NewTicker(countsInterval)
 	defer ticker.Stop()
-	var last status
+	var last canaryStatus
 	for {
-		s, ticked, err := p.next(ctx, ticker.C())
+		s, ticked, err := p.nextStatus(ctx, ticker.C())
 		if err != nil {
 			return finish(fmt.Errorf("%w; last seen: %s %s", err, last, last.message))
 		}
@@ -270,27 +270,27 @@ func (p *player) play(ctx context.Context, act Act) (Result, error) {
 			p.Viewer.Progress(false, last.String(), p.load.Counts().Since(before))
 			continue
 		}
-		outcome := seen.see(s)
+		outcome := seen.observe(s)
 		if s.String() != last.String() {
 			p.Viewer.Progress(true, s.String(), p.load.Counts().Since(before))
 		}
 		last = s
 		if outcome != "" {
 			result.Outcome = outcome
-			return finish(p.settled(ctx))
+			return finish(p.waitForRequests(ctx))
 		}
 	}
 }
 
-// settled waits for some requests that were sent after the end: they say who serves now.
-func (p *player) settled(ctx context.Context) error {
+// waitForRequests waits for some requests that were sent after the end: they say who serves now.
+func (p *demoRunner) waitForRequests(ctx context.Context) error {
 	from := p.load.Counts()
-	return p.load.WaitFor(ctx, func(c load.Counts) bool { return c.Requests-from.Requests >= rate })
+	return p.load.WaitFor(ctx, func(c load.Counts) bool { return c.Requests-from.Requests >= requestRate })
 }
 
-// judge says what in a result was not as it must. Requests may only fail because the version of the act fails them;
+// verifyResult says what in a result was not as it must. Requests may only fail because the version of the act fails them;
 // none may get lost, whatever becomes of the release.
-func (a Act) judge(r Result) error {
+func (a Scenario) verifyResult(r Result) error {
 	var errs []error
 	if r.Outcome != a.Want {
 		errs = append(errs, fmt.Errorf("version %s was %s, it had to be %s", a.Version, r.Outcome, a.Want))

@@ -12,30 +12,30 @@ import (
 )
 
 func TestProgressOfARelease(t *testing.T) {
-	at := func(phase string, weight, failed int64) status {
-		return status{phase: phase, weight: weight, failed: failed}
+	at := func(phase string, weight, failed int64) canaryStatus {
+		return canaryStatus{phase: phase, weight: weight, failed: failed}
 	}
 	for _, c := range []struct {
 		name           string
-		seen           []status
+		seen           []canaryStatus
 		want           Outcome
 		steps, windows int
 	}{
-		{"nothing yet", []status{at("Succeeded", 0, 0)}, "", 0, 0},
-		{"the last release's end is not this one's", []status{at("Failed", 0, 0), at("Failed", 0, 0)}, "", 0, 0},
-		{"promoted", []status{
+		{"nothing yet", []canaryStatus{at("Succeeded", 0, 0)}, "", 0, 0},
+		{"the last release's end is not this one's", []canaryStatus{at("Failed", 0, 0), at("Failed", 0, 0)}, "", 0, 0},
+		{"promoted", []canaryStatus{
 			at("Initialized", 0, 0), at("Progressing", 0, 0), at("Progressing", 20, 0), at("Progressing", 20, 0), at("Progressing", 40, 0),
 			at("Promoting", 40, 0), at("Promoting", 40, 0), at("Finalising", 0, 0), at("Succeeded", 0, 0),
 		}, Promoted, 2, 2},
-		{"rolled back after a second look at the same weight", []status{
+		{"rolled back after a second look at the same weight", []canaryStatus{
 			at("Succeeded", 0, 0), at("Progressing", 20, 0), at("Progressing", 20, 1), at("Progressing", 20, 2), at("Failed", 0, 0),
 		}, RolledBack, 1, 2},
-		{"rolled back before any traffic", []status{at("Progressing", 0, 0), at("Failed", 0, 0)}, RolledBack, 0, 0},
+		{"rolled back before any traffic", []canaryStatus{at("Progressing", 0, 0), at("Failed", 0, 0)}, RolledBack, 0, 0},
 	} {
-		var p progress
+		var p releaseProgress
 		var got Outcome
 		for _, s := range c.seen {
-			got = p.see(s)
+			got = p.observe(s)
 		}
 		if got != c.want || p.steps != c.steps || p.windows != c.windows {
 			t.Errorf("%s: got %q, %d steps, %d windows; want %q, %d, %d", c.name, got, p.steps, p.windows, c.want, c.steps, c.windows)
@@ -48,23 +48,23 @@ func TestStatusOfACanary(t *testing.T) {
 		"phase": "Progressing", "canaryWeight": int64(20), "failedChecks": int64(1),
 		"conditions": []any{map[string]any{"type": "Promoted", "status": "Unknown", "message": "on its way"}},
 	}}}
-	want := status{phase: "Progressing", weight: 20, failed: 1, message: "on its way"}
-	if got := statusOf(canary); got != want {
+	want := canaryStatus{phase: "Progressing", weight: 20, failed: 1, message: "on its way"}
+	if got := readStatus(canary); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := statusOf(&unstructured.Unstructured{Object: map[string]any{}}); got != (status{}) {
+	if got := readStatus(&unstructured.Unstructured{Object: map[string]any{}}); got != (canaryStatus{}) {
 		t.Errorf("without a status: %+v", got)
 	}
 }
 
 func TestJudge(t *testing.T) {
-	act := Acts()[1]
+	act := Scenarios()[1]
 	good := func() Result {
 		return Result{Outcome: RolledBack, Counts: load.Counts{Requests: 100, Errors: 2, ByVersion: map[string]load.VersionCounts{
 			"v2": {Requests: 80}, act.Version: {Requests: 20, Errors: 2},
 		}}}
 	}
-	if err := act.judge(good()); err != nil {
+	if err := act.verifyResult(good()); err != nil {
 		t.Errorf("as it must: %v", err)
 	}
 	for _, c := range []struct {
@@ -78,7 +78,7 @@ func TestJudge(t *testing.T) {
 	} {
 		r := good()
 		c.spoil(&r)
-		if err := act.judge(r); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := act.verifyResult(r); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -88,11 +88,11 @@ func TestStreamIsWholeBetweenSequencesAndLetters(t *testing.T) {
 	const text = "a\x1b[31;1mb\x1b]11;?\x07c\x1b]0;title\x1b\\d\x1b(Be\x1b7├é😀f"
 	// After each byte: + where something else may be written.
 	const want = "+" + "------" + "+" + "+" + "------" + "+" + "+" + "----------" + "+" + "+" + "--" + "+" + "+" + "-" + "+" + "--+" + "-+" + "---+" + "+"
-	var s stream
+	var s terminalStream
 	got := ""
 	for i := range len(text) {
-		s.feed([]byte{text[i]})
-		if s.whole() {
+		s.write([]byte{text[i]})
+		if s.isComplete() {
 			got += "+"
 		} else {
 			got += "-"
@@ -105,15 +105,15 @@ func TestStreamIsWholeBetweenSequencesAndLetters(t *testing.T) {
 
 func TestPlainLinesTellChangesAtOnceAndCountsSometimes(t *testing.T) {
 	var out strings.Builder
-	v := &Plain{Out: &out}
+	v := &LineViewer{Out: &out}
 	v.Say("starting Serin")
-	v.Act(1, 3, Act{Story: "v2 is good"})
+	v.StartScenario(1, 3, Scenario{Story: "v2 is good"})
 	counts := load.Counts{Requests: 3, ByVersion: map[string]load.VersionCounts{"v1": {Requests: 3}}}
 	v.Progress(true, "phase Progressing", counts)
-	for range linesEvery {
+	for range countsLogInterval {
 		v.Progress(false, "phase Progressing", counts)
 	}
-	v.Result(Act{Version: "v2"}, Result{Outcome: Promoted, Seconds: 20.04, Steps: 3, Windows: 3, Requests: 3, Counts: counts}, nil)
+	v.Result(Scenario{Version: "v2"}, Result{Outcome: Promoted, Seconds: 20.04, Steps: 3, Windows: 3, Requests: 3, Counts: counts}, nil)
 	want := `starting Serin ...
 
 Act 1 of 3: v2 is good
@@ -128,7 +128,7 @@ Act 1 of 3: v2 is good
 
 func TestJSONHasTheFieldsThatProgramsRead(t *testing.T) {
 	var out strings.Builder
-	JSON{Out: &out}.Result(Act{}, Result{Act: "good", Outcome: Promoted, Steps: 3, Windows: 4, Requests: 5, FailedRequests: 6, Seconds: 7.5}, nil)
+	JSONViewer{Out: &out}.Result(Scenario{}, Result{Scenario: "good", Outcome: Promoted, Steps: 3, Windows: 4, Requests: 5, FailedRequests: 6, Seconds: 7.5}, nil)
 	want := `{"act":"good","outcome":"promoted","steps":3,"windows":4,"requests":5,"failedRequests":6,"seconds":7.5}` + "\n"
 	if got := out.String(); got != want {
 		t.Errorf("got %s, want %s", got, want)

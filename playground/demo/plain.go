@@ -10,47 +10,47 @@ import (
 	"github.com/serin-dev/serin/playground/load"
 )
 
-// Plain shows the demo as lines.
-type Plain struct {
+// LineViewer shows the demo as lines.
+type LineViewer struct {
 	Out io.Writer
 
-	quiet int // looks at the counts without a line
+	nextCounts int // looks at the counts without a line
 }
 
-// linesEvery is how many looks at the counts pass between two lines about them.
-const linesEvery = 5
+// countsLogInterval is how many looks at the counts pass between two lines about them.
+const countsLogInterval = 5
 
 // Say tells what is being done.
-func (v *Plain) Say(text string) { fmt.Fprintf(v.Out, "%s ...\n", text) }
+func (v *LineViewer) Say(text string) { fmt.Fprintf(v.Out, "%s ...\n", text) }
 
 // Begin does nothing: lines need no stage.
-func (v *Plain) Begin() error { return nil }
+func (v *LineViewer) Begin() error { return nil }
 
-// Act announces an act.
-func (v *Plain) Act(number, all int, act Act) {
+// StartScenario announces an act.
+func (v *LineViewer) StartScenario(number, all int, act Scenario) {
 	fmt.Fprintf(v.Out, "\nAct %d of %d: %s\n", number, all, act.Story)
-	v.quiet = 0
+	v.nextCounts = 0
 }
 
 // Progress prints every change, and the counts from time to time.
-func (v *Plain) Progress(change bool, release string, counts load.Counts) {
-	if v.quiet++; !change && v.quiet < linesEvery {
+func (v *LineViewer) Progress(change bool, release string, counts load.Counts) {
+	if v.nextCounts++; !change && v.nextCounts < countsLogInterval {
 		return
 	}
-	v.quiet = 0
+	v.nextCounts = 0
 	fmt.Fprintf(v.Out, "  %s; requests: %s\n", release, counts)
 }
 
 // Result prints the end of an act.
-func (v *Plain) Result(act Act, r Result, err error) {
-	fmt.Fprintln(v.Out, line(act, r, err))
+func (v *LineViewer) Result(act Scenario, r Result, err error) {
+	fmt.Fprintln(v.Out, formatResult(act, r, err))
 }
 
 // End does nothing.
-func (v *Plain) End() {}
+func (v *LineViewer) End() {}
 
-// line is the result of an act for people.
-func line(act Act, r Result, err error) string {
+// formatResult is the result of an act for people.
+func formatResult(act Scenario, r Result, err error) string {
 	mark := "✓"
 	if err != nil {
 		mark = "✗"
@@ -63,29 +63,29 @@ func line(act Act, r Result, err error) string {
 	return text
 }
 
-// JSON prints one object per act and nothing else.
-type JSON struct {
+// JSONViewer prints one object per act and nothing else.
+type JSONViewer struct {
 	Out io.Writer
 }
 
 // Say is not for machines.
-func (v JSON) Say(string) {}
+func (v JSONViewer) Say(string) {}
 
 // Begin does nothing.
-func (v JSON) Begin() error { return nil }
+func (v JSONViewer) Begin() error { return nil }
 
-// Act is not for machines.
-func (v JSON) Act(int, int, Act) {}
+// StartScenario is not for machines.
+func (v JSONViewer) StartScenario(int, int, Scenario) {}
 
 // Progress is not for machines.
-func (v JSON) Progress(bool, string, load.Counts) {}
+func (v JSONViewer) Progress(bool, string, load.Counts) {}
 
 // Result prints the object.
-func (v JSON) Result(_ Act, r Result, _ error) {
-	// A Result holds nothing that JSON cannot.
+func (v JSONViewer) Result(_ Scenario, r Result, _ error) {
+	// A Result holds nothing that JSONViewer cannot.
 	text, _ := json.Marshal(r)
 	fmt.Fprintf(v.Out, "%s\n", text)
 }
 
 // End does nothing.
-func (v JSON) End() {}
+func (v JSONViewer) End() {}

@@ -8,17 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// status is what the demo reads of a Canary. It reads the object as users see it, not through Serin's own types: the
+// canaryStatus is what the demo reads of a Canary. It reads the object as users see it, not through Serin's own types: the
 // playground is a module of its own and would work for any controller of this API.
-type status struct {
+type canaryStatus struct {
 	phase   string
 	weight  int64
 	failed  int64
 	message string // of the condition Promoted
 }
 
-func statusOf(canary *unstructured.Unstructured) status {
-	var s status
+func readStatus(canary *unstructured.Unstructured) canaryStatus {
+	var s canaryStatus
 	// What has another type than expected reads as absent, and the act will say what it waits for.
 	s.phase, _, _ = unstructured.NestedString(canary.Object, "status", "phase")
 	s.weight, _, _ = unstructured.NestedInt64(canary.Object, "status", "canaryWeight")
@@ -33,26 +33,26 @@ func statusOf(canary *unstructured.Unstructured) status {
 	return s
 }
 
-func (s status) String() string {
+func (s canaryStatus) String() string {
 	return fmt.Sprintf("phase %s, weight %d, failed checks %d", s.phase, s.weight, s.failed)
 }
 
-// progress follows one release through the statuses that were seen.
-type progress struct {
-	moving bool
-	last   status
+// releaseProgress follows one release through the statuses that were seen.
+type releaseProgress struct {
+	isStarted bool
+	last      canaryStatus
 	// steps is the number of times the weight rose, windows the number of times a weight was judged.
 	steps, windows int
 }
 
-// see takes the next status and returns the outcome, or "" while there is none. A status from before the release
+// observe takes the next status and returns the outcome, or "" while there is none. A status from before the release
 // began counts for nothing.
-func (p *progress) see(s status) Outcome {
+func (p *releaseProgress) observe(s canaryStatus) Outcome {
 	switch s.phase {
 	case "Progressing", "Waiting", "WaitingPromotion", "Promoting", "Finalising":
-		p.moving = true
+		p.isStarted = true
 	}
-	if !p.moving {
+	if !p.isStarted {
 		return ""
 	}
 	// The window that opens with the last failed check is not judged: the release goes back at once.

@@ -85,8 +85,8 @@ func TestStageSharesTheTerminalWithItsView(t *testing.T) {
 
 	view := exec.Command(os.Args[0])
 	view.Env = []string{viewVariable + "=yes"}
-	act := Act{Story: "v2 is " + strings.Repeat("very ", 20) + "good", Version: "v2"}
-	v := &Stage{Terminal: terminal, View: view, Where: "logs are there"}
+	act := Scenario{Story: "v2 is " + strings.Repeat("very ", 20) + "good", Version: "v2"}
+	v := &TerminalViewer{Terminal: terminal, View: view, Addresses: "logs are there"}
 	v.Say("starting Serin")
 	expect("starting Serin ...")
 	if err := v.Begin(); err != nil {
@@ -94,7 +94,7 @@ func TestStageSharesTheTerminalWithItsView(t *testing.T) {
 	}
 	expect("view of 25×60 <nil> on screen-256color")
 	expect("\x1b[1;25r") // the view scrolls in its own lines
-	v.Act(1, 3, act)
+	v.StartScenario(1, 3, act)
 	v.Progress(true, "phase Progressing", load.Counts{Lost: 2})
 	expect("\x1b[27;1H\x1b[2K" + "Act 1 of 3: v2 is very very very very very very very very ve"[:60] + "\x1b")
 	expect("\x1b[28;1H\x1b[2Kphase Progressing\x1b")
@@ -140,7 +140,7 @@ func TestTheViewStartsWithItsSize(t *testing.T) {
 	defer size.Close()
 	view := exec.Command(os.Args[0])
 	view.Env, view.ExtraFiles = []string{viewVariable + "=yes"}, []*os.File{report}
-	v := &Stage{Terminal: terminal, View: view}
+	v := &TerminalViewer{Terminal: terminal, View: view}
 	began := make(chan error, 1)
 	go func() { began <- v.Begin() }()
 	reported := make(chan string, 1)
@@ -176,8 +176,8 @@ func TestTheFooterFollowsOutputThatIsComplete(t *testing.T) {
 		defer close(reading)
 		_, _ = io.Copy(shown, output)
 	}()
-	v := &Stage{Terminal: input, inner: inner, rows: 24, columns: 80, open: true}
-	v.copying.Go(v.copy)
+	v := &TerminalViewer{Terminal: input, viewTerminal: inner, rows: 24, columns: 80, isOpen: true}
+	v.viewOutput.Go(v.copyView)
 	fmt.Fprint(view, "a\x1b[3") // half of a control sequence
 	waittest.UntilContains(t, shown.String, "a\x1b[3")
 	v.Say("one more act")
@@ -185,7 +185,7 @@ func TestTheFooterFollowsOutputThatIsComplete(t *testing.T) {
 	waittest.UntilContains(t, shown.String, "a\x1b[31m\x1b7")
 	waittest.UntilContains(t, shown.String, "one more act")
 	view.Close()
-	v.copying.Wait()
+	v.viewOutput.Wait()
 	input.Close()
 	waittest.Receive(t, "the terminal is closed", reading)
 }

@@ -4,9 +4,9 @@ package demo
 
 import "unicode/utf8"
 
-// stream follows what a program writes to a terminal and knows where something else may be written in between: not
+// terminalStream follows what a program writes to a terminal and knows where something else may be written in between: not
 // within a control sequence (ECMA-48: ESC [ … final byte, ESC ] … BEL or ST, ESC and one byte) and not within a letter.
-type stream struct {
+type terminalStream struct {
 	state   streamState
 	missing int // bytes of a letter
 }
@@ -21,9 +21,9 @@ const (
 	stringEnd // ESC within a string
 )
 
-func (s *stream) whole() bool { return s.state == ground && s.missing == 0 }
+func (s *terminalStream) isComplete() bool { return s.state == ground && s.missing == 0 }
 
-func (s *stream) feed(text []byte) {
+func (s *terminalStream) write(text []byte) {
 	const escape, bell = 0x1b, 0x07
 	for _, b := range text {
 		switch s.state {
@@ -32,7 +32,7 @@ func (s *stream) feed(text []byte) {
 			case b == escape:
 				s.state, s.missing = afterEscape, 0
 			case utf8.RuneStart(b):
-				s.missing = letterLength(b) - 1
+				s.missing = runeLength(b) - 1
 			case s.missing > 0:
 				s.missing--
 			}
@@ -64,8 +64,8 @@ func (s *stream) feed(text []byte) {
 	}
 }
 
-// letterLength is the number of bytes of a letter in UTF-8, by its first.
-func letterLength(first byte) int {
+// runeLength is the number of bytes of a letter in UTF-8, by its first.
+func runeLength(first byte) int {
 	switch {
 	case first >= 0xf0:
 		return 4

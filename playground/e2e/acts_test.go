@@ -168,7 +168,7 @@ func (a acts) share(w window, version string) {
 func (a acts) shareBetween(w window, version string, from, to time.Duration) {
 	a.t.Helper()
 	counts := a.gateway.Between(w.start.Add(from), w.start.Add(to))
-	low, high := load.Bounds(counts.Requests, float64(w.weight)/100, tail)
+	low, high := load.BinomialBounds(counts.Requests, float64(w.weight)/100, tail)
 	if got := counts.ByVersion[version].Requests; got < low || got > high {
 		a.t.Errorf("at weight %d version %s got %d of %d requests, want %d to %d", w.weight, version, got, counts.Requests, low, high)
 	}
@@ -204,11 +204,11 @@ func rolledBack(t *testing.T, a acts, version string, env ...string) load.Counts
 	var first, last time.Time
 	for _, sample := range a.gateway.Samples() {
 		if sample.Version == version {
-			if first.IsZero() || sample.Began.Before(first) {
-				first = sample.Began
+			if first.IsZero() || sample.StartedAt.Before(first) {
+				first = sample.StartedAt
 			}
-			if sample.Began.After(last) {
-				last = sample.Began
+			if sample.StartedAt.After(last) {
+				last = sample.StartedAt
 			}
 		}
 	}
@@ -222,11 +222,11 @@ func failing(t *testing.T, a acts) {
 	const errors = 0.5
 	counts := rolledBack(t, a, "v3", "ERROR_PERCENT", fmt.Sprint(errors*100))
 	// What a bad version may cost: its share of errors, of its share of the requests, of the windows that it had.
-	_, most := load.Bounds(counts.Requests, 0.2, tail)
+	_, most := load.BinomialBounds(counts.Requests, 0.2, tail)
 	if got := counts.ByVersion["v3"].Requests; got > most {
 		t.Errorf("v3 got %d of %d requests, at weight 20 at most %d", got, counts.Requests, most)
 	}
-	_, most = load.Bounds(counts.Requests, 0.2*errors, tail)
+	_, most = load.BinomialBounds(counts.Requests, 0.2*errors, tail)
 	if got := counts.Failed(); got == 0 || got > most {
 		t.Errorf("%d of %d requests failed, want 1 to %d: %s", got, counts.Requests, most, counts)
 	}
@@ -234,7 +234,7 @@ func failing(t *testing.T, a acts) {
 
 func slow(t *testing.T, a acts) {
 	counts := rolledBack(t, a, "v4", "LATENCY", "900ms")
-	_, most := load.Bounds(counts.Requests, 0.2, tail)
+	_, most := load.BinomialBounds(counts.Requests, 0.2, tail)
 	if got := counts.ByVersion["v4"].Requests; got > most {
 		t.Errorf("%d of %d requests were slow, at weight 20 at most %d", got, counts.Requests, most)
 	}

@@ -427,4 +427,4 @@ func TestCommandsWithoutAClusterOrRightsEndWithTheirCode(t *testing.T) {
 }
 
 // closed is an address beside the pods where nobody listens.
-func closed() string { return net.JoinHostPort(network.Node.String(), "1") }
+func closed() string { return net.JoinHostPort(network.NodeAddress.String(), "1") }

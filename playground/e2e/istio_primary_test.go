@@ -83,14 +83,14 @@ const meshSteps = `{canary: {canaryService: cart-canary, stableService: cart-sta
 // mesh is the cluster of Istio's objects.
 type mesh struct {
 	*stage
-	other *cluster.Beside
+	other *cluster.SecondCluster
 }
 
 // newMesh starts one, and puts the Secret that leads to it beside the Rollouts. token is what nobody else may see.
 func newMesh(s *stage) (m mesh, token string) {
 	t := s.t
 	t.Helper()
-	other, err := shared.StartBeside(t.Context(), meshServer, meshPort)
+	other, err := shared.StartSecondCluster(t.Context(), meshServer, meshPort)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func TestTheLoadTesterTestsLoadsAndKeepsGates(t *testing.T) {
 
 	canaryURL := "http://cart-canary." + s.namespace + ":8080/"
 	pod := "http://flagger-loadtester." + s.namespace
-	beside := "http://" + net.JoinHostPort(network.Node.String(), testerBeside) + "/"
+	beside := "http://" + net.JoinHostPort(network.NodeAddress.String(), testerBeside) + "/"
 	s.apply(deployment(t, "cart", 1) + cheap("cart", fmt.Sprintf(`
     webhooks:
     - {name: acceptance, type: pre-rollout, url: %q, timeout: 30s, retries: 3, metadata: {type: bash, cmd: %q}}

@@ -52,7 +52,7 @@ var nginxURL = sync.OnceValues(func() (string, error) {
 	if err := files.Write(controller.source); err != nil {
 		return "", err
 	}
-	if err := shared.Apply(ctx, files.Manifest(network.Node.String()+":"+api.Port())); err != nil {
+	if err := shared.Apply(ctx, files.Manifest(network.NodeAddress.String()+":"+api.Port())); err != nil {
 		return "", err
 	}
 	if _, err := shared.Kubectl(ctx, "", "wait", "-n", ingress.Namespace, "--for=condition=Ready", "pod/"+ingress.Pod, "--timeout="+patience.String()); err != nil {

@@ -51,7 +51,7 @@ func listen(t *testing.T) *receiver {
 // serve serves beside the pods until the test ends.
 func serve(t *testing.T, handler http.Handler) *httptest.Server {
 	t.Helper()
-	listener, err := net.Listen("tcp", net.JoinHostPort(network.Node.String(), "0"))
+	listener, err := net.Listen("tcp", net.JoinHostPort(network.NodeAddress.String(), "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

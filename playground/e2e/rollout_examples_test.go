@@ -16,7 +16,7 @@ func apart(t *testing.T, host string) string { return replaced(t, rolledRoute, "
 func (s *stage) share(l *load.Load, weight int) {
 	s.t.Helper()
 	counts := s.settled(l)
-	low, high := load.Bounds(counts.Requests, float64(weight)/100, tail)
+	low, high := load.BinomialBounds(counts.Requests, float64(weight)/100, tail)
 	if got := counts.ByVersion["v2"].Requests; got < low || got > high {
 		s.t.Errorf("at weight %d v2 got %d of %d requests, want %d to %d", weight, got, counts.Requests, low, high)
 	}

@@ -59,7 +59,7 @@ func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
 		}
 		requests(t, l, 1, "v2")
 		counts := s.settled(l)
-		low, high := load.Bounds(counts.Requests, float64(weight)/100, tail)
+		low, high := load.BinomialBounds(counts.Requests, float64(weight)/100, tail)
 		if got := counts.ByVersion["v2"].Requests; got < low || got > high {
 			t.Errorf("at weight %d v2 got %d of %d requests, want %d to %d", weight, got, counts.Requests, low, high)
 		}

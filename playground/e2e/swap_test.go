@@ -151,10 +151,10 @@ func (s *stage) nothingLost(l *load.Load) {
 	if l == nil {
 		return
 	}
-	lost := slices.DeleteFunc(l.Samples(), func(sample load.Sample) bool { return !sample.Lost() })
+	lost := slices.DeleteFunc(l.Samples(), func(sample load.Sample) bool { return !sample.IsLost() })
 	if len(lost) > 0 {
 		const clock = "15:04:05.000"
-		s.t.Errorf("requests were lost from %s to %s: %s", lost[0].Began.Format(clock), lost[len(lost)-1].Began.Format(clock), l.Counts())
+		s.t.Errorf("requests were lost from %s to %s: %s", lost[0].StartedAt.Format(clock), lost[len(lost)-1].StartedAt.Format(clock), l.Counts())
 		for _, object := range s.list(pods) {
 			s.t.Log(object.GetName(), toJSON(s.t, object.Object["status"].(map[string]any)["conditions"]))
 		}

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	options := cluster.Options{Alone: true}
+	options := cluster.Options{APIServerOnly: true}
 	var gateway, istio string
 	prepare := func(ctx context.Context, b *build.Builder) (err error) {
 		if gateway, err = b.GatewayCRDs(ctx); err != nil {

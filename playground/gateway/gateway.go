@@ -38,15 +38,15 @@ const (
 )
 
 var (
-	crds           = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	crdResource    = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	gatewayClasses = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}
 	gateways       = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}
 	namespaces     = corev1.SchemeGroupVersion.WithResource("namespaces")
 )
 
-// Args are Traefik's arguments; its KUBECONFIG has to lead to the API server. It reads routes, services and endpoints,
+// TraefikArgs are Traefik's arguments; its KUBECONFIG has to lead to the API server. It reads routes, services and endpoints,
 // gathers changes for a tenth of a second, and sends requests to pods, not to service addresses.
-func Args(node netip.Addr) []string {
+func TraefikArgs(node netip.Addr) []string {
 	return []string{
 		"--global.checknewversion=false", "--global.sendanonymoususage=false", "--log.level=INFO",
 		"--providers.providersThrottleDuration=100ms",
@@ -73,7 +73,7 @@ func InstallCRDs(ctx context.Context, client dynamic.Interface, folder string, w
 		if err := yaml.Unmarshal(text, &object.Object); err != nil {
 			return fmt.Errorf("read the Gateway API's resource definitions: %s: %w", filepath.Base(file), err)
 		}
-		if err := create(ctx, client.Resource(crds), object); err != nil {
+		if err := createObject(ctx, client.Resource(crdResource), object); err != nil {
 			return err
 		}
 	}
@@ -81,11 +81,11 @@ func InstallCRDs(ctx context.Context, client dynamic.Interface, folder string, w
 		plural := filepath.Base(file)[len("gateway.networking.k8s.io_"):]
 		name := plural[:len(plural)-len(".yaml")] + ".gateway.networking.k8s.io"
 		err := wait(ctx, name, func(ctx context.Context) error {
-			object, err := client.Resource(crds).Get(ctx, name, metav1.GetOptions{})
+			object, err := client.Resource(crdResource).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			return condition(object, "Established")
+			return checkCondition(object, "Established")
 		})
 		if err != nil {
 			return err
@@ -94,8 +94,8 @@ func InstallCRDs(ctx context.Context, client dynamic.Interface, folder string, w
 	return nil
 }
 
-// Create makes the class and the gateway: one HTTP listener for routes of all namespaces and hosts.
-func Create(ctx context.Context, client dynamic.Interface) error {
+// CreateGateway makes the class and the gateway: one HTTP listener for routes of all namespaces and hosts.
+func CreateGateway(ctx context.Context, client dynamic.Interface) error {
 	namespace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": Namespace},
 	}}
@@ -114,25 +114,25 @@ func Create(ctx context.Context, client dynamic.Interface) error {
 			}},
 		},
 	}}
-	if err := create(ctx, client.Resource(namespaces), namespace); err != nil {
+	if err := createObject(ctx, client.Resource(namespaces), namespace); err != nil {
 		return err
 	}
-	if err := create(ctx, client.Resource(gatewayClasses), class); err != nil {
+	if err := createObject(ctx, client.Resource(gatewayClasses), class); err != nil {
 		return err
 	}
-	return create(ctx, client.Resource(gateways).Namespace(Namespace), gateway)
+	return createObject(ctx, client.Resource(gateways).Namespace(Namespace), gateway)
 }
 
-// Programmed is nil when Traefik serves the gateway.
-func Programmed(ctx context.Context, client dynamic.Interface) error {
+// CheckProgrammed is nil when Traefik serves the gateway.
+func CheckProgrammed(ctx context.Context, client dynamic.Interface) error {
 	object, err := client.Resource(gateways).Namespace(Namespace).Get(ctx, Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	return condition(object, "Programmed")
+	return checkCondition(object, "Programmed")
 }
 
-func create(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+func createObject(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 	_, err := client.Create(ctx, object, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create %s %s: %w", object.GetKind(), object.GetName(), err)
@@ -140,8 +140,8 @@ func create(ctx context.Context, client dynamic.ResourceInterface, object *unstr
 	return nil
 }
 
-// condition is nil when the object's condition is true.
-func condition(object *unstructured.Unstructured, kind string) error {
+// checkCondition is nil when the object's condition is true.
+func checkCondition(object *unstructured.Unstructured, kind string) error {
 	conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
 	if err != nil {
 		return err

@@ -47,10 +47,10 @@ var libraries = map[string]string{
 }
 
 //go:embed lua
-var own embed.FS
+var ownFiles embed.FS
 
-// streams are what the template has for TCP and UDP services: with scripts, for which Debian has no module.
-var streams = regexp.MustCompile(`(?ms)^stream \{$.*?^\}$`)
+// streamsFile are what the template has for TCP and UDP services: with scripts, for which Debian has no module.
+var streamsFile = regexp.MustCompile(`(?ms)^stream \{$.*?^\}$`)
 
 // Write fills Etc with ingress-nginx's own template and scripts, which stand in source, and with what they lack here.
 func (f Files) Write(source string) error {
@@ -63,7 +63,7 @@ func (f Files) Write(source string) error {
 	if err != nil {
 		return fmt.Errorf("read ingress-nginx's template: %w", err)
 	}
-	if found := len(streams.FindAllIndex(text, -1)); found != 1 {
+	if found := len(streamsFile.FindAllIndex(text, -1)); found != 1 {
 		return fmt.Errorf("ingress-nginx's template has %d blocks for streams, not one: its version is another than this was written for", found)
 	}
 	mimeTypes, err := os.ReadFile(filepath.Join(f.Debian, "etc", "nginx", "mime.types"))
@@ -71,14 +71,14 @@ func (f Files) Write(source string) error {
 		return fmt.Errorf("read nginx's types: %w", err)
 	}
 	files := map[string]string{
-		"nginx/template/nginx.tmpl": string(streams.ReplaceAll(text, nil)),
+		"nginx/template/nginx.tmpl": string(streamsFile.ReplaceAll(text, nil)),
 		"nginx/mime.types":          string(mimeTypes),
 		// Whom nginx's workers run as. In the namespace of an ordinary user there is one user only.
 		"passwd": "nobody:x:0:0::/:/none\n",
 		"group":  "nogroup:x:0:\n",
 	}
 	for from, to := range map[string]string{"absent.lua": "absent.lua", "roundrobin.lua": "resty/roundrobin.lua"} {
-		text, err := own.ReadFile("lua/" + from)
+		text, err := ownFiles.ReadFile("lua/" + from)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", from, err)
 		}

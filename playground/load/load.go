@@ -59,9 +59,9 @@ func (o Options) Validate() error {
 
 // Sample is one request that has come to its end.
 type Sample struct {
-	// Began is when it was sent, Took the time until the answer was read.
-	Began time.Time
-	Took  time.Duration
+	// StartedAt is when it was sent, Took the time until the answer was read.
+	StartedAt time.Time
+	Duration  time.Duration
 	// User counts from 0.
 	User int
 	// Version and Pod are what the application said in X-Version and X-Pod; without a version nobody answered.
@@ -71,12 +71,12 @@ type Sample struct {
 	Err    string
 }
 
-// Lost says that no application answered: the request failed on its way, or the gateway answered for itself.
-func (s Sample) Lost() bool { return s.Version == "" }
+// IsLost says that no application answered: the request failed on its way, or the gateway answered for itself.
+func (s Sample) IsLost() bool { return s.Version == "" }
 
-// Failed says that the client did not get what it asked for: the request is lost, or was answered with an error of the
+// IsFailed says that the client did not get what it asked for: the request is lost, or was answered with an error of the
 // server.
-func (s Sample) Failed() bool { return s.Lost() || s.Status >= http.StatusInternalServerError }
+func (s Sample) IsFailed() bool { return s.IsLost() || s.Status >= http.StatusInternalServerError }
 
 // maxSamples bounds the memory of one load, to some 200 MB; older samples than that are forgotten.
 const maxSamples = 1_000_000
@@ -86,7 +86,7 @@ type Load struct {
 	options Options
 	clients []*http.Client
 	cancel  context.CancelFunc
-	sending sync.WaitGroup
+	senders sync.WaitGroup
 
 	mu      sync.Mutex
 	samples []Sample
@@ -124,12 +124,12 @@ func Start(ctx context.Context, o Options) (*Load, error) {
 		l.clients = append(l.clients, client)
 	}
 	ctx, l.cancel = context.WithCancel(ctx)
-	l.sending.Go(func() { l.run(ctx) })
+	l.senders.Go(func() { l.sendRequests(ctx) })
 	return l, nil
 }
 
-// run sends on time. When the machine was busy it catches up, so that the number of requests is right.
-func (l *Load) run(ctx context.Context) {
+// sendRequests sends on time. When the machine was busy it catches up, so that the number of requests is right.
+func (l *Load) sendRequests(ctx context.Context) {
 	gap := time.Duration(float64(time.Second) / l.options.Rate)
 	begin := l.options.Clock.Now()
 	for i := 0; ; i++ {
@@ -144,16 +144,16 @@ func (l *Load) run(ctx context.Context) {
 			return
 		}
 		// The request outlives ctx: one that was cut short would look like one that was lost.
-		l.sending.Go(func() { l.send(context.WithoutCancel(ctx), i%len(l.clients)) })
+		l.senders.Go(func() { l.sendRequest(context.WithoutCancel(ctx), i%len(l.clients)) })
 	}
 }
 
-func (l *Load) send(ctx context.Context, user int) {
-	sample := Sample{Began: l.options.Clock.Now(), User: user}
-	if err := l.ask(ctx, &sample); err != nil {
+func (l *Load) sendRequest(ctx context.Context, user int) {
+	sample := Sample{StartedAt: l.options.Clock.Now(), User: user}
+	if err := l.readResponse(ctx, &sample); err != nil {
 		sample.Err = withoutURL(err)
 	}
-	sample.Took = l.options.Clock.Since(sample.Began)
+	sample.Duration = l.options.Clock.Since(sample.StartedAt)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.samples) == maxSamples {
@@ -162,8 +162,8 @@ func (l *Load) send(ctx context.Context, user int) {
 	l.samples = append(l.samples, sample)
 }
 
-// ask sends the request of a sample and takes in the answer, once all of it is here.
-func (l *Load) ask(ctx context.Context, sample *Sample) error {
+// readResponse sends the request of a sample and takes in the answer, once all of it is here.
+func (l *Load) readResponse(ctx context.Context, sample *Sample) error {
 	request, err := http.NewRequestWithContext(ctx, l.options.Method, l.options.URL, nil)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func withoutURL(err error) string {
 // Stop sends nothing more and returns when every request under way has ended.
 func (l *Load) Stop() {
 	l.cancel()
-	l.sending.Wait()
+	l.senders.Wait()
 }
 
 // Samples returns all requests that have ended so far, in the order of their ends.
@@ -209,7 +209,7 @@ func (l *Load) Samples() []Sample {
 func (l *Load) Counts() Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Count(l.samples)
+	return CountSamples(l.samples)
 }
 
 // Between returns the sums over the requests sent from from on and before to.
@@ -218,11 +218,11 @@ func (l *Load) Between(from, to time.Time) Counts {
 	defer l.mu.Unlock()
 	var some []Sample
 	for _, s := range l.samples {
-		if !s.Began.Before(from) && s.Began.Before(to) {
+		if !s.StartedAt.Before(from) && s.StartedAt.Before(to) {
 			some = append(some, s)
 		}
 	}
-	return Count(some)
+	return CountSamples(some)
 }
 
 // WaitFor returns nil once enough says yes to the counts so far. It looks after every request that ends; an error tells
@@ -264,20 +264,20 @@ type VersionCounts struct {
 // Failed is the number of requests whose client did not get what it asked for.
 func (c Counts) Failed() int { return c.Lost + c.Errors }
 
-// Count sums up samples.
-func Count(samples []Sample) Counts {
+// CountSamples sums up samples.
+func CountSamples(samples []Sample) Counts {
 	c := Counts{ByVersion: map[string]VersionCounts{}, Reasons: map[string]int{}}
 	for _, s := range samples {
 		c.Requests++
-		if s.Lost() {
+		if s.IsLost() {
 			c.Lost++
 			c.Reasons[cmp.Or(s.Err, fmt.Sprintf("the gateway answered %d", s.Status))]++
 			continue
 		}
 		v := c.ByVersion[s.Version]
 		v.Requests++
-		v.Slowest = max(v.Slowest, s.Took)
-		if s.Failed() {
+		v.Slowest = max(v.Slowest, s.Duration)
+		if s.IsFailed() {
 			c.Errors++
 			v.Errors++
 		}

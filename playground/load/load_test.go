@@ -41,7 +41,7 @@ func TestCountsAreKeptByVersion(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	got := load.Count(samples)
+	got := load.CountSamples(samples)
 	all := int(n.Load())
 	if got.Requests != all || got.Lost != 0 || got.Errors != all/10 || got.Failed() != all/10 {
 		t.Errorf("got %+v after %d requests", got, all)
@@ -59,14 +59,14 @@ func TestRequestThatBreaksOffIsLostAndNotSentAgain(t *testing.T) {
 		}
 		w.Header().Set("X-Version", "v1")
 	})
-	got := load.Count(samples)
+	got := load.CountSamples(samples)
 	if all := int(n.Load()); got.Requests != all || got.Lost != all/5 {
 		t.Errorf("the server saw %d requests and broke each fifth; counted were %s", all, got)
 	}
 }
 
 func TestAnswerOfTheGatewayItselfIsLost(t *testing.T) {
-	got := load.Count(sent(t, 10, load.Options{}, func(w http.ResponseWriter, _ *http.Request) {
+	got := load.CountSamples(sent(t, 10, load.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)
 	}))
 	if got.Lost != got.Requests || got.Reasons["the gateway answered 502"] != got.Requests {
@@ -107,7 +107,7 @@ func TestEachUserKeepsCookiesOfItsOwn(t *testing.T) {
 
 func TestCountsSinceAreTheDifference(t *testing.T) {
 	at := func(second int, version string, status int) load.Sample {
-		return load.Sample{Began: time.Unix(int64(second), 0), Version: version, Status: status, Took: time.Second}
+		return load.Sample{StartedAt: time.Unix(int64(second), 0), Version: version, Status: status, Duration: time.Second}
 	}
 	early := []load.Sample{at(1, "v1", 200), at(2, "", 0)}
 	all := append(early, at(3, "v1", 500), at(4, "v2", 200))
@@ -117,7 +117,7 @@ func TestCountsSinceAreTheDifference(t *testing.T) {
 			"v1": {Requests: 1, Errors: 1, Slowest: time.Second}, "v2": {Requests: 1, Slowest: time.Second},
 		},
 	}
-	if diff := cmp.Diff(want, load.Count(all).Since(load.Count(early))); diff != "" {
+	if diff := cmp.Diff(want, load.CountSamples(all).Since(load.CountSamples(early))); diff != "" {
 		t.Errorf("difference (-want +got):\n%s", diff)
 	}
 }
@@ -180,7 +180,7 @@ func TestBoundsAreExact(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 10, 137, 400} {
 		for _, p := range []float64{0, 0.01, 0.2, 0.5, 0.97, 1} {
 			for _, tail := range []float64{1e-9, 1e-3, 0.1} {
-				low, high := load.Bounds(n, p, tail)
+				low, high := load.BinomialBounds(n, p, tail)
 				wantLow, wantHigh := slowBounds(n, p, tail)
 				if low != wantLow || high != wantHigh {
 					t.Errorf("Bounds(%d, %v, %v) = %d, %d, want %d, %d", n, p, tail, low, high, wantLow, wantHigh)
@@ -188,7 +188,7 @@ func TestBoundsAreExact(t *testing.T) {
 			}
 		}
 	}
-	low, high := load.Bounds(100_000, 0.2, 1e-9)
+	low, high := load.BinomialBounds(100_000, 0.2, 1e-9)
 	if spread := math.Sqrt(100_000 * 0.2 * 0.8); float64(high-low) > 14*spread || low >= 20_000 || high <= 20_000 {
 		t.Errorf("bounds of 100000 at 0.2 are %d and %d", low, high)
 	}

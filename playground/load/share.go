@@ -2,24 +2,24 @@ package load
 
 import "math"
 
-// Bounds are the smallest and the largest number of hits among n requests that chance explains when each is a hit with
+// BinomialBounds are the smallest and the largest number of hits among n requests that chance explains when each is a hit with
 // probability p: outside of them lies at most tail of the probability on either side. The sums are exact (binomial), so
 // a test may choose a tail such as 1e-9 and never fail by bad luck.
-func Bounds(n int, p, tail float64) (low, high int) {
+func BinomialBounds(n int, p, tail float64) (low, high int) {
 	low, high = 0, n
-	for sum := probability(n, 0, p); low < n && sum <= tail; {
+	for sum := binomialProbability(n, 0, p); low < n && sum <= tail; {
 		low++
-		sum += probability(n, low, p)
+		sum += binomialProbability(n, low, p)
 	}
-	for sum := probability(n, n, p); high > 0 && sum <= tail; {
+	for sum := binomialProbability(n, n, p); high > 0 && sum <= tail; {
 		high--
-		sum += probability(n, high, p)
+		sum += binomialProbability(n, high, p)
 	}
 	return low, high
 }
 
-// probability of k hits among n, by logarithms, because the factors leave the range of float64 from n ≈ 1000 on.
-func probability(n, k int, p float64) float64 {
+// binomialProbability of k hits among n, by logarithms, because the factors leave the range of float64 from n ≈ 1000 on.
+func binomialProbability(n, k int, p float64) float64 {
 	switch {
 	case p <= 0 && k == 0, p >= 1 && k == n:
 		return 1

@@ -33,9 +33,9 @@ const Port = 9090
 // scrapeInterval is short, so that a window of few seconds holds several samples.
 const scrapeInterval = "1s"
 
-// Config makes Prometheus' folder and configuration and returns its arguments. Static targets are scraped under their
+// WriteConfig makes Prometheus' folder and configuration and returns its arguments. Static targets are scraped under their
 // names as job.
-func Config(folder string, static map[string]string) ([]string, error) {
+func WriteConfig(folder string, static map[string]string) ([]string, error) {
 	type object = map[string]any
 	jobs := []object{{
 		"job_name": "pods", "file_sd_configs": []object{{"files": []string{targetsFile(folder)}}},
@@ -115,7 +115,7 @@ func (d *Discovery) Run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("list pods: %w", err)
 		}
-		targets := Targets(pods)
+		targets := PodTargets(pods)
 		if slices.EqualFunc(last, targets, Target.equal) {
 			continue
 		}
@@ -144,9 +144,9 @@ const (
 	PathAnnotation   = "prometheus.io/path"
 )
 
-// Targets are the running pods that ask to be scraped, with the labels kubernetes_namespace, kubernetes_pod_name, and
+// PodTargets are the running pods that ask to be scraped, with the labels kubernetes_namespace, kubernetes_pod_name, and
 // the pod's own, spelt as Prometheus allows.
-func Targets(pods []*corev1.Pod) []Target {
+func PodTargets(pods []*corev1.Pod) []Target {
 	var all []Target
 	for _, pod := range pods {
 		if pod.Annotations[ScrapeAnnotation] != "true" || pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning {
@@ -154,7 +154,7 @@ func Targets(pods []*corev1.Pod) []Target {
 		}
 		port := pod.Annotations[PortAnnotation]
 		if port == "" {
-			port = firstPort(pod)
+			port = firstContainerPort(pod)
 		}
 		if port == "" {
 			continue
@@ -174,7 +174,7 @@ func Targets(pods []*corev1.Pod) []Target {
 
 var notInLabels = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
-func firstPort(pod *corev1.Pod) string {
+func firstContainerPort(pod *corev1.Pod) string {
 	for _, container := range pod.Spec.Containers {
 		if len(container.Ports) > 0 {
 			return strconv.Itoa(int(container.Ports[0].ContainerPort))

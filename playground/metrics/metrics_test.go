@@ -26,7 +26,7 @@ func pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 }
 
 func TestTargets(t *testing.T) {
-	got := metrics.Targets([]*corev1.Pod{
+	got := metrics.PodTargets([]*corev1.Pod{
 		pod("plain", func(*corev1.Pod) {}),
 		pod("own-port", func(p *corev1.Pod) {
 			p.Status.PodIP = "10.244.0.10"

@@ -29,8 +29,8 @@ const bridgeName = "serin0"
 var (
 	PodRange     = netip.MustParsePrefix("10.244.0.0/16")
 	ServiceRange = netip.MustParsePrefix("10.96.0.0/16")
-	// Node is the address of the one node: of the bridge, and of all that runs beside pods.
-	Node = netip.MustParseAddr("10.244.0.1")
+	// NodeAddress is the address of the one node: of the bridge, and of all that runs beside pods.
+	NodeAddress = netip.MustParseAddr("10.244.0.1")
 )
 
 // ClusterDomain ends every name of a service.
@@ -42,7 +42,7 @@ func ResolvConf(namespace string) string {
 	if namespace != "" {
 		search = namespace + ".svc." + ClusterDomain + " " + search
 	}
-	return fmt.Sprintf("nameserver %s\nsearch %s\noptions ndots:5\n", Node, search)
+	return fmt.Sprintf("nameserver %s\nsearch %s\noptions ndots:5\n", NodeAddress, search)
 }
 
 // StartLoopback gives the current network namespace 127.0.0.1, which a new one does not have.
@@ -61,9 +61,9 @@ func StartLoopback() error {
 type Network struct {
 	bridge netlink.Link
 
-	mu   sync.Mutex
-	last netip.Addr
-	used map[netip.Addr]bool
+	mu          sync.Mutex
+	lastAddress netip.Addr
+	used        map[netip.Addr]bool
 }
 
 // New makes the bridge. There can be one in a network namespace; Close removes it.
@@ -80,7 +80,7 @@ func New() (*Network, error) {
 	if err := netlink.LinkAdd(bridge); err != nil {
 		return nil, fmt.Errorf("add bridge %s: %w", bridgeName, err)
 	}
-	n := &Network{bridge: bridge, last: Node, used: map[netip.Addr]bool{Node: true}}
+	n := &Network{bridge: bridge, lastAddress: NodeAddress, used: map[netip.Addr]bool{NodeAddress: true}}
 	if err := n.configure(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -88,15 +88,15 @@ func New() (*Network, error) {
 }
 
 func (n *Network) configure() error {
-	if err := netlink.AddrAdd(n.bridge, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(Node, PodRange.Bits()))}); err != nil {
-		return fmt.Errorf("give the bridge address %s: %w", Node, err)
+	if err := netlink.AddrAdd(n.bridge, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(NodeAddress, PodRange.Bits()))}); err != nil {
+		return fmt.Errorf("give the bridge address %s: %w", NodeAddress, err)
 	}
 	if err := netlink.LinkSetUp(n.bridge); err != nil {
 		return fmt.Errorf("start the bridge: %w", err)
 	}
 	// Packets to services are rewritten on their way, but the kernel wants a route for them before it looks.
 	if err := netlink.RouteAdd(&netlink.Route{
-		LinkIndex: n.bridge.Attrs().Index, Dst: ipNet(ServiceRange), Src: Node.AsSlice(),
+		LinkIndex: n.bridge.Attrs().Index, Dst: ipNet(ServiceRange), Src: NodeAddress.AsSlice(),
 	}); err != nil {
 		return fmt.Errorf("route services: %w", err)
 	}
@@ -116,17 +116,17 @@ func (n *Network) Close() error {
 func (n *Network) allocate() (netip.Addr, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	address := n.last
+	address := n.lastAddress
 	for {
 		address = address.Next()
 		if !PodRange.Contains(address) || !PodRange.Contains(address.Next()) {
-			address = Node
+			address = NodeAddress
 		}
 		if !n.used[address] {
-			n.last, n.used[address] = address, true
+			n.lastAddress, n.used[address] = address, true
 			return address, nil
 		}
-		if address == n.last {
+		if address == n.lastAddress {
 			return netip.Addr{}, fmt.Errorf("find an address for a pod: all of %s are in use", PodRange)
 		}
 	}
@@ -186,7 +186,7 @@ func (ns *Namespace) connect() error {
 	if err := netlink.LinkSetUp(veth); err != nil {
 		return fmt.Errorf("connect the pod at %s: %w", ns.Address, err)
 	}
-	err := ns.do(func() error {
+	err := ns.runInside(func() error {
 		if err := StartLoopback(); err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (ns *Namespace) connect() error {
 		if err := netlink.LinkSetUp(eth); err != nil {
 			return err
 		}
-		return netlink.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: Node.AsSlice()})
+		return netlink.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: NodeAddress.AsSlice()})
 	})
 	if err != nil {
 		return fmt.Errorf("give the pod address %s: %w", ns.Address, err)
@@ -210,7 +210,7 @@ func (ns *Namespace) connect() error {
 
 // Start starts a command inside the namespace.
 func (ns *Namespace) Start(command *exec.Cmd) error {
-	return ns.do(command.Start)
+	return ns.runInside(command.Start)
 }
 
 // Close removes the namespace's connection and gives its address back. Processes inside keep running, without a way out.
@@ -227,9 +227,9 @@ func (ns *Namespace) Close() error {
 	return nil
 }
 
-// do runs f on a thread inside the namespace. A process or socket that f makes belongs to the namespace.
-func (ns *Namespace) do(f func() error) error {
-	return onThread(func() error {
+// runInside runs f on a thread inside the namespace. A process or socket that f makes belongs to the namespace.
+func (ns *Namespace) runInside(f func() error) error {
+	return runOnThread(func() error {
 		if err := unix.Setns(int(ns.handle.Fd()), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("enter a network namespace: %w", err)
 		}
@@ -239,7 +239,7 @@ func (ns *Namespace) do(f func() error) error {
 
 func newNamespace() (*os.File, error) {
 	var handle *os.File
-	err := onThread(func() error {
+	err := runOnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("make a network namespace: %w", err)
 		}
@@ -250,9 +250,9 @@ func newNamespace() (*os.File, error) {
 	return handle, err
 }
 
-// onThread runs f on a thread whose network namespace f may change. The thread goes back afterwards; where that fails
+// runOnThread runs f on a thread whose network namespace f may change. The thread goes back afterwards; where that fails
 // it is given up, because other goroutines must not run in a stranger's network.
-func onThread(f func() error) error {
+func runOnThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAddressesAreUsedAgainAsLateAsPossible(t *testing.T) {
-	n := &Network{last: Node, used: map[netip.Addr]bool{Node: true}}
+	n := &Network{lastAddress: NodeAddress, used: map[netip.Addr]bool{NodeAddress: true}}
 	take := func() netip.Addr {
 		t.Helper()
 		address, err := n.allocate()
@@ -28,7 +28,7 @@ func TestAddressesAreUsedAgainAsLateAsPossible(t *testing.T) {
 	}
 	// All that are left: 65536 without the network's own, the node's, broadcast, and the one in use.
 	for range 1<<16 - 4 {
-		if address := take(); !PodRange.Contains(address) || address == Node {
+		if address := take(); !PodRange.Contains(address) || address == NodeAddress {
 			t.Fatalf("a pod has %s", address)
 		}
 	}

@@ -21,15 +21,15 @@ import (
 	"github.com/serin-dev/serin/playground/podroot"
 )
 
-// probeTLS trusts every certificate, as a kubelet's probes do.
-func probeTLS() *tls.Config {
+// probeTLSConfig trusts every certificate, as a kubelet's probes do.
+func probeTLSConfig() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true}
 }
 
-// variables are an environment.
-type variables map[string]string
+// environmentVariables are an environment.
+type environmentVariables map[string]string
 
-func (v variables) list() []string {
+func (v environmentVariables) list() []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		all = append(all, name+"="+v[name])
@@ -37,9 +37,9 @@ func (v variables) list() []string {
 	return all
 }
 
-// expand replaces $(NAME) by the variable's value; $$ is a dollar, and an unknown name stays as it stands, as the API
+// expandVariables replaces $(NAME) by the variable's value; $$ is a dollar, and an unknown name stays as it stands, as the API
 // promises for command, args and env.
-func expand(text string, v variables) string {
+func expandVariables(text string, v environmentVariables) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {
 		if text[i] != '$' || i+1 == len(text) {
@@ -63,9 +63,9 @@ func expand(text string, v variables) string {
 	return out.String()
 }
 
-// environment resolves the variables of a container, reading ConfigMaps and Secrets as they are now.
-func (w *worker) environment(ctx context.Context, spec corev1.Container, image Image, tag string) (variables, error) {
-	v := variables{"PATH": "/", "HOSTNAME": w.pod.Name}
+// resolveEnvironment resolves the variables of a container, reading ConfigMaps and Secrets as they are now.
+func (w *worker) resolveEnvironment(ctx context.Context, spec corev1.Container, image Image, tag string) (environmentVariables, error) {
+	v := environmentVariables{"PATH": "/", "HOSTNAME": w.pod.Name}
 	if image.TagVariable != "" {
 		v[image.TagVariable] = tag
 	}
@@ -74,9 +74,9 @@ func (w *worker) environment(ctx context.Context, spec corev1.Container, image I
 		var err error
 		switch {
 		case from.ConfigMapRef != nil:
-			data, err = w.configMap(ctx, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+			data, err = w.readConfigMap(ctx, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
 		case from.SecretRef != nil:
-			data, err = w.secret(ctx, from.SecretRef.Name, from.SecretRef.Optional)
+			data, err = w.readSecret(ctx, from.SecretRef.Name, from.SecretRef.Optional)
 		}
 		if err != nil {
 			return nil, err
@@ -87,10 +87,10 @@ func (w *worker) environment(ctx context.Context, spec corev1.Container, image I
 	}
 	for _, e := range spec.Env {
 		if e.ValueFrom == nil {
-			v[e.Name] = expand(e.Value, v)
+			v[e.Name] = expandVariables(e.Value, v)
 			continue
 		}
-		value, found, err := w.valueFrom(ctx, e.ValueFrom)
+		value, found, err := w.resolveValue(ctx, e.ValueFrom)
 		if err != nil {
 			return nil, fmt.Errorf("variable %s: %w", e.Name, err)
 		}
@@ -101,7 +101,7 @@ func (w *worker) environment(ctx context.Context, spec corev1.Container, image I
 	return v, nil
 }
 
-func (w *worker) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (value string, found bool, err error) {
+func (w *worker) resolveValue(ctx context.Context, from *corev1.EnvVarSource) (value string, found bool, err error) {
 	pick := func(kind, name, key string, optional *bool, data map[string]string, err error) (string, bool, error) {
 		if err != nil {
 			return "", false, err
@@ -115,26 +115,26 @@ func (w *worker) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (valu
 	switch {
 	case from.ConfigMapKeyRef != nil:
 		ref := from.ConfigMapKeyRef
-		data, err := w.configMap(ctx, ref.Name, ref.Optional)
+		data, err := w.readConfigMap(ctx, ref.Name, ref.Optional)
 		return pick("ConfigMap", ref.Name, ref.Key, ref.Optional, data, err)
 	case from.SecretKeyRef != nil:
 		ref := from.SecretKeyRef
-		data, err := w.secret(ctx, ref.Name, ref.Optional)
+		data, err := w.readSecret(ctx, ref.Name, ref.Optional)
 		return pick("Secret", ref.Name, ref.Key, ref.Optional, data, err)
 	case from.FieldRef != nil:
-		return w.field(from.FieldRef.FieldPath)
+		return w.resolveFieldRef(from.FieldRef.FieldPath)
 	default:
 		return "", false, fmt.Errorf("the playground knows configMapKeyRef, secretKeyRef and fieldRef as sources only")
 	}
 }
 
-// field is the downward API.
-func (w *worker) field(path string) (string, bool, error) {
+// resolveFieldRef is the downward API.
+func (w *worker) resolveFieldRef(path string) (string, bool, error) {
 	plain := map[string]string{
 		"metadata.name": w.pod.Name, "metadata.namespace": w.pod.Namespace, "metadata.uid": string(w.pod.UID),
 		"spec.nodeName": w.node.Name, "spec.serviceAccountName": w.pod.Spec.ServiceAccountName,
 		"status.podIP": w.address.String(), "status.podIPs": w.address.String(),
-		"status.hostIP": network.Node.String(), "status.hostIPs": network.Node.String(),
+		"status.hostIP": network.NodeAddress.String(), "status.hostIPs": network.NodeAddress.String(),
 	}
 	if value, found := plain[path]; found {
 		return value, true, nil
@@ -151,7 +151,7 @@ func (w *worker) field(path string) (string, bool, error) {
 	return "", false, fmt.Errorf("the pod has no field %s", path)
 }
 
-func (w *worker) configMap(ctx context.Context, name string, optional *bool) (map[string]string, error) {
+func (w *worker) readConfigMap(ctx context.Context, name string, optional *bool) (map[string]string, error) {
 	object, err := w.node.Client.CoreV1().ConfigMaps(w.pod.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && ptr.Deref(optional, false) {
 		return nil, nil
@@ -169,7 +169,7 @@ func (w *worker) configMap(ctx context.Context, name string, optional *bool) (ma
 	return data, nil
 }
 
-func (w *worker) secret(ctx context.Context, name string, optional *bool) (map[string]string, error) {
+func (w *worker) readSecret(ctx context.Context, name string, optional *bool) (map[string]string, error) {
 	object, err := w.node.Client.CoreV1().Secrets(w.pod.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && ptr.Deref(optional, false) {
 		return nil, nil
@@ -184,21 +184,21 @@ func (w *worker) secret(ctx context.Context, name string, optional *bool) (map[s
 	return data, nil
 }
 
-// mounts writes the volumes that a container uses, as their sources are now, and says where they belong.
-func (w *worker) mounts(ctx context.Context, spec corev1.Container, env variables) ([]podroot.Mount, error) {
+// writeMounts writes the volumes that a container uses, as their sources are now, and says where they belong.
+func (w *worker) writeMounts(ctx context.Context, spec corev1.Container, env environmentVariables) ([]podroot.Mount, error) {
 	var all []podroot.Mount
 	for _, mount := range spec.VolumeMounts {
 		i := slices.IndexFunc(w.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
 		if i < 0 {
 			return nil, fmt.Errorf("container %s mounts volume %s, which the pod does not have", spec.Name, mount.Name)
 		}
-		source, err := w.volume(ctx, w.pod.Spec.Volumes[i])
+		source, err := w.prepareVolume(ctx, w.pod.Spec.Volumes[i])
 		if err != nil {
 			return nil, fmt.Errorf("volume %s: %w", mount.Name, err)
 		}
 		below := mount.SubPath
 		if mount.SubPathExpr != "" {
-			below = expand(mount.SubPathExpr, env)
+			below = expandVariables(mount.SubPathExpr, env)
 		}
 		if !filepath.IsLocal(below) && below != "" {
 			return nil, fmt.Errorf("volume %s: subPath %s leaves the volume", mount.Name, below)
@@ -208,8 +208,8 @@ func (w *worker) mounts(ctx context.Context, spec corev1.Container, env variable
 	return all, nil
 }
 
-// volume returns the folder of the machine that holds a volume.
-func (w *worker) volume(ctx context.Context, volume corev1.Volume) (string, error) {
+// prepareVolume returns the folder of the machine that holds a volume.
+func (w *worker) prepareVolume(ctx context.Context, volume corev1.Volume) (string, error) {
 	folder := filepath.Join(w.folder(), "volumes", volume.Name)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
@@ -221,13 +221,13 @@ func (w *worker) volume(ctx context.Context, volume corev1.Volume) (string, erro
 	case source.HostPath != nil:
 		return source.HostPath.Path, nil
 	case source.ConfigMap != nil:
-		data, err := w.configMap(ctx, source.ConfigMap.Name, source.ConfigMap.Optional)
+		data, err := w.readConfigMap(ctx, source.ConfigMap.Name, source.ConfigMap.Optional)
 		if err != nil {
 			return "", err
 		}
 		return folder, writeFiles(folder, data, source.ConfigMap.Items)
 	case source.Secret != nil:
-		data, err := w.secret(ctx, source.Secret.SecretName, source.Secret.Optional)
+		data, err := w.readSecret(ctx, source.Secret.SecretName, source.Secret.Optional)
 		if err != nil {
 			return "", err
 		}
@@ -239,10 +239,10 @@ func (w *worker) volume(ctx context.Context, volume corev1.Volume) (string, erro
 			var err error
 			switch {
 			case part.ConfigMap != nil:
-				data, err = w.configMap(ctx, part.ConfigMap.Name, part.ConfigMap.Optional)
+				data, err = w.readConfigMap(ctx, part.ConfigMap.Name, part.ConfigMap.Optional)
 				items = part.ConfigMap.Items
 			case part.Secret != nil:
-				data, err = w.secret(ctx, part.Secret.Name, part.Secret.Optional)
+				data, err = w.readSecret(ctx, part.Secret.Name, part.Secret.Optional)
 				items = part.Secret.Items
 			default:
 				err = fmt.Errorf("the playground projects ConfigMaps and Secrets only")

@@ -48,7 +48,7 @@ func (c *container) update(change func()) {
 	c.mu.Lock()
 	change()
 	c.mu.Unlock()
-	c.worker.look()
+	c.worker.newestPod()
 }
 
 func (c *container) status() corev1.ContainerStatus {
@@ -65,7 +65,7 @@ func (c *container) status() corev1.ContainerStatus {
 	return s
 }
 
-func (c *container) waits(reason, message string) {
+func (c *container) setWaiting(reason, message string) {
 	c.update(func() {
 		c.state = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
 		c.ready, c.started = false, false
@@ -74,10 +74,10 @@ func (c *container) waits(reason, message string) {
 
 // Times between a crash and the next start, a tenth of a kubelet's: people and tests wait for them.
 const (
-	firstBackoff = time.Second
-	lastBackoff  = 30 * time.Second
-	// forgiven is how long a life has to be for the next crash to count as the first.
-	forgiven = time.Minute
+	minBackoff = time.Second
+	maxBackoff = 30 * time.Second
+	// backoffResetAfter is how long a life has to be for the next crash to count as the first.
+	backoffResetAfter = time.Minute
 )
 
 // run starts the program and starts it again until the policy says that it has ended, which it reports with true; stop
@@ -86,23 +86,23 @@ func (c *container) run(ctx context.Context, stop <-chan struct{}, policy corev1
 	clk := c.worker.node.Clock
 	var backoff time.Duration
 	for {
-		if closed(stop) {
+		if isClosed(stop) {
 			return false
 		}
 		command, reason, err := c.start(ctx, c.spec.Command, c.spec.Args)
 		if err != nil {
-			c.waits(reason, err.Error())
-			wait := retryEvery
+			c.setWaiting(reason, err.Error())
+			wait := retryInterval
 			if reason == "ImagePullBackOff" {
-				wait = lastBackoff // the list of images does not change
+				wait = maxBackoff // the list of images does not change
 			}
-			if !c.pause(ctx, stop, wait) {
+			if !c.waitBackoff(ctx, stop, wait) {
 				return false
 			}
 			continue
 		}
 		began := clk.Now()
-		code := c.await(ctx, stop, command)
+		code := c.waitForExit(ctx, stop, command)
 		over := corev1.ContainerStateTerminated{
 			ExitCode: int32(code), Reason: "Completed", StartedAt: metav1.NewTime(began), FinishedAt: metav1.NewTime(clk.Now()),
 			ContainerID: fmt.Sprintf("process://%s/%s", c.worker.pod.UID, c.spec.Name),
@@ -113,28 +113,28 @@ func (c *container) run(ctx context.Context, stop <-chan struct{}, policy corev1
 		c.update(func() {
 			c.state, c.ready, c.started = corev1.ContainerState{Terminated: &over}, false, false
 		})
-		if closed(stop) || ctx.Err() != nil {
+		if isClosed(stop) || ctx.Err() != nil {
 			return false
 		}
 		if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && code == 0 {
 			return code == 0
 		}
-		if clk.Since(began) > forgiven {
+		if clk.Since(began) > backoffResetAfter {
 			backoff = 0
 		}
 		if backoff > 0 {
 			c.update(func() { c.last.Terminated = &over })
-			c.waits("CrashLoopBackOff", fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", backoff, c.spec.Name, c.worker.pod.Name))
-			if !c.pause(ctx, stop, backoff) {
+			c.setWaiting("CrashLoopBackOff", fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", backoff, c.spec.Name, c.worker.pod.Name))
+			if !c.waitBackoff(ctx, stop, backoff) {
 				return false
 			}
 		}
-		backoff = min(max(2*backoff, firstBackoff), lastBackoff)
+		backoff = min(max(2*backoff, minBackoff), maxBackoff)
 		c.update(func() { c.last.Terminated, c.restarts = &over, c.restarts+1 })
 	}
 }
 
-func closed(c <-chan struct{}) bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -143,7 +143,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-func (c *container) pause(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
+func (c *container) waitBackoff(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -157,15 +157,15 @@ func (c *container) pause(ctx context.Context, stop <-chan struct{}, d time.Dura
 // start starts the program by a command, or says with a reason of the kubelet's vocabulary why it cannot.
 func (c *container) start(ctx context.Context, words, more []string) (command *exec.Cmd, reason string, err error) {
 	w := c.worker
-	image, tag, found := w.node.find(c.spec.Image)
+	image, tag, found := w.node.findImage(c.spec.Image)
 	if !found {
 		return nil, "ImagePullBackOff", fmt.Errorf("back-off pulling image %q: the playground has no such program", c.spec.Image)
 	}
-	env, err := w.environment(ctx, c.spec, image, tag)
+	env, err := w.resolveEnvironment(ctx, c.spec, image, tag)
 	if err != nil {
 		return nil, "CreateContainerConfigError", err
 	}
-	mounts, err := w.mounts(ctx, c.spec, env)
+	mounts, err := w.writeMounts(ctx, c.spec, env)
 	if err != nil {
 		return nil, "CreateContainerConfigError", err
 	}
@@ -185,7 +185,7 @@ func (c *container) start(ctx context.Context, words, more []string) (command *e
 	}
 	args = append(args, more...)
 	for i := range args {
-		args[i] = expand(args[i], env)
+		args[i] = expandVariables(args[i], env)
 	}
 	hostname := w.pod.Spec.Hostname
 	if hostname == "" {
@@ -221,8 +221,8 @@ func (c *container) start(ctx context.Context, words, more []string) (command *e
 	return command, "", nil
 }
 
-// hook runs a command of the container's lifecycle beside its program, and waits for it.
-func (c *container) hook(ctx context.Context, handler *corev1.LifecycleHandler) {
+// runHook runs a command of the container's lifecycle beside its program, and waits for it.
+func (c *container) runHook(ctx context.Context, handler *corev1.LifecycleHandler) {
 	if handler == nil || handler.Exec == nil {
 		return
 	}
@@ -235,8 +235,8 @@ func (c *container) hook(ctx context.Context, handler *corev1.LifecycleHandler) 
 	}
 }
 
-// await watches over one life of the program and returns its exit code, 128+n after signal n.
-func (c *container) await(ctx context.Context, stop <-chan struct{}, command *exec.Cmd) int {
+// waitForExit watches over one life of the program and returns its exit code, 128+n after signal n.
+func (c *container) waitForExit(ctx context.Context, stop <-chan struct{}, command *exec.Cmd) int {
 	life, end := context.WithCancel(ctx)
 	defer end()
 	var hooks corev1.Lifecycle
@@ -262,10 +262,10 @@ func (c *container) await(ctx context.Context, stop <-chan struct{}, command *ex
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		if hooks.PostStart != nil {
-			c.hook(life, hooks.PostStart)
+			c.runHook(life, hooks.PostStart)
 			c.update(begun)
 		}
-		c.probe(life, func() { signal(syscall.SIGTERM) })
+		c.runProbes(life, func() { signal(syscall.SIGTERM) })
 	})
 	over := make(chan struct{})
 	watching.Go(func() {
@@ -274,7 +274,7 @@ func (c *container) await(ctx context.Context, stop <-chan struct{}, command *ex
 			return
 		case <-ctx.Done():
 		case <-stop:
-			c.hook(ctx, hooks.PreStop)
+			c.runHook(ctx, hooks.PreStop)
 			signal(syscall.SIGTERM)
 			select {
 			case <-over:

@@ -26,12 +26,12 @@ func (n *Node) logFile(namespace, pod, container string) string {
 // serveLogs answers the API server for kubectl logs, until ctx ends.
 func (n *Node) serveLogs(ctx context.Context) error {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", n.logs)
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", n.handleLogs)
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: time.Minute,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{n.Certificate}, MinVersion: tls.VersionTLS12},
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", net.JoinHostPort(network.Node.String(), strconv.Itoa(Port)))
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", net.JoinHostPort(network.NodeAddress.String(), strconv.Itoa(Port)))
 	if err != nil {
 		return fmt.Errorf("serve logs: %w", err)
 	}
@@ -43,11 +43,11 @@ func (n *Node) serveLogs(ctx context.Context) error {
 	return nil
 }
 
-// followEvery is how often a followed log is looked at.
-const followEvery = 200 * time.Millisecond
+// followInterval is how often a followed log is looked at.
+const followInterval = 200 * time.Millisecond
 
-// logs knows the parameters tailLines and follow. All lives of a container share one log.
-func (n *Node) logs(w http.ResponseWriter, r *http.Request) {
+// handleLogs knows the parameters tailLines and follow. All lives of a container share one log.
+func (n *Node) handleLogs(w http.ResponseWriter, r *http.Request) {
 	file, err := os.Open(n.logFile(filepath.Base(r.PathValue("namespace")), filepath.Base(r.PathValue("pod")), filepath.Base(r.PathValue("container"))))
 	if err != nil {
 		http.Error(w, "the container has said nothing yet", http.StatusNotFound)
@@ -60,12 +60,12 @@ func (n *Node) logs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if lines, err := strconv.Atoi(r.URL.Query().Get("tailLines")); err == nil {
-		text = tail(text, lines)
+		text = lastLines(text, lines)
 	}
 	if _, err := w.Write(text); err != nil || r.URL.Query().Get("follow") != "true" {
 		return
 	}
-	ticker := n.Clock.NewTicker(followEvery)
+	ticker := n.Clock.NewTicker(followInterval)
 	defer ticker.Stop()
 	for {
 		http.NewResponseController(w).Flush()
@@ -80,8 +80,8 @@ func (n *Node) logs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tail keeps the last lines of text.
-func tail(text []byte, lines int) []byte {
+// lastLines keeps the last lines of text.
+func lastLines(text []byte, lines int) []byte {
 	at := len(bytes.TrimSuffix(text, []byte("\n")))
 	for range lines {
 		at = bytes.LastIndexByte(text[:at], '\n')

@@ -11,7 +11,7 @@
 // back after 0, 1, 2, 4 … 30 s (not 10 s … 5 min); until a container was ready
 // for the first time it is asked five times a second; there are no exec and
 // gRPC probes, hooks of the lifecycle run commands only, no resource limits, and volumes are
-// configMap, secret, projected of those, emptyDir and hostPath.
+// readConfigMap, secret, projected of those, emptyDir and hostPath.
 package node
 
 import (
@@ -94,8 +94,8 @@ func New(options Options) *Node {
 	return &Node{Options: options, workers: map[types.UID]*worker{}}
 }
 
-// capacity is generous: the playground's machine is shared, nothing is reserved.
-func capacity() corev1.ResourceList {
+// nodeCapacity is generous: the playground's machine is shared, nothing is reserved.
+func nodeCapacity() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("64"),
 		corev1.ResourceMemory:           resource.MustParse("256Gi"),
@@ -115,8 +115,8 @@ func (n *Node) Register(ctx context.Context) error {
 			corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", "node-role.kubernetes.io/playground": "",
 		}},
 		Status: corev1.NodeStatus{
-			Capacity: capacity(), Allocatable: capacity(),
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: network.Node.String()}},
+			Capacity: nodeCapacity(), Allocatable: nodeCapacity(),
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: network.NodeAddress.String()}},
 			Conditions: []corev1.NodeCondition{
 				condition(corev1.NodeReady, corev1.ConditionTrue, "PlaygroundReady"),
 				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "Unlimited"),
@@ -149,8 +149,8 @@ func (n *Node) Register(ctx context.Context) error {
 	return nil
 }
 
-// renewEvery keeps the controller manager, which waits 50 s, from believing that the node is gone.
-const renewEvery = 10 * time.Second
+// leaseRenewInterval keeps the controller manager, which waits 50 s, from believing that the node is gone.
+const leaseRenewInterval = 10 * time.Second
 
 // Run runs the pods of a registered node until ctx ends; then it kills them and returns.
 func (n *Node) Run(ctx context.Context) error {
@@ -163,13 +163,13 @@ func (n *Node) Run(ctx context.Context) error {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", n.Name).String()
 	})
 	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { n.seen(ctx, object.(*corev1.Pod)) },
-		UpdateFunc: func(_, object any) { n.seen(ctx, object.(*corev1.Pod)) },
+		AddFunc:    func(object any) { n.updatePod(ctx, object.(*corev1.Pod)) },
+		UpdateFunc: func(_, object any) { n.updatePod(ctx, object.(*corev1.Pod)) },
 		DeleteFunc: func(object any) {
 			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = unknown.Obj
 			}
-			n.gone(object.(*corev1.Pod).UID)
+			n.deletePod(object.(*corev1.Pod).UID)
 		},
 	})
 	if err != nil {
@@ -180,14 +180,14 @@ func (n *Node) Run(ctx context.Context) error {
 	watching := make(chan struct{})
 	go func() { defer close(watching); pods.RunWithContext(ctx) }()
 
-	ticker := n.Clock.NewTicker(renewEvery)
+	ticker := n.Clock.NewTicker(leaseRenewInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil && err == nil {
 		select {
 		case <-ctx.Done():
 		case err = <-serving:
 		case <-ticker.C():
-			n.renew(ctx)
+			n.renewLease(ctx)
 		}
 	}
 	if ctx.Err() != nil {
@@ -197,8 +197,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return err
 }
 
-// renew says that the node lives. One that is missed does no harm.
-func (n *Node) renew(ctx context.Context) {
+// renewLease says that the node lives. One that is missed does no harm.
+func (n *Node) renewLease(ctx context.Context) {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": metav1.NewMicroTime(n.Clock.Now())}})
 	if err == nil {
 		_, err = n.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
@@ -208,8 +208,8 @@ func (n *Node) renew(ctx context.Context) {
 	}
 }
 
-// seen hands the newest state of a pod to its worker.
-func (n *Node) seen(ctx context.Context, pod *corev1.Pod) {
+// updatePod hands the newest state of a pod to its worker.
+func (n *Node) updatePod(ctx context.Context, pod *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	w := n.workers[pod.UID]
@@ -224,24 +224,24 @@ func (n *Node) seen(ctx context.Context, pod *corev1.Pod) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			// A pod that has ended keeps its entry until it is deleted: it must not run again.
-			if w.over {
+			if w.cancel {
 				delete(n.workers, pod.UID)
 			}
 		})
 	}
-	w.tell(pod)
+	w.notify(pod)
 }
 
-func (n *Node) gone(uid types.UID) {
+func (n *Node) deletePod(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if w := n.workers[uid]; w != nil {
-		w.tell(nil)
+		w.notify(nil)
 	}
 }
 
-// find resolves the image of a container.
-func (n *Node) find(name string) (image Image, tag string, found bool) {
+// findImage resolves the image of a container.
+func (n *Node) findImage(name string) (image Image, tag string, found bool) {
 	name, _, _ = strings.Cut(name, "@")
 	// A colon before the last slash belongs to a registry's port.
 	if colon := strings.LastIndex(name, ":"); colon > strings.LastIndex(name, "/") {
@@ -264,8 +264,8 @@ func (n *Node) patchStatus(ctx context.Context, pod *corev1.Pod, status corev1.P
 	return err
 }
 
-// remove takes the object of a pod away whose processes have ended.
-func (n *Node) remove(ctx context.Context, pod *corev1.Pod) error {
+// deletePodObject takes the object of a pod away whose processes have ended.
+func (n *Node) deletePodObject(ctx context.Context, pod *corev1.Pod) error {
 	err := n.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 	})
@@ -275,10 +275,10 @@ func (n *Node) remove(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// place gives a pod its network: one of its own, or the node's.
-func (n *Node) place(pod *corev1.Pod) (*network.Namespace, netip.Addr, error) {
+// setUpNetwork gives a pod its network: one of its own, or the node's.
+func (n *Node) setUpNetwork(pod *corev1.Pod) (*network.Namespace, netip.Addr, error) {
 	if pod.Spec.HostNetwork {
-		return nil, network.Node, nil
+		return nil, network.NodeAddress, nil
 	}
 	if n.Network == nil {
 		return nil, netip.Addr{}, errors.New("the node has no network for pods: set hostNetwork")

@@ -17,15 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// untilReady is the time between two readiness or startup probes before the first success. A kubelet waits a whole
+// readinessPollInterval is the time between two readiness or startup probes before the first success. A kubelet waits a whole
 // period; people and tests wait for every new pod.
-const untilReady = 200 * time.Millisecond
+const readinessPollInterval = 200 * time.Millisecond
 
-// probe asks one life of a container how it is, until ctx ends.
-func (c *container) probe(ctx context.Context, kill func()) {
+// runProbes asks one life of a container how it is, until ctx ends.
+func (c *container) runProbes(ctx context.Context, kill func()) {
 	if c.spec.StartupProbe != nil {
 		failures := int32(0)
-		ok := c.ask(ctx, c.spec.StartupProbe, func(ok bool) bool {
+		ok := c.repeatProbe(ctx, c.spec.StartupProbe, func(ok bool) bool {
 			failures++
 			if !ok && failures >= c.spec.StartupProbe.FailureThreshold {
 				kill()
@@ -41,19 +41,19 @@ func (c *container) probe(ctx context.Context, kill func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.keepAlive(ctx, kill)
+		c.probeLiveness(ctx, kill)
 	}()
-	c.keepReady(ctx)
+	c.probeReadiness(ctx)
 	<-done
 }
 
-func (c *container) keepReady(ctx context.Context) {
+func (c *container) probeReadiness(ctx context.Context) {
 	probe := c.spec.ReadinessProbe
 	if probe == nil {
 		return
 	}
 	good, bad := int32(0), int32(0)
-	c.ask(ctx, probe, func(ok bool) bool {
+	c.repeatProbe(ctx, probe, func(ok bool) bool {
 		if ok {
 			good, bad = good+1, 0
 		} else {
@@ -76,13 +76,13 @@ func (c *container) keepReady(ctx context.Context) {
 	})
 }
 
-func (c *container) keepAlive(ctx context.Context, kill func()) {
+func (c *container) probeLiveness(ctx context.Context, kill func()) {
 	probe := c.spec.LivenessProbe
 	if probe == nil {
 		return
 	}
 	bad := int32(0)
-	c.ask(ctx, probe, func(ok bool) bool {
+	c.repeatProbe(ctx, probe, func(ok bool) bool {
 		if bad++; ok {
 			bad = 0
 		}
@@ -94,8 +94,8 @@ func (c *container) keepAlive(ctx context.Context, kill func()) {
 	})
 }
 
-// ask probes until heard returns false, and reports the last result.
-func (c *container) ask(ctx context.Context, probe *corev1.Probe, heard func(ok bool) bool) bool {
+// repeatProbe probes until heard returns false, and reports the last result.
+func (c *container) repeatProbe(ctx context.Context, probe *corev1.Probe, heard func(ok bool) bool) bool {
 	clk := c.worker.node.Clock
 	wait := time.Duration(probe.InitialDelaySeconds) * time.Second
 	period := time.Duration(max(probe.PeriodSeconds, 1)) * time.Second
@@ -106,7 +106,7 @@ func (c *container) ask(ctx context.Context, probe *corev1.Probe, heard func(ok 
 			return false
 		case <-clk.After(wait):
 		}
-		ok := c.try(ctx, probe) == nil
+		ok := c.probeOnce(ctx, probe) == nil
 		if ctx.Err() != nil {
 			return false
 		}
@@ -116,20 +116,20 @@ func (c *container) ask(ctx context.Context, probe *corev1.Probe, heard func(ok 
 		}
 		wait = period
 		if !once && probe != c.spec.LivenessProbe {
-			wait = min(period, untilReady)
+			wait = min(period, readinessPollInterval)
 		}
 	}
 }
 
-// try probes once.
-func (c *container) try(ctx context.Context, probe *corev1.Probe) error {
+// probeOnce probes once.
+func (c *container) probeOnce(ctx context.Context, probe *corev1.Probe) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(max(probe.TimeoutSeconds, 1))*time.Second)
 	defer cancel()
 	switch {
 	case probe.HTTPGet != nil:
-		return c.tryHTTP(ctx, probe.HTTPGet)
+		return c.probeHTTP(ctx, probe.HTTPGet)
 	case probe.TCPSocket != nil:
-		address, err := c.addressOf(probe.TCPSocket.Host, probe.TCPSocket.Port)
+		address, err := c.probeAddress(probe.TCPSocket.Host, probe.TCPSocket.Port)
 		if err != nil {
 			return err
 		}
@@ -143,8 +143,8 @@ func (c *container) try(ctx context.Context, probe *corev1.Probe) error {
 	}
 }
 
-func (c *container) tryHTTP(ctx context.Context, get *corev1.HTTPGetAction) error {
-	address, err := c.addressOf(get.Host, get.Port)
+func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) error {
+	address, err := c.probeAddress(get.Host, get.Port)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (c *container) tryHTTP(ctx context.Context, get *corev1.HTTPGetAction) erro
 			request.Host = header.Value
 		}
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: probeTLS()}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: probeTLSConfig()}}
 	response, err := client.Do(request)
 	if err != nil {
 		return err
@@ -177,8 +177,8 @@ func (c *container) tryHTTP(ctx context.Context, get *corev1.HTTPGetAction) erro
 	return nil
 }
 
-// addressOf resolves a port by number or name; the host is the pod unless the probe names another.
-func (c *container) addressOf(host string, port intstr.IntOrString) (string, error) {
+// probeAddress resolves a port by number or name; the host is the pod unless the probe names another.
+func (c *container) probeAddress(host string, port intstr.IntOrString) (string, error) {
 	if host == "" {
 		c.worker.mu.Lock()
 		host = c.worker.address.String()

@@ -25,9 +25,9 @@ type worker struct {
 	node    *Node
 	changed chan struct{} // something to write; one token is enough
 
-	mu     sync.Mutex
-	newest *corev1.Pod
-	gone   bool
+	mu        sync.Mutex
+	newest    *corev1.Pod
+	isDeleted bool
 
 	pod        *corev1.Pod // as first seen: its name and spec, which do not change
 	address    netip.Addr
@@ -36,7 +36,7 @@ type worker struct {
 	containers []*container
 	written    corev1.PodStatus
 	problem    string // why nothing can start
-	over       bool   // the object is gone
+	cancel     bool   // the object is gone
 }
 
 func newWorker(n *Node, pod *corev1.Pod) *worker {
@@ -50,19 +50,19 @@ func newWorker(n *Node, pod *corev1.Pod) *worker {
 	return w
 }
 
-// tell hands over the newest state of the object; nil says that it is gone.
-func (w *worker) tell(pod *corev1.Pod) {
+// notify hands over the newest state of the object; nil says that it is gone.
+func (w *worker) notify(pod *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if pod == nil {
-		w.gone = true
+		w.isDeleted = true
 	} else {
 		w.newest = pod
 	}
-	w.look()
+	w.newestPod()
 }
 
-func (w *worker) look() {
+func (w *worker) newestPod() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
@@ -72,13 +72,13 @@ func (w *worker) look() {
 // folder holds the files of the pod.
 func (w *worker) folder() string { return filepath.Join(w.node.Folder, "pods", string(w.pod.UID)) }
 
-// retryEvery is the time between two tries of something that the API server or the machine refused.
-const retryEvery = 500 * time.Millisecond
+// retryInterval is the time between two tries of something that the API server or the machine refused.
+const retryInterval = 500 * time.Millisecond
 
 // run keeps the pod until its object is gone or ctx ends.
 func (w *worker) run(ctx context.Context) {
 	log := w.node.Log.With("pod", w.pod.Namespace+"/"+w.pod.Name)
-	if ended(w.pod.Status.Phase) {
+	if isTerminated(w.pod.Status.Phase) {
 		w.waitGone(ctx)
 		return
 	}
@@ -86,7 +86,7 @@ func (w *worker) run(ctx context.Context) {
 	defer kill()
 	stop := make(chan struct{})
 	finished := make(chan struct{})
-	go func() { defer close(finished); w.live(lives, stop) }()
+	go func() { defer close(finished); w.runContainers(lives, stop) }()
 	defer func() {
 		kill()
 		<-finished
@@ -116,9 +116,9 @@ func (w *worker) run(ctx context.Context) {
 		}
 		w.mu.Lock()
 		newest := w.newest
-		w.over = w.gone
+		w.cancel = w.isDeleted
 		w.mu.Unlock()
-		if w.over {
+		if w.cancel {
 			return
 		}
 		if newest.DeletionTimestamp != nil && !stopping {
@@ -131,13 +131,13 @@ func (w *worker) run(ctx context.Context) {
 			deadline = w.node.Clock.After(time.Duration(grace) * time.Second)
 		}
 		retry = nil
-		err := w.write(ctx)
+		err := w.writeStatus(ctx)
 		if err == nil && stopping && done {
-			err = w.node.remove(ctx, w.pod)
+			err = w.node.deletePodObject(ctx, w.pod)
 		}
 		if err != nil && ctx.Err() == nil {
 			log.Warn("Tries again to write a pod", "err", err)
-			retry = w.node.Clock.After(retryEvery)
+			retry = w.node.Clock.After(retryInterval)
 		}
 	}
 }
@@ -151,34 +151,34 @@ func (w *worker) waitGone(ctx context.Context) {
 		}
 		w.mu.Lock()
 		newest := w.newest
-		w.over = w.gone
+		w.cancel = w.isDeleted
 		w.mu.Unlock()
-		if w.over {
+		if w.cancel {
 			return
 		}
 		if newest.DeletionTimestamp != nil {
-			if err := w.node.remove(ctx, w.pod); err != nil {
+			if err := w.node.deletePodObject(ctx, w.pod); err != nil {
 				w.node.Log.Warn("Pod stays although it has ended", "pod", w.pod.Name, "err", err)
 			}
 		}
 	}
 }
 
-func ended(phase corev1.PodPhase) bool {
+func isTerminated(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// live runs the containers until all have ended for good.
-func (w *worker) live(ctx context.Context, stop <-chan struct{}) {
+// runContainers runs the containers until all have ended for good.
+func (w *worker) runContainers(ctx context.Context, stop <-chan struct{}) {
 	for {
-		namespace, address, err := w.node.place(w.pod)
+		namespace, address, err := w.node.setUpNetwork(w.pod)
 		w.mu.Lock()
 		w.namespace, w.address, w.problem = namespace, address, ""
 		if err != nil {
 			w.problem = err.Error()
 		}
 		w.mu.Unlock()
-		w.look()
+		w.newestPod()
 		if err == nil {
 			break
 		}
@@ -187,7 +187,7 @@ func (w *worker) live(ctx context.Context, stop <-chan struct{}) {
 			return
 		case <-stop:
 			return
-		case <-w.node.Clock.After(retryEvery):
+		case <-w.node.Clock.After(retryInterval):
 		}
 	}
 	policy := w.pod.Spec.RestartPolicy
@@ -207,9 +207,9 @@ func (w *worker) live(ctx context.Context, stop <-chan struct{}) {
 	all.Wait()
 }
 
-// write brings the status of the object up to date.
-func (w *worker) write(ctx context.Context) error {
-	status := w.status()
+// writeStatus brings the status of the object up to date.
+func (w *worker) writeStatus(ctx context.Context) error {
+	status := w.podStatus()
 	if equality.Semantic.DeepEqual(status, w.written) {
 		return nil
 	}
@@ -220,13 +220,13 @@ func (w *worker) write(ctx context.Context) error {
 	return nil
 }
 
-// status says how the pod is, in the fields that a kubelet owns.
-func (w *worker) status() corev1.PodStatus {
+// podStatus says how the pod is, in the fields that a kubelet owns.
+func (w *worker) podStatus() corev1.PodStatus {
 	w.mu.Lock()
 	address, problem := w.address, w.problem
 	w.mu.Unlock()
 	now := metav1.NewTime(w.node.Clock.Now()).Rfc3339Copy()
-	status := corev1.PodStatus{HostIP: network.Node.String(), QOSClass: w.pod.Status.QOSClass, StartTime: w.written.StartTime, Message: problem}
+	status := corev1.PodStatus{HostIP: network.NodeAddress.String(), QOSClass: w.pod.Status.QOSClass, StartTime: w.written.StartTime, Message: problem}
 	if status.StartTime == nil {
 		status.StartTime = &now
 	}
@@ -245,7 +245,7 @@ func (w *worker) status() corev1.PodStatus {
 	for _, c := range w.containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, c.status())
 	}
-	status.Phase = phase(w.pod.Spec.RestartPolicy, status)
+	status.Phase = podPhase(w.pod.Spec.RestartPolicy, status)
 
 	var unready strings.Builder
 	for _, s := range status.ContainerStatuses {
@@ -305,9 +305,9 @@ func conditionStatus(is bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// phase follows the pod lifecycle of the API: Pending until every container has started once, Succeeded and Failed
+// podPhase follows the pod lifecycle of the API: Pending until every container has started once, Succeeded and Failed
 // when none will start again.
-func phase(policy corev1.RestartPolicy, status corev1.PodStatus) corev1.PodPhase {
+func podPhase(policy corev1.RestartPolicy, status corev1.PodStatus) corev1.PodPhase {
 	for _, s := range status.InitContainerStatuses {
 		if s.State.Terminated == nil {
 			return corev1.PodPending

@@ -73,13 +73,13 @@ func BecomePod() {
 	if os.Args[0] != name {
 		return
 	}
-	if err := become(); err != nil {
+	if err := setUpContainer(); err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		os.Exit(128)
 	}
 }
 
-func become() error {
+func setUpContainer() error {
 	var spec Spec
 	if err := json.Unmarshal([]byte(os.Getenv(specVariable)), &spec); err != nil {
 		return fmt.Errorf("read the container's specification: %w", err)
@@ -100,7 +100,7 @@ func become() error {
 		return fmt.Errorf("make /tmp: %w", err)
 	}
 	for _, m := range mounts {
-		if err := show(m, spec.Folder); err != nil {
+		if err := bindMount(m, spec.Folder); err != nil {
 			return err
 		}
 	}
@@ -137,8 +137,8 @@ func become() error {
 	return fmt.Errorf("run %s: %w", inside, err)
 }
 
-// show makes one file or folder of the machine visible below root.
-func show(m Mount, root string) error {
+// bindMount makes one file or folder of the machine visible below root.
+func bindMount(m Mount, root string) error {
 	info, err := os.Stat(m.Source)
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", m.Target, err)

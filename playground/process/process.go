@@ -70,8 +70,8 @@ func NewGroup(logs string) *Group {
 	return &Group{logs: logs, processes: map[string]*Process{}}
 }
 
-// Log is the file with the output of the named program, all its lives together.
-func (g *Group) Log(name string) string { return filepath.Join(g.logs, name+".log") }
+// LogPath is the file with the output of the named program, all its lives together.
+func (g *Group) LogPath(name string) string { return filepath.Join(g.logs, name+".log") }
 
 // Start starts a program. A program of that name must not be running.
 func (g *Group) Start(spec Spec) (*Process, error) {
@@ -84,7 +84,7 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 			return nil, fmt.Errorf("start %s: it runs already", spec.Name)
 		}
 	}
-	log, err := os.OpenFile(g.Log(spec.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(g.LogPath(spec.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
@@ -167,7 +167,7 @@ func (g *Group) Usage(name string) (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
-	return usage(p.Pid())
+	return readUsage(p.Pid())
 }
 
 // Close kills all programs and waits for them.
@@ -191,12 +191,12 @@ func (g *Group) Ended(p *Process) error {
 	if how == nil {
 		how = errors.New("exit status 0")
 	}
-	return fmt.Errorf("%s ended (%w); the end of its log %s:\n%s", p.Name, how, g.Log(p.Name), g.Tail(p.Name, 10))
+	return fmt.Errorf("%s ended (%w); the end of its log %s:\n%s", p.Name, how, g.LogPath(p.Name), g.Tail(p.Name, 10))
 }
 
 // Tail returns the last lines of a program's log, for messages about its end.
 func (g *Group) Tail(name string, lines int) string {
-	file, err := os.Open(g.Log(name))
+	file, err := os.Open(g.LogPath(name))
 	if err != nil {
 		return err.Error()
 	}

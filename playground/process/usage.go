@@ -12,9 +12,9 @@ import (
 // ticksPerSecond is USER_HZ, which Linux promises to programs on every architecture that Go runs on.
 const ticksPerSecond = 100
 
-// usage reads /proc/PID/stat, see proc(5): fields 14 and 15 are the ticks in user and kernel mode, 24 the resident pages;
+// readUsage reads /proc/PID/stat, see proc(5): fields 14 and 15 are the ticks in user and kernel mode, 24 the resident pages;
 // and /proc/PID/statm, of which field 3 are those from files.
-func usage(pid int) (Usage, error) {
+func readUsage(pid int) (Usage, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return Usage{}, fmt.Errorf("read the usage of process %d: %w", pid, err)

@@ -99,7 +99,7 @@ func (n *Names) ServeUDP(conn net.PacketConn) error {
 		}
 		// Old resolvers take 512 bytes (RFC 1035); a header with TC set makes them ask again over TCP.
 		if len(answer) > 512 {
-			answer = truncated(answer)
+			answer = truncateMessage(answer)
 		}
 		if _, err := conn.WriteTo(answer, from); err != nil && errors.Is(err, net.ErrClosed) {
 			return nil
@@ -107,7 +107,7 @@ func (n *Names) ServeUDP(conn net.PacketConn) error {
 	}
 }
 
-func truncated(answer []byte) []byte {
+func truncateMessage(answer []byte) []byte {
 	var parser dnsmessage.Parser
 	header, err := parser.Start(answer)
 	if err != nil {
@@ -139,13 +139,13 @@ func (n *Names) ServeTCP(ctx context.Context, listener net.Listener) error {
 			defer conn.Close()
 			stop := context.AfterFunc(ctx, func() { conn.Close() })
 			defer stop()
-			n.converse(conn)
+			n.serveConnection(conn)
 		}()
 	}
 }
 
-// converse answers the questions of one TCP connection; each has its length in front (RFC 1035, 4.2.2).
-func (n *Names) converse(conn io.ReadWriter) {
+// serveConnection answers the questions of one TCP connection; each has its length in front (RFC 1035, 4.2.2).
+func (n *Names) serveConnection(conn io.ReadWriter) {
 	for {
 		var length uint16
 		if binary.Read(conn, binary.BigEndian, &length) != nil {

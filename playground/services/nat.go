@@ -39,7 +39,7 @@ const tableName = "serin"
 // Replace makes the forwards the only ones of this network namespace, in one step: there is no moment without rules.
 // Connections that exist keep their backend. Packets to a service without backends are refused, as in any cluster.
 func Replace(forwards []Forward) error {
-	connection, err := nftables.New(nftables.WithSockOptions(room))
+	connection, err := nftables.New(nftables.WithSockOptions(bufferBytes))
 	if err != nil {
 		return fmt.Errorf("open the packet filter: %w", err)
 	}
@@ -61,14 +61,14 @@ func Replace(forwards []Forward) error {
 		chain := connection.AddChain(&nftables.Chain{
 			Name: hook.name, Table: table, Type: nftables.ChainTypeNAT, Hooknum: hook.hook, Priority: nftables.ChainPriorityNATDest,
 		})
-		connection.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(toServices(), jump(services.Name))})
+		connection.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(matchServices(), jumpRule(services.Name))})
 	}
 	// Answers must come back through the node to be rewritten; between two pods of one bridge they would not.
 	masquerade := connection.AddChain(&nftables.Chain{
 		Name: "postrouting", Table: table, Type: nftables.ChainTypeNAT,
 		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
 	})
-	connection.AddRule(&nftables.Rule{Table: table, Chain: masquerade, Exprs: wasForwarded(&expr.Masq{})})
+	connection.AddRule(&nftables.Rule{Table: table, Chain: masquerade, Exprs: matchForwarded(&expr.Masq{})})
 	for _, hook := range []struct {
 		name string
 		hook *nftables.ChainHook
@@ -77,7 +77,7 @@ func Replace(forwards []Forward) error {
 			Name: hook.name, Table: table, Type: nftables.ChainTypeFilter, Hooknum: hook.hook, Priority: nftables.ChainPriorityFilter,
 		})
 		refuse := &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreachable}
-		connection.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(toServices(), refuse)})
+		connection.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(matchServices(), refuse)})
 	}
 	if err := connection.Flush(); err != nil {
 		return fmt.Errorf("replace the forwards of %d service ports: %w", len(forwards), err)
@@ -85,9 +85,9 @@ func Replace(forwards []Forward) error {
 	return nil
 }
 
-// room is for all rules of one step, which leave as one message, and for their answers, which come at once: the usual
+// bufferBytes is for all rules of one step, which leave as one message, and for their answers, which come at once: the usual
 // buffers hold some hundreds.
-func room(c *netlink.Conn) error {
+func bufferBytes(c *netlink.Conn) error {
 	return errors.Join(c.SetReadBuffer(bufferSize), c.SetWriteBuffer(bufferSize))
 }
 
@@ -147,7 +147,7 @@ func (f Forward) rule(backend netip.AddrPort, remaining int) []expr.Any {
 	)
 }
 
-func toServices() []expr.Any {
+func matchServices() []expr.Any {
 	mask := uint32(0xffffffff) << (32 - network.ServiceRange.Bits())
 	return []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: ipDestination, Len: 4},
@@ -156,7 +156,7 @@ func toServices() []expr.Any {
 	}
 }
 
-func wasForwarded(then expr.Any) []expr.Any {
+func matchForwarded(then expr.Any) []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATUS, Register: 1},
 		&expr.Bitwise{
@@ -168,4 +168,4 @@ func wasForwarded(then expr.Any) []expr.Any {
 	}
 }
 
-func jump(chain string) expr.Any { return &expr.Verdict{Kind: expr.VerdictJump, Chain: chain} }
+func jumpRule(chain string) expr.Any { return &expr.Verdict{Kind: expr.VerdictJump, Chain: chain} }

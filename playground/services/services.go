@@ -74,7 +74,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}()
 	ended := make(chan error, 4)
 	var config net.ListenConfig
-	for _, host := range []string{network.Node.String(), "127.0.0.1"} {
+	for _, host := range []string{network.NodeAddress.String(), "127.0.0.1"} {
 		address := net.JoinHostPort(host, "53")
 		udp, err := config.ListenPacket(ctx, "udp4", address)
 		if err != nil {
@@ -115,7 +115,7 @@ func (s *Server) sync() error {
 	if err != nil {
 		return fmt.Errorf("list endpoint slices: %w", err)
 	}
-	forwards, table := Plan(allServices, allSlices)
+	forwards, table := PlanRules(allServices, allSlices)
 	s.names.Set(table)
 	if err := Replace(forwards); err != nil {
 		return err
@@ -124,9 +124,9 @@ func (s *Server) sync() error {
 	return nil
 }
 
-// Plan says what the packet filter and the names have to be, given all services and their endpoints. A service without
+// PlanRules says what the packet filter and the names have to be, given all services and their endpoints. A service without
 // an address (headless) has the names of its pods and no rules.
-func Plan(allServices []*corev1.Service, allSlices []*discoveryv1.EndpointSlice) ([]Forward, Table) {
+func PlanRules(allServices []*corev1.Service, allSlices []*discoveryv1.EndpointSlice) ([]Forward, Table) {
 	type key struct{ namespace, name string }
 	of := map[key][]*discoveryv1.EndpointSlice{}
 	for _, slice := range allSlices {
@@ -143,7 +143,7 @@ func Plan(allServices []*corev1.Service, allSlices []*discoveryv1.EndpointSlice)
 		name := service.Name + "." + service.Namespace
 		address, err := netip.ParseAddr(service.Spec.ClusterIP)
 		if err != nil {
-			table[name] = addresses(endpoints, service.Spec.PublishNotReadyAddresses)
+			table[name] = endpointAddresses(endpoints, service.Spec.PublishNotReadyAddresses)
 			continue
 		}
 		table[name] = []netip.Addr{address}
@@ -155,7 +155,7 @@ func Plan(allServices []*corev1.Service, allSlices []*discoveryv1.EndpointSlice)
 			forwards = append(forwards, Forward{
 				Service:  netip.AddrPortFrom(address, uint16(port.Port)),
 				Protocol: protocol,
-				Backends: backends(endpoints, port.Name),
+				Backends: readyEndpoints(endpoints, port.Name),
 			})
 		}
 	}
@@ -165,9 +165,9 @@ func Plan(allServices []*corev1.Service, allSlices []*discoveryv1.EndpointSlice)
 	return forwards, table
 }
 
-// backends are the ready endpoints of a port. Where none is ready, those that end but still serve are better than
+// readyEndpoints are the ready endpoints of a port. Where none is ready, those that end but still serve are better than
 // nobody, as kube-proxy thinks too.
-func backends(endpointSlices []*discoveryv1.EndpointSlice, portName string) []netip.AddrPort {
+func readyEndpoints(endpointSlices []*discoveryv1.EndpointSlice, portName string) []netip.AddrPort {
 	var ready, ending []netip.AddrPort
 	for _, slice := range endpointSlices {
 		for _, port := range slice.Ports {
@@ -196,7 +196,7 @@ func backends(endpointSlices []*discoveryv1.EndpointSlice, portName string) []ne
 	return slices.Compact(ready)
 }
 
-func addresses(endpointSlices []*discoveryv1.EndpointSlice, notReadyToo bool) []netip.Addr {
+func endpointAddresses(endpointSlices []*discoveryv1.EndpointSlice, notReadyToo bool) []netip.Addr {
 	var all []netip.Addr
 	for _, slice := range endpointSlices {
 		for _, endpoint := range slice.Endpoints {

@@ -101,7 +101,7 @@ func TestPlan(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			forwards, table := services.Plan([]*corev1.Service{c.service}, c.slices)
+			forwards, table := services.PlanRules([]*corev1.Service{c.service}, c.slices)
 			comparable := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 			ports := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 			if diff := cmp.Diff(c.forwards, forwards, comparable, ports); diff != "" {

@@ -102,35 +102,35 @@ func (n *Node) Register(ctx context.Context) error {
 }
 
 const (
-	// renewEvery keeps the controller manager, which waits 50 s, from believing that the node is gone.
-	renewEvery = 10 * time.Second
-	// players is how many requests to the API server are under way at once.
-	players = 8
-	// again is the time to the next try after one that failed.
-	again = time.Second
+	// leaseRenewInterval keeps the controller manager, which waits 50 s, from believing that the node is gone.
+	leaseRenewInterval = 10 * time.Second
+	// workerCount is how many requests to the API server are under way at once.
+	workerCount = 8
+	// retryInterval is the time to the next try after one that failed.
+	retryInterval = time.Second
 )
 
 // Run plays the pods of a registered node until ctx ends.
 func (n *Node) Run(ctx context.Context) error {
 	_, err := n.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { n.seen(object.(*corev1.Pod)) },
-		UpdateFunc: func(_, object any) { n.seen(object.(*corev1.Pod)) },
+		AddFunc:    func(object any) { n.schedulePod(object.(*corev1.Pod)) },
+		UpdateFunc: func(_, object any) { n.schedulePod(object.(*corev1.Pod)) },
 	})
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
 	var running sync.WaitGroup
 	running.Go(func() { n.pods.RunWithContext(ctx) })
-	for range players {
-		running.Go(func() { n.work(ctx) })
+	for range workerCount {
+		running.Go(func() { n.processQueue(ctx) })
 	}
-	ticker := n.Clock.NewTicker(renewEvery)
+	ticker := n.Clock.NewTicker(leaseRenewInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-ticker.C():
-			n.renew(ctx)
+			n.renewLease(ctx)
 		}
 	}
 	n.queue.ShutDown()
@@ -138,8 +138,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// seen plans the next moment of a pod.
-func (n *Node) seen(pod *corev1.Pod) {
+// schedulePod plans the next moment of a pod.
+func (n *Node) schedulePod(pod *corev1.Pod) {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -149,22 +149,22 @@ func (n *Node) seen(pod *corev1.Pod) {
 	}
 }
 
-func (n *Node) work(ctx context.Context) {
+func (n *Node) processQueue(ctx context.Context) {
 	for {
 		key, ended := n.queue.Get()
 		if ended {
 			return
 		}
-		if err := n.play(ctx, key); err != nil && ctx.Err() == nil {
+		if err := n.simulatePod(ctx, key); err != nil && ctx.Err() == nil {
 			n.Log.Warn("Could not play a pod", "pod", key.String(), "err", err)
-			n.queue.AddAfter(key, again)
+			n.queue.AddAfter(key, retryInterval)
 		}
 		n.queue.Done(key)
 	}
 }
 
-// play makes a pod ready, or takes it away.
-func (n *Node) play(ctx context.Context, key types.NamespacedName) error {
+// simulatePod makes a pod ready, or takes it away.
+func (n *Node) simulatePod(ctx context.Context, key types.NamespacedName) error {
 	object, found, err := n.pods.GetStore().GetByKey(key.String())
 	if err != nil || !found {
 		return err
@@ -178,7 +178,7 @@ func (n *Node) play(ctx context.Context, key types.NamespacedName) error {
 	case pod.Status.Phase != corev1.PodRunning:
 		var patch []byte
 		// The UID keeps it from a new pod of the same name.
-		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": ready(pod, metav1.NewTime(n.Clock.Now()), n.address())})
+		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": readyStatus(pod, metav1.NewTime(n.Clock.Now()), n.allocateAddress())})
 		if err == nil {
 			_, err = client.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		}
@@ -189,14 +189,14 @@ func (n *Node) play(ctx context.Context, key types.NamespacedName) error {
 	return err
 }
 
-// address is one that no pod of this node has, out of the block that is kept for measurements (RFC 2544).
-func (n *Node) address() string {
+// allocateAddress is one that no pod of this node has, out of the block that is kept for measurements (RFC 2544).
+func (n *Node) allocateAddress() string {
 	given := n.addresses.Add(1)
 	return netip.AddrFrom4([4]byte{198, 18 + byte(given>>16&1), byte(given >> 8), byte(given)}).String()
 }
 
-// ready is the status of a pod whose containers all run.
-func ready(pod *corev1.Pod, now metav1.Time, address string) corev1.PodStatus {
+// readyStatus is the status of a pod whose containers all run.
+func readyStatus(pod *corev1.Pod, now metav1.Time, address string) corev1.PodStatus {
 	status := corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}}}
 	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
 		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
@@ -210,8 +210,8 @@ func ready(pod *corev1.Pod, now metav1.Time, address string) corev1.PodStatus {
 	return status
 }
 
-// renew says that the node lives. One that is missed does no harm.
-func (n *Node) renew(ctx context.Context) {
+// renewLease says that the node lives. One that is missed does no harm.
+func (n *Node) renewLease(ctx context.Context) {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": metav1.NewMicroTime(n.Clock.Now())}})
 	if err == nil {
 		_, err = n.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})

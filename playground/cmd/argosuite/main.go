@@ -35,7 +35,7 @@ func main() {
 	command := &cobra.Command{
 		Use: "argosuite --suite BINARY --folder FOLDER", Short: "Run a suite written for Argo Rollouts against Serin", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
-		RunE: func(*cobra.Command, []string) error { return play(o) },
+		RunE: func(*cobra.Command, []string) error { return runSuite(o) },
 	}
 	flags := command.Flags()
 	flags.StringVar(&o.suite, "suite", "", "test binary of the suite")
@@ -51,10 +51,10 @@ func main() {
 	}
 }
 
-func play(o options) error {
+func runSuite(o options) error {
 	in := cluster.Options{Autoscaling: true, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	err := cluster.Enter(&in, func(text string) { fmt.Fprintln(os.Stderr, text) }, func(ctx context.Context, b *build.Builder) error {
-		_, err := standIn(ctx, b)
+		_, err := buildStandIn(ctx, b)
 		if err == nil && o.controller == "" {
 			_, err = b.Serin(ctx)
 		}
@@ -68,7 +68,7 @@ func play(o options) error {
 	if in.Folder = o.data; o.data == "" {
 		in.Folder = in.Builder.Folder("suite")
 	}
-	program, err := standIn(ctx, in.Builder)
+	program, err := buildStandIn(ctx, in.Builder)
 	if err != nil {
 		return err
 	}
@@ -81,9 +81,9 @@ func play(o options) error {
 	if err != nil {
 		return err
 	}
-	err = control(ctx, c, in.Builder, o)
+	err = startController(ctx, c, in.Builder, o)
 	if err == nil {
-		err = suite(ctx, c, o)
+		err = runTests(ctx, c, o)
 	}
 	if o.keep {
 		fmt.Fprintf(os.Stderr, "kept: KUBECONFIG=%s\n", c.OutsideKubeconfig)
@@ -92,15 +92,15 @@ func play(o options) error {
 	return errors.Join(err, c.Stop())
 }
 
-func standIn(ctx context.Context, b *build.Builder) (string, error) {
-	return b.Static(ctx, "stand-in", filepath.Join(b.Repository(), "playground"), "./cmd/stand-in")
+func buildStandIn(ctx context.Context, b *build.Builder) (string, error) {
+	return b.BuildStatic(ctx, "stand-in", filepath.Join(b.Repository(), "playground"), "./cmd/stand-in")
 }
 
 // instance is the id that the suite puts on its objects.
 const instance = "argo-rollouts-e2e"
 
-// control starts the controller, with its definitions.
-func control(ctx context.Context, c *cluster.Cluster, b *build.Builder, o options) error {
+// startController starts the controller, with its definitions.
+func startController(ctx context.Context, c *cluster.Cluster, b *build.Builder, o options) error {
 	definitions := append([]string{filepath.Join(b.Repository(), "config", "crd", "argoproj")}, o.definitions...)
 	for _, place := range definitions {
 		if err := c.ApplyFolder(ctx, place); err != nil {
@@ -119,8 +119,8 @@ func control(ctx context.Context, c *cluster.Cluster, b *build.Builder, o option
 	return err
 }
 
-// suite runs the tests and prints what they print.
-func suite(ctx context.Context, c *cluster.Cluster, o options) error {
+// runTests runs the tests and prints what they print.
+func runTests(ctx context.Context, c *cluster.Cluster, o options) error {
 	bin, err := os.MkdirTemp("", "suite-")
 	if err != nil {
 		return fmt.Errorf("make a folder for kubectl: %w", err)

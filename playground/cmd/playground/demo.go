@@ -30,14 +30,14 @@ func demoCommand() *cobra.Command {
 			"0 only when all acts ended as they must and no request was lost.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			options := cluster.Options{Gateway: true, Prometheus: true, Autoscaling: true, Folder: folder, Log: logger(false), Terminal: terminal()}
+			options := cluster.Options{Gateway: true, Prometheus: true, Autoscaling: true, Folder: folder, Log: newLogger(false), Terminal: progressTerminal()}
 			var serin string
 			buildSerin := func(ctx context.Context, b *build.Builder) (err error) {
 				serin, err = b.Serin(ctx)
 				return err
 			}
-			if err := cluster.Enter(&options, say, func(ctx context.Context, b *build.Builder) error {
-				say("building Serin ...")
+			if err := cluster.Enter(&options, logProgress, func(ctx context.Context, b *build.Builder) error {
+				logProgress("building Serin ...")
 				return buildSerin(ctx, b)
 			}); err != nil {
 				return err
@@ -50,7 +50,7 @@ func demoCommand() *cobra.Command {
 			if err := buildSerin(ctx, options.Builder); err != nil {
 				return err
 			}
-			err := playDemo(ctx, options, serin, keep, asJSON)
+			err := runDemo(ctx, options, serin, keep, asJSON)
 			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 				return errors.New("interrupted: the cluster is gone")
 			}
@@ -63,32 +63,32 @@ func demoCommand() *cobra.Command {
 	return command
 }
 
-func playDemo(ctx context.Context, options cluster.Options, serin string, keep, asJSON bool) (err error) {
-	say("starting the control plane, the gateway and Prometheus ...")
+func runDemo(ctx context.Context, options cluster.Options, serin string, keep, asJSON bool) (err error) {
+	logProgress("starting the control plane, the gateway and Prometheus ...")
 	c, err := cluster.Start(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		say("stopping the cluster ...")
+		logProgress("stopping the cluster ...")
 		err = errors.Join(err, c.Stop())
 	}()
-	say(whereToLook(c))
-	err = demo.Play(ctx, demo.Options{
+	logProgress(formatAddresses(c))
+	err = demo.Run(ctx, demo.Options{
 		Cluster: c, Serin: serin, CRDs: filepath.Join(options.Builder.Repository(), "config", "crd"),
-		Viewer: viewer(ctx, os.Stdout, c, serin, asJSON), Clock: clock.RealClock{},
+		Viewer: selectViewer(ctx, os.Stdout, c, serin, asJSON), Clock: clock.RealClock{},
 	})
 	if ctx.Err() != nil {
 		return err
 	}
 	if err == nil {
-		say("all acts ended as they must, no request was lost")
+		logProgress("all acts ended as they must, no request was lost")
 	}
 	if keep {
 		if err != nil {
-			say(err.Error())
+			logProgress(err.Error())
 		}
-		say("\nthe cluster is kept until Ctrl-C\n\n" + whereToLook(c))
+		logProgress("\nthe cluster is kept until Ctrl-C\n\n" + formatAddresses(c))
 		select {
 		case <-ctx.Done():
 		case <-c.Done():
@@ -98,21 +98,21 @@ func playDemo(ctx context.Context, options cluster.Options, serin string, keep, 
 	return err
 }
 
-func whereToLook(c *cluster.Cluster) string {
+func formatAddresses(c *cluster.Cluster) string {
 	return fmt.Sprintf("  export KUBECONFIG=%s\n  gateway     %s\n  Prometheus  %s\n  logs        %s\n",
 		c.OutsideKubeconfig, c.OutsideGatewayURL, c.OutsidePrometheusURL, filepath.Join(c.Folder, "logs"))
 }
 
-// viewer chooses by what is asked for and where the output goes.
-func viewer(ctx context.Context, out *os.File, c *cluster.Cluster, serin string, asJSON bool) demo.Viewer {
+// selectViewer chooses by what is asked for and where the output goes.
+func selectViewer(ctx context.Context, out *os.File, c *cluster.Cluster, serin string, asJSON bool) demo.Viewer {
 	switch {
 	case asJSON:
-		return demo.JSON{Out: io.Writer(out)}
+		return demo.JSONViewer{Out: io.Writer(out)}
 	case term.IsTerminal(int(out.Fd())):
 		view := exec.CommandContext(ctx, serin, demo.WatchArgs()...)
 		view.Env = []string{"KUBECONFIG=" + c.Kubeconfig}
-		return &demo.Stage{Terminal: out, View: view, Where: "KUBECONFIG=" + c.OutsideKubeconfig + "  Prometheus " + c.OutsidePrometheusURL}
+		return &demo.TerminalViewer{Terminal: out, View: view, Addresses: "KUBECONFIG=" + c.OutsideKubeconfig + "  Prometheus " + c.OutsidePrometheusURL}
 	default:
-		return &demo.Plain{Out: out}
+		return &demo.LineViewer{Out: out}
 	}
 }

@@ -38,11 +38,11 @@ func main() {
 	}
 }
 
-// say tells a person what takes long; on stderr, so that what a command prints can be used.
-func say(text string) { fmt.Fprintln(os.Stderr, text) }
+// logProgress tells a person what takes long; on stderr, so that what a command prints can be used.
+func logProgress(text string) { fmt.Fprintln(os.Stderr, text) }
 
-// terminal is where people see what is said, nil where nobody does.
-func terminal() *os.File {
+// progressTerminal is where people see what is said, nil where nobody does.
+func progressTerminal() *os.File {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		return os.Stderr
 	}
@@ -50,11 +50,11 @@ func terminal() *os.File {
 }
 
 func newBuilder() (*build.Builder, error) {
-	builder, err := build.New(say)
+	builder, err := build.New(logProgress)
 	if err != nil {
 		return nil, err
 	}
-	builder.ShowProgressOn(terminal())
+	builder.ShowProgressOn(progressTerminal())
 	return builder, nil
 }
 
@@ -69,8 +69,8 @@ func upCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "up", Short: "Start a cluster with gateway and Prometheus and keep it until Ctrl-C", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			options := cluster.Options{Folder: folder, Gateway: true, Prometheus: true, Autoscaling: true, Log: logger(verbose), Terminal: terminal()}
-			if err := cluster.Enter(&options, say, nil); err != nil {
+			options := cluster.Options{Folder: folder, Gateway: true, Prometheus: true, Autoscaling: true, Log: newLogger(verbose), Terminal: progressTerminal()}
+			if err := cluster.Enter(&options, logProgress, nil); err != nil {
 				return err
 			}
 			if folder == "" {
@@ -78,7 +78,7 @@ func upCommand() *cobra.Command {
 			}
 			ctx, stop := untilInterrupted()
 			defer stop()
-			return up(ctx, os.Stdout, options)
+			return startCluster(ctx, os.Stdout, options)
 		},
 	}
 	command.Flags().StringVar(&folder, "folder", "", "where logs and data go (default: cluster in the playground's cache folder)")
@@ -86,7 +86,7 @@ func upCommand() *cobra.Command {
 	return command
 }
 
-func logger(verbose bool) *slog.Logger {
+func newLogger(verbose bool) *slog.Logger {
 	level := slog.LevelWarn
 	if verbose {
 		level = slog.LevelDebug
@@ -94,13 +94,13 @@ func logger(verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
-func up(ctx context.Context, out io.Writer, options cluster.Options) error {
+func startCluster(ctx context.Context, out io.Writer, options cluster.Options) error {
 	began := time.Now()
 	c, err := cluster.Start(ctx, options)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "The cluster runs, started in %.1f s. Press Ctrl-C to end it.\n\n%s", time.Since(began).Seconds(), whereToLook(c))
+	fmt.Fprintf(out, "The cluster runs, started in %.1f s. Press Ctrl-C to end it.\n\n%s", time.Since(began).Seconds(), formatAddresses(c))
 	select {
 	case <-ctx.Done():
 	case <-c.Done():
@@ -113,7 +113,7 @@ func up(ctx context.Context, out io.Writer, options cluster.Options) error {
 }
 
 // A tool is one of the programs that the playground builds, or fetches. A cluster does without those that are extra.
-var tools = []struct {
+var kubectlTools = []struct {
 	name  string
 	path  func(*build.Builder, context.Context) (string, error)
 	extra bool
@@ -138,7 +138,7 @@ func buildCommand() *cobra.Command {
 			if err := builder.Prepare(ctx, true, true); err != nil {
 				return err
 			}
-			for _, tool := range tools {
+			for _, tool := range kubectlTools {
 				if tool.extra {
 					continue
 				}
@@ -163,7 +163,7 @@ func pathCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, tool := range tools {
+			for _, tool := range kubectlTools {
 				if tool.name == args[0] {
 					path, err := tool.path(builder, ctx)
 					if err == nil {
@@ -175,7 +175,7 @@ func pathCommand() *cobra.Command {
 			return fmt.Errorf("there is no program %q: choose one of %v", args[0], command.ValidArgs)
 		},
 	}
-	for _, tool := range tools {
+	for _, tool := range kubectlTools {
 		command.ValidArgs = append(command.ValidArgs, tool.name)
 	}
 	return command
@@ -199,7 +199,7 @@ func kubectlCommand() *cobra.Command {
 			env := os.Environ()
 			if os.Getenv("KUBECONFIG") == "" {
 				folder := builder.Folder("cluster")
-				if !cluster.Running(folder) {
+				if !cluster.IsRunning(folder) {
 					return errors.New("no cluster runs: start one with `playground up`, or set KUBECONFIG")
 				}
 				env = append(env, "KUBECONFIG="+filepath.Join(folder, "kubeconfig"))

@@ -29,7 +29,7 @@ const notFound = 127
 
 func run(ctx context.Context, words []string) int {
 	if len(words) == 0 {
-		return serve(ctx)
+		return serveHTTP(ctx)
 	}
 	switch name, args := words[0], words[1:]; name {
 	case "sleep":
@@ -47,15 +47,15 @@ func run(ctx context.Context, words []string) int {
 		for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 			args = args[1:]
 		}
-		return script(ctx, strings.Join(args, " "))
+		return runScript(ctx, strings.Join(args, " "))
 	default:
 		fmt.Fprintf(os.Stderr, "%s: not found\n", name)
 		return notFound
 	}
 }
 
-// script runs commands that stand in lines of their own, or are joined by && or ;.
-func script(ctx context.Context, text string) int {
+// runScript runs commands that stand in lines of their own, or are joined by && or ;.
+func runScript(ctx context.Context, text string) int {
 	for command := range strings.SplitSeq(strings.NewReplacer(";", "&&", "\n", "&&").Replace(text), "&&") {
 		words := strings.Fields(command)
 		if len(words) == 0 {
@@ -92,8 +92,8 @@ func sleep(ctx context.Context, args []string) int {
 	}
 }
 
-// serve answers on the ports that such images listen on.
-func serve(ctx context.Context) int {
+// serveHTTP answers on the ports that such images listen on.
+func serveHTTP(ctx context.Context) int {
 	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})}
