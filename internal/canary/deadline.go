@@ -111,8 +111,9 @@ func madeProgress(c WorkloadState, recorded *flaggerv1.UnreadyWorkload) bool {
 	return c.Updated > recorded.Updated || c.ReadyPods > recorded.Ready || c.Available > recorded.Available
 }
 
-// canaryDeadline and primaryDeadline are by when the copy has to be ready, unless it makes progress before.
-func (s *Snapshot) canaryDeadline() time.Time  { return s.canaryLastProgress().Add(s.Plan.Deadline) }
+// canaryDeadline and primaryDeadline are the times by which the workload has to be ready, unless it makes progress before.
+func (s *Snapshot) canaryDeadline() time.Time { return s.canaryLastProgress().Add(s.Plan.Deadline) }
+
 func (s *Snapshot) primaryDeadline() time.Time { return s.primaryLastProgress().Add(s.Plan.Deadline) }
 
 // withProgress records in the status of a decision since when a copy with a deadline is not ready and makes no progress,

@@ -81,8 +81,8 @@ type Explanation struct {
 // Unsaid reports whether the object waits for something that its status does not show.
 func (e Explanation) Unsaid() bool { return e.Due || !e.At.IsZero() }
 
-// plan includes a wait: it is due after ExplainAfter.
-func (e *Explanation) plan(w wait, now time.Time) {
+// including returns the explanation with a wait, which is due after ExplainAfter.
+func (e Explanation) including(w wait, now time.Time) Explanation {
 	switch at := w.unsaid.Add(ExplainAfter); {
 	case w.unsaid.IsZero():
 	case !now.Before(at):
@@ -90,6 +90,7 @@ func (e *Explanation) plan(w wait, now time.Time) {
 	default:
 		e.At = Earliest(e.At, at)
 	}
+	return e
 }
 
 // Explain returns what the status of an object is to show about the gates of a decision, and when that has to be written.
@@ -111,7 +112,7 @@ func (m *Memory[E]) Explain(key types.NamespacedName, of Evaluation) Explanation
 		w := rules.follow(e.waits[id], status, gate.NotYetAsked, shown[id], now)
 		waits[id] = w
 		if !gate.NotYetAsked { // nothing new is known of one that is
-			out.plan(w, now)
+			out = out.including(w, now)
 		}
 		status.Since = new(metav1.NewMicroTime(w.since))
 		out.Gates = append(out.Gates, status)
@@ -123,7 +124,7 @@ func (m *Memory[E]) Explain(key types.NamespacedName, of Evaluation) Explanation
 		out.Due = out.Due || gate.Opener != string(release.ByTime) && of.Gates.First() == nil // nothing is waited for
 		if _, evaluated := waits[id]; !evaluated && rules.Complete {
 			waits[id] = rules.follow(e.waits[id], StatusGate{Name: gate.Name}, false, gate, now)
-			out.plan(waits[id], now)
+			out = out.including(waits[id], now)
 		}
 	}
 	if len(of.Gates) > 0 || !of.Provisional {

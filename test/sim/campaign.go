@@ -40,7 +40,7 @@ type Summary struct {
 }
 
 // String is the last line of a campaign.
-func (s Summary) String() string {
+func (s *Summary) String() string {
 	return fmt.Sprintf("runs=%d seconds=%.1f violations=%d seed=%d", s.Runs, s.Duration.Seconds(), len(s.Violations), s.Seed)
 }
 

@@ -53,23 +53,23 @@ type MetricProvider struct {
 // providerTypes are the providers by the names of the API, with which metrics about analyses are labeled.
 var providerTypes = []struct {
 	name string
-	set  func(p MetricProvider) bool
+	set  func(p *MetricProvider) bool
 }{
-	{"Prometheus", func(p MetricProvider) bool { return p.Prometheus != nil }},
-	{"Kayenta", func(p MetricProvider) bool { return p.Kayenta != nil }},
-	{"Web", func(p MetricProvider) bool { return p.Web != nil }},
-	{"Datadog", func(p MetricProvider) bool { return p.Datadog != nil }},
-	{"Wavefront", func(p MetricProvider) bool { return p.Wavefront != nil }},
-	{"NewRelic", func(p MetricProvider) bool { return p.NewRelic != nil }},
-	{"Job", func(p MetricProvider) bool { return p.Job != nil }},
-	{"CloudWatch", func(p MetricProvider) bool { return p.CloudWatch != nil }},
-	{"Graphite", func(p MetricProvider) bool { return p.Graphite != nil }},
-	{"Influxdb", func(p MetricProvider) bool { return p.Influxdb != nil }},
-	{"skywalking", func(p MetricProvider) bool { return p.SkyWalking != nil }},
+	{"Prometheus", func(p *MetricProvider) bool { return p.Prometheus != nil }},
+	{"Kayenta", func(p *MetricProvider) bool { return p.Kayenta != nil }},
+	{"Web", func(p *MetricProvider) bool { return p.Web != nil }},
+	{"Datadog", func(p *MetricProvider) bool { return p.Datadog != nil }},
+	{"Wavefront", func(p *MetricProvider) bool { return p.Wavefront != nil }},
+	{"NewRelic", func(p *MetricProvider) bool { return p.NewRelic != nil }},
+	{"Job", func(p *MetricProvider) bool { return p.Job != nil }},
+	{"CloudWatch", func(p *MetricProvider) bool { return p.CloudWatch != nil }},
+	{"Graphite", func(p *MetricProvider) bool { return p.Graphite != nil }},
+	{"Influxdb", func(p *MetricProvider) bool { return p.Influxdb != nil }},
+	{"skywalking", func(p *MetricProvider) bool { return p.SkyWalking != nil }},
 }
 
 // Types are the names of all providers that are set, RPCPlugin once for each plugin. A valid metric has exactly one.
-func (p MetricProvider) Types() []string {
+func (p *MetricProvider) Types() []string {
 	var types []string
 	for _, t := range providerTypes {
 		if t.set(p) {

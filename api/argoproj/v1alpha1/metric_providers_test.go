@@ -27,7 +27,7 @@ func TestEveryProviderHasItsType(t *testing.T) {
 	if got, want := p.Types(), []string{"Web", "RPCPlugin", "RPCPlugin"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := (MetricProvider{}).Types(); len(got) != 0 {
+	if got := (&MetricProvider{}).Types(); len(got) != 0 {
 		t.Errorf("no provider has the types %v", got)
 	}
 }

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -14,7 +13,6 @@ import (
 // memory is what the reconciler remembers of Canaries between reconciliations.
 type memory struct {
 	reconciler.Memory[remembered]
-	mu sync.Mutex
 }
 
 // remembered is what is remembered of one Canary. All of it may be lost: it makes explanations better, saves requests, and

@@ -9,7 +9,6 @@ import (
 
 var (
 	cart  = types.NamespacedName{Namespace: "shop", Name: "cart"}
-	other = types.NamespacedName{Namespace: "shop", Name: "other"}
 	noon  = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 )
 

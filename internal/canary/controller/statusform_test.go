@@ -57,7 +57,7 @@ func (s *schemaServer) patch(ctx context.Context, c client.Client, subresource s
 	if err != nil {
 		return err
 	}
-	stored := s.read()
+	stored := s.read(ctx)
 	text, err := json.Marshal(stored)
 	if err != nil {
 		return err
@@ -86,10 +86,10 @@ func (s *schemaServer) patch(ctx context.Context, c client.Client, subresource s
 }
 
 // read is the Canary as it is stored.
-func (s *schemaServer) read() *flaggerv1.Canary {
+func (s *schemaServer) read(ctx context.Context) *flaggerv1.Canary {
 	s.t.Helper()
 	c := &flaggerv1.Canary{}
-	if err := s.Get(s.t.Context(), client.ObjectKey{Namespace: "shop", Name: "cart"}, c); err != nil {
+	if err := s.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "cart"}, c); err != nil {
 		s.t.Fatal(err)
 	}
 	return c
@@ -98,7 +98,7 @@ func (s *schemaServer) read() *flaggerv1.Canary {
 // advance writes the status of another run, as a process with that form does.
 func (s *schemaServer) advance(form *statusForm, run string) error {
 	s.t.Helper()
-	object := s.read()
+	object := s.read(s.t.Context())
 	stored := decodeState(object)
 	status := *object.Status.DeepCopy()
 	status.LastTransitionTime = metav1.NewTime(noon)
@@ -112,7 +112,7 @@ func (s *schemaServer) advance(form *statusForm, run string) error {
 // check compares what is stored with what was written, and the form that it is in.
 func (s *schemaServer) check(run string, condition bool, writes, dryRuns int) {
 	s.t.Helper()
-	stored := s.read().Status
+	stored := s.read(s.t.Context()).Status
 	decoded := flaggerv1.DecodeState(stored)
 	switch {
 	case decoded.Serin == nil || decoded.Serin.Run != run:
@@ -163,7 +163,7 @@ func TestCrashBetweenDryRunAndWrite(t *testing.T) {
 	if err := s.advance(&statusForm{}, "a"); !errors.Is(err, crash) {
 		t.Fatalf("got %v", err)
 	}
-	if status := s.read().Status; status.Phase != "" || len(status.Conditions) > 0 || s.writes != 0 {
+	if status := s.read(s.t.Context()).Status; status.Phase != "" || len(status.Conditions) > 0 || s.writes != 0 {
 		t.Fatalf("%d writes left %+v", s.writes, status)
 	}
 	s.refuse = nil

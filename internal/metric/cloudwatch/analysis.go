@@ -2,6 +2,7 @@ package cloudwatch
 
 import (
 	"encoding/json"
+	"strings"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/metric"
@@ -85,14 +86,11 @@ func newDataQuery(q argov1.CloudWatchMetricDataQuery) dataQuery {
 // formatResults renders the numbers of all results.
 func formatResults(value any) string {
 	results, _ := value.([]any)
-	rows := ""
-	for i, result := range results {
-		if i > 0 {
-			rows += ","
-		}
+	rows := make([]string, 0, len(results))
+	for _, result := range results {
 		fields, _ := result.(map[string]any)
 		values, _ := fields["Values"].([]float64)
-		rows += metric.FormatList(values, -1)
+		rows = append(rows, metric.FormatList(values, -1))
 	}
-	return "[" + rows + "]"
+	return "[" + strings.Join(rows, ",") + "]"
 }

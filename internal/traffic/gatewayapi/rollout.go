@@ -344,7 +344,7 @@ func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*u
 	out := existing.Unchanged()
 	l, err := layoutOf(t)
 	if err != nil {
-		return out, nil
+		return out, nil //nolint:nilerr // nothing can have been written for a Target that is not valid
 	}
 	for i, x := range existing {
 		if x.Object == nil || !x.Ref.Shared {

@@ -273,15 +273,18 @@ var demands = []struct {
 	}},
 	{
 		"mirror in blue/green", func(f traffic.Features) bool { return f.Mirror },
-		&flaggerv1.CanaryAnalysis{Iterations: 3, Mirror: true}, release.Route{Mirror: release.Mirror{Enabled: true}},
+		&flaggerv1.CanaryAnalysis{Iterations: 3, Mirror: true},
+		release.Route{Mirror: release.Mirror{Enabled: true}},
 	},
 	{
 		"mirror before weights", func(f traffic.Features) bool { return f.WeightedMirror },
-		&flaggerv1.CanaryAnalysis{StepWeight: 20, Mirror: true}, release.Route{Mirror: release.Mirror{Enabled: true}},
+		&flaggerv1.CanaryAnalysis{StepWeight: 20, Mirror: true},
+		release.Route{Mirror: release.Mirror{Enabled: true}},
 	},
 	{
 		"mirror a share", func(f traffic.Features) bool { return f.MirrorPercent },
-		&flaggerv1.CanaryAnalysis{Iterations: 3, Mirror: true, MirrorWeight: 30}, release.Route{Mirror: release.Mirror{Enabled: true, Percent: 30}},
+		&flaggerv1.CanaryAnalysis{Iterations: 3, Mirror: true, MirrorWeight: 30},
+		release.Route{Mirror: release.Mirror{Enabled: true, Percent: 30}},
 	},
 	{"session affinity", func(f traffic.Features) bool { return f.Sticky }, nil, release.Route{
 		Sticky: &release.Sticky{Canary: release.Cookie{Name: "ship", Value: "abc", MaxAge: 60}},
@@ -301,7 +304,8 @@ var demands = []struct {
 	}},
 	{
 		"A/B and mirror together", func(traffic.Features) bool { return false },
-		&flaggerv1.CanaryAnalysis{Iterations: 3}, release.Route{
+		&flaggerv1.CanaryAnalysis{Iterations: 3},
+		release.Route{
 			Mirror:  release.Mirror{Enabled: true},
 			Matches: []release.Match{{Headers: map[string]release.StringMatch{"x-user": {Exact: "insider"}}}},
 		},

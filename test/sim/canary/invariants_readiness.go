@@ -68,11 +68,6 @@ func (c *progressDeadline) hasty(h canaryWritten, p *pods, asked time.Time, what
 	}
 }
 
-// failing is a question whose answer counts against the release.
-func (c *progressDeadline) failing(h canaryWritten) *question {
-	return (&windowsJudgedOnce{ledger: c.ledger}).failing(h)
-}
-
 // failedPromotionRecovery is I33.
 type failedPromotionRecovery struct {
 	*ledger

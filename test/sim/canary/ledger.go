@@ -420,7 +420,7 @@ func (l *ledger) recordStatus(r *record, h canaryWritten) {
 			h.begins.left = r.route.left
 		}
 		if r.run != nil {
-			l.succeeds(r, h.begins)
+			l.succeeds(r)
 		}
 		r.run, r.runs = h.begins, r.runs+1
 		r.rested = time.Time{}
@@ -448,7 +448,7 @@ func (l *ledger) recordStatus(r *record, h canaryWritten) {
 }
 
 // succeeds records what of an attempt is true of the next one.
-func (l *ledger) succeeds(r *record, next *run) {
+func (l *ledger) succeeds(r *record) {
 	if !r.run.promoted.IsZero() && r.tampered.After(r.run.promoted) {
 		r.stable = "" // the primary had the copy, and someone wrote the status before that was said to be promoted
 	}

@@ -262,7 +262,7 @@ func (s *shape) scalar(value any) string {
 			return ""
 		}
 	}
-	switch s.kind { //nolint:exhaustive // the others are no scalars
+	switch s.kind {
 	case textShape:
 		return "string"
 	case boolShape:
