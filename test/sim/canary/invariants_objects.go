@@ -236,10 +236,12 @@ func (l *ledger) mayWriteAgain(e oracle.Write, r *record, w oracle.Writes) bool 
 	return outdated || carries && r.rescued(e) || l.caused(r, w.Last) || l.JustStarted(w.LastActor) || l.JustStarted(e.Actor)
 }
 
-// rescued is true of a write that takes users off a target without pods. Since when it has none does not matter, nor who sent
-// them there: it may have had to wait for a primary that answers.
+// rescued reports whether a write takes users off a target that has no pods, or that has another revision than the primary: its
+// release begins without users. Since when that is so does not matter, nor who sent them there: the write may have had to wait for
+// a primary that answers, or for permissions.
 func (r *record) rescued(h oracle.Write) bool {
-	return r.weightsOf(h.Old).canary > 0 && r.weightsOf(h.New).canary == 0 && r.target.replicas == 0 && !r.target.serves
+	taken := r.weightsOf(h.Old).canary > 0 && r.weightsOf(h.New).canary == 0
+	return taken && (r.target.replicas == 0 && !r.target.serves || r.target.content != r.primary.content)
 }
 
 // caused is true when something else changed of late, or since the object was written last, that a release follows: its

@@ -72,7 +72,8 @@ func (c *endpointsBeforeWeight) Observe(event any) {
 		}
 		switch recorded := r.object.Status.Canary.Weights; {
 		case r.object.Status.StableRS == r.run.hash:
-			if recorded != nil && recorded.Canary.Weight > 0 && recorded.Canary.PodTemplateHash == r.run.hash && !r.onTheWay(s.place) {
+			if recorded != nil && recorded.Canary.Weight > 0 && recorded.Canary.PodTemplateHash == r.run.hash && !r.onTheWay(s.place) &&
+				c.podsOf(r, r.run.hash).answered(c.OldestView()) { // if its pods are lost, the Service of the stable side may still have pods of the previous revision
 				c.reached(h, s.place, "the promoted revision has weight")
 			}
 		case r.onTheWay(s.place) && (recorded == nil || int(recorded.Canary.Weight) < s.Weight):
