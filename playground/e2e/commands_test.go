@@ -409,7 +409,7 @@ func TestCommandsWithoutAClusterOrRightsEndWithTheirCode(t *testing.T) {
 		}
 		return file
 	}
-	kubeconfigs := map[string]string{"the cluster forbids it": write("without-rights")}
+	kubeconfigs := map[string]string{"access denied": write("without-rights")}
 	for _, cluster := range config.Clusters {
 		cluster.Server = "https://" + closed()
 	}

@@ -256,7 +256,10 @@ func (j *Jobs) ListJobs(ctx context.Context, run *argov1.AnalysisRun) ([]batchv1
 func (j *Jobs) deleteJob(ctx context.Context, run *argov1.AnalysisRun, name string) error {
 	job, err := j.findJob(ctx, run, name)
 	if err == nil {
-		err = j.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &job.UID})
+		// A cache that reads its list again may never show the version that a deletion in the foreground creates. Reads must not wait
+		// for it; a Job that still seems to exist is deleted once more.
+		err = j.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &job.UID},
+			client.DisableReadYourWritesConsistency)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Job %s.%s: %w", name, j.jobNamespace(run), err)
