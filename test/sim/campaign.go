@@ -59,9 +59,9 @@ func (s *Summary) add(result Result) {
 
 // Run executes the runs, as many at once as there are processors. Each has a world of its own, so that its result does not
 // depend on the others.
-func (c Campaign) Run() Summary {
+func (c Campaign) Run() *Summary {
 	began := time.Now()
-	summary := Summary{Seed: c.Seed, Covered: map[string]int{}}
+	summary := &Summary{Seed: c.Seed, Covered: map[string]int{}}
 	var mu sync.Mutex
 	var next atomic.Int64
 	var workers sync.WaitGroup

@@ -78,7 +78,7 @@ func exit(sound bool) {
 	os.Exit(0)
 }
 
-func printSummary(summary sim.Summary, cover bool) {
+func printSummary(summary *sim.Summary, cover bool) {
 	if cover {
 		for _, name := range slices.Sorted(maps.Keys(summary.Covered)) {
 			fmt.Printf("%8d  %s\n", summary.Covered[name], name)
