@@ -135,8 +135,9 @@ type (
 	WorkloadRestored struct{ Name string }
 )
 
-func (ReplicasDefaulted) String() string             { return "replicas said" }
-func (e RevisionAnnotated) String() string           { return fmt.Sprintf("revision %d", e.Revision) }
+func (ReplicasDefaulted) String() string { return "replicas said" }
+func (e RevisionAnnotated) String() string { return fmt.Sprintf("revision %d", e.Revision) }
+
 func (e WorkloadGenerationAnnotated) String() string { return "workload generation " + e.Generation }
 
 func (e ReplicaSetExists) String() string {

@@ -19,8 +19,9 @@ func (deployments) kindNames() kindNames {
 	}
 }
 
-func (deployments) problem(*unstructured.Unstructured) string                     { return "" }
-func (deployments) template(obj *unstructured.Unstructured) map[string]any        { return podTemplate(obj) }
+func (deployments) problem(*unstructured.Unstructured) string { return "" }
+func (deployments) template(obj *unstructured.Unstructured) map[string]any { return podTemplate(obj) }
+
 func (deployments) templateForFlaggerHash(template map[string]any) map[string]any { return template }
 
 func (deployments) desiredReplicas(obj *unstructured.Unstructured) int64 {
@@ -49,17 +50,20 @@ func (d deployments) readiness(obj *unstructured.Unstructured, threshold int) Re
 	wanted, is := d.desiredReplicas(obj), d.podCounts(obj)
 	if is.updated < wanted {
 		return Readiness{Message: fmt.Sprintf(
-			"waiting for rollout to finish: %d out of %d new replicas have been updated", is.updated, wanted)}
+			"waiting for rollout to finish: %d out of %d new replicas have been updated", is.updated, wanted,
+		)}
 	}
 	if is.total > is.updated {
 		return Readiness{Message: fmt.Sprintf(
-			"waiting for rollout to finish: %d old replicas are pending termination", is.total-is.updated)}
+			"waiting for rollout to finish: %d old replicas are pending termination", is.total-is.updated,
+		)}
 	}
 	enough := requiredAvailable(is.updated, threshold)
 	if is.available < enough {
 		return Readiness{Message: fmt.Sprintf(
 			"waiting for rollout to finish: %d of %d (readyThreshold %d%%) updated replicas are available",
-			is.available, enough, threshold)}
+			is.available, enough, threshold,
+		)}
 	}
 	return Readiness{Ready: true, RequiredAvailable: int32(enough)} //nolint:gosec // the API has int32
 }

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	cart  = types.NamespacedName{Namespace: "shop", Name: "cart"}
-	noon  = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	cart = types.NamespacedName{Namespace: "shop", Name: "cart"}
+	noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 )
 
 // A clock that is set back by a day does not delay the list of the pods by a day.
