@@ -58,7 +58,7 @@ func (s *Snapshot) userObjectsRestored() bool {
 	return s.serin().DrainUntil != nil || s.Status.Phase == flaggerv1.CanaryPhaseTerminated
 }
 
-// targetCanServe is passed when the target can carry what the primary carries now. Once everything is given back, how many
+// targetCanServe passes when the target can carry what the primary carries now. Once everything is restored, how many
 // pods it has is its user's business.
 func targetCanServe(s Snapshot) release.Gate {
 	target := s.Workload.Target

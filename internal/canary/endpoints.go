@@ -79,7 +79,7 @@ func (s *Snapshot) primaryReached(enough int32) release.Gate {
 	return release.NewWaitingGate("primary-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("primary"), enough))
 }
 
-// targetEndpoints holds what is given back until the target can be reached. The Service that tells may be gone already.
+// targetEndpoints delays the restoration of Services and route until the target can be reached. The Service that tells may be gone already.
 func targetEndpoints(s Snapshot) release.Gate {
 	endpoints := s.Workload.Target.Endpoints
 	enough := max(s.Workload.Target.RequiredPods, 1)

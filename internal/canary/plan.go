@@ -46,7 +46,7 @@ type Features struct {
 	Joins bool
 }
 
-// Settings are what whoever runs Serin decides for all plans.
+// Settings are what the administrator decides for all plans.
 type Settings struct {
 	// Provider is used where a Canary names none.
 	Provider string

@@ -8,7 +8,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// continueRelease moves a revision on, window by window, or takes it back.
+// continueRelease advances a revision, window by window, or rolls it back.
 func continueRelease(s Snapshot) Decision {
 	if s.statusFromOtherController() {
 		return adoptRun(s)
@@ -190,7 +190,7 @@ func weightAdvancedEvent(s Snapshot, weight int) release.Event {
 	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Advance %s canary weight %d", s.Plan.qualifiedName(), weight)}
 }
 
-// awaitCanaryReady waits for the canary, or takes it back when its deadline passed.
+// awaitCanaryReady waits for the canary, or rolls it back when its deadline has passed.
 func awaitCanaryReady(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
 	if first == nil || first.Name != "canary-ready" && first.Name != "canary-endpoints" || first.Verdict != release.Fail {

@@ -99,7 +99,7 @@ func (s *Snapshot) reasonOf(gate string) string {
 	return conditionReason(strings.Replace(gate, rolloutAskedGate, "rollout/", 1))
 }
 
-// stillUnanswered is true while nothing new is known of whoever did not answer.
+// stillUnanswered is true while nothing new is known of the service that did not answer.
 func (s *Snapshot) stillUnanswered(d Decision, reason string) bool {
 	switch d.Status.Phase {
 	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:

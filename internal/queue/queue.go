@@ -34,7 +34,7 @@ type Kind struct {
 	List func(ctx context.Context, namespace string) ([]StoredEntry, error)
 	// Get is one of them, whatever it does; false: it does not exist.
 	Get func(ctx context.Context, key types.NamespacedName) (StoredEntry, bool, error)
-	// Wake brings a release back; nil: nobody is brought back.
+	// Wake brings a release back; nil: none is brought back.
 	Wake func(key types.NamespacedName)
 }
 

@@ -39,7 +39,7 @@ func NeedsUser(err error) bool {
 // change of these.
 func Rejected(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) }
 
-// Overtaken reports whether an error only says that an object was changed by somebody else, or by this process a moment ago: the
+// Overtaken reports whether an error only says that an object was changed by another client, or by this process a moment ago: the
 // next reconciliation knows it.
 func Overtaken(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, readyourwrites.ErrStale) ||

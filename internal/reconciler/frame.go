@@ -134,7 +134,7 @@ func (f *Frame[O, S]) Reference(object O) corev1.ObjectReference {
 	}
 }
 
-// RetryLater ends a reconciliation with an error: one that somebody overtook is retried soon, and others with backoff.
+// RetryLater ends a reconciliation with an error: one that was overtaken by another write is retried soon, and others with backoff.
 func (f *Frame[O, S]) RetryLater(ctx context.Context, key types.NamespacedName, err error) (reconcile.Result, error) {
 	if !Overtaken(err) {
 		return reconcile.Result{}, err

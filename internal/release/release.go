@@ -86,7 +86,7 @@ type Event struct {
 	Alert *Alert
 	// AlertOnly events have no Kubernetes event: only the alert is sent.
 	AlertOnly bool
-	// ObjectOnly events are for whoever looks at the object: no event hook is called for them.
+	// ObjectOnly events are for users who look at the object: no event hook is called for them.
 	ObjectOnly bool
 }
 

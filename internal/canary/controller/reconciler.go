@@ -2,7 +2,7 @@
 // reports and sends queries.
 //
 // It must not decide anything about a release: an if on a phase belongs in the state machine. It must not wait for external
-// services either; queries are sent by the prober, and their answers requeue the release.
+// services either; queries are sent by the query runner, and their answers requeue the release.
 package controller
 
 import (
@@ -43,7 +43,7 @@ type Parts struct {
 	// Watch makes sure that changes of objects of these kinds, those of workloads and those of routes, requeue their
 	// releases. Add sets it; a caller without a manager provides it.
 	Watch func(workloads, routes []schema.GroupVersionKind) error
-	// Health shows a message about the health of a part to the administrator; an empty one removes it. nil: nobody.
+	// Health shows a message about the health of a part to the administrator; an empty one removes it. nil: it is not shown.
 	Health func(part, message string)
 }
 
