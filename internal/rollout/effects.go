@@ -135,7 +135,7 @@ type (
 	WorkloadRestored struct{ Name string }
 )
 
-func (ReplicasDefaulted) String() string { return "replicas said" }
+func (ReplicasDefaulted) String() string   { return "replicas said" }
 func (e RevisionAnnotated) String() string { return fmt.Sprintf("revision %d", e.Revision) }
 
 func (e WorkloadGenerationAnnotated) String() string { return "workload generation " + e.Generation }

@@ -19,7 +19,7 @@ func (deployments) kindNames() kindNames {
 	}
 }
 
-func (deployments) problem(*unstructured.Unstructured) string { return "" }
+func (deployments) problem(*unstructured.Unstructured) string              { return "" }
 func (deployments) template(obj *unstructured.Unstructured) map[string]any { return podTemplate(obj) }
 
 func (deployments) templateForFlaggerHash(template map[string]any) map[string]any { return template }
