@@ -110,3 +110,60 @@ func TestAWeightComesBackWithItsPods(t *testing.T) {
 		}
 	}
 }
+
+// TestSubsetsDoNotLoseTheirPods: a subset selects pods that exist before and after a change, whatever the status
+// records. A proxy may have a weight for it that is not in the route anymore.
+func TestSubsetsDoNotLoseTheirPods(t *testing.T) {
+	for _, test := range []struct {
+		name                   string
+		setUp                  func(w *world)
+		wantCanary, wantStable string
+		wantWeight             int32
+	}{
+		{"the other revision has no pods yet", func(w *world) {
+			w.ready["hash-v2"] = 0
+			w.router = Router{CanaryHash: "hash-v1", StableHash: "hash-v1"}
+		}, "hash-v1", "hash-v1", 0},
+		{"it has pods", func(w *world) {
+			w.router = Router{CanaryHash: "hash-v1", StableHash: "hash-v1"}
+		}, "hash-v2", "hash-v1", 50},
+		{"the status was lost, and its stable revision never had pods", func(w *world) {
+			w.status.Canary.Weights, w.status.StableRS = nil, "hash-v0"
+			w.sets = append(w.sets, ReplicaSet{Name: "cart-hash-v0", Hash: "hash-v0", Created: w.tick()})
+			w.ready["hash-v0"] = 0
+			w.router = Router{CanaryHash: "hash-v2", StableHash: "hash-v1"}
+		}, "hash-v2", "hash-v1", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := stepping(t, 2, setWeight(50), pauseFor(""))
+			test.setUp(w)
+			w.react()
+			f := observeFacts(w.snapshot(t))
+			weights := weightsForSplit(f, desiredSplit(f))
+			if weights.Canary.PodTemplateHash != test.wantCanary || weights.Stable.PodTemplateHash != test.wantStable || weights.Canary.Weight != test.wantWeight {
+				t.Errorf("canary %d to %s, stable to %s; want %d to %s, and %s", weights.Canary.Weight, weights.Canary.PodTemplateHash,
+					weights.Stable.PodTemplateHash, test.wantWeight, test.wantCanary, test.wantStable)
+			}
+			if !isReferenced(f, test.wantStable) {
+				t.Errorf("the pods of %s, which a subset selects, are not referenced", test.wantStable)
+			}
+		})
+	}
+}
+
+// TestALostStatusGivesNoWeightWithoutPods: where the weights were not recorded, missing pods keep the weight at zero,
+// unless the route already has one.
+func TestALostStatusGivesNoWeightWithoutPods(t *testing.T) {
+	for _, hasWeight := range []bool{false, true} {
+		w := stepping(t, 4, setWeight(50), setWeight(100), pauseFor(""))
+		w.ready["hash-v2"] = 1
+		w.status.Canary.Weights = nil
+		w.router.HasCanaryWeight = hasWeight
+		w.react()
+		f := observeFacts(w.snapshot(t))
+		want := map[bool]int32{false: 0, true: 100}[hasWeight]
+		if got := desiredSplit(f); got.weight != want || hasWeight != (got.weightRequirement == "") {
+			t.Errorf("route with weight %t: weight %d, which waits for %q; want %d", hasWeight, got.weight, got.weightRequirement, want)
+		}
+	}
+}

@@ -144,8 +144,9 @@ type Router struct {
 	// HasStaleRouters is true while objects of routers that the strategy no longer names still contain what was written for this
 	// Rollout.
 	HasStaleRouters bool
-	// ReferencedHashes are the hashes that objects of routers name beside the Services: subsets.
-	ReferencedHashes []string
+	// CanaryHash and StableHash are the hashes of the pods that both sides of the route select where no Service does:
+	// subsets of a DestinationRule.
+	CanaryHash, StableHash string
 }
 
 // WorkloadScale are those of the workload that spec.workloadRef names.

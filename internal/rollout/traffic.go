@@ -130,7 +130,10 @@ func splitBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 	if _, stepping := pods.StepAt(steps, index); stepping {
 		t.weight = min(t.weight, pods.WeightAt(steps, *index))
 	}
-	if recorded := recordedWeight(f, nil, f.Hash); f.Status.Canary.Weights != nil && recorded < t.weight {
+	if f.Status.Canary.Weights == nil && f.Router.HasCanaryWeight {
+		return t // how much it has already was not recorded
+	}
+	if recorded := recordedWeight(f, nil, f.Hash); recorded < t.weight {
 		t.weightRequirement = fmt.Sprintf("%s that weight %d needs", missing, t.weight)
 		t.weight = recorded
 	}
@@ -204,7 +207,7 @@ func stableShortfall(f facts, weight int32) string {
 func weightsForSplit(f facts, t trafficSplit) argov1.TrafficWeights {
 	canary, stable := currentRouteServices(f)
 	weights := argov1.TrafficWeights{
-		Canary: argov1.WeightDestination{Weight: min(max(t.weight, 0), f.maxWeight()), ServiceName: canary, PodTemplateHash: t.canary},
+		Canary: argov1.WeightDestination{Weight: min(max(t.weight, 0), f.maxWeight()), ServiceName: canary, PodTemplateHash: canaryDestination(f, t)},
 		Stable: argov1.WeightDestination{ServiceName: stable, PodTemplateHash: stableDestination(f)},
 	}
 	if experiment := findRecordedExperiment(f); t.experiments && experiment != nil && experiment.Phase == argov1.AnalysisPhaseRunning {
@@ -222,14 +225,33 @@ func currentRouteServices(f facts) (canary, stable string) {
 	return RouteServices(*c, f.Status.Canary.StablePingPong, c.TrafficRouting.ALB != nil)
 }
 
+// canaryDestination returns the revision that receives the canary weight. A subset that selects the stable revision
+// selects it until the other one has pods: a proxy may still have an earlier weight for it.
+func canaryDestination(f facts, t trafficSplit) string {
+	selected := f.findReplicaSet(f.Router.CanaryHash)
+	if t.weight == 0 && f.findReplicaSet(t.canary).Available == 0 && selected.Available > 0 && selected.Hash == f.stable.Hash {
+		return selected.Hash
+	}
+	return t.canary
+}
+
 // stableDestination returns the revision that receives the stable weight. While the stable revision has no pods, the
 // previous destination retains its users if it has pods.
 func stableDestination(f facts) string {
-	recorded := f.Status.Canary.Weights
-	if recorded == nil || f.replicas() <= 0 || f.stable.Available > 0 || f.findReplicaSet(recorded.Stable.PodTemplateHash).Available == 0 {
+	previous := routedStableHash(f)
+	if f.replicas() <= 0 || f.stable.Available > 0 || f.findReplicaSet(previous).Available == 0 {
 		return f.stable.Hash
 	}
-	return recorded.Stable.PodTemplateHash
+	return previous
+}
+
+// routedStableHash is the revision that the route's stable side leads to: the recorded one, or the one that the route
+// itself names where the status was lost, because the Rollout was deleted and created again beside its ReplicaSets.
+func routedStableHash(f facts) string {
+	if recorded := f.Status.Canary.Weights; recorded != nil {
+		return recorded.Stable.PodTemplateHash
+	}
+	return f.Router.StableHash
 }
 
 // stableWeight is the weight of the stable revision: all that no other destination has.

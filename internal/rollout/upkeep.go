@@ -149,8 +149,11 @@ func restoreWorkloads(f facts) outcome {
 func isReferenced(f facts, hash string) bool {
 	s := f.Status
 	names := []string{s.StableRS, s.CurrentPodHash, s.BlueGreen.ActiveSelector, s.BlueGreen.PreviewSelector}
-	if w := s.Canary.Weights; w != nil && f.usesRouter() {
-		names = append(names, w.Canary.PodTemplateHash, w.Stable.PodTemplateHash)
+	if f.usesRouter() {
+		names = append(names, routedStableHash(f))
+		if s.Canary.Weights != nil {
+			names = append(names, s.Canary.Weights.Canary.PodTemplateHash)
+		}
 	}
 	var services []string
 	if c := f.Spec.Strategy.Canary; c != nil {
@@ -169,7 +172,7 @@ func isReferenced(f facts, hash string) bool {
 	for _, service := range services {
 		names = append(names, f.selectedHash(service))
 	}
-	return hash != "" && (slices.Contains(names, hash) || slices.Contains(f.Router.ReferencedHashes, hash))
+	return hash != "" && slices.Contains(names, hash)
 }
 
 // oldReplicaSets are the ReplicaSets without a role, as their removal sees them.

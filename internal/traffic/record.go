@@ -48,10 +48,11 @@ func (r Record) Text() string {
 	return string(text)
 }
 
-// record is stored on the route objects of a Rollout without Services. Where there are Services, they have it.
+// record is stored on each object that is marked, although the Services have it too: users may have recreated them
+// before a process restores the routes.
 func (t Target) record() string {
 	c := t.strategy()
-	if c.TrafficRouting == nil || c.CanaryService != "" || c.StableService != "" || c.PingPong != nil {
+	if c.TrafficRouting == nil {
 		return ""
 	}
 	return Record{UID: t.Rollout.UID, Routed: []argov1.RoutedStatus{{TrafficRouting: *c.TrafficRouting}}}.Text()

@@ -54,6 +54,9 @@ type Observed struct {
 	Reason string
 	// ManagedRoutes are the names of the existing managed routes of a Rollout, whatever they contain.
 	ManagedRoutes []string
+	// CanaryHash and StableHash are the revisions that both sides of a Rollout's route select as subsets; empty where
+	// Services select them.
+	CanaryHash, StableHash string
 	// Forwards are what only the load balancers can confirm; nil if they are not queried.
 	Forwards []Forward
 }

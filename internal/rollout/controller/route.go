@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -70,6 +71,8 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 		}
 		s.snapshot.Router.HasCanaryWeight = s.snapshot.Router.HasCanaryWeight || observed.Found && observed.Route.Canary > 0
 		s.snapshot.Router.ManagedRoutes = append(s.snapshot.Router.ManagedRoutes, observed.ManagedRoutes...)
+		s.snapshot.Router.CanaryHash = cmp.Or(s.snapshot.Router.CanaryHash, observed.CanaryHash)
+		s.snapshot.Router.StableHash = cmp.Or(s.snapshot.Router.StableHash, observed.StableHash)
 		s.forwards = append(s.forwards, observed.Forwards...)
 		if verified := router.Verified(target, observed); verified != nil && (s.snapshot.Router.Confirmed == nil || !*verified) {
 			s.snapshot.Router.Confirmed, s.snapshot.Router.UnconfirmedReason = verified, observed.Reason

@@ -142,3 +142,24 @@ func TestRolloutGolden(t *testing.T) {
 }
 
 func policy(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
+
+// TestReadReturnsTheRevisionsOfSubsets: where subsets select the pods, the route says which ones users are served by.
+func TestReadReturnsTheRevisionsOfSubsets(t *testing.T) {
+	rule := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"subsets": []any{
+		map[string]any{"name": "canary", "labels": map[string]any{argov1.PodTemplateHashLabel: "new"}},
+		map[string]any{"name": "stable", "labels": map[string]any{"app": "cart", argov1.PodTemplateHashLabel: "old"}},
+		map[string]any{"name": "all"},
+	}}}}
+	target := traffic.Target{Rollout: &argov1.Rollout{Spec: argov1.RolloutSpec{Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{
+		TrafficRouting: &argov1.RolloutTrafficRouting{Istio: &argov1.IstioTrafficRouting{
+			DestinationRule: &argov1.IstioDestinationRule{Name: "cart", CanarySubsetName: "canary", StableSubsetName: "stable"},
+		}},
+	}}}}}
+	for name, want := range map[string]string{"canary": "new", "stable": "old", "all": ""} {
+		target.Rollout.Spec.Strategy.Canary.TrafficRouting.Istio.DestinationRule.StableSubsetName = name
+		observed, err := istio.RolloutRenderer{}.Read(target, traffic.Objects{{Ref: traffic.Ref{SelectsPods: true}, Object: rule}})
+		if err != nil || observed.StableHash != want || observed.CanaryHash != "new" {
+			t.Errorf("subset %s: canary %q, stable %q, %v; want new and %q", name, observed.CanaryHash, observed.StableHash, err, want)
+		}
+	}
+}

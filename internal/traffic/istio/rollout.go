@@ -212,11 +212,28 @@ func setHash(subset map[string]any, hash string) {
 	}
 }
 
+// subsetHash is the revision that a subset of a DestinationRule selects; empty: any.
+func subsetHash(rule *unstructured.Unstructured, name string) string {
+	spec, _, _ := unstructured.NestedFieldNoCopy(rule.Object, "spec")
+	fields, _ := spec.(map[string]any)
+	for _, subset := range traffic.Maps(fields["subsets"]) {
+		if labels, _ := subset["labels"].(map[string]any); subset["name"] == name {
+			hash, _ := labels[argov1.PodTemplateHashLabel].(string)
+			return hash
+		}
+	}
+	return ""
+}
+
 // Read takes the weights from the routes that are written. Istio does not report what its proxies serve.
 func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	for _, x := range existing {
-		if x.Object == nil || x.Ref.SelectsPods {
+		if x.Object == nil {
+			continue
+		}
+		if x.Ref.SelectsPods {
+			out.CanaryHash, out.StableHash = subsetHash(x.Object, ruleOf(t).CanarySubsetName), subsetHash(x.Object, ruleOf(t).StableSubsetName)
 			continue
 		}
 		e := editor{t: t, added: traffic.ExperimentServices(t, x.Object)}
