@@ -1,15 +1,10 @@
 package controller
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +15,6 @@ import (
 	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
-	"github.com/serin-dev/serin/internal/rollout/replicaset"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
 )
@@ -105,80 +99,4 @@ func (r *Reconciler) observe(ctx context.Context, object *argov1.Rollout, now ti
 	}
 	s.snapshot.Spec = s.spec
 	return s, nil
-}
-
-// lookAtSets finds its ReplicaSets, and the one of the template among them.
-func (r *Reconciler) lookAtSets(ctx context.Context, s *seen) error {
-	sets, err := r.owned(ctx, s)
-	if err != nil {
-		return err
-	}
-	replicaset.SortByAge(sets)
-	for _, rs := range sets {
-		s.sets[rs.Name] = rs
-		s.snapshot.ReplicaSets = append(s.snapshot.ReplicaSets, replicaset.Observe(rs))
-	}
-	if s.spec.Selector != nil {
-		s.snapshot.Selector = metav1.FormatLabelSelector(s.spec.Selector)
-	}
-	if c := s.spec.Strategy.Canary; c != nil {
-		if s.snapshot.StepHash, err = rollout.StepHash(c.Steps); err != nil {
-			return fmt.Errorf("name the steps of Rollout %s: %w", s.key(), err)
-		}
-	}
-	workload := ""
-	if s.snapshot.Workload != nil {
-		workload = s.snapshot.Workload.Generation
-	}
-	found, hash, err := replicaset.FindByTemplate(sets, replicaset.FindCriteria{
-		Template: s.spec.Template, CollisionCount: s.object.Status.CollisionCount,
-		ObservedHash: replicaset.ObservedTemplateHash(s.object.Status, s.object.Generation, workload),
-	})
-	if err != nil {
-		return fmt.Errorf("find the ReplicaSet of Rollout %s: %w", s.key(), err)
-	}
-	s.hash, s.snapshot.Hash = hash, hash
-	if found != nil {
-		s.snapshot.Hash = replicaset.PodTemplateHash(found)
-	}
-	return nil
-}
-
-// lookAtRuns finds its AnalysisRuns.
-func (r *Reconciler) lookAtRuns(ctx context.Context, s *seen) error {
-	var runs argov1.AnalysisRunList
-	if err := r.Client.List(ctx, &runs, OwnedBy(s.object)...); err != nil {
-		return fmt.Errorf("list the AnalysisRuns of Rollout %s: %w", s.key(), err)
-	}
-	for i := range runs.Items {
-		s.snapshot.AnalysisRuns = append(s.snapshot.AnalysisRuns, runValue(&runs.Items[i]))
-	}
-	slices.SortFunc(s.snapshot.AnalysisRuns, func(a, b rollout.AnalysisRun) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
-	})
-	return nil
-}
-
-// lookAtExperiments finds its Experiments.
-func (r *Reconciler) lookAtExperiments(ctx context.Context, s *seen) error {
-	var experiments argov1.ExperimentList
-	if err := r.Client.List(ctx, &experiments, OwnedBy(s.object)...); err != nil {
-		return fmt.Errorf("list the Experiments of Rollout %s: %w", s.key(), err)
-	}
-	for i := range experiments.Items {
-		s.snapshot.Experiments = append(s.snapshot.Experiments, experimentValue(&experiments.Items[i], currentStep(s)))
-	}
-	slices.SortFunc(s.snapshot.Experiments, func(a, b rollout.Experiment) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
-	})
-	return nil
-}
-
-// currentStep is the experiment of the step that is carried out; nil: it has none.
-func currentStep(s *seen) *argov1.RolloutExperimentStep {
-	c, at := s.spec.Strategy.Canary, s.object.Status.CurrentStepIndex
-	if c == nil || at == nil || *at < 0 || int(*at) >= len(c.Steps) {
-		return nil
-	}
-	return c.Steps[*at].Experiment
 }

@@ -12,8 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -22,7 +20,6 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/notification/dispatch"
-	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
@@ -168,17 +165,6 @@ func (r *Reconciler) look(ctx context.Context, object *argov1.Rollout, now time.
 	return s, nil
 }
 
-// leaveTo ends a reconciliation because another controller acts on the Rollout. Serin still rolls its own release back, for
-// example at a deadline.
-func (r *Reconciler) leaveTo(other othercontroller.Sign, s *seen, d rollout.Decision) reconcile.Result {
-	releases.Settle(r.Line, s.object, s.object, false)
-	wake := other.Until
-	if d.Wake.After(s.snapshot.Now) {
-		wake = reconciler.Earliest(wake, d.Wake)
-	}
-	return reconcile.Result{RequeueAfter: reconciler.WakeIn(s.snapshot.Now, wake)}
-}
-
 // apply applies the effects of a decision, and returns the decision that follows: about a failure that is a part of what is known
 // of the release, or about the changes of the status that need no further effect. failed is to be retried with backoff after the
 // status is written; err ends the reconciliation.
@@ -202,26 +188,6 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (de
 	return decision, failed, nil
 }
 
-// failed is the decision about the failure of an effect, where that is a part of what is known of the release; otherwise, it is
-// the failure itself.
-func (r *Reconciler) failed(s *seen, evaluated release.Gates, cause error) (rollout.Decision, error) {
-	if refusal, ok := errors.AsType[*refusedError](cause); ok {
-		return rollout.RejectedReplicaSetDecision(s.snapshot, refusal.name, refusal.cause.Error()), nil
-	}
-	switch {
-	case errors.Is(cause, errTaken):
-		return rollout.NameConflictDecision(s.snapshot), nil
-	case errors.Is(cause, traffic.ErrUnreachable):
-		r.Metrics.CountReconcileFailure(argov1.RolloutKind, s.key())
-		return rollout.UnreachableClusterDecision(s.snapshot, evaluated, reconciler.Message(cause)), nil
-	case reconciler.NeedsUser(cause), reconciler.Rejected(cause):
-		r.Metrics.CountReconcileFailure(argov1.RolloutKind, s.key())
-		return rollout.RejectedEffectDecision(s.snapshot, evaluated, reconciler.Message(cause)), nil
-	default:
-		return rollout.Decision{}, cause
-	}
-}
-
 // reportFault reports a panic, in the gates of the status and in an event.
 func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fault error) error {
 	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: r.Clock.Now(), Status: *object.Status.DeepCopy()}}
@@ -235,67 +201,6 @@ func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fa
 	}
 	r.recordAbout(ctx, r.about(s), r.Standing.NewEvents(s.key(), decision.Events)...)
 	return nil
-}
-
-// writeStatus stores the decision if the status changes, or if forced, and reports whether that created a new version, whose
-// event requeues the release.
-func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d rollout.Decision, explanation reconciler.Explanation, forced bool) (written bool, err error) {
-	if !forced && rollout.SameStatus(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
-		return false, nil
-	}
-	status := *d.Status.DeepCopy()
-	status.Serin = explained(status, explanation, s.routed())
-	stored, err := r.frame.PatchStatus(ctx, s.object, &s.snapshot.Status, &status)
-	if err != nil {
-		if !apierrors.IsConflict(err) {
-			r.newest.Forget(s.key())
-		}
-		return false, err
-	}
-	written = stored.ResourceVersion != s.object.ResourceVersion
-	if r.memory.losesPlace(status.Serin, stored.Status.Serin) {
-		s.again = reconciler.Earliest(s.again, s.snapshot.Now) // the queue knows who waits, now that the status cannot say it
-	}
-	s.object = stored
-	r.newest.RecordVersion(s.key(), stored)
-	if r.memory.noticePruning(status.Serin, stored.Status.Serin) {
-		r.record(ctx, stored, release.Event{Type: release.Warning, Reason: "StatusPruned", Message: textPruned})
-	}
-	return written, nil
-}
-
-// textPruned is the message about a definition that does not contain the fields of Serin.
-const textPruned = "The installed definition of rollouts.argoproj.io drops status.serin: releases work, with less precision after a restart, and do not say what they wait for; apply Serin's definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
-
-// explained is what Serin adds to a status: what is waited for, when the pause began, while there is one, which release is
-// Serin's, and who shares the traffic.
-func explained(status argov1.RolloutStatus, explanation reconciler.Explanation, routed []argov1.RoutedStatus) *argov1.SerinStatus {
-	own := argov1.SerinStatus{Gates: gatesOf(explanation), Routed: routed}
-	if status.Serin != nil {
-		own.Queue = status.Serin.Queue
-	}
-	if status.Serin != nil && len(status.PauseConditions) > 0 {
-		own.PausedAt = status.Serin.PausedAt
-	}
-	if status.Serin != nil {
-		own.CarriedBy = status.Serin.CarriedBy
-	}
-	if status.CurrentPodHash != status.StableRS {
-		own.Release = status.CurrentPodHash
-	}
-	if equality.Semantic.DeepEqual(own, argov1.SerinStatus{}) {
-		return nil
-	}
-	return &own
-}
-
-func withoutGates(status argov1.RolloutStatus) argov1.RolloutStatus {
-	var own *argov1.SerinStatus
-	if status.Serin != nil && status.Serin.Queue != nil {
-		own = &argov1.SerinStatus{Queue: status.Serin.Queue}
-	}
-	status.Serin = own
-	return status
 }
 
 // gone gives back what a Rollout had that was deleted: Services select the pods of all revisions again, and routes are as

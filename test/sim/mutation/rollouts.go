@@ -23,7 +23,7 @@ var Rollouts = []Mutant{
 	{
 		"a weight beyond its step",
 		"I2",
-		"internal/rollout/controller/route.go",
+		"internal/rollout/controller/apply_route.go",
 		"Canary: int(e.Weights.Canary.Weight), Total", "Canary: min(int(e.Weights.Canary.Weight)+1, int(e.MaxWeight)), Total", 1,
 	},
 	{
@@ -65,7 +65,7 @@ var Rollouts = []Mutant{
 	{
 		"labels on the user's Service",
 		"I8",
-		"internal/rollout/controller/services.go",
+		"internal/rollout/controller/apply_services.go",
 		"	annotations[argov1.ManagedByAnnotation] = s.object.Name\n", "	annotations[argov1.ManagedByAnnotation] = s.object.Name\n\tafter.SetLabels(map[string]string{\"managed\": \"true\"})\n", 1,
 	},
 	{
@@ -145,7 +145,7 @@ var Rollouts = []Mutant{
 	{
 		"Services of a Rollout that is gone",
 		"I16",
-		"internal/rollout/controller/services.go",
+		"internal/rollout/controller/apply_services.go",
 		"	unstructured.RemoveNestedField(after.Object, \"spec\", \"selector\", argov1.PodTemplateHashLabel)\n", "", 18,
 	},
 	{
@@ -169,7 +169,7 @@ var Rollouts = []Mutant{
 	{
 		"replicas that a workload does not get back",
 		"I16",
-		"internal/rollout/controller/workload.go",
+		"internal/rollout/controller/apply_workload.go",
 		"found && now < replicas {", "found && now < replicas && replicas < 0 {", 0,
 	},
 	{
@@ -211,7 +211,7 @@ var Rollouts = []Mutant{
 	{
 		"a note on ReplicaSets that never stands",
 		"I19",
-		"internal/rollout/controller/apply.go",
+		"internal/rollout/controller/apply_replicasets.go",
 		"	after := how(before)\n", "	after := how(before)\n\tmetav1.SetMetaDataAnnotation(&after.ObjectMeta, \"seen\", before.ResourceVersion)\n", 1,
 	},
 	{
@@ -278,7 +278,7 @@ var Rollouts = []Mutant{
 	{
 		"a ReplicaSet without an owner",
 		"I27",
-		"internal/rollout/controller/apply.go",
+		"internal/rollout/controller/apply_replicasets.go",
 		"	rs := replicaset.New(s.object, s.spec, e)\n", "	rs := replicaset.New(s.object, s.spec, e)\n\trs.OwnerReferences = nil\n", 1,
 	},
 	{

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,49 +17,6 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
-
-// lookAtPods lists the pods where a restart is due. They are not watched: nothing else needs them.
-func (r *Reconciler) lookAtPods(ctx context.Context, s *seen) error {
-	if !rollout.IsRestartDue(s.spec, s.object.Status, s.snapshot.Now) {
-		return nil
-	}
-	for _, rs := range s.snapshot.ReplicaSets {
-		pods, err := r.podsOf(ctx, s.sets[rs.Name])
-		if err != nil {
-			return err
-		}
-		for i := range pods {
-			s.snapshot.Pods = append(s.snapshot.Pods, podValue(&pods[i], rs.Name))
-		}
-	}
-	return nil
-}
-
-func podValue(pod *corev1.Pod, set string) rollout.Pod {
-	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-	return rollout.Pod{Name: pod.Name, ReplicaSet: set, Created: pod.CreationTimestamp.Time, Ready: ready, Deleting: pod.DeletionTimestamp != nil}
-}
-
-// podsOf lists the pods of a ReplicaSet.
-func (r *Reconciler) podsOf(ctx context.Context, rs *appsv1.ReplicaSet) ([]corev1.Pod, error) {
-	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
-	if err != nil {
-		return nil, fmt.Errorf("read the selector of ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, err)
-	}
-	var all corev1.PodList
-	if err := r.Reader.List(ctx, &all, client.InNamespace(rs.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("list the pods of ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, err)
-	}
-	var own []corev1.Pod
-	for i := range all.Items {
-		if metav1.IsControlledBy(&all.Items[i], rs) {
-			own = append(own, all.Items[i])
-		}
-	}
-	return own, nil
-}
 
 // evict takes a pod away. A disruption budget may refuse that for now; the next look tries again.
 func (r *Reconciler) evict(ctx context.Context, s *seen, e rollout.PodEvicted) (bool, error) {

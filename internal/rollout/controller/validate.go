@@ -10,7 +10,9 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/analysis/launch"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
 )
 
@@ -66,6 +68,28 @@ func (r *Reconciler) validateAnalyses(ctx context.Context, s *seen) (field.Error
 		}
 		if problem := named.unfit(templates); problem != nil {
 			return field.ErrorList{problem}, nil //nolint:nilerr // part of what is known
+		}
+	}
+	return nil, nil
+}
+
+// validateRoutes finds what of the user's routes does not fit the spec.
+func (r *Reconciler) validateRoutes(ctx context.Context, s *seen) (field.ErrorList, error) {
+	if _, err := r.routersOf(s.object); err != nil {
+		return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
+	}
+	for _, router := range s.routers {
+		problems, err := r.Applier.Validate(ctx, router.Renderer, s.target(router))
+		switch {
+		case errors.Is(err, traffic.ErrNotInstalled):
+			s.missing = true // no watch tells of a definition
+			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
+		case reconciler.NeedsUser(err):
+			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
+		case err != nil:
+			return nil, err
+		case len(problems) > 0:
+			return problems, nil
 		}
 	}
 	return nil, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,55 +14,6 @@ import (
 	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/rollout"
 )
-
-func runValue(run *argov1.AnalysisRun) rollout.AnalysisRun {
-	v := rollout.AnalysisRun{
-		Name: run.Name, Hash: run.Labels[argov1.PodTemplateHashLabel], Type: run.Labels[argov1.RolloutTypeLabel],
-		Created: run.CreationTimestamp.Time, Phase: run.Status.Phase, Message: run.Status.Message,
-		Terminated: run.Spec.Terminate, Deleting: run.DeletionTimestamp != nil, Metric: decidingMetric(run),
-	}
-	if index, err := strconv.ParseInt(run.Labels[argov1.StepIndexLabel], 10, 32); err == nil {
-		v.Step = new(int32(index))
-	}
-	return v
-}
-
-// decidingMetric returns the metric that decides an AnalysisRun: the first that was not successful, or the only one.
-func decidingMetric(run *argov1.AnalysisRun) rollout.Metric {
-	for _, result := range run.Status.MetricResults {
-		undesired := result.Phase.Completed() && result.Phase != argov1.AnalysisPhaseSuccessful && !result.DryRun
-		i := slices.IndexFunc(run.Spec.Metrics, func(m argov1.Metric) bool { return m.Name == result.Name })
-		if i < 0 || !undesired && len(run.Spec.Metrics) > 1 {
-			continue
-		}
-		out := rollout.Metric{Limit: analysis.Limit(run.Spec.Metrics[i]), Query: result.Metadata["ResolvedPrometheusQuery"]}
-		if n := len(result.Measurements); n > 0 {
-			out.Value = result.Measurements[n-1].Value
-		}
-		return out
-	}
-	return rollout.Metric{}
-}
-
-// experimentValue is what a decision needs to know of an Experiment. step is the one that it may be of.
-func experimentValue(experiment *argov1.Experiment, step *argov1.RolloutExperimentStep) rollout.Experiment {
-	v := rollout.Experiment{
-		Name: experiment.Name, Hash: experiment.Labels[argov1.PodTemplateHashLabel], Created: experiment.CreationTimestamp.Time,
-		Phase: experiment.Status.Phase, Message: experiment.Status.Message,
-		Terminated: experiment.Spec.Terminate, Deleting: experiment.DeletionTimestamp != nil,
-	}
-	if v.Phase != argov1.AnalysisPhaseRunning || step == nil {
-		return v
-	}
-	for _, template := range step.Templates {
-		for _, status := range experiment.Status.TemplateStatuses {
-			if template.Weight != nil && template.Name == status.Name && status.ServiceName != "" {
-				v.Destinations = append(v.Destinations, rollout.Destination{Service: status.ServiceName, Hash: status.PodTemplateHash, Weight: *template.Weight})
-			}
-		}
-	}
-	return v
-}
 
 func ownerReference(object *argov1.Rollout) metav1.OwnerReference {
 	return *metav1.NewControllerRef(object, argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind))

@@ -13,34 +13,6 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 )
 
-// byOwner is the index of objects by the UID of their controller; those without one are under nobody.
-const (
-	byOwner = "controller"
-	nobody  = "none"
-)
-
-// IndexOwners lets caches find what belongs to a Rollout without looking at all.
-func IndexOwners(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, object := range []client.Object{&appsv1.ReplicaSet{}, &argov1.AnalysisRun{}, &argov1.Experiment{}} {
-		if err := indexer.IndexField(ctx, object, byOwner, ownerOf); err != nil {
-			return fmt.Errorf("index %T by owner: %w", object, err)
-		}
-	}
-	return nil
-}
-
-func ownerOf(object client.Object) []string {
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
-		return []string{string(owner.UID)}
-	}
-	return []string{nobody}
-}
-
-// OwnedBy lists what belongs to a Rollout. What is read is not changed.
-func OwnedBy(object *argov1.Rollout) []client.ListOption {
-	return []client.ListOption{client.InNamespace(object.Namespace), client.MatchingFields{byOwner: string(object.UID)}, client.UnsafeDisableDeepCopy}
-}
-
 // owned are the ReplicaSets of a Rollout. As a Deployment does, it takes those that its selector matches and nobody owns,
 // and lets go of its own that the selector does not match any more.
 func (r *Reconciler) owned(ctx context.Context, s *seen) ([]*appsv1.ReplicaSet, error) {

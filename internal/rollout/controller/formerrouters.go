@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -14,7 +12,6 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/internal/traffic"
-	"github.com/serin-dev/serin/internal/watching"
 )
 
 // What routers were told stays in their objects when a spec does not name them any more, and a spec may change while nobody
@@ -115,99 +112,4 @@ func sameRouting(was argov1.RoutedStatus, now *argov1.RoutedStatus) (bool, error
 
 func tree(of argov1.RoutedStatus) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(&of)
-}
-
-// sameRouter is true of a router that two specs name alike.
-func sameRouter(name string, was, now argov1.RoutedStatus) (bool, error) {
-	var blocks [2]map[string]any
-	for i, of := range []argov1.RoutedStatus{was, now} {
-		all, err := tree(of)
-		if err != nil {
-			return false, err
-		}
-		routing, _ := all["trafficRouting"].(map[string]any)
-		plugins, _ := routing["plugins"].(map[string]any)
-		blocks[i] = map[string]any{
-			"router": routing[name], "plugin": plugins[name],
-			"canary": all["canaryService"], "stable": all["stableService"], "pingPong": all["pingPong"],
-		}
-	}
-	return jsontree.Equal(blocks[0], blocks[1]), nil
-}
-
-// routeReleased gives the objects of routers back that the strategy does not name any more. What was made for the Rollout
-// stays until nothing is under way: it carries traffic, and nobody says that the others could take it.
-func (r *Reconciler) routeReleased(ctx context.Context, s *seen, whole bool) error {
-	var left []argov1.RoutedStatus
-	for _, was := range s.former {
-		made, err := r.release(ctx, s, was, whole)
-		if err != nil {
-			return err
-		}
-		if made {
-			was.Restored = true
-			left = append(left, was)
-		}
-	}
-	s.former, s.released = left, len(left) < len(s.former)
-	return nil
-}
-
-// release gives back what one spec had routers write, and is true while something is left that was made.
-func (r *Reconciler) release(ctx context.Context, s *seen, was argov1.RoutedStatus, whole bool) (left bool, err error) {
-	routers, err := r.Routers.ForRollout(&was.TrafficRouting)
-	if err != nil {
-		return false, nil //nolint:nilerr // a router that is not served has nothing of ours
-	}
-	now := routedBy(s.object.Spec)
-	for _, router := range routers {
-		if now != nil {
-			same, err := sameRouter(router.Name, was, *now)
-			if err != nil {
-				return false, err
-			}
-			if same {
-				continue
-			}
-		}
-		made, err := r.releaseRouter(ctx, s, router, was, whole)
-		if errors.Is(err, traffic.ErrNotInstalled) {
-			continue
-		}
-		if err != nil {
-			return false, fmt.Errorf("give back the objects of router %s: %w", router.Name, err)
-		}
-		left = left || made
-	}
-	return left, nil
-}
-
-func (r *Reconciler) releaseRouter(ctx context.Context, s *seen, router traffic.Router, was argov1.RoutedStatus, whole bool) (left bool, err error) {
-	target := router.Target(as(s.object, was), "", "")
-	if !was.Restored {
-		if err := r.Applier.Restore(ctx, router.Renderer, target); err != nil {
-			return false, err
-		}
-	}
-	made, err := r.Applier.Owned(ctx, router.Renderer, target)
-	made = slices.DeleteFunc(made, func(x traffic.Found) bool { // a router of the spec needs it
-		return slices.Contains(s.things, watching.Object{Kind: x.Ref.GVK.GroupKind(), Namespace: x.Ref.Namespace, Name: x.Ref.Name})
-	})
-	if err != nil || !whole {
-		return len(made) > 0, err
-	}
-	return false, r.Applier.Delete(ctx, target, made)
-}
-
-// as is a Rollout with the routers that it had.
-func as(now *argov1.Rollout, was argov1.RoutedStatus) *argov1.Rollout {
-	object := now.DeepCopy()
-	canary := &argov1.CanaryStrategy{
-		CanaryService: was.CanaryService, StableService: was.StableService, PingPong: was.PingPong, TrafficRouting: &was.TrafficRouting,
-	}
-	if now := object.Spec.Strategy.Canary; now != nil {
-		canary.Steps = now.Steps
-	}
-	object.Spec.Strategy = argov1.RolloutStrategy{Canary: canary}
-	return object
 }

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,13 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
-	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
 )
 
@@ -29,41 +25,6 @@ var (
 	replicaSetKind  = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 	podTemplateKind = corev1.SchemeGroupVersion.WithKind("PodTemplate")
 )
-
-// byWorkload is the index of Rollouts by the workload that they refer to.
-const byWorkload = "spec.workloadRef"
-
-// IndexWorkloads lets caches find the Rollouts that refer to a workload without looking at all.
-func IndexWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &argov1.Rollout{}, byWorkload, func(object client.Object) []string {
-		if of, ok := object.(*argov1.Rollout); ok && of.Spec.WorkloadRef != nil {
-			return []string{of.Spec.WorkloadRef.Kind + "/" + of.Spec.WorkloadRef.Name}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("index Rollouts by workload: %w", err)
-	}
-	return nil
-}
-
-// IndexMarkedWorkloads lets caches find the Deployments that a Rollout has scaled down without looking at all. It begins to
-// watch Deployments, and so is for where Parts.Marked has their kind.
-func IndexMarkedWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
-	kind := &unstructured.Unstructured{}
-	kind.SetGroupVersionKind(deploymentKind)
-	return indexManaged(ctx, indexer, kind)
-}
-
-// Referring are the Rollouts that refer to a workload.
-func Referring(ctx context.Context, reader client.Reader, namespace, kind, name string) ([]argov1.Rollout, error) {
-	var all argov1.RolloutList
-	err := reader.List(ctx, &all, client.InNamespace(namespace), client.MatchingFields{byWorkload: kind + "/" + name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("list the Rollouts that refer to %s %s.%s: %w", kind, name, namespace, err)
-	}
-	return all.Items, nil
-}
 
 // workloadObject is the workload that a Rollout refers to.
 type workloadObject struct {
@@ -174,36 +135,6 @@ func (w *workloadObject) found(spec argov1.RolloutSpec) rollout.ReferencedWorklo
 	return rollout.ReferencedWorkload{Problem: w.problem, Template: spec.Template, Selector: spec.Selector}
 }
 
-// scaleWorkload sets the number of pods of the Deployment that the Rollout refers to.
-func (r *Reconciler) scaleWorkload(ctx context.Context, s *seen, e rollout.WorkloadScaled) (bool, error) {
-	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() != deploymentKind {
-		return false, fmt.Errorf("scale the workload of Rollout %s: %w", s.key(), reconciler.ErrChanged)
-	}
-	after := s.workload.object.DeepCopy()
-	annotations := after.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	if annotations[argov1.ReplicasBeforeAnnotation] == "" {
-		annotations[argov1.ReplicasBeforeAnnotation] = strconv.Itoa(int(s.snapshot.Workload.Spec))
-	}
-	annotations[argov1.ManagedByAnnotation] = s.object.Name
-	after.SetAnnotations(annotations)
-	if err := unstructured.SetNestedField(after.Object, int64(e.Pods), "spec", "replicas"); err != nil {
-		return false, errors.Join(reconciler.ErrChanged, err)
-	}
-	changed, err := r.change(ctx, s.workload.object, after)
-	if err == nil {
-		s.workload.object = after
-	}
-	return changed, err
-}
-
-// markedWorkloads are the Deployments that a Rollout of that name has scaled down. They must not be changed.
-func (r *Reconciler) markedWorkloads(ctx context.Context, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
-	return r.managed(ctx, deploymentKind, key)
-}
-
 // lookForFormerWorkloads finds the Deployments that the Rollout has scaled down and does not refer to any more.
 func (r *Reconciler) lookForFormerWorkloads(ctx context.Context, s *seen) error {
 	if !slices.Contains(r.Marked, deploymentKind) {
@@ -220,33 +151,4 @@ func (r *Reconciler) lookForFormerWorkloads(ctx context.Context, s *seen) error 
 		}
 	}
 	return nil
-}
-
-// releaseWorkload gives a Deployment the replicas back that it had, or those of the Rollout where these are more. One that
-// somebody has scaled up since keeps its number.
-func (r *Reconciler) releaseWorkload(ctx context.Context, of *argov1.Rollout, name string) (bool, error) {
-	before := &unstructured.Unstructured{}
-	before.SetGroupVersionKind(deploymentKind)
-	switch err := r.Client.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: name}, before); {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("get Deployment %s.%s: %w", name, of.Namespace, err)
-	}
-	annotations := before.GetAnnotations()
-	if annotations[argov1.ManagedByAnnotation] != of.Name {
-		return false, nil
-	}
-	after := before.DeepCopy()
-	replicas, _ := strconv.ParseInt(annotations[argov1.ReplicasBeforeAnnotation], 10, 32)
-	if of.Spec.Replicas != nil {
-		replicas = max(replicas, int64(*of.Spec.Replicas))
-	}
-	if now, found, _ := unstructured.NestedInt64(before.Object, "spec", "replicas"); found && now < replicas {
-		if err := unstructured.SetNestedField(after.Object, replicas, "spec", "replicas"); err != nil {
-			return false, errors.Join(reconciler.ErrChanged, err)
-		}
-	}
-	traffic.RemoveAnnotations(after, argov1.ManagedByAnnotation, argov1.ReplicasBeforeAnnotation)
-	return r.change(ctx, before, after)
 }

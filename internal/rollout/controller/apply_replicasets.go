@@ -1,0 +1,85 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/serin-dev/serin/internal/readyourwrites"
+	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/rollout/replicaset"
+)
+
+// errTaken says that somebody else has the name that a ReplicaSet should get.
+var errTaken = errors.New("the name is taken")
+
+// refusedError is why a ReplicaSet could not be made.
+type refusedError struct {
+	name  string
+	cause error
+}
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("create ReplicaSet %s: %v", e.name, e.cause)
+}
+
+func (e *refusedError) Unwrap() error { return e.cause }
+
+// set is a ReplicaSet of the Rollout as it was written last.
+func (s *seen) set(name string) (*appsv1.ReplicaSet, error) {
+	rs := s.sets[name]
+	if rs == nil {
+		return nil, fmt.Errorf("ReplicaSet %s of Rollout %s: %w", name, s.key(), reconciler.ErrChanged)
+	}
+	return rs, nil
+}
+
+// changeSet writes what is different about a ReplicaSet.
+func (r *Reconciler) changeSet(ctx context.Context, s *seen, name string, how func(*appsv1.ReplicaSet) *appsv1.ReplicaSet) (bool, error) {
+	before, err := s.set(name)
+	if err != nil {
+		return false, err
+	}
+	after := how(before)
+	changed, err := r.change(ctx, before, after)
+	if err == nil {
+		s.sets[name] = after
+	}
+	return changed, err
+}
+
+// make creates the ReplicaSet of the template. One of that name that is this very one, made by an attempt whose answer
+// was lost, is taken.
+func (r *Reconciler) make(ctx context.Context, s *seen, e rollout.ReplicaSetExists) (bool, error) {
+	if s.sets[e.Name] != nil {
+		return false, nil
+	}
+	rs := replicaset.New(s.object, s.spec, e)
+	err := r.Client.Create(ctx, rs)
+	switch {
+	case err == nil:
+		s.sets[e.Name] = rs
+		s.snapshot.ReplicaSets = append(slices.Clip(s.snapshot.ReplicaSets), replicaset.Observe(rs)) // the release begins with it
+		return true, nil
+	case errors.Is(err, readyourwrites.ErrStale): // nothing was asked
+		return false, err
+	case !apierrors.IsAlreadyExists(err):
+		return false, &refusedError{e.Name, err}
+	}
+	live := &appsv1.ReplicaSet{}
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(rs), live); err != nil {
+		return false, fmt.Errorf("look at ReplicaSet %s.%s, which is there already: %w", rs.Name, rs.Namespace, err)
+	}
+	if !metav1.IsControlledBy(live, s.object) || live.DeletionTimestamp != nil || !replicaset.RunsTemplate(live, s.spec.Template) {
+		return false, fmt.Errorf("create ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, errTaken)
+	}
+	s.sets[e.Name] = live
+	return false, nil
+}

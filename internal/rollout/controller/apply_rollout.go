@@ -1,0 +1,70 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// edit changes the Rollout itself. Its status stays what was observed: it is written on its own.
+func (r *Reconciler) edit(ctx context.Context, s *seen, how func(*argov1.Rollout)) (bool, error) {
+	after := s.object.DeepCopy()
+	how(after)
+	changed, err := r.change(ctx, s.object, after)
+	if err != nil {
+		return false, err
+	}
+	if changed {
+		r.newest.RecordIfUnknown(s.key(), s.object)
+	}
+	s.object = after
+	return changed, nil
+}
+
+// takeOut takes what is at JSON pointers out of the stored Rollout, and nothing else: what else there is that nobody here
+// can read stays.
+func (r *Reconciler) takeOut(ctx context.Context, s *seen, pointers []string) error {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value string `json:"value,omitempty"`
+	}
+	operations := []operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: s.object.ResourceVersion}}
+	for _, pointer := range slices.Backward(pointers) { // from the end of lists, whose elements would move
+		operations = append(operations, operation{Op: "remove", Path: pointer})
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return fmt.Errorf("write a patch of Rollout %s: %w", s.key(), err)
+	}
+	after := s.object.DeepCopy()
+	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+		return fmt.Errorf("take out of Rollout %s what cannot be read: %w", s.key(), err)
+	}
+	r.newest.RecordIfUnknown(s.key(), s.object)
+	s.object = after
+	return nil
+}
+
+// annotate writes one annotation of the Rollout; an empty one is taken away.
+func (r *Reconciler) annotate(ctx context.Context, s *seen, key, value string) (bool, error) {
+	if is, there := s.object.Annotations[key]; is == value && there == (value != "") {
+		return false, nil // as mostly
+	}
+	return r.edit(ctx, s, func(object *argov1.Rollout) {
+		if value == "" {
+			delete(object.Annotations, key)
+			return
+		}
+		if object.Annotations == nil {
+			object.Annotations = map[string]string{}
+		}
+		object.Annotations[key] = value
+	})
+}

@@ -1,0 +1,163 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/jsontree"
+	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/watching"
+)
+
+// routeIs makes all routers share the traffic so.
+func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.TrafficRouted) (changed bool, events []release.Event, err error) {
+	for i, router := range s.routers {
+		told := s.object.DeepCopy()
+		told.Status.Canary.StablePingPong = e.StablePingPong // the status that will be written
+		s.knowUnnamed(told)
+		target := router.Target(told, e.Weights.Canary.PodTemplateHash, e.Weights.Stable.PodTemplateHash)
+		target.Drained = e.Drained
+		outcome, err := r.Applier.Apply(ctx, router.Renderer, target, router.Route(target, routeOf(e, target)), s.versions[i])
+		if outcome.Changed {
+			s.versions[i] = nil // whatever it is told next in this pass was decided with that
+		}
+		for _, event := range outcome.Events {
+			events = append(events, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message})
+		}
+		changed = changed || outcome.Changed
+		if reconciler.Overtaken(err) || errors.Is(err, traffic.ErrUnreachable) { // which the decision that follows tells
+			return changed, events, err
+		}
+		if err != nil {
+			return changed, append(events, release.Event{Type: release.Warning, Reason: "TrafficRoutingError", Message: err.Error()}), err
+		}
+	}
+	return changed, events, nil
+}
+
+func typeOf(warning bool) release.EventType {
+	if warning {
+		return release.Warning
+	}
+	return release.Normal
+}
+
+// routeOf is what an effect tells a router.
+func routeOf(e rollout.TrafficRouted, target traffic.Target) release.Route {
+	route := release.Route{Canary: int(e.Weights.Canary.Weight), Total: int(e.MaxWeight)}
+	for _, additional := range e.Weights.Additional {
+		route.Others = append(route.Others, release.Destination{
+			Service: additional.ServiceName, Weight: int(additional.Weight), Revision: additional.PodTemplateHash,
+		})
+	}
+	for _, header := range e.Headers {
+		route.HeaderRoutes = append(route.HeaderRoutes, traffic.HeaderRoute(header))
+	}
+	for _, mirror := range e.Mirrors {
+		route.MirrorRoutes = append(route.MirrorRoutes, traffic.MirrorRoute(mirror))
+	}
+	slices.SortStableFunc(route.HeaderRoutes, func(a, b release.HeaderRoute) int { return target.CompareManagedRoutes(a.Name, b.Name) })
+	slices.SortStableFunc(route.MirrorRoutes, func(a, b release.MirrorRoute) int { return target.CompareManagedRoutes(a.Name, b.Name) })
+	return route
+}
+
+// routeReleased gives the objects of routers back that the strategy does not name any more. What was made for the Rollout
+// stays until nothing is under way: it carries traffic, and nobody says that the others could take it.
+func (r *Reconciler) routeReleased(ctx context.Context, s *seen, whole bool) error {
+	var left []argov1.RoutedStatus
+	for _, was := range s.former {
+		made, err := r.release(ctx, s, was, whole)
+		if err != nil {
+			return err
+		}
+		if made {
+			was.Restored = true
+			left = append(left, was)
+		}
+	}
+	s.former, s.released = left, len(left) < len(s.former)
+	return nil
+}
+
+// release gives back what one spec had routers write, and is true while something is left that was made.
+func (r *Reconciler) release(ctx context.Context, s *seen, was argov1.RoutedStatus, whole bool) (left bool, err error) {
+	routers, err := r.Routers.ForRollout(&was.TrafficRouting)
+	if err != nil {
+		return false, nil //nolint:nilerr // a router that is not served has nothing of ours
+	}
+	now := routedBy(s.object.Spec)
+	for _, router := range routers {
+		if now != nil {
+			same, err := sameRouter(router.Name, was, *now)
+			if err != nil {
+				return false, err
+			}
+			if same {
+				continue
+			}
+		}
+		made, err := r.releaseRouter(ctx, s, router, was, whole)
+		if errors.Is(err, traffic.ErrNotInstalled) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("give back the objects of router %s: %w", router.Name, err)
+		}
+		left = left || made
+	}
+	return left, nil
+}
+
+func (r *Reconciler) releaseRouter(ctx context.Context, s *seen, router traffic.Router, was argov1.RoutedStatus, whole bool) (left bool, err error) {
+	target := router.Target(as(s.object, was), "", "")
+	if !was.Restored {
+		if err := r.Applier.Restore(ctx, router.Renderer, target); err != nil {
+			return false, err
+		}
+	}
+	made, err := r.Applier.Owned(ctx, router.Renderer, target)
+	made = slices.DeleteFunc(made, func(x traffic.Found) bool { // a router of the spec needs it
+		return slices.Contains(s.things, watching.Object{Kind: x.Ref.GVK.GroupKind(), Namespace: x.Ref.Namespace, Name: x.Ref.Name})
+	})
+	if err != nil || !whole {
+		return len(made) > 0, err
+	}
+	return false, r.Applier.Delete(ctx, target, made)
+}
+
+// sameRouter is true of a router that two specs name alike.
+func sameRouter(name string, was, now argov1.RoutedStatus) (bool, error) {
+	var blocks [2]map[string]any
+	for i, of := range []argov1.RoutedStatus{was, now} {
+		all, err := tree(of)
+		if err != nil {
+			return false, err
+		}
+		routing, _ := all["trafficRouting"].(map[string]any)
+		plugins, _ := routing["plugins"].(map[string]any)
+		blocks[i] = map[string]any{
+			"router": routing[name], "plugin": plugins[name],
+			"canary": all["canaryService"], "stable": all["stableService"], "pingPong": all["pingPong"],
+		}
+	}
+	return jsontree.Equal(blocks[0], blocks[1]), nil
+}
+
+// as is a Rollout with the routers that it had.
+func as(now *argov1.Rollout, was argov1.RoutedStatus) *argov1.Rollout {
+	object := now.DeepCopy()
+	canary := &argov1.CanaryStrategy{
+		CanaryService: was.CanaryService, StableService: was.StableService, PingPong: was.PingPong, TrafficRouting: &was.TrafficRouting,
+	}
+	if now := object.Spec.Strategy.Canary; now != nil {
+		canary.Steps = now.Steps
+	}
+	object.Spec.Strategy = argov1.RolloutStrategy{Canary: canary}
+	return object
+}

@@ -1,0 +1,54 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/rollout"
+)
+
+// selects makes a Service select the pods of one revision.
+func (r *Reconciler) selects(ctx context.Context, s *seen, e rollout.ServiceSelects) (bool, error) {
+	before, err := r.getService(ctx, s.object.Namespace, e.Service)
+	if err != nil {
+		return false, err
+	}
+	if before == nil {
+		return false, fmt.Errorf("switch Service %s.%s: %w", e.Service, s.object.Namespace, reconciler.ErrChanged)
+	}
+	after := before.DeepCopy()
+	if err := unstructured.SetNestedField(after.Object, e.Hash, "spec", "selector", argov1.PodTemplateHashLabel); err != nil {
+		return false, fmt.Errorf("switch Service %s.%s: %w", e.Service, s.object.Namespace, err)
+	}
+	annotations := after.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[argov1.ManagedByAnnotation] = s.object.Name
+	if record := s.record(); record != "" {
+		annotations[argov1.RoutedByAnnotation] = record
+	} else {
+		delete(annotations, argov1.RoutedByAnnotation)
+	}
+	after.SetAnnotations(annotations)
+	return r.change(ctx, before, after)
+}
+
+// releaseService takes out of a Service what was put into it. One that is gone, or that another Rollout manages, is left.
+func (r *Reconciler) releaseService(ctx context.Context, namespace, manager, name string) (bool, error) {
+	before, err := r.getService(ctx, namespace, name)
+	if err != nil || before == nil || before.GetAnnotations()[argov1.ManagedByAnnotation] != manager {
+		return false, err
+	}
+	after := before.DeepCopy()
+	unstructured.RemoveNestedField(after.Object, "spec", "selector", argov1.PodTemplateHashLabel)
+	annotations := after.GetAnnotations()
+	delete(annotations, argov1.ManagedByAnnotation)
+	delete(annotations, argov1.RoutedByAnnotation)
+	after.SetAnnotations(annotations)
+	return r.change(ctx, before, after)
+}

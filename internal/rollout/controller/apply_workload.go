@@ -1,0 +1,71 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// scaleWorkload sets the number of pods of the Deployment that the Rollout refers to.
+func (r *Reconciler) scaleWorkload(ctx context.Context, s *seen, e rollout.WorkloadScaled) (bool, error) {
+	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() != deploymentKind {
+		return false, fmt.Errorf("scale the workload of Rollout %s: %w", s.key(), reconciler.ErrChanged)
+	}
+	after := s.workload.object.DeepCopy()
+	annotations := after.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if annotations[argov1.ReplicasBeforeAnnotation] == "" {
+		annotations[argov1.ReplicasBeforeAnnotation] = strconv.Itoa(int(s.snapshot.Workload.Spec))
+	}
+	annotations[argov1.ManagedByAnnotation] = s.object.Name
+	after.SetAnnotations(annotations)
+	if err := unstructured.SetNestedField(after.Object, int64(e.Pods), "spec", "replicas"); err != nil {
+		return false, errors.Join(reconciler.ErrChanged, err)
+	}
+	changed, err := r.change(ctx, s.workload.object, after)
+	if err == nil {
+		s.workload.object = after
+	}
+	return changed, err
+}
+
+// releaseWorkload gives a Deployment the replicas back that it had, or those of the Rollout where these are more. One that
+// somebody has scaled up since keeps its number.
+func (r *Reconciler) releaseWorkload(ctx context.Context, of *argov1.Rollout, name string) (bool, error) {
+	before := &unstructured.Unstructured{}
+	before.SetGroupVersionKind(deploymentKind)
+	switch err := r.Client.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: name}, before); {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("get Deployment %s.%s: %w", name, of.Namespace, err)
+	}
+	annotations := before.GetAnnotations()
+	if annotations[argov1.ManagedByAnnotation] != of.Name {
+		return false, nil
+	}
+	after := before.DeepCopy()
+	replicas, _ := strconv.ParseInt(annotations[argov1.ReplicasBeforeAnnotation], 10, 32)
+	if of.Spec.Replicas != nil {
+		replicas = max(replicas, int64(*of.Spec.Replicas))
+	}
+	if now, found, _ := unstructured.NestedInt64(before.Object, "spec", "replicas"); found && now < replicas {
+		if err := unstructured.SetNestedField(after.Object, replicas, "spec", "replicas"); err != nil {
+			return false, errors.Join(reconciler.ErrChanged, err)
+		}
+	}
+	traffic.RemoveAnnotations(after, argov1.ManagedByAnnotation, argov1.ReplicasBeforeAnnotation)
+	return r.change(ctx, before, after)
+}

@@ -1,0 +1,71 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var serviceKind = corev1.SchemeGroupVersion.WithKind("Service")
+
+func service() *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(serviceKind)
+	return object
+}
+
+// managedServices are those that say that the Rollout manages them, by name. They must not be changed.
+func (r *Reconciler) managedServices(ctx context.Context, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
+	return r.managed(ctx, serviceKind, of)
+}
+
+// managed are the objects of an indexed kind that carry the mark of a Rollout, by name. They must not be changed.
+func (r *Reconciler) managed(ctx context.Context, kind schema.GroupVersionKind, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err := r.Client.List(ctx, list, client.InNamespace(of.Namespace), client.MatchingFields{byManager: of.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the objects of kind %s that Rollout %s manages: %w", kind.Kind, of, err)
+	}
+	var objects []*unstructured.Unstructured
+	for i := range list.Items {
+		objects = append(objects, &list.Items[i])
+	}
+	slices.SortFunc(objects, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return objects, nil
+}
+
+func namesOf(objects []*unstructured.Unstructured) []string {
+	var names []string
+	for _, object := range objects {
+		names = append(names, object.GetName())
+	}
+	return names
+}
+
+// getService reads one; nil where there is none.
+func (r *Reconciler) getService(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
+	object := service()
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get Service %s.%s: %w", name, namespace, err)
+	default:
+		return object, nil
+	}
+}
+
+// markedWorkloads are the Deployments that a Rollout of that name has scaled down. They must not be changed.
+func (r *Reconciler) markedWorkloads(ctx context.Context, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
+	return r.managed(ctx, deploymentKind, key)
+}

@@ -1,0 +1,77 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/watching"
+)
+
+// routersOf are those that a Rollout names.
+func (r *Reconciler) routersOf(object *argov1.Rollout) ([]traffic.Router, error) {
+	if object.Spec.Strategy.Canary == nil {
+		return nil, nil
+	}
+	return r.Routers.ForRollout(object.Spec.Strategy.Canary.TrafficRouting)
+}
+
+// target is the Rollout as a router sees it at rest.
+func (s *seen) target(router traffic.Router) traffic.Target {
+	canary, stable := s.object.Status.CurrentPodHash, s.object.Status.StableRS
+	if weights := s.object.Status.Canary.Weights; weights != nil {
+		canary, stable = weights.Canary.PodTemplateHash, weights.Stable.PodTemplateHash
+	}
+	object := s.object
+	if len(s.unnamed) > 0 {
+		object = object.DeepCopy()
+		s.knowUnnamed(object)
+	}
+	return router.Target(object, canary, stable)
+}
+
+// lookAtRoute asks all routers whether they serve what they were told. What cannot be read is found again when the Rollout
+// is validated, and said there.
+func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
+	routers, err := r.routersOf(s.object)
+	if err != nil {
+		return nil //nolint:nilerr // see validateRoutes
+	}
+	s.routers, s.versions = routers, make([]traffic.Versions, len(routers))
+	for i, router := range routers {
+		target := s.target(router)
+		refs, err := r.Applier.Refs(ctx, router.Renderer, target)
+		for _, ref := range refs {
+			s.things = append(s.things, watching.Object{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
+			if !slices.Contains(s.kinds, ref.GVK) {
+				s.kinds = append(s.kinds, ref.GVK)
+			}
+		}
+		if reconciler.NeedsUser(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		observed, versions, err := r.Applier.Observe(ctx, router.Renderer, target)
+		s.versions[i] = versions
+		if reconciler.NeedsUser(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.snapshot.Router.HasCanaryWeight = s.snapshot.Router.HasCanaryWeight || observed.Found && observed.Route.Canary > 0
+		s.snapshot.Router.ManagedRoutes = append(s.snapshot.Router.ManagedRoutes, observed.ManagedRoutes...)
+		s.snapshot.Router.CanaryHash = cmp.Or(s.snapshot.Router.CanaryHash, observed.CanaryHash)
+		s.snapshot.Router.StableHash = cmp.Or(s.snapshot.Router.StableHash, observed.StableHash)
+		s.forwards = append(s.forwards, observed.Forwards...)
+		if verified := router.Verified(target, observed); verified != nil && (s.snapshot.Router.Confirmed == nil || !*verified) {
+			s.snapshot.Router.Confirmed, s.snapshot.Router.UnconfirmedReason = verified, observed.Reason
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package controller
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+)
+
+// writeStatus stores the decision if the status changes, or if forced, and reports whether that created a new version, whose
+// event requeues the release.
+func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d rollout.Decision, explanation reconciler.Explanation, forced bool) (written bool, err error) {
+	if !forced && rollout.SameStatus(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
+		return false, nil
+	}
+	status := *d.Status.DeepCopy()
+	status.Serin = explained(status, explanation, s.routed())
+	stored, err := r.frame.PatchStatus(ctx, s.object, &s.snapshot.Status, &status)
+	if err != nil {
+		if !apierrors.IsConflict(err) {
+			r.newest.Forget(s.key())
+		}
+		return false, err
+	}
+	written = stored.ResourceVersion != s.object.ResourceVersion
+	if r.memory.losesPlace(status.Serin, stored.Status.Serin) {
+		s.again = reconciler.Earliest(s.again, s.snapshot.Now) // the queue knows who waits, now that the status cannot say it
+	}
+	s.object = stored
+	r.newest.RecordVersion(s.key(), stored)
+	if r.memory.noticePruning(status.Serin, stored.Status.Serin) {
+		r.record(ctx, stored, release.Event{Type: release.Warning, Reason: "StatusPruned", Message: textPruned})
+	}
+	return written, nil
+}
+
+// textPruned is the message about a definition that does not contain the fields of Serin.
+const textPruned = "The installed definition of rollouts.argoproj.io drops status.serin: releases work, with less precision after a restart, and do not say what they wait for; apply Serin's definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
+
+// explained is what Serin adds to a status: what is waited for, when the pause began, while there is one, which release is
+// Serin's, and who shares the traffic.
+func explained(status argov1.RolloutStatus, explanation reconciler.Explanation, routed []argov1.RoutedStatus) *argov1.SerinStatus {
+	own := argov1.SerinStatus{Gates: gatesOf(explanation), Routed: routed}
+	if status.Serin != nil {
+		own.Queue = status.Serin.Queue
+	}
+	if status.Serin != nil && len(status.PauseConditions) > 0 {
+		own.PausedAt = status.Serin.PausedAt
+	}
+	if status.Serin != nil {
+		own.CarriedBy = status.Serin.CarriedBy
+	}
+	if status.CurrentPodHash != status.StableRS {
+		own.Release = status.CurrentPodHash
+	}
+	if equality.Semantic.DeepEqual(own, argov1.SerinStatus{}) {
+		return nil
+	}
+	return &own
+}
+
+func withoutGates(status argov1.RolloutStatus) argov1.RolloutStatus {
+	var own *argov1.SerinStatus
+	if status.Serin != nil && status.Serin.Queue != nil {
+		own = &argov1.SerinStatus{Queue: status.Serin.Queue}
+	}
+	status.Serin = own
+	return status
+}
