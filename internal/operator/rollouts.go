@@ -130,10 +130,10 @@ func (p process) serveRollouts(ctx context.Context) error {
 			Client: seeing, Reader: own.GetAPIReader(), Routers: f.Routers(), Applier: &traffic.Applier{Client: seeing, Groups: istio.clients},
 			Runs:       runs,
 			InstanceID: f.Argo.InstanceID, Rival: p.conflicts.conflictingCanary, Peers: peers, Outside: outside, Line: p.queue, EndpointsUnread: unread,
+			Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Marked: marked,
 		},
 		Clock: clk, Recorder: recorder, Standing: &telemetry.OngoingEvents{}, Metrics: p.metrics, Notifications: notifications,
-		Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Health: p.sentence,
-		Marked: marked,
+		Health: p.sentence,
 	})
 	p.conflicts.setRollouts(own.GetClient())
 	return reconciler.Add(mgr, queue, controller.Options{

@@ -13,11 +13,18 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 )
 
-// owned are the ReplicaSets of a Rollout. As a Deployment does, it takes those that its selector matches and nobody owns,
+// adopter claims ReplicaSets for Rollouts.
+type adopter struct {
+	client client.Client
+	// live reads from the API server.
+	live client.Reader
+}
+
+// claimReplicaSets returns the ReplicaSets of a Rollout. As a Deployment does, it takes those that its selector matches and nobody owns,
 // and lets go of its own that the selector does not match any more.
-func (r *Reconciler) owned(ctx context.Context, s *seen) ([]*appsv1.ReplicaSet, error) {
+func (a adopter) claimReplicaSets(ctx context.Context, s *seen) ([]*appsv1.ReplicaSet, error) {
 	var own, orphans appsv1.ReplicaSetList
-	if err := r.Client.List(ctx, &own, OwnedBy(s.object)...); err != nil {
+	if err := a.client.List(ctx, &own, OwnedBy(s.object)...); err != nil {
 		return nil, fmt.Errorf("list the ReplicaSets of Rollout %s: %w", s.key(), err)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s.spec.Selector)
@@ -26,7 +33,7 @@ func (r *Reconciler) owned(ctx context.Context, s *seen) ([]*appsv1.ReplicaSet, 
 	for i := range own.Items {
 		rs := &own.Items[i]
 		if judged && !selector.Matches(labels.Set(rs.Labels)) && rs.DeletionTimestamp == nil {
-			if err := r.letGo(ctx, s, rs); err != nil {
+			if err := a.release(ctx, s, rs); err != nil {
 				return nil, err
 			}
 			continue
@@ -36,7 +43,7 @@ func (r *Reconciler) owned(ctx context.Context, s *seen) ([]*appsv1.ReplicaSet, 
 	if !judged {
 		return sets, nil
 	}
-	err = r.Client.List(ctx, &orphans, client.InNamespace(s.object.Namespace), client.MatchingFields{byOwner: nobody},
+	err = a.client.List(ctx, &orphans, client.InNamespace(s.object.Namespace), client.MatchingFields{byOwner: noOwner},
 		client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the ReplicaSets without an owner that Rollout %s selects: %w", s.key(), err)
@@ -45,7 +52,7 @@ func (r *Reconciler) owned(ctx context.Context, s *seen) ([]*appsv1.ReplicaSet, 
 		if orphans.Items[i].DeletionTimestamp != nil {
 			continue
 		}
-		rs, err := r.takeIn(ctx, s, &orphans.Items[i])
+		rs, err := a.adopt(ctx, s, &orphans.Items[i])
 		if err != nil {
 			return nil, err
 		}
@@ -54,10 +61,10 @@ func (r *Reconciler) owned(ctx context.Context, s *seen) ([]*appsv1.ReplicaSet, 
 	return sets, nil
 }
 
-// takeIn makes a ReplicaSet the Rollout's. A cache may show a Rollout that is gone, or another one of its name.
-func (r *Reconciler) takeIn(ctx context.Context, s *seen, orphan *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+// adopt makes a ReplicaSet the Rollout's. A cache may show a Rollout that is gone, or another one of its name.
+func (a adopter) adopt(ctx context.Context, s *seen, orphan *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
 	live := &argov1.Rollout{}
-	if err := r.Reader.Get(ctx, s.key(), live); err != nil {
+	if err := a.live.Get(ctx, s.key(), live); err != nil {
 		return nil, fmt.Errorf("look whether Rollout %s is still there: %w", s.key(), err)
 	}
 	if live.UID != s.object.UID || live.DeletionTimestamp != nil {
@@ -65,12 +72,12 @@ func (r *Reconciler) takeIn(ctx context.Context, s *seen, orphan *appsv1.Replica
 	}
 	mine := orphan.DeepCopy()
 	mine.OwnerReferences = append(mine.OwnerReferences, *metav1.NewControllerRef(s.object, argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind)))
-	_, err := r.change(ctx, orphan, mine)
+	_, err := writeChanges(ctx, a.client, orphan, mine)
 	return mine, err
 }
 
-// letGo takes our reference out of a ReplicaSet.
-func (r *Reconciler) letGo(ctx context.Context, s *seen, rs *appsv1.ReplicaSet) error {
+// release takes our reference out of a ReplicaSet.
+func (a adopter) release(ctx context.Context, s *seen, rs *appsv1.ReplicaSet) error {
 	free := rs.DeepCopy()
 	free.OwnerReferences = nil
 	for _, owner := range rs.OwnerReferences {
@@ -78,6 +85,6 @@ func (r *Reconciler) letGo(ctx context.Context, s *seen, rs *appsv1.ReplicaSet) 
 			free.OwnerReferences = append(free.OwnerReferences, owner)
 		}
 	}
-	_, err := r.change(ctx, rs, free)
+	_, err := writeChanges(ctx, a.client, rs, free)
 	return err
 }

@@ -90,7 +90,7 @@ func (r *Reconciler) onPods(ctx context.Context, s *seen, effect release.Effect)
 		if err != nil {
 			return false, err
 		}
-		return r.remove(ctx, rs)
+		return deleteObserved(ctx, r.Client, rs)
 	case rollout.PodEvicted:
 		return r.evict(ctx, s, e)
 	case rollout.ServiceSelects:

@@ -59,7 +59,7 @@ func (r *Reconciler) endRun(ctx context.Context, s *seen, name string) (bool, er
 	}
 	after := run.DeepCopy()
 	after.Spec.Terminate = true
-	return r.change(ctx, run, after)
+	return writeChanges(ctx, r.Client, run, after)
 }
 
 // endExperiment tells an Experiment to end.
@@ -70,7 +70,7 @@ func (r *Reconciler) endExperiment(ctx context.Context, s *seen, name string) (b
 	}
 	after := experiment.DeepCopy()
 	after.Spec.Terminate = true
-	return r.change(ctx, experiment, after)
+	return writeChanges(ctx, r.Client, experiment, after)
 }
 
 // forgetOwned deletes an AnalysisRun or an Experiment of the Rollout.
@@ -78,7 +78,7 @@ func (r *Reconciler) forgetOwned(ctx context.Context, s *seen, name string, obje
 	if found, err := r.find(ctx, s, name, object); !found {
 		return false, err
 	}
-	return r.remove(ctx, object)
+	return deleteObserved(ctx, r.Client, object)
 }
 
 // find reads an object that belongs to the Rollout. One that is gone, or somebody else's by now, is not found.

@@ -62,7 +62,7 @@ func (r *Reconciler) labelled(ctx context.Context, s *seen, e rollout.EphemeralM
 
 // labelPods puts the metadata of a role on pods that are there.
 func (r *Reconciler) labelPods(ctx context.Context, rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) error {
-	pods, err := r.podsOf(ctx, rs)
+	pods, err := listPods(ctx, r.Reader, rs)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (r *Reconciler) labelPods(ctx context.Context, rs *appsv1.ReplicaSet, metad
 		after := pods[i].DeepCopy()
 		after.ObjectMeta = replicaset.ReplaceMetadata(after.ObjectMeta, replicaset.AppliedEphemeralMetadata(rs), metadata)
 		// Pods are not watched. Without the option the library would begin to, to know when its cache has the change.
-		if _, err := r.change(ctx, &pods[i], after, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
+		if _, err := writeChanges(ctx, r.Client, &pods[i], after, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func (r *Reconciler) changeSet(ctx context.Context, s *seen, name string, how fu
 		return false, err
 	}
 	after := how(before)
-	changed, err := r.change(ctx, before, after)
+	changed, err := writeChanges(ctx, r.Client, before, after)
 	if err == nil {
 		s.sets[name] = after
 	}

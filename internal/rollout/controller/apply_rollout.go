@@ -16,7 +16,7 @@ import (
 func (r *Reconciler) edit(ctx context.Context, s *seen, how func(*argov1.Rollout)) (bool, error) {
 	after := s.object.DeepCopy()
 	how(after)
-	changed, err := r.change(ctx, s.object, after)
+	changed, err := writeChanges(ctx, r.Client, s.object, after)
 	if err != nil {
 		return false, err
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // selects makes a Service select the pods of one revision.
-func (r *Reconciler) selects(ctx context.Context, s *seen, e rollout.ServiceSelects) (bool, error) {
-	before, err := r.getService(ctx, s.object.Namespace, e.Service)
+func (m managedObjects) selects(ctx context.Context, s *seen, e rollout.ServiceSelects) (bool, error) {
+	before, err := m.getService(ctx, s.object.Namespace, e.Service)
 	if err != nil {
 		return false, err
 	}
@@ -35,12 +35,12 @@ func (r *Reconciler) selects(ctx context.Context, s *seen, e rollout.ServiceSele
 		delete(annotations, argov1.RoutedByAnnotation)
 	}
 	after.SetAnnotations(annotations)
-	return r.change(ctx, before, after)
+	return writeChanges(ctx, m.client, before, after)
 }
 
 // releaseService takes out of a Service what was put into it. One that is gone, or that another Rollout manages, is left.
-func (r *Reconciler) releaseService(ctx context.Context, namespace, manager, name string) (bool, error) {
-	before, err := r.getService(ctx, namespace, name)
+func (m managedObjects) releaseService(ctx context.Context, namespace, manager, name string) (bool, error) {
+	before, err := m.getService(ctx, namespace, name)
 	if err != nil || before == nil || before.GetAnnotations()[argov1.ManagedByAnnotation] != manager {
 		return false, err
 	}
@@ -50,5 +50,5 @@ func (r *Reconciler) releaseService(ctx context.Context, namespace, manager, nam
 	delete(annotations, argov1.ManagedByAnnotation)
 	delete(annotations, argov1.RoutedByAnnotation)
 	after.SetAnnotations(annotations)
-	return r.change(ctx, before, after)
+	return writeChanges(ctx, m.client, before, after)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // scaleWorkload sets the number of pods of the Deployment that the Rollout refers to.
-func (r *Reconciler) scaleWorkload(ctx context.Context, s *seen, e rollout.WorkloadScaled) (bool, error) {
+func (m managedObjects) scaleWorkload(ctx context.Context, s *seen, e rollout.WorkloadScaled) (bool, error) {
 	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() != deploymentKind {
 		return false, fmt.Errorf("scale the workload of Rollout %s: %w", s.key(), reconciler.ErrChanged)
 	}
@@ -34,7 +34,7 @@ func (r *Reconciler) scaleWorkload(ctx context.Context, s *seen, e rollout.Workl
 	if err := unstructured.SetNestedField(after.Object, int64(e.Pods), "spec", "replicas"); err != nil {
 		return false, errors.Join(reconciler.ErrChanged, err)
 	}
-	changed, err := r.change(ctx, s.workload.object, after)
+	changed, err := writeChanges(ctx, m.client, s.workload.object, after)
 	if err == nil {
 		s.workload.object = after
 	}
@@ -43,10 +43,10 @@ func (r *Reconciler) scaleWorkload(ctx context.Context, s *seen, e rollout.Workl
 
 // releaseWorkload gives a Deployment the replicas back that it had, or those of the Rollout where these are more. One that
 // somebody has scaled up since keeps its number.
-func (r *Reconciler) releaseWorkload(ctx context.Context, of *argov1.Rollout, name string) (bool, error) {
+func (m managedObjects) releaseWorkload(ctx context.Context, of *argov1.Rollout, name string) (bool, error) {
 	before := &unstructured.Unstructured{}
 	before.SetGroupVersionKind(deploymentKind)
-	switch err := r.Client.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: name}, before); {
+	switch err := m.client.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: name}, before); {
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
@@ -67,5 +67,5 @@ func (r *Reconciler) releaseWorkload(ctx context.Context, of *argov1.Rollout, na
 		}
 	}
 	traffic.RemoveAnnotations(after, argov1.ManagedByAnnotation, argov1.ReplicasBeforeAnnotation)
-	return r.change(ctx, before, after)
+	return writeChanges(ctx, m.client, before, after)
 }

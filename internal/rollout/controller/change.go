@@ -15,9 +15,9 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 )
 
-// change writes the difference between two forms of an object under the version of the first, and is true when there was
+// writeChanges writes the difference between two forms of an object under the version of the first, and is true when there was
 // any. The answer is in after.
-func (r *Reconciler) change(ctx context.Context, before, after client.Object, options ...client.PatchOption) (bool, error) {
+func writeChanges(ctx context.Context, c client.Client, before, after client.Object, options ...client.PatchOption) (bool, error) {
 	if reconciler.Same(before, after) {
 		return false, nil // as mostly; to compare is cheaper than to decode
 	}
@@ -37,7 +37,7 @@ func (r *Reconciler) change(ctx context.Context, before, after client.Object, op
 	if err != nil {
 		return false, fmt.Errorf("write a patch of %s: %w", before.GetName(), err)
 	}
-	if err := r.Client.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch), options...); err != nil {
+	if err := c.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch), options...); err != nil {
 		return false, fmt.Errorf("change %T %s.%s: %w", before, before.GetName(), before.GetNamespace(), err)
 	}
 	return true, nil
@@ -55,10 +55,10 @@ func plain(object client.Object) (map[string]any, error) {
 	return tree, nil
 }
 
-// remove deletes the very object that was seen, in the version that it was seen in.
-func (r *Reconciler) remove(ctx context.Context, object client.Object) (bool, error) {
+// deleteObserved deletes the very object that was seen, in the version that it was seen in.
+func deleteObserved(ctx context.Context, c client.Client, object client.Object) (bool, error) {
 	uid, version := object.GetUID(), object.GetResourceVersion()
-	err := r.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy("Background"))
+	err := c.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy("Background"))
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil

@@ -29,10 +29,10 @@ func routedBy(spec argov1.RolloutSpec) *argov1.RoutedStatus {
 	return &argov1.RoutedStatus{CanaryService: c.CanaryService, StableService: c.StableService, PingPong: c.PingPong, TrafficRouting: *c.TrafficRouting}
 }
 
-// lookForFormer finds the routers that the spec does not name any more, or not as it did. What a definition of others drops
+// observeFormerRouters finds the routers that the spec does not name any more, or not as it did. What a definition of others drops
 // from the status is still known to the process that wrote it.
-func (r *Reconciler) lookForFormer(s *seen, managed []*unstructured.Unstructured) error {
-	former, err := r.formerOf(s.object, managed)
+func (o *Observer) observeFormerRouters(s *seen, managed []*unstructured.Unstructured) error {
+	former, err := o.formerOf(s.object, managed)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (r *Reconciler) lookForFormer(s *seen, managed []*unstructured.Unstructured
 
 // formerOf is whom a spec named as router before, as far as anybody knows: the status, this process, or else the Services that
 // the Rollout manages. These may have been another one's of the same name.
-func (r *Reconciler) formerOf(object *argov1.Rollout, managed []*unstructured.Unstructured) ([]argov1.RoutedStatus, error) {
+func (o *Observer) formerOf(object *argov1.Rollout, managed []*unstructured.Unstructured) ([]argov1.RoutedStatus, error) {
 	var stored, former []argov1.RoutedStatus
 	if own := object.Status.Serin; own != nil {
 		stored = own.Routed
@@ -54,7 +54,7 @@ func (r *Reconciler) formerOf(object *argov1.Rollout, managed []*unstructured.Un
 	key := client.ObjectKeyFromObject(object)
 	if len(stored) == 0 {
 		var known bool
-		own := r.memory.Own(key)
+		own := o.memory.Own(key)
 		if stored, known = own.routed, own.routedKnown; !known {
 			var err error
 			if _, stored, err = recorded(managed); err != nil {

@@ -15,7 +15,7 @@ import (
 // byOwner is the index of objects by the UID of their controller; those without one are under nobody.
 const (
 	byOwner = "controller"
-	nobody  = "none"
+	noOwner = "none"
 )
 
 // IndexOwners lets caches find what belongs to a Rollout without looking at all.
@@ -32,7 +32,7 @@ func ownerOf(object client.Object) []string {
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		return []string{string(owner.UID)}
 	}
-	return []string{nobody}
+	return []string{noOwner}
 }
 
 // OwnedBy lists what belongs to a Rollout. What is read is not changed.

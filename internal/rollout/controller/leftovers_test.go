@@ -85,7 +85,7 @@ func TestWhatARolloutHadIsRestoredByAnotherProcess(t *testing.T) {
 				}
 			}
 			for _, name := range []string{"cart", "cart-canary"} {
-				found, err := p.reconciler.getService(t.Context(), key.Namespace, name)
+				found, err := managedObjects{p.client}.getService(t.Context(), key.Namespace, name)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -131,7 +131,7 @@ func TestAnotherRolloutOfTheNameTakesOver(t *testing.T) {
 	if p.has("VirtualService", "testers") || p.has("DestinationRule", argov1.PodTemplateHashLabel) {
 		t.Error("what the new one does not name was not restored")
 	}
-	found, err := p.reconciler.getService(t.Context(), key.Namespace, "cart")
+	found, err := managedObjects{p.client}.getService(t.Context(), key.Namespace, "cart")
 	if err != nil || found.GetAnnotations()[argov1.ManagedByAnnotation] != "cart" || !strings.Contains(found.GetAnnotations()[argov1.RoutedByAnnotation], "nginx") {
 		t.Errorf("the Service was not taken over: %v, %v", found.GetAnnotations(), err)
 	}

@@ -22,16 +22,21 @@ func service() *unstructured.Unstructured {
 	return object
 }
 
+// managedObjects reads and writes the Services and the Deployments of users that carry the mark of the Rollout that manages them.
+type managedObjects struct {
+	client client.Client
+}
+
 // managedServices are those that say that the Rollout manages them, by name. They must not be changed.
-func (r *Reconciler) managedServices(ctx context.Context, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
-	return r.managed(ctx, serviceKind, of)
+func (m managedObjects) managedServices(ctx context.Context, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
+	return m.managed(ctx, serviceKind, of)
 }
 
 // managed are the objects of an indexed kind that carry the mark of a Rollout, by name. They must not be changed.
-func (r *Reconciler) managed(ctx context.Context, kind schema.GroupVersionKind, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
+func (m managedObjects) managed(ctx context.Context, kind schema.GroupVersionKind, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := r.Client.List(ctx, list, client.InNamespace(of.Namespace), client.MatchingFields{byManager: of.Name}, client.UnsafeDisableDeepCopy)
+	err := m.client.List(ctx, list, client.InNamespace(of.Namespace), client.MatchingFields{byManager: of.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the objects of kind %s that Rollout %s manages: %w", kind.Kind, of, err)
 	}
@@ -52,9 +57,9 @@ func namesOf(objects []*unstructured.Unstructured) []string {
 }
 
 // getService reads one; nil where there is none.
-func (r *Reconciler) getService(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
+func (m managedObjects) getService(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
 	object := service()
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	err := m.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -66,6 +71,6 @@ func (r *Reconciler) getService(ctx context.Context, namespace, name string) (*u
 }
 
 // markedWorkloads are the Deployments that a Rollout of that name has scaled down. They must not be changed.
-func (r *Reconciler) markedWorkloads(ctx context.Context, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
-	return r.managed(ctx, deploymentKind, key)
+func (m managedObjects) markedWorkloads(ctx context.Context, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
+	return m.managed(ctx, deploymentKind, key)
 }

@@ -43,6 +43,12 @@ type Observer struct {
 	EndpointsUnread string
 	// Beside is true of who looks beside the process that asks them: what was answered is what the status says.
 	Beside bool
+	// Resync is how often a workload is read of whose changes no watch notifies.
+	Resync time.Duration
+	// Marked are the kinds of users' objects, beside Services, that carry marks of Rollouts and may be watched.
+	Marked []schema.GroupVersionKind
+
+	memory *memory
 }
 
 // seen is a Rollout, what is around it, and the snapshot that was made of both.
@@ -81,7 +87,7 @@ type seen struct {
 func (s *seen) key() types.NamespacedName { return client.ObjectKeyFromObject(s.object) }
 
 // observe looks at everything around a Rollout.
-func (r *Reconciler) observe(ctx context.Context, object *argov1.Rollout, now time.Time) (*seen, error) {
+func (o *Observer) observe(ctx context.Context, object *argov1.Rollout, now time.Time) (*seen, error) {
 	// The object is a copy of the cache's, and nobody changes what is in it: the machine does not, and a write begins with a
 	// copy.
 	s := &seen{object: object, spec: object.Spec, sets: map[string]*appsv1.ReplicaSet{}}
@@ -91,7 +97,7 @@ func (r *Reconciler) observe(ctx context.Context, object *argov1.Rollout, now ti
 		Status: object.Status, UnreadableFields: object.Unreadable,
 	}
 	for _, look := range []func(context.Context, *seen) error{
-		r.lookAtWorkload, r.lookForFormerWorkloads, r.lookAtSets, r.lookAtServices, r.lookAtEndpoints, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookOutside, r.lookForProblems, r.lookForTurn,
+		o.observeWorkload, o.observeFormerWorkloads, o.observeReplicaSets, o.observeServices, o.observeEndpoints, o.observeAnalysisRuns, o.observeExperiments, o.observePods, o.observeRoute, o.observeLoadBalancers, o.validate, o.observeQueueSlot,
 	} {
 		if err := look(ctx, s); err != nil {
 			return nil, err

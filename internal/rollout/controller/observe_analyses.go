@@ -13,10 +13,10 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// lookAtRuns finds its AnalysisRuns.
-func (r *Reconciler) lookAtRuns(ctx context.Context, s *seen) error {
+// observeAnalysisRuns finds its AnalysisRuns.
+func (o *Observer) observeAnalysisRuns(ctx context.Context, s *seen) error {
 	var runs argov1.AnalysisRunList
-	if err := r.Client.List(ctx, &runs, OwnedBy(s.object)...); err != nil {
+	if err := o.Client.List(ctx, &runs, OwnedBy(s.object)...); err != nil {
 		return fmt.Errorf("list the AnalysisRuns of Rollout %s: %w", s.key(), err)
 	}
 	for i := range runs.Items {
@@ -28,10 +28,10 @@ func (r *Reconciler) lookAtRuns(ctx context.Context, s *seen) error {
 	return nil
 }
 
-// lookAtExperiments finds its Experiments.
-func (r *Reconciler) lookAtExperiments(ctx context.Context, s *seen) error {
+// observeExperiments finds its Experiments.
+func (o *Observer) observeExperiments(ctx context.Context, s *seen) error {
 	var experiments argov1.ExperimentList
-	if err := r.Client.List(ctx, &experiments, OwnedBy(s.object)...); err != nil {
+	if err := o.Client.List(ctx, &experiments, OwnedBy(s.object)...); err != nil {
 		return fmt.Errorf("list the Experiments of Rollout %s: %w", s.key(), err)
 	}
 	for i := range experiments.Items {

@@ -8,9 +8,9 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// lookAtEndpoints finds what is published of the pods of each revision.
-func (r *Reconciler) lookAtEndpoints(ctx context.Context, s *seen) error {
-	reader := endpoints.Reader{Client: r.Client, Indexed: true, Unread: r.EndpointsUnread}
+// observeEndpoints finds what is published of the pods of each revision.
+func (o *Observer) observeEndpoints(ctx context.Context, s *seen) error {
+	reader := endpoints.Reader{Client: o.Client, Indexed: true, Unread: o.EndpointsUnread}
 	for _, name := range rollout.ServicesWithEndpoints(s.spec.Strategy) {
 		s.things = append(s.things, endpoints.Of(s.object.Namespace, name))
 		published, err := reader.Of(ctx, s.object.Namespace, name)

@@ -21,11 +21,11 @@ const askAgain = 10 * time.Second
 // textUnasked is why a release waits while the first answer is out.
 const textUnasked = "it is being asked"
 
-// lookOutside has those outside the cluster asked what only they know, and takes what they said. It waits for no answer: that
+// observeLoadBalancers has those outside the cluster asked what only they know, and takes what they said. It waits for no answer: that
 // brings the release back.
-func (r *Reconciler) lookOutside(_ context.Context, s *seen) error {
-	if r.Outside == nil {
-		if r.Beside {
+func (o *Observer) observeLoadBalancers(_ context.Context, s *seen) error {
+	if o.Outside == nil {
+		if o.Beside {
 			s.recalls()
 		}
 		return nil
@@ -34,16 +34,16 @@ func (r *Reconciler) lookOutside(_ context.Context, s *seen) error {
 	asking := queryrunner.Key{NamespacedName: s.key(), UID: s.object.UID}
 	question, due := s.question()
 	if !due {
-		r.memory.hears(s.key(), "", s.snapshot.Now, nil)
-		r.Outside.Submit(asking, nil)
+		o.memory.hears(s.key(), "", s.snapshot.Now, nil)
+		o.Outside.Submit(asking, nil)
 		return nil
 	}
 	probe, err := probeOf(question)
 	if err != nil {
 		return fmt.Errorf("name what is asked about Rollout %s: %w", s.key(), err)
 	}
-	last := r.memory.hears(s.key(), probe.ID, s.snapshot.Now, r.Outside.Answers(asking))
-	r.Outside.Submit(asking, last.next(probe, s.snapshot.Now))
+	last := o.memory.hears(s.key(), probe.ID, s.snapshot.Now, o.Outside.Answers(asking))
+	o.Outside.Submit(asking, last.next(probe, s.snapshot.Now))
 	s.hears(last.answer)
 	return nil
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// lookAtPods lists the pods where a restart is due. They are not watched: nothing else needs them.
-func (r *Reconciler) lookAtPods(ctx context.Context, s *seen) error {
+// observePods lists the pods where a restart is due. They are not watched: nothing else needs them.
+func (o *Observer) observePods(ctx context.Context, s *seen) error {
 	if !rollout.IsRestartDue(s.spec, s.object.Status, s.snapshot.Now) {
 		return nil
 	}
 	for _, rs := range s.snapshot.ReplicaSets {
-		pods, err := r.podsOf(ctx, s.sets[rs.Name])
+		pods, err := listPods(ctx, o.Reader, s.sets[rs.Name])
 		if err != nil {
 			return err
 		}
@@ -37,14 +37,14 @@ func podValue(pod *corev1.Pod, set string) rollout.Pod {
 	return rollout.Pod{Name: pod.Name, ReplicaSet: set, Created: pod.CreationTimestamp.Time, Ready: ready, Deleting: pod.DeletionTimestamp != nil}
 }
 
-// podsOf lists the pods of a ReplicaSet.
-func (r *Reconciler) podsOf(ctx context.Context, rs *appsv1.ReplicaSet) ([]corev1.Pod, error) {
+// listPods lists the pods of a ReplicaSet.
+func listPods(ctx context.Context, live client.Reader, rs *appsv1.ReplicaSet) ([]corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("read the selector of ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, err)
 	}
 	var all corev1.PodList
-	if err := r.Reader.List(ctx, &all, client.InNamespace(rs.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := live.List(ctx, &all, client.InNamespace(rs.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, fmt.Errorf("list the pods of ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, err)
 	}
 	var own []corev1.Pod

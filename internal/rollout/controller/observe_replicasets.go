@@ -10,9 +10,9 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
 
-// lookAtSets finds its ReplicaSets, and the one of the template among them.
-func (r *Reconciler) lookAtSets(ctx context.Context, s *seen) error {
-	sets, err := r.owned(ctx, s)
+// observeReplicaSets finds its ReplicaSets, and the one of the template among them.
+func (o *Observer) observeReplicaSets(ctx context.Context, s *seen) error {
+	sets, err := adopter{o.Client, o.Reader}.claimReplicaSets(ctx, s)
 	if err != nil {
 		return err
 	}

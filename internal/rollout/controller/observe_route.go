@@ -12,11 +12,11 @@ import (
 )
 
 // routersOf are those that a Rollout names.
-func (r *Reconciler) routersOf(object *argov1.Rollout) ([]traffic.Router, error) {
+func (o *Observer) routersOf(object *argov1.Rollout) ([]traffic.Router, error) {
 	if object.Spec.Strategy.Canary == nil {
 		return nil, nil
 	}
-	return r.Routers.ForRollout(object.Spec.Strategy.Canary.TrafficRouting)
+	return o.Routers.ForRollout(object.Spec.Strategy.Canary.TrafficRouting)
 }
 
 // target is the Rollout as a router sees it at rest.
@@ -33,17 +33,17 @@ func (s *seen) target(router traffic.Router) traffic.Target {
 	return router.Target(object, canary, stable)
 }
 
-// lookAtRoute asks all routers whether they serve what they were told. What cannot be read is found again when the Rollout
+// observeRoute asks all routers whether they serve what they were told. What cannot be read is found again when the Rollout
 // is validated, and said there.
-func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
-	routers, err := r.routersOf(s.object)
+func (o *Observer) observeRoute(ctx context.Context, s *seen) error {
+	routers, err := o.routersOf(s.object)
 	if err != nil {
 		return nil //nolint:nilerr // see validateRoutes
 	}
 	s.routers, s.versions = routers, make([]traffic.Versions, len(routers))
 	for i, router := range routers {
 		target := s.target(router)
-		refs, err := r.Applier.Refs(ctx, router.Renderer, target)
+		refs, err := o.Applier.Refs(ctx, router.Renderer, target)
 		for _, ref := range refs {
 			s.things = append(s.things, watching.Object{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
 			if !slices.Contains(s.kinds, ref.GVK) {
@@ -56,7 +56,7 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 		if err != nil {
 			return err
 		}
-		observed, versions, err := r.Applier.Observe(ctx, router.Renderer, target)
+		observed, versions, err := o.Applier.Observe(ctx, router.Renderer, target)
 		s.versions[i] = versions
 		if reconciler.NeedsUser(err) {
 			continue

@@ -11,13 +11,14 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// lookAtServices finds those that the strategy names and those that say that the Rollout manages them.
-func (r *Reconciler) lookAtServices(ctx context.Context, s *seen) error {
-	managed, err := r.managedServices(ctx, s.key())
+// observeServices finds those that the strategy names and those that say that the Rollout manages them.
+func (o *Observer) observeServices(ctx context.Context, s *seen) error {
+	objects := managedObjects{o.Client}
+	managed, err := objects.managedServices(ctx, s.key())
 	if err != nil {
 		return err
 	}
-	if err := r.lookForFormer(s, managed); err != nil {
+	if err := o.observeFormerRouters(s, managed); err != nil {
 		return err
 	}
 	record, names := s.record(), namesOf(managed)
@@ -29,7 +30,7 @@ func (r *Reconciler) lookAtServices(ctx context.Context, s *seen) error {
 	s.snapshot.Services = map[string]rollout.Service{}
 	for _, name := range names {
 		s.things = append(s.things, watching.Object{Kind: serviceKind.GroupKind(), Namespace: s.object.Namespace, Name: name})
-		found, err := r.getService(ctx, s.object.Namespace, name)
+		found, err := objects.getService(ctx, s.object.Namespace, name)
 		if err != nil {
 			return err
 		}

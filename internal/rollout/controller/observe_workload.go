@@ -32,8 +32,8 @@ type workloadObject struct {
 	problem string
 }
 
-// lookAtWorkload takes template and selector of the workload that the spec refers to. They live in memory only.
-func (r *Reconciler) lookAtWorkload(ctx context.Context, s *seen) error {
+// observeWorkload takes template and selector of the workload that the spec refers to. They live in memory only.
+func (o *Observer) observeWorkload(ctx context.Context, s *seen) error {
 	ref := s.object.Spec.WorkloadRef
 	if ref == nil {
 		return nil
@@ -49,12 +49,12 @@ func (r *Reconciler) lookAtWorkload(ctx context.Context, s *seen) error {
 	key := client.ObjectKey{Namespace: s.object.Namespace, Name: ref.Name}
 	if kind == replicaSetKind {
 		// The cache has those of Rollouts alone, and so no watch tells of it.
-		err = r.Reader.Get(ctx, key, object)
-		s.again = s.snapshot.Now.Add(r.Resync)
+		err = o.Reader.Get(ctx, key, object)
+		s.again = s.snapshot.Now.Add(o.Resync)
 	} else {
 		s.things = append(s.things, watching.Object{Kind: kind.GroupKind(), Namespace: key.Namespace, Name: key.Name})
 		s.kinds = append(s.kinds, kind)
-		err = r.Client.Get(ctx, key, object)
+		err = o.Client.Get(ctx, key, object)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -135,12 +135,12 @@ func (w *workloadObject) found(spec argov1.RolloutSpec) rollout.ReferencedWorklo
 	return rollout.ReferencedWorkload{Problem: w.problem, Template: spec.Template, Selector: spec.Selector}
 }
 
-// lookForFormerWorkloads finds the Deployments that the Rollout has scaled down and does not refer to any more.
-func (r *Reconciler) lookForFormerWorkloads(ctx context.Context, s *seen) error {
-	if !slices.Contains(r.Marked, deploymentKind) {
+// observeFormerWorkloads finds the Deployments that the Rollout has scaled down and does not refer to any more.
+func (o *Observer) observeFormerWorkloads(ctx context.Context, s *seen) error {
+	if !slices.Contains(o.Marked, deploymentKind) {
 		return nil
 	}
-	marked, err := r.markedWorkloads(ctx, s.key())
+	marked, err := managedObjects{o.Client}.markedWorkloads(ctx, s.key())
 	if err != nil {
 		return err
 	}

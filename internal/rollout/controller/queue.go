@@ -26,13 +26,13 @@ func IndexPlaces(ctx context.Context, indexer client.FieldIndexer) error {
 // Queued are Rollouts as the queue reads them. indexed is true for a reader with the index of IndexPlaces.
 func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Queued(reader, indexed) }
 
-// lookForTurn finds out whether a release may start beside those in progress.
-func (r *Reconciler) lookForTurn(ctx context.Context, s *seen) (err error) {
+// observeQueueSlot finds out whether a release may start beside those in progress.
+func (o *Observer) observeQueueSlot(ctx context.Context, s *seen) (err error) {
 	s.snapshot.Spec = s.spec
-	if !r.Line.Limits() || !rollout.MayStartRelease(s.snapshot) {
+	if !o.Line.Limits() || !rollout.MayStartRelease(s.snapshot) {
 		return nil
 	}
-	s.snapshot.Pruned = r.memory.unplaced()
-	s.snapshot.QueueSlot, err = r.Line.MayStart(ctx, rollout.QueuePlaceOf(s.object), s.snapshot.Pruned, s.snapshot.Now)
+	s.snapshot.Pruned = o.memory.unplaced()
+	s.snapshot.QueueSlot, err = o.Line.MayStart(ctx, rollout.QueuePlaceOf(s.object), s.snapshot.Pruned, s.snapshot.Now)
 	return err
 }

@@ -38,13 +38,9 @@ type Parts struct {
 	Metrics  *telemetry.Metrics
 	// Notifications dispatches notifications; nil: there are none.
 	Notifications *dispatch.Dispatcher
-	// Resync is how often a workload is read of whose changes no watch notifies.
-	Resync time.Duration
 	// Watch makes sure that changes of objects of these kinds requeue their releases. Add sets it; a caller without a manager
 	// provides it.
 	Watch func(kinds []schema.GroupVersionKind) error
-	// Marked are the kinds of users' objects, beside Services, that carry marks of Rollouts and may be watched.
-	Marked []schema.GroupVersionKind
 	// Health shows a message about the health of a part to the administrator; an empty one removes it. nil: nobody.
 	Health func(part, message string)
 }
@@ -52,6 +48,7 @@ type Parts struct {
 // Reconciler reconciles Rollouts.
 type Reconciler struct {
 	Parts
+	managedObjects
 
 	frame      *reconciler.Frame[*argov1.Rollout, argov1.RolloutStatus]
 	dependents *watching.Dependents
@@ -64,9 +61,10 @@ type Reconciler struct {
 // New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{
-		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
+		Parts: parts, managedObjects: managedObjects{parts.Client}, dependents: watching.NewDependents(), memory: newMemory(),
 		newest: readyourwrites.NewNewestVersions(argov1.RolloutKind, parts.Reader), newestWorkloads: readyourwrites.NewNewestVersions("the workload of Rollout", parts.Reader),
 	}
+	r.Observer.memory = r.memory
 	r.frame = &reconciler.Frame[*argov1.Rollout, argov1.RolloutStatus]{
 		Kind:   argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind),
 		Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
@@ -191,7 +189,7 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (de
 // reportFault reports a panic, in the gates of the status and in an event.
 func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fault error) error {
 	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: r.Clock.Now(), Status: *object.Status.DeepCopy()}}
-	if err := r.lookForFormer(s, nil); err != nil { // the status remembers them
+	if err := r.observeFormerRouters(s, nil); err != nil { // the status remembers them
 		return err
 	}
 	decision := rollout.FaultDecision(s.snapshot, reconciler.FaultMessage(argov1.RolloutKind, fault))

@@ -21,7 +21,7 @@ func (r *Reconciler) unreachable(ctx context.Context, object *argov1.Rollout, be
 	key := client.ObjectKeyFromObject(object)
 	r.Metrics.CountReconcileFailure(argov1.RolloutKind, key)
 	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: began, Status: object.Status}}
-	if err := r.lookForFormer(s, nil); err != nil { // the status remembers them
+	if err := r.observeFormerRouters(s, nil); err != nil { // the status remembers them
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	decision := rollout.UnreachableClusterDecision(s.snapshot, nil, reconciler.Message(cause))

@@ -16,14 +16,14 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// lookForProblems finds the first thing that makes the Rollout impossible to carry out: in its spec, and in what that
+// validate finds the first thing that makes the Rollout impossible to carry out: in its spec, and in what that
 // refers to. Watches tell of a mended reference, so that nothing is tried again in between.
-func (r *Reconciler) lookForProblems(ctx context.Context, s *seen) error {
+func (o *Observer) validate(ctx context.Context, s *seen) error {
 	spec := s.object.Spec
 	spec.Selector = s.spec.Selector // of the workload, where there is none of its own
 	problems := rollout.Validate(spec, s.workload.found(s.spec))
-	if len(problems) == 0 && r.Rival != nil && spec.WorkloadRef != nil {
-		rival, err := r.Rival(ctx, s.object)
+	if len(problems) == 0 && o.Rival != nil && spec.WorkloadRef != nil {
+		rival, err := o.Rival(ctx, s.object)
 		if err != nil {
 			return err
 		}
@@ -32,12 +32,15 @@ func (r *Reconciler) lookForProblems(ctx context.Context, s *seen) error {
 			problems = append(problems, field.Invalid(field.NewPath("spec", "workloadRef", "name"), spec.WorkloadRef.Name, rival))
 		}
 	}
-	for _, look := range []func(context.Context, *seen) (field.ErrorList, error){r.validateServices, r.validateAnalyses, r.validateRoutes} {
+	if len(problems) == 0 {
+		problems = rollout.ValidateServices(s.object.Name, s.spec.Strategy, s.spec.Template.Labels, s.snapshot.Services)
+	}
+	for _, validate := range []func(context.Context, *seen) (field.ErrorList, error){o.validateAnalyses, o.validateRoutes} {
 		if len(problems) > 0 {
 			break
 		}
 		var err error
-		if problems, err = look(ctx, s); err != nil {
+		if problems, err = validate(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -47,13 +50,9 @@ func (r *Reconciler) lookForProblems(ctx context.Context, s *seen) error {
 	return nil
 }
 
-func (r *Reconciler) validateServices(_ context.Context, s *seen) (field.ErrorList, error) {
-	return rollout.ValidateServices(s.object.Name, s.spec.Strategy, s.spec.Template.Labels, s.snapshot.Services), nil
-}
-
 // validateAnalyses looks for the templates of all analyses, and whether they go together.
-func (r *Reconciler) validateAnalyses(ctx context.Context, s *seen) (field.ErrorList, error) {
-	lookup := r.Runs.NewTemplateLookup(ctx, s.object.Namespace)
+func (o *Observer) validateAnalyses(ctx context.Context, s *seen) (field.ErrorList, error) {
+	lookup := o.Runs.NewTemplateLookup(ctx, s.object.Namespace)
 	watched := func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
 		s.things = append(s.things, templateThing(s.object.Namespace, name, cluster))
 		return lookup(name, cluster)
@@ -74,12 +73,12 @@ func (r *Reconciler) validateAnalyses(ctx context.Context, s *seen) (field.Error
 }
 
 // validateRoutes finds what of the user's routes does not fit the spec.
-func (r *Reconciler) validateRoutes(ctx context.Context, s *seen) (field.ErrorList, error) {
-	if _, err := r.routersOf(s.object); err != nil {
+func (o *Observer) validateRoutes(ctx context.Context, s *seen) (field.ErrorList, error) {
+	if _, err := o.routersOf(s.object); err != nil {
 		return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
 	}
 	for _, router := range s.routers {
-		problems, err := r.Applier.Validate(ctx, router.Renderer, s.target(router))
+		problems, err := o.Applier.Validate(ctx, router.Renderer, s.target(router))
 		switch {
 		case errors.Is(err, traffic.ErrNotInstalled):
 			s.missing = true // no watch tells of a definition

@@ -84,8 +84,9 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	real := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: seeing, Reader: i.Reader, Runs: p.launcher(seeing), Routers: k.routers, Applier: &traffic.Applier{Client: seeing},
+			Marked: k.routers.MarkedKinds(),
 		},
-		Clock: i.Clock, Recorder: p.rolloutEvents, Standing: &telemetry.OngoingEvents{}, Metrics: p.metrics, Marked: k.routers.MarkedKinds(),
+		Clock: i.Clock, Recorder: p.rolloutEvents, Standing: &telemetry.OngoingEvents{}, Metrics: p.metrics,
 		Watch: func(kinds []schema.GroupVersionKind) error {
 			for _, kind := range kinds {
 				i.Watch(kind.GroupKind())
