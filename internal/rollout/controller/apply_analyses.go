@@ -12,6 +12,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
@@ -19,8 +20,17 @@ func ownerReference(object *argov1.Rollout) metav1.OwnerReference {
 	return *metav1.NewControllerRef(object, argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind))
 }
 
-// runExists makes an AnalysisRun of templates.
-func (r *Reconciler) runExists(ctx context.Context, s *seen, e rollout.AnalysisRunExists) (bool, error) {
+// analysisApplier writes the AnalysisRuns and the Experiments of Rollouts.
+type analysisApplier struct {
+	client client.Client
+	// live reads from the API server.
+	live       client.Reader
+	runs       *launch.Launcher
+	instanceID string
+}
+
+// startRun makes an AnalysisRun of templates.
+func (a analysisApplier) startRun(ctx context.Context, s *seen, e rollout.AnalysisRunExists) (bool, error) {
 	tree, err := plain(s.object)
 	if err != nil {
 		return false, err
@@ -44,46 +54,46 @@ func (r *Reconciler) runExists(ctx context.Context, s *seen, e rollout.AnalysisR
 	if s.spec.Selector != nil {
 		maps.Copy(labels, s.spec.Selector.MatchLabels)
 	}
-	_, err = r.Runs.StartRun(ctx, analysis.RunRequest{
+	_, err = a.runs.StartRun(ctx, analysis.RunRequest{
 		Namespace: s.object.Namespace, Name: e.Name, Templates: e.Analysis.Templates, Labels: labels, Annotations: annotations, Owner: ownerReference(s.object),
 		RunOptions: analysis.RunOptions{Args: args, DryRun: e.Analysis.DryRun, MeasurementRetention: e.Analysis.MeasurementRetention},
 	})
 	return err == nil, err
 }
 
-// endRun tells an AnalysisRun to end.
-func (r *Reconciler) endRun(ctx context.Context, s *seen, name string) (bool, error) {
+// terminateRun tells an AnalysisRun to end.
+func (a analysisApplier) terminateRun(ctx context.Context, s *seen, name string) (bool, error) {
 	run := &argov1.AnalysisRun{}
-	if found, err := r.find(ctx, s, name, run); !found || run.Spec.Terminate {
+	if found, err := a.getOwned(ctx, s, name, run); !found || run.Spec.Terminate {
 		return false, err
 	}
 	after := run.DeepCopy()
 	after.Spec.Terminate = true
-	return writeChanges(ctx, r.Client, run, after)
+	return writeChanges(ctx, a.client, run, after)
 }
 
-// endExperiment tells an Experiment to end.
-func (r *Reconciler) endExperiment(ctx context.Context, s *seen, name string) (bool, error) {
+// terminateExperiment tells an Experiment to end.
+func (a analysisApplier) terminateExperiment(ctx context.Context, s *seen, name string) (bool, error) {
 	experiment := &argov1.Experiment{}
-	if found, err := r.find(ctx, s, name, experiment); !found || experiment.Spec.Terminate {
+	if found, err := a.getOwned(ctx, s, name, experiment); !found || experiment.Spec.Terminate {
 		return false, err
 	}
 	after := experiment.DeepCopy()
 	after.Spec.Terminate = true
-	return writeChanges(ctx, r.Client, experiment, after)
+	return writeChanges(ctx, a.client, experiment, after)
 }
 
-// forgetOwned deletes an AnalysisRun or an Experiment of the Rollout.
-func (r *Reconciler) forgetOwned(ctx context.Context, s *seen, name string, object client.Object) (bool, error) {
-	if found, err := r.find(ctx, s, name, object); !found {
+// deleteOwned deletes an AnalysisRun or an Experiment of the Rollout.
+func (a analysisApplier) deleteOwned(ctx context.Context, s *seen, name string, object client.Object) (bool, error) {
+	if found, err := a.getOwned(ctx, s, name, object); !found {
 		return false, err
 	}
-	return deleteObserved(ctx, r.Client, object)
+	return deleteObserved(ctx, a.client, object)
 }
 
-// find reads an object that belongs to the Rollout. One that is gone, or somebody else's by now, is not found.
-func (r *Reconciler) find(ctx context.Context, s *seen, name string, into client.Object) (bool, error) {
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, into)
+// getOwned reads an object that belongs to the Rollout. One that is gone, or somebody else's by now, is not found.
+func (a analysisApplier) getOwned(ctx context.Context, s *seen, name string, into client.Object) (bool, error) {
+	err := a.client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

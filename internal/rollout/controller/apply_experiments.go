@@ -19,13 +19,13 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
 
-// experimentExists makes an Experiment of a step. A name that another has, or that one has which has ended, gets a number.
-func (r *Reconciler) experimentExists(ctx context.Context, s *seen, e rollout.ExperimentExists) (bool, error) {
-	canary, err := s.set(e.Canary)
+// startExperiment makes an Experiment of a step. A name that another has, or that one has which has ended, gets a number.
+func (a analysisApplier) startExperiment(ctx context.Context, s *seen, e rollout.ExperimentExists) (bool, error) {
+	canary, err := s.replicaSet(e.Canary)
 	if err != nil {
 		return false, err
 	}
-	stable, err := s.set(e.Stable)
+	stable, err := s.replicaSet(e.Stable)
 	if err != nil {
 		return false, err
 	}
@@ -37,11 +37,11 @@ func (r *Reconciler) experimentExists(ctx context.Context, s *seen, e rollout.Ex
 	if err != nil {
 		return false, err
 	}
-	if r.InstanceID != "" {
-		wanted.Labels[argov1.InstanceIDLabel] = r.InstanceID
+	if a.instanceID != "" {
+		wanted.Labels[argov1.InstanceIDLabel] = a.instanceID
 	}
 	for n := 1; ; n++ {
-		err := r.Client.Create(ctx, wanted.DeepCopy())
+		err := a.client.Create(ctx, wanted.DeepCopy())
 		switch {
 		case err == nil:
 			return true, nil
@@ -49,7 +49,7 @@ func (r *Reconciler) experimentExists(ctx context.Context, s *seen, e rollout.Ex
 			return false, fmt.Errorf("create Experiment %s.%s: %w", wanted.Name, wanted.Namespace, err)
 		}
 		existing := &argov1.Experiment{}
-		if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(wanted), existing); err != nil {
+		if err := a.live.Get(ctx, client.ObjectKeyFromObject(wanted), existing); err != nil {
 			return false, fmt.Errorf("get Experiment %s.%s: %w", wanted.Name, wanted.Namespace, err)
 		}
 		if metav1.IsControlledBy(existing, s.object) && !existing.Status.Phase.Completed() && existing.DeletionTimestamp == nil && equality.Semantic.DeepEqual(existing.Spec, wanted.Spec) {

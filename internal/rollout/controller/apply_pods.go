@@ -18,13 +18,21 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
 
+// podApplier writes the pods of Rollouts.
+type podApplier struct {
+	client client.Client
+	// live reads from the API server: pods are not watched.
+	live        client.Reader
+	replicaSets replicaSetApplier
+}
+
 // evict takes a pod away. A disruption budget may refuse that for now; the next look tries again.
-func (r *Reconciler) evict(ctx context.Context, s *seen, e rollout.PodEvicted) (bool, error) {
+func (a podApplier) evict(ctx context.Context, s *seen, e rollout.PodEvicted) (bool, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.object.Namespace, Name: e.Name}}
 	if err := readyourwrites.CheckWrite(ctx, pod); err != nil {
 		return false, err
 	}
-	err := r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: pod.ObjectMeta})
+	err := a.client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: pod.ObjectMeta})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsTooManyRequests(err):
 		return false, nil
@@ -35,10 +43,10 @@ func (r *Reconciler) evict(ctx context.Context, s *seen, e rollout.PodEvicted) (
 	}
 }
 
-// labelled puts the metadata of a role on the pods of a ReplicaSet, those to come first. What was put there is noted when
+// setEphemeralMetadata puts the metadata of a role on the pods of a ReplicaSet, those to come first. What was put there is noted when
 // all pods have it: after a crash in between, the pods are gone through once more.
-func (r *Reconciler) labelled(ctx context.Context, s *seen, e rollout.EphemeralMetadataSet) (bool, error) {
-	rs, err := s.set(e.Name)
+func (a podApplier) setEphemeralMetadata(ctx context.Context, s *seen, e rollout.EphemeralMetadataSet) (bool, error) {
+	rs, err := s.replicaSet(e.Name)
 	if err != nil {
 		return false, err
 	}
@@ -47,22 +55,22 @@ func (r *Reconciler) labelled(ctx context.Context, s *seen, e rollout.EphemeralM
 		return false, nil
 	}
 	if *rs.Spec.Replicas > 0 || rs.Status.Replicas > 0 {
-		_, err := r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
+		_, err := a.replicaSets.update(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
 			return replicaset.BeginEphemeralMetadata(rs, e.Metadata)
 		})
 		if err != nil {
 			return false, err
 		}
-		if err := r.labelPods(ctx, rs, e.Metadata); err != nil {
+		if err := a.labelPods(ctx, rs, e.Metadata); err != nil {
 			return false, err
 		}
 	}
-	return r.changeSet(ctx, s, e.Name, noted)
+	return a.replicaSets.update(ctx, s, e.Name, noted)
 }
 
 // labelPods puts the metadata of a role on pods that are there.
-func (r *Reconciler) labelPods(ctx context.Context, rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) error {
-	pods, err := listPods(ctx, r.Reader, rs)
+func (a podApplier) labelPods(ctx context.Context, rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) error {
+	pods, err := listPods(ctx, a.live, rs)
 	if err != nil {
 		return err
 	}
@@ -70,7 +78,7 @@ func (r *Reconciler) labelPods(ctx context.Context, rs *appsv1.ReplicaSet, metad
 		after := pods[i].DeepCopy()
 		after.ObjectMeta = replicaset.ReplaceMetadata(after.ObjectMeta, replicaset.AppliedEphemeralMetadata(rs), metadata)
 		// Pods are not watched. Without the option the library would begin to, to know when its cache has the change.
-		if _, err := writeChanges(ctx, r.Client, &pods[i], after, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
+		if _, err := writeChanges(ctx, a.client, &pods[i], after, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}

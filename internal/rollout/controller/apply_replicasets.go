@@ -32,8 +32,15 @@ func (e *refusedError) Error() string {
 
 func (e *refusedError) Unwrap() error { return e.cause }
 
-// set is a ReplicaSet of the Rollout as it was written last.
-func (s *seen) set(name string) (*appsv1.ReplicaSet, error) {
+// replicaSetApplier writes the ReplicaSets of Rollouts.
+type replicaSetApplier struct {
+	client client.Client
+	// live reads from the API server.
+	live client.Reader
+}
+
+// replicaSet is a ReplicaSet of the Rollout as it was written last.
+func (s *seen) replicaSet(name string) (*appsv1.ReplicaSet, error) {
 	rs := s.sets[name]
 	if rs == nil {
 		return nil, fmt.Errorf("ReplicaSet %s of Rollout %s: %w", name, s.key(), reconciler.ErrChanged)
@@ -41,28 +48,28 @@ func (s *seen) set(name string) (*appsv1.ReplicaSet, error) {
 	return rs, nil
 }
 
-// changeSet writes what is different about a ReplicaSet.
-func (r *Reconciler) changeSet(ctx context.Context, s *seen, name string, how func(*appsv1.ReplicaSet) *appsv1.ReplicaSet) (bool, error) {
-	before, err := s.set(name)
+// update writes what is different about a ReplicaSet.
+func (a replicaSetApplier) update(ctx context.Context, s *seen, name string, how func(*appsv1.ReplicaSet) *appsv1.ReplicaSet) (bool, error) {
+	before, err := s.replicaSet(name)
 	if err != nil {
 		return false, err
 	}
 	after := how(before)
-	changed, err := writeChanges(ctx, r.Client, before, after)
+	changed, err := writeChanges(ctx, a.client, before, after)
 	if err == nil {
 		s.sets[name] = after
 	}
 	return changed, err
 }
 
-// make creates the ReplicaSet of the template. One of that name that is this very one, made by an attempt whose answer
+// create creates the ReplicaSet of the template. One of that name that is this very one, made by an attempt whose answer
 // was lost, is taken.
-func (r *Reconciler) make(ctx context.Context, s *seen, e rollout.ReplicaSetExists) (bool, error) {
+func (a replicaSetApplier) create(ctx context.Context, s *seen, e rollout.ReplicaSetExists) (bool, error) {
 	if s.sets[e.Name] != nil {
 		return false, nil
 	}
 	rs := replicaset.New(s.object, s.spec, e)
-	err := r.Client.Create(ctx, rs)
+	err := a.client.Create(ctx, rs)
 	switch {
 	case err == nil:
 		s.sets[e.Name] = rs
@@ -74,7 +81,7 @@ func (r *Reconciler) make(ctx context.Context, s *seen, e rollout.ReplicaSetExis
 		return false, &refusedError{e.Name, err}
 	}
 	live := &appsv1.ReplicaSet{}
-	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(rs), live); err != nil {
+	if err := a.live.Get(ctx, client.ObjectKeyFromObject(rs), live); err != nil {
 		return false, fmt.Errorf("look at ReplicaSet %s.%s, which is there already: %w", rs.Name, rs.Namespace, err)
 	}
 	if !metav1.IsControlledBy(live, s.object) || live.DeletionTimestamp != nil || !replicaset.RunsTemplate(live, s.spec.Template) {
@@ -82,4 +89,13 @@ func (r *Reconciler) make(ctx context.Context, s *seen, e rollout.ReplicaSetExis
 	}
 	s.sets[e.Name] = live
 	return false, nil
+}
+
+// delete deletes a ReplicaSet.
+func (a replicaSetApplier) delete(ctx context.Context, s *seen, name string) (bool, error) {
+	rs, err := s.replicaSet(name)
+	if err != nil {
+		return false, err
+	}
+	return deleteObserved(ctx, a.client, rs)
 }

@@ -10,26 +10,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
+// rolloutEditor changes the Rollout itself.
+type rolloutEditor struct {
+	client client.Client
+	newest *readyourwrites.NewestVersions
+}
+
 // edit changes the Rollout itself. Its status stays what was observed: it is written on its own.
-func (r *Reconciler) edit(ctx context.Context, s *seen, how func(*argov1.Rollout)) (bool, error) {
+func (e rolloutEditor) edit(ctx context.Context, s *seen, how func(*argov1.Rollout)) (bool, error) {
 	after := s.object.DeepCopy()
 	how(after)
-	changed, err := writeChanges(ctx, r.Client, s.object, after)
+	changed, err := writeChanges(ctx, e.client, s.object, after)
 	if err != nil {
 		return false, err
 	}
 	if changed {
-		r.newest.RecordIfUnknown(s.key(), s.object)
+		e.newest.RecordIfUnknown(s.key(), s.object)
 	}
 	s.object = after
 	return changed, nil
 }
 
-// takeOut takes what is at JSON pointers out of the stored Rollout, and nothing else: what else there is that nobody here
+// removeFields takes what is at JSON pointers out of the stored Rollout, and nothing else: what else there is that nobody here
 // can read stays.
-func (r *Reconciler) takeOut(ctx context.Context, s *seen, pointers []string) error {
+func (e rolloutEditor) removeFields(ctx context.Context, s *seen, pointers []string) error {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
@@ -44,20 +51,20 @@ func (r *Reconciler) takeOut(ctx context.Context, s *seen, pointers []string) er
 		return fmt.Errorf("write a patch of Rollout %s: %w", s.key(), err)
 	}
 	after := s.object.DeepCopy()
-	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+	if err := e.client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch)); err != nil {
 		return fmt.Errorf("take out of Rollout %s what cannot be read: %w", s.key(), err)
 	}
-	r.newest.RecordIfUnknown(s.key(), s.object)
+	e.newest.RecordIfUnknown(s.key(), s.object)
 	s.object = after
 	return nil
 }
 
 // annotate writes one annotation of the Rollout; an empty one is taken away.
-func (r *Reconciler) annotate(ctx context.Context, s *seen, key, value string) (bool, error) {
+func (e rolloutEditor) annotate(ctx context.Context, s *seen, key, value string) (bool, error) {
 	if is, there := s.object.Annotations[key]; is == value && there == (value != "") {
 		return false, nil // as mostly
 	}
-	return r.edit(ctx, s, func(object *argov1.Rollout) {
+	return e.edit(ctx, s, func(object *argov1.Rollout) {
 		if value == "" {
 			delete(object.Annotations, key)
 			return

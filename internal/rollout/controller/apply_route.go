@@ -15,15 +15,21 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// routeIs makes all routers share the traffic so.
-func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.TrafficRouted) (changed bool, events []release.Event, err error) {
+// routeApplier writes the routes of Rollouts.
+type routeApplier struct {
+	routers traffic.Registry
+	traffic *traffic.Applier
+}
+
+// set makes all routers share the traffic so.
+func (a routeApplier) set(ctx context.Context, s *seen, e rollout.TrafficRouted) (changed bool, events []release.Event, err error) {
 	for i, router := range s.routers {
 		told := s.object.DeepCopy()
 		told.Status.Canary.StablePingPong = e.StablePingPong // the status that will be written
 		s.knowUnnamed(told)
 		target := router.Target(told, e.Weights.Canary.PodTemplateHash, e.Weights.Stable.PodTemplateHash)
 		target.Drained = e.Drained
-		outcome, err := r.Applier.Apply(ctx, router.Renderer, target, router.Route(target, routeOf(e, target)), s.versions[i])
+		outcome, err := a.traffic.Apply(ctx, router.Renderer, target, router.Route(target, routeOf(e, target)), s.versions[i])
 		if outcome.Changed {
 			s.versions[i] = nil // whatever it is told next in this pass was decided with that
 		}
@@ -67,12 +73,12 @@ func routeOf(e rollout.TrafficRouted, target traffic.Target) release.Route {
 	return route
 }
 
-// routeReleased gives the objects of routers back that the strategy does not name any more. What was made for the Rollout
+// restoreFormer gives the objects of routers back that the strategy does not name any more. What was made for the Rollout
 // stays until nothing is under way: it carries traffic, and nobody says that the others could take it.
-func (r *Reconciler) routeReleased(ctx context.Context, s *seen, whole bool) error {
+func (a routeApplier) restoreFormer(ctx context.Context, s *seen, whole bool) error {
 	var left []argov1.RoutedStatus
 	for _, was := range s.former {
-		made, err := r.release(ctx, s, was, whole)
+		made, err := a.restoreRouting(ctx, s, was, whole)
 		if err != nil {
 			return err
 		}
@@ -85,9 +91,9 @@ func (r *Reconciler) routeReleased(ctx context.Context, s *seen, whole bool) err
 	return nil
 }
 
-// release gives back what one spec had routers write, and is true while something is left that was made.
-func (r *Reconciler) release(ctx context.Context, s *seen, was argov1.RoutedStatus, whole bool) (left bool, err error) {
-	routers, err := r.Routers.ForRollout(&was.TrafficRouting)
+// restoreRouting gives back what one spec had routers write, and is true while something is left that was made.
+func (a routeApplier) restoreRouting(ctx context.Context, s *seen, was argov1.RoutedStatus, whole bool) (left bool, err error) {
+	routers, err := a.routers.ForRollout(&was.TrafficRouting)
 	if err != nil {
 		return false, nil //nolint:nilerr // a router that is not served has nothing of ours
 	}
@@ -102,7 +108,7 @@ func (r *Reconciler) release(ctx context.Context, s *seen, was argov1.RoutedStat
 				continue
 			}
 		}
-		made, err := r.releaseRouter(ctx, s, router, was, whole)
+		made, err := a.restoreRouter(ctx, s, router, was, whole)
 		if errors.Is(err, traffic.ErrNotInstalled) {
 			continue
 		}
@@ -114,21 +120,21 @@ func (r *Reconciler) release(ctx context.Context, s *seen, was argov1.RoutedStat
 	return left, nil
 }
 
-func (r *Reconciler) releaseRouter(ctx context.Context, s *seen, router traffic.Router, was argov1.RoutedStatus, whole bool) (left bool, err error) {
+func (a routeApplier) restoreRouter(ctx context.Context, s *seen, router traffic.Router, was argov1.RoutedStatus, whole bool) (left bool, err error) {
 	target := router.Target(as(s.object, was), "", "")
 	if !was.Restored {
-		if err := r.Applier.Restore(ctx, router.Renderer, target); err != nil {
+		if err := a.traffic.Restore(ctx, router.Renderer, target); err != nil {
 			return false, err
 		}
 	}
-	made, err := r.Applier.Owned(ctx, router.Renderer, target)
+	made, err := a.traffic.Owned(ctx, router.Renderer, target)
 	made = slices.DeleteFunc(made, func(x traffic.Found) bool { // a router of the spec needs it
 		return slices.Contains(s.things, watching.Object{Kind: x.Ref.GVK.GroupKind(), Namespace: x.Ref.Namespace, Name: x.Ref.Name})
 	})
 	if err != nil || !whole {
 		return len(made) > 0, err
 	}
-	return false, r.Applier.Delete(ctx, target, made)
+	return false, a.traffic.Delete(ctx, target, made)
 }
 
 // sameRouter is true of a router that two specs name alike.

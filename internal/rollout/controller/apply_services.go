@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// selects makes a Service select the pods of one revision.
-func (m managedObjects) selects(ctx context.Context, s *seen, e rollout.ServiceSelects) (bool, error) {
+// selectPods makes a Service select the pods of one revision.
+func (m managedObjects) selectPods(ctx context.Context, s *seen, e rollout.ServiceSelects) (bool, error) {
 	before, err := m.getService(ctx, s.object.Namespace, e.Service)
 	if err != nil {
 		return false, err

@@ -26,7 +26,9 @@ import (
 func begins(t *testing.T, how func(*pocket)) *pocket {
 	t.Helper()
 	p := newPocket(t, routedObjects...)
-	p.reconciler.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
+	p.configure(func(parts *Parts) {
+		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
+	})
 	p.settle()
 	p.unpublished = true
 	how(p)
@@ -79,7 +81,9 @@ func TestNothingWaitsForEndpointsThatMayNotBeRead(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}, "", nil)
 	for name, how := range map[string]func(*pocket){
 		"found at the start": func(p *pocket) {
-			p.reconciler.EndpointsUnread = "EndpointSlices may not be read, so nothing waits for them"
+			p.configure(func(parts *Parts) {
+				parts.EndpointsUnread = "EndpointSlices may not be read, so nothing waits for them"
+			})
 		},
 		"found now": func(p *pocket) {
 			p.use(interceptor.NewClient(p.client, interceptor.Funcs{

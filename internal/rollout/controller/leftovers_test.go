@@ -50,8 +50,10 @@ func TestWhatARolloutHadIsRestoredByAnotherProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPocket(t, test.manifests...)
-			p.reconciler.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
-			p.reconciler.Marked = p.reconciler.Routers.MarkedKinds()
+			p.configure(func(parts *Parts) {
+				parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
+			})
+			p.configure(func(parts *Parts) { parts.Marked = parts.Routers.MarkedKinds() })
 			p.settle()
 			p.edit(image("cart:2"))
 			p.settle()

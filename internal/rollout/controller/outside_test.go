@@ -30,8 +30,10 @@ status: {loadBalancer: {ingress: [{hostname: shop.example.com}]}}
 func balanced(t *testing.T) *pocket {
 	t.Helper()
 	p := newPocket(t, append(slices.Clone(routedObjects), albIngress)...)
-	p.reconciler.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"alb": alb.NewRollout(alb.Options{VerifyTargetGroups: true})}}
-	p.reconciler.Outside = queryrunner.New(p.clock, 1, nil, func(types.NamespacedName) {})
+	p.configure(func(parts *Parts) {
+		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"alb": alb.NewRollout(alb.Options{VerifyTargetGroups: true})}}
+	})
+	p.configure(func(parts *Parts) { parts.Outside = queryrunner.New(p.clock, 1, nil, func(types.NamespacedName) {}) })
 	p.edit(func(object *argov1.Rollout) {
 		c := object.Spec.Strategy.Canary
 		c.TrafficRouting = &argov1.RolloutTrafficRouting{ALB: &argov1.ALBTrafficRouting{Ingress: "shop", ServicePort: 80}}

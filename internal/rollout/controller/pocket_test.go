@@ -44,6 +44,7 @@ var key = types.NamespacedName{Namespace: "shop", Name: "cart"}
 type pocket struct {
 	*testing.T
 	client     client.WithWatch
+	cache      *replaceable
 	reconciler *Reconciler
 	clock      *clocktesting.FakeClock
 
@@ -78,10 +79,11 @@ func newPocket(t *testing.T, manifests ...string) *pocket {
 		builder = builder.WithObjects(p.object(text))
 	}
 	p.client = builder.Build()
+	p.cache = &replaceable{p.client}
 	outbox := telemetry.NewOutbox(p.clock, logr.Discard())
 	p.reconciler = New(Parts{
 		Observer: Observer{
-			Client: p.client, Reader: counted{p}, Applier: &traffic.Applier{Client: p.client},
+			Client: p.cache, Reader: counted{p}, Applier: &traffic.Applier{Client: p.client},
 			Runs: &launch.Launcher{Client: p.client, ClusterTemplates: p.client, APIReader: p.client},
 		},
 		Clock: p.clock, Recorder: telemetry.NewRecorder(p.client, outbox, p.clock, Component), Standing: &telemetry.OngoingEvents{},
@@ -93,6 +95,9 @@ func newPocket(t *testing.T, manifests ...string) *pocket {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return p
 }
+
+// replaceable is a client that another one can replace while a reconciler uses it.
+type replaceable struct{ client.Client }
 
 // indexes give a fake client those of a cache.
 type indexes struct {

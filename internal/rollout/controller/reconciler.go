@@ -56,6 +56,7 @@ type Reconciler struct {
 	memory     *memory
 	// newest are Rollouts, and newestWorkloads the workloads whose templates they have.
 	newest, newestWorkloads *readyourwrites.NewestVersions
+	applier                 *applier
 }
 
 // New returns a reconciler that remembers nothing yet.
@@ -65,6 +66,7 @@ func New(parts Parts) *Reconciler {
 		newest: readyourwrites.NewNewestVersions(argov1.RolloutKind, parts.Reader), newestWorkloads: readyourwrites.NewNewestVersions("the workload of Rollout", parts.Reader),
 	}
 	r.Observer.memory = r.memory
+	r.applier = newApplier(parts, r.newest)
 	r.frame = &reconciler.Frame[*argov1.Rollout, argov1.RolloutStatus]{
 		Kind:   argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind),
 		Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
@@ -167,7 +169,7 @@ func (r *Reconciler) look(ctx context.Context, object *argov1.Rollout, now time.
 // of the release, or about the changes of the status that need no further effect. failed is to be retried with backoff after the
 // status is written; err ends the reconciliation.
 func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (decision rollout.Decision, failed, err error) {
-	events, failed := r.applyEffects(ctx, s, d.Effects)
+	events, failed := r.applier.applyEffects(ctx, s, d.Effects)
 	s.snapshot.Now = release.LaterOf(s.snapshot.Now, r.Clock.Now()) // a pause begins when its weight is set
 	r.recordAbout(ctx, r.about(s), events...)
 	if failed == nil {

@@ -357,16 +357,15 @@ func TestNothingOutlivesARollout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPocket(t, cart, cartService)
 			registry := prometheus.NewRegistry()
-			p.reconciler.Metrics = telemetry.New(registry)
-			p.restart()
+			p.configure(func(parts *Parts) { parts.Metrics = telemetry.New(registry) })
 			p.settle()
-			was, cache := p.rollout(), p.reconciler.Client
+			was := p.rollout()
 			if deleted {
 				if err := p.client.Delete(t.Context(), was); err != nil {
 					t.Fatal(err)
 				}
 			} else {
-				p.use(withoutRollouts{cache})
+				p.use(withoutRollouts{p.client})
 			}
 			p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 			for range 2 {
@@ -473,8 +472,7 @@ func TestAPanicIsToldOnTheRollout(t *testing.T) {
 	p := newPocket(t, cart, cartService)
 	p.settle()
 	p.edit(image("cart:3"))
-	well := p.reconciler.Client
-	p.use(tripping{well})
+	p.use(tripping{p.client})
 	p.writes = nil
 	for i := range 3 {
 		result, err := p.pass()
@@ -491,7 +489,7 @@ func TestAPanicIsToldOnTheRollout(t *testing.T) {
 		t.Errorf("gates %+v", gates)
 	}
 
-	p.use(well)
+	p.use(p.client)
 	p.settle()
 	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || slices.ContainsFunc(shownGates(status), func(g reconciler.StatusGate) bool { return g.Name == "fault" }) {
 		t.Errorf("mended, and %s: %+v", status.Phase, shownGates(status))

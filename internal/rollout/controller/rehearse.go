@@ -37,7 +37,7 @@ func (o *Observer) Rehearse(ctx context.Context, object *argov1.Rollout, now tim
 		return Rehearsal{}, err
 	}
 	out := Rehearsal{Snapshot: s.snapshot, Decision: rollout.Next(s.snapshot)}
-	_, err = r.applyEffects(ctx, s, out.Decision.Effects)
+	_, err = r.applier.applyEffects(ctx, s, out.Decision.Effects)
 	var refused *refusedError
 	switch {
 	case errors.As(err, &refused), reconciler.NeedsUser(err):

@@ -69,7 +69,9 @@ spec:
 func routed(t *testing.T) *pocket {
 	t.Helper()
 	p := newPocket(t, routedObjects...)
-	p.reconciler.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
+	p.configure(func(parts *Parts) {
+		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
+	})
 	p.settle()
 	p.edit(image("cart:2"))
 	p.settle()
@@ -86,7 +88,14 @@ func routed(t *testing.T) *pocket {
 func (p *pocket) restart() { p.reconciler = New(p.reconciler.Parts) }
 
 // use replaces the client of the reconciler.
-func (p *pocket) use(c client.Client) { p.reconciler.Client, p.reconciler.frame.Client = c, c }
+func (p *pocket) use(c client.Client) { p.cache.Client = c }
+
+// configure changes the parts of the reconciler, which then remembers nothing yet.
+func (p *pocket) configure(change func(parts *Parts)) {
+	parts := p.reconciler.Parts
+	change(&parts)
+	p.reconciler = New(parts)
+}
 
 // has is true when one of the objects of a kind has a text in it.
 func (p *pocket) has(kind, text string) bool {

@@ -91,7 +91,9 @@ func TestARouteInAClusterThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 func TestObjectsOfAGroupAreWhereTheyAreSaidToBe(t *testing.T) {
 	p := newPocket(t, routedObjects[:3]...) // no route here
 	there := newPocket(t, routedObjects[3:]...)
-	p.reconciler.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout("")}}
+	p.configure(func(parts *Parts) {
+		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout("")}}
+	})
 	p.reconciler.Applier.Groups = map[string]client.Client{"networking.istio.io": there.client}
 	p.edit(func(object *argov1.Rollout) { object.Spec.Strategy.Canary.TrafficRouting.Nginx = nil })
 	p.settle()
@@ -120,7 +122,9 @@ func TestObjectsOfAGroupAreWhereTheyAreSaidToBe(t *testing.T) {
 // TestASecretThatLeadsNowhereIsSaid where people look for it, and holds nothing but the Rollouts with that router.
 func TestASecretThatLeadsNowhereIsSaid(t *testing.T) {
 	p := newPocket(t, routedObjects...)
-	p.reconciler.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout("")}}
+	p.configure(func(parts *Parts) {
+		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout("")}}
+	})
 	p.reconciler.Applier.Groups = map[string]client.Client{
 		"networking.istio.io": remotecluster.Refusing(traffic.ErrNotInstalled, "Secret mesh.istio-system has the label x, and its value is no kubeconfig"),
 	}

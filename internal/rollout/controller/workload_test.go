@@ -65,7 +65,7 @@ func TestADeploymentGetsItsReplicasBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPocket(t, lentCart, lender, cartService)
-			p.reconciler.Marked = p.reconciler.Routers.MarkedKinds()
+			p.configure(func(parts *Parts) { parts.Marked = parts.Routers.MarkedKinds() })
 			p.settle()
 			if replicas, _ := p.lender(); replicas != 0 {
 				t.Fatalf("the Deployment has %d replicas", replicas)
@@ -100,7 +100,7 @@ func TestADeploymentGetsItsReplicasBack(t *testing.T) {
 // however many others the namespace has.
 func TestDeploymentsOfOthersAreNotVisited(t *testing.T) {
 	p := newPocket(t, lentCart, lender, cartService)
-	p.reconciler.Marked = p.reconciler.Routers.MarkedKinds()
+	p.configure(func(parts *Parts) { parts.Marked = parts.Routers.MarkedKinds() })
 	var selected []string
 	counting := interceptor.NewClient(p.client, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -127,7 +127,7 @@ func TestScaleDownNeverLeavesADeploymentAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPocket(t, lentCart, lender, cartService)
-			p.reconciler.Marked = p.reconciler.Routers.MarkedKinds()
+			p.configure(func(parts *Parts) { parts.Marked = parts.Routers.MarkedKinds() })
 			p.settle()
 			if replicas, _ := p.lender(); replicas != 0 {
 				t.Fatalf("the Deployment has %d replicas", replicas)
