@@ -3,19 +3,21 @@ package controller
 import (
 	"errors"
 
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// failed is the decision about the failure of an effect, where that is a part of what is known of the release; otherwise, it is
+// decide is the decision about a Rollout as it was observed.
+func (r *Reconciler) decide(s *seen) rollout.Decision {
+	return r.frame.Decide(func() rollout.Decision { return rollout.Next(s.snapshot) })
+}
+
+// decideOnFailure is the decision about the failure of an effect, where that is a part of what is known of the release; otherwise, it is
 // the failure itself.
-func (r *Reconciler) failed(s *seen, evaluated release.Gates, cause error) (rollout.Decision, error) {
+func (r *Reconciler) decideOnFailure(s *seen, evaluated release.Gates, cause error) (rollout.Decision, error) {
 	if refusal, ok := errors.AsType[*refusedError](cause); ok {
 		return rollout.RejectedReplicaSetDecision(s.snapshot, refusal.name, refusal.cause.Error()), nil
 	}
@@ -31,15 +33,4 @@ func (r *Reconciler) failed(s *seen, evaluated release.Gates, cause error) (roll
 	default:
 		return rollout.Decision{}, cause
 	}
-}
-
-// leaveTo ends a reconciliation because another controller acts on the Rollout. Serin still rolls its own release back, for
-// example at a deadline.
-func (r *Reconciler) leaveTo(other othercontroller.Sign, s *seen, d rollout.Decision) reconcile.Result {
-	releases.Settle(r.Line, s.object, s.object, false)
-	wake := other.Until
-	if d.Wake.After(s.snapshot.Now) {
-		wake = reconciler.Earliest(wake, d.Wake)
-	}
-	return reconcile.Result{RequeueAfter: reconciler.WakeIn(s.snapshot.Now, wake)}
 }

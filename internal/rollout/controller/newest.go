@@ -8,26 +8,54 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
-// requireNewest prevents a process from acting on an old version of a Rollout: see ownwrites.NewestVersions. Writes of the Rollout itself
+// newestVersions prevents a process from acting on old versions of what a release is about.
+type newestVersions struct {
+	// rollouts are Rollouts, and workloads the workloads whose templates they have.
+	rollouts, workloads *readyourwrites.NewestVersions
+	// live reads from the API server.
+	live   client.Reader
+	memory *memory
+}
+
+func newNewestVersions(live client.Reader, memory *memory) newestVersions {
+	return newestVersions{
+		rollouts:  readyourwrites.NewNewestVersions(argov1.RolloutKind, live),
+		workloads: readyourwrites.NewNewestVersions("the workload of Rollout", live),
+		live:      live, memory: memory,
+	}
+}
+
+// requireAll is the check of a Rollout that was observed: it itself, its workload and its ReplicaSets.
+func (n newestVersions) requireAll(s *seen, object *argov1.Rollout) readyourwrites.WriteCheck {
+	return n.requireNewestReplicaSets(s, n.requireNewestWorkload(s, n.requireNewest(object)))
+}
+
+func (n newestVersions) forget(key types.NamespacedName) {
+	n.rollouts.Forget(key)
+	n.workloads.Forget(key)
+}
+
+// requireNewest prevents a process from acting on an old version of a Rollout: see readyourwrites.NewestVersions. Writes of the Rollout itself
 // name the version that they are based on, and prove that it is the newest.
-func (r *Reconciler) requireNewest(object *argov1.Rollout) readyourwrites.WriteCheck {
+func (n newestVersions) requireNewest(object *argov1.Rollout) readyourwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
 		if _, itself := written.(*argov1.Rollout); itself {
 			return nil
 		}
-		return r.newest.VerifyTakeover(ctx, client.ObjectKeyFromObject(object), object, &argov1.Rollout{})
+		return n.rollouts.VerifyTakeover(ctx, client.ObjectKeyFromObject(object), object, &argov1.Rollout{})
 	}
 }
 
 // requireNewestWorkload does the same for the workload whose template a Rollout has: with an old version, a release of a previous
 // template would start. It is checked at writes of the Rollout itself as well, whose version says nothing about the workload.
-func (r *Reconciler) requireNewestWorkload(s *seen, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
+func (n newestVersions) requireNewestWorkload(s *seen, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
 	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() == replicaSetKind { // which is read in each reconciliation
 		return check
 	}
@@ -35,19 +63,19 @@ func (r *Reconciler) requireNewestWorkload(s *seen, check readyourwrites.WriteCh
 	return func(ctx context.Context, written client.Object) error {
 		live := &unstructured.Unstructured{}
 		live.SetGroupVersionKind(object.GroupVersionKind())
-		if err := r.newestWorkloads.VerifyTakeover(ctx, s.key(), object, live); err != nil {
+		if err := n.workloads.VerifyTakeover(ctx, s.key(), object, live); err != nil {
 			return err
 		}
 		return check(ctx, written)
 	}
 }
 
-// requireNewestSets does the same for its ReplicaSets, all of which are read once, at the first write for a Rollout: in an old list,
+// requireNewestReplicaSets does the same for its ReplicaSets, all of which are read once, at the first write for a Rollout: in an old list,
 // one of them may be missing, be deleted by now, or have pods that it has lost. This would lead to surplus ReplicaSets and pods, or
 // to users without pods.
-func (r *Reconciler) requireNewestSets(s *seen, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
+func (n newestVersions) requireNewestReplicaSets(s *seen, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
-		if err := check(ctx, written); err != nil || r.memory.Own(s.key()).compared {
+		if err := check(ctx, written); err != nil || n.memory.Own(s.key()).compared {
 			return err
 		}
 		selector, err := metav1.LabelSelectorAsSelector(s.spec.Selector)
@@ -55,7 +83,7 @@ func (r *Reconciler) requireNewestSets(s *seen, check readyourwrites.WriteCheck)
 			return nil //nolint:nilerr // validation reports the selector, and nothing is scaled
 		}
 		var live appsv1.ReplicaSetList
-		if err := r.Reader.List(ctx, &live, client.InNamespace(s.object.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		if err := n.live.List(ctx, &live, client.InNamespace(s.object.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 			return fmt.Errorf("read the ReplicaSets of Rollout %s from the API server: %w", s.key(), err)
 		}
 		gone := maps.Clone(s.sets)
@@ -71,7 +99,7 @@ func (r *Reconciler) requireNewestSets(s *seen, check readyourwrites.WriteCheck)
 				return behind(rs)
 			}
 		}
-		r.memory.Do(s.key(), func(e *remembered) { e.compared = true })
+		n.memory.Do(s.key(), func(e *remembered) { e.compared = true })
 		return nil
 	}
 }

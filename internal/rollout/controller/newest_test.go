@@ -40,9 +40,9 @@ func TestRequireNewest(t *testing.T) {
 			}
 			p := newPocket(t, manifests...)
 			if test.knows != "" {
-				p.reconciler.newest.RecordVersion(key, at("1", test.knows))
+				p.reconciler.newest.rollouts.RecordVersion(key, at("1", test.knows))
 			}
-			check := p.reconciler.requireNewest(test.cached)
+			check := p.reconciler.newest.requireNewest(test.cached)
 			for range 2 { // what was read once is not read again, but for one that is gone
 				err := check(t.Context(), &appsv1.ReplicaSet{})
 				if got := errors.Is(err, readyourwrites.ErrStale); got != test.behind || err != nil && !got {
@@ -96,12 +96,12 @@ func TestRequireNewestWorkload(t *testing.T) {
 				return object
 			}
 			if test.known != "" {
-				p.reconciler.newestWorkloads.RecordVersion(key, at(test.known))
+				p.reconciler.newest.workloads.RecordVersion(key, at(test.known))
 			}
 			object := at(test.version)
 			rollout := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}}
 			asked := 0
-			check := p.reconciler.requireNewestWorkload(&seen{object: rollout, workload: &workloadObject{object: object}}, func(context.Context, client.Object) error {
+			check := p.reconciler.newest.requireNewestWorkload(&seen{object: rollout, workload: &workloadObject{object: object}}, func(context.Context, client.Object) error {
 				asked++
 				return nil
 			})
@@ -156,7 +156,7 @@ func TestRequireNewestSets(t *testing.T) {
 			for _, rs := range test.cached {
 				s.sets[rs.Name] = rs
 			}
-			check := p.reconciler.requireNewestSets(s, func(context.Context, client.Object) error { return nil })
+			check := p.reconciler.newest.requireNewestReplicaSets(s, func(context.Context, client.Object) error { return nil })
 			for range 2 { // what was seen to be right is not read again
 				err := check(t.Context(), rollout)
 				if got := errors.Is(err, readyourwrites.ErrStale); got != test.behind || err != nil && !got {

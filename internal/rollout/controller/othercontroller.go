@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/serin-dev/serin/internal/othercontroller"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
@@ -30,4 +32,15 @@ func (r *Reconciler) showOtherController(message string) {
 	if r.Health != nil {
 		r.Health("peer of Rollouts", message)
 	}
+}
+
+// leaveTo ends a reconciliation because another controller acts on the Rollout. Serin still rolls its own release back, for
+// example at a deadline.
+func (r *Reconciler) leaveTo(other othercontroller.Sign, s *seen, d rollout.Decision) reconcile.Result {
+	releases.Settle(r.Line, s.object, s.object, false)
+	wake := other.Until
+	if d.Wake.After(s.snapshot.Now) {
+		wake = reconciler.Earliest(wake, d.Wake)
+	}
+	return reconcile.Result{RequeueAfter: reconciler.WakeIn(s.snapshot.Now, wake)}
 }

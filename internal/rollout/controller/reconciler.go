@@ -54,19 +54,21 @@ type Reconciler struct {
 	dependents *watching.Dependents
 	left       watching.CededReleases
 	memory     *memory
-	// newest are Rollouts, and newestWorkloads the workloads whose templates they have.
-	newest, newestWorkloads *readyourwrites.NewestVersions
-	applier                 *applier
+	newest     newestVersions
+	applier    *applier
+	status     statusWriter
+	reporter   reporter
 }
 
 // New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{
 		Parts: parts, managedObjects: managedObjects{parts.Client}, dependents: watching.NewDependents(), memory: newMemory(),
-		newest: readyourwrites.NewNewestVersions(argov1.RolloutKind, parts.Reader), newestWorkloads: readyourwrites.NewNewestVersions("the workload of Rollout", parts.Reader),
 	}
 	r.Observer.memory = r.memory
-	r.applier = newApplier(parts, r.newest)
+	r.newest = newNewestVersions(parts.Reader, r.memory)
+	r.reporter = newReporter(parts, r.memory)
+	r.applier = newApplier(parts, r.newest.rollouts)
 	r.frame = &reconciler.Frame[*argov1.Rollout, argov1.RolloutStatus]{
 		Kind:   argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind),
 		Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
@@ -77,6 +79,7 @@ func New(parts Parts) *Reconciler {
 		Gone:            r.reconcileGone,
 		RetryAt:         r.memory.RetryAt,
 	}
+	r.status = statusWriter{r.frame, r.memory, r.newest.rollouts, r.reporter}
 	return r
 }
 
@@ -105,21 +108,21 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	if other.Text != "" {
-		r.record(ctx, object, r.Standing.NewEvents(key, rollout.OtherControllerGate(other.Text, other.Until).Events)...)
+		r.reporter.record(ctx, object, r.Standing.NewEvents(key, rollout.OtherControllerGate(other.Text, other.Until).Events)...)
 		if !rollout.IsOwnRelease(object.Status) {
 			return reconcile.Result{RequeueAfter: reconciler.WakeIn(began, other.Until)}, nil
 		}
 	}
-	r.recordFirst(ctx, object)
-	s, err := r.look(readyourwrites.WithWriteCheck(ctx, r.requireNewest(object)), object, began)
+	r.reporter.recordFirst(ctx, object)
+	s, err := r.look(readyourwrites.WithWriteCheck(ctx, r.newest.requireNewest(object)), object, began)
 	switch {
 	case errors.Is(err, traffic.ErrUnreachable):
 		return r.unreachable(ctx, object, began, err)
 	case err != nil:
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	ctx = readyourwrites.WithWriteCheck(ctx, r.requireNewestSets(s, r.requireNewestWorkload(s, r.requireNewest(object))))
-	decision := r.frame.Decide(func() rollout.Decision { return rollout.Next(s.snapshot) })
+	ctx = readyourwrites.WithWriteCheck(ctx, r.newest.requireAll(s, object))
+	decision := r.decide(s)
 	if other.Text != "" && !rollout.RollsBack(s.snapshot, decision) {
 		return r.leaveTo(other, s, decision), nil
 	}
@@ -128,16 +131,14 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	explanation := r.memory.explain(s, decision)
-	written, err := r.writeStatus(ctx, s, decision, explanation, s.released || explanation.Due)
+	written, err := r.status.write(ctx, s, decision, explanation, s.released || explanation.Due)
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	releases.Settle(r.Line, object, s.object, rollout.WaitsForQueueSlot(decision))
 	r.memory.Do(key, func(e *remembered) { e.routed, e.routedKnown = s.routed(), true })
 	r.memory.Succeeded(key, reconciler.LostRace)
-	r.recordAbout(ctx, r.about(s), r.Standing.NewEvents(key, slices.Concat(decision.Events, s.heard))...)
-	r.notify(ctx, r.about(s))
-	r.show(s, decision)
+	r.reporter.report(ctx, s, decision)
 	r.memory.ScheduleWake(key, decision.Wake)
 	explain := explanation.At
 	if written {
@@ -171,10 +172,10 @@ func (r *Reconciler) look(ctx context.Context, object *argov1.Rollout, now time.
 func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (decision rollout.Decision, failed, err error) {
 	events, failed := r.applier.applyEffects(ctx, s, d.Effects)
 	s.snapshot.Now = release.LaterOf(s.snapshot.Now, r.Clock.Now()) // a pause begins when its weight is set
-	r.recordAbout(ctx, r.about(s), events...)
+	r.reporter.recordAbout(ctx, r.reporter.about(s), events...)
 	if failed == nil {
 		decision = rollout.MergeStatusChanges(s.snapshot, d)
-	} else if decision, err = r.failed(s, d.Gates, failed); err != nil {
+	} else if decision, err = r.decideOnFailure(s, d.Gates, failed); err != nil {
 		return decision, nil, err
 	}
 	rejected := reconciler.NeedsUser(failed) || reconciler.Rejected(failed)
@@ -196,10 +197,10 @@ func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fa
 	}
 	decision := rollout.FaultDecision(s.snapshot, reconciler.FaultMessage(argov1.RolloutKind, fault))
 	explanation := r.memory.explain(s, decision)
-	if _, err := r.writeStatus(ctx, s, decision, explanation, explanation.Unsaid()); err != nil {
+	if _, err := r.status.write(ctx, s, decision, explanation, explanation.Unsaid()); err != nil {
 		return err
 	}
-	r.recordAbout(ctx, r.about(s), r.Standing.NewEvents(s.key(), decision.Events)...)
+	r.reporter.recordNew(ctx, s, decision.Events)
 	return nil
 }
 
@@ -229,7 +230,7 @@ func (r *Reconciler) gone(ctx context.Context, key types.NamespacedName, now typ
 			return fmt.Errorf("give back what Rollout %s had: %w", key, err)
 		}
 	}
-	r.record(ctx, was, removed(was))
+	r.reporter.record(ctx, was, removed(was))
 	r.memory.settled(key)
 	r.forget(key)
 	return nil
@@ -310,22 +311,16 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 		r.Outside.Forget(key)
 	}
 	r.memory.Forget(key)
-	r.newest.Forget(key)
-	r.newestWorkloads.Forget(key)
+	r.newest.forget(key)
 	r.dependents.Forget(key)
-	r.Recorder.Forget(key)
-	if r.Notifications != nil {
-		r.Notifications.Forget(key)
-	}
-	r.Standing.Forget(key)
-	r.Metrics.ForgetRollout(key.Namespace, key.Name)
+	r.reporter.forget(key)
 }
 
 // Footprint is what this process remembers of Rollouts.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := reconciler.Footprint{
-		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.newest.Keys(), "line": r.Line.Keys(argov1.RolloutKind),
-		"lenders": r.newestWorkloads.Keys(), "recorder": r.Recorder.Keys(), "standing": r.Standing.Keys(),
+		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.newest.rollouts.Keys(), "line": r.Line.Keys(argov1.RolloutKind),
+		"lenders": r.newest.workloads.Keys(), "recorder": r.Recorder.Keys(), "standing": r.Standing.Keys(),
 	}
 	if r.Outside != nil {
 		parts["prober"] = r.Outside.Keys()

@@ -3,9 +3,11 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -38,24 +40,54 @@ func recordWith(record func(context.Context, corev1.ObjectReference, release.Eve
 	}
 }
 
+// reporter reports what happened to Rollouts and how they are: as Kubernetes events, as notifications and in the metrics.
+type reporter struct {
+	client   client.Client
+	recorder *telemetry.Recorder
+	ongoing  *telemetry.OngoingEvents
+	metrics  *telemetry.Metrics
+	// notifications dispatches notifications; nil: there are none.
+	notifications *dispatch.Dispatcher
+	memory        *memory
+}
+
+func newReporter(parts Parts, memory *memory) reporter {
+	return reporter{
+		client: parts.Client, recorder: parts.Recorder, ongoing: parts.Standing, metrics: parts.Metrics,
+		notifications: parts.Notifications, memory: memory,
+	}
+}
+
+// report reports a decision, once its status is written.
+func (r reporter) report(ctx context.Context, s *seen, d rollout.Decision) {
+	r.recordNew(ctx, s, slices.Concat(d.Events, s.heard))
+	r.notify(ctx, r.about(s))
+	r.show(s, d)
+}
+
+// recordNew records the events that were not recorded before.
+func (r reporter) recordNew(ctx context.Context, s *seen, events []release.Event) {
+	r.recordAbout(ctx, r.about(s), r.ongoing.NewEvents(s.key(), events)...)
+}
+
 // record records events of a Rollout of which no more is known than the object.
-func (r *Reconciler) record(ctx context.Context, object *argov1.Rollout, events ...release.Event) {
+func (r reporter) record(ctx context.Context, object *argov1.Rollout, events ...release.Event) {
 	r.recordAbout(ctx, dispatch.About{Object: object, Runs: r.runsOf(object)}, events...)
 }
 
 // recordAbout records events of a Rollout, also for the notifications that users asked for.
-func (r *Reconciler) recordAbout(ctx context.Context, about dispatch.About, events ...release.Event) {
-	record := EventRecorder(r.Recorder, r.Metrics)
+func (r reporter) recordAbout(ctx context.Context, about dispatch.About, events ...release.Event) {
+	record := EventRecorder(r.recorder, r.metrics)
 	for _, event := range events {
 		record(ctx, about.Object, event)
-		if r.Notifications != nil {
-			r.Notifications.Happened(ctx, about, event)
+		if r.notifications != nil {
+			r.notifications.Happened(ctx, about, event)
 		}
 	}
 }
 
 // recordFirst records the events of the first reconciliation of a Rollout by this process.
-func (r *Reconciler) recordFirst(ctx context.Context, object *argov1.Rollout) {
+func (r reporter) recordFirst(ctx context.Context, object *argov1.Rollout) {
 	if !r.memory.meets(client.ObjectKeyFromObject(object), object.UID) {
 		return
 	}
@@ -66,21 +98,21 @@ func (r *Reconciler) recordFirst(ctx context.Context, object *argov1.Rollout) {
 }
 
 // notify sends the notifications about the present state of a Rollout.
-func (r *Reconciler) notify(ctx context.Context, about dispatch.About) {
-	if r.Notifications != nil {
-		r.Notifications.Changed(ctx, about)
+func (r reporter) notify(ctx context.Context, about dispatch.About) {
+	if r.notifications != nil {
+		r.notifications.Changed(ctx, about)
 	}
 }
 
-func (r *Reconciler) about(s *seen) dispatch.About {
+func (r reporter) about(s *seen) dispatch.About {
 	return dispatch.About{Object: s.object, Spec: &s.spec, Runs: r.runsOf(s.object)}
 }
 
 // runsOf lists the AnalysisRuns of a Rollout.
-func (r *Reconciler) runsOf(object *argov1.Rollout) func(context.Context) ([]argov1.AnalysisRun, error) {
+func (r reporter) runsOf(object *argov1.Rollout) func(context.Context) ([]argov1.AnalysisRun, error) {
 	return func(ctx context.Context) ([]argov1.AnalysisRun, error) {
 		var runs argov1.AnalysisRunList
-		err := r.Client.List(ctx, &runs, OwnedBy(object)...)
+		err := r.client.List(ctx, &runs, OwnedBy(object)...)
 		return runs.Items, err
 	}
 }
@@ -100,7 +132,7 @@ func removed(object *argov1.Rollout) release.Event {
 }
 
 // show updates the metrics of the release.
-func (r *Reconciler) show(s *seen, d rollout.Decision) {
+func (r reporter) show(s *seen, d rollout.Decision) {
 	shown := telemetry.Rollout{
 		Namespace: s.object.Namespace, Name: s.object.Name, Phase: metricPhase(d.Status),
 		Desired: 1, Available: d.Status.AvailableReplicas, Updated: d.Status.UpdatedReplicas,
@@ -116,14 +148,14 @@ func (r *Reconciler) show(s *seen, d rollout.Decision) {
 	default:
 		shown.Strategy = "none"
 	}
-	r.Metrics.SetRollout(shown)
+	r.metrics.SetRollout(shown)
 	if now := d.Status.Duration; ended(now) && !ended(s.snapshot.Status.Duration) && now.RolloutStartedAt != nil {
 		total := now.FinishedAt.Sub(now.RolloutStartedAt.Time)
 		paused := int64(0)
 		if now.TotalManualPauseDurationSeconds != nil {
 			paused = *now.TotalManualPauseDurationSeconds
 		}
-		r.Metrics.RecordRolloutRelease(string(*now.CompletionStatus), total, time.Duration(paused)*time.Second)
+		r.metrics.RecordRolloutRelease(string(*now.CompletionStatus), total, time.Duration(paused)*time.Second)
 	}
 }
 
@@ -174,4 +206,14 @@ func routerName(routing *argov1.RolloutTrafficRouting) string {
 	default:
 		return ""
 	}
+}
+
+// forget drops everything about a Rollout that is gone.
+func (r reporter) forget(key types.NamespacedName) {
+	r.recorder.Forget(key)
+	if r.notifications != nil {
+		r.notifications.Forget(key)
+	}
+	r.ongoing.Forget(key)
+	r.metrics.ForgetRollout(key.Namespace, key.Name)
 }

@@ -26,9 +26,9 @@ func (r *Reconciler) unreachable(ctx context.Context, object *argov1.Rollout, be
 	}
 	decision := rollout.UnreachableClusterDecision(s.snapshot, nil, reconciler.Message(cause))
 	explanation := r.memory.explain(s, decision)
-	if _, err := r.writeStatus(ctx, s, decision, explanation, explanation.Due); err != nil {
+	if _, err := r.status.write(ctx, s, decision, explanation, explanation.Due); err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	r.recordAbout(ctx, r.about(s), r.Standing.NewEvents(key, decision.Events)...)
+	r.reporter.recordNew(ctx, s, decision.Events)
 	return reconcile.Result{RequeueAfter: reconciler.WakeIn(began, reconciler.Earliest(explanation.At, began.Add(unreachableRetry)))}, nil
 }

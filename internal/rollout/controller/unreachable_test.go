@@ -106,7 +106,7 @@ func TestObjectsOfAGroupAreWhereTheyAreSaidToBe(t *testing.T) {
 	if err := p.client.Delete(t.Context(), was); err != nil {
 		t.Fatal(err)
 	}
-	p.reconciler.note(was, nil)
+	p.reconciler.memory.ends(was)
 	if _, err := p.pass(); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestASecretThatLeadsNowhereIsSaid(t *testing.T) {
 	if err := p.client.Delete(t.Context(), was); err != nil {
 		t.Fatal(err)
 	}
-	p.reconciler.note(was, nil)
+	p.reconciler.memory.ends(was)
 	if _, err := p.pass(); err != nil {
 		t.Errorf("the deletion: %v", err)
 	}

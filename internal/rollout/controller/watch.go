@@ -75,7 +75,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 		}
 		return nil
 	}
-	for _, object := range r.watched(o) {
+	for _, object := range watchedObjects(o, r.EndpointsUnread == "") {
 		gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
@@ -87,12 +87,12 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	if err := r.Watch(r.Marked); err != nil {
 		return fmt.Errorf("watch what Rollouts mark: %w", err)
 	}
-	return r.watchPeers(w, o.Leases)
+	return watchOtherController(r.Peers, w, o.Leases)
 }
 
-// watchPeers tells when another controller comes or goes.
-func (r *Reconciler) watchPeers(w *watching.Watches, leases bool) error {
-	if r.Peers == nil {
+// watchOtherController watches the signs of another controller.
+func watchOtherController(peers *watching.OtherController, w *watching.Watches, leases bool) error {
+	if peers == nil {
 		return nil
 	}
 	deployment := &unstructured.Unstructured{}
@@ -103,13 +103,13 @@ func (r *Reconciler) watchPeers(w *watching.Watches, leases bool) error {
 	return w.Start(&coordinationv1.Lease{}, schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"})
 }
 
-// watched are the kinds that are watched from the start.
-func (r *Reconciler) watched(o Options) []client.Object {
+// watchedObjects are of the kinds that are watched from the start. endpointSlices is true where these can be read.
+func watchedObjects(o Options, endpointSlices bool) []client.Object {
 	all := []client.Object{&argov1.Rollout{}, &appsv1.ReplicaSet{}, &argov1.AnalysisRun{}, &argov1.Experiment{}, &argov1.AnalysisTemplate{}, service()}
 	if o.ClusterTemplates {
 		all = append(all, &argov1.ClusterAnalysisTemplate{})
 	}
-	if r.EndpointsUnread == "" {
+	if endpointSlices {
 		all = append(all, &discoveryv1.EndpointSlice{})
 	}
 	return all
@@ -123,32 +123,34 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 		object = before
 	}
 	if r.Peers.IsRelevantChange(kind, before, after) {
-		return append(releases.Requests(ctx, r.Client), r.orphans(ctx)...)
+		return append(releases.Requests(ctx, r.Client), managersOfServices(ctx, r.Client)...)
 	}
 	switch object := object.(type) {
 	case *argov1.Rollout:
-		r.note(before, after)
+		if deleted, ok := before.(*argov1.Rollout); ok && after == nil {
+			r.memory.ends(deleted) // no later reconciliation would observe it
+		}
 		releases.Changed(ctx, r.Line, before, after)
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 	case *appsv1.ReplicaSet:
-		return r.owners(ctx, object)
+		return rolloutsOf(ctx, r.Client, object)
 	case *argov1.AnalysisRun:
 		if run, ok := before.(*argov1.AnalysisRun); ok && after != nil && sameRun(run, object) {
 			return nil
 		}
-		return ownerOfIt(object)
+		return ownerRequest(object)
 	case *argov1.Experiment:
 		if experiment, ok := before.(*argov1.Experiment); ok && after != nil && sameLook(experiment, object) {
 			return nil
 		}
-		return ownerOfIt(object)
+		return ownerRequest(object)
 	case *discoveryv1.EndpointSlice:
 		if !endpoints.Changed(before, after) {
 			return nil
 		}
-		return r.requestsFor(endpoints.Of(object.Namespace, endpoints.ServiceOf(object)))
+		return reconciler.Requests(r.dependents.ReleasesFor(endpoints.Of(object.Namespace, endpoints.ServiceOf(object))))
 	default:
-		requests := r.requestsFor(watching.Object{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+		requests := reconciler.Requests(r.dependents.ReleasesFor(watching.Object{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}))
 		for _, manager := range managers(before, after) {
 			if !slices.Contains(requests, manager) {
 				requests = append(requests, manager)
@@ -166,8 +168,8 @@ func sameRun(a, b *argov1.AnalysisRun) bool {
 // sameLook is true for versions of an Experiment that are the same but for their names of versions.
 func sameLook(a, b *argov1.Experiment) bool { return a.ResourceVersion == b.ResourceVersion }
 
-// ownerOfIt is the Rollout that an object belongs to.
-func ownerOfIt(object client.Object) []reconcile.Request {
+// ownerRequest is the Rollout that an object belongs to.
+func ownerRequest(object client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil || owner.Kind != argov1.RolloutKind {
 		return nil
@@ -175,14 +177,14 @@ func ownerOfIt(object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
 }
 
-// owners are the Rollout that a ReplicaSet belongs to, or those that may take it in. It waits for no write of the process:
+// rolloutsOf are the Rollout that a ReplicaSet belongs to, or those that may take it in. It waits for no write of the process:
 // the event that it works at may be what shows it.
-func (r *Reconciler) owners(ctx context.Context, rs *appsv1.ReplicaSet) []reconcile.Request {
+func rolloutsOf(ctx context.Context, reader client.Reader, rs *appsv1.ReplicaSet) []reconcile.Request {
 	if metav1.GetControllerOfNoCopy(rs) != nil {
-		return ownerOfIt(rs)
+		return ownerRequest(rs)
 	}
 	var all argov1.RolloutList
-	if err := r.Client.List(ctx, &all, client.InNamespace(rs.Namespace), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+	if err := reader.List(ctx, &all, client.InNamespace(rs.Namespace), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		log.FromContext(ctx).Error(err, "Looked for the Rollout of a ReplicaSet", "replicaSet", rs.Name+"."+rs.Namespace)
 		return nil
 	}
@@ -196,23 +198,11 @@ func (r *Reconciler) owners(ctx context.Context, rs *appsv1.ReplicaSet) []reconc
 	return requests
 }
 
-// requestsFor returns a request for each Rollout that depends on an object.
-func (r *Reconciler) requestsFor(t watching.Object) []reconcile.Request {
-	return reconciler.Requests(r.dependents.ReleasesFor(t))
-}
-
-// note remembers what no later look would show: a Rollout as it was when it was deleted.
-func (r *Reconciler) note(before, after client.Object) {
-	if was, ok := before.(*argov1.Rollout); ok && after == nil {
-		r.memory.ends(was)
-	}
-}
-
-// orphans are the Rollouts that Services name, whether they exist or not.
-func (r *Reconciler) orphans(ctx context.Context) []reconcile.Request {
+// managersOfServices are the Rollouts that Services name, whether they exist or not.
+func managersOfServices(ctx context.Context, reader client.Reader) []reconcile.Request {
 	services := &unstructured.UnstructuredList{}
 	services.SetGroupVersionKind(serviceKind.GroupVersion().WithKind("ServiceList"))
-	if err := r.Client.List(ctx, services, client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.List(ctx, services, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Looked for the Rollouts that Services name")
 		return nil
 	}

@@ -7,34 +7,43 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// writeStatus stores the decision if the status changes, or if forced, and reports whether that created a new version, whose
+// statusWriter writes the statuses of Rollouts.
+type statusWriter struct {
+	frame    *reconciler.Frame[*argov1.Rollout, argov1.RolloutStatus]
+	memory   *memory
+	newest   *readyourwrites.NewestVersions
+	reporter reporter
+}
+
+// write stores the decision if the status changes, or if forced, and reports whether that created a new version, whose
 // event requeues the release.
-func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d rollout.Decision, explanation reconciler.Explanation, forced bool) (written bool, err error) {
+func (w statusWriter) write(ctx context.Context, s *seen, d rollout.Decision, explanation reconciler.Explanation, forced bool) (written bool, err error) {
 	if !forced && rollout.SameStatus(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
 		return false, nil
 	}
 	status := *d.Status.DeepCopy()
 	status.Serin = explained(status, explanation, s.routed())
-	stored, err := r.frame.PatchStatus(ctx, s.object, &s.snapshot.Status, &status)
+	stored, err := w.frame.PatchStatus(ctx, s.object, &s.snapshot.Status, &status)
 	if err != nil {
 		if !apierrors.IsConflict(err) {
-			r.newest.Forget(s.key())
+			w.newest.Forget(s.key())
 		}
 		return false, err
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion
-	if r.memory.losesPlace(status.Serin, stored.Status.Serin) {
+	if w.memory.losesPlace(status.Serin, stored.Status.Serin) {
 		s.again = reconciler.Earliest(s.again, s.snapshot.Now) // the queue knows who waits, now that the status cannot say it
 	}
 	s.object = stored
-	r.newest.RecordVersion(s.key(), stored)
-	if r.memory.noticePruning(status.Serin, stored.Status.Serin) {
-		r.record(ctx, stored, release.Event{Type: release.Warning, Reason: "StatusPruned", Message: textPruned})
+	w.newest.RecordVersion(s.key(), stored)
+	if w.memory.noticePruning(status.Serin, stored.Status.Serin) {
+		w.reporter.record(ctx, stored, release.Event{Type: release.Warning, Reason: "StatusPruned", Message: textPruned})
 	}
 	return written, nil
 }
