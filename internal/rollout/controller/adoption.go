@@ -20,19 +20,19 @@ type adopter struct {
 	live client.Reader
 }
 
-// claimReplicaSets returns the ReplicaSets of a Rollout. As a Deployment does, it takes those that its selector matches and nobody owns,
-// and lets go of its own that the selector does not match any more.
+// claimReplicaSets returns the ReplicaSets of a Rollout. Like the controller of Deployments, it adopts ReplicaSets that
+// match the selector and have no controller, and releases its own that no longer match.
 func (a adopter) claimReplicaSets(ctx context.Context, s *seen) ([]*appsv1.ReplicaSet, error) {
 	var own, orphans appsv1.ReplicaSetList
 	if err := a.client.List(ctx, &own, OwnedBy(s.object)...); err != nil {
 		return nil, fmt.Errorf("list the ReplicaSets of Rollout %s: %w", s.key(), err)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s.spec.Selector)
-	judged := err == nil && s.spec.Selector != nil && !selector.Empty()
+	hasSelector := err == nil && s.spec.Selector != nil && !selector.Empty()
 	var sets []*appsv1.ReplicaSet
 	for i := range own.Items {
 		rs := &own.Items[i]
-		if judged && !selector.Matches(labels.Set(rs.Labels)) && rs.DeletionTimestamp == nil {
+		if hasSelector && !selector.Matches(labels.Set(rs.Labels)) && rs.DeletionTimestamp == nil {
 			if err := a.release(ctx, s, rs); err != nil {
 				return nil, err
 			}
@@ -40,7 +40,7 @@ func (a adopter) claimReplicaSets(ctx context.Context, s *seen) ([]*appsv1.Repli
 		}
 		sets = append(sets, rs)
 	}
-	if !judged {
+	if !hasSelector {
 		return sets, nil
 	}
 	err = a.client.List(ctx, &orphans, client.InNamespace(s.object.Namespace), client.MatchingFields{byOwner: noOwner},
@@ -61,30 +61,31 @@ func (a adopter) claimReplicaSets(ctx context.Context, s *seen) ([]*appsv1.Repli
 	return sets, nil
 }
 
-// adopt makes a ReplicaSet the Rollout's. A cache may show a Rollout that is gone, or another one of its name.
+// adopt makes the Rollout the controller of a ReplicaSet. It reads the Rollout from the API server, because a cache may have one that
+// was deleted, or that was replaced by another one of the same name.
 func (a adopter) adopt(ctx context.Context, s *seen, orphan *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
 	live := &argov1.Rollout{}
 	if err := a.live.Get(ctx, s.key(), live); err != nil {
-		return nil, fmt.Errorf("look whether Rollout %s is still there: %w", s.key(), err)
+		return nil, fmt.Errorf("verify that Rollout %s still exists: %w", s.key(), err)
 	}
 	if live.UID != s.object.UID || live.DeletionTimestamp != nil {
-		return nil, fmt.Errorf("take in ReplicaSet %s.%s: %w", orphan.Name, orphan.Namespace, reconciler.ErrChanged)
+		return nil, fmt.Errorf("adopt ReplicaSet %s.%s: %w", orphan.Name, orphan.Namespace, reconciler.ErrChanged)
 	}
-	mine := orphan.DeepCopy()
-	mine.OwnerReferences = append(mine.OwnerReferences, *metav1.NewControllerRef(s.object, argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind)))
-	_, err := writeChanges(ctx, a.client, orphan, mine)
-	return mine, err
+	adopted := orphan.DeepCopy()
+	adopted.OwnerReferences = append(adopted.OwnerReferences, *metav1.NewControllerRef(s.object, argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind)))
+	_, err := writeChanges(ctx, a.client, orphan, adopted)
+	return adopted, err
 }
 
-// release takes our reference out of a ReplicaSet.
+// release removes the owner reference to the Rollout from a ReplicaSet.
 func (a adopter) release(ctx context.Context, s *seen, rs *appsv1.ReplicaSet) error {
-	free := rs.DeepCopy()
-	free.OwnerReferences = nil
+	released := rs.DeepCopy()
+	released.OwnerReferences = nil
 	for _, owner := range rs.OwnerReferences {
 		if owner.UID != s.object.UID {
-			free.OwnerReferences = append(free.OwnerReferences, owner)
+			released.OwnerReferences = append(released.OwnerReferences, owner)
 		}
 	}
-	_, err := writeChanges(ctx, a.client, rs, free)
+	_, err := writeChanges(ctx, a.client, rs, released)
 	return err
 }

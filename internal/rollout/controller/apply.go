@@ -37,8 +37,8 @@ func newApplier(parts Parts, newest *readyourwrites.NewestVersions) *applier {
 	}
 }
 
-// applyEffects applies effects in order, up to the first that fails. It returns the events about what changed, whether one failed
-// or not.
+// applyEffects applies effects in order, up to the first that fails. It returns the events about what changed, even if an
+// effect failed.
 func (a *applier) applyEffects(ctx context.Context, s *seen, effects []release.Effect) (all []release.Event, err error) {
 	for _, effect := range effects {
 		changed, events, err := a.applyEffect(ctx, s, effect)
@@ -78,7 +78,7 @@ func (a *applier) applyEffect(ctx context.Context, s *seen, effect release.Effec
 	return changed, nil, err
 }
 
-// applyWorkloadEffect applies an effect that is about the Rollout itself, its pods, or the way to them.
+// applyWorkloadEffect applies an effect that is about the Rollout itself, its pods, or the Services in front of them.
 func (a *applier) applyWorkloadEffect(ctx context.Context, s *seen, effect release.Effect) (changed bool, err error) {
 	switch e := effect.(type) {
 	case rollout.ReplicasDefaulted:
@@ -98,7 +98,7 @@ func (a *applier) applyWorkloadEffect(ctx context.Context, s *seen, effect relea
 	case rollout.ReplicaSetMaintained:
 		return a.replicaSets.update(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
 			hash := s.hash
-			if replicaset.PodTemplateHash(rs) != s.snapshot.Hash { // it is of an older template: the new one waits for its turn
+			if replicaset.PodTemplateHash(rs) != s.snapshot.Hash { // of an older template: the new one waits in the queue
 				hash = ""
 			}
 			return replicaset.Maintain(rs, s.object, s.spec, e, hash)
@@ -122,6 +122,6 @@ func (a *applier) applyWorkloadEffect(ctx context.Context, s *seen, effect relea
 	case rollout.WorkloadRestored:
 		return a.managed.releaseWorkload(ctx, s.object, e.Name)
 	default:
-		return false, fmt.Errorf("effect %T is unknown", effect)
+		return false, fmt.Errorf("unknown effect %T", effect)
 	}
 }

@@ -29,7 +29,7 @@ type analysisApplier struct {
 	instanceID string
 }
 
-// startRun makes an AnalysisRun of templates.
+// startRun creates an AnalysisRun from templates.
 func (a analysisApplier) startRun(ctx context.Context, s *seen, e rollout.AnalysisRunExists) (bool, error) {
 	tree, err := plain(s.object)
 	if err != nil {
@@ -37,7 +37,7 @@ func (a analysisApplier) startRun(ctx context.Context, s *seen, e rollout.Analys
 	}
 	args, err := analysis.ResolveRolloutArguments(e.Analysis.Args, tree, e.StableHash, e.LatestHash)
 	if err != nil {
-		return false, fmt.Errorf("make AnalysisRun %s: %w", e.Name, err)
+		return false, fmt.Errorf("create AnalysisRun %s: %w", e.Name, err)
 	}
 	labels := map[string]string{argov1.PodTemplateHashLabel: e.Hash}
 	if e.Type != "" {
@@ -61,7 +61,7 @@ func (a analysisApplier) startRun(ctx context.Context, s *seen, e rollout.Analys
 	return err == nil, err
 }
 
-// terminateRun tells an AnalysisRun to end.
+// terminateRun requests the end of an AnalysisRun.
 func (a analysisApplier) terminateRun(ctx context.Context, s *seen, name string) (bool, error) {
 	run := &argov1.AnalysisRun{}
 	if found, err := a.getOwned(ctx, s, name, run); !found || run.Spec.Terminate {
@@ -72,7 +72,7 @@ func (a analysisApplier) terminateRun(ctx context.Context, s *seen, name string)
 	return writeChanges(ctx, a.client, run, after)
 }
 
-// terminateExperiment tells an Experiment to end.
+// terminateExperiment requests the end of an Experiment.
 func (a analysisApplier) terminateExperiment(ctx context.Context, s *seen, name string) (bool, error) {
 	experiment := &argov1.Experiment{}
 	if found, err := a.getOwned(ctx, s, name, experiment); !found || experiment.Spec.Terminate {
@@ -91,7 +91,7 @@ func (a analysisApplier) deleteOwned(ctx context.Context, s *seen, name string, 
 	return deleteObserved(ctx, a.client, object)
 }
 
-// getOwned reads an object that belongs to the Rollout. One that is gone, or somebody else's by now, is not found.
+// getOwned reads an object that the Rollout controls. An object that was deleted, or that has another controller now, is not found.
 func (a analysisApplier) getOwned(ctx context.Context, s *seen, name string, into client.Object) (bool, error) {
 	err := a.client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {

@@ -19,7 +19,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
 
-// startExperiment makes an Experiment of a step. A name that another has, or that one has which has ended, gets a number.
+// startExperiment creates the Experiment of a step. If another object has its name, or if an Experiment of that name has ended, it
+// appends a number to the name.
 func (a analysisApplier) startExperiment(ctx context.Context, s *seen, e rollout.ExperimentExists) (bool, error) {
 	canary, err := s.replicaSet(e.Canary)
 	if err != nil {
@@ -59,7 +60,7 @@ func (a analysisApplier) startExperiment(ctx context.Context, s *seen, e rollout
 	}
 }
 
-// newExperiment is the Experiment of a step, with the pods of the two revisions.
+// newExperiment returns the Experiment of a step, with the pod templates of the two revisions.
 func newExperiment(s *seen, e rollout.ExperimentExists, tree map[string]any, canary, stable *appsv1.ReplicaSet) (*argov1.Experiment, error) {
 	labels := maps.Clone(s.object.Labels)
 	if labels == nil {
@@ -86,14 +87,14 @@ func newExperiment(s *seen, e rollout.ExperimentExists, tree map[string]any, can
 		case argov1.StableSpecRef:
 			of = stable
 		default:
-			return nil, fmt.Errorf("make Experiment %s: template %s has specRef %q, which is neither canary nor stable: %w", e.Name, template.Name, template.SpecRef, errInvalid)
+			return nil, fmt.Errorf("create Experiment %s: template %s has specRef %q, which is neither canary nor stable: %w", e.Name, template.Name, template.SpecRef, errInvalid)
 		}
 		experiment.Spec.Templates = append(experiment.Spec.Templates, experimentTemplate(template, of))
 	}
 	for _, a := range e.Step.Analyses {
 		args, err := analysis.ResolveRolloutArguments(a.Args, tree, replicaset.PodTemplateHash(stable), replicaset.PodTemplateHash(canary))
 		if err != nil {
-			return nil, fmt.Errorf("make Experiment %s: %w", e.Name, err)
+			return nil, fmt.Errorf("create Experiment %s: %w", e.Name, err)
 		}
 		experiment.Spec.Analyses = append(experiment.Spec.Analyses, argov1.ExperimentAnalysisTemplateRef{
 			Name: a.Name, TemplateName: a.TemplateName, ClusterScope: a.ClusterScope, Args: args, RequiredForCompletion: a.RequiredForCompletion,
@@ -102,10 +103,10 @@ func newExperiment(s *seen, e rollout.ExperimentExists, tree map[string]any, can
 	return experiment, nil
 }
 
-// errInvalid marks what a person must correct.
+// errInvalid marks an error that the user must correct.
 var errInvalid = errors.New("the spec is not valid")
 
-// experimentTemplate is one side of an Experiment: the pods of a ReplicaSet under labels of their own.
+// experimentTemplate returns one side of an Experiment: the pod template of a ReplicaSet with its own labels.
 func experimentTemplate(template argov1.RolloutExperimentTemplate, of *appsv1.ReplicaSet) argov1.TemplateSpec {
 	side := argov1.TemplateSpec{
 		Name: template.Name, Replicas: template.Replicas, MinReadySeconds: of.Spec.MinReadySeconds, Template: *of.Spec.Template.DeepCopy(),
@@ -117,15 +118,16 @@ func experimentTemplate(template argov1.RolloutExperimentTemplate, of *appsv1.Re
 	if template.Weight != nil && side.Service == nil {
 		side.Service = &argov1.TemplateService{}
 	}
-	side.Template.Labels = with(side.Template.Labels, template.Metadata.Labels)
-	side.Template.Annotations = with(side.Template.Annotations, template.Metadata.Annotations)
+	side.Template.Labels = merged(side.Template.Labels, template.Metadata.Labels)
+	side.Template.Annotations = merged(side.Template.Annotations, template.Metadata.Annotations)
 	if side.Selector != nil && len(template.Metadata.Labels) > 0 {
-		side.Selector.MatchLabels = with(side.Selector.MatchLabels, template.Metadata.Labels)
+		side.Selector.MatchLabels = merged(side.Selector.MatchLabels, template.Metadata.Labels)
 	}
 	return side
 }
 
-func with(all, more map[string]string) map[string]string {
+// merged returns labels or annotations with more of them; it modifies neither.
+func merged(all, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return all
 	}

@@ -26,7 +26,7 @@ type podApplier struct {
 	replicaSets replicaSetApplier
 }
 
-// evict takes a pod away. A disruption budget may refuse that for now; the next look tries again.
+// evict evicts a pod. A disruption budget may refuse this for a while; the next reconciliation retries.
 func (a podApplier) evict(ctx context.Context, s *seen, e rollout.PodEvicted) (bool, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.object.Namespace, Name: e.Name}}
 	if err := readyourwrites.CheckWrite(ctx, pod); err != nil {
@@ -43,15 +43,15 @@ func (a podApplier) evict(ctx context.Context, s *seen, e rollout.PodEvicted) (b
 	}
 }
 
-// setEphemeralMetadata puts the metadata of a role on the pods of a ReplicaSet, those to come first. What was put there is noted when
-// all pods have it: after a crash in between, the pods are gone through once more.
+// setEphemeralMetadata sets the metadata of a role on the pods of a ReplicaSet: first in the template, for new pods, then on existing
+// pods. Only when all pods have it does the ReplicaSet record it, so that a restart in between visits the pods again.
 func (a podApplier) setEphemeralMetadata(ctx context.Context, s *seen, e rollout.EphemeralMetadataSet) (bool, error) {
 	rs, err := s.replicaSet(e.Name)
 	if err != nil {
 		return false, err
 	}
-	noted := func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.SetEphemeralMetadata(rs, e.Metadata) }
-	if reconciler.Same(noted(rs), rs) {
+	recorded := func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.SetEphemeralMetadata(rs, e.Metadata) }
+	if reconciler.Same(recorded(rs), rs) {
 		return false, nil
 	}
 	if *rs.Spec.Replicas > 0 || rs.Status.Replicas > 0 {
@@ -65,10 +65,10 @@ func (a podApplier) setEphemeralMetadata(ctx context.Context, s *seen, e rollout
 			return false, err
 		}
 	}
-	return a.replicaSets.update(ctx, s, e.Name, noted)
+	return a.replicaSets.update(ctx, s, e.Name, recorded)
 }
 
-// labelPods puts the metadata of a role on pods that are there.
+// labelPods sets the metadata of a role on existing pods.
 func (a podApplier) labelPods(ctx context.Context, rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) error {
 	pods, err := listPods(ctx, a.live, rs)
 	if err != nil {
@@ -77,7 +77,7 @@ func (a podApplier) labelPods(ctx context.Context, rs *appsv1.ReplicaSet, metada
 	for i := range pods {
 		after := pods[i].DeepCopy()
 		after.ObjectMeta = replicaset.ReplaceMetadata(after.ObjectMeta, replicaset.AppliedEphemeralMetadata(rs), metadata)
-		// Pods are not watched. Without the option the library would begin to, to know when its cache has the change.
+		// Without the option, the library would start to watch pods, to know when its cache has the change.
 		if _, err := writeChanges(ctx, a.client, &pods[i], after, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
 			return err
 		}

@@ -17,20 +17,20 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
 
-// errTaken says that somebody else has the name that a ReplicaSet should get.
-var errTaken = errors.New("the name is taken")
+// errNameTaken: another object has the name that a ReplicaSet should get.
+var errNameTaken = errors.New("another object has this name")
 
-// refusedError is why a ReplicaSet could not be made.
-type refusedError struct {
+// rejectedReplicaSetError is the error of a ReplicaSet that could not be created.
+type rejectedReplicaSetError struct {
 	name  string
 	cause error
 }
 
-func (e *refusedError) Error() string {
+func (e *rejectedReplicaSetError) Error() string {
 	return fmt.Sprintf("create ReplicaSet %s: %v", e.name, e.cause)
 }
 
-func (e *refusedError) Unwrap() error { return e.cause }
+func (e *rejectedReplicaSetError) Unwrap() error { return e.cause }
 
 // replicaSetApplier writes the ReplicaSets of Rollouts.
 type replicaSetApplier struct {
@@ -39,7 +39,7 @@ type replicaSetApplier struct {
 	live client.Reader
 }
 
-// replicaSet is a ReplicaSet of the Rollout as it was written last.
+// replicaSet returns a ReplicaSet of the Rollout, as it was last written.
 func (s *seen) replicaSet(name string) (*appsv1.ReplicaSet, error) {
 	rs := s.sets[name]
 	if rs == nil {
@@ -48,7 +48,7 @@ func (s *seen) replicaSet(name string) (*appsv1.ReplicaSet, error) {
 	return rs, nil
 }
 
-// update writes what is different about a ReplicaSet.
+// update writes the changes of a ReplicaSet.
 func (a replicaSetApplier) update(ctx context.Context, s *seen, name string, how func(*appsv1.ReplicaSet) *appsv1.ReplicaSet) (bool, error) {
 	before, err := s.replicaSet(name)
 	if err != nil {
@@ -62,8 +62,7 @@ func (a replicaSetApplier) update(ctx context.Context, s *seen, name string, how
 	return changed, err
 }
 
-// create creates the ReplicaSet of the template. One of that name that is this very one, made by an attempt whose answer
-// was lost, is taken.
+// create creates the ReplicaSet of the template. If one exists that an earlier attempt created whose response was lost, it is used.
 func (a replicaSetApplier) create(ctx context.Context, s *seen, e rollout.ReplicaSetExists) (bool, error) {
 	if s.sets[e.Name] != nil {
 		return false, nil
@@ -75,17 +74,17 @@ func (a replicaSetApplier) create(ctx context.Context, s *seen, e rollout.Replic
 		s.sets[e.Name] = rs
 		s.snapshot.ReplicaSets = append(slices.Clip(s.snapshot.ReplicaSets), replicaset.Observe(rs)) // the release begins with it
 		return true, nil
-	case errors.Is(err, readyourwrites.ErrStale): // nothing was asked
+	case errors.Is(err, readyourwrites.ErrStale): // no request was sent
 		return false, err
 	case !apierrors.IsAlreadyExists(err):
-		return false, &refusedError{e.Name, err}
+		return false, &rejectedReplicaSetError{e.Name, err}
 	}
 	live := &appsv1.ReplicaSet{}
 	if err := a.live.Get(ctx, client.ObjectKeyFromObject(rs), live); err != nil {
-		return false, fmt.Errorf("look at ReplicaSet %s.%s, which is there already: %w", rs.Name, rs.Namespace, err)
+		return false, fmt.Errorf("read ReplicaSet %s.%s, which already exists: %w", rs.Name, rs.Namespace, err)
 	}
 	if !metav1.IsControlledBy(live, s.object) || live.DeletionTimestamp != nil || !replicaset.RunsTemplate(live, s.spec.Template) {
-		return false, fmt.Errorf("create ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, errTaken)
+		return false, fmt.Errorf("create ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, errNameTaken)
 	}
 	s.sets[e.Name] = live
 	return false, nil

@@ -19,7 +19,7 @@ type rolloutEditor struct {
 	newest *readyourwrites.NewestVersions
 }
 
-// edit changes the Rollout itself. Its status stays what was observed: it is written on its own.
+// edit changes the Rollout itself. Its status remains the observed one: the status has its own write.
 func (e rolloutEditor) edit(ctx context.Context, s *seen, how func(*argov1.Rollout)) (bool, error) {
 	after := s.object.DeepCopy()
 	how(after)
@@ -34,8 +34,7 @@ func (e rolloutEditor) edit(ctx context.Context, s *seen, how func(*argov1.Rollo
 	return changed, nil
 }
 
-// removeFields takes what is at JSON pointers out of the stored Rollout, and nothing else: what else there is that nobody here
-// can read stays.
+// removeFields removes the fields at JSON pointers from the stored Rollout. Other fields that this version cannot decode are retained.
 func (e rolloutEditor) removeFields(ctx context.Context, s *seen, pointers []string) error {
 	type operation struct {
 		Op    string `json:"op"`
@@ -43,26 +42,26 @@ func (e rolloutEditor) removeFields(ctx context.Context, s *seen, pointers []str
 		Value string `json:"value,omitempty"`
 	}
 	operations := []operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: s.object.ResourceVersion}}
-	for _, pointer := range slices.Backward(pointers) { // from the end of lists, whose elements would move
+	for _, pointer := range slices.Backward(pointers) { // from the end of lists: a removal shifts the elements after it
 		operations = append(operations, operation{Op: "remove", Path: pointer})
 	}
 	patch, err := json.Marshal(operations)
 	if err != nil {
-		return fmt.Errorf("write a patch of Rollout %s: %w", s.key(), err)
+		return fmt.Errorf("encode a patch of Rollout %s: %w", s.key(), err)
 	}
 	after := s.object.DeepCopy()
 	if err := e.client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		return fmt.Errorf("take out of Rollout %s what cannot be read: %w", s.key(), err)
+		return fmt.Errorf("remove the unreadable fields of Rollout %s: %w", s.key(), err)
 	}
 	e.newest.RecordIfUnknown(s.key(), s.object)
 	s.object = after
 	return nil
 }
 
-// annotate writes one annotation of the Rollout; an empty one is taken away.
+// annotate writes one annotation of the Rollout; it removes an empty one.
 func (e rolloutEditor) annotate(ctx context.Context, s *seen, key, value string) (bool, error) {
 	if is, there := s.object.Annotations[key]; is == value && there == (value != "") {
-		return false, nil // as mostly
+		return false, nil // the usual case
 	}
 	return e.edit(ctx, s, func(object *argov1.Rollout) {
 		if value == "" {

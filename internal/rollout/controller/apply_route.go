@@ -21,23 +21,23 @@ type routeApplier struct {
 	traffic *traffic.Applier
 }
 
-// set makes all routers share the traffic so.
+// set applies a traffic split to all routers of the Rollout.
 func (a routeApplier) set(ctx context.Context, s *seen, e rollout.TrafficRouted) (changed bool, events []release.Event, err error) {
 	for i, router := range s.routers {
-		told := s.object.DeepCopy()
-		told.Status.Canary.StablePingPong = e.StablePingPong // the status that will be written
-		s.knowUnnamed(told)
-		target := router.Target(told, e.Weights.Canary.PodTemplateHash, e.Weights.Stable.PodTemplateHash)
+		object := s.object.DeepCopy()
+		object.Status.Canary.StablePingPong = e.StablePingPong // the status that will be written
+		s.addFormerManagedRoutes(object)
+		target := router.Target(object, e.Weights.Canary.PodTemplateHash, e.Weights.Stable.PodTemplateHash)
 		target.Drained = e.Drained
 		outcome, err := a.traffic.Apply(ctx, router.Renderer, target, router.Route(target, routeOf(e, target)), s.versions[i])
 		if outcome.Changed {
-			s.versions[i] = nil // whatever it is told next in this pass was decided with that
+			s.versions[i] = nil // later effects of this decision take this write into account
 		}
 		for _, event := range outcome.Events {
 			events = append(events, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message})
 		}
 		changed = changed || outcome.Changed
-		if reconciler.Overtaken(err) || errors.Is(err, traffic.ErrUnreachable) { // which the decision that follows tells
+		if reconciler.Overtaken(err) || errors.Is(err, traffic.ErrUnreachable) { // the decision that follows reports it
 			return changed, events, err
 		}
 		if err != nil {
@@ -54,7 +54,7 @@ func typeOf(warning bool) release.EventType {
 	return release.Normal
 }
 
-// routeOf is what an effect tells a router.
+// routeOf returns the route of an effect.
 func routeOf(e rollout.TrafficRouted, target traffic.Target) release.Route {
 	route := release.Route{Canary: int(e.Weights.Canary.Weight), Total: int(e.MaxWeight)}
 	for _, additional := range e.Weights.Additional {
@@ -73,29 +73,30 @@ func routeOf(e rollout.TrafficRouted, target traffic.Target) release.Route {
 	return route
 }
 
-// restoreFormer gives the objects of routers back that the strategy does not name any more. What was made for the Rollout
-// stays until nothing is under way: it carries traffic, and nobody says that the others could take it.
-func (a routeApplier) restoreFormer(ctx context.Context, s *seen, whole bool) error {
-	var left []argov1.RoutedStatus
+// restoreFormer restores the objects of routers that the strategy no longer names. removeCreated is true if no release is in progress;
+// until then, objects that were created for the Rollout remain: they carry traffic that the remaining routers might not take over.
+func (a routeApplier) restoreFormer(ctx context.Context, s *seen, removeCreated bool) error {
+	var remaining []argov1.RoutedStatus
 	for _, was := range s.former {
-		made, err := a.restoreRouting(ctx, s, was, whole)
+		created, err := a.restoreRouting(ctx, s, was, removeCreated)
 		if err != nil {
 			return err
 		}
-		if made {
+		if created {
 			was.Restored = true
-			left = append(left, was)
+			remaining = append(remaining, was)
 		}
 	}
-	s.former, s.released = left, len(left) < len(s.former)
+	s.former, s.released = remaining, len(remaining) < len(s.former)
 	return nil
 }
 
-// restoreRouting gives back what one spec had routers write, and is true while something is left that was made.
-func (a routeApplier) restoreRouting(ctx context.Context, s *seen, was argov1.RoutedStatus, whole bool) (left bool, err error) {
+// restoreRouting restores the objects of the routers that one former spec named. It reports whether objects remain that were created
+// for the Rollout.
+func (a routeApplier) restoreRouting(ctx context.Context, s *seen, was argov1.RoutedStatus, removeCreated bool) (remaining bool, err error) {
 	routers, err := a.routers.ForRollout(&was.TrafficRouting)
 	if err != nil {
-		return false, nil //nolint:nilerr // a router that is not served has nothing of ours
+		return false, nil //nolint:nilerr // an unsupported router has no objects of Serin
 	}
 	now := routedBy(s.object.Spec)
 	for _, router := range routers {
@@ -108,36 +109,36 @@ func (a routeApplier) restoreRouting(ctx context.Context, s *seen, was argov1.Ro
 				continue
 			}
 		}
-		made, err := a.restoreRouter(ctx, s, router, was, whole)
+		created, err := a.restoreRouter(ctx, s, router, was, removeCreated)
 		if errors.Is(err, traffic.ErrNotInstalled) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("give back the objects of router %s: %w", router.Name, err)
+			return false, fmt.Errorf("restore the objects of router %s: %w", router.Name, err)
 		}
-		left = left || made
+		remaining = remaining || created
 	}
-	return left, nil
+	return remaining, nil
 }
 
-func (a routeApplier) restoreRouter(ctx context.Context, s *seen, router traffic.Router, was argov1.RoutedStatus, whole bool) (left bool, err error) {
+func (a routeApplier) restoreRouter(ctx context.Context, s *seen, router traffic.Router, was argov1.RoutedStatus, removeCreated bool) (remaining bool, err error) {
 	target := router.Target(as(s.object, was), "", "")
 	if !was.Restored {
 		if err := a.traffic.Restore(ctx, router.Renderer, target); err != nil {
 			return false, err
 		}
 	}
-	made, err := a.traffic.Owned(ctx, router.Renderer, target)
-	made = slices.DeleteFunc(made, func(x traffic.Found) bool { // a router of the spec needs it
+	created, err := a.traffic.Owned(ctx, router.Renderer, target)
+	created = slices.DeleteFunc(created, func(x traffic.Found) bool { // a router of the spec needs it
 		return slices.Contains(s.things, watching.Object{Kind: x.Ref.GVK.GroupKind(), Namespace: x.Ref.Namespace, Name: x.Ref.Name})
 	})
-	if err != nil || !whole {
-		return len(made) > 0, err
+	if err != nil || !removeCreated {
+		return len(created) > 0, err
 	}
-	return false, a.traffic.Delete(ctx, target, made)
+	return false, a.traffic.Delete(ctx, target, created)
 }
 
-// sameRouter is true of a router that two specs name alike.
+// sameRouter reports whether two specs configure a router in the same way.
 func sameRouter(name string, was, now argov1.RoutedStatus) (bool, error) {
 	var blocks [2]map[string]any
 	for i, of := range []argov1.RoutedStatus{was, now} {
@@ -155,7 +156,7 @@ func sameRouter(name string, was, now argov1.RoutedStatus) (bool, error) {
 	return jsontree.Equal(blocks[0], blocks[1]), nil
 }
 
-// as is a Rollout with the routers that it had.
+// as returns a Rollout with the routers of a former spec.
 func as(now *argov1.Rollout, was argov1.RoutedStatus) *argov1.Rollout {
 	object := now.DeepCopy()
 	canary := &argov1.CanaryStrategy{

@@ -18,11 +18,11 @@ func (m managedObjects) selectPods(ctx context.Context, s *seen, e rollout.Servi
 		return false, err
 	}
 	if before == nil {
-		return false, fmt.Errorf("switch Service %s.%s: %w", e.Service, s.object.Namespace, reconciler.ErrChanged)
+		return false, fmt.Errorf("set the selector of Service %s.%s: %w", e.Service, s.object.Namespace, reconciler.ErrChanged)
 	}
 	after := before.DeepCopy()
 	if err := unstructured.SetNestedField(after.Object, e.Hash, "spec", "selector", argov1.PodTemplateHashLabel); err != nil {
-		return false, fmt.Errorf("switch Service %s.%s: %w", e.Service, s.object.Namespace, err)
+		return false, fmt.Errorf("set the selector of Service %s.%s: %w", e.Service, s.object.Namespace, err)
 	}
 	annotations := after.GetAnnotations()
 	if annotations == nil {
@@ -38,7 +38,7 @@ func (m managedObjects) selectPods(ctx context.Context, s *seen, e rollout.Servi
 	return writeChanges(ctx, m.client, before, after)
 }
 
-// releaseService takes out of a Service what was put into it. One that is gone, or that another Rollout manages, is left.
+// releaseService removes the fields that Serin added to a Service. A Service that another Rollout manages is not changed.
 func (m managedObjects) releaseService(ctx context.Context, namespace, manager, name string) (bool, error) {
 	before, err := m.getService(ctx, namespace, name)
 	if err != nil || before == nil || before.GetAnnotations()[argov1.ManagedByAnnotation] != manager {

@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// scaleWorkload sets the number of pods of the Deployment that the Rollout refers to.
+// scaleWorkload sets the replicas of the Deployment that the Rollout refers to.
 func (m managedObjects) scaleWorkload(ctx context.Context, s *seen, e rollout.WorkloadScaled) (bool, error) {
 	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() != deploymentKind {
 		return false, fmt.Errorf("scale the workload of Rollout %s: %w", s.key(), reconciler.ErrChanged)
@@ -41,8 +41,8 @@ func (m managedObjects) scaleWorkload(ctx context.Context, s *seen, e rollout.Wo
 	return changed, err
 }
 
-// releaseWorkload gives a Deployment the replicas back that it had, or those of the Rollout where these are more. One that
-// somebody has scaled up since keeps its number.
+// releaseWorkload restores the replicas of a Deployment: those that it had, or those of the Rollout if these are more. If a user has
+// scaled it up further, it is not scaled down.
 func (m managedObjects) releaseWorkload(ctx context.Context, of *argov1.Rollout, name string) (bool, error) {
 	before := &unstructured.Unstructured{}
 	before.SetGroupVersionKind(deploymentKind)

@@ -15,11 +15,11 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 )
 
-// writeChanges writes the difference between two forms of an object under the version of the first, and is true when there was
-// any. The answer is in after.
+// writeChanges writes the difference between two versions of an object, with the resourceVersion of the first as precondition. It
+// reports whether there was any; after then contains the response.
 func writeChanges(ctx context.Context, c client.Client, before, after client.Object, options ...client.PatchOption) (bool, error) {
 	if reconciler.Same(before, after) {
-		return false, nil // as mostly; to compare is cheaper than to decode
+		return false, nil // the usual case; a comparison is cheaper than a conversion
 	}
 	old, err := plain(before)
 	if err != nil {
@@ -35,15 +35,15 @@ func writeChanges(ctx context.Context, c client.Client, before, after client.Obj
 	}
 	patch, err := json.Marshal(jsontree.PinResourceVersion(difference, before.GetResourceVersion()))
 	if err != nil {
-		return false, fmt.Errorf("write a patch of %s: %w", before.GetName(), err)
+		return false, fmt.Errorf("encode a patch of %s: %w", before.GetName(), err)
 	}
 	if err := c.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch), options...); err != nil {
-		return false, fmt.Errorf("change %T %s.%s: %w", before, before.GetName(), before.GetNamespace(), err)
+		return false, fmt.Errorf("patch %T %s.%s: %w", before, before.GetName(), before.GetNamespace(), err)
 	}
 	return true, nil
 }
 
-// plain is an object as decoded JSON.
+// plain converts an object to decoded JSON.
 func plain(object client.Object) (map[string]any, error) {
 	if u, ok := object.(*unstructured.Unstructured); ok {
 		return u.Object, nil
@@ -55,7 +55,7 @@ func plain(object client.Object) (map[string]any, error) {
 	return tree, nil
 }
 
-// deleteObserved deletes the very object that was seen, in the version that it was seen in.
+// deleteObserved deletes an object if it is still the one that was observed, in the observed version.
 func deleteObserved(ctx context.Context, c client.Client, object client.Object) (bool, error) {
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	err := c.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy("Background"))

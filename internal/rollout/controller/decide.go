@@ -10,19 +10,19 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// decide is the decision about a Rollout as it was observed.
+// decide asks the state machine for the decision about an observed Rollout.
 func (r *Reconciler) decide(s *seen) rollout.Decision {
 	return r.frame.Decide(func() rollout.Decision { return rollout.Next(s.snapshot) })
 }
 
-// decideOnFailure is the decision about the failure of an effect, where that is a part of what is known of the release; otherwise, it is
-// the failure itself.
+// decideOnFailure returns the decision about an effect that failed, if the failure is part of the state of the release. Otherwise, it
+// returns the failure.
 func (r *Reconciler) decideOnFailure(s *seen, evaluated release.Gates, cause error) (rollout.Decision, error) {
-	if refusal, ok := errors.AsType[*refusedError](cause); ok {
-		return rollout.RejectedReplicaSetDecision(s.snapshot, refusal.name, refusal.cause.Error()), nil
+	if rejected, ok := errors.AsType[*rejectedReplicaSetError](cause); ok {
+		return rollout.RejectedReplicaSetDecision(s.snapshot, rejected.name, rejected.cause.Error()), nil
 	}
 	switch {
-	case errors.Is(cause, errTaken):
+	case errors.Is(cause, errNameTaken):
 		return rollout.NameConflictDecision(s.snapshot), nil
 	case errors.Is(cause, traffic.ErrUnreachable):
 		r.Metrics.CountReconcileFailure(argov1.RolloutKind, s.key())

@@ -14,13 +14,13 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What routers were told stays in their objects when a spec does not name them any more, and a spec may change while nobody
-// watches. So the status remembers whom the spec named: see argov1.RoutedStatus.
+// When a spec no longer names a router, the objects of that router still contain the last route, and the spec may change while no
+// process runs. Therefore, the status records the routers that the spec named: see argov1.RoutedStatus.
 
-// maxRouted bounds what a status remembers; of more the oldest is forgotten.
+// maxRouted limits how many former specs a status records; the oldest are dropped.
 const maxRouted = 10
 
-// routedBy is what is remembered of the routers of a spec; nil where it names none.
+// routedBy returns what the status records of the routers of a spec; nil if it names none.
 func routedBy(spec argov1.RolloutSpec) *argov1.RoutedStatus {
 	c := spec.Strategy.Canary
 	if c == nil || c.TrafficRouting == nil {
@@ -29,8 +29,8 @@ func routedBy(spec argov1.RolloutSpec) *argov1.RoutedStatus {
 	return &argov1.RoutedStatus{CanaryService: c.CanaryService, StableService: c.StableService, PingPong: c.PingPong, TrafficRouting: *c.TrafficRouting}
 }
 
-// observeFormerRouters finds the routers that the spec does not name any more, or not as it did. What a definition of others drops
-// from the status is still known to the process that wrote it.
+// observeFormerRouters finds the routers that the spec no longer names, or names with another configuration. If the installed
+// definition drops them from the status, the process that wrote them still knows them.
 func (o *Observer) observeFormerRouters(s *seen, managed []*unstructured.Unstructured) error {
 	former, err := o.formerOf(s.object, managed)
 	if err != nil {
@@ -38,14 +38,14 @@ func (o *Observer) observeFormerRouters(s *seen, managed []*unstructured.Unstruc
 	}
 	s.former = former
 	for _, was := range s.former {
-		s.unnamed = append(s.unnamed, was.TrafficRouting.ManagedRoutes...)
+		s.formerManagedRoutes = append(s.formerManagedRoutes, was.TrafficRouting.ManagedRoutes...)
 	}
 	s.snapshot.Router.HasStaleRouters = len(s.former) > 0
 	return nil
 }
 
-// formerOf is whom a spec named as router before, as far as anybody knows: the status, this process, or else the Services that
-// the Rollout manages. These may have been another one's of the same name.
+// formerOf returns the routers that former specs named, according to the status, to this process, or else to the Services that the
+// Rollout manages. A Service may still contain the record of an earlier Rollout of the same name.
 func (o *Observer) formerOf(object *argov1.Rollout, managed []*unstructured.Unstructured) ([]argov1.RoutedStatus, error) {
 	var stored, former []argov1.RoutedStatus
 	if own := object.Status.Serin; own != nil {
@@ -66,7 +66,7 @@ func (o *Observer) formerOf(object *argov1.Rollout, managed []*unstructured.Unst
 	for _, was := range stored {
 		same, err := sameRouting(was, now)
 		if err != nil {
-			return nil, fmt.Errorf("compare the routers of Rollout %s with what they were: %w", key, err)
+			return nil, fmt.Errorf("compare the routers of Rollout %s with its former ones: %w", key, err)
 		}
 		if !same {
 			former = append(former, was)
@@ -75,14 +75,14 @@ func (o *Observer) formerOf(object *argov1.Rollout, managed []*unstructured.Unst
 	return former, nil
 }
 
-// knowUnnamed has a Rollout name the managed routes that it named before: they are its own until they are taken away.
-func (s *seen) knowUnnamed(object *argov1.Rollout) {
+// addFormerManagedRoutes adds the managed routes of former specs to a Rollout: it owns them until they are removed.
+func (s *seen) addFormerManagedRoutes(object *argov1.Rollout) {
 	if c := object.Spec.Strategy.Canary; c != nil && c.TrafficRouting != nil {
-		c.TrafficRouting.ManagedRoutes = append(c.TrafficRouting.ManagedRoutes, s.unnamed...)
+		c.TrafficRouting.ManagedRoutes = append(c.TrafficRouting.ManagedRoutes, s.formerManagedRoutes...)
 	}
 }
 
-// routed is what the status shall remember: those that still hold something, and those of the spec.
+// routed returns what the status must record: former routers whose objects are not restored yet, and those of the spec.
 func (s *seen) routed() []argov1.RoutedStatus {
 	all := slices.Clone(s.former)
 	if now := routedBy(s.object.Spec); now != nil {
@@ -91,7 +91,7 @@ func (s *seen) routed() []argov1.RoutedStatus {
 	return all[max(len(all)-maxRouted, 0):]
 }
 
-// record is what the Services of the Rollout keep of it.
+// record returns the value of the annotation with which the Services of the Rollout record its routers.
 func (s *seen) record() string { return traffic.Record{UID: s.object.UID, Routed: s.routed()}.Text() }
 
 func sameRouting(was argov1.RoutedStatus, now *argov1.RoutedStatus) (bool, error) {

@@ -12,13 +12,13 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// byOwner is the index of objects by the UID of their controller; those without one are under nobody.
+// byOwner is the index of objects by the UID of their controller; objects without a controller have the key noOwner.
 const (
 	byOwner = "controller"
 	noOwner = "none"
 )
 
-// IndexOwners lets caches find what belongs to a Rollout without looking at all.
+// IndexOwners lets caches find the objects that a Rollout controls without a scan.
 func IndexOwners(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, object := range []client.Object{&appsv1.ReplicaSet{}, &argov1.AnalysisRun{}, &argov1.Experiment{}} {
 		if err := indexer.IndexField(ctx, object, byOwner, ownerOf); err != nil {
@@ -35,7 +35,7 @@ func ownerOf(object client.Object) []string {
 	return []string{noOwner}
 }
 
-// OwnedBy lists what belongs to a Rollout. What is read is not changed.
+// OwnedBy are the options of a list of the objects that a Rollout controls. The caller must not modify the listed objects.
 func OwnedBy(object *argov1.Rollout) []client.ListOption {
 	return []client.ListOption{client.InNamespace(object.Namespace), client.MatchingFields{byOwner: string(object.UID)}, client.UnsafeDisableDeepCopy}
 }
@@ -43,7 +43,7 @@ func OwnedBy(object *argov1.Rollout) []client.ListOption {
 // byManager is the index of Services by the Rollout that writes their selector.
 const byManager = "managed-by"
 
-// IndexServices lets caches find the Services that a Rollout manages without looking at all.
+// IndexServices lets caches find the Services that a Rollout manages without a scan.
 func IndexServices(ctx context.Context, indexer client.FieldIndexer) error {
 	return indexManaged(ctx, indexer, service())
 }
@@ -65,7 +65,7 @@ func indexManaged(ctx context.Context, indexer client.FieldIndexer, kind *unstru
 // byWorkload is the index of Rollouts by the workload that they refer to.
 const byWorkload = "spec.workloadRef"
 
-// IndexWorkloads lets caches find the Rollouts that refer to a workload without looking at all.
+// IndexWorkloads lets caches find the Rollouts that refer to a workload without a scan.
 func IndexWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &argov1.Rollout{}, byWorkload, func(object client.Object) []string {
 		if of, ok := object.(*argov1.Rollout); ok && of.Spec.WorkloadRef != nil {
@@ -79,15 +79,15 @@ func IndexWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// IndexMarkedWorkloads lets caches find the Deployments that a Rollout has scaled down without looking at all. It begins to
-// watch Deployments, and so is for where Parts.Marked has their kind.
+// IndexMarkedWorkloads lets caches find the Deployments that a Rollout has scaled down without a scan. It starts a watch of
+// Deployments, so call it only if Observer.Marked contains their kind.
 func IndexMarkedWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
 	kind := &unstructured.Unstructured{}
 	kind.SetGroupVersionKind(deploymentKind)
 	return indexManaged(ctx, indexer, kind)
 }
 
-// Referring are the Rollouts that refer to a workload.
+// Referring returns the Rollouts that refer to a workload.
 func Referring(ctx context.Context, reader client.Reader, namespace, kind, name string) ([]argov1.Rollout, error) {
 	var all argov1.RolloutList
 	err := reader.List(ctx, &all, client.InNamespace(namespace), client.MatchingFields{byWorkload: kind + "/" + name}, client.UnsafeDisableDeepCopy)

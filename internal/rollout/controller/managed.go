@@ -27,12 +27,12 @@ type managedObjects struct {
 	client client.Client
 }
 
-// managedServices are those that say that the Rollout manages them, by name. They must not be changed.
+// managedServices returns the Services with the mark of a Rollout, sorted by name. The caller must not modify them.
 func (m managedObjects) managedServices(ctx context.Context, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
 	return m.managed(ctx, serviceKind, of)
 }
 
-// managed are the objects of an indexed kind that carry the mark of a Rollout, by name. They must not be changed.
+// managed returns the objects of an indexed kind with the mark of a Rollout, sorted by name. The caller must not modify them.
 func (m managedObjects) managed(ctx context.Context, kind schema.GroupVersionKind, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -56,7 +56,7 @@ func namesOf(objects []*unstructured.Unstructured) []string {
 	return names
 }
 
-// getService reads one; nil where there is none.
+// getService returns a Service; nil if it does not exist.
 func (m managedObjects) getService(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
 	object := service()
 	err := m.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
@@ -70,7 +70,7 @@ func (m managedObjects) getService(ctx context.Context, namespace, name string) 
 	}
 }
 
-// markedWorkloads are the Deployments that a Rollout of that name has scaled down. They must not be changed.
+// markedWorkloads returns the Deployments that a Rollout of that name has scaled down. The caller must not modify them.
 func (m managedObjects) markedWorkloads(ctx context.Context, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
 	return m.managed(ctx, deploymentKind, key)
 }

@@ -15,35 +15,37 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// memory is what the reconciler remembers of Rollouts between reconciliations. All of it may be lost, and decides nothing.
+// memory is what the reconciler remembers of Rollouts between reconciliations. All of it may be lost: no decision depends on it.
 type memory struct {
 	reconciler.Memory[remembered]
 	mu sync.Mutex
-	// ended are Rollouts that were deleted, as they were last seen, until what they had is given back.
+	// ended are deleted Rollouts, as they were last observed, until the objects that they managed are restored.
 	ended map[types.NamespacedName]*argov1.Rollout
-	// prunes is true since a status came back without our part. It belongs to the stored definition, not to one release.
+	// prunes is true since the API server returned a status without status.serin. This is a property of the installed definition,
+	// not of one release.
 	prunes bool
-	// displaces is true since a status came back without the place in the line that was written.
+	// displaces is true since the API server returned a status without the place in the queue that was written.
 	displaces bool
 }
 
 // remembered is what is remembered of one Rollout.
 type remembered struct {
 	uid types.UID
-	// compared is true once its ReplicaSets were seen to be those of the API server; see requireNewestSets.
+	// compared is true once its cached ReplicaSets were compared with those of the API server; see requireNewestReplicaSets.
 	compared bool
-	// routed is what the status was to remember of routers last.
+	// routed is what the last status was to record of routers.
 	routed []argov1.RoutedStatus
-	// routedKnown is true once this process has decided what that is.
+	// routedKnown is true once this process has determined it.
 	routedKnown bool
-	// heard is what was last heard from outside the cluster.
-	heard heard
+	// lastAnswer is the last one about a load balancer outside the cluster.
+	lastAnswer externalAnswer
 }
 
-// heard is what was heard in answer to a question.
-type heard struct {
+// externalAnswer is the answer to a query about a load balancer outside the cluster.
+type externalAnswer struct {
+	// id of the query.
 	id string
-	// since is when it was asked first, and at when the answer came, which is nil until then.
+	// since is when the query was first submitted, and at when the answer arrived, which is nil until then.
 	since, at time.Time
 	answer    *traffic.Answer
 }
@@ -55,8 +57,8 @@ func newMemory() *memory {
 	}
 }
 
-// waitsFor is what a gate waits for. A pause is explained, too: it may last for days, and the status that began it may be that
-// of Argo Rollouts.
+// waitsFor returns what a gate waits for. A pause is explained, too: it may last for days, and Argo Rollouts may have written the
+// status that began it.
 func waitsFor(gate reconciler.StatusGate) string {
 	if gate.Verdict == string(release.Wait) && gate.Opener == string(release.ByTime) {
 		return "time"
@@ -64,7 +66,7 @@ func waitsFor(gate reconciler.StatusGate) string {
 	return reconciler.WaitsFor(gate)
 }
 
-// outsideDetail is the message of a gate about something outside the cluster, where users cannot look for it.
+// outsideDetail returns the message of a gate about a component outside the cluster, which users cannot inspect with kubectl.
 func outsideDetail(gate reconciler.StatusGate) string {
 	if gate.Name == "weight" || gate.Name == "targets" {
 		return gate.Message
@@ -72,14 +74,14 @@ func outsideDetail(gate reconciler.StatusGate) string {
 	return ""
 }
 
-// explain returns what the status is to show about the gates of a decision.
+// explain returns what the status must show about the gates of a decision.
 func (m *memory) explain(s *seen, d rollout.Decision) reconciler.Explanation {
 	return m.Explain(s.key(), reconciler.Evaluation{
 		Gates: d.Gates, Shown: shownGates(s.snapshot.Status), Provisional: d.Wake.Equal(s.snapshot.Now), Pruned: m.pruned(), Now: s.snapshot.Now,
 	})
 }
 
-// shownGates are the gates in a status.
+// shownGates returns the gates in a status.
 func shownGates(status argov1.RolloutStatus) []reconciler.StatusGate {
 	if status.Serin == nil {
 		return nil
@@ -100,8 +102,8 @@ func gatesOf(e reconciler.Explanation) []argov1.GateStatus {
 	return gates
 }
 
-// meets reports whether this is the first reconciliation of a Rollout by this process.
-func (m *memory) meets(key types.NamespacedName, uid types.UID) (first bool) {
+// isFirst reports whether this is the first reconciliation of a Rollout by this process.
+func (m *memory) isFirst(key types.NamespacedName, uid types.UID) (first bool) {
 	m.Do(key, func(e *remembered) {
 		if first = e.uid != uid; first {
 			e.uid, e.compared = uid, false
@@ -110,14 +112,14 @@ func (m *memory) meets(key types.NamespacedName, uid types.UID) (first bool) {
 	return first
 }
 
-// pruned is true where our part of a status is known to be lost.
+// pruned reports whether the installed definition drops status.serin.
 func (m *memory) pruned() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.prunes
 }
 
-// noticePruning compares what was written with what came back, and is true when pruning has just begun to show.
+// noticePruning compares the written status with the returned one, and reports whether this is the first sign of pruning.
 func (m *memory) noticePruning(written, stored *argov1.SerinStatus) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,8 +130,8 @@ func (m *memory) noticePruning(written, stored *argov1.SerinStatus) bool {
 	return begins
 }
 
-// losesPlace compares the place that was written with the one that came back, and is true when it has just begun to get lost.
-func (m *memory) losesPlace(written, stored *argov1.SerinStatus) bool {
+// noticeLostPlace compares the written place in the queue with the returned one, and reports whether this is the first loss.
+func (m *memory) noticeLostPlace(written, stored *argov1.SerinStatus) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if written == nil || written.Queue == nil {
@@ -141,7 +143,7 @@ func (m *memory) losesPlace(written, stored *argov1.SerinStatus) bool {
 	return begins
 }
 
-// unplaced is true where the stored states of Rollouts cannot say that they wait.
+// unplaced reports whether stored statuses cannot contain a place in the queue.
 func (m *memory) unplaced() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,39 +157,40 @@ func (m *memory) ends(was *argov1.Rollout) {
 	m.ended[types.NamespacedName{Namespace: was.Namespace, Name: was.Name}] = was
 }
 
-// hears is what was heard in answer to a question; an empty ID: none is asked. What was heard before it was asked does not
-// count: the same may have been asked of another world. What counts outlives that the same is asked again.
-func (m *memory) hears(key types.NamespacedName, id string, now time.Time, answers release.Answers) (h heard) {
+// recordAnswer returns the answer to a query; an empty ID: there is no query. An answer to a request that began before the query was
+// submitted does not count: it may describe an earlier state. An answer remains valid while the same query is repeated.
+func (m *memory) recordAnswer(key types.NamespacedName, id string, now time.Time, answers release.Answers) (last externalAnswer) {
 	m.Do(key, func(e *remembered) {
-		if e.heard.id != id {
-			e.heard = heard{id: id, since: now}
+		if e.lastAnswer.id != id {
+			e.lastAnswer = externalAnswer{id: id, since: now}
 		}
-		if answer, ok := answers[id]; ok && !answer.Ended.IsZero() && !answer.Began.Before(e.heard.since) {
+		if answer, ok := answers[id]; ok && !answer.Ended.IsZero() && !answer.Began.Before(e.lastAnswer.since) {
 			detail, ok := answer.Detail.(traffic.Answer)
-			if !ok { // it could not even be asked
+			if !ok { // the query could not be sent
 				detail = traffic.Answer{Reason: answer.Text}
 			}
-			e.heard.answer, e.heard.at = &detail, answer.Ended
+			e.lastAnswer.answer, e.lastAnswer.at = &detail, answer.Ended
 		}
-		h = e.heard
+		last = e.lastAnswer
 	})
-	return h
+	return last
 }
 
-// deleted is the Rollout of that name whose end is not seen to yet; nil: none.
+// deleted returns the deleted Rollout of that name whose objects are not restored yet; nil: none.
 func (m *memory) deleted(key types.NamespacedName) *argov1.Rollout {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ended[key]
 }
 
+// settled forgets a deleted Rollout.
 func (m *memory) settled(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.ended, key)
 }
 
-// keys are the Rollouts of which something is remembered, those that were deleted included.
+// keys returns the Rollouts of which something is remembered, including deleted ones.
 func (m *memory) keys() []types.NamespacedName {
 	m.mu.Lock()
 	defer m.mu.Unlock()

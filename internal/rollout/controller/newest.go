@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
-// newestVersions prevents a process from acting on old versions of what a release is about.
+// newestVersions prevents a process from acting on old versions of a Rollout, of its workload and of its ReplicaSets.
 type newestVersions struct {
 	// rollouts are Rollouts, and workloads the workloads whose templates they have.
 	rollouts, workloads *readyourwrites.NewestVersions
@@ -32,7 +32,7 @@ func newNewestVersions(live client.Reader, memory *memory) newestVersions {
 	}
 }
 
-// requireAll is the check of a Rollout that was observed: it itself, its workload and its ReplicaSets.
+// requireAll checks an observed Rollout, its workload and its ReplicaSets.
 func (n newestVersions) requireAll(s *seen, object *argov1.Rollout) readyourwrites.WriteCheck {
 	return n.requireNewestReplicaSets(s, n.requireNewestWorkload(s, n.requireNewest(object)))
 }
@@ -42,8 +42,9 @@ func (n newestVersions) forget(key types.NamespacedName) {
 	n.workloads.Forget(key)
 }
 
-// requireNewest prevents a process from acting on an old version of a Rollout: see readyourwrites.NewestVersions. Writes of the Rollout itself
-// name the version that they are based on, and prove that it is the newest.
+// requireNewest prevents a process from acting on an old version of a Rollout: see
+// readyourwrites.NewestVersions. Writes of the Rollout itself contain the version that they are based on, which proves that it is the
+// newest.
 func (n newestVersions) requireNewest(object *argov1.Rollout) readyourwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
 		if _, itself := written.(*argov1.Rollout); itself {
@@ -70,8 +71,8 @@ func (n newestVersions) requireNewestWorkload(s *seen, check readyourwrites.Writ
 	}
 }
 
-// requireNewestReplicaSets does the same for its ReplicaSets, all of which are read once, at the first write for a Rollout: in an old list,
-// one of them may be missing, be deleted by now, or have pods that it has lost. This would lead to surplus ReplicaSets and pods, or
+// requireNewestReplicaSets does the same for its ReplicaSets, all of which are read once, at the first write for a Rollout: in an old
+// list, one of them may be missing, be deleted by now, or have pods that it has lost. This would lead to surplus ReplicaSets and pods, or
 // to users without pods.
 func (n newestVersions) requireNewestReplicaSets(s *seen, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
@@ -86,17 +87,17 @@ func (n newestVersions) requireNewestReplicaSets(s *seen, check readyourwrites.W
 		if err := n.live.List(ctx, &live, client.InNamespace(s.object.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 			return fmt.Errorf("read the ReplicaSets of Rollout %s from the API server: %w", s.key(), err)
 		}
-		gone := maps.Clone(s.sets)
+		missing := maps.Clone(s.sets)
 		for i := range live.Items {
 			rs := &live.Items[i]
 			if metav1.IsControlledBy(rs, s.object) && older(s.sets[rs.Name], rs) {
-				return behind(rs)
+				return staleError(rs)
 			}
-			delete(gone, rs.Name)
+			delete(missing, rs.Name)
 		}
-		for _, rs := range gone {
+		for _, rs := range missing {
 			if rs.DeletionTimestamp == nil {
-				return behind(rs)
+				return staleError(rs)
 			}
 		}
 		n.memory.Do(s.key(), func(e *remembered) { e.compared = true })
@@ -110,6 +111,6 @@ func older(cached, live *appsv1.ReplicaSet) bool {
 		cached.Status.AvailableReplicas > live.Status.AvailableReplicas
 }
 
-func behind(rs *appsv1.ReplicaSet) error {
-	return fmt.Errorf("look at ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, readyourwrites.ErrStale)
+func staleError(rs *appsv1.ReplicaSet) error {
+	return fmt.Errorf("compare ReplicaSet %s.%s with the API server: %w", rs.Name, rs.Namespace, readyourwrites.ErrStale)
 }

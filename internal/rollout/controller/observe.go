@@ -19,87 +19,90 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// Observer makes snapshots.
+// Observer observes Rollouts, with caches or, for a command, with the permissions of its user.
 type Observer struct {
-	// Client reads caches; of what is unstructured, never older than what it wrote.
+	// Client reads from caches. It returns unstructured objects in the version of its last write, or a newer one.
 	Client client.Client
 	// Reader reads from the API server.
 	Reader  client.Reader
 	Runs    *launch.Launcher
 	Routers traffic.Registry
 	Applier *traffic.Applier
-	// InstanceID of the controller; what others serve is not seen. Empty: it has none.
+	// InstanceID of the controller: objects of other instances are ignored. Empty: it has none.
 	InstanceID string
-	// Rival is who else releases the workload that a Rollout refers to, as a sentence; empty: nobody. nil: nobody can.
+	// Rival returns a message about another object that releases the workload of a Rollout; empty: there is none. nil: there can be
+	// none.
 	Rival func(ctx context.Context, object *argov1.Rollout) (string, error)
-	// Peers looks for another controller that acts on the same objects; nil: nobody looks.
+	// Peers detects another controller that acts on the same objects; nil: it is not detected.
 	Peers *watching.OtherController
-	// Outside asks those outside the cluster about traffic.Question; nil: nobody is asked.
+	// Outside sends queries of type traffic.Question about load balancers outside the cluster; nil: there are no queries.
 	Outside *queryrunner.Runner
-	// Line is where releases wait while as many move as may; nil: nothing limits them. Add lets the Rollouts of the process
-	// join it.
+	// Line is the queue of releases that exceed the concurrency limit; nil: there is no limit. Add registers the Rollouts of this
+	// process in it.
 	Line *queue.Queue
-	// EndpointsUnread is why endpoints cannot be observed, as a sentence; empty: they can.
+	// EndpointsUnread is a message about why endpoints cannot be observed; empty: they can.
 	EndpointsUnread string
-	// Beside is true of who looks beside the process that asks them: what was answered is what the status says.
+	// Beside is true for an observer beside the process that sends the queries: it takes the answers from the status.
 	Beside bool
-	// Resync is how often a workload is read of whose changes no watch notifies.
+	// Resync is the interval in which a workload is read that is not watched.
 	Resync time.Duration
 	// Marked are the kinds of users' objects, beside Services, that carry marks of Rollouts and may be watched.
 	Marked []schema.GroupVersionKind
 
+	// memory is that of the reconciler; see New.
 	memory *memory
 }
 
-// seen is a Rollout, what is around it, and the snapshot that was made of both.
+// seen is what a reconciliation observes: a Rollout, the objects around it, and the snapshot of both.
 type seen struct {
-	// object as it was stored last: a write makes it newer.
+	// object in its last stored version, also after a write.
 	object *argov1.Rollout
-	// spec of it, with the template and the selector of the workload that it refers to.
+	// spec of the object, with the template and the selector of the workload that it refers to.
 	spec     argov1.RolloutSpec
 	snapshot rollout.Snapshot
-	// sets are its ReplicaSets by name, as they were written last.
+	// sets are its ReplicaSets by name, as they were last written.
 	sets map[string]*appsv1.ReplicaSet
-	// hash that the template has, whatever the label of its ReplicaSet says.
+	// hash of the template, which the label of an adopted ReplicaSet may not contain.
 	hash    string
 	routers []traffic.Router
-	// versions are those in which the route of each router was read; nil where it was not, or was written since.
+	// versions are those of the objects of each router when its route was read; nil if it was not read, or was written since.
 	versions []traffic.Versions
-	// former are routers as the spec named them before, as far as their objects still hold something; unnamed are the
-	// managed routes of such, and released is true when some were given back.
-	former   []argov1.RoutedStatus
-	unnamed  []argov1.ManagedRoute
-	released bool
-	// forwards are what load balancers shall do, and heard is what they were heard to.
-	forwards []traffic.Forward
-	heard    []release.Event
-	// workload that the spec refers to, where that is a Deployment.
+	// former are the routers of former specs whose objects are not restored yet, with their managed routes. released is true
+	// if some were restored in this reconciliation.
+	former              []argov1.RoutedStatus
+	formerManagedRoutes []argov1.ManagedRoute
+	released            bool
+	// forwards are the desired rules of load balancers, and balancerEvents the events about their actual ones.
+	forwards       []traffic.Forward
+	balancerEvents []release.Event
+	// workload that the spec refers to; nil: it refers to none.
 	workload *workloadObject
-	things   []watching.Object
-	// kinds of what was looked at that may have to be watched from now on.
+	// things are the objects whose changes requeue the Rollout.
+	things []watching.Object
+	// kinds of observed objects that may have to be watched from now on.
 	kinds []schema.GroupVersionKind
-	// missing is true where something is missing of which no watch tells.
+	// missing is true if an object or a kind is missing and no watch notifies of its creation.
 	missing bool
-	// again is when to look again although nothing tells of a change; zero: never.
+	// again is when to reconcile again without a notification; zero: never.
 	again time.Time
 }
 
 func (s *seen) key() types.NamespacedName { return client.ObjectKeyFromObject(s.object) }
 
-// observe looks at everything around a Rollout.
+// observe reads the objects around a Rollout, and returns the snapshot.
 func (o *Observer) observe(ctx context.Context, object *argov1.Rollout, now time.Time) (*seen, error) {
-	// The object is a copy of the cache's, and nobody changes what is in it: the machine does not, and a write begins with a
-	// copy.
+	// The object is a copy of that in the cache, and nothing modifies it: the state machine does not, and a write begins with
+	// another copy.
 	s := &seen{object: object, spec: object.Spec, sets: map[string]*appsv1.ReplicaSet{}}
 	s.snapshot = rollout.Snapshot{
 		Now: now, Namespace: object.Namespace, Name: object.Name, UID: object.UID, Generation: object.Generation,
 		RevisionAnnotation: object.Annotations[argov1.RevisionAnnotation], WorkloadGenerationAnnotation: object.Annotations[argov1.WorkloadGenerationAnnotation],
 		Status: object.Status, UnreadableFields: object.Unreadable,
 	}
-	for _, look := range []func(context.Context, *seen) error{
+	for _, observe := range []func(context.Context, *seen) error{
 		o.observeWorkload, o.observeFormerWorkloads, o.observeReplicaSets, o.observeServices, o.observeEndpoints, o.observeAnalysisRuns, o.observeExperiments, o.observePods, o.observeRoute, o.observeLoadBalancers, o.validate, o.observeQueueSlot,
 	} {
-		if err := look(ctx, s); err != nil {
+		if err := observe(ctx, s); err != nil {
 			return nil, err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// observeAnalysisRuns finds its AnalysisRuns.
+// observeAnalysisRuns lists the AnalysisRuns of the Rollout, oldest first.
 func (o *Observer) observeAnalysisRuns(ctx context.Context, s *seen) error {
 	var runs argov1.AnalysisRunList
 	if err := o.Client.List(ctx, &runs, OwnedBy(s.object)...); err != nil {
@@ -28,14 +28,14 @@ func (o *Observer) observeAnalysisRuns(ctx context.Context, s *seen) error {
 	return nil
 }
 
-// observeExperiments finds its Experiments.
+// observeExperiments lists the Experiments of the Rollout, oldest first.
 func (o *Observer) observeExperiments(ctx context.Context, s *seen) error {
 	var experiments argov1.ExperimentList
 	if err := o.Client.List(ctx, &experiments, OwnedBy(s.object)...); err != nil {
 		return fmt.Errorf("list the Experiments of Rollout %s: %w", s.key(), err)
 	}
 	for i := range experiments.Items {
-		s.snapshot.Experiments = append(s.snapshot.Experiments, experimentValue(&experiments.Items[i], currentStep(s)))
+		s.snapshot.Experiments = append(s.snapshot.Experiments, experimentValue(&experiments.Items[i], currentExperimentStep(s)))
 	}
 	slices.SortFunc(s.snapshot.Experiments, func(a, b rollout.Experiment) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
@@ -43,8 +43,8 @@ func (o *Observer) observeExperiments(ctx context.Context, s *seen) error {
 	return nil
 }
 
-// currentStep is the experiment of the step that is carried out; nil: it has none.
-func currentStep(s *seen) *argov1.RolloutExperimentStep {
+// currentExperimentStep returns the experiment of the current step; nil: it has none.
+func currentExperimentStep(s *seen) *argov1.RolloutExperimentStep {
 	c, at := s.spec.Strategy.Canary, s.object.Status.CurrentStepIndex
 	if c == nil || at == nil || *at < 0 || int(*at) >= len(c.Steps) {
 		return nil
@@ -81,7 +81,7 @@ func decidingMetric(run *argov1.AnalysisRun) rollout.Metric {
 	return rollout.Metric{}
 }
 
-// experimentValue is what a decision needs to know of an Experiment. step is the one that it may be of.
+// experimentValue returns what a decision needs to know about an Experiment. step is the current one.
 func experimentValue(experiment *argov1.Experiment, step *argov1.RolloutExperimentStep) rollout.Experiment {
 	v := rollout.Experiment{
 		Name: experiment.Name, Hash: experiment.Labels[argov1.PodTemplateHashLabel], Created: experiment.CreationTimestamp.Time,

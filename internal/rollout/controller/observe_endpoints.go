@@ -8,7 +8,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// observeEndpoints finds what is published of the pods of each revision.
+// observeEndpoints counts the published endpoints of the pods of each revision.
 func (o *Observer) observeEndpoints(ctx context.Context, s *seen) error {
 	reader := endpoints.Reader{Client: o.Client, Indexed: true, Unread: o.EndpointsUnread}
 	for _, name := range rollout.ServicesWithEndpoints(s.spec.Strategy) {

@@ -15,18 +15,18 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// askAgain is how long after an answer that something is not so yet the same is asked again.
+// askAgain is the interval between a negative answer and the next query.
 const askAgain = 10 * time.Second
 
-// textUnasked is why a release waits while the first answer is out.
-const textUnasked = "it is being asked"
+// textUnasked is the reason for which a release waits until the first answer arrives.
+const textUnasked = "waiting for its first answer"
 
-// observeLoadBalancers has those outside the cluster asked what only they know, and takes what they said. It waits for no answer: that
-// brings the release back.
+// observeLoadBalancers submits a query about load balancers outside the cluster, and uses the last answer. It does not wait for the
+// answer, which requeues the release.
 func (o *Observer) observeLoadBalancers(_ context.Context, s *seen) error {
 	if o.Outside == nil {
 		if o.Beside {
-			s.recalls()
+			s.recallAnswer()
 		}
 		return nil
 	}
@@ -34,22 +34,22 @@ func (o *Observer) observeLoadBalancers(_ context.Context, s *seen) error {
 	asking := queryrunner.Key{NamespacedName: s.key(), UID: s.object.UID}
 	question, due := s.question()
 	if !due {
-		o.memory.hears(s.key(), "", s.snapshot.Now, nil)
+		o.memory.recordAnswer(s.key(), "", s.snapshot.Now, nil)
 		o.Outside.Submit(asking, nil)
 		return nil
 	}
-	probe, err := probeOf(question)
+	query, err := queryOf(question)
 	if err != nil {
-		return fmt.Errorf("name what is asked about Rollout %s: %w", s.key(), err)
+		return fmt.Errorf("encode the query about Rollout %s: %w", s.key(), err)
 	}
-	last := o.memory.hears(s.key(), probe.ID, s.snapshot.Now, o.Outside.Answers(asking))
-	o.Outside.Submit(asking, last.next(probe, s.snapshot.Now))
-	s.hears(last.answer)
+	last := o.memory.recordAnswer(s.key(), query.ID, s.snapshot.Now, o.Outside.Answers(asking))
+	o.Outside.Submit(asking, last.next(query, s.snapshot.Now))
+	s.useAnswer(last.answer)
 	return nil
 }
 
-// recalls takes what was answered from what the status says is waited for.
-func (s *seen) recalls() {
+// recallAnswer takes the last answer from the gates in the status.
+func (s *seen) recallAnswer() {
 	snapshot := s.snapshot
 	snapshot.Spec = s.spec
 	if weighed, backings := rollout.ExternalConfirmations(snapshot); !weighed && len(backings) == 0 {
@@ -65,20 +65,20 @@ func (s *seen) recalls() {
 	}
 }
 
-// next is what is to be asked now: what has no answer yet, and, after a while, what was not so.
-func (h heard) next(probe release.Query, now time.Time) []release.Query {
+// next returns the query if it has no answer yet or if, some time ago, the answer was negative.
+func (a externalAnswer) next(query release.Query, now time.Time) []release.Query {
 	switch {
-	case h.answer == nil:
-		probe.Since = h.since
-	case h.answer.Holds || now.Before(h.at.Add(askAgain)):
+	case a.answer == nil:
+		query.Since = a.since
+	case a.answer.Holds || now.Before(a.at.Add(askAgain)):
 		return nil
 	default:
-		probe.Since = h.at.Add(askAgain)
+		query.Since = a.at.Add(askAgain)
 	}
-	return []release.Query{probe}
+	return []release.Query{query}
 }
 
-// question is what is asked about a Rollout; false: nothing.
+// question returns what a query about a Rollout asks; false: there is no query.
 func (s *seen) question() (traffic.Question, bool) {
 	snapshot := s.snapshot
 	snapshot.Spec = s.spec
@@ -99,8 +99,8 @@ func (s *seen) question() (traffic.Question, bool) {
 	return question, len(question.Forwards) > 0 || len(question.Backings) > 0
 }
 
-// probeOf names a question by what it asks: another weight is another question.
-func probeOf(q traffic.Question) (release.Query, error) {
+// queryOf returns a query whose ID is derived from its question: another weight is another query.
+func queryOf(q traffic.Question) (release.Query, error) {
 	text, err := json.Marshal(q)
 	if err != nil {
 		return release.Query{}, err
@@ -109,8 +109,8 @@ func probeOf(q traffic.Question) (release.Query, error) {
 	return release.Query{ID: hex.EncodeToString(sum[:]), Request: q}, nil
 }
 
-// hears takes an answer into what is known of the release; nil: there is none yet.
-func (s *seen) hears(answer *traffic.Answer) {
+// useAnswer adds an answer to the snapshot; nil: there is none yet.
+func (s *seen) useAnswer(answer *traffic.Answer) {
 	router := &s.snapshot.Router
 	if answer == nil {
 		router.Confirmed, router.UnconfirmedReason = new(false), textUnasked
@@ -118,7 +118,7 @@ func (s *seen) hears(answer *traffic.Answer) {
 	}
 	router.LoadBalancers = answer.Balancers
 	for _, event := range answer.Events {
-		s.heard = append(s.heard, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message, Persistent: true})
+		s.balancerEvents = append(s.balancerEvents, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message, Persistent: true})
 	}
 	switch {
 	case !answer.Holds:

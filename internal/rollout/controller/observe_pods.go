@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// observePods lists the pods where a restart is due. They are not watched: nothing else needs them.
+// observePods lists the pods if a restart is due. They are not watched, because nothing else needs them.
 func (o *Observer) observePods(ctx context.Context, s *seen) error {
 	if !rollout.IsRestartDue(s.spec, s.object.Status, s.snapshot.Now) {
 		return nil

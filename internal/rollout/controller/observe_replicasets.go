@@ -10,7 +10,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
 
-// observeReplicaSets finds its ReplicaSets, and the one of the template among them.
+// observeReplicaSets claims the ReplicaSets of the Rollout, and finds the one of its template.
 func (o *Observer) observeReplicaSets(ctx context.Context, s *seen) error {
 	sets, err := adopter{o.Client, o.Reader}.claimReplicaSets(ctx, s)
 	if err != nil {
@@ -26,7 +26,7 @@ func (o *Observer) observeReplicaSets(ctx context.Context, s *seen) error {
 	}
 	if c := s.spec.Strategy.Canary; c != nil {
 		if s.snapshot.StepHash, err = rollout.StepHash(c.Steps); err != nil {
-			return fmt.Errorf("name the steps of Rollout %s: %w", s.key(), err)
+			return fmt.Errorf("hash the steps of Rollout %s: %w", s.key(), err)
 		}
 	}
 	workload := ""

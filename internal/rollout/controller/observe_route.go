@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// routersOf are those that a Rollout names.
+// routersOf returns the routers that a Rollout names.
 func (o *Observer) routersOf(object *argov1.Rollout) ([]traffic.Router, error) {
 	if object.Spec.Strategy.Canary == nil {
 		return nil, nil
@@ -19,22 +19,22 @@ func (o *Observer) routersOf(object *argov1.Rollout) ([]traffic.Router, error) {
 	return o.Routers.ForRollout(object.Spec.Strategy.Canary.TrafficRouting)
 }
 
-// target is the Rollout as a router sees it at rest.
+// target returns the Rollout in the form that a router needs to read its route.
 func (s *seen) target(router traffic.Router) traffic.Target {
 	canary, stable := s.object.Status.CurrentPodHash, s.object.Status.StableRS
 	if weights := s.object.Status.Canary.Weights; weights != nil {
 		canary, stable = weights.Canary.PodTemplateHash, weights.Stable.PodTemplateHash
 	}
 	object := s.object
-	if len(s.unnamed) > 0 {
+	if len(s.formerManagedRoutes) > 0 {
 		object = object.DeepCopy()
-		s.knowUnnamed(object)
+		s.addFormerManagedRoutes(object)
 	}
 	return router.Target(object, canary, stable)
 }
 
-// observeRoute asks all routers whether they serve what they were told. What cannot be read is found again when the Rollout
-// is validated, and said there.
+// observeRoute reads the route of each router, and whether the router serves it. Routes that cannot be read are skipped: validation
+// reports them.
 func (o *Observer) observeRoute(ctx context.Context, s *seen) error {
 	routers, err := o.routersOf(s.object)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// observeServices finds those that the strategy names and those that say that the Rollout manages them.
+// observeServices reads the Services that the strategy names, and those with the mark of the Rollout.
 func (o *Observer) observeServices(ctx context.Context, s *seen) error {
 	objects := managedObjects{o.Client}
 	managed, err := objects.managedServices(ctx, s.key())

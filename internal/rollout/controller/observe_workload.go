@@ -32,7 +32,8 @@ type workloadObject struct {
 	problem string
 }
 
-// observeWorkload takes template and selector of the workload that the spec refers to. They live in memory only.
+// observeWorkload takes the template and the selector from the workload that the spec refers to. They are never written to the
+// Rollout.
 func (o *Observer) observeWorkload(ctx context.Context, s *seen) error {
 	ref := s.object.Spec.WorkloadRef
 	if ref == nil {
@@ -48,7 +49,7 @@ func (o *Observer) observeWorkload(ctx context.Context, s *seen) error {
 	object.SetGroupVersionKind(kind)
 	key := client.ObjectKey{Namespace: s.object.Namespace, Name: ref.Name}
 	if kind == replicaSetKind {
-		// The cache has those of Rollouts alone, and so no watch tells of it.
+		// The cache contains only ReplicaSets of Rollouts, so no watch notifies of its changes.
 		err = o.Reader.Get(ctx, key, object)
 		s.again = s.snapshot.Now.Add(o.Resync)
 	} else {
@@ -67,10 +68,10 @@ func (o *Observer) observeWorkload(ctx context.Context, s *seen) error {
 		return fmt.Errorf("get %s %s: %w", kind.Kind, key, err)
 	}
 	s.workload = &workloadObject{object: object}
-	return s.use(object, kind)
+	return s.useWorkload(object, kind)
 }
 
-// resourceOf are the names by which errors of the API server call kinds.
+// resourceOf are the resource names of kinds, as errors of the API server contain them.
 var resourceOf = map[schema.GroupVersionKind]string{
 	deploymentKind: "deployments.apps", replicaSetKind: "replicasets.apps", podTemplateKind: "podtemplates",
 }
@@ -84,8 +85,8 @@ func kindOf(ref argov1.ObjectRef) (kind schema.GroupVersionKind, supported bool)
 	return schema.GroupVersionKind{}, false
 }
 
-// use takes over what the workload says of its pods.
-func (s *seen) use(object *unstructured.Unstructured, kind schema.GroupVersionKind) error {
+// useWorkload copies the template, the selector and the scale of the workload.
+func (s *seen) useWorkload(object *unstructured.Unstructured, kind schema.GroupVersionKind) error {
 	var form struct {
 		Template corev1.PodTemplateSpec `json:"template"`
 		Spec     struct {
@@ -105,7 +106,7 @@ func (s *seen) use(object *unstructured.Unstructured, kind schema.GroupVersionKi
 		template = form.Template
 	}
 	if !emptyTemplate(s.object.Spec.Template) {
-		return nil // the spec is not valid, and says so
+		return nil // the spec is not valid: validation reports this
 	}
 	s.spec.Template = template
 	if s.spec.Selector == nil {
@@ -127,7 +128,7 @@ func emptyTemplate(template corev1.PodTemplateSpec) bool {
 	return len(template.Labels) == 0 && len(template.Annotations) == 0
 }
 
-// found is what a validation needs to know of the workload.
+// found returns what validation needs to know about the workload.
 func (w *workloadObject) found(spec argov1.RolloutSpec) rollout.ReferencedWorkload {
 	if w == nil {
 		return rollout.ReferencedWorkload{}
@@ -135,7 +136,7 @@ func (w *workloadObject) found(spec argov1.RolloutSpec) rollout.ReferencedWorklo
 	return rollout.ReferencedWorkload{Problem: w.problem, Template: spec.Template, Selector: spec.Selector}
 }
 
-// observeFormerWorkloads finds the Deployments that the Rollout has scaled down and does not refer to any more.
+// observeFormerWorkloads finds the Deployments that the Rollout has scaled down and no longer refers to.
 func (o *Observer) observeFormerWorkloads(ctx context.Context, s *seen) error {
 	if !slices.Contains(o.Marked, deploymentKind) {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// otherController is the Argo Rollouts that acts on a release instead of Serin. The administrator is notified when Serin begins to
+// otherController returns the sign of an Argo Rollouts that acts on a release instead of Serin. The administrator is notified when Serin begins to
 // leave releases to it, and when it continues with them.
 func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (othercontroller.Sign, error) {
 	sign, err := r.Peers.ActingSign(ctx, key.Namespace, now)

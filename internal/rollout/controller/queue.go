@@ -23,10 +23,10 @@ func IndexPlaces(ctx context.Context, indexer client.FieldIndexer) error {
 	return releases.Index(ctx, indexer)
 }
 
-// Queued are Rollouts as the queue reads them. indexed is true for a reader with the index of IndexPlaces.
+// Queued returns the Rollouts as the queue reads them. indexed is true for a reader with the index of IndexPlaces.
 func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Queued(reader, indexed) }
 
-// observeQueueSlot finds out whether a release may start beside those in progress.
+// observeQueueSlot determines whether a release may start beside those in progress.
 func (o *Observer) observeQueueSlot(ctx context.Context, s *seen) (err error) {
 	s.snapshot.Spec = s.spec
 	if !o.Line.Limits() || !rollout.MayStartRelease(s.snapshot) {

@@ -1,8 +1,16 @@
-// Package controller is the reconciler of Rollouts: it observes, applies the decisions of package rollout, writes the status and
-// reports.
+// Package controller is the reconciler of Rollouts. A reconciliation has five stages, which reconcile in reconciler.go calls:
 //
-// It must not decide anything about a release: an if on a phase belongs in the state machine. It must not wait for anything
-// but the API server.
+//   - observe (observe*.go, validate*.go): Observer reads the cluster and returns a snapshot.
+//   - decide (decide.go): package rollout, the state machine, returns a decision for the snapshot.
+//   - apply (apply*.go): applier applies the effects of the decision, in order.
+//   - write (write.go): statusWriter writes the status, if it changes.
+//   - report (report.go): reporter records events, sends notifications and sets metrics.
+//
+// What a process remembers between reconciliations is in memory.go, and what requeues a Rollout in watch.go. A new effect needs a case
+// in apply.go, and a new part of the snapshot a method of Observer that observe calls.
+//
+// It must not decide anything about a release: an if on a phase belongs in the state machine. It must not wait for any
+// service but the API server.
 package controller
 
 import (
@@ -41,7 +49,7 @@ type Parts struct {
 	// Watch makes sure that changes of objects of these kinds requeue their releases. Add sets it; a caller without a manager
 	// provides it.
 	Watch func(kinds []schema.GroupVersionKind) error
-	// Health shows a message about the health of a part to the administrator; an empty one removes it. nil: nobody.
+	// Health shows a message about the health of a part to the administrator; an empty one removes it. nil: it is not shown.
 	Health func(part, message string)
 }
 
@@ -73,7 +81,7 @@ func New(parts Parts) *Reconciler {
 		Kind:   argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind),
 		Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
 		New: releases.New, Subresource: true,
-		Serves:          func(object *argov1.Rollout) bool { return object.DeletionTimestamp == nil }, // its end is an event of its own
+		Serves:          func(object *argov1.Rollout) bool { return object.DeletionTimestamp == nil }, // its deletion has an event of its own
 		ReconcileObject: r.reconcile,
 		ReportFault:     r.reportFault,
 		Gone:            r.reconcileGone,
@@ -99,7 +107,7 @@ func (r *Reconciler) reconcileGone(ctx context.Context, key types.NamespacedName
 // reconcile observes one Rollout, decides, applies the effects, writes the status and reports.
 func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (reconcile.Result, error) {
 	key, began := client.ObjectKeyFromObject(object), r.Clock.Now()
-	if err := r.gone(ctx, key, object.UID); err != nil { // one of the same name before it
+	if err := r.gone(ctx, key, object.UID); err != nil { // an earlier Rollout of the same name
 		return reconcile.Result{}, err
 	}
 	r.Metrics.StartRollout(key.Namespace, key.Name)
@@ -166,8 +174,8 @@ func (r *Reconciler) look(ctx context.Context, object *argov1.Rollout, now time.
 	return s, nil
 }
 
-// apply applies the effects of a decision, and returns the decision that follows: about a failure that is a part of what is known
-// of the release, or about the changes of the status that need no further effect. failed is to be retried with backoff after the
+// apply applies the effects of a decision, and returns the decision that follows: about a failure that is part of the state of
+// the release, or about the changes of the status that need no further effect. failed is to be retried with backoff after the
 // status is written; err ends the reconciliation.
 func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (decision rollout.Decision, failed, err error) {
 	events, failed := r.applier.applyEffects(ctx, s, d.Effects)
@@ -182,7 +190,7 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (de
 	switch {
 	case errors.Is(failed, traffic.ErrUnreachable):
 		failed, s.again = nil, reconciler.Earliest(s.again, s.snapshot.Now.Add(unreachableRetry)) // no watch notifies when it answers
-	case rejected, errors.Is(failed, errTaken): // the next reconciliation takes another name
+	case rejected, errors.Is(failed, errNameTaken): // the next reconciliation takes another name
 		failed = nil
 	}
 	s.again = reconciler.Earliest(s.again, r.memory.Retry(s.key(), reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(s.key(), reconciler.NotInstalled, s.missing, s.snapshot.Now))
@@ -192,7 +200,7 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (de
 // reportFault reports a panic, in the gates of the status and in an event.
 func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fault error) error {
 	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: r.Clock.Now(), Status: *object.Status.DeepCopy()}}
-	if err := r.observeFormerRouters(s, nil); err != nil { // the status remembers them
+	if err := r.observeFormerRouters(s, nil); err != nil { // the status records them
 		return err
 	}
 	decision := rollout.FaultDecision(s.snapshot, reconciler.FaultMessage(argov1.RolloutKind, fault))
@@ -316,7 +324,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.reporter.forget(key)
 }
 
-// Footprint is what this process remembers of Rollouts.
+// Footprint returns what this process remembers of Rollouts.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := reconciler.Footprint{
 		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.newest.rollouts.Keys(), "line": r.Line.Keys(argov1.RolloutKind),

@@ -18,8 +18,8 @@ type Rehearsal struct {
 	Refused error
 }
 
-// Snapshot is the observed state of a Rollout. The clients of the Observer decide what becomes of ReplicaSets that are adopted or
-// released meanwhile: with one that writes nothing, nothing.
+// Snapshot returns the observed state of a Rollout. Observation adopts and releases ReplicaSets: with a client that writes nothing, they
+// are unchanged.
 func (o *Observer) Snapshot(ctx context.Context, object *argov1.Rollout, now time.Time) (rollout.Snapshot, error) {
 	s, err := New(Parts{Observer: *o}).observe(ctx, object, now)
 	if err != nil {
@@ -38,7 +38,7 @@ func (o *Observer) Rehearse(ctx context.Context, object *argov1.Rollout, now tim
 	}
 	out := Rehearsal{Snapshot: s.snapshot, Decision: rollout.Next(s.snapshot)}
 	_, err = r.applier.applyEffects(ctx, s, out.Decision.Effects)
-	var refused *refusedError
+	var refused *rejectedReplicaSetError
 	switch {
 	case errors.As(err, &refused), reconciler.NeedsUser(err):
 		out.Refused = err

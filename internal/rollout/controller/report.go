@@ -60,7 +60,7 @@ func newReporter(parts Parts, memory *memory) reporter {
 
 // report reports a decision, once its status is written.
 func (r reporter) report(ctx context.Context, s *seen, d rollout.Decision) {
-	r.recordNew(ctx, s, slices.Concat(d.Events, s.heard))
+	r.recordNew(ctx, s, slices.Concat(d.Events, s.balancerEvents))
 	r.notify(ctx, r.about(s))
 	r.show(s, d)
 }
@@ -70,7 +70,7 @@ func (r reporter) recordNew(ctx context.Context, s *seen, events []release.Event
 	r.recordAbout(ctx, r.about(s), r.ongoing.NewEvents(s.key(), events)...)
 }
 
-// record records events of a Rollout of which no more is known than the object.
+// record records events of a Rollout that was not observed.
 func (r reporter) record(ctx context.Context, object *argov1.Rollout, events ...release.Event) {
 	r.recordAbout(ctx, dispatch.About{Object: object, Runs: r.runsOf(object)}, events...)
 }
@@ -88,7 +88,7 @@ func (r reporter) recordAbout(ctx context.Context, about dispatch.About, events 
 
 // recordFirst records the events of the first reconciliation of a Rollout by this process.
 func (r reporter) recordFirst(ctx context.Context, object *argov1.Rollout) {
-	if !r.memory.meets(client.ObjectKeyFromObject(object), object.UID) {
+	if !r.memory.isFirst(client.ObjectKeyFromObject(object), object.UID) {
 		return
 	}
 	r.record(ctx, object, added(object))
@@ -97,7 +97,7 @@ func (r reporter) recordFirst(ctx context.Context, object *argov1.Rollout) {
 	}
 }
 
-// notify sends the notifications about the present state of a Rollout.
+// notify sends the notifications about the current state of a Rollout.
 func (r reporter) notify(ctx context.Context, about dispatch.About) {
 	if r.notifications != nil {
 		r.notifications.Changed(ctx, about)
@@ -108,7 +108,7 @@ func (r reporter) about(s *seen) dispatch.About {
 	return dispatch.About{Object: s.object, Spec: &s.spec, Runs: r.runsOf(s.object)}
 }
 
-// runsOf lists the AnalysisRuns of a Rollout.
+// runsOf returns a function that lists the AnalysisRuns of a Rollout.
 func (r reporter) runsOf(object *argov1.Rollout) func(context.Context) ([]argov1.AnalysisRun, error) {
 	return func(ctx context.Context) ([]argov1.AnalysisRun, error) {
 		var runs argov1.AnalysisRunList
@@ -163,7 +163,7 @@ func ended(d *argov1.RolloutDuration) bool {
 	return d != nil && d.FinishedAt != nil && d.CompletionStatus != nil
 }
 
-// metricPhase is how dashboards call where a Rollout is.
+// metricPhase returns the name of the state of a Rollout in the metrics of Argo Rollouts.
 func metricPhase(status argov1.RolloutStatus) string {
 	phase := "Progressing"
 	for _, c := range status.Conditions {
@@ -186,7 +186,7 @@ func metricPhase(status argov1.RolloutStatus) string {
 	return phase
 }
 
-// routerName is how dashboards call the router; empty for those they do not know.
+// routerName returns the name of the router in the metrics of Argo Rollouts; empty for other routers.
 func routerName(routing *argov1.RolloutTrafficRouting) string {
 	switch {
 	case routing == nil:
@@ -208,7 +208,7 @@ func routerName(routing *argov1.RolloutTrafficRouting) string {
 	}
 }
 
-// forget drops everything about a Rollout that is gone.
+// forget drops everything about a deleted Rollout.
 func (r reporter) forget(key types.NamespacedName) {
 	r.recorder.Forget(key)
 	if r.notifications != nil {

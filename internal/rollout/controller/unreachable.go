@@ -12,16 +12,16 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// unreachableRetry is when a release looks again whose route is in a cluster that does not answer.
+// unreachableRetry is the interval between attempts to read a route in a cluster that does not answer.
 const unreachableRetry = 10 * time.Second
 
-// unreachable ends a pass over a Rollout whose route could not be looked at, because the cluster that has it does not answer:
-// nothing can be decided, and people read why.
+// unreachable ends the reconciliation of a Rollout whose route is in a cluster that does not answer. Nothing can be decided; the status
+// says why.
 func (r *Reconciler) unreachable(ctx context.Context, object *argov1.Rollout, began time.Time, cause error) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(object)
 	r.Metrics.CountReconcileFailure(argov1.RolloutKind, key)
 	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: began, Status: object.Status}}
-	if err := r.observeFormerRouters(s, nil); err != nil { // the status remembers them
+	if err := r.observeFormerRouters(s, nil); err != nil { // the status records them
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	decision := rollout.UnreachableClusterDecision(s.snapshot, nil, reconciler.Message(cause))

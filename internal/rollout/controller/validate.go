@@ -16,11 +16,11 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// validate finds the first thing that makes the Rollout impossible to carry out: in its spec, and in what that
-// refers to. Watches tell of a mended reference, so that nothing is tried again in between.
+// validate finds the first problem of the spec, or of the objects that it refers to. Watches notify when a reference is fixed, so that no
+// retry is needed.
 func (o *Observer) validate(ctx context.Context, s *seen) error {
 	spec := s.object.Spec
-	spec.Selector = s.spec.Selector // of the workload, where there is none of its own
+	spec.Selector = s.spec.Selector // that of the workload, if the Rollout has none
 	problems := rollout.Validate(spec, s.workload.found(s.spec))
 	if len(problems) == 0 && o.Rival != nil && spec.WorkloadRef != nil {
 		rival, err := o.Rival(ctx, s.object)
@@ -28,7 +28,7 @@ func (o *Observer) validate(ctx context.Context, s *seen) error {
 			return err
 		}
 		if rival != "" {
-			s.missing = true // no watch of this shell tells when the other goes
+			s.missing = true // this controller has no watch that notifies when the other object is deleted
 			problems = append(problems, field.Invalid(field.NewPath("spec", "workloadRef", "name"), spec.WorkloadRef.Name, rival))
 		}
 	}
@@ -50,7 +50,7 @@ func (o *Observer) validate(ctx context.Context, s *seen) error {
 	return nil
 }
 
-// validateAnalyses looks for the templates of all analyses, and whether they go together.
+// validateAnalyses reads the templates of all analyses, and checks that they can be merged.
 func (o *Observer) validateAnalyses(ctx context.Context, s *seen) (field.ErrorList, error) {
 	lookup := o.Runs.NewTemplateLookup(ctx, s.object.Namespace)
 	watched := func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
@@ -63,16 +63,16 @@ func (o *Observer) validateAnalyses(ctx context.Context, s *seen) (field.ErrorLi
 			return field.ErrorList{field.Invalid(named.path, missing.Name, missing.Error())}, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("look for the templates of Rollout %s: %w", s.key(), err)
+			return nil, fmt.Errorf("read the analysis templates of Rollout %s: %w", s.key(), err)
 		}
-		if problem := named.unfit(templates); problem != nil {
-			return field.ErrorList{problem}, nil //nolint:nilerr // part of what is known
+		if problem := named.problem(templates); problem != nil {
+			return field.ErrorList{problem}, nil //nolint:nilerr // part of the snapshot
 		}
 	}
 	return nil, nil
 }
 
-// validateRoutes finds what of the user's routes does not fit the spec.
+// validateRoutes finds the problems of the user's routes.
 func (o *Observer) validateRoutes(ctx context.Context, s *seen) (field.ErrorList, error) {
 	if _, err := o.routersOf(s.object); err != nil {
 		return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
@@ -81,7 +81,7 @@ func (o *Observer) validateRoutes(ctx context.Context, s *seen) (field.ErrorList
 		problems, err := o.Applier.Validate(ctx, router.Renderer, s.target(router))
 		switch {
 		case errors.Is(err, traffic.ErrNotInstalled):
-			s.missing = true // no watch tells of a definition
+			s.missing = true // no watch notifies of a new definition
 			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
 		case reconciler.NeedsUser(err):
 			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil

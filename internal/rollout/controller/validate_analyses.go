@@ -11,21 +11,21 @@ import (
 	"github.com/serin-dev/serin/internal/analysis"
 )
 
-// namedAnalysis is an analysis of a strategy, and where it stands.
+// namedAnalysis is an analysis of a strategy, with its path.
 type namedAnalysis struct {
 	path *field.Path
 	of   argov1.RolloutAnalysis
-	// endless is true of one that may run for as long as there is something to look at.
-	endless bool
+	// background is true for an analysis that may run as long as the release.
+	background bool
 }
 
-// analysesOf are those that a strategy names, in the order in which they are looked at.
+// analysesOf returns the analyses of a strategy, in the order in which they are validated.
 func analysesOf(strategy argov1.RolloutStrategy) []namedAnalysis {
 	path := field.NewPath("spec", "strategy")
 	var all []namedAnalysis
-	add := func(of *argov1.RolloutAnalysis, path *field.Path, endless bool) {
+	add := func(of *argov1.RolloutAnalysis, path *field.Path, background bool) {
 		if of != nil {
-			all = append(all, namedAnalysis{path: path.Child("templates"), of: *of, endless: endless})
+			all = append(all, namedAnalysis{path: path.Child("templates"), of: *of, background: background})
 		}
 	}
 	if b := strategy.BlueGreen; b != nil {
@@ -43,23 +43,23 @@ func analysesOf(strategy argov1.RolloutStrategy) []namedAnalysis {
 	return all
 }
 
-// unfit is why templates cannot be used for an analysis; nil: they can.
-func (a namedAnalysis) unfit(templates []analysis.Template) *field.Error {
+// problem returns why templates cannot be used for an analysis; nil: they can.
+func (a namedAnalysis) problem(templates []analysis.Template) *field.Error {
 	caller := analysis.RunOptions{DryRun: a.of.DryRun, MeasurementRetention: a.of.MeasurementRetention}
 	for _, arg := range a.of.Args {
 		value := arg.Value
 		if arg.ValueFrom != nil {
-			value = "known when the run is made"
+			value = "known when the AnalysisRun is created"
 		}
 		caller.Args = append(caller.Args, argov1.Argument{Name: arg.Name, Value: &value})
 	}
 	for _, t := range templates {
 		unset := func(arg argov1.Argument) bool { return arg.Value == nil && arg.ValueFrom == nil }
-		if a.endless && len(a.of.Args) == 0 && slices.ContainsFunc(t.Spec.Args, unset) {
+		if a.background && len(a.of.Args) == 0 && slices.ContainsFunc(t.Spec.Args, unset) {
 			return field.Invalid(a.path, t.Name, "missing analysis arguments in rollout spec")
 		}
 		for _, m := range t.Spec.Metrics {
-			if !a.endless && m.Interval != "" && unbounded(m.Count) {
+			if !a.background && m.Interval != "" && unbounded(m.Count) {
 				return field.Invalid(a.path, t.Name, fmt.Sprintf("AnalysisTemplate %s has metric %s which runs indefinitely. Invalid value for count: %s", t.Name, m.Name, m.Count))
 			}
 		}
@@ -74,7 +74,7 @@ func (a namedAnalysis) unfit(templates []analysis.Template) *field.Error {
 	return nil
 }
 
-// unbounded is true of a count that never ends. A text may be an argument.
+// unbounded reports whether a count has no limit. A text may be an argument.
 func unbounded(count *intstr.IntOrString) bool {
 	return count == nil || count.Type == intstr.Int && count.IntVal == 0 || count.Type == intstr.String && count.StrVal == "0"
 }

@@ -32,17 +32,17 @@ import (
 type Options struct {
 	// Workers is the number of concurrent reconciliations; zero means ten.
 	Workers int
-	// Cache of what is watched.
+	// Cache of the watched objects.
 	Cache cache.Cache
-	// Leases is true where those of a peer can be watched.
+	// Leases is true if those of another controller can be watched.
 	Leases bool
-	// ClusterTemplates is true where templates of the cluster can be watched.
+	// ClusterTemplates is true if ClusterAnalysisTemplates can be watched.
 	ClusterTemplates bool
 	// Groups are the clusters of API groups whose objects are not in the cluster of the Rollouts, by name.
 	Groups map[string]cluster.Cluster
 }
 
-// Add makes the manager run the reconciler. queue must be the one that answers from outside the cluster go to.
+// Add adds the reconciler to a manager. queue must be the one that receives the answers to queries.
 func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options) error {
 	workers := o.Workers
 	if workers <= 0 {
@@ -50,10 +50,10 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	}
 	c, err := controller.New("rollout", mgr, reconciler.Options(r, workers))
 	if err != nil {
-		return fmt.Errorf("make the controller of Rollouts: %w", err)
+		return fmt.Errorf("create the controller of Rollouts: %w", err)
 	}
 	if err := c.Watch(queue); err != nil {
-		return fmt.Errorf("take in answers about Rollouts: %w", err)
+		return fmt.Errorf("watch the answers about Rollouts: %w", err)
 	}
 	joined := Queued(r.Client, true)
 	joined.Wake = queue.Add
@@ -85,12 +85,12 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 		}
 	}
 	if err := r.Watch(r.Marked); err != nil {
-		return fmt.Errorf("watch what Rollouts mark: %w", err)
+		return fmt.Errorf("watch the kinds that Rollouts mark: %w", err)
 	}
 	return watchOtherController(r.Peers, w, o.Leases)
 }
 
-// watchOtherController watches the signs of another controller.
+// watchOtherController watches the Deployment and the Lease of another controller.
 func watchOtherController(peers *watching.OtherController, w *watching.Watches, leases bool) error {
 	if peers == nil {
 		return nil
@@ -103,7 +103,7 @@ func watchOtherController(peers *watching.OtherController, w *watching.Watches, 
 	return w.Start(&coordinationv1.Lease{}, schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"})
 }
 
-// watchedObjects are of the kinds that are watched from the start. endpointSlices is true where these can be read.
+// watchedObjects returns one object of each kind that is watched from the start. endpointSlices is true if they can be read.
 func watchedObjects(o Options, endpointSlices bool) []client.Object {
 	all := []client.Object{&argov1.Rollout{}, &appsv1.ReplicaSet{}, &argov1.AnalysisRun{}, &argov1.Experiment{}, &argov1.AnalysisTemplate{}, service()}
 	if o.ClusterTemplates {
@@ -140,7 +140,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 		}
 		return ownerRequest(object)
 	case *argov1.Experiment:
-		if experiment, ok := before.(*argov1.Experiment); ok && after != nil && sameLook(experiment, object) {
+		if experiment, ok := before.(*argov1.Experiment); ok && after != nil && sameVersion(experiment, object) {
 			return nil
 		}
 		return ownerRequest(object)
@@ -160,15 +160,15 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	}
 }
 
-// sameRun is true for versions of a run that no pass would find anything new in: most only have one more measurement.
+// sameRun reports whether two versions of an AnalysisRun lead to the same decision: most only add a measurement.
 func sameRun(a, b *argov1.AnalysisRun) bool {
 	return a.Status.Phase == b.Status.Phase && a.Status.Message == b.Status.Message && a.Spec.Terminate == b.Spec.Terminate && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
 }
 
-// sameLook is true for versions of an Experiment that are the same but for their names of versions.
-func sameLook(a, b *argov1.Experiment) bool { return a.ResourceVersion == b.ResourceVersion }
+// sameVersion reports whether an update of an Experiment is only a resync.
+func sameVersion(a, b *argov1.Experiment) bool { return a.ResourceVersion == b.ResourceVersion }
 
-// ownerRequest is the Rollout that an object belongs to.
+// ownerRequest returns a request for the Rollout that controls an object.
 func ownerRequest(object client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil || owner.Kind != argov1.RolloutKind {
@@ -177,15 +177,15 @@ func ownerRequest(object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
 }
 
-// rolloutsOf are the Rollout that a ReplicaSet belongs to, or those that may take it in. It waits for no write of the process:
-// the event that it works at may be what shows it.
+// rolloutsOf returns the Rollout that controls a ReplicaSet, or those that may adopt it. It does not wait until caches show the writes of
+// this process: the event that it handles may be the one that shows them.
 func rolloutsOf(ctx context.Context, reader client.Reader, rs *appsv1.ReplicaSet) []reconcile.Request {
 	if metav1.GetControllerOfNoCopy(rs) != nil {
 		return ownerRequest(rs)
 	}
 	var all argov1.RolloutList
 	if err := reader.List(ctx, &all, client.InNamespace(rs.Namespace), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-		log.FromContext(ctx).Error(err, "Looked for the Rollout of a ReplicaSet", "replicaSet", rs.Name+"."+rs.Namespace)
+		log.FromContext(ctx).Error(err, "Could not list the Rollouts that may adopt a ReplicaSet", "replicaSet", rs.Name+"."+rs.Namespace)
 		return nil
 	}
 	var requests []reconcile.Request
@@ -198,12 +198,12 @@ func rolloutsOf(ctx context.Context, reader client.Reader, rs *appsv1.ReplicaSet
 	return requests
 }
 
-// managersOfServices are the Rollouts that Services name, whether they exist or not.
+// managersOfServices returns the Rollouts whose mark Services carry, whether they exist or not.
 func managersOfServices(ctx context.Context, reader client.Reader) []reconcile.Request {
 	services := &unstructured.UnstructuredList{}
 	services.SetGroupVersionKind(serviceKind.GroupVersion().WithKind("ServiceList"))
 	if err := reader.List(ctx, services, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Looked for the Rollouts that Services name")
+		log.FromContext(ctx).Error(err, "Could not list the Services that Rollouts manage")
 		return nil
 	}
 	var requests []reconcile.Request

@@ -37,8 +37,8 @@ func (w statusWriter) write(ctx context.Context, s *seen, d rollout.Decision, ex
 		return false, err
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion
-	if w.memory.losesPlace(status.Serin, stored.Status.Serin) {
-		s.again = reconciler.Earliest(s.again, s.snapshot.Now) // the queue knows who waits, now that the status cannot say it
+	if w.memory.noticeLostPlace(status.Serin, stored.Status.Serin) {
+		s.again = reconciler.Earliest(s.again, s.snapshot.Now) // the status cannot contain the place, so the queue must remember it
 	}
 	s.object = stored
 	w.newest.RecordVersion(s.key(), stored)
@@ -48,11 +48,11 @@ func (w statusWriter) write(ctx context.Context, s *seen, d rollout.Decision, ex
 	return written, nil
 }
 
-// textPruned is the message about a definition that does not contain the fields of Serin.
-const textPruned = "The installed definition of rollouts.argoproj.io drops status.serin: releases work, with less precision after a restart, and do not say what they wait for; apply Serin's definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
+// textPruned is the message of the event StatusPruned.
+const textPruned = "The installed definition of rollouts.argoproj.io drops status.serin: releases work, but with less precision after a restart, and their status does not show what they wait for; apply Serin's definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
 
-// explained is what Serin adds to a status: what is waited for, when the pause began, while there is one, which release is
-// Serin's, and who shares the traffic.
+// explained returns the part of a status that Serin adds: the gates, the start of a pause, the release that Serin started, and the
+// routers.
 func explained(status argov1.RolloutStatus, explanation reconciler.Explanation, routed []argov1.RoutedStatus) *argov1.SerinStatus {
 	own := argov1.SerinStatus{Gates: gatesOf(explanation), Routed: routed}
 	if status.Serin != nil {
