@@ -22,7 +22,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/nginx"
 )
 
-// begins is a pocket whose cart begins a release behind two routers, while endpoints are published late.
+// begins returns a pocket whose cart begins a release behind two routers, while endpoints are published late.
 func begins(t *testing.T, how func(*pocket)) *pocket {
 	t.Helper()
 	p := newPocket(t, routedObjects...)

@@ -43,7 +43,7 @@ func TestRequireNewest(t *testing.T) {
 				p.reconciler.newest.rollouts.RecordVersion(key, at("1", test.knows))
 			}
 			check := p.reconciler.newest.requireNewest(test.cached)
-			for range 2 { // what was read once is not read again, but for one that is gone
+			for range 2 { // nothing is read twice, except for a deleted object
 				err := check(t.Context(), &appsv1.ReplicaSet{})
 				if got := errors.Is(err, readyourwrites.ErrStale); got != test.behind || err != nil && !got {
 					t.Errorf("%v, behind should be %t", err, test.behind)
@@ -53,7 +53,7 @@ func TestRequireNewest(t *testing.T) {
 				}
 			}
 			if err := check(t.Context(), test.cached); err != nil {
-				t.Errorf("a write of the Rollout itself is not left to its precondition: %v", err)
+				t.Errorf("a write of the Rollout itself is checked beside its precondition: %v", err)
 			}
 			if len(p.live) != test.reads {
 				t.Errorf("reads %v, want %d", p.live, test.reads)
@@ -66,7 +66,7 @@ func TestRequireNewestWorkload(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		kind         string
-		live         string // its UID in the API server; empty: it is not there
+		live         string // its UID in the API server; empty: it does not exist
 		uid, version string // as the cache has it
 		known        string // the version of it that is known; empty: none
 		behind       bool
@@ -105,7 +105,7 @@ func TestRequireNewestWorkload(t *testing.T) {
 				asked++
 				return nil
 			})
-			for range 2 { // what was read once is not read again, but for one that is gone
+			for range 2 { // nothing is read twice, except for a deleted object
 				err := check(t.Context(), rollout)
 				if got := errors.Is(err, readyourwrites.ErrStale); got != test.behind || err != nil && !got {
 					t.Errorf("%v, behind should be %t", err, test.behind)
@@ -115,7 +115,7 @@ func TestRequireNewestWorkload(t *testing.T) {
 				}
 			}
 			if !test.behind && asked != 2 {
-				t.Errorf("the check of the Rollout was asked %d times, want 2", asked)
+				t.Errorf("the check of the Rollout was called %d times, want 2", asked)
 			}
 			if len(p.live) != test.reads {
 				t.Errorf("reads %v, want %d", p.live, test.reads)
@@ -124,7 +124,7 @@ func TestRequireNewestWorkload(t *testing.T) {
 	}
 }
 
-func TestRequireNewestSets(t *testing.T) {
+func TestRequireNewestReplicaSets(t *testing.T) {
 	set := func(name string, uid types.UID, generation int64) *appsv1.ReplicaSet {
 		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: uid, Generation: generation}}
 	}
@@ -157,7 +157,7 @@ func TestRequireNewestSets(t *testing.T) {
 				s.sets[rs.Name] = rs
 			}
 			check := p.reconciler.newest.requireNewestReplicaSets(s, func(context.Context, client.Object) error { return nil })
-			for range 2 { // what was seen to be right is not read again
+			for range 2 { // what was found to be current is not read again
 				err := check(t.Context(), rollout)
 				if got := errors.Is(err, readyourwrites.ErrStale); got != test.behind || err != nil && !got {
 					t.Errorf("%v, behind should be %t", err, test.behind)

@@ -26,7 +26,7 @@ spec:
 status: {loadBalancer: {ingress: [{hostname: shop.example.com}]}}
 `
 
-// balanced is a pocket whose cart has a load balancer, which is asked about it, at the first weight of a release.
+// balanced returns a pocket whose cart has a load balancer outside the cluster, at the first weight of a release.
 func balanced(t *testing.T) *pocket {
 	t.Helper()
 	p := newPocket(t, append(slices.Clone(routedObjects), albIngress)...)
@@ -42,19 +42,19 @@ func balanced(t *testing.T) *pocket {
 	})
 	p.settle()
 	if _, asked := p.reconciler.Outside.TakeNext(t.Context()); asked {
-		t.Fatal("at rest nobody needs an answer")
+		t.Fatal("an idle release sends a query")
 	}
 	p.edit(image("cart:2"))
 	p.settle()
 	return p
 }
 
-// asked is the question that is out.
+// asked returns the running query.
 func (p *pocket) asked() queryrunner.RunningQuery {
 	p.Helper()
 	q, ok := p.reconciler.Outside.TakeNext(p.Context())
 	if !ok {
-		p.Fatal("nobody is asked")
+		p.Fatal("no query is sent")
 	}
 	return q
 }
@@ -66,14 +66,14 @@ func (p *pocket) unasked() {
 	}
 }
 
-// hears answers a question, and passes until nothing moves.
+// hears answers a query, and reconciles until nothing is written.
 func (p *pocket) hears(q queryrunner.RunningQuery, answer traffic.Answer) {
 	p.Helper()
 	p.reconciler.Outside.RunQuery(q, release.Answer{Detail: answer})
 	p.settle()
 }
 
-// weighted is the weight of the canary that is asked for.
+// weighted returns the weight of the canary in a query.
 func weighted(q queryrunner.RunningQuery) int {
 	return q.Probe.Request.(traffic.Question).Forwards[0].Shares[0].Weight
 }
@@ -99,7 +99,7 @@ func TestAStepWaitsForTheLoadBalancer(t *testing.T) {
 		t.Errorf("weight %d is asked for", got)
 	}
 	if v := p.verified(); v == nil || *v {
-		t.Error("the status does not say that the weight is not verified")
+		t.Error("the status does not show that the weight is not verified")
 	}
 	p.clock.Step(reconciler.ExplainAfter)
 	p.settle()
@@ -112,30 +112,30 @@ func TestAStepWaitsForTheLoadBalancer(t *testing.T) {
 	p.settle()
 	p.explains("it has weight 0, and 10 is wanted")
 	q = p.asked()
-	if _, err := p.pass(); err != nil { // while it is out, what was heard last is known
+	if _, err := p.pass(); err != nil { // while the query runs, the last answer applies
 		t.Fatal(err)
 	}
 	p.hears(q, held)
 	p.until("TargetGroupVerified: it has the weights")
 	p.at(1, 10)
 	if v := p.verified(); v == nil || !*v {
-		t.Error("the status does not say that the weight is verified")
+		t.Error("the status does not show that the weight is verified")
 	}
 	if status := p.rollout().Status; status.ALB == nil || status.ALB.LoadBalancer.Name != "shop" || status.ALBs != nil {
 		t.Errorf("the status has %+v and %+v", status.ALB, status.ALBs)
 	}
 	p.clock.Step(time.Hour)
 	p.settle()
-	p.unasked() // what was so once is so for this weight
+	p.unasked() // a positive answer holds for this weight
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n := len(slices.DeleteFunc(slices.Clone(p.told), func(text string) bool { return !strings.HasPrefix(text, "TargetGroup") })); n != 2 {
-		t.Errorf("told %d times: %v", n, p.told)
+		t.Errorf("recorded %d times: %v", n, p.told)
 	}
 }
 
-// The next weight is another question, although the answer to the last one holds.
-func TestEachWeightIsAskedFor(t *testing.T) {
+// The next weight is another query, although the answer to the last one holds.
+func TestEachWeightIsQueried(t *testing.T) {
 	p := balanced(t)
 	p.hears(p.asked(), held)
 	object := p.rollout()
@@ -153,8 +153,8 @@ func TestEachWeightIsAskedFor(t *testing.T) {
 	p.at(3, 20)
 }
 
-// A release that is taken back asks nobody, and one that is begun again does not believe what was heard before.
-func TestWhatWasHeardBeforeARetryDoesNotCount(t *testing.T) {
+// A release that was aborted sends no query, and one that was restarted does not use an earlier answer.
+func TestAnAnswerFromBeforeARetryDoesNotCount(t *testing.T) {
 	p := balanced(t)
 	p.hears(p.asked(), held)
 	p.at(1, 10)
@@ -176,7 +176,7 @@ func TestWhatWasHeardBeforeARetryDoesNotCount(t *testing.T) {
 	p.at(1, 10)
 }
 
-func TestAFaultOfTheQuestionIsSaid(t *testing.T) {
+func TestAQueryThatCannotBeSentIsExplained(t *testing.T) {
 	p := balanced(t)
 	p.reconciler.Outside.RunQuery(p.asked(), release.Answer{Outcome: release.Broken, Text: "a fault in Serin"})
 	p.settle()
@@ -186,12 +186,12 @@ func TestAFaultOfTheQuestionIsSaid(t *testing.T) {
 	reader := Observer{Client: p.client, Reader: p.client, Routers: p.reconciler.Routers, Applier: p.reconciler.Applier, Runs: p.reconciler.Runs, Beside: true}
 	beside, err := reader.Snapshot(p.Context(), p.rollout(), p.clock.Now())
 	if err != nil || beside.Router.Confirmed == nil || *beside.Router.Confirmed || beside.Router.UnconfirmedReason != "a fault in Serin" {
-		t.Errorf("who looks beside it sees %+v: %v", beside.Router, err)
+		t.Errorf("an observer beside the process observes %+v: %v", beside.Router, err)
 	}
 	p.explains("a fault in Serin")
 }
 
-// explains wants the status to say why the weight is waited for.
+// explains verifies that the status shows why the release waits for the weight.
 func (p *pocket) explains(why string) {
 	p.Helper()
 	var said []string
@@ -201,7 +201,7 @@ func (p *pocket) explains(why string) {
 		}
 	}
 	if !slices.Equal(said, []string{"the router does not serve the weight yet: " + why}) {
-		p.Errorf("the status says %q", said)
+		p.Errorf("the gates in the status show %q", said)
 	}
 }
 

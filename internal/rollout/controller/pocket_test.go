@@ -39,8 +39,8 @@ import (
 
 var key = types.NamespacedName{Namespace: "shop", Name: "cart"}
 
-// pocket is a cluster in memory whose ReplicaSets have their pods at once, and a reconciler that is driven by hand. It
-// counts what is asked of the API server.
+// pocket is a cluster in memory whose ReplicaSets have their pods at once, and a reconciler that a test calls. It counts the requests
+// to the API server.
 type pocket struct {
 	*testing.T
 	client     client.WithWatch
@@ -49,13 +49,13 @@ type pocket struct {
 	clock      *clocktesting.FakeClock
 
 	mu sync.Mutex
-	// writes are the requests that change something, events apart; live those that read without a cache.
+	// writes are the requests that change something, except for events; live are reads that no cache answers.
 	writes, live []string
 	told         []string
-	news         chan struct{} // closed when something more is told, and replaced
+	news         chan struct{} // closed when another event is recorded, and replaced
 	// unpublished is true while endpoints are late.
 	unpublished bool
-	// refuse is asked before each write; nil: none is refused.
+	// refuse is called before each write; nil: none is refused.
 	refuse func(verb string, object client.Object) error
 }
 
@@ -99,7 +99,7 @@ func newPocket(t *testing.T, manifests ...string) *pocket {
 // replaceable is a client that another one can replace while a reconciler uses it.
 type replaceable struct{ client.Client }
 
-// indexes give a fake client those of a cache.
+// indexes adds the indexes of a cache to a fake client.
 type indexes struct {
 	t       *testing.T
 	builder *fake.ClientBuilder
@@ -174,7 +174,7 @@ func (p *pocket) watchful() interceptor.Funcs {
 				return err
 			}
 			if _, pod := object.(*corev1.Pod); pod && !(&client.PatchOptions{}).ApplyOptions(options).DisableReadYourWritesConsistency {
-				p.Errorf("pod %s is written so that the library watches all pods, which Serin may not", object.GetName())
+				p.Errorf("pod %s is written so that the library starts to watch all pods, which RBAC does not permit", object.GetName())
 			}
 			return c.Patch(ctx, object, patch, options...)
 		},
@@ -182,7 +182,7 @@ func (p *pocket) watchful() interceptor.Funcs {
 			if err := p.before("delete", object); err != nil {
 				return err
 			}
-			return c.Delete(ctx, object) // the fake server knows no preconditions for what it has no versions of
+			return c.Delete(ctx, object) // the fake server does not support preconditions of objects without versions
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, of string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 			if err := p.before("patch "+of, object); err != nil {
@@ -193,7 +193,7 @@ func (p *pocket) watchful() interceptor.Funcs {
 	}
 }
 
-// object reads a manifest.
+// object decodes a manifest.
 func (p *pocket) object(text string) client.Object {
 	p.Helper()
 	var kind metav1.TypeMeta
@@ -227,13 +227,12 @@ func (p *pocket) object(text string) client.Object {
 	return object
 }
 
-// pass is one pass.
+// pass is one reconciliation.
 func (p *pocket) pass() (reconcile.Result, error) {
 	return p.reconciler.Reconcile(p.Context(), reconcile.Request{NamespacedName: key})
 }
 
-// settle makes passes until nothing is written any more. Between them ReplicaSets get the pods that they ask for, and those
-// are published.
+// settle reconciles until nothing is written anymore. Between reconciliations, ReplicaSets get their pods, and these are published.
 func (p *pocket) settle() {
 	p.Helper()
 	for range 60 {
@@ -247,10 +246,10 @@ func (p *pocket) settle() {
 			return
 		}
 	}
-	p.Fatalf("it never rests; the last pass wrote %v", p.writes)
+	p.Fatalf("it never becomes idle; the last reconciliation wrote %v", p.writes)
 }
 
-// run gives ReplicaSets the pods that they ask for.
+// run gives ReplicaSets their pods.
 func (p *pocket) run() {
 	p.Helper()
 	var all appsv1.ReplicaSetList
@@ -270,7 +269,7 @@ func (p *pocket) run() {
 	}
 }
 
-// publish writes the EndpointSlices of all Services, unless that is late, and is true when one changed.
+// publish writes the EndpointSlices of all Services, unless these are late, and reports whether one changed.
 func (p *pocket) publish() bool {
 	p.Helper()
 	var services corev1.ServiceList
@@ -332,7 +331,7 @@ func (p *pocket) edit(how func(*argov1.Rollout)) {
 	}
 }
 
-// sets are the ReplicaSets as "name=pods", the oldest first.
+// sets returns the ReplicaSets as "name=pods", oldest first.
 func (p *pocket) sets() []string {
 	p.Helper()
 	var all appsv1.ReplicaSetList
@@ -359,7 +358,7 @@ func (p *pocket) condition(of argov1.RolloutConditionType) argov1.RolloutConditi
 	return argov1.RolloutCondition{}
 }
 
-// until waits for what leaves by the outbox.
+// until waits until the outbox has sent an event.
 func (p *pocket) until(what string) {
 	p.Helper()
 	deadline := time.NewTimer(time.Minute)
@@ -374,7 +373,7 @@ func (p *pocket) until(what string) {
 		select {
 		case <-news:
 		case <-deadline.C:
-			p.Fatalf("nobody was told %q: %v", what, told)
+			p.Fatalf("no event %q: %v", what, told)
 		}
 	}
 }

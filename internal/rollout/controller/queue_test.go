@@ -17,7 +17,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// beside is a pocket with another release of another kind, and a line in which one of the two may move.
+// beside is a pocket with a release of another kind, and a queue that lets one of the two be in progress.
 type beside struct {
 	*pocket
 	line  *queue.Queue
@@ -43,7 +43,7 @@ func newBeside(t *testing.T, manifests ...string) *beside {
 	return b
 }
 
-// moves says whether the other release does.
+// moves sets whether the other release is in progress.
 func (b *beside) moves(is bool) {
 	b.Helper()
 	was := b.other.Place
@@ -61,16 +61,16 @@ func (b *beside) waits(t *testing.T) {
 	}
 }
 
-func TestARolloutWaitsForItsTurn(t *testing.T) {
+func TestARolloutWaitsInTheQueue(t *testing.T) {
 	b := newBeside(t, cart, cartService)
 	b.moves(true)
-	b.settle() // its first revision waits for nobody
+	b.settle() // its first revision does not wait
 	b.edit(image("cart:2"))
 	b.settle()
 	b.waits(t)
 	status := b.rollout().Status
 	if own := status.Serin; own == nil || own.Queue == nil || own.Queue.Aside || len(own.Gates) == 0 || own.Gates[0].Name != "turn" {
-		t.Fatalf("the status says %+v", own)
+		t.Fatalf("the status shows %+v", own)
 	}
 	since := status.Serin.Queue.Since
 	b.writes, b.live = nil, nil
@@ -82,11 +82,11 @@ func TestARolloutWaitsForItsTurn(t *testing.T) {
 	if len(b.writes) > 0 || len(b.live) > 0 {
 		t.Errorf("waiting costs requests: wrote %v, read %v", b.writes, b.live)
 	}
-	b.reconciler = New(b.reconciler.Parts) // the place survives the process
+	b.reconciler = New(b.reconciler.Parts) // the place survives a restart
 	b.edit(image("cart:3"))
 	b.settle()
 	if own := b.rollout().Status.Serin; own == nil || own.Queue == nil || !own.Queue.Since.Equal(&since) {
-		t.Errorf("waits since %+v, and did since %v", own, since)
+		t.Errorf("waits since %+v, before the restart since %v", own, since)
 	}
 	b.moves(false)
 	if !slices.Equal(b.woken, []types.NamespacedName{key}) {
@@ -98,11 +98,11 @@ func TestARolloutWaitsForItsTurn(t *testing.T) {
 		t.Errorf("%s (%s), ReplicaSets %v, queue %+v", status.Phase, status.Message, b.sets(), status.Serin.Queue)
 	}
 	if turn, err := b.line.MayStart(t.Context(), b.other.Place, false, b.clock.Now()); err != nil || turn.Open {
-		t.Errorf("a Canary starts beside a Rollout that moves: %v, %v", turn, err)
+		t.Errorf("a Canary starts beside a Rollout in progress: %v, %v", turn, err)
 	}
 }
 
-// Who ends while the next is looked at wakes it: the watch of Rollouts tells the line.
+// A release that ends while the next one is reconciled wakes it: the watch of Rollouts notifies the queue.
 func TestARolloutThatEndsWakesTheNext(t *testing.T) {
 	b := newBeside(t, cart, cartService)
 	b.settle()
@@ -134,8 +134,8 @@ func TestARolloutThatEndsWakesTheNext(t *testing.T) {
 	}
 }
 
-// One whose ReplicaSet the API server refuses keeps its place, and nobody waits for it.
-func TestWhoIsRefusedStepsAside(t *testing.T) {
+// A release whose ReplicaSet the API server rejects retains its place, and no other release waits for it.
+func TestARejectedReleaseDoesNotBlockTheQueue(t *testing.T) {
 	b := newBeside(t, cart, cartService)
 	b.settle()
 	b.moves(true)
@@ -153,7 +153,7 @@ func TestWhoIsRefusedStepsAside(t *testing.T) {
 	}
 	own := b.rollout().Status.Serin
 	if own == nil || own.Queue == nil || !own.Queue.Aside {
-		t.Fatalf("the status says %+v", own)
+		t.Fatalf("the status shows %+v", own)
 	}
 	turn, err := b.line.MayStart(t.Context(), b.other.Place, false, b.clock.Now())
 	if err != nil || !turn.Open {
@@ -167,8 +167,8 @@ func TestWhoIsRefusedStepsAside(t *testing.T) {
 	}
 }
 
-// Where the installed definition drops our part of the status, the process itself knows who waits.
-func TestAPlaceThatCannotBeStored(t *testing.T) {
+// If the installed definition drops status.serin, the process itself remembers which releases wait.
+func TestTheQueueWorksWithoutStoredPlaces(t *testing.T) {
 	b := newBeside(t, cart, cartService)
 	patches := 0
 	b.use(interceptor.NewClient(b.client, interceptor.Funcs{
@@ -191,7 +191,7 @@ func TestAPlaceThatCannotBeStored(t *testing.T) {
 	b.settle()
 	b.waits(t)
 	if patches = 0; !slices.Equal(b.line.Keys(argov1.RolloutKind), []types.NamespacedName{key}) {
-		t.Fatalf("the line remembers %v", b.line.Keys(argov1.RolloutKind))
+		t.Fatalf("the queue remembers %v", b.line.Keys(argov1.RolloutKind))
 	}
 	for range 3 {
 		if _, err := b.pass(); err != nil {

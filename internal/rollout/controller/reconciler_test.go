@@ -103,7 +103,7 @@ func TestAReleaseCostsFewRequests(t *testing.T) {
 	}
 }
 
-// TestAWaitIsExplainedInTheStatus: with the next write, and once by itself when it has lasted.
+// TestAWaitIsExplainedInTheStatus: with the next write, or with a write of its own once it has lasted.
 func TestAWaitIsExplainedInTheStatus(t *testing.T) {
 	p := newPocket(t, cart, cartService)
 	p.settle()
@@ -112,7 +112,7 @@ func TestAWaitIsExplainedInTheStatus(t *testing.T) {
 	explained := func(when string) {
 		t.Helper()
 		if waits := waiting(shownGates(p.rollout().Status)); len(waits) != 1 || waits[0].Opener != "person" {
-			t.Errorf("%s the status says that it waits for %+v", when, waits)
+			t.Errorf("%s the status shows that it waits for %+v", when, waits)
 		}
 	}
 	explained("paused,")
@@ -136,7 +136,7 @@ func TestAWaitIsExplainedInTheStatus(t *testing.T) {
 	}
 }
 
-func TestANameThatIsTakenIsLeftToWhoeverHasIt(t *testing.T) {
+func TestAReplicaSetOfAnotherOwnerKeepsItsName(t *testing.T) {
 	p := newPocket(t, cart, cartService)
 	p.settle()
 	var first appsv1.ReplicaSetList
@@ -160,11 +160,11 @@ spec: {replicas: 3, selector: {matchLabels: {app: other}}, template: {metadata: 
 	}
 	other := &appsv1.ReplicaSet{}
 	if err := p.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, other); err != nil || *other.Spec.Replicas != 3 || len(other.OwnerReferences) > 0 {
-		t.Errorf("the stranger's was changed: %+v, %v", other, err)
+		t.Errorf("the ReplicaSet of another owner was changed: %+v, %v", other, err)
 	}
 }
 
-func TestAReplicaSetThatMayNotBeMadeIsToldInTheStatus(t *testing.T) {
+func TestAReplicaSetThatIsRejectedIsReportedInTheStatus(t *testing.T) {
 	p := newPocket(t, cart, cartService)
 	p.refuse = func(verb string, object client.Object) error {
 		if _, is := object.(*appsv1.ReplicaSet); is && verb == "create" {
@@ -177,7 +177,7 @@ func TestAReplicaSetThatMayNotBeMadeIsToldInTheStatus(t *testing.T) {
 		result, _ = p.pass()
 	}
 	if result.RequeueAfter == 0 {
-		t.Error("the pass is not tried again")
+		t.Error("the reconciliation is not retried")
 	}
 	if c := p.condition(argov1.RolloutProgressing); c.Reason != "ReplicaSetCreateError" || !strings.Contains(c.Message, "exceeded quota") {
 		t.Errorf("condition %+v", c)
@@ -186,13 +186,13 @@ func TestAReplicaSetThatMayNotBeMadeIsToldInTheStatus(t *testing.T) {
 	p.refuse = nil
 	p.settle()
 	if got := p.sets(); !slices.Equal(got, []string{"cart:1=2"}) {
-		t.Errorf("allowed, the ReplicaSets are %v", got)
+		t.Errorf("permitted, the ReplicaSets are %v", got)
 	}
 }
 
-// TestWhatMayNotBeWrittenIsToldOnTheRollout: once in an event, and in the status when it has lasted. When it may be, the
-// release goes on.
-func TestWhatMayNotBeWrittenIsToldOnTheRollout(t *testing.T) {
+// TestARejectedWriteIsReportedOnTheRollout: once in an event, and in the status once it has lasted. When the write is
+// permitted, the release continues.
+func TestARejectedWriteIsReportedOnTheRollout(t *testing.T) {
 	p := newPocket(t, cart, cartService)
 	p.settle()
 	p.refuse = func(_ string, object client.Object) error {
@@ -204,24 +204,24 @@ func TestWhatMayNotBeWrittenIsToldOnTheRollout(t *testing.T) {
 	p.edit(func(object *argov1.Rollout) { object.Spec.Replicas = new(int32(3)) })
 	for range 2 {
 		if result, err := p.pass(); err != nil || result.RequeueAfter == 0 {
-			t.Fatalf("the pass is not tried again: %v, %v", result, err)
+			t.Fatalf("the reconciliation is not retried: %v, %v", result, err)
 		}
 		p.clock.Step(reconciler.ExplainAfter)
 	}
 	p.until("ReconciliationError: Reconciliation failed with error: replicasets.apps")
 	gates := shownGates(p.rollout().Status)
 	if len(gates) == 0 || gates[0].Name != "refused" || gates[0].Opener != "person" || !strings.Contains(gates[0].Message, "serin cannot patch it") {
-		t.Errorf("the status says that it waits for %+v", gates)
+		t.Errorf("the status shows that it waits for %+v", gates)
 	}
 	p.refuse = nil
 	p.settle()
 	if got := p.sets(); !slices.Equal(got, []string{"cart:1=3"}) {
-		t.Errorf("allowed, the ReplicaSets are %v", got)
+		t.Errorf("permitted, the ReplicaSets are %v", got)
 	}
 }
 
-// TestARefusedRolloutIsTriedAgainLessAndLessOften: as a Canary is, and as docs/security.md says.
-func TestARefusedRolloutIsTriedAgainLessAndLessOften(t *testing.T) {
+// TestARejectedRolloutIsRetriedWithBackoff: as a Canary is, and as docs/security.md says.
+func TestARejectedRolloutIsRetriedWithBackoff(t *testing.T) {
 	p := newPocket(t, cart, cartService)
 	p.settle()
 	p.refuse = func(_ string, object client.Object) error {
@@ -241,10 +241,10 @@ func TestARefusedRolloutIsTriedAgainLessAndLessOften(t *testing.T) {
 	for end := p.clock.Now().Add(time.Hour); p.clock.Now().Before(end); passes++ {
 		result, err := p.pass()
 		if err != nil {
-			t.Fatalf("the workqueue decides when it is tried again, not the row of refusals: %v", err)
+			t.Fatalf("the work queue decides on the retry, not the row of rejections: %v", err)
 		}
 		if result.RequeueAfter < time.Second || result.RequeueAfter > reconciler.MaxPause {
-			t.Fatalf("tried again in %s", result.RequeueAfter)
+			t.Fatalf("retried in %s", result.RequeueAfter)
 		}
 		p.clock.Step(result.RequeueAfter)
 	}
@@ -254,18 +254,18 @@ func TestARefusedRolloutIsTriedAgainLessAndLessOften(t *testing.T) {
 	p.refuse = nil
 	p.settle()
 	if got := p.sets(); !slices.Equal(got, []string{"cart:1=3"}) {
-		t.Errorf("allowed, the ReplicaSets are %v", got)
+		t.Errorf("permitted, the ReplicaSets are %v", got)
 	}
 	p.refuse = func(string, client.Object) error {
 		return apierrors.NewForbidden(schema.GroupResource{}, "cart", errors.New("again"))
 	}
 	p.edit(func(object *argov1.Rollout) { object.Spec.Replicas = new(int32(4)) })
 	if result, err := p.pass(); err != nil || result.RequeueAfter > reconciler.FirstPause {
-		t.Errorf("after a success a refusal is tried again in %s, %v", result.RequeueAfter, err)
+		t.Errorf("after a success, a rejection is retried in %s, %v", result.RequeueAfter, err)
 	}
 }
 
-func TestReplicaSetsWithoutAnOwnerAreTakenInAndThoseThatDoNotMatchAreLetGo(t *testing.T) {
+func TestOrphanedReplicaSetsAreAdoptedAndThoseThatNoLongerMatchAreReleased(t *testing.T) {
 	p := newPocket(t, cart, cartService)
 	p.settle()
 	var all appsv1.ReplicaSetList
@@ -279,7 +279,7 @@ func TestReplicaSetsWithoutAnOwnerAreTakenInAndThoseThatDoNotMatchAreLetGo(t *te
 	}
 	p.settle()
 	if got := p.sets(); !slices.Equal(got, []string{"cart:1=2"}) {
-		t.Errorf("an orphan was not taken in: %v", got)
+		t.Errorf("an orphan was not adopted: %v", got)
 	}
 	if err := p.client.Get(t.Context(), client.ObjectKeyFromObject(rs), rs); err != nil {
 		t.Fatal(err)
@@ -293,11 +293,11 @@ func TestReplicaSetsWithoutAnOwnerAreTakenInAndThoseThatDoNotMatchAreLetGo(t *te
 		t.Fatal(err)
 	}
 	if err := p.client.Get(t.Context(), client.ObjectKeyFromObject(rs), rs); err != nil || metav1.GetControllerOf(rs) != nil {
-		t.Errorf("one that does not match any more was not let go: %v, %v", rs.OwnerReferences, err)
+		t.Errorf("one that no longer matches was not released: %v, %v", rs.OwnerReferences, err)
 	}
 }
 
-func TestADeletedRolloutGivesItsServicesBack(t *testing.T) {
+func TestADeletionRestoresTheServices(t *testing.T) {
 	p := newPocket(t, cart, cartService)
 	p.settle()
 	service := &corev1.Service{}
@@ -307,16 +307,16 @@ func TestADeletedRolloutGivesItsServicesBack(t *testing.T) {
 	}
 	was := p.rollout()
 
-	// One that has only left our sight, because its label says another controller now, keeps what it has.
+	// A Rollout that is only no longer selected, because its label names another controller now, is unchanged.
 	p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 	if err := p.reconciler.gone(t.Context(), key, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.client.Get(t.Context(), at, service); err != nil || service.Spec.Selector[argov1.PodTemplateHashLabel] == "" {
-		t.Fatalf("it is still there, and its Service was given back: %v, %v", service.Spec.Selector, err)
+		t.Fatalf("it still exists, and its Service was restored: %v, %v", service.Spec.Selector, err)
 	}
 
-	// One that was created again before the cache has it continues with what the former one had.
+	// A Rollout that was recreated, but is not in the cache yet, continues with the objects of the former one.
 	former := was.DeepCopy()
 	former.UID = "former"
 	p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, former, nil)
@@ -333,7 +333,7 @@ func TestADeletedRolloutGivesItsServicesBack(t *testing.T) {
 	p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 	p.refuse = func(verb string, object client.Object) error { return errAway }
 	if _, err := p.pass(); err == nil {
-		t.Error("what failed is not tried again")
+		t.Error("the failure is not retried")
 	}
 	p.refuse = nil
 	if _, err := p.pass(); err != nil {
@@ -351,7 +351,7 @@ func TestADeletedRolloutGivesItsServicesBack(t *testing.T) {
 	p.until("RolloutDeleted: Rollout cart/shop is deleted.")
 }
 
-// TestNothingOutlivesARollout: neither what the process remembers of it nor its series, however it went.
+// TestNothingOutlivesARollout: neither in the memory of the process nor in its metrics.
 func TestNothingOutlivesARollout(t *testing.T) {
 	for name, deleted := range map[string]bool{"deleted": true, "another controller serves it": false} {
 		t.Run(name, func(t *testing.T) {
@@ -385,13 +385,13 @@ func TestNothingOutlivesARollout(t *testing.T) {
 				}
 			}
 			if held := p.reconciler.Footprint(); len(held) > 0 {
-				t.Errorf("the process still holds %v", held)
+				t.Errorf("the process still remembers %v", held)
 			}
 		})
 	}
 }
 
-// withoutRollouts is a cache that does not see them.
+// withoutRollouts is a cache without Rollouts.
 type withoutRollouts struct{ client.Client }
 
 func (w withoutRollouts) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
@@ -401,7 +401,7 @@ func (w withoutRollouts) Get(ctx context.Context, key client.ObjectKey, into cli
 	return w.Client.Get(ctx, key, into, options...)
 }
 
-// TestPodsAreRelabelledAgainAfterACrash: what was put on the pods is noted when all of them have it.
+// TestPodsAreRelabelledAgainAfterACrash: the ReplicaSet records the metadata only when all pods have it.
 func TestPodsAreRelabelledAgainAfterACrash(t *testing.T) {
 	p := newPocket(t, strings.Replace(cart, "stableService: cart,", "stableMetadata: {labels: {role: stable}},", 1))
 	p.settle()
@@ -429,7 +429,7 @@ func TestPodsAreRelabelledAgainAfterACrash(t *testing.T) {
 		return nil
 	}
 	if _, err := p.pass(); err == nil {
-		t.Fatal("a pod could not be written, and the pass ended well")
+		t.Fatal("a pod could not be written, and the reconciliation did not fail")
 	}
 	p.refuse = nil
 	p.settle()
@@ -444,11 +444,11 @@ func TestPodsAreRelabelledAgainAfterACrash(t *testing.T) {
 	}
 }
 
-// TestAReleaseOfItsOwnIsNotAdopted: what Serin adds to the status stays there until the release is over.
+// TestAReleaseOfItsOwnIsNotAdopted: the status names the release that Serin started until it ends.
 func TestAReleaseOfItsOwnIsNotAdopted(t *testing.T) {
 	under := argov1.RolloutStatus{StableRS: "old", CurrentPodHash: "new"}
 	if under.Serin = explained(under, reconciler.Explanation{}, nil); under.Serin == nil {
-		t.Error("a release under way does not say that it is Serin's")
+		t.Error("the status does not name the release that Serin started")
 	}
 	if _, told := rollout.AdoptionEvent(&argov1.Rollout{Status: under}); told {
 		t.Error("it is adopted")
@@ -458,7 +458,7 @@ func TestAReleaseOfItsOwnIsNotAdopted(t *testing.T) {
 	}
 }
 
-// tripping is a client at which every look for AnalysisRuns panics.
+// tripping is a client that panics when AnalysisRuns are listed.
 type tripping struct{ client.Client }
 
 func (c tripping) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
@@ -468,7 +468,7 @@ func (c tripping) List(ctx context.Context, into client.ObjectList, options ...c
 	return c.Client.List(ctx, into, options...)
 }
 
-func TestAPanicIsToldOnTheRollout(t *testing.T) {
+func TestAPanicIsReportedOnTheRollout(t *testing.T) {
 	p := newPocket(t, cart, cartService)
 	p.settle()
 	p.edit(image("cart:3"))
@@ -492,17 +492,17 @@ func TestAPanicIsToldOnTheRollout(t *testing.T) {
 	p.use(p.client)
 	p.settle()
 	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || slices.ContainsFunc(shownGates(status), func(g reconciler.StatusGate) bool { return g.Name == "fault" }) {
-		t.Errorf("mended, and %s: %+v", status.Phase, shownGates(status))
+		t.Errorf("fixed, and %s: %+v", status.Phase, shownGates(status))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	told := slices.DeleteFunc(slices.Clone(p.told), func(text string) bool { return !strings.Contains(text, sentence) })
 	if len(told) != 1 {
-		t.Errorf("told %d times: %v", len(told), told)
+		t.Errorf("recorded %d times: %v", len(told), told)
 	}
 }
 
-// waiting are the gates of a status that do not pass.
+// waiting returns the gates of a status that do not pass.
 func waiting(gates []reconciler.StatusGate) []reconciler.StatusGate {
 	return slices.DeleteFunc(slices.Clone(gates), func(g reconciler.StatusGate) bool { return g.Verdict == string(release.Pass) })
 }

@@ -65,7 +65,7 @@ spec:
   rules: [{host: cart.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: cart, port: {number: 80}}}}]}}]
 `}
 
-// routed is a pocket whose cart is held in the middle of a release, behind two routers.
+// routed returns a pocket whose cart is paused in the middle of a release, behind two routers.
 func routed(t *testing.T) *pocket {
 	t.Helper()
 	p := newPocket(t, routedObjects...)
@@ -79,25 +79,25 @@ func routed(t *testing.T) *pocket {
 		t.Fatalf("phase %s: %s, weights %+v", status.Phase, status.Message, status.Canary.Weights)
 	}
 	if !p.has("VirtualService", "testers") || !p.has("DestinationRule", argov1.PodTemplateHashLabel) || !p.has("Ingress", `canary-weight: "50"`) {
-		t.Fatal("the routers were not told")
+		t.Fatal("the routers have no route")
 	}
 	return p
 }
 
-// restart is another process.
+// restart replaces the process.
 func (p *pocket) restart() { p.reconciler = New(p.reconciler.Parts) }
 
 // use replaces the client of the reconciler.
 func (p *pocket) use(c client.Client) { p.cache.Client = c }
 
-// configure changes the parts of the reconciler, which then remembers nothing yet.
+// configure replaces the reconciler by one with other parts.
 func (p *pocket) configure(change func(parts *Parts)) {
 	parts := p.reconciler.Parts
 	change(&parts)
 	p.reconciler = New(parts)
 }
 
-// has is true when one of the objects of a kind has a text in it.
+// has reports whether one of the objects of a kind contains a text.
 func (p *pocket) has(kind, text string) bool {
 	p.Helper()
 	version := map[string]string{"Ingress": "networking.k8s.io/v1"}[kind]
@@ -123,26 +123,26 @@ func (p *pocket) canaryIngress() error {
 	return p.client.Get(p.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "cart-cart-canary"}, object)
 }
 
-// TestARouterTakenOutIsGivenBack, whether Serin sees it go or comes back afterwards: the user's objects at once, what was
-// made for the release when that is over.
-func TestARouterTakenOutIsGivenBack(t *testing.T) {
+// TestARemovedRouterIsRestored, whether Serin runs at the time or starts later: the user's objects at once, objects that were created
+// for the release when it ends.
+func TestARemovedRouterIsRestored(t *testing.T) {
 	for name, meanwhile := range map[string]func(*pocket){"running": func(*pocket) {}, "down": (*pocket).restart} {
 		t.Run(name, func(t *testing.T) {
 			p := routed(t)
 			p.edit(func(object *argov1.Rollout) {
 				c := object.Spec.Strategy.Canary
-				c.TrafficRouting, c.Steps = nil, slices.Delete(c.Steps, 1, 2) // no step without a router
+				c.TrafficRouting, c.Steps = nil, slices.Delete(c.Steps, 1, 2) // this step needs a router
 			})
 			meanwhile(p)
 			p.settle()
 			if p.has("VirtualService", "testers") || p.has("DestinationRule", argov1.PodTemplateHashLabel) || p.has("DestinationRule", argov1.ManagedByAnnotation) {
-				t.Error("Istio's objects still hold something of the Rollout")
+				t.Error("Istio's objects still contain fields of the Rollout")
 			}
 			if !p.has("VirtualService", "weight: 50") {
-				t.Error("the weights were moved")
+				t.Error("the weights were changed")
 			}
 			if err := p.canaryIngress(); err != nil {
-				t.Errorf("in the middle of the release the canary's Ingress is gone: %v", err)
+				t.Errorf("in the middle of the release the canary's Ingress does not exist: %v", err)
 			}
 
 			meanwhile(p)
@@ -153,16 +153,16 @@ func TestARouterTakenOutIsGivenBack(t *testing.T) {
 			}
 			p.settle()
 			if status := p.rollout().Status; status.Phase != argov1.RolloutPhaseHealthy || status.Serin != nil && len(status.Serin.Routed) > 0 {
-				t.Errorf("phase %s, and it remembers %+v", status.Phase, status.Serin)
+				t.Errorf("phase %s, and the status records %+v", status.Phase, status.Serin)
 			}
 			if err := p.canaryIngress(); !apierrors.IsNotFound(err) {
-				t.Errorf("after the release the canary's Ingress is there: %v", err)
+				t.Errorf("after the release the canary's Ingress still exists: %v", err)
 			}
 		})
 	}
 }
 
-func TestARouterThatChangesIsGivenBack(t *testing.T) {
+func TestAChangedRouterIsRestored(t *testing.T) {
 	p := routed(t)
 	p.edit(func(object *argov1.Rollout) {
 		object.Spec.Strategy.Canary.TrafficRouting.Istio.DestinationRule = nil
@@ -173,11 +173,11 @@ func TestARouterThatChangesIsGivenBack(t *testing.T) {
 		t.Error("the DestinationRule still has a revision")
 	}
 	if !p.has("VirtualService", "testers") || !p.has("VirtualService", "weight: 50") || !p.has("Ingress", `canary-weight: "50"`) {
-		t.Error("what is still named was taken back")
+		t.Error("a route that is still named was removed")
 	}
 }
 
-func TestAManagedRouteThatIsNotNamedAnyMoreIsTakenAway(t *testing.T) {
+func TestAManagedRouteThatIsNoLongerNamedIsRemoved(t *testing.T) {
 	p := routed(t)
 	p.edit(func(object *argov1.Rollout) {
 		c := object.Spec.Strategy.Canary
@@ -187,11 +187,11 @@ func TestAManagedRouteThatIsNotNamedAnyMoreIsTakenAway(t *testing.T) {
 	p.restart()
 	p.settle()
 	if p.has("VirtualService", "testers") {
-		t.Errorf("the route is there: %+v", p.rollout().Status.Serin)
+		t.Errorf("the route still exists: %+v", p.rollout().Status.Serin)
 	}
 }
 
-func TestAStrategyWithoutRoutersGivesThemBack(t *testing.T) {
+func TestAStrategyWithoutRoutersRestoresThem(t *testing.T) {
 	p := routed(t)
 	p.edit(func(object *argov1.Rollout) {
 		object.Spec.Strategy = argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{ActiveService: "cart"}}
@@ -199,6 +199,6 @@ func TestAStrategyWithoutRoutersGivesThemBack(t *testing.T) {
 	p.restart()
 	p.settle()
 	if p.has("VirtualService", "testers") || p.has("DestinationRule", argov1.PodTemplateHashLabel) {
-		t.Error("Istio's objects still hold something of the Rollout")
+		t.Error("Istio's objects still contain fields of the Rollout")
 	}
 }

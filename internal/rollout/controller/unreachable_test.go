@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
-// distant is the client of another cluster, of which nothing can be read, or nothing be written, while it is away.
+// distant is the client of another cluster, which rejects reads or writes while that is unreachable.
 type distant struct {
 	client.Client
 	reads, writes bool
@@ -38,16 +38,16 @@ func (c *distant) Patch(ctx context.Context, object client.Object, patch client.
 	return c.Client.Patch(ctx, object, patch, options...)
 }
 
-// TestARouteInAClusterThatDoesNotAnswerIsWaitedFor, whether its objects are known from before or not: people read for whom the
-// release waits, nothing of the status is lost, and it goes on by itself.
-func TestARouteInAClusterThatDoesNotAnswerIsWaitedFor(t *testing.T) {
-	for name, known := range map[string]bool{"known from before": true, "never seen": false} {
+// TestARolloutWaitsForAnUnreachableCluster, whether the objects of its route are cached or not: the status explains the wait, loses
+// nothing, and the release continues automatically.
+func TestARolloutWaitsForAnUnreachableCluster(t *testing.T) {
+	for name, known := range map[string]bool{"cached": true, "not cached": false} {
 		t.Run(name, func(t *testing.T) {
 			p := routed(t)
 			mesh := &distant{Client: p.client, reads: known}
 			p.reconciler.Applier.Groups = map[string]client.Client{"networking.istio.io": mesh}
 			p.restart()
-			p.edit(func(object *argov1.Rollout) { // is to be given back
+			p.edit(func(object *argov1.Rollout) { // its objects have to be restored
 				object.Spec.Strategy.Canary.TrafficRouting.Nginx = nil
 			})
 			before := p.rollout().Status
@@ -59,7 +59,7 @@ func TestARouteInAClusterThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 			for range 2 {
 				result, err := p.pass()
 				if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > unreachableRetry {
-					t.Errorf("looks again in %s, error %v", result.RequeueAfter, err)
+					t.Errorf("retries in %s, error %v", result.RequeueAfter, err)
 				}
 				p.clock.Step(reconciler.ExplainAfter + time.Second)
 			}
@@ -69,10 +69,10 @@ func TestARouteInAClusterThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 				t.Errorf("its gates are %+v", gates)
 			}
 			if after.Canary.Weights.Canary.Weight != 50 || after.CurrentStepIndex == nil || *after.CurrentStepIndex != *before.CurrentStepIndex {
-				t.Errorf("the status went on: %+v", after)
+				t.Errorf("the status changed: %+v", after)
 			}
 			if n := len(after.Serin.Routed); n < 2 {
-				t.Errorf("the status remembers %d of the routers", n)
+				t.Errorf("the status records %d of the routers", n)
 			}
 			if !p.has("VirtualService", "weight: 50") {
 				t.Error("the route was written")
@@ -81,14 +81,14 @@ func TestARouteInAClusterThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 			mesh.reads, mesh.writes = true, true
 			p.settle()
 			if !p.has("VirtualService", "weight: 100") || p.has("VirtualService", "testers") {
-				t.Error("the abort did not arrive when the cluster was back")
+				t.Error("the abort was not applied when the cluster was reachable again")
 			}
 		})
 	}
 }
 
-// TestObjectsOfAGroupAreWhereTheyAreSaidToBe: those of the Rollout's own cluster are not looked at.
-func TestObjectsOfAGroupAreWhereTheyAreSaidToBe(t *testing.T) {
+// TestObjectsOfAGroupAreReadFromItsCluster: those in the cluster of the Rollout are not read.
+func TestObjectsOfAGroupAreReadFromItsCluster(t *testing.T) {
 	p := newPocket(t, routedObjects[:3]...) // no route here
 	there := newPocket(t, routedObjects[3:]...)
 	p.configure(func(parts *Parts) {
@@ -111,16 +111,16 @@ func TestObjectsOfAGroupAreWhereTheyAreSaidToBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if there.has("VirtualService", "testers") || there.has("DestinationRule", argov1.PodTemplateHashLabel) {
-		t.Error("the deletion gave nothing back")
+		t.Error("the deletion restored nothing")
 	}
 	here := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "networking.istio.io/v1alpha3", "kind": "VirtualServiceList"}}
 	if err := p.client.List(t.Context(), here); err == nil && len(here.Items) > 0 {
-		t.Error("a route was made in the cluster of the Rollout")
+		t.Error("a route was created in the cluster of the Rollout")
 	}
 }
 
-// TestASecretThatLeadsNowhereIsSaid where people look for it, and holds nothing but the Rollouts with that router.
-func TestASecretThatLeadsNowhereIsSaid(t *testing.T) {
+// TestAnUnusableSecretIsReported in the status of the Rollouts with that router, and blocks no others.
+func TestAnUnusableSecretIsReported(t *testing.T) {
 	p := newPocket(t, routedObjects...)
 	p.configure(func(parts *Parts) {
 		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout("")}}
@@ -132,10 +132,10 @@ func TestASecretThatLeadsNowhereIsSaid(t *testing.T) {
 	p.settle()
 	want := "spec.strategy.canary.trafficRouting: Forbidden: Secret mesh.istio-system has the label x, and its value is no kubeconfig"
 	if said := p.condition(argov1.RolloutInvalidSpec).Message; !strings.Contains(said, want) {
-		t.Errorf("condition InvalidSpec says %q", said)
+		t.Errorf("condition InvalidSpec has the message %q", said)
 	}
 	if p.has("DestinationRule", argov1.PodTemplateHashLabel) {
-		t.Error("the objects of the own cluster were written")
+		t.Error("the objects in the cluster of the Rollout were written")
 	}
 	was := p.rollout()
 	if err := p.client.Delete(t.Context(), was); err != nil {

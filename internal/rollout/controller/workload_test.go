@@ -44,16 +44,16 @@ func (p *pocket) lender() (replicas int64, annotations map[string]string) {
 	return replicas, found.GetAnnotations()
 }
 
-// TestADeploymentGetsItsReplicasBack when the Rollout that takes its template is deleted, also while no process watches, or when
-// the Rollout does not refer to it any more; and it is scaled down again when a tool applies its manifest again.
-func TestADeploymentGetsItsReplicasBack(t *testing.T) {
+// TestTheReplicasOfADeploymentAreRestored when the Rollout with its template is deleted, even if no process runs, or no longer
+// refers to it; and the Deployment is scaled down again when a tool applies its manifest again.
+func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
 	for name, leave := range map[string]func(*pocket){
 		"deleted": func(p *pocket) {
 			was := p.rollout()
 			p.deleteRollout()
 			p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 		},
-		"deleted while no process watches": func(p *pocket) { p.deleteRollout(); p.restart() },
+		"deleted while no process runs": func(p *pocket) { p.deleteRollout(); p.restart() },
 		"the reference removed": func(p *pocket) {
 			p.edit(func(o *argov1.Rollout) {
 				o.Spec.WorkloadRef = nil
@@ -79,7 +79,7 @@ func TestADeploymentGetsItsReplicasBack(t *testing.T) {
 			p.applyLender(3)
 			p.settle()
 			if replicas, _ := p.lender(); replicas != 0 {
-				t.Fatalf("applied again at a later revision, the Deployment keeps %d replicas beside the Rollout", replicas)
+				t.Fatalf("applied again at a later revision, the Deployment has %d replicas beside the Rollout", replicas)
 			}
 			leave(p)
 			for range 5 {
@@ -119,8 +119,8 @@ func TestDeploymentsOfOthersAreNotVisited(t *testing.T) {
 	}
 }
 
-// TestScaleDownNeverLeavesADeploymentAlone: switched to never, Serin neither gives the Deployment its replicas back, which would
-// serve beside those of the Rollout, nor removes those that its user gives it. They return once it is not referred to.
+// TestScaleDownNeverLeavesADeploymentAlone: with scaleDown never, Serin neither restores the replicas of the Deployment, which would
+// serve beside those of the Rollout, nor removes those that its user adds. It restores them when the reference is removed.
 func TestScaleDownNeverLeavesADeploymentAlone(t *testing.T) {
 	for name, test := range map[string]struct{ applied, want int64 }{
 		"the user does nothing": {0, 3}, "the user scales it up": {4, 4},
