@@ -147,7 +147,7 @@ func TestTheServicesOfARolloutThatIsNotSeenStay(t *testing.T) {
 	p := routed(t)
 	p.restart()
 	p.writes = nil
-	if _, err := p.reconciler.leftovers(t.Context(), key); err != nil || len(p.writes) > 0 {
+	if _, err := p.reconciler.restorer.leftovers(t.Context(), key); err != nil || len(p.writes) > 0 {
 		t.Errorf("wrote %v, %v", p.writes, err)
 	}
 }

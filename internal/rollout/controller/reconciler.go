@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -56,7 +55,6 @@ type Parts struct {
 // Reconciler reconciles Rollouts.
 type Reconciler struct {
 	Parts
-	managedObjects
 
 	frame      *reconciler.Frame[*argov1.Rollout, argov1.RolloutStatus]
 	dependents *watching.Dependents
@@ -66,17 +64,22 @@ type Reconciler struct {
 	applier    *applier
 	status     statusWriter
 	reporter   reporter
+	restorer   *restorer
 }
 
 // New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{
-		Parts: parts, managedObjects: managedObjects{parts.Client}, dependents: watching.NewDependents(), memory: newMemory(),
+		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
 	}
 	r.Observer.memory = r.memory
 	r.newest = newNewestVersions(parts.Reader, r.memory)
 	r.reporter = newReporter(parts, r.memory)
 	r.applier = newApplier(parts, r.newest.rollouts)
+	r.restorer = &restorer{
+		Observer: &r.Observer, managedObjects: managedObjects{parts.Client}, Clock: parts.Clock, reporter: r.reporter,
+		forget: r.forget, otherController: r.otherController,
+	}
 	r.frame = &reconciler.Frame[*argov1.Rollout, argov1.RolloutStatus]{
 		Kind:   argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind),
 		Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
@@ -84,7 +87,7 @@ func New(parts Parts) *Reconciler {
 		Serves:          func(object *argov1.Rollout) bool { return object.DeletionTimestamp == nil }, // its deletion has an event of its own
 		ReconcileObject: r.reconcile,
 		ReportFault:     r.reportFault,
-		Gone:            r.reconcileGone,
+		Gone:            r.restorer.reconcileGone,
 		RetryAt:         r.memory.RetryAt,
 	}
 	r.status = statusWriter{r.frame, r.memory, r.newest.rollouts, r.reporter}
@@ -96,18 +99,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.frame.Reconcile(ctx, req)
 }
 
-// reconcileGone restores what a Rollout had that does not exist anymore.
-func (r *Reconciler) reconcileGone(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	if err := r.gone(ctx, key, ""); err != nil {
-		return reconcile.Result{}, err
-	}
-	return r.leftovers(ctx, key)
-}
-
 // reconcile observes one Rollout, decides, applies the effects, writes the status and reports.
 func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (reconcile.Result, error) {
 	key, began := client.ObjectKeyFromObject(object), r.Clock.Now()
-	if err := r.gone(ctx, key, object.UID); err != nil { // an earlier Rollout of the same name
+	if err := r.restorer.gone(ctx, key, object.UID); err != nil { // an earlier Rollout of the same name
 		return reconcile.Result{}, err
 	}
 	r.Metrics.StartRollout(key.Namespace, key.Name)
@@ -212,106 +207,7 @@ func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fa
 	return nil
 }
 
-// gone gives back what a Rollout had that was deleted: Services select the pods of all revisions again, and routes are as
-// their users have them. Nobody waits for it: there is no finalizer. now is the one that has the name now; empty: none.
-func (r *Reconciler) gone(ctx context.Context, key types.NamespacedName, now types.UID) error {
-	was := r.memory.deleted(key)
-	if was == nil {
-		if now == "" {
-			r.forget(key)
-		}
-		return nil
-	}
-	stored, err := r.storedUID(ctx, key)
-	if err != nil {
-		return err
-	}
-	if was.UID == now || was.UID == stored {
-		r.memory.settled(key) // it has only left our sight
-		if now == "" {
-			r.forget(key) // another controller serves it
-		}
-		return nil
-	}
-	if stored == "" { // a Rollout that has its name continues with what it had, even if the cache does not have it yet
-		if err := r.giveBack(ctx, was); err != nil {
-			return fmt.Errorf("give back what Rollout %s had: %w", key, err)
-		}
-	}
-	r.reporter.record(ctx, was, removed(was))
-	r.memory.settled(key)
-	r.forget(key)
-	return nil
-}
-
-// storedUID returns the UID of the Rollout that the API server has under a name, and "" if it has none: a Rollout that is
-// missing in the cache may have left only our selector, or may have been created again a moment ago.
-func (r *Reconciler) storedUID(ctx context.Context, key types.NamespacedName) (types.UID, error) {
-	stored := &argov1.Rollout{}
-	if err := r.Reader.Get(ctx, key, stored); client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("read Rollout %s from the API server: %w", key, err)
-	}
-	return stored.UID, nil
-}
-
-// giveBack releases the routes and the Services of a Rollout that is gone. The Services come last: by their marks another
-// process goes on, should this one die.
-func (r *Reconciler) giveBack(ctx context.Context, was *argov1.Rollout) error {
-	managed, err := r.managedServices(ctx, client.ObjectKeyFromObject(was))
-	if err != nil {
-		return err
-	}
-	former, err := r.formerOf(was, managed) // their objects may not have been given back yet
-	if err != nil {
-		return err
-	}
-	for _, named := range former {
-		if err := r.restore(ctx, as(was, named)); err != nil {
-			return err
-		}
-	}
-	if err := r.restore(ctx, was); err != nil {
-		return err
-	}
-	if slices.Contains(r.Marked, deploymentKind) {
-		workloads, err := r.markedWorkloads(ctx, client.ObjectKeyFromObject(was))
-		if err != nil {
-			return err
-		}
-		for _, name := range namesOf(workloads) {
-			if _, err := r.releaseWorkload(ctx, was, name); err != nil {
-				return err
-			}
-		}
-	}
-	services := namesOf(managed)
-	for _, name := range rollout.ServiceNames(was.Spec.Strategy) { // an old list may not have them yet
-		if !slices.Contains(services, name) {
-			services = append(services, name)
-		}
-	}
-	for _, name := range services {
-		if _, err := r.releaseService(ctx, was.Namespace, was.Name, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// restore makes the routes of a Rollout what their users have them be.
-func (r *Reconciler) restore(ctx context.Context, was *argov1.Rollout) error {
-	routers, err := r.routersOf(was)
-	if err != nil {
-		return nil //nolint:nilerr // a router that is not served has nothing of ours
-	}
-	for _, router := range routers {
-		if err := r.Applier.Restore(ctx, router.Renderer, router.Target(was, "", "")); err != nil && !errors.Is(err, traffic.ErrNotInstalled) {
-			return err
-		}
-	}
-	return nil
-}
-
+// forget drops everything about a Rollout that does not exist anymore, or that another controller serves.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.left.Forget(key, r.showOtherController)
 	r.Line.Forget(argov1.RolloutKind, key)

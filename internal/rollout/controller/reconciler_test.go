@@ -309,7 +309,7 @@ func TestADeletionRestoresTheServices(t *testing.T) {
 
 	// A Rollout that is only no longer selected, because its label names another controller now, is unchanged.
 	p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
-	if err := p.reconciler.gone(t.Context(), key, ""); err != nil {
+	if err := p.reconciler.restorer.gone(t.Context(), key, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.client.Get(t.Context(), at, service); err != nil || service.Spec.Selector[argov1.PodTemplateHashLabel] == "" {
@@ -320,7 +320,7 @@ func TestADeletionRestoresTheServices(t *testing.T) {
 	former := was.DeepCopy()
 	former.UID = "former"
 	p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, former, nil)
-	if err := p.reconciler.gone(t.Context(), key, ""); err != nil {
+	if err := p.reconciler.restorer.gone(t.Context(), key, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.client.Get(t.Context(), at, service); err != nil || service.Spec.Selector[argov1.PodTemplateHashLabel] == "" {

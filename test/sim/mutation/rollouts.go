@@ -89,7 +89,7 @@ var Rollouts = []Mutant{
 	{
 		"a Rollout that is gone is looked up again",
 		"I9q",
-		"internal/rollout/controller/reconciler.go",
+		"internal/rollout/controller/restore.go",
 		"	return r.leftovers(ctx, key)\n", "	_ = r.Reader.Get(ctx, key, releases.New())\n\treturn reconcile.Result{RequeueAfter: 10 * time.Minute}, nil\n", 18,
 	},
 	{
@@ -151,7 +151,7 @@ var Rollouts = []Mutant{
 	{
 		"what a Rollout had that was deleted while no process watched",
 		"I16",
-		"internal/rollout/controller/leftovers.go",
+		"internal/rollout/controller/restore.go",
 		"if err != nil || len(marked) == 0 {", "if err != nil || len(marked) >= 0 {", 22,
 	},
 	{
@@ -175,7 +175,7 @@ var Rollouts = []Mutant{
 	{
 		"a workload of a Rollout that was deleted",
 		"I16",
-		"internal/rollout/controller/reconciler.go",
+		"internal/rollout/controller/restore.go",
 		"for _, name := range namesOf(workloads) {", "for _, name := range namesOf(workloads)[:0] {", 0,
 	},
 	{
