@@ -100,7 +100,9 @@ func (o *Observer) observe(ctx context.Context, object *argov1.Rollout, now time
 		Status: object.Status, UnreadableFields: object.Unreadable,
 	}
 	for _, observe := range []func(context.Context, *seen) error{
-		o.observeWorkload, o.observeFormerWorkloads, o.observeReplicaSets, o.observeServices, o.observeEndpoints, o.observeAnalysisRuns, o.observeExperiments, o.observePods, o.observeRoute, o.observeLoadBalancers, o.validate, o.observeQueueSlot,
+		o.observeWorkload, o.observeFormerWorkloads, o.observeReplicaSets, o.observeServices, o.observeEndpoints,
+		o.observeAnalysisRuns, o.observeExperiments, o.observePods, o.observeRoute, o.observeLoadBalancers,
+		o.validate, o.observeQueueSlot,
 	} {
 		if err := observe(ctx, s); err != nil {
 			return nil, err
