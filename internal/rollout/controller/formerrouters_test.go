@@ -65,10 +65,10 @@ spec:
   rules: [{host: cart.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: cart, port: {number: 80}}}}]}}]
 `}
 
-// routed returns a pocket whose cart is paused in the middle of a release, behind two routers.
-func routed(t *testing.T) *pocket {
+// routed returns a cluster whose cart is paused in the middle of a release, behind two routers.
+func routed(t *testing.T) *fakeCluster {
 	t.Helper()
-	p := newPocket(t, routedObjects...)
+	p := newFakeCluster(t, routedObjects...)
 	p.configure(func(parts *Parts) {
 		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
 	})
@@ -85,20 +85,20 @@ func routed(t *testing.T) *pocket {
 }
 
 // restart replaces the process.
-func (p *pocket) restart() { p.reconciler = New(p.reconciler.Parts) }
+func (p *fakeCluster) restart() { p.reconciler = New(p.reconciler.Parts) }
 
 // use replaces the client of the reconciler.
-func (p *pocket) use(c client.Client) { p.cache.Client = c }
+func (p *fakeCluster) use(c client.Client) { p.cache.Client = c }
 
 // configure replaces the reconciler by one with other parts.
-func (p *pocket) configure(change func(parts *Parts)) {
+func (p *fakeCluster) configure(change func(parts *Parts)) {
 	parts := p.reconciler.Parts
 	change(&parts)
 	p.reconciler = New(parts)
 }
 
 // has reports whether one of the objects of a kind contains a text.
-func (p *pocket) has(kind, text string) bool {
+func (p *fakeCluster) has(kind, text string) bool {
 	p.Helper()
 	version := map[string]string{"Ingress": "networking.k8s.io/v1"}[kind]
 	if version == "" {
@@ -117,7 +117,7 @@ func (p *pocket) has(kind, text string) bool {
 	})
 }
 
-func (p *pocket) canaryIngress() error {
+func (p *fakeCluster) canaryIngress() error {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"})
 	return p.client.Get(p.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "cart-cart-canary"}, object)
@@ -126,7 +126,7 @@ func (p *pocket) canaryIngress() error {
 // TestARemovedRouterIsRestored, whether Serin runs at the time or starts later: the user's objects at once, objects that were created
 // for the release when it ends.
 func TestARemovedRouterIsRestored(t *testing.T) {
-	for name, meanwhile := range map[string]func(*pocket){"running": func(*pocket) {}, "down": (*pocket).restart} {
+	for name, meanwhile := range map[string]func(*fakeCluster){"running": func(*fakeCluster) {}, "down": (*fakeCluster).restart} {
 		t.Run(name, func(t *testing.T) {
 			p := routed(t)
 			p.edit(func(object *argov1.Rollout) {

@@ -17,7 +17,7 @@ import (
 )
 
 // startsWith are the releases that a process that starts looks at because of the objects of a kind.
-func (p *pocket) startsWith(gvk schema.GroupVersionKind) []reconcile.Request {
+func (p *fakeCluster) startsWith(gvk schema.GroupVersionKind) []reconcile.Request {
 	p.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
@@ -31,7 +31,7 @@ func (p *pocket) startsWith(gvk schema.GroupVersionKind) []reconcile.Request {
 	return out
 }
 
-func (p *pocket) deleteRollout() {
+func (p *fakeCluster) deleteRollout() {
 	p.Helper()
 	if err := p.client.Delete(p.Context(), p.rollout()); err != nil {
 		p.Fatal(err)
@@ -49,7 +49,7 @@ func TestWhatARolloutHadIsRestoredByAnotherProcess(t *testing.T) {
 		"by subsets alone": {withoutServices(), istio.NewRollout("").MarkedKind()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPocket(t, test.manifests...)
+			p := newFakeCluster(t, test.manifests...)
 			p.configure(func(parts *Parts) {
 				parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
 			})

@@ -38,7 +38,7 @@ func TestRequireNewest(t *testing.T) {
 			if test.live {
 				manifests = []string{`{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {namespace: shop, name: cart, uid: "1", resourceVersion: "30"}}`}
 			}
-			p := newPocket(t, manifests...)
+			p := newFakeCluster(t, manifests...)
 			if test.knows != "" {
 				p.reconciler.newest.rollouts.RecordVersion(key, at("1", test.knows))
 			}
@@ -85,7 +85,7 @@ func TestRequireNewestWorkload(t *testing.T) {
 			if test.live != "" {
 				manifests = []string{`{apiVersion: apps/v1, kind: ` + test.kind + `, metadata: {namespace: shop, name: app, uid: "` + test.live + `", resourceVersion: "30"}}`}
 			}
-			p := newPocket(t, manifests...)
+			p := newFakeCluster(t, manifests...)
 			at := func(version string) *unstructured.Unstructured {
 				object := &unstructured.Unstructured{}
 				object.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(test.kind))
@@ -150,7 +150,7 @@ func TestRequireNewestReplicaSets(t *testing.T) {
 		{"one was made again", []*appsv1.ReplicaSet{set("cart-a", "z", 9)}, true, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := newPocket(t, live, strangers)
+			p := newFakeCluster(t, live, strangers)
 			s := &seen{object: rollout, sets: map[string]*appsv1.ReplicaSet{}}
 			s.spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "cart"}}
 			for _, rs := range test.cached {

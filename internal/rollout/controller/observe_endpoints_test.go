@@ -22,10 +22,10 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/nginx"
 )
 
-// begins returns a pocket whose cart begins a release behind two routers, while endpoints are published late.
-func begins(t *testing.T, how func(*pocket)) *pocket {
+// begins returns a cluster whose cart begins a release behind two routers, while endpoints are published late.
+func begins(t *testing.T, how func(*fakeCluster)) *fakeCluster {
 	t.Helper()
-	p := newPocket(t, routedObjects...)
+	p := newFakeCluster(t, routedObjects...)
 	p.configure(func(parts *Parts) {
 		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
 	})
@@ -38,7 +38,7 @@ func begins(t *testing.T, how func(*pocket)) *pocket {
 }
 
 func TestTheFirstWeightWaitsForPublishedEndpoints(t *testing.T) {
-	p := begins(t, func(*pocket) {})
+	p := begins(t, func(*fakeCluster) {})
 	status := p.rollout().Status
 	if status.Phase != argov1.RolloutPhaseProgressing || p.has("VirtualService", "testers") || p.has("VirtualService", "weight: 50") || status.Canary.Weights.Canary.Weight != 0 {
 		t.Fatalf("the pods of the canary are not published, and it is %s, with weights %+v", status.Phase, status.Canary.Weights)
@@ -79,13 +79,13 @@ func TestLostEndpointsTakeNoTrafficAway(t *testing.T) {
 
 func TestNothingWaitsForEndpointsThatMayNotBeRead(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}, "", nil)
-	for name, how := range map[string]func(*pocket){
-		"found at the start": func(p *pocket) {
+	for name, how := range map[string]func(*fakeCluster){
+		"found at the start": func(p *fakeCluster) {
 			p.configure(func(parts *Parts) {
 				parts.EndpointsUnread = "EndpointSlices may not be read, so nothing waits for them"
 			})
 		},
-		"found now": func(p *pocket) {
+		"found now": func(p *fakeCluster) {
 			p.use(interceptor.NewClient(p.client, interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 					if _, is := list.(*discoveryv1.EndpointSliceList); is {

@@ -26,10 +26,10 @@ spec:
 status: {loadBalancer: {ingress: [{hostname: shop.example.com}]}}
 `
 
-// balanced returns a pocket whose cart has a load balancer outside the cluster, at the first weight of a release.
-func balanced(t *testing.T) *pocket {
+// balanced returns a cluster whose cart has a load balancer outside the cluster, at the first weight of a release.
+func balanced(t *testing.T) *fakeCluster {
 	t.Helper()
-	p := newPocket(t, append(slices.Clone(routedObjects), albIngress)...)
+	p := newFakeCluster(t, append(slices.Clone(routedObjects), albIngress)...)
 	p.configure(func(parts *Parts) {
 		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"alb": alb.NewRollout(alb.Options{VerifyTargetGroups: true})}}
 	})
@@ -50,7 +50,7 @@ func balanced(t *testing.T) *pocket {
 }
 
 // asked returns the running query.
-func (p *pocket) asked() queryrunner.RunningQuery {
+func (p *fakeCluster) asked() queryrunner.RunningQuery {
 	p.Helper()
 	q, ok := p.reconciler.Outside.TakeNext(p.Context())
 	if !ok {
@@ -59,7 +59,7 @@ func (p *pocket) asked() queryrunner.RunningQuery {
 	return q
 }
 
-func (p *pocket) unasked() {
+func (p *fakeCluster) unasked() {
 	p.Helper()
 	if q, ok := p.reconciler.Outside.TakeNext(p.Context()); ok {
 		p.Fatalf("asks %+v", q.Probe.Request)
@@ -67,7 +67,7 @@ func (p *pocket) unasked() {
 }
 
 // hears answers a query, and reconciles until nothing is written.
-func (p *pocket) hears(q queryrunner.RunningQuery, answer traffic.Answer) {
+func (p *fakeCluster) hears(q queryrunner.RunningQuery, answer traffic.Answer) {
 	p.Helper()
 	p.reconciler.Outside.RunQuery(q, release.Answer{Detail: answer})
 	p.settle()
@@ -78,7 +78,7 @@ func weighted(q queryrunner.RunningQuery) int {
 	return q.Probe.Request.(traffic.Question).Forwards[0].Shares[0].Weight
 }
 
-func (p *pocket) verified() *bool {
+func (p *fakeCluster) verified() *bool {
 	p.Helper()
 	return p.rollout().Status.Canary.Weights.Verified
 }
@@ -192,7 +192,7 @@ func TestAQueryThatCannotBeSentIsExplained(t *testing.T) {
 }
 
 // explains verifies that the status shows why the release waits for the weight.
-func (p *pocket) explains(why string) {
+func (p *fakeCluster) explains(why string) {
 	p.Helper()
 	var said []string
 	for _, gate := range p.rollout().Status.Serin.Gates {
@@ -205,7 +205,7 @@ func (p *pocket) explains(why string) {
 	}
 }
 
-func (p *pocket) at(step, weight int32) {
+func (p *fakeCluster) at(step, weight int32) {
 	p.Helper()
 	status := p.rollout().Status
 	if *status.CurrentStepIndex != step || status.Canary.Weights.Canary.Weight != weight {

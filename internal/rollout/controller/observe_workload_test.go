@@ -33,7 +33,7 @@ var lentCart = strings.NewReplacer(`  selector: {matchLabels: {app: cart}}
     spec: {containers: [{name: cart, image: "cart:1"}]}
 `, "  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: cart-app, scaleDown: onsuccess}\n").Replace(cart)
 
-func (p *pocket) lender() (replicas int64, annotations map[string]string) {
+func (p *fakeCluster) lender() (replicas int64, annotations map[string]string) {
 	p.Helper()
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(deploymentKind)
@@ -47,14 +47,14 @@ func (p *pocket) lender() (replicas int64, annotations map[string]string) {
 // TestTheReplicasOfADeploymentAreRestored when the Rollout with its template is deleted, even if no process runs, or no longer
 // refers to it; and the Deployment is scaled down again when a tool applies its manifest again.
 func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
-	for name, leave := range map[string]func(*pocket){
-		"deleted": func(p *pocket) {
+	for name, leave := range map[string]func(*fakeCluster){
+		"deleted": func(p *fakeCluster) {
 			was := p.rollout()
 			p.deleteRollout()
 			p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 		},
-		"deleted while no process runs": func(p *pocket) { p.deleteRollout(); p.restart() },
-		"the reference removed": func(p *pocket) {
+		"deleted while no process runs": func(p *fakeCluster) { p.deleteRollout(); p.restart() },
+		"the reference removed": func(p *fakeCluster) {
 			p.edit(func(o *argov1.Rollout) {
 				o.Spec.WorkloadRef = nil
 				o.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "cart", Image: "cart:1"}}}}
@@ -64,7 +64,7 @@ func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPocket(t, lentCart, lender, cartService)
+			p := newFakeCluster(t, lentCart, lender, cartService)
 			p.configure(func(parts *Parts) { parts.Marked = parts.Routers.MarkedKinds() })
 			p.settle()
 			if replicas, _ := p.lender(); replicas != 0 {
@@ -99,7 +99,7 @@ func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
 // TestDeploymentsOfOthersAreNotVisited: a reconciliation lists the Deployments that carry the mark of its Rollout, by an index,
 // however many others the namespace has.
 func TestDeploymentsOfOthersAreNotVisited(t *testing.T) {
-	p := newPocket(t, lentCart, lender, cartService)
+	p := newFakeCluster(t, lentCart, lender, cartService)
 	p.configure(func(parts *Parts) { parts.Marked = parts.Routers.MarkedKinds() })
 	var selected []string
 	counting := interceptor.NewClient(p.client, interceptor.Funcs{
@@ -126,7 +126,7 @@ func TestScaleDownNeverLeavesADeploymentAlone(t *testing.T) {
 		"the user does nothing": {0, 3}, "the user scales it up": {4, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPocket(t, lentCart, lender, cartService)
+			p := newFakeCluster(t, lentCart, lender, cartService)
 			p.configure(func(parts *Parts) { parts.Marked = parts.Routers.MarkedKinds() })
 			p.settle()
 			if replicas, _ := p.lender(); replicas != 0 {
@@ -161,7 +161,7 @@ func selecting(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-func (p *pocket) changeLender(how func(content map[string]any)) {
+func (p *fakeCluster) changeLender(how func(content map[string]any)) {
 	p.Helper()
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(deploymentKind)
@@ -175,12 +175,12 @@ func (p *pocket) changeLender(how func(content map[string]any)) {
 	}
 }
 
-func (p *pocket) applyLender(replicas int64) {
+func (p *fakeCluster) applyLender(replicas int64) {
 	p.Helper()
 	p.changeLender(func(content map[string]any) { _ = unstructured.SetNestedField(content, replicas, "spec", "replicas") })
 }
 
-func (p *pocket) retemplate(image string) {
+func (p *fakeCluster) retemplate(image string) {
 	p.Helper()
 	p.changeLender(func(content map[string]any) {
 		_ = unstructured.SetNestedSlice(content, []any{map[string]any{"name": "cart", "image": image}}, "spec", "template", "spec", "containers")
@@ -188,7 +188,7 @@ func (p *pocket) retemplate(image string) {
 }
 
 // promote skips what remains of a release.
-func (p *pocket) promote() {
+func (p *fakeCluster) promote() {
 	p.Helper()
 	object := p.rollout()
 	object.Status.PromoteFull = true

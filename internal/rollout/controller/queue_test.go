@@ -17,9 +17,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// beside is a pocket with a release of another kind, and a queue that lets one of the two be in progress.
+// beside is a cluster with a release of another kind, and a queue that lets one of the two be in progress.
 type beside struct {
-	*pocket
+	*fakeCluster
 	line  *queue.Queue
 	other queue.StoredEntry
 	woken []types.NamespacedName
@@ -27,7 +27,7 @@ type beside struct {
 
 func newBeside(t *testing.T, manifests ...string) *beside {
 	t.Helper()
-	b := &beside{pocket: newPocket(t, manifests...), line: queue.New(release.ConcurrencyLimits{Cluster: 1}, "")}
+	b := &beside{fakeCluster: newFakeCluster(t, manifests...), line: queue.New(release.ConcurrencyLimits{Cluster: 1}, "")}
 	b.other = queue.StoredEntry{Place: release.QueueEntry{Kind: "Canary", Namespace: "shop", Name: "cart"}, Version: "1"}
 	b.line.Register(queue.Kind{
 		Name: "Canary",

@@ -51,7 +51,7 @@ func image(to string) func(*argov1.Rollout) {
 }
 
 func TestARolloutAtRestCostsNoRequest(t *testing.T) {
-	p := newPocket(t, cart, cartService)
+	p := newFakeCluster(t, cart, cartService)
 	p.settle()
 	p.edit(image("cart:2"))
 	p.settle()
@@ -73,7 +73,7 @@ func TestARolloutAtRestCostsNoRequest(t *testing.T) {
 }
 
 func TestAReleaseCostsFewRequests(t *testing.T) {
-	p := newPocket(t, strings.Replace(cart, "{pause: {}}", "{pause: {duration: 10}}", 1), cartService)
+	p := newFakeCluster(t, strings.Replace(cart, "{pause: {}}", "{pause: {duration: 10}}", 1), cartService)
 	p.settle()
 	p.edit(image("cart:2"))
 	var all []string
@@ -105,7 +105,7 @@ func TestAReleaseCostsFewRequests(t *testing.T) {
 
 // TestAWaitIsExplainedInTheStatus: with the next write, or with a write of its own once it has lasted.
 func TestAWaitIsExplainedInTheStatus(t *testing.T) {
-	p := newPocket(t, cart, cartService)
+	p := newFakeCluster(t, cart, cartService)
 	p.settle()
 	p.edit(image("cart:2"))
 	p.settle()
@@ -137,7 +137,7 @@ func TestAWaitIsExplainedInTheStatus(t *testing.T) {
 }
 
 func TestAReplicaSetOfAnotherOwnerKeepsItsName(t *testing.T) {
-	p := newPocket(t, cart, cartService)
+	p := newFakeCluster(t, cart, cartService)
 	p.settle()
 	var first appsv1.ReplicaSetList
 	if err := p.client.List(t.Context(), &first); err != nil || len(first.Items) != 1 {
@@ -145,7 +145,7 @@ func TestAReplicaSetOfAnotherOwnerKeepsItsName(t *testing.T) {
 	}
 	name := first.Items[0].Name
 
-	p = newPocket(t, cart, cartService, fmt.Sprintf(`
+	p = newFakeCluster(t, cart, cartService, fmt.Sprintf(`
 apiVersion: apps/v1
 kind: ReplicaSet
 metadata: {name: %s, labels: {app: other}}
@@ -165,7 +165,7 @@ spec: {replicas: 3, selector: {matchLabels: {app: other}}, template: {metadata: 
 }
 
 func TestAReplicaSetThatIsRejectedIsReportedInTheStatus(t *testing.T) {
-	p := newPocket(t, cart, cartService)
+	p := newFakeCluster(t, cart, cartService)
 	p.refuse = func(verb string, object client.Object) error {
 		if _, is := object.(*appsv1.ReplicaSet); is && verb == "create" {
 			return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "replicasets"}, object.GetName(), fmt.Errorf("exceeded quota"))
@@ -193,7 +193,7 @@ func TestAReplicaSetThatIsRejectedIsReportedInTheStatus(t *testing.T) {
 // TestARejectedWriteIsReportedOnTheRollout: once in an event, and in the status once it has lasted. When the write is
 // permitted, the release continues.
 func TestARejectedWriteIsReportedOnTheRollout(t *testing.T) {
-	p := newPocket(t, cart, cartService)
+	p := newFakeCluster(t, cart, cartService)
 	p.settle()
 	p.refuse = func(_ string, object client.Object) error {
 		if _, is := object.(*appsv1.ReplicaSet); is {
@@ -222,7 +222,7 @@ func TestARejectedWriteIsReportedOnTheRollout(t *testing.T) {
 
 // TestARejectedRolloutIsRetriedWithBackoff: as a Canary is, and as docs/security.md says.
 func TestARejectedRolloutIsRetriedWithBackoff(t *testing.T) {
-	p := newPocket(t, cart, cartService)
+	p := newFakeCluster(t, cart, cartService)
 	p.settle()
 	p.refuse = func(_ string, object client.Object) error {
 		if _, is := object.(*appsv1.ReplicaSet); is {
@@ -266,7 +266,7 @@ func TestARejectedRolloutIsRetriedWithBackoff(t *testing.T) {
 }
 
 func TestOrphanedReplicaSetsAreAdoptedAndThoseThatNoLongerMatchAreReleased(t *testing.T) {
-	p := newPocket(t, cart, cartService)
+	p := newFakeCluster(t, cart, cartService)
 	p.settle()
 	var all appsv1.ReplicaSetList
 	if err := p.client.List(t.Context(), &all); err != nil {
@@ -298,7 +298,7 @@ func TestOrphanedReplicaSetsAreAdoptedAndThoseThatNoLongerMatchAreReleased(t *te
 }
 
 func TestADeletionRestoresTheServices(t *testing.T) {
-	p := newPocket(t, cart, cartService)
+	p := newFakeCluster(t, cart, cartService)
 	p.settle()
 	service := &corev1.Service{}
 	at := client.ObjectKey{Namespace: "shop", Name: "cart"}
@@ -355,7 +355,7 @@ func TestADeletionRestoresTheServices(t *testing.T) {
 func TestNothingOutlivesARollout(t *testing.T) {
 	for name, deleted := range map[string]bool{"deleted": true, "another controller serves it": false} {
 		t.Run(name, func(t *testing.T) {
-			p := newPocket(t, cart, cartService)
+			p := newFakeCluster(t, cart, cartService)
 			registry := prometheus.NewRegistry()
 			p.configure(func(parts *Parts) { parts.Metrics = telemetry.New(registry) })
 			p.settle()
@@ -403,7 +403,7 @@ func (w withoutRollouts) Get(ctx context.Context, key client.ObjectKey, into cli
 
 // TestPodsAreRelabelledAgainAfterACrash: the ReplicaSet records the metadata only when all pods have it.
 func TestPodsAreRelabelledAgainAfterACrash(t *testing.T) {
-	p := newPocket(t, strings.Replace(cart, "stableService: cart,", "stableMetadata: {labels: {role: stable}},", 1))
+	p := newFakeCluster(t, strings.Replace(cart, "stableService: cart,", "stableMetadata: {labels: {role: stable}},", 1))
 	p.settle()
 	var sets appsv1.ReplicaSetList
 	if err := p.client.List(t.Context(), &sets); err != nil {
@@ -469,7 +469,7 @@ func (c tripping) List(ctx context.Context, into client.ObjectList, options ...c
 }
 
 func TestAPanicIsReportedOnTheRollout(t *testing.T) {
-	p := newPocket(t, cart, cartService)
+	p := newFakeCluster(t, cart, cartService)
 	p.settle()
 	p.edit(image("cart:3"))
 	p.use(tripping{p.client})
@@ -509,7 +509,7 @@ func waiting(gates []reconciler.StatusGate) []reconciler.StatusGate {
 
 // TestGatesOfARolloutShowTheirTimes: a pause shows when it ends, and each gate since when it waits, as those of a Canary do.
 func TestGatesOfARolloutShowTheirTimes(t *testing.T) {
-	p := newPocket(t, strings.Replace(cart, "{pause: {}}", "{pause: {duration: 1h}}", 1), cartService)
+	p := newFakeCluster(t, strings.Replace(cart, "{pause: {}}", "{pause: {duration: 1h}}", 1), cartService)
 	p.settle()
 	p.edit(image("cart:2"))
 	p.settle()

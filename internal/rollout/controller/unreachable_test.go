@@ -89,8 +89,8 @@ func TestARolloutWaitsForAnUnreachableCluster(t *testing.T) {
 
 // TestObjectsOfAGroupAreReadFromItsCluster: those in the cluster of the Rollout are not read.
 func TestObjectsOfAGroupAreReadFromItsCluster(t *testing.T) {
-	p := newPocket(t, routedObjects[:3]...) // no route here
-	there := newPocket(t, routedObjects[3:]...)
+	p := newFakeCluster(t, routedObjects[:3]...) // no route here
+	there := newFakeCluster(t, routedObjects[3:]...)
 	p.configure(func(parts *Parts) {
 		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout("")}}
 	})
@@ -121,7 +121,7 @@ func TestObjectsOfAGroupAreReadFromItsCluster(t *testing.T) {
 
 // TestAnUnusableSecretIsReported in the status of the Rollouts with that router, and blocks no others.
 func TestAnUnusableSecretIsReported(t *testing.T) {
-	p := newPocket(t, routedObjects...)
+	p := newFakeCluster(t, routedObjects...)
 	p.configure(func(parts *Parts) {
 		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout("")}}
 	})

@@ -39,9 +39,9 @@ import (
 
 var key = types.NamespacedName{Namespace: "shop", Name: "cart"}
 
-// pocket is a cluster in memory whose ReplicaSets have their pods at once, and a reconciler that a test calls. It counts the requests
+// fakeCluster is a cluster in memory whose ReplicaSets have their pods at once, and a reconciler that a test calls. It counts the requests
 // to the API server.
-type pocket struct {
+type fakeCluster struct {
 	*testing.T
 	client     client.WithWatch
 	cache      *replaceable
@@ -59,7 +59,7 @@ type pocket struct {
 	refuse func(verb string, object client.Object) error
 }
 
-func newPocket(t *testing.T, manifests ...string) *pocket {
+func newFakeCluster(t *testing.T, manifests ...string) *fakeCluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, argov1.AddToScheme} {
@@ -67,7 +67,7 @@ func newPocket(t *testing.T, manifests ...string) *pocket {
 			t.Fatal(err)
 		}
 	}
-	p := &pocket{T: t, news: make(chan struct{}), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))}
+	p := &fakeCluster{T: t, news: make(chan struct{}), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&argov1.Rollout{}, &appsv1.ReplicaSet{}).
 		WithInterceptorFuncs(p.watchful())
 	for _, index := range []func(context.Context, client.FieldIndexer) error{IndexOwners, IndexServices, IndexWorkloads, IndexMarkedWorkloads, IndexPlaces, endpoints.Index} {
@@ -120,7 +120,7 @@ func (i indexes) IndexField(_ context.Context, object client.Object, field strin
 }
 
 // counted counts reads that no cache answers.
-type counted struct{ p *pocket }
+type counted struct{ p *fakeCluster }
 
 func (c counted) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	c.p.note(&c.p.live, "get", into)
@@ -134,14 +134,14 @@ func (c counted) List(ctx context.Context, into client.ObjectList, options ...cl
 	return c.p.client.List(ctx, into, options...)
 }
 
-func (p *pocket) note(list *[]string, verb string, object client.Object) {
+func (p *fakeCluster) note(list *[]string, verb string, object client.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", object), "*")
 	*list = append(*list, verb+" "+kind[strings.LastIndex(kind, ".")+1:]+" "+object.GetName())
 }
 
-func (p *pocket) before(verb string, object client.Object) error {
+func (p *fakeCluster) before(verb string, object client.Object) error {
 	if event, is := object.(*corev1.Event); is {
 		p.mu.Lock()
 		p.told = append(p.told, event.Reason+": "+event.Message)
@@ -159,7 +159,7 @@ func (p *pocket) before(verb string, object client.Object) error {
 	return nil
 }
 
-func (p *pocket) watchful() interceptor.Funcs {
+func (p *fakeCluster) watchful() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			if err := p.before("create", object); err != nil {
@@ -194,7 +194,7 @@ func (p *pocket) watchful() interceptor.Funcs {
 }
 
 // object decodes a manifest.
-func (p *pocket) object(text string) client.Object {
+func (p *fakeCluster) object(text string) client.Object {
 	p.Helper()
 	var kind metav1.TypeMeta
 	if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
@@ -228,12 +228,12 @@ func (p *pocket) object(text string) client.Object {
 }
 
 // pass is one reconciliation.
-func (p *pocket) pass() (reconcile.Result, error) {
+func (p *fakeCluster) pass() (reconcile.Result, error) {
 	return p.reconciler.Reconcile(p.Context(), reconcile.Request{NamespacedName: key})
 }
 
 // settle reconciles until nothing is written anymore. Between reconciliations, ReplicaSets get their pods, and these are published.
-func (p *pocket) settle() {
+func (p *fakeCluster) settle() {
 	p.Helper()
 	for range 60 {
 		p.writes, p.live = nil, nil
@@ -250,7 +250,7 @@ func (p *pocket) settle() {
 }
 
 // run gives ReplicaSets their pods.
-func (p *pocket) run() {
+func (p *fakeCluster) run() {
 	p.Helper()
 	var all appsv1.ReplicaSetList
 	if err := p.client.List(p.Context(), &all); err != nil {
@@ -270,7 +270,7 @@ func (p *pocket) run() {
 }
 
 // publish writes the EndpointSlices of all Services, unless these are late, and reports whether one changed.
-func (p *pocket) publish() bool {
+func (p *fakeCluster) publish() bool {
 	p.Helper()
 	var services corev1.ServiceList
 	var sets appsv1.ReplicaSetList
@@ -311,7 +311,7 @@ func (p *pocket) publish() bool {
 	return changed
 }
 
-func (p *pocket) rollout() *argov1.Rollout {
+func (p *fakeCluster) rollout() *argov1.Rollout {
 	p.Helper()
 	object := &argov1.Rollout{}
 	if err := p.client.Get(p.Context(), key, object); err != nil {
@@ -321,7 +321,7 @@ func (p *pocket) rollout() *argov1.Rollout {
 }
 
 // edit changes the spec of the Rollout as its user does.
-func (p *pocket) edit(how func(*argov1.Rollout)) {
+func (p *fakeCluster) edit(how func(*argov1.Rollout)) {
 	p.Helper()
 	object := p.rollout()
 	how(object)
@@ -332,7 +332,7 @@ func (p *pocket) edit(how func(*argov1.Rollout)) {
 }
 
 // sets returns the ReplicaSets as "name=pods", oldest first.
-func (p *pocket) sets() []string {
+func (p *fakeCluster) sets() []string {
 	p.Helper()
 	var all appsv1.ReplicaSetList
 	if err := p.client.List(p.Context(), &all); err != nil {
@@ -348,7 +348,7 @@ func (p *pocket) sets() []string {
 	return out
 }
 
-func (p *pocket) condition(of argov1.RolloutConditionType) argov1.RolloutCondition {
+func (p *fakeCluster) condition(of argov1.RolloutConditionType) argov1.RolloutCondition {
 	p.Helper()
 	for _, c := range p.rollout().Status.Conditions {
 		if c.Type == of {
@@ -359,7 +359,7 @@ func (p *pocket) condition(of argov1.RolloutConditionType) argov1.RolloutConditi
 }
 
 // until waits until the outbox has sent an event.
-func (p *pocket) until(what string) {
+func (p *fakeCluster) until(what string) {
 	p.Helper()
 	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
