@@ -85,9 +85,9 @@ func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 		answer, ok := s.Answers.AnswerTo(p)
 		switch {
 		case !ok && s.Now.Before(from):
-			return release.NewTimedGate(name, from, hook.Name+" refused; asked again at "+from.UTC().Format(time.TimeOnly))
+			return release.NewTimedGate(name, from, hook.Name+" failed; called again at "+from.UTC().Format(time.TimeOnly))
 		case !ok:
-			return s.hookQueryGate(p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for the answer of "+hook.Name)
+			return s.hookQueryGate(p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for a response from "+hook.Name)
 		case answer.Outcome == release.Yes:
 			g := release.NewPassingGate(name, "passed")
 			g.Answer = &answer

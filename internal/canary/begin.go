@@ -56,7 +56,7 @@ func awaitStartApproval(s Snapshot) Decision {
 	}
 	rollback := release.EvaluateGates(s, conditions...)
 	if first := rollback.First(); first != nil && first.Verdict == release.Fail {
-		return s.edit().addEffects(effects...).addEvents(rollback.Events()...).fail("a rollback hook ended the release before it started").decision(rollback)
+		return s.edit().addEffects(effects...).addEvents(rollback.Events()...).fail("a webhook requested a rollback before the release started").decision(rollback)
 	}
 	starts := release.EvaluateGates(s, s.startGates()...)
 	gates := slices.Concat(rollback, starts)
@@ -160,5 +160,5 @@ func (e *statusEdit) beginRun() {
 }
 
 func cancelledEvent(s Snapshot) release.Event {
-	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Release of %s cancelled: it is back at the promoted revision", s.Plan.targetName())}
+	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Release of %s cancelled: the target was reverted to the promoted revision", s.Plan.targetName())}
 }

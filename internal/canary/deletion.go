@@ -49,7 +49,7 @@ func finalizeDeletion(s Snapshot) Decision {
 // all of it.
 func releaseFinalizer(s Snapshot) Decision {
 	d := keepStatus(s, nil, HasFinalizer{})
-	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: "Nothing is given back of " + s.Plan.qualifiedName() + ": " + s.TargetConflict})
+	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: "The original objects of " + s.Plan.qualifiedName() + " are not restored: " + s.TargetConflict})
 	return d
 }
 
@@ -72,7 +72,7 @@ func targetCanServe(s Snapshot) release.Gate {
 	case target.Replicas == 0:
 		message = "waiting for rollout to finish: it has no pods yet"
 	default:
-		message = fmt.Sprintf("it has %d pods, and the primary %d", target.Replicas, s.Workload.Primary.Replicas)
+		message = fmt.Sprintf("it has %d pods, but the primary has %d", target.Replicas, s.Workload.Primary.Replicas)
 	}
 	return release.NewWaitingGate("target-ready", release.ByCluster, fmt.Sprintf("%s not ready: %s", s.Plan.targetName(), message))
 }

@@ -89,9 +89,9 @@ func (UserObjectsRestored) effect() {}
 
 func (e HasFinalizer) String() string {
 	if e.Present {
-		return "finalizer held"
+		return "finalizer present"
 	}
-	return "finalizer released"
+	return "finalizer removed"
 }
 
 func (e ServicesExist) String() string {
@@ -108,7 +108,7 @@ func (e PrimaryExists) String() string {
 	return "primary exists"
 }
 
-func (PrimaryRecreated) String() string { return "primary recalled" }
+func (PrimaryRecreated) String() string { return "primary recreated" }
 
 func (e ScalerExists) String() string {
 	if e.Update {
@@ -119,7 +119,7 @@ func (e ScalerExists) String() string {
 
 func (RoutePrepared) String() string { return "route prepared" }
 
-func (e RouteMaintained) String() string { return "route stands" }
+func (e RouteMaintained) String() string { return "route maintained" }
 
 func (e TrafficWeight) String() string {
 	s := "weight " + release.Route{Canary: e.Canary, Mirror: release.Mirror{Enabled: e.Mirror}}.String()
@@ -131,7 +131,7 @@ func (e TrafficWeight) String() string {
 
 func (e TargetScaledUp) String() string {
 	if e.ToPrimaryCapacity {
-		return "up-from-zero like the primary"
+		return "up-from-zero to primary capacity"
 	}
 	return "up-from-zero"
 }
@@ -148,4 +148,4 @@ func (e CopyTemplate) String() string      { return fmt.Sprintf("copy-template %
 func (RestoreTemplate) String() string     { return "restore-template" }
 func (ConfigsRestored) String() string     { return "configs restored" }
 func (ConfigsCollected) String() string    { return "configs collected" }
-func (UserObjectsRestored) String() string { return "services and route given back" }
+func (UserObjectsRestored) String() string { return "services and route restored" }

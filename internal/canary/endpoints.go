@@ -7,14 +7,14 @@ import (
 )
 
 // notYet is said of endpoints while there are no pods that could have any.
-const notYet = "looked at when the pods are ready"
+const notYet = "evaluated when the pods are ready"
 
 // missingEndpoints says what of n endpoints of a Service is waited for.
 func missingEndpoints(e release.Endpoints, service string, n int32) string {
 	if e.Ready == 0 {
-		return fmt.Sprintf("Kubernetes has not published an endpoint of Service %s yet, so no router knows its pods", service)
+		return fmt.Sprintf("Kubernetes has not published any endpoints for Service %s yet, so routers cannot reach its pods", service)
 	}
-	return fmt.Sprintf("Kubernetes has published %d of %d endpoints of Service %s so far", e.Ready, n, service)
+	return fmt.Sprintf("Kubernetes has published %d of %d endpoints for Service %s so far", e.Ready, n, service)
 }
 
 // canaryEndpoints holds the first request to the new revision until it can arrive. Before that the deadline for being

@@ -25,7 +25,7 @@ func primaryReady(s Snapshot) release.Gate {
 	case s.primaryLost():
 		g := release.NewPassingGate("primary-ready", "lifted so that a fix can ship: "+message)
 		g.Events = []release.Event{{
-			Type: release.Warning, Message: message + ": the new revision goes on without it", Persistent: true,
+			Type: release.Warning, Message: message + ": the release of the new revision continues without it", Persistent: true,
 			Alert: &release.Alert{Severity: release.Error, Message: message},
 		}}
 		return g
@@ -104,7 +104,7 @@ func (s *Snapshot) canaryMessage() string {
 func routeReadable(s Snapshot) release.Gate {
 	switch {
 	case !s.Plan.HasRouter:
-		return release.NewPassingGate("route", "traffic follows the Services")
+		return release.NewPassingGate("route", "traffic is routed by the Services")
 	case s.Route.Problem != "":
 		return withEvent(release.NewWaitingGate("route", release.ByCluster, s.Route.Problem))
 	case !s.Route.Found:
@@ -112,7 +112,7 @@ func routeReadable(s Snapshot) release.Gate {
 	case s.Route.Confirmation == Unconfirmed:
 		return withEvent(release.NewWaitingGate("route", release.ByCluster, s.Route.Reason))
 	default:
-		return release.NewPassingGate("route", fmt.Sprintf("canary has %d %% of the traffic", s.Route.Canary))
+		return release.NewPassingGate("route", fmt.Sprintf("canary receives %d%% of the traffic", s.Route.Canary))
 	}
 }
 
@@ -127,7 +127,7 @@ func withEvent(g release.Gate) release.Gate {
 func windowElapsed(s Snapshot) release.Gate {
 	start, ok := s.windowStart()
 	if !ok {
-		return release.NewPassingGate("window", "none is open")
+		return release.NewPassingGate("window", "no window is open")
 	}
 	length := s.Plan.Window
 	if s.skipsObservation() {
@@ -141,7 +141,7 @@ func windowElapsed(s Snapshot) release.Gate {
 		g = release.NewPassingGate("window", "observed for "+length.String())
 	}
 	if s.Plan.WindowRaised {
-		g.Message += fmt.Sprintf("; the interval was raised to the floor of %s", s.Plan.Window)
+		g.Message += fmt.Sprintf("; the interval was raised to the minimum of %s", s.Plan.Window)
 	}
 	return g
 }
@@ -213,7 +213,7 @@ func drainElapsed(s Snapshot) release.Gate {
 		until = left.Add(longest)
 	}
 	if until.IsZero() {
-		return release.NewPassingGate("drained", "there was no traffic")
+		return release.NewPassingGate("drained", "the canary received no traffic")
 	}
 	if latest := s.Now.Add(longest); until.After(latest) {
 		until = latest // a clock that jumped back must not hold pods for a day
@@ -238,12 +238,12 @@ func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, att
 		p := s.hookQuery(hook, attempt, from)
 		answer, ok := s.Answers.AnswerTo(p)
 		if again := s.askHookAgainAt(p.ID, from); !ok && s.Now.Before(again) {
-			g := release.NewWaitingGate(name, release.ByUser, hook.Name+" is asked again at "+again.UTC().Format(time.TimeOnly))
+			g := release.NewWaitingGate(name, release.ByUser, hook.Name+" is called again at "+again.UTC().Format(time.TimeOnly))
 			g.Until = again
 			return g
 		}
 		if !ok {
-			return s.hookQueryGate(p, hook, phase, "waiting for the answer of "+hook.Name)
+			return s.hookQueryGate(p, hook, phase, "waiting for a response from "+hook.Name)
 		}
 		if answer.Outcome == release.Yes {
 			g := release.NewPassingGate(name, "approved")
@@ -259,7 +259,7 @@ func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, att
 			return g
 		}
 		p.Since = again
-		g := s.hookQueryGate(p, hook, phase, refusalText(hook, answer)+"; asking again")
+		g := s.hookQueryGate(p, hook, phase, refusalText(hook, answer)+"; calling it again")
 		g.Answer = &answer
 		return g
 	}
@@ -290,7 +290,7 @@ func rollbackRequested(hook flaggerv1.CanaryWebhook, attempt string, since time.
 		answer, ok := s.Answers.AnswerTo(p)
 		switch {
 		case !ok:
-			return s.hookQueryGate(p, hook, s.Status.Phase, "asking whether to roll back")
+			return s.hookQueryGate(p, hook, s.Status.Phase, "waiting for a response from "+hook.Name)
 		case answer.Outcome == release.Yes:
 			g := release.NewFailedGate(name, release.ByUser, reasonHook)
 			g.Answer = &answer
@@ -303,7 +303,7 @@ func rollbackRequested(hook flaggerv1.CanaryWebhook, attempt string, since time.
 			}
 			return g
 		default:
-			g := release.NewPassingGate(name, "no rollback is asked for")
+			g := release.NewPassingGate(name, "no rollback requested")
 			g.Answer = &answer
 			g.Events = []release.Event{{Type: release.Normal, Message: fmt.Sprintf("Rollback hook %s not signaling a rollback", hook.Name)}}
 			return g
@@ -343,16 +343,16 @@ func rolloutHooksAsked(hook flaggerv1.CanaryWebhook, before []flaggerv1.CanaryWe
 		name := rolloutAskedGate + hook.Name
 		for _, earlier := range before {
 			if answer, ok := s.Answers.AnswerTo(s.rolloutHookQuery(earlier)); ok && answer.Outcome != release.Yes {
-				return release.NewPassingGate(name, "not asked, because "+earlier.Name+" refused")
+				return release.NewPassingGate(name, "not called because "+earlier.Name+" failed")
 			}
 		}
 		p := s.rolloutHookQuery(hook)
 		if _, ok := s.Answers.AnswerTo(p); !ok {
-			g := s.hookQueryGate(p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for the answer of "+hook.Name)
+			g := s.hookQueryGate(p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for a response from "+hook.Name)
 			g.Name = name
 			return g
 		}
-		return release.NewPassingGate(name, "answered")
+		return release.NewPassingGate(name, "response received")
 	}
 }
 
@@ -367,7 +367,7 @@ func rolloutHookPassed(hook flaggerv1.CanaryWebhook) gate {
 		answer, ok := s.Answers.AnswerTo(s.rolloutHookQuery(hook))
 		switch {
 		case !ok:
-			return release.NewWaitingGate(name, release.ByAnswer, "judged when "+hook.Name+" has answered")
+			return release.NewWaitingGate(name, release.ByAnswer, "evaluated when "+hook.Name+" has responded")
 		case answer.Outcome == release.Yes:
 			g := release.NewPassingGate(name, "passed")
 			g.Answer = &answer
@@ -390,7 +390,7 @@ func samplesBelongToRevision(s Snapshot) release.Gate {
 	}
 	until := s.clampToNow(last.Time).Add(s.Plan.longestRange())
 	if s.Now.Before(until) {
-		return release.NewTimedGate("old-samples", until, fmt.Sprintf("the metrics still show an earlier revision until %s", until.UTC().Format(time.TimeOnly)))
+		return release.NewTimedGate("old-samples", until, fmt.Sprintf("the metrics still include an earlier revision until %s", until.UTC().Format(time.TimeOnly)))
 	}
 	return release.NewPassingGate("old-samples", "")
 }
@@ -402,7 +402,7 @@ func metricPasses(check Check) gate {
 		answer, ok := s.Answers.AnswerTo(p)
 		if !ok {
 			p.Request = MetricQuery{Check: check}
-			return release.NewQueryGate(name, p, "waiting for the answer")
+			return release.NewQueryGate(name, p, "waiting for the query result")
 		}
 		g := release.Gate{Name: name, Query: answer.Query, Answer: &answer}
 		switch answer.Outcome {
@@ -441,7 +441,7 @@ func providerUnreachable(s Snapshot, p release.Query, check Check, answer releas
 		return release.Gate{}, false
 	}
 	again := s.clampToNow(answer.Began).Add(min(askAgainInterval, s.Plan.Window))
-	message := fmt.Sprintf("the metrics provider cannot be reached (%s); counted as a failed check from %s on", answer.Text, counted.UTC().Format(time.TimeOnly))
+	message := fmt.Sprintf("the metrics provider is unreachable (%s); this counts as a failed check from %s", answer.Text, counted.UTC().Format(time.TimeOnly))
 	if s.Now.Before(again) {
 		g := release.NewTimedGate("provider-unreachable", again, message)
 		return g, true

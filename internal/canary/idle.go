@@ -29,7 +29,7 @@ func reconcileIdle(s Snapshot) Decision {
 	case s.promotionResumable():
 		return resumePromotion(s, s.Plan.primaryName()+" is ready")
 	case retry && revision == s.pinnedRevision() && s.primaryHasAnalysedTemplate() && !s.Workload.Primary.Exceeded:
-		return resumePromotion(s, "a person asked for it")
+		return resumePromotion(s, "retried by command")
 	case s.promotionCompletable():
 		return withdrawTraffic(s)
 	}

@@ -69,9 +69,9 @@ func primaryReadyFirstTime(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
 	switch {
 	case !primary.Found:
-		return release.NewWaitingGate("primary-ready", release.ByCluster, s.Plan.primaryName()+" is being made")
+		return release.NewWaitingGate("primary-ready", release.ByCluster, s.Plan.primaryName()+" is being created")
 	case !s.Workload.SameTemplate:
-		return release.NewWaitingGate("primary-ready", release.ByCluster, s.Plan.primaryName()+" takes over the template of "+s.Plan.targetName())
+		return release.NewWaitingGate("primary-ready", release.ByCluster, s.Plan.primaryName()+" is being updated to the template of "+s.Plan.targetName())
 	case !primary.Ready:
 		return release.NewWaitingGate("primary-ready", release.ByCluster, s.primaryMessage())
 	default:
@@ -89,13 +89,13 @@ func metricSourcesReachable(s Snapshot) release.Gate {
 	answer, ok := s.Answers.AnswerTo(p)
 	switch {
 	case !ok:
-		return release.NewQueryGate(sourcesGate, p, "asking whether the metrics can be had")
+		return release.NewQueryGate(sourcesGate, p, "checking whether the metrics providers are available")
 	case answer.Outcome == release.Yes:
-		g := release.NewPassingGate(sourcesGate, "all sources answer")
+		g := release.NewPassingGate(sourcesGate, "all metrics providers are available")
 		g.Events = []release.Event{{Type: release.Normal, Message: "all the metrics providers are available!", Persistent: true}}
 		return g
 	default:
-		g := release.NewPassingGate(sourcesGate, "not available, which does not hold the initialisation: "+answer.Text)
+		g := release.NewPassingGate(sourcesGate, "some metrics providers are unavailable, initialization continues: "+answer.Text)
 		g.Events = []release.Event{{Type: release.Warning, Message: "Error checking metric providers: " + answer.Text, Persistent: true, Internal: true}}
 		return g
 	}

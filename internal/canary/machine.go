@@ -65,7 +65,7 @@ func decide(s Snapshot) Decision {
 // suspendedDecision has no effects. The start of an open window is unchanged, so that it is judged at once after the Canary is resumed. No
 // deadline runs meanwhile.
 func suspendedDecision(s Snapshot) Decision {
-	gate := release.NewWaitingGate("suspended", release.ByUser, "spec.suspend is true: set it to false to go on")
+	gate := release.NewWaitingGate("suspended", release.ByUser, "spec.suspend is true: set it to false to resume the Canary")
 	gate.Events = []release.Event{{Type: release.Normal, Message: "skipping canary run as object is suspended", Persistent: true}}
 	return pauseDeadline(s, keepStatus(s, release.Gates{gate}))
 }

@@ -11,8 +11,8 @@ import (
 
 // Message says why Serin does not act on this Canary, and what to do.
 func (p OtherController) Message() string {
-	return "Flagger acts on this Canary (" + p.Sign + "), so Serin does not: stop Flagger to let Serin go on, " +
-		"or start Serin with -adopt-while-peer-runs where a person has split the Canaries between the two"
+	return "Flagger acts on this Canary (" + p.Sign + "), so Serin does not: stop Flagger to let Serin continue, " +
+		"or start Serin with -adopt-while-peer-runs if the Canaries are divided between the two"
 }
 
 // decideBesideOtherController decides while another controller is said to act on this Canary. Nothing is begun, advanced or promoted.

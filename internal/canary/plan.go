@@ -195,7 +195,7 @@ func windowLength(interval string, floor time.Duration) (time.Duration, bool) {
 
 func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	if !features.Known {
-		p.addError("spec.provider names %q, which is no provider of Serin: correct it, or leave it out for the default", p.Provider)
+		p.addError("spec.provider: unknown provider %q: set a supported provider, or omit the field to use the default", p.Provider)
 	}
 	// The schema lets numbers through that no arithmetic holds; what is more than everything is everything.
 	p.StepWeight, p.StepWeights, p.PromotionStep = min(analysis.StepWeight, 100), slices.Clone(analysis.StepWeights), min(max(analysis.StepWeightPromotion, 0), 100)
@@ -228,16 +228,16 @@ func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	if p.Strategy == Weighted {
 		p.readStepWeights()
 		if features.Known && !features.Weights {
-			p.addError("provider %s cannot split traffic by weight: set spec.analysis.iterations, or choose another provider", p.Provider)
+			p.addError("provider %s does not support weighted routing: set spec.analysis.iterations, or choose another provider", p.Provider)
 		}
 	}
 	if p.Strategy == ABTesting && features.Known && !features.Matches {
-		p.addError("provider %s cannot select requests, so spec.analysis.match would send every user to the canary: remove it, or choose another provider", p.Provider)
+		p.addError("provider %s does not support request matching, so spec.analysis.match would route every request to the canary: remove it, or choose another provider", p.Provider)
 	}
 	// Without mirrored requests and without cookies a release exposes no more users than with them, so it goes on.
 	if mirrors := features.Mirror && (p.Strategy == BlueGreen || features.WeightedMirror); p.Mirror && p.Strategy != ABTesting && features.Known && !mirrors {
 		p.Mirror = false
-		p.addWarning("provider %s cannot mirror traffic with this strategy: spec.analysis.mirror is ignored", p.Provider)
+		p.addWarning("provider %s does not support mirroring with this strategy: spec.analysis.mirror is ignored", p.Provider)
 	}
 	if a := analysis.SessionAffinity; a != nil && p.Strategy == Weighted {
 		p.Cookie, p.PrimaryCookie = a.CookieName, a.PrimaryCookieName
@@ -246,7 +246,7 @@ func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 		}
 		if features.Known && !features.Sticky {
 			p.Cookie, p.PrimaryCookie = "", ""
-			p.addWarning("provider %s has no session affinity: spec.analysis.sessionAffinity is ignored", p.Provider)
+			p.addWarning("provider %s does not support session affinity: spec.analysis.sessionAffinity is ignored", p.Provider)
 		}
 	}
 	p.checkReadyThreshold("primaryReadyThreshold", analysis.PrimaryReadyThreshold)
@@ -259,7 +259,7 @@ func (p *Plan) checkReadyThreshold(field string, percent *int) {
 	if percent == nil || *percent >= 0 && *percent <= 100 {
 		return
 	}
-	p.addWarning("spec.analysis.%s is %d: %d is used", field, *percent, min(max(*percent, 0), 100))
+	p.addWarning("spec.analysis.%s is %d, which is not between 0 and 100: using %d", field, *percent, min(max(*percent, 0), 100))
 }
 
 // readStepWeights reads the weights of a weighted release, and blocks one whose weights lead nowhere.
@@ -272,19 +272,19 @@ func (p *Plan) readStepWeights() {
 			if len(steps) > 0 {
 				last = steps[len(steps)-1]
 			}
-			p.addError("spec.analysis.stepWeights is %v, and nothing would follow the weight %d: write weights that rise, from 1 to 100", p.StepWeights, last)
+			p.addError("spec.analysis.stepWeights is %v, so the release would not advance beyond weight %d: specify increasing weights from 1 to 100", p.StepWeights, last)
 			return
 		}
 		if !slices.Equal(steps, p.StepWeights) {
-			p.addWarning("spec.analysis.stepWeights is %v: the canary gets %v", p.StepWeights, steps)
+			p.addWarning("spec.analysis.stepWeights is %v: using %v", p.StepWeights, steps)
 		}
 		p.StepWeights, p.MaxWeight = steps, steps[len(steps)-1]
 	case p.StepWeight <= 0:
-		p.addError("spec.analysis names no stepWeight, no stepWeights and no iterations, so the canary would never get traffic: set one of them")
+		p.addError("spec.analysis has no stepWeight, stepWeights or iterations, so the canary would never receive traffic: set one of them")
 	case p.MaxWeight < 1:
-		p.addError("spec.analysis.stepWeights ends with %d, so the canary would be promoted without any traffic: correct it", p.MaxWeight)
+		p.addError("spec.analysis.stepWeights ends with %d, so the canary would be promoted without receiving traffic: specify weights from 1 to 100", p.MaxWeight)
 	case p.MaxWeight > 100:
-		p.addWarning("spec.analysis.maxWeight is %d: the canary gets at most 100", p.MaxWeight)
+		p.addWarning("spec.analysis.maxWeight is %d: using 100", p.MaxWeight)
 		p.MaxWeight = 100
 	}
 }
@@ -305,7 +305,7 @@ func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
 			check.Source, check.Canonical = Builtin, name
 			p.Checks = append(p.Checks, check)
 			if metric.ThresholdRange == nil && metric.Threshold == 0 && name == Duration && !p.SkipAnalysis {
-				p.addError("spec.analysis.metrics[%d] (%s) has no threshold, so that no request could ever be fast enough: set thresholdRange.max, in milliseconds", i, metric.Name)
+				p.addError("spec.analysis.metrics[%d] (%s) has no threshold, so the check would always fail: set thresholdRange.max, in milliseconds", i, metric.Name)
 			}
 		}
 		if metric.Query != "" {
@@ -317,7 +317,7 @@ func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
 			templates = append(templates, check)
 		}
 		if !builtin && metric.Query == "" && metric.TemplateRef == nil && !p.SkipAnalysis {
-			p.addError("Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[%d] is %q: use %s, %s, or give a templateRef)",
+			p.addError("Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[%d] is %q: use %s or %s, or set templateRef)",
 				i, metric.Name, SuccessRate, Duration)
 		}
 	}
@@ -335,7 +335,7 @@ func (p *Plan) references(c *flaggerv1.Canary, analysis *flaggerv1.CanaryAnalysi
 	case knative && c.Spec.AutoscalerRef != nil:
 		p.addError("can't use autoscaler with Knative Service")
 	case !slices.Contains([]string{"Deployment", "DaemonSet", "Service"}, c.Spec.TargetRef.Kind):
-		p.addError("spec.targetRef.kind is %s, but Serin releases Deployments, DaemonSets and Services: point it at one of these", c.Spec.TargetRef.Kind)
+		p.addError("spec.targetRef.kind %s is not supported: use Deployment, DaemonSet or Service", c.Spec.TargetRef.Kind)
 	}
 	if !settings.NoCrossNamespace {
 		return

@@ -142,20 +142,20 @@ func TestPlanAcceptsWhatFlaggerAccepts(t *testing.T) {
 		{
 			"a last weight beyond all", weights(20, 150),
 			[]int{20, 100, 0, 100},
-			[]string{"spec.analysis.stepWeights is [20 150]: the canary gets [20 100]"},
+			[]string{"spec.analysis.stepWeights is [20 150]: using [20 100]"},
 		},
 		{
 			"weights beyond all", weights(60, 150, 200),
 			[]int{60, 100, 0, 100},
-			[]string{"spec.analysis.stepWeights is [60 150 200]: the canary gets [60 100]"},
+			[]string{"spec.analysis.stepWeights is [60 150 200]: using [60 100]"},
 		},
-		{"one weight beyond all", weights(101), []int{100, 0, 100}, []string{"spec.analysis.stepWeights is [101]: the canary gets [100]"}},
-		{"a last weight that falls", weights(50, 20), []int{50, 0, 50}, []string{"spec.analysis.stepWeights is [50 20]: the canary gets [50]"}},
-		{"a last weight that repeats", weights(20, 20), []int{20, 0, 20}, []string{"spec.analysis.stepWeights is [20 20]: the canary gets [20]"}},
+		{"one weight beyond all", weights(101), []int{100, 0, 100}, []string{"spec.analysis.stepWeights is [101]: using [100]"}},
+		{"a last weight that falls", weights(50, 20), []int{50, 0, 50}, []string{"spec.analysis.stepWeights is [50 20]: using [50]"}},
+		{"a last weight that repeats", weights(20, 20), []int{20, 0, 20}, []string{"spec.analysis.stepWeights is [20 20]: using [20]"}},
 		{
 			"a maximum beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.MaxWeight = 50, 120 },
 			[]int{50, 100},
-			[]string{"spec.analysis.maxWeight is 120: the canary gets at most 100"},
+			[]string{"spec.analysis.maxWeight is 120: using 100"},
 		},
 		{
 			"a step beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.MaxWeight = 500, 0 },
@@ -165,24 +165,24 @@ func TestPlanAcceptsWhatFlaggerAccepts(t *testing.T) {
 		{
 			"a threshold beyond all pods", threshold(101),
 			[]int{20, 100},
-			[]string{"spec.analysis.canaryReadyThreshold is 101: 100 is used"},
+			[]string{"spec.analysis.canaryReadyThreshold is 101, which is not between 0 and 100: using 100"},
 		},
 		{
 			"a threshold below none", threshold(-1),
 			[]int{20, 100},
-			[]string{"spec.analysis.canaryReadyThreshold is -1: 0 is used"},
+			[]string{"spec.analysis.canaryReadyThreshold is -1, which is not between 0 and 100: using 0"},
 		},
 		{
 			"mirrored requests where the router has none", func(s *flaggerv1.CanarySpec) { s.Provider, s.Analysis.Mirror = "plain", true },
 			[]int{20, 100},
-			[]string{"provider plain cannot mirror traffic with this strategy: spec.analysis.mirror is ignored"},
+			[]string{"provider plain does not support mirroring with this strategy: spec.analysis.mirror is ignored"},
 		},
 		{
 			"cookies where the router has none", func(s *flaggerv1.CanarySpec) {
 				s.Provider, s.Analysis.SessionAffinity = "plain", &flaggerv1.SessionAffinity{CookieName: "a"}
 			},
 			[]int{20, 100},
-			[]string{"provider plain has no session affinity: spec.analysis.sessionAffinity is ignored"},
+			[]string{"provider plain does not support session affinity: spec.analysis.sessionAffinity is ignored"},
 		},
 	} {
 		plan := canary.NewPlan(spec(test.change), settings())
@@ -200,50 +200,50 @@ func TestPlanBlocksWhatCanNeverWork(t *testing.T) {
 	}{
 		{
 			"unknown provider", func(s *flaggerv1.CanarySpec) { s.Provider = "unheard-of" },
-			`spec.provider names "unheard-of", which is no provider of Serin: correct it, or leave it out for the default`,
+			`spec.provider: unknown provider "unheard-of": set a supported provider, or omit the field to use the default`,
 		},
 		{
 			"no step", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight = 0 },
-			"spec.analysis names no stepWeight, no stepWeights and no iterations, so the canary would never get traffic: set one of them",
+			"spec.analysis has no stepWeight, stepWeights or iterations, so the canary would never receive traffic: set one of them",
 		},
 		{
 			"steps that fall before the end", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{50, 20, 80} },
-			"spec.analysis.stepWeights is [50 20 80], and nothing would follow the weight 50: write weights that rise, from 1 to 100",
+			"spec.analysis.stepWeights is [50 20 80], so the release would not advance beyond weight 50: specify increasing weights from 1 to 100",
 		},
 		{
 			"steps that repeat before the end", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{20, 20, 50} },
-			"spec.analysis.stepWeights is [20 20 50], and nothing would follow the weight 20: write weights that rise, from 1 to 100",
+			"spec.analysis.stepWeights is [20 20 50], so the release would not advance beyond weight 20: specify increasing weights from 1 to 100",
 		},
 		{
 			"a step of nothing", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{0, 20} },
-			"spec.analysis.stepWeights is [0 20], and nothing would follow the weight 0: write weights that rise, from 1 to 100",
+			"spec.analysis.stepWeights is [0 20], so the release would not advance beyond weight 0: specify increasing weights from 1 to 100",
 		},
 		{
 			"a router without weights", func(s *flaggerv1.CanarySpec) { s.Provider = "nothing" },
-			"provider nothing cannot split traffic by weight: set spec.analysis.iterations, or choose another provider",
+			"provider nothing does not support weighted routing: set spec.analysis.iterations, or choose another provider",
 		},
 		{
 			"a router without matches", func(s *flaggerv1.CanarySpec) {
 				s.Provider, s.Analysis.Iterations, s.Analysis.Match = "nothing", 1, match()
 			},
-			"provider nothing cannot select requests, so spec.analysis.match would send every user to the canary: remove it, or choose another provider",
+			"provider nothing does not support request matching, so spec.analysis.match would route every request to the canary: remove it, or choose another provider",
 		},
 		{"one cookie for both", func(s *flaggerv1.CanarySpec) {
 			s.Analysis.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "a", PrimaryCookieName: "a"}
 		}, "can't use the same cookie name for both primary and cookie name; please update them to be different"},
 		{
 			"a duration without threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: canary.Duration}} },
-			"spec.analysis.metrics[0] (request-duration) has no threshold, so that no request could ever be fast enough: set thresholdRange.max, in milliseconds",
+			"spec.analysis.metrics[0] (request-duration) has no threshold, so the check would always fail: set thresholdRange.max, in milliseconds",
 		},
 		{
 			"an unknown metric", func(s *flaggerv1.CanarySpec) {
 				s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "request-sucess-rate"}}
 			},
-			`Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[0] is "request-sucess-rate": use request-success-rate, request-duration, or give a templateRef)`,
+			`Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[0] is "request-sucess-rate": use request-success-rate or request-duration, or set templateRef)`,
 		},
 		{
 			"a StatefulSet", func(s *flaggerv1.CanarySpec) { s.TargetRef.Kind = "StatefulSet" },
-			"spec.targetRef.kind is StatefulSet, but Serin releases Deployments, DaemonSets and Services: point it at one of these",
+			"spec.targetRef.kind StatefulSet is not supported: use Deployment, DaemonSet or Service",
 		},
 		{"Knative under another provider", func(s *flaggerv1.CanarySpec) {
 			s.TargetRef = flaggerv1.TargetReference{APIVersion: "serving.knative.dev/v1", Kind: "Service", Name: "x"}

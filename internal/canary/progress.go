@@ -35,7 +35,7 @@ func continueRelease(s Snapshot) Decision {
 	if s.hasCommand("promote") {
 		e := s.edit()
 		e.serin.Command = s.Command
-		return e.recordIntent(intentSkip, "a person promoted the release").addEvents(release.Event{
+		return e.recordIntent(intentSkip, "the release was promoted by command").addEvents(release.Event{
 			Type: release.Normal, Message: fmt.Sprintf("Promoting %s by command, without further analysis", s.Plan.targetName()),
 		}).decision(nil)
 	}
@@ -74,7 +74,7 @@ func adoptRun(s Snapshot) Decision {
 		where = fmt.Sprintf("iteration %d/%d", s.Status.Iterations, s.Plan.Iterations)
 	}
 	if s.Workload.NewestTemplate.IsZero() && s.Workload.Target.FlaggerHash != s.Status.LastAppliedSpec {
-		where += ", taking the target for the revision that it recorded, which could not be verified"
+		where += ", assuming that the target runs the recorded revision, which could not be verified"
 	}
 	if s.liveWeight() > 0 || s.Status.CanaryWeight > 0 || s.Status.Iterations > 0 || s.Route.Mirrored {
 		e.serin.Started = true
@@ -103,7 +103,7 @@ func targetChanged(s Snapshot) (Decision, bool) {
 	e := s.edit()
 	if revision == s.promotedRevision() {
 		e.recordAppliedRevision()
-		return e.recordIntent(intentCancel, "the target is back at the promoted revision").addEvents(cancelledEvent(s)).decision(nil), true
+		return e.recordIntent(intentCancel, "the target was reverted to the promoted revision").addEvents(cancelledEvent(s)).decision(nil), true
 	}
 	touched := s.serin().Started || s.canaryHasTraffic() || s.Status.Iterations > 0 || s.Status.FailedChecks > 0
 	if !touched {
@@ -177,7 +177,7 @@ func weightDrifted(s Snapshot, effects []release.Effect) (Decision, bool) {
 		e.addStamps(release.StampTrafficEnded)
 	}
 	return e.addEffects(TrafficWeight{Canary: said, Mirror: s.mirrorsTraffic(s.Status.Iterations)}).setCookies().openWindow().addEvents(release.Event{
-		Type: release.Warning, Message: fmt.Sprintf("Restored %s canary weight %d, which was changed to %d by somebody else", s.Plan.qualifiedName(), said, live),
+		Type: release.Warning, Message: fmt.Sprintf("Restored %s canary weight %d after an external change to %d", s.Plan.qualifiedName(), said, live),
 	}).decision(nil), true
 }
 
@@ -205,5 +205,6 @@ func awaitCanaryReady(s Snapshot, gates release.Gates, effects []release.Effect)
 		release.Event{
 			Type: release.Warning, Message: fmt.Sprintf("Rolling back %s progress deadline exceeded %s", s.Plan.qualifiedName(), first.Message),
 			Alert: &release.Alert{Severity: release.Error, Message: "Progress deadline exceeded " + first.Message},
-		}).decision(gates)
+		},
+	).decision(gates)
 }

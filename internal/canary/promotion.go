@@ -223,9 +223,9 @@ func (s *Snapshot) postRolloutGates(phase flaggerv1.CanaryPhase) release.Gates {
 		p := s.hookQuery(hook, string(phase), time.Time{})
 		answer, ok := s.Answers.AnswerTo(p)
 		if !ok {
-			return append(gates, s.hookQueryGate(p, hook, phase, "waiting for the answer of "+hook.Name))
+			return append(gates, s.hookQueryGate(p, hook, phase, "waiting for a response from "+hook.Name))
 		}
-		g := release.NewPassingGate(hookGateName(hook), "answered")
+		g := release.NewPassingGate(hookGateName(hook), "response received")
 		g.Answer = &answer
 		event := release.Event{Type: release.Normal, Message: fmt.Sprintf("Post-rollout check %s passed", hook.Name), Phase: string(phase)}
 		if answer.Outcome != release.Yes {

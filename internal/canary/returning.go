@@ -56,7 +56,7 @@ func (s *Snapshot) retainedWeight() int {
 
 // retainedMessage says what the rest of the traffic waits for.
 func (s *Snapshot) retainedMessage() string {
-	return fmt.Sprintf("%s has %d of the %d reachable pods that all the traffic needs: the canary keeps %d%% of it until more are ready",
+	return fmt.Sprintf("%s has %d of the %d reachable pods that are required for all traffic: the canary keeps %d%% of the traffic until more pods are ready",
 		s.Plan.primaryName(), s.servingPrimaryPods(), s.primaryPodsNeeded(), s.retainedWeight())
 }
 

@@ -121,7 +121,8 @@ func withTrafficRescue(s Snapshot, d Decision) Decision {
 	}
 	d.Effects = append(d.Effects, TrafficWeight{})
 	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: fmt.Sprintf(
-		"Routing all traffic of %s to primary: %d%% went to %s, which has no pods", s.Plan.qualifiedName(), s.Route.Canary, s.Plan.targetName())})
+		"Routing all traffic of %s to primary: %d%% was routed to %s, which has no pods", s.Plan.qualifiedName(), s.Route.Canary, s.Plan.targetName(),
+	)})
 	return d
 }
 
@@ -138,13 +139,13 @@ func primaryServes(s Snapshot) release.Gate {
 	restoring := s.primaryHasRolledBackTemplate()
 	switch {
 	case restoring && primary.ID != s.restoreID():
-		return release.NewWaitingGate("primary-restored", release.ByCluster, s.Plan.primaryName()+" gets back the template it had before")
+		return release.NewWaitingGate("primary-restored", release.ByCluster, "restoring the previous template of "+s.Plan.primaryName())
 	case restoring && !primary.Ready && target.canServe():
 		return release.NewWaitingGate("primary-restored", release.ByCluster, s.primaryMessage())
 	case s.retainedWeight() > 0 && s.servingPrimaryPods() > 0:
 		return release.NewWaitingGate("primary-serves", release.ByCluster, s.retainedMessage())
 	case s.canaryHasTraffic() && !s.primaryCanServe() && target.canServe():
-		return release.NewWaitingGate("primary-serves", release.ByCluster, s.primaryMessage()+": the canary keeps serving until it is")
+		return release.NewWaitingGate("primary-serves", release.ByCluster, s.primaryMessage()+": the canary continues to serve until the primary is ready")
 	default:
 		return release.NewPassingGate("primary-serves", formatPods(primary))
 	}
@@ -236,7 +237,7 @@ func (s *Snapshot) requestedByUser() bool {
 
 // The reasons of rollbacks, but for deadlines, which say what is not ready.
 const (
-	reasonHook   = "a rollback was asked for"
-	reasonAbort  = "a person aborted the release"
+	reasonHook   = "a webhook requested the rollback"
+	reasonAbort  = "the release was aborted by command"
 	reasonChecks = "too many checks failed"
 )

@@ -232,7 +232,7 @@ func (s *story) showGates(b *strings.Builder, gates release.Gates) {
 
 // later is true of a gate that waits only for those before it.
 func later(g release.Gate) bool {
-	return g.Message == "asked when the gates before it pass" || g.Message == "looked at when the pods are ready"
+	return g.Message == "asked when the gates before it pass" || g.Message == "evaluated when the pods are ready"
 }
 
 // showEvents prints what people are told; what holds is told when it begins.

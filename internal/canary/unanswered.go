@@ -52,7 +52,7 @@ func withUnanswered(s Snapshot, d Decision) Decision {
 func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due time.Time) {
 	for _, gate := range d.Gates {
 		if answer := gate.Answer; answer != nil && answer.Outcome == release.Unreachable {
-			return s.silentServiceCondition(gate, answer.ID, fmt.Sprintf("has not answered since %s (%s)", formatClock(answer.Began), release.Truncate(answer.Text, maxReason))), time.Time{}
+			return s.silentServiceCondition(gate, answer.ID, fmt.Sprintf("has not responded since %s (%s)", formatClock(answer.Began), release.Truncate(answer.Text, maxReason))), time.Time{}
 		}
 	}
 	for _, gate := range d.Gates {
@@ -70,7 +70,7 @@ func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due t
 		if s.Now.Before(due) {
 			return nil, due
 		}
-		return s.silentServiceCondition(gate, answer.ID, "was asked at "+formatClock(answer.Began)+" and has not answered yet"), due
+		return s.silentServiceCondition(gate, answer.ID, "was queried at "+formatClock(answer.Began)+" and has not responded yet"), due
 	}
 	return nil, time.Time{}
 }
@@ -82,12 +82,12 @@ const maxReason = 200
 func (s *Snapshot) silentServiceCondition(gate release.Gate, probe, what string) *flaggerv1.CanaryCondition {
 	c := &flaggerv1.CanaryCondition{Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue, Reason: s.reasonOf(gate.Name)}
 	if i := slices.IndexFunc(s.Plan.Checks, func(check Check) bool { return s.metricQuery(check).ID == probe }); i >= 0 {
-		c.Message = fmt.Sprintf("The metrics provider of %s %s: make it reachable; the release goes on by itself, and is taken back when too many of its checks fail",
+		c.Message = fmt.Sprintf("The metrics provider of %s %s: restore its availability; the release then continues automatically, and is rolled back if too many checks fail",
 			s.Plan.Checks[i].Metric.Name, what)
 		return c
 	}
 	_, hook, _ := strings.Cut(gate.Name, "/")
-	c.Message = fmt.Sprintf("Webhook %s %s: see to whoever answers it; the release goes on by itself", hook, what)
+	c.Message = fmt.Sprintf("Webhook %s %s: check the service at its URL; the release continues automatically when the service responds", hook, what)
 	return c
 }
 

@@ -67,7 +67,7 @@ func withdrawTraffic(s Snapshot) Decision {
 	e.expireCookie()
 	e.recordRepairedPrimary()
 	return e.addEvents(release.Event{
-		Type: release.Warning, Message: fmt.Sprintf("Routing all traffic of %s to primary: %s has another revision than the one that was analysed", s.Plan.qualifiedName(), s.Plan.targetName()),
+		Type: release.Warning, Message: fmt.Sprintf("Routing all traffic of %s to primary: the revision of %s changed after the analysis", s.Plan.qualifiedName(), s.Plan.targetName()),
 	}).decision(nil)
 }
 

@@ -57,7 +57,7 @@ status: {observedGeneration: 3`}
 		},
 		{
 			name: "a provider that is not served", replace: []string{"provider: gatewayapi:v1", "provider: teleport"}, outcome: migrate.Blocked, code: ExitCheck,
-			says: []string{`spec.provider names "teleport", which is no provider of Serin`},
+			says: []string{`spec.provider: unknown provider "teleport"`},
 		},
 		{
 			name: "a template that is gone", replace: []string{"- {name: request-success-rate,", "- {name: errors, templateRef: {name: errors},"}, outcome: migrate.Blocked, code: ExitCheck,
@@ -66,11 +66,11 @@ status: {observedGeneration: 3`}
 		{
 			name: "a metrics service that is not served", replace: []string{"- {name: request-success-rate,", "- {name: errors, templateRef: {name: errors},"}, code: ExitCheck, outcome: migrate.Blocked,
 			more: "\n---\napiVersion: flagger.app/v1beta1\nkind: MetricTemplate\nmetadata: {name: errors, namespace: shop}\nspec: {provider: {type: crystalball, address: \"http://x\"}, query: up}",
-			says: []string{"metric template errors.shop asks crystalball"},
+			says: []string{"metric template errors.shop has provider type crystalball"},
 		},
 		{
 			name: "a kind of workload that is not served", replace: []string{"kind: Deployment, name: cart}", "kind: Fleet, name: cart}"}, outcome: migrate.Blocked, code: ExitCheck,
-			says: []string{"spec.targetRef.kind is Fleet"},
+			says: []string{"spec.targetRef.kind Fleet is not supported"},
 		},
 		{name: "a Service that somebody edited", replace: []string{"selector: {app: cart}, ports", "selector: {app: cort}, ports"}, outcome: migrate.Adopt, writes: []string{"patch Service shop/cart-canary"}, says: []string{"Besides the status, Serin would patch Service shop/cart-canary."}},
 		{name: "not initialised", replace: []string{"phase: Succeeded", "phase: \"\""}, outcome: migrate.Continue, says: []string{"Not initialized yet"}},

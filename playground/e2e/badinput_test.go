@@ -112,12 +112,12 @@ func mistakes(t *testing.T) []mistake {
 			name: "weights", made: deploymentByHand("weights", 1) + weighted("weights"),
 			spoil:  changed("weights", `{"spec":{"analysis":{"stepWeights":[50,20,80]}}}`),
 			mend:   changed("weights", `{"spec":{"analysis":{"stepWeights":[20,50]}}}`),
-			reason: "Plan", says: "spec.analysis.stepWeights is [50 20 80], and nothing would follow the weight 50: write weights that rise, from 1 to 100",
+			reason: "Plan", says: "spec.analysis.stepWeights is [50 20 80], so the release would not advance beyond weight 50: specify increasing weights from 1 to 100",
 		}, {
 			name: "prometheus",
 			made: deploymentByHand("prometheus", 1) + cheap("prometheus", "    metrics: [{name: request-success-rate, interval: 1s, thresholdRange: {min: 99}}]\n  metricsServer: "+nobody),
 			mend: changed("prometheus", fmt.Sprintf(`{"spec":{"metricsServer":%q}}`, prometheus)),
-			gate: "provider-unreachable", says: "the metrics provider cannot be reached", event: "Error checking metric providers: prometheus not avaiable: ",
+			gate: "provider-unreachable", says: "the metrics provider is unreachable", event: "Error checking metric providers: prometheus not avaiable: ",
 		}, {
 			name: "webhook", made: deploymentByHand("webhook", 1) + cheap("webhook", webhook("pre-rollout", hooks.url("/acceptance"), "1s")),
 			mend: func(*stage) { hooks.answer("/acceptance", says(http.StatusOK)) },

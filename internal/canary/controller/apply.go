@@ -89,7 +89,7 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 	case canary.UserObjectsRestored:
 		return r.giveBack(ctx, s)
 	default:
-		return fmt.Errorf("effect %T is unknown", effect)
+		return fmt.Errorf("unknown effect %T", effect)
 	}
 }
 

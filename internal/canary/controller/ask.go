@@ -44,17 +44,17 @@ func hookLimits(h flaggerv1.CanaryWebhook) (timeout time.Duration, retries int, 
 	timeout, retries = hookTimeout, h.Retries
 	if len(h.Timeout) >= 2 {
 		if timeout, err = time.ParseDuration(h.Timeout); err != nil {
-			return hookTimeout, retries, "", fmt.Errorf("timeout %q is no duration: write it like 10s", h.Timeout)
+			return hookTimeout, retries, "", fmt.Errorf("timeout %q is not a valid duration: use a value such as 10s", h.Timeout)
 		}
 	}
 	var cuts []string
 	if timeout > maxHookTimeout {
 		timeout = maxHookTimeout
-		cuts = append(cuts, fmt.Sprintf("timeout %s is cut to 1h, the longest there is", h.Timeout))
+		cuts = append(cuts, fmt.Sprintf("timeout %s is reduced to the maximum of 1h", h.Timeout))
 	}
 	if retries > maxHookRetries {
 		retries = maxHookRetries
-		cuts = append(cuts, fmt.Sprintf("retries %d are cut to %d, the most there are", h.Retries, maxHookRetries))
+		cuts = append(cuts, fmt.Sprintf("retries %d are reduced to the maximum of %d", h.Retries, maxHookRetries))
 	}
 	return timeout, retries, strings.Join(cuts, "; "), nil
 }
@@ -117,7 +117,7 @@ func (a *Asker) Ask(ctx context.Context, key queryrunner.Key, p release.Query) r
 		kind = telemetry.MetricQuery
 		answer = a.sources(ctx, c, q.Checks)
 	default:
-		answer = release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("question %T is unknown", q)}
+		answer = release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("unknown query type %T", q)}
 	}
 	// Many answers are kept, and what users wrote into addresses and queries may be as long as a whole Canary.
 	answer.Text, answer.Query = release.Truncate(answer.Text, maxAnswer), release.Truncate(answer.Query, reconciler.MaxGateQuery)

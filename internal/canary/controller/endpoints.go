@@ -11,7 +11,7 @@ import (
 func (o *Observer) endpoints(ctx context.Context, s *seen) error {
 	w, plan := &s.snapshot.Workload, s.snapshot.Plan
 	if plan.Knative {
-		w.Target.Endpoints.Unknown = "Knative knows the pods of a revision, and brings them up for a request"
+		w.Target.Endpoints.Unknown = "Knative tracks the pods of its revisions and starts them on demand"
 		w.Primary.Endpoints.Unknown = w.Target.Endpoints.Unknown
 		return nil
 	}

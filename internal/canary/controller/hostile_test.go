@@ -241,7 +241,7 @@ func TestMoreHangingServersThanSlots(t *testing.T) {
 	w.until(t, "the hostile namespace still has its share", func() (bool, string) { return hanging.Load() == 2*share, fmt.Sprint(hanging.Load()) })
 	w.until(t, "what is cut is said", func() (bool, string) {
 		seen := w.sinks(t)
-		return strings.Contains(seen, "webhook load: timeout 8760h is cut to 1h, the longest there is; retries 1000 are cut to 10, the most there are"), "not in the events"
+		return strings.Contains(seen, "webhook load: timeout 8760h is reduced to the maximum of 1h; retries 1000 are reduced to the maximum of 10"), "not in the events"
 	})
 }
 
@@ -281,8 +281,8 @@ func TestWhatAWebhookMayAskFor(t *testing.T) {
 		"one letter":      {"5", 0, 10 * time.Second, 0, "", false},
 		"what Flagger's":  {"20m", 3, 20 * time.Minute, 3, "", false},
 		"the most":        {"1h", 10, time.Hour, 10, "", false},
-		"a year":          {"8760h", 0, time.Hour, 0, "timeout 8760h is cut to 1h, the longest there is", false},
-		"many retries":    {"10s", 11, 10 * time.Second, 10, "retries 11 are cut to 10, the most there are", false},
+		"a year":          {"8760h", 0, time.Hour, 0, "timeout 8760h is reduced to the maximum of 1h", false},
+		"many retries":    {"10s", 11, 10 * time.Second, 10, "retries 11 are reduced to the maximum of 10", false},
 		"not a duration":  {"ten seconds", 2, 10 * time.Second, 2, "", true},
 		"more than fits":  {"9999999999h", 0, 10 * time.Second, 0, "", true},
 		"a negative time": {"-5s", 0, -5 * time.Second, 0, "", false}, // fails at once, as Flagger's does

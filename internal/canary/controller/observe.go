@@ -350,7 +350,8 @@ func cutHooks(c *flaggerv1.Canary) []release.Event {
 	for _, h := range analysisOf(c).Webhooks {
 		if _, _, cut, _ := hookLimits(h); cut != "" { // what is no duration is said when it is called
 			warnings = append(warnings, release.Event{Type: release.Warning, Persistent: true, ObjectOnly: true, Message: fmt.Sprintf(
-				"webhook %s: %s", release.Truncate(h.Name, reconciler.MaxGateName), cut)})
+				"webhook %s: %s", release.Truncate(h.Name, reconciler.MaxGateName), cut,
+			)})
 		}
 	}
 	return warnings
@@ -368,12 +369,14 @@ func (o *Observer) missing(ctx context.Context, s *seen) error {
 			return fmt.Errorf("get metric template %s: %w", key, err)
 		case o.MetricTypes != nil && !slices.Contains(o.MetricTypes, template.Spec.Provider.Type):
 			s.snapshot.Plan.ValidationErrors = append(s.snapshot.Plan.ValidationErrors, fmt.Sprintf(
-				"metric template %s.%s asks %s, which this version of Serin cannot: use one of %s",
-				key.Name, key.Namespace, template.Spec.Provider.Type, strings.Join(o.MetricTypes, ", ")))
+				"metric template %s.%s has provider type %s, which this version of Serin does not support: use one of %s",
+				key.Name, key.Namespace, template.Spec.Provider.Type, strings.Join(o.MetricTypes, ", "),
+			))
 		case template.Spec.Provider.InsecureSkipVerify:
 			s.warnings = append(s.warnings, release.Event{Type: release.Warning, Persistent: true, ObjectOnly: true, Message: fmt.Sprintf(
-				"metric template %s.%s asks without verifying the certificate (insecureSkipVerify), so that anybody on the way can answer: give the service one that is trusted",
-				key.Name, key.Namespace)})
+				"metric template %s.%s disables certificate verification (insecureSkipVerify), so its responses can be forged: use a trusted certificate for the service",
+				key.Name, key.Namespace,
+			)})
 		}
 	}
 	return nil

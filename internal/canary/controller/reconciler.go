@@ -141,7 +141,7 @@ func (r *Reconciler) look(ctx context.Context, object *flaggerv1.Canary) (*seen,
 	s.stored = stored
 	r.dependents.Set(key, s.things)
 	if err := r.Watch(s.workloads, s.routes); err != nil {
-		return nil, fmt.Errorf("watch what Canary %s depends on: %w", key, err)
+		return nil, fmt.Errorf("watch the dependencies of Canary %s: %w", key, err)
 	}
 	s.snapshot.Answers = r.Prober.Answers(s.asking())
 	if !other.Acts() {
@@ -267,7 +267,7 @@ func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedNa
 		if !at.IsZero() && !at.After(s.snapshot.Now) {
 			var err error
 			if problem, err = r.Workloads.ForCanary(s.object).PodProblem(ctx, s.object, of.primary); err != nil {
-				return fmt.Errorf("look at the pods of %s: %w", key, err)
+				return fmt.Errorf("list the pods of %s: %w", key, err)
 			}
 			r.memory.podsListed(key, of.primary, problem, s.snapshot.Now)
 			at, _ = r.memory.podsDue(key, of.primary, unready, s.snapshot.Now, patience)

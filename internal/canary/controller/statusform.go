@@ -111,7 +111,7 @@ func patchStatus(
 	}
 	patch, err := reconciler.StatusPatch(stored.ResourceVersion, &stored.Status, &wanted)
 	if err != nil {
-		return nil, fmt.Errorf("compare the status with what it was: %w", err)
+		return nil, fmt.Errorf("compute the patch of the status: %w", err)
 	}
 	written := &flaggerv1.Canary{}
 	written.Namespace, written.Name = stored.Namespace, stored.Name

@@ -28,7 +28,7 @@ func TestPeopleAreToldOnceThatACertificateIsNotVerified(t *testing.T) {
 	for _, name := range []string{"trusting", "verifying"} {
 		w.untilPhase(t, client.ObjectKey{Namespace: "town", Name: name}, flaggerv1.CanaryPhaseInitialized)
 	}
-	const said = "metric template trusting.town asks without verifying the certificate (insecureSkipVerify)"
+	const said = "metric template trusting.town disables certificate verification (insecureSkipVerify)"
 	events := &corev1.EventList{}
 	w.until(t, "an event says so", func() (bool, string) {
 		if err := w.client.List(t.Context(), events); err != nil {

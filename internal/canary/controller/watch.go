@@ -43,7 +43,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	}
 	c, err := controller.New("canary", mgr, reconciler.Options(r, workers))
 	if err != nil {
-		return fmt.Errorf("make the controller of Canaries: %w", err)
+		return fmt.Errorf("create the controller of Canaries: %w", err)
 	}
 	joined := Queued(r.Client, true)
 	joined.Wake = queue.Add
@@ -57,7 +57,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 		return errors.Join(w.StartInstalled(ofWorkloads), routes.StartInstalled(ofRoutes))
 	}
 	if err := c.Watch(queue); err != nil {
-		return fmt.Errorf("watch answers: %w", err)
+		return fmt.Errorf("watch query results: %w", err)
 	}
 	for _, object := range r.watched(o.ConfigTracking) {
 		gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
@@ -143,7 +143,7 @@ func (r *Reconciler) concerned(ctx context.Context, c *flaggerv1.Canary) []recon
 	}
 	others, err := r.rivals(ctx, c)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Looked for Canaries with the same target", "canary", c.Name+"."+c.Namespace)
+		log.FromContext(ctx).Error(err, "Could not list the Canaries with the same target", "canary", c.Name+"."+c.Namespace)
 		return requests
 	}
 	for i := range others {
