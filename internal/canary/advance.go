@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// advanceStep takes the next step of the plan, and opens its window.
+// advanceStep advances to the next step of the plan and opens its window.
 func advanceStep(e *statusEdit, gates release.Gates) Decision {
 	s := e.snapshot
 	e.serin.Held, e.serin.Unreachable = "", nil
@@ -48,7 +48,7 @@ func (e *statusEdit) nextIteration(gates release.Gates) Decision {
 	}).decision(gates)
 }
 
-// routeAllToCanary opens the last window of blue/green, in which the new revision has all users.
+// routeAllToCanary opens the last window of blue/green, in which the new revision has all traffic.
 func (e *statusEdit) routeAllToCanary(gates release.Gates) Decision {
 	s := e.snapshot
 	e.status.Iterations = max(s.Status.Iterations, s.Plan.Iterations) + 1
@@ -74,7 +74,7 @@ func advanceWeight(e *statusEdit, gates release.Gates) Decision {
 		e.enterPhase(flaggerv1.CanaryPhaseProgressing)
 		return e.addEffects(TrafficWeight{Mirror: true}).openWindow().addEvents(weightAdvancedEvent(s, 0)).decision(gates)
 	case live > 0 && !open:
-		// A weight that was there before the run, after a promotion that failed or a crash: it is observed before anything else.
+		// The canary had this weight before the run, after a failed promotion or a crash: it is observed first.
 		e.status.CanaryWeight = live
 		return e.setCookies().openWindow().addEvents(weightAdvancedEvent(s, live)).decision(gates)
 	case live >= s.Plan.MaxWeight:
@@ -87,7 +87,7 @@ func advanceWeight(e *statusEdit, gates release.Gates) Decision {
 	return e.setCookies().openWindow().addEvents(weightAdvancedEvent(s, weight)).decision(gates)
 }
 
-// setCookies names the session cookies of the run, once traffic is split.
+// setCookies sets the session cookies of the run, once traffic is split.
 func (e *statusEdit) setCookies() *statusEdit {
 	s := e.snapshot
 	if s.Plan.Cookie != "" && e.status.SessionAffinityCookie == "" {
@@ -99,7 +99,7 @@ func (e *statusEdit) setCookies() *statusEdit {
 	return e
 }
 
-// expireCookie lets the router take the run's cookie back from clients.
+// expireCookie makes the router delete the cookie of the run from clients.
 func (e *statusEdit) expireCookie() {
 	if e.status.SessionAffinityCookie != "" {
 		e.status.PreviousSessionAffinityCookie, e.status.SessionAffinityCookie = e.status.SessionAffinityCookie, ""

@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// judgeBeforeTraffic asks what must be so before the new revision gets its first request.
+// judgeBeforeTraffic evaluates the gates before the new revision receives its first request.
 func judgeBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 	conditions := []gate{primaryReady, canaryReady, canaryEndpoints}
 	if ready := release.EvaluateGates(s, conditions...); ready.Verdict() != release.Pass {
@@ -22,7 +22,8 @@ func judgeBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 	}
 	pre := s.Plan.hooksOfType(flaggerv1.PreRolloutHook)
 	if len(pre) > 0 && !s.serin().Started {
-		// That the hooks are asked is said before they are, so that a crash does not ask them of another attempt.
+		// The status records that the hooks are called before they are, so that a crash does not attribute the calls to another
+		// attempt.
 		gates := release.EvaluateGates(s, conditions...)
 		if gates.Verdict() != release.Pass {
 			return beforeTrafficNotPassed(s, gates, effects)
@@ -46,8 +47,8 @@ func judgeBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 	return advanceStep(e, gates)
 }
 
-// startEventHooks are those of rollback webhooks before the start, and all others after it. Events that were sent when the start was
-// recorded, or when a gate was found closed, are not repeated.
+// startEventHooks are the events of gates around the start of the analysis: those of rollback webhooks before the event about the
+// start, all others after it. Events that were sent when the start was recorded, or when a gate was closed, are not repeated.
 func (s *Snapshot) startEventHooks(gates release.Gates) []release.Event {
 	_, refused := s.refusedHooksAskedAt()
 	starts := !s.serin().Started || refused
@@ -77,7 +78,7 @@ func (s *Snapshot) startEventHooks(gates release.Gates) []release.Event {
 	return events
 }
 
-// preRollout is a test of the new revision before it has users. A refusal is a failed check.
+// preRollout is the gate of a webhook that tests the new revision before it receives traffic. A refusal is a failed check.
 func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGateName(hook)
@@ -102,7 +103,7 @@ func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 	}
 }
 
-// trafficGates are the hooks that must approve every increase of the weight.
+// trafficGates are the gates of webhooks that must approve every increase of the weight.
 func (s *Snapshot) trafficGates() []gate {
 	var out []gate
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook) {
@@ -113,7 +114,7 @@ func (s *Snapshot) trafficGates() []gate {
 	return out
 }
 
-// beforeTrafficNotPassed is a first look at which something did not pass.
+// beforeTrafficNotPassed decides when a gate before the first request does not pass.
 func beforeTrafficNotPassed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
 	e := s.edit().addEffects(effects...)
@@ -121,7 +122,7 @@ func beforeTrafficNotPassed(s Snapshot, gates release.Gates, effects []release.E
 	case first.Verdict == release.Fail && isHookGate(first, flaggerv1.RollbackHook):
 		return e.addEvents(gates.Events()...).recordIntent(intentRollback, first.Message).decision(gates)
 	case first.Verdict == release.Fail:
-		// A pre-rollout hook refused. It is asked again one interval after the refused call.
+		// A pre-rollout hook refused. It is called again one interval after that call.
 		asked := metav1.NewMicroTime(s.clampToNow(first.Answer.Began))
 		e.addEvents(s.startEventHooks(gates)...)
 		e.status.FailedChecks++

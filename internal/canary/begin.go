@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// prepareRelease asks everything that must be so before a release starts. Nothing is written before.
+// prepareRelease evaluates the gates before the start of a release. Nothing is written before they pass.
 func prepareRelease(s Snapshot) Decision {
 	if s.Status.Phase == flaggerv1.CanaryPhaseWaiting {
 		return awaitStartApproval(s)
@@ -28,8 +28,8 @@ func prepareRelease(s Snapshot) Decision {
 	}
 }
 
-// awaitStartApproval holds a revision until its release is approved, asking once per interval. An approval belongs to one revision:
-// another one needs its own.
+// awaitStartApproval waits until the release is approved, and calls the webhooks once per interval. An approval is valid for one
+// revision only.
 func awaitStartApproval(s Snapshot) Decision {
 	effects := steadyStateEffects(s)
 	switch {
@@ -64,14 +64,14 @@ func awaitStartApproval(s Snapshot) Decision {
 	case first == nil:
 		return startRelease(s, gates)
 	case first.Answer != nil && first.Opener == release.ByUser && isHookGate(first, flaggerv1.ConfirmRolloutHook) && s.serin().Held != first.Name:
-		// It was asked and refused. A gate that only has to be asked again has nothing new to report.
+		// The webhook was called and refused. A gate whose webhook is only due to be called again has nothing new to report.
 		return s.edit().addEffects(effects...).yieldInQueue().recordRefusal(first).addEvents(s.awaitingApprovalEvents(starts)...).decision(gates)
 	default:
 		return wakeNoLaterThan(waitInQueue(s, gates, effects...), s.nextRollbackPoll("waiting"))
 	}
 }
 
-// startGates are the conditions before a revision is taken up.
+// startGates are the gates before the start of a release.
 func (s *Snapshot) startGates() []gate {
 	conditions := []gate{primaryReady, routeReadable}
 	if s.hasCommand("promote") {
@@ -88,8 +88,7 @@ func (s *Snapshot) startGates() []gate {
 	return conditions
 }
 
-// approvalID names the wait for approval of one revision, so that neither an answer nor a command for it counts for
-// another one.
+// approvalID identifies the approval of one revision, so that neither an answer nor a command for it applies to another revision.
 func (s *Snapshot) approvalID(status flaggerv1.CanaryStatus) string {
 	began := ""
 	if c := findCondition(status, flaggerv1.ConditionPromoted); c != nil {
@@ -98,7 +97,7 @@ func (s *Snapshot) approvalID(status flaggerv1.CanaryStatus) string {
 	return digest(s.UID, "waiting", s.Workload.Target.Revision, began)[:16]
 }
 
-// recordAwaitingApproval begins the wait for the approval of the target's revision.
+// recordAwaitingApproval records that the revision of the target waits for approval.
 func (e *statusEdit) recordAwaitingApproval() *statusEdit {
 	if c := findCondition(e.status, flaggerv1.ConditionPromoted); c != nil {
 		c.LastUpdateTime = metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
@@ -108,7 +107,7 @@ func (e *statusEdit) recordAwaitingApproval() *statusEdit {
 	return e
 }
 
-// recordRefusal records a closed gate, so that its event is sent once, and when it was asked.
+// recordRefusal records a closed gate, so that its event is sent once, and when its webhook was called.
 func (e *statusEdit) recordRefusal(g *release.Gate) *statusEdit {
 	asked := metav1.NewMicroTime(g.Until.Add(-e.snapshot.Plan.Window))
 	e.serin.Asked, e.serin.Held = &asked, g.Name
@@ -119,16 +118,16 @@ func (s *Snapshot) awaitingApprovalEvents(gates release.Gates) []release.Event {
 	return withAlert(gates.Events(), s.isMuted(gates.First().Name), release.Warn, "Canary is waiting for approval.")
 }
 
-// startRelease takes a new revision up.
+// startRelease starts the release of a new revision.
 func startRelease(s Snapshot, gates release.Gates) Decision {
 	e := s.edit().addEffects(steadyStateEffects(s)...).enterPhase(flaggerv1.CanaryPhaseProgressing)
 	if s.canaryHasTraffic() && s.primaryReachable() {
-		e.addEffects(TrafficWeight{}) // a user routed traffic to the target, which changes now
+		e.addEffects(TrafficWeight{}) // a user routed traffic to the target, whose revision changes now
 	}
 	e.resetCounters()
 	e.beginRun()
 	if s.canaryHasTraffic() {
-		e.addStamps(release.StampTrafficEnded) // after a promotion that failed, the revision before this one had users until now
+		e.addStamps(release.StampTrafficEnded) // after a failed promotion the previous revision had traffic until now
 	}
 	return e.addStamps(release.StampSince).addEvents(gates.Events()...).addEvents(release.Event{
 		Type: release.Normal, Message: "New revision detected! Scaling up " + s.Plan.targetName(), Phase: string(flaggerv1.CanaryPhaseProgressing),
@@ -136,12 +135,12 @@ func startRelease(s Snapshot, gates release.Gates) Decision {
 	}).decision(gates)
 }
 
-// beginRun begins a new attempt with the target's revision; nothing that was asked or counted for another one stays.
+// beginRun starts a new run with the revision of the target; answers and counters of another run are dropped.
 func (e *statusEdit) beginRun() {
 	old := *e.serin
-	if left := old.LastTraffic; left != nil && (HasTransitionEffects(e.snapshot.Status.Phase) || e.snapshot.Now.Before(left.Add(e.snapshot.Plan.Drain))) {
-		// It may have gone on for half a drain, if what took it off could not say so; see unnoticed.
-		old.LastTraffic = new(metav1.NewMicroTime(e.snapshot.clampToNow(left.Add(e.snapshot.Plan.Drain / 2))))
+	if lastTraffic := old.LastTraffic; lastTraffic != nil && (HasTransitionEffects(e.snapshot.Status.Phase) || e.snapshot.Now.Before(lastTraffic.Add(e.snapshot.Plan.Drain))) {
+		// The traffic may have continued for half a drain without being recorded; see hasUnrecordedTraffic.
+		old.LastTraffic = new(metav1.NewMicroTime(e.snapshot.clampToNow(lastTraffic.Add(e.snapshot.Plan.Drain / 2))))
 	}
 	*e.serin = flaggerv1.SerinStatus{
 		Promoted: old.Promoted, LastTraffic: old.LastTraffic, Command: old.Command, Shape: e.snapshot.Plan.runShape(),

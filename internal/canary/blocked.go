@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// blockingReasons are the reasons for which Serin must not act on this Canary, each of which a person has to remove.
+// blockingReasons are failed gates, one for each problem that the user must fix before Serin acts on this Canary.
 func blockingReasons(s Snapshot) release.Gates {
 	var gates release.Gates
 	if s.TargetConflict != "" {
@@ -27,8 +27,8 @@ func blockingReasons(s Snapshot) release.Gates {
 	return gates
 }
 
-// blockedDecision holds everything where it is and says, in the condition Blocked and in an event, what a person must do. Only
-// requests for a target that is gone are given to those who can answer them, by the Canary whose target it is.
+// blockedDecision changes nothing and reports, in the condition Blocked and in an event, what the user must fix. The only exception:
+// if the target was deleted while it had traffic, the traffic moves to the primary, unless the target belongs to another Canary.
 func blockedDecision(s Snapshot, gates release.Gates) Decision {
 	lost := s.TargetConflict == "" && !s.Workload.Target.Found && s.Workload.Problem != "" && s.routeReadable() && s.liveWeight() > 0 && s.primaryCanServe()
 	switch {
@@ -41,7 +41,7 @@ func blockedDecision(s Snapshot, gates release.Gates) Decision {
 	}
 }
 
-// withBlockedCondition keeps the status and sets the condition Blocked, with the message of the first gate.
+// withBlockedCondition leaves the status unchanged except for the condition Blocked, which has the message of the first gate.
 func withBlockedCondition(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
 	e := s.editUnchanged().addEffects(effects...)
 	first := gates.First()
@@ -56,7 +56,7 @@ func withBlockedCondition(s Snapshot, gates release.Gates, effects ...release.Ef
 	return d
 }
 
-// changedConditions are the conditions that differ, generations apart: a block that holds is written once.
+// changedConditions are the types of the conditions that differ, so that an unchanged condition Blocked is written once.
 func changedConditions(a, b flaggerv1.CanaryStatus) []string {
 	var out []string
 	for _, c := range b.Conditions {
@@ -68,7 +68,7 @@ func changedConditions(a, b flaggerv1.CanaryStatus) []string {
 	return out
 }
 
-// conditionReason makes a condition's reason of a gate's name: canary-ready becomes CanaryReady.
+// conditionReason converts the name of a gate to the reason of a condition: canary-ready becomes CanaryReady.
 func conditionReason(gate string) string {
 	var b strings.Builder
 	for word := range strings.FieldsFuncSeq(gate, func(r rune) bool { return r == '-' || r == '/' || r == ' ' }) {

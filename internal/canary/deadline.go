@@ -10,13 +10,13 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// ReadinessTrack is what one process has seen of the readiness of a workload. It is lost with the process, so that it
-// may only ever make a deadline later: what has to outlive the process is in the status, see UnreadyWorkload there.
+// ReadinessTrack is what one process has observed of the readiness of a workload. It is lost on a restart, so it may only delay a
+// deadline: what must survive a restart is in the status, see UnreadyWorkload there.
 type ReadinessTrack struct {
-	// Unready is since when the process has seen the workload not ready, or not reachable, without interruption. Zero: it
-	// is neither.
+	// Unready is since when the process has continuously observed the workload as not ready or not reachable. Zero: it is ready and
+	// reachable.
 	Unready time.Time
-	// Progressed is when the process last saw the workload lose its readiness or make progress; zero: it never did.
+	// Progressed is when the process last observed the workload lose its readiness or make progress; zero: never.
 	Progressed time.Time
 
 	// State, ID, Updated, Ready and Available are what the process observed last.
@@ -47,8 +47,8 @@ func (c WorkloadState) readiness() Readiness {
 	}
 }
 
-// Observe returns the track after one more observation. Progress is what Kubernetes takes for progress of a Deployment:
-// more pods that are updated, ready or available than at the observation before.
+// Observe returns the track after another observation. Progress is defined as Kubernetes defines it for Deployments: more updated,
+// ready or available pods than at the previous observation.
 func (t ReadinessTrack) Observe(c WorkloadState, now time.Time) ReadinessTrack {
 	earlier := func(at time.Time) time.Time { // the clock may have been set back
 		if at.After(now) {
@@ -67,7 +67,7 @@ func (t ReadinessTrack) Observe(c WorkloadState, now time.Time) ReadinessTrack {
 	case next.State != t.State:
 		next.Unready = now
 	}
-	// A template that was copied is a request to change, also where the answer to the copy was lost and the status does not say so.
+	// A copied template is a requested change, even if the response to the copy was lost and the status does not record it.
 	asked := c.ID != t.ID
 	if rises || t.State != notSeen && (t.State != next.State || asked) {
 		next.Progressed = now
@@ -75,12 +75,12 @@ func (t ReadinessTrack) Observe(c WorkloadState, now time.Time) ReadinessTrack {
 	return next
 }
 
-// recordAfter is for how long a workload makes no progress before the status says so. Most workloads are ready sooner, or
-// go on, and cost no write. It is as long as what waits is not explained in the status, so that one write says both.
+// recordAfter is how long a workload makes no progress before the status records it. Most workloads are ready or make progress
+// sooner and cost no write. It equals the delay after which the status explains a waiting gate, so that one write reports both.
 const recordAfter = 30 * time.Second
 
-// canaryLastProgress and primaryLastProgress are when the copy was last ready or reachable, was asked to change, or made
-// progress. Its deadline counts from then.
+// canaryLastProgress and primaryLastProgress are when the workload was last ready or reachable, was changed, or made progress. Its
+// deadline counts from then.
 func (s *Snapshot) canaryLastProgress() time.Time {
 	return s.lastProgress(s.Workload.Target, s.serin().CanaryUnready)
 }
@@ -100,13 +100,13 @@ func (s *Snapshot) lastProgress(c WorkloadState, recorded *flaggerv1.UnreadyWork
 	case c.Track.Unready.IsZero():
 		at = s.Now // it was not observed before
 	default:
-		// What came before this process looked is not known, so that the moment of its first look counts.
+		// The time before the first observation of this process is unknown, so the first observation counts.
 		at = release.LaterOf(at, c.Track.Unready)
 	}
 	return s.clampToNow(at)
 }
 
-// madeProgress is true when the workload has made progress since that was recorded, also while another process observed it.
+// madeProgress reports whether the workload has made progress since the record, also while another process observed it.
 func madeProgress(c WorkloadState, recorded *flaggerv1.UnreadyWorkload) bool {
 	return c.Updated > recorded.Updated || c.ReadyPods > recorded.Ready || c.Available > recorded.Available
 }
@@ -116,8 +116,8 @@ func (s *Snapshot) canaryDeadline() time.Time { return s.canaryLastProgress().Ad
 
 func (s *Snapshot) primaryDeadline() time.Time { return s.primaryLastProgress().Add(s.Plan.Deadline) }
 
-// withProgress records in the status of a decision since when a copy with a deadline is not ready and makes no progress,
-// so that a restart neither begins the deadline anew nor ends it early. What does not hold any more is removed at once.
+// withProgress records in the status of a decision since when a workload with a deadline is not ready and makes no progress, so that
+// a restart neither extends nor shortens the deadline. A record that no longer applies is removed at once.
 func withProgress(s Snapshot, d Decision) Decision {
 	if s.Deleting || d.Status.Serin == nil {
 		return d
@@ -135,11 +135,11 @@ func withProgress(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// deadlinesAfter says whose readiness has a deadline after a decision.
+// deadlinesAfter reports for which workload a readiness deadline is running after a decision.
 func deadlinesAfter(s Snapshot, d Decision) (canary, primary bool) {
 	serin := d.Status.Serin
 	if serin.Since == nil || slices.Contains(d.Stamp, release.StampSince) {
-		return false, false // a person holds the release, or the copies have just been asked to change
+		return false, false // the user paused the release, or the workloads have just been changed
 	}
 	switch serin.Intent {
 	case intentRollback, intentCancel:
@@ -152,12 +152,12 @@ func deadlinesAfter(s Snapshot, d Decision) (canary, primary bool) {
 		return true, true
 	case flaggerv1.CanaryPhaseFinalising:
 		return false, true
-	default: // at rest
+	default: // idle
 		return false, false
 	}
 }
 
-// unreadiness is what the status shall record of a copy; due is when that is not yet, zero for never.
+// unreadiness is what the status must record about a workload. If that is only due later, due is the time; zero: never.
 func (s *Snapshot) unreadiness(c WorkloadState, asked bool, recorded *flaggerv1.UnreadyWorkload) (record *flaggerv1.UnreadyWorkload, due time.Time) {
 	if !asked || c.readiness() != isUnready {
 		return nil, time.Time{}
@@ -178,7 +178,7 @@ func sameUnreadiness(a, b *flaggerv1.UnreadyWorkload) bool {
 	return a.Since.Equal(&b.Since) && a.Updated == b.Updated && a.Ready == b.Ready && a.Available == b.Available
 }
 
-// hasDeadline is true of the phases in which a deadline may be running.
+// hasDeadline reports whether a deadline may be running in a phase.
 func hasDeadline(phase flaggerv1.CanaryPhase) bool {
 	switch phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
@@ -188,8 +188,7 @@ func hasDeadline(phase flaggerv1.CanaryPhase) bool {
 	}
 }
 
-// pauseDeadline lets no deadline run while the user holds the release: what is missing when that ends could not be repaired
-// before.
+// pauseDeadline stops the deadline while the release is suspended or blocked: Serin could not fix anything in that time.
 func pauseDeadline(s Snapshot, d Decision) Decision {
 	if d.Status.Serin == nil || d.Status.Serin.Since == nil || !hasDeadline(d.Status.Phase) {
 		return d
@@ -199,7 +198,7 @@ func pauseDeadline(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// resumedAfterHold reports whether the user held the release until now, so that its deadline begins anew.
+// resumedAfterHold reports whether the release was suspended or blocked until now, so that its deadline restarts.
 func (s *Snapshot) resumedAfterHold() bool {
 	return s.serin().Since == nil && hasDeadline(s.Status.Phase) && !s.statusFromOtherController()
 }

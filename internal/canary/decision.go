@@ -8,8 +8,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// keepStatus keeps the status. A condition Blocked without a reason is removed; that of a refused step remains until the step is
-// retried.
+// keepStatus leaves the status unchanged, except that it removes a condition Blocked whose reason no longer exists. The condition
+// of a refused step remains until the step is retried.
 func keepStatus(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
 	d := Decision{Status: s.Status, Effects: effects, Gates: gates, Queries: gates.Queries(), Wake: gates.Wake()}
 	for _, gate := range gates {
@@ -28,7 +28,7 @@ func keepStatus(s Snapshot, gates release.Gates, effects ...release.Effect) Deci
 	return d
 }
 
-// wakeNoLaterThan wakes at that moment at the latest; zero: no such moment.
+// wakeNoLaterThan brings the wake-up of a decision forward to that moment; the zero time changes nothing.
 func wakeNoLaterThan(d Decision, moment time.Time) Decision {
 	if !moment.IsZero() && (d.Wake.IsZero() || moment.Before(d.Wake)) {
 		d.Wake = moment
@@ -36,14 +36,14 @@ func wakeNoLaterThan(d Decision, moment time.Time) Decision {
 	return d
 }
 
-// isMuted is true for a gate whose hook wants no alerts.
+// isMuted reports whether the webhook of a gate has muteAlert set.
 func (s *Snapshot) isMuted(gateName string) bool {
 	return slices.ContainsFunc(s.Plan.Hooks, func(hook flaggerv1.CanaryWebhook) bool {
 		return hookGateName(hook) == gateName && hook.MuteAlert
 	})
 }
 
-// withAlert puts an alert on the last event, unless it is muted.
+// withAlert adds an alert to the last event, unless alerts are muted.
 func withAlert(events []release.Event, muted bool, severity release.Severity, message string) []release.Event {
 	if n := len(events); n > 0 && !muted {
 		events[n-1].Alert = &release.Alert{Severity: severity, Message: message}

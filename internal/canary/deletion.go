@@ -7,11 +7,11 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// finalizeDeletion gives a workload back to its user: pods first, then Services and route, the finalizer last. The primary serves
-// until everything that was sent to it has been answered; it is collected with the Canary.
+// finalizeDeletion restores the user's objects: it scales the target up, restores Services and route, then removes the finalizer. The
+// primary serves until the requests that were sent to it are completed; it is garbage-collected with the Canary.
 func finalizeDeletion(s Snapshot) Decision {
 	if !s.Plan.RevertOnDeletion {
-		return keepStatus(s, nil, HasFinalizer{}) // the user does not want it back any more
+		return keepStatus(s, nil, HasFinalizer{}) // the user cleared revertOnDeletion after the deletion
 	}
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseTerminating, flaggerv1.CanaryPhaseTerminated:
@@ -22,7 +22,7 @@ func finalizeDeletion(s Snapshot) Decision {
 	}
 	goodbye := release.Event{Type: release.Normal, Message: "Terminated canary " + s.Plan.qualifiedName()}
 	if !s.Workload.Target.Found {
-		// Nothing is left to give back to; what we made goes with the Canary.
+		// There is no target to return the traffic to; the objects that Serin created are deleted with the Canary.
 		d := keepStatus(s, nil, HasFinalizer{})
 		d.Events = append(d.Events, goodbye)
 		return d
@@ -45,21 +45,21 @@ func finalizeDeletion(s Snapshot) Decision {
 	return d
 }
 
-// releaseFinalizer removes the finalizer of a Canary whose workload belongs to another one. Nothing is restored: the other one uses
-// all of it.
+// releaseFinalizer removes the finalizer of a Canary whose target belongs to another Canary. Nothing is restored, because the other
+// Canary uses these objects.
 func releaseFinalizer(s Snapshot) Decision {
 	d := keepStatus(s, nil, HasFinalizer{})
 	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: "The original objects of " + s.Plan.qualifiedName() + " are not restored: " + s.TargetConflict})
 	return d
 }
 
-// userObjectsRestored is true once Services and route are the user's again.
+// userObjectsRestored reports whether the user's Services and route have been restored.
 func (s *Snapshot) userObjectsRestored() bool {
 	return s.serin().DrainUntil != nil || s.Status.Phase == flaggerv1.CanaryPhaseTerminated
 }
 
-// targetCanServe passes when the target can carry what the primary carries now. Once everything is restored, how many
-// pods it has is its user's business.
+// targetCanServe passes when the target can carry the traffic of the primary. Once the user's objects are restored, the user decides
+// about the number of its pods.
 func targetCanServe(s Snapshot) release.Gate {
 	target := s.Workload.Target
 	enough := s.userObjectsRestored() || !s.Plan.hasReplicaCount() || target.Replicas >= s.Workload.Primary.Replicas

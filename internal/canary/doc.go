@@ -1,8 +1,8 @@
 // Package canary decides how a Canary moves from one revision to the next.
 //
-// Next turns a Snapshot into a Decision; View shows the same snapshot to users. The package knows the plan, the status and what was
-// observed, all as values. It must not know clients, clocks, contexts, or which mesh carries the traffic; its reconciler is
-// canary/controller.
+// Next turns a Snapshot into a Decision; View shows the same snapshot to users. The package knows the plan, the status and the
+// observed state, all as values. It must not know clients, clocks, contexts, or which mesh routes the traffic; its reconciler
+// is canary/controller.
 //
 // # Additions
 //
@@ -22,8 +22,8 @@
 // An effect: its type in effects.go, and a case in canary/controller/apply.go: test/borders fails without it. withEffect
 // (forecast.go) if decisions depend on its result, and the worlds that apply effects in tests (world_test.go).
 //
-// A condition: its type in api/flagger/v1beta1/status.go, its texts next to the code that sets it with statusEdit.setCondition, messageOf
-// (view.go) if users should read it first, and docs/canary.md.
+// A condition: its type in api/flagger/v1beta1/status.go, its texts next to the code that sets it with statusEdit.setCondition,
+// messageOf (view.go) if users should read it first, and docs/canary.md.
 //
 // A field of the spec: api/flagger/v1beta1 with its documentation, a manifest in the testdata of that package, and make generate;
 // its default and its validation in plan.go, which is all that decisions read; docs/canary.md; the draw in

@@ -6,7 +6,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Effect is something that shall be true of the cluster of one Canary.
+// Effect is a desired state of the objects of one Canary.
 //
 //sumtype:decl
 type Effect interface {
@@ -14,29 +14,28 @@ type Effect interface {
 	effect()
 }
 
-// The effects. State effects (HasFinalizer, ServicesExist, PrimaryExists, ScalerExists, RouteMaintained) are true in every
-// pass, RoutePrepared until there is a route; all others exist only in the states that move something.
+// The effects. Steady-state effects (HasFinalizer, ServicesExist, PrimaryExists, ScalerExists, RouteMaintained) apply in every
+// reconciliation, RoutePrepared until there is a route; all others are transition effects.
 type (
-	// HasFinalizer holds or lets go of the Canary.
+	// HasFinalizer adds or removes the finalizer of the Canary.
 	HasFinalizer struct{ Present bool }
-	// ServicesExist makes the Services of primary and canary, and the apex Service once the primary can serve.
+	// ServicesExist creates the Services of primary and canary, and the apex Service once the primary can serve.
 	ServicesExist struct{ Apex bool }
-	// PrimaryExists makes the primary of the target, if that has the revision; while Follow is set it takes over whatever
-	// template the target has.
+	// PrimaryExists creates the primary, if the target has the revision; with Follow the primary receives any template of the target.
 	PrimaryExists struct {
 		Revision, ID string
 		Follow       bool
 	}
-	// PrimaryRecreated makes a primary that was deleted again from its history, because the target has another revision. It
-	// is to run that revision; where none is named, what has that hash of the API; without either, what it ran last. What a
-	// CopyTemplate with the ID Undone made of its configuration is undone.
+	// PrimaryRecreated recreates a deleted primary from its history, because the target has another revision. The primary receives
+	// that revision; if Revision is empty, the one with FlaggerHash; if both are empty, the one that it ran last. Changes of its
+	// configuration by a CopyTemplate with the ID Undone are reverted.
 	PrimaryRecreated struct{ Revision, FlaggerHash, Undone, ID string }
-	// ScalerExists makes the primary's autoscaler; Update brings it up to date with the target's.
+	// ScalerExists creates the autoscaler of the primary; with Update it is updated from that of the target.
 	ScalerExists struct{ Update bool }
-	// RoutePrepared makes what a mesh must have before it lets pods join, and nothing that traffic follows.
+	// RoutePrepared creates the objects that a mesh requires before pods can join it, and none that routes traffic.
 	RoutePrepared struct{}
-	// RouteMaintained keeps the route right in everything but its weights, which stay as they are observed; Canary and
-	// Mirror are for a route that has to be made.
+	// RouteMaintained maintains the route except for its weights, which remain as observed; Canary and Mirror apply to a route that
+	// has to be created.
 	RouteMaintained struct {
 		Canary int
 		Mirror bool
@@ -45,25 +44,25 @@ type (
 	TrafficWeight struct {
 		Canary int
 		Mirror bool
-		// Provider is set when the traffic is still carried by another provider than the plan's.
+		// Provider is set if the traffic is still routed by another provider than that of the plan.
 		Provider string
 	}
-	// TargetScaledUp gives the target pods; Like says that it must carry the primary's traffic.
+	// TargetScaledUp scales the target up from zero; with ToPrimaryCapacity, until it can carry the traffic of the primary.
 	TargetScaledUp struct{ ToPrimaryCapacity bool }
-	// PrimaryScaledUp gives the primary pods again, so that the traffic can go back to it.
+	// PrimaryScaledUp scales the primary up from zero, so that the traffic can return to it.
 	PrimaryScaledUp struct{}
-	// TargetScaledToZero takes the target's pods away.
+	// TargetScaledToZero scales the target to zero.
 	TargetScaledToZero struct{}
-	// ScalerPaused stops or resumes the target's autoscaler.
+	// ScalerPaused pauses or resumes the autoscaler of the target.
 	ScalerPaused struct{ Paused bool }
-	// CopyTemplate gives the primary the target's template and configuration, if they still have that revision.
+	// CopyTemplate copies template and configuration of the target to the primary, if they still have that revision.
 	CopyTemplate struct{ Revision, ID string }
-	// RestoreTemplate gives the primary back what it had before the run.
+	// RestoreTemplate restores the template and configuration that the primary had before the run.
 	RestoreTemplate struct{ ID string }
-	// ConfigsRestored gives the primary's configuration back the content that it had before a CopyTemplate with that ID
-	// which never came to the template.
+	// ConfigsRestored restores the configuration that the primary had before a CopyTemplate with that ID, if the template itself was
+	// never copied.
 	ConfigsRestored struct{ ID string }
-	// ConfigsCollected removes copies of configuration that nothing refers to any more.
+	// ConfigsCollected deletes copies of configuration that are no longer referenced.
 	ConfigsCollected struct{}
 	// UserObjectsRestored restores the user's Services and route.
 	UserObjectsRestored struct{}

@@ -6,10 +6,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// notYet is said of endpoints while there are no pods that could have any.
+// notYet is the message of an endpoint gate while there are no ready pods.
 const notYet = "evaluated when the pods are ready"
 
-// missingEndpoints says what of n endpoints of a Service is waited for.
+// missingEndpoints is the message of a gate that waits for n endpoints of a Service.
 func missingEndpoints(e release.Endpoints, service string, n int32) string {
 	if e.Ready == 0 {
 		return fmt.Sprintf("Kubernetes has not published any endpoints for Service %s yet, so routers cannot reach its pods", service)
@@ -17,8 +17,8 @@ func missingEndpoints(e release.Endpoints, service string, n int32) string {
 	return fmt.Sprintf("Kubernetes has published %d of %d endpoints for Service %s so far", e.Ready, n, service)
 }
 
-// canaryEndpoints holds the first request to the new revision until it can arrive. Before that the deadline for being
-// ready holds for being reachable too.
+// canaryEndpoints delays the first request to the new revision until the revision is reachable. Before that the deadline for
+// readiness also applies to reachability.
 func canaryEndpoints(s Snapshot) release.Gate {
 	endpoints := s.Workload.Target.Endpoints
 	if endpoints.AtLeast(1) {
@@ -37,8 +37,8 @@ func canaryEndpoints(s Snapshot) release.Gate {
 	return failsAtDeadline(s, g, release.LaterOf(s.canaryDeadline(), endpoints.ServiceCreated.Add(s.Plan.Deadline))) // the previous one may have been deleted
 }
 
-// primaryEndpoints holds traffic that is about to come to the primary until the primary can be reached: with as many
-// pods as it must have, or with any at all where no other workload answers.
+// primaryEndpoints delays traffic to the primary until the primary is reachable: with as many pods as it requires, or with one pod
+// where no other workload can serve.
 func primaryEndpoints(s Snapshot) release.Gate {
 	primary, enough := s.Workload.Primary, int32(1)
 	if s.Workload.Target.canServe() {
@@ -47,7 +47,7 @@ func primaryEndpoints(s Snapshot) release.Gate {
 	return s.primaryReached(enough)
 }
 
-// primaryEndpointsBack is primaryEndpoints where the canary has traffic that comes back.
+// primaryEndpointsBack is primaryEndpoints for traffic that returns from the canary.
 func primaryEndpointsBack(s Snapshot) release.Gate {
 	if !s.canaryHasTraffic() {
 		return release.NewPassingGate("primary-endpoints", "")
@@ -55,8 +55,8 @@ func primaryEndpointsBack(s Snapshot) release.Gate {
 	return primaryEndpoints(s)
 }
 
-// primaryEndpointsAtOnce is primaryEndpoints where traffic must leave the canary: one that can be reached is enough, unless
-// the primary itself has just changed. With a canary that answers no requests there is nothing to wait for.
+// primaryEndpointsAtOnce is primaryEndpoints for traffic that must leave the canary: one reachable pod is enough, unless the primary
+// itself has just changed. If the canary cannot serve requests, there is nothing to wait for.
 func primaryEndpointsAtOnce(s Snapshot) release.Gate {
 	switch {
 	case !s.canaryHasTraffic() || s.drainStarted() || !s.canaryReachable():
@@ -79,7 +79,8 @@ func (s *Snapshot) primaryReached(enough int32) release.Gate {
 	return release.NewWaitingGate("primary-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("primary"), enough))
 }
 
-// targetEndpoints delays the restoration of Services and route until the target can be reached. The Service that tells may be gone already.
+// targetEndpoints delays the restoration of Services and route until the target is reachable. The Service that shows that may
+// already be deleted.
 func targetEndpoints(s Snapshot) release.Gate {
 	endpoints := s.Workload.Target.Endpoints
 	enough := max(s.Workload.Target.RequiredPods, 1)

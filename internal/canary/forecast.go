@@ -10,21 +10,21 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Bounds of a forecast: a plan with a hundred weights takes about ten decisions for each.
+// Limits of a forecast: a plan with a hundred weights takes about ten decisions for each.
 const (
 	maxDecisions = 4000
 	maxUpcoming  = 120
 )
 
-// course is what a release does if nothing fails.
+// course is the course of a release in which nothing fails.
 type course struct {
 	steps []release.Step
-	// limits of the checks, by name.
+	// limits of the checks, by the names of their gates.
 	limits map[string]string
 }
 
-// forecast runs the state machine in a world where pods are ready at once, users approve and checks pass. The description of what
-// comes next thus has the same source as what comes next.
+// forecast runs the state machine in a world where pods are ready at once, users approve and checks pass. The displayed steps are thus
+// derived from the code that executes them.
 func forecast(s Snapshot) course {
 	c := course{limits: map[string]string{}}
 	s = idealSnapshot(s)
@@ -36,7 +36,7 @@ func forecast(s Snapshot) course {
 			}
 		}
 		before := s
-		answered := answerProbes(s, d)
+		answered := answerQueries(s, d)
 		for _, effect := range d.Effects {
 			s = withEffect(s, effect)
 		}
@@ -60,19 +60,19 @@ func forecast(s Snapshot) course {
 	return c
 }
 
-// answerProbes adds a passing answer for each probe of a decision that has none, and reports whether there was one.
-func answerProbes(s Snapshot, d Decision) bool {
+// answerQueries adds a passing answer for each unanswered query of a decision, and reports whether there was one.
+func answerQueries(s Snapshot, d Decision) bool {
 	answered := false
-	for _, probe := range d.Queries {
-		if _, ok := s.Answers.AnswerTo(probe); !ok {
-			s.Answers[probe.ID] = passingAnswer(probe, s.Now)
+	for _, query := range d.Queries {
+		if _, ok := s.Answers.AnswerTo(query); !ok {
+			s.Answers[query.ID] = passingAnswer(query, s.Now)
 			answered = true
 		}
 	}
 	return answered
 }
 
-// idealSnapshot is the snapshot of a world in which a release waits for nothing but time.
+// idealSnapshot is the snapshot of a world in which a release waits only for time.
 func idealSnapshot(s Snapshot) Snapshot {
 	s.Answers = release.Answers{}
 	s.OtherController, s.TargetConflict, s.MissingReferences, s.Plan.Suspended, s.Plan.ValidationErrors = OtherController{}, "", nil, false, nil
@@ -230,7 +230,7 @@ func phaseText(before, after Snapshot) string {
 		return fmt.Sprintf("the release fails: %s is scaled to zero", plan.Target)
 	case flaggerv1.CanaryPhaseTerminating:
 		return "the original objects are restored"
-	default: // Waiting and WaitingPromotion are not entered where all users approve
+	default: // Waiting and WaitingPromotion are not entered when users approve at once
 		return ""
 	}
 }

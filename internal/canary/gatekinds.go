@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// The gates whose names the code that explains them needs as well.
+// Names of gates that the code which explains them needs as well.
 const (
 	rolloutAskedGate = "rollout-asked/"
 	sourcesGate      = "metrics-available"
@@ -22,36 +22,36 @@ const (
 	sectionEnd            = "promotion-and-rollback"
 )
 
-// gateKind describes a gate that is documented in these sections, and opened by that opener.
+// gateKind describes a gate with that opener, documented in these sections.
 func gateKind(name string, opener release.Opener, sections ...string) release.GateKind {
 	return release.GateKind{Name: name, Openers: []release.Opener{opener}, Sections: sections}
 }
 
-// ofWorkload is a gate that the pods of target and primary decide about.
+// ofWorkload marks a gate that observes the pods of target and primary.
 func ofWorkload(kind release.GateKind) release.GateKind {
 	kind.Observes = release.WorkloadPart
 	return kind
 }
 
-// ofRoute is a gate that the observed route decides about.
+// ofRoute marks a gate that observes the route.
 func ofRoute(kind release.GateKind) release.GateKind {
 	kind.Observes = release.RoutePart
 	return kind
 }
 
-// perWindow is a gate with a query that is sent again in every window.
+// perWindow marks a gate with a query that is sent again in every window.
 func perWindow(kind release.GateKind) release.GateKind {
 	kind.Queries = true
 	return kind
 }
 
-// perRun is a gate with a query whose approval is valid until the end of the release.
+// perRun marks a gate with a query whose approval is valid until the end of the release.
 func perRun(kind release.GateKind) release.GateKind {
 	kind.Queries, kind.OncePerRun = true, true
 	return kind
 }
 
-// GateKinds lists all gates of a Canary, those that only its reconciler sets included.
+// GateKinds lists all gates of a Canary, including those that only its reconciler sets.
 func GateKinds() release.GateKinds {
 	suspended := gateKind("suspended", release.ByUser, sectionUserAction)
 	suspended.Command = "resume"
@@ -110,7 +110,7 @@ func (p *Plan) kindOf(gate string, kinds release.GateKinds) release.GateKind {
 	return kind
 }
 
-// questionOf is what a gate asks; nil: nothing.
+// questionOf returns the query of a gate; nil: it has none.
 func (p *Plan) questionOf(gate string) any {
 	for _, hook := range p.Hooks {
 		if gate == hookGateName(hook) || hook.Type == flaggerv1.RolloutHook && gate == rolloutAskedGate+hook.Name {

@@ -10,12 +10,12 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// gate is one condition, as a function of the snapshot.
+// gate evaluates one condition for a snapshot.
 type gate = func(Snapshot) release.Gate
 
-// primaryReady holds everything while the version that serves users is not whole. A primary that Kubernetes gave up,
-// that has no pod left, or whose promotion failed, protects no users: then the gate is lifted, so that a fix can ship,
-// and says so.
+// primaryReady delays the release while the primary, which serves users, is not ready. A primary that exceeded its progress
+// deadline, that has no pods, or whose promotion failed, protects no users: then the gate is lifted, so that a fix can ship, and
+// its message and an event report that.
 func primaryReady(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
 	message := s.primaryMessage()
@@ -58,8 +58,8 @@ func (s *Snapshot) primaryMessage() string {
 	return name + " not ready: " + message
 }
 
-// canaryReady holds everything while the new revision has not enough pods, until it has made no progress for the length
-// of the deadline.
+// canaryReady waits until the new revision has enough pods. It fails when the canary makes no progress for the length of the
+// deadline.
 func canaryReady(s Snapshot) release.Gate {
 	target := s.Workload.Target
 	if target.Ready && target.Replicas > 0 {
@@ -72,7 +72,7 @@ func canaryReady(s Snapshot) release.Gate {
 	return failsAtDeadline(s, release.NewWaitingGate("canary-ready", release.ByCluster, message), s.canaryDeadline())
 }
 
-// failsAtDeadline is a gate that fails at the deadline.
+// failsAtDeadline returns the gate, failed when the deadline has passed.
 func failsAtDeadline(s Snapshot, g release.Gate, deadline time.Time) release.Gate {
 	if !s.Now.Before(deadline) {
 		g.Verdict = release.Fail
@@ -82,7 +82,7 @@ func failsAtDeadline(s Snapshot, g release.Gate, deadline time.Time) release.Gat
 	return g
 }
 
-// withoutPodDetails is the snapshot without what was seen of single pods: the texts that the API promises do not name any.
+// withoutPodDetails returns the snapshot without the problems of pods: Flagger's texts do not contain them.
 func withoutPodDetails(s Snapshot) *Snapshot {
 	s.Workload.Target.PodProblem, s.Workload.Primary.PodProblem = "", ""
 	return &s
@@ -100,7 +100,7 @@ func (s *Snapshot) canaryMessage() string {
 	return fmt.Sprintf("canary %s %s not ready: %s", strings.ToLower(s.Plan.Kind), s.Plan.targetName(), message)
 }
 
-// routeReadable holds a start while the traffic cannot be seen or was refused by its router.
+// routeReadable delays the start of a release while the route cannot be read or is rejected by its router.
 func routeReadable(s Snapshot) release.Gate {
 	switch {
 	case !s.Plan.HasRouter:
@@ -116,13 +116,13 @@ func routeReadable(s Snapshot) release.Gate {
 	}
 }
 
-// withEvent makes what a gate waits for an event as well, for as long as it does.
+// withEvent reports the message of a waiting gate in an event as well.
 func withEvent(g release.Gate) release.Gate {
 	g.Events = []release.Event{{Type: release.Warning, Message: g.Message, Persistent: true}}
 	return g
 }
 
-// windowElapsed is the gate that time alone opens. The start of a window is in the status, so that a restart neither
+// windowElapsed is the gate that only time opens. The start of the window is stored in the status, so that a restart neither
 // skips a window nor observes one twice.
 func windowElapsed(s Snapshot) release.Gate {
 	start, ok := s.windowStart()
@@ -146,14 +146,14 @@ func windowElapsed(s Snapshot) release.Gate {
 	return g
 }
 
-// skipsObservation is true in the last window of blue/green where no router moves traffic: nothing changed for users, so there
-// is nothing to observe. A window that follows because a check failed or a gate was closed is a window like any other, or
-// both would be asked again and again at once.
+// skipsObservation reports whether the open window has no length: in the last window of blue/green without a router nothing
+// changes for users, so there is nothing to observe. A window that follows because of a failed check or a closed gate has the
+// regular length, because the check or the gate would otherwise be queried again at once, in a loop.
 func (s *Snapshot) skipsObservation() bool {
 	return s.serin().Window != nil && s.serin().Window.Unobserved
 }
 
-// windowEnd is when the answers of the open window may be asked for; zero: at once.
+// windowEnd is when the queries of the open window may be sent; zero: at once.
 func (s *Snapshot) windowEnd() time.Time {
 	start, ok := s.windowStart()
 	if !ok || s.skipsObservation() {
@@ -162,7 +162,7 @@ func (s *Snapshot) windowEnd() time.Time {
 	return start.Add(s.Plan.Window)
 }
 
-// windowAttempt names the open window in the identity of its questions.
+// windowAttempt identifies the open window in the IDs of its queries.
 func (s *Snapshot) windowAttempt() string {
 	start, ok := s.windowStart()
 	if !ok {
@@ -171,7 +171,7 @@ func (s *Snapshot) windowAttempt() string {
 	return strconv.FormatInt(start.UnixMicro(), 36)
 }
 
-// refusedHooksAskedAt is when hooks that refused, and that are asked again one window later, were asked.
+// refusedHooksAskedAt is when the hooks that refused were called; they are called again one window later.
 func (s *Snapshot) refusedHooksAskedAt() (time.Time, bool) {
 	asked := s.serin().Asked
 	if asked == nil {
@@ -180,7 +180,7 @@ func (s *Snapshot) refusedHooksAskedAt() (time.Time, bool) {
 	return asked.Time, true
 }
 
-// askRefusedHooksFrom is from when on those hooks are asked again; zero: at once. A refusal in the future counts as one of now.
+// askRefusedHooksFrom is when those hooks may be called again; zero: at once. A call in the future counts as a call now.
 func (s *Snapshot) askRefusedHooksFrom() time.Time {
 	asked, ok := s.refusedHooksAskedAt()
 	if !ok {
@@ -189,7 +189,7 @@ func (s *Snapshot) askRefusedHooksFrom() time.Time {
 	return s.clampToNow(asked).Add(s.Plan.Window)
 }
 
-// routeConfirmed holds the judgement of a window during which the router did not yet serve the weight.
+// routeConfirmed delays the evaluation of a window during which the router did not serve the weight yet.
 func routeConfirmed(s Snapshot) release.Gate {
 	if s.Plan.HasRouter && s.Route.Confirmation == Unconfirmed {
 		return release.NewWaitingGate("route-confirmed", release.ByCluster, s.Route.Reason)
@@ -197,31 +197,32 @@ func routeConfirmed(s Snapshot) release.Gate {
 	return release.NewPassingGate("route-confirmed", "")
 }
 
-// drainElapsed holds pods that have just lost their traffic: requests under way end, and routers follow late.
+// drainElapsed delays the scale-down of pods that have just lost their traffic, so that requests in flight are completed and
+// routers with a delay stop sending new ones.
 func drainElapsed(s Snapshot) release.Gate {
 	var until time.Time
 	longest := s.Plan.Drain
-	drain, left := s.serin().DrainUntil, s.serin().LastTraffic
+	drain, lastTraffic := s.serin().DrainUntil, s.serin().LastTraffic
 	switch {
 	case drain != nil:
 		until = drain.Time
-		if left != nil {
-			until = release.LaterOf(until, left.Add(s.Plan.Drain)) // the run before this one may have ended a moment ago
+		if lastTraffic != nil {
+			until = release.LaterOf(until, lastTraffic.Add(s.Plan.Drain)) // the previous run may have ended a moment ago
 		}
-	case left != nil:
-		longest += s.Plan.Drain / 2 // it may have gone on for half a drain; see unnoticed
-		until = left.Add(longest)
+	case lastTraffic != nil:
+		longest += s.Plan.Drain / 2 // the traffic may have continued for half a drain; see hasUnrecordedTraffic
+		until = lastTraffic.Add(longest)
 	}
 	if until.IsZero() {
 		return release.NewPassingGate("drained", "the canary received no traffic")
 	}
 	if latest := s.Now.Add(longest); until.After(latest) {
-		until = latest // a clock that jumped back must not hold pods for a day
+		until = latest // a clock that was set back must not keep pods for a day
 	}
 	if s.Now.Before(until) {
 		return release.NewTimedGate("drained", until, "until "+until.UTC().Format(time.TimeOnly))
 	}
-	// Where the router can tell that it still serves the old route, it is waited for, but not indefinitely.
+	// If the router reports that it still serves the previous route, the pods are kept, but not indefinitely.
 	if latest := until.Add(s.Plan.Deadline); s.Plan.HasRouter && s.Route.Confirmation == Unconfirmed && s.Now.Before(latest) {
 		g := release.NewWaitingGate("drained", release.ByCluster, s.Route.Reason)
 		g.Until = latest
@@ -230,8 +231,8 @@ func drainElapsed(s Snapshot) release.Gate {
 	return release.NewPassingGate("drained", "")
 }
 
-// hookApproves is a hook that must say yes and is asked again, one interval after its last call began, until it does. from
-// is the first moment at which it may be asked.
+// hookApproves is the gate of a webhook that must approve. It is called again one interval after the start of its last call, until
+// it approves. from is the earliest time of the first call.
 func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, attempt string, from time.Time, passed, closed string) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGateName(hook)
@@ -265,8 +266,8 @@ func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, att
 	}
 }
 
-// askHookAgainAt is from when on a hook is asked again that the status says was refused: it may have been asked since then, when
-// the interval was a shorter one.
+// askHookAgainAt is when a hook may be called again that refused according to the status: it may have been called since then,
+// when the interval was shorter.
 func (s *Snapshot) askHookAgainAt(id string, from time.Time) time.Time {
 	last := s.Answers[id]
 	if from.IsZero() || last.Ended.IsZero() {
@@ -282,7 +283,7 @@ func refusalText(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
 	return hook.Name + " has not approved: " + answer.Text
 }
 
-// rollbackRequested is the gate of a webhook that may request a rollback. It fails when it does.
+// rollbackRequested is the gate of a webhook that may request a rollback. The gate fails when the webhook requests one.
 func rollbackRequested(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGateName(hook)
@@ -311,7 +312,7 @@ func rollbackRequested(hook flaggerv1.CanaryWebhook, attempt string, since time.
 	}
 }
 
-// rollbackRequestPolled is rollbackRequested where no window tells when to ask: once per interval.
+// rollbackRequestPolled is rollbackRequested outside of windows: the webhook is called once per interval.
 func rollbackRequestPolled(hook flaggerv1.CanaryWebhook, attempt string) gate {
 	return func(s Snapshot) release.Gate {
 		since := time.Time{}
@@ -324,7 +325,7 @@ func rollbackRequestPolled(hook flaggerv1.CanaryWebhook, attempt string) gate {
 	}
 }
 
-// nextRollbackPoll is when the next of the rollback hooks is asked again; zero: when none waits for that.
+// nextRollbackPoll is when the next rollback hook is due to be called again; zero: none is.
 func (s *Snapshot) nextRollbackPoll(attempt string) time.Time {
 	var next time.Time
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
@@ -336,8 +337,8 @@ func (s *Snapshot) nextRollbackPoll(attempt string) time.Time {
 	return next
 }
 
-// rolloutHooksAsked hands out the rollout hooks of a window as soon as it is open, in order, up to the first that refuses.
-// The gate passes with any answer: what it said is judged at the end of the window.
+// rolloutHooksAsked calls the rollout hooks of a window as soon as it opens, in order, up to the first that refuses. The gate
+// passes with any response: rolloutHookPassed evaluates the response at the end of the window.
 func rolloutHooksAsked(hook flaggerv1.CanaryWebhook, before []flaggerv1.CanaryWebhook) gate {
 	return func(s Snapshot) release.Gate {
 		name := rolloutAskedGate + hook.Name
@@ -381,8 +382,8 @@ func rolloutHookPassed(hook flaggerv1.CanaryWebhook) gate {
 	}
 }
 
-// samplesBelongToRevision holds the judgement, not the weight, while a query would still look at what an earlier revision of the
-// target answered to users.
+// samplesBelongToRevision delays the evaluation of the checks, not the weight, while the range of a query still includes requests
+// that an earlier revision of the target served.
 func samplesBelongToRevision(s Snapshot) release.Gate {
 	last := s.serin().LastTraffic
 	if last == nil || len(s.Plan.Checks) == 0 {
@@ -395,7 +396,7 @@ func samplesBelongToRevision(s Snapshot) release.Gate {
 	return release.NewPassingGate("old-samples", "")
 }
 
-// metricPasses is one check of a window. Its first final answer holds for the window.
+// metricPasses is one check of a window. Its first final answer is valid for the whole window.
 func metricPasses(check Check) gate {
 	return func(s Snapshot) release.Gate {
 		name, p := check.Metric.Name, s.metricQuery(check)
@@ -426,7 +427,7 @@ func metricPasses(check Check) gate {
 			g.Verdict, g.Opener, g.Message = release.Fail, release.ByTime, "no values found"
 			g.Events = []release.Event{noValuesText(s.Plan, check, answer.Text)}
 			return g
-		default: // Broken: nothing but a person or another window changes it
+		default: // Broken: only the user or another window changes that
 			g.Verdict, g.Opener, g.Message = release.Fail, release.ByTime, answer.Text
 			g.Events = []release.Event{queryFailedText(check, answer)}
 			return g
@@ -434,7 +435,7 @@ func metricPasses(check Check) gate {
 	}
 }
 
-// providerUnreachable holds the window open while a provider that cannot be reached does not count yet.
+// providerUnreachable keeps the window open while an unreachable provider does not count as a failed check yet.
 func providerUnreachable(s Snapshot, p release.Query, check Check, answer release.Answer) (release.Gate, bool) {
 	counted := s.providerUnreachableSince(answer).Add(unreachableGrace)
 	if !s.Now.Before(counted) {
@@ -450,7 +451,7 @@ func providerUnreachable(s Snapshot, p release.Query, check Check, answer releas
 	return release.NewQueryGate("provider-unreachable", p, message), true
 }
 
-// providerUnreachableSince is since when the provider cannot be reached.
+// providerUnreachableSince is since when the provider has been unreachable.
 func (s *Snapshot) providerUnreachableSince(answer release.Answer) time.Time {
 	if since := s.serin().Unreachable; since != nil {
 		return s.clampToNow(since.Time)
@@ -458,5 +459,5 @@ func (s *Snapshot) providerUnreachableSince(answer release.Answer) time.Time {
 	return s.clampToNow(answer.Began)
 }
 
-// formatPods says how many pods of a copy can answer.
+// formatPods formats the number of pods that can serve requests.
 func formatPods(c WorkloadState) string { return strconv.Itoa(int(c.Available)) + " pods available" }

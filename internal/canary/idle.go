@@ -7,18 +7,18 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// reconcileIdle keeps things as they are until a new revision comes. Nothing that others own is held: no weight, no replicas,
-// no template.
+// reconcileIdle waits for a new revision. It maintains nothing that others may change in the meantime: no weight, no replicas, no
+// template.
 func reconcileIdle(s Snapshot) Decision {
 	switch s.serin().Intent {
 	case intentCompleted, intentSkipped, intentFailed:
 		return askPostRolloutHooks(s)
 	case intentRollback, intentCancel, intentSkip:
-		// A user wrote the phase by hand: what was in progress ends with it.
+		// A user edited the phase: what was in progress ends.
 		return s.edit().addEffects(steadyStateEffects(s)...).clearRunState().decision(nil)
 	}
 	if s.statusFromOtherController() {
-		// Adopted: what is there is recorded in our form, and nothing starts.
+		// Adoption: the current state is recorded in status.serin, and nothing starts.
 		return s.edit().addEffects(steadyStateEffects(s)...).adoptOtherStatus().decision(nil)
 	}
 	revision := s.Workload.Target.Revision
@@ -35,12 +35,12 @@ func reconcileIdle(s Snapshot) Decision {
 	}
 	if revision == s.pinnedRevision() && !retry {
 		if s.serin().Queue != nil {
-			return s.edit().addEffects(steadyStateEffects(s)...).leaveQueue().decision(nil) // the user went back to what failed before
+			return s.edit().addEffects(steadyStateEffects(s)...).leaveQueue().decision(nil) // the user reverted to the revision that failed before
 		}
 		return idleDecision(s)
 	}
 	if revision == s.promotedRevision() {
-		// The user went back to what the primary runs. The same revision may be tried again later.
+		// The user reverted to the revision of the primary. The same new revision may be released again later.
 		e := s.edit().addEffects(steadyStateEffects(s)...)
 		e.recordAppliedRevision()
 		return e.decision(nil)
@@ -48,8 +48,8 @@ func reconcileIdle(s Snapshot) Decision {
 	return prepareRelease(s)
 }
 
-// idleDecision holds what is. References that lead nowhere are said while there is time to mend them: a release that starts
-// with them fails its checks.
+// idleDecision changes nothing. Missing references are reported while there is time to fix them: a release that starts with them
+// fails its checks.
 func idleDecision(s Snapshot) Decision {
 	if len(s.MissingReferences) == 0 {
 		return keepStatus(s, nil, steadyStateEffects(s)...)

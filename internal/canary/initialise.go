@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// initialise makes the primary and hands the traffic over. Until the primary can serve nothing that serves is touched.
+// initialise creates the primary and moves the traffic to it. Until the primary can serve, nothing that serves is changed.
 func initialise(s Snapshot) Decision {
 	var effects []release.Effect
 	if s.Plan.RevertOnDeletion != s.Finalizer {
@@ -19,7 +19,7 @@ func initialise(s Snapshot) Decision {
 	}
 	effects = append(effects, PrimaryExists{ID: s.copyIDFor("initialise", s.Workload.Target.Revision), Follow: true})
 	if s.Workload.Primary.Found && !s.Workload.SameTemplate {
-		effects = append(effects, ConfigsCollected{}) // what was kept for going back from a promotion before is out of date
+		effects = append(effects, ConfigsCollected{}) // copies that were kept for the rollback of an earlier promotion are obsolete
 	}
 	gates := release.EvaluateGates(s, metricSourcesReachable, primaryReadyFirstTime, primaryEndpoints)
 	if s.Workload.Primary.Exceeded {
@@ -38,7 +38,7 @@ func initialise(s Snapshot) Decision {
 	effects = append(effects, ScalerExists{}, ServicesExist{Apex: true})
 	switch {
 	case s.canaryHasTraffic():
-		// A route that is older than this Canary, or that a user wrote, routes traffic to the target, whose pods will be removed.
+		// A route that is older than this Canary, or that a user wrote, sends traffic to the target, which is about to be scaled to zero.
 		effects = append(effects, TrafficWeight{})
 	case s.Plan.HasRouter:
 		effects = append(effects, RouteMaintained{})
@@ -64,7 +64,7 @@ func initialise(s Snapshot) Decision {
 	}).decision(gates)
 }
 
-// primaryReadyFirstTime is primary-ready for the first time, when the primary must also have the target's own template.
+// primaryReadyFirstTime is the gate primary-ready during initialisation, when the primary must also have the template of the target.
 func primaryReadyFirstTime(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
 	switch {
@@ -79,8 +79,8 @@ func primaryReadyFirstTime(s Snapshot) release.Gate {
 	}
 }
 
-// metricSourcesReachable asks once whether the metrics can be had. It only informs: a release that cannot be measured does not
-// advance later, but taking a workload over needs no metrics.
+// metricSourcesReachable checks once whether the metrics providers are available. It is informational: a release that cannot be
+// measured does not advance later, but the initialisation needs no metrics.
 func metricSourcesReachable(s Snapshot) release.Gate {
 	if s.Plan.SkipAnalysis {
 		return release.NewPassingGate(sourcesGate, "analysis is skipped")
@@ -101,12 +101,12 @@ func metricSourcesReachable(s Snapshot) release.Gate {
 	}
 }
 
-// resetCounters clears the counters of a run.
+// resetCounters resets the counters of a run.
 func (e *statusEdit) resetCounters() {
 	e.status.CanaryWeight, e.status.FailedChecks, e.status.Iterations = 0, 0, 0
 }
 
-// recordAppliedRevision records the target's revision as the one that was taken up, in our form and in the API's.
+// recordAppliedRevision records the revision of the target as the one whose release started last, in Serin's form and in Flagger's.
 func (e *statusEdit) recordAppliedRevision() {
 	w := e.snapshot.Workload
 	e.status.LastAppliedSpec, e.status.TrackedConfigs = w.Target.FlaggerHash, w.FlaggerConfigs

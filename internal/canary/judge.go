@@ -10,15 +10,15 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// checkResult is what one measured value means.
+// checkResult is the result of one check.
 type checkResult struct {
 	ok bool
-	// text is the message about a failed check, value and limit are what was compared.
+	// text is the message about a failed check; value and limit are formatted for users.
 	text, value, limit string
 }
 
 // judgeValue compares a value with the bounds of its check. Bounds are inclusive; either may be absent. Without a range the
-// single threshold holds: a minimum for the success rate, a maximum for everything else.
+// threshold applies: a minimum for the success rate, a maximum for all other metrics.
 func judgeValue(check Check, value float64) checkResult {
 	switch check.Canonical {
 	case SuccessRate:
@@ -59,7 +59,7 @@ func compareWithBounds(what string, value float64, low, high *float64, show, bou
 		j.limit = strings.Join(limits, " and ")
 	}
 	switch {
-	case math.IsNaN(value): // providers say that there is no data; whatever gets here is no good value
+	case math.IsNaN(value): // providers report missing data as such, so NaN is a failed check
 		j.ok, j.text = false, what+" is not a number"
 	case low != nil && value < *low:
 		j.ok, j.text = false, fmt.Sprintf("%s %s < %s", what, j.value, bound(*low))
@@ -84,7 +84,7 @@ func truncated(v *float64) *float64 {
 	return &whole
 }
 
-// formatMilliseconds shows a number of them in the notation of the texts, beyond what that can hold as a number.
+// formatMilliseconds formats milliseconds as a duration, and as a plain number beyond the range of durations.
 func formatMilliseconds(v float64) string {
 	if math.IsNaN(v) || math.Abs(v) > math.MaxInt64/float64(time.Millisecond) {
 		return formatNumber(v) + "ms"
@@ -94,7 +94,7 @@ func formatMilliseconds(v float64) string {
 
 func formatNumber(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// noValuesText is the message about a check without data.
+// noValuesText is the event about a check without data.
 func noValuesText(p Plan, check Check, text string) release.Event {
 	message := ""
 	switch {
@@ -111,8 +111,8 @@ func noValuesText(p Plan, check Check, text string) release.Event {
 	return release.Event{Type: release.Warning, Message: message}
 }
 
-// queryFailedText is the message about a check that could not be made. Texts about a missing or broken template say so
-// themselves and come as they are.
+// queryFailedText is the event about a check whose query failed. Messages about a missing or invalid template are complete and
+// remain unchanged.
 func queryFailedText(check Check, answer release.Answer) release.Event {
 	message := answer.Text
 	switch {

@@ -5,7 +5,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Decision is what follows from a snapshot of a Canary.
+// Decision is what Serin does about a Canary: status, effects, gates, queries and events.
 type Decision = release.Decision[flaggerv1.CanaryStatus]
 
 // Next decides what this Canary needs now. It is total: it also returns a decision for a snapshot that no healthy cluster produces.
@@ -26,12 +26,12 @@ func decide(s Snapshot) Decision {
 	case s.Deleting && s.Finalizer:
 		return releaseFinalizer(s)
 	case s.Deleting:
-		return keepStatus(s, nil) // the garbage collector deletes what it owned
+		return keepStatus(s, nil) // the garbage collector deletes the objects that it owned
 	case s.Plan.Suspended:
 		return suspendedDecision(s)
 	case s.Status.Phase == "":
 		e := s.edit().enterPhase(flaggerv1.CanaryPhaseInitializing)
-		e.status.LastAppliedSpec = "" // no release has begun, whatever the status said
+		e.status.LastAppliedSpec = "" // no release has begun, even if the status contains one
 		return e.decision(nil)
 	}
 	if gates := blockingReasons(s); len(gates) > 0 {
@@ -57,20 +57,20 @@ func decide(s Snapshot) Decision {
 		return continuePromotion(s)
 	case flaggerv1.CanaryPhaseFinalising:
 		return continueFinalising(s)
-	default: // at rest: Initialized, Succeeded, Failed, and phases that only a newer version of Serin writes
+	default: // idle: Initialized, Succeeded, Failed, and phases that only a newer version of Serin writes
 		return withTrafficRescue(s, reconcileIdle(s))
 	}
 }
 
-// suspendedDecision has no effects. The start of an open window is unchanged, so that it is judged at once after the Canary is resumed. No
-// deadline runs meanwhile.
+// suspendedDecision has no effects. The start of an open window is unchanged, so that the window is evaluated at once when the
+// Canary is resumed. Deadlines are paused.
 func suspendedDecision(s Snapshot) Decision {
 	gate := release.NewWaitingGate("suspended", release.ByUser, "spec.suspend is true: set it to false to resume the Canary")
 	gate.Events = []release.Event{{Type: release.Normal, Message: "skipping canary run as object is suspended", Persistent: true}}
 	return pauseDeadline(s, keepStatus(s, release.Gates{gate}))
 }
 
-// HasTransitionEffects reports whether the decisions of a phase have effects of their own.
+// HasTransitionEffects reports whether decisions in a phase may have transition effects.
 func HasTransitionEffects(phase flaggerv1.CanaryPhase) bool {
 	switch phase {
 	case "", flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
@@ -80,5 +80,5 @@ func HasTransitionEffects(phase flaggerv1.CanaryPhase) bool {
 	}
 }
 
-// flaggerRevisionPrefix marks a revision that is known by another controller's hash alone. No revision of ours equals it.
+// flaggerRevisionPrefix marks a revision of which only Flagger's hash is known. No revision of Serin has it.
 const flaggerRevisionPrefix = "peer-"

@@ -9,16 +9,16 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Message says why Serin does not act on this Canary, and what to do.
+// Message explains why Serin does not act on this Canary, and what to do.
 func (p OtherController) Message() string {
 	return "Flagger acts on this Canary (" + p.Sign + "), so Serin does not: stop Flagger to let Serin continue, " +
 		"or start Serin with -adopt-while-peer-runs if the Canaries are divided between the two"
 }
 
-// decideBesideOtherController decides while another controller is said to act on this Canary. Nothing is begun, advanced or promoted.
-// A release that Serin began is still observed, and still rolls back: whatever the sign of the other controller is worth,
-// users must not stay on a broken revision because of it. A Flagger that really takes the release over writes a status
-// without Serin's part, and from then on the release is its alone.
+// decideBesideOtherController decides while there is evidence that another controller acts on this Canary. Nothing is started,
+// advanced or promoted. A release that Serin started is still observed and still rolled back: even if the evidence is wrong,
+// users must not remain on a broken revision because of it. A Flagger that really takes over the release writes a status without
+// status.serin; from then on only Flagger acts on it.
 func decideBesideOtherController(s Snapshot) Decision {
 	if s.Deleting || s.Plan.Suspended || !OwnRelease(s.Status) {
 		return yieldToOtherController(s)
@@ -43,8 +43,8 @@ func decideBesideOtherController(s Snapshot) Decision {
 	return wakeNoLaterThan(d, other.Wake)
 }
 
-// OwnRelease is true of the status of a release in progress that Serin began, or took over, and that no other controller
-// has written since.
+// OwnRelease reports whether a status is that of a release in progress that Serin started or took over, and that no other
+// controller has written since.
 func OwnRelease(status flaggerv1.CanaryStatus) bool {
 	switch status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting:
@@ -54,7 +54,7 @@ func OwnRelease(status flaggerv1.CanaryStatus) bool {
 	}
 }
 
-// isRollingBack is true where a rollback begins, goes on or ends, and where the traffic leaves a revision that was replaced.
+// isRollingBack reports whether a decision starts, continues or ends a rollback, or removes the traffic of a replaced revision.
 func isRollingBack(s Snapshot, d Decision) bool {
 	if increasesExposure(s, d) {
 		return false
@@ -63,13 +63,13 @@ func isRollingBack(s Snapshot, d Decision) bool {
 		return status.Serin != nil && (status.Serin.Intent == intentRollback || status.Serin.Intent == intentCancel)
 	}
 	failed := s.serin().Intent == "" && s.Status.FailedChecks >= s.Plan.Threshold && s.Status.Phase != flaggerv1.CanaryPhasePromoting
-	// A revision that arrives meanwhile must not get the users of the one before it, unobserved.
+	// A new revision of the target must not receive the traffic of the previous one without being observed.
 	replaced := d.Status.Phase == flaggerv1.CanaryPhaseProgressing && s.canaryHasTraffic() && slices.ContainsFunc(d.Effects, removesCanaryTraffic)
-	ended := d.Status.Phase == flaggerv1.CanaryPhaseFailed && d.Status.CanaryWeight == 0 // not a promotion that failed
+	ended := d.Status.Phase == flaggerv1.CanaryPhaseFailed && d.Status.CanaryWeight == 0 // not a failed promotion
 	return intends(s.Status) || intends(d.Status) || failed || replaced || ended
 }
 
-// increasesExposure is true of a decision that gives the new revision more than it has.
+// increasesExposure reports whether a decision increases the exposure of the new revision.
 func increasesExposure(s Snapshot, d Decision) bool {
 	switch d.Status.Phase {
 	case flaggerv1.CanaryPhaseFinalising:
@@ -78,7 +78,7 @@ func increasesExposure(s Snapshot, d Decision) bool {
 		if s.Status.Phase != flaggerv1.CanaryPhasePromoting {
 			return true
 		}
-	default: // in the others it depends on what is done
+	default: // in other phases it depends on the effects
 	}
 	return slices.ContainsFunc(d.Effects, func(effect release.Effect) bool {
 		switch effect := effect.(type) {
@@ -92,8 +92,8 @@ func increasesExposure(s Snapshot, d Decision) bool {
 	})
 }
 
-// yieldToOtherController leaves everything to the other controller, the status included: whoever writes it would make the other
-// decide again. It continues automatically when the other controller is gone.
+// yieldToOtherController leaves everything to the other controller, including the status, because a write would trigger the other
+// controller. Serin continues automatically when the other controller is gone.
 func yieldToOtherController(s Snapshot) Decision {
 	gate := release.NewWaitingGate("peer", release.ByUser, s.OtherController.Message())
 	gate.Until = s.OtherController.Until

@@ -9,26 +9,26 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// Strategy is how a release exposes the new revision. It is derived from the analysis, never declared.
+// Strategy is how a release exposes the new revision. It is derived from the analysis; the spec has no field for it.
 type Strategy string
 
-// The strategies; the words are those of the metrics label deployment_strategy.
+// The strategies; these are the values of the metrics label deployment_strategy.
 const (
 	Weighted  Strategy = "canary"
 	ABTesting Strategy = "ab-testing"
 	BlueGreen Strategy = "blue-green"
 )
 
-// ProviderKubernetes is the provider without a mesh: traffic follows the Services alone.
+// ProviderKubernetes is the provider without a mesh: only the Services route traffic.
 const ProviderKubernetes = "kubernetes"
 
-// Defaults that the API documents.
+// Defaults that the API documentation promises.
 const (
 	DefaultInterval = 60 * time.Second
 	DefaultDeadline = 600 * time.Second
 	DefaultMetric   = "1m" // range of a metric's query
 	DefaultReady    = 100  // percent of the updated pods that must be available
-	// KubernetesIterations is used where the provider can shift no weights and no iterations are given.
+	// KubernetesIterations is used where the provider cannot shift weights and the spec has no iterations.
 	KubernetesIterations = 10
 )
 
@@ -36,56 +36,57 @@ const (
 type Features struct {
 	// Known is false when no router of that name exists.
 	Known bool
-	// Weights: traffic can be split. Matches: requests can be selected by header.
+	// Weights: traffic can be split. Matches: requests can be matched by header.
 	Weights, Matches bool
-	// Mirror: requests can be copied in blue/green; WeightedMirror: also before the first weight.
+	// Mirror: requests can be mirrored in blue/green; WeightedMirror: also before the first weight.
 	Mirror, WeightedMirror bool
-	// Sticky: clients can be kept on one side.
+	// Sticky: session affinity is supported.
 	Sticky bool
-	// Joins: the mesh lets pods join that it knows of, so it must be told before they are made.
+	// Joins: pods can join the mesh only if its objects exist before the pods are created.
 	Joins bool
 }
 
-// Settings are what the administrator decides for all plans.
+// Settings are the administrator's settings for all plans.
 type Settings struct {
 	// Provider is used where a Canary names none.
 	Provider string
-	// MinInterval is the floor of an analysis interval. Zero: none.
+	// MinInterval is the minimum of an analysis interval. Zero: none.
 	MinInterval time.Duration
-	// Drain is how long pods that lost their traffic keep running.
+	// Drain is how long pods keep running after they lost their traffic.
 	Drain time.Duration
 	// NoCrossNamespace forbids references into other namespaces.
 	NoCrossNamespace bool
-	// Features says what a router can do.
+	// Features returns what the router of a provider supports.
 	Features func(provider string) Features
 }
 
-// Plan is the spec of a Canary, defaulted and normalised. The machine reads plans, never specs.
+// Plan is the spec of a Canary, defaulted and normalised. The state machine reads plans, never specs.
 type Plan struct {
 	Name, Namespace string
-	// Kind and Target name the workload of the user, Deployment and so on.
+	// Kind and Target are kind and name of the target.
 	Kind, Target string
-	// Knative is true of a Service of Knative.
+	// Knative is true for a Knative Service.
 	Knative bool
 	// Apex is the Service that clients call.
 	Apex     string
 	Provider string
 	// HasRouter is false where no router splits traffic (provider kubernetes).
 	HasRouter bool
-	// Joins is true where the mesh must know of the primary before its pods are made.
+	// Joins is true if objects of the mesh must exist before the pods of the primary are created.
 	Joins    bool
 	Strategy Strategy
 
-	// StepWeight or Steps are the weights of a weighted release, Max the weight from which it is promoted, all 1 to 100.
+	// StepWeight or StepWeights are the weights of a weighted release, MaxWeight is the weight from which it is promoted, all 1 to
+	// 100.
 	StepWeight  int
 	StepWeights []int
 	MaxWeight   int
-	// PromotionStep brings traffic back to the primary little by little, 1 to 100; zero: at once.
+	// PromotionStep is the weight by which traffic returns to the primary in each step, 1 to 100; zero: at once.
 	PromotionStep int
 	Mirror        bool
 	Iterations    int
 
-	// Window is for how long one weight or iteration is observed; Raised says that the floor made it longer.
+	// Window is how long one weight or iteration is observed; WindowRaised is true if the minimum interval made it longer.
 	Window       time.Duration
 	WindowRaised bool
 	Threshold    int
@@ -98,13 +99,13 @@ type Plan struct {
 	Hooks                 []flaggerv1.CanaryWebhook
 	Checks                []Check
 
-	// ValidationErrors are the reasons for which this plan can never work, one sentence each.
+	// ValidationErrors are messages about settings with which this plan can never work.
 	ValidationErrors []string
-	// Warnings are reported once per revision: settings that are applied differently from what they say.
+	// Warnings are messages about settings that are adjusted or ignored. They are reported once per revision.
 	Warnings []string
 }
 
-// Check is one measurement that is judged in each window.
+// Check is one measurement that is evaluated in each window.
 type Check struct {
 	// Index of the entry in spec.analysis.metrics, from 0.
 	Index  int
@@ -112,7 +113,7 @@ type Check struct {
 	Metric flaggerv1.CanaryMetric
 	// Interval is the range of the query, in the notation of the query language, for example 1m.
 	Interval string
-	// Canonical is the builtin metric that is meant, where Source is Builtin.
+	// Canonical is the name of the builtin metric, if Source is Builtin.
 	Canonical string
 }
 
@@ -132,7 +133,7 @@ const (
 	Duration    = "request-duration"     // milliseconds
 )
 
-// canonicalMetric maps a metric's name to the builtin metric that it means; the second form is that of the oldest manifests.
+// canonicalMetric maps the name of a metric to a builtin metric; the second form is the legacy name of the oldest manifests.
 func canonicalMetric(name string) (string, bool) {
 	switch name {
 	case SuccessRate, "istio_requests_total":
@@ -144,7 +145,7 @@ func canonicalMetric(name string) (string, bool) {
 	}
 }
 
-// NewPlan reads the plan of a Canary. It accepts everything; what can never work is in Blocks.
+// NewPlan returns the plan of a Canary. It accepts every spec; what can never work is in ValidationErrors.
 func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	analysis := c.Spec.Analysis
 	if analysis == nil {
@@ -184,20 +185,20 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	return p
 }
 
-// windowLength is the interval of an analysis, and whether the floor raised it. What cannot be read is 60 s, as documented.
-func windowLength(interval string, floor time.Duration) (time.Duration, bool) {
+// windowLength returns the interval of an analysis, and whether the minimum raised it. An invalid interval is 60 s, as documented.
+func windowLength(interval string, minimum time.Duration) (time.Duration, bool) {
 	d, err := time.ParseDuration(interval)
 	if err != nil || d <= 0 {
 		d = DefaultInterval
 	}
-	return max(d, floor), d < floor
+	return max(d, minimum), d < minimum
 }
 
 func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	if !features.Known {
 		p.addError("spec.provider: unknown provider %q: set a supported provider, or omit the field to use the default", p.Provider)
 	}
-	// The schema lets numbers through that no arithmetic holds; what is more than everything is everything.
+	// The schema permits numbers that would overflow, so they are limited here.
 	p.StepWeight, p.StepWeights, p.PromotionStep = min(analysis.StepWeight, 100), slices.Clone(analysis.StepWeights), min(max(analysis.StepWeightPromotion, 0), 100)
 	p.Iterations, p.Mirror = min(max(analysis.Iterations, 0), maxCount), analysis.Mirror
 	p.MaxWeight = maxWeight(analysis)
@@ -234,7 +235,7 @@ func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	if p.Strategy == ABTesting && features.Known && !features.Matches {
 		p.addError("provider %s does not support request matching, so spec.analysis.match would route every request to the canary: remove it, or choose another provider", p.Provider)
 	}
-	// Without mirrored requests and without cookies a release exposes no more users than with them, so it goes on.
+	// Without mirroring and session affinity a release exposes no more users than with them, so they are only ignored.
 	if mirrors := features.Mirror && (p.Strategy == BlueGreen || features.WeightedMirror); p.Mirror && p.Strategy != ABTesting && features.Known && !mirrors {
 		p.Mirror = false
 		p.addWarning("provider %s does not support mirroring with this strategy: spec.analysis.mirror is ignored", p.Provider)
@@ -254,7 +255,7 @@ func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	slices.Sort(p.ValidationErrors)
 }
 
-// checkReadyThreshold says that a share of pods is not what was written.
+// checkReadyThreshold adds a warning if a readiness threshold is not a percentage.
 func (p *Plan) checkReadyThreshold(field string, percent *int) {
 	if percent == nil || *percent >= 0 && *percent <= 100 {
 		return
@@ -262,7 +263,7 @@ func (p *Plan) checkReadyThreshold(field string, percent *int) {
 	p.addWarning("spec.analysis.%s is %d, which is not between 0 and 100: using %d", field, *percent, min(max(*percent, 0), 100))
 }
 
-// readStepWeights reads the weights of a weighted release, and blocks one whose weights lead nowhere.
+// readStepWeights reads the weights of a weighted release. Weights with which it would never be promoted are validation errors.
 func (p *Plan) readStepWeights() {
 	switch {
 	case len(p.StepWeights) > 0 && p.StepWeight <= 0:
@@ -297,7 +298,7 @@ func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
 			check.Interval = DefaultMetric
 		}
 		name, builtin := canonicalMetric(metric.Name)
-		// The old names mean a builtin metric only where the entry brings no query of its own; the documented names always do.
+		// The legacy names mean a builtin metric only if the entry has no query of its own; the documented names always do.
 		if builtin && name != metric.Name && (metric.Query != "" || metric.TemplateRef != nil) {
 			builtin = false
 		}
@@ -324,7 +325,7 @@ func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
 	p.Checks = append(p.Checks, templates...)
 }
 
-// references checks what a plan may point at.
+// references validates what a plan refers to.
 func (p *Plan) references(c *flaggerv1.Canary, analysis *flaggerv1.CanaryAnalysis, settings Settings) {
 	knative := c.Spec.TargetRef.Knative()
 	switch {
@@ -364,7 +365,7 @@ func (p *Plan) addError(format string, args ...any) {
 	p.ValidationErrors = append(p.ValidationErrors, fmt.Sprintf(format, args...))
 }
 
-// hooksOfType are those of one type, in the order of the spec.
+// hooksOfType returns the webhooks of one type, in the order of the spec.
 func (p *Plan) hooksOfType(of flaggerv1.HookType) []flaggerv1.CanaryWebhook {
 	var out []flaggerv1.CanaryWebhook
 	for _, hook := range p.Hooks {
@@ -375,26 +376,26 @@ func (p *Plan) hooksOfType(of flaggerv1.HookType) []flaggerv1.CanaryWebhook {
 	return out
 }
 
-// runShape is what may not change in the middle of a run.
+// runShape identifies the settings that must not change during a run.
 func (p *Plan) runShape() string {
 	return string(p.Strategy) + "/" + p.Provider + "/" + p.Kind + "/" + p.Target
 }
 
-// qualifiedName names the Canary as the texts of the API do, workload its target.
+// qualifiedName is the name of the Canary in Flagger's texts; targetName and primaryName are those of the workloads.
 func (p *Plan) qualifiedName() string { return p.Name + "." + p.Namespace }
 func (p *Plan) targetName() string    { return p.Target + "." + p.Namespace }
 func (p *Plan) primaryName() string   { return p.Target + "-primary." + p.Namespace }
 
-// hasReplicaCount reports whether the number of pods can be chosen. A DaemonSet has one on each of its nodes.
+// hasReplicaCount reports whether the workload has a replica count. A DaemonSet has one pod on each of its nodes.
 func (p *Plan) hasReplicaCount() bool { return p.Kind != "DaemonSet" }
 
-// canScaleTarget is true where a target has pods that are ours to take away. Services have none.
+// canScaleTarget reports whether the target has pods that Serin may scale. Services have none.
 func (p *Plan) canScaleTarget() bool { return p.Kind != "Service" }
 
-// serviceName is the Service of one of the two copies.
+// serviceName is the name of the Service of one of the two workloads.
 func (p *Plan) serviceName(of string) string { return p.Apex + "-" + of + "." + p.Namespace }
 
-// longestRange is the longest range that any check looks back over.
+// longestRange is the longest range of the queries of all checks.
 func (p *Plan) longestRange() time.Duration {
 	var longest time.Duration
 	for _, check := range p.Checks {

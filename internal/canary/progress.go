@@ -8,7 +8,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// continueRelease advances a revision, window by window, or rolls it back.
+// continueRelease advances a release, window by window, or rolls it back.
 func continueRelease(s Snapshot) Decision {
 	if s.statusFromOtherController() {
 		return adoptRun(s)
@@ -20,7 +20,7 @@ func continueRelease(s Snapshot) Decision {
 	case s.hasCommand("abort"):
 		return rollBackOnCommand(s)
 	case intent == "" && !s.Plan.SkipAnalysis && s.primaryHasTemplate():
-		return startPromotion(s.edit().addEffects(steadyStateEffects(s)...), nil) // it was decided, and the process died before it could say so
+		return startPromotion(s.edit().addEffects(steadyStateEffects(s)...), nil) // it was decided, and the process stopped before it wrote the status
 	case s.primaryBecameReady():
 		return recordPrimary(s)
 	case intent == intentSkip, s.Plan.SkipAnalysis:
@@ -52,7 +52,7 @@ func continueRelease(s Snapshot) Decision {
 	return judgeWindow(s, effects)
 }
 
-// rollBackOnCommand takes a release back because a person said so.
+// rollBackOnCommand rolls back a release at the user's command.
 func rollBackOnCommand(s Snapshot) Decision {
 	e := s.edit()
 	e.serin.Command = s.Command
@@ -61,13 +61,13 @@ func rollBackOnCommand(s Snapshot) Decision {
 	}).decision(nil)
 }
 
-// adoptRun takes up a run of another controller where it stands. Its window starts again, because we did not see it.
+// adoptRun continues a run of another controller at its current step. The window restarts, because Serin did not observe it.
 func adoptRun(s Snapshot) Decision {
 	e := s.edit().adoptOtherStatus()
 	e.serin.Shape, e.serin.Run = s.Plan.runShape(), s.run()
 	e.addStamps(release.StampSince)
 	if s.Plan.HasRouter && s.liveWeight() == 0 {
-		e.addStamps(release.StampTrafficEnded) // nothing says any more when the target last had users: it may have been a moment ago
+		e.addStamps(release.StampTrafficEnded) // when the target last had traffic is unknown: it may have been a moment ago
 	}
 	where := fmt.Sprintf("weight %d", s.liveWeight())
 	if s.Plan.Strategy != Weighted {
@@ -78,7 +78,7 @@ func adoptRun(s Snapshot) Decision {
 	}
 	if s.liveWeight() > 0 || s.Status.CanaryWeight > 0 || s.Status.Iterations > 0 || s.Route.Mirrored {
 		e.serin.Started = true
-		e.status.CanaryWeight = s.liveWeight() // the original reports none with iterations
+		e.status.CanaryWeight = s.liveWeight() // Flagger reports none with iterations
 		e.status.Iterations = max(s.Status.Iterations, 0)
 		e.openWindow()
 	}
@@ -87,13 +87,13 @@ func adoptRun(s Snapshot) Decision {
 	}).decision(nil)
 }
 
-// recordIntent records what is going to be carried out, before anything of it is.
+// recordIntent records an intent before any of its effects are applied.
 func (e *statusEdit) recordIntent(intent, why string) *statusEdit {
 	e.serin.Intent, e.serin.Reason = intent, release.Truncate(why, maxMessage)
 	return e
 }
 
-// targetChanged notices that the run is about something else than the target is now.
+// targetChanged decides when the target or the shape of the plan changed during the run; false: neither did.
 func targetChanged(s Snapshot) (Decision, bool) {
 	revision := s.Workload.Target.Revision
 	reshaped := s.serin().Shape != "" && s.serin().Shape != s.Plan.runShape()
@@ -107,14 +107,14 @@ func targetChanged(s Snapshot) (Decision, bool) {
 	}
 	touched := s.serin().Started || s.canaryHasTraffic() || s.Status.Iterations > 0 || s.Status.FailedChecks > 0
 	if !touched {
-		// No query was sent and nothing was observed yet: ConfigMap and Deployment of one change arrive one after the other.
+		// No query was sent and nothing was observed yet: the ConfigMap and the Deployment of one change arrive one after the other.
 		e.addEffects(ConfigsRestored{ID: s.promotionCopyID()})
 		e.resetCounters()
 		e.beginRun()
 		return e.addStamps(release.StampSince).decision(nil), true
 	}
 	if s.primaryCanServe() && s.routingProvider() == "" {
-		// What the new revision gets is taken away from the old one first, and the primary has to be reached for that.
+		// The traffic of the previous revision returns to the primary first, and the primary must be reachable for that.
 		if gates := release.EvaluateGates(s, primaryEndpointsAtOnce); gates.Verdict() != release.Pass {
 			return keepStatus(s, gates, steadyStateEffects(s)...), true
 		}
@@ -137,7 +137,7 @@ func targetChanged(s Snapshot) (Decision, bool) {
 	}).decision(nil), true
 }
 
-// routingProvider is the provider that carries the traffic of the run, when the plan names another one by now.
+// routingProvider is the provider that routes the traffic of the run, if the plan names another one by now; empty: the same.
 func (s *Snapshot) routingProvider() string {
 	parts := strings.Split(s.serin().Shape, "/")
 	if len(parts) < 2 || parts[1] == s.Plan.Provider || parts[1] == ProviderKubernetes {
@@ -146,42 +146,42 @@ func (s *Snapshot) routingProvider() string {
 	return parts[1]
 }
 
-// weightDrifted corrects a weight that differs from that of the run. A weight above zero that a user set is adopted; a lost one
-// is written again, and observed anew. Traffic never moves to a workload that cannot answer.
+// weightDrifted corrects a weight that differs from that of the run. A weight above zero that a user set is adopted; a lost one is
+// written and observed again. Traffic never moves to a workload that cannot serve it.
 func weightDrifted(s Snapshot, effects []release.Effect) (Decision, bool) {
 	if _, open := s.windowStart(); !open || !s.Plan.HasRouter || s.Route.Problem != "" {
 		return Decision{}, false
 	}
-	live, said := s.liveWeight(), s.Status.CanaryWeight
+	live, recorded := s.liveWeight(), s.Status.CanaryWeight
 	if !s.Route.Found {
 		live = 0
 	}
-	if live == said {
+	if live == recorded {
 		return Decision{}, false
 	}
 	e := s.edit().addEffects(effects...)
 	due := !s.Now.Before(s.windowEnd())
 	switch {
-	case s.Plan.Strategy == Weighted && live > 0 && live == s.Plan.nextWeight(said) && due:
-		// The step was taken, and the process died before it could say so.
+	case s.Plan.Strategy == Weighted && live > 0 && live == s.Plan.nextWeight(recorded) && due:
+		// The step was taken, and the process stopped before it wrote the status.
 		e.status.CanaryWeight = live
 		return e.setCookies().openWindow().addEvents(weightAdvancedEvent(s, live)).decision(nil), true
 	case s.Plan.Strategy == BlueGreen && live == release.Total && s.Status.Iterations >= s.Plan.Iterations && due:
 		return e.routeAllToCanary(nil), true // the same
-	case live < said && !s.canaryReachable(), live > said && !s.primaryReachable():
+	case live < recorded && !s.canaryReachable(), live > recorded && !s.primaryReachable():
 		return Decision{}, false
 	case s.Plan.Strategy == Weighted && live > 0:
 		return Decision{}, false
 	}
-	if said == 0 {
+	if recorded == 0 {
 		e.addStamps(release.StampTrafficEnded)
 	}
-	return e.addEffects(TrafficWeight{Canary: said, Mirror: s.mirrorsTraffic(s.Status.Iterations)}).setCookies().openWindow().addEvents(release.Event{
-		Type: release.Warning, Message: fmt.Sprintf("Restored %s canary weight %d after an external change to %d", s.Plan.qualifiedName(), said, live),
+	return e.addEffects(TrafficWeight{Canary: recorded, Mirror: s.mirrorsTraffic(s.Status.Iterations)}).setCookies().openWindow().addEvents(release.Event{
+		Type: release.Warning, Message: fmt.Sprintf("Restored %s canary weight %d after an external change to %d", s.Plan.qualifiedName(), recorded, live),
 	}).decision(nil), true
 }
 
-// mirrorsTraffic is true while blue/green copies requests to the canary.
+// mirrorsTraffic reports whether blue/green mirrors requests to the canary in that iteration.
 func (s *Snapshot) mirrorsTraffic(iteration int) bool {
 	return s.Plan.Mirror && s.Plan.Strategy == BlueGreen && iteration >= 1 && iteration <= s.Plan.Iterations
 }
@@ -190,7 +190,7 @@ func weightAdvancedEvent(s Snapshot, weight int) release.Event {
 	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Advance %s canary weight %d", s.Plan.qualifiedName(), weight)}
 }
 
-// awaitCanaryReady waits for the canary, or rolls it back when its deadline has passed.
+// awaitCanaryReady waits for the canary, or rolls back when its deadline has passed.
 func awaitCanaryReady(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
 	if first == nil || first.Name != "canary-ready" && first.Name != "canary-endpoints" || first.Verdict != release.Fail {

@@ -10,7 +10,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// startPromotion gives the primary the template that was analysed.
+// startPromotion copies the analysed template to the primary.
 func startPromotion(e *statusEdit, gates release.Gates) Decision {
 	s := e.snapshot
 	e.addEffects(CopyTemplate{Revision: s.pinnedRevision(), ID: s.promotionCopyID()}).enterPhase(flaggerv1.CanaryPhasePromoting)
@@ -26,8 +26,8 @@ func (s *Snapshot) copyInProgress() release.Event {
 	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Copying %s template spec to %s", s.Plan.targetName(), s.Plan.primaryName())}
 }
 
-// primaryPromoted is primary-ready while the primary itself is changing: nothing lifts it, and its deadline counts from its
-// last progress.
+// primaryPromoted is the gate primary-ready while the primary itself is updated: it is never lifted, and its deadline counts from the
+// last progress of the primary.
 func primaryPromoted(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
 	if primary.Found && primary.Ready && (primary.Available > 0 || !s.canaryHasTraffic()) {
@@ -40,7 +40,7 @@ func primaryPromoted(s Snapshot) release.Gate {
 	return failsAtDeadline(s, release.NewWaitingGate("primary-ready", release.ByCluster, message), s.primaryDeadline())
 }
 
-// continuePromotion waits for the primary's rolling update, then brings the traffic back to it.
+// continuePromotion waits for the rolling update of the primary, then returns the traffic to it.
 func continuePromotion(s Snapshot) Decision {
 	switch {
 	case s.statusFromOtherController():
@@ -54,8 +54,8 @@ func continuePromotion(s Snapshot) Decision {
 	conditions := []gate{primaryPromoted, primaryEndpointsBack, canaryReady}
 	replaced := s.Workload.Target.Revision != s.pinnedRevision()
 	if replaced || s.isResumedPromotion() {
-		// What the target runs by now is another story: no user shall see more of it. After a promotion that failed there is
-		// no way back from the primary's template, whatever becomes of the canary.
+		// A new revision of the target must not receive more traffic. After a failed promotion there is no rollback from the
+		// template of the primary, whether the canary is ready or not.
 		conditions = conditions[:2]
 	}
 	gates := release.EvaluateGates(s, conditions...)
@@ -80,7 +80,7 @@ func continuePromotion(s Snapshot) Decision {
 		return startFinalising(e, gates)
 	}
 	if live < s.Status.CanaryWeight {
-		// The step was taken, and the process died before it could say so.
+		// The step was taken, and the process stopped before it wrote the status.
 		e := s.edit().addEffects(effects...)
 		e.status.CanaryWeight = live
 		return e.openWindow().addEvents(primaryWeightEvent(s, live)).decision(gates)
@@ -104,13 +104,13 @@ func primaryWeightEvent(s Snapshot, weight int) release.Event {
 	}
 }
 
-// startFinalising is entered with all traffic back on the primary.
+// startFinalising enters the phase Finalising, in which the primary has all traffic.
 func startFinalising(e *statusEdit, gates release.Gates) Decision {
 	exposed := e.snapshot.canaryHasTraffic()
 	e.enterPhase(flaggerv1.CanaryPhaseFinalising)
 	e.status.CanaryWeight, e.status.Iterations = 0, 0
 	e.serin.Window = nil
-	e.addStamps(release.StampSince) // both copies were just seen ready
+	e.addStamps(release.StampSince) // both workloads are ready now
 	if exposed {
 		e.addStamps(release.StampDrain, release.StampTrafficEnded)
 		e.expireCookie()
@@ -118,7 +118,7 @@ func startFinalising(e *statusEdit, gates release.Gates) Decision {
 	return e.decision(gates)
 }
 
-// continueFinalising takes the target's pods away when nothing reaches them any more.
+// continueFinalising scales the target to zero when it no longer receives requests.
 func continueFinalising(s Snapshot) Decision {
 	if s.statusFromOtherController() {
 		e := s.edit().adoptOtherStatus().addStamps(release.StampSince, release.StampDrain)
@@ -148,7 +148,7 @@ func continueFinalising(s Snapshot) Decision {
 	return e.succeed(intentCompleted).decision(gates)
 }
 
-// succeed ends a release whose revision the primary runs.
+// succeed ends a release whose revision is promoted.
 func (e *statusEdit) succeed(intent string) *statusEdit {
 	e.enterPhase(flaggerv1.CanaryPhaseSucceeded)
 	e.status.CanaryWeight, e.status.Iterations = 0, 0
@@ -159,12 +159,12 @@ func (e *statusEdit) succeed(intent string) *statusEdit {
 	}
 	e.clearRunState().recordPostRolloutPending(intent)
 	if e.serin.Intent != "" {
-		return e // the last event comes after what the hooks said
+		return e // the last event follows the responses of the hooks
 	}
 	return e.addEvents(promotionCompletedEvent(e.snapshot, intent))
 }
 
-// recordPostRolloutPending remembers that the hooks of the end are to be asked.
+// recordPostRolloutPending records that the post-rollout hooks have to be called.
 func (e *statusEdit) recordPostRolloutPending(intent string) *statusEdit {
 	if len(e.snapshot.Plan.hooksOfType(flaggerv1.PostRolloutHook)) > 0 {
 		e.serin.Intent = intent
@@ -172,7 +172,7 @@ func (e *statusEdit) recordPostRolloutPending(intent string) *statusEdit {
 	return e
 }
 
-// clearRunState forgets what only a moving release needs.
+// clearRunState removes what only a release in progress needs.
 func (e *statusEdit) clearRunState() *statusEdit {
 	e.serin.Window, e.serin.Since, e.serin.DrainUntil, e.serin.Asked, e.serin.Unreachable = nil, nil, nil, nil, nil
 	e.serin.Started, e.serin.Held, e.serin.Intent, e.serin.Reason = false, "", "", ""
@@ -192,8 +192,8 @@ func promotionCompletedEvent(s Snapshot, intent string) release.Event {
 	return event
 }
 
-// askPostRolloutHooks asks the post-rollout hooks of a release that has ended. Nothing waits for them but the last event, and a
-// new revision does not even wait for that.
+// askPostRolloutHooks calls the post-rollout hooks of a release that has ended. Only the last event waits for them; a new revision
+// does not.
 func askPostRolloutHooks(s Snapshot) Decision {
 	effects := steadyStateEffects(s)
 	intent := s.serin().Intent
@@ -216,7 +216,7 @@ func askPostRolloutHooks(s Snapshot) Decision {
 	return e.decision(gates)
 }
 
-// postRolloutGates ask the hooks of the end in order, up to the first that refuses.
+// postRolloutGates call the post-rollout hooks in order, up to the first that refuses.
 func (s *Snapshot) postRolloutGates(phase flaggerv1.CanaryPhase) release.Gates {
 	var gates release.Gates
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.PostRolloutHook) {
@@ -240,12 +240,12 @@ func (s *Snapshot) postRolloutGates(phase flaggerv1.CanaryPhase) release.Gates {
 	return gates
 }
 
-// promoteWithoutAnalysis promotes without analysis: the primary first, then whatever traffic the canary has, its pods last. What is
-// skipped is the analysis, not that the new revision must be able to run.
+// promoteWithoutAnalysis promotes without analysis: it updates the primary, then removes the traffic of the canary, if there is any,
+// then scales the target to zero. Only the analysis is skipped: the pods of the new revision must become ready.
 func promoteWithoutAnalysis(s Snapshot) Decision {
 	if !s.primaryHasTemplate() {
 		if d, ok := targetChanged(s); ok {
-			return d // what is to be promoted changed before it was
+			return d // the target changed before its revision was promoted
 		}
 		effects := steadyStateEffects(s, ScalerPaused{Paused: false})
 		if s.Workload.Target.Replicas == 0 {
@@ -284,8 +284,8 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 	return e.succeed(intentSkipped).decision(gates)
 }
 
-// promotionPending decides about a promotion whose primary does not become ready. The canary serves instead, and gets pods for that
-// where it was scaled down; another revision waits for neither of them.
+// promotionPending decides about a promotion whose primary does not become ready. The canary serves instead, and is scaled up for
+// that if it was scaled down; a new revision waits for neither of them.
 func promotionPending(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	switch target := s.Workload.Target; {
 	case s.canaryReachable():
@@ -299,7 +299,7 @@ func promotionPending(s Snapshot, gates release.Gates, effects []release.Effect)
 	}
 }
 
-// promotionFailedEvent tells that a promotion failed, and why.
+// promotionFailedEvent returns the events about a failed promotion and its cause.
 func promotionFailedEvent(s Snapshot) []release.Event {
 	message := withoutPodDetails(s).primaryMessage()
 	return []release.Event{
@@ -311,8 +311,8 @@ func promotionFailedEvent(s Snapshot) []release.Event {
 	}
 }
 
-// promotionFailed leaves the canary serving: the primary has the new template and is not ready with it in time, so there
-// is nothing to roll back to. As soon as the primary is ready the promotion goes on; else the next revision repairs it.
+// promotionFailed routes all traffic to the canary: the primary has the new template and was not ready in time, so there is nothing
+// to roll back to. The promotion continues as soon as the primary is ready; otherwise the next revision repairs it.
 func promotionFailed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().addEffects(effects...)
 	weight := 0
@@ -323,14 +323,14 @@ func promotionFailed(s Snapshot, gates release.Gates, effects []release.Effect) 
 	return e.addEvents(promotionFailedEvent(s)...).recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec).failKeepingCanary(weight, "Promotion failed").decision(gates)
 }
 
-// recordUnfinishedPromotion remembers what the primary was given last, for when it is ready.
+// recordUnfinishedPromotion records the revision that the primary received last, for when it becomes ready.
 func (e *statusEdit) recordUnfinishedPromotion(revision, spec string) *statusEdit {
 	e.serin.Unfinished = &flaggerv1.UnfinishedPrimary{Revision: revision, Spec: spec}
 	return e
 }
 
-// failKeepingCanary ends a release that leaves no primary which could serve: the canary does, with that weight. why begins the
-// sentence that the condition has.
+// failKeepingCanary ends a release without a primary that could serve: the canary keeps that weight. why is the start of the
+// message of the condition.
 func (e *statusEdit) failKeepingCanary(weight int, why string) *statusEdit {
 	e.enterPhase(flaggerv1.CanaryPhaseFailed)
 	e.ending = release.EndingFailed

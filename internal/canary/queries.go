@@ -14,30 +14,31 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// HookQuery asks a webhook.
+// HookQuery calls a webhook.
 type HookQuery struct {
 	Hook flaggerv1.CanaryWebhook
-	// Phase is what the payload says.
+	// Phase is the phase in the payload.
 	Phase flaggerv1.CanaryPhase
-	// Key tells a receiver that two calls are one question.
+	// Key is the idempotency key: a receiver recognises a repeated call by it.
 	Key string
 }
 
-// MetricQuery asks for one measurement.
+// MetricQuery queries one measurement.
 type MetricQuery struct{ Check Check }
 
-// SourcesQuery asks whether the sources of all checks can be reached.
+// SourcesQuery checks whether the sources of all checks are reachable.
 type SourcesQuery struct{ Checks []Check }
 
-// askAgainInterval is how soon a provider that could not be reached is asked again, unreachableGrace for how long that does
-// not count against the release.
+// askAgainInterval is how soon an unreachable provider is queried again; unreachableGrace is how long it does not count against
+// the release.
 const (
 	askAgainInterval = 5 * time.Second
 	unreachableGrace = 60 * time.Second
 )
 
-// hookQuery names the call of a webhook for one attempt of a run: a window, a revision, the first look. Its question is
-// added when it is asked. Two hooks of one type and name are distinguished by their address, which is in no ID.
+// hookQuery identifies the call of a webhook in one attempt of a run: a window, a revision, or the gates before the first weight. The
+// request is added when the query is sent. A hash of the address distinguishes two hooks with the same type and name; the
+// address itself is in no ID.
 func (s *Snapshot) hookQuery(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) release.Query {
 	address := fnv.New32a()
 	_, _ = address.Write([]byte(hook.URL)) // never fails
@@ -47,8 +48,8 @@ func (s *Snapshot) hookQuery(hook flaggerv1.CanaryWebhook, attempt string, since
 	}
 }
 
-// hookQueryGate is a gate that waits for the answer of a webhook. A gate that is polled asks with a key of its own each time,
-// else a receiver that remembers keys would repeat its first answer indefinitely.
+// hookQueryGate is a gate that waits for the response of a webhook. A webhook that is polled is called with another key each time,
+// because a receiver that remembers keys would otherwise repeat its first response.
 func (s *Snapshot) hookQueryGate(p release.Query, hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, message string) release.Gate {
 	moment := ""
 	if !p.Since.IsZero() {
@@ -58,8 +59,8 @@ func (s *Snapshot) hookQueryGate(p release.Query, hook flaggerv1.CanaryWebhook, 
 	return release.NewQueryGate(hookGateName(hook), p, message)
 }
 
-// EventKey tells the receiver of an event that two calls are one: a message that was sent again, or that still holds and
-// was told again after a restart. A text that is said twice within one window is one event to it.
+// EventKey is the idempotency key of an event: it is the same for an event that is sent again, and for a persistent event that is
+// repeated after a restart. The same message twice within one window is one event.
 func EventKey(uid string, status flaggerv1.CanaryStatus, hook flaggerv1.CanaryWebhook, event release.Event) string {
 	window := ""
 	if status.Serin != nil && status.Serin.Window != nil {
@@ -71,7 +72,7 @@ func EventKey(uid string, status flaggerv1.CanaryStatus, hook flaggerv1.CanaryWe
 // hookGateName is the name of the gate of a webhook.
 func hookGateName(hook flaggerv1.CanaryWebhook) string { return string(hook.Type) + "/" + hook.Name }
 
-// metricQuery names one check of the open window, which is asked when the window is over. Its question is added then.
+// metricQuery identifies one check of the open window. The query is sent at the end of the window; its request is added then.
 func (s *Snapshot) metricQuery(check Check) release.Query {
 	return release.Query{
 		ID:    "metric/" + strconv.Itoa(check.Index) + "/" + shortID(check.Metric.Name) + "/" + string(check.Source) + "/" + s.run() + "/" + s.windowAttempt(),
@@ -79,7 +80,8 @@ func (s *Snapshot) metricQuery(check Check) release.Query {
 	}
 }
 
-// shortID is a name as a part of an ID. Answers are kept by their IDs, and a name may be as long as a whole Canary.
+// shortID is a name as a part of an ID. Answers are stored by their IDs, and the length of a name is limited only by the size of a
+// Canary.
 func shortID(name string) string {
 	if len(name) <= maxName {
 		return name
@@ -87,7 +89,7 @@ func shortID(name string) string {
 	return digest(name)
 }
 
-// letterDigest are ten letters derived from what they are for.
+// letterDigest returns ten letters derived from the parts.
 func letterDigest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	out := make([]byte, 10)
@@ -97,8 +99,8 @@ func letterDigest(parts ...string) string {
 	return string(out)
 }
 
-// digest names something by everything that makes it what it is. Nothing in a release is random: a crash must come to
-// the same names.
+// digest derives an identifier from all inputs of what it identifies. Nothing in a release is random: after a crash the same
+// identifiers must result.
 func digest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])
@@ -109,8 +111,8 @@ func uuidDigest(parts ...string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(strings.Join(parts, "\x00"))).String()
 }
 
-// RunOf names the attempt that a status is about, as the commands of users name it. In a status of another controller the
-// name comes from the fields of the API.
+// RunOf returns the ID of the run that a status describes, which commands of users contain. For a status of another controller it is
+// derived from Flagger's fields.
 func RunOf(uid string, status flaggerv1.CanaryStatus) string {
 	if status.Serin != nil && status.Serin.Run != "" {
 		return status.Serin.Run
@@ -120,8 +122,8 @@ func RunOf(uid string, status flaggerv1.CanaryStatus) string {
 
 func (s *Snapshot) run() string { return RunOf(s.UID, s.Status) }
 
-// newRunID makes that name of what begins. The hash of the API knows nothing of configuration, of which another one may come
-// in the same second.
+// newRunID derives the ID of a run from its start. It includes Serin's revision, because Flagger's hash does not include the
+// configuration, which may change within the same second.
 func newRunID(uid string, status flaggerv1.CanaryStatus) string {
 	began, revision := "", ""
 	if status.Serin != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// QueueEntryOf is the place of a Canary among all releases, as its stored state says it.
+// QueueEntryOf returns the entry of a Canary in the queue of releases, according to its stored status.
 func QueueEntryOf(c *flaggerv1.Canary) release.QueueEntry {
 	place := release.QueueEntry{Kind: flaggerv1.CanaryKind, Namespace: c.Namespace, Name: c.Name, Priority: release.Priority(c.Annotations)}
 	if c.DeletionTimestamp != nil {
@@ -17,7 +17,7 @@ func QueueEntryOf(c *flaggerv1.Canary) release.QueueEntry {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
 		place.InProgress = true
 		return place
-	default: // at rest, or not a release
+	default: // idle, or not a release
 	}
 	if c.Status.Serin == nil || c.Status.Serin.Queue == nil {
 		return place
@@ -28,7 +28,7 @@ func QueueEntryOf(c *flaggerv1.Canary) release.QueueEntry {
 	return place
 }
 
-// MayStart is true of a snapshot from which a release may start, so that its turn matters.
+// MayStart reports whether a release may start from a snapshot, so that its position in the queue matters.
 func MayStart(s Snapshot) bool {
 	switch {
 	case s.Deleting, s.Plan.Suspended, len(blockingReasons(s)) > 0, s.Status.Phase == "":
@@ -42,14 +42,14 @@ func MayStart(s Snapshot) bool {
 	}
 }
 
-// WaitsInQueue is true of a decision that its turn alone holds.
+// WaitsInQueue reports whether a decision waits only for the queue.
 func WaitsInQueue(d Decision) bool {
 	first := d.Gates.First()
 	return first != nil && first.Name == "turn"
 }
 
-// queueGate is the gate that holds a start while as many releases move as may. The end of one of them opens it. Where the
-// version that serves users is down, a fix does not wait for others.
+// queueGate delays the start of a release while the maximum number of releases is in progress. The end of one of them opens it. If
+// the primary cannot serve, a fix does not wait for other releases.
 func queueGate(s Snapshot) release.Gate {
 	if !s.Queue.Open && s.primaryLost() {
 		return release.NewPassingGate("turn", "lifted so that a fix can ship, "+s.Queue.String())
@@ -57,8 +57,8 @@ func queueGate(s Snapshot) release.Gate {
 	return s.Queue.Gate()
 }
 
-// waitInQueue holds a start, and keeps its place in the status: a place survives the process. Who could not start anyway
-// steps aside.
+// waitInQueue delays the start of a release and records its place in the status, so that the place survives a restart. A release that
+// also waits for something else lets those behind it go ahead.
 func waitInQueue(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
 	first, queue := gates.First(), s.serin().Queue
 	waits := first.Name == "turn"
@@ -79,7 +79,7 @@ func waitInQueue(s Snapshot, gates release.Gates, effects ...release.Effect) Dec
 	}
 }
 
-// yieldInQueue lets those behind go ahead, and keeps the place.
+// yieldInQueue lets the releases behind this one go ahead, without giving up its place.
 func (e *statusEdit) yieldInQueue() *statusEdit {
 	if e.serin.Queue != nil {
 		e.serin.Queue.Aside = true

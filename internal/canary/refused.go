@@ -8,16 +8,16 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// reasonStep is the reason of the condition for an effect that was refused behind a window, and that is tried again behind the
-// next one. Until then nothing else is known of it, so that the condition stays.
+// reasonStep is the reason of the condition for an effect that was rejected at the end of a window and is retried at the end of the
+// next one. Until then nothing else is known about it, so the condition remains.
 const reasonStep = "RefusedStep"
 
-// RefusedDecision is the decision when that effect was refused for a reason that a person must remove: nothing of the decision, whose
-// gates are given, is recorded, and the message is reported in the condition Blocked and in an event.
-func RefusedDecision(s Snapshot, gates release.Gates, effect release.Effect, sentence string) Decision {
-	gate := release.NewFailedGate("refused", release.ByUser, sentence)
+// RefusedDecision is the decision after that effect was rejected for a reason that the user must fix. Nothing of the original
+// decision, whose gates are given, is recorded; the message is reported in the condition Blocked and in an event.
+func RefusedDecision(s Snapshot, gates release.Gates, effect release.Effect, message string) Decision {
+	gate := release.NewFailedGate("refused", release.ByUser, message)
 	if s.triedAtWindows(effect) {
-		gate = release.NewFailedGate("refused-step", release.ByUser, sentence)
+		gate = release.NewFailedGate("refused-step", release.ByUser, message)
 	}
 	all := append(release.Gates{gate}, gates...)
 	for i := range all {
@@ -28,7 +28,7 @@ func RefusedDecision(s Snapshot, gates release.Gates, effect release.Effect, sen
 	return d
 }
 
-// triedAtWindows is true of an effect that is not made true in every pass, in the phases that have windows.
+// triedAtWindows reports whether an effect is a transition effect, which is retried once per window, in a phase that has windows.
 func (s *Snapshot) triedAtWindows(effect release.Effect) bool {
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
@@ -38,8 +38,8 @@ func (s *Snapshot) triedAtWindows(effect release.Effect) bool {
 	}
 }
 
-// FaultedDecision is the decision about a Canary at which a pass of Serin itself broke, before or after it was decided about: all
-// that is known of it is its status.
-func FaultedDecision(s Snapshot, sentence string) Decision {
-	return withBlockedCondition(s, release.Gates{release.NewFailedGate("fault", release.ByUser, sentence)})
+// FaultedDecision is the decision about a Canary whose reconciliation panicked. The snapshot contains only its status and the names
+// of its plan.
+func FaultedDecision(s Snapshot, message string) Decision {
+	return withBlockedCondition(s, release.Gates{release.NewFailedGate("fault", release.ByUser, message)})
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// A rollback to a primary that misses pods: the primary gets at once the share that it can carry, and more with each pod; the
-// canary retains the rest. All traffic on the few pods that are left would break what still works, and no traffic at all on
-// them would leave every user with the version that failed. The arithmetic is that of Rollouts, see release.CarriedWeight.
+// A rollback to a primary with missing pods: the primary immediately receives the share that it can carry, and more with each pod;
+// the canary retains the rest. All traffic would overload the remaining pods of the primary, and no traffic would leave all users
+// on the revision that failed. The arithmetic is that of Rollouts, see release.CarriedWeight.
 
 // sharesRollback reports whether the traffic of a rollback, or of a cancelled release, can return in parts. A/B tests and blue/green
 // switch as a whole, and so does a primary whose earlier template is restored, because some of its pods still run the one that is
@@ -32,7 +32,7 @@ func (s *Snapshot) servingPrimaryPods() int32 {
 }
 
 // primaryPodsNeeded is the number of pods of the primary that carry all the traffic. It is recorded with the first step of the
-// rollback: what autoscalers ask for afterwards does not change it.
+// rollback, so that autoscalers do not change it afterwards.
 func (s *Snapshot) primaryPodsNeeded() int32 {
 	carriedBy := s.Workload.Target.Available
 	if recorded := s.serin().CarriedBy; recorded != nil {
@@ -41,26 +41,26 @@ func (s *Snapshot) primaryPodsNeeded() int32 {
 	return release.PodsForAllTraffic(s.Workload.Primary.Replicas, carriedBy)
 }
 
-// retainedWeight is the weight that the canary keeps in a rollback because the primary cannot carry it yet. It never rises: a primary
-// that loses a pod again keeps the share that it got.
+// retainedWeight is the weight that the canary keeps in a rollback because the primary cannot carry it yet. It never increases: a
+// primary that loses a pod keeps its share.
 func (s *Snapshot) retainedWeight() int {
 	if !s.sharesRollback() {
 		return 0
 	}
 	weight := release.Total - int(release.CarriedWeight(release.Total, s.servingPrimaryPods(), s.primaryPodsNeeded()))
 	if recorded := s.Status.CanaryWeight; recorded > 0 && s.servingPrimaryPods() > 0 {
-		weight = min(weight, recorded) // a user may have raised it since; a primary without a pod gets nothing back
+		weight = min(weight, recorded) // a user may have raised it since; a primary without pods receives nothing
 	}
 	return min(weight, s.liveWeight())
 }
 
-// retainedMessage says what the rest of the traffic waits for.
+// retainedMessage explains what the rest of the traffic waits for.
 func (s *Snapshot) retainedMessage() string {
 	return fmt.Sprintf("%s has %d of the %d reachable pods that are required for all traffic: the canary keeps %d%% of the traffic until more pods are ready",
 		s.Plan.primaryName(), s.servingPrimaryPods(), s.primaryPodsNeeded(), s.retainedWeight())
 }
 
-// rollBackInPart gives the primary what it can carry, and leaves the canary the rest with all its pods.
+// rollBackInPart routes to the primary what it can carry, and the rest to the canary, which keeps all its pods.
 func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	weight := s.retainedWeight()
 	if s.serin().CarriedBy != nil && weight == s.liveWeight() && weight == s.Status.CanaryWeight {
@@ -73,7 +73,7 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 		})
 	}
 	e.status.CanaryWeight = weight
-	e.expireCookie() // else those who have it would stay with the canary, whatever its weight is
+	e.expireCookie() // otherwise clients with the cookie would remain on the canary, whatever its weight is
 	e.serin.CarriedBy = new(s.primaryPodsNeeded())
 	e.setCondition(flaggerv1.CanaryCondition{
 		Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionUnknown, Reason: string(s.Status.Phase),
@@ -82,10 +82,10 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 	return e.decision(gates)
 }
 
-// recordThreshold records, where failed checks began the rollback, that it is decided, whatever becomes of the threshold meanwhile.
+// recordThreshold records that failed checks started the rollback, so that a later change of the threshold does not stop it.
 func (e *statusEdit) recordThreshold() *statusEdit {
-	if told := e.snapshot.thresholdEvent(); len(told) > 0 {
-		e.addEvents(told...).recordIntent(intentRollback, reasonChecks)
+	if events := e.snapshot.thresholdEvent(); len(events) > 0 {
+		e.addEvents(events...).recordIntent(intentRollback, reasonChecks)
 	}
 	return e
 }

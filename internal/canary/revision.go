@@ -6,9 +6,9 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// pinnedRevision is the revision whose release began last. A status that another controller wrote, or that lost Serin's part, has a
-// hash of another form: then the same hash, or the same content, is the same revision, and a different hash alone is never a
-// new one.
+// pinnedRevision is the revision whose release started last. A status without status.serin, because another controller wrote it or
+// because it was lost, has only Flagger's hash: then the same hash or the same content is the same revision, but a different
+// hash alone is not a new revision.
 func (s *Snapshot) pinnedRevision() string {
 	if revision := s.serin().Revision; revision != "" {
 		return revision
@@ -18,7 +18,7 @@ func (s *Snapshot) pinnedRevision() string {
 	switch phase := s.Status.Phase; {
 	case phase == flaggerv1.CanaryPhaseInitialized, phase == flaggerv1.CanaryPhaseSucceeded, s.primaryHasTemplate():
 		same = same || s.Workload.SameTemplate
-	default: // in the middle of a run, or after one that failed, the primary says nothing about the target
+	default: // during a run, and after a failed one, the primary says nothing about the target
 		same = same || s.Status.LastAppliedSpec != "" && !s.Workload.NewestTemplate.After(s.Status.LastTransitionTime.Time)
 	}
 	if same {
@@ -27,15 +27,15 @@ func (s *Snapshot) pinnedRevision() string {
 	return flaggerRevisionPrefix + s.Status.LastAppliedSpec
 }
 
-// promotedRevision is the revision that the primary runs. While that is known only by the hash of another controller, the content
-// of the primary decides whether the target has returned to it.
+// promotedRevision is the revision that the primary runs. While only Flagger's hash of it is known, the content of the primary
+// decides whether the target has been reverted to it.
 func (s *Snapshot) promotedRevision() string {
 	if promoted := s.serin().Promoted; promoted != "" && !strings.HasPrefix(promoted, flaggerRevisionPrefix) {
 		return promoted
 	}
 	target := s.Workload.Target
-	// The configuration that such a status tracks is that of the revision taken up, which says nothing about another one. One
-	// that differs in its configuration alone has the same hash, so that only a release that succeeded tells.
+	// Such a status has the checksums of the last applied revision, not of the promoted one. Two revisions that differ only in their
+	// configuration have the same hash, so the checksums are used only after a successful release.
 	succeeded := s.Status.Phase == flaggerv1.CanaryPhaseInitialized || s.Status.Phase == flaggerv1.CanaryPhaseSucceeded
 	tracked := succeeded && s.Status.LastAppliedSpec == s.Status.LastPromotedSpec || len(s.Status.TrackedConfigs) == 0
 	byHash := target.FlaggerHash == s.Status.LastPromotedSpec && s.Status.LastPromotedSpec != "" && tracked
@@ -57,14 +57,15 @@ func sameConfigs(a, b map[string]string) bool {
 	return true
 }
 
-// statusFromOtherController reports whether a status has no revision in Serin's form: another controller wrote it, or it lost that part.
+// statusFromOtherController reports whether a status has no revision in Serin's form: another controller wrote it, or status.serin was
+// lost.
 func (s *Snapshot) statusFromOtherController() bool { return s.serin().Revision == "" }
 
-// adoptOtherStatus records in our form what a status of another controller says.
+// adoptOtherStatus records the state of another controller in status.serin.
 func (e *statusEdit) adoptOtherStatus() *statusEdit {
 	e.serin.Revision, e.serin.Promoted, e.serin.Configs = e.snapshot.pinnedRevision(), e.snapshot.promotedRevision(), e.snapshot.Workload.Configs
 	if e.snapshot.Status.Phase == flaggerv1.CanaryPhasePromoting || e.snapshot.Status.Phase == flaggerv1.CanaryPhaseFinalising {
-		e.serin.Promoted = flaggerRevisionPrefix + e.snapshot.Status.LastPromotedSpec // the primary already has what is not promoted yet
+		e.serin.Promoted = flaggerRevisionPrefix + e.snapshot.Status.LastPromotedSpec // the primary already has the template that is not promoted yet
 	}
 	return e
 }

@@ -23,9 +23,9 @@ func (s *Snapshot) rollingBack() bool {
 	}
 }
 
-// continueRollback returns to the revision that was promoted before: its template first, where a promotion had begun, then the
-// traffic, as far as the primary carries it, then the pods. Traffic never goes to a primary without a pod while the canary
-// has one.
+// continueRollback returns to the previously promoted revision: first it restores the template of the primary, if a promotion had
+// begun, then it returns the traffic, as far as the primary can carry it, then it scales the target to zero. Traffic is never
+// routed to a primary without pods while the canary has pods.
 func continueRollback(s Snapshot) Decision {
 	effects := steadyStateEffects(s)
 	if s.primaryHasRolledBackTemplate() {
@@ -34,7 +34,7 @@ func continueRollback(s Snapshot) Decision {
 		effects = append(effects, ConfigsRestored{ID: s.promotionCopyID()})
 	}
 	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.canaryHasTraffic() && s.Workload.Target.canServe() {
-		effects = append(effects, PrimaryScaledUp{}) // it was scaled to zero, and only Serin would restore it
+		effects = append(effects, PrimaryScaledUp{}) // something scaled it to zero, and only Serin would scale it up again
 	}
 	gates := release.EvaluateGates(s, primaryServes, primaryEndpointsAtOnce)
 	if s.rollbackImpossible() {
@@ -72,7 +72,7 @@ func continueRollback(s Snapshot) Decision {
 	return e.fail(s.serin().Reason).decision(gates)
 }
 
-// primaryHasRolledBackTemplate reports whether the primary has, or had, the template that is rolled back.
+// primaryHasRolledBackTemplate reports whether the primary has, or had, the template that is being rolled back.
 func (s *Snapshot) primaryHasRolledBackTemplate() bool {
 	return s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.primaryHasTemplate() || s.Workload.Primary.ID == s.restoreID()
 }
@@ -85,8 +85,8 @@ func (s *Snapshot) trafficReturned() bool {
 	return s.drainStarted() && s.routeReadable() && (s.Route.Canary > 0 || s.Route.Mirrored)
 }
 
-// clearDrain records that a drain has to begin again, before the traffic moves again: after a crash the time of the previous drain
-// must not be found.
+// clearDrain removes the previous drain from the status before the traffic moves again, so that a crash in between does not shorten
+// the next drain.
 func clearDrain(s Snapshot, effects []release.Effect) Decision {
 	e := s.edit().addEffects(effects...)
 	e.serin.DrainUntil = nil
@@ -101,20 +101,21 @@ func (s *Snapshot) hasUnrecordedTraffic() bool {
 	return s.liveWeight() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !known
 }
 
-// recordUnrecordedTraffic records that the canary has traffic before that is removed: a crash afterwards must not lose the drain.
+// recordUnrecordedTraffic records that the canary has traffic, before that traffic is removed: a crash afterwards must not skip the
+// drain.
 func (s *Snapshot) recordUnrecordedTraffic() Decision {
-	return s.editUnchanged().addStamps(release.StampTrafficEnded).decision(nil) // what blocks it, if anything does, blocks it still
+	return s.editUnchanged().addStamps(release.StampTrafficEnded).decision(nil) // with the condition Blocked, if there is one
 }
 
-// sendsTrafficToEmptyTarget reports whether requests are sent to a target without pods while the primary could answer them. A
-// former leader that slept may have done that after the rollback; see docs/adr/0004.
+// sendsTrafficToEmptyTarget reports whether traffic is routed to a target without pods while the primary could serve it. A former
+// leader that was suspended may have written such a route after the rollback; see docs/adr/0004.
 func (s *Snapshot) sendsTrafficToEmptyTarget() bool {
 	target := s.Workload.Target
 	return s.routeReadable() && s.Route.Canary > 0 && s.Plan.canScaleTarget() && target.Found && target.isScaledToZero() && s.primaryReachable()
 }
 
-// withTrafficRescue adds to the decision about a release at rest that such traffic moves to the primary. Nothing else maintains a
-// weight at rest.
+// withTrafficRescue adds to the decision about an idle release that such traffic moves to the primary. This is the only case in
+// which Serin changes the weight of an idle release.
 func withTrafficRescue(s Snapshot, d Decision) Decision {
 	if !s.sendsTrafficToEmptyTarget() || slices.ContainsFunc(d.Effects, removesCanaryTraffic) {
 		return d
@@ -132,8 +133,8 @@ func removesCanaryTraffic(effect release.Effect) bool {
 	return ok && route.Canary == 0
 }
 
-// primaryServes holds the traffic where it is while the primary could not answer a single request, and the canary can. It
-// holds the part that the primary cannot carry where the traffic can return in parts.
+// primaryServes delays the return of the traffic while the primary cannot serve any request and the canary can. Where the traffic
+// can return in parts, it delays the part that the primary cannot carry.
 func primaryServes(s Snapshot) release.Gate {
 	primary, target := s.Workload.Primary, s.Workload.Target
 	restoring := s.primaryHasRolledBackTemplate()
@@ -151,7 +152,8 @@ func primaryServes(s Snapshot) release.Gate {
 	}
 }
 
-// rollbackImpossible reports whether another revision came while there is nothing to return to: the primary exceeded its deadline.
+// rollbackImpossible reports whether the target has another revision by now and there is nothing to roll back to, because the
+// primary exceeded its deadline.
 func (s *Snapshot) rollbackImpossible() bool {
 	primary := s.Workload.Primary
 	replaced := s.Workload.Target.Found && s.Workload.Target.Revision != s.pinnedRevision()
@@ -159,8 +161,8 @@ func (s *Snapshot) rollbackImpossible() bool {
 	return replaced && back && (s.canaryHasTraffic() || s.primaryHasRolledBackTemplate()) && primary.Found && primary.Exceeded && !s.primaryCanServe()
 }
 
-// rollbackFailed leaves the traffic where it is, like a promotion that failed: the revision that came repairs the primary,
-// and would never be looked at while the one before it waits for a primary that does not come.
+// rollbackFailed leaves the route unchanged, like promotionFailed: the new revision of the target can repair the primary, and its
+// release could not start while the previous one waits for a primary that does not become ready.
 func rollbackFailed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	message := withoutPodDetails(s).primaryMessage()
 	e := s.edit().addEffects(effects...).addEvents(s.thresholdEvent()...).addEvents(release.Event{
@@ -187,8 +189,7 @@ func (s *Snapshot) thresholdEvent() []release.Event {
 	}}
 }
 
-// lastFailure is what the last failed check found, as the gates say that were written with its verdict; empty where there
-// are none.
+// lastFailure is the message of the last failed check, according to the gates in the status; empty if they contain none.
 func (s *Snapshot) lastFailure() string {
 	i := slices.IndexFunc(s.serin().Gates, func(g flaggerv1.GateStatus) bool { return g.Verdict == string(release.Fail) })
 	if i < 0 {
@@ -201,31 +202,31 @@ func (s *Snapshot) lastFailure() string {
 	return gate.Name + ": " + gate.Message
 }
 
-// fail ends a release that was rolled back. Every way into Failed sends exactly one error alert that names the cause:
-// threshold and deadline sent theirs with the rollback, what the user requested is reported here.
+// fail ends a release that was rolled back. Every transition to Failed sends exactly one error alert that names the cause: the
+// threshold and the deadline send theirs when the rollback starts, a rollback that the user requested sends it here.
 func (e *statusEdit) fail(why string) *statusEdit {
 	s := e.snapshot
 	waiting := s.Status.Phase == flaggerv1.CanaryPhaseWaiting
-	told := !waiting && (s.serin().Intent == intentRollback && !s.requestedByUser() || len(s.thresholdEvent()) > 0)
+	alerted := !waiting && (s.serin().Intent == intentRollback && !s.requestedByUser() || len(s.thresholdEvent()) > 0)
 	e.enterPhase(flaggerv1.CanaryPhaseFailed)
 	e.ending = release.EndingFailed
 	e.recordRepairedPrimary()
 	e.resetCounters()
 	if waiting {
 		e.recordAppliedRevision()
-		e.status.CanaryWeight = s.liveWeight() // no traffic was moved
+		e.status.CanaryWeight = s.liveWeight() // the release moved no traffic
 	}
 	e.clearRunState()
 	event := release.Event{
 		Type: release.Warning, Message: "Canary failed! Scaling down " + s.Plan.qualifiedName(), Phase: string(flaggerv1.CanaryPhaseFailed),
 	}
-	if !told {
+	if !alerted {
 		event.Alert = &release.Alert{Severity: release.Error, Message: "Canary failed: " + why}
 	}
 	return e.addEvents(event).recordPostRolloutPending(intentFailed)
 }
 
-// requestedByUser is true when a hook or a command, not the state of the canary, asked for the rollback.
+// requestedByUser reports whether a webhook or a command, not the state of the canary, requested the rollback.
 func (s *Snapshot) requestedByUser() bool {
 	switch s.serin().Reason {
 	case reasonHook, reasonAbort:
@@ -235,7 +236,7 @@ func (s *Snapshot) requestedByUser() bool {
 	}
 }
 
-// The reasons of rollbacks, but for deadlines, which say what is not ready.
+// The reasons of rollbacks. The reason of a missed deadline is the message of its gate.
 const (
 	reasonHook   = "a webhook requested the rollback"
 	reasonAbort  = "the release was aborted by command"

@@ -10,16 +10,16 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Bounds of what a status may say. Nothing that Serin or another controller writes comes near them.
+// Limits of the values in a status. The values that Serin or another controller writes are far below them.
 const (
-	maxCount         = 1 << 30 // more checks or iterations than any release lives to see
+	maxCount         = 1 << 30 // more checks or iterations than any release can have
 	maxConditions    = 20
-	maxConditionText = 32 << 10 // bytes, that of Kubernetes' own conditions
+	maxConditionText = 32 << 10 // bytes, the limit of metav1.Condition
 	maxName          = 256      // bytes of a run, of a cookie
 )
 
-// sanitizeStatus corrects what cannot have been observed: in many clusters users may write statuses, and clocks are set back.
-// A moment in the future is written down as the present, once: replaced in each pass it would never pass.
+// sanitizeStatus corrects impossible values: in many clusters users may write statuses, and clocks are set back. A time in the future
+// is replaced by the present in the status itself: replaced in each reconciliation, it would never be in the past.
 func sanitizeStatus(s Snapshot) (Decision, bool) {
 	m := &sanitizer{now: s.Now}
 	status := s.Status
@@ -27,7 +27,7 @@ func sanitizeStatus(s Snapshot) (Decision, bool) {
 		status.Phase, m.changed = phaseBeforeDeletion(s), true
 	}
 	m.number(&status.CanaryWeight, 0, release.Total)
-	m.number(&status.Iterations, -1, maxCount+1) // the original counts from there
+	m.number(&status.Iterations, -1, maxCount+1) // Flagger counts from -1
 	m.number(&status.FailedChecks, 0, maxCount)
 	m.time(&status.LastTransitionTime)
 	m.cookie(&status.SessionAffinityCookie)
@@ -46,7 +46,7 @@ func sanitizeStatus(s Snapshot) (Decision, bool) {
 		m.moment(&serin.Unreachable, s.Now)
 		m.moment(&serin.LastTraffic, s.Now)
 		m.moment(&serin.DrainUntil, s.Now.Add(s.Plan.Drain))
-		if len(serin.Run) > maxName { // it is part of the name of every question
+		if len(serin.Run) > maxName { // it is part of the ID of every query
 			serin.Run, m.changed = "", true
 		}
 		again = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))
@@ -62,8 +62,9 @@ func sanitizeStatus(s Snapshot) (Decision, bool) {
 	return e.decision(nil), true
 }
 
-// phaseBeforeDeletion is the phase of a Canary that says that it is being deleted, and is not: the backup of one that was. A release
-// that was under way goes on, because a primary that exists must never get a template that was not analysed.
+// phaseBeforeDeletion is the phase of a Canary whose status is that of a deletion, but which is not being deleted: it was restored
+// from a backup. A release that was in progress continues, because an existing primary must never receive a template that was
+// not analysed.
 func phaseBeforeDeletion(s Snapshot) flaggerv1.CanaryPhase {
 	switch serin := s.serin(); {
 	case !s.Workload.Primary.Found:
@@ -75,7 +76,7 @@ func phaseBeforeDeletion(s Snapshot) flaggerv1.CanaryPhase {
 	}
 }
 
-// sanitizer is a status that is being put right. What a pointer leads to is never changed: the snapshot keeps it.
+// sanitizer corrects a status. It never changes the target of a pointer, because the snapshot shares it.
 type sanitizer struct {
 	now     time.Time
 	changed bool
@@ -107,7 +108,7 @@ func (m *sanitizer) unready(of **flaggerv1.UnreadyWorkload) {
 	}
 }
 
-// cookie forgets what could say more in a header than a name and a value.
+// cookie removes a cookie with characters that would add attributes or lines to a header.
 func (m *sanitizer) cookie(cookie *string) {
 	odd := func(r rune) bool { return r <= ' ' || r > '~' || r == ';' || r == ',' || r == '"' || r == '\\' }
 	if len(*cookie) > maxName || slices.ContainsFunc([]rune(*cookie), odd) {
@@ -115,7 +116,7 @@ func (m *sanitizer) cookie(cookie *string) {
 	}
 }
 
-// conditions keeps one of each type, ours before those of others.
+// conditions retains one condition of each type, those of Serin first.
 func (m *sanitizer) conditions(conditions *[]flaggerv1.CanaryCondition) {
 	fine := len(*conditions) <= maxConditions
 	for i, c := range *conditions {

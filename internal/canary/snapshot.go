@@ -7,97 +7,97 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Snapshot is all that is known about a Canary at one moment.
+// Snapshot is the observed state of a Canary at one moment.
 type Snapshot struct {
 	Now        time.Time
 	UID        string
 	Generation int64
 	Plan       Plan
 	Status     flaggerv1.CanaryStatus
-	// Deleting is true once the user deleted the Canary; Finalizer while ours holds it.
+	// Deleting is true once the user deleted the Canary; Finalizer while it has Serin's finalizer.
 	Deleting, Finalizer bool
-	// TargetConflict is why Serin may not act on this Canary at all, although its plan is fine: an older Canary has the same
-	// target. One sentence; empty: none.
+	// TargetConflict is why Serin must not act on this Canary although its plan is valid: an older Canary has the same target.
+	// It is the message for the user; empty: no conflict.
 	TargetConflict string
 	// OtherController is another controller that acts on this Canary.
 	OtherController OtherController
-	// MissingReferences are references that lead nowhere, one sentence each: metric templates and their secrets.
+	// MissingReferences are messages about referenced metric templates and Secrets that do not exist.
 	MissingReferences []string
-	// Command of a person, as verb@run; empty: none.
+	// Command is the command of a user, as verb@run; empty: none.
 	Command  string
 	Workload Workload
 	Route    Route
 	Answers  release.Answers
-	// Queue is whether this release may start beside those that move; nil where their number is not limited.
+	// Queue is whether this release may start beside those in progress; nil where their number is not limited.
 	Queue *release.QueueState
 }
 
-// OtherController is another controller that acts on a Canary: two at once would undo each other's work.
+// OtherController is another controller that acts on a Canary: two controllers at once would revert each other's changes.
 type OtherController struct {
-	// Sign is how it was noticed, for the middle of a sentence; empty: there is none.
+	// Sign is the evidence for it, worded for the middle of a sentence; empty: there is no other controller.
 	Sign string
-	// Until is when that sign expires; zero: never.
+	// Until is when that evidence expires; zero: never.
 	Until time.Time
 }
 
-// Acts is true where there is one.
+// Acts reports whether there is one.
 func (p OtherController) Acts() bool { return p.Sign != "" }
 
-// Workload is what was seen of the target and its primary.
+// Workload is the observed state of the target and its primary.
 type Workload struct {
-	// Problem is why the target cannot be used, in the words of the API; empty: none.
+	// Problem is why the target cannot be used, in Flagger's words; empty: none.
 	Problem string
 	// ScalerProblem is why the autoscaler cannot be used; empty: none.
 	ScalerProblem   string
 	Target, Primary WorkloadState
-	// SameTemplate is true when target and primary have the same template and configuration, their names apart.
+	// SameTemplate is true when target and primary have the same template and configuration, except for their names.
 	SameTemplate bool
-	// Configs are our checksums of the tracked configuration, PeerConfigs those of the API's status.
+	// Configs are Serin's checksums of the tracked configuration, FlaggerConfigs those that Flagger stores in the status.
 	Configs, FlaggerConfigs map[string]string
-	// NewestTemplate is when the target last got a template that it never had before; zero: unknown.
+	// NewestTemplate is when the target last received a template that it never had before; zero: unknown.
 	NewestTemplate time.Time
 }
 
-// WorkloadState is one of the two workloads.
+// WorkloadState is the observed state of one of the two workloads.
 type WorkloadState struct {
 	Found bool
-	// Revision is ours, PeerHash the one that the API's status holds, ID the annotation flagger-id of the template.
+	// Revision is Serin's hash, FlaggerHash the one that Flagger stores in the status, ID the annotation flagger-id of the template.
 	Revision, FlaggerHash, ID string
-	Replicas                  int32 // asked for
-	Total, Available          int32 // there
+	Replicas                  int32 // desired
+	Total, Available          int32 // observed
 	Updated, ReadyPods        int32 // of the newest template; ready, but perhaps not for long enough to be available
 	Ready                     bool
-	// RequiredPods is how many of them its threshold asks for, once it is ready.
+	// RequiredPods is how many available pods the readiness threshold requires, once the workload is ready.
 	RequiredPods int32
-	// Exceeded is true when Kubernetes itself gave the rollout up.
+	// Exceeded is true when Kubernetes reports that the progress deadline of the workload is exceeded.
 	Exceeded bool
-	// Message says what is missing for being ready.
+	// Message explains why the workload is not ready.
 	Message string
-	// PodProblem is what keeps its pods from running, where that was looked up: ImagePullBackOff and its like.
+	// PodProblem is what prevents its pods from running, where that was determined: ImagePullBackOff, for example.
 	PodProblem string
 	// Endpoints are those of its Service.
 	Endpoints release.Endpoints
-	// Track is what this process has seen of its readiness so far.
+	// Track is what this process has observed of its readiness so far.
 	Track ReadinessTrack
 }
 
-// canServe is true when pods of the copy can answer requests.
+// canServe reports whether the workload has pods that can serve requests.
 func (c WorkloadState) canServe() bool { return c.Found && c.Available > 0 }
 
-// isScaledToZero is true when the copy neither has pods nor asks for any.
+// isScaledToZero reports whether the workload has no pods and desires none.
 func (c WorkloadState) isScaledToZero() bool { return !c.Found || c.Replicas == 0 && c.Total == 0 }
 
-// Confirmation is whether the router says that it serves what was written.
+// Confirmation is whether the router reports that it serves the written route.
 type Confirmation string
 
-// The confirmations. Many routers cannot tell.
+// The confirmations. Many routers report nothing.
 const (
 	Confirmed   Confirmation = "yes"
 	Unconfirmed Confirmation = "no"
 	CannotTell  Confirmation = "cannot-tell"
 )
 
-// Route is what was seen of the traffic.
+// Route is the observed route.
 type Route struct {
 	// Found is false when the route does not exist yet.
 	Found bool
@@ -106,11 +106,11 @@ type Route struct {
 	Canary   int // live weight, 0 to 100
 	Mirrored bool
 	Confirmation
-	// Reason says why it is not confirmed.
+	// Reason explains why the route is not confirmed.
 	Reason string
 }
 
-// serin is the additive status, never nil.
+// serin returns status.serin; the zero value if there is none.
 func (s *Snapshot) serin() flaggerv1.SerinStatus {
 	if s.Status.Serin == nil {
 		return flaggerv1.SerinStatus{}
@@ -146,7 +146,7 @@ func (s *Snapshot) primaryUnpromoted() bool {
 	return s.serin().Promoted == nothing
 }
 
-// primaryCanServe reports whether the primary has pods that may serve. After a failed promotion one pod is not enough: the primary
+// primaryCanServe reports whether the primary can serve the traffic. After a failed promotion one pod is not enough: the primary
 // must be ready, or have at least as many available pods as the canary, which has the traffic.
 func (s *Snapshot) primaryCanServe() bool {
 	primary := s.Workload.Primary
@@ -158,7 +158,7 @@ func (s *Snapshot) primaryReachable() bool {
 	return s.primaryCanServe() && s.Workload.Primary.Endpoints.AtLeast(1)
 }
 
-// canaryReachable reports whether requests to the target would be answered.
+// canaryReachable reports whether the target can serve and requests would reach it.
 func (s *Snapshot) canaryReachable() bool {
 	return s.Workload.Target.canServe() && s.Workload.Target.Endpoints.AtLeast(1)
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// The intents: what was decided and is being carried out.
+// The intents: what was decided and is in progress.
 const (
-	intentRollback  = "rollback"  // traffic back, pods away, Failed
-	intentCancel    = "cancel"    // the user went back to the promoted revision
+	intentRollback  = "rollback"  // return the traffic, scale the target to zero, then Failed
+	intentCancel    = "cancel"    // the user reverted the target to the promoted revision
 	intentSkip      = "skip"      // promote without analysis
-	intentCompleted = "completed" // Succeeded; post-rollout hooks are out
+	intentCompleted = "completed" // Succeeded; post-rollout hooks are pending
 	intentSkipped   = "skipped"   // the same after a skipped analysis
-	intentFailed    = "failed"    // Failed; post-rollout hooks are out
+	intentFailed    = "failed"    // Failed; post-rollout hooks are pending
 )
 
-// maxMessage bounds what a condition or a reason says, in bytes: it may quote what a user wrote.
+// maxMessage limits the message of a condition and the reason of an intent, in bytes: both may quote user input.
 const maxMessage = 1 << 10
 
-// nothing is what a primary runs whose promotion failed: no revision equals it, so that any change is a release.
+// nothing is the recorded revision of a primary whose promotion failed: no revision equals it, so any change is a release.
 const nothing = "none"
 
-// statusEdit is a status in the making, with what goes along with it.
+// statusEdit builds the status of a decision, together with its effects, events and stamps.
 type statusEdit struct {
 	snapshot Snapshot
 	status   flaggerv1.CanaryStatus
@@ -41,7 +41,7 @@ type statusEdit struct {
 	analyzed bool
 }
 
-// edit begins a status in which nothing is blocked any more.
+// edit starts a new status without the condition Blocked.
 func (s *Snapshot) edit() *statusEdit {
 	e := s.editUnchanged()
 	e.dropCondition(flaggerv1.ConditionBlocked)
@@ -57,7 +57,7 @@ func (s *Snapshot) editUnchanged() *statusEdit {
 	return e
 }
 
-// enterPhase enters a phase, with the condition that the API promises for it.
+// enterPhase enters a phase and sets the condition Promoted that Flagger has in that phase.
 func (e *statusEdit) enterPhase(phase flaggerv1.CanaryPhase) *statusEdit {
 	if e.status.Phase != phase {
 		e.status.LastTransitionTime = metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
@@ -67,16 +67,16 @@ func (e *statusEdit) enterPhase(phase flaggerv1.CanaryPhase) *statusEdit {
 	return e
 }
 
-// promoted writes the condition Promoted for the phase.
+// setPromotedCondition sets the condition Promoted for the phase.
 func (e *statusEdit) setPromotedCondition() {
 	status, message := promotedCondition(e.status.Phase, e.snapshot.Plan.Kind)
 	e.setCondition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionPromoted, Status: status, Reason: string(e.status.Phase), Message: message})
 }
 
-// markRunStart marks the start of a run in the condition, from which the run's name can be derived.
+// markRunStart records the start of a run in the condition Promoted, from which the ID of the run is derived.
 func (e *statusEdit) markRunStart() *statusEdit {
 	if findCondition(e.status, flaggerv1.ConditionPromoted) == nil {
-		e.setPromotedCondition() // it was removed
+		e.setPromotedCondition() // something removed it
 	}
 	if c := findCondition(e.status, flaggerv1.ConditionPromoted); c != nil {
 		c.LastUpdateTime = metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
@@ -85,7 +85,7 @@ func (e *statusEdit) markRunStart() *statusEdit {
 	return e
 }
 
-// setCondition sets one condition. Its transition time moves with its status only.
+// setCondition sets one condition. Its transition time changes only with its status.
 func (e *statusEdit) setCondition(c flaggerv1.CanaryCondition) {
 	now := metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
 	c.ObservedGeneration = e.snapshot.Generation
@@ -120,7 +120,7 @@ func findCondition(status flaggerv1.CanaryStatus, of string) *flaggerv1.CanaryCo
 	return nil
 }
 
-// promoted are the texts of the condition Promoted.
+// promotedCondition returns status and message of the condition Promoted, as Flagger has them.
 func promotedCondition(phase flaggerv1.CanaryPhase, kind string) (corev1.ConditionStatus, string) {
 	switch phase {
 	case flaggerv1.CanaryPhaseInitialized:
@@ -142,7 +142,7 @@ func promotedCondition(phase flaggerv1.CanaryPhase, kind string) (corev1.Conditi
 	}
 }
 
-// openWindow opens the next observation; its start is stamped when the effects before it are acknowledged.
+// openWindow opens the next window; it starts when the effects before it have been applied.
 func (e *statusEdit) openWindow() *statusEdit {
 	e.serin.Window = &flaggerv1.AnalysisWindow{}
 	e.analyzed = true
@@ -159,13 +159,14 @@ func (e *statusEdit) addEvents(events ...release.Event) *statusEdit {
 	return e
 }
 
-// addEffects adds effects. A route that is set need not also stand: it would be written twice, once with the old weights.
+// addEffects adds effects. TrafficWeight replaces RouteMaintained: with both, the route would be written twice, once with the
+// previous weights.
 func (e *statusEdit) addEffects(effects ...release.Effect) *statusEdit {
 	for _, effect := range effects {
 		if is, ok := effect.(TrafficWeight); ok && is.Provider == "" {
 			e.effects = slices.DeleteFunc(slices.Clone(e.effects), func(effect release.Effect) bool {
-				_, stands := effect.(RouteMaintained)
-				return stands
+				_, maintained := effect.(RouteMaintained)
+				return maintained
 			})
 		}
 		e.effects = append(e.effects, effect)
@@ -179,7 +180,7 @@ func (e *statusEdit) decision(gates release.Gates) Decision {
 		return e.snapshot.recordUnrecordedTraffic()
 	}
 	if len(gates) > 0 {
-		e.serin.Gates = nil // the shell writes them along
+		e.serin.Gates = nil // the reconciler adds them
 	}
 	if equality.Semantic.DeepEqual(*e.serin, flaggerv1.SerinStatus{}) {
 		e.status.Serin = nil
@@ -190,7 +191,7 @@ func (e *statusEdit) decision(gates release.Gates) Decision {
 	}
 }
 
-// FillStamps fills in the moments of a status that only the shell knows: at is when the last effect was acknowledged.
+// FillStamps sets the times of a status that only the reconciler knows: at is when the last effect was applied.
 func FillStamps(status *flaggerv1.CanaryStatus, plan Plan, stamps []release.Stamp, at time.Time) {
 	if len(stamps) == 0 {
 		return
@@ -218,7 +219,7 @@ func FillStamps(status *flaggerv1.CanaryStatus, plan Plan, stamps []release.Stam
 	}
 }
 
-// windowStart is when the open window began, false when none is open.
+// windowStart is when the open window started; false if none is open.
 func (s *Snapshot) windowStart() (time.Time, bool) {
 	window := s.serin().Window
 	if window == nil {
@@ -227,7 +228,7 @@ func (s *Snapshot) windowStart() (time.Time, bool) {
 	return window.Start.Time, true
 }
 
-// clampToNow treats a moment in the future as now: a clock that jumped back must not extend a window.
+// clampToNow replaces a time in the future by now: a clock that was set back must not extend a window.
 func (s *Snapshot) clampToNow(t time.Time) time.Time {
 	if t.After(s.Now) {
 		return s.Now

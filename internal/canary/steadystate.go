@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// steadyStateEffects are the effects that hold in every pass once the Canary is initialised.
+// steadyStateEffects are the effects that apply in every reconciliation once the Canary is initialised.
 func steadyStateEffects(s Snapshot, more ...release.Effect) []release.Effect {
 	effects := make([]release.Effect, 0, 8)
 	if s.Plan.RevertOnDeletion != s.Finalizer {
@@ -21,18 +21,18 @@ func steadyStateEffects(s Snapshot, more ...release.Effect) []release.Effect {
 		effects = append(effects, ScalerExists{})
 	}
 	if s.Plan.HasRouter {
-		stands := RouteMaintained{Canary: s.liveWeight(), Mirror: s.Route.Mirrored}
-		rests := !HasTransitionEffects(s.Status.Phase) && !s.primaryUnpromoted()
-		if !s.routeReadable() && (s.drainStarted() || rests || !s.canaryReachable()) {
-			stands.Canary = 0 // a new route sends no traffic to a workload that is scaled down, idle, or unreachable
+		route := RouteMaintained{Canary: s.liveWeight(), Mirror: s.Route.Mirrored}
+		idle := !HasTransitionEffects(s.Status.Phase) && !s.primaryUnpromoted()
+		if !s.routeReadable() && (s.drainStarted() || idle || !s.canaryReachable()) {
+			route.Canary = 0 // a new route sends no traffic to a workload that is scaled down, idle, or unreachable
 		}
-		effects = append(effects, stands)
+		effects = append(effects, route)
 	}
 	return append(effects, more...)
 }
 
-// recreatePrimary creates a deleted primary again, with what it is meant to run: the promoted revision, or the
-// one that is being promoted. After a promotion that failed that is what the target serves with.
+// recreatePrimary creates a deleted primary again, with the promoted revision or the one that is being promoted. After a failed
+// promotion it has the revision with which the target serves.
 func (s *Snapshot) recreatePrimary() release.Effect {
 	revision := s.Workload.Target.Revision
 	promoting := s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.Status.Phase == flaggerv1.CanaryPhaseFinalising
@@ -44,13 +44,13 @@ func (s *Snapshot) recreatePrimary() release.Effect {
 	case promoting && s.serin().Intent == "":
 		return s.recreatePrimaryFromHistory(s.pinnedRevision(), s.Status.LastAppliedSpec, "")
 	case s.primaryUnpromoted():
-		return s.recreatePrimaryFromHistory("", "", "") // nothing that it ran was promoted
+		return s.recreatePrimaryFromHistory("", "", "") // it never ran a promoted revision
 	default:
-		return s.recreatePrimaryFromHistory(s.promotedRevision(), s.Status.LastPromotedSpec, s.promotionCopyID()) // it may have had the copy of this run
+		return s.recreatePrimaryFromHistory(s.promotedRevision(), s.Status.LastPromotedSpec, s.promotionCopyID()) // it may have received the template of this run
 	}
 }
 
-// recreatePrimaryFromHistory makes the primary again from its history. Of a revision that another controller took up only the hash is known.
+// recreatePrimaryFromHistory recreates the primary from its history. Of a revision that Flagger released only the hash is known.
 func (s *Snapshot) recreatePrimaryFromHistory(revision, hash, undone string) release.Effect {
 	id := s.copyIDFor("recalled", revision)
 	if strings.HasPrefix(revision, flaggerRevisionPrefix) {
@@ -59,7 +59,7 @@ func (s *Snapshot) recreatePrimaryFromHistory(revision, hash, undone string) rel
 	return PrimaryRecreated{Revision: revision, FlaggerHash: hash, Undone: undone, ID: id}
 }
 
-// copyIDFor names a copy of the template for one purpose.
+// copyIDFor derives the ID of a copy of the template for one purpose.
 func (s *Snapshot) copyIDFor(purpose, revision string) string {
 	return uuidDigest(s.UID, purpose, revision)
 }

@@ -12,16 +12,15 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// unansweredAfter is for how long an answer may be missing before that is reported. It is shorter than the half minute after
-// which the status explains any wait, so that one write says both.
+// unansweredAfter is how long an answer may be missing before that is reported. It is shorter than the 30 seconds after which the
+// status explains a waiting gate, so that one write reports both.
 const unansweredAfter = 20 * time.Second
 
-// reasonProvider is the reason of the condition Unanswered where a metrics provider is meant; for a webhook it is made of
-// the name of its gate.
+// reasonProvider is the reason of the condition Unanswered for a metrics provider; for a webhook the reason is the name of its gate.
 const reasonProvider = "ProviderUnreachable"
 
-// withUnanswered adds to a decision the condition that says who does not answer. It changes nothing else: what a silence
-// means for the release is decided before, and it costs a write only when it begins and when it ends.
+// withUnanswered adds the condition Unanswered to a decision, with the service that does not respond. It changes nothing else: the
+// consequence for the release is already decided. The condition costs one write when it is set and one when it is removed.
 func withUnanswered(s Snapshot, d Decision) Decision {
 	if s.Deleting || s.Plan.Suspended {
 		return d
@@ -41,14 +40,14 @@ func withUnanswered(s Snapshot, d Decision) Decision {
 		e.setCondition(*now)
 	}
 	if now != nil && !due.IsZero() {
-		// An answer that is out has told nothing so far; one that failed was told with its gate.
+		// A pending query has no event yet; a failed one has the event of its gate.
 		d.Events = append(slices.Clone(d.Events), release.Event{Type: release.Warning, Message: now.Message})
 	}
 	d.Status, d.Wake = e.status, s.Now
 	return d
 }
 
-// unanswered is the condition about missing answers. due is when one that is still missing is reported.
+// unanswered returns the condition about a missing answer. due is when an answer that is still missing is reported.
 func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due time.Time) {
 	for _, gate := range d.Gates {
 		if answer := gate.Answer; answer != nil && answer.Outcome == release.Unreachable {
@@ -61,11 +60,11 @@ func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due t
 		}
 		answer, asked := s.Answers[gate.Pending.ID]
 		if !asked || !answer.Ended.IsZero() {
-			return nil, s.Now.Add(unansweredAfter) // it is about to be asked
+			return nil, s.Now.Add(unansweredAfter) // the query is about to be sent
 		}
 		due = s.clampToNow(answer.Began).Add(unansweredAfter)
 		if strings.HasPrefix(gate.Name, rolloutAskedGate) {
-			due = release.LaterOf(due, s.windowEnd()) // it has the whole window for its load or its tests
+			due = release.LaterOf(due, s.windowEnd()) // load tests may take the whole window
 		}
 		if s.Now.Before(due) {
 			return nil, due
@@ -78,10 +77,10 @@ func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due t
 // maxReason bounds the reported part of an error, in bytes.
 const maxReason = 200
 
-// silentServiceCondition is the condition about whom a gate asks; probe is the ID of the question.
-func (s *Snapshot) silentServiceCondition(gate release.Gate, probe, what string) *flaggerv1.CanaryCondition {
+// silentServiceCondition is the condition about the service that a gate queries; query is the ID of the query.
+func (s *Snapshot) silentServiceCondition(gate release.Gate, query, what string) *flaggerv1.CanaryCondition {
 	c := &flaggerv1.CanaryCondition{Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue, Reason: s.reasonOf(gate.Name)}
-	if i := slices.IndexFunc(s.Plan.Checks, func(check Check) bool { return s.metricQuery(check).ID == probe }); i >= 0 {
+	if i := slices.IndexFunc(s.Plan.Checks, func(check Check) bool { return s.metricQuery(check).ID == query }); i >= 0 {
 		c.Message = fmt.Sprintf("The metrics provider of %s %s: restore its availability; the release then continues automatically, and is rolled back if too many checks fail",
 			s.Plan.Checks[i].Metric.Name, what)
 		return c
@@ -91,7 +90,7 @@ func (s *Snapshot) silentServiceCondition(gate release.Gate, probe, what string)
 	return c
 }
 
-// reasonOf is the reason of the condition for a gate. A rollout hook has two gates: one that asks, one that judges.
+// reasonOf is the reason of the condition for a gate. A rollout hook has two gates: one that calls it, one that evaluates it.
 func (s *Snapshot) reasonOf(gate string) string {
 	if gate == "provider-unreachable" || slices.ContainsFunc(s.Plan.Checks, func(c Check) bool { return c.Metric.Name == gate }) {
 		return reasonProvider
@@ -99,14 +98,14 @@ func (s *Snapshot) reasonOf(gate string) string {
 	return conditionReason(strings.Replace(gate, rolloutAskedGate, "rollout/", 1))
 }
 
-// stillUnanswered is true while nothing new is known of the service that did not answer.
+// stillUnanswered reports whether nothing new is known about the service that did not respond.
 func (s *Snapshot) stillUnanswered(d Decision, reason string) bool {
 	switch d.Status.Phase {
 	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
 		if len(d.Gates) == 0 {
 			return false
 		}
-	default: // the release moves
+	default: // the release is in progress
 	}
 	if d.Status.Phase != s.Status.Phase || RunOf(s.UID, d.Status) != s.run() {
 		return false

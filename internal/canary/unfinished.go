@@ -7,9 +7,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// What becomes of a release whose primary was not ready in time: the canary serves, until the primary can.
+// A release whose primary was not ready in time: the canary serves until the primary can.
 
-// promotionResumable is true when a promotion that failed can go on: the primary is ready with what was analysed.
+// promotionResumable reports whether a failed promotion can continue: the primary is ready with the analysed revision.
 func (s *Snapshot) promotionResumable() bool {
 	if !s.primaryHasAnalysedTemplate() || !s.Workload.Primary.Ready || s.Workload.Primary.Available == 0 && s.Plan.canScaleTarget() {
 		return false
@@ -17,8 +17,8 @@ func (s *Snapshot) promotionResumable() bool {
 	return primaryEndpoints(*s).Verdict == release.Pass
 }
 
-// primaryHasAnalysedTemplate is true when a promotion failed and the primary still has the template that was promoted. Where the target
-// has another one by now, only the mark of the promotion tells.
+// primaryHasAnalysedTemplate reports whether the primary still has the template of a failed promotion. If the target has another
+// template by now, only the ID of the promotion identifies it.
 func (s *Snapshot) primaryHasAnalysedTemplate() bool {
 	if s.Status.Phase != flaggerv1.CanaryPhaseFailed || !s.primaryUnpromoted() || !s.Workload.Primary.Found {
 		return false
@@ -29,13 +29,14 @@ func (s *Snapshot) primaryHasAnalysedTemplate() bool {
 	return s.primaryHasTemplate()
 }
 
-// rolledBackToUnpromoted reports whether a later run of the revision whose promotion had failed was rolled back: users returned
-// to the primary, which has that revision and was never promoted. That run stays failed; only what the primary runs is recorded.
+// rolledBackToUnpromoted reports whether a later run of the revision whose promotion had failed was rolled back: the traffic
+// returned to the primary, which has that revision and was never promoted. That run remains failed; only the revision of the
+// primary is recorded.
 func (s *Snapshot) rolledBackToUnpromoted() bool {
 	return s.serin().Unfinished != nil && s.Status.CanaryWeight == 0 && s.routeReadable() && s.liveWeight() == 0
 }
 
-// resumePromotion goes on with a promotion that failed, where it stopped: nothing is analysed again, and the primary keeps its pods.
+// resumePromotion continues a failed promotion where it stopped: nothing is analysed again, and the primary keeps its pods.
 func resumePromotion(s Snapshot, why string) Decision {
 	e := s.edit().addEffects(steadyStateEffects(s)...).enterPhase(flaggerv1.CanaryPhasePromoting).addStamps(release.StampSince)
 	if s.hasCommand("retry") {
@@ -46,21 +47,21 @@ func resumePromotion(s Snapshot, why string) Decision {
 	}).decision(nil)
 }
 
-// isResumedPromotion is true of a promotion that goes on after it failed.
+// isResumedPromotion reports whether the promotion in progress failed before.
 func (s *Snapshot) isResumedPromotion() bool {
 	unfinished := s.serin().Unfinished
 	return unfinished != nil && unfinished.Revision == s.pinnedRevision()
 }
 
-// promotionCompletable is true when, after a promotion or a rollback that failed, users are sent to a target that has another
-// revision by now, although the primary could answer them.
+// promotionCompletable reports whether, after a failed promotion or rollback, traffic is still routed to a target that has another
+// revision by now, although the primary could serve it.
 func (s *Snapshot) promotionCompletable() bool {
 	target := s.Workload.Target
 	return s.primaryUnpromoted() && s.routeReadable() && s.liveWeight() > 0 && target.Found && target.Revision != s.pinnedRevision() && s.primaryReachable()
 }
 
-// withdrawTraffic sends those users to the primary before anything is asked about the new revision: it gets its users step by
-// step, like any other one.
+// withdrawTraffic routes that traffic to the primary before the release of the new revision starts, so that this revision, too,
+// receives its traffic step by step.
 func withdrawTraffic(s Snapshot) Decision {
 	e := s.edit().addEffects(steadyStateEffects(s)...).addEffects(TrafficWeight{}).addStamps(release.StampTrafficEnded)
 	e.status.CanaryWeight = 0
@@ -71,14 +72,14 @@ func withdrawTraffic(s Snapshot) Decision {
 	}).decision(nil)
 }
 
-// inheritsTraffic is true while a run has the users of the revision before it, because no earlier one could serve them.
+// inheritsTraffic reports whether a run has the traffic of the previous revision, because no other revision could serve it.
 func (s *Snapshot) inheritsTraffic() bool {
 	unfinished := s.serin().Unfinished
 	return unfinished != nil && unfinished.Inherited
 }
 
-// withdrawInheritedTraffic takes the users that a revision has not earned away from it as soon as the primary can serve them, and
-// begins its analysis anew, from the first step.
+// withdrawInheritedTraffic routes inherited traffic to the primary as soon as the primary can serve it, and restarts the analysis
+// from the first step.
 func withdrawInheritedTraffic(s Snapshot) Decision {
 	e := s.edit().addEffects(TrafficWeight{}).addEffects(ConfigsRestored{ID: s.promotionCopyID()})
 	e.recordRepairedPrimary()
@@ -91,22 +92,22 @@ func withdrawInheritedTraffic(s Snapshot) Decision {
 	}).decision(nil)
 }
 
-// primaryBecameReady is true of a primary that was not ready in time with the revision that it was given, and is by now, while the next
-// revision is analyzed or waits for its approval. Until the status says what it runs, a user who goes back to that revision would
-// have it analyzed anew. A run that has the users of the revision before gives them back first, see disinherited.
+// primaryBecameReady reports whether a primary that was not ready in time has become ready, while the next revision is analysed or
+// waits for approval. Until the status records the revision of the primary, a user who reverts to it would have it analysed
+// again. A run that inherited traffic returns it first, see withdrawInheritedTraffic.
 func (s *Snapshot) primaryBecameReady() bool {
 	primary := s.Workload.Primary
 	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !s.inheritsTraffic() && !s.primaryHasTemplate() && primary.Ready && primary.canServe()
 }
 
-// recordPrimary writes down what such a primary runs.
+// recordPrimary records the revision of such a primary.
 func recordPrimary(s Snapshot) Decision {
 	e := s.edit().addEffects(steadyStateEffects(s)...)
 	e.recordRepairedPrimary()
 	return e.decision(nil)
 }
 
-// recordRepairedPrimary records what a primary runs that was not ready in time, once it is.
+// recordRepairedPrimary records the revision of a primary that was not ready in time, once it is ready.
 func (e *statusEdit) recordRepairedPrimary() {
 	if !e.snapshot.primaryUnpromoted() || !e.snapshot.Workload.Primary.Ready || !e.snapshot.Workload.Primary.Found {
 		return

@@ -12,9 +12,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// View shows the release of a Canary to users. The snapshot needs no answers: those that the reconciler received last are in the
-// stored gates, which also say since when a gate is closed. unread are the parts of the snapshot that could not be read; gates
-// that observe them are those of the status.
+// View shows the release of a Canary to users. The snapshot needs no answers: the last answers of the reconciler are in the stored
+// gates, and so is the time since which a gate is closed. unread are the parts of the snapshot that could not be read; the
+// gates that observe them are taken from the status.
 func View(s Snapshot, unread ...release.Part) release.View {
 	s, d := settled(s)
 	upcoming := forecast(s)
@@ -42,8 +42,8 @@ func View(s Snapshot, unread ...release.Part) release.View {
 	return v
 }
 
-// settled returns a decision and the snapshot that it is about. A decision that only records when a deadline starts is followed by
-// the next one at once.
+// settled returns a decision and its snapshot. After a decision that only records the start of a deadline, it returns the
+// decision that follows at once.
 func settled(s Snapshot) (Snapshot, Decision) {
 	d := Next(s)
 	if len(d.Gates) > 0 || !slices.Equal(d.Stamp, []release.Stamp{release.StampSince}) || d.Status.Phase != s.Status.Phase {
@@ -54,7 +54,7 @@ func settled(s Snapshot) (Snapshot, Decision) {
 	return s, Next(s)
 }
 
-// window is the open observation window.
+// window is the open observation window; nil: none is open.
 func (s *Snapshot) window() *release.Window {
 	start, open := s.windowStart()
 	if !open || start.IsZero() || !HasTransitionEffects(s.Status.Phase) {
@@ -80,7 +80,7 @@ func resultOf(phase flaggerv1.CanaryPhase) release.Result {
 
 func isIdle(phase flaggerv1.CanaryPhase) bool { return resultOf(phase) != "" }
 
-// suspendedWithoutRelease reports whether nobody waits for the end of a suspension: there is no new revision.
+// suspendedWithoutRelease reports whether the Canary is suspended while there is no new revision to release.
 func (s *Snapshot) suspendedWithoutRelease() bool {
 	if !s.Plan.Suspended || !isIdle(s.Status.Phase) || s.OtherController.Acts() {
 		return false
@@ -109,7 +109,7 @@ func (s *Snapshot) stateOf(d Decision, v *release.View) release.State {
 	return release.Idle
 }
 
-// messageOf is the message of the condition that matters most: what blocks the release, which query is unanswered, or its phase.
+// messageOf is the message of the most important condition: Blocked, Unanswered, or the phase.
 func messageOf(status flaggerv1.CanaryStatus) string {
 	for _, name := range []string{flaggerv1.ConditionBlocked, flaggerv1.ConditionUnanswered} {
 		if c := findCondition(status, name); c != nil && c.Status == corev1.ConditionTrue {
@@ -122,7 +122,8 @@ func messageOf(status flaggerv1.CanaryStatus) string {
 	return ""
 }
 
-// viewGates are the gates of a decision, with what only the reconciler knows and stored: answers, refusals, and since when.
+// viewGates are the gates of a decision, completed with what only the reconciler knows and stores: answers, rejections, and
+// since when a gate is closed.
 func (s *Snapshot) viewGates(gates release.Gates, limits map[string]string, unread []release.Part) []release.GateView {
 	kinds := GateKinds()
 	stored := s.storedGates(kinds)
@@ -184,7 +185,7 @@ func timeOf(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-// storedGateApplies is false for a gate of the status that is out of date.
+// storedGateApplies reports whether a gate of the status is up to date.
 func (s *Snapshot) storedGateApplies(name string) bool {
 	if s.OtherController.Acts() {
 		return false
@@ -197,7 +198,7 @@ func (s *Snapshot) storedGateApplies(name string) bool {
 	return w != nil && !s.Now.Before(w.End)
 }
 
-// storedInWindow is true for a gate of the status that was written about the open window.
+// storedInWindow reports whether a gate of the status belongs to the open window.
 func (s *Snapshot) storedInWindow(g release.GateView) bool {
 	w := s.window()
 	return w != nil && !g.Since.IsZero() && !g.Since.Before(w.Start)
@@ -226,7 +227,7 @@ func withLastAnswer(view, last release.GateView, now time.Time) release.GateView
 			view.Message += "; the last answer: " + last.Message
 		}
 	case release.Wait:
-		if byUser { // a webhook refused: when it is called again does not change who opens the gate
+		if byUser { // a webhook refused: the user opens the gate, whenever the webhook is called again
 			if !answered.Until.After(now) {
 				answered.Until = time.Time{}
 			}

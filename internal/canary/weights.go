@@ -13,8 +13,8 @@ func maxWeight(analysis *flaggerv1.CanaryAnalysis) int {
 	return 100
 }
 
-// ascendingWeights are the weights that a canary gets by stepWeights, from 0 to the last of them, each at most 100, and whether it gets
-// there. As in Flagger, a weight that does not rise ends the way, unless the weight before it is enough for the promotion.
+// ascendingWeights are the weights that a canary reaches with stepWeights, each at most 100, and whether it reaches the last one. As
+// in Flagger, a weight that does not increase ends the sequence, unless the previous weight is enough for the promotion.
 func ascendingWeights(steps []int) (weights []int, arrives bool) {
 	weight, next := 0, 0
 	for end := min(steps[len(steps)-1], 100); weight < end; next++ {
@@ -27,8 +27,8 @@ func ascendingWeights(steps []int) (weights []int, arrives bool) {
 	return weights, weight > 0
 }
 
-// nextWeight is the weight after the current one. It never goes beyond the plan's maximum (the original overshoots), and
-// counts from whatever weight is live, also one that the plan does not name.
+// nextWeight is the weight after the current one. It never exceeds the maximum of the plan (Flagger's does), and continues from any
+// live weight, also from one that is not in the plan.
 func (p *Plan) nextWeight(current int) int {
 	if p.StepWeight > 0 {
 		return min(current+p.StepWeight, max(p.MaxWeight, current))

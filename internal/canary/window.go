@@ -10,11 +10,11 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// judgeWindow holds the current weight or iteration for one window, then moves on or counts a failed check.
+// judgeWindow observes the current weight or iteration for one window, then advances or counts a failed check.
 func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 	unconfirmed := s.serin().Window != nil && s.serin().Window.Unconfirmed
 	if unconfirmed && s.Route.Confirmation != Unconfirmed {
-		return s.edit().addEffects(effects...).openWindow().decision(nil) // what is observed begins with the confirmation
+		return s.edit().addEffects(effects...).openWindow().decision(nil) // the observation starts with the confirmation
 	}
 	end := s.windowEnd()
 	conditions := []gate{canaryReady}
@@ -36,7 +36,7 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 	for _, check := range s.Plan.Checks {
 		conditions = append(conditions, metricPasses(check))
 	}
-	// A canary that fails is rolled back whatever the primary lacks; only advancing waits for the primary.
+	// A failing canary is rolled back even if the primary is not ready; only advancing waits for the primary.
 	conditions = append(conditions, primaryReady)
 	conditions = append(conditions, s.advanceGates()...)
 	gates := release.EvaluateGates(s, conditions...)
@@ -49,7 +49,7 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 	case first.Name == "primary-ready":
 		return observeAgain(s, gates, effects)
 	case first.Name == "route-confirmed" && !unconfirmed && s.serin().Window != nil:
-		// The window observed something else in part: it starts anew when the router confirms.
+		// The previous route served a part of the window: the window restarts when the router confirms the new one.
 		e := s.edit().addEffects(effects...)
 		e.serin.Window.Unconfirmed = true
 		return e.decision(gates)
@@ -66,7 +66,7 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 	}
 }
 
-// advanceGates are the hooks that must approve what follows the open window.
+// advanceGates are the gates of webhooks that must approve the step after the open window.
 func (s *Snapshot) advanceGates() []gate {
 	var out []gate
 	if s.Plan.Strategy == Weighted && (s.liveWeight() > 0 || !s.Route.Mirrored) {
@@ -90,23 +90,24 @@ func (s *Snapshot) advanceGates() []gate {
 	return out
 }
 
-// awaitApproval opens another window at the same weight, because a gate that the user opens is closed. The event is sent once.
+// awaitApproval opens another window at the same weight, because the user has not approved the next step yet. The event is sent
+// once.
 func awaitApproval(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
 	e := s.edit().addEffects(effects...).openWindow()
 	e.serin.Unreachable = nil
-	told := s.serin().Held == first.Name
+	reported := s.serin().Held == first.Name
 	promotion := isHookGate(first, flaggerv1.ConfirmPromotionHook)
 	if promotion {
-		told = told || s.Status.Phase == flaggerv1.CanaryPhaseWaitingPromotion
+		reported = reported || s.Status.Phase == flaggerv1.CanaryPhaseWaitingPromotion
 		e.enterPhase(flaggerv1.CanaryPhaseWaitingPromotion)
 	}
 	e.serin.Held = first.Name
-	if told {
+	if reported {
 		first.Events = nil
 	}
 	e.addEvents(gates.Events()...)
-	if !told {
+	if !reported {
 		message := "Canary traffic increase is waiting for approval."
 		if promotion {
 			message = "Canary promotion is waiting for approval."
@@ -116,8 +117,8 @@ func awaitApproval(s Snapshot, gates release.Gates, effects []release.Effect) De
 	return e.decision(gates)
 }
 
-// observeAgain opens one more window at the same weight while the primary is not ready: what was measured before says
-// nothing about the moment at which it is.
+// observeAgain opens another window at the same weight while the primary is not ready: earlier measurements say nothing about the
+// time at which the primary is ready.
 func observeAgain(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().addEffects(effects...).openWindow()
 	e.serin.Unreachable = nil
@@ -129,12 +130,12 @@ func failCheck(s Snapshot, gates release.Gates, effects []release.Effect) Decisi
 	e := s.edit().addEffects(effects...).addEvents(gates.Events()...)
 	e.status.FailedChecks++
 	if _, away := s.recordedUnreachableSince(gates); !away {
-		e.serin.Unreachable = nil // else each window in which it stays away counts, without another minute of patience
+		e.serin.Unreachable = nil // otherwise each further window counts at once, without another grace period
 	}
 	return e.openWindow().decision(gates)
 }
 
-// recordProviderUnreachable remembers since when a provider cannot be reached, so that a restart is not another minute of patience.
+// recordProviderUnreachable records since when a provider has been unreachable, so that a restart does not extend the grace period.
 func recordProviderUnreachable(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().addEffects(effects...)
 	if began, ok := s.recordedUnreachableSince(gates); ok {
@@ -145,7 +146,7 @@ func recordProviderUnreachable(s Snapshot, gates release.Gates, effects []releas
 	return keepStatus(s, gates, effects...)
 }
 
-// recordedUnreachableSince is when the check at which the gates stop began to be asked of a provider that could not be reached.
+// recordedUnreachableSince is when the query of the check that the gates wait for was sent to a provider that was unreachable.
 func (s *Snapshot) recordedUnreachableSince(gates release.Gates) (time.Time, bool) {
 	for _, check := range s.Plan.Checks {
 		answer, ok := s.Answers[s.metricQuery(check).ID]

@@ -16,9 +16,9 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// apply applies the effects of a decision in order, up to the first that fails. An effect that was applied in part only is a
-// warning. The returned decision includes the warnings, and says what the user must fix; rejected is true if no watch notifies
-// of the fix. Other errors are returned.
+// apply applies the effects of a decision in order, up to the first that fails. An effect that was applied only in part is a warning.
+// The returned decision includes the warnings and what the user must fix; rejected is true if no watch notifies of the fix. Other
+// errors are returned.
 func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (decision canary.Decision, rejected bool, err error) {
 	events := slices.Concat(d.Events, s.warnings)
 	for _, effect := range d.Effects {
@@ -39,7 +39,7 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (dec
 	return d, false, nil
 }
 
-// one applies one effect. status is the one that will be written: it names the cookies of the run.
+// one applies one effect. status is the one that will be written: it contains the cookies of the run.
 func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, status flaggerv1.CanaryStatus) error {
 	c := s.object
 	target := r.Workloads.ForCanary(c)
@@ -93,23 +93,23 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 	}
 }
 
-// weights says what becomes of the weights when a route is written.
+// weights is whether the weights change when a route is written.
 type weights int
 
 const (
 	setWeights  weights = iota
-	keepWeights         // those that the objects carry
+	keepWeights         // those of the existing objects
 )
 
-// setRoute makes the route of the plan, or of the provider that is named.
+// setRoute applies a route with the provider of the plan, or with is.Provider.
 func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.CanaryStatus, is canary.TrafficWeight, w weights) error {
 	renderer, target, decided := s.renderer, s.target, s.versions
 	if is.Provider != "" {
 		var ok bool
 		if renderer, ok = r.Routers.ForCanary(is.Provider); !ok {
-			return nil // it went with an older Serin, and its route with it
+			return nil // only an older version of Serin supports that provider
 		}
-		target, decided = s.targetOf(is.Provider), nil // which nobody looked at
+		target, decided = s.targetOf(is.Provider), nil // its objects were not read
 	}
 	if renderer == nil {
 		return nil
@@ -134,7 +134,8 @@ func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.Can
 	return err
 }
 
-// fresh reads live: what is given back must be seen as it is, and not as an old list has it, because nobody looks again.
+// fresh reads from the API server instead of a cache: after the restoration there is no reconciliation that would correct a decision
+// based on a stale cache.
 type fresh struct {
 	client.Client
 	live client.Reader
@@ -161,8 +162,8 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen) error {
 	return err
 }
 
-// holdFinalizer sets or removes our finalizer. The patch names the version that was read. A Canary that goes with its
-// finalizer may never be seen in the version that it goes with: a watch that begins anew tells by its absence alone.
+// holdFinalizer adds or removes the finalizer. The patch contains the version that was read. A Canary that is deleted with its
+// finalizer may never appear in the cache in the resulting version: a watch that restarts shows only its absence.
 func (r *Reconciler) holdFinalizer(ctx context.Context, c *flaggerv1.Canary, held bool) error {
 	if slices.Contains(c.Finalizers, finalizer) == held {
 		return nil

@@ -24,22 +24,22 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// No data right after a step is often data that was not scraped yet: it is asked for again before it counts.
+// Missing data right after a step is often data that was not scraped yet: it is queried again before it counts.
 const (
 	noDataRetries = 3
 	noDataPause   = 3 * time.Second
 )
 
-// hookTimeout is the default of spec.analysis.webhooks[].timeout. The others bound what a Canary may ask for: a webhook holds
-// a slot of its namespace, and a goroutine, for as long as it takes.
+// hookTimeout is the default of spec.analysis.webhooks[].timeout. The others limit the settings of a Canary: a call occupies a slot of
+// its namespace, and a goroutine, until it ends.
 const (
 	hookTimeout    = 10 * time.Second
 	maxHookTimeout = time.Hour
 	maxHookRetries = 10
 )
 
-// hookLimits returns the timeout and the retries of a webhook as they are applied. cut says what the Canary asks for beyond
-// that; empty: nothing. A timeout that cannot be parsed is an error.
+// hookLimits returns the effective timeout and retries of a webhook. cut is a message about settings above the maximum; empty: there
+// are none. A timeout that cannot be parsed is an error.
 func hookLimits(h flaggerv1.CanaryWebhook) (timeout time.Duration, retries int, cut string, err error) {
 	timeout, retries = hookTimeout, h.Retries
 	if len(h.Timeout) >= 2 {
@@ -59,8 +59,7 @@ func hookLimits(h flaggerv1.CanaryWebhook) (timeout time.Duration, retries int, 
 	return timeout, retries, strings.Join(cuts, "; "), nil
 }
 
-// Pool names the slots that a question shares with others of its kind: webhooks may run tests for minutes, and no metric
-// query waits behind them.
+// Pool names the pool of slots for a query: webhooks may run tests for minutes, and metric queries must not wait for them.
 func Pool(question any) string {
 	if _, hook := question.(canary.HookQuery); hook {
 		return "webhooks"
@@ -68,37 +67,37 @@ func Pool(question any) string {
 	return "metrics"
 }
 
-// questionsOf is how many questions a Canary can ask within one window.
+// questionsOf is the maximum number of queries of a Canary within one window.
 func questionsOf(c *flaggerv1.Canary) int {
 	a := analysisOf(c)
 	return len(a.Webhooks) + len(a.Metrics) + 1 // whether the sources of all metrics can be reached
 }
 
-// maxAnswer bounds the text of an answer, in bytes.
+// maxAnswer limits the text of an answer, in bytes.
 const maxAnswer = 1 << 10
 
-// Asker puts the questions of Canaries to webhooks and metrics providers. It runs beside the reconcile workers.
+// Asker sends the queries of Canaries to webhooks and metrics providers. It runs outside of the reconcile workers.
 type Asker struct {
 	// Client reads from caches.
 	Client client.Client
-	// Reader reads Secrets, live and by name.
+	// Reader reads Secrets from the API server, by name.
 	Reader client.Reader
 	Clock  clock.Clock
 	Hooks  *hook.Client
-	// Services are the metrics services that templates may name.
+	// Services are the types of metrics providers that templates may have.
 	Services *metric.Registry
-	// Restricted sends requests to addresses that users name, Unrestricted to those that the administrator names.
+	// Restricted sends requests to addresses that users configure, Unrestricted to those that the administrator configures.
 	Restricted, Unrestricted *outbound.Client
 	// MetricsServer is the address of the default Prometheus.
 	MetricsServer string
-	// Provider is the default provider of the process, which names the dialect of builtin metrics.
+	// Provider is the default provider of the process, which determines the dialect of builtin metrics.
 	Provider string
-	// NoCrossNamespace forbids templates of other namespaces.
+	// NoCrossNamespace forbids templates in other namespaces.
 	NoCrossNamespace bool
 	Telemetry        *telemetry.Metrics
 }
 
-// Ask puts one question.
+// Ask sends one query and returns its answer.
 func (a *Asker) Ask(ctx context.Context, key queryrunner.Key, p release.Query) release.Answer {
 	began := a.Clock.Now()
 	kind := telemetry.WebhookQuery
@@ -119,7 +118,7 @@ func (a *Asker) Ask(ctx context.Context, key queryrunner.Key, p release.Query) r
 	default:
 		answer = release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("unknown query type %T", q)}
 	}
-	// Many answers are kept, and what users wrote into addresses and queries may be as long as a whole Canary.
+	// Many answers are stored, and the length of addresses and queries is limited only by the size of a Canary.
 	answer.Text, answer.Query = release.Truncate(answer.Text, maxAnswer), release.Truncate(answer.Query, reconciler.MaxGateQuery)
 	a.Telemetry.RecordQueryDuration(kind, answer.Outcome, a.Clock.Since(began))
 	return answer
@@ -147,7 +146,7 @@ func (a *Asker) hook(ctx context.Context, c *flaggerv1.Canary, q canary.HookQuer
 	return release.Answer{Outcome: outcome, Text: text}
 }
 
-// measure asks for one value, and again where there is none yet.
+// measure queries one value, and retries while there is no data.
 func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.Check) release.Answer {
 	provider, query, broken := a.resolve(ctx, c, check)
 	if broken != nil {
@@ -177,13 +176,13 @@ func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	}
 	shown := value
 	if check.Canonical == canary.Duration {
-		shown = value / 1000 // the gauge has always been in seconds
+		shown = value / 1000 // the gauge of Flagger is in seconds
 	}
 	a.Telemetry.SetCheckValue(c.Namespace, c.Spec.TargetRef.Name, release.Truncate(check.Metric.Name, reconciler.MaxGateName), shown)
 	return answer
 }
 
-// resolve finds whom to ask and what. What cannot be asked as it stands comes back as an answer.
+// resolve returns the provider and the query of a check, or an answer if the check cannot be queried.
 func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.Check) (metric.Provider, metric.Query, *release.Answer) {
 	broken := func(text string) (metric.Provider, metric.Query, *release.Answer) {
 		return nil, metric.Query{}, &release.Answer{Outcome: release.Broken, Text: text}
@@ -212,7 +211,7 @@ func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	return provider, query, nil
 }
 
-// builtin is the text of a builtin metric, and whom to ask for it.
+// builtin returns the provider and the query of a builtin metric.
 func builtin(provider metric.Provider, dialect, name string, vars metric.Vars) (metric.Provider, string, error) {
 	text, err := metric.Builtin(dialect, name, vars)
 	if err != nil || name != metric.RequestSuccessRate {
@@ -229,8 +228,7 @@ func (a *Asker) prometheus(c *flaggerv1.Canary) (metric.Provider, error) {
 	return a.Services.NewProvider(a.Unrestricted, c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: a.MetricsServer}, nil)
 }
 
-// template resolves a metric template. The Secret is read in the template's own namespace, never in one that the Canary
-// names.
+// template resolves a metric template. The Secret is read in the namespace of the template, never in one that the Canary names.
 func (a *Asker) template(ctx context.Context, c *flaggerv1.Canary, check canary.Check, vars metric.Vars, query metric.Query) (metric.Provider, metric.Query, *release.Answer) {
 	key := templateKey(c.Namespace, *check.Metric.TemplateRef)
 	outcome := func(o release.Outcome, text string) (metric.Provider, metric.Query, *release.Answer) {
@@ -261,7 +259,7 @@ func (a *Asker) template(ctx context.Context, c *flaggerv1.Canary, check canary.
 	return provider, query, nil
 }
 
-// templateGone is the error that the API promises for a missing template; that of a cache names the kind otherwise.
+// templateGone is Flagger's error for a missing template; the error of a cache has another form of the kind.
 func templateGone(name string) error {
 	return apierrors.NewNotFound(flaggerv1.Resource("metrictemplate"), name)
 }
@@ -304,8 +302,8 @@ func (a *Asker) vars(ctx context.Context, c *flaggerv1.Canary, check canary.Chec
 	return v, nil
 }
 
-// sources asks whether everything that will be measured can be had. Inline queries share the default server with the
-// builtin metrics, and are asked with them.
+// sources checks whether the sources of all checks are available. Inline queries use the same server as the builtin metrics, and are
+// checked with them.
 func (a *Asker) sources(ctx context.Context, c *flaggerv1.Canary, checks []canary.Check) release.Answer {
 	var problems []string
 	prometheusAsked := false
@@ -320,7 +318,7 @@ func (a *Asker) sources(ctx context.Context, c *flaggerv1.Canary, checks []canar
 				err = provider.Online(ctx)
 			}
 			if err != nil {
-				problems = append(problems, fmt.Sprintf("prometheus not avaiable: %v", err)) // sic: the text is promised by the API
+				problems = append(problems, fmt.Sprintf("prometheus not avaiable: %v", err)) // sic: Flagger's text
 			}
 			continue
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// endpoints looks at what is published of both copies.
+// endpoints reads the published endpoints of both workloads.
 func (o *Observer) endpoints(ctx context.Context, s *seen) error {
 	w, plan := &s.snapshot.Workload, s.snapshot.Plan
 	if plan.Knative {

@@ -15,19 +15,19 @@ type memory struct {
 	reconciler.Memory[remembered]
 }
 
-// remembered is what is remembered of one Canary. All of it may be lost: it makes explanations better, saves requests, and
-// makes deadlines later, never earlier.
+// remembered is what is remembered of one Canary. All of it may be lost: it improves explanations, saves requests, and delays
+// deadlines, but never shortens them.
 type remembered struct {
-	pods  map[bool]stuckPods // by whether it is the primary
+	pods  map[bool]stuckPods // true: of the primary
 	track map[bool]canary.ReadinessTrack
 	// unchanged are the steady-state effects that had nothing to do, by name.
 	unchanged map[string]appliedEffect
 }
 
-// stuckPods is what is known of the pods of an unready workload.
+// stuckPods is what is known about the pods of an unready workload.
 type stuckPods struct {
 	since   time.Time
-	listed  time.Time // the last list, zero before the first
+	listed  time.Time // time of the last list; zero: none yet
 	lists   int
 	problem string
 }
@@ -39,7 +39,7 @@ func newMemory() *memory {
 	return &memory{Memory: reconciler.Memory[remembered]{Explanations: reconciler.Explanations{WaitsFor: reconciler.WaitsFor}}}
 }
 
-// explain returns what the status is to show about the gates of a decision.
+// explain returns the gates that the status must show for a decision.
 func (m *memory) explain(key types.NamespacedName, d canary.Decision, s canary.Snapshot, now time.Time) reconciler.Explanation {
 	var shown []reconciler.StatusGate
 	if s.Status.Serin != nil {
@@ -59,7 +59,7 @@ func gatesOf(e reconciler.Explanation) []flaggerv1.GateStatus {
 	return gates
 }
 
-// sameStatus compares everything but what is said about gates.
+// sameStatus compares two statuses except for their gates.
 func sameStatus(a, b flaggerv1.CanaryStatus) bool {
 	return reconciler.Same(withoutGates(a), withoutGates(b))
 }
@@ -74,9 +74,9 @@ func withoutGates(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
 	return status
 }
 
-// podsDue follows for how long a workload has been unready. at is when its pods have to be listed: now or earlier asks for
-// that, zero says that there is nothing to find. problem is what the last list showed. A list that shows nothing is repeated
-// after twice the time, and once more after twice that: a problem may appear late.
+// podsDue tracks how long a workload has been unready. at is when its pods must be listed; it is due when at is not in the future,
+// and never when at is zero. problem is the result of the last list. A list without a problem is repeated after twice the time,
+// and once more after twice that, because a problem may appear late.
 func (m *memory) podsDue(key types.NamespacedName, primary, unready bool, now time.Time, after time.Duration) (at time.Time, problem string) {
 	m.Do(key, func(e *remembered) {
 		if !unready {
@@ -97,13 +97,13 @@ func (m *memory) podsDue(key types.NamespacedName, primary, unready bool, now ti
 		case p.lists == 0:
 			at = p.since.Add(after)
 		case p.lists < maxPodLists:
-			at = p.listed.Add(min(max(p.listed.Sub(p.since), time.Second), 2*after)) // at most, where a clock was set
+			at = p.listed.Add(min(max(p.listed.Sub(p.since), time.Second), 2*after)) // the limit applies if the clock was set back
 		}
 	})
 	return at, problem
 }
 
-// podsListed records what the pods of an unready workload show.
+// podsListed records the problem of the pods of an unready workload; empty: none.
 func (m *memory) podsListed(key types.NamespacedName, primary bool, problem string, now time.Time) {
 	m.Do(key, func(e *remembered) {
 		if p, known := e.pods[primary]; known {
@@ -114,7 +114,7 @@ func (m *memory) podsListed(key types.NamespacedName, primary bool, problem stri
 	})
 }
 
-// track follows the readiness of the two workloads of a release.
+// track tracks the readiness of the two workloads of a release.
 func (m *memory) track(key types.NamespacedName, w *canary.Workload, now time.Time) {
 	m.Do(key, func(e *remembered) {
 		if e.track == nil {
@@ -127,7 +127,7 @@ func (m *memory) track(key types.NamespacedName, w *canary.Workload, now time.Ti
 	})
 }
 
-// lastApplied is the last time that a steady-state effect had nothing to do; the zero value: not known.
+// lastApplied is the record of a steady-state effect that had nothing to do; the zero value: there is none.
 func (m *memory) lastApplied(key types.NamespacedName, effect string) appliedEffect {
 	return m.Own(key).unchanged[effect]
 }

@@ -27,37 +27,37 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// finalizer is the one that the API documents.
+// finalizer is Flagger's finalizer.
 const finalizer = "finalizer.flagger.app"
 
-// Observer makes snapshots. It reads caches, and is also what the commands of a person use, with that person's rights.
+// Observer creates snapshots. It reads caches. The CLI uses it too, with the permissions of the user.
 type Observer struct {
 	Client    client.Client
 	Workloads Workloads
 	Routers   traffic.Registry
 	Applier   *traffic.Applier
 	Settings  canary.Settings
-	// MetricTypes are the metrics services that templates may name; nil: not known, so that none is refused.
+	// MetricTypes are the provider types that templates may have; nil: unknown, so none is refused.
 	MetricTypes []string
-	// Indexed is true where Client finds Canaries by their target; see IndexTargets.
+	// Indexed is true if Client has the index of IndexTargets.
 	Indexed bool
-	// Rival is who else releases the target of a Canary, as a sentence; empty: nobody. nil: nobody can.
+	// Rival returns a message if something other than a Canary releases the target of a Canary; empty: nothing does. nil: nothing
+	// can.
 	Rival func(ctx context.Context, c *flaggerv1.Canary) (string, error)
-	// Line is where releases wait while as many move as may; nil: nothing limits them. Add lets the Canaries of the process
-	// join it.
+	// Line is the queue of releases beyond the maximum number in progress; nil: there is no maximum. Add registers the Canaries of
+	// the process.
 	Line *queue.Queue
-	// Peers looks for another controller that acts on the same objects; nil: nobody looks, and what is seen is what Serin
-	// would do if it were alone.
+	// Peers detects another controller that acts on the same objects; nil: snapshots assume that there is none.
 	Peers *watching.OtherController
-	// EndpointsUnread is why endpoints cannot be looked at, as a sentence; empty: they can.
+	// EndpointsUnread is why endpoints cannot be read; empty: they can.
 	EndpointsUnread string
 }
 
 // Workloads finds the workload of a Canary.
 type Workloads interface {
-	// ForCanary returns the workload that a Canary targets; nil if its kind cannot be released.
+	// ForCanary returns the workload that a Canary targets; nil if its kind is not supported.
 	ForCanary(c *flaggerv1.Canary) workload.Workload
-	// Forget drops what is remembered of a Canary that is gone.
+	// Forget drops what is remembered of a deleted Canary.
 	Forget(key types.NamespacedName)
 	// CachedKeys are the Canaries of which something is remembered.
 	CachedKeys() []types.NamespacedName
@@ -66,7 +66,7 @@ type Workloads interface {
 // byTarget is the index of Canaries by their target.
 const byTarget = "spec.targetRef"
 
-// IndexTargets lets caches find the Canaries of one target without looking at all.
+// IndexTargets adds the index with which caches find the Canaries of one target.
 func IndexTargets(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &flaggerv1.Canary{}, byTarget, func(object client.Object) []string {
 		if c, ok := object.(*flaggerv1.Canary); ok {
@@ -83,38 +83,37 @@ func IndexTargets(ctx context.Context, indexer client.FieldIndexer) error {
 func targetOf(c *flaggerv1.Canary) string {
 	ref := c.Spec.TargetRef
 	if ref.Knative() {
-		return flaggerv1.KnativeGroup + "/" + ref.Name // its kind is also that of something else
+		return flaggerv1.KnativeGroup + "/" + ref.Name // its kind, Service, is ambiguous
 	}
 	return ref.Kind + "/" + ref.Name
 }
 
-// seen is a Canary, what is around it, and the snapshot that was made of both.
+// seen is an observed Canary: the object, its dependencies and the snapshot.
 type seen struct {
 	object            *flaggerv1.Canary      // with its state decoded
-	stored            flaggerv1.CanaryStatus // as the API server has it
+	stored            flaggerv1.CanaryStatus // as the API server stores it
 	snapshot          canary.Snapshot
 	renderer          traffic.Renderer
 	target            traffic.Target
 	versions          traffic.Versions // of the route
 	selector, selects string
 	things            []watching.Object
-	// workloads and routes are the kinds of what was looked at, that may have to be watched from now on.
+	// workloads and routes are the kinds of the objects that were read, which have to be watched.
 	workloads, routes []schema.GroupVersionKind
-	// again is true where nothing tells of the change that is waited for: a right, or the definition of a kind, for which
-	// there is nothing to watch yet.
+	// again is true if no watch notifies of the expected change: a permission, or a CustomResourceDefinition.
 	again bool
-	// warnings are about what the Canary refers to; they block nothing.
+	// warnings are about objects that the Canary refers to; they do not block it.
 	warnings []release.Event
 	// podsDue is when the pods of an unready workload have to be listed again; zero: never.
 	podsDue time.Time
 }
 
-// asking identifies the Canary for the prober.
+// asking is the key of the Canary in the query runner.
 func (s *seen) asking() queryrunner.Key {
 	return queryrunner.Key{NamespacedName: client.ObjectKeyFromObject(s.object), UID: s.object.UID}
 }
 
-// Snapshot is what is known of a Canary now, without answers.
+// Snapshot returns the current snapshot of a Canary, without answers.
 func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now time.Time) (canary.Snapshot, error) {
 	other, err := acting(ctx, o.Peers, object.Namespace, now)
 	if err != nil {
@@ -127,8 +126,8 @@ func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now t
 	return s.snapshot, nil
 }
 
-// observe looks at everything around a Canary. peer is who else acts on it.
-func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, peer canary.OtherController) (*seen, error) {
+// observe reads everything that a Canary depends on. other is another controller that acts on it.
+func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, other canary.OtherController) (*seen, error) {
 	settings := o.Settings
 	settings.Features = func(provider string) canary.Features { return Features(o.Routers, object, provider) }
 	plan := canary.NewPlan(object, settings)
@@ -136,10 +135,10 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	s.snapshot = canary.Snapshot{
 		Now: now, UID: string(object.UID), Generation: object.Generation, Plan: plan, Status: *object.Status.DeepCopy(),
 		Deleting: object.DeletionTimestamp != nil, Finalizer: slices.Contains(object.Finalizers, finalizer),
-		Command: object.Annotations[canary.CommandAnnotation], OtherController: peer,
+		Command: object.Annotations[canary.CommandAnnotation], OtherController: other,
 	}
 	s.things = o.things(object)
-	if peer.Acts() && !canary.OwnRelease(object.Status) {
+	if other.Acts() && !canary.OwnRelease(object.Status) {
 		return s, nil // nothing else matters until it is gone
 	}
 	if err := o.rival(ctx, s); err != nil {
@@ -147,13 +146,13 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	}
 	target := o.Workloads.ForCanary(object)
 	if target == nil {
-		return s, nil // the plan says that this cannot be released
+		return s, nil // the plan has a validation error
 	}
-	var asks []workload.ObserveOption
+	var options []workload.ObserveOption
 	if !object.Status.LastTransitionTime.IsZero() && (object.Status.Serin == nil || object.Status.Serin.Revision == "") && object.Status.LastAppliedSpec != "" {
-		asks = append(asks, workload.WithHistory) // a status that another controller left
+		options = append(options, workload.WithHistory) // a status that another controller wrote
 	}
-	observed, err := target.Observe(ctx, object, asks...)
+	observed, err := target.Observe(ctx, object, options...)
 	if err != nil {
 		return nil, fmt.Errorf("observe %s %s: %w", object.Spec.TargetRef.Kind, object.Spec.TargetRef.Name, err)
 	}
@@ -184,8 +183,8 @@ func withKind(kinds []schema.GroupVersionKind, kind schema.GroupVersionKind) []s
 	return append(kinds, kind)
 }
 
-// things are the objects whose change may move this Canary, found or not. Its workload and its route are added when they
-// are known.
+// things are the objects whose changes requeue this Canary, whether they exist or not. Those of its workload and its route are added
+// when they are known.
 func (o *Observer) things(c *flaggerv1.Canary) []watching.Object {
 	apex := cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name)
 	var things []watching.Object
@@ -237,7 +236,7 @@ func (o *Observer) rivals(ctx context.Context, c *flaggerv1.Canary) ([]flaggerv1
 	return slices.DeleteFunc(all.Items, func(other flaggerv1.Canary) bool { return targetOf(&other) != targetOf(c) }), nil
 }
 
-// rival finds the Canary that owns the target, where that is another one: the older of the two.
+// rival sets the target conflict if an older Canary has the same target.
 func (o *Observer) rival(ctx context.Context, s *seen) error {
 	others, err := o.rivals(ctx, s.object)
 	if err != nil {
@@ -254,11 +253,11 @@ func (o *Observer) rival(ctx context.Context, s *seen) error {
 		return nil
 	}
 	s.snapshot.TargetConflict, err = o.Rival(ctx, s.object)
-	s.again = s.again || s.snapshot.TargetConflict != "" // no watch of this shell tells when the other goes
+	s.again = s.again || s.snapshot.TargetConflict != "" // no watch of this controller notifies of the deletion of the other
 	return err
 }
 
-// Targeting are the Canaries whose target is that workload. The reader finds them by their target; see IndexTargets.
+// Targeting returns the Canaries whose target is that workload. The reader needs the index of IndexTargets.
 func Targeting(ctx context.Context, reader client.Reader, namespace, kind, name string) ([]flaggerv1.Canary, error) {
 	var all flaggerv1.CanaryList
 	err := reader.List(ctx, &all, client.InNamespace(namespace), client.MatchingFields{byTarget: kind + "/" + name},
@@ -292,7 +291,7 @@ func copyOf(s workload.State) canary.WorkloadState {
 	}
 }
 
-// Features translates what the router of a provider declares for a Canary into what a plan asks for.
+// Features converts the features that the router of a provider declares for a Canary to those of a plan.
 func Features(routers traffic.Registry, c *flaggerv1.Canary, provider string) canary.Features {
 	if provider == canary.ProviderKubernetes {
 		return canary.Features{Known: true}
@@ -309,7 +308,7 @@ func Features(routers traffic.Registry, c *flaggerv1.Canary, provider string) ca
 	}
 }
 
-// route reads the traffic. A route that cannot be read is part of what is known; only errors of the moment end a pass.
+// route reads the route. A permanent error is part of the snapshot; only a transient one ends the reconciliation.
 func (o *Observer) route(ctx context.Context, s *seen) error {
 	provider := s.snapshot.Plan.Provider
 	renderer, ok := o.Routers.ForCanary(provider)
@@ -344,11 +343,11 @@ func (s *seen) targetOf(provider string) traffic.Target {
 	return target
 }
 
-// cutHooks warns of webhooks that ask for more than is applied.
+// cutHooks returns warnings about webhooks whose timeout or retries exceed the maximum.
 func cutHooks(c *flaggerv1.Canary) []release.Event {
 	var warnings []release.Event
 	for _, h := range analysisOf(c).Webhooks {
-		if _, _, cut, _ := hookLimits(h); cut != "" { // what is no duration is said when it is called
+		if _, _, cut, _ := hookLimits(h); cut != "" { // an invalid timeout is reported by its call
 			warnings = append(warnings, release.Event{Type: release.Warning, Persistent: true, ObjectOnly: true, Message: fmt.Sprintf(
 				"webhook %s: %s", release.Truncate(h.Name, reconciler.MaxGateName), cut,
 			)})
@@ -357,7 +356,7 @@ func cutHooks(c *flaggerv1.Canary) []release.Event {
 	return warnings
 }
 
-// missing finds references that lead nowhere.
+// missing finds references to objects that do not exist or cannot be used.
 func (o *Observer) missing(ctx context.Context, s *seen) error {
 	for _, key := range templates(s.object) {
 		var template flaggerv1.MetricTemplate

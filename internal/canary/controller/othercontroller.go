@@ -13,14 +13,14 @@ import (
 
 var deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 
-// acting is the Flagger that acts on Canaries of a namespace.
+// acting returns the Flagger that acts on Canaries of a namespace, if there is one.
 func acting(ctx context.Context, peers *watching.OtherController, namespace string, now time.Time) (canary.OtherController, error) {
 	sign, err := peers.ActingSign(ctx, namespace, now)
 	return canary.OtherController{Sign: sign.Text, Until: sign.Until}, err
 }
 
-// otherController is the Flagger that acts on a release instead of Serin. The administrator is notified when Serin begins to leave
-// releases to it, and when it continues with them.
+// otherController returns the Flagger that acts on a release instead of Serin. The administrator is notified when Serin starts to
+// leave releases to it, and when Serin continues with them.
 func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (canary.OtherController, error) {
 	other, err := acting(ctx, r.Peers, key.Namespace, now)
 	if err != nil {
@@ -28,14 +28,14 @@ func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedNa
 	}
 	message := ""
 	if other.Acts() {
-		r.newest.Forget(key) // what is read of it now is old when Flagger is gone
+		r.newest.Forget(key) // Flagger writes newer versions
 		message = other.Message()
 	}
 	r.left.SetReason(ctx, key, message, r.showOtherController)
 	return other, nil
 }
 
-// showOtherController shows in the health of the process to which other controller releases are left; empty: to none.
+// showOtherController reports in the health of the process to which other controller releases are left; empty: to none.
 func (r *Reconciler) showOtherController(message string) {
 	if r.Health != nil {
 		r.Health("peer", message)

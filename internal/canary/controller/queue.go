@@ -19,26 +19,26 @@ var releases = reconciler.Releases[*flaggerv1.Canary]{
 	Place:   storedPlace,
 }
 
-// storedPlace is the place that a Canary has as the API server stores it.
+// storedPlace is the queue entry of a Canary as the API server stores it.
 func storedPlace(c *flaggerv1.Canary) release.QueueEntry {
 	decoded := *c // caches share c
 	decoded.Status = flaggerv1.DecodeState(c.Status)
 	return canary.QueueEntryOf(&decoded)
 }
 
-// IndexPlaces lets caches find the Canaries that are in progress, or in the queue, without reading all.
+// IndexPlaces adds the index with which caches find the Canaries that are in progress or in the queue.
 func IndexPlaces(ctx context.Context, indexer client.FieldIndexer) error {
 	return releases.Index(ctx, indexer)
 }
 
-// Queued are Canaries as the queue reads them. indexed is true for a reader with the index of IndexPlaces.
+// Queued returns Canaries as a kind of the queue. indexed is true for a reader with the index of IndexPlaces.
 func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Queued(reader, indexed) }
 
-// queueTurn returns whether a release may start beside those in progress; nil where that is not limited, or not the question now.
+// queueTurn returns whether a release may start beside those in progress; nil if that is not limited, or if no release is to start.
 func (o *Observer) queueTurn(ctx context.Context, s *seen) (*release.QueueState, error) {
 	if !o.Line.Limits() || !canary.MayStart(s.snapshot) {
 		return nil, nil
 	}
-	const pruned = false // the status of a Canary has its place with any schema
+	const pruned = false // the status of a Canary contains its queue entry with any schema
 	return o.Line.MayStart(ctx, canary.QueueEntryOf(s.object), pruned, s.snapshot.Now)
 }

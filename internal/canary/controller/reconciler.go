@@ -1,8 +1,8 @@
 // Package controller is the reconciler of Canaries: it observes, applies the decisions of package canary, writes the status,
 // reports and sends queries.
 //
-// It must not decide anything about a release: an if on a phase belongs in the state machine. It must not wait for external
-// services either; queries are sent by the query runner, and their answers requeue the release.
+// It must not decide anything about a release: an if on a phase belongs in the state machine. Neither must it wait for external
+// services: the query runner sends the queries, and an answer requeues the release.
 package controller
 
 import (
@@ -40,10 +40,10 @@ type Parts struct {
 	Prober   *queryrunner.Runner
 	Reporter *Reporter
 	Metrics  *telemetry.Metrics
-	// Watch makes sure that changes of objects of these kinds, those of workloads and those of routes, requeue their
-	// releases. Add sets it; a caller without a manager provides it.
+	// Watch ensures that changes of objects of these kinds, of workloads and of routes, requeue their releases. Add sets it; a
+	// caller without a manager must provide it.
 	Watch func(workloads, routes []schema.GroupVersionKind) error
-	// Health shows a message about the health of a part to the administrator; an empty one removes it. nil: it is not shown.
+	// Health reports a message about the health of a part to the administrator; an empty message clears it. nil: no report.
 	Health func(part, message string)
 }
 
@@ -59,7 +59,7 @@ type Reconciler struct {
 	newest     *readyourwrites.NewestVersions
 }
 
-// New returns a reconciler that remembers nothing yet.
+// New returns a reconciler without memory of earlier reconciliations.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{
 		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
@@ -122,7 +122,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explain, again))}, nil
 }
 
-// look observes a Canary, with what this process remembers of it and the answers that it received.
+// look observes a Canary, and adds what this process remembers of it and the answers that it received.
 func (r *Reconciler) look(ctx context.Context, object *flaggerv1.Canary) (*seen, error) {
 	key, now, stored := client.ObjectKeyFromObject(object), r.Clock.Now(), decodeState(object)
 	other, err := r.otherController(ctx, key, now)
@@ -226,7 +226,7 @@ func (r *Reconciler) show(s *seen, d canary.Decision) {
 		shown.Weights = &telemetry.Weights{Primary: release.Total - weight, Canary: weight}
 	}
 	if s.snapshot.TargetConflict != "" {
-		return // the series have the target's name, and another Canary shows it
+		return // the series have the name of the target, and another Canary reports them
 	}
 	r.Metrics.SetCanary(shown)
 	waiting := d.Gates.First()
@@ -247,17 +247,17 @@ func (r *Reconciler) measure(plan canary.Plan, d canary.Decision, began time.Tim
 		r.Metrics.CountSuccess(plan.Namespace, plan.Target, string(plan.Strategy), telemetry.AnalysisSkipped)
 	case release.EndingFailed:
 		r.Metrics.CountFailure(plan.Namespace, plan.Target, string(plan.Strategy))
-	default: // it goes on, or rests
+	default: // the release continues, or the Canary is idle
 	}
 	if d.Analyzed {
 		r.Metrics.RecordAnalysisDuration(plan.Namespace, plan.Target, r.Clock.Since(began))
 	}
 }
 
-// findPodProblems finds what prevents pods from running, with a LIST for a workload that has been unready for a while.
+// findPodProblems determines what prevents pods from running, with one LIST for a workload that has been unready for a while.
 func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedName, s *seen) error {
 	w := &s.snapshot.Workload
-	patience := min(podsDueAfter, s.snapshot.Plan.Deadline/2) // a release that is rolled back shall say why
+	patience := min(podsDueAfter, s.snapshot.Plan.Deadline/2) // the cause must be known before a rollback at the deadline
 	for _, of := range []struct {
 		copy    *canary.WorkloadState
 		primary bool
@@ -292,7 +292,7 @@ func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconc
 	return reconcile.Result{}, nil
 }
 
-// Footprint is what this process remembers of Canaries.
+// Footprint returns the keys of everything that this process remembers of Canaries.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	return reconciler.FootprintOf(reconciler.Footprint{
 		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.Keys(), "known": r.newest.Keys(),

@@ -22,10 +22,10 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// Reporter tells people what happened: as Kubernetes events, to event hooks, and as alerts. Per release it is one
-// queue, in the order of the events; nothing of a release waits for it.
+// Reporter reports what happened: in Kubernetes events, to event webhooks, and in alerts. There is one queue per release, in the order
+// of the events; no release waits for it.
 type Reporter struct {
-	// Client reads from caches, Reader reads Secrets live.
+	// Client reads from caches, Reader reads Secrets from the API server.
 	Client   client.Client
 	Reader   client.Reader
 	Clock    clock.PassiveClock
@@ -33,21 +33,21 @@ type Reporter struct {
 	Outbox   *telemetry.Outbox
 	Standing *telemetry.OngoingEvents
 	Hooks    *hook.Client
-	// EventHook is called, through EventHooks, for the events of Canaries without an event hook of their own; empty:
-	// nobody.
+	// EventHook is the address of the webhook for events of Canaries without an event webhook of their own, called through EventHooks;
+	// empty: none.
 	EventHook  string
 	EventHooks *hook.Client
-	// AlertSender sends the alerts of Canaries without alerts of their own; nil: they are not sent.
+	// AlertSender sends the alerts of Canaries without an alert provider of their own; nil: they are not sent.
 	AlertSender alerting.Sender
 	// NewAlertSender returns the sender of an AlertProvider.
 	NewAlertSender func(providerType string, options alerting.Options) (alerting.Sender, error)
 	// Cluster is a field of every alert; empty: none.
 	Cluster string
-	// NoCrossNamespace forbids alert providers of other namespaces.
+	// NoCrossNamespace forbids alert providers in other namespaces.
 	NoCrossNamespace bool
 }
 
-// Report tells the events of a decision whose status was written. before is the phase in which it was made.
+// Report reports the events of a decision whose status was written. before is the phase before the decision.
 func (r *Reporter) Report(ctx context.Context, c *flaggerv1.Canary, plan canary.Plan, before flaggerv1.CanaryPhase, d canary.Decision) {
 	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 	for _, event := range r.Standing.NewEvents(key, d.Events) {
@@ -62,7 +62,7 @@ func (r *Reporter) Report(ctx context.Context, c *flaggerv1.Canary, plan canary.
 	}
 }
 
-// Forget drops what is queued and remembered of a release that is gone, once what was said last has left.
+// Forget drops what is queued and remembered of a deleted release, once its last messages are sent.
 func (r *Reporter) Forget(key types.NamespacedName) {
 	r.Standing.Forget(key)
 	r.Recorder.Forget(key)
@@ -75,7 +75,7 @@ func reference(c *flaggerv1.Canary) corev1.ObjectReference {
 	}
 }
 
-// callEventHooks queues one call per event hook. The Canary's own replace the one of the process.
+// callEventHooks queues one call per event webhook. Those of the Canary replace the one of the process.
 func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary, event release.Event) {
 	if event.AlertOnly || event.ObjectOnly {
 		return
@@ -129,7 +129,7 @@ func analysisOf(c *flaggerv1.Canary) flaggerv1.CanaryAnalysis {
 	}
 }
 
-// alert queues one message to everybody who wants it.
+// alert queues one message per alert provider that wants its severity.
 func (r *Reporter) alert(ctx context.Context, key types.NamespacedName, c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) {
 	message := alerting.Message{Canary: c.Name + "." + c.Namespace, Text: alert.Message, Severity: alert.Severity, Fields: r.fields(c, plan, alert)}
 	entries := analysisOf(c).Alerts
@@ -161,7 +161,7 @@ func (r *Reporter) alert(ctx context.Context, key types.NamespacedName, c *flagg
 	}
 }
 
-// again marks an error that may be gone when the message is sent once more.
+// again marks an error as transient if sending the message again may succeed.
 func (r *Reporter) again(err error) error {
 	if wait, ok := chat.RetryAfter(err, r.Clock.Now()); ok {
 		return telemetry.TransientFor(err, wait)
@@ -169,7 +169,7 @@ func (r *Reporter) again(err error) error {
 	return err
 }
 
-// alertSender reads an alert provider and its Secret, which lives in the provider's own namespace.
+// alertSender reads an alert provider and its Secret, which is in the namespace of the provider.
 func (r *Reporter) alertSender(ctx context.Context, key types.NamespacedName) (alerting.Sender, error) {
 	provider := &flaggerv1.AlertProvider{}
 	if err := r.Client.Get(ctx, key, provider); err != nil {
@@ -194,8 +194,8 @@ func (r *Reporter) alertSender(ctx context.Context, key types.NamespacedName) (a
 	return sender, nil
 }
 
-// fields are what stands below an alert. The severity stands there too: a colour is nothing to some readers, and some
-// chats have none.
+// fields are the fields below the text of an alert. They include the severity, because not every reader or chat service shows
+// colours.
 func (r *Reporter) fields(c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) []alerting.Field {
 	var fields []alerting.Field
 	if r.Cluster != "" {

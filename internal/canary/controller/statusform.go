@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 )
 
-// stateSchema is what a process knows of the schema of Canaries: whether it stores status.serin.
+// stateSchema is whether the schema of Canaries in this cluster stores status.serin.
 type stateSchema string
 
 const (
@@ -22,22 +22,21 @@ const (
 	schemaDrops   stateSchema = "drops"
 )
 
-// statusForm writes statuses so that status.serin survives, whatever the schema of the resource is: where the schema drops the
-// field, the status has a condition with the same content. The schema belongs to the cluster, not to one Canary, and may be
-// replaced at any time.
+// statusForm writes statuses so that status.serin survives with any schema of the resource: if the schema drops the field, the same
+// content is stored in a condition. The schema belongs to the cluster, not to one Canary, and may be replaced at any time.
 type statusForm struct {
 	mu     sync.Mutex
 	schema stateSchema
 }
 
-// decodeState puts the state of a Canary into its field, wherever it is stored, and returns the status as it is stored.
+// decodeState decodes the state of a Canary from its field or from the condition, and returns the status as it is stored.
 func decodeState(c *flaggerv1.Canary) (stored flaggerv1.CanaryStatus) {
 	stored = c.Status
 	c.Status = flaggerv1.DecodeState(stored)
 	return stored
 }
 
-// write stores a status instead of the one of stored, in one request, and returns what the API server stored.
+// write replaces the status of stored in one request, and returns what the API server stored.
 func (f *statusForm) write(ctx context.Context, writer client.Client, stored *flaggerv1.Canary, status *flaggerv1.CanaryStatus) (*flaggerv1.Canary, error) {
 	schema, err := f.schemaFor(ctx, writer, stored, status)
 	if err != nil {
@@ -55,8 +54,8 @@ func (f *statusForm) write(ctx context.Context, writer client.Client, stored *fl
 	return written, nil
 }
 
-// schemaFor finds out what the schema does with the state before the first write depends on it: a write without the condition
-// would lose the state if the process stopped before it could write again.
+// schemaFor determines the schema before the first write, because a write without the condition would lose the state if the process
+// stopped before it could write again.
 func (f *statusForm) schemaFor(ctx context.Context, writer client.Client, stored *flaggerv1.Canary, status *flaggerv1.CanaryStatus) (stateSchema, error) {
 	switch known := f.known(); {
 	case known != schemaUnknown:
@@ -66,11 +65,11 @@ func (f *statusForm) schemaFor(ctx context.Context, writer client.Client, stored
 	case flaggerv1.HasEncodedState(stored.Status):
 		return schemaDrops, nil
 	}
-	// Nothing is written, so that no cache will ever have the version of the response.
+	// A dry run writes nothing, so no cache will ever have the version of the response.
 	shown, err := patchStatus(ctx, writer, stored, status, false, client.DryRunAll, client.DisableReadYourWritesConsistency)
 	switch {
 	case apierrors.IsBadRequest(err):
-		return schemaDrops, nil // an admission webhook without dry runs: the condition is right with any schema
+		return schemaDrops, nil // an admission webhook does not support dry runs: the condition is correct with any schema
 	case err != nil:
 		return schemaUnknown, err
 	}
@@ -78,7 +77,7 @@ func (f *statusForm) schemaFor(ctx context.Context, writer client.Client, stored
 	return schemaShown(shown), nil
 }
 
-// schemaShown is what the response to a write shows: every write has a state.
+// schemaShown derives the schema from the response to a write: every write contains a state.
 func schemaShown(written *flaggerv1.Canary) stateSchema {
 	if written.Status.Serin == nil {
 		return schemaDrops
@@ -98,7 +97,7 @@ func (f *statusForm) learn(schema stateSchema) {
 	f.schema = schema
 }
 
-// patchStatus writes the difference under the version that was read, so that fields of a newer Serin remain.
+// patchStatus writes only the difference, with the resourceVersion that was read, so that fields of a newer Serin remain.
 func patchStatus(
 	ctx context.Context, writer client.Client, stored *flaggerv1.Canary, status *flaggerv1.CanaryStatus, encode bool, options ...client.SubResourcePatchOption,
 ) (*flaggerv1.Canary, error) {

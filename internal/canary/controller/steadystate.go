@@ -18,13 +18,13 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// A steady-state effect applies in every reconciliation, and nearly always has nothing to do. What it does follows from its
-// inputs and from the objects that it reads, and from nothing else. An effect that had nothing to do therefore has nothing to
-// do again, as long as its inputs are the same and all these objects are in the same versions. The versions are recorded where
-// the effect reads, and compared before the effect is skipped: an object that was edited, deleted or created since then has
-// another version, and the effect is applied. An effect that wrote, failed or warned is not recorded.
+// A steady-state effect applies in every reconciliation, and nearly always has nothing to do. It depends only on its inputs and on the
+// objects that it reads. An effect that had nothing to do therefore has nothing to do again, as long as its inputs are the same
+// and these objects have the same versions. The versions are recorded when the effect reads, and compared before the effect is
+// skipped: an object that was edited, deleted or created since then has another version, and the effect is applied. An effect that
+// wrote, failed or warned is not recorded.
 
-// appliedEffect is what an effect depended on when it last had nothing to do.
+// appliedEffect records the dependencies of an effect when it last had nothing to do.
 type appliedEffect struct {
 	inputs effectInputs
 	reads  []read
@@ -34,11 +34,11 @@ type appliedEffect struct {
 type effectInputs struct {
 	effect     release.Effect
 	canary     types.UID
-	generation int64 // counts the specs of the Canary
-	// annotations of the Canary, which some providers read: generations do not count them.
+	generation int64 // changes with the spec of the Canary
+	// annotations of the Canary, which some providers read: the generation does not change with them.
 	annotations       string
 	selector, selects string
-	// Cookies of the status that will be written; in a pass that begins a run they are newer than the Canary.
+	// Cookies of the status that will be written; when a run starts they are newer than those of the Canary.
 	session, primary, previous string
 }
 
@@ -50,7 +50,7 @@ func inputsOf(s *seen, effect release.Effect, status flaggerv1.CanaryStatus) eff
 	}
 }
 
-// annotationsOf is what the annotations of a Canary say, but for commands, which are not about its objects.
+// annotationsOf formats the annotations of a Canary except for commands, which do not affect its objects.
 func annotationsOf(c *flaggerv1.Canary) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(c.Annotations)) {
@@ -76,7 +76,7 @@ func (t effectInputs) restrict(s *seen) (*seen, flaggerv1.CanaryStatus) {
 	}
 }
 
-// version of an object; zero: there is none.
+// version of an object; the zero value: the object does not exist.
 type version struct {
 	uid             types.UID
 	resourceVersion string
@@ -86,7 +86,7 @@ func versionOf(object client.Object) version {
 	return version{object.GetUID(), object.GetResourceVersion()}
 }
 
-// read is one object as it was read, found or not.
+// read is one object as it was read, whether it exists or not.
 type read struct {
 	from    client.Reader
 	kind    schema.GroupVersionKind
@@ -94,7 +94,7 @@ type read struct {
 	version version
 }
 
-// unchanged reports whether the object is as it was read.
+// unchanged reports whether the object still has the version that was read.
 func (r read) unchanged(ctx context.Context) bool {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": r.kind.GroupVersion().String(), "kind": r.kind.Kind}}
 	err := r.from.Get(ctx, r.key, object, client.UnsafeDisableDeepCopy)
@@ -104,7 +104,7 @@ func (r read) unchanged(ctx context.Context) bool {
 	return versionOf(object) == r.version
 }
 
-// steadyState returns the name of a steady-state effect; false for one that changes something.
+// steadyState returns the name of a steady-state effect; false for a transition effect.
 func steadyState(effect release.Effect) (name string, ok bool) {
 	switch effect.(type) {
 	case canary.ServicesExist:
@@ -120,7 +120,7 @@ func steadyState(effect release.Effect) (name string, ok bool) {
 	}
 }
 
-// ensure applies an effect, unless it is a steady-state effect that has nothing to do again.
+// ensure applies an effect, unless it is a steady-state effect that still has nothing to do.
 func (r *Reconciler) ensure(ctx context.Context, s *seen, effect release.Effect, status flaggerv1.CanaryStatus) error {
 	name, ok := steadyState(effect)
 	if !ok {
@@ -144,10 +144,10 @@ func (r *Reconciler) ensure(ctx context.Context, s *seen, effect release.Effect,
 	return nil
 }
 
-// notes are what one effect read.
+// notes are the reads of one effect.
 type notes struct {
 	reads []read
-	// more is true when it did more than read objects by name.
+	// more is true if it did more than read objects by name.
 	more bool
 }
 
@@ -159,8 +159,8 @@ func noteMore(ctx context.Context) {
 	}
 }
 
-// Noting is a client that records what steady-state effects read, so that they need not be applied again in every reconciliation.
-// The parts that apply effects should use it; with another client they are correct as well, and cost more requests.
+// Noting returns a client that records what steady-state effects read, so that they need not be applied in every reconciliation.
+// Components that apply effects should use it; with another client they are correct too, but cost more requests.
 func Noting(c client.Client) client.Client { return noting{c} }
 
 type noting struct{ client.Client }
@@ -173,7 +173,7 @@ func (n noting) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 	}
 	generic, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		notes.more = true // another form of an object is another cache
+		notes.more = true // typed objects have another cache
 		return err
 	}
 	looked := read{from: n.Client, kind: generic.GroupVersionKind(), key: key}

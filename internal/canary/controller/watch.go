@@ -31,11 +31,11 @@ type Options struct {
 	Workers int
 	// Routes is the cluster that has the route objects; nil means the manager's.
 	Routes cluster.Cluster
-	// ConfigTracking is true where ConfigMaps and Secrets are part of a revision. Else they are not watched.
+	// ConfigTracking is true if ConfigMaps and Secrets are part of a revision. Otherwise they are not watched.
 	ConfigTracking bool
 }
 
-// Add makes the manager run the reconciler. queue must be the one that the prober's answers go to.
+// Add adds the reconciler to the manager. queue must be the one that receives the answers of the query runner.
 func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options) error {
 	workers := o.Workers
 	if workers <= 0 {
@@ -90,10 +90,10 @@ func (r *Reconciler) watched(tracking bool) []client.Object {
 		all = append(all, &discoveryv1.EndpointSlice{})
 	}
 	if !tracking {
-		return all // nothing is copied, so that nobody need grant Serin to list Secrets
+		return all // Serin then needs no permission to list Secrets
 	}
 	for _, kind := range []string{"ConfigMap", "Secret"} {
-		// Metadata only: content is read when it changed, and not kept.
+		// Metadata only: content is read when it changed, and is not cached.
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: kind})
 		all = append(all, object)
@@ -128,14 +128,15 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	}
 }
 
-// worthALook is false for versions of an object that no pass would find anything new in.
+// worthALook is false if a reconciliation would find nothing new in the new version of an object.
 func worthALook(before, after client.Object) bool {
 	old, known := before.(*unstructured.Unstructured)
 	now, ok := after.(*unstructured.Unstructured)
 	return !known || !ok || workload.Changed(old, now)
 }
 
-// concerned are the Canary itself and every other with its target: when one goes, another may act.
+// concerned returns requests for the Canary itself and, when it is new or deleted, for all others with its target: when one is
+// deleted, another may act.
 func (r *Reconciler) concerned(ctx context.Context, c *flaggerv1.Canary) []reconcile.Request {
 	requests := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(c)}}
 	if c.DeletionTimestamp == nil && c.Status.Phase != "" {
