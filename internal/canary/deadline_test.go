@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func TestReadinessTrackNotesWhatItSawItself(t *testing.T) {
+func TestReadinessTrackRecordsItsOwnObservations(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(minute int) time.Time { return start.Add(time.Duration(minute) * time.Minute) }
 	copyOf := func(replicas, updated, ready, available int32) WorkloadState {

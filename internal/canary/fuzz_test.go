@@ -22,7 +22,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// FuzzJSON decides about Canaries as somebody may have written them, spec, status and command.
+// FuzzJSON decides about Canaries with any spec, status and command that a user could write.
 func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"cart"},"analysis":{"interval":"1m","threshold":2,
 		"stepWeight":20,"maxWeight":60,"metrics":[{"name":"request-success-rate","thresholdRange":{"min":99}}],
@@ -36,9 +36,9 @@ func FuzzJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, object []byte, command string, seed uint64) {
 		var c flaggerv1.Canary
 		if json.Unmarshal(object, &c) != nil {
-			return // the API server does not store what cannot be read
+			return // the API server rejects invalid JSON
 		}
-		command = strings.ToValidUTF8(command, "?") // as annotations are
+		command = strings.ToValidUTF8(command, "?") // annotations are valid UTF-8
 		live(t, &c, command, &source{data: binary.BigEndian.AppendUint64(nil, seed)})
 	})
 }
@@ -69,8 +69,7 @@ func FuzzFields(f *testing.F) {
 	})
 }
 
-// live plays a Canary in a world that the source draws: it is decided about until nothing moves, and again whenever it
-// asked to be woken.
+// live runs a Canary in a world that the source draws: it is reconciled until nothing changes, and again at each wake-up.
 func live(t *testing.T, c *flaggerv1.Canary, command string, from *source) {
 	w := newWorld()
 	w.spec, w.command = c.Spec, command
@@ -102,7 +101,7 @@ func live(t *testing.T, c *flaggerv1.Canary, command string, from *source) {
 			}
 		})
 		if !rested {
-			t.Fatalf("does not come to rest: %+v", w.status)
+			t.Fatalf("does not become idle: %+v", w.status)
 		}
 		if plan := w.plan(); !plan.Suspended {
 			checkStatus(t, w)
@@ -111,7 +110,7 @@ func live(t *testing.T, c *flaggerv1.Canary, command string, from *source) {
 			return
 		}
 		if !wake.After(w.now) {
-			t.Fatalf("nothing moves, and it wakes at %s, which is not after %s", wake, w.now)
+			t.Fatalf("nothing changes, but it wakes at %s, which is not after %s", wake, w.now)
 		}
 		w.now = wake
 	}
@@ -120,11 +119,11 @@ func live(t *testing.T, c *flaggerv1.Canary, command string, from *source) {
 func checkPlan(t *testing.T, p canary.Plan) {
 	t.Helper()
 	if p.Window <= 0 || p.Threshold < 1 || p.Iterations < 0 || p.PromotionStep < 0 || p.PromotionStep > release.Total {
-		t.Fatalf("no plan: window %s, threshold %d, iterations %d, step back %d", p.Window, p.Threshold, p.Iterations, p.PromotionStep)
+		t.Fatalf("invalid plan: window %s, threshold %d, iterations %d, step back %d", p.Window, p.Threshold, p.Iterations, p.PromotionStep)
 	}
 	if p.Strategy == canary.Weighted && !p.SkipAnalysis && len(p.ValidationErrors) == 0 && (p.MaxWeight < 1 || p.MaxWeight > release.Total ||
 		p.StepWeight < 1 && (len(p.StepWeights) == 0 || slices.Min(p.StepWeights) < 1 || slices.Max(p.StepWeights) > release.Total)) {
-		t.Fatalf("weights that lead nowhere: step %d, steps %v, max %d", p.StepWeight, p.StepWeights, p.MaxWeight)
+		t.Fatalf("weights that never reach the maximum: step %d, steps %v, max %d", p.StepWeight, p.StepWeights, p.MaxWeight)
 	}
 }
 
@@ -136,23 +135,23 @@ func checkPass(t *testing.T, w *world, p pass) {
 	}
 	for _, effect := range p.Effects {
 		if weight, ok := weightOf(effect); ok && (weight < 0 || weight > release.Total) {
-			t.Fatalf("%s of %d is no share", effect, weight)
+			t.Fatalf("%s: weight %d is out of range", effect, weight)
 		}
 	}
 	if !w.plan().Suspended && (p.Status.CanaryWeight < 0 || p.Status.CanaryWeight > release.Total) {
-		t.Fatalf("status says weight %d", p.Status.CanaryWeight)
+		t.Fatalf("the status has weight %d", p.Status.CanaryWeight)
 	}
 	if back := stored(p.Status); !equality.Semantic.DeepEqual(p.Status, back) {
-		t.Fatalf("the status does not come back as it was written: %s", cmp.Diff(p.Status, back))
+		t.Fatalf("the status differs after a round trip: %s", cmp.Diff(p.Status, back))
 	}
 	for _, gate := range p.Gates {
 		if !utf8.ValidString(gate.Message) || gate.Verdict != release.Pass && gate.Opener == "" {
 			t.Fatalf("gate %+v", gate)
 		}
 	}
-	for _, probe := range p.Queries {
-		if len(probe.ID) > 2<<10 {
-			t.Fatalf("a question with an ID of %d bytes", len(probe.ID))
+	for _, query := range p.Queries {
+		if len(query.ID) > 2<<10 {
+			t.Fatalf("a query with an ID of %d bytes", len(query.ID))
 		}
 	}
 	for _, event := range p.Events {
@@ -165,7 +164,7 @@ func checkPass(t *testing.T, w *world, p pass) {
 	}
 }
 
-// checkStatus holds what is true of every status at which a release rests, whatever it was before.
+// checkStatus checks the invariants of every status in which a release is idle, whatever the initial status was.
 func checkStatus(t *testing.T, w *world) {
 	t.Helper()
 	status := w.status
@@ -173,7 +172,7 @@ func checkStatus(t *testing.T, w *world) {
 		t.Fatalf("failed %d, iterations %d, %d conditions", status.FailedChecks, status.Iterations, len(status.Conditions))
 	}
 	if status.LastTransitionTime.After(w.now) {
-		t.Fatalf("moved at %s, and it is %s", status.LastTransitionTime, w.now)
+		t.Fatalf("last transition at %s, now %s", status.LastTransitionTime, w.now)
 	}
 	if strings.ContainsAny(status.SessionAffinityCookie, "\r\n;") {
 		t.Fatalf("cookie %q", status.SessionAffinityCookie)
@@ -184,23 +183,23 @@ func checkStatus(t *testing.T, w *world) {
 	}
 	for name, at := range map[string]*metav1.MicroTime{"since": serin.Since, "asked": serin.Asked, "unreachable": serin.Unreachable, "lastTraffic": serin.LastTraffic} {
 		if at != nil && at.After(w.now) {
-			t.Fatalf("%s is %s, and it is %s", name, at, w.now)
+			t.Fatalf("%s is %s, now %s", name, at, w.now)
 		}
 	}
 	for name, of := range map[string]*flaggerv1.UnreadyWorkload{"canaryUnready": serin.CanaryUnready, "primaryUnready": serin.PrimaryUnready} {
 		if of != nil && of.Since.After(w.now) {
-			t.Fatalf("%s is since %s, and it is %s", name, of.Since, w.now)
+			t.Fatalf("%s is since %s, now %s", name, of.Since, w.now)
 		}
 	}
 	if serin.DrainUntil != nil && serin.DrainUntil.After(w.now.Add(w.plan().Drain)) {
 		t.Fatalf("drains until %s", serin.DrainUntil)
 	}
 	if serin.Window != nil && serin.Window.Start.After(w.now) {
-		t.Fatalf("observes from %s on", serin.Window.Start)
+		t.Fatalf("the window starts at %s", serin.Window.Start)
 	}
 }
 
-// source draws values from bytes; zeros when they are used up.
+// source draws values from bytes, and zeros after the last byte.
 type source struct {
 	data []byte
 	at   int

@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// draw makes a spec, possible or not.
+// draw draws a spec, valid or not.
 func draw(t *rapid.T, w *world) {
 	rare := func(label string) bool { return rapid.IntRange(0, 7).Draw(t, label) == 0 }
 	a := &flaggerv1.CanaryAnalysis{
@@ -119,7 +119,7 @@ func somePods(t *rapid.T, label string) formatPods {
 	return p
 }
 
-// somewhen is around the beginning of every story, or never.
+// somewhen is a time around the start of every scenario, or zero.
 func somewhen(t *rapid.T, label string) time.Time {
 	seconds := rapid.SampledFrom([]int{-1 << 20, -300, -60, -30, -5, 0, 5, 30, 3600}).Draw(t, label)
 	if seconds == -1<<20 {
@@ -196,7 +196,7 @@ func someStatus(t *rapid.T) flaggerv1.CanaryStatus {
 	return status
 }
 
-// snapshots are what may be seen of a world, with answers to some of what is asked.
+// snapshots are observations of a world, with answers to some of the queries.
 func snapshots() *rapid.Generator[canary.Snapshot] {
 	return rapid.Custom(func(t *rapid.T) canary.Snapshot {
 		w := worlds().Draw(t, "world")
@@ -213,7 +213,7 @@ func snapshots() *rapid.Generator[canary.Snapshot] {
 	})
 }
 
-// clone is a snapshot that shares nothing with the given one.
+// clone returns a deep copy of a snapshot.
 func clone(s canary.Snapshot) canary.Snapshot {
 	s.Status = *s.Status.DeepCopy()
 	s.Answers = maps.Clone(s.Answers)

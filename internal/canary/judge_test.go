@@ -9,7 +9,7 @@ import (
 )
 
 // TestJudge: bounds are inclusive, either may be absent; without a range the threshold is a minimum for the success rate
-// and a maximum for everything else. The texts are those of the API.
+// and a maximum for everything else. The texts are Flagger's.
 func TestJudge(t *testing.T) {
 	number := func(v float64) *float64 { return &v }
 	between := func(low, high *float64) *flaggerv1.CanaryThresholdRange {
@@ -77,8 +77,8 @@ func zeros(n int) string {
 	return string(b)
 }
 
-// TestWhatIsToldOfAnswersWithoutAValue: the texts of the API, one for each source.
-func TestWhatIsToldOfAnswersWithoutAValue(t *testing.T) {
+// TestTextsAboutMissingValues: Flagger's texts, one for each source.
+func TestTextsAboutMissingValues(t *testing.T) {
 	plan := Plan{Provider: "istio", Target: "cart", Namespace: "shop"}
 	metric := flaggerv1.CanaryMetric{Name: "errors"}
 	rate := Check{Source: Builtin, Canonical: SuccessRate, Metric: flaggerv1.CanaryMetric{Name: SuccessRate}}

@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 )
 
-// spec is a Canary that nothing is wrong with, changed.
+// spec is a valid Canary with a change.
 func spec(change func(*flaggerv1.CanarySpec)) *flaggerv1.Canary {
 	c := &flaggerv1.Canary{Spec: flaggerv1.CanarySpec{
 		TargetRef: flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"},
@@ -40,7 +40,7 @@ func TestPlanDefaults(t *testing.T) {
 		{"unreadable interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "1d" }, func(p canary.Plan) any { return p.Window }, time.Minute},
 		{"negative interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "-1m" }, func(p canary.Plan) any { return p.Window }, time.Minute},
 		{"short interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "100ms" }, func(p canary.Plan) any { return []any{p.Window, p.WindowRaised} }, []any{10 * time.Second, true}},
-		{"interval at the floor", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "10s" }, func(p canary.Plan) any { return []any{p.Window, p.WindowRaised} }, []any{10 * time.Second, false}},
+		{"interval at the minimum", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "10s" }, func(p canary.Plan) any { return []any{p.Window, p.WindowRaised} }, []any{10 * time.Second, false}},
 		{"no threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Threshold = 0 }, func(p canary.Plan) any { return p.Threshold }, 1},
 		{"negative threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Threshold = -3 }, func(p canary.Plan) any { return p.Threshold }, 1},
 		{"no deadline", func(s *flaggerv1.CanarySpec) {}, func(p canary.Plan) any { return p.Deadline }, 10 * time.Minute},
@@ -55,8 +55,8 @@ func TestPlanDefaults(t *testing.T) {
 		{"no analysis is skipped", func(s *flaggerv1.CanarySpec) { s.Analysis = nil }, func(p canary.Plan) any { return p.SkipAnalysis }, true},
 		{"old analysis", func(s *flaggerv1.CanarySpec) { s.Analysis, s.CanaryAnalysis = nil, s.Analysis }, func(p canary.Plan) any { return []any{p.SkipAnalysis, p.StepWeight} }, []any{false, 20}},
 		{"hook without type", func(s *flaggerv1.CanarySpec) { s.Analysis.Webhooks = []flaggerv1.CanaryWebhook{{Name: "load"}} }, func(p canary.Plan) any { return p.Hooks[0].Type }, flaggerv1.RolloutHook},
-		{"steps beyond reason", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeightPromotion = 1<<62, 1<<62 }, func(p canary.Plan) any { return []any{p.StepWeight, p.PromotionStep} }, []any{100, 100}},
-		{"promotion by less than nothing", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeightPromotion = -5 }, func(p canary.Plan) any { return p.PromotionStep }, 0},
+		{"steps that would overflow", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeightPromotion = 1<<62, 1<<62 }, func(p canary.Plan) any { return []any{p.StepWeight, p.PromotionStep} }, []any{100, 100}},
+		{"negative promotion step", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeightPromotion = -5 }, func(p canary.Plan) any { return p.PromotionStep }, 0},
 		{"cookies", func(s *flaggerv1.CanarySpec) {
 			s.Analysis.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "a", PrimaryCookieName: "b"}
 		}, func(p canary.Plan) any { return p.Cookie + p.PrimaryCookie }, "ab"},
@@ -109,8 +109,8 @@ func TestPlanChecks(t *testing.T) {
 	}
 }
 
-// TestPlanNotes: what the kubernetes provider cannot do is done otherwise, and said.
-func TestPlanNotes(t *testing.T) {
+// TestPlanWarnings: settings that the kubernetes provider does not support are replaced, and reported.
+func TestPlanWarnings(t *testing.T) {
 	plan := canary.NewPlan(spec(func(s *flaggerv1.CanarySpec) {
 		s.Provider, s.Analysis.Match, s.Analysis.Mirror = "kubernetes", match(), true
 	}), settings())
@@ -123,8 +123,7 @@ func TestPlanNotes(t *testing.T) {
 	}
 }
 
-// TestPlanAcceptsWhatFlaggerAccepts: what leads somewhere in Flagger is no reason to block a Canary. What is done otherwise
-// than it is written is said.
+// TestPlanAcceptsWhatFlaggerAccepts: a spec with which Flagger promotes does not block a Canary. Adjusted settings are reported.
 func TestPlanAcceptsWhatFlaggerAccepts(t *testing.T) {
 	weights := func(weights ...int) func(*flaggerv1.CanarySpec) {
 		return func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, weights }
@@ -138,47 +137,47 @@ func TestPlanAcceptsWhatFlaggerAccepts(t *testing.T) {
 		ladder []int // steps, step and maximum
 		notes  []string
 	}{
-		{"weights that rise", weights(20, 40), []int{20, 40, 0, 40}, nil},
+		{"increasing weights", weights(20, 40), []int{20, 40, 0, 40}, nil},
 		{
-			"a last weight beyond all", weights(20, 150),
+			"a last weight above 100", weights(20, 150),
 			[]int{20, 100, 0, 100},
 			[]string{"spec.analysis.stepWeights is [20 150]: using [20 100]"},
 		},
 		{
-			"weights beyond all", weights(60, 150, 200),
+			"weights above 100", weights(60, 150, 200),
 			[]int{60, 100, 0, 100},
 			[]string{"spec.analysis.stepWeights is [60 150 200]: using [60 100]"},
 		},
-		{"one weight beyond all", weights(101), []int{100, 0, 100}, []string{"spec.analysis.stepWeights is [101]: using [100]"}},
+		{"one weight above 100", weights(101), []int{100, 0, 100}, []string{"spec.analysis.stepWeights is [101]: using [100]"}},
 		{"a last weight that falls", weights(50, 20), []int{50, 0, 50}, []string{"spec.analysis.stepWeights is [50 20]: using [50]"}},
 		{"a last weight that repeats", weights(20, 20), []int{20, 0, 20}, []string{"spec.analysis.stepWeights is [20 20]: using [20]"}},
 		{
-			"a maximum beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.MaxWeight = 50, 120 },
+			"a maximum above 100", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.MaxWeight = 50, 120 },
 			[]int{50, 100},
 			[]string{"spec.analysis.maxWeight is 120: using 100"},
 		},
 		{
-			"a step beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.MaxWeight = 500, 0 },
+			"a step above 100", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.MaxWeight = 500, 0 },
 			[]int{100, 100},
 			nil,
 		},
 		{
-			"a threshold beyond all pods", threshold(101),
+			"a threshold above 100", threshold(101),
 			[]int{20, 100},
 			[]string{"spec.analysis.canaryReadyThreshold is 101, which is not between 0 and 100: using 100"},
 		},
 		{
-			"a threshold below none", threshold(-1),
+			"a negative threshold", threshold(-1),
 			[]int{20, 100},
 			[]string{"spec.analysis.canaryReadyThreshold is -1, which is not between 0 and 100: using 0"},
 		},
 		{
-			"mirrored requests where the router has none", func(s *flaggerv1.CanarySpec) { s.Provider, s.Analysis.Mirror = "plain", true },
+			"mirroring that the router does not support", func(s *flaggerv1.CanarySpec) { s.Provider, s.Analysis.Mirror = "plain", true },
 			[]int{20, 100},
 			[]string{"provider plain does not support mirroring with this strategy: spec.analysis.mirror is ignored"},
 		},
 		{
-			"cookies where the router has none", func(s *flaggerv1.CanarySpec) {
+			"session affinity that the router does not support", func(s *flaggerv1.CanarySpec) {
 				s.Provider, s.Analysis.SessionAffinity = "plain", &flaggerv1.SessionAffinity{CookieName: "a"}
 			},
 			[]int{20, 100},
@@ -215,7 +214,7 @@ func TestPlanBlocksWhatCanNeverWork(t *testing.T) {
 			"spec.analysis.stepWeights is [20 20 50], so the release would not advance beyond weight 20: specify increasing weights from 1 to 100",
 		},
 		{
-			"a step of nothing", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{0, 20} },
+			"a step of zero", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{0, 20} },
 			"spec.analysis.stepWeights is [0 20], so the release would not advance beyond weight 0: specify increasing weights from 1 to 100",
 		},
 		{
@@ -275,8 +274,8 @@ func TestPlanBlocksWhatCanNeverWork(t *testing.T) {
 	}
 }
 
-// TestPlanWithoutAnalysisAsksNothingOfIt: what would never pass is no obstacle to a release that skips it.
-func TestPlanWithoutAnalysisAsksNothingOfIt(t *testing.T) {
+// TestPlanWithoutAnalysisIsNotBlockedByIt: an analysis that could never pass does not block a release that skips it.
+func TestPlanWithoutAnalysisIsNotBlockedByIt(t *testing.T) {
 	plan := canary.NewPlan(spec(func(s *flaggerv1.CanarySpec) {
 		s.SkipAnalysis, s.Analysis.StepWeight = true, 0
 		s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "typo"}, {Name: canary.Duration}}
@@ -286,7 +285,7 @@ func TestPlanWithoutAnalysisAsksNothingOfIt(t *testing.T) {
 	}
 }
 
-// TestReferencesOfTheSameNamespaceAreAllowed: a namespace that is spelled out is not another one.
+// TestReferencesOfTheSameNamespaceAreAllowed: an explicit namespace may be that of the Canary.
 func TestReferencesOfTheSameNamespaceAreAllowed(t *testing.T) {
 	with := settings()
 	with.NoCrossNamespace = true

@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func TestNextIsDeterministicAndLeavesItsSnapshotAlone(t *testing.T) {
+func TestNextIsDeterministicAndDoesNotChangeItsSnapshot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
 		before := clone(s)
@@ -30,18 +30,18 @@ func TestNextIsDeterministicAndLeavesItsSnapshotAlone(t *testing.T) {
 	})
 }
 
-func TestNextIsNoDeadEnd(t *testing.T) {
+func TestNextHasNoDeadEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
 		d := canary.Next(s)
 		if changed := cmp.Diff(s.Status, d.Status) != ""; changed {
 			if !d.Wake.Equal(s.Now) {
-				t.Fatalf("a new state must be looked at once, but the decision wakes at %s of %s", d.Wake, s.Now)
+				t.Fatalf("a new state must be reconciled at once, but the decision wakes at %s, now %s", d.Wake, s.Now)
 			}
 			return
 		}
 		if !d.Wake.IsZero() && !d.Wake.After(s.Now) && len(d.Stamp) == 0 {
-			t.Fatalf("nothing changes, and the decision wakes at %s, which is not after %s: gates %v", d.Wake, s.Now, d.Gates)
+			t.Fatalf("nothing changes, but the decision wakes at %s, which is not after %s: gates %v", d.Wake, s.Now, d.Gates)
 		}
 		first := d.Gates.First()
 		if first == nil {
@@ -50,35 +50,35 @@ func TestNextIsNoDeadEnd(t *testing.T) {
 		switch first.Opener {
 		case release.ByTime:
 			if d.Wake.IsZero() && len(d.Stamp) == 0 {
-				t.Fatalf("gate %s waits for time, and nothing wakes: %+v", first.Name, first)
+				t.Fatalf("gate %s waits for time, but no wake-up is scheduled: %+v", first.Name, first)
 			}
 		case release.ByAnswer:
 			if len(d.Queries) == 0 {
-				t.Fatalf("gate %s waits for an answer, and nothing is asked: %+v", first.Name, first)
+				t.Fatalf("gate %s waits for an answer, but no query is sent: %+v", first.Name, first)
 			}
 		case release.ByCluster, release.ByUser:
 		default:
-			t.Fatalf("gate %s does not pass and names nobody who opens it: %+v", first.Name, first)
+			t.Fatalf("gate %s does not pass and has no opener: %+v", first.Name, first)
 		}
 	})
 }
 
-func TestNextTouchesNothingWhileAnotherControllerActs(t *testing.T) {
+func TestNextChangesNothingWhileAnotherControllerActs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
 		s.OtherController = canary.OtherController{Sign: "its Deployment has ready pods"}
 		d := canary.Next(s)
 		if first := d.Gates.First(); first == nil || first.Name != "peer" {
-			t.Fatalf("nothing says why: %v", d.Gates)
+			t.Fatalf("no gate explains it: %v", d.Gates)
 		}
 		if canary.OwnRelease(s.Status) && !s.Deleting {
 			return // see the next test
 		}
 		if len(d.Effects) > 0 || len(d.Queries) > 0 || len(d.Stamp) > 0 {
-			t.Fatalf("two controllers at once: effects %v, probes %v", d.Effects, d.Queries)
+			t.Fatalf("two controllers at once: effects %v, queries %v", d.Effects, d.Queries)
 		}
 		if diff := cmp.Diff(s.Status, d.Status); diff != "" {
-			t.Fatalf("the status belongs to the other controller (-before +after):\n%s", diff)
+			t.Fatalf("the status of the other controller was changed (-before +after):\n%s", diff)
 		}
 	})
 }
@@ -96,13 +96,13 @@ func TestNextOnlyObservesAndRollsBackWhileAnotherControllerActs(t *testing.T) {
 		back := alone.Status.Serin != nil && slices.Contains([]string{"rollback", "cancel"}, alone.Status.Serin.Intent) &&
 			!s.Deleting && !s.Plan.Suspended && alone.Status.Phase != flaggerv1.CanaryPhaseFinalising
 		if back && (!cmp.Equal(d.Status, alone.Status) || len(d.Effects) != len(alone.Effects)) {
-			t.Fatalf("alone Serin would roll back with %v, and does %v", alone.Effects, d.Effects)
+			t.Fatalf("effects of the rollback without the other controller: %v; with it: %v", alone.Effects, d.Effects)
 		}
 		for _, effect := range d.Effects {
 			if _, copies := effect.(canary.CopyTemplate); copies {
 				t.Fatalf("%s promotes", effect)
 			}
-			if weight, ok := weightOf(effect); ok && weight > live && !back && s.Route.Found { // one that is gone is made again
+			if weight, ok := weightOf(effect); ok && weight > live && !back && s.Route.Found { // a deleted route is recreated
 				t.Fatalf("%s raises the weight from %d", effect, live)
 			}
 		}
@@ -111,7 +111,7 @@ func TestNextOnlyObservesAndRollsBackWhileAnotherControllerActs(t *testing.T) {
 		}
 		switch d.Status.Phase {
 		case s.Status.Phase, flaggerv1.CanaryPhaseFailed:
-		case flaggerv1.CanaryPhaseSucceeded: // the target is back at the promoted revision
+		case flaggerv1.CanaryPhaseSucceeded: // the target was reverted to the promoted revision
 		case flaggerv1.CanaryPhaseProgressing: // a promotion that rolls back
 		default:
 			t.Fatalf("the release advanced to phase %s", d.Status.Phase)
@@ -119,8 +119,8 @@ func TestNextOnlyObservesAndRollsBackWhileAnotherControllerActs(t *testing.T) {
 	})
 }
 
-// TestNextDecidesNothingByTheConfigsOfTheStatus: they are for people. What an earlier version wrote there starts no release.
-func TestNextDecidesNothingByTheConfigsOfTheStatus(t *testing.T) {
+// TestNextIgnoresConfigsOfTheStatus: they are informational. Values of an earlier version start no release.
+func TestNextIgnoresConfigsOfTheStatus(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
 		other := s
@@ -137,7 +137,7 @@ func TestNextDecidesNothingByTheConfigsOfTheStatus(t *testing.T) {
 			return d
 		}
 		if diff := cmp.Diff(forget(canary.Next(s)), forget(canary.Next(other))); diff != "" {
-			t.Fatalf("the checksums decide (-before +after):\n%s", diff)
+			t.Fatalf("the decision depends on the checksums (-before +after):\n%s", diff)
 		}
 	})
 }
@@ -156,37 +156,37 @@ func TestNextNeverSendsTrafficToACopyWithoutPods(t *testing.T) {
 				continue
 			}
 			if weight < 0 || weight > release.Total {
-				t.Fatalf("%s is no share", effect)
+				t.Fatalf("%s: the weight is out of range", effect)
 			}
 			if weight > live && s.Workload.Target.Available == 0 {
-				t.Fatalf("%s raises the weight from %d, and the canary has no pod available", effect, live)
+				t.Fatalf("%s raises the weight from %d, but the canary has no available pod", effect, live)
 			}
 			if _, stands := effect.(canary.RouteMaintained); stands {
-				continue // keeps what is there
+				continue // leaves the weight unchanged
 			}
 			primary, target := s.Workload.Primary, s.Workload.Target
 			if weight > 0 && live == 0 && providerUnreachable(target) {
-				t.Fatalf("%s gives the first traffic, and no endpoint of the canary is published", effect)
+				t.Fatalf("%s starts the traffic, but no endpoint of the canary is published", effect)
 			}
 			if weight < live && target.Available > 0 && !providerUnreachable(target) && providerUnreachable(primary) {
-				t.Fatalf("%s lowers the weight from %d, and no endpoint of the primary is published", effect, live)
+				t.Fatalf("%s lowers the weight from %d, but no endpoint of the primary is published", effect, live)
 			}
 			if weight < live && target.Available > 0 && (!primary.Found || primary.Available == 0) {
-				t.Fatalf("%s lowers the weight from %d, and the primary has no pod available", effect, live)
+				t.Fatalf("%s lowers the weight from %d, but the primary has no available pod", effect, live)
 			}
 		}
 		if w := d.Status.CanaryWeight; w < 0 || w > release.Total {
-			t.Fatalf("status says weight %d", w)
+			t.Fatalf("the status has weight %d", w)
 		}
 	})
 }
 
-// providerUnreachable is true of a copy to which no request would come.
+// providerUnreachable reports whether no request would reach a workload.
 func providerUnreachable(c canary.WorkloadState) bool {
 	return c.Endpoints.Unknown == "" && c.Endpoints.Ready == 0
 }
 
-func TestNextTakesNoPodsAwayThatHaveTraffic(t *testing.T) {
+func TestNextScalesNoWorkloadWithTrafficToZero(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
 		if !s.Plan.HasRouter || s.Route.Problem != "" {
@@ -202,22 +202,22 @@ func TestNextTakesNoPodsAwayThatHaveTraffic(t *testing.T) {
 				weight = w
 			}
 			if _, ok := effect.(canary.TargetScaledToZero); ok && weight > 0 {
-				t.Fatalf("the target goes to zero with weight %d: %v", weight, d.Effects)
+				t.Fatalf("the target is scaled to zero with weight %d: %v", weight, d.Effects)
 			}
 		}
 	})
 }
 
-func TestNextNeverRisesAboveThePlan(t *testing.T) {
+func TestNextNeverExceedsTheMaximumWeight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
 		d := canary.Next(s)
 		if s.Plan.Strategy != canary.Weighted || d.Status.Phase == flaggerv1.CanaryPhaseFailed {
-			return // all traffic at once is what those ask for
+			return // these strategies route all traffic at once
 		}
 		limit := max(s.Plan.MaxWeight, s.Status.CanaryWeight, s.Route.Canary)
 		if d.Status.CanaryWeight > limit {
-			t.Fatalf("status says weight %d, above %d", d.Status.CanaryWeight, limit)
+			t.Fatalf("the status has weight %d, above %d", d.Status.CanaryWeight, limit)
 		}
 		for _, effect := range d.Effects {
 			if w, ok := weightOf(effect); ok && w > limit {
@@ -239,9 +239,9 @@ func weightOf(effect release.Effect) (int, bool) {
 	}
 }
 
-// TestEveryWorldComesToRest applies what is decided, from any state, until nothing moves: there is no hot loop, and
-// nothing that is decided undoes what was decided before.
-func TestEveryWorldComesToRest(t *testing.T) {
+// TestEveryWorldBecomesIdle applies decisions from any state until nothing changes: there is no hot loop, and no decision reverts an
+// earlier one.
+func TestEveryWorldBecomesIdle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := worlds().Draw(t, "world")
 		var trace []string
@@ -252,13 +252,13 @@ func TestEveryWorldComesToRest(t *testing.T) {
 			before = w.status
 		})
 		if !rested {
-			t.Fatalf("does not come to rest:\n%s", strings.Join(trace[len(trace)-6:], "\n"))
+			t.Fatalf("does not become idle:\n%s", strings.Join(trace[len(trace)-6:], "\n"))
 		}
 	})
 }
 
-// TestHistories plays what may happen to a Canary in any order and holds what must be true all the while.
-func TestHistories(t *testing.T) {
+// TestInvariantsOfRandomRuns executes random sequences of events and checks invariants after each of them.
+func TestInvariantsOfRandomRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{T: t, world: newWorld()}
 		h.world.instant = true
@@ -303,7 +303,7 @@ func TestHistories(t *testing.T) {
 			"route": func(t *rapid.T) {
 				if route := h.world.route(); route != nil && h.world.plan().HasRouter {
 					route.Canary, route.Mirrored = rapid.SampledFrom([]int{0, 10, 50, 100}).Draw(t, "weight"), false
-					h.weight, h.traffic = route.Canary, time.Time{} // nobody saw it go
+					h.weight, h.traffic = route.Canary, time.Time{} // Serin did not observe the change
 					route.Confirmation = rapid.SampledFrom([]canary.Confirmation{canary.Confirmed, canary.Unconfirmed, canary.CannotTell}).Draw(t, "confirmed")
 				}
 				h.live()
@@ -311,7 +311,7 @@ func TestHistories(t *testing.T) {
 			"edit": func(t *rapid.T) {
 				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
 					draw(t, h.world)
-					h.weight, h.traffic = 0, time.Time{} // another provider's route is another story
+					h.weight, h.traffic = 0, time.Time{} // the route of another provider is not checked
 				}
 				h.live()
 			},
@@ -328,16 +328,16 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// history is a world with somebody who watches it.
+// history is a world with the state that its invariants need.
 type history struct {
 	*rapid.T
 	world *world
 	wake  time.Time
-	// errors counts the error alerts of the run; advanced is when its last step was told, traffic when pods of the canary
-	// were last seen with users.
+	// errors counts the error alerts of the run; advanced is when its last step was reported, traffic when pods of the canary last
+	// had traffic.
 	errors            int
 	advanced, traffic time.Time
-	weight            int // as of the pass before
+	weight            int // after the previous reconciliation
 	trace             []string
 }
 
@@ -355,7 +355,7 @@ func (h *history) while(t *rapid.T) {
 	h.pass(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
 }
 
-// pass lets time pass: nothing looks at the Canary but at the moments that its decisions name.
+// pass advances the clock: the Canary is reconciled only at the wake-ups of its decisions.
 func (h *history) pass(by time.Duration) {
 	until := h.world.now.Add(by)
 	for range 1000 {
@@ -381,14 +381,14 @@ func (h *history) see(p pass) {
 	if route := w.route(); route != nil && plan.HasRouter {
 		down := slices.ContainsFunc(p.news, isDown)
 		if route.Canary > 0 {
-			if w.target.available > 0 { // a weight that somebody left with a target at rest gives pods no requests
+			if w.target.available > 0 { // a weight that a user set while the target was idle sends no requests to pods
 				h.traffic = w.now
 			}
 			if down {
 				h.fail("pods were taken away that have traffic")
 			}
 		}
-		// Where somebody edits routes, a crash may cost half a drain.
+		// If users edit routes, a crash may cost half a drain.
 		if down && !h.traffic.IsZero() && w.now.Sub(h.traffic) < plan.Drain/2 {
 			h.fail("pods were taken away %s after their traffic", w.now.Sub(h.traffic))
 		}
@@ -450,9 +450,9 @@ func isEnd(event release.Event) bool {
 	return strings.HasPrefix(event.Message, "Canary failed!") || strings.HasPrefix(event.Message, "Promotion of")
 }
 
-// TestACrashAnywhereEndsInTheSamePlace plays one story twice, once with crashes after some of the effects of any pass:
-// effects stay, the status and all that only the process knew is lost.
-func TestACrashAnywhereEndsInTheSamePlace(t *testing.T) {
+// TestCrashesDoNotChangeTheResult runs one scenario twice, once with crashes after some of the effects of any reconciliation: effects
+// remain, the status and the memory of the process are lost.
+func TestCrashesDoNotChangeTheResult(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		story := stories().Draw(t, "story")
 		want := story.play(t, nil)
@@ -461,15 +461,15 @@ func TestACrashAnywhereEndsInTheSamePlace(t *testing.T) {
 		}), 1, 4).Draw(t, "crashes")
 		got := story.play(t, crashes)
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("after crashes the story ends elsewhere (-without +with):\n%s", diff)
+			t.Fatalf("crashes change the result (-without +with):\n%s", diff)
 		}
 	})
 }
 
-// crash is where a process dies: in that pass, after that many effects.
+// crash is when a process crashes: in that reconciliation, after that many effects.
 type crash struct{ pass, effects int }
 
-// tale is one thing that happens to a Canary, from the beginning to the end.
+// tale is a scenario with one event after the start of a release.
 type tale struct {
 	Spec    func(*world)
 	Name    string
@@ -477,7 +477,7 @@ type tale struct {
 	Then    string // what happens after 70 seconds
 }
 
-// stories are tales whose end does not depend on how long they take.
+// stories are scenarios whose result does not depend on their duration.
 func stories() *rapid.Generator[tale] {
 	return rapid.Custom(func(t *rapid.T) tale {
 		specs := map[string]func(*world){
@@ -509,7 +509,7 @@ func match() []flaggerv1.AnalysisMatch {
 	return []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x": {Exact: "y"}}}}
 }
 
-// end is where a story ends.
+// end is the result of a scenario.
 type end struct {
 	Phase                            flaggerv1.CanaryPhase
 	Weight, Iterations, Failed       int
@@ -549,7 +549,7 @@ func (s tale) play(t *rapid.T, crashes []crash) end {
 					}
 				}
 			}) {
-				t.Fatalf("does not come to rest in phase %s", w.status.Phase)
+				t.Fatalf("does not become idle in phase %s", w.status.Phase)
 			}
 			if w.gone || wake.IsZero() || wake.After(until) {
 				break

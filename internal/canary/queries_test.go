@@ -11,9 +11,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TestKeysTellQuestionsApart: a receiver may answer one key once. A question that is asked again because its answer was
-// lost has the same key; a gate that is polled, and another run, have others.
-func TestKeysTellQuestionsApart(t *testing.T) {
+// TestKeysDistinguishQueries: a receiver may respond to each key once. A query that is sent again because its answer was lost has the
+// same key; a gate that is polled, and another run, have other keys.
+func TestKeysDistinguishQueries(t *testing.T) {
 	w := newWorld()
 	w.instant = true
 	w.spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
@@ -23,14 +23,14 @@ func TestKeysTellQuestionsApart(t *testing.T) {
 	settle := func() {
 		t.Helper()
 		if !w.settle(60, func(pass) {}) {
-			t.Fatal("does not come to rest")
+			t.Fatal("does not become idle")
 		}
 	}
 	key := func() string {
 		t.Helper()
 		settle()
 		if len(w.out) != 1 {
-			t.Fatalf("asked are %v, want one question", w.out)
+			t.Fatalf("queries are %v, want one", w.out)
 		}
 		return w.out[0].Request.(canary.HookQuery).Key
 	}
@@ -49,7 +49,7 @@ func TestKeysTellQuestionsApart(t *testing.T) {
 		seen[k] = what
 		w.restart()
 		if again := key(); again != k {
-			t.Errorf("%s, asked again after a restart, has another key", what)
+			t.Errorf("%s, sent again after a restart, has another key", what)
 		}
 	}
 	note("the first question")
@@ -65,13 +65,13 @@ func TestKeysTellQuestionsApart(t *testing.T) {
 	settle()
 	later()
 	if second := key(); second == first {
-		t.Error("a gate that is polled has one key for ever")
+		t.Error("a gate that is polled always has the same key")
 	}
 	w.target.roll(content{template: "v3"}, "", true)
 	note("the question for another revision")
 }
 
-// TestEventKeys: what is sent again has the same key, and nothing else does.
+// TestEventKeys: an event that is sent again has the same key; no other event does.
 func TestEventKeys(t *testing.T) {
 	window := &flaggerv1.AnalysisWindow{Start: metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	later := &flaggerv1.AnalysisWindow{Start: metav1.NewMicroTime(window.Start.Add(time.Minute))}

@@ -14,7 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// rollingBack is a world in the middle of a rollback that began with that weight and those pods.
+// rollingBack is a world during a rollback that started with that weight and those pods.
 func rollingBack(t *rapid.T) *world {
 	w := newWorld()
 	w.instant = true
@@ -31,7 +31,7 @@ func rollingBack(t *rapid.T) *world {
 	w.target.scale(rapid.Int32Range(1, 20).Draw(t, "replicas"), true)
 	settle := func() {
 		if !w.settle(60, func(pass) {}) {
-			t.Fatalf("does not come to rest in phase %s", w.status.Phase)
+			t.Fatalf("does not become idle in phase %s", w.status.Phase)
 		}
 	}
 	for w.status.Phase != flaggerv1.CanaryPhaseInitialized {
@@ -51,7 +51,7 @@ func rollingBack(t *rapid.T) *world {
 	return w
 }
 
-// TestRollbackReturnsWhatThePrimaryCarries plays rollbacks to a primary whose pods come and go, with a canary whose pods do too.
+// TestRollbackReturnsWhatThePrimaryCarries simulates rollbacks while pods of primary and canary start and stop.
 func TestRollbackReturnsWhatThePrimaryCarries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := rollingBack(t)
@@ -86,12 +86,12 @@ func TestRollbackReturnsWhatThePrimaryCarries(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 8).Draw(t, "changes") {
 			if !w.settle(60, see) {
-				t.Fatalf("does not come to rest:\n%s", strings.Join(trace, "\n"))
+				t.Fatalf("does not become idle:\n%s", strings.Join(trace, "\n"))
 			}
 			switch rapid.IntRange(0, 6).Draw(t, "change") {
 			case 0:
 				w.primary.available = rapid.Int32Range(0, w.primary.replicas).Draw(t, "primary pods")
-			case 1: // an autoscaler; never below what it was
+			case 1: // an autoscaler that never scales down
 				w.primary.replicas = rapid.Int32Range(max(w.primary.replicas, 1), 60).Draw(t, "primary replicas")
 			case 2:
 				if w.target.replicas > 0 {
@@ -110,7 +110,7 @@ func TestRollbackReturnsWhatThePrimaryCarries(t *testing.T) {
 		w.late, w.primary.available = false, w.primary.replicas
 		for range 5 {
 			if !w.settle(60, see) {
-				t.Fatalf("does not come to rest:\n%s", strings.Join(trace, "\n"))
+				t.Fatalf("does not become idle:\n%s", strings.Join(trace, "\n"))
 			}
 			w.now = w.now.Add(10 * time.Second)
 		}
@@ -118,7 +118,7 @@ func TestRollbackReturnsWhatThePrimaryCarries(t *testing.T) {
 			t.Fatalf("the rollback did not end:\n%s", strings.Join(trace, "\n"))
 		}
 		if own := w.status.Serin; own != nil && own.CarriedBy != nil {
-			t.Fatalf("it ended, and its status still says that the traffic was carried by %d pods", *own.CarriedBy)
+			t.Fatalf("the rollback ended, but its status still has carriedBy=%d", *own.CarriedBy)
 		}
 	})
 }

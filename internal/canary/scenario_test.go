@@ -16,20 +16,20 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TestScenarios plays the stories of testdata/scenarios. A file is one story with a sentence on top; -rewrite writes what
-// happened into it, and the difference is to be read as a change of behaviour.
+// TestScenarios runs the scenarios of testdata/scenarios. A file is one scenario with a heading; -rewrite updates the expected output,
+// whose difference must be reviewed as a change of behaviour.
 //
 //	canary key=value…   a Canary whose target runs v1, and, without from=nothing, its initialisation
 //	edit key=value…     changes its spec
 //	given key=value…    changes the world: target=v2, config=c2, canary-ready=1/2, primary-ready=0/2, endpoints=late, after=60s, …
-//	answers name=value  answers questions of that name from now on; silent: no longer; all: every name
-//	answer name=value   answers the question of that name that is out
-//	restart             loses what only the process knew
-//	write               lays JSON over the status, as somebody does by hand
+//	answers name=value  answers queries of that name from now on; silent: no longer; all: every name
+//	answer name=value   answers the pending query of that name
+//	restart             drops the memory of the process
+//	write               patches the status with JSON, as a user could
 //	status              shows the status in full
 //
-// After each command passes run until nothing moves. Printed are decisions: gates that pass in one line, effects only
-// when they are news, then what people are told.
+// After each command the Canary is reconciled until nothing changes. The output shows decisions: passing gates on one line, effects
+// only when they are new, then events.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		story := &story{}
@@ -39,12 +39,12 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// story is a world and what was told of it so far.
+// story is a world and the output of its scenario so far.
 type story struct {
 	world *world
 	out   strings.Builder
 	last  string
-	told  map[string]bool
+	reported  map[string]bool
 	wake  time.Time
 }
 
@@ -52,7 +52,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	s.out.Reset()
 	switch d.Cmd {
 	case "canary":
-		s.world, s.last, s.told, s.wake = newWorld(), "", map[string]bool{}, time.Time{}
+		s.world, s.last, s.reported, s.wake = newWorld(), "", map[string]bool{}, time.Time{}
 		for _, arg := range d.CmdArgs {
 			s.setting(t, d, arg)
 		}
@@ -90,7 +90,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 	case "restart":
 		s.world.restart()
-		s.told = map[string]bool{}
+		s.reported = map[string]bool{}
 		s.last = ""
 	case "write":
 		if err := json.Unmarshal([]byte(d.Input), &s.world.status); err != nil {
@@ -112,7 +112,7 @@ func (s *story) text() string {
 	return s.out.String()
 }
 
-// initialised plays the initialisation without a word.
+// initialised runs the initialisation without output.
 func (s *story) initialised(t *testing.T, d *datadriven.TestData) {
 	instant := s.world.instant
 	s.world.instant = true
@@ -128,11 +128,11 @@ func (s *story) initialised(t *testing.T, d *datadriven.TestData) {
 	for i := range s.world.status.Conditions {
 		s.world.status.Conditions[i].LastUpdateTime.Time, s.world.status.Conditions[i].LastTransitionTime.Time = midnight, midnight
 	}
-	s.told, s.last, s.wake = map[string]bool{}, "", time.Time{}
+	s.reported, s.last, s.wake = map[string]bool{}, "", time.Time{}
 	s.out.Reset()
 }
 
-// later lets time pass: nothing looks at the Canary but at the moments that its decisions name.
+// later advances the clock: the Canary is reconciled only at the wake-ups of its decisions.
 func (s *story) later(t *testing.T, d *datadriven.TestData, by time.Duration) {
 	until := s.world.now.Add(by)
 	for range 500 {
@@ -152,7 +152,7 @@ func (s *story) settle(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-// show prints what a pass brought.
+// show prints the result of a reconciliation.
 func (s *story) show(p pass) {
 	var b strings.Builder
 	s.showGates(&b, p.Gates)
@@ -161,7 +161,7 @@ func (s *story) show(p pass) {
 	}
 	s.wake = p.Wake
 	if p.wrote {
-		s.wake = time.Time{} // the write itself brings the Canary back
+		s.wake = time.Time{} // the write itself requeues the Canary
 	}
 	head := s.head()
 	seen := head + b.String()
@@ -207,7 +207,7 @@ func (s *story) showGates(b *strings.Builder, gates release.Gates) {
 	var passed, held []string
 	for _, g := range gates {
 		switch {
-		case g.Verdict == release.Pass && g.Message == "": // nothing was looked at
+		case g.Verdict == release.Pass && g.Message == "": // nothing was evaluated
 		case g.Verdict == release.Pass && strings.HasPrefix(g.Message, "lifted"):
 			passed = append(passed, g.Name+" ("+g.Message+")")
 		case g.Verdict == release.Pass:
@@ -230,18 +230,18 @@ func (s *story) showGates(b *strings.Builder, gates release.Gates) {
 	}
 }
 
-// later is true of a gate that waits only for those before it.
+// later reports whether a gate waits only for those before it.
 func later(g release.Gate) bool {
 	return g.Message == "asked when the gates before it pass" || g.Message == "evaluated when the pods are ready"
 }
 
-// showEvents prints what people are told; what holds is told when it begins.
+// showEvents prints events; a persistent event is printed when it starts.
 func (s *story) showEvents(b *strings.Builder, events []release.Event) {
 	holds := map[string]bool{}
 	for _, event := range events {
 		if event.Persistent {
 			holds[event.Message] = true
-			if s.told[event.Message] {
+			if s.reported[event.Message] {
 				continue
 			}
 		}
@@ -254,7 +254,7 @@ func (s *story) showEvents(b *strings.Builder, events []release.Event) {
 			fmt.Fprintf(b, "    alert %s: %s\n", event.Alert.Severity, event.Alert.Message)
 		}
 	}
-	s.told = holds
+	s.reported = holds
 }
 
 func (s *story) status() string {
@@ -295,7 +295,7 @@ func workloadText(p formatPods) string {
 	return fmt.Sprintf("%s %d/%d", p.revision(), p.available, p.replicas)
 }
 
-// setting changes the spec, or what the world is made of.
+// setting changes the spec or the world.
 func (s *story) setting(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) {
 	w := s.world
 	if w.spec.Analysis == nil {

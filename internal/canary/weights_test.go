@@ -45,7 +45,7 @@ func TestNextWeight(t *testing.T) {
 		{"the last step ends at the maximum", Plan{StepWeight: 20, MaxWeight: 50}, 40, 50},
 		{"at the maximum", Plan{StepWeight: 20, MaxWeight: 50}, 50, 50},
 		{"above the maximum, by hand", Plan{StepWeight: 20, MaxWeight: 50}, 70, 70},
-		{"from a weight that somebody set", Plan{StepWeight: 20, MaxWeight: 100}, 33, 53},
+		{"from a weight that a user set", Plan{StepWeight: 20, MaxWeight: 100}, 33, 53},
 		{"by one", Plan{StepWeight: 1, MaxWeight: 100}, 99, 100},
 		{"all at once", Plan{StepWeight: 100, MaxWeight: 100}, 0, 100},
 		{"a step beyond the maximum", Plan{StepWeight: 100, MaxWeight: 30}, 0, 30},
@@ -64,9 +64,9 @@ func TestNextWeight(t *testing.T) {
 	}
 }
 
-// TestClimbIsFlaggersWay compares with the rule of Flagger, as it is written down: a step is added to the weight, and what is
-// not above 0 ends the run where it is.
-func TestClimbIsFlaggersWay(t *testing.T) {
+// TestAscendingWeightsFollowFlagger compares with Flagger's rule: a step is added to the weight, and a step that is not above 0 ends
+// the sequence.
+func TestAscendingWeightsFollowFlagger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		steps := rapid.SliceOfN(rapid.IntRange(-2, 120), 1, 5).Draw(t, "steps")
 		var want []int
@@ -91,8 +91,7 @@ func TestClimbIsFlaggersWay(t *testing.T) {
 	})
 }
 
-// TestNextWeightLeadsToTheMaximum: from any weight a plan that is not blocked gets to its maximum, in at most 100 steps
-// that rise.
+// TestNextWeightLeadsToTheMaximum: from any weight a valid plan reaches its maximum, in at most 100 increasing steps.
 func TestNextWeightLeadsToTheMaximum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		analysis := &flaggerv1.CanaryAnalysis{
@@ -111,7 +110,7 @@ func TestNextWeightLeadsToTheMaximum(t *testing.T) {
 			}
 			next := p.nextWeight(weight)
 			if next <= weight || next > p.MaxWeight {
-				t.Fatalf("after %d comes %d, and the maximum is %d", weight, next, p.MaxWeight)
+				t.Fatalf("%d is followed by %d, but the maximum is %d", weight, next, p.MaxWeight)
 			}
 			weight = next
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// world is a cluster with one Canary in it, just true enough to see what its decisions lead to. Its shell does what the
-// real one does: effects in order up to the first that fails, then the status, then questions.
+// world is a minimal model of a cluster with one Canary. Its reconciler does what the real one does: it applies effects in order up to
+// the first that fails, writes the status, then sends queries.
 type world struct {
 	turn     *release.QueueState // nil: no limit
 	spec     flaggerv1.CanarySpec
@@ -35,26 +35,26 @@ type world struct {
 	target, primary formatPods
 	targetProblem   string
 	newest          time.Time // the target's newest ReplicaSet
-	history         []content // what the primary ran before
-	instant         bool      // pods are there as soon as they are asked for
+	history         []content // earlier contents of the primary
+	instant         bool      // pods are available at once
 
 	services, apex, prepared, given bool
 	routes                          map[string]*canary.Route // by provider
 	routeError                      string
-	refused                         string // how effects begin that the cluster refuses; empty: none
-	// late is true while Kubernetes publishes no endpoints: what was published stays as it was. unread: nobody may look.
+	refused                         string // prefix of effects that the cluster rejects; empty: none
+	// late is true while Kubernetes does not update endpoints. unread is true if endpoints cannot be read.
 	late, unread bool
 
-	standing map[string]string // answers that are given as soon as they are asked for, by name
+	standing map[string]string // immediate answers, by name of the query
 	answers  release.Answers
-	out      []release.Query // what the last decision wants to know
+	out      []release.Query // queries of the last decision
 	track    [2]canary.ReadinessTrack
-	began    time.Time // when the first of them was asked
+	began    time.Time // when the first of them was sent
 
-	crash int // effects after which the next pass that would write dies; negative: never
+	crash int // effects after which the next reconciliation with writes crashes; negative: never
 }
 
-// content is what a workload runs.
+// content is the template and configuration of a workload.
 type content struct{ template, config string }
 
 func (c content) revision() string {
@@ -78,7 +78,7 @@ type formatPods struct {
 	found                      bool
 	published                  int32 // endpoints
 	noService                  bool
-	serviceMade                time.Time // zero: before all else
+	serviceMade                time.Time // zero: before the scenario
 	replicas, total, available int32
 	exceeded                   bool
 	problem                    string
@@ -104,7 +104,7 @@ func (p *formatPods) copy(name string) canary.WorkloadState {
 	return c
 }
 
-// scale asks for that many pods.
+// scale sets the desired replicas.
 func (p *formatPods) scale(replicas int32, instant bool) {
 	p.replicas, p.total, p.exceeded, p.problem = replicas, replicas, false, ""
 	p.available = min(p.available, replicas)
@@ -113,13 +113,13 @@ func (p *formatPods) scale(replicas int32, instant bool) {
 	}
 }
 
-// roll replaces the pods by ones that run something else.
+// roll replaces the pods by ones with another content.
 func (p *formatPods) roll(to content, id string, instant bool) {
 	p.content, p.id, p.available = to, id, 0
 	p.scale(p.replicas, instant)
 }
 
-// midnight is when every story begins.
+// midnight is when every scenario starts.
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func newWorld() *world {
@@ -134,7 +134,7 @@ func newWorld() *world {
 	}
 }
 
-// everything is a router that can do all there is, except where its name says otherwise.
+// everything returns the features of a router that supports everything, except where its name says otherwise.
 func everything(provider string) canary.Features {
 	f := canary.Features{Known: true, Weights: true, Matches: true, Mirror: true, WeightedMirror: true, Sticky: true}
 	switch provider {
@@ -162,7 +162,7 @@ func (w *world) plan() canary.Plan { return canary.NewPlan(w.object(), w.setting
 
 func (w *world) route() *canary.Route { return w.routes[w.plan().Provider] }
 
-// publish makes the endpoints what the pods are, unless that is late.
+// publish updates the endpoints from the pods, unless that is late.
 func (w *world) publish() {
 	if w.late {
 		return
@@ -205,7 +205,7 @@ func (w *world) snapshot() canary.Snapshot {
 	return s
 }
 
-// pass is one pass of the shell: what was decided, which effects were news, whether the status was written.
+// pass is one reconciliation: the decision, its new effects, and whether the status was written.
 type pass struct {
 	canary.Decision
 	news    []release.Effect
@@ -245,14 +245,14 @@ func (w *world) step() pass {
 	return p
 }
 
-// written is what the API server makes of the status of a decision.
+// written is the status of a decision after the API server stored it.
 func (w *world) written(s canary.Snapshot, d canary.Decision) flaggerv1.CanaryStatus {
 	status := *d.Status.DeepCopy()
 	canary.FillStamps(&status, s.Plan, d.Stamp, w.now)
 	return stored(status)
 }
 
-// stored is a status as the API server gives it back.
+// stored is a status as the API server returns it.
 func stored(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
 	data, err := json.Marshal(status)
 	if err != nil {
@@ -265,21 +265,21 @@ func stored(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
 	return out
 }
 
-// restart loses what only the process knew.
+// restart drops the memory of the process.
 func (w *world) restart() {
 	w.answers, w.out, w.track = release.Answers{}, nil, [2]canary.ReadinessTrack{}
 }
 
-// ask takes the questions of a decision; one of a release is out at a time.
-func (w *world) ask(probes []release.Query) {
+// ask accepts the queries of a decision; one query per release is pending at a time.
+func (w *world) ask(queries []release.Query) {
 	var first string
 	if len(w.out) > 0 {
 		first = w.out[0].ID
 	}
 	w.out = nil
-	for _, probe := range probes {
-		if _, known := w.answers.AnswerTo(probe); !known {
-			w.out = append(w.out, probe)
+	for _, query := range queries {
+		if _, known := w.answers.AnswerTo(query); !known {
+			w.out = append(w.out, query)
 		}
 	}
 	if len(w.out) > 0 && w.out[0].ID != first {
@@ -287,7 +287,7 @@ func (w *world) ask(probes []release.Query) {
 	}
 }
 
-// answered gives the standing answer to the question that is out, and says whether there was one.
+// answered answers the pending query if there is an immediate answer for it, and reports whether there was one.
 func (w *world) answered() bool {
 	if len(w.out) == 0 {
 		return false
@@ -302,19 +302,19 @@ func (w *world) answered() bool {
 	return ok
 }
 
-// answer gives an answer to the question that is out.
+// answer answers the pending query.
 func (w *world) answer(value string) {
-	probe := w.out[0]
+	query := w.out[0]
 	w.out = w.out[1:]
-	a := answerTo(probe, value)
-	a.ID, a.Began, a.Ended = probe.ID, w.began, w.now
+	a := answerTo(query, value)
+	a.ID, a.Began, a.Ended = query.ID, w.began, w.now
 	w.began = w.now
-	w.answers[probe.ID] = a
+	w.answers[query.ID] = a
 }
 
-// name of a question, as stories call it.
-func name(probe release.Query) string {
-	switch q := probe.Request.(type) {
+// name of a query in scenarios.
+func name(query release.Query) string {
+	switch q := query.Request.(type) {
 	case canary.HookQuery:
 		return q.Hook.Name
 	case canary.MetricQuery:
@@ -324,13 +324,13 @@ func name(probe release.Query) string {
 	}
 }
 
-// answerTo reads an answer: good, bad, yes, no, no:text, 99.5, no-data, broken:text, unreachable:text.
-func answerTo(probe release.Query, value string) release.Answer {
+// answerTo parses an answer: good, bad, yes, no, no:text, 99.5, no-data, broken:text, unreachable:text.
+func answerTo(query release.Query, value string) release.Answer {
 	outcome, text, _ := strings.Cut(value, ":")
 	if number, err := strconv.ParseFloat(value, 64); err == nil {
 		return release.Answer{Outcome: release.Measured, Value: number}
 	}
-	metric, measured := probe.Request.(canary.MetricQuery)
+	metric, measured := query.Request.(canary.MetricQuery)
 	switch {
 	case (value == "good" || value == "bad") && measured:
 		number := 0.0
@@ -342,7 +342,7 @@ func answerTo(probe release.Query, value string) release.Answer {
 		}
 		return release.Answer{Outcome: release.Measured, Value: number}
 	case value == "good" || value == "bad":
-		hook, _ := probe.Request.(canary.HookQuery)
+		hook, _ := query.Request.(canary.HookQuery)
 		if (hook.Hook.Type == flaggerv1.RollbackHook) == (value == "bad") {
 			return release.Answer{Outcome: release.Yes}
 		}
@@ -352,7 +352,7 @@ func answerTo(probe release.Query, value string) release.Answer {
 	}
 }
 
-// settle runs passes until nothing moves; at most so many.
+// settle reconciles until nothing changes, at most that many times.
 func (w *world) settle(limit int, see func(pass)) bool {
 	for range limit {
 		p := w.step()
@@ -364,7 +364,7 @@ func (w *world) settle(limit int, see func(pass)) bool {
 	return false
 }
 
-// apply makes an effect true and says whether it was not so before.
+// apply applies an effect and reports whether it changed anything.
 func (w *world) apply(effect release.Effect) (changed bool, err error) {
 	if w.refused != "" && strings.HasPrefix(fmt.Sprint(effect), w.refused) {
 		return false, fmt.Errorf("%s is forbidden", w.refused)
@@ -400,7 +400,7 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 		w.primary.roll(past[len(past)-1], e.ID, w.instant)
 		return true, nil
 	case canary.RouteMaintained:
-		if live := w.route(); live != nil && live.Found { // what stands keeps the weights that it has
+		if live := w.route(); live != nil && live.Found { // the weights of an existing route remain
 			e.Canary, e.Mirror = live.Canary, live.Mirrored
 		}
 		if plan.HasRouter && w.routeError == "" {
@@ -459,7 +459,7 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 	case canary.ScalerExists, canary.ConfigsCollected, canary.ConfigsRestored:
 		// The world has neither autoscalers nor copies.
 	default:
-		return false, fmt.Errorf("the world does not know %T", effect)
+		return false, fmt.Errorf("unknown effect %T", effect)
 	}
 	return changed, nil
 }

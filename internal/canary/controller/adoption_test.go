@@ -37,8 +37,8 @@ import (
 
 var httpRoute = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
 
-// flaggersHashes are what versions of Flagger took of one pod template, each by the Kubernetes library that it was built
-// with, and values that no version takes.
+// flaggersHashes are the hashes of one pod template in versions of Flagger, which depend on the Kubernetes library of each version,
+// and values that no version computes.
 var flaggersHashes = map[string]string{
 	"library 0.29.3":         "5bfb74c84b",
 	"Flagger 1.41":           "d58f444fb",
@@ -50,15 +50,15 @@ var flaggersHashes = map[string]string{
 	"that of this very spec": "",
 }
 
-// left is a cluster with Canary cart as a Flagger left it, and a Serin that starts there.
+// left is a cluster with Canary cart in the state that Flagger left, and a Serin that starts there.
 type left struct {
 	t      *testing.T
 	client client.WithWatch
 	clock  *clocktesting.FakeClock
 	serin  *Reconciler
-	// writes are those of Serin, in order, but for those of the Canary's status.
+	// writes are the writes of Serin in order, except for those of the Canary's status.
 	writes []string
-	phases []flaggerv1.CanaryPhase // of the status, one after the other
+	phases []flaggerv1.CanaryPhase // of the status, in order
 	specs  map[string]appsv1.DeploymentSpec
 }
 
@@ -81,7 +81,7 @@ func ownedBy(c *flaggerv1.Canary) []metav1.OwnerReference {
 
 var drift = map[string]string{"helm.toolkit.fluxcd.io/driftDetection": "disabled", "kustomize.toolkit.fluxcd.io/reconcile": "disabled"}
 
-// leave makes the objects that the recordings of Flagger have, with the canary at that weight.
+// leave creates the objects of the recordings of Flagger, with the canary at that weight.
 func leave(c *flaggerv1.Canary, target, primary string, replicas int32, weight int64) []client.Object {
 	deployment := func(name string, replicas int32, template corev1.PodTemplateSpec) *appsv1.Deployment {
 		return &appsv1.Deployment{
@@ -131,7 +131,7 @@ func leftCanary(status flaggerv1.CanaryStatus) *flaggerv1.Canary {
 	return c
 }
 
-// start starts Serin over what was left.
+// start starts Serin in that cluster.
 func start(t *testing.T, objects []client.Object, now time.Time) *left {
 	t.Helper()
 	s := scheme(t)
@@ -147,7 +147,7 @@ func start(t *testing.T, objects []client.Object, now time.Time) *left {
 	return l
 }
 
-// restart is another process of Serin, which knows nothing of the one before.
+// restart starts another process of Serin without the memory of the previous one.
 func (l *left) restart() {
 	note := func(verb string, object client.Object) {
 		l.writes = append(l.writes, strings.TrimSpace(fmt.Sprintf("%s %s %s", verb, object.GetObjectKind().GroupVersionKind().Kind, object.GetName())))
@@ -198,7 +198,7 @@ func (l *left) restart() {
 	})
 }
 
-// kubelet gives every Deployment the pods that it asks for. It counts generations too, as an API server does.
+// kubelet makes the desired pods of every Deployment ready. It also increments generations, as an API server does.
 func (l *left) kubelet() (changed bool) {
 	l.t.Helper()
 	var list appsv1.DeploymentList
@@ -225,7 +225,7 @@ func (l *left) kubelet() (changed bool) {
 	return changed
 }
 
-// run makes passes until there is nothing to wait for, or as many as given.
+// run reconciles until there is nothing to wait for, or as many times as given.
 func (l *left) run(passes int) {
 	l.t.Helper()
 	for range passes {
@@ -235,7 +235,7 @@ func (l *left) run(passes int) {
 			l.t.Fatal(err)
 		}
 		switch {
-		case l.kubelet(), l.canary().ResourceVersion != before: // a watch tells of it
+		case l.kubelet(), l.canary().ResourceVersion != before: // a watch notifies of the change
 		case result.RequeueAfter > 0:
 			l.clock.Step(result.RequeueAfter)
 		default:
@@ -253,7 +253,7 @@ func (l *left) canary() *flaggerv1.Canary {
 	return c
 }
 
-// ship is a change of the target as a user makes it.
+// ship changes the target as a user would.
 func (l *left) ship(image string) {
 	l.t.Helper()
 	d := &appsv1.Deployment{}
@@ -276,7 +276,7 @@ func (l *left) starts() (n int) {
 	return n
 }
 
-// releasesOnce ships a version, wants exactly one release, and what the newest Flagger would record of it.
+// releasesOnce ships a version and expects exactly one release, with the records of the newest Flagger.
 func (l *left) releasesOnce(image string) {
 	l.t.Helper()
 	l.phases = nil
@@ -291,10 +291,10 @@ func (l *left) releasesOnce(image string) {
 		l.t.Fatal(err)
 	}
 	if hash := flaggerhash.HashTemplate(template); c.Status.LastAppliedSpec != hash || c.Status.LastPromotedSpec != hash {
-		l.t.Errorf("on the way back Flagger 1.44 would find applied %s and promoted %s, and take %s: a new revision", c.Status.LastAppliedSpec, c.Status.LastPromotedSpec, hash)
+		l.t.Errorf("after a migration back Flagger 1.44 would find applied %s and promoted %s, and take %s: a new revision", c.Status.LastAppliedSpec, c.Status.LastPromotedSpec, hash)
 	}
 	if c.Status.TrackedConfigs == nil {
-		l.t.Error("on the way back Flagger would find no list of tracked configuration")
+		l.t.Error("after a migration back Flagger would find no list of tracked configuration")
 	}
 }
 
@@ -305,7 +305,7 @@ func leftStatus(phase flaggerv1.CanaryPhase, applied, promoted string, at time.T
 	}
 }
 
-func TestAdoptionAtRestMakesNoRipple(t *testing.T) {
+func TestAdoptionOfAnIdleCanaryWritesNothing(t *testing.T) {
 	now := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 	for name, hash := range flaggersHashes {
 		for _, phase := range []flaggerv1.CanaryPhase{flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed} {
@@ -325,7 +325,7 @@ func TestAdoptionAtRestMakesNoRipple(t *testing.T) {
 				status := leftStatus(phase, hash, promoted, now.Add(-time.Hour))
 				l := start(t, leave(leftCanary(status), target, "cart:1", 0, 0), now)
 				l.run(20)
-				l.restart() // Serin upgraded is the same case as Flagger replaced
+				l.restart() // an upgrade of Serin is the same case
 				l.run(20)
 				if len(l.writes) > 0 {
 					t.Errorf("Serin wrote: %v", l.writes)
@@ -335,7 +335,7 @@ func TestAdoptionAtRestMakesNoRipple(t *testing.T) {
 					t.Errorf("what Flagger stored did not stay: %+v", c.Status)
 				}
 				if c.Status.Serin == nil || c.Status.Serin.Revision == "" {
-					t.Errorf("nothing was recorded in our form: %+v", c.Status.Serin)
+					t.Errorf("status.serin was not recorded: %+v", c.Status.Serin)
 				}
 				l.releasesOnce("cart:3")
 			})
@@ -343,14 +343,14 @@ func TestAdoptionAtRestMakesNoRipple(t *testing.T) {
 	}
 }
 
-func TestAdoptionInTheMiddleOfARunGoesOnWhereItStands(t *testing.T) {
+func TestAdoptionDuringARunContinuesAtItsStep(t *testing.T) {
 	now := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 	for name, hash := range flaggersHashes {
 		for _, tc := range []struct {
 			phase   flaggerv1.CanaryPhase
 			primary string
 			weight  int
-			writes  []string // that are due at once, because Flagger had decided them
+			writes  []string // due at once, because Flagger had decided them
 		}{
 			{phase: flaggerv1.CanaryPhaseProgressing, primary: "cart:1"},
 			{phase: flaggerv1.CanaryPhaseProgressing, primary: "cart:1", weight: 30},
@@ -364,18 +364,18 @@ func TestAdoptionInTheMiddleOfARunGoesOnWhereItStands(t *testing.T) {
 				l := start(t, leave(leftCanary(status), "cart:2", tc.primary, 2, int64(tc.weight)), now)
 				l.run(1)
 				if len(l.writes) > 0 {
-					t.Errorf("the pass that takes the release over wrote: %v", l.writes)
+					t.Errorf("the reconciliation that adopts the release wrote: %v", l.writes)
 				}
 				if c := l.canary(); c.Status.Phase != tc.phase || c.Status.CanaryWeight != tc.weight {
-					t.Errorf("it does not stand where it stood: %+v", c.Status)
+					t.Errorf("the step of the release changed: %+v", c.Status)
 				}
 				l.phases = nil
 				l.run(200)
 				if c := l.canary(); c.Status.Phase != flaggerv1.CanaryPhaseSucceeded {
-					t.Errorf("the release of Flagger did not come to its end: %v", l.phases)
+					t.Errorf("the release of Flagger did not end: %v", l.phases)
 				}
 				if restarted := slices.Contains(l.phases[1:], flaggerv1.CanaryPhaseProgressing); restarted {
-					t.Errorf("a release was started again: %v", l.phases)
+					t.Errorf("a release was restarted: %v", l.phases)
 				}
 				l.releasesOnce("cart:3")
 			})

@@ -58,16 +58,16 @@ func (c *chatServer) all() []string {
 	return append([]string(nil), c.told...)
 }
 
-// tried are all messages that came, and how often.
+// tried counts how often each message was received.
 func (c *chatServer) tried() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Sprint(c.tries)
 }
 
-// TestAnAlertSaysTheCauseAndComesAgain: the check that failed is in the alert, with value and limit; and a chat that was
-// too busy is told all the same, once, in the order in which things happened, while the release goes its way.
-func TestAnAlertSaysTheCauseAndComesAgain(t *testing.T) {
+// TestAlertsNameTheCauseAndAreRetried: an alert contains the failed check, with value and limit; a chat service that was too busy
+// receives each alert later, once, in the order of the events, while the release continues.
+func TestAlertsNameTheCauseAndAreRetried(t *testing.T) {
 	c := &chatServer{tries: map[string]int{}}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)

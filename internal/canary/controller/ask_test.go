@@ -28,7 +28,7 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// outside answers hooks and queries, and remembers what it was asked.
+// outside responds to webhooks and metric queries, and records the requests.
 type outside struct {
 	*httptest.Server
 	status int
@@ -152,7 +152,7 @@ func TestTemplateReadsItsSecretInItsOwnNamespace(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAskedSaysWhy(t *testing.T) {
+func TestQueriesThatCannotBeSentNameTheReason(t *testing.T) {
 	template := &flaggerv1.MetricTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "broken"}}
 	template.Spec.Query = `errors{{ variables.missing }}`
 	template.Spec.Provider = flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: "http://127.0.0.1:1"}
@@ -182,7 +182,7 @@ func TestWhatCannotBeAskedSaysWhy(t *testing.T) {
 	}
 }
 
-func TestSourcesTellWhichOneIsAway(t *testing.T) {
+func TestSourcesNameTheUnavailableOne(t *testing.T) {
 	c := cartCanary()
 	c.Spec.MetricsServer = "http://user:secret@127.0.0.1:1/?token=secret"
 	answer := newAsker(t, "", c).about(t.Context(), canary.SourcesQuery{Checks: []canary.Check{

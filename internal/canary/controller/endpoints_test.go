@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-func TestOnlyAnotherNumberOfEndpointsBringsAReleaseBack(t *testing.T) {
+func TestOnlyAChangedNumberOfEndpointsRequeuesARelease(t *testing.T) {
 	slice := func(endpoints int) *discoveryv1.EndpointSlice {
 		labels := map[string]string{discoveryv1.LabelServiceName: "cart-canary"}
 		return &discoveryv1.EndpointSlice{
@@ -21,9 +21,9 @@ func TestOnlyAnotherNumberOfEndpointsBringsAReleaseBack(t *testing.T) {
 	r := New(Parts{})
 	r.dependents.Set(types.NamespacedName{Namespace: "shop", Name: "cart"}, []watching.Object{endpoints.Of("shop", "cart-canary")})
 	if got := r.Touched(t.Context(), endpoints.Kind, slice(1), slice(1)); len(got) != 0 {
-		t.Errorf("as many as before bring back %v, want nobody", got)
+		t.Errorf("an unchanged number requeues %v, want none", got)
 	}
 	if got := r.Touched(t.Context(), endpoints.Kind, slice(1), slice(2)); len(got) != 1 {
-		t.Errorf("one more brings back %v, want its Canary", got)
+		t.Errorf("another endpoint requeues %v, want its Canary", got)
 	}
 }

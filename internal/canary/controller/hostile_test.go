@@ -37,7 +37,7 @@ func resident(name, hookURL, metricsURL string) *flaggerv1.Canary {
 	return c
 }
 
-// evil are servers as no one wants to meet them, by what they do.
+// evil are misbehaving servers, by their behaviour.
 func evil(t *testing.T, over <-chan struct{}, hanging *atomic.Int32) map[string]string {
 	t.Helper()
 	var bomb bytes.Buffer
@@ -114,9 +114,9 @@ func evil(t *testing.T, over <-chan struct{}, hanging *atomic.Int32) map[string]
 	return out
 }
 
-// TestOneEvilServerCostsItsOwnReleaseOnly releases fifty workloads at once. The servers of some of them do their worst,
-// those that hang until everybody else is through.
-func TestOneEvilServerCostsItsOwnReleaseOnly(t *testing.T) {
+// TestAMisbehavingServerAffectsOnlyItsOwnRelease releases fifty workloads at once. Some of their servers misbehave; some of these hang
+// until all other releases have ended.
+func TestAMisbehavingServerAffectsOnlyItsOwnRelease(t *testing.T) {
 	over := make(chan struct{})
 	var hanging, out, most atomic.Int32
 	good := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -152,7 +152,7 @@ func TestOneEvilServerCostsItsOwnReleaseOnly(t *testing.T) {
 			w.kind.deploy(w.canary(t, key))
 		}
 	}
-	// The evil ones first, and those that hang until they do.
+	// The misbehaving ones first, until all that should hang do.
 	for name := range bad {
 		deploy(hooks[name])
 	}
@@ -165,10 +165,10 @@ func TestOneEvilServerCostsItsOwnReleaseOnly(t *testing.T) {
 		w.untilPhase(t, key, flaggerv1.CanaryPhaseSucceeded)
 	}
 	if got := hanging.Load(); got < 3 {
-		t.Errorf("%d servers hang, so that it was not seen that nobody waited for them", got)
+		t.Errorf("%d servers hang, too few to show that no release waits for them", got)
 	}
 	if got := most.Load(); got > 2*inTown {
-		t.Errorf("%d webhooks and queries were out at once, and %d of each may be", got, inTown)
+		t.Errorf("%d webhooks and queries were pending at once, the maximum is %d of each", got, inTown)
 	}
 	for _, name := range []string{"hangs", "drips-headers", "drips-body"} {
 		if phase := w.canary(t, hooks[name]).Status.Phase; phase != flaggerv1.CanaryPhaseProgressing {
@@ -178,7 +178,7 @@ func TestOneEvilServerCostsItsOwnReleaseOnly(t *testing.T) {
 	close(over)
 	for name, key := range hooks {
 		want := flaggerv1.CanaryPhaseFailed
-		switch name { // any 2xx approves, whatever is in it
+		switch name { // any 2xx approves, whatever its body is
 		case "never-ends", "ten-megabytes", "bomb", "deep", "garbage", "hangs", "drips-body":
 			want = flaggerv1.CanaryPhaseSucceeded
 		}
@@ -196,8 +196,8 @@ func TestOneEvilServerCostsItsOwnReleaseOnly(t *testing.T) {
 	}
 }
 
-// TestMoreHangingServersThanSlots: a namespace whose servers hang has no share of what serves the others, however many they
-// are, and its webhooks keep no metric of its own waiting.
+// TestMoreHangingServersThanSlots: a namespace with hanging servers uses none of the slots of other namespaces, however many servers
+// hang, and its webhooks do not delay its own metric queries.
 func TestMoreHangingServersThanSlots(t *testing.T) {
 	over := make(chan struct{})
 	defer close(over)
@@ -237,16 +237,16 @@ func TestMoreHangingServersThanSlots(t *testing.T) {
 	if got := hanging.Load(); got > 2*share {
 		t.Errorf("%d servers hang, more than the share of one namespace, %d", got, 2*share)
 	}
-	// Queries that time out make room for others: on a busy machine some of the slots may be free for a moment.
+	// Queries that time out free their slots: on a busy machine some slots may be free for a moment.
 	w.until(t, "the hostile namespace still has its share", func() (bool, string) { return hanging.Load() == 2*share, fmt.Sprint(hanging.Load()) })
-	w.until(t, "what is cut is said", func() (bool, string) {
+	w.until(t, "reduced settings are reported", func() (bool, string) {
 		seen := w.sinks(t)
 		return strings.Contains(seen, "webhook load: timeout 8760h is reduced to the maximum of 1h; retries 1000 are reduced to the maximum of 10"), "not in the events"
 	})
 }
 
-// TestAWindowMayAskAnyNumberOfQuestions has more of them than the answers that are remembered of most releases.
-func TestAWindowMayAskAnyNumberOfQuestions(t *testing.T) {
+// TestAWindowMayHaveAnyNumberOfQueries has more queries than the default limit of stored answers.
+func TestAWindowMayHaveAnyNumberOfQueries(t *testing.T) {
 	const each, windows = 40, 2
 	o := newOutside(t, http.StatusOK, vector)
 	c := resident("cart", o.URL, o.URL)
@@ -264,11 +264,11 @@ func TestAWindowMayAskAnyNumberOfQuestions(t *testing.T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if got, most := len(o.asked), (windows+1)*2*each; got > most {
-		t.Errorf("%d questions were asked, want at most %d for %d windows", got, most, windows)
+		t.Errorf("%d queries were sent, want at most %d for %d windows", got, most, windows)
 	}
 }
 
-func TestWhatAWebhookMayAskFor(t *testing.T) {
+func TestLimitsOfWebhooks(t *testing.T) {
 	for name, test := range map[string]struct {
 		timeout string
 		retries int
@@ -294,7 +294,7 @@ func TestWhatAWebhookMayAskFor(t *testing.T) {
 	}
 }
 
-func TestAPanicCostsItsOwnReleaseOnly(t *testing.T) {
+func TestAPanicAffectsOnlyItsOwnRelease(t *testing.T) {
 	good := newOutside(t, http.StatusOK, vector)
 	var objects []client.Object
 	for _, name := range []string{"broken", "good"} {
@@ -317,7 +317,7 @@ func TestAPanicCostsItsOwnReleaseOnly(t *testing.T) {
 		}
 		return ""
 	}
-	w.until(t, "the panic is told", func() (bool, string) { return blocked() != "", "no condition" })
+	w.until(t, "the panic is reported", func() (bool, string) { return blocked() != "", "no condition" })
 	if got := blocked(); !strings.HasPrefix(got, "Fault: Serin failed at this release by a fault of its own (panic: runtime error: index out of range") {
 		t.Errorf("condition %q", got)
 	}
@@ -328,25 +328,25 @@ func TestAPanicCostsItsOwnReleaseOnly(t *testing.T) {
 			strings.Contains(seen, "Pass panicked"), seen
 	})
 	if strings.Contains(w.sinks(t), "Reconciler error") {
-		t.Error("a panic came back as an error, too")
+		t.Error("a panic was returned as an error, too")
 	}
 
 	w.kind.breaks(broken, false)
 	w.look(broken)
 	w.untilPhase(t, broken, flaggerv1.CanaryPhaseSucceeded)
 	if got := blocked(); got != "" {
-		t.Errorf("mended, and still %q", got)
+		t.Errorf("fixed, but the condition is still %q", got)
 	}
 }
 
-func TestEachTroubleHasItsOwnRow(t *testing.T) {
+func TestEachKindOfErrorHasItsOwnBackoff(t *testing.T) {
 	m, now := newMemory(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	now = m.RetryAt(cart, reconciler.NotInstalled, now)
 	if got := m.RetryAt(cart, reconciler.NotInstalled, now).Sub(now); got != 2*reconciler.FirstPause {
 		t.Errorf("the second time: %s", got)
 	}
 	if got := m.RetryAt(cart, reconciler.Refused, now).Sub(now); got != reconciler.FirstPause {
-		t.Errorf("another trouble waits %s", got)
+		t.Errorf("another kind of error waits %s", got)
 	}
 	m.Succeeded(cart, reconciler.NotInstalled)
 	if got := m.RetryAt(cart, reconciler.NotInstalled, now).Sub(now); got != reconciler.FirstPause {
@@ -354,10 +354,10 @@ func TestEachTroubleHasItsOwnRow(t *testing.T) {
 	}
 }
 
-// TestEveryCallOfAWebhookHasAKey, that of an event among them, and what is sent again has the same.
+// TestEveryCallOfAWebhookHasAKey: calls for events have one too, and a call that is repeated has the same key.
 func TestEveryCallOfAWebhookHasAKey(t *testing.T) {
 	var mu sync.Mutex
-	keys := map[string][]string{} // by what was sent
+	keys := map[string][]string{} // by body
 	audit := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		mu.Lock()
@@ -391,7 +391,7 @@ func TestEveryCallOfAWebhookHasAKey(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	all := map[string]string{}
-	for sent, got := range keys { // the question of the rollout hook is the same text in every window
+	for sent, got := range keys { // the body of the rollout hook is the same in every window
 		if len(got) < 2 || len(got[0]) != 64 || got[0] != got[1] {
 			t.Errorf("%s was sent with keys %v, want one SHA-256 twice", sent, got)
 		}

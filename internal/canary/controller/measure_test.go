@@ -13,8 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// A release that a user promotes by command counts as promoted without analysis, and one that was analysed shows how long
-// that took.
+// A release that a user promotes by command counts as promoted without analysis; an analysed one has a duration.
 func TestReleasesAreCountedAsTheyEnd(t *testing.T) {
 	resident := func(name, interval string) *flaggerv1.Canary {
 		c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: name, UID: types.UID(name)}}
@@ -55,7 +54,7 @@ func TestReleasesAreCountedAsTheyEnd(t *testing.T) {
 	}
 }
 
-// sample is the one with these labels; nil where there is none.
+// sample returns the sample with these labels; nil if there is none.
 func (w *town) sample(t *testing.T, family string, labels map[string]string) *dto.Metric {
 	t.Helper()
 	families, err := w.registry.Gather()

@@ -22,15 +22,15 @@ func TestUnreadyPodsAreListedAlthoughTheClockIsSetBack(t *testing.T) {
 	}
 }
 
-func TestPodsAreLookedAtBeforeAShortDeadline(t *testing.T) {
+func TestPodsAreListedBeforeAShortDeadline(t *testing.T) {
 	m := newMemory()
 	if at, _ := m.podsDue(cart, false, true, noon, 3*time.Second); !at.Equal(noon.Add(3 * time.Second)) {
-		t.Errorf("got a look at %v, want it 3 s after %v", at, noon)
+		t.Errorf("got a list at %v, want it 3 s after %v", at, noon)
 	}
 }
 
-// A clock that is set must not put the next look at the pods off for an hour.
-func TestALookAtPodsIsNotPutOffByTheClock(t *testing.T) {
+// A change of the clock must not delay the next list of the pods by an hour.
+func TestTheNextListOfPodsIsNotDelayedByTheClock(t *testing.T) {
 	m := newMemory()
 	m.podsDue(cart, false, true, noon, podsDueAfter)
 	later := noon.Add(time.Hour)
@@ -40,12 +40,12 @@ func TestALookAtPodsIsNotPutOffByTheClock(t *testing.T) {
 	}
 }
 
-func TestPodsAreLookedAtUntilTheyTellAndAgainAfterTheyWereReady(t *testing.T) {
+func TestPodsAreListedUntilAProblemIsFoundAndAgainAfterTheyWereReady(t *testing.T) {
 	m := newMemory()
 	look := func(what string, now time.Time, unready bool, at time.Time, problem string) {
 		t.Helper()
 		if gotAt, got := m.podsDue(cart, false, unready, now, podsDueAfter); !gotAt.Equal(at) || got != problem {
-			t.Fatalf("%s: got a look at %v and %q, want %v and %q", what, gotAt, got, at, problem)
+			t.Fatalf("%s: got a list at %v and %q, want %v and %q", what, gotAt, got, at, problem)
 		}
 	}
 	first := noon.Add(podsDueAfter)

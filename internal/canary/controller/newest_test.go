@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 )
 
-// reads counts them.
+// reads counts reads.
 type reads struct {
 	client.Reader
 	n int
@@ -27,8 +27,7 @@ func (r *reads) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 	return r.Reader.Get(ctx, key, object, options...)
 }
 
-// A Canary that is about to do something is read before that, once; of one that rests no more is asked than that it is not
-// older than what is known.
+// A Canary with transition effects is read once before them; an idle one only must not be older than the last known version.
 func TestTakeOver(t *testing.T) {
 	at := func(version string, phase flaggerv1.CanaryPhase) *flaggerv1.Canary {
 		return &flaggerv1.Canary{
@@ -70,9 +69,9 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// What was decided on a version that somebody else has replaced is not decided again on that version, which the cache may
-// have for a while: its effects would come once more.
-func TestAConflictHasTheCanaryReadAnew(t *testing.T) {
+// After a conflict nothing is decided on the replaced version, which the cache may still have for a while: its effects would be applied
+// again.
+func TestAConflictMakesTheCanaryBeReadAgain(t *testing.T) {
 	live := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "1", ResourceVersion: "30"}}
 	cached := live.DeepCopy()
 	cached.ResourceVersion, cached.Status.Phase = "29", flaggerv1.CanaryPhaseProgressing

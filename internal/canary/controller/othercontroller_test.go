@@ -23,7 +23,7 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// indexes are those that Peers ask a cache for.
+// indexes are the indexes that the detection of other controllers needs.
 type indexes func(object client.Object, field string, values client.IndexerFunc)
 
 func (i indexes) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
@@ -31,7 +31,7 @@ func (i indexes) IndexField(_ context.Context, object client.Object, field strin
 	return nil
 }
 
-// aCluster has these Deployments and Leases, and nothing else.
+// aCluster is a cluster with only these Deployments and Leases.
 func aCluster(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	s := scheme(t)
@@ -79,7 +79,7 @@ func flaggerLease(holder string, renewed time.Time) *coordinationv1.Lease {
 	}
 }
 
-func TestAReleaseIsLeftToALivingFlaggerAndTakenUpWhenItIsGone(t *testing.T) {
+func TestAReleaseIsLeftToARunningFlaggerAndAdoptedWhenItIsGone(t *testing.T) {
 	cart := resident("cart", "", "")
 	w := newTown(t, outbound.Policy{AllowLoopback: true})
 	others := aCluster(t, flaggerDeployment(1))
@@ -96,13 +96,13 @@ func TestAReleaseIsLeftToALivingFlaggerAndTakenUpWhenItIsGone(t *testing.T) {
 		return strings.Contains(said, "event cart") && strings.Contains(said, why), said
 	})
 	if c := w.canary(t, key); c.Status.Phase != "" || c.Status.Serin != nil || len(c.Status.Conditions) > 0 {
-		t.Errorf("the status belongs to the peer, and was written: %+v", c.Status)
+		t.Errorf("the status of the other controller was written: %+v", c.Status)
 	}
 	if sentence, _ := health.Load("peer"); sentence == nil || !strings.Contains(sentence.(string), why) {
-		t.Errorf("health says %v", sentence)
+		t.Errorf("health is %v", sentence)
 	}
 	if said := w.sinks(t); !strings.Contains(said, "Stood back") || strings.Count(said, "Stood back") > 1 {
-		t.Errorf("the log must say it once: %s", said)
+		t.Errorf("the log must report it once: %s", said)
 	}
 
 	gone := flaggerDeployment(0)
@@ -112,16 +112,16 @@ func TestAReleaseIsLeftToALivingFlaggerAndTakenUpWhenItIsGone(t *testing.T) {
 	}
 	requests := w.reconciler.Touched(t.Context(), deploymentKind.GroupKind(), generic(t, before), nil)
 	if len(requests) != 1 || requests[0].NamespacedName != key {
-		t.Fatalf("a Flagger that goes brings %v back, want %v", requests, key)
+		t.Fatalf("the deletion of Flagger requeues %v, want %v", requests, key)
 	}
 	w.look(key)
 	w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
 	if sentence, _ := health.Load("peer"); sentence != "" {
-		t.Errorf("health still says %v", sentence)
+		t.Errorf("health is still %v", sentence)
 	}
 }
 
-func TestALeaseThatEndsIsWaitedForByTheClock(t *testing.T) {
+func TestTheExpiryOfALeaseIsAWakeUp(t *testing.T) {
 	now := time.Now()
 	p := watching.NewFlaggerWatch(aCluster(t, flaggerDeployment(0), flaggerLease("flagger-1_2", now)))
 	seen, err := acting(t.Context(), p, "shop", now)
@@ -132,20 +132,20 @@ func TestALeaseThatEndsIsWaitedForByTheClock(t *testing.T) {
 		t.Errorf("a lease that was just renewed: %+v", seen)
 	}
 	if seen, err = acting(t.Context(), p, "shop", seen.Until); err != nil || seen.Acts() {
-		t.Errorf("a lease that is over: %+v, %v", seen, err)
+		t.Errorf("an expired lease: %+v, %v", seen, err)
 	}
 	p.LeasesUnreadable = "they may not be read"
 	if seen, err = acting(t.Context(), p, "shop", now); err != nil || seen.Acts() {
 		t.Errorf("leases that may not be read: %+v, %v", seen, err)
 	}
 	if seen, err = acting(t.Context(), nil, "shop", now); err != nil || seen.Acts() {
-		t.Errorf("nobody looks: %+v, %v", seen, err)
+		t.Errorf("no detection: %+v, %v", seen, err)
 	}
 }
 
-// TestATenantCannotMakeUpAFlagger: whatever is created in one namespace, the releases of another go on, unless the service
-// account may write them.
-func TestATenantCannotMakeUpAFlagger(t *testing.T) {
+// TestATenantCannotFakeAFlagger: objects in one namespace do not stop the releases of another, unless their service account may write
+// Canaries there.
+func TestATenantCannotFakeAFlagger(t *testing.T) {
 	now := time.Now()
 	forged := flaggerDeployment(1)
 	forged.Namespace = "mallory"
@@ -163,15 +163,15 @@ func TestATenantCannotMakeUpAFlagger(t *testing.T) {
 	}
 	p.Scope.Namespaces = []string{"flagger-system"}
 	if seen, err := acting(t.Context(), p, "mallory", now); err != nil || seen.Acts() {
-		t.Errorf("in a namespace that nobody named: %+v, %v", seen, err)
+		t.Errorf("in a namespace that is not configured: %+v, %v", seen, err)
 	}
 	p.Scope.Namespaces = []string{"mallory"}
 	if seen, err := acting(t.Context(), p, "shop", now); err != nil || !seen.Acts() {
-		t.Errorf("in a namespace that the administrator named: %+v, %v", seen, err)
+		t.Errorf("in a namespace that the administrator configured: %+v, %v", seen, err)
 	}
 }
 
-func TestOnlyAFlaggerThatComesOrGoesBringsReleasesBack(t *testing.T) {
+func TestOnlyAFlaggerThatStartsOrStopsRequeuesReleases(t *testing.T) {
 	other := flaggerDeployment(1)
 	other.Spec.Template.Spec.Containers[0].Image = "nginx:1"
 	lease := schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"}
@@ -190,7 +190,7 @@ func TestOnlyAFlaggerThatComesOrGoesBringsReleasesBack(t *testing.T) {
 		{"another program", deploymentKind.GroupKind(), nil, generic(t, other), false},
 		{"lease taken", lease, flaggerLease("", now), flaggerLease("flagger-1_2", now), true},
 		{"lease renewed", lease, flaggerLease("flagger-1_2", now), flaggerLease("flagger-1_2", now.Add(time.Second)), false},
-		{"lease given back", lease, flaggerLease("flagger-1_2", now), flaggerLease("", now), true},
+		{"lease released", lease, flaggerLease("flagger-1_2", now), flaggerLease("", now), true},
 		{"lease deleted", lease, flaggerLease("flagger-1_2", now), nil, true},
 		{"a Service", schema.GroupKind{Kind: "Service"}, nil, &corev1.Service{}, false},
 	} {

@@ -14,9 +14,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Twelve targets change at once and three may move: at no time do more, and all arrive. Watches are late and workers
-// look side by side, so that counting stored states alone would let too many start.
-func TestNoMoreReleasesMoveThanMay(t *testing.T) {
+// Twelve targets change at once and three releases may be in progress: there are never more, and all end. Watches are delayed and
+// workers run concurrently, so counting stored states alone would let too many start.
+func TestTheMaximumOfReleasesInProgressIsNeverExceeded(t *testing.T) {
 	const many, most = 12, 3
 	var objects []client.Object
 	for i := range many {
@@ -54,7 +54,7 @@ func TestNoMoreReleasesMoveThanMay(t *testing.T) {
 			ended++
 		}
 		if len(moving) > most {
-			t.Fatalf("%d releases move: %v", len(moving), moving)
+			t.Fatalf("%d releases are in progress: %v", len(moving), moving)
 		}
 		if ended == many {
 			break

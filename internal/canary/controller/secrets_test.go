@@ -17,11 +17,11 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// planted marks every secret of the test; nothing that people can read may have it.
+// planted marks every secret of the test; no output may contain it.
 const planted = "hunter2"
 
-// TestNoSecretIsShownAnywhere plants secrets in addresses, queries, headers and Secrets, has servers answer well and
-// badly, with all that they were sent, and looks for them in logs, events, statuses, metrics and alerts.
+// TestNoSecretIsShownAnywhere plants secrets in addresses, queries, headers and Secrets, lets servers succeed and fail with responses
+// that repeat the requests, and searches logs, events, statuses, metrics and alerts for the secrets.
 func TestNoSecretIsShownAnywhere(t *testing.T) {
 	codes := []int{http.StatusOK, http.StatusFound, http.StatusUnauthorized, http.StatusInternalServerError, 0}
 	var mu sync.Mutex
@@ -60,7 +60,7 @@ func TestNoSecretIsShownAnywhere(t *testing.T) {
 				_, _ = io.WriteString(w, vector)
 				return
 			}
-			// A page that repeats where it was called; headers are the caller's own and never in a message of a hook.
+			// A page that repeats its address; headers are never part of a message about a hook.
 			_, _ = fmt.Fprintf(w, "cannot %s http://%s%s", r.Method, r.Host, r.URL)
 		}))
 		t.Cleanup(server.Close)
@@ -107,7 +107,7 @@ func TestNoSecretIsShownAnywhere(t *testing.T) {
 	seen := w.sinks(t)
 	for _, part := range []string{"event answers-401.", "giving up after 1 attempt(s)", "Dropped message", "serin_probe_duration_seconds"} {
 		if !strings.Contains(seen, part) {
-			t.Errorf("nothing was said of %q, so that nothing was looked at", part)
+			t.Errorf("no output contains %q, so nothing was tested", part)
 		}
 	}
 	mu.Lock()

@@ -38,7 +38,7 @@ func newSchemaServer(t *testing.T, drops bool) *schemaServer {
 	return s
 }
 
-// patch does what an API server does: it patches, drops what the schema does not know, and stores that unless it is a dry run.
+// patch patches a Canary as an API server does: it drops unknown fields, and stores the result unless it is a dry run.
 func (s *schemaServer) patch(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 	applied := &client.SubResourcePatchOptions{}
 	applied.ApplyOptions(options)
@@ -79,13 +79,13 @@ func (s *schemaServer) patch(ctx context.Context, c client.Client, subresource s
 	}
 	into, ok := object.(*flaggerv1.Canary)
 	if !ok {
-		s.t.Fatalf("a patch of a %T", object)
+		s.t.Fatalf("unexpected patch of a %T", object)
 	}
 	patched.DeepCopyInto(into)
 	return nil
 }
 
-// read is the Canary as it is stored.
+// read returns the stored Canary.
 func (s *schemaServer) read(ctx context.Context) *flaggerv1.Canary {
 	s.t.Helper()
 	c := &flaggerv1.Canary{}
@@ -109,7 +109,7 @@ func (s *schemaServer) advance(form *statusForm, run string) error {
 	return err
 }
 
-// check compares what is stored with what was written, and the form that it is in.
+// check compares the stored state, and its form, with what was written.
 func (s *schemaServer) check(run string, condition bool, writes, dryRuns int) {
 	s.t.Helper()
 	stored := s.read(s.t.Context()).Status
@@ -134,8 +134,8 @@ func (s *schemaServer) must(err error) {
 	}
 }
 
-// TestStateIsWrittenInOneRequest: the first write of a process finds out about the schema by a dry run, and no write leaves a
-// status without its state. A process that finds a state needs no dry run.
+// TestStateIsWrittenInOneRequest: the first write of a process determines the schema with a dry run, and no write stores a status
+// without its state. A process that finds a stored state needs no dry run.
 func TestStateIsWrittenInOneRequest(t *testing.T) {
 	for name, drops := range map[string]bool{"stores the field": false, "drops the field": true} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestStateIsWrittenInOneRequest(t *testing.T) {
 	}
 }
 
-// TestCrashBetweenDryRunAndWrite leaves nothing behind.
+// TestCrashBetweenDryRunAndWrite: the crash leaves no changes.
 func TestCrashBetweenDryRunAndWrite(t *testing.T) {
 	s := newSchemaServer(t, true)
 	crash := errors.New("the process stopped")
@@ -171,8 +171,8 @@ func TestCrashBetweenDryRunAndWrite(t *testing.T) {
 	s.check("a", true, 1, 2)
 }
 
-// TestSchemaIsReplacedAtRuntime: a newer schema is noticed by the response to a write, and the condition goes with the next one.
-// After an older schema the same status is written again at once.
+// TestSchemaIsReplacedAtRuntime: a newer schema is detected in the response to a write, and the next write removes the condition.
+// After an older schema is detected, the same status is written again at once.
 func TestSchemaIsReplacedAtRuntime(t *testing.T) {
 	s, form := newSchemaServer(t, true), &statusForm{}
 	s.must(s.advance(form, "a"))
@@ -189,7 +189,7 @@ func TestSchemaIsReplacedAtRuntime(t *testing.T) {
 }
 
 // TestDryRunIsRefused by an admission webhook with side effects, and by an API server that is not available. Only the first is
-// a state that lasts, and must not hold up releases.
+// permanent, and must not delay releases.
 func TestDryRunIsRefused(t *testing.T) {
 	s, form := newSchemaServer(t, false), &statusForm{}
 	refusal := error(apierrors.NewServiceUnavailable("later"))

@@ -34,7 +34,7 @@ func (a *applications) ForCanary(*flaggerv1.Canary) workload.Workload { return a
 func (*applications) Forget(types.NamespacedName)                     {}
 func (*applications) CachedKeys() []types.NamespacedName              { return nil }
 
-// ofCart is the kind of Canary cart's target.
+// ofCart is the kind of the target of Canary cart.
 func ofCart(c client.Client, live client.Reader) workload.Workload {
 	return (&workload.Workloads{Client: c, Reader: live}).ForCanary(&flaggerv1.Canary{Spec: flaggerv1.CanarySpec{TargetRef: flaggerv1.TargetReference{Kind: "Deployment"}}})
 }
@@ -44,7 +44,7 @@ func (a *applications) EnsureServices(ctx context.Context, c *flaggerv1.Canary, 
 	return a.Workload.EnsureServices(ctx, c, apex)
 }
 
-// standingWorld is a cluster in which Canary cart stands, and a reconciler that has seen that.
+// standingWorld is a cluster in which Canary cart is in its steady state, and a reconciler that has observed it.
 type standingWorld struct {
 	client     client.WithWatch
 	reconciler *Reconciler
@@ -96,7 +96,7 @@ func newStandingWorld(tb testing.TB) *standingWorld {
 	return w
 }
 
-// ensure has an effect made true in a pass of its own.
+// ensure applies an effect in a reconciliation of its own.
 func (w *standingWorld) ensure(tb testing.TB, effect canary.Effect) {
 	tb.Helper()
 	w.apply(tb, w.seen(tb), effect)
@@ -131,7 +131,7 @@ func (w *standingWorld) object(tb testing.TB, kind, name string) *unstructured.U
 	return object
 }
 
-// edit changes an object as a person would.
+// edit changes an object as a user would.
 func (w *standingWorld) edit(tb testing.TB, kind, name, mergePatch string) {
 	tb.Helper()
 	if err := w.client.Patch(context.Background(), w.object(tb, kind, name), client.RawPatch(types.MergePatchType, []byte(mergePatch))); err != nil {
@@ -146,7 +146,7 @@ func (w *standingWorld) remove(tb testing.TB, kind, name string) {
 	}
 }
 
-func TestAStateEffectIsLeftOutWhileNothingThatItLooksAtChanged(t *testing.T) {
+func TestASteadyStateEffectIsSkippedWhileItsReadsAreUnchanged(t *testing.T) {
 	w := newStandingWorld(t)
 	w.edit(t, "Canary", "cart", `{"status":{"phase":"Progressing"},"metadata":{"annotations":{"serin.dev/command":"abort@1"}}}`)
 	for range 3 {
@@ -157,7 +157,7 @@ func TestAStateEffectIsLeftOutWhileNothingThatItLooksAtChanged(t *testing.T) {
 	}
 }
 
-func TestAStateEffectIsAppliedAgainWhenAnythingItLooksAtChanged(t *testing.T) {
+func TestASteadyStateEffectIsAppliedAgainWhenAReadChanged(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *standingWorld){
 		"a Service": func(t *testing.T, w *standingWorld) {
 			w.edit(t, "Service", "cart-primary", `{"metadata":{"labels":{"a":"b"}}}`)
@@ -174,7 +174,7 @@ func TestAStateEffectIsAppliedAgainWhenAnythingItLooksAtChanged(t *testing.T) {
 		"the Canary is forgotten": func(_ *testing.T, w *standingWorld) {
 			w.reconciler.memory.Forget(cart)
 		},
-		"a Service is made anew": func(t *testing.T, w *standingWorld) {
+		"a Service is recreated": func(t *testing.T, w *standingWorld) {
 			w.remove(t, "Service", "cart-canary")
 			made := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cart.Namespace, Name: "cart-canary"}}
 			if err := w.client.Create(t.Context(), made); err != nil {
@@ -209,7 +209,7 @@ func TestAStateEffectIsAppliedAgainWhenAnythingItLooksAtChanged(t *testing.T) {
 	})
 }
 
-func TestWhatOthersDoToServicesAndRouteIsRepaired(t *testing.T) {
+func TestChangesOfServicesAndRouteAreReverted(t *testing.T) {
 	w := newStandingWorld(t)
 	w.edit(t, "Service", "cart", `{"spec":{"selector":{"app":"stolen"}}}`)
 	w.remove(t, "Service", "cart-canary")
@@ -228,19 +228,19 @@ func TestWhatOthersDoToServicesAndRouteIsRepaired(t *testing.T) {
 	w.object(t, "VirtualService", "cart")
 }
 
-// A warning stands for as long as its cause: an effect that is left out would take it back.
-func TestAnEffectThatWarnsIsAppliedInEveryPass(t *testing.T) {
+// A warning remains as long as its cause: skipping the effect would drop it.
+func TestAnEffectThatWarnsIsAppliedInEveryReconciliation(t *testing.T) {
 	w := newStandingWorld(t)
 	w.edit(t, "Service", "cart", `{"spec":{"clusterIP":"None"}}`)
 	for pass := range 3 {
 		decision, _, err := w.reconciler.apply(t.Context(), w.seen(t), canary.Decision{Effects: []release.Effect{canary.ServicesExist{Apex: true}}})
 		if err != nil || len(decision.Events) != 1 {
-			t.Fatalf("pass %d: got warnings %v, error %v, want one warning", pass, decision.Events, err)
+			t.Fatalf("reconciliation %d: got warnings %v, error %v, want one warning", pass, decision.Events, err)
 		}
 	}
 }
 
-func TestAClientThatDoesNotNoteLeavesNothingOut(t *testing.T) {
+func TestWithAClientThatDoesNotRecordReadsNoEffectIsSkipped(t *testing.T) {
 	w := newStandingWorld(t)
 	w.reconciler.memory = newMemory()
 	w.applied.Workload = ofCart(w.client, w.client)
@@ -252,7 +252,7 @@ func TestAClientThatDoesNotNoteLeavesNothingOut(t *testing.T) {
 	}
 }
 
-// BenchmarkStanding is what the state effects of a pass cost: while everything stands, and when they are applied.
+// BenchmarkStanding measures the steady-state effects of a reconciliation: skipped and applied.
 func BenchmarkStanding(b *testing.B) {
 	for _, remembers := range []bool{true, false} {
 		b.Run(fmt.Sprint("remembers=", remembers), func(b *testing.B) {
@@ -274,7 +274,7 @@ func BenchmarkStanding(b *testing.B) {
 	}
 }
 
-// copies reads each object once and gives copies of it from then on, as a cache does.
+// copies reads each object once and returns copies of it from then on, as a cache does.
 type copies struct {
 	client.Client
 	objects map[string]*unstructured.Unstructured

@@ -41,11 +41,11 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// inTown is how many webhooks a town calls at once, and how many metric queries it has out.
+// inTown is the maximum number of concurrent webhooks, and of concurrent metric queries, in a town.
 const inTown = 16
 
-// town is many releases with the real reconciler and everything behind it: questions and messages leave by real
-// connections. Only the API server and the workloads are small ones in memory.
+// town is many releases with the real reconciler and all its parts: queries and messages use real connections. Only the API server and
+// the workloads are in-memory fakes.
 type town struct {
 	client     client.WithWatch
 	kind       *pocketKind
@@ -58,7 +58,7 @@ type town struct {
 	logs bytes.Buffer
 }
 
-// newTown begins to release the Canaries among the objects.
+// newTown starts to reconcile the Canaries among the objects.
 func newTown(t *testing.T, policy outbound.Policy, objects ...client.Object) *town {
 	t.Helper()
 	return newTownWith(t, policy, release.ConcurrencyLimits{}, objects...)
@@ -146,7 +146,7 @@ func newTownWith(t *testing.T, policy outbound.Policy, limits release.Concurrenc
 	return w
 }
 
-// look brings a release back.
+// look requeues a release.
 func (w *town) look(key types.NamespacedName) { w.queue.Add(reconcile.Request{NamespacedName: key}) }
 
 func (w *town) logger() logr.Logger {
@@ -157,7 +157,7 @@ func (w *town) logger() logr.Logger {
 	}, funcr.Options{Verbosity: 9})
 }
 
-// work does what a worker of the manager does.
+// work is a worker of the queue.
 func (w *town) work() bool {
 	request, ended := w.queue.Get()
 	if ended {
@@ -180,7 +180,7 @@ func (w *town) work() bool {
 // until waits for a condition.
 func (w *town) until(t *testing.T, what string, holds func() (bool, string)) {
 	t.Helper()
-	deadline := time.Now().Add(3 * time.Minute) // far beyond what it takes: it is there to say what was seen last
+	deadline := time.Now().Add(3 * time.Minute) // far longer than needed; its failure prints the last observed state
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -217,7 +217,7 @@ func (w *town) untilPhase(t *testing.T, key types.NamespacedName, phases ...flag
 	})
 }
 
-// sinks are all places where people can read what Serin says, as one text.
+// sinks are all outputs of Serin, as one text.
 func (w *town) sinks(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -253,12 +253,12 @@ func (w *town) sinks(t *testing.T) string {
 	return all.String()
 }
 
-// pocketKind are workloads that do at once what is asked of them.
+// pocketKind are fake workloads that reach the desired state at once.
 type pocketKind struct {
 	mu     sync.Mutex
 	of     map[types.NamespacedName]*pocket
-	broken map[types.NamespacedName]bool // those whose observation panics
-	// changed is told of every change, as a watch is.
+	broken map[types.NamespacedName]bool // workloads whose observation panics
+	// changed is called for every change, as a watch would be.
 	changed func(types.NamespacedName)
 }
 
@@ -281,7 +281,7 @@ func (k *pocketKind) with(c *flaggerv1.Canary, do func(*pocket)) {
 	}
 }
 
-// deploy gives a target the second revision.
+// deploy deploys the second revision of a target.
 func (k *pocketKind) deploy(c *flaggerv1.Canary) { k.with(c, func(p *pocket) { p.target = "v2" }) }
 
 func (k *pocketKind) breaks(key types.NamespacedName, broken bool) {

@@ -12,8 +12,8 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// TestPeopleAreToldOnceThatACertificateIsNotVerified: of the template that says so, and of no other.
-func TestPeopleAreToldOnceThatACertificateIsNotVerified(t *testing.T) {
+// TestUnverifiedCertificatesAreReportedOnce: for the template with insecureSkipVerify, and for no other.
+func TestUnverifiedCertificatesAreReportedOnce(t *testing.T) {
 	var objects []client.Object
 	for name, skip := range map[string]bool{"trusting": true, "verifying": false} {
 		template := &flaggerv1.MetricTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: name}}
