@@ -41,11 +41,11 @@ func TestScenarios(t *testing.T) {
 
 // story is a world and the output of its scenario so far.
 type story struct {
-	world *world
-	out   strings.Builder
-	last  string
-	reported  map[string]bool
-	wake  time.Time
+	world    *world
+	out      strings.Builder
+	last     string
+	reported map[string]bool
+	wake     time.Time
 }
 
 func (s *story) run(t *testing.T, d *datadriven.TestData) string {
