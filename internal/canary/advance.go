@@ -68,7 +68,7 @@ func (e *statusEdit) routeAllToCanary(gates release.Gates) Decision {
 func advanceWeight(e *statusEdit, gates release.Gates) Decision {
 	s := e.snapshot
 	live := s.liveWeight()
-	_, open := s.windowStart()
+	open := s.openWindow().open
 	switch {
 	case live == 0 && s.Plan.Mirror && (!s.Route.Mirrored || !open):
 		e.enterPhase(flaggerv1.CanaryPhaseProgressing)

@@ -107,7 +107,7 @@ func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 func (s *Snapshot) trafficGates() []gate {
 	var out []gate
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook) {
-		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.windowAttempt(), time.Time{},
+		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.openWindow().attempt(), time.Time{},
 			fmt.Sprintf("Confirm-traffic-increase check %s passed", hook.Name),
 			fmt.Sprintf("Halt %s advancement waiting for traffic increase approval %s", s.Plan.qualifiedName(), hook.Name)))
 	}

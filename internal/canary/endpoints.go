@@ -28,7 +28,7 @@ func canaryEndpoints(s Snapshot) release.Gate {
 		return release.NewWaitingGate("canary-endpoints", release.ByCluster, notYet)
 	}
 	g := release.NewWaitingGate("canary-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("canary"), 1))
-	if _, open := s.windowStart(); open {
+	if s.openWindow().open {
 		return g
 	}
 	if endpoints.NoService {

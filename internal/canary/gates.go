@@ -125,15 +125,15 @@ func withEvent(g release.Gate) release.Gate {
 // windowElapsed is the gate that only time opens. The start of the window is stored in the status, so that a restart neither
 // skips a window nor observes one twice.
 func windowElapsed(s Snapshot) release.Gate {
-	start, ok := s.windowStart()
-	if !ok {
+	window := s.openWindow()
+	if !window.open {
 		return release.NewPassingGate("window", "no window is open")
 	}
 	length := s.Plan.Window
-	if s.skipsObservation() {
+	if window.unobserved {
 		length = 0
 	}
-	end := s.clampToNow(start).Add(length)
+	end := s.clampToNow(window.start).Add(length)
 	var g release.Gate
 	if s.Now.Before(end) {
 		g = release.NewTimedGate("window", end, "observing until "+end.UTC().Format(time.TimeOnly))
@@ -144,31 +144,6 @@ func windowElapsed(s Snapshot) release.Gate {
 		g.Message += fmt.Sprintf("; the interval was raised to the minimum of %s", s.Plan.Window)
 	}
 	return g
-}
-
-// skipsObservation reports whether the open window has no length: in the last window of blue/green without a router nothing
-// changes for users, so there is nothing to observe. A window that follows because of a failed check or a closed gate has the
-// regular length, because the check or the gate would otherwise be queried again at once, in a loop.
-func (s *Snapshot) skipsObservation() bool {
-	return s.serin().Window != nil && s.serin().Window.Unobserved
-}
-
-// windowEnd is when the queries of the open window may be sent; zero: at once.
-func (s *Snapshot) windowEnd() time.Time {
-	start, ok := s.windowStart()
-	if !ok || s.skipsObservation() {
-		return time.Time{}
-	}
-	return start.Add(s.Plan.Window)
-}
-
-// windowAttempt identifies the open window in the IDs of its queries.
-func (s *Snapshot) windowAttempt() string {
-	start, ok := s.windowStart()
-	if !ok {
-		return "first"
-	}
-	return strconv.FormatInt(start.UnixMicro(), 36)
 }
 
 // refusedHooksAskedAt is when the hooks that refused were called; they are called again one window later.
@@ -358,7 +333,7 @@ func rolloutHooksAsked(hook flaggerv1.CanaryWebhook, before []flaggerv1.CanaryWe
 }
 
 func (s *Snapshot) rolloutHookQuery(hook flaggerv1.CanaryWebhook) release.Query {
-	return s.hookQuery(hook, s.windowAttempt(), time.Time{})
+	return s.hookQuery(hook, s.openWindow().attempt(), time.Time{})
 }
 
 // rolloutHookPassed is the verdict of a rollout hook at the end of its window.

@@ -26,12 +26,12 @@ func decideBesideOtherController(s Snapshot) Decision {
 	alone := s
 	alone.OtherController = OtherController{}
 	d := decide(alone)
-	_, observes := alone.windowStart()
+	window := alone.openWindow()
 	switch {
 	case isRollingBack(s, d):
 	case d.Status.FailedChecks > s.Status.FailedChecks, equality.Semantic.DeepEqual(d.Status, s.Status) && len(d.Stamp) == 0:
 		d.Effects = nil
-	case observes && !alone.Now.Before(alone.windowEnd()):
+	case window.open && !alone.Now.Before(window.end()):
 		d = alone.edit().openWindow().decision(d.Gates) // the checks passed: the same weight is observed for another window
 	default:
 		return yieldToOtherController(s)

@@ -46,7 +46,7 @@ func continueRelease(s Snapshot) Decision {
 	if d, ok := weightDrifted(s, effects); ok {
 		return d
 	}
-	if _, open := s.windowStart(); !open {
+	if !s.openWindow().open {
 		return judgeBeforeTraffic(s, effects)
 	}
 	return judgeWindow(s, effects)
@@ -149,7 +149,7 @@ func (s *Snapshot) routingProvider() string {
 // weightDrifted corrects a weight that differs from that of the run. A weight above zero that a user set is adopted; a lost one is
 // written and observed again. Traffic never moves to a workload that cannot serve it.
 func weightDrifted(s Snapshot, effects []release.Effect) (Decision, bool) {
-	if _, open := s.windowStart(); !open || !s.Plan.HasRouter || s.Route.Problem != "" {
+	if !s.openWindow().open || !s.Plan.HasRouter || s.Route.Problem != "" {
 		return Decision{}, false
 	}
 	live, recorded := s.liveWeight(), s.Status.CanaryWeight
@@ -160,7 +160,7 @@ func weightDrifted(s Snapshot, effects []release.Effect) (Decision, bool) {
 		return Decision{}, false
 	}
 	e := s.edit().addEffects(effects...)
-	due := !s.Now.Before(s.windowEnd())
+	due := !s.Now.Before(s.openWindow().end())
 	switch {
 	case s.Plan.Strategy == Weighted && live > 0 && live == s.Plan.nextWeight(recorded) && due:
 		// The step was taken, and the process stopped before it wrote the status.

@@ -75,8 +75,8 @@ func hookGateName(hook flaggerv1.CanaryWebhook) string { return string(hook.Type
 // metricQuery identifies one check of the open window. The query is sent at the end of the window; its request is added then.
 func (s *Snapshot) metricQuery(check Check) release.Query {
 	return release.Query{
-		ID:    "metric/" + strconv.Itoa(check.Index) + "/" + shortID(check.Metric.Name) + "/" + string(check.Source) + "/" + s.run() + "/" + s.windowAttempt(),
-		Since: s.windowEnd(),
+		ID:    "metric/" + strconv.Itoa(check.Index) + "/" + shortID(check.Metric.Name) + "/" + string(check.Source) + "/" + s.run() + "/" + s.openWindow().attempt(),
+		Since: s.openWindow().end(),
 	}
 }
 

@@ -219,15 +219,6 @@ func FillStamps(status *flaggerv1.CanaryStatus, plan Plan, stamps []release.Stam
 	}
 }
 
-// windowStart is when the open window started; false if none is open.
-func (s *Snapshot) windowStart() (time.Time, bool) {
-	window := s.serin().Window
-	if window == nil {
-		return time.Time{}, false
-	}
-	return window.Start.Time, true
-}
-
 // clampToNow replaces a time in the future by now: a clock that was set back must not extend a window.
 func (s *Snapshot) clampToNow(t time.Time) time.Time {
 	if t.After(s.Now) {

@@ -64,7 +64,7 @@ func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due t
 		}
 		due = s.clampToNow(answer.Began).Add(unansweredAfter)
 		if strings.HasPrefix(gate.Name, rolloutAskedGate) {
-			due = release.LaterOf(due, s.windowEnd()) // load tests may take the whole window
+			due = release.LaterOf(due, s.openWindow().end()) // load tests may take the whole window
 		}
 		if s.Now.Before(due) {
 			return nil, due

@@ -21,7 +21,7 @@ func View(s Snapshot, unread ...release.Part) release.View {
 	v := release.View{
 		Phase: string(s.Status.Phase), Since: s.Status.LastTransitionTime.Time, Result: resultOf(s.Status.Phase), Message: messageOf(s.Status),
 		Revision: s.Status.LastAppliedSpec, Promoted: s.Status.LastPromotedSpec,
-		Weight: s.liveWeight(), Mirrored: s.Route.Mirrored, Step: s.Status.Iterations, Window: s.window(),
+		Weight: s.liveWeight(), Mirrored: s.Route.Mirrored, Step: s.Status.Iterations, Window: viewWindow(s),
 		Gates: s.viewGates(d.Gates, upcoming.limits, unread),
 	}
 	v.PromotionFailed = v.Result == release.RolledBack && s.primaryUnpromoted()
@@ -54,17 +54,13 @@ func settled(s Snapshot) (Snapshot, Decision) {
 	return s, Next(s)
 }
 
-// window is the open observation window; nil: none is open.
-func (s *Snapshot) window() *release.Window {
-	start, open := s.windowStart()
-	if !open || start.IsZero() || !HasTransitionEffects(s.Status.Phase) {
+// viewWindow is the open observation window; nil: none is open.
+func viewWindow(s Snapshot) *release.Window {
+	window := s.openWindow()
+	if !window.open || window.start.IsZero() || !HasTransitionEffects(s.Status.Phase) {
 		return nil
 	}
-	end := start
-	if !s.skipsObservation() {
-		end = start.Add(s.Plan.Window)
-	}
-	return &release.Window{Start: start, End: end}
+	return &release.Window{Start: window.start, End: release.LaterOf(window.start, window.end())}
 }
 
 func resultOf(phase flaggerv1.CanaryPhase) release.Result {
@@ -155,7 +151,7 @@ func (s *Snapshot) viewGates(gates release.Gates, limits map[string]string, unre
 		if view.Question != nil && view.Limit == "" {
 			view.Limit = limits[gate.Name]
 		}
-		if w := s.window(); gate.Name == "window" && w != nil && gate.Verdict != release.Pass {
+		if w := viewWindow(*s); gate.Name == "window" && w != nil && gate.Verdict != release.Pass {
 			view.Since = w.Start
 		}
 		views = append(views, view)
@@ -194,13 +190,13 @@ func (s *Snapshot) storedGateApplies(name string) bool {
 		blocked := findCondition(s.Status, flaggerv1.ConditionBlocked)
 		return blocked != nil && blocked.Status == corev1.ConditionTrue
 	}
-	w := s.window()
+	w := viewWindow(*s)
 	return w != nil && !s.Now.Before(w.End)
 }
 
 // storedInWindow reports whether a gate of the status belongs to the open window.
 func (s *Snapshot) storedInWindow(g release.GateView) bool {
-	w := s.window()
+	w := viewWindow(*s)
 	return w != nil && !g.Since.IsZero() && !g.Since.Before(w.Start)
 }
 

@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,13 +11,48 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
+// observationWindow is the observation window of the status; the zero value: none is open.
+type observationWindow struct {
+	open  bool
+	start time.Time
+	// unobserved is true for a window without a length: in the last window of blue/green without a router nothing changes for users,
+	// so there is nothing to observe. A window that follows because of a failed check or a closed gate has the regular length,
+	// because the check or the gate would otherwise be queried again at once, in a loop.
+	unobserved bool
+	length     time.Duration
+}
+
+func (s *Snapshot) openWindow() observationWindow {
+	window := s.serin().Window
+	if window == nil {
+		return observationWindow{}
+	}
+	return observationWindow{open: true, start: window.Start.Time, unobserved: window.Unobserved, length: s.Plan.Window}
+}
+
+// end is when the queries of the window may be sent; zero: at once.
+func (w observationWindow) end() time.Time {
+	if !w.open || w.unobserved {
+		return time.Time{}
+	}
+	return w.start.Add(w.length)
+}
+
+// attempt identifies the window in the IDs of its queries.
+func (w observationWindow) attempt() string {
+	if !w.open {
+		return "first"
+	}
+	return strconv.FormatInt(w.start.UnixMicro(), 36)
+}
+
 // judgeWindow observes the current weight or iteration for one window, then advances or counts a failed check.
 func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 	unconfirmed := s.serin().Window != nil && s.serin().Window.Unconfirmed
 	if unconfirmed && s.Route.Confirmation != Unconfirmed {
 		return s.edit().addEffects(effects...).openWindow().decision(nil) // the observation starts with the confirmation
 	}
-	end := s.windowEnd()
+	end := s.openWindow().end()
 	conditions := []gate{canaryReady}
 	if s.Plan.HasRouter {
 		conditions = append(conditions, canaryEndpoints)
@@ -27,7 +63,7 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 	}
 	conditions = append(conditions, windowElapsed, routeConfirmed)
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
-		conditions = append(conditions, rollbackRequested(hook, s.windowAttempt(), end))
+		conditions = append(conditions, rollbackRequested(hook, s.openWindow().attempt(), end))
 	}
 	for _, hook := range rollout {
 		conditions = append(conditions, rolloutHookPassed(hook))
@@ -83,7 +119,7 @@ func (s *Snapshot) advanceGates() []gate {
 		return out
 	}
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmPromotionHook) {
-		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.windowAttempt(), time.Time{},
+		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.openWindow().attempt(), time.Time{},
 			fmt.Sprintf("Confirm-promotion check %s passed", hook.Name),
 			fmt.Sprintf("Halt %s advancement waiting for promotion approval %s", s.Plan.qualifiedName(), hook.Name)))
 	}

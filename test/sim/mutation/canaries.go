@@ -40,14 +40,14 @@ var Canaries = []Mutant{
 		"answers of earlier windows count",
 		"I3",
 		"internal/canary/queries.go",
-		"string(check.Source) + \"/\" + s.run() + \"/\" + s.windowAttempt(),\n\t\tSince: s.windowEnd(),",
+		"string(check.Source) + \"/\" + s.run() + \"/\" + s.openWindow().attempt(),\n\t\tSince: s.openWindow().end(),",
 		"string(check.Source) + \"/\" + s.run(),", 1,
 	},
 	{
 		"window counted from lastTransitionTime",
 		"I3",
-		"internal/canary/status.go",
-		"return window.Start.Time, true", "return snapshot.Status.LastTransitionTime.Time, true", 33,
+		"internal/canary/window.go",
+		"start: window.Start.Time", "start: s.Status.LastTransitionTime.Time", 33,
 	},
 	{
 		"threshold off by one",
