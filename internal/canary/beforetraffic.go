@@ -30,26 +30,26 @@ func judgeBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 		}
 		e := s.edit().addEffects(effects...)
 		e.serin.Started = true
-		return e.addEvents(s.startEventHooks(gates)...).decision(gates)
+		return e.addEvents(startEvents(s, gates)...).decision(gates)
 	}
 	for _, hook := range pre {
 		conditions = append(conditions, preRollout(hook, s.askRefusedHooksFrom()))
 	}
 	if s.Plan.Strategy == Weighted {
-		conditions = append(conditions, s.trafficGates()...)
+		conditions = append(conditions, trafficGates(s)...)
 	}
 	gates := release.EvaluateGates(s, conditions...)
 	if gates.Verdict() != release.Pass {
 		return beforeTrafficNotPassed(s, gates, effects)
 	}
-	e := s.edit().addEffects(effects...).addEvents(s.startEventHooks(gates)...)
+	e := s.edit().addEffects(effects...).addEvents(startEvents(s, gates)...)
 	e.serin.Started, e.serin.Asked = true, nil
 	return advanceStep(e, gates)
 }
 
-// startEventHooks are the events of gates around the start of the analysis: those of rollback webhooks before the event about the
+// startEvents are the events of gates around the start of the analysis: those of rollback webhooks before the event about the
 // start, all others after it. Events that were sent when the start was recorded, or when a gate was closed, are not repeated.
-func (s *Snapshot) startEventHooks(gates release.Gates) []release.Event {
+func startEvents(s Snapshot, gates release.Gates) []release.Event {
 	_, refused := s.refusedHooksAskedAt()
 	starts := !s.serin().Started || refused
 	var events []release.Event
@@ -82,13 +82,13 @@ func (s *Snapshot) startEventHooks(gates release.Gates) []release.Event {
 func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGateName(hook)
-		p := s.hookQuery(hook, "first", from)
+		p := hookQuery(s, hook, "first", from)
 		answer, ok := s.Answers.AnswerTo(p)
 		switch {
 		case !ok && s.Now.Before(from):
 			return release.NewTimedGate(name, from, hook.Name+" failed; called again at "+from.UTC().Format(time.TimeOnly))
 		case !ok:
-			return s.hookQueryGate(p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for a response from "+hook.Name)
+			return hookQueryGate(s, p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for a response from "+hook.Name)
 		case answer.Outcome == release.Yes:
 			g := release.NewPassingGate(name, "passed")
 			g.Answer = &answer
@@ -104,7 +104,7 @@ func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 }
 
 // trafficGates are the gates of webhooks that must approve every increase of the weight.
-func (s *Snapshot) trafficGates() []gate {
+func trafficGates(s Snapshot) []gate {
 	var out []gate
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook) {
 		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.openWindow().attempt(), time.Time{},
@@ -124,16 +124,16 @@ func beforeTrafficNotPassed(s Snapshot, gates release.Gates, effects []release.E
 	case first.Verdict == release.Fail:
 		// A pre-rollout hook refused. It is called again one interval after that call.
 		asked := metav1.NewMicroTime(s.clampToNow(first.Answer.Began))
-		e.addEvents(s.startEventHooks(gates)...)
+		e.addEvents(startEvents(s, gates)...)
 		e.status.FailedChecks++
 		e.serin.Started, e.serin.Asked = true, &asked
 		return e.decision(gates)
 	case isHookGate(first, flaggerv1.ConfirmTrafficIncreaseHook) && first.Opener == release.ByUser && s.serin().Held != first.Name:
-		e.addEvents(withAlert(s.startEventHooks(gates), s.isMuted(first.Name), release.Warn, "Canary traffic increase is waiting for approval.")...)
+		e.addEvents(withAlert(startEvents(s, gates), s.Plan.mutesAlerts(first.Name), release.Warn, "Canary traffic increase is waiting for approval.")...)
 		e.serin.Started, e.serin.Asked, e.serin.Held = true, nil, first.Name
 		return e.decision(gates)
 	default:
-		return wakeNoLaterThan(keepStatus(s, gates, effects...), s.nextRollbackPoll("first"))
+		return wakeNoLaterThan(keepStatus(s, gates, effects...), nextRollbackPoll(s, "first"))
 	}
 }
 

@@ -16,13 +16,13 @@ func prepareRelease(s Snapshot) Decision {
 	if s.Status.Phase == flaggerv1.CanaryPhaseWaiting {
 		return awaitStartApproval(s)
 	}
-	gates := release.EvaluateGates(s, s.startGates()...)
+	gates := release.EvaluateGates(s, startGates(s)...)
 	switch first := gates.First(); {
 	case first == nil:
 		return startRelease(s, gates)
 	case first.Opener == release.ByUser && isHookGate(first, flaggerv1.ConfirmRolloutHook):
 		e := s.edit().addEffects(steadyStateEffects(s)...).enterPhase(flaggerv1.CanaryPhaseWaiting).recordAwaitingApproval()
-		return e.yieldInQueue().recordRefusal(first).addEvents(s.awaitingApprovalEvents(gates)...).decision(gates)
+		return e.yieldInQueue().recordRefusal(first).addEvents(awaitingApprovalEvents(s, gates)...).decision(gates)
 	default:
 		return waitInQueue(s, gates, steadyStateEffects(s)...)
 	}
@@ -58,22 +58,22 @@ func awaitStartApproval(s Snapshot) Decision {
 	if first := rollback.First(); first != nil && first.Verdict == release.Fail {
 		return s.edit().addEffects(effects...).addEvents(rollback.Events()...).fail("a webhook requested a rollback before the release started").decision(rollback)
 	}
-	starts := release.EvaluateGates(s, s.startGates()...)
+	starts := release.EvaluateGates(s, startGates(s)...)
 	gates := slices.Concat(rollback, starts)
 	switch first := gates.First(); {
 	case first == nil:
 		return startRelease(s, gates)
 	case first.Answer != nil && first.Opener == release.ByUser && isHookGate(first, flaggerv1.ConfirmRolloutHook) && s.serin().Held != first.Name:
 		// The webhook was called and refused. A gate whose webhook is only due to be called again has nothing new to report.
-		return s.edit().addEffects(effects...).yieldInQueue().recordRefusal(first).addEvents(s.awaitingApprovalEvents(starts)...).decision(gates)
+		return s.edit().addEffects(effects...).yieldInQueue().recordRefusal(first).addEvents(awaitingApprovalEvents(s, starts)...).decision(gates)
 	default:
-		return wakeNoLaterThan(waitInQueue(s, gates, effects...), s.nextRollbackPoll("waiting"))
+		return wakeNoLaterThan(waitInQueue(s, gates, effects...), nextRollbackPoll(s, "waiting"))
 	}
 }
 
 // startGates are the gates before the start of a release.
-func (s *Snapshot) startGates() []gate {
-	conditions := []gate{primaryReady, routeReadable}
+func startGates(s Snapshot) []gate {
+	conditions := []gate{primaryReady, routeAccepted}
 	if s.hasCommand("promote") {
 		return conditions
 	}
@@ -114,8 +114,8 @@ func (e *statusEdit) recordRefusal(g *release.Gate) *statusEdit {
 	return e
 }
 
-func (s *Snapshot) awaitingApprovalEvents(gates release.Gates) []release.Event {
-	return withAlert(gates.Events(), s.isMuted(gates.First().Name), release.Warn, "Canary is waiting for approval.")
+func awaitingApprovalEvents(s Snapshot, gates release.Gates) []release.Event {
+	return withAlert(gates.Events(), s.Plan.mutesAlerts(gates.First().Name), release.Warn, "Canary is waiting for approval.")
 }
 
 // startRelease starts the release of a new revision.

@@ -35,7 +35,7 @@ func blockedDecision(s Snapshot, gates release.Gates) Decision {
 	case !lost:
 		return pauseDeadline(s, withBlockedCondition(s, gates))
 	case s.hasUnrecordedTraffic():
-		return s.recordUnrecordedTraffic()
+		return recordUnrecordedTraffic(s)
 	default:
 		return pauseDeadline(s, withBlockedCondition(s, gates, TrafficWeight{}))
 	}

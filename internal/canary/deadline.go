@@ -79,16 +79,7 @@ func (t ReadinessTrack) Observe(c WorkloadState, now time.Time) ReadinessTrack {
 // sooner and cost no write. It equals the delay after which the status explains a waiting gate, so that one write reports both.
 const recordAfter = 30 * time.Second
 
-// canaryLastProgress and primaryLastProgress are when the workload was last ready or reachable, was changed, or made progress. Its
-// deadline counts from then.
-func (s *Snapshot) canaryLastProgress() time.Time {
-	return s.lastProgress(s.Workload.Target, s.serin().CanaryUnready)
-}
-
-func (s *Snapshot) primaryLastProgress() time.Time {
-	return s.lastProgress(s.Workload.Primary, s.serin().PrimaryUnready)
-}
-
+// lastProgress is when a workload was last ready or reachable, was changed, or made progress. Its deadline counts from then.
 func (s *Snapshot) lastProgress(c WorkloadState, recorded *flaggerv1.UnreadyWorkload) time.Time {
 	at := c.Track.Progressed
 	if since := s.serin().Since; since != nil {
@@ -112,9 +103,13 @@ func madeProgress(c WorkloadState, recorded *flaggerv1.UnreadyWorkload) bool {
 }
 
 // canaryDeadline and primaryDeadline are the times by which the workload has to be ready, unless it makes progress before.
-func (s *Snapshot) canaryDeadline() time.Time { return s.canaryLastProgress().Add(s.Plan.Deadline) }
+func (s *Snapshot) canaryDeadline() time.Time {
+	return s.lastProgress(s.Workload.Target, s.serin().CanaryUnready).Add(s.Plan.Deadline)
+}
 
-func (s *Snapshot) primaryDeadline() time.Time { return s.primaryLastProgress().Add(s.Plan.Deadline) }
+func (s *Snapshot) primaryDeadline() time.Time {
+	return s.lastProgress(s.Workload.Primary, s.serin().PrimaryUnready).Add(s.Plan.Deadline)
+}
 
 // withProgress records in the status of a decision since when a workload with a deadline is not ready and makes no progress, so that
 // a restart neither extends nor shortens the deadline. A record that no longer applies is removed at once.
@@ -123,8 +118,8 @@ func withProgress(s Snapshot, d Decision) Decision {
 		return d
 	}
 	canaryAsked, primaryAsked := deadlinesAfter(s, d)
-	canary, due := s.unreadiness(s.Workload.Target, canaryAsked, s.serin().CanaryUnready)
-	primary, primaryDue := s.unreadiness(s.Workload.Primary, primaryAsked, s.serin().PrimaryUnready)
+	canary, due := unreadiness(s, s.Workload.Target, canaryAsked, s.serin().CanaryUnready)
+	primary, primaryDue := unreadiness(s, s.Workload.Primary, primaryAsked, s.serin().PrimaryUnready)
 	d = wakeNoLaterThan(wakeNoLaterThan(d, due), primaryDue)
 	if sameUnreadiness(canary, d.Status.Serin.CanaryUnready) && sameUnreadiness(primary, d.Status.Serin.PrimaryUnready) {
 		return d
@@ -158,7 +153,7 @@ func deadlinesAfter(s Snapshot, d Decision) (canary, primary bool) {
 }
 
 // unreadiness is what the status must record about a workload. If that is only due later, due is the time; zero: never.
-func (s *Snapshot) unreadiness(c WorkloadState, asked bool, recorded *flaggerv1.UnreadyWorkload) (record *flaggerv1.UnreadyWorkload, due time.Time) {
+func unreadiness(s Snapshot, c WorkloadState, asked bool, recorded *flaggerv1.UnreadyWorkload) (record *flaggerv1.UnreadyWorkload, due time.Time) {
 	if !asked || c.readiness() != isUnready {
 		return nil, time.Time{}
 	}

@@ -36,9 +36,9 @@ func wakeNoLaterThan(d Decision, moment time.Time) Decision {
 	return d
 }
 
-// isMuted reports whether the webhook of a gate has muteAlert set.
-func (s *Snapshot) isMuted(gateName string) bool {
-	return slices.ContainsFunc(s.Plan.Hooks, func(hook flaggerv1.CanaryWebhook) bool {
+// mutesAlerts reports whether the webhook of a gate has muteAlert set.
+func (p *Plan) mutesAlerts(gateName string) bool {
+	return slices.ContainsFunc(p.Hooks, func(hook flaggerv1.CanaryWebhook) bool {
 		return hookGateName(hook) == gateName && hook.MuteAlert
 	})
 }

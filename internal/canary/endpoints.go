@@ -44,7 +44,7 @@ func primaryEndpoints(s Snapshot) release.Gate {
 	if s.Workload.Target.canServe() {
 		enough = max(primary.RequiredPods, 1)
 	}
-	return s.primaryReached(enough)
+	return primaryReached(s, enough)
 }
 
 // primaryEndpointsBack is primaryEndpoints for traffic that returns from the canary.
@@ -59,16 +59,16 @@ func primaryEndpointsBack(s Snapshot) release.Gate {
 // itself has just changed. If the canary cannot serve requests, there is nothing to wait for.
 func primaryEndpointsAtOnce(s Snapshot) release.Gate {
 	switch {
-	case !s.canaryHasTraffic() || s.drainStarted() || !s.canaryReachable():
+	case !s.canaryHasTraffic() || s.drainStarted() || !s.Workload.Target.isReachable():
 		return release.NewPassingGate("primary-endpoints", "")
 	case s.primaryHasRolledBackTemplate():
 		return primaryEndpoints(s)
 	default:
-		return s.primaryReached(1)
+		return primaryReached(s, 1)
 	}
 }
 
-func (s *Snapshot) primaryReached(enough int32) release.Gate {
+func primaryReached(s Snapshot, enough int32) release.Gate {
 	endpoints := s.Workload.Primary.Endpoints
 	if endpoints.AtLeast(enough) || s.Workload.Primary.Replicas == 0 && !s.Workload.Target.canServe() {
 		return release.NewPassingGate("primary-endpoints", endpoints.Message())

@@ -18,7 +18,7 @@ type gate = func(Snapshot) release.Gate
 // its message and an event report that.
 func primaryReady(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
-	message := s.primaryMessage()
+	message := primaryMessage(s)
 	switch {
 	case primary.Found && primary.Ready:
 		return release.NewPassingGate("primary-ready", formatPods(primary))
@@ -40,7 +40,7 @@ func (s *Snapshot) primaryLost() bool {
 	return primary.Found && !primary.Ready && (primary.Exceeded || primary.Replicas > 0 && primary.Available == 0 || s.primaryUnpromoted())
 }
 
-func (s *Snapshot) primaryMessage() string {
+func primaryMessage(s Snapshot) string {
 	primary, name := s.Workload.Primary, s.Plan.primaryName()
 	if !s.Plan.hasReplicaCount() {
 		name = "primary daemonset " + name
@@ -65,7 +65,7 @@ func canaryReady(s Snapshot) release.Gate {
 	if target.Ready && target.Replicas > 0 {
 		return release.NewPassingGate("canary-ready", formatPods(target))
 	}
-	message := s.canaryMessage()
+	message := canaryMessage(s)
 	if target.Exceeded {
 		return release.NewFailedGate("canary-ready", release.ByCluster, message)
 	}
@@ -83,12 +83,12 @@ func failsAtDeadline(s Snapshot, g release.Gate, deadline time.Time) release.Gat
 }
 
 // withoutPodDetails returns the snapshot without the problems of pods: Flagger's texts do not contain them.
-func withoutPodDetails(s Snapshot) *Snapshot {
+func withoutPodDetails(s Snapshot) Snapshot {
 	s.Workload.Target.PodProblem, s.Workload.Primary.PodProblem = "", ""
-	return &s
+	return s
 }
 
-func (s *Snapshot) canaryMessage() string {
+func canaryMessage(s Snapshot) string {
 	target := s.Workload.Target
 	message := target.Message
 	if message == "" {
@@ -100,8 +100,8 @@ func (s *Snapshot) canaryMessage() string {
 	return fmt.Sprintf("canary %s %s not ready: %s", strings.ToLower(s.Plan.Kind), s.Plan.targetName(), message)
 }
 
-// routeReadable delays the start of a release while the route cannot be read or is rejected by its router.
-func routeReadable(s Snapshot) release.Gate {
+// routeAccepted delays the start of a release while the route cannot be read or is rejected by its router.
+func routeAccepted(s Snapshot) release.Gate {
 	switch {
 	case !s.Plan.HasRouter:
 		return release.NewPassingGate("route", "traffic is routed by the Services")
@@ -211,15 +211,15 @@ func drainElapsed(s Snapshot) release.Gate {
 func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, attempt string, from time.Time, passed, closed string) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGateName(hook)
-		p := s.hookQuery(hook, attempt, from)
+		p := hookQuery(s, hook, attempt, from)
 		answer, ok := s.Answers.AnswerTo(p)
-		if again := s.askHookAgainAt(p.ID, from); !ok && s.Now.Before(again) {
+		if again := askHookAgainAt(s, p.ID, from); !ok && s.Now.Before(again) {
 			g := release.NewWaitingGate(name, release.ByUser, hook.Name+" is called again at "+again.UTC().Format(time.TimeOnly))
 			g.Until = again
 			return g
 		}
 		if !ok {
-			return s.hookQueryGate(p, hook, phase, "waiting for a response from "+hook.Name)
+			return hookQueryGate(s, p, hook, phase, "waiting for a response from "+hook.Name)
 		}
 		if answer.Outcome == release.Yes {
 			g := release.NewPassingGate(name, "approved")
@@ -235,7 +235,7 @@ func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, att
 			return g
 		}
 		p.Since = again
-		g := s.hookQueryGate(p, hook, phase, refusalText(hook, answer)+"; calling it again")
+		g := hookQueryGate(s, p, hook, phase, refusalText(hook, answer)+"; calling it again")
 		g.Answer = &answer
 		return g
 	}
@@ -243,7 +243,7 @@ func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, att
 
 // askHookAgainAt is when a hook may be called again that refused according to the status: it may have been called since then,
 // when the interval was shorter.
-func (s *Snapshot) askHookAgainAt(id string, from time.Time) time.Time {
+func askHookAgainAt(s Snapshot, id string, from time.Time) time.Time {
 	last := s.Answers[id]
 	if from.IsZero() || last.Ended.IsZero() {
 		return from
@@ -262,11 +262,11 @@ func refusalText(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
 func rollbackRequested(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGateName(hook)
-		p := s.hookQuery(hook, attempt, since)
+		p := hookQuery(s, hook, attempt, since)
 		answer, ok := s.Answers.AnswerTo(p)
 		switch {
 		case !ok:
-			return s.hookQueryGate(p, hook, s.Status.Phase, "waiting for a response from "+hook.Name)
+			return hookQueryGate(s, p, hook, s.Status.Phase, "waiting for a response from "+hook.Name)
 		case answer.Outcome == release.Yes:
 			g := release.NewFailedGate(name, release.ByUser, reasonHook)
 			g.Answer = &answer
@@ -291,7 +291,7 @@ func rollbackRequested(hook flaggerv1.CanaryWebhook, attempt string, since time.
 func rollbackRequestPolled(hook flaggerv1.CanaryWebhook, attempt string) gate {
 	return func(s Snapshot) release.Gate {
 		since := time.Time{}
-		if answer, ok := s.Answers.AnswerTo(s.hookQuery(hook, attempt, since)); ok && answer.Outcome != release.Yes {
+		if answer, ok := s.Answers.AnswerTo(hookQuery(s, hook, attempt, since)); ok && answer.Outcome != release.Yes {
 			if again := s.clampToNow(answer.Began).Add(s.Plan.Window); !s.Now.Before(again) {
 				since = again
 			}
@@ -301,10 +301,10 @@ func rollbackRequestPolled(hook flaggerv1.CanaryWebhook, attempt string) gate {
 }
 
 // nextRollbackPoll is when the next rollback hook is due to be called again; zero: none is.
-func (s *Snapshot) nextRollbackPoll(attempt string) time.Time {
+func nextRollbackPoll(s Snapshot, attempt string) time.Time {
 	var next time.Time
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
-		answer, ok := s.Answers.AnswerTo(s.hookQuery(hook, attempt, time.Time{}))
+		answer, ok := s.Answers.AnswerTo(hookQuery(s, hook, attempt, time.Time{}))
 		if again := s.clampToNow(answer.Began).Add(s.Plan.Window); ok && answer.Outcome != release.Yes && s.Now.Before(again) && (next.IsZero() || again.Before(next)) {
 			next = again
 		}
@@ -318,13 +318,13 @@ func rolloutHooksAsked(hook flaggerv1.CanaryWebhook, before []flaggerv1.CanaryWe
 	return func(s Snapshot) release.Gate {
 		name := rolloutAskedGate + hook.Name
 		for _, earlier := range before {
-			if answer, ok := s.Answers.AnswerTo(s.rolloutHookQuery(earlier)); ok && answer.Outcome != release.Yes {
+			if answer, ok := s.Answers.AnswerTo(rolloutHookQuery(s, earlier)); ok && answer.Outcome != release.Yes {
 				return release.NewPassingGate(name, "not called because "+earlier.Name+" failed")
 			}
 		}
-		p := s.rolloutHookQuery(hook)
+		p := rolloutHookQuery(s, hook)
 		if _, ok := s.Answers.AnswerTo(p); !ok {
-			g := s.hookQueryGate(p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for a response from "+hook.Name)
+			g := hookQueryGate(s, p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for a response from "+hook.Name)
 			g.Name = name
 			return g
 		}
@@ -332,15 +332,15 @@ func rolloutHooksAsked(hook flaggerv1.CanaryWebhook, before []flaggerv1.CanaryWe
 	}
 }
 
-func (s *Snapshot) rolloutHookQuery(hook flaggerv1.CanaryWebhook) release.Query {
-	return s.hookQuery(hook, s.openWindow().attempt(), time.Time{})
+func rolloutHookQuery(s Snapshot, hook flaggerv1.CanaryWebhook) release.Query {
+	return hookQuery(s, hook, s.openWindow().attempt(), time.Time{})
 }
 
 // rolloutHookPassed is the verdict of a rollout hook at the end of its window.
 func rolloutHookPassed(hook flaggerv1.CanaryWebhook) gate {
 	return func(s Snapshot) release.Gate {
 		name := "rollout/" + hook.Name
-		answer, ok := s.Answers.AnswerTo(s.rolloutHookQuery(hook))
+		answer, ok := s.Answers.AnswerTo(rolloutHookQuery(s, hook))
 		switch {
 		case !ok:
 			return release.NewWaitingGate(name, release.ByAnswer, "evaluated when "+hook.Name+" has responded")
@@ -374,7 +374,7 @@ func samplesBelongToRevision(s Snapshot) release.Gate {
 // metricPasses is one check of a window. Its first final answer is valid for the whole window.
 func metricPasses(check Check) gate {
 	return func(s Snapshot) release.Gate {
-		name, p := check.Metric.Name, s.metricQuery(check)
+		name, p := check.Metric.Name, metricQuery(s, check)
 		answer, ok := s.Answers.AnswerTo(p)
 		if !ok {
 			p.Request = MetricQuery{Check: check}
@@ -412,7 +412,7 @@ func metricPasses(check Check) gate {
 
 // providerUnreachable keeps the window open while an unreachable provider does not count as a failed check yet.
 func providerUnreachable(s Snapshot, p release.Query, check Check, answer release.Answer) (release.Gate, bool) {
-	counted := s.providerUnreachableSince(answer).Add(unreachableGrace)
+	counted := providerUnreachableSince(s, answer).Add(unreachableGrace)
 	if !s.Now.Before(counted) {
 		return release.Gate{}, false
 	}
@@ -427,7 +427,7 @@ func providerUnreachable(s Snapshot, p release.Query, check Check, answer releas
 }
 
 // providerUnreachableSince is since when the provider has been unreachable.
-func (s *Snapshot) providerUnreachableSince(answer release.Answer) time.Time {
+func providerUnreachableSince(s Snapshot, answer release.Answer) time.Time {
 	if since := s.serin().Unreachable; since != nil {
 		return s.clampToNow(since.Time)
 	}

@@ -23,7 +23,7 @@ func initialise(s Snapshot) Decision {
 	}
 	gates := release.EvaluateGates(s, metricSourcesReachable, primaryReadyFirstTime, primaryEndpoints)
 	if s.Workload.Primary.Exceeded {
-		message := s.primaryMessage()
+		message := primaryMessage(s)
 		gates[1].Events = append(gates[1].Events, release.Event{
 			Type: release.Warning, Message: message, Persistent: true,
 			Alert: &release.Alert{Severity: release.Error, Message: message},
@@ -73,7 +73,7 @@ func primaryReadyFirstTime(s Snapshot) release.Gate {
 	case !s.Workload.SameTemplate:
 		return release.NewWaitingGate("primary-ready", release.ByCluster, s.Plan.primaryName()+" is being updated to the template of "+s.Plan.targetName())
 	case !primary.Ready:
-		return release.NewWaitingGate("primary-ready", release.ByCluster, s.primaryMessage())
+		return release.NewWaitingGate("primary-ready", release.ByCluster, primaryMessage(s))
 	default:
 		return release.NewPassingGate("primary-ready", formatPods(primary))
 	}

@@ -120,7 +120,7 @@ func targetChanged(s Snapshot) (Decision, bool) {
 		}
 	}
 	exposed := s.canaryHasTraffic() || reshaped && s.routingProvider() != ""
-	if exposed && (s.primaryReachable() || s.Workload.Primary.canServe() && !s.canaryReachable()) {
+	if exposed && (s.primaryReachable() || s.Workload.Primary.canServe() && !s.Workload.Target.isReachable()) {
 		e.addEffects(TrafficWeight{Provider: s.routingProvider()})
 	}
 	e.addEffects(ConfigsRestored{ID: s.promotionCopyID()})
@@ -168,7 +168,7 @@ func weightDrifted(s Snapshot, effects []release.Effect) (Decision, bool) {
 		return e.setCookies().openWindow().addEvents(weightAdvancedEvent(s, live)).decision(nil), true
 	case s.Plan.Strategy == BlueGreen && live == release.Total && s.Status.Iterations >= s.Plan.Iterations && due:
 		return e.routeAllToCanary(nil), true // the same
-	case live < recorded && !s.canaryReachable(), live > recorded && !s.primaryReachable():
+	case live < recorded && !s.Workload.Target.isReachable(), live > recorded && !s.primaryReachable():
 		return Decision{}, false
 	case s.Plan.Strategy == Weighted && live > 0:
 		return Decision{}, false
@@ -176,14 +176,14 @@ func weightDrifted(s Snapshot, effects []release.Effect) (Decision, bool) {
 	if recorded == 0 {
 		e.addStamps(release.StampTrafficEnded)
 	}
-	return e.addEffects(TrafficWeight{Canary: recorded, Mirror: s.mirrorsTraffic(s.Status.Iterations)}).setCookies().openWindow().addEvents(release.Event{
+	return e.addEffects(TrafficWeight{Canary: recorded, Mirror: s.Plan.mirrorsTraffic(s.Status.Iterations)}).setCookies().openWindow().addEvents(release.Event{
 		Type: release.Warning, Message: fmt.Sprintf("Restored %s canary weight %d after an external change to %d", s.Plan.qualifiedName(), recorded, live),
 	}).decision(nil), true
 }
 
 // mirrorsTraffic reports whether blue/green mirrors requests to the canary in that iteration.
-func (s *Snapshot) mirrorsTraffic(iteration int) bool {
-	return s.Plan.Mirror && s.Plan.Strategy == BlueGreen && iteration >= 1 && iteration <= s.Plan.Iterations
+func (p *Plan) mirrorsTraffic(iteration int) bool {
+	return p.Mirror && p.Strategy == BlueGreen && iteration >= 1 && iteration <= p.Iterations
 }
 
 func weightAdvancedEvent(s Snapshot, weight int) release.Event {
@@ -198,7 +198,7 @@ func awaitCanaryReady(s Snapshot, gates release.Gates, effects []release.Effect)
 	}
 	message := first.Message
 	if first.Name == "canary-ready" {
-		message = withoutPodDetails(s).canaryMessage()
+		message = canaryMessage(withoutPodDetails(s))
 	}
 	return s.edit().addEffects(effects...).recordIntent(intentRollback, first.Message).addEvents(
 		release.Event{Type: release.Warning, Message: message},

@@ -16,13 +16,13 @@ func startPromotion(e *statusEdit, gates release.Gates) Decision {
 	e.addEffects(CopyTemplate{Revision: s.pinnedRevision(), ID: s.promotionCopyID()}).enterPhase(flaggerv1.CanaryPhasePromoting)
 	e.serin.Window, e.serin.Held = nil, ""
 	e.analyzed = true
-	return e.addStamps(release.StampSince).addEvents(s.copyInProgress()).decision(gates)
+	return e.addStamps(release.StampSince).addEvents(templateCopyEvent(s)).decision(gates)
 }
 
 func (s *Snapshot) promotionCopyID() string { return s.copyIDFor("promote", s.run()) }
 func (s *Snapshot) restoreID() string       { return s.copyIDFor("restore", s.run()) }
 
-func (s *Snapshot) copyInProgress() release.Event {
+func templateCopyEvent(s Snapshot) release.Event {
 	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Copying %s template spec to %s", s.Plan.targetName(), s.Plan.primaryName())}
 }
 
@@ -33,7 +33,7 @@ func primaryPromoted(s Snapshot) release.Gate {
 	if primary.Found && primary.Ready && (primary.Available > 0 || !s.canaryHasTraffic()) {
 		return release.NewPassingGate("primary-ready", formatPods(primary))
 	}
-	message := s.primaryMessage()
+	message := primaryMessage(s)
 	if primary.Exceeded {
 		return release.NewFailedGate("primary-ready", release.ByCluster, message)
 	}
@@ -61,7 +61,7 @@ func continuePromotion(s Snapshot) Decision {
 	gates := release.EvaluateGates(s, conditions...)
 	switch first := gates.First(); {
 	case first == nil:
-	case first.Name == "primary-ready" && first.Verdict == release.Fail && s.canaryReachable():
+	case first.Name == "primary-ready" && first.Verdict == release.Fail && s.Workload.Target.isReachable():
 		return promotionFailed(s, gates, effects)
 	case len(gates) > 2 && gates[2].Verdict == release.Fail:
 		return awaitCanaryReady(s, gates[2:], effects)
@@ -201,7 +201,7 @@ func askPostRolloutHooks(s Snapshot) Decision {
 	if intent == intentFailed {
 		phase = flaggerv1.CanaryPhaseFailed
 	}
-	gates := s.postRolloutGates(phase)
+	gates := postRolloutGates(s, phase)
 	if gates.Verdict() != release.Pass && s.Workload.Target.Revision == s.pinnedRevision() {
 		return keepStatus(s, gates, effects...)
 	}
@@ -217,13 +217,13 @@ func askPostRolloutHooks(s Snapshot) Decision {
 }
 
 // postRolloutGates call the post-rollout hooks in order, up to the first that refuses.
-func (s *Snapshot) postRolloutGates(phase flaggerv1.CanaryPhase) release.Gates {
+func postRolloutGates(s Snapshot, phase flaggerv1.CanaryPhase) release.Gates {
 	var gates release.Gates
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.PostRolloutHook) {
-		p := s.hookQuery(hook, string(phase), time.Time{})
+		p := hookQuery(s, hook, string(phase), time.Time{})
 		answer, ok := s.Answers.AnswerTo(p)
 		if !ok {
-			return append(gates, s.hookQueryGate(p, hook, phase, "waiting for a response from "+hook.Name))
+			return append(gates, hookQueryGate(s, p, hook, phase, "waiting for a response from "+hook.Name))
 		}
 		g := release.NewPassingGate(hookGateName(hook), "response received")
 		g.Answer = &answer
@@ -259,7 +259,7 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 		if s.serin().Intent == "" {
 			e.recordIntent(intentSkip, "spec.skipAnalysis is true")
 		}
-		return e.addEvents(s.copyInProgress()).decision(gates)
+		return e.addEvents(templateCopyEvent(s)).decision(gates)
 	}
 	effects := steadyStateEffects(s)
 	effects = append(effects, ScalerExists{Update: true})
@@ -288,7 +288,7 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 // that if it was scaled down; a new revision waits for neither of them.
 func promotionPending(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	switch target := s.Workload.Target; {
-	case s.canaryReachable():
+	case s.Workload.Target.isReachable():
 		return promotionFailed(s, gates, effects)
 	case target.Found && target.Revision != s.pinnedRevision():
 		return s.edit().addEffects(effects...).addEvents(promotionFailedEvent(s)...).recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec).failKeepingCanary(s.liveWeight(), "Promotion failed").decision(gates)
@@ -301,7 +301,7 @@ func promotionPending(s Snapshot, gates release.Gates, effects []release.Effect)
 
 // promotionFailedEvent returns the events about a failed promotion and its cause.
 func promotionFailedEvent(s Snapshot) []release.Event {
-	message := withoutPodDetails(s).primaryMessage()
+	message := primaryMessage(withoutPodDetails(s))
 	return []release.Event{
 		{Type: release.Warning, Message: message},
 		{
@@ -344,6 +344,6 @@ func (e *statusEdit) failKeepingCanary(weight int, why string) *statusEdit {
 	e.resetCounters()
 	e.status.CanaryWeight = weight
 	e.clearRunState()
-	e.serin.Promoted = nothing
+	e.serin.Promoted = noRevision
 	return e.recordPostRolloutPending(intentFailed)
 }

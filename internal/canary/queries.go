@@ -39,7 +39,7 @@ const (
 // hookQuery identifies the call of a webhook in one attempt of a run: a window, a revision, or the gates before the first weight. The
 // request is added when the query is sent. A hash of the address distinguishes two hooks with the same type and name; the
 // address itself is in no ID.
-func (s *Snapshot) hookQuery(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) release.Query {
+func hookQuery(s Snapshot, hook flaggerv1.CanaryWebhook, attempt string, since time.Time) release.Query {
 	address := fnv.New32a()
 	_, _ = address.Write([]byte(hook.URL)) // never fails
 	return release.Query{
@@ -50,7 +50,7 @@ func (s *Snapshot) hookQuery(hook flaggerv1.CanaryWebhook, attempt string, since
 
 // hookQueryGate is a gate that waits for the response of a webhook. A webhook that is polled is called with another key each time,
 // because a receiver that remembers keys would otherwise repeat its first response.
-func (s *Snapshot) hookQueryGate(p release.Query, hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, message string) release.Gate {
+func hookQueryGate(s Snapshot, p release.Query, hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, message string) release.Gate {
 	moment := ""
 	if !p.Since.IsZero() {
 		moment = p.Since.UTC().Format(time.RFC3339Nano)
@@ -73,7 +73,7 @@ func EventKey(uid string, status flaggerv1.CanaryStatus, hook flaggerv1.CanaryWe
 func hookGateName(hook flaggerv1.CanaryWebhook) string { return string(hook.Type) + "/" + hook.Name }
 
 // metricQuery identifies one check of the open window. The query is sent at the end of the window; its request is added then.
-func (s *Snapshot) metricQuery(check Check) release.Query {
+func metricQuery(s Snapshot, check Check) release.Query {
 	return release.Query{
 		ID:    "metric/" + strconv.Itoa(check.Index) + "/" + shortID(check.Metric.Name) + "/" + string(check.Source) + "/" + s.run() + "/" + s.openWindow().attempt(),
 		Since: s.openWindow().end(),

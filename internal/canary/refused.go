@@ -16,7 +16,7 @@ const reasonStep = "RefusedStep"
 // decision, whose gates are given, is recorded; the message is reported in the condition Blocked and in an event.
 func RefusedDecision(s Snapshot, gates release.Gates, effect release.Effect, message string) Decision {
 	gate := release.NewFailedGate("refused", release.ByUser, message)
-	if s.triedAtWindows(effect) {
+	if retriedPerWindow(s, effect) {
 		gate = release.NewFailedGate("refused-step", release.ByUser, message)
 	}
 	all := append(release.Gates{gate}, gates...)
@@ -28,11 +28,11 @@ func RefusedDecision(s Snapshot, gates release.Gates, effect release.Effect, mes
 	return d
 }
 
-// triedAtWindows reports whether an effect is a transition effect, which is retried once per window, in a phase that has windows.
-func (s *Snapshot) triedAtWindows(effect release.Effect) bool {
+// retriedPerWindow reports whether an effect is a transition effect, which is retried once per window, in a phase that has windows.
+func retriedPerWindow(s Snapshot, effect release.Effect) bool {
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
-		return s.serin().Intent == "" && !slices.ContainsFunc(steadyStateEffects(*s), func(e release.Effect) bool { return reflect.DeepEqual(e, effect) })
+		return s.serin().Intent == "" && !slices.ContainsFunc(steadyStateEffects(s), func(e release.Effect) bool { return reflect.DeepEqual(e, effect) })
 	default:
 		return false
 	}

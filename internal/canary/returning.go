@@ -18,17 +18,8 @@ import (
 // rolled back. Only the revision that was analyzed retains traffic: a target that has another one gets none.
 func (s *Snapshot) sharesRollback() bool {
 	weighted := s.Plan.Strategy == Weighted && !s.Plan.SkipAnalysis && s.routeReadable() && s.routingProvider() == ""
-	return weighted && !s.drainStarted() && !s.primaryHasRolledBackTemplate() && !s.Workload.Primary.Ready && s.canaryReachable() &&
+	return weighted && !s.drainStarted() && !s.primaryHasRolledBackTemplate() && !s.Workload.Primary.Ready && s.Workload.Target.isReachable() &&
 		s.Workload.Target.Revision == s.pinnedRevision()
-}
-
-// servingPrimaryPods is the number of pods of the primary that requests reach.
-func (s *Snapshot) servingPrimaryPods() int32 {
-	primary := s.Workload.Primary
-	if primary.Endpoints.Unknown != "" {
-		return primary.Available
-	}
-	return min(primary.Available, primary.Endpoints.Ready)
 }
 
 // primaryPodsNeeded is the number of pods of the primary that carry all the traffic. It is recorded with the first step of the
@@ -47,17 +38,17 @@ func (s *Snapshot) retainedWeight() int {
 	if !s.sharesRollback() {
 		return 0
 	}
-	weight := release.Total - int(release.CarriedWeight(release.Total, s.servingPrimaryPods(), s.primaryPodsNeeded()))
-	if recorded := s.Status.CanaryWeight; recorded > 0 && s.servingPrimaryPods() > 0 {
+	weight := release.Total - int(release.CarriedWeight(release.Total, s.Workload.Primary.servingPods(), s.primaryPodsNeeded()))
+	if recorded := s.Status.CanaryWeight; recorded > 0 && s.Workload.Primary.servingPods() > 0 {
 		weight = min(weight, recorded) // a user may have raised it since; a primary without pods receives nothing
 	}
 	return min(weight, s.liveWeight())
 }
 
 // retainedMessage explains what the rest of the traffic waits for.
-func (s *Snapshot) retainedMessage() string {
+func retainedMessage(s Snapshot) string {
 	return fmt.Sprintf("%s has %d of the %d reachable pods that are required for all traffic: the canary keeps %d%% of the traffic until more pods are ready",
-		s.Plan.primaryName(), s.servingPrimaryPods(), s.primaryPodsNeeded(), s.retainedWeight())
+		s.Plan.primaryName(), s.Workload.Primary.servingPods(), s.primaryPodsNeeded(), s.retainedWeight())
 }
 
 // rollBackInPart routes to the primary what it can carry, and the rest to the canary, which keeps all its pods.
@@ -69,7 +60,7 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 	e := s.edit().addEffects(effects...).recordThreshold()
 	if weight < s.liveWeight() {
 		e.addEffects(TrafficWeight{Canary: weight}).addEvents(release.Event{
-			Type: release.Warning, Message: fmt.Sprintf("Routing %d%% of the traffic of %s to primary: %s", release.Total-weight, s.Plan.qualifiedName(), s.retainedMessage()),
+			Type: release.Warning, Message: fmt.Sprintf("Routing %d%% of the traffic of %s to primary: %s", release.Total-weight, s.Plan.qualifiedName(), retainedMessage(s)),
 		})
 	}
 	e.status.CanaryWeight = weight
@@ -84,7 +75,7 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 
 // recordThreshold records that failed checks started the rollback, so that a later change of the threshold does not stop it.
 func (e *statusEdit) recordThreshold() *statusEdit {
-	if events := e.snapshot.thresholdEvent(); len(events) > 0 {
+	if events := thresholdEvent(e.snapshot); len(events) > 0 {
 		e.addEvents(events...).recordIntent(intentRollback, reasonChecks)
 	}
 	return e

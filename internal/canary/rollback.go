@@ -60,7 +60,7 @@ func continueRollback(s Snapshot) Decision {
 	}
 	e := s.edit().addEffects(effects...).addEffects(ScalerPaused{Paused: true}, TargetScaledToZero{})
 	if !s.drainStarted() {
-		e.addEvents(s.thresholdEvent()...)
+		e.addEvents(thresholdEvent(s)...)
 	}
 	if s.serin().Intent == intentCancel {
 		e.enterPhase(flaggerv1.CanaryPhaseSucceeded)
@@ -103,7 +103,7 @@ func (s *Snapshot) hasUnrecordedTraffic() bool {
 
 // recordUnrecordedTraffic records that the canary has traffic, before that traffic is removed: a crash afterwards must not skip the
 // drain.
-func (s *Snapshot) recordUnrecordedTraffic() Decision {
+func recordUnrecordedTraffic(s Snapshot) Decision {
 	return s.editUnchanged().addStamps(release.StampTrafficEnded).decision(nil) // with the condition Blocked, if there is one
 }
 
@@ -142,11 +142,11 @@ func primaryServes(s Snapshot) release.Gate {
 	case restoring && primary.ID != s.restoreID():
 		return release.NewWaitingGate("primary-restored", release.ByCluster, "restoring the previous template of "+s.Plan.primaryName())
 	case restoring && !primary.Ready && target.canServe():
-		return release.NewWaitingGate("primary-restored", release.ByCluster, s.primaryMessage())
-	case s.retainedWeight() > 0 && s.servingPrimaryPods() > 0:
-		return release.NewWaitingGate("primary-serves", release.ByCluster, s.retainedMessage())
+		return release.NewWaitingGate("primary-restored", release.ByCluster, primaryMessage(s))
+	case s.retainedWeight() > 0 && s.Workload.Primary.servingPods() > 0:
+		return release.NewWaitingGate("primary-serves", release.ByCluster, retainedMessage(s))
 	case s.canaryHasTraffic() && !s.primaryCanServe() && target.canServe():
-		return release.NewWaitingGate("primary-serves", release.ByCluster, s.primaryMessage()+": the canary continues to serve until the primary is ready")
+		return release.NewWaitingGate("primary-serves", release.ByCluster, primaryMessage(s)+": the canary continues to serve until the primary is ready")
 	default:
 		return release.NewPassingGate("primary-serves", formatPods(primary))
 	}
@@ -164,8 +164,8 @@ func (s *Snapshot) rollbackImpossible() bool {
 // rollbackFailed leaves the route unchanged, like promotionFailed: the new revision of the target can repair the primary, and its
 // release could not start while the previous one waits for a primary that does not become ready.
 func rollbackFailed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
-	message := withoutPodDetails(s).primaryMessage()
-	e := s.edit().addEffects(effects...).addEvents(s.thresholdEvent()...).addEvents(release.Event{
+	message := primaryMessage(withoutPodDetails(s))
+	e := s.edit().addEffects(effects...).addEvents(thresholdEvent(s)...).addEvents(release.Event{
 		Type: release.Warning, Message: fmt.Sprintf("Rollback of %s failed, primary not ready: %s", s.Plan.targetName(), message),
 		Alert: &release.Alert{Severity: release.Error, Message: "Rollback failed, primary not ready: " + message},
 	})
@@ -179,18 +179,18 @@ func rollbackFailed(s Snapshot, gates release.Gates, effects []release.Effect) D
 }
 
 // thresholdEvent is the event about a release that is rolled back because of failed checks alone.
-func (s *Snapshot) thresholdEvent() []release.Event {
+func thresholdEvent(s Snapshot) []release.Event {
 	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" || s.serin().Intent == intentCancel {
 		return nil
 	}
 	return []release.Event{{
 		Type: release.Warning, Message: fmt.Sprintf("Rolling back %s failed checks threshold reached %d", s.Plan.qualifiedName(), s.Status.FailedChecks),
-		Alert: &release.Alert{Severity: release.Error, Message: fmt.Sprintf("Failed checks threshold reached %d", s.Status.FailedChecks), Cause: s.lastFailure()},
+		Alert: &release.Alert{Severity: release.Error, Message: fmt.Sprintf("Failed checks threshold reached %d", s.Status.FailedChecks), Cause: lastFailure(s)},
 	}}
 }
 
 // lastFailure is the message of the last failed check, according to the gates in the status; empty if they contain none.
-func (s *Snapshot) lastFailure() string {
+func lastFailure(s Snapshot) string {
 	i := slices.IndexFunc(s.serin().Gates, func(g flaggerv1.GateStatus) bool { return g.Verdict == string(release.Fail) })
 	if i < 0 {
 		return ""
@@ -207,7 +207,7 @@ func (s *Snapshot) lastFailure() string {
 func (e *statusEdit) fail(why string) *statusEdit {
 	s := e.snapshot
 	waiting := s.Status.Phase == flaggerv1.CanaryPhaseWaiting
-	alerted := !waiting && (s.serin().Intent == intentRollback && !s.requestedByUser() || len(s.thresholdEvent()) > 0)
+	alerted := !waiting && (s.serin().Intent == intentRollback && !s.requestedByUser() || len(thresholdEvent(s)) > 0)
 	e.enterPhase(flaggerv1.CanaryPhaseFailed)
 	e.ending = release.EndingFailed
 	e.recordRepairedPrimary()

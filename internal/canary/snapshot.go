@@ -7,7 +7,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Snapshot is the observed state of a Canary at one moment.
+// Snapshot is the observed state of a Canary at one moment. Its methods are facts derived from it; gates, events, queries and
+// effects are built by functions that take it as a parameter.
 type Snapshot struct {
 	Now        time.Time
 	UID        string
@@ -84,6 +85,17 @@ type WorkloadState struct {
 // canServe reports whether the workload has pods that can serve requests.
 func (c WorkloadState) canServe() bool { return c.Found && c.Available > 0 }
 
+// servingPods is the number of pods that requests reach.
+func (c WorkloadState) servingPods() int32 {
+	if c.Endpoints.Unknown != "" {
+		return c.Available
+	}
+	return min(c.Available, c.Endpoints.Ready)
+}
+
+// isReachable reports whether the workload can serve and requests would reach it.
+func (c WorkloadState) isReachable() bool { return c.canServe() && c.Endpoints.AtLeast(1) }
+
 // isScaledToZero reports whether the workload has no pods and desires none.
 func (c WorkloadState) isScaledToZero() bool { return !c.Found || c.Replicas == 0 && c.Total == 0 }
 
@@ -143,7 +155,7 @@ func (s *Snapshot) canaryHasTraffic() bool {
 // primaryUnpromoted reports whether the primary runs a revision that was never promoted, because a promotion failed: the target
 // serves until the next revision repairs the primary.
 func (s *Snapshot) primaryUnpromoted() bool {
-	return s.serin().Promoted == nothing
+	return s.serin().Promoted == noRevision
 }
 
 // primaryCanServe reports whether the primary can serve the traffic. After a failed promotion one pod is not enough: the primary
@@ -156,11 +168,6 @@ func (s *Snapshot) primaryCanServe() bool {
 // primaryReachable reports whether the primary can serve and requests would reach it.
 func (s *Snapshot) primaryReachable() bool {
 	return s.primaryCanServe() && s.Workload.Primary.Endpoints.AtLeast(1)
-}
-
-// canaryReachable reports whether the target can serve and requests would reach it.
-func (s *Snapshot) canaryReachable() bool {
-	return s.Workload.Target.canServe() && s.Workload.Target.Endpoints.AtLeast(1)
 }
 
 // primaryHasTemplate reports whether the primary has the template of this run: the promotion was decided and has begun.

@@ -25,8 +25,8 @@ const (
 // maxMessage limits the message of a condition and the reason of an intent, in bytes: both may quote user input.
 const maxMessage = 1 << 10
 
-// nothing is the recorded revision of a primary whose promotion failed: no revision equals it, so any change is a release.
-const nothing = "none"
+// noRevision is the recorded revision of a primary whose promotion failed: no revision equals it, so any change is a release.
+const noRevision = "none"
 
 // statusEdit builds the status of a decision, together with its effects, events and stamps.
 type statusEdit struct {
@@ -177,7 +177,7 @@ func (e *statusEdit) addEffects(effects ...release.Effect) *statusEdit {
 // decision is the decision to write the edited status.
 func (e *statusEdit) decision(gates release.Gates) Decision {
 	if e.snapshot.hasUnrecordedTraffic() && slices.ContainsFunc(e.effects, removesCanaryTraffic) {
-		return e.snapshot.recordUnrecordedTraffic()
+		return recordUnrecordedTraffic(e.snapshot)
 	}
 	if len(gates) > 0 {
 		e.serin.Gates = nil // the reconciler adds them

@@ -14,7 +14,7 @@ func steadyStateEffects(s Snapshot, more ...release.Effect) []release.Effect {
 		effects = append(effects, HasFinalizer{Present: s.Plan.RevertOnDeletion})
 	}
 	if !s.Workload.Primary.Found {
-		effects = append(effects, s.recreatePrimary())
+		effects = append(effects, recreatePrimary(s))
 	}
 	effects = append(effects, ServicesExist{Apex: true})
 	if s.Workload.Primary.Found {
@@ -23,7 +23,7 @@ func steadyStateEffects(s Snapshot, more ...release.Effect) []release.Effect {
 	if s.Plan.HasRouter {
 		route := RouteMaintained{Canary: s.liveWeight(), Mirror: s.Route.Mirrored}
 		idle := !HasTransitionEffects(s.Status.Phase) && !s.primaryUnpromoted()
-		if !s.routeReadable() && (s.drainStarted() || idle || !s.canaryReachable()) {
+		if !s.routeReadable() && (s.drainStarted() || idle || !s.Workload.Target.isReachable()) {
 			route.Canary = 0 // a new route sends no traffic to a workload that is scaled down, idle, or unreachable
 		}
 		effects = append(effects, route)
@@ -33,7 +33,7 @@ func steadyStateEffects(s Snapshot, more ...release.Effect) []release.Effect {
 
 // recreatePrimary creates a deleted primary again, with the promoted revision or the one that is being promoted. After a failed
 // promotion it has the revision with which the target serves.
-func (s *Snapshot) recreatePrimary() release.Effect {
+func recreatePrimary(s Snapshot) release.Effect {
 	revision := s.Workload.Target.Revision
 	promoting := s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.Status.Phase == flaggerv1.CanaryPhaseFinalising
 	switch {
@@ -42,16 +42,16 @@ func (s *Snapshot) recreatePrimary() release.Effect {
 	case !promoting && (revision == s.promotedRevision() || s.primaryUnpromoted() && (s.liveWeight() > 0 || !s.Plan.HasRouter)):
 		return PrimaryExists{Revision: revision, ID: s.copyIDFor("recreated", revision)}
 	case promoting && s.serin().Intent == "":
-		return s.recreatePrimaryFromHistory(s.pinnedRevision(), s.Status.LastAppliedSpec, "")
+		return recreatePrimaryFromHistory(s, s.pinnedRevision(), s.Status.LastAppliedSpec, "")
 	case s.primaryUnpromoted():
-		return s.recreatePrimaryFromHistory("", "", "") // it never ran a promoted revision
+		return recreatePrimaryFromHistory(s, "", "", "") // it never ran a promoted revision
 	default:
-		return s.recreatePrimaryFromHistory(s.promotedRevision(), s.Status.LastPromotedSpec, s.promotionCopyID()) // it may have received the template of this run
+		return recreatePrimaryFromHistory(s, s.promotedRevision(), s.Status.LastPromotedSpec, s.promotionCopyID()) // it may have received the template of this run
 	}
 }
 
 // recreatePrimaryFromHistory recreates the primary from its history. Of a revision that Flagger released only the hash is known.
-func (s *Snapshot) recreatePrimaryFromHistory(revision, hash, undone string) release.Effect {
+func recreatePrimaryFromHistory(s Snapshot, revision, hash, undone string) release.Effect {
 	id := s.copyIDFor("recalled", revision)
 	if strings.HasPrefix(revision, flaggerRevisionPrefix) {
 		revision = ""

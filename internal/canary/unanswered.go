@@ -26,11 +26,11 @@ func withUnanswered(s Snapshot, d Decision) Decision {
 		return d
 	}
 	old := findCondition(d.Status, flaggerv1.ConditionUnanswered)
-	now, due := s.unanswered(d)
+	now, due := unansweredCondition(s, d)
 	switch {
 	case now != nil && old != nil && now.Reason == old.Reason && old.Status == now.Status:
 		return d
-	case now == nil && (old == nil || s.stillUnanswered(d, old.Reason)):
+	case now == nil && (old == nil || stillUnanswered(s, d, old.Reason)):
 		return wakeNoLaterThan(d, due)
 	}
 	e := statusEdit{snapshot: s, status: *d.Status.DeepCopy()}
@@ -47,11 +47,11 @@ func withUnanswered(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// unanswered returns the condition about a missing answer. due is when an answer that is still missing is reported.
-func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due time.Time) {
+// unansweredCondition returns the condition about a missing answer. due is when an answer that is still missing is reported.
+func unansweredCondition(s Snapshot, d Decision) (now *flaggerv1.CanaryCondition, due time.Time) {
 	for _, gate := range d.Gates {
 		if answer := gate.Answer; answer != nil && answer.Outcome == release.Unreachable {
-			return s.silentServiceCondition(gate, answer.ID, fmt.Sprintf("has not responded since %s (%s)", formatClock(answer.Began), release.Truncate(answer.Text, maxReason))), time.Time{}
+			return silentServiceCondition(s, gate, answer.ID, fmt.Sprintf("has not responded since %s (%s)", formatClock(answer.Began), release.Truncate(answer.Text, maxReason))), time.Time{}
 		}
 	}
 	for _, gate := range d.Gates {
@@ -69,7 +69,7 @@ func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due t
 		if s.Now.Before(due) {
 			return nil, due
 		}
-		return s.silentServiceCondition(gate, answer.ID, "was queried at "+formatClock(answer.Began)+" and has not responded yet"), due
+		return silentServiceCondition(s, gate, answer.ID, "was queried at "+formatClock(answer.Began)+" and has not responded yet"), due
 	}
 	return nil, time.Time{}
 }
@@ -78,9 +78,9 @@ func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due t
 const maxReason = 200
 
 // silentServiceCondition is the condition about the service that a gate queries; query is the ID of the query.
-func (s *Snapshot) silentServiceCondition(gate release.Gate, query, what string) *flaggerv1.CanaryCondition {
-	c := &flaggerv1.CanaryCondition{Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue, Reason: s.reasonOf(gate.Name)}
-	if i := slices.IndexFunc(s.Plan.Checks, func(check Check) bool { return s.metricQuery(check).ID == query }); i >= 0 {
+func silentServiceCondition(s Snapshot, gate release.Gate, query, what string) *flaggerv1.CanaryCondition {
+	c := &flaggerv1.CanaryCondition{Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue, Reason: unansweredReason(s, gate.Name)}
+	if i := slices.IndexFunc(s.Plan.Checks, func(check Check) bool { return metricQuery(s, check).ID == query }); i >= 0 {
 		c.Message = fmt.Sprintf("The metrics provider of %s %s: restore its availability; the release then continues automatically, and is rolled back if too many checks fail",
 			s.Plan.Checks[i].Metric.Name, what)
 		return c
@@ -90,8 +90,8 @@ func (s *Snapshot) silentServiceCondition(gate release.Gate, query, what string)
 	return c
 }
 
-// reasonOf is the reason of the condition for a gate. A rollout hook has two gates: one that calls it, one that evaluates it.
-func (s *Snapshot) reasonOf(gate string) string {
+// unansweredReason is the reason of the condition for a gate. A rollout hook has two gates: one that calls it, one that evaluates it.
+func unansweredReason(s Snapshot, gate string) string {
 	if gate == "provider-unreachable" || slices.ContainsFunc(s.Plan.Checks, func(c Check) bool { return c.Metric.Name == gate }) {
 		return reasonProvider
 	}
@@ -99,7 +99,7 @@ func (s *Snapshot) reasonOf(gate string) string {
 }
 
 // stillUnanswered reports whether nothing new is known about the service that did not respond.
-func (s *Snapshot) stillUnanswered(d Decision, reason string) bool {
+func stillUnanswered(s Snapshot, d Decision, reason string) bool {
 	switch d.Status.Phase {
 	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
 		if len(d.Gates) == 0 {
@@ -118,7 +118,7 @@ func (s *Snapshot) stillUnanswered(d Decision, reason string) bool {
 	}
 	known, unknown := false, false
 	for _, gate := range d.Gates {
-		if s.reasonOf(gate.Name) != reason {
+		if unansweredReason(s, gate.Name) != reason {
 			continue
 		}
 		known = known || gate.Answer != nil || gate.Verdict == release.Pass

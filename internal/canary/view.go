@@ -22,7 +22,7 @@ func View(s Snapshot, unread ...release.Part) release.View {
 		Phase: string(s.Status.Phase), Since: s.Status.LastTransitionTime.Time, Result: resultOf(s.Status.Phase), Message: messageOf(s.Status),
 		Revision: s.Status.LastAppliedSpec, Promoted: s.Status.LastPromotedSpec,
 		Weight: s.liveWeight(), Mirrored: s.Route.Mirrored, Step: s.Status.Iterations, Window: viewWindow(s),
-		Gates: s.viewGates(d.Gates, upcoming.limits, unread),
+		Gates: viewGates(s, d.Gates, upcoming.limits, unread),
 	}
 	v.PromotionFailed = v.Result == release.RolledBack && s.primaryUnpromoted()
 	if own := s.serin(); own.Revision != "" {
@@ -31,11 +31,11 @@ func View(s Snapshot, unread ...release.Part) release.View {
 	if s.Plan.Strategy != Weighted {
 		v.TotalSteps = s.Plan.Iterations
 	}
-	if s.suspendedWithoutRelease() {
+	if suspendedWithoutRelease(s) {
 		v.State, v.Gates = release.Idle, nil
 		return v
 	}
-	v.State = s.stateOf(d, &v)
+	v.State = stateOf(s, d, &v)
 	if v.State != release.Idle && !s.OtherController.Acts() {
 		v.Upcoming = upcoming.steps
 	}
@@ -77,17 +77,17 @@ func resultOf(phase flaggerv1.CanaryPhase) release.Result {
 func isIdle(phase flaggerv1.CanaryPhase) bool { return resultOf(phase) != "" }
 
 // suspendedWithoutRelease reports whether the Canary is suspended while there is no new revision to release.
-func (s *Snapshot) suspendedWithoutRelease() bool {
+func suspendedWithoutRelease(s Snapshot) bool {
 	if !s.Plan.Suspended || !isIdle(s.Status.Phase) || s.OtherController.Acts() {
 		return false
 	}
-	resumed := *s
+	resumed := s
 	resumed.Plan.Suspended = false
 	d := Next(resumed)
 	return isIdle(d.Status.Phase) && d.Gates.First() == nil
 }
 
-func (s *Snapshot) stateOf(d Decision, v *release.View) release.State {
+func stateOf(s Snapshot, d Decision, v *release.View) release.State {
 	idle := isIdle(s.Status.Phase)
 	switch {
 	case idle && s.OtherController.Acts(): // a new revision is a release of the other controller
@@ -120,12 +120,12 @@ func messageOf(status flaggerv1.CanaryStatus) string {
 
 // viewGates are the gates of a decision, completed with what only the reconciler knows and stores: answers, rejections, and
 // since when a gate is closed.
-func (s *Snapshot) viewGates(gates release.Gates, limits map[string]string, unread []release.Part) []release.GateView {
+func viewGates(s Snapshot, gates release.Gates, limits map[string]string, unread []release.Part) []release.GateView {
 	kinds := GateKinds()
-	stored := s.storedGates(kinds)
+	stored := storedGates(s, kinds)
 	var views []release.GateView
 	for _, name := range []string{"refused", "provider-unreachable"} {
-		if gate, ok := stored[name]; ok && gate.Verdict != release.Pass && s.storedGateApplies(name) {
+		if gate, ok := stored[name]; ok && gate.Verdict != release.Pass && storedGateApplies(s, name) {
 			views = append(views, gate)
 		}
 	}
@@ -138,7 +138,7 @@ func (s *Snapshot) viewGates(gates release.Gates, limits map[string]string, unre
 				views = append(views, last)
 			}
 			continue
-		case strings.HasPrefix(gate.Name, rolloutAskedGate) && (!known || !s.storedInWindow(last)):
+		case strings.HasPrefix(gate.Name, rolloutAskedGate) && (!known || !storedInWindow(s, last)):
 			continue // whether the webhook has responded is stored once that takes long
 		case view.Question != nil && known:
 			view = withLastAnswer(view, last, s.Now)
@@ -151,7 +151,7 @@ func (s *Snapshot) viewGates(gates release.Gates, limits map[string]string, unre
 		if view.Question != nil && view.Limit == "" {
 			view.Limit = limits[gate.Name]
 		}
-		if w := viewWindow(*s); gate.Name == "window" && w != nil && gate.Verdict != release.Pass {
+		if w := viewWindow(s); gate.Name == "window" && w != nil && gate.Verdict != release.Pass {
 			view.Since = w.Start
 		}
 		views = append(views, view)
@@ -160,7 +160,7 @@ func (s *Snapshot) viewGates(gates release.Gates, limits map[string]string, unre
 }
 
 // storedGates are the gates of the status, by name.
-func (s *Snapshot) storedGates(kinds release.GateKinds) map[string]release.GateView {
+func storedGates(s Snapshot, kinds release.GateKinds) map[string]release.GateView {
 	gates := map[string]release.GateView{}
 	for _, g := range s.serin().Gates {
 		gates[g.Name] = release.GateView{
@@ -182,7 +182,7 @@ func timeOf(t *metav1.MicroTime) time.Time {
 }
 
 // storedGateApplies reports whether a gate of the status is up to date.
-func (s *Snapshot) storedGateApplies(name string) bool {
+func storedGateApplies(s Snapshot, name string) bool {
 	if s.OtherController.Acts() {
 		return false
 	}
@@ -190,13 +190,13 @@ func (s *Snapshot) storedGateApplies(name string) bool {
 		blocked := findCondition(s.Status, flaggerv1.ConditionBlocked)
 		return blocked != nil && blocked.Status == corev1.ConditionTrue
 	}
-	w := viewWindow(*s)
+	w := viewWindow(s)
 	return w != nil && !s.Now.Before(w.End)
 }
 
 // storedInWindow reports whether a gate of the status belongs to the open window.
-func (s *Snapshot) storedInWindow(g release.GateView) bool {
-	w := viewWindow(*s)
+func storedInWindow(s Snapshot, g release.GateView) bool {
+	w := viewWindow(s)
 	return w != nil && !g.Since.IsZero() && !g.Since.Before(w.Start)
 }
 

@@ -74,7 +74,7 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 	}
 	// A failing canary is rolled back even if the primary is not ready; only advancing waits for the primary.
 	conditions = append(conditions, primaryReady)
-	conditions = append(conditions, s.advanceGates()...)
+	conditions = append(conditions, advanceGates(s)...)
 	gates := release.EvaluateGates(s, conditions...)
 	first := gates.First()
 	switch {
@@ -103,10 +103,10 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 }
 
 // advanceGates are the gates of webhooks that must approve the step after the open window.
-func (s *Snapshot) advanceGates() []gate {
+func advanceGates(s Snapshot) []gate {
 	var out []gate
 	if s.Plan.Strategy == Weighted && (s.liveWeight() > 0 || !s.Route.Mirrored) {
-		out = s.trafficGates()
+		out = trafficGates(s)
 	}
 	last := false
 	switch s.Plan.Strategy {
@@ -148,7 +148,7 @@ func awaitApproval(s Snapshot, gates release.Gates, effects []release.Effect) De
 		if promotion {
 			message = "Canary promotion is waiting for approval."
 		}
-		withAlert(e.events, s.isMuted(first.Name), release.Warn, message)
+		withAlert(e.events, s.Plan.mutesAlerts(first.Name), release.Warn, message)
 	}
 	return e.decision(gates)
 }
@@ -165,7 +165,7 @@ func observeAgain(s Snapshot, gates release.Gates, effects []release.Effect) Dec
 func failCheck(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().addEffects(effects...).addEvents(gates.Events()...)
 	e.status.FailedChecks++
-	if _, away := s.recordedUnreachableSince(gates); !away {
+	if _, away := recordedUnreachableSince(s, gates); !away {
 		e.serin.Unreachable = nil // otherwise each further window counts at once, without another grace period
 	}
 	return e.openWindow().decision(gates)
@@ -174,7 +174,7 @@ func failCheck(s Snapshot, gates release.Gates, effects []release.Effect) Decisi
 // recordProviderUnreachable records since when a provider has been unreachable, so that a restart does not extend the grace period.
 func recordProviderUnreachable(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().addEffects(effects...)
-	if began, ok := s.recordedUnreachableSince(gates); ok {
+	if began, ok := recordedUnreachableSince(s, gates); ok {
 		since := metav1.NewMicroTime(s.clampToNow(began))
 		e.serin.Unreachable = &since
 		return e.decision(gates)
@@ -183,9 +183,9 @@ func recordProviderUnreachable(s Snapshot, gates release.Gates, effects []releas
 }
 
 // recordedUnreachableSince is when the query of the check that the gates wait for was sent to a provider that was unreachable.
-func (s *Snapshot) recordedUnreachableSince(gates release.Gates) (time.Time, bool) {
+func recordedUnreachableSince(s Snapshot, gates release.Gates) (time.Time, bool) {
 	for _, check := range s.Plan.Checks {
-		answer, ok := s.Answers[s.metricQuery(check).ID]
+		answer, ok := s.Answers[metricQuery(s, check).ID]
 		name := gates.First().Name
 		if ok && answer.Outcome == release.Unreachable && (name == check.Metric.Name || name == "provider-unreachable") {
 			return answer.Began, true

@@ -78,7 +78,7 @@ var Canaries = []Mutant{
 		"I6",
 		"internal/canary/begin.go",
 		"e := s.edit().addEffects(steadyStateEffects(s)...).enterPhase(flaggerv1.CanaryPhaseProgressing)",
-		"e := s.edit().addEffects(steadyStateEffects(s, PrimaryExists{ID: s.copyID(), Follow: true})...).enterPhase(flaggerv1.CanaryPhaseProgressing)", 1,
+		"e := s.edit().addEffects(steadyStateEffects(s, PrimaryExists{ID: s.promotionCopyID(), Follow: true})...).enterPhase(flaggerv1.CanaryPhaseProgressing)", 1,
 	},
 	{
 		"canary need not be ready",
@@ -190,7 +190,7 @@ var Canaries = []Mutant{
 		"apex moved to a primary that is not ready",
 		"I15",
 		"internal/canary/initialise.go",
-		"\tcase !primary.Ready:\n\t\treturn release.NewWaitingGate(\"primary-ready\", release.ByCluster, s.primaryMessage())\n\tdefault:",
+		"\tcase !primary.Ready:\n\t\treturn release.NewWaitingGate(\"primary-ready\", release.ByCluster, primaryMessage(s))\n\tdefault:",
 		"	default:", 1,
 	},
 	{
@@ -216,7 +216,7 @@ var Canaries = []Mutant{
 		"pods taken away at rest",
 		"I18",
 		"internal/canary/idle.go",
-		"\t\treturn keepStatus(s, nil, steadyStateEffects(s)...)\n\t}\n\tgates", "\t\treturn keepStatus(s, nil, steadyStateEffects(s, DownToZero{})...)\n\t}\n\tgates", 2,
+		"\t\treturn keepStatus(s, nil, steadyStateEffects(s)...)\n\t}\n\tgates", "\t\treturn keepStatus(s, nil, steadyStateEffects(s, TargetScaledToZero{})...)\n\t}\n\tgates", 2,
 	},
 	{
 		"a label that never stands",
@@ -296,15 +296,15 @@ var Canaries = []Mutant{
 		"deadline of the canary counted from the start of the window",
 		"I32",
 		"internal/canary/deadline.go",
-		"return s.canaryLastProgress().Add(s.Plan.Deadline) }",
-		"if start, ok := s.start(); ok {\n\t\treturn start.Add(s.Plan.Deadline)\n\t}\n\treturn s.canaryLastProgress().Add(s.Plan.Deadline) }", 355,
+		"return s.lastProgress(s.Workload.Target, s.serin().CanaryUnready).Add(s.Plan.Deadline)",
+		"if window := s.openWindow(); window.open {\n\t\treturn window.start.Add(s.Plan.Deadline)\n\t}\n\treturn s.lastProgress(s.Workload.Target, s.serin().CanaryUnready).Add(s.Plan.Deadline)", 355,
 	},
 	{
 		"progress of the primary does not extend its deadline",
 		"I32",
 		"internal/canary/deadline.go",
-		"return s.primaryLastProgress().Add(s.Plan.Deadline) }",
-		"if since := s.serin().Since; since != nil {\n\t\treturn since.Add(s.Plan.Deadline)\n\t}\n\treturn s.primaryLastProgress().Add(s.Plan.Deadline) }", 217,
+		"return s.lastProgress(s.Workload.Primary, s.serin().PrimaryUnready).Add(s.Plan.Deadline)",
+		"if since := s.serin().Since; since != nil {\n\t\treturn since.Add(s.Plan.Deadline)\n\t}\n\treturn s.lastProgress(s.Workload.Primary, s.serin().PrimaryUnready).Add(s.Plan.Deadline)", 217,
 	},
 	{
 		"a promotion that failed stays failed",
