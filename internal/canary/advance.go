@@ -18,7 +18,7 @@ func advanceStep(e *statusEdit, gates release.Gates) Decision {
 		}
 		e.addEffects(TrafficWeight{Canary: release.Total})
 		e.status.CanaryWeight = release.Total
-		return e.nextIteration(gates)
+		return nextIteration(e, gates)
 	case BlueGreen:
 		switch {
 		case s.Status.Iterations < s.Plan.Iterations:
@@ -30,17 +30,17 @@ func advanceStep(e *statusEdit, gates release.Gates) Decision {
 				}
 				e.status.CanaryWeight = 0
 			}
-			return e.nextIteration(gates)
+			return nextIteration(e, gates)
 		case s.liveWeight() >= release.Total, !s.Plan.HasRouter && s.Status.Iterations > s.Plan.Iterations:
 			return startPromotion(e, gates)
 		}
-		return e.routeAllToCanary(gates)
+		return routeAllToCanary(e, gates)
 	default:
 		return advanceWeight(e, gates)
 	}
 }
 
-func (e *statusEdit) nextIteration(gates release.Gates) Decision {
+func nextIteration(e *statusEdit, gates release.Gates) Decision {
 	e.status.Iterations++
 	e.enterPhase(flaggerv1.CanaryPhaseProgressing)
 	return e.openWindow().addEvents(release.Event{
@@ -49,7 +49,7 @@ func (e *statusEdit) nextIteration(gates release.Gates) Decision {
 }
 
 // routeAllToCanary opens the last window of blue/green, in which the new revision has all traffic.
-func (e *statusEdit) routeAllToCanary(gates release.Gates) Decision {
+func routeAllToCanary(e *statusEdit, gates release.Gates) Decision {
 	s := e.snapshot
 	e.status.Iterations = max(s.Status.Iterations, s.Plan.Iterations) + 1
 	if s.Plan.HasRouter {

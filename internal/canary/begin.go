@@ -21,8 +21,11 @@ func prepareRelease(s Snapshot) Decision {
 	case first == nil:
 		return startRelease(s, gates)
 	case first.Opener == release.ByUser && isHookGate(first, flaggerv1.ConfirmRolloutHook):
-		e := s.edit().addEffects(steadyStateEffects(s)...).enterPhase(flaggerv1.CanaryPhaseWaiting).recordAwaitingApproval()
-		return e.yieldInQueue().recordRefusal(first).addEvents(awaitingApprovalEvents(s, gates)...).decision(gates)
+		e := s.edit().addEffects(steadyStateEffects(s)...).enterPhase(flaggerv1.CanaryPhaseWaiting)
+		recordAwaitingApproval(e)
+		yieldInQueue(e)
+		recordRefusal(e, first)
+		return e.addEvents(awaitingApprovalEvents(s, gates)...).decision(gates)
 	default:
 		return waitInQueue(s, gates, steadyStateEffects(s)...)
 	}
@@ -34,7 +37,7 @@ func awaitStartApproval(s Snapshot) Decision {
 	effects := steadyStateEffects(s)
 	switch {
 	case s.statusFromOtherController():
-		return s.edit().addEffects(effects...).adoptOtherStatus().addEvents(release.Event{
+		return adoptOtherStatus(s.edit().addEffects(effects...)).addEvents(release.Event{
 			Type: release.Normal, Message: fmt.Sprintf("Adopted the release of %s in phase %s", s.Plan.targetName(), s.Status.Phase),
 		}).decision(nil)
 	case s.Workload.Target.Revision == s.promotedRevision():
@@ -45,9 +48,9 @@ func awaitStartApproval(s Snapshot) Decision {
 	case s.hasCommand("abort"):
 		e := s.edit().addEffects(effects...)
 		e.serin.Command = s.Command
-		return e.fail(reasonAbort).decision(nil)
+		return failRelease(e, reasonAbort).decision(nil)
 	case s.serin().Run != s.approvalID(s.Status):
-		return s.edit().addEffects(effects...).recordAwaitingApproval().decision(nil)
+		return recordAwaitingApproval(s.edit().addEffects(effects...)).decision(nil)
 	}
 	hooks := s.Plan.hooksOfType(flaggerv1.RollbackHook)
 	conditions := make([]gate, 0, len(hooks))
@@ -56,7 +59,8 @@ func awaitStartApproval(s Snapshot) Decision {
 	}
 	rollback := release.EvaluateGates(s, conditions...)
 	if first := rollback.First(); first != nil && first.Verdict == release.Fail {
-		return s.edit().addEffects(effects...).addEvents(rollback.Events()...).fail("a webhook requested a rollback before the release started").decision(rollback)
+		e := s.edit().addEffects(effects...).addEvents(rollback.Events()...)
+		return failRelease(e, "a webhook requested a rollback before the release started").decision(rollback)
 	}
 	starts := release.EvaluateGates(s, startGates(s)...)
 	gates := slices.Concat(rollback, starts)
@@ -65,7 +69,10 @@ func awaitStartApproval(s Snapshot) Decision {
 		return startRelease(s, gates)
 	case first.Answer != nil && first.Opener == release.ByUser && isHookGate(first, flaggerv1.ConfirmRolloutHook) && s.serin().Held != first.Name:
 		// The webhook was called and refused. A gate whose webhook is only due to be called again has nothing new to report.
-		return s.edit().addEffects(effects...).yieldInQueue().recordRefusal(first).addEvents(awaitingApprovalEvents(s, starts)...).decision(gates)
+		e := s.edit().addEffects(effects...)
+		yieldInQueue(e)
+		recordRefusal(e, first)
+		return e.addEvents(awaitingApprovalEvents(s, starts)...).decision(gates)
 	default:
 		return wakeNoLaterThan(waitInQueue(s, gates, effects...), nextRollbackPoll(s, "waiting"))
 	}
@@ -98,7 +105,7 @@ func (s *Snapshot) approvalID(status flaggerv1.CanaryStatus) string {
 }
 
 // recordAwaitingApproval records that the revision of the target waits for approval.
-func (e *statusEdit) recordAwaitingApproval() *statusEdit {
+func recordAwaitingApproval(e *statusEdit) *statusEdit {
 	if c := findCondition(e.status, flaggerv1.ConditionPromoted); c != nil {
 		c.LastUpdateTime = metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
 	}
@@ -108,10 +115,9 @@ func (e *statusEdit) recordAwaitingApproval() *statusEdit {
 }
 
 // recordRefusal records a closed gate, so that its event is sent once, and when its webhook was called.
-func (e *statusEdit) recordRefusal(g *release.Gate) *statusEdit {
+func recordRefusal(e *statusEdit, g *release.Gate) {
 	asked := metav1.NewMicroTime(g.Until.Add(-e.snapshot.Plan.Window))
 	e.serin.Asked, e.serin.Held = &asked, g.Name
-	return e
 }
 
 func awaitingApprovalEvents(s Snapshot, gates release.Gates) []release.Event {
@@ -125,7 +131,7 @@ func startRelease(s Snapshot, gates release.Gates) Decision {
 		e.addEffects(TrafficWeight{}) // a user routed traffic to the target, whose revision changes now
 	}
 	e.resetCounters()
-	e.beginRun()
+	beginRun(e)
 	if s.canaryHasTraffic() {
 		e.addStamps(release.StampTrafficEnded) // after a failed promotion the previous revision had traffic until now
 	}
@@ -136,7 +142,7 @@ func startRelease(s Snapshot, gates release.Gates) Decision {
 }
 
 // beginRun starts a new run with the revision of the target; answers and counters of another run are dropped.
-func (e *statusEdit) beginRun() {
+func beginRun(e *statusEdit) {
 	old := *e.serin
 	if lastTraffic := old.LastTraffic; lastTraffic != nil && (HasTransitionEffects(e.snapshot.Status.Phase) || e.snapshot.Now.Before(lastTraffic.Add(e.snapshot.Plan.Drain))) {
 		// The traffic may have continued for half a drain without being recorded; see hasUnrecordedTraffic.
@@ -155,7 +161,7 @@ func (e *statusEdit) beginRun() {
 	}
 	e.recordCommand()
 	e.recordAppliedRevision()
-	e.markRunStart()
+	markRunStart(e)
 }
 
 func cancelledEvent(s Snapshot) release.Event {

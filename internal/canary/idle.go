@@ -19,7 +19,7 @@ func reconcileIdle(s Snapshot) Decision {
 	}
 	if s.statusFromOtherController() {
 		// Adoption: the current state is recorded in status.serin, and nothing starts.
-		return s.edit().addEffects(steadyStateEffects(s)...).adoptOtherStatus().decision(nil)
+		return adoptOtherStatus(s.edit().addEffects(steadyStateEffects(s)...)).decision(nil)
 	}
 	revision := s.Workload.Target.Revision
 	retry := s.hasCommand("retry") && s.Status.Phase == flaggerv1.CanaryPhaseFailed && revision != s.promotedRevision()

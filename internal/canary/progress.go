@@ -63,7 +63,7 @@ func rollBackOnCommand(s Snapshot) Decision {
 
 // adoptRun continues a run of another controller at its current step. The window restarts, because Serin did not observe it.
 func adoptRun(s Snapshot) Decision {
-	e := s.edit().adoptOtherStatus()
+	e := adoptOtherStatus(s.edit())
 	e.serin.Shape, e.serin.Run = s.Plan.runShape(), s.run()
 	e.addStamps(release.StampSince)
 	if s.Plan.HasRouter && s.liveWeight() == 0 {
@@ -110,7 +110,7 @@ func targetChanged(s Snapshot) (Decision, bool) {
 		// No query was sent and nothing was observed yet: the ConfigMap and the Deployment of one change arrive one after the other.
 		e.addEffects(ConfigsRestored{ID: s.promotionCopyID()})
 		e.resetCounters()
-		e.beginRun()
+		beginRun(e)
 		return e.addStamps(release.StampSince).decision(nil), true
 	}
 	if s.primaryCanServe() && s.routingProvider() == "" {
@@ -125,7 +125,7 @@ func targetChanged(s Snapshot) (Decision, bool) {
 	}
 	e.addEffects(ConfigsRestored{ID: s.promotionCopyID()})
 	e.resetCounters()
-	e.beginRun()
+	beginRun(e)
 	e.enterPhase(flaggerv1.CanaryPhaseProgressing)
 	e.addStamps(release.StampSince)
 	if exposed {
@@ -167,7 +167,7 @@ func weightDrifted(s Snapshot, effects []release.Effect) (Decision, bool) {
 		e.status.CanaryWeight = live
 		return e.setCookies().openWindow().addEvents(weightAdvancedEvent(s, live)).decision(nil), true
 	case s.Plan.Strategy == BlueGreen && live == release.Total && s.Status.Iterations >= s.Plan.Iterations && due:
-		return e.routeAllToCanary(nil), true // the same
+		return routeAllToCanary(e, nil), true // the same
 	case live < recorded && !s.Workload.Target.isReachable(), live > recorded && !s.primaryReachable():
 		return Decision{}, false
 	case s.Plan.Strategy == Weighted && live > 0:

@@ -121,7 +121,7 @@ func startFinalising(e *statusEdit, gates release.Gates) Decision {
 // continueFinalising scales the target to zero when it no longer receives requests.
 func continueFinalising(s Snapshot) Decision {
 	if s.statusFromOtherController() {
-		e := s.edit().adoptOtherStatus().addStamps(release.StampSince, release.StampDrain)
+		e := adoptOtherStatus(s.edit()).addStamps(release.StampSince, release.StampDrain)
 		return e.addEvents(release.Event{
 			Type: release.Normal, Message: fmt.Sprintf("Adopted the release of %s in phase %s", s.Plan.targetName(), s.Status.Phase),
 		}).decision(nil)
@@ -145,11 +145,11 @@ func continueFinalising(s Snapshot) Decision {
 		return keepStatus(s, gates, effects...)
 	}
 	e := s.edit().addEffects(effects...).addEffects(ScalerPaused{Paused: true}, TargetScaledToZero{}, ConfigsCollected{})
-	return e.succeed(intentCompleted).decision(gates)
+	return succeedRelease(e, intentCompleted).decision(gates)
 }
 
-// succeed ends a release whose revision is promoted.
-func (e *statusEdit) succeed(intent string) *statusEdit {
+// succeedRelease ends a release whose revision is promoted.
+func succeedRelease(e *statusEdit, intent string) *statusEdit {
 	e.enterPhase(flaggerv1.CanaryPhaseSucceeded)
 	e.status.CanaryWeight, e.status.Iterations = 0, 0
 	e.status.LastPromotedSpec, e.serin.Promoted, e.serin.Unfinished = e.status.LastAppliedSpec, e.serin.Revision, nil
@@ -157,7 +157,7 @@ func (e *statusEdit) succeed(intent string) *statusEdit {
 	if intent == intentSkipped {
 		e.ending = release.EndingUnanalyzed
 	}
-	e.clearRunState().recordPostRolloutPending(intent)
+	recordPostRolloutPending(e.clearRunState(), intent)
 	if e.serin.Intent != "" {
 		return e // the last event follows the responses of the hooks
 	}
@@ -165,7 +165,7 @@ func (e *statusEdit) succeed(intent string) *statusEdit {
 }
 
 // recordPostRolloutPending records that the post-rollout hooks have to be called.
-func (e *statusEdit) recordPostRolloutPending(intent string) *statusEdit {
+func recordPostRolloutPending(e *statusEdit, intent string) *statusEdit {
 	if len(e.snapshot.Plan.hooksOfType(flaggerv1.PostRolloutHook)) > 0 {
 		e.serin.Intent = intent
 	}
@@ -281,7 +281,7 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 		return keepStatus(s, gates, effects...)
 	}
 	e := s.edit().addEffects(effects...).addEffects(ScalerPaused{Paused: true}, TargetScaledToZero{}, ConfigsCollected{})
-	return e.succeed(intentSkipped).decision(gates)
+	return succeedRelease(e, intentSkipped).decision(gates)
 }
 
 // promotionPending decides about a promotion whose primary does not become ready. The canary serves instead, and is scaled up for
@@ -291,7 +291,9 @@ func promotionPending(s Snapshot, gates release.Gates, effects []release.Effect)
 	case s.Workload.Target.isReachable():
 		return promotionFailed(s, gates, effects)
 	case target.Found && target.Revision != s.pinnedRevision():
-		return s.edit().addEffects(effects...).addEvents(promotionFailedEvent(s)...).recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec).failKeepingCanary(s.liveWeight(), "Promotion failed").decision(gates)
+		e := s.edit().addEffects(effects...).addEvents(promotionFailedEvent(s)...)
+		e.recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
+		return failKeepingCanary(e, s.liveWeight(), "Promotion failed").decision(gates)
 	case target.Found && target.Replicas == 0:
 		return keepStatus(s, gates, append(effects, ScalerPaused{Paused: false}, TargetScaledUp{})...)
 	default:
@@ -320,7 +322,8 @@ func promotionFailed(s Snapshot, gates release.Gates, effects []release.Effect) 
 		weight = release.Total
 		e.addEffects(TrafficWeight{Canary: release.Total})
 	}
-	return e.addEvents(promotionFailedEvent(s)...).recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec).failKeepingCanary(weight, "Promotion failed").decision(gates)
+	e.addEvents(promotionFailedEvent(s)...).recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
+	return failKeepingCanary(e, weight, "Promotion failed").decision(gates)
 }
 
 // recordUnfinishedPromotion records the revision that the primary received last, for when it becomes ready.
@@ -331,7 +334,7 @@ func (e *statusEdit) recordUnfinishedPromotion(revision, spec string) *statusEdi
 
 // failKeepingCanary ends a release without a primary that could serve: the canary keeps that weight. why is the start of the
 // message of the condition.
-func (e *statusEdit) failKeepingCanary(weight int, why string) *statusEdit {
+func failKeepingCanary(e *statusEdit, weight int, why string) *statusEdit {
 	e.enterPhase(flaggerv1.CanaryPhaseFailed)
 	e.ending = release.EndingFailed
 	message := why + ", primary not ready."
@@ -345,5 +348,5 @@ func (e *statusEdit) failKeepingCanary(weight int, why string) *statusEdit {
 	e.status.CanaryWeight = weight
 	e.clearRunState()
 	e.serin.Promoted = noRevision
-	return e.recordPostRolloutPending(intentFailed)
+	return recordPostRolloutPending(e, intentFailed)
 }

@@ -343,7 +343,7 @@ type history struct {
 
 func (h *history) live() {
 	if !h.world.settle(80, h.see) {
-		h.fail("does not come to rest")
+		h.fail("does not become idle")
 	}
 }
 

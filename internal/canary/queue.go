@@ -80,11 +80,10 @@ func waitInQueue(s Snapshot, gates release.Gates, effects ...release.Effect) Dec
 }
 
 // yieldInQueue lets the releases behind this one go ahead, without giving up its place.
-func (e *statusEdit) yieldInQueue() *statusEdit {
+func yieldInQueue(e *statusEdit) {
 	if e.serin.Queue != nil {
 		e.serin.Queue.Aside = true
 	}
-	return e
 }
 
 func (e *statusEdit) leaveQueue() *statusEdit {

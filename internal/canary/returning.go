@@ -57,7 +57,8 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 	if s.serin().CarriedBy != nil && weight == s.liveWeight() && weight == s.Status.CanaryWeight {
 		return keepStatus(s, gates, effects...)
 	}
-	e := s.edit().addEffects(effects...).recordThreshold()
+	e := s.edit().addEffects(effects...)
+	recordThreshold(e)
 	if weight < s.liveWeight() {
 		e.addEffects(TrafficWeight{Canary: weight}).addEvents(release.Event{
 			Type: release.Warning, Message: fmt.Sprintf("Routing %d%% of the traffic of %s to primary: %s", release.Total-weight, s.Plan.qualifiedName(), retainedMessage(s)),
@@ -74,9 +75,8 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 }
 
 // recordThreshold records that failed checks started the rollback, so that a later change of the threshold does not stop it.
-func (e *statusEdit) recordThreshold() *statusEdit {
+func recordThreshold(e *statusEdit) {
 	if events := thresholdEvent(e.snapshot); len(events) > 0 {
 		e.addEvents(events...).recordIntent(intentRollback, reasonChecks)
 	}
-	return e
 }

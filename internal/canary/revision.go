@@ -62,7 +62,7 @@ func sameConfigs(a, b map[string]string) bool {
 func (s *Snapshot) statusFromOtherController() bool { return s.serin().Revision == "" }
 
 // adoptOtherStatus records the state of another controller in status.serin.
-func (e *statusEdit) adoptOtherStatus() *statusEdit {
+func adoptOtherStatus(e *statusEdit) *statusEdit {
 	e.serin.Revision, e.serin.Promoted, e.serin.Configs = e.snapshot.pinnedRevision(), e.snapshot.promotedRevision(), e.snapshot.Workload.Configs
 	if e.snapshot.Status.Phase == flaggerv1.CanaryPhasePromoting || e.snapshot.Status.Phase == flaggerv1.CanaryPhaseFinalising {
 		e.serin.Promoted = flaggerRevisionPrefix + e.snapshot.Status.LastPromotedSpec // the primary already has the template that is not promoted yet

@@ -50,7 +50,8 @@ func continueRollback(s Snapshot) Decision {
 	case s.trafficReturned():
 		return clearDrain(s, effects)
 	case s.canaryHasTraffic() && !s.drainStarted():
-		e := s.edit().addEffects(effects...).addEffects(TrafficWeight{}).addStamps(release.StampDrain, release.StampTrafficEnded).recordThreshold()
+		e := s.edit().addEffects(effects...).addEffects(TrafficWeight{}).addStamps(release.StampDrain, release.StampTrafficEnded)
+		recordThreshold(e)
 		e.expireCookie()
 		return e.decision(gates)
 	}
@@ -69,7 +70,7 @@ func continueRollback(s Snapshot) Decision {
 		e.serin.Promoted, e.serin.Unfinished = e.serin.Revision, nil
 		return e.decision(gates)
 	}
-	return e.fail(s.serin().Reason).decision(gates)
+	return failRelease(e, s.serin().Reason).decision(gates)
 }
 
 // primaryHasRolledBackTemplate reports whether the primary has, or had, the template that is being rolled back.
@@ -175,7 +176,7 @@ func rollbackFailed(s Snapshot, gates release.Gates, effects []release.Effect) D
 	case !s.primaryUnpromoted():
 		e.recordUnfinishedPromotion(s.promotedRevision(), s.Status.LastPromotedSpec)
 	}
-	return e.failKeepingCanary(s.liveWeight(), "Rollback failed").decision(gates)
+	return failKeepingCanary(e, s.liveWeight(), "Rollback failed").decision(gates)
 }
 
 // thresholdEvent is the event about a release that is rolled back because of failed checks alone.
@@ -202,15 +203,15 @@ func lastFailure(s Snapshot) string {
 	return gate.Name + ": " + gate.Message
 }
 
-// fail ends a release that was rolled back. Every transition to Failed sends exactly one error alert that names the cause: the
+// failRelease ends a release that was rolled back. Every transition to Failed sends exactly one error alert that names the cause: the
 // threshold and the deadline send theirs when the rollback starts, a rollback that the user requested sends it here.
-func (e *statusEdit) fail(why string) *statusEdit {
+func failRelease(e *statusEdit, why string) *statusEdit {
 	s := e.snapshot
 	waiting := s.Status.Phase == flaggerv1.CanaryPhaseWaiting
 	alerted := !waiting && (s.serin().Intent == intentRollback && !s.requestedByUser() || len(thresholdEvent(s)) > 0)
 	e.enterPhase(flaggerv1.CanaryPhaseFailed)
 	e.ending = release.EndingFailed
-	e.recordRepairedPrimary()
+	recordRepairedPrimary(e)
 	e.resetCounters()
 	if waiting {
 		e.recordAppliedRevision()
@@ -223,7 +224,7 @@ func (e *statusEdit) fail(why string) *statusEdit {
 	if !alerted {
 		event.Alert = &release.Alert{Severity: release.Error, Message: "Canary failed: " + why}
 	}
-	return e.addEvents(event).recordPostRolloutPending(intentFailed)
+	return recordPostRolloutPending(e.addEvents(event), intentFailed)
 }
 
 // requestedByUser reports whether a webhook or a command, not the state of the canary, requested the rollback.

@@ -28,7 +28,8 @@ const maxMessage = 1 << 10
 // noRevision is the recorded revision of a primary whose promotion failed: no revision equals it, so any change is a release.
 const noRevision = "none"
 
-// statusEdit builds the status of a decision, together with its effects, events and stamps.
+// statusEdit builds the status of a decision, together with its effects, events and stamps. Its methods are the elementary changes,
+// such as a phase, a condition or an intent; functions that take it as a parameter are transitions of the state machine.
 type statusEdit struct {
 	snapshot Snapshot
 	status   flaggerv1.CanaryStatus
@@ -74,7 +75,7 @@ func (e *statusEdit) setPromotedCondition() {
 }
 
 // markRunStart records the start of a run in the condition Promoted, from which the ID of the run is derived.
-func (e *statusEdit) markRunStart() *statusEdit {
+func markRunStart(e *statusEdit) {
 	if findCondition(e.status, flaggerv1.ConditionPromoted) == nil {
 		e.setPromotedCondition() // something removed it
 	}
@@ -82,7 +83,6 @@ func (e *statusEdit) markRunStart() *statusEdit {
 		c.LastUpdateTime = metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
 	}
 	e.serin.Run = newRunID(e.snapshot.UID, e.status)
-	return e
 }
 
 // setCondition sets one condition. Its transition time changes only with its status.

@@ -66,7 +66,7 @@ func withdrawTraffic(s Snapshot) Decision {
 	e := s.edit().addEffects(steadyStateEffects(s)...).addEffects(TrafficWeight{}).addStamps(release.StampTrafficEnded)
 	e.status.CanaryWeight = 0
 	e.expireCookie()
-	e.recordRepairedPrimary()
+	recordRepairedPrimary(e)
 	return e.addEvents(release.Event{
 		Type: release.Warning, Message: fmt.Sprintf("Routing all traffic of %s to primary: the revision of %s changed after the analysis", s.Plan.qualifiedName(), s.Plan.targetName()),
 	}).decision(nil)
@@ -82,9 +82,9 @@ func (s *Snapshot) inheritsTraffic() bool {
 // from the first step.
 func withdrawInheritedTraffic(s Snapshot) Decision {
 	e := s.edit().addEffects(TrafficWeight{}).addEffects(ConfigsRestored{ID: s.promotionCopyID()})
-	e.recordRepairedPrimary()
+	recordRepairedPrimary(e)
 	e.resetCounters()
-	e.beginRun()
+	beginRun(e)
 	e.enterPhase(flaggerv1.CanaryPhaseProgressing).addStamps(release.StampSince, release.StampTrafficEnded)
 	e.expireCookie()
 	return e.addEvents(release.Event{
@@ -103,12 +103,12 @@ func (s *Snapshot) primaryBecameReady() bool {
 // recordPrimary records the revision of such a primary.
 func recordPrimary(s Snapshot) Decision {
 	e := s.edit().addEffects(steadyStateEffects(s)...)
-	e.recordRepairedPrimary()
+	recordRepairedPrimary(e)
 	return e.decision(nil)
 }
 
 // recordRepairedPrimary records the revision of a primary that was not ready in time, once it is ready.
-func (e *statusEdit) recordRepairedPrimary() {
+func recordRepairedPrimary(e *statusEdit) {
 	if !e.snapshot.primaryUnpromoted() || !e.snapshot.Workload.Primary.Ready || !e.snapshot.Workload.Primary.Found {
 		return
 	}

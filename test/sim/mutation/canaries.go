@@ -204,7 +204,7 @@ var Canaries = []Mutant{
 		"counts of the revision before",
 		"I17",
 		"internal/canary/progress.go",
-		"\te.resetCounters()\n\te.beginRun()\n", "\te.beginRun()\n", 3,
+		"\te.resetCounters()\n\tbeginRun(e)\n", "\tbeginRun(e)\n", 3,
 	},
 	{
 		"samples of the revision before",
