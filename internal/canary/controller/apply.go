@@ -16,13 +16,25 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// apply applies the effects of a decision in order, up to the first that fails. An effect that was applied only in part is a warning.
+// effectApplier applies effects. It knows how the desired state is reached, not why it is desired.
+type effectApplier struct {
+	*Observer
+	// reader reads from the API server.
+	reader client.Reader
+	memory *memory
+}
+
+func (r *Reconciler) effectApplier() effectApplier {
+	return effectApplier{Observer: &r.Observer, reader: r.Reader, memory: r.memory}
+}
+
+// applyDecision applies the effects of a decision in order, up to the first that fails. An effect that was applied only in part is a warning.
 // The returned decision includes the warnings and what the user must fix; rejected is true if no watch notifies of the fix. Other
 // errors are returned.
-func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (decision canary.Decision, rejected bool, err error) {
+func (a effectApplier) applyDecision(ctx context.Context, s *observation, d canary.Decision) (decision canary.Decision, rejected bool, err error) {
 	events := slices.Concat(d.Events, s.warnings)
 	for _, effect := range d.Effects {
-		err := r.ensure(ctx, s, effect, d.Status)
+		err := a.applyIfNeeded(ctx, s, effect, d.Status)
 		var partly *workload.PartialServiceError
 		switch {
 		case errors.As(err, &partly):
@@ -39,13 +51,13 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (dec
 	return d, false, nil
 }
 
-// one applies one effect. status is the one that will be written: it contains the cookies of the run.
-func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, status flaggerv1.CanaryStatus) error {
+// applyEffect applies one effect. status is the one that will be written: it contains the cookies of the run.
+func (a effectApplier) applyEffect(ctx context.Context, s *observation, effect release.Effect, status flaggerv1.CanaryStatus) error {
 	c := s.object
-	target := r.Workloads.ForCanary(c)
+	target := a.Workloads.ForCanary(c)
 	switch e := effect.(type) {
 	case canary.HasFinalizer:
-		return r.holdFinalizer(ctx, c, e.Present)
+		return a.setFinalizer(ctx, c, e.Present)
 	case canary.ServicesExist:
 		return target.EnsureServices(ctx, c, e.Apex)
 	case canary.PrimaryExists:
@@ -80,14 +92,14 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 		if s.renderer == nil {
 			return nil
 		}
-		_, err := r.Applier.Prepare(ctx, s.renderer, s.target)
+		_, err := a.Applier.Prepare(ctx, s.renderer, s.target)
 		return err
 	case canary.RouteMaintained:
-		return r.setRoute(ctx, s, status, canary.TrafficWeight{Canary: e.Canary, Mirror: e.Mirror}, keepWeights)
+		return a.setRoute(ctx, s, status, canary.TrafficWeight{Canary: e.Canary, Mirror: e.Mirror}, keepWeights)
 	case canary.TrafficWeight:
-		return r.setRoute(ctx, s, status, e, setWeights)
+		return a.setRoute(ctx, s, status, e, setWeights)
 	case canary.UserObjectsRestored:
-		return r.giveBack(ctx, s)
+		return a.restoreUserObjects(ctx, s)
 	default:
 		return fmt.Errorf("unknown effect %T", effect)
 	}
@@ -102,11 +114,11 @@ const (
 )
 
 // setRoute applies a route with the provider of the plan, or with is.Provider.
-func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.CanaryStatus, is canary.TrafficWeight, w weights) error {
+func (a effectApplier) setRoute(ctx context.Context, s *observation, status flaggerv1.CanaryStatus, is canary.TrafficWeight, w weights) error {
 	renderer, target, decided := s.renderer, s.target, s.versions
 	if is.Provider != "" {
 		var ok bool
-		if renderer, ok = r.Routers.ForCanary(is.Provider); !ok {
+		if renderer, ok = a.Routers.ForCanary(is.Provider); !ok {
 			return nil // only an older version of Serin supports that provider
 		}
 		target, decided = s.targetOf(is.Provider), nil // its objects were not read
@@ -127,9 +139,9 @@ func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.Can
 	}
 	var err error
 	if w == keepWeights {
-		_, err = r.Applier.ApplyExceptWeights(ctx, renderer, target, route)
+		_, err = a.Applier.ApplyExceptWeights(ctx, renderer, target, route)
 	} else {
-		_, err = r.Applier.Apply(ctx, renderer, target, route, decided)
+		_, err = a.Applier.Apply(ctx, renderer, target, route, decided)
 	}
 	return err
 }
@@ -146,15 +158,16 @@ func (f fresh) Get(ctx context.Context, key client.ObjectKey, into client.Object
 	return f.live.Get(ctx, key, into, options...)
 }
 
-func (r *Reconciler) giveBack(ctx context.Context, s *seen) error {
-	if err := r.Workloads.ForCanary(s.object).RestoreServices(ctx, s.object); err != nil {
+// restoreUserObjects restores the Services and the route of the user.
+func (a effectApplier) restoreUserObjects(ctx context.Context, s *observation) error {
+	if err := a.Workloads.ForCanary(s.object).RestoreServices(ctx, s.object); err != nil {
 		return err
 	}
 	if s.renderer == nil {
 		return nil
 	}
-	applier := *r.Applier
-	applier.Client = fresh{applier.Client, r.Reader}
+	applier := *a.Applier
+	applier.Client = fresh{applier.Client, a.reader}
 	err := applier.Restore(ctx, s.renderer, s.target)
 	if errors.Is(err, traffic.ErrNoOriginal) {
 		return &workload.PartialServiceError{Messages: []string{err.Error()}}
@@ -162,24 +175,24 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen) error {
 	return err
 }
 
-// holdFinalizer adds or removes the finalizer. The patch contains the version that was read. A Canary that is deleted with its
+// setFinalizer adds or removes the finalizer. The patch contains the version that was read. A Canary that is deleted with its
 // finalizer may never appear in the cache in the resulting version: a watch that restarts shows only its absence.
-func (r *Reconciler) holdFinalizer(ctx context.Context, c *flaggerv1.Canary, held bool) error {
-	if slices.Contains(c.Finalizers, finalizer) == held {
+func (a effectApplier) setFinalizer(ctx context.Context, c *flaggerv1.Canary, present bool) error {
+	if slices.Contains(c.Finalizers, finalizer) == present {
 		return nil
 	}
 	before := c.DeepCopy()
-	if held {
+	if present {
 		c.Finalizers = append(c.Finalizers, finalizer)
 	} else {
 		c.Finalizers = slices.DeleteFunc(c.Finalizers, func(name string) bool { return name == finalizer })
 	}
 	status := c.Status
 	var options []client.PatchOption
-	if !held {
+	if !present {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
-	err := r.Client.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
+	err := a.Client.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
 	if err != nil {
 		c.Finalizers = before.Finalizers
 		return fmt.Errorf("set the finalizer of Canary %s.%s: %w", c.Name, c.Namespace, err)

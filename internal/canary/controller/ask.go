@@ -67,8 +67,8 @@ func Pool(question any) string {
 	return "metrics"
 }
 
-// questionsOf is the maximum number of queries of a Canary within one window.
-func questionsOf(c *flaggerv1.Canary) int {
+// maxQueries is the maximum number of queries of a Canary within one window.
+func maxQueries(c *flaggerv1.Canary) int {
 	a := analysisOf(c)
 	return len(a.Webhooks) + len(a.Metrics) + 1 // whether the sources of all metrics can be reached
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// endpoints reads the published endpoints of both workloads.
-func (o *Observer) endpoints(ctx context.Context, s *seen) error {
+// readEndpoints reads the published endpoints of both workloads.
+func (o *Observer) readEndpoints(ctx context.Context, s *observation) error {
 	w, plan := &s.snapshot.Workload, s.snapshot.Plan
 	if plan.Knative {
 		w.Target.Endpoints.Unknown = "Knative tracks the pods of its revisions and starts them on demand"

@@ -83,7 +83,7 @@ func TestAConflictMakesTheCanaryBeReadAgain(t *testing.T) {
 	if err := r.checkNewest(t.Context(), cached, true); err != nil || reads.n != 0 {
 		t.Fatalf("before the conflict: %v after %d reads, want none", err, reads.n)
 	}
-	s := &seen{object: cached, snapshot: canary.Snapshot{Status: cached.Status}}
+	s := &observation{object: cached, snapshot: canary.Snapshot{Status: cached.Status}}
 	decision := canary.Decision{Status: flaggerv1.CanaryStatus{Phase: flaggerv1.CanaryPhasePromoting}}
 	if _, err := r.writeStatus(t.Context(), s, decision, reconciler.Explanation{Due: true}); !apierrors.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict", err)

@@ -88,8 +88,8 @@ func targetOf(c *flaggerv1.Canary) string {
 	return ref.Kind + "/" + ref.Name
 }
 
-// seen is an observed Canary: the object, its dependencies and the snapshot.
-type seen struct {
+// observation is an observed Canary: the object, its dependencies and the snapshot.
+type observation struct {
 	object            *flaggerv1.Canary      // with its state decoded
 	stored            flaggerv1.CanaryStatus // as the API server stores it
 	snapshot          canary.Snapshot
@@ -97,19 +97,19 @@ type seen struct {
 	target            traffic.Target
 	versions          traffic.Versions // of the route
 	selector, selects string
-	things            []watching.Object
+	dependencies      []watching.Object
 	// workloads and routes are the kinds of the objects that were read, which have to be watched.
 	workloads, routes []schema.GroupVersionKind
-	// again is true if no watch notifies of the expected change: a permission, or a CustomResourceDefinition.
-	again bool
+	// needsRetry is true if no watch notifies of the expected change: a permission, or a CustomResourceDefinition.
+	needsRetry bool
 	// warnings are about objects that the Canary refers to; they do not block it.
 	warnings []release.Event
 	// podsDue is when the pods of an unready workload have to be listed again; zero: never.
 	podsDue time.Time
 }
 
-// asking is the key of the Canary in the query runner.
-func (s *seen) asking() queryrunner.Key {
+// queryKey is the key of the Canary in the query runner.
+func (s *observation) queryKey() queryrunner.Key {
 	return queryrunner.Key{NamespacedName: client.ObjectKeyFromObject(s.object), UID: s.object.UID}
 }
 
@@ -127,21 +127,21 @@ func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now t
 }
 
 // observe reads everything that a Canary depends on. other is another controller that acts on it.
-func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, other canary.OtherController) (*seen, error) {
+func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, other canary.OtherController) (*observation, error) {
 	settings := o.Settings
 	settings.Features = func(provider string) canary.Features { return Features(o.Routers, object, provider) }
 	plan := canary.NewPlan(object, settings)
-	s := &seen{object: object}
+	s := &observation{object: object}
 	s.snapshot = canary.Snapshot{
 		Now: now, UID: string(object.UID), Generation: object.Generation, Plan: plan, Status: *object.Status.DeepCopy(),
 		Deleting: object.DeletionTimestamp != nil, Finalizer: slices.Contains(object.Finalizers, finalizer),
 		Command: object.Annotations[canary.CommandAnnotation], OtherController: other,
 	}
-	s.things = o.things(object)
+	s.dependencies = o.initialDependencies(object)
 	if other.Acts() && !canary.OwnRelease(object.Status) {
 		return s, nil // nothing else matters until it is gone
 	}
-	if err := o.rival(ctx, s); err != nil {
+	if err := o.findTargetConflict(ctx, s); err != nil {
 		return nil, err
 	}
 	target := o.Workloads.ForCanary(object)
@@ -157,21 +157,21 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		return nil, fmt.Errorf("observe %s %s: %w", object.Spec.TargetRef.Kind, object.Spec.TargetRef.Name, err)
 	}
 	s.snapshot.Workload = workloadOf(observed)
-	s.selector, s.selects, s.again = observed.SelectorLabel, observed.SelectorValue, s.again || observed.KindNotInstalled
+	s.selector, s.selects, s.needsRetry = observed.SelectorLabel, observed.SelectorValue, s.needsRetry || observed.KindNotInstalled
 	for _, read := range observed.Dependencies {
-		s.things = append(s.things, watching.Object{Kind: read.Kind.GroupKind(), Namespace: object.Namespace, Name: read.Name})
+		s.dependencies = append(s.dependencies, watching.Object{Kind: read.Kind.GroupKind(), Namespace: object.Namespace, Name: read.Name})
 		s.workloads = withKind(s.workloads, read.Kind)
 	}
-	if err := o.endpoints(ctx, s); err != nil {
+	if err := o.readEndpoints(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := o.route(ctx, s); err != nil {
+	if err := o.readRoute(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := o.missing(ctx, s); err != nil {
+	if err := o.findMissingReferences(ctx, s); err != nil {
 		return nil, err
 	}
-	s.warnings = append(s.warnings, cutHooks(object)...)
+	s.warnings = append(s.warnings, hookLimitWarnings(object)...)
 	s.snapshot.Queue, err = o.queueTurn(ctx, s)
 	return s, err
 }
@@ -183,18 +183,18 @@ func withKind(kinds []schema.GroupVersionKind, kind schema.GroupVersionKind) []s
 	return append(kinds, kind)
 }
 
-// things are the objects whose changes requeue this Canary, whether they exist or not. Those of its workload and its route are added
-// when they are known.
-func (o *Observer) things(c *flaggerv1.Canary) []watching.Object {
+// initialDependencies are the objects whose changes requeue this Canary, whether they exist or not. Those of its workload and its
+// route are added when they are known.
+func (o *Observer) initialDependencies(c *flaggerv1.Canary) []watching.Object {
 	apex := cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name)
-	var things []watching.Object
+	var dependencies []watching.Object
 	for _, name := range []string{apex, apex + "-primary", apex + "-canary"} {
-		things = append(things, watching.Object{Kind: schema.GroupKind{Kind: "Service"}, Namespace: c.Namespace, Name: name}, endpoints.Of(c.Namespace, name))
+		dependencies = append(dependencies, watching.Object{Kind: schema.GroupKind{Kind: "Service"}, Namespace: c.Namespace, Name: name}, endpoints.Of(c.Namespace, name))
 	}
 	for _, key := range templates(c) {
-		things = append(things, watching.Object{Kind: schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, Namespace: key.Namespace, Name: key.Name})
+		dependencies = append(dependencies, watching.Object{Kind: schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, Namespace: key.Namespace, Name: key.Name})
 	}
-	return things
+	return dependencies
 }
 
 // templates are the metric templates that a Canary refers to.
@@ -222,8 +222,8 @@ func templateKey(namespace string, ref flaggerv1.CrossNamespaceObjectReference) 
 	return types.NamespacedName{Namespace: namespace, Name: ref.Name}
 }
 
-// rivals are the Canaries with the same target, this one included.
-func (o *Observer) rivals(ctx context.Context, c *flaggerv1.Canary) ([]flaggerv1.Canary, error) {
+// canariesOfTarget are the Canaries with the same target, this one included.
+func (o *Observer) canariesOfTarget(ctx context.Context, c *flaggerv1.Canary) ([]flaggerv1.Canary, error) {
 	var all flaggerv1.CanaryList
 	options := []client.ListOption{client.InNamespace(c.Namespace)}
 	if o.Indexed {
@@ -236,9 +236,9 @@ func (o *Observer) rivals(ctx context.Context, c *flaggerv1.Canary) ([]flaggerv1
 	return slices.DeleteFunc(all.Items, func(other flaggerv1.Canary) bool { return targetOf(&other) != targetOf(c) }), nil
 }
 
-// rival sets the target conflict if an older Canary has the same target.
-func (o *Observer) rival(ctx context.Context, s *seen) error {
-	others, err := o.rivals(ctx, s.object)
+// findTargetConflict sets the target conflict if an older Canary has the same target.
+func (o *Observer) findTargetConflict(ctx context.Context, s *observation) error {
+	others, err := o.canariesOfTarget(ctx, s.object)
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (o *Observer) rival(ctx context.Context, s *seen) error {
 		return nil
 	}
 	s.snapshot.TargetConflict, err = o.Rival(ctx, s.object)
-	s.again = s.again || s.snapshot.TargetConflict != "" // no watch of this controller notifies of the deletion of the other
+	s.needsRetry = s.needsRetry || s.snapshot.TargetConflict != "" // no watch of this controller notifies of the deletion of the other
 	return err
 }
 
@@ -279,11 +279,11 @@ func workloadOf(o workload.Observation) canary.Workload {
 	return canary.Workload{
 		Problem: o.Problem, ScalerProblem: o.ScalerProblem, SameTemplate: o.PrimaryUpToDate,
 		Configs: o.Configs, FlaggerConfigs: o.FlaggerConfigs, NewestTemplate: o.NewestTemplate,
-		Target: copyOf(o.Target), Primary: copyOf(o.Primary),
+		Target: workloadState(o.Target), Primary: workloadState(o.Primary),
 	}
 }
 
-func copyOf(s workload.State) canary.WorkloadState {
+func workloadState(s workload.State) canary.WorkloadState {
 	return canary.WorkloadState{
 		Found: s.Found, Revision: s.Revision, FlaggerHash: s.FlaggerHash, ID: s.PromotionID,
 		Replicas: s.Replicas, Total: s.Total, Available: s.Available, Updated: s.Updated, ReadyPods: s.Ready,
@@ -308,8 +308,8 @@ func Features(routers traffic.Registry, c *flaggerv1.Canary, provider string) ca
 	}
 }
 
-// route reads the route. A permanent error is part of the snapshot; only a transient one ends the reconciliation.
-func (o *Observer) route(ctx context.Context, s *seen) error {
+// readRoute reads the route. A permanent error is part of the snapshot; only a transient one ends the reconciliation.
+func (o *Observer) readRoute(ctx context.Context, s *observation) error {
 	provider := s.snapshot.Plan.Provider
 	renderer, ok := o.Routers.ForCanary(provider)
 	if !ok || !s.snapshot.Plan.HasRouter {
@@ -317,7 +317,7 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 	}
 	s.renderer, s.target = renderer, s.targetOf(provider)
 	for _, ref := range renderer.Refs(s.target, release.Route{}, nil) {
-		s.things = append(s.things, watching.Object{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
+		s.dependencies = append(s.dependencies, watching.Object{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
 		s.routes = withKind(s.routes, ref.GVK)
 	}
 	observed, versions, err := o.Applier.Observe(ctx, renderer, s.target)
@@ -325,7 +325,7 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 	switch {
 	case reconciler.NeedsUser(err), reconciler.Rejected(err):
 		s.snapshot.Route = canary.Route{Problem: err.Error()}
-		s.again = s.again || errors.Is(err, traffic.ErrNotInstalled) || reconciler.Rejected(err)
+		s.needsRetry = s.needsRetry || errors.Is(err, traffic.ErrNotInstalled) || reconciler.Rejected(err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("read the route of %s: %w", s.object.Name, err)
@@ -337,14 +337,14 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 	return nil
 }
 
-func (s *seen) targetOf(provider string) traffic.Target {
+func (s *observation) targetOf(provider string) traffic.Target {
 	target := traffic.NewCanaryTarget(s.object, provider, s.selector)
 	target.SelectorValue = s.selects
 	return target
 }
 
-// cutHooks returns warnings about webhooks whose timeout or retries exceed the maximum.
-func cutHooks(c *flaggerv1.Canary) []release.Event {
+// hookLimitWarnings returns warnings about webhooks whose timeout or retries exceed the maximum.
+func hookLimitWarnings(c *flaggerv1.Canary) []release.Event {
 	var warnings []release.Event
 	for _, h := range analysisOf(c).Webhooks {
 		if _, _, cut, _ := hookLimits(h); cut != "" { // an invalid timeout is reported by its call
@@ -356,8 +356,8 @@ func cutHooks(c *flaggerv1.Canary) []release.Event {
 	return warnings
 }
 
-// missing finds references to objects that do not exist or cannot be used.
-func (o *Observer) missing(ctx context.Context, s *seen) error {
+// findMissingReferences finds references to objects that do not exist or cannot be used.
+func (o *Observer) findMissingReferences(ctx context.Context, s *observation) error {
 	for _, key := range templates(s.object) {
 		var template flaggerv1.MetricTemplate
 		err := o.Client.Get(ctx, key, &template)

@@ -31,7 +31,7 @@ func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedNa
 		r.newest.Forget(key) // Flagger writes newer versions
 		message = other.Message()
 	}
-	r.left.SetReason(ctx, key, message, r.showOtherController)
+	r.ceded.SetReason(ctx, key, message, r.showOtherController)
 	return other, nil
 }
 

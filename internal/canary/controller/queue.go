@@ -35,7 +35,7 @@ func IndexPlaces(ctx context.Context, indexer client.FieldIndexer) error {
 func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Queued(reader, indexed) }
 
 // queueTurn returns whether a release may start beside those in progress; nil if that is not limited, or if no release is to start.
-func (o *Observer) queueTurn(ctx context.Context, s *seen) (*release.QueueState, error) {
+func (o *Observer) queueTurn(ctx context.Context, s *observation) (*release.QueueState, error) {
 	if !o.Line.Limits() || !canary.MayStart(s.snapshot) {
 		return nil, nil
 	}

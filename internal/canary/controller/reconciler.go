@@ -53,7 +53,7 @@ type Reconciler struct {
 
 	frame      *reconciler.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]
 	dependents *watching.Dependents
-	left       watching.CededReleases
+	ceded      watching.CededReleases
 	memory     *memory
 	form       statusForm
 	newest     *readyourwrites.NewestVersions
@@ -86,13 +86,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // reconcile observes one Canary, decides, applies the effects, writes the status, reports and sends queries.
 func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(object)
-	s, err := r.look(ctx, object)
+	s, err := r.observeWithMemory(ctx, object)
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	ctx = readyourwrites.WithWriteCheck(ctx, r.requireNewest(object))
 	decision := r.frame.Decide(func() canary.Decision { return canary.Next(s.snapshot) })
-	decision, rejected, err := r.apply(ctx, s, decision)
+	decision, rejected, err := r.effectApplier().applyDecision(ctx, s, decision)
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
@@ -105,13 +105,13 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	r.memory.Succeeded(key, reconciler.LostRace)
 	releases.Settle(r.Line, object, s.object, canary.WaitsInQueue(decision))
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
-	r.show(s, decision)
-	r.measure(s.snapshot.Plan, decision, s.snapshot.Now)
-	r.Prober.Submit(s.asking(), decision.Queries)
-	r.Prober.SetAnswerLimit(s.asking(), questionsOf(object))
+	r.updateMetrics(s, decision)
+	r.countEnding(s.snapshot.Plan, decision, s.snapshot.Now)
+	r.Prober.Submit(s.queryKey(), decision.Queries)
+	r.Prober.SetAnswerLimit(s.queryKey(), maxQueries(object))
 
 	r.memory.ScheduleWake(key, decision.Wake)
-	again := reconciler.Earliest(s.podsDue, r.memory.Retry(key, reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(key, reconciler.NotInstalled, s.again, s.snapshot.Now))
+	again := reconciler.Earliest(s.podsDue, r.memory.Retry(key, reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(key, reconciler.NotInstalled, s.needsRetry, s.snapshot.Now))
 	explain := explanation.At
 	if written || s.snapshot.OtherController.Acts() {
 		explain = time.Time{} // the write shows all gates, or the status belongs to Flagger
@@ -122,8 +122,8 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explain, again))}, nil
 }
 
-// look observes a Canary, and adds what this process remembers of it and the answers that it received.
-func (r *Reconciler) look(ctx context.Context, object *flaggerv1.Canary) (*seen, error) {
+// observeWithMemory observes a Canary, and adds what this process remembers of it and the answers that it received.
+func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Canary) (*observation, error) {
 	key, now, stored := client.ObjectKeyFromObject(object), r.Clock.Now(), decodeState(object)
 	other, err := r.otherController(ctx, key, now)
 	if err != nil {
@@ -139,11 +139,11 @@ func (r *Reconciler) look(ctx context.Context, object *flaggerv1.Canary) (*seen,
 		return nil, err
 	}
 	s.stored = stored
-	r.dependents.Set(key, s.things)
+	r.dependents.Set(key, s.dependencies)
 	if err := r.Watch(s.workloads, s.routes); err != nil {
 		return nil, fmt.Errorf("watch the dependencies of Canary %s: %w", key, err)
 	}
-	s.snapshot.Answers = r.Prober.Answers(s.asking())
+	s.snapshot.Answers = r.Prober.Answers(s.queryKey())
 	if !other.Acts() {
 		r.memory.track(key, &s.snapshot.Workload, now)
 	}
@@ -160,7 +160,7 @@ func (r *Reconciler) look(ctx context.Context, object *flaggerv1.Canary) (*seen,
 func (r *Reconciler) reportFault(ctx context.Context, object *flaggerv1.Canary, fault error) error {
 	key, now := client.ObjectKeyFromObject(object), r.Clock.Now()
 	stored := decodeState(object)
-	s := &seen{object: object, stored: stored, snapshot: canary.Snapshot{
+	s := &observation{object: object, stored: stored, snapshot: canary.Snapshot{
 		Now: now, UID: string(object.UID), Generation: object.Generation, Status: *object.Status.DeepCopy(),
 		Plan: canary.Plan{Name: object.Name, Namespace: object.Namespace, Target: object.Spec.TargetRef.Name},
 	}}
@@ -174,7 +174,7 @@ func (r *Reconciler) reportFault(ctx context.Context, object *flaggerv1.Canary, 
 
 // writeStatus stores the decision if the status changes, or if a wait has to be explained. It reports whether that created a new
 // version, whose event requeues the release.
-func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d canary.Decision, explanation reconciler.Explanation) (written bool, err error) {
+func (r *Reconciler) writeStatus(ctx context.Context, s *observation, d canary.Decision, explanation reconciler.Explanation) (written bool, err error) {
 	if s.snapshot.OtherController.Acts() || !explanation.Due && sameStatus(d.Status, s.snapshot.Status) {
 		return false, nil
 	}
@@ -200,8 +200,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d canary.Decision
 	return written, nil
 }
 
-// show updates the metrics of the release.
-func (r *Reconciler) show(s *seen, d canary.Decision) {
+// updateMetrics updates the metrics of the release.
+func (r *Reconciler) updateMetrics(s *observation, d canary.Decision) {
 	plan := s.snapshot.Plan
 	shown := telemetry.Canary{
 		Namespace: plan.Namespace, Name: plan.Name, Target: plan.Target,
@@ -238,8 +238,8 @@ func (r *Reconciler) show(s *seen, d canary.Decision) {
 	}
 }
 
-// measure counts the end of a release, once its status is written. began is the start of the reconciliation.
-func (r *Reconciler) measure(plan canary.Plan, d canary.Decision, began time.Time) {
+// countEnding counts the end of a release, once its status is written. began is the start of the reconciliation.
+func (r *Reconciler) countEnding(plan canary.Plan, d canary.Decision, began time.Time) {
 	switch d.Ending {
 	case release.EndingPromoted:
 		r.Metrics.CountSuccess(plan.Namespace, plan.Target, string(plan.Strategy), telemetry.AnalysisCompleted)
@@ -255,7 +255,7 @@ func (r *Reconciler) measure(plan canary.Plan, d canary.Decision, began time.Tim
 }
 
 // findPodProblems determines what prevents pods from running, with one LIST for a workload that has been unready for a while.
-func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedName, s *seen) error {
+func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedName, s *observation) error {
 	w := &s.snapshot.Workload
 	patience := min(podsDueAfter, s.snapshot.Plan.Deadline/2) // the cause must be known before a rollback at the deadline
 	for _, of := range []struct {
@@ -280,7 +280,7 @@ func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedNa
 
 // forget drops everything about a Canary that does not exist anymore.
 func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	r.left.Forget(key, r.showOtherController)
+	r.ceded.Forget(key, r.showOtherController)
 	r.Prober.Forget(key)
 	r.Workloads.Forget(key)
 	r.dependents.Forget(key)
@@ -295,7 +295,7 @@ func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconc
 // Footprint returns the keys of everything that this process remembers of Canaries.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	return reconciler.FootprintOf(reconciler.Footprint{
-		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.Keys(), "known": r.newest.Keys(),
+		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.ceded.Keys(), "memory": r.memory.Keys(), "known": r.newest.Keys(),
 		"line": r.Line.Keys(flaggerv1.CanaryKind), "prober": r.Prober.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.Standing.Keys(),
 		"workloads": r.Workloads.CachedKeys(),
 	})

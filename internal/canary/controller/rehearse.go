@@ -15,14 +15,14 @@ import (
 // and its parts, it shows what a reconciliation would write. refused is the error that prevented an effect, if the user must fix
 // it.
 func (o *Observer) Rehearse(ctx context.Context, object *flaggerv1.Canary, now time.Time) (decision canary.Decision, refused, err error) {
-	r := &Reconciler{Parts: Parts{Observer: *o}}
+	a := effectApplier{Observer: o}
 	s, err := o.observe(ctx, object.DeepCopy(), now, canary.OtherController{})
 	if err != nil {
 		return canary.Decision{}, nil, err
 	}
 	decision = canary.Next(s.snapshot)
 	for _, effect := range decision.Effects {
-		err := r.one(ctx, s, effect, decision.Status)
+		err := a.applyEffect(ctx, s, effect, decision.Status)
 		var partly *workload.PartialServiceError
 		switch {
 		case err == nil, errors.As(err, &partly):

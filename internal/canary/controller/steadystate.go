@@ -42,7 +42,7 @@ type effectInputs struct {
 	session, primary, previous string
 }
 
-func inputsOf(s *seen, effect release.Effect, status flaggerv1.CanaryStatus) effectInputs {
+func inputsOf(s *observation, effect release.Effect, status flaggerv1.CanaryStatus) effectInputs {
 	return effectInputs{
 		effect: effect, canary: s.object.UID, generation: s.object.Generation, annotations: annotationsOf(s.object),
 		selector: s.selector, selects: s.selects,
@@ -64,11 +64,11 @@ func annotationsOf(c *flaggerv1.Canary) string {
 // restrict returns the part of an observation, and of its status, that a steady-state effect depends on: its inputs, with the
 // spec and the annotations that they identify. Nearly every reconciliation has another version of the Canary, and the effect
 // does not depend on the rest of it.
-func (t effectInputs) restrict(s *seen) (*seen, flaggerv1.CanaryStatus) {
+func (t effectInputs) restrict(s *observation) (*observation, flaggerv1.CanaryStatus) {
 	object := &flaggerv1.Canary{TypeMeta: s.object.TypeMeta, Spec: s.object.Spec}
 	object.Namespace, object.Name, object.UID, object.Generation = s.object.Namespace, s.object.Name, t.canary, t.generation
 	object.Annotations = s.object.Annotations
-	part := &seen{object: object, renderer: s.renderer, target: s.target, selector: t.selector, selects: t.selects}
+	part := &observation{object: object, renderer: s.renderer, target: s.target, selector: t.selector, selects: t.selects}
 	part.target.Canary = object
 	part.snapshot.Plan.Strategy = s.snapshot.Plan.Strategy
 	return part, flaggerv1.CanaryStatus{
@@ -120,27 +120,27 @@ func steadyState(effect release.Effect) (name string, ok bool) {
 	}
 }
 
-// ensure applies an effect, unless it is a steady-state effect that still has nothing to do.
-func (r *Reconciler) ensure(ctx context.Context, s *seen, effect release.Effect, status flaggerv1.CanaryStatus) error {
+// applyIfNeeded applies an effect, unless it is a steady-state effect that still has nothing to do.
+func (a effectApplier) applyIfNeeded(ctx context.Context, s *observation, effect release.Effect, status flaggerv1.CanaryStatus) error {
 	name, ok := steadyState(effect)
 	if !ok {
-		return r.one(ctx, s, effect, status)
+		return a.applyEffect(ctx, s, effect, status)
 	}
 	key := client.ObjectKeyFromObject(s.object)
 	inputs := inputsOf(s, effect, status)
-	last := r.memory.lastApplied(key, name)
+	last := a.memory.lastApplied(key, name)
 	if last.inputs == inputs && !slices.ContainsFunc(last.reads, func(r read) bool { return !r.unchanged(ctx) }) {
 		return nil
 	}
 	notes := &notes{}
 	part, cookies := inputs.restrict(s)
-	if err := r.one(context.WithValue(ctx, notesKey{}, notes), part, effect, cookies); err != nil {
+	if err := a.applyEffect(context.WithValue(ctx, notesKey{}, notes), part, effect, cookies); err != nil {
 		return err
 	}
 	if notes.more || len(notes.reads) == 0 {
 		return nil
 	}
-	r.memory.recordApplied(key, name, appliedEffect{inputs, notes.reads})
+	a.memory.recordApplied(key, name, appliedEffect{inputs, notes.reads})
 	return nil
 }
 

@@ -102,18 +102,18 @@ func (w *standingWorld) ensure(tb testing.TB, effect canary.Effect) {
 	w.apply(tb, w.seen(tb), effect)
 }
 
-func (w *standingWorld) seen(tb testing.TB) *seen {
+func (w *standingWorld) seen(tb testing.TB) *observation {
 	tb.Helper()
 	c := &flaggerv1.Canary{}
 	if err := w.client.Get(context.Background(), cart, c); err != nil {
 		tb.Fatal(err)
 	}
-	return &seen{object: c, renderer: istio.New(), target: traffic.NewCanaryTarget(c, "istio", "app"), selector: "app"}
+	return &observation{object: c, renderer: istio.New(), target: traffic.NewCanaryTarget(c, "istio", "app"), selector: "app"}
 }
 
-func (w *standingWorld) apply(tb testing.TB, s *seen, effect canary.Effect) {
+func (w *standingWorld) apply(tb testing.TB, s *observation, effect canary.Effect) {
 	tb.Helper()
-	if err := w.reconciler.ensure(context.Background(), s, effect, s.object.Status); err != nil {
+	if err := w.reconciler.effectApplier().applyIfNeeded(context.Background(), s, effect, s.object.Status); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -233,7 +233,7 @@ func TestAnEffectThatWarnsIsAppliedInEveryReconciliation(t *testing.T) {
 	w := newStandingWorld(t)
 	w.edit(t, "Service", "cart", `{"spec":{"clusterIP":"None"}}`)
 	for pass := range 3 {
-		decision, _, err := w.reconciler.apply(t.Context(), w.seen(t), canary.Decision{Effects: []release.Effect{canary.ServicesExist{Apex: true}}})
+		decision, _, err := w.reconciler.effectApplier().applyDecision(t.Context(), w.seen(t), canary.Decision{Effects: []release.Effect{canary.ServicesExist{Apex: true}}})
 		if err != nil || len(decision.Events) != 1 {
 			t.Fatalf("reconciliation %d: got warnings %v, error %v, want one warning", pass, decision.Events, err)
 		}

@@ -114,35 +114,35 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	switch object := object.(type) {
 	case *flaggerv1.Canary:
 		releases.Changed(ctx, r.Line, before, after)
-		return r.concerned(ctx, object)
+		return r.requestsForTarget(ctx, object)
 	case *discoveryv1.EndpointSlice:
 		if !endpoints.Changed(before, after) {
 			return nil
 		}
 		return r.requestsFor(endpoints.Of(object.Namespace, endpoints.ServiceOf(object)))
 	default:
-		if before != nil && after != nil && !worthALook(before, after) {
+		if before != nil && after != nil && !isRelevantChange(before, after) {
 			return nil
 		}
 		return r.requestsFor(watching.Object{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
 	}
 }
 
-// worthALook is false if a reconciliation would find nothing new in the new version of an object.
-func worthALook(before, after client.Object) bool {
+// isRelevantChange reports whether a reconciliation could find anything new in the new version of an object.
+func isRelevantChange(before, after client.Object) bool {
 	old, known := before.(*unstructured.Unstructured)
 	now, ok := after.(*unstructured.Unstructured)
 	return !known || !ok || workload.Changed(old, now)
 }
 
-// concerned returns requests for the Canary itself and, when it is new or deleted, for all others with its target: when one is
+// requestsForTarget returns requests for the Canary itself and, when it is new or deleted, for all others with its target: when one is
 // deleted, another may act.
-func (r *Reconciler) concerned(ctx context.Context, c *flaggerv1.Canary) []reconcile.Request {
+func (r *Reconciler) requestsForTarget(ctx context.Context, c *flaggerv1.Canary) []reconcile.Request {
 	requests := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(c)}}
 	if c.DeletionTimestamp == nil && c.Status.Phase != "" {
 		return requests
 	}
-	others, err := r.rivals(ctx, c)
+	others, err := r.canariesOfTarget(ctx, c)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Could not list the Canaries with the same target", "canary", c.Name+"."+c.Namespace)
 		return requests

@@ -97,8 +97,8 @@ var Canaries = []Mutant{
 		"status before effects",
 		"I9",
 		"internal/canary/controller/reconciler.go",
-		"	decision, rejected, err := r.apply(ctx, s, decision)\n",
-		"\tif _, err := r.writeStatus(ctx, s, decision, reconciler.Explanation{Due: true}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\tdecision, rejected, err := r.apply(ctx, s, decision)\n", 15,
+		"	decision, rejected, err := r.effectApplier().applyDecision(ctx, s, decision)\n",
+		"\tif _, err := r.writeStatus(ctx, s, decision, reconciler.Explanation{Due: true}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\tdecision, rejected, err := r.effectApplier().applyDecision(ctx, s, decision)\n", 15,
 	},
 	{
 		"no wake-up for a window",
