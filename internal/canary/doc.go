@@ -9,8 +9,8 @@
 // Every addition has a scenario in testdata/scenarios, and a mutant in test/sim/mutation if an invariant of the simulator
 // (test/sim/canary) has to detect its absence.
 //
-// A gate: its function in gates.go, or in the file of the step that it delays; the lists of gates that it belongs to: startGates
-// (begin.go), judgeBeforeTraffic (beforetraffic.go), judgeWindow (window.go), continuePromotion and continueFinalising
+// A gate: its function in gates.go, hookgates.go or checkgates.go, or in the file of the step that it delays; the lists of gates
+// that it belongs to: startGates (begin.go), judgeBeforeTraffic (beforetraffic.go), judgeWindow (window.go), continuePromotion and continueFinalising
 // (promotion.go), continueRollback (rollback.go), finalizeDeletion (deletion.go) or initialise (initialise.go). In judgeWindow, a
 // gate before the checks delays their evaluation, a gate after them only the next weight. Then a line in GateKinds, and a row in
 // docs/gates.md. test/borders fails until the list, the sources and the page agree, and test/sim/canary/settled.go may have to know

@@ -131,7 +131,7 @@ var Canaries = []Mutant{
 	{
 		"address of a hook in a gate",
 		"I10",
-		"internal/canary/gates.go",
+		"internal/canary/hookgates.go",
 		"return hook.Name + \" has not approved: \" + answer.Text", "return hook.URL + \" has not approved: \" + answer.Text", 2,
 	},
 	{
@@ -143,7 +143,7 @@ var Canaries = []Mutant{
 	{
 		"gates asked as fast as they answer",
 		"I11",
-		"internal/canary/gates.go",
+		"internal/canary/hookgates.go",
 		"again := s.clampToNow(answer.Began).Add(s.Plan.Window)\n\t\tif s.Now.Before(again) {\n\t\t\tg := release.NewWaitingGate(name, release.ByUser, refusalText(hook, answer))",
 		"again := s.clampToNow(answer.Began).Add(time.Second)\n\t\tif s.Now.Before(again) {\n\t\t\tg := release.NewWaitingGate(name, release.ByUser, refusalText(hook, answer))", 2,
 	},
@@ -209,7 +209,7 @@ var Canaries = []Mutant{
 	{
 		"samples of the revision before",
 		"I17",
-		"internal/canary/gates.go",
+		"internal/canary/checkgates.go",
 		"until := s.clampToNow(last.Time).Add(s.Plan.longestRange())", "until := s.clampToNow(last.Time)", 25,
 	},
 	{
