@@ -75,7 +75,7 @@ func (t QueueState) String() string {
 	if t.Namespaced {
 		where = "in this namespace"
 	}
-	moving := fmt.Sprintf("%d of at most %d releases move %s", t.InProgress, t.Limit, where)
+	moving := fmt.Sprintf("%d of at most %d releases in progress %s", t.InProgress, t.Limit, where)
 	if t.Open {
 		return moving
 	}
@@ -88,7 +88,7 @@ func (t QueueState) Gate() Gate {
 		return NewPassingGate("turn", t.String())
 	}
 	g := NewWaitingGate("turn", ByCluster, t.String())
-	g.Value, g.Limit = strconv.Itoa(t.InProgress)+" move", strconv.Itoa(t.Limit)
+	g.Value, g.Limit = strconv.Itoa(t.InProgress)+" in progress", strconv.Itoa(t.Limit)
 	return g
 }
 

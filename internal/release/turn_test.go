@@ -25,21 +25,21 @@ func TestTurn(t *testing.T) {
 		want   string
 		open   bool
 	}{
-		{"alone", release.ConcurrencyLimits{Cluster: 1}, nil, "0 of at most 1 releases move in the cluster", true},
-		{"a place of its own is older", release.ConcurrencyLimits{Cluster: 1}, []release.QueueEntry{moves("shop", "cart")}, "0 of at most 1 releases move in the cluster", true},
-		{"full", release.ConcurrencyLimits{Cluster: 1}, []release.QueueEntry{moves("a", "x")}, "1st of 1 waiting: 1 of at most 1 releases move in the cluster", false},
-		{"a limit that was lowered", release.ConcurrencyLimits{Cluster: 1}, []release.QueueEntry{moves("a", "x"), moves("a", "y")}, "1st of 1 waiting: 2 of at most 1 releases move in the cluster", false},
+		{"alone", release.ConcurrencyLimits{Cluster: 1}, nil, "0 of at most 1 releases in progress in the cluster", true},
+		{"a place of its own is older", release.ConcurrencyLimits{Cluster: 1}, []release.QueueEntry{moves("shop", "cart")}, "0 of at most 1 releases in progress in the cluster", true},
+		{"full", release.ConcurrencyLimits{Cluster: 1}, []release.QueueEntry{moves("a", "x")}, "1st of 1 waiting: 1 of at most 1 releases in progress in the cluster", false},
+		{"a limit that was lowered", release.ConcurrencyLimits{Cluster: 1}, []release.QueueEntry{moves("a", "x"), moves("a", "y")}, "1st of 1 waiting: 2 of at most 1 releases in progress in the cluster", false},
 		{
 			"behind who waits longer and who is more urgent",
 			release.ConcurrencyLimits{Cluster: 1},
 			[]release.QueueEntry{moves("a", "x"), waits("a", "y", 0, 1), waits("a", "z", 7, 9), waits("a", "late", 0, 9), waits("a", "low", -1, 1)},
-			"3rd of 5 waiting: 1 of at most 1 releases move in the cluster", false,
+			"3rd of 5 waiting: 1 of at most 1 releases in progress in the cluster", false,
 		},
-		{"one is free, and another one's", release.ConcurrencyLimits{Cluster: 2}, []release.QueueEntry{moves("a", "x"), waits("a", "y", 0, 1)}, "2nd of 2 waiting: 1 of at most 2 releases move in the cluster", false},
-		{"two are free", release.ConcurrencyLimits{Cluster: 3}, []release.QueueEntry{moves("a", "x"), waits("a", "y", 0, 1)}, "1 of at most 3 releases move in the cluster", true},
-		{"the same moment: by name", release.ConcurrencyLimits{Cluster: 1}, []release.QueueEntry{waits("shop", "b", 0, 5)}, "2nd of 2 waiting: 0 of at most 1 releases move in the cluster", false},
-		{"its namespace is full", release.ConcurrencyLimits{Cluster: 9, Namespace: 1}, []release.QueueEntry{moves("shop", "x"), waits("a", "y", 0, 1)}, "1st of 1 waiting: 1 of at most 1 releases move in this namespace", false},
-		{"another namespace is full, and holds nobody else", release.ConcurrencyLimits{Cluster: 2, Namespace: 1}, []release.QueueEntry{moves("a", "x"), waits("a", "y", 0, 1)}, "1 of at most 2 releases move in the cluster", true},
+		{"one is free, and another one's", release.ConcurrencyLimits{Cluster: 2}, []release.QueueEntry{moves("a", "x"), waits("a", "y", 0, 1)}, "2nd of 2 waiting: 1 of at most 2 releases in progress in the cluster", false},
+		{"two are free", release.ConcurrencyLimits{Cluster: 3}, []release.QueueEntry{moves("a", "x"), waits("a", "y", 0, 1)}, "1 of at most 3 releases in progress in the cluster", true},
+		{"the same moment: by name", release.ConcurrencyLimits{Cluster: 1}, []release.QueueEntry{waits("shop", "b", 0, 5)}, "2nd of 2 waiting: 0 of at most 1 releases in progress in the cluster", false},
+		{"its namespace is full", release.ConcurrencyLimits{Cluster: 9, Namespace: 1}, []release.QueueEntry{moves("shop", "x"), waits("a", "y", 0, 1)}, "1st of 1 waiting: 1 of at most 1 releases in progress in this namespace", false},
+		{"another namespace is full, and holds nobody else", release.ConcurrencyLimits{Cluster: 2, Namespace: 1}, []release.QueueEntry{moves("a", "x"), waits("a", "y", 0, 1)}, "1 of at most 2 releases in progress in the cluster", true},
 	} {
 		got := c.limits.QueueState(c.places, cart)
 		if got.String() != c.want || got.Open != c.open {

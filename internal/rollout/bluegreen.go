@@ -85,7 +85,7 @@ func awaitTargets(f facts) outcome {
 	if !f.routerUnconfirmed() {
 		return outcome{}
 	}
-	gate := release.NewWaitingGate("targets", release.ByCluster, "load balancers do not reach the pods of the active Service yet")
+	gate := release.NewWaitingGate("targets", release.ByCluster, "load balancers have not registered the pods of the active Service yet")
 	return gateOutcome(awaitRouter(f, gate, f.Router.UnconfirmedReason))
 }
 
@@ -110,21 +110,21 @@ func switchPauseEnded(f facts) release.Gate {
 	pause := findSwitchPause(s)
 	switch {
 	case shouldSkipPauses(f):
-		return release.NewPassingGate("pause", "nothing holds this release")
+		return release.NewPassingGate("pause", "no pause applies to this release")
 	case s.BlueGreen.ScaleUpPreviewCheckPoint:
-		return release.NewPassingGate("pause", "is over")
+		return release.NewPassingGate("pause", "elapsed")
 	case !pausesBeforeSwitch(*b):
 		return release.NewPassingGate("pause", "no pause is specified")
 	case pause == nil && s.ControllerPause && len(s.PauseConditions) == 0:
 		return release.NewPassingGate("pause", "ended by the user")
 	case pause == nil:
-		return release.NewWaitingGate("pause", release.ByCluster, "begins when the new pods are available and judged")
+		return release.NewWaitingGate("pause", release.ByCluster, "starts when the new pods are available and the pre-promotion analysis is successful")
 	case !valueOr(b.AutoPromotionEnabled, true):
 		return release.NewWaitingGate("pause", release.ByUser, "until the user promotes the rollout")
 	}
 	end := pausedSince(s, *pause).Add(time.Duration(b.AutoPromotionSeconds) * time.Second)
 	if f.Now.After(end) {
-		return release.NewPassingGate("pause", "is over")
+		return release.NewPassingGate("pause", "elapsed")
 	}
 	return release.NewTimedGate("pause", release.LaterOf(end, f.Now).Add(time.Nanosecond), "until "+end.UTC().Format(time.TimeOnly))
 }

@@ -135,7 +135,7 @@ type (
 	WorkloadRestored struct{ Name string }
 )
 
-func (ReplicasDefaulted) String() string   { return "replicas said" }
+func (ReplicasDefaulted) String() string   { return "spec.replicas set to its default" }
 func (e RevisionAnnotated) String() string { return fmt.Sprintf("revision %d", e.Revision) }
 
 func (e WorkloadGenerationAnnotated) String() string { return "workload generation " + e.Generation }
@@ -154,16 +154,16 @@ func (e ReplicaSetScaled) String() string {
 
 func (e ScaleDownDeadlineSet) String() string {
 	if e.Until.IsZero() {
-		return e.Name + " stays"
+		return "scale-down deadline of " + e.Name + " removed"
 	}
-	return e.Name + " may go at " + e.Until.UTC().Format(time.RFC3339)
+	return "scale-down deadline of " + e.Name + " is " + e.Until.UTC().Format(time.RFC3339)
 }
 
 func (e EphemeralMetadataSet) String() string { return e.Name + " has the metadata of its role" }
-func (e ReplicaSetDeleted) String() string    { return e.Name + " gone" }
+func (e ReplicaSetDeleted) String() string    { return e.Name + " deleted" }
 func (e PodEvicted) String() string           { return "pod " + e.Name + " evicted" }
 func (e ServiceSelects) String() string       { return e.Service + " selects " + e.Hash }
-func (e ServiceRestored) String() string      { return e.Service + " released" }
+func (e ServiceRestored) String() string      { return e.Service + " restored" }
 
 func (e TrafficRouted) String() string {
 	parts := []string{fmt.Sprintf("canary=%d stable=%d", e.Weights.Canary.Weight, e.Weights.Stable.Weight)}
@@ -171,10 +171,10 @@ func (e TrafficRouted) String() string {
 		parts = append(parts, fmt.Sprintf("%s=%d", d.ServiceName, d.Weight))
 	}
 	for _, h := range e.Headers {
-		parts = append(parts, "by header "+h.Name)
+		parts = append(parts, "header route "+h.Name)
 	}
 	for _, m := range e.Mirrors {
-		parts = append(parts, "mirrored by "+m.Name)
+		parts = append(parts, "mirror route "+m.Name)
 	}
 	if e.Drained {
 		parts = append(parts, "drained")
@@ -182,15 +182,15 @@ func (e TrafficRouted) String() string {
 	return strings.Join(parts, " ")
 }
 
-func (RouteRestored) String() string           { return "route released" }
+func (RouteRestored) String() string           { return "routes restored" }
 func (e AnalysisRunExists) String() string     { return e.Name + " exists" }
 func (e AnalysisRunTerminated) String() string { return e.Name + " terminated" }
-func (e AnalysisRunDeleted) String() string    { return e.Name + " gone" }
+func (e AnalysisRunDeleted) String() string    { return e.Name + " deleted" }
 func (e ExperimentExists) String() string      { return e.Name + " exists" }
 func (e ExperimentTerminated) String() string  { return e.Name + " terminated" }
-func (e ExperimentDeleted) String() string     { return e.Name + " gone" }
-func (e WorkloadScaled) String() string        { return fmt.Sprintf("workload has %d pods", e.Pods) }
-func (e WorkloadRestored) String() string      { return "workload " + e.Name + " released" }
+func (e ExperimentDeleted) String() string     { return e.Name + " deleted" }
+func (e WorkloadScaled) String() string        { return fmt.Sprintf("workload scaled to %d", e.Pods) }
+func (e WorkloadRestored) String() string      { return "workload " + e.Name + " restored" }
 
 // EffectEvent returns the event about an effect that has changed an object; false: none. The event is sent even if the status
 // cannot be written afterwards.

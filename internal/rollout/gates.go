@@ -125,6 +125,6 @@ func deadlineGates(f facts, s argov1.RolloutStatus) release.Gates {
 	case at.IsZero() || isInDesiredState(f.Spec, s, f.observedGeneration()) || f.Now.After(at):
 		return nil
 	default:
-		return release.Gates{release.NewTimedGate("deadline", at.Add(time.Nanosecond), "progress is due by "+at.UTC().Format(time.TimeOnly))}
+		return release.Gates{release.NewTimedGate("deadline", at.Add(time.Nanosecond), "progress deadline at "+at.UTC().Format(time.TimeOnly))}
 	}
 }

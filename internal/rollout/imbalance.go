@@ -23,8 +23,8 @@ func DescribeImbalance(spec argov1.RolloutSpec, from int32) string {
 		count := pods.TrafficRoutedPods{StepProgress: at, Replicas: n, MaxWeight: most, MinPodsPerReplicaSet: valueOr(c.MinPodsPerReplicaSet, 0)}.DesiredCounts().Canary
 		if needed := pods.CountForWeight(weight, n, most); int64(needed) > 2*int64(count) {
 			by := lastScalingStep(c.Steps, i)
-			return fmt.Sprintf("step %d (%s) gives %d of %d of the traffic to %d pods, where %d would have that share",
-				by+1, describeStep(c.Steps[by]), weight, most, count, needed)
+			return fmt.Sprintf("step %d (%s) routes %d/%d of the traffic to %s, %d would be proportionate",
+				by+1, describeStep(c.Steps[by]), weight, most, describePods(count), needed)
 		}
 	}
 	return ""
@@ -50,6 +50,13 @@ func warnOfImbalance(f facts, s argov1.RolloutStatus) outcome {
 		return outcome{}
 	}
 	return outcome{gates: release.Gates{release.NewPassingGate("imbalance", warning)}, events: []release.Event{{
-		Type: release.Warning, Reason: "TrafficImbalance", Message: "The plan is out of balance: " + warning, Persistent: true,
+		Type: release.Warning, Reason: "TrafficImbalance", Message: "Traffic imbalance: " + warning, Persistent: true,
 	}}}
+}
+
+func describePods(count int32) string {
+	if count == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", count)
 }

@@ -54,7 +54,7 @@ func rejectSpec(f facts, unreadable outcome) Decision {
 // createReplicaSet creates the ReplicaSet of the template, without pods.
 func createReplicaSet(f facts, unreadable outcome) Decision {
 	if f.Hash == "" {
-		return newDecision(f, f.storedStatus, joinOutcomes(unreadable, gateOutcome(release.NewFailedGate("spec", release.ByUser, "the template has no name: correct spec.template"))))
+		return newDecision(f, f.storedStatus, joinOutcomes(unreadable, gateOutcome(release.NewFailedGate("spec", release.ByUser, "cannot compute the hash of the template: correct spec.template"))))
 	}
 	revision, name := f.nextRevision(), f.Name+"-"+f.Hash
 	create := outcome{

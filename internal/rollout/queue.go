@@ -74,7 +74,7 @@ func isStableDown(f facts) bool {
 }
 
 // textInQueue is the summary of a release that waits for a slot. Its position changes too often to be part of it.
-const textInQueue = "waiting for the turn of this release: as many others move as may"
+const textInQueue = "waiting in the queue: the maximum number of concurrent releases is reached"
 
 // waitInQueue decides about a Rollout whose release waits for a slot: the decision for the previous revision, with a
 // place in the queue. The place is stored in the status, so that it survives a restart. A release that could not start
@@ -93,7 +93,7 @@ func waitInQueue(f facts) Decision {
 		if queue != nil {
 			place.Since = queue.Since
 		} else {
-			d.Events = append(d.Events, release.Event{Type: release.Normal, Reason: "RolloutWaits", Message: "Rollout waits for its turn: " + f.QueueSlot.String()})
+			d.Events = append(d.Events, release.Event{Type: release.Normal, Reason: "RolloutWaits", Message: "Rollout is queued: " + f.QueueSlot.String()})
 		}
 		status.Serin = withQueue(status.Serin, &place)
 	}

@@ -73,13 +73,13 @@ func TestImbalanceNamesTheStepThatBringsIt(t *testing.T) {
 	}{
 		{"pods follow", routed(setWeight(90)), 0, ""},
 		{"twice the share is fine", routed(scaleTo(2), setWeight(40)), 0, ""},
-		{"one pod for all but a tenth", routed(scaleLike(10), setWeight(90)), 0, "step 2 (setWeight: 90) gives 90 of 100 of the traffic to 1 pods, where 9 would have that share"},
-		{"later", routed(scaleLike(10), setWeight(90), pauseFor("")), 2, "step 2 (setWeight: 90) gives 90 of 100 of the traffic to 1 pods, where 9 would have that share"},
-		{"pods taken away", routed(setWeight(50), scaleTo(0)), 0, "step 2 (setCanaryScale{replicas: 0}) gives 50 of 100 of the traffic to 0 pods, where 5 would have that share"},
+		{"one pod for all but a tenth", routed(scaleLike(10), setWeight(90)), 0, "step 2 (setWeight: 90) routes 90/100 of the traffic to 1 pod, 9 would be proportionate"},
+		{"later", routed(scaleLike(10), setWeight(90), pauseFor("")), 2, "step 2 (setWeight: 90) routes 90/100 of the traffic to 1 pod, 9 would be proportionate"},
+		{"pods taken away", routed(setWeight(50), scaleTo(0)), 0, "step 2 (setCanaryScale{replicas: 0}) routes 50/100 of the traffic to 0 pods, 5 would be proportionate"},
 		{"over", routed(scaleLike(10), setWeight(90), scaleFollow), 2, ""},
 		{"without a router", basic, 0, ""},
 		{"behind the last step", routed(scaleLike(10), setWeight(90)), 2, ""},
-		{"nonsense", routed(scaleLike(10), setWeight(90)), -4, "step 2 (setWeight: 90) gives 90 of 100 of the traffic to 1 pods, where 9 would have that share"},
+		{"nonsense", routed(scaleLike(10), setWeight(90)), -4, "step 2 (setWeight: 90) routes 90/100 of the traffic to 1 pod, 9 would be proportionate"},
 	} {
 		if got := DescribeImbalance(test.spec, test.from); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
@@ -95,7 +95,7 @@ func TestAWeightComesBackWithItsPods(t *testing.T) {
 		available, weight int32
 		waits             string
 	}{
-		{0, 0, ""}, {1, 0, "1 of 3 new pods available that weight 100 needs"}, {3, 100, ""},
+		{0, 0, ""}, {1, 0, "weight 100 waits for pods: 1 of 3 new pods available"}, {3, 100, ""},
 	} {
 		w.ready["hash-v2"] = step.available
 		w.settle(t)

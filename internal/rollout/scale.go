@@ -134,7 +134,7 @@ func applyAbortScaleDownDelay(f facts, t traffic) (o outcome, applies bool) {
 
 // scaleDownDelayGate explains why unused pods still exist.
 func scaleDownDelayGate(rs ReplicaSet, until time.Time) outcome {
-	return gateOutcome(release.NewTimedGate("scale-down-delay", until, fmt.Sprintf("%d pods of %s until %s", rs.Spec, rs.Name, until.UTC().Format(time.TimeOnly))))
+	return gateOutcome(release.NewTimedGate("scale-down-delay", until, fmt.Sprintf("%s of %s retained until %s", describePods(rs.Spec), rs.Name, until.UTC().Format(time.TimeOnly))))
 }
 
 // scaleDownOldCanaryPods removes the pods of revisions without a role.

@@ -81,7 +81,7 @@ func TestScenarios(t *testing.T) {
 			w.shown = shown
 			w.show()
 			if w.told.Len() == 0 {
-				return "nothing moves\n"
+				return "nothing changes\n"
 			}
 			return w.told.String()
 		})

@@ -63,7 +63,7 @@ func planServiceSelection(f facts, name string, rs ReplicaSet, guarded bool) out
 	}
 	if needed := podsNeededForSelection(f, rs, managed); guarded && from != rs.Hash && rs.Available < needed {
 		return gateOutcome(release.NewWaitingGate("services", release.ByCluster,
-			fmt.Sprintf("%s selects %s when %d of its pods are available, %d are", name, rs.Name, needed, rs.Available)))
+			fmt.Sprintf("Service %s waits for pods of %s: %d of %d available", name, rs.Name, rs.Available, needed)))
 	}
 	return outcome{trafficEffects: []release.Effect{ServiceSelects{Service: name, Hash: rs.Hash, From: from}}}
 }

@@ -65,7 +65,7 @@ func (p StepPods) missingPods() string {
 	case !pods.IsReached(p.Threshold, p.New, p.DesiredNew):
 		return fmt.Sprintf("%d of %d new pods available", p.New.Available, p.DesiredNew)
 	case p.StableFixed && (p.StableSpec != p.DesiredStable || p.StableReplicas != p.DesiredStable):
-		return fmt.Sprintf("%d stable pods, %d wanted", p.StableReplicas, p.DesiredStable)
+		return fmt.Sprintf("%d stable pods, %d desired", p.StableReplicas, p.DesiredStable)
 	case p.WithoutRouter && p.OthersAvailable > 0:
 		return fmt.Sprintf("%d pods of other revisions still exist", p.OthersAvailable)
 	default:
@@ -93,7 +93,7 @@ func EvaluateStepGates(v StepState) release.Gates {
 	case step.Plugin != nil:
 		return release.EvaluateGates(v, pluginSuccessful)
 	default: // validation rejects it
-		return release.Gates{release.NewFailedGate("step", release.ByUser, "the step says nothing: correct spec.strategy.canary.steps")}
+		return release.Gates{release.NewFailedGate("step", release.ByUser, "the step is empty: correct spec.strategy.canary.steps")}
 	}
 }
 
@@ -102,11 +102,11 @@ func stepPodsAvailable(v StepState) release.Gate {
 	if missing := v.Pods.missingPods(); missing != "" {
 		return release.NewWaitingGate("pods", release.ByCluster, missing)
 	}
-	return release.NewPassingGate("pods", "as the step asks for")
+	return release.NewPassingGate("pods", "as required by the step")
 }
 
 // textUnserved is the message about a weight that a router does not serve yet.
-const textUnserved = "the router does not serve the weight yet"
+const textUnserved = "the router has not applied the weight yet"
 
 // weightVerified waits until the router serves the weight. It passes if the router cannot report that.
 func weightVerified(v StepState) release.Gate {
@@ -144,15 +144,15 @@ func stepPauseEnded(v StepState) release.Gate {
 	case began == nil && v.Status.ControllerPause && len(v.Status.PauseConditions) == 0:
 		return release.NewPassingGate("pause", "ended by the user")
 	case began == nil && awaitsUserDecision(v.Status):
-		return release.NewPassingGate("pause", "is over")
+		return release.NewPassingGate("pause", "elapsed")
 	case began == nil:
-		return release.NewWaitingGate("pause", release.ByCluster, "begins with the next status")
+		return release.NewWaitingGate("pause", release.ByCluster, "starts with the next status update")
 	case isIndefinite(*v.Step.Pause):
 		return release.NewWaitingGate("pause", release.ByUser, "until the user promotes the rollout")
 	}
 	length, err := parsePauseSeconds(*v.Step.Pause.Duration)
 	if err != nil {
-		return release.NewFailedGate("pause", release.ByUser, "its duration cannot be read: correct spec.strategy.canary.steps")
+		return release.NewFailedGate("pause", release.ByUser, "invalid duration: correct spec.strategy.canary.steps")
 	}
 	end := pausedSince(v.Status, *began).Add(time.Duration(length) * time.Second)
 	if v.Now.After(end) {
@@ -173,13 +173,13 @@ func experimentSuccessful(v StepState) release.Gate {
 // evaluateGate returns the gate of an AnalysisRun or an Experiment: an inconclusive one needs a decision of the user.
 func (j *AnalysisResult) evaluateGate(gate release.Gate) release.Gate {
 	if j == nil {
-		gate.Verdict, gate.Opener, gate.Message = release.Wait, release.ByCluster, "has not begun"
+		gate.Verdict, gate.Opener, gate.Message = release.Wait, release.ByCluster, "not started yet"
 		return gate
 	}
 	gate.Value, gate.Limit, gate.Query = j.Metric.Value, j.Metric.Limit, j.Metric.Query
 	gate.Message = fmt.Sprintf("%s is %s", j.Name, strings.ToLower(string(j.Phase)))
 	if j.Phase == "" {
-		gate.Message = j.Name + " has not begun"
+		gate.Message = j.Name + " has not started yet"
 	}
 	if j.Message != "" {
 		gate.Message += ": " + j.Message
@@ -201,7 +201,7 @@ func managedRouteSet(v StepState) release.Gate {
 		return *v.EndpointsGate
 	}
 	if !v.ManagedRouteSet {
-		return release.NewWaitingGate("route", release.ByCluster, "not set yet")
+		return release.NewWaitingGate("route", release.ByCluster, "not applied yet")
 	}
 	return release.NewPassingGate("route", "set")
 }
@@ -231,7 +231,7 @@ func pluginSuccessful(v StepState) release.Gate {
 	case s != nil && s.Phase == argov1.StepPluginFailed:
 		return release.NewFailedGate("plugin", release.ByUser, s.Message)
 	case slices.Contains(v.DisabledPlugins, v.Step.Plugin.Name):
-		return release.NewWaitingGate("plugin", release.ByCluster, "is disabled, which the next status says")
+		return release.NewWaitingGate("plugin", release.ByCluster, "disabled, not recorded in the status yet")
 	}
 	gate := release.NewFailedGate("plugin", release.ByUser, v.Step.Plugin.Name+" is not configured")
 	gate.Until = v.Now.Add(pluginRetryInterval)

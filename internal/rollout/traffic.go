@@ -134,7 +134,7 @@ func splitBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 		return t // how much it has already was not recorded
 	}
 	if recorded := recordedWeight(f, nil, f.Hash); recorded < t.weight {
-		t.weightRequirement = fmt.Sprintf("%s that weight %d needs", missing, t.weight)
+		t.weightRequirement = fmt.Sprintf("weight %d waits for pods: %s", t.weight, missing)
 		t.weight = recorded
 	}
 	return t
@@ -199,7 +199,7 @@ func stableShortfall(f facts, weight int32) string {
 	case decreases && f.Status.Canary.Weights.Canary.PodTemplateHash == stable.Hash:
 		return "" // the weight is its own: it was promoted, and does not have it through its own Service yet
 	default:
-		return fmt.Sprintf("%d of %d stable pods available that weight %d needs", stable.Available, needed, weight)
+		return fmt.Sprintf("weight %d waits for pods: %d of %d stable pods available", weight, stable.Available, needed)
 	}
 }
 

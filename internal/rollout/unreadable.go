@@ -25,7 +25,7 @@ func reportUnreadableFields(f facts) outcome {
 		case strings.HasPrefix(pointer, "/spec/"):
 			o.events = append(o.events, release.Event{
 				Type: release.Warning, Reason: reasonUnreadable, Persistent: true,
-				Message: fmt.Sprintf("%s cannot be read, and counts as not given: correct it", fieldPath(pointer)),
+				Message: fmt.Sprintf("%s cannot be decoded and is ignored: correct it", fieldPath(pointer)),
 			})
 		}
 	}
@@ -42,7 +42,7 @@ const reasonUnreadable = "UnreadableField"
 const maxNamedFields = 3
 
 func (e UnreadableQuantitiesRemoved) String() string {
-	return fmt.Sprintf("the spec is without %d amounts that cannot be read", len(e.Pointers))
+	return fmt.Sprintf("%d undecodable quantities removed", len(e.Pointers))
 }
 
 // event returns the event about removed quantities.
@@ -55,8 +55,8 @@ func (e UnreadableQuantitiesRemoved) event() release.Event {
 	if more := len(e.Pointers) - len(names); more > 0 {
 		which += fmt.Sprintf(" and %d more", more)
 	}
-	return release.Event{Type: release.Warning, Reason: reasonUnreadable, Message: which +
-		" cannot be read, and was taken out of the Rollout, because programs that read strictly can list none while it is there: correct it in the manifest"}
+	return release.Event{Type: release.Warning, Reason: reasonUnreadable, Message: "Removed values that cannot be decoded, " +
+		"because they prevent strict clients from listing Rollouts: " + which + ". Correct them in the manifest"}
 }
 
 // pointerIndex is that of a list in a JSON pointer.

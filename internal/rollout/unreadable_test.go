@@ -29,10 +29,10 @@ func TestWhatCannotBeReadIsTold(t *testing.T) {
 			t.Errorf("taken out: %q, want %q", mended.Pointers, want)
 		}
 		told, news := EffectEvent(mended)
-		if want := "spec.template.spec.containers[0].resources.limits.example.com/gpu, spec.template.spec.volumes[0].emptyDir.sizeLimit cannot be read"; !news || !strings.HasPrefix(told.Message, want) {
+		if want := "spec.template.spec.containers[0].resources.limits.example.com/gpu, spec.template.spec.volumes[0].emptyDir.sizeLimit. Correct them"; !news || !strings.Contains(told.Message, want) {
 			t.Errorf("told: %q", told.Message)
 		}
-		if len(d.Events) != 1 || d.Events[0].Message != "spec.strategy.canary.steps[1].setWeight cannot be read, and counts as not given: correct it" || !d.Events[0].Persistent {
+		if len(d.Events) != 1 || d.Events[0].Message != "spec.strategy.canary.steps[1].setWeight cannot be decoded and is ignored: correct it" || !d.Events[0].Persistent {
 			t.Errorf("events: %+v", d.Events)
 		}
 	}

@@ -33,8 +33,8 @@ func remainingSteps(s Snapshot) []upcomingStep {
 }
 
 const (
-	textPromotion = "the new revision becomes the stable one"
-	textReturn    = "only the stable revision serves"
+	textPromotion = "promotion: the new revision becomes stable"
+	textReturn    = "rollback: all traffic returns to the stable revision"
 )
 
 // stepsOfAbort are what remains of an abort.
@@ -85,7 +85,7 @@ func stepsOfSwitch(f facts) []upcomingStep {
 	}
 	judged := f.Status.BlueGreen.PostPromotionAnalysisRunStatus
 	if b.PostPromotionAnalysis != nil && (judged == nil || f.Status.CurrentPodHash != f.Hash) {
-		out = append(out, upcomingStep{text: "analysis after the switch", weight: pods.DefaultMaxWeight})
+		out = append(out, upcomingStep{text: "post-promotion analysis", weight: pods.DefaultMaxWeight})
 	}
 	return append(out, upcomingStep{text: textPromotion, weight: pods.DefaultMaxWeight})
 }

@@ -136,7 +136,7 @@ func (w *world) seenServices() map[string]Service {
 		for _, rs := range w.sets {
 			switch {
 			case w.unread:
-				service.Endpoints[rs.Hash] = release.Endpoints{Unknown: "EndpointSlices may not be read"}
+				service.Endpoints[rs.Hash] = release.Endpoints{Unknown: "no permission to read EndpointSlices"}
 			case w.published != nil:
 				service.Endpoints[rs.Hash] = release.Endpoints{Ready: w.published[name][rs.Hash]}
 			default:
@@ -604,9 +604,9 @@ func record(d argov1.RolloutDuration) string {
 	if d.CompletionStatus != nil {
 		parts = append(parts, string(*d.CompletionStatus))
 	}
-	at("held by a person since", d.ManualPauseStartedAt)
+	at("waiting for the user since", d.ManualPauseStartedAt)
 	if d.TotalManualPauseDurationSeconds != nil {
-		parts = append(parts, fmt.Sprintf("was held by persons for %d s", *d.TotalManualPauseDurationSeconds))
+		parts = append(parts, fmt.Sprintf("waited for the user for %d s", *d.TotalManualPauseDurationSeconds))
 	}
 	return strings.Join(parts, ", ")
 }

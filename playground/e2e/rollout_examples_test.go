@@ -61,7 +61,7 @@ func TestAPlanOutOfBalanceIsCarriedOutAsItIsWritten(t *testing.T) {
 	requests(t, l, 20, "v1")
 	s.release("cart", "v2")
 	s.phaseAt(0)
-	s.toldOf("Rollout", "cart", "TrafficImbalance", "step 3 (setWeight: 90) gives 90 of 100 of the traffic to 1 pods")
+	s.toldOf("Rollout", "cart", "TrafficImbalance", "step 3 (setWeight: 90) routes 90/100 of the traffic to 1 pod")
 	s.act("cart", `{"pauseConditions":null}`)
 	s.phaseAt(90)
 	s.pods("cart", "v1=4 v2=1")

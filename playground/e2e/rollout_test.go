@@ -295,7 +295,7 @@ func TestAnAmountThatIsNoneIsToldAndTakenOut(t *testing.T) {
 	odd := container("v2", nil)
 	odd["resources"] = map[string]any{"requests": map[string]any{"memory": "invalid", "cpu": "1m"}}
 	s.patch(rollouts, "cart", fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[%s]}}}}`, toJSON(t, odd)))
-	s.toldOf("Rollout", "cart", "UnreadableField", "spec.template.spec.containers[0].resources.requests.memory cannot be read")
+	s.toldOf("Rollout", "cart", "UnreadableField", "Removed values that cannot be decoded, because they prevent strict clients from listing Rollouts: spec.template.spec.containers[0].resources.requests.memory")
 	s.pods("cart", "v2=1")
 	s.phase("cart", argov1.RolloutPhaseHealthy, "")
 	containers, _, err := unstructured.NestedSlice(s.get(rollouts, "cart").Object, "spec", "template", "spec", "containers")

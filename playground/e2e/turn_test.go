@@ -47,8 +47,8 @@ func TestReleasesWaitForTheirTurn(t *testing.T) {
 			t.Errorf("serin why %s does not say %q:\n%s", name, text, out)
 		}
 	}
-	wants("patient", "2nd of 2 waiting: 1 of at most 1 releases move in the cluster")
-	wants("urgent", "1st of 2 waiting: 1 of at most 1 releases move in the cluster")
+	wants("patient", "2nd of 2 waiting: 1 of at most 1 releases in progress in the cluster")
+	wants("urgent", "1st of 2 waiting: 1 of at most 1 releases in progress in the cluster")
 
 	s.restart("patient", queued)
 	hooks.answer("/confirm-promotion", says(http.StatusOK))

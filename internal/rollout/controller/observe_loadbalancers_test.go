@@ -200,7 +200,7 @@ func (p *fakeCluster) explains(why string) {
 			said = append(said, gate.Message)
 		}
 	}
-	if !slices.Equal(said, []string{"the router does not serve the weight yet: " + why}) {
+	if !slices.Equal(said, []string{"the router has not applied the weight yet: " + why}) {
 		p.Errorf("the gates in the status show %q", said)
 	}
 }
