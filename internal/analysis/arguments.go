@@ -33,7 +33,7 @@ func ResolveMetric(metric argov1.Metric, args []argov1.Argument, secret func(arg
 func resolveMetricWithin(room *int, metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
 	text, err := json.Marshal(metric)
 	if err != nil {
-		return metric, fmt.Errorf("write metric %s: %w", metric.Name, err)
+		return metric, fmt.Errorf("encode metric %s: %w", metric.Name, err)
 	}
 	var failed error
 	*room -= len(text)
@@ -44,7 +44,7 @@ func resolveMetricWithin(room *int, metric argov1.Metric, args []argov1.Argument
 		name := strings.TrimSpace(found[2 : len(found)-2])
 		value, err := argumentValue(name, args, secret)
 		if *room -= len(value); err == nil && *room < 0 {
-			err = fmt.Errorf("metric %s needs more than %d MiB with its arguments: shorten them", metric.Name, maxResolvedBytes>>20)
+			err = fmt.Errorf("metric %s exceeds %d MiB after its arguments are resolved: shorten the arguments", metric.Name, maxResolvedBytes>>20)
 		}
 		if err != nil {
 			failed = err
@@ -58,7 +58,7 @@ func resolveMetricWithin(room *int, metric argov1.Metric, args []argov1.Argument
 	}
 	var out argov1.Metric
 	if err := json.Unmarshal([]byte(resolved), &out); err != nil {
-		return metric, fmt.Errorf("read metric %s with its arguments: %w", metric.Name, err)
+		return metric, fmt.Errorf("decode metric %s after its arguments are resolved: %w", metric.Name, err)
 	}
 	return out, nil
 }

@@ -67,14 +67,14 @@ type MeasurementJobsDeleted struct {
 }
 
 func (f MeasurementJobsDeleted) String() string {
-	return fmt.Sprintf("%d measurements of %s forgotten", len(f.Measurements), f.Metric)
+	return fmt.Sprintf("Jobs of %d measurements of %s deleted", len(f.Measurements), f.Metric)
 }
 
 // ActiveJobsDeleted is an effect: all active Jobs of the run are deleted. There may be a Job that no measurement refers to, because
 // the answer to its creation was lost.
 type ActiveJobsDeleted struct{}
 
-func (ActiveJobsDeleted) String() string { return "no Job goes on" }
+func (ActiveJobsDeleted) String() string { return "active Jobs deleted" }
 
 // Decision is what follows from a snapshot of a run.
 type Decision = release.Decision[argov1.AnalysisRunStatus]
@@ -269,12 +269,12 @@ func (r *runDecider) processMetric(m argov1.Metric) {
 			probe = release.Query{ID: r.queryID(m, result, question), Request: question}
 		}
 		if ok && !due.After(r.snapshot.Now) {
-			r.addGate(release.NewQueryGate(m.Name, probe, "being measured"))
+			r.addGate(release.NewQueryGate(m.Name, probe, "measurement in progress"))
 			r.decision.Queries = append(r.decision.Queries, probe)
 		}
 	}
 	if ok && due.After(r.snapshot.Now) {
-		text := "measured at " + due.UTC().Format(time.RFC3339)
+		text := "next measurement at " + due.UTC().Format(time.RFC3339)
 		if _, short := measurementInterval(m); short {
 			text += fmt.Sprintf("; the interval %s is below the minimum of %s", m.Interval, minInterval)
 		}
@@ -433,7 +433,7 @@ func decideCompletedRun(s Snapshot) Decision {
 	// Argo Rollouts deletes the run when the number of whole elapsed seconds exceeds the limit.
 	until := s.Status.CompletedAt.Add(time.Duration(*seconds+1) * time.Second)
 	if s.Now.Before(until) {
-		d.Gates = release.Gates{release.NewTimedGate("kept", until, "kept until "+until.UTC().Format(time.RFC3339))}
+		d.Gates = release.Gates{release.NewTimedGate("kept", until, "retained until "+until.UTC().Format(time.RFC3339))}
 		d.Wake = until
 		return d
 	}

@@ -220,11 +220,11 @@ func TestRunsAreBounded(t *testing.T) {
 		spec argov1.AnalysisRunSpec
 		want string
 	}{
-		"arguments":        {argov1.AnalysisRunSpec{Metrics: []argov1.Metric{long}, Args: []argov1.Argument{{Name: "x", Value: new(strings.Repeat("x", 500_000))}}}, "needs more than 4 MiB"},
-		"many arguments":   {argov1.AnalysisRunSpec{Metrics: many(900, func(i int) argov1.Metric { m := named(i); m.Provider.Prometheus.Query = "{{args.x}}"; return m }), Args: []argov1.Argument{{Name: "x", Value: new(strings.Repeat("x", 500_000))}}}, "needs more than 4 MiB"},
-		"metrics":          {argov1.AnalysisRunSpec{Metrics: many(1001, named)}, "1001 metrics are more than 1000"},
-		"large expression": {argov1.AnalysisRunSpec{Metrics: many(1, named), DryRun: []argov1.DryRun{{MetricName: strings.Repeat("x{1000}", 1000)}}}, "are too large for so many metrics"},
-		"many rules":       {argov1.AnalysisRunSpec{Metrics: many(1000, named), DryRun: rules}, "are too large for so many metrics"},
+		"arguments":        {argov1.AnalysisRunSpec{Metrics: []argov1.Metric{long}, Args: []argov1.Argument{{Name: "x", Value: new(strings.Repeat("x", 500_000))}}}, "exceeds 4 MiB"},
+		"many arguments":   {argov1.AnalysisRunSpec{Metrics: many(900, func(i int) argov1.Metric { m := named(i); m.Provider.Prometheus.Query = "{{args.x}}"; return m }), Args: []argov1.Argument{{Name: "x", Value: new(strings.Repeat("x", 500_000))}}}, "exceeds 4 MiB"},
+		"metrics":          {argov1.AnalysisRunSpec{Metrics: many(1001, named)}, "1001 metrics specified, at most 1000 are supported"},
+		"large expression": {argov1.AnalysisRunSpec{Metrics: many(1, named), DryRun: []argov1.DryRun{{MetricName: strings.Repeat("x{1000}", 1000)}}}, "are too complex for the number of metrics"},
+		"many rules":       {argov1.AnalysisRunSpec{Metrics: many(1000, named), DryRun: rules}, "are too complex for the number of metrics"},
 	} {
 		d := analysis.Next(analysis.Snapshot{Now: noon, Spec: c.spec})
 		if d.Status.Phase != argov1.AnalysisPhaseError || !strings.Contains(d.Status.Message, c.want) {

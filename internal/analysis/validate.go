@@ -92,9 +92,9 @@ func Validate(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) error {
 	case len(metrics) == 0:
 		return errors.New("no metrics specified")
 	case len(metrics) > maxMetrics:
-		return fmt.Errorf("%d metrics are more than %d", len(metrics), maxMetrics)
+		return fmt.Errorf("%d metrics specified, at most %d are supported", len(metrics), maxMetrics)
 	case ruleCost(spec, metrics) > maxRuleCost:
-		return errors.New("the rules of dryRun and measurementRetention are too large for so many metrics: use shorter expressions")
+		return errors.New("the rules in dryRun and measurementRetention are too complex for the number of metrics: use shorter expressions")
 	}
 	seen := map[string]bool{}
 	for i, m := range metrics {

@@ -63,7 +63,7 @@ func (e *decisionBuilder) followRun(status *argov1.ExperimentAnalysisRunStatus) 
 	run := e.snapshot.AnalysisRuns[status.AnalysisRun]
 	switch {
 	case !run.Found:
-		e.decision.Events = append(e.decision.Events, transitionRun(status, argov1.AnalysisPhaseError, fmt.Sprintf("AnalysisRun '%s' is gone", status.AnalysisRun)))
+		e.decision.Events = append(e.decision.Events, transitionRun(status, argov1.AnalysisPhaseError, fmt.Sprintf("AnalysisRun '%s' not found", status.AnalysisRun)))
 		e.decision.Wake = e.snapshot.Now
 		return
 	case run.Phase != "" && run.Phase != status.Phase:

@@ -133,7 +133,7 @@ func (e *decisionBuilder) completeStatus() {
 		e.wakeAt(end)
 	}
 	if e.snapshot.Spec.Duration == "" && phase == argov1.AnalysisPhaseRunning && !e.hasRequiredAnalyses() {
-		e.addGate(release.NewWaitingGate("terminated", release.ByUser, "without a duration it runs until spec.terminate is set, or an analysis ends badly"))
+		e.addGate(release.NewWaitingGate("terminated", release.ByUser, "spec.duration is not set: runs until spec.terminate is set or an analysis is not successful"))
 	}
 	status.Phase, status.Message = phase, message
 	if phase == before {

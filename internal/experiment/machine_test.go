@@ -145,8 +145,8 @@ func TestAnExperimentRunsForItsDuration(t *testing.T) {
 	}
 	w.until(noon.Add(time.Hour))
 	want := []string{
-		"replica set of old", "replica set of new", "1 pods of old", "2 pods of new", "service compare-new of new",
-		"old goes at 2026-01-01T12:05:30Z", "new goes at 2026-01-01T12:05:30Z", "0 pods of old", "0 pods of new", "no service compare-new of new",
+		"ReplicaSet of old exists", "ReplicaSet of new exists", "ReplicaSet of old scaled to 1", "ReplicaSet of new scaled to 2", "Service compare-new of new exists",
+		"scale-down deadline of old is 2026-01-01T12:05:30Z", "scale-down deadline of new is 2026-01-01T12:05:30Z", "ReplicaSet of old scaled to 0", "ReplicaSet of new scaled to 0", "Service compare-new of new deleted",
 	}
 	if diff := cmp.Diff(want, w.done); diff != "" {
 		t.Error(diff)
@@ -279,7 +279,7 @@ func TestARunThatIsDeletedEndsAnExperiment(t *testing.T) {
 	w.until(noon)
 	delete(w.s.AnalysisRuns, "compare-a0")
 	w.until(noon.Add(time.Hour))
-	w.want(t, argov1.AnalysisPhaseError, "AnalysisRun 'compare-a0' is gone")
+	w.want(t, argov1.AnalysisPhaseError, "AnalysisRun 'compare-a0' not found")
 }
 
 func TestArgumentsOfAnExperiment(t *testing.T) {

@@ -102,7 +102,7 @@ func (e *decisionBuilder) scalePods(t argov1.TemplateSpec, now TemplateState, wa
 		e.addEffect(ScaleDownDeadlineSet{t.Name, at})
 		e.wakeAt(at)
 	case wanted == 0 && e.scaleDownDelay() > 0 && e.snapshot.Now.Before(now.ScaleDownDeadline):
-		e.addGate(release.NewTimedGate("delay/"+t.Name, now.ScaleDownDeadline, "the pods stay until "+now.ScaleDownDeadline.UTC().Format(time.RFC3339)))
+		e.addGate(release.NewTimedGate("delay/"+t.Name, now.ScaleDownDeadline, "pods retained until "+now.ScaleDownDeadline.UTC().Format(time.RFC3339)))
 		e.wakeAt(now.ScaleDownDeadline)
 	default:
 		e.addEffect(ReplicaSetScaled{t.Name, wanted})
@@ -169,7 +169,7 @@ func (e *decisionBuilder) assessTemplate(t argov1.TemplateSpec, status *argov1.T
 			e.setTemplateStatus(status, argov1.TemplateStatusFailed, fmt.Sprintf("Template '%s' exceeded its progressDeadlineSeconds (%d)", t.Name, int(e.progressDeadline()/time.Second)))
 			return
 		}
-		e.addGate(release.NewWaitingGate("available/"+t.Name, release.ByCluster, fmt.Sprintf("%d of %d pods are available", now.Available, desiredReplicas(t))))
+		e.addGate(release.NewWaitingGate("available/"+t.Name, release.ByCluster, fmt.Sprintf("%d of %d pods available", now.Available, desiredReplicas(t))))
 		e.wakeAt(deadline)
 	}
 }

@@ -86,19 +86,19 @@ type AnalysisRunStarted struct {
 // AnalysisRunTerminated is an effect: the AnalysisRun with this name is terminated.
 type AnalysisRunTerminated struct{ Name string }
 
-func (e ReplicaSetExists) String() string { return "replica set of " + e.Template }
+func (e ReplicaSetExists) String() string { return "ReplicaSet of " + e.Template + " exists" }
 func (e ReplicaSetScaled) String() string {
-	return fmt.Sprintf("%d pods of %s", e.Replicas, e.Template)
+	return fmt.Sprintf("ReplicaSet of %s scaled to %d", e.Template, e.Replicas)
 }
 
 func (e ScaleDownDeadlineSet) String() string {
-	return fmt.Sprintf("%s goes at %s", e.Template, e.Deadline.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("scale-down deadline of %s is %s", e.Template, e.Deadline.UTC().Format(time.RFC3339))
 }
 
-func (e ServiceExists) String() string { return fmt.Sprintf("service %s of %s", e.Name, e.Template) }
+func (e ServiceExists) String() string { return fmt.Sprintf("Service %s of %s exists", e.Name, e.Template) }
 
 func (e ServiceDeleted) String() string {
-	return fmt.Sprintf("no service %s of %s", e.Name, e.Template)
+	return fmt.Sprintf("Service %s of %s deleted", e.Name, e.Template)
 }
-func (e AnalysisRunStarted) String() string    { return "analysis " + e.Analysis.Name }
-func (e AnalysisRunTerminated) String() string { return "analysis run " + e.Name + " terminated" }
+func (e AnalysisRunStarted) String() string    { return "AnalysisRun of " + e.Analysis.Name + " exists" }
+func (e AnalysisRunTerminated) String() string { return "AnalysisRun " + e.Name + " terminated" }

@@ -107,19 +107,19 @@ func asInt(v any) (any, error) {
 		return rv.Int(), nil
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		if rv.Uint() > math.MaxInt64 {
-			return nil, fmt.Errorf("asInt() of %d: it is too large", rv.Uint())
+			return nil, fmt.Errorf("asInt(%d): the value is too large", rv.Uint())
 		}
 		return int64(rv.Uint()), nil //nolint:gosec // it was compared with the largest
 	case reflect.Float32, reflect.Float64:
 		f := math.Trunc(rv.Float())
 		if !(f >= math.MinInt64 && f < math.MaxInt64) {
-			return nil, fmt.Errorf("asInt() of %v: no integer is near it", rv.Float())
+			return nil, fmt.Errorf("asInt(%v): the value cannot be converted to an integer", rv.Float())
 		}
 		return int64(f), nil
 	case reflect.String:
 		n, err := strconv.ParseInt(rv.String(), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("asInt() of %q: it is no integer", rv.String())
+			return nil, fmt.Errorf("asInt(%q): the value is not an integer", rv.String())
 		}
 		return n, nil
 	default:
@@ -138,7 +138,7 @@ func asFloat(v any) (float64, error) {
 	case reflect.String:
 		f, err := strconv.ParseFloat(rv.String(), 64)
 		if err != nil {
-			return 0, fmt.Errorf("asFloat() of %q: it is no number", rv.String())
+			return 0, fmt.Errorf("asFloat(%q): the value is not a number", rv.String())
 		}
 		return f, nil
 	default:

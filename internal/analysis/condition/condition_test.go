@@ -45,9 +45,9 @@ func TestJudge(t *testing.T) {
 		{[]float64{}, "result[0] < 1", "", "", `could not evaluate successCondition "result[0] < 1": metric result is nil or empty: no data returned from the metric provider`},
 		{1.0, "", "result +", "", `could not evaluate failureCondition "result +": `},
 		{1.0, "result + 1", "", "", "expected bool, but got float64"},
-		{"x", "asInt(result) > 1", "", "", `asInt() of "x": it is no integer`},
+		{"x", "asInt(result) > 1", "", "", `asInt("x"): the value is not an integer`},
 		{true, "asFloat(result) > 1", "", "", "asFloat() not supported on type bool"},
-		{math.NaN(), "asInt(result) > 1", "", "", "no integer is near it"},
+		{math.NaN(), "asInt(result) > 1", "", "", "the value cannot be converted to an integer"},
 		{1.0, "nobody > 1", "", "", "nobody"},
 	} {
 		got, err := condition.EvaluatePhase(t.Context(), c.value, c.success, c.failure)

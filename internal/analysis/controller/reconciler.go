@@ -151,7 +151,7 @@ func (r *Reconciler) apply(ctx context.Context, run *argov1.AnalysisRun, effects
 		case analysis.ActiveJobsDeleted:
 			err = r.Jobs.DeleteActiveJobs(ctx, run)
 		default:
-			err = errors.New("it is unknown")
+			err = errors.New("unknown effect")
 		}
 		if err != nil {
 			return fmt.Errorf("apply %s to AnalysisRun %s.%s: %w", effect, run.Name, run.Namespace, err)

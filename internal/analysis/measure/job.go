@@ -97,7 +97,7 @@ func (j *Jobs) startJob(ctx context.Context, run *argov1.AnalysisRun, m argov1.M
 		case found != nil:
 			return analysis.MeasurementResult{}, fmt.Errorf("create Job %s.%s: %w", job.Name, job.Namespace, err)
 		case existing.Labels[RunUIDLabel] != string(run.UID):
-			return analysis.MeasurementResult{}, fmt.Errorf("Job %s.%s is not of this run: remove it", job.Name, job.Namespace) //nolint:staticcheck // a kind
+			return analysis.MeasurementResult{}, fmt.Errorf("Job %s.%s exists and does not belong to this AnalysisRun: delete it", job.Name, job.Namespace) //nolint:staticcheck // a kind
 		}
 	}
 	return analysis.MeasurementResult{

@@ -62,11 +62,11 @@ const maxEvaluations = 4
 // Measure makes the measurement that a question asks for. The detail of its answer is an analysis.MeasurementResult.
 func (m *Measurer) Measure(ctx context.Context, key queryrunner.Key, p release.Query) release.Answer {
 	began := m.Clock.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, measurementTimeout, fmt.Errorf("no measurement within %s", measurementTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, measurementTimeout, fmt.Errorf("measurement timed out after %s", measurementTimeout))
 	defer cancel()
 	question, ok := p.Request.(analysis.MeasurementRequest)
 	if !ok {
-		return release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("question %T is unknown", p.Request)}
+		return release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("unknown request type %T", p.Request)}
 	}
 	run := &argov1.AnalysisRun{}
 	answer := release.Answer{Outcome: release.Measured}
@@ -98,7 +98,7 @@ func redactResult(a analysis.MeasurementResult, hidden *secretValues) analysis.M
 func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisRun, q analysis.MeasurementRequest, hidden *secretValues) (analysis.MeasurementResult, error) {
 	i := metricIndex(run, q.Metric.Name)
 	if i < 0 {
-		return analysis.MeasurementResult{}, fmt.Errorf("the run has no metric %s any more", q.Metric.Name)
+		return analysis.MeasurementResult{}, fmt.Errorf("metric %s no longer exists in the AnalysisRun", q.Metric.Name)
 	}
 	resolved, err := analysis.ResolveMetric(run.Spec.Metrics[i], run.Spec.Args, func(ref argov1.SecretKeyRef) (string, error) {
 		value, err := m.readSecretKey(ctx, run.Namespace, ref)
@@ -122,7 +122,7 @@ func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisR
 		if q.Terminate {
 			return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseSuccessful}, nil
 		}
-		return analysis.MeasurementResult{}, errors.New("a measurement of this provider cannot be resumed")
+		return analysis.MeasurementResult{}, errors.New("the provider does not support measurements in progress")
 	}
 	return query(ctx, measurement, func(value any) (judged argov1.AnalysisPhase, err error) {
 		err = m.evaluate(ctx, run.Namespace, func() (err error) {

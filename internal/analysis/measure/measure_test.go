@@ -578,7 +578,7 @@ func TestAMeasurementEnds(t *testing.T) {
 		began := time.Now()
 		answer := measurer.Measure(t.Context(), queryrunner.Key{}, release.Query{Request: analysis.MeasurementRequest{}})
 		detail, _ := answer.Detail.(analysis.MeasurementResult)
-		if took := time.Since(began); took != 2*time.Minute || detail.Phase != argov1.AnalysisPhaseError || detail.Message != "no measurement within 2m0s" {
+		if took := time.Since(began); took != 2*time.Minute || detail.Phase != argov1.AnalysisPhaseError || detail.Message != "measurement timed out after 2m0s" {
 			t.Errorf("got %+v after %s", detail, took)
 		}
 	})

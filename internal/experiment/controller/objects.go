@@ -78,7 +78,7 @@ func (r *Reconciler) side(ctx context.Context, s *seen, t *argov1.TemplateSpec) 
 	case err != nil:
 		return side, fmt.Errorf("get ReplicaSet %s.%s: %w", wanted.Name, wanted.Namespace, err)
 	case !metav1.IsControlledBy(set, s.object):
-		side.Problem = fmt.Sprintf("ReplicaSet %s exists and is not of this Experiment: remove it, or rename template '%s'", set.Name, t.Name)
+		side.Problem = fmt.Sprintf("ReplicaSet %s exists and does not belong to this Experiment: delete it, or rename template '%s'", set.Name, t.Name)
 	default:
 		s.sets[t.Name] = set
 		side.Found, side.Hash = true, set.Labels[argov1.PodTemplateHashLabel]
@@ -118,7 +118,7 @@ func (r *Reconciler) serviceOf(ctx context.Context, s *seen, t *argov1.TemplateS
 	case err != nil:
 		return fmt.Errorf("get Service %s.%s: %w", name, s.object.Namespace, err)
 	case !metav1.IsControlledBy(service, s.object):
-		side.Problem = fmt.Sprintf("Service %s exists and is not of this Experiment: remove it, or name another one in template '%s'", name, t.Name)
+		side.Problem = fmt.Sprintf("Service %s exists and does not belong to this Experiment: delete it, or set another name in template '%s'", name, t.Name)
 		return nil
 	}
 	s.services[name] = service
@@ -203,7 +203,7 @@ func (r *Reconciler) createService(ctx context.Context, s *seen, template, name 
 			return r.Client.Create(ctx, service(s.object, t, name, s.sets[template].Labels))
 		}
 	}
-	return errors.New("the template is gone")
+	return errors.New("template not found")
 }
 
 // service leads to the pods of a template, by all ports that they declare.

@@ -127,7 +127,7 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 	case experiment.AnalysisRunTerminated:
 		return nil, r.terminateRun(ctx, s, effect.Name)
 	default:
-		return nil, errors.New("it is unknown")
+		return nil, errors.New("unknown effect")
 	}
 }
 

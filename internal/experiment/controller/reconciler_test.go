@@ -178,7 +178,7 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 	} {
 		b := lay(t, compare(), errorsTemplate(), stranger)
 		status := b.passes(6)
-		if status.Phase != argov1.AnalysisPhaseError || !strings.Contains(status.Message, "exists and is not of this Experiment") {
+		if status.Phase != argov1.AnalysisPhaseError || !strings.Contains(status.Message, "exists and does not belong to this Experiment") {
 			t.Errorf("got %s %q", status.Phase, status.Message)
 		}
 		after := stranger.DeepCopyObject().(client.Object)

@@ -111,7 +111,7 @@ func (o *externalServices) read(asked queryrunner.RunningQuery) reading {
 	case actors.MetricError:
 		return reading{after: after, failed: "received 503"}
 	case actors.MetricHang:
-		return reading{after: measurementTimeout, failed: "no measurement within 2m0s"}
+		return reading{after: measurementTimeout, failed: "measurement timed out after 2m0s"}
 	case actors.MetricLate:
 		after = late
 	case actors.MetricStale:
