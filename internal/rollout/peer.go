@@ -26,7 +26,7 @@ func RollsBack(s Snapshot, d Decision) bool {
 // controller. until is when the sign expires; zero: never.
 func OtherControllerGate(sign string, until time.Time) release.Gate {
 	gate := release.NewWaitingGate("peer", release.ByUser, fmt.Sprintf(
-		"Argo Rollouts acts on this Rollout (%s), so Serin does not: scale it to zero, or give -adopt-while-peer-runs where the two share Rollouts by namespace or instance id",
+		"Argo Rollouts acts on this Rollout (%s), so Serin does not: scale Argo Rollouts to zero to let Serin continue, or start Serin with -adopt-while-peer-runs if the Rollouts are divided between the two by namespace or instance ID",
 		sign))
 	gate.Until = until
 	gate.Events = []release.Event{{Type: release.Warning, Reason: "LeftToArgoRollouts", Persistent: true, Message: gate.Message}}
