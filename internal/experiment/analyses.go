@@ -11,88 +11,106 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func findAnalysisStatus(status *argov1.ExperimentStatus, analysis string) *argov1.ExperimentAnalysisRunStatus {
+func findAnalysisStatus(status argov1.ExperimentStatus, analysis string) (argov1.ExperimentAnalysisRunStatus, bool) {
 	i := slices.IndexFunc(status.AnalysisRuns, func(r argov1.ExperimentAnalysisRunStatus) bool { return r.Name == analysis })
 	if i < 0 {
-		return nil
+		return argov1.ExperimentAnalysisRunStatus{}, false
 	}
-	return &status.AnalysisRuns[i]
+	return status.AnalysisRuns[i], true
 }
 
-// reconcileAnalysis starts, observes or terminates the AnalysisRun of an analysis.
-func (e *decisionBuilder) reconcileAnalysis(a argov1.ExperimentAnalysisTemplateRef) {
-	status := findAnalysisStatus(&e.decision.Status, a.Name)
-	switch {
-	case status == nil:
-		e.startAnalysis(a)
-	case status.Phase.Completed():
-	default:
-		e.followRun(status)
-	}
+// withAnalysisStatus returns the status with another status of an analysis that it contains.
+func withAnalysisStatus(status argov1.ExperimentStatus, run argov1.ExperimentAnalysisRunStatus) argov1.ExperimentStatus {
+	status.AnalysisRuns = slices.Clone(status.AnalysisRuns)
+	i := slices.IndexFunc(status.AnalysisRuns, func(old argov1.ExperimentAnalysisRunStatus) bool { return old.Name == run.Name })
+	status.AnalysisRuns[i] = run
+	return status
 }
 
-func (e *decisionBuilder) startAnalysis(a argov1.ExperimentAnalysisTemplateRef) {
-	if e.snapshot.Status.AvailableAt == nil || e.isEnding {
-		return
+// decideAnalyses starts, observes or terminates the AnalysisRuns of all analyses.
+func decideAnalyses(f facts, status argov1.ExperimentStatus) (argov1.ExperimentStatus, outcome) {
+	var all outcome
+	for _, a := range f.Spec.Analyses {
+		var o outcome
+		switch run, exists := findAnalysisStatus(status, a.Name); {
+		case !exists:
+			status, o = startAnalysis(f, status, a)
+		case !run.Phase.Completed():
+			run, o = followRun(f, run)
+			status = withAnalysisStatus(status, run)
+		}
+		all = joinOutcomes(all, o)
 	}
-	args, err := e.resolveArguments(a.Args)
+	return status, all
+}
+
+func startAnalysis(f facts, status argov1.ExperimentStatus, a argov1.ExperimentAnalysisTemplateRef) (argov1.ExperimentStatus, outcome) {
+	if f.Status.AvailableAt == nil || f.isEnding {
+		return status, outcome{}
+	}
+	args, err := resolveArguments(f, a.Args)
 	if err != nil {
-		e.decision.Events = append(e.decision.Events, RecordRunRejected(&e.decision.Status, a.Name, err.Error())...)
-		return
+		events := RecordRunRejected(&status, a.Name, err.Error())
+		return status, outcome{events: events}
 	}
-	e.addEffect(AnalysisRunStarted{Analysis: a, Name: e.snapshot.Name + "-" + a.Name, Args: args})
+	return status, outcome{effects: []release.Effect{AnalysisRunStarted{Analysis: a, Name: f.Name + "-" + a.Name, Args: args}}}
 }
 
-// RecordRunStarted records in a decided status that the AnalysisRun of an analysis exists. The reconciler calls it after it has
-// applied AnalysisRunStarted.
+// RecordRunStarted records in a decided status that the AnalysisRun of an analysis exists. The reconciler calls it after it
+// has applied AnalysisRunStarted.
 func RecordRunStarted(status *argov1.ExperimentStatus, analysis, run string) []release.Event {
-	status.AnalysisRuns = append(status.AnalysisRuns, argov1.ExperimentAnalysisRunStatus{Name: analysis, AnalysisRun: run})
-	return []release.Event{transitionRun(&status.AnalysisRuns[len(status.AnalysisRuns)-1], argov1.AnalysisPhasePending, "")}
+	started, event := transitionRun(argov1.ExperimentAnalysisRunStatus{Name: analysis, AnalysisRun: run}, argov1.AnalysisPhasePending, "")
+	status.AnalysisRuns = append(slices.Clip(status.AnalysisRuns), started)
+	return []release.Event{event}
 }
 
-// RecordRunRejected records in a decided status that the AnalysisRun of an analysis cannot be created as requested, for example
-// because a template does not exist.
+// RecordRunRejected records in a decided status that the AnalysisRun of an analysis cannot be created as requested, for
+// example because a template does not exist.
 func RecordRunRejected(status *argov1.ExperimentStatus, analysis, why string) []release.Event {
-	status.AnalysisRuns = append(status.AnalysisRuns, argov1.ExperimentAnalysisRunStatus{Name: analysis})
 	why = fmt.Sprintf("Failed to create AnalysisRun for analysis '%s': %s", analysis, why)
-	return []release.Event{transitionRun(&status.AnalysisRuns[len(status.AnalysisRuns)-1], argov1.AnalysisPhaseError, why)}
+	rejected, event := transitionRun(argov1.ExperimentAnalysisRunStatus{Name: analysis}, argov1.AnalysisPhaseError, why)
+	status.AnalysisRuns = append(slices.Clip(status.AnalysisRuns), rejected)
+	return []release.Event{event}
 }
 
-// followRun records the phase of a run, and terminates a run that is no longer needed.
-func (e *decisionBuilder) followRun(status *argov1.ExperimentAnalysisRunStatus) {
-	run := e.snapshot.AnalysisRuns[status.AnalysisRun]
+// followRun returns the status of an analysis with the phase of its run, and terminates a run that is no longer needed.
+func followRun(f facts, status argov1.ExperimentAnalysisRunStatus) (argov1.ExperimentAnalysisRunStatus, outcome) {
+	var o outcome
+	run := f.AnalysisRuns[status.AnalysisRun]
 	switch {
 	case !run.Found:
-		e.decision.Events = append(e.decision.Events, transitionRun(status, argov1.AnalysisPhaseError, fmt.Sprintf("AnalysisRun '%s' not found", status.AnalysisRun)))
-		e.decision.Wake = e.snapshot.Now
-		return
+		status, event := transitionRun(status, argov1.AnalysisPhaseError, fmt.Sprintf("AnalysisRun '%s' not found", status.AnalysisRun))
+		return status, outcome{events: []release.Event{event}, wake: f.Now}
 	case run.Phase != "" && run.Phase != status.Phase:
-		e.decision.Events = append(e.decision.Events, transitionRun(status, run.Phase, run.Message))
-		e.decision.Wake = e.snapshot.Now
+		var event release.Event
+		status, event = transitionRun(status, run.Phase, run.Message)
+		o = outcome{events: []release.Event{event}, wake: f.Now}
 	default:
 		status.Message = run.Message
 	}
-	if !status.Phase.Completed() {
-		e.addGate(release.NewWaitingGate("analysis/"+status.Name, release.ByCluster, string(status.Phase)))
+	if status.Phase.Completed() {
+		return status, o
 	}
-	if e.isEnding && !status.Phase.Completed() && !run.Terminated {
-		e.addEffect(AnalysisRunTerminated{status.AnalysisRun})
-		e.addEvent(release.Normal, "AnalysisRunTerminating", fmt.Sprintf("Terminating AnalysisRun '%s'", status.AnalysisRun))
+	o.gates = append(o.gates, release.NewWaitingGate("analysis/"+status.Name, release.ByCluster, string(status.Phase)))
+	if f.isEnding && !run.Terminated {
+		o.effects = append(o.effects, AnalysisRunTerminated{status.AnalysisRun})
+		o.events = append(o.events, newEvent(release.Normal, "AnalysisRunTerminating", fmt.Sprintf("Terminating AnalysisRun '%s'", status.AnalysisRun)))
 	}
+	return status, o
 }
 
-// transitionRun sets another phase of the run of an analysis, and returns the event about it.
-func transitionRun(status *argov1.ExperimentAnalysisRunStatus, now argov1.AnalysisPhase, why string) release.Event {
+// transitionRun returns the status of an analysis with another phase of its run, and the event about it.
+func transitionRun(status argov1.ExperimentAnalysisRunStatus, phase argov1.AnalysisPhase, message string) (argov1.ExperimentAnalysisRunStatus, release.Event) {
 	kind := release.Normal
-	if isUnsuccessful(now) {
+	if isUnsuccessful(phase) {
 		kind = release.Warning
 	}
-	text := fmt.Sprintf("AnalysisRun '%s' transitioned from %s -> %s", status.Name, status.Phase, now)
-	if why != "" {
-		text += ": " + why
+	text := fmt.Sprintf("AnalysisRun '%s' transitioned from %s -> %s", status.Name, status.Phase, phase)
+	if message != "" {
+		text += ": " + message
 	}
-	status.Phase, status.Message = now, why
-	return release.Event{Type: kind, Reason: "AnalysisRun" + string(now), Message: text}
+	status.Phase, status.Message = phase, message
+	return status, newEvent(kind, "AnalysisRun"+string(phase), text)
 }
 
 // phaseSeverity lists phases by severity. The most severe phase of the analyses is that of all of them together.
@@ -101,14 +119,14 @@ var phaseSeverity = []argov1.AnalysisPhase{
 	argov1.AnalysisPhaseInconclusive, argov1.AnalysisPhaseError, argov1.AnalysisPhaseFailed,
 }
 
-// analysesPhase returns the phase of all analyses together, and its message: Successful if all are, or if there are none, and
-// Running while some are not complete.
-func (e *decisionBuilder) analysesPhase() (argov1.AnalysisPhase, string) {
+// analysesPhase returns the phase of all analyses together, and its message: Successful if all are, or if there are none,
+// and Running while some are not complete.
+func analysesPhase(spec argov1.ExperimentSpec, status argov1.ExperimentStatus) (argov1.AnalysisPhase, string) {
 	worst, why := argov1.AnalysisPhaseSuccessful, ""
-	for _, a := range e.snapshot.Spec.Analyses {
+	for _, a := range spec.Analyses {
 		phase, message := argov1.AnalysisPhaseRunning, ""
-		if status := findAnalysisStatus(&e.decision.Status, a.Name); status != nil {
-			phase, message = status.Phase, status.Message
+		if run, exists := findAnalysisStatus(status, a.Name); exists {
+			phase, message = run.Phase, run.Message
 		}
 		if slices.Index(phaseSeverity, phase) > slices.Index(phaseSeverity, worst) {
 			worst, why = phase, message
@@ -120,21 +138,22 @@ func (e *decisionBuilder) analysesPhase() (argov1.AnalysisPhase, string) {
 	return worst, why
 }
 
-func (e *decisionBuilder) hasRequiredAnalyses() bool {
-	return slices.ContainsFunc(e.snapshot.Spec.Analyses, func(a argov1.ExperimentAnalysisTemplateRef) bool { return a.RequiredForCompletion })
+func hasRequiredAnalyses(spec argov1.ExperimentSpec) bool {
+	return slices.ContainsFunc(spec.Analyses, func(a argov1.ExperimentAnalysisTemplateRef) bool { return a.RequiredForCompletion })
 }
 
-// requiredAnalysesPassed reports whether there are analyses that are required for completion, and all of them are successful.
-func (e *decisionBuilder) requiredAnalysesPassed() bool {
-	for _, a := range e.snapshot.Spec.Analyses {
+// requiredAnalysesPassed reports whether there are analyses that are required for completion, and all of them are
+// successful.
+func requiredAnalysesPassed(spec argov1.ExperimentSpec, status argov1.ExperimentStatus) bool {
+	for _, a := range spec.Analyses {
 		if !a.RequiredForCompletion {
 			continue
 		}
-		if status := findAnalysisStatus(&e.decision.Status, a.Name); status == nil || status.Phase != argov1.AnalysisPhaseSuccessful {
+		if run, exists := findAnalysisStatus(status, a.Name); !exists || run.Phase != argov1.AnalysisPhaseSuccessful {
 			return false
 		}
 	}
-	return e.hasRequiredAnalyses()
+	return hasRequiredAnalyses(spec)
 }
 
 // variableTag matches a reference to a value of the Experiment, such as {{experiment.availableAt}}.
@@ -142,12 +161,12 @@ var variableTag = regexp.MustCompile(`\{\{[^{}]*\}\}`)
 
 // resolveArguments returns the arguments of an analysis, with references replaced by values of the Experiment: the hashes and
 // the names of its ReplicaSets, and when it begins and ends.
-func (e *decisionBuilder) resolveArguments(args []argov1.Argument) ([]argov1.Argument, error) {
-	values := map[string]string{"experiment.availableAt": e.snapshot.Status.AvailableAt.UTC().Format(time.RFC3339)}
-	if end, ok := e.endTime(); ok {
+func resolveArguments(f facts, args []argov1.Argument) ([]argov1.Argument, error) {
+	values := map[string]string{"experiment.availableAt": f.Status.AvailableAt.UTC().Format(time.RFC3339)}
+	if end, ok := f.endTime(); ok {
 		values["experiment.finishedAt"] = end.UTC().Format(time.RFC3339)
 	}
-	for name, side := range e.snapshot.Templates {
+	for name, side := range f.Templates {
 		values["templates."+name+".podTemplateHash"] = side.Hash
 		values["templates."+name+".replicaset.name"] = side.ReplicaSet
 	}

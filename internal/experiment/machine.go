@@ -14,25 +14,18 @@ import (
 // Next decides what an Experiment needs now. It is total: it also returns a decision for a snapshot that no healthy
 // cluster produces.
 func Next(s Snapshot) Decision {
-	s.Status = *s.Status.DeepCopy()
-	clampFutureTimes(&s.Status, s.Now)
-	e := &decisionBuilder{snapshot: s, decision: Decision{Status: *s.Status.DeepCopy()}}
+	s.Status = withoutFutureTimes(s.Status, s.Now)
 	duration, err := validateSpec(s)
 	if err != nil {
-		return e.rejectSpec(err)
+		return rejectSpec(s, err)
 	}
-	e.clearInvalidSpec()
-	e.duration = duration
-	e.isEnding = isExperimentEnding(s)
-	for _, t := range s.Spec.Templates {
-		e.reconcileTemplate(t)
-	}
-	for _, a := range s.Spec.Analyses {
-		e.reconcileAnalysis(a)
-	}
-	e.completeStatus()
-	e.setCondition(progressingCondition(e.snapshot.Name, e.decision.Status))
-	return e.decision
+	f := facts{Snapshot: s, duration: duration, isEnding: isExperimentEnding(s)}
+	status := withoutInvalidSpec(*s.Status.DeepCopy())
+	status, templates := decideTemplates(f, status)
+	status, analyses := decideAnalyses(f, status)
+	status, completion := completeStatus(f, status)
+	status.Conditions, _ = withCondition(status.Conditions, progressingCondition(s.Name, status), s.Now)
+	return newDecision(status, templates, analyses, completion)
 }
 
 // FaultDecision returns the decision for an Experiment whose reconciliation failed because of a defect of Serin, before or
@@ -49,9 +42,11 @@ func FaultDecision(status argov1.ExperimentStatus, sentence string) Decision {
 	return d
 }
 
-// clampFutureTimes replaces times in the future by the current time. They exist if a clock was set back after the status was
-// written; without the correction, durations and deadlines would be longer by the difference.
-func clampFutureTimes(status *argov1.ExperimentStatus, now time.Time) {
+// withoutFutureTimes returns the status with times in the future replaced by the current time. They exist if a clock was
+// set back after the status was written; without the correction, durations and deadlines would be longer by the
+// difference.
+func withoutFutureTimes(status argov1.ExperimentStatus, now time.Time) argov1.ExperimentStatus {
+	status = *status.DeepCopy()
 	if status.AvailableAt != nil && status.AvailableAt.After(now) {
 		status.AvailableAt = new(metav1.NewTime(now))
 	}
@@ -60,84 +55,98 @@ func clampFutureTimes(status *argov1.ExperimentStatus, now time.Time) {
 			t.LastTransitionTime = new(metav1.NewTime(now))
 		}
 	}
+	return status
 }
 
-// decisionBuilder builds the decision about an Experiment.
-type decisionBuilder struct {
-	snapshot Snapshot
-	decision Decision
+// facts contain what is known about an Experiment with a valid spec before any decision. They are computed once and
+// never changed; every stage reads them.
+type facts struct {
+	Snapshot
 	duration time.Duration
 	// isEnding is true if the pods are no longer needed.
 	isEnding bool
 }
 
-// isExperimentEnding reports whether an Experiment has ended or is to end: because the user terminates it, because it is complete,
-// or because a template or an analysis has failed.
+// isDurationElapsed reports whether the duration of the Experiment has elapsed. Without spec.duration it never has.
+func (f facts) isDurationElapsed() bool {
+	end, ok := f.endTime()
+	return ok && !f.Now.Before(end)
+}
+
+// endTime returns the time at which the duration of the Experiment elapses; false: never, or not known yet.
+func (f facts) endTime() (time.Time, bool) {
+	if f.Status.AvailableAt == nil || f.Spec.Duration == "" {
+		return time.Time{}, false
+	}
+	return f.Status.AvailableAt.Add(f.duration), true
+}
+
+// isExperimentEnding reports whether an Experiment has ended or is to end: because the user terminates it, because it is
+// complete, or because a template or an analysis has failed.
 func isExperimentEnding(s Snapshot) bool {
-	badSide := func(t argov1.TemplateStatus) bool {
+	isBadTemplate := func(t argov1.TemplateStatus) bool {
 		return t.Status == argov1.TemplateStatusFailed || t.Status == argov1.TemplateStatusError
 	}
-	badRun := func(r argov1.ExperimentAnalysisRunStatus) bool { return isUnsuccessful(r.Phase) }
+	isBadRun := func(r argov1.ExperimentAnalysisRunStatus) bool { return isUnsuccessful(r.Phase) }
 	return s.Spec.Terminate || s.Status.Phase.Completed() ||
-		slices.ContainsFunc(s.Status.TemplateStatuses, badSide) || slices.ContainsFunc(s.Status.AnalysisRuns, badRun)
+		slices.ContainsFunc(s.Status.TemplateStatuses, isBadTemplate) || slices.ContainsFunc(s.Status.AnalysisRuns, isBadRun)
 }
 
 func isUnsuccessful(phase argov1.AnalysisPhase) bool {
 	return phase.Completed() && phase != argov1.AnalysisPhaseSuccessful
 }
 
-// isDurationElapsed reports whether the duration of the Experiment has elapsed. Without spec.duration it never has.
-func (e *decisionBuilder) isDurationElapsed() bool {
-	end, ok := e.endTime()
-	return ok && !e.snapshot.Now.Before(end)
+// outcome is the contribution of a stage to the decision, besides the status.
+type outcome struct {
+	effects []release.Effect
+	events  []release.Event
+	gates   release.Gates
+	// wake is the time at which the Experiment is reconciled again; zero: this stage does not need it.
+	wake time.Time
 }
 
-// endTime returns the time at which the duration of the Experiment elapses; false: never, or not known yet.
-func (e *decisionBuilder) endTime() (time.Time, bool) {
-	if e.snapshot.Status.AvailableAt == nil || e.snapshot.Spec.Duration == "" {
-		return time.Time{}, false
+// joinOutcomes returns the contributions of stages, in order. The earliest wake time applies.
+func joinOutcomes(stages ...outcome) outcome {
+	var all outcome
+	for _, o := range stages {
+		all.effects, all.events, all.gates = append(all.effects, o.effects...), append(all.events, o.events...), append(all.gates, o.gates...)
+		if all.wake.IsZero() || !o.wake.IsZero() && o.wake.Before(all.wake) {
+			all.wake = o.wake
+		}
 	}
-	return e.snapshot.Status.AvailableAt.Add(e.duration), true
+	return all
 }
 
-func (e *decisionBuilder) addEffect(effect release.Effect) {
-	e.decision.Effects = append(e.decision.Effects, effect)
+func newDecision(status argov1.ExperimentStatus, stages ...outcome) Decision {
+	all := joinOutcomes(stages...)
+	return Decision{Status: status, Effects: all.effects, Events: all.events, Gates: all.gates, Wake: all.wake}
 }
 
-func (e *decisionBuilder) addEvent(kind release.EventType, reason, message string) {
-	e.decision.Events = append(e.decision.Events, release.Event{Type: kind, Reason: reason, Message: message})
+func newEvent(kind release.EventType, reason, message string) release.Event {
+	return release.Event{Type: kind, Reason: reason, Message: message}
 }
 
-// wakeAt requeues the Experiment at a time, unless it is requeued earlier anyway.
-func (e *decisionBuilder) wakeAt(at time.Time) {
-	if e.decision.Wake.IsZero() || at.Before(e.decision.Wake) {
-		e.decision.Wake = at
-	}
-}
-
-func (e *decisionBuilder) addGate(g release.Gate) { e.decision.Gates = append(e.decision.Gates, g) }
-
-// completeStatus sets the phase of the Experiment.
-func (e *decisionBuilder) completeStatus() {
-	status := &e.decision.Status
+// completeStatus returns the status with the phase of the Experiment.
+func completeStatus(f facts, status argov1.ExperimentStatus) (argov1.ExperimentStatus, outcome) {
 	before := status.Phase
 	if before.Completed() {
-		return
+		return status, outcome{}
 	}
-	phase, message := e.assessExperiment()
+	var o outcome
+	phase, message := assessExperiment(f, status)
 	if phase == argov1.AnalysisPhaseRunning && status.AvailableAt == nil {
-		status.AvailableAt = new(metav1.NewTime(e.snapshot.Now))
+		status.AvailableAt = new(metav1.NewTime(f.Now))
 	}
-	if end, ok := e.endTime(); ok && !phase.Completed() && e.snapshot.Now.Before(end) {
-		e.addGate(release.NewTimedGate("duration", end, "running until "+end.UTC().Format(time.RFC3339)))
-		e.wakeAt(end)
+	if end, ok := f.endTime(); ok && !phase.Completed() && f.Now.Before(end) {
+		o = outcome{gates: release.Gates{release.NewTimedGate("duration", end, "running until "+end.UTC().Format(time.RFC3339))}, wake: end}
 	}
-	if e.snapshot.Spec.Duration == "" && phase == argov1.AnalysisPhaseRunning && !e.hasRequiredAnalyses() {
-		e.addGate(release.NewWaitingGate("terminated", release.ByUser, "spec.duration is not set: runs until spec.terminate is set or an analysis is not successful"))
+	if f.Spec.Duration == "" && phase == argov1.AnalysisPhaseRunning && !hasRequiredAnalyses(f.Spec) {
+		o.gates = append(o.gates, release.NewWaitingGate("terminated", release.ByUser,
+			"spec.duration is not set: runs until spec.terminate is set or an analysis is not successful"))
 	}
 	status.Phase, status.Message = phase, message
 	if phase == before {
-		return
+		return status, o
 	}
 	kind := release.Normal
 	if isUnsuccessful(phase) {
@@ -147,13 +156,13 @@ func (e *decisionBuilder) completeStatus() {
 	if message != "" {
 		text += ": " + message
 	}
-	e.addEvent(kind, "Experiment"+string(phase), text)
-	e.decision.Wake = e.snapshot.Now
+	o.events, o.wake = append(o.events, newEvent(kind, "Experiment"+string(phase), text)), f.Now
+	return status, o
 }
 
 // assessExperiment returns the phase of the Experiment, and a message where the phase needs an explanation.
-func (e *decisionBuilder) assessExperiment() (argov1.AnalysisPhase, string) {
-	for _, t := range e.decision.Status.TemplateStatuses {
+func assessExperiment(f facts, status argov1.ExperimentStatus) (argov1.AnalysisPhase, string) {
+	for _, t := range status.TemplateStatuses {
 		switch t.Status {
 		case argov1.TemplateStatusFailed:
 			return argov1.AnalysisPhaseFailed, t.Message
@@ -162,15 +171,16 @@ func (e *decisionBuilder) assessExperiment() (argov1.AnalysisPhase, string) {
 		default: // not failed
 		}
 	}
-	judged, why := e.analysesPhase()
+	analyses, message := analysesPhase(f.Spec, status)
+	isRunning, isSuccessful := allTemplatesHave(f.Spec, status, argov1.TemplateStatusRunning), allTemplatesHave(f.Spec, status, argov1.TemplateStatusSuccessful)
 	switch {
-	case isUnsuccessful(judged):
-		return judged, why
-	case e.requiredAnalysesPassed():
+	case isUnsuccessful(analyses):
+		return analyses, message
+	case requiredAnalysesPassed(f.Spec, status):
 		return argov1.AnalysisPhaseSuccessful, "Required AnalysisRuns completed"
-	case e.allTemplatesHave(argov1.TemplateStatusSuccessful) && (judged.Completed() || !e.hasRequiredAnalyses() || e.snapshot.Spec.Terminate):
+	case isSuccessful && (analyses.Completed() || !hasRequiredAnalyses(f.Spec) || f.Spec.Terminate):
 		return argov1.AnalysisPhaseSuccessful, ""
-	case e.decision.Status.AvailableAt != nil || e.allTemplatesHave(argov1.TemplateStatusRunning) || e.allTemplatesHave(argov1.TemplateStatusSuccessful):
+	case status.AvailableAt != nil || isRunning || isSuccessful:
 		return argov1.AnalysisPhaseRunning, ""
 	default:
 		return argov1.AnalysisPhasePending, ""
@@ -178,11 +188,6 @@ func (e *decisionBuilder) assessExperiment() (argov1.AnalysisPhase, string) {
 }
 
 // allTemplatesHave reports whether all templates have a status.
-func (e *decisionBuilder) allTemplatesHave(status argov1.TemplateStatusCode) bool {
-	for _, t := range e.snapshot.Spec.Templates {
-		if e.templateStatus(t.Name).Status != status {
-			return false
-		}
-	}
-	return true
+func allTemplatesHave(spec argov1.ExperimentSpec, status argov1.ExperimentStatus, code argov1.TemplateStatusCode) bool {
+	return !slices.ContainsFunc(spec.Templates, func(t argov1.TemplateSpec) bool { return findTemplateStatus(status, t.Name).Status != code })
 }

@@ -1,7 +1,9 @@
 // Package experiment decides about Experiments: which pods run at the same time and for how long, which analyses
 // evaluate them, and the phase of the Experiment. It is a pure state machine.
 //
-// To add an effect, declare it in snapshot.go and apply it in experiment/controller.
+// Next consists of stages, each of which takes the observed facts and the status so far, and returns the next status and
+// its outcome: effects, events, gates and a wake time. To add an effect, declare it in snapshot.go and apply it in
+// experiment/controller.
 //
 // The package knows ReplicaSets, Services and AnalysisRuns as values. It must not know clients, clocks, how a
 // ReplicaSet is created, or what an analysis measures.
@@ -63,7 +65,8 @@ type ReplicaSetScaled struct {
 	Replicas int32
 }
 
-// ScaleDownDeadlineSet is an effect: the ReplicaSet of the template has an annotation with the time at which it is scaled to zero.
+// ScaleDownDeadlineSet is an effect: the ReplicaSet of the template has an annotation with the time at which it is scaled
+// to zero.
 type ScaleDownDeadlineSet struct {
 	Template string
 	Deadline time.Time
@@ -75,7 +78,8 @@ type ServiceExists struct{ Template, Name string }
 // ServiceDeleted is an effect: the Service of the template is deleted.
 type ServiceDeleted struct{ Template, Name string }
 
-// AnalysisRunStarted is an effect: the analysis has an AnalysisRun. The reconciler records the result with Started or Refused.
+// AnalysisRunStarted is an effect: the analysis has an AnalysisRun. The reconciler records the result with RecordRunStarted
+// or RecordRunRejected.
 type AnalysisRunStarted struct {
 	Analysis argov1.ExperimentAnalysisTemplateRef
 	// Name of the run, unless another run has it, and the values of its arguments.
@@ -95,10 +99,13 @@ func (e ScaleDownDeadlineSet) String() string {
 	return fmt.Sprintf("scale-down deadline of %s is %s", e.Template, e.Deadline.UTC().Format(time.RFC3339))
 }
 
-func (e ServiceExists) String() string { return fmt.Sprintf("Service %s of %s exists", e.Name, e.Template) }
+func (e ServiceExists) String() string {
+	return fmt.Sprintf("Service %s of %s exists", e.Name, e.Template)
+}
 
 func (e ServiceDeleted) String() string {
 	return fmt.Sprintf("Service %s of %s deleted", e.Name, e.Template)
 }
+
 func (e AnalysisRunStarted) String() string    { return "AnalysisRun of " + e.Analysis.Name + " exists" }
 func (e AnalysisRunTerminated) String() string { return "AnalysisRun " + e.Name + " terminated" }

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,45 +45,41 @@ func validateSpec(s Snapshot) (time.Duration, error) {
 }
 
 // rejectSpec changes nothing except for the condition InvalidSpec, which contains the error.
-func (e *decisionBuilder) rejectSpec(cause error) Decision {
-	if e.setCondition(argov1.ExperimentCondition{Type: argov1.ExperimentInvalidSpec, Status: corev1.ConditionTrue, Reason: "InvalidSpec", Message: cause.Error()}) {
-		e.addEvent(release.Warning, "InvalidSpec", cause.Error())
+func rejectSpec(s Snapshot, cause error) Decision {
+	o := outcome{gates: release.Gates{release.NewFailedGate("valid", release.ByUser, cause.Error())}}
+	status := *s.Status.DeepCopy()
+	invalid := argov1.ExperimentCondition{Type: argov1.ExperimentInvalidSpec, Status: corev1.ConditionTrue, Reason: "InvalidSpec", Message: cause.Error()}
+	var changed bool
+	if status.Conditions, changed = withCondition(status.Conditions, invalid, s.Now); changed {
+		o.events = append(o.events, newEvent(release.Warning, "InvalidSpec", cause.Error()))
 	}
-	e.addGate(release.NewFailedGate("valid", release.ByUser, cause.Error()))
-	return e.decision
+	return newDecision(status, o)
 }
 
-// clearInvalidSpec removes the condition InvalidSpec.
-func (e *decisionBuilder) clearInvalidSpec() {
-	kept := e.decision.Status.Conditions[:0:0]
-	for _, c := range e.decision.Status.Conditions {
-		if c.Type != argov1.ExperimentInvalidSpec {
-			kept = append(kept, c)
-		}
-	}
-	e.decision.Status.Conditions = kept
+// withoutInvalidSpec returns the status without the condition InvalidSpec.
+func withoutInvalidSpec(status argov1.ExperimentStatus) argov1.ExperimentStatus {
+	status.Conditions = slices.DeleteFunc(slices.Clone(status.Conditions), func(c argov1.ExperimentCondition) bool { return c.Type == argov1.ExperimentInvalidSpec })
+	return status
 }
 
-// setCondition sets a condition, and reports whether that changes the status.
-func (e *decisionBuilder) setCondition(c argov1.ExperimentCondition) bool {
-	now := metav1.NewTime(e.snapshot.Now)
+// withCondition returns the conditions with one more, or another value of one, and reports whether that changes them.
+func withCondition(conditions []argov1.ExperimentCondition, c argov1.ExperimentCondition, at time.Time) (result []argov1.ExperimentCondition, changed bool) {
+	now := metav1.NewTime(at)
 	c.LastUpdateTime, c.LastTransitionTime = now, now
-	all := e.decision.Status.Conditions
-	for i, old := range all {
-		if old.Type != c.Type {
-			continue
-		}
-		if old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
-			return false
-		}
-		if old.Status == c.Status {
-			c.LastTransitionTime = old.LastTransitionTime
-		}
-		all[i] = c
-		return true
+	i := slices.IndexFunc(conditions, func(old argov1.ExperimentCondition) bool { return old.Type == c.Type })
+	if i < 0 {
+		return append(slices.Clip(conditions), c), true
 	}
-	e.decision.Status.Conditions = append(all, c)
-	return true
+	old := conditions[i]
+	if old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
+		return conditions, false
+	}
+	if old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	conditions = slices.Clone(conditions)
+	conditions[i] = c
+	return conditions, true
 }
 
 // progressingCondition returns the condition Progressing.
