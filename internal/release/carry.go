@@ -1,15 +1,16 @@
 package release
 
-// The way back of a rollback: how much of the traffic the version before carries while it has not all of its pods. The APIs
-// share this arithmetic, so that a Canary and a Rollout in the same cluster roll back alike.
+// During a rollback, traffic returns to the previous revision as its pods become available. Both APIs share this
+// arithmetic, so that Canaries and Rollouts roll back alike.
 
-// PodsForAllTraffic is the number of pods that carry all the traffic once it is back: as many as carried it when the way back began,
-// and no more than are asked for. asked alone says nothing about the need: an autoscaler may ask for four times the pods in a
-// cluster that has no room, and the users would stay on the broken version until it has.
+// PodsForAllTraffic returns the number of pods that carry all traffic after a rollback: as many as carried it when the
+// rollback began, but at most the desired number. The desired number alone is not a measure: an autoscaler may request
+// four times the pods in a cluster without capacity, and the users would remain on the broken version until it has
+// capacity.
 func PodsForAllTraffic(asked, carriedBy int32) int32 { return min(asked, max(carriedBy, 1)) }
 
-// CarriedWeight is the share of total, rounded down, that the available pods carry where enough pods carry all of it. Where no pod
-// is enough, all of it is carried: there is nothing to wait for.
+// CarriedWeight returns the share of total, rounded down, that the available pods can carry if enough pods carry all of
+// it. If enough is 0, it returns total: there is nothing to wait for.
 func CarriedWeight(total, available, enough int32) int32 {
 	if enough <= 0 {
 		return total

@@ -8,15 +8,15 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func TestCarriers(t *testing.T) {
+func TestPodsForAllTraffic(t *testing.T) {
 	for _, tt := range []struct {
 		name                   string
 		asked, carriedBy, want int32
 	}{
-		{"none asked for", 0, 5, 0},
-		{"nobody carried it", 10, 0, 1},
-		{"fewer carried it than are asked for", 40, 10, 10},
-		{"more carried it than are asked for", 3, 10, 3},
+		{"none desired", 0, 5, 0},
+		{"no pod carried it", 10, 0, 1},
+		{"fewer carried it than desired", 40, 10, 10},
+		{"more carried it than desired", 3, 10, 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := release.PodsForAllTraffic(tt.asked, tt.carriedBy); got != tt.want {
@@ -26,7 +26,7 @@ func TestCarriers(t *testing.T) {
 	}
 }
 
-func TestCarried(t *testing.T) {
+func TestCarriedWeight(t *testing.T) {
 	for _, tt := range []struct {
 		name                           string
 		total, available, enough, want int32
@@ -36,7 +36,7 @@ func TestCarried(t *testing.T) {
 		{"all", 100, 10, 10, 100},
 		{"more than enough", 100, 40, 10, 100},
 		{"none needed", 100, 0, 0, 100},
-		{"weights of a router that counts to 1000", 1000, 1, 3, 333},
+		{"weights of a router with a total of 1000", 1000, 1, 3, 333},
 		{"no overflow", 1 << 30, 1 << 30, 1<<31 - 1, 1 << 29},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-func TestCarriedRisesWithThePods(t *testing.T) {
+func TestCarriedWeightGrowsWithPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total, enough := rapid.Int32Range(1, 1000).Draw(t, "total"), rapid.Int32Min(0).Draw(t, "enough")
 		available := rapid.Int32Range(0, 1<<31-2).Draw(t, "available")

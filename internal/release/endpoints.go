@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Endpoints are what Kubernetes has published of the pods behind a Service. Routers send requests there, and learn of a
-// pod a moment after its workload has counted it as ready: on a busy cluster that moment is long enough to send requests
-// to no pod.
+// Endpoints are the endpoints that Kubernetes has published for the pods of a Service. Routers send requests to
+// endpoints, and learn of a pod a moment after its workload counts it as ready. In a busy cluster, this moment is long
+// enough to lose requests.
 type Endpoints struct {
-	// Unknown is why this cannot be observed, as a sentence; empty: it can.
+	// Unknown is the reason why the endpoints cannot be observed; empty: they were observed.
 	Unknown string
-	// NoService is true when the Service itself does not exist.
+	// NoService is true if the Service does not exist.
 	NoService bool
-	// ServiceCreated is when a Service was created that has no endpoints; zero: not known.
+	// ServiceCreated is the creation time of a Service without endpoints; zero: unknown.
 	ServiceCreated time.Time
-	// Ready are those that take requests.
+	// Ready is the number of endpoints that receive requests.
 	Ready int32
 }
 
-// AtLeast reports whether n of them take requests, or whether that is unknown.
+// AtLeast reports whether at least n endpoints are ready, or whether this is unknown.
 func (e Endpoints) AtLeast(n int32) bool { return e.Unknown != "" || e.Ready >= n }
 
-// Message is what is known of them, as a message.
+// Message describes the endpoints for users.
 func (e Endpoints) Message() string {
 	if e.Unknown != "" {
 		return e.Unknown

@@ -1,8 +1,8 @@
-// Package release is the vocabulary that every kind of release shares: gates, verdicts, probes, answers, effects,
+// Package release is the vocabulary that every kind of release shares: gates, verdicts, queries, answers, effects,
 // decisions, and the route.
 //
-// It imports nothing of ours and knows no kind of resource, no client, no clock and no context: every word in it is a
-// plain value.
+// Every type in it is a plain value. It must not know any kind of resource, clients, clocks or contexts, and imports no
+// other package of Serin.
 package release
 
 import (
@@ -11,49 +11,50 @@ import (
 	"unicode/utf8"
 )
 
-// Decision is what follows from a snapshot. S is the status of the kind that was decided about.
+// Decision is what follows from a snapshot. S is the status type of the kind of resource.
 type Decision[S any] struct {
-	// Status is to be persisted, after the effects were acknowledged. Equal to the snapshot's: nothing is written.
+	// Status is written after the effects were applied. If it equals the status of the snapshot, nothing is written.
 	Status S
-	// Effects are applied in this order, up to the first that fails. Each is level-triggered.
+	// Effects are applied in this order, up to the first that fails. Each of them describes a desired state.
 	Effects []Effect
-	// Stamp names the moments in Status that the shell fills in when the last effect was acknowledged.
+	// Stamp lists the times in Status that the reconciler sets when it has applied the last effect.
 	Stamp []Stamp
-	// Queries are the questions to the outside. They leave after the status was written.
+	// Queries are the requests to external services. They are sent after the status was written.
 	Queries []Query
-	// Gates are all the conditions that were looked at.
+	// Gates are all conditions that were evaluated.
 	Gates Gates
-	// Wake is the next moment at which something can change without an event; zero when there is none.
+	// Wake is the earliest time at which something can change without an event; zero: only an event can change
+	// something.
 	Wake time.Time
 	// Events are sent in order, after the status was written.
 	Events []Event
-	// Ending is how the release ends with this decision, for those who count releases; empty: it does not end.
+	// Ending is how the release ends with this decision, for metrics; empty: it does not end.
 	Ending Ending
-	// Analyzed is true of a decision that evaluated or advanced a release, for those who measure how long that takes.
+	// Analyzed is true if the decision evaluated or advanced a release, for metrics about the duration of an analysis.
 	Analyzed bool
 }
 
 // Ending is how a release ended.
 type Ending string
 
-// The endings.
+// The endings of a release.
 const (
 	EndingPromoted   Ending = "promoted"   // after its analysis
 	EndingUnanalyzed Ending = "unanalyzed" // promoted without analysis: by its spec, or by a command
 	EndingFailed     Ending = "failed"
 )
 
-// Effect is something that shall be true of the cluster. It carries names, numbers and revisions, never objects.
-// Each kind of release declares its own, sealed, set.
+// Effect is a desired state of the cluster. It contains names, numbers and revisions, never objects. Each kind of
+// release declares its own, sealed, set.
 type Effect interface {
 	// String describes the effect as it is shown in traces.
 	String() string
 }
 
-// Stamp names a moment in a status that only the shell can know: when the last effect was acknowledged.
+// Stamp names a time in a status that only the reconciler knows: when the last effect was applied.
 type Stamp string
 
-// The stamps.
+// The times that the reconciler sets.
 const (
 	StampWindow       Stamp = "window" // the start of the observation window
 	StampDrain        Stamp = "drain"  // the start of the drain delay
@@ -70,52 +71,53 @@ const (
 	Warning EventType = "Warning"
 )
 
-// Event is something that happened and that users are notified of.
+// Event is an occurrence that users are notified of.
 type Event struct {
 	Type EventType
-	// Reason in one word, where the API of the kind has more than one.
+	// Reason in one CamelCase word; empty if the API of the kind has only one reason.
 	Reason  string
 	Message string
 	// Phase is the phase that event webhooks receive; empty: the phase of the status before the decision.
 	Phase string
-	// Persistent events last for as long as every decision repeats them; they are sent when they begin.
+	// Persistent events describe a state that lasts as long as every decision repeats the event. They are sent once,
+	// when the state begins.
 	Persistent bool
-	// Internal marks failures of ours rather than of the release; they are logged as errors.
+	// Internal is true for failures of Serin rather than of the release; they are logged as errors.
 	Internal bool
-	// Alert, when not nil, is sent to the alert providers along with the event.
+	// Alert is sent to the alert providers along with the event; nil: none.
 	Alert *Alert
-	// AlertOnly events have no Kubernetes event: only the alert is sent.
+	// AlertOnly events are not recorded as Kubernetes events: only the alert is sent.
 	AlertOnly bool
-	// ObjectOnly events are for users who look at the object: no event hook is called for them.
+	// ObjectOnly events are recorded on the object only: no event webhook is called for them.
 	ObjectOnly bool
 }
 
 // Severity of an alert.
 type Severity string
 
-// The severities, from the mildest.
+// The severities, in ascending order.
 const (
 	Info  Severity = "info"
 	Warn  Severity = "warn"
 	Error Severity = "error"
 )
 
-// Alert is a message for a chat.
+// Alert is a message for an alert provider.
 type Alert struct {
 	Severity Severity
 	Message  string
-	// Cause is what led to it, with value and limit where there are some; empty where the message says it, or where it
-	// is unknown by now.
+	// Cause of the alert, with value and limit if numbers were compared; empty if the message contains it, or if it is
+	// no longer known.
 	Cause string
-	// Metadata asks for the fields that describe the plan (target, threshold, deadline, routing).
+	// Metadata is true if the alert includes fields that describe the plan (target, threshold, deadline, routing).
 	Metadata bool
 }
 
 // Verdict of a gate.
 type Verdict string
 
-// The verdicts. A gate that passes lets the next one be asked; one that asks waits for an answer; one that waits names
-// who opens it; one that fails is a failed check or needs a person.
+// The verdicts. Pass: the next gate may send its query. Ask: the gate waits for an answer. Wait: the gate names what
+// opens it. Fail: a check failed, or the user must act.
 const (
 	Pass Verdict = "pass"
 	Ask  Verdict = "ask"
@@ -123,10 +125,11 @@ const (
 	Fail Verdict = "fail"
 )
 
-// Opener is who or what opens a gate that is not passed.
+// Opener is what opens a gate that does not pass.
 type Opener string
 
-// The openers. A gate that does not pass and names none of them is a dead end, which a property test forbids.
+// The openers. A gate that does not pass and has no opener is a dead end, which a property test forbids. The values are
+// part of the API: status.serin.gates contains them.
 const (
 	ByTime    Opener = "time"
 	ByCluster Opener = "cluster"
@@ -134,32 +137,33 @@ const (
 	ByUser    Opener = "person"
 )
 
-// Gate is one named condition before a move.
+// Gate is one named condition before a transition.
 type Gate struct {
 	Name    string
 	Verdict Verdict
-	// Message says what was seen, as a sentence without a full stop.
+	// Message is what was observed, without a full stop.
 	Message string
 	// Opener is set unless the gate passes.
 	Opener Opener
-	// Until is the moment at which time opens the gate, or the moment at which it is asked again.
+	// Until is the time at which the gate opens, or is evaluated again.
 	Until time.Time
-	// Value and Limit are set where a number was compared; Query is what gave the value, variables resolved.
+	// Value and Limit are set if a number was compared; Query is the query that returned the value, with its variables
+	// resolved.
 	Value, Limit, Query string
-	// Pending is the question to hand out, when the verdict is Ask.
+	// Pending is the query to send if the verdict is Ask.
 	Pending *Query
-	// Answer is what was answered last, where something was asked and an answer is known.
+	// Answer is the last answer to the query of the gate; nil: it has none.
 	Answer *Answer
-	// NotYetAsked is true of a gate that would ask, and whose turn has not come: nothing is known of it.
+	// NotYetAsked is true if the query of the gate waits for the gates before it.
 	NotYetAsked bool
-	// Events are sent once the verdict is acted on.
+	// Events are sent when the decision takes effect.
 	Events []Event
 }
 
-// Gates are conditions in the order in which they were looked at.
+// Gates are conditions in the order in which they were evaluated.
 type Gates []Gate
 
-// Verdict is that of the first gate that does not pass; Pass when all do.
+// Verdict returns the verdict of the first gate that does not pass, or Pass.
 func (g Gates) Verdict() Verdict {
 	if first := g.First(); first != nil {
 		return first.Verdict
@@ -167,7 +171,7 @@ func (g Gates) Verdict() Verdict {
 	return Pass
 }
 
-// First is the first gate that does not pass, nil when all do.
+// First returns the first gate that does not pass; nil: all pass.
 func (g Gates) First() *Gate {
 	i := slices.IndexFunc(g, func(g Gate) bool { return g.Verdict != Pass })
 	if i < 0 {
@@ -176,7 +180,7 @@ func (g Gates) First() *Gate {
 	return &g[i]
 }
 
-// Named is the gate of that name, nil when it was not looked at.
+// Named returns the gate with a name; nil: it was not evaluated.
 func (g Gates) Named(name string) *Gate {
 	i := slices.IndexFunc(g, func(g Gate) bool { return g.Name == name })
 	if i < 0 {
@@ -185,7 +189,7 @@ func (g Gates) Named(name string) *Gate {
 	return &g[i]
 }
 
-// Wake is the earliest moment at which time opens one of the gates; zero when none does.
+// Wake returns the earliest time at which one of the gates opens; zero: time opens none of them.
 func (g Gates) Wake() time.Time {
 	var at time.Time
 	for _, gate := range g {
@@ -196,7 +200,7 @@ func (g Gates) Wake() time.Time {
 	return at
 }
 
-// Queries are the questions that the gates want to have asked.
+// Queries returns the queries that the gates send.
 func (g Gates) Queries() []Query {
 	var out []Query
 	for _, gate := range g {
@@ -207,8 +211,8 @@ func (g Gates) Queries() []Query {
 	return out
 }
 
-// EvaluateGates evaluates the conditions in order. All are evaluated, so that users see every reason at once; only the
-// questions wait: a gate that wants to ask is held back until all gates before it pass.
+// EvaluateGates evaluates the conditions in order. All of them are evaluated, so that users see every reason at once.
+// Only queries are deferred: a gate sends its query when all gates before it pass.
 func EvaluateGates[S any](s S, conditions ...func(S) Gate) Gates {
 	gates := make(Gates, 0, len(conditions))
 	open := true
@@ -225,7 +229,7 @@ func EvaluateGates[S any](s S, conditions ...func(S) Gate) Gates {
 	return gates
 }
 
-// Events are sent when the gates are acted on: those of every gate up to the first that does not pass.
+// Events returns the events to send: those of every gate up to the first that does not pass.
 func (g Gates) Events() []Event {
 	var out []Event
 	for _, gate := range g {
@@ -237,32 +241,32 @@ func (g Gates) Events() []Event {
 	return out
 }
 
-// NewPassingGate is a gate that is open.
+// NewPassingGate returns a gate that passes.
 func NewPassingGate(name, message string) Gate {
 	return Gate{Name: name, Verdict: Pass, Message: message}
 }
 
-// NewTimedGate is a gate that time alone opens.
+// NewTimedGate returns a gate that opens at a time.
 func NewTimedGate(name string, until time.Time, message string) Gate {
 	return Gate{Name: name, Verdict: Wait, Opener: ByTime, Until: until, Message: message}
 }
 
-// NewWaitingGate is a gate that is opened by the cluster, by a missing answer, or by the user.
+// NewWaitingGate returns a gate that is opened by the cluster, by a missing answer, or by the user.
 func NewWaitingGate(name string, opener Opener, message string) Gate {
 	return Gate{Name: name, Verdict: Wait, Opener: opener, Message: message}
 }
 
-// NewQueryGate is a gate that an answer opens.
-func NewQueryGate(name string, probe Query, message string) Gate {
-	return Gate{Name: name, Verdict: Ask, Opener: ByAnswer, Message: message, Pending: &probe}
+// NewQueryGate returns a gate that is opened by the answer to a query.
+func NewQueryGate(name string, query Query, message string) Gate {
+	return Gate{Name: name, Verdict: Ask, Opener: ByAnswer, Message: message, Pending: &query}
 }
 
-// NewFailedGate is a gate that did not hold; opener says who can change that.
+// NewFailedGate returns a gate that fails; opener is what can change that.
 func NewFailedGate(name string, opener Opener, message string) Gate {
 	return Gate{Name: name, Verdict: Fail, Opener: opener, Message: message}
 }
 
-// Truncate is a text of at most that many bytes, cut between two characters where it is longer.
+// Truncate returns a text of at most a number of bytes. A longer text is cut between two characters.
 func Truncate(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -23,7 +23,7 @@ func asks(int) release.Gate {
 
 func fails(int) release.Gate { return release.NewFailedGate("fails", release.ByUser, "no") }
 
-func TestLookSeesEveryGateAndAsksOnlyWhenAllBeforePass(t *testing.T) {
+func TestEvaluateGatesDefersQueriesUntilPrecedingGatesPass(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		gates   []func(int) release.Gate
@@ -34,15 +34,15 @@ func TestLookSeesEveryGateAndAsksOnlyWhenAllBeforePass(t *testing.T) {
 	}{
 		{"nothing", nil, release.Pass, "", 0, time.Time{}},
 		{"all pass", []func(int) release.Gate{passes, passes}, release.Pass, "", 0, time.Time{}},
-		{"a question alone", []func(int) release.Gate{passes, asks}, release.Ask, "asks", 1, time.Time{}},
-		{"a question after a wait is held back", []func(int) release.Gate{waits, asks}, release.Wait, "waits", 0, noon.Add(time.Minute)},
-		{"a question after a question is held back", []func(int) release.Gate{asks, asks}, release.Ask, "asks", 1, time.Time{}},
-		{"a question after a failure is held back", []func(int) release.Gate{fails, asks}, release.Fail, "fails", 0, time.Time{}},
-		{"a wait after a question is seen", []func(int) release.Gate{asks, waits}, release.Ask, "asks", 1, noon.Add(time.Minute)},
+		{"a query alone", []func(int) release.Gate{passes, asks}, release.Ask, "asks", 1, time.Time{}},
+		{"a query after a waiting gate is deferred", []func(int) release.Gate{waits, asks}, release.Wait, "waits", 0, noon.Add(time.Minute)},
+		{"a query after a query is deferred", []func(int) release.Gate{asks, asks}, release.Ask, "asks", 1, time.Time{}},
+		{"a query after a failed gate is deferred", []func(int) release.Gate{fails, asks}, release.Fail, "fails", 0, time.Time{}},
+		{"a waiting gate after a query is evaluated", []func(int) release.Gate{asks, waits}, release.Ask, "asks", 1, noon.Add(time.Minute)},
 	} {
 		gates := release.EvaluateGates(0, test.gates...)
 		if len(gates) != len(test.gates) || gates.Verdict() != test.verdict || len(gates.Queries()) != test.asked || !gates.Wake().Equal(test.wake) {
-			t.Errorf("%s: %d gates, %s, %d probes, wake %s; want %d, %s, %d, %s", test.name,
+			t.Errorf("%s: %d gates, %s, %d queries, wake %s; want %d, %s, %d, %s", test.name,
 				len(gates), gates.Verdict(), len(gates.Queries()), gates.Wake(), len(test.gates), test.verdict, test.asked, test.wake)
 		}
 		first := ""
@@ -54,13 +54,13 @@ func TestLookSeesEveryGateAndAsksOnlyWhenAllBeforePass(t *testing.T) {
 		}
 		for _, g := range gates {
 			if g.Verdict != release.Pass && g.Opener == "" {
-				t.Errorf("%s: gate %s names nobody who opens it", test.name, g.Name)
+				t.Errorf("%s: gate %s has no opener", test.name, g.Name)
 			}
 		}
 	}
 }
 
-func TestEventsAreThoseUpToTheFirstGateThatDoesNotPass(t *testing.T) {
+func TestEventsEndWithTheFirstClosedGate(t *testing.T) {
 	event := func(text string) []release.Event { return []release.Event{{Message: text}} }
 	gates := release.Gates{
 		{Name: "a", Verdict: release.Pass, Events: event("a")},
@@ -78,7 +78,7 @@ func TestEventsAreThoseUpToTheFirstGateThatDoesNotPass(t *testing.T) {
 	}
 }
 
-func TestWakeIsTheEarliestMomentOfAGateThatDoesNotPass(t *testing.T) {
+func TestWakeIsTheEarliestTimeOfAClosedGate(t *testing.T) {
 	gates := release.Gates{
 		{Verdict: release.Pass, Until: noon},
 		{Verdict: release.Wait, Until: noon.Add(time.Hour)},
@@ -90,7 +90,7 @@ func TestWakeIsTheEarliestMomentOfAGateThatDoesNotPass(t *testing.T) {
 	}
 }
 
-func TestAnAnswerCountsOnceItIsThereAndYoungEnough(t *testing.T) {
+func TestAnswerTo(t *testing.T) {
 	answers := release.Answers{
 		"old": {Began: noon, Ended: noon}, "out": {Began: noon},
 	}
@@ -100,7 +100,7 @@ func TestAnAnswerCountsOnceItIsThereAndYoungEnough(t *testing.T) {
 		want  bool
 	}{
 		{"unknown", release.Query{ID: "new"}, false},
-		{"out", release.Query{ID: "out"}, false},
+		{"in progress", release.Query{ID: "out"}, false},
 		{"any", release.Query{ID: "old"}, true},
 		{"from that moment", release.Query{ID: "old", Since: noon}, true},
 		{"from later", release.Query{ID: "old", Since: noon.Add(1)}, false},
@@ -114,7 +114,7 @@ func TestAnAnswerCountsOnceItIsThereAndYoungEnough(t *testing.T) {
 	}
 }
 
-func TestLaterOfTwoMoments(t *testing.T) {
+func TestLaterOf(t *testing.T) {
 	for _, test := range []struct{ a, b, want time.Time }{
 		{time.Time{}, time.Time{}, time.Time{}},
 		{noon, time.Time{}, noon},

@@ -5,48 +5,48 @@ import (
 	"strings"
 )
 
-// Total is what the weights of a route add up to unless a plan says otherwise.
+// Total is the sum of the weights of a route, unless a plan sets another one.
 const Total = 100
 
-// Route is the desired traffic split as one value. The two roles are the stable side (Canary API: primary)
-// and the canary; providers know which Services or subsets carry them.
+// Route is the desired traffic split as one value. Its sides are the stable side (Canary API: primary) and the canary;
+// providers know which Services or subsets belong to them.
 type Route struct {
-	// Canary is the share of requests that go to the canary, 0 to Total; the stable side gets the rest.
+	// Canary is the share of requests that the canary receives, from 0 to Total; the stable side receives the rest.
 	Canary int
-	// Total is what all weights add up to; zero means 100.
+	// Total is the sum of all weights; zero means 100.
 	Total int
-	// Others are further destinations with a weight of their own (experiments), taken from the stable side.
+	// Others are further destinations (experiments), whose weights are subtracted from that of the stable side.
 	Others []Destination
 	// Mirror copies requests to the canary, whose responses are discarded.
 	Mirror Mirror
-	// Matches, when not empty, limit the canary's weight to requests that match one of them; all other requests go to
-	// the stable side.
+	// Matches, if not empty, limit the weight of the canary to requests that match one of them. All other requests go
+	// to the stable side.
 	Matches []Match
-	// Sticky keeps a client on the side it was sent to first.
+	// Sticky assigns each client to the side that answered its first request.
 	Sticky *Sticky
 	// HeaderRoutes are managed routes that send matching requests to the canary, highest precedence first.
 	HeaderRoutes []HeaderRoute
-	// MirrorRoutes are managed routes that mirror a share of matching requests to the canary.
+	// MirrorRoutes are managed routes that mirror a share of the matching requests to the canary.
 	MirrorRoutes []MirrorRoute
 }
 
-// Destination is one more receiver of traffic.
+// Destination is an additional receiver of traffic.
 type Destination struct {
-	// Service is its name in the namespace of the release.
+	// Service is the name of its Service, in the namespace of the release.
 	Service string
 	Weight  int
-	// Revision is the hash of the template of its pods, for routers that know pods by label.
+	// Revision is the hash of the template of its pods, for routers that select pods by label.
 	Revision string
 }
 
-// Mirror is a share of requests that are copied.
+// Mirror is the share of requests that are copied.
 type Mirror struct {
 	Enabled bool
-	// Percent is 1 to 100; zero leaves it to the router, which copies all.
+	// Percent is from 1 to 100; zero: the default of the router, which copies all requests.
 	Percent int
 }
 
-// Match is a set of conditions on a request, all of which must hold.
+// Match is a set of conditions on a request, all of which must be met.
 type Match struct {
 	Headers      map[string]StringMatch
 	QueryParams  map[string]StringMatch
@@ -58,12 +58,12 @@ type Match struct {
 // StringMatch has exactly one field set.
 type StringMatch struct{ Exact, Prefix, Suffix, Regex string }
 
-// Sticky is session affinity by cookie. Values are decided before rendering and live in the status.
+// Sticky is session affinity by cookie. The values are chosen before rendering and are stored in the status.
 type Sticky struct {
-	// Canary is the cookie that keeps a client on the canary, Primary the one that keeps it on the stable side; each is
-	// absent when its Name is empty.
+	// Canary is the cookie that assigns a client to the canary, Primary the one that assigns it to the stable side. A
+	// cookie with an empty Name is not set.
 	Canary, Primary Cookie
-	// Previous is the canary cookie of the run before, which clients must drop.
+	// Previous is the canary cookie of the previous release, which clients must delete.
 	Previous Cookie
 }
 
@@ -76,20 +76,20 @@ type Cookie struct {
 	HTTPOnly, Secure, Partitioned bool
 }
 
-// HeaderRoute is a managed route by header.
+// HeaderRoute is a managed route that matches headers.
 type HeaderRoute struct {
 	Name  string
 	Match []Match
 }
 
-// MirrorRoute is a managed route that mirrors.
+// MirrorRoute is a managed route that mirrors requests.
 type MirrorRoute struct {
 	Name    string
 	Match   []Match
 	Percent int
 }
 
-// Stable is the weight of the stable side.
+// Stable returns the weight of the stable side.
 func (r Route) Stable() int {
 	total := r.Total
 	if total == 0 {
@@ -102,7 +102,7 @@ func (r Route) Stable() int {
 	return total
 }
 
-// String is how a history shows the route: "canary=20 primary=80".
+// String returns the route as traces show it: "canary=20 primary=80".
 func (r Route) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "canary=%d primary=%d", r.Canary, r.Stable())

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// View is what users are shown of one release. The state machine of each kind makes it, from the same snapshot and with the same
-// functions as its decisions; commands format it and derive nothing.
+// View describes one release to users. The state machine of each kind creates it from the same snapshot and with the
+// same functions as its decisions; commands format it and derive nothing.
 type View struct {
-	// Phase of the status; empty for a release that no controller has observed.
+	// Phase of the status; empty if no controller has observed the release.
 	Phase string
 	// Since is when the release entered its phase; zero: unknown.
 	Since  time.Time
@@ -17,26 +17,27 @@ type View struct {
 	Result Result
 	// Message of the status about its phase, or about what blocks the release.
 	Message string
-	// Revision is the newest one that was taken up, Promoted the one that serves users.
+	// Revision is the newest revision of the release, Promoted the one that serves users.
 	Revision, Promoted string
-	// PromotionFailed is true where the last release failed during its promotion, so that the new revision still serves.
+	// PromotionFailed is true if the last release failed during its promotion, so that the new revision still serves
+	// users.
 	PromotionFailed bool
-	// Weight is the share of requests of the new revision, in percent, as the route has it now.
+	// Weight is the share of requests that the route currently sends to the new revision, in percent.
 	Weight int
 	// Mirrored is true while requests are copied to the new revision.
 	Mirrored bool
-	// Step is the current one of TotalSteps: an iteration of a Canary, a step of a Rollout. Both are 0 where there are none.
+	// Step is the current one of TotalSteps: an iteration of a Canary, a step of a Rollout. Both are 0 without steps.
 	Step, TotalSteps int
 	// Window is the open observation window; nil: none is open.
 	Window *Window
 	// Gates are the conditions before the next transition, in the order in which they are evaluated.
 	Gates []GateView
-	// Upcoming are the steps that follow if nothing fails and only time has to be waited for; none while the release is idle, or
-	// while another controller acts on it.
+	// Upcoming are the steps that follow if nothing fails and nothing but time delays the release; none while the
+	// release is idle, or while another controller acts on it.
 	Upcoming []Step
 }
 
-// State of a release. The values are part of the documents that commands print.
+// State of a release. Its values are part of the output of commands.
 type State string
 
 // The states.
@@ -47,7 +48,7 @@ const (
 	InProgress State = "moving"
 	// RollingBack: traffic returns to the previous revision.
 	RollingBack State = "returning"
-	// WaitsForUser: the release continues after user action.
+	// WaitsForUser: the release continues only after user action.
 	WaitsForUser State = "waits-for-person"
 )
 
@@ -63,37 +64,38 @@ const (
 // Window is the observation of one weight or iteration.
 type Window struct{ Start, End time.Time }
 
-// Step is something that a release does after everything before it is complete.
+// Step is a future action of a release.
 type Step struct {
 	Text string
-	// Weight is the share of requests of the new revision afterwards, in percent.
+	// Weight is the share of requests that the new revision receives afterwards, in percent.
 	Weight int
-	// At is the earliest time at which it can happen.
+	// At is the earliest time of the action.
 	At time.Time
 }
 
-// GateView is a gate as users see it: together with what the stored status adds to it.
+// GateView is a gate as users see it: with additional information from the stored status.
 type GateView struct {
 	Gate
 
-	// Kind of the gate; zero for one that only a newer version of Serin writes.
+	// Kind of the gate; zero if only a newer version of Serin writes the gate.
 	Kind GateKind
-	// Question is what the gate asks, also before its turn; nil: it asks nothing. Its type belongs to the kind of release.
+	// Question is the query of the gate, also before it is sent; nil: the gate has none. Its type belongs to the kind
+	// of release.
 	Question any
-	// Last is the verdict on the previous answer, while the next one is awaited.
+	// Last is the verdict on the previous answer while the next answer is pending.
 	Last Verdict
-	// Since is the time since which the verdict applies; zero: unknown.
+	// Since is the time of the last change of the verdict; zero: unknown.
 	Since time.Time
 	// Run is the AnalysisRun that the gate evaluates; empty: none.
 	Run string
 }
 
-// WaitsForUser reports whether the user has to open one of the gates.
+// WaitsForUser reports whether one of the gates requires user action.
 func (v *View) WaitsForUser() bool {
 	return slices.ContainsFunc(v.Gates, func(g GateView) bool { return g.Verdict != Pass && g.Opener == ByUser })
 }
 
-// EarliestStep is the time before which time alone prevents the next step.
+// EarliestStep returns the earliest time of the next step, according to the gates that time opens.
 func (v *View) EarliestStep(now time.Time) time.Time {
 	at := now
 	for _, gate := range v.Gates {
@@ -104,33 +106,33 @@ func (v *View) EarliestStep(now time.Time) time.Time {
 	return at
 }
 
-// GateKind describes one gate of a state machine. Each machine lists its own (canary.GateKinds, rollout.GateKinds). The views,
-// the commands, docs/gates.md and the tests of all of them use these lists, so that no list of names exists anywhere else.
+// GateKind describes one gate of a state machine. Each machine lists its own (canary.GateKinds, rollout.GateKinds). The
+// views, the commands, docs/gates.md and the tests use these lists, so that no other list of names exists.
 type GateKind struct {
-	// Name as docs/gates.md spells it: HOOK stands for the name of a webhook, METRIC for that of a metric.
+	// Name as in docs/gates.md: HOOK is a placeholder for the name of a webhook, METRIC for that of a metric.
 	Name string
-	// Openers are all that can open the gate; none for a gate that always passes. Those of its query are not among them: an
-	// answer, and the cluster before the turn of the query.
+	// Openers are all openers of the gate, without those of its query: an answer, and the cluster before the query is
+	// sent. None for a gate that always passes.
 	Openers []Opener
 	// Sections are the anchors of the headings in docs/gates.md below which the gate is described.
 	Sections []string
-	// Command is the serin command with which the user opens the gate; empty: the message says what to do.
+	// Command is the serin command with which the user opens the gate; empty: the message describes the action.
 	Command string
-	// Queries is true of a gate that sends a query.
+	// Queries is true if the gate sends a query.
 	Queries bool
-	// OncePerRun is true of a query whose approval is valid until the end of the release, and not only for one window.
+	// OncePerRun is true if an approval is valid until the end of the release, and not only for one window.
 	OncePerRun bool
-	// Informational is true of a gate that delays no step of the release, even while it does not pass.
+	// Informational is true if the gate delays no step of the release, even while it does not pass.
 	Informational bool
-	// Observes is the part of the snapshot that decides about the gate.
+	// Observes is the part of the snapshot that the gate depends on.
 	Observes Part
 }
 
-// Part of a snapshot that the reader of a cluster may have no permission to read. A snapshot without it has values that the
-// status implies.
+// Part is a part of a snapshot that the user of a command may have no permission to read. A snapshot without it
+// contains the values that follow from the status.
 type Part string
 
-// The parts.
+// The parts of a snapshot.
 const (
 	WorkloadPart Part = "workload"
 	RoutePart    Part = "route"
@@ -141,7 +143,7 @@ const (
 	metricPlaceholder = "METRIC"
 )
 
-// describes reports whether a gate of that name is of this kind.
+// describes reports whether a gate with that name is of this kind.
 func (k GateKind) describes(name string) bool {
 	if prefix, ok := strings.CutSuffix(k.Name, hookPlaceholder); ok {
 		return strings.HasPrefix(name, prefix)
@@ -152,7 +154,7 @@ func (k GateKind) describes(name string) bool {
 // GateKinds is the list of all gates of one state machine.
 type GateKinds []GateKind
 
-// Of returns the kind of the gate with that name; zero: it is not in the list.
+// Of returns the kind of the gate with that name; zero: the list does not contain it.
 func (k GateKinds) Of(name string) GateKind {
 	i := slices.IndexFunc(k, func(kind GateKind) bool { return kind.describes(name) })
 	if i < 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func TestEveryClosedTimeGateDelaysTheNextStepUnlessItIsInformational(t *testing.T) {
+func TestEarliestStep(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	later := now.Add(time.Minute)
 	for _, tc := range []struct {
@@ -16,7 +16,7 @@ func TestEveryClosedTimeGateDelaysTheNextStepUnlessItIsInformational(t *testing.
 		want time.Time
 	}{
 		{"a gate of any name", release.GateView{Gate: release.NewTimedGate("soak", later, "")}, later},
-		{"a gate that is over", release.GateView{Gate: release.NewTimedGate("soak", now.Add(-time.Minute), "")}, now},
+		{"an elapsed gate", release.GateView{Gate: release.NewTimedGate("soak", now.Add(-time.Minute), "")}, now},
 		{"an informational gate", release.GateView{Gate: release.NewTimedGate("deadline", later, ""), Kind: release.GateKind{Informational: true}}, now},
 		{"an open gate", release.GateView{Gate: release.Gate{Name: "soak", Verdict: release.Pass, Opener: release.ByTime, Until: later}}, now},
 		{"a deadline of the cluster", release.GateView{Gate: release.Gate{Name: "pods", Verdict: release.Wait, Opener: release.ByCluster, Until: later}}, now},
@@ -28,7 +28,7 @@ func TestEveryClosedTimeGateDelaysTheNextStepUnlessItIsInformational(t *testing.
 	}
 }
 
-func TestKindsOfGatesAreFoundByName(t *testing.T) {
+func TestGateKindsOf(t *testing.T) {
 	kinds := release.GateKinds{{Name: "rollout-asked/HOOK"}, {Name: "rollout/HOOK"}, {Name: "window"}, {Name: "METRIC"}}
 	for name, want := range map[string]string{
 		"window": "window", "rollout/load": "rollout/HOOK", "rollout-asked/load": "rollout-asked/HOOK", "rollout": "", "windows": "", "": "",

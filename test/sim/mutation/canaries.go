@@ -109,7 +109,7 @@ var Canaries = []Mutant{
 	{
 		"an answer once given is the answer",
 		"I9",
-		"internal/release/probe.go",
+		"internal/release/query.go",
 		"answer.Ended.IsZero() || answer.Began.Before(p.Since) && !answer.Since.Equal(p.Since)", "answer.Ended.IsZero()", 21,
 	},
 	{
