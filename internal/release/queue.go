@@ -55,7 +55,7 @@ func startsBefore(a, b QueueEntry) int {
 	)
 }
 
-// FreesSlot reports whether a change of one release may let others start: it ended, left the queue, or has a lower
+// FreesSlot reports whether a change of one release may let others start: it ended, left the queue, or changed its
 // priority.
 func FreesSlot(was, is QueueEntry) bool {
 	ended, left := was.InProgress && !is.InProgress, was.Waiting && !is.Waiting && !is.InProgress

@@ -8,9 +8,10 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// AdoptionEvent returns the event about a release that another controller has begun, when Serin observes it for the first
-// time; false for a Rollout at rest, and for a release that Serin has worked on. Definitions that drop Serin's part of
-// the status hide the latter, so that the event is repeated there after each start of Serin.
+// AdoptionEvent returns the event about a release that another controller has started, when Serin observes it for the
+// first time; false for an idle Rollout, and for a release that Serin has processed before. If the
+// CustomResourceDefinition drops status.serin, Serin cannot detect the latter, and repeats the event after each start
+// of Serin.
 func AdoptionEvent(o *argov1.Rollout) (release.Event, bool) {
 	s := o.Status
 	if s.Serin != nil && s.Serin.Release == s.CurrentPodHash || s.StableRS == "" || s.CurrentPodHash == "" || s.CurrentPodHash == s.StableRS {

@@ -59,7 +59,7 @@ func abortFailedCanary(f facts, step StepState, a analyses, t transition) transi
 	return t
 }
 
-// canaryPromotionReason returns why the new revision becomes the stable one now; empty: it does not.
+// canaryPromotionReason returns why the new revision becomes the stable one now; empty: it is not promoted.
 func canaryPromotionReason(f facts, r traffic, s argov1.RolloutStatus) string {
 	steps := len(f.steps())
 	switch {
@@ -69,7 +69,7 @@ func canaryPromotionReason(f facts, r traffic, s argov1.RolloutStatus) string {
 		return "Initial deploy"
 	case s.Abort || isPromoted(s) || !canServeAllTraffic(f):
 		return ""
-	case s.PromoteFull: // a fix ships although a router confirms nothing
+	case s.PromoteFull: // a fix must be deployable even if a router confirms no weight
 		return "Full promotion requested"
 	case f.inRollbackWindow:
 		return "Rollback within window"
@@ -118,13 +118,13 @@ func (j *AnalysisResult) isInconclusive() bool {
 	return j != nil && j.Phase == argov1.AnalysisPhaseInconclusive
 }
 
-// withStepPauses returns the status with the pauses that begin now.
+// withStepPauses returns the status with the pauses that start now.
 func withStepPauses(f facts, view StepState, a analyses, s argov1.RolloutStatus) argov1.RolloutStatus {
 	if isPromoted(s) || f.Spec.Paused {
 		return s
 	}
 	step, _ := pods.StepAt(f.steps(), s.CurrentStepIndex)
-	// If a pause ends while the user decides about an inconclusive analysis, it does not begin again. A pause begins only
+	// A pause that ends while the user decides about an inconclusive analysis is not started again. A pause starts only
 	// when the background analysis exists, so that its whole duration is analyzed.
 	if step.Pause != nil && !awaitsUserDecision(s) && !a.background.isPlanned() {
 		s = withPause(f, s, argov1.PauseReasonCanaryPauseStep)
@@ -138,8 +138,8 @@ func withStepPauses(f facts, view StepState, a analyses, s argov1.RolloutStatus)
 	return s
 }
 
-// completeStep continues with the next step when the gates of the current one pass. With spec.paused, no step
-// completes.
+// completeStep continues with the next step when the gates of the current one pass. While spec.paused is true, no step
+// is completed.
 func completeStep(f facts, view StepState, t transition) transition {
 	s := t.status
 	step, ok := pods.StepAt(f.steps(), s.CurrentStepIndex)
@@ -148,7 +148,7 @@ func completeStep(f facts, view StepState, t transition) transition {
 		return t
 	}
 	if awaitsUserDecision(s) {
-		t.status = withoutPause(s, argov1.PauseReasonCanaryPauseStep) // only the decision of the user is missing now
+		t.status = withoutPause(s, argov1.PauseReasonCanaryPauseStep) // from now on, only the decision of the user is missing
 		return t
 	}
 	next := *s.CurrentStepIndex + 1

@@ -25,7 +25,7 @@ type analyses struct {
 }
 
 // planAnalyses starts the analyses and the experiment that are due now, terminates all others, and deletes those that
-// are not needed anymore. deleted are the names of ReplicaSets that are deleted now.
+// are no longer needed. deleted are the names of the ReplicaSets that are being deleted.
 func planAnalyses(f facts, deleted []string) analyses {
 	var a analyses
 	if f.Spec.Strategy.Canary != nil {
@@ -85,7 +85,7 @@ func planCanaryAnalyses(f facts) analyses {
 	return a
 }
 
-// planBlueGreenAnalyses are those before and after the switch.
+// planBlueGreenAnalyses plans the analyses before and after the switch.
 func planBlueGreenAnalyses(f facts) analyses {
 	b, s := f.Spec.Strategy.BlueGreen, f.Status.BlueGreen
 	if f.Status.AbortedAt != nil && !f.Status.Abort {
@@ -111,8 +111,8 @@ func planBlueGreenAnalyses(f facts) analyses {
 	return a
 }
 
-// resultOfRecordedRun returns the result of the AnalysisRun that a status names: of the run itself, or the recorded result
-// if the run was deleted.
+// resultOfRecordedRun returns the result of the AnalysisRun that a status names: of the run itself, or the recorded
+// result if the run was deleted.
 func resultOfRecordedRun(f facts, status *argov1.RolloutAnalysisRunStatus) *AnalysisResult {
 	if status == nil {
 		return nil
@@ -123,7 +123,7 @@ func resultOfRecordedRun(f facts, status *argov1.RolloutAnalysisRunStatus) *Anal
 	return &AnalysisResult{Name: status.Name, Phase: status.Status, Message: status.Message}
 }
 
-// isBackgroundAnalysisDue reports whether the steps reached the one with which the background analysis starts.
+// isBackgroundAnalysisDue reports whether the release has reached the step with which the background analysis starts.
 func isBackgroundAnalysisDue(f facts, of argov1.RolloutAnalysisBackground) bool {
 	return len(f.steps()) == 0 || valueOr(f.Status.CurrentStepIndex, 0) >= valueOr(of.StartingStep, 0)
 }
@@ -135,12 +135,12 @@ type analysisRequest struct {
 	suffix   string
 	recorded *argov1.RolloutAnalysisRunStatus
 	analysis argov1.RolloutAnalysis
-	// deferred is true while none is created.
+	// deferred is true if the AnalysisRun must not be created yet.
 	deferred bool
 }
 
-// ensureAnalysisRun returns the result of an analysis. Where none is current, one is created, or one is used that was
-// created for this purpose and has not been recorded.
+// ensureAnalysisRun returns the result of an analysis. If no run is current, it creates one, or uses one that was
+// created for this purpose but not recorded in the status.
 func ensureAnalysisRun(f facts, r analysisRequest) (*AnalysisResult, outcome) {
 	var current *AnalysisRun
 	if r.recorded != nil {
@@ -166,8 +166,8 @@ func ensureAnalysisRun(f facts, r analysisRequest) (*AnalysisResult, outcome) {
 		}
 		switch run := findAnalysisRun(f, name); {
 		case run == nil && (r.recorded == nil || r.recorded.Name != name):
-			// The status records the name before the run is created. Otherwise, each time the status cannot be written, another
-			// run would be created.
+			// The status records the name before the run is created. Otherwise, another run would be created each time
+			// the status cannot be written.
 			return &AnalysisResult{Name: name, Planned: true}, outcome{}
 		case run == nil:
 			return &AnalysisResult{Name: name}, outcome{trafficEffects: []release.Effect{AnalysisRunExists{
@@ -176,12 +176,12 @@ func ensureAnalysisRun(f facts, r analysisRequest) (*AnalysisResult, outcome) {
 			}}}
 		}
 	}
-	return nil, outcome{} // more names than runs were tried
+	return nil, outcome{} // not reached: there are more names than runs
 }
 
-// findStartedRun returns a run that was created for a purpose and is not over, under its name or, where that is taken,
-// under one with a number; nil: there is none. A run with a lower number than the recorded name was terminated when
-// that name was chosen, which its list may not show yet.
+// findStartedRun returns an incomplete run that was created for a purpose, under its name, or under a numbered name if
+// another run has that name; nil: there is none. A run with a lower number than the recorded name was terminated when
+// that name was chosen, which the list of runs may not show yet.
 func findStartedRun(f facts, base string, r analysisRequest) *AnalysisRun {
 	least := 0
 	if r.recorded != nil && r.recorded.Status == "" {
@@ -197,7 +197,7 @@ func findStartedRun(f facts, base string, r analysisRequest) *AnalysisRun {
 	return nil
 }
 
-// parseRunNumber reports whether a name is the base, or the base with a number.
+// parseRunNumber reports whether a name is the base, or the base with a number, and returns the number.
 func parseRunNumber(name, base string) (n int, is bool) {
 	rest, ok := strings.CutPrefix(name, base)
 	if !ok || rest == "" {
@@ -224,8 +224,8 @@ func (r AnalysisRun) analysisResult() *AnalysisResult {
 	return &AnalysisResult{Name: r.Name, Phase: r.Phase, Message: r.Message, Metric: r.Metric}
 }
 
-// shouldRepeatAnalysis reports whether a completed analysis is repeated: the user ended the pause that an inconclusive one
-// caused, or retried the release after an abort.
+// shouldRepeatAnalysis reports whether a completed analysis is repeated: the user ended the pause that an inconclusive
+// one caused, or retried the release after an abort.
 func shouldRepeatAnalysis(f facts, phase argov1.AnalysisPhase) bool {
 	s := f.Status
 	if s.ControllerPause && !hasPauseReason(s, argov1.PauseReasonCanaryPauseStep) && !hasPauseReason(s, argov1.PauseReasonBlueGreenPause) {
@@ -234,7 +234,7 @@ func shouldRepeatAnalysis(f facts, phase argov1.AnalysisPhase) bool {
 	return s.AbortedAt != nil
 }
 
-// findRecordedExperiment is the Experiment that the status names; nil: none.
+// findRecordedExperiment returns the Experiment that the status names; nil: none.
 func findRecordedExperiment(f facts) *Experiment {
 	for i := range f.Experiments {
 		if e := &f.Experiments[i]; e.Name == f.Status.Canary.CurrentExperiment && !e.Deleting {
@@ -244,7 +244,7 @@ func findRecordedExperiment(f facts) *Experiment {
 	return nil
 }
 
-// ensureExperiment returns the result of the Experiment of a step. Where none is current, one is created.
+// ensureExperiment returns the result of the Experiment of a step. If no Experiment is current, it creates one.
 func ensureExperiment(f facts, step argov1.RolloutExperimentStep, index int32) (*AnalysisResult, outcome) {
 	base := fmt.Sprintf("%s-%s-%d-%d", f.Name, f.Hash, f.new.Revision, index)
 	current := findRecordedExperiment(f)
@@ -254,7 +254,7 @@ func ensureExperiment(f facts, step argov1.RolloutExperimentStep, index int32) (
 	if current != nil && (!shouldRepeatAnalysis(f, current.Phase) || hasPauseReason(f.Status, argov1.PauseReasonInconclusiveExperiment)) {
 		return &AnalysisResult{Name: current.Name, Phase: current.Phase, Message: current.Message}, outcome{}
 	}
-	for _, e := range f.Experiments { // also one that has a number because its name was taken
+	for _, e := range f.Experiments { // including one with a numbered name
 		if isExperimentOfStep(f, e, index) && e.Hash == f.Hash && !e.Phase.Completed() && !e.Terminated && !e.Deleting {
 			return &AnalysisResult{Name: e.Name, Phase: e.Phase, Message: e.Message}, outcome{}
 		}
@@ -270,11 +270,11 @@ func ensureExperiment(f facts, step argov1.RolloutExperimentStep, index int32) (
 			}}}
 		}
 	}
-	return nil, outcome{} // more names than experiments were tried
+	return nil, outcome{} // not reached: there are more names than experiments
 }
 
-// isExperimentOfStep reports whether the name of an Experiment says that it was created for a step of this template. The
-// revision's number at that time does not matter: it gets another one when the template returns.
+// isExperimentOfStep reports whether the name of an Experiment shows that it was created for a step of this template.
+// The revision number in the name is ignored: a template that returns has another one.
 func isExperimentOfStep(f facts, e Experiment, index int32) bool {
 	rest, ok := strings.CutPrefix(e.Name, fmt.Sprintf("%s-%s-", f.Name, f.Hash))
 	parts := strings.Split(rest, "-")
@@ -297,8 +297,8 @@ func terminateUnusedAnalyses(f facts, runs, experiments []string) outcome {
 	return o
 }
 
-// deleteSurplusAnalyses deletes runs and experiments of revisions that do not exist anymore, and the oldest beyond the history
-// limits.
+// deleteSurplusAnalyses deletes runs and experiments of revisions that no longer exist, and the oldest beyond the
+// history limits.
 func deleteSurplusAnalyses(f facts, deleted, runs, experiments []string) outcome {
 	var o outcome
 	orphaned := func(hash string) bool {
@@ -327,7 +327,7 @@ func sortNewestFirst[T any](values []T, key func(T) int64) []T {
 	return values
 }
 
-// historyQuota counts down how many completed runs are retained.
+// historyQuota counts the completed runs that are retained.
 type historyQuota struct{ successful, other int32 }
 
 func newHistoryQuota(f facts) *historyQuota {
@@ -338,7 +338,7 @@ func newHistoryQuota(f facts) *historyQuota {
 	}
 }
 
-// takeExceeds counts a run, and reports whether it is one more than is retained.
+// takeExceeds counts a run, and reports whether it is beyond the limit.
 func (q *historyQuota) takeExceeds(phase argov1.AnalysisPhase) bool {
 	if !phase.Completed() {
 		return false
@@ -351,7 +351,7 @@ func (q *historyQuota) takeExceeds(phase argov1.AnalysisPhase) bool {
 	return *remaining < 0
 }
 
-// reportAnalysisPhase returns the event about the phase that an AnalysisRun reached.
+// reportAnalysisPhase returns the event about a new phase of an AnalysisRun.
 func reportAnalysisPhase(kind string, previous *argov1.RolloutAnalysisRunStatus, result *AnalysisResult) outcome {
 	if result == nil || result.Phase == "" {
 		return outcome{}
@@ -370,5 +370,6 @@ func reportAnalysisPhase(kind string, previous *argov1.RolloutAnalysisRunStatus,
 		severity = release.Warning
 	}
 	return outcome{events: []release.Event{{Type: severity, Reason: "AnalysisRun" + string(result.Phase), Message: fmt.Sprintf(
-		"%s Analysis Run '%s' Status New: '%s' Previous: '%s'", kind, result.Name, result.Phase, before)}}}
+		"%s Analysis Run '%s' Status New: '%s' Previous: '%s'", kind, result.Name, result.Phase, before,
+	)}}}
 }

@@ -44,7 +44,7 @@ func restoreRouters(f facts) outcome {
 	return outcome{trafficEffects: []release.Effect{RouteRestored{RemoveCreated: isPromoted(f.Status)}}}
 }
 
-// serviceSelection is the hash that a Service selects after this reconciliation.
+// serviceSelection contains the hash that a Service selects after this reconciliation.
 type serviceSelection struct {
 	outcome
 	hash string
@@ -63,24 +63,24 @@ func selectPreview(f facts) serviceSelection {
 	}
 }
 
-// hasAllPods reports whether a ReplicaSet has all the pods that the Rollout asks for.
+// hasAllPods reports whether a ReplicaSet has all desired pods of the Rollout.
 func hasAllPods(f facts, rs ReplicaSet) bool {
 	return rs.exists() && rs.Spec == f.replicas() && rs.Available == f.replicas() && valueOr(rs.Desired, -1) == f.replicas()
 }
 
-// shouldSkipPauses reports whether a release does not pause before the switch.
+// shouldSkipPauses reports whether the release switches without a pause.
 func shouldSkipPauses(f facts) bool {
 	active := f.selectedHash(f.Spec.Strategy.BlueGreen.ActiveService)
 	return isFastRollback(f) || isPromoted(f.Status) || f.Status.PromoteFull || f.inRollbackWindow || active == "" || active == f.Hash
 }
 
-// previewReady reports whether the new revision has the pods that it needs before the switch.
+// previewReady reports whether the new revision has the pods that the switch requires.
 func previewReady(f facts) bool {
 	count := f.Spec.Strategy.BlueGreen.PreviewReplicaCount
 	return hasAllPods(f, f.new) && f.new.Spec >= desiredPreviewPods(f) || count != nil && f.new.Spec == *count && f.new.Available == *count
 }
 
-// awaitTargets is the gate of load balancers that do not reach the pods of the active Service yet.
+// awaitTargets returns the gate that waits until load balancers have registered the pods of the active Service.
 func awaitTargets(f facts) outcome {
 	if !f.routerUnconfirmed() {
 		return outcome{}
@@ -89,7 +89,7 @@ func awaitTargets(f facts) outcome {
 	return gateOutcome(awaitRouter(f, gate, f.Router.UnconfirmedReason))
 }
 
-// findSwitchPause returns the pause before the switch that a status has; nil: none.
+// findSwitchPause returns the pause before the switch in a status; nil: none.
 func findSwitchPause(status argov1.RolloutStatus) *argov1.PauseCondition {
 	for i := range status.PauseConditions {
 		if status.PauseConditions[i].Reason == argov1.PauseReasonBlueGreenPause {
@@ -99,7 +99,7 @@ func findSwitchPause(status argov1.RolloutStatus) *argov1.PauseCondition {
 	return nil
 }
 
-// pausesBeforeSwitch reports whether the strategy asks for a pause, with a duration or without.
+// pausesBeforeSwitch reports whether the strategy has a pause before the switch, with or without a duration.
 func pausesBeforeSwitch(b argov1.BlueGreenStrategy) bool {
 	return !valueOr(b.AutoPromotionEnabled, true) || b.AutoPromotionSeconds > 0
 }
@@ -142,7 +142,7 @@ func switchAllowed(f facts, a analyses) bool {
 	return prePromotionSuccessful(f, a).Verdict == release.Pass && switchPauseEnded(f).Verdict == release.Pass
 }
 
-// planSwitch switches the active Service when that is due.
+// planSwitch switches the active Service when its gates pass.
 func planSwitch(f facts, a analyses) serviceSelection {
 	service := f.Spec.Strategy.BlueGreen.ActiveService
 	active := f.selectedHash(service)
@@ -150,7 +150,7 @@ func planSwitch(f facts, a analyses) serviceSelection {
 	switch {
 	case f.freezeReason() != "":
 		return remain
-	case active == "" && f.hasDistinctStable() && f.stable.Available > 0: // the Service was recreated: users remain where they were
+	case active == "" && f.hasDistinctStable() && f.stable.Available > 0: // the Service was recreated: it selects the same revision again
 		return serviceSelection{planServiceSelection(f, service, f.stable, false), f.stable.Hash}
 	case f.Status.Abort && f.stable.exists():
 		if active == f.stable.Hash || !stableCanServeUsers(f) {
@@ -169,7 +169,8 @@ func planSwitch(f facts, a analyses) serviceSelection {
 	}
 }
 
-// recordSelectors returns the status with what the Services select, and the numbers of the pods that serve users.
+// recordSelectors returns the status with the hashes that the Services select, and the numbers of pods that serve
+// users.
 func recordSelectors(f facts, status argov1.RolloutStatus, preview, active string) argov1.RolloutStatus {
 	status.BlueGreen.PreviewSelector, status.BlueGreen.ActiveSelector = preview, active
 	rs := f.findReplicaSet(active)
@@ -184,7 +185,7 @@ func recordSelectors(f facts, status argov1.RolloutStatus, preview, active strin
 	return status
 }
 
-// pauseBeforeSwitch begins and ends the pause before the switch.
+// pauseBeforeSwitch starts and ends the pause before the switch.
 func pauseBeforeSwitch(f facts, a analyses, status argov1.RolloutStatus) argov1.RolloutStatus {
 	if f.Status.Abort || f.freezeReason() != "" || !previewReachable(f) {
 		return status
@@ -259,7 +260,7 @@ func previewMayScaleUp(f facts, a analyses) bool {
 	}
 }
 
-// blueGreenPromotionReason returns why the new revision becomes the stable one now; empty: it does not.
+// blueGreenPromotionReason returns why the new revision becomes the stable one now; empty: it is not promoted.
 func blueGreenPromotionReason(f facts, a analyses, s argov1.RolloutStatus) string {
 	post := f.Spec.Strategy.BlueGreen.PostPromotionAnalysis
 	switch {
@@ -282,8 +283,8 @@ func blueGreenPromotionReason(f facts, a analyses, s argov1.RolloutStatus) strin
 	}
 }
 
-// targetsUnconfirmed reports whether the pods of the active Service may not receive its requests yet. Load balancers
-// confirm them only after the Service has switched.
+// targetsUnconfirmed reports whether load balancers may not send requests to the pods of the active Service yet. They
+// confirm this only after the Service has switched.
 func targetsUnconfirmed(f facts) bool {
 	return f.routerUnconfirmed() || f.Router.ExternalLoadBalancer && f.selectedHash(f.Spec.Strategy.BlueGreen.ActiveService) != f.Hash
 }

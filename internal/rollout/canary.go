@@ -30,8 +30,8 @@ func decideCanary(f facts, unreadable outcome) Decision {
 		upkeep, restart.outcome, setEphemeralMetadata(f), deletion, planCanaryServices(f), route.outcome, runs.outcome, scaleCanary(f, route))
 }
 
-// replicaCounts returns the numbers of pods that both sides are to have in the end, and those of now. routed are the
-// weights that this reconciliation gives the router; nil: none yet.
+// replicaCounts returns the final desired numbers of pods of both sides, and the next ones. routed are the weights that
+// this reconciliation sets in the router; nil: none yet.
 func replicaCounts(f facts, routed *argov1.TrafficWeights) (desired, next pods.ReplicaCounts) {
 	if f.usesRouter() {
 		desired = routedPods(f, routed).DesiredCounts()
@@ -70,8 +70,8 @@ func routedPods(f facts, routed *argov1.TrafficWeights) pods.TrafficRoutedPods {
 	return r
 }
 
-// recordedWeight returns the weight of a revision in the status, as canary or as stable revision. If routed contains a
-// higher weight, it returns that, so that pods exist before their traffic.
+// recordedWeight returns the weight of a revision in the status, as canary or as stable revision, or the weight in
+// routed if that is higher: pods must exist before their traffic.
 func recordedWeight(f facts, routed *argov1.TrafficWeights, hash string) int32 {
 	return max(revisionWeight(f.Status.Canary.Weights, hash), revisionWeight(routed, hash))
 }
@@ -89,7 +89,7 @@ func revisionWeight(w *argov1.TrafficWeights, hash string) int32 {
 	return sum
 }
 
-// newStepState returns what is known of the current step, after the router and the analyses were planned.
+// newStepState returns the state of the current step, after the router and the analyses were planned.
 func newStepState(f facts, t traffic, a analyses) StepState {
 	step, _ := pods.StepAt(f.steps(), f.Status.CurrentStepIndex)
 	v := StepState{
@@ -120,7 +120,7 @@ func stepPods(f facts) StepPods {
 	return p
 }
 
-// defaultScaleDownDelaySeconds is the scale-down delay that applies where the user does not set one.
+// defaultScaleDownDelaySeconds is the default of the scale-down delay.
 const defaultScaleDownDelaySeconds int32 = 30
 
 func scaleDownDelay(seconds *int32) time.Duration {

@@ -13,7 +13,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// The reasons and messages of conditions. Tools wait for them.
+// The reasons and messages of conditions, as Argo Rollouts writes them. Tools depend on them.
 const (
 	reasonInvalidSpec      = "InvalidSpec"
 	reasonAvailable        = "AvailableReason"
@@ -40,7 +40,7 @@ const (
 	textRetry              = "Retrying Rollout after abort"
 )
 
-// conditions are those of a status in progress.
+// conditions are the conditions of a status under construction.
 type conditions []argov1.RolloutCondition
 
 func (c conditions) find(kind argov1.RolloutConditionType) *argov1.RolloutCondition {
@@ -52,8 +52,8 @@ func (c conditions) find(kind argov1.RolloutConditionType) *argov1.RolloutCondit
 	return nil
 }
 
-// withCondition sets a condition. One with the same status and reason is not changed, whatever its message; one that changes
-// moves to the end, and its transition time changes only with its status.
+// withCondition sets a condition. A condition with the same status and reason is unchanged, whatever its message. A
+// changed condition moves to the end of the list; its transition time changes only with its status.
 func (c conditions) withCondition(set argov1.RolloutCondition, now time.Time) conditions {
 	old := c.find(set.Type)
 	if old != nil && old.Status == set.Status && old.Reason == set.Reason {
@@ -66,7 +66,8 @@ func (c conditions) withCondition(set argov1.RolloutCondition, now time.Time) co
 	return append(c.withoutCondition(set.Type), set)
 }
 
-// withRenewedCondition sets a condition although it may be the same: a deadline counts from its update time.
+// withRenewedCondition sets a condition even if status and reason are the same: the progress deadline starts at its
+// update time.
 func (c conditions) withRenewedCondition(set argov1.RolloutCondition, now time.Time) conditions {
 	old := c.find(set.Type)
 	if old == nil || old.Status != set.Status || old.Reason != set.Reason {
@@ -84,7 +85,7 @@ func (c conditions) withoutCondition(kind argov1.RolloutConditionType) condition
 	return slices.DeleteFunc(slices.Clone(c), func(c argov1.RolloutCondition) bool { return c.Type == kind })
 }
 
-// equal reports whether both are equal. A status consists mostly of conditions, which reflection compares slowly.
+// equal reports whether both are equal. A status consists mostly of conditions, for which reflection is slow.
 func (c conditions) equal(other []argov1.RolloutCondition) bool {
 	return slices.EqualFunc(c, other, func(a, b argov1.RolloutCondition) bool {
 		return a.LastUpdateTime.Equal(&b.LastUpdateTime) && a.LastTransitionTime.Equal(&b.LastTransitionTime) &&
@@ -98,7 +99,7 @@ func SameStatus(a, b argov1.RolloutStatus) bool {
 		return false
 	}
 	a.Conditions, b.Conditions = nil, nil
-	return reflect.DeepEqual(&a, &b) || equality.Semantic.DeepEqual(&a, &b) // the first is fast where they are equal
+	return reflect.DeepEqual(&a, &b) || equality.Semantic.DeepEqual(&a, &b) // reflect is fast if they are equal
 }
 
 func conditionStatus(is bool) corev1.ConditionStatus {
@@ -141,7 +142,7 @@ func progressingCondition(status corev1.ConditionStatus, reason, message string)
 	return argov1.RolloutCondition{Type: argov1.RolloutProgressing, Status: status, Reason: reason, Message: message}
 }
 
-// progressSubject of a message about progress: the new ReplicaSet, or the Rollout while there is none.
+// progressSubject returns the subject of a message about progress: the new ReplicaSet, or the Rollout if there is none.
 func progressSubject(rollout, replicaSet string) string {
 	if replicaSet == "" {
 		return fmt.Sprintf("Rollout %q", rollout)
@@ -149,7 +150,8 @@ func progressSubject(rollout, replicaSet string) string {
 	return fmt.Sprintf("ReplicaSet %q", replicaSet)
 }
 
-// abortText is the message about an abort; detail is the cause of an automatic one, empty for one by the user.
+// abortText returns the message about an abort; detail is the cause of an automatic abort, empty for an abort by the
+// user.
 func abortText(revision int64, detail string) string {
 	text := fmt.Sprintf("Rollout aborted update to revision %d", revision)
 	if detail != "" {
@@ -163,7 +165,8 @@ func isPromoted(status argov1.RolloutStatus) bool {
 	return status.StableRS != "" && status.StableRS == status.CurrentPodHash
 }
 
-// isInDesiredState reports whether a Rollout is in its desired state. observed is the generation that the status was written for.
+// isInDesiredState reports whether a Rollout is in its desired state. observed is the current generation as the status
+// records it.
 func isInDesiredState(spec argov1.RolloutSpec, status argov1.RolloutStatus, observed string) bool {
 	replicas := valueOr(spec.Replicas, 1)
 	if status.UpdatedReplicas != replicas || status.AvailableReplicas != replicas || status.ObservedGeneration != observed {
@@ -181,7 +184,7 @@ func isInDesiredState(spec argov1.RolloutSpec, status argov1.RolloutStatus, obse
 	return done && isPromoted(status) && status.Replicas == replicas
 }
 
-// hasStatusProgressed reports whether a release made progress from one status to the next.
+// hasStatusProgressed reports whether the release made progress between two statuses.
 func hasStatusProgressed(old, now argov1.RolloutStatus, blueGreen bool) bool {
 	if now.UpdatedReplicas != old.UpdatedReplicas || now.Replicas-now.UpdatedReplicas < old.Replicas-old.UpdatedReplicas ||
 		now.ReadyReplicas > old.ReadyReplicas || now.AvailableReplicas > old.AvailableReplicas {

@@ -11,7 +11,7 @@ import (
 type ProgressDeadline struct {
 	Now  time.Time
 	Spec argov1.RolloutSpec
-	// Status in progress, with the previous conditions.
+	// Status under construction, with the previous conditions.
 	Status argov1.RolloutStatus
 	// ScaleDownPending is true while an old ReplicaSet waits for the end of its delay.
 	ScaleDownPending bool

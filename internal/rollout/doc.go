@@ -14,29 +14,33 @@
 // A blue-green release has planSwitch in place of planTraffic (bluegreen.go). Beside its value, a stage returns an
 // outcome: its effects, gates and events.
 //
-// View shows the same snapshot to users. The package knows the spec, the status and what was observed, all as values. It must not
-// know clients, clocks, contexts, or which router divides the traffic; its reconciler is rollout/controller.
+// View describes the same snapshot to users. The package knows the spec, the status and the observed state, all as
+// values. It must not know clients, clocks, contexts, or which router divides the traffic; its reconciler is
+// rollout/controller.
 //
 // # Additions
 //
-// Every addition has a scenario in testdata/scenarios, and a mutant in test/sim/mutation if an invariant of the simulator
-// (test/sim/rollout) has to detect its absence.
+// Every addition has a scenario in testdata/scenarios, and a mutant in test/sim/mutation if an invariant of the
+// simulator (test/sim/rollout) has to detect its absence.
 //
-// A gate: return it in the outcome of the stage that it delays, or add it to EvaluateStepGates (step_gates.go) if it delays a step. With a
-// router, what delays a weight belongs in planTraffic, whose result scaleCanary takes; without one, in scaleCanary. Then a line in
-// GateKinds (informational if it delays no step, with the command that opens it), and a row in docs/gates.md. test/borders fails
-// until the list, the sources and the page agree. The progress deadline must not run while time or the user is waited for
-// (deadline.go).
+// A gate: return it in the outcome of the stage that it delays, or add it to EvaluateStepGates (step_gates.go) if it
+// delays a step. With a router, a delay of a weight belongs in planTraffic, whose result scaleCanary takes; without
+// one, in scaleCanary. Then add it to GateKinds (informational if it delays no step, with the command that opens it),
+// and to docs/gates.md. test/borders fails until the list, the sources and the page agree. The progress deadline must
+// not run while the release waits for time or for the user (deadline.go).
 //
-// An effect: its type in effects.go, in the group of outcome in which it is applied, and a case in rollout/controller/apply.go:
-// test/borders fails without it. Settled (settled.go) if it may share a status write with others, and world_test.go.
+// An effect: its type in effects.go, in the group of outcome in which it is applied, and a case in
+// rollout/controller/apply.go: test/borders fails without it. MergeStatusChanges (settled.go) if it may share a status
+// write with others, and world_test.go.
 //
-// A condition: its type in api/argoproj/v1alpha1/status.go, completeConditions (status.go) or the constructor in conditions.go, and
-// PhaseOf (phase.go) if it changes the phase. Texts that Argo Rollouts writes are constants.
+// A condition: its type in api/argoproj/v1alpha1/status.go, completeConditions (status.go) or the constructor in
+// conditions.go, and PhaseOf (phase.go) if it changes the phase. Texts that Argo Rollouts writes are constants.
 //
-// A kind of step: api/argoproj/v1alpha1/steps.go and make generate; EvaluateStepGates, describeStep (step.go), validate_steps.go; the pods and
-// the weight during the step (package pods); docs/rollouts.md; drawSteps in test/sim/rollout/draw.go.
+// A kind of step: api/argoproj/v1alpha1/steps.go and make generate; EvaluateStepGates, describeStep (step.go),
+// validate_steps.go; the pods and the weight during the step (package pods); docs/rollouts.md; drawSteps in
+// test/sim/rollout/draw.go.
 //
-// A field of the spec: api/argoproj/v1alpha1 with its documentation, a manifest in the testdata of that package, and make generate;
-// validate.go; docs/rollouts.md and docs/differences-from-argo-rollouts.md; the draw in test/sim/rollout/draw.go.
+// A field of the spec: api/argoproj/v1alpha1 with its documentation, a manifest in the testdata of that package, and
+// make generate; validate.go; docs/rollouts.md and docs/differences-from-argo-rollouts.md; the draw in
+// test/sim/rollout/draw.go.
 package rollout

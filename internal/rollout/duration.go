@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// recordDuration returns the status with the record of how long a release takes, and how it ends.
+// recordDuration returns the status with the record of the duration and the completion of the release.
 func recordDuration(f facts, s argov1.RolloutStatus) argov1.RolloutStatus {
 	retemplated := f.Status.CurrentPodHash != "" && f.Status.CurrentPodHash != f.Hash
 	rollback, rollsBack := rollbackCompletion(f, s)
@@ -30,7 +30,7 @@ func recordDuration(f facts, s argov1.RolloutStatus) argov1.RolloutStatus {
 	return s
 }
 
-// continueDuration returns the record of a release that is in progress, or ends now.
+// continueDuration returns the record of a release that is in progress or ends now.
 func continueDuration(f facts, s argov1.RolloutStatus, d *argov1.RolloutDuration) *argov1.RolloutDuration {
 	if s.Abort {
 		return endDuration(f, d, argov1.CompletionAborted)
@@ -55,8 +55,8 @@ func isDurationRunning(d *argov1.RolloutDuration) bool {
 	return d != nil && d.RolloutStartedAt != nil && d.FinishedAt == nil
 }
 
-// shouldStartDuration reports whether a record begins if none is in progress: with a new template or steps, or where the
-// user retries what was aborted; unless nothing is to be done.
+// shouldStartDuration reports whether a new record starts if none is in progress: when the template or the steps have
+// changed, or when the user retries an aborted release; but not if the Rollout is already in its desired state.
 func shouldStartDuration(f facts, s argov1.RolloutStatus) bool {
 	retried := f.Status.AbortedAt != nil && !s.Abort
 	if f.Status.CurrentPodHash == "" {
@@ -65,11 +65,11 @@ func shouldStartDuration(f facts, s argov1.RolloutStatus) bool {
 	if s.Abort || !f.templateOrStepsChanged() && !retried {
 		return false
 	}
-	return retried || !isPromoted(s) || f.new.Available < f.replicas() // after a crash a retry may be over when it is noticed
+	return retried || !isPromoted(s) || f.new.Available < f.replicas() // after a crash of Serin, a retry may already be complete
 }
 
-// rollbackCompletion returns the completion status of a release that returns to an earlier revision; false: it does not
-// return to one.
+// rollbackCompletion returns the completion status of a release that returns to an earlier revision; false: this
+// release does not.
 func rollbackCompletion(f facts, s argov1.RolloutStatus) (argov1.CompletionStatus, bool) {
 	switch {
 	case isPromoted(s), f.inRollbackWindow, isFastRollback(f):

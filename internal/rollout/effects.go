@@ -9,40 +9,41 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// The effects. Each describes a desired state; one that is reached already costs no request.
+// The effects. Each describes a desired state; applying an effect whose state is already reached sends no request.
 type (
 	// ReplicasDefaulted writes the default of spec.replicas, so that an autoscaler can change it.
 	ReplicasDefaulted struct{}
 
-	// UnreadableQuantitiesRemoved removes what is at these JSON pointers from the stored Rollout.
+	// UnreadableQuantitiesRemoved removes the values at these JSON pointers from the stored Rollout.
 	UnreadableQuantitiesRemoved struct{ Pointers []string }
 
-	// RevisionAnnotated is the annotation of the Rollout that counts its templates.
+	// RevisionAnnotated sets the annotation of the Rollout with its revision number.
 	RevisionAnnotated struct{ Revision int64 }
 
-	// WorkloadGenerationAnnotated is the annotation of the Rollout with the observed generation of its workload; empty removes it.
+	// WorkloadGenerationAnnotated sets the annotation of the Rollout with the observed generation of its workload;
+	// empty removes it.
 	WorkloadGenerationAnnotated struct{ Generation string }
 
 	// ReplicaSetExists creates the ReplicaSet of the template, without pods.
 	ReplicaSetExists struct {
 		Name, Hash string
 		Revision   int64
-		// AvoidedHash is the hash of the pods that its own avoid by anti-affinity; empty: none.
+		// AvoidedHash is the hash of the pods that its pods avoid by anti-affinity; empty: none.
 		AvoidedHash string
-		// Metadata of its pods for their role; nil: none.
+		// Metadata is the ephemeral metadata of its pods; nil: none.
 		Metadata *argov1.PodTemplateMetadata
 	}
 
-	// ReplicaSetMaintained gives the newest ReplicaSet its revision, the annotations of the Rollout, minReadySeconds, and the
-	// hash of the pods that its own avoid.
+	// ReplicaSetMaintained sets the revision number, the annotations of the Rollout, minReadySeconds and the avoided
+	// hash of the newest ReplicaSet.
 	ReplicaSetMaintained struct {
 		Name        string
 		Revision    int64
 		AvoidedHash string
 	}
 
-	// ReplicaSetScaled sets a number of pods, and notes the replicas of the Rollout at that time. Pods equal to From: only
-	// notes them.
+	// ReplicaSetScaled sets the number of pods, and records the current replicas of the Rollout. If Pods equals From,
+	// it only records them.
 	ReplicaSetScaled struct {
 		Name       string
 		Revision   int64
@@ -52,32 +53,33 @@ type (
 		KeepDeadline bool
 	}
 
-	// ScaleDownDeadlineSet sets the time from which its pods may be removed; zero removes that.
+	// ScaleDownDeadlineSet sets the time from which the pods of the ReplicaSet may be removed; zero: removes the
+	// deadline.
 	ScaleDownDeadlineSet struct {
 		Name  string
 		Until time.Time
 	}
 
-	// EphemeralMetadataSet puts metadata on its pods, existing and future ones, and removes what was put there for another
-	// role. Nil: none.
+	// EphemeralMetadataSet sets ephemeral metadata on the existing and future pods of the ReplicaSet, and removes that
+	// of its previous role. Nil: none.
 	EphemeralMetadataSet struct {
 		Name     string
 		Metadata *argov1.PodTemplateMetadata
 	}
 
-	// ReplicaSetDeleted deletes one beyond the revision history.
+	// ReplicaSetDeleted deletes a ReplicaSet beyond the revision history limit.
 	ReplicaSetDeleted struct{ Name string }
 
-	// PodEvicted removes a pod through the eviction API; a rejection by a disruption budget is no failure.
+	// PodEvicted evicts a pod. A rejection by a disruption budget is not a failure.
 	PodEvicted struct{ Name string }
 
 	// ServiceSelects makes a Service select the pods of one revision, and records on it which Rollout manages it.
 	ServiceSelects struct{ Service, Hash, From string }
 
-	// ServiceRestored removes from a Service the selector and the annotations that Serin added.
+	// ServiceRestored removes the selector and the annotations that Serin added to a Service.
 	ServiceRestored struct{ Service string }
 
-	// TrafficRouted makes all routers of the strategy divide the traffic.
+	// TrafficRouted sets the traffic split in all routers of the strategy.
 	TrafficRouted struct {
 		Weights argov1.TrafficWeights
 		// MaxWeight is the sum of all weights.
@@ -85,22 +87,22 @@ type (
 		// Headers and Mirrors are the managed routes that apply, in the order in which steps set them.
 		Headers []argov1.SetHeaderRoute
 		Mirrors []argov1.SetMirrorRoute
-		// StablePingPong determines which Service of pingPongServices is the stable one: a router that uses them although the weights
-		// name fixed ones calls RouteServices.
+		// StablePingPong determines which of the ping-pong Services is the stable one. A router that uses them even if
+		// the weights name fixed Services calls RouteServices.
 		StablePingPong argov1.PingPongType
-		// Drained is true when the canary has had no weight for so long that no request to it is in progress.
+		// Drained is true if the canary has had no weight for so long that no request to it is in progress.
 		Drained bool
 	}
 
-	// RouteRestored restores the objects of routers that the strategy does not name anymore. Whole is true when no release
-	// is in progress, so that what was created for one is removed too.
+	// RouteRestored restores the objects of routers that the strategy no longer names. RemoveCreated is true if no
+	// release is in progress, so that objects created for a release are removed too.
 	RouteRestored struct{ RemoveCreated bool }
 
 	// AnalysisRunExists creates an AnalysisRun from templates.
 	AnalysisRunExists struct {
 		Name, Hash string
 		Revision   int64
-		// Type is the value of its label rollout-type, Step that of step-index; nil: none.
+		// Type is the value of the label rollout-type, Step that of step-index; nil: none.
 		Type       string
 		Step       *int32
 		Analysis   argov1.RolloutAnalysis
@@ -114,12 +116,13 @@ type (
 	// AnalysisRunDeleted deletes an AnalysisRun.
 	AnalysisRunDeleted struct{ Name string }
 
-	// ExperimentExists creates the Experiment of a step. The templates are copied from the ReplicaSets of both revisions.
+	// ExperimentExists creates the Experiment of a step. The templates are copied from the ReplicaSets of both
+	// revisions.
 	ExperimentExists struct {
 		Name, Hash     string
 		Revision       int64
 		Step           argov1.RolloutExperimentStep
-		Canary, Stable string // ReplicaSets by their names
+		Canary, Stable string // names of the ReplicaSets
 	}
 
 	// ExperimentTerminated terminates an Experiment.
@@ -192,8 +195,8 @@ func (e ExperimentDeleted) String() string     { return e.Name + " deleted" }
 func (e WorkloadScaled) String() string        { return fmt.Sprintf("workload scaled to %d", e.Pods) }
 func (e WorkloadRestored) String() string      { return "workload " + e.Name + " restored" }
 
-// EffectEvent returns the event about an effect that has changed an object; false: none. The event is sent even if the status
-// cannot be written afterwards.
+// EffectEvent returns the event about an effect that has changed an object; false: none. The event is sent even if the
+// status cannot be written afterwards.
 func EffectEvent(effect release.Effect) (release.Event, bool) {
 	switch e := effect.(type) {
 	case UnreadableQuantitiesRemoved:

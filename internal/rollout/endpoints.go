@@ -11,12 +11,12 @@ import (
 // ReplicaSet has counted it as available. A Service whose selector was just switched publishes the pods of the previous
 // revision until then. A revision therefore receives no additional traffic before its endpoints are published.
 //
-// The traffic that it has remains, because a cache may show endpoints late. A decrease never waits, because a failing
-// revision must lose its users at once; neither is traffic that no other revision could serve.
+// Existing traffic remains, because a cache may show endpoints late. Two changes never wait for endpoints: a decrease,
+// because users must leave a failing revision immediately, and traffic that no other revision could serve.
 
-// ServicesWithEndpoints returns the Services of a strategy whose endpoints matter: those among which a router divides the
-// traffic, and the preview Service, which publishes the pods before they receive users. Without a router, pods receive
-// traffic as soon as they are published.
+// ServicesWithEndpoints returns the Services of a strategy whose endpoints are observed: those between which a router
+// divides the traffic, and the preview Service, which publishes the pods before they receive users. Without a router,
+// pods receive traffic as soon as they are published.
 func ServicesWithEndpoints(strategy argov1.RolloutStrategy) []string {
 	c, b := strategy.Canary, strategy.BlueGreen
 	switch {
@@ -38,8 +38,8 @@ func canaryEndpointsPublished(f facts, service string, rs ReplicaSet, needed int
 	return release.NewPassingGate("canary-endpoints", message)
 }
 
-// stableEndpointsPublished is the gate before the traffic of a promoted revision moves from the Service that it came by to its
-// stable Service: it waits until that publishes all of its pods.
+// stableEndpointsPublished is the gate before the traffic of a promoted revision moves from its previous Service to its
+// stable Service: it waits until the stable Service publishes all of its pods.
 func stableEndpointsPublished(f facts, service string) release.Gate {
 	message, published := checkPublishedEndpoints(f, service, f.stable, min(f.stable.Available, f.replicas()))
 	if !published {
@@ -48,13 +48,13 @@ func stableEndpointsPublished(f facts, service string) release.Gate {
 	return release.NewPassingGate("stable-endpoints", message)
 }
 
-// checkPublishedEndpoints reports whether a Service publishes enough pods of a revision, or whether that is unknown, and what was
-// observed.
+// checkPublishedEndpoints reports whether a Service publishes enough pods of a revision, or whether this is unknown,
+// with a message for users.
 func checkPublishedEndpoints(f facts, service string, rs ReplicaSet, needed int32) (message string, published bool) {
 	name, selected := service+"."+f.Namespace, f.selectedHash(service)
 	endpoints := f.Services[service].Endpoints[rs.Hash]
 	switch {
-	case f.Services[service].Endpoints == nil: // a route among subsets of a Service that the strategy does not name
+	case f.Services[service].Endpoints == nil: // the route selects subsets of a Service that the strategy does not name
 		return "", true
 	case endpoints.Unknown != "":
 		return endpoints.Unknown, true
@@ -69,8 +69,8 @@ func checkPublishedEndpoints(f facts, service string, rs ReplicaSet, needed int3
 	}
 }
 
-// limitToEndpoints reduces a split to what can be served: until the endpoints of the revision are published, it retains
-// what it had, and unpublished is the gate that explains it.
+// limitToEndpoints reduces a split to the traffic that can be served. Until the endpoints of the revision are
+// published, it retains its recorded traffic, and unpublished is the gate that explains this.
 func limitToEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates release.Gates, unpublished *release.Gate) {
 	headers, mirrors := routesForSplit(f, desired)
 	if desired.weight == 0 && len(headers)+len(mirrors) == 0 || f.findReplicaSet(stableDestination(f)).Available == 0 {
@@ -91,8 +91,8 @@ func limitToEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates 
 }
 
 // stableEndpointsGate returns the gate of a promoted revision whose traffic remains with its canary Service until its
-// stable Service publishes all of its pods; nil: no traffic is to move. With pingPongServices, the Service that has the traffic
-// has usually become the stable one by then.
+// stable Service publishes all of its pods; nil: no traffic is to move. With pingPongServices, the Service that has the
+// traffic has usually become the stable one by then.
 func stableEndpointsGate(f facts, desired trafficSplit) *release.Gate {
 	recorded := f.Status.Canary.Weights
 	if !isPromoted(f.Status) || f.stable.Available == 0 ||
@@ -107,10 +107,10 @@ func stableEndpointsGate(f facts, desired trafficSplit) *release.Gate {
 	return &gate
 }
 
-// previewEndpointsPublished is the gate of the preview Service of a blue-green release. The switch itself publishes the
-// endpoints of the active Service: whether Kubernetes considers the pods ready shows in those of the preview Service.
-// The analysis of the preview and the pause before the switch wait for the gate too. After the pause has begun, the
-// gate passes: a user who ends the pause must not have to do so twice.
+// previewEndpointsPublished is the gate of the preview Service of a blue-green release. The endpoints of the active
+// Service are published by the switch itself, so those of the preview Service show whether Kubernetes considers the
+// pods ready. The analysis of the preview and the pause before the switch wait for this gate too. It passes once the
+// pause has started: a user who ends the pause must not have to do so twice.
 func previewEndpointsPublished(f facts) release.Gate {
 	b := f.Spec.Strategy.BlueGreen
 	if active := f.findReplicaSet(f.selectedHash(b.ActiveService)); shouldSkipPauses(f) || f.Status.ControllerPause || active.Available == 0 {

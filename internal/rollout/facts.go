@@ -15,14 +15,14 @@ import (
 // facts contain what is known about a Rollout before any decision: the snapshot with a sanitized status, and the role
 // of each ReplicaSet. They are computed once and never changed; every stage reads them.
 type facts struct {
-	// Snapshot with a sanitized status; stored is the status as it was read.
+	// Snapshot with a sanitized status; storedStatus is the status as it was read.
 	Snapshot
 	storedStatus argov1.RolloutStatus
-	// new is the ReplicaSet of the template, stable the one that serves users; both may be one, or missing. others are
-	// neither.
+	// new is the ReplicaSet of the template, stable the one that serves users; they may be the same, or missing. others
+	// have neither role.
 	new, stable ReplicaSet
 	others      []ReplicaSet
-	// inRollbackWindow is true when the template returned to a revision within the rollback window.
+	// inRollbackWindow is true if the template returned to a revision within the rollback window.
 	inRollbackWindow bool
 }
 
@@ -87,7 +87,7 @@ func sanitizeStatus(s Snapshot) argov1.RolloutStatus {
 	return status
 }
 
-// withoutPauseOfOtherStep removes the pause of a step while the current step is none: a user wrote it, and only the
+// withoutPauseOfOtherStep removes the pause of a step if the current step is not a pause: a user wrote it, and only the
 // user could end it.
 func withoutPauseOfOtherStep(steps []argov1.CanaryStep, status *argov1.RolloutStatus) {
 	step, ok := pods.StepAt(steps, status.CurrentStepIndex)
@@ -115,8 +115,8 @@ func withoutFutureTimes(status *argov1.RolloutStatus, now time.Time) {
 	}
 }
 
-// withoutPausesOfOtherStrategy removes pauses that only the other strategy begins and ends: after a change of strategy
-// nothing would end them. Their removal does not count as a promotion by the user.
+// withoutPausesOfOtherStrategy removes pauses that only the other strategy starts and ends: after a change of strategy
+// they would never end. Their removal does not count as a promotion by the user.
 func withoutPausesOfOtherStrategy(strategy argov1.RolloutStrategy, status *argov1.RolloutStatus) {
 	var foreign []argov1.PauseReason
 	switch {
@@ -132,8 +132,8 @@ func withoutPausesOfOtherStrategy(strategy argov1.RolloutStrategy, status *argov
 	}
 }
 
-// clampStepIndex returns an index that names a step, or the position after the last one; users patch it. Nil without
-// steps, and before a release has begun.
+// clampStepIndex returns a valid index of a step, or the position after the last one; users patch it. Nil without
+// steps, and before a release has started.
 func clampStepIndex(steps []argov1.CanaryStep, index *int32) *int32 {
 	if index == nil || len(steps) == 0 {
 		return nil
@@ -161,7 +161,7 @@ func (f facts) findReplicaSet(hash string) ReplicaSet {
 	return ReplicaSet{}
 }
 
-// selectedHash is the hash that a Service selects.
+// selectedHash returns the hash that a Service selects.
 func (f facts) selectedHash(service string) string {
 	return f.Services[service].Selector[argov1.PodTemplateHashLabel]
 }
@@ -196,7 +196,7 @@ func (f facts) stepProgress() pods.StepProgress {
 	}
 }
 
-// nextRevision is the number of the new ReplicaSet: above all others, whatever it was before.
+// nextRevision returns the revision number of the new ReplicaSet: higher than all others.
 func (f facts) nextRevision() int64 {
 	revision := f.new.Revision
 	for _, rs := range f.ReplicaSets {
@@ -207,7 +207,7 @@ func (f facts) nextRevision() int64 {
 	return max(revision, 1)
 }
 
-// freezeReason returns why nothing is scaled and no Service is switched; empty: nothing prevents it.
+// freezeReason returns why nothing is scaled and no Service is switched; empty: there is no such reason.
 func (f facts) freezeReason() string {
 	switch {
 	case f.Spec.Paused:
@@ -223,25 +223,28 @@ func hasPauseReason(status argov1.RolloutStatus, reason argov1.PauseReason) bool
 	return slices.ContainsFunc(status.PauseConditions, func(c argov1.PauseCondition) bool { return c.Reason == reason })
 }
 
-// replicasChanged reports whether spec.replicas changed since the pods were scaled last. Then only numbers of pods change.
+// replicasChanged reports whether spec.replicas changed since the pods were last scaled. Only numbers of pods change
+// then.
 func (f facts) replicasChanged() bool {
 	outdated := func(rs ReplicaSet) bool { return rs.Spec > 0 && rs.Desired != nil && *rs.Desired != f.replicas() }
 	return f.freezeReason() == "" && (outdated(f.new) || outdated(f.stable))
 }
 
-// templateOrStepsChanged reports whether the template or the steps differ from those of the release that the status describes.
+// templateOrStepsChanged reports whether the template or the steps differ from those of the release that the status
+// describes.
 func (f facts) templateOrStepsChanged() bool {
 	retemplated := f.Status.CurrentPodHash != "" && f.Status.CurrentPodHash != f.Hash
 	return retemplated || f.Spec.Strategy.Canary != nil && f.Status.CurrentStepHash != f.StepHash
 }
 
-// routerUnconfirmed reports whether the router does not serve the configured weights yet, or load balancers do not reach the
-// pods of the active Service yet.
+// routerUnconfirmed reports whether the router has not applied the weights yet, or load balancers have not registered
+// the pods of the active Service yet.
 func (f facts) routerUnconfirmed() bool {
 	return (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil) && !valueOr(f.Router.Confirmed, true)
 }
 
-// observedWorkloadGeneration is the generation of the workload that has the template; empty where the Rollout has it itself.
+// observedWorkloadGeneration returns the generation of the workload that contains the template; empty if the Rollout
+// contains it.
 func (f facts) observedWorkloadGeneration() string {
 	switch {
 	case f.Spec.WorkloadRef == nil:
@@ -256,8 +259,8 @@ func (f facts) observedWorkloadGeneration() string {
 // outcome is the contribution of a stage to the decision, besides the value that the next stage takes. Effects are in
 // groups, in the order in which they must be reached.
 type outcome struct {
-	// upkeepEffects are effects for every state, scaleUpEffects effects that create pods, route effects that shift traffic and start or
-	// end analyses, remove effects that remove what is unused by then.
+	// upkeepEffects apply in every state, scaleUpEffects create pods, trafficEffects shift traffic and start or end
+	// analyses, removalEffects remove what is unused afterwards.
 	upkeepEffects, scaleUpEffects, trafficEffects, removalEffects []release.Effect
 	gates                                                         release.Gates
 	events                                                        []release.Event
@@ -279,8 +282,8 @@ func joinOutcomes(stages ...outcome) outcome {
 
 func gateOutcome(gates ...release.Gate) outcome { return outcome{gates: gates} }
 
-// newDecision returns a decision. If it changes the status, the Rollout is requeued at once and evaluated with the new
-// status.
+// newDecision returns a decision. If it changes the status, the Rollout is requeued immediately and evaluated with the
+// new status.
 func newDecision(f facts, status argov1.RolloutStatus, o outcome) Decision {
 	d := Decision{
 		Status: status, Effects: slices.Concat(o.upkeepEffects, o.scaleUpEffects, o.trafficEffects, o.removalEffects),
@@ -292,5 +295,5 @@ func newDecision(f facts, status argov1.RolloutStatus, o outcome) Decision {
 	return d
 }
 
-// observedGeneration is the observed generation of a status that is written now.
+// observedGeneration returns the current generation as the status records it.
 func (f facts) observedGeneration() string { return fmt.Sprint(f.Generation) }

@@ -5,24 +5,24 @@ import "github.com/serin-dev/serin/internal/release"
 // sectionRollouts is the anchor of the heading in docs/gates.md below which all gates of Rollouts are described.
 const sectionRollouts = "rollouts"
 
-// gateKind describes a gate that these openers can open.
+// gateKind describes a gate with its openers.
 func gateKind(name string, openers ...release.Opener) release.GateKind {
 	return release.GateKind{Name: name, Openers: openers, Sections: []string{sectionRollouts}}
 }
 
-// withCommand is a gate that a serin command opens.
+// withCommand returns the kind of a gate that a serin command opens.
 func withCommand(command string, kind release.GateKind) release.GateKind {
 	kind.Command = command
 	return kind
 }
 
-// informational is a gate that delays no step.
+// informational returns the kind of a gate that delays no step.
 func informational(kind release.GateKind) release.GateKind {
 	kind.Informational = true
 	return kind
 }
 
-// GateKinds lists all gates of a Rollout, those that only its reconciler sets included.
+// GateKinds lists all gates of a Rollout, including those that only its reconciler sets.
 func GateKinds() release.GateKinds {
 	const (
 		byTime, byCluster, byUser = release.ByTime, release.ByCluster, release.ByUser

@@ -12,8 +12,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// orderGates puts the gates of a release in the order in which users read them: those that the user opens, those of the
-// current step or of the switch, those that other stages returned, and the deadline. It adds the events of the gates.
+// orderGates puts the gates of a release in the order in which users read them: gates that the user opens, gates of the
+// current step or of the switch, gates of other stages, and the deadline. It adds the events of the gates.
 func orderGates(f facts, t transition, r traffic, a analyses, o outcome) outcome {
 	s := t.status
 	warning := warnOfImbalance(f, s)
@@ -34,7 +34,7 @@ func orderGates(f facts, t transition, r traffic, a analyses, o outcome) outcome
 	return o
 }
 
-// userGates are the gates that the user opens.
+// userGates returns the gates that the user opens.
 func userGates(f facts, s argov1.RolloutStatus) release.Gates {
 	var gates release.Gates
 	if s.Abort {
@@ -54,7 +54,7 @@ func userGates(f facts, s argov1.RolloutStatus) release.Gates {
 	return gates
 }
 
-// canaryGates are those of the current step, or of the pods where there is none, and of the background analysis.
+// canaryGates returns the gates of the current step, or of the pods if there is none, and of the background analysis.
 func canaryGates(f facts, r traffic, a analyses, s argov1.RolloutStatus) release.Gates {
 	var gates release.Gates
 	_, stepping := pods.StepAt(f.steps(), f.Status.CurrentStepIndex)
@@ -69,7 +69,7 @@ func canaryGates(f facts, r traffic, a analyses, s argov1.RolloutStatus) release
 	}
 	gate := a.background.evaluateGate(release.NewPassingGate("background", ""))
 	if gate.Verdict == release.Wait && gate.Opener == release.ByCluster {
-		gate = release.NewPassingGate("background", gate.Message) // it runs beside the steps
+		gate = release.NewPassingGate("background", gate.Message) // it does not delay the steps
 	}
 	return append(gates, gate)
 }
@@ -94,7 +94,7 @@ func servingPodsAvailable(f facts, s argov1.RolloutStatus) release.Gate {
 	return release.NewPassingGate("pods", message)
 }
 
-// switchGates are those of a blue-green release.
+// switchGates returns the gates of a blue-green release.
 func switchGates(f facts, a analyses, s argov1.RolloutStatus) release.Gates {
 	switch {
 	case s.Abort, isPromoted(s):
@@ -116,7 +116,7 @@ func switchGates(f facts, a analyses, s argov1.RolloutStatus) release.Gates {
 	}
 }
 
-// deadlineGates say when a release without progress times out, or that it has.
+// deadlineGates returns the gate with the progress deadline, or the failed gate if the release has timed out.
 func deadlineGates(f facts, s argov1.RolloutStatus) release.Gates {
 	progress := conditions(s.Conditions).find(argov1.RolloutProgressing)
 	switch at := progressDeadline(f, s).Time(); {

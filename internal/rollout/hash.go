@@ -13,10 +13,10 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// PodHash is the name of the revision of a template, as the user wrote it: ReplicaSets are found by it, so that it must
-// never change. collisions distinguishes templates whose hashes are the same.
+// PodHash returns the hash that identifies the revision of a template, as the user wrote it. ReplicaSets are found by
+// it, so the function must never change. collisions distinguishes templates with the same hash.
 func PodHash(template corev1.PodTemplateSpec, collisions *int32) (string, error) {
-	template.CreationTimestamp.Reset() // changes only the copy: the field is not a pointer
+	template.CreationTimestamp.Reset() // changes only the copy: metadata is not a pointer
 	text, err := json.Marshal(template)
 	if err != nil {
 		return "", fmt.Errorf("write template: %w", err)
@@ -24,9 +24,9 @@ func PodHash(template corev1.PodTemplateSpec, collisions *int32) (string, error)
 	return encodeHash(appendCollisionCount(text, collisions)), nil
 }
 
-// OlderPodHashes are the names that earlier controllers gave the revision of a template: with an empty
-// creationTimestamp in its encoding, and computed as Deployments compute theirs. Of the latter only those are known
-// that were computed with the same library.
+// OlderPodHashes returns the hashes that earlier controllers gave the revision of a template: with an empty
+// creationTimestamp in its encoding, and computed as Deployments compute theirs. Of the latter, only those that were
+// computed with the same library can be reproduced.
 func OlderPodHashes(template corev1.PodTemplateSpec, collisions *int32) ([]string, error) {
 	template.CreationTimestamp.Reset()
 	dated := struct {
@@ -43,7 +43,7 @@ func OlderPodHashes(template corev1.PodTemplateSpec, collisions *int32) ([]strin
 	return []string{encodeHash(appendCollisionCount(text, collisions)), encodeHash(appendCollisionCount([]byte(dump.ForHash(template)), collisions))}, nil
 }
 
-// datedMetadata is the metadata of a template, in the order and with the empty field with which it was once encoded.
+// datedMetadata is the metadata of a template in the order, and with the empty field, of an earlier encoding.
 type datedMetadata struct {
 	Name              string            `json:"name,omitempty"`
 	GenerateName      string            `json:"generateName,omitempty"`
@@ -54,7 +54,7 @@ type datedMetadata struct {
 	Finalizers        []string          `json:"finalizers,omitempty"`
 }
 
-// appendCollisionCount distinguishes an encoding from another one with the same hash.
+// appendCollisionCount appends a number to an encoding, to distinguish it from another one with the same hash.
 func appendCollisionCount(text []byte, collisions *int32) []byte {
 	if collisions != nil {
 		var suffix [8]byte
@@ -64,7 +64,7 @@ func appendCollisionCount(text []byte, collisions *int32) []byte {
 	return text
 }
 
-// StepHash identifies a list of steps. When it changes, a release begins again.
+// StepHash identifies a list of steps. When it changes, the release starts again.
 func StepHash(steps []argov1.CanaryStep) (string, error) {
 	text, err := json.Marshal(steps)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// DescribeImbalance describes the first step, from an index on, that gives the pods of the new revision more than twice the
-// traffic that corresponds to their number. A user may intend that, and should be warned before it happens. Empty: no
-// step does.
+// DescribeImbalance describes the first step, from an index on, that routes more than twice the proportionate traffic
+// to the pods of the new revision. This may be intended, but users are warned before it happens. Empty: there is no
+// such step.
 func DescribeImbalance(spec argov1.RolloutSpec, from int32) string {
 	c := spec.Strategy.Canary
 	if c == nil || c.TrafficRouting == nil {

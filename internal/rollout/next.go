@@ -8,12 +8,13 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Next decides what follows from a snapshot: the effects, the status, the events, the gates that explain why the
-// release does not advance, and when to reconcile again. It is total: it also returns a decision for a snapshot that no
-// healthy cluster produces.
+// Next decides what a Rollout needs now: the effects, the status, the events, the gates that explain why the release
+// does not advance, and the time of the next reconciliation. It is total: it also returns a decision for a snapshot
+// that no healthy cluster produces.
 //
-// Effects come before the status, and each describes a desired state. The process may therefore die between any two of
-// them: the next decision sees a cluster that is ahead of the status, and asks for the same again.
+// Effects are applied before the status is written, and each describes a desired state. The process may therefore stop
+// between any two of them: the next decision observes a cluster that is ahead of the status, and returns the remaining
+// effects.
 func Next(s Snapshot) Decision {
 	f := observeFacts(s)
 	unreadable := reportUnreadableFields(f)
@@ -38,7 +39,7 @@ func Next(s Snapshot) Decision {
 	return decideBlueGreen(f, unreadable)
 }
 
-// rejectSpec reports what is wrong with the spec, and changes nothing.
+// rejectSpec reports the error in the spec, and changes nothing else.
 func rejectSpec(f facts, unreadable outcome) Decision {
 	status := f.storedStatus.DeepCopy()
 	set, all := invalidSpecCondition(f.Name, f.ValidationError), conditions(status.Conditions)
@@ -79,11 +80,11 @@ func completeDecision(f facts, t transition, r traffic, a analyses, stages ...ou
 	return newDecision(f, t.status, all)
 }
 
-// transition is a status in progress, with the events that it brings.
+// transition is a status under construction, with its events.
 type transition struct {
 	status argov1.RolloutStatus
 	events []release.Event
-	// abortCause is why the release was aborted automatically; empty: it was not.
+	// abortCause is the cause of an automatic abort; empty: the release was not aborted automatically.
 	abortCause string
 }
 

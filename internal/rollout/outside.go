@@ -6,11 +6,11 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// BackendTarget is a Service whose pods a load balancer outside the cluster must have registered, and the hash of the pods.
+// BackendTarget is a Service whose pods an external load balancer must have registered, and the hash of the pods.
 type BackendTarget struct{ Service, Hash string }
 
-// ExternalConfirmations returns what a load balancer outside the cluster must confirm before a release advances or pods are removed:
-// the weights, if weighed is true, and the pods of Services as its targets. A rollback does not wait for a
+// ExternalConfirmations returns what an external load balancer must confirm before a release advances or pods are
+// removed: the weights, if weighed is true, and the pods of Services as its targets. A rollback does not wait for a
 // confirmation. Once the new revision is the stable one, old pods wait for at most the progress deadline.
 func ExternalConfirmations(s Snapshot) (weighed bool, backings []BackendTarget) {
 	status := s.Status
@@ -52,7 +52,7 @@ func (s Snapshot) hasOldPods() bool {
 	return false
 }
 
-// confirmationDeadline returns the time until which pods of previous revisions wait for a load balancer outside the cluster.
+// confirmationDeadline returns the time until which pods of previous revisions wait for an external load balancer.
 func (s Snapshot) confirmationDeadline() time.Time {
 	completed := conditions(s.Status.Conditions).find(argov1.RolloutCompleted)
 	if completed == nil {

@@ -7,7 +7,7 @@ import (
 // textBecoming is the message while pods of the new revision are not available yet.
 const textBecoming = "updated replicas are still becoming available"
 
-// PhaseOf summarizes a Rollout: the first of these statements that applies.
+// PhaseOf returns the phase of a Rollout, and a message: of the first case that applies.
 func PhaseOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (phase argov1.RolloutPhase, message string) {
 	if message, ok := degradedMessage(status); ok {
 		return argov1.RolloutPhaseDegraded, message
@@ -24,7 +24,7 @@ func PhaseOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (phase argov1
 	return argov1.RolloutPhaseHealthy, ""
 }
 
-// degradedMessage returns why the user has to act; false: the user does not.
+// degradedMessage returns the reason for the phase Degraded; false: the Rollout is not degraded.
 func degradedMessage(status argov1.RolloutStatus) (string, bool) {
 	for _, c := range status.Conditions {
 		switch {
@@ -37,7 +37,7 @@ func degradedMessage(status argov1.RolloutStatus) (string, bool) {
 	return "", false
 }
 
-// progressMessage returns what is still in progress; empty: nothing is.
+// progressMessage returns the reason for the phase Progressing; empty: nothing is in progress.
 func progressMessage(spec argov1.RolloutSpec, status argov1.RolloutStatus) string {
 	routed := spec.Strategy.Canary != nil && spec.Strategy.Canary.TrafficRouting != nil
 	switch {

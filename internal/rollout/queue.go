@@ -9,10 +9,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// The number of releases in progress may be limited. A new revision waits for a slot before it has a ReplicaSet, and
-// until then the Rollout is handled as before: the previous revision is scaled, restarted and serves users.
+// The number of concurrent releases may be limited. A new revision waits for a slot before its ReplicaSet is created.
+// Until then, the Rollout is handled as before: the previous revision is scaled and restarted, and serves users.
 
-// QueuePlaceOf returns the place of a Rollout in the queue of all releases, according to its stored status.
+// QueuePlaceOf returns the entry of a Rollout in the queue of all releases, according to its stored status.
 func QueuePlaceOf(r *argov1.Rollout) release.QueueEntry {
 	place := release.QueueEntry{Kind: argov1.RolloutKind, Namespace: r.Namespace, Name: r.Name, Priority: release.Priority(r.Annotations)}
 	if r.DeletionTimestamp != nil {
@@ -27,8 +27,8 @@ func QueuePlaceOf(r *argov1.Rollout) release.QueueEntry {
 	return place
 }
 
-// isReleaseInProgress reports whether a release is in progress: from its start until its revision is the stable one, or was
-// aborted. The first revision of a Rollout needs no slot.
+// isReleaseInProgress reports whether a release is in progress: from its start until its revision is the stable one, or
+// was aborted. The first revision of a Rollout needs no slot.
 func isReleaseInProgress(s argov1.RolloutStatus) bool {
 	if s.StableRS == "" {
 		return false
@@ -38,8 +38,8 @@ func isReleaseInProgress(s argov1.RolloutStatus) bool {
 	return made || s.CurrentPodHash != s.StableRS && !s.Abort
 }
 
-// MayStartRelease reports whether a release may start from a snapshot, so that the queue applies to it. A return to a revision
-// that still exists does not wait, nor does the first revision, nor a new template for a release in progress.
+// MayStartRelease reports whether a release may start from a snapshot, so that the queue applies to it. The queue does
+// not apply to a return to a revision that still exists, to the first revision, or to a new template during a release.
 func MayStartRelease(s Snapshot) bool {
 	f := observeFacts(s)
 	strategy := s.Spec.Strategy
@@ -57,8 +57,8 @@ func WaitsForQueueSlot(d Decision) bool {
 	return gate != nil && gate.Verdict != release.Pass
 }
 
-// mustWaitInQueue reports whether a release does not start yet. Where the revision that serves users is down, a fix does
-// not wait for other releases.
+// mustWaitInQueue reports whether the release must not start yet. If the stable revision is down, a fix does not wait
+// for other releases.
 func mustWaitInQueue(f facts) bool {
 	switch {
 	case f.QueueSlot == nil, f.new.exists(), isStableDown(f):
@@ -68,17 +68,18 @@ func mustWaitInQueue(f facts) bool {
 	}
 }
 
-// isStableDown reports whether no pod of the stable revision could serve.
+// isStableDown reports whether the stable revision has no available pods.
 func isStableDown(f facts) bool {
 	return !f.stable.exists() || f.stable.Available == 0 && f.replicas() > 0
 }
 
-// textInQueue is the summary of a release that waits for a slot. Its position changes too often to be part of it.
+// textInQueue is the status message of a release that waits for a slot. It does not contain the position, which changes
+// too often.
 const textInQueue = "waiting in the queue: the maximum number of concurrent releases is reached"
 
 // waitInQueue decides about a Rollout whose release waits for a slot: the decision for the previous revision, with a
-// place in the queue. The place is stored in the status, so that it survives a restart. A release that could not start
-// anyway does not block those behind it.
+// place in the queue. The place is stored in the status, so that it survives a restart of Serin. A release that could
+// not start even with a slot does not block the releases behind it.
 func waitInQueue(f facts) Decision {
 	d := Next(beforeRelease(f))
 	status := *d.Status.DeepCopy()
@@ -104,14 +105,14 @@ func waitInQueue(f facts) Decision {
 	return d
 }
 
-// beforeRelease is the snapshot of a Rollout without its new revision: the status describes the template and the spec
-// that it has observed last.
+// beforeRelease returns the snapshot of a Rollout without its new revision: with the template and the spec that the
+// status last observed.
 func beforeRelease(f facts) Snapshot {
 	s := f.Snapshot
 	s.Status = *f.storedStatus.DeepCopy()
 	s.Status.Serin = withQueue(s.Status.Serin, nil)
 	s.QueueSlot, s.Hash, s.StepHash = nil, s.Status.CurrentPodHash, s.Status.CurrentStepHash
-	if !f.findReplicaSet(s.Hash).exists() { // it was aborted and deleted
+	if !f.findReplicaSet(s.Hash).exists() { // the aborted revision was deleted
 		s.Hash = s.Status.StableRS
 	}
 	if seen, err := strconv.ParseInt(s.Status.ObservedGeneration, 10, 64); err == nil {
@@ -133,7 +134,7 @@ func queuePlace(s argov1.RolloutStatus) *argov1.QueuePlace {
 	return s.Serin.Queue
 }
 
-// withQueue returns Serin's part of a status with another place in the queue, or with none.
+// withQueue returns Serin's part of a status with another place in the queue; nil: with none.
 func withQueue(own *argov1.SerinStatus, place *argov1.QueuePlace) *argov1.SerinStatus {
 	if own == nil && place == nil {
 		return nil
@@ -146,8 +147,8 @@ func withQueue(own *argov1.SerinStatus, place *argov1.QueuePlace) *argov1.SerinS
 	return &with
 }
 
-// yieldQueueSlot returns the status of a release that could not start even with a slot: it retains its place in the queue, but
-// does not block those behind it.
+// yieldQueueSlot returns the status of a release that could not start even with a slot: it retains its place in the
+// queue, but does not block the releases behind it.
 func yieldQueueSlot(s argov1.RolloutStatus) argov1.RolloutStatus {
 	if queue := queuePlace(s); queue != nil && !queue.Aside {
 		s.Serin = withQueue(s.Serin, &argov1.QueuePlace{Since: queue.Since, Aside: true})

@@ -9,8 +9,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// RejectedReplicaSetDecision is the decision where the API server rejects the ReplicaSet of the template: nothing changes, and a
-// condition and an event contain the reason.
+// RejectedReplicaSetDecision is the decision if the API server rejects the ReplicaSet of the template: nothing changes,
+// and a condition and an event contain the reason.
 func RejectedReplicaSetDecision(s Snapshot, name, why string) Decision {
 	status := yieldQueueSlot(*s.Status.DeepCopy())
 	message := fmt.Sprintf("Failed to create new replica set %q: %v", name, why)
@@ -24,8 +24,8 @@ func RejectedReplicaSetDecision(s Snapshot, name, why string) Decision {
 	}
 }
 
-// RejectedEffectDecision is the decision where the cluster rejects an effect for a reason that the user must remove: the status is not
-// changed, and an event contains the reason.
+// RejectedEffectDecision is the decision if the cluster rejects an effect for a reason that the user must resolve: the
+// status is unchanged, and an event contains the reason.
 func RejectedEffectDecision(s Snapshot, looked release.Gates, sentence string) Decision {
 	return Decision{
 		Status: yieldQueueSlot(s.Status), Gates: append(release.Gates{release.NewFailedGate("refused", release.ByUser, sentence)}, looked...),
@@ -33,8 +33,8 @@ func RejectedEffectDecision(s Snapshot, looked release.Gates, sentence string) D
 	}
 }
 
-// UnreachableClusterDecision is the decision where the cluster that has the route does not answer: the status is not changed, an event
-// reports what the release waits for, and the Rollout is requeued when that cluster answers.
+// UnreachableClusterDecision is the decision if the cluster that contains the route does not respond: the status is
+// unchanged, an event contains the reason, and the Rollout is requeued when that cluster responds.
 func UnreachableClusterDecision(s Snapshot, looked release.Gates, sentence string) Decision {
 	return Decision{
 		Status: yieldQueueSlot(s.Status), Gates: append(release.Gates{release.NewWaitingGate("router", release.ByCluster, sentence)}, looked...),
@@ -42,8 +42,8 @@ func UnreachableClusterDecision(s Snapshot, looked release.Gates, sentence strin
 	}
 }
 
-// FaultDecision is the decision where a reconciliation failed by a defect of Serin, before or after Next was called: only its
-// status is known.
+// FaultDecision returns the decision for a Rollout whose reconciliation failed because of a defect of Serin, before or
+// after Next was called. Only its status is known then.
 func FaultDecision(s Snapshot, sentence string) Decision {
 	return Decision{
 		Status: yieldQueueSlot(s.Status), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, sentence)},
@@ -51,7 +51,7 @@ func FaultDecision(s Snapshot, sentence string) Decision {
 	}
 }
 
-// NameConflictDecision is the decision where another object has the name of the ReplicaSet of the template: the next
+// NameConflictDecision is the decision if another object has the name of the ReplicaSet of the template: the next
 // reconciliation chooses another name.
 func NameConflictDecision(s Snapshot) Decision {
 	status := *s.Status.DeepCopy()

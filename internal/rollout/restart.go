@@ -12,10 +12,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// evictionRetryInterval is the interval at which the eviction of pods that a disruption budget refused is repeated.
+// evictionRetryInterval is the time before an eviction that a disruption budget rejected is retried.
 const evictionRetryInterval = 30 * time.Second
 
-// IsRestartDue reports whether pods are to be replaced because the user asks for it.
+// IsRestartDue reports whether pods are to be replaced because of spec.restartAt.
 func IsRestartDue(spec argov1.RolloutSpec, status argov1.RolloutStatus, now time.Time) bool {
 	at := spec.RestartAt
 	return at != nil && !at.Equal(status.RestartedAt) && now.After(at.Time)
@@ -24,13 +24,13 @@ func IsRestartDue(spec argov1.RolloutSpec, status argov1.RolloutStatus, now time
 // restartPlan is the result of planRestart.
 type restartPlan struct {
 	outcome
-	// evictsPods is true when pods are evicted now: nothing else changes meanwhile.
+	// evictsPods is true if pods are evicted now: nothing else changes in the same reconciliation.
 	evictsPods bool
 	// restartedAt is the value of status.restartedAt: the last complete restart.
 	restartedAt *metav1.Time
 }
 
-// planRestart replaces pods that are older than spec.restartAt, as many at a time as may be missing.
+// planRestart evicts pods that are older than spec.restartAt, at most as many at a time as may be unavailable.
 func planRestart(f facts) restartPlan {
 	r, at := restartPlan{restartedAt: f.Status.RestartedAt}, f.Spec.RestartAt
 	if at != nil && !at.Equal(f.Status.RestartedAt) && !f.Now.After(at.Time) {
@@ -52,22 +52,22 @@ func planRestart(f facts) restartPlan {
 			continue
 		case pod.Ready && spare <= 0:
 			continue
-		case pod.Ready: // nothing is lost with one that is not ready, and it may never be
+		case pod.Ready: // a pod that is not ready serves no requests, and may never become ready
 			spare--
 		}
 		r.removalEffects = append(r.removalEffects, PodEvicted{Name: pod.Name})
 		r.evictsPods, again = true, true
 	}
 	gate := release.NewWaitingGate("restart", release.ByCluster, fmt.Sprintf("%d pods are older than %s", len(outdated), at.UTC().Format(time.RFC3339)))
-	if again { // otherwise a change of a ReplicaSet shows when enough pods are available
+	if again { // otherwise an event of a ReplicaSet reports that enough pods are available
 		gate.Until = f.Now.Add(evictionRetryInterval)
 	}
 	r.gates = append(r.gates, gate)
 	return r
 }
 
-// findOutdatedPods are the pods to replace, in the order in which they are: those of the stable revision, of the new one,
-// and of the others, the oldest first.
+// findOutdatedPods returns the pods to replace in the order of their replacement: pods of the stable revision, of the
+// new one, and of the others, each by age.
 func findOutdatedPods(f facts) []Pod {
 	var outdated []Pod
 	for _, pod := range f.Pods {
@@ -91,12 +91,12 @@ func findOutdatedPods(f facts) []Pod {
 	return outdated
 }
 
-// countSparePods returns how many available pods may be missing now. outdated is true when a ReplicaSet's status does not
-// show yet that some pods are not ready.
+// countSparePods returns how many available pods may become unavailable now. outdated is true if the status of a
+// ReplicaSet does not show yet that some pods are not ready.
 //
-// Whether a pod has been ready for long enough is read from the status of its ReplicaSet, because each change of it
-// triggers a reconciliation. By the clock of this process a pod might become available later, and no event would report
-// that.
+// Whether a pod has been ready for long enough is read from the status of its ReplicaSet, because each change of that
+// status triggers a reconciliation. According to the clock of this process, a pod might become available later, without
+// an event.
 func countSparePods(f facts) (spare int32, outdated bool) {
 	ready := map[string]int32{}
 	for _, pod := range f.Pods {

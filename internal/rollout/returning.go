@@ -10,14 +10,14 @@ import (
 
 // The traffic of an aborted or superseded revision returns to the stable revision.
 //
-// spec.replicas does not decide how much the stable revision can carry. An autoscaler may ask for four times the pods
-// while the cluster has no capacity, and the users would remain on the broken version until it has. What decides is the
-// number of pods that carried the traffic when the return began, as for the switch of a blue-green release (see
-// activeService). It is recorded in the status, because the pods of the canary are removed on the way, and no longer
-// show it.
+// spec.replicas is not a measure of the traffic that the stable revision can carry. An autoscaler may request four
+// times the pods while the cluster has no capacity, and the users would remain on the broken version until it has. The
+// measure is the number of pods that carried the traffic when the return began, as for the switch of a blue-green
+// release (see stableCanServeUsers). It is recorded in the status, because the pods of the canary are removed during
+// the return.
 
-// findReturningRevision is the revision that loses its traffic, or its pods where nothing else divides the traffic; false:
-// none does.
+// findReturningRevision returns the revision that loses its traffic, or its pods if no router divides the traffic;
+// false: there is none.
 func findReturningRevision(f facts) (ReplicaSet, bool) {
 	if f.Spec.Strategy.Canary == nil || !f.stable.exists() {
 		return ReplicaSet{}, false
@@ -32,7 +32,7 @@ func findReturningRevision(f facts) (ReplicaSet, bool) {
 	return rs, rs.exists() && rs.Hash != f.stable.Hash && (f.Status.Abort || rs.Hash != f.Hash)
 }
 
-// podsForAllTraffic is the number of pods of the stable revision that carry all the traffic.
+// podsForAllTraffic returns the number of pods of the stable revision that carry all traffic.
 func podsForAllTraffic(f facts) int32 {
 	rs, returns := findReturningRevision(f)
 	if !returns {
@@ -41,9 +41,9 @@ func podsForAllTraffic(f facts) int32 {
 	return release.PodsForAllTraffic(f.replicas(), podsBeforeReturn(f, rs))
 }
 
-// limitsDuringReturn are the limits of the return where no router divides the traffic. maxUnavailable counts from the pods
-// that carried it. If the spec requires an available pod, the last one remains, because no other pod would serve
-// requests.
+// limitsDuringReturn returns the limits of the return if no router divides the traffic. maxUnavailable is relative to
+// the number of pods that carried the traffic. If the spec requires an available pod, the last one remains, because no
+// other pod would serve requests.
 func limitsDuringReturn(f facts) pods.RollingLimits {
 	l, c := f.rollingLimits(), f.Spec.Strategy.Canary
 	least := max(pods.NewRollingLimits(podsForAllTraffic(f), c.MaxSurge, c.MaxUnavailable).MinAvailable(), min(l.MinAvailable(), 1))
@@ -51,8 +51,8 @@ func limitsDuringReturn(f facts) pods.RollingLimits {
 	return l
 }
 
-// podsBeforeReturn is the number of pods that carried the traffic when the return began. A stable revision that retained
-// its pods takes over from as many as the other one has. One that gave pods up shared the traffic with it.
+// podsBeforeReturn returns the number of pods that carried the traffic when the return began. A stable revision that
+// kept its pods takes over from the pods of the other revision. One that was scaled down shared the traffic with it.
 func podsBeforeReturn(f facts, returning ReplicaSet) int32 {
 	if own := f.Status.Serin; own != nil && own.CarriedBy != nil {
 		return *own.CarriedBy
@@ -63,7 +63,7 @@ func podsBeforeReturn(f facts, returning ReplicaSet) int32 {
 	return returning.Available
 }
 
-// recordPodsBeforeReturn records what the return is measured by, until it ends.
+// recordPodsBeforeReturn records the number of pods that carried the traffic, until the return ends.
 func recordPodsBeforeReturn(f facts, status argov1.RolloutStatus) argov1.RolloutStatus {
 	own := argov1.SerinStatus{}
 	if status.Serin != nil {
@@ -79,7 +79,8 @@ func recordPodsBeforeReturn(f facts, status argov1.RolloutStatus) argov1.Rollout
 	return status
 }
 
-// mayServeAfterAbort reports whether the new revision may receive requests after this reconciliation, although it is aborted.
+// mayServeAfterAbort reports whether the new revision may receive requests after this reconciliation although it is
+// aborted.
 func mayServeAfterAbort(f facts, t traffic) bool {
 	if b := f.Spec.Strategy.BlueGreen; b != nil {
 		return f.selectedHash(b.ActiveService) == f.Hash && !stableCanServeUsers(f)
@@ -88,12 +89,12 @@ func mayServeAfterAbort(f facts, t traffic) bool {
 }
 
 // stableCanServeUsers reports whether the users of an aborted blue-green release can return to the stable revision: it
-// has as many pods as those that serve them now.
+// has at least as many pods as those that serve them now.
 func stableCanServeUsers(f facts) bool {
 	return f.stable.Available >= min(f.replicas(), max(f.new.Available, 1))
 }
 
-// nextRevisionWeight is the weight of the new revision after this reconciliation.
+// nextRevisionWeight returns the weight of the new revision after this reconciliation.
 func nextRevisionWeight(f facts, t traffic) int32 {
 	if t.weights != nil {
 		return revisionWeight(t.weights, f.Hash)
@@ -101,9 +102,9 @@ func nextRevisionWeight(f facts, t traffic) int32 {
 	return revisionWeight(f.Status.Canary.Weights, f.Hash)
 }
 
-// podsRetainedAfterAbort is the number of pods that an aborted revision retains. While stable pods are missing, its own must not
-// compete with them for the capacity of the cluster: it retains those that are available, and where the user asked for
-// no delay, only those that its remaining weight needs.
+// podsRetainedAfterAbort returns the number of pods that an aborted revision retains. While stable pods are missing,
+// its pods must not compete with them for capacity: it retains only available pods and, without a configured delay,
+// only those that its remaining weight requires.
 func podsRetainedAfterAbort(f facts, t traffic) int32 {
 	rs := f.new
 	if !f.Status.Abort || f.stable.Available >= f.replicas() {
@@ -115,10 +116,10 @@ func podsRetainedAfterAbort(f facts, t traffic) int32 {
 	}
 	c, own := f.Spec.Strategy.Canary, f.Status.Serin
 	if c == nil {
-		return count // the weights in the status, if any, are from before the strategy was changed
+		return count // weights in the status are from before a change of strategy
 	}
 	if weight := recordedWeight(f, t.weights, rs.Hash); weight > 0 && c.AbortScaleDownDelaySeconds == nil && own != nil && own.CarriedBy != nil {
-		// Before the number is recorded, the pods show it.
+		// Until the number is recorded, the existing pods show it.
 		count = min(count, routedPods(f, t.weights).ApplyMinPods(pods.CountForWeight(weight, podsForAllTraffic(f), f.maxWeight())))
 	}
 	return count

@@ -9,8 +9,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// scaleCanary changes the number of pods of one revision: of the stable one, or else of the new one, or else of the
-// others. The next reconciliation continues from the observed result.
+// scaleCanary changes the number of pods of one revision: the stable one, otherwise the new one, otherwise the others.
+// The next reconciliation continues from the observed result.
 func scaleCanary(f facts, t traffic) outcome {
 	if f.freezeReason() != "" {
 		return outcome{}
@@ -41,20 +41,20 @@ func scaleCanary(f facts, t traffic) outcome {
 	return joinOutcomes(o, scaleDownOldCanaryPods(f))
 }
 
-// awaitsFirstWeight reports whether the router has no weights yet. Until then, all revisions that it may route to
-// retain their pods.
+// awaitsFirstWeight reports whether the router has no weights yet. Until then, all revisions that it may route to keep
+// their pods.
 func awaitsFirstWeight(f facts, t traffic) bool {
 	return f.usesRouter() && f.Status.Canary.Weights == nil && t.weights == nil
 }
 
-// trafficOutOfSync reports whether the router does not yet divide the traffic as the desired numbers of pods require.
-// Until it does, no pods are removed.
+// trafficOutOfSync reports whether the traffic split does not yet correspond to the desired numbers of pods. Until it
+// does, no pods are removed.
 func trafficOutOfSync(f facts, t traffic) bool {
 	return f.usesRouter() && f.hasDistinctStable() && (t.weights == nil || t.shortfall != "" || t.endpointsGate != nil || f.routerUnconfirmed())
 }
 
-// retainUntilServiceMoves is the number of pods of a stable revision whose last pods are about to be removed: while its
-// Service selects them, they remain until the release is promoted and the Service has moved.
+// retainUntilServiceMoves returns the number of pods of a stable revision whose last pods are about to be removed: they
+// remain until the release is promoted and the stable Service no longer selects them.
 func retainUntilServiceMoves(f facts, t traffic, desired int32) int32 {
 	service := f.Spec.Strategy.Canary.StableService
 	selected := service != "" && f.selectedHash(service) == f.stable.Hash
@@ -64,7 +64,7 @@ func retainUntilServiceMoves(f facts, t traffic, desired int32) int32 {
 	return desired
 }
 
-// scaleReplicaSet sets the number of pods of a ReplicaSet, and records spec.replicas of that time. changes is true if
+// scaleReplicaSet sets the number of pods of a ReplicaSet, and records the current spec.replicas. changes is true if
 // the next calculation has to wait for the result.
 func scaleReplicaSet(f facts, rs ReplicaSet, desired int32) (o outcome, changes bool) {
 	desired = max(desired, 0)
@@ -78,7 +78,7 @@ func scaleReplicaSet(f facts, rs ReplicaSet, desired int32) (o outcome, changes 
 	return outcome{removalEffects: []release.Effect{effect}}, desired < rs.Spec
 }
 
-// clearScaleDownDeadlines removes the scale-down deadline of revisions that are in use again.
+// clearScaleDownDeadlines removes the scale-down deadlines of revisions that are in use again.
 func clearScaleDownDeadlines(f facts) outcome {
 	var o outcome
 	if _, delayed := abortScaleDownDelay(f); f.new.HasScaleDownDeadline() && !delayed && !isFastRollback(f) {
@@ -90,8 +90,8 @@ func clearScaleDownDeadlines(f facts) outcome {
 	return o
 }
 
-// abortScaleDownDelay returns for how long the pods of an aborted revision remain; 0: indefinitely. False where there is no
-// delay, and they are removed as any others.
+// abortScaleDownDelay returns how long the pods of an aborted revision are retained; 0: indefinitely. False without a
+// delay: they are removed like those of any other revision.
 func abortScaleDownDelay(f facts) (time.Duration, bool) {
 	if !f.Status.Abort || !f.hasDistinctStable() {
 		return 0, false
@@ -106,9 +106,9 @@ func abortScaleDownDelay(f facts) (time.Duration, bool) {
 	return scaleDownDelay(c.AbortScaleDownDelaySeconds), true
 }
 
-// applyAbortScaleDownDelay retains the pods of an aborted revision for their delay, which begins when they receive no requests
-// anymore. It does not wait for missing stable pods, which may be waiting for the capacity of these. False where there
-// is no delay.
+// applyAbortScaleDownDelay retains the pods of an aborted revision for their delay, which starts when they no longer
+// receive requests. It does not wait for missing stable pods, which may need the capacity of these pods. False without
+// a delay.
 func applyAbortScaleDownDelay(f facts, t traffic) (o outcome, applies bool) {
 	length, applies := abortScaleDownDelay(f)
 	if !applies {
@@ -123,7 +123,7 @@ func applyAbortScaleDownDelay(f facts, t traffic) (o outcome, applies bool) {
 	switch {
 	case rs.Spec == 0, length <= 0, mayServeAfterAbort(f, t):
 		return o, true
-	case rs.HasScaleDownDeadline() && !rs.ScaleDownDeadline.After(f.Now.Add(length)): // a later deadline means that a clock was set back since
+	case rs.HasScaleDownDeadline() && !rs.ScaleDownDeadline.After(f.Now.Add(length)): // a later deadline means that a clock was set back
 		return joinOutcomes(o, scaleDownDelayGate(rs, rs.ScaleDownDeadline)), true
 	default:
 		until := f.Now.Add(length)
@@ -132,7 +132,7 @@ func applyAbortScaleDownDelay(f facts, t traffic) (o outcome, applies bool) {
 	}
 }
 
-// scaleDownDelayGate explains why unused pods still exist.
+// scaleDownDelayGate returns the gate that explains why unused pods still exist.
 func scaleDownDelayGate(rs ReplicaSet, until time.Time) outcome {
 	return gateOutcome(release.NewTimedGate("scale-down-delay", until, fmt.Sprintf("%s of %s retained until %s", describePods(rs.Spec), rs.Name, until.UTC().Format(time.TimeOnly))))
 }
@@ -173,21 +173,22 @@ func applyScaleDownDecisions(f facts, dispositions []pods.ScaleDownDecision) out
 	return o
 }
 
-// isFastRollback reports whether a blue-green release returns to a revision whose pods still exist: it skips analyses and
-// pauses. The deadline of those pods shows it until the return is complete; one that was set by an abort does not.
+// isFastRollback reports whether a blue-green release returns to a revision whose pods still exist: it skips analyses
+// and pauses. The scale-down deadline of these pods identifies such a release until it is complete; a deadline that was
+// set by an abort does not.
 func isFastRollback(f facts) bool {
 	s := f.Status
 	return f.Spec.Strategy.BlueGreen != nil && f.hasDistinctStable() && f.new.HasScaleDownDeadline() && !s.Abort && s.AbortedAt == nil
 }
 
-// desiredPreviewPods is the number of pods that the new revision of a blue-green release is to have now.
+// desiredPreviewPods returns the current desired number of pods of the new revision of a blue-green release.
 func desiredPreviewPods(f facts) int32 {
 	b, s := f.Spec.Strategy.BlueGreen, f.Status
 	active := f.selectedHash(b.ActiveService)
 	switch paused := len(s.PauseConditions) > 0; {
 	case b.PreviewReplicaCount == nil, !f.findReplicaSet(active).exists(), active == f.Hash, s.PromoteFull:
 		return f.replicas()
-	case !f.hasDistinctStable(), f.inRollbackWindow, isFastRollback(f): // it returns to what has served before
+	case !f.hasDistinctStable(), f.inRollbackWindow, isFastRollback(f): // the revision has served users before
 		return f.replicas()
 	case !paused && s.BlueGreen.ScaleUpPreviewCheckPoint:
 		return f.replicas()
@@ -220,7 +221,7 @@ func scaleDownOldBlueGreenPods(f facts) outcome {
 		return outcome{} // they may still receive requests
 	}
 	if b.PostPromotionAnalysis != nil && b.ScaleDownDelaySeconds == nil && f.hasDistinctStable() && f.selectedHash(b.ActiveService) == f.Hash {
-		return outcome{} // they may be needed again
+		return outcome{} // a failed analysis would switch back to them
 	}
 	d := pods.ScaleDownInput{
 		Now: f.Now, Limits: f.rollingLimits(), UsesRouter: true, Promoted: true,

@@ -28,7 +28,7 @@ func planCanaryServices(f facts) outcome {
 		}
 	case c.TrafficRouting == nil:
 		o = joinOutcomes(o, planServiceSelection(f, c.CanaryService, f.stable, true))
-	case !c.DynamicStableScale || routedPods(f, nil).ReturnWeight() == 0: // else it has its weight until the stable revision can carry it
+	case !c.DynamicStableScale || routedPods(f, nil).ReturnWeight() == 0: // otherwise it has its weight until the stable revision can carry it
 		o = joinOutcomes(o, planServiceSelection(f, c.CanaryService, f.stable, true))
 	}
 	return o
@@ -42,16 +42,17 @@ func pingPongServices(names argov1.PingPongSpec, stableIs argov1.PingPongType) (
 	return names.PingService, names.PongService
 }
 
-// canaryServiceHasTraffic reports whether the Service that is to select the new revision has traffic: of the previous
-// release, or because the status no longer contains the stable revision; or whether it may have traffic until the
-// router serves the configured weights. Then the Service waits for pods. Usually it selects them from the first on, so
-// that load balancers that register pods know them before the weight comes.
+// canaryServiceHasTraffic reports whether the Service that is to select the new revision has traffic: from the previous
+// release, because the status no longer contains the stable revision, or because the router may not have applied the
+// weights yet. In this case, the Service is switched only when pods are available. Otherwise, it selects the new
+// revision from the start, so that load balancers register the pods before they receive a weight.
 func canaryServiceHasTraffic(f facts) bool {
 	return f.Router.HasCanaryWeight || recordedCanaryWeight(f.Status) > 0 || f.routerUnconfirmed()
 }
 
-// planServiceSelection makes a Service select the pods of a revision. Guarded, it waits until some are available; until all are
-// where the Service was not managed before, and may therefore have other pods to send its requests to.
+// planServiceSelection makes a Service select the pods of a revision. If guarded, it waits until some pods are
+// available, or all pods if Serin did not manage the Service before, because it may then select other pods that serve
+// requests.
 func planServiceSelection(f facts, name string, rs ReplicaSet, guarded bool) outcome {
 	if name == "" || !rs.exists() || rs.Hash == "" {
 		return outcome{}
@@ -68,16 +69,17 @@ func planServiceSelection(f facts, name string, rs ReplicaSet, guarded bool) out
 	return outcome{trafficEffects: []release.Effect{ServiceSelects{Service: name, Hash: rs.Hash, From: from}}}
 }
 
-// podsNeededForSelection is the number of available pods that a revision needs before a Service selects it.
+// podsNeededForSelection returns the number of available pods of a revision that a Service requires before it selects
+// them.
 func podsNeededForSelection(f facts, rs ReplicaSet, managed bool) int32 {
 	needed := max(rs.Spec, 1)
 	if managed {
 		needed = 1
 	}
-	return min(needed, f.replicas()) // a Rollout without pods serves no requests
+	return min(needed, f.replicas()) // a Rollout scaled to zero serves no requests
 }
 
-// restoreServices restores Services that the strategy does not name anymore.
+// restoreServices restores Services that the strategy no longer names.
 func restoreServices(f facts) outcome {
 	var named []string
 	for _, service := range namedServices(f.Spec.Strategy) {

@@ -11,17 +11,17 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// maxMergedDecisions bounds the number of decisions that become one; usually two or three do.
+// maxMergedDecisions is the maximum number of decisions that are merged; usually two or three are.
 const maxMergedDecisions = 8
 
-// MergeStatusChanges continues from a decision whose effects are applied, as long as what follows only changes the status: a
-// completed step, the pause that follows it and the condition that reports it become one write of the status instead of
-// three.
+// MergeStatusChanges continues from a decision whose effects are applied, as long as the following decisions only
+// change the status. A completed step, the pause after it and the condition about it thus become one write of the
+// status instead of three.
 //
-// It ends where a decision asks for any other effect, because the status has to be written before that; and where a
-// revision changes its role, or a step begins that needs other observations, because the snapshot is older. The
-// snapshot may contain the ReplicaSet that an effect has just created: then the release begins with this write too. The
-// time of the snapshot may be the one at which the effects were acknowledged: that is when a pause begins.
+// It ends when a decision has another effect, because the status has to be written before that; and when a revision
+// changes its role, or a step starts that requires other observations, because the snapshot is older. The snapshot may
+// contain the ReplicaSet that an effect has just created, so that the release starts with the same write. The time of
+// the snapshot may be the time at which the effects were applied: a pause starts then.
 func MergeStatusChanges(s Snapshot, d Decision) Decision {
 	d.Status = s.withPausesFromNow(d.Status)
 	s = s.withTerminated(d.Effects)
@@ -30,7 +30,7 @@ func MergeStatusChanges(s Snapshot, d Decision) Decision {
 			return d
 		}
 		if s.Router.Confirmed != nil && haveNewWeights(s.Status, d.Status) {
-			s.Router.Confirmed, s.Router.UnconfirmedReason = new(false), "" // no router has reported about these yet
+			s.Router.Confirmed, s.Router.UnconfirmedReason = new(false), "" // no router has reported about the new weights yet
 		}
 		s.Status = d.Status
 		next := Next(s)
@@ -43,8 +43,8 @@ func MergeStatusChanges(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// withTerminated returns the snapshot after effects: an AnalysisRun that they terminated does not count for a step that begins
-// afterwards.
+// withTerminated returns the snapshot after effects: an AnalysisRun that they terminated does not count for a step that
+// starts afterwards.
 func (s Snapshot) withTerminated(by []release.Effect) Snapshot {
 	s.AnalysisRuns, s.Experiments = slices.Clone(s.AnalysisRuns), slices.Clone(s.Experiments)
 	for i := range s.AnalysisRuns {
@@ -58,7 +58,7 @@ func (s Snapshot) withTerminated(by []release.Effect) Snapshot {
 	return s
 }
 
-// withPausesFromNow returns a status in which a new pause begins at the time of the snapshot.
+// withPausesFromNow returns a status in which a new pause starts at the time of the snapshot.
 func (s Snapshot) withPausesFromNow(status argov1.RolloutStatus) argov1.RolloutStatus {
 	had := func(c argov1.PauseCondition) bool { return hasPauseReason(s.Status, c.Reason) }
 	if len(status.PauseConditions) == 0 || slices.ContainsFunc(status.PauseConditions, had) || s.Status.ControllerPause {
@@ -83,14 +83,14 @@ func equalExceptExplanations(was, is argov1.RolloutStatus) bool {
 	return SameStatus(was, is)
 }
 
-// haveSameRoles reports whether the same revisions are new and stable, with the same Services.
+// haveSameRoles reports whether both statuses have the same new and stable revisions, with the same Services.
 func haveSameRoles(was, is argov1.RolloutStatus) bool {
 	return was.StableRS == is.StableRS && was.CurrentPodHash == is.CurrentPodHash && was.Abort == is.Abort &&
 		was.Canary.StablePingPong == is.Canary.StablePingPong && was.BlueGreen.ActiveSelector == is.BlueGreen.ActiveSelector &&
 		was.BlueGreen.PreviewSelector == is.BlueGreen.PreviewSelector
 }
 
-// haveNewWeights reports whether the weights of a status changed.
+// haveNewWeights reports whether the weights of two statuses differ.
 func haveNewWeights(was, is argov1.RolloutStatus) bool {
 	a, b := was.Canary.Weights.DeepCopy(), is.Canary.Weights.DeepCopy()
 	for _, w := range []*argov1.TrafficWeights{a, b} {
@@ -101,7 +101,7 @@ func haveNewWeights(was, is argov1.RolloutStatus) bool {
 	return !equality.Semantic.DeepEqual(a, b)
 }
 
-// lacksExperiment reports whether a status is at a step whose experiment the snapshot does not have.
+// lacksExperiment reports whether a status is at a step whose experiment the snapshot does not contain.
 func (s Snapshot) lacksExperiment(status argov1.RolloutStatus) bool {
 	index := status.CurrentStepIndex
 	if s.Spec.Strategy.Canary == nil || index == nil || equality.Semantic.DeepEqual(s.Status.CurrentStepIndex, index) {
@@ -118,7 +118,7 @@ func containsEffects(effects, holding []release.Effect) bool {
 	})
 }
 
-// isAchievedBy reports whether another effect has achieved this one, although they are not the same.
+// isAchievedBy reports whether another effect has already achieved this one, although they differ.
 func isAchievedBy(e, by release.Effect) bool {
 	switch e := e.(type) {
 	case ReplicaSetMaintained:
@@ -126,7 +126,7 @@ func isAchievedBy(e, by release.Effect) bool {
 		return is && e == ReplicaSetMaintained{Name: made.Name, Revision: made.Revision, AvoidedHash: made.AvoidedHash}
 	case ScaleDownDeadlineSet:
 		before, is := by.(ScaleDownDeadlineSet)
-		return is && e.Name == before.Name && !e.Until.IsZero() && !before.Until.IsZero() // a moment ago
+		return is && e.Name == before.Name && !e.Until.IsZero() && !before.Until.IsZero() // they differ by the time between the two decisions
 	default:
 		return false
 	}

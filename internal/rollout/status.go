@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// countPods returns the status with the numbers of pods, and the identity of the template and the steps that it
+// countPods returns the status with the numbers of pods, and the hashes of the template and the steps that it
 // describes.
 func countPods(f facts) argov1.RolloutStatus {
 	s := *f.Status.DeepCopy()
@@ -39,7 +39,7 @@ func withAllSteps(f facts, s argov1.RolloutStatus) argov1.RolloutStatus {
 	return withStepIndex(f, s, len(f.steps()))
 }
 
-// withStepIndex returns the status with the index of a step; without steps there is none.
+// withStepIndex returns the status with the index of a step; nil without steps.
 func withStepIndex(f facts, s argov1.RolloutStatus, index int) argov1.RolloutStatus {
 	s.CurrentStepIndex = nil
 	if len(f.steps()) > 0 {
@@ -48,8 +48,8 @@ func withStepIndex(f facts, s argov1.RolloutStatus, index int) argov1.RolloutSta
 	return s
 }
 
-// withoutPauses returns the status without pauses. An abort remains: a revision within the rollback window that never
-// starts times out as any other.
+// withoutPauses returns the status without pauses. An abort remains: otherwise, a revision within the rollback window
+// whose pods never start would be retried indefinitely.
 func withoutPauses(s argov1.RolloutStatus) argov1.RolloutStatus {
 	s.PauseConditions, s.ControllerPause = nil, false
 	return s
@@ -61,8 +61,8 @@ func withoutAnalyses(s argov1.RolloutStatus) argov1.RolloutStatus {
 	return s
 }
 
-// withPause returns the status with a pause that begins now, unless it has it already. A pause that the user ended does
-// not begin again.
+// withPause returns the status with a pause that starts now, unless it already contains the pause. A pause that the
+// user ended is not started again.
 func withPause(f facts, s argov1.RolloutStatus, reason argov1.PauseReason) argov1.RolloutStatus {
 	endedByUser := s.ControllerPause && len(s.PauseConditions) == 0
 	if endedByUser || hasPauseReason(s, reason) {
@@ -86,7 +86,7 @@ func withoutPause(s argov1.RolloutStatus, reason argov1.PauseReason) argov1.Roll
 	return s
 }
 
-// pausedSince is the time at which a pause began: to the microsecond where the status has that.
+// pausedSince returns the start of a pause: to the microsecond if the status contains it.
 func pausedSince(status argov1.RolloutStatus, pause argov1.PauseCondition) time.Time {
 	if status.Serin != nil && status.Serin.PausedAt != nil && status.Serin.PausedAt.Truncate(time.Second).Equal(pause.StartTime.Truncate(time.Second)) {
 		return status.Serin.PausedAt.Time
@@ -94,13 +94,13 @@ func pausedSince(status argov1.RolloutStatus, pause argov1.PauseCondition) time.
 	return pause.StartTime.Time
 }
 
-// awaitsUserDecision reports whether an analysis was inconclusive and the user has not decided what follows: no step completes
-// then, and nothing is promoted.
+// awaitsUserDecision reports whether an analysis was inconclusive and the user has not decided yet: no step is
+// completed then, and nothing is promoted.
 func awaitsUserDecision(s argov1.RolloutStatus) bool {
 	return hasPauseReason(s, argov1.PauseReasonInconclusiveAnalysis) || hasPauseReason(s, argov1.PauseReasonInconclusiveExperiment)
 }
 
-// startRelease begins a release. One that returns to an earlier revision skips its steps.
+// startRelease starts a release. A release that returns to an earlier revision skips its steps.
 func startRelease(f facts, s argov1.RolloutStatus) transition {
 	s = withoutAnalyses(withoutPauses(s))
 	s.Abort, s.PromoteFull, s.Canary.StepPluginStatuses = false, false, nil
@@ -133,7 +133,8 @@ func promoteNewRevision(f facts, t transition, reason string) transition {
 	s.Abort, s.PromoteFull = false, false
 	first := s.Canary.StablePingPong == "" && s.Canary.Weights == nil
 	if c := f.Spec.Strategy.Canary; c != nil && c.PingPong != nil && (f.stable.exists() || first) {
-		// Where it is unknown what was stable, users are at the Service that was, and it waits for the pods of this revision.
+		// If the stable revision is unknown, users are at the previous stable Service, which waits for the pods of this
+		// revision.
 		s.Canary.StablePingPong = swapPingPong(s.Canary.StablePingPong)
 	}
 	s.StableRS = f.Hash
@@ -148,8 +149,8 @@ func swapPingPong(stable argov1.PingPongType) argov1.PingPongType {
 	return argov1.Ping
 }
 
-// completeStatus completes the status of a reconciliation: what follows for conditions, phase and duration, and the
-// events about what changed.
+// completeStatus completes the status of a reconciliation: conditions, phase and duration, with the events about their
+// changes.
 func completeStatus(f facts, t transition) transition {
 	if !f.usesRouter() {
 		t.status.Canary.Weights = nil
@@ -168,7 +169,7 @@ func completeStatus(f facts, t transition) transition {
 		}
 	default:
 		s.AbortedAt = nil
-		// A user who ends a pause under spec.paused has decided already.
+		// A user who ends a pause while spec.paused is true has already decided.
 		s.ControllerPause = s.ControllerPause && (len(s.PauseConditions) > 0 || f.Spec.Paused)
 	}
 	if len(s.PauseConditions) == 0 {
@@ -188,8 +189,8 @@ func completeStatus(f facts, t transition) transition {
 	return t
 }
 
-// currentPhase summarizes the Rollout. Available pods are counted over all revisions, and pods of another one that wait for
-// the end of their delay must not hide that those of the new one are missing.
+// currentPhase returns the phase of the Rollout. Available pods are counted over all revisions: pods of another
+// revision that are retained for their delay must not hide that pods of the new one are missing.
 func currentPhase(f facts, s argov1.RolloutStatus) (argov1.RolloutPhase, string) {
 	phase, message := PhaseOf(f.Spec, s)
 	if phase == argov1.RolloutPhaseHealthy && f.new.Available < f.new.Replicas {
@@ -198,19 +199,19 @@ func currentPhase(f facts, s argov1.RolloutStatus) (argov1.RolloutPhase, string)
 	return phase, message
 }
 
-// madeProgress reports whether the release advances with this status. One that begins, or that could not be carried out
-// before, does: what counted for a deadline until then is not its own.
+// madeProgress reports whether the release advances with this status. It does if the release starts, or if its spec was
+// invalid before: the time until then does not count against its deadline.
 func madeProgress(f facts, s argov1.RolloutStatus) bool {
 	blocked := conditions(f.storedStatus.Conditions).find(argov1.RolloutInvalidSpec) != nil
 	return blocked || f.templateOrStepsChanged() || hasStatusProgressed(f.Status, s, f.Spec.Strategy.BlueGreen != nil)
 }
 
-// hasTimedOut reports whether the release made no progress for its deadline.
+// hasTimedOut reports whether the progress deadline of the release has passed.
 func hasTimedOut(f facts, s argov1.RolloutStatus) bool {
 	return !madeProgress(f, s) && progressDeadline(f, s).IsExceeded()
 }
 
-// progressDeadline is the deadline of the release.
+// progressDeadline returns the input for the progress deadline of the release.
 func progressDeadline(f facts, s argov1.RolloutStatus) ProgressDeadline {
 	delayed := slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
 		return f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 && rs.Hash != f.Hash && rs.Hash != s.StableRS
@@ -222,7 +223,7 @@ func timedOutText(f facts) string {
 	return progressSubject(f.Name, f.new.Name) + " has timed out progressing."
 }
 
-// abortAfterDeadline aborts a release that has timed out, where the user asks for that.
+// abortAfterDeadline aborts a release that has timed out, if spec.progressDeadlineAbort is set.
 func abortAfterDeadline(f facts, t transition) transition {
 	s := t.status
 	if !f.Spec.ProgressDeadlineAbort || s.Abort || s.StableRS == "" || isPromoted(s) || !hasTimedOut(f, s) {
@@ -264,7 +265,8 @@ func hasMinimumAvailability(f facts, s argov1.RolloutStatus) bool {
 	return s.AvailableReplicas >= f.replicas()
 }
 
-// withReplicaFailure copies why pods cannot be created, of the new ReplicaSet before all others.
+// withReplicaFailure sets the condition ReplicaFailure: the reason why pods of the new ReplicaSet, or otherwise of
+// another one, cannot be created.
 func withReplicaFailure(f facts, all conditions) conditions {
 	failure := f.new.Failure
 	for _, rs := range f.ReplicaSets {
@@ -278,11 +280,11 @@ func withReplicaFailure(f facts, all conditions) conditions {
 	return all.withCondition(argov1.RolloutCondition{Type: argov1.RolloutReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: failure}, f.Now)
 }
 
-// completeProgress completes the condition Progressing: the first of these statements that applies.
+// completeProgress sets the condition Progressing: the first case that applies.
 func completeProgress(f facts, t transition, all conditions, isWhole bool) (conditions, transition) {
 	s, about := t.status, progressSubject(f.Name, f.new.Name)
 	lostPods := !isWhole && isInDesiredState(f.Spec, f.Status, f.Status.ObservedGeneration)
-	held := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !isPromoted(s) // RecordPause reports it
+	held := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !isPromoted(s) // RecordPause sets the condition
 	switch {
 	case s.Abort:
 		aborted := progressingCondition(corev1.ConditionFalse, reasonAborted, abortText(f.new.Revision, t.abortCause))
@@ -303,8 +305,8 @@ func completeProgress(f facts, t transition, all conditions, isWhole bool) (cond
 	}
 }
 
-// RecordPause returns the status with what a pause, its end, or a retry means for its conditions, and whether that
-// changes it. It comes before everything else in a reconciliation. A status for another generation is not changed.
+// RecordPause returns the status with the conditions about a pause, its end, or a retry, and whether this changes the
+// status. It precedes everything else in a reconciliation. A status for another generation is unchanged.
 func RecordPause(now time.Time, generation int64, spec argov1.RolloutSpec, status argov1.RolloutStatus) (argov1.RolloutStatus, bool) {
 	if status.ObservedGeneration != fmt.Sprint(generation) || status.Abort {
 		return status, false
@@ -318,7 +320,7 @@ func RecordPause(now time.Time, generation int64, spec argov1.RolloutSpec, statu
 		case isPaused && progress.Reason != reasonPaused && !isPromoted(status):
 			all = all.withCondition(progressingCondition(corev1.ConditionUnknown, reasonPaused, textPaused), now)
 		case !isPaused && progress.Reason == reasonPaused:
-			// Also where the new revision was made stable meanwhile: no deadline runs while the reason is a pause.
+			// Also if the new revision was promoted during the pause: no deadline applies while the reason is a pause.
 			all = all.withCondition(progressingCondition(corev1.ConditionUnknown, reasonResumed, textResumed), now)
 		}
 	}

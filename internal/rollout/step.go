@@ -10,7 +10,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// parsePauseSeconds parses the length of a pause: a number of seconds, digits, or a duration, of which whole seconds count.
+// parsePauseSeconds parses the duration of a pause in seconds: a number, digits, or a duration, which is truncated to
+// whole seconds.
 func parsePauseSeconds(duration intstr.IntOrString) (int64, error) {
 	if duration.Type == intstr.Int {
 		return int64(duration.IntVal), nil
@@ -28,7 +29,7 @@ func parsePauseSeconds(duration intstr.IntOrString) (int64, error) {
 // isIndefinite reports whether only the user ends a pause.
 func isIndefinite(pause argov1.RolloutPause) bool { return pause.Duration == nil }
 
-// describeStep is the name of a step in events and messages.
+// describeStep returns the name of a step in events and messages.
 func describeStep(step argov1.CanaryStep) string {
 	switch {
 	case step.SetWeight != nil:

@@ -11,26 +11,27 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// StepState is what is known of the current step.
+// StepState is the state of the current step.
 type StepState struct {
 	Now time.Time
-	// Index and Total of the steps.
+	// Index of the step, and total number of steps.
 	Index, Total int32
 	Step         argov1.CanaryStep
 	Status       argov1.RolloutStatus
-	// Pods are those that the step asks for and those that exist.
+	// Pods are the pods that the step requires and the existing ones.
 	Pods StepPods
 	// Run is the AnalysisRun of the step, Experiment its Experiment; nil while there is none.
 	Run, Experiment *AnalysisResult
 	// ManagedRouteSet is true if the router has the managed route of the step.
 	ManagedRouteSet bool
-	// WeightShortfall is why the router was not given the weight of the step; empty: it was.
+	// WeightShortfall is the reason why the router was not given the weight of the step; empty: it was.
 	WeightShortfall string
-	// EndpointsGate is the gate of the endpoints that the revision lacks for the traffic of the step; nil: none are missing.
+	// EndpointsGate is the gate about missing endpoints of the revision for the traffic of the step; nil: none are
+	// missing.
 	EndpointsGate *release.Gate
-	// RouterGate is the gate of a router that does not serve the weight yet; nil: it does, or cannot tell.
+	// RouterGate is the gate of a router that has not applied the weight yet; nil: it has, or cannot report it.
 	RouterGate *release.Gate
-	// DisabledPlugins are those that are configured not to be called.
+	// DisabledPlugins are the step plugins that are disabled in the configuration.
 	DisabledPlugins []string
 }
 
@@ -39,9 +40,9 @@ type AnalysisResult struct {
 	Name    string
 	Phase   argov1.AnalysisPhase
 	Message string
-	// Planned is true while only its name is decided: it is created once the status has recorded that.
+	// Planned is true if only its name is decided: it is created once the status has recorded the name.
 	Planned bool
-	// Metric is the one that decides it, as far as it is known.
+	// Metric is the metric that decides the result, if it is known.
 	Metric Metric
 }
 
@@ -50,16 +51,16 @@ type StepPods struct {
 	Threshold  *argov1.ReplicaProgressThreshold
 	New        pods.ReplicaSetPods
 	DesiredNew int32
-	// StableFixed is true where a stable revision exists whose number of pods does not follow the traffic.
+	// StableFixed is true if a stable revision exists whose number of pods does not depend on the traffic.
 	StableFixed     bool
 	StableSpec      int32
-	StableReplicas  int32 // created, whether available or not
+	StableReplicas  int32 // created, available or not
 	DesiredStable   int32
 	WithoutRouter   bool
 	OthersAvailable int32
 }
 
-// missingPods returns what is missing until the pods are those that a step asks for; empty: nothing.
+// missingPods describes the pods that the step still requires; empty: none.
 func (p StepPods) missingPods() string {
 	switch {
 	case !pods.IsReached(p.Threshold, p.New, p.DesiredNew):
@@ -73,9 +74,9 @@ func (p StepPods) missingPods() string {
 	}
 }
 
-// EvaluateStepGates evaluates the conditions under which the current step is complete. Where a step has several fields, the
-// first of these decides: all of them are carried out, and a pause that also waited for pods would suspend their
-// deadline.
+// EvaluateStepGates evaluates the conditions under which the current step is complete. If a step has several fields,
+// the first of these cases decides. All fields take effect; a pause that also waited for pods would suspend their
+// progress deadline.
 func EvaluateStepGates(v StepState) release.Gates {
 	switch step := v.Step; {
 	case step.Pause != nil:
@@ -97,7 +98,7 @@ func EvaluateStepGates(v StepState) release.Gates {
 	}
 }
 
-// stepPodsAvailable waits for the pods that the step asks for.
+// stepPodsAvailable waits for the pods that the step requires.
 func stepPodsAvailable(v StepState) release.Gate {
 	if missing := v.Pods.missingPods(); missing != "" {
 		return release.NewWaitingGate("pods", release.ByCluster, missing)
@@ -105,10 +106,10 @@ func stepPodsAvailable(v StepState) release.Gate {
 	return release.NewPassingGate("pods", "as required by the step")
 }
 
-// textUnserved is the message about a weight that a router does not serve yet.
+// textUnserved is the message about a weight that a router has not applied yet.
 const textUnserved = "the router has not applied the weight yet"
 
-// weightVerified waits until the router serves the weight. It passes if the router cannot report that.
+// weightVerified waits until the router has applied the weight. It passes if the router cannot report that.
 func weightVerified(v StepState) release.Gate {
 	weights := v.Status.Canary.Weights
 	if v.WeightShortfall != "" {
@@ -126,7 +127,7 @@ func weightVerified(v StepState) release.Gate {
 	return release.NewPassingGate("weight", "")
 }
 
-// findStepPause returns the pause of the current step that the status has; nil: none.
+// findStepPause returns the pause of the current step in the status; nil: none.
 func findStepPause(status argov1.RolloutStatus) *argov1.PauseCondition {
 	for i := range status.PauseConditions {
 		if status.PauseConditions[i].Reason == argov1.PauseReasonCanaryPauseStep {
@@ -136,8 +137,8 @@ func findStepPause(status argov1.RolloutStatus) *argov1.PauseCondition {
 	return nil
 }
 
-// stepPauseEnded waits for the end of a pause, or for the user who ends it. Until the status has the pause, it has not
-// begun.
+// stepPauseEnded waits until a pause has elapsed, or until the user ends it. A pause starts when the status contains
+// it.
 func stepPauseEnded(v StepState) release.Gate {
 	began := findStepPause(v.Status)
 	switch {
@@ -170,7 +171,8 @@ func experimentSuccessful(v StepState) release.Gate {
 	return v.Experiment.evaluateGate(release.NewPassingGate("experiment", ""))
 }
 
-// evaluateGate returns the gate of an AnalysisRun or an Experiment: an inconclusive one needs a decision of the user.
+// evaluateGate returns the gate of an AnalysisRun or an Experiment. An inconclusive one requires a decision of the
+// user.
 func (j *AnalysisResult) evaluateGate(gate release.Gate) release.Gate {
 	if j == nil {
 		gate.Verdict, gate.Opener, gate.Message = release.Wait, release.ByCluster, "not started yet"
@@ -206,7 +208,7 @@ func managedRouteSet(v StepState) release.Gate {
 	return release.NewPassingGate("route", "set")
 }
 
-// pluginStatus returns the status of the plugin of the step; nil while it has not been called.
+// pluginStatus returns the status of the plugin of the step; nil: it was not called.
 func (v StepState) pluginStatus() *argov1.StepPluginStatus {
 	for i, s := range v.Status.Canary.StepPluginStatuses {
 		if s.Index == v.Index && s.Operation == argov1.StepPluginRun {
@@ -216,11 +218,11 @@ func (v StepState) pluginStatus() *argov1.StepPluginStatus {
 	return nil
 }
 
-// pluginRetryInterval is the interval at which a missing plugin is looked for again.
+// pluginRetryInterval is the time before the configuration of a missing plugin is checked again.
 const pluginRetryInterval = 30 * time.Second
 
-// pluginSuccessful evaluates the last status of the plugin of the step. Serin runs no plugins: what they returned to
-// another controller counts, and a disabled one passes.
+// pluginSuccessful evaluates the last status of the plugin of the step. Serin runs no plugins: it uses results that the
+// plugin returned to another controller, and a disabled plugin passes.
 func pluginSuccessful(v StepState) release.Gate {
 	s := v.pluginStatus()
 	switch {

@@ -13,26 +13,25 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// routerRetryInterval is the interval at which a router is queried again whether it serves its weights.
+// routerRetryInterval is the time before a router that has not applied its weights is queried again.
 const routerRetryInterval = 10 * time.Second
 
-// traffic is how a router divides the requests of a canary release: the result of planTraffic.
+// traffic is the traffic split of a canary release: the result of planTraffic.
 type traffic struct {
 	outcome
-	// weights are the weights to set; nil: the router is not changed.
+	// weights are the weights to set; nil: the router is unchanged.
 	weights *argov1.TrafficWeights
-	// recordedWeights are the same as the status records them; nil: what it records remains.
+	// recordedWeights are the weights to record in the status; nil: the recorded weights are unchanged.
 	recordedWeights *argov1.TrafficWeights
 	// shortfall is the reason why the weight of the step is not set; empty: it is set.
 	shortfall string
-	// endpointsGate is the gate of the endpoints that are missing for the traffic of the step; nil: none are.
+	// endpointsGate is the gate about missing endpoints for the traffic of the step; nil: none are missing.
 	endpointsGate *release.Gate
-	// routerGate is the gate of a router that does not serve its weights yet; nil: it does, or cannot report it.
+	// routerGate is the gate of a router that has not applied its weights yet; nil: it has, or cannot report it.
 	routerGate *release.Gate
 }
 
-// planTraffic decides about the weights, for the status and the router alike: pods are removed only after their
-// traffic.
+// planTraffic decides about the weights in the router and in the status. Pods are removed only after their traffic.
 func planTraffic(f facts) traffic {
 	var t traffic
 	recorded := f.Status.Canary.Weights
@@ -54,7 +53,7 @@ func planTraffic(f facts) traffic {
 		t.shortfall = shortfall
 		t.gates = append(t.gates, release.NewWaitingGate("weight", release.ByCluster, shortfall))
 		if recorded == nil || recorded.Canary.Weight > 0 && !f.findReplicaSet(recorded.Canary.PodTemplateHash).exists() {
-			return t // the recorded weight is that of a revision that does not exist anymore: the route remains as it is found
+			return t // the recorded weight belongs to a revision that no longer exists: the route is unchanged
 		}
 		weights = limitToStableCapacity(f, *recorded.DeepCopy(), desired)
 	}
@@ -72,7 +71,7 @@ func planTraffic(f facts) traffic {
 	return confirmWeights(f, t)
 }
 
-// limitToStableCapacity reduces the recorded weight as far as the stable revision has capacity for the rest.
+// limitToStableCapacity reduces the recorded weight to the point at which the stable revision can carry the rest.
 func limitToStableCapacity(f facts, weights argov1.TrafficWeights, desired trafficSplit) argov1.TrafficWeights {
 	weights.Canary.Weight = min(weights.Canary.Weight, max(desired.weight, f.maxWeight()-stableCapacity(f)))
 	if weights.Canary.Weight == 0 && f.new.Available > 0 { // requests that match a route of the steps are for this revision
@@ -82,20 +81,21 @@ func limitToStableCapacity(f facts, weights argov1.TrafficWeights, desired traff
 	return weights
 }
 
-// trafficSplit is how the traffic is to be divided, as far as one release decides it.
+// trafficSplit is the desired traffic split of one release.
 type trafficSplit struct {
 	weight int32
 	// canary is the hash of the revision that receives the weight.
 	canary string
-	// managedRoutes is true while the routes of steps apply, experiments while those receive their weights.
+	// managedRoutes is true if the managed routes of the steps apply, experiments if Experiments receive their weights.
 	managedRoutes, experiments bool
-	// onlyExistingRoutes is true while the revision must not receive additional traffic: no route of a step is added.
+	// onlyExistingRoutes is true if the revision must not receive additional traffic: no managed route is added.
 	onlyExistingRoutes bool
-	// weightRequirement is what the revision waits for until it regains the weight that it lost with its pods; empty: nothing.
+	// weightRequirement is the condition under which the revision regains the weight that it lost with its pods; empty:
+	// it lost none.
 	weightRequirement string
 }
 
-// desiredSplit returns the first of these splits whose condition holds.
+// desiredSplit returns the split of the first case that applies.
 func desiredSplit(f facts) trafficSplit {
 	c, s, t := f.Spec.Strategy.Canary, f.Status, trafficSplit{canary: f.new.Hash}
 	_, stepping := pods.StepAt(c.Steps, s.CurrentStepIndex)
@@ -121,9 +121,9 @@ func desiredSplit(f facts) trafficSplit {
 	return t
 }
 
-// splitBeforePods is the split while the pods of the current step are missing: the weight of the step before, or less
-// where this step lowers it, because pods are removed only after their traffic; and not more than the revision has
-// already, because they come before it.
+// splitBeforePods returns the split while pods of the current step are missing. It is the weight of the previous step,
+// or of this step if that is lower, because pods are removed only after their traffic. It is never more than the
+// recorded weight, because pods must exist before their traffic.
 func splitBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 	steps, index := f.steps(), f.Status.CurrentStepIndex
 	t.weight, t.managedRoutes, t.experiments = pods.WeightBefore(steps, valueOr(index, 0)), true, true
@@ -140,8 +140,8 @@ func splitBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 	return t
 }
 
-// returnWeight is the weight of a revision whose traffic returns to the stable one as that gets its pods. A revision
-// that has no weight gets none.
+// returnWeight returns the weight of a revision whose traffic returns to the stable one as pods of the latter become
+// available. A revision without a weight receives none.
 func returnWeight(f facts, from ReplicaSet) int32 {
 	if from.Available == 0 || recordedCanaryWeight(f.Status) == 0 {
 		return 0
@@ -156,8 +156,8 @@ func recordedCanaryWeight(s argov1.RolloutStatus) int32 {
 	return s.Canary.Weights.Canary.Weight
 }
 
-// returnsToStable reports whether the template returned to a stable revision that has to get its pods again first.
-// Until then the previous revision, whose hash it returns, retains its traffic.
+// returnsToStable reports whether the template returned to a stable revision that first has to regain its pods. Until
+// then, the previous revision, whose hash is returned, retains its traffic.
 func returnsToStable(f facts) (returns bool, previous string) {
 	c, w := f.Spec.Strategy.Canary, f.Status.Canary.Weights
 	if !f.usesRouter() || !c.DynamicStableScale || w == nil || !isPromoted(f.Status) {
@@ -167,13 +167,13 @@ func returnsToStable(f facts) (returns bool, previous string) {
 	return w.Canary.Weight > 0 && previous != "" && previous != f.new.Hash && f.new.Available < f.replicas(), previous
 }
 
-// stableCapacity is the weight that the available pods of the stable revision can carry.
+// stableCapacity returns the weight that the available pods of the stable revision can carry.
 func stableCapacity(f facts) int32 {
 	return release.CarriedWeight(f.maxWeight(), f.stable.Available, podsForAllTraffic(f))
 }
 
-// stableShortfall returns why the stable revision cannot carry what a weight leaves to it; empty: it can, or nothing
-// else could.
+// stableShortfall returns why the stable revision cannot carry the rest of a weight; empty: it can, or no other
+// revision could.
 func stableShortfall(f facts, weight int32) string {
 	maxWeight, recorded := f.maxWeight(), recordedCanaryWeight(f.Status)
 	if maxWeight <= 0 {
@@ -181,7 +181,7 @@ func stableShortfall(f facts, weight int32) string {
 	}
 	needed := int32(int64(maxWeight-weight) * int64(podsForAllTraffic(f)) / int64(maxWeight)) //nolint:gosec // at most the replicas
 	if weight < maxWeight && podsForAllTraffic(f) > 0 {
-		needed = max(needed, 1) // no share is so small that it needs no pod
+		needed = max(needed, 1) // even the smallest share requires a pod
 	}
 	threshold, stable := f.Spec.Strategy.Canary.ReplicaProgressThreshold, f.stable
 	decreases := weight < recorded
@@ -191,13 +191,13 @@ func stableShortfall(f facts, weight int32) string {
 	case threshold != nil && threshold.Value >= 0 && stable.Available > 0 && pods.IsReached(threshold, stable.podNumbers(), f.replicas()):
 		return ""
 	case decreases && stable.Available > 0 && f.findReplicaSet(f.Status.Canary.Weights.Canary.PodTemplateHash).Available == 0:
-		// The weight leads to no pod. If neither revision has a pod, the one that gets the first pod retains or receives the
-		// traffic.
+		// The revision that has the weight has no pod. If neither revision has a pod, the one that gets the first pod
+		// retains or receives the traffic.
 		return ""
 	case weight > 0 && !decreases && stable.Available == 0 && f.new.Available > 0:
-		return "" // what remains with the stable revision fails in any case: a fix must be able to ship
+		return "" // the share of the stable revision fails in any case: a fix must be deployable
 	case decreases && f.Status.Canary.Weights.Canary.PodTemplateHash == stable.Hash:
-		return "" // the weight is its own: it was promoted, and does not have it through its own Service yet
+		return "" // the weight belongs to the promoted revision, which still receives it through the canary Service
 	default:
 		return fmt.Sprintf("weight %d waits for pods: %d of %d stable pods available", weight, stable.Available, needed)
 	}
@@ -219,7 +219,7 @@ func weightsForSplit(f facts, t trafficSplit) argov1.TrafficWeights {
 	return weights
 }
 
-// currentRouteServices returns the Services of both sides as a router names them now.
+// currentRouteServices returns the Services that a router currently uses for both sides.
 func currentRouteServices(f facts) (canary, stable string) {
 	c := f.Spec.Strategy.Canary
 	return RouteServices(*c, f.Status.Canary.StablePingPong, c.TrafficRouting.ALB != nil)
@@ -254,7 +254,7 @@ func routedStableHash(f facts) string {
 	return f.Router.StableHash
 }
 
-// stableWeight is the weight of the stable revision: all that no other destination has.
+// stableWeight returns the weight of the stable revision: all that no other destination has.
 func stableWeight(f facts, weights argov1.TrafficWeights) int32 {
 	rest := f.maxWeight() - weights.Canary.Weight
 	for _, d := range weights.Additional {
@@ -263,8 +263,8 @@ func stableWeight(f facts, weights argov1.TrafficWeights) int32 {
 	return max(rest, 0)
 }
 
-// RouteServices returns the Services of both sides as a router names them: those of pingPongServices for ALB, and for other
-// routers where the strategy names no fixed ones. stableIs is status.canary.stablePingPong.
+// RouteServices returns the Services of both sides as a router names them: those of pingPongServices for ALB, and for
+// other routers where the strategy names no fixed ones. stableIs is status.canary.stablePingPong.
 func RouteServices(c argov1.CanaryStrategy, stableIs argov1.PingPongType, alb bool) (canary, stable string) {
 	if c.PingPong != nil && (alb || c.CanaryService == "" && c.StableService == "") {
 		return pingPongServices(*c.PingPong, stableIs)
@@ -314,8 +314,8 @@ func routesForSplit(f facts, t trafficSplit) (headers []argov1.SetHeaderRoute, m
 	return headers, mirrors
 }
 
-// isCanaryDrained reports whether the new revision had no traffic before, and only the stable revision has pods that could be
-// busy.
+// isCanaryDrained reports whether the new revision had no traffic before, and only the stable revision has pods that
+// could be busy.
 func isCanaryDrained(f facts) bool {
 	recorded := f.Status.Canary.Weights
 	return recorded != nil && recorded.Canary.Weight == 0 && !slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
@@ -350,8 +350,8 @@ func managedRoutes(steps []argov1.CanaryStep, index *int32) (headers []argov1.Se
 	return headers, mirrors
 }
 
-// confirmWeights adds what the status records of the weights, the gate of a router that does not serve them yet, and
-// the event about new ones.
+// confirmWeights adds the recorded weights, the gate of a router that has not applied them yet, and the event about new
+// weights.
 func confirmWeights(f facts, t traffic) traffic {
 	previous, recorded := f.Status.Canary.Weights, *t.weights
 	recorded.Verified = nil
@@ -369,7 +369,7 @@ func confirmWeights(f facts, t traffic) traffic {
 	if recorded.Verified != nil && !*recorded.Verified {
 		reason := f.Router.UnconfirmedReason
 		if !unchanged {
-			reason = "" // it is about the previous weights
+			reason = "" // the reason concerns the previous weights
 		}
 		gate := awaitRouter(f, release.NewWaitingGate("weight", release.ByCluster, textUnserved), reason)
 		t.gates, t.routerGate = append(t.gates, gate), &gate
@@ -380,8 +380,8 @@ func confirmWeights(f facts, t traffic) traffic {
 	return t
 }
 
-// awaitRouter completes a gate that waits for a router, with the reason that the router reports. The router is queried
-// again after an interval.
+// awaitRouter adds the reason that the router reports to a gate that waits for it, and the time at which the router is
+// queried again.
 func awaitRouter(f facts, gate release.Gate, reason string) release.Gate {
 	if reason != "" {
 		gate.Message += ": " + reason
@@ -393,8 +393,8 @@ func awaitRouter(f facts, gate release.Gate, reason string) release.Gate {
 	return gate
 }
 
-// recordWeights returns the status with the weights and the load balancers that were found. The recorded load balancers remain
-// if there was no search.
+// recordWeights returns the status with the weights and the load balancers that were found. If no search took place,
+// the recorded load balancers remain.
 func (t traffic) recordWeights(f facts, status argov1.RolloutStatus) argov1.RolloutStatus {
 	if t.recordedWeights == nil {
 		return status
@@ -410,7 +410,7 @@ func (t traffic) recordWeights(f facts, status argov1.RolloutStatus) argov1.Roll
 	return status
 }
 
-// isFinalWeightUnverified reports whether a router does not serve the full weight of the new revision yet.
+// isFinalWeightUnverified reports whether a router has not applied the full weight of the new revision yet.
 func isFinalWeightUnverified(weights *argov1.TrafficWeights, maxWeight int32) bool {
 	return weights != nil && weights.Canary.Weight >= maxWeight && weights.Verified != nil && !*weights.Verified
 }

@@ -8,13 +8,14 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// quantityPointers are pointers to quantities of a pod: they mean the same to every program that reads Rollouts, and no
-// definition checks them. Ephemeral containers, of which no template can have any, are read as a whole or not at all.
+// quantityPointers match JSON pointers to quantities of a pod template: they mean the same to every client of Rollouts,
+// and no CustomResourceDefinition validates them. Ephemeral containers, which templates cannot have, are decoded as a
+// whole or not at all.
 var quantityPointers = regexp.MustCompile(`^/spec/template/spec/(.*/)?(resources/(limits|requests)/[^/]+|overhead/[^/]+|sizeLimit|divisor|ephemeralContainers)$`)
 
-// reportUnreadableFields removes quantities from the stored Rollout that cannot be read: while they exist, a program that
-// reads strictly, as the official client does, can list no Rollout of the namespace. Everything else that was left out
-// is only reported: what Serin cannot read may belong to a newer version of the API.
+// reportUnreadableFields removes quantities that cannot be decoded from the stored Rollout: while they exist, a strict
+// client, such as the official one, cannot list any Rollout of the namespace. Other fields are only reported, because
+// they may belong to a newer version of the API.
 func reportUnreadableFields(f facts) outcome {
 	var o outcome
 	var remove []string
@@ -35,10 +36,10 @@ func reportUnreadableFields(f facts) outcome {
 	return o
 }
 
-// reasonUnreadable is that of events about what cannot be read.
+// reasonUnreadable is the reason of events about fields that cannot be decoded.
 const reasonUnreadable = "UnreadableField"
 
-// maxNamedFields bounds how many fields a sentence names.
+// maxNamedFields is the maximum number of fields in a message.
 const maxNamedFields = 3
 
 func (e UnreadableQuantitiesRemoved) String() string {
@@ -59,7 +60,7 @@ func (e UnreadableQuantitiesRemoved) event() release.Event {
 		"because they prevent strict clients from listing Rollouts: " + which + ". Correct them in the manifest"}
 }
 
-// pointerIndex is that of a list in a JSON pointer.
+// pointerIndex matches the index of a list in a JSON pointer.
 var pointerIndex = regexp.MustCompile(`/(\d+)(/|$)`)
 
 // fieldPath returns a JSON pointer as a field path.

@@ -6,18 +6,18 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// upcomingStep is something that a release does after everything before it is complete.
+// upcomingStep is a future action of a release.
 type upcomingStep struct {
-	// text describes it, as events do where it is a step.
+	// text describes the action, for a step as in events.
 	text string
-	// weight is the share of the new revision afterwards, in percent.
+	// weight is the share of requests that the new revision receives afterwards, in percent.
 	weight int32
-	// duration is its minimum duration.
+	// duration is the minimum duration of the action.
 	duration time.Duration
 }
 
-// remainingSteps are what follows in a release if nothing fails and nothing has to be waited for; none while it is idle. What the
-// release does now is not among them.
+// remainingSteps returns the actions that follow if nothing fails and nothing delays the release; none while it is
+// idle. The current action is not included.
 func remainingSteps(s Snapshot) []upcomingStep {
 	f := observeFacts(s)
 	switch {
@@ -37,7 +37,7 @@ const (
 	textReturn    = "rollback: all traffic returns to the stable revision"
 )
 
-// stepsOfAbort are what remains of an abort.
+// stepsOfAbort returns the remaining actions of an abort.
 func stepsOfAbort(f facts) []upcomingStep {
 	weights := f.Status.Canary.Weights
 	back := weights == nil || weights.Canary.Weight == 0
@@ -47,7 +47,7 @@ func stepsOfAbort(f facts) []upcomingStep {
 	return []upcomingStep{{text: textReturn}}
 }
 
-// stepsOfCanary are the steps after the current one, and the promotion.
+// stepsOfCanary returns the steps after the current one, and the promotion.
 func stepsOfCanary(f facts) []upcomingStep {
 	var out []upcomingStep
 	steps, most := f.steps(), pods.MaxWeight(f.Spec.Strategy.Canary)
@@ -63,8 +63,8 @@ func stepsOfCanary(f facts) []upcomingStep {
 	return append(out, upcomingStep{text: textPromotion, weight: pods.DefaultMaxWeight})
 }
 
-// nextStepIndex is the index of the step after the current one. All steps remain for a revision whose release has not begun, none for
-// one that is promoted in full.
+// nextStepIndex returns the index of the step after the current one. Before a release has started, all steps remain;
+// after a full promotion, none.
 func nextStepIndex(f facts) int {
 	switch {
 	case f.Status.CurrentPodHash != f.Hash:
@@ -76,7 +76,7 @@ func nextStepIndex(f facts) int {
 	}
 }
 
-// stepsOfSwitch are what remains of a blue-green release.
+// stepsOfSwitch returns the remaining actions of a blue-green release.
 func stepsOfSwitch(f facts) []upcomingStep {
 	var out []upcomingStep
 	b := f.Spec.Strategy.BlueGreen

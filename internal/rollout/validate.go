@@ -14,7 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// The messages about Rollouts that cannot be carried out. Tools look for these texts.
+// The messages about invalid Rollouts, as Argo Rollouts writes them. Tools depend on them.
 const (
 	textNoSelector              = "Rollout has missing field '.spec.selector'"
 	textEmptySelector           = "empty selector is invalid for deployment"
@@ -41,22 +41,22 @@ const (
 	textDelayLimit              = "This rollout's revision history limit can not be smaller than the rollout's scale down limit"
 )
 
-// The defaults that apply when a spec is read.
+// The defaults of the API.
 const (
 	defaultRevisionHistoryLimit    int32 = 10
 	defaultProgressDeadlineSeconds int32 = 600
 )
 
-// ReferencedWorkload is what was observed of the workload that spec.workloadRef names.
+// ReferencedWorkload is the observed workload that spec.workloadRef names.
 type ReferencedWorkload struct {
-	// Problem is why it cannot be used; empty: it can.
+	// Problem is the reason why the workload cannot be used; empty: none.
 	Problem  string
 	Template corev1.PodTemplateSpec
 	Selector *metav1.LabelSelector
 }
 
-// Validate returns everything that prevents a Rollout from being carried out, the message that is shown first. workload
-// matters where the spec names one.
+// Validate returns all errors in the spec of a Rollout; the first one is shown to users. workload is only used if the
+// spec refers to a workload.
 //
 // The pod spec of the template is not validated: the API server does that when the ReplicaSet is created.
 func Validate(spec argov1.RolloutSpec, workload ReferencedWorkload) field.ErrorList {
@@ -93,7 +93,7 @@ func valueOr[T any](pointer *T, without T) T {
 	return *pointer
 }
 
-// isTemplateEmpty reports whether a template has no metadata. Its pod spec does not matter.
+// isTemplateEmpty reports whether a template has no metadata. Its pod spec is ignored.
 func isTemplateEmpty(spec argov1.RolloutSpec) bool {
 	return len(spec.Template.Labels) == 0 && len(spec.Template.Annotations) == 0
 }
@@ -189,7 +189,7 @@ func validateCanary(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
 	return append(all, validateAntiAffinity(c.AntiAffinity, path.Child("antiAffinity"))...)
 }
 
-// isZeroBound reports whether a bound is 0 of any number of pods. An unreadable string counts as the default.
+// isZeroBound reports whether a limit resolves to 0 for any number of pods. An invalid string counts as the default.
 func isZeroBound(bound *intstr.IntOrString) bool {
 	if bound == nil {
 		return false
@@ -214,7 +214,7 @@ func validateServices(c argov1.CanaryStrategy, path *field.Path) field.ErrorList
 	return all
 }
 
-// needsServices reports whether a router distinguishes the two revisions by the Services of both.
+// needsServices reports whether a router distinguishes the two revisions by Services, so that both are required.
 func needsServices(c argov1.CanaryStrategy) bool {
 	r := c.TrafficRouting
 	if r == nil {
@@ -264,7 +264,7 @@ func validateAntiAffinity(a *argov1.AntiAffinity, path *field.Path) field.ErrorL
 	return nil
 }
 
-// routers of a strategy, as far as certain steps require them.
+// usesRouterOf reports whether a strategy uses one of several routers.
 func usesRouterOf(r *argov1.RolloutTrafficRouting, among ...func(*argov1.RolloutTrafficRouting) bool) bool {
 	return r != nil && slices.ContainsFunc(among, func(is func(*argov1.RolloutTrafficRouting) bool) bool { return is(r) })
 }

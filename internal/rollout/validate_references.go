@@ -11,27 +11,28 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// The messages about Services that cannot be used.
+// The messages about invalid Services.
 const (
 	textNoService      = "service %q not found"
 	textServiceLabel   = "Service %q has unmatch label %q in rollout"
 	textServiceManaged = "Service %q is managed by another Rollout"
 )
 
-// Service is what was observed of a Service that a strategy names.
+// Service is the observed state of a Service that a strategy names.
 type Service struct {
 	Found    bool
 	Selector map[string]string
-	// ManagedBy is the Rollout that writes its selector; empty: none does.
+	// ManagedBy is the name of the Rollout that manages its selector; empty: none.
 	ManagedBy string
-	// RecordOutdated is true where its record of the routers of the Rollout is outdated; see traffic.Record.
+	// RecordOutdated is true if its record of the routers of the Rollout is outdated; see traffic.Record.
 	RecordOutdated bool
-	// Endpoints are those of the pods of each revision, by its hash; nil: they were not observed. See ServicesWithEndpoints.
+	// Endpoints are the endpoints of the pods of each revision, by its hash; nil: they were not observed. See
+	// ServicesWithEndpoints.
 	Endpoints map[string]release.Endpoints
 }
 
-// ValidateServices returns what is wrong with the Services that a strategy names, for a spec that is valid otherwise.
-// labels are those of the pods.
+// ValidateServices returns the errors in the Services that a strategy names, for a spec that is otherwise valid. labels
+// are the labels of the pods.
 func ValidateServices(rollout string, strategy argov1.RolloutStrategy, labels map[string]string, services map[string]Service) field.ErrorList {
 	var all field.ErrorList
 	for _, named := range namedServices(strategy) {

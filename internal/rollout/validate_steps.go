@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// The messages about steps that cannot be carried out.
+// The messages about invalid steps, as Argo Rollouts writes them.
 const (
 	textStep            = "Step must have one of the following set: experiment, setWeight, setCanaryScale, plugin or pause"
 	textWeight          = "SetWeight needs to be between 0 and %d"
@@ -66,7 +66,7 @@ func validateStep(c argov1.CanaryStrategy, step argov1.CanaryStep, path, routing
 	return all
 }
 
-// hasOneKind reports whether a step has a field, and not two of the original ones.
+// hasOneKind reports whether a step has a field, but not two of the original ones.
 func hasOneKind(s argov1.CanaryStep) bool {
 	counted := 0
 	for _, set := range []bool{s.SetWeight != nil, s.Pause != nil, s.Experiment != nil, s.Analysis != nil} {

@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// View shows the release of a Rollout to users. unread are the parts of the snapshot that could not be read: with any of them,
-// everything is as the status says.
+// View describes the release of a Rollout to users. unread are the parts of the snapshot that could not be read: if
+// there are any, the view is based on the status only.
 func View(s Snapshot, unread ...release.Part) release.View {
 	kinds := GateKinds()
 	if len(unread) > 0 {
@@ -33,8 +33,8 @@ func View(s Snapshot, unread ...release.Part) release.View {
 	return v
 }
 
-// ViewBeside is View of a Rollout that another controller acts on, by a sign of that controller: what that controller waits for and
-// does next is unknown. until is when the sign expires; zero: never.
+// ViewBeside describes a Rollout that another controller reconciles. sign describes how that controller was detected;
+// its gates and its next steps are unknown. until is the time at which the sign expires; zero: never.
 func ViewBeside(s Snapshot, sign string, until time.Time) release.View {
 	v := newView(s, []release.GateView{viewOf(OtherControllerGate(sign, until), s, GateKinds())})
 	if v.Result == release.RolledBack {
@@ -62,7 +62,8 @@ func newView(s Snapshot, gates []release.GateView) release.View {
 	return v
 }
 
-// stateOf says whether the user has to act. An aborted release is idle as soon as the stable revision serves alone.
+// stateOf returns the state of a release. An aborted release is idle as soon as all traffic has returned to the stable
+// revision.
 func stateOf(s Snapshot, v *release.View) release.State {
 	aborted := v.Result == release.RolledBack
 	switch {
@@ -77,7 +78,7 @@ func stateOf(s Snapshot, v *release.View) release.State {
 	}
 }
 
-// timedSteps are the steps that follow, with their earliest times: the first one after what time delays now.
+// timedSteps returns the steps that follow, with their earliest times. The first one follows the gates that time opens.
 func timedSteps(s Snapshot, v *release.View) []release.Step {
 	if v.State == release.Idle {
 		return nil
@@ -91,7 +92,7 @@ func timedSteps(s Snapshot, v *release.View) []release.Step {
 	return steps
 }
 
-// maxRecordings bounds the decisions that only record something, and are followed by the next one at once.
+// maxRecordings is the maximum number of consecutive decisions that only write the status.
 const maxRecordings = 5
 
 // settled returns the snapshot with the status that follows from it, and the gates before the next step.
@@ -108,7 +109,7 @@ func settled(s Snapshot) (Snapshot, release.Gates) {
 	return s, d.Gates
 }
 
-// viewOf is a gate of a decision. When Serin looks at the cluster again is not what users wait for.
+// viewOf returns the view of a gate. It omits the time at which a gate that the cluster opens is evaluated again.
 func viewOf(gate release.Gate, s Snapshot, kinds release.GateKinds) release.GateView {
 	if gate.Opener == release.ByCluster {
 		gate.Until = time.Time{}
@@ -116,7 +117,7 @@ func viewOf(gate release.Gate, s Snapshot, kinds release.GateKinds) release.Gate
 	return release.GateView{Gate: gate, Kind: kinds.Of(gate.Name), Run: runBehind(gate.Name, s)}
 }
 
-// storedGates are the gates of the status with these names.
+// storedGates returns the gates in the status with these names.
 func storedGates(status argov1.RolloutStatus, kinds release.GateKinds, wanted func(name string) bool) []release.GateView {
 	if status.Serin == nil {
 		return nil
@@ -144,7 +145,8 @@ func timeOf(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-// runBehind is the name of the AnalysisRun that a gate evaluates; empty: none. For an abort it is the run that caused it.
+// runBehind returns the name of the AnalysisRun that a gate evaluates; empty: none. For an abort, it is the run that
+// caused it.
 func runBehind(gate string, s Snapshot) string {
 	var recorded *argov1.RolloutAnalysisRunStatus
 	switch gate {
@@ -165,7 +167,7 @@ func runBehind(gate string, s Snapshot) string {
 	return recorded.Name
 }
 
-// newestFailedRun is the newest AnalysisRun of the new revision that failed.
+// newestFailedRun returns the newest failed AnalysisRun of the new revision.
 func newestFailedRun(s Snapshot) string {
 	var newest AnalysisRun
 	for _, run := range s.AnalysisRuns {
@@ -177,7 +179,7 @@ func newestFailedRun(s Snapshot) string {
 	return newest.Name
 }
 
-// phaseSince is when the release entered its phase, as far as the status shows; zero: unknown.
+// phaseSince returns when the release entered its phase, if the status shows it; zero: unknown.
 func phaseSince(status argov1.RolloutStatus) time.Time {
 	condition := argov1.RolloutProgressing
 	switch {
@@ -196,8 +198,8 @@ func phaseSince(status argov1.RolloutStatus) time.Time {
 	return time.Time{}
 }
 
-// share is the share of the requests that the new revision receives, in percent: by the weight of the router, by what the active
-// Service selects, or else by the available pods. It is 0 without another revision.
+// share returns the share of the requests that the new revision receives, in percent: by the weight of the router, by
+// the selector of the active Service, or otherwise by the available pods. It is 0 if there is no other revision.
 func share(s Snapshot) int32 {
 	f := observeFacts(s)
 	weights := f.Status.Canary.Weights
@@ -220,7 +222,7 @@ func share(s Snapshot) int32 {
 	return f.new.Available * pods.DefaultMaxWeight / max(all, 1)
 }
 
-// isReleased reports whether the newest revision is the stable one and has all its pods. spec.paused does not matter then.
+// isReleased reports whether the newest revision is the stable one and has all its pods, regardless of spec.paused.
 func isReleased(s Snapshot) bool {
 	spec := s.Spec
 	spec.Paused = false

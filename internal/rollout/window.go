@@ -9,8 +9,8 @@ import (
 // InRollbackWindow reports whether a release returns to a revision that is recent enough to skip all steps: the new
 // ReplicaSet is older than the stable one, and fewer revisions than the window allows were created between them.
 //
-// others are the creation times of all ReplicaSets of the Rollout, without those of experiments; the two may be among
-// them.
+// others are the creation times of all ReplicaSets of the Rollout, without those of experiments. They may include the
+// two.
 func InRollbackWindow(window *argov1.RollbackWindowSpec, newSet, stable time.Time, others []time.Time) bool {
 	if window == nil || window.Revisions <= 0 || !newSet.Before(stable) {
 		return false

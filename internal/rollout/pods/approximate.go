@@ -3,18 +3,18 @@ package pods
 // ReplicaCounts are the numbers of pods of the new and of the stable revision.
 type ReplicaCounts struct{ Canary, Stable int32 }
 
-// approximateWeight returns the numbers of pods whose ratio is closest to a weight, for Rollouts whose pods alone divide the
-// requests.
+// approximateWeight returns the numbers of pods whose ratio is closest to a weight, for Rollouts without a router,
+// whose pods divide the requests.
 //
-// With surge, one additional pod is used where that comes closer: 45 of 100 on 10 pods is 5 of 11. Strictly between 0
-// and maxWeight each side has at least one pod, unless there is one replica and no surge. Among equally close
-// candidates the first one is chosen: rounded up before rounded down, and without the additional pod before with it.
+// With surge, one additional pod is used if its ratio is closer: 45 of 100 on 10 pods is 5 of 11. Strictly between 0
+// and maxWeight, each side has at least one pod, unless there is one replica and no surge. Of equally close candidates,
+// the first one is chosen: rounded up before rounded down, and without the additional pod before with it.
 func approximateWeight(n, weight, maxWeight, surge int32) ReplicaCounts {
 	if n <= 0 || maxWeight <= 0 {
 		return ReplicaCounts{}
 	}
 	weight = max(min(weight, maxWeight), 0)
-	// In units of 1/maxWeight of a pod, so that nothing is rounded before it is compared.
+	// In units of 1/maxWeight of a pod, so that nothing is rounded before the comparison.
 	exact := int64(n) * int64(weight)
 	up, down := int32((exact+int64(maxWeight)-1)/int64(maxWeight)), int32(exact/int64(maxWeight)) //nolint:gosec // at most n
 	mayBeEmpty := weight == maxWeight || weight == 0 || n == 1 && surge == 0
@@ -52,7 +52,7 @@ func isCloser(a, b ReplicaCounts, weight, maxWeight int32) bool {
 	return deviation(a, weight, maxWeight)*totalB < deviation(b, weight, maxWeight)*totalA
 }
 
-// deviation is the distance between the ratio and the weight, multiplied by the number of pods.
+// deviation returns the distance between the ratio and the weight, multiplied by the number of pods.
 func deviation(c ReplicaCounts, weight, maxWeight int32) int64 {
 	distance := int64(c.Canary)*int64(maxWeight) - int64(weight)*int64(c.Canary+c.Stable)
 	return max(distance, -distance)

@@ -8,19 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// RollingLimits bound a rolling update: maxSurge and maxUnavailable, resolved to numbers of pods.
+// RollingLimits are the limits of a rolling update: maxSurge and maxUnavailable, resolved to numbers of pods.
 type RollingLimits struct {
-	// Replicas is the number of pods that the Rollout asks for.
+	// Replicas is the desired number of pods of the Rollout.
 	Replicas int32
-	// MaxSurge is the number of pods that may exist beyond Replicas, Unavailable the number that may be missing from it.
+	// MaxSurge is the number of pods that may exist in addition to Replicas, MaxUnavailable the number of those that
+	// may be unavailable.
 	MaxSurge, MaxUnavailable int32
 }
 
-// defaultPercentage is the value of maxSurge and maxUnavailable that are not set. A string is a percentage.
+// defaultPercentage is the default of maxSurge and maxUnavailable, as a percentage.
 var defaultPercentage = intstr.FromString("25")
 
-// NewRollingLimits resolves maxSurge and maxUnavailable for a number of replicas. Where both resolve to 0, one pod may be
-// missing: the update could never start otherwise.
+// NewRollingLimits resolves maxSurge and maxUnavailable for a number of replicas. If both resolve to 0, one pod may be
+// unavailable: otherwise, the update could never start.
 func NewRollingLimits(replicas int32, surge, unavailable *intstr.IntOrString) RollingLimits {
 	replicas = max(replicas, 0)
 	l := RollingLimits{
@@ -35,8 +36,8 @@ func NewRollingLimits(replicas int32, surge, unavailable *intstr.IntOrString) Ro
 	return l
 }
 
-// resolvePodCount returns a number of pods from a number or a percentage. Any string is a percentage; an unreadable one counts
-// as 0.
+// resolvePodCount returns a number of pods from a number or a percentage. Any string is a percentage; an invalid one
+// counts as 0.
 func resolvePodCount(amount *intstr.IntOrString, replicas int32, round func(float64) float64) float64 {
 	if amount == nil {
 		amount = &defaultPercentage
@@ -51,15 +52,16 @@ func resolvePodCount(amount *intstr.IntOrString, replicas int32, round func(floa
 	return round(float64(percent) * float64(replicas) / 100)
 }
 
-// clampPodCount converts to a number of pods that is not negative and cannot overflow when two are added.
+// clampPodCount converts a value to a number of pods that is not negative, and small enough that the sum of two does
+// not overflow.
 func clampPodCount(pods float64) int32 {
 	return int32(max(min(pods, math.MaxInt32/2), 0))
 }
 
-// MaxPods is the number of pods that all revisions together may ask for.
+// MaxPods returns the maximum number of desired pods of all revisions together.
 func (l RollingLimits) MaxPods() int32 {
 	return clampPodCount(float64(l.Replicas) + float64(l.MaxSurge))
 }
 
-// MinAvailable is the number of pods of all revisions together that must remain available.
+// MinAvailable returns the minimum number of available pods of all revisions together.
 func (l RollingLimits) MinAvailable() int32 { return l.Replicas - l.MaxUnavailable }

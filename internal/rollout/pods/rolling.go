@@ -3,16 +3,16 @@ package pods
 // ReplicaSetPods contains the desired and the available pods of one ReplicaSet.
 type ReplicaSetPods struct{ Spec, Available int32 }
 
-// CurrentPods contains the existing pods of a Rollout without a traffic router.
+// CurrentPods contains the existing pods of a Rollout without a router.
 type CurrentPods struct {
 	New, Stable ReplicaSetPods
-	// HasDistinctStable is true when a stable revision exists that is not the new one.
+	// HasDistinctStable is true if a stable revision exists that is not the new one.
 	HasDistinctStable bool
-	// Others is the number of desired pods of all further revisions.
+	// Others is the number of desired pods of all other revisions.
 	Others int32
 }
 
-// DesiredCounts returns the numbers of pods that a weight asks for in the end.
+// DesiredCounts returns the final numbers of pods for a weight.
 func (l RollingLimits) DesiredCounts(weight, maxWeight int32, distinct bool) ReplicaCounts {
 	if !distinct {
 		return ReplicaCounts{Canary: l.Replicas}
@@ -20,11 +20,11 @@ func (l RollingLimits) DesiredCounts(weight, maxWeight int32, distinct bool) Rep
 	return approximateWeight(l.Replicas, weight, maxWeight, l.MaxSurge)
 }
 
-// NextCounts returns the next numbers of pods on the way to the desired ones: never more than MaxPods, and never so few that
-// fewer than MinAvailable remain available.
+// NextCounts returns the next numbers of pods on the way to the desired ones: never more than MaxPods, and never so few
+// that fewer than MinAvailable remain available.
 //
-// Pods of other revisions are removed before one of the two shrinks. The caller changes one side at a time, the stable
-// one first, and calculates again from what came of it.
+// Pods of other revisions are removed before the new or the stable revision shrinks. The caller changes one side at a
+// time, the stable one first, and calculates again from the observed result.
 func (l RollingLimits) NextCounts(current CurrentPods, desired ReplicaCounts) ReplicaCounts {
 	next := l.useFreeCapacity(current, desired)
 	if current.Others > 0 {
@@ -67,8 +67,8 @@ func (l RollingLimits) useFreeCapacity(current CurrentPods, desired ReplicaCount
 	return next
 }
 
-// countExpendable is the number of pods of a ReplicaSet that the budget counts. Nothing is lost with unavailable pods of the
-// revision that shrinks, so that its desired pods count.
+// countExpendable returns the number of pods of a ReplicaSet that count against the budget. Unavailable pods of the
+// shrinking revision do not matter, so its desired pods count.
 func countExpendable(rs ReplicaSetPods, ignoreAvailable bool) int32 {
 	if rs.Spec < rs.Available || ignoreAvailable {
 		return rs.Spec
@@ -76,8 +76,8 @@ func countExpendable(rs ReplicaSetPods, ignoreAvailable bool) int32 {
 	return rs.Available
 }
 
-// fitToLimits limits the growing side to what the shrinking side leaves of MaxPods, but not below what keeps MinAvailable
-// pods available; the shrinking side makes room for that.
+// fitToLimits limits the growing side to the capacity that the shrinking side leaves of MaxPods, but not below the
+// number that keeps MinAvailable pods available; the shrinking side makes room for that.
 func (l RollingLimits) fitToLimits(growing, growingAvailable, shrinking, shrinkingAvailable int32) (fitGrowing, fitShrinking int32) {
 	growing -= max(0, growing+shrinking-l.MaxPods())
 	available := min(shrinkingAvailable, shrinking) + min(growingAvailable, growing)

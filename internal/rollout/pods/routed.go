@@ -7,23 +7,24 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TrafficRoutedPods is the input for the numbers of pods where a router divides the traffic, so that the numbers need not.
+// TrafficRoutedPods is the input for the numbers of pods if a router divides the traffic, so that the pods need not.
 type TrafficRoutedPods struct {
 	StepProgress
-	// Replicas is the number of pods that the Rollout asks for, MaxWeight the sum of all weights.
+	// Replicas is the desired number of pods of the Rollout, MaxWeight the sum of all weights.
 	Replicas, MaxWeight int32
 	// MinPodsPerReplicaSet is the minimum number of pods of a revision that has any; 0: no minimum.
 	MinPodsPerReplicaSet int32
 	// DynamicStableScale is dynamicStableScale: the stable revision is scaled down as its traffic decreases.
 	DynamicStableScale bool
-	// AbortScaleDownDelaySeconds is abortScaleDownDelaySeconds; nil: not set. With 0 the new revision retains its pods after an abort.
+	// AbortScaleDownDelaySeconds is abortScaleDownDelaySeconds; nil: not set. With 0, the new revision keeps its pods
+	// after an abort.
 	AbortScaleDownDelaySeconds *int32
-	// RecordedWeights are the weights that the router was given last; nil before the first time.
+	// RecordedWeights are the weights that the router was last given; nil: none yet.
 	RecordedWeights *Weights
 	// NewAvailable and StableAvailable are the available pods of both revisions.
 	NewAvailable, StableAvailable int32
-	// PodsForAllTraffic is the number of pods that carry all the traffic: Replicas, or fewer while traffic returns to the stable
-	// revision.
+	// PodsForAllTraffic is the number of pods that carry all traffic: Replicas, or fewer while traffic returns to the
+	// stable revision.
 	PodsForAllTraffic int32
 }
 
@@ -42,18 +43,18 @@ func (r TrafficRoutedPods) DesiredCounts() ReplicaCounts {
 	}
 	stable := CountForWeight(r.MaxWeight-weight, r.Replicas, r.MaxWeight)
 	if r.RecordedWeights == nil {
-		stable = r.Replicas // all traffic is still there
+		stable = r.Replicas // the stable revision still has all traffic
 	} else {
 		stable = max(stable, CountForWeight(r.RecordedWeights.Stable, r.Replicas, r.MaxWeight))
-		if r.Aborted && !r.FullyPromoted && replicas == nil { // only what it still serves
+		if r.Aborted && !r.FullyPromoted && replicas == nil { // only the pods that its remaining weight requires
 			canary = CountForWeight(r.RecordedWeights.Canary, r.PodsForAllTraffic, r.MaxWeight)
 		}
 	}
 	return ReplicaCounts{Canary: r.ApplyMinPods(canary), Stable: r.ApplyMinPods(stable)}
 }
 
-// desiredScale returns the weight that the pods of the new revision follow, or their number where a step names one. A number
-// is not a share: with it the stable revision retains all its pods.
+// desiredScale returns the weight that determines the pods of the new revision, or their number if a step sets one. A
+// number is not a share: the stable revision then keeps all its pods.
 func (r TrafficRoutedPods) desiredScale() (weight int32, replicas *int32) {
 	switch scale := r.effectiveCanaryScale(); {
 	case scale == nil, scale.Replicas == nil && scale.Weight == nil:
@@ -73,7 +74,7 @@ func (r TrafficRoutedPods) effectiveCanaryScale() *argov1.SetCanaryScale {
 	return CanaryScaleAt(r.Steps, r.Index)
 }
 
-// podWeight is the weight that the pods of the new revision must be able to carry.
+// podWeight returns the weight that the pods of the new revision must be able to carry.
 func (r TrafficRoutedPods) podWeight() int32 {
 	if r.DynamicStableScale && r.Aborted && !r.FullyPromoted {
 		return r.abortWeight()
@@ -81,9 +82,10 @@ func (r TrafficRoutedPods) podWeight() int32 {
 	return r.DesiredWeight(r.MaxWeight)
 }
 
-// abortWeight goes back through the weights of the steps while the stable revision gets its pods again: it is the last
-// weight that needs fewer pods than the stable revision lacks. Without abortScaleDownDelaySeconds the pods of the new
-// revision go in the same steps, as long as their number may decrease: it would retain a share indefinitely otherwise.
+// abortWeight goes back through the weights of the steps while the stable revision regains its pods: it is the last
+// weight that requires fewer pods than the stable revision lacks. Without abortScaleDownDelaySeconds, the pods of the
+// new revision are removed in the same steps, provided that their number may decrease; otherwise it would retain a
+// share indefinitely.
 func (r TrafficRoutedPods) abortWeight() int32 {
 	lacking := r.Replicas - r.StableAvailable
 	if r.AbortScaleDownDelaySeconds == nil && r.NewAvailable > r.MinPodsPerReplicaSet {
@@ -97,7 +99,7 @@ func (r TrafficRoutedPods) abortWeight() int32 {
 	return 0
 }
 
-// ApplyMinPods raises a number of pods to the minimum, unless it is 0.
+// ApplyMinPods returns at least the minimum number of pods, or 0.
 func (r TrafficRoutedPods) ApplyMinPods(pods int32) int32 {
 	if pods == 0 {
 		return 0
@@ -105,9 +107,9 @@ func (r TrafficRoutedPods) ApplyMinPods(pods int32) int32 {
 	return max(pods, min(r.MinPodsPerReplicaSet, r.Replicas))
 }
 
-// ReturnWeight is the weight of the new revision while traffic returns to a stable one that has to get its pods
-// again: the part that the available pods of the stable revision cannot carry. It is 0 where the stable revision
-// retained all its pods.
+// ReturnWeight returns the weight of the new revision while traffic returns to a stable revision that first has to
+// regain its pods: the part that the available pods of the stable revision cannot carry. It is 0 if the stable revision
+// kept all its pods.
 func (r TrafficRoutedPods) ReturnWeight() int32 {
 	if !r.DynamicStableScale || r.PodsForAllTraffic <= 0 {
 		return 0

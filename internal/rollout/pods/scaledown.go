@@ -13,7 +13,7 @@ type OldReplicaSet struct {
 	ReplicaSetPods
 	// ScaleDownDeadline is the time from which its pods may be removed; zero: none was set.
 	ScaleDownDeadline time.Time
-	// Referenced is true while a Service, a route or the status names it.
+	// Referenced is true if a Service, a route or the status names it.
 	Referenced bool
 }
 
@@ -21,17 +21,17 @@ type OldReplicaSet struct {
 type ScaleDownInput struct {
 	Now    time.Time
 	Limits RollingLimits
-	// UsesRouter is true where a router divides the traffic, so that old pods receive none merely because they exist.
+	// UsesRouter is true if a router divides the traffic, so that the existence of old pods does not give them traffic.
 	UsesRouter bool
-	// Promoted is true when the new revision is the stable one.
+	// Promoted is true if the new revision is the stable one.
 	Promoted bool
-	// Delay for which pods remain after a promotion; 0 with dynamicStableScale.
+	// Delay is the time for which pods remain after a promotion; 0 with dynamicStableScale.
 	Delay time.Duration
-	// RevisionLimit is the number of ReplicaSets that may wait for the end of the delay; nil: no limit.
+	// RevisionLimit is the maximum number of ReplicaSets that are retained for the delay; nil: no limit.
 	RevisionLimit *int32
-	// StablePodsMissing is true while stable pods are missing: unavailable pods must not compete with them for capacity.
+	// StablePodsMissing is true if stable pods are missing: unavailable pods must not compete with them for capacity.
 	StablePodsMissing bool
-	// NewAvailable and StableAvailable are the available pods of both revisions. Where both are one ReplicaSet, one of
+	// NewAvailable and StableAvailable are the available pods of both revisions. If both are one ReplicaSet, one of
 	// them is 0.
 	NewAvailable, StableAvailable int32
 }
@@ -39,18 +39,18 @@ type ScaleDownInput struct {
 // ScaleDownDecision is the decision about one old ReplicaSet.
 type ScaleDownDecision struct {
 	Name string
-	// Pods that it is to have.
+	// Pods is the desired number of pods.
 	Pods int32
-	// ScaleDownDeadline to set; zero: unchanged.
+	// ScaleDownDeadline is the deadline to set; zero: unchanged.
 	ScaleDownDeadline time.Time
-	// Until is the time for which its pods wait; zero: they do not.
+	// Until is the time until which its pods are retained; zero: they are not.
 	Until time.Time
 }
 
-// DecideCanary returns the decisions about old ReplicaSets, the newest revision first, without those that do not change.
+// DecideCanary returns the decisions about old ReplicaSets whose state changes, the newest revision first.
 //
-// Unavailable pods are removed first, because nothing is lost with them. Of the available ones, as many are removed as
-// leave enough pods of all revisions available.
+// Unavailable pods are removed first, because they serve no requests. Of the available ones, as many are removed as
+// leave enough available pods of all revisions.
 func (d ScaleDownInput) DecideCanary(old []OldReplicaSet) []ScaleDownDecision {
 	old = sortNewestFirst(old)
 	budget := d.NewAvailable + d.StableAvailable - d.Limits.MinAvailable()
@@ -84,8 +84,9 @@ func sortNewestFirst(old []OldReplicaSet) []OldReplicaSet {
 	return old
 }
 
-// countRemovable is the number of available pods that may be removed. Where they receive traffic, each of them counts
-// against the budget; where a router directs it elsewhere, all are removed at once, unless pods are missing already.
+// countRemovable returns the number of available pods that may be removed. If they receive traffic, each of them counts
+// against the budget. If a router directs the traffic elsewhere, all are removed at once, unless pods are already
+// missing.
 func (d ScaleDownInput) countRemovable(pods, budget int32) int32 {
 	switch {
 	case budget <= 0:
@@ -97,8 +98,8 @@ func (d ScaleDownInput) countRemovable(pods, budget int32) int32 {
 	}
 }
 
-// decideReplicaSet returns the decision about one ReplicaSet without regard to availability. waiting counts those that wait for
-// the end of a delay.
+// decideReplicaSet returns the decision about one ReplicaSet without regard to availability. waiting counts the
+// ReplicaSets that are retained for their delay.
 func (d ScaleDownInput) decideReplicaSet(rs OldReplicaSet, waiting *int32) ScaleDownDecision {
 	remove, retain := ScaleDownDecision{Name: rs.Name}, ScaleDownDecision{Name: rs.Name, Pods: rs.Spec}
 	if !d.UsesRouter {
@@ -116,7 +117,7 @@ func (d ScaleDownInput) decideReplicaSet(rs OldReplicaSet, waiting *int32) Scale
 		}
 	}
 	deadline := rs.ScaleDownDeadline
-	if latest := d.Now.Add(d.Delay); deadline.IsZero() || deadline.After(latest) { // later than possible: a clock was set back
+	if latest := d.Now.Add(d.Delay); deadline.IsZero() || deadline.After(latest) { // a later deadline means that a clock was set back
 		deadline = latest
 		retain.ScaleDownDeadline = deadline
 	}
@@ -128,8 +129,8 @@ func (d ScaleDownInput) decideReplicaSet(rs OldReplicaSet, waiting *int32) Scale
 	return retain
 }
 
-// DecideBlueGreen returns the decisions about old ReplicaSets that receive no traffic at all: each waits for the end of
-// its delay with as many pods as the Rollout asks for, and is then removed, whatever is available elsewhere.
+// DecideBlueGreen returns the decisions about old ReplicaSets without traffic: each is retained for its delay with the
+// desired number of pods of the Rollout, and is then scaled to zero, regardless of other available pods.
 func (d ScaleDownInput) DecideBlueGreen(old []OldReplicaSet, replicas int32) []ScaleDownDecision {
 	var decisions []ScaleDownDecision
 	var waiting int32
@@ -139,7 +140,7 @@ func (d ScaleDownInput) DecideBlueGreen(old []OldReplicaSet, replicas int32) []S
 		}
 		decision := d.decideReplicaSet(rs, &waiting)
 		if rs.ScaleDownDeadline.IsZero() && decision.Pods == 0 {
-			decision.ScaleDownDeadline = time.Time{} // beyond the number that may wait
+			decision.ScaleDownDeadline = time.Time{} // beyond the limit
 		}
 		if !rs.ScaleDownDeadline.IsZero() && !decision.Until.IsZero() {
 			decision.Pods = replicas

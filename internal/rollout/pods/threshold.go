@@ -3,7 +3,7 @@ package pods
 import argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 
 // IsReached reports whether a ReplicaSet has the desired number of pods, or as many of them as replicaProgressThreshold
-// asks for. A negative threshold counts as none.
+// requires. A negative threshold is ignored.
 func IsReached(threshold *argov1.ReplicaProgressThreshold, rs ReplicaSetPods, desired int32) bool {
 	if threshold == nil || threshold.Value < 0 {
 		return rs.Spec == desired && rs.Available == desired

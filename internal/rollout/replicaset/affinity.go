@@ -21,8 +21,8 @@ func antiAffinity(spec argov1.RolloutSpec) *argov1.AntiAffinity {
 	}
 }
 
-// addAntiAffinity adds an anti-affinity term, so that pods are not scheduled on nodes with pods of the revision that hash
-// names. Terms of the user remain.
+// addAntiAffinity adds an anti-affinity term, so that pods are not scheduled on nodes with pods of the revision that
+// hash names. Terms of the user remain.
 func addAntiAffinity(affinity *corev1.Affinity, namespace, hash string, as *argov1.AntiAffinity) *corev1.Affinity {
 	if as == nil {
 		return affinity
@@ -53,8 +53,8 @@ func addAntiAffinity(affinity *corev1.Affinity, namespace, hash string, as *argo
 	return affinity
 }
 
-// isOwnTerm reports whether addAntiAffinity added a term. It is recognized by its selector: users do not select pods by the hash
-// alone.
+// isOwnTerm reports whether addAntiAffinity added a term. It is recognized by its selector: users do not select pods by
+// this label only.
 func isOwnTerm(term corev1.PodAffinityTerm) bool {
 	s := term.LabelSelector
 	return s != nil && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 1 &&
@@ -79,8 +79,8 @@ func avoidedHash(affinity *corev1.Affinity) string {
 	return ""
 }
 
-// replaceAvoidedHash replaces the hash in the terms that addAntiAffinity added. It adds no term to a ReplicaSet without one, because
-// its existing pods were scheduled without it.
+// replaceAvoidedHash replaces the hash in the terms that addAntiAffinity added. It adds no term to a ReplicaSet without
+// one, because its existing pods were scheduled without it.
 func replaceAvoidedHash(affinity *corev1.Affinity, hash string) *corev1.Affinity {
 	if avoidedHash(affinity) == "" {
 		return affinity
@@ -100,8 +100,8 @@ func replaceAvoidedHash(affinity *corev1.Affinity, hash string) *corev1.Affinity
 	return affinity
 }
 
-// removeOwnTerms removes the terms that addAntiAffinity added, and the fields that are empty without them: what remains is the
-// affinity of the user's template.
+// removeOwnTerms removes the terms that addAntiAffinity added, and fields that are empty without them. The result is
+// the affinity of the user's template.
 func removeOwnTerms(affinity *corev1.Affinity) *corev1.Affinity {
 	if avoidedHash(affinity) == "" {
 		return affinity

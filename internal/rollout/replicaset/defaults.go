@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// defaultTemplate returns a template as the API server stores it in a ReplicaSet: with the default value of each field that
-// is not set. Defaults that only a newer API server sets are missing here; see contains for those.
+// defaultTemplate returns a template as the API server stores it in a ReplicaSet: with the default of each field that
+// is not set. Defaults that only a newer API server sets are missing here; see containsTemplate.
 func defaultTemplate(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	template = *template.DeepCopy()
 	template.CreationTimestamp.Reset()

@@ -13,19 +13,20 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// FindCriteria describes the ReplicaSet to find: by the template of a Rollout, and by what the status says about its hash.
+// FindCriteria describes the ReplicaSet to find: by the template of a Rollout, and by the hash in the status.
 type FindCriteria struct {
 	Template corev1.PodTemplateSpec
 	// CollisionCount is status.collisionCount; nil: none.
 	CollisionCount *int32
-	// ObservedHash is the hash that the status records for exactly this template, see ObservedTemplateHash; empty: the status does not
-	// say.
+	// ObservedHash is the hash that the status records for exactly this template, see ObservedTemplateHash; empty: the
+	// status records none.
 	ObservedHash string
 }
 
-// ObservedTemplateHash returns the hash that a status records for the current template; empty: the status was written for another
-// generation of the Rollout or of its workload, or during a release. Only a status at rest is a reliable source: during
-// a release, its controller may have stopped between writing the generation and writing the hash.
+// ObservedTemplateHash returns the hash that a status records for the current template; empty: the status was written
+// for another generation of the Rollout or of its workload, or during a release. Only the status of an idle Rollout is
+// reliable: during a release, the other controller may have stopped between writing the generation and writing the
+// hash.
 func ObservedTemplateHash(status argov1.RolloutStatus, generation int64, workload string) string {
 	if status.ObservedGeneration != fmt.Sprint(generation) || status.WorkloadObservedGeneration != workload || status.CurrentPodHash != status.StableRS {
 		return ""
@@ -38,18 +39,20 @@ func ObservedTemplateHash(status argov1.RolloutStatus, generation int64, workloa
 	return status.CurrentPodHash
 }
 
-// FindByTemplate returns the ReplicaSet of a template, and the hash of the template. sets are all ReplicaSets of a Rollout, the
-// oldest first. If none has the template, it returns nil, and the hash that a new ReplicaSet is to have.
+// FindByTemplate returns the ReplicaSet of a template, and the hash of the template. sets are all ReplicaSets of a
+// Rollout, the oldest first. If none has the template, it returns nil, and the hash that a new ReplicaSet is to have.
 //
 // A different label does not prove a different template: the hash depends on the library with which another controller
-// computed it. Find therefore tries the hashes of other controllers, and then compares the templates. Otherwise the
-// first reconciliation after a migration from Argo Rollouts would start a release of the revision that already runs.
+// computed it. FindByTemplate therefore tries the hashes of other controllers, and then compares the templates.
+// Otherwise, the first reconciliation after a migration from Argo Rollouts would start a release of the running
+// revision.
 func FindByTemplate(sets []*appsv1.ReplicaSet, s FindCriteria) (*appsv1.ReplicaSet, string, error) {
 	hash, err := rollout.PodHash(s.Template, s.CollisionCount)
 	if err != nil {
 		return nil, "", err
 	}
-	if rs := findFirst(sets,
+	if rs := findFirst(
+		sets,
 		func(rs *appsv1.ReplicaSet) bool { return PodTemplateHash(rs) == hash },
 		func(rs *appsv1.ReplicaSet) bool { return rs.Annotations[templateHashAnnotation] == hash },
 	); rs != nil {
@@ -59,7 +62,8 @@ func FindByTemplate(sets []*appsv1.ReplicaSet, s FindCriteria) (*appsv1.ReplicaS
 	if err != nil {
 		return nil, "", err
 	}
-	return findFirst(sets,
+	return findFirst(
+		sets,
 		func(rs *appsv1.ReplicaSet) bool { return slices.Contains(older, PodTemplateHash(rs)) },
 		func(rs *appsv1.ReplicaSet) bool { return RunsTemplate(rs, s.Template) },
 		func(rs *appsv1.ReplicaSet) bool {
@@ -68,7 +72,7 @@ func FindByTemplate(sets []*appsv1.ReplicaSet, s FindCriteria) (*appsv1.ReplicaS
 	), hash, nil
 }
 
-// findFirst returns the first ReplicaSet that the first condition holds for, else the first that the second one holds for,
+// findFirst returns the first ReplicaSet that meets the first condition, otherwise the first that meets the second one,
 // and so on; nil: none.
 func findFirst(sets []*appsv1.ReplicaSet, questions ...func(*appsv1.ReplicaSet) bool) *appsv1.ReplicaSet {
 	for _, is := range questions {
@@ -79,14 +83,14 @@ func findFirst(sets []*appsv1.ReplicaSet, questions ...func(*appsv1.ReplicaSet) 
 	return nil
 }
 
-// RunsTemplate reports whether the pods of a ReplicaSet have a template, apart from what a controller or the API server adds to
-// it.
+// RunsTemplate reports whether the pods of a ReplicaSet have a template, except for additions of a controller or the
+// API server.
 func RunsTemplate(rs *appsv1.ReplicaSet, template corev1.PodTemplateSpec) bool {
 	return equality.Semantic.DeepEqual(defaultTemplate(originalTemplate(rs)), defaultTemplate(template))
 }
 
-// originalTemplate returns the template of a ReplicaSet without what a Rollout added: ephemeral metadata, the hash label, and
-// anti-affinity.
+// originalTemplate returns the template of a ReplicaSet without additions of a Rollout: ephemeral metadata, the hash
+// label, and anti-affinity.
 func originalTemplate(rs *appsv1.ReplicaSet) corev1.PodTemplateSpec {
 	template := *rs.Spec.Template.DeepCopy()
 	template.ObjectMeta = ReplaceMetadata(template.ObjectMeta, AppliedEphemeralMetadata(rs), nil)
@@ -95,8 +99,8 @@ func originalTemplate(rs *appsv1.ReplicaSet) corev1.PodTemplateSpec {
 	return template
 }
 
-// containsTemplate reports whether the template of a ReplicaSet has all fields of a template, with the same values. Additional
-// fields come from a newer API server or from an admission webhook.
+// containsTemplate reports whether the template of a ReplicaSet has all fields of a template, with the same values.
+// Additional fields come from a newer API server or from an admission webhook.
 func containsTemplate(rs *appsv1.ReplicaSet, template corev1.PodTemplateSpec) bool {
 	part, err := decodeTemplate(defaultTemplate(template))
 	if err != nil {
@@ -116,8 +120,8 @@ func decodeTemplate(template corev1.PodTemplateSpec) (any, error) {
 	return decoded, err
 }
 
-// isSubtree reports whether decoded JSON contains a part: each field of its objects, and each element of its lists in the
-// same order, possibly with others in between.
+// isSubtree reports whether decoded JSON contains a part: each field of its objects, and each element of its lists in
+// the same order, possibly with others in between.
 func isSubtree(part, whole any) bool {
 	switch part := part.(type) {
 	case map[string]any:

@@ -22,11 +22,12 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// templateHashAnnotation contains the hash of the template, on a ReplicaSet whose label another controller computed
-// differently. Find compares the templates only once, and uses this annotation afterwards.
+// templateHashAnnotation contains the hash of the template, on a ReplicaSet whose label was computed differently by
+// another controller. FindByTemplate compares the templates only once, and uses this annotation afterwards.
 const templateHashAnnotation = "serin.dev/pod-template-hash"
 
-// excludedAnnotations are the annotations of a Rollout that are not copied to its ReplicaSets: they describe one object only.
+// excludedAnnotations are the annotations of a Rollout that are not copied to its ReplicaSets, because they describe a
+// single object.
 var excludedAnnotations = []string{
 	"kubectl.kubernetes.io/last-applied-configuration", "notified.notifications.argoproj.io",
 	argov1.RevisionAnnotation, argov1.RevisionHistoryAnnotation, argov1.DesiredReplicasAnnotation,
@@ -73,7 +74,7 @@ func desiredReplicas(rs *appsv1.ReplicaSet) int32 {
 	return *rs.Spec.Replicas
 }
 
-// Revision returns the revision number of a ReplicaSet; 0: it has no annotation, or not a number.
+// Revision returns the revision number of a ReplicaSet; 0: its annotation is missing or invalid.
 func Revision(rs *appsv1.ReplicaSet) int64 {
 	number, err := strconv.ParseInt(rs.Annotations[argov1.RevisionAnnotation], 10, 64)
 	if err != nil {
@@ -82,8 +83,8 @@ func Revision(rs *appsv1.ReplicaSet) int64 {
 	return number
 }
 
-// New returns the ReplicaSet of the template, without pods. spec is the spec of the owner; where that refers to a
-// workload, spec contains the template and the selector of the workload.
+// New returns the ReplicaSet of the template, without pods. spec is the spec of the owner; if it refers to a workload,
+// it contains the template and the selector of the workload.
 func New(owner *argov1.Rollout, spec argov1.RolloutSpec, e rollout.ReplicaSetExists) *appsv1.ReplicaSet {
 	template := *spec.Template.DeepCopy()
 	template.CreationTimestamp.Reset()
@@ -135,8 +136,8 @@ func copyAnnotations(owner *argov1.Rollout) map[string]string {
 	return annotations
 }
 
-// Maintain returns the newest ReplicaSet with the annotations, the revision number and minReadySeconds of its Rollout. hash
-// is the hash of the template; it is recorded where the label differs from it.
+// Maintain returns the newest ReplicaSet with the annotations, the revision number and minReadySeconds of its Rollout.
+// hash is the hash of the template; it is recorded if the label differs from it.
 func Maintain(rs *appsv1.ReplicaSet, owner *argov1.Rollout, spec argov1.RolloutSpec, e rollout.ReplicaSetMaintained, hash string) *appsv1.ReplicaSet {
 	rs = rs.DeepCopy()
 	annotations := ensureAnnotations(rs)
@@ -157,7 +158,7 @@ func Maintain(rs *appsv1.ReplicaSet, owner *argov1.Rollout, spec argov1.RolloutS
 	return rs
 }
 
-// ensureAnnotations returns the annotations of an object for modification. The object must be a copy of the caller's own.
+// ensureAnnotations returns the annotations of an object for modification. The caller must own the object.
 func ensureAnnotations(rs *appsv1.ReplicaSet) map[string]string {
 	if rs.Annotations == nil {
 		rs.Annotations = map[string]string{}
@@ -188,8 +189,8 @@ func Scale(rs *appsv1.ReplicaSet, e rollout.ReplicaSetScaled) *appsv1.ReplicaSet
 	return rs
 }
 
-// SetScaleDownDeadline returns the ReplicaSet with another scale-down deadline, the time from which its pods may be removed; zero:
-// without one.
+// SetScaleDownDeadline returns the ReplicaSet with another scale-down deadline, the time from which its pods may be
+// removed; zero: without one.
 func SetScaleDownDeadline(rs *appsv1.ReplicaSet, until time.Time) *appsv1.ReplicaSet {
 	rs = rs.DeepCopy()
 	if until.IsZero() {
@@ -200,11 +201,12 @@ func SetScaleDownDeadline(rs *appsv1.ReplicaSet, until time.Time) *appsv1.Replic
 	return rs
 }
 
-// pendingMetadataAnnotation contains the ephemeral metadata that is being applied to the pods of a ReplicaSet, while some
-// pods may still lack it.
+// pendingMetadataAnnotation contains the ephemeral metadata that is being applied to the pods of a ReplicaSet, while
+// some pods may still lack it.
 const pendingMetadataAnnotation = "serin.dev/ephemeral-metadata"
 
-// SetEphemeralMetadata returns the ReplicaSet whose future pods have the ephemeral metadata of a role, and none of a previous role.
+// SetEphemeralMetadata returns the ReplicaSet whose future pods have the ephemeral metadata of a role, and none of a
+// previous role.
 func SetEphemeralMetadata(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) *appsv1.ReplicaSet {
 	before := AppliedEphemeralMetadata(rs)
 	rs = rs.DeepCopy()
@@ -214,9 +216,9 @@ func SetEphemeralMetadata(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMet
 	return rs
 }
 
-// BeginEphemeralMetadata returns the same ReplicaSet for the time in which its existing pods are being changed. It records both the
-// previous and the new metadata: if the process stops in between, Put still knows what to remove to obtain the template
-// of the user.
+// BeginEphemeralMetadata returns the same ReplicaSet for the time during which its existing pods are changed. It
+// records both the previous and the new metadata: if the process stops in between, the metadata to remove from the
+// user's template is still known.
 func BeginEphemeralMetadata(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) *appsv1.ReplicaSet {
 	before := readMetadata(rs, argov1.EphemeralMetadataAnnotation)
 	rs = SetEphemeralMetadata(rs, metadata)
@@ -236,8 +238,8 @@ func writeMetadata(rs *appsv1.ReplicaSet, annotation string, metadata *argov1.Po
 	}
 }
 
-// AppliedEphemeralMetadata returns the ephemeral metadata that was applied to all pods of a ReplicaSet or to some of them, as its
-// annotations record it; nil: none.
+// AppliedEphemeralMetadata returns the ephemeral metadata that was applied to all pods of a ReplicaSet or to some of
+// them, as its annotations record it; nil: none.
 func AppliedEphemeralMetadata(rs *appsv1.ReplicaSet) *argov1.PodTemplateMetadata {
 	had, gets := readMetadata(rs, argov1.EphemeralMetadataAnnotation), readMetadata(rs, pendingMetadataAnnotation)
 	if had == nil || gets == nil {
@@ -255,7 +257,7 @@ func readMetadata(rs *appsv1.ReplicaSet, annotation string) *argov1.PodTemplateM
 	}
 	var metadata argov1.PodTemplateMetadata
 	if json.Unmarshal([]byte(text), &metadata) != nil || isEmptyMetadata(&metadata) {
-		return nil // written by a user: no label or annotation is removed because of it
+		return nil // written by a user: it must not cause the removal of labels or annotations
 	}
 	return &metadata
 }
@@ -280,7 +282,7 @@ func replaceEntries(all, without, with map[string]string) map[string]string {
 	}
 	out := maps.Clone(all)
 	for key, value := range without {
-		if out[key] == value { // with another value it belongs to a user, who changed it
+		if out[key] == value { // with another value, a user changed it
 			delete(out, key)
 		}
 	}
