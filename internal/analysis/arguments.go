@@ -10,26 +10,26 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// secretPlaceholder replaces the content of a Secret where a metric is not measured, for example when it is validated.
+// secretPlaceholder replaces the content of a Secret when a metric is not measured, for example when it is validated.
 const secretPlaceholder = "*****"
 
 // argumentTag matches a reference to an argument, such as {{args.service-name}}.
 var argumentTag = regexp.MustCompile(`\{\{[^{}]*\}\}`)
 
-// maxResolvedBytes bounds the size of all metrics of a run after arguments are replaced by their values, in bytes. Without
-// it, a small run could use unlimited memory: a metric may refer to the same large value any number of times. An object
-// that the API server stores is always smaller.
+// maxResolvedBytes is the maximum size of all metrics of a run after arguments are replaced by their values, in bytes.
+// Without it, a small run could use unlimited memory: a metric may refer to the same large value any number of times.
+// An object that the API server stores is always smaller.
 const maxResolvedBytes = 4 << 20
 
-// ResolveMetric returns a metric whose references to arguments are replaced by their values. secret returns the content of a
-// key of a Secret; where it is nil, a placeholder is used instead. Resolved fails if an argument does not exist or has
-// no value, if secret fails, and if the result is not a valid metric.
+// ResolveMetric returns a metric whose references to arguments are replaced by their values. secret returns the content
+// of a key of a Secret; if it is nil, a placeholder is used instead. ResolveMetric fails if an argument does not exist
+// or has no value, if secret fails, and if the result is not a valid metric.
 func ResolveMetric(metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
 	room := maxResolvedBytes
 	return resolveMetricWithin(&room, metric, args, secret)
 }
 
-// resolveMetricWithin does the same within a budget of bytes, and subtracts from it what the metric needs.
+// resolveMetricWithin is ResolveMetric within a budget of bytes, from which it subtracts the size of the metric.
 func resolveMetricWithin(room *int, metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
 	text, err := json.Marshal(metric)
 	if err != nil {

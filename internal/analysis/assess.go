@@ -8,8 +8,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// countMeasurement counts a completed measurement. An error is counted separately: it does not show whether the metric is good, so
-// it does not count as one of the measurements that spec.count asks for.
+// countMeasurement counts a completed measurement. Errors are counted separately: an error says nothing about the
+// metric, so it is not one of the measurements that spec.count requires.
 func countMeasurement(r *argov1.MetricResult, phase argov1.AnalysisPhase) {
 	switch phase {
 	case argov1.AnalysisPhaseSuccessful:
@@ -71,8 +71,8 @@ func assessMetric(m argov1.Metric, r *argov1.MetricResult, terminating bool) (ph
 	}
 }
 
-// phaseAfterCount returns the phase of a metric that was measured as often as spec.count asks for without reaching a limit. A
-// metric that also asks for consecutive successes has not shown enough of them by then.
+// phaseAfterCount returns the phase of a metric that was measured spec.count times without reaching a limit. A metric
+// that also requires consecutive successes has not shown enough of them by then.
 func phaseAfterCount(l metricLimits) argov1.AnalysisPhase {
 	switch {
 	case l.successes == 0:
@@ -110,7 +110,8 @@ func assessRun(results []argov1.MetricResult) argov1.AnalysisPhase {
 	return gravest
 }
 
-// summarizeResults counts the metrics by phase: those that decide about the run, and dry-run metrics, which are only recorded.
+// summarizeResults counts the metrics by phase: those that decide about the run, and dry-run metrics, which are only
+// recorded.
 func summarizeResults(results []argov1.MetricResult) (decide, recorded argov1.RunSummary) {
 	for _, r := range results {
 		sum := &decide
@@ -133,7 +134,7 @@ func summarizeResults(results []argov1.MetricResult) (decide, recorded argov1.Ru
 	return decide, recorded
 }
 
-// Limit returns what the values of a metric are compared with, on one line.
+// Limit returns the conditions that the values of a metric have to meet, on one line.
 func Limit(metric argov1.Metric) string {
 	var parts []string
 	if metric.SuccessCondition != "" {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// FieldValue returns the value of a field of a Rollout. rollout is its decoded JSON. Paths that begin with metadata have the
-// syntax of the downward API: metadata.name, metadata.labels['env'], metadata.annotations. All other paths consist of
-// fields and indices: spec.template.spec.containers[0].image. Field fails if the path does not exist, or is the path of
-// an object or a list.
+// FieldValue returns the value of a field of a Rollout. rollout is its decoded JSON. Paths that begin with metadata
+// have the syntax of the downward API: metadata.name, metadata.labels['env'], metadata.annotations. All other paths
+// consist of fields and indices: spec.template.spec.containers[0].image. FieldValue fails if the path does not exist,
+// or refers to an object or a list.
 func FieldValue(rollout map[string]any, path string) (string, error) {
 	if rest, ok := strings.CutPrefix(path, "metadata"); ok && (rest == "" || rest[0] == '.') {
 		metadata, _ := rollout["metadata"].(map[string]any)

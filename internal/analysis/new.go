@@ -17,21 +17,21 @@ type RunRequest struct {
 	Name string
 	// Templates whose metrics the run combines.
 	Templates []argov1.AnalysisTemplateRef
-	// Caller contains the values of the arguments. For a Rollout, ResolveRolloutArguments returns them.
+	// RunOptions contains the values of the arguments. For a Rollout, ResolveRolloutArguments returns them.
 	RunOptions
 	// Labels and Annotations of the run.
 	Labels, Annotations map[string]string
-	// Owner of the run, a controller reference.
+	// Owner of the run: a controller reference.
 	Owner metav1.OwnerReference
 }
 
 // TemplateLookup returns the content of a template. Users see its errors unchanged.
 type TemplateLookup func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error)
 
-// NewRun returns the AnalysisRun that an order asks for. It fails if get fails, and if templates or arguments
-// contradict each other.
-func NewRun(o RunRequest, get TemplateLookup) (*argov1.AnalysisRun, error) {
-	templates, err := CollectTemplates(o.Templates, get)
+// NewRun returns the requested AnalysisRun. It fails if lookup fails, and if templates or arguments contradict each
+// other.
+func NewRun(o RunRequest, lookup TemplateLookup) (*argov1.AnalysisRun, error) {
+	templates, err := CollectTemplates(o.Templates, lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +48,9 @@ func NewRun(o RunRequest, get TemplateLookup) (*argov1.AnalysisRun, error) {
 	}, nil
 }
 
-// IsReusable reports whether an existing run can be used instead of a new one: it has the same owner and the same metrics,
-// and is not complete. Such a run exists if an earlier reconciliation created it, but could not record its name in the
-// status.
+// IsReusable reports whether an existing run can be used instead of a new one: it has the same owner and the same
+// metrics, and is not complete. Such a run exists if an earlier reconciliation created it, but could not record its
+// name in the status.
 func IsReusable(existing, wanted *argov1.AnalysisRun) bool {
 	of, by := metav1.GetControllerOf(existing), metav1.GetControllerOf(wanted)
 	if existing.Status.Phase.Completed() || existing.DeletionTimestamp != nil || of == nil || by == nil || of.UID != by.UID {
@@ -61,8 +61,8 @@ func IsReusable(existing, wanted *argov1.AnalysisRun) bool {
 		equality.Semantic.DeepEqual(a.DryRun, b.DryRun) && equality.Semantic.DeepEqual(a.MeasurementRetention, b.MeasurementRetention)
 }
 
-// ResolveRolloutArguments returns the values of the arguments that a Rollout passes to its analyses. rollout is its decoded
-// JSON, stable and latest are the hashes of its two ReplicaSets. It fails if a field does not exist.
+// ResolveRolloutArguments returns the values of the arguments that a Rollout passes to its analyses. rollout is its
+// decoded JSON, stable and latest are the hashes of its two ReplicaSets. It fails if a field does not exist.
 func ResolveRolloutArguments(args []argov1.AnalysisRunArgument, rollout map[string]any, stable, latest string) ([]argov1.Argument, error) {
 	out := make([]argov1.Argument, 0, len(args))
 	for _, arg := range args {

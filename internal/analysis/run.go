@@ -19,10 +19,10 @@ type Snapshot struct {
 	UID    types.UID
 	Spec   argov1.AnalysisRunSpec
 	Status argov1.AnalysisRunStatus
-	// Answers to the questions of earlier decisions, by the ID of the question.
+	// Answers are the results of the queries of earlier decisions, by the ID of the query.
 	Answers map[string]MeasurementResult
-	// EndedMeasurements contains the names of metrics whose measurement in progress is known to have ended, for example because its
-	// Job is complete: its result is read now, not at the time that the measurement announced.
+	// EndedMeasurements contains the names of metrics whose measurement in progress is known to have ended, for example
+	// because its Job is complete: its result is read now, not at the announced time.
 	EndedMeasurements map[string]bool
 	// HasActiveJobs is true if a Job is still active although the run is complete.
 	HasActiveJobs bool
@@ -31,7 +31,7 @@ type Snapshot struct {
 // MeasurementResult is the result of one measurement.
 type MeasurementResult struct {
 	StartedAt, FinishedAt time.Time
-	// Phase is the phase of the measurement. A running one is checked again at Resume.
+	// Phase is the phase of the measurement. A running one is checked again at ResumeAt.
 	Phase argov1.AnalysisPhase
 	// Message explains the phase. It contains no secrets.
 	Message string
@@ -43,7 +43,7 @@ type MeasurementResult struct {
 	ResumeAt time.Time
 }
 
-// MeasurementRequest asks for one measurement.
+// MeasurementRequest is the content of a query: one measurement.
 type MeasurementRequest struct {
 	// Metric of the spec, with the values of all arguments except secrets.
 	Metric argov1.Metric
@@ -51,7 +51,7 @@ type MeasurementRequest struct {
 	InProgress *argov1.Measurement
 	// Number of the measurement within its metric, counted from 1. Measurements with errors count too.
 	Number int
-	// Terminate asks to end the measurement in progress.
+	// Terminate is true if the measurement in progress is to be ended.
 	Terminate bool
 }
 
@@ -70,8 +70,8 @@ func (f MeasurementJobsDeleted) String() string {
 	return fmt.Sprintf("Jobs of %d measurements of %s deleted", len(f.Measurements), f.Metric)
 }
 
-// ActiveJobsDeleted is an effect: all active Jobs of the run are deleted. There may be a Job that no measurement refers to, because
-// the answer to its creation was lost.
+// ActiveJobsDeleted is an effect: all active Jobs of the run are deleted. A Job may exist that no measurement refers
+// to, because the response to its creation was lost.
 type ActiveJobsDeleted struct{}
 
 func (ActiveJobsDeleted) String() string { return "active Jobs deleted" }
@@ -82,12 +82,12 @@ type Decision = release.Decision[argov1.AnalysisRunStatus]
 // retryInterval is the time before the next measurement after an error, and of a metric without an interval.
 const retryInterval = 10 * time.Second
 
-// minInterval is the shortest time between two measurements of a metric, whatever its interval says: each one is a call
-// to a service and a write of the status. Argo Rollouts has no minimum.
+// minInterval is the minimum interval of a metric: each measurement is a call to a service and a write of the status.
+// Argo Rollouts has no minimum.
 const minInterval = time.Second
 
-// measurementInterval returns the time between the measurements of a metric; 0: it has no interval. short: the metric asks for
-// less than the minimum.
+// measurementInterval returns the time between the measurements of a metric; 0: it has no interval. short is true if
+// the interval of the metric is below the minimum.
 func measurementInterval(m argov1.Metric) (interval time.Duration, short bool) {
 	interval, _ = parseDuration(m.Interval)
 	if interval != 0 && interval < minInterval {
@@ -138,8 +138,9 @@ func Next(s Snapshot) Decision {
 // faultPrefix is the prefix of the message of a run whose reconciliation failed because of a defect of Serin.
 const faultPrefix = "Fault: "
 
-// FaultDecision returns the decision for a run whose reconciliation failed because of a defect of Serin, before or after Next
-// was called. Only the status of the run is known then. The next successful reconciliation removes the message.
+// FaultDecision returns the decision for a run whose reconciliation failed because of a defect of Serin, before or
+// after Next was called. Only the status of the run is known then. The next successful reconciliation removes the
+// message.
 func FaultDecision(status argov1.AnalysisRunStatus, sentence string) Decision {
 	d := Decision{
 		Status: *status.DeepCopy(), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, sentence)},
@@ -151,12 +152,12 @@ func FaultDecision(status argov1.AnalysisRunStatus, sentence string) Decision {
 	return d
 }
 
-// maxResumeDelay is the maximum time until a measurement in progress is checked again. A later time in the status means that
-// a clock was set back since.
+// maxResumeDelay is the maximum time until a measurement in progress is checked again. A later time in the status means
+// that a clock was set back since.
 const maxResumeDelay = time.Hour
 
-// clampFutureTimes replaces times in the future by the current time. They exist if a clock was set back after the status was
-// written; without the correction, the next measurement would wait until the clock reaches them.
+// clampFutureTimes replaces times in the future by the current time. They exist if a clock was set back after the
+// status was written; without the correction, the next measurement would wait until the clock reaches them.
 func clampFutureTimes(status *argov1.AnalysisRunStatus, now time.Time) {
 	if status.StartedAt.After(now) {
 		status.StartedAt = new(metav1.NewTime(now))
@@ -222,7 +223,7 @@ func (r *runDecider) completeRun(phase argov1.AnalysisPhase, message string) Dec
 	return r.decision
 }
 
-// addEvent adds an event about a final phase. Its reason consists of of, such as AnalysisRun, and the phase.
+// addEvent adds an event about a final phase. The reason consists of the subject, such as AnalysisRun, and the phase.
 func (r *runDecider) addEvent(of, message string, phase argov1.AnalysisPhase) {
 	kind := release.Normal
 	if phase == argov1.AnalysisPhaseFailed || phase == argov1.AnalysisPhaseError {
@@ -231,12 +232,13 @@ func (r *runDecider) addEvent(of, message string, phase argov1.AnalysisPhase) {
 	r.decision.Events = append(r.decision.Events, release.Event{Type: kind, Reason: of + string(phase), Message: message, Phase: string(phase)})
 }
 
-// reportShortIntervals reports the metrics that are measured less often than they ask for.
+// reportShortIntervals reports the metrics whose interval is below the minimum.
 func (r *runDecider) reportShortIntervals(metrics []argov1.Metric) {
 	for _, m := range metrics {
 		if _, short := measurementInterval(m); short {
 			r.decision.Events = append(r.decision.Events, release.Event{Type: release.Warning, Reason: "IntervalTooShort", Message: fmt.Sprintf(
-				"Metric '%s' is measured every %s: its interval %s is below the minimum", m.Name, minInterval, m.Interval)})
+				"Metric '%s' is measured every %s: its interval %s is below the minimum", m.Name, minInterval, m.Interval,
+			)})
 		}
 	}
 }
@@ -253,7 +255,8 @@ func (r *runDecider) metricResult(m argov1.Metric) *argov1.MetricResult {
 	return &(*results)[i]
 }
 
-// processMetric records the answer about a metric, if there is one, sends the question that is due, and assesses the metric.
+// processMetric records the answer about a metric, if there is one, sends the next query if it is due, and assesses the
+// metric.
 func (r *runDecider) processMetric(m argov1.Metric) {
 	result := r.metricResult(m)
 	if result.Phase.Completed() {
@@ -288,8 +291,8 @@ func (r *runDecider) processMetric(m argov1.Metric) {
 
 func (r *runDecider) addGate(g release.Gate) { r.decision.Gates = append(r.decision.Gates, g) }
 
-// queryID returns the ID of a question. It is derived from the number of the measurement and the time of its last check, so
-// that a question that is submitted repeatedly is sent once.
+// queryID returns the ID of a query. It consists of the number of the measurement and the time of its last check, so
+// that a query that is submitted repeatedly is sent only once.
 func (r *runDecider) queryID(m argov1.Metric, result *argov1.MetricResult, q MeasurementRequest) string {
 	id := fmt.Sprintf("%s/%s/%d", r.snapshot.UID, m.Name, result.Count+result.Error)
 	switch {
@@ -302,7 +305,7 @@ func (r *runDecider) queryID(m argov1.Metric, result *argov1.MetricResult, q Mea
 	}
 }
 
-// nextMeasurement returns the next question about a metric, and when to send it; false: there is none.
+// nextMeasurement returns the next query about a metric, and when to send it; false: there is none.
 func (r *runDecider) nextMeasurement(m argov1.Metric, result *argov1.MetricResult) (q MeasurementRequest, at time.Time, ok bool) {
 	newest, l := newestMeasurement(result), newMetricLimits(m)
 	q.Metric, q.Number = m, int(result.Count+result.Error)+1
@@ -362,8 +365,8 @@ func (r *runDecider) recordResult(m argov1.Metric, result *argov1.MetricResult, 
 	}
 }
 
-// nextResumeTime returns the time at which a measurement is checked again. It is in a later second than the last check: the ID
-// of the question contains that time in seconds, and the same ID would not be sent again.
+// nextResumeTime returns the time at which a measurement is checked again. It is in a later second than the last check:
+// the ID of the query contains that time in seconds, and a query with the same ID would not be sent again.
 func nextResumeTime(under *argov1.Measurement, a MeasurementResult) time.Time {
 	at := a.ResumeAt
 	if at.IsZero() {
@@ -375,7 +378,7 @@ func nextResumeTime(under *argov1.Measurement, a MeasurementResult) time.Time {
 	return at
 }
 
-// metricMetadata returns the metadata of a metric that the API promises: the query, with the values of its arguments.
+// metricMetadata returns the metadata of a metric that the API defines: the query, with the values of its arguments.
 func metricMetadata(m argov1.Metric) map[string]string {
 	switch p := m.Provider; {
 	case p.Prometheus != nil && p.Prometheus.Query != "":
@@ -387,8 +390,8 @@ func metricMetadata(m argov1.Metric) map[string]string {
 	}
 }
 
-// completeMetric sets the phase of a metric. If a limit is exceeded, it sets the message of the run, or the message of the
-// metric where that is a dry-run metric.
+// completeMetric sets the phase of a metric. If a limit is exceeded, it sets the message of the run, or of the metric
+// if it is a dry-run metric.
 func (r *runDecider) completeMetric(m argov1.Metric, result *argov1.MetricResult) {
 	phase, cause := assessMetric(m, result, r.terminating)
 	result.Phase = phase

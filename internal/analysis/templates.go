@@ -15,9 +15,9 @@ type Template struct {
 }
 
 // CollectTemplates returns the referenced templates and the templates that they reference in turn, each of them once:
-// AnalysisTemplates first, then ClusterAnalysisTemplates, both in the order in which they were found. It fails if get
-// fails.
-func CollectTemplates(refs []argov1.AnalysisTemplateRef, get func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error)) ([]Template, error) {
+// AnalysisTemplates first, then ClusterAnalysisTemplates, both in the order in which they were found. It fails if
+// lookup fails.
+func CollectTemplates(refs []argov1.AnalysisTemplateRef, lookup TemplateLookup) ([]Template, error) {
 	var found []Template
 	for len(refs) > 0 {
 		var nested []argov1.AnalysisTemplateRef
@@ -27,7 +27,7 @@ func CollectTemplates(refs []argov1.AnalysisTemplateRef, get func(name string, c
 			if slices.ContainsFunc(found, known) {
 				continue
 			}
-			spec, err := get(ref.TemplateName, cluster)
+			spec, err := lookup(ref.TemplateName, cluster)
 			if err != nil {
 				return nil, err
 			}
@@ -51,14 +51,14 @@ func CollectTemplates(refs []argov1.AnalysisTemplateRef, get func(name string, c
 
 // RunOptions contains what the creator of a run specifies in addition to the templates.
 type RunOptions struct {
-	// Args are the values of arguments. Those that no template declares are ignored.
+	// Args are the values of arguments. Arguments that no template declares are ignored.
 	Args                 []argov1.Argument
 	DryRun               []argov1.DryRun
 	MeasurementRetention []argov1.MeasurementRetention
 }
 
-// MergeTemplates combines templates to the spec of one run. It fails if metrics, rules or arguments contradict each other, or if
-// an argument has no value.
+// MergeTemplates combines templates into the spec of one run. It fails if metrics, rules or arguments contradict each
+// other, or if an argument has no value.
 func MergeTemplates(templates []Template, caller RunOptions) (argov1.AnalysisRunSpec, error) {
 	spec := argov1.AnalysisRunSpec{DryRun: slices.Clone(caller.DryRun), MeasurementRetention: slices.Clone(caller.MeasurementRetention)}
 	var declared []argov1.Argument
@@ -85,8 +85,8 @@ func MergeTemplates(templates []Template, caller RunOptions) (argov1.AnalysisRun
 	return spec, err
 }
 
-// declareArguments adds the arguments that one template declares. Several templates may declare the same argument unless their
-// values differ.
+// declareArguments adds the arguments that one template declares. Several templates may declare the same argument
+// unless their values differ.
 func declareArguments(declared, more []argov1.Argument) ([]argov1.Argument, error) {
 	for _, arg := range more {
 		i := slices.IndexFunc(declared, func(old argov1.Argument) bool { return old.Name == arg.Name })

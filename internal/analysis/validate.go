@@ -35,7 +35,7 @@ func limitValue(v *intstr.IntOrString, fallback int) int {
 	return v.IntValue()
 }
 
-// desiredCount returns how many measurements a metric asks for; 0: no limit, it is measured until the run ends.
+// desiredCount returns the number of measurements of a metric; 0: unlimited, it is measured until the run ends.
 func (l metricLimits) desiredCount(m argov1.Metric) int {
 	if l.count == 0 && m.Interval == "" {
 		return 1
@@ -43,10 +43,10 @@ func (l metricLimits) desiredCount(m argov1.Metric) int {
 	return l.count
 }
 
-// The bounds of one run. The controller evaluates the runs of all namespaces, so one of them must not occupy it.
+// The limits of one run. The controller evaluates the runs of all namespaces, so a single run must not occupy it.
 const (
 	maxMetrics  = 1000
-	maxRuleCost = 1 << 20 // instructions of all rules, for each byte of the names of all metrics
+	maxRuleCost = 1 << 20 // instructions of all rules per byte of the names of all metrics
 )
 
 // ruleCost returns the cost of matching all rules with all metrics, in instructions per byte.
@@ -164,8 +164,8 @@ func parseDuration(s argov1.DurationString) (time.Duration, error) {
 	return time.ParseDuration(string(s))
 }
 
-// matchesAnyMetric reports whether a rule matches any of the metrics. A rule is a regular expression that may match a part of a
-// name.
+// matchesAnyMetric reports whether a rule matches any of the metrics. A rule is a regular expression that may match a
+// part of a name.
 func matchesAnyMetric(rule string, metrics []argov1.Metric) bool {
 	for _, m := range metrics {
 		if matchesMetric(rule, m.Name) {

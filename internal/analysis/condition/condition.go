@@ -17,12 +17,12 @@ import (
 	"github.com/serin-dev/serin/internal/expression"
 )
 
-// errNoData is the error of a condition that needs a value where there is none.
+// errNoData is the error of a condition that requires a value, but there is none.
 var errNoData = errors.New("metric result is nil or empty: no data returned from the metric provider")
 
-// EvaluatePhase returns the phase of a measurement, by the two conditions of its metric, each of which may be empty. value is
-// what a provider returned: a number, a string, a boolean, a list or a map of these, or nil. Judge fails if a condition
-// cannot be evaluated.
+// EvaluatePhase returns the phase of a measurement according to the two conditions of its metric, each of which may be
+// empty. value is the result of a provider: a number, a string, a boolean, a list or a map of these, or nil.
+// EvaluatePhase fails if a condition cannot be evaluated.
 func EvaluatePhase(ctx context.Context, value any, success, failure string) (argov1.AnalysisPhase, error) {
 	succeeded, err := evaluateField(ctx, "successCondition", success, value)
 	if err != nil {
@@ -58,7 +58,7 @@ func evaluateField(ctx context.Context, field, condition string, value any) (boo
 	return held, nil
 }
 
-// Evaluate evaluates a condition about a value, which it calls result.
+// Evaluate evaluates a condition about a value, which the condition refers to as result.
 func Evaluate(ctx context.Context, condition string, value any) (bool, error) {
 	value = dereference(value)
 	variables := map[string]any{"result": value}
@@ -74,8 +74,8 @@ func Evaluate(ctx context.Context, condition string, value any) (bool, error) {
 	return held, nil
 }
 
-// conditionFunctions returns the functions that conditions may call in addition to those of the language. isNil and default
-// apply to the result, whatever their argument is: existing conditions rely on it.
+// conditionFunctions returns the functions that conditions may call in addition to those of the expression language.
+// isNil and default apply to the result, whatever their argument is: existing conditions depend on it.
 func conditionFunctions(result any) []expression.Function {
 	unary := func(name string, call func(any) (any, error), signature any) expression.Function {
 		return expression.Function{Name: name, Call: func(args ...any) (any, error) { return call(args[0]) }, Types: []any{signature}}
@@ -109,7 +109,7 @@ func asInt(v any) (any, error) {
 		if rv.Uint() > math.MaxInt64 {
 			return nil, fmt.Errorf("asInt(%d): the value is too large", rv.Uint())
 		}
-		return int64(rv.Uint()), nil //nolint:gosec // it was compared with the largest
+		return int64(rv.Uint()), nil //nolint:gosec // it was compared with the maximum
 	case reflect.Float32, reflect.Float64:
 		f := math.Trunc(rv.Float())
 		if !(f >= math.MinInt64 && f < math.MaxInt64) {
@@ -146,7 +146,7 @@ func asFloat(v any) (float64, error) {
 	}
 }
 
-// dereference returns what a pointer points to.
+// dereference returns the value that a pointer refers to.
 func dereference(v any) any {
 	rv := reflect.ValueOf(v)
 	for rv.Kind() == reflect.Pointer {

@@ -8,7 +8,7 @@ import (
 	"github.com/serin-dev/serin/internal/expression"
 )
 
-// EvaluateTime returns the time that an expression names, such as now() - duration("1h"). Empty: now.
+// EvaluateTime returns the time that an expression describes, such as now() - duration("1h"). Empty: now.
 func EvaluateTime(ctx context.Context, source string, now time.Time) (time.Time, error) {
 	if source == "" {
 		return now, nil

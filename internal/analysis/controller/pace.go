@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The status of one run is written as often as this at most, but for its end. A run with sixteen metrics that are measured
-// each second has sixteen answers a second; they fit into one write.
+// The status of one run is written at most once per interval, except for its completion. A run with sixteen metrics
+// that are measured every second receives sixteen answers per second; they fit into one write.
 const (
 	writesPerSecond = 1
-	writesAtOnce    = 10 // so that an ordinary run waits for nothing
+	writeBurst      = 10 // so that the writes of an ordinary run are not delayed
 )
 
-// pace bounds the status writes of each run. It is safe for concurrent use.
+// pace limits the status writes of each run. It is safe for concurrent use.
 type pace struct {
 	mu   sync.Mutex
 	runs map[types.NamespacedName]*rate.Limiter
@@ -25,13 +25,13 @@ type pace struct {
 
 func newPace() *pace { return &pace{runs: map[types.NamespacedName]*rate.Limiter{}} }
 
-// wait returns after what time a run may be written; 0: now, which it then was.
+// wait returns the time until a run may be written; 0: it may be written now, which is recorded.
 func (p *pace) wait(key types.NamespacedName, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	limiter := p.runs[key]
 	if limiter == nil {
-		limiter = rate.NewLimiter(writesPerSecond, writesAtOnce)
+		limiter = rate.NewLimiter(writesPerSecond, writeBurst)
 		p.runs[key] = limiter
 	}
 	reserved := limiter.ReserveN(now, 1)
@@ -42,14 +42,14 @@ func (p *pace) wait(key types.NamespacedName, now time.Time) time.Duration {
 	return delay
 }
 
-// forget drops what is known of a run that is over or gone.
+// forget deletes the state of a run that is complete or deleted.
 func (p *pace) forget(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.runs, key)
 }
 
-// keys are the runs that something is known of.
+// keys returns the runs with state.
 func (p *pace) keys() []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()

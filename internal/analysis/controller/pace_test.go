@@ -16,7 +16,7 @@ func TestPace(t *testing.T) {
 			writes++
 		}
 	}
-	if most := writesAtOnce + 60*writesPerSecond; writes > most || writes < most-1 {
+	if most := writeBurst + 60*writesPerSecond; writes > most || writes < most-1 {
 		t.Errorf("%d writes in a minute, want %d", writes, most)
 	}
 	if wait := p.wait(types.NamespacedName{Name: "other"}, now); wait != 0 {

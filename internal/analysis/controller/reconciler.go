@@ -1,8 +1,8 @@
-// Package controller is the reconciler of AnalysisRuns: it observes them, writes what was measured, reports events and sends
-// queries.
+// Package controller is the reconciler of AnalysisRuns: it observes them, applies the effects, writes the status,
+// reports events and sends queries.
 //
-// It must not decide anything about a run: an if on a phase belongs in the state machine. It must not wait for external services
-// either; queries are sent by the prober, and their answers requeue the run.
+// It must not decide anything about a run: an if on a phase belongs in the state machine. It must not wait for external
+// services either; queries are sent by the query runner, and their answers requeue the run.
 package controller
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// Parts are what a reconciliation of an AnalysisRun needs.
+// Parts are the dependencies of the reconciler.
 type Parts struct {
 	// Client reads from caches and sees its own writes.
 	Client   client.Client
@@ -35,7 +35,7 @@ type Parts struct {
 	Recorder *telemetry.Recorder
 	Jobs     *measure.Jobs
 	Metrics  *telemetry.Metrics
-	// InstanceID of the controller: runs of others are not its own. Empty: those without any are.
+	// InstanceID of the controller: it ignores runs with another ID. Empty: it reconciles runs without an ID.
 	InstanceID string
 }
 
@@ -46,7 +46,7 @@ type Reconciler struct {
 	frame *reconciler.Simple[*argov1.AnalysisRun, argov1.AnalysisRunStatus]
 }
 
-// New returns a reconciler that remembers nothing yet.
+// New returns a reconciler without any state.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{Parts: parts, pace: newPace()}
 	r.frame = &reconciler.Simple[*argov1.AnalysisRun, argov1.AnalysisRunStatus]{
@@ -81,7 +81,7 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 	}
 	d := r.frame.Decide(func() analysis.Decision { return analysis.Next(s) })
 	if !d.Status.Phase.Completed() && !equality.Semantic.DeepEqual(run.Status, d.Status) {
-		if wait := r.pace.wait(key, s.Now); wait > 0 { // the answers are kept, and the next decision has more of them
+		if wait := r.pace.wait(key, s.Now); wait > 0 { // the answers are retained for the next decision
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
 	}
@@ -110,7 +110,7 @@ func (r *Reconciler) observe(ctx context.Context, run *argov1.AnalysisRun, key q
 	}
 	for id, answer := range r.Prober.Answers(key) {
 		detail, ok := answer.Detail.(analysis.MeasurementResult)
-		if !ok { // it could not even be asked
+		if !ok { // the query could not be sent
 			detail = analysis.MeasurementResult{Phase: argov1.AnalysisPhaseError, Message: answer.Text}
 		}
 		detail.StartedAt, detail.FinishedAt = answer.Began, answer.Ended
@@ -160,13 +160,13 @@ func (r *Reconciler) apply(ctx context.Context, run *argov1.AnalysisRun, effects
 	return nil
 }
 
-// runOf is the run of a Job.
+// runOf returns the run of a Job; false: the Job belongs to no run.
 func runOf(job *batchv1.Job) (types.NamespacedName, bool) {
 	name, namespace := job.Annotations[measure.RunNameAnnotation], job.Annotations[measure.RunNamespaceAnnotation]
 	return types.NamespacedName{Namespace: namespace, Name: name}, name != "" && namespace != ""
 }
 
-// Footprint is what this process remembers of AnalysisRuns.
+// Footprint returns the size of the state that this process stores about AnalysisRuns.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := r.frame.Footprint()
 	parts["prober"], parts["pace"] = r.Prober.Keys(), r.pace.keys()

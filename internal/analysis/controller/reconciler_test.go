@@ -292,7 +292,7 @@ func TestSeriesShowWhatIsThere(t *testing.T) {
 		&argov1.AnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "errors"}, Spec: argov1.AnalysisTemplateSpec{Metrics: twice}},
 		&argov1.Experiment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"}, Status: argov1.ExperimentStatus{Phase: argov1.AnalysisPhaseRunning}})
 	registry := prometheus.NewRegistry()
-	telemetry.New(registry).RegisterAnalyses(controller.Look(t.Context(), o.client))
+	telemetry.New(registry).RegisterAnalyses(controller.ReadSeries(t.Context(), o.client))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

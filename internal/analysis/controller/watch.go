@@ -18,17 +18,17 @@ import (
 
 // Options of the controller.
 type Options struct {
-	// Workers is how many passes may run at once.
+	// Workers is the maximum number of concurrent reconciliations.
 	Workers int
-	// Cache has the runs, and Jobs, of the cluster in which they run, the Jobs.
+	// Cache contains the runs; Jobs is the cache of the cluster in which the Jobs run.
 	Cache, Jobs cache.Cache
 }
 
-// Add makes the manager run the reconciler. queue must be the one that the prober's answers go to.
+// Add adds the reconciler to the manager. queue must be the one to which the query runner adds answered runs.
 func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options) error {
 	c, err := controller.New("analysisrun", mgr, reconciler.Options(r, o.Workers))
 	if err != nil {
-		return fmt.Errorf("make the controller of AnalysisRuns: %w", err)
+		return fmt.Errorf("create the controller of AnalysisRuns: %w", err)
 	}
 	for _, from := range []source.Source{
 		queue,
@@ -36,7 +36,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 		source.Kind(o.Jobs, &batchv1.Job{}, handler.TypedEnqueueRequestsFromMapFunc(ofJob)),
 	} {
 		if err := c.Watch(from); err != nil {
-			return fmt.Errorf("watch for AnalysisRuns: %w", err)
+			return fmt.Errorf("start watches for AnalysisRuns: %w", err)
 		}
 	}
 	return nil

@@ -1,7 +1,7 @@
 // Package launch creates AnalysisRuns from templates, for Rollouts and Experiments.
 //
-// It knows where templates are, and how to choose a name if another run has it. It must not know the purpose of a run,
-// or the consequence of its result.
+// It knows where templates are stored, and how to choose a name if another run has it. It must not know the purpose of
+// a run, or the consequence of its result.
 package launch
 
 import (
@@ -19,7 +19,8 @@ import (
 type Launcher struct {
 	// Client creates runs and reads AnalysisTemplates.
 	Client client.Client
-	// ClusterTemplates reads ClusterAnalysisTemplates: from a cache, or from the API server where Serin watches one namespace only.
+	// ClusterTemplates reads ClusterAnalysisTemplates: from a cache, or from the API server if Serin watches only one
+	// namespace.
 	ClusterTemplates client.Reader
 	// APIReader reads from the API server.
 	APIReader client.Reader
@@ -27,10 +28,10 @@ type Launcher struct {
 	InstanceID string
 }
 
-// StartRun creates the run that an order describes, or returns the run that an earlier call created for the same order.
-// The caller records the name of the run and may call Start again until that has succeeded. If another run has the
-// name, a number is appended. Start fails with a TemplateNotFoundError if a template does not exist, and also if templates or
-// arguments contradict each other, or if a request to the API server fails.
+// StartRun creates the requested run, or returns the run that an earlier call created for the same request. The caller
+// records the name of the run and may call StartRun again until that has succeeded. If another run has the name, a
+// number is appended. StartRun fails with a TemplateNotFoundError if a template does not exist, and also if templates
+// or arguments contradict each other, or if a request to the API server fails.
 func (l *Launcher) StartRun(ctx context.Context, o analysis.RunRequest) (*argov1.AnalysisRun, error) {
 	wanted, err := analysis.NewRun(o, l.NewTemplateLookup(ctx, o.Namespace))
 	if err != nil {
@@ -62,8 +63,8 @@ func (l *Launcher) StartRun(ctx context.Context, o analysis.RunRequest) (*argov1
 	}
 }
 
-// NewTemplateLookup returns a function that finds the templates that a namespace may use, for analysis.CollectTemplates and for the
-// validation of references.
+// NewTemplateLookup returns a function that finds the templates that a namespace may use, for analysis.CollectTemplates
+// and for the validation of references.
 func (l *Launcher) NewTemplateLookup(ctx context.Context, namespace string) analysis.TemplateLookup {
 	return func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
 		if cluster {

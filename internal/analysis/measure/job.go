@@ -21,7 +21,7 @@ import (
 	"github.com/serin-dev/serin/internal/analysis"
 )
 
-// The label and the annotations of the Jobs of runs. Their pods have the label too.
+// The label and the annotations of the Jobs of runs. The pods of the Jobs have the label too.
 const (
 	// RunUIDLabel is the UID of the run.
 	RunUIDLabel = "analysisrun.argoproj.io/uid"
@@ -90,7 +90,7 @@ func (j *Jobs) findJob(ctx context.Context, run *argov1.AnalysisRun, name string
 func (j *Jobs) startJob(ctx context.Context, run *argov1.AnalysisRun, m argov1.Metric, number int) (analysis.MeasurementResult, error) {
 	job := j.newJob(run, m, number)
 	if err := j.Client.Create(ctx, job); err != nil {
-		existing := &batchv1.Job{} // also if the answer to its creation was lost: otherwise a second Job would run beside it
+		existing := &batchv1.Job{} // also if the response to its creation was lost: otherwise, a second Job would run
 		switch found := j.APIReader.Get(ctx, client.ObjectKeyFromObject(job), existing); {
 		case found != nil && apierrors.IsAlreadyExists(err):
 			return analysis.MeasurementResult{}, fmt.Errorf("get Job %s.%s: %w", job.Name, job.Namespace, found)
@@ -138,8 +138,8 @@ func addEntries(old map[string]string, more ...string) map[string]string {
 	return out
 }
 
-// newJobName returns a name that consists of the run, the metric and the number. The metric is truncated if the name would
-// be too long.
+// newJobName returns a name that consists of the run, the metric and the number. The metric is truncated if the name
+// would be too long.
 func newJobName(run, metric string, number int) string {
 	if room := maxJobName - len(fmt.Sprintf("%s..%d", run, number)); len(metric) > room {
 		metric = metric[:max(room, 0)]
@@ -256,8 +256,8 @@ func (j *Jobs) ListJobs(ctx context.Context, run *argov1.AnalysisRun) ([]batchv1
 func (j *Jobs) deleteJob(ctx context.Context, run *argov1.AnalysisRun, name string) error {
 	job, err := j.findJob(ctx, run, name)
 	if err == nil {
-		// A cache that reads its list again may never show the version that a deletion in the foreground creates. Reads must not wait
-		// for it; a Job that still seems to exist is deleted once more.
+		// A cache that lists its objects again may never contain the version that a deletion in the foreground creates.
+		// Reads must not wait for it; a Job that still seems to exist is deleted again.
 		err = j.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &job.UID},
 			client.DisableReadYourWritesConsistency)
 	}

@@ -1,8 +1,8 @@
-// Package measure takes the measurements of AnalysisRuns: it reads Secrets, queries the services that metrics name, and runs
-// Jobs.
+// Package measure takes the measurements of AnalysisRuns: it reads Secrets, queries the services that metrics name, and
+// runs Jobs.
 //
-// It knows conditions, Secrets and Jobs. It must not know any single metrics service, which are entries of metric.Registry,
-// when something is measured, or what follows from it.
+// It knows conditions, Secrets and Jobs. It must not know any specific metrics service, which are entries of
+// metric.Registry, when something is measured, or the consequence of the result.
 package measure
 
 import (
@@ -26,29 +26,30 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// maxTextBytes bounds a value, a message and what a service tells beside its answer, each, in bytes: ten of them are kept of
-// each metric, in one object.
+// maxTextBytes is the maximum size of a value, of a message, and of each metadata entry, in bytes: one object contains
+// ten measurements of each metric.
 const maxTextBytes = 4 << 10
 
-// measurementTimeout bounds one measurement; each call to a service has a shorter one of its own.
+// measurementTimeout is the timeout of one measurement. Each call to a service has a shorter one.
 const measurementTimeout = 2 * time.Minute
 
-// Measurer makes measurements. It runs beside the reconcile workers.
+// Measurer performs measurements, concurrently with reconciliations.
 type Measurer struct {
 	// Client reads runs from caches.
 	Client client.Reader
-	// Secrets reads Secrets live.
+	// Secrets reads Secrets from the API server.
 	Secrets client.Reader
 	Clock   clock.PassiveClock
-	// Services are the metrics services that metrics may name.
+	// Services are the metrics services that metrics may refer to.
 	Services *metric.Registry
-	// Restricted sends requests to addresses that users name, Unrestricted to those that the administrator names.
+	// Restricted sends requests to addresses that users specify, Unrestricted to those that the administrator
+	// specifies.
 	Restricted, Unrestricted *outbound.Client
-	// Namespace of the controller, which holds the Secrets of the services.
+	// Namespace of the controller, which contains the Secrets of the services.
 	Namespace string
-	// Environment is that of the process; some services may be configured in it.
+	// Environment contains the environment variables of the process; some services may be configured by them.
 	Environment func(string) string
-	// Jobs runs those of the provider job.
+	// Jobs runs the measurements of the provider job.
 	Jobs      *Jobs
 	Telemetry *telemetry.Metrics
 
@@ -56,10 +57,10 @@ type Measurer struct {
 	evaluations *fairshare.Semaphore
 }
 
-// maxEvaluations is how many conditions are evaluated at once. Each may need some ten MiB.
+// maxEvaluations is the maximum number of conditions that are evaluated concurrently. Each may need about ten MiB.
 const maxEvaluations = 4
 
-// Measure makes the measurement that a question asks for. The detail of its answer is an analysis.MeasurementResult.
+// Measure performs the measurement that a query requests. The detail of its answer is an analysis.MeasurementResult.
 func (m *Measurer) Measure(ctx context.Context, key queryrunner.Key, p release.Query) release.Answer {
 	began := m.Clock.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, measurementTimeout, fmt.Errorf("measurement timed out after %s", measurementTimeout))
@@ -85,7 +86,7 @@ func (m *Measurer) Measure(ctx context.Context, key queryrunner.Key, p release.Q
 	return answer
 }
 
-// redactResult is an answer as everybody may see it.
+// redactResult returns a result without secrets.
 func redactResult(a analysis.MeasurementResult, hidden *secretValues) analysis.MeasurementResult {
 	a.Message, a.Value = release.Truncate(hidden.redact(a.Message), maxTextBytes), release.Truncate(hidden.redact(a.Value), maxTextBytes)
 	for key, value := range a.Metadata {
@@ -94,7 +95,7 @@ func redactResult(a analysis.MeasurementResult, hidden *secretValues) analysis.M
 	return a
 }
 
-// performMeasurement makes one measurement. What it read of Secrets is in hidden, also when it fails.
+// performMeasurement performs one measurement. It adds the values of Secrets to hidden, also if it fails.
 func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisRun, q analysis.MeasurementRequest, hidden *secretValues) (analysis.MeasurementResult, error) {
 	i := metricIndex(run, q.Metric.Name)
 	if i < 0 {
@@ -118,7 +119,7 @@ func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisR
 	if measurement.Async != nil {
 		return poll(ctx, measurement, q, m.Clock.Now)
 	}
-	if q.InProgress != nil { // a user wrote it into the status: all others end with the request that takes them
+	if q.InProgress != nil { // a user wrote it into the status: measurements of this provider end with their request
 		if q.Terminate {
 			return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseSuccessful}, nil
 		}
@@ -133,7 +134,7 @@ func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisR
 	})
 }
 
-// request is a metric with what a service may use to query it.
+// request returns a metric with everything that a service may use to query it.
 func (m *Measurer) request(run *argov1.AnalysisRun, resolved argov1.Metric, hidden *secretValues) metric.AnalysisRequest {
 	now := m.Clock.Now()
 	return metric.AnalysisRequest{
@@ -150,7 +151,7 @@ func (m *Measurer) request(run *argov1.AnalysisRun, resolved argov1.Metric, hidd
 	}
 }
 
-// evaluate evaluates what a user wrote in a namespace, in turn with what those of other namespaces wrote.
+// evaluate evaluates an expression of a user. Evaluations of all namespaces share the slots fairly.
 func (m *Measurer) evaluate(ctx context.Context, namespace string, evaluation func() error) error {
 	m.once.Do(func() { m.evaluations = fairshare.NewSemaphore(maxEvaluations) })
 	done, err := m.evaluations.Acquire(ctx, namespace)

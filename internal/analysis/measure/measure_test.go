@@ -88,7 +88,8 @@ func services(cluster metric.Cluster) *metric.Registry {
 	ambient := &cloudwatch.Ambient{}
 	return metric.NewRegistry(
 		cloudwatch.Service(ambient), datadog.Service(), graphite.Service(), influxdb.Service(), kayenta.Service(), newrelic.Service(),
-		metricprometheus.Service(ambient.Signer), skywalking.Service(), wavefront.Service(), web.Service(cluster))
+		metricprometheus.Service(ambient.Signer), skywalking.Service(), wavefront.Service(), web.Service(cluster),
+	)
 }
 
 // ask has one metric of a run measured.

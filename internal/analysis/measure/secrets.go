@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// secretValues are values that nobody may read.
+// secretValues are values that must not appear in a result.
 type secretValues struct{ values []string }
 
 func (s *secretValues) add(value string) {
@@ -24,7 +24,7 @@ func (s *secretValues) add(value string) {
 	}
 }
 
-// redact is a text without them.
+// redact returns a text without these values.
 func (s *secretValues) redact(text string) string {
 	for _, value := range s.values {
 		text = strings.ReplaceAll(text, value, "*****")
@@ -32,7 +32,7 @@ func (s *secretValues) redact(text string) string {
 	return text
 }
 
-// readSecretKey is one key of a Secret beside the run.
+// readSecretKey returns one key of a Secret in the namespace of the run.
 func (m *Measurer) readSecretKey(ctx context.Context, namespace string, ref argov1.SecretKeyRef) (string, error) {
 	secret := &corev1.Secret{}
 	if err := m.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, secret); err != nil {
@@ -45,7 +45,7 @@ func (m *Measurer) readSecretKey(ctx context.Context, namespace string, ref argo
 	return string(value), nil
 }
 
-// readCredentials are all keys of a Secret; not found: none.
+// readCredentials returns all keys of a Secret; none if it does not exist.
 func (m *Measurer) readCredentials(ctx context.Context, namespace, name string) (map[string]outbound.Secret, error) {
 	secret := &corev1.Secret{}
 	err := m.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
@@ -59,7 +59,7 @@ func (m *Measurer) readCredentials(ctx context.Context, namespace, name string) 
 	return out, nil
 }
 
-// hide masks values of Secrets.
+// hide masks the values of Secrets.
 func (s *secretValues) hide(values ...outbound.Secret) {
 	for _, value := range values {
 		s.add(value.Reveal())

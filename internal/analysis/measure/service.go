@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 )
 
-// query sends the query of a measurement and has judge rate the result.
+// query sends the query of a measurement and evaluates the result with judge.
 func query(ctx context.Context, m metric.Measurement, judge func(value any) (argov1.AnalysisPhase, error)) (analysis.MeasurementResult, error) {
 	result, err := m.Provider.QueryRaw(ctx, m.Query)
 	switch {
@@ -33,7 +33,7 @@ func query(ctx context.Context, m metric.Measurement, judge func(value any) (arg
 	return answer, err
 }
 
-// executionKey is the metadata in which the execution of an asynchronous measurement is recorded.
+// executionKey is the key of the metadata that contains the execution of an asynchronous measurement.
 const executionKey = "canaryExecutionId"
 
 // pollInterval is the time between two requests for the result of an asynchronous measurement.

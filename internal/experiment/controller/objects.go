@@ -24,17 +24,17 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// seen is an Experiment as it was observed, with the objects behind the values.
-type seen struct {
+// observation is an observed Experiment with its objects.
+type observation struct {
 	object   *argov1.Experiment
 	snapshot experiment.Snapshot
-	sets     map[string]*appsv1.ReplicaSet // as they are or shall be, by template
-	services map[string]*corev1.Service    // those of the Experiment, by name
+	sets     map[string]*appsv1.ReplicaSet // existing ones, or those to be created, by template
+	services map[string]*corev1.Service    // existing ones, by name
 }
 
-// observe is all that is known about an Experiment.
-func (r *Reconciler) observe(ctx context.Context, e *argov1.Experiment) (*seen, error) {
-	s := &seen{
+// observe returns everything that is known about an Experiment.
+func (r *Reconciler) observe(ctx context.Context, e *argov1.Experiment) (*observation, error) {
+	s := &observation{
 		object: e, sets: map[string]*appsv1.ReplicaSet{}, services: map[string]*corev1.Service{},
 		snapshot: experiment.Snapshot{
 			Now: r.Clock.Now(), Name: e.Name, Spec: e.Spec, Status: e.Status,
@@ -43,11 +43,11 @@ func (r *Reconciler) observe(ctx context.Context, e *argov1.Experiment) (*seen, 
 	}
 	for i := range e.Spec.Templates {
 		t := &e.Spec.Templates[i]
-		side, err := r.side(ctx, s, t)
+		state, err := r.observeTemplate(ctx, s, t)
 		if err != nil {
 			return nil, err
 		}
-		s.snapshot.Templates[t.Name] = side
+		s.snapshot.Templates[t.Name] = state
 	}
 	for _, a := range e.Status.AnalysisRuns {
 		run := &argov1.AnalysisRun{}
@@ -64,40 +64,40 @@ func (r *Reconciler) observe(ctx context.Context, e *argov1.Experiment) (*seen, 
 	return s, nil
 }
 
-// side is what there is for a template.
-func (r *Reconciler) side(ctx context.Context, s *seen, t *argov1.TemplateSpec) (experiment.TemplateState, error) {
-	wanted, err := replicaSet(s.object, t)
+// observeTemplate returns the observed objects of a template.
+func (r *Reconciler) observeTemplate(ctx context.Context, s *observation, t *argov1.TemplateSpec) (experiment.TemplateState, error) {
+	desired, err := newReplicaSet(s.object, t)
 	if err != nil {
 		return experiment.TemplateState{}, err
 	}
-	s.sets[t.Name] = wanted
-	side := experiment.TemplateState{ReplicaSet: wanted.Name, Hash: wanted.Labels[argov1.PodTemplateHashLabel]}
+	s.sets[t.Name] = desired
+	state := experiment.TemplateState{ReplicaSet: desired.Name, Hash: desired.Labels[argov1.PodTemplateHashLabel]}
 	set := &appsv1.ReplicaSet{}
-	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), set); {
+	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(desired), set); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return side, fmt.Errorf("get ReplicaSet %s.%s: %w", wanted.Name, wanted.Namespace, err)
+		return state, fmt.Errorf("get ReplicaSet %s.%s: %w", desired.Name, desired.Namespace, err)
 	case !metav1.IsControlledBy(set, s.object):
-		side.Problem = fmt.Sprintf("ReplicaSet %s exists and does not belong to this Experiment: delete it, or rename template '%s'", set.Name, t.Name)
+		state.Problem = fmt.Sprintf("ReplicaSet %s exists and does not belong to this Experiment: delete it, or rename template '%s'", set.Name, t.Name)
 	default:
 		s.sets[t.Name] = set
-		side.Found, side.Hash = true, set.Labels[argov1.PodTemplateHashLabel]
-		side.Desired = 1
+		state.Found, state.Hash = true, set.Labels[argov1.PodTemplateHashLabel]
+		state.Desired = 1
 		if set.Spec.Replicas != nil {
-			side.Desired = *set.Spec.Replicas
+			state.Desired = *set.Spec.Replicas
 		}
-		side.Total, side.Ready, side.Available = set.Status.Replicas, set.Status.ReadyReplicas, set.Status.AvailableReplicas
+		state.Total, state.Ready, state.Available = set.Status.Replicas, set.Status.ReadyReplicas, set.Status.AvailableReplicas
 		if set.Status.ObservedGeneration < set.Generation {
-			side.Available = min(side.Available, side.Total) // of before the last change: the next event tells of it
+			state.Available = min(state.Available, state.Total) // the status precedes the last change of the spec; an event reports the next one
 		}
-		// What stands there may have been written by anybody: what is no moment is none.
-		side.ScaleDownDeadline, _ = time.Parse(time.RFC3339, set.Annotations[argov1.ScaleDownDeadlineAnnotation])
+		// The annotation may have been written by a user: an invalid time counts as none.
+		state.ScaleDownDeadline, _ = time.Parse(time.RFC3339, set.Annotations[argov1.ScaleDownDeadlineAnnotation])
 	}
-	return side, r.serviceOf(ctx, s, t, &side)
+	return state, r.observeService(ctx, s, t, &state)
 }
 
-// serviceOf finds the Service of a template.
-func (r *Reconciler) serviceOf(ctx context.Context, s *seen, t *argov1.TemplateSpec, side *experiment.TemplateState) error {
+// observeService finds the Service of a template.
+func (r *Reconciler) observeService(ctx context.Context, s *observation, t *argov1.TemplateSpec, state *experiment.TemplateState) error {
 	if t.Service == nil {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (r *Reconciler) serviceOf(ctx context.Context, s *seen, t *argov1.TemplateS
 	}
 	name := t.Service.Name
 	if name == "" {
-		name = side.ReplicaSet
+		name = state.ReplicaSet
 	}
 	service := &corev1.Service{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, service)
@@ -118,16 +118,17 @@ func (r *Reconciler) serviceOf(ctx context.Context, s *seen, t *argov1.TemplateS
 	case err != nil:
 		return fmt.Errorf("get Service %s.%s: %w", name, s.object.Namespace, err)
 	case !metav1.IsControlledBy(service, s.object):
-		side.Problem = fmt.Sprintf("Service %s exists and does not belong to this Experiment: delete it, or set another name in template '%s'", name, t.Name)
+		state.Problem = fmt.Sprintf("Service %s exists and does not belong to this Experiment: delete it, or set another name in template '%s'", name, t.Name)
 		return nil
 	}
 	s.services[name] = service
-	side.Service = name
+	state.Service = name
 	return nil
 }
 
-// replicaSet is the one of a template, without pods. A hash that the template has from elsewhere is not its own.
-func replicaSet(e *argov1.Experiment, t *argov1.TemplateSpec) (*appsv1.ReplicaSet, error) {
+// newReplicaSet returns the ReplicaSet of a template, without pods. The hash label of a template that was copied from a
+// Rollout is replaced.
+func newReplicaSet(e *argov1.Experiment, t *argov1.TemplateSpec) (*appsv1.ReplicaSet, error) {
 	template := t.Template.DeepCopy()
 	delete(template.Labels, argov1.PodTemplateHashLabel)
 	var collisions *int32
@@ -155,34 +156,34 @@ func replicaSet(e *argov1.Experiment, t *argov1.TemplateSpec) (*appsv1.ReplicaSe
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: e.Namespace, Name: e.Name + "-" + t.Name, Labels: maps.Clone(template.Labels),
-			Annotations: marks(e, t.Name), OwnerReferences: []metav1.OwnerReference{owner(e)},
+			Annotations: experimentAnnotations(e, t.Name), OwnerReferences: []metav1.OwnerReference{ownerReference(e)},
 		},
 		Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(0)), MinReadySeconds: t.MinReadySeconds, Selector: selector, Template: *template},
 	}, nil
 }
 
-func marks(e *argov1.Experiment, template string) map[string]string {
+func experimentAnnotations(e *argov1.Experiment, template string) map[string]string {
 	return map[string]string{argov1.ExperimentNameAnnotation: e.Name, argov1.ExperimentTemplateAnnotation: template}
 }
 
-func owner(e *argov1.Experiment) metav1.OwnerReference {
+func ownerReference(e *argov1.Experiment) metav1.OwnerReference {
 	return *metav1.NewControllerRef(e, argov1.SchemeGroupVersion.WithKind(argov1.ExperimentKind))
 }
 
-func (r *Reconciler) createReplicaSet(ctx context.Context, s *seen, template string) error {
+func (r *Reconciler) createReplicaSet(ctx context.Context, s *observation, template string) error {
 	return r.Client.Create(ctx, s.sets[template].DeepCopy())
 }
 
-func (r *Reconciler) scale(ctx context.Context, s *seen, template string, replicas int32) error {
+func (r *Reconciler) scale(ctx context.Context, s *observation, template string, replicas int32) error {
 	return r.patch(ctx, s.sets[template], &appsv1.ReplicaSet{}, map[string]any{"spec": map[string]any{"replicas": replicas}})
 }
 
-func (r *Reconciler) goesAt(ctx context.Context, s *seen, template string, at time.Time) error {
+func (r *Reconciler) setScaleDownDeadline(ctx context.Context, s *observation, template string, at time.Time) error {
 	annotations := map[string]any{argov1.ScaleDownDeadlineAnnotation: at.UTC().Format(time.RFC3339)}
 	return r.patch(ctx, s.sets[template], &appsv1.ReplicaSet{}, map[string]any{"metadata": map[string]any{"annotations": annotations}})
 }
 
-// patch changes an object under the version that was read. into takes the answer.
+// patch changes an object if it still has the resource version that was read. into receives the response.
 func (r *Reconciler) patch(ctx context.Context, read, into client.Object, change map[string]any) error {
 	text, err := json.Marshal(jsontree.PinResourceVersion(change, read.GetResourceVersion()))
 	if err != nil {
@@ -197,20 +198,20 @@ func (r *Reconciler) patch(ctx context.Context, read, into client.Object, change
 	return nil
 }
 
-func (r *Reconciler) createService(ctx context.Context, s *seen, template, name string) error {
+func (r *Reconciler) createService(ctx context.Context, s *observation, template, name string) error {
 	for i := range s.object.Spec.Templates {
 		if t := &s.object.Spec.Templates[i]; t.Name == template {
-			return r.Client.Create(ctx, service(s.object, t, name, s.sets[template].Labels))
+			return r.Client.Create(ctx, newService(s.object, t, name, s.sets[template].Labels))
 		}
 	}
 	return errors.New("template not found")
 }
 
-// service leads to the pods of a template, by all ports that they declare.
-func service(e *argov1.Experiment, t *argov1.TemplateSpec, name string, selector map[string]string) *corev1.Service {
+// newService returns the Service of the pods of a template, with all ports that they declare.
+func newService(e *argov1.Experiment, t *argov1.TemplateSpec, name string, selector map[string]string) *corev1.Service {
 	out := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: e.Namespace, Name: name, Annotations: marks(e, t.Name), OwnerReferences: []metav1.OwnerReference{owner(e)},
+			Namespace: e.Namespace, Name: name, Annotations: experimentAnnotations(e, t.Name), OwnerReferences: []metav1.OwnerReference{ownerReference(e)},
 		},
 		Spec: corev1.ServiceSpec{Selector: maps.Clone(selector)},
 	}
@@ -224,36 +225,36 @@ func service(e *argov1.Experiment, t *argov1.TemplateSpec, name string, selector
 	return out
 }
 
-func (r *Reconciler) deleteService(ctx context.Context, s *seen, name string) error {
+func (r *Reconciler) deleteService(ctx context.Context, s *observation, name string) error {
 	service := s.services[name]
 	return client.IgnoreNotFound(r.Client.Delete(ctx, service, client.Preconditions{UID: &service.UID}))
 }
 
-// startRun makes the AnalysisRun of an analysis. What the API server says about itself is tried again; all else is the
-// outcome of that analysis.
-func (r *Reconciler) startRun(ctx context.Context, s *seen, effect experiment.AnalysisRunStarted, status *argov1.ExperimentStatus) ([]release.Event, error) {
-	order := analysis.RunRequest{
+// startRun creates the AnalysisRun of an analysis. Errors of the API server are retried; all others are the result of
+// the analysis.
+func (r *Reconciler) startRun(ctx context.Context, s *observation, effect experiment.AnalysisRunStarted, status *argov1.ExperimentStatus) ([]release.Event, error) {
+	request := analysis.RunRequest{
 		Namespace: s.object.Namespace, Name: effect.Name,
 		Templates:  []argov1.AnalysisTemplateRef{{TemplateName: effect.Analysis.TemplateName, ClusterScope: effect.Analysis.ClusterScope}},
 		RunOptions: analysis.RunOptions{Args: effect.Args, DryRun: s.object.Spec.DryRun, MeasurementRetention: s.object.Spec.MeasurementRetention},
-		Owner:      owner(s.object),
+		Owner:      ownerReference(s.object),
 	}
 	if m := s.object.Spec.AnalysisRunMetadata; m != nil {
-		order.Labels, order.Annotations = maps.Clone(m.Labels), maps.Clone(m.Annotations)
+		request.Labels, request.Annotations = maps.Clone(m.Labels), maps.Clone(m.Annotations)
 	}
-	run, err := r.Launcher.StartRun(ctx, order)
-	var refused apierrors.APIStatus
+	run, err := r.Launcher.StartRun(ctx, request)
+	var rejection apierrors.APIStatus
 	switch {
 	case err == nil:
 		return experiment.RecordRunStarted(status, effect.Analysis.Name, run.Name), nil
-	case errors.As(err, &refused) && !apierrors.IsInvalid(err), ctx.Err() != nil:
+	case errors.As(err, &rejection) && !apierrors.IsInvalid(err), ctx.Err() != nil:
 		return nil, err
 	default:
 		return experiment.RecordRunRejected(status, effect.Analysis.Name, err.Error()), nil
 	}
 }
 
-func (r *Reconciler) terminateRun(ctx context.Context, s *seen, name string) error {
+func (r *Reconciler) terminateRun(ctx context.Context, s *observation, name string) error {
 	run := &argov1.AnalysisRun{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, run); err != nil {
 		return client.IgnoreNotFound(err)

@@ -1,7 +1,7 @@
-// Package controller is the shell of package experiment: it observes Experiments with their ReplicaSets, Services and
-// AnalysisRuns, makes what was decided, writes the status and tells people.
+// Package controller is the reconciler of package experiment: it observes Experiments with their ReplicaSets, Services
+// and AnalysisRuns, applies the effects, writes the status and reports events.
 //
-// It must not decide anything about an Experiment: an if on a phase belongs into the machine.
+// It must not decide anything about an Experiment: an if on a phase belongs in the state machine.
 package controller
 
 import (
@@ -26,18 +26,19 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// Parts are what a reconciliation of an Experiment needs.
+// Parts are the dependencies of the reconciler.
 type Parts struct {
 	// Client reads from caches and sees its own writes.
 	Client client.Client
 	Clock  clock.PassiveClock
-	// Launcher makes the AnalysisRuns.
+	// Launcher creates the AnalysisRuns.
 	Launcher *launch.Launcher
-	// Recorder tells of Experiments, Rollouts of what their Experiments' analyses came to: it is the one of the controller of
-	// Rollouts, which knows when they are gone.
+	// Recorder records the events of Experiments. Rollouts records the results of analyses on the Rollouts that own the
+	// Experiments: it is the recorder of the controller of Rollouts, which knows when a Rollout is deleted.
 	Recorder, Rollouts *telemetry.Recorder
 	Metrics            *telemetry.Metrics
-	// InstanceID of the controller: Experiments of others are not its own. Empty: those without any are.
+	// InstanceID of the controller: it ignores Experiments with another ID. Empty: it reconciles Experiments without an
+	// ID.
 	InstanceID string
 }
 
@@ -45,12 +46,13 @@ type Parts struct {
 type Reconciler struct {
 	Parts
 	frame *reconciler.Simple[*argov1.Experiment, argov1.ExperimentStatus]
-	// watchServices brings Experiments back when their Services change, from the first that has any on: a cluster has many,
-	// and few Experiments. nil: whoever runs passes does.
+	// watchServices starts the watch that requeues Experiments when their Services change. It is started when an
+	// Experiment first needs a Service: a cluster has many Services and few Experiments. nil: the tests requeue
+	// Experiments.
 	watchServices func() error
 }
 
-// New returns a reconciler that remembers nothing yet.
+// New returns a reconciler without any state.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{Parts: parts}
 	r.frame = &reconciler.Simple[*argov1.Experiment, argov1.ExperimentStatus]{
@@ -75,28 +77,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // reconcile observes one Experiment, decides, applies the effects, writes the status and reports.
 func (r *Reconciler) reconcile(ctx context.Context, e *argov1.Experiment) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(e)
-	seen, err := r.observe(ctx, e)
+	observed, err := r.observe(ctx, e)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	d := r.frame.Decide(func() experiment.Decision { return experiment.Next(seen.snapshot) })
-	// The status is written although an effect failed, so that deadlines run; it does not say that the effect succeeded.
-	failed := r.apply(ctx, seen, &d)
+	d := r.frame.Decide(func() experiment.Decision { return experiment.Next(observed.snapshot) })
+	// The status is written even if an effect failed, so that deadlines apply; it does not state that the effect
+	// succeeded.
+	applyErr := r.apply(ctx, observed, &d)
 	if err := r.frame.WriteStatus(ctx, e, d.Status); err != nil {
-		return r.frame.RetryLater(ctx, key, errors.Join(err, failed))
+		return r.frame.RetryLater(ctx, key, errors.Join(err, applyErr))
 	}
 	r.reportToRollout(ctx, e, r.frame.Report(ctx, e, d.Events))
-	if failed != nil {
-		return r.frame.RetryLater(ctx, key, failed)
+	if applyErr != nil {
+		return r.frame.RetryLater(ctx, key, applyErr)
 	}
 	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), d.Wake)}, nil
 }
 
-// apply makes the effects true, in order, up to the first that fails. What can never succeed as it is becomes a part of
+// apply applies the effects in order, up to the first that fails. A failure that a retry cannot resolve is recorded in
 // the decision instead.
-func (r *Reconciler) apply(ctx context.Context, s *seen, d *experiment.Decision) error {
+func (r *Reconciler) apply(ctx context.Context, s *observation, d *experiment.Decision) error {
 	for _, effect := range d.Effects {
-		events, err := r.one(ctx, s, effect, &d.Status)
+		events, err := r.applyEffect(ctx, s, effect, &d.Status)
 		d.Events = append(d.Events, events...)
 		if err != nil {
 			return fmt.Errorf("apply %s to Experiment %s.%s: %w", effect, s.object.Name, s.object.Namespace, err)
@@ -108,18 +111,18 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d *experiment.Decision)
 	return nil
 }
 
-func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, status *argov1.ExperimentStatus) ([]release.Event, error) {
+func (r *Reconciler) applyEffect(ctx context.Context, s *observation, effect release.Effect, status *argov1.ExperimentStatus) ([]release.Event, error) {
 	switch effect := effect.(type) {
 	case experiment.ReplicaSetExists:
 		err := r.createReplicaSet(ctx, s, effect.Template)
-		return brokenIf(status, effect.Template, "ReplicaSet", err, s.snapshot.Now)
+		return recordIfRejected(status, effect.Template, "ReplicaSet", err, s.snapshot.Now)
 	case experiment.ServiceExists:
 		err := r.createService(ctx, s, effect.Template, effect.Name)
-		return brokenIf(status, effect.Template, "Service", err, s.snapshot.Now)
+		return recordIfRejected(status, effect.Template, "Service", err, s.snapshot.Now)
 	case experiment.ReplicaSetScaled:
 		return nil, r.scale(ctx, s, effect.Template, effect.Replicas)
 	case experiment.ScaleDownDeadlineSet:
-		return nil, r.goesAt(ctx, s, effect.Template, effect.Deadline)
+		return nil, r.setScaleDownDeadline(ctx, s, effect.Template, effect.Deadline)
 	case experiment.ServiceDeleted:
 		return nil, r.deleteService(ctx, s, effect.Name)
 	case experiment.AnalysisRunStarted:
@@ -131,8 +134,8 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 	}
 }
 
-// brokenIf takes a refusal that only another template helps against into the status.
-func brokenIf(status *argov1.ExperimentStatus, template, kind string, err error, now time.Time) ([]release.Event, error) {
+// recordIfRejected records a rejection in the status if only a change of the template can help.
+func recordIfRejected(status *argov1.ExperimentStatus, template, kind string, err error, now time.Time) ([]release.Event, error) {
 	if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
 		return nil, err
 	}
@@ -140,12 +143,12 @@ func brokenIf(status *argov1.ExperimentStatus, template, kind string, err error,
 }
 
 // reportToRollout reports the results of the analyses to the Rollout of which the Experiment is a step.
-func (r *Reconciler) reportToRollout(ctx context.Context, e *argov1.Experiment, news []release.Event) {
+func (r *Reconciler) reportToRollout(ctx context.Context, e *argov1.Experiment, events []release.Event) {
 	owner := metav1.GetControllerOf(e)
 	if owner == nil || owner.Kind != argov1.RolloutKind {
 		return
 	}
-	for _, event := range news {
+	for _, event := range events {
 		if strings.HasPrefix(event.Reason, argov1.AnalysisRunKind) {
 			r.Rollouts.LateEvent(ctx, corev1.ObjectReference{
 				APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: e.Namespace, Name: owner.Name, UID: owner.UID,
@@ -154,5 +157,5 @@ func (r *Reconciler) reportToRollout(ctx context.Context, e *argov1.Experiment, 
 	}
 }
 
-// Footprint is what this process remembers of Experiments.
+// Footprint returns the size of the state that this process stores about Experiments.
 func (r *Reconciler) Footprint() reconciler.Footprint { return r.frame.Footprint() }

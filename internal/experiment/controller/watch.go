@@ -19,17 +19,17 @@ import (
 
 // Options of the controller.
 type Options struct {
-	// Workers is how many passes may run at once.
+	// Workers is the maximum number of concurrent reconciliations.
 	Workers int
-	// Cache has the Experiments and what is theirs.
+	// Cache contains the Experiments and their objects.
 	Cache cache.Cache
 }
 
-// Add makes the manager run the reconciler.
+// Add adds the reconciler to the manager.
 func (r *Reconciler) Add(mgr manager.Manager, o Options) error {
 	c, err := controller.New("experiment", mgr, reconciler.Options(r, o.Workers))
 	if err != nil {
-		return fmt.Errorf("make the controller of Experiments: %w", err)
+		return fmt.Errorf("create the controller of Experiments: %w", err)
 	}
 	owned := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &argov1.Experiment{}, handler.OnlyControllerOwner())
 	sources := []source.Source{source.Kind[client.Object](o.Cache, &argov1.Experiment{}, &handler.EnqueueRequestForObject{})}
@@ -38,7 +38,7 @@ func (r *Reconciler) Add(mgr manager.Manager, o Options) error {
 	}
 	for _, from := range sources {
 		if err := c.Watch(from); err != nil {
-			return fmt.Errorf("watch for Experiments: %w", err)
+			return fmt.Errorf("start watches for Experiments: %w", err)
 		}
 	}
 	r.watchServices = sync.OnceValue(func() error { return c.Watch(source.Kind[client.Object](o.Cache, &corev1.Service{}, owned)) })

@@ -17,11 +17,11 @@ func TestServicesAreWatchedFromTheFirstTemplateThatHasOne(t *testing.T) {
 		asked++
 		return refused
 	}}
-	s := &seen{object: &argov1.Experiment{}}
-	if err := r.serviceOf(t.Context(), s, &argov1.TemplateSpec{}, &experiment.TemplateState{}); err != nil || asked != 0 {
+	s := &observation{object: &argov1.Experiment{}}
+	if err := r.observeService(t.Context(), s, &argov1.TemplateSpec{}, &experiment.TemplateState{}); err != nil || asked != 0 {
 		t.Errorf("a template without a Service: %d watches, %v, want none", asked, err)
 	}
-	if err := r.serviceOf(t.Context(), s, &argov1.TemplateSpec{Service: &argov1.TemplateService{}}, &experiment.TemplateState{}); !errors.Is(err, refused) || asked != 1 {
+	if err := r.observeService(t.Context(), s, &argov1.TemplateSpec{Service: &argov1.TemplateService{}}, &experiment.TemplateState{}); !errors.Is(err, refused) || asked != 1 {
 		t.Errorf("a template with a Service: %d watches, %v, want one and its error", asked, err)
 	}
 }

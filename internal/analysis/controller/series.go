@@ -10,20 +10,20 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// lookTimeout bounds how long a scrape waits for a cache that is being filled.
-const lookTimeout = time.Second
+// readTimeout is the maximum time for which a scrape waits for a cache that is not synchronized yet.
+const readTimeout = time.Second
 
-// Look gives what the series about AnalysisRuns, Experiments and their templates show, from a cache. What cannot be read
-// is left out: definitions may be missing.
-func Look(ctx context.Context, cached client.Reader) func() telemetry.Analyses {
+// ReadSeries returns a function that reads the content of the series about AnalysisRuns, Experiments and their
+// templates from a cache. Kinds that cannot be read are omitted: their CustomResourceDefinitions may be missing.
+func ReadSeries(ctx context.Context, cached client.Reader) func() telemetry.Analyses {
 	return func() telemetry.Analyses {
-		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		var out telemetry.Analyses
 		runs := &argov1.AnalysisRunList{}
 		if cached.List(ctx, runs, client.UnsafeDisableDeepCopy) == nil {
 			for i := range runs.Items {
-				out.Runs = append(out.Runs, shownRun(&runs.Items[i]))
+				out.Runs = append(out.Runs, runSeries(&runs.Items[i]))
 			}
 		}
 		experiments := &argov1.ExperimentList{}
@@ -35,15 +35,15 @@ func Look(ctx context.Context, cached client.Reader) func() telemetry.Analyses {
 		templates := &argov1.AnalysisTemplateList{}
 		if cached.List(ctx, templates, client.UnsafeDisableDeepCopy) == nil {
 			for _, t := range templates.Items {
-				out.Templates = append(out.Templates, telemetry.Template{Namespace: t.Namespace, Name: t.Name, Metrics: shownMetrics(t.Spec.Metrics)})
+				out.Templates = append(out.Templates, telemetry.Template{Namespace: t.Namespace, Name: t.Name, Metrics: metricSeries(t.Spec.Metrics)})
 			}
 		}
 		return out
 	}
 }
 
-func shownRun(run *argov1.AnalysisRun) telemetry.Run {
-	out := telemetry.Run{Namespace: run.Namespace, Name: run.Name, Phase: string(run.Status.Phase), Metrics: shownMetrics(run.Spec.Metrics)}
+func runSeries(run *argov1.AnalysisRun) telemetry.Run {
+	out := telemetry.Run{Namespace: run.Namespace, Name: run.Name, Phase: string(run.Status.Phase), Metrics: metricSeries(run.Spec.Metrics)}
 	for i, m := range out.Metrics {
 		for _, result := range run.Status.MetricResults {
 			if result.Name == m.Name {
@@ -54,7 +54,7 @@ func shownRun(run *argov1.AnalysisRun) telemetry.Run {
 	return out
 }
 
-func shownMetrics(metrics []argov1.Metric) []telemetry.RunMetric {
+func metricSeries(metrics []argov1.Metric) []telemetry.RunMetric {
 	out := make([]telemetry.RunMetric, len(metrics))
 	for i, m := range metrics {
 		out[i] = telemetry.RunMetric{Name: m.Name, Type: providerType(m.Provider)}
@@ -62,7 +62,7 @@ func shownMetrics(metrics []argov1.Metric) []telemetry.RunMetric {
 	return out
 }
 
-// providerType labels the series of a metric.
+// providerType returns the label of the provider of a metric.
 func providerType(p argov1.MetricProvider) string {
 	if types := p.Types(); len(types) > 0 {
 		return types[0]
