@@ -6,9 +6,9 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// TestWhatGotAnotherNameIsUsed: where somebody else has the name that the status says, what was made under one with a number
-// is what judges, and nothing is made or ended for it again.
-func TestWhatGotAnotherNameIsUsed(t *testing.T) {
+// TestRunWithNumberedNameIsUsed: if another object has the name in the status, the run that was created under a
+// numbered name is evaluated, and is neither created nor terminated again.
+func TestRunWithNumberedNameIsUsed(t *testing.T) {
 	for name, step := range map[string]argov1.CanaryStep{
 		"analysis": {Analysis: analysed}, "experiment": {Experiment: &argov1.RolloutExperimentStep{}},
 	} {
@@ -45,9 +45,9 @@ func TestWhatGotAnotherNameIsUsed(t *testing.T) {
 	}
 }
 
-// TestAnExperimentOutlivesTheNumberOfItsRevision: a template that was left and came back before the status said anything else
-// has a higher revision, and the Experiment that was made for its step still judges it.
-func TestAnExperimentOutlivesTheNumberOfItsRevision(t *testing.T) {
+// TestExperimentSurvivesNewRevisionNumber: a template that was replaced and returned before the next status write has a
+// higher revision number, and the Experiment that was created for its step is still evaluated.
+func TestExperimentSurvivesNewRevisionNumber(t *testing.T) {
 	steps := []argov1.CanaryStep{{Experiment: &argov1.RolloutExperimentStep{}}, {Experiment: &argov1.RolloutExperimentStep{}}}
 	for name, tc := range map[string]struct {
 		current string
@@ -72,9 +72,9 @@ func TestAnExperimentOutlivesTheNumberOfItsRevision(t *testing.T) {
 	}
 }
 
-// TestWhatWasToldToEndJudgesNothing: a release that begins again ends the analysis that was under way, and is judged by
-// another one, also where the list does not show the end yet.
-func TestWhatWasToldToEndJudgesNothing(t *testing.T) {
+// TestTerminatedRunIsNotEvaluated: a release that starts again terminates the current analysis and is evaluated by
+// another one, even if the list does not show the termination yet.
+func TestTerminatedRunIsNotEvaluated(t *testing.T) {
 	for name, stale := range map[string]bool{"as the cluster is": false, "by an old list": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(argov1.RolloutSpec{Replicas: new(int32(1)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{
@@ -87,7 +87,7 @@ func TestWhatWasToldToEndJudgesNothing(t *testing.T) {
 			if len(w.runs) != 1 || w.runs[0].Name != "cart-hash-v2-2-1" {
 				t.Fatalf("runs %v", w.runs)
 			}
-			w.status.CurrentPodHash = "ffffffffff" // somebody wrote it
+			w.status.CurrentPodHash = "ffffffffff" // written by a user
 			for range 4 {
 				w.pass(t)
 				w.runs[0].Terminated = w.runs[0].Terminated && !stale

@@ -7,9 +7,9 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// TestReleaseThatBeginsIsNotLate: where the write that says that the ReplicaSet was made is lost, what the deadline of the
-// release before counted from is still there when the next one begins.
-func TestReleaseThatBeginsIsNotLate(t *testing.T) {
+// TestNewReleaseDoesNotInheritDeadline: if the status write about the creation of the ReplicaSet is lost, the status
+// still contains the start of the previous deadline when the next release starts.
+func TestNewReleaseDoesNotInheritDeadline(t *testing.T) {
 	w := newWorld(argov1.RolloutSpec{
 		Replicas: new(int32(2)), ProgressDeadlineSeconds: new(int32(60)), ProgressDeadlineAbort: true,
 		Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{}},
@@ -20,7 +20,7 @@ func TestReleaseThatBeginsIsNotLate(t *testing.T) {
 	w.settle(t)
 	w.template = "v3"
 	w.generation++
-	w.sets[1].Spec = 0 // nobody counts them
+	w.sets[1].Spec = 0 // not counted
 	w.react()
 	w.status.UpdatedReplicas, w.status.Replicas = 0, 2
 	w.now = w.now.Add(time.Hour)

@@ -6,7 +6,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// BenchmarkNext measures a decision: about a Rollout at rest, and about one that is held by a pause in the middle.
+// BenchmarkNext measures a decision about an idle Rollout, and about a paused one.
 func BenchmarkNext(b *testing.B) {
 	w := newWorld(argov1.RolloutSpec{Replicas: new(int32(10)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{
 		CanaryService: "canary", StableService: "stable", TrafficRouting: &argov1.RolloutTrafficRouting{},

@@ -73,7 +73,7 @@ func TestTextsOfConditions(t *testing.T) {
 	}
 }
 
-// fine is a Rollout of 2 pods that is all it asks to be.
+// fine is the status of a Rollout of 2 pods in its desired state.
 func fine(change ...func(*argov1.RolloutSpec, *argov1.RolloutStatus)) (argov1.RolloutSpec, argov1.RolloutStatus) {
 	spec := argov1.RolloutSpec{Replicas: new(int32(2)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{Steps: []argov1.CanaryStep{setWeight(10)}}}}
 	status := argov1.RolloutStatus{
@@ -219,7 +219,7 @@ func TestDeadlines(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*ProgressDeadline)
-		late   bool // ten minutes and a second later
+		late   bool // 1 s after the deadline of 10 minutes
 	}{
 		{"no progress", func(*ProgressDeadline) {}, true},
 		{"a longer deadline", func(d *ProgressDeadline) { d.Spec.ProgressDeadlineSeconds = new(int32(3600)) }, false},

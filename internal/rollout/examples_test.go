@@ -15,9 +15,10 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// The examples that Serin was asked to make work, each with what must be seen of it.
+// Examples from the requirements, each with its expected observations.
 
-// example is a world in which the first revision of a spec serves. Pods become available one look after they were asked for.
+// example is a world in which the first revision of a spec serves. Pods become available one reconciliation after they
+// were requested.
 func example(t *testing.T, spec string) *world {
 	t.Helper()
 	w := newWorld(argov1.RolloutSpec{})
@@ -28,7 +29,7 @@ func example(t *testing.T, spec string) *world {
 	return w
 }
 
-// ship gives the template another revision, and runs until nothing moves.
+// ship sets another revision of the template, and reconciles until nothing changes.
 func (w *world) ship(t *testing.T, version string) {
 	t.Helper()
 	w.generation++
@@ -36,27 +37,27 @@ func (w *world) ship(t *testing.T, version string) {
 	w.settle(t)
 }
 
-// resume ends the pauses, as a person does.
+// resume ends the pauses, as a user does.
 func (w *world) resume(t *testing.T) {
 	t.Helper()
 	w.status.PauseConditions = nil
 	w.settle(t)
 }
 
-// abort takes the release back, as a person does.
+// abort aborts the release, as a user does.
 func (w *world) abort(t *testing.T) {
 	t.Helper()
 	w.status.Abort = true
 	w.settle(t)
 }
 
-// numbers follows the pods that are asked for, of the new revision and of the stable one.
+// numbers records the desired pods of the new revision and of the stable one.
 type numbers struct {
 	seen        []string
 	most, least int32
 }
 
-// follow begins to follow them. Pods that are asked for count as there at once, and as available only when they are.
+// follow starts the recording. Desired pods exist immediately, and become available later.
 func (w *world) follow(stable, next string) *numbers {
 	n := &numbers{least: 1 << 30}
 	look := func() {
@@ -167,7 +168,7 @@ strategy: {canary: {steps: [{setWeight: 41}, {pause: {duration: 10}}, {pause: {d
 	}
 }
 
-// TestExampleOfImbalance: the plan is carried out as it is written, and people are warned before it is.
+// TestExampleOfImbalance: the steps are executed as written, and users are warned before.
 func TestExampleOfImbalance(t *testing.T) {
 	w := example(t, routedExample(10, `steps: [{setCanaryScale: {weight: 10}}, {setWeight: 90}, {pause: {}}]`))
 	w.told.Reset()
@@ -185,7 +186,7 @@ func TestExampleOfImbalance(t *testing.T) {
 	}
 }
 
-// routedExample is a spec whose traffic Gateway API shares.
+// routedExample is a spec whose traffic is divided with Gateway API.
 func routedExample(replicas int, more string) string {
 	return fmt.Sprintf(`
 replicas: %d
@@ -193,7 +194,7 @@ strategy: {canary: {canaryService: canary, stableService: stable, trafficRouting
 `, replicas, more)
 }
 
-// TestExampleOfCanaryScale: canary pods and canary weight apart.
+// TestExampleOfCanaryScale: the number of canary pods is independent of the weight.
 func TestExampleOfCanaryScale(t *testing.T) {
 	w := example(t, routedExample(8, `steps: [{setCanaryScale: {replicas: 3}}, {pause: {}}, {setCanaryScale: {weight: 25}}, {pause: {}}, {setCanaryScale: {matchTrafficWeight: true}}, {setWeight: 50}, {pause: {}}]`))
 	stable := func(release.Effect, []ReplicaSet) {
@@ -213,7 +214,7 @@ func TestExampleOfCanaryScale(t *testing.T) {
 	}
 }
 
-// TestExampleOfDynamicStableScale: the stable revision shrinks as the canary grows, and back.
+// TestExampleOfDynamicStableScale: the stable revision is scaled down while the canary is scaled up, and vice versa.
 func TestExampleOfDynamicStableScale(t *testing.T) {
 	w := example(t, routedExample(8, `dynamicStableScale: true, abortScaleDownDelaySeconds: 600, steps: [{setWeight: 25}, {pause: {}}, {setWeight: 75}, {pause: {}}]`))
 	w.watch = func(release.Effect, []ReplicaSet) { w.carries(t, 8) }
@@ -227,7 +228,7 @@ func TestExampleOfDynamicStableScale(t *testing.T) {
 	pods(2, 6)
 	w.resume(t)
 	pods(6, 2)
-	for _, step := range []struct{ pods, weight int32 }{{2, 75}, {5, 38}, {6, 25}, {7, 13}} { // they come back one after the other
+	for _, step := range []struct{ pods, weight int32 }{{2, 75}, {5, 38}, {6, 25}, {7, 13}} { // one after the other
 		w.ready["hash-v1"] = step.pods
 		w.abort(t)
 		if weight := w.route.Weights.Canary.Weight; weight != step.weight {
@@ -247,7 +248,7 @@ func TestExampleOfDynamicStableScale(t *testing.T) {
 	pods(0, 8)
 }
 
-// carries wants each side to have the pods, available, that its part of the requests needs of so many.
+// carries checks that each side has the available pods that its share of the requests requires.
 func (w *world) carries(t *testing.T, replicas int32) {
 	t.Helper()
 	if w.route == nil {
@@ -272,7 +273,8 @@ func TestExampleOfARollingUpdate(t *testing.T) {
 	}
 }
 
-// TestExampleOfServices: each Service reaches one revision, pods say their role, and the two are kept apart.
+// TestExampleOfServices: each Service selects one revision, pods have the metadata of their role, and anti-affinity
+// separates the two.
 func TestExampleOfServices(t *testing.T) {
 	w := example(t, `
 replicas: 4
@@ -325,7 +327,8 @@ strategy:
 	}
 }
 
-// TestExampleOfAnAnalysis: it begins beside the step that it names, ends with the update, and takes the release back.
+// TestExampleOfAnAnalysis: a background analysis starts with the step that it names, ends with the release, and rolls
+// it back if it fails.
 func TestExampleOfAnAnalysis(t *testing.T) {
 	const spec = `
 replicas: 5

@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// asked draws a Rollout that validation has nothing against.
+// asked draws a valid Rollout.
 func asked(t *rapid.T) argov1.RolloutSpec {
 	spec := argov1.RolloutSpec{
 		Replicas: new(rapid.Int32Range(1, 6).Draw(t, "replicas")), ProgressDeadlineSeconds: maybe(t, "deadline", int32(30)),
@@ -68,10 +68,10 @@ func askedBlueGreen(t *rapid.T) *argov1.BlueGreenStrategy {
 	return b
 }
 
-// TestRolloutsArriveWhateverHappensOnTheWay plays random stories: people change their minds, pods come late or not at all, analyses come to anything,
-// the process dies between two effects. On the way no limit is broken; and when at last all goes well, the Rollout
-// arrives.
-func TestRolloutsArriveWhateverHappensOnTheWay(t *testing.T) {
+// TestReleasesConverge runs random histories: users change their minds, pods become available late or never, analyses
+// have any result, and the process stops between two effects. No limit is ever violated, and when all faults end, the
+// Rollout reaches its desired state.
+func TestReleasesConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(asked(t))
 		w.become = func(rs ReplicaSet) (replicas, available int32) {
@@ -96,7 +96,7 @@ func TestRolloutsArriveWhateverHappensOnTheWay(t *testing.T) {
 	})
 }
 
-// happen is one thing that people, pods or analyses do.
+// happen is one action of users, pods or analyses.
 func (w *world) happen(t *rapid.T) {
 	phases := []argov1.AnalysisPhase{argov1.AnalysisPhaseRunning, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseInconclusive}
 	switch anyOf(t, "happens", "template", "template", "replicas", "abort", "retry", "promote", "full", "pause", "judge", "ready", "time", "restart", "steps", "skip", "router", "endpoints", "endpoints") {
@@ -151,7 +151,7 @@ func (w *world) happen(t *rapid.T) {
 	}
 }
 
-// promote is what a person does who promotes a Rollout with the client.
+// promote promotes a Rollout like the kubectl plugin.
 func (w *world) promote() {
 	w.spec.Paused = false
 	s := &w.status
@@ -163,7 +163,7 @@ func (w *world) promote() {
 	}
 }
 
-// limits are what no effect may break.
+// limits are the invariants of all effects.
 func (w *world) limits(t *rapid.T, effect release.Effect, before []ReplicaSet) {
 	switch e := effect.(type) {
 	case ReplicaSetScaled:
@@ -177,7 +177,8 @@ func (w *world) limits(t *rapid.T, effect release.Effect, before []ReplicaSet) {
 	}
 }
 
-// unpublished: a revision gets no traffic that it has not where its endpoints are not published, and another one answers.
+// unpublished: a revision receives no additional traffic while its endpoints are not published, if another revision can
+// serve.
 func (w *world) unpublished(t *rapid.T, e TrafficRouted) {
 	canary, serving := e.Weights.Canary, w.set("cart-"+e.Weights.Stable.PodTemplateHash)
 	if w.published == nil || w.unread || w.published[canary.ServiceName][canary.PodTemplateHash] > 0 || serving == nil || serving.Available == 0 {
@@ -188,7 +189,7 @@ func (w *world) unpublished(t *rapid.T, e TrafficRouted) {
 	}
 }
 
-// raised is true when a route gives the new revision more than people know of.
+// raised reports whether a route sends more requests to the new revision than before.
 func (w *world) raised(e TrafficRouted) bool {
 	known := w.status.Canary.Weights
 	return known == nil || known.Canary.PodTemplateHash != e.Weights.Canary.PodTemplateHash || known.Canary.Weight < e.Weights.Canary.Weight
@@ -222,7 +223,7 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 		t.Fatalf("%s: %d pods are asked for, at most %d may be:\n%s", e, is, l.MaxPods(), w.told.String())
 	}
 	least := l.MinAvailable()
-	if w.status.Abort { // on the way back, maxUnavailable counts from the pods that carried the traffic
+	if w.status.Abort { // during a rollback, maxUnavailable is relative to the pods that carried the traffic
 		carriers := had
 		if own := w.status.Serin; own != nil && own.CarriedBy != nil {
 			carriers = *own.CarriedBy
@@ -235,12 +236,12 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 	}
 }
 
-// steppedDown is true where the user asks for pods that do not follow the weight.
+// steppedDown reports whether the user configured a number of pods that does not follow the weight.
 func (w *world) steppedDown() bool {
 	return pods.CanaryScaleAt(w.spec.Strategy.Canary.Steps, w.status.CurrentStepIndex) != nil
 }
 
-// arrives lets all go well from here on, with a person who promotes what is held.
+// arrives ends all faults and promotes paused releases until the Rollout reaches its desired state.
 func (w *world) arrives(t *rapid.T) {
 	w.become, w.lives, w.verdict, w.outcome = nil, nil, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseSuccessful
 	clear(w.ready)
@@ -259,7 +260,7 @@ func (w *world) arrives(t *rapid.T) {
 	t.Fatalf("does not arrive: %s (%s) %v\n%s", w.status.Phase, w.status.Message, w.last.Gates, w.told.String())
 }
 
-// atRest is what a Rollout is that has arrived.
+// atRest checks an idle Rollout.
 func (w *world) atRest(t *rapid.T) {
 	for _, rs := range w.sets {
 		switch hash := "hash-" + w.template; {

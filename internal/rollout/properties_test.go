@@ -21,7 +21,7 @@ func anyOf[T any](t *rapid.T, label string, of ...T) T { return rapid.SampledFro
 
 func chance(t *rapid.T, label string) bool { return rapid.Bool().Draw(t, label) }
 
-// maybe is one of the values, or none.
+// maybe draws one of the values, or none.
 func maybe[T any](t *rapid.T, label string, of ...T) *T {
 	if chance(t, "has "+label) {
 		return new(anyOf(t, label, of...))
@@ -29,7 +29,7 @@ func maybe[T any](t *rapid.T, label string, of ...T) *T {
 	return nil
 }
 
-// strategies draws what a user may ask for, and what validation would refuse.
+// strategies draws valid and invalid strategies.
 func strategies(t *rapid.T) argov1.RolloutStrategy {
 	if chance(t, "blue-green") {
 		b := argov1.BlueGreenStrategy{
@@ -79,7 +79,7 @@ func strategies(t *rapid.T) argov1.RolloutStrategy {
 	return argov1.RolloutStrategy{Canary: &c}
 }
 
-// snapshots draws what a Rollout may look like, also what no healthy cluster shows.
+// snapshots draws any snapshot, including those that no healthy cluster produces.
 func snapshots(t *rapid.T) Snapshot {
 	hashes := []string{"a", "b", "c", ""}
 	phases := []argov1.AnalysisPhase{"", argov1.AnalysisPhaseRunning, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseInconclusive}
@@ -189,9 +189,9 @@ func TestNextIsTotalAndLeavesItsSnapshotAlone(t *testing.T) {
 	})
 }
 
-// TestAStrategyThatChangesAfterAnAbort: the status still has the weights of the canary strategy when the first decision about a
-// blue-green one is made.
-func TestAStrategyThatChangesAfterAnAbort(t *testing.T) {
+// TestChangeOfStrategyAfterAbort: the status still contains the weights of the canary strategy at the first decision
+// about a blue-green one.
+func TestChangeOfStrategyAfterAbort(t *testing.T) {
 	s := Snapshot{
 		Now: noon, Name: "cart", Hash: "b", Spec: argov1.RolloutSpec{Replicas: new(int32(2)), Strategy: argov1.RolloutStrategy{
 			BlueGreen: &argov1.BlueGreenStrategy{ActiveService: "active"},
@@ -241,7 +241,7 @@ func TestNextHoldsWhatTheAPIPromises(t *testing.T) {
 	})
 }
 
-// TestNoDecisionIsADeadEnd: what is not as it shall be, and does not move, says who moves it.
+// TestNoDecisionIsADeadEnd: a Rollout that is neither in its desired state nor in progress has a gate with an opener.
 func TestNoDecisionIsADeadEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots(t)

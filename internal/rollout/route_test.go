@@ -87,9 +87,9 @@ func TestImbalanceNamesTheStepThatBringsIt(t *testing.T) {
 	}
 }
 
-// TestAWeightComesBackWithItsPods: a revision whose pods all died loses its users at once, and gets them back when it has
-// the pods for them again, not with the first one.
-func TestAWeightComesBackWithItsPods(t *testing.T) {
+// TestWeightReturnsWithItsPods: a revision whose pods all failed loses its users immediately, and regains them when it
+// has enough pods again, not with the first one.
+func TestWeightReturnsWithItsPods(t *testing.T) {
 	w := stepping(t, 3, setWeight(100), pauseFor(""))
 	for _, step := range []struct {
 		available, weight int32

@@ -17,31 +17,31 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TestScenarios plays the stories of testdata/scenarios; -rewrite writes what happened into them.
+// TestScenarios runs the scenarios in testdata/scenarios; -rewrite writes the actual output into them.
 //
-//	rollout             YAML of a spec: its first revision is deployed without a word (with "told": with all of them;
-//	                    with pods=2: of a workload that has so many of its own)
-//	edit                YAML laid over the spec
-//	problem ...         makes the Rollout impossible to carry out; without more: possible again
-//	template x          gives the template another revision, or one that there was; YAML is laid over the spec with it
-//	pods ok|bad         all pods become available at once; pods that the newest revision gets do not
-//	ready x=2           of the revision x only so many pods are available; x=all: all again
-//	ripe x=2            of those, only so many have been ready for long enough; x=all: all again
-//	judge phase         is what AnalysisRuns come to from now on
-//	experiment phase    is what Experiments come to from now on
-//	router serves|lags  says whether it does what it was told; silent: it cannot tell; with "outside": only what is asked for
-//	                    is told, by those outside the cluster
-//	endpoints late      publishes no change of endpoints any more; published: all at once, as usual; unread: they may not be read;
-//	                    canary/x=2: publishes so many of the revision x behind the Service canary
-//	turn open|closed    limits how many releases move at once, and says whether this one may start beside the others
-//	budget keeps|lets   is what a disruption budget does to pods that are evicted
-//	workload pods=3     has that many pods of its own, or another generation=2
-//	disable name        is a step plugin that shall not be called
-//	status              YAML laid over the status, as people patch it
-//	after 10s           lets time pass
+//	rollout             YAML of a spec: its first revision is deployed without output (with "told": with all output;
+//	                    with pods=2: of a workload with that number of pods)
+//	edit                YAML merged into the spec
+//	problem ...         makes the spec invalid; without a text: valid again
+//	template x          sets another, or an earlier, revision of the template; YAML is merged into the spec
+//	pods ok|bad         ok: all pods become available immediately; bad: those of the newest revision do not
+//	ready x=2           at most that many pods of the revision x are available; x=all: all
+//	ripe x=2            at most that many of them have been ready for long enough; x=all: all
+//	judge phase         sets the result of AnalysisRuns from now on
+//	experiment phase    sets the result of Experiments from now on
+//	router serves|lags  sets whether the router has applied the weights; silent: it cannot report that; with "outside":
+//	                    only external load balancers report
+//	endpoints late      publishes no further change of endpoints; published: all immediately, the default; unread: no
+//	                    permission to read them; canary/x=2: publishes that many of the revision x behind the Service canary
+//	turn open|closed    limits the number of concurrent releases, and sets whether this one may start
+//	budget keeps|lets   sets whether a disruption budget protects pods from eviction
+//	workload pods=3     sets the number of pods of the workload, or with generation=2 its generation
+//	disable name        disables a step plugin
+//	status              YAML merged into the status, as users patch it
+//	after 10s           advances the time
 //
-// After each command passes run until nothing moves. Beside it the same story is played by two processes that die again and
-// again between two effects, one of which writes each decision for itself. Both have to come to the same end.
+// After each command, the Rollout is reconciled until nothing changes. The same scenario also runs in two processes that
+// are repeatedly stopped between two effects, one of which writes each decision separately. All must reach the same state.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		var w *world
@@ -73,7 +73,7 @@ func TestScenarios(t *testing.T) {
 			w.show()
 			for _, other := range killed {
 				if diff := cmp.Diff(w.told.String(), other.told.String()); diff != "" && !d.HasArg("rerun") {
-					t.Fatalf("%s: killed again and again it comes to another end (-living +killed):\n%s", d.Pos, diff)
+					t.Fatalf("%s: repeatedly stopped, it reaches another state (-running +stopped):\n%s", d.Pos, diff)
 				}
 			}
 			w.told.Reset()
@@ -88,7 +88,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// dying kills the process now and then, but not for ever.
+// dying stops the process at random, at most a limited number of times.
 func dying(chance *rand.Rand) func(int) (int, bool) {
 	deaths := 0
 	return func(effects int) (int, bool) {
@@ -174,7 +174,7 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 	w.settle(t)
 }
 
-// limit is how many pods of a revision become something, at most.
+// limit sets the maximum number of pods of a revision that reach a state.
 func limit(t *testing.T, d *datadriven.TestData, limits map[string]int32, arg datadriven.CmdArg) {
 	t.Helper()
 	hash := "hash-" + arg.Key
@@ -189,7 +189,7 @@ func limit(t *testing.T, d *datadriven.TestData, limits map[string]int32, arg da
 	limits[hash] = int32(pods)
 }
 
-// publish says what becomes of endpoints.
+// publish determines which endpoints are published.
 func (w *world) publish(t *testing.T, d *datadriven.TestData) {
 	t.Helper()
 	for _, arg := range d.CmdArgs {

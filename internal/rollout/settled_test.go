@@ -10,8 +10,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// TestWhoWaitsForAStepSeesIt: a suite or a script that waits for an index finds each one that a pause leads to.
-func TestWhoWaitsForAStepSeesIt(t *testing.T) {
+// TestEveryPausedStepIsWritten: a script that waits for a step index observes each one that precedes a pause.
+func TestEveryPausedStepIsWritten(t *testing.T) {
 	w := stepping(t, 1, setWeight(10), pauseFor("10s"), setWeight(20), pauseFor("10s"))
 	w.until(t, w.now.Add(11*time.Second))
 	if want := []int32{2, 3}; !slices.Equal(w.steps, want) || w.route.Weights.Canary.Weight != 20 {
@@ -19,8 +19,9 @@ func TestWhoWaitsForAStepSeesIt(t *testing.T) {
 	}
 }
 
-// TestAPauseOfAnotherStepHoldsNothing: a user may write the pause of a step into a status whose step is none. Nothing would end it.
-func TestAPauseOfAnotherStepHoldsNothing(t *testing.T) {
+// TestPauseOfAnotherStepIsRemoved: a user may write the pause of a step into a status whose step is not a pause. It
+// would never end.
+func TestPauseOfAnotherStepIsRemoved(t *testing.T) {
 	s := Snapshot{
 		Now: noon, Hash: "b", Spec: argov1.RolloutSpec{Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{
 			Steps: []argov1.CanaryStep{setWeight(10), pauseFor("")},

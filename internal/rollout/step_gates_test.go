@@ -23,9 +23,9 @@ func heldSince(since time.Time) argov1.RolloutStatus {
 	}
 }
 
-// TestAPauseLastsAsLongAsWasAskedFor although the API keeps whole seconds of its start; unless the part of a second that Serin
-// keeps is of another pause, or nowhere.
-func TestAPauseLastsAsLongAsWasAskedFor(t *testing.T) {
+// TestPauseHasItsConfiguredDuration although the API stores only whole seconds of its start; unless the fraction of a
+// second that Serin stores belongs to another pause, or is missing.
+func TestPauseHasItsConfiguredDuration(t *testing.T) {
 	began := noon.Add(900 * time.Millisecond)
 	stored := heldSince(noon)
 	stored.Serin = &argov1.SerinStatus{PausedAt: new(metav1.NewMicroTime(began))}
@@ -123,7 +123,7 @@ func TestGatesOfSteps(t *testing.T) {
 	}
 }
 
-// TestNoStepIsADeadEnd: whatever a step waits for has somebody who opens it, and time is named with its moment.
+// TestNoStepIsADeadEnd: every waiting step has an opener, and one that time opens has a time.
 func TestNoStepIsADeadEnd(t *testing.T) {
 	phases := []argov1.AnalysisPhase{"", argov1.AnalysisPhasePending, argov1.AnalysisPhaseRunning, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseError, argov1.AnalysisPhaseInconclusive, "Newer"}
 	steps := []argov1.CanaryStep{

@@ -21,7 +21,7 @@ var (
 	scaleFollow = setScale(argov1.SetCanaryScale{MatchTrafficWeight: true})
 )
 
-// amount reads a number or a string in quotes, as maxSurge and durations are written; "" is none.
+// amount parses a number or a string in quotes, such as maxSurge or a duration; "" is nil.
 func amount(text string) *intstr.IntOrString {
 	if text == "" {
 		return nil

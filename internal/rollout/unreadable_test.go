@@ -9,9 +9,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TestWhatCannotBeReadIsTold: amounts that are none are taken out and told, all else is told alone, and a mistake in the
-// spec is said besides.
-func TestWhatCannotBeReadIsTold(t *testing.T) {
+// TestUnreadableFieldsAreReported: invalid quantities are removed and reported, other fields are only reported, and an
+// error in the spec is reported in addition.
+func TestUnreadableFieldsAreReported(t *testing.T) {
 	s := Snapshot{Name: "cart", Hash: "a", ValidationError: "", UnreadableFields: []string{
 		"/spec/template/spec/containers/0/resources/limits/example.com~1gpu", "/spec/strategy/canary/steps/1/setWeight",
 		"/spec/template/spec/volumes/0/emptyDir/sizeLimit", "/status/replicas",

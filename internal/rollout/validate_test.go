@@ -12,7 +12,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// specOf is a spec that is fine but for what a test says of it, as YAML.
+// specOf returns a valid spec with changes in YAML.
 func specOf(t *testing.T, text string) argov1.RolloutSpec {
 	t.Helper()
 	var spec argov1.RolloutSpec

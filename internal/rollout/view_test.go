@@ -31,7 +31,7 @@ func TestEveryGateIsOpenedAsListed(t *testing.T) {
 	})
 }
 
-// TestViewBesideAnotherControllerForecastsNothing: what that controller waits for and does next is unknown.
+// TestViewBesideAnotherControllerForecastsNothing: the gates and the next steps of that controller are unknown.
 func TestViewBesideAnotherControllerForecastsNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := ViewBeside(snapshots(t), "Deployment argo-rollouts has 1 ready pods", time.Time{})

@@ -17,8 +17,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// world is a Rollout and a small cluster that does what it is told: pods come and go at once, unless they are kept from
-// becoming available.
+// world is a Rollout and a small cluster that applies its effects: pods are created and removed immediately, unless a
+// test prevents them from becoming available.
 type world struct {
 	now        time.Time
 	spec       argov1.RolloutSpec
@@ -31,40 +31,41 @@ type world struct {
 
 	sets        []ReplicaSet // by time of creation
 	labels      map[string]*argov1.PodTemplateMetadata
-	ready       map[string]int32 // by hash: no more of its pods become available than these
-	ripe        map[string]int32 // by hash: no more of those have been ready for long enough
+	ready       map[string]int32 // by hash: the maximum number of available pods
+	ripe        map[string]int32 // by hash: the maximum number of pods that have been ready for long enough
 	bad         bool
 	pods        []Pod
-	budget      bool // a disruption budget keeps all pods
+	budget      bool // a disruption budget protects all pods
 	services    map[string]Service
-	published   map[string]map[string]int32 // endpoints by Service and by hash, as they were when they began to be late; nil: they are not
-	unread      bool                        // endpoints may not be read
+	published   map[string]map[string]int32 // outdated endpoints by Service and hash; nil: they are current
+	unread      bool                        // no permission to read endpoints
 	runs        []AnalysisRun
 	experiments []Experiment
 	verdict     argov1.AnalysisPhase
 	outcome     argov1.AnalysisPhase
 	route       *TrafficRouted
-	headers     int // how many managed routes by header the route had before the last change
+	headers     int // number of header routes before the last change
 	router      Router
 	workload    *WorkloadScale
 	disabled    []string
 	turn        *release.QueueState // of a release that may start
 	count       int
 
-	// become says how many pods of a ReplicaSet there are, and how many are available, after a while; nil: all.
+	// become returns how many pods of a ReplicaSet exist and are available after a while; nil: all.
 	become func(rs ReplicaSet) (replicas, available int32)
 
-	standing []string // events that were told, and are not told again
+	standing []string // persistent events that were sent
 
 	last  Decision
-	steps []int32 // that each write of the status named
+	steps []int32 // step index of each status write
 	told  strings.Builder
 	shown string
-	// watch looks at each effect that has changed something; before are the ReplicaSets as they were.
+	// watch is called for each effect that has changed something; before are the previous ReplicaSets.
 	watch func(effect release.Effect, before []ReplicaSet)
-	// lives says after how many of the effects of a pass the process dies, before it writes the status; nil: it never does.
+	// lives returns after how many effects of a reconciliation the process stops, before it writes the status; nil:
+	// never.
 	lives func(effects int) (survivors int, dies bool)
-	// hasty writes each decision as it is, and settles none.
+	// hasty writes each decision unchanged, without merging decisions.
 	hasty bool
 }
 
@@ -75,13 +76,13 @@ func newWorld(spec argov1.RolloutSpec) *world {
 	}
 }
 
-// tick is time that passes between two things that are made, so that their order can be told.
+// tick is the time between the creation of two objects, so that their order is known.
 func (w *world) tick() time.Time {
 	w.count++
 	return w.now.Add(time.Duration(w.count) * time.Microsecond)
 }
 
-// snapshot is the world as the shell would show it: what is stored has whole seconds.
+// snapshot returns the world as the reconciler observes it: stored times have whole seconds.
 func (w *world) snapshot(t fataler) Snapshot {
 	text, err := json.Marshal(w.status)
 	if err != nil {
@@ -123,7 +124,7 @@ func (w *world) snapshot(t fataler) Snapshot {
 	return s
 }
 
-// seenServices are the Services with their endpoints.
+// seenServices returns the Services with their endpoints.
 func (w *world) seenServices() map[string]Service {
 	seen := maps.Clone(w.services)
 	endpoints := w.endpoints()
@@ -148,7 +149,7 @@ func (w *world) seenServices() map[string]Service {
 	return seen
 }
 
-// endpoints are the pods that take requests, of each Service and revision.
+// endpoints returns the number of ready endpoints by Service and revision.
 func (w *world) endpoints() map[string]map[string]int32 {
 	all := map[string]map[string]int32{}
 	for name, service := range w.services {
@@ -162,7 +163,7 @@ func (w *world) endpoints() map[string]map[string]int32 {
 	return all
 }
 
-// fataler is a test, or a drawing of one.
+// fataler is a test, or a property test.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -170,7 +171,7 @@ type fataler interface {
 
 var _ fataler = (*testing.T)(nil)
 
-// settle runs passes until one changes nothing.
+// settle reconciles until nothing changes.
 func (w *world) settle(t fataler) {
 	t.Helper()
 	for range 400 {
@@ -181,10 +182,10 @@ func (w *world) settle(t fataler) {
 	}
 	s := w.snapshot(t)
 	d := Next(s)
-	t.Fatalf("does not come to rest; now it is %v, %v, and the status (-is +becomes)\n%s\n%s", d.Effects, d.Gates, cmp.Diff(s.Status, d.Status), w.told.String())
+	t.Fatalf("does not become idle; now it is %v, %v, and the status (-is +becomes)\n%s\n%s", d.Effects, d.Gates, cmp.Diff(s.Status, d.Status), w.told.String())
 }
 
-// stepping is a world behind a router, held in the first pause of a release.
+// stepping returns a world with a router, in the first pause of a release.
 func stepping(t *testing.T, pods int32, steps ...argov1.CanaryStep) *world {
 	t.Helper()
 	w := newWorld(argov1.RolloutSpec{Replicas: &pods})
@@ -203,7 +204,7 @@ func stepping(t *testing.T, pods int32, steps ...argov1.CanaryStep) *world {
 	return w
 }
 
-// pass decides, applies, and writes. It says whether something moved.
+// pass decides, applies the effects, and writes the status. It reports whether something changed.
 func (w *world) pass(t fataler) bool {
 	t.Helper()
 	w.react()
@@ -259,7 +260,7 @@ func (w *world) pass(t fataler) bool {
 	return true
 }
 
-// tell tells people what happened once.
+// tell records each event once.
 func (w *world) tell(events []release.Event) {
 	for _, event := range events {
 		if !event.Persistent {
@@ -268,12 +269,12 @@ func (w *world) tell(events []release.Event) {
 	}
 }
 
-// rests is what must hold when nothing moves any more.
+// rests checks the invariants of a Rollout that does not change.
 func (w *world) rests(t fataler) {
 	t.Helper()
 	d := w.last
 	if !d.Wake.IsZero() && !d.Wake.After(w.now) {
-		t.Fatalf("at rest, and wants to be woken at %s: %v", d.Wake, d.Gates)
+		t.Fatalf("idle, but requeued at %s: %v", d.Wake, d.Gates)
 	}
 	open := true
 	for _, gate := range d.Gates {
@@ -282,15 +283,15 @@ func (w *world) rests(t fataler) {
 		}
 		open = false
 		if gate.Opener == "" || gate.Opener == release.ByTime && gate.Until.IsZero() {
-			t.Fatalf("nobody opens the gate %s: %s", gate.Name, gate.Message)
+			t.Fatalf("the gate %s has no opener: %s", gate.Name, gate.Message)
 		}
 	}
 	if open && w.status.Phase != argov1.RolloutPhaseHealthy {
-		t.Fatalf("%s (%s), and no gate says why:\n%s", w.status.Phase, w.status.Message, w.told.String())
+		t.Fatalf("%s (%s), and no gate explains why:\n%s", w.status.Phase, w.status.Message, w.told.String())
 	}
 }
 
-// until lets time pass, with a pass at each moment for which one was asked.
+// until advances the time, with a reconciliation at each requested time.
 func (w *world) until(t fataler, at time.Time) {
 	t.Helper()
 	for range 2000 {
@@ -303,7 +304,7 @@ func (w *world) until(t fataler, at time.Time) {
 			}
 			before := w.told.Len()
 			if w.pass(t) {
-				t.Fatalf("something moved at %s, and no decision asked to look then:\n%s", w.now.Format(time.TimeOnly), w.told.String()[before:])
+				t.Fatalf("something changed at %s, and no decision requeued the Rollout at that time:\n%s", w.now.Format(time.TimeOnly), w.told.String()[before:])
 			}
 			w.rests(t)
 			return
@@ -311,10 +312,10 @@ func (w *world) until(t fataler, at time.Time) {
 		w.now = wake
 		w.settle(t)
 	}
-	t.Fatalf("wakes without end")
+	t.Fatalf("requeued endlessly")
 }
 
-// react is what the cluster does by itself.
+// react simulates the controllers of the cluster.
 func (w *world) react() {
 	for _, named := range namedServices(w.spec.Strategy) {
 		if _, found := w.services[named.name]; !found && named.name != "" {
@@ -352,7 +353,7 @@ func (w *world) react() {
 	}
 	for i := range w.runs {
 		if !w.runs[i].Phase.Completed() {
-			if w.recorded(w.runs[i].Name) { // a run takes longer than a process needs to begin again
+			if w.recorded(w.runs[i].Name) { // a run takes longer than a restart of the process
 				w.runs[i].Phase, w.runs[i].Message = w.verdict, "as judged"
 			}
 			if w.runs[i].Terminated {
@@ -375,7 +376,7 @@ func (w *world) react() {
 	}
 }
 
-// recorded is true of an AnalysisRun that the status names.
+// recorded reports whether the status names an AnalysisRun.
 func (w *world) recorded(name string) bool {
 	c, b := w.status.Canary, w.status.BlueGreen
 	return slices.ContainsFunc([]*argov1.RolloutAnalysisRunStatus{
@@ -383,7 +384,7 @@ func (w *world) recorded(name string) bool {
 	}, func(run *argov1.RolloutAnalysisRunStatus) bool { return run != nil && run.Name == name })
 }
 
-// replace makes the pods of a ReplicaSet as many as it asks for.
+// replace creates or removes pods of a ReplicaSet until it has the desired number.
 func (w *world) replace(rs *ReplicaSet) {
 	var own int32
 	w.pods = slices.DeleteFunc(w.pods, func(pod Pod) bool {
@@ -407,7 +408,7 @@ func (w *world) set(name string) *ReplicaSet {
 	return nil
 }
 
-// apply makes an effect true, and says whether it was not.
+// apply applies an effect, and reports whether it changed something.
 func (w *world) apply(t fataler, effect release.Effect) bool {
 	t.Helper()
 	switch e := effect.(type) {
@@ -477,7 +478,7 @@ func (w *world) apply(t fataler, effect release.Effect) bool {
 	case WorkloadScaled:
 		return assign(&w.workload.Spec, e.Pods)
 	default:
-		t.Fatalf("nobody knows how to make %T true", effect)
+		t.Fatalf("unknown effect %T", effect)
 	}
 	return true
 }
@@ -538,7 +539,7 @@ func (w *world) judge(effect release.Effect) bool {
 	return true
 }
 
-// show prints the world where it differs from what was shown last.
+// show prints the world if it differs from the last output.
 func (w *world) show() {
 	s := w.status
 	var b strings.Builder
@@ -591,7 +592,7 @@ func (w *world) show() {
 	}
 }
 
-// record is how long a release has taken.
+// record prints the duration of a release.
 func record(d argov1.RolloutDuration) string {
 	var parts []string
 	at := func(what string, moment *metav1.Time) {

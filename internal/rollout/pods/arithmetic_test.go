@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// amount reads maxSurge or maxUnavailable as a test writes it: a number, or a text in quotes; "" is none.
+// amount parses maxSurge or maxUnavailable: a number, or a string in quotes; "" is nil.
 func amount(text string) *intstr.IntOrString {
 	if text == "" {
 		return nil
@@ -36,14 +36,14 @@ func TestLimits(t *testing.T) {
 		{10, "", "", 3, 2},
 		{20, "", "", 5, 5},
 		{4, `"25"`, `"25%"`, 1, 1},             // with or without the sign
-		{10, "0", "5%", 0, 1},                  // both come out as nothing
+		{10, "0", "5%", 0, 1},                  // both resolve to 0
 		{10, `"0%"`, `"0%"`, 0, 1},             //
-		{3, "7", "7", 7, 3},                    // not more unavailable than there are
-		{0, "2", "2", 2, 0},                    // nothing can be missing of nothing
+		{3, "7", "7", 7, 3},                    // at most all pods are unavailable
+		{0, "2", "2", 2, 0},                    // no pod can be unavailable
 		{0, "0", "0", 0, 0},                    //
-		{-5, "1", "1", 1, 0},                   // no healthy cluster shows that
+		{-5, "1", "1", 1, 0},                   // not in a healthy cluster
 		{4, "-3", "-3", 0, 1},                  //
-		{10, `"1.5%"`, `"many"`, 0, 1},         // cannot be read
+		{10, `"1.5%"`, `"many"`, 0, 1},         // invalid
 		{10, `"200%"`, `"200%"`, 20, 10},       //
 		{1 << 30, `"900%"`, "0", 1<<30 - 1, 0}, // does not overflow
 	} {
@@ -58,7 +58,7 @@ func TestLimits(t *testing.T) {
 func TestApproximate(t *testing.T) {
 	for _, test := range []struct {
 		n, weight      int32
-		tight, surging string // canary/stable without and with a surge; empty: not said
+		tight, surging string // canary/stable without and with a surge; empty: not checked
 	}{
 		{10, 10, "1/9", "1/9"},
 		{10, 41, "4/6", "4/6"},
@@ -99,9 +99,9 @@ func TestApproximate(t *testing.T) {
 	}
 }
 
-// TestApproximateIsTheBestThereIs compares with a search over all splits of n and n+1 pods, where no rule about empty
-// sides and ties stands against the best one.
-func TestApproximateIsTheBestThereIs(t *testing.T) {
+// TestApproximateWeightIsOptimal compares with a search over all splits of n and n+1 pods, unless the rules about empty
+// sides and ties exclude the best one.
+func TestApproximateWeightIsOptimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, most := rapid.Int32Range(2, 60).Draw(t, "n"), rapid.SampledFrom([]int32{100, 1000, 7}).Draw(t, "most")
 		weight, surge := rapid.Int32Range(0, most).Draw(t, "weight"), rapid.Int32Range(0, 2).Draw(t, "surge")
@@ -129,7 +129,7 @@ func TestApproximateIsTheBestThereIs(t *testing.T) {
 	})
 }
 
-// TestNext are the worked examples of one step.
+// TestNext contains examples of one calculation.
 func TestNext(t *testing.T) {
 	for _, test := range []struct {
 		n, weight                   int32
@@ -178,7 +178,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// pass scales one side, the stable one first, as a caller does.
+// pass scales one side, the stable one first, as the caller does.
 func (l RollingLimits) pass(p *CurrentPods, want ReplicaCounts) bool {
 	next := l.NextCounts(*p, want)
 	switch {
@@ -192,13 +192,13 @@ func (l RollingLimits) pass(p *CurrentPods, want ReplicaCounts) bool {
 	return true
 }
 
-// settle makes all pods available that are asked for.
+// settle makes all desired pods available.
 func (p *CurrentPods) settle() {
 	p.New.Available, p.Stable.Available = p.New.Spec, p.Stable.Spec
 }
 
-// TestSequences are the worked examples of whole releases, in which every pod becomes available at once. Names of passes
-// are those of canary and stable.
+// TestSequences contains examples of whole releases, in which every pod becomes available immediately. Each entry
+// contains the pods of canary and stable.
 func TestSequences(t *testing.T) {
 	for _, test := range []struct {
 		name               string
@@ -239,9 +239,9 @@ func TestSequences(t *testing.T) {
 	}
 }
 
-// TestHistories plays random histories: the weight changes, pods become available, or break, in any order between two
-// passes. Above all: never more pods than allowed (of the revisions that are looked at), never fewer available than
-// allowed by anything but broken pods, and the goal is reached once pods are healthy.
+// TestHistories runs random histories: between two calculations, the weight changes, and pods become available or fail,
+// in any order. There are never more pods than permitted, never fewer available ones than permitted except for failed
+// pods, and the goal is reached once pods are healthy.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int32Range(0, 25).Draw(t, "n")
@@ -274,7 +274,7 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// checkedPass is a pass that holds what is promised.
+// checkedPass calculates once, and checks the invariants.
 func (l RollingLimits) checkedPass(t *rapid.T, p *CurrentPods, weight int32) bool {
 	before := *p
 	moved := l.pass(p, l.DesiredCounts(weight, 100, true))
@@ -284,7 +284,7 @@ func (l RollingLimits) checkedPass(t *rapid.T, p *CurrentPods, weight int32) boo
 	if grew := p.New.Spec > before.New.Spec || p.Stable.Spec > before.Stable.Spec; grew && p.New.Spec+p.Stable.Spec > l.MaxPods() {
 		t.Fatalf("from %+v to %+v: %d pods, and at most %d are allowed", before, *p, p.New.Spec+p.Stable.Spec, l.MaxPods())
 	}
-	// A ReplicaSet that shrinks takes pods away first that are not available.
+	// A shrinking ReplicaSet first removes pods that are not available.
 	left := min(p.New.Available, p.New.Spec) + min(p.Stable.Available, p.Stable.Spec)
 	p.New.Available, p.Stable.Available = min(p.New.Available, p.New.Spec), min(p.Stable.Available, p.Stable.Spec)
 	had := before.New.Available + before.Stable.Available
@@ -294,8 +294,8 @@ func (l RollingLimits) checkedPass(t *rapid.T, p *CurrentPods, weight int32) boo
 	return moved
 }
 
-// TestOthersHoldTheTwo: neither side shrinks while another revision has pods.
-func TestOthersHoldTheTwo(t *testing.T) {
+// TestOthersAreRemovedFirst: neither side shrinks while another revision has pods.
+func TestOthersAreRemovedFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int32Range(0, 25).Draw(t, "n")
 		l := NewRollingLimits(n, nil, nil)

@@ -22,7 +22,7 @@ var (
 	scaleFollow = setScale(argov1.SetCanaryScale{MatchTrafficWeight: true})
 )
 
-// at is a release at a step, with a router.
+// at returns the input for a step with a router.
 func at(replicas, index int32, steps ...argov1.CanaryStep) TrafficRoutedPods {
 	return TrafficRoutedPods{StepProgress: StepProgress{Steps: steps, Index: &index}, Replicas: replicas, MaxWeight: DefaultMaxWeight}
 }
@@ -77,8 +77,8 @@ func TestRoutedPods(t *testing.T) {
 	}
 }
 
-// TestDynamicAbort follows 4 replicas that are aborted with three quarters of the traffic moved: traffic goes back as
-// pods of the stable revision become available, and pods of the new one go after their traffic.
+// TestDynamicAbort follows 4 replicas that are aborted with three quarters of the traffic: traffic returns as pods of
+// the stable revision become available, and pods of the new one are removed after their traffic.
 func TestDynamicAbort(t *testing.T) {
 	r := at(4, 0, setWeight(25), setWeight(75))
 	r.DynamicStableScale, r.Aborted, r.RecordedWeights, r.PodsForAllTraffic = true, true, &Weights{75, 25}, 4
@@ -110,9 +110,9 @@ func TestDynamicAbort(t *testing.T) {
 	}
 }
 
-// TestDynamicWeightNeverOverloadsTheStableSide: on the way back the stable side is given no more than it carries, and
-// what it already has is not taken away.
-func TestDynamicWeightNeverOverloadsTheStableSide(t *testing.T) {
+// TestReturnWeightNeverOverloadsStable: during a return, the stable side receives no more traffic than it can carry,
+// and keeps the traffic that it has.
+func TestReturnWeightNeverOverloadsStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := at(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
 		recorded := rapid.Int32Range(0, 100).Draw(t, "recorded")
@@ -132,9 +132,9 @@ func TestDynamicWeightNeverOverloadsTheStableSide(t *testing.T) {
 	})
 }
 
-// TestTheWayBackEnds: once the stable side has all its pods, the pods of the new one need not go before its traffic does, be it
-// that they are kept, or that none may be fewer.
-func TestTheWayBackEnds(t *testing.T) {
+// TestReturnEnds: once the stable side has all its pods, all traffic returns even if the pods of the new revision are
+// not removed, because they are retained or because of a minimum.
+func TestReturnEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := at(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
 		r.DynamicStableScale, r.Aborted, r.PodsForAllTraffic = true, true, r.Replicas
@@ -147,7 +147,7 @@ func TestTheWayBackEnds(t *testing.T) {
 			weight = r.ReturnWeight()
 			want := r.DesiredCounts()
 			r.StableAvailable = want.Stable
-			if r.AbortScaleDownDelaySeconds == nil { // else they are kept for a while, or for ever
+			if r.AbortScaleDownDelaySeconds == nil { // otherwise they are retained, possibly indefinitely
 				r.NewAvailable = min(r.NewAvailable, want.Canary)
 			}
 		}
@@ -212,7 +212,7 @@ func TestReached(t *testing.T) {
 
 func TestScaleDown(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	limits := RollingLimits{Replicas: 10, MaxSurge: 3, MaxUnavailable: 2} // 8 must stay
+	limits := RollingLimits{Replicas: 10, MaxSurge: 3, MaxUnavailable: 2} // 8 must remain
 	old := func(name string, revision int64, spec, available int32, change ...func(*OldReplicaSet)) OldReplicaSet {
 		o := OldReplicaSet{Name: name, Revision: revision, ReplicaSetPods: ReplicaSetPods{spec, available}}
 		for _, c := range change {
@@ -267,9 +267,9 @@ func TestScaleDown(t *testing.T) {
 	}
 }
 
-// TestScaleDownLeavesEnough: without a router no reconciliation removes pods that must remain, and in the end no old
-// pods are left where enough others exist.
-func TestScaleDownLeavesEnough(t *testing.T) {
+// TestScaleDownKeepsAvailability: without a router, no reconciliation removes required pods, and finally no old pods
+// remain if enough others exist.
+func TestScaleDownKeepsAvailability(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int32Range(0, 20).Draw(t, "n")
 		d := ScaleDownInput{Limits: NewRollingLimits(n, nil, nil), NewAvailable: rapid.Int32Range(0, n).Draw(t, "new"), StableAvailable: rapid.Int32Range(0, n).Draw(t, "stable")}

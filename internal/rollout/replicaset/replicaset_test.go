@@ -39,7 +39,7 @@ spec:
   strategy: {canary: {antiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {}}}}
 `
 
-// stored is what an API server makes of the template of cart.
+// stored returns the template of cart as an API server stores it.
 const stored = `
 metadata: {labels: {app: cart, rollouts-pod-template-hash: h}, creationTimestamp: null}
 spec:
@@ -267,7 +267,7 @@ func TestScaledAndDelayed(t *testing.T) {
 	}
 }
 
-// metadata of roles, of few keys and values so that they meet those of the template.
+// metadata draws ephemeral metadata with few keys and values, so that they coincide with those of the template.
 func metadata(t *rapid.T, name string) *argov1.PodTemplateMetadata {
 	texts := rapid.MapOfN(rapid.SampledFrom([]string{"role", "tier", "x"}), rapid.SampledFrom([]string{"1", "2"}), 0, 3)
 	return &argov1.PodTemplateMetadata{Labels: texts.Draw(t, name+" labels"), Annotations: texts.Draw(t, name+" annotations")}
@@ -304,8 +304,8 @@ func TestMetadataOfRolesLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// TestWhatIsMadeIsFound: whatever a template says, the ReplicaSet of it is its own, and no other template's.
-func TestWhatIsMadeIsFound(t *testing.T) {
+// TestNewReplicaSetIsFound: for any template, its ReplicaSet is found, and not that of another template.
+func TestNewReplicaSetIsFound(t *testing.T) {
 	owner := parsed[argov1.Rollout](t, cart)
 	images := rapid.SampledFrom([]string{"a", "a:latest", "a:1", "r:5000/a", "r:5000/a:1", "a@sha256:00", "a:latest@sha256:00"})
 	rapid.Check(t, func(r *rapid.T) {
