@@ -26,7 +26,7 @@ func errorsTemplate(string, bool) (argov1.AnalysisTemplateSpec, error) {
 	}, nil
 }
 
-func TestNewRunIsWhatWasOrdered(t *testing.T) {
+func TestNewRun(t *testing.T) {
 	run, err := analysis.NewRun(shopOrder(), errorsTemplate)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestNewRunIsWhatWasOrdered(t *testing.T) {
 	}
 }
 
-func TestNewRunSaysWhichTemplateIsMissing(t *testing.T) {
+func TestNewRunReportsMissingTemplate(t *testing.T) {
 	missing := errors.New("AnalysisTemplate 'errors' not found")
 	_, err := analysis.NewRun(shopOrder(), func(string, bool) (argov1.AnalysisTemplateSpec, error) {
 		return argov1.AnalysisTemplateSpec{}, missing
@@ -56,7 +56,7 @@ func TestNewRunSaysWhichTemplateIsMissing(t *testing.T) {
 	}
 }
 
-func TestNewRunWantsAllArguments(t *testing.T) {
+func TestNewRunRequiresAllArguments(t *testing.T) {
 	order := shopOrder()
 	order.Args = nil
 	if _, err := analysis.NewRun(order, errorsTemplate); err == nil || err.Error() != "args.hash was not resolved" {
@@ -64,7 +64,7 @@ func TestNewRunWantsAllArguments(t *testing.T) {
 	}
 }
 
-func TestServes(t *testing.T) {
+func TestIsReusable(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*argov1.AnalysisRun)
 		want   bool

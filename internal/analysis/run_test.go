@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// metric asks Prometheus, with settings as key=value.
+// metric returns a Prometheus metric with settings as key=value.
 func metric(name string, settings ...string) argov1.Metric {
 	m := argov1.Metric{Name: name, Provider: argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Query: "x"}}, SuccessCondition: "result == 'S'", FailureCondition: "result == 'F'"}
 	for _, s := range settings {
@@ -45,8 +45,8 @@ func metric(name string, settings ...string) argov1.Metric {
 	return m
 }
 
-// play runs a run. Letters answer a metric's measurements in turn: S, F, I, E; a metric without letters is not answered.
-// It ends when nothing more happens, or at the moment until.
+// play runs an AnalysisRun. Letters are the results of the measurements of a metric in turn: S, F, I, E; a metric
+// without letters gets no result. It ends when nothing more happens, or at the time until.
 type play struct {
 	s       analysis.Snapshot
 	letters map[string]string
@@ -148,7 +148,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-func TestOneBadMetricEndsTheOthers(t *testing.T) {
+func TestFailedMetricTerminatesTheOthers(t *testing.T) {
 	p := newPlay(map[string]string{"bad": "SF", "good": "SSSSS", "silent": ""},
 		metric("bad", "interval=10s"), metric("good", "interval=10s"), metric("silent", "interval=10s"), metric("later", "delay=1h"))
 	p.until(noon.Add(time.Hour))
@@ -181,7 +181,7 @@ func TestADryRunIsOnlyRecorded(t *testing.T) {
 	}
 }
 
-func TestARunThatIsTerminatedEndsWell(t *testing.T) {
+func TestTerminatedRunIsSuccessful(t *testing.T) {
 	p := newPlay(map[string]string{"m": "SS"}, metric("m", "interval=10s"))
 	p.until(noon.Add(10 * time.Second))
 	p.s.Spec.Terminate = true
@@ -191,7 +191,7 @@ func TestARunThatIsTerminatedEndsWell(t *testing.T) {
 	}
 }
 
-func TestMeasurementsAreKeptAsLongAsTheyMayBe(t *testing.T) {
+func TestMeasurementRetention(t *testing.T) {
 	p := newPlay(map[string]string{"few": strings.Repeat("S", 20), "many": strings.Repeat("S", 20)},
 		metric("few", "count=20", "interval=1s"), metric("many", "count=20", "interval=1s"))
 	p.s.Spec.MeasurementRetention = []argov1.MeasurementRetention{{MetricName: "man", Limit: 15}}
@@ -201,7 +201,7 @@ func TestMeasurementsAreKeptAsLongAsTheyMayBe(t *testing.T) {
 	}
 }
 
-// TestRunsAreBounded: an object of a megabyte costs its own run an error, and no worker its time or memory.
+// TestRunsAreBounded: an object of a megabyte causes an error of its own run, and does not occupy a worker.
 func TestRunsAreBounded(t *testing.T) {
 	many := func(n int, m func(i int) argov1.Metric) (out []argov1.Metric) {
 		for i := range n {
@@ -237,7 +237,7 @@ func TestRunsAreBounded(t *testing.T) {
 	}
 }
 
-// TestIntervalsHaveAMinimum: less, also less than nothing, is accepted, and measured once a second.
+// TestIntervalsHaveAMinimum: a shorter, or negative, interval is accepted, and the metric is measured once per second.
 func TestIntervalsHaveAMinimum(t *testing.T) {
 	for _, interval := range []string{"1ms", "1ns", "999ms", "-5m"} {
 		p := newPlay(map[string]string{"m": strings.Repeat("S", 500)}, metric("m", "interval="+interval))
@@ -256,8 +256,8 @@ func TestIntervalsHaveAMinimum(t *testing.T) {
 	}
 }
 
-// TestErrorsAndDelaysDoNotMeasureWithoutAPause: whatever a metric asks for.
-func TestErrorsAndDelaysDoNotMeasureWithoutAPause(t *testing.T) {
+// TestMeasurementsAreNeverContinuous: whatever the metric specifies.
+func TestMeasurementsAreNeverContinuous(t *testing.T) {
 	for name, m := range map[string]argov1.Metric{
 		"errors": metric("m", "interval=1ms", "errors=1000000"), "delay": metric("m", "interval=1ms", "delay=-1h", "errors=1000000"),
 	} {
@@ -274,7 +274,7 @@ func TestErrorsAndDelaysDoNotMeasureWithoutAPause(t *testing.T) {
 	}
 }
 
-func TestARunGoesWhenItsTimeIsOver(t *testing.T) {
+func TestRunIsDeletedAfterItsTTL(t *testing.T) {
 	for _, c := range []struct {
 		letters string
 		keep    argov1.TTLStrategy
@@ -298,9 +298,9 @@ func TestARunGoesWhenItsTimeIsOver(t *testing.T) {
 	}
 }
 
-// Whatever the metrics and the answers are, also for a process that lost what it
-// knew, counts add up, a run that ended stays so, and one that has not names what it waits for.
-func TestEveryRunIsSound(t *testing.T) {
+// For any metrics and answers, also in a process that has lost its state: the counts are consistent, a completed run is
+// unchanged, and an incomplete one names what it waits for.
+func TestRunInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letters := map[string]string{}
 		var metrics []argov1.Metric

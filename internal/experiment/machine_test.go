@@ -19,14 +19,14 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// world is a cluster in which an Experiment runs: it does at once what is decided, except that pods become available when
-// the test says so.
+// world is a cluster in which an Experiment runs: effects are applied immediately, but pods become available when the
+// test allows it.
 type world struct {
 	s      experiment.Snapshot
 	unable map[string]bool // templates whose pods do not become available
-	refuse string          // why no run can be made
+	refuse string          // error of the creation of runs
 	events []string
-	done   []string // effects, as texts
+	done   []string // effects as text
 }
 
 func newWorld(spec argov1.ExperimentSpec) *world {
@@ -51,7 +51,7 @@ func two() argov1.ExperimentSpec {
 	return argov1.ExperimentSpec{Templates: []argov1.TemplateSpec{template("old", 1), template("new", 2)}}
 }
 
-// until plays until nothing more happens by that moment, and is the last decision.
+// until applies decisions until nothing more happens before a time, and returns the last decision.
 func (w *world) until(end time.Time) experiment.Decision {
 	for range 1000 {
 		d := experiment.Next(w.s)
@@ -127,7 +127,7 @@ func (w *world) want(t *testing.T, phase argov1.AnalysisPhase, message string) {
 	}
 }
 
-func TestAnExperimentRunsForItsDuration(t *testing.T) {
+func TestExperimentRunsForItsDuration(t *testing.T) {
 	spec := two()
 	spec.Duration = "5m"
 	spec.Templates[1].Service = &argov1.TemplateService{}
@@ -167,7 +167,7 @@ func TestAnExperimentRunsForItsDuration(t *testing.T) {
 	}
 }
 
-func TestAnExperimentWithoutADurationRunsUntilSomebodyEndsIt(t *testing.T) {
+func TestExperimentWithoutDurationRunsUntilTerminated(t *testing.T) {
 	w := newWorld(two())
 	w.until(noon.Add(1000 * time.Hour))
 	w.want(t, argov1.AnalysisPhaseRunning, "")
@@ -179,7 +179,7 @@ func TestAnExperimentWithoutADurationRunsUntilSomebodyEndsIt(t *testing.T) {
 	}
 }
 
-func TestPodsThatDoNotComeEndAnExperiment(t *testing.T) {
+func TestMissingPodsFailExperiment(t *testing.T) {
 	spec := two()
 	spec.ProgressDeadlineSeconds = new(int32(60))
 	w := newWorld(spec)
@@ -196,7 +196,7 @@ func TestPodsThatDoNotComeEndAnExperiment(t *testing.T) {
 	}
 }
 
-func TestAnObjectOfOthersIsLeftAlone(t *testing.T) {
+func TestObjectsOfOthersAreNotChanged(t *testing.T) {
 	w := newWorld(two())
 	w.side("new", func(s *experiment.TemplateState) { s.Problem = "ReplicaSet compare-new is somebody else's" })
 	w.until(noon.Add(time.Hour))
@@ -214,12 +214,12 @@ func analysed(required ...bool) argov1.ExperimentSpec {
 	return spec
 }
 
-func TestAnalysesJudgeAnExperiment(t *testing.T) {
+func TestAnalysesDecideExperiment(t *testing.T) {
 	const duration = 5 * time.Minute
 	for _, c := range []struct {
 		name     string
 		required []bool
-		phases   []argov1.AnalysisPhase // of the runs, a minute after the begin
+		phases   []argov1.AnalysisPhase // of the runs, a minute after the start
 		message  string
 		want     argov1.AnalysisPhase
 		why      string
@@ -256,7 +256,7 @@ func TestAnalysesJudgeAnExperiment(t *testing.T) {
 	}
 }
 
-func TestARequiredAnalysisOutlivesTheDuration(t *testing.T) {
+func TestRequiredAnalysisMayExceedDuration(t *testing.T) {
 	spec := analysed(true)
 	spec.Duration = "1m"
 	w := newWorld(spec)
@@ -267,14 +267,14 @@ func TestARequiredAnalysisOutlivesTheDuration(t *testing.T) {
 	w.want(t, argov1.AnalysisPhaseSuccessful, "Required AnalysisRuns completed")
 }
 
-func TestARunThatCannotBeMadeEndsAnExperiment(t *testing.T) {
+func TestRejectedRunFailsExperiment(t *testing.T) {
 	w := newWorld(analysed(false))
 	w.refuse = "AnalysisTemplate 'errors' not found"
 	w.until(noon.Add(time.Hour))
 	w.want(t, argov1.AnalysisPhaseError, "Failed to create AnalysisRun for analysis 'a0': AnalysisTemplate 'errors' not found")
 }
 
-func TestARunThatIsDeletedEndsAnExperiment(t *testing.T) {
+func TestDeletedRunFailsExperiment(t *testing.T) {
 	w := newWorld(analysed(false))
 	w.until(noon)
 	delete(w.s.AnalysisRuns, "compare-a0")
@@ -304,7 +304,7 @@ func TestArgumentsOfAnExperiment(t *testing.T) {
 	w.want(t, argov1.AnalysisPhaseError, "Failed to create AnalysisRun for analysis 'a0': failed to resolve {{templates.other.podTemplateHash}}")
 }
 
-func TestAnInvalidExperimentMovesNothing(t *testing.T) {
+func TestInvalidExperimentChangesNothing(t *testing.T) {
 	for want, change := range map[string]func(*argov1.ExperimentSpec){
 		"Rollout has missing field '.Spec.Templates[1].Selector'": func(s *argov1.ExperimentSpec) { s.Templates[1].Selector = nil },
 		"This experiment is selecting all pods at index 0. A non-empty selector is required.": func(s *argov1.ExperimentSpec) {
@@ -332,9 +332,9 @@ func TestAnInvalidExperimentMovesNothing(t *testing.T) {
 	}
 }
 
-// Whatever happens to its pods and its analyses, an Experiment that has not ended names what brings it on, one that has
-// stays as it is, and in the end its pods are gone and its runs are over.
-func TestEveryExperimentIsSound(t *testing.T) {
+// Whatever happens to its pods and its analyses: an incomplete Experiment names what it waits for, a completed one is
+// unchanged, and finally its pods are removed and its runs are complete.
+func TestExperimentInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var required []bool
 		for range rapid.IntRange(0, 3).Draw(t, "analyses") {

@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/analysis/condition"
 )
 
-func TestJudge(t *testing.T) {
+func TestEvaluatePhase(t *testing.T) {
 	var nobody *float64
 	number := 0.9
 	for _, c := range []struct {
@@ -61,7 +61,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What a user writes costs the user's own release an error, and never the process.
+// The condition of a user may cause an error of the user's own release, but must not affect the process.
 func TestConditionsAreBounded(t *testing.T) {
 	for name, source := range map[string]string{
 		"long":         strings.Repeat("result > 1 && ", 5000) + "true",
@@ -84,7 +84,7 @@ func FuzzCondition(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, source, text string, number float64) {
 		if strings.Contains(source, "now") {
-			return // what asks the clock answers anew each time
+			return // functions that read the clock return another result each time
 		}
 		for _, value := range []any{number, text, []float64{number}, map[string]any{"a": text}, nil} {
 			first, err := condition.EvaluatePhase(t.Context(), value, source, "")

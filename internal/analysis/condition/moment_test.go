@@ -10,7 +10,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-func TestMoments(t *testing.T) {
+func TestEvaluateTime(t *testing.T) {
 	for text, want := range map[string]time.Time{
 		"":                             noon,
 		"now()":                        noon,

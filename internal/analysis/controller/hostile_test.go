@@ -26,8 +26,8 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// TestMoreHangingMeasurementsThanSlots: as many runs of one namespace as may be under way hang with all of their metrics,
-// and the run of another namespace is measured at once.
+// TestMoreHangingMeasurementsThanSlots: all measurements of the maximum number of runs of one namespace hang, and the
+// run of another namespace is measured immediately.
 func TestMoreHangingMeasurementsThanSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, abreast, hostile = 256, 16, 40
@@ -85,7 +85,7 @@ func TestMoreHangingMeasurementsThanSlots(t *testing.T) {
 		}
 		began, other := time.Now(), create("shop", 0)
 		var status argov1.AnalysisRunStatus
-		for range 5 { // each pass takes the answers to the questions of the one before
+		for range 5 { // each reconciliation processes the answers to the previous queries
 			status = pass(other)
 			synctest.Wait()
 		}

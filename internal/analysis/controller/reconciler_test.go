@@ -39,14 +39,14 @@ import (
 
 var key = types.NamespacedName{Namespace: "shop", Name: "run"}
 
-// office is one AnalysisRun with its shell and everything behind it; only the API server is a small one in memory.
+// office is one AnalysisRun with its reconciler and all dependencies; only the API server is replaced by one in memory.
 type office struct {
 	t          *testing.T
 	client     client.Client
 	reconciler *controller.Reconciler
 	answered   chan struct{}
-	conflicts  atomic.Int32 // status writes that shall fail
-	writes     atomic.Int32 // status writes that were made
+	conflicts  atomic.Int32 // status writes that are to fail
+	writes     atomic.Int32 // successful status writes
 }
 
 func open(t *testing.T, instance string, objects ...client.Object) *office {
@@ -89,7 +89,7 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 	return o
 }
 
-// pass makes one.
+// pass reconciles once.
 func (o *office) pass() reconcile.Result {
 	o.t.Helper()
 	result, err := o.reconciler.Reconcile(o.t.Context(), reconcile.Request{NamespacedName: key})
@@ -108,7 +108,7 @@ func (o *office) run() *argov1.AnalysisRun {
 	return run
 }
 
-// until makes passes, as answers and wakes ask for them, until the run is in that phase.
+// until reconciles when answers and wake times require it, until the run has a phase.
 func (o *office) until(phase argov1.AnalysisPhase) argov1.AnalysisRunStatus {
 	o.t.Helper()
 	for {
@@ -143,13 +143,13 @@ func web(t *testing.T, name string, answer http.HandlerFunc) argov1.Metric {
 	return argov1.Metric{Name: name, SuccessCondition: "result == 1", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: server.URL}}}
 }
 
-func TestARunIsMeasuredWithoutHoldingItsWorker(t *testing.T) {
+func TestMeasurementDoesNotBlockWorker(t *testing.T) {
 	release, calls := make(chan struct{}), atomic.Int32{}
 	o := open(t, "", analysisRun(
 		web(t, "slow", func(w http.ResponseWriter, _ *http.Request) { calls.Add(1); <-release; fmt.Fprint(w, "1") }),
 		web(t, "quick", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "1") }),
 	))
-	for range 5 { // while the slow one is out, passes come and go
+	for range 5 { // reconciliations continue while the slow measurement is in progress
 		o.pass()
 	}
 	<-o.answered
@@ -164,8 +164,8 @@ func TestARunIsMeasuredWithoutHoldingItsWorker(t *testing.T) {
 	}
 }
 
-// TestAMeasurementOutlivesAStatusConflict: what was answered is written by a later pass, and not asked again.
-func TestAMeasurementOutlivesAStatusConflict(t *testing.T) {
+// TestMeasurementSurvivesStatusConflict: a later reconciliation writes the result, without another measurement.
+func TestMeasurementSurvivesStatusConflict(t *testing.T) {
 	calls := atomic.Int32{}
 	o := open(t, "", analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) { calls.Add(1); fmt.Fprint(w, "1") })))
 	o.pass()
@@ -185,7 +185,7 @@ func TestAMeasurementOutlivesAStatusConflict(t *testing.T) {
 	}
 }
 
-func TestARunAtRestIsNotWritten(t *testing.T) {
+func TestIdleRunIsNotWritten(t *testing.T) {
 	o := open(t, "", analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "2") })))
 	o.until(argov1.AnalysisPhaseFailed)
 	before := o.writes.Load()
@@ -197,7 +197,7 @@ func TestARunAtRestIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestARunOfAnotherInstanceIsLeftAlone(t *testing.T) {
+func TestRunOfAnotherInstanceIsIgnored(t *testing.T) {
 	for instance, label := range map[string]string{"": "blue", "blue": ""} {
 		run := analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "1") }))
 		if label != "" {
@@ -211,7 +211,7 @@ func TestARunOfAnotherInstanceIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestARunThatWasKeptForLongEnoughIsDeleted(t *testing.T) {
+func TestRunIsDeletedAfterItsTTL(t *testing.T) {
 	run := analysisRun(web(t, "m", nil))
 	run.Spec.TTLStrategy = &argov1.TTLStrategy{SecondsAfterCompletion: new(int32(60))}
 	run.Status = argov1.AnalysisRunStatus{Phase: argov1.AnalysisPhaseFailed, CompletedAt: new(metav1.NewTime(time.Now().Add(-time.Hour)))}
@@ -222,14 +222,13 @@ func TestARunThatWasKeptForLongEnoughIsDeleted(t *testing.T) {
 	}
 }
 
-// TestAJobIsLookedAtWhenItEnds: its end is acted on at once, whenever the next look was due, and what is left of others is
-// swept up.
-func TestAJobIsLookedAtWhenItEnds(t *testing.T) {
+// TestEndOfJobIsProcessedImmediately: whenever the next check was due; remaining Jobs are deleted.
+func TestEndOfJobIsProcessedImmediately(t *testing.T) {
 	stray := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "u.job.9", Labels: map[string]string{measure.RunUIDLabel: "u"}}}
 	o := open(t, "", stray, analysisRun(argov1.Metric{Name: "job", Provider: argov1.MetricProvider{Job: &argov1.JobMetric{}}}))
 	o.pass()
-	<-o.answered // the Job is made
-	o.pass()     // and looked at
+	<-o.answered // creates the Job
+	o.pass()     // and checks it
 	<-o.answered
 	o.pass()
 	job := &batchv1.Job{}
@@ -250,7 +249,7 @@ func TestAJobIsLookedAtWhenItEnds(t *testing.T) {
 	if err := o.client.Get(t.Context(), client.ObjectKeyFromObject(stray), &batchv1.Job{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a Job whose creation nobody heard of goes on: %v", err)
 	}
-	stray.ResourceVersion = "" // one that was being made when the run came to its end
+	stray.ResourceVersion = "" // its creation was in progress when the run ended
 	if err := o.client.Create(t.Context(), stray); err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +283,7 @@ func TestEventsHaveTheReasonsOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestSeriesShowWhatIsThere(t *testing.T) {
+func TestReadSeries(t *testing.T) {
 	run := analysisRun(argov1.Metric{Name: "m", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://x"}}})
 	run.Status = argov1.AnalysisRunStatus{Phase: argov1.AnalysisPhaseFailed, MetricResults: []argov1.MetricResult{{Name: "m", Phase: argov1.AnalysisPhaseFailed, DryRun: true}}}
 	twice := []argov1.Metric{{Name: "a"}, {Name: "a"}}
@@ -333,14 +332,14 @@ func TestAPanicIsToldOnTheRun(t *testing.T) {
 	}
 }
 
-// TestStatusWritesOfARunAreBounded: whatever makes its status change, and its end is written at once.
+// TestStatusWritesOfARunAreBounded: whatever changes its status; its completion is written immediately.
 func TestStatusWritesOfARunAreBounded(t *testing.T) {
 	o := open(t, "", analysisRun(argov1.Metric{Name: "m", InitialDelay: "1h", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://127.0.0.1:1"}}}))
 	began := time.Now()
 	var last reconcile.Result
 	for i := range 200 {
 		run := o.run()
-		run.Status.Message = fmt.Sprint("Fault: ", i) // each decision takes it away again
+		run.Status.Message = fmt.Sprint("Fault: ", i) // each decision removes it again
 		if err := o.client.Update(t.Context(), run); err != nil {
 			t.Fatal(err)
 		}

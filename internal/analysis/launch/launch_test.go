@@ -25,7 +25,7 @@ func spec(metric string) argov1.AnalysisTemplateSpec {
 	return argov1.AnalysisTemplateSpec{Metrics: []argov1.Metric{{Name: metric, Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://x"}}}}}
 }
 
-// launcher has two templates that carry the labels.
+// launcher returns a Launcher with two templates with these labels.
 func launcher(t *testing.T, instance string, labels map[string]string) (*launch.Launcher, client.Client) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -39,9 +39,9 @@ func launcher(t *testing.T, instance string, labels map[string]string) (*launch.
 	return &launch.Launcher{Client: c, ClusterTemplates: c, APIReader: c, InstanceID: instance}, c
 }
 
-func TestStartMakesOneRunOfAllTemplates(t *testing.T) {
+func TestStartRunCombinesAllTemplates(t *testing.T) {
 	l, c := launcher(t, "", nil)
-	for range 2 { // the second time as after a crash, before the name was written down
+	for range 2 { // the second time as after a crash, before the name was recorded
 		run, err := l.StartRun(t.Context(), order())
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestStartMakesOneRunOfAllTemplates(t *testing.T) {
 	}
 }
 
-func TestStartNumbersRunsOfTakenNames(t *testing.T) {
+func TestStartRunNumbersConflictingNames(t *testing.T) {
 	l, c := launcher(t, "", nil)
 	for _, want := range []string{"cart-1", "cart-1.1", "cart-1.2"} {
 		run, err := l.StartRun(t.Context(), order())
@@ -73,7 +73,7 @@ func TestStartNumbersRunsOfTakenNames(t *testing.T) {
 	}
 }
 
-func TestStartSeesTheTemplatesOfItsInstanceOnly(t *testing.T) {
+func TestStartRunIgnoresTemplatesOfOtherInstances(t *testing.T) {
 	mine := map[string]string{argov1.InstanceIDLabel: "blue"}
 	for _, c := range []struct {
 		instance string
@@ -94,7 +94,7 @@ func TestStartSeesTheTemplatesOfItsInstanceOnly(t *testing.T) {
 	}
 }
 
-func TestStartSaysWhichClusterTemplateIsMissing(t *testing.T) {
+func TestStartRunReportsMissingClusterTemplate(t *testing.T) {
 	l, _ := launcher(t, "", nil)
 	o := order()
 	o.Templates[1].TemplateName = "gone"

@@ -48,7 +48,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 const runUID = "95973e2b-e743-44cc-9066-46a8543edd2b"
 
-// bench is a measurer with a service that a test plays.
+// bench is a measurer with a service that the test implements.
 type bench struct {
 	t           *testing.T
 	client      client.Client
@@ -58,7 +58,7 @@ type bench struct {
 	URL string
 }
 
-// newBench has answer play the service.
+// newBench returns a bench whose service is implemented by answer.
 func newBench(t *testing.T, answer http.HandlerFunc, objects ...client.Object) *bench {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -83,7 +83,7 @@ func newBench(t *testing.T, answer http.HandlerFunc, objects ...client.Object) *
 	return b
 }
 
-// services are all that serve analyses.
+// services returns all metrics services for analyses.
 func services(cluster metric.Cluster) *metric.Registry {
 	ambient := &cloudwatch.Ambient{}
 	return metric.NewRegistry(
@@ -92,7 +92,7 @@ func services(cluster metric.Cluster) *metric.Registry {
 	)
 }
 
-// ask has one metric of a run measured.
+// ask measures one metric of a run.
 func (b *bench) ask(m argov1.Metric, q analysis.MeasurementRequest, args ...argov1.Argument) analysis.MeasurementResult {
 	b.t.Helper()
 	m.Name = "m"
@@ -121,12 +121,12 @@ func secret(namespace, name string, data map[string]string) *corev1.Secret {
 	return s
 }
 
-// TestProviders asks every provider once, by a service that answers in its wire format and refuses whoever does not ask
-// as its API wants it.
+// TestProviders queries every provider once. The service responds in its wire format, and rejects requests that its API
+// does not accept.
 func TestProviders(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// metric at the address of the service; success is its condition.
+		// metric queries the service; success is its condition.
 		metric  func(address string) argov1.MetricProvider
 		success string
 		secret  func(address string) *corev1.Secret
@@ -347,7 +347,7 @@ func TestProviders(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentNamesADefaultPrometheus(t *testing.T) {
+func TestEnvironmentContainsDefaultPrometheus(t *testing.T) {
 	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"scalar","result":[1,"0.25"]}}`)
 	})
@@ -358,8 +358,8 @@ func TestTheEnvironmentNamesADefaultPrometheus(t *testing.T) {
 	}
 }
 
-// TestSecretsAreSentAndNeverShown: conditions, queries and headers use a Secret, and the service answers with all it was
-// sent.
+// TestSecretsAreSentAndNeverShown: conditions, queries and headers use a Secret, and the service returns everything it
+// received.
 func TestSecretsAreSentAndNeverShown(t *testing.T) {
 	b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"said":%q}`, r.Header.Get("Authorization"))
@@ -374,7 +374,7 @@ func TestSecretsAreSentAndNeverShown(t *testing.T) {
 	}
 }
 
-func TestAConditionThatCannotBeEvaluatedShowsNoSecret(t *testing.T) {
+func TestInvalidConditionShowsNoSecret(t *testing.T) {
 	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `1`) },
 		secret("shop", "web", map[string]string{"token": "hunter2"}))
 	arg := argov1.Argument{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &argov1.SecretKeyRef{Name: "web", Key: "token"}}}
@@ -384,7 +384,7 @@ func TestAConditionThatCannotBeEvaluatedShowsNoSecret(t *testing.T) {
 	}
 }
 
-func TestASecretThatIsMissingIsNamed(t *testing.T) {
+func TestMissingSecretIsNamed(t *testing.T) {
 	b := newBench(t, nil, secret("shop", "web", nil))
 	arg := argov1.Argument{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &argov1.SecretKeyRef{Name: "web", Key: "token"}}}
 	got := b.ask(argov1.Metric{Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://{{args.token}}"}}}, analysis.MeasurementRequest{}, arg)
@@ -400,7 +400,7 @@ func jobMetric() argov1.Metric {
 	}}}
 }
 
-func TestAJobIsMadeOnceAndJudgedByItsEnd(t *testing.T) {
+func TestJobIsCreatedOnceAndEvaluated(t *testing.T) {
 	for condition, want := range map[batchv1.JobConditionType]argov1.AnalysisPhase{
 		batchv1.JobComplete: argov1.AnalysisPhaseSuccessful, batchv1.JobFailed: argov1.AnalysisPhaseFailed,
 	} {
@@ -434,9 +434,9 @@ func TestAJobIsMadeOnceAndJudgedByItsEnd(t *testing.T) {
 	}
 }
 
-// TestAJobIsMadeOnceThoughNobodyHeardOfIt: what the API server could not say it had done is looked for before another one is
-// made.
-func TestAJobIsMadeOnceThoughNobodyHeardOfIt(t *testing.T) {
+// TestJobIsCreatedOnceIfItsResponseIsLost: a Job whose creation may have succeeded is searched before another one is
+// created.
+func TestJobIsCreatedOnceIfItsResponseIsLost(t *testing.T) {
 	b := newBench(t, nil)
 	open, ok := b.client.(client.WithWatch)
 	if !ok {
@@ -455,7 +455,7 @@ func TestAJobIsMadeOnceThoughNobodyHeardOfIt(t *testing.T) {
 	}
 }
 
-func TestAJobWhoseImageIsMissingIsInconclusive(t *testing.T) {
+func TestJobWithMissingImageIsInconclusive(t *testing.T) {
 	b := newBench(t, nil)
 	first := b.ask(jobMetric(), analysis.MeasurementRequest{})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: first.Metadata["job-name"]}}}
@@ -469,7 +469,7 @@ func TestAJobWhoseImageIsMissingIsInconclusive(t *testing.T) {
 	}
 }
 
-func TestATerminatedJobIsDeletedAndNoOther(t *testing.T) {
+func TestOnlyTheTerminatedJobIsDeleted(t *testing.T) {
 	stranger := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "backup"}}
 	b := newBench(t, nil, stranger)
 	first := b.ask(jobMetric(), analysis.MeasurementRequest{})
@@ -477,7 +477,7 @@ func TestATerminatedJobIsDeletedAndNoOther(t *testing.T) {
 	if got.Phase != argov1.AnalysisPhaseInconclusive {
 		t.Errorf("got %+v", got)
 	}
-	// A status may name anything.
+	// A user may write any name into a status.
 	b.ask(jobMetric(), analysis.MeasurementRequest{Terminate: true, InProgress: &argov1.Measurement{Metadata: map[string]string{"job-name": "backup", "job-namespace": "shop"}}})
 	jobs := &batchv1.JobList{}
 	if err := b.client.List(t.Context(), jobs); err != nil || len(jobs.Items) != 1 || jobs.Items[0].Name != "backup" {
@@ -502,8 +502,8 @@ func TestNamesOfJobsFitIntoALabel(t *testing.T) {
 	}
 }
 
-// TestKayentaIsBegunAndResumed: the work is begun once, and its score judged by the thresholds.
-func TestKayentaIsBegunAndResumed(t *testing.T) {
+// TestKayentaIsStartedAndResumed: the analysis is started once, and its score is compared with the thresholds.
+func TestKayentaIsStartedAndResumed(t *testing.T) {
 	for score, want := range map[int]argov1.AnalysisPhase{95: argov1.AnalysisPhaseSuccessful, 80: argov1.AnalysisPhaseInconclusive, 10: argov1.AnalysisPhaseFailed} {
 		complete := false
 		b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
@@ -537,9 +537,9 @@ func TestKayentaIsBegunAndResumed(t *testing.T) {
 	}
 }
 
-// TestTheAPIServerMayBeAskedWhereverItIs: a controller beside its API server reaches that by a loopback address, which is
-// closed to metrics otherwise.
-func TestTheAPIServerMayBeAskedWhereverItIs(t *testing.T) {
+// TestAPIServerMayHaveLoopbackAddress: a controller on the host of its API server uses a loopback address, which
+// metrics must not use otherwise.
+func TestAPIServerMayHaveLoopbackAddress(t *testing.T) {
 	b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
 			http.Error(w, "credentials", http.StatusForbidden)
@@ -566,8 +566,8 @@ func TestTheAPIServerMayBeAskedWhereverItIs(t *testing.T) {
 	}
 }
 
-// TestAMeasurementEnds: also where nothing that it needs answers.
-func TestAMeasurementEnds(t *testing.T) {
+// TestMeasurementTimesOut: also if none of its dependencies responds.
+func TestMeasurementTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hanging := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 			Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
@@ -585,8 +585,8 @@ func TestAMeasurementEnds(t *testing.T) {
 	})
 }
 
-// TestAHostileConditionIsAnError of its own measurement.
-func TestAHostileConditionIsAnError(t *testing.T) {
+// TestHostileConditionIsAnError of its own measurement only.
+func TestHostileConditionIsAnError(t *testing.T) {
 	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "1") })
 	for _, condition := range []string{
 		`let a = repeat("x", 900000); let b=a+a+a+a+a+a; let c=b+b+b+b+b+b+b+b+b+b; let d=c+c+c+c; len(d)>0`, `let a = 1..1000; all(a, all(a, all(a, #>0)))`,

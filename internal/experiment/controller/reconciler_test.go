@@ -27,13 +27,13 @@ import (
 
 var key = types.NamespacedName{Namespace: "shop", Name: "compare"}
 
-// bed is one Experiment with its shell; the API server is a small one in memory, and the test plays the controllers of
+// bed is one Experiment with its reconciler; the API server is in memory, and the test acts as the controllers of
 // Kubernetes.
 type bed struct {
 	t          *testing.T
 	client     client.Client
 	reconciler *controller.Reconciler
-	refuse     error // of the creation of ReplicaSets
+	refuse     error // error of the creation of ReplicaSets
 }
 
 func lay(t *testing.T, objects ...client.Object) *bed {
@@ -62,7 +62,7 @@ func lay(t *testing.T, objects ...client.Object) *bed {
 	return b
 }
 
-// passes makes some, with pods that are available at once.
+// passes reconciles a number of times, with pods that are available immediately.
 func (b *bed) passes(n int) argov1.ExperimentStatus {
 	b.t.Helper()
 	for range n {
@@ -121,7 +121,7 @@ func errorsTemplate() *argov1.AnalysisTemplate {
 	}}
 }
 
-func TestAnExperimentMakesWhatItNeeds(t *testing.T) {
+func TestExperimentCreatesItsObjects(t *testing.T) {
 	b := lay(t, compare(), errorsTemplate())
 	status := b.passes(6)
 	if status.Phase != argov1.AnalysisPhaseRunning || status.AvailableAt == nil || len(status.AnalysisRuns) != 1 {
@@ -149,7 +149,7 @@ func TestAnExperimentMakesWhatItNeeds(t *testing.T) {
 	}
 }
 
-func TestAnExperimentThatIsTerminatedLeavesNothingBehind(t *testing.T) {
+func TestTerminatedExperimentRemovesItsObjects(t *testing.T) {
 	e := compare()
 	e.Spec.ScaleDownDelaySeconds = new(int32(0))
 	b := lay(t, e, errorsTemplate())
@@ -171,7 +171,7 @@ func TestAnExperimentThatIsTerminatedLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
+func TestObjectsOfOthersAreNotChanged(t *testing.T) {
 	for _, stranger := range []client.Object{
 		&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "compare-new"}, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(3))}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "compare-new"}},
@@ -189,7 +189,7 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestATemplateThatTheServerRefusesEndsTheExperiment(t *testing.T) {
+func TestRejectedTemplateFailsExperiment(t *testing.T) {
 	b := lay(t, compare(), errorsTemplate())
 	b.refuse = apierrors.NewInvalid(appsv1.SchemeGroupVersion.WithKind("ReplicaSet").GroupKind(), "compare-old", nil)
 	status := b.passes(3)
@@ -198,7 +198,7 @@ func TestATemplateThatTheServerRefusesEndsTheExperiment(t *testing.T) {
 	}
 }
 
-func TestAMissingTemplateEndsTheExperiment(t *testing.T) {
+func TestMissingTemplateFailsExperiment(t *testing.T) {
 	b := lay(t, compare())
 	status := b.passes(8)
 	if want := "Failed to create AnalysisRun for analysis 'errors': AnalysisTemplate 'errors' not found"; status.Phase != argov1.AnalysisPhaseError || status.Message != want {
@@ -206,7 +206,7 @@ func TestAMissingTemplateEndsTheExperiment(t *testing.T) {
 	}
 }
 
-// fickle is a client in which the search for a ReplicaSet panics while it is broken.
+// fickle is a client in which reading a ReplicaSet panics while broken is true.
 type fickle struct {
 	client.Client
 
@@ -220,7 +220,7 @@ func (f *fickle) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 	return f.Client.Get(ctx, key, into, options...)
 }
 
-func TestAPanicIsToldOnTheExperiment(t *testing.T) {
+func TestPanicIsReportedOnExperiment(t *testing.T) {
 	b := lay(t, compare(), errorsTemplate())
 	faulty := &fickle{Client: b.client, broken: true}
 	b.reconciler.Client = faulty

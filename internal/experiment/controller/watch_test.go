@@ -10,7 +10,7 @@ import (
 	"github.com/serin-dev/serin/internal/experiment"
 )
 
-func TestServicesAreWatchedFromTheFirstTemplateThatHasOne(t *testing.T) {
+func TestServicesAreWatchedFromTheFirstTemplateWithOne(t *testing.T) {
 	refused := errors.New("refused")
 	asked := 0
 	r := &Reconciler{Parts: Parts{Client: fake.NewClientBuilder().Build()}, watchServices: func() error {
