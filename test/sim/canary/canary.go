@@ -22,9 +22,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-var (
-	canaryKind = schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.CanaryKind}
-)
+var canaryKind = schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.CanaryKind}
 
 // drain is how long the canary keeps its pods after the route took its traffic away.
 const drain = 5 * time.Second

@@ -102,7 +102,7 @@ func (c *gatedPromotion) Observe(event any) {
 			return
 		}
 	}
-	c.Violate("I3", s.of.name(), "%s, but %s", s.what, missing)
+	c.Violate("I3", s.of.Name(), "%s, but %s", s.what, missing)
 }
 
 // missing says what of the plan's demands was not met; empty: nothing.
@@ -174,7 +174,7 @@ func (c *gatedPromotion) gates(s step, d *expectation, from time.Time) string {
 // held is an answer that the process has, to a question that was asked since then, in this run and of this revision.
 func (c *gatedPromotion) held(s step, then time.Time, is, ok func(*question) bool) *question {
 	r := s.of
-	for _, q := range c.life(s.by).answers[r.uid] {
+	for _, q := range c.life(s.by).answers[r.UID] {
 		ofRun := q.run == r.run && (q.fresh || slices.Contains(r.run.contents, q.content))
 		if ofRun && !q.asked.Before(then) && is(q) && ok(q) {
 			return q
@@ -226,7 +226,7 @@ func (c *windowsJudgedOnce) Observe(event any) {
 	if s, ok := c.stepIn(event); ok && s.of.mine() && !c.skips(s.of) && !c.outpaced(s.by, s.of) {
 		r := s.of
 		if most := c.patience(r); r.status.FailedChecks >= most && (r.tampered.IsZero() || r.tampered.Before(r.run.began)) {
-			c.Violate("I4", r.name(), "%s with %d failed checks of %d", s.what, r.status.FailedChecks, most)
+			c.Violate("I4", r.Name(), "%s with %d failed checks of %d", s.what, r.status.FailedChecks, most)
 		}
 		if !s.first {
 			c.early(r, s.what)
@@ -253,7 +253,7 @@ func (c *windowsJudgedOnce) early(r *record, what string) {
 		return // see clockProof
 	}
 	if short := c.short(r); short > 0 {
-		c.Violate("I4", r.name(), "%s after %s, but a window has %s", what, c.Now().Sub(c.from(r.run.window)), short)
+		c.Violate("I4", r.Name(), "%s after %s, but a window has %s", what, c.Now().Sub(c.from(r.run.window)), short)
 	}
 }
 
@@ -275,11 +275,11 @@ func (c *windowsJudgedOnce) counted(h canaryWritten) {
 	case after <= before:
 		return
 	case after > before+1:
-		c.Violate("I4", r.name(), "the failed checks went from %d to %d", before, after)
+		c.Violate("I4", r.Name(), "the failed checks went from %d to %d", before, after)
 	case c.failing(h) == nil:
-		c.Violate("I4", r.name(), "a failed check was counted (%d), but nothing that was asked in this window failed", after)
+		c.Violate("I4", r.Name(), "a failed check was counted (%d), but nothing that was asked in this window failed", after)
 	case r.run.window != nil && !h.opens:
-		c.Violate("I4", r.name(), "a failed check was counted (%d), and the window that failed stays open", after)
+		c.Violate("I4", r.Name(), "a failed check was counted (%d), and the window that failed stays open", after)
 	case r.run.window != nil:
 		c.early(r, "a failed check was counted")
 	}
@@ -292,7 +292,7 @@ func (c *windowsJudgedOnce) failing(h canaryWritten) *question {
 	if w := r.run.window; w != nil {
 		then = c.from(w)
 	}
-	for _, q := range c.life(h.Actor).answers[r.uid] {
+	for _, q := range c.life(h.Actor).answers[r.UID] {
 		counts := q.check != nil || q.hook != nil && (q.hook.Hook.Type == flaggerv1.RolloutHook || q.hook.Hook.Type == "" || q.hook.Hook.Type == flaggerv1.PreRolloutHook)
 		if q.run == r.run && counts && q.failed() && !q.asked.Before(then) {
 			return q
@@ -315,8 +315,8 @@ func (c *windowsJudgedOnce) takenBack(h canaryWritten) {
 			least = d.threshold
 		}
 	}
-	steady := func(p *pods) bool {
-		return p.isReady(c.OldestView()) && !p.disturbed.After(c.OldestView()) && !givenUp(p.version)
+	steady := func(p *workloadState) bool {
+		return p.ready.Always(c.OldestView()) && !p.disturbed.After(c.OldestView()) && !givenUp(p.version)
 	}
 	unready := c.JustStarted(h.Actor) || !steady(&r.target) || !steady(&r.primary)
 	asked := slices.ContainsFunc(c.answersOf(h.Actor, r), func(q *question) bool {
@@ -325,13 +325,13 @@ func (c *windowsJudgedOnce) takenBack(h canaryWritten) {
 	if max(before.FailedChecks, after.FailedChecks) >= least || unready || asked || r.told("abort", r.run.began.Add(-c.Lag)) {
 		return
 	}
-	c.Violate("I4", r.name(), "it is taken back with %d failed checks of %d, although both copies are ready and nobody asked for it", before.FailedChecks, least)
+	c.Violate("I4", r.Name(), "it is taken back with %d failed checks of %d, although both copies are ready and nobody asked for it", before.FailedChecks, least)
 }
 
 // answersOf are those that a process has for a release.
 func (l *ledger) answersOf(by string, r *record) []*question {
 	var out []*question
-	for _, q := range l.life(by).answers[r.uid] {
+	for _, q := range l.life(by).answers[r.UID] {
 		out = append(out, q)
 	}
 	return out
@@ -349,7 +349,7 @@ func (c *clockTolerance) Observe(event any) {
 		return
 	}
 	if short := c.short(s.of); short > 0 {
-		c.Violate("I14", s.of.name(), "%s after %s, but a window has %s, and no clock was set since it began", s.what, c.Now().Sub(s.of.run.window.opened), short)
+		c.Violate("I14", s.of.Name(), "%s after %s, but a window has %s, and no clock was set since it began", s.what, c.Now().Sub(s.of.run.window.opened), short)
 	}
 }
 
@@ -361,13 +361,13 @@ type singleQueries struct {
 
 func (c *singleQueries) Observe(event any) {
 	q, ok := event.(*question)
-	if !ok || !q.of.deleted.IsZero() {
+	if !ok || q.of.Gone() {
 		return
 	}
-	key := askKey{q.of.uid, q.probe.ID, q.probe.Since}
+	key := askKey{q.of.UID, q.probe.ID, q.probe.Since}
 	life := c.life(q.by)
 	if at, twice := life.asked[key]; twice && c.Clocks.Consistent(at) { // a clock that is set back makes the same moment of another one
-		c.Violate("I11", q.of.name(), "%s was asked twice by one process, although nothing was lost", q.probe.ID)
+		c.Violate("I11", q.of.Name(), "%s was asked twice by one process, although nothing was lost", q.probe.ID)
 	}
 	life.asked[key] = c.Now()
 	if q.hook == nil {
@@ -380,23 +380,23 @@ func (c *singleQueries) Observe(event any) {
 	if !seen {
 		c.keys[call] = firstAsked{q.hook.Key, c.Now()}
 	} else if known.key != q.hook.Key && !q.of.tampered.After(known.at) && !q.of.told("retry", known.at) {
-		c.Violate("I11", q.of.name(), "%s was asked with another key than before the crash", q.probe.ID)
+		c.Violate("I11", q.of.Name(), "%s was asked with another key than before the crash", q.probe.ID)
 	}
-	before := life.polled[q.of.uid][q.probe.ID]
-	if life.polled[q.of.uid] == nil {
-		life.polled[q.of.uid] = map[string]time.Time{}
+	before := life.polled[q.of.UID][q.probe.ID]
+	if life.polled[q.of.UID] == nil {
+		life.polled[q.of.UID] = map[string]time.Time{}
 	}
-	life.polled[q.of.uid][q.probe.ID] = c.Now()
+	life.polled[q.of.UID][q.probe.ID] = c.Now()
 	told := q.of.mover != q.by && q.of.moved.After(before) // another process says when it asked
 	if gap := c.Now().Sub(before); !before.IsZero() && !told && c.Clocks.Consistent(before) && !c.longer(q, before) && gap < c.least(q.of)-time.Millisecond {
-		c.Violate("I11", q.of.name(), "%s was asked again after %s, which is less than an interval", q.probe.ID, gap)
+		c.Violate("I11", q.of.Name(), "%s was asked again after %s, which is less than an interval", q.probe.ID, gap)
 	}
 }
 
 // longer is true of a question about a window whose interval users have edited since then: it ends another time.
 func (c *singleQueries) longer(q *question, then time.Time) bool {
 	windowed := q.hook.Hook.Type != flaggerv1.ConfirmRolloutHook && q.hook.Phase == flaggerv1.CanaryPhaseProgressing
-	wishes := q.of.specs.Since(then.Add(-c.Lag))
+	wishes := q.of.Specs.Since(then.Add(-c.Lag))
 	return windowed && anyOf(wishes, func(w *expectation) bool { return w.interval != wishes[0].interval })
 }
 
@@ -434,13 +434,13 @@ func (c *freshRun) Observe(event any) {
 func (c *freshRun) restart(h canaryWritten) {
 	r, s := h.of, &h.after.Status
 	if s.FailedChecks != 0 || s.Iterations != 0 || s.CanaryWeight != 0 {
-		c.Violate("I17", r.name(), "a new run began with %d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight)
+		c.Violate("I17", r.Name(), "a new run began with %d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight)
 	}
 	if a := s.Serin; a != nil && (a.Window != nil || a.Started || a.Asked != nil || a.Held != "" || a.Intent != "") {
-		c.Violate("I17", r.name(), "a new run began with what was asked or approved for the one before: %+v", *a)
+		c.Violate("I17", r.Name(), "a new run began with what was asked or approved for the one before: %+v", *a)
 	}
-	if r.route.canary > 0 && r.primary.isReady(c.OldestView()) && r.route.touched.Before(c.OldestView()) && r.stable != "" {
-		c.Violate("I17", r.name(), "a new run began while the canary still has %d %% of the traffic", r.route.canary)
+	if r.route.canary > 0 && r.primary.ready.Always(c.OldestView()) && r.route.touched.Before(c.OldestView()) && r.stable != "" {
+		c.Violate("I17", r.Name(), "a new run began while the canary still has %d %% of the traffic", r.route.canary)
 	}
 }
 
@@ -455,7 +455,7 @@ func (c *freshRun) samples(q *question) {
 		back = time.Minute
 	}
 	if gap := q.asked.Sub(r.run.left); gap < back-time.Millisecond {
-		c.Violate("I17", r.name(), "%s was measured over %s, but an earlier revision had traffic until %s before", q.check.Metric.Name, back, gap)
+		c.Violate("I17", r.Name(), "%s was measured over %s, but an earlier revision had traffic until %s before", q.check.Metric.Name, back, gap)
 	}
 }
 
@@ -467,21 +467,21 @@ type boundedQueries struct {
 
 func (c *boundedQueries) Observe(event any) {
 	q, ok := event.(*question)
-	if !ok || !q.of.deleted.IsZero() {
+	if !ok || q.of.Gone() {
 		return // what is asked for a Canary that is gone was given up before
 	}
 	life := c.life(q.by)
-	if out := life.out[q.of.uid]; out != nil && out.answered.IsZero() {
-		c.Violate("I20", q.of.name(), "%s was asked while %s is out", q.probe.ID, out.probe.ID)
+	if out := life.out[q.of.UID]; out != nil && out.answered.IsZero() {
+		c.Violate("I20", q.of.Name(), "%s was asked while %s is out", q.probe.ID, out.probe.ID)
 	}
 	n := 1
 	pool := controller.Pool(q.probe.Request)
 	for _, r := range c.All {
-		if out := life.out[r.uid]; r.deleted.IsZero() && out != nil && r != q.of && controller.Pool(out.probe.Request) == pool {
+		if out := life.out[r.UID]; !r.Gone() && out != nil && r != q.of && controller.Pool(out.probe.Request) == pool {
 			n++
 		}
 	}
 	if n > inFlight {
-		c.Violate("I20", q.of.name(), "%d questions of one pool and process are out, of %d", n, inFlight)
+		c.Violate("I20", q.of.Name(), "%d questions of one pool and process are out, of %d", n, inFlight)
 	}
 }

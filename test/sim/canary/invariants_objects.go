@@ -14,7 +14,7 @@ import (
 )
 
 func namespacedName(r *record, name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: r.key.Namespace, Name: name}
+	return types.NamespacedName{Namespace: r.Key.Namespace, Name: name}
 }
 
 // analysedTemplate is I6.
@@ -35,20 +35,20 @@ func (c *analysedTemplate) Observe(event any) {
 	var allowed []string
 	switch {
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && c.JustStarted(h.Actor):
-		allowed = r.target.ran(time.Time{}) // the primary follows the target, and serves no one before it is like it
+		allowed = r.target.contents.Since(time.Time{}) // the primary follows the target, and serves no one before it is like it
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && r.configured.After(c.OldestView()):
 		return // template and configuration may have been seen as they never were at once, and what follows mends that
 	case r.phase() == flaggerv1.CanaryPhaseInitializing && r.target.version == nil && r.made.After(c.OldestView()):
 		return // it may have been seen still as it was last before the Canary was made, which no one recorded
 	case r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing:
-		allowed = r.target.ran(c.OldestView())
+		allowed = r.target.contents.Since(c.OldestView())
 	case h.Type == store.Added:
 		allowed = c.again(r)
 	default:
 		allowed = c.mayBecome(r)
 	}
 	if allowed != nil && !slices.Contains(allowed, h.content) {
-		c.Violate("I6", r.name(), "in phase %s the primary got %s, which is none of %v (it ran %s, the target runs %s)",
+		c.Violate("I6", r.Name(), "in phase %s the primary got %s, which is none of %v (it ran %s, the target runs %s)",
 			r.phase(), h.content, allowed, r.primary.content, r.target.content)
 	}
 }
@@ -62,10 +62,10 @@ func (c *analysedTemplate) succeeded(m canaryWritten) {
 	if r.misled {
 		return
 	}
-	cancelled := r.run.cancelledEarly || slices.Contains(r.target.ran(c.OldestView()), r.primary.content) || m.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
+	cancelled := r.run.cancelledEarly || slices.Contains(r.target.contents.Since(c.OldestView()), r.primary.content) || m.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
 	changed := r.primary.foreign.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.version == nil
 	if !changed && !cancelled && !slices.Contains(r.run.contents, r.primary.content) {
-		c.Violate("I6", r.name(), "it succeeded, but the primary runs %s, and the run was about %v", r.primary.content, r.run.contents)
+		c.Violate("I6", r.Name(), "it succeeded, but the primary runs %s, and the run was about %v", r.primary.content, r.run.contents)
 	}
 }
 
@@ -81,7 +81,7 @@ func (c *analysedTemplate) again(r *record) []string {
 	case r.orphaned:
 		// Nothing that it ran since was promoted: it is created again from the target, which may be what serves, or from what a
 		// ReplicaSet of it still has.
-		return append(r.target.ran(c.OldestView()), r.primary.ran(time.Time{})...)
+		return append(r.target.contents.Since(c.OldestView()), r.primary.contents.Since(time.Time{})...)
 	case r.run == nil:
 		return []string{r.stable}
 	case moving(r.phase()) && r.run.primary == "":
@@ -195,14 +195,14 @@ func (c *documentedScaling) Observe(event any) {
 	r := h.of
 	switch {
 	case h.primary && h.content == "" && r.primary.content != "" && r.phase() != flaggerv1.CanaryPhaseInitializing && !c.withTemplate(h):
-		c.Violate("I18", r.name(), "the primary's replicas went from %d to %d without its template", h.was, h.is)
+		c.Violate("I18", r.Name(), "the primary's replicas went from %d to %d without its template", h.was, h.is)
 	case h.primary, r.phase() == flaggerv1.CanaryPhaseTerminating, leaving(r):
 	case h.is > h.was && h.was != 0:
-		c.Violate("I18", r.name(), "the target's replicas went from %d to %d, although it had some", h.was, h.is)
+		c.Violate("I18", r.Name(), "the target's replicas went from %d to %d, although it had some", h.was, h.is)
 	case h.is < h.was && h.is != 0:
-		c.Violate("I18", r.name(), "the target's replicas went from %d to %d, and not to none", h.was, h.is)
-	case resting(r.phase()) && !r.rested.After(c.OldestView()):
-		c.Violate("I18", r.name(), "at rest (%s) the target's replicas went from %d to %d", r.phase(), h.was, h.is)
+		c.Violate("I18", r.Name(), "the target's replicas went from %d to %d, and not to none", h.was, h.is)
+	case resting(r.phase()) && !r.Rested.After(c.OldestView()):
+		c.Violate("I18", r.Name(), "at rest (%s) the target's replicas went from %d to %d", r.phase(), h.was, h.is)
 	}
 }
 
@@ -214,7 +214,7 @@ func (c *documentedScaling) withTemplate(h workloadWritten) bool {
 
 // newNoConflict returns the checker of I19.
 func newNoConflict(l *ledger) oracle.Checker {
-	return &oracle.NoConflict[*record]{Ledger: l.Ledger, AtRest: l.atRest, Excused: l.mayWriteAgain, Name: (*record).name}
+	return &oracle.NoConflict[*record]{Ledger: l.Ledger, AtRest: l.atRest, Excused: l.mayWriteAgain, Name: (*record).Name}
 }
 
 // atRest are the releases of an object that have been at rest for so long that every process knows.
@@ -223,7 +223,7 @@ func (l *ledger) atRest(e oracle.Write) []*record {
 	if e.Kind == canaryKind || len(of) != 1 {
 		return nil
 	}
-	if r := of[0]; r.rested.IsZero() || r.rested.After(l.OldestView()) || leaving(r) {
+	if r := of[0]; r.Rested.IsZero() || r.Rested.After(l.OldestView()) || leaving(r) {
 		return nil
 	}
 	return of
@@ -241,7 +241,7 @@ func (l *ledger) mayWriteAgain(e oracle.Write, r *record, w oracle.Writes) bool 
 // a primary that answers, or for permissions.
 func (r *record) rescued(h oracle.Write) bool {
 	taken := r.weightsOf(h.Old).canary > 0 && r.weightsOf(h.New).canary == 0
-	return taken && (r.target.replicas == 0 && !r.target.serves || r.target.content != r.primary.content)
+	return taken && (r.target.replicas == 0 && !r.target.Answering.True || r.target.content != r.primary.content)
 }
 
 // caused is true when something else changed of late, or since the object was written last, that a release follows: its
@@ -251,7 +251,7 @@ func (l *ledger) caused(r *record, last time.Time) bool {
 	if last.Before(then) {
 		then = last
 	}
-	if r.specs.Replaced(then) || r.told("retry", then) {
+	if r.Specs.Replaced(then) || r.told("retry", then) {
 		return true
 	}
 	for _, at := range r.places() {
@@ -278,8 +278,8 @@ func (c *promotedConfig) Observe(event any) {
 	}
 	for _, r := range c.releasesOf(h) {
 		made := r.primary.version == nil // again, after someone deleted it; what it runs is for I6 to judge
-		if resting(r.phase()) && !r.rested.After(c.OldestView()) && !made {
-			c.Violate("I28", r.name(), "at rest (%s) the content of %s %s changed", r.phase(), h.Kind.Kind, h.Key.Name)
+		if resting(r.phase()) && !r.Rested.After(c.OldestView()) && !made {
+			c.Violate("I28", r.Name(), "at rest (%s) the content of %s %s changed", r.phase(), h.Kind.Kind, h.Key.Name)
 		}
 	}
 }
@@ -293,7 +293,7 @@ type exclusiveTarget struct {
 func (l *ledger) rivals(r *record) []*record {
 	var out []*record
 	for _, other := range l.All {
-		if other != r && other.deleted.IsZero() && other.key.Namespace == r.key.Namespace &&
+		if other != r && !other.Gone() && other.Key.Namespace == r.Key.Namespace &&
 			sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef) && older(other, r) {
 			out = append(out, other)
 		}
@@ -308,7 +308,7 @@ func sameTarget(a, b flaggerv1.TargetReference) bool { return a.Kind == b.Kind &
 // Canary may release the Deployment of that name.
 func (l *ledger) owns(r *record) bool {
 	late := slices.ContainsFunc(l.All, func(other *record) bool {
-		return other.deleted.After(l.OldestView()) && other.key.Namespace == r.key.Namespace && sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef)
+		return other.Deleted.After(l.OldestView()) && other.Key.Namespace == r.Key.Namespace && sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef)
 	})
 	return !late && len(l.rivals(r)) == 0 && (r.canary.Spec.TargetRef.Kind == actors.DeploymentKind.Kind || !l.replaced(r))
 }
@@ -317,7 +317,7 @@ func (l *ledger) owns(r *record) bool {
 func (l *ledger) replaced(r *record) bool {
 	return slices.ContainsFunc(l.All, func(other *record) bool {
 		ref := other.canary.Spec.TargetRef
-		return other != r && other.deleted.IsZero() && other.key.Namespace == r.key.Namespace &&
+		return other != r && !other.Gone() && other.Key.Namespace == r.Key.Namespace &&
 			ref.Kind == actors.DeploymentKind.Kind && ref.Name == r.canary.Spec.TargetRef.Name
 	})
 }
@@ -327,7 +327,7 @@ func older(a, b *record) bool {
 	if !x.Equal(&y) {
 		return x.Before(&y)
 	}
-	return a.uid < b.uid
+	return a.UID < b.UID
 }
 
 func (c *exclusiveTarget) Observe(event any) {
@@ -337,23 +337,23 @@ func (c *exclusiveTarget) Observe(event any) {
 	}
 	owner := strings.TrimPrefix(holder(h.New), flaggerv1.CanaryKind+" ")
 	r := c.ByUID[types.UID(owner)]
-	if r == nil || !r.deleted.IsZero() {
+	if r == nil || r.Gone() {
 		return
 	}
 	for _, other := range c.rivals(r) {
 		if other.aimed.Before(c.OldestView()) {
-			c.Violate("I31", r.name(), "%s %s was made for it, although %s has the same target", h.Kind.Kind, h.Key.Name, other.key.Name)
+			c.Violate("I31", r.Name(), "%s %s was made for it, although %s has the same target", h.Kind.Kind, h.Key.Name, other.Key.Name)
 		}
 	}
 }
 
 func (c *exclusiveTarget) Finish() {
 	for _, r := range c.All {
-		if !r.deleted.IsZero() || leaving(r) || len(c.rivals(r)) == 0 || r.canary.Spec.Suspend {
+		if r.Gone() || leaving(r) || len(c.rivals(r)) == 0 || r.canary.Spec.Suspend {
 			continue
 		}
 		if !r.blocked() {
-			c.Violate("I31", r.name(), "it has the target of %s, and no condition says so", c.rivals(r)[0].key.Name)
+			c.Violate("I31", r.Name(), "it has the target of %s, and no condition says so", c.rivals(r)[0].Key.Name)
 		}
 	}
 }
@@ -372,19 +372,19 @@ func (c *cleanEnd) Observe(any) {}
 
 func (c *cleanEnd) Finish() {
 	for _, r := range c.All {
-		if !r.deleted.IsZero() || leaving(r) || r.canary.Spec.Suspend || len(c.rivals(r)) > 0 {
+		if r.Gone() || leaving(r) || r.canary.Spec.Suspend || len(c.rivals(r)) > 0 {
 			continue
 		}
 		succeeded := r.phase() == flaggerv1.CanaryPhaseSucceeded
-		if succeeded && !r.unbegun && (r.route.canary > 0 || r.route.mirrored) && r.route.foreign.Before(r.rested) {
-			c.Violate("I27", r.name(), "it is Succeeded, and the canary still has %d %% of the traffic (mirrored: %t)", r.route.canary, r.route.mirrored)
+		if succeeded && !r.unbegun && (r.route.canary > 0 || r.route.mirrored) && r.route.foreign.Before(r.Rested) {
+			c.Violate("I27", r.Name(), "it is Succeeded, and the canary still has %d %% of the traffic (mirrored: %t)", r.route.canary, r.route.mirrored)
 		}
 		failed := r.phase() == flaggerv1.CanaryPhaseFailed && r.canary.Status.CanaryWeight == 0 && r.mine() && !r.orphaned && !r.blocked()
-		if failed && r.route.canary > 0 && r.route.foreign.Before(r.rested) {
-			c.Violate("I27", r.name(), "it is Failed, and the canary still has %d %% of the traffic", r.route.canary)
+		if failed && r.route.canary > 0 && r.route.foreign.Before(r.Rested) {
+			c.Violate("I27", r.Name(), "it is Failed, and the canary still has %d %% of the traffic", r.route.canary)
 		}
 		if s := r.canary.Status.Serin; s != nil && r.mine() && resting(r.phase()) && (s.Window != nil || s.DrainUntil != nil || s.Started || s.Unreachable != nil) {
-			c.Violate("I27", r.name(), "it is %s, and its status still has something of the run", r.phase())
+			c.Violate("I27", r.Name(), "it is %s, and its status still has something of the run", r.phase())
 		}
 	}
 }

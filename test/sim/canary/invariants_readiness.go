@@ -44,7 +44,7 @@ func (c *progressDeadline) otherwise(h canaryWritten) bool {
 }
 
 // hasty: asked is when the copy was asked to change.
-func (c *progressDeadline) hasty(h canaryWritten, p *pods, asked time.Time, what string) {
+func (c *progressDeadline) hasty(h canaryWritten, p *workloadState, asked time.Time, what string) {
 	r, last := h.of, p.progress(c.OldestView())
 	slack := 200 * time.Millisecond // it was asked a call before the status said so
 	if c.SlowCalls {
@@ -60,11 +60,11 @@ func (c *progressDeadline) hasty(h canaryWritten, p *pods, asked time.Time, what
 		}
 	}
 	switch {
-	case p.version == nil, p.isReady(c.OldestView()): // I4 is about those
+	case p.version == nil, p.ready.Always(c.OldestView()): // I4 is about those
 	case p.givesUp, p.gaveUp.After(c.OldestView()), p.removed.After(c.OldestView()), p.created.After(c.OldestView()):
 	case !c.Clocks.Consistent(last):
 	case c.Now().Sub(last) < deadline-time.Millisecond:
-		c.Violate("I32", r.name(), "it is %s %s after its last progress at %s, and the deadline is %s", what, c.Now().Sub(last), c.since(last), deadline)
+		c.Violate("I32", r.Name(), "it is %s %s after its last progress at %s, and the deadline is %s", what, c.Now().Sub(last), c.since(last), deadline)
 	}
 }
 
@@ -80,28 +80,28 @@ func (c *failedPromotionRecovery) Observe(event any) {
 		return
 	}
 	r := c.ByName[h.Release]
-	if r != nil && r.run != nil && c.undisturbed(r) && r.primary.isReady(c.OldestView()) && r.orphaned && analysing(r.phase()) && !r.run.unearned &&
+	if r != nil && r.run != nil && c.undisturbed(r) && r.primary.ready.Always(c.OldestView()) && r.orphaned && analysing(r.phase()) && !r.run.unearned &&
 		r.run.promoted.IsZero() && r.run.began.Before(c.OldestView()) && r.status.Serin != nil && r.status.Serin.Promoted == "none" {
-		c.Violate("I33", r.name(), "the status says that the primary runs nothing, although it has been ready since %s", c.since(r.primary.readyAt))
+		c.Violate("I33", r.Name(), "the status says that the primary runs nothing, although it has been ready since %s", c.since(r.primary.ready.Since))
 	}
-	if r == nil || r.run == nil || !c.undisturbed(r) || !r.primary.isReady(c.OldestView()) || !r.target.changed().Before(c.OldestView()) || r.route.canary == 0 || r.route.touched.After(c.OldestView()) {
+	if r == nil || r.run == nil || !c.undisturbed(r) || !r.primary.ready.Always(c.OldestView()) || !r.target.changed().Before(c.OldestView()) || r.route.canary == 0 || r.route.touched.After(c.OldestView()) {
 		return
 	}
 	switch phase := r.phase(); {
 	case analysing(phase) && r.run.unearned && r.run.began.Before(c.OldestView()):
 		if most := c.firstStep(r); r.route.canary > most {
-			c.Violate("I33", r.name(), "the new revision has %d %% of the traffic and has earned none of it, although the primary has been ready since %s",
-				r.route.canary, c.since(r.primary.readyAt))
+			c.Violate("I33", r.Name(), "the new revision has %d %% of the traffic and has earned none of it, although the primary has been ready since %s",
+				r.route.canary, c.since(r.primary.ready.Since))
 		}
 	case (phase == flaggerv1.CanaryPhaseFailed || phase == flaggerv1.CanaryPhaseWaiting) && r.orphaned && !slices.Contains(r.run.contents, r.target.content):
-		c.Violate("I33", r.name(), "a revision that nobody analysed has %d %% of the traffic, although the primary has been ready since %s",
-			r.route.canary, c.since(r.primary.readyAt))
+		c.Violate("I33", r.Name(), "a revision that nobody analysed has %d %% of the traffic, although the primary has been ready since %s",
+			r.route.canary, c.since(r.primary.ready.Since))
 	}
 }
 
 // undisturbed is true of a release that no one else holds or has just written to.
 func (c *failedPromotionRecovery) undisturbed(r *record) bool {
-	return r.mine() && c.owns(r) && !leaving(r) && !r.blocked() && r.suspended.IsZero() && r.moved.Before(c.OldestView()) && r.changed.Before(c.OldestView()) &&
+	return r.mine() && c.owns(r) && !leaving(r) && !r.blocked() && r.Suspended.IsZero() && r.moved.Before(c.OldestView()) && r.changed.Before(c.OldestView()) &&
 		!r.route.foreign.After(r.run.began) && !r.providerless() && r.route.found
 }
 
@@ -121,13 +121,13 @@ func (c *failedPromotionRecovery) firstStep(r *record) int {
 
 func (c *failedPromotionRecovery) Finish() {
 	for _, r := range c.All {
-		if !r.deleted.IsZero() || leaving(r) || r.canary.Spec.Suspend || r.blocked() || !c.owns(r) || !r.mine() || r.run == nil || r.misled {
+		if r.Gone() || leaving(r) || r.canary.Spec.Suspend || r.blocked() || !c.owns(r) || !r.mine() || r.run == nil || r.misled {
 			continue
 		}
 		analysed := slices.Contains(r.run.contents, r.primary.content) && r.primary.content == r.target.content
 		recorded := r.status.Serin != nil && r.status.Serin.Unfinished == nil && r.route.canary == 0 // after a later run that was rolled back
-		if r.phase() == flaggerv1.CanaryPhaseFailed && r.orphaned && analysed && r.primary.ready && !recorded {
-			c.Violate("I33", r.name(), "its promotion failed, the primary is ready with what was analysed, and the promotion was not completed")
+		if r.phase() == flaggerv1.CanaryPhaseFailed && r.orphaned && analysed && r.primary.ready.True && !recorded {
+			c.Violate("I33", r.Name(), "its promotion failed, the primary is ready with what was analysed, and the promotion was not completed")
 		}
 	}
 }

@@ -44,13 +44,13 @@ func (c *consistentStatus) Observe(event any) {
 	}
 	r, before, after := h.of, &h.before.Status, &h.after.Status
 	if next, known := graph[before.Phase]; known && before.Phase != after.Phase && after.Phase != flaggerv1.CanaryPhaseTerminating && !slices.Contains(next, after.Phase) {
-		c.Violate("I13", r.name(), "the phase went from %q to %q", before.Phase, after.Phase)
+		c.Violate("I13", r.Name(), "the phase went from %q to %q", before.Phase, after.Phase)
 	}
 	ends := before.Phase != after.Phase && (resting(after.Phase) || after.Phase == flaggerv1.CanaryPhaseFinalising || after.Phase == flaggerv1.CanaryPhaseTerminating)
 	// Nothing counts before the approval, but users may have written a number.
 	starts := before.Phase == flaggerv1.CanaryPhaseWaiting && after.Phase == flaggerv1.CanaryPhaseProgressing
 	if h.begins == nil && !ends && !starts && (after.FailedChecks < before.FailedChecks || after.Iterations < before.Iterations) {
-		c.Violate("I13", r.name(), "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
+		c.Violate("I13", r.Name(), "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
 			after.Phase, before.FailedChecks, after.FailedChecks, before.Iterations, after.Iterations)
 	}
 	for i := range after.Conditions {
@@ -60,7 +60,7 @@ func (c *consistentStatus) Observe(event any) {
 
 func (c *consistentStatus) condition(h canaryWritten, now *flaggerv1.CanaryCondition) {
 	if now.ObservedGeneration > h.before.Generation {
-		c.Violate("I13", h.of.name(), "condition %s is about generation %d, but what was decided on had %d", now.Type, now.ObservedGeneration, h.before.Generation)
+		c.Violate("I13", h.of.Name(), "condition %s is about generation %d, but what was decided on had %d", now.Type, now.ObservedGeneration, h.before.Generation)
 	}
 	for i := range h.before.Status.Conditions {
 		was := &h.before.Status.Conditions[i]
@@ -68,10 +68,10 @@ func (c *consistentStatus) condition(h canaryWritten, now *flaggerv1.CanaryCondi
 			continue
 		}
 		if now.ObservedGeneration < was.ObservedGeneration {
-			c.Violate("I13", h.of.name(), "condition %s went from generation %d back to %d", now.Type, was.ObservedGeneration, now.ObservedGeneration)
+			c.Violate("I13", h.of.Name(), "condition %s went from generation %d back to %d", now.Type, was.ObservedGeneration, now.ObservedGeneration)
 		}
 		if was.Status == now.Status && !was.LastTransitionTime.Equal(&now.LastTransitionTime) {
-			c.Violate("I13", h.of.name(), "condition %s stayed %s, but its transition moved from %s to %s", now.Type, now.Status, was.LastTransitionTime, now.LastTransitionTime)
+			c.Violate("I13", h.of.Name(), "condition %s stayed %s, but its transition moved from %s to %s", now.Type, now.Status, was.LastTransitionTime, now.LastTransitionTime)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (c *rollbackToStable) Observe(event any) {
 	failedPromotion := after.Serin != nil && after.Serin.Promoted == "none" || after.CanaryWeight == 100 || r.providerless() && before.Phase == flaggerv1.CanaryPhasePromoting
 	touched := r.primary.foreign.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.created.After(r.run.began)
 	if !failedPromotion && !touched && r.run.primary != "" && r.primary.content != r.run.primary && c.OldestView().After(r.run.promoted) {
-		c.Violate("I23", r.name(), "it was taken back, but the primary runs %s, and before the run it ran %s", r.primary.content, r.run.primary)
+		c.Violate("I23", r.Name(), "it was taken back, but the primary runs %s, and before the run it ran %s", r.primary.content, r.run.primary)
 	}
 }
 
@@ -114,9 +114,9 @@ func (c *rollbackToStable) recorded(h canaryWritten) {
 	unknown := r.orphaned || before.Serin != nil && before.Serin.Promoted == "none"
 	switch {
 	case !unknown:
-		c.Violate("I23", r.name(), "lastPromotedSpec changed in phase %s", before.Phase)
-	case !r.primary.wasReady(c.OldestView()):
-		c.Violate("I23", r.name(), "lastPromotedSpec changed in phase %s, but the primary has not been ready for %s", before.Phase, c.Lag)
+		c.Violate("I23", r.Name(), "lastPromotedSpec changed in phase %s", before.Phase)
+	case !r.primary.ready.Ever(c.OldestView()):
+		c.Violate("I23", r.Name(), "lastPromotedSpec changed in phase %s, but the primary has not been ready for %s", before.Phase, c.Lag)
 	}
 }
 
@@ -130,12 +130,12 @@ func (c *rollbackToStable) tried(h canaryWritten) {
 		return
 	}
 	if !r.told("retry", time.Time{}) && r.target.foreign.Before(r.failedAt) {
-		c.Violate("I23", r.name(), "%s, which was taken back, is tried again, and nobody asked for it", r.failed)
+		c.Violate("I23", r.Name(), "%s, which was taken back, is tried again, and nobody asked for it", r.failed)
 	}
 }
 
 // changed is when it last began to run something else.
-func (p *pods) changed() time.Time { return p.contents.Changed() }
+func (p *workloadState) changed() time.Time { return p.contents.Changed() }
 
 // commandsOnce is I24.
 type commandsOnce struct {
@@ -158,24 +158,24 @@ func (c *commandsOnce) Observe(event any) {
 		was = s.Command
 	}
 	if now.Command != "" && now.Command != was {
-		key := string(r.uid) + " " + now.Command
+		key := string(r.UID) + " " + now.Command
 		verb, run, _ := strings.Cut(now.Command, "@")
 		switch {
 		case h.begins != nil && run != now.Run: // of the run before, which no one carries out any more
 		case !c.obeyed[key].IsZero() && r.mine() && !r.tampered.After(c.obeyed[key]):
-			c.Violate("I24", r.name(), "%s was carried out a second time", now.Command)
+			c.Violate("I24", r.Name(), "%s was carried out a second time", now.Command)
 		case !slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.run == run }):
-			c.Violate("I24", r.name(), "%s was carried out, and nobody had said it", now.Command)
+			c.Violate("I24", r.Name(), "%s was carried out, and nobody had said it", now.Command)
 		}
 		c.obeyed[key] = c.Now()
 		if verb == "abort" && h.after.Status.Serin.Run == run {
-			c.aborted[string(r.uid)+" "+run] = true
+			c.aborted[string(r.UID)+" "+run] = true
 		}
 	}
 	before, after := h.before.Status.Phase, h.after.Status.Phase
-	aborted := c.aborted[string(r.uid)+" "+now.Run] && h.begins == nil
+	aborted := c.aborted[string(r.UID)+" "+now.Run] && h.begins == nil
 	if aborted && r.mine() && before != after && (after == flaggerv1.CanaryPhasePromoting || after == flaggerv1.CanaryPhaseFinalising || after == flaggerv1.CanaryPhaseSucceeded) {
-		c.Violate("I24", r.name(), "run %s was aborted, and went from %s to %s", now.Run, before, after)
+		c.Violate("I24", r.Name(), "run %s was aborted, and went from %s to %s", now.Run, before, after)
 	}
 }
 
@@ -192,21 +192,21 @@ func (c *suspension) Observe(event any) {
 	}
 	if h.Kind == canaryKind {
 		if r := c.ByUID[h.New.UID()]; r != nil && h.Subresource == "" && c.still(r) {
-			c.Violate("I25", r.name(), "it is suspended since %s, and its metadata was written", c.since(r.suspended))
+			c.Violate("I25", r.Name(), "it is suspended since %s, and its metadata was written", c.since(r.Suspended))
 		}
 		return
 	}
 	of := c.releasesOf(h)
 	for _, r := range of {
 		if len(of) == 1 && c.still(r) {
-			c.Violate("I25", r.name(), "it is suspended since %s, and %s %s was written (%s)", c.since(r.suspended), h.Kind.Kind, h.Key.Name, h.Verb)
+			c.Violate("I25", r.Name(), "it is suspended since %s, and %s %s was written (%s)", c.since(r.Suspended), h.Kind.Kind, h.Key.Name, h.Verb)
 		}
 	}
 }
 
 // still is true once every process must know that the release is suspended.
 func (c *suspension) still(r *record) bool {
-	return !r.suspended.IsZero() && r.suspended.Before(c.OldestView()) && !leaving(r)
+	return !r.Suspended.IsZero() && r.Suspended.Before(c.OldestView()) && !leaving(r)
 }
 
 // explainedWaits is I26.
@@ -225,11 +225,11 @@ func (c *explainedWaits) Observe(event any) {
 		return
 	}
 	// A write, or an answer that is out, brings the release back; and a moment ago the process may have seen something else.
-	if r.moved.After(c.OldestView()) || c.life(h.Instance).out[r.uid] != nil || r.lastTouched(c.ledger).After(c.OldestView()) {
+	if r.moved.After(c.OldestView()) || c.life(h.Instance).out[r.UID] != nil || r.lastTouched(c.ledger).After(c.OldestView()) {
 		return
 	}
 	if !waits(r.status) {
-		c.Violate("I26", r.name(), "in phase %s nothing will bring it back, and its status says no gate that somebody else opens", r.phase())
+		c.Violate("I26", r.Name(), "in phase %s nothing will bring it back, and its status says no gate that somebody else opens", r.phase())
 	}
 }
 
@@ -256,11 +256,11 @@ func (r *record) lastTouched(l *ledger) time.Time {
 
 func (c *explainedWaits) Finish() {
 	for _, r := range c.All {
-		if !r.deleted.IsZero() || r.canary.Spec.Suspend || leaving(r) || resting(r.phase()) || len(c.rivals(r)) > 0 {
+		if r.Gone() || r.canary.Spec.Suspend || leaving(r) || resting(r.phase()) || len(c.rivals(r)) > 0 {
 			continue
 		}
 		if !waits(r.status) {
-			c.Violate("I26", r.name(), "everything is over, it is in phase %q, and its status says nothing that it waits for", r.phase())
+			c.Violate("I26", r.Name(), "everything is over, it is in phase %q, and its status says nothing that it waits for", r.phase())
 		}
 	}
 }

@@ -27,10 +27,10 @@ func (c *readyBackends) Observe(event any) {
 		r := h.of
 		target, primary := &r.target, &r.primary
 		switch {
-		case h.after.canary > h.before.canary && !target.wasServing(c.OldestView()):
-			c.Violate("I1", r.name(), "weight %d of the canary, which has had no ready pod for %s", h.after.canary, c.Lag)
-		case h.after.canary < h.before.canary && !primary.wasServing(c.OldestView()) && target.isServing(c.OldestView()) && !c.JustStarted(h.Actor):
-			c.Violate("I1", r.name(), "the canary's weight went from %d to %d, but the primary has had no ready pod for %s, and the canary has",
+		case h.after.canary > h.before.canary && !target.Answering.Ever(c.OldestView()):
+			c.Violate("I1", r.Name(), "weight %d of the canary, which has had no ready pod for %s", h.after.canary, c.Lag)
+		case h.after.canary < h.before.canary && !primary.Answering.Ever(c.OldestView()) && target.Answering.Always(c.OldestView()) && !c.JustStarted(h.Actor):
+			c.Violate("I1", r.Name(), "the canary's weight went from %d to %d, but the primary has had no ready pod for %s, and the canary has",
 				h.before.canary, h.after.canary, c.Lag)
 		}
 	case cluster.Lost:
@@ -38,7 +38,7 @@ func (c *readyBackends) Observe(event any) {
 	case workloadWritten:
 		// What has traffic keeps pods; I5 is about the canary.
 		if h.BySerin && h.primary && h.is == 0 && h.was > 0 && h.of.route.canary < 100 {
-			c.Violate("I1", h.of.name(), "the primary went from %d pods to none with %d %% of the traffic", h.was, 100-h.of.route.canary)
+			c.Violate("I1", h.of.Name(), "the primary went from %d pods to none with %d %% of the traffic", h.was, 100-h.of.route.canary)
 		}
 	}
 }
@@ -49,23 +49,23 @@ func (c *readyBackends) lost(h cluster.Lost) {
 	if r == nil || r.target.replicas > 0 || r.target.emptied.IsZero() || h.Service != r.apexName()+"-canary" {
 		return
 	}
-	if apex := c.Objects[oracle.At(actors.ServiceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: r.apexName()})]; apex != nil && apex.ByOthers.After(c.OldestView().Add(-c.drain)) {
+	if apex := c.Objects[oracle.At(actors.ServiceKind, types.NamespacedName{Namespace: r.Key.Namespace, Name: r.apexName()})]; apex != nil && apex.ByOthers.After(c.OldestView().Add(-c.drain)) {
 		return // someone sent users there, and a gateway has seen it only now
 	}
 	late := !h.Left.IsZero() && r.target.emptied.Sub(h.Left) >= c.drain-time.Millisecond || c.lateGateways
 	if !late && r.route.foreign.Before(c.OldestView()) && r.target.foreign.Before(c.OldestView()) && c.Clocks.Consistent(r.target.emptied) && c.Now().Sub(r.target.emptied) < c.drain {
-		c.Violate("I1", r.name(), "requests to the canary are lost (%s): Serin took its pods away %s ago", h.Why, c.Now().Sub(r.target.emptied))
+		c.Violate("I1", r.Name(), "requests to the canary are lost (%s): Serin took its pods away %s ago", h.Why, c.Now().Sub(r.target.emptied))
 	}
 }
 
 // end: whoever set a weight, at rest no one is sent to a version that Serin may have left without pods.
 func (c *readyBackends) Finish() {
 	for _, r := range c.All {
-		if !r.deleted.IsZero() || leaving(r) || r.canary.Spec.Suspend || r.blocked() || !c.owns(r) {
+		if r.Gone() || leaving(r) || r.canary.Spec.Suspend || r.blocked() || !c.owns(r) {
 			continue
 		}
-		if r.route.canary > 0 && r.target.version != nil && r.target.replicas == 0 && !r.target.serves && r.primary.ready {
-			c.Violate("I1", r.name(), "it is %s, and %d %% of the requests go to a target without pods, although the primary has some", r.phase(), r.route.canary)
+		if r.route.canary > 0 && r.target.version != nil && r.target.replicas == 0 && !r.target.Answering.True && r.primary.ready.True {
+			c.Violate("I1", r.Name(), "it is %s, and %d %% of the requests go to a target without pods, although the primary has some", r.phase(), r.route.canary)
 		}
 	}
 }
@@ -85,13 +85,13 @@ func (c *plannedWeights) Observe(event any) {
 	wishes := c.expectations(r)
 	switch {
 	case h.after.problem != "" && h.before.problem == "":
-		c.Violate("I2", r.name(), "%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
+		c.Violate("I2", r.Name(), "%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
 	case !h.after.found || weight == before || weight == 0 || c.outpaced(h.Actor, r):
 	case r.tampered.After(c.OldestView()): // a process may not know yet which phase a user wrote
 	case h.before.found && weight < before && !c.mayFall(r, weight, before, wishes):
-		c.Violate("I2", r.name(), "in phase %s the canary's weight fell from %d to %d", r.phase(), before, weight)
+		c.Violate("I2", r.Name(), "in phase %s the canary's weight fell from %d to %d", r.phase(), before, weight)
 	case weight > before && !c.mayRise(r, weight, before, wishes):
-		c.Violate("I2", r.name(), "in phase %s the canary's weight rose from %d to %d, which is not planned (the status says %d)",
+		c.Violate("I2", r.Name(), "in phase %s the canary's weight rose from %d to %d, which is not planned (the status says %d)",
 			r.phase(), before, weight, r.status.CanaryWeight)
 	}
 }
@@ -114,7 +114,7 @@ func (c *plannedWeights) mayRise(r *record, weight, before int, wishes []*expect
 	switch r.phase() {
 	case flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
 		returned := anyOf(wishes, func(d *expectation) bool { return d.returning(weight, r.status.CanaryWeight) })
-		return weight == 100 && !r.primary.isReady(c.OldestView()) || r.deletedRoute(before) && (weight == r.status.CanaryWeight || returned)
+		return weight == 100 && !r.primary.ready.Always(c.OldestView()) || r.deletedRoute(before) && (weight == r.status.CanaryWeight || returned)
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 	default:
 		return r.deletedRoute(before) // it was made again as it was
@@ -151,7 +151,7 @@ func (c *drainBeforeScaleDown) Observe(event any) {
 	case routeWritten:
 		again := h.of.deletedRoute(h.before.canary) && h.after.canary == h.of.status.CanaryWeight // it was made again as it was
 		if h.BySerin && h.after.canary > h.before.canary && c.rollsBack(h.of) && !again {
-			c.Violate("I5", h.of.name(), "the canary's weight rose from %d to %d although the release is being taken back", h.before.canary, h.after.canary)
+			c.Violate("I5", h.of.Name(), "the canary's weight rose from %d to %d although the release is being taken back", h.before.canary, h.after.canary)
 		}
 	}
 }
@@ -160,14 +160,14 @@ func (c *drainBeforeScaleDown) scaled(h workloadWritten) {
 	r := h.of
 	switch {
 	case h.is > h.was && c.rollsBack(r):
-		c.Violate("I5", r.name(), "the canary went from %d to %d pods although the release is being taken back", h.was, h.is)
+		c.Violate("I5", r.Name(), "the canary went from %d to %d pods although the release is being taken back", h.was, h.is)
 	case h.is >= h.was:
 	case r.route.canary > 0 && c.JustStarted(h.Actor): // its first list of routes may be from before a user changed one
 	case r.route.canary > 0 && !r.route.foreign.After(c.OldestView()) && !r.route.outpaced.After(c.OldestView()):
-		c.Violate("I5", r.name(), "the canary went from %d to %d pods with %d %% of the traffic", h.was, h.is, r.route.canary)
+		c.Violate("I5", r.Name(), "the canary went from %d to %d pods with %d %% of the traffic", h.was, h.is, r.route.canary)
 	case c.outpaced(h.Actor, r) && r.route.left.After(c.OldestView()): // it sees a route without users, and not yet that it had some
 	case !r.route.left.IsZero() && !r.route.leftNone && c.Clocks.Consistent(r.route.left) && c.Now().Sub(r.route.left) < c.least() && !r.route.foreign.After(r.route.left):
-		c.Violate("I5", r.name(), "the canary lost its pods %s after its traffic, which is less than the %s that requests under way have", c.Now().Sub(r.route.left), c.drain)
+		c.Violate("I5", r.Name(), "the canary lost its pods %s after its traffic, which is less than the %s that requests under way have", c.Now().Sub(r.route.left), c.drain)
 	}
 }
 
@@ -194,8 +194,8 @@ func (c *readyBeforeWeight) Observe(event any) {
 	}
 	r := h.of
 	advances := r.phase() == flaggerv1.CanaryPhaseProgressing && h.after.canary > r.status.CanaryWeight && !r.failedPromotion()
-	if advances && !r.target.wasReady(c.OldestView()) && !r.target.disturbed.After(c.OldestView()) {
-		c.Violate("I7", r.name(), "the canary's weight rose from %d to %d, but it has not had enough ready pods for %s", h.before.canary, h.after.canary, c.Lag)
+	if advances && !r.target.ready.Ever(c.OldestView()) && !r.target.disturbed.After(c.OldestView()) {
+		c.Violate("I7", r.Name(), "the canary's weight rose from %d to %d, but it has not had enough ready pods for %s", h.before.canary, h.after.canary, c.Lag)
 	}
 }
 
@@ -217,8 +217,8 @@ func (c *takeover) Observe(event any) {
 			}
 		}
 	case workloadWritten:
-		if h.BySerin && !h.primary && h.is < h.was && h.of.phase() == flaggerv1.CanaryPhaseInitializing && !h.of.primary.wasReady(c.OldestView()) {
-			c.Violate("I15", h.of.name(), "the target went from %d to %d pods, but the primary has not been ready for %s", h.was, h.is, c.Lag)
+		if h.BySerin && !h.primary && h.is < h.was && h.of.phase() == flaggerv1.CanaryPhaseInitializing && !h.of.primary.ready.Ever(c.OldestView()) {
+			c.Violate("I15", h.of.Name(), "the target went from %d to %d pods, but the primary has not been ready for %s", h.was, h.is, c.Lag)
 		}
 	}
 }
@@ -229,8 +229,8 @@ func (c *takeover) apex(r *record, h oracle.Write) {
 		before = selected(h.Old)
 	}
 	after := selected(h.New)
-	if after != before && after != r.selects(&r.target) && !r.primary.wasReady(c.OldestView()) {
-		c.Violate("I15", r.name(), "the apex Service went from %q to %q, but the primary has not been ready for %s", before, after, c.Lag)
+	if after != before && after != r.selects(&r.target) && !r.primary.ready.Ever(c.OldestView()) {
+		c.Violate("I15", r.Name(), "the apex Service went from %q to %q, but the primary has not been ready for %s", before, after, c.Lag)
 	}
 }
 
@@ -241,7 +241,7 @@ func selected(v *store.Version) string {
 }
 
 // selects is the value of the label app that the pods of a copy have.
-func (r *record) selects(p *pods) string {
+func (r *record) selects(p *workloadState) string {
 	template, _ := p.template.(map[string]any)
 	value, _ := within(template, "metadata", "labels")["app"].(string)
 	return value
@@ -260,8 +260,8 @@ func (c *restoration) Observe(event any) {
 		}
 		for _, r := range c.releasesOf(h) {
 			back := selected(h.New) == r.selects(&r.target) && selected(h.New) != selected(h.Old)
-			if h.Key.Name == r.apexName() && back && leaving(r) && c.owns(r) && !r.target.wasServing(c.OldestView()) {
-				c.Violate("I16", r.name(), "the apex Service was given back to a target that has had no ready pod for %s", c.Lag)
+			if h.Key.Name == r.apexName() && back && leaving(r) && c.owns(r) && !r.target.Answering.Ever(c.OldestView()) {
+				c.Violate("I16", r.Name(), "the apex Service was given back to a target that has had no ready pod for %s", c.Lag)
 			}
 		}
 	case canaryWritten:
@@ -281,24 +281,24 @@ func (c *restoration) released(h canaryWritten) {
 	}
 	apex := c.World.Server.Peek(actors.ServiceKind, namespacedName(r, r.apexName()))
 	switch {
-	case !r.target.wasServing(c.OldestView()) && !r.target.disturbed.After(c.OldestView()):
-		c.Violate("I16", r.name(), "the finalizer went although the target has had no ready pod for %s", c.Lag)
+	case !r.target.Answering.Ever(c.OldestView()) && !r.target.disturbed.After(c.OldestView()):
+		c.Violate("I16", r.Name(), "the finalizer went although the target has had no ready pod for %s", c.Lag)
 	case apex != nil && !madeFor(apex) && selected(apex) != "" && selected(apex) == r.selects(&r.primary) && c.Objects[oracle.At(actors.ServiceKind, apex.Key())].Unchanged(c.OldestView()):
-		c.Violate("I16", r.name(), "the finalizer went although the apex Service still selects the primary")
+		c.Violate("I16", r.Name(), "the finalizer went although the apex Service still selects the primary")
 	}
 }
 
 func (c *restoration) Finish() {
 	for _, r := range c.All {
-		if r.deleted.IsZero() && r.canary.DeletionTimestamp != nil && r.canary.Status.Phase != "" && r.suspended.IsZero() && c.settledFor(r) {
-			c.Violate("I16", r.name(), "the Canary was deleted and is still there: phase %s, finalizers %v", r.phase(), r.canary.Finalizers)
+		if !r.Gone() && r.canary.DeletionTimestamp != nil && r.canary.Status.Phase != "" && r.Suspended.IsZero() && c.settledFor(r) {
+			c.Violate("I16", r.Name(), "the Canary was deleted and is still there: phase %s, finalizers %v", r.phase(), r.canary.Finalizers)
 		}
 	}
 }
 
 // settledFor is true when nothing but Serin holds a deleted Canary: its target runs, and no other Canary is in its way.
 func (l *ledger) settledFor(r *record) bool {
-	return len(l.rivals(r)) == 0 && (r.target.version == nil || r.target.ready) && slices.Contains(r.canary.Finalizers, "finalizer.flagger.app")
+	return len(l.rivals(r)) == 0 && (r.target.version == nil || r.target.ready.True) && slices.Contains(r.canary.Finalizers, "finalizer.flagger.app")
 }
 
 func leaving(r *record) bool { return r.canary != nil && r.canary.DeletionTimestamp != nil }

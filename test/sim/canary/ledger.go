@@ -61,7 +61,7 @@ func (l *ledger) outpaced(by string, r *record) bool {
 }
 
 // expectations are those that a decision of now may follow.
-func (l *ledger) expectations(r *record) []*expectation { return r.specs.Since(l.OldestView()) }
+func (l *ledger) expectations(r *record) []*expectation { return r.Specs.Since(l.OldestView()) }
 
 // least is the shortest interval that may hold now.
 func (l *ledger) least(r *record) time.Duration {
@@ -107,7 +107,7 @@ type workloadWritten struct {
 	// was and is are what was asked for; content is what it runs from now on, where that changed.
 	was, is int64
 	content string
-	copy    *pods
+	copy    *workloadState
 }
 
 // releasesOf are the releases that an object belongs to.
@@ -151,15 +151,15 @@ func (l *ledger) Record(event any) {
 	case workloadWritten:
 		l.recordWorkload(h)
 	case *question:
-		l.life(h.by).out[h.of.uid] = h
+		l.life(h.by).out[h.of.UID] = h
 	case answered:
 		l.Events++
 		life := l.life(h.by)
-		delete(life.out, h.of.uid)
-		if life.answers[h.of.uid] == nil {
-			life.answers[h.of.uid] = map[string]*question{}
+		delete(life.out, h.of.UID)
+		if life.answers[h.of.UID] == nil {
+			life.answers[h.of.UID] = map[string]*question{}
 		}
-		life.answers[h.of.uid][h.probe.ID] = h.question
+		life.answers[h.of.UID][h.probe.ID] = h.question
 	case cluster.PodDied:
 		l.recordPodDeath(h)
 	case sim.ProcessStarted:
@@ -235,7 +235,7 @@ func (l *ledger) readCanary(e oracle.Write) canaryWritten {
 	before, after := &m.before.Status, &m.after.Status
 	if name := nameOf(after); l.begins(m, name) {
 		m.begins = &run{
-			name: name, began: l.Now(), before: before.Phase, contents: m.of.target.ran(l.OldestView()), primary: m.of.primary.content,
+			name: name, began: l.Now(), before: before.Phase, contents: m.of.target.contents.Since(l.OldestView()), primary: m.of.primary.content,
 			unearned: m.of.orphaned && m.of.route.canary > 0,
 		}
 	}
@@ -327,15 +327,16 @@ func (l *ledger) recordCanary(h canaryWritten) {
 	r := h.of
 	if h.Type == store.Deleted {
 		if r != nil {
-			r.deleted = l.Now()
-			l.Remove(r.key, r)
+			r.Deleted = l.Now()
+			l.Remove(r.Key, r)
 			l.rename()
 		}
 		return
 	}
 	if r == nil {
-		r = &record{key: h.Key, uid: h.New.UID(), kind: l.kindOf(h), made: l.Now()}
-		l.Add(r.key, r.uid, r)
+		r = &record{kind: l.kindOf(h), made: l.Now()}
+		r.Key, r.UID = h.Key, h.New.UID()
+		l.Add(r.Key, r.UID, r)
 	}
 	old := r.canary
 	r.object, r.canary, r.status, r.changed = h.New, h.after, &h.after.Status, l.Now()
@@ -343,16 +344,16 @@ func (l *ledger) recordCanary(h canaryWritten) {
 		r.aimed = l.Now()
 	}
 	if old == nil || old.Generation != h.after.Generation {
-		r.specs.Set(expectationOf(&h.after.Spec), l.Now())
+		r.Specs.Set(expectationOf(&h.after.Spec), l.Now())
 		l.reckonReady(r, &r.target)
 		l.reckonReady(r, &r.primary)
 		l.rename()
 		l.meetRoute(r)
 		switch suspended := h.after.Spec.Suspend; {
-		case suspended && r.suspended.IsZero():
-			r.suspended = l.Now()
+		case suspended && r.Suspended.IsZero():
+			r.Suspended = l.Now()
 		case !suspended:
-			r.suspended = time.Time{}
+			r.Suspended = time.Time{}
 		}
 	}
 	if said := h.after.Annotations["serin.dev/command"]; said != "" && (old == nil || old.Annotations["serin.dev/command"] != said) {
@@ -381,16 +382,16 @@ func (l *ledger) kindOf(h canaryWritten) schema.GroupKind {
 // some process may still see.
 func (l *ledger) meet(r *record) {
 	for _, before := range l.All {
-		if before != r && before.key.Namespace == r.key.Namespace && sameTarget(before.canary.Spec.TargetRef, r.canary.Spec.TargetRef) {
+		if before != r && before.Key.Namespace == r.Key.Namespace && sameTarget(before.canary.Spec.TargetRef, r.canary.Spec.TargetRef) {
 			r.target.contents = slices.Clone(before.target.contents)
 		}
 	}
-	for _, copy := range []*pods{&r.target, &r.primary} {
+	for _, copy := range []*workloadState{&r.target, &r.primary} {
 		name := r.canary.Spec.TargetRef.Name
 		if copy == &r.primary {
 			name += "-primary"
 		}
-		if v := l.World.Server.Peek(r.kind, types.NamespacedName{Namespace: r.key.Namespace, Name: name}); v != nil {
+		if v := l.World.Server.Peek(r.kind, types.NamespacedName{Namespace: r.Key.Namespace, Name: name}); v != nil {
 			l.lookAtPods(r, copy, v, "")
 		}
 	}
@@ -423,12 +424,12 @@ func (l *ledger) recordStatus(r *record, h canaryWritten) {
 			l.succeeds(r)
 		}
 		r.run, r.runs = h.begins, r.runs+1
-		r.rested = time.Time{}
-	case resting(phase) && r.rested.IsZero():
-		r.rested, r.unbegun = l.Now(), h.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
+		r.Rested = time.Time{}
+	case resting(phase) && r.Rested.IsZero():
+		r.Rested, r.unbegun = l.Now(), h.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
 		l.ended(r, phase)
 	case !resting(phase):
-		r.rested = time.Time{}
+		r.Rested = time.Time{}
 	}
 	if r.run == nil {
 		return
@@ -460,11 +461,11 @@ func (l *ledger) ended(r *record, phase flaggerv1.CanaryPhase) {
 	switch {
 	case phase != flaggerv1.CanaryPhaseFailed:
 		r.orphaned = false
-	case r.run != nil && r.run.intent == "rollback" && r.primary.ready && r.route.canary == 0:
+	case r.run != nil && r.run.intent == "rollback" && r.primary.ready.True && r.route.canary == 0:
 		r.orphaned = false // its primary was made again meanwhile, and nothing was promoted
 	case r.run != nil && !r.run.promoted.IsZero() && r.stable != r.run.primary && slices.Contains(r.run.contents, r.stable):
 		r.orphaned = true
-	case r.run != nil && r.run.promoted.IsZero() && r.primary.ready && r.route.canary == 0:
+	case r.run != nil && r.run.promoted.IsZero() && r.primary.ready.True && r.route.canary == 0:
 		r.orphaned = false // a later attempt was judged by itself and rolled back, and the primary has the users
 	}
 	switch {
@@ -504,7 +505,7 @@ func (l *ledger) recordRoute(h routeWritten) {
 func (l *ledger) rename() {
 	clear(l.things)
 	for _, r := range l.All {
-		if !r.deleted.IsZero() || r.canary == nil {
+		if r.Gone() || r.canary == nil {
 			continue
 		}
 		for _, at := range r.places() {

@@ -20,8 +20,6 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-var ()
-
 // ending is what the names of the primary's things have more than those of the target's.
 const ending = "-primary"
 
@@ -46,14 +44,14 @@ func (r *record) routeKind() schema.GroupKind {
 
 // carries is true of the object that has the weights.
 func (r *record) carries(at oracle.ObjectKey) bool {
-	return at.Kind == r.routeKind() && at.Key.Name == r.apexName() && at.Key.Namespace == r.key.Namespace
+	return at.Kind == r.routeKind() && at.Key.Name == r.apexName() && at.Key.Namespace == r.Key.Namespace
 }
 
 // places are the objects of a release, whether they are there or not.
 func (r *record) places() []oracle.ObjectKey {
 	var out []oracle.ObjectKey
 	add := func(kind schema.GroupKind, name string) {
-		at := oracle.At(kind, types.NamespacedName{Namespace: r.key.Namespace, Name: name})
+		at := oracle.At(kind, types.NamespacedName{Namespace: r.Key.Namespace, Name: name})
 		if name != "" && !slices.Contains(out, at) {
 			out = append(out, at)
 		}
@@ -200,7 +198,7 @@ func (l *ledger) readWorkload(e oracle.Write, r *record) workloadWritten {
 	}
 	if h.primary && madeFor(e.New) {
 		// What a process makes that does not know yet that a Canary of that name was deleted goes with that Canary.
-		h.BySerin = e.BySerin && holder(e.New) == flaggerv1.CanaryKind+" "+string(r.uid)
+		h.BySerin = e.BySerin && holder(e.New) == flaggerv1.CanaryKind+" "+string(r.UID)
 	} else {
 		h.BySerin = e.BySerin && l.owns(r)
 	}
@@ -257,7 +255,7 @@ func (l *ledger) recordStable(r *record, ours bool, content string) {
 }
 
 // lookAtPods records what a Deployment is now.
-func (l *ledger) lookAtPods(r *record, p *pods, v *store.Version, content_ string) {
+func (l *ledger) lookAtPods(r *record, p *workloadState, v *store.Version, content_ string) {
 	if p.version == nil {
 		p.created = l.Now()
 	}
@@ -279,7 +277,7 @@ func (l *ledger) lookAtPods(r *record, p *pods, v *store.Version, content_ strin
 }
 
 // reckonReady records whether a Deployment is ready by the thresholds that hold.
-func (l *ledger) reckonReady(r *record, p *pods) {
+func (l *ledger) reckonReady(r *record, p *workloadState) {
 	if p.version == nil {
 		return
 	}
@@ -293,7 +291,7 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 		updated, p.available = number(status, "updatedNumberScheduled", 0), number(status, "numberAvailable", 0)
 	}
 	percent := int64(100)
-	if spec, exists := r.specs.Last(); exists {
+	if spec, exists := r.Specs.Last(); exists {
 		percent = int64(spec.Value.canaryReady)
 		if p == &r.primary {
 			percent = int64(spec.Value.primaryReady)
@@ -301,7 +299,7 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 	}
 	ready := number(status, "observedGeneration", 0) >= v.Generation() && updated >= p.replicas && total <= updated &&
 		p.available >= max(updated*percent/100, min(updated, 1))
-	l.recordProgress(p, [3]int64{updated, running, p.available}, p.ready && (!ready || p.replicas <= 0))
+	l.recordProgress(p, [3]int64{updated, running, p.available}, p.ready.True && (!ready || p.replicas <= 0))
 	p.recordCount(l.Now())
 	if p.givesUp && !givenUp(v) {
 		p.gaveUp = l.Now()
@@ -312,13 +310,13 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 
 // recordProgress records that a workload lost its readiness, or that more of its pods are updated, ready or available.
 // What was so for less than the lags of the run no process need have seen.
-func (l *ledger) recordProgress(p *pods, counts [3]int64, lost bool) {
+func (l *ledger) recordProgress(p *workloadState, counts [3]int64, lost bool) {
 	seen := l.Now().Sub(p.countedAt) > l.Lag
 	rises := seen && (counts[0] > p.counts[0] || counts[1] > p.counts[1] || counts[2] > p.counts[2])
 	if rises {
 		p.progressed = append(p.progressed, l.Now())
 	}
-	if lost && l.Now().Sub(p.readyAt) > l.Lag {
+	if lost && l.Now().Sub(p.ready.Since) > l.Lag {
 		p.lost = l.Now()
 	}
 	if counts != p.counts {
@@ -328,7 +326,7 @@ func (l *ledger) recordProgress(p *pods, counts [3]int64, lost bool) {
 
 // progress is when a workload that a process takes for unready was last ready, or made progress that every process must
 // know of; zero: it never was, and never did.
-func (p *pods) progress(then time.Time) time.Time {
+func (p *workloadState) progress(then time.Time) time.Time {
 	for i, v := range slices.Backward(p.progressed) {
 		if at := v; !at.After(then) {
 			p.progressed = p.progressed[i:] // no one asks for what was before
@@ -345,7 +343,7 @@ func givenUp(v *store.Version) bool {
 	})
 }
 
-func (l *ledger) setContent(p *pods, name string) {
+func (l *ledger) setContent(p *workloadState, name string) {
 	if p.content == name {
 		return
 	}
@@ -353,13 +351,9 @@ func (l *ledger) setContent(p *pods, name string) {
 	p.contents.Set(name, l.Now())
 }
 
-func (l *ledger) setReady(p *pods, ready, serves bool) {
-	if ready != p.ready {
-		p.ready, p.readyAt = ready, l.Now()
-	}
-	if serves != p.serves {
-		p.serves, p.servesAt = serves, l.Now()
-	}
+func (l *ledger) setReady(p *workloadState, ready, serves bool) {
+	p.ready.Set(ready, l.Now())
+	p.Answering.Set(serves, l.Now())
 }
 
 // recordConfig looks whether a change of configuration made something else of a Deployment.
@@ -368,7 +362,7 @@ func (l *ledger) recordConfig(h oracle.Write) {
 		return
 	}
 	for _, r := range l.releasesOf(h) {
-		for _, p := range []*pods{&r.target, &r.primary} {
+		for _, p := range []*workloadState{&r.target, &r.primary} {
 			if p.version == nil {
 				continue
 			}

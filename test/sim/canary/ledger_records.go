@@ -59,17 +59,16 @@ func (q *question) failed() bool { return !q.answered.IsZero() && !q.passed() }
 
 // record is what is known of one Canary, from its creation to its end.
 type record struct {
-	key     types.NamespacedName
-	uid     types.UID
+	oracle.Release[*expectation]
+
 	kind    schema.GroupKind // of its workload
 	made    time.Time
 	aimed   time.Time // since when it names its target
 	object  *store.Version
 	canary  *flaggerv1.Canary
 	status  *flaggerv1.CanaryStatus
-	specs   oracle.Timeline[*expectation]
-	target  pods
-	primary pods
+	target  workloadState
+	primary workloadState
 	route   routeState
 
 	run  *run
@@ -86,9 +85,6 @@ type record struct {
 	mover           string
 	// configured is when what the target runs last changed by its configuration alone.
 	configured time.Time
-	rested     time.Time // since when it is at rest; zero: it moves
-	suspended  time.Time // since when spec.suspend is true; zero: it is not
-	deleted    time.Time
 	commands   []command
 	// orphaned is true since a promotion failed: the primary has what could not be promoted, until something is.
 	orphaned bool
@@ -153,22 +149,22 @@ type routeState struct {
 	outpaced time.Time
 }
 
-// pods is one of the two workloads.
-type pods struct {
+// workloadState is one of the two workloads.
+type workloadState struct {
+	oracle.Pods
+
 	version  *store.Version
 	content  string // names what it runs, see contentOf
 	template any
 	contents oracle.Timeline[string]
 
 	replicas, available int64
-	ready, serves       bool
-	readyAt, servesAt   time.Time // when that last changed
-	disturbed           time.Time // when pods died by themselves, or someone else than Serin wrote the spec
+	// ready: enough pods are ready, by the threshold of the spec.
+	ready     oracle.Condition
+	disturbed time.Time // when pods died by themselves, or someone else than Serin wrote the spec
 	// counts are the pods that are updated, ready and available, countedAt is since when.
 	counts    [3]int64
 	countedAt time.Time
-	// counted are the pods that are available, and those that are asked for, over the time.
-	counted oracle.Timeline[count]
 	// progressed are the moments at which one of these numbers rose, lost is when it last was ready and is so no more.
 	progressed []time.Time
 	lost       time.Time
@@ -178,27 +174,4 @@ type pods struct {
 
 	created, foreign, removed time.Time
 	emptied                   time.Time // when Serin took all its pods away; zero: it has some
-}
-
-// wasReady is true when it was ready at some moment since then.
-func (p *pods) wasReady(then time.Time) bool { return p.ready || p.readyAt.After(then) }
-
-// wasServing is true when it could answer at some moment since then.
-func (p *pods) wasServing(then time.Time) bool { return p.serves || p.servesAt.After(then) }
-
-// isReady is true when it has been ready all the time since then.
-func (p *pods) isReady(then time.Time) bool { return p.ready && !p.readyAt.After(then) }
-
-// isServing is true when it could answer all the time since then.
-func (p *pods) isServing(then time.Time) bool { return p.serves && !p.servesAt.After(then) }
-
-// ran are the contents that it had at some moment since then.
-func (p *pods) ran(then time.Time) []string { return p.contents.Since(then) }
-
-// name of a release in a violation; empty: there is none.
-func (r *record) name() string {
-	if r == nil {
-		return ""
-	}
-	return r.key.Name
 }

@@ -102,7 +102,7 @@ func (c *exclusiveServices) note(h oracle.Write) {
 func (c *exclusiveServices) other(r *record) string {
 	for _, service := range serviceNames(r.object.Spec.Strategy) {
 		m := c.managers[service]
-		if m.name != "" && m.name != r.key.Name && m.since.Before(c.OldestView()) && c.ByName[keyNamed(m.name)] != nil {
+		if m.name != "" && m.name != r.Name() && m.since.Before(c.OldestView()) && c.ByName[keyNamed(m.name)] != nil {
 			return m.name
 		}
 	}
@@ -141,13 +141,13 @@ func (c *exclusiveServices) told(r *record) {
 		return
 	}
 	if other := c.other(r); other != "" && r.object.CreationTimestamp.Time.Before(c.OldestView().Add(-time.Second)) && !invalid(r.object.Status) {
-		c.Violate("I31", r.key.Name, "Rollout %s manages its Services, and its status does not say so: %s (%s)", other, r.object.Status.Phase, r.object.Status.Message)
+		c.Violate("I31", r.Name(), "Rollout %s manages its Services, and its status does not say so: %s (%s)", other, r.object.Status.Phase, r.object.Status.Message)
 	}
 }
 
 func (c *exclusiveServices) Finish() {
 	for _, r := range c.All {
-		if !r.deleted {
+		if !r.Gone() {
 			c.told(r)
 		}
 	}

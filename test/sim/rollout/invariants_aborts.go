@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -52,7 +51,7 @@ func (c *gradualAbort) note(h rolloutWritten) {
 
 // check looks at a release that was aborted so long ago that every process has seen it, and all that followed.
 func (c *gradualAbort) check(r *record) {
-	is, aborted := c.aborts[r.uid]
+	is, aborted := c.aborts[r.UID]
 	canary := r.object.Spec.Strategy.Canary
 	if !aborted || canary == nil || canary.TrafficRouting == nil || r.run == nil || r.run.hash != is.hash || c.disturbed(r, is) {
 		return
@@ -60,29 +59,29 @@ func (c *gradualAbort) check(r *record) {
 	least := time.Duration(r.object.Spec.MinReadySeconds) * time.Second
 	from := c.OldestView().Add(-least)
 	from = from.Add(-c.Lag) // the pods that it saw may have been those of a lag before
-	stable := c.podsOf(r, r.object.Status.StableRS).leastReady(from)
+	stable := c.podsOf(r, r.object.Status.StableRS).Fewest(from)
 	asked := c.replicas(r)
-	enough := c.podsOf(r, is.hash).mostBetween(is.at.Add(-c.Lag-least), is.at.Add(c.Lag))
+	enough := mostBetween(c.podsOf(r, is.hash), is.at.Add(-c.Lag-least), is.at.Add(c.Lag))
 	if canary.DynamicStableScale {
-		enough += c.podsOf(r, r.object.Status.StableRS).mostBetween(is.at.Add(-c.Lag-least), is.at.Add(c.Lag))
+		enough += mostBetween(c.podsOf(r, r.object.Status.StableRS), is.at.Add(-c.Lag-least), is.at.Add(c.Lag))
 	}
 	if enough = min(max(enough, 1), asked); enough == 0 {
 		return // a Rollout without pods serves no requests
 	}
 	share := 0
 	for _, kind := range routeKinds {
-		share = max(share, r.given(c.World.Server.Peek(kind, r.key)))
+		share = max(share, r.given(c.World.Server.Peek(kind, r.Key)))
 	}
 	if allowed := max(0, 100-100*stable/enough); stable > 0 && share > allowed {
-		c.Violate("I34", r.key.Name, "aborted %s ago it still has %d percent of the traffic, although %d stable pods are ready, and %d were enough when it was aborted",
+		c.Violate("I34", r.Name(), "aborted %s ago it still has %d percent of the traffic, although %d stable pods are ready, and %d were enough when it was aborted",
 			c.Now().Sub(is.at), share, stable, enough)
 	}
 	set := c.setOf(r, is.hash)
-	if set == nil || c.podsOf(r, r.object.Status.StableRS).mostReady(from) >= asked {
+	if set == nil || c.podsOf(r, r.object.Status.StableRS).Most(from) >= asked {
 		return
 	}
-	if ready := max(c.podsOf(r, is.hash).mostReady(from), 1); int(wanted(set)) > ready {
-		c.Violate("I34", r.key.Name, "aborted %s ago it asks for %d pods, of which %d are ready, while stable pods are missing", c.Now().Sub(is.at), wanted(set), ready)
+	if ready := max(c.podsOf(r, is.hash).Most(from), 1); int(wanted(set)) > ready {
+		c.Violate("I34", r.Name(), "aborted %s ago it asks for %d pods, of which %d are ready, while stable pods are missing", c.Now().Sub(is.at), wanted(set), ready)
 	}
 }
 
@@ -90,7 +89,7 @@ func (c *gradualAbort) check(r *record) {
 func (c *gradualAbort) disturbed(r *record, is abort) bool {
 	settled := c.OldestView().Add(-c.Lag)
 	switch {
-	case !is.at.Before(settled), !r.meddled.Before(is.at.Add(time.Second)), len(c.expectedSpecs(r)) > 1, !r.paused.IsZero():
+	case !is.at.Before(settled), !r.meddled.Before(is.at.Add(time.Second)), len(c.expectedSpecs(r)) > 1, !r.Suspended.IsZero():
 		return true
 	case len(c.World.Instances()) != 1, c.unfinished, c.LastFault.After(settled.Add(-triedAgain)), pruning(c.World):
 		return true
@@ -103,7 +102,7 @@ func (c *gradualAbort) disturbed(r *record, is abort) bool {
 		}
 	}
 	for at, w := range c.Objects {
-		if at.Kind != rolloutKind && w.ByOthers.After(settled) && at.Kind != actors.PodKind && (at.Key.Name == r.key.Name || at.Kind == actors.ReplicaSetKind || at.Kind == actors.ServiceKind) {
+		if at.Kind != rolloutKind && w.ByOthers.After(settled) && at.Kind != actors.PodKind && (at.Key.Name == r.Name() || at.Kind == actors.ReplicaSetKind || at.Kind == actors.ServiceKind) {
 			return true
 		}
 	}
@@ -123,18 +122,10 @@ func (c *gradualAbort) replicas(r *record) int {
 	return int((&drainBeforeScaleDown{ledger: c.ledger}).replicas(r))
 }
 
-// leastReady is how many pods were ready at every moment since then.
-func (p *pods) leastReady(then time.Time) int {
-	if p == nil || len(p.ready) == 0 || p.ready[0].From.After(then) {
-		return 0
-	}
-	return slices.Min(p.ready.Since(then))
-}
-
 // mostBetween is how many pods were ready at once at some moment of a time.
-func (p *pods) mostBetween(from, to time.Time) int {
+func mostBetween(p *oracle.Pods, from, to time.Time) int {
 	if p == nil {
 		return 0
 	}
-	return slices.Max(append(p.ready.Until(to).Since(from), 0))
+	return oracle.Most(p.Serving.Until(to), from)
 }

@@ -30,7 +30,7 @@ func (c *restoration) Observe(event any) {
 		c.gone = map[types.UID]time.Time{}
 	}
 	if h, ok := event.(rolloutWritten); ok && h.after == nil && h.of != nil {
-		c.gone[h.of.uid] = c.Now()
+		c.gone[h.of.UID] = c.Now()
 	}
 }
 
@@ -39,7 +39,7 @@ func (c *restoration) Observe(event any) {
 func (c *restoration) Finish() {
 	c.workloads.Finish()
 	for _, r := range c.All {
-		if _, gone := c.gone[r.uid]; !gone || !r.deleted || c.ByName[r.key] != nil || c.successor(r) {
+		if _, gone := c.gone[r.UID]; !gone || !r.Gone() || c.ByName[r.Key] != nil || c.successor(r) {
 			continue
 		}
 		for _, kind := range networkKinds {
@@ -52,30 +52,30 @@ func (c *restoration) Finish() {
 
 // successor is true where another Rollout of that name was there later: what it had was its.
 func (c *restoration) successor(r *record) bool {
-	return slices.ContainsFunc(c.All, func(o *record) bool { return o.key == r.key && c.gone[o.uid].After(c.gone[r.uid]) })
+	return slices.ContainsFunc(c.All, func(o *record) bool { return o.Key == r.Key && c.gone[o.UID].After(c.gone[r.UID]) })
 }
 
 // look: an object says no more that the Rollout manages it, and a Service leads to all pods. Weights stay.
 func (c *restoration) look(r *record, v *store.Version) {
 	at := oracle.At(v.Kind(), v.Key())
-	if w := c.Objects[at]; w != nil && w.ByOthers.After(c.gone[r.uid]) {
+	if w := c.Objects[at]; w != nil && w.ByOthers.After(c.gone[r.UID]) {
 		return
 	}
-	if left := managedIn(v); at.Key == r.key && manages(r.object.Spec.Strategy) && len(left) > 0 {
-		c.Violate("I16", r.key.Name, "it is gone, and its route still has %v", left)
+	if left := managedIn(v); at.Key == r.Key && manages(r.object.Spec.Strategy) && len(left) > 0 {
+		c.Violate("I16", r.Name(), "it is gone, and its route still has %v", left)
 	}
-	if v.Meta().Annotations[argov1.ManagedByAnnotation] == r.key.Name {
-		c.Violate("I16", r.key.Name, "it is gone, and %s %s still says that it is managed by it", at.Kind.Kind, at.Key.Name)
+	if v.Meta().Annotations[argov1.ManagedByAnnotation] == r.Name() {
+		c.Violate("I16", r.Name(), "it is gone, and %s %s still says that it is managed by it", at.Kind.Kind, at.Key.Name)
 	}
 	for _, subset := range subsetsIn(v) {
-		if hash := hashIn(subset); at.Key == r.key && hash != "" {
-			c.Violate("I16", r.key.Name, "it is gone, and subset %s of its DestinationRule still has the pods of %s alone", subset["name"], hash)
+		if hash := hashIn(subset); at.Key == r.Key && hash != "" {
+			c.Violate("I16", r.Name(), "it is gone, and subset %s of its DestinationRule still has the pods of %s alone", subset["name"], hash)
 		}
 	}
-	if at.Key.Name != r.key.Name && !slices.Contains(roles, strings.TrimPrefix(at.Key.Name, r.key.Name)) {
+	if at.Key.Name != r.Name() && !slices.Contains(roles, strings.TrimPrefix(at.Key.Name, r.Name())) {
 		return
 	}
 	if hash := c.selected(v); at.Kind == actors.ServiceKind && hash != "" {
-		c.Violate("I16", r.key.Name, "it is gone, and Service %s still selects %s alone", at.Key.Name, hash)
+		c.Violate("I16", r.Name(), "it is gone, and Service %s still selects %s alone", at.Key.Name, hash)
 	}
 }

@@ -46,7 +46,7 @@ func (l *ledger) recordEndpoints(h oracle.Write) {
 
 // couldBePublished is true where a Service published a pod of a revision at some moment since then.
 func (l *ledger) couldBePublished(r *record, service, hash string, then time.Time) bool {
-	pods := l.published[endpointsOf{service, r.key.Name + "-" + hash}]
+	pods := l.published[endpointsOf{service, r.Name() + "-" + hash}]
 	return pods != nil && slices.ContainsFunc(pods.Since(then), func(n int) bool { return n > 0 })
 }
 
@@ -73,11 +73,11 @@ func (c *endpointsBeforeWeight) Observe(event any) {
 		switch recorded := r.object.Status.Canary.Weights; {
 		case r.object.Status.StableRS == r.run.hash:
 			if recorded != nil && recorded.Canary.Weight > 0 && recorded.Canary.PodTemplateHash == r.run.hash && !r.onTheWay(s.place) &&
-				c.podsOf(r, r.run.hash).answered(c.OldestView()) { // if its pods are lost, the Service of the stable side may still have pods of the previous revision
+				c.podsOf(r, r.run.hash).Answered(c.OldestView()) { // if its pods are lost, the Service of the stable side may still have pods of the previous revision
 				c.reached(h, s.place, "the promoted revision has weight")
 			}
 		case r.onTheWay(s.place) && (recorded == nil || int(recorded.Canary.Weight) < s.Weight):
-			if c.podsOf(r, r.object.Status.StableRS).answered(c.OldestView()) {
+			if c.podsOf(r, r.object.Status.StableRS).Answered(c.OldestView()) {
 				c.reached(h, s.place, "the canary has weight")
 			}
 		}
@@ -86,7 +86,7 @@ func (c *endpointsBeforeWeight) Observe(event any) {
 	for _, rule := range managedRules(h.New) {
 		at := meant(rule)
 		if at.Subset == "" && !slices.Contains(before, fmt.Sprint(rule["name"])) && r.object.Status.StableRS != r.run.hash && !c.touched(r, at) &&
-			c.podsOf(r, r.object.Status.StableRS).answered(c.OldestView()) {
+			c.podsOf(r, r.object.Status.StableRS).Answered(c.OldestView()) {
 			c.reached(h, at, fmt.Sprintf("the canary has route %s", rule["name"]))
 		}
 	}
@@ -96,7 +96,7 @@ func (c *endpointsBeforeWeight) Observe(event any) {
 func (c *endpointsBeforeWeight) reached(h routeWritten, at place, what string) {
 	r := h.of
 	if !c.couldBePublished(r, at.Service, r.run.hash, c.OldestView()) && !c.takenAway(r, r.run.hash) {
-		c.Violate("I37", r.key.Name, "%s, but Service %s has published no pod of %s within %s", what, at.Service, r.run.hash, c.Lag)
+		c.Violate("I37", r.Name(), "%s, but Service %s has published no pod of %s within %s", what, at.Service, r.run.hash, c.Lag)
 	}
 }
 

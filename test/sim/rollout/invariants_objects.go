@@ -62,7 +62,7 @@ const triedAgain = 5 * time.Minute
 
 // newNoConflict returns the checker of I19.
 func newNoConflict(l *ledger) oracle.Checker {
-	return &oracle.NoConflict[*record]{Ledger: l.Ledger, AtRest: l.atRest, Excused: l.mayWriteAgain, Name: (*record).name}
+	return &oracle.NoConflict[*record]{Ledger: l.Ledger, AtRest: l.atRest, Excused: l.mayWriteAgain, Name: (*record).Name}
 }
 
 // atRest are the Rollouts of an object that have been at rest for so long that every process knows.
@@ -72,8 +72,8 @@ func (l *ledger) atRest(h oracle.Write) []*record {
 	}
 	var out []*record
 	for _, r := range l.All {
-		belongs := h.Key.Name == r.key.Name || strings.HasPrefix(h.Key.Name, r.key.Name+"-")
-		if !belongs || r.deleted || r.rested.IsZero() || r.rested.After(l.OldestView()) || len(l.expectedSpecs(r)) > 1 || len(l.All) > 1 && l.sameName(r) {
+		belongs := h.Key.Name == r.Name() || strings.HasPrefix(h.Key.Name, r.Name()+"-")
+		if !belongs || r.Gone() || r.Rested.IsZero() || r.Rested.After(l.OldestView()) || len(l.expectedSpecs(r)) > 1 || len(l.All) > 1 && l.sameName(r) {
 			continue
 		}
 		if h.Kind == actors.ReplicaSetKind && actors.Labels(h.New.Content())[argov1.PodTemplateHashLabel] != r.object.Status.StableRS {
@@ -87,13 +87,13 @@ func (l *ledger) atRest(h oracle.Write) []*record {
 // mayWriteAgain is true of a write at rest with another cause than what others wrote into the object. What could not be
 // written when the release came to its end is written when it can be.
 func (l *ledger) mayWriteAgain(h oracle.Write, r *record, w oracle.Writes) bool {
-	return l.resumes(h.Actor) || w.Last.Before(l.Now().Add(-time.Minute)) || w.Last.Before(r.rested) || l.anybody(l.unattended(h.Actor)) ||
+	return l.resumes(h.Actor) || w.Last.Before(l.Now().Add(-time.Minute)) || w.Last.Before(r.Rested) || l.anybody(l.unattended(h.Actor)) ||
 		l.LastFault.After(l.OldestView().Add(-triedAgain))
 }
 
 // sameName is true of a Rollout that was there before under that name: what the other had is taken over.
 func (l *ledger) sameName(r *record) bool {
-	return slices.ContainsFunc(l.All, func(o *record) bool { return o != r && o.key == r.key })
+	return slices.ContainsFunc(l.All, func(o *record) bool { return o != r && o.Key == r.Key })
 }
 
 // anybody is true when someone else wrote anything since then.
@@ -219,21 +219,21 @@ func (c *cleanEnd) Finish() {
 	for _, r := range c.All {
 		s := r.object.Status
 		over := s.Phase == argov1.RolloutPhaseHealthy || s.Abort && s.Phase == argov1.RolloutPhaseDegraded && !invalid(s)
-		left := managedIn(c.World.Server.Peek(actors.VirtualServiceKind, r.key))
-		if !r.deleted && over && !r.object.Spec.Paused && manages(r.object.Spec.Strategy) && len(left) > 0 {
-			c.Violate("I27", r.key.Name, "it is %s, and its route still has %v", s.Phase, left)
+		left := managedIn(c.World.Server.Peek(actors.VirtualServiceKind, r.Key))
+		if !r.Gone() && over && !r.object.Spec.Paused && manages(r.object.Spec.Strategy) && len(left) > 0 {
+			c.Violate("I27", r.Name(), "it is %s, and its route still has %v", s.Phase, left)
 		}
-		if r.deleted || s.Phase != argov1.RolloutPhaseHealthy {
+		if r.Gone() || s.Phase != argov1.RolloutPhaseHealthy {
 			continue
 		}
 		for _, hash := range c.served(r) {
 			if hash != "" && hash != s.StableRS && !r.object.Spec.Paused {
-				c.Violate("I27", r.key.Name, "it is healthy with %s, and users reach %s", s.StableRS, hash)
+				c.Violate("I27", r.Name(), "it is healthy with %s, and users reach %s", s.StableRS, hash)
 			}
 		}
 		for _, set := range c.setsOf(r) {
 			if hash := hashOf(set); wanted(set) > 0 && hash != s.StableRS {
-				c.Violate("I27", r.key.Name, "it is healthy, and %s still has %d pods", set.Name, wanted(set))
+				c.Violate("I27", r.Name(), "it is healthy, and %s still has %d pods", set.Name, wanted(set))
 			}
 		}
 	}

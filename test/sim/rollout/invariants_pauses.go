@@ -34,9 +34,9 @@ func (c *fullPauses) Observe(event any) {
 	}
 	switch {
 	case after == nil:
-		delete(c.began, h.of.uid)
+		delete(c.began, h.of.UID)
 	case before == nil || another:
-		c.began[h.of.uid] = c.Now()
+		c.began[h.of.UID] = c.Now()
 	}
 }
 
@@ -55,7 +55,7 @@ func stepPause(s argov1.RolloutStatus) *argov1.PauseCondition {
 // ended looks at a pause that Serin ended: it lasted for as long as its step says, unless the release went elsewhere.
 func (c *fullPauses) ended(h rolloutWritten, pause argov1.PauseCondition) {
 	r, s, index := h.of, h.after.Status, h.before.Status.CurrentStepIndex
-	began, known := c.began[r.uid]
+	began, known := c.began[r.UID]
 	if !known || index == nil || s.CurrentStepIndex == nil || *s.CurrentStepIndex <= *index || s.Abort || h.before.Status.PromoteFull || s.PromoteFull ||
 		r.object.Spec.RollbackWindow != nil || !c.plain(r) || c.alone(h) {
 		return
@@ -76,7 +76,7 @@ func (c *fullPauses) ended(h rolloutWritten, pause argov1.PauseCondition) {
 		}
 	}
 	if lasted := c.Now().Sub(from); lasted < shortest-time.Second {
-		c.Violate("I14", r.key.Name, "the pause of step %d was over after %s, of %s", *index, lasted, shortest)
+		c.Violate("I14", r.Name(), "the pause of step %d was over after %s, of %s", *index, lasted, shortest)
 	}
 }
 

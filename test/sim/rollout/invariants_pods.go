@@ -32,8 +32,8 @@ func (c *boundedScaling) Observe(event any) {
 	// Of blue-green what waits for its scale-down delay has the size that the spec asks for.
 	waits := r.object.Spec.Strategy.BlueGreen != nil && h.after.Annotations[argov1.ScaleDownDeadlineAnnotation] != ""
 	grows := h.is() > h.was() && hashOf(h.after) != r.object.Status.StableRS && !waits
-	if grows && !r.rested.IsZero() && r.rested.Before(c.OldestView()) && len(c.expectedSpecs(r)) == 1 {
-		c.Violate("I18", r.key.Name, "at rest %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
+	if grows && !r.Rested.IsZero() && r.Rested.Before(c.OldestView()) && len(c.expectedSpecs(r)) == 1 {
+		c.Violate("I18", r.Name(), "at rest %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
 	}
 	if h.is() > h.was() {
 		c.surge(h)
@@ -56,14 +56,14 @@ func (c *boundedScaling) surge(h replicaSetWritten) {
 		allowed = max(allowed, most(s))
 	}
 	if total > allowed && c.restedScale(r) && !c.JustStarted(h.Actor) {
-		c.Violate("I18", r.key.Name, "%d pods are asked for, of at most %d", total, allowed)
+		c.Violate("I18", r.Name(), "%d pods are asked for, of at most %d", total, allowed)
 	}
 }
 
 // restedScale is true where no one has changed the number of pods since the release began: whoever takes pods away while
 // others are being made finds too many.
 func (c *boundedScaling) restedScale(r *record) bool {
-	if r.specs.Replaced(r.run.began.Add(-time.Minute)) {
+	if r.Specs.Replaced(r.run.began.Add(-time.Minute)) {
 		return false
 	}
 	for _, set := range c.setsOf(r) {
@@ -106,11 +106,11 @@ func (c *pausedUnscaled) Observe(event any) {
 		c.known = nil
 	case replicaSetWritten:
 		if h.BySerin && h.Type == store.Modified && h.was() != h.is() && c.still(h.of) {
-			c.Violate("I25", h.of.key.Name, "it is paused, and %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
+			c.Violate("I25", h.of.Name(), "it is paused, and %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
 		}
 	case rolloutWritten:
 		defer c.note(h)
-		if h.of == nil || !h.BySerin || !h.status() || h.begins || !c.still(h.of) || !h.of.meddled.Before(h.of.paused.Add(time.Second)) {
+		if h.of == nil || !h.BySerin || !h.status() || h.begins || !c.still(h.of) || !h.of.meddled.Before(h.of.Suspended.Add(time.Second)) {
 			return
 		}
 		before, after := h.before.Status.CurrentStepIndex, h.after.Status.CurrentStepIndex
@@ -118,15 +118,15 @@ func (c *pausedUnscaled) Observe(event any) {
 			return // a revision within it skips all steps, and no pod moves
 		}
 		if before != nil && after != nil && *after == *before+1 && !h.after.Status.PromoteFull && h.before.Status.StableRS == h.after.Status.StableRS {
-			c.Violate("I25", h.of.key.Name, "it is paused, and went from step %d to %d", *before, *after)
+			c.Violate("I25", h.of.Name(), "it is paused, and went from step %d to %d", *before, *after)
 		}
 	}
 }
 
 // still is true once every process must know that the Rollout is paused.
 func (c *pausedUnscaled) still(r *record) bool {
-	known := c.known[r.uid] && len(c.World.Instances()) == 1
-	return !r.paused.IsZero() && (known || r.paused.Before(c.OldestView())) && r.object.Spec.Paused
+	known := c.known[r.UID] && len(c.World.Instances()) == 1
+	return !r.Suspended.IsZero() && (known || r.Suspended.Before(c.OldestView())) && r.object.Spec.Paused
 }
 
 // note records whether the pause was seen.

@@ -39,7 +39,7 @@ func (c *gatedPromotion) promoted(h rolloutWritten) {
 	}
 	strategy := r.object.Spec.Strategy
 	if b := strategy.BlueGreen; b != nil && b.PostPromotionAnalysis != nil && !r.run.passed[argov1.TypePostPromotion] && !c.cameBack(r) {
-		c.Violate("I3", r.key.Name, "%s was promoted, and no analysis after the switch was successful", r.run.hash)
+		c.Violate("I3", r.Name(), "%s was promoted, and no analysis after the switch was successful", r.run.hash)
 	}
 	if strategy.Canary == nil {
 		return
@@ -50,10 +50,10 @@ func (c *gatedPromotion) promoted(h rolloutWritten) {
 	}
 	for i, step := range strategy.Canary.Steps {
 		if step.Analysis != nil && !r.run.passed[argov1.TypeStep+strconv.Itoa(i)] {
-			c.Violate("I3", r.key.Name, "%s was promoted, and the analysis of step %d was not successful", r.run.hash, i)
+			c.Violate("I3", r.Name(), "%s was promoted, and the analysis of step %d was not successful", r.run.hash, i)
 		}
 		if i >= at && step.Pause != nil && !c.waited(h, i == at, *step.Pause) {
-			c.Violate("I3", r.key.Name, "%s was promoted at step %d of %d, whose pause was not over", r.run.hash, i, len(strategy.Canary.Steps))
+			c.Violate("I3", r.Name(), "%s was promoted at step %d of %d, whose pause was not over", r.run.hash, i, len(strategy.Canary.Steps))
 		}
 	}
 }
@@ -89,7 +89,7 @@ func (c *gatedPromotion) switched(h routeWritten) {
 		return
 	}
 	if !r.run.passed[argov1.TypePrePromotion] {
-		c.Violate("I3", r.key.Name, "users got %s, and no analysis before the switch was successful", to)
+		c.Violate("I3", r.Name(), "users got %s, and no analysis before the switch was successful", to)
 	}
 }
 
@@ -106,14 +106,14 @@ func (c *consistentStatus) Observe(event any) {
 	}
 	r, before, after := h.of, &h.before.Status, &h.after.Status
 	if n, err := strconv.ParseInt(after.ObservedGeneration, 10, 64); err == nil && after.ObservedGeneration != before.ObservedGeneration && n > h.before.Generation {
-		c.Violate("I13", r.key.Name, "generation %d is said to be observed, of %d", n, h.before.Generation)
+		c.Violate("I13", r.Name(), "generation %d is said to be observed, of %d", n, h.before.Generation)
 	}
 	phases := []argov1.RolloutPhase{"", argov1.RolloutPhaseHealthy, argov1.RolloutPhaseDegraded, argov1.RolloutPhaseProgressing, argov1.RolloutPhasePaused}
 	if !slices.Contains(phases, after.Phase) {
-		c.Violate("I13", r.key.Name, "phase %q", after.Phase)
+		c.Violate("I13", r.Name(), "phase %q", after.Phase)
 	}
 	if before.StableRS != after.StableRS && after.StableRS != after.CurrentPodHash {
-		c.Violate("I13", r.key.Name, "%s became stable, and is not the newest revision %s", after.StableRS, after.CurrentPodHash)
+		c.Violate("I13", r.Name(), "%s became stable, and is not the newest revision %s", after.StableRS, after.CurrentPodHash)
 	}
 	c.index(h)
 	c.turned(h)
@@ -128,7 +128,7 @@ func (c *consistentStatus) turned(h rolloutWritten) {
 	}
 	was, is := h.before.Status.Canary.StablePingPong, h.after.Status.Canary.StablePingPong
 	if promoted := h.before.Status.StableRS != h.after.Status.StableRS; promoted == (was == is) && (!promoted || c.setOf(h.of, h.before.Status.StableRS) != nil) {
-		c.Violate("I13", h.of.key.Name, "the stable Service was %q and is %q, and the stable revision was %s and is %s", was, is, h.before.Status.StableRS, h.after.Status.StableRS)
+		c.Violate("I13", h.of.Name(), "the stable Service was %q and is %q, and the stable revision was %s and is %s", was, is, h.before.Status.StableRS, h.after.Status.StableRS)
 	}
 }
 
@@ -145,7 +145,7 @@ func (c *consistentStatus) index(h rolloutWritten) {
 	if *after > *before && int(*after) <= steps || *after == 0 && h.after.Status.Abort || *before < 0 || int(*before) > steps {
 		return
 	}
-	c.Violate("I13", r.key.Name, "it went from step %d to %d of %d", *before, *after, steps)
+	c.Violate("I13", r.Name(), "it went from step %d to %d of %d", *before, *after, steps)
 }
 
 // freshRun is I17.
@@ -163,14 +163,14 @@ func (c *freshRun) Observe(event any) {
 	left := s.Abort || s.PromoteFull || len(s.PauseConditions) > 0 || s.Canary.CurrentStepAnalysisRunStatus != nil || s.Canary.CurrentBackgroundAnalysisRunStatus != nil ||
 		s.Canary.CurrentExperiment != "" || s.BlueGreen.PrePromotionAnalysisRunStatus != nil || s.BlueGreen.PostPromotionAnalysisRunStatus != nil
 	if left {
-		c.Violate("I17", h.of.key.Name, "a new release began with what was decided about the one before: %+v", s)
+		c.Violate("I17", h.of.Name(), "a new release began with what was decided about the one before: %+v", s)
 	}
 	steps := 0
 	if canary := h.before.Spec.Strategy.Canary; canary != nil {
 		steps = len(canary.Steps)
 	}
 	if s.CurrentStepIndex != nil && *s.CurrentStepIndex != 0 && int(*s.CurrentStepIndex) != steps {
-		c.Violate("I17", h.of.key.Name, "a new release began at step %d", *s.CurrentStepIndex)
+		c.Violate("I17", h.of.Name(), "a new release began at step %d", *s.CurrentStepIndex)
 	}
 }
 
@@ -180,7 +180,7 @@ type rollbackToStable struct{ *ledger }
 func (c *rollbackToStable) Observe(event any) {
 	h, ok := event.(rolloutWritten)
 	if ok && h.of != nil && h.BySerin && h.status() && h.after.Status.Abort && h.before.Status.StableRS != h.after.Status.StableRS && c.setOf(h.of, h.before.Status.StableRS) != nil {
-		c.Violate("I23", h.of.key.Name, "it is aborted, and %s became stable", h.after.Status.StableRS)
+		c.Violate("I23", h.of.Name(), "it is aborted, and %s became stable", h.after.Status.StableRS)
 	}
 }
 
@@ -188,12 +188,12 @@ func (c *rollbackToStable) Observe(event any) {
 func (c *rollbackToStable) Finish() {
 	for _, r := range c.All {
 		s := r.object.Status
-		if r.deleted || !s.Abort || s.StableRS == "" || c.setOf(r, s.StableRS) == nil || !c.podsOf(r, s.StableRS).answered(c.OldestView()) || s.Phase != argov1.RolloutPhaseDegraded || invalid(s) {
+		if r.Gone() || !s.Abort || s.StableRS == "" || c.setOf(r, s.StableRS) == nil || !c.podsOf(r, s.StableRS).Answered(c.OldestView()) || s.Phase != argov1.RolloutPhaseDegraded || invalid(s) {
 			continue
 		}
 		for _, hash := range c.served(r) {
 			if hash != "" && hash != s.StableRS && !r.object.Spec.Paused {
-				c.Violate("I23", r.key.Name, "it is aborted, and users reach %s in the end, and not %s alone", hash, s.StableRS)
+				c.Violate("I23", r.Name(), "it is aborted, and users reach %s in the end, and not %s alone", hash, s.StableRS)
 			}
 		}
 	}
@@ -217,10 +217,10 @@ func (c *abortedStays) Observe(event any) {
 	r, before, after := h.of, h.before.Status, h.after.Status
 	// Where what was stable is gone there is nothing to go back to; and who asks for a full promotion says what shall be.
 	if before.Abort && !before.PromoteFull && before.StableRS != after.StableRS && c.setOf(r, before.StableRS) != nil {
-		c.Violate("I24", r.key.Name, "it was aborted, and %s was promoted", after.StableRS)
+		c.Violate("I24", r.Name(), "it was aborted, and %s was promoted", after.StableRS)
 	}
 	if before.Abort && !after.Abort && before.CurrentPodHash != before.StableRS && h.before.Spec.Strategy.Canary != nil && len(c.expectedSpecs(r)) == 1 && c.plain(r) && c.setOf(r, before.StableRS) != nil {
-		c.Violate("I24", r.key.Name, "it was aborted, and goes on unasked")
+		c.Violate("I24", r.Name(), "it was aborted, and goes on unasked")
 	}
 }
 
@@ -232,14 +232,14 @@ type explainedWaits struct {
 func (c *explainedWaits) Finish() {
 	for _, r := range c.All {
 		s := r.object.Status
-		if r.deleted || s.Phase == argov1.RolloutPhaseHealthy {
+		if r.Gone() || s.Phase == argov1.RolloutPhaseHealthy {
 			continue
 		}
 		if !opens(s, release.ByUser, release.ByCluster) && !pruning(c.World) {
-			c.Violate("I26", r.key.Name, "everything is over, it is %s (%s), and its status says nothing that it waits for", s.Phase, s.Message)
+			c.Violate("I26", r.Name(), "everything is over, it is %s (%s), and its status says nothing that it waits for", s.Phase, s.Message)
 		}
 		if s.ObservedGeneration != fmt.Sprint(r.object.Generation) {
-			c.Violate("I26", r.key.Name, "everything is over, and generation %d was not looked at", r.object.Generation)
+			c.Violate("I26", r.Name(), "everything is over, and generation %d was not looked at", r.object.Generation)
 		}
 	}
 }

@@ -15,7 +15,7 @@ func (c *readyBackends) relabelled(h routeWritten) {
 	for _, subset := range subsetsIn(h.New) {
 		name, _ := subset["name"].(string)
 		for _, kind := range routeKinds {
-			for _, s := range weightsOf(c.World.Server.Peek(kind, h.of.key)) {
+			for _, s := range weightsOf(c.World.Server.Peek(kind, h.of.Key)) {
 				if s.Subset == name {
 					c.switched(h, s.place, hashIn(subsetIn(h.Old, name)), hashIn(subset))
 				}
@@ -29,7 +29,7 @@ func (c *readyBackends) relabelled(h routeWritten) {
 func (l *ledger) ownSubsets(h oracle.Write) bool {
 	var named []string
 	for _, r := range l.All {
-		if r.key == h.Key && r.sides.rule != nil {
+		if r.Key == h.Key && r.sides.rule != nil {
 			named = append(named, r.sides.rule.CanarySubsetName, r.sides.rule.StableSubsetName)
 		}
 	}

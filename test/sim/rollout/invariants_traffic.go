@@ -39,7 +39,7 @@ func (c *readyBackends) Observe(event any) {
 	if c.noneAsked(r) { // whoever asks for no pods reaches none, wherever the route leads
 		return
 	}
-	if r.object.Status.Canary.Weights == nil && c.podsOf(r, r.object.Status.StableRS).mostReady(time.Time{}) == 0 {
+	if r.object.Status.Canary.Weights == nil && c.podsOf(r, r.object.Status.StableRS).Most(time.Time{}) == 0 {
 		return // the first weights of a fix for a version that never had a pod: a step is a step
 	}
 	for _, s := range weightsOf(h.New) {
@@ -47,20 +47,20 @@ func (c *readyBackends) Observe(event any) {
 			continue
 		}
 		hash := c.leads(r, s.place)
-		if p := c.podsOf(r, hash); hash != "" && c.otherAnswers(r, hash) && !p.couldAnswer(c.OldestView()) && !c.touched(r, s.place) && !c.takenAway(r, hash) && !c.ofAnother(r, s.place) {
-			c.Violate("I1", r.key.Name, "Service %s got weight %d, but no pod behind it (%s) has answered for %s", s.place, s.Weight, hash, c.Lag)
+		if p := c.podsOf(r, hash); hash != "" && c.otherAnswers(r, hash) && !p.CouldAnswer(c.OldestView()) && !c.touched(r, s.place) && !c.takenAway(r, hash) && !c.ofAnother(r, s.place) {
+			c.Violate("I1", r.Name(), "Service %s got weight %d, but no pod behind it (%s) has answered for %s", s.place, s.Weight, hash, c.Lag)
 		}
 	}
 }
 
 // ofAnother reports whether another Rollout manages a Service: it wrote the weight, and its pods are behind the Service.
 func (c *readyBackends) ofAnother(r *record, p place) bool {
-	service := c.World.Server.Peek(actors.ServiceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: p.Service})
+	service := c.World.Server.Peek(actors.ServiceKind, types.NamespacedName{Namespace: r.Key.Namespace, Name: p.Service})
 	if service == nil {
 		return false
 	}
 	by := service.Meta().Annotations[argov1.ManagedByAnnotation]
-	return by != "" && by != r.key.Name && c.ByName[keyNamed(by)] != nil
+	return by != "" && by != r.Name() && c.ByName[keyNamed(by)] != nil
 }
 
 // putBack is true of a weight that Serin gave before, or that it recorded of a route as someone made it, and that someone
@@ -84,14 +84,14 @@ func (c *readyBackends) keep(h routeWritten) {
 func (l *ledger) touched(r *record, at place) bool {
 	w := l.Objects[oracle.At(actors.ServiceKind, keyNamed(at.Service))]
 	if at.Subset != "" {
-		w = l.Objects[oracle.At(actors.DestinationRuleKind, r.key)]
+		w = l.Objects[oracle.At(actors.DestinationRuleKind, r.Key)]
 	}
 	return w != nil && w.ByOthers.After(l.OldestView())
 }
 
 // takenAway is true of a revision whose ReplicaSet someone deleted of late: it had its pods until then.
 func (l *ledger) takenAway(r *record, hash string) bool {
-	w := l.Objects[oracle.At(actors.ReplicaSetKind, keyNamed(r.key.Name+"-"+hash))]
+	w := l.Objects[oracle.At(actors.ReplicaSetKind, keyNamed(r.Name()+"-"+hash))]
 	return l.setOf(r, hash) == nil && w != nil && w.ByOthers.After(l.OldestView())
 }
 
@@ -101,8 +101,8 @@ func (c *readyBackends) switched(h routeWritten, at place, from, to string) {
 	if c.noneAsked(r) || from == to || to == "" || from == "" || !c.reached(r, at) {
 		return
 	}
-	if c.podsOf(r, from).answered(c.OldestView()) && !c.podsOf(r, to).couldAnswer(c.OldestView()) && !c.takenAway(r, to) {
-		c.Violate("I1", r.key.Name, "Service %s went from %s, which answers, to %s, of which no pod has answered for %s", at, from, to, c.Lag)
+	if c.podsOf(r, from).Answered(c.OldestView()) && !c.podsOf(r, to).CouldAnswer(c.OldestView()) && !c.takenAway(r, to) {
+		c.Violate("I1", r.Name(), "Service %s went from %s, which answers, to %s, of which no pod has answered for %s", at, from, to, c.Lag)
 	}
 }
 
@@ -112,7 +112,7 @@ func (c *readyBackends) reached(r *record, at place) bool {
 	if b := strategy.BlueGreen; b != nil {
 		return at.Service == b.ActiveService
 	}
-	for _, route := range []oracle.ObjectKey{oracle.At(actors.VirtualServiceKind, r.key), oracle.At(actors.HTTPRouteKind, r.key)} {
+	for _, route := range []oracle.ObjectKey{oracle.At(actors.VirtualServiceKind, r.Key), oracle.At(actors.HTTPRouteKind, r.Key)} {
 		if weightOf(weightsOf(c.World.Server.Peek(route.Kind, route.Key)), at) > 0 && !c.weighedUnseen(route) {
 			return true
 		}
@@ -129,7 +129,7 @@ func (l *ledger) weighedUnseen(route oracle.ObjectKey) bool {
 
 func (c *readyBackends) otherAnswers(r *record, hash string) bool {
 	for _, set := range c.setsOf(r) {
-		if hashOf(set) != hash && c.sets[keyOf(set)].answered(c.OldestView()) {
+		if hashOf(set) != hash && c.sets[keyOf(set)].Answered(c.OldestView()) {
 			return true
 		}
 	}
@@ -152,11 +152,11 @@ func (c *plannedWeights) Observe(event any) {
 	for _, s := range shares {
 		sum += s.Weight
 		if s.Weight < 0 {
-			c.Violate("I2", r.key.Name, "Service %s has weight %d", s.place, s.Weight)
+			c.Violate("I2", r.Name(), "Service %s has weight %d", s.place, s.Weight)
 		}
 	}
 	if sum != 100 {
-		c.Violate("I2", r.key.Name, "the weights add up to %d: %v", sum, shares)
+		c.Violate("I2", r.Name(), "the weights add up to %d: %v", sum, shares)
 	}
 	weight, before := r.given(h.New), r.given(h.Old)
 	if weight <= before || !c.plain(r) || r.object.Status.StableRS == r.run.hash { // then both Services lead to the same pods
@@ -170,7 +170,7 @@ func (c *plannedWeights) Observe(event any) {
 		return slices.ContainsFunc(canary.Steps, func(step argov1.CanaryStep) bool { return step.SetWeight != nil && int(*step.SetWeight) == weight })
 	})
 	if !planned && !c.hadBefore(r, weight) {
-		c.Violate("I2", r.key.Name, "the canary's weight rose from %d to %d, which no step asks for", before, weight)
+		c.Violate("I2", r.Name(), "the canary's weight rose from %d to %d, which no step asks for", before, weight)
 	}
 }
 
@@ -229,16 +229,16 @@ func (c *drainBeforeScaleDown) down(h replicaSetWritten) {
 	if h.is() > 0 || !c.plain(r) {
 		return
 	}
-	if len(c.expectedSpecs(r)) == 1 && slices.Contains(c.served(r), hash) && c.sets[h.Key].answered(c.OldestView()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute(c.OldestView()) {
-		c.Violate("I5", r.key.Name, "%s went from %d pods to none, and users reach it", hash, h.was())
+	if len(c.expectedSpecs(r)) == 1 && slices.Contains(c.served(r), hash) && c.sets[h.Key].Answered(c.OldestView()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute(c.OldestView()) {
+		c.Violate("I5", r.Name(), "%s went from %d pods to none, and users reach it", hash, h.was())
 	}
 	delay := c.delay(r)
 	left, known := c.left[hash]
-	if !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.Clocks.Consistent(left.Add(-c.Lag)) || !c.sets[h.Key].answered(left) {
+	if !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.Clocks.Consistent(left.Add(-c.Lag)) || !c.sets[h.Key].Answered(left) {
 		return
 	}
 	if !c.noneAsked(r) && !c.meddledRoute(left.Add(-c.Lag)) && !c.othersWrote(h.Actor, left.Add(-c.Lag)) && r.run.before == hash && c.Now().Sub(left) < delay-time.Second {
-		c.Violate("I5", r.key.Name, "%s lost its pods %s after its users, of %s", hash, c.Now().Sub(left), delay)
+		c.Violate("I5", r.Name(), "%s lost its pods %s after its users, of %s", hash, c.Now().Sub(left), delay)
 	}
 }
 
@@ -324,9 +324,9 @@ func (c *readyBeforeWeight) Observe(event any) {
 			return true
 		}
 		needed := (weight*int(replicas) + 99) / 100
-		return c.podsOf(r, r.run.hash).mostReady(c.OldestView()) >= needed
+		return c.podsOf(r, r.run.hash).Most(c.OldestView()) >= needed
 	})
 	if !enough && !c.takenAway(r, r.run.hash) {
-		c.Violate("I7", r.key.Name, "the canary's weight rose from %d to %d, but it never had the ready pods for that within %s", before, weight, c.Lag)
+		c.Violate("I7", r.Name(), "the canary's weight rose from %d to %d, but it never had the ready pods for that within %s", before, weight, c.Lag)
 	}
 }

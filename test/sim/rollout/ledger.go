@@ -26,7 +26,7 @@ type ledger struct {
 	oracle.Releases[*record]
 
 	cluster *cluster.Cluster
-	sets    map[types.NamespacedName]*pods
+	sets    map[types.NamespacedName]*oracle.Pods
 	// published are the endpoints that take requests, by Service and by the names of their pods without their last part.
 	published map[endpointsOf]*oracle.Timeline[int]
 	// ended are the AnalysisRuns that a user has ended.
@@ -40,34 +40,18 @@ type ledger struct {
 	attended time.Time
 }
 
-// pods are what is known of the pods of one ReplicaSet.
-type pods struct {
-	answers bool
-	// since is since when that is so, ever is true once one has answered; ready is how many are ready.
-	since time.Time
-	ever  bool
-	ready oracle.Timeline[int]
-}
-
 // record is what is known of one Rollout, from its creation to its end.
 type record struct {
-	key     types.NamespacedName
-	uid     types.UID
-	object  *argov1.Rollout
-	deleted bool
-	specs   oracle.Timeline[*argov1.RolloutSpec]
+	oracle.Release[*argov1.RolloutSpec]
+
+	object *argov1.Rollout
 	// meddled is when someone else last wrote the status, or the spec but for its template and replicas.
 	meddled time.Time
 	run     *run
-	paused  time.Time // since when spec.paused holds; zero: it does not
-	rested  time.Time // since when it is healthy; zero: it is not
-	aborted bool      // and no one began it again
+	aborted bool // and no one began it again
 	// sides are those of the last spec that had a router: what that left in a route keeps its meaning.
 	sides sides
 }
-
-// name of a Rollout in a violation.
-func (r *record) name() string { return r.key.Name }
 
 // run is one release: from the moment at which the status is about another template.
 type run struct {
@@ -80,7 +64,7 @@ type run struct {
 func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
 	return &ledger{
 		Ledger: oracle.NewLedger(w, rolloutKind), Releases: oracle.NewReleases[*record](), cluster: c,
-		sets: map[types.NamespacedName]*pods{}, published: map[endpointsOf]*oracle.Timeline[int]{}, ended: map[types.UID]bool{},
+		sets: map[types.NamespacedName]*oracle.Pods{}, published: map[endpointsOf]*oracle.Timeline[int]{}, ended: map[types.UID]bool{},
 		wrote: map[string]time.Time{},
 	}
 }
@@ -163,7 +147,7 @@ func (l *ledger) Interpret(event any) []any {
 		}
 	case actors.ServiceKind, actors.VirtualServiceKind, actors.DestinationRuleKind, actors.HTTPRouteKind:
 		for _, r := range l.All {
-			if !r.deleted && (e.Key.Name == r.key.Name || strings.HasPrefix(e.Key.Name, r.key.Name+"-")) {
+			if !r.Gone() && (e.Key.Name == r.Name() || strings.HasPrefix(e.Key.Name, r.Name()+"-")) {
 				out = append(out, routeWritten{e, r})
 			}
 		}
@@ -210,32 +194,12 @@ func (l *ledger) countPods() {
 		of, key := l.cluster.PodsOf(v.Key().Namespace, v.Key().Name), v.Key()
 		p := l.sets[key]
 		if p == nil {
-			p = &pods{since: l.Now()}
+			p = &oracle.Pods{}
 			l.sets[key] = p
 		}
-		if answers := of.Answering > 0; answers != p.answers {
-			p.answers, p.since, p.ever = answers, l.Now(), true
-		}
-		if last, counted := p.ready.Last(); !counted || last.Value != of.Ready {
-			p.ready.Set(of.Ready, l.Now())
-		}
+		p.Answering.Set(of.Answering > 0, l.Now())
+		oracle.Count(&p.Serving, of.Ready, l.Now())
 	}
-}
-
-// couldAnswer is true of a ReplicaSet with a pod that answered at some moment since then.
-func (p *pods) couldAnswer(then time.Time) bool {
-	return p != nil && (p.answers || p.ever && p.since.After(then))
-}
-
-// answered is true of one with pods that answered all the time since then.
-func (p *pods) answered(then time.Time) bool { return p != nil && p.answers && !p.since.After(then) }
-
-// mostReady is how many pods were ready at once at some moment since then.
-func (p *pods) mostReady(then time.Time) int {
-	if p == nil {
-		return 0
-	}
-	return slices.Max(append(p.ready.Since(then), 0))
 }
 
 // unattended is since when no one of Serin may have followed what others wrote, where it is a process that has just begun
@@ -265,14 +229,15 @@ func (l *ledger) recordRollout(h rolloutWritten) {
 	r := h.of
 	if h.after == nil {
 		if r != nil {
-			r.deleted = true
-			l.Remove(r.key, r)
+			r.Deleted = l.Now()
+			l.Remove(r.Key, r)
 		}
 		return
 	}
 	if r == nil {
-		r = &record{key: h.Key, uid: h.New.UID()}
-		l.Add(r.key, r.uid, r)
+		r = &record{}
+		r.Key, r.UID = h.Key, h.New.UID()
+		l.Add(r.Key, r.UID, r)
 	}
 	old := r.object
 	r.object = h.after
@@ -280,16 +245,16 @@ func (l *ledger) recordRollout(h rolloutWritten) {
 		r.sides = sides
 	}
 	if old == nil || old.Generation != h.after.Generation {
-		r.specs.Set(&h.after.Spec, l.Now())
+		r.Specs.Set(&h.after.Spec, l.Now())
 	}
 	if !h.BySerin && (h.Subresource == "status" || old == nil || !sameStrategy(&old.Spec, &h.after.Spec)) {
 		r.meddled = l.Now()
 	}
 	switch paused := h.after.Spec.Paused; {
-	case paused && r.paused.IsZero():
-		r.paused = l.Now()
+	case paused && r.Suspended.IsZero():
+		r.Suspended = l.Now()
 	case !paused:
-		r.paused = time.Time{}
+		r.Suspended = time.Time{}
 	}
 	if h.begins {
 		r.run = &run{hash: h.after.Status.CurrentPodHash, before: h.after.Status.StableRS, began: l.Now(), passed: map[string]bool{}}
@@ -302,10 +267,10 @@ func (l *ledger) recordRollout(h rolloutWritten) {
 
 func (l *ledger) recordStatus(r *record, h rolloutWritten) {
 	switch is := h.after.Status.Phase == argov1.RolloutPhaseHealthy; {
-	case is && r.rested.IsZero():
-		r.rested = l.Now()
+	case is && r.Rested.IsZero():
+		r.Rested = l.Now()
 	case !is:
-		r.rested = time.Time{}
+		r.Rested = time.Time{}
 	}
 	switch {
 	case h.after.Status.Abort:
@@ -343,7 +308,7 @@ func (l *ledger) recordRun(h oracle.Write) {
 }
 
 // expectedSpecs are the specs that a decision of now may follow.
-func (l *ledger) expectedSpecs(r *record) []*argov1.RolloutSpec { return r.specs.Since(l.OldestView()) }
+func (l *ledger) expectedSpecs(r *record) []*argov1.RolloutSpec { return r.Specs.Since(l.OldestView()) }
 
 // noneAsked is true of a Rollout that may be asked for no pods at all.
 func (l *ledger) noneAsked(r *record) bool {
@@ -366,7 +331,7 @@ func (l *ledger) setsOf(r *record) []*appsv1.ReplicaSet {
 	var out []*appsv1.ReplicaSet
 	for _, v := range l.World.Server.All(actors.ReplicaSetKind) {
 		set := actors.Typed[*appsv1.ReplicaSet](l.World, v)
-		if of := metav1.GetControllerOfNoCopy(set); of != nil && of.UID == r.uid {
+		if of := metav1.GetControllerOfNoCopy(set); of != nil && of.UID == r.UID {
 			out = append(out, set)
 		}
 	}
@@ -384,7 +349,7 @@ func (l *ledger) setOf(r *record, hash string) *appsv1.ReplicaSet {
 }
 
 // podsOf are those of the ReplicaSet of a hash.
-func (l *ledger) podsOf(r *record, hash string) *pods {
+func (l *ledger) podsOf(r *record, hash string) *oracle.Pods {
 	set := l.setOf(r, hash)
 	if set == nil {
 		return nil
@@ -414,7 +379,7 @@ func (l *ledger) served(r *record) []string {
 	case strategy.Canary != nil && strategy.Canary.TrafficRouting != nil:
 		var out []string
 		for _, kind := range routeKinds {
-			for _, s := range weightsOf(l.World.Server.Peek(kind, r.key)) {
+			for _, s := range weightsOf(l.World.Server.Peek(kind, r.Key)) {
 				if s.Weight > 0 {
 					out = append(out, l.leads(r, s.place))
 				}

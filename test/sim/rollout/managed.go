@@ -77,9 +77,9 @@ func (c *readyBackends) managed(h routeWritten) {
 	for _, rule := range managedRules(h.New) {
 		name, at := fmt.Sprint(rule["name"]), meant(rule)
 		hash := c.leads(h.of, at)
-		if slices.Contains(before, name) || hash == "" || c.touched(h.of, at) || c.podsOf(h.of, hash).couldAnswer(c.OldestView()) {
+		if slices.Contains(before, name) || hash == "" || c.touched(h.of, at) || c.podsOf(h.of, hash).CouldAnswer(c.OldestView()) {
 			continue
 		}
-		c.Violate("I1", h.of.key.Name, "route %s leads to %s, of which no pod has answered for %s", name, hash, c.Lag)
+		c.Violate("I1", h.of.Name(), "route %s leads to %s, of which no pod has answered for %s", name, hash, c.Lag)
 	}
 }

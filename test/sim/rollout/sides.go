@@ -77,7 +77,7 @@ func (r *record) given(v *store.Version) int {
 // leads is the hash of the revision whose pods a place has; empty: it has all, or none is known.
 func (l *ledger) leads(r *record, p place) string {
 	if p.Subset != "" {
-		if hash := hashIn(subsetIn(l.World.Server.Peek(actors.DestinationRuleKind, r.key), p.Subset)); hash != "" {
+		if hash := hashIn(subsetIn(l.World.Server.Peek(actors.DestinationRuleKind, r.Key), p.Subset)); hash != "" {
 			return hash
 		}
 	}
@@ -87,7 +87,7 @@ func (l *ledger) leads(r *record, p place) string {
 // canaryPlace is where requests for the new revision go; false: no route says so.
 func (l *ledger) canaryPlace(r *record) (place, bool) {
 	for _, kind := range routeKinds {
-		for _, s := range weightsOf(l.World.Server.Peek(kind, r.key)) {
+		for _, s := range weightsOf(l.World.Server.Peek(kind, r.Key)) {
 			if r.onTheWay(s.place) {
 				return s.place, true
 			}

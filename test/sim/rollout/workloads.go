@@ -150,7 +150,7 @@ func (c *workloadRestoration) Finish() {
 	for _, v := range c.World.Server.All(actors.DeploymentKind) {
 		before, taken := c.before[v.Key()]
 		refers := slices.ContainsFunc(c.All, func(r *record) bool {
-			return c.ByName[r.key] == r && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == v.Key().Name
+			return c.ByName[r.Key] == r && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == v.Key().Name
 		})
 		if is := replicasOf(actors.Typed[*appsv1.Deployment](c.World, v)); taken && !refers && is < before {
 			c.Violate("I16", v.Key().Name, "no Rollout refers to it, and it has %d replicas of the %d that it had", is, before)
@@ -169,27 +169,27 @@ func (c *boundedScaling) lent(h oracle.Write) {
 	}
 	was, is := replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.Old)), replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.New))
 	if is > was && slices.ContainsFunc(c.All, func(r *record) bool {
-		return !r.deleted && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(c.expectedSpecs(r)) == 1
+		return !r.Gone() && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(c.expectedSpecs(r)) == 1
 	}) {
 		c.Violate("I18", h.Key.Name, "Serin gave it pods, although a Rollout refers to it: %d, not %d", is, was)
 	}
 	for _, r := range c.All {
 		ref := r.object.Spec.WorkloadRef
-		if r.deleted || ref == nil || ref.Name != h.Key.Name || is >= was {
+		if r.Gone() || ref == nil || ref.Name != h.Key.Name || is >= was {
 			continue
 		}
 		if !anyOf(c.expectedSpecs(r), scalesDown) {
-			c.Violate("I18", r.key.Name, "Deployment %s went from %d to %d pods, and the Rollout is not to scale it down", h.Key.Name, was, is)
+			c.Violate("I18", r.Name(), "Deployment %s went from %d to %d pods, and the Rollout is not to scale it down", h.Key.Name, was, is)
 		}
 		if status := r.object.Status; c.takenAway(r, status.StableRS) || c.takenAway(r, status.CurrentPodHash) {
 			continue
 		}
 		ready := 0
 		for _, set := range c.setsOf(r) {
-			ready = max(ready, c.sets[keyOf(set)].mostReady(c.OldestView()))
+			ready = max(ready, c.sets[keyOf(set)].Most(c.OldestView()))
 		}
 		if needed := min(int(was), c.leastWished(r)) - int(is); ready < needed {
-			c.Violate("I18", r.key.Name, "Deployment %s went from %d to %d pods, and the Rollout had at most %d that are ready within %s", h.Key.Name, was, is, ready, c.Lag)
+			c.Violate("I18", r.Name(), "Deployment %s went from %d to %d pods, and the Rollout had at most %d that are ready within %s", h.Key.Name, was, is, ready, c.Lag)
 		}
 	}
 }
