@@ -2,146 +2,87 @@ package canary
 
 import (
 	"slices"
+	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// Invariants are all that are checked of Canaries. I9 and I9q are the engine's; I22 and I29 are about resources that
-// Canaries do not have; I20, for releases that hang, and I30 are checked by tests of their own as well.
-func Invariants() []oracle.Invariant[*ledger] { return invariants }
+// Invariants are the table of Canaries.
+func Invariants() []oracle.Invariant { return (&ledger{}).invariants() }
 
-var invariants = []oracle.Invariant[*ledger]{
-	{
-		Number: "I1", Text: "no request goes to a version without a ready pod while the other one has some",
-		New: func(l *ledger) oracle.Checker { return &readyBackends{ledger: l} },
-	},
-	{
-		Number: "I2", Text: "weights are whole, add up to 100, are planned or somebody else's, and fall only to 0 or on the way back",
-		New: func(l *ledger) oracle.Checker { return &plannedWeights{ledger: l} },
-	},
-	{
-		Number: "I3", Text: "the primary gets a revision only after every gate and every check passed for it, or a person asked to skip them",
-		New: func(l *ledger) oracle.Checker { return &gatedPromotion{ledger: l} },
-	},
-	{
-		Number: "I4", Text: "each window is judged once, after its full length, and failed checks are the failed windows",
-		New: func(l *ledger) oracle.Checker { return &windowsJudgedOnce{ledger: l} },
-	},
-	{
-		Number: "I5", Text: "the canary keeps its pods until its traffic has left and drained, and a rollback raises neither weight nor pods",
-		New: func(l *ledger) oracle.Checker { return &drainBeforeScaleDown{ledger: l} },
-	},
-	{
-		Number: "I6", Text: "the primary's template changes only at creation, promotion and rollback, to what was analysed or was there before",
-		New: func(l *ledger) oracle.Checker { return &analysedTemplate{ledger: l} },
-	},
-	{
-		Number: "I7", Text: "the weight rises only while the canary has enough ready pods",
-		New: func(l *ledger) oracle.Checker { return &readyBeforeWeight{ledger: l} },
-	},
-	{
-		Number: "I8", Text: "of objects that users made, only what is documented changes, and none is deleted",
-		New: newUserObjects,
-	},
-	{
-		Number: "I10", Text: "no byte of a secret is in a status, an event or an object other than the copy of that Secret",
-		New: newSecrecy,
-	},
-	{
-		Number: "I11", Text: "a question leaves once, and once more for each crash or lost answer, with the same key; polled gates are asked once an interval",
-		New: func(l *ledger) oracle.Checker { return &singleQueries{ledger: l} },
-	},
-	{
-		Number: "I12", Text: "every write names the version that it was decided on",
-		New: func(l *ledger) oracle.Checker {
-			return &oracle.Preconditions{Ledger: l.Ledger, DeletesNameVersion: true}
-		},
-	},
-	{
-		Number: "I13", Text: "the status moves sensibly: phases along their graph, generations never back, counters only reset with a new run",
-		New: func(l *ledger) oracle.Checker { return &consistentStatus{ledger: l} },
-	},
-	{
-		Number: "I14", Text: "a clock that is set makes at most one window due, and shortens none that opens afterwards",
-		New: func(l *ledger) oracle.Checker { return &clockTolerance{ledger: l} },
-	},
-	{
-		Number: "I15", Text: "at take-over the apex moves to a primary that is ready, and the target loses its pods only afterwards",
-		New: func(l *ledger) oracle.Checker { return &takeover{ledger: l} },
-	},
-	{
-		Number: "I16", Text: "at deletion the target serves before Services and route go back, and the finalizer goes last",
-		New: func(l *ledger) oracle.Checker { return &restoration{ledger: l} },
-	},
-	{
-		Number: "I17", Text: "nothing counted, approved or measured for an earlier revision counts for the next one",
-		New: func(l *ledger) oracle.Checker { return &freshRun{ledger: l} },
-	},
-	{
-		Number: "I18", Text: "the target's replicas are written at documented transitions only, the primary's with its template",
-		New: func(l *ledger) oracle.Checker { return &documentedScaling{ledger: l} },
-	},
-	{
-		Number: "I19", Text: "at rest an object is written at most once for each time that somebody else changed something",
-		New: newNoConflict,
-	},
-	{
-		Number: "I20", Text: "of one release at most one question is out, and of a process no more than its limit",
-		New: func(l *ledger) oracle.Checker { return &boundedQueries{ledger: l} },
-	},
-	{
-		Number: "I21", Text: "no release is looked at again and again without a change",
-		New: func(l *ledger) oracle.Checker { return oracle.NewBoundedWork(l.Ledger) },
-	},
-	{
-		Number: "I23", Text: "a rollback brings back what was stable when the run began, and what failed is not tried again unasked",
-		New: func(l *ledger) oracle.Checker { return &rollbackToStable{ledger: l} },
-	},
-	{
-		Number: "I24", Text: "a command acts once, and an aborted run is never promoted",
-		New: func(l *ledger) oracle.Checker { return &commandsOnce{ledger: l} },
-	},
-	{
-		Number: "I25", Text: "a suspended release has no effects",
-		New: func(l *ledger) oracle.Checker { return &suspension{ledger: l} },
-	},
-	{
-		Number: "I26", Text: "a release that waits says for what, and who opens it",
-		New: func(l *ledger) oracle.Checker { return &explainedWaits{ledger: l} },
-	},
-	{
-		Number: "I27", Text: "what Serin makes has an owner, and nothing of a run is left at its end",
-		New: newCleanEnd,
-	},
-	{
-		Number: "I28", Text: "copies of configuration change only at creation, promotion and rollback",
-		New: func(l *ledger) oracle.Checker { return &promotedConfig{ledger: l} },
-	},
-	{
-		Number: "I31", Text: "of two Canaries with one target, the younger one writes nothing but its status, and says why",
-		New: func(l *ledger) oracle.Checker { return &exclusiveTarget{ledger: l} },
-	},
-	{
-		Number: "I32", Text: "between the last progress of a copy and a rollback for its readiness lies at least the deadline",
-		New: func(l *ledger) oracle.Checker { return &progressDeadline{ledger: l} },
-	},
-	{
-		Number: "I33", Text: "after a promotion that failed, a primary that is ready gets the users back: the promotion completes or is recorded, and no other revision has more than its first step",
-		New: func(l *ledger) oracle.Checker { return &failedPromotionRecovery{ledger: l} },
-	},
-	{
-		Number: "I34", Text: "a rollback gives the primary at once the share that its pods carry, whatever replicas it asks for since, and no more",
-		New: func(l *ledger) oracle.Checker { return &gradualRollback{ledger: l} },
-	},
-	{
-		Number: "I35", Text: "receivers that hang, however many, delay no question of another namespace",
-		New: func(l *ledger) oracle.Checker { return &fairSlots{ledger: l} },
-	},
-	{
-		Number: "I36", Text: "no series, and nothing that a process remembers, outlives its Canary",
-		New: func(l *ledger) oracle.Checker { return &oracle.Forgotten{Ledger: l.Ledger} },
-	},
+// invariants are the table for one run. I9 and I9q are the engine's; I22 and I29 are about resources that Canaries do not
+// have; tests of their own check I20, for releases that hang, and I30 as well.
+func (l *ledger) invariants() []oracle.Invariant {
+	core, commands := l.Ledger, &obeyedCommands{ledger: l, obeyed: map[string]time.Time{}, aborted: map[string]bool{}}
+	return []oracle.Invariant{
+		oracle.Holds("I1", "no request goes to a version without a ready pod while the other one has some",
+			oracle.ReadyBackends(core, l.moves), &readyBackends{ledger: l}),
+		oracle.Holds("I2", "weights are whole, add up to 100, are planned or somebody else's, and fall only to 0 or on the way back",
+			oracle.PlannedWeights(core, l.plannedWeights)),
+		oracle.Holds("I3", "the primary gets a revision only after every gate and every check passed for it, or a person asked to skip them",
+			oracle.GatedPromotion(core, l.advances)),
+		// Not shared: Canaries count failed checks of observation windows; Rollouts evaluate measurements of AnalysisRuns.
+		oracle.Holds("I4", "each window is judged once, after its full length, and failed checks are the failed windows",
+			&windowsJudgedOnce{ledger: l}),
+		oracle.Holds("I5", "the canary keeps its pods until its traffic has left and drained, and a rollback raises neither weight nor pods",
+			oracle.DrainBeforeScaleDown(core, l.scaleDowns), oracle.OnEvent(l.steadyRollback)),
+		oracle.Holds("I6", "the primary's template changes only at creation, promotion and rollback, to what was analysed or was there before",
+			&analysedTemplate{ledger: l}),
+		oracle.Holds("I7", "the weight rises only while the canary has enough ready pods",
+			oracle.ReadyBeforeWeight(core, l.readyWeights)),
+		oracle.Holds("I8", "of objects that users made, only what is documented changes, and none is deleted",
+			&oracle.UserObjects{Ledger: core, Exempt: exempt, OtherOwner: holder, MayChange: mayChange}),
+		oracle.Holds("I10", "no byte of a secret is in a status, an event or an object other than the copy of that Secret",
+			&oracle.Secrecy{Ledger: core, Planted: planted, Public: publicPart}),
+		oracle.Holds("I11", "a question leaves once, and once more for each crash or lost answer, with the same key; polled gates are asked once an interval",
+			oracle.SingleQueries(core, l.queries), l.stableKeys()),
+		oracle.Holds("I12", "every write names the version that it was decided on",
+			&oracle.Preconditions{Ledger: core, DeletesNameVersion: true}),
+		oracle.Holds("I13", "the status moves sensibly: phases along their graph, generations never back, counters only reset with a new run",
+			oracle.ConsistentStatus(core, l.statusChanges), oracle.OnEvent(l.statusHistory)),
+		oracle.Holds("I14", "a clock that is set makes at most one window due, and shortens none that opens afterwards",
+			oracle.FullPeriods(core, l.windows)),
+		oracle.Holds("I15", "at take-over the apex moves to a primary that is ready, and the target loses its pods only afterwards",
+			&takeover{ledger: l}),
+		// Not shared: a finalizer restores a Canary's objects before it is removed; a Rollout's are restored after its removal.
+		oracle.Holds("I16", "at deletion the target serves before Services and route go back, and the finalizer goes last",
+			&restoration{ledger: l}),
+		oracle.Holds("I17", "nothing counted, approved or measured for an earlier revision counts for the next one",
+			oracle.FreshStart(core, l.starts), oracle.OnEvent(l.freshSamples)),
+		oracle.Holds("I18", "the target's replicas are written at documented transitions only, the primary's with its template",
+			oracle.NoScalingAtRest(core, l.scalings), oracle.OnEvent(l.documentedScaling)),
+		oracle.Holds("I19", "at rest an object is written at most once for each time that somebody else changed something",
+			&oracle.NoConflict[*record]{Ledger: core, AtRest: l.atRest, Excused: l.mayWriteAgain, Name: (*record).Name}),
+		oracle.Holds("I20", "of one release at most one question is out, and of a process no more than its limit",
+			&boundedQueries{ledger: l}),
+		oracle.Holds("I21", "no release is looked at again and again without a change",
+			oracle.NewBoundedWork(core)),
+		oracle.Holds("I23", "a rollback brings back what was stable when the run began, and what failed is not tried again unasked",
+			oracle.StableAfterRollback(core, l.stableOutcomes), oracle.OnEvent(l.failedRevisions)),
+		oracle.Holds("I24", "a command acts once, and an aborted run is never promoted",
+			oracle.OnEvent(commands.observe), oracle.AbortedUnpromoted(core, commands.promotions)),
+		oracle.Holds("I25", "a suspended release has no effects",
+			oracle.Suspension(core, l.effects)),
+		oracle.Holds("I26", "a release that waits says for what, and who opens it",
+			oracle.OnEvent(l.explainedSleep), oracle.ExplainedWaits(core, l.waiting)),
+		oracle.Holds("I27", "what Serin makes has an owner, and nothing of a run is left at its end",
+			&oracle.CreatedOwned{Ledger: core, Owned: madeFor}, oracle.CleanEnd(core, l.remainders)),
+		oracle.Holds("I28", "copies of configuration change only at creation, promotion and rollback",
+			&promotedConfig{ledger: l}),
+		oracle.Holds("I31", "of two Canaries with one target, the younger one writes nothing but its status, and says why",
+			oracle.Exclusive(core, l.claims), oracle.AtEnd(l.explainedConflicts)),
+		oracle.Holds("I32", "between the last progress of a copy and a rollback for its readiness lies at least the deadline",
+			&progressDeadline{ledger: l}),
+		oracle.Holds("I33", "after a promotion that failed, a primary that is ready gets the users back: the promotion completes or is recorded, and no other revision has more than its first step",
+			&failedPromotionRecovery{ledger: l}),
+		oracle.Holds("I34", "a rollback gives the primary at once the share that its pods carry, whatever replicas it asks for since, and no more",
+			oracle.OnEvent(l.carriedReturn), oracle.GradualReturn(core, l.returns)),
+		oracle.Holds("I35", "receivers that hang, however many, delay no question of another namespace",
+			&fairSlots{ledger: l}),
+		oracle.Holds("I36", "no series, and nothing that a process remembers, outlives its Canary",
+			&oracle.Forgotten{Ledger: core}),
+	}
 }
 
 // phase of a release as the API server has it.

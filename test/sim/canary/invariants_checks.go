@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
@@ -85,28 +87,27 @@ func (l *ledger) from(w *window) time.Time {
 	return w.opened.Add(-slack)
 }
 
-// gatedPromotion is I3.
-type gatedPromotion struct {
-	*ledger
-	oracle.EventsOnly
+// judgedStep is the step that an event is, if its process decided it by the analysis.
+func (l *ledger) judgedStep(event any) (step, bool) {
+	s, ok := l.stepIn(event)
+	return s, ok && s.of.mine() && !l.skips(s.of) && !l.outpaced(s.by, s.of)
 }
 
-func (c *gatedPromotion) Observe(event any) {
-	s, ok := c.stepIn(event)
-	if !ok || !s.of.mine() || c.skips(s.of) || c.outpaced(s.by, s.of) {
-		return
+// advances are facts for I3.
+func (l *ledger) advances(event any) []oracle.Advance {
+	s, ok := l.judgedStep(event)
+	if !ok {
+		return nil
 	}
-	var missing string
-	for _, d := range c.expectations(s.of) {
-		if missing = c.missing(s, d); missing == "" {
-			return
-		}
+	advance := oracle.Advance{Release: s.of.Name(), What: s.what}
+	for _, d := range l.expectations(s.of) {
+		advance.Missing = append(advance.Missing, l.missing(s, d))
 	}
-	c.Violate("I3", s.of.Name(), "%s, but %s", s.what, missing)
+	return []oracle.Advance{advance}
 }
 
-// missing says what of the plan's demands was not met; empty: nothing.
-func (c *gatedPromotion) missing(s step, d *expectation) string {
+// missing is which requirement of the plan was not met; empty: all were.
+func (c *ledger) missing(s step, d *expectation) string {
 	r := s.of
 	if s.promotion {
 		switch {
@@ -155,7 +156,7 @@ func (c *gatedPromotion) missing(s step, d *expectation) string {
 }
 
 // gates are the hooks that users open.
-func (c *gatedPromotion) gates(s step, d *expectation, from time.Time) string {
+func (c *ledger) gates(s step, d *expectation, from time.Time) string {
 	var hooks []flaggerv1.CanaryWebhook
 	if d.weighted && (!s.of.route.mirrored || s.of.route.canary != 0 || s.first) {
 		hooks = d.of(flaggerv1.ConfirmTrafficIncreaseHook)
@@ -172,7 +173,7 @@ func (c *gatedPromotion) gates(s step, d *expectation, from time.Time) string {
 }
 
 // held is an answer that the process has, to a question that was asked since then, in this run and of this revision.
-func (c *gatedPromotion) held(s step, then time.Time, is, ok func(*question) bool) *question {
+func (c *ledger) held(s step, then time.Time, is, ok func(*question) bool) *question {
 	r := s.of
 	for _, q := range c.life(s.by).answers[r.UID] {
 		ofRun := q.run == r.run && (q.fresh || slices.Contains(r.run.contents, q.content))
@@ -223,7 +224,7 @@ type windowsJudgedOnce struct {
 }
 
 func (c *windowsJudgedOnce) Observe(event any) {
-	if s, ok := c.stepIn(event); ok && s.of.mine() && !c.skips(s.of) && !c.outpaced(s.by, s.of) {
+	if s, ok := c.judgedStep(event); ok {
 		r := s.of
 		if most := c.patience(r); r.status.FailedChecks >= most && (r.tampered.IsZero() || r.tampered.Before(r.run.began)) {
 			c.Violate("I4", r.Name(), "%s with %d failed checks of %d", s.what, r.status.FailedChecks, most)
@@ -337,72 +338,74 @@ func (l *ledger) answersOf(by string, r *record) []*question {
 	return out
 }
 
-// clockTolerance is I14.
-type clockTolerance struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *clockTolerance) Observe(event any) {
-	s, ok := c.stepIn(event)
-	if !ok || !c.Clocks.Changed || s.first || !s.of.mine() || c.skips(s.of) || c.outpaced(s.by, s.of) {
-		return
+// windows are facts for I14: the windows that steps end.
+func (l *ledger) windows(event any) []oracle.Period {
+	s, ok := l.judgedStep(event)
+	if !ok || !l.Clocks.Changed || s.first {
+		return nil
 	}
-	if short := c.short(s.of); short > 0 {
-		c.Violate("I14", s.of.Name(), "%s after %s, but a window has %s, and no clock was set since it began", s.what, c.Now().Sub(s.of.run.window.opened), short)
+	if short := l.short(s.of); short > 0 {
+		return []oracle.Period{{Release: s.of.Name(), What: s.what, Began: s.of.run.window.opened, Length: short}}
 	}
+	return nil
 }
 
-// singleQueries is I11.
-type singleQueries struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *singleQueries) Observe(event any) {
+// queries are facts for I11.
+func (l *ledger) queries(event any) []oracle.Query {
 	q, ok := event.(*question)
 	if !ok || q.of.Gone() {
-		return
+		return nil
 	}
-	key := askKey{q.of.UID, q.probe.ID, q.probe.Since}
-	life := c.life(q.by)
-	if at, twice := life.asked[key]; twice && c.Clocks.Consistent(at) { // a clock that is set back makes the same moment of another one
-		c.Violate("I11", q.of.Name(), "%s was asked twice by one process, although nothing was lost", q.probe.ID)
-	}
-	life.asked[key] = c.Now()
+	query := oracle.Query{Release: q.of.Name(), What: q.probe.ID, By: q.by, Key: q.key(), Timed: true}
 	if q.hook == nil {
-		return
+		return []oracle.Query{query}
 	}
-	// Someone who writes another phase into the status, or wants it tried again, makes another question of it.
-	// What is asked in another phase is another call.
-	call := askKey{key.of, key.id + " " + string(q.hook.Phase), key.since}
-	known, seen := c.keys[call]
-	if !seen {
-		c.keys[call] = firstAsked{q.hook.Key, c.Now()}
-	} else if known.key != q.hook.Key && !q.of.tampered.After(known.at) && !q.of.told("retry", known.at) {
-		c.Violate("I11", q.of.Name(), "%s was asked with another key than before the crash", q.probe.ID)
+	polled := l.life(q.by).polled
+	if polled[q.of.UID] == nil {
+		polled[q.of.UID] = map[string]time.Time{}
 	}
-	before := life.polled[q.of.UID][q.probe.ID]
-	if life.polled[q.of.UID] == nil {
-		life.polled[q.of.UID] = map[string]time.Time{}
+	before := polled[q.of.UID][q.probe.ID]
+	polled[q.of.UID][q.probe.ID] = l.Now()
+	informed := q.of.mover != q.by && q.of.moved.After(before) // another process has recorded when it sent the query
+	if !informed && !l.longer(q, before) {
+		query.Since, query.Interval = before, l.least(q.of)-time.Millisecond
 	}
-	life.polled[q.of.UID][q.probe.ID] = c.Now()
-	told := q.of.mover != q.by && q.of.moved.After(before) // another process says when it asked
-	if gap := c.Now().Sub(before); !before.IsZero() && !told && c.Clocks.Consistent(before) && !c.longer(q, before) && gap < c.least(q.of)-time.Millisecond {
-		c.Violate("I11", q.of.Name(), "%s was asked again after %s, which is less than an interval", q.probe.ID, gap)
-	}
+	return []oracle.Query{query}
 }
 
-// longer is true of a question about a window whose interval users have edited since then: it ends another time.
-func (c *singleQueries) longer(q *question, then time.Time) bool {
-	windowed := q.hook.Hook.Type != flaggerv1.ConfirmRolloutHook && q.hook.Phase == flaggerv1.CanaryPhaseProgressing
-	wishes := q.of.Specs.Since(then.Add(-c.Lag))
-	return windowed && anyOf(wishes, func(w *expectation) bool { return w.interval != wishes[0].interval })
+// stableKeys is the part of I11 about webhooks: a call that is repeated after a crash has the same key.
+func (l *ledger) stableKeys() oracle.Checker {
+	first := map[askKey]firstAsked{}
+	return oracle.OnEvent(func(event any) {
+		q, ok := event.(*question)
+		if !ok || q.of.Gone() || q.hook == nil {
+			return
+		}
+		// A call in another phase is another call: someone wrote another phase into the status, or wants a retry.
+		call := q.key()
+		call.id += " " + string(q.hook.Phase)
+		known, seen := first[call]
+		if !seen {
+			first[call] = firstAsked{q.hook.Key, l.Now()}
+		} else if known.key != q.hook.Key && !q.of.tampered.After(known.at) && !q.of.told("retry", known.at) {
+			l.Violate("I11", q.of.Name(), "%s was sent with another key than before the crash", q.probe.ID)
+		}
+	})
 }
+
+// longer is true of a query about a window whose interval users have edited since then: the window ends at another time.
+func (l *ledger) longer(q *question, then time.Time) bool {
+	windowed := q.hook.Hook.Type != flaggerv1.ConfirmRolloutHook && q.hook.Phase == flaggerv1.CanaryPhaseProgressing
+	specs := q.of.Specs.Since(then.Add(-l.Lag))
+	return windowed && anyOf(specs, func(d *expectation) bool { return d.interval != specs[0].interval })
+}
+
+// key identifies the call of a query.
+func (q *question) key() askKey { return askKey{q.of.UID, q.probe.ID, q.probe.Since} }
 
 // askKey is one call: a polled gate keeps its ID, and only moves on.
 type askKey struct {
-	of    any
+	of    types.UID
 	id    string
 	since time.Time
 }
@@ -413,39 +416,32 @@ type firstAsked struct {
 	at  time.Time
 }
 
-// freshRun is I17.
-type freshRun struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *freshRun) Observe(event any) {
-	switch h := event.(type) {
-	case canaryWritten:
-		if h.of != nil && h.BySerin && h.begins != nil && analysing(h.before.Status.Phase) && h.of.mine() {
-			c.restart(h)
-		}
-	case *question:
-		c.samples(h)
+// starts are facts for I17.
+func (l *ledger) starts(event any) []oracle.Start {
+	h, ok := event.(canaryWritten)
+	if !ok || h.of == nil || !h.BySerin || h.begins == nil || !analysing(h.before.Status.Phase) || !h.of.mine() {
+		return nil
 	}
-}
-
-// restart looks at what a new run has of the one before.
-func (c *freshRun) restart(h canaryWritten) {
 	r, s := h.of, &h.after.Status
+	start := oracle.Start{Release: r.Name()}
 	if s.FailedChecks != 0 || s.Iterations != 0 || s.CanaryWeight != 0 {
-		c.Violate("I17", r.Name(), "a new run began with %d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight)
+		start.Carried = append(start.Carried, fmt.Sprintf("%d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight))
 	}
 	if a := s.Serin; a != nil && (a.Window != nil || a.Started || a.Asked != nil || a.Held != "" || a.Intent != "") {
-		c.Violate("I17", r.Name(), "a new run began with what was asked or approved for the one before: %+v", *a)
+		start.Carried = append(start.Carried, fmt.Sprintf("the state %+v", *a))
 	}
-	if r.route.canary > 0 && r.primary.ready.Always(c.OldestView()) && r.route.touched.Before(c.OldestView()) && r.stable != "" {
-		c.Violate("I17", r.Name(), "a new run began while the canary still has %d %% of the traffic", r.route.canary)
+	if r.route.canary > 0 && r.primary.ready.Always(l.OldestView()) && r.route.touched.Before(l.OldestView()) && r.stable != "" {
+		start.Carried = append(start.Carried, fmt.Sprintf("%d %% of the traffic", r.route.canary))
 	}
+	return []oracle.Start{start}
 }
 
-// samples: what an earlier revision answered to users is not in what is measured of this one.
-func (c *freshRun) samples(q *question) {
+// freshSamples is the part of I17 about metrics: responses of an earlier revision are not in the samples of this one.
+func (c *ledger) freshSamples(event any) {
+	q, ok := event.(*question)
+	if !ok {
+		return
+	}
 	r := q.of
 	if q.check == nil || r.run == nil || r.run.left.IsZero() || !c.Clocks.Consistent(r.run.left) || r.tampered.After(r.run.left) {
 		return // whoever wipes the status wipes the moment

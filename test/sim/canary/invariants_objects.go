@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -111,15 +112,8 @@ func (c *analysedTemplate) mayBecome(r *record) []string {
 // justMoved is true when a process may not know yet that the release is at its end.
 func (l *ledger) justMoved(r *record) bool { return r.moved.After(l.OldestView()) }
 
-// newUserObjects returns the checker of I8.
-func newUserObjects(l *ledger) oracle.Checker {
-	return &oracle.UserObjects{
-		Ledger:     l.Ledger,
-		Exempt:     func(e oracle.Write) bool { return e.Kind == canaryKind || madeFor(e.Old) },
-		OtherOwner: holder,
-		MayChange:  mayChange,
-	}
-}
+// exempt is true of a write of an object that belongs to Serin, or of a release.
+func exempt(e oracle.Write) bool { return e.Kind == canaryKind || madeFor(e.Old) }
 
 // mayChange are the fields of users' objects that are documented to change.
 func mayChange(h oracle.Write, path string) bool {
@@ -171,50 +165,47 @@ func holder(v *store.Version) string {
 	return ""
 }
 
-// newSecrecy returns the checker of I10. Users may write secrets into the spec of a Canary.
-func newSecrecy(l *ledger) oracle.Checker {
-	return &oracle.Secrecy{Ledger: l.Ledger, Planted: planted, Public: func(v *store.Version) map[string]any {
-		if v.Kind() == canaryKind {
-			return within(v.Content(), "status")
-		}
-		return v.Content()
-	}}
+// publicPart is the part of an object that must not contain secrets. Users may write some into the spec of a Canary.
+func publicPart(v *store.Version) map[string]any {
+	if v.Kind() == canaryKind {
+		return within(v.Content(), "status")
+	}
+	return v.Content()
 }
 
-// documentedScaling is I18.
-type documentedScaling struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *documentedScaling) Observe(event any) {
+// documentedScaling is the part of I18 about the transitions at which replicas are written.
+func (l *ledger) documentedScaling(event any) {
 	h, ok := event.(workloadWritten)
 	if !ok || !h.BySerin || h.Type != store.Modified || h.was == h.is {
 		return
 	}
 	r := h.of
 	switch {
-	case h.primary && h.content == "" && r.primary.content != "" && r.phase() != flaggerv1.CanaryPhaseInitializing && !c.withTemplate(h):
-		c.Violate("I18", r.Name(), "the primary's replicas went from %d to %d without its template", h.was, h.is)
+	case h.primary && h.content == "" && r.primary.content != "" && r.phase() != flaggerv1.CanaryPhaseInitializing && !withTemplate(h):
+		l.Violate("I18", r.Name(), "the primary's replicas went from %d to %d without its template", h.was, h.is)
 	case h.primary, r.phase() == flaggerv1.CanaryPhaseTerminating, leaving(r):
 	case h.is > h.was && h.was != 0:
-		c.Violate("I18", r.Name(), "the target's replicas went from %d to %d, although it had some", h.was, h.is)
+		l.Violate("I18", r.Name(), "the target's replicas went from %d to %d, although it had some", h.was, h.is)
 	case h.is < h.was && h.is != 0:
-		c.Violate("I18", r.Name(), "the target's replicas went from %d to %d, and not to none", h.was, h.is)
-	case resting(r.phase()) && !r.Rested.After(c.OldestView()):
-		c.Violate("I18", r.Name(), "at rest (%s) the target's replicas went from %d to %d", r.phase(), h.was, h.is)
+		l.Violate("I18", r.Name(), "the target's replicas went from %d to %d, and not to none", h.was, h.is)
 	}
 }
 
-// withTemplate is true when other fields that are copied changed along.
-func (c *documentedScaling) withTemplate(h workloadWritten) bool {
-	paths := oracle.Differences(within(h.Old.Content(), "spec"), within(h.New.Content(), "spec"), "", 1)
-	return len(paths) > 1
+// scalings are facts for I18.
+func (l *ledger) scalings(event any) []oracle.Scaling {
+	h, ok := event.(workloadWritten)
+	if !ok || !h.BySerin || h.Type != store.Modified || h.was == h.is || h.primary || !resting(h.of.phase()) || leaving(h.of) {
+		return nil
+	}
+	return []oracle.Scaling{{
+		Release: h.of.Name(), What: fmt.Sprintf("the target's replicas went from %d to %d", h.was, h.is), Rested: h.of.Rested,
+	}}
 }
 
-// newNoConflict returns the checker of I19.
-func newNoConflict(l *ledger) oracle.Checker {
-	return &oracle.NoConflict[*record]{Ledger: l.Ledger, AtRest: l.atRest, Excused: l.mayWriteAgain, Name: (*record).Name}
+// withTemplate is true when other fields that are copied changed along.
+func withTemplate(h workloadWritten) bool {
+	paths := oracle.Differences(within(h.Old.Content(), "spec"), within(h.New.Content(), "spec"), "", 1)
+	return len(paths) > 1
 }
 
 // atRest are the releases of an object that have been at rest for so long that every process knows.
@@ -284,11 +275,6 @@ func (c *promotedConfig) Observe(event any) {
 	}
 }
 
-// exclusiveTarget is I31.
-type exclusiveTarget struct {
-	*ledger
-}
-
 // rivals are the older Canaries with the same target.
 func (l *ledger) rivals(r *record) []*record {
 	var out []*record
@@ -330,61 +316,53 @@ func older(a, b *record) bool {
 	return a.UID < b.UID
 }
 
-func (c *exclusiveTarget) Observe(event any) {
+// claims are facts for I31.
+func (l *ledger) claims(event any) []oracle.Claim {
 	h, ok := event.(oracle.Write)
 	if !ok || !h.BySerin || h.Type != store.Added {
-		return
+		return nil
 	}
-	owner := strings.TrimPrefix(holder(h.New), flaggerv1.CanaryKind+" ")
-	r := c.ByUID[types.UID(owner)]
+	r := l.ByUID[types.UID(strings.TrimPrefix(holder(h.New), flaggerv1.CanaryKind+" "))]
 	if r == nil || r.Gone() {
-		return
+		return nil
 	}
-	for _, other := range c.rivals(r) {
-		if other.aimed.Before(c.OldestView()) {
-			c.Violate("I31", r.Name(), "%s %s was made for it, although %s has the same target", h.Kind.Kind, h.Key.Name, other.Key.Name)
+	var out []oracle.Claim
+	for _, other := range l.rivals(r) {
+		out = append(out, oracle.Claim{
+			Release: r.Name(), What: fmt.Sprintf("%s %s was created for it", h.Kind.Kind, h.Key.Name), Other: other.Name(), Shared: "target", Since: other.aimed,
+		})
+	}
+	return out
+}
+
+// explainedConflicts is the part of I31 about the final state.
+func (l *ledger) explainedConflicts() {
+	for _, r := range l.All {
+		if rivals := l.rivals(r); !r.Gone() && !leaving(r) && len(rivals) > 0 && !r.canary.Spec.Suspend {
+			oracle.ExplainedConflict(l.Ledger, oracle.Conflict{Release: r.Name(), Other: rivals[0].Name(), Shared: "target", Explained: r.blocked()})
 		}
 	}
 }
 
-func (c *exclusiveTarget) Finish() {
-	for _, r := range c.All {
-		if r.Gone() || leaving(r) || len(c.rivals(r)) == 0 || r.canary.Spec.Suspend {
+// remainders are facts for I27.
+func (l *ledger) remainders() []oracle.Remainder {
+	var out []oracle.Remainder
+	for _, r := range l.All {
+		if r.Gone() || leaving(r) || r.canary.Spec.Suspend || len(l.rivals(r)) > 0 {
 			continue
 		}
-		if !r.blocked() {
-			c.Violate("I31", r.Name(), "it has the target of %s, and no condition says so", c.rivals(r)[0].Key.Name)
-		}
-	}
-}
-
-// newCleanEnd returns the checker of I27.
-func newCleanEnd(l *ledger) oracle.Checker {
-	return oracle.Both(&oracle.CreatedOwned{Ledger: l.Ledger, Owned: madeFor}, &cleanEnd{ledger: l})
-}
-
-// cleanEnd is the part of I27 about the end of a release.
-type cleanEnd struct {
-	*ledger
-}
-
-func (c *cleanEnd) Observe(any) {}
-
-func (c *cleanEnd) Finish() {
-	for _, r := range c.All {
-		if r.Gone() || leaving(r) || r.canary.Spec.Suspend || len(c.rivals(r)) > 0 {
-			continue
-		}
+		traffic := fmt.Sprintf("in phase %s the canary still has %d %% of the traffic (mirrored: %t)", r.phase(), r.route.canary, r.route.mirrored)
 		succeeded := r.phase() == flaggerv1.CanaryPhaseSucceeded
 		if succeeded && !r.unbegun && (r.route.canary > 0 || r.route.mirrored) && r.route.foreign.Before(r.Rested) {
-			c.Violate("I27", r.Name(), "it is Succeeded, and the canary still has %d %% of the traffic (mirrored: %t)", r.route.canary, r.route.mirrored)
+			out = append(out, oracle.Remainder{Release: r.Name(), What: traffic})
 		}
 		failed := r.phase() == flaggerv1.CanaryPhaseFailed && r.canary.Status.CanaryWeight == 0 && r.mine() && !r.orphaned && !r.blocked()
 		if failed && r.route.canary > 0 && r.route.foreign.Before(r.Rested) {
-			c.Violate("I27", r.Name(), "it is Failed, and the canary still has %d %% of the traffic", r.route.canary)
+			out = append(out, oracle.Remainder{Release: r.Name(), What: traffic})
 		}
 		if s := r.canary.Status.Serin; s != nil && r.mine() && resting(r.phase()) && (s.Window != nil || s.DrainUntil != nil || s.Started || s.Unreachable != nil) {
-			c.Violate("I27", r.Name(), "it is %s, and its status still has something of the run", r.phase())
+			out = append(out, oracle.Remainder{Release: r.Name(), What: "its status still has state of the run"})
 		}
 	}
+	return out
 }

@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -9,12 +10,6 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
-
-// consistentStatus is I13.
-type consistentStatus struct {
-	*ledger
-	oracle.EventsOnly
-}
 
 // graph says which phases may follow which. Each may follow itself, and Terminating every one.
 var graph = map[flaggerv1.CanaryPhase][]flaggerv1.CanaryPhase{
@@ -37,78 +32,96 @@ var graph = map[flaggerv1.CanaryPhase][]flaggerv1.CanaryPhase{
 	flaggerv1.CanaryPhaseTerminating: {flaggerv1.CanaryPhaseTerminated},
 }
 
-func (c *consistentStatus) Observe(event any) {
+// statusChanges are facts for I13.
+func (l *ledger) statusChanges(event any) []oracle.StatusChange {
+	h, ok := event.(canaryWritten)
+	if !ok || h.of == nil || !h.BySerin || !h.status() || !h.of.mine() {
+		return nil
+	}
+	before, after := &h.before.Status, &h.after.Status
+	change := oracle.StatusChange{Release: h.of.Name(), From: string(before.Phase), To: string(after.Phase), Generation: h.before.Generation}
+	next, known := graph[before.Phase]
+	for _, phase := range next {
+		change.Next = append(change.Next, string(phase))
+	}
+	if !known {
+		change.Next = append(change.Next, change.To)
+	}
+	change.Next = append(change.Next, string(flaggerv1.CanaryPhaseTerminating))
+	for _, condition := range after.Conditions {
+		change.Observed = max(change.Observed, condition.ObservedGeneration)
+	}
+	return []oracle.StatusChange{change}
+}
+
+// statusHistory is the part of I13 about counters and conditions.
+func (l *ledger) statusHistory(event any) {
 	h, ok := event.(canaryWritten)
 	if !ok || h.of == nil || !h.BySerin || !h.status() || !h.of.mine() {
 		return
 	}
 	r, before, after := h.of, &h.before.Status, &h.after.Status
-	if next, known := graph[before.Phase]; known && before.Phase != after.Phase && after.Phase != flaggerv1.CanaryPhaseTerminating && !slices.Contains(next, after.Phase) {
-		c.Violate("I13", r.Name(), "the phase went from %q to %q", before.Phase, after.Phase)
-	}
 	ends := before.Phase != after.Phase && (resting(after.Phase) || after.Phase == flaggerv1.CanaryPhaseFinalising || after.Phase == flaggerv1.CanaryPhaseTerminating)
 	// Nothing counts before the approval, but users may have written a number.
 	starts := before.Phase == flaggerv1.CanaryPhaseWaiting && after.Phase == flaggerv1.CanaryPhaseProgressing
 	if h.begins == nil && !ends && !starts && (after.FailedChecks < before.FailedChecks || after.Iterations < before.Iterations) {
-		c.Violate("I13", r.Name(), "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
+		l.Violate("I13", r.Name(), "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
 			after.Phase, before.FailedChecks, after.FailedChecks, before.Iterations, after.Iterations)
 	}
 	for i := range after.Conditions {
-		c.condition(h, &after.Conditions[i])
+		l.conditionHistory(h, &after.Conditions[i])
 	}
 }
 
-func (c *consistentStatus) condition(h canaryWritten, now *flaggerv1.CanaryCondition) {
-	if now.ObservedGeneration > h.before.Generation {
-		c.Violate("I13", h.of.Name(), "condition %s is about generation %d, but what was decided on had %d", now.Type, now.ObservedGeneration, h.before.Generation)
-	}
+func (l *ledger) conditionHistory(h canaryWritten, now *flaggerv1.CanaryCondition) {
 	for i := range h.before.Status.Conditions {
 		was := &h.before.Status.Conditions[i]
 		if was.Type != now.Type {
 			continue
 		}
 		if now.ObservedGeneration < was.ObservedGeneration {
-			c.Violate("I13", h.of.Name(), "condition %s went from generation %d back to %d", now.Type, was.ObservedGeneration, now.ObservedGeneration)
+			l.Violate("I13", h.of.Name(), "condition %s went from generation %d back to %d", now.Type, was.ObservedGeneration, now.ObservedGeneration)
 		}
 		if was.Status == now.Status && !was.LastTransitionTime.Equal(&now.LastTransitionTime) {
-			c.Violate("I13", h.of.Name(), "condition %s stayed %s, but its transition moved from %s to %s", now.Type, now.Status, was.LastTransitionTime, now.LastTransitionTime)
+			l.Violate("I13", h.of.Name(), "condition %s stayed %s, but its transition moved from %s to %s", now.Type, now.Status, was.LastTransitionTime, now.LastTransitionTime)
 		}
 	}
 }
 
-// rollbackToStable is I23.
-type rollbackToStable struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *rollbackToStable) Observe(event any) {
+// stableOutcomes are facts for I23.
+func (l *ledger) stableOutcomes(event any) []oracle.Outcome {
 	h, ok := event.(canaryWritten)
-	if !ok || h.of == nil || !h.BySerin || !h.status() {
-		return
+	if !ok || h.of == nil || !h.BySerin || !h.status() || !h.of.mine() {
+		return nil
 	}
 	r, before, after := h.of, &h.before.Status, &h.after.Status
-	if !r.mine() {
-		return
-	}
-	if after.LastPromotedSpec != before.LastPromotedSpec && before.Phase == after.Phase {
-		c.recorded(h)
-	}
-	if h.begins != nil && resting(before.Phase) {
-		c.tried(h)
-	}
 	if r.run == nil || !moving(before.Phase) || after.Phase != flaggerv1.CanaryPhaseFailed {
-		return
+		return nil
 	}
 	failedPromotion := after.Serin != nil && after.Serin.Promoted == "none" || after.CanaryWeight == 100 || r.providerless() && before.Phase == flaggerv1.CanaryPhasePromoting
 	touched := r.primary.foreign.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.created.After(r.run.began)
-	if !failedPromotion && !touched && r.run.primary != "" && r.primary.content != r.run.primary && c.OldestView().After(r.run.promoted) {
-		c.Violate("I23", r.Name(), "it was taken back, but the primary runs %s, and before the run it ran %s", r.primary.content, r.run.primary)
+	return []oracle.Outcome{{
+		Release: r.Name(), What: "it was rolled back", Before: r.run.primary, Stable: r.primary.content,
+		RolledBack: !failedPromotion && !touched && r.run.primary != "" && l.OldestView().After(r.run.promoted),
+	}}
+}
+
+// failedRevisions is the part of I23 about revisions that failed: they are not recorded as promoted, nor released again.
+func (l *ledger) failedRevisions(event any) {
+	h, ok := event.(canaryWritten)
+	if !ok || h.of == nil || !h.BySerin || !h.status() || !h.of.mine() {
+		return
+	}
+	if before, after := &h.before.Status, &h.after.Status; after.LastPromotedSpec != before.LastPromotedSpec && before.Phase == after.Phase {
+		l.recorded(h)
+	}
+	if h.begins != nil && resting(h.before.Status.Phase) {
+		l.tried(h)
 	}
 }
 
 // recorded: after a promotion that failed, what the primary has is promoted as soon as it is ready.
-func (c *rollbackToStable) recorded(h canaryWritten) {
+func (c *ledger) recorded(h canaryWritten) {
 	r, before := h.of, &h.before.Status
 	// Someone may have written the phase since.
 	unknown := r.orphaned || before.Serin != nil && before.Serin.Promoted == "none"
@@ -121,7 +134,7 @@ func (c *rollbackToStable) recorded(h canaryWritten) {
 }
 
 // tried: what was rolled back is not tried again by itself.
-func (c *rollbackToStable) tried(h canaryWritten) {
+func (c *ledger) tried(h canaryWritten) {
 	r := h.of
 	if before := h.before.Status.Phase; before != flaggerv1.CanaryPhaseFailed || r.failed == "" {
 		return
@@ -130,28 +143,26 @@ func (c *rollbackToStable) tried(h canaryWritten) {
 		return
 	}
 	if !r.told("retry", time.Time{}) && r.target.foreign.Before(r.failedAt) {
-		c.Violate("I23", r.Name(), "%s, which was taken back, is tried again, and nobody asked for it", r.failed)
+		c.Violate("I23", r.Name(), "%s, which was rolled back, is released again, although no user requested it", r.failed)
 	}
 }
 
 // changed is when it last began to run something else.
 func (p *workloadState) changed() time.Time { return p.contents.Changed() }
 
-// commandsOnce is I24.
-type commandsOnce struct {
+// obeyedCommands are the commands that the statuses of a run record as carried out.
+type obeyedCommands struct {
 	*ledger
-	oracle.EventsOnly
+
 	obeyed  map[string]time.Time
 	aborted map[string]bool
 }
 
-func (c *commandsOnce) Observe(event any) {
+// observe is the part of I24 about commands: each is carried out once, and only if a user gave it.
+func (c *obeyedCommands) observe(event any) {
 	h, ok := event.(canaryWritten)
 	if !ok || h.of == nil || !h.BySerin || !h.status() || h.after.Status.Serin == nil {
 		return
-	}
-	if c.obeyed == nil {
-		c.obeyed, c.aborted = map[string]time.Time{}, map[string]bool{}
 	}
 	r, now, was := h.of, h.after.Status.Serin, ""
 	if s := h.before.Status.Serin; s != nil {
@@ -165,57 +176,53 @@ func (c *commandsOnce) Observe(event any) {
 		case !c.obeyed[key].IsZero() && r.mine() && !r.tampered.After(c.obeyed[key]):
 			c.Violate("I24", r.Name(), "%s was carried out a second time", now.Command)
 		case !slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.run == run }):
-			c.Violate("I24", r.Name(), "%s was carried out, and nobody had said it", now.Command)
+			c.Violate("I24", r.Name(), "%s was carried out, although no user gave it", now.Command)
 		}
 		c.obeyed[key] = c.Now()
 		if verb == "abort" && h.after.Status.Serin.Run == run {
 			c.aborted[string(r.UID)+" "+run] = true
 		}
 	}
-	before, after := h.before.Status.Phase, h.after.Status.Phase
-	aborted := c.aborted[string(r.UID)+" "+now.Run] && h.begins == nil
-	if aborted && r.mine() && before != after && (after == flaggerv1.CanaryPhasePromoting || after == flaggerv1.CanaryPhaseFinalising || after == flaggerv1.CanaryPhaseSucceeded) {
-		c.Violate("I24", r.Name(), "run %s was aborted, and went from %s to %s", now.Run, before, after)
+}
+
+// promotions are facts for I24.
+func (c *obeyedCommands) promotions(event any) []oracle.Outcome {
+	h, ok := event.(canaryWritten)
+	if !ok || h.of == nil || !h.BySerin || !h.status() || h.after.Status.Serin == nil || h.begins != nil || !h.of.mine() {
+		return nil
 	}
+	before, after, run := h.before.Status.Phase, h.after.Status.Phase, h.after.Status.Serin.Run
+	promoted := after == flaggerv1.CanaryPhasePromoting || after == flaggerv1.CanaryPhaseFinalising || after == flaggerv1.CanaryPhaseSucceeded
+	if before == after || !promoted {
+		return nil
+	}
+	return []oracle.Outcome{{
+		Release: h.of.Name(), What: fmt.Sprintf("run %s went from %s to %s", run, before, after), Aborted: c.aborted[string(h.of.UID)+" "+run],
+	}}
 }
 
-// suspension is I25.
-type suspension struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *suspension) Observe(event any) {
+// effects are facts for I25.
+func (l *ledger) effects(event any) []oracle.Effect {
 	h, ok := event.(oracle.Write)
 	if !ok || !h.BySerin {
-		return
+		return nil
 	}
+	of, what := l.releasesOf(h), fmt.Sprintf("%s %s was written (%s)", h.Kind.Kind, h.Key.Name, h.Verb)
 	if h.Kind == canaryKind {
-		if r := c.ByUID[h.New.UID()]; r != nil && h.Subresource == "" && c.still(r) {
-			c.Violate("I25", r.Name(), "it is suspended since %s, and its metadata was written", c.since(r.Suspended))
-		}
-		return
-	}
-	of := c.releasesOf(h)
-	for _, r := range of {
-		if len(of) == 1 && c.still(r) {
-			c.Violate("I25", r.Name(), "it is suspended since %s, and %s %s was written (%s)", c.since(r.Suspended), h.Kind.Kind, h.Key.Name, h.Verb)
+		of = nil
+		if r := l.ByUID[h.New.UID()]; r != nil && h.Subresource == "" {
+			of = append(of, r)
 		}
 	}
+	if len(of) != 1 || leaving(of[0]) {
+		return nil
+	}
+	return []oracle.Effect{{Release: of[0].Name(), What: what, Suspended: of[0].Suspended}}
 }
 
-// still is true once every process must know that the release is suspended.
-func (c *suspension) still(r *record) bool {
-	return !r.Suspended.IsZero() && r.Suspended.Before(c.OldestView()) && !leaving(r)
-}
-
-// explainedWaits is I26.
-type explainedWaits struct {
-	*ledger
-}
-
-// see: a reconciliation that leaves the release waiting without a moment to wake at has said what it waits for.
-func (c *explainedWaits) Observe(event any) {
+// explainedSleep is the part of I26 about reconciliations: one after which nothing reconciles the release again has recorded
+// what it waits for.
+func (c *ledger) explainedSleep(event any) {
 	h, ok := event.(sim.Reconciled)
 	if !ok || h.Err != nil || h.Result.RequeueAfter > 0 {
 		return
@@ -225,11 +232,11 @@ func (c *explainedWaits) Observe(event any) {
 		return
 	}
 	// A write, or an answer that is out, brings the release back; and a moment ago the process may have seen something else.
-	if r.moved.After(c.OldestView()) || c.life(h.Instance).out[r.UID] != nil || r.lastTouched(c.ledger).After(c.OldestView()) {
+	if r.moved.After(c.OldestView()) || c.life(h.Instance).out[r.UID] != nil || r.lastTouched(c).After(c.OldestView()) {
 		return
 	}
 	if !waits(r.status) {
-		c.Violate("I26", r.Name(), "in phase %s nothing will bring it back, and its status says no gate that somebody else opens", r.phase())
+		c.Violate("I26", r.Name(), "in phase %s nothing will reconcile it again, and its status names no gate that someone else opens", r.phase())
 	}
 }
 
@@ -254,13 +261,13 @@ func (r *record) lastTouched(l *ledger) time.Time {
 	return last
 }
 
-func (c *explainedWaits) Finish() {
-	for _, r := range c.All {
-		if r.Gone() || r.canary.Spec.Suspend || leaving(r) || resting(r.phase()) || len(c.rivals(r)) > 0 {
-			continue
-		}
-		if !waits(r.status) {
-			c.Violate("I26", r.Name(), "everything is over, it is in phase %q, and its status says nothing that it waits for", r.phase())
+// waiting are facts for I26.
+func (l *ledger) waiting() []oracle.Waiting {
+	var out []oracle.Waiting
+	for _, r := range l.All {
+		if !r.Gone() && !r.canary.Spec.Suspend && !leaving(r) && !resting(r.phase()) && len(l.rivals(r)) == 0 {
+			out = append(out, oracle.Waiting{Release: r.Name(), Phase: string(r.phase()), Explained: waits(r.status)})
 		}
 	}
+	return out
 }

@@ -13,7 +13,7 @@ func TestInvariantsHaveNumbersAndTexts(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, i := range Invariants() {
-		if seen[i.Number] || !strings.HasPrefix(i.Number, "I") || len(i.Text) < 20 || i.New(&ledger{}) == nil {
+		if seen[i.Number] || !strings.HasPrefix(i.Number, "I") || len(i.Text) < 20 || len(i.Checkers) == 0 {
 			t.Errorf("%s (%q) is there twice, or says nothing", i.Number, i.Text)
 		}
 		seen[i.Number] = true

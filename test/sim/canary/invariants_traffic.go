@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,30 +14,33 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// readyBackends is I1.
+// moves are facts for I1.
+func (l *ledger) moves(event any) []oracle.Move {
+	h, ok := event.(routeWritten)
+	if !ok || !h.BySerin || !h.after.found || h.of.providerless() || h.after.canary == h.before.canary {
+		return nil
+	}
+	r := h.of
+	move := oracle.Move{Release: r.Name(), What: fmt.Sprintf("the canary's weight went from %d to %d", h.before.canary, h.after.canary)}
+	if h.after.canary > h.before.canary {
+		move.To, move.OthersAnswer = &r.target.Pods, true // whatever the primary has: no plan begins with a canary without pods
+	} else {
+		move.To, move.OthersAnswer = &r.primary.Pods, r.target.Answered(l.OldestView()) && !l.JustStarted(h.Actor)
+	}
+	return []oracle.Move{move}
+}
+
+// readyBackends is the part of I1 about pods that go away while they have traffic.
 type readyBackends struct {
 	*ledger
 }
 
 func (c *readyBackends) Observe(event any) {
 	switch h := event.(type) {
-	case routeWritten:
-		if !h.BySerin || !h.after.found || h.of.providerless() {
-			return
-		}
-		r := h.of
-		target, primary := &r.target, &r.primary
-		switch {
-		case h.after.canary > h.before.canary && !target.Answering.Ever(c.OldestView()):
-			c.Violate("I1", r.Name(), "weight %d of the canary, which has had no ready pod for %s", h.after.canary, c.Lag)
-		case h.after.canary < h.before.canary && !primary.Answering.Ever(c.OldestView()) && target.Answering.Always(c.OldestView()) && !c.JustStarted(h.Actor):
-			c.Violate("I1", r.Name(), "the canary's weight went from %d to %d, but the primary has had no ready pod for %s, and the canary has",
-				h.before.canary, h.after.canary, c.Lag)
-		}
 	case cluster.Lost:
 		c.lost(h)
 	case workloadWritten:
-		// What has traffic keeps pods; I5 is about the canary.
+		// I5 is about the pods of the canary.
 		if h.BySerin && h.primary && h.is == 0 && h.was > 0 && h.of.route.canary < 100 {
 			c.Violate("I1", h.of.Name(), "the primary went from %d pods to none with %d %% of the traffic", h.was, 100-h.of.route.canary)
 		}
@@ -70,35 +74,31 @@ func (c *readyBackends) Finish() {
 	}
 }
 
-// plannedWeights is I2.
-type plannedWeights struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *plannedWeights) Observe(event any) {
+// plannedWeights are facts for I2.
+func (l *ledger) plannedWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || h.Type == store.Deleted {
-		return
+		return nil
 	}
 	r, weight, before := h.of, h.after.canary, h.before.canary
-	wishes := c.expectations(r)
+	change := oracle.WeightChange{Release: r.Name(), Phase: string(r.phase()), From: before, To: weight}
+	specs := l.expectations(r)
 	switch {
 	case h.after.problem != "" && h.before.problem == "":
-		c.Violate("I2", r.Name(), "%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
-	case !h.after.found || weight == before || weight == 0 || c.outpaced(h.Actor, r):
-	case r.tampered.After(c.OldestView()): // a process may not know yet which phase a user wrote
-	case h.before.found && weight < before && !c.mayFall(r, weight, before, wishes):
-		c.Violate("I2", r.Name(), "in phase %s the canary's weight fell from %d to %d", r.phase(), before, weight)
-	case weight > before && !c.mayRise(r, weight, before, wishes):
-		c.Violate("I2", r.Name(), "in phase %s the canary's weight rose from %d to %d, which is not planned (the status says %d)",
-			r.phase(), before, weight, r.status.CanaryWeight)
+		change.Problem = fmt.Sprintf("%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
+	case !h.after.found || weight == 0 || l.outpaced(h.Actor, r) || r.tampered.After(l.OldestView()): // it may not know which phase a user wrote
+		change.Allowed = true
+	case weight < before:
+		change.Allowed = !h.before.found || l.mayFall(r, weight, before, specs)
+	default:
+		change.Allowed = l.mayRise(r, weight, before, specs)
 	}
+	return []oracle.WeightChange{change}
 }
 
 // mayFall: on the way back of a promotion or a rollback, or to what the run had before someone else raised it. I34 is about
 // how far in a rollback.
-func (c *plannedWeights) mayFall(r *record, weight, before int, wishes []*expectation) bool {
+func (c *ledger) mayFall(r *record, weight, before int, wishes []*expectation) bool {
 	failed := func(d *expectation) bool { return r.status.FailedChecks >= d.threshold }
 	if analysing(r.phase()) && anyOf(wishes, func(d *expectation) bool { return d.weighted }) &&
 		(r.status.Serin != nil && (r.status.Serin.Intent == "rollback" || r.status.Serin.Intent == "cancel") || anyOf(wishes, failed)) {
@@ -110,7 +110,7 @@ func (c *plannedWeights) mayFall(r *record, weight, before int, wishes []*expect
 
 // mayRise: to the plan's next weight, back to what the status says, or to everything where a primary cannot serve what
 // was promoted.
-func (c *plannedWeights) mayRise(r *record, weight, before int, wishes []*expectation) bool {
+func (c *ledger) mayRise(r *record, weight, before int, wishes []*expectation) bool {
 	switch r.phase() {
 	case flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
 		returned := anyOf(wishes, func(d *expectation) bool { return d.returning(weight, r.status.CanaryWeight) })
@@ -136,67 +136,60 @@ func (c *plannedWeights) mayRise(r *record, weight, before int, wishes []*expect
 // deletedRoute is true when the route is only now made again.
 func (r *record) deletedRoute(before int) bool { return before == 0 && !r.route.found }
 
-// drainBeforeScaleDown is I5.
-type drainBeforeScaleDown struct {
-	*ledger
-	oracle.EventsOnly
+// scaleDowns are facts for I5.
+func (l *ledger) scaleDowns(event any) []oracle.ScaleDown {
+	h, ok := event.(workloadWritten)
+	if !ok || !h.BySerin || h.primary || h.Type != store.Modified || h.is >= h.was {
+		return nil
+	}
+	r := h.of
+	down := oracle.ScaleDown{Release: r.Name(), What: fmt.Sprintf("the canary went from %d to %d pods", h.was, h.is)}
+	switch {
+	case r.route.canary > 0 && l.JustStarted(h.Actor): // its first list of routes may be from before a user changed one
+	case r.route.canary > 0 && !r.route.foreign.After(l.OldestView()) && !r.route.outpaced.After(l.OldestView()):
+		down.Reached = true
+	case l.outpaced(h.Actor, r) && r.route.left.After(l.OldestView()): // it observes a route without users, and not yet that it had some
+	case !r.route.leftNone && !r.route.foreign.After(r.route.left):
+		// Where the write that records when traffic left was lost, the last moment counts at which there was some, which is at
+		// most half a drain older.
+		down.Left, down.Delay = r.route.left, l.drain/2
+	}
+	return []oracle.ScaleDown{down}
 }
 
-func (c *drainBeforeScaleDown) Observe(event any) {
+// steadyRollback is the part of I5 about rollbacks: they raise neither the weight nor the pods of the canary.
+func (l *ledger) steadyRollback(event any) {
 	switch h := event.(type) {
 	case workloadWritten:
-		if h.BySerin && !h.primary && h.Type == store.Modified {
-			c.scaled(h)
+		if h.BySerin && !h.primary && h.Type == store.Modified && h.is > h.was && l.rollsBack(h.of) {
+			l.Violate("I5", h.of.Name(), "the canary went from %d to %d pods although the release is being rolled back", h.was, h.is)
 		}
 	case routeWritten:
-		again := h.of.deletedRoute(h.before.canary) && h.after.canary == h.of.status.CanaryWeight // it was made again as it was
-		if h.BySerin && h.after.canary > h.before.canary && c.rollsBack(h.of) && !again {
-			c.Violate("I5", h.of.Name(), "the canary's weight rose from %d to %d although the release is being taken back", h.before.canary, h.after.canary)
+		again := h.of.deletedRoute(h.before.canary) && h.after.canary == h.of.status.CanaryWeight // it was created again as it was
+		if h.BySerin && h.after.canary > h.before.canary && l.rollsBack(h.of) && !again {
+			l.Violate("I5", h.of.Name(), "the canary's weight rose from %d to %d although the release is being rolled back", h.before.canary, h.after.canary)
 		}
 	}
 }
 
-func (c *drainBeforeScaleDown) scaled(h workloadWritten) {
-	r := h.of
-	switch {
-	case h.is > h.was && c.rollsBack(r):
-		c.Violate("I5", r.Name(), "the canary went from %d to %d pods although the release is being taken back", h.was, h.is)
-	case h.is >= h.was:
-	case r.route.canary > 0 && c.JustStarted(h.Actor): // its first list of routes may be from before a user changed one
-	case r.route.canary > 0 && !r.route.foreign.After(c.OldestView()) && !r.route.outpaced.After(c.OldestView()):
-		c.Violate("I5", r.Name(), "the canary went from %d to %d pods with %d %% of the traffic", h.was, h.is, r.route.canary)
-	case c.outpaced(h.Actor, r) && r.route.left.After(c.OldestView()): // it sees a route without users, and not yet that it had some
-	case !r.route.left.IsZero() && !r.route.leftNone && c.Clocks.Consistent(r.route.left) && c.Now().Sub(r.route.left) < c.least() && !r.route.foreign.After(r.route.left):
-		c.Violate("I5", r.Name(), "the canary lost its pods %s after its traffic, which is less than the %s that requests under way have", c.Now().Sub(r.route.left), c.drain)
-	}
-}
-
-// least is how long pods must have had no traffic. Where the write that says when it left was lost, the moment counts at
-// which it was last known to be there, which is at most half a drain older.
-func (c *drainBeforeScaleDown) least() time.Duration { return c.drain / 2 }
-
 // rollsBack is true once everybody must know that the release is being rolled back.
-func (c *drainBeforeScaleDown) rollsBack(r *record) bool {
+func (c *ledger) rollsBack(r *record) bool {
 	return r.run != nil && r.mine() && r.run.intent == "rollback" && r.run.intended.Before(c.OldestView()) && r.status.Serin != nil &&
 		r.status.Serin.Run == r.run.name && r.status.Serin.Intent == "rollback"
 }
 
-// readyBeforeWeight is I7.
-type readyBeforeWeight struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *readyBeforeWeight) Observe(event any) {
+// readyWeights are facts for I7.
+func (l *ledger) readyWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
-	if !ok || !h.BySerin || !h.after.found || h.after.canary <= h.before.canary {
-		return
+	if !ok || !h.BySerin || !h.after.found {
+		return nil
 	}
 	r := h.of
 	advances := r.phase() == flaggerv1.CanaryPhaseProgressing && h.after.canary > r.status.CanaryWeight && !r.failedPromotion()
-	if advances && !r.target.ready.Ever(c.OldestView()) && !r.target.disturbed.After(c.OldestView()) {
-		c.Violate("I7", r.Name(), "the canary's weight rose from %d to %d, but it has not had enough ready pods for %s", h.before.canary, h.after.canary, c.Lag)
-	}
+	return []oracle.WeightChange{{
+		Release: r.Name(), From: h.before.canary, To: h.after.canary,
+		Allowed: !advances || r.target.ready.Ever(l.OldestView()) || r.target.disturbed.After(l.OldestView()),
+	}}
 }
 
 // takeover is I15.

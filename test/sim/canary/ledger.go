@@ -27,7 +27,6 @@ type ledger struct {
 	drain  time.Duration
 	things map[oracle.ObjectKey][]*record
 	lives  map[string]*life
-	keys   map[askKey]firstAsked
 
 	// disagreed is when one of several processes whose clocks differ last wrote something.
 	disagreed time.Time
@@ -38,7 +37,7 @@ type ledger struct {
 func newLedger(w *sim.World, drain time.Duration) *ledger {
 	return &ledger{
 		Ledger: oracle.NewLedger(w, schema.GroupKind{}), Releases: oracle.NewReleases[*record](), drain: drain,
-		things: map[oracle.ObjectKey][]*record{}, lives: map[string]*life{}, keys: map[askKey]firstAsked{},
+		things: map[oracle.ObjectKey][]*record{}, lives: map[string]*life{},
 		lateGateways: w.Faults.Has(cluster.LateGateways),
 	}
 }
@@ -47,7 +46,7 @@ func (l *ledger) life(name string) *life {
 	if l.lives[name] == nil {
 		l.lives[name] = &life{
 			answers: map[types.UID]map[string]*question{}, out: map[types.UID]*question{},
-			asked: map[askKey]time.Time{}, polled: map[types.UID]map[string]time.Time{},
+			polled: map[types.UID]map[string]time.Time{},
 		}
 	}
 	return l.lives[name]

@@ -17,7 +17,6 @@ import (
 type life struct {
 	answers map[types.UID]map[string]*question
 	out     map[types.UID]*question
-	asked   map[askKey]time.Time
 	polled  map[types.UID]map[string]time.Time
 }
 

@@ -36,7 +36,8 @@ func FixedStories() []actors.Story {
 
 // Populate implements sim.Kind.
 func (k *Canaries) Populate(w *sim.World) {
-	k.world, k.user, k.oracle = w, w.Server.Client("user"), oracle.New(w, newLedger(w, drain), Invariants())
+	l := newLedger(w, drain)
+	k.world, k.user, k.oracle = w, w.Server.Client("user"), oracle.New(w, l, l.invariants())
 	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(actors.NoRouter)
 	k.services = newExternalServices(k)
 	k.userClient, k.users = actors.UserClient{World: w, Namespace: namespace}, &users{Canaries: k, Script: actors.NewScript(w)}

@@ -9,29 +9,15 @@ import (
 	"testing"
 
 	"github.com/serin-dev/serin/test/sim/canary"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/rollout"
 	"github.com/serin-dev/serin/test/sim/runner"
 )
 
 const root = "../../.."
 
-// invariant is a row of the documentation.
-type invariant struct{ number, text string }
-
-// invariantsOf are those of an API, in the order of their numbers.
-func invariantsOf(api string) []invariant {
-	var all []invariant
-	if api == runner.Canary {
-		for _, i := range canary.Invariants() {
-			all = append(all, invariant{i.Number, i.Text})
-		}
-		return all
-	}
-	for _, i := range rollout.Invariants() {
-		all = append(all, invariant{i.Number, i.Text})
-	}
-	return all
-}
+// tables are those of the APIs.
+var tables = map[string]func() []oracle.Invariant{runner.Canary: canary.Invariants, runner.Rollout: rollout.Invariants}
 
 // TestEveryAPIHasMutants: no API is forgotten.
 func TestEveryAPIHasMutants(t *testing.T) {
@@ -69,8 +55,8 @@ func TestEveryInvariantHasAMutant(t *testing.T) {
 	t.Parallel()
 	for _, api := range APIs {
 		known := []string{"I9", "I9q"} // the engine's
-		for _, invariant := range invariantsOf(api.Name) {
-			known = append(known, invariant.number)
+		for _, invariant := range tables[api.Name]() {
+			known = append(known, invariant.Number)
 		}
 		for _, number := range known {
 			if !slices.ContainsFunc(api.Mutants, func(m Mutant) bool { return m.Violates == number }) {
@@ -124,9 +110,9 @@ func checkTable(t *testing.T, api API, section string) {
 	for _, columns := range row.FindAllStringSubmatch(section, -1) {
 		documented[columns[1]] = columns[2:]
 	}
-	for _, invariant := range invariantsOf(api.Name) {
-		if columns := documented[invariant.number]; columns == nil || columns[0] != invariant.text {
-			t.Errorf("docs/simulator.md says of %s of %s: %q, the code says: %q", invariant.number, api.Name, columns, invariant.text)
+	for _, invariant := range tables[api.Name]() {
+		if columns := documented[invariant.Number]; columns == nil || columns[0] != invariant.Text {
+			t.Errorf("docs/simulator.md says of %s of %s: %q, the code says: %q", invariant.Number, api.Name, columns, invariant.Text)
 		}
 	}
 	for number, columns := range documented {

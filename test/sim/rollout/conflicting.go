@@ -64,14 +64,12 @@ type manager struct {
 	since time.Time
 }
 
+// Observe records the managers of Services, and checks that none loses one, and what the status of a deleted Rollout reports.
 func (c *exclusiveServices) Observe(event any) {
 	switch h := event.(type) {
 	case oracle.Write:
 		if h.Kind == actors.ServiceKind {
 			c.note(h)
-		}
-		if h.BySerin && h.Type == store.Added {
-			c.made(h)
 		}
 	case rolloutWritten:
 		if h.after == nil && h.of != nil {
@@ -84,9 +82,6 @@ func (c *exclusiveServices) Observe(event any) {
 
 // note: no one takes a Service from a Rollout that manages it, and is there.
 func (c *exclusiveServices) note(h oracle.Write) {
-	if c.managers == nil {
-		c.managers = map[string]manager{}
-	}
 	name := h.New.Meta().Annotations[argov1.ManagedByAnnotation]
 	before := c.managers[h.Key.Name]
 	if before.name == name {
@@ -98,15 +93,15 @@ func (c *exclusiveServices) note(h oracle.Write) {
 	c.managers[h.Key.Name] = manager{name, c.Now()}
 }
 
-// other is the Rollout that has managed a Service of a Rollout for so long that everybody knows; empty: there is none.
-func (c *exclusiveServices) other(r *record) string {
+// others are the other Rollouts that manage Services of a Rollout.
+func (c *exclusiveServices) others(r *record) []manager {
+	var out []manager
 	for _, service := range serviceNames(r.object.Spec.Strategy) {
-		m := c.managers[service]
-		if m.name != "" && m.name != r.Name() && m.since.Before(c.OldestView()) && c.ByName[keyNamed(m.name)] != nil {
-			return m.name
+		if m := c.managers[service]; m.name != "" && m.name != r.Name() && c.ByName[keyNamed(m.name)] != nil {
+			out = append(out, m)
 		}
 	}
-	return ""
+	return out
 }
 
 func serviceNames(s argov1.RolloutStrategy) []string {
@@ -123,16 +118,24 @@ func serviceNames(s argov1.RolloutStrategy) []string {
 	return names
 }
 
-// made: for a Rollout whose Services another one manages nothing is made.
-func (c *exclusiveServices) made(h oracle.Write) {
+// claims are facts for I31.
+func (c *exclusiveServices) claims(event any) []oracle.Claim {
+	h, ok := event.(oracle.Write)
+	if !ok || !h.BySerin || h.Type != store.Added {
+		return nil
+	}
 	kind, name := owner(h.New.Meta())
 	r := c.ByName[keyNamed(name)]
 	if kind != argov1.RolloutKind || r == nil || c.Relists && c.crashes > 0 || c.JustStarted(h.Actor) { // its first list may be from before the Services had a manager
-		return
+		return nil
 	}
-	if other := c.other(r); other != "" {
-		c.Violate("I31", name, "%s %s was made for it, although Rollout %s manages its Services", h.Kind.Kind, h.Key.Name, other)
+	var out []oracle.Claim
+	for _, m := range c.others(r) {
+		out = append(out, oracle.Claim{
+			Release: name, What: fmt.Sprintf("%s %s was created for it", h.Kind.Kind, h.Key.Name), Other: m.name, Shared: "Services", Since: m.since,
+		})
 	}
+	return out
 }
 
 // told: its status says why nothing is done, where it can be written.
@@ -140,8 +143,13 @@ func (c *exclusiveServices) told(r *record) {
 	if c.LastFault.After(c.OldestView().Add(-triedAgain)) {
 		return
 	}
-	if other := c.other(r); other != "" && r.object.CreationTimestamp.Time.Before(c.OldestView().Add(-time.Second)) && !invalid(r.object.Status) {
-		c.Violate("I31", r.Name(), "Rollout %s manages its Services, and its status does not say so: %s (%s)", other, r.object.Status.Phase, r.object.Status.Message)
+	if !r.object.CreationTimestamp.Time.Before(c.OldestView().Add(-time.Second)) {
+		return
+	}
+	for _, m := range c.others(r) {
+		if m.since.Before(c.OldestView()) {
+			oracle.ExplainedConflict(c.Ledger, oracle.Conflict{Release: r.Name(), Other: m.name, Shared: "Services", Explained: invalid(r.object.Status)})
+		}
 	}
 }
 

@@ -11,10 +11,9 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// gradualAbort is I34.
-type gradualAbort struct {
+// gradualAborts records aborts, for I34.
+type gradualAborts struct {
 	*ledger
-	oracle.EventsOnly
 
 	aborts map[types.UID]abort
 }
@@ -25,18 +24,12 @@ type abort struct {
 	hash string
 }
 
-func (c *gradualAbort) Observe(event any) {
-	switch h := event.(type) {
-	case rolloutWritten:
-		c.note(h)
-	case sim.Reconciled:
-		if r := c.ByName[h.Release]; r != nil && h.Err == nil {
-			c.check(r)
-		}
+// note records when a release was aborted.
+func (c *gradualAborts) note(event any) {
+	h, ok := event.(rolloutWritten)
+	if !ok {
+		return
 	}
-}
-
-func (c *gradualAbort) note(h rolloutWritten) {
 	if c.aborts == nil {
 		c.aborts = map[types.UID]abort{}
 	}
@@ -49,44 +42,74 @@ func (c *gradualAbort) note(h rolloutWritten) {
 	}
 }
 
-// check looks at a release that was aborted so long ago that every process has seen it, and all that followed.
-func (c *gradualAbort) check(r *record) {
+// undisturbed is the release of a reconciliation that was aborted so long ago that every process has seen it, and all that
+// followed; nil: it was not.
+func (c *gradualAborts) undisturbed(event any) *record {
+	h, ok := event.(sim.Reconciled)
+	if !ok || h.Err != nil || c.ByName[h.Release] == nil {
+		return nil
+	}
+	r := c.ByName[h.Release]
 	is, aborted := c.aborts[r.UID]
 	canary := r.object.Spec.Strategy.Canary
-	if !aborted || canary == nil || canary.TrafficRouting == nil || r.run == nil || r.run.hash != is.hash || c.disturbed(r, is) {
-		return
+	if !aborted || canary == nil || canary.TrafficRouting == nil || r.run == nil || r.run.hash != is.hash || c.disturbed(r, is) || c.enough(r) == 0 {
+		return nil // a Rollout without pods serves no requests
 	}
-	least := time.Duration(r.object.Spec.MinReadySeconds) * time.Second
-	from := c.OldestView().Add(-least)
-	from = from.Add(-c.Lag) // the pods that it saw may have been those of a lag before
-	stable := c.podsOf(r, r.object.Status.StableRS).Fewest(from)
-	asked := c.replicas(r)
-	enough := mostBetween(c.podsOf(r, is.hash), is.at.Add(-c.Lag-least), is.at.Add(c.Lag))
-	if canary.DynamicStableScale {
-		enough += mostBetween(c.podsOf(r, r.object.Status.StableRS), is.at.Add(-c.Lag-least), is.at.Add(c.Lag))
+	return r
+}
+
+// enough is how many stable pods carry all users: as many as carried them when the release was aborted.
+func (c *gradualAborts) enough(r *record) int {
+	is, least := c.aborts[r.UID], minReady(r)
+	from, to := is.at.Add(-c.Lag-least), is.at.Add(c.Lag)
+	enough := mostBetween(c.podsOf(r, is.hash), from, to)
+	if r.object.Spec.Strategy.Canary.DynamicStableScale {
+		enough += mostBetween(c.podsOf(r, r.object.Status.StableRS), from, to)
 	}
-	if enough = min(max(enough, 1), asked); enough == 0 {
-		return // a Rollout without pods serves no requests
+	return min(max(enough, 1), c.replicas(r))
+}
+
+func minReady(r *record) time.Duration {
+	return time.Duration(r.object.Spec.MinReadySeconds) * time.Second
+}
+
+// seen is since when the pods of a release may have been as its last reconciliation observed them.
+func (c *gradualAborts) seen(r *record) time.Time { return c.OldestView().Add(-minReady(r) - c.Lag) }
+
+// returns are facts for I34.
+func (c *gradualAborts) returns(event any) []oracle.Return {
+	r := c.undisturbed(event)
+	if r == nil {
+		return nil
 	}
 	share := 0
 	for _, kind := range routeKinds {
 		share = max(share, r.given(c.World.Server.Peek(kind, r.Key)))
 	}
-	if allowed := max(0, 100-100*stable/enough); stable > 0 && share > allowed {
-		c.Violate("I34", r.Name(), "aborted %s ago it still has %d percent of the traffic, although %d stable pods are ready, and %d were enough when it was aborted",
-			c.Now().Sub(is.at), share, stable, enough)
-	}
-	set := c.setOf(r, is.hash)
-	if set == nil || c.podsOf(r, r.object.Status.StableRS).Most(from) >= asked {
+	return []oracle.Return{{
+		Release: r.Name(), Began: c.aborts[r.UID].at, Share: share,
+		Fewest: c.podsOf(r, r.object.Status.StableRS).Fewest(c.seen(r)), Enough: c.enough(r),
+	}}
+}
+
+// pending is the part of I34 about pods that wait for room: those of the aborted revision leave it to stable ones.
+func (c *gradualAborts) pending(event any) {
+	r := c.undisturbed(event)
+	if r == nil {
 		return
 	}
-	if ready := max(c.podsOf(r, is.hash).Most(from), 1); int(wanted(set)) > ready {
-		c.Violate("I34", r.Name(), "aborted %s ago it asks for %d pods, of which %d are ready, while stable pods are missing", c.Now().Sub(is.at), wanted(set), ready)
+	is := c.aborts[r.UID]
+	set := c.setOf(r, is.hash)
+	if set == nil || c.podsOf(r, r.object.Status.StableRS).Most(c.seen(r)) >= c.replicas(r) {
+		return
+	}
+	if ready := max(c.podsOf(r, is.hash).Most(c.seen(r)), 1); int(wanted(set)) > ready {
+		c.Violate("I34", r.Name(), "aborted %s ago, it asks for %d pods, of which %d are ready, although stable pods are missing", c.Now().Sub(is.at), wanted(set), ready)
 	}
 }
 
 // disturbed is true where someone else had a say since, or something failed of which no one has recovered yet.
-func (c *gradualAbort) disturbed(r *record, is abort) bool {
+func (c *gradualAborts) disturbed(r *record, is abort) bool {
 	settled := c.OldestView().Add(-c.Lag)
 	switch {
 	case !is.at.Before(settled), !r.meddled.Before(is.at.Add(time.Second)), len(c.expectedSpecs(r)) > 1, !r.Suspended.IsZero():
@@ -116,10 +139,6 @@ func heldInconclusive(s argov1.RolloutStatus) bool {
 		}
 	}
 	return false
-}
-
-func (c *gradualAbort) replicas(r *record) int {
-	return int((&drainBeforeScaleDown{ledger: c.ledger}).replicas(r))
 }
 
 // mostBetween is how many pods were ready at once at some moment of a time.

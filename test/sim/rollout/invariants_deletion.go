@@ -16,16 +16,14 @@ import (
 // roles are how the names of Services of a release end.
 var roles = []string{"-stable", "-canary", "-preview", "-ping", "-pong"}
 
-// restoration is I16.
-type restoration struct {
+// removal is the part of I16 about Services and routes.
+type removal struct {
 	*ledger
 
-	gone      map[types.UID]time.Time
-	workloads workloadRestoration
+	gone map[types.UID]time.Time
 }
 
-func (c *restoration) Observe(event any) {
-	c.workloads.Observe(event)
+func (c *removal) Observe(event any) {
 	if c.gone == nil {
 		c.gone = map[types.UID]time.Time{}
 	}
@@ -36,8 +34,7 @@ func (c *restoration) Observe(event any) {
 
 // end: what a deleted Rollout had is as its user made it, whichever process knew the Rollout, and whether one ran when it was
 // deleted.
-func (c *restoration) Finish() {
-	c.workloads.Finish()
+func (c *removal) Finish() {
 	for _, r := range c.All {
 		if _, gone := c.gone[r.UID]; !gone || !r.Gone() || c.ByName[r.Key] != nil || c.successor(r) {
 			continue
@@ -51,12 +48,12 @@ func (c *restoration) Finish() {
 }
 
 // successor is true where another Rollout of that name was there later: what it had was its.
-func (c *restoration) successor(r *record) bool {
+func (c *removal) successor(r *record) bool {
 	return slices.ContainsFunc(c.All, func(o *record) bool { return o.Key == r.Key && c.gone[o.UID].After(c.gone[r.UID]) })
 }
 
 // look: an object says no more that the Rollout manages it, and a Service leads to all pods. Weights stay.
-func (c *restoration) look(r *record, v *store.Version) {
+func (c *removal) look(r *record, v *store.Version) {
 	at := oracle.At(v.Kind(), v.Key())
 	if w := c.Objects[at]; w != nil && w.ByOthers.After(c.gone[r.UID]) {
 		return

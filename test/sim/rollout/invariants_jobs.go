@@ -48,10 +48,17 @@ func runOf(v *store.Version) types.UID {
 	return types.UID(v.Meta().Labels[measure.RunUIDLabel])
 }
 
-// ofRuns is I27 of Jobs: those of a run that is over are over, or were deleted.
-func (c *cleanEnd) ofRuns(h oracle.Write) {
-	if c.overSince == nil {
-		c.overSince = map[types.UID]time.Time{}
+// jobsOfRuns is the part of I27 about Jobs: those of a run that is over are over, or were deleted.
+type jobsOfRuns struct {
+	*ledger
+
+	overSince map[types.UID]time.Time // AnalysisRuns
+}
+
+func (c *jobsOfRuns) Observe(event any) {
+	h, ok := event.(oracle.Write)
+	if !ok {
+		return
 	}
 	if run := actors.Typed[*argov1.AnalysisRun](c.World, h.New); h.Kind == runKind && run != nil && run.Status.Phase.Completed() && c.overSince[run.UID].IsZero() {
 		c.overSince[run.UID] = c.Now()
@@ -67,7 +74,7 @@ func (c *cleanEnd) ofRuns(h oracle.Write) {
 }
 
 // attentive is true where one process has lived since then, and all that it asked for was done.
-func (c *cleanEnd) attentive(since time.Time) bool {
+func (c *jobsOfRuns) attentive(since time.Time) bool {
 	if c.LastFault.After(since.Add(-c.Lag)) {
 		return false
 	}
@@ -79,8 +86,7 @@ func (c *cleanEnd) attentive(since time.Time) bool {
 	return len(c.World.Instances()) == 1
 }
 
-// lastJobs: in the end no Job goes on whose run is over.
-func (c *cleanEnd) lastJobs() {
+func (c *jobsOfRuns) Finish() {
 	for _, v := range c.World.Server.All(actors.JobKind) {
 		if over, known := c.overSince[runOf(v)]; known && jobGoesOn(c.World, v) {
 			c.Violate("I27", v.Key().Name, "the Job goes on, and its run has been over for %s", c.Now().Sub(over))

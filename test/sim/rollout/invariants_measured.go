@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -173,74 +174,69 @@ func (c *measurementsCountedOnce) sum(h oracle.Write, run *argov1.AnalysisRun) {
 	}
 }
 
-// singleQueries is I11, and I14 where a clock was set.
-type singleQueries struct {
+// measurementTimes records when measurements were sent, for I11 and I14.
+type measurementTimes struct {
 	*ledger
-	oracle.EventsOnly
 
-	asked map[string]map[measurement]bool // by the process
 	first map[measurement]time.Time
 	wrong map[measurement]bool
 	ids   map[string]measurement
 }
 
-func (c *singleQueries) Observe(event any) {
-	switch h := event.(type) {
-	case sim.ProcessStarted:
-		delete(c.asked, h.Instance)
-	case Asked:
-		c.note(h)
-	case Answered:
-		if h.Answer.Phase == argov1.AnalysisPhaseError {
-			c.wrong[c.ids[h.ID]] = true
-		}
-	}
+func newMeasurementTimes(l *ledger) *measurementTimes {
+	return &measurementTimes{ledger: l, first: map[measurement]time.Time{}, wrong: map[measurement]bool{}, ids: map[string]measurement{}}
 }
 
 // retried is the shortest time after which a measurement is repeated that failed, as the API has it.
 const retried = 10 * time.Second
 
-func (c *singleQueries) note(h Asked) {
-	if c.asked == nil {
-		c.asked, c.first = map[string]map[measurement]bool{}, map[measurement]time.Time{}
-		c.wrong, c.ids = map[measurement]bool{}, map[string]measurement{}
+// queries are facts for I11.
+func (c *measurementTimes) queries(event any) []oracle.Query {
+	switch h := event.(type) {
+	case Answered:
+		if h.Answer.Phase == argov1.AnalysisPhaseError {
+			c.wrong[c.ids[h.ID]] = true
+		}
+	case Asked:
+		this := measurement{h.Run.UID, h.Question.Metric.Name, h.Question.Number}
+		c.ids[h.ID] = this
+		if h.Question.InProgress != nil {
+			return nil // one that takes long is observed again and again
+		}
+		query := oracle.Query{Release: h.Run.Name, What: measurementText(h), By: h.Instance, Key: this}
+		if _, again := c.first[this]; !again {
+			c.first[this] = c.Now()
+		}
+		if !c.Clocks.Changed {
+			query.Since, query.Interval = c.due(h)
+		}
+		return []oracle.Query{query}
 	}
-	if c.asked[h.Instance] == nil {
-		c.asked[h.Instance] = map[measurement]bool{}
-	}
-	this := measurement{h.Run.UID, h.Question.Metric.Name, h.Question.Number}
-	c.ids[h.ID] = this
-	if h.Question.InProgress != nil {
-		return // one that takes long is reconciled again and again
-	}
-	if c.asked[h.Instance][this] {
-		c.Violate("I11", h.Run.Name, "measurement %d of %s was asked for twice by one process", this.number, this.metric)
-	}
-	c.asked[h.Instance][this] = true
-	if _, again := c.first[this]; !again {
-		c.first[this] = c.Now()
-	}
-	c.early(h, this)
+	return nil
 }
 
-// early: the next measurement is not made before its interval is over. Moments in a status are whole seconds.
-func (c *singleQueries) early(h Asked, this measurement) {
-	before := measurement{this.run, this.metric, this.number - 1}
-	at, known := c.first[before]
+// intervals are facts for I14: intervals that ended where a clock was set.
+func (c *measurementTimes) intervals(event any) []oracle.Period {
+	h, ok := event.(Asked)
+	if !ok || h.Question.InProgress != nil || !c.Clocks.Changed {
+		return nil
+	}
+	since, interval := c.due(h)
+	return []oracle.Period{{Release: h.Run.Name, What: measurementText(h) + " was sent", Began: since, Length: interval}}
+}
+
+func measurementText(h Asked) string {
+	return fmt.Sprintf("measurement %d of %s", h.Question.Number, h.Question.Metric.Name)
+}
+
+// due is when the measurement before was sent, and how long after that this one is due. Moments in a status are whole seconds.
+func (c *measurementTimes) due(h Asked) (since time.Time, interval time.Duration) {
+	before := measurement{h.Run.UID, h.Question.Metric.Name, h.Question.Number - 1}
 	interval, err := time.ParseDuration(string(h.Question.Metric.Interval))
-	if c.wrong[before] || err != nil {
+	if err != nil {
+		interval = retried
+	} else if c.wrong[before] {
 		interval = min(interval, retried)
-		if err != nil {
-			interval = retried
-		}
 	}
-	gap := c.Now().Sub(at)
-	if !known || gap >= interval-time.Second || !c.Clocks.Consistent(at) {
-		return
-	}
-	number := "I11"
-	if c.Clocks.Changed {
-		number = "I14"
-	}
-	c.Violate(number, h.Run.Name, "measurement %d of %s was asked for %s after the one before, and its interval is %s", this.number, this.metric, gap, interval)
+	return c.first[before], interval - time.Second
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,15 +23,8 @@ func keyNamed(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// newUserObjects returns the checker of I8. Objects with a controller are Serin's, or go with another object of Serin.
-func newUserObjects(l *ledger) oracle.Checker {
-	return &oracle.UserObjects{
-		Ledger:     l.Ledger,
-		Exempt:     func(e oracle.Write) bool { return controlled(e.Old) || e.Kind == actors.ReplicaSetKind },
-		OtherOwner: func(*store.Version) string { return "" },
-		MayChange:  l.mayChange,
-	}
-}
+// exempt is true of a write of an object that is Serin's, or belongs to another object of Serin.
+func exempt(e oracle.Write) bool { return controlled(e.Old) || e.Kind == actors.ReplicaSetKind }
 
 // controlled is true of an object that has a controller.
 func controlled(v *store.Version) bool { return metav1.GetControllerOfNoCopy(v.Meta()) != nil }
@@ -59,11 +53,6 @@ func (l *ledger) mayChange(h oracle.Write, path string) bool {
 
 // triedAgain is when a reconciliation that failed is tried again at the latest.
 const triedAgain = 5 * time.Minute
-
-// newNoConflict returns the checker of I19.
-func newNoConflict(l *ledger) oracle.Checker {
-	return &oracle.NoConflict[*record]{Ledger: l.Ledger, AtRest: l.atRest, Excused: l.mayWriteAgain, Name: (*record).Name}
-}
 
 // atRest are the Rollouts of an object that have been at rest for so long that every process knows.
 func (l *ledger) atRest(h oracle.Write) []*record {
@@ -195,46 +184,32 @@ func sameLabels(a, b map[string]string) bool {
 	return true
 }
 
-// newCleanEnd returns the checker of I27.
-func newCleanEnd(l *ledger) oracle.Checker {
-	return oracle.Both(&oracle.CreatedOwned{Ledger: l.Ledger, Owned: controlled}, &cleanEnd{ledger: l})
-}
-
-// cleanEnd is the part of I27 about the end of a release, and of the AnalysisRuns that have Jobs.
-type cleanEnd struct {
-	*ledger
-
-	overSince map[types.UID]time.Time // AnalysisRuns
-}
-
-func (c *cleanEnd) Observe(event any) {
-	if h, ok := event.(oracle.Write); ok {
-		c.ofRuns(h)
+// remainders are facts for I27: routes of steps, users of another revision, and pods that are not in use.
+func (l *ledger) remainders() []oracle.Remainder {
+	var out []oracle.Remainder
+	add := func(r *record, format string, args ...any) {
+		out = append(out, oracle.Remainder{Release: r.Name(), What: fmt.Sprintf(format, args...)})
 	}
-}
-
-// end: what is not in use has no pods and no users, and routes of steps are gone.
-func (c *cleanEnd) Finish() {
-	c.lastJobs()
-	for _, r := range c.All {
+	for _, r := range l.All {
 		s := r.object.Status
 		over := s.Phase == argov1.RolloutPhaseHealthy || s.Abort && s.Phase == argov1.RolloutPhaseDegraded && !invalid(s)
-		left := managedIn(c.World.Server.Peek(actors.VirtualServiceKind, r.Key))
+		left := managedIn(l.World.Server.Peek(actors.VirtualServiceKind, r.Key))
 		if !r.Gone() && over && !r.object.Spec.Paused && manages(r.object.Spec.Strategy) && len(left) > 0 {
-			c.Violate("I27", r.Name(), "it is %s, and its route still has %v", s.Phase, left)
+			add(r, "in phase %s its route still has %v", s.Phase, left)
 		}
 		if r.Gone() || s.Phase != argov1.RolloutPhaseHealthy {
 			continue
 		}
-		for _, hash := range c.served(r) {
+		for _, hash := range l.served(r) {
 			if hash != "" && hash != s.StableRS && !r.object.Spec.Paused {
-				c.Violate("I27", r.Name(), "it is healthy with %s, and users reach %s", s.StableRS, hash)
+				add(r, "users reach %s, although %s is stable", hash, s.StableRS)
 			}
 		}
-		for _, set := range c.setsOf(r) {
+		for _, set := range l.setsOf(r) {
 			if hash := hashOf(set); wanted(set) > 0 && hash != s.StableRS {
-				c.Violate("I27", r.Name(), "it is healthy, and %s still has %d pods", set.Name, wanted(set))
+				add(r, "%s still has %d pods", set.Name, wanted(set))
 			}
 		}
 	}
+	return out
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -11,26 +12,24 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// fullPauses is I14.
-type fullPauses struct {
+// pauses records when pauses began, for I14.
+type pauses struct {
 	*ledger
-	oracle.EventsOnly
 
 	began map[types.UID]time.Time // when the status said that the pause of a step is on
 }
 
-func (c *fullPauses) Observe(event any) {
+// ended are facts for I14.
+func (c *pauses) ended(event any) []oracle.Period {
 	h, ok := event.(rolloutWritten)
 	if !ok || h.of == nil || !h.status() {
-		return
+		return nil
 	}
-	if c.began == nil {
-		c.began = map[types.UID]time.Time{}
-	}
+	var ended []oracle.Period
 	before, after := stepPause(h.before.Status), stepPause(h.after.Status)
 	another := before != nil && after != nil && (!before.StartTime.Equal(&after.StartTime) || !sameStep(h.before.Status, h.after.Status))
 	if before != nil && (after == nil || another) && h.BySerin && !h.begins {
-		c.ended(h, *before)
+		ended = c.pause(h, *before)
 	}
 	switch {
 	case after == nil:
@@ -38,6 +37,7 @@ func (c *fullPauses) Observe(event any) {
 	case before == nil || another:
 		c.began[h.of.UID] = c.Now()
 	}
+	return ended
 }
 
 func sameStep(a, b argov1.RolloutStatus) bool {
@@ -52,41 +52,39 @@ func stepPause(s argov1.RolloutStatus) *argov1.PauseCondition {
 	return &s.PauseConditions[i]
 }
 
-// ended looks at a pause that Serin ended: it lasted for as long as its step says, unless the release went elsewhere.
-func (c *fullPauses) ended(h rolloutWritten, pause argov1.PauseCondition) {
+// pause is a pause that Serin ended: it lasted for as long as its step says, unless the release went elsewhere.
+func (c *pauses) pause(h rolloutWritten, pause argov1.PauseCondition) []oracle.Period {
 	r, s, index := h.of, h.after.Status, h.before.Status.CurrentStepIndex
 	began, known := c.began[r.UID]
 	if !known || index == nil || s.CurrentStepIndex == nil || *s.CurrentStepIndex <= *index || s.Abort || h.before.Status.PromoteFull || s.PromoteFull ||
 		r.object.Spec.RollbackWindow != nil || !c.plain(r) || c.alone(h) {
-		return
+		return nil
 	}
 	if !c.Clocks.Consistent(began.Add(-c.Lag)) {
-		return
+		return nil
 	}
-	from := pause.StartTime.Time // whole seconds
+	from, slack := pause.StartTime.Time, time.Second // whole seconds
 	if c.Clocks.Changed {
-		from = began.Add(-c.latency())
+		from, slack = began, c.latency()+time.Second
 	}
 	shortest := time.Duration(-1)
 	for _, spec := range c.expectedSpecs(r) {
 		if length, paused := pauseOf(spec, *index); !paused {
-			return
+			return nil
 		} else if shortest < 0 || length < shortest {
 			shortest = length
 		}
 	}
-	if lasted := c.Now().Sub(from); lasted < shortest-time.Second {
-		c.Violate("I14", r.Name(), "the pause of step %d was over after %s, of %s", *index, lasted, shortest)
-	}
+	return []oracle.Period{{Release: r.Name(), What: fmt.Sprintf("the pause of step %d was over", *index), Began: from, Length: shortest - slack}}
 }
 
 // alone is true of a revision that is promoted whatever holds it, because there is no other.
-func (c *fullPauses) alone(h rolloutWritten) bool {
+func (c *pauses) alone(h rolloutWritten) bool {
 	return h.before.Status.StableRS != h.after.Status.StableRS && c.setOf(h.of, h.before.Status.StableRS) == nil
 }
 
 // latency is how long before a write is seen its moment may have been taken.
-func (c *fullPauses) latency() time.Duration {
+func (c *pauses) latency() time.Duration {
 	if c.SlowCalls {
 		return 40 * time.Second
 	}

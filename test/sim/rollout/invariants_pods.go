@@ -14,34 +14,27 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// boundedScaling is I18.
-type boundedScaling struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *boundedScaling) Observe(event any) {
-	if h, is := event.(oracle.Write); is {
-		c.lent(h)
-	}
+// scalings are facts for I18.
+func (l *ledger) scalings(event any) []oracle.Scaling {
 	h, ok := event.(replicaSetWritten)
-	if !ok || !h.BySerin || h.Type != store.Modified || h.was() == h.is() || !c.plain(h.of) {
-		return
+	if !ok || !h.BySerin || h.Type != store.Modified || h.is() <= h.was() || !l.plain(h.of) || len(l.expectedSpecs(h.of)) != 1 {
+		return nil
 	}
 	r := h.of
 	// Of blue-green what waits for its scale-down delay has the size that the spec asks for.
 	waits := r.object.Spec.Strategy.BlueGreen != nil && h.after.Annotations[argov1.ScaleDownDeadlineAnnotation] != ""
-	grows := h.is() > h.was() && hashOf(h.after) != r.object.Status.StableRS && !waits
-	if grows && !r.Rested.IsZero() && r.Rested.Before(c.OldestView()) && len(c.expectedSpecs(r)) == 1 {
-		c.Violate("I18", r.Name(), "at rest %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
+	if hashOf(h.after) == r.object.Status.StableRS || waits {
+		return nil
 	}
-	if h.is() > h.was() {
-		c.surge(h)
-	}
+	return []oracle.Scaling{{Release: r.Name(), What: fmt.Sprintf("%s went from %d to %d pods", h.Key.Name, h.was(), h.is()), Rested: r.Rested}}
 }
 
-// surge: without a router no more pods are asked for than the plan allows.
-func (c *boundedScaling) surge(h replicaSetWritten) {
+// surge is the part of I18 about releases without a router: no more pods are asked for than the plan allows.
+func (c *ledger) surge(event any) {
+	h, ok := event.(replicaSetWritten)
+	if !ok || !h.BySerin || h.Type != store.Modified || h.is() <= h.was() || !c.plain(h.of) {
+		return
+	}
 	r, total := h.of, h.is()
 	for _, set := range c.setsOf(r) {
 		if set.Name != h.Key.Name {
@@ -62,7 +55,7 @@ func (c *boundedScaling) surge(h replicaSetWritten) {
 
 // restedScale is true where no one has changed the number of pods since the release began: whoever takes pods away while
 // others are being made finds too many.
-func (c *boundedScaling) restedScale(r *record) bool {
+func (c *ledger) restedScale(r *record) bool {
 	if r.Specs.Replaced(r.run.began.Add(-time.Minute)) {
 		return false
 	}
@@ -91,49 +84,46 @@ func most(s *argov1.RolloutSpec) int32 {
 	return replicas + int32(more)
 }
 
-// pausedUnscaled is I25.
-type pausedUnscaled struct {
+// knownPauses are the Rollouts of which a status says that the pause was seen, by the process that lives, for I25.
+type knownPauses struct {
 	*ledger
-	oracle.EventsOnly
 
-	// known are the Rollouts of which a status says that the pause was seen, by the process that lives.
 	known map[types.UID]bool
 }
 
-func (c *pausedUnscaled) Observe(event any) {
+// effects are facts for I25.
+func (c *knownPauses) effects(event any) []oracle.Effect {
 	switch h := event.(type) {
 	case sim.ProcessStarted: // what it sees first may be outdated
-		c.known = nil
+		clear(c.known)
 	case replicaSetWritten:
-		if h.BySerin && h.Type == store.Modified && h.was() != h.is() && c.still(h.of) {
-			c.Violate("I25", h.of.Name(), "it is paused, and %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
+		if h.BySerin && h.Type == store.Modified && h.was() != h.is() {
+			return c.effect(h.of, "%s went from %d to %d pods", h.Key.Name, h.was(), h.is())
 		}
 	case rolloutWritten:
 		defer c.note(h)
-		if h.of == nil || !h.BySerin || !h.status() || h.begins || !c.still(h.of) || !h.of.meddled.Before(h.of.Suspended.Add(time.Second)) {
-			return
+		if h.of == nil || !h.BySerin || !h.status() || h.begins || !h.of.meddled.Before(h.of.Suspended.Add(time.Second)) {
+			return nil
 		}
 		before, after := h.before.Status.CurrentStepIndex, h.after.Status.CurrentStepIndex
 		if h.of.object.Spec.RollbackWindow != nil {
-			return // a revision within it skips all steps, and no pod moves
+			return nil // a revision within it skips all steps, and no pod moves
 		}
 		if before != nil && after != nil && *after == *before+1 && !h.after.Status.PromoteFull && h.before.Status.StableRS == h.after.Status.StableRS {
-			c.Violate("I25", h.of.Name(), "it is paused, and went from step %d to %d", *before, *after)
+			return c.effect(h.of, "it went from step %d to %d", *before, *after)
 		}
 	}
+	return nil
 }
 
-// still is true once every process must know that the Rollout is paused.
-func (c *pausedUnscaled) still(r *record) bool {
-	known := c.known[r.UID] && len(c.World.Instances()) == 1
-	return !r.Suspended.IsZero() && (known || r.Suspended.Before(c.OldestView())) && r.object.Spec.Paused
+func (c *knownPauses) effect(r *record, format string, args ...any) []oracle.Effect {
+	return []oracle.Effect{{
+		Release: r.Name(), What: fmt.Sprintf(format, args...), Suspended: r.Suspended, Known: c.known[r.UID] && len(c.World.Instances()) == 1,
+	}}
 }
 
 // note records whether the pause was seen.
-func (c *pausedUnscaled) note(h rolloutWritten) {
-	if c.known == nil {
-		c.known = map[types.UID]bool{}
-	}
+func (c *knownPauses) note(h rolloutWritten) {
 	switch {
 	case h.after == nil || !h.after.Spec.Paused:
 		delete(c.known, h.New.UID())

@@ -13,36 +13,36 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// gatedPromotion is I3.
-type gatedPromotion struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *gatedPromotion) Observe(event any) {
+// advances are facts for I3.
+func (l *ledger) advances(event any) []oracle.Advance {
+	release, what, missing := "", "", ""
 	switch h := event.(type) {
 	case rolloutWritten:
-		if h.of != nil && h.BySerin && h.status() && h.before.Status.StableRS != "" && h.before.Status.StableRS != h.after.Status.StableRS && c.plain(h.of) {
-			c.promoted(h)
+		if h.of != nil && h.BySerin && h.status() && h.before.Status.StableRS != "" && h.before.Status.StableRS != h.after.Status.StableRS && l.plain(h.of) {
+			release, what, missing = h.of.Name(), h.after.Status.StableRS+" was promoted", l.promotedWithout(h)
 		}
 	case routeWritten:
-		c.switched(h)
+		release, what, missing = h.of.Name(), "users of the active Service reach another revision", l.switchedWithout(h)
 	}
+	if missing == "" {
+		return nil
+	}
+	return []oracle.Advance{{Release: release, What: what, Missing: []string{missing}}}
 }
 
-// promoted: all that the plan asks for came before.
-func (c *gatedPromotion) promoted(h rolloutWritten) {
+// promotedWithout is what the plan requires before a promotion, and was missing; empty: nothing.
+func (c *ledger) promotedWithout(h rolloutWritten) string {
 	r := h.of
 	back := r.object.Spec.RollbackWindow != nil || c.setOf(r, h.before.Status.StableRS) == nil
 	if back || h.after.Status.StableRS != r.run.hash || len(c.expectedSpecs(r)) > 1 {
-		return
+		return ""
 	}
 	strategy := r.object.Spec.Strategy
 	if b := strategy.BlueGreen; b != nil && b.PostPromotionAnalysis != nil && !r.run.passed[argov1.TypePostPromotion] && !c.cameBack(r) {
-		c.Violate("I3", r.Name(), "%s was promoted, and no analysis after the switch was successful", r.run.hash)
+		return "no analysis after the switch was successful"
 	}
 	if strategy.Canary == nil {
-		return
+		return ""
 	}
 	at := 0
 	if index := h.before.Status.CurrentStepIndex; index != nil {
@@ -50,17 +50,18 @@ func (c *gatedPromotion) promoted(h rolloutWritten) {
 	}
 	for i, step := range strategy.Canary.Steps {
 		if step.Analysis != nil && !r.run.passed[argov1.TypeStep+strconv.Itoa(i)] {
-			c.Violate("I3", r.Name(), "%s was promoted, and the analysis of step %d was not successful", r.run.hash, i)
+			return fmt.Sprintf("the analysis of step %d was not successful", i)
 		}
 		if i >= at && step.Pause != nil && !c.waited(h, i == at, *step.Pause) {
-			c.Violate("I3", r.Name(), "%s was promoted at step %d of %d, whose pause was not over", r.run.hash, i, len(strategy.Canary.Steps))
+			return fmt.Sprintf("the pause of step %d of %d was not over", i, len(strategy.Canary.Steps))
 		}
 	}
+	return ""
 }
 
 // waited is true of a pause that was over when the write of a promotion left it. One write may leave several steps where
 // nothing lies between them; a pause has to be begun by a write before.
-func (c *gatedPromotion) waited(h rolloutWritten, current bool, pause argov1.RolloutPause) bool {
+func (c *ledger) waited(h rolloutWritten, current bool, pause argov1.RolloutPause) bool {
 	switch {
 	case c.Clocks.Changed:
 		return true // no one knows how long it seemed
@@ -72,56 +73,64 @@ func (c *gatedPromotion) waited(h rolloutWritten, current bool, pause argov1.Rol
 }
 
 // cameBack is true of a revision that was there before, whose pods may still have been: nothing holds the way back.
-func (c *gatedPromotion) cameBack(r *record) bool {
+func (c *ledger) cameBack(r *record) bool {
 	set := c.setOf(r, r.run.hash)
 	return set == nil || set.CreationTimestamp.Time.Before(r.run.began.Add(-10*time.Second)) || set.Annotations[argov1.RevisionHistoryAnnotation] != ""
 }
 
-// switched: users get a revision of a blue-green release after its analysis only.
-func (c *gatedPromotion) switched(h routeWritten) {
+// switchedWithout is what the plan of a blue-green release requires before users get its revision, and was missing; empty:
+// nothing.
+func (c *ledger) switchedWithout(h routeWritten) string {
 	r := h.of
 	b := r.object.Spec.Strategy.BlueGreen
 	if !h.BySerin || h.Kind != actors.ServiceKind || b == nil || h.Key.Name != b.ActiveService || !c.plain(r) || r.object.Spec.RollbackWindow != nil || h.Type != store.Modified {
-		return
+		return ""
 	}
 	from, to := c.selected(h.Old), c.selected(h.New)
 	if from == "" || from == to || to != r.run.hash || to == r.object.Status.StableRS || len(c.expectedSpecs(r)) > 1 || b.PrePromotionAnalysis == nil || c.cameBack(r) {
-		return
+		return ""
 	}
 	if !r.run.passed[argov1.TypePrePromotion] {
-		c.Violate("I3", r.Name(), "users got %s, and no analysis before the switch was successful", to)
+		return "no analysis before the switch was successful"
 	}
+	return ""
 }
 
-// consistentStatus is I13.
-type consistentStatus struct {
-	*ledger
-	oracle.EventsOnly
+// phases are those of a Rollout; each may follow each.
+var phases = []string{
+	"", string(argov1.RolloutPhaseHealthy), string(argov1.RolloutPhaseDegraded), string(argov1.RolloutPhaseProgressing), string(argov1.RolloutPhasePaused),
 }
 
-func (c *consistentStatus) Observe(event any) {
+// statusChanges are facts for I13.
+func (l *ledger) statusChanges(event any) []oracle.StatusChange {
+	h, ok := event.(rolloutWritten)
+	if !ok || h.of == nil || !h.BySerin || !h.status() {
+		return nil
+	}
+	before, after := &h.before.Status, &h.after.Status
+	change := oracle.StatusChange{Release: h.of.Name(), From: string(before.Phase), To: string(after.Phase), Next: phases, Generation: h.before.Generation}
+	if n, err := strconv.ParseInt(after.ObservedGeneration, 10, 64); err == nil && after.ObservedGeneration != before.ObservedGeneration {
+		change.Observed = n
+	}
+	return []oracle.StatusChange{change}
+}
+
+// statusHistory is the part of I13 about revisions, Services that take turns, and steps.
+func (l *ledger) statusHistory(event any) {
 	h, ok := event.(rolloutWritten)
 	if !ok || h.of == nil || !h.BySerin || !h.status() {
 		return
 	}
-	r, before, after := h.of, &h.before.Status, &h.after.Status
-	if n, err := strconv.ParseInt(after.ObservedGeneration, 10, 64); err == nil && after.ObservedGeneration != before.ObservedGeneration && n > h.before.Generation {
-		c.Violate("I13", r.Name(), "generation %d is said to be observed, of %d", n, h.before.Generation)
+	if before, after := &h.before.Status, &h.after.Status; before.StableRS != after.StableRS && after.StableRS != after.CurrentPodHash {
+		l.Violate("I13", h.of.Name(), "%s became stable, and is not the newest revision %s", after.StableRS, after.CurrentPodHash)
 	}
-	phases := []argov1.RolloutPhase{"", argov1.RolloutPhaseHealthy, argov1.RolloutPhaseDegraded, argov1.RolloutPhaseProgressing, argov1.RolloutPhasePaused}
-	if !slices.Contains(phases, after.Phase) {
-		c.Violate("I13", r.Name(), "phase %q", after.Phase)
-	}
-	if before.StableRS != after.StableRS && after.StableRS != after.CurrentPodHash {
-		c.Violate("I13", r.Name(), "%s became stable, and is not the newest revision %s", after.StableRS, after.CurrentPodHash)
-	}
-	c.index(h)
-	c.turned(h)
+	l.index(h)
+	l.turned(h)
 }
 
 // turned: Services that take turns change their roles when another revision becomes stable, and at no other time. Where what
 // was stable has no ReplicaSet, no one knows which of them has users.
-func (c *consistentStatus) turned(h rolloutWritten) {
+func (c *ledger) turned(h rolloutWritten) {
 	canary := h.before.Spec.Strategy.Canary
 	if canary == nil || canary.PingPong == nil {
 		return
@@ -133,7 +142,7 @@ func (c *consistentStatus) turned(h rolloutWritten) {
 }
 
 // index: steps are left in order, several at once where nothing lies between, and begun again only with another release, another plan, or an abort.
-func (c *consistentStatus) index(h rolloutWritten) {
+func (c *ledger) index(h rolloutWritten) {
 	r, before, after := h.of, h.before.Status.CurrentStepIndex, h.after.Status.CurrentStepIndex
 	if before == nil || after == nil || h.begins || h.before.Status.CurrentStepHash != h.after.Status.CurrentStepHash || *after == *before {
 		return
@@ -148,44 +157,43 @@ func (c *consistentStatus) index(h rolloutWritten) {
 	c.Violate("I13", r.Name(), "it went from step %d to %d of %d", *before, *after, steps)
 }
 
-// freshRun is I17.
-type freshRun struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *freshRun) Observe(event any) {
+// starts are facts for I17.
+func (l *ledger) starts(event any) []oracle.Start {
 	h, ok := event.(rolloutWritten)
 	if !ok || h.of == nil || !h.BySerin || !h.begins || h.before.Status.CurrentPodHash == "" {
-		return
+		return nil
 	}
-	s := h.after.Status
-	left := s.Abort || s.PromoteFull || len(s.PauseConditions) > 0 || s.Canary.CurrentStepAnalysisRunStatus != nil || s.Canary.CurrentBackgroundAnalysisRunStatus != nil ||
+	s, start := h.after.Status, oracle.Start{Release: h.of.Name()}
+	decided := s.Abort || s.PromoteFull || len(s.PauseConditions) > 0 || s.Canary.CurrentStepAnalysisRunStatus != nil || s.Canary.CurrentBackgroundAnalysisRunStatus != nil ||
 		s.Canary.CurrentExperiment != "" || s.BlueGreen.PrePromotionAnalysisRunStatus != nil || s.BlueGreen.PostPromotionAnalysisRunStatus != nil
-	if left {
-		c.Violate("I17", h.of.Name(), "a new release began with what was decided about the one before: %+v", s)
+	if decided {
+		start.Carried = append(start.Carried, fmt.Sprintf("the decisions %+v", s))
 	}
 	steps := 0
 	if canary := h.before.Spec.Strategy.Canary; canary != nil {
 		steps = len(canary.Steps)
 	}
 	if s.CurrentStepIndex != nil && *s.CurrentStepIndex != 0 && int(*s.CurrentStepIndex) != steps {
-		c.Violate("I17", h.of.Name(), "a new release began at step %d", *s.CurrentStepIndex)
+		start.Carried = append(start.Carried, fmt.Sprintf("step %d", *s.CurrentStepIndex))
 	}
+	return []oracle.Start{start}
 }
 
-// rollbackToStable is I23.
-type rollbackToStable struct{ *ledger }
-
-func (c *rollbackToStable) Observe(event any) {
+// stableOutcomes are facts for I23 and I24: statuses that make another revision stable.
+func (l *ledger) stableOutcomes(event any) []oracle.Outcome {
 	h, ok := event.(rolloutWritten)
-	if ok && h.of != nil && h.BySerin && h.status() && h.after.Status.Abort && h.before.Status.StableRS != h.after.Status.StableRS && c.setOf(h.of, h.before.Status.StableRS) != nil {
-		c.Violate("I23", h.of.Name(), "it is aborted, and %s became stable", h.after.Status.StableRS)
+	if !ok || h.of == nil || !h.BySerin || !h.status() || h.before.Status.StableRS == h.after.Status.StableRS || l.setOf(h.of, h.before.Status.StableRS) == nil {
+		return nil // where the stable revision is gone, there is nothing to return to
 	}
+	before, after := h.before.Status, h.after.Status
+	return []oracle.Outcome{{
+		Release: h.of.Name(), What: after.StableRS + " became stable", Before: before.StableRS, Stable: after.StableRS,
+		RolledBack: after.Abort, Aborted: before.Abort && !before.PromoteFull && !h.begins, // a user who promotes fully overrides the abort
+	}}
 }
 
-// end: where a release was aborted, users are with what was stable.
-func (c *rollbackToStable) Finish() {
+// abortedUsers is the part of I23 about the final state: where a release was aborted, users reach only what was stable.
+func (c *ledger) abortedUsers() {
 	for _, r := range c.All {
 		s := r.object.Status
 		if r.Gone() || !s.Abort || s.StableRS == "" || c.setOf(r, s.StableRS) == nil || !c.podsOf(r, s.StableRS).Answered(c.OldestView()) || s.Phase != argov1.RolloutPhaseDegraded || invalid(s) {
@@ -203,45 +211,35 @@ func invalid(s argov1.RolloutStatus) bool {
 	return slices.ContainsFunc(s.Conditions, func(c argov1.RolloutCondition) bool { return c.Type == argov1.RolloutInvalidSpec })
 }
 
-// abortedStays is I24.
-type abortedStays struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *abortedStays) Observe(event any) {
+// abortRevoked is the part of I24 about aborts: Serin does not continue an aborted release that no user has retried.
+func (l *ledger) abortRevoked(event any) {
 	h, ok := event.(rolloutWritten)
 	if !ok || h.of == nil || !h.BySerin || !h.status() || h.begins {
 		return
 	}
 	r, before, after := h.of, h.before.Status, h.after.Status
-	// Where what was stable is gone there is nothing to go back to; and who asks for a full promotion says what shall be.
-	if before.Abort && !before.PromoteFull && before.StableRS != after.StableRS && c.setOf(r, before.StableRS) != nil {
-		c.Violate("I24", r.Name(), "it was aborted, and %s was promoted", after.StableRS)
-	}
-	if before.Abort && !after.Abort && before.CurrentPodHash != before.StableRS && h.before.Spec.Strategy.Canary != nil && len(c.expectedSpecs(r)) == 1 && c.plain(r) && c.setOf(r, before.StableRS) != nil {
-		c.Violate("I24", r.Name(), "it was aborted, and goes on unasked")
+	if before.Abort && !after.Abort && before.CurrentPodHash != before.StableRS && h.before.Spec.Strategy.Canary != nil && len(l.expectedSpecs(r)) == 1 && l.plain(r) && l.setOf(r, before.StableRS) != nil {
+		l.Violate("I24", r.Name(), "it was aborted, and continues although no user has retried it")
 	}
 }
 
-// explainedWaits is I26.
-type explainedWaits struct {
-	*ledger
+// waiting are facts for I26.
+func (l *ledger) waiting() []oracle.Waiting {
+	var out []oracle.Waiting
+	for _, r := range l.All {
+		if s := r.object.Status; !r.Gone() && s.Phase != argov1.RolloutPhaseHealthy {
+			explained := opens(s, release.ByUser, release.ByCluster) || pruning(l.World)
+			out = append(out, oracle.Waiting{Release: r.Name(), Phase: string(s.Phase), Explained: explained})
+		}
+	}
+	return out
 }
 
-func (c *explainedWaits) Finish() {
-	for _, r := range c.All {
-		s := r.object.Status
-		if r.Gone() || s.Phase == argov1.RolloutPhaseHealthy {
-			continue
-		}
-		if !opens(s, release.ByUser, release.ByCluster) && !pruning(c.World) {
-			c.Violate("I26", r.Name(), "everything is over, it is %s (%s), and its status says nothing that it waits for", s.Phase, s.Message)
-		}
-		if s.ObservedGeneration != fmt.Sprint(r.object.Generation) {
-			c.Violate("I26", r.Name(), "everything is over, and generation %d was not looked at", r.object.Generation)
+// observedGenerations is the part of I26 about specs: none is left unobserved.
+func (l *ledger) observedGenerations() {
+	for _, r := range l.All {
+		if s := r.object.Status; !r.Gone() && s.Phase != argov1.RolloutPhaseHealthy && s.ObservedGeneration != fmt.Sprint(r.object.Generation) {
+			l.Violate("I26", r.Name(), "the run is over, and generation %d was not observed", r.object.Generation)
 		}
 	}
 }
-
-func (c *explainedWaits) Observe(any) {}

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,49 +13,49 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// readyBackends is I1.
-type readyBackends struct {
+// putWeights are the weights that Serin last gave each route, for I1.
+type putWeights struct {
 	*ledger
-	oracle.EventsOnly
 
-	put map[oracle.ObjectKey][]share // what Serin last told each route
+	put map[oracle.ObjectKey][]share
 }
 
-func (c *readyBackends) Observe(event any) {
+// moves are facts for I1.
+func (c *putWeights) moves(event any) []oracle.Move {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || h.Type != store.Modified {
-		return
+		return nil
 	}
 	switch h.Kind {
 	case actors.ServiceKind:
-		c.switched(h, place{Service: h.Key.Name}, c.selected(h.Old), c.selected(h.New))
-		return
+		return c.switched(h, place{Service: h.Key.Name}, c.selected(h.Old), c.selected(h.New))
 	case actors.DestinationRuleKind:
-		c.relabelled(h)
-		return
+		return c.relabelled(h)
 	}
-	c.managed(h)
-	r := h.of
+	moves, r := c.managed(h), h.of
 	defer c.keep(h)
-	if c.noneAsked(r) { // whoever asks for no pods reaches none, wherever the route leads
-		return
+	if c.noneAsked(r) { // a Rollout that asks for no pods serves no requests, wherever its route leads
+		return moves
 	}
 	if r.object.Status.Canary.Weights == nil && c.podsOf(r, r.object.Status.StableRS).Most(time.Time{}) == 0 {
-		return // the first weights of a fix for a version that never had a pod: a step is a step
+		return moves // the first weights of a fix for a version that never had a pod: a step is a step
 	}
 	for _, s := range weightsOf(h.New) {
 		if s.Weight <= weightOf(weightsOf(h.Old), s.place) || c.putBack(h, s) {
 			continue
 		}
-		hash := c.leads(r, s.place)
-		if p := c.podsOf(r, hash); hash != "" && c.otherAnswers(r, hash) && !p.CouldAnswer(c.OldestView()) && !c.touched(r, s.place) && !c.takenAway(r, hash) && !c.ofAnother(r, s.place) {
-			c.Violate("I1", r.Name(), "Service %s got weight %d, but no pod behind it (%s) has answered for %s", s.place, s.Weight, hash, c.Lag)
+		if hash := c.leads(r, s.place); hash != "" && !c.touched(r, s.place) && !c.takenAway(r, hash) && !c.ofAnother(r, s.place) {
+			moves = append(moves, oracle.Move{
+				Release: r.Name(), What: fmt.Sprintf("Service %s got weight %d, which leads to %s", s.place, s.Weight, hash),
+				To: c.podsOf(r, hash), OthersAnswer: c.otherAnswers(r, hash),
+			})
 		}
 	}
+	return moves
 }
 
 // ofAnother reports whether another Rollout manages a Service: it wrote the weight, and its pods are behind the Service.
-func (c *readyBackends) ofAnother(r *record, p place) bool {
+func (c *putWeights) ofAnother(r *record, p place) bool {
 	service := c.World.Server.Peek(actors.ServiceKind, types.NamespacedName{Namespace: r.Key.Namespace, Name: p.Service})
 	if service == nil {
 		return false
@@ -65,7 +66,7 @@ func (c *readyBackends) ofAnother(r *record, p place) bool {
 
 // putBack is true of a weight that Serin gave before, or that it recorded of a route as someone made it, and that someone
 // else took: where a route leads is not asked for by writing into it.
-func (c *readyBackends) putBack(h routeWritten, s share) bool {
+func (c *putWeights) putBack(h routeWritten, s share) bool {
 	if s.Weight <= weightOf(c.put[oracle.At(h.Kind, h.Key)], s.place) {
 		return true
 	}
@@ -73,10 +74,7 @@ func (c *readyBackends) putBack(h routeWritten, s share) bool {
 	return w != nil && !h.of.onTheWay(s.place) && s.Weight <= int(w.Stable.Weight)
 }
 
-func (c *readyBackends) keep(h routeWritten) {
-	if c.put == nil {
-		c.put = map[oracle.ObjectKey][]share{}
-	}
+func (c *putWeights) keep(h routeWritten) {
 	c.put[oracle.At(h.Kind, h.Key)] = weightsOf(h.New)
 }
 
@@ -96,18 +94,19 @@ func (l *ledger) takenAway(r *record, hash string) bool {
 }
 
 // switched: a place that users reach does not move away from pods that answer to a revision without any.
-func (c *readyBackends) switched(h routeWritten, at place, from, to string) {
+func (l *ledger) switched(h routeWritten, at place, from, to string) []oracle.Move {
 	r := h.of
-	if c.noneAsked(r) || from == to || to == "" || from == "" || !c.reached(r, at) {
-		return
+	if l.noneAsked(r) || from == to || to == "" || from == "" || !l.usersReach(r, at) || l.takenAway(r, to) {
+		return nil
 	}
-	if c.podsOf(r, from).Answered(c.OldestView()) && !c.podsOf(r, to).CouldAnswer(c.OldestView()) && !c.takenAway(r, to) {
-		c.Violate("I1", r.Name(), "Service %s went from %s, which answers, to %s, of which no pod has answered for %s", at, from, to, c.Lag)
-	}
+	return []oracle.Move{{
+		Release: r.Name(), What: fmt.Sprintf("Service %s went from %s to %s", at, from, to),
+		To: l.podsOf(r, to), OthersAnswer: l.podsOf(r, from).Answered(l.OldestView()),
+	}}
 }
 
-// reached is true of a place that users reach.
-func (c *readyBackends) reached(r *record, at place) bool {
+// usersReach is true of a place that users reach.
+func (c *ledger) usersReach(r *record, at place) bool {
 	strategy := r.object.Spec.Strategy
 	if b := strategy.BlueGreen; b != nil {
 		return at.Service == b.ActiveService
@@ -127,7 +126,7 @@ func (l *ledger) weighedUnseen(route oracle.ObjectKey) bool {
 	return w != nil && w.Unanswered && w.ByOthers.After(l.OldestView())
 }
 
-func (c *readyBackends) otherAnswers(r *record, hash string) bool {
+func (c *ledger) otherAnswers(r *record, hash string) bool {
 	for _, set := range c.setsOf(r) {
 		if hashOf(set) != hash && c.sets[keyOf(set)].Answered(c.OldestView()) {
 			return true
@@ -136,47 +135,42 @@ func (c *readyBackends) otherAnswers(r *record, hash string) bool {
 	return false
 }
 
-// plannedWeights is I2.
-type plannedWeights struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *plannedWeights) Observe(event any) {
+// plannedWeights are facts for I2.
+func (c *ledger) plannedWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.weights() || h.Type == store.Deleted {
-		return
+		return nil
 	}
 	r, shares := h.of, weightsOf(h.New)
+	weight, before := r.given(h.New), r.given(h.Old)
+	change := oracle.WeightChange{Release: r.Name(), Phase: string(r.object.Status.Phase), From: before, To: weight}
 	sum := 0
 	for _, s := range shares {
 		sum += s.Weight
 		if s.Weight < 0 {
-			c.Violate("I2", r.Name(), "Service %s has weight %d", s.place, s.Weight)
+			change.Problem = fmt.Sprintf("Service %s has weight %d", s.place, s.Weight)
 		}
 	}
 	if sum != 100 {
-		c.Violate("I2", r.Name(), "the weights add up to %d: %v", sum, shares)
+		change.Problem = fmt.Sprintf("the weights add up to %d: %v", sum, shares)
 	}
-	weight, before := r.given(h.New), r.given(h.Old)
 	if weight <= before || !c.plain(r) || r.object.Status.StableRS == r.run.hash { // then both Services lead to the same pods
-		return
+		change.Allowed = true
+		return []oracle.WeightChange{change}
 	}
-	planned := anyOf(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
+	change.Allowed = c.hadBefore(r, weight) || anyOf(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		canary := s.Strategy.Canary
 		if canary == nil || canary.DynamicStableScale || weight == 100 {
 			return true
 		}
 		return slices.ContainsFunc(canary.Steps, func(step argov1.CanaryStep) bool { return step.SetWeight != nil && int(*step.SetWeight) == weight })
 	})
-	if !planned && !c.hadBefore(r, weight) {
-		c.Violate("I2", r.Name(), "the canary's weight rose from %d to %d, which no step asks for", before, weight)
-	}
+	return []oracle.WeightChange{change}
 }
 
 // hadBefore is true of a weight that is written back into a route that was made again, and of what is left then of one that
 // the revision had to which the Service still leads.
-func (c *plannedWeights) hadBefore(r *record, weight int) bool {
+func (c *ledger) hadBefore(r *record, weight int) bool {
 	w := r.object.Status.Canary.Weights
 	if w == nil {
 		return false
@@ -188,30 +182,28 @@ func (c *plannedWeights) hadBefore(r *record, weight int) bool {
 	return had == weight || had > weight && (of == r.run.hash || leads == of || leads == "") // which is to all pods
 }
 
-// drainBeforeScaleDown is I5.
-type drainBeforeScaleDown struct {
+// drains records since when no user reaches a revision, for I5.
+type drains struct {
 	*ledger
-	oracle.EventsOnly
 
-	left map[string]time.Time // of each hash, since when no user reaches it
+	left map[string]time.Time // by hash
 }
 
-func (c *drainBeforeScaleDown) Observe(event any) {
+// scaleDowns are facts for I5.
+func (c *drains) scaleDowns(event any) []oracle.ScaleDown {
 	switch h := event.(type) {
 	case replicaSetWritten:
 		if h.BySerin && h.is() < h.was() {
-			c.down(h)
+			return c.down(h)
 		}
 	case routeWritten:
 		c.note(h.of)
 	}
+	return nil
 }
 
 // note records, before a write is recorded, who is reached after it.
-func (c *drainBeforeScaleDown) note(r *record) {
-	if c.left == nil {
-		c.left = map[string]time.Time{}
-	}
+func (c *drains) note(r *record) {
 	served := c.served(r)
 	for _, set := range c.setsOf(r) {
 		hash := hashOf(set)
@@ -224,26 +216,20 @@ func (c *drainBeforeScaleDown) note(r *record) {
 	}
 }
 
-func (c *drainBeforeScaleDown) down(h replicaSetWritten) {
+func (c *drains) down(h replicaSetWritten) []oracle.ScaleDown {
 	r, hash := h.of, hashOf(h.before)
 	if h.is() > 0 || !c.plain(r) {
-		return
+		return nil
 	}
-	if len(c.expectedSpecs(r)) == 1 && slices.Contains(c.served(r), hash) && c.sets[h.Key].Answered(c.OldestView()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute(c.OldestView()) {
-		c.Violate("I5", r.Name(), "%s went from %d pods to none, and users reach it", hash, h.was())
-	}
+	down := oracle.ScaleDown{Release: r.Name(), What: fmt.Sprintf("%s went from %d pods to none", hash, h.was())}
+	down.Reached = len(c.expectedSpecs(r)) == 1 && slices.Contains(c.served(r), hash) && c.sets[h.Key].Answered(c.OldestView()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute(c.OldestView())
 	delay := c.delay(r)
 	left, known := c.left[hash]
-	if !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.Clocks.Consistent(left.Add(-c.Lag)) || !c.sets[h.Key].Answered(left) {
-		return
+	excused := !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.Clocks.Consistent(left.Add(-c.Lag)) || !c.sets[h.Key].Answered(left)
+	if !excused && !c.noneAsked(r) && !c.meddledRoute(left.Add(-c.Lag)) && !c.othersWrote(h.Actor, left.Add(-c.Lag)) && r.run.before == hash {
+		down.Left, down.Delay = left, delay-time.Second
 	}
-	if !c.noneAsked(r) && !c.meddledRoute(left.Add(-c.Lag)) && !c.othersWrote(h.Actor, left.Add(-c.Lag)) && r.run.before == hash && c.Now().Sub(left) < delay-time.Second {
-		c.Violate("I5", r.Name(), "%s lost its pods %s after its users, of %s", hash, c.Now().Sub(left), delay)
-	}
-}
-
-func (c *drainBeforeScaleDown) otherAnswers(r *record, hash string) bool {
-	return (&readyBackends{ledger: c.ledger}).otherAnswers(r, hash)
+	return []oracle.ScaleDown{down}
 }
 
 // othersWrote is true where another process than this one has written since then: one that was left behind may have moved
@@ -258,7 +244,7 @@ func (l *ledger) othersWrote(by string, since time.Time) bool {
 }
 
 // meddledRoute is true where someone else has written a Service or the route since then.
-func (c *drainBeforeScaleDown) meddledRoute(then time.Time) bool {
+func (c *ledger) meddledRoute(then time.Time) bool {
 	for at, w := range c.Objects {
 		if slices.Contains(networkKinds, at.Kind) && w.ByOthers.After(then) {
 			return true
@@ -267,15 +253,16 @@ func (c *drainBeforeScaleDown) meddledRoute(then time.Time) bool {
 	return false
 }
 
-func (c *drainBeforeScaleDown) replicas(r *record) int32 {
+// replicas is how many pods a Rollout asks for.
+func (c *ledger) replicas(r *record) int {
 	if r.object.Spec.Replicas == nil {
 		return 1
 	}
-	return *r.object.Spec.Replicas
+	return int(*r.object.Spec.Replicas)
 }
 
 // delay is the shortest time for which pods stay after their users have left; zero: they need not.
-func (c *drainBeforeScaleDown) delay(r *record) time.Duration {
+func (c *ledger) delay(r *record) time.Duration {
 	shortest := time.Hour
 	for _, spec := range c.expectedSpecs(r) {
 		shortest = min(shortest, delayOf(spec.Strategy))
@@ -297,23 +284,18 @@ func delayOf(s argov1.RolloutStrategy) time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
-// readyBeforeWeight is I7.
-type readyBeforeWeight struct {
-	*ledger
-	oracle.EventsOnly
-}
-
-func (c *readyBeforeWeight) Observe(event any) {
+// readyWeights are facts for I7.
+func (c *ledger) readyWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.weights() || h.Type != store.Modified || !c.plain(h.of) || h.of.object.Status.PromoteFull {
-		return
+		return nil
 	}
 	r := h.of
 	weight, before := r.given(h.New), r.given(h.Old)
 	recorded := r.object.Status.Canary.Weights
 	w := c.Objects[oracle.At(h.Kind, h.Key)]
 	if weight <= before || recorded != nil && int(recorded.Canary.Weight) >= weight || w != nil && w.ByOthers.After(r.run.began) {
-		return // what it had before is written back
+		return nil // what it had before is written back
 	}
 	enough := anyOf(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		replicas := int32(1)
@@ -326,7 +308,5 @@ func (c *readyBeforeWeight) Observe(event any) {
 		needed := (weight*int(replicas) + 99) / 100
 		return c.podsOf(r, r.run.hash).Most(c.OldestView()) >= needed
 	})
-	if !enough && !c.takenAway(r, r.run.hash) {
-		c.Violate("I7", r.Name(), "the canary's weight rose from %d to %d, but it never had the ready pods for that within %s", before, weight, c.Lag)
-	}
+	return []oracle.WeightChange{{Release: r.Name(), From: before, To: weight, Allowed: enough || c.takenAway(r, r.run.hash)}}
 }

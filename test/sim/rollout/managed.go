@@ -7,6 +7,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -72,14 +73,17 @@ func manages(s argov1.RolloutStrategy) bool {
 }
 
 // managed is I1 of the requests that a step leads to the new revision, or copies to it.
-func (c *readyBackends) managed(h routeWritten) {
+func (l *ledger) managed(h routeWritten) []oracle.Move {
+	var moves []oracle.Move
 	before := managedIn(h.Old)
 	for _, rule := range managedRules(h.New) {
 		name, at := fmt.Sprint(rule["name"]), meant(rule)
-		hash := c.leads(h.of, at)
-		if slices.Contains(before, name) || hash == "" || c.touched(h.of, at) || c.podsOf(h.of, hash).CouldAnswer(c.OldestView()) {
-			continue
+		if hash := l.leads(h.of, at); !slices.Contains(before, name) && hash != "" && !l.touched(h.of, at) {
+			moves = append(moves, oracle.Move{
+				Release: h.of.Name(), What: fmt.Sprintf("route %s leads to %s", name, hash), To: l.podsOf(h.of, hash),
+				OthersAnswer: true, // whatever the others do: no step needs the route before the pods
+			})
 		}
-		c.Violate("I1", h.of.Name(), "route %s leads to %s, of which no pod has answered for %s", name, hash, c.Lag)
 	}
+	return moves
 }

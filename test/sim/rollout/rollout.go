@@ -86,7 +86,8 @@ func (k *Rollouts) Populate(w *sim.World) {
 	k.userClient, k.services = actors.UserClient{World: w, Namespace: namespace}, newExternalServices(k)
 	k.users = &users{Rollouts: k, Script: actors.NewScript(w)}
 	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour, Work: k.work, Scaled: []schema.GroupKind{rolloutKind}})
-	k.oracle = oracle.New(w, newLedger(w, k.cluster), Invariants())
+	l := newLedger(w, k.cluster)
+	k.oracle = oracle.New(w, l, l.invariants())
 	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
 	actors.TraceWrites(w, k.content)
 	w.Subscribe(k.users.observe)

@@ -19,8 +19,6 @@ import (
 	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
-	"github.com/serin-dev/serin/test/sim/oracle"
-	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // Secrets are in some releases: their measurements show a secret to a service, which may show it back.
@@ -145,9 +143,4 @@ func (s logged) Info(_ int, message string, more ...any) {
 
 func (s logged) Error(err error, message string, more ...any) {
 	s.world.Publish(actors.LogLine{Text: fmt.Sprint(err, message, s.with, more)})
-}
-
-// newSecrecy returns the checker of I10.
-func newSecrecy(l *ledger) oracle.Checker {
-	return &oracle.Secrecy{Ledger: l.Ledger, Planted: planted, Public: (*store.Version).Content}
 }

@@ -163,8 +163,9 @@ func (c *workloadRestoration) Finish() {
 
 // lent is I18 of the pods that a Deployment has of its own: they are only taken away, as scaleDown says, and once the
 // Rollout has some in their place.
-func (c *boundedScaling) lent(h oracle.Write) {
-	if !h.BySerin || h.Kind != actors.DeploymentKind || h.Type != store.Modified {
+func (c *ledger) lent(event any) {
+	h, ok := event.(oracle.Write)
+	if !ok || !h.BySerin || h.Kind != actors.DeploymentKind || h.Type != store.Modified {
 		return
 	}
 	was, is := replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.Old)), replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.New))
@@ -200,7 +201,7 @@ func scalesDown(s *argov1.RolloutSpec) bool {
 }
 
 // leastWished is the smallest number of pods that the Rollout may ask for now.
-func (c *boundedScaling) leastWished(r *record) int {
+func (c *ledger) leastWished(r *record) int {
 	least := 1 << 30
 	for _, spec := range c.expectedSpecs(r) {
 		wished := 1
