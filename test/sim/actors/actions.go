@@ -10,6 +10,20 @@ import (
 // Ship is no fault: it is what releases are for.
 const Ship sim.FaultClass = "ship"
 
+// The classes of actions that users of every API do.
+const (
+	EditTemplate     sim.FaultClass = "edit-template"
+	EditSpec         sim.FaultClass = "edit-spec"
+	Scale            sim.FaultClass = "scale"
+	Command          sim.FaultClass = "command"
+	DeleteRelease    sim.FaultClass = "delete-release"
+	DeleteService    sim.FaultClass = "delete-service"
+	DeleteRoute      sim.FaultClass = "delete-route"
+	EditRouteWeights sim.FaultClass = "edit-route-weights"
+	NonsenseStatus   sim.FaultClass = "nonsense-status"
+	SwapStrategy     sim.FaultClass = "swap-strategy"
+)
+
 // GitOps are tools that write their own copies of objects back.
 const GitOps sim.FaultClass = "gitops"
 

@@ -10,11 +10,15 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
+// Namespace of everything that users create.
+const Namespace = "shop"
+
+// Planted is in every Secret of users. It must never be visible anywhere else.
+const Planted = "hush-5b1c"
+
 // UserClient is the client of users and tools. A refusal of the API server appears in the trace, and has no other consequence.
 type UserClient struct {
 	World *sim.World
-	// Namespace of everything that users make.
-	Namespace string
 }
 
 // Create lets a user make an object.
@@ -30,7 +34,7 @@ func (h UserClient) Create(o client.Object) {
 
 // Delete lets a user delete an object, and is true when that was done.
 func (h UserClient) Delete(name string, kind schema.GroupKind) bool {
-	seen := h.World.Server.Peek(kind, types.NamespacedName{Namespace: h.Namespace, Name: name})
+	seen := h.World.Server.Peek(kind, types.NamespacedName{Namespace: Namespace, Name: name})
 	if seen == nil {
 		return false
 	}
@@ -43,7 +47,7 @@ func (h UserClient) Delete(name string, kind schema.GroupKind) bool {
 
 // Write lets someone change an object in place; change may say that there is nothing to do.
 func (h UserClient) Write(actor, name string, kind schema.GroupKind, change func(map[string]any) bool) bool {
-	seen := h.World.Server.Peek(kind, types.NamespacedName{Namespace: h.Namespace, Name: name})
+	seen := h.World.Server.Peek(kind, types.NamespacedName{Namespace: Namespace, Name: name})
 	if seen == nil {
 		return false
 	}

@@ -38,6 +38,13 @@ func (v *Version) String() string {
 	return text + ")"
 }
 
+// The versions of stories.
+var (
+	GoodVersion = Version{Good: true, Pods: Healthy}
+	BadVersion  = Version{Tested: true, Pods: Healthy}
+	NeverReady  = Version{Good: true, Pods: Stuck}
+)
+
 // DrawVersion draws a version, with the probability that it is good, and that webhooks test it (zero: no draw is made).
 func DrawVersion(s *sim.Stream, good, tested float64) Version {
 	v := Version{Good: s.Chance(good)}

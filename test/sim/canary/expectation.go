@@ -2,7 +2,6 @@ package canary
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -160,5 +159,3 @@ func good(metric flaggerv1.CanaryMetric, value float64) bool {
 	}
 	return value >= low && value <= high
 }
-
-func anyOf(all []*expectation, ok func(*expectation) bool) bool { return slices.ContainsFunc(all, ok) }

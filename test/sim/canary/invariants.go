@@ -5,6 +5,7 @@ import (
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
@@ -34,7 +35,7 @@ func (l *ledger) invariants() []oracle.Invariant {
 		oracle.Holds("I8", "of objects that users made, only what is documented changes, and none is deleted",
 			&oracle.UserObjects{Ledger: core, Exempt: exempt, OtherOwner: holder, MayChange: mayChange}),
 		oracle.Holds("I10", "no byte of a secret is in a status, an event or an object other than the copy of that Secret",
-			&oracle.Secrecy{Ledger: core, Planted: planted, Public: publicPart}),
+			&oracle.Secrecy{Ledger: core, Planted: actors.Planted, Public: publicPart}),
 		oracle.Holds("I11", "a question leaves once, and once more for each crash or lost answer, with the same key; polled gates are asked once an interval",
 			oracle.SingleQueries(core, l.queries), l.stableKeys()),
 		oracle.Holds("I12", "every write names the version that it was decided on",

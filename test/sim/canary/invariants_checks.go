@@ -63,7 +63,7 @@ func (r *record) failedPromotion() bool { return r.run == nil || !r.run.promoted
 
 // skips is true when the analysis may be left out: by the spec, or by a user.
 func (l *ledger) skips(r *record) bool {
-	if anyOf(l.expectations(r), func(d *expectation) bool { return d.skip }) {
+	if slices.ContainsFunc(l.expectations(r), func(d *expectation) bool { return d.skip }) {
 		return true
 	}
 	return r.told("promote", r.run.began.Add(-l.Lag))
@@ -261,7 +261,7 @@ func (c *windowsJudgedOnce) early(r *record, what string) {
 // short is the length that the open window has to have and does not have yet; zero: it is old enough.
 func (l *ledger) short(r *record) time.Duration {
 	w := r.run.window
-	unobserved := anyOf(l.expectations(r), func(d *expectation) bool { return !d.routed && r.status.Iterations > d.iterations })
+	unobserved := slices.ContainsFunc(l.expectations(r), func(d *expectation) bool { return !d.routed && r.status.Iterations > d.iterations })
 	length := l.least(r)
 	if w == nil || unobserved || !l.Clocks.Consistent(w.opened.Add(-l.Lag)) || l.Now().Sub(l.from(w)) >= length {
 		return 0
@@ -397,7 +397,7 @@ func (l *ledger) stableKeys() oracle.Checker {
 func (l *ledger) longer(q *question, then time.Time) bool {
 	windowed := q.hook.Hook.Type != flaggerv1.ConfirmRolloutHook && q.hook.Phase == flaggerv1.CanaryPhaseProgressing
 	specs := q.of.Specs.Since(then.Add(-l.Lag))
-	return windowed && anyOf(specs, func(d *expectation) bool { return d.interval != specs[0].interval })
+	return windowed && slices.ContainsFunc(specs, func(d *expectation) bool { return d.interval != specs[0].interval })
 }
 
 // key identifies the call of a query.

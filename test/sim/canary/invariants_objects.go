@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -264,7 +265,7 @@ func (c *promotedConfig) Observe(event any) {
 	if !ok || !h.BySerin || h.Type != store.Modified || h.Kind != actors.ConfigMapKind && h.Kind != actors.SecretKind || !strings.HasSuffix(h.Key.Name, ending) {
 		return
 	}
-	if equal(h.Old.Content()["data"], h.New.Content()["data"]) && equal(h.Old.Content()["binaryData"], h.New.Content()["binaryData"]) {
+	if reflect.DeepEqual(h.Old.Content()["data"], h.New.Content()["data"]) && reflect.DeepEqual(h.Old.Content()["binaryData"], h.New.Content()["binaryData"]) {
 		return
 	}
 	for _, r := range c.releasesOf(h) {

@@ -100,11 +100,11 @@ func (l *ledger) plannedWeights(event any) []oracle.WeightChange {
 // how far in a rollback.
 func (c *ledger) mayFall(r *record, weight, before int, wishes []*expectation) bool {
 	failed := func(d *expectation) bool { return r.status.FailedChecks >= d.threshold }
-	if analysing(r.phase()) && anyOf(wishes, func(d *expectation) bool { return d.weighted }) &&
-		(r.status.Serin != nil && (r.status.Serin.Intent == "rollback" || r.status.Serin.Intent == "cancel") || anyOf(wishes, failed)) {
+	if analysing(r.phase()) && slices.ContainsFunc(wishes, func(d *expectation) bool { return d.weighted }) &&
+		(r.status.Serin != nil && (r.status.Serin.Intent == "rollback" || r.status.Serin.Intent == "cancel") || slices.ContainsFunc(wishes, failed)) {
 		return true
 	}
-	return r.phase() == flaggerv1.CanaryPhasePromoting && anyOf(wishes, func(d *expectation) bool { return d.returning(weight, before) }) ||
+	return r.phase() == flaggerv1.CanaryPhasePromoting && slices.ContainsFunc(wishes, func(d *expectation) bool { return d.returning(weight, before) }) ||
 		weight == r.status.CanaryWeight
 }
 
@@ -113,7 +113,7 @@ func (c *ledger) mayFall(r *record, weight, before int, wishes []*expectation) b
 func (c *ledger) mayRise(r *record, weight, before int, wishes []*expectation) bool {
 	switch r.phase() {
 	case flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
-		returned := anyOf(wishes, func(d *expectation) bool { return d.returning(weight, r.status.CanaryWeight) })
+		returned := slices.ContainsFunc(wishes, func(d *expectation) bool { return d.returning(weight, r.status.CanaryWeight) })
 		return weight == 100 && !r.primary.ready.Always(c.OldestView()) || r.deletedRoute(before) && (weight == r.status.CanaryWeight || returned)
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 	default:
@@ -128,7 +128,7 @@ func (c *ledger) mayRise(r *record, weight, before int, wishes []*expectation) b
 	if r.run != nil {
 		foreign = append(foreign, r.run.foreign...)
 	}
-	return anyOf(wishes, func(d *expectation) bool {
+	return slices.ContainsFunc(wishes, func(d *expectation) bool {
 		return !d.skip && d.planned(weight, foreign) && (!d.weighted || slices.ContainsFunc(foreign, func(from int) bool { return d.after(from) == weight }))
 	})
 }
@@ -269,7 +269,7 @@ func (c *restoration) released(h canaryWritten) {
 	r := h.of
 	// A Canary that names what is no workload has nothing that Serin could give back.
 	nothing := func(d *expectation) bool { return !d.spec.RevertOnDeletion || d.spec.TargetRef.Kind != r.kind.Kind }
-	if r == nil || !c.owns(r) || anyOf(c.expectations(r), nothing) || r.target.version == nil || r.target.removed.After(c.OldestView()) {
+	if r == nil || !c.owns(r) || slices.ContainsFunc(c.expectations(r), nothing) || r.target.version == nil || r.target.removed.After(c.OldestView()) {
 		return
 	}
 	apex := c.World.Server.Peek(actors.ServiceKind, namespacedName(r, r.apexName()))

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -462,4 +461,3 @@ func configsIn(template map[string]any) []oracle.ObjectKey {
 func (r *record) providerless() bool { return r.canary.Spec.Provider == canary.ProviderKubernetes }
 
 // equal compares two values of JSON.
-func equal(a, b any) bool { return reflect.DeepEqual(a, b) }

@@ -17,10 +17,8 @@ import (
 )
 
 // namespace of everything that users make.
-const namespace = "shop"
 
 // planted is in every Secret, and in the user part and the query of every address. It must never be seen anywhere else.
-const planted = "hush-5b1c"
 
 // New makes the drawn releases of one run.
 func New() []sim.Kind { return []sim.Kind{&Canaries{}} }
@@ -40,7 +38,7 @@ func (k *Canaries) Populate(w *sim.World) {
 	k.world, k.user, k.oracle = w, w.Server.Client("user"), oracle.New(w, l, l.invariants())
 	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(actors.NoRouter)
 	k.services = newExternalServices(k)
-	k.userClient, k.users = actors.UserClient{World: w, Namespace: namespace}, &users{Canaries: k, Script: actors.NewScript(w)}
+	k.userClient, k.users = actors.UserClient{World: w}, &users{Canaries: k, Script: actors.NewScript(w)}
 	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour})
 	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
 	actors.TraceWrites(w, k.content)
@@ -99,7 +97,7 @@ func (r *Release) canary() *flaggerv1.Canary {
 // newRelease is a release whose first version is good, with the objects that all have.
 func newRelease(name, provider string, spec flaggerv1.CanarySpec) *Release {
 	r := &Release{
-		Key: types.NamespacedName{Namespace: namespace, Name: name}, Provider: provider, Target: name, Kind: actors.DeploymentKind, Apex: name, Spec: spec,
+		Key: types.NamespacedName{Namespace: actors.Namespace, Name: name}, Provider: provider, Target: name, Kind: actors.DeploymentKind, Apex: name, Spec: spec,
 		Versions: actors.NewVersions(),
 	}
 	r.Spec.Provider = provider
@@ -133,7 +131,7 @@ func (r *Release) withConfig() {
 	r.config = r.Target + "-settings"
 	r.objects = append(r.objects,
 		object("v1", "ConfigMap", r.config, map[string]any{"data": map[string]any{"level": "1"}}),
-		object("v1", "Secret", r.config, map[string]any{"type": "Opaque", "stringData": map[string]any{"token": planted}}))
+		object("v1", "Secret", r.config, map[string]any{"type": "Opaque", "stringData": map[string]any{"token": actors.Planted}}))
 }
 
 // workload makes the Deployment or DaemonSet, once everything that is in it is drawn.
@@ -253,7 +251,7 @@ func (r *Release) withRoute() {
 func (r *Release) withTemplate() {
 	r.objects = append(r.objects, object("flagger.app/v1beta1", "MetricTemplate", r.Target+"-errors", map[string]any{
 		"spec": map[string]any{
-			"provider": map[string]any{"type": "prometheus", "address": "http://reader:" + planted + "@prometheus.example"},
+			"provider": map[string]any{"type": "prometheus", "address": "http://reader:" + actors.Planted + "@prometheus.example"},
 			"query":    "errors{app=\"{{ target }}\"}",
 		},
 	}))
@@ -264,7 +262,7 @@ func object(apiVersion, kind, name string, content map[string]any) *unstructured
 	o := &unstructured.Unstructured{Object: content}
 	o.SetAPIVersion(apiVersion)
 	o.SetKind(kind)
-	o.SetNamespace(namespace)
+	o.SetNamespace(actors.Namespace)
 	o.SetName(name)
 	return o
 }
@@ -395,7 +393,7 @@ func drawHook(s *sim.Stream, i int) flaggerv1.CanaryWebhook {
 
 func hookAt(of flaggerv1.HookType, name string, i int, timeout string, retries int) flaggerv1.CanaryWebhook {
 	return flaggerv1.CanaryWebhook{
-		Type: of, Name: name, URL: fmt.Sprintf("http://caller:%s@hooks.example/%s/%d?token=%s", planted, name, i, planted),
+		Type: of, Name: name, URL: fmt.Sprintf("http://caller:%s@hooks.example/%s/%d?token=%s", actors.Planted, name, i, actors.Planted),
 		Timeout: timeout, Retries: retries, Metadata: map[string]string{"suite": "smoke"},
 	}
 }

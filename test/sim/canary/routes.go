@@ -25,7 +25,7 @@ func (k *Canaries) routes() []cluster.Route {
 	routes := make([]cluster.Route, 0, len(k.releases))
 	for _, r := range k.releases {
 		routes = append(routes, cluster.Route{
-			Release: r.Key, Namespace: namespace, Provider: r.Provider,
+			Release: r.Key, Namespace: actors.Namespace, Provider: r.Provider,
 			Apex: r.Apex, Primary: r.Apex + "-primary", Canary: r.Apex + "-canary",
 		})
 	}

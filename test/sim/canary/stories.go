@@ -32,10 +32,7 @@ func shipping(v actors.Version) Act {
 
 // The versions of stories.
 var (
-	goodVersion  = actors.Version{Good: true, Pods: actors.Healthy}
-	badVersion   = actors.Version{Tested: true, Pods: actors.Healthy}
 	badUnderLoad = actors.Version{From: 40, Pods: actors.Healthy}
-	neverReady   = actors.Version{Good: true, Pods: actors.Stuck}
 )
 
 // weighted is the usual ladder of a story.
@@ -53,45 +50,45 @@ func Stories() []Story {
 			r.withConfig()
 			r.withScaler()
 		}, End: flaggerv1.CanaryPhaseInitialized},
-		{Name: "steps", Provider: actors.Istio, Spec: weighted, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "steps", Provider: actors.Istio, Spec: weighted, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
 		{Name: "step and slow return", Provider: actors.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			spec.Analysis.StepWeight, spec.Analysis.MaxWeight, spec.Analysis.StepWeightPromotion = 50, 60, 50
-		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
 		{Name: "affinity and mirror", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			spec.Analysis.StepWeights, spec.Analysis.Mirror = []int{30}, true
 			spec.Analysis.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "side", PrimaryCookieName: "stable-side"}
-		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
 		{Name: "a/b test", Provider: actors.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			iterations(spec)
 			spec.Analysis.Match = []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x-canary": {Exact: "always"}}}}
-		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
-		{Name: "blue/green without a mesh", Provider: actors.NoRouter, Spec: iterations, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
-		{Name: "blue/green", Provider: actors.Istio, Spec: iterations, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
+		{Name: "blue/green without a mesh", Provider: actors.NoRouter, Spec: iterations, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
+		{Name: "blue/green", Provider: actors.Istio, Spec: iterations, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
 		{Name: "blue/green with a mirror", Provider: actors.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			iterations(spec)
 			spec.Analysis.Mirror = true
-		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
 		{Name: "without analysis", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			spec.SkipAnalysis = true
-		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
 		{Name: "rollback", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			spec.Analysis.Threshold = 2
 		}, Acts: []Act{shipping(badUnderLoad)}, End: flaggerv1.CanaryPhaseFailed},
-		{Name: "never ready", Provider: actors.GatewayAPI, Spec: weighted, Acts: []Act{shipping(neverReady)}, End: flaggerv1.CanaryPhaseFailed},
+		{Name: "never ready", Provider: actors.GatewayAPI, Spec: weighted, Acts: []Act{shipping(actors.NeverReady)}, End: flaggerv1.CanaryPhaseFailed},
 		{Name: "hooks", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			for i, of := range []flaggerv1.HookType{flaggerv1.PreRolloutHook, flaggerv1.RolloutHook, flaggerv1.PostRolloutHook} {
 				spec.Analysis.Webhooks = append(spec.Analysis.Webhooks, hookAt(of, "test", i, "5s", 0))
 			}
-		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
 		{Name: "gates", Provider: actors.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			spec.Analysis.StepWeights = []int{40}
 			for i, of := range []flaggerv1.HookType{flaggerv1.ConfirmRolloutHook, flaggerv1.ConfirmTrafficIncreaseHook, flaggerv1.ConfirmPromotionHook} {
 				spec.Analysis.Webhooks = append(spec.Analysis.Webhooks, hookAt(of, "gate", i, "5s", 0))
 			}
-		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
 	}
 	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets(), []Story{rolledBackWithoutRoom()})
 }
@@ -126,23 +123,23 @@ func latePrimaries() []Story {
 		r.Known["v2"].Pods = cluster.Pods{Start: func() time.Duration { return 90 * time.Second }} // from here on only the primary starts some
 	}}
 	return []Story{
-		{Name: "late primary", Provider: actors.Istio, Spec: weighted, Acts: []Act{shipping(goodVersion), slow}, End: flaggerv1.CanaryPhaseSucceeded},
+		{Name: "late primary", Provider: actors.Istio, Spec: weighted, Acts: []Act{shipping(actors.GoodVersion), slow}, End: flaggerv1.CanaryPhaseSucceeded},
 		{Name: "new revision before a late primary", Provider: actors.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			spec.Analysis.Interval = "2m" // so that it is not promoted before the primary is ready
 		}, Acts: []Act{
-			shipping(goodVersion), slow,
+			shipping(actors.GoodVersion), slow,
 			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *users, r *Release) {
 				p.userClient.DeleteOf(r.Key, r.Target+"-primary", actors.DeploymentKind) // and with it the pods of v1, which could serve
 			}},
-			{After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(goodVersion)) }},
+			{After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
 		{Name: "new revision beside a late primary", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			spec.Analysis.Interval = "2m"
 		}, Acts: []Act{
-			shipping(goodVersion), slow, // the pods of v1 serve until those of v2 have started
-			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(goodVersion)) }},
+			shipping(actors.GoodVersion), slow, // the pods of v1 serve until those of v2 have started
+			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
 	}
 }
@@ -155,7 +152,7 @@ func daemonSets() []Story {
 		r.Spec.ProgressDeadlineSeconds = new(int32(300)) // its pods are replaced one after the other
 	}
 	return []Story{
-		{Name: "DaemonSet", Provider: actors.Istio, Spec: weighted, Around: around, Acts: []Act{shipping(goodVersion)}, End: flaggerv1.CanaryPhaseSucceeded},
+		{Name: "DaemonSet", Provider: actors.Istio, Spec: weighted, Around: around, Acts: []Act{shipping(actors.GoodVersion)}, End: flaggerv1.CanaryPhaseSucceeded},
 		{Name: "rollback of a DaemonSet", Provider: actors.GatewayAPI, Spec: weighted, Around: around, Acts: []Act{shipping(badUnderLoad)}, End: flaggerv1.CanaryPhaseFailed},
 		{Name: "deletion that gives a DaemonSet back", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
@@ -182,7 +179,7 @@ func interruptions() []Story {
 				spec.RevertOnDeletion = revert
 			},
 			Around: func(r *Release) { r.objects = append(r.objects, r.service()) },
-			Acts: []Act{shipping(goodVersion), {When: phaseIs(flaggerv1.CanaryPhaseSucceeded), After: 10 * time.Second, Do: func(p *users, r *Release) {
+			Acts: []Act{shipping(actors.GoodVersion), {When: phaseIs(flaggerv1.CanaryPhaseSucceeded), After: 10 * time.Second, Do: func(p *users, r *Release) {
 				p.userClient.DeleteOf(r.Key, r.Key.Name, canaryKind)
 			}}},
 		}
@@ -191,13 +188,13 @@ func interruptions() []Story {
 		{Name: "rollback by a hook", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			spec.Analysis.Webhooks = []flaggerv1.CanaryWebhook{hookAt(flaggerv1.RollbackHook, "halt", 0, "5s", 0)}
-		}, Acts: []Act{shipping(goodVersion)}, End: flaggerv1.CanaryPhaseFailed},
+		}, Acts: []Act{shipping(actors.GoodVersion)}, End: flaggerv1.CanaryPhaseFailed},
 		{Name: "new revision on the way", Provider: actors.Istio, Spec: weighted, Acts: []Act{
-			shipping(goodVersion),
-			{When: weightIs(20), After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(goodVersion)) }},
+			shipping(actors.GoodVersion),
+			{When: weightIs(20), After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
 		{Name: "back to the promoted revision", Provider: actors.GatewayAPI, Spec: weighted, Acts: []Act{
-			shipping(badVersion),
+			shipping(actors.BadVersion),
 			{When: weightIs(20), After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Known["v1"]) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
 		{

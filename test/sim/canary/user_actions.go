@@ -310,7 +310,7 @@ const secondCanary = "-twin"
 func (p *users) sameTarget(r *Release, s *sim.Stream) {
 	away := s.Between(time.Minute, 6*time.Minute)
 	name := r.Key.Name + secondCanary
-	if p.stored(types.NamespacedName{Namespace: namespace, Name: name}) != nil {
+	if p.stored(types.NamespacedName{Namespace: actors.Namespace, Name: name}) != nil {
 		return
 	}
 	c := r.canary()

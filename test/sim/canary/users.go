@@ -18,26 +18,16 @@ import (
 
 // The classes of what users and tools do, beside those that all kinds have.
 const (
-	EditTemplate     sim.FaultClass = "edit-template"
-	EditSpec         sim.FaultClass = "edit-spec"
-	EditConfig       sim.FaultClass = "edit-config"
-	Scale            sim.FaultClass = "scale"
-	DeleteRelease    sim.FaultClass = "delete-release"
-	RecreateRelease  sim.FaultClass = "recreate-release"
-	DeleteTarget     sim.FaultClass = "delete-target"
-	DeletePrimary    sim.FaultClass = "delete-primary"
-	DeleteService    sim.FaultClass = "delete-service"
-	DeleteRoute      sim.FaultClass = "delete-route"
-	EditRouteWeights sim.FaultClass = "edit-route-weights"
-	Suspend          sim.FaultClass = "suspend"
-	Skip             sim.FaultClass = "skip"
-	Command          sim.FaultClass = "command"
-	NonsenseStatus   sim.FaultClass = "nonsense-status"
-	OtherController  sim.FaultClass = "other-controller" // the status is as another controller leaves it
-	SwapStrategy     sim.FaultClass = "swap-strategy"
-	SameTarget       sim.FaultClass = "same-target"
-	Strangers        sim.FaultClass = "strangers"
-	ManyPods         sim.FaultClass = "many-pods" // so many that a primary takes longer than the deadline to be replaced
+	EditConfig      sim.FaultClass = "edit-config"
+	RecreateRelease sim.FaultClass = "recreate-release"
+	DeleteTarget    sim.FaultClass = "delete-target"
+	DeletePrimary   sim.FaultClass = "delete-primary"
+	Suspend         sim.FaultClass = "suspend"
+	Skip            sim.FaultClass = "skip"
+	OtherController sim.FaultClass = "other-controller" // the status is as another controller leaves it
+	SameTarget      sim.FaultClass = "same-target"
+	Strangers       sim.FaultClass = "strangers"
+	ManyPods        sim.FaultClass = "many-pods" // so many that a primary takes longer than the deadline to be replaced
 )
 
 // users are the users of the workloads: they ship versions, change their minds, and do by hand what they should not.
@@ -50,23 +40,23 @@ type users struct {
 
 // actions in a fixed order.
 var actions = []actors.Action[*users, *Release]{
-	{Class: EditTemplate, Do: (*users).editTemplate},
-	{Class: EditSpec, Do: (*users).editSpec},
+	{Class: actors.EditTemplate, Do: (*users).editTemplate},
+	{Class: actors.EditSpec, Do: (*users).editSpec},
 	{Class: EditConfig, Do: (*users).editConfig},
-	{Class: Scale, Do: (*users).scale},
-	{Class: DeleteRelease, Do: (*users).deleteRelease},
+	{Class: actors.Scale, Do: (*users).scale},
+	{Class: actors.DeleteRelease, Do: (*users).deleteRelease},
 	{Class: RecreateRelease, Do: (*users).recreateRelease},
 	{Class: DeleteTarget, Do: (*users).deleteTarget},
 	{Class: DeletePrimary, Do: (*users).deletePrimary},
-	{Class: DeleteService, Do: (*users).deleteService},
-	{Class: DeleteRoute, Do: (*users).deleteRoute},
-	{Class: EditRouteWeights, Do: (*users).editRouteWeights},
+	{Class: actors.DeleteService, Do: (*users).deleteService},
+	{Class: actors.DeleteRoute, Do: (*users).deleteRoute},
+	{Class: actors.EditRouteWeights, Do: (*users).editRouteWeights},
 	{Class: Suspend, Do: (*users).suspend},
 	{Class: Skip, Do: (*users).skip},
-	{Class: Command, Do: (*users).command},
-	{Class: NonsenseStatus, Do: (*users).nonsense},
+	{Class: actors.Command, Do: (*users).command},
+	{Class: actors.NonsenseStatus, Do: (*users).nonsense},
 	{Class: OtherController, Do: (*users).otherController},
-	{Class: SwapStrategy, Do: (*users).swapStrategy},
+	{Class: actors.SwapStrategy, Do: (*users).swapStrategy},
 	{Class: SameTarget, Do: (*users).sameTarget},
 }
 
@@ -152,7 +142,7 @@ func (p *users) respecify(r *Release, change func(*flaggerv1.Canary)) bool {
 
 // running is the version that the target of a release runs now; empty where there is no target.
 func (k *Canaries) running(r *Release) string {
-	target := k.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: namespace, Name: r.Target})
+	target := k.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: r.Target})
 	if target == nil {
 		return ""
 	}
@@ -184,7 +174,7 @@ func (p *users) repair() {
 // bringBack ships the promoted version again where the primary is gone, as the release asks for when it cannot make it
 // again by itself.
 func (p *users) bringBack(r *Release) {
-	gone := p.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: namespace, Name: r.Target + "-primary"}) == nil
+	gone := p.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: r.Target + "-primary"}) == nil
 	if c := p.stored(r.Key); gone && c != nil && c.Status.Phase != "" && c.Status.Phase != flaggerv1.CanaryPhaseInitializing && r.promoted != "" {
 		p.ship(r, r.Known[r.promoted])
 	}
@@ -194,10 +184,10 @@ func (p *users) bringBack(r *Release) {
 // its workload over yet, or gives it back, or the primary has that version already.
 func (p *users) startable(r *Release) {
 	v := r.Known[p.running(r)]
-	if v == nil || !v.Pods.Never || !p.needsPods(r.Key) && !p.needsPods(types.NamespacedName{Namespace: namespace, Name: r.Key.Name + secondCanary}) {
+	if v == nil || !v.Pods.Never || !p.needsPods(r.Key) && !p.needsPods(types.NamespacedName{Namespace: actors.Namespace, Name: r.Key.Name + secondCanary}) {
 		return
 	}
-	p.ship(r, r.Add(goodVersion))
+	p.ship(r, r.Add(actors.GoodVersion))
 }
 
 // needsPods is true of a Canary that waits for pods without a deadline. A release that is under way has one.

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim/actors"
 )
 
 var nan = math.NaN()
@@ -28,7 +29,7 @@ func judgedBy(template string) argov1.RolloutAnalysis {
 // analysisTemplate has the metrics of one kind of analysis.
 func analysisTemplate(name string, metrics ...argov1.Metric) client.Object {
 	return &argov1.AnalysisTemplate{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: actors.Namespace, Name: name},
 		Spec:       argov1.AnalysisTemplateSpec{Args: []argov1.Argument{{Name: hashArgument}}, Metrics: metrics},
 	}
 }

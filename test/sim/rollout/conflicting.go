@@ -21,7 +21,7 @@ const conflictingLabel = "twin"
 
 // conflictingRollout is a Rollout with the strategy of a release: it names the same Services, and the same route.
 func (r *Release) conflictingRollout() *argov1.Rollout {
-	twin := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "twin-of-" + r.Key.Name}}
+	twin := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: actors.Namespace, Name: "twin-of-" + r.Key.Name}}
 	twin.Spec = argov1.RolloutSpec{
 		Replicas: new(int32(1)), Strategy: *r.Spec.Strategy.DeepCopy(), Template: r.template(r.Known["v1"]),
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": r.Key.Name, conflictingLabel: "yes"}},
@@ -36,7 +36,7 @@ func (p *users) scheduleConflicts() {
 	for _, r := range p.releases {
 		s := p.world.Draws.Stream("twin/" + r.Key.Name)
 		drawn, after, life := s.Chance(0.2), s.Between(time.Minute, 10*time.Minute), s.Between(time.Minute, 10*time.Minute)
-		shared := p.world.Faults.Has(DeleteService) || p.world.Faults.Has(DeleteRelease) || p.world.Faults.Has(SwapStrategy) || len(r.around()) < 2
+		shared := p.world.Faults.Has(actors.DeleteService) || p.world.Faults.Has(actors.DeleteRelease) || p.world.Faults.Has(actors.SwapStrategy) || len(r.around()) < 2
 		if !drawn || shared || !p.world.Faults.TakesPlace(fmt.Sprintf("%s#%s", Conflicting, r.Key.Name)) {
 			continue
 		}

@@ -63,7 +63,7 @@ func (k *Rollouts) process(i *sim.Instance) *process {
 	p.metrics, p.rolloutEvents = telemetry.New(p.registry), p.recorder()
 	p.jobs = &measure.Jobs{Client: i.Client, APIReader: i.Reader, Clock: i.Clock}
 	p.measurer = &measure.Measurer{
-		Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: namespace, Jobs: p.jobs, Telemetry: p.metrics,
+		Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: actors.Namespace, Jobs: p.jobs, Telemetry: p.metrics,
 		Services: metric.NewRegistry(metricprometheus.Service(nil), web.Service(metric.Cluster{})), Restricted: k.services.named(),
 	}
 	k.lives[i] = p

@@ -171,7 +171,7 @@ func (o *externalServices) about(run *argov1.AnalysisRun) (*Release, *actors.Ver
 
 // share is how much of the traffic the newest version has, as far as the status says.
 func (o *externalServices) share(r *Release) int {
-	c := o.stored(types.NamespacedName{Namespace: namespace, Name: r.Key.Name})
+	c := o.stored(types.NamespacedName{Namespace: actors.Namespace, Name: r.Key.Name})
 	switch {
 	case c == nil:
 		return 0

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -35,7 +36,7 @@ func (l *ledger) invariants() []oracle.Invariant {
 		oracle.Holds("I8", "of objects that users made, only what is documented changes, and none is deleted",
 			&oracle.UserObjects{Ledger: core, Exempt: exempt, OtherOwner: func(*store.Version) string { return "" }, MayChange: l.mayChange}),
 		oracle.Holds("I10", "no byte of a secret is in a status, an event, a log, or an object other than its Secret",
-			&oracle.Secrecy{Ledger: core, Planted: planted, Public: (*store.Version).Content}),
+			&oracle.Secrecy{Ledger: core, Planted: actors.Planted, Public: (*store.Version).Content}),
 		oracle.Holds("I11", "a measurement is asked for once by a process, and the next one no earlier than its interval says",
 			oracle.SingleQueries(core, measured.queries)),
 		oracle.Holds("I12", "every write names the version that it was decided on",

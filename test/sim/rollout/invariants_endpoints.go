@@ -102,5 +102,5 @@ func (c *endpointsBeforeWeight) reached(h routeWritten, at place, what string) {
 
 // minReady is true where pods may answer long before they are available.
 func (c *endpointsBeforeWeight) minReady(r *record) bool {
-	return anyOf(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool { return s.MinReadySeconds > 0 })
+	return slices.ContainsFunc(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool { return s.MinReadySeconds > 0 })
 }

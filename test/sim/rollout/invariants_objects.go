@@ -17,10 +17,8 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
-
 func keyNamed(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: namespace, Name: name}
+	return types.NamespacedName{Namespace: actors.Namespace, Name: name}
 }
 
 // exempt is true of a write of an object that is Serin's, or belongs to another object of Serin.
@@ -156,7 +154,7 @@ func (c *uniqueObjects) same(h oracle.Write, v *store.Version) string {
 			delete(template, argov1.PodTemplateHashLabel)
 			delete(template, "role")
 		}
-		if equal(a, b) {
+		if reflect.DeepEqual(a, b) {
 			return "template"
 		}
 	case runKind:
@@ -168,7 +166,7 @@ func (c *uniqueObjects) same(h oracle.Write, v *store.Version) string {
 	case experimentKind:
 		a, b := actors.Typed[*argov1.Experiment](c.World, h.New), actors.Typed[*argov1.Experiment](c.World, v)
 		going := !b.Status.Phase.Completed() && !b.Spec.Terminate
-		if going && sameLabels(a.Labels, b.Labels) && equal(a.Spec, b.Spec) && c.steps[a.UID] == c.steps[b.UID] {
+		if going && sameLabels(a.Labels, b.Labels) && reflect.DeepEqual(a.Spec, b.Spec) && c.steps[a.UID] == c.steps[b.UID] {
 			return "step"
 		}
 	}

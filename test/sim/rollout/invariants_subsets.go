@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,7 +36,7 @@ func (l *ledger) ownSubsets(h oracle.Write) bool {
 			named = append(named, r.sides.rule.CanarySubsetName, r.sides.rule.StableSubsetName)
 		}
 	}
-	return equal(withoutHashes(h.Old, named), withoutHashes(h.New, named))
+	return reflect.DeepEqual(withoutHashes(h.Old, named), withoutHashes(h.New, named))
 }
 
 // withoutHashes are the subsets of a DestinationRule without the revisions of those that are named.

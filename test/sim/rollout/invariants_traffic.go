@@ -158,7 +158,7 @@ func (c *ledger) plannedWeights(event any) []oracle.WeightChange {
 		change.Allowed = true
 		return []oracle.WeightChange{change}
 	}
-	change.Allowed = c.hadBefore(r, weight) || anyOf(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
+	change.Allowed = c.hadBefore(r, weight) || slices.ContainsFunc(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		canary := s.Strategy.Canary
 		if canary == nil || canary.DynamicStableScale || weight == 100 {
 			return true
@@ -297,7 +297,7 @@ func (c *ledger) readyWeights(event any) []oracle.WeightChange {
 	if weight <= before || recorded != nil && int(recorded.Canary.Weight) >= weight || w != nil && w.ByOthers.After(r.run.began) {
 		return nil // what it had before is written back
 	}
-	enough := anyOf(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
+	enough := slices.ContainsFunc(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		replicas := int32(1)
 		if s.Replicas != nil {
 			replicas = *s.Replicas

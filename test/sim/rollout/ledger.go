@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -283,7 +284,7 @@ func (l *ledger) recordStatus(r *record, h rolloutWritten) {
 func sameStrategy(a, b *argov1.RolloutSpec) bool {
 	x, y := *a.DeepCopy(), *b.DeepCopy()
 	x.Template, x.Replicas, y.Replicas = y.Template, nil, nil
-	return equal(x, y)
+	return reflect.DeepEqual(x, y)
 }
 
 // recordRun records which analyses were successful. One that a user ends is, whatever it has measured: that is how
@@ -312,11 +313,7 @@ func (l *ledger) expectedSpecs(r *record) []*argov1.RolloutSpec { return r.Specs
 
 // noneAsked is true of a Rollout that may be asked for no pods at all.
 func (l *ledger) noneAsked(r *record) bool {
-	return anyOf(l.expectedSpecs(r), func(s *argov1.RolloutSpec) bool { return s.Replicas != nil && *s.Replicas == 0 })
-}
-
-func anyOf(specs []*argov1.RolloutSpec, ok func(*argov1.RolloutSpec) bool) bool {
-	return slices.ContainsFunc(specs, ok)
+	return slices.ContainsFunc(l.expectedSpecs(r), func(s *argov1.RolloutSpec) bool { return s.Replicas != nil && *s.Replicas == 0 })
 }
 
 // plain is true of a release in which no one but its plan had a say: whoever writes into the status, or changes the plan,
@@ -367,7 +364,7 @@ func (l *ledger) selected(v *store.Version) string {
 }
 
 func (l *ledger) serviceOf(name string) *store.Version {
-	return l.World.Server.Peek(actors.ServiceKind, types.NamespacedName{Namespace: namespace, Name: name})
+	return l.World.Server.Peek(actors.ServiceKind, types.NamespacedName{Namespace: actors.Namespace, Name: name})
 }
 
 // served are the hashes of a Rollout that users reach now: by a route, or by the Service that they call.

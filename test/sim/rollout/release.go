@@ -36,7 +36,7 @@ type Release struct {
 
 // newRelease is a release whose first version is good, with the objects that all have.
 func newRelease(name, router string, strategy argov1.RolloutStrategy) *Release {
-	r := &Release{Key: types.NamespacedName{Namespace: namespace, Name: name}, Router: router, Versions: actors.NewVersions()}
+	r := &Release{Key: types.NamespacedName{Namespace: actors.Namespace, Name: name}, Router: router, Versions: actors.NewVersions()}
 	r.Spec = argov1.RolloutSpec{
 		Replicas: new(int32(2)), MinReadySeconds: 1, RevisionHistoryLimit: new(int32(2)), ProgressDeadlineSeconds: new(int32(60)),
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Strategy: strategy,
@@ -84,7 +84,7 @@ func (r *Release) connect() {
 func (r *Release) service(name string) client.Object {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name,
+			Namespace: actors.Namespace, Name: name,
 			Labels: map[string]string{"example.com/tier": "front"}, Annotations: map[string]string{"example.com/owner": "checkout"},
 		},
 		Spec: corev1.ServiceSpec{
@@ -120,7 +120,7 @@ func object(apiVersion, kind, name string, spec map[string]any) *unstructured.Un
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	o.SetAPIVersion(apiVersion)
 	o.SetKind(kind)
-	o.SetNamespace(namespace)
+	o.SetNamespace(actors.Namespace)
 	o.SetName(name)
 	o.SetAnnotations(map[string]string{"example.com/owner": "network"})
 	return o

@@ -40,7 +40,6 @@ var networkKinds = []schema.GroupKind{actors.ServiceKind, actors.VirtualServiceK
 var routeKinds = []schema.GroupKind{actors.VirtualServiceKind, actors.HTTPRouteKind}
 
 // namespace of everything that users make.
-const namespace = "shop"
 
 // Rollouts is the kind of release in the simulator. One is made for one run; its three parts are three controllers.
 type Rollouts struct {
@@ -83,7 +82,7 @@ func (k *Rollouts) parts() []sim.Kind {
 func (k *Rollouts) Populate(w *sim.World) {
 	k.world, k.user = w, w.Server.Client("user")
 	k.routers = (&operator.Flags{}).Routers()
-	k.userClient, k.services = actors.UserClient{World: w, Namespace: namespace}, newExternalServices(k)
+	k.userClient, k.services = actors.UserClient{World: w}, newExternalServices(k)
 	k.users = &users{Rollouts: k, Script: actors.NewScript(w)}
 	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour, Work: k.work, Scaled: []schema.GroupKind{rolloutKind}})
 	l := newLedger(w, k.cluster)
@@ -145,7 +144,7 @@ func (k *Rollouts) begin(r *Release) {
 func (k *Rollouts) routes() []cluster.Route {
 	routes := make([]cluster.Route, 0, len(k.releases))
 	for _, r := range k.releases {
-		route := cluster.Route{Release: r.Key, Namespace: namespace, Provider: r.Router, Apex: r.apex(), Primary: r.apex() + "-stable", Canary: r.apex() + "-canary"}
+		route := cluster.Route{Release: r.Key, Namespace: actors.Namespace, Provider: r.Router, Apex: r.apex(), Primary: r.apex() + "-stable", Canary: r.apex() + "-canary"}
 		if turns := r.pingPong(); turns != nil {
 			route.Primary, route.Canary = turns.PongService, turns.PingService
 		}

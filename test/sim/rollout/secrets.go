@@ -25,7 +25,6 @@ import (
 const Secrets sim.FaultClass = "secret"
 
 // planted is in every Secret. It must never be seen anywhere else.
-const planted = "hush-7c2d"
 
 // The service that wants a secret, and where that is.
 const (
@@ -53,7 +52,7 @@ func (r *Release) withSecret() {
 	}
 	r.secret = true
 	r.objects = append(r.objects, client.Object(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName}, Data: map[string][]byte{secretKey: []byte(planted)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: actors.Namespace, Name: secretName}, Data: map[string][]byte{secretKey: []byte(actors.Planted)},
 	}))
 }
 

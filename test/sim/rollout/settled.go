@@ -45,7 +45,7 @@ func (p *process) reportLeftovers(w *sim.World) {
 			actors.ReportMemory(w, p.instance, of.kind, footprint())
 		}
 		actors.ReportSeries(w, p.instance, p.registry, of.prefix, "name", func(name string) bool {
-			return w.Server.Peek(of.kind, types.NamespacedName{Namespace: namespace, Name: name}) != nil
+			return w.Server.Peek(of.kind, types.NamespacedName{Namespace: actors.Namespace, Name: name}) != nil
 		})
 	}
 }

@@ -70,11 +70,7 @@ func shipping(v actors.Version) Act {
 }
 
 // The versions of stories.
-var (
-	goodVersion = actors.Version{Good: true, Pods: actors.Healthy}
-	badVersion  = actors.Version{Pods: actors.Healthy}
-	neverReady  = actors.Version{Good: true, Pods: actors.Stuck}
-)
+var ()
 
 func weight(w int32) argov1.CanaryStep { return argov1.CanaryStep{SetWeight: &w} }
 
@@ -124,30 +120,30 @@ func stepping(steps ...argov1.CanaryStep) func(*argov1.RolloutSpec) {
 func Stories() []Story {
 	stories := []Story{
 		{Name: "first revision", Router: actors.NoRouter, End: argov1.RolloutPhaseHealthy, Version: "v1"},
-		{Name: "rolling update", Router: actors.NoRouter, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "steps by pods", Router: actors.NoRouter, Spec: stepping(weight(50), pause(10)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "steps", Router: actors.Istio, Spec: stepping(weight(20), pause(10), weight(60), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "judged with a secret", Router: actors.NoRouter, Spec: stepping(weight(50), analysed()), Extra: (*Release).withSecret, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "by header", Router: actors.Istio, Spec: headed(pause(10)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "template of a Deployment", Router: actors.NoRouter, Spec: stepping(weight(50), pause(10)), Extra: referring(argov1.ScaleDownProgressively), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "rolling update", Router: actors.NoRouter, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "steps by pods", Router: actors.NoRouter, Spec: stepping(weight(50), pause(10)), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "steps", Router: actors.Istio, Spec: stepping(weight(20), pause(10), weight(60), analysed()), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "judged with a secret", Router: actors.NoRouter, Spec: stepping(weight(50), analysed()), Extra: (*Release).withSecret, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "by header", Router: actors.Istio, Spec: headed(pause(10)), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "template of a Deployment", Router: actors.NoRouter, Spec: stepping(weight(50), pause(10)), Extra: referring(argov1.ScaleDownProgressively), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "judged beside", Router: actors.GatewayAPI, Spec: func(spec *argov1.RolloutSpec) {
 			stepping(weight(40), pause(20))(spec)
 			spec.Strategy.Canary.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: judgedBy(endlessTemplate)}
-		}, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		}, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "dynamic", Router: actors.Istio, Spec: func(spec *argov1.RolloutSpec) {
 			stepping(weight(50), pause(10))(spec)
 			spec.Strategy.Canary.DynamicStableScale = true
-		}, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "experiment", Router: actors.NoRouter, Spec: stepping(compared("20s", true), weight(50)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "scaled canary", Router: actors.GatewayAPI, Spec: stepping(argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Replicas: new(int32(1))}}, weight(10), pause(5)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "blue-green", Router: actors.NoRouter, Green: true, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		}, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "experiment", Router: actors.NoRouter, Spec: stepping(compared("20s", true), weight(50)), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "scaled canary", Router: actors.GatewayAPI, Spec: stepping(argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Replicas: new(int32(1))}}, weight(10), pause(5)), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "blue-green", Router: actors.NoRouter, Green: true, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "blue-green, judged", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
 			spec.Strategy.BlueGreen.PrePromotionAnalysis = new(judgedBy(shortTemplate))
 			spec.Strategy.BlueGreen.PostPromotionAnalysis = new(judgedBy(shortTemplate))
-		}, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		}, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "blue-green, taken back", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
 			spec.Strategy.BlueGreen.PostPromotionAnalysis = new(judgedBy(shortTemplate))
-		}, Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		}, Acts: []Act{shipping(actors.BadVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 	}
 	return slices.Concat(stories, interruptions(), pingPongStories(), jobStories(), returns())
 }
@@ -155,40 +151,40 @@ func Stories() []Story {
 // interruptions are stories in which users change their minds.
 func interruptions() []Story {
 	return []Story{
-		{Name: "failed analysis", Router: actors.Istio, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "failed analysis", Router: actors.Istio, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(actors.BadVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 		{Name: "never ready", Router: actors.Istio, Spec: func(spec *argov1.RolloutSpec) {
 			stepping(weight(50))(spec)
 			spec.ProgressDeadlineAbort = true
-		}, Acts: []Act{shipping(neverReady)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		}, Acts: []Act{shipping(actors.NeverReady)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 		{Name: "promoted by a person", Router: actors.GatewayAPI, Spec: stepping(weight(30), pause(0)), Acts: []Act{
-			shipping(goodVersion),
+			shipping(actors.GoodVersion),
 			{When: pausedNow, After: 10 * time.Second, Do: func(p *users, r *Release) { p.promote(r.Key) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "blue-green, promoted by a person", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
 			spec.Strategy.BlueGreen.AutoPromotionEnabled = new(false)
 		}, Acts: []Act{
-			shipping(goodVersion),
+			shipping(actors.GoodVersion),
 			{When: pausedNow, After: 10 * time.Second, Do: func(p *users, r *Release) { p.promote(r.Key) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "aborted and tried again", Router: actors.Istio, Spec: stepping(weight(50), pause(20)), Acts: []Act{
-			shipping(goodVersion),
+			shipping(actors.GoodVersion),
 			{When: halfway, After: 5 * time.Second, Do: func(p *users, r *Release) { p.abort(r.Key) }},
 			{When: aborted, After: 15 * time.Second, Do: func(p *users, r *Release) { p.retry(r.Key) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "promoted at once", Router: actors.Istio, Spec: stepping(weight(10), pause(0), analysed()), Acts: []Act{
-			shipping(badVersion),
+			shipping(actors.BadVersion),
 			{When: pausedNow, After: 5 * time.Second, Do: func(p *users, r *Release) { p.promoteFull(r.Key) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "new revision on the way", Router: actors.Istio, Spec: stepping(weight(50), pause(20)), Acts: []Act{
-			shipping(goodVersion),
-			{When: halfway, After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(goodVersion)) }},
+			shipping(actors.GoodVersion),
+			{When: halfway, After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v3"},
 		{Name: "back on the way", Router: actors.GatewayAPI, Spec: stepping(weight(50), pause(20)), Acts: []Act{
-			shipping(goodVersion),
+			shipping(actors.GoodVersion),
 			{When: halfway, After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Known["v1"]) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v1"},
 		{Name: "scaled on the way", Router: actors.Istio, Spec: stepping(weight(50), pause(20)), Acts: []Act{
-			shipping(goodVersion),
+			shipping(actors.GoodVersion),
 			{When: halfway, After: 5 * time.Second, Do: func(p *users, r *Release) {
 				p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = new(int32(4)) })
 			}},
@@ -200,7 +196,7 @@ func interruptions() []Story {
 			}},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v1"},
 		{Name: "deletion while nobody watches", Router: actors.Istio, Spec: headed(pause(0)), Acts: []Act{
-			shipping(goodVersion),
+			shipping(actors.GoodVersion),
 			{When: pausedNow, After: 5 * time.Second, Do: func(p *users, r *Release) {
 				for _, process := range slices.Clone(p.world.Instances()) {
 					process.CrashAndRestart("killed from outside")
@@ -231,7 +227,7 @@ func abortedWithoutRoom() Story {
 			stepping(weight(50), pause(0))(spec)
 			spec.Replicas, spec.Strategy.Canary.AbortScaleDownDelaySeconds = new(int32(4)), new(int32(60))
 		}, Acts: []Act{
-			shipping(goodVersion),
+			shipping(actors.GoodVersion),
 			{When: pausedNow, After: 2 * time.Second, Do: func(p *users, r *Release) {
 				p.cluster.Fill(0)
 				p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = new(int32(8)) })

@@ -22,10 +22,10 @@ func jobStories() []Story {
 	}
 	abort := Act{When: halfway, After: 20 * time.Second, Do: func(p *users, r *Release) { p.abort(r.Key) }}
 	return []Story{
-		{Name: "by Jobs", Router: actors.Istio, Extra: short, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "by Jobs, failed", Router: actors.Istio, Extra: short, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
-		{Name: "by Jobs that never end, beside", Router: actors.Istio, Extra: hanging(endlessTemplate, 0), Spec: beside, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "by Jobs that never end, aborted", Router: actors.Istio, Extra: hanging(shortTemplate, 0), Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion), abort}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
-		{Name: "by Jobs with a deadline", Router: actors.Istio, Extra: hanging(shortTemplate, 30), Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "by Jobs", Router: actors.Istio, Extra: short, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "by Jobs, failed", Router: actors.Istio, Extra: short, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(actors.BadVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "by Jobs that never end, beside", Router: actors.Istio, Extra: hanging(endlessTemplate, 0), Spec: beside, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "by Jobs that never end, aborted", Router: actors.Istio, Extra: hanging(shortTemplate, 0), Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(actors.GoodVersion), abort}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "by Jobs with a deadline", Router: actors.Istio, Extra: hanging(shortTemplate, 30), Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 	}
 }

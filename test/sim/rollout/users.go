@@ -18,20 +18,10 @@ import (
 
 // The classes of what users and tools do, beside those that all kinds have.
 const (
-	EditTemplate     sim.FaultClass = "edit-template"
-	EditSpec         sim.FaultClass = "edit-spec"
-	Scale            sim.FaultClass = "scale"
-	Command          sim.FaultClass = "command"
-	DeleteRelease    sim.FaultClass = "delete-release"
-	DeleteSet        sim.FaultClass = "delete-replicaset"
-	DeleteService    sim.FaultClass = "delete-service"
-	EditService      sim.FaultClass = "edit-service"
-	DeleteRoute      sim.FaultClass = "delete-route"
-	EditRouteWeights sim.FaultClass = "edit-route-weights"
-	DeleteJudge      sim.FaultClass = "delete-judge" // an AnalysisRun or an Experiment
-	NonsenseStatus   sim.FaultClass = "nonsense-status"
-	SwapStrategy     sim.FaultClass = "swap-strategy"
-	Scaler           sim.FaultClass = "autoscaler"
+	DeleteSet   sim.FaultClass = "delete-replicaset"
+	EditService sim.FaultClass = "edit-service"
+	DeleteJudge sim.FaultClass = "delete-judge" // an AnalysisRun or an Experiment
+	Scaler      sim.FaultClass = "autoscaler"
 )
 
 // users are the users of the workloads: they ship versions, change their minds, and do by hand what they should not.
@@ -46,19 +36,19 @@ type users struct {
 
 // actions in a fixed order.
 var actions = []actors.Action[*users, *Release]{
-	{Class: EditTemplate, Do: (*users).editTemplate},
-	{Class: EditSpec, Do: (*users).editSpec},
-	{Class: Scale, Do: (*users).scale},
-	{Class: Command, Do: (*users).command},
-	{Class: DeleteRelease, Do: (*users).deleteRelease},
+	{Class: actors.EditTemplate, Do: (*users).editTemplate},
+	{Class: actors.EditSpec, Do: (*users).editSpec},
+	{Class: actors.Scale, Do: (*users).scale},
+	{Class: actors.Command, Do: (*users).command},
+	{Class: actors.DeleteRelease, Do: (*users).deleteRelease},
 	{Class: DeleteSet, Do: (*users).deleteSet},
-	{Class: DeleteService, Do: (*users).deleteService},
+	{Class: actors.DeleteService, Do: (*users).deleteService},
 	{Class: EditService, Do: (*users).editService},
-	{Class: DeleteRoute, Do: (*users).deleteRoute},
-	{Class: EditRouteWeights, Do: (*users).editRouteWeights},
+	{Class: actors.DeleteRoute, Do: (*users).deleteRoute},
+	{Class: actors.EditRouteWeights, Do: (*users).editRouteWeights},
 	{Class: DeleteJudge, Do: (*users).deleteJudge},
-	{Class: NonsenseStatus, Do: (*users).nonsense},
-	{Class: SwapStrategy, Do: (*users).swapStrategy},
+	{Class: actors.NonsenseStatus, Do: (*users).nonsense},
+	{Class: actors.SwapStrategy, Do: (*users).swapStrategy},
 	{Class: EditSubsets, Do: (*users).editSubsets},
 	{Class: DeleteJob, Do: (*users).deleteJob},
 	{Class: EditReference, Do: (*users).editReference},
@@ -151,7 +141,7 @@ func (p *users) replaceStuck(object *argov1.Rollout) {
 		}
 		p.stuck[key] = append(stuck, id)
 		if len(stuck) == 0 {
-			p.After(30*time.Second, func() { p.ship(r, r.Add(goodVersion)) })
+			p.After(30*time.Second, func() { p.ship(r, r.Add(actors.GoodVersion)) })
 		} else {
 			p.After(30*time.Second, func() { p.promoteFull(key) })
 		}

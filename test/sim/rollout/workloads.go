@@ -33,7 +33,7 @@ func referring(scaleDown argov1.ScaleDown) func(*Release) {
 	return func(r *Release) {
 		r.Spec.WorkloadRef = &argov1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: r.Key.Name + "-app", ScaleDown: scaleDown}
 		r.objects = append(r.objects, &appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: r.workload(), Annotations: map[string]string{"example.com/owner": "checkout"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: actors.Namespace, Name: r.workload(), Annotations: map[string]string{"example.com/owner": "checkout"}},
 			Spec: appsv1.DeploymentSpec{
 				Replicas: r.Spec.Replicas, Selector: r.Spec.Selector.DeepCopy(), Template: r.template(r.Current()),
 			},
@@ -104,7 +104,7 @@ func (p *users) removeReference(r *Release) {
 // returns are stories of a Deployment that has to get its replicas back, each with the way in which it stops being referred to.
 func returns() []Story {
 	taken := func(name string, acts ...Act) Story {
-		return Story{Name: "template of a Deployment, " + name, Router: actors.NoRouter, Extra: referring(argov1.ScaleDownOnSuccess), Acts: append([]Act{shipping(goodVersion)}, acts...)}
+		return Story{Name: "template of a Deployment, " + name, Router: actors.NoRouter, Extra: referring(argov1.ScaleDownOnSuccess), Acts: append([]Act{shipping(actors.GoodVersion)}, acts...)}
 	}
 	healthy := func(do func(*users, *Release)) Act { return Act{When: healthyNow, After: 5 * time.Second, Do: do} }
 	deletion := healthy(func(p *users, r *Release) { p.userClient.DeleteOf(r.Key, r.Key.Name, rolloutKind) })
@@ -179,7 +179,7 @@ func (c *ledger) lent(event any) {
 		if r.Gone() || ref == nil || ref.Name != h.Key.Name || is >= was {
 			continue
 		}
-		if !anyOf(c.expectedSpecs(r), scalesDown) {
+		if !slices.ContainsFunc(c.expectedSpecs(r), scalesDown) {
 			c.Violate("I18", r.Name(), "Deployment %s went from %d to %d pods, and the Rollout is not to scale it down", h.Key.Name, was, is)
 		}
 		if status := r.object.Status; c.takenAway(r, status.StableRS) || c.takenAway(r, status.CurrentPodHash) {
