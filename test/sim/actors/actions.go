@@ -27,6 +27,16 @@ const (
 // GitOps are tools that write their own copies of objects back.
 const GitOps sim.FaultClass = "gitops"
 
+// WritesBack returns what a tool does repeatedly that writes its own copies of the objects of a release back.
+func WritesBack(w *sim.World, release string, writeBack func()) func() {
+	times := 0
+	return func() {
+		if times++; w.Faults.TakesPlace(fmt.Sprintf("%s#%s-%d", GitOps, release, times)) {
+			writeBack()
+		}
+	}
+}
+
 // Action is what a user P does to a release R repeatedly.
 type Action[P, R any] struct {
 	Class sim.FaultClass

@@ -56,6 +56,11 @@ func Watched(w *sim.World, v *store.Version, typed bool) client.Object {
 	}
 }
 
+// WatchedChange is a change in the form in which production watches its kind.
+func WatchedChange(w *sim.World, c store.Change, typed bool) (before, after client.Object) {
+	return Watched(w, c.Old, typed), Watched(w, c.New, typed)
+}
+
 // Items are the objects of a list.
 func Items(value any) []map[string]any {
 	list, _ := value.([]any)
@@ -133,6 +138,36 @@ func RouteKind(provider string) (schema.GroupKind, bool) {
 	default:
 		return schema.GroupKind{}, false
 	}
+}
+
+// Destinations are the receivers of each rule of a route, with their weights, in place.
+func Destinations(content map[string]any) [][]map[string]any {
+	var out [][]map[string]any
+	for _, place := range [][2]string{{"http", "route"}, {"rules", "backendRefs"}} {
+		rules, _, _ := unstructured.NestedFieldNoCopy(content, "spec", place[0])
+		for _, rule := range Items(rules) {
+			out = append(out, Items(rule[place[1]]))
+		}
+	}
+	return out
+}
+
+// Reweigh gives the canary a weight, and the stable side the rest, where a rule has both. It is false where none has.
+func Reweigh(content map[string]any, canary func(destination map[string]any) bool, weight int64) bool {
+	changed := false
+	for _, to := range Destinations(content) {
+		if len(to) != 2 {
+			continue
+		}
+		for _, destination := range to {
+			destination["weight"] = 100 - weight
+			if canary(destination) {
+				destination["weight"] = weight
+			}
+		}
+		changed = true
+	}
+	return changed
 }
 
 // Labels are those in the metadata of an object.

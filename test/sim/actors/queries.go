@@ -1,6 +1,24 @@
 package actors
 
-import "github.com/serin-dev/serin/test/sim"
+import (
+	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// QuerySent reports that a query left a process and reached its receiver.
+type QuerySent struct {
+	Instance string
+	Of       queryrunner.Key
+	Query    release.Query
+}
+
+// QueryAnswered reports that an answer reached the process that had sent the query.
+type QueryAnswered struct {
+	QuerySent
+
+	Answer release.Answer
+}
 
 // The faults of metrics services.
 const (

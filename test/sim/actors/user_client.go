@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,16 @@ const Namespace = "shop"
 
 // Planted is in every Secret of users. It must never be visible anywhere else.
 const Planted = "hush-5b1c"
+
+// NewObject is an object of users.
+func NewObject(apiVersion, kind, name string, content map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: content}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace(Namespace)
+	o.SetName(name)
+	return o
+}
 
 // UserClient is the client of users and tools. A refusal of the API server appears in the trace, and has no other consequence.
 type UserClient struct {
@@ -69,6 +80,15 @@ func (h UserClient) DeleteOf(release types.NamespacedName, name string, kind sch
 		h.TraceAction(release, "delete %s %s", kind.Kind, name)
 	}
 	return deleted
+}
+
+// EditRouteWeights lets a user write weights into the route of a release, where its provider has one.
+func (h UserClient) EditRouteWeights(release types.NamespacedName, apex, provider string, canary func(map[string]any) bool, s *sim.Stream) {
+	weight := sim.Pick(s, 0, 0, 5, 33, 77, 100)
+	kind, ok := RouteKind(provider)
+	if ok && h.Write("user", apex, kind, func(o map[string]any) bool { return Reweigh(o, canary, int64(weight)) }) {
+		h.TraceAction(release, "write weight %d", weight)
+	}
 }
 
 // TraceAction adds to the trace what users did to a release.

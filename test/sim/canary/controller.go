@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -87,12 +86,8 @@ func (p *process) Watches() []schema.GroupKind { return watched }
 
 // RequestsFor implements sim.Controller, with the mapping that the watches have in production.
 func (p *process) RequestsFor(change store.Change) []reconcile.Request {
-	return p.real.Touched(context.Background(), change.Kind, p.seen(change.Kind, change.Old), p.seen(change.Kind, change.New))
-}
-
-// seen is an object in the form in which production watches its kind; nil for none.
-func (p *process) seen(kind schema.GroupKind, version *store.Version) client.Object {
-	return actors.Watched(p.canaries.world, version, kind.Group == flaggerv1.GroupName || kind == endpoints.Kind)
+	before, after := actors.WatchedChange(p.canaries.world, change, change.Kind.Group == flaggerv1.GroupName || change.Kind == endpoints.Kind)
+	return p.real.Touched(context.Background(), change.Kind, before, after)
 }
 
 // Flush implements sim.Controller.

@@ -34,8 +34,8 @@ const (
 	noDataRetries = 3
 )
 
-// faultRate is how often each class of faults strikes an answer, where it is in a run.
-const faultRate = 0.15
+// answerFaultRate is the probability with which each selected class of faults affects an answer.
+const answerFaultRate = 0.15
 
 // externalServices is whoever a release asks: the receivers of hooks, and the metrics services. They know what is true about each
 // version, and say it, or something else.
@@ -75,7 +75,8 @@ func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
 	}
 	r := o.releaseOf(key.NamespacedName)
 	c := o.stored(key.NamespacedName)
-	o.world.Publish(Asked{Instance: p.instance.Name, UID: key.UID, Probe: asked.Probe})
+	sent := actors.QuerySent{Instance: p.instance.Name, Of: key, Query: asked.Probe}
+	o.world.Publish(sent)
 
 	reply := o.reply(r, c, asked)
 	if strikes(sim.LoseAnswer) {
@@ -87,7 +88,7 @@ func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
 	o.pending[p.instance]++
 	p.instance.After(reply.after, func() {
 		o.pending[p.instance]--
-		o.world.Publish(Answered{Instance: p.instance.Name, UID: key.UID, Probe: asked.Probe, Answer: reply.answer})
+		o.world.Publish(actors.QueryAnswered{QuerySent: sent, Answer: reply.answer})
 		o.world.Trace("  %s: %s says %s", key.Name, asked.Probe.ID, answerText(reply.answer))
 		p.prober.RunQuery(asked, reply.answer)
 		if strikes(sim.DieAnswered) {
@@ -137,16 +138,11 @@ func (o *externalServices) reply(r *Release, c *flaggerv1.Canary, asked queryrun
 	case canary.MetricQuery:
 		return o.measure(s, usual, r, c, q.Check)
 	default: // whether the sources can be reached
-		if o.drawFault(s, actors.MetricFaults...) != "" {
+		if actors.DrawFault(o.world, s, answerFaultRate, actors.MetricFaults...) != "" {
 			return reply{usual, release.Answer{Outcome: release.No, Text: "prometheus not avaiable: 503"}}
 		}
 		return reply{usual, release.Answer{Outcome: release.Yes}}
 	}
-}
-
-// drawFault draws which of the faults strikes this answer; empty: none does.
-func (o *externalServices) drawFault(s *sim.Stream, classes ...sim.FaultClass) sim.FaultClass {
-	return actors.DrawFault(o.world, s, faultRate, classes...)
 }
 
 // hook answers a call of a webhook, with all its attempts.
@@ -161,7 +157,7 @@ func (o *externalServices) hook(s *sim.Stream, usual time.Duration, r *Release, 
 		return release.Answer{Outcome: release.No, Text: fmt.Sprintf("POST http://hooks.example giving up after %d attempt(s): %s", attempts, why)}
 	}
 	approves := o.approves(s, r, q)
-	switch o.drawFault(s, hookFaults...) {
+	switch actors.DrawFault(o.world, s, answerFaultRate, hookFaults...) {
 	case HookNo:
 		return reply{usual, release.Answer{Outcome: release.No, Text: "not now"}}
 	case Hook5xx:
@@ -269,7 +265,7 @@ func (o *externalServices) measure(s *sim.Stream, usual time.Duration, r *Releas
 		stale = o.value(s, r, r.Known[r.Shipped[n-2]], c, check)
 	}
 	measured := release.Answer{Outcome: release.Measured, Value: value, Query: query}
-	switch o.drawFault(s, actors.MetricFaults...) {
+	switch actors.DrawFault(o.world, s, answerFaultRate, actors.MetricFaults...) {
 	case actors.MetricNoData:
 		return none("no values found")
 	case actors.MetricNaN: // whoever asks makes no data of it

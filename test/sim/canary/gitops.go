@@ -1,7 +1,6 @@
 package canary
 
 import (
-	"fmt"
 	"reflect"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 // quickest is how soon, at the earliest, a tool that watches writes its copy back.
 const quickest = 10 * time.Second
 
-// tool writes its own copy of some objects of a release back, as those do that keep a cluster like a repository.
+// tool writes its own copies of some objects of a release back, as tools do that keep a cluster like a repository.
 type tool struct {
 	*Canaries
 	of *Release
@@ -24,8 +23,8 @@ type tool struct {
 	replicas, template, selector, weights bool
 	// every is how often it looks; zero: at each change.
 	every time.Duration
-	done  int
 	due   bool
+	apply func()
 }
 
 // tools begins the tools of a run.
@@ -40,6 +39,7 @@ func (k *Canaries) tools() {
 			replicas: s.Chance(0.5), template: s.Chance(0.6), selector: s.Chance(0.4), weights: s.Chance(0.4),
 			every: sim.Pick(s, 0, time.Minute, 3*time.Minute, 8*time.Minute),
 		}
+		t.apply = actors.WritesBack(t.world, r.Key.Name, t.writeBack)
 		if t.every > 0 {
 			actors.Every(t.world, t.every, func() bool { return t.over }, t.apply)
 			continue
@@ -76,12 +76,8 @@ func (t *tool) has(kind schema.GroupKind, name string) bool {
 	}
 }
 
-// apply writes everything back that is not as in the tool's copies.
-func (t *tool) apply() {
-	t.done++
-	if !t.world.Faults.TakesPlace(fmt.Sprintf("%s#%s-%d", actors.GitOps, t.of.Key.Name, t.done)) {
-		return
-	}
+// writeBack writes everything back that is not as in the tool's copies.
+func (t *tool) writeBack() {
 	t.back(t.of.Target, actors.DeploymentKind, "spec", func(spec map[string]any) {
 		if t.replicas {
 			spec["replicas"] = int64(t.of.replicas)
@@ -94,7 +90,7 @@ func (t *tool) apply() {
 		t.back(t.of.Apex, actors.ServiceKind, "spec", func(spec map[string]any) { spec["selector"] = map[string]any{"app": t.of.Target} })
 	}
 	if kind, ok := actors.RouteKind(t.of.Provider); ok && t.weights {
-		t.back(t.of.Apex, kind, "spec", func(spec map[string]any) { reweigh(map[string]any{"spec": spec}, 0) })
+		t.back(t.of.Apex, kind, "spec", func(spec map[string]any) { actors.Reweigh(map[string]any{"spec": spec}, t.of.isCanary, 0) })
 	}
 }
 

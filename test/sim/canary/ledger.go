@@ -120,11 +120,11 @@ func (l *ledger) Interpret(event any) []any {
 	switch h := event.(type) {
 	case sim.ObjectWritten:
 		return l.readWrite(h.Event)
-	case Asked:
+	case actors.QuerySent:
 		return l.readQuestion(h)
-	case Answered:
-		q := l.life(h.Instance).out[h.UID]
-		if q == nil || q.probe.ID != h.Probe.ID {
+	case actors.QueryAnswered:
+		q := l.life(h.Instance).out[h.Of.UID]
+		if q == nil || q.probe.ID != h.Query.ID {
 			return nil
 		}
 		q.answered, q.answer = l.Now(), h.Answer
@@ -180,14 +180,14 @@ func (l *ledger) recordPodDeath(h cluster.PodDied) {
 	}
 }
 
-func (l *ledger) readQuestion(h Asked) []any {
-	r := l.ByUID[h.UID]
+func (l *ledger) readQuestion(h actors.QuerySent) []any {
+	r := l.ByUID[h.Of.UID]
 	if r == nil {
 		return nil
 	}
-	q := &question{of: r, by: h.Instance, probe: h.Probe, asked: l.Now(), content: r.target.content, run: r.run}
+	q := &question{of: r, by: h.Instance, probe: h.Query, asked: l.Now(), content: r.target.content, run: r.run}
 	q.fresh = r.target.contents.Changed().After(l.OldestView())
-	switch asks := h.Probe.Request.(type) {
+	switch asks := h.Query.Request.(type) {
 	case canary.HookQuery:
 		q.hook = &asks
 	case canary.MetricQuery:

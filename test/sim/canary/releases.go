@@ -46,7 +46,13 @@ func (k *Canaries) Populate(w *sim.World) {
 	if k.story != nil {
 		r := k.story.release()
 		k.begin(r)
-		k.users.startStory(*k.story, r)
+		actors.StartStory(k.users.Script, k.users, r, k.story.Acts, func() (status flaggerv1.CanaryStatus, exists bool) {
+			c := k.stored(r.Key)
+			if c != nil {
+				status = c.Status
+			}
+			return status, c != nil
+		})
 		return
 	}
 	s := w.Draws.Stream("releases")
@@ -130,8 +136,8 @@ func strategyOf(spec flaggerv1.CanarySpec) canary.Strategy {
 func (r *Release) withConfig() {
 	r.config = r.Target + "-settings"
 	r.objects = append(r.objects,
-		object("v1", "ConfigMap", r.config, map[string]any{"data": map[string]any{"level": "1"}}),
-		object("v1", "Secret", r.config, map[string]any{"type": "Opaque", "stringData": map[string]any{"token": actors.Planted}}))
+		actors.NewObject("v1", "ConfigMap", r.config, map[string]any{"data": map[string]any{"level": "1"}}),
+		actors.NewObject("v1", "Secret", r.config, map[string]any{"type": "Opaque", "stringData": map[string]any{"token": actors.Planted}}))
 }
 
 // workload makes the Deployment or DaemonSet, once everything that is in it is drawn.
@@ -150,7 +156,7 @@ func (r *Release) workload() *Release {
 
 // deployment is the target as its users write it: with fields and annotations that a release has no business with.
 func (r *Release) deployment() *unstructured.Unstructured {
-	return object("apps/v1", "Deployment", r.Target, map[string]any{
+	return actors.NewObject("apps/v1", "Deployment", r.Target, map[string]any{
 		"metadata": map[string]any{
 			"labels":      map[string]any{"app": r.Target, "example.com/tier": "front"},
 			"annotations": map[string]any{"example.com/owner": "checkout"},
@@ -202,7 +208,7 @@ func (r *Release) template(v *actors.Version) map[string]any {
 
 // service is a Service as a user had it before the release took its name over.
 func (r *Release) service() *unstructured.Unstructured {
-	return object("v1", "Service", r.Apex, map[string]any{
+	return actors.NewObject("v1", "Service", r.Apex, map[string]any{
 		"metadata": map[string]any{
 			"labels": map[string]any{"example.com/tier": "front"}, "annotations": map[string]any{"example.com/dns": "cart.example"},
 		},
@@ -215,7 +221,7 @@ func (r *Release) service() *unstructured.Unstructured {
 
 // scaler is the autoscaler of the target.
 func (r *Release) scaler() *unstructured.Unstructured {
-	return object("autoscaling/v2", "HorizontalPodAutoscaler", r.Target, map[string]any{
+	return actors.NewObject("autoscaling/v2", "HorizontalPodAutoscaler", r.Target, map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{"example.com/owner": "checkout"}},
 		"spec": map[string]any{
 			"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": r.Target},
@@ -235,7 +241,7 @@ func (r *Release) withScaler() {
 
 // withRoute gives the workload a VirtualService that its user made before there was a release.
 func (r *Release) withRoute() {
-	r.objects = append(r.objects, object("networking.istio.io/v1beta1", "VirtualService", r.Apex, map[string]any{
+	r.objects = append(r.objects, actors.NewObject("networking.istio.io/v1beta1", "VirtualService", r.Apex, map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{"example.com/owner": "network"}},
 		"spec": map[string]any{
 			"hosts": []any{r.Apex}, "gateways": []any{"mesh"}, "exportTo": []any{"."},
@@ -249,22 +255,12 @@ func (r *Release) withRoute() {
 
 // withTemplate makes the metric template that checks refer to.
 func (r *Release) withTemplate() {
-	r.objects = append(r.objects, object("flagger.app/v1beta1", "MetricTemplate", r.Target+"-errors", map[string]any{
+	r.objects = append(r.objects, actors.NewObject("flagger.app/v1beta1", "MetricTemplate", r.Target+"-errors", map[string]any{
 		"spec": map[string]any{
 			"provider": map[string]any{"type": "prometheus", "address": "http://reader:" + actors.Planted + "@prometheus.example"},
 			"query":    "errors{app=\"{{ target }}\"}",
 		},
 	}))
-}
-
-// object is an object in the namespace of the releases.
-func object(apiVersion, kind, name string, content map[string]any) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: content}
-	o.SetAPIVersion(apiVersion)
-	o.SetKind(kind)
-	o.SetNamespace(actors.Namespace)
-	o.SetName(name)
-	return o
 }
 
 // drawRelease draws a release with everything around it.
@@ -464,17 +460,17 @@ func (r *Release) stranger(which int) *unstructured.Unstructured {
 		other := &Release{Target: r.Target + "-primary", replicas: 1, Versions: actors.NewVersions()}
 		return other.deployment()
 	case 1:
-		return object("v1", "Service", r.Apex+"-canary", map[string]any{
+		return actors.NewObject("v1", "Service", r.Apex+"-canary", map[string]any{
 			"metadata": foreign,
 			"spec":     map[string]any{"selector": map[string]any{"app": "other"}, "ports": []any{map[string]any{"port": int64(80)}}},
 		})
 	case 2:
-		return object("v1", "Service", r.Apex+"-primary", map[string]any{
+		return actors.NewObject("v1", "Service", r.Apex+"-primary", map[string]any{
 			"metadata": foreign,
 			"spec":     map[string]any{"selector": map[string]any{"app": "other"}, "ports": []any{map[string]any{"port": int64(80)}}},
 		})
 	case 3:
-		return object("autoscaling/v2", "HorizontalPodAutoscaler", r.Target+"-primary", map[string]any{
+		return actors.NewObject("autoscaling/v2", "HorizontalPodAutoscaler", r.Target+"-primary", map[string]any{
 			"metadata": foreign,
 			"spec": map[string]any{
 				"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"}, "maxReplicas": int64(3),
@@ -482,13 +478,13 @@ func (r *Release) stranger(which int) *unstructured.Unstructured {
 		})
 	case 4:
 		if r.Provider == actors.Istio {
-			return object("networking.istio.io/v1beta1", "DestinationRule", r.Apex+"-canary", map[string]any{
+			return actors.NewObject("networking.istio.io/v1beta1", "DestinationRule", r.Apex+"-canary", map[string]any{
 				"metadata": foreign, "spec": map[string]any{"host": "other"},
 			})
 		}
 		fallthrough
 	default:
-		return object("v1", "ConfigMap", r.Target+"-settings-primary", map[string]any{
+		return actors.NewObject("v1", "ConfigMap", r.Target+"-settings-primary", map[string]any{
 			"metadata": foreign, "data": map[string]any{"level": "9"},
 		})
 	}

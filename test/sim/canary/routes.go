@@ -5,19 +5,13 @@ import (
 	"github.com/serin-dev/serin/test/sim/cluster"
 )
 
-// reweigh gives the canary a weight, and the primary the rest, in every rule of a route that has both. It is false where
-// none has.
-func reweigh(object map[string]any, weight int64) bool {
-	spec, _ := object["spec"].(map[string]any)
-	changed := false
-	for _, rule := range append(actors.Items(spec["http"]), actors.Items(spec["rules"])...) {
-		to := append(actors.Items(rule["route"]), actors.Items(rule["backendRefs"])...)
-		if len(to) == 2 {
-			to[0]["weight"], to[1]["weight"] = 100-weight, weight
-			changed = true
-		}
+// isCanary is true of the destination of a route that is the Service of the canary.
+func (r *Release) isCanary(destination map[string]any) bool {
+	name, _ := destination["name"].(string)
+	if host, istio := within(destination, "destination")["host"].(string); istio {
+		name = host
 	}
-	return changed
+	return name == r.Apex+"-canary"
 }
 
 // routes are the releases as clients see them.

@@ -27,8 +27,8 @@ func (k *Canaries) content(e *store.Event) string {
 		return fmt.Sprintf(" selector=%v", spec["selector"])
 	case actors.VirtualServiceKind, actors.HTTPRouteKind:
 		var weights []string
-		for _, rule := range append(actors.Items(spec["http"]), actors.Items(spec["rules"])...) {
-			for _, to := range append(actors.Items(rule["route"]), actors.Items(rule["backendRefs"])...) {
+		for _, destinations := range actors.Destinations(e.New.Content()) {
+			for _, to := range destinations {
 				weights = append(weights, fmt.Sprint(to["weight"]))
 			}
 		}

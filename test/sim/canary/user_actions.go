@@ -185,14 +185,6 @@ func (p *users) deleteRoute(r *Release, _ *sim.Stream) {
 	}
 }
 
-func (p *users) editRouteWeights(r *Release, s *sim.Stream) {
-	weight := sim.Pick(s, 0, 0, 5, 33, 77, 100)
-	kind, ok := actors.RouteKind(r.Provider)
-	if ok && p.change(r.Apex, kind, func(o map[string]any) bool { return reweigh(o, int64(weight)) }) {
-		p.userClient.TraceAction(r.Key, "give the canary the weight %d by hand", weight)
-	}
-}
-
 func (p *users) suspend(r *Release, s *sim.Stream) {
 	back, stays := s.Between(10*time.Second, 5*time.Minute), s.Chance(0.2)
 	if !p.respecify(r, func(c *flaggerv1.Canary) { c.Spec.Suspend = true }) {

@@ -50,7 +50,9 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: DeletePrimary, Do: (*users).deletePrimary},
 	{Class: actors.DeleteService, Do: (*users).deleteService},
 	{Class: actors.DeleteRoute, Do: (*users).deleteRoute},
-	{Class: actors.EditRouteWeights, Do: (*users).editRouteWeights},
+	{Class: actors.EditRouteWeights, Do: func(p *users, r *Release, s *sim.Stream) {
+		p.userClient.EditRouteWeights(r.Key, r.Apex, r.Provider, r.isCanary, s)
+	}},
 	{Class: Suspend, Do: (*users).suspend},
 	{Class: Skip, Do: (*users).skip},
 	{Class: actors.Command, Do: (*users).command},
@@ -76,16 +78,6 @@ func (p *users) schedule() {
 		}.Begin()
 	}
 	actors.ScheduleActions(p.world, p, actions, func() []*Release { return p.releases })
-}
-
-// startStory begins a story about a release.
-func (p *users) startStory(story Story, r *Release) {
-	actors.StartStory(p.Script, p, r, story.Acts, func() (flaggerv1.CanaryStatus, bool) {
-		if c := p.stored(r.Key); c != nil {
-			return c.Status, true
-		}
-		return flaggerv1.CanaryStatus{}, false
-	})
 }
 
 // observe receives every event.

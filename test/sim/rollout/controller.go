@@ -98,7 +98,9 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{
 		rolloutKind, actors.ReplicaSetKind, runKind, experimentKind, templateKind, clusterTemplateKind, actors.ServiceKind, endpoints.Kind,
 	}, k.marked()...), concerned: func(change store.Change) []reconcile.Request {
-		return real.Touched(context.Background(), change.Kind, p.seen(change.Kind, change.Old), p.seen(change.Kind, change.New))
+		typed := change.Kind.Group == argov1.GroupName || change.Kind == actors.ReplicaSetKind || change.Kind == endpoints.Kind
+		before, after := actors.WatchedChange(k.world, change, typed)
+		return real.Touched(context.Background(), change.Kind, before, after)
 	}}
 }
 
@@ -183,11 +185,6 @@ func (p *process) ask() {
 		}
 		p.rollouts.services.deliver(p, asked)
 	}
-}
-
-// seen is an object in the form in which production watches its kind; nil for none.
-func (p *process) seen(kind schema.GroupKind, version *store.Version) client.Object {
-	return actors.Watched(p.rollouts.world, version, kind.Group == argov1.GroupName || kind == actors.ReplicaSetKind || kind == endpoints.Kind)
 }
 
 // marked are the kinds of users' objects that carry marks, beside Services.

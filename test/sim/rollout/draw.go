@@ -172,7 +172,7 @@ func drawBlueGreen(s *sim.Stream, b *argov1.BlueGreenStrategy) {
 
 // scaler is the autoscaler of a Rollout.
 func (r *Release) scaler() client.Object {
-	o := object("autoscaling/v2", "HorizontalPodAutoscaler", r.Key.Name, map[string]any{
+	o := userObject("autoscaling/v2", "HorizontalPodAutoscaler", r.Key.Name, map[string]any{
 		"scaleTargetRef": map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": r.Key.Name},
 		"minReplicas":    int64(2), "maxReplicas": int64(5),
 		"metrics": []any{map[string]any{"type": "Resource", "resource": map[string]any{

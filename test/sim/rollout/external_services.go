@@ -19,8 +19,8 @@ import (
 // measurementTimeout is how long a measurement takes that no one answers, as internal/analysis/measure promises.
 const measurementTimeout = 2 * time.Minute
 
-// faultRate is how often each class of faults strikes a measurement, where it is in a run.
-const faultRate = 0.1
+// measurementFaultRate is the probability with which each selected class of faults affects a measurement.
+const measurementFaultRate = 0.1
 
 // externalServices are the metrics services. They know what is true about each version, and say it, or something else.
 type externalServices struct {
@@ -47,7 +47,7 @@ func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
 		o.world.Violate("simulator", "question %T is unknown", asked.Probe.Request)
 		return
 	}
-	o.world.Publish(Asked{Instance: p.instance.Name, Run: asked.Key, ID: asked.Probe.ID, Question: question})
+	o.world.Publish(actors.QuerySent{Instance: p.instance.Name, Of: asked.Key, Query: asked.Probe})
 	o.pending[p.instance]++
 	if question.Metric.Provider.Prometheus == nil { // the real one asks
 		ctx := calling(o.logging(context.Background()), call{asked, strikes})
@@ -73,7 +73,7 @@ func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
 func (o *externalServices) answer(p *process, asked queryrunner.RunningQuery, answer release.Answer, strikes func(sim.Failure) bool) {
 	o.pending[p.instance]--
 	detail, _ := answer.Detail.(analysis.MeasurementResult)
-	o.world.Publish(Answered{Instance: p.instance.Name, Run: asked.Key, ID: asked.Probe.ID, Answer: detail})
+	o.world.Publish(actors.QueryAnswered{QuerySent: actors.QuerySent{Instance: p.instance.Name, Of: asked.Key, Query: asked.Probe}, Answer: answer})
 	o.world.Trace("  %s: measured %s: %s %s%s", asked.Key.Name, asked.Probe.ID, detail.Phase, detail.Value, detail.Message)
 	p.prober.RunQuery(asked, answer)
 	if strikes(sim.DieAnswered) {
@@ -103,7 +103,7 @@ func (o *externalServices) read(asked queryrunner.RunningQuery) reading {
 	}
 	bad, stale := !o.good(run, s, false), false
 	value := []float64{s.Between(0, time.Second).Seconds()}
-	switch o.drawFault(s, actors.MetricFaults...) {
+	switch actors.DrawFault(o.world, s, measurementFaultRate, actors.MetricFaults...) {
 	case actors.MetricNoData:
 		value = []float64{}
 	case actors.MetricNaN:
@@ -182,9 +182,4 @@ func (o *externalServices) share(r *Release) int {
 	default:
 		return 0
 	}
-}
-
-// drawFault draws which of the faults strikes this answer; empty: none does.
-func (o *externalServices) drawFault(s *sim.Stream, classes ...sim.FaultClass) sim.FaultClass {
-	return actors.DrawFault(o.world, s, faultRate, classes...)
 }

@@ -12,14 +12,13 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// tool writes its own copy of some objects of a release back, as those do that keep a cluster like a repository.
+// tool writes its own copies of some objects of a release back, as tools do that keep a cluster like a repository.
 type tool struct {
 	*Rollouts
 	of *Release
 	// replicas, template, selectors, weights say what is in its copies.
 	replicas, template, selectors, weights bool
 	every                                  time.Duration
-	done                                   int
 }
 
 // tools begins the tools of a run.
@@ -37,16 +36,12 @@ func (k *Rollouts) tools() {
 			Rollouts: k, of: r, replicas: s.Chance(0.5), template: s.Chance(0.6), selectors: s.Chance(0.4), weights: s.Chance(0.4),
 			every: sim.Pick(s, 30*time.Second, time.Minute, 3*time.Minute, 8*time.Minute),
 		}
-		actors.Every(t.world, t.every, func() bool { return t.over }, t.apply)
+		actors.Every(t.world, t.every, func() bool { return t.over }, actors.WritesBack(t.world, r.Key.Name, t.writeBack))
 	}
 }
 
-// apply writes everything back that is not as in the tool's copies.
-func (t *tool) apply() {
-	t.done++
-	if !t.world.Faults.TakesPlace(fmt.Sprintf("%s#%s-%d", actors.GitOps, t.of.Key.Name, t.done)) {
-		return
-	}
+// writeBack writes everything back that is not as in the tool's copies.
+func (t *tool) writeBack() {
 	wrote := t.respecify("gitops", t.of.Key, func(o *argov1.Rollout) {
 		if t.replicas {
 			o.Spec.Replicas = t.of.Spec.Replicas
@@ -65,8 +60,8 @@ func (t *tool) apply() {
 	}
 	if kind, ok := actors.RouteKind(t.of.Router); ok && t.weights {
 		of, _ := sidesOf(&t.of.Spec)
-		first := func(at place) bool { return of.onTheWay(at, "") } // of the two sides, as they were when the copy was made
-		wrote = t.userClient.Write("gitops", t.of.apex(), kind, func(o map[string]any) bool { return reweigh(o, first, 0) }) || wrote
+		first := func(destination map[string]any) bool { return of.onTheWay(placeOf(destination), "") } // of the two sides, as they were when the copy was made
+		wrote = t.userClient.Write("gitops", t.of.apex(), kind, func(o map[string]any) bool { return actors.Reweigh(o, first, 0) }) || wrote
 	}
 	if wrote {
 		t.world.Trace("%s: gitops writes its copies back", t.of.Key.Name)

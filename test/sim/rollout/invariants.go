@@ -34,7 +34,7 @@ func (l *ledger) invariants() []oracle.Invariant {
 		oracle.Holds("I7", "the weight rises only while the canary has the ready pods for it",
 			oracle.ReadyBeforeWeight(core, l.readyWeights)),
 		oracle.Holds("I8", "of objects that users made, only what is documented changes, and none is deleted",
-			&oracle.UserObjects{Ledger: core, Exempt: exempt, OtherOwner: func(*store.Version) string { return "" }, MayChange: l.mayChange}),
+			&oracle.UserObjects{Ledger: core, Exempt: ofSerin, OtherOwner: func(*store.Version) string { return "" }, MayChange: l.mayChange}),
 		oracle.Holds("I10", "no byte of a secret is in a status, an event, a log, or an object other than its Secret",
 			&oracle.Secrecy{Ledger: core, Planted: actors.Planted, Public: (*store.Version).Content}),
 		oracle.Holds("I11", "a measurement is asked for once by a process, and the next one no earlier than its interval says",

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
@@ -20,6 +21,25 @@ type measurement struct {
 	run    types.UID
 	metric string
 	number int
+}
+
+func (m measurement) String() string { return fmt.Sprintf("measurement %d of %s", m.number, m.metric) }
+
+// requestOf is what a query asks for.
+func requestOf(h actors.QuerySent) analysis.MeasurementRequest {
+	request, _ := h.Query.Request.(analysis.MeasurementRequest)
+	return request
+}
+
+func measurementOf(h actors.QuerySent) measurement {
+	request := requestOf(h)
+	return measurement{h.Of.UID, request.Metric.Name, request.Number}
+}
+
+// phaseOf is the phase of the measurement that an answer contains.
+func phaseOf(h actors.QueryAnswered) argov1.AnalysisPhase {
+	result, _ := h.Answer.Detail.(analysis.MeasurementResult)
+	return result.Phase
 }
 
 // measurementsCountedOnce is I4.
@@ -38,17 +58,17 @@ func (c *measurementsCountedOnce) Observe(event any) {
 	switch h := event.(type) {
 	case sim.ProcessStarted:
 		delete(c.heard, h.Instance)
-	case Asked:
+	case actors.QuerySent:
 		if c.asked == nil {
 			c.asked, c.heard, c.astray = map[string]measurement{}, map[string]map[measurement][]argov1.AnalysisPhase{}, map[measurement]int{}
 		}
-		c.asked[h.ID] = measurement{h.Run.UID, h.Question.Metric.Name, h.Question.Number}
-	case Answered:
+		c.asked[h.Query.ID] = measurementOf(h)
+	case actors.QueryAnswered:
 		if c.heard[h.Instance] == nil {
 			c.heard[h.Instance] = map[measurement][]argov1.AnalysisPhase{}
 		}
-		of := c.asked[h.ID]
-		c.heard[h.Instance][of] = append(c.heard[h.Instance][of], h.Answer.Phase)
+		of := c.asked[h.Query.ID]
+		c.heard[h.Instance][of] = append(c.heard[h.Instance][of], phaseOf(h))
 	case oracle.Write:
 		if h.BySerin && h.Kind == runKind && h.Type == store.Modified {
 			c.recount(h)
@@ -193,17 +213,17 @@ const retried = 10 * time.Second
 // queries are facts for I11.
 func (c *measurementTimes) queries(event any) []oracle.Query {
 	switch h := event.(type) {
-	case Answered:
-		if h.Answer.Phase == argov1.AnalysisPhaseError {
-			c.wrong[c.ids[h.ID]] = true
+	case actors.QueryAnswered:
+		if phaseOf(h) == argov1.AnalysisPhaseError {
+			c.wrong[c.ids[h.Query.ID]] = true
 		}
-	case Asked:
-		this := measurement{h.Run.UID, h.Question.Metric.Name, h.Question.Number}
-		c.ids[h.ID] = this
-		if h.Question.InProgress != nil {
+	case actors.QuerySent:
+		this := measurementOf(h)
+		c.ids[h.Query.ID] = this
+		if requestOf(h).InProgress != nil {
 			return nil // one that takes long is observed again and again
 		}
-		query := oracle.Query{Release: h.Run.Name, What: measurementText(h), By: h.Instance, Key: this}
+		query := oracle.Query{Release: h.Of.Name, What: measurementOf(h).String(), By: h.Instance, Key: this}
 		if _, again := c.first[this]; !again {
 			c.first[this] = c.Now()
 		}
@@ -217,22 +237,19 @@ func (c *measurementTimes) queries(event any) []oracle.Query {
 
 // intervals are facts for I14: intervals that ended where a clock was set.
 func (c *measurementTimes) intervals(event any) []oracle.Period {
-	h, ok := event.(Asked)
-	if !ok || h.Question.InProgress != nil || !c.Clocks.Changed {
+	h, ok := event.(actors.QuerySent)
+	if !ok || requestOf(h).InProgress != nil || !c.Clocks.Changed {
 		return nil
 	}
 	since, interval := c.due(h)
-	return []oracle.Period{{Release: h.Run.Name, What: measurementText(h) + " was sent", Began: since, Length: interval}}
-}
-
-func measurementText(h Asked) string {
-	return fmt.Sprintf("measurement %d of %s", h.Question.Number, h.Question.Metric.Name)
+	return []oracle.Period{{Release: h.Of.Name, What: measurementOf(h).String() + " was sent", Began: since, Length: interval}}
 }
 
 // due is when the measurement before was sent, and how long after that this one is due. Moments in a status are whole seconds.
-func (c *measurementTimes) due(h Asked) (since time.Time, interval time.Duration) {
-	before := measurement{h.Run.UID, h.Question.Metric.Name, h.Question.Number - 1}
-	interval, err := time.ParseDuration(string(h.Question.Metric.Interval))
+func (c *measurementTimes) due(h actors.QuerySent) (since time.Time, interval time.Duration) {
+	before := measurementOf(h)
+	before.number--
+	interval, err := time.ParseDuration(string(requestOf(h).Metric.Interval))
 	if err != nil {
 		interval = retried
 	} else if c.wrong[before] {

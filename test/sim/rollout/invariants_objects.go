@@ -21,8 +21,8 @@ func keyNamed(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: actors.Namespace, Name: name}
 }
 
-// exempt is true of a write of an object that is Serin's, or belongs to another object of Serin.
-func exempt(e oracle.Write) bool { return controlled(e.Old) || e.Kind == actors.ReplicaSetKind }
+// ofSerin is true of a write of an object that is Serin's, or belongs to another object of Serin.
+func ofSerin(e oracle.Write) bool { return controlled(e.Old) || e.Kind == actors.ReplicaSetKind }
 
 // controlled is true of an object that has a controller.
 func controlled(v *store.Version) bool { return metav1.GetControllerOfNoCopy(v.Meta()) != nil }

@@ -82,7 +82,7 @@ func (k *Rollouts) work(v *store.Version) cluster.Work {
 	s := k.world.Draws.Stream(fmt.Sprintf("job/%s/%s/%d", run.Name, of[measure.MetricNameAnnotation], k.services.asked[string(run.UID)]))
 	work := cluster.Work{Takes: s.Skewed(500*time.Millisecond, 30*time.Second), Fails: !k.services.good(run, s, false)}
 	late := s.Between(20*time.Second, 4*time.Minute)
-	switch k.services.drawFault(s, jobFaults...) {
+	switch actors.DrawFault(k.world, s, measurementFaultRate, jobFaults...) {
 	case JobHang:
 		work.Hangs = true
 	case JobImage:

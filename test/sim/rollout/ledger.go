@@ -167,7 +167,7 @@ func (l *ledger) Record(event any) {
 		l.recordWrite(h)
 	case rolloutWritten:
 		l.recordRollout(h)
-	case Answered:
+	case actors.QueryAnswered:
 		l.Events++
 	case cluster.PodDied:
 		l.countPods()

@@ -86,7 +86,7 @@ func (r *Release) withSubsets(services bool) {
 // rule is the DestinationRule as its user makes it.
 func (r *Release) rule() client.Object {
 	pooled := map[string]any{"connectionPool": map[string]any{"http": map[string]any{"maxRequestsPerConnection": int64(10)}}}
-	return object("networking.istio.io/v1beta1", "DestinationRule", r.apex(), map[string]any{
+	return userObject("networking.istio.io/v1beta1", "DestinationRule", r.apex(), map[string]any{
 		"host": r.apex(), "trafficPolicy": map[string]any{"loadBalancer": map[string]any{"simple": "LEAST_REQUEST"}},
 		"subsets": []any{
 			map[string]any{"name": ownSubset, "labels": map[string]any{"app": r.Key.Name, "reports": "yes"}, "trafficPolicy": pooled},

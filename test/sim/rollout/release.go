@@ -98,7 +98,7 @@ func (r *Release) service(name string) client.Object {
 func (r *Release) route(stable, canary place) client.Object {
 	apex := r.apex()
 	if r.Router == actors.Istio {
-		return object("networking.istio.io/v1beta1", "VirtualService", apex, map[string]any{
+		return userObject("networking.istio.io/v1beta1", "VirtualService", apex, map[string]any{
 			"hosts": []any{apex}, "gateways": []any{"mesh"},
 			"http": []any{map[string]any{"name": "main", "timeout": "3s", "route": []any{
 				map[string]any{"destination": stable.destination(), "weight": int64(100)},
@@ -106,7 +106,7 @@ func (r *Release) route(stable, canary place) client.Object {
 			}}},
 		})
 	}
-	return object("gateway.networking.k8s.io/v1", "HTTPRoute", apex, map[string]any{
+	return userObject("gateway.networking.k8s.io/v1", "HTTPRoute", apex, map[string]any{
 		"parentRefs": []any{map[string]any{"name": "public", "namespace": "gateways"}}, "hostnames": []any{apex + ".example"},
 		"rules": []any{map[string]any{"backendRefs": []any{
 			map[string]any{"name": stable.Service, "port": int64(80), "weight": int64(100)},
@@ -115,13 +115,9 @@ func (r *Release) route(stable, canary place) client.Object {
 	})
 }
 
-// object is an object in the namespace of the releases.
-func object(apiVersion, kind, name string, spec map[string]any) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	o.SetAPIVersion(apiVersion)
-	o.SetKind(kind)
-	o.SetNamespace(actors.Namespace)
-	o.SetName(name)
+// userObject is an object with an annotation of its user.
+func userObject(apiVersion, kind, name string, spec map[string]any) *unstructured.Unstructured {
+	o := actors.NewObject(apiVersion, kind, name, map[string]any{"spec": spec})
 	o.SetAnnotations(map[string]string{"example.com/owner": "network"})
 	return o
 }

@@ -93,7 +93,13 @@ func (k *Rollouts) Populate(w *sim.World) {
 	if k.story != nil {
 		r := k.story.release()
 		k.begin(r)
-		k.users.startStory(*k.story, r)
+		actors.StartStory(k.users.Script, k.users, r, k.story.Acts, func() (status argov1.RolloutStatus, exists bool) {
+			stored := k.stored(r.Key)
+			if stored != nil {
+				status = stored.Status
+			}
+			return status, stored != nil
+		})
 		return
 	}
 	s := w.Draws.Stream("releases")

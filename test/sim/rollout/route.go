@@ -4,23 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
-
-// destinations are the receivers of each rule of a route, with their weights, in place.
-func destinations(content map[string]any) [][]map[string]any {
-	var out [][]map[string]any
-	for _, place := range [][2]string{{"http", "route"}, {"rules", "backendRefs"}} {
-		rules, _, _ := unstructured.NestedFieldNoCopy(content, "spec", place[0])
-		for _, rule := range actors.Items(rules) {
-			out = append(out, actors.Items(rule[place[1]]))
-		}
-	}
-	return out
-}
 
 // placeOf is where a destination leads to.
 func placeOf(destination map[string]any) place {
@@ -51,7 +37,7 @@ func weightsOf(v *store.Version) []share {
 	if v == nil {
 		return nil
 	}
-	rules := destinations(v.Content())
+	rules := actors.Destinations(v.Content())
 	if len(rules) == 0 {
 		return nil
 	}
@@ -73,22 +59,4 @@ func weightOf(shares []share, at place) int {
 		return 0
 	}
 	return shares[i].Weight
-}
-
-// reweigh gives the canary a weight, and the stable side the rest, where a rule has both. It is false where none has.
-func reweigh(content map[string]any, canary func(place) bool, weight int64) bool {
-	changed := false
-	for _, to := range destinations(content) {
-		if len(to) != 2 {
-			continue
-		}
-		for _, destination := range to {
-			destination["weight"] = 100 - weight
-			if canary(placeOf(destination)) {
-				destination["weight"] = weight
-			}
-		}
-		changed = true
-	}
-	return changed
 }

@@ -278,27 +278,19 @@ func (p *users) editService(r *Release, s *sim.Stream) {
 }
 
 // onTheWay is true of the place of the new revision in a route, as users see it in the status.
-func (p *users) onTheWay(r *Release) func(place) bool {
+func (p *users) onTheWay(r *Release) func(map[string]any) bool {
 	of, _ := sidesOf(&r.Spec)
 	stableIs := argov1.PingPongType("")
 	if object := p.stored(r.Key); object != nil {
 		stableIs = object.Status.Canary.StablePingPong
 	}
-	return func(at place) bool { return of.onTheWay(at, stableIs) }
+	return func(destination map[string]any) bool { return of.onTheWay(placeOf(destination), stableIs) }
 }
 
 func (p *users) deleteRoute(r *Release, s *sim.Stream) {
 	back := s.Between(5*time.Second, 3*time.Minute)
 	if kind, ok := actors.RouteKind(r.Router); ok && p.userClient.DeleteOf(r.Key, r.apex(), kind) {
 		p.After(back, func() { p.mendAround(r) })
-	}
-}
-
-func (p *users) editRouteWeights(r *Release, s *sim.Stream) {
-	weight := sim.Pick(s, 0, 0, 5, 33, 77, 100)
-	kind, ok := actors.RouteKind(r.Router)
-	if ok && p.userClient.Write("user", r.apex(), kind, func(o map[string]any) bool { return reweigh(o, p.onTheWay(r), int64(weight)) }) {
-		p.userClient.TraceAction(r.Key, "write weight %d", weight)
 	}
 }
 

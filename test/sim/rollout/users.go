@@ -45,7 +45,9 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: actors.DeleteService, Do: (*users).deleteService},
 	{Class: EditService, Do: (*users).editService},
 	{Class: actors.DeleteRoute, Do: (*users).deleteRoute},
-	{Class: actors.EditRouteWeights, Do: (*users).editRouteWeights},
+	{Class: actors.EditRouteWeights, Do: func(p *users, r *Release, s *sim.Stream) {
+		p.userClient.EditRouteWeights(r.Key, r.apex(), r.Router, p.onTheWay(r), s)
+	}},
 	{Class: DeleteJudge, Do: (*users).deleteJudge},
 	{Class: actors.NonsenseStatus, Do: (*users).nonsense},
 	{Class: actors.SwapStrategy, Do: (*users).swapStrategy},
@@ -71,16 +73,6 @@ func (p *users) schedule() {
 	}
 	p.scheduleConflicts()
 	actors.ScheduleActions(p.world, p, actions, func() []*Release { return p.releases })
-}
-
-// startStory begins a story about a release.
-func (p *users) startStory(story Story, r *Release) {
-	actors.StartStory(p.Script, p, r, story.Acts, func() (argov1.RolloutStatus, bool) {
-		if stored := p.stored(r.Key); stored != nil {
-			return stored.Status, true
-		}
-		return argov1.RolloutStatus{}, false
-	})
 }
 
 // observe receives every event.
