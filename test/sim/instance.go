@@ -23,7 +23,7 @@ type Controller interface {
 	Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error)
 	// Watches are the kinds that are watched from the start.
 	Watches() []schema.GroupKind
-	// RequestsFor are the releases to look at because of a change that a watch told.
+	// RequestsFor are the releases to reconcile because of a change that a watch delivered.
 	RequestsFor(change store.Change) []reconcile.Request
 	// Flush lets everything go that waits to leave the process: questions, messages.
 	Flush()
@@ -46,7 +46,7 @@ type Instance struct {
 	alive       bool
 	frozen      bool
 	held        []func() // what became due while the process slept
-	heard       int      // how often it was told of events
+	heard       int      // how many events it received
 	forbidden   schema.GroupKind
 	allowed     time.Time // when the kind above is allowed again
 }

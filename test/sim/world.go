@@ -110,7 +110,7 @@ const (
 	Unknown   Failure = "unknown"    // the request did its work, and the answer is lost
 
 	DieAsking   Failure = "die before the question"       // the process dies, the question was not put
-	DieWaiting  Failure = "die while the question is out" // it was put, and no one is there to hear the answer
+	DieWaiting  Failure = "die while the question is out" // its answer finds no process
 	DieAnswered Failure = "die after the answer"          // it was heard, and nothing was made of it
 	LoseAnswer  Failure = "the answer is lost"            // it was put, and the connection broke
 )
@@ -151,7 +151,7 @@ var Beginning = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // time go on.
 const maxReconciliations = 20_000
 
-// lastLines of a run are kept when it is not told whole.
+// lastLines of a run are kept if the full trace is not requested.
 const lastLines = 60
 
 // Run executes one run.
@@ -263,7 +263,7 @@ func (w *World) wrote(event *store.Event) {
 	w.Publish(ObjectWritten{event})
 }
 
-// lag is how late a watch tells.
+// lag is how late a watch delivers.
 func (w *World) lag() time.Duration {
 	if w.Faults.Inject(LateEvents) {
 		return w.Faults.Stream(LateEvents).Skewed(100*time.Millisecond, 20*time.Second)

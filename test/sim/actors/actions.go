@@ -73,7 +73,7 @@ type Shipping struct {
 	Soonest, Latest time.Duration
 	// Draw draws a version, and gives what ships it.
 	Draw func(*sim.Stream) (ship func())
-	// Over is true once no one ships any more.
+	// Over is true once users have stopped shipping.
 	Over func() bool
 }
 

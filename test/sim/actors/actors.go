@@ -82,7 +82,7 @@ func Index(i *sim.Instance, indexes ...func(context.Context, client.FieldIndexer
 	}
 }
 
-// UnderWay says what someone is still doing; empty: no one does anything.
+// UnderWay describes what is still in progress; empty: nothing is.
 func UnderWay(w *sim.World, people *Script, asked Pending, c *cluster.Cluster) string {
 	switch {
 	case people.Active():

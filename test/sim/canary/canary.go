@@ -42,13 +42,13 @@ type Canaries struct {
 	oracle     *oracle.Oracle
 	// processes are those that live, and some that have died.
 	processes []*process
-	// story is told instead of drawn ones, when it is not nil.
+	// story replaces the drawn releases, if it is not nil.
 	story *Story
 	// over is true once users and tools do nothing by themselves any more.
 	over bool
 }
 
-// Release is one Canary of a run, with what is true about it and no one in the world knows.
+// Release is one Canary of a run, with its true properties, which no component of the run knows.
 type Release struct {
 	actors.Versions
 

@@ -103,7 +103,7 @@ func (p *process) Flush() {
 			return
 		}
 		if asked.Key.Namespace == neighbours {
-			continue // no one answers
+			continue // these queries are never answered
 		}
 		p.canaries.services.deliver(p, asked)
 	}

@@ -37,7 +37,7 @@ const (
 // answerFaultRate is the probability with which each selected class of faults affects an answer.
 const answerFaultRate = 0.15
 
-// externalServices is whoever a release asks: the receivers of hooks, and the metrics services. They know what is true about each
+// externalServices answer the queries of a release: receivers of webhooks, and metrics services. They know the true properties of each
 // version, and say it, or something else.
 type externalServices struct {
 	*Canaries
@@ -51,7 +51,7 @@ type externalServices struct {
 // gate is an approval that users give and take back.
 type gate struct {
 	opens, closes time.Time
-	// never: no one will ever open it.
+	// never: it is never opened.
 	never bool
 }
 
@@ -216,7 +216,7 @@ func gateName(r *Release, hook flaggerv1.CanaryWebhook) string {
 	return r.Key.Name + "/" + string(hook.Type) + "/" + hook.URL
 }
 
-// neverApproved is true when no one will ever approve that this release starts, and it waits for them: gates before theirs may
+// neverApproved is true when the start of this release is never approved, and it waits for that: earlier gates may
 // have to open first.
 func (o *externalServices) neverApproved(c *flaggerv1.Canary) bool {
 	r := o.releaseOf(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
@@ -268,7 +268,7 @@ func (o *externalServices) measure(s *sim.Stream, usual time.Duration, r *Releas
 	switch actors.DrawFault(o.world, s, answerFaultRate, actors.MetricFaults...) {
 	case actors.MetricNoData:
 		return none("no values found")
-	case actors.MetricNaN: // whoever asks makes no data of it
+	case actors.MetricNaN: // the client treats it as no data
 		return none("no values found")
 	case actors.MetricError:
 		switch what {

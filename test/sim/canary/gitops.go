@@ -49,8 +49,8 @@ func (k *Canaries) tools() {
 }
 
 // saw lets the tool look a while after each change that someone else made to one of its objects.
-func (t *tool) saw(happening any) {
-	wrote, ok := happening.(sim.ObjectWritten)
+func (t *tool) saw(event any) {
+	wrote, ok := event.(sim.ObjectWritten)
 	if !ok || t.due || t.over || wrote.Actor == "gitops" || wrote.Subresource == "status" || !t.has(wrote.Kind, wrote.Key.Name) {
 		return
 	}

@@ -23,7 +23,7 @@ type step struct {
 	what      string
 }
 
-// stepIn is the step that a happening is, if it is one.
+// stepIn is the step that an event is, if it is one.
 func (l *ledger) stepIn(event any) (step, bool) {
 	switch h := event.(type) {
 	case routeWritten:
@@ -66,11 +66,11 @@ func (l *ledger) skips(r *record) bool {
 	if slices.ContainsFunc(l.expectations(r), func(d *expectation) bool { return d.skip }) {
 		return true
 	}
-	return r.told("promote", r.run.began.Add(-l.Lag))
+	return r.commanded("promote", r.run.began.Add(-l.Lag))
 }
 
-// told is true when a user gave a command since then.
-func (r *record) told(verb string, then time.Time) bool {
+// commanded is true when a user gave a command since then.
+func (r *record) commanded(verb string, then time.Time) bool {
 	return slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.at.After(then) })
 }
 
@@ -323,10 +323,10 @@ func (c *windowsJudgedOnce) takenBack(h canaryWritten) {
 	asked := slices.ContainsFunc(c.answersOf(h.Actor, r), func(q *question) bool {
 		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.yes()
 	})
-	if max(before.FailedChecks, after.FailedChecks) >= least || unready || asked || r.told("abort", r.run.began.Add(-c.Lag)) {
+	if max(before.FailedChecks, after.FailedChecks) >= least || unready || asked || r.commanded("abort", r.run.began.Add(-c.Lag)) {
 		return
 	}
-	c.Violate("I4", r.Name(), "it is taken back with %d failed checks of %d, although both copies are ready and nobody asked for it", before.FailedChecks, least)
+	c.Violate("I4", r.Name(), "it is rolled back with %d failed checks of %d, although both workloads are ready and no user requested it", before.FailedChecks, least)
 }
 
 // answersOf are those that a process has for a release.
@@ -387,7 +387,7 @@ func (l *ledger) stableKeys() oracle.Checker {
 		known, seen := first[call]
 		if !seen {
 			first[call] = firstAsked{q.hook.Key, l.Now()}
-		} else if known.key != q.hook.Key && !q.of.tampered.After(known.at) && !q.of.told("retry", known.at) {
+		} else if known.key != q.hook.Key && !q.of.tampered.After(known.at) && !q.of.commanded("retry", known.at) {
 			l.Violate("I11", q.of.Name(), "%s was sent with another key than before the crash", q.probe.ID)
 		}
 	})
@@ -444,7 +444,7 @@ func (c *ledger) freshSamples(event any) {
 	}
 	r := q.of
 	if q.check == nil || r.run == nil || r.run.left.IsZero() || !c.Clocks.Consistent(r.run.left) || r.tampered.After(r.run.left) {
-		return // whoever wipes the status wipes the moment
+		return // a user who clears the status clears the moment
 	}
 	back, err := time.ParseDuration(q.check.Metric.Interval)
 	if err != nil {

@@ -37,11 +37,11 @@ func (c *analysedTemplate) Observe(event any) {
 	var allowed []string
 	switch {
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && c.JustStarted(h.Actor):
-		allowed = r.target.contents.Since(time.Time{}) // the primary follows the target, and serves no one before it is like it
+		allowed = r.target.contents.Since(time.Time{}) // the primary follows the target, and serves no users before it equals the target
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && r.configured.After(c.OldestView()):
 		return // template and configuration may have been seen as they never were at once, and what follows mends that
 	case r.phase() == flaggerv1.CanaryPhaseInitializing && r.target.version == nil && r.made.After(c.OldestView()):
-		return // it may have been seen still as it was last before the Canary was made, which no one recorded
+		return // the process may have observed its state from before the Canary was created, which is not recorded
 	case r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing:
 		allowed = r.target.contents.Since(c.OldestView())
 	case h.Type == store.Added:
@@ -71,7 +71,7 @@ func (c *analysedTemplate) succeeded(m canaryWritten) {
 	}
 }
 
-// again is what a primary that is made again may run; nil: no one can tell.
+// again is what a primary that is created again may run; nil: unknown.
 func (c *analysedTemplate) again(r *record) []string {
 	switch {
 	case r.stable == "":
@@ -154,7 +154,7 @@ func madeFor(v *store.Version) bool {
 	return strings.HasPrefix(holder(v), flaggerv1.CanaryKind+" ")
 }
 
-// holder names who controls an object, as kind, name and UID; empty: no one.
+// holder is the controller of an object, as kind and UID; empty: it has none.
 func holder(v *store.Version) string {
 	for _, owner := range actors.Items(within(v.Content(), "metadata")["ownerReferences"]) {
 		if held, _ := owner["controller"].(bool); held {
@@ -243,7 +243,7 @@ func (l *ledger) caused(r *record, last time.Time) bool {
 	if last.Before(then) {
 		then = last
 	}
-	if r.Specs.Replaced(then) || r.told("retry", then) {
+	if r.Specs.Replaced(then) || r.commanded("retry", then) {
 		return true
 	}
 	for _, at := range r.places() {

@@ -40,7 +40,7 @@ func (c *progressDeadline) otherwise(h canaryWritten) bool {
 		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.yes()
 	})
 	threshold := slices.ContainsFunc(c.expectations(r), func(d *expectation) bool { return h.before.Status.FailedChecks >= d.threshold })
-	return asked || threshold || r.told("abort", r.run.began.Add(-c.Lag))
+	return asked || threshold || r.commanded("abort", r.run.began.Add(-c.Lag))
 }
 
 // hasty: asked is when the copy was asked to change.
@@ -94,12 +94,12 @@ func (c *failedPromotionRecovery) Observe(event any) {
 				r.route.canary, c.since(r.primary.ready.Since))
 		}
 	case (phase == flaggerv1.CanaryPhaseFailed || phase == flaggerv1.CanaryPhaseWaiting) && r.orphaned && !slices.Contains(r.run.contents, r.target.content):
-		c.Violate("I33", r.Name(), "a revision that nobody analysed has %d %% of the traffic, although the primary has been ready since %s",
+		c.Violate("I33", r.Name(), "a revision that was not analysed has %d %% of the traffic, although the primary has been ready since %s",
 			r.route.canary, c.since(r.primary.ready.Since))
 	}
 }
 
-// undisturbed is true of a release that no one else holds or has just written to.
+// undisturbed is true of a release that no one else blocks or has just written to.
 func (c *failedPromotionRecovery) undisturbed(r *record) bool {
 	return r.mine() && c.owns(r) && !leaving(r) && !r.blocked() && r.Suspended.IsZero() && r.moved.Before(c.OldestView()) && r.changed.Before(c.OldestView()) &&
 		!r.route.foreign.After(r.run.began) && !r.providerless() && r.route.found

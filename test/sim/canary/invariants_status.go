@@ -142,7 +142,7 @@ func (c *ledger) tried(h canaryWritten) {
 	if !slices.Contains(h.begins.contents, r.failed) || len(h.begins.contents) > 1 || !r.failedAt.After(r.target.changed()) {
 		return
 	}
-	if !r.told("retry", time.Time{}) && r.target.foreign.Before(r.failedAt) {
+	if !r.commanded("retry", time.Time{}) && r.target.foreign.Before(r.failedAt) {
 		c.Violate("I23", r.Name(), "%s, which was rolled back, is released again, although no user requested it", r.failed)
 	}
 }
@@ -172,7 +172,7 @@ func (c *obeyedCommands) observe(event any) {
 		key := string(r.UID) + " " + now.Command
 		verb, run, _ := strings.Cut(now.Command, "@")
 		switch {
-		case h.begins != nil && run != now.Run: // of the run before, which no one carries out any more
+		case h.begins != nil && run != now.Run: // of the previous run, and no longer carried out
 		case !c.obeyed[key].IsZero() && r.mine() && !r.tampered.After(c.obeyed[key]):
 			c.Violate("I24", r.Name(), "%s was carried out a second time", now.Command)
 		case !slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.run == run }):

@@ -39,8 +39,8 @@ func TestAWishSaysWhichWeightsArePlanned(t *testing.T) {
 		{"linear", step, 60, nil, true},
 		{"never beyond the most", step, 70, nil, true},
 		{"linear overshoot", step, 90, nil, false},
-		{"from somebody else's", step, 35, []int{5}, true},
-		{"not from somebody else's", step, 36, []int{5}, false},
+		{"from a weight of a user", step, 35, []int{5}, true},
+		{"not from a weight of a user", step, 36, []int{5}, false},
 		{"blue/green moves all", green, 100, nil, true},
 		{"blue/green moves nothing else", green, 50, nil, false},
 	} {

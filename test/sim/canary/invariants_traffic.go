@@ -62,7 +62,7 @@ func (c *readyBackends) lost(h cluster.Lost) {
 	}
 }
 
-// end: whoever set a weight, at rest no one is sent to a version that Serin may have left without pods.
+// Finish: whoever set a weight, at rest no request goes to a version that Serin may have left without pods.
 func (c *readyBackends) Finish() {
 	for _, r := range c.All {
 		if r.Gone() || leaving(r) || r.canary.Spec.Suspend || r.blocked() || !c.owns(r) {
@@ -172,7 +172,7 @@ func (l *ledger) steadyRollback(event any) {
 	}
 }
 
-// rollsBack is true once everybody must know that the release is being rolled back.
+// rollsBack is true once every process must know that the release is being rolled back.
 func (c *ledger) rollsBack(r *record) bool {
 	return r.run != nil && r.mine() && r.run.intent == "rollback" && r.run.intended.Before(c.OldestView()) && r.status.Serin != nil &&
 		r.status.Serin.Run == r.run.name && r.status.Serin.Intent == "rollback"

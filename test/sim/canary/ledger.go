@@ -301,7 +301,7 @@ func resting(phase flaggerv1.CanaryPhase) bool {
 	}
 }
 
-// nameOf tells one attempt from the next. In a status of another controller, an attempt is told by what was taken up.
+// nameOf distinguishes one attempt from the next. In a status of another controller, the applied spec identifies an attempt.
 func nameOf(status *flaggerv1.CanaryStatus) string {
 	if status.Serin != nil && status.Serin.Run != "" {
 		return status.Serin.Run
@@ -396,7 +396,7 @@ func (l *ledger) meet(r *record) {
 	}
 }
 
-// meetRoute records the weights where a spec names another kind of route, which no one looked at before.
+// meetRoute records the weights where a spec names another kind of route, which was not observed before.
 func (l *ledger) meetRoute(r *record) {
 	for _, at := range r.places() {
 		if !r.carries(at) {
@@ -434,7 +434,7 @@ func (l *ledger) recordStatus(r *record, h canaryWritten) {
 		return
 	}
 	if moving(h.after.Status.Phase) {
-		r.run.name = nameOf(&h.after.Status) // it may be told only now
+		r.run.name = nameOf(&h.after.Status) // the status may name it only now
 	}
 	if h.opens {
 		r.run.window = &window{opened: l.Now(), start: opened(&h.after.Status)}

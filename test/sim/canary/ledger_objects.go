@@ -245,7 +245,7 @@ func (l *ledger) recordWorkload(h workloadWritten) {
 func (l *ledger) recordStable(r *record, ours bool, content string) {
 	switch {
 	case !ours:
-		r.stable = "" // whoever wrote it may know what it shall run
+		r.stable = "" // a user wrote it, and decides what it runs
 	case r.run != nil && moving(r.status.Phase) && slices.Contains(r.run.contents, content):
 		r.run.promoted, r.stable, r.misled = l.Now(), content, false
 	default:
@@ -328,7 +328,7 @@ func (l *ledger) recordProgress(p *workloadState, counts [3]int64, lost bool) {
 func (p *workloadState) progress(then time.Time) time.Time {
 	for i, v := range slices.Backward(p.progressed) {
 		if at := v; !at.After(then) {
-			p.progressed = p.progressed[i:] // no one asks for what was before
+			p.progressed = p.progressed[i:] // no check needs older ones
 			return release.LaterOf(at, p.lost)
 		}
 	}

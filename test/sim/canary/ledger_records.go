@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// life is a process from its start to its end: what it was told goes with it.
+// life is a process from its start to its end: the answers that it received are lost with it.
 type life struct {
 	answers map[types.UID]map[string]*question
 	out     map[types.UID]*question
@@ -72,7 +72,7 @@ type record struct {
 
 	run  *run
 	runs int
-	// stable is what the primary shall run: what was promoted last; empty where no one can tell.
+	// stable is what the primary is expected to run, which was promoted last; empty: unknown.
 	stable string
 	// failed is what was rolled back last.
 	failed   string

@@ -23,7 +23,7 @@ import (
 // New makes the drawn releases of one run.
 func New() []sim.Kind { return []sim.Kind{&Canaries{}} }
 
-// FixedStories are those that a run can be told to follow.
+// FixedStories are the scripted releases that a run can execute.
 func FixedStories() []actors.Story {
 	var fixed []actors.Story
 	for _, story := range Stories() {
@@ -380,7 +380,7 @@ func drawMetric(s *sim.Stream, name string) flaggerv1.CanaryMetric {
 	return m
 }
 
-// drawHook draws one hook. Names are not always different: two hooks of one name and type are told apart by their address.
+// drawHook draws one hook. Names are not always different: two hooks of one name and type differ in their addresses.
 func drawHook(s *sim.Stream, i int) flaggerv1.CanaryWebhook {
 	of := sim.Pick(s, flaggerv1.ConfirmRolloutHook, flaggerv1.PreRolloutHook, flaggerv1.RolloutHook, flaggerv1.HookType(""),
 		flaggerv1.ConfirmTrafficIncreaseHook, flaggerv1.ConfirmPromotionHook, flaggerv1.RollbackHook, flaggerv1.PostRolloutHook)
@@ -490,7 +490,7 @@ func (r *Release) stranger(which int) *unstructured.Unstructured {
 	}
 }
 
-// Story is a release told in advance: what it is, and what happens when. It has one end, whatever the scheduling.
+// Story is a scripted release: its spec, and the actions of users. It has one final state, whatever the scheduling.
 type Story struct {
 	Name     string
 	Provider string

@@ -75,7 +75,7 @@ func (k *Canaries) Unsettled(w *sim.World) string {
 	return strings.Join(why, "; ")
 }
 
-// underWay says what someone is still doing; empty: no one does anything.
+// underWay describes what is still in progress; empty: nothing is.
 func (k *Canaries) underWay(w *sim.World) string {
 	return actors.UnderWay(w, k.users.Script, k.services.pending, k.cluster)
 }

@@ -225,7 +225,7 @@ func (p *users) command(r *Release, s *sim.Stream) {
 	}
 }
 
-// restatus writes a status as no one but the controller should.
+// restatus writes a status that only the controller should write.
 func (p *users) restatus(r *Release, words string, change func(*flaggerv1.CanaryStatus)) {
 	c := actors.Typed[*flaggerv1.Canary](p.world, p.world.Server.Peek(canaryKind, r.Key)) // in the form in which it is stored
 	if c == nil {

@@ -81,8 +81,8 @@ func (p *users) schedule() {
 }
 
 // observe receives every event.
-func (p *users) observe(happening any) {
-	wrote, ok := happening.(sim.ObjectWritten)
+func (p *users) observe(event any) {
+	wrote, ok := event.(sim.ObjectWritten)
 	switch {
 	case ok && (wrote.Kind == actors.DeploymentKind || wrote.Kind == actors.DaemonSetKind) && wrote.Actor != "user" && wrote.Subresource == "":
 		p.noticePrimary(wrote)

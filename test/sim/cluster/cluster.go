@@ -172,7 +172,7 @@ func (c *Cluster) Ready(namespace, name string) int32 {
 	return c.count(namespace, name, func(p *pod) bool { return p.ready })
 }
 
-// Replicas counts the pods of a Deployment, those apart that were told to end.
+// Replicas counts the pods of a Deployment, without those that are terminating.
 func (c *Cluster) Replicas(namespace, name string) int32 {
 	return c.count(namespace, name, func(*pod) bool { return true })
 }
@@ -214,7 +214,7 @@ func (c *Cluster) ReadyEndpoints(namespace, service string) map[string]int {
 	return c.selected(namespace, service, func(p *pod) bool { return p.ready && p.answers && !p.leaving })
 }
 
-// Answering counts, by version, the pods that a Service selects and that answer, those included that were told to end and
+// Answering counts, by version, the pods that a Service selects and that answer, including those that are terminating and
 // have not yet.
 func (c *Cluster) Answering(namespace, service string) map[string]int {
 	return c.selected(namespace, service, func(p *pod) bool { return p.answers })
@@ -245,8 +245,8 @@ func (c *Cluster) plan(d time.Duration, run func()) {
 }
 
 // see follows the API server.
-func (c *Cluster) see(happening any) {
-	wrote, ok := happening.(sim.ObjectWritten)
+func (c *Cluster) see(event any) {
+	wrote, ok := event.(sim.ObjectWritten)
 	if !ok {
 		return
 	}
@@ -274,7 +274,7 @@ func (c *Cluster) see(happening any) {
 	c.collectAfter(e)
 }
 
-// podsChanged lets everybody look who follows the pods of a ReplicaSet.
+// podsChanged notifies all that follow the pods of a ReplicaSet.
 func (c *Cluster) podsChanged(set *replicaSet) {
 	c.wakeOwner(set)
 	set.wake()
@@ -316,7 +316,7 @@ func written(v *store.Version) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// background is the context of all writes: no one cancels them.
+// background is the context of all writes: they are never canceled.
 func background() context.Context { return context.Background() }
 
 // byKey are things by namespace and name, which can be gone through in the order in which they came.

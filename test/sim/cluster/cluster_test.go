@@ -344,11 +344,11 @@ func TestASeedGivesOneHistory(t *testing.T) {
 			s := busy(time.Minute)
 			begin := s.begin
 			s.begin = func(s *stage) {
-				s.Subscribe(func(happening any) {
-					if wrote, ok := happening.(sim.ObjectWritten); ok {
-						happening = fmt.Sprint(wrote.Actor, wrote.Verb, wrote.New)
+				s.Subscribe(func(event any) {
+					if wrote, ok := event.(sim.ObjectWritten); ok {
+						event = fmt.Sprint(wrote.Actor, wrote.Verb, wrote.New)
 					}
-					told[i] = append(told[i], fmt.Sprintf("%s %T %v", s.Now(), happening, happening))
+					told[i] = append(told[i], fmt.Sprintf("%s %T %v", s.Now(), event, event))
 				})
 				begin(s)
 			}

@@ -96,7 +96,7 @@ func (d *daemonSet) replace(fresh *replicaSet, old []*replicaSet, wanted int) {
 	fresh.scale(max(wanted-there, 0))
 }
 
-// tallied counts pods: all, those that were not told to end, and those of them that are ready.
+// tallied counts pods: all, those that are not terminating, and those of them that are ready.
 type tallied struct{ total, live, ready int }
 
 func tally(sets ...*replicaSet) tallied {

@@ -74,7 +74,7 @@ func (s *service) wake() {
 	})
 }
 
-// tidy publishes later: what is gone by itself, after it was told to end, takes no requests any more as it is.
+// tidy publishes later: a pod that was terminated no longer takes requests anyway.
 func (s *service) tidy() {
 	if s.waking || s.tidying {
 		return
@@ -91,7 +91,7 @@ func (s *service) publish() {
 	c := s.cluster
 	of := c.world.Server.Peek(serviceKind, s.key)
 	if of == nil || of.Deleting() || len(selectorIn(of)) == 0 {
-		return // its slices go with it, or are left to whoever took the selector away
+		return // its slices are deleted with it, or belong to the user who removed the selector
 	}
 	endpoints := []any{}
 	for p := range c.behind(s.key.Namespace, selectorIn(of)) {
@@ -135,7 +135,7 @@ func ports(of *store.Version) []any {
 	for _, port := range objects(object(of.Content(), "spec"), "ports") {
 		number, ok := port["targetPort"].(int64)
 		if !ok {
-			number, _ = port["port"].(int64) // a name means a port of the pod; no one reads its number
+			number, _ = port["port"].(int64) // a name refers to a port of the pod; its number is not used
 		}
 		out = append(out, map[string]any{"name": text(port, "name"), "port": number, "protocol": "TCP"})
 	}

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PodDied reports that a pod died by itself: no one's decision did it.
+// PodDied reports that a pod failed: it was not terminated.
 type PodDied struct {
 	Namespace, Deployment, Pod, Version string
 	// Why is crash or node.
@@ -24,7 +24,7 @@ type Traffic struct {
 	Weights []Share
 	// Matched are the shares of the rules before that one, which are for some clients only.
 	Matched [][]Share
-	// Mirrored are the Services that get copies of requests; no one waits for their answers.
+	// Mirrored are the Services that get copies of requests; their responses are discarded.
 	Mirrored []string
 }
 
@@ -54,7 +54,7 @@ const (
 	Gone Why = "the gateway knows only pods that are gone"
 )
 
-// Lost reports that, from now on, requests that a replica of a gateway sends to a Service are answered by no one, while
+// Lost reports that, from now on, requests that a replica of a gateway sends to a Service are not answered, while
 // another Service of the same route has pods that answer.
 type Lost struct {
 	Release types.NamespacedName

@@ -183,7 +183,7 @@ func (c *Cluster) podWritten(e *store.Event) {
 
 // Set is what is true of the pods of a ReplicaSet.
 type Set struct {
-	// Wanted is how many there shall be. Live are those that were not told to end, Ready of them are ready for Kubernetes,
+	// Wanted is how many there shall be. Live are those that are not terminating, Ready of them are ready for Kubernetes,
 	// and Answering answer in truth, those included that end.
 	Wanted, Live, Ready, Answering int
 }

@@ -150,8 +150,8 @@ func (t Traffic) clone() Traffic {
 }
 
 // see follows the API server.
-func (g *Gateway) see(happening any) {
-	wrote, ok := happening.(sim.ObjectWritten)
+func (g *Gateway) see(event any) {
+	wrote, ok := event.(sim.ObjectWritten)
 	if !ok {
 		return
 	}
@@ -282,7 +282,7 @@ func (g *Gateway) published(route Route) []*store.Version {
 	})
 }
 
-// decide works out where requests go, and tells it when that is news.
+// decide determines where requests go, and publishes it if it has changed.
 func (g *Gateway) decide(r *replica, route Route, v *view) {
 	now := Traffic{Release: route.Release, At: v.told.At, Replica: r.index}
 	rules := rulesOf(v.route)
@@ -347,7 +347,7 @@ func (g *Gateway) count(route Route, v *view, share *Share) {
 }
 
 // known are the pods of a Service that a replica sends requests to: those that are ready, and where there are none, those
-// that are told to end and still serve.
+// that are terminating and still serve.
 func (v *view) known(service string) []string {
 	var ready, ending []string
 	for _, slice := range v.slices {
@@ -370,7 +370,7 @@ func (v *view) known(service string) []string {
 	return ending
 }
 
-// lookedAt is told that which pods answer has changed in a namespace.
+// lookedAt is called when the set of answering pods has changed in a namespace.
 func (g *Gateway) lookedAt(namespace string) {
 	for _, route := range g.routes() {
 		if route.Namespace == namespace {

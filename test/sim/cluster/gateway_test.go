@@ -49,8 +49,8 @@ func (s *stage) pair(canary int64) {
 // seen collects what is told of a type.
 func seen[T any](s *stage) *[]T {
 	var all []T
-	s.Subscribe(func(happening any) {
-		if one, ok := happening.(T); ok {
+	s.Subscribe(func(event any) {
+		if one, ok := event.(T); ok {
 			all = append(all, one)
 		}
 	})
@@ -131,7 +131,7 @@ func TestARouteToNobodyLosesRequests(t *testing.T) {
 		}
 		for i := range why {
 			if len(why[i]) == 0 || why[i][0] != cluster.NoPods {
-				t.Errorf("want requests lost by replica %d, because nobody answers; got %v", i, why[i])
+				t.Errorf("want requests lost by replica %d, because no pod answers; got %v", i, why[i])
 			}
 		}
 		if len(*restored) != len(*lost) {
@@ -204,8 +204,8 @@ func TestARouteIsAcceptedWhenBothHalvesServeIt(t *testing.T) {
 			for i := range int64(5) {
 				s.After(time.Minute+time.Duration(i)*2*time.Second, func() { s.edit(httpRoutes, httpRoute(90-i, 10+i)) })
 			}
-			s.Subscribe(func(happening any) {
-				wrote, ok := happening.(sim.ObjectWritten)
+			s.Subscribe(func(event any) {
+				wrote, ok := event.(sim.ObjectWritten)
 				if !ok || wrote.Actor != "gateway" {
 					return
 				}

@@ -151,7 +151,7 @@ func (p *pod) crash() {
 	c.world.After(backoff+p.set.behaviour.Start(), p.becomeReady)
 }
 
-// die reports that the pod does not answer any more, and that no one wanted that.
+// die reports that the pod no longer answers, although it was not terminated.
 func (p *pod) die(why string) {
 	c, r := p.set.cluster, p.set
 	p.answers = false
@@ -162,7 +162,7 @@ func (p *pod) die(why string) {
 	c.world.Publish(PodDied{Namespace: r.namespace, Deployment: r.deployment, Pod: p.name, Version: r.version, Why: why})
 }
 
-// end is what a pod is told that is not wanted any more. One that is ready answers for a while, and others send it
+// end terminates a pod. One that is ready answers for a while, and others send it
 // requests meanwhile, because they do not know yet.
 func (p *pod) end() {
 	if p.leaving {

@@ -27,7 +27,7 @@ type weight struct {
 	share   int
 }
 
-// rulesOf are the rules of a route, first match wins; the last is for everybody.
+// rulesOf are the rules of a route, first match wins; the last matches all requests.
 func rulesOf(v *store.Version) []rule {
 	if v == nil {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// stage is a run in which no one releases anything: a cluster, and what a test does to it.
+// stage is a run without releases: a cluster, and what a test does to it.
 type stage struct {
 	*testing.T
 	*sim.World
@@ -96,8 +96,8 @@ func (s *stage) Populate(w *sim.World) {
 	s.begin(s)
 }
 
-// Controller implements sim.Kind: no one controls anything.
-func (s *stage) Controller(*sim.Instance) sim.Controller { return nobody{} }
+// Controller implements sim.Kind: it controls nothing.
+func (s *stage) Controller(*sim.Instance) sim.Controller { return noController{} }
 
 // Quiesce implements sim.Kind.
 func (s *stage) Quiesce(*sim.World) {
@@ -126,14 +126,14 @@ func (s *stage) End(*sim.World) {
 // Final implements sim.Kind.
 func (s *stage) Final(*sim.World) string { return "" }
 
-type nobody struct{}
+type noController struct{}
 
-func (nobody) Reconcile(context.Context, reconcile.Request) (reconcile.Result, error) {
+func (noController) Reconcile(context.Context, reconcile.Request) (reconcile.Result, error) {
 	return reconcile.Result{}, nil
 }
-func (nobody) Watches() []schema.GroupKind                  { return nil }
-func (nobody) RequestsFor(store.Change) []reconcile.Request { return nil }
-func (nobody) Flush()                                       {}
+func (noController) Watches() []schema.GroupKind                  { return nil }
+func (noController) RequestsFor(store.Change) []reconcile.Request { return nil }
+func (noController) Flush()                                       {}
 
 func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "shop", Name: name}

@@ -27,7 +27,7 @@ func (c *NoConflict[R]) Observe(event any) {
 	}
 	for _, r := range c.AtRest(e) {
 		if !c.Excused(e, r, *w) {
-			c.Violate("I19", c.Name(r), "at rest %s %s was written again, although nobody else had written anything since the last time",
+			c.Violate("I19", c.Name(r), "at rest %s %s was written again, although no one else had changed it since the last write",
 				e.Kind.Kind, e.Key.Name)
 		}
 	}

@@ -73,14 +73,14 @@ func (c *exclusiveServices) Observe(event any) {
 		}
 	case rolloutWritten:
 		if h.after == nil && h.of != nil {
-			c.told(h.of)
+			c.reported(h.of)
 		}
 	case sim.ProcessCrashed:
 		c.crashes++
 	}
 }
 
-// note: no one takes a Service from a Rollout that manages it, and is there.
+// note: no Rollout takes over a Service from another Rollout that exists and manages it.
 func (c *exclusiveServices) note(h oracle.Write) {
 	name := h.New.Meta().Annotations[argov1.ManagedByAnnotation]
 	before := c.managers[h.Key.Name]
@@ -138,8 +138,8 @@ func (c *exclusiveServices) claims(event any) []oracle.Claim {
 	return out
 }
 
-// told: its status says why nothing is done, where it can be written.
-func (c *exclusiveServices) told(r *record) {
+// reported: the status of a Rollout reports the conflict, where it can be written.
+func (c *exclusiveServices) reported(r *record) {
 	if c.LastFault.After(c.OldestView().Add(-triedAgain)) {
 		return
 	}
@@ -156,7 +156,7 @@ func (c *exclusiveServices) told(r *record) {
 func (c *exclusiveServices) Finish() {
 	for _, r := range c.All {
 		if !r.Gone() {
-			c.told(r)
+			c.reported(r)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// measurementTimeout is how long a measurement takes that no one answers, as internal/analysis/measure promises.
+// measurementTimeout is how long a measurement takes without an answer, as internal/analysis/measure promises.
 const measurementTimeout = 2 * time.Minute
 
 // measurementFaultRate is the probability with which each selected class of faults affects a measurement.

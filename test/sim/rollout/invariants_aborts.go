@@ -108,7 +108,7 @@ func (c *gradualAborts) pending(event any) {
 	}
 }
 
-// disturbed is true where someone else had a say since, or something failed of which no one has recovered yet.
+// disturbed is true where users have interfered since, or a failure has not been recovered from yet.
 func (c *gradualAborts) disturbed(r *record, is abort) bool {
 	settled := c.OldestView().Add(-c.Lag)
 	switch {

@@ -29,7 +29,7 @@ func (c *uniqueObjects) oneJob(h oracle.Write) {
 	}
 	c.jobs[h.Key.Name], c.jobsBy[by] = c.Now(), c.Now()
 	if c.LastFault.After(c.OldestView()) {
-		return // of a request that failed no one knows what came of it, until the run is over
+		return // the result of a failed request is unknown until the run is over
 	}
 	for _, v := range c.World.Server.All(actors.JobKind) {
 		same := v.UID() != h.New.UID() && runOf(v) == runOf(h.New) && v.Meta().Annotations[measure.MetricNameAnnotation] == h.New.Meta().Annotations[measure.MetricNameAnnotation]

@@ -50,8 +50,8 @@ type measurementsCountedOnce struct {
 	// asked says of which measurement an ID is; heard is what each process was answered.
 	asked map[string]measurement
 	heard map[string]map[measurement][]argov1.AnalysisPhase
-	// astray is how many measurements in a row failed by now.
-	astray map[measurement]int
+	// consecutiveErrors is how many measurements in a row have ended in an error.
+	consecutiveErrors map[measurement]int
 }
 
 func (c *measurementsCountedOnce) Observe(event any) {
@@ -60,7 +60,7 @@ func (c *measurementsCountedOnce) Observe(event any) {
 		delete(c.heard, h.Instance)
 	case actors.QuerySent:
 		if c.asked == nil {
-			c.asked, c.heard, c.astray = map[string]measurement{}, map[string]map[measurement][]argov1.AnalysisPhase{}, map[measurement]int{}
+			c.asked, c.heard, c.consecutiveErrors = map[string]measurement{}, map[string]map[measurement][]argov1.AnalysisPhase{}, map[measurement]int{}
 		}
 		c.asked[h.Query.ID] = measurementOf(h)
 	case actors.QueryAnswered:
@@ -86,7 +86,7 @@ func (c *measurementsCountedOnce) recount(h oracle.Write) {
 	for _, metric := range after.Spec.Metrics {
 		was, is := resultOf(before, metric.Name), resultOf(after, metric.Name)
 		c.counts(h, was, is, metric.Name)
-		if why := wrongly(metric, is, c.astray[measurement{h.New.UID(), metric.Name, 0}], ends); why != "" {
+		if why := wrongly(metric, is, c.consecutiveErrors[measurement{h.New.UID(), metric.Name, 0}], ends); why != "" {
 			c.Violate("I4", h.Key.Name, "metric %s is %q, although %s", metric.Name, is.Phase, why)
 		}
 	}
@@ -125,11 +125,11 @@ func (c *measurementsCountedOnce) counts(h oracle.Write, was, is argov1.MetricRe
 		if more.n != 1 || !slices.Contains(heard, more.phase) {
 			c.Violate("I4", h.Key.Name, "%d more measurements of %s are %s, and what was answered to number %d is %v", more.n, metric, more.phase, number+1, heard)
 		}
-		if c.astray == nil {
-			c.astray = map[measurement]int{}
+		if c.consecutiveErrors == nil {
+			c.consecutiveErrors = map[measurement]int{}
 		}
-		if c.astray[row]++; more.phase != argov1.AnalysisPhaseError {
-			c.astray[row] = 0
+		if c.consecutiveErrors[row]++; more.phase != argov1.AnalysisPhaseError {
+			c.consecutiveErrors[row] = 0
 		}
 	}
 	if total > 1 || is.Count-was.Count != total-(is.Error-was.Error) {
@@ -139,8 +139,8 @@ func (c *measurementsCountedOnce) counts(h oracle.Write, was, is argov1.MetricRe
 
 // wrongly says why a metric has not come to what its counts and limits say, as the API has it; empty: it has. ends is true
 // where it may end before all is measured.
-func wrongly(m argov1.Metric, is argov1.MetricResult, astray int, ends bool) string {
-	failed, undecided, broken := int(is.Failed) > limit(m.FailureLimit, 0), int(is.Inconclusive) > limit(m.InconclusiveLimit, 0), astray > limit(m.ConsecutiveErrorLimit, 4)
+func wrongly(m argov1.Metric, is argov1.MetricResult, consecutiveErrors int, ends bool) string {
+	failed, undecided, broken := int(is.Failed) > limit(m.FailureLimit, 0), int(is.Inconclusive) > limit(m.InconclusiveLimit, 0), consecutiveErrors > limit(m.ConsecutiveErrorLimit, 4)
 	wanted := limit(m.Count, 0)
 	enough := wanted > 0 && int(is.Count) >= wanted
 	under := len(is.Measurements) > 0 && !is.Measurements[len(is.Measurements)-1].Phase.Completed()

@@ -101,7 +101,7 @@ type uniqueObjects struct {
 	// steps are those at which Experiments were made: two steps may ask for the same, and of the one that a release left its
 	// Experiment is ended a moment later.
 	steps map[types.UID]stepOf
-	// jobs are those that were made, by their names, and when; jobsBy tells apart which process made them.
+	// jobs are those that were made, by their names, and when; jobsBy has them by the process that created them.
 	jobs   map[string]time.Time
 	jobsBy map[createdJob]time.Time
 }

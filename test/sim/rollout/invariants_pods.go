@@ -53,7 +53,7 @@ func (c *ledger) surge(event any) {
 	}
 }
 
-// restedScale is true where no one has changed the number of pods since the release began: whoever takes pods away while
+// restedScale is true where no user has changed the number of pods since the release began: a user who removes pods while
 // others are being made finds too many.
 func (c *ledger) restedScale(r *record) bool {
 	if r.Specs.Replaced(r.run.began.Add(-time.Minute)) {

@@ -64,7 +64,7 @@ func (c *ledger) promotedWithout(h rolloutWritten) string {
 func (c *ledger) waited(h rolloutWritten, current bool, pause argov1.RolloutPause) bool {
 	switch {
 	case c.Clocks.Changed:
-		return true // no one knows how long it seemed
+		return true // how long it lasted for the process is unknown
 	case pause.Duration == nil || !current || len(h.before.Status.PauseConditions) == 0:
 		return false
 	}
@@ -129,7 +129,7 @@ func (l *ledger) statusHistory(event any) {
 }
 
 // turned: Services that take turns change their roles when another revision becomes stable, and at no other time. Where what
-// was stable has no ReplicaSet, no one knows which of them has users.
+// was stable has no ReplicaSet, which of them has users is unknown.
 func (c *ledger) turned(h rolloutWritten) {
 	canary := h.before.Spec.Strategy.Canary
 	if canary == nil || canary.PingPong == nil {

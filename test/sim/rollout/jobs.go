@@ -46,7 +46,7 @@ func (r *Release) judgedByJobs(template string, seconds int64) {
 	r.jobs = true
 }
 
-// checking is a Job that looks at the version of which it is told the hash.
+// checking is a Job that checks the version with the hash in its arguments.
 func checking(seconds int64) batchv1.JobSpec {
 	spec := batchv1.JobSpec{BackoffLimit: new(int32(0)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,

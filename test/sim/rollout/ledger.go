@@ -49,7 +49,7 @@ type record struct {
 	// meddled is when someone else last wrote the status, or the spec but for its template and replicas.
 	meddled time.Time
 	run     *run
-	aborted bool // and no one began it again
+	aborted bool // and no user has retried it
 	// sides are those of the last spec that had a router: what that left in a route keeps its meaning.
 	sides sides
 }
@@ -203,7 +203,7 @@ func (l *ledger) countPods() {
 	}
 }
 
-// unattended is since when no one of Serin may have followed what others wrote, where it is a process that has just begun
+// unattended is since when no process of Serin may have processed the writes of others, where the actor is a process that has just started
 // that acts.
 func (l *ledger) unattended(by string) time.Time {
 	if l.Started[by].After(l.OldestView()) && l.attended.Before(l.OldestView()) {
@@ -316,7 +316,7 @@ func (l *ledger) noneAsked(r *record) bool {
 	return slices.ContainsFunc(l.expectedSpecs(r), func(s *argov1.RolloutSpec) bool { return s.Replicas != nil && *s.Replicas == 0 })
 }
 
-// plain is true of a release in which no one but its plan had a say: whoever writes into the status, or changes the plan,
+// plain is true of a release that only its plan determines: a user who writes into the status, or changes the plan,
 // makes anything possible.
 func (l *ledger) plain(r *record) bool {
 	return r.run != nil && r.meddled.Before(r.run.began) && len(l.World.Instances()) == 1

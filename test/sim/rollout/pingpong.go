@@ -36,7 +36,7 @@ func (r *Release) subsets() *argov1.IstioDestinationRule {
 	return of.rule
 }
 
-// splitText says for users how the revisions are told apart, where that is not by a Service each.
+// splitText describes how the revisions are distinguished, unless each has its own Service.
 func (r *Release) splitText() string {
 	switch rule := r.subsets(); {
 	case r.pingPong() != nil:

@@ -18,7 +18,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// Release is one Rollout of a run, with what is true about it and no one in the world knows.
+// Release is one Rollout of a run, with its true properties, which no component of the run knows.
 type Release struct {
 	actors.Versions
 

@@ -54,7 +54,7 @@ type Rollouts struct {
 	users      *users
 	oracle     *oracle.Oracle
 	lives      map[*sim.Instance]*process
-	// story is told instead of drawn ones, when it is not nil.
+	// story replaces the drawn releases, if it is not nil.
 	story *Story
 	// over is true once users and tools do nothing by themselves any more.
 	over bool
@@ -63,7 +63,7 @@ type Rollouts struct {
 // New makes the drawn releases of one run.
 func New() []sim.Kind { return (&Rollouts{}).parts() }
 
-// FixedStories are those that a run can be told to follow.
+// FixedStories are the scripted releases that a run can execute.
 func FixedStories() []actors.Story {
 	var fixed []actors.Story
 	for _, story := range Stories() {

@@ -32,7 +32,7 @@ type share struct {
 
 func (s share) String() string { return fmt.Sprintf("{%s %d}", s.place, s.Weight) }
 
-// weightsOf are the shares of a route's last rule, which is for everybody that no rule before it means.
+// weightsOf are the shares of a route's last rule, which matches the requests that no rule before it matches.
 func weightsOf(v *store.Version) []share {
 	if v == nil {
 		return nil

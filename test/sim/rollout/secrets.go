@@ -112,7 +112,7 @@ func response(r *http.Request, code int, body string) *http.Response {
 	}
 }
 
-// logging gives a reconciliation a log of which the world is told, where that is looked at.
+// logging gives a reconciliation a logger that publishes its lines to the world, where they are checked.
 func (k *Rollouts) logging(ctx context.Context) context.Context {
 	for _, r := range k.releases {
 		if r.secret {

@@ -18,7 +18,7 @@ func (p place) String() string {
 	return p.Service + "/" + p.Subset
 }
 
-// sides are how a spec tells the two revisions of a release apart in a route.
+// sides are how a spec distinguishes the two revisions of a release in a route.
 type sides struct {
 	canary, stable string // Services; empty where they are not fixed
 	turns          *argov1.PingPongSpec

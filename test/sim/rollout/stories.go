@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// Story is a release told in advance: what it is, and what happens when. It has one end, whatever the scheduling.
+// Story is a scripted release: its spec, and the actions of users. It has one final state, whatever the scheduling.
 type Story struct {
 	Name   string
 	Router string
@@ -156,11 +156,11 @@ func interruptions() []Story {
 			stepping(weight(50))(spec)
 			spec.ProgressDeadlineAbort = true
 		}, Acts: []Act{shipping(actors.NeverReady)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
-		{Name: "promoted by a person", Router: actors.GatewayAPI, Spec: stepping(weight(30), pause(0)), Acts: []Act{
+		{Name: "promoted by a user", Router: actors.GatewayAPI, Spec: stepping(weight(30), pause(0)), Acts: []Act{
 			shipping(actors.GoodVersion),
 			{When: pausedNow, After: 10 * time.Second, Do: func(p *users, r *Release) { p.promote(r.Key) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "blue-green, promoted by a person", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
+		{Name: "blue-green, promoted by a user", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
 			spec.Strategy.BlueGreen.AutoPromotionEnabled = new(false)
 		}, Acts: []Act{
 			shipping(actors.GoodVersion),
@@ -195,7 +195,7 @@ func interruptions() []Story {
 				p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.RestartAt = new(metav1.NewTime(p.world.Now().Add(-time.Second))) })
 			}},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v1"},
-		{Name: "deletion while nobody watches", Router: actors.Istio, Spec: headed(pause(0)), Acts: []Act{
+		{Name: "deletion while no process is running", Router: actors.Istio, Spec: headed(pause(0)), Acts: []Act{
 			shipping(actors.GoodVersion),
 			{When: pausedNow, After: 5 * time.Second, Do: func(p *users, r *Release) {
 				for _, process := range slices.Clone(p.world.Instances()) {

@@ -231,7 +231,7 @@ func (p *users) deleteSet(r *Release, s *sim.Stream) {
 	}
 }
 
-// endJudges ends what no one owns any more, or will soon own no more.
+// endJudges terminates AnalysisRuns and Experiments that have lost their owner, or will soon lose it.
 func (p *users) endJudges(r *Release, already bool) {
 	for _, kind := range []schema.GroupKind{experimentKind, runKind} {
 		for _, v := range p.world.Server.All(kind) {

@@ -76,8 +76,8 @@ func (p *users) schedule() {
 }
 
 // observe receives every event.
-func (p *users) observe(happening any) {
-	wrote, ok := happening.(sim.ObjectWritten)
+func (p *users) observe(event any) {
+	wrote, ok := event.(sim.ObjectWritten)
 	if !ok || wrote.Kind != rolloutKind {
 		return
 	}
@@ -89,7 +89,7 @@ func (p *users) observe(happening any) {
 	p.Continue()
 }
 
-// endPauses: someone looks at each pause that begins, and promotes or aborts after a while, or leaves it, which no one
+// endPauses: a user notices each pause that begins, and promotes or aborts after a while, or ignores it, which no user
 // does once faults are over and a analysis beside the steps would go on indefinitely.
 func (p *users) endPauses(object *argov1.Rollout) {
 	for _, pause := range object.Status.PauseConditions {
@@ -204,7 +204,7 @@ func (p *users) repair() {
 		if object == nil {
 			continue
 		}
-		judged := p.judgedBeside(r.Key) // for as long as its Rollout stands still, and no one would come to rest
+		judged := p.judgedBeside(r.Key) // for as long as its Rollout makes no progress, and neither would come to rest
 		if resume || judged {
 			p.resume(r.Key)
 			for _, pause := range object.Status.PauseConditions {

@@ -16,7 +16,7 @@ import (
 type CacheOptions struct {
 	// Behind is by how many events of its kind the first list of a kind is old; nil: by none.
 	Behind func(schema.GroupKind) int
-	// Started is told what the first list of a kind had, when a read or a write began to watch it; nil: no one.
+	// Started receives the first list of a kind, when a read or a write began to watch it; nil: it is ignored.
 	Started func(schema.GroupKind, []Change)
 	// Await is called when a read has to wait until the cache has seen a write. It delivers something, or fails; the
 	// cache looks again afterwards. nil: such reads fail.
@@ -152,7 +152,7 @@ func (c *Cache) Pending(kind schema.GroupKind) int {
 	return len(c.server.collection(kind).events) - v.next
 }
 
-// Deliver gives the cache the next events of a kind, in order, and tells what each of them changed.
+// Deliver gives the cache the next events of a kind, in order, and returns what each of them changed.
 func (c *Cache) Deliver(kind schema.GroupKind, events int) []Change {
 	var changes []Change
 	for range min(events, c.Pending(kind)) {
@@ -183,7 +183,7 @@ func (v *view) take(event *Event) (Change, bool) {
 	return change, true
 }
 
-// Coalesce gives the cache the next events of a kind and tells, of each object, only what it was and what it has become.
+// Coalesce gives the cache the next events of a kind and returns, for each object, only its first and its last state.
 // A reconciler that was busy meanwhile sees no more.
 func (c *Cache) Coalesce(kind schema.GroupKind, events int) []Change {
 	var keys []types.NamespacedName
@@ -317,4 +317,4 @@ func (c *Cache) indexed(kind schema.GroupKind, field, value string, versions []*
 	return found, nil
 }
 
-var errNobodyDelivers = errors.New("the cache is behind, and nobody delivers")
+var errNobodyDelivers = errors.New("the cache is behind, and nothing delivers events")

@@ -71,7 +71,7 @@ func Compile(streams [][]byte, kinds ...schema.GroupKind) (*Definitions, error) 
 // kindLine is where a definition names its kind.
 var kindLine = regexp.MustCompile(`(?m)^    kind: (\S+)$`)
 
-// wanted spares the decoding of documents that no one asked for.
+// wanted avoids decoding documents that were not requested.
 func wanted(document []byte, kinds []schema.GroupKind) bool {
 	if len(kinds) == 0 {
 		return true
@@ -101,7 +101,7 @@ func (d *Definitions) And(others *Definitions) *Definitions {
 	return both
 }
 
-// WithoutSerinStatus are the definitions of a cluster in which no one has updated those of the Canary and the Rollout: their
+// WithoutSerinStatus are the definitions of a cluster in which those of the Canary and the Rollout were not updated: their
 // schemas have no status.serin, so that the server drops that part of every status.
 func (d *Definitions) WithoutSerinStatus() *Definitions {
 	d.pruning.Do(func() { d.pruned = d.withoutSerinStatus() })

@@ -21,7 +21,7 @@ type shape struct {
 	kind   shapeKind
 	name   string // of the type, for errors
 	fields map[string]*member
-	// spelled are the fields that are there even when no one set them.
+	// spelled are the fields that are present even when they are not set.
 	spelled []*member
 	items   *shape // of lists and maps
 }

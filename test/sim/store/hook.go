@@ -139,7 +139,7 @@ func Unavailable(Call) error {
 	return apierrors.NewServiceUnavailable("apiserver is shutting down")
 }
 
-// Broken is how a connection ends that broke: no status, and no one knows what happened.
+// Broken is the result of a broken connection: no status, and an unknown outcome.
 func Broken(c Call) error {
 	return fmt.Errorf("%s: %w", c.Verb, errBroken)
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// errModified is what a writer is told that names an old version.
+// errModified is returned to a writer that names an old version.
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
 var (

@@ -22,7 +22,7 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// Now is the time of the server.
 	Now func() time.Time
-	// OnWrite is called with every change, before its writer knows; nil: no one is.
+	// OnWrite is called with every change, before its writer gets the response; nil: nothing is called.
 	OnWrite func(*Event)
 	// Hook is asked around every call; nil: nothing fails.
 	Hook Hook

@@ -204,7 +204,7 @@ func (s *Server) update(w writer, k *kind, key types.NamespacedName, make change
 	return s.commit(w, k, key, content, old, Modified), nil
 }
 
-// identity compares the metadata of a written object with what is stored, and takes over what no one may write.
+// identity compares the metadata of a written object with the stored one, and restores the fields that cannot be written.
 func (s *Server) identity(w writer, k *kind, key types.NamespacedName, content map[string]any, old *Version) error {
 	metadata, err := fillMetaOf(content, old)
 	if err != nil {
