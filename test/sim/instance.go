@@ -73,7 +73,7 @@ const (
 	longestBackoff = 30 * time.Second
 )
 
-// Start makes a process and lets it look at everything once.
+// Start creates a process and reconciles everything once.
 func (w *World) Start(name string) *Instance {
 	w.lives++
 	i := &Instance{Name: name, world: w, tasks: map[*task]bool{}, alive: true}
@@ -382,7 +382,7 @@ func (w *World) failsHere(how Failure) bool {
 	return slices.Contains(w.o.ScheduledFaults, ScheduledFault{w.counted, how})
 }
 
-// Question counts a question that a process puts to someone. What it gives back says whether it fails in a way.
+// Question counts a query that a process sends. The returned function reports whether it fails in a way.
 func (w *World) Question(name string) (strikes func(Failure) bool) {
 	w.questions = append(w.questions, name)
 	n := len(w.questions)

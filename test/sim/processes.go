@@ -7,7 +7,7 @@ import (
 // lease is how long a process that does not renew is still taken for the leader.
 const lease = 15 * time.Second
 
-// scheduleProcessFaults plans what happens to processes by themselves: they crash, sleep while another one leads, and have their clocks
+// scheduleProcessFaults schedules the faults of processes: they crash, sleep while another one leads, and have their clocks
 // set.
 func (w *World) scheduleProcessFaults() {
 	for _, trouble := range []struct {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// task is one pass of a controller that may be in the middle of something while the world goes on. It runs in a goroutine
+// task is one reconciliation, which may be in progress while simulated time passes. It runs in a goroutine
 // of its own, but only while it has the baton: it gets it from the world and gives it back when it waits for something,
 // so that at any moment one goroutine runs and the agenda alone says which.
 type task struct {
@@ -109,7 +109,7 @@ func (w *World) Sleep(d time.Duration) {
 	w.wait()
 }
 
-// Until lets the running task wait until what it waits for is true. It is looked at after each event that reaches the
+// Until lets the running task wait for a condition. It is evaluated after each event that reaches the
 // task's instance.
 func (w *World) Until(met func() bool) {
 	t := w.running

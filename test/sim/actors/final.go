@@ -28,7 +28,7 @@ func Final(w *sim.World, left []schema.GroupKind, bare func(schema.GroupKind, *s
 	return out.String()
 }
 
-// volatile are keys, wherever they stand, whose values depend on when something happened.
+// volatile are keys, at any depth, whose values depend on when something happened.
 var volatile = []string{
 	"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "observedGeneration",
 	"lastTransitionTime", "lastUpdateTime",

@@ -15,7 +15,7 @@ type Script struct {
 
 // Act is one thing that users do in a story.
 type Act struct {
-	// When is looked at whenever something happens; the act follows After it is first true. Nil: at once.
+	// When is evaluated after each event; the act follows After it is first true. Nil: immediately.
 	When  func() bool
 	After time.Duration
 	Do    func()
@@ -23,7 +23,7 @@ type Act struct {
 
 // Step is an act of users P in a story about a release R with a status S.
 type Step[P, R, S any] struct {
-	// When looks at the release; the act follows After it is first true. Nil: at once.
+	// When evaluates the release; the act follows After it is first true. Nil: immediately.
 	When  func(R, S) bool
 	After time.Duration
 	Do    func(P, R)

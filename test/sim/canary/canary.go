@@ -44,7 +44,7 @@ type Canaries struct {
 	processes []*process
 	// story replaces the drawn releases, if it is not nil.
 	story *Story
-	// over is true once users and tools do nothing by themselves any more.
+	// over is true once users and tools have stopped acting.
 	over bool
 }
 
@@ -68,7 +68,7 @@ type Release struct {
 	config string
 	// objects are what users make before the Canary.
 	objects []*unstructured.Unstructured
-	// invalid is true while the spec can never work, born when it was created so; valid is how it is mended.
+	// invalid is true while the spec can never work, born when it was created so; valid is the repaired spec.
 	invalid, born bool
 	valid         flaggerv1.CanarySpec
 }

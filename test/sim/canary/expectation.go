@@ -9,7 +9,7 @@ import (
 )
 
 // expectation is what one spec asks of a release. It is reckoned here a second time, from the documentation of the API, so
-// that a mistake in the machine's plan is not a mistake of its judge as well.
+// that a mistake in the plan of the state machine is not a mistake of the oracle as well.
 type expectation struct {
 	spec            *flaggerv1.CanarySpec
 	provider        string
@@ -133,7 +133,7 @@ func (d *expectation) of(kind flaggerv1.HookType) []flaggerv1.CanaryWebhook {
 	return out
 }
 
-// good judges a value. The bounds are inclusive; without a range there is one threshold, which is the least success
+// good evaluates a value. The bounds are inclusive; without a range there is one threshold, which is the least success
 // rate and the most of everything else.
 func good(metric flaggerv1.CanaryMetric, value float64) bool {
 	if math.IsNaN(value) {

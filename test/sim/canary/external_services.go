@@ -38,7 +38,7 @@ const (
 const answerFaultRate = 0.15
 
 // externalServices answer the queries of a release: receivers of webhooks, and metrics services. They know the true properties of each
-// version, and say it, or something else.
+// version, and report them, or something else.
 type externalServices struct {
 	*Canaries
 	// pending counts the questions of each process that have no answer yet.
@@ -48,7 +48,7 @@ type externalServices struct {
 	asked map[string]int
 }
 
-// gate is an approval that users give and take back.
+// gate is an approval that users give and revoke.
 type gate struct {
 	opens, closes time.Time
 	// never: it is never opened.
@@ -188,7 +188,7 @@ func (o *externalServices) approves(s *sim.Stream, r *Release, q canary.HookQuer
 	}
 }
 
-// open says whether users want what a gate stands for. They want it some time after they were asked first, and change
+// open reports whether users approve a gate. They approve it some time after the first query, and change
 // their minds later.
 func (o *externalServices) open(r *Release, hook flaggerv1.CanaryWebhook) bool {
 	name := gateName(r, hook)
@@ -244,7 +244,7 @@ func (o *externalServices) drawGate(name string, of flaggerv1.HookType) *gate {
 		g.never = s.Chance(0.1)
 	case flaggerv1.RollbackHook:
 		g.never = s.Chance(0.8)
-	default: // a gate within an analysis is opened in the end: while it is closed the analysis goes on
+	default: // a gate within an analysis is opened eventually: while it is closed the analysis continues
 	}
 	return g
 }

@@ -94,12 +94,12 @@ func (r *record) phase() flaggerv1.CanaryPhase {
 	return r.status.Phase
 }
 
-// blocked is true of a release that a user has to mend something for.
+// blocked is true of a release that needs a repair by a user.
 func (r *record) blocked() bool {
 	return slices.ContainsFunc(r.canary.Status.Conditions, func(c flaggerv1.CanaryCondition) bool { return c.Type == flaggerv1.ConditionBlocked })
 }
 
-// mine is false while someone else's hands in the status make it say what Serin never decided.
+// mine is false while the status has values that someone other than Serin wrote.
 func (r *record) mine() bool {
 	return r.tampered.IsZero() || r.run != nil && r.tampered.Before(r.run.began)
 }

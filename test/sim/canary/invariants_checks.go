@@ -149,7 +149,7 @@ func (c *ledger) missing(s step, d *expectation) string {
 	}
 	for _, hook := range d.of(flaggerv1.RollbackHook) {
 		if c.held(s, from, isHook(hook), func(q *question) bool { return !q.answered.IsZero() && !q.yes() }) == nil {
-			return "hook " + hook.Name + " was not asked whether to roll back"
+			return "hook " + hook.Name + " was not queried whether to roll back"
 		}
 	}
 	return c.gates(s, d, from)
@@ -254,7 +254,7 @@ func (c *windowsJudgedOnce) early(r *record, what string) {
 		return // see clockProof
 	}
 	if short := c.short(r); short > 0 {
-		c.Violate("I4", r.Name(), "%s after %s, but a window has %s", what, c.Now().Sub(c.from(r.run.window)), short)
+		c.Violate("I4", r.Name(), "%s after %s, but the window lasts %s", what, c.Now().Sub(c.from(r.run.window)), short)
 	}
 }
 
@@ -269,7 +269,7 @@ func (l *ledger) short(r *record) time.Duration {
 	return length
 }
 
-// counted looks at the number of failed checks.
+// counted checks the number of failed checks.
 func (c *windowsJudgedOnce) counted(h canaryWritten) {
 	r, before, after := h.of, h.before.Status.FailedChecks, h.after.Status.FailedChecks
 	switch {
@@ -278,9 +278,9 @@ func (c *windowsJudgedOnce) counted(h canaryWritten) {
 	case after > before+1:
 		c.Violate("I4", r.Name(), "the failed checks went from %d to %d", before, after)
 	case c.failing(h) == nil:
-		c.Violate("I4", r.Name(), "a failed check was counted (%d), but nothing that was asked in this window failed", after)
+		c.Violate("I4", r.Name(), "a failed check was counted (%d), but no query of this window failed", after)
 	case r.run.window != nil && !h.opens:
-		c.Violate("I4", r.Name(), "a failed check was counted (%d), and the window that failed stays open", after)
+		c.Violate("I4", r.Name(), "a failed check was counted (%d), and the failed window remains open", after)
 	case r.run.window != nil:
 		c.early(r, "a failed check was counted")
 	}
@@ -468,7 +468,7 @@ func (c *boundedQueries) Observe(event any) {
 	}
 	life := c.life(q.by)
 	if out := life.out[q.of.UID]; out != nil && out.answered.IsZero() {
-		c.Violate("I20", q.of.Name(), "%s was asked while %s is out", q.probe.ID, out.probe.ID)
+		c.Violate("I20", q.of.Name(), "%s was sent while %s is in flight", q.probe.ID, out.probe.ID)
 	}
 	n := 1
 	pool := controller.Pool(q.probe.Request)
@@ -478,6 +478,6 @@ func (c *boundedQueries) Observe(event any) {
 		}
 	}
 	if n > inFlight {
-		c.Violate("I20", q.of.Name(), "%d questions of one pool and process are out, of %d", n, inFlight)
+		c.Violate("I20", q.of.Name(), "%d queries of one pool and process are in flight, of %d", n, inFlight)
 	}
 }

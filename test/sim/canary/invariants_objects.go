@@ -39,7 +39,7 @@ func (c *analysedTemplate) Observe(event any) {
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && c.JustStarted(h.Actor):
 		allowed = r.target.contents.Since(time.Time{}) // the primary follows the target, and serves no users before it equals the target
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && r.configured.After(c.OldestView()):
-		return // template and configuration may have been seen as they never were at once, and what follows mends that
+		return // the process may have observed a template and a configuration of different times, which a later reconciliation repairs
 	case r.phase() == flaggerv1.CanaryPhaseInitializing && r.target.version == nil && r.made.After(c.OldestView()):
 		return // the process may have observed its state from before the Canary was created, which is not recorded
 	case r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing:
@@ -269,7 +269,7 @@ func (c *promotedConfig) Observe(event any) {
 		return
 	}
 	for _, r := range c.releasesOf(h) {
-		made := r.primary.version == nil // again, after someone deleted it; what it runs is for I6 to judge
+		made := r.primary.version == nil // again, after a user deleted it; I6 is about what it runs
 		if resting(r.phase()) && !r.Rested.After(c.OldestView()) && !made {
 			c.Violate("I28", r.Name(), "at rest (%s) the content of %s %s changed", r.phase(), h.Kind.Kind, h.Key.Name)
 		}

@@ -29,7 +29,7 @@ func (c *progressDeadline) Observe(event any) {
 	case intended && !c.otherwise(h):
 		c.hasty(h, &r.target, r.run.began, "rolled back")
 	case failed && !intended && !c.otherwise(h) && !r.run.promoted.IsZero():
-		c.hasty(h, &r.primary, r.run.promoted, "given up with the primary not ready")
+		c.hasty(h, &r.primary, r.run.promoted, "failed because the primary is not ready")
 	}
 }
 

@@ -18,7 +18,7 @@ var graph = map[flaggerv1.CanaryPhase][]flaggerv1.CanaryPhase{
 	flaggerv1.CanaryPhaseInitialized:  {flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing},
 	flaggerv1.CanaryPhaseSucceeded:    {flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing},
 	flaggerv1.CanaryPhaseFailed: {
-		flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhasePromoting, // a promotion that goes on
+		flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhasePromoting, // a promotion that continues
 	},
 	flaggerv1.CanaryPhaseWaiting: {flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed},
 	flaggerv1.CanaryPhaseProgressing: {
@@ -133,7 +133,7 @@ func (c *ledger) recorded(h canaryWritten) {
 	}
 }
 
-// tried: what was rolled back is not tried again by itself.
+// tried: a revision that was rolled back is not released again automatically.
 func (c *ledger) tried(h canaryWritten) {
 	r := h.of
 	if before := h.before.Status.Phase; before != flaggerv1.CanaryPhaseFailed || r.failed == "" {
@@ -240,7 +240,7 @@ func (c *ledger) explainedSleep(event any) {
 	}
 }
 
-// waits is true of a status that names a gate which someone opens, or a condition that a user has to mend.
+// waits is true of a status that names a gate which someone opens, or a condition that a user has to resolve.
 func waits(s *flaggerv1.CanaryStatus) bool {
 	for _, condition := range s.Conditions {
 		if condition.Type == flaggerv1.ConditionBlocked {

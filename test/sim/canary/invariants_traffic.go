@@ -117,7 +117,7 @@ func (c *ledger) mayRise(r *record, weight, before int, wishes []*expectation) b
 		return weight == 100 && !r.primary.ready.Always(c.OldestView()) || r.deletedRoute(before) && (weight == r.status.CanaryWeight || returned)
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 	default:
-		return r.deletedRoute(before) // it was made again as it was
+		return r.deletedRoute(before) // it was created again as it was
 	}
 	// The primary has what the run is about, since a promotion or since before someone let a run begin by hand.
 	has := r.run != nil && (!r.run.promoted.IsZero() || slices.Contains(r.run.contents, r.primary.content))
@@ -133,7 +133,7 @@ func (c *ledger) mayRise(r *record, weight, before int, wishes []*expectation) b
 	})
 }
 
-// deletedRoute is true when the route is only now made again.
+// deletedRoute is true when the route is only now created again.
 func (r *record) deletedRoute(before int) bool { return before == 0 && !r.route.found }
 
 // scaleDowns are facts for I5.
@@ -254,7 +254,7 @@ func (c *restoration) Observe(event any) {
 		for _, r := range c.releasesOf(h) {
 			back := selected(h.New) == r.selects(&r.target) && selected(h.New) != selected(h.Old)
 			if h.Key.Name == r.apexName() && back && leaving(r) && c.owns(r) && !r.target.Answering.Ever(c.OldestView()) {
-				c.Violate("I16", r.Name(), "the apex Service was given back to a target that has had no ready pod for %s", c.Lag)
+				c.Violate("I16", r.Name(), "the apex Service was restored to a target that has had no ready pod for %s", c.Lag)
 			}
 		}
 	case canaryWritten:
@@ -264,10 +264,10 @@ func (c *restoration) Observe(event any) {
 	}
 }
 
-// released looks at the world at the moment at which nothing holds the Canary any more.
+// released checks the cluster at the moment at which the finalizer is removed.
 func (c *restoration) released(h canaryWritten) {
 	r := h.of
-	// A Canary that names what is no workload has nothing that Serin could give back.
+	// A Canary that references no workload has nothing that Serin could restore.
 	nothing := func(d *expectation) bool { return !d.spec.RevertOnDeletion || d.spec.TargetRef.Kind != r.kind.Kind }
 	if r == nil || !c.owns(r) || slices.ContainsFunc(c.expectations(r), nothing) || r.target.version == nil || r.target.removed.After(c.OldestView()) {
 		return
@@ -275,9 +275,9 @@ func (c *restoration) released(h canaryWritten) {
 	apex := c.World.Server.Peek(actors.ServiceKind, namespacedName(r, r.apexName()))
 	switch {
 	case !r.target.Answering.Ever(c.OldestView()) && !r.target.disturbed.After(c.OldestView()):
-		c.Violate("I16", r.Name(), "the finalizer went although the target has had no ready pod for %s", c.Lag)
+		c.Violate("I16", r.Name(), "the finalizer was removed although the target has had no ready pod for %s", c.Lag)
 	case apex != nil && !madeFor(apex) && selected(apex) != "" && selected(apex) == r.selects(&r.primary) && c.Objects[oracle.At(actors.ServiceKind, apex.Key())].Unchanged(c.OldestView()):
-		c.Violate("I16", r.Name(), "the finalizer went although the apex Service still selects the primary")
+		c.Violate("I16", r.Name(), "the finalizer was removed although the apex Service still selects the primary")
 	}
 }
 

@@ -168,7 +168,7 @@ func (l *ledger) Record(event any) {
 	}
 }
 
-// recordPodDeath records that a pod of a copy died by itself.
+// recordPodDeath records that a pod of a workload failed.
 func (l *ledger) recordPodDeath(h cluster.PodDied) {
 	key := types.NamespacedName{Namespace: h.Namespace, Name: h.Deployment}
 	for _, r := range l.things[oracle.At(actors.DeploymentKind, key)] {
@@ -251,9 +251,9 @@ func (l *ledger) begins(m canaryWritten, name string) bool {
 	case !moving(after.Phase):
 		return false
 	case m.of.run != nil && !unnamed(after) && name == m.of.run.name:
-		return false // it goes on, whatever phase someone wrote in between
+		return false // it continues, whatever phase a user wrote in between
 	case m.of.run != nil && before.Phase == flaggerv1.CanaryPhaseFailed && after.Phase == flaggerv1.CanaryPhasePromoting && takenUp(after) == takenUp(before):
-		return false // a promotion that failed goes on
+		return false // a promotion that failed continues
 	case !moving(before.Phase):
 		return true
 	case name == nameOf(before):
@@ -461,11 +461,11 @@ func (l *ledger) ended(r *record, phase flaggerv1.CanaryPhase) {
 	case phase != flaggerv1.CanaryPhaseFailed:
 		r.orphaned = false
 	case r.run != nil && r.run.intent == "rollback" && r.primary.ready.True && r.route.canary == 0:
-		r.orphaned = false // its primary was made again meanwhile, and nothing was promoted
+		r.orphaned = false // its primary was created again meanwhile, and nothing was promoted
 	case r.run != nil && !r.run.promoted.IsZero() && r.stable != r.run.primary && slices.Contains(r.run.contents, r.stable):
 		r.orphaned = true
 	case r.run != nil && r.run.promoted.IsZero() && r.primary.ready.True && r.route.canary == 0:
-		r.orphaned = false // a later attempt was judged by itself and rolled back, and the primary has the users
+		r.orphaned = false // a later attempt was analysed and rolled back, and the primary serves the users
 	}
 	switch {
 	case phase == flaggerv1.CanaryPhaseInitialized:

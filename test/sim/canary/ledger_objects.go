@@ -178,7 +178,7 @@ func number(object map[string]any, field string, absent int64) int64 {
 	return absent
 }
 
-// asked is how many pods a workload shall have. A DaemonSet that runs nowhere has a node selector that no node has.
+// asked is how many pods are desired of a workload. A DaemonSet that runs nowhere has a node selector that no node has.
 func asked(v *store.Version) int64 {
 	if v.Kind() != actors.DaemonSetKind {
 		return number(within(v.Content(), "spec"), "replicas", 1)

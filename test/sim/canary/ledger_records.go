@@ -160,7 +160,7 @@ type workloadState struct {
 	replicas, available int64
 	// ready: enough pods are ready, by the threshold of the spec.
 	ready     oracle.Condition
-	disturbed time.Time // when pods died by themselves, or someone else than Serin wrote the spec
+	disturbed time.Time // when pods failed, or someone other than Serin wrote the spec
 	// counts are the pods that are updated, ready and available, countedAt is since when.
 	counts    [3]int64
 	countedAt time.Time

@@ -68,7 +68,7 @@ func (k *Canaries) Unsettled(w *sim.World) string {
 			sentence += fmt.Sprintf(", intent %q, gates %v", c.Status.Serin.Intent, c.Status.Serin.Gates)
 		}
 		if w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name}) {
-			sentence += ", and is to be looked at again"
+			sentence += ", and is queued for reconciliation"
 		}
 		why = append(why, sentence)
 	}
@@ -105,7 +105,7 @@ func (k *Canaries) atRest(w *sim.World, c *flaggerv1.Canary) bool {
 }
 
 // explained is true of a release that waits for a user who will not come, and says so. What the API server refused is
-// tried again by itself.
+// retried automatically.
 func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 	if c.Spec.Suspend && c.DeletionTimestamp == nil {
 		return true
@@ -125,7 +125,7 @@ func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 }
 
 // stranded is true of a release that is being rolled back and has nothing to go back to: Kubernetes gave the primary up, and
-// the canary keeps serving until someone mends the primary or ships something else.
+// the canary keeps serving until a user repairs the primary or ships another version.
 func (k *Canaries) stranded(c *flaggerv1.Canary) bool {
 	primary := k.world.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.TargetRef.Name + ending})
 	if primary == nil || c.DeletionTimestamp != nil || !moving(c.Status.Phase) {
@@ -155,7 +155,7 @@ func unmet(c *flaggerv1.Canary, prefix string) *flaggerv1.GateStatus {
 }
 
 // Patience implements sim.Kind. It is the time that the slowest release may need for what may still follow: the rest of
-// one run, another run for what came meanwhile, and one that users start to mend something.
+// one run, another run for changes made meanwhile, and one that users start to repair something.
 func (k *Canaries) Patience(w *sim.World) time.Duration {
 	var longest time.Duration
 	for _, seen := range w.Server.All(canaryKind) {

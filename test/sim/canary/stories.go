@@ -154,7 +154,7 @@ func daemonSets() []Story {
 	return []Story{
 		{Name: "DaemonSet", Provider: actors.Istio, Spec: weighted, Around: around, Acts: []Act{shipping(actors.GoodVersion)}, End: flaggerv1.CanaryPhaseSucceeded},
 		{Name: "rollback of a DaemonSet", Provider: actors.GatewayAPI, Spec: weighted, Around: around, Acts: []Act{shipping(badUnderLoad)}, End: flaggerv1.CanaryPhaseFailed},
-		{Name: "deletion that gives a DaemonSet back", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "deletion that restores a DaemonSet", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			spec.RevertOnDeletion = true
 		}, Around: around, Acts: []Act{
@@ -170,7 +170,7 @@ func interruptions() []Story {
 	deleted := func(revert bool) Story {
 		name := "deletion"
 		if revert {
-			name = "deletion that gives back"
+			name = "deletion that restores"
 		}
 		return Story{
 			Name: name, Provider: actors.Istio,

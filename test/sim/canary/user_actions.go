@@ -44,7 +44,7 @@ func (p *users) configure(r *Release, level string) {
 func (p *users) editTemplate(r *Release, s *sim.Stream) {
 	v := actors.DrawVersion(s, 0.6, 0.4)
 	switch s.Int(0, 3) {
-	case 0: // back to what was there before
+	case 0: // back to the previous version
 		v := r.Previous()
 		p.ship(r, v)
 	case 1:

@@ -34,7 +34,7 @@ const (
 type users struct {
 	*Canaries
 	*actors.Script
-	// back are the Canaries that are made again once they are gone.
+	// back are the Canaries that are created again after their deletion.
 	back map[types.NamespacedName]func()
 }
 
@@ -164,7 +164,7 @@ func (p *users) repair() {
 }
 
 // bringBack ships the promoted version again where the primary is gone, as the release asks for when it cannot make it
-// again by itself.
+// again automatically.
 func (p *users) bringBack(r *Release) {
 	gone := p.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: r.Target + "-primary"}) == nil
 	if c := p.stored(r.Key); gone && c != nil && c.Status.Phase != "" && c.Status.Phase != flaggerv1.CanaryPhaseInitializing && r.promoted != "" {

@@ -1,4 +1,4 @@
-// Package cluster is the part of a Kubernetes cluster that acts by itself in the simulator: the controllers of
+// Package cluster is the part of a Kubernetes cluster that acts on its own in the simulator: the controllers of
 // Deployments, DaemonSets, autoscalers, endpoints and garbage, the pods that they make, and the gateways that send requests there.
 //
 // All of them see the API server only, late as the real ones do, and each draws from streams of its own. Pods are records
@@ -129,7 +129,7 @@ func New(w *sim.World, o Options) *Cluster {
 	return c
 }
 
-// Quiesce ends what happens to pods and load by themselves. From here on everything that can become ready does, and stays:
+// Quiesce ends spontaneous changes of pods and load. From here on everything that can become ready does, and remains so:
 // pods that wait are started, and those that are lost are replaced.
 func (c *Cluster) Quiesce() {
 	c.quiet = true
@@ -230,7 +230,7 @@ func (c *Cluster) selected(namespace, service string, counts func(*pod) bool) ma
 	return found
 }
 
-// LastPodDeath is when a pod of that Deployment last died by itself; zero: never.
+// LastPodDeath is when a pod of that Deployment last failed; zero: never.
 func (c *Cluster) LastPodDeath(namespace, name string) time.Time {
 	return c.died[types.NamespacedName{Namespace: namespace, Name: name}]
 }

@@ -33,7 +33,7 @@ func (c *Cluster) freeSet(e *store.Event) {
 	set.wake()
 }
 
-// wake plans a look at a free ReplicaSet.
+// wake schedules a reconciliation of a free ReplicaSet.
 func (r *replicaSet) wake() {
 	if !r.free || r.waking {
 		return
@@ -88,7 +88,7 @@ func (r *replicaSet) minReady(v *store.Version) time.Duration {
 	return time.Duration(number(object(v.Content(), "spec"), "minReadySeconds", 0)) * time.Second
 }
 
-// awaitAvailable looks again when a pod has been ready for long enough.
+// awaitAvailable reconciles again when a pod has been ready for long enough.
 func (r *replicaSet) awaitAvailable() {
 	if !r.free {
 		return

@@ -195,7 +195,7 @@ func (r Route) means(e *store.Event) bool {
 
 // send lets a replica hear of a change, after all that it has not heard of yet.
 func (g *Gateway) send(r *replica, route Route, e *store.Event) {
-	if r.views[route.Release] == nil { // it knows what was there before, and this not yet
+	if r.views[route.Release] == nil { // it knows the previous route, and not yet this one
 		first := g.prime(r, route)
 		first.learn(e.Kind, e.Key, e.Old)
 		g.decide(r, route, first)

@@ -70,7 +70,7 @@ func (p *pod) begin() {
 	c.world.After(wait, p.becomeReady)
 }
 
-// settled is true of a pod to which nothing more happens by itself.
+// settled is true of a pod whose state will not change without a request.
 func (p *pod) settled() bool {
 	if p.set.behaviour.Never {
 		return !p.leaving && p.trouble != ""
@@ -78,7 +78,7 @@ func (p *pod) settled() bool {
 	return !p.leaving && p.ready && p.answers
 }
 
-// mend lets a pod that waits be ready soon, and one that is lost be replaced.
+// mend makes a waiting pod ready soon, and replaces a lost one.
 func (p *pod) mend() {
 	c := p.set.cluster
 	switch {
@@ -117,7 +117,7 @@ func (p *pod) becomeReady() {
 	}
 }
 
-// awaitAvailable looks again when a pod has been ready for long enough.
+// awaitAvailable reconciles again when a pod has been ready for long enough.
 func (d *deployment) awaitAvailable() {
 	v := d.cluster.world.Server.Peek(deploymentKind, d.key)
 	if v == nil {
@@ -158,7 +158,7 @@ func (p *pod) die(why string) {
 	p.deaths++
 	key := types.NamespacedName{Namespace: r.namespace, Name: r.deployment}
 	c.died[key] = c.world.Now()
-	c.world.Trace("  pod %s dies by itself: %s", p.name, why)
+	c.world.Trace("  pod %s fails: %s", p.name, why)
 	c.world.Publish(PodDied{Namespace: r.namespace, Deployment: r.deployment, Pod: p.name, Version: r.version, Why: why})
 }
 

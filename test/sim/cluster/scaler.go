@@ -38,7 +38,7 @@ func (c *Cluster) scalerWritten(e *store.Event) {
 	}
 }
 
-// scaleTargetWritten lets the autoscalers of a Deployment look at it.
+// scaleTargetWritten notifies the autoscalers of a Deployment.
 func (c *Cluster) scaleTargetWritten(e *store.Event) {
 	if e.Type == store.Modified && counted(e.New) == counted(e.Old) {
 		return
@@ -105,7 +105,7 @@ func (s *scaler) wake() {
 }
 
 // scale writes how many pods the load needs. seen is how many there were when the load of one was measured: where that
-// changed meanwhile, the result is wrong, and the next decision mends it.
+// changed meanwhile, the result is wrong, and the next decision corrects it.
 func (s *scaler) scale(seen int) {
 	c := s.cluster
 	of, target := c.world.Server.Peek(scalerKind, s.key), c.world.Server.Peek(s.target())
@@ -135,7 +135,7 @@ func (s *scaler) scale(seen int) {
 	s.report(now[0], wanted)
 }
 
-// patient is true when a number of pods shall be written. Pods beyond the greatest allowed number go at once.
+// patient is true when a number of pods is to be written. Pods beyond the greatest allowed number go at once.
 func (s *scaler) patient(wanted, is, most int) bool {
 	now := s.cluster.world.Now()
 	switch {

@@ -6,7 +6,7 @@
 //
 // Invariants that mean the same for each API are written once, over facts in common terms: a change of a weight, a move of
 // users to other pods, a scale-down, a step, a wait. An API reads these facts from its events, and leaves out those whose
-// process acted on a state that it could not know to be outdated, or that users changed; the core judges them.
+// process acted on a state that it could not know to be outdated, or that users changed; the core evaluates them.
 //
 // To add an invariant: write its rule here if it can hold for each API, add a row to the table of the API (invariants.go)
 // and to docs/simulator.md, and a mutant that violates it. To add an API: a ledger, a function for each kind of fact, and a
@@ -102,7 +102,7 @@ func (AtEnd) Observe(any) {}
 // Finish implements Checker.
 func (f AtEnd) Finish() { f() }
 
-// each returns a checker that judges every fact of an event.
+// each returns a checker that evaluates every fact of an event.
 func each[F any](facts func(event any) []F, judge func(F)) Checker {
 	return OnEvent(func(event any) {
 		for _, fact := range facts(event) {
@@ -111,7 +111,7 @@ func each[F any](facts func(event any) []F, judge func(F)) Checker {
 	})
 }
 
-// eachAtEnd returns a checker that judges every fact of the final state.
+// eachAtEnd returns a checker that evaluates every fact of the final state.
 func eachAtEnd[F any](facts func() []F, judge func(F)) Checker {
 	return AtEnd(func() {
 		for _, fact := range facts() {

@@ -16,7 +16,7 @@ var nan = math.NaN()
 // hashArgument is the argument that says which version a run is about.
 const hashArgument = "hash"
 
-// judgedBy lets the newest version be judged by a template.
+// judgedBy is an analysis of the newest version by a template.
 func judgedBy(template string) argov1.RolloutAnalysis {
 	return argov1.RolloutAnalysis{
 		Templates: []argov1.AnalysisTemplateRef{{TemplateName: template}},

@@ -23,7 +23,7 @@ func (k *Rollouts) Final(w *sim.World) string {
 	var running strings.Builder
 	for _, v := range w.Server.All(actors.JobKind) {
 		if jobGoesOn(w, v) {
-			fmt.Fprintf(&running, "Job of %s goes on\n", v.Meta().Annotations[measure.RunNameAnnotation])
+			fmt.Fprintf(&running, "Job of %s is running\n", v.Meta().Annotations[measure.RunNameAnnotation])
 		}
 	}
 	return running.String() + actors.Final(w, finalKinds, func(kind schema.GroupKind, version *store.Version) map[string]any {
@@ -41,11 +41,11 @@ func (k *Rollouts) Final(w *sim.World) string {
 	})
 }
 
-// volatile are more keys, wherever they stand, whose values depend on when something happened.
+// volatile are more keys, at any depth, whose values depend on when something happened.
 var volatile = []string{
 	"startTime", "startedAt", "finishedAt", "completedAt", "resumeAt", "abortedAt", "availableAt",
 	"restartedAt", "restartAt", "duration", "conditions", "measurements", "serin", "clusterIP", "clusterIPs", "scale-down-deadline",
 	argov1.WorkloadGenerationAnnotation, "workloadObservedGeneration",
 	"count", "successful", "consecutiveSuccess", // of a analysis that lasts as long as the release
-	"error", // of a measurement that is made again
+	"error", // of a measurement that is repeated
 }

@@ -59,20 +59,20 @@ func (c *removal) look(r *record, v *store.Version) {
 		return
 	}
 	if left := managedIn(v); at.Key == r.Key && manages(r.object.Spec.Strategy) && len(left) > 0 {
-		c.Violate("I16", r.Name(), "it is gone, and its route still has %v", left)
+		c.Violate("I16", r.Name(), "it was deleted, and its route still has %v", left)
 	}
 	if v.Meta().Annotations[argov1.ManagedByAnnotation] == r.Name() {
-		c.Violate("I16", r.Name(), "it is gone, and %s %s still says that it is managed by it", at.Kind.Kind, at.Key.Name)
+		c.Violate("I16", r.Name(), "it was deleted, and an annotation of %s %s still names it as the manager", at.Kind.Kind, at.Key.Name)
 	}
 	for _, subset := range subsetsIn(v) {
 		if hash := hashIn(subset); at.Key == r.Key && hash != "" {
-			c.Violate("I16", r.Name(), "it is gone, and subset %s of its DestinationRule still has the pods of %s alone", subset["name"], hash)
+			c.Violate("I16", r.Name(), "it was deleted, and subset %s of its DestinationRule still selects only the pods of %s", subset["name"], hash)
 		}
 	}
 	if at.Key.Name != r.Name() && !slices.Contains(roles, strings.TrimPrefix(at.Key.Name, r.Name())) {
 		return
 	}
 	if hash := c.selected(v); at.Kind == actors.ServiceKind && hash != "" {
-		c.Violate("I16", r.Name(), "it is gone, and Service %s still selects %s alone", at.Key.Name, hash)
+		c.Violate("I16", r.Name(), "it was deleted, and Service %s still selects only %s", at.Key.Name, hash)
 	}
 }

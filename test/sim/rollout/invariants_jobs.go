@@ -25,7 +25,7 @@ func (c *uniqueObjects) oneJob(h oracle.Write) {
 	}
 	by := createdJob{job: h.Key.Name, actor: h.Actor}
 	if at, again := c.jobsBy[by]; again && !c.Started[h.Actor].After(at) {
-		c.Violate("I22", h.Key.Name, "the Job was made twice by one process")
+		c.Violate("I22", h.Key.Name, "the Job was created twice by one process")
 	}
 	c.jobs[h.Key.Name], c.jobsBy[by] = c.Now(), c.Now()
 	if c.LastFault.After(c.OldestView()) {
@@ -35,7 +35,7 @@ func (c *uniqueObjects) oneJob(h oracle.Write) {
 		same := v.UID() != h.New.UID() && runOf(v) == runOf(h.New) && v.Meta().Annotations[measure.MetricNameAnnotation] == h.New.Meta().Annotations[measure.MetricNameAnnotation]
 		born := c.jobs[v.Key().Name]
 		if same && jobGoesOn(c.World, v) && !c.LastFault.After(born) && !c.JustStarted(h.Actor) {
-			c.Violate("I22", h.Key.Name, "the Job was made while %s of the same metric goes on", v.Key().Name)
+			c.Violate("I22", h.Key.Name, "the Job was created while %s of the same metric is running", v.Key().Name)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func (c *jobsOfRuns) Observe(event any) {
 	}
 	over, known := c.overSince[runOf(h.New)]
 	if known && over.Before(c.OldestView().Add(-triedAgain)) && c.attentive(over) {
-		c.Violate("I27", h.Key.Name, "the Job went on for %s after its run was over", c.Now().Sub(over))
+		c.Violate("I27", h.Key.Name, "the Job ran for %s after the end of its run", c.Now().Sub(over))
 	}
 }
 
@@ -89,7 +89,7 @@ func (c *jobsOfRuns) attentive(since time.Time) bool {
 func (c *jobsOfRuns) Finish() {
 	for _, v := range c.World.Server.All(actors.JobKind) {
 		if over, known := c.overSince[runOf(v)]; known && jobGoesOn(c.World, v) {
-			c.Violate("I27", v.Key().Name, "the Job goes on, and its run has been over for %s", c.Now().Sub(over))
+			c.Violate("I27", v.Key().Name, "the Job is running, although its run ended %s ago", c.Now().Sub(over))
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (l *ledger) mayChange(h oracle.Write, path string) bool {
 		return path == "spec/subsets" && l.ownSubsets(h) || path == "metadata/annotations"
 	case actors.HTTPRouteKind:
 		return path == "spec/rules" || path == "metadata/annotations" || path == "metadata/labels"
-	case runKind, experimentKind: // whose owner is gone: their status is no part of their own, and goes on
+	case runKind, experimentKind: // whose owner was deleted: their status is not a subresource, and is still written
 		return strings.HasPrefix(path, "status") || path == "spec/terminate"
 	default:
 		return false
@@ -131,7 +131,7 @@ func (c *uniqueObjects) Observe(event any) {
 			continue
 		}
 		if what := c.same(h, v); what != "" {
-			c.Violate("I22", of.Name, "%s %s was made although there is %s for the same %s", h.Kind.Kind, h.Key.Name, v.Key().Name, what)
+			c.Violate("I22", of.Name, "%s %s was created although there is %s for the same %s", h.Kind.Kind, h.Key.Name, v.Key().Name, what)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (c *ledger) surge(event any) {
 		allowed = max(allowed, most(s))
 	}
 	if total > allowed && c.restedScale(r) && !c.JustStarted(h.Actor) {
-		c.Violate("I18", r.Name(), "%d pods are asked for, of at most %d", total, allowed)
+		c.Violate("I18", r.Name(), "%d pods are requested, of at most %d", total, allowed)
 	}
 }
 

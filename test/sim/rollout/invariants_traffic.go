@@ -168,7 +168,7 @@ func (c *ledger) plannedWeights(event any) []oracle.WeightChange {
 	return []oracle.WeightChange{change}
 }
 
-// hadBefore is true of a weight that is written back into a route that was made again, and of what is left then of one that
+// hadBefore is true of a weight that is restored in a route that was created again, and of the remainder of one that
 // the revision had to which the Service still leads.
 func (c *ledger) hadBefore(r *record, weight int) bool {
 	w := r.object.Status.Canary.Weights

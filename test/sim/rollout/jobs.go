@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// Jobs are what some releases are judged by, where others ask a service.
+// Jobs analyse some releases, where others query a service.
 const Jobs sim.FaultClass = "job"
 
 // The faults of Jobs, and what users do to them.

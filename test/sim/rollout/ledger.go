@@ -189,7 +189,7 @@ func (l *ledger) recordWrite(h oracle.Write) {
 	}
 }
 
-// countPods looks at the pods of all ReplicaSets as they are in truth.
+// countPods records the actual pods of all ReplicaSets.
 func (l *ledger) countPods() {
 	for _, v := range l.World.Server.All(actors.ReplicaSetKind) {
 		of, key := l.cluster.PodsOf(v.Key().Namespace, v.Key().Name), v.Key()

@@ -29,7 +29,7 @@ type Release struct {
 
 	// network is what leads requests to the pods, objects is what else users make before the Rollout.
 	network, objects []client.Object
-	// secret is true of one whose measurements need a Secret, jobs of one that is judged by Jobs, of which in a story all may
+	// secret is true of one whose measurements need a Secret, jobs of one that is analysed by Jobs, of which in a story all may
 	// hang.
 	secret, jobs, hangs bool
 }
@@ -159,10 +159,10 @@ func (r *Release) plan() string {
 	if b := r.Spec.Strategy.BlueGreen; b != nil {
 		text := "blue-green"
 		if b.PrePromotionAnalysis != nil {
-			text += ", judged before"
+			text += ", analysed before the switch"
 		}
 		if b.PostPromotionAnalysis != nil {
-			text += ", judged after"
+			text += ", analysed after the switch"
 		}
 		return text
 	}
@@ -173,7 +173,7 @@ func (r *Release) plan() string {
 	}
 	text := fmt.Sprintf("canary with %s, steps [%s]", r.Router, strings.Join(steps, ", "))
 	if c.Analysis != nil {
-		text += ", judged beside"
+		text += ", with a background analysis"
 	}
 	if c.DynamicStableScale {
 		text += ", dynamic"

@@ -56,7 +56,7 @@ type Rollouts struct {
 	lives      map[*sim.Instance]*process
 	// story replaces the drawn releases, if it is not nil.
 	story *Story
-	// over is true once users and tools do nothing by themselves any more.
+	// over is true once users and tools have stopped acting.
 	over bool
 }
 

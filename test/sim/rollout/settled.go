@@ -96,7 +96,7 @@ func (k *Rollouts) undone(r *argov1.Rollout) string {
 	said := "is" + statusText(r, "status")
 	switch {
 	case k.world.Awaits(keyOf(r)):
-		return said + ", and is to be looked at again"
+		return said + ", and is queued for reconciliation"
 	case r.DeletionTimestamp != nil, s.ObservedGeneration != fmt.Sprint(r.Generation):
 		return said + fmt.Sprintf(", of generation %s, and not %d", s.ObservedGeneration, r.Generation)
 	case overdue(s, k.world.Now()) != "":
@@ -136,7 +136,7 @@ func overdue(s argov1.RolloutStatus, now time.Time) string {
 }
 
 // Patience implements sim.Kind. It is the time that the slowest release may need for what may still follow: the rest of
-// one run, another run for what came meanwhile, and one that users start to mend something.
+// one run, another run for changes made meanwhile, and one that users start to repair something.
 func (k *Rollouts) Patience(w *sim.World) time.Duration {
 	longest := time.Hour
 	for _, v := range w.Server.All(rolloutKind) {

@@ -123,10 +123,10 @@ func Stories() []Story {
 		{Name: "rolling update", Router: actors.NoRouter, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "steps by pods", Router: actors.NoRouter, Spec: stepping(weight(50), pause(10)), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "steps", Router: actors.Istio, Spec: stepping(weight(20), pause(10), weight(60), analysed()), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "judged with a secret", Router: actors.NoRouter, Spec: stepping(weight(50), analysed()), Extra: (*Release).withSecret, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "analysis with a secret", Router: actors.NoRouter, Spec: stepping(weight(50), analysed()), Extra: (*Release).withSecret, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "by header", Router: actors.Istio, Spec: headed(pause(10)), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "template of a Deployment", Router: actors.NoRouter, Spec: stepping(weight(50), pause(10)), Extra: referring(argov1.ScaleDownProgressively), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "judged beside", Router: actors.GatewayAPI, Spec: func(spec *argov1.RolloutSpec) {
+		{Name: "background analysis", Router: actors.GatewayAPI, Spec: func(spec *argov1.RolloutSpec) {
 			stepping(weight(40), pause(20))(spec)
 			spec.Strategy.Canary.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: judgedBy(endlessTemplate)}
 		}, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
@@ -137,11 +137,11 @@ func Stories() []Story {
 		{Name: "experiment", Router: actors.NoRouter, Spec: stepping(compared("20s", true), weight(50)), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "scaled canary", Router: actors.GatewayAPI, Spec: stepping(argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Replicas: new(int32(1))}}, weight(10), pause(5)), Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "blue-green", Router: actors.NoRouter, Green: true, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "blue-green, judged", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
+		{Name: "blue-green, analysed", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
 			spec.Strategy.BlueGreen.PrePromotionAnalysis = new(judgedBy(shortTemplate))
 			spec.Strategy.BlueGreen.PostPromotionAnalysis = new(judgedBy(shortTemplate))
 		}, Acts: []Act{shipping(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "blue-green, taken back", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
+		{Name: "blue-green, rolled back", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
 			spec.Strategy.BlueGreen.PostPromotionAnalysis = new(judgedBy(shortTemplate))
 		}, Acts: []Act{shipping(actors.BadVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 	}

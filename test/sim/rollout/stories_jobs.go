@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// jobStories are stories of releases that are judged by Jobs.
+// jobStories are stories of releases that are analysed by Jobs.
 func jobStories() []Story {
 	short := func(r *Release) { r.judgedByJobs(shortTemplate, 0) }
 	beside := func(spec *argov1.RolloutSpec) {

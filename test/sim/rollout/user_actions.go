@@ -31,7 +31,7 @@ func (p *users) ship(r *Release, v *actors.Version) {
 func (p *users) editTemplate(r *Release, s *sim.Stream) {
 	v, stamp := actors.DrawVersion(s, 0.65, 0), fmt.Sprint(s.Int(1, 1000))
 	switch s.Int(0, 3) {
-	case 0: // back to what was there before
+	case 0: // back to the previous version
 		p.ship(r, r.Previous())
 	case 1:
 		if p.retemplate("user", r, func(t *corev1.PodTemplateSpec) {
@@ -44,7 +44,7 @@ func (p *users) editTemplate(r *Release, s *sim.Stream) {
 	}
 }
 
-// editSpec changes the plan, by hand, whatever goes on.
+// editSpec changes the plan, at any time.
 func (p *users) editSpec(r *Release, s *sim.Stream) {
 	which, steps, back := s.Int(0, 7), drawSteps(s, r.Router), s.Between(30*time.Second, 4*time.Minute)
 	seconds, replicas := int32(s.Int(0, 60)), int32(s.Int(1, 4))

@@ -142,7 +142,7 @@ func (p *users) replaceStuck(object *argov1.Rollout) {
 
 func keyOf(object client.Object) types.NamespacedName { return client.ObjectKeyFromObject(object) }
 
-// judgedBeside is true of a Rollout with a run that goes on while it is paused.
+// judgedBeside is true of a Rollout with a background analysis, which continues while the Rollout is paused.
 func (p *users) judgedBeside(key types.NamespacedName) bool {
 	object := p.stored(key)
 	return object != nil && object.Spec.Strategy.Canary != nil && object.Spec.Strategy.Canary.Analysis != nil

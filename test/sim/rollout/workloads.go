@@ -153,10 +153,10 @@ func (c *workloadRestoration) Finish() {
 			return c.ByName[r.Key] == r && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == v.Key().Name
 		})
 		if is := replicasOf(actors.Typed[*appsv1.Deployment](c.World, v)); taken && !refers && is < before {
-			c.Violate("I16", v.Key().Name, "no Rollout refers to it, and it has %d replicas of the %d that it had", is, before)
+			c.Violate("I16", v.Key().Name, "no Rollout references it, and it has %d replicas of the previous %d", is, before)
 		}
 		if by := v.Meta().Annotations[argov1.ManagedByAnnotation]; by != "" && !refers {
-			c.Violate("I16", v.Key().Name, "no Rollout refers to it, and it still says that %s manages it", by)
+			c.Violate("I16", v.Key().Name, "no Rollout references it, and its annotation still names %s as the manager", by)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (c *ledger) lent(event any) {
 	if is > was && slices.ContainsFunc(c.All, func(r *record) bool {
 		return !r.Gone() && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(c.expectedSpecs(r)) == 1
 	}) {
-		c.Violate("I18", h.Key.Name, "Serin gave it pods, although a Rollout refers to it: %d, not %d", is, was)
+		c.Violate("I18", h.Key.Name, "Serin scaled it up, although a Rollout references it: %d, not %d", is, was)
 	}
 	for _, r := range c.All {
 		ref := r.object.Spec.WorkloadRef

@@ -75,7 +75,7 @@ func (c *live) do(call Call, f func() error) error {
 	return through(c.server.options.Hook, call, f)
 }
 
-// write makes one request that gives back an object, which the caller gets when the answer does arrive.
+// write sends one request that returns an object, which the caller gets if the response arrives.
 func (c *live) write(call Call, gvk schema.GroupVersionKind, out client.Object, f func() (*Version, error)) error {
 	var written *Version
 	err := c.do(call, func() (err error) {
@@ -339,7 +339,7 @@ func (c *live) Delete(_ context.Context, obj client.Object, opts ...client.Delet
 	return err
 }
 
-// delete gives back the object as it is from then on, and whether it is gone.
+// delete returns the object as it is from then on, and whether it was removed.
 func (c *live) delete(obj client.Object, opts []client.DeleteOption) (left *Version, gone bool, err error) {
 	_, k, err := c.kindOf(obj)
 	if err != nil {

@@ -34,7 +34,7 @@ type custom struct {
 	status     bool
 
 	mu sync.Mutex
-	// judged are results of the slow way, by what was judged: runs are much alike.
+	// judged caches the results of the slow way by their input: runs are much alike.
 	judged map[string]field.ErrorList
 }
 
@@ -288,7 +288,7 @@ const (
 	doubtful
 )
 
-// check looks at what differs from the old value: what was stored already stays as it is.
+// check validates what differs from the old value: stored values remain valid.
 func (n *node) check(value, old any) verdict {
 	if old != nil && same(value, old) {
 		return valid
@@ -329,7 +329,7 @@ func (n *node) check(value, old any) verdict {
 	return n.among(value)
 }
 
-// free is true for a place without a type, where everything may stand.
+// free is true for a place without a type, which accepts any value.
 func (n *node) free() bool { return n.kind == "" && !n.intOrString }
 
 func (n *node) among(value any) verdict {
@@ -461,7 +461,7 @@ func (c *custom) validate(content, old map[string]any) field.ErrorList {
 	return faults
 }
 
-// judgement is what a result depends on. A spec or a status that was stored already stays as it is, as in check.
+// judgement is the input of a result. A spec or a status that was stored remains valid, as in check.
 func (c *custom) judgement(content, old map[string]any) string {
 	var key strings.Builder
 	for _, of := range []map[string]any{content, old} {

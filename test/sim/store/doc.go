@@ -2,7 +2,7 @@
 //
 // It is for simulations that run real controllers: a [Server] answers requests as the real one does, writes every change
 // into a log, and lets a [Hook] fail any request before or after it took effect; a [Cache] is what one process has seen
-// of the server so far, and moves only when it is told to. Nothing here draws chance, starts a goroutine, or looks at a
+// of the server so far, and advances only on request. Nothing here draws chance, starts a goroutine, or looks at a
 // clock that was not given: the same calls in the same order have the same results.
 //
 // It must not know what is simulated: no machine, no reconciler, nothing of package internal. Of Serin it knows the

@@ -44,7 +44,7 @@ func (c Call) String() string {
 	return fmt.Sprintf("%s: %s %s", c.Actor, where, c.Key)
 }
 
-// Fault is what shall fail with one call. The zero value is nothing.
+// Fault is the failure that is injected into one call. The zero value is none.
 type Fault struct {
 	// Err is answered instead. Before the call, nothing happens; after it, what happened stays.
 	Err error

@@ -317,11 +317,13 @@ func (s *Server) delete(w writer, k *kind, key types.NamespacedName, d deletion)
 	}
 	if d.uid != nil && *d.uid != string(old.UID()) {
 		return nil, false, apierrors.NewConflict(schema.GroupResource{Group: k.Group, Resource: k.Kind}, key.Name, fmt.Errorf(
-			"the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *d.uid, old.UID()))
+			"the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *d.uid, old.UID(),
+		))
 	}
 	if d.version != nil && *d.version != revisionText(old.revision) {
 		return nil, false, apierrors.NewConflict(schema.GroupResource{Group: k.Group, Resource: k.Kind}, key.Name, fmt.Errorf(
-			"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%d). The object might have been modified", *d.version, old.revision))
+			"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%d). The object might have been modified", *d.version, old.revision,
+		))
 	}
 	content, metadata := withField(old.content, "", nil), withField(old.metadata(), "", nil)
 	content["metadata"] = metadata
