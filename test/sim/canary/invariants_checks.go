@@ -107,11 +107,11 @@ func (l *ledger) advances(event any) []oracle.Advance {
 }
 
 // missing is which requirement of the plan was not met; empty: all were.
-func (c *ledger) missing(s step, d *expectation) string {
+func (l *ledger) missing(s step, d *expectation) string {
 	r := s.of
 	if s.promotion {
 		switch {
-		case d.weighted && r.route.canary < d.most && r.route.touched.Before(c.OldestView()):
+		case d.weighted && r.route.canary < d.most && r.route.touched.Before(l.OldestView()):
 			return fmt.Sprintf("the canary has %d %% of the traffic, of %d", r.route.canary, d.most)
 		case !d.weighted && r.status.Iterations < d.iterations:
 			return fmt.Sprintf("%d iterations of %d are over", r.status.Iterations, d.iterations)
@@ -119,44 +119,44 @@ func (c *ledger) missing(s step, d *expectation) string {
 	}
 	if s.first {
 		for _, hook := range d.of(flaggerv1.PreRolloutHook) {
-			if c.held(s, r.run.began, isHook(hook), (*question).yes) == nil {
+			if l.held(s, r.run.began, isHook(hook), (*question).yes) == nil {
 				return "hook " + hook.Name + " did not pass before the first traffic"
 			}
 		}
-		return c.gates(s, d, r.run.began)
+		return l.gates(s, d, r.run.began)
 	}
 	from := r.run.began
 	switch {
-	case r.run.window != nil && !c.disagreed.Before(r.run.window.opened):
+	case r.run.window != nil && !l.disagreed.Before(r.run.window.opened):
 		// What is a new window for one process is that of before for another one, and no process can know.
 	case r.run.window != nil:
-		from = c.from(r.run.window)
+		from = l.from(r.run.window)
 	default:
 		return "no window was open"
 	}
 	for i, metric := range d.metrics {
 		for _, source := range sourcesOf(metric) {
 			check := func(q *question) bool { return q.check != nil && q.check.Index == i && q.check.Source == source }
-			if c.held(s, from, check, (*question).passed) == nil {
-				return fmt.Sprintf("check %s (%s) did not pass in the window that began at %s", metric.Name, source, c.since(from))
+			if l.held(s, from, check, (*question).passed) == nil {
+				return fmt.Sprintf("check %s (%s) did not pass in the window that began at %s", metric.Name, source, l.since(from))
 			}
 		}
 	}
 	for _, hook := range d.of(flaggerv1.RolloutHook) {
-		if c.held(s, from, isHook(hook), (*question).yes) == nil {
+		if l.held(s, from, isHook(hook), (*question).yes) == nil {
 			return "hook " + hook.Name + " did not pass in the window"
 		}
 	}
 	for _, hook := range d.of(flaggerv1.RollbackHook) {
-		if c.held(s, from, isHook(hook), func(q *question) bool { return !q.answered.IsZero() && !q.yes() }) == nil {
+		if l.held(s, from, isHook(hook), func(q *question) bool { return !q.answered.IsZero() && !q.yes() }) == nil {
 			return "hook " + hook.Name + " was not queried whether to roll back"
 		}
 	}
-	return c.gates(s, d, from)
+	return l.gates(s, d, from)
 }
 
 // gates are the hooks that users open.
-func (c *ledger) gates(s step, d *expectation, from time.Time) string {
+func (l *ledger) gates(s step, d *expectation, from time.Time) string {
 	var hooks []flaggerv1.CanaryWebhook
 	if d.weighted && (!s.of.route.mirrored || s.of.route.canary != 0 || s.first) {
 		hooks = d.of(flaggerv1.ConfirmTrafficIncreaseHook)
@@ -165,7 +165,7 @@ func (c *ledger) gates(s step, d *expectation, from time.Time) string {
 		hooks = slices.Concat(hooks, d.of(flaggerv1.ConfirmPromotionHook))
 	}
 	for _, hook := range hooks {
-		if c.held(s, from, isHook(hook), (*question).yes) == nil {
+		if l.held(s, from, isHook(hook), (*question).yes) == nil {
 			return "gate " + hook.Name + " (" + string(hook.Type) + ") was not open"
 		}
 	}
@@ -173,9 +173,9 @@ func (c *ledger) gates(s step, d *expectation, from time.Time) string {
 }
 
 // held is an answer that the process has, to a question that was asked since then, in this run and of this revision.
-func (c *ledger) held(s step, then time.Time, is, ok func(*question) bool) *question {
+func (l *ledger) held(s step, then time.Time, is, ok func(*question) bool) *question {
 	r := s.of
-	for _, q := range c.life(s.by).answers[r.UID] {
+	for _, q := range l.life(s.by).answers[r.UID] {
 		ofRun := q.run == r.run && (q.fresh || slices.Contains(r.run.contents, q.content))
 		if ofRun && !q.asked.Before(then) && is(q) && ok(q) {
 			return q
@@ -437,13 +437,13 @@ func (l *ledger) starts(event any) []oracle.Start {
 }
 
 // freshSamples is the part of I17 about metrics: responses of an earlier revision are not in the samples of this one.
-func (c *ledger) freshSamples(event any) {
+func (l *ledger) freshSamples(event any) {
 	q, ok := event.(*question)
 	if !ok {
 		return
 	}
 	r := q.of
-	if q.check == nil || r.run == nil || r.run.left.IsZero() || !c.Clocks.Consistent(r.run.left) || r.tampered.After(r.run.left) {
+	if q.check == nil || r.run == nil || r.run.left.IsZero() || !l.Clocks.Consistent(r.run.left) || r.tampered.After(r.run.left) {
 		return // a user who clears the status clears the moment
 	}
 	back, err := time.ParseDuration(q.check.Metric.Interval)
@@ -451,7 +451,7 @@ func (c *ledger) freshSamples(event any) {
 		back = time.Minute
 	}
 	if gap := q.asked.Sub(r.run.left); gap < back-time.Millisecond {
-		c.Violate("I17", r.Name(), "%s was measured over %s, but an earlier revision had traffic until %s before", q.check.Metric.Name, back, gap)
+		l.Violate("I17", r.Name(), "%s was measured over %s, but an earlier revision had traffic until %s before", q.check.Metric.Name, back, gap)
 	}
 }
 

@@ -19,31 +19,31 @@ func (l *ledger) inParts(r *record) bool {
 
 // carriedReturn is the part of I34 about the primary: it gets no more than its pods carry. That the share of the canary never
 // rises again is I5.
-func (c *ledger) carriedReturn(event any) {
+func (l *ledger) carriedReturn(event any) {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.before.found || !h.after.found || h.after.canary >= h.before.canary {
 		return
 	}
 	r := h.of
 	failed := r.run != nil && r.status.FailedChecks >= r.Specs[len(r.Specs)-1].Value.threshold
-	if !c.inParts(r) || r.run.intent != "rollback" && !failed || c.outpaced(h.Actor, r) || r.target.changed().After(r.run.began.Add(c.Lag)) {
+	if !l.inParts(r) || r.run.intent != "rollback" && !failed || l.outpaced(h.Actor, r) || r.target.changed().After(r.run.began.Add(l.Lag)) {
 		return
 	}
-	from := c.OldestView()
+	from := l.OldestView()
 	if r.run.intent == "rollback" {
-		from = r.run.intended.Add(-c.Lag) // the need may have been recorded then
+		from = r.run.intended.Add(-l.Lag) // the need may have been recorded then
 	}
-	if r.primary.ready.Ever(c.OldestView()) || !r.target.Answering.Always(c.OldestView()) || r.target.Fewest(from) == 0 {
+	if r.primary.ready.Ever(l.OldestView()) || !r.target.Answering.Always(l.OldestView()) || r.target.Fewest(from) == 0 {
 		return
 	}
 	enough := min(r.target.Fewest(from), oracle.Fewest(r.primary.Desired, from))
-	rest := 100 - oracle.Carried(r.primary.Most(c.OldestView()), enough)
+	rest := 100 - oracle.Carried(r.primary.Most(l.OldestView()), enough)
 	if said := r.status.CanaryWeight; said > 0 {
 		rest = min(rest, said)
 	}
 	if rest = min(rest, h.before.canary); h.after.canary < rest {
-		c.Violate("I34", r.Name(), "the canary's weight went from %d to %d, but the primary has had no more than %d pods, and %d carry everything",
-			h.before.canary, h.after.canary, r.primary.Most(c.OldestView()), enough)
+		l.Violate("I34", r.Name(), "the canary's weight went from %d to %d, but the primary has had no more than %d pods, and %d carry everything",
+			h.before.canary, h.after.canary, r.primary.Most(l.OldestView()), enough)
 	}
 }
 

@@ -121,20 +121,20 @@ func (l *ledger) failedRevisions(event any) {
 }
 
 // recorded: after a promotion that failed, what the primary has is promoted as soon as it is ready.
-func (c *ledger) recorded(h canaryWritten) {
+func (l *ledger) recorded(h canaryWritten) {
 	r, before := h.of, &h.before.Status
 	// Someone may have written the phase since.
 	unknown := r.orphaned || before.Serin != nil && before.Serin.Promoted == "none"
 	switch {
 	case !unknown:
-		c.Violate("I23", r.Name(), "lastPromotedSpec changed in phase %s", before.Phase)
-	case !r.primary.ready.Ever(c.OldestView()):
-		c.Violate("I23", r.Name(), "lastPromotedSpec changed in phase %s, but the primary has not been ready for %s", before.Phase, c.Lag)
+		l.Violate("I23", r.Name(), "lastPromotedSpec changed in phase %s", before.Phase)
+	case !r.primary.ready.Ever(l.OldestView()):
+		l.Violate("I23", r.Name(), "lastPromotedSpec changed in phase %s, but the primary has not been ready for %s", before.Phase, l.Lag)
 	}
 }
 
 // tried: a revision that was rolled back is not released again automatically.
-func (c *ledger) tried(h canaryWritten) {
+func (l *ledger) tried(h canaryWritten) {
 	r := h.of
 	if before := h.before.Status.Phase; before != flaggerv1.CanaryPhaseFailed || r.failed == "" {
 		return
@@ -143,7 +143,7 @@ func (c *ledger) tried(h canaryWritten) {
 		return
 	}
 	if !r.commanded("retry", time.Time{}) && r.target.foreign.Before(r.failedAt) {
-		c.Violate("I23", r.Name(), "%s, which was rolled back, is released again, although no user requested it", r.failed)
+		l.Violate("I23", r.Name(), "%s, which was rolled back, is released again, although no user requested it", r.failed)
 	}
 }
 
@@ -222,21 +222,21 @@ func (l *ledger) effects(event any) []oracle.Effect {
 
 // explainedSleep is the part of I26 about reconciliations: one after which nothing reconciles the release again has recorded
 // what it waits for.
-func (c *ledger) explainedSleep(event any) {
+func (l *ledger) explainedSleep(event any) {
 	h, ok := event.(sim.Reconciled)
 	if !ok || h.Err != nil || h.Result.RequeueAfter > 0 {
 		return
 	}
-	r := c.ByName[h.Release]
+	r := l.ByName[h.Release]
 	if r == nil || !moving(r.phase()) && r.phase() != flaggerv1.CanaryPhaseInitializing || r.canary.Spec.Suspend || leaving(r) {
 		return
 	}
 	// A write, or an answer that is out, brings the release back; and a moment ago the process may have seen something else.
-	if r.moved.After(c.OldestView()) || c.life(h.Instance).out[r.UID] != nil || r.lastTouched(c).After(c.OldestView()) {
+	if r.moved.After(l.OldestView()) || l.life(h.Instance).out[r.UID] != nil || r.lastTouched(l).After(l.OldestView()) {
 		return
 	}
 	if !waits(r.status) {
-		c.Violate("I26", r.Name(), "in phase %s nothing will reconcile it again, and its status names no gate that someone else opens", r.phase())
+		l.Violate("I26", r.Name(), "in phase %s nothing will reconcile it again, and its status names no gate that someone else opens", r.phase())
 	}
 }
 

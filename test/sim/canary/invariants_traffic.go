@@ -98,7 +98,7 @@ func (l *ledger) plannedWeights(event any) []oracle.WeightChange {
 
 // mayFall: on the way back of a promotion or a rollback, or to what the run had before someone else raised it. I34 is about
 // how far in a rollback.
-func (c *ledger) mayFall(r *record, weight, before int, wishes []*expectation) bool {
+func (l *ledger) mayFall(r *record, weight, before int, wishes []*expectation) bool {
 	failed := func(d *expectation) bool { return r.status.FailedChecks >= d.threshold }
 	if analysing(r.phase()) && slices.ContainsFunc(wishes, func(d *expectation) bool { return d.weighted }) &&
 		(r.status.Serin != nil && (r.status.Serin.Intent == "rollback" || r.status.Serin.Intent == "cancel") || slices.ContainsFunc(wishes, failed)) {
@@ -110,11 +110,11 @@ func (c *ledger) mayFall(r *record, weight, before int, wishes []*expectation) b
 
 // mayRise: to the plan's next weight, back to what the status says, or to everything where a primary cannot serve what
 // was promoted.
-func (c *ledger) mayRise(r *record, weight, before int, wishes []*expectation) bool {
+func (l *ledger) mayRise(r *record, weight, before int, wishes []*expectation) bool {
 	switch r.phase() {
 	case flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
 		returned := slices.ContainsFunc(wishes, func(d *expectation) bool { return d.returning(weight, r.status.CanaryWeight) })
-		return weight == 100 && !r.primary.ready.Always(c.OldestView()) || r.deletedRoute(before) && (weight == r.status.CanaryWeight || returned)
+		return weight == 100 && !r.primary.ready.Always(l.OldestView()) || r.deletedRoute(before) && (weight == r.status.CanaryWeight || returned)
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 	default:
 		return r.deletedRoute(before) // it was created again as it was
@@ -173,8 +173,8 @@ func (l *ledger) steadyRollback(event any) {
 }
 
 // rollsBack is true once every process must know that the release is being rolled back.
-func (c *ledger) rollsBack(r *record) bool {
-	return r.run != nil && r.mine() && r.run.intent == "rollback" && r.run.intended.Before(c.OldestView()) && r.status.Serin != nil &&
+func (l *ledger) rollsBack(r *record) bool {
+	return r.run != nil && r.mine() && r.run.intent == "rollback" && r.run.intended.Before(l.OldestView()) && r.status.Serin != nil &&
 		r.status.Serin.Run == r.run.name && r.status.Serin.Intent == "rollback"
 }
 

@@ -30,37 +30,37 @@ func (l *ledger) scalings(event any) []oracle.Scaling {
 }
 
 // surge is the part of I18 about releases without a router: no more pods are asked for than the plan allows.
-func (c *ledger) surge(event any) {
+func (l *ledger) surge(event any) {
 	h, ok := event.(replicaSetWritten)
-	if !ok || !h.BySerin || h.Type != store.Modified || h.is() <= h.was() || !c.plain(h.of) {
+	if !ok || !h.BySerin || h.Type != store.Modified || h.is() <= h.was() || !l.plain(h.of) {
 		return
 	}
 	r, total := h.of, h.is()
-	for _, set := range c.setsOf(r) {
+	for _, set := range l.setsOf(r) {
 		if set.Name != h.Key.Name {
 			total += wanted(set)
 		}
 	}
 	allowed := int32(-1)
-	for _, s := range c.expectedSpecs(r) {
+	for _, s := range l.expectedSpecs(r) {
 		if s.Strategy.Canary == nil || s.Strategy.Canary.TrafficRouting != nil {
 			return
 		}
 		allowed = max(allowed, most(s))
 	}
-	if total > allowed && c.restedScale(r) && !c.JustStarted(h.Actor) {
-		c.Violate("I18", r.Name(), "%d pods are requested, of at most %d", total, allowed)
+	if total > allowed && l.restedScale(r) && !l.JustStarted(h.Actor) {
+		l.Violate("I18", r.Name(), "%d pods are requested, of at most %d", total, allowed)
 	}
 }
 
 // restedScale is true where no user has changed the number of pods since the release began: a user who removes pods while
 // others are being made finds too many.
-func (c *ledger) restedScale(r *record) bool {
+func (l *ledger) restedScale(r *record) bool {
 	if r.Specs.Replaced(r.run.began.Add(-time.Minute)) {
 		return false
 	}
-	for _, set := range c.setsOf(r) {
-		if w := c.Objects[oracle.At(actors.ReplicaSetKind, keyOf(set))]; w != nil && w.ByOthers.After(r.run.began.Add(-time.Minute)) {
+	for _, set := range l.setsOf(r) {
+		if w := l.Objects[oracle.At(actors.ReplicaSetKind, keyOf(set))]; w != nil && w.ByOthers.After(r.run.began.Add(-time.Minute)) {
 			return false
 		}
 	}

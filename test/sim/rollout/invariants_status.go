@@ -31,14 +31,14 @@ func (l *ledger) advances(event any) []oracle.Advance {
 }
 
 // promotedWithout is what the plan requires before a promotion, and was missing; empty: nothing.
-func (c *ledger) promotedWithout(h rolloutWritten) string {
+func (l *ledger) promotedWithout(h rolloutWritten) string {
 	r := h.of
-	back := r.object.Spec.RollbackWindow != nil || c.setOf(r, h.before.Status.StableRS) == nil
-	if back || h.after.Status.StableRS != r.run.hash || len(c.expectedSpecs(r)) > 1 {
+	back := r.object.Spec.RollbackWindow != nil || l.setOf(r, h.before.Status.StableRS) == nil
+	if back || h.after.Status.StableRS != r.run.hash || len(l.expectedSpecs(r)) > 1 {
 		return ""
 	}
 	strategy := r.object.Spec.Strategy
-	if b := strategy.BlueGreen; b != nil && b.PostPromotionAnalysis != nil && !r.run.passed[argov1.TypePostPromotion] && !c.cameBack(r) {
+	if b := strategy.BlueGreen; b != nil && b.PostPromotionAnalysis != nil && !r.run.passed[argov1.TypePostPromotion] && !l.cameBack(r) {
 		return "no analysis after the switch was successful"
 	}
 	if strategy.Canary == nil {
@@ -52,7 +52,7 @@ func (c *ledger) promotedWithout(h rolloutWritten) string {
 		if step.Analysis != nil && !r.run.passed[argov1.TypeStep+strconv.Itoa(i)] {
 			return fmt.Sprintf("the analysis of step %d was not successful", i)
 		}
-		if i >= at && step.Pause != nil && !c.waited(h, i == at, *step.Pause) {
+		if i >= at && step.Pause != nil && !l.waited(h, i == at, *step.Pause) {
 			return fmt.Sprintf("the pause of step %d of %d was not over", i, len(strategy.Canary.Steps))
 		}
 	}
@@ -61,33 +61,33 @@ func (c *ledger) promotedWithout(h rolloutWritten) string {
 
 // waited is true of a pause that was over when the write of a promotion left it. One write may leave several steps where
 // nothing lies between them; a pause has to be begun by a write before.
-func (c *ledger) waited(h rolloutWritten, current bool, pause argov1.RolloutPause) bool {
+func (l *ledger) waited(h rolloutWritten, current bool, pause argov1.RolloutPause) bool {
 	switch {
-	case c.Clocks.Changed:
+	case l.Clocks.Changed:
 		return true // how long it lasted for the process is unknown
 	case pause.Duration == nil || !current || len(h.before.Status.PauseConditions) == 0:
 		return false
 	}
 	began := h.before.Status.PauseConditions[0].StartTime
-	return c.Now().Sub(began.Time) >= time.Duration(pause.Duration.IntValue())*time.Second
+	return l.Now().Sub(began.Time) >= time.Duration(pause.Duration.IntValue())*time.Second
 }
 
 // cameBack is true of a revision that was there before, whose pods may still have been: nothing holds the way back.
-func (c *ledger) cameBack(r *record) bool {
-	set := c.setOf(r, r.run.hash)
+func (l *ledger) cameBack(r *record) bool {
+	set := l.setOf(r, r.run.hash)
 	return set == nil || set.CreationTimestamp.Time.Before(r.run.began.Add(-10*time.Second)) || set.Annotations[argov1.RevisionHistoryAnnotation] != ""
 }
 
 // switchedWithout is what the plan of a blue-green release requires before users get its revision, and was missing; empty:
 // nothing.
-func (c *ledger) switchedWithout(h routeWritten) string {
+func (l *ledger) switchedWithout(h routeWritten) string {
 	r := h.of
 	b := r.object.Spec.Strategy.BlueGreen
-	if !h.BySerin || h.Kind != actors.ServiceKind || b == nil || h.Key.Name != b.ActiveService || !c.plain(r) || r.object.Spec.RollbackWindow != nil || h.Type != store.Modified {
+	if !h.BySerin || h.Kind != actors.ServiceKind || b == nil || h.Key.Name != b.ActiveService || !l.plain(r) || r.object.Spec.RollbackWindow != nil || h.Type != store.Modified {
 		return ""
 	}
-	from, to := c.selected(h.Old), c.selected(h.New)
-	if from == "" || from == to || to != r.run.hash || to == r.object.Status.StableRS || len(c.expectedSpecs(r)) > 1 || b.PrePromotionAnalysis == nil || c.cameBack(r) {
+	from, to := l.selected(h.Old), l.selected(h.New)
+	if from == "" || from == to || to != r.run.hash || to == r.object.Status.StableRS || len(l.expectedSpecs(r)) > 1 || b.PrePromotionAnalysis == nil || l.cameBack(r) {
 		return ""
 	}
 	if !r.run.passed[argov1.TypePrePromotion] {
@@ -130,19 +130,19 @@ func (l *ledger) statusHistory(event any) {
 
 // turned: Services that take turns change their roles when another revision becomes stable, and at no other time. Where what
 // was stable has no ReplicaSet, which of them has users is unknown.
-func (c *ledger) turned(h rolloutWritten) {
+func (l *ledger) turned(h rolloutWritten) {
 	canary := h.before.Spec.Strategy.Canary
 	if canary == nil || canary.PingPong == nil {
 		return
 	}
 	was, is := h.before.Status.Canary.StablePingPong, h.after.Status.Canary.StablePingPong
-	if promoted := h.before.Status.StableRS != h.after.Status.StableRS; promoted == (was == is) && (!promoted || c.setOf(h.of, h.before.Status.StableRS) != nil) {
-		c.Violate("I13", h.of.Name(), "the stable Service was %q and is %q, and the stable revision was %s and is %s", was, is, h.before.Status.StableRS, h.after.Status.StableRS)
+	if promoted := h.before.Status.StableRS != h.after.Status.StableRS; promoted == (was == is) && (!promoted || l.setOf(h.of, h.before.Status.StableRS) != nil) {
+		l.Violate("I13", h.of.Name(), "the stable Service was %q and is %q, and the stable revision was %s and is %s", was, is, h.before.Status.StableRS, h.after.Status.StableRS)
 	}
 }
 
 // index: steps are left in order, several at once where nothing lies between, and begun again only with another release, another plan, or an abort.
-func (c *ledger) index(h rolloutWritten) {
+func (l *ledger) index(h rolloutWritten) {
 	r, before, after := h.of, h.before.Status.CurrentStepIndex, h.after.Status.CurrentStepIndex
 	if before == nil || after == nil || h.begins || h.before.Status.CurrentStepHash != h.after.Status.CurrentStepHash || *after == *before {
 		return
@@ -154,7 +154,7 @@ func (c *ledger) index(h rolloutWritten) {
 	if *after > *before && int(*after) <= steps || *after == 0 && h.after.Status.Abort || *before < 0 || int(*before) > steps {
 		return
 	}
-	c.Violate("I13", r.Name(), "it went from step %d to %d of %d", *before, *after, steps)
+	l.Violate("I13", r.Name(), "it went from step %d to %d of %d", *before, *after, steps)
 }
 
 // starts are facts for I17.
@@ -193,15 +193,15 @@ func (l *ledger) stableOutcomes(event any) []oracle.Outcome {
 }
 
 // abortedUsers is the part of I23 about the final state: where a release was aborted, users reach only what was stable.
-func (c *ledger) abortedUsers() {
-	for _, r := range c.All {
+func (l *ledger) abortedUsers() {
+	for _, r := range l.All {
 		s := r.object.Status
-		if r.Gone() || !s.Abort || s.StableRS == "" || c.setOf(r, s.StableRS) == nil || !c.podsOf(r, s.StableRS).Answered(c.OldestView()) || s.Phase != argov1.RolloutPhaseDegraded || invalid(s) {
+		if r.Gone() || !s.Abort || s.StableRS == "" || l.setOf(r, s.StableRS) == nil || !l.podsOf(r, s.StableRS).Answered(l.OldestView()) || s.Phase != argov1.RolloutPhaseDegraded || invalid(s) {
 			continue
 		}
-		for _, hash := range c.served(r) {
+		for _, hash := range l.served(r) {
 			if hash != "" && hash != s.StableRS && !r.object.Spec.Paused {
-				c.Violate("I23", r.Name(), "it is aborted, and users reach %s in the end, and not %s alone", hash, s.StableRS)
+				l.Violate("I23", r.Name(), "it is aborted, and users reach %s in the end, and not %s alone", hash, s.StableRS)
 			}
 		}
 	}

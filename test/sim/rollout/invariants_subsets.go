@@ -12,14 +12,14 @@ import (
 )
 
 // relabelled is I1 of subsets: one that users reach does not move away from pods that answer to a revision without any.
-func (c *ledger) relabelled(h routeWritten) []oracle.Move {
+func (l *ledger) relabelled(h routeWritten) []oracle.Move {
 	var moves []oracle.Move
 	for _, subset := range subsetsIn(h.New) {
 		name, _ := subset["name"].(string)
 		for _, kind := range routeKinds {
-			for _, s := range weightsOf(c.World.Server.Peek(kind, h.of.Key)) {
+			for _, s := range weightsOf(l.World.Server.Peek(kind, h.of.Key)) {
 				if s.Subset == name {
-					moves = append(moves, c.switched(h, s.place, hashIn(subsetIn(h.Old, name)), hashIn(subset))...)
+					moves = append(moves, l.switched(h, s.place, hashIn(subsetIn(h.Old, name)), hashIn(subset))...)
 				}
 			}
 		}

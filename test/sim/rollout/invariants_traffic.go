@@ -106,13 +106,13 @@ func (l *ledger) switched(h routeWritten, at place, from, to string) []oracle.Mo
 }
 
 // usersReach is true of a place that users reach.
-func (c *ledger) usersReach(r *record, at place) bool {
+func (l *ledger) usersReach(r *record, at place) bool {
 	strategy := r.object.Spec.Strategy
 	if b := strategy.BlueGreen; b != nil {
 		return at.Service == b.ActiveService
 	}
 	for _, route := range []oracle.ObjectKey{oracle.At(actors.VirtualServiceKind, r.Key), oracle.At(actors.HTTPRouteKind, r.Key)} {
-		if weightOf(weightsOf(c.World.Server.Peek(route.Kind, route.Key)), at) > 0 && !c.weighedUnseen(route) {
+		if weightOf(weightsOf(l.World.Server.Peek(route.Kind, route.Key)), at) > 0 && !l.weighedUnseen(route) {
 			return true
 		}
 	}
@@ -126,9 +126,9 @@ func (l *ledger) weighedUnseen(route oracle.ObjectKey) bool {
 	return w != nil && w.Unanswered && w.ByOthers.After(l.OldestView())
 }
 
-func (c *ledger) otherAnswers(r *record, hash string) bool {
-	for _, set := range c.setsOf(r) {
-		if hashOf(set) != hash && c.sets[keyOf(set)].Answered(c.OldestView()) {
+func (l *ledger) otherAnswers(r *record, hash string) bool {
+	for _, set := range l.setsOf(r) {
+		if hashOf(set) != hash && l.sets[keyOf(set)].Answered(l.OldestView()) {
 			return true
 		}
 	}
@@ -136,7 +136,7 @@ func (c *ledger) otherAnswers(r *record, hash string) bool {
 }
 
 // plannedWeights are facts for I2.
-func (c *ledger) plannedWeights(event any) []oracle.WeightChange {
+func (l *ledger) plannedWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.weights() || h.Type == store.Deleted {
 		return nil
@@ -154,11 +154,11 @@ func (c *ledger) plannedWeights(event any) []oracle.WeightChange {
 	if sum != 100 {
 		change.Problem = fmt.Sprintf("the weights add up to %d: %v", sum, shares)
 	}
-	if weight <= before || !c.plain(r) || r.object.Status.StableRS == r.run.hash { // then both Services lead to the same pods
+	if weight <= before || !l.plain(r) || r.object.Status.StableRS == r.run.hash { // then both Services lead to the same pods
 		change.Allowed = true
 		return []oracle.WeightChange{change}
 	}
-	change.Allowed = c.hadBefore(r, weight) || slices.ContainsFunc(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
+	change.Allowed = l.hadBefore(r, weight) || slices.ContainsFunc(l.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		canary := s.Strategy.Canary
 		if canary == nil || canary.DynamicStableScale || weight == 100 {
 			return true
@@ -170,14 +170,14 @@ func (c *ledger) plannedWeights(event any) []oracle.WeightChange {
 
 // hadBefore is true of a weight that is restored in a route that was created again, and of the remainder of one that
 // the revision had to which the Service still leads.
-func (c *ledger) hadBefore(r *record, weight int) bool {
+func (l *ledger) hadBefore(r *record, weight int) bool {
 	w := r.object.Status.Canary.Weights
 	if w == nil {
 		return false
 	}
 	had, of, leads := int(w.Canary.Weight), w.Canary.PodTemplateHash, ""
-	if at, routed := c.canaryPlace(r); routed {
-		leads = c.leads(r, at)
+	if at, routed := l.canaryPlace(r); routed {
+		leads = l.leads(r, at)
 	}
 	return had == weight || had > weight && (of == r.run.hash || leads == of || leads == "") // which is to all pods
 }
@@ -244,8 +244,8 @@ func (l *ledger) othersWrote(by string, since time.Time) bool {
 }
 
 // meddledRoute is true where someone else has written a Service or the route since then.
-func (c *ledger) meddledRoute(then time.Time) bool {
-	for at, w := range c.Objects {
+func (l *ledger) meddledRoute(then time.Time) bool {
+	for at, w := range l.Objects {
 		if slices.Contains(networkKinds, at.Kind) && w.ByOthers.After(then) {
 			return true
 		}
@@ -254,7 +254,7 @@ func (c *ledger) meddledRoute(then time.Time) bool {
 }
 
 // replicas is how many pods a Rollout asks for.
-func (c *ledger) replicas(r *record) int {
+func (l *ledger) replicas(r *record) int {
 	if r.object.Spec.Replicas == nil {
 		return 1
 	}
@@ -262,9 +262,9 @@ func (c *ledger) replicas(r *record) int {
 }
 
 // delay is the shortest time for which pods stay after their users have left; zero: they need not.
-func (c *ledger) delay(r *record) time.Duration {
+func (l *ledger) delay(r *record) time.Duration {
 	shortest := time.Hour
-	for _, spec := range c.expectedSpecs(r) {
+	for _, spec := range l.expectedSpecs(r) {
 		shortest = min(shortest, delayOf(spec.Strategy))
 	}
 	return shortest
@@ -285,19 +285,19 @@ func delayOf(s argov1.RolloutStrategy) time.Duration {
 }
 
 // readyWeights are facts for I7.
-func (c *ledger) readyWeights(event any) []oracle.WeightChange {
+func (l *ledger) readyWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
-	if !ok || !h.BySerin || !h.weights() || h.Type != store.Modified || !c.plain(h.of) || h.of.object.Status.PromoteFull {
+	if !ok || !h.BySerin || !h.weights() || h.Type != store.Modified || !l.plain(h.of) || h.of.object.Status.PromoteFull {
 		return nil
 	}
 	r := h.of
 	weight, before := r.given(h.New), r.given(h.Old)
 	recorded := r.object.Status.Canary.Weights
-	w := c.Objects[oracle.At(h.Kind, h.Key)]
+	w := l.Objects[oracle.At(h.Kind, h.Key)]
 	if weight <= before || recorded != nil && int(recorded.Canary.Weight) >= weight || w != nil && w.ByOthers.After(r.run.began) {
 		return nil // what it had before is written back
 	}
-	enough := slices.ContainsFunc(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
+	enough := slices.ContainsFunc(l.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		replicas := int32(1)
 		if s.Replicas != nil {
 			replicas = *s.Replicas
@@ -306,7 +306,7 @@ func (c *ledger) readyWeights(event any) []oracle.WeightChange {
 			return true
 		}
 		needed := (weight*int(replicas) + 99) / 100
-		return c.podsOf(r, r.run.hash).Most(c.OldestView()) >= needed
+		return l.podsOf(r, r.run.hash).Most(l.OldestView()) >= needed
 	})
-	return []oracle.WeightChange{{Release: r.Name(), From: before, To: weight, Allowed: enough || c.takenAway(r, r.run.hash)}}
+	return []oracle.WeightChange{{Release: r.Name(), From: before, To: weight, Allowed: enough || l.takenAway(r, r.run.hash)}}
 }

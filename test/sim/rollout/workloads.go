@@ -163,34 +163,34 @@ func (c *workloadRestoration) Finish() {
 
 // lent is I18 of the pods that a Deployment has of its own: they are only taken away, as scaleDown says, and once the
 // Rollout has some in their place.
-func (c *ledger) lent(event any) {
+func (l *ledger) lent(event any) {
 	h, ok := event.(oracle.Write)
 	if !ok || !h.BySerin || h.Kind != actors.DeploymentKind || h.Type != store.Modified {
 		return
 	}
-	was, is := replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.Old)), replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.New))
-	if is > was && slices.ContainsFunc(c.All, func(r *record) bool {
-		return !r.Gone() && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(c.expectedSpecs(r)) == 1
+	was, is := replicasOf(actors.Typed[*appsv1.Deployment](l.World, h.Old)), replicasOf(actors.Typed[*appsv1.Deployment](l.World, h.New))
+	if is > was && slices.ContainsFunc(l.All, func(r *record) bool {
+		return !r.Gone() && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(l.expectedSpecs(r)) == 1
 	}) {
-		c.Violate("I18", h.Key.Name, "Serin scaled it up, although a Rollout references it: %d, not %d", is, was)
+		l.Violate("I18", h.Key.Name, "Serin scaled it up, although a Rollout references it: %d, not %d", is, was)
 	}
-	for _, r := range c.All {
+	for _, r := range l.All {
 		ref := r.object.Spec.WorkloadRef
 		if r.Gone() || ref == nil || ref.Name != h.Key.Name || is >= was {
 			continue
 		}
-		if !slices.ContainsFunc(c.expectedSpecs(r), scalesDown) {
-			c.Violate("I18", r.Name(), "Deployment %s went from %d to %d pods, and the Rollout is not to scale it down", h.Key.Name, was, is)
+		if !slices.ContainsFunc(l.expectedSpecs(r), scalesDown) {
+			l.Violate("I18", r.Name(), "Deployment %s went from %d to %d pods, and the Rollout is not to scale it down", h.Key.Name, was, is)
 		}
-		if status := r.object.Status; c.takenAway(r, status.StableRS) || c.takenAway(r, status.CurrentPodHash) {
+		if status := r.object.Status; l.takenAway(r, status.StableRS) || l.takenAway(r, status.CurrentPodHash) {
 			continue
 		}
 		ready := 0
-		for _, set := range c.setsOf(r) {
-			ready = max(ready, c.sets[keyOf(set)].Most(c.OldestView()))
+		for _, set := range l.setsOf(r) {
+			ready = max(ready, l.sets[keyOf(set)].Most(l.OldestView()))
 		}
-		if needed := min(int(was), c.leastWished(r)) - int(is); ready < needed {
-			c.Violate("I18", r.Name(), "Deployment %s went from %d to %d pods, and the Rollout had at most %d that are ready within %s", h.Key.Name, was, is, ready, c.Lag)
+		if needed := min(int(was), l.leastWished(r)) - int(is); ready < needed {
+			l.Violate("I18", r.Name(), "Deployment %s went from %d to %d pods, and the Rollout had at most %d that are ready within %s", h.Key.Name, was, is, ready, l.Lag)
 		}
 	}
 }
@@ -201,9 +201,9 @@ func scalesDown(s *argov1.RolloutSpec) bool {
 }
 
 // leastWished is the smallest number of pods that the Rollout may ask for now.
-func (c *ledger) leastWished(r *record) int {
+func (l *ledger) leastWished(r *record) int {
 	least := 1 << 30
-	for _, spec := range c.expectedSpecs(r) {
+	for _, spec := range l.expectedSpecs(r) {
 		wished := 1
 		if spec.Replicas != nil {
 			wished = int(*spec.Replicas)
