@@ -15,7 +15,12 @@ func Invariants() []oracle.Invariant { return (&ledger{}).invariants() }
 // invariants are the table for one run. I9 and I9q are the engine's; I22 and I29 are about resources that Canaries do not
 // have; tests of their own check I20, for releases that hang, and I30 as well.
 func (l *ledger) invariants() []oracle.Invariant {
-	core, commands := l.Ledger, &obeyedCommands{ledger: l, obeyed: map[string]time.Time{}, aborted: map[string]bool{}}
+	return slices.Concat(l.revisionInvariants(), l.protocolInvariants())
+}
+
+// revisionInvariants are those of weights, pods and revisions.
+func (l *ledger) revisionInvariants() []oracle.Invariant {
+	core := l.Ledger
 	return []oracle.Invariant{
 		oracle.Holds("I1", "no request goes to a version without a ready pod while the other one has some",
 			oracle.ReadyBackends(core, l.moves), &readyBackends{ledger: l}),
@@ -32,6 +37,13 @@ func (l *ledger) invariants() []oracle.Invariant {
 			&analysedTemplate{ledger: l}),
 		oracle.Holds("I7", "the weight rises only while the canary has enough ready pods",
 			oracle.ReadyBeforeWeight(core, l.readyWeights)),
+	}
+}
+
+// protocolInvariants are those of writes, queries, statuses and waits.
+func (l *ledger) protocolInvariants() []oracle.Invariant {
+	core, commands := l.Ledger, &obeyedCommands{ledger: l, obeyed: map[string]time.Time{}, aborted: map[string]bool{}}
+	return []oracle.Invariant{
 		oracle.Holds("I8", "of objects that users created, only documented fields change, and none is deleted",
 			&oracle.UserObjects{Ledger: core, Exempt: exempt, OtherOwner: holder, MayChange: mayChange}),
 		oracle.Holds("I10", "no byte of a secret is in a status, an event or an object other than the copy of that Secret",

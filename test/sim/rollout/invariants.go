@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -15,10 +16,12 @@ func Invariants() []oracle.Invariant { return (&ledger{}).invariants() }
 
 // invariants are the table for one run. I9 and I9q are the engine's; a test of its own checks I30.
 func (l *ledger) invariants() []oracle.Invariant {
+	return slices.Concat(l.revisionInvariants(), l.protocolInvariants())
+}
+
+// revisionInvariants are those of weights, pods and revisions.
+func (l *ledger) revisionInvariants() []oracle.Invariant {
 	core, weights, drained := l.Ledger, &putWeights{l, map[oracle.ObjectKey][]share{}}, &drains{l, map[string]time.Time{}}
-	measured, paused, suspended := newMeasurementTimes(l), &pauses{l, map[types.UID]time.Time{}}, &knownPauses{l, map[types.UID]bool{}}
-	conflicts := &exclusiveServices{ledger: l, managers: map[string]manager{}}
-	aborts := &gradualAborts{l, map[types.UID]abort{}}
 	return []oracle.Invariant{
 		oracle.Holds("I1", "no request goes to a revision without a pod that answers while another one has some, unless the spec requests no pods",
 			oracle.ReadyBackends(core, weights.moves)),
@@ -33,6 +36,15 @@ func (l *ledger) invariants() []oracle.Invariant {
 			oracle.DrainBeforeScaleDown(core, drained.scaleDowns)),
 		oracle.Holds("I7", "the weight rises only while the canary has enough ready pods for it",
 			oracle.ReadyBeforeWeight(core, l.readyWeights)),
+	}
+}
+
+// protocolInvariants are those of writes, queries, statuses and waits.
+func (l *ledger) protocolInvariants() []oracle.Invariant {
+	core, conflicts := l.Ledger, &exclusiveServices{ledger: l, managers: map[string]manager{}}
+	measured, paused, suspended := newMeasurementTimes(l), &pauses{l, map[types.UID]time.Time{}}, &knownPauses{l, map[types.UID]bool{}}
+	aborts := &gradualAborts{l, map[types.UID]abort{}}
+	return []oracle.Invariant{
 		oracle.Holds("I8", "of objects that users created, only documented fields change, and none is deleted",
 			&oracle.UserObjects{Ledger: core, Exempt: ofSerin, OtherOwner: func(*store.Version) string { return "" }, MayChange: l.mayChange}),
 		oracle.Holds("I10", "no byte of a secret is in a status, an event, a log, or an object other than its Secret",
