@@ -28,7 +28,7 @@ import (
 // TestCommands runs commands as a person types them. The command world makes a cluster with Canary cart or Rollout web in a
 // state; run types a line and shows what it prints and ends with, then and while these things happen: fault, change.
 func TestCommands(t *testing.T) {
-	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/peers"} {
+	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/othercontrollers"} {
 		synctest.Test(t, func(t *testing.T) { // no subtests, which a bubble does not allow
 			var w *clitest.World
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {

@@ -50,7 +50,7 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told fu
 		return fmt.Errorf("add the prober of AnalysisRuns: %w", err)
 	}
 	reconciler := analysiscontroller.New(analysiscontroller.Parts{
-		Client: own.GetClient(), Clock: clk, Prober: asking, Recorder: told(), Jobs: jobs, Metrics: p.metrics, InstanceID: p.flags.Argo.InstanceID,
+		Client: own.GetClient(), Clock: clk, Queries: asking, Recorder: told(), Jobs: jobs, Metrics: p.metrics, InstanceID: p.flags.Argo.InstanceID,
 	})
 	p.metrics.RegisterAnalyses(analysiscontroller.ReadSeries(ctx, own.GetCache()))
 	return reconciler.Add(p.mgr, queue, analysiscontroller.Options{Workers: p.flags.Argo.AnalysisThreads, Cache: own.GetCache(), Jobs: jobCache})

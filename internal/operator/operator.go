@@ -200,11 +200,11 @@ func (p process) serveCanaries(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	peers, err := f.newFlaggerWatch(ctx, mgr, p.permissions, p.logger)
+	otherController, err := f.newFlaggerWatch(ctx, mgr, p.permissions, p.logger)
 	if err != nil {
 		return err
 	}
-	return p.wireCanaryController(unread, peers)
+	return p.wireCanaryController(unread, otherController)
 }
 
 func (f *Flags) restConfig(shown *telemetry.Metrics) (*rest.Config, error) {
@@ -255,7 +255,7 @@ func (f *Flags) routeClusterConfig(mgr manager.Manager, shown *telemetry.Metrics
 }
 
 // newClient returns a client that reads its own writes. Without it, a stale cache would let a reconciliation apply the
-// previous route again. The library guarantees this for typed objects only; package ownwrites does for unstructured
+// previous route again. The library guarantees this for typed objects only; package readyourwrites does for unstructured
 // ones.
 func newClient() client.Options {
 	return client.Options{Cache: &client.CacheOptions{Unstructured: true, EnableReadYourWritesConsistency: new(true)}}
@@ -329,21 +329,21 @@ func (f *Flags) newFlaggerWatch(ctx context.Context, mgr manager.Manager, may wa
 	if f.AdoptWhileOtherControllerRuns {
 		return nil, nil
 	}
-	peers := watching.NewFlaggerWatch(mgr.GetClient())
-	peers.Scope, peers.IsPermitted = f.otherControllers(), may
-	if err := peers.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+	otherController := watching.NewFlaggerWatch(mgr.GetClient())
+	otherController.Scope, otherController.IsPermitted = f.otherControllers(), may
+	if err := otherController.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
 	err := mgr.GetAPIReader().List(ctx, &coordinationv1.LeaseList{}, client.InNamespace(f.Namespace), client.MatchingFieldsSelector{Selector: otherControllerLeases}, client.Limit(1))
 	switch {
 	case apierrors.IsForbidden(err):
-		peers.LeasesUnreadable = "Leases may not be read"
+		otherController.LeasesUnreadable = "Leases may not be read"
 		logger.Info("Notices a Flagger by its Deployment only, because its Lease may not be read. " +
 			"Allow list and watch on leases of coordination.k8s.io named " + othercontroller.FlaggerLeaseName + ", and restart")
 	case err != nil:
 		return nil, fmt.Errorf("list Leases: %w", err)
 	}
-	return peers, nil
+	return otherController, nil
 }
 
 func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
@@ -367,7 +367,7 @@ func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 }
 
 // wireCanaryController creates and connects the components of the controller of Canaries.
-func (p process) wireCanaryController(endpointsUnread string, peers *watching.OtherController) error {
+func (p process) wireCanaryController(endpointsUnread string, otherController *watching.OtherController) error {
 	mgr, f, shown, logger := p.mgr, p.flags, p.metrics, p.logger
 	clk := clock.RealClock{}
 	named, trusted := outbound.New(f.userAddressPolicy()), outbound.New(trustedAddressPolicy())
@@ -415,10 +415,10 @@ func (p process) wireCanaryController(endpointsUnread string, peers *watching.Ot
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Workloads: workloads, Routers: f.Routers(),
-			Applier: applier, Settings: settings, Line: p.queue, MetricTypes: p.services.TemplateTypes(), Indexed: true,
-			EndpointsUnread: endpointsUnread, Peers: peers, Rival: p.conflicts.conflictingRollout,
+			Applier: applier, Settings: settings, Queue: p.queue, MetricTypes: p.services.TemplateTypes(), Indexed: true,
+			EndpointsUnread: endpointsUnread, OtherController: otherController, Rival: p.conflicts.conflictingRollout,
 		},
-		Reader: mgr.GetAPIReader(), Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Health: p.sentence,
+		Reader: mgr.GetAPIReader(), Clock: clk, Queries: asking, Reporter: reporter, Metrics: shown, Health: p.sentence,
 	})
 	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness, Routes: routes, ConfigTracking: f.EnableConfigTracking}); err != nil {
 		return err

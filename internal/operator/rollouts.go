@@ -78,7 +78,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 			return err
 		}
 	}
-	peers, err := p.newArgoRolloutsWatch(ctx, own)
+	otherController, err := p.newArgoRolloutsWatch(ctx, own)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 		Observer: controller.Observer{
 			Client: seeing, Reader: own.GetAPIReader(), Routers: f.Routers(), Applier: &traffic.Applier{Client: seeing, Groups: istio.clients},
 			Runs:       runs,
-			InstanceID: f.Argo.InstanceID, Rival: p.conflicts.conflictingCanary, Peers: peers, Outside: outside, Line: p.queue, EndpointsUnread: unread,
+			InstanceID: f.Argo.InstanceID, Rival: p.conflicts.conflictingCanary, OtherController: otherController, Queries: outside, Queue: p.queue, EndpointsUnread: unread,
 			Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Marked: marked,
 		},
 		Clock: clk, Recorder: recorder, Standing: &telemetry.OngoingEvents{}, Metrics: p.metrics, Notifications: notifications,
@@ -137,7 +137,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 	})
 	p.conflicts.setRollouts(own.GetClient())
 	return reconciler.Add(mgr, queue, controller.Options{
-		Workers: f.Argo.RolloutThreads, Cache: own.GetCache(), Leases: peers != nil && peers.LeasesUnreadable == "", ClusterTemplates: f.Namespace == "",
+		Workers: f.Argo.RolloutThreads, Cache: own.GetCache(), Leases: otherController != nil && otherController.LeasesUnreadable == "", ClusterTemplates: f.Namespace == "",
 		Groups: istio.clusters,
 	})
 }
@@ -190,9 +190,9 @@ func (p process) newArgoRolloutsWatch(ctx context.Context, own cluster.Cluster) 
 	if p.flags.AdoptWhileOtherControllerRuns {
 		return nil, nil
 	}
-	peers := watching.NewArgoRolloutsWatch(own.GetClient(), own.GetClient(), p.flags.Argo.InstanceID)
-	peers.Scope, peers.IsPermitted = p.flags.otherControllers(), p.permissions
-	if err := peers.Index(ctx, own.GetFieldIndexer()); err != nil {
+	otherController := watching.NewArgoRolloutsWatch(own.GetClient(), own.GetClient(), p.flags.Argo.InstanceID)
+	otherController.Scope, otherController.IsPermitted = p.flags.otherControllers(), p.permissions
+	if err := otherController.Index(ctx, own.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
 	name := othercontroller.ArgoLeaseName(p.flags.Argo.InstanceID)
@@ -200,13 +200,13 @@ func (p process) newArgoRolloutsWatch(ctx context.Context, own cluster.Cluster) 
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)}, client.Limit(1))
 	switch {
 	case apierrors.IsForbidden(err):
-		peers.LeasesUnreadable = "Leases may not be read"
+		otherController.LeasesUnreadable = "Leases may not be read"
 		p.logger.Info("Notices an Argo Rollouts by its Deployment only, because its Lease may not be read. " +
 			"Allow list and watch on leases of coordination.k8s.io named " + name + ", and restart")
 	case err != nil:
 		return nil, fmt.Errorf("list Leases: %w", err)
 	}
-	return peers, nil
+	return otherController, nil
 }
 
 // rolloutCache returns the options of the cache for Rollouts: of their kinds, it contains objects with the instance ID.

@@ -33,7 +33,7 @@ type Observation struct {
 	// PrimaryUpToDate is true when the primary runs the target's template and configuration, with names rewritten.
 	PrimaryUpToDate bool
 	// Configs are Serin's checksums (data and binaryData) of the tracked configuration, by configmap/NAME or
-	// secret/NAME; PeerConfigs are Flagger's (data), nil when tracking is off.
+	// secret/NAME; FlaggerConfigs are Flagger's (data), nil when tracking is off.
 	Configs, FlaggerConfigs map[string]string
 	// Dependencies are all objects whose change may change the observation, whether they exist or not: those of Kind.Reads,
 	// and those that the target refers to (with tracking, every ConfigMap and Secret that has a copy or may get one).

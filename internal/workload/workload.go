@@ -117,7 +117,7 @@ func (o Options) selectorLabels() []string {
 // Workloads returns the Kind of every target. It must be used by pointer; its memory is ready with the zero value.
 type Workloads struct {
 	// Client reads from caches and writes, and never returns an object older than its own last write of it (package
-	// ownwrites). Workloads, Services and autoscalers are read unstructured (the client must cache unstructured
+	// readyourwrites). Workloads, Services and autoscalers are read unstructured (the client must cache unstructured
 	// objects, otherwise every read is a request), ConfigMaps and Secrets as metadata.
 	Client client.Client
 	// Reader reads from the API server: the content of a ConfigMap or Secret whose resourceVersion changed, histories,

@@ -59,7 +59,7 @@ func TestMoreHangingMeasurementsThanSlots(t *testing.T) {
 		clk, shown := clock.RealClock{}, telemetry.New(prometheus.NewRegistry())
 		asking := queryrunner.NewConcurrent(clk, slots, abreast, ask, func(types.NamespacedName) {})
 		reconciler := controller.New(controller.Parts{
-			Client: cluster, Clock: clk, Prober: asking, Metrics: shown, Jobs: &measure.Jobs{Client: cluster, APIReader: cluster, Clock: clk},
+			Client: cluster, Clock: clk, Queries: asking, Metrics: shown, Jobs: &measure.Jobs{Client: cluster, APIReader: cluster, Clock: clk},
 			Recorder: telemetry.NewRecorder(cluster, telemetry.NewOutbox(clk, logr.Discard()), clk, "rollouts-controller"),
 		})
 		pass := func(key types.NamespacedName) argov1.AnalysisRunStatus {

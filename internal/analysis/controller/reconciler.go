@@ -31,7 +31,7 @@ type Parts struct {
 	// Client reads from caches and sees its own writes.
 	Client   client.Client
 	Clock    clock.PassiveClock
-	Prober   *queryrunner.Runner
+	Queries  *queryrunner.Runner
 	Recorder *telemetry.Recorder
 	Jobs     *measure.Jobs
 	Metrics  *telemetry.Metrics
@@ -60,7 +60,7 @@ func New(parts Parts) *Reconciler {
 		Recorder: parts.Recorder,
 	}
 	r.frame.Serving(argov1.InstanceIDLabel, parts.InstanceID, analysis.FaultDecision, func(key types.NamespacedName) {
-		parts.Prober.Forget(key)
+		parts.Queries.Forget(key)
 		r.pace.forget(key)
 	})
 	return r
@@ -93,11 +93,11 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 	}
 	r.frame.Report(ctx, run, d.Events)
 	if d.Status.Phase.Completed() {
-		r.Prober.Forget(key)
+		r.Queries.Forget(key)
 		r.pace.forget(key)
 	} else {
-		r.Prober.Submit(asking, d.Queries)
-		r.Prober.SetAnswerLimit(asking, len(run.Spec.Metrics))
+		r.Queries.Submit(asking, d.Queries)
+		r.Queries.SetAnswerLimit(asking, len(run.Spec.Metrics))
 	}
 	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), d.Wake)}, nil
 }
@@ -108,7 +108,7 @@ func (r *Reconciler) observe(ctx context.Context, run *argov1.AnalysisRun, key q
 		Now: r.Clock.Now(), UID: run.UID, Spec: run.Spec, Status: run.Status,
 		Answers: map[string]analysis.MeasurementResult{}, EndedMeasurements: map[string]bool{},
 	}
-	for id, answer := range r.Prober.Answers(key) {
+	for id, answer := range r.Queries.Answers(key) {
 		detail, ok := answer.Detail.(analysis.MeasurementResult)
 		if !ok { // the query could not be sent
 			detail = analysis.MeasurementResult{Phase: argov1.AnalysisPhaseError, Message: answer.Text}
@@ -169,6 +169,6 @@ func runOf(job *batchv1.Job) (types.NamespacedName, bool) {
 // Footprint returns the size of the state that this process stores about AnalysisRuns.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := r.frame.Footprint()
-	parts["prober"], parts["pace"] = r.Prober.Keys(), r.pace.keys()
+	parts["prober"], parts["pace"] = r.Queries.Keys(), r.pace.keys()
 	return reconciler.FootprintOf(parts)
 }

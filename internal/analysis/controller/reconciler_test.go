@@ -78,7 +78,7 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 	}
 	asking := queryrunner.NewConcurrent(clk, 10, 4, measurer.Measure, func(types.NamespacedName) { o.answered <- struct{}{} })
 	o.reconciler = controller.New(controller.Parts{
-		Client: o.client, Clock: clk, Prober: asking, Recorder: telemetry.NewRecorder(o.client, outbox, clk, "rollouts-controller"), Jobs: jobs,
+		Client: o.client, Clock: clk, Queries: asking, Recorder: telemetry.NewRecorder(o.client, outbox, clk, "rollouts-controller"), Jobs: jobs,
 		Metrics: shown, InstanceID: instance,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -315,8 +315,8 @@ func TestReadSeries(t *testing.T) {
 
 func TestAPanicIsToldOnTheRun(t *testing.T) {
 	o := open(t, "", analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "1") })))
-	prober := o.reconciler.Prober
-	o.reconciler.Prober = nil // which every pass trips over
+	prober := o.reconciler.Queries
+	o.reconciler.Queries = nil // which every pass trips over
 	for range 3 {
 		if result := o.pass(); result.RequeueAfter <= 0 || result.RequeueAfter > reconciler.FirstPause {
 			t.Errorf("next in %s", result.RequeueAfter)
@@ -326,7 +326,7 @@ func TestAPanicIsToldOnTheRun(t *testing.T) {
 	if !strings.HasPrefix(status.Message, "Fault: Serin failed at this AnalysisRun by a fault of its own (panic: ") || status.Phase != "" || o.writes.Load() != 1 {
 		t.Errorf("got %s %q after %d writes", status.Phase, status.Message, o.writes.Load())
 	}
-	o.reconciler.Prober = prober
+	o.reconciler.Queries = prober
 	if status := o.until(argov1.AnalysisPhaseSuccessful); status.Message != "" {
 		t.Errorf("mended, and still %q", status.Message)
 	}

@@ -189,7 +189,7 @@ func (l *left) restart() {
 			Settings: canary.Settings{Provider: "gatewayapi:v1", Drain: time.Second}, EndpointsUnread: "there are none here",
 		},
 		Reader: noted, Clock: l.clock, Metrics: telemetry.New(prometheus.NewRegistry()),
-		Prober: queryrunner.New(l.clock, 1, func(context.Context, queryrunner.Key, release.Query) release.Answer { return release.Answer{} }, func(types.NamespacedName) {}),
+		Queries: queryrunner.New(l.clock, 1, func(context.Context, queryrunner.Key, release.Query) release.Answer { return release.Answer{} }, func(types.NamespacedName) {}),
 		Reporter: &Reporter{
 			Client: noted, Reader: noted, Clock: l.clock, Outbox: outbox, Standing: &telemetry.OngoingEvents{},
 			Recorder: telemetry.NewRecorder(l.client, outbox, l.clock, ""),

@@ -46,9 +46,9 @@ type Observer struct {
 	Rival func(ctx context.Context, c *flaggerv1.Canary) (string, error)
 	// Line is the queue of releases beyond the maximum number in progress; nil: there is no maximum. Add registers the Canaries of
 	// the process.
-	Line *queue.Queue
+	Queue *queue.Queue
 	// Peers detects another controller that acts on the same objects; nil: snapshots assume that there is none.
-	Peers *watching.OtherController
+	OtherController *watching.OtherController
 	// EndpointsUnread is why endpoints cannot be read; empty: they can.
 	EndpointsUnread string
 }
@@ -115,7 +115,7 @@ func (s *observation) queryKey() queryrunner.Key {
 
 // Snapshot returns the current snapshot of a Canary, without answers.
 func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now time.Time) (canary.Snapshot, error) {
-	other, err := acting(ctx, o.Peers, object.Namespace, now)
+	other, err := acting(ctx, o.OtherController, object.Namespace, now)
 	if err != nil {
 		return canary.Snapshot{}, err
 	}

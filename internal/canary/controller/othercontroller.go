@@ -22,7 +22,7 @@ func acting(ctx context.Context, peers *watching.OtherController, namespace stri
 // otherController returns the Flagger that acts on a release instead of Serin. The administrator is notified when Serin starts to
 // leave releases to it, and when Serin continues with them.
 func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (canary.OtherController, error) {
-	other, err := acting(ctx, r.Peers, key.Namespace, now)
+	other, err := acting(ctx, r.OtherController, key.Namespace, now)
 	if err != nil {
 		return other, err
 	}

@@ -84,7 +84,7 @@ func TestAReleaseIsLeftToARunningFlaggerAndAdoptedWhenItIsGone(t *testing.T) {
 	w := newTown(t, outbound.Policy{AllowLoopback: true})
 	others := aCluster(t, flaggerDeployment(1))
 	var health sync.Map
-	w.reconciler.Peers = watching.NewFlaggerWatch(others)
+	w.reconciler.OtherController = watching.NewFlaggerWatch(others)
 	w.reconciler.Health = func(part, sentence string) { health.Store(part, sentence) }
 	if err := w.client.Create(t.Context(), cart); err != nil {
 		t.Fatal(err)

@@ -36,9 +36,9 @@ func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Que
 
 // queueTurn returns whether a release may start beside those in progress; nil if that is not limited, or if no release is to start.
 func (o *Observer) queueTurn(ctx context.Context, s *observation) (*release.QueueState, error) {
-	if !o.Line.Limits() || !canary.MayStart(s.snapshot) {
+	if !o.Queue.Limits() || !canary.MayStart(s.snapshot) {
 		return nil, nil
 	}
 	const pruned = false // the status of a Canary contains its queue entry with any schema
-	return o.Line.MayStart(ctx, canary.QueueEntryOf(s.object), pruned, s.snapshot.Now)
+	return o.Queue.MayStart(ctx, canary.QueueEntryOf(s.object), pruned, s.snapshot.Now)
 }

@@ -37,7 +37,7 @@ type Parts struct {
 	// Reader reads from the API server.
 	Reader   client.Reader
 	Clock    clock.PassiveClock
-	Prober   *queryrunner.Runner
+	Queries  *queryrunner.Runner
 	Reporter *Reporter
 	Metrics  *telemetry.Metrics
 	// Watch ensures that changes of objects of these kinds, of workloads and of routes, requeue their releases. Add sets it; a
@@ -103,12 +103,12 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	r.memory.Succeeded(key, reconciler.LostRace)
-	releases.Settle(r.Line, object, s.object, canary.WaitsInQueue(decision))
+	releases.Settle(r.Queue, object, s.object, canary.WaitsInQueue(decision))
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.updateMetrics(s, decision)
 	r.countEnding(s.snapshot.Plan, decision, s.snapshot.Now)
-	r.Prober.Submit(s.queryKey(), decision.Queries)
-	r.Prober.SetAnswerLimit(s.queryKey(), maxQueries(object))
+	r.Queries.Submit(s.queryKey(), decision.Queries)
+	r.Queries.SetAnswerLimit(s.queryKey(), maxQueries(object))
 
 	r.memory.ScheduleWake(key, decision.Wake)
 	again := reconciler.Earliest(s.podsDue, r.memory.Retry(key, reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(key, reconciler.NotInstalled, s.needsRetry, s.snapshot.Now))
@@ -143,7 +143,7 @@ func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Ca
 	if err := r.Watch(s.workloads, s.routes); err != nil {
 		return nil, fmt.Errorf("watch the dependencies of Canary %s: %w", key, err)
 	}
-	s.snapshot.Answers = r.Prober.Answers(s.queryKey())
+	s.snapshot.Answers = r.Queries.Answers(s.queryKey())
 	if !other.Acts() {
 		r.memory.track(key, &s.snapshot.Workload, now)
 	}
@@ -281,11 +281,11 @@ func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedNa
 // forget drops everything about a Canary that does not exist anymore.
 func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconcile.Result, error) {
 	r.ceded.Forget(key, r.showOtherController)
-	r.Prober.Forget(key)
+	r.Queries.Forget(key)
 	r.Workloads.Forget(key)
 	r.dependents.Forget(key)
 	r.Reporter.Forget(key)
-	r.Line.Forget(flaggerv1.CanaryKind, key)
+	r.Queue.Forget(flaggerv1.CanaryKind, key)
 	r.newest.Forget(key)
 	r.memory.Forget(key)
 	r.Metrics.ForgetCanary(key.Namespace, key.Name)
@@ -296,7 +296,7 @@ func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconc
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	return reconciler.FootprintOf(reconciler.Footprint{
 		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.ceded.Keys(), "memory": r.memory.Keys(), "known": r.newest.Keys(),
-		"line": r.Line.Keys(flaggerv1.CanaryKind), "prober": r.Prober.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.Standing.Keys(),
+		"queue": r.Queue.Keys(flaggerv1.CanaryKind), "queries": r.Queries.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.Standing.Keys(),
 		"workloads": r.Workloads.CachedKeys(),
 	})
 }

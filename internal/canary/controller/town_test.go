@@ -98,10 +98,10 @@ func newTownWith(t *testing.T, policy outbound.Policy, limits release.Concurrenc
 		Observer: Observer{
 			Client: w.client, Workloads: w.kind, Routers: traffic.Registry{Canary: map[string]traffic.Renderer{"kubernetes": kubernetes.New()}},
 			Applier: &traffic.Applier{Client: w.client}, MetricTypes: registry.TemplateTypes(),
-			EndpointsUnread: "a town has no endpoints", Line: line,
+			EndpointsUnread: "a town has no endpoints", Queue: line,
 			Settings: canary.Settings{Provider: canary.ProviderKubernetes, NoCrossNamespace: asker.NoCrossNamespace},
 		},
-		Reader: w.client, Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Watch: func(_, _ []schema.GroupVersionKind) error { return nil },
+		Reader: w.client, Clock: clk, Queries: asking, Reporter: reporter, Metrics: shown, Watch: func(_, _ []schema.GroupVersionKind) error { return nil },
 	})
 
 	var running sync.WaitGroup

@@ -47,7 +47,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	}
 	joined := Queued(r.Client, true)
 	joined.Wake = queue.Add
-	r.Line.Register(joined)
+	r.Queue.Register(joined)
 	w := &watching.Watches{Controller: c, Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper(), AffectedReleases: r.Touched}
 	routes := w
 	if o.Routes != nil {
@@ -83,7 +83,7 @@ func (r *Reconciler) watched(tracking bool) []client.Object {
 		object.SetGroupVersionKind(gvk)
 		all = append(all, object)
 	}
-	if r.Peers != nil && r.Peers.LeasesUnreadable == "" {
+	if r.OtherController != nil && r.OtherController.LeasesUnreadable == "" {
 		all = append(all, &coordinationv1.Lease{})
 	}
 	if r.EndpointsUnread == "" {
@@ -108,12 +108,12 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	if object == nil {
 		object = before
 	}
-	if r.Peers.IsRelevantChange(kind, before, after) {
+	if r.OtherController.IsRelevantChange(kind, before, after) {
 		return releases.Requests(ctx, r.Client)
 	}
 	switch object := object.(type) {
 	case *flaggerv1.Canary:
-		releases.Changed(ctx, r.Line, before, after)
+		releases.Changed(ctx, r.Queue, before, after)
 		return r.requestsForTarget(ctx, object)
 	case *discoveryv1.EndpointSlice:
 		if !endpoints.Changed(before, after) {

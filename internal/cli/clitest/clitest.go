@@ -51,8 +51,8 @@ type world struct {
 	Assumed bool
 	Unread  []string
 	Floor   string
-	// Peer acts on the release in Serin's stead.
-	Peer explain.Peer
+	// OtherController acts on the release in Serin's stead.
+	OtherController explain.OtherController
 }
 
 type copyOf struct {
@@ -120,7 +120,7 @@ func Parse(text string, now time.Time) (explain.Observation, error) {
 		s.Workload.Target.Revision, s.Workload.Target.FlaggerHash = w.Revision, "other"
 	}
 	seen := &explain.Canary{
-		Around: explain.Around{Unread: w.Unread, Events: in.Events, Peer: w.Peer},
+		Around: explain.Around{Unread: w.Unread, Events: in.Events, OtherController: w.OtherController},
 		Object: &object, Snapshot: s,
 	}
 	if w.Assumed {

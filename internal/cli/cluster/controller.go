@@ -154,12 +154,12 @@ func serves(c othercontroller.Controller, object client.Object) bool {
 	return c.WatchesNamespace(object.GetNamespace()) && slices.Contains(f.APIs, api) && (api == "canary" || f.Argo.InstanceID == instanceOf(object))
 }
 
-// peerOf is the other controller that acts on a release, so that Serin does not: detected as Serin does. Without a Serin, there is
+// otherControllerOf is the other controller that acts on a release, so that Serin does not: detected as Serin does. Without a Serin, there is
 // none.
-func (c *controllers) peerOf(ctx context.Context, object client.Object, events []explain.Event, now time.Time) explain.Peer {
-	reported := peerInEvents(events)
+func (c *controllers) otherControllerOf(ctx context.Context, object client.Object, events []explain.Event, now time.Time) explain.OtherController {
+	reported := otherControllerInEvents(events)
 	if c.flags.AdoptWhileOtherControllerRuns || !c.isGiven && reported == "" && !c.hasSerin(object, now) {
-		return explain.Peer{}
+		return explain.OtherController{}
 	}
 	scope := othercontroller.Scope{Namespaces: c.flags.OtherControllerNamespaces}
 	others, resource, acting := c.flaggers, watching.CanaryStatus, func(of []othercontroller.Controller) []othercontroller.Candidate {
@@ -175,7 +175,7 @@ func (c *controllers) peerOf(ctx context.Context, object client.Object, events [
 	if err != nil || sign.Text == "" && len(c.unread) > 0 {
 		sign.Text = reported // by Serin, which has the permissions
 	}
-	out := explain.Peer{Sign: sign.Text, Until: sign.Until}
+	out := explain.OtherController{Sign: sign.Text, Until: sign.Until}
 	for _, one := range others {
 		mine := acting([]othercontroller.Controller{one})
 		if out.Sign != "" && slices.ContainsFunc(mine, func(c othercontroller.Candidate) bool { return c.Sign == othercontroller.Sign{Text: out.Sign} }) {
@@ -185,8 +185,8 @@ func (c *controllers) peerOf(ctx context.Context, object client.Object, events [
 	return out
 }
 
-// peerInEvents is the sign of another controller in the last event of a release; empty: there is none.
-func peerInEvents(events []explain.Event) string {
+// otherControllerInEvents is the sign of another controller in the last event of a release; empty: there is none.
+func otherControllerInEvents(events []explain.Event) string {
 	if len(events) == 0 {
 		return ""
 	}

@@ -171,7 +171,7 @@ func (f *follower) run(ctx context.Context) error {
 			if !f.emitState() {
 				return nil
 			}
-			if due == nil && f.hasPeer() {
+			if due == nil && f.hasOtherController() {
 				due = f.Clock.After(retryMost) // no event reports the end of the other controller
 			}
 		}
@@ -187,10 +187,10 @@ func kindOf(stream string) (explain.Kind, bool) {
 	return kinds[i], true
 }
 
-// hasPeer reports whether another controller acts on one of the releases.
-func (f *follower) hasPeer() bool {
+// hasOtherController reports whether another controller acts on one of the releases.
+func (f *follower) hasOtherController() bool {
 	for _, seen := range f.seen {
-		if seen.Surroundings().Peer.Sign != "" {
+		if seen.Surroundings().OtherController.Sign != "" {
 			return true
 		}
 	}
@@ -317,7 +317,7 @@ func (f *follower) recordEvents(c change) bool {
 			dropOldest(of)
 		}
 		key := explain.Key{Kind: explain.Kind(event.InvolvedObject.Kind), Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name}
-		if f.objects[key] != nil && peerInEvents(oldestFirst(of)) != "" {
+		if f.objects[key] != nil && otherControllerInEvents(oldestFirst(of)) != "" {
 			f.dirty[key] = true // the acting controller is observed as well
 		}
 	}
@@ -396,13 +396,13 @@ func (f *follower) streamTargets(ctx context.Context, kind schema.GroupVersionKi
 
 // observe observes the releases that changed, and those that another controller acts on.
 func (f *follower) observe(ctx context.Context) error {
-	if f.hasPeer() || slices.ContainsFunc(slices.Collect(maps.Keys(f.dirty)), f.eventNamesPeer) {
+	if f.hasOtherController() || slices.ContainsFunc(slices.Collect(maps.Keys(f.dirty)), f.eventNamesOtherController) {
 		all := slices.Collect(maps.Values(f.objects))
 		f.controllers = f.findControllers(ctx, all)
 		f.controller = f.controllers.summary(all, f.Clock.Now())
 	}
 	for key, seen := range f.seen {
-		if seen.Surroundings().Peer.Sign != "" {
+		if seen.Surroundings().OtherController.Sign != "" {
 			f.dirty[key] = true
 		}
 	}
@@ -417,7 +417,7 @@ func (f *follower) observe(ctx context.Context) error {
 	for _, one := range observed {
 		key := one.Key()
 		around := one.Surroundings()
-		around.Peer = f.controllers.peerOf(ctx, objectOf(one), oldestFirst(f.events[key]), f.Clock.Now())
+		around.OtherController = f.controllers.otherControllerOf(ctx, objectOf(one), oldestFirst(f.events[key]), f.Clock.Now())
 		f.seen[key] = one.In(around)
 		delete(f.dirty, key)
 		if c, is := one.(*explain.Canary); is {
@@ -427,9 +427,9 @@ func (f *follower) observe(ctx context.Context) error {
 	return nil
 }
 
-// eventNamesPeer reports whether the last event of a release names another controller.
-func (f *follower) eventNamesPeer(key explain.Key) bool {
-	return peerInEvents(oldestFirst(f.events[key])) != ""
+// eventNamesOtherController reports whether the last event of a release names another controller.
+func (f *follower) eventNamesOtherController(key explain.Key) bool {
+	return otherControllerInEvents(oldestFirst(f.events[key])) != ""
 }
 
 // streamAround follows the kinds of the objects around a Canary.

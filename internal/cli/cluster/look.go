@@ -56,7 +56,7 @@ func (s *Session) Observe(ctx context.Context, sel Selection) (Observations, err
 		around := one.Surroundings()
 		around.Events = events[one.Key()]
 		around.Unread = append(around.Unread, unread...)
-		around.Peer = controllers.peerOf(ctx, objectOf(one), around.Events, s.Clock.Now())
+		around.OtherController = controllers.otherControllerOf(ctx, objectOf(one), around.Events, s.Clock.Now())
 		observed[i] = one.In(around)
 	}
 	return Observations{Releases: observed, Controller: controllers.summary(found.objects, s.Clock.Now()), Unread: found.unread}, nil
@@ -102,7 +102,7 @@ func (s *Session) observeCanary(ctx context.Context, l *lens, object *flaggerv1.
 	for {
 		observer := controller.Observer{
 			Client: reading, Workloads: &workload.Workloads{Client: reading, Reader: reading, Options: options},
-			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Line: lineOf(flags.limits(turnOf(object)), flags, l), MetricTypes: metricTypes,
+			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Queue: lineOf(flags.limits(turnOf(object)), flags, l), MetricTypes: metricTypes,
 			Rival: func(ctx context.Context, c *flaggerv1.Canary) (string, error) { return rivalOf(ctx, l, c) },
 		}
 		snapshot, err := observer.Snapshot(ctx, asked, now)

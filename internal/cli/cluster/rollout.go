@@ -27,8 +27,8 @@ func rolloutObserver(ctx context.Context, c *lens, object *argov1.Rollout, flags
 	instance := object.Labels[argov1.InstanceIDLabel]
 	return &controller.Observer{
 		Client: c, Reader: c, Routers: flags.Routers(), Applier: &traffic.Applier{Client: c, Groups: c.remoteClients(ctx, object, flags)}, InstanceID: instance, Beside: true,
-		Line: lineOf(flags.limits(turnOfRollout(object)), flags, c),
-		Runs: &launch.Launcher{Client: c, ClusterTemplates: c, APIReader: c, InstanceID: instance},
+		Queue: lineOf(flags.limits(turnOfRollout(object)), flags, c),
+		Runs:  &launch.Launcher{Client: c, ClusterTemplates: c, APIReader: c, InstanceID: instance},
 		Rival: func(ctx context.Context, object *argov1.Rollout) (string, error) {
 			rival, err := operator.ConflictingCanary(ctx, c, object)
 			if unknown(err) {

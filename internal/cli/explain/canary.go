@@ -42,7 +42,7 @@ func (seen *Canary) In(around Around) Observation {
 func (seen *Canary) At(now time.Time) Release {
 	s := seen.Snapshot
 	s.Now = now
-	s.OtherController = canary.OtherController{Sign: seen.Peer.Sign, Until: seen.Peer.Until}
+	s.OtherController = canary.OtherController{Sign: seen.OtherController.Sign, Until: seen.OtherController.Until}
 	v, plan := canary.View(s, seen.Assumed...), s.Plan
 	r := describe(v, seen.Around, "New revision detected!")
 	r.Kind, r.Name, r.Namespace, r.Target = KindCanary, plan.Name, plan.Namespace, plan.Kind+"/"+plan.Target
@@ -60,7 +60,7 @@ func (seen *Canary) At(now time.Time) Release {
 
 // gate formats a gate, with the receiver of its query and what the user can do.
 func (seen *Canary) gate(view release.GateView, r *Release) Gate {
-	g := newGate(view, r, seen.Peer)
+	g := newGate(view, r, seen.OtherController)
 	switch q := view.Question.(type) {
 	case canary.SourcesQuery:
 		g.Asks = "the metrics providers of all checks"

@@ -23,7 +23,7 @@ func TestEveryGateIsExplained(t *testing.T) {
 			for _, opener := range gateKind.Openers {
 				view := release.GateView{Gate: release.NewWaitingGate(gateKind.Name, opener, "what was observed"), Kind: gateKind}
 				view.Until = now.Add(time.Minute)
-				sentences := gateSentence(newGate(view, &r, Peer{Stop: "stop it"}), now, true)
+				sentences := gateSentence(newGate(view, &r, OtherController{Stop: "stop it"}), now, true)
 				explained := strings.Join(sentences, "\n")
 				if gateKind.Name == deadlineGate && opener == release.ByTime { // delays nothing, so nobody waits for it
 					continue

@@ -172,7 +172,7 @@ func eventsSince(events []Event, beginning string) []Event {
 }
 
 // newGate formats a gate, with the command by which the user opens it.
-func newGate(view release.GateView, r *Release, peer Peer) Gate {
+func newGate(view release.GateView, r *Release, other OtherController) Gate {
 	g := Gate{
 		Name: view.Name, Verdict: string(view.Verdict), Message: view.Message, Opener: string(view.Opener),
 		Value: view.Value, Limit: view.Limit, Query: view.Query, Last: string(view.Last), Since: utc(view.Since), Until: utc(view.Until),
@@ -182,7 +182,7 @@ func newGate(view release.GateView, r *Release, peer Peer) Gate {
 	case view.Kind.Command != "":
 		g.Do = fmt.Sprintf("serin %s %s/%s -n %s", view.Kind.Command, strings.ToLower(string(r.Kind)), r.Name, r.Namespace)
 	case g.Name == peerGate:
-		g.Do = peer.Stop
+		g.Do = other.Stop
 	}
 	return g
 }
@@ -294,15 +294,15 @@ type Around struct {
 	Unread []string
 	// Events about the release, oldest first.
 	Events []Event
-	// Peer acts on the release instead of Serin.
-	Peer Peer
+	// OtherController acts on the release instead of Serin.
+	OtherController OtherController
 }
 
 // Surroundings are these.
 func (a Around) Surroundings() Around { return a }
 
-// Peer is another controller that acts on a release, so that Serin does not.
-type Peer struct {
+// OtherController is another controller that acts on a release, so that Serin does not.
+type OtherController struct {
 	// Sign is how it was detected, for the middle of a sentence; empty: there is none.
 	Sign string
 	// Until is when the sign expires; zero: never.

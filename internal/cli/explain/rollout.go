@@ -59,14 +59,14 @@ func (seen *Rollout) At(now time.Time) Release {
 		if len(metrics) > 0 { // each of them has its own value
 			gate.Value, gate.Limit, gate.Query = "", "", ""
 		}
-		r.Gates = append(append(r.Gates, newGate(gate, &r, seen.Peer)), metrics...)
+		r.Gates = append(append(r.Gates, newGate(gate, &r, seen.OtherController)), metrics...)
 	}
 	return r
 }
 
 func (seen *Rollout) view(s rollout.Snapshot) release.View {
-	if seen.Peer.Sign != "" {
-		return rollout.ViewBeside(s, seen.Peer.Sign, seen.Peer.Until)
+	if seen.OtherController.Sign != "" {
+		return rollout.ViewBeside(s, seen.OtherController.Sign, seen.OtherController.Until)
 	}
 	return rollout.View(s, seen.Assumed...)
 }

@@ -34,12 +34,12 @@ type Observer struct {
 	// none.
 	Rival func(ctx context.Context, object *argov1.Rollout) (string, error)
 	// Peers detects another controller that acts on the same objects; nil: it is not detected.
-	Peers *watching.OtherController
+	OtherController *watching.OtherController
 	// Outside sends queries of type traffic.Question about load balancers outside the cluster; nil: there are no queries.
-	Outside *queryrunner.Runner
+	Queries *queryrunner.Runner
 	// Line is the queue of releases that exceed the concurrency limit; nil: there is no limit. Add registers the Rollouts of this
 	// process in it.
-	Line *queue.Queue
+	Queue *queue.Queue
 	// EndpointsUnread is a message about why endpoints cannot be observed; empty: they can.
 	EndpointsUnread string
 	// Beside is true for an observer beside the process that sends the queries: it takes the answers from the status.

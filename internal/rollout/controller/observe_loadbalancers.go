@@ -24,7 +24,7 @@ const textUnasked = "waiting for its first answer"
 // observeLoadBalancers submits a query about load balancers outside the cluster, and uses the last answer. It does not wait for the
 // answer, which requeues the release.
 func (o *Observer) observeLoadBalancers(_ context.Context, s *seen) error {
-	if o.Outside == nil {
+	if o.Queries == nil {
 		if o.Beside {
 			s.recallAnswer()
 		}
@@ -35,15 +35,15 @@ func (o *Observer) observeLoadBalancers(_ context.Context, s *seen) error {
 	question, due := s.question()
 	if !due {
 		o.memory.recordAnswer(s.key(), "", s.snapshot.Now, nil)
-		o.Outside.Submit(asking, nil)
+		o.Queries.Submit(asking, nil)
 		return nil
 	}
 	query, err := queryOf(question)
 	if err != nil {
 		return fmt.Errorf("encode the query about Rollout %s: %w", s.key(), err)
 	}
-	last := o.memory.recordAnswer(s.key(), query.ID, s.snapshot.Now, o.Outside.Answers(asking))
-	o.Outside.Submit(asking, last.next(query, s.snapshot.Now))
+	last := o.memory.recordAnswer(s.key(), query.ID, s.snapshot.Now, o.Queries.Answers(asking))
+	o.Queries.Submit(asking, last.next(query, s.snapshot.Now))
 	s.useAnswer(last.answer)
 	return nil
 }

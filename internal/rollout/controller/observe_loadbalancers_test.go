@@ -33,7 +33,7 @@ func balanced(t *testing.T) *fakeCluster {
 	p.configure(func(parts *Parts) {
 		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"alb": alb.NewRollout(alb.Options{VerifyTargetGroups: true})}}
 	})
-	p.configure(func(parts *Parts) { parts.Outside = queryrunner.New(p.clock, 1, nil, func(types.NamespacedName) {}) })
+	p.configure(func(parts *Parts) { parts.Queries = queryrunner.New(p.clock, 1, nil, func(types.NamespacedName) {}) })
 	p.edit(func(object *argov1.Rollout) {
 		c := object.Spec.Strategy.Canary
 		c.TrafficRouting = &argov1.RolloutTrafficRouting{ALB: &argov1.ALBTrafficRouting{Ingress: "shop", ServicePort: 80}}
@@ -41,7 +41,7 @@ func balanced(t *testing.T) *fakeCluster {
 		object.Spec.Replicas = new(int32(1))
 	})
 	p.settle()
-	if _, asked := p.reconciler.Outside.TakeNext(t.Context()); asked {
+	if _, asked := p.reconciler.Queries.TakeNext(t.Context()); asked {
 		t.Fatal("an idle release sends a query")
 	}
 	p.edit(image("cart:2"))
@@ -52,7 +52,7 @@ func balanced(t *testing.T) *fakeCluster {
 // asked returns the running query.
 func (p *fakeCluster) asked() queryrunner.RunningQuery {
 	p.Helper()
-	q, ok := p.reconciler.Outside.TakeNext(p.Context())
+	q, ok := p.reconciler.Queries.TakeNext(p.Context())
 	if !ok {
 		p.Fatal("no query is sent")
 	}
@@ -61,7 +61,7 @@ func (p *fakeCluster) asked() queryrunner.RunningQuery {
 
 func (p *fakeCluster) unasked() {
 	p.Helper()
-	if q, ok := p.reconciler.Outside.TakeNext(p.Context()); ok {
+	if q, ok := p.reconciler.Queries.TakeNext(p.Context()); ok {
 		p.Fatalf("asks %+v", q.Probe.Request)
 	}
 }
@@ -69,7 +69,7 @@ func (p *fakeCluster) unasked() {
 // hears answers a query, and reconciles until nothing is written.
 func (p *fakeCluster) hears(q queryrunner.RunningQuery, answer traffic.Answer) {
 	p.Helper()
-	p.reconciler.Outside.RunQuery(q, release.Answer{Detail: answer})
+	p.reconciler.Queries.RunQuery(q, release.Answer{Detail: answer})
 	p.settle()
 }
 
@@ -178,7 +178,7 @@ func TestAnAnswerFromBeforeARetryDoesNotCount(t *testing.T) {
 
 func TestAQueryThatCannotBeSentIsExplained(t *testing.T) {
 	p := balanced(t)
-	p.reconciler.Outside.RunQuery(p.asked(), release.Answer{Outcome: release.Broken, Text: "a fault in Serin"})
+	p.reconciler.Queries.RunQuery(p.asked(), release.Answer{Outcome: release.Broken, Text: "a fault in Serin"})
 	p.settle()
 	p.at(0, 10)
 	p.clock.Step(reconciler.ExplainAfter)

@@ -15,7 +15,7 @@ import (
 // otherController returns the sign of an Argo Rollouts that acts on a release instead of Serin. The administrator is notified when Serin begins to
 // leave releases to it, and when it continues with them.
 func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (othercontroller.Sign, error) {
-	sign, err := r.Peers.ActingSign(ctx, key.Namespace, now)
+	sign, err := r.OtherController.ActingSign(ctx, key.Namespace, now)
 	if err != nil {
 		return sign, err
 	}
@@ -37,7 +37,7 @@ func (r *Reconciler) showOtherController(message string) {
 // leaveTo ends a reconciliation because another controller acts on the Rollout. Serin still rolls its own release back, for
 // example at a deadline.
 func (r *Reconciler) leaveTo(other othercontroller.Sign, s *seen, d rollout.Decision) reconcile.Result {
-	releases.Settle(r.Line, s.object, s.object, false)
+	releases.Settle(r.Queue, s.object, s.object, false)
 	wake := other.Until
 	if d.Wake.After(s.snapshot.Now) {
 		wake = reconciler.Earliest(wake, d.Wake)

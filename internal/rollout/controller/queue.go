@@ -29,10 +29,10 @@ func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Que
 // observeQueueSlot determines whether a release may start beside those in progress.
 func (o *Observer) observeQueueSlot(ctx context.Context, s *seen) (err error) {
 	s.snapshot.Spec = s.spec
-	if !o.Line.Limits() || !rollout.MayStartRelease(s.snapshot) {
+	if !o.Queue.Limits() || !rollout.MayStartRelease(s.snapshot) {
 		return nil
 	}
 	s.snapshot.Pruned = o.memory.unplaced()
-	s.snapshot.QueueSlot, err = o.Line.MayStart(ctx, rollout.QueuePlaceOf(s.object), s.snapshot.Pruned, s.snapshot.Now)
+	s.snapshot.QueueSlot, err = o.Queue.MayStart(ctx, rollout.QueuePlaceOf(s.object), s.snapshot.Pruned, s.snapshot.Now)
 	return err
 }

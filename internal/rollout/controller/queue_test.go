@@ -39,7 +39,7 @@ func newBeside(t *testing.T, manifests ...string) *beside {
 	own := Queued(b.client, true)
 	own.Wake = func(key types.NamespacedName) { b.woken = append(b.woken, key) }
 	b.line.Register(own)
-	b.configure(func(parts *Parts) { parts.Line = b.line })
+	b.configure(func(parts *Parts) { parts.Queue = b.line })
 	return b
 }
 

@@ -138,7 +138,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	releases.Settle(r.Line, object, s.object, rollout.WaitsForQueueSlot(decision))
+	releases.Settle(r.Queue, object, s.object, rollout.WaitsForQueueSlot(decision))
 	r.memory.Do(key, func(e *remembered) { e.routed, e.routedKnown = s.routed(), true })
 	r.memory.Succeeded(key, reconciler.LostRace)
 	r.reporter.report(ctx, s, decision)
@@ -210,9 +210,9 @@ func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fa
 // forget drops everything about a Rollout that does not exist anymore, or that another controller serves.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.left.Forget(key, r.showOtherController)
-	r.Line.Forget(argov1.RolloutKind, key)
-	if r.Outside != nil {
-		r.Outside.Forget(key)
+	r.Queue.Forget(argov1.RolloutKind, key)
+	if r.Queries != nil {
+		r.Queries.Forget(key)
 	}
 	r.memory.Forget(key)
 	r.newest.forget(key)
@@ -223,11 +223,11 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 // Footprint returns what this process remembers of Rollouts.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := reconciler.Footprint{
-		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.newest.rollouts.Keys(), "line": r.Line.Keys(argov1.RolloutKind),
+		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.newest.rollouts.Keys(), "queue": r.Queue.Keys(argov1.RolloutKind),
 		"lenders": r.newest.workloads.Keys(), "recorder": r.Recorder.Keys(), "standing": r.Standing.Keys(),
 	}
-	if r.Outside != nil {
-		parts["prober"] = r.Outside.Keys()
+	if r.Queries != nil {
+		parts["queries"] = r.Queries.Keys()
 	}
 	if r.Notifications != nil {
 		parts["notifications"] = r.Notifications.Keys()

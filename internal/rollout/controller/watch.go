@@ -57,7 +57,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	}
 	joined := Queued(r.Client, true)
 	joined.Wake = queue.Add
-	r.Line.Register(joined)
+	r.Queue.Register(joined)
 	w := &watching.Watches{Controller: c, Cache: o.Cache, Mapper: mgr.GetRESTMapper(), AffectedReleases: r.Touched}
 	groups := map[string]*watching.Watches{}
 	for group, other := range o.Groups {
@@ -87,7 +87,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	if err := r.Watch(r.Marked); err != nil {
 		return fmt.Errorf("watch the kinds that Rollouts mark: %w", err)
 	}
-	return watchOtherController(r.Peers, w, o.Leases)
+	return watchOtherController(r.OtherController, w, o.Leases)
 }
 
 // watchOtherController watches the Deployment and the Lease of another controller.
@@ -122,7 +122,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	if object == nil {
 		object = before
 	}
-	if r.Peers.IsRelevantChange(kind, before, after) {
+	if r.OtherController.IsRelevantChange(kind, before, after) {
 		return append(releases.Requests(ctx, r.Client), managersOfServices(ctx, r.Client)...)
 	}
 	switch object := object.(type) {
@@ -130,7 +130,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 		if deleted, ok := before.(*argov1.Rollout); ok && after == nil {
 			r.memory.ends(deleted) // no later reconciliation would observe it
 		}
-		releases.Changed(ctx, r.Line, before, after)
+		releases.Changed(ctx, r.Queue, before, after)
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 	case *appsv1.ReplicaSet:
 		return rolloutsOf(ctx, r.Client, object)

@@ -29,7 +29,7 @@ type process struct {
 	canaries *Canaries
 	instance *sim.Instance
 	real     *controller.Reconciler
-	prober   *queryrunner.Runner
+	queries  *queryrunner.Runner
 	events   *actors.EventRecorder
 	registry *prometheus.Registry
 }
@@ -50,7 +50,7 @@ var watched = []schema.GroupKind{
 func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	p := &process{canaries: k, instance: i, registry: prometheus.NewRegistry()}
 	k.processes = append(slices.DeleteFunc(k.processes, func(p *process) bool { return !p.instance.Alive() }), p)
-	p.prober = queryrunner.NewPooled(i.Clock, inFlight, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
+	p.queries = queryrunner.NewPooled(i.Clock, inFlight, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
 	p.crowd()
 	p.events = actors.NewEventRecorder(k.world, i)
 	actors.Index(i, controller.IndexTargets, endpoints.Index)
@@ -61,7 +61,7 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 			Workloads: &workload.Workloads{Client: seeing, Reader: i.Reader, Options: workload.Options{ConfigTracking: true}},
 			Routers:   k.routers, Applier: &traffic.Applier{Client: seeing}, Settings: k.settings, Indexed: true,
 		},
-		Reader: i.Reader, Clock: i.Clock, Prober: p.prober, Metrics: telemetry.New(p.registry),
+		Reader: i.Reader, Clock: i.Clock, Queries: p.queries, Metrics: telemetry.New(p.registry),
 		Reporter: &controller.Reporter{
 			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.events.Outbox, Standing: &telemetry.OngoingEvents{},
 			Recorder: p.events.Recorder(""),
@@ -94,7 +94,7 @@ func (p *process) RequestsFor(change store.Change) []reconcile.Request {
 func (p *process) Flush() {
 	p.events.Flush()
 	for {
-		asked, ok := p.prober.TakeNext(context.Background())
+		asked, ok := p.queries.TakeNext(context.Background())
 		if !p.instance.Alive() {
 			return
 		}

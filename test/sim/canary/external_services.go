@@ -90,7 +90,7 @@ func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
 		o.pending[p.instance]--
 		o.world.Publish(actors.QueryAnswered{QuerySent: sent, Answer: reply.answer})
 		o.world.Trace("  %s: %s says %s", key.Name, asked.Probe.ID, answerText(reply.answer))
-		p.prober.RunQuery(asked, reply.answer)
+		p.queries.RunQuery(asked, reply.answer)
 		if strikes(sim.DieAnswered) {
 			p.instance.CrashAndRestart("once it was answered " + asked.Probe.ID)
 			return

@@ -29,8 +29,8 @@ func (p *process) crowd() {
 		return
 	}
 	for i := range crowded {
-		p.prober.Submit(neighbour("hook", i), []release.Query{{ID: "hangs", Request: canary.HookQuery{}}})
-		p.prober.Submit(neighbour("metric", i), []release.Query{{ID: "hangs", Request: canary.MetricQuery{}}})
+		p.queries.Submit(neighbour("hook", i), []release.Query{{ID: "hangs", Request: canary.HookQuery{}}})
+		p.queries.Submit(neighbour("metric", i), []release.Query{{ID: "hangs", Request: canary.MetricQuery{}}})
 	}
 }
 
@@ -38,7 +38,7 @@ func (p *process) crowd() {
 func (p *process) disperse() {
 	for i := range crowded {
 		for _, kind := range []string{"hook", "metric"} {
-			p.prober.Forget(neighbour(kind, i).NamespacedName)
+			p.queries.Forget(neighbour(kind, i).NamespacedName)
 		}
 	}
 }
@@ -57,7 +57,7 @@ type Starved struct {
 // starved reports of the releases whose next question waits.
 func (p *process) starved() {
 	for _, r := range p.canaries.releases {
-		if question, waits := p.prober.NextWaiting(r.Key); waits {
+		if question, waits := p.queries.NextWaiting(r.Key); waits {
 			p.canaries.world.Publish(Starved{p.instance.Name, r.Key, question})
 		}
 	}

@@ -42,7 +42,7 @@ type process struct {
 	rolloutEvents *telemetry.Recorder
 	// footprints are what the controllers remember of the objects of their kinds.
 	footprints map[schema.GroupKind]func() reconciler.Footprint
-	prober     *queryrunner.Runner
+	queries    *queryrunner.Runner
 	measurer   *measure.Measurer
 	jobs       *measure.Jobs
 }
@@ -107,9 +107,9 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 // runs is the controller of AnalysisRuns.
 func (p *process) runs() sim.Controller {
 	enqueue := p.instance.Enqueue
-	p.prober = queryrunner.NewConcurrent(p.instance.Clock, inFlight, abreast, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
+	p.queries = queryrunner.NewConcurrent(p.instance.Clock, inFlight, abreast, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
 	real := analysiscontroller.New(analysiscontroller.Parts{
-		Client: p.instance.Client, Clock: p.instance.Clock, Prober: p.prober, Recorder: p.recorder(), Jobs: p.jobs, Metrics: p.metrics,
+		Client: p.instance.Client, Clock: p.instance.Clock, Queries: p.queries, Recorder: p.recorder(), Jobs: p.jobs, Metrics: p.metrics,
 	})
 	p.footprints[runKind] = real.Footprint
 	return &running{process: p, Reconciler: real, watches: []schema.GroupKind{runKind, actors.JobKind}, concerned: func(change store.Change) []reconcile.Request {
@@ -178,8 +178,8 @@ func (r *running) Flush() {
 
 // ask lets the measurements out that wait for it.
 func (p *process) ask() {
-	for p.prober != nil && p.instance.Alive() {
-		asked, ok := p.prober.TakeNext(context.Background())
+	for p.queries != nil && p.instance.Alive() {
+		asked, ok := p.queries.TakeNext(context.Background())
 		if !ok {
 			return
 		}

@@ -75,7 +75,7 @@ func (o *externalServices) answer(p *process, asked queryrunner.RunningQuery, an
 	detail, _ := answer.Detail.(analysis.MeasurementResult)
 	o.world.Publish(actors.QueryAnswered{QuerySent: actors.QuerySent{Instance: p.instance.Name, Of: asked.Key, Query: asked.Probe}, Answer: answer})
 	o.world.Trace("  %s: measured %s: %s %s%s", asked.Key.Name, asked.Probe.ID, detail.Phase, detail.Value, detail.Message)
-	p.prober.RunQuery(asked, answer)
+	p.queries.RunQuery(asked, answer)
 	if strikes(sim.DieAnswered) {
 		p.instance.After(0, func() { p.instance.CrashAndRestart("once it was answered " + asked.Probe.ID) })
 		return
