@@ -73,6 +73,7 @@ func (c Campaign) Run() *Summary {
 				result.API = c.APIs[n%turns]
 				mu.Lock()
 				summary.add(result)
+				c.reportProgress(summary, began)
 				c.reportLines(result)
 				enough := len(summary.Violations) >= max(c.MaxViolations, 1)
 				mu.Unlock()
@@ -100,6 +101,16 @@ func (c Campaign) reportLines(found Result) {
 	}
 	for _, v := range found.Violations {
 		c.reportViolation(found.Seed, v)
+	}
+}
+
+// progressEvery is the number of runs after which a campaign reports its progress: a long one takes hours, and what a campaign
+// that is interrupted has shown until then is known by its last report.
+const progressEvery = 1000
+
+func (c Campaign) reportProgress(s *Summary, began time.Time) {
+	if s.Runs%progressEvery == 0 && s.Runs < c.Runs {
+		fmt.Fprintf(c.Out, "%d of %d runs after %s, violations: %d\n", s.Runs, c.Runs, time.Since(began).Truncate(time.Second), len(s.Violations))
 	}
 }
 
