@@ -73,7 +73,7 @@ func (p process) newJobRunner(own cluster.Cluster) (*measure.Jobs, cache.Cache, 
 	if cfg.Host == p.mgr.GetConfig().Host {
 		return jobs, own.GetCache(), nil
 	}
-	elsewhere, err := cluster.New(p.flags.tuneClient(cfg, p.metrics), func(o *cluster.Options) {
+	elsewhere, err := cluster.New(p.flags.tuneClient(cfg, p.transports), func(o *cluster.Options) {
 		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), p.flags.rolloutCache(), newNonBlockingCache, newClient()
 		o.MapperProvider = newCachingMapper
 	})

@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/contour"
 	"github.com/serin-dev/serin/internal/traffic/nginx"
@@ -99,7 +97,7 @@ func TestRequestsHaveNoLimitUnlessOneIsGiven(t *testing.T) {
 		if err := set.Parse(NormalizeArguments(set, strings.Fields(args))); err != nil {
 			t.Fatal(err)
 		}
-		config := f.tuneClient(&rest.Config{Host: "https://cluster.example"}, telemetry.New(prometheus.NewRegistry()))
+		config := f.tuneClient(&rest.Config{Host: "https://cluster.example"}, nil)
 		c, err := rest.UnversionedRESTClientFor(dynamic.ConfigFor(config))
 		if err != nil {
 			t.Fatal(err)

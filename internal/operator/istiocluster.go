@@ -47,7 +47,7 @@ func (p process) connectIstioPrimary(ctx context.Context) (remoteClusters, error
 	watched.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) { // the library's logs the address
 		p.logger.Info("Could not watch Istio's objects", "secret", remotecluster.Name(secret), "why", remotecluster.Why(err))
 	}
-	there, err := cluster.New(p.flags.tuneClient(cfg, p.metrics), func(o *cluster.Options) {
+	there, err := cluster.New(p.flags.tuneClient(cfg, p.transports), func(o *cluster.Options) {
 		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), watched, newNonBlockingCache, newClient()
 		o.MapperProvider = func(cfg *rest.Config, _ *http.Client) (meta.RESTMapper, error) {
 			bounded := rest.CopyConfig(cfg) // a mapper knows no contexts

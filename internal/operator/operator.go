@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,6 +48,7 @@ import (
 	"github.com/serin-dev/serin/internal/alerting"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
+	"github.com/serin-dev/serin/internal/fence"
 	"github.com/serin-dev/serin/internal/hook"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/othercontroller"
@@ -96,7 +98,12 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	tuneMemory(f, os.Getenv)
 	shown := telemetry.New(metrics.Registry)
 	shown.SetInfo(version, f.MeshProvider)
-	restConfig, err := f.restConfig(shown)
+	var leader *fence.Fence // without leader election, every process may write
+	if f.EnableLeaderElection {
+		leader = fence.New(clock.RealClock{}, f.Argo.LeaseDuration)
+	}
+	transports := []transport.WrapperFunc{shown.CountRequests, leader.Transport}
+	restConfig, err := f.restConfig(transports)
 	if err != nil {
 		return err
 	}
@@ -108,7 +115,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := process{mgr: mgr, flags: f, metrics: shown, logger: logger, sentence: health.SetHealthMessage, queue: queue.New(f.ReleaseLimits(), f.Namespace)}
+	p := process{mgr: mgr, flags: f, transports: transports, metrics: shown, logger: logger, sentence: health.SetHealthMessage, queue: queue.New(f.ReleaseLimits(), f.Namespace)}
 	p.notificationOutbox, p.outbox = telemetry.NewOutbox(clock.RealClock{}, logger), telemetry.NewOutbox(clock.RealClock{}, logger)
 	if p.permissions, err = newPermissions(mgr, logger); err != nil {
 		return err
@@ -147,11 +154,13 @@ func startOutbox(ctx context.Context, outbox *telemetry.Outbox) (end func() erro
 
 // process contains what the served APIs share.
 type process struct {
-	mgr      manager.Manager
-	flags    Flags
-	metrics  *telemetry.Metrics
-	logger   logr.Logger
-	sentence func(part, text string)
+	mgr   manager.Manager
+	flags Flags
+	// transports wrap the transport of every client of an API server.
+	transports []transport.WrapperFunc
+	metrics    *telemetry.Metrics
+	logger     logr.Logger
+	sentence   func(part, text string)
 	// services are the metrics services of both APIs.
 	services *metric.Registry
 	// outbox has the messages of all releases, but for the notifications of Rollouts.
@@ -207,7 +216,7 @@ func (p process) serveCanaries(ctx context.Context) error {
 	return p.wireCanaryController(unread, otherController)
 }
 
-func (f *Flags) restConfig(shown *telemetry.Metrics) (*rest.Config, error) {
+func (f *Flags) restConfig(transports []transport.WrapperFunc) (*rest.Config, error) {
 	var cfg *rest.Config
 	var err error
 	if f.Kubeconfig == "" && f.Master == "" {
@@ -218,19 +227,23 @@ func (f *Flags) restConfig(shown *telemetry.Metrics) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	return f.tuneClient(cfg, shown), nil
+	return f.tuneClient(cfg, transports), nil
 }
 
-func (f *Flags) tuneClient(cfg *rest.Config, shown *telemetry.Metrics) *rest.Config {
+// tuneClient configures the client of an API server. The transports wrap that of the client in this order, the last one
+// outermost.
+func (f *Flags) tuneClient(cfg *rest.Config, transports []transport.WrapperFunc) *rest.Config {
 	cfg.QPS, cfg.Burst = f.QPS, f.Burst
 	cfg.UserAgent = "serin"
-	cfg.Wrap(shown.CountRequests)
+	for _, wrap := range transports {
+		cfg.Wrap(wrap)
+	}
 	return cfg
 }
 
 // routeClusterConfig returns the configuration of the cluster that has the route objects, if it is not that of the Canaries;
 // otherwise nil.
-func (f *Flags) routeClusterConfig(mgr manager.Manager, shown *telemetry.Metrics) (cluster.Cluster, error) {
+func (f *Flags) routeClusterConfig(mgr manager.Manager, transports []transport.WrapperFunc) (cluster.Cluster, error) {
 	if f.KubeconfigServiceMesh == "" || f.KubeconfigServiceMesh == f.Kubeconfig {
 		return nil, nil
 	}
@@ -241,7 +254,7 @@ func (f *Flags) routeClusterConfig(mgr manager.Manager, shown *telemetry.Metrics
 	if cfg.Host == mgr.GetConfig().Host {
 		return nil, nil
 	}
-	c, err := cluster.New(f.tuneClient(cfg, shown), func(o *cluster.Options) {
+	c, err := cluster.New(f.tuneClient(cfg, transports), func(o *cluster.Options) {
 		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.cacheOptions(), newNonBlockingCache, newClient()
 		o.MapperProvider = newCachingMapper
 	})
@@ -404,7 +417,7 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 			return alerting.New(named, providerType, options)
 		},
 	}
-	routes, err := f.routeClusterConfig(mgr, shown)
+	routes, err := f.routeClusterConfig(mgr, p.transports)
 	if err != nil {
 		return err
 	}

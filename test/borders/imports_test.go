@@ -15,7 +15,7 @@ var decisions = []string{"internal/release", "internal/canary", "internal/rollou
 // of those below. A folder stands for what is below it, unless that is named itself.
 var layers = [][]string{
 	{"api", "config", "internal/release"},
-	{"internal/canary", "internal/rollout", "internal/analysis", "internal/experiment", "internal/budget", "internal/cachetest", "internal/chat", "internal/endpoints", "internal/expression", "internal/fairshare", "internal/googlecloud", "internal/jsontree", "internal/outbound", "internal/readyourwrites", "internal/othercontroller", "internal/queryrunner", "internal/queue", "internal/toolkeys", "internal/waittest", "internal/watching"},
+	{"internal/canary", "internal/rollout", "internal/analysis", "internal/experiment", "internal/budget", "internal/cachetest", "internal/chat", "internal/endpoints", "internal/expression", "internal/fairshare", "internal/fence", "internal/googlecloud", "internal/jsontree", "internal/outbound", "internal/readyourwrites", "internal/othercontroller", "internal/queryrunner", "internal/queue", "internal/toolkeys", "internal/waittest", "internal/watching"},
 	{"internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/alerting", "internal/notification", "internal/telemetry"},
 	{"internal/analysis/launch", "internal/analysis/measure", "internal/reconciler"},
 	{"internal/canary/controller", "internal/rollout/controller", "internal/analysis/controller", "internal/experiment/controller"},
@@ -26,7 +26,7 @@ var layers = [][]string{
 // apart are rooms that must not know the machines, although they are above them: what they do is the same whoever
 // decided it.
 var apart = []string{
-	"internal/budget", "internal/cachetest", "internal/chat", "internal/endpoints", "internal/expression", "internal/fairshare", "internal/googlecloud", "internal/jsontree", "internal/outbound", "internal/readyourwrites", "internal/othercontroller", "internal/queryrunner", "internal/queue", "internal/reconciler", "internal/toolkeys", "internal/waittest", "internal/watching", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/alerting", "internal/notification",
+	"internal/budget", "internal/cachetest", "internal/chat", "internal/endpoints", "internal/expression", "internal/fairshare", "internal/fence", "internal/googlecloud", "internal/jsontree", "internal/outbound", "internal/readyourwrites", "internal/othercontroller", "internal/queryrunner", "internal/queue", "internal/reconciler", "internal/toolkeys", "internal/waittest", "internal/watching", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/alerting", "internal/notification",
 	"internal/telemetry", "internal/loadtester",
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/serin-dev/serin/internal/fence"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -46,7 +47,8 @@ type Instance struct {
 	alive       bool
 	frozen      bool
 	held        []func() // what became due while the process slept
-	heard       int      // how many events it received
+	fence       *fence.Fence
+	heard       int // how many events it received
 	forbidden   schema.GroupKind
 	allowed     time.Time // when the kind above is allowed again
 }
@@ -78,6 +80,7 @@ func (w *World) Start(name string) *Instance {
 	w.lives++
 	i := &Instance{Name: name, world: w, tasks: map[*task]bool{}, alive: true}
 	i.Clock = &wallClock{w, i}
+	i.fence = fence.New(monotonic{w}, leaseDuration)
 	i.Cache = w.Server.NewCache(store.CacheOptions{
 		Behind: func(schema.GroupKind) int { return i.behind() },
 		Started: func(kind schema.GroupKind, changes []store.Change) {
@@ -169,7 +172,28 @@ func (i *Instance) Crash(why string) {
 }
 
 // Freeze lets the process sleep; Thaw wakes it, and everything that became due happens at once.
-func (i *Instance) Freeze() { i.frozen = true }
+func (i *Instance) Freeze() {
+	i.renewLease()
+	i.frozen = true
+}
+
+// renewLease renews the Lease, which a process does all the time while it is awake, unless another one has taken over. The
+// simulator does it when the Lease is needed.
+func (i *Instance) renewLease() {
+	if i.world.instances[len(i.world.instances)-1] == i {
+		i.fence.Renew(i.world.now)
+	}
+}
+
+// isFenced reports whether this process may not write, because its Lease has expired. Like in the transport of the real
+// client, events are exempt.
+func (i *Instance) isFenced(call store.Call) bool {
+	if call.Read() || call.Kind == (schema.GroupKind{Kind: "Event"}) {
+		return false
+	}
+	i.renewLease()
+	return i.fence.Check() != nil
+}
 
 // Thaw ends a Freeze.
 func (i *Instance) Thaw() {
@@ -337,6 +361,9 @@ func (w calls) Before(call store.Call) store.Fault {
 	if call.Cached {
 		return store.Fault{}
 	}
+	if i.isFenced(call) { // the request is not sent
+		return store.Fault{Err: fence.ErrNotLeader}
+	}
 	w.counted++
 	w.Publish(Called{Instance: i.Name, Call: call})
 	trouble := w.Faults
@@ -346,6 +373,8 @@ func (w calls) Before(call store.Call) store.Fault {
 	}
 	w.Sleep(wait / 2)
 	switch {
+	case i.isFenced(call): // the process slept before the request left it
+		return store.Fault{Err: fence.ErrNotLeader}
 	case w.failsHere(DieBefore), trouble.Inject(Crashes):
 		w.die(i, "before "+describe(call))
 	case trouble.Inject(FailBefore):
@@ -436,6 +465,12 @@ type wallClock struct {
 	world *World
 	of    *Instance
 }
+
+// monotonic is the monotonic clock of all machines.
+type monotonic struct{ *World }
+
+func (m monotonic) Now() time.Time                  { return m.now }
+func (m monotonic) Since(t time.Time) time.Duration { return m.now.Sub(t) }
 
 func (c *wallClock) Now() time.Time                  { return c.world.now.Add(c.of.skew) }
 func (c *wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

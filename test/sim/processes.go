@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// lease is how long a process that does not renew is still taken for the leader.
-const lease = 15 * time.Second
+// leaseDuration is how long after its last renewal a process is still the leader.
+const leaseDuration = 15 * time.Second
 
 // scheduleProcessFaults schedules the faults of processes: they crash, sleep while another one leads, and have their clocks
 // set.
@@ -65,8 +65,8 @@ func (w *World) leaveOneProcess() {
 	}
 }
 
-// pauseOne lets the leader sleep. Another one leads when its lease is over; the first wakes up and acts for a moment as if
-// it still led.
+// pauseOne lets the leader sleep. Another one leads when its Lease has expired; the first wakes up, and its workers continue
+// until it notices that it lost the Lease.
 func (w *World) pauseOne(s *Stream) {
 	if len(w.instances) != 1 || w.instances[0].frozen {
 		return
@@ -75,8 +75,8 @@ func (w *World) pauseOne(s *Stream) {
 	asleep := s.Between(time.Second, time.Minute)
 	w.Trace("%s sleeps for %s", first.Name, asleep)
 	first.Freeze()
-	if asleep > lease {
-		w.After(lease, func() {
+	if asleep > leaseDuration {
+		w.After(leaseDuration, func() {
 			if first.alive && first.frozen && !w.Faults.over {
 				w.Start(first.Name + "'")
 			}

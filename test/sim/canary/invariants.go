@@ -95,6 +95,8 @@ func (l *ledger) protocolInvariants() []oracle.Invariant {
 			&fairSlots{ledger: l}),
 		oracle.Holds("I36", "no series and no state in memory outlives its Canary",
 			&oracle.Forgotten{Ledger: core}),
+		oracle.Holds("I38", "a process writes nothing after another one has taken over, however long it was suspended",
+			&oracle.Fenced{Ledger: core}),
 	}
 }
 

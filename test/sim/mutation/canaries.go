@@ -348,6 +348,12 @@ var Canaries = []Mutant{
 		"internal/canary/controller/report.go",
 		"	r.Recorder.Forget(key)\n", "", 2,
 	},
+	{
+		"a suspended process continues to write",
+		"I38",
+		"internal/fence/fence.go",
+		"age >= f.duration {", "age >= 1000*f.duration {", 19,
+	},
 }
 
 // Elsewhere are the invariants that one run cannot violate, and the tests that cover them.

@@ -317,6 +317,12 @@ var Rollouts = []Mutant{
 		"internal/rollout/traffic.go",
 		"		if gate.Verdict != release.Pass {\n", "		if gate.Verdict != release.Pass && f.Name == \"\" {\n", 62,
 	},
+	{
+		"a suspended process continues to write",
+		"I38",
+		"internal/fence/fence.go",
+		"age >= f.duration {", "age >= 1000*f.duration {", 4,
+	},
 }
 
 // RolloutsElsewhere are the invariants that no run of Rollouts can violate, and the tests that cover them.

@@ -3,6 +3,7 @@ package oracle
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/serin-dev/serin/test/sim"
@@ -65,5 +66,26 @@ type Forgotten struct {
 func (c *Forgotten) Observe(event any) {
 	if e, ok := event.(actors.Leftover); ok {
 		c.Violate("I36", "", "%s: %s", e.Instance, e.What)
+	}
+}
+
+// Fenced is I38: a process sends no write after another one took over, not even one that fails.
+type Fenced struct {
+	*Ledger
+	EventsOnly
+}
+
+// Observe implements Checker.
+func (c *Fenced) Observe(event any) {
+	e, ok := event.(sim.Called)
+	if !ok || e.Call.Read() || e.Call.Kind == (schema.GroupKind{Kind: "Event"}) {
+		return
+	}
+	own := c.Started[e.Instance]
+	for successor, started := range c.Started {
+		if started.After(own) {
+			c.Violate("I38", e.Call.Key.Name, "%s sent %q after %s had taken over", e.Instance, e.Call.String(), successor)
+			return
+		}
 	}
 }

@@ -88,5 +88,7 @@ func (l *ledger) protocolInvariants() []oracle.Invariant {
 			&oracle.Forgotten{Ledger: core}),
 		oracle.Holds("I37", "a revision gets traffic through a Service only after the Service publishes its pods, unless no other revision answers",
 			&endpointsBeforeWeight{ledger: l}),
+		oracle.Holds("I38", "a process writes nothing after another one has taken over, however long it was suspended",
+			&oracle.Fenced{Ledger: core}),
 	}
 }

@@ -1,0 +1,121 @@
+package fence
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+const lease = 15 * time.Second
+
+func TestFencePermitsWritesWhileTheLeaseIsValid(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, test := range []struct {
+		name    string
+		renewed []time.Duration // after the start, when the renewals were sent
+		at      time.Duration
+		allowed bool
+	}{
+		{"never renewed", nil, 0, false},
+		{"just acquired", []time.Duration{0}, 0, true},
+		{"a moment before the end", []time.Duration{0}, lease - time.Nanosecond, true},
+		{"at the end", []time.Duration{0}, lease, false},
+		{"renewed", []time.Duration{0, 10 * time.Second}, lease, true},
+		{"the answer to an older renewal arrives late", []time.Duration{10 * time.Second, 2 * time.Second}, 20 * time.Second, true},
+		{"suspended", []time.Duration{0}, time.Hour, false},
+		{"renewed after a suspension", []time.Duration{0, time.Hour}, time.Hour, true},
+	} {
+		clk := testingclock.NewFakePassiveClock(start.Add(test.at))
+		f := New(clk, lease)
+		for _, sent := range test.renewed {
+			f.Renew(start.Add(sent))
+		}
+		if err := f.Check(); (err == nil) != test.allowed || err != nil && !errors.Is(err, ErrNotLeader) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+func TestAFenceWithoutLeaderElectionPermitsEverything(t *testing.T) {
+	var f *Fence
+	if err := f.Check(); err != nil {
+		t.Error(err)
+	}
+	next := http.DefaultTransport
+	if f.Transport(next) != next {
+		t.Error("the transport is wrapped")
+	}
+}
+
+// fakeServer answers every request with one status.
+type fakeServer struct {
+	status   int
+	received []string
+}
+
+func (s *fakeServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.received = append(s.received, r.Method+" "+r.URL.Path)
+	return &http.Response{StatusCode: s.status, Body: http.NoBody, Request: r}, nil
+}
+
+func TestTransportSendsNoWriteWithoutTheLease(t *testing.T) {
+	const ownLease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/serin"
+	clk := testingclock.NewFakeClock(time.Now())
+	server := &fakeServer{status: http.StatusConflict}
+	transport := New(clk, lease).Transport(server)
+	send := func(method, path string) error {
+		request, err := http.NewRequestWithContext(t.Context(), method, "https://cluster"+path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := transport.RoundTrip(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return err
+	}
+	writes := []string{
+		"PATCH /apis/networking.istio.io/v1/namespaces/shop/virtualservices/cart", "POST /api/v1/namespaces/shop/services",
+		"DELETE /apis/apps/v1/namespaces/shop/replicasets/cart-1", "PATCH /apis/flagger.app/v1beta1/namespaces/shop/canaries/cart/status",
+		"PUT /proxied/cluster/api/v1/namespaces/shop/configmaps/cart", "POST /api/v1/namespaces",
+	}
+	others := []string{
+		"GET /api/v1/namespaces/shop/services", "POST /api/v1/namespaces/shop/events", "PATCH /apis/events.k8s.io/v1/namespaces/shop/events/a",
+		"POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "GET /version",
+	}
+	attempt := func(requests []string) (refused int) {
+		for _, one := range requests {
+			method, path, _ := strings.Cut(one, " ")
+			if err := send(method, path); errors.Is(err, ErrNotLeader) {
+				refused++
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return refused
+	}
+	check := func(when string, wantRefused int) {
+		t.Helper()
+		server.received = nil
+		if refused := attempt(writes) + attempt(others); refused != wantRefused || len(server.received) != len(writes)+len(others)-wantRefused {
+			t.Errorf("%s: %d refused, want %d; received %v", when, refused, wantRefused, server.received)
+		}
+	}
+
+	check("before the first renewal", len(writes))
+	_ = send(http.MethodPut, ownLease)
+	check("after a renewal that conflicted", len(writes))
+	server.status = http.StatusOK
+	_ = send(http.MethodGet, ownLease)
+	check("after the Lease was read", len(writes))
+	_ = send(http.MethodPut, ownLease)
+	check("after a renewal", 0)
+	clk.Step(lease)
+	check("after the Lease has expired", len(writes))
+	_ = send(http.MethodPost, strings.TrimSuffix(ownLease, "/serin"))
+	check("after the Lease was created again", 0)
+}
