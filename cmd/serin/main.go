@@ -50,7 +50,7 @@ func command() *cobra.Command {
 // name of a built-in program is that program.
 func arguments(root *cobra.Command, argv []string) []string {
 	args := argv[1:]
-	if name := filepath.Base(argv[0]); load.Has(name) {
+	if name := filepath.Base(argv[0]); load.HasProgram(name) {
 		return append([]string{"loadtester", "run", name}, args...)
 	}
 	if len(args) == 0 || args[0] != "controller" && (args[0] != "loadtester" || len(args) > 1 && args[1] == "run") {

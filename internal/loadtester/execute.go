@@ -17,7 +17,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// executor does tasks.
+// executor runs tasks.
 type executor struct {
 	clock  clock.Clock
 	log    logr.Logger
@@ -29,49 +29,49 @@ type executor struct {
 	env []string
 }
 
-// do does one task and says what came of it.
-func (e *executor) do(ctx context.Context, t task) result {
+// runTask runs one task and returns its result.
+func (e *executor) runTask(ctx context.Context, t task) result {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.timeout, fmt.Errorf("stopped after %s, the -timeout of the load tester", e.timeout))
 	defer cancel()
 	log := e.log.WithValues("canary", t.canary, "type", t.kind, "task", t.id(), "program", t.name())
 	log.Info("Started task")
 	began := e.clock.Now()
-	var came result
+	var taskResult result
 	switch {
 	case t.command != nil:
-		came = e.runCommand(ctx, t)
+		taskResult = e.runCommand(ctx, t)
 	case t.concord != nil:
-		came.err = e.runConcord(ctx, t.concord)
+		taskResult.err = e.runConcord(ctx, t.concord)
 	case t.ngrinder != nil:
-		came.err = e.runNGrinder(ctx, t.ngrinder)
+		taskResult.err = e.runNGrinder(ctx, t.ngrinder)
 	}
-	values := []any{"duration", e.clock.Since(began).String(), "ok", came.err == nil}
+	values := []any{"duration", e.clock.Since(began).String(), "ok", taskResult.err == nil}
 	if t.logOutput {
-		values = append(values, "output", came.output)
+		values = append(values, "output", taskResult.output)
 	}
-	if came.err != nil && !t.logOutput {
-		// The output may hold anything; whoever asked for it is told, and the log only where that was wanted.
-		values = append(values, "why", why(came.err))
+	if taskResult.err != nil && !t.logOutput {
+		// The output may contain credentials: the client receives it, but it is logged only with logCmdOutput.
+		values = append(values, "why", causeWithoutOutput(taskResult.err))
 	}
 	log.Info("Ended task", values...)
-	return came
+	return taskResult
 }
 
-// failure is a command that failed.
-type failure struct {
+// commandError is the error of a command that failed.
+type commandError struct {
 	program, output string
 	cause           error
 }
 
-func (f *failure) Error() string {
+func (f *commandError) Error() string {
 	return fmt.Sprintf("command %s failed: %s: %v", f.program, f.output, f.cause)
 }
 
-func (f *failure) Unwrap() error { return f.cause }
+func (f *commandError) Unwrap() error { return f.cause }
 
-// why is an error without the output of a command.
-func why(err error) string {
-	if failed, ok := errors.AsType[*failure](err); ok {
+// causeWithoutOutput returns the text of an error without the output of the command.
+func causeWithoutOutput(err error) string {
+	if failed, ok := errors.AsType[*commandError](err); ok {
 		return outbound.RedactError(failed.cause).Error()
 	}
 	return err.Error()
@@ -79,7 +79,7 @@ func why(err error) string {
 
 func (e *executor) runCommand(ctx context.Context, t task) result {
 	var out output
-	argv, builtIn, err := resolve(t.command, onPath)
+	argv, builtIn, err := resolveCommand(t.command, isOnPath)
 	switch {
 	case err != nil:
 	case builtIn:
@@ -89,21 +89,21 @@ func (e *executor) runCommand(ctx context.Context, t task) result {
 	}
 	text := out.String()
 	if err != nil {
-		return result{output: text, err: &failure{program: t.name(), output: text, cause: err}}
+		return result{output: text, err: &commandError{program: t.name(), output: text, cause: err}}
 	}
 	return result{output: text}
 }
 
-// resolve decides what is run for a command on an image with these programs: the program itself, what is built in under
-// its name, or a shell.
-func resolve(c *command, found func(program string) bool) (argv []string, builtIn bool, err error) {
+// resolveCommand decides what a command runs: the image's program of that name, the built-in program, or a shell. hasProgram reports
+// whether the image has a program.
+func resolveCommand(c *command, hasProgram func(program string) bool) (argv []string, builtIn bool, err error) {
 	switch {
-	case len(c.argv) > 0 && found(c.argv[0]):
+	case len(c.argv) > 0 && hasProgram(c.argv[0]):
 		return c.argv, false, nil
-	case len(c.argv) > 0 && load.Has(c.argv[0]):
+	case len(c.argv) > 0 && load.HasProgram(c.argv[0]):
 		return c.argv, true, nil
-	case c.shell != "" && found(c.shell):
-		return []string{c.shell, "-c", c.line}, false, nil // it knows commands that are no programs, or says that this is none
+	case c.shell != "" && hasProgram(c.shell):
+		return []string{c.shell, "-c", c.line}, false, nil // it has commands of its own, and reports those that do not exist
 	case len(c.argv) > 0:
 		return nil, false, fmt.Errorf("this image has no program %.64q: use an image that has it", c.argv[0])
 	default:
@@ -111,13 +111,13 @@ func resolve(c *command, found func(program string) bool) (argv []string, builtI
 	}
 }
 
-func onPath(program string) bool {
+func isOnPath(program string) bool {
 	_, err := exec.LookPath(program)
 	return err == nil
 }
 
-// environment is that of the load tester without its own secrets, and with the built-in programs at the end of the
-// path: those of the image come first.
+// environment returns the variables for programs: those of the load tester without its token, and with the built-in
+// programs at the end of PATH, so that the image's programs have precedence.
 func environment(own []string, programs string) []string {
 	var env []string
 	path := programs
@@ -134,12 +134,12 @@ func environment(own []string, programs string) []string {
 	return append(env, "PATH="+path)
 }
 
-// linkPrograms makes a folder with the built-in programs, so that scripts can call them too. They are links to the
-// program self, which does what the name says that it is called by.
+// linkPrograms creates a folder with the built-in programs, so that scripts can call them too. They are symbolic links
+// to the executable self, which runs the program whose name it is called by.
 func linkPrograms(self string) (folder string, err error) {
 	folder, err = os.MkdirTemp("", "serin-programs-")
 	if err != nil {
-		return "", fmt.Errorf("make a folder for the built-in programs: %w", err)
+		return "", fmt.Errorf("create a folder for the built-in programs: %w", err)
 	}
 	for _, name := range load.Programs() {
 		if err := os.Symlink(self, filepath.Join(folder, name)); err != nil {

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// maxOpen bounds the gates that are open at once: callers choose the names.
+// maxOpen bounds the gates that are open at the same time, because clients choose their names.
 const maxOpen = 10_000
 
 var errTooManyGates = errors.New("too many gates are open: close some")
 
-// gates are what people opened; every other gate is closed. They live in memory: after a restart all are closed.
+// gates stores the open gates; every other gate is closed. It is in memory only: after a restart, all gates are closed.
 type gates struct {
 	mu   sync.Mutex
 	open map[string]struct{}
@@ -26,7 +26,7 @@ func (g *gates) set(name string, open bool) error {
 		delete(g.open, name)
 		return nil
 	}
-	if _, is := g.open[name]; !is && len(g.open) >= maxOpen {
+	if _, isOpen := g.open[name]; !isOpen && len(g.open) >= maxOpen {
 		return errTooManyGates
 	}
 	g.open[name] = struct{}{}

@@ -1,7 +1,7 @@
-// Package loadtester runs tests and generates load for webhooks, and keeps the gates that people open.
+// Package loadtester runs tests and generates load for webhooks, and stores the gates that users open and close.
 //
-// It knows the payload of a webhook, programs, and the test servers that have a type of their own. It must not know why
-// it is called, the Kubernetes API, or a kind of release; what may be run is decided before anything is.
+// It knows the payload of a webhook, programs, and the test servers that have their own task type. It must not know why
+// it is called, the Kubernetes API, or a kind of release. It decides whether a task is allowed before it starts it.
 package loadtester
 
 import (
@@ -29,13 +29,14 @@ import (
 
 // The environment of a load tester.
 const (
-	// TokenVariable holds the token that callers have to show; empty: none.
+	// TokenVariable names the variable with the token that clients must present; if it is empty, no token is required.
 	TokenVariable = "LOADTESTER_TOKEN"
-	// namespaceVariable holds the namespace that the load tester runs in.
+	// namespaceVariable names the variable with the namespace in which the load tester runs.
 	namespaceVariable = "POD_NAMESPACE"
 )
 
-// The bounds of the HTTP server. Nobody has a reason to send for long; an answer may take as long as a test.
+// The limits of the HTTP server. A request is short, so reading it has a timeout; writing the response has none, because
+// a response may take as long as the test.
 const (
 	readTimeout     = 5 * time.Second
 	idleTimeout     = 15 * time.Second
@@ -43,23 +44,23 @@ const (
 	shutdownTimeout = 3 * time.Second
 )
 
-// Flags are what whoever runs the load tester decides. Names and defaults of Flagger's are kept.
+// Flags are the settings of the load tester. Those that exist in Flagger's load tester have its names and defaults.
 type Flags struct {
 	Port                  string
 	LogLevel, LogEncoding string
 	ReplaceGlobals        bool
 	// Timeout bounds each task.
 	Timeout time.Duration
-	// NamespaceRegexp has to be found in the namespace of a payload. Empty: the load tester's own namespace, or any
-	// where that is not known.
+	// NamespaceRegexp must match a part of the payload's namespace. If it is empty, only the load tester's own namespace
+	// is accepted, or any namespace if the own one is unknown.
 	NamespaceRegexp string
-	// TaskTypes are the types of tasks that are done.
+	// TaskTypes are the accepted types of tasks.
 	TaskTypes []string
-	// AllowLoopback lets built-in programs and test servers be called on the load tester's own host.
+	// AllowLoopback permits requests of built-in programs, and to test servers, on the load tester's own host.
 	AllowLoopback bool
-	// Token has to be shown by callers; it comes from the environment only.
+	// Token must be presented by clients; it is read from the environment only.
 	Token outbound.Secret
-	// Namespace is the one that the load tester runs in, from the environment.
+	// Namespace is the namespace in which the load tester runs; it is read from the environment.
 	Namespace string
 }
 
@@ -68,26 +69,26 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.StringVar(&f.Port, "port", "9090", "port to listen on")
 	set.StringVar(&f.LogLevel, "log-level", "debug", "debug, info, warn, error")
 	set.DurationVar(&f.Timeout, "timeout", time.Hour, "how long a task may take")
-	set.StringVar(&f.NamespaceRegexp, "namespace-regexp", "", "regular expression that is found in the namespaces whose webhooks are taken; empty: the namespace in the variable "+namespaceVariable)
+	set.StringVar(&f.NamespaceRegexp, "namespace-regexp", "", "regular expression that matches the namespaces whose webhooks are accepted; default: the namespace in the variable "+namespaceVariable)
 	set.BoolVar(&f.ReplaceGlobals, "zap-replace-globals", false, "accepted for compatibility")
 	set.StringVar(&f.LogEncoding, "zap-encoding", "json", "json or console")
-	set.StringSliceVar(&f.TaskTypes, "task-types", Types(), "types of tasks that are done; without bash there is no shell for cmd either")
-	set.BoolVar(&f.AllowLoopback, "allow-loopback", false, "let built-in programs and test servers be called on this host, for tests")
+	set.StringSliceVar(&f.TaskTypes, "task-types", Types(), "accepted types of tasks; without bash, cmd cannot use a shell either")
+	set.BoolVar(&f.AllowLoopback, "allow-loopback", false, "allow built-in programs and test servers to be called on this host, for tests")
 }
 
-// FromEnvironment reads what is not given as a flag.
+// FromEnvironment reads the settings that are environment variables instead of flags.
 func (f *Flags) FromEnvironment(lookup func(string) string) {
 	f.Token, f.Namespace = outbound.Secret(lookup(TokenVariable)), lookup(namespaceVariable)
 }
 
-// Validate says what is wrong with the flags, and what to do.
+// Validate returns an error that names the invalid flag and how to correct it.
 func (f *Flags) Validate() error {
 	if f.Timeout <= 0 {
-		return fmt.Errorf("-timeout is %s: a task needs some time", f.Timeout)
+		return fmt.Errorf("-timeout is %s: it must be positive", f.Timeout)
 	}
 	for _, each := range f.TaskTypes {
 		if !slices.Contains(Types(), each) {
-			return fmt.Errorf("-task-types names %q: use some of %s", each, strings.Join(Types(), ", "))
+			return fmt.Errorf("-task-types contains %q: use one or more of %s", each, strings.Join(Types(), ", "))
 		}
 	}
 	if _, err := regexp.Compile(f.NamespaceRegexp); err != nil {
@@ -96,8 +97,8 @@ func (f *Flags) Validate() error {
 	return nil
 }
 
-// namespaces are those whose webhooks are taken; nil: all.
-func (f *Flags) namespaces() *regexp.Regexp {
+// namespacePattern returns the expression that accepted namespaces match; nil accepts all.
+func (f *Flags) namespacePattern() *regexp.Regexp {
 	switch {
 	case f.NamespaceRegexp != "":
 		return regexp.MustCompile(f.NamespaceRegexp) // Validate has compiled it
@@ -108,7 +109,7 @@ func (f *Flags) namespaces() *regexp.Regexp {
 	}
 }
 
-// Run is the load tester, until ctx is done; tasks that run then are stopped, with all their processes.
+// Run runs the load tester until ctx is done, and then stops the running tasks with all their processes.
 func Run(ctx context.Context, f Flags, stderr io.Writer) error {
 	if err := f.Validate(); err != nil {
 		return err
@@ -120,7 +121,7 @@ func Run(ctx context.Context, f Flags, stderr io.Writer) error {
 	return serve(ctx, f, listener, stderr)
 }
 
-// serve is Run on a listener, which it closes.
+// serve runs the load tester on a listener, which it closes.
 func serve(ctx context.Context, f Flags, listener net.Listener, stderr io.Writer) error {
 	defer listener.Close()
 	log, err := telemetry.NewLogger(f.LogLevel, f.LogEncoding, stderr)
@@ -130,7 +131,7 @@ func serve(ctx context.Context, f Flags, listener net.Listener, stderr io.Writer
 	programs := ""
 	if self, err := os.Executable(); err == nil {
 		if programs, err = linkPrograms(self); err != nil {
-			log.Info("Left built-in programs out of the path of scripts", "why", err.Error())
+			log.Info("Could not add the built-in programs to the PATH of scripts", "why", err.Error())
 		}
 	}
 	defer os.RemoveAll(programs)
@@ -141,20 +142,20 @@ func serve(ctx context.Context, f Flags, listener net.Listener, stderr io.Writer
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	tasksCtx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopped)
 	h := &handler{
-		log: log, gates: newGates(), runs: newRuns(life), namespaces: f.namespaces(), types: f.TaskTypes, token: f.Token,
+		log: log, gates: newGates(), runs: newRuns(tasksCtx), namespacePattern: f.namespacePattern(), types: f.TaskTypes, token: f.Token,
 		executor: &executor{
 			clock: clock.RealClock{}, log: log, client: client, policy: policy, timeout: f.Timeout, env: environment(os.Environ(), programs),
 		},
-		counts:  telemetry.NewTaskCounter(registry),
-		metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+		countTask: telemetry.NewTaskCounter(registry),
+		metrics:   promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 	}
-	if h.namespaces == nil {
-		log.Info("Takes webhooks of every namespace, because neither -namespace-regexp nor " + namespaceVariable + " is set")
+	if h.namespacePattern == nil {
+		log.Info("Accepting webhooks from every namespace, because neither -namespace-regexp nor " + namespaceVariable + " is set")
 	}
-	log.Info("Listens", "address", listener.Addr().String(), "types", strings.Join(f.TaskTypes, ","))
+	log.Info("Listening", "address", listener.Addr().String(), "types", strings.Join(f.TaskTypes, ","))
 	server := &http.Server{
 		Handler: h.routes(), ReadHeaderTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 	}
@@ -164,13 +165,13 @@ func serve(ctx context.Context, f Flags, listener net.Listener, stderr io.Writer
 	case err = <-served:
 	case <-ctx.Done():
 	}
-	// Tasks end first: the calls that wait for them then have an answer to give.
+	// Tasks are stopped before the server, so that the requests that wait for them can still be answered.
 	stop(errStopped)
 	h.runs.wait()
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	if server.Shutdown(ending) != nil {
-		_ = server.Close() // what did not end in time is cut off
+	if server.Shutdown(shutdownCtx) != nil {
+		_ = server.Close() // closes the connections that did not end in time
 	}
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve: %w", err)

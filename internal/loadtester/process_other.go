@@ -4,8 +4,8 @@ package loadtester
 
 import "os/exec"
 
-// lead does nothing: without process groups the program alone is killed at the end of the context.
-func lead(*exec.Cmd) {}
+// leadProcessGroup does nothing: without process groups, only the program itself is killed when the context ends.
+func leadProcessGroup(*exec.Cmd) {}
 
-// killGroup does nothing, because there are no groups.
+// killGroup does nothing, because this platform has no process groups.
 func killGroup(*exec.Cmd) {}

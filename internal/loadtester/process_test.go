@@ -15,8 +15,8 @@ import (
 	"github.com/serin-dev/serin/internal/waittest"
 )
 
-// alive says whether a process of that number runs; one that ended and that nobody waited for does not.
-func alive(t *testing.T, pid int) bool {
+// isRunning reports whether a process is running; a zombie is not.
+func isRunning(t *testing.T, pid int) bool {
 	t.Helper()
 	if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
 		return false
@@ -29,48 +29,48 @@ func alive(t *testing.T, pid int) bool {
 	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
 }
 
-// gone waits until a process that was killed has ended: the signal is sent, the kernel delivers it.
-func gone(t *testing.T, pid int) {
+// waitForExit waits until a killed process has ended, because the kernel delivers the signal asynchronously.
+func waitForExit(t *testing.T, pid int) {
 	t.Helper()
 	waittest.Until(t, fmt.Sprintf("process %d has ended", pid), func() error {
-		if alive(t, pid) {
-			return errors.New("it runs")
+		if isRunning(t, pid) {
+			return errors.New("it is running")
 		}
 		return nil
 	})
 }
 
-func numbers(t *testing.T, text string) []int {
+func parsePIDs(t *testing.T, text string) []int {
 	t.Helper()
 	var all []int
 	for field := range strings.FieldsSeq(text) {
 		n, err := strconv.Atoi(field)
 		if err != nil {
-			t.Fatalf("%q is no number of a process", field)
+			t.Fatalf("%q is not a process ID", field)
 		}
 		all = append(all, n)
 	}
 	return all
 }
 
-func TestNothingOfACommandIsLeftWhenItEnds(t *testing.T) {
+func TestChildProcessesEndWithTheCommand(t *testing.T) {
 	var out output
 	err := runProcess(t.Context(), []string{"sh", "-c", "sleep 1000 & echo $!; exit 3"}, os.Environ(), &out)
 	if err == nil || err.Error() != "exit status 3" {
 		t.Errorf("got %v", err)
 	}
-	for _, pid := range numbers(t, out.String()) {
-		gone(t, pid)
+	for _, pid := range parsePIDs(t, out.String()) {
+		waitForExit(t, pid)
 	}
 }
 
-// signalling notices when something was written to it.
-type signalling struct {
+// lineSignaller closes written after the first line of output.
+type lineSignaller struct {
 	output
 	written chan struct{}
 }
 
-func (s *signalling) Write(p []byte) (int, error) {
+func (s *lineSignaller) Write(p []byte) (int, error) {
 	n, err := s.output.Write(p)
 	if strings.Contains(string(p), "\n") {
 		close(s.written)
@@ -78,9 +78,9 @@ func (s *signalling) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func TestACommandThatIsStoppedEndsWithItsWholeGroup(t *testing.T) {
+func TestStoppedCommandEndsWithItsGroup(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	out := &signalling{written: make(chan struct{})}
+	out := &lineSignaller{written: make(chan struct{})}
 	ended := make(chan error)
 	go func() {
 		ended <- runProcess(ctx, []string{"sh", "-c", "sleep 1000 & a=$!; (trap '' TERM; sleep 1000) & echo $$ $a $!; wait"}, os.Environ(), out)
@@ -91,16 +91,16 @@ func TestACommandThatIsStoppedEndsWithItsWholeGroup(t *testing.T) {
 	if err := <-ended; !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
-	pids := numbers(t, out.String())
+	pids := parsePIDs(t, out.String())
 	if len(pids) != 3 {
 		t.Fatalf("got %v", pids)
 	}
 	for _, pid := range pids {
-		gone(t, pid)
+		waitForExit(t, pid)
 	}
 }
 
-func TestAProgramThatCannotBeStarted(t *testing.T) {
+func TestMissingProgramIsAnError(t *testing.T) {
 	var out output
 	if err := runProcess(t.Context(), []string{"/nowhere"}, nil, &out); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// lead makes the program the leader of a process group, all of which is asked to end at the end of the context.
-func lead(cmd *exec.Cmd) {
+// leadProcessGroup makes the program the leader of a process group, which receives SIGTERM when the context ends.
+func leadProcessGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {
 		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
@@ -21,5 +21,5 @@ func lead(cmd *exec.Cmd) {
 	}
 }
 
-// killGroup kills what is left of the group.
+// killGroup kills the remaining processes of the group.
 func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

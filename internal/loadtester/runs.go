@@ -12,49 +12,52 @@ import (
 )
 
 const (
-	// maxRunning bounds the tasks that run at once; whoever wants more is asked to come back.
+	// maxRunning bounds the tasks that run at the same time; requests for more are answered with Retry-After.
 	maxRunning = 256
-	// answersKept bounds the answers that are remembered for questions that come again.
-	answersKept = 256
+	// maxStoredResults bounds the results that are stored for repeated requests.
+	maxStoredResults = 256
 )
 
 var (
-	errBusy    = fmt.Errorf("%d tasks run already: try again later", maxRunning)
-	errStopped = errors.New("the load tester stops")
+	errBusy    = fmt.Errorf("%d tasks are already running: try again later", maxRunning)
+	errStopped = errors.New("the load tester is shutting down")
 )
 
-// result is what came of a task.
+// result is the result of a task.
 type result struct {
 	output string
-	// err is nil where the task succeeded; a person may read it.
+	// err is nil if the task succeeded. Its text is sent to the client.
 	err error
 }
 
-// run is a task under way, or one that is over.
+// run is one execution of a task, running or completed.
 type run struct {
 	done chan struct{}
 	// result may be read once done is closed.
 	result result
 }
 
-// runs is what is under way: each task once, no more than maxRunning, all of them waited for.
+// runs starts tasks and waits for them. It runs each named task once at a time, and at most maxRunning in total.
 type runs struct {
-	// life ends when the load tester stops, and with it every task.
-	life context.Context //nolint:containedctx // tasks outlive the requests that begin them, and end with the process
-	all  sync.WaitGroup
+	// tasksCtx is the context of all tasks. It ends when the load tester stops.
+	tasksCtx  context.Context //nolint:containedctx // tasks outlive the requests that begin them, and end with the process
+	waitGroup sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	running int
-	known   map[string]*run
-	kept    []string // the names of runs that are over and answered yes, the oldest first
+	mu          sync.Mutex
+	closed      bool
+	running     int
+	known       map[string]*run
+	storedNames []string // the names of successful runs whose results are stored, the oldest first
 }
 
-func newRuns(life context.Context) *runs { return &runs{life: life, known: map[string]*run{}} }
+func newRuns(tasksCtx context.Context) *runs {
+	return &runs{tasksCtx: tasksCtx, known: map[string]*run{}}
+}
 
-// start begins a task, unless one of that name runs: then that is it, and fresh is false. Where keep is said, one that
-// was successful stays known, and is the answer to who comes again. An empty name is nobody's but the caller's.
-func (r *runs) start(name string, keep bool, do func(context.Context) result) (of *run, fresh bool, err error) {
+// start starts a task, unless a run of that name exists: then it returns that run, and fresh is false. If keep is set,
+// the run remains known after it succeeded, so that its result answers repeated requests. A run with an empty name is
+// never shared.
+func (r *runs) start(name string, storeResult bool, do func(context.Context) result) (current *run, fresh bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known := r.known[name]; known != nil {
@@ -66,55 +69,55 @@ func (r *runs) start(name string, keep bool, do func(context.Context) result) (o
 	case r.running >= maxRunning:
 		return nil, false, errBusy
 	}
-	of = &run{done: make(chan struct{})}
+	current = &run{done: make(chan struct{})}
 	if name != "" {
-		r.known[name] = of
+		r.known[name] = current
 	}
 	r.running++
-	r.all.Go(func() {
-		of.result = guarded(r.life, do)
-		r.ended(name, of, keep)
+	r.waitGroup.Go(func() {
+		current.result = runRecovered(r.tasksCtx, do)
+		r.recordEnd(name, current, storeResult)
 	})
-	return of, true, nil
+	return current, true, nil
 }
 
-func (r *runs) ended(name string, of *run, keep bool) {
+func (r *runs) recordEnd(name string, ended *run, storeResult bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer close(of.done)
+	defer close(ended.done)
 	r.running--
 	switch {
 	case name == "":
 		return
-	case !keep || of.result.err != nil:
+	case !storeResult || ended.result.err != nil:
 		delete(r.known, name)
 		return
 	}
-	of.result.output = clip(of.result.output)
-	r.kept = append(r.kept, name)
-	if len(r.kept) > answersKept {
-		delete(r.known, r.kept[0])
-		r.kept = slices.Delete(r.kept, 0, 1)
+	ended.result.output = truncate(ended.result.output)
+	r.storedNames = append(r.storedNames, name)
+	if len(r.storedNames) > maxStoredResults {
+		delete(r.known, r.storedNames[0])
+		r.storedNames = slices.Delete(r.storedNames, 0, 1)
 	}
 }
 
-// clip is the part of an output that is remembered.
-func clip(text string) string { return text[:min(len(text), 4<<10)] }
+// truncate returns the part of an output that is stored.
+func truncate(text string) string { return text[:min(len(text), 4<<10)] }
 
-// guarded makes a failure of a panic: a fault in one task must not end the others.
-func guarded(ctx context.Context, do func(context.Context) result) (came result) {
+// runRecovered converts a panic into an error, because a panic in one task must not end the others.
+func runRecovered(ctx context.Context, do func(context.Context) result) (taskResult result) {
 	defer func() {
-		if fault := recover(); fault != nil {
-			came = result{err: fmt.Errorf("%w\n%s", telemetry.PanicError(fault), debug.Stack())}
+		if value := recover(); value != nil {
+			taskResult = result{err: fmt.Errorf("%w\n%s", telemetry.PanicError(value), debug.Stack())}
 		}
 	}()
 	return do(ctx)
 }
 
-// wait refuses new tasks and returns when none runs any more. The end of life makes them end.
+// wait refuses new tasks and returns when all have ended. The tasks end when tasksCtx does.
 func (r *runs) wait() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
-	r.all.Wait()
+	r.waitGroup.Wait()
 }

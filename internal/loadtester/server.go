@@ -17,7 +17,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// maxBody is how many bytes of a payload are read.
+// maxBody is the maximum size of a payload in bytes.
 const maxBody = 256 << 10
 
 // handler answers webhooks.
@@ -26,90 +26,91 @@ type handler struct {
 	gates    *gates
 	runs     *runs
 	executor *executor
-	// namespaces are those whose webhooks are taken; nil: all.
-	namespaces *regexp.Regexp
-	types      []string
-	// token has to be shown by whoever asks for more than health and metrics; empty: by nobody.
-	token   outbound.Secret
-	metrics http.Handler
-	counts  counter
+	// namespacePattern matches the namespaces whose webhooks are accepted; nil accepts all.
+	namespacePattern *regexp.Regexp
+	types            []string
+	// token must be presented for all paths except health and metrics; if it is empty, none is required.
+	token     outbound.Secret
+	metrics   http.Handler
+	countTask counter
 }
 
-// counter counts the tasks that ended.
+// counter counts completed tasks.
 type counter func(kind, outcome string)
 
-// routes are the paths of the load tester. Whatever is no other path takes tasks.
+// routes returns the HTTP handler of the load tester. Every path without a handler of its own accepts tasks.
 func (h *handler) routes() http.Handler {
-	guarded := http.NewServeMux()
-	guarded.HandleFunc("/gate/approve", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "OK") })
-	guarded.HandleFunc("/gate/halt", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusForbidden, "Forbidden") })
+	protected := http.NewServeMux()
+	protected.HandleFunc("/gate/approve", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, "OK") })
+	protected.HandleFunc("/gate/halt", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusForbidden, "Forbidden") })
 	for path, prefix := range map[string]string{"/gate/": "", "/rollback/": "rollback."} {
-		guarded.HandleFunc(path+"check", h.payload(func(w http.ResponseWriter, _ *http.Request, p hook.Payload) { h.check(w, prefix+gateOf(p)) }))
-		guarded.HandleFunc(path+"open", h.payload(func(w http.ResponseWriter, _ *http.Request, p hook.Payload) { h.set(w, prefix+gateOf(p), true) }))
-		guarded.HandleFunc(path+"close", h.payload(func(w http.ResponseWriter, _ *http.Request, p hook.Payload) { h.set(w, prefix+gateOf(p), false) }))
+		protected.HandleFunc(path+"check", h.withPayload(func(w http.ResponseWriter, _ *http.Request, p hook.Payload) { h.checkGate(w, prefix+gateName(p)) }))
+		protected.HandleFunc(path+"open", h.withPayload(func(w http.ResponseWriter, _ *http.Request, p hook.Payload) { h.setGate(w, prefix+gateName(p), true) }))
+		protected.HandleFunc(path+"close", h.withPayload(func(w http.ResponseWriter, _ *http.Request, p hook.Payload) { h.setGate(w, prefix+gateName(p), false) }))
 	}
-	guarded.HandleFunc("/", h.payload(h.submit))
+	protected.HandleFunc("/", h.withPayload(h.submitTask))
 
-	all := http.NewServeMux()
-	all.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "OK") })
-	all.Handle("/metrics", h.metrics)
-	all.Handle("/", h.authorised(guarded))
-	return all
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, "OK") })
+	mux.Handle("/metrics", h.metrics)
+	mux.Handle("/", h.requireToken(protected))
+	return mux
 }
 
-func answer(w http.ResponseWriter, status int, text string) {
+func respond(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // whoever asked is gone, when this fails
+	_, _ = io.WriteString(w, text) // fails only when the client has disconnected
 }
 
-// authorised lets those pass who show the token, as bearer token or, because a webhook can only say it in its URL, as
-// the password of a user.
-func (h *handler) authorised(next http.Handler) http.Handler {
+// requireToken accepts only requests with the token: as bearer token or, because a webhook can only set it in its URL, as
+// the password of basic authentication.
+func (h *handler) requireToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h.token == "" || shows(r, h.token) {
+		if h.token == "" || presentsToken(r, h.token) {
 			next.ServeHTTP(w, r)
 			return
 		}
 		w.Header().Set("WWW-Authenticate", `Basic realm="load tester"`)
-		answer(w, http.StatusUnauthorized, "Unauthorized: this load tester wants its token, for example as http://token:TOKEN@HOST/ in the URL of the webhook")
+		respond(w, http.StatusUnauthorized, "Unauthorized: this load tester requires its token, for example as http://token:TOKEN@HOST/ in the URL of the webhook")
 	})
 }
 
-func shows(r *http.Request, token outbound.Secret) bool {
-	shown, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+func presentsToken(r *http.Request, token outbound.Secret) bool {
+	presented, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
-		_, shown, ok = r.BasicAuth()
+		_, presented, ok = r.BasicAuth()
 	}
-	// Sums have one length, so that the time taken tells nothing about the token's.
-	a, b := sha256.Sum256([]byte(shown)), sha256.Sum256([]byte(token.Reveal()))
+	// Hashes have equal lengths, so that the duration of the comparison does not reveal the length of the token.
+	a, b := sha256.Sum256([]byte(presented)), sha256.Sum256([]byte(token.Reveal()))
 	return ok && subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// payload reads the payload of a call and refuses those of other namespaces.
-func (h *handler) payload(then func(http.ResponseWriter, *http.Request, hook.Payload)) http.HandlerFunc {
+// withPayload decodes the payload of a request for next, and refuses payloads of namespaces that are not accepted.
+func (h *handler) withPayload(next func(http.ResponseWriter, *http.Request, hook.Payload)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := h.read(w, r)
+		body, err := h.readBody(w, r)
 		if err != nil {
-			answer(w, http.StatusBadRequest, "")
+			respond(w, http.StatusBadRequest, "")
 			return
 		}
 		p, err := readPayload(body)
 		if err != nil {
-			answer(w, http.StatusBadRequest, "")
+			respond(w, http.StatusBadRequest, "")
 			return
 		}
-		if h.namespaces != nil && !h.namespaces.MatchString(p.Namespace) {
-			answer(w, http.StatusForbidden, "Forbidden: the load tester takes no webhooks of this namespace: see its flag -namespace-regexp")
+		if h.namespacePattern != nil && !h.namespacePattern.MatchString(p.Namespace) {
+			respond(w, http.StatusForbidden, "Forbidden: the load tester does not accept webhooks from this namespace: see its flag -namespace-regexp")
 			return
 		}
-		then(w, r, p)
+		next(w, r, p)
 	}
 }
 
-// read reads a body in the time that there is for that. The server's own limit would also end the wait for a long test.
-func (h *handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody reads the body of a request within readTimeout. The server's own ReadTimeout would also end requests that wait
+// for a long test.
+func (h *handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	connection := http.NewResponseController(w)
 	if err := connection.SetReadDeadline(h.executor.clock.Now().Add(readTimeout)); err != nil {
 		return nil, err
@@ -121,85 +122,86 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, connection.SetReadDeadline(time.Time{})
 }
 
-func gateOf(p hook.Payload) string { return p.Name + "." + p.Namespace }
+func gateName(p hook.Payload) string { return p.Name + "." + p.Namespace }
 
-func (h *handler) check(w http.ResponseWriter, gate string) {
+func (h *handler) checkGate(w http.ResponseWriter, gate string) {
 	if h.gates.isOpen(gate) {
-		answer(w, http.StatusOK, "Approved")
+		respond(w, http.StatusOK, "Approved")
 		return
 	}
-	answer(w, http.StatusForbidden, "Forbidden")
+	respond(w, http.StatusForbidden, "Forbidden")
 }
 
-func (h *handler) set(w http.ResponseWriter, gate string, open bool) {
+func (h *handler) setGate(w http.ResponseWriter, gate string, open bool) {
 	if err := h.gates.set(gate, open); err != nil {
-		answer(w, http.StatusServiceUnavailable, err.Error())
+		respond(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 	h.log.Info("Set gate", "gate", gate, "open", open)
-	answer(w, http.StatusAccepted, "")
+	respond(w, http.StatusAccepted, "")
 }
 
-// submit takes a task: one for the background is answered at once, of any other the answer is what came of it.
-func (h *handler) submit(w http.ResponseWriter, r *http.Request, p hook.Payload) {
+// submitTask starts a task. A background task is answered at once; any other task is answered with its result.
+func (h *handler) submitTask(w http.ResponseWriter, r *http.Request, p hook.Payload) {
 	t, refused := newTask(p, h.types)
 	if refused != nil {
-		answer(w, refused.status, refused.text)
+		respond(w, refused.status, refused.text)
 		return
 	}
-	of, fresh, err := h.runs.start(runName(t, r.Header.Get("Serin-Key")), !t.background, func(ctx context.Context) result {
-		came := h.executor.do(ctx, t)
-		h.counts(t.kind, outcome(came.err))
-		return came
+	current, fresh, err := h.runs.start(runName(t, r.Header.Get("Serin-Key")), !t.background, func(ctx context.Context) result {
+		taskResult := h.executor.runTask(ctx, t)
+		h.countTask(t.kind, outcome(taskResult.err))
+		return taskResult
 	})
 	if err != nil {
 		w.Header().Set("Retry-After", "5")
-		answer(w, http.StatusServiceUnavailable, err.Error())
+		respond(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 	if !fresh {
-		h.log.V(1).Info("Left task running", "canary", t.canary, "task", t.id())
+		h.log.V(1).Info("Joined running task", "canary", t.canary, "task", t.id())
 	}
 	if t.background {
-		answer(w, http.StatusAccepted, "")
+		respond(w, http.StatusAccepted, "")
 		return
 	}
 	select {
-	case <-of.done:
+	case <-current.done:
 	case <-r.Context().Done():
-		return // the caller went; the task goes on, for a caller who asks again
+		return // the client disconnected; the task continues, for a client that repeats the request
 	}
-	h.tell(w, t, of.result)
+	h.writeResult(w, t, current.result)
 }
 
-// tell answers with what came of a task.
-func (h *handler) tell(w http.ResponseWriter, t task, came result) {
+// writeResult answers with the result of a task.
+func (h *handler) writeResult(w http.ResponseWriter, t task, taskResult result) {
 	switch {
-	case errors.Is(came.err, errStopped):
-		answer(w, http.StatusServiceUnavailable, came.err.Error())
-	case came.err != nil:
-		answer(w, http.StatusInternalServerError, came.err.Error())
+	case errors.Is(taskResult.err, errStopped):
+		respond(w, http.StatusServiceUnavailable, taskResult.err.Error())
+	case taskResult.err != nil:
+		respond(w, http.StatusInternalServerError, taskResult.err.Error())
 	case t.returnOutput:
-		answer(w, http.StatusOK, came.output)
+		respond(w, http.StatusOK, taskResult.output)
 	default:
-		answer(w, http.StatusOK, "")
+		respond(w, http.StatusOK, "")
 	}
 }
 
-// runName tells which calls are one run: in the background all of one task; else those of one question, which Serin
-// names by a key when it asks again because the answer was lost.
+// runName returns the name that requests for the same run share; empty: the run belongs to this request alone. All
+// requests for one background task are one run. Other requests are one run if they have the same key: Serin sends it
+// again when it repeats a request because the answer was lost.
 func runName(t task, key string) string {
 	switch {
 	case t.background:
 		return "task " + t.id()
 	case key != "":
-		return "question " + t.id() + " " + key
+		return "request " + t.id() + " " + key
 	default:
 		return ""
 	}
 }
 
-// The outcomes of a task, as its metric has them.
+// The outcomes of a task, as values of the metric's label.
 const (
 	succeeded = "success"
 	failed    = "failure"

@@ -22,34 +22,34 @@ import (
 	"github.com/serin-dev/serin/internal/waittest"
 )
 
-// logged is a log that tests read while it is written.
-type logged struct {
+// syncBuffer is a log that tests can read while it is written.
+type syncBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logged) Write(p []byte) (int, error) {
+func (l *syncBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *logged) String() string {
+func (l *syncBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// tester is a load tester that listens.
-type tester struct {
+// runningTester is a running load tester.
+type runningTester struct {
 	t    *testing.T
 	url  string
-	log  *logged
+	log  *syncBuffer
 	stop func()
 }
 
-// listen starts a load tester; it ends with the test, or by stop.
-func listen(t *testing.T, change func(*Flags)) *tester {
+// startTester starts a load tester, which runs until the end of the test or until stop is called.
+func startTester(t *testing.T, change func(*Flags)) *runningTester {
 	t.Helper()
 	f := Flags{LogLevel: "debug", LogEncoding: "json", Timeout: time.Minute, TaskTypes: Types(), AllowLoopback: true}
 	if change != nil {
@@ -61,7 +61,7 @@ func listen(t *testing.T, change func(*Flags)) *tester {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	lt := &tester{t: t, url: "http://" + listener.Addr().String(), log: &logged{}}
+	lt := &runningTester{t: t, url: "http://" + listener.Addr().String(), log: &syncBuffer{}}
 	go func() { ended <- serve(ctx, f, listener, lt.log) }()
 	var once sync.Once
 	lt.stop = func() {
@@ -76,8 +76,8 @@ func listen(t *testing.T, change func(*Flags)) *tester {
 	return lt
 }
 
-// post sends a payload and gives status and body as one text.
-func (lt *tester) post(path string, p hook.Payload, header ...string) string {
+// post sends a payload and returns the status and body of the response as one string.
+func (lt *runningTester) post(path string, p hook.Payload, header ...string) string {
 	lt.t.Helper()
 	body, err := p.JSON()
 	if err != nil {
@@ -86,7 +86,7 @@ func (lt *tester) post(path string, p hook.Payload, header ...string) string {
 	return lt.send(path, string(body), header...)
 }
 
-func (lt *tester) send(path, body string, header ...string) string {
+func (lt *runningTester) send(path, body string, header ...string) string {
 	request, err := http.NewRequest(http.MethodPost, lt.url+path, strings.NewReader(body))
 	if err != nil {
 		lt.t.Error(err)
@@ -108,18 +108,18 @@ func (lt *tester) send(path, body string, header ...string) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode, text))
 }
 
-// until waits for a text in the log.
-func (lt *tester) until(text string) {
+// waitForLog waits until the log contains a text.
+func (lt *runningTester) waitForLog(text string) {
 	lt.t.Helper()
 	waittest.UntilContains(lt.t, lt.log.String, text)
 }
 
-// TestTheInterface goes through the paths in the order in which somebody would try them out.
-func TestTheInterface(t *testing.T) {
-	lt := listen(t, func(f *Flags) { f.NamespaceRegexp = "shop" })
+// TestResponsesOfAllPaths requests all paths in the order in which a user would try them.
+func TestResponsesOfAllPaths(t *testing.T) {
+	lt := startTester(t, func(f *Flags) { f.NamespaceRegexp = "shop" })
 	cart := payload()
 	other := hook.Payload{Name: "cart", Namespace: "test"}
-	const forbidden = "403 Forbidden: the load tester takes no webhooks of this namespace: see its flag -namespace-regexp"
+	const forbidden = "403 Forbidden: the load tester does not accept webhooks from this namespace: see its flag -namespace-regexp"
 	for _, c := range []struct {
 		path string
 		p    hook.Payload
@@ -160,13 +160,13 @@ func TestTheInterface(t *testing.T) {
 	metrics := lt.send("/metrics", "")
 	for _, line := range []string{`serin_loadtester_tasks_total{outcome="success",type="bash"} 2`, `serin_loadtester_tasks_total{outcome="failure",type="bash"} 1`} {
 		if !strings.Contains(metrics, line) {
-			t.Errorf("the metrics have no %s", line)
+			t.Errorf("the metrics do not contain %s", line)
 		}
 	}
 }
 
-func TestTheTokenIsAskedFor(t *testing.T) {
-	lt := listen(t, func(f *Flags) { f.Token = outbound.Secret("hunter2") })
+func TestTokenIsRequired(t *testing.T) {
+	lt := startTester(t, func(f *Flags) { f.Token = outbound.Secret("hunter2") })
 	for _, path := range []string{"/gate/open", "/gate/approve", "/", "/rollback/open"} {
 		for _, header := range []string{"", "Bearer nonsense", "Bearer ", "Basic " + "eDp5", "hunter2"} {
 			if got := lt.post(path, payload(), "Authorization", header); !strings.HasPrefix(got, "401 Unauthorized") {
@@ -180,7 +180,7 @@ func TestTheTokenIsAskedFor(t *testing.T) {
 	if got := lt.post("/gate/open", payload(), "Authorization", "Bearer hunter2"); got != "202" {
 		t.Errorf("the bearer of the token: got %s", got)
 	}
-	// As a webhook says it: in its URL.
+	// A webhook has the token in its URL.
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
 	answer, err := client.Do(t.Context(), outbound.Request{
@@ -191,26 +191,26 @@ func TestTheTokenIsAskedFor(t *testing.T) {
 		t.Errorf("got %d %s, %v", answer.Code, answer.Body, err)
 	}
 	if got := lt.post("/", payload("type", "bash", "cmd", "env", "returnCmdOutput", "true"), "Authorization", "Bearer hunter2"); strings.Contains(got, "hunter2") {
-		t.Error("a command sees the token")
+		t.Error("a command can read the token")
 	}
 	if strings.Contains(lt.log.String(), "hunter2") {
-		t.Error("the log shows the token")
+		t.Error("the log contains the token")
 	}
 }
 
-// counting is a server that counts the requests that it is sent, and holds them until it is let go.
-type counting struct {
-	url  string
-	came chan struct{}
-	hold chan struct{}
+// blockingServer is a server that signals every request on came, and answers once hold is closed.
+type blockingServer struct {
+	url      string
+	requests chan struct{}
+	release  chan struct{}
 }
 
-func count(t *testing.T) *counting {
-	c := &counting{came: make(chan struct{}, 1000), hold: make(chan struct{})}
+func newBlockingServer(t *testing.T) *blockingServer {
+	c := &blockingServer{requests: make(chan struct{}, 1000), release: make(chan struct{})}
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		c.came <- struct{}{}
+		c.requests <- struct{}{}
 		select {
-		case <-c.hold:
+		case <-c.release:
 		case <-r.Context().Done():
 		}
 	}))
@@ -219,40 +219,40 @@ func count(t *testing.T) *counting {
 	return c
 }
 
-func TestATaskInTheBackgroundRunsOnceAtATime(t *testing.T) {
-	lt := listen(t, nil)
-	c := count(t)
+func TestBackgroundTaskRunsOnceAtATime(t *testing.T) {
+	lt := startTester(t, nil)
+	c := newBlockingServer(t)
 	load := payload("cmd", "hey -n 1 -c 1 "+c.url, "logCmdOutput", "true")
 	for range 3 {
 		if got := lt.post("/", load); got != "202" {
 			t.Fatal(got)
 		}
 	}
-	<-c.came
-	close(c.hold)
-	lt.until("Ended task")
-	if len(c.came) != 0 {
-		t.Errorf("%d more requests came", len(c.came))
+	<-c.requests
+	close(c.release)
+	lt.waitForLog("Ended task")
+	if len(c.requests) != 0 {
+		t.Errorf("%d further requests were sent", len(c.requests))
 	}
 	if !strings.Contains(lt.log.String(), `[200]\t1 responses`) {
-		t.Errorf("the output is not in the log:\n%s", lt.log)
+		t.Errorf("the log does not contain the output:\n%s", lt.log)
 	}
-	for len(c.came) == 0 { // it runs again, once it is seen to have ended
+	for len(c.requests) == 0 { // it runs again once its end is recorded
 		if got := lt.post("/", load); got != "202" {
 			t.Fatal(got)
 		}
 	}
 }
 
-// TestOneQuestionIsAskedOnce: a caller that lost the answer asks again with the same key, and must not start a second
-// test beside the first one; nor a third one after that has said yes.
-func TestOneQuestionIsAskedOnce(t *testing.T) {
-	lt := listen(t, nil)
+// TestRepeatedRequestDoesNotRepeatTheTask sends a request again with the same key, as a client does that lost the answer. It must not
+// start a second test while the first one runs, nor a further one after a success.
+func TestRepeatedRequestDoesNotRepeatTheTask(t *testing.T) {
+	lt := startTester(t, nil)
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "runs"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// It says that it runs, and ends when it may.
+	// The script records each run, and ends when the file go exists.
 	test := payload("type", "bash", "returnCmdOutput", "true",
 		"cmd", fmt.Sprintf("cd %s; echo x >>runs; until [ -e go ]; do :; done; echo $(cat runs); [ -e good ]", folder))
 	ask := func(key string) <-chan string {
@@ -265,9 +265,9 @@ func TestOneQuestionIsAskedOnce(t *testing.T) {
 		return answers
 	}
 	first := ask("k1")
-	lt.until("Started task")
+	lt.waitForLog("Started task")
 	second := ask("k1")
-	lt.until("Left task running")
+	lt.waitForLog("Joined running task")
 	touch := func(name string) {
 		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -279,8 +279,8 @@ func TestOneQuestionIsAskedOnce(t *testing.T) {
 	}
 	touch("good")
 	for _, c := range []struct{ key, want string }{
-		{"k1", "200 x x"}, // a no is asked again
-		{"k1", "200 x x"}, // a yes is a yes
+		{"k1", "200 x x"}, // runs again after a failure
+		{"k1", "200 x x"}, // returns the stored result of a success
 		{"k2", "200 x x x"},
 		{"", "200 x x x x"},
 		{"", "200 x x x x x"},
@@ -291,7 +291,7 @@ func TestOneQuestionIsAskedOnce(t *testing.T) {
 	}
 }
 
-func TestNoMoreThanSoManyRunAtOnce(t *testing.T) {
+func TestConcurrentTasksAreBounded(t *testing.T) {
 	life, end := context.WithCancel(t.Context())
 	r := newRuns(life)
 	for range maxRunning {
@@ -309,28 +309,28 @@ func TestNoMoreThanSoManyRunAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnswersThatAreKeptAreBounded(t *testing.T) {
+func TestStoredResultsAreBounded(t *testing.T) {
 	r := newRuns(t.Context())
-	for i := range 3 * answersKept {
-		of, fresh, err := r.start(fmt.Sprint(i), true, func(context.Context) result { return result{output: strings.Repeat("x", 1<<20)} })
+	for i := range 3 * maxStoredResults {
+		current, fresh, err := r.start(fmt.Sprint(i), true, func(context.Context) result { return result{output: strings.Repeat("x", 1<<20)} })
 		if err != nil || !fresh {
 			t.Fatal(err)
 		}
-		<-of.done
+		<-current.done
 	}
-	if len(r.known) != answersKept || len(r.kept) != answersKept || len(r.known[r.kept[0]].result.output) > 4<<10 {
-		t.Errorf("%d are known and %d kept", len(r.known), len(r.kept))
+	if len(r.known) != maxStoredResults || len(r.storedNames) != maxStoredResults || len(r.known[r.storedNames[0]].result.output) > 4<<10 {
+		t.Errorf("%d runs are known, %d results are stored", len(r.known), len(r.storedNames))
 	}
 }
 
-func TestAFaultInATaskIsItsOwn(t *testing.T) {
+func TestPanicFailsOnlyItsTask(t *testing.T) {
 	r := newRuns(t.Context())
-	of, _, err := r.start("x", true, func(context.Context) result { panic("hunter2") })
+	current, _, err := r.start("x", true, func(context.Context) result { panic("hunter2") })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if <-of.done; of.result.err == nil || strings.Contains(of.result.err.Error(), "hunter2") {
-		t.Errorf("got %v", of.result.err)
+	if <-current.done; current.result.err == nil || strings.Contains(current.result.err.Error(), "hunter2") {
+		t.Errorf("got %v", current.result.err)
 	}
 	r.wait()
 }
@@ -350,9 +350,9 @@ func TestGatesAreBounded(t *testing.T) {
 	}
 }
 
-// TestTheEndStopsTasks: who waits for one is told, and no process is left.
-func TestTheEndStopsTasks(t *testing.T) {
-	lt := listen(t, nil)
+// TestShutdownStopsTasks checks that clients that wait for a task receive an answer, and that no process remains.
+func TestShutdownStopsTasks(t *testing.T) {
+	lt := startTester(t, nil)
 	file := filepath.Join(t.TempDir(), "pid")
 	body, err := payload("type", "bash", "cmd", "sleep 1000 & echo $! >"+file+"; wait").JSON()
 	if err != nil {
@@ -361,50 +361,50 @@ func TestTheEndStopsTasks(t *testing.T) {
 	answers := make(chan string, 1)
 	go func() { answers <- lt.send("/", string(body)) }()
 	var pid []byte
-	waittest.Until(t, "the command has written the number of its process", func() (err error) {
+	waittest.Until(t, "the command has written its process ID", func() (err error) {
 		if pid, err = os.ReadFile(file); err == nil && !bytes.HasSuffix(pid, []byte("\n")) {
 			err = fmt.Errorf("it has written %q", pid)
 		}
 		return err
 	})
 	lt.stop()
-	if got := <-answers; got != "503 command bash failed: : the load tester stops" {
+	if got := <-answers; got != "503 command bash failed: : the load tester is shutting down" {
 		t.Errorf("got %s", got)
 	}
-	for _, n := range numbers(t, string(pid)) {
-		gone(t, n)
+	for _, n := range parsePIDs(t, string(pid)) {
+		waitForExit(t, n)
 	}
 }
 
-func TestATaskThatTakesTooLongIsStopped(t *testing.T) {
-	lt := listen(t, func(f *Flags) { f.Timeout = 50 * time.Millisecond })
+func TestTaskIsStoppedAfterTheTimeout(t *testing.T) {
+	lt := startTester(t, func(f *Flags) { f.Timeout = 50 * time.Millisecond })
 	const want = "500 command bash failed: : stopped after 50ms, the -timeout of the load tester"
 	if got := lt.post("/", payload("type", "bash", "cmd", "sleep 1000")); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	c := count(t)
+	c := newBlockingServer(t)
 	if got := lt.post("/", payload("cmd", "hey -z 1h -c 1 "+c.url)); got != "202" {
 		t.Fatal(got)
 	}
-	lt.until(`"program":"hey","duration"`)
+	lt.waitForLog(`"program":"hey","duration"`)
 }
 
-// TestCommandsAreNotInTheLog: they hold credentials.
+// TestCommandsAreNotInTheLog guards the credentials that command lines contain.
 func TestCommandsAreNotInTheLog(t *testing.T) {
-	lt := listen(t, nil)
+	lt := startTester(t, nil)
 	lt.post("/", payload("type", "bash", "cmd", "echo hunter2; false"))
 	if text := lt.log.String(); strings.Contains(text, "hunter2") || !strings.Contains(text, `"why":"exit status 1"`) {
 		t.Errorf("the log:\n%s", text)
 	}
 	lt.post("/", payload("type", "bash", "cmd", "echo shown; false", "logCmdOutput", "true"))
 	if !strings.Contains(lt.log.String(), `"output":"shown"`) {
-		t.Errorf("no output in the log:\n%s", lt.log)
+		t.Errorf("the log does not contain the output:\n%s", lt.log)
 	}
 }
 
-// TestScriptsFindTheBuiltInPrograms: they are links to this program, which is a test here, and says its own usage.
+// TestScriptsFindTheBuiltInPrograms only looks up the programs: in a test, they are links to the test binary.
 func TestScriptsFindTheBuiltInPrograms(t *testing.T) {
-	lt := listen(t, nil)
+	lt := startTester(t, nil)
 	got := lt.post("/", payload("type", "bash", "cmd", "PATH=${PATH##*:}; for p in hey ghz grpc_health_probe; do type -p $p; done", "returnCmdOutput", "true"))
 	if lines := strings.Split(got, "\n"); len(lines) != 3 || !strings.HasSuffix(lines[0], "/hey") {
 		t.Errorf("got %s", got)
@@ -412,16 +412,16 @@ func TestScriptsFindTheBuiltInPrograms(t *testing.T) {
 	folder := filepath.Dir(strings.Split(got, "\n")[2])
 	lt.stop()
 	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the links are left behind: %v", err)
+		t.Errorf("the links still exist: %v", err)
 	}
 }
 
-// testServer answers like Concord and nGrinder: each path with its texts one after the other, the last one for ever.
+// testServer answers like Concord and nGrinder: for each path with its texts in order, and then repeats the last one.
 type testServer struct {
-	t       *testing.T
-	answers map[string][]string
-	mu      sync.Mutex
-	asked   []string
+	t        *testing.T
+	answers  map[string][]string
+	mu       sync.Mutex
+	requests []string
 }
 
 func (s *testServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -444,30 +444,30 @@ func (s *testServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		line += " " + string(fields)
 	}
-	s.asked = append(s.asked, line)
-	left := s.answers[path]
-	if len(left) == 0 {
+	s.requests = append(s.requests, line)
+	remaining := s.answers[path]
+	if len(remaining) == 0 {
 		http.NotFound(w, r)
 		return
 	}
-	if len(left) > 1 {
-		s.answers[path] = left[1:]
+	if len(remaining) > 1 {
+		s.answers[path] = remaining[1:]
 	}
-	if left[0] == "500" {
+	if remaining[0] == "500" {
 		http.Error(w, "no", http.StatusInternalServerError)
 		return
 	}
-	_, _ = io.WriteString(w, left[0])
+	_, _ = io.WriteString(w, remaining[0])
 }
 
-func testServerFor(t *testing.T, answers map[string][]string) (*testServer, string) {
+func newTestServer(t *testing.T, answers map[string][]string) (*testServer, string) {
 	s := &testServer{t: t, answers: answers}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	return s, server.URL
 }
 
-func TestConcordIsStartedAndWaitedFor(t *testing.T) {
+func TestConcordProcessIsStartedAndAwaited(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(key, []byte("hunter2\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -478,22 +478,22 @@ func TestConcordIsStartedAndWaitedFor(t *testing.T) {
 	}{
 		{"it ends well", "200", []string{`{"status":"RUNNING"}`, "500", `{"status":"FINISHED"}`}},
 		{"it fails", "500 concord process p1 failed", []string{`{"status":"FAILED"}`}},
-		{"it is never heard of again", "500 no state for 20ms: the server answered 500 Internal Server Error", []string{"500"}},
+		{"the server does not report its state", "500 no state for 20ms: the server answered 500 Internal Server Error", []string{"500"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			lt := listen(t, nil)
-			s, address := testServerFor(t, map[string][]string{"POST /api/v1/process": {`{"instanceId":"p1","ok":true}`}, "GET /api/v1/process/p1": c.states})
+			lt := startTester(t, nil)
+			s, address := newTestServer(t, map[string][]string{"POST /api/v1/process": {`{"instanceId":"p1","ok":true}`}, "GET /api/v1/process/p1": c.states})
 			got := lt.post("/", payload("type", "concord", "server", address, "org", "o", "project", "p", "repo", "r", "entrypoint", "e",
 				"apiKeyPath", key, "endpoint", "x", "arguments.a", "b", "pollInterval", "1ms", "pollTimeout", "20ms"))
 			if got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 			const start = `POST /api/v1/process hunter2 {"arguments.a":["b"],"arguments.endpoint":["x"],"entryPoint":["e"],"org":["o"],"project":["p"],"repo":["r"]}`
-			if s.asked[0] != start || s.asked[1] != "GET /api/v1/process/p1 hunter2" {
-				t.Errorf("asked %q", s.asked[:2])
+			if s.requests[0] != start || s.requests[1] != "GET /api/v1/process/p1 hunter2" {
+				t.Errorf("asked %q", s.requests[:2])
 			}
 			if strings.Contains(lt.log.String(), "hunter2") {
-				t.Error("the log shows the key")
+				t.Error("the log contains the key")
 			}
 		})
 	}
@@ -512,30 +512,30 @@ func TestNGrinderIsStartedAndStopped(t *testing.T) {
 		{"it fails", `"why":"ngrinder test 9 ended with STOP_BY_ERROR"`, []string{`{"status":[{"status_id":"STOP_BY_ERROR"}]}`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			lt := listen(t, nil)
-			s, address := testServerFor(t, map[string][]string{"POST /perftest/api/7/clone_and_start": {`{"id":9}`}, "GET /perftest/api/9/status": c.states})
+			lt := startTester(t, nil)
+			s, address := newTestServer(t, map[string][]string{"POST /perftest/api/7/clone_and_start": {`{"id":9}`}, "GET /perftest/api/9/status": c.states})
 			if got := lt.post("/", metadata(address)); got != "202" {
 				t.Fatal(got)
 			}
-			lt.until("Ended task")
+			lt.waitForLog("Ended task")
 			if !strings.Contains(lt.log.String(), c.want) {
 				t.Errorf("the log:\n%s", lt.log)
 			}
-			if s.asked[0] != "POST /perftest/api/7/clone_and_start"+basic || s.asked[1] != "GET /perftest/api/9/status"+basic {
-				t.Errorf("asked %q", s.asked[:2])
+			if s.requests[0] != "POST /perftest/api/7/clone_and_start"+basic || s.requests[1] != "GET /perftest/api/9/status"+basic {
+				t.Errorf("asked %q", s.requests[:2])
 			}
 		})
 	}
 	t.Run("it takes too long", func(t *testing.T) {
-		lt := listen(t, func(f *Flags) { f.Timeout = 50 * time.Millisecond })
-		s, address := testServerFor(t, map[string][]string{
+		lt := startTester(t, func(f *Flags) { f.Timeout = 50 * time.Millisecond })
+		s, address := newTestServer(t, map[string][]string{
 			"POST /perftest/api/7/clone_and_start": {`{"id":9}`}, "GET /perftest/api/9/status": {`{"status":[{"status_id":"TESTING"}]}`}, "PUT /perftest/api/9?action=stop": {"{}"},
 		})
 		lt.post("/", metadata(address))
-		lt.until(`"why":"stopped after 50ms`)
+		lt.waitForLog(`"why":"stopped after 50ms`)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if last := s.asked[len(s.asked)-1]; last != "PUT /perftest/api/9?action=stop"+basic {
+		if last := s.requests[len(s.requests)-1]; last != "PUT /perftest/api/9?action=stop"+basic {
 			t.Errorf("asked last %q", last)
 		}
 	})

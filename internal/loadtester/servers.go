@@ -17,14 +17,14 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// The bounds of a call to a test server.
+// The limits of a call to a test server.
 const (
 	callTimeout = time.Minute
 	callLimit   = 1 << 20
 	keyLimit    = 64 << 10
 )
 
-// call asks a test server and reads its JSON into answer.
+// call sends a request to a test server and decodes the JSON of its response into answer.
 func (e *executor) call(ctx context.Context, r outbound.Request, answer any) error {
 	r.Limit, r.Timeout = callLimit, callTimeout
 	response, err := e.client.Do(ctx, r)
@@ -35,13 +35,13 @@ func (e *executor) call(ctx context.Context, r outbound.Request, answer any) err
 		return fmt.Errorf("the server answered %s", response.Status())
 	}
 	if err := json.Unmarshal(response.Body, answer); err != nil {
-		return fmt.Errorf("the server answered no JSON that can be read")
+		return fmt.Errorf("the response of the server is not the expected JSON")
 	}
 	return nil
 }
 
-// pause waits, or returns the cause of the context's end.
-func (e *executor) pause(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or returns the cause if the context ends first.
+func (e *executor) sleep(ctx context.Context, d time.Duration) error {
 	timer := e.clock.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -52,20 +52,20 @@ func (e *executor) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// under is an address below that of a server.
-func under(server *url.URL, path string) string {
+// urlBelow returns the URL of a path below the address of a server.
+func urlBelow(server *url.URL, path string) string {
 	u := *server
 	u.RawQuery, u.Fragment = "", ""
 	return u.JoinPath(path).String()
 }
 
-// runConcord starts a process and waits for its end.
+// runConcord starts a Concord process and waits until it ends.
 func (e *executor) runConcord(ctx context.Context, c *concord) error {
 	key, err := readKey(c.keyPath)
 	if err != nil {
 		return err
 	}
-	body, contentType, err := c.form()
+	body, contentType, err := c.multipartForm()
 	if err != nil {
 		return fmt.Errorf("encode process: %w", err)
 	}
@@ -73,15 +73,15 @@ func (e *executor) runConcord(ctx context.Context, c *concord) error {
 	var process struct {
 		ID string `json:"instanceId"`
 	}
-	err = e.call(ctx, outbound.Request{Method: http.MethodPost, URL: under(c.server, "/api/v1/process"), Header: header, Body: body}, &process)
+	err = e.call(ctx, outbound.Request{Method: http.MethodPost, URL: urlBelow(c.server, "/api/v1/process"), Header: header, Body: body}, &process)
 	if err != nil {
 		return fmt.Errorf("start concord process: %w", err)
 	}
 	if process.ID == "" {
-		return fmt.Errorf("start concord process: the server named none")
+		return fmt.Errorf("start concord process: the response of the server has no instanceId")
 	}
-	address := under(c.server, "/api/v1/process/"+url.PathEscape(process.ID))
-	return e.poll(ctx, c.interval, c.patience, func() (over bool, err error) {
+	address := urlBelow(c.server, "/api/v1/process/"+url.PathEscape(process.ID))
+	return e.poll(ctx, c.pollInterval, c.pollTimeout, func() (over bool, err error) {
 		var state struct {
 			Status string `json:"status"`
 		}
@@ -97,12 +97,12 @@ func (e *executor) runConcord(ctx context.Context, c *concord) error {
 	})
 }
 
-// poll asks at each interval until it is over. An answer that does not come is asked for again, for as long as patience
-// allows since the last one that did.
-func (e *executor) poll(ctx context.Context, interval, patience time.Duration, ask func() (over bool, err error)) error {
-	last := e.clock.Now()
+// poll calls ask at each interval until it reports the end. Errors of ask are retried until timeout has passed since
+// the last successful answer.
+func (e *executor) poll(ctx context.Context, interval, timeout time.Duration, ask func() (over bool, err error)) error {
+	lastAnswer := e.clock.Now()
 	for {
-		if err := e.pause(ctx, interval); err != nil {
+		if err := e.sleep(ctx, interval); err != nil {
 			return err
 		}
 		over, err := ask()
@@ -110,16 +110,16 @@ func (e *executor) poll(ctx context.Context, interval, patience time.Duration, a
 		case over:
 			return err
 		case err == nil:
-			last = e.clock.Now()
+			lastAnswer = e.clock.Now()
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case e.clock.Since(last) > patience+interval:
-			return fmt.Errorf("no state for %s: %w", patience, err)
+		case e.clock.Since(lastAnswer) > timeout+interval:
+			return fmt.Errorf("no state for %s: %w", timeout, err)
 		}
 	}
 }
 
-// readKey reads the key of a server from a file of the load tester.
+// readKey reads the API key of a server from a file in the load tester's container.
 func readKey(path string) (outbound.Secret, error) {
 	file, err := os.Open(path) //nolint:gosec // the Canary names the file; see docs/loadtester.md
 	if err != nil {
@@ -134,8 +134,8 @@ func readKey(path string) (outbound.Secret, error) {
 	return outbound.Secret(strings.TrimSpace(string(key[:n]))), nil
 }
 
-// form is the process as Concord reads it.
-func (c *concord) form() (body []byte, contentType string, err error) {
+// multipartForm returns the multipart form with which Concord starts a process.
+func (c *concord) multipartForm() (body []byte, contentType string, err error) {
 	var buffer bytes.Buffer
 	form := multipart.NewWriter(&buffer)
 	fields := map[string]string{
@@ -155,15 +155,15 @@ func (c *concord) form() (body []byte, contentType string, err error) {
 	return buffer.Bytes(), form.FormDataContentType(), nil
 }
 
-// stopTimeout bounds the last call to a server, after the task's own time is over.
+// stopTimeout bounds the call that stops a test, which is made after the task's own timeout.
 const stopTimeout = 10 * time.Second
 
-// runNGrinder starts a copy of a test and waits for its end. A test that takes too long is stopped.
+// runNGrinder starts a copy of a test and waits until it ends. A test that exceeds the timeout is stopped.
 func (e *executor) runNGrinder(ctx context.Context, n *ngrinder) error {
 	request := func(method, path string) outbound.Request {
 		r := &http.Request{Header: http.Header{}}
 		r.SetBasicAuth(n.username, n.password.Reveal())
-		return outbound.Request{Method: method, URL: under(n.server, path), Header: r.Header}
+		return outbound.Request{Method: method, URL: urlBelow(n.server, path), Header: r.Header}
 	}
 	var test struct {
 		ID int64 `json:"id"`
@@ -172,9 +172,9 @@ func (e *executor) runNGrinder(ctx context.Context, n *ngrinder) error {
 		return fmt.Errorf("start ngrinder test: %w", err)
 	}
 	if test.ID == 0 {
-		return fmt.Errorf("start ngrinder test: the server named none")
+		return fmt.Errorf("start ngrinder test: the response of the server has no id")
 	}
-	err := e.poll(ctx, n.interval, e.timeout, func() (over bool, err error) {
+	err := e.poll(ctx, n.pollInterval, e.timeout, func() (over bool, err error) {
 		var answer struct {
 			Status []struct {
 				ID string `json:"status_id"`
@@ -188,19 +188,19 @@ func (e *executor) runNGrinder(ctx context.Context, n *ngrinder) error {
 			return true, nil
 		case "STOP_BY_ERROR", "CANCELED", "UNKNOWN":
 			return true, fmt.Errorf("ngrinder test %d ended with %s", test.ID, state)
-		default: // it runs
+		default: // the test is running
 			return false, nil
 		}
 	})
 	if ctx.Err() == nil {
 		return err
 	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	stop := request(http.MethodPut, fmt.Sprintf("perftest/api/%d", test.ID))
 	stop.URL += "?action=stop"
-	if stopped := e.call(stopping, stop, &struct{}{}); stopped != nil {
-		return fmt.Errorf("%w; and stop ngrinder test %d: %w", err, test.ID, stopped)
+	if stopErr := e.call(stopCtx, stop, &struct{}{}); stopErr != nil {
+		return fmt.Errorf("%w; and stop ngrinder test %d: %w", err, test.ID, stopErr)
 	}
 	return err
 }

@@ -34,17 +34,18 @@ func Types() []string {
 	return []string{typeCmd, typeBash, typeHelm, typeHelm3, typeKubectl, typeConcord, typeNGrinder}
 }
 
-// task is one thing to do, as a value.
+// task is the work that one webhook requests.
 type task struct {
 	// canary is name.namespace.
 	canary string
 	kind   string
-	// background tasks are answered at once, and run once at a time; of the others the caller waits for the end.
+	// background tasks are answered at once, and never run twice at the same time; for the others, the client waits for
+	// the result.
 	background bool
 	logOutput  bool
-	// returnOutput makes the output the answer.
+	// returnOutput makes the output the body of the response.
 	returnOutput bool
-	// What is to be done: exactly one of these.
+	// The work: exactly one of these is set.
 	command  *command
 	concord  *concord
 	ngrinder *ngrinder
@@ -52,13 +53,14 @@ type task struct {
 
 // command is a command line.
 type command struct {
-	// argv is the program and its arguments, where no shell is needed to know them.
+	// argv is the program and its arguments, if no shell is needed to split the line.
 	argv []string
-	// shell reads line; empty: there is none, or argv is enough. sh is asked only for what is no program, too.
+	// shell interprets line; empty: no shell is allowed, or argv is enough. If both are set, the shell is used only when
+	// argv names no program.
 	shell, line string
 }
 
-// name says what is run, without arguments: those may be secret.
+// name returns the name of the program or server, without arguments, which may be secret.
 func (t task) name() string {
 	switch {
 	case t.command == nil:
@@ -70,7 +72,7 @@ func (t task) name() string {
 	}
 }
 
-// id tells tasks apart: what is the same task for the same Canary has the same.
+// id identifies a task: equal tasks of one Canary have the same id.
 func (t task) id() string {
 	sum := sha256.New()
 	add := func(parts ...string) {
@@ -84,14 +86,14 @@ func (t task) id() string {
 		add(t.command.shell, t.command.line)
 		add(t.command.argv...)
 	case t.concord != nil:
-		add(t.concord.key()...)
+		add(t.concord.identity()...)
 	case t.ngrinder != nil:
 		add(t.ngrinder.server.String(), strconv.Itoa(t.ngrinder.clone))
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// refusal is why a payload is no task, and the status of the answer.
+// refusal is the response to a payload that is not a valid task.
 type refusal struct {
 	status int
 	text   string
@@ -101,16 +103,16 @@ func badTask(format string, args ...any) *refusal {
 	return &refusal{status: 400, text: fmt.Sprintf(format, args...)}
 }
 
-// readPayload reads what a webhook, or a person at a gate, sends.
+// readPayload decodes the body that a webhook, or a user who opens a gate, sends.
 func readPayload(body []byte) (hook.Payload, error) {
 	var p hook.Payload
 	if err := json.Unmarshal(body, &p); err != nil {
-		return p, errors.New("the body is no JSON of a webhook")
+		return p, errors.New("the body is not the JSON of a webhook")
 	}
 	return p, nil
 }
 
-// newTask decides what a payload asks for. allowed are the types of tasks that are done here.
+// newTask returns the task that a payload requests. allowed are the types of tasks that the load tester accepts.
 func newTask(p hook.Payload, allowed []string) (task, *refusal) {
 	if len(p.Metadata) == 0 {
 		return task{}, badTask("metadata not found in payload")
@@ -126,7 +128,7 @@ func newTask(p hook.Payload, allowed []string) (task, *refusal) {
 		return task{}, badTask("unknown task type %.64q: use one of %s", t.kind, strings.Join(Types(), ", "))
 	}
 	if !slices.Contains(allowed, t.kind) {
-		return task{}, &refusal{status: 403, text: fmt.Sprintf("Forbidden: tasks of type %s are not done here: name it in -task-types of the load tester", t.kind)}
+		return task{}, &refusal{status: 403, text: fmt.Sprintf("Forbidden: tasks of type %s are not accepted: add it to -task-types of the load tester", t.kind)}
 	}
 	t.background = t.kind == typeCmd || t.kind == typeNGrinder
 	var refused *refusal
@@ -144,15 +146,15 @@ func newTask(p hook.Payload, allowed []string) (task, *refusal) {
 	return t, nil
 }
 
-// newCommand decides how a line is run: a shell reads it only where the type says so, or where it would do more with it
-// than split it into words, and whoever may use bash may use sh.
+// newCommand decides how to run a line. A shell interprets it only if the type requires one, or if it would do more with
+// it than split it into words. sh is allowed wherever bash is.
 func newCommand(kind, line string, shellAllowed bool) (*command, *refusal) {
 	line = strings.TrimSpace(line)
 	if line == "" {
 		return nil, badTask("cmd not found in metadata")
 	}
 	if strings.ContainsRune(line, 0) {
-		return nil, badTask("cmd has a zero byte in it")
+		return nil, badTask("cmd contains a zero byte")
 	}
 	switch kind {
 	case typeBash:
@@ -162,9 +164,9 @@ func newCommand(kind, line string, shellAllowed bool) (*command, *refusal) {
 	case typeKubectl:
 		return &command{argv: append([]string{"kubectl"}, strings.Fields(line)...)}, nil
 	}
-	argv, simple := words(line)
+	argv, simple := splitWords(line)
 	if !simple && !shellAllowed {
-		return nil, &refusal{status: 403, text: "Forbidden: this cmd needs a shell, and tasks of type bash are not done here: write a plain command, or name bash in -task-types of the load tester"}
+		return nil, &refusal{status: 403, text: "Forbidden: this cmd needs a shell, and tasks of type bash are not accepted: write a plain command, or add bash to -task-types of the load tester"}
 	}
 	c := &command{argv: argv}
 	if shellAllowed {
@@ -173,20 +175,20 @@ func newCommand(kind, line string, shellAllowed bool) (*command, *refusal) {
 	return c, nil
 }
 
-// concord is a process of a Concord server.
+// concord is a process to start on a Concord server.
 type concord struct {
 	server                         *url.URL
 	org, project, repo, entrypoint string
 	endpoint                       string
-	// keyPath is a file of the load tester with the key of the server.
+	// keyPath is the path of a file in the load tester's container with the API key of the server.
 	keyPath   string
 	arguments map[string]string
-	// interval is the time between two questions for the state; patience is how long none of them needs an answer.
-	interval, patience time.Duration
+	// pollInterval is the time between two requests for the state; pollTimeout is how long all of them may fail.
+	pollInterval, pollTimeout time.Duration
 }
 
-// key tells one process from another.
-func (c *concord) key() []string {
+// identity returns the values that distinguish one process from another.
+func (c *concord) identity() []string {
 	parts := []string{c.server.String(), c.org, c.project, c.repo, c.entrypoint, c.endpoint}
 	for _, name := range slices.Sorted(maps.Keys(c.arguments)) {
 		parts = append(parts, name, c.arguments[name])
@@ -203,14 +205,14 @@ func newConcord(metadata map[string]string) (*concord, *refusal) {
 	c := &concord{
 		org: metadata["org"], project: metadata["project"], repo: metadata["repo"], entrypoint: metadata["entrypoint"],
 		endpoint: metadata["endpoint"], keyPath: metadata["apiKeyPath"], arguments: map[string]string{},
-		interval: 5 * time.Second, patience: 30 * time.Second,
+		pollInterval: 5 * time.Second, pollTimeout: 30 * time.Second,
 	}
 	var refused *refusal
-	if c.server, refused = server(metadata["server"]); refused != nil {
+	if c.server, refused = parseServer(metadata["server"]); refused != nil {
 		return nil, refused
 	}
-	for name, target := range map[string]*time.Duration{"pollInterval": &c.interval, "pollTimeout": &c.patience} {
-		if refused := pause(metadata, name, target); refused != nil {
+	for name, target := range map[string]*time.Duration{"pollInterval": &c.pollInterval, "pollTimeout": &c.pollTimeout} {
+		if refused := readDuration(metadata, name, target); refused != nil {
 			return nil, refused
 		}
 	}
@@ -227,13 +229,13 @@ func newConcord(metadata map[string]string) (*concord, *refusal) {
 	return c, nil
 }
 
-// ngrinder is a test of an nGrinder controller that is copied and started.
+// ngrinder is a test on an nGrinder controller, which is copied and started.
 type ngrinder struct {
-	server   *url.URL
-	clone    int
-	username string
-	password outbound.Secret
-	interval time.Duration
+	server       *url.URL
+	clone        int
+	username     string
+	password     outbound.Secret
+	pollInterval time.Duration
 }
 
 func newNGrinder(metadata map[string]string) (*ngrinder, *refusal) {
@@ -242,9 +244,9 @@ func newNGrinder(metadata map[string]string) (*ngrinder, *refusal) {
 			return nil, badTask("server, clone, username and passwd are required metadata")
 		}
 	}
-	n := &ngrinder{username: metadata["username"], interval: time.Second}
+	n := &ngrinder{username: metadata["username"], pollInterval: time.Second}
 	var refused *refusal
-	if n.server, refused = server(metadata["server"]); refused != nil {
+	if n.server, refused = parseServer(metadata["server"]); refused != nil {
 		return nil, refused
 	}
 	clone, err := strconv.Atoi(metadata["clone"])
@@ -256,13 +258,13 @@ func newNGrinder(metadata map[string]string) (*ngrinder, *refusal) {
 		return nil, badTask("metadata passwd must be in base64")
 	}
 	n.clone, n.password = clone, outbound.Secret(password)
-	if refused := pause(metadata, "pollInterval", &n.interval); refused != nil {
+	if refused := readDuration(metadata, "pollInterval", &n.pollInterval); refused != nil {
 		return nil, refused
 	}
 	return n, nil
 }
 
-func server(address string) (*url.URL, *refusal) {
+func parseServer(address string) (*url.URL, *refusal) {
 	u, err := outbound.ParseURL(address)
 	if err != nil {
 		return nil, badTask("server: %v", err)
@@ -270,8 +272,8 @@ func server(address string) (*url.URL, *refusal) {
 	return u, nil
 }
 
-// pause reads a number of seconds, or a duration such as 5s, of at most an hour.
-func pause(metadata map[string]string, name string, target *time.Duration) *refusal {
+// readDuration reads a number of seconds, or a duration such as 5s, of at most an hour.
+func readDuration(metadata map[string]string, name string, target *time.Duration) *refusal {
 	text := metadata[name]
 	if text == "" {
 		return nil

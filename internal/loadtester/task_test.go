@@ -20,7 +20,7 @@ func payload(metadata ...string) hook.Payload {
 	return p
 }
 
-func TestWhatATaskIs(t *testing.T) {
+func TestTaskOfAPayload(t *testing.T) {
 	all := Types()
 	for _, c := range []struct {
 		name    string
@@ -28,24 +28,24 @@ func TestWhatATaskIs(t *testing.T) {
 		allowed []string
 		want    string
 	}{
-		{"a type is cmd without a word", payload("cmd", "hey http://cart/"), all, `background hey ["hey" "http://cart/"] or sh -c "hey http://cart/"`},
-		{"what needs a shell gets one", payload("type", "cmd", "cmd", "a | b"), all, `background sh [] or sh -c "a | b"`},
-		{"without bash there is none", payload("cmd", "a | b"), []string{"cmd"}, "403 Forbidden: this cmd needs a shell, and tasks of type bash are not done here: write a plain command, or name bash in -task-types of the load tester"},
-		{"and a plain command does without", payload("cmd", "hey http://cart/"), []string{"cmd"}, `background hey ["hey" "http://cart/"] or  -c ""`},
+		{"the default type is cmd", payload("cmd", "hey http://cart/"), all, `background hey ["hey" "http://cart/"] or sh -c "hey http://cart/"`},
+		{"a pipe needs a shell", payload("type", "cmd", "cmd", "a | b"), all, `background sh [] or sh -c "a | b"`},
+		{"no shell without bash", payload("cmd", "a | b"), []string{"cmd"}, "403 Forbidden: this cmd needs a shell, and tasks of type bash are not accepted: write a plain command, or add bash to -task-types of the load tester"},
+		{"a plain command needs no shell", payload("cmd", "hey http://cart/"), []string{"cmd"}, `background hey ["hey" "http://cart/"] or  -c ""`},
 		{"bash", payload("type", "bash", "cmd", " curl http://cart/ | grep ok\n"), all, `blocking bash [] or bash -c "curl http://cart/ | grep ok"`},
 		{"helm", payload("type", "helm", "cmd", "test cart --cleanup"), all, `blocking helm ["helm" "test" "cart" "--cleanup"] or  -c ""`},
 		{"helmv3 is the same program", payload("type", "helmv3", "cmd", "test 'cart'"), all, `blocking helm ["helm" "test" "'cart'"] or  -c ""`},
 		{"kubectl", payload("type", "kubectl", "cmd", "get pods"), all, `blocking kubectl ["kubectl" "get" "pods"] or  -c ""`},
-		{"nothing", payload(), all, "400 metadata not found in payload"},
+		{"no metadata", payload(), all, "400 metadata not found in payload"},
 		{"no command", payload("type", "bash"), all, "400 cmd not found in metadata"},
 		{"an empty command", payload("cmd", " \n"), all, "400 cmd not found in metadata"},
-		{"a zero byte", payload("cmd", "a\x00b"), all, "400 cmd has a zero byte in it"},
-		{"unknown", payload("type", "sql"), all, `400 unknown task type "sql": use one of cmd, bash, helm, helmv3, kubectl, concord, ngrinder`},
-		{"not here", payload("type", "helm", "cmd", "x"), []string{"cmd"}, "403 Forbidden: tasks of type helm are not done here: name it in -task-types of the load tester"},
-		{"concord wants much", payload("type", "concord", "server", "http://c"), all, "400 `org` is required with type concord"},
-		{"ngrinder, too", payload("type", "ngrinder", "server", "http://n"), all, "400 server, clone, username and passwd are required metadata"},
-		{"a number", payload("type", "ngrinder", "server", "http://n", "clone", "x", "username", "u", "passwd", "cA=="), all, "400 metadata clone must be integer"},
-		{"base64", payload("type", "ngrinder", "server", "http://n", "clone", "1", "username", "u", "passwd", "%"), all, "400 metadata passwd must be in base64"},
+		{"a zero byte", payload("cmd", "a\x00b"), all, "400 cmd contains a zero byte"},
+		{"an unknown type", payload("type", "sql"), all, `400 unknown task type "sql": use one of cmd, bash, helm, helmv3, kubectl, concord, ngrinder`},
+		{"a type that is not allowed", payload("type", "helm", "cmd", "x"), []string{"cmd"}, "403 Forbidden: tasks of type helm are not accepted: add it to -task-types of the load tester"},
+		{"concord without its required metadata", payload("type", "concord", "server", "http://c"), all, "400 `org` is required with type concord"},
+		{"ngrinder without its required metadata", payload("type", "ngrinder", "server", "http://n"), all, "400 server, clone, username and passwd are required metadata"},
+		{"ngrinder with a clone that is not a number", payload("type", "ngrinder", "server", "http://n", "clone", "x", "username", "u", "passwd", "cA=="), all, "400 metadata clone must be integer"},
+		{"ngrinder with a password that is not base64", payload("type", "ngrinder", "server", "http://n", "clone", "1", "username", "u", "passwd", "%"), all, "400 metadata passwd must be in base64"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, refused := newTask(c.payload, c.allowed)
@@ -83,14 +83,14 @@ func TestTheSameTaskHasTheSameIdentifier(t *testing.T) {
 		id(payload("type", "bash", "cmd", "hey http://cart/")), id(payload("type", "helm", "cmd", "test a")), id(payload("type", "kubectl", "cmd", "test a")),
 	}
 	if len(slices.Compact(slices.Sorted(slices.Values(ids)))) != len(ids) {
-		t.Errorf("different tasks have one identifier: %v", ids)
+		t.Errorf("different tasks have the same identifier: %v", ids)
 	}
 	if id(logged) != ids[0] {
-		t.Error("what is logged makes another task")
+		t.Error("logCmdOutput changes the identifier")
 	}
 }
 
-func TestConcordAndItsPauses(t *testing.T) {
+func TestConcordIntervalsAndArguments(t *testing.T) {
 	full := []string{
 		"type", "concord", "server", "http://c", "org", "o", "project", "p", "repo", "r", "entrypoint", "e", "apiKeyPath", "/k", "endpoint", "x",
 	}
@@ -110,7 +110,7 @@ func TestConcordAndItsPauses(t *testing.T) {
 		if refused != nil {
 			text = refused.text
 		} else {
-			text = fmt.Sprint(got.concord.interval, got.concord.patience, got.concord.arguments)
+			text = fmt.Sprint(got.concord.pollInterval, got.concord.pollTimeout, got.concord.arguments)
 		}
 		if text = strings.Join(strings.Fields(text), " "); text != c.want {
 			t.Errorf("%v: got %s, want %s", c.more, text, c.want)
@@ -118,7 +118,7 @@ func TestConcordAndItsPauses(t *testing.T) {
 	}
 }
 
-func TestResolvePrefersTheImage(t *testing.T) {
+func TestProgramsOfTheImageHavePrecedence(t *testing.T) {
 	has := func(programs ...string) func(string) bool {
 		return func(program string) bool { return slices.Contains(programs, program) }
 	}
@@ -130,19 +130,19 @@ func TestResolvePrefersTheImage(t *testing.T) {
 		want    string
 	}{
 		{"a program of the image", hey, has("hey", "sh"), "[hey http://cart/] false <nil>"},
-		{"what is built in", hey, has("sh"), "[hey http://cart/] true <nil>"},
-		{"a shell's own command", &command{argv: []string{"exit", "3"}, shell: "sh", line: "exit 3"}, has("sh"), "[sh -c exit 3] false <nil>"},
-		{"nothing", &command{argv: []string{"wrk"}}, has(), `[] false this image has no program "wrk": use an image that has it`},
+		{"a built-in program", hey, has("sh"), "[hey http://cart/] true <nil>"},
+		{"a builtin of the shell", &command{argv: []string{"exit", "3"}, shell: "sh", line: "exit 3"}, has("sh"), "[sh -c exit 3] false <nil>"},
+		{"no program", &command{argv: []string{"wrk"}}, has(), `[] false this image has no program "wrk": use an image that has it`},
 		{"no shell", &command{shell: "bash", line: "x"}, has("sh"), `[] false this image has no program "bash": use an image that has it`},
 	} {
-		argv, builtIn, err := resolve(c.command, c.found)
+		argv, builtIn, err := resolveCommand(c.command, c.found)
 		if got := fmt.Sprint(argv, builtIn, err); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
 		}
 	}
 }
 
-func TestProgramsDoNotSeeTheToken(t *testing.T) {
+func TestEnvironmentOfProgramsHasNoToken(t *testing.T) {
 	got := environment([]string{"HOME=/h", TokenVariable + "=hunter2", "PATH=/bin"}, "/programs")
 	if diff := cmp.Diff([]string{"HOME=/h", "PATH=/bin:/programs"}, got); diff != "" {
 		t.Error(diff)
@@ -152,15 +152,15 @@ func TestProgramsDoNotSeeTheToken(t *testing.T) {
 	}
 }
 
-func TestFlagsThatCannotWork(t *testing.T) {
+func TestInvalidFlagsAreRefused(t *testing.T) {
 	good := Flags{Timeout: time.Hour, TaskTypes: Types()}
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*Flags){
-		"-timeout is 0s: a task needs some time":                                                   func(f *Flags) { f.Timeout = 0 },
-		`-task-types names "sql": use some of cmd, bash, helm, helmv3, kubectl, concord, ngrinder`: func(f *Flags) { f.TaskTypes = []string{"sql"} },
-		"-namespace-regexp: error parsing regexp: missing closing ): `(`":                          func(f *Flags) { f.NamespaceRegexp = "(" },
+		"-timeout is 0s: it must be positive": func(f *Flags) { f.Timeout = 0 },
+		`-task-types contains "sql": use one or more of cmd, bash, helm, helmv3, kubectl, concord, ngrinder`: func(f *Flags) { f.TaskTypes = []string{"sql"} },
+		"-namespace-regexp: error parsing regexp: missing closing ): `(`":                                    func(f *Flags) { f.NamespaceRegexp = "(" },
 	} {
 		f := good
 		change(&f)
@@ -170,7 +170,7 @@ func TestFlagsThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestWhichNamespacesAreTaken(t *testing.T) {
+func TestAcceptedNamespaces(t *testing.T) {
 	for _, c := range []struct {
 		flags Flags
 		name  string
@@ -183,14 +183,14 @@ func TestWhichNamespacesAreTaken(t *testing.T) {
 		{Flags{Namespace: "test", NamespaceRegexp: "shop|test"}, "shop-2", true},
 		{Flags{Namespace: "test", NamespaceRegexp: "^shop$"}, "test", false},
 	} {
-		expression := c.flags.namespaces()
+		expression := c.flags.namespacePattern()
 		if got := expression == nil || expression.MatchString(c.name); got != c.want {
-			t.Errorf("%+v takes %s: %t", c.flags, c.name, got)
+			t.Errorf("%+v accepts %s: %t", c.flags, c.name, got)
 		}
 	}
 }
 
-func TestOutputKeepsBothEnds(t *testing.T) {
+func TestOutputRetainsBeginningAndEnd(t *testing.T) {
 	var out output
 	long := strings.Repeat("x", 3<<20)
 	for _, part := range []string{"begin ", long, long[:1000], "\xff end\n"} {
@@ -203,7 +203,7 @@ func TestOutputKeepsBothEnds(t *testing.T) {
 		t.Errorf("%d bytes: %.20s … %s", len(text), text, text[len(text)-20:])
 	}
 	lost := len(long) + 1000 + len("begin ") + len("\xff end\n") - headLimit - tailLimit
-	if want := fmt.Sprintf("... %d bytes left out ...", lost); !strings.Contains(text, want) {
+	if want := fmt.Sprintf("... %d bytes omitted ...", lost); !strings.Contains(text, want) {
 		t.Errorf("no %q", want)
 	}
 	var short output

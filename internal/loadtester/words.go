@@ -8,9 +8,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// words splits a command line into the words that a shell would make of it. simple is false where a shell would do more than
-// that (pipes, variables, patterns, several commands), so that only a shell can run it.
-func words(line string) (argv []string, simple bool) {
+// splitWords splits a command line into words as a shell would. simple is false if a shell would do more than that (pipes,
+// variables, patterns, several commands), so that only a shell can run the line.
+func splitWords(line string) (argv []string, simple bool) {
 	line = strings.TrimSpace(line)
 	if strings.ContainsAny(line, "\r\n") {
 		return nil, false
@@ -27,11 +27,11 @@ func words(line string) (argv []string, simple bool) {
 	if slices.ContainsFunc(call.Args, func(word *syntax.Word) bool { return !isLiteral(word.Parts) }) {
 		return nil, false
 	}
-	argv, err = expand.Fields(nil, call.Args...) // removes the quotes; without a configuration it reads no folder
+	argv, err = expand.Fields(nil, call.Args...) // removes the quotes; without a configuration it lists no directory
 	return argv, err == nil && !slices.ContainsFunc(argv, isPattern)
 }
 
-// isLiteral reports whether a word consists of text alone. Some shells give a meaning to $'text' and to braces, and all do to a
+// isLiteral reports whether a word consists of text alone. Some shells expand $'text' and braces, and all of them expand a
 // leading tilde.
 func isLiteral(parts []syntax.WordPart) bool {
 	for i, part := range parts {
@@ -54,8 +54,8 @@ func isLiteral(parts []syntax.WordPart) bool {
 	return true
 }
 
-// isPattern reports whether a shell would look for files. It leaves a pattern without a match unchanged, and no file has the name
-// of a URL.
+// isPattern reports whether a shell would replace the word by matching file names. A URL is not a pattern: a shell leaves
+// a pattern without a match unchanged, and no file has the name of a URL.
 func isPattern(word string) bool {
 	return strings.ContainsAny(word, "*?[") && !strings.Contains(word, "://")
 }

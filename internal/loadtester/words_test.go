@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWordsAreThoseOfAShell(t *testing.T) {
+func TestSplitWordsLikeAShell(t *testing.T) {
 	for _, c := range []struct {
 		line string
 		want []string // nil: only a shell can run it
@@ -40,7 +40,7 @@ func TestWordsAreThoseOfAShell(t *testing.T) {
 		{`echo "open`, nil},
 		{`echo open\`, []string{"echo", `open\`}},
 	} {
-		got, simple := words(c.line)
+		got, simple := splitWords(c.line)
 		if !simple {
 			got = nil
 		}
@@ -50,7 +50,7 @@ func TestWordsAreThoseOfAShell(t *testing.T) {
 	}
 }
 
-// FuzzWords has a shell split what words says it can split, and wants the same.
+// FuzzWords compares words with a shell for the lines that words reports as simple.
 func FuzzWords(f *testing.F) {
 	for _, seed := range []string{`a 'b c' "d\"e" f\ g`, "x=y", `"\\"`, "a\tb", "'' \"\"", "http://x/?a[1]=b"} {
 		f.Add(seed)
@@ -60,17 +60,17 @@ func FuzzWords(f *testing.F) {
 		f.Skip("there is no shell to compare with")
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		argv, simple := words(line)
+		argv, simple := splitWords(line)
 		if !simple || strings.ContainsRune(line, 0) {
 			return
 		}
-		// printf '%s\0' prints each of its arguments, whatever they are.
+		// printf '%s\0' prints each of its arguments unchanged.
 		out, err := exec.Command(shell, "-fc", `printf '%s\0' `+strings.TrimSpace(line)).Output()
 		if err != nil {
-			t.Fatalf("the shell does not run %q: %v", line, err)
+			t.Fatalf("the shell cannot run %q: %v", line, err)
 		}
 		if want := strings.Join(argv, "\x00") + "\x00"; string(out) != want {
-			t.Errorf("words(%q) = %q, the shell says %q", line, argv, out)
+			t.Errorf("words(%q) = %q, the shell prints %q", line, argv, out)
 		}
 	})
 }

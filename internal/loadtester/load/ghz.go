@@ -33,8 +33,9 @@ type ghzFlags struct {
 	address                               string
 }
 
-// readGhz reads the command line. Of the flags of ghz it takes those that say what is sent where and how much of it. What
-// a message means is in a set of descriptors, or asked of the server: to read --proto would take a compiler.
+// readGhz parses the command line. It accepts the flags of ghz for the call, the address and the amount of load. Message
+// types are read from a set of descriptors or requested from the server; --proto is ignored, because it would need a
+// compiler.
 func readGhz(args []string) (*ghzFlags, error) {
 	var f ghzFlags
 	set := pflag.NewFlagSet("ghz", pflag.ContinueOnError)
@@ -64,13 +65,13 @@ func readGhz(args []string) (*ghzFlags, error) {
 	set.UintVar(&f.connections, "connections", 1, "")
 	set.UintVar(&f.cpus, "cpus", uint(runtime.NumCPU()), "")
 	if err := set.Parse(args); err != nil {
-		return nil, fmt.Errorf("ghz: %w: use an image with ghz itself, if you need that", err)
+		return nil, fmt.Errorf("ghz: %w: use an image with ghz itself for this flag", err)
 	}
 	switch {
 	case set.NArg() != 1:
 		return nil, errors.New("ghz: give one address, host:port")
 	case f.format != "summary" || f.output != "":
-		return nil, errors.New("ghz: only the summary is built in, without a file: use an image with ghz itself")
+		return nil, errors.New("ghz: only the summary is built in, and no output file: use an image with ghz itself")
 	case !strings.Contains(f.call, ".") && !strings.Contains(f.call, "/"):
 		return nil, errors.New("ghz: --call is written as package.Service/Method")
 	}
@@ -84,7 +85,7 @@ func readGhz(args []string) (*ghzFlags, error) {
 	return &f, nil
 }
 
-// path is that of the call: package.Service/Method, or with a dot in the place of the slash.
+// path returns the HTTP path of the call. --call may have the form package.Service/Method or package.Service.Method.
 func (f *ghzFlags) path() string {
 	call := strings.TrimPrefix(f.call, "/")
 	if i := strings.LastIndexByte(call, '.'); !strings.Contains(call, "/") && i >= 0 {
@@ -93,7 +94,7 @@ func (f *ghzFlags) path() string {
 	return "/" + call
 }
 
-// ghz makes gRPC calls. It prints what came and is content with any answer, as the tool is.
+// ghz sends gRPC calls and prints a report. Like the tool, it succeeds whatever the server answers.
 func ghz(ctx context.Context, o Options, args []string) error {
 	f, err := readGhz(args)
 	if err != nil {
@@ -111,34 +112,34 @@ func ghz(ctx context.Context, o Options, args []string) error {
 		}
 		ctx = metadata.NewOutgoingContext(ctx, metadata.New(pairs))
 	}
-	timed := func(ctx context.Context) (context.Context, context.CancelFunc) {
+	withTimeout := func(ctx context.Context) (context.Context, context.CancelFunc) {
 		if f.timeout <= 0 {
 			return ctx, func() {}
 		}
 		return context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer within %s", f.timeout))
 	}
 	path := f.path()
-	messages, err := f.messages(ctx, conn, path, timed)
+	messages, err := f.messages(ctx, conn, path, withTimeout)
 	if err != nil {
 		return fmt.Errorf("ghz: %w", err)
 	}
-	var turn atomic.Uint64
-	send(ctx, o, f.volume, func(ctx context.Context) (string, error) {
-		ctx, cancel := timed(ctx)
+	var next atomic.Uint64
+	generateLoad(ctx, o, f.volume, func(ctx context.Context) (string, error) {
+		ctx, cancel := withTimeout(ctx)
 		defer cancel()
 		// The response is discarded: any message decodes as an empty one with unknown fields.
-		err := conn.Invoke(ctx, path, messages[(turn.Add(1)-1)%uint64(len(messages))], &emptypb.Empty{})
+		err := conn.Invoke(ctx, path, messages[(next.Add(1)-1)%uint64(len(messages))], &emptypb.Empty{})
 		code, err := classify(ctx, err)
 		return code.String(), err
-	}).show(o.Out)
+	}).write(o.Out)
 	return context.Cause(ctx)
 }
 
-// messages are the requests, which are sent in turn.
+// messages returns the request messages, which are sent round-robin.
 func (f *ghzFlags) messages(
-	ctx context.Context, conn *grpc.ClientConn, path string, timed func(context.Context) (context.Context, context.CancelFunc),
+	ctx context.Context, conn *grpc.ClientConn, path string, withTimeout func(context.Context) (context.Context, context.CancelFunc),
 ) ([]proto.Message, error) {
-	ctx, cancel := timed(ctx)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	return readMessages(ctx, conn, path, f.data, f.protoset)
 }

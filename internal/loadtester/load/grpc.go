@@ -15,14 +15,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// security is how a connection is secured. authority is the name of the server, if it differs from the address.
+// security contains the TLS settings of a connection. authority is the name of the server, if it differs from the address.
 type security struct {
 	plaintext, skipVerify bool
 	serverName, authority string
 }
 
-// connect returns a connection to a gRPC server, which is established by the first call. Names are resolved by the dialer, which
-// applies the policy to their addresses.
+// connect returns a connection to a gRPC server, which is established by the first call. The dialer resolves the name,
+// so that the policy applies to the resulting addresses.
 func connect(o Options, address string, s security) (*grpc.ClientConn, error) {
 	address = strings.TrimPrefix(address, "dns:///")
 	base, err := url.Parse("https://" + address)
@@ -33,7 +33,7 @@ func connect(o Options, address string, s security) (*grpc.ClientConn, error) {
 	if !s.plaintext {
 		transport = credentials.NewTLS(&tls.Config{
 			MinVersion: tls.VersionTLS12, ServerName: s.serverName,
-			InsecureSkipVerify: s.skipVerify, //nolint:gosec // there is a flag for it
+			InsecureSkipVerify: s.skipVerify, //nolint:gosec // the user sets a flag to skip verification
 		})
 	}
 	dialer := o.Policy.Dialer()

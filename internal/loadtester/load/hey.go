@@ -19,10 +19,10 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// maxData is how many bytes of a file are sent as a body.
+// maxData is the maximum number of bytes of a file that are sent as body.
 const maxData = 16 << 20
 
-// headers are given by a flag that may come several times.
+// headers is the value of a flag that may be repeated.
 type headers []string
 
 func (h *headers) String() string { return strings.Join(*h, ", ") }
@@ -44,7 +44,7 @@ type heyFlags struct {
 	url                                                  *url.URL
 }
 
-// readHey reads the command line; it is what hey 0.1 takes but for -o, whose output nobody could read here.
+// readHey parses the command line. It accepts the flags of hey 0.1 except -o, because a webhook could not read the file.
 func readHey(args []string) (*heyFlags, error) {
 	var f heyFlags
 	set := flag.NewFlagSet("hey", flag.ContinueOnError)
@@ -84,7 +84,7 @@ func readHey(args []string) (*heyFlags, error) {
 	if f.url, err = outbound.ParseURL(set.Arg(0)); err != nil {
 		return nil, fmt.Errorf("hey: %w", err)
 	}
-	if f.volume.duration == 0 && !given(set, "c") {
+	if f.volume.duration == 0 && !isSet(set, "c") {
 		f.volume.workers = min(f.volume.workers, max(f.volume.requests, 1))
 	}
 	f.volume.rate = f.perWorker * float64(f.volume.workers)
@@ -94,13 +94,13 @@ func readHey(args []string) (*heyFlags, error) {
 	return &f, nil
 }
 
-func given(set *flag.FlagSet, name string) (found bool) {
+func isSet(set *flag.FlagSet, name string) (found bool) {
 	set.Visit(func(f *flag.Flag) { found = found || f.Name == name })
 	return found
 }
 
-// header are the headers of every request.
-func (f *heyFlags) header() (http.Header, error) {
+// requestHeader returns the header of every request.
+func (f *heyFlags) requestHeader() (http.Header, error) {
 	h := http.Header{"Content-Type": {f.contentType}, "User-Agent": {"hey/serin"}}
 	for _, line := range f.headers {
 		name, value, ok := strings.Cut(line, ":")
@@ -118,8 +118,8 @@ func (f *heyFlags) header() (http.Header, error) {
 	return h, nil
 }
 
-// content is the body of every request.
-func (f *heyFlags) content() ([]byte, error) {
+// requestBody returns the body of every request.
+func (f *heyFlags) requestBody() ([]byte, error) {
 	if f.bodyFile == "" {
 		return []byte(f.body), nil
 	}
@@ -127,7 +127,7 @@ func (f *heyFlags) content() ([]byte, error) {
 }
 
 func readData(path string) ([]byte, error) {
-	file, err := os.Open(path) //nolint:gosec // whoever may give a command line may name a file of this image
+	file, err := os.Open(path) //nolint:gosec // the user who may set the command line may also read the files of this image
 	if err != nil {
 		return nil, err
 	}
@@ -135,13 +135,13 @@ func readData(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxData))
 }
 
-// template is the request that all requests are copies of.
-func (f *heyFlags) template() (*http.Request, []byte, error) {
-	header, err := f.header()
+// requestTemplate returns the request of which copies are sent, and its body.
+func (f *heyFlags) requestTemplate() (*http.Request, []byte, error) {
+	header, err := f.requestHeader()
 	if err != nil {
 		return nil, nil, err
 	}
-	body, err := f.content()
+	body, err := f.requestBody()
 	if err != nil {
 		return nil, nil, fmt.Errorf("hey: %w", err)
 	}
@@ -159,11 +159,11 @@ func (f *heyFlags) template() (*http.Request, []byte, error) {
 	return r, body, nil
 }
 
-// transport makes the connections, one for each worker.
+// transport returns a transport that reuses one connection per worker.
 func (f *heyFlags) transport(o Options) (*http.Transport, error) {
 	t := &http.Transport{
 		DialContext:         o.Policy.Dialer().DialContext,
-		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, //nolint:gosec // as hey: load is sent to what is being tried out
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, //nolint:gosec // like hey: the server under test may have a self-signed certificate
 		MaxIdleConnsPerHost: f.volume.workers,
 		DisableKeepAlives:   f.noKeepAlive,
 		DisableCompression:  f.noCompression,
@@ -183,13 +183,13 @@ func (f *heyFlags) transport(o Options) (*http.Transport, error) {
 	return t, nil
 }
 
-// hey sends HTTP requests. It prints what came and is content with any answer, as the tool is.
+// hey sends HTTP requests and prints a report. Like the tool, it succeeds whatever the server answers.
 func hey(ctx context.Context, o Options, args []string) error {
 	f, err := readHey(args)
 	if err != nil {
 		return err
 	}
-	template, body, err := f.template()
+	template, body, err := f.requestTemplate()
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func hey(ctx context.Context, o Options, args []string) error {
 	if f.noRedirects {
 		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
-	send(ctx, o, f.volume, func(ctx context.Context) (string, error) {
+	generateLoad(ctx, o, f.volume, func(ctx context.Context) (string, error) {
 		r := template.Clone(ctx)
 		if len(body) > 0 {
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -217,11 +217,11 @@ func hey(ctx context.Context, o Options, args []string) error {
 			return "", withoutURL(err)
 		}
 		return strconv.Itoa(response.StatusCode), nil
-	}).show(o.Out)
+	}).write(o.Out)
 	return context.Cause(ctx)
 }
 
-// withoutURL takes the address out of an error: all requests have the same.
+// withoutURL removes the address from an error, because it is the same for all requests.
 func withoutURL(err error) error {
 	if inURL, ok := errors.AsType[*url.Error](err); ok {
 		return inURL.Err

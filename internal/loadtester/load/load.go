@@ -1,7 +1,7 @@
-// Package load generates load, and asks for health, by programs that are built in under the names of well-known ones:
-// hey for HTTP, ghz for gRPC, grpc_health_probe.
+// Package load contains built-in programs that generate load and check health. They have the names and command lines of
+// well-known tools: hey for HTTP, ghz for gRPC, grpc_health_probe.
 //
-// It knows their command lines as webhooks use them. It must not know webhooks, releases, or who reads what it prints.
+// It knows the flags that webhooks commonly use. It must not know webhooks, releases, or what reads the output.
 package load
 
 import (
@@ -19,47 +19,47 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// maxWorkers bounds the requests that one program has under way at once.
+// maxWorkers bounds the concurrent requests of one program.
 const maxWorkers = 2000
 
-// Options are what a program works with.
+// Options are the dependencies of a program.
 type Options struct {
-	// Out gets what the program prints.
+	// Out receives the output of the program.
 	Out   io.Writer
 	Clock clock.Clock
-	// Policy says where requests may go.
+	// Policy restricts the addresses to which requests are sent.
 	Policy outbound.Policy
 }
 
-// A program reads its arguments and does its work. An error says that it could not, or found what it asks for wanting.
+// A program parses its arguments and runs. It returns an error if it could not run, or if its check failed.
 type program func(ctx context.Context, o Options, args []string) error
 
 func programs() map[string]program {
 	return map[string]program{"hey": hey, "ghz": ghz, "grpc_health_probe": healthProbe}
 }
 
-// Programs are the names of the programs.
+// Programs returns the names of the built-in programs, sorted.
 func Programs() []string { return slices.Sorted(maps.Keys(programs())) }
 
-// Has says that there is a program of that name.
-func Has(name string) bool { return programs()[name] != nil }
+// HasProgram reports whether there is a built-in program of that name.
+func HasProgram(name string) bool { return programs()[name] != nil }
 
-// Run runs the program that argv names, until it is over or ctx is.
+// Run runs the program that argv names, until it ends or ctx does.
 func Run(ctx context.Context, o Options, argv []string) error {
-	if len(argv) == 0 || !Has(argv[0]) {
-		return fmt.Errorf("name a program: %v", Programs())
+	if len(argv) == 0 || !HasProgram(argv[0]) {
+		return fmt.Errorf("unknown program: use one of %v", Programs())
 	}
 	return programs()[argv[0]](ctx, o, argv[1:])
 }
 
-// volume is how much is sent.
+// volume is the amount of load.
 type volume struct {
-	// workers is the number of requests at a time.
+	// workers is the number of concurrent requests.
 	workers int
-	// requests is the number in all; it does not count where there is a duration.
+	// requests is the total number of requests; it is ignored if there is a duration.
 	requests int
 	duration time.Duration
-	// rate is the number of requests a second in all; 0: as many as are answered.
+	// rate is the total number of requests per second; 0: as many as are answered.
 	rate float64
 }
 
@@ -70,7 +70,7 @@ func (v volume) validate() error {
 	case v.duration < 0, v.duration == 0 && v.requests < 1:
 		return fmt.Errorf("give a number of requests (-n) or a duration (-z)")
 	case v.duration == 0 && v.requests < v.workers:
-		return fmt.Errorf("the number of requests (-n) cannot be less than that of workers (-c)")
+		return fmt.Errorf("the number of requests (-n) cannot be less than the number of workers (-c)")
 	case v.rate < 0:
 		return fmt.Errorf("a rate cannot be negative")
 	default:
@@ -78,12 +78,12 @@ func (v volume) validate() error {
 	}
 }
 
-// ask makes one request and says what came: a status for the distribution, or an error.
-type ask func(ctx context.Context) (status string, err error)
+// requestFunc sends one request and returns its status for the distribution, or an error.
+type requestFunc func(ctx context.Context) (status string, err error)
 
-// send makes requests. None begins after the duration; those under way then are still answered, because the other side
-// would count requests that are cut off as errors. The end of ctx cuts them off.
-func send(ctx context.Context, o Options, v volume, one ask) *report {
+// generateLoad sends requests. It starts none after the duration, but waits for the answers to those in progress, because
+// the server would count aborted requests as errors. The end of ctx aborts them.
+func generateLoad(ctx context.Context, o Options, v volume, sendRequest requestFunc) *report {
 	r := newReport()
 	began := o.Clock.Now()
 	starting, cancel := ctx, context.CancelFunc(func() {})
@@ -95,43 +95,45 @@ func send(ctx context.Context, o Options, v volume, one ask) *report {
 	if v.rate > 0 {
 		limit = rate.Limit(v.rate)
 	}
-	// All workers share one pace, so a slow answer does not lower the rate while another worker is free; and what was
-	// missed while all of them waited is not made up for.
+	// All workers share one limiter, so that a slow answer does not lower the rate while another worker is free. Its burst
+	// of 1 prevents a peak of load after a time in which all of them waited.
 	pace := rate.NewLimiter(limit, 1)
-	turns := newTurns(v)
+	budget := newRequestBudget(v)
 	var workers sync.WaitGroup
 	for range v.workers {
 		workers.Go(func() {
-			for turns.take() && pace.Wait(starting) == nil && starting.Err() == nil {
-				at := o.Clock.Now()
-				status, err := one(ctx)
+			for budget.take() && pace.Wait(starting) == nil && starting.Err() == nil {
+				sent := o.Clock.Now()
+				status, err := sendRequest(ctx)
 				if ctx.Err() != nil {
-					return // we cut it off; that says nothing about the other side
+					return // the request was aborted here, which is not an error of the server
 				}
-				r.add(o.Clock.Since(at), status, err)
+				r.add(o.Clock.Since(sent), status, err)
 			}
 		})
 	}
 	workers.Wait()
-	r.took = o.Clock.Since(began)
+	r.duration = o.Clock.Since(began)
 	return r
 }
 
-// turns counts requests down.
-type turns struct {
+// requestBudget counts the requests that remain to be sent.
+type requestBudget struct {
 	mu        sync.Mutex
-	left      int
+	remaining int
 	unlimited bool
 }
 
-func newTurns(v volume) *turns { return &turns{left: v.requests, unlimited: v.duration > 0} }
+func newRequestBudget(v volume) *requestBudget {
+	return &requestBudget{remaining: v.requests, unlimited: v.duration > 0}
+}
 
-func (t *turns) take() bool {
+func (t *requestBudget) take() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.unlimited {
 		return true
 	}
-	t.left--
-	return t.left >= 0
+	t.remaining--
+	return t.remaining >= 0
 }

@@ -30,29 +30,29 @@ func run(ctx context.Context, policy outbound.Policy, argv ...string) (string, e
 	return out.String(), err
 }
 
-var here = outbound.Policy{AllowLoopback: true}
+var allowLoopback = outbound.Policy{AllowLoopback: true}
 
-// seen are the requests that came, each as one text.
-type seen struct {
-	mu   sync.Mutex
-	all  []string
-	most int // at a time
-	now  int
+// recordedRequests records the requests to a server.
+type recordedRequests struct {
+	mu            sync.Mutex
+	texts         []string // one for each request
+	maxConcurrent int
+	concurrent    int
 }
 
-func (s *seen) texts() map[string]int {
+func (s *recordedRequests) counts() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counted := map[string]int{}
-	for _, text := range s.all {
+	for _, text := range s.texts {
 		counted[text]++
 	}
 	return counted
 }
 
-func serve(t *testing.T, handler http.HandlerFunc) (*seen, string) {
+func serve(t *testing.T, handler http.HandlerFunc) (*recordedRequests, string) {
 	t.Helper()
-	s := &seen{}
+	s := &recordedRequests{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -65,29 +65,29 @@ func serve(t *testing.T, handler http.HandlerFunc) (*seen, string) {
 			}
 		}
 		s.mu.Lock()
-		s.all = append(s.all, strings.TrimSpace(text))
-		s.now++
-		s.most = max(s.most, s.now)
+		s.texts = append(s.texts, strings.TrimSpace(text))
+		s.concurrent++
+		s.maxConcurrent = max(s.maxConcurrent, s.concurrent)
 		s.mu.Unlock()
 		handler(w, r)
 		s.mu.Lock()
-		s.now--
+		s.concurrent--
 		s.mu.Unlock()
 	}))
 	t.Cleanup(server.Close)
 	return s, server.URL
 }
 
-func fine(http.ResponseWriter, *http.Request) {}
+func respondOK(http.ResponseWriter, *http.Request) {}
 
-func TestHeySendsWhatItIsTold(t *testing.T) {
+func TestHeySendsTheRequestsOfItsFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "body")
 	if err := os.WriteFile(file, []byte("from a file"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		args string // | parts arguments
-		want string // HOST stands for the address of the server
+		args string // separated by |
+		want string // HOST is replaced by the address of the server
 	}{
 		{"", "GET HOST/path?a=1  Content-Type=text/html User-Agent=hey/serin Accept-Encoding=gzip"},
 		{"-m|post|-d|text|-T|text/plain|-A|text/css|-disable-compression", "POST HOST/path?a=1 text Accept=text/css Content-Type=text/plain User-Agent=hey/serin"},
@@ -96,17 +96,17 @@ func TestHeySendsWhatItIsTold(t *testing.T) {
 		{"-host|cart.example.com|-disable-keepalive", "GET cart.example.com/path?a=1  Content-Type=text/html User-Agent=hey/serin Accept-Encoding=gzip"},
 		{"-H|Host: web.example.com|-cpus|1|-t|5|-more", "GET web.example.com/path?a=1  Content-Type=text/html User-Agent=hey/serin Accept-Encoding=gzip"},
 	} {
-		s, address := serve(t, fine)
+		s, address := serve(t, respondOK)
 		argv := []string{"hey", "-n", "7", "-c", "3"}
 		if c.args != "" {
 			argv = append(argv, strings.Split(c.args, "|")...)
 		}
-		out, err := run(t.Context(), here, append(argv, address+"/path?a=1")...)
+		out, err := run(t.Context(), allowLoopback, append(argv, address+"/path?a=1")...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]int{strings.ReplaceAll(c.want, "HOST", strings.TrimPrefix(address, "http://")): 7}
-		if diff := cmp.Diff(want, s.texts()); diff != "" {
+		if diff := cmp.Diff(want, s.counts()); diff != "" {
 			t.Errorf("hey %s (-want +got):\n%s", c.args, diff)
 		}
 		if !strings.Contains(out, "[200]\t7 responses") || strings.Contains(out, "Error") {
@@ -115,67 +115,67 @@ func TestHeySendsWhatItIsTold(t *testing.T) {
 	}
 }
 
-func TestHeyHasNoMoreThanItsWorkersUnderWay(t *testing.T) {
-	var together sync.WaitGroup
-	together.Add(3)
-	var once sync.Map
+func TestHeySendsAtMostOneRequestPerWorkerAtATime(t *testing.T) {
+	var barrier sync.WaitGroup
+	barrier.Add(3)
+	var clients sync.Map
 	s, address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
-		if _, known := once.LoadOrStore(r.RemoteAddr, true); !known {
-			together.Done()
-			together.Wait() // so three are here at once
+		if _, known := clients.LoadOrStore(r.RemoteAddr, true); !known {
+			barrier.Done()
+			barrier.Wait() // three requests are in progress at the same time
 		}
 	})
-	if _, err := run(t.Context(), here, "hey", "-n", "50", "-c", "3", address); err != nil {
+	if _, err := run(t.Context(), allowLoopback, "hey", "-n", "50", "-c", "3", address); err != nil {
 		t.Fatal(err)
 	}
-	if s.most != 3 || len(s.all) != 50 {
-		t.Errorf("%d at a time, %d in all", s.most, len(s.all))
+	if s.maxConcurrent != 3 || len(s.texts) != 50 {
+		t.Errorf("%d concurrent requests, %d in total", s.maxConcurrent, len(s.texts))
 	}
 }
 
-// TestTheRateIsKept: 1,000 requests cannot be sent in less than the time that a rate leaves for them. More than that
-// depends on the machine, and so is not looked at.
-func TestTheRateIsKept(t *testing.T) {
-	_, address := serve(t, fine)
+// TestRateIsNotExceeded checks only the minimum duration that follows from the rate: how much longer the requests take
+// depends on the machine.
+func TestRateIsNotExceeded(t *testing.T) {
+	_, address := serve(t, respondOK)
 	began := time.Now()
-	if _, err := run(t.Context(), here, "hey", "-n", "20", "-c", "2", "-q", "50", address); err != nil {
+	if _, err := run(t.Context(), allowLoopback, "hey", "-n", "20", "-c", "2", "-q", "50", address); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took < 19*10*time.Millisecond {
-		t.Errorf("20 requests at 2·50 a second took %s", took)
+		t.Errorf("20 requests at 2·50 per second took %s", took)
 	}
 }
 
-// TestWhatIsUnderWayIsAnsweredAtTheEnd: the other side would count a request that is cut off as an error.
-func TestWhatIsUnderWayIsAnsweredAtTheEnd(t *testing.T) {
+// TestRequestsInProgressAreAnsweredAtTheEnd: the server would count an aborted request as an error.
+func TestRequestsInProgressAreAnsweredAtTheEnd(t *testing.T) {
 	_, address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		slow := time.NewTimer(20 * time.Millisecond) // longer than the load lasts
 		defer slow.Stop()
 		select {
 		case <-slow.C:
 		case <-r.Context().Done():
-			t.Error("a request was cut off")
+			t.Error("a request was aborted")
 		}
 	})
-	out, err := run(t.Context(), here, "hey", "-z", "10ms", "-c", "2", address)
+	out, err := run(t.Context(), allowLoopback, "hey", "-z", "10ms", "-c", "2", address)
 	if err != nil || !strings.Contains(out, "[200]") || strings.Contains(out, "Error") {
 		t.Errorf("got %v and\n%s", err, out)
 	}
 }
 
-func TestTheEndOfTheContextCutsRequestsOff(t *testing.T) {
+func TestEndOfTheContextCancelsRequests(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	_, address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		cancel(errors.New("time is over"))
 		<-r.Context().Done()
 	})
-	out, err := run(ctx, here, "hey", "-z", "1h", "-c", "1", address)
+	out, err := run(ctx, allowLoopback, "hey", "-z", "1h", "-c", "1", address)
 	if err == nil || err.Error() != "time is over" || !strings.Contains(out, "Count:\t0\n") {
 		t.Errorf("got %v and\n%s", err, out)
 	}
 }
 
-func TestStatusesAndErrorsAreToldApart(t *testing.T) {
+func TestStatusesAndErrorsAreCountedSeparately(t *testing.T) {
 	var n int
 	var mu sync.Mutex
 	_, address := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -189,19 +189,19 @@ func TestStatusesAndErrorsAreToldApart(t *testing.T) {
 			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
 		}
 	})
-	out, err := run(t.Context(), here, "hey", "-n", "9", "-c", "1", address)
+	out, err := run(t.Context(), allowLoopback, "hey", "-n", "9", "-c", "1", address)
 	for _, want := range []string{"[200]\t3 responses", "[503]\t3 responses", "[3]\tdial tcp 169.254.169.254:80: 169.254.169.254 is a link-local address"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	if out, _ = run(t.Context(), here, "hey", "-n", "3", "-c", "1", "-disable-redirects", address); !strings.Contains(out, "[302]\t1 responses") {
+	if out, _ = run(t.Context(), allowLoopback, "hey", "-n", "3", "-c", "1", "-disable-redirects", address); !strings.Contains(out, "[302]\t1 responses") {
 		t.Errorf("no 302 in\n%s", out)
 	}
 }
 
-func TestLoadGoesWhereThePolicyAllows(t *testing.T) {
-	_, address := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was called") })
+func TestPolicyAppliesToLoad(t *testing.T) {
+	_, address := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was called") })
 	for _, argv := range [][]string{{"hey", "-n", "1", address}, {"ghz", "-n", "1", "--insecure", strings.TrimPrefix(address, "http://")}} {
 		if out, _ := run(t.Context(), outbound.Policy{}, argv...); !strings.Contains(out, "is a loopback address, which may not be called") {
 			t.Errorf("%v prints\n%s", argv, out)
@@ -209,7 +209,7 @@ func TestLoadGoesWhereThePolicyAllows(t *testing.T) {
 	}
 }
 
-func TestCommandLinesThatCannotWork(t *testing.T) {
+func TestInvalidCommandLinesAreRefused(t *testing.T) {
 	for line, want := range map[string]string{
 		"hey":                                `^hey: give one URL, after all flags$`,
 		"hey http://a http://b":              `^hey: give one URL`,
@@ -237,19 +237,20 @@ func TestCommandLinesThatCannotWork(t *testing.T) {
 		"grpc_health_probe":                  `host:port`,
 		"grpc_health_probe -addr=a:1 b":      `-addr=host:port`,
 		"grpc_health_probe -rpc-timeout=-1s": `timeouts above zero`,
-		"wrk":                                `name a program: \[ghz grpc_health_probe hey\]`,
+		"wrk":                                `unknown program: use one of \[ghz grpc_health_probe hey\]`,
 	} {
-		out, err := run(t.Context(), here, strings.Fields(line)...)
+		out, err := run(t.Context(), allowLoopback, strings.Fields(line)...)
 		if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) || out != "" {
 			t.Errorf("%s: got %v and %q, want %s", line, err, out, want)
 		}
 	}
 }
 
-// grpcServer speaks what a gRPC server speaks: HTTP/2 without TLS, frames with a length, the status in the trailer.
-func grpcServer(t *testing.T) (*seen, string) {
+// grpcServer starts a server that implements the wire format of gRPC: HTTP/2 without TLS, length-prefixed messages, the
+// status in the trailer. Unlike a real gRPC server, it can violate the protocol.
+func grpcServer(t *testing.T) (*recordedRequests, string) {
 	t.Helper()
-	s := &seen{}
+	s := &recordedRequests{}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || len(body) < 5 || int(binary.BigEndian.Uint32(body[1:])) != len(body)-5 || body[0] != 0 {
@@ -257,7 +258,7 @@ func grpcServer(t *testing.T) (*seen, string) {
 			return
 		}
 		s.mu.Lock()
-		s.all = append(s.all, fmt.Sprintf("%s %s %s %s %s %q", r.Proto, r.Method, r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("Te")+r.Header.Get("X-Who"), body[5:]))
+		s.texts = append(s.texts, fmt.Sprintf("%s %s %s %s %s %q", r.Proto, r.Method, r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("Te")+r.Header.Get("X-Who"), body[5:]))
 		s.mu.Unlock()
 		w.Header().Set("Content-Type", "application/grpc")
 		switch r.URL.Path {
@@ -273,7 +274,7 @@ func grpcServer(t *testing.T) (*seen, string) {
 		case "/half.A/Message":
 			_, _ = w.Write([]byte{0, 0, 0, 9, 9, 8})
 			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
-		default: // the status alone, as servers do that have nothing else to say
+		default: // a response of trailers only
 			w.Header().Set("Grpc-Status", "12")
 		}
 	}))
@@ -284,7 +285,7 @@ func grpcServer(t *testing.T) (*seen, string) {
 	return s, strings.TrimPrefix(server.URL, "http://")
 }
 
-func TestGhzCalls(t *testing.T) {
+func TestGhzSendsCalls(t *testing.T) {
 	for _, c := range []struct{ args, call, prints string }{
 		{"", `HTTP/2.0 POST /grpc.health.v1.Health/Check application/grpc trailers ""`, "[OK]\t5 responses"},
 		{`--proto=/tmp/x.proto --call=grpc.health.v1.Health/Check -d {} -m {"x-who":"me"} --name n -t 5s`, `HTTP/2.0 POST /grpc.health.v1.Health/Check application/grpc trailersme ""`, "[OK]\t5 responses"},
@@ -294,23 +295,23 @@ func TestGhzCalls(t *testing.T) {
 	} {
 		s, address := grpcServer(t)
 		argv := append([]string{"ghz", "--insecure", "-n", "5", "-c", "2"}, strings.Fields(c.args)...)
-		out, err := run(t.Context(), here, append(argv, address)...)
+		out, err := run(t.Context(), allowLoopback, append(argv, address)...)
 		if err != nil || !strings.Contains(out, c.prints) {
 			t.Errorf("ghz %s: %v, want %q in\n%s", c.args, err, c.prints, out)
 		}
-		if diff := cmp.Diff(map[string]int{c.call: 5}, s.texts()); diff != "" {
+		if diff := cmp.Diff(map[string]int{c.call: 5}, s.counts()); diff != "" {
 			t.Errorf("ghz %s (-want +got):\n%s", c.args, diff)
 		}
 	}
 }
 
-func TestHealthProbe(t *testing.T) {
+func TestHealthProbeReportsTheStatus(t *testing.T) {
 	s, address := grpcServer(t)
 	for _, c := range []struct{ args, out, err string }{
 		{"-addr=" + address, "status: SERVING\n", "<nil>"},
 		{"-addr=" + address + " -connect-timeout=4000ms -service=down", "status: NOT_SERVING\n", "service unhealthy: NOT_SERVING"},
 	} {
-		out, err := run(t.Context(), here, append([]string{"grpc_health_probe"}, strings.Fields(c.args)...)...)
+		out, err := run(t.Context(), allowLoopback, append([]string{"grpc_health_probe"}, strings.Fields(c.args)...)...)
 		if out != c.out || fmt.Sprint(err) != c.err {
 			t.Errorf("%s: got %q and %v", c.args, out, err)
 		}
@@ -319,7 +320,7 @@ func TestHealthProbe(t *testing.T) {
 		`HTTP/2.0 POST /grpc.health.v1.Health/Check application/grpc trailers ""`:           1,
 		`HTTP/2.0 POST /grpc.health.v1.Health/Check application/grpc trailers "\n\x04down"`: 1,
 	}
-	if diff := cmp.Diff(want, s.texts()); diff != "" {
+	if diff := cmp.Diff(want, s.counts()); diff != "" {
 		t.Error(diff)
 	}
 	hang := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
@@ -327,7 +328,7 @@ func TestHealthProbe(t *testing.T) {
 	hang.Config.Protocols.SetUnencryptedHTTP2(true)
 	hang.Start()
 	t.Cleanup(hang.Close)
-	_, err := run(t.Context(), here, "grpc_health_probe", "-addr", strings.TrimPrefix(hang.URL, "http://"), "-connect-timeout=1ms", "-rpc-timeout=19ms")
+	_, err := run(t.Context(), allowLoopback, "grpc_health_probe", "-addr", strings.TrimPrefix(hang.URL, "http://"), "-connect-timeout=1ms", "-rpc-timeout=19ms")
 	if err == nil || err.Error() != "no answer within 20ms" {
 		t.Errorf("got %v", err)
 	}

@@ -23,14 +23,14 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// Bounds of what describes messages.
+// The limits of the descriptors of messages.
 const (
 	maxFiles    = 500
 	maxProtoset = 16 << 20
 )
 
-// readMessages are the requests of a call whose path is /package.Service/Method: data is a JSON object, or a list of them. Their
-// type is in a file of descriptors, or requested from the server.
+// readMessages returns the request messages of a call whose path is /package.Service/Method. data is a JSON object or a
+// list of objects. Their type is read from a file of descriptors or requested from the server.
 func readMessages(ctx context.Context, conn *grpc.ClientConn, path, data, protoset string) ([]proto.Message, error) {
 	if strings.TrimSpace(data) == "" || strings.Join(strings.Fields(data), "") == "{}" {
 		return []proto.Message{&emptypb.Empty{}}, nil
@@ -44,7 +44,7 @@ func readMessages(ctx context.Context, conn *grpc.ClientConn, path, data, protos
 	if err != nil {
 		return nil, err
 	}
-	input, err := inputOf(files, service, method)
+	input, err := requestType(files, service, method)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func readMessages(ctx context.Context, conn *grpc.ClientConn, path, data, protos
 	for _, object := range objects {
 		message := dynamicpb.NewMessage(input)
 		if err := (protojson.UnmarshalOptions{Resolver: dynamicpb.NewTypes(files)}).Unmarshal(object, message); err != nil {
-			return nil, fmt.Errorf("data (-d) are no message %s: %w", input.FullName(), err)
+			return nil, fmt.Errorf("data (-d) is not a message %s: %w", input.FullName(), err)
 		}
 		all = append(all, message)
 	}
@@ -66,12 +66,12 @@ func readObjects(data string) ([]json.RawMessage, error) {
 	}
 	var all []json.RawMessage
 	if err := json.Unmarshal(raw, &all); err != nil || len(all) == 0 {
-		return nil, errors.New(`data (-d) are written as '{"name":"value"}', or as a list of such`)
+		return nil, errors.New(`data (-d) is written as '{"name":"value"}', or as a list of such objects`)
 	}
 	return all, nil
 }
 
-// readDescriptors are the descriptors of a service.
+// readDescriptors returns the descriptors of a service, from the file protoset or else from the server.
 func readDescriptors(ctx context.Context, conn *grpc.ClientConn, service, protoset string) (*protoregistry.Files, error) {
 	set := &descriptorpb.FileDescriptorSet{}
 	if protoset == "" {
@@ -98,24 +98,24 @@ func readProtoset(name string, set *descriptorpb.FileDescriptorSet) error {
 	if info.Size() > maxProtoset {
 		return fmt.Errorf("read --protoset: %s has more than %d bytes", name, maxProtoset)
 	}
-	raw, err := os.ReadFile(name) //nolint:gosec // whoever starts a load test names the file
+	raw, err := os.ReadFile(name) //nolint:gosec // the user who starts a load test names the file
 	if err != nil {
 		return fmt.Errorf("read --protoset: %w", err)
 	}
 	if err := proto.Unmarshal(raw, set); err != nil {
-		return errors.New("read --protoset: it is no set of descriptors: make it with protoc --include_imports --descriptor_set_out")
+		return errors.New("read --protoset: not a set of descriptors: create it with protoc --include_imports --descriptor_set_out")
 	}
 	return nil
 }
 
-func inputOf(files *protoregistry.Files, service, method string) (protoreflect.MessageDescriptor, error) {
+func requestType(files *protoregistry.Files, service, method string) (protoreflect.MessageDescriptor, error) {
 	found, err := files.FindDescriptorByName(protoreflect.FullName(service))
 	if err != nil {
-		return nil, fmt.Errorf("nothing describes the service %s", service)
+		return nil, fmt.Errorf("the descriptors do not contain the service %s", service)
 	}
 	described, ok := found.(protoreflect.ServiceDescriptor)
 	if !ok {
-		return nil, fmt.Errorf("%s is no service", service)
+		return nil, fmt.Errorf("%s is not a service", service)
 	}
 	call := described.Methods().ByName(protoreflect.Name(method))
 	switch {
@@ -128,15 +128,15 @@ func inputOf(files *protoregistry.Files, service, method string) (protoreflect.M
 	}
 }
 
-// reflectionMethods are the methods by which servers describe themselves, the newer one first. Their messages are the same.
+// reflectionMethods are the methods of server reflection, the newer one first. Their messages are the same.
 var reflectionMethods = []string{
 	reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 }
 
-// requestDescriptors requests the descriptors of a service, and of all that they import, from the server.
+// requestDescriptors requests the descriptors of a service, and of all imported files, from the server.
 func requestDescriptors(ctx context.Context, conn *grpc.ClientConn, service string) ([]*descriptorpb.FileDescriptorProto, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the stream
+	defer cancel() // closes the stream
 	for _, method := range reflectionMethods {
 		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
 		if err != nil {
@@ -185,7 +185,7 @@ func receiveDescriptors(stream grpc.ClientStream, service string) ([]*descriptor
 	}
 }
 
-// missingImport is the name of a file that is imported and not known; empty: there is none.
+// missingImport returns the name of an imported file that is not known; empty if there is none.
 func missingImport(files []*descriptorpb.FileDescriptorProto, known map[string]bool) string {
 	for _, file := range files {
 		for _, name := range file.GetDependency() {
@@ -200,7 +200,7 @@ func missingImport(files []*descriptorpb.FileDescriptorProto, known map[string]b
 // readFiles reads the response to a request for the descriptors of a name.
 func readFiles(response *reflectionv1.ServerReflectionResponse, name string) ([]*descriptorpb.FileDescriptorProto, error) {
 	if response.GetErrorResponse() != nil {
-		return nil, fmt.Errorf("the server does not know %s", name)
+		return nil, fmt.Errorf("the server does not describe %s", name)
 	}
 	var files []*descriptorpb.FileDescriptorProto
 	for _, encoded := range response.GetFileDescriptorResponse().GetFileDescriptorProto() {

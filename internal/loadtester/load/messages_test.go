@@ -20,20 +20,20 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// heard are the services whose health a real gRPC server was asked for.
-type heard struct {
-	mu    sync.Mutex
-	asked []string
+// recordedChecks records the services whose health was requested.
+type recordedChecks struct {
+	mu       sync.Mutex
+	services []string
 }
 
-// newHealthServer is a real gRPC server; describe makes it describe itself.
-func newHealthServer(t *testing.T, describe ...func(*grpc.Server)) (*heard, string) {
+// newHealthServer starts a real gRPC server; describe registers its reflection.
+func newHealthServer(t *testing.T, describe ...func(*grpc.Server)) (*recordedChecks, string) {
 	t.Helper()
-	h := &heard{}
+	h := &recordedChecks{}
 	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		if check, ok := request.(*healthv1.HealthCheckRequest); ok {
 			h.mu.Lock()
-			h.asked = append(h.asked, check.GetService())
+			h.services = append(h.services, check.GetService())
 			h.mu.Unlock()
 		}
 		return next(ctx, request)
@@ -53,10 +53,10 @@ func newHealthServer(t *testing.T, describe ...func(*grpc.Server)) (*heard, stri
 	return h, listener.Addr().String()
 }
 
-func reflects(s *grpc.Server) { reflection.Register(s) }
+func registerReflection(s *grpc.Server) { reflection.Register(s) }
 
-// protoset is a file of descriptors of the health service.
-func protoset(t *testing.T) string {
+// writeProtoset writes a file with the descriptors of the health service and returns its path.
+func writeProtoset(t *testing.T) string {
 	t.Helper()
 	raw, err := proto.Marshal(&descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{
 		protodesc.ToFileDescriptorProto(healthv1.File_grpc_health_v1_health_proto),
@@ -71,60 +71,60 @@ func protoset(t *testing.T) string {
 	return name
 }
 
-func TestGhzSendsWhatTheServerDescribes(t *testing.T) {
+func TestGhzEncodesMessagesByDescriptors(t *testing.T) {
 	for name, c := range map[string]struct {
 		describe func(*grpc.Server)
 		args     []string
-		asked    []string
+		services []string
 		prints   string
 	}{
-		"by reflection": {reflects, []string{"-d", `{"service":"cart"}`}, []string{"cart", "cart", "cart", "cart"}, "[OK]\t4 responses"},
-		"in turn":       {reflects, []string{"-d", `[{"service":"cart"},{"service":"other"}]`}, []string{"cart", "cart", "other", "other"}, "[NotFound]\t2 responses"},
-		"by older words": {func(s *grpc.Server) {
+		"reflection":  {registerReflection, []string{"-d", `{"service":"cart"}`}, []string{"cart", "cart", "cart", "cart"}, "[OK]\t4 responses"},
+		"round-robin": {registerReflection, []string{"-d", `[{"service":"cart"},{"service":"other"}]`}, []string{"cart", "cart", "other", "other"}, "[NotFound]\t2 responses"},
+		"v1alpha reflection": {func(s *grpc.Server) {
 			older.RegisterServerReflectionServer(s, reflection.NewServer(reflection.ServerOptions{Services: s}))
 		}, []string{"-d", `{"service":"cart"}`}, []string{"cart", "cart", "cart", "cart"}, "[OK]"},
-		"by a set":         {func(*grpc.Server) {}, []string{"-d", `{"service":"cart"}`, "--protoset", protoset(t)}, []string{"cart", "cart", "cart", "cart"}, "[OK]"},
-		"nothing to tell":  {func(*grpc.Server) {}, []string{"-d", "{ }"}, []string{"", "", "", ""}, "[OK]"},
-		"a dot in between": {reflects, []string{"-d", `{"service":"cart"}`, "--call", "grpc.health.v1.Health.Check"}, []string{"cart", "cart", "cart", "cart"}, "[OK]"},
+		"protoset":          {func(*grpc.Server) {}, []string{"-d", `{"service":"cart"}`, "--protoset", writeProtoset(t)}, []string{"cart", "cart", "cart", "cart"}, "[OK]"},
+		"empty message":     {func(*grpc.Server) {}, []string{"-d", "{ }"}, []string{"", "", "", ""}, "[OK]"},
+		"dot before method": {registerReflection, []string{"-d", `{"service":"cart"}`, "--call", "grpc.health.v1.Health.Check"}, []string{"cart", "cart", "cart", "cart"}, "[OK]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, address := newHealthServer(t, c.describe)
-			out, err := run(t.Context(), here, slices.Concat([]string{"ghz", "--insecure", "-n", "4", "-c", "1"}, c.args, []string{address})...)
+			out, err := run(t.Context(), allowLoopback, slices.Concat([]string{"ghz", "--insecure", "-n", "4", "-c", "1"}, c.args, []string{address})...)
 			if err != nil || !strings.Contains(out, c.prints) {
 				t.Errorf("%v, want %q in\n%s", err, c.prints, out)
 			}
-			slices.Sort(h.asked)
-			if !slices.Equal(h.asked, c.asked) {
-				t.Errorf("asked for %q, want %q", h.asked, c.asked)
+			slices.Sort(h.services)
+			if !slices.Equal(h.services, c.services) {
+				t.Errorf("requested %q, want %q", h.services, c.services)
 			}
 		})
 	}
 }
 
-func TestGhzSaysWhyItCannotSend(t *testing.T) {
+func TestGhzReportsWhyItCannotSend(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken")
 	if err := os.WriteFile(broken, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"the server does not know a.B":                               {"--call", "a.B/C", "-d", `{"a":1}`},
-		"the service grpc.health.v1.Health has no method No":         {"--call", "grpc.health.v1.Health/No", "-d", `{"a":1}`},
-		"grpc.health.v1.Health.Watch is a stream":                    {"--call", "grpc.health.v1.Health/Watch", "-d", `{"a":1}`},
-		"data (-d) are no message grpc.health.v1.HealthCheckRequest": {"-d", `{"wrong":1}`},
-		"data (-d) are written as":                                   {"-d", `[]`},
-		"is no service":                                              {"--call", "grpc.health.v1.HealthCheckRequest/X", "-d", `{"a":1}`},
-		"it is no set of descriptors":                                {"-d", `{"a":1}`, "--protoset", broken},
-		"no such file":                                               {"-d", `{"a":1}`, "--protoset", broken + "-2"},
-		"nothing describes the service a.B":                          {"--call", "a.B/C", "-d", `{"a":1}`, "--protoset", protoset(t)},
+		"the server does not describe a.B":                             {"--call", "a.B/C", "-d", `{"a":1}`},
+		"the service grpc.health.v1.Health has no method No":           {"--call", "grpc.health.v1.Health/No", "-d", `{"a":1}`},
+		"grpc.health.v1.Health.Watch is a stream":                      {"--call", "grpc.health.v1.Health/Watch", "-d", `{"a":1}`},
+		"data (-d) is not a message grpc.health.v1.HealthCheckRequest": {"-d", `{"wrong":1}`},
+		"data (-d) is written as":                                      {"-d", `[]`},
+		"is not a service":                                             {"--call", "grpc.health.v1.HealthCheckRequest/X", "-d", `{"a":1}`},
+		"not a set of descriptors":                                     {"-d", `{"a":1}`, "--protoset", broken},
+		"no such file":                                                 {"-d", `{"a":1}`, "--protoset", broken + "-2"},
+		"the descriptors do not contain the service a.B":               {"--call", "a.B/C", "-d", `{"a":1}`, "--protoset", writeProtoset(t)},
 	} {
-		_, address := newHealthServer(t, reflects)
-		_, err := run(t.Context(), here, slices.Concat([]string{"ghz", "--insecure", "-n", "1"}, args, []string{address})...)
+		_, address := newHealthServer(t, registerReflection)
+		_, err := run(t.Context(), allowLoopback, slices.Concat([]string{"ghz", "--insecure", "-n", "1"}, args, []string{address})...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
 	}
 	_, address := newHealthServer(t)
-	if _, err := run(t.Context(), here, "ghz", "--insecure", "-d", `{"service":"cart"}`, address); err == nil || !strings.Contains(err.Error(), "give its descriptors with --protoset") {
+	if _, err := run(t.Context(), allowLoopback, "ghz", "--insecure", "-d", `{"service":"cart"}`, address); err == nil || !strings.Contains(err.Error(), "give its descriptors with --protoset") {
 		t.Errorf("without reflection: %v", err)
 	}
 }

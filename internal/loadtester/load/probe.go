@@ -12,7 +12,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// healthProbe asks a gRPC server for its health once, and is not content with any other answer than that it serves.
+// healthProbe checks the health of a gRPC server once. It returns an error for any status other than SERVING.
 func healthProbe(ctx context.Context, o Options, args []string) error {
 	var s security
 	var address, service string

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// maxKinds bounds the different statuses and errors that are told apart; further ones are others.
-	maxKinds = 32
-	// growth is the ratio of one bucket of latencies to the one before, and so the error of a percentile.
+	// maxCategories bounds the statuses and errors that are counted separately; further ones are counted as "others".
+	maxCategories = 32
+	// growth is the ratio of a latency bucket to the previous one, and so the relative error of a percentile.
 	growth = 1.02
 )
 
-// report is what came of many requests. However many they are, it takes the same memory.
+// report is the result of many requests. Its size does not depend on their number.
 type report struct {
-	took time.Duration
+	duration time.Duration
 
 	mu               sync.Mutex
 	count            int
@@ -42,43 +42,43 @@ func (r *report) add(latency time.Duration, status string, err error) {
 	defer r.mu.Unlock()
 	r.count++
 	if err != nil {
-		tally(r.errors, outbound.RedactError(err).Error())
+		countCategory(r.errors, outbound.RedactError(err).Error())
 		return
 	}
-	tally(r.statuses, status)
+	countCategory(r.statuses, status)
 	r.sum += latency
 	if len(r.buckets) == 0 || latency < r.fastest {
 		r.fastest = latency
 	}
 	r.slowest = max(r.slowest, latency)
-	r.buckets[bucketOf(latency)]++
+	r.buckets[bucketIndex(latency)]++
 }
 
-func tally(kinds map[string]int, kind string) {
-	if _, known := kinds[kind]; !known && len(kinds) >= maxKinds {
-		kind = "others"
+func countCategory(counts map[string]int, category string) {
+	if _, known := counts[category]; !known && len(counts) >= maxCategories {
+		category = "others"
 	}
-	kinds[kind]++
+	counts[category]++
 }
 
-func bucketOf(latency time.Duration) int {
+func bucketIndex(latency time.Duration) int {
 	return int(math.Log(float64(max(latency, time.Microsecond))) / math.Log(growth))
 }
 
-// answered is the number of requests that had an answer.
-func (r *report) answered() int { return total(r.statuses) }
+// answeredCount returns the number of requests that were answered.
+func (r *report) answeredCount() int { return total(r.statuses) }
 
-func total(kinds map[string]int) int {
+func total(counts map[string]int) int {
 	sum := 0
-	for _, n := range kinds {
+	for _, n := range counts {
 		sum += n
 	}
 	return sum
 }
 
-// percentile is a latency that this share of the answers did not exceed.
+// percentile returns a latency that this share of the answers, from 0 to 1, did not exceed.
 func (r *report) percentile(share float64) time.Duration {
-	wanted := int(math.Ceil(share * float64(r.answered())))
+	wanted := int(math.Ceil(share * float64(r.answeredCount())))
 	seen := 0
 	for _, bucket := range slices.Sorted(maps.Keys(r.buckets)) {
 		if seen += r.buckets[bucket]; seen >= wanted {
@@ -89,44 +89,44 @@ func (r *report) percentile(share float64) time.Duration {
 	return r.slowest
 }
 
-// show writes the report in the form that scripts look for a line in.
-func (r *report) show(w io.Writer) {
+// write writes the report in the format of hey, because scripts search its lines.
+func (r *report) write(w io.Writer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	line("Summary:")
 	line("  Count:\t%d", r.count)
-	line("  Total:\t%.4f secs", r.took.Seconds())
-	answered := r.answered()
-	if answered > 0 {
+	line("  Total:\t%.4f secs", r.duration.Seconds())
+	answeredCount := r.answeredCount()
+	if answeredCount > 0 {
 		line("  Slowest:\t%.4f secs", r.slowest.Seconds())
 		line("  Fastest:\t%.4f secs", r.fastest.Seconds())
-		line("  Average:\t%.4f secs", r.sum.Seconds()/float64(answered))
+		line("  Average:\t%.4f secs", r.sum.Seconds()/float64(answeredCount))
 	}
-	if r.took > 0 {
-		line("  Requests/sec:\t%.4f", float64(r.count)/r.took.Seconds())
+	if r.duration > 0 {
+		line("  Requests/sec:\t%.4f", float64(r.count)/r.duration.Seconds())
 	}
-	if answered > 0 {
+	if answeredCount > 0 {
 		line("\nLatency distribution:")
 		for _, share := range []int{10, 25, 50, 75, 90, 95, 99} {
 			line("  %d%% in %.4f secs", share, r.percentile(float64(share)/100).Seconds())
 		}
 		line("\nStatus code distribution:")
-		for _, status := range byCount(r.statuses) {
+		for _, status := range sortedByCount(r.statuses) {
 			line("  [%s]\t%d responses", status, r.statuses[status])
 		}
 	}
 	if len(r.errors) > 0 {
 		line("\nError distribution:")
-		for _, text := range byCount(r.errors) {
+		for _, text := range sortedByCount(r.errors) {
 			line("  [%d]\t%s", r.errors[text], text)
 		}
 	}
 }
 
-// byCount are the kinds, the most frequent first.
-func byCount(kinds map[string]int) []string {
-	return slices.SortedFunc(maps.Keys(kinds), func(a, b string) int {
-		return cmp.Or(cmp.Compare(kinds[b], kinds[a]), cmp.Compare(a, b))
+// sortedByCount returns the keys of counts, the most frequent first.
+func sortedByCount(counts map[string]int) []string {
+	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPercentilesAreRight compares with a sorted list of everything.
-func TestPercentilesAreRight(t *testing.T) {
+// TestPercentilesMatchTheSortedLatencies compares the percentiles with the sorted list of all latencies.
+func TestPercentilesMatchTheSortedLatencies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		latencies := rapid.SliceOfN(rapid.Int64Range(0, int64(10*time.Minute)), 1, 200).Draw(t, "latencies")
 		share := rapid.Float64Range(0.01, 1).Draw(t, "share")
@@ -40,18 +40,18 @@ func TestPercentilesAreRight(t *testing.T) {
 	})
 }
 
-func TestAReportStaysSmall(t *testing.T) {
+func TestSizeOfAReportIsBounded(t *testing.T) {
 	r := newReport()
 	for i := range 10_000 {
 		r.add(time.Duration(i)*time.Millisecond, fmt.Sprint(i), nil)
 		r.add(0, "", errors.New(fmt.Sprint("dial http://user:hunter2@host/", i)))
 	}
 	var out bytes.Buffer
-	r.show(&out)
-	if lines := strings.Count(out.String(), "\n"); lines > 2*maxKinds+30 || strings.Contains(out.String(), "hunter2") {
+	r.write(&out)
+	if lines := strings.Count(out.String(), "\n"); lines > 2*maxCategories+30 || strings.Contains(out.String(), "hunter2") {
 		t.Errorf("%d lines:\n%s", lines, out.String())
 	}
-	if len(r.buckets) > 1500 || r.answered() != 10_000 || !strings.Contains(out.String(), "[others]\t9968 responses") {
-		t.Errorf("%d buckets, %d answered", len(r.buckets), r.answered())
+	if len(r.buckets) > 1500 || r.answeredCount() != 10_000 || !strings.Contains(out.String(), "[others]\t9968 responses") {
+		t.Errorf("%d buckets, %d answered", len(r.buckets), r.answeredCount())
 	}
 }
