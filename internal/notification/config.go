@@ -12,27 +12,27 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Service is one that is configured.
+// Service is the configuration of one service.
 type Service struct {
 	Name, Type string
-	// Options are JSON, with the values of the Secret in place.
+	// Options are JSON, in which references to the Secret are replaced by its values.
 	Options []byte
-	// Own says that the namespace of a Rollout configured it for itself, and not the administrator for all namespaces. Such
-	// a service must not use what belongs to the controller.
+	// Own reports whether the service is configured in the namespace of the Rollout, and not by the administrator for all
+	// namespaces. Such a service must not use the files or the identity of the controller.
 	Own bool
 }
 
-// Problem is a key of the ConfigMap that a person has to mend. It spoils nothing but itself.
+// Problem is an invalid key of the ConfigMap, which the user must correct. Other keys remain usable.
 type Problem struct {
 	Key string
-	// Text says what is wrong.
+	// Text describes the error and its correction.
 	Text string
 }
 
-// String is one sentence.
+// String returns the key and the text.
 func (p Problem) String() string { return fmt.Sprintf("key %q: %s", p.Key, p.Text) }
 
-// Config is what a ConfigMap and its Secret say.
+// Config is the parsed content of a ConfigMap and its Secret.
 type Config struct {
 	triggers        map[string]trigger
 	templates       map[string]template
@@ -43,11 +43,11 @@ type Config struct {
 	secrets         map[string]string
 	hidden          hidden
 	problems        map[string]string
-	// prefix of the keys of its messages in the log of sent messages.
+	// prefix begins the keys of this configuration's messages in the log of sent messages.
 	prefix string
 }
 
-// NewConfig reads the data of a ConfigMap and of its Secret. What cannot be read is in Problems, and the rest works.
+// NewConfig parses the data of a ConfigMap and of its Secret. Invalid keys are returned by Problems; the others are usable.
 func NewConfig(data map[string]string, secret map[string][]byte) *Config {
 	c := &Config{
 		triggers: map[string]trigger{}, templates: map[string]template{}, services: map[string]Service{},
@@ -65,14 +65,15 @@ func NewConfig(data map[string]string, secret map[string][]byte) *Config {
 	return c
 }
 
-// Own is the configuration as that of a namespace which serves itself: its messages have keys of their own.
+// Own returns a copy of the configuration that belongs to the namespace of Rollouts instead of the controller. Its messages
+// have separate keys in the log of sent messages.
 func (c *Config) Own(namespace string) *Config {
 	out := *c
 	out.prefix = namespace + ":"
 	return &out
 }
 
-// read takes one key. Keys that mean nothing here are somebody else's.
+// read parses one key. Unknown keys are ignored.
 func (c *Config) read(key, text string) (err error) {
 	kind, name, _ := strings.Cut(key, ".")
 	switch {
@@ -94,7 +95,7 @@ func (c *Config) read(key, text string) (err error) {
 	return err
 }
 
-// into keeps what was read without an error.
+// into returns a function that stores a value under name, unless there was an error.
 func into[V any](all map[string]V, name string) func(V, error) error {
 	return func(value V, err error) error {
 		if err == nil {
@@ -109,7 +110,7 @@ func readNames(text string) (names []string, err error) {
 	return names, err
 }
 
-// readService reads one service. Its name may follow its type.
+// readService parses one service. name is TYPE or TYPE.NAME.
 func (c *Config) readService(name, text string) error {
 	service := Service{Name: name, Type: name}
 	if kind, own, found := strings.Cut(name, "."); found {
@@ -120,7 +121,7 @@ func (c *Config) readService(name, text string) error {
 	}
 	var options any
 	if decode(text, &options) != nil {
-		return errors.New("it is no YAML: correct it") // and the reason might quote a password
+		return errors.New("it is not valid YAML: correct it") // the reason might quote a password
 	}
 	missing := map[string]bool{}
 	var err error
@@ -130,16 +131,16 @@ func (c *Config) readService(name, text string) error {
 	c.services[service.Name] = service
 	if len(missing) > 0 {
 		names := strings.Join(slices.Sorted(maps.Keys(missing)), ", ")
-		return fmt.Errorf("it refers to %s, which the Secret %s does not have: add it there", names, SecretName)
+		return fmt.Errorf("it refers to %s, which the Secret %s does not contain: add it there", names, SecretName)
 	}
 	return nil
 }
 
-// reference is how options name a key of the Secret.
+// reference matches a reference to a key of the Secret.
 var reference = regexp.MustCompile(`\$[\w-]+`)
 
-// resolved are options with the values of the Secret in place of its keys. A text that begins with a dollar and names no
-// key stays as it is.
+// resolved returns options in which references are replaced by the values of the Secret. A reference to a key that does
+// not exist is unchanged and added to missing.
 func (c *Config) resolved(options any, missing map[string]bool) any {
 	return mapped(options, func(text string) string {
 		return reference.ReplaceAllStringFunc(text, func(name string) string {
@@ -153,7 +154,7 @@ func (c *Config) resolved(options any, missing map[string]bool) any {
 	})
 }
 
-// mapped is a decoded document with all its texts changed.
+// mapped returns a copy of a decoded document in which change is applied to all strings.
 func mapped(document any, change func(string) string) any {
 	switch d := document.(type) {
 	case string:
@@ -175,15 +176,15 @@ func mapped(document any, change func(string) string) any {
 	}
 }
 
-// decode reads YAML.
+// decode decodes YAML.
 func decode(text string, into any) error {
 	if err := yaml.Unmarshal([]byte(text), into); err != nil {
-		return fmt.Errorf("it is not what such a key holds: %s", firstLine(err))
+		return fmt.Errorf("it does not have the form of such a key: %s", firstLine(err))
 	}
 	return nil
 }
 
-// Problems are the keys that cannot be read, in their order.
+// Problems returns the invalid keys, sorted.
 func (c *Config) Problems() []Problem {
 	var all []Problem
 	for _, key := range slices.Sorted(maps.Keys(c.problems)) {
@@ -192,7 +193,7 @@ func (c *Config) Problems() []Problem {
 	return all
 }
 
-// Service is the one of that name.
+// Service returns the configuration of the service of that name.
 func (c *Config) Service(name string) (Service, error) {
 	service, ok := c.services[name]
 	switch {
@@ -206,5 +207,5 @@ func (c *Config) Service(name string) (Service, error) {
 	}
 }
 
-// Hide is the text of an error without the values of the Secret.
+// Hide returns the text of an error without the values of the Secret.
 func (c *Config) Hide(err error) string { return c.hidden.out(err) }

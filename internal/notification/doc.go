@@ -1,26 +1,27 @@
-// Package notification decides which messages about a Rollout are due, and what they say.
+// Package notification decides which messages about a Rollout are due, and renders their content.
 //
-// It reads the ConfigMap and the Secret that Argo's users write: triggers, templates, services, subscriptions. Values in,
-// values out: it must not know clients, clocks, or how a service is reached. The senders are in notification/service,
-// notification/dispatch reads the configuration and queues messages. The alerts of Canaries are package alerting.
+// It reads the ConfigMap and the Secret of Argo's notifications: triggers, templates, services, subscriptions. It is a
+// function of values: it must not know clients, clocks, or how a service is reached. The senders are in
+// notification/service; notification/dispatch reads the configuration and queues messages. The alerts of Canaries are in
+// package alerting.
 package notification
 
-// The names by which the API knows notifications.
+// The names of objects and annotations, as Argo Rollouts defines them.
 const (
 	ConfigMapName = "argo-rollouts-notification-configmap"
-	SecretName    = "argo-rollouts-notification-secret" // the name of one, not a secret
+	SecretName    = "argo-rollouts-notification-secret" // the name of a Secret, not a credential
 
-	// NotifiedAnnotation of a Rollout contains the SentLog.
+	// NotifiedAnnotation is the annotation of a Rollout that contains its SentLog.
 	NotifiedAnnotation = "notified.notifications.argoproj.io"
 
 	subscribePrefix         = "notifications.argoproj.io/subscribe."
 	subscriptionsAnnotation = "notifications.argoproj.io/subscriptions"
 )
 
-// Destination is a recipient of a service, both as the configuration names them.
+// Destination is a recipient of a service, by their names in the configuration.
 type Destination struct{ Service, Recipient string }
 
-// String is service and recipient.
+// String returns SERVICE:RECIPIENT, or only the service if it needs no recipient.
 func (d Destination) String() string {
 	if d.Recipient == "" {
 		return d.Service

@@ -8,26 +8,26 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Message is one that is due.
+// Message is a message that is due.
 type Message struct {
 	To        Destination
 	Trigger   string
 	Templates []string
-	// Key names it in the log of sent messages; empty: the log of sent messages does not have such messages.
+	// Key identifies the message in the log of sent messages; it is empty for messages that are not recorded there.
 	Key string
 }
 
-// Situation is what triggers and templates are asked about.
+// Situation is the state against which triggers and templates are evaluated.
 type Situation struct {
-	// Rollout and Runs as decoded JSON: the Rollout with the template that it runs, its AnalysisRuns of the newest revision.
+	// Rollout and Runs are decoded JSON: the Rollout with its pod template, and the AnalysisRuns of its newest revision.
 	Rollout map[string]any
 	Runs    []any
-	// Event that happened; the zero value: the Rollout has changed.
+	// Event is the event that occurred; the zero value: the Rollout has changed.
 	Event release.Event
 	Now   time.Time
 }
 
-// Vars are what expressions and templates know.
+// Vars returns the variables of expressions and templates.
 func (c *Config) Vars(s Situation) map[string]any {
 	secrets := make(map[string]any, len(c.secrets))
 	for key, value := range c.secrets {
@@ -43,8 +43,8 @@ func (c *Config) Vars(s Situation) map[string]any {
 	}
 }
 
-// Fires says whether an event, or for the zero value a change, could make one of these messages due; asking costs
-// little.
+// Fires reports whether an event, or a change for the zero value, may make one of these messages due. It is cheap, because
+// it evaluates no expressions.
 func (c *Config) Fires(event release.Event, to map[string][]Destination) bool {
 	for name := range to {
 		_, configured := c.triggers[name]
@@ -55,8 +55,8 @@ func (c *Config) Fires(event release.Event, to map[string][]Destination) bool {
 	return false
 }
 
-// fired is true of triggers that are asked when that happens. What has the name of an event is asked when that happens,
-// and only then, so that nothing is told twice.
+// fired reports whether a trigger is evaluated for an event, or for a change if event is the zero value. A trigger with
+// the name of an event is evaluated for that event only, so that its message is not sent twice.
 func fired(name string, event release.Event) bool {
 	if event.Reason == "" {
 		return !ofAnEvent(name)
@@ -64,20 +64,21 @@ func fired(name string, event release.Event) bool {
 	return name == triggerOf(event.Reason)
 }
 
-// Outcome is what follows from an event or a change.
+// Outcome is the result of evaluating the triggers for an event or a change.
 type Outcome struct {
 	// Due are the messages to send.
 	Due []Message
-	// SentLog without what no longer holds.
+	// SentLog is the log of sent messages without those whose condition is no longer true.
 	SentLog SentLog
-	// Problems are triggers that cannot be read.
+	// Problems are triggers that could not be parsed.
 	Problems []Problem
-	// Unasked are conditions that could not be asked about this Rollout, such as those about an AnalysisRun where there
-	// is none. They do not hold.
+	// Unasked are conditions that could not be evaluated for this Rollout, such as those about an AnalysisRun when there
+	// is none. They count as false.
 	Unasked []Problem
 }
 
-// Due returns which messages are due. It evaluates what users wrote: call it where nothing waits for it.
+// Due returns the messages that are due. It evaluates expressions of users, which may be slow: do not call it from a
+// reconciliation.
 func (c *Config) Due(ctx context.Context, event release.Event, to map[string][]Destination, vars map[string]any, sentLog SentLog) Outcome {
 	out := Outcome{SentLog: maps.Clone(sentLog)}
 	for _, name := range sortedKeys(to) {
@@ -94,10 +95,10 @@ func (c *Config) Due(ctx context.Context, event release.Event, to map[string][]D
 	return out
 }
 
-// ask asks one condition, for all who want to know.
+// ask evaluates one condition, and adds its messages to all recipients to the outcome.
 func (c *Config) ask(ctx context.Context, asked condition, m Message, event release.Event, to []Destination, vars map[string]any, out *Outcome) {
 	if asked.when == "" && event.Reason == "" {
-		return // nothing says when
+		return // a condition without an expression is evaluated for events only
 	}
 	is, err := asked.evaluate(ctx, vars)
 	if err != nil {

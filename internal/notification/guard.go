@@ -17,12 +17,12 @@ import (
 	"github.com/serin-dev/serin/internal/budget"
 )
 
-// The bounds of the templates of one message. They run in the controller, which serves all namespaces, also where a
-// namespace has templates of its own.
+// The limits of the templates of one message. They are executed in the controller, which serves all namespaces, also if a
+// namespace has its own templates.
 const (
-	maxText  = 256 << 10             // bytes of one text
+	maxText  = 256 << 10             // bytes of one rendered template
 	maxList  = 1000                  // elements, bytes or columns that a function derives from a number
-	maxSteps = 20_000                // rounds of loops, and calls of templates
+	maxSteps = 20_000                // iterations of loops, and calls of templates
 	maxCost  = 16 << 20              // in the unit of package budget
 	zoneCost = 256 * budget.StepCost // looking up a time zone, which reads a file
 	maxTime  = 5 * time.Second       // for one message; what the budget allows takes a fraction of a second
@@ -31,23 +31,23 @@ const (
 var (
 	errTooLong = errors.New("it becomes too long")
 	errTooSlow = fmt.Errorf("it took longer than %s: use fewer loops", maxTime)
-	errSteps   = fmt.Errorf("it runs more than %d rounds of loops: use fewer loops, or shorter lists", maxSteps)
+	errSteps   = fmt.Errorf("it runs more than %d iterations of loops: use fewer loops, or shorter lists", maxSteps)
 	errWidth   = errors.New("it formats with a width that is not a small number, or with numbered arguments: remove them")
 )
 
-// guard executes templates within a budget. text/template cannot be interrupted, and bounds nothing; nor does its function
-// library. So the body of each loop, and each template that may be called, begins with a step, each function charges its
-// arguments and its result, and the output is bounded.
+// guard executes templates within a budget. Neither text/template nor its function library can be interrupted or has
+// limits. So the body of each loop, and each template that may be called, begins with a step; each function charges its
+// arguments and its result; and the output is limited.
 type guard struct {
 	*budget.Budget
 	steps   int
 	library text.FuncMap
 }
 
-// known are the functions of all templates, to parse them only.
+// known returns the functions of all templates, for parsing only.
 var known = sync.OnceValue(func() text.FuncMap { return (&guard{}).functions() })
 
-// execute fills in one text.
+// execute renders one string.
 func (g *guard) execute(name, content string, vars map[string]any) (string, error) {
 	if g.library == nil {
 		g.library = g.functions()
@@ -64,7 +64,7 @@ func (g *guard) execute(name, content string, vars map[string]any) (string, erro
 	return out.String(), err
 }
 
-// boundedText takes no more than a message may have.
+// boundedText is a buffer of at most maxText bytes.
 type boundedText struct{ strings.Builder }
 
 func (b *boundedText) Write(p []byte) (int, error) {
@@ -74,10 +74,10 @@ func (b *boundedText) Write(p []byte) (int, error) {
 	return b.Builder.Write(p)
 }
 
-// stepName is the function that begins each round of a loop.
+// stepName is the function that is called at the beginning of each iteration of a loop.
 const stepName = "serinStep"
 
-// parseText parses one text so that it charges the guard of the functions when it is executed.
+// parseText parses one string such that its execution charges the guard to which the functions belong.
 func parseText(name, content string, functions text.FuncMap) (*text.Template, error) {
 	t, err := text.New(name).Funcs(functions).Parse(content)
 	if err != nil {
@@ -126,13 +126,13 @@ func (g *guard) step() (string, error) {
 	return "", g.Spend(budget.StepCost)
 }
 
-// withheld are the functions of the library that read the process, ask the network, or only use time.
+// withheld are the functions of the library that read the environment, use the network, or are slow.
 var withheld = []string{
 	"env", "expandenv", "getHostByName", "genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey",
 	"genSignedCert", "genSignedCertWithKey", "derivePassword", "bcrypt", "htpasswd", "buildCustomCert", "seq",
 }
 
-// functions returns those of the library and those of the language that make texts, each bounded.
+// functions returns the functions of the library, and those of text/template that return strings, each with limits.
 func (g *guard) functions() text.FuncMap {
 	all := sprig.TxtFuncMap()
 	for _, name := range withheld {
@@ -147,7 +147,7 @@ func (g *guard) functions() text.FuncMap {
 	return all
 }
 
-// charged returns a function of the same parameters that charges the budget, and returns an error where that fails.
+// charged returns a function with the same parameters that charges the budget, and returns an error if that fails.
 func (g *guard) charged(name string, function reflect.Value) any {
 	kind := function.Type()
 	in := make([]reflect.Type, kind.NumIn())
@@ -178,8 +178,7 @@ func (g *guard) charged(name string, function reflect.Value) any {
 	}).Interface()
 }
 
-// result charges what a function returned: it may be larger than its arguments, and a map that was changed may contain
-// itself.
+// result charges the result of a function: it may be larger than the arguments, and a modified map may contain itself.
 func (g *guard) result(v reflect.Value) error {
 	if v.Kind() == reflect.String && v.Len() > maxText {
 		return errTooLong
@@ -188,7 +187,7 @@ func (g *guard) result(v reflect.Value) error {
 	return err
 }
 
-// arguments charges those of a call with what the call costs.
+// arguments charges the arguments of a call and the cost of the call.
 func (g *guard) arguments(name string, args []reflect.Value) error {
 	total, depth := 0, 0
 	for _, arg := range args {
@@ -205,7 +204,7 @@ func (g *guard) arguments(name string, args []reflect.Value) error {
 	return g.Spend(surplus)
 }
 
-// values are the arguments of a call, with those that are variable behind the others.
+// values are the arguments of a call; the last one of a variadic function is a slice.
 type values []reflect.Value
 
 func (v values) text(i int) string {
@@ -222,7 +221,7 @@ func (v values) number(i int) int {
 	return 0
 }
 
-// elements are how many a list has; of what is no list, one.
+// elements returns the length of a list, or one for any other value.
 func (v values) elements(i int) int {
 	if i >= len(v) {
 		return 0
@@ -237,12 +236,12 @@ func (v values) elements(i int) int {
 	return 1
 }
 
-// wide finds widths and precisions of a verb that are computed or have four digits and more, and arguments that are chosen by
-// their number: one may be printed any number of times.
+// wide matches widths and precisions of a verb that are computed or have four or more digits. It also matches arguments
+// that are selected by index, because one argument could be printed any number of times.
 var wide = regexp.MustCompile(`%[^a-zA-Z%]*(\*|\[|[0-9]{4})`)
 
-// surplusOf returns what a function costs beyond its arguments, of which total and depth are known, or that it may not be
-// called with these. All factors are bounded, so that nothing overflows.
+// surplusOf returns the cost of a function in addition to its arguments, whose total cost and depth are given, or an error
+// if it must not be called with them. All factors are bounded, so that nothing overflows.
 func surplusOf(name string, args values, total, depth int) (int, error) {
 	name = strings.TrimPrefix(name, "must")
 	switch name = strings.ToLower(name[:min(1, len(name))]) + name[min(1, len(name)):]; name {
@@ -287,12 +286,12 @@ func surplusOf(name string, args values, total, depth int) (int, error) {
 		return total * bits.Len(uint(total)), nil
 	case "date", "dateInZone", "date_in_zone", "htmlDate", "htmlDateInZone", "toDate":
 		return zoneCost + 8*total, nil
-	default: // what it makes is in proportion to its arguments
+	default: // the result is proportional to the arguments
 		return 6 * total, nil
 	}
 }
 
-// bounded is what a function costs that makes so much of numbers.
+// bounded returns the cost of a function whose result is proportional to these numbers, or an error if one is too large.
 func bounded(numbers ...int) (int, error) {
 	for _, n := range numbers {
 		if n > maxList || n < -maxList {
@@ -302,7 +301,7 @@ func bounded(numbers ...int) (int, error) {
 	return maxList * budget.StepCost, nil
 }
 
-// copied returns a copy of decoded JSON. Templates can change maps, and several are executed at once.
+// copied returns a copy of decoded JSON. Templates can modify maps, and several are executed concurrently.
 func copied(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

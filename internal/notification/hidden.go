@@ -10,11 +10,11 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// hidden are values that nobody may read, in the spellings in which errors quote them; the longest come first, since
-// one may be part of another.
+// hidden contains the secret values, in the encodings in which errors may quote them. The longest come first, because one
+// may be a part of another.
 type hidden []string
 
-// shortest is how long a value must be to be hidden: shorter ones are no secrets, and would make texts unreadable.
+// shortest is the minimum length of a value to be redacted: redacting shorter ones would make texts unreadable.
 const shortest = 4
 
 func newHidden(values []string) hidden {
@@ -27,7 +27,7 @@ func newHidden(values []string) hidden {
 				continue
 			}
 			quoted := strconv.Quote(part)
-			spelled, _ := json.Marshal(part) //nolint:errchkjson // a text can always be written
+			spelled, _ := json.Marshal(part) //nolint:errchkjson // a string can always be encoded
 			all = append(all, part, quoted[1:len(quoted)-1], string(spelled[1:len(spelled)-1]), url.QueryEscape(part), url.PathEscape(part))
 		}
 	}
@@ -40,7 +40,7 @@ func newHidden(values []string) hidden {
 	return slices.Compact(all)
 }
 
-// out is the text of an error without them: one line, of which no URL shows its query.
+// out returns the text of an error on one line, without the secret values and without the queries of URLs.
 func (h hidden) out(err error) string {
 	text := err.Error()
 	for _, value := range h {

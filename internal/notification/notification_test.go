@@ -53,7 +53,7 @@ func TestSubscriptionsSayWhoIsToldByWhat(t *testing.T) {
 		"trigger and service": {"notifications.argoproj.io/subscribe.on-x.slack", "one; two;;one", map[string][]string{"on-x": {"slack:one", "slack:two"}}},
 		"no recipient":        {"notifications.argoproj.io/subscribe.on-x.webhook", "", map[string][]string{"on-x": {"webhook"}}},
 		"default triggers":    {"notifications.argoproj.io/subscribe.slack", "one", map[string][]string{"on-a": {"slack:one"}, "on-b": {"slack:one"}}},
-		"those of a service":  {"notifications.argoproj.io/subscribe.email", "a@b.c", map[string][]string{"on-mail": {"email:a@b.c"}}},
+		"service defaults":    {"notifications.argoproj.io/subscribe.email", "a@b.c", map[string][]string{"on-mail": {"email:a@b.c"}}},
 		"a list": {"notifications.argoproj.io/subscriptions", `
 - trigger: [on-x, on-y]
   destinations:
@@ -61,8 +61,8 @@ func TestSubscriptionsSayWhoIsToldByWhat(t *testing.T) {
 - destinations:
   - {service: email, recipients: [a@b.c]}
 `, map[string][]string{"on-x": {"slack:one", "slack:two"}, "on-y": {"slack:one", "slack:two"}, "on-mail": {"email:a@b.c"}}},
-		"a list that is none": {"notifications.argoproj.io/subscriptions", "{a: b}", map[string][]string{}},
-		"another annotation":  {"example.org/subscribe.on-x.slack", "one", map[string][]string{}},
+		"invalid list":       {"notifications.argoproj.io/subscriptions", "{a: b}", map[string][]string{}},
+		"another annotation": {"example.org/subscribe.on-x.slack", "one", map[string][]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string][]string{}
@@ -85,7 +85,7 @@ func TestSubscriptionsSayWhoIsToldByWhat(t *testing.T) {
 		t.Errorf("destinations of all (-want +got):\n%s", diff)
 	}
 	if text := Unreadable(subject("notifications.argoproj.io/subscriptions", "{a: b}")); text == "" {
-		t.Error("a list that is none is not complained about")
+		t.Error("an invalid list is not reported")
 	}
 }
 
@@ -124,7 +124,8 @@ func TestAnEventFiresTheTriggerOfItsName(t *testing.T) {
 	}
 }
 
-// TestAStateIsToldOnceUntilItEnds: what the log of sent messages has is not due, and what ends leaves the log of sent messages.
+// TestAStateIsToldOnceUntilItEnds checks that a message in the log of sent messages is not due, and that it is removed from
+// the log when its condition becomes false.
 func TestAStateIsToldOnceUntilItEnds(t *testing.T) {
 	c := NewConfig(map[string]string{"trigger.on-degraded": "- when: rollout.status.phase == 'Degraded'\n  send: [bad]"}, nil)
 	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-degraded.slack", "ops"))
@@ -138,23 +139,23 @@ func TestAStateIsToldOnceUntilItEnds(t *testing.T) {
 	if len(first.Due) != 1 || first.Due[0].Key == "" {
 		t.Fatalf("degraded: due %v", first.Due)
 	}
-	// The key is the one that others wrote into the annotation.
+	// Argo Rollouts writes the same key into the annotation.
 	if want := "on-degraded:[0]." + hash("rollout.status.phase == 'Degraded'") + ":slack:ops"; first.Due[0].Key != want {
 		t.Errorf("key %s, want %s", first.Due[0].Key, want)
 	}
 	sentLog := ParseSentLog(first.SentLog.With(first.Due[0].Key, now).String())
 	if out := ask("Degraded", sentLog); len(out.Due) > 0 || !out.SentLog.Has(first.Due[0].Key) {
-		t.Errorf("told: due %v, sentLog %v", out.Due, out.SentLog)
+		t.Errorf("already sent: due %v, sentLog %v", out.Due, out.SentLog)
 	}
 	ended := ask("Healthy", sentLog)
 	if len(ended.Due) > 0 || len(ended.SentLog) > 0 {
 		t.Errorf("ended: due %v, sentLog %v", ended.Due, ended.SentLog)
 	}
 	if out := ask("Degraded", ended.SentLog); len(out.Due) != 1 {
-		t.Errorf("degraded anew: due %v", out.Due)
+		t.Errorf("degraded again: due %v", out.Due)
 	}
 	if self := c.Own("shop").Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("Degraded")}), sentLog); len(self.Due) != 1 || !strings.HasPrefix(self.Due[0].Key, "shop:") {
-		t.Errorf("of a namespace that serves itself: %v", self.Due)
+		t.Errorf("configuration of the namespace: %v", self.Due)
 	}
 }
 
@@ -186,7 +187,7 @@ func TestTheSentLogForgetsTheOldest(t *testing.T) {
 	}
 	for _, text := range []string{"", "null", "[]", "{", `{"a":"b"}`} {
 		if sentLog := ParseSentLog(text); sentLog == nil || len(sentLog) > 0 {
-			t.Errorf("%q is %v", text, sentLog)
+			t.Errorf("%q is parsed as %v", text, sentLog)
 		}
 	}
 }
@@ -225,7 +226,7 @@ webhook:
 	}
 }
 
-// TestAMistakeSpoilsItselfAlone: each key is read for itself, and says what is wrong with it and no secret.
+// TestAMistakeSpoilsItselfAlone checks that each key is parsed separately, and that its error contains no secret.
 func TestAMistakeSpoilsItselfAlone(t *testing.T) {
 	c := NewConfig(map[string]string{
 		"trigger.on-a": "- send: [a]", "trigger.on-b": "- when: 'rollout.('", "trigger.on-c": "send: x",
@@ -238,9 +239,10 @@ func TestAMistakeSpoilsItselfAlone(t *testing.T) {
 		got[problem.Key] = problem.Text
 	}
 	for key, want := range map[string]string{
-		"trigger.on-b": "is no expression", "trigger.on-c": "it is not what such a key holds", "template.b": "unclosed action", "template.c": `function "env" not defined`,
-		"template.d": "it is not what such a key holds", "service.webhook.x": "refers to $none", "service.a.b.c": "service.TYPE.NAME", "service.email": "no YAML",
-		"subscriptions": "the selector", "defaultTriggers": "it is not what such a key holds",
+		"trigger.on-b": "is not a valid expression", "trigger.on-c": "it does not have the form of such a key", "template.b": "unclosed action",
+		"template.c": `function "env" not defined`, "template.d": "it does not have the form of such a key", "service.webhook.x": "refers to $none",
+		"service.a.b.c": "service.TYPE.NAME", "service.email": "not valid YAML", "subscriptions": "the selector",
+		"defaultTriggers": "it does not have the form of such a key",
 	} {
 		if text, ok := got[key]; !ok || !strings.Contains(text, want) {
 			t.Errorf("%s: %q, want %q", key, text, want)
@@ -258,7 +260,7 @@ func TestAMistakeSpoilsItselfAlone(t *testing.T) {
 	}
 	to := map[string][]Destination{"on-a": {{"slack", "ops"}}, "on-b": {{"slack", "ops"}}}
 	if out := c.Due(t.Context(), release.Event{}, to, nil, nil); len(out.Problems) != 1 || out.Problems[0].Key != "trigger.on-b" {
-		t.Errorf("problems of what is asked: %v", out.Problems)
+		t.Errorf("problems of the evaluated triggers: %v", out.Problems)
 	}
 	for _, template := range []string{"b", "none"} {
 		if _, err := c.Render(t.Context(), []string{"a", template}, nil); err == nil || !strings.Contains(err.Error(), "template."+template) {
@@ -272,7 +274,7 @@ func TestAMistakeSpoilsItselfAlone(t *testing.T) {
 	}
 }
 
-// TestAConditionAboutNothingDoesNotHold: conditions reach for AnalysisRuns that are not there yet.
+// TestAConditionAboutNothingDoesNotHold covers conditions that refer to AnalysisRuns which do not exist yet.
 func TestAConditionAboutNothingDoesNotHold(t *testing.T) {
 	c := NewConfig(map[string]string{"trigger.on-x": "- when: analysisRuns[0].status.phase == 'Failed'\n  send: [x]", "trigger.on-y": "- when: 1 + 1\n  send: [x]"}, nil)
 	to := map[string][]Destination{"on-x": {{"slack", "ops"}}, "on-y": {{"slack", "ops"}}}
@@ -294,7 +296,7 @@ func TestTemplatesAreBounded(t *testing.T) {
 	}
 }
 
-// hostileTemplates each cost gigabytes, hours, or the process where nothing bounds them.
+// hostileTemplates each cost gigabytes, hours, or a crash if nothing limits them.
 var hostileTemplates = map[string]string{
 	"doubled text":             `{{$a := repeat 1000 "x"}}{{range until 30}}{{$a = print $a $a}}{{end}}{{len $a}}`,
 	"formatted":                `{{printf "%1000000000d" 1}}`,
@@ -326,9 +328,9 @@ var hostileTemplates = map[string]string{
 	"time zones":               `{{range until 1000}}{{range until 20}}{{$_ := dateInZone "2006" now "Europe/Zurich"}}{{end}}{{end}}`,
 }
 
-// TestHostileTemplatesEnd: each fails with a reason, within a memory that several messages at once may need.
+// TestHostileTemplatesEnd checks that each fails with an error, and allocates no more than several concurrent messages may.
 func TestHostileTemplatesEnd(t *testing.T) {
-	const most = 256 << 20 // in all, of which the collector keeps a part
+	const most = 256 << 20 // total allocations, of which only a part is live
 	for name, content := range hostileTemplates {
 		t.Run(name, func(t *testing.T) {
 			c := NewConfig(map[string]string{"template.x": "message: |\n  " + content}, nil)
@@ -349,7 +351,7 @@ func TestHostileTemplatesEnd(t *testing.T) {
 	}
 }
 
-// TestLoopsAndTemplatesWork: what a message may need has room, however deeply it is nested.
+// TestLoopsAndTemplatesWork checks that the limits do not affect ordinary templates, however deeply they are nested.
 func TestLoopsAndTemplatesWork(t *testing.T) {
 	for content, want := range map[string]string{
 		strings.Repeat("{{range until 2}}", 5) + "x" + strings.Repeat("{{end}}", 5):                           strings.Repeat("x", 32),
@@ -369,7 +371,7 @@ func TestLoopsAndTemplatesWork(t *testing.T) {
 	}
 }
 
-// TestTemplatesChangeOnlyTheirOwnVariables: several are executed at once.
+// TestTemplatesChangeOnlyTheirOwnVariables executes templates concurrently.
 func TestTemplatesChangeOnlyTheirOwnVariables(t *testing.T) {
 	c := NewConfig(map[string]string{"template.x": `message: '{{$_ := set .rollout "x" "y"}}{{$_ := unset .rollout.metadata "name"}}'`}, nil)
 	vars := c.Vars(Situation{Rollout: rolloutIn("Degraded"), Now: now})
@@ -390,10 +392,10 @@ func TestTemplatesChangeOnlyTheirOwnVariables(t *testing.T) {
 	}
 }
 
-// TestTemplatesEndWithTheirContext: also those that are within their budget.
+// TestTemplatesEndWithTheirContext covers a template that is within its budget.
 func TestTemplatesEndWithTheirContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cause := errors.New("the controller stops")
+	cause := errors.New("the controller is shutting down")
 	c := NewConfig(map[string]string{"template.x": "message: '{{range until 900}}{{call $.tick}}{{end}}'"}, nil)
 	rounds := 0
 	_, err := c.Render(ctx, []string{"x"}, map[string]any{"tick": func() string {
@@ -416,12 +418,12 @@ func TestErrorsShowNoSecret(t *testing.T) {
 	}
 	for _, word := range []string{`pa"ss word`, `pa\"ss`, "first line", "second line"} {
 		if text := c.Hide(fmt.Errorf("%w %q https://user:x@host/p?key=1 second line", err, `pa"ss word`)); strings.Contains(text, word) || strings.Contains(text, "key=1") {
-			t.Errorf("shows %q: %s", word, text)
+			t.Errorf("the error contains %q: %s", word, text)
 		}
 	}
 }
 
-// FuzzConfig reads whatever somebody may have written. Nothing panics, nothing is endless, and no text shows the secret.
+// FuzzConfig evaluates arbitrary configurations. Nothing panics, everything ends, and no text contains the secret.
 func FuzzConfig(f *testing.F) {
 	f.Add("trigger.on-rollout-completed", "- when: rollout.status.phase in ['Healthy']\n  oncePer: rollout.metadata.name\n  send: [x]", "template.x", "message: '{{.rollout}} {{.secrets.word}}'\nslack: {attachments: '[]'}", "slack:ops")
 	f.Add("service.slack", "token: $word", "subscriptions", "- recipients: [slack:x]\n  selector: a in (b)", "")
@@ -435,7 +437,7 @@ func FuzzConfig(f *testing.F) {
 		c := NewConfig(map[string]string{key: text, other: more}, map[string][]byte{"word": []byte(word)})
 		for _, problem := range c.Problems() {
 			if strings.Contains(problem.String(), word) {
-				t.Errorf("shows the secret: %s", problem)
+				t.Errorf("the problem contains the secret: %s", problem)
 			}
 		}
 		s := subject("notifications.argoproj.io/subscribe.on-x.slack", annotation, "notifications.argoproj.io/subscribe."+key, annotation,
@@ -447,7 +449,7 @@ func FuzzConfig(f *testing.F) {
 			for _, m := range out.Due {
 				content, err := c.Render(t.Context(), m.Templates, vars)
 				if err != nil && strings.Contains(c.Hide(err), word) {
-					t.Errorf("shows the secret: %s", c.Hide(err))
+					t.Errorf("the error contains the secret: %s", c.Hide(err))
 				}
 				if len(content.Message) > maxText {
 					t.Errorf("a message of %d bytes", len(content.Message))

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// maxSentLog bounds the messages in the annotation; the oldest are dropped first.
+// maxSentLog bounds the number of messages in the annotation; the oldest are dropped first.
 const maxSentLog = 100
 
-// SentLog are the messages that were sent, with the time in seconds since 1970. It is stored in an annotation of the Rollout, so
-// that no other process sends them again.
+// SentLog contains the messages that were sent, with the time in seconds since 1970. It is stored in an annotation of the
+// Rollout, so that no other process sends them again.
 type SentLog map[string]int64
 
-// ParseSentLog reads the annotation. One that cannot be read is empty.
+// ParseSentLog decodes the annotation. It returns an empty log if that fails.
 func ParseSentLog(annotation string) SentLog {
 	log := SentLog{}
 	if json.Unmarshal([]byte(annotation), &log) != nil || log == nil {
@@ -25,7 +25,7 @@ func ParseSentLog(annotation string) SentLog {
 	return log
 }
 
-// Has reports whether a message was sent. One without a key is sent each time.
+// Has reports whether a message was sent. It is false for an empty key, because such messages are always sent.
 func (l SentLog) Has(key string) bool {
 	_, sent := l[key]
 	return sent && key != ""
@@ -49,16 +49,16 @@ func (l SentLog) With(key string, now time.Time) SentLog {
 	return out
 }
 
-// String is the annotation; empty: there is none.
+// String returns the value of the annotation; empty if there is to be none.
 func (l SentLog) String() string {
 	if len(l) == 0 {
 		return ""
 	}
-	text, _ := json.Marshal(l) //nolint:errchkjson // numbers by texts can always be written
+	text, _ := json.Marshal(l) //nolint:errchkjson // a map of numbers can always be encoded
 	return string(text)
 }
 
-// key names a message in the form in which annotations have it that others wrote.
+// key returns the key of a message in the format of Argo Rollouts, so that annotations that it wrote are understood.
 func key(prefix, condition, once string, m Message) string {
 	out := fmt.Sprintf("%s%s:%s:%s:%s", prefix, m.Trigger, condition, m.To.Service, m.To.Recipient)
 	if once != "" {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// subscription is one that the configuration has for all Rollouts of some labels.
+// subscription is an entry of the configuration that subscribes recipients to all Rollouts that a selector matches.
 type subscription struct {
 	recipients []Destination
 	triggers   []string
@@ -27,7 +27,7 @@ func readSubscriptions(text string) ([]subscription, error) {
 	for _, r := range raw {
 		selector, err := labels.Parse(r.Selector)
 		if err != nil {
-			return nil, fmt.Errorf("the selector %q is none: write it as app=cart,tier!=test", r.Selector)
+			return nil, fmt.Errorf("the selector %q is not valid: write it as app=cart,tier!=test", r.Selector)
 		}
 		s := subscription{triggers: r.Triggers, selector: selector}
 		for _, recipient := range r.Recipients {
@@ -41,11 +41,10 @@ func readSubscriptions(text string) ([]subscription, error) {
 
 // Subject is the Rollout that a message is about.
 type Subject struct {
-	// Labels and Annotations of it.
 	Labels, Annotations map[string]string
 }
 
-// Destinations are who is to be told by each trigger, each once.
+// Destinations returns the recipients that are subscribed to each trigger, without duplicates.
 func (c *Config) Destinations(s Subject) map[string][]Destination {
 	all := map[string][]Destination{}
 	add := func(triggers []string, to Destination) {
@@ -81,7 +80,7 @@ func (c *Config) Destinations(s Subject) map[string][]Destination {
 	return all
 }
 
-// triggersOf are those that count for a service where a subscription names none.
+// triggersOf returns the default triggers of a service, for subscriptions that name none.
 func (c *Config) triggersOf(service string) []string {
 	if own, ok := c.serviceDefaults[service]; ok {
 		return own
@@ -89,15 +88,15 @@ func (c *Config) triggersOf(service string) []string {
 	return c.defaults
 }
 
-// annotated is what one annotation asks for.
+// annotated is a subscription in an annotation.
 type annotated struct {
 	triggers   []string
 	service    string
 	recipients []string
 }
 
-// subscribed reads one annotation: subscribe.TRIGGER.SERVICE or subscribe.SERVICE with recipients, or subscriptions with
-// a list of both. Any other asks for nothing, nor does a list that cannot be read: Unreadable says so.
+// subscribed parses one annotation: subscribe.TRIGGER.SERVICE or subscribe.SERVICE with recipients, or subscriptions with
+// a list of both. It returns none for other annotations, and for an invalid list, which Unreadable reports.
 func subscribed(key, value string) []annotated {
 	if name, ok := strings.CutPrefix(key, subscribePrefix); ok {
 		out := annotated{recipients: recipients(value)}
@@ -131,17 +130,18 @@ func subscribed(key, value string) []annotated {
 	return all
 }
 
-// Unreadable is why an annotation of the subject cannot be read; empty: all can.
+// Unreadable returns why an annotation of the subject cannot be parsed; empty if all can.
 func Unreadable(s Subject) string {
 	var raw []any
 	value, ok := s.Annotations[subscriptionsAnnotation]
 	if !ok || decode(value, &raw) == nil {
 		return ""
 	}
-	return fmt.Sprintf("annotation %s is no YAML list of triggers and destinations: correct it", subscriptionsAnnotation)
+	return fmt.Sprintf("annotation %s is not a YAML list of triggers and destinations: correct it", subscriptionsAnnotation)
 }
 
-// recipients are those that an annotation lists. A service may need none.
+// recipients returns the recipients that an annotation lists. It returns one empty recipient for an empty value, because
+// some services need none.
 func recipients(value string) []string {
 	if value == "" {
 		return []string{""}

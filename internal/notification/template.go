@@ -11,21 +11,21 @@ import (
 	"github.com/serin-dev/serin/internal/budget"
 )
 
-// template is the texts of one key: the message, and those of each service, to be filled in.
+// template is the document of one key: the message, and the parts of services, whose strings are templates.
 type template struct {
 	name     string
 	document map[string]any
 }
 
-// Content is what a message says: the text for all services, and what is for one of them alone.
+// Content is the rendered content of a message: the text for all services, and the parts for single services.
 type Content struct {
 	Message string
-	// Template is the name of the last of them.
+	// Template is the name of the last rendered template.
 	Template string
 	parts    map[string]any
 }
 
-// Part reads what the templates have for a service; it leaves into alone where there is nothing.
+// Part decodes the part for a service. If there is none, into is unchanged.
 func (c Content) Part(service string, into any) error {
 	part, ok := c.parts[service]
 	if !ok {
@@ -36,12 +36,12 @@ func (c Content) Part(service string, into any) error {
 		return fmt.Errorf("read the part %s of the template: %w", service, err)
 	}
 	if err := json.Unmarshal(encoded, into); err != nil {
-		return fmt.Errorf("the part %s of the template has not the form of that service: correct it", service)
+		return fmt.Errorf("the part %s of the template does not have the form of that service: correct it", service)
 	}
 	return nil
 }
 
-// Has says whether the templates have a part for a service.
+// Has reports whether the templates have a part for a service.
 func (c Content) Has(service string) bool { return c.parts[service] != nil }
 
 func readTemplate(name, content string) (template, error) {
@@ -52,7 +52,7 @@ func readTemplate(name, content string) (template, error) {
 	return template{name: name, document: raw}, checked(name, raw)
 }
 
-// checked returns why a text of a document cannot be parsed.
+// checked returns an error if a string of a document is not a valid template.
 func checked(name string, document any) error {
 	switch d := document.(type) {
 	case string:
@@ -74,7 +74,7 @@ func checked(name string, document any) error {
 	return nil
 }
 
-// fill returns a document with its texts filled in, all of them within one budget.
+// fill returns a copy of a document whose strings are rendered, all of them within the budget of g.
 func fill(name string, document any, vars map[string]any, g *guard) (any, error) {
 	switch d := document.(type) {
 	case string:
@@ -102,8 +102,8 @@ func fill(name string, document any, vars map[string]any, g *guard) (any, error)
 	}
 }
 
-// Render fills in templates with the variables, which it does not modify. Of what several say, the last that says something
-// counts. It executes what users wrote: call it where nothing waits for it.
+// Render renders templates with the variables, which it does not modify. A later template overrides the fields of earlier
+// ones that it sets. It executes templates of users, which may be slow: do not call it from a reconciliation.
 func (c *Config) Render(ctx context.Context, names []string, vars map[string]any) (Content, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errTooSlow)
 	defer cancel()
@@ -133,7 +133,7 @@ func (c *Config) Render(ctx context.Context, names []string, vars map[string]any
 	return content, nil
 }
 
-// merge lays what a template says over what those before it said.
+// merge adds the fields of more to all, and overrides those that all has already.
 func merge(all, more map[string]any) {
 	for key, value := range more {
 		before, both := all[key].(map[string]any)

@@ -2,7 +2,7 @@ package notification
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // the name of a condition, in the form in which the annotation has it
+	"crypto/sha1" //nolint:gosec // the key of a condition in the annotation, in Argo's format
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -17,12 +17,12 @@ import (
 type trigger []condition
 
 type condition struct {
-	// when must be true; empty: always.
+	// when is the expression that must be true; empty: always.
 	when string
-	// once is evaluated where it is not empty: a message is sent once for each of its values.
+	// once is the expression of oncePer: a message is sent once for each of its values. It may be empty.
 	once string
 	send []string
-	// key names the condition in the annotation.
+	// key identifies the condition in the annotation.
 	key string
 }
 
@@ -49,18 +49,18 @@ func readTrigger(text string) (trigger, error) {
 	return all, nil
 }
 
-// compiles returns an expression that compiles; blank: none.
+// compiles returns the expression if it compiles; a blank one is returned as empty.
 func compiles(field, text string) (string, error) {
 	if strings.TrimSpace(text) == "" {
 		return "", nil
 	}
 	if _, err := expression.Compile(text, expression.Options{}); err != nil {
-		return "", fmt.Errorf("%s %q is no expression: %s", field, text, firstLine(err))
+		return "", fmt.Errorf("%s %q is not a valid expression: %s", field, text, firstLine(err))
 	}
 	return text, nil
 }
 
-// firstLine leaves the drawing out that the language makes of a mistake.
+// firstLine returns the first line of an error; the others show the position in the expression as a drawing.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
@@ -71,21 +71,21 @@ func hash(text string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// evaluated is what a condition came to.
+// evaluated is the result of a condition.
 type evaluated struct {
 	holds bool
 	once  string
 }
 
-// maxOnce bounds the value of oncePer, in bytes: it is stored in an annotation.
+// maxOnce bounds the value of oncePer in bytes, because it is stored in an annotation.
 const maxOnce = 1 << 10
 
 var (
-	errNoTruth     = errors.New("it is neither true nor false")
+	errNoTruth     = errors.New("the result is neither true nor false")
 	errOnceTooLong = fmt.Errorf("its value is longer than %d bytes: use a revision or a time", maxOnce)
 )
 
-// evaluate evaluates a condition. One that refers to what does not exist does not hold.
+// evaluate evaluates a condition. It returns an error if the condition refers to a field that does not exist.
 func (c condition) evaluate(ctx context.Context, vars map[string]any) (evaluated, error) {
 	out := evaluated{holds: true}
 	if c.when != "" {
@@ -112,8 +112,8 @@ func (c condition) evaluate(ctx context.Context, vars map[string]any) (evaluated
 	return out, nil
 }
 
-// reasons are those of all events about a Rollout. A trigger that has the name of one is asked when that happens; any
-// other whenever the Rollout changes.
+// reasons are the reasons of all events about a Rollout. A trigger with the name of one is evaluated for that event; any
+// other trigger whenever the Rollout changes.
 var reasons = []string{
 	"RolloutAddedToInformer", "RolloutDeleted", "RolloutUpdated", "NewReplicaSetCreated", "ReplicaSetCreateError", "ReplicaSetUpdateError",
 	"RolloutNotCompleted", "RolloutCompleted", "RolloutStepCompleted", "RolloutPaused", "RolloutResumed", "RolloutAborted", "SkipSteps",
@@ -132,10 +132,10 @@ var ofEvents = func() []string {
 	return all
 }()
 
-// ofAnEvent is true of the name of a trigger that an event fires.
+// ofAnEvent reports whether a trigger has the name of an event.
 func ofAnEvent(name string) bool { return slices.Contains(ofEvents, name) }
 
-// triggerOf is the name of the trigger of a reason: RolloutCompleted is on-rollout-completed.
+// triggerOf returns the name of the trigger of an event's reason: on-rollout-completed for RolloutCompleted.
 func triggerOf(reason string) string {
 	name := []rune("on")
 	letters := []rune(reason)

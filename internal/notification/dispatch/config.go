@@ -13,17 +13,17 @@ import (
 	"github.com/serin-dev/serin/internal/notification/service"
 )
 
-// configured is the configuration of one namespace as it was read last.
+// configured is the last parsed configuration of one namespace.
 type configured struct {
 	*notification.Config
-	// namespace that has it, and which version of it this is.
+	// namespace contains the configuration. version identifies the ConfigMap and Secret that were parsed.
 	namespace, version string
 
 	mu      sync.Mutex
 	senders map[string]service.Sender
 }
 
-// sender is that of a service; it is made when it is first needed, and kept while the configuration stays.
+// sender returns the sender of a service. It is created for the first message, and reused until the configuration changes.
 func (c *configured) sender(by *Dispatcher, name string) (service.Sender, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,16 +42,17 @@ func (c *configured) sender(by *Dispatcher, name string) (service.Sender, error)
 	return sender, nil
 }
 
-// source is the text of the configuration of a namespace.
+// source is the unparsed configuration of a namespace.
 type source struct {
 	namespace, version string
 	texts              map[string]string
 	secret             map[string][]byte
-	// known is what was read of this very version; nil: it has to be read first.
+	// known is the parsed configuration of this version; nil if it is not parsed yet.
 	known *configured
 }
 
-// source returns the configuration of a namespace; nil: it has none. Reading it is left to config, since it may take long.
+// source returns the configuration of a namespace; nil if it has none. It is parsed later by config, because that may be
+// slow.
 func (d *Dispatcher) source(ctx context.Context, namespace string) (*source, error) {
 	var texts corev1.ConfigMap
 	var secret corev1.Secret
@@ -78,7 +79,7 @@ func (d *Dispatcher) source(ctx context.Context, namespace string) (*source, err
 	return from, nil
 }
 
-// config reads a configuration, unless that very version was read before.
+// config parses a configuration, unless that version is parsed already.
 func (d *Dispatcher) config(from source) *configured {
 	d.mu.Lock()
 	known := d.configs[from.namespace]
@@ -102,7 +103,7 @@ func (d *Dispatcher) config(from source) *configured {
 	return read
 }
 
-// drop forgets a configuration that is gone.
+// drop removes a configuration that was deleted.
 func (d *Dispatcher) drop(namespace string) {
 	d.mu.Lock()
 	known := d.configs[namespace]

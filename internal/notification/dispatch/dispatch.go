@@ -1,8 +1,8 @@
 // Package dispatch sends the notifications about Rollouts that package notification decides.
 //
-// It reads the configuration, writes the log of sent messages, and works beside the reconcile workers, which only record the
-// state of a Rollout. It reads configurations, evaluates triggers and executes templates when messages are sent, under no
-// lock, few at a time, and in turn among namespaces. It must not know which messages are due, or how services are called.
+// It reads the configuration and writes the log of sent messages. The reconcile workers only record the state of a Rollout;
+// configurations are parsed, triggers evaluated and templates executed by the outbox, without a lock, a few at a time, and
+// with fair shares for namespaces. It must not know which messages are due, or how services are called.
 package dispatch
 
 import (
@@ -29,66 +29,68 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// ReasonFailed is that of the event which says that a message cannot be sent.
+// ReasonFailed is the reason of the event that reports that a message could not be sent.
 const ReasonFailed = "NotificationFailed"
 
-// maxEvaluations is how many evaluations run at once. Each may need some ten MiB.
+// maxEvaluations bounds the concurrent evaluations. Each may need some ten MiB.
 const maxEvaluations = 4
 
-// errBusy is the error of what had no turn to be evaluated. It is tried again.
+// errBusy is returned when an evaluation received no slot. It is retried.
 var errBusy = errors.New("other evaluations of the namespace take too long")
 
 // Parts are the dependencies of a Dispatcher.
 type Parts struct {
-	// Client reads ConfigMaps and Secrets of those names from caches, and writes Rollouts.
+	// Client reads the ConfigMaps and Secrets from caches, and writes Rollouts.
 	Client client.Client
 	Clock  clock.PassiveClock
-	// Outbox is for notifications alone: a service that does not answer must not hold up Kubernetes events.
+	// Outbox is for notifications only: a service that does not answer must not delay Kubernetes events.
 	Outbox  *telemetry.Outbox
 	Metrics *telemetry.Metrics
-	// Services is called under Policy.
+	// Services is the client that calls services, under Policy.
 	Services *outbound.Client
 	Policy   outbound.Policy
-	// Namespace of the controller, which has the configuration for all. SelfService: that of the Rollout may have one too.
+	// Namespace is the controller's namespace, with the configuration for all Rollouts. With SelfService, the namespace of a
+	// Rollout may have a configuration too.
 	Namespace   string
 	SelfService bool
-	// Tell tells people something about a Rollout.
+	// Tell records an event about a Rollout.
 	Tell func(ctx context.Context, object *argov1.Rollout, event release.Event)
-	// Health shows a sentence to whoever runs Serin; an empty one takes it away. nil: nobody.
+	// Health shows a message to the administrator of Serin; an empty one clears it. It may be nil.
 	Health func(part, sentence string)
 }
 
-// Dispatcher queues and sends messages. It may be used by several goroutines.
+// Dispatcher queues and sends messages. It is safe for concurrent use.
 type Dispatcher struct {
 	Parts
 
-	// evaluations bounds how many configurations, triggers and templates are processed at once, and so their memory.
+	// evaluations bounds the concurrent evaluations of configurations, triggers and templates, and so their memory.
 	evaluations *fairshare.Semaphore
 
 	mu      sync.Mutex
 	configs map[string]*configured // by namespace
-	// ledgers by Rollout. One that was deleted and created again has two while messages about the former are queued.
+	// ledgers are the ledgers by name and UID: a Rollout that was deleted and created again has two while messages about the
+	// former are queued.
 	ledgers map[types.NamespacedName]map[types.UID]*ledger
 }
 
-// New returns a Dispatcher that has sent nothing yet.
+// New returns a Dispatcher.
 func New(parts Parts) *Dispatcher {
 	return &Dispatcher{Parts: parts, evaluations: fairshare.NewSemaphore(maxEvaluations), configs: map[string]*configured{}, ledgers: map[types.NamespacedName]map[types.UID]*ledger{}}
 }
 
-// About is the Rollout that there is something to tell of.
+// About is the Rollout that a notification is about.
 type About struct {
-	// Object as it was stored last.
+	// Object is the Rollout as last stored.
 	Object *argov1.Rollout
-	// Spec of it, with the template of the workload that it refers to; nil: that of the object.
+	// Spec is its spec with the pod template of the referenced workload; nil: the spec of Object.
 	Spec *argov1.RolloutSpec
-	// Runs lists its AnalysisRuns; nil: it has none.
+	// Runs lists the AnalysisRuns of the Rollout; it is nil if there are none.
 	Runs func(ctx context.Context) ([]argov1.AnalysisRun, error)
 }
 
 func (a About) key() types.NamespacedName { return client.ObjectKeyFromObject(a.Object) }
 
-// Happened has people told of an event.
+// Happened queues the notifications of an event.
 func (d *Dispatcher) Happened(ctx context.Context, about About, event release.Event) {
 	if event.Reason == "" || event.Reason == ReasonFailed || event.AlertOnly {
 		return
@@ -96,10 +98,10 @@ func (d *Dispatcher) Happened(ctx context.Context, about About, event release.Ev
 	d.look(ctx, about, event)
 }
 
-// Changed has people told of what a Rollout is now.
+// Changed queues the notifications of a changed Rollout.
 func (d *Dispatcher) Changed(ctx context.Context, about About) { d.look(ctx, about, release.Event{}) }
 
-// Forget drops what is remembered of a Rollout that is gone. Messages that are queued still leave.
+// Forget drops the state of a deleted Rollout. Queued messages are still sent.
 func (d *Dispatcher) Forget(key types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,7 +110,7 @@ func (d *Dispatcher) Forget(key types.NamespacedName) {
 	}
 }
 
-// look queues the question what is due. It runs in a reconcile worker, so that it evaluates nothing that users wrote.
+// look queues the evaluation of the triggers. It is called by reconcile workers, so it evaluates no expressions of users.
 func (d *Dispatcher) look(ctx context.Context, about About, event release.Event) {
 	subject := notification.Subject{Labels: about.Object.Labels, Annotations: about.Object.Annotations}
 	var asked []source
@@ -127,10 +129,10 @@ func (d *Dispatcher) look(ctx context.Context, about About, event release.Event)
 	}
 	s, err := situation(ctx, about, event, d.Clock.Now())
 	if err != nil {
-		log.FromContext(ctx).Info("Could not look for notifications", "why", err.Error())
+		log.FromContext(ctx).Info("Could not evaluate notifications", "why", err.Error())
 		return
 	}
-	about = About{Object: about.Object.DeepCopy()} // the worker goes on with the other
+	about = About{Object: about.Object.DeepCopy()} // the worker continues to use the original
 	for _, from := range asked {
 		d.enqueue(about, "look", "notifications that are due", func(ctx context.Context) error {
 			return d.evaluate(ctx, about, event, subject, s, from)
@@ -138,7 +140,7 @@ func (d *Dispatcher) look(ctx context.Context, about About, event release.Event)
 	}
 }
 
-// namespaces are those whose configuration counts for Rollouts of a namespace.
+// namespaces returns the namespaces whose configurations apply to Rollouts of a namespace.
 func (d *Dispatcher) namespaces(of string) []string {
 	if d.SelfService && of != d.Namespace {
 		return []string{d.Namespace, of}
@@ -146,7 +148,7 @@ func (d *Dispatcher) namespaces(of string) []string {
 	return []string{d.Namespace}
 }
 
-// evaluate finds what is due by a configuration, and queues it.
+// evaluate evaluates the triggers of a configuration, and queues the messages that are due.
 func (d *Dispatcher) evaluate(ctx context.Context, about About, event release.Event, subject notification.Subject, s notification.Situation, from source) error {
 	done, err := d.evaluations.Acquire(ctx, about.Object.Namespace)
 	if err != nil {
@@ -169,7 +171,7 @@ func (d *Dispatcher) evaluate(ctx context.Context, about About, event release.Ev
 		d.complain(ctx, about, config, fmt.Sprintf("ConfigMap %s in %s, %s", notification.ConfigMapName, config.namespace, problem))
 	}
 	for _, problem := range outcome.Unasked {
-		log.FromContext(ctx).V(1).Info("A condition of a notification could not be asked", "namespace", config.namespace, "condition", problem.String())
+		log.FromContext(ctx).V(1).Info("Could not evaluate a condition of a notification", "namespace", config.namespace, "condition", problem.String())
 	}
 	if d.begin(about, known, outcome) {
 		d.writeSentLog(about)
@@ -180,8 +182,8 @@ func (d *Dispatcher) evaluate(ctx context.Context, about About, event release.Ev
 	return nil
 }
 
-// known returns what need not be sent. What one Rollout needs is evaluated in one line of the outbox, so that nothing else
-// changes this between known and begin but messages that were sent.
+// known returns the messages that need not be sent. All evaluations of one Rollout are in the same queue of the outbox, so
+// that only sent messages change this between known and begin.
 func (d *Dispatcher) known(about About, annotated notification.SentLog) notification.SentLog {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,8 +192,8 @@ func (d *Dispatcher) known(about About, annotated notification.SentLog) notifica
 	return l.known()
 }
 
-// begin records what follows from an evaluation, and returns whether the annotation has to change: a condition that was
-// reported does not hold any more.
+// begin records the outcome of an evaluation. It returns whether the annotation must change because a reported condition
+// is no longer true.
 func (d *Dispatcher) begin(about About, known notification.SentLog, outcome notification.Outcome) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -207,7 +209,7 @@ func (d *Dispatcher) begin(about About, known notification.SentLog, outcome noti
 	return changed
 }
 
-// enqueue posts work about a Rollout to a line of the outbox. What is known of the Rollout is kept until all of it is done.
+// enqueue posts work about a Rollout to a queue of the outbox. The ledger of the Rollout exists until all its work is done.
 func (d *Dispatcher) enqueue(about About, line, name string, do func(context.Context) error, then func(error)) {
 	key, uid := about.key(), about.Object.UID
 	d.mu.Lock()
@@ -221,7 +223,7 @@ func (d *Dispatcher) enqueue(about About, line, name string, do func(context.Con
 	})
 }
 
-// settle records that work about a Rollout is done. With the last of a Rollout that is gone, what is known of it ends.
+// settle records that work about a Rollout is done. After the last work of a deleted Rollout, it deletes the ledger.
 func (d *Dispatcher) settle(key types.NamespacedName, uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -237,14 +239,14 @@ func (d *Dispatcher) settle(key types.NamespacedName, uid types.UID) {
 	}
 }
 
-// Keys are the Rollouts of which something is known.
+// Keys returns the Rollouts that have a ledger.
 func (d *Dispatcher) Keys() []types.NamespacedName {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Keys(d.ledgers))
 }
 
-// gone reports whether a Rollout was forgotten: nothing about it may be recorded that nobody forgets again.
+// gone reports whether a Rollout was forgotten: state that is recorded after that would never be deleted.
 func (d *Dispatcher) gone(about About) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -252,8 +254,8 @@ func (d *Dispatcher) gone(about About) bool {
 	return l == nil || l.gone
 }
 
-// post queues one message. Those for one service about one Rollout leave in their order; a service that does not answer
-// delays no other.
+// post queues one message. Messages about one Rollout to one service are sent in order; a service that does not answer
+// does not delay others.
 func (d *Dispatcher) post(ctx context.Context, about About, event release.Event, config *configured, vars map[string]any, message notification.Message) {
 	key := about.key()
 	kind, reason := string(event.Type), event.Reason
@@ -280,16 +282,16 @@ func (d *Dispatcher) post(ctx context.Context, about About, event release.Event,
 	})
 }
 
-// tell records a failure as an event of the Rollout, as long as it exists.
+// tell records a failure as an event of the Rollout, if it still exists.
 func (d *Dispatcher) tell(ctx context.Context, about About, text string) {
 	if d.gone(about) {
-		log.FromContext(ctx).Info("A notification failed about a Rollout that was deleted", "namespace", about.Object.Namespace, "name", about.Object.Name, "why", text)
+		log.FromContext(ctx).Info("A notification about a deleted Rollout failed", "namespace", about.Object.Namespace, "name", about.Object.Name, "why", text)
 		return
 	}
 	d.Tell(ctx, about.Object, release.Event{Type: release.Warning, Reason: ReasonFailed, Message: text})
 }
 
-// send makes one attempt. Its errors show no secret.
+// send makes one attempt. Its errors contain no secret values.
 func (d *Dispatcher) send(ctx context.Context, about About, config *configured, vars map[string]any, message notification.Message) error {
 	err := d.attempt(ctx, about, config, vars, message)
 	if err == nil {
@@ -316,7 +318,7 @@ func (d *Dispatcher) attempt(ctx context.Context, about About, config *configure
 	return sender.Send(ctx, service.Message{Content: content, Service: message.To.Service, Recipient: message.To.Recipient, Now: d.Clock.Now()})
 }
 
-// render executes the templates of a message, in turn with those of other namespaces.
+// render executes the templates of a message, within the share of its namespace.
 func (d *Dispatcher) render(ctx context.Context, about About, config *configured, message notification.Message, vars map[string]any) (notification.Content, error) {
 	done, err := d.evaluations.Acquire(ctx, about.Object.Namespace)
 	if err != nil {
@@ -326,7 +328,7 @@ func (d *Dispatcher) render(ctx context.Context, about About, config *configured
 	return config.Render(ctx, message.Templates, vars)
 }
 
-// complain tells people once what they have to mend in a configuration, until it changes.
+// complain records an event about an error in a configuration, once per version of the configuration.
 func (d *Dispatcher) complain(ctx context.Context, about About, config *configured, text string) {
 	d.mu.Lock()
 	news := d.ledger(about.key(), about.Object.UID).news(config.namespace+config.version, text)
@@ -336,10 +338,10 @@ func (d *Dispatcher) complain(ctx context.Context, about About, config *configur
 	}
 }
 
-// maxProblems bounds how many keys a sentence about the health names.
+// maxProblems bounds the number of keys in a health message.
 const maxProblems = 3
 
-// health says which keys of the configuration for all cannot be read.
+// health reports the invalid keys of the controller's configuration.
 func (d *Dispatcher) health(problems []notification.Problem) {
 	if d.Health == nil {
 		return

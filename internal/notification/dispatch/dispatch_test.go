@@ -35,7 +35,7 @@ import (
 
 var key = types.NamespacedName{Namespace: "shop", Name: "cart"}
 
-// office is a Dispatcher with a cluster in memory and a real receiver. Its messages leave when the test says so.
+// office is a Dispatcher with a fake client and a real HTTP receiver. Messages are sent when the test calls send.
 type office struct {
 	*testing.T
 	client     client.Client
@@ -47,7 +47,7 @@ type office struct {
 	health     string
 
 	mu sync.Mutex
-	// got are the bodies that the receiver took; told the events.
+	// got are the bodies that the receiver accepted; told are the recorded events.
 	got, told []string
 	answer    func(http.ResponseWriter)
 }
@@ -77,7 +77,7 @@ func open(t *testing.T, self bool, data map[string]string) *office {
 	return o
 }
 
-// begin starts a process.
+// begin starts a new process: a Dispatcher and an outbox without state.
 func (o *office) begin(self bool) {
 	o.outbox = telemetry.NewOutbox(o.clock, logr.Discard())
 	o.registry = prometheus.NewRegistry()
@@ -104,7 +104,7 @@ func (o *office) receive(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// configure writes the configuration of a namespace, with a service hook that is the receiver.
+// configure writes the configuration of a namespace. Its service hook is the receiver.
 func (o *office) configure(namespace string, data map[string]string) {
 	o.Helper()
 	texts := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: notification.ConfigMapName}}
@@ -126,7 +126,7 @@ func (o *office) configure(namespace string, data map[string]string) {
 	}
 }
 
-// about is the Rollout as it is stored, in a phase.
+// about returns the stored Rollout in a phase.
 func (o *office) about(phase argov1.RolloutPhase) dispatch.About {
 	o.Helper()
 	rollout := &argov1.Rollout{}
@@ -147,7 +147,7 @@ func (o *office) about(phase argov1.RolloutPhase) dispatch.About {
 	}}
 }
 
-// send lets leave what is queued.
+// send sends the queued messages.
 func (o *office) send() {
 	for o.outbox.AttemptNext(o.Context()) {
 	}
@@ -158,7 +158,7 @@ func (o *office) want(got ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !slices.Equal(o.got, got) {
-		o.Errorf("received %q, want %q; told %q", o.got, got, o.told)
+		o.Errorf("received %q, want %q; events %q", o.got, got, o.told)
 	}
 	o.got = nil
 }
@@ -182,7 +182,8 @@ func TestAnEventIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestAStateIsToldOnceByAllProcesses: the annotation says what was told, and forgets it when the state ends.
+// TestAStateIsToldOnceByAllProcesses checks that the annotation records the message, and no longer contains it once the
+// condition is false.
 func TestAStateIsToldOnceByAllProcesses(t *testing.T) {
 	o := open(t, false, usual)
 	stale := o.about("Degraded")
@@ -192,7 +193,7 @@ func TestAStateIsToldOnceByAllProcesses(t *testing.T) {
 	}
 	o.want("bad")
 	if o.about("").Object.Annotations[notification.NotifiedAnnotation] == "" {
-		t.Error("the annotation does not say so")
+		t.Error("the annotation does not record the message")
 	}
 	o.begin(false)
 	o.dispatcher.Changed(t.Context(), o.about("Degraded"))
@@ -200,15 +201,16 @@ func TestAStateIsToldOnceByAllProcesses(t *testing.T) {
 	o.want()
 	o.dispatcher.Changed(t.Context(), o.about("Healthy"))
 	o.send()
-	if left, ok := o.about("").Object.Annotations[notification.NotifiedAnnotation]; ok {
-		t.Errorf("the annotation still has %s", left)
+	if remaining, ok := o.about("").Object.Annotations[notification.NotifiedAnnotation]; ok {
+		t.Errorf("the annotation still contains %s", remaining)
 	}
 	o.dispatcher.Changed(t.Context(), o.about("Degraded"))
 	o.send()
 	o.want("bad")
 }
 
-// TestAReceiverThatIsDeadIsTriedAgain, with pauses, and is then given up: with an event that shows no secret, once.
+// TestAReceiverThatIsDeadIsTriedAgain checks that attempts have pauses, and that one event without a secret reports when
+// they are exhausted.
 func TestAReceiverThatIsDeadIsTriedAgain(t *testing.T) {
 	o := open(t, false, usual)
 	o.answer = func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }
@@ -224,7 +226,7 @@ func TestAReceiverThatIsDeadIsTriedAgain(t *testing.T) {
 		waited = true
 	}
 	o.until(func() bool { return len(o.told) > 0 })
-	o.dispatcher.Changed(t.Context(), o.about("Degraded")) // given up: not again
+	o.dispatcher.Changed(t.Context(), o.about("Degraded")) // not sent again after the last attempt
 	o.mu.Lock()
 	attempts, told := len(o.got), slices.Clone(o.told)
 	o.mu.Unlock()
@@ -244,10 +246,10 @@ func TestAReceiverThatIsDeadIsTriedAgain(t *testing.T) {
 	}
 }
 
-// until waits for something that another goroutine brings about.
+// until waits until a condition is true that another goroutine changes.
 func (o *office) until(is func() bool) {
 	o.Helper()
-	waittest.Until(o, "another goroutine has done it", func() error {
+	waittest.Until(o, "the condition is true", func() error {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if !is() {
@@ -257,7 +259,7 @@ func (o *office) until(is func() bool) {
 	})
 }
 
-// sent is the sum of a counter.
+// sent returns the sum of a counter.
 func sent(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
 	t.Helper()
 	families, err := registry.Gather()
@@ -274,7 +276,8 @@ func sent(t *testing.T, registry *prometheus.Registry, name string) (sum float64
 	return sum
 }
 
-// TestAMistakeIsSaidOnceAndDisturbsNothing: in the event of those who asked for it, and in the health of the process.
+// TestAMistakeIsSaidOnceAndDisturbsNothing checks that an invalid key is reported in an event of the subscribed Rollout, and
+// in the health of the process.
 func TestAMistakeIsSaidOnceAndDisturbsNothing(t *testing.T) {
 	broken := map[string]string{"trigger.on-degraded": "- when: rollout.(\n  send: [bad]", "template.done": "message: '{{.x'", "trigger.on-rollout-completed": "- send: [done]"}
 	o := open(t, false, broken)
@@ -316,7 +319,8 @@ func TestErrorsOfServicesShowNoSecret(t *testing.T) {
 	}
 }
 
-// TestANamespaceMayServeItself beside the configuration for all, where that is allowed.
+// TestANamespaceMayServeItself checks that the configuration of a namespace applies in addition to that of the controller,
+// if that is enabled.
 func TestANamespaceMayServeItself(t *testing.T) {
 	for _, self := range []bool{false, true} {
 		t.Run(fmt.Sprint(self), func(t *testing.T) {
@@ -335,14 +339,14 @@ func TestANamespaceMayServeItself(t *testing.T) {
 	}
 }
 
-// TestWithoutConfigurationNothingHappens, and nothing is asked of the Rollout.
+// TestWithoutConfigurationNothingHappens checks that not even the AnalysisRuns are listed.
 func TestWithoutConfigurationNothingHappens(t *testing.T) {
 	o := open(t, false, usual)
 	if err := o.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "serin", Name: notification.ConfigMapName}}); err != nil {
 		t.Fatal(err)
 	}
 	about := o.about("Degraded")
-	about.Runs = func(context.Context) ([]argov1.AnalysisRun, error) { return nil, errors.New("asked") }
+	about.Runs = func(context.Context) ([]argov1.AnalysisRun, error) { return nil, errors.New("listed") }
 	o.dispatcher.Changed(t.Context(), about)
 	o.dispatcher.Happened(t.Context(), about, release.Event{Reason: "RolloutCompleted"})
 	o.send()
@@ -352,8 +356,8 @@ func TestWithoutConfigurationNothingHappens(t *testing.T) {
 	}
 }
 
-// TestWorkersEvaluateNothing: what users wrote is evaluated while messages leave, so that a reconciliation returns while no
-// evaluation can begin.
+// TestWorkersEvaluateNothing checks that expressions of users are evaluated by the outbox, so that a reconciliation returns
+// while no evaluation can start.
 func TestWorkersEvaluateNothing(t *testing.T) {
 	o := open(t, true, usual)
 	o.configure("shop", map[string]string{"trigger.on-degraded": "- when: all(1..1000, all(1..1000, all(1..1000, true)))\n  send: [bad]"})
@@ -365,11 +369,11 @@ func TestWorkersEvaluateNothing(t *testing.T) {
 	}
 	o.want()
 	o.send()
-	o.want("bad") // beside the other namespace, whose evaluations do not end
+	o.want("bad") // while the evaluations of the other namespace do not end
 }
 
-// TestHostileConfigurationsDisturbNobody: neither triggers nor templates of a namespace keep the messages of all from
-// leaving, and nothing is sent by them.
+// TestHostileConfigurationsDisturbNobody checks that neither triggers nor templates of a namespace prevent the messages of
+// the controller's configuration, and that they send nothing.
 func TestHostileConfigurationsDisturbNobody(t *testing.T) {
 	o := open(t, true, usual)
 	o.configure("shop", map[string]string{
@@ -388,8 +392,8 @@ func TestHostileConfigurationsDisturbNobody(t *testing.T) {
 	}
 }
 
-// TestNothingReturnsAfterADeletion: the message about the deletion leaves after the Rollout was forgotten, and neither its
-// series nor what was known of it stay, whether it arrives or not.
+// TestNothingReturnsAfterADeletion checks that the message about the deletion is sent after the Rollout was forgotten, and
+// that neither its series nor its ledger remain, whether the message is accepted or not.
 func TestNothingReturnsAfterADeletion(t *testing.T) {
 	for name, status := range map[string]int{"arrives": http.StatusOK, "is refused": http.StatusBadRequest} {
 		t.Run(name, func(t *testing.T) {
@@ -403,7 +407,7 @@ func TestNothingReturnsAfterADeletion(t *testing.T) {
 			o.send()
 			o.want("bad", "gone")
 			if len(o.dispatcher.Keys()) != 0 || len(o.told) > 0 {
-				t.Errorf("%d Rollouts are known, told %q", len(o.dispatcher.Keys()), o.told)
+				t.Errorf("%d Rollouts have a ledger, events %q", len(o.dispatcher.Keys()), o.told)
 			}
 			families, err := o.registry.Gather()
 			if err != nil {
@@ -418,7 +422,7 @@ func TestNothingReturnsAfterADeletion(t *testing.T) {
 	}
 }
 
-// TestARolloutThatIsCreatedAgain: messages about the former one leave, and change nothing about the new one.
+// TestARolloutThatIsCreatedAgain checks that messages about the former Rollout are sent, and do not affect the new one.
 func TestARolloutThatIsCreatedAgain(t *testing.T) {
 	o := open(t, false, map[string]string{"trigger.on-rollout-deleted": "- send: [gone]", "template.gone": "message: gone", "trigger.on-degraded": usual["trigger.on-degraded"], "template.bad": "message: bad"})
 	former, next := o.about("Degraded"), o.about("Degraded")
@@ -430,7 +434,7 @@ func TestARolloutThatIsCreatedAgain(t *testing.T) {
 	o.want("gone", "bad")
 	o.dispatcher.Changed(t.Context(), next)
 	o.send()
-	o.want() // it is known that it was sent
+	o.want() // the message is recorded as sent
 	if len(o.dispatcher.Keys()) != 1 {
 		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys()))
 	}
@@ -440,7 +444,7 @@ func TestARolloutThatIsCreatedAgain(t *testing.T) {
 	}
 }
 
-// TestRolloutsComeAndGo: two thousand of them leave nothing behind.
+// TestRolloutsComeAndGo checks that no state of deleted Rollouts remains.
 func TestRolloutsComeAndGo(t *testing.T) {
 	o := open(t, false, usual)
 	about := o.about("Degraded")

@@ -2,7 +2,7 @@ package dispatch
 
 import "context"
 
-// Occupy takes the slots that evaluations of a namespace can get beside others, as evaluations that never end would.
+// Occupy acquires all slots that one namespace can have, as evaluations that never end would.
 func (d *Dispatcher) Occupy(ctx context.Context, namespace string) error {
 	for range maxEvaluations - 1 {
 		if _, err := d.evaluations.Acquire(ctx, namespace); err != nil {

@@ -15,24 +15,26 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// ledger is what is known of the messages about one Rollout beyond its annotation, which a cache shows late.
+// ledger is the state of the messages about one Rollout in addition to its annotation, which a cache shows late.
 type ledger struct {
 	// annotated is the last observed annotation.
 	annotated notification.SentLog
-	// told are messages that were sent, and ended those that hold no more, until the annotation says so.
+	// told contains messages that were sent, and ended those whose condition is no longer true, until the annotation shows
+	// it.
 	told  notification.SentLog
 	ended map[string]bool
-	// begun are messages that were queued in this process. One that was given up stays here: it is not tried again until
-	// it holds anew, or the process begins anew.
+	// begun contains the messages that were queued by this process. An undeliverable message remains here: it is not
+	// retried until its condition becomes true again, or the process restarts.
 	begun map[string]bool
-	// complaints are what people were told about a version of the configuration.
+	// complaints are the errors that were reported about a version of the configuration.
 	complaints map[string]map[string]bool
-	// pending counts what is queued about the Rollout. gone: it was deleted, and only that is waited for.
+	// pending is the number of queued tasks about the Rollout. gone reports that the Rollout was deleted, so that the ledger
+	// is deleted after them.
 	pending int
 	gone    bool
 }
 
-// ledger is that of a Rollout; d.mu is held.
+// ledger returns the ledger of a Rollout. The caller holds d.mu.
 func (d *Dispatcher) ledger(key types.NamespacedName, uid types.UID) *ledger {
 	if l := d.ledgers[key][uid]; l != nil {
 		return l
@@ -48,7 +50,7 @@ func (d *Dispatcher) ledger(key types.NamespacedName, uid types.UID) *ledger {
 	return l
 }
 
-// end drops what is known of a Rollout that is gone, as soon as nothing about it is queued; d.mu is held.
+// end deletes the ledger of a deleted Rollout once nothing about it is queued. The caller holds d.mu.
 func (d *Dispatcher) end(key types.NamespacedName, uid types.UID) {
 	l := d.ledgers[key][uid]
 	if l.gone = true; l.pending > 0 {
@@ -59,7 +61,7 @@ func (d *Dispatcher) end(key types.NamespacedName, uid types.UID) {
 	}
 }
 
-// see takes in what the annotation says now.
+// see updates the ledger with the current annotation.
 func (l *ledger) see(annotated notification.SentLog) {
 	l.annotated = annotated
 	maps.DeleteFunc(l.told, func(key string, _ int64) bool { return annotated.Has(key) })
@@ -74,7 +76,7 @@ func (l *ledger) sentLog() notification.SentLog {
 	return out
 }
 
-// known are all messages that need not be sent: told, or under way.
+// known returns the messages that need not be sent, because they were sent or are queued.
 func (l *ledger) known() notification.SentLog {
 	out := l.sentLog()
 	for key := range l.begun {
@@ -83,14 +85,14 @@ func (l *ledger) known() notification.SentLog {
 	return out
 }
 
-// begin notes that a message is under way.
+// begin records that a message is queued.
 func (l *ledger) begin(key string) {
 	if key != "" {
 		l.begun[key] = true
 	}
 }
 
-// end notes that what a message said holds no more, and is true if the annotation has to be changed.
+// end records that the condition of a message is no longer true, and reports whether the annotation must change.
 func (l *ledger) end(key string) bool {
 	delete(l.begun, key)
 	_, told := l.told[key]
@@ -101,7 +103,7 @@ func (l *ledger) end(key string) bool {
 	return told || l.annotated.Has(key)
 }
 
-// news is true of a complaint that is not known about this version of a configuration.
+// news reports whether an error was not yet reported about this version of a configuration.
 func (l *ledger) news(version, text string) bool {
 	if l.complaints[version] == nil {
 		l.complaints = map[string]map[string]bool{version: {}}
@@ -126,8 +128,8 @@ func (d *Dispatcher) told(key types.NamespacedName, uid types.UID, message strin
 	return true
 }
 
-// writeSentLog queues the write of the annotation. The writes of one Rollout are sent in order, each with the messages that are
-// recorded by then.
+// writeSentLog queues the write of the annotation. The writes of one Rollout are executed in order, each with the messages
+// that are recorded by then.
 func (d *Dispatcher) writeSentLog(about About) {
 	key, uid := about.key(), about.Object.UID
 	d.enqueue(about, "sent-log", "log of sent notifications", func(ctx context.Context) error {
@@ -143,21 +145,21 @@ func (d *Dispatcher) writeSentLog(about About) {
 	}, nil)
 }
 
-// write changes the annotation, of that very Rollout.
+// write patches the annotation, unless a different Rollout has that name now.
 func (d *Dispatcher) write(ctx context.Context, key types.NamespacedName, uid types.UID, sentLog notification.SentLog) error {
-	var value any // null takes the annotation away
+	var value any // null removes the annotation
 	if text := sentLog.String(); text != "" {
 		value = text
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]any{notification.NotifiedAnnotation: value}}})
 	if err != nil {
-		return fmt.Errorf("write the patch of the log of sent messages: %w", err)
+		return fmt.Errorf("encode the patch of the log of sent messages: %w", err)
 	}
 	object := &argov1.Rollout{}
 	object.Namespace, object.Name = key.Namespace, key.Name
 	err = d.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
-		return nil // it is gone, or another one of that name
+		return nil // the Rollout was deleted, or deleted and created again
 	}
 	return telemetry.MarkTransient(err)
 }

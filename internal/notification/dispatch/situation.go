@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// situation is what templates and triggers are asked about.
+// situation returns the state against which triggers and templates are evaluated.
 func situation(ctx context.Context, about About, event release.Event, now time.Time) (notification.Situation, error) {
 	object := about.Object.DeepCopy()
 	object.APIVersion, object.Kind = argov1.SchemeGroupVersion.String(), argov1.RolloutKind
@@ -42,7 +42,7 @@ func situation(ctx context.Context, about About, event release.Event, now time.T
 	return out, nil
 }
 
-// newest are the runs of the revision that the Rollout is about, the newest first.
+// newest returns the runs of the Rollout's current revision, the newest first.
 func newest(object *argov1.Rollout, runs []argov1.AnalysisRun) []argov1.AnalysisRun {
 	var own []argov1.AnalysisRun
 	for _, run := range runs {

@@ -16,11 +16,11 @@ import (
 	"github.com/serin-dev/serin/internal/chat"
 )
 
-// yamlList reads what templates write as the text of a YAML list; empty text is none.
+// yamlList decodes a YAML list in a string of a template; it is nil for an empty string.
 func yamlList(field, text string) ([]any, error) {
 	var out []any
 	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
-		return nil, fmt.Errorf("%s of the template is no YAML list: correct it", field)
+		return nil, fmt.Errorf("%s of the template is not a YAML list: correct it", field)
 	}
 	return out, nil
 }
@@ -30,7 +30,7 @@ type grafanaOptions struct {
 	InsecureSkipVerify bool
 }
 
-// newGrafana makes annotations; the recipient is their tags, with bars between.
+// newGrafana creates annotations; the recipient is the list of their tags, separated by |.
 func newGrafana(c caller, o grafanaOptions) (send, error) {
 	if err := errors.Join(required("apiUrl", o.APIURL), required("apiKey", o.APIKey)); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ type alertmanagerOptions struct {
 	InsecureSkipVerify           bool
 }
 
-// alert is one of Alertmanager.
+// alert is an alert of Alertmanager.
 type alert struct {
 	Labels       map[string]string `json:"labels"`
 	Annotations  map[string]string `json:"annotations"`
@@ -58,10 +58,10 @@ type alert struct {
 	StartsAt     time.Time         `json:"startsAt"`
 }
 
-// newAlertmanager posts to all members of a cluster; one that takes the alert is enough.
+// newAlertmanager posts to all members of a cluster; it succeeds if one of them accepts the alert.
 func newAlertmanager(c caller, o alertmanagerOptions) (send, error) {
 	if len(o.Targets) == 0 {
-		return nil, errors.New("its option targets is empty: name at least one as HOST:PORT")
+		return nil, errors.New("its option targets is empty: add at least one HOST:PORT")
 	}
 	header := http.Header{}
 	switch {
@@ -126,7 +126,7 @@ type opsgenieResponder struct {
 	Username string `json:"username,omitempty"`
 }
 
-// newOpsgenie makes alerts of a team; the recipient is its ID.
+// newOpsgenie creates alerts for a team; the recipient is its ID.
 func newOpsgenie(c caller, o opsgenieOptions) (send, error) {
 	address := cmp.Or(o.APIURL, "api.opsgenie.com")
 	if !strings.Contains(address, "://") {
@@ -150,7 +150,7 @@ func newOpsgenie(c caller, o opsgenieOptions) (send, error) {
 
 type pagerDutyOptions struct{ Token, From, APIURL string }
 
-// newPagerDuty makes incidents; the recipient is the ID of a service.
+// newPagerDuty creates incidents; the recipient is the ID of a service.
 func newPagerDuty(c caller, o pagerDutyOptions) (send, error) {
 	if err := required("token", o.Token); err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ type pagerDutyPayload struct {
 	Class     string `json:"class,omitempty"`
 }
 
-// newPagerDutyEvents sends events, with the routing key of the recipient.
+// newPagerDutyEvents sends events with the routing key of the recipient.
 func newPagerDutyEvents(c caller, o pagerDutyEventsOptions) (send, error) {
 	return func(ctx context.Context, m Message) error {
 		key, err := chosen("serviceKeys", o.ServiceKeys, m.Recipient)
@@ -233,7 +233,7 @@ type newRelicDeployment struct {
 	User        string `json:"user,omitempty"`
 }
 
-// newNewRelic marks deployments of an application; the recipient is its ID.
+// newNewRelic records deployments of an application; the recipient is its ID.
 func newNewRelic(c caller, o newRelicOptions) (send, error) {
 	if err := required("apiKey", o.APIKey); err != nil {
 		return nil, err

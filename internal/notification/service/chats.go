@@ -40,7 +40,7 @@ func newMattermost(c caller, o mattermostOptions) (send, error) {
 	}, nil
 }
 
-// orNone is a list that is written as [] and not as null.
+// orNone returns a list that is encoded as [] instead of null.
 func orNone(items []json.RawMessage) []json.RawMessage {
 	if items == nil {
 		return []json.RawMessage{}
@@ -61,7 +61,7 @@ type rocketMessage struct {
 	Attachments []json.RawMessage `json:"attachments,omitempty"`
 }
 
-// newRocketChat logs in for each message: a session would have to be kept, and ends.
+// newRocketChat logs in for each message, because a session would have to be stored and can expire.
 func newRocketChat(c caller, o rocketOptions) (send, error) {
 	if err := errors.Join(required("serverUrl", o.ServerURL), required("email", o.Email), required("password", o.Password)); err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func rocketLogin(ctx context.Context, c caller, o rocketOptions) (http.Header, e
 
 type googleChatOptions struct{ Webhooks map[string]string }
 
-// newGoogleChat posts to the webhooks of spaces. Cards of templates are YAML; those of the older form too.
+// newGoogleChat posts to the webhooks of spaces. The cards of templates are YAML, in the older or the newer format.
 func newGoogleChat(c caller, o googleChatOptions) (send, error) {
 	return func(ctx context.Context, m Message) error {
 		address, err := chosen("webhooks", o.Webhooks, m.Recipient)
@@ -175,11 +175,11 @@ func googleMessage(m Message, cards, cardsV2 string) (map[string]any, error) {
 	return message, nil
 }
 
-// threaded is the address of a webhook for a message of a thread.
+// threaded returns the URL of a webhook for a message in a thread.
 func threaded(address, key string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return "", errors.New("the webhook of the recipient is no URL: correct it")
+		return "", errors.New("the webhook of the recipient is not a URL: correct it")
 	}
 	query := u.Query()
 	query.Add("threadKey", key)
@@ -190,7 +190,7 @@ func threaded(address, key string) (string, error) {
 
 type webexOptions struct{ Token, APIURL string }
 
-// mailbox is what a recipient of Webex looks like who is no room.
+// mailbox matches a recipient of Webex that is an email address instead of a room.
 var mailbox = regexp.MustCompile(`^\S+@\S+\.\S+$`)
 
 func newWebex(c caller, o webexOptions) (send, error) {
@@ -210,8 +210,8 @@ func newWebex(c caller, o webexOptions) (send, error) {
 
 type telegramOptions struct{ Token, APIURL string }
 
-// newTelegram posts to a channel by its name, or to a chat by its number, which begins with a minus; a thread of it
-// follows behind a bar.
+// newTelegram posts to a channel by its name, or to a chat by its number, which begins with a minus and may be followed by
+// | and a thread.
 func newTelegram(c caller, o telegramOptions) (send, error) {
 	if err := required("token", o.Token); err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func newTelegram(c caller, o telegramOptions) (send, error) {
 			if threaded {
 				number, err := strconv.Atoi(thread)
 				if err != nil {
-					return fmt.Errorf("recipient %q names no thread by its number: write it as -100123|4", m.Recipient)
+					return fmt.Errorf("the thread in recipient %q is not a number: write it as -100123|4", m.Recipient)
 				}
 				message["message_thread_id"] = number
 			}

@@ -22,14 +22,14 @@ type emailOptions struct {
 	HTML                           bool
 }
 
-// The ports of servers that speak TLS from the first byte, and of those that are asked for it.
+// The ports of servers with implicit TLS, and of those with STARTTLS.
 const (
 	portTLS  = 465
 	portMail = 25
 )
 
-// newEmail sends mails; the recipient is addresses with commas between. A server that offers TLS is spoken to with TLS;
-// a password is sent to no other.
+// newEmail sends mails; the recipient is a list of addresses, separated by commas. TLS is used if the server offers it; a
+// password is sent only with TLS.
 func newEmail(c caller, o emailOptions) (send, error) {
 	if err := errors.Join(required("host", o.Host), required("from", o.From)); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func newEmail(c caller, o emailOptions) (send, error) {
 		}
 		options := []mail.Option{
 			mail.WithPort(o.Port), mail.WithTimeout(timeout), mail.WithTLSPolicy(mail.TLSOpportunistic), mail.WithDialContextFunc(c.policy.Dialer().DialContext),
-			mail.WithTLSConfig(&tls.Config{ServerName: o.Host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.InsecureSkipVerify}), //nolint:gosec // the API has a field for it
+			mail.WithTLSConfig(&tls.Config{ServerName: o.Host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.InsecureSkipVerify}), //nolint:gosec // the user sets insecure_skip_verify
 		}
 		if o.Port == portTLS {
 			options = append(options, mail.WithSSL())
@@ -52,7 +52,7 @@ func newEmail(c caller, o emailOptions) (send, error) {
 		}
 		client, err := mail.NewClient(o.Host, options...)
 		if err != nil {
-			return errors.New("its options make no connection: correct host and port")
+			return errors.New("its options host and port are not valid: correct them")
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
 		defer cancel()
@@ -60,7 +60,7 @@ func newEmail(c caller, o emailOptions) (send, error) {
 	}, nil
 }
 
-// message is the mail.
+// message returns the mail.
 func (o emailOptions) message(m Message) (*mail.Msg, error) {
 	var part struct{ Subject, Body string }
 	if err := m.Content.Part("email", &part); err != nil {
@@ -68,25 +68,25 @@ func (o emailOptions) message(m Message) (*mail.Msg, error) {
 	}
 	out := mail.NewMsg()
 	if out.From(o.From) != nil {
-		return nil, fmt.Errorf("its option from, %q, is no address: correct it", o.From)
+		return nil, fmt.Errorf("its option from, %q, is not an address: correct it", o.From)
 	}
 	var to []string
 	for address := range strings.SplitSeq(m.Recipient, ",") {
 		to = append(to, strings.TrimSpace(address))
 	}
 	if out.To(to...) != nil {
-		return nil, fmt.Errorf("the recipient %q is no address: correct the subscription", m.Recipient)
+		return nil, fmt.Errorf("the recipient %q is not an address: correct the subscription", m.Recipient)
 	}
 	form := mail.TypeTextPlain
 	if o.HTML {
 		form = mail.TypeTextHTML
 	}
-	out.Subject(strings.Join(strings.Fields(part.Subject), " ")) // no line of it may become a header
+	out.Subject(strings.Join(strings.Fields(part.Subject), " ")) // a line break would start another header
 	out.SetBodyString(form, cmp.Or(part.Body, m.Content.Message))
 	return out, nil
 }
 
-// mailError sorts what the library returned; what the server said is not repeated.
+// mailError classifies an error of the library. The text of the server is omitted.
 func mailError(err error) error {
 	if err == nil {
 		return nil
@@ -95,21 +95,21 @@ func mailError(err error) error {
 		return refused
 	}
 	if answer, ok := errors.AsType[*textproto.Error](err); ok {
-		said := fmt.Errorf("the mail server answered %d", answer.Code)
+		status := fmt.Errorf("the mail server answered %d", answer.Code)
 		if answer.Code >= 400 && answer.Code < 500 {
-			return outbound.NewUnreachableError(said)
+			return outbound.NewUnreachableError(status)
 		}
-		return said
+		return status
 	}
 	if sent, ok := errors.AsType[*mail.SendError](err); ok && sent.ErrorCode() != 0 {
-		said := fmt.Errorf("the mail server answered %d", sent.ErrorCode())
+		status := fmt.Errorf("the mail server answered %d", sent.ErrorCode())
 		if sent.IsTemp() {
-			return outbound.NewUnreachableError(said)
+			return outbound.NewUnreachableError(status)
 		}
-		return said
+		return status
 	}
 	if network, ok := errors.AsType[net.Error](err); ok {
 		return outbound.NewUnreachableError(fmt.Errorf("reach the mail server: %w", network))
 	}
-	return outbound.NewUnreachableError(errors.New("the mail server could not be spoken to: check host, port and credentials"))
+	return outbound.NewUnreachableError(errors.New("the connection to the mail server failed: check host, port and credentials"))
 }

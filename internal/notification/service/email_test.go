@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/notification/service"
 )
 
-// mailServer takes one mail in the words of SMTP, and answers what it is told to where it differs from yes.
+// mailServer accepts one mail by SMTP. differs contains its replies by command, if they are not those of success.
 func mailServer(t *testing.T, differs map[string]string) (port string, got <-chan string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,13 +34,13 @@ func mailServer(t *testing.T, differs map[string]string) (port string, got <-cha
 
 func serveMail(conn net.Conn, differs map[string]string) string {
 	lines := bufio.NewScanner(conn)
-	var said strings.Builder
+	var received strings.Builder
 	data := false
 	answer := func(text string) { _, _ = fmt.Fprint(conn, text, "\r\n") }
 	answer("220 mail.example ESMTP")
 	for lines.Scan() {
 		line := lines.Text()
-		said.WriteString(line + "\n")
+		received.WriteString(line + "\n")
 		verb, _, _ := strings.Cut(line, " ")
 		switch {
 		case data && line == ".":
@@ -56,12 +56,12 @@ func serveMail(conn net.Conn, differs map[string]string) string {
 			answer("354 go on")
 		case verb == "QUIT":
 			answer("221 bye")
-			return said.String()
+			return received.String()
 		default:
 			answer("250 ok")
 		}
 	}
-	return said.String()
+	return received.String()
 }
 
 func TestAMailIsSent(t *testing.T) {

@@ -19,15 +19,15 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// natsOptions are those of Argo's library. Its documentation calls username user, so both are read.
+// natsOptions are the options of Argo's library. Its documentation calls username user, so both are accepted.
 type natsOptions struct {
 	URL                            string
 	Headers                        map[string]string
 	Username, User, Password, NKey string
 }
 
-// newNATS publishes to a subject, which is the recipient. Each message has a connection of its own, which ends with it:
-// nothing reconnects, and servers that a server announces are not contacted.
+// newNATS publishes to a subject, which is the recipient. Each message has its own connection, which is closed after it: it
+// never reconnects, and does not contact the servers that a server announces.
 func newNATS(c caller, o natsOptions) (send, error) {
 	if err := errors.Join(required("url", o.URL), checkNATSServers(o.URL)); err != nil {
 		return nil, err
@@ -71,14 +71,14 @@ func publish(ctx context.Context, servers string, message *nats.Msg, options []n
 	return connection.LastError()
 }
 
-// checkNATSServers returns why the addresses, with commas between, are not addresses of NATS servers.
+// checkNATSServers returns an error if servers is not a list of addresses of NATS servers, separated by commas.
 func checkNATSServers(servers string) error {
 	for server := range strings.SplitSeq(servers, ",") {
 		server = strings.TrimSpace(server)
 		if !strings.Contains(server, "://") {
 			server = "nats://" + server
 		}
-		u, err := url.Parse(server) // whose error may quote a password
+		u, err := url.Parse(server) // its error may quote a password
 		if err != nil || u.Hostname() == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
 			return errors.New("its option url is not the address of a NATS server such as nats://nats.messaging:4222: correct it")
 		}
@@ -105,19 +105,20 @@ func (o natsOptions) credentials() ([]nats.Option, error) {
 	return append(options, nats.Nkey(public, pair.Sign)), nil
 }
 
-// checkSubject returns why a message cannot go to a subject. Every user who may annotate a Rollout names it: what the protocol
-// would read as another command, and the subjects of the server's own API ($JS, $SYS), are refused here.
+// checkSubject returns an error if a message must not be sent to a subject. Every user who may annotate a Rollout can set
+// it, so text that the protocol would read as another command, and the subjects of the server's own API ($JS, $SYS), are
+// refused.
 func checkSubject(subject string) error {
 	breaks := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 	if strings.ContainsFunc(subject, breaks) || strings.HasPrefix(subject, "$") ||
 		slices.ContainsFunc(strings.Split(subject, "."), func(token string) bool { return token == "" || token == "*" || token == ">" }) {
-		return fmt.Errorf("the recipient %q is not a subject that messages can go to: name one without spaces, wildcards and a leading $", subject)
+		return fmt.Errorf("the recipient %q is not a subject for messages: use one without spaces, wildcards and a leading $", subject)
 	}
 	return nil
 }
 
-// natsDialer opens the connection for one message: under the policy, until the context ends, and with a limit for what
-// the server sends. The library itself waits for a server's first line without such a limit.
+// natsDialer opens the connection for one message: under the policy, until the context ends, and with a limit on the data
+// of the server. The library itself reads a server's first line without such a limit.
 type natsDialer struct {
 	ctx    context.Context //nolint:containedctx // the library's interface has no context, and the dialer serves one call
 	policy outbound.Policy
@@ -133,7 +134,7 @@ func (d *natsDialer) options() []nats.Option {
 	}
 }
 
-// Dial is nats.CustomDialer.
+// Dial implements nats.CustomDialer.
 func (d *natsDialer) Dial(network, address string) (net.Conn, error) {
 	connection, err := d.dial(network, address)
 	d.failed = err
@@ -152,10 +153,10 @@ func (d *natsDialer) dial(network, address string) (net.Conn, error) {
 	return &limitedConn{Conn: connection, left: maxReply}, nil
 }
 
-// maxReply bounds what a server may send during one attempt.
+// maxReply bounds the bytes that a server may send during one attempt.
 const maxReply = 64 << 10
 
-// explain returns an error without the words of the server, and sorts errors by whether another attempt can help.
+// explain converts an error of the library: it removes the text of the server, and marks errors that may be retried.
 func (d *natsDialer) explain(err error, subject string) error {
 	is := func(candidates ...error) bool {
 		return slices.ContainsFunc(candidates, func(candidate error) bool { return errors.Is(err, candidate) })
@@ -169,11 +170,11 @@ func (d *natsDialer) explain(err error, subject string) error {
 	case is(nats.ErrMaxPayload):
 		return errors.New("the message is longer than the NATS server accepts: shorten the template")
 	case is(nats.ErrHeadersNotSupported):
-		return errors.New("the NATS server supports no headers: remove the option headers")
+		return errors.New("the NATS server does not support headers: remove the option headers")
 	case is(nats.ErrSecureConnWanted, nats.ErrSecureConnRequired):
 		return errors.New("the NATS server and the option url disagree about TLS: correct the url")
 	case isCertificateError(err):
-		return outbound.NewUnreachableError(errors.New("the certificate of the NATS server cannot be verified: use one of a known authority"))
+		return outbound.NewUnreachableError(errors.New("the certificate of the NATS server cannot be verified: use a certificate of a trusted authority"))
 	case closed:
 		return refused
 	case d.ctx.Err() != nil:
@@ -181,7 +182,7 @@ func (d *natsDialer) explain(err error, subject string) error {
 	case d.failed != nil:
 		return outbound.NewUnreachableError(fmt.Errorf("reach the NATS server: %w", d.failed))
 	default:
-		return outbound.NewUnreachableError(errors.New("the NATS server gave no valid answer: check the option url"))
+		return outbound.NewUnreachableError(errors.New("the response of the NATS server is not valid: check the option url"))
 	}
 }
 
@@ -190,7 +191,7 @@ func isCertificateError(err error) bool {
 	return ok
 }
 
-// limitedConn ends a connection whose other side sends more than left bytes.
+// limitedConn is a connection from which at most left bytes can be read.
 type limitedConn struct {
 	net.Conn
 	left int

@@ -25,10 +25,10 @@ import (
 	"github.com/serin-dev/serin/internal/waittest"
 )
 
-// natsFolder has the NATS server that natsProgram built.
+// natsFolder contains the NATS server that natsProgram built.
 var natsFolder string
 
-// natsProgram is the path of a NATS server, built from the module natsserver, which Serin does not link.
+// natsProgram builds a NATS server from the module natsserver, which Serin does not link, and returns its path.
 var natsProgram = sync.OnceValues(func() (program string, err error) {
 	if natsFolder, err = os.MkdirTemp("", "nats-server"); err != nil {
 		return "", err
@@ -76,8 +76,8 @@ func natsServer(t *testing.T, configuration string) string {
 	waittest.Until(t, "the NATS server has a port", func() error {
 		files, _ := filepath.Glob(filepath.Join(folder, "*.ports"))
 		if len(files) == 0 {
-			said, _ := os.ReadFile(output.Name())
-			return errors.New(string(said))
+			log, _ := os.ReadFile(output.Name())
+			return errors.New(string(log))
 		}
 		content, err := os.ReadFile(files[0])
 		if err != nil {
@@ -177,7 +177,7 @@ authorization { users = [{user: serin, password: Pa55word, permissions: {publish
 	}
 }
 
-// oddNATS is a server that says something to each connection, and then nothing more. It counts the connections that began
+// oddNATS is a server that sends something to each connection, and then nothing more. It counts the connections that began
 // and ended.
 type oddNATS struct {
 	address      string
@@ -212,7 +212,7 @@ func newOddNATS(t *testing.T, talk func(net.Conn)) *oddNATS {
 
 const natsInfo = `INFO {"server_id":"odd","version":"2.10.0","proto":1,"headers":true,"max_payload":1048576,"connect_urls":["127.0.0.1:1","169.254.169.254:80"]}` + "\r\n"
 
-// answerNATS answers the CONNECT and PING of a client, and then says something else.
+// answerNATS answers the CONNECT and PING of a client, and then sends another text.
 func answerNATS(connection net.Conn, then string) {
 	_, _ = io.WriteString(connection, natsInfo)
 	lines := bufio.NewScanner(connection)
@@ -275,7 +275,7 @@ type pings struct{}
 
 func (pings) Read(into []byte) (int, error) { return copy(into, "PING\r\n"), nil }
 
-// TestNothingOfANATSMessageRemains: neither a connection nor a goroutine that reconnects.
+// TestNothingOfANATSMessageRemains checks that neither connections nor goroutines that reconnect are leaked.
 func TestNothingOfANATSMessageRemains(t *testing.T) {
 	address := natsServer(t, "")
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")

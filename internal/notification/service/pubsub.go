@@ -19,7 +19,7 @@ const (
 	pubSubScope   = "https://www.googleapis.com/auth/pubsub"
 )
 
-// pubSubOptions are those of Argo's library, and serviceAccountKey: the content of a key, where keyFile is its path.
+// pubSubOptions are the options of Argo's library, and serviceAccountKey, which contains the key itself instead of its path.
 type pubSubOptions struct{ Project, Topic, KeyFile, ServiceAccountKey, APIURL string }
 
 type pubSubMessage struct {
@@ -27,14 +27,14 @@ type pubSubMessage struct {
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// The form of names of projects, some of which belong to a domain, and of topics. Every user who may annotate a Rollout names
-// a topic, and must not reach another project or method of the API with it.
+// The names of projects, which may begin with a domain, and of topics. Every user who may annotate a Rollout can set a
+// topic, and must not reach another project or method of the API with it.
 var (
 	pubSubProject = regexp.MustCompile(`^([a-z][a-z0-9.-]*:)?[a-z0-9][a-z0-9-]*$`)
 	pubSubTopic   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._~+%-]{2,254}$`)
 )
 
-// newPubSub publishes to a topic of Google Cloud Pub/Sub: that of the recipient, or that of the options.
+// newPubSub publishes to a topic of Google Cloud Pub/Sub: the recipient, or else the topic of the options.
 func newPubSub(c caller, o pubSubOptions) (send, error) {
 	if err := errors.Join(required("project", o.Project), o.check(c.own)); err != nil {
 		return nil, err
@@ -63,8 +63,8 @@ func newPubSub(c caller, o pubSubOptions) (send, error) {
 	}, nil
 }
 
-// check returns why options cannot be used. own says that a namespace configured them for itself: it has neither the files
-// nor the identity of the controller. The identity of the controller goes to Google only.
+// check returns why options cannot be used. own reports whether a namespace configured them for itself: it must not use
+// the files or the identity of the controller. The controller's credentials are sent to Google only.
 func (o pubSubOptions) check(own bool) error {
 	switch {
 	case o.Project != "" && !pubSubProject.MatchString(o.Project):
@@ -80,7 +80,7 @@ func (o pubSubOptions) check(own bool) error {
 	}
 }
 
-// tokens returns what obtains tokens. A file is read for each message, so that a renewed key is used.
+// tokens returns a function that obtains tokens. A key file is read for each message, so that a renewed key is used.
 func (o pubSubOptions) tokens() (func(context.Context) (outbound.Secret, error), error) {
 	switch {
 	case o.ServiceAccountKey != "":

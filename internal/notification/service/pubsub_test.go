@@ -21,7 +21,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// googleKey is the JSON key of a service account, as Google gives it. Its token_uri must not be called.
+// googleKey returns the JSON key of a service account in Google's format. Its token_uri must not be called.
 var googleKey = sync.OnceValue(func() string {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -56,9 +56,9 @@ func TestTheKeyFileOfPubSubIsReadForEachMessage(t *testing.T) {
 		err := sender.Send(t.Context(), service.Message{Content: content(t, "message: hi")})
 		switch {
 		case step.want == "" && (err != nil || len(at.asked) != 1):
-			t.Errorf("%v, asked %v", err, at.asked)
+			t.Errorf("%v, requests %v", err, at.asked)
 		case step.want != "" && (err == nil || !strings.Contains(err.Error(), step.want) || strings.Contains(err.Error(), "Pa55word") || len(at.asked) > 0):
-			t.Errorf("%v, want %q; asked %v", err, step.want, at.asked)
+			t.Errorf("%v, want %q; requests %v", err, step.want, at.asked)
 		}
 	}
 }
@@ -67,7 +67,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestPubSubUsesTheIdentityOfTheController where no key is configured, and sends its token to Google.
+// TestPubSubUsesTheIdentityOfTheController checks that the controller's token is sent to Google if no key is configured.
 func TestPubSubUsesTheIdentityOfTheController(t *testing.T) {
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Metadata-Flavor", "Google")
@@ -109,7 +109,8 @@ func TestPubSubWithoutCredentialsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestANamespaceHasItsOwnKeyForPubSub: what it configures for itself uses neither files nor the identity of the controller.
+// TestANamespaceHasItsOwnKeyForPubSub checks that the configuration of a namespace cannot use files or the identity of the
+// controller.
 func TestANamespaceHasItsOwnKeyForPubSub(t *testing.T) {
 	for options, good := range map[string]bool{
 		"{project: shop, topic: releases}":                                           false,
@@ -123,7 +124,7 @@ func TestANamespaceHasItsOwnKeyForPubSub(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := service.New(nil, outbound.Policy{}, s); (err == nil) != (good || !own) || err != nil && !strings.Contains(err.Error(), "set serviceAccountKey") {
-				t.Errorf("%s, of the namespace itself %v: %v", options, own, err)
+				t.Errorf("%s, configured by the namespace %v: %v", options, own, err)
 			}
 		}
 	}

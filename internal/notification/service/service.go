@@ -1,7 +1,7 @@
-// Package service sends messages to the services that notifications know, each in its own form.
+// Package service sends messages to the services of notifications, each with its own API.
 //
 // It knows addresses, credentials and payloads. It must not know why a message is sent, Rollouts, the Kubernetes API, or
-// queues: a message is sent once, and whoever sends it decides about another attempt.
+// queues: it makes one attempt, and the caller decides about another one.
 package service
 
 import (
@@ -23,18 +23,18 @@ import (
 // timeout bounds one attempt.
 const timeout = 8 * time.Second
 
-// Message is one to be sent.
+// Message is a message to send.
 type Message struct {
 	Content notification.Content
-	// Service is the name of it in the configuration, and Recipient whom it is for there.
+	// Service is the name of the service in the configuration, and Recipient its recipient.
 	Service, Recipient string
 	Now                time.Time
 }
 
-// Sender sends messages to one service. It may be used by several goroutines.
+// Sender sends messages to one service. It is safe for concurrent use.
 type Sender interface {
-	// Send makes one attempt. chat.RetryAfter says of its error whether another may help. The error may quote what the
-	// configuration says, and so its secrets, but nothing of an answer.
+	// Send makes one attempt. chat.RetryAfter reports whether its error may be retried. The error may quote the
+	// configuration, and so its secrets, but nothing of a response.
 	Send(ctx context.Context, m Message) error
 }
 
@@ -43,7 +43,7 @@ type send func(ctx context.Context, m Message) error
 
 func (s send) Send(ctx context.Context, m Message) error { return s(ctx, m) }
 
-// makers make senders of a type from its options.
+// makers create senders from their options, by type.
 var makers = map[string]func(caller, []byte) (Sender, error){
 	"alertmanager": of(newAlertmanager), "email": of(newEmail), "gcppubsub": of(newPubSub), "googlechat": of(newGoogleChat),
 	"grafana": of(newGrafana), "mattermost": of(newMattermost), "nats": of(newNATS), "newrelic": of(newNewRelic), "opsgenie": of(newOpsgenie),
@@ -51,10 +51,11 @@ var makers = map[string]func(caller, []byte) (Sender, error){
 	"teams": of(newTeams), "teams-workflows": of(newTeamsWorkflows), "telegram": of(newTelegram), "webex": of(newWebex), "webhook": of(newWebhook),
 }
 
-// Types are the types of services.
+// Types returns the supported types of services, sorted.
 func Types() []string { return slices.Sorted(maps.Keys(makers)) }
 
-// New is the sender of a configured service. It reads the options and calls nobody. policy is that of the client.
+// New returns the sender of a configured service. It decodes the options and sends nothing. policy must be that of the
+// client.
 func New(client *outbound.Client, policy outbound.Policy, s notification.Service) (Sender, error) {
 	maker, ok := makers[s.Type]
 	if !ok {
@@ -63,12 +64,12 @@ func New(client *outbound.Client, policy outbound.Policy, s notification.Service
 	return maker(caller{client: client, policy: policy, own: s.Own}, s.Options)
 }
 
-// of reads the options of a type.
+// of returns a maker that decodes the options of a type.
 func of[O any](make func(caller, O) (send, error)) func(caller, []byte) (Sender, error) {
 	return func(c caller, raw []byte) (Sender, error) {
 		var options O
 		if err := json.Unmarshal(raw, &options); err != nil {
-			return nil, errors.New("its options have not the form of that service: correct them") // the reason might quote a password
+			return nil, errors.New("its options do not have the form of that service: correct them") // the reason might quote a password
 		}
 		s, err := make(c, options)
 		if err != nil {
@@ -78,15 +79,15 @@ func of[O any](make func(caller, O) (send, error)) func(caller, []byte) (Sender,
 	}
 }
 
-// caller makes the calls of all services.
+// caller sends the requests of all services.
 type caller struct {
 	client *outbound.Client
 	policy outbound.Policy
-	// own says that a namespace configured the service for itself, and not the administrator for all.
+	// own reports whether the service is configured in the namespace of the Rollout, and not by the administrator for all.
 	own bool
 }
 
-// do sends one request; its errors name no service.
+// do sends one request. Its errors do not name the service, because the caller does.
 func (c caller) do(ctx context.Context, r chat.Request) ([]byte, error) {
 	r.Service, r.Timeout = "the service", timeout
 	return chat.Send(ctx, c.client, r)
@@ -98,19 +99,19 @@ func (c caller) post(ctx context.Context, r chat.Request, payload any) ([]byte, 
 	return chat.SendJSON(ctx, c.client, r, payload)
 }
 
-// basicAuth is user and password as options have them.
+// basicAuth is the user and password in options.
 type basicAuth struct{ Username, Password string }
 
 func (b basicAuth) header() string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(b.Username+":"+b.Password))
 }
 
-// under is a path below an address.
+// under returns the URL of a path below an address.
 func under(address, path string) string {
 	return strings.TrimRight(address, "/") + "/" + strings.TrimLeft(path, "/")
 }
 
-// required says which option is missing; nil: none.
+// required returns an error if an option is missing.
 func required(name, value string) error {
 	if value == "" {
 		return fmt.Errorf("its option %s is empty: set it", name)
@@ -118,23 +119,23 @@ func required(name, value string) error {
 	return nil
 }
 
-// chosen is what options have for a recipient.
+// chosen returns the value that an option has for a recipient.
 func chosen(option string, all map[string]string, recipient string) (string, error) {
 	value, ok := all[recipient]
 	if !ok {
-		return "", fmt.Errorf("its option %s has no %q: add the recipient there, or correct the subscription", option, recipient)
+		return "", fmt.Errorf("its option %s does not contain %q: add the recipient there, or correct the subscription", option, recipient)
 	}
 	return value, nil
 }
 
-// list reads what templates write as the text of a JSON list; empty text is none.
+// list decodes a JSON list in a string of a template; it is nil for an empty string.
 func list(field, text string) ([]json.RawMessage, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
 	var out []json.RawMessage
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		return nil, fmt.Errorf("%s of the template is no JSON list: correct it", field)
+		return nil, fmt.Errorf("%s of the template is not a JSON list: correct it", field)
 	}
 	return out, nil
 }

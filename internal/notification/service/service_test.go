@@ -24,15 +24,15 @@ import (
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// asked is what a service was asked, in a form that is easy to compare.
+// asked is a request to a service, in a form that is easy to compare.
 type asked struct {
 	call string
-	// header are those that matter: credentials, form.
+	// header contains the relevant headers: credentials and content type.
 	header map[string]string
 	body   string
 }
 
-// fake is a service that remembers what it was asked.
+// fake is a service that records its requests.
 type fake struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -53,7 +53,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{"Authorization", "Content-Type", "X-Auth-Token", "X-User-Id", "X-Api-Key", "From", "Accept", "X-Own"} {
 		if value := r.Header.Get(name); value != "" {
 			if strings.HasPrefix(value, "Bearer eyJ") {
-				value = "Bearer signed" // a signature is another one each time
+				value = "Bearer signed" // the signature is different each time
 			}
 			header[name] = value
 		}
@@ -64,7 +64,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.answer(w, r)
 }
 
-// plain is JSON and forms with their fields in order.
+// plain returns a JSON document or form with sorted fields.
 func plain(body string) string {
 	var document any
 	if json.Unmarshal([]byte(body), &document) == nil {
@@ -84,7 +84,7 @@ func says(code int, body string) http.HandlerFunc {
 	}
 }
 
-// content is what a template says.
+// content returns the rendered content of a template.
 func content(t *testing.T, template string) notification.Content {
 	t.Helper()
 	config := notification.NewConfig(map[string]string{"template.app-done": template}, nil)
@@ -127,7 +127,7 @@ func with(pairs ...string) map[string]string {
 	return out
 }
 
-// forms are the services, each as it is asked and as it answers. HERE stands for the address of the fake.
+// forms are the services with their requests and responses. HERE is replaced by the address of the fake.
 var forms = map[string]form{
 	"slack": {
 		kind: "slack", options: "{token: T, apiURL: HERE/api/, username: bot, icon: ':rocket:'}", recipient: "ops",
@@ -274,7 +274,7 @@ func (f form) send(t *testing.T, ctx context.Context, at *fake) error {
 }
 
 func TestEachServiceIsAskedInItsOwnForm(t *testing.T) {
-	tested := map[string]bool{"email": true, "nats": true} // have tests of their own
+	tested := map[string]bool{"email": true, "nats": true} // these have separate tests
 	for name, f := range forms {
 		tested[f.kind] = true
 		t.Run(name, func(t *testing.T) {
@@ -286,19 +286,19 @@ func TestEachServiceIsAskedInItsOwnForm(t *testing.T) {
 				f.want[i].body = plain(f.want[i].body)
 			}
 			if diff := cmp.Diff(f.want, at.asked, cmp.AllowUnexported(asked{})); diff != "" {
-				t.Errorf("asked (-want +got):\n%s", diff)
+				t.Errorf("requests (-want +got):\n%s", diff)
 			}
 		})
 	}
 	for _, kind := range service.Types() {
 		if !tested[kind] {
-			t.Errorf("nobody tries %s", kind)
+			t.Errorf("no test for %s", kind)
 		}
 	}
 }
 
-// TestEachFailureIsWhatItIs: of every service. Nothing of the answer is in the error, and a redirect is not followed to
-// somebody else.
+// TestEachFailureIsWhatItIs checks every failure with every service. The error contains nothing of the response, and a
+// redirect to another server is not followed.
 func TestEachFailureIsWhatItIs(t *testing.T) {
 	elsewhere := newFake(t, says(200, `{"ok":true}`))
 	failures := map[string]struct {
@@ -330,7 +330,7 @@ func TestEachFailureIsWhatItIs(t *testing.T) {
 					t.Fatal("no error")
 				}
 				if strings.Contains(err.Error(), "secret") {
-					t.Errorf("shows the answer: %v", err)
+					t.Errorf("the error contains the response: %v", err)
 				}
 				if wait, again := chat.RetryAfter(err, now); again != how.again || wait != how.wait {
 					t.Errorf("%v: again %v in %s, want %v in %s", err, again, wait, how.again, how.wait)
@@ -339,11 +339,11 @@ func TestEachFailureIsWhatItIs(t *testing.T) {
 		}
 	}
 	if len(elsewhere.asked) > 0 {
-		t.Errorf("somebody else was asked: %v", elsewhere.asked)
+		t.Errorf("the redirect was followed: %v", elsewhere.asked)
 	}
 }
 
-// TestASlowServiceEndsWithTheAttempt: of every service.
+// TestASlowServiceEndsWithTheAttempt checks every service.
 func TestASlowServiceEndsWithTheAttempt(t *testing.T) {
 	for name, f := range forms {
 		t.Run(name, func(t *testing.T) {
@@ -360,7 +360,7 @@ func TestASlowServiceEndsWithTheAttempt(t *testing.T) {
 	}
 }
 
-// TestServicesThatSayNoInTheBody refuse with a status of 200.
+// TestServicesThatSayNoInTheBody covers services that report errors with the status 200.
 func TestServicesThatSayNoInTheBody(t *testing.T) {
 	for name, tt := range map[string]struct{ form, answer, want string }{
 		"slack":          {"slack", `{"ok":false,"error":"channel_not_found"}`, "channel_not_found"},
@@ -382,7 +382,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	for _, tt := range []struct{ kind, options, want string }{
 		{"pigeon", "{}", `service type "pigeon" is not supported: use one of alertmanager,`},
 		{"slack", "{}", "option token is empty"},
-		{"slack", "{token: [Secret]}", "its options have not the form"},
+		{"slack", "{token: [Secret]}", "its options do not have the form"},
 		{"webhook", "{}", "option url is empty"},
 		{"alertmanager", "{}", "option targets is empty"},
 		{"email", "{host: x}", "option from is empty"},
@@ -398,14 +398,14 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct{ form, template, recipient, want string }{
-		"nobody":                 {"teams", "message: x", "nobody", `option recipientUrls has no "nobody"`},
-		"attachments":            {"slack", "slack: {attachments: '{'}", "ops", "slack.attachments of the template is no JSON list"},
-		"a part of another form": {"slack", "slack: [x]", "ops", "has not the form"},
+		"nobody":                 {"teams", "message: x", "nobody", `option recipientUrls does not contain "nobody"`},
+		"attachments":            {"slack", "slack: {attachments: '{'}", "ops", "slack.attachments of the template is not a JSON list"},
+		"a part of another form": {"slack", "slack: [x]", "ops", "does not have the form"},
 		"no labels":              {"alertmanager", "message: x", "", "alertmanager.labels"},
 		"no part":                {"pagerdutyv2", "message: x", "ops", "no part pagerdutyv2"},
-		"cards":                  {"googlechat", "googlechat: {cards: '{a: b}'}", "ops", "no YAML list"},
+		"cards":                  {"googlechat", "googlechat: {cards: '{a: b}'}", "ops", "not a YAML list"},
 		"a topic of another":     {"gcppubsub", "message: x", "../../other/topics/x", "not the name of a topic"},
-		"a thread":               {"telegram", "message: x", "-1|x", "names no thread"},
+		"a thread":               {"telegram", "message: x", "-1|x", "is not a number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := forms[tt.form]
@@ -413,13 +413,13 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 			at := newFake(t, f.answer)
 			err := f.send(t, t.Context(), at)
 			if _, again := chat.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), tt.want) || len(at.asked) > 0 {
-				t.Errorf("%v, want %q; asked %v", err, tt.want, at.asked)
+				t.Errorf("%v, want %q; requests %v", err, tt.want, at.asked)
 			}
 		})
 	}
 }
 
-// TestSlackKeepsAGroupTogether: the first message begins a thread, later ones follow it or take its place.
+// TestSlackKeepsAGroupTogether checks that the first message begins a thread, and that later ones follow or replace it.
 func TestSlackKeepsAGroupTogether(t *testing.T) {
 	at := newFake(t, says(200, `{"ok":true,"channel":"C1","ts":"1.2"}`))
 	sender := forms["slack"].sender(t, at)
@@ -436,11 +436,11 @@ func TestSlackKeepsAGroupTogether(t *testing.T) {
 	}
 	want := []string{"chat.postMessage ops   ", "chat.postMessage ops 1.2 true ", "chat.update C1   1.2", "chat.postMessage ops 1.2 true ", "chat.update C1   1.2"}
 	if !slices.Equal(got, want) {
-		t.Errorf("asked %q, want %q", got, want)
+		t.Errorf("requests %q, want %q", got, want)
 	}
 }
 
-// TestThePolicyHolds: addresses that are refused are not called, by no protocol.
+// TestThePolicyHolds checks that refused addresses are not called by any protocol.
 func TestThePolicyHolds(t *testing.T) {
 	at := newFake(t, says(200, "1"))
 	address, _ := url.Parse(at.URL)
@@ -461,7 +461,7 @@ func TestThePolicyHolds(t *testing.T) {
 	}
 }
 
-// TestThePolicyHoldsForNames: an address is checked when it is dialled, after its name was resolved.
+// TestThePolicyHoldsForNames checks that an address is checked when it is dialled, after its name was resolved.
 func TestThePolicyHoldsForNames(t *testing.T) {
 	at := newFake(t, says(200, "1"))
 	address, _ := url.Parse(at.URL)

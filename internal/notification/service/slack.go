@@ -18,20 +18,20 @@ type slackOptions struct {
 	InsecureSkipVerify, DisableUnfurl bool
 }
 
-// slackPart is what templates have for Slack. Attachments and blocks are texts of JSON lists.
+// slackPart is the part of templates for Slack. Attachments and blocks are JSON lists in strings.
 type slackPart struct {
 	Username, Icon, Attachments, Blocks, GroupingKey string
 	NotifyBroadcast                                  bool
 	DeliveryPolicy                                   string
 }
 
-// emoji is what an icon looks like that is none on the web.
+// emoji matches an icon that is the name of an emoji instead of a URL.
 var emoji = regexp.MustCompile(`^:.+:$`)
 
-// code is what the words for errors look like that services answer with; nothing else of an answer is shown.
+// code matches the error codes of services; nothing else of a response is shown in errors.
 var code = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
 
-// slack posts with the token of a bot. Messages of one group follow the first of it in a thread, or replace it.
+// slack posts with the token of a bot. Later messages of a group are posted to the thread of its first one, or replace it.
 type slack struct {
 	caller
 	slackOptions
@@ -43,10 +43,10 @@ type slack struct {
 
 type group struct{ recipient, key string }
 
-// posted is where the first message of a group is.
+// posted identifies the first message of a group.
 type posted struct{ channel, at string }
 
-// maxGroups bounds how many groups are remembered.
+// maxGroups bounds the number of stored groups.
 const maxGroups = 1000
 
 func newSlack(c caller, o slackOptions) (send, error) {
@@ -93,7 +93,7 @@ func (s *slack) send(ctx context.Context, m Message) error {
 	return err
 }
 
-// form is the message in Slack's fields.
+// form returns the message as the fields of Slack's API.
 func (s *slack) form(m Message, part slackPart) (url.Values, error) {
 	form := url.Values{"text": {m.Content.Message}}
 	for field, text := range map[string]string{"attachments": part.Attachments, "blocks": part.Blocks} {
@@ -104,7 +104,7 @@ func (s *slack) form(m Message, part slackPart) (url.Values, error) {
 		if len(items) > 0 {
 			encoded, err := json.Marshal(items)
 			if err != nil {
-				return nil, fmt.Errorf("write %s: %w", field, err)
+				return nil, fmt.Errorf("encode %s: %w", field, err)
 			}
 			form.Set(field, string(encoded))
 		}
@@ -125,7 +125,7 @@ func (s *slack) form(m Message, part slackPart) (url.Values, error) {
 	return form, nil
 }
 
-// call calls one method of the API, which refuses with a status of 200.
+// call calls one method of the API, which reports errors with the status 200.
 func (s *slack) call(ctx context.Context, method string, form url.Values) (posted, error) {
 	header := chat.Bearer(s.Token)
 	header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -138,7 +138,7 @@ func (s *slack) call(ctx context.Context, method string, form url.Values) (poste
 		Error, Channel, Ts string
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return posted{}, fmt.Errorf("the answer is not that of Slack: check apiURL")
+		return posted{}, fmt.Errorf("the response is not from Slack: check apiURL")
 	}
 	if !answer.OK {
 		return posted{}, refusal(answer.Error)
@@ -146,12 +146,12 @@ func (s *slack) call(ctx context.Context, method string, form url.Values) (poste
 	return posted{channel: answer.Channel, at: answer.Ts}, nil
 }
 
-// refusal is the error of services that say no in the body.
+// refusal returns the error of services that report errors in the body of a successful response.
 func refusal(word string) error {
 	if !code.MatchString(word) {
-		return fmt.Errorf("the service did not take the message: check recipient and credentials")
+		return fmt.Errorf("the service did not accept the message: check recipient and credentials")
 	}
-	return fmt.Errorf("the service did not take the message (%s): check recipient and credentials", word)
+	return fmt.Errorf("the service did not accept the message (%s): check recipient and credentials", word)
 }
 
 func (s *slack) first(of group) (posted, bool) {
@@ -161,7 +161,7 @@ func (s *slack) first(of group) (posted, bool) {
 	return at, ok && of.key != ""
 }
 
-// note remembers the first message of a group.
+// note stores the first message of a group.
 func (s *slack) note(of group, at posted) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

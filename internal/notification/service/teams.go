@@ -10,8 +10,8 @@ import (
 
 type teamsOptions struct{ RecipientURLs map[string]string }
 
-// teamsPart is what templates have for Teams. Sections, facts and actions are texts of JSON lists; template is the whole
-// message as JSON.
+// teamsPart is the part of templates for Teams. Sections, facts and actions are JSON lists in strings; template is the
+// whole message as JSON.
 type teamsPart struct {
 	Template, Title, Summary, Text, ThemeColor, Facts, Sections, PotentialAction string
 }
@@ -28,9 +28,9 @@ type teamsCard struct {
 	Sections        []json.RawMessage `json:"sections,omitempty"`
 }
 
-var errNoJSON = errors.New("the template for Teams is no JSON: correct it")
+var errNoJSON = errors.New("the template for Teams is not valid JSON: correct it")
 
-// newTeams posts to connectors of channels, which say 1 when they have taken a message.
+// newTeams posts to connectors of channels, which answer 1 when they have accepted a message.
 func newTeams(c caller, o teamsOptions) (send, error) {
 	return func(ctx context.Context, m Message) error {
 		address, err := chosen("recipientUrls", o.RecipientURLs, m.Recipient)
@@ -87,12 +87,13 @@ func rawJSON(text string) (any, error) {
 	return json.RawMessage(text), nil
 }
 
-// workflowPart is what templates have for workflows. adaptiveCard is a card as JSON; the others make one.
+// workflowPart is the part of templates for workflows. adaptiveCard is a card as JSON; title, text and facts are the
+// content of a generated card.
 type workflowPart struct {
 	AdaptiveCard, Template, Title, Summary, Text, Facts string
 }
 
-// newTeamsWorkflows posts adaptive cards to workflows, which took the place of connectors.
+// newTeamsWorkflows posts adaptive cards to workflows, which replaced connectors.
 func newTeamsWorkflows(c caller, o teamsOptions) (send, error) {
 	return func(ctx context.Context, m Message) error {
 		address, err := chosen("recipientUrls", o.RecipientURLs, m.Recipient)
@@ -148,7 +149,7 @@ func workflowCard(m Message, part workflowPart) (any, error) {
 	return chat.NewAdaptiveCard(body), nil
 }
 
-// facts are those of a message card, as an adaptive card has them.
+// facts converts the facts of a message card to those of an adaptive card.
 func facts(text string) ([]chat.AdaptiveFact, error) {
 	items, err := list("teams-workflows.facts", text)
 	if err != nil {
@@ -158,7 +159,7 @@ func facts(text string) ([]chat.AdaptiveFact, error) {
 	for _, item := range items {
 		var fact struct{ Name, Title, Value string }
 		if err := json.Unmarshal(item, &fact); err != nil {
-			return nil, errors.New("teams-workflows.facts of the template is no list of names and values: correct it")
+			return nil, errors.New("teams-workflows.facts of the template is not a list of names and values: correct it")
 		}
 		if fact.Title == "" {
 			fact.Title = fact.Name

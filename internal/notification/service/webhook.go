@@ -9,15 +9,14 @@ import (
 )
 
 type webhookOptions struct {
-	URL     string
-	Headers []struct{ Name, Value string }
-	// BasicAuth, where it is set.
-	BasicAuth          *basicAuth
+	URL                string
+	Headers            []struct{ Name, Value string }
+	BasicAuth          *basicAuth // optional
 	InsecureSkipVerify bool
 }
 
-// newWebhook calls any address. Method, path and body are those of the template, by the name of the service; without one
-// it is a GET with the message.
+// newWebhook sends a request to any address. Method, path and body are in the part of the template under the name of the
+// service; without it, the request is a GET with the message as body.
 func newWebhook(c caller, o webhookOptions) (send, error) {
 	if err := required("url", o.URL); err != nil {
 		return nil, err
