@@ -14,14 +14,14 @@ import (
 const (
 	// RequestSuccessRate is the share of requests that did not fail, in percent.
 	RequestSuccessRate = "request-success-rate"
-	// RequestDuration is how long requests take, in milliseconds: the 99th percentile, but the mean for nginx and
-	// skipper, whose metrics are no histograms.
+	// RequestDuration is the duration of requests in milliseconds: the 99th percentile, or the mean for nginx and skipper,
+	// whose metrics are not histograms.
 	RequestDuration = "request-duration"
 )
 
-// Dialect is the name of the system whose metrics the builtin queries read; texts about such a query name it. It is the
-// Canary's provider, else the controller's. Behind an ingress that a Canary names, Linkerd still measures. A core
-// Service as target changes nothing.
+// Dialect returns the name of the system whose metrics the builtin queries read; it is part of messages about such a query.
+// It is the Canary's provider, or else the controller's. If the controller's provider is Linkerd, it is Linkerd even if the
+// Canary has a provider for its ingress. The kind of the target is irrelevant.
 func Dialect(specProvider, globalProvider string) string {
 	switch {
 	case specProvider == "" && strings.Contains(globalProvider, "crossover"):
@@ -35,8 +35,8 @@ func Dialect(specProvider, globalProvider string) string {
 	}
 }
 
-// Builtin is the PromQL text of a builtin metric in a dialect. A dialect that is not known is Istio's. Names are
-// escaped, so that each stands for itself alone.
+// Builtin returns the PromQL text of a builtin metric in a dialect. An unknown dialect is treated as Istio's. Names are
+// escaped, so that each matches only itself.
 func Builtin(dialect, name string, v Vars) (string, error) {
 	span, err := promDuration(v.interval())
 	if err != nil {
@@ -63,8 +63,8 @@ func Builtin(dialect, name string, v Vars) (string, error) {
 	}
 }
 
-// Complement is the PromQL text of the success rate as what failures leave of it. Where no request has ever succeeded
-// there is no series of successes, and the builtin text has no value although all is lost.
+// Complement returns the PromQL text of the success rate, computed from the failures. If no request has ever succeeded, there
+// is no series of successes, so that the builtin text has no value although all requests failed.
 func Complement(dialect string, v Vars) (string, error) {
 	span, err := promDuration(v.interval())
 	if err != nil {
@@ -75,7 +75,7 @@ func Complement(dialect string, v Vars) (string, error) {
 	return fmt.Sprintf("100 - sum(rate(%s[%s])) / sum(rate(%s[%s])) * 100", base.with(o.succeeded.not()), span, base, span), nil
 }
 
-// OrElse is a provider that is asked for another text where a query has no data.
+// OrElse returns a provider that sends another query if the first one has no data.
 func OrElse(p Provider, text string) Provider { return orElse{Provider: p, text: text} }
 
 type orElse struct {
@@ -83,7 +83,7 @@ type orElse struct {
 	text string
 }
 
-// Measure is the value of the query, or else of the other text.
+// Measure returns the value of the query, or of the other one if it has no data.
 func (p orElse) Measure(ctx context.Context, q Query) (float64, error) {
 	value, err := p.Provider.Measure(ctx, q)
 	if !errors.Is(err, ErrNoData) {
@@ -93,8 +93,8 @@ func (p orElse) Measure(ctx context.Context, q Query) (float64, error) {
 	return p.Provider.Measure(ctx, q)
 }
 
-// Scale is what the value of a builtin query is multiplied with to get percent or milliseconds. Most queries do that
-// themselves; the ones that give seconds keep the text by which dashboards and caches know them.
+// Scale returns the factor by which the value of a builtin query is multiplied to get percent or milliseconds. Most queries
+// contain the factor; those that return seconds are unchanged, because dashboards and caches use the same text.
 func Scale(dialect, name string) float64 {
 	if name == RequestDuration && observerOf(dialect).seconds {
 		return 1000
@@ -102,7 +102,7 @@ func Scale(dialect, name string) float64 {
 	return 1
 }
 
-// promDuration spells an interval as PromQL reads it. Go's durations are wider: 1.5m, and units in any order.
+// promDuration returns an interval in PromQL's notation. Go also accepts fractions such as 1.5m, and units in any order.
 func promDuration(interval string) (string, error) {
 	if promSpelling.MatchString(interval) {
 		return interval, nil
@@ -116,19 +116,19 @@ func promDuration(interval string) (string, error) {
 
 var promSpelling = regexp.MustCompile(`^([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$`)
 
-// observer knows the metrics of one system.
+// observer contains the metrics of one system.
 type observer struct {
-	// requests and duration select the series of the canary; duration's name lacks its last part (_bucket, _sum).
+	// requests and duration select the series of the canary; the name of duration has no suffix (_bucket, _sum).
 	requests, duration func(v Vars) series
 	// succeeded is the matcher of requests that did not fail.
 	succeeded matcher
-	// mean: the duration is sum/count; otherwise it is the 99th percentile of the histogram.
+	// mean reports whether the duration is sum/count; otherwise it is the 99th percentile of the histogram.
 	mean bool
-	// scaled: the query multiplies seconds with 1000; seconds: its value is in seconds.
+	// scaled reports whether the query multiplies seconds by 1000, seconds whether its value is in seconds.
 	scaled, seconds bool
 }
 
-// observerOf is the observer for the name of a provider.
+// observerOf returns the observer for the name of a provider.
 func observerOf(dialect string) observer {
 	switch {
 	case strings.HasPrefix(dialect, "appmesh"):
@@ -214,7 +214,7 @@ func observerOf(dialect string) observer {
 			}),
 			succeeded: matcher{"code", "!~", "5.."},
 		}
-	default: // istio, the smi providers, crossover, and what Flagger took for Istio
+	default: // istio, the smi providers, crossover, and the providers that Flagger treats as Istio
 		matchers := func(v Vars) []matcher {
 			return []matcher{is("reporter", "destination"), is("destination_workload_namespace", v.Namespace), like("destination_workload", quote(v.Target))}
 		}
@@ -226,7 +226,7 @@ func observerOf(dialect string) observer {
 	}
 }
 
-// httpObserver reads what the pods themselves tell, or a proxy in front that labels by pod.
+// httpObserver returns the metrics of the pods themselves, or of a proxy in front of them that has labels for pods.
 func httpObserver() observer {
 	return observer{
 		requests:  named("http_request_duration_seconds_count", podMatchers),
@@ -244,9 +244,9 @@ func envoy(matchers func(Vars) []matcher) observer {
 	}
 }
 
-// podMatchers select the pods of the target by name. A pod of a Deployment has two suffixes, its ReplicaSet's hash and
-// its own; a pod of a DaemonSet has one. Kubernetes makes them of few letters, so that they spell no words, and its own
-// of five: the names of the primary's pods, and of StatefulSets beside the target, have another form.
+// podMatchers selects the pods of the target by name. A pod of a Deployment has two suffixes, the hash of its ReplicaSet and
+// its own; a pod of a DaemonSet has one. Kubernetes uses a limited alphabet for them, and five characters for the pod's own
+// suffix. So the names of the primary's pods, and of pods of StatefulSets with a similar name, do not match.
 func podMatchers(v Vars) []matcher {
 	const letter = "[bcdfghjklmnpqrstvwxz2456789]"
 	hash, own := letter+"{1,10}-", letter+"{5}"
@@ -260,10 +260,10 @@ func podMatchers(v Vars) []matcher {
 }
 
 const (
-	// cutNames is the length of the name of a Deployment up to which those of its pods have all parts: of longer ones
-	// Kubernetes keeps 58 characters before it adds its own five.
+	// cutNames is the length of a Deployment's name up to which the names of its pods are complete: Kubernetes truncates
+	// longer ones to 58 characters before it adds its suffix of five.
 	cutNames = 58 - len("-0123456789-")
-	// tellingNames is the length up to which enough is left to tell the primary's pods.
+	// tellingNames is the length up to which the truncated names still differ from those of the primary's pods.
 	tellingNames = 58 - len("-pri")
 )
 
@@ -291,7 +291,7 @@ func (s series) with(m matcher) series {
 	return series{name: s.name, matchers: append(matchers, m)}
 }
 
-// String is the selector as PromQL reads it.
+// String returns the selector in PromQL.
 func (s series) String() string {
 	parts := make([]string, len(s.matchers))
 	for i, m := range s.matchers {
@@ -303,10 +303,10 @@ func (s series) String() string {
 // matcher is one condition on a label.
 type matcher struct{ label, operator, value string }
 
-// String is the condition as PromQL reads it; its strings escape as Go's do.
+// String returns the condition in PromQL, whose strings have the escapes of Go.
 func (m matcher) String() string { return m.label + m.operator + strconv.Quote(m.value) }
 
-// not is the condition that holds where this one does not.
+// not returns the negated condition.
 func (m matcher) not() matcher {
 	opposite := map[string]string{"=": "!=", "!=": "=", "=~": "!~", "!~": "=~"}
 	return matcher{m.label, opposite[m.operator], m.value}
@@ -314,15 +314,15 @@ func (m matcher) not() matcher {
 
 func is(label, value string) matcher { return matcher{label, "=", value} }
 
-// like is a condition by regular expression, which Prometheus anchors at both ends.
+// like returns a condition with a regular expression, which Prometheus anchors at both ends.
 func like(label string, expression ...string) matcher {
 	return matcher{label, "=~", strings.Join(expression, "")}
 }
 
-// quote makes a name stand for itself in a regular expression.
+// quote escapes a name for a regular expression.
 func quote(name string) string { return regexp.QuoteMeta(name) }
 
-// word is a name as skipper writes it into the names of its routes.
+// word returns a name in the form in which skipper uses it in the names of its routes.
 func word(name string) string { return notWord.ReplaceAllString(name, "_") }
 
 var notWord = regexp.MustCompile(`\W`)

@@ -23,9 +23,9 @@ func cart(kind string) metric.Vars {
 	}
 }
 
-// The texts that Flagger 1.44 was seen to send, with names of our own. Where the target's name stood for a route that
-// is made from the service's name, the service's stands here (W32), and where a word of any length stood for a part of
-// a pod's name, what Kubernetes makes (W71).
+// TestBuiltinQueriesAreTheRecordedOnes compares with queries that were recorded from Flagger 1.44, with other names. Two
+// differences are intended: a route that is named after the service is matched by the service's name instead of the target's
+// (W32), and the parts of a pod's name by the alphabet and length that Kubernetes uses instead of any word (W71).
 func TestBuiltinQueriesAreTheRecordedOnes(t *testing.T) {
 	const pod = `kubernetes_namespace="shop", kubernetes_pod_name=~"cart-[bcdfghjklmnpqrstvwxz2456789]{1,10}-[bcdfghjklmnpqrstvwxz2456789]{5}"`
 	const istio = `reporter="destination", destination_workload_namespace="shop", destination_workload=~"cart"`
@@ -116,7 +116,7 @@ func TestBuiltinQueriesAreTheRecordedOnes(t *testing.T) {
 	}
 }
 
-// canonical spells a query without spaces, with sorted matchers and no comma behind the last.
+// canonical returns a query without spaces, with sorted matchers and no trailing comma.
 func canonical(query string) string {
 	query = strings.Join(strings.Fields(query), "")
 	return regexp.MustCompile(`\{(?:[^{}"]|"[^"]*")*\}`).ReplaceAllStringFunc(query, func(s string) string {
@@ -186,7 +186,7 @@ func TestPodsOfTheCanaryAreMatchedByKind(t *testing.T) {
 	}
 }
 
-// TestPodsAreMatchedAsKubernetesNamesThem: Kubernetes cuts long names.
+// TestPodsAreMatchedAsKubernetesNamesThem covers long names, which Kubernetes truncates.
 func TestPodsAreMatchedAsKubernetesNamesThem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := cart("Deployment")
@@ -212,7 +212,7 @@ func TestTheComplementSaysTheSameOfFailures(t *testing.T) {
 	v := cart("Deployment")
 	v.Interval = "soon"
 	if _, err := metric.Complement("istio", v); err == nil {
-		t.Error("a span that is none is accepted")
+		t.Error("an invalid interval is accepted")
 	}
 }
 
@@ -248,7 +248,7 @@ func TestADotInANameMatchesADotOnly(t *testing.T) {
 	v := cart("Deployment")
 	v.Target = "cart.v2"
 	if p := podPattern(t, v); !p.MatchString("cart.v2-6c9dbdd48d-x7k2p") || p.MatchString("cart-v2-6c9dbdd48d-x7k2p") {
-		t.Errorf("%s does not stand for cart.v2 alone", p)
+		t.Errorf("%s does not match cart.v2 only", p)
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 // Cluster is the API server, for providers that query it as they query any service: by its address, through the guarded
 // client.
 type Cluster struct {
-	// Address of the API server.
+	// Address is the URL of the API server.
 	Address string
 	// Own sends requests to the API server only, with the credentials of the process; Anonymous sends none.
 	Own, Anonymous *outbound.Client
-	// OneNamespace: a query may name the namespace of its template only.
+	// OneNamespace restricts a query to the namespace of its template.
 	OneNamespace bool
 }
 
@@ -27,13 +27,14 @@ func (c Cluster) Check(template, asked string) error {
 	return nil
 }
 
-// reasons are the error codes of the API server. The message beside them may name objects that the user cannot read.
+// reasons are the error codes of the API server. Messages are omitted, because they may name objects that the user cannot
+// read.
 var reasons = []string{
 	"Unauthorized", "Forbidden", "NotFound", "AlreadyExists", "Conflict", "Gone", "Invalid", "ServerTimeout", "Timeout",
 	"TooManyRequests", "BadRequest", "MethodNotAllowed", "NotAcceptable", "InternalError", "Expired", "ServiceUnavailable",
 }
 
-// Reason is the error code of the API server, for Fetch.
+// Reason returns the error code of the API server. It is an argument of Fetch.
 func Reason(body []byte) string {
 	var status struct {
 		Kind   string `json:"kind"`

@@ -13,23 +13,23 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// maxToken bounds the answer of an authorisation server.
+// maxToken bounds the response of an authorisation server, in bytes.
 const maxToken = 64 << 10
 
-// Grant fetches tokens with the credentials of a client, as OAuth 2.0 describes it.
+// Grant requests tokens by the client credentials grant of OAuth 2.0. It is safe for concurrent use.
 type Grant struct {
-	// TokenURL is where tokens are given out.
+	// TokenURL is the token endpoint of the authorisation server.
 	TokenURL string
-	// ID and Secret are those of the client.
+	// ID and Secret are the credentials of the client.
 	ID, Secret outbound.Secret
-	// Scopes that the token shall have.
+	// Scopes are the requested scopes of the token.
 	Scopes []string
 
 	mu   sync.Mutex
 	last *oauth2.Token
 }
 
-// Check finds what is missing.
+// Check returns an error if a required field is missing or invalid.
 func (g *Grant) Check() error {
 	if _, err := outbound.ParseURL(g.TokenURL); err != nil {
 		return fmt.Errorf("the address for tokens: %w", err)
@@ -40,7 +40,7 @@ func (g *Grant) Check() error {
 	return nil
 }
 
-// Token is one that is good for some time.
+// Token returns a valid token. It requests one if the last has expired.
 func (g *Grant) Token(ctx context.Context, client *outbound.Client) (outbound.Secret, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,10 +55,10 @@ func (g *Grant) Token(ctx context.Context, client *outbound.Client) (outbound.Se
 	return outbound.Secret(g.last.AccessToken), nil
 }
 
-// refusals are the words of authorisation servers for what went wrong; the sentence beside them is not repeated.
+// refusals are the error codes of authorisation servers. Their descriptions are not repeated.
 var refusals = []string{"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope", "server_error", "temporarily_unavailable"}
 
-// withoutAnswer is the error of the library without what the server said.
+// withoutAnswer returns the error of the library without the text of the server.
 func withoutAnswer(err error) error {
 	if stopped := CallError(err); stopped != nil {
 		return stopped

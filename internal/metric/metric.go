@@ -57,8 +57,8 @@ type Range struct {
 	Step       time.Duration
 }
 
-// Provider answers the queries of MetricTemplates with single numbers. It has one set of credentials, and may be used by
-// several goroutines.
+// Provider answers the queries of MetricTemplates with single numbers. It has one set of credentials, and is safe for
+// concurrent use.
 type Provider interface {
 	// Measure returns the value, or an error that OutcomeOf classifies: ErrNoData if there is none. A value is never NaN.
 	// No error text shows a credential, a query of a URL, or the body of a response.
@@ -91,7 +91,7 @@ type AsyncProvider interface {
 	Resume(ctx context.Context, executionID string) (Result, error)
 }
 
-// Single is the only number of a result.
+// Single returns the only number of a result.
 func Single(r Result) (float64, error) {
 	switch v := r.Value.(type) {
 	case nil:
@@ -109,14 +109,14 @@ func Single(r Result) (float64, error) {
 }
 
 var (
-	errMultiple = errors.New("query returned multiple values: ask for one")
-	errNoNumber = errors.New("the result is not a number: ask for one")
+	errMultiple = errors.New("query returned multiple values: write a query that returns one")
+	errNoNumber = errors.New("the result is not a number: write a query that returns one")
 )
 
-// ErrUnfinished says that an asynchronous measurement has no result yet.
+// ErrUnfinished reports that an asynchronous measurement has no result yet.
 var ErrUnfinished = errors.New("not finished yet")
 
-// ErrNoData says that the result has no value: nothing matches the query, or the value is NaN.
+// ErrNoData reports that the result has no value: nothing matches the query, or the value is NaN.
 var ErrNoData = errors.New("no values found")
 
 // StatusError is a response with a status other than 2xx.
@@ -129,8 +129,8 @@ type StatusError struct {
 	transient bool
 }
 
-// NewStatusError is the error for a response that a library read. It is transient if the status or the class is about the state
-// of the service, not about the query.
+// NewStatusError returns the error for a response that a library read. It is transient if the status or the class is about
+// the state of the service, not about the query.
 func NewStatusError(answer outbound.Response, class string, transient bool) *StatusError {
 	return &StatusError{Code: answer.Code, Status: answer.Status(), Class: class, transient: transient || answer.IsTransient()}
 }
@@ -167,15 +167,15 @@ func OutcomeOf(err error) release.Outcome {
 
 const (
 	// MaxAnswer bounds the response of a provider, in bytes: 10,000 series of a careless query, not a file. One namespace may
-	// receive 192 responses at once, which must fit into the memory limit beside everything else.
+	// receive 192 responses at once, which must fit into the memory limit together with everything else.
 	MaxAnswer = 1 << 20
 	// DefaultTimeout bounds one call to a provider.
 	DefaultTimeout = 5 * time.Second
 )
 
 // Fetch sends one request for a provider and returns the body of the response. It sets the limit and, without one, the
-// timeout. classify, which may be nil, returns the error code in the body of a response that is not 2xx; users see it, so it
-// must come from a list.
+// timeout. classify, which may be nil, returns the error code in the body of a response that is not 2xx. It is shown to
+// users, so it must be from a list.
 func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, classify func(body []byte) string) ([]byte, error) {
 	r.Limit = MaxAnswer
 	if r.Timeout == 0 {
@@ -184,7 +184,7 @@ func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, cla
 	answer, err := client.Do(ctx, r)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("ask %s: %w", server(r.URL), err)
+		return nil, fmt.Errorf("query %s: %w", server(r.URL), err)
 	case !answer.IsSuccess():
 		class := ""
 		if classify != nil {
@@ -199,10 +199,10 @@ func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, cla
 }
 
 // ErrTooLong is the error for a response that is longer than MaxAnswer.
-var ErrTooLong = fmt.Errorf("the answer is longer than %d MiB: ask for less", MaxAnswer>>20)
+var ErrTooLong = fmt.Errorf("the response is longer than %d MiB: write a query that returns less", MaxAnswer>>20)
 
-// CallError is the error that prevented the response to a library's request, and nil if there was one. The text of the
-// library's own error may contain what was sent.
+// CallError returns the error that prevented the response to a library's request, or nil if there was a response. The text of
+// the library's own error may contain the request.
 func CallError(err error) error {
 	gone, unreachable := errors.AsType[*outbound.UnreachableError](err)
 	refused, closed := errors.AsType[*outbound.RefusedError](err)
@@ -222,7 +222,7 @@ func CallError(err error) error {
 	}
 }
 
-// server is scheme and host alone: paths hold account numbers, and those come from Secrets.
+// server returns the scheme and host of an address. Its path may contain an account number, which is from a Secret.
 func server(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -231,10 +231,10 @@ func server(address string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// Unexpected is the error for a response that does not conform to the service's API. It does not repeat the response, which may
-// be a page that only the controller can read.
+// Unexpected returns the error for a response that does not conform to the service's API. It does not repeat the response,
+// which may be a page that only the controller can read.
 func Unexpected(service string) error {
-	return fmt.Errorf("the answer is not what the API of %s gives: correct the address of the provider", service)
+	return fmt.Errorf("the response does not conform to the API of %s: correct the address of the provider", service)
 }
 
 // Number returns a value, or ErrNoData for NaN.
@@ -245,7 +245,7 @@ func Number(v float64) (float64, error) {
 	return v, nil
 }
 
-// Missing is the error for credentials without the required keys; no value is shown.
+// Missing returns the error for credentials without the required keys. It contains no value.
 func Missing(service string, keys ...string) error {
 	return fmt.Errorf("%s credentials does not contain %s: add it to the secret", service, strings.Join(keys, " and "))
 }

@@ -31,9 +31,9 @@ func TestOutcomeOf(t *testing.T) {
 			}
 		}
 	}
-	// The text is part of events that the API promises.
+	// Flagger promises this text as part of events.
 	if metric.ErrNoData.Error() != "no values found" {
-		t.Errorf("ErrNoData reads %q", metric.ErrNoData)
+		t.Errorf("the text of ErrNoData is %q", metric.ErrNoData)
 	}
 }
 

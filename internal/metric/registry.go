@@ -19,7 +19,7 @@ type Registry struct {
 	byTemplateType, byAnalysisType map[string]Service
 }
 
-// ErrProviderUnknown says that there is no provider of that type.
+// ErrProviderUnknown reports that there is no provider of that type.
 var ErrProviderUnknown = errors.New("metrics provider is not supported")
 
 // NewRegistry returns a registry of services. Two services of one type are a programming error, hence the panic.
@@ -74,13 +74,13 @@ func (r *Registry) NewMeasurement(ctx context.Context, request AnalysisRequest) 
 		}
 	}
 	if len(request.Metric.Provider.Plugin) > 0 {
-		return Measurement{}, errors.New("this version of Serin runs no plugins of others: use one of the providers that it has")
+		return Measurement{}, errors.New("this version of Serin does not run third-party plugins: use a built-in provider")
 	}
 	return Measurement{}, fmt.Errorf("no valid provider in metric '%s'", request.Metric.Name)
 }
 
-// TemplateTypes are the types that MetricTemplates may name, sorted.
+// TemplateTypes returns the types that MetricTemplates may name, sorted.
 func (r *Registry) TemplateTypes() []string { return slices.Sorted(maps.Keys(r.byTemplateType)) }
 
-// AnalysisTypes are the types that AnalysisTemplates may name, sorted; Jobs and plugins are not metrics services.
+// AnalysisTypes returns the types that AnalysisTemplates may name, sorted; Jobs and plugins are not metrics services.
 func (r *Registry) AnalysisTypes() []string { return slices.Sorted(maps.Keys(r.byAnalysisType)) }

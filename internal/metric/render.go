@@ -9,9 +9,9 @@ import (
 	"text/template/parse"
 )
 
-// Vars are what the text of a query may depend on.
+// Vars are the variables of a query's template.
 type Vars struct {
-	// Name and Namespace of the Canary.
+	// Name and Namespace are those of the Canary.
 	Name, Namespace string
 	// Target is the workload's name and TargetKind its kind.
 	Target, TargetKind string
@@ -21,13 +21,13 @@ type Vars struct {
 	Ingress string
 	// Route is spec.routeRef.name, else the target; for Knative the latest created revision.
 	Route string
-	// Interval is the span the query looks back, as the Canary spells it; empty: 1m.
+	// Interval is the time range of the query, as written in the Canary; empty: 1m.
 	Interval string
 	// Variables are the templateVariables of the metric.
 	Variables map[string]string
 }
 
-// DefaultInterval is the span of a query where the metric names none.
+// DefaultInterval is the time range of a query if the metric has none.
 const DefaultInterval = "1m"
 
 func (v Vars) interval() string {
@@ -37,22 +37,22 @@ func (v Vars) interval() string {
 	return v.Interval
 }
 
-// Bounds of a template. Templates come from users and run in the controller: what they make, and how long they work
-// on it, must end.
+// The limits of a template. Users' templates are executed in the controller, so their output and their duration must be
+// bounded.
 const (
-	maxQuery = 64 << 10 // bytes of a template, of its output, and of each text that it makes on the way
-	maxSteps = 10_000   // bodies of loops and templates that are run
+	maxQuery = 64 << 10 // bytes of a template, of its output, and of each intermediate text
+	maxSteps = 10_000   // executed bodies of loops and templates
 )
 
 var (
-	errTooLong   = fmt.Errorf("the template makes more than %d KiB of text: shorten it", maxQuery>>10)
+	errTooLong   = fmt.Errorf("the template produces more than %d KiB of text: shorten it", maxQuery>>10)
 	errTooManyOf = fmt.Errorf("the template runs more than %d steps: remove its loop", maxSteps)
 	errTooWide   = errors.New("the template formats with a width that is not a small number, or with numbered arguments: remove them")
 )
 
-// Render resolves the template of a query. It is a Go text/template with the functions name, namespace, target,
-// service, ingress, route, interval and variables, and those of the language. Values are put in as they are. A variable
-// that does not exist is an error, and so are more than 64 KiB of text and endless loops.
+// Render renders the template of a query: a Go text/template with the functions name, namespace, target, service, ingress,
+// route, interval and variables, and those of the language. Values are inserted without escaping. A variable that does not
+// exist is an error, and so are more than 64 KiB of text and endless loops.
 func Render(text string, v Vars) (string, error) {
 	if len(text) > maxQuery {
 		return "", errTooLong
@@ -75,7 +75,7 @@ func Render(text string, v Vars) (string, error) {
 	return budget.out.text.String(), nil
 }
 
-// readable is the error of a template without the package's own name and without the quotation of the whole template.
+// readable returns the error of a template without the name of the package and without the quoted template.
 func readable(err error) string {
 	for _, known := range []error{errTooLong, errTooManyOf, errTooWide} {
 		if errors.Is(err, known) {
@@ -85,18 +85,18 @@ func readable(err error) string {
 	return strings.TrimPrefix(err.Error(), "template: ")
 }
 
-// budget is what one rendering may use.
+// budget counts the resources that one rendering uses.
 type budget struct {
 	out   boundedText
 	made  int
 	steps int
 }
 
-// stepName cannot be written in a template: the functions of users have other names and this one is not documented.
+// stepName is the name of an undocumented function, which is called at the beginning of each counted body.
 const stepName = "serinStep"
 
-// functions are the variables, and the makers of text of the language in a bounded form: text/template lets a template
-// of a few lines double a text until the memory is gone.
+// functions returns the variables, and bounded versions of the functions of the language that return texts: otherwise, a
+// template of a few lines could double a text until the memory is exhausted.
 func (b *budget) functions(v Vars) template.FuncMap {
 	constant := func(s string) func() string { return func() string { return s } }
 	return template.FuncMap{
@@ -129,8 +129,8 @@ func (b *budget) functions(v Vars) template.FuncMap {
 	}
 }
 
-// wide finds widths and precisions of a verb that are computed or have four digits and more, and arguments that are chosen by
-// their number: one may be printed any number of times.
+// wide matches widths and precisions of a verb that are computed or have four or more digits. It also matches arguments
+// that are selected by index, because one argument could be printed any number of times.
 var wide = regexp.MustCompile(`%[^a-zA-Z%]*(\*|\[|[0-9]{4})`)
 
 func (b *budget) make(args []any, text func(...any) string) (string, error) {
@@ -160,11 +160,11 @@ func (t *boundedText) Write(p []byte) (int, error) {
 	return t.text.Write(p)
 }
 
-// repeats says whether a list of nodes can run more than once.
+// repeats reports whether a list of nodes can be executed more than once.
 type repeats bool
 
-// countSteps puts a counter at the beginning of every list that can run more than once: a template, which may call
-// itself, and the body of a loop.
+// countSteps inserts a counter at the beginning of every list that can be executed more than once: a template, which may
+// call itself, and the body of a loop.
 func countSteps(list *parse.ListNode, step parse.Node, repeats repeats) {
 	if list == nil {
 		return

@@ -15,8 +15,8 @@ import (
 type Service struct {
 	// TemplateType is the spec.provider.type of MetricTemplates. Empty: they cannot name the service.
 	TemplateType string
-	// NewProvider checks the configuration of a MetricTemplate; it sends no request. Its errors say what to correct and
-	// show no credential.
+	// NewProvider checks the configuration of a MetricTemplate; it sends no request. Its errors name what to correct and
+	// contain no credential.
 	NewProvider func(client *outbound.Client, c Config) (Provider, error)
 
 	// AnalysisType is one of argov1.MetricProvider.Types. Empty: AnalysisTemplates cannot name the service.

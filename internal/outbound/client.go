@@ -1,7 +1,7 @@
-// Package outbound is the only way to what users name: web hooks, metrics servers, chats.
+// Package outbound sends all requests to addresses of users: webhooks, metrics servers, chats.
 //
-// It guards where a call may go, how long it takes, how much it reads and what its errors tell. It must not know what
-// is asked: no kind of resource, no hook, no provider, no payload.
+// It restricts the addresses, the duration and the response size of requests, and removes secrets from errors. It must not
+// know what a request is for: no kind of resource, no webhook, no provider, no payload.
 package outbound
 
 import (
@@ -25,68 +25,68 @@ const (
 
 // Request is one call.
 type Request struct {
-	// Method is GET without it.
+	// Method defaults to GET.
 	Method string
 	// URL is http or https.
 	URL string
-	// Header is sent as it is; it is not changed.
+	// Header is sent unchanged; it is not modified.
 	Header http.Header
-	// Body is sent with its length. A request that has one is never redirected.
+	// Body is sent with its length. A request with a body is never redirected.
 	Body []byte
-	// Limit is the number of bytes of the answer, after decompression, that are read. It must be positive.
+	// Limit is the maximum number of bytes of the response that are read, after decompression. It must be positive.
 	Limit int64
 	// Timeout bounds everything from name resolution to the last byte. It must be positive.
 	Timeout time.Duration
 	// SkipVerify calls https without verifying the certificate.
 	SkipVerify bool
-	// Proxy is the URL of a proxy (http, https, socks5) on the way. Without it the environment of the process counts.
+	// Proxy is the URL of a proxy (http, https, socks5). If it is empty, the proxy of the process's environment is used.
 	Proxy string
 }
 
-// Response is the answer to a call.
+// Response is the response to a call.
 type Response struct {
-	// Code is the HTTP status. A redirect that is not followed is an answer like any other.
+	// Code is the HTTP status. A redirect that is not followed is a response like any other.
 	Code   int
 	Header http.Header
-	// Body has at most as many bytes as the request allows; Truncated says that there were more.
+	// Body contains at most the number of bytes that the request allows; Truncated reports whether there were more.
 	Body      []byte
 	Truncated bool
 }
 
-// IsSuccess says that the status is 2xx.
+// IsSuccess reports whether the status is 2xx.
 func (r Response) IsSuccess() bool { return r.Code >= 200 && r.Code <= 299 }
 
-// Status is code and name, such as "404 Not Found". The server's own wording is not repeated.
+// Status returns the code and name, such as "404 Not Found". The reason phrase of the server is omitted.
 func (r Response) Status() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", r.Code, http.StatusText(r.Code)))
 }
 
-// IsTransient says that the status speaks of the server's state and not of the question: 429 and 5xx but 501.
+// IsTransient reports whether the status is about the state of the server and not about the request: 429 and 5xx except 501.
 func (r Response) IsTransient() bool {
 	return r.Code == http.StatusTooManyRequests || r.Code >= 500 && r.Code != http.StatusNotImplemented
 }
 
-// UnreachableError says that there was no answer: no address, no connection, no valid certificate, no answer in time.
+// UnreachableError reports that there was no response: no address, no connection, no valid certificate, or a timeout.
 type UnreachableError struct{ cause error }
 
 func (e *UnreachableError) Error() string { return e.cause.Error() }
 
-// Unwrap is what stood in the way.
+// Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.cause }
 
-// NewUnreachableError is the error for who cannot be asked, for that reason; its text is shown.
+// NewUnreachableError returns the error for a service that cannot be reached. The text of cause is shown to users.
 func NewUnreachableError(cause error) *UnreachableError { return &UnreachableError{cause: cause} }
 
-// Client makes calls under one policy. It is safe for concurrent use, and there is one for the whole process, so that
+// Client sends requests under one policy. It is safe for concurrent use, and there is one for the whole process, so that
 // connections are shared.
 type Client struct {
 	policy                            Policy
 	verifyingClient, skipVerifyClient *http.Client
-	// onlyHost is the one server of a client of NewForServer.
+	// onlyHost is the server of a client that NewForServer returned; otherwise nil.
 	onlyHost *url.URL
 }
 
-// New is a client under the policy.
+// New returns a client under the policy.
 func New(policy Policy) *Client {
 	return newClient(newPath(policy))
 }
@@ -95,13 +95,13 @@ func newClient(p *connectionPath) *Client {
 	return &Client{policy: p.policy, verifyingClient: newHTTPClient(p, false), skipVerifyClient: newHTTPClient(p, true)}
 }
 
-// Close gives idle connections back.
+// Close closes idle connections.
 func (c *Client) Close() {
 	c.verifyingClient.CloseIdleConnections()
 	c.skipVerifyClient.CloseIdleConnections()
 }
 
-// newHTTPClient makes a client for all requests: its transport keeps connections apart by proxy.
+// newHTTPClient returns a client for all requests: its transport separates connections by proxy.
 func newHTTPClient(p *connectionPath, skipVerify bool) *http.Client {
 	return &http.Client{
 		CheckRedirect: checkRedirect,
@@ -110,7 +110,7 @@ func newHTTPClient(p *connectionPath, skipVerify bool) *http.Client {
 			Proxy:       p.chooseProxy,
 			TLSClientConfig: &tls.Config{
 				MinVersion:         tls.VersionTLS12,
-				InsecureSkipVerify: skipVerify, //nolint:gosec // the API has a field for it
+				InsecureSkipVerify: skipVerify, //nolint:gosec // the user sets a field of the resource
 			},
 			ForceAttemptHTTP2:      true,
 			MaxIdleConns:           100,
@@ -122,8 +122,8 @@ func newHTTPClient(p *connectionPath, skipVerify bool) *http.Client {
 	}
 }
 
-// checkRedirect lets a GET go on to the same host, or up from http to https there. Anything else could carry
-// credentials or a body to somebody they are not for, so the redirect itself becomes the answer.
+// checkRedirect follows a redirect of a GET to the same host, also from http to https. Any other redirect could send
+// credentials or a body to another server, so the redirect itself becomes the response.
 func checkRedirect(next *http.Request, via []*http.Request) error {
 	last := via[len(via)-1]
 	sameHost := strings.EqualFold(next.URL.Hostname(), last.URL.Hostname())
@@ -147,8 +147,8 @@ func effectivePort(u *url.URL) string {
 	}
 }
 
-// Do makes one call. An answer of any status is no error; errors are *UnreachableError, *RefusedError, or what is wrong
-// with the request. None of their texts shows more of a URL than scheme, host and path.
+// Do sends one request. A response of any status is not an error. Errors are *UnreachableError, *RefusedError, or describe an
+// invalid request. Their texts contain only the scheme, host and path of a URL.
 func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, fmt.Errorf("no answer within %s", r.Timeout))
 	defer cancel()
@@ -210,7 +210,7 @@ func (c *Client) prepare(ctx context.Context, r Request) (*http.Request, error) 
 	return request, nil
 }
 
-// ParseURL reads an address that users gave: http or https, with a host. The error shows no secret.
+// ParseURL parses an address of a user: http or https, with a host. The error contains no secret.
 func ParseURL(address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(address))
 	switch {
@@ -219,13 +219,13 @@ func ParseURL(address string) (*url.URL, error) {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("the address must begin with http:// or https://: correct it")
 	case u.Hostname() == "":
-		return nil, errors.New("the address names no host: write it as https://host/path")
+		return nil, errors.New("the address has no host: write it as https://host/path")
 	default:
 		return u, nil
 	}
 }
 
-// newRequestError sorts what the client returned and takes the URL out of it; who calls knows where he called.
+// newRequestError classifies an error of the HTTP client and removes the URL from it, which the caller knows.
 func newRequestError(ctx context.Context, err error) error {
 	if r := findRefusedError(err); r != nil {
 		return r

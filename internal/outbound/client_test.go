@@ -77,11 +77,11 @@ func TestDoRefusesLoopbackUnlessAllowed(t *testing.T) {
 }
 
 func TestTheDialerRefusesWhatANameResolvesTo(t *testing.T) {
-	// The name passes the check of names; only the address it resolves to tells where it leads.
+	// The check of names accepts this name; only the address to which it resolves is refused.
 	client := newHTTPClient(newPath(Policy{}), false)
 	transport, ok := client.Transport.(*http.Transport)
 	if !ok {
-		t.Fatal("no transport")
+		t.Fatal("the client has another type of transport")
 	}
 	_, err := transport.DialContext(t.Context(), "tcp", "localhost:80")
 	if _, ok := errors.AsType[*RefusedError](err); !ok {
@@ -202,14 +202,14 @@ func TestRedirectsStayWithTheHostAndCarryNoBody(t *testing.T) {
 
 func TestCertificatesAreVerifiedUnlessAskedNotTo(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains about the client that hangs up
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the server logs that the client closed the connection
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	client := open(t)
 	request := get(server.URL)
 	var gone *UnreachableError
 	if _, err := client.Do(t.Context(), request); !errors.As(err, &gone) {
-		t.Errorf("an unknown certificate gives %v", err)
+		t.Errorf("unknown certificate: got %v", err)
 	}
 	request.SkipVerify = true
 	if _, err := client.Do(t.Context(), request); err != nil {
@@ -225,23 +225,23 @@ func TestAProxyIsAskedAndCheckedItself(t *testing.T) {
 	through := New(Policy{AllowLoopback: true, ProxyResolves: true})
 	t.Cleanup(through.Close)
 	if got, err := through.Do(t.Context(), request); err != nil || got.Code != 200 || asked != "http://chat.example/hook" {
-		t.Errorf("through the proxy: %+v, %v; it was asked for %q", got, err, asked)
+		t.Errorf("through the proxy: %+v, %v; it received %q", got, err, asked)
 	}
 	var refused *RefusedError
 	if _, err := New(Policy{ProxyResolves: true}).Do(t.Context(), request); !errors.As(err, &refused) {
-		t.Errorf("a proxy on loopback gives %v", err)
+		t.Errorf("proxy on loopback: got %v", err)
 	}
 	request.URL = "http://169.254.169.254/latest"
 	if _, err := open(t).Do(t.Context(), request); !errors.As(err, &refused) {
-		t.Errorf("metadata behind a proxy gives %v", err)
+		t.Errorf("metadata service through a proxy: got %v", err)
 	}
 	request.Proxy = "http://u:hunter2"
 	if _, err := open(t).Do(t.Context(), request); err == nil || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("a broken proxy address gives %v", err)
+		t.Errorf("invalid proxy address: got %v", err)
 	}
 }
 
-// impatientClock notes what it is asked to wait for and waits for nothing.
+// impatientClock records the waits and does not wait.
 type impatientClock struct {
 	clock.Clock
 	waits []time.Duration
@@ -263,7 +263,7 @@ func TestRetries(t *testing.T) {
 	s := time.Second
 	for _, c := range []struct {
 		name    string
-		codes   []int // the last one stays
+		codes   []int // the last one is repeated
 		header  string
 		retries int
 		waits   []time.Duration
@@ -276,13 +276,13 @@ func TestRetries(t *testing.T) {
 		{"4xx is final", []int{403}, "", 3, nil, 403},
 		{"501 is final", []int{501}, "", 3, nil, 501},
 		{"3xx is final", []int{304}, "", 3, nil, 304},
-		{"429 says how long", []int{429, 200}, "7", 1, []time.Duration{7 * s}, 200},
+		{"429 with a delay", []int{429, 200}, "7", 1, []time.Duration{7 * s}, 200},
 		{"never more than 30s", []int{503, 200}, "999999999999", 1, []time.Duration{30 * s}, 200},
-		{"nothing that can be read", []int{503, 200}, "soon", 1, []time.Duration{s}, 200},
-		{"nor 3600s", []int{503, 200}, "3600", 1, []time.Duration{30 * s}, 200},
+		{"an invalid delay", []int{503, 200}, "soon", 1, []time.Duration{s}, 200},
+		{"3600s is too long", []int{503, 200}, "3600", 1, []time.Duration{30 * s}, 200},
 		{"a date", []int{503, 200}, "Fri, 02 Jan 2026 03:04:17 GMT", 1, []time.Duration{12 * s}, 200},
 		{"a date that is past", []int{503, 200}, "Fri, 02 Jan 2025 03:04:17 GMT", 1, []time.Duration{0}, 200},
-		{"500 does not say how long", []int{500, 200}, "7", 1, []time.Duration{s}, 200},
+		{"the delay of 500 is ignored", []int{500, 200}, "7", 1, []time.Duration{s}, 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			calls := 0
@@ -315,7 +315,7 @@ func TestRetriesEndWithTheContext(t *testing.T) {
 	}
 }
 
-// cancellingClock is cancelled while somebody waits.
+// cancellingClock calls cancel when a wait begins.
 type cancellingClock struct {
 	clock.Clock
 	cancel func()

@@ -20,8 +20,7 @@ import (
 	"time"
 )
 
-// nameServer answers questions for addresses (A) of any name with one of the list after the other, and knows no other
-// records.
+// nameServer answers queries for addresses (A) of any name with the addresses of a list in order, and has no other records.
 type nameServer struct {
 	mu      sync.Mutex
 	answers []netip.Addr
@@ -42,7 +41,7 @@ func (s *nameServer) count() int {
 	return s.asked
 }
 
-// answer is the reply to a question, in the format of RFC 1035.
+// answer returns the response to a query, in the format of RFC 1035.
 func (s *nameServer) answer(question []byte) []byte {
 	const header, typeA = 12, 1
 	end := header
@@ -52,17 +51,17 @@ func (s *nameServer) answer(question []byte) []byte {
 	end += 5 // the root, type and class
 	kind := binary.BigEndian.Uint16(question[end-4:])
 	reply := append([]byte{}, question[:end]...)
-	copy(reply[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}) // an answer, one question, no records
+	copy(reply[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}) // a response, one question, no records
 	if kind != typeA {
 		return reply
 	}
 	reply[7] = 1
 	address := s.next().As4()
-	reply = append(reply, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4) // the name of the question, at once forgotten
+	reply = append(reply, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4) // the name of the question, with a TTL of zero
 	return append(reply, address[:]...)
 }
 
-// resolver asks the name server, in the machine instead of over a network.
+// resolver returns a resolver that sends its queries to the name server on the local host.
 func (s *nameServer) resolver(t *testing.T) *net.Resolver {
 	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -86,22 +85,22 @@ func (s *nameServer) resolver(t *testing.T) *net.Resolver {
 	}}
 }
 
-// resolving is a client whose names are resolved by the server.
+// resolving returns a client whose names are resolved by the name server.
 func resolving(t *testing.T, policy Policy, s *nameServer) *Client {
 	t.Helper()
 	client := New(policy)
 	t.Cleanup(client.Close)
 	transport, ok := client.verifyingClient.Transport.(*http.Transport)
 	if !ok {
-		t.Fatal("no transport")
+		t.Fatal("the client has another type of transport")
 	}
 	dialer := &net.Dialer{Control: policy.checkDial, Resolver: s.resolver(t)}
 	transport.DialContext = dialer.DialContext
 	return client
 }
 
-// TestANameThatChangesItsAddressIsCheckedEachTime: the first answer of the name server is harmless, the second is the
-// address of something that must not be reached. What counts is the address that is dialled.
+// TestANameThatChangesItsAddressIsCheckedEachTime uses a name whose first address is allowed and whose second one is
+// refused. The dialled address is checked.
 func TestANameThatChangesItsAddressIsCheckedEachTime(t *testing.T) {
 	called := false
 	address := serve(t, func(http.ResponseWriter, *http.Request) { called = true })
@@ -110,34 +109,34 @@ func TestANameThatChangesItsAddressIsCheckedEachTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, forbidden := range []string{"127.0.0.1", "169.254.169.254", "0.0.0.0"} {
-		// 192.0.2.1 is for documentation; nobody has it, so that the first call ends in time.
+		// 192.0.2.1 is reserved for documentation, so that the first call times out.
 		names := &nameServer{answers: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr(forbidden)}}
 		client := resolving(t, Policy{}, names)
 		request := get("http://rebinding.example:" + port)
 		request.Timeout = 50 * time.Millisecond
 		if _, err := client.Do(t.Context(), request); findRefusedError(err) != nil || err == nil {
-			t.Errorf("the harmless address: %v", err)
+			t.Errorf("the allowed address: %v", err)
 		}
 		request.Timeout = time.Minute
 		_, err := client.Do(t.Context(), request)
 		if reason, ok := errors.AsType[*RefusedError](err); !ok || reason.Destination != forbidden {
-			t.Errorf("after the name went to %s: %v", forbidden, err)
+			t.Errorf("after the name changed to %s: %v", forbidden, err)
 		}
 		if n := names.count(); n < 2 {
-			t.Errorf("the name server was asked %d times", n)
+			t.Errorf("the name server received %d queries", n)
 		}
 	}
 	if called {
-		t.Error("the server was reached")
+		t.Error("the server was called")
 	}
 }
 
-// TestARedirectToANameIsCheckedWhereItLeads: the host is the same, and its address is another one by then.
+// TestARedirectToANameIsCheckedWhereItLeads follows a redirect to the same host, whose address has changed.
 func TestARedirectToANameIsCheckedWhereItLeads(t *testing.T) {
 	var steps atomic.Int32
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		steps.Add(1)
-		w.Header().Set("Connection", "close") // a kept connection would not ask again
+		w.Header().Set("Connection", "close") // a reused connection would not resolve the name again
 		http.Redirect(w, r, "/next", http.StatusFound)
 	})
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
@@ -152,7 +151,7 @@ func TestARedirectToANameIsCheckedWhereItLeads(t *testing.T) {
 	}
 }
 
-// TestAddressesInUnusualSpelling: what C libraries and proxies read as addresses must not pass as names.
+// TestAddressesInUnusualSpelling covers notations that C libraries and proxies accept as addresses.
 func TestAddressesInUnusualSpelling(t *testing.T) {
 	for _, host := range []string{
 		"2130706433", "017700000001", "0x7f000001", "0x7f.0.0.1", "127.1", "127.0.1", "0177.0.0.1", "[::ffff:7f00:1]", "[::ffff:127.0.0.1]",
@@ -165,7 +164,7 @@ func TestAddressesInUnusualSpelling(t *testing.T) {
 	}
 }
 
-// TestAServerThatDripsItsHeaders: a byte now and then keeps no deadline away.
+// TestAServerThatDripsItsHeaders checks that the timeout applies to a server that sends its headers slowly.
 func TestAServerThatDripsItsHeaders(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -212,7 +211,7 @@ func TestHeadersWithoutEndAreNoAnswer(t *testing.T) {
 	}
 }
 
-// TestHeadersAreNotSplit: a header or a URL with line breaks is no way to a second request.
+// TestHeadersAreNotSplit checks that line breaks in a header or URL cannot inject a second request.
 func TestHeadersAreNotSplit(t *testing.T) {
 	called := false
 	address := serve(t, func(http.ResponseWriter, *http.Request) { called = true })
@@ -233,7 +232,7 @@ func TestHeadersAreNotSplit(t *testing.T) {
 func TestOldVersionsOfTLSAreNotSpoken(t *testing.T) {
 	for version, spoken := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true} {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		server.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains about the client that hangs up
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // the server logs that the client closed the connection
 		server.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: version}
 		server.StartTLS()
 		t.Cleanup(server.Close)

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// ErrTooLong is what a library gets for an answer longer than the limit: half a document is none.
-var ErrTooLong = errors.New("the answer is longer than may be read")
+// ErrTooLong is returned to a library for a response that exceeds the limit, because a part of a document is not usable.
+var ErrTooLong = errors.New("the response is longer than the limit")
 
-// HTTP is the client as libraries of services take one. Their calls have the policy, the limit, the timeout and the
-// rules for redirects of all others; a redirect that may not be followed is an answer, which libraries take for an error.
+// HTTP returns a client for libraries of services. Its requests have the policy, the limit, the timeout and the rules for
+// redirects of all others. A redirect that is not followed is a response, which libraries treat as an error.
 func (c *Client) HTTP(limit int64, timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport:     libraryTransport{client: c, limit: limit, timeout: timeout},
@@ -22,14 +22,14 @@ func (c *Client) HTTP(limit int64, timeout time.Duration) *http.Client {
 	}
 }
 
-// libraryTransport makes the calls of a library of a service.
+// libraryTransport sends the requests of a library of a service.
 type libraryTransport struct {
 	client  *Client
 	limit   int64
 	timeout time.Duration
 }
 
-// RoundTrip is http.RoundTripper.
+// RoundTrip implements http.RoundTripper.
 func (l libraryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := readBody(r)
 	if err != nil {
@@ -59,9 +59,9 @@ func readBody(r *http.Request) ([]byte, error) {
 	return io.ReadAll(r.Body)
 }
 
-// NewForServer is a client of one server, which the process itself was configured with, through a transport that may have
-// the credentials of the process. Other hosts are refused and no redirect is followed, so that these credentials go
-// nowhere else.
+// NewForServer returns a client for one server, with which the process is configured, through a transport that may add the
+// credentials of the process. Other hosts are refused and redirects are not followed, so that these credentials are sent to
+// that server only.
 func NewForServer(server string, transport http.RoundTripper) (*Client, error) {
 	address, err := ParseURL(server)
 	if err != nil {
@@ -74,7 +74,7 @@ func NewForServer(server string, transport http.RoundTripper) (*Client, error) {
 	return &Client{onlyHost: address, policy: Policy{AllowLoopback: true}, verifyingClient: client, skipVerifyClient: client}, nil
 }
 
-// checkOnly holds a client of one server to it.
+// checkOnly refuses other servers if the client is for one server.
 func (c *Client) checkOnly(target *url.URL) error {
 	if c.onlyHost == nil || c.onlyHost.Scheme == target.Scheme && c.onlyHost.Host == target.Host {
 		return nil

@@ -84,7 +84,7 @@ func TestALibraryIsNotRedirectedToAnotherHost(t *testing.T) {
 	}
 }
 
-// withToken is a transport that has credentials, as that of a kubeconfig.
+// withToken is a transport that adds credentials, like that of a kubeconfig.
 type withToken struct{}
 
 func (withToken) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -116,11 +116,11 @@ func TestCredentialsOfTheProcessGoToTheirServerAlone(t *testing.T) {
 	}
 	for _, address := range []string{other, strings.Replace(own, "127.0.0.1", "localhost", 1), strings.Replace(own, "http:", "https:", 1)} {
 		if _, err := client.Do(t.Context(), get(address)); err == nil {
-			t.Errorf("%s is called", address)
+			t.Errorf("%s was called", address)
 		}
 	}
 	if stolen != "" {
-		t.Errorf("another server got %s", stolen)
+		t.Errorf("another server received %s", stolen)
 	}
 	if _, err := NewForServer("kubernetes", withToken{}); err == nil {
 		t.Error("an address without scheme is accepted")

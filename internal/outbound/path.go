@@ -11,14 +11,14 @@ import (
 	"sync/atomic"
 )
 
-// connectionPath is how a transport reaches what users name: which proxy it takes, and where it may connect.
+// connectionPath chooses the proxy of a request and restricts the connections of a transport.
 //
-// Without a proxy the address is checked when it is dialled. A proxy resolves names by itself, so that nobody here sees
-// what it calls: the name is resolved and checked before it is asked. The proxy of the environment was chosen by the
-// administrator and may be on the controller's own host; one that a user names is held to the policy as any server.
+// Without a proxy, the address is checked when it is dialled. A proxy resolves names itself, so the name is resolved and
+// checked here before the request is sent to the proxy. The proxy of the environment is chosen by the administrator and may
+// be on the controller's own host; the policy applies to a proxy of a user as to any server.
 type connectionPath struct {
 	policy Policy
-	// environmentProxy is the proxy of the process for a request; nil: none.
+	// environmentProxy returns the proxy of the process for a request; nil: none.
 	environmentProxy func(*http.Request) (*url.URL, error)
 	resolve          func(ctx context.Context, host string) ([]netip.Addr, error)
 }
@@ -32,22 +32,22 @@ func newPath(policy Policy) *connectionPath {
 	}
 }
 
-// requestRoute is what is known of the way of one request.
+// requestRoute is the state of the proxy choice of one request.
 type requestRoute struct {
-	// namedProxy is the proxy that a user named; nil: that of the environment, if there is one.
+	// namedProxy is the proxy of a user; nil: the proxy of the environment, if there is one.
 	namedProxy *url.URL
-	// usesEnvironmentProxy is true while the way goes through the proxy of the environment.
+	// usesEnvironmentProxy reports whether the request is sent through the proxy of the environment.
 	usesEnvironmentProxy atomic.Bool
 }
 
 type requestRouteKey struct{}
 
-// withRequestRoute begins a request. Its context is also that of the connections that are made for it.
+// withRequestRoute returns the context of a request, which is also that of the connections that are made for it.
 func withRequestRoute(ctx context.Context, named *url.URL) context.Context {
 	return context.WithValue(ctx, requestRouteKey{}, &requestRoute{namedProxy: named})
 }
 
-// chooseProxy is the Proxy function of a transport. It is asked once for each request, redirects included.
+// chooseProxy is the Proxy function of a transport. It is called once for each request, including redirects.
 func (p *connectionPath) chooseProxy(r *http.Request) (*url.URL, error) {
 	w, _ := r.Context().Value(requestRouteKey{}).(*requestRoute)
 	proxy, configured := (*url.URL)(nil), false
@@ -69,7 +69,7 @@ func (p *connectionPath) chooseProxy(r *http.Request) (*url.URL, error) {
 	return proxy, p.checkResolved(r.Context(), r.URL.Hostname())
 }
 
-// checkResolved refuses a host that a proxy would be asked for, unless all its addresses are open.
+// checkResolved refuses a host that a proxy would call, unless all its addresses are allowed.
 func (p *connectionPath) checkResolved(ctx context.Context, host string) error {
 	if err := p.policy.checkName(host); err != nil || p.policy.ProxyResolves {
 		return err
@@ -79,8 +79,8 @@ func (p *connectionPath) checkResolved(ctx context.Context, host string) error {
 	}
 	addresses, err := p.resolve(ctx, host)
 	if err != nil || len(addresses) == 0 {
-		return NewUnreachableError(fmt.Errorf("%s cannot be resolved here, and what a proxy would call is not known: let Serin resolve it, "+
-			"or start Serin with -proxy-resolves-names if the proxy itself refuses internal addresses", host))
+		return NewUnreachableError(fmt.Errorf("%s cannot be resolved here, so the address that a proxy would call is not known: "+
+			"let Serin resolve it, or start Serin with -proxy-resolves-names if the proxy itself refuses internal addresses", host))
 	}
 	for _, address := range addresses {
 		if refused := p.policy.checkAddr(address); refused != nil {
@@ -99,26 +99,26 @@ func (p *connectionPath) dial(ctx context.Context, network, address string) (net
 	return dialer.DialContext(ctx, network, address)
 }
 
-// Guard holds a transport of a library to the policy: its connections, the proxy of the environment, and one that named
-// returns, where that is not nil. The transport must have Proxy and Dial of what Guard returns, and its requests must pass
-// through Wrap.
+// Guard returns functions that apply the policy to the transport of a library: to its connections and its proxy, which is
+// named or, if that is nil, the proxy of the environment. The transport must use Proxy and Dial of the result, and be wrapped
+// by Wrap.
 func (p Policy) Guard(named *url.URL) Guard { return Guard{path: newPath(p), named: named} }
 
-// Guard is what Policy.Guard returns.
+// Guard applies a Policy to a transport; see Policy.Guard.
 type Guard struct {
 	path  *connectionPath
 	named *url.URL
 }
 
-// Proxy is for http.Transport.
+// Proxy is the function Proxy of an http.Transport.
 func (g Guard) Proxy(r *http.Request) (*url.URL, error) { return g.path.chooseProxy(r) }
 
-// Dial is for http.Transport.
+// Dial is the function DialContext of an http.Transport.
 func (g Guard) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return g.path.dial(ctx, network, address)
 }
 
-// Wrap begins each request of a transport.
+// Wrap returns a transport that prepares each request for Proxy and Dial.
 func (g Guard) Wrap(next http.RoundTripper) http.RoundTripper { return guardedTransport{next, g.named} }
 
 type guardedTransport struct {
@@ -126,10 +126,10 @@ type guardedTransport struct {
 	namedProxy *url.URL
 }
 
-// RoundTrip is http.RoundTripper.
+// RoundTrip implements http.RoundTripper.
 func (w guardedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(r.WithContext(withRequestRoute(r.Context(), w.namedProxy)))
 }
 
-// WrappedRoundTripper lets libraries find the transport.
+// WrappedRoundTripper returns the wrapped transport, which libraries unwrap.
 func (w guardedTransport) WrappedRoundTripper() http.RoundTripper { return w.next }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// aProxy is one on loopback, as a sidecar is, and the requests that it got.
+// aProxy starts a proxy on loopback, like a sidecar. It returns its address and the requests that it received.
 func aProxy(t *testing.T) (address *url.URL, asked *[]string) {
 	t.Helper()
 	asked = &[]string{}
@@ -25,7 +25,8 @@ func aProxy(t *testing.T) (address *url.URL, asked *[]string) {
 	return address, asked
 }
 
-// TestNamesAreCheckedBeforeTheProxyOfTheEnvironmentIsAsked: a proxy resolves names itself, so no dial shows their address.
+// TestNamesAreCheckedBeforeTheProxyOfTheEnvironmentIsAsked: a proxy resolves names itself, so that the dialled address is not
+// known.
 func TestNamesAreCheckedBeforeTheProxyOfTheEnvironmentIsAsked(t *testing.T) {
 	proxy, asked := aProxy(t)
 	answers := map[string][]netip.Addr{
@@ -77,13 +78,13 @@ func TestNamesAreCheckedBeforeTheProxyOfTheEnvironmentIsAsked(t *testing.T) {
 			got = err.Error()
 		}
 		if got != tt.want || (len(*asked) > 0) != (tt.want == open) {
-			t.Errorf("%s under %+v: %s, and the proxy was asked for %q; want %s", tt.host, tt.policy, got, *asked, tt.want)
+			t.Errorf("%s under %+v: %s, and the proxy received %q; want %s", tt.host, tt.policy, got, *asked, tt.want)
 		}
 	}
 }
 
-// TestOnlyTheProxyOfTheEnvironmentMayBeOnLoopback: its address was chosen by the administrator. The same address is closed to
-// whoever names it as a proxy of theirs, or as a server.
+// TestOnlyTheProxyOfTheEnvironmentMayBeOnLoopback: the administrator chose its address. The same address is refused as a
+// proxy or server of a user.
 func TestOnlyTheProxyOfTheEnvironmentMayBeOnLoopback(t *testing.T) {
 	proxy, asked := aProxy(t)
 	p := newPath(Policy{ProxyResolves: true})
@@ -99,12 +100,12 @@ func TestOnlyTheProxyOfTheEnvironmentMayBeOnLoopback(t *testing.T) {
 	named.Proxy = proxy.String()
 	var refused *RefusedError
 	if _, err := c.Do(t.Context(), named); !errors.As(err, &refused) || len(*asked) > 0 {
-		t.Errorf("a proxy on loopback that a user named: %v", err)
+		t.Errorf("proxy of a user on loopback: %v", err)
 	}
 	if _, err := c.Do(t.Context(), get(proxy.String())); !errors.As(err, &refused) || len(*asked) > 0 {
 		t.Errorf("the proxy as a server: %v", err)
 	}
 	if _, err := c.Do(t.Context(), get("http://chat.example/")); err != nil || len(*asked) != 1 {
-		t.Errorf("through the proxy of the environment: %v, asked for %q", err, *asked)
+		t.Errorf("through the proxy of the environment: %v, it received %q", err, *asked)
 	}
 }

@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// Policy says which addresses may be reached. Its zero value is the default: everything but loopback, link-local,
-// unspecified and multicast addresses and the metadata services of clouds. Private ranges stay open, because the
-// hooks and metrics servers of a cluster live there.
+// Policy restricts the addresses that may be called. Its zero value is the default: all addresses except loopback,
+// link-local, unspecified and multicast addresses and the metadata services of clouds. Private ranges are allowed, because
+// the webhooks and metrics servers of a cluster have such addresses.
 type Policy struct {
-	// AllowLoopback opens 127.0.0.0/8 and ::1, for tests and for servers beside the controller.
+	// AllowLoopback allows 127.0.0.0/8 and ::1, for tests and for servers in the controller's pod.
 	AllowLoopback bool
-	// Allowed, when not empty, are the only ranges that may be reached. They open nothing that is refused by default.
+	// Allowed, if not empty, are the only ranges that may be called. Addresses that the default refuses remain refused.
 	Allowed []netip.Prefix
-	// Denied are further ranges that may not be reached.
+	// Denied are further ranges that may not be called.
 	Denied []netip.Prefix
-	// ProxyResolves leaves it to a proxy on the way which addresses a name may have. Without it a name that goes to a proxy
-	// must have addresses here too, all of which are open.
+	// ProxyResolves lets a proxy decide which addresses a name may have. Otherwise, a name that is sent to a proxy must
+	// resolve to allowed addresses here too.
 	ProxyResolves bool
 }
 
-// RefusedError says that a destination is closed by the policy. Trying again does not help.
+// RefusedError reports that the policy refuses a destination. Retrying does not help.
 type RefusedError struct {
 	// Destination is a name or an address, without port.
 	Destination string
-	// Reason says what kind of destination it is, such as "a link-local address".
+	// Reason is the kind of the destination, such as "a link-local address".
 	Reason string
 }
 
@@ -39,8 +39,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s is %s, which may not be called: use another address", e.Destination, e.Reason)
 }
 
-// Metadata services that do not live on link-local addresses: Google over IPv6, Oracle over IPv6, Scaleway over IPv6,
-// Alibaba, Oracle, Azure.
+// metadataAddresses are the metadata services that do not have link-local addresses: Google over IPv6, Oracle over IPv6,
+// Scaleway over IPv6, Alibaba, Oracle, Azure.
 var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("fd20:ce::254"),
 	netip.MustParseAddr("fd00:c1::a9fe:a9fe"),
@@ -50,7 +50,7 @@ var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("168.63.129.16"),
 }
 
-// The names are refused as well as the addresses: behind a proxy, nobody here sees what they resolve to.
+// metadataNames are refused in addition to the addresses, because a proxy may resolve them differently.
 var metadataNames = []string{
 	"metadata",
 	"metadata.google.internal",
@@ -60,8 +60,8 @@ var metadataNames = []string{
 	"metadata.azure.internal",
 }
 
-// checkName refuses names of metadata services, and addresses that are written in a URL. The latter counts when a
-// proxy stands between; without one the address is checked again when it is dialled.
+// checkName refuses names of metadata services, and addresses in a URL. The latter is needed with a proxy; without one, the
+// address is checked again when it is dialled.
 func (p Policy) checkName(host string) error {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if slices.Contains(metadataNames, host) {
@@ -71,7 +71,7 @@ func (p Policy) checkName(host string) error {
 		return p.checkAddr(addr)
 	}
 	if last := host[strings.LastIndex(host, ".")+1:]; last != "" && last[0] >= '0' && last[0] <= '9' {
-		// No name ends in a number, but some resolvers and proxies read 2130706433 and 0x7f.1 as addresses.
+		// No name ends in a number, but some resolvers and proxies accept 2130706433 and 0x7f.1 as addresses.
 		return &RefusedError{Destination: host, Reason: "an address in an unusual spelling"}
 	}
 	if !p.AllowLoopback && (host == "localhost" || strings.HasSuffix(host, ".localhost")) {
@@ -80,7 +80,7 @@ func (p Policy) checkName(host string) error {
 	return nil
 }
 
-// Check refuses a server by its name, or by an address in its place. What a name resolves to is checked when it is dialled.
+// Check refuses a server by its name or address. The addresses to which a name resolves are checked when it is dialled.
 func (p Policy) Check(server *url.URL) error { return p.checkName(server.Hostname()) }
 
 // checkDial is the Control function of a net.Dialer: it sees the address after name resolution, right before the
@@ -131,11 +131,11 @@ func (p Policy) refusalReason(addr netip.Addr) string {
 
 var (
 	broadcast   = netip.MustParseAddr("255.255.255.255")
-	thisNetwork = netip.MustParsePrefix("0.0.0.0/8") // Linux takes 0.0.0.0 for itself
-	// awsServices has the metadata service of instances (::254), the credentials of EKS pods (::23), and more.
+	thisNetwork = netip.MustParsePrefix("0.0.0.0/8") // Linux connects 0.0.0.0 to the local host
+	// awsServices contains the metadata service of instances (::254), the credentials of EKS pods (::23), and more.
 	awsServices = netip.MustParsePrefix("fd00:ec2::/32")
-	// localNAT64 is for translators of one network (RFC 8215). Where in such an address the IPv4 address is depends on their
-	// configuration, so that it cannot be looked through.
+	// localNAT64 is for translators of one network (RFC 8215). The position of the IPv4 address depends on their
+	// configuration, so that it cannot be extracted and checked.
 	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
 
 	nat64          = netip.MustParsePrefix("64:ff9b::/96")
@@ -145,8 +145,8 @@ var (
 	teredo         = netip.MustParsePrefix("2001::/32")
 )
 
-// embeddedAddresses are the addresses that an address stands for: itself, and the IPv4 addresses that translators and tunnels would
-// reach through it. Without them a link-local address passes in disguise.
+// embeddedAddresses returns an address and the IPv4 addresses embedded in it, to which translators and tunnels would connect.
+// Without them, a link-local address in IPv6 notation would be accepted.
 func embeddedAddresses(addr netip.Addr) []netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	out := []netip.Addr{addr}
@@ -161,7 +161,7 @@ func embeddedAddresses(addr netip.Addr) []netip.Addr {
 		embed(12)
 	case sixToFour.Contains(addr):
 		embed(2)
-	case teredo.Contains(addr): // the server, and the client with all bits turned over
+	case teredo.Contains(addr): // the server, and the client with all bits inverted
 		embed(4)
 		for i := 12; i < len(bytes); i++ {
 			bytes[i] ^= 0xff
@@ -171,12 +171,13 @@ func embeddedAddresses(addr netip.Addr) []netip.Addr {
 	return out
 }
 
-// isatap is true of the interface identifiers of RFC 5214, whatever the prefix: for a private and for a public IPv4 address.
+// isatap reports whether an address has an interface identifier of RFC 5214, for a private or a public IPv4 address. The
+// prefix is not considered.
 func isatap(bytes [16]byte) bool {
 	return bytes[8]&^0x02 == 0 && bytes[9] == 0 && bytes[10] == 0x5e && bytes[11] == 0xfe
 }
 
-// findRefusedError finds the RefusedError in what a client returned.
+// findRefusedError returns the RefusedError in the chain of an error; nil if there is none.
 func findRefusedError(err error) *RefusedError {
 	if out, ok := errors.AsType[*RefusedError](err); ok {
 		return out
@@ -184,8 +185,8 @@ func findRefusedError(err error) *RefusedError {
 	return nil
 }
 
-// Dialer is a dialer that makes connections only to addresses that the policy permits. It is for load tests, mail and NATS,
-// which cannot use Client; everything else goes through that.
+// Dialer returns a dialer that connects only to addresses that the policy permits. It is for load tests, mail and NATS, which
+// cannot use Client.
 func (p Policy) Dialer() *net.Dialer {
 	return &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: p.checkDial}
 }

@@ -71,11 +71,11 @@ func TestPolicyRefusesByAddressAfterResolution(t *testing.T) {
 	} {
 		err := c.policy.checkDial("tcp", c.address, nil)
 		if open := err == nil; open != c.open {
-			t.Errorf("%+v: dial %s gives %v, want open=%t", c.policy, c.address, err, c.open)
+			t.Errorf("%+v: dial %s: got %v, want open=%t", c.policy, c.address, err, c.open)
 		}
 		var refused *RefusedError
 		if err != nil && !errors.As(err, &refused) {
-			t.Errorf("dial %s gives %T, want a RefusedError", c.address, err)
+			t.Errorf("dial %s: got %T, want a RefusedError", c.address, err)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 
 const maxRetryDelay = 30 * time.Second
 
-// DoWithRetries makes a call and up to retries further ones while nobody answers or the answer is Transient. Between
-// them it waits 1s, 2s, 4s and so on, or as long as the server asks for, never more than 30s. It returns what came
-// last, and how often was called.
+// DoWithRetries sends a request, and up to retries further ones while the server is unreachable or its response is transient.
+// Between them it waits 1s, 2s, 4s and so on, or as long as the server requests, at most 30s. It returns the last result and
+// the number of attempts.
 func (c *Client) DoWithRetries(ctx context.Context, clk clock.Clock, r Request, retries int) (Response, int, error) {
 	for attempt := 1; ; attempt++ {
 		response, err := c.Do(ctx, r)
@@ -33,10 +33,10 @@ func (c *Client) DoWithRetries(ctx context.Context, clk clock.Clock, r Request, 
 	}
 }
 
-// retryDelay is how long to wait after an attempt, counted from 1.
+// retryDelay returns how long to wait after an attempt, counted from 1.
 func retryDelay(attempt int, last Response, now time.Time) time.Duration {
 	wait := maxRetryDelay
-	if attempt <= 5 { // 1s << 5 is past the maximum already
+	if attempt <= 5 { // 1s << 5 already exceeds the maximum
 		wait = time.Second << (attempt - 1)
 	}
 	if asked, ok := last.retryAfter(now); ok {
@@ -45,7 +45,7 @@ func retryDelay(attempt int, last Response, now time.Time) time.Duration {
 	return wait
 }
 
-// RetryAfter is how long the server asks to be left alone, never more than 30s; 0 where it does not ask.
+// RetryAfter returns the delay that the server requests, at most 30s; 0 if it requests none.
 func (r Response) RetryAfter(now time.Time) time.Duration {
 	wait, _ := r.retryAfter(now)
 	return wait

@@ -8,10 +8,10 @@ import (
 
 const redactedText = "[redacted]"
 
-// Secret is a text that shows itself nowhere: not in formatted text, JSON or logs. Its zero value is no secret.
+// Secret is a string that is redacted in formatted text, JSON and logs. Its zero value means that there is no secret.
 type Secret string
 
-// Reveal is the text itself, for the one place that sends it.
+// Reveal returns the secret, for the code that sends it.
 func (s Secret) Reveal() string { return string(s) }
 
 // String hides the secret.
@@ -20,13 +20,13 @@ func (s Secret) String() string { return redactedText }
 // GoString hides the secret.
 func (s Secret) GoString() string { return redactedText }
 
-// Format hides the secret from every verb of package fmt; %d would otherwise print it along with its complaint.
+// Format hides the secret from every verb of package fmt; for %d, the package would otherwise print it in its error.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redactedText) }
 
 // MarshalJSON hides the secret.
 func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redactedText + `"`), nil }
 
-// MarshalText hides the secret from other encoders. A map that has it as a key shows it all the same.
+// MarshalText hides the secret from other encoders. A secret that is the key of a map is not hidden.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redactedText), nil }
 
 // LogValue hides the secret.

@@ -8,10 +8,11 @@ import (
 	"unicode"
 )
 
-// maxExcerpt is the number of characters of a foreign answer that people are shown.
+// maxExcerpt is the number of characters of a response that are shown to users.
 const maxExcerpt = 256
 
-// Redact is the URL as people may see it: scheme, host and path. User, password, query and fragment may be secrets.
+// Redact returns the parts of a URL that may be shown: scheme, host and path. User, password, query and fragment may be
+// secrets.
 func Redact(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -25,8 +26,8 @@ var urlPattern = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>\\]+`)
 // redactText redacts every URL in a text.
 func redactText(text string) string { return urlPattern.ReplaceAllStringFunc(text, Redact) }
 
-// RedactError is the error without what its URLs should not tell. The cause can still be tested for with errors.Is and
-// errors.As; only the text is another. Nil stays nil.
+// RedactError returns an error whose text has redacted URLs. errors.Is and errors.As still find the cause. It returns nil
+// for nil.
 func RedactError(err error) error {
 	if err == nil {
 		return nil
@@ -37,7 +38,7 @@ func RedactError(err error) error {
 	case !errors.As(err, &inURL):
 		text = redactText(text)
 	case inURL.Op == "parse":
-		// The cause quotes the part that cannot be read, which may be the password.
+		// The cause quotes the invalid part, which may be the password.
 		text = "parse " + Redact(inURL.URL)
 	default:
 		text = inURL.Op + " " + Redact(inURL.URL) + ": " + redactText(inURL.Err.Error())
@@ -53,10 +54,9 @@ type redactedError struct {
 func (e *redactedError) Error() string { return e.text }
 func (e *redactedError) Unwrap() error { return e.cause }
 
-// Excerpt is the beginning of a foreign answer as people may see it: at most 256 printable characters on one line,
-// URLs redacted.
+// Excerpt returns the beginning of a response for users: at most 256 printable characters on one line, with redacted URLs.
 func Excerpt(body []byte) string {
-	// Four bytes a character is the most; more of a long answer cannot count, but for white space.
+	// A character has at most four bytes. The remaining factor is for white space, which is collapsed.
 	text := string(body[:min(len(body), 16*maxExcerpt)])
 	text = strings.Map(func(r rune) rune {
 		switch {

@@ -26,8 +26,8 @@ func TestRedactKeepsSchemeHostAndPath(t *testing.T) {
 }
 
 func TestRedactErrorHidesURLsButKeepsTheCause(t *testing.T) {
-	_, parse := url.Parse("http://u:hunter2 x@host/") //nolint:staticcheck // what does not parse is the point
-	_, port := url.Parse("http://u:hunter2")          //nolint:staticcheck // what does not parse is the point
+	_, parse := url.Parse("http://u:hunter2 x@host/") //nolint:staticcheck // an invalid URL is intended
+	_, port := url.Parse("http://u:hunter2")          //nolint:staticcheck // an invalid URL is intended
 	for _, err := range []error{
 		&url.Error{Op: "Get", URL: "http://u:hunter2@host/p?key=hunter2", Err: io.EOF},
 		fmt.Errorf("ask: %w", &url.Error{Op: "Get", URL: "http://host/p?key=hunter2", Err: io.EOF}),
@@ -37,7 +37,7 @@ func TestRedactErrorHidesURLsButKeepsTheCause(t *testing.T) {
 	} {
 		got := RedactError(err)
 		if strings.Contains(got.Error(), "hunter2") {
-			t.Errorf("%v became %v, which shows the secret", err, got)
+			t.Errorf("%v became %v, which contains the secret", err, got)
 		}
 		if errors.Is(err, io.EOF) && !errors.Is(got, io.EOF) {
 			t.Errorf("%v lost its cause", got)
@@ -82,10 +82,10 @@ func TestSecretShowsItselfNowhere(t *testing.T) {
 	}
 	for _, text := range texts {
 		if strings.Contains(text, "hunter2") || strings.Contains(text, "68756e746572") {
-			t.Errorf("shown: %s", text)
+			t.Errorf("the secret is shown: %s", text)
 		}
 	}
 	if secret.Reveal() != "hunter2" {
-		t.Error("Reveal does not reveal")
+		t.Error("Reveal does not return the secret")
 	}
 }

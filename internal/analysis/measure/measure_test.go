@@ -317,7 +317,7 @@ func TestProviders(t *testing.T) {
 			name: "a plugin", metric: func(string) argov1.MetricProvider {
 				return argov1.MetricProvider{Plugin: map[string]json.RawMessage{"shop/plugin": []byte(`{}`)}}
 			},
-			phase: argov1.AnalysisPhaseError, message: "this version of Serin runs no plugins of others: use one of the providers that it has",
+			phase: argov1.AnalysisPhaseError, message: "this version of Serin does not run third-party plugins: use a built-in provider",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

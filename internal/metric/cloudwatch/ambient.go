@@ -10,23 +10,24 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 )
 
-// patience bounds how long credentials are looked for.
+// patience bounds the lookup of credentials.
 const patience = 10 * time.Second
 
 var errNoCredentials = errors.New("no credentials of the controller for Amazon's services: give its service account a role, or the template a secret")
 
-// Ambient are the credentials that the process has: of its environment, its service account, or its node. They are
-// fetched when they are first needed and kept while they are good. They are fetched with the library's own client,
-// because they come from addresses that nobody else may call.
+// Ambient contains the credentials of the process, from its environment, its service account, or its node. They are fetched
+// when they are first needed, and reused while they are valid. They are fetched with the library's own client, because they
+// are at addresses that users must not reach.
 type Ambient struct {
 	mu     sync.Mutex
 	cache  *aws.CredentialsCache
 	region string
-	// others are those of roles and profiles, those used last at the end.
+	// others are the credentials of roles and profiles, the most recently used last.
 	others []assumed
 }
 
-// in are the credentials for calls in a region. They are the same in all regions; one of them has to give them out.
+// in returns the credentials for calls in a region. They are the same in all regions; the region only determines which
+// endpoint issues them.
 func (a *Ambient) in(region string) aws.CredentialsProvider {
 	return aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
@@ -57,7 +58,7 @@ func (a *Ambient) load(ctx context.Context, region string) (*aws.CredentialsCach
 	return a.cache, nil
 }
 
-// ambientError says that the process has no credentials, or cannot get them now.
+// ambientError reports that the process has no credentials, or cannot obtain them at the moment.
 type ambientError struct{ cause error }
 
 func (e *ambientError) Error() string { return e.cause.Error() }

@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// alone takes everything away in which the library looks for credentials.
+// alone removes all sources of credentials that the library reads.
 func alone(t *testing.T) {
 	nothing := filepath.Join(t.TempDir(), "nothing")
 	for name, value := range map[string]string{

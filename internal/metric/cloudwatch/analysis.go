@@ -8,7 +8,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 )
 
-// maxAnalysisPoints bounds the response of a query of an analysis, in which all points count.
+// maxAnalysisPoints bounds the response of a query of an analysis, of which all points are used.
 const maxAnalysisPoints = 1000
 
 // newMeasurement queries with the credentials of the process, in its region, for exactly the interval of the metric.

@@ -1,7 +1,7 @@
 // Package cloudwatch queries Amazon CloudWatch for metric data.
 //
-// It knows that API and how a process in the cloud comes by its credentials. It must not know where queries come
-// from, and no other provider.
+// It knows that API and how a process in the cloud obtains its credentials. It must not know where queries come from, or any
+// other provider.
 package cloudwatch
 
 import (
@@ -52,7 +52,7 @@ func Service(ambient *Ambient) metric.Service {
 
 type provider struct {
 	api *cloudwatch.Client
-	// lookback is how many intervals are asked for, and most how many points of each result.
+	// lookback is the number of intervals in the time range, and most the maximum number of points of each result.
 	lookback int
 	most     int32
 }
@@ -68,7 +68,7 @@ func newAWS(client *outbound.Client, c metric.Config, ambient *Ambient) (*provid
 		Region:      c.Region,
 		Credentials: ambient.in(c.Region),
 		HTTPClient:  client.HTTP(metric.MaxAnswer, metric.DefaultTimeout),
-		Retryer:     aws.NopRetryer{}, // who asks again, and when, is decided where the answer is judged
+		Retryer:     aws.NopRetryer{}, // the caller decides about retries
 	}
 	if c.Credentials != nil {
 		id, secret := c.Credentials[keyID], c.Credentials[keySecret]
@@ -91,13 +91,13 @@ func newAWS(client *outbound.Client, c metric.Config, ambient *Ambient) (*provid
 	return &provider{api: cloudwatch.New(options), lookback: lookback, most: maxPoints}, nil
 }
 
-// lookback is how many intervals are asked for: metrics of the cloud come late, and at their own pace.
+// lookback is the number of intervals in the time range, because metrics of the cloud arrive late and have their own periods.
 const lookback = 10
 
-// maxPoints bounds the answer, of which the newest point counts.
+// maxPoints bounds the response, of which the newest point is used.
 const maxPoints = 20
 
-// Measure is the newest value of the first result.
+// Measure returns the newest value of the first result.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	results, err := p.ask(ctx, q)
 	if err != nil {
@@ -158,36 +158,36 @@ func (p *provider) get(ctx context.Context, queries []types.MetricDataQuery, fro
 		return nil, metric.NewStatusError(outbound.Response{Code: 500}, "InternalError", true)
 	case types.StatusCodeForbidden:
 		return nil, metric.NewStatusError(outbound.Response{Code: 403}, "Forbidden", false)
-	default: // Complete, and PartialData, whose newest point is there
+	default: // Complete, and PartialData, which contains the newest point
 		return answer.MetricDataResults, nil
 	}
 }
 
 var (
-	// refusals are the words of the API for a question that it does not understand.
+	// refusals are the error codes of the API for invalid requests.
 	refusals = []string{"ValidationError", "ValidationException", "MissingParameter", "MissingRequiredParameterException", "InvalidParameterValue", "InvalidParameterValueException", "InvalidParameterCombination", "InvalidParameterCombinationException"}
-	// delays are those for a state that passes.
+	// delays are the error codes for transient errors.
 	delays = []string{"Throttling", "ThrottlingException", "RequestLimitExceeded", "ServiceUnavailable", "InternalServiceFault", "InternalServiceError", "InternalFailure"}
-	// denials are those for credentials that are not good enough.
+	// denials are the error codes for invalid or insufficient credentials.
 	denials = []string{"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidClientTokenId", "MissingAuthenticationToken", "OptInRequired", "RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException"}
 )
 
-// readable is the error of the library as the contract wants it. The library's text has what the service said, and may
-// have what it sent.
+// readable converts an error of the library to one of package metric. The library's text contains the response, and may
+// contain the request.
 func readable(err error) error {
 	if _, ok := errors.AsType[*ambientError](err); ok {
 		return outbound.NewUnreachableError(errNoCredentials)
 	}
 	if stopped := metric.CallError(err); stopped != nil {
-		return fmt.Errorf("ask CloudWatch: %w", stopped)
+		return fmt.Errorf("query CloudWatch: %w", stopped)
 	}
 	answer, ok := errors.AsType[*awshttp.ResponseError](err)
 	if !ok || answer.HTTPStatusCode() < 300 {
 		return metric.Unexpected("CloudWatch")
 	}
 	class := ""
-	if said, ok := errors.AsType[smithy.APIError](err); ok && slices.Contains(slices.Concat(refusals, delays, denials), said.ErrorCode()) {
-		class = said.ErrorCode()
+	if apiErr, ok := errors.AsType[smithy.APIError](err); ok && slices.Contains(slices.Concat(refusals, delays, denials), apiErr.ErrorCode()) {
+		class = apiErr.ErrorCode()
 	}
 	return metric.NewStatusError(outbound.Response{Code: answer.HTTPStatusCode()}, class, slices.Contains(delays, class))
 }

@@ -20,7 +20,7 @@ import (
 
 type object = map[string]any
 
-// encoded is a document in the form that the service speaks.
+// encoded returns a document in the encoding of the service.
 func encoded(document any) string {
 	out, err := cbor.Marshal(document)
 	if err != nil {
@@ -29,7 +29,7 @@ func encoded(document any) string {
 	return string(out)
 }
 
-// answer has one result, newest value first, and a second one that does not count.
+// answer returns a response with one result, newest value first, and a second result that is ignored.
 func answer(status string, values ...float64) string {
 	times := make([]cbor.Tag, len(values))
 	for i := range values {
@@ -154,7 +154,7 @@ func TestWhatTheServiceSaysIsSorted(t *testing.T) {
 			t.Errorf("%s: %v is %s", c.class, err, metric.OutcomeOf(err))
 		}
 		if online := provider.Online(t.Context()); (online == nil) != c.online {
-			t.Errorf("%s: online says %v", c.class, online)
+			t.Errorf("%s: Online returns %v", c.class, online)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestARawResultIsTheListOfResults(t *testing.T) {
 }
 
 func TestQueriesThatAreNone(t *testing.T) {
-	provider := against(t, func(http.ResponseWriter, *http.Request) { t.Error("the service was asked") })
+	provider := against(t, func(http.ResponseWriter, *http.Request) { t.Error("the service was called") })
 	for _, text := range []string{"", "{}", "[]", "SELECT AVG(CPUUtilization)", `[{"Id": 1}]`, `[{"MetricStat": "x"}]`} {
 		if _, err := provider.Measure(t.Context(), metric.Query{Text: text, Now: metrictest.Now}); metric.OutcomeOf(err) != release.Broken {
 			t.Errorf("%s: %v", text, err)
@@ -196,6 +196,6 @@ func TestConfiguration(t *testing.T) {
 		}
 	}
 	if err := make(flaggerv1.MetricTemplateProvider{Type: "cloudwatch", Region: "eu-west-1", Address: "https://evil.example"}); err == nil {
-		t.Error("the controller's credentials would go to an address of the template")
+		t.Error("the controller's credentials would be sent to an address of the template")
 	}
 }

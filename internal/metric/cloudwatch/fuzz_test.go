@@ -17,17 +17,17 @@ import (
 	"github.com/serin-dev/serin/internal/metric/metrictest"
 )
 
-// says is a server that says one thing.
-type says struct {
+// fixedResponse is an HTTP client that returns the same response to every request.
+type fixedResponse struct {
 	code int
 	body []byte
 }
 
-func (s says) Do(r *http.Request) (*http.Response, error) {
+func (s fixedResponse) Do(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: s.code, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(s.body)), Request: r}, nil
 }
 
-// FuzzAnswer has the library read whatever a server says, with and without success.
+// FuzzAnswer lets the library parse arbitrary responses, with successful and other statuses.
 func FuzzAnswer(f *testing.F) {
 	document := func(of any) string {
 		out, err := cbor.Marshal(of)
@@ -39,13 +39,13 @@ func FuzzAnswer(f *testing.F) {
 	type object = map[string]any
 	ask := func(code int, answer []byte) (float64, error) {
 		p := &provider{api: cloudwatch.New(cloudwatch.Options{
-			Region: "eu-west-1", Credentials: credentials.NewStaticCredentialsProvider("id", "secret", ""), HTTPClient: says{code, answer}, Retryer: aws.NopRetryer{},
+			Region: "eu-west-1", Credentials: credentials.NewStaticCredentialsProvider("id", "secret", ""), HTTPClient: fixedResponse{code, answer}, Retryer: aws.NopRetryer{},
 		})}
 		return p.Measure(context.Background(), metric.Query{Text: `[{"Id":"a","Expression":"b"}]`, Interval: metrictest.Interval, Now: metrictest.Now})
 	}
 	read := func(answer []byte) (float64, error) {
 		if value, err := ask(http.StatusBadRequest, answer); err == nil {
-			panic(fmt.Sprintf("a refusal is the value %v", value))
+			panic(fmt.Sprintf("an error response is the value %v", value))
 		}
 		return ask(http.StatusOK, answer)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// role is under whose name requests are signed.
+// role identifies the credentials with which requests are signed.
 type role struct{ region, profile, arn string }
 
 // managedPrometheus are the hosts of Amazon's managed Prometheus: of a region, of its FIPS and dual-stack endpoints, and of VPC
@@ -27,17 +27,17 @@ type role struct{ region, profile, arn string }
 var managedPrometheus = regexp.MustCompile(`^(vpce-[a-z0-9-]+\.)?aps-workspaces(-fips)?\.[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}\.` +
 	`((vpce\.)?(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|c2s\.ic\.gov|sc2s\.sgov\.gov|cloud\.adc-e\.uk|csp\.hci\.ic\.gov)|api\.aws|api\.amazonwebservices\.com\.cn)$`)
 
-// IsManagedPrometheus is true of addresses to which signed requests may be sent. A signature, and the session token beside it, let
-// whoever receives them act as the process for some minutes, so that they go to Amazon only, and over TLS.
+// IsManagedPrometheus reports whether signed requests may be sent to an address. With a signature and the session token, a
+// receiver can act as the process for some minutes, so they are sent to Amazon only, and over TLS.
 func IsManagedPrometheus(address *url.URL) bool {
 	return address.Scheme == "https" && (address.Port() == "" || address.Port() == "443") && address.User == nil &&
 		managedPrometheus.MatchString(strings.ToLower(address.Hostname()))
 }
 
-// roles are what may be assumed: IAM decides whether the process may.
+// roles matches the ARNs of roles. IAM decides whether the process may assume a role.
 var roles = regexp.MustCompile(`^arn:aws(-[a-z]+)*:iam::[0-9]{12}:role/[\w+=,.@/-]{1,512}$`)
 
-// maxRoles bounds how many credentials of roles and profiles are kept: users choose what they are called.
+// maxRoles bounds the cached credentials of roles and profiles, because users choose their names.
 const maxRoles = 32
 
 // assumed are the credentials of a role or a profile.
@@ -46,7 +46,7 @@ type assumed struct {
 	credentials *aws.CredentialsCache
 }
 
-// Region is that of the process, which its environment names.
+// Region returns the region of the process, from its environment.
 func (a *Ambient) Region() (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -68,11 +68,11 @@ var errNotAmazon = errors.New("the address is not that of Amazon's managed Prome
 
 var errNoRegion = errors.New("the region of Amazon's services is not known: set AWS_REGION in the environment of the controller")
 
-// noBody is the hash of a body that is empty.
-const noBody = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+// emptyBodyHash is the hash of an empty body.
+const emptyBodyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// Signer signs requests without a body to Amazon's managed Prometheus. Empty: the region, the profile and the role of the
-// process.
+// Signer returns a function that signs requests without a body to Amazon's managed Prometheus. Empty arguments mean the
+// region, the profile and the role of the process.
 func (a *Ambient) Signer(region, profile, arn string) func(ctx context.Context, r *http.Request, now time.Time) error {
 	return func(ctx context.Context, r *http.Request, now time.Time) error {
 		if region == "" {
@@ -98,14 +98,14 @@ func (a *Ambient) Signer(region, profile, arn string) func(ctx context.Context, 
 			return outbound.NewUnreachableError(errNoCredentials)
 		}
 		found, err := cache.Retrieve(ctx)
-		if err != nil { // the library's text may have what was sent
+		if err != nil { // the library's text may contain the request
 			return outbound.NewUnreachableError(errNoCredentials)
 		}
-		return v4.NewSigner().SignHTTP(ctx, found, r, noBody, "aps", region, now)
+		return v4.NewSigner().SignHTTP(ctx, found, r, emptyBodyHash, "aps", region, now)
 	}
 }
 
-// of are the credentials of a role, kept while they are good and among those that were used last.
+// of returns the credentials of a role. They are cached while they are valid and among the most recently used ones.
 func (a *Ambient) of(ctx context.Context, who role) (*aws.CredentialsCache, error) {
 	if who.profile == "" && who.arn == "" {
 		return a.load(ctx, who.region)
@@ -114,7 +114,7 @@ func (a *Ambient) of(ctx context.Context, who role) (*aws.CredentialsCache, erro
 	defer a.mu.Unlock()
 	if i := slices.IndexFunc(a.others, func(known assumed) bool { return known.role == who }); i >= 0 {
 		known := a.others[i]
-		a.others = append(slices.Delete(a.others, i, i+1), known) // the last to be forgotten
+		a.others = append(slices.Delete(a.others, i, i+1), known) // now the most recently used
 		return known.credentials, nil
 	}
 	options := []func(*config.LoadOptions) error{config.WithRegion(who.region)}

@@ -49,7 +49,8 @@ func TestOnlyAmazonGetsSignedRequests(t *testing.T) {
 	}
 }
 
-// TestRolesThatUsersNameAreNotKeptForEver: what they are called is up to whoever writes an AnalysisTemplate.
+// TestRolesThatUsersNameAreNotKeptForEver guards the memory of the controller, because the authors of AnalysisTemplates choose
+// the roles.
 func TestRolesThatUsersNameAreNotKeptForEver(t *testing.T) {
 	own := &Ambient{}
 	for i := range 2 * maxRoles {
@@ -66,12 +67,12 @@ func TestRolesThatUsersNameAreNotKeptForEver(t *testing.T) {
 		}
 	}
 	if len(own.others) > maxRoles || own.others[len(own.others)-1].arn != "arn:aws:iam::123456789012:role/often" {
-		t.Errorf("%d roles are kept", len(own.others))
+		t.Errorf("%d roles are cached", len(own.others))
 	}
 	r := &http.Request{URL: &url.URL{Scheme: "https", Host: "aps-workspaces.eu-west-1.amazonaws.com"}, Header: http.Header{}}
 	for _, arn := range []string{"r", "arn:aws:iam::123456789012:user/x", "arn:aws:iam::1:role/x", "arn:aws:iam::123456789012:role/x\n"} {
 		if err := own.Signer("eu-west-1", "", arn)(t.Context(), r, time.Now()); err == nil {
-			t.Errorf("%q was taken for a role", arn)
+			t.Errorf("%q is accepted as a role", arn)
 		}
 	}
 }

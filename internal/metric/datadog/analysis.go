@@ -18,27 +18,27 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// options are those of a query of an analysis.
+// options are the settings of a query of an analysis.
 type options struct {
-	// Address of the service; empty: the public one.
+	// Address is the URL of the service; empty: the public one.
 	Address          string
 	API, Application outbound.Secret
-	// Version of the API: v1 without it, or v2.
+	// Version is the version of the API, v1 or v2; the default is v1.
 	Version string
-	// Query is one question. Queries are several by name, which Formula puts together; v2 only.
+	// Query is a single query. Queries are several ones by name, which Formula combines; v2 only.
 	Query   string
 	Queries map[string]string
 	Formula string
-	// Aggregator makes one number of many points; v2 only. Empty: last.
+	// Aggregator reduces many points to one number; v2 only. Empty: last.
 	Aggregator string
-	// Timeout of a call; zero: that of all providers.
+	// Timeout bounds a request; zero: metric.DefaultTimeout.
 	Timeout time.Duration
 }
 
 const (
 	v1 = "v1"
 	v2 = "v2"
-	// unnamed is the name of a question that has none.
+	// unnamed is the name of a query that has none.
 	unnamed = "query"
 )
 
@@ -95,8 +95,8 @@ func newQuerier(client *outbound.Client, o options) (*querier, error) {
 	}, nil
 }
 
-// QueryRaw returns the newest point of the first series, or the list of all groups if a query of v2 has groups.
-// ErrNoData without a number. The query's text is ignored: the options contain all.
+// QueryRaw returns the newest point of the first series, or the list of all groups if a query of v2 has groups. It returns
+// ErrNoData if there is no number. The text of query is ignored, because the options contain it.
 func (q *querier) QueryRaw(ctx context.Context, query metric.Query) (metric.Result, error) {
 	if q.options.Version == v2 {
 		return q.scalar(ctx, query)
@@ -179,7 +179,7 @@ func convertError(err error) error {
 	}
 }
 
-// parseNewest is the last point of the first series.
+// parseNewest returns the last point of the first series.
 func parseNewest(body []byte) (metric.Result, error) {
 	answer, err := readSeries(body)
 	if err != nil {
@@ -217,7 +217,7 @@ func (q *querier) scalar(ctx context.Context, query metric.Query) (metric.Result
 	return parseScalar(answer)
 }
 
-// request is the body of a question to version 2; its moments are milliseconds.
+// request returns the body of a request to version 2, whose times are in milliseconds.
 func (q *querier) request(query metric.Query) any {
 	type named struct {
 		Aggregator string `json:"aggregator"`
@@ -246,7 +246,7 @@ func (q *querier) request(query metric.Query) any {
 	}}}
 }
 
-// column of an answer of version 2: a number for each group, or the names of the groups.
+// column is a column of a response of version 2: a number for each group, or the names of the groups.
 type column struct {
 	Type   string          `json:"type"`
 	Name   string          `json:"name"`
@@ -296,7 +296,7 @@ func parseScalar(body []byte) (metric.Result, error) {
 	}
 }
 
-// groupName is what tells a group apart: its values of all tags.
+// groupName returns the values of all tags of a group, which identify it.
 func groupName(groups [][][]string, i int) string {
 	var parts []string
 	for _, tag := range groups {
@@ -307,10 +307,10 @@ func groupName(groups [][][]string, i int) string {
 	return strings.Join(parts, ",")
 }
 
-// maxGroups is how many groups are told of, the smallest and the greatest first.
+// maxGroups bounds the groups in the metadata; only the smallest and the largest are included.
 const maxGroups = 100
 
-// groupsOf tells which number is whose.
+// groupsOf returns metadata with the names and numbers of the groups.
 func groupsOf(names []string, numbers []float64) map[string]string {
 	type group struct {
 		Name  string  `json:"name"`

@@ -60,11 +60,12 @@ func TestOptionsOfAnalysesAreChecked(t *testing.T) {
 	}
 }
 
-// FuzzNewest and FuzzScalar read whatever a server says.
+// FuzzNewest parses arbitrary responses of version 1 of the API.
 func FuzzNewest(f *testing.F) {
 	metrictest.Fuzz(f, func(answer []byte) (float64, error) { return single(parseNewest(answer)) }, `{"series":[{"pointlist":[[1,1.5]]}]}`)
 }
 
+// FuzzScalar parses arbitrary responses of version 2 of the API.
 func FuzzScalar(f *testing.F) {
 	metrictest.Fuzz(f, func(answer []byte) (float64, error) { return single(parseScalar(answer)) },
 		`{"data":{"attributes":{"columns":[{"type":"group","values":[["a"],["b"]]},{"type":"number","values":[1,2]}]}}}`)

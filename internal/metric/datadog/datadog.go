@@ -26,7 +26,7 @@ const (
 	keyApplication = "datadog_application_key"
 )
 
-// Service serves both APIs. The credentials of MetricTemplates have datadog_api_key and datadog_application_key.
+// Service serves both APIs. The credentials of MetricTemplates are datadog_api_key and datadog_application_key.
 func Service() metric.Service {
 	return metric.Service{TemplateType: Type, NewProvider: newProvider, AnalysisType: "Datadog", NewMeasurement: newMeasurement}
 }
@@ -55,10 +55,10 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 	return &provider{client: client, query: address.JoinPath("api/v1/query"), validate: address.JoinPath("api/v1/validate"), header: header}, nil
 }
 
-// lookback is how many intervals are asked for, so that a roll-up that is coarser than one interval has a point.
+// lookback is the number of intervals in the time range, so that a roll-up that is coarser than one interval has a point.
 const lookback = 10
 
-// Measure is the newest complete point of the first series that ended within the interval.
+// Measure returns the newest complete point of the first series that ended within the interval.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	address := *p.query
 	address.RawQuery = url.Values{
@@ -79,13 +79,13 @@ func (p *provider) Online(ctx context.Context) error {
 	return err
 }
 
-// series are the answer of version 1 of the API.
+// series is the response of version 1 of the API.
 type series struct {
 	Status string `json:"status"`
 	Series []struct {
-		// Interval is the seconds that one point stands for.
+		// Interval is the duration of one point in seconds.
 		Interval float64 `json:"interval"`
-		// Points are pairs of the begin in milliseconds and the value, oldest first.
+		// Points are pairs of the start in milliseconds and the value, oldest first.
 		Points [][]*float64 `json:"pointlist"`
 	} `json:"series"`
 }
@@ -112,10 +112,10 @@ func parse(body []byte, after, until time.Time) (float64, error) {
 			return 0, metric.Unexpected("Datadog")
 		}
 		end := time.UnixMilli(int64(*point[0] + 1000*first.Interval))
-		if point[1] == nil || end.After(until) { // unknown, or still being filled
+		if point[1] == nil || end.After(until) { // unknown, or not complete yet
 			continue
 		}
-		if end.Before(after) { // older ones would judge the time before
+		if end.Before(after) { // older points were measured before the interval
 			break
 		}
 		return *point[1], nil

@@ -14,7 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// series is an answer whose points, 20 s long, begin so many seconds before Now.
+// series returns a response whose points have a duration of 20 s and begin the given number of seconds before Now.
 func series(points ...[2]any) string {
 	list := ""
 	for i, p := range points {
@@ -31,7 +31,7 @@ func TestContract(t *testing.T) {
 		Service:     datadog.Service(),
 		Credentials: map[string][]byte{"datadog_api_key": []byte("ap1-key"), "datadog_application_key": []byte("app-k3y")},
 		Query:       "avg:errors{*}",
-		// Oldest first: too old, good, unknown, and one that is still being filled.
+		// Oldest first: too old, valid, unknown, and not complete yet.
 		Value: series([2]any{500, 9}, [2]any{60, 1.5}, [2]any{40, "null"}, [2]any{10, 8}),
 		NoData: []string{
 			`{"status":"ok","series":[]}`, series(), series([2]any{500, 9}), series([2]any{40, "null"}), series([2]any{10, 8}),

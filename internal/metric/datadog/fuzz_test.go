@@ -6,7 +6,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric/metrictest"
 )
 
-// FuzzAnswer reads whatever a server says.
+// FuzzAnswer parses arbitrary responses.
 func FuzzAnswer(f *testing.F) {
 	read := func(answer []byte) (float64, error) {
 		return parse(answer, metrictest.Now.Add(-metrictest.Interval), metrictest.Now)

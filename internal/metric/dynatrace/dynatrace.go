@@ -20,7 +20,7 @@ const Type = "dynatrace"
 
 const keyToken = "dynatrace_token"
 
-// Service serves MetricTemplates. The credentials have dynatrace_token; the address is needed.
+// Service serves MetricTemplates. The credentials are dynatrace_token; the address is required.
 func Service() metric.Service { return metric.Service{TemplateType: Type, NewProvider: newProvider} }
 
 type provider struct {
@@ -45,10 +45,10 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 	}, nil
 }
 
-// lookback is how many intervals the one point that is asked for covers.
+// lookback is the number of intervals that the requested point covers.
 const lookback = 10
 
-// Measure is the first value of the last series, over ten intervals.
+// Measure returns the first value of the last series, over ten intervals.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	address := p.endpoint.JoinPath("query")
 	address.RawQuery = url.Values{

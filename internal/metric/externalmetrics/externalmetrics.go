@@ -1,7 +1,6 @@
 // Package externalmetrics queries the external metrics API of Kubernetes, which adapters of many services serve.
 //
-// It knows that API and the form of its queries. It must not know where queries come from, or any other
-// provider.
+// It knows that API and the syntax of its queries. It must not know where queries come from, or any other provider.
 package externalmetrics
 
 import (
@@ -25,12 +24,12 @@ const Type = "externalmetrics"
 
 const root = "apis/external.metrics.k8s.io/v1beta1"
 
-// defaultNamespace is that of a query that names none.
+// defaultNamespace is the namespace of a query that names none.
 const defaultNamespace = "default"
 
-// Service serves MetricTemplates. Without an address they ask the API server of the cluster, with the controller's
-// rights or, where the credentials have a token, with those of the token. With an address they ask there, with the token
-// or nothing: what the controller may do is for its own API server only.
+// Service serves MetricTemplates. Without an address, they query the API server of the cluster, with the token of their
+// credentials or, without one, with that of the controller. With an address, they query that server, with the token of their
+// credentials or none: the controller's token is for its own API server only.
 func Service(cluster metric.Cluster) metric.Service {
 	return metric.Service{TemplateType: Type, NewProvider: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
 		return newProvider(cluster, client, c)
@@ -68,7 +67,7 @@ func newProvider(cluster metric.Cluster, client *outbound.Client, c metric.Confi
 	return p, nil
 }
 
-// Measure is the first of the values that match.
+// Measure returns the first of the matching values.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	namespace, name, selector, err := read(q.Text)
 	if err != nil {
@@ -84,11 +83,11 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
-// Online requests a metric that need not exist.
+// Online requests a metric that does not need to exist.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := p.ask(ctx, "kube-system", "dummy-metric", "")
 	if status, ok := errors.AsType[*metric.StatusError](err); ok && status.Code == http.StatusNotFound && status.Class == "NotFound" {
-		return nil // the API is there, and has no such metric
+		return nil // the API is served, and has no such metric
 	}
 	return err
 }
@@ -101,10 +100,10 @@ func (p *provider) ask(ctx context.Context, namespace, name, selector string) ([
 	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header, SkipVerify: p.skipVerify}, metric.Reason)
 }
 
-// names are those that a path can hold as one part.
+// names matches names that are a single part of a path.
 var names = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9_.:|]*[a-zA-Z0-9])?$`)
 
-// read takes a query apart: [<namespace>/]<metric>[?labelSelector=<urlencoded>].
+// read parses a query: [<namespace>/]<metric>[?labelSelector=<urlencoded>].
 func read(query string) (namespace, name, selector string, err error) {
 	path, parameters, _ := strings.Cut(strings.TrimSpace(query), "?")
 	namespace, name, named := strings.Cut(path, "/")
@@ -114,7 +113,7 @@ func read(query string) (namespace, name, selector string, err error) {
 	values, err := url.ParseQuery(parameters)
 	switch {
 	case err != nil:
-		return "", "", "", errors.New("the part of the query behind ? cannot be read: write it like labelSelector=app%3Dcart")
+		return "", "", "", errors.New("the part of the query after ? is not valid: write it like labelSelector=app%3Dcart")
 	case len(validation.IsDNS1123Label(namespace)) > 0 || !names.MatchString(name):
 		return "", "", "", errors.New("the query is not the name of a metric: write it like namespace/metric?labelSelector=app%3Dcart")
 	default:
@@ -122,7 +121,7 @@ func read(query string) (namespace, name, selector string, err error) {
 	}
 }
 
-// quantities are those that can be read in short time: the library would write 1e999999999 out.
+// quantities matches quantities that can be parsed fast: for 1e999999999, the library would compute all digits.
 var quantities = regexp.MustCompile(`^[+-]?[0-9.]{1,40}([eE][+-]?[0-9]{1,2}|[numkMGTPE]|[KMGTPE]i)?$`)
 
 func parse(body []byte) (float64, error) {

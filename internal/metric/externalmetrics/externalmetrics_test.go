@@ -48,7 +48,7 @@ func TestContractAtAnAddress(t *testing.T) {
 	metrictest.Run(t, s)
 }
 
-// ownToken is the transport of the controller's own credentials.
+// ownToken is a transport that adds the controller's own token.
 type ownToken struct{}
 
 func (ownToken) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -57,7 +57,7 @@ func (ownToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestWhoseTokenGoesWhere: whoever may write a MetricTemplate must not be sent what the controller is trusted with.
+// TestWhoseTokenGoesWhere checks that the author of a MetricTemplate cannot receive the controller's token.
 func TestWhoseTokenGoesWhere(t *testing.T) {
 	var who, seen string
 	server := func(name string) string {
@@ -99,7 +99,7 @@ func TestWhoseTokenGoesWhere(t *testing.T) {
 			t.Error(err)
 		}
 		if who != c.who || seen != c.seen {
-			t.Errorf("%+v: %s was sent %q", c, who, seen)
+			t.Errorf("%+v: %s received %q", c, who, seen)
 		}
 	}
 }

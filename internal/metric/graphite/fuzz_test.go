@@ -6,12 +6,12 @@ import (
 	"github.com/serin-dev/serin/internal/metric/metrictest"
 )
 
-// FuzzAnswer reads whatever a server says.
+// FuzzAnswer parses arbitrary responses.
 func FuzzAnswer(f *testing.F) {
 	metrictest.Fuzz(f, parse, `[{"target":"a","datapoints":[[1.5,1767323045],[null,1767323105]]}]`, `[{"datapoints":[[1]]}]`)
 }
 
-// FuzzAllAnswers reads whatever a server says to a question for all values.
+// FuzzAllAnswers parses arbitrary responses for all values.
 func FuzzAllAnswers(f *testing.F) {
 	metrictest.Fuzz(f, func(answer []byte) (float64, error) {
 		_, err := parseAll(answer)

@@ -23,7 +23,7 @@ const Type = "graphite"
 // analysisTimeout is the default of Argo Rollouts.
 const analysisTimeout = 10 * time.Second
 
-// Service serves both APIs. The address is required. The credentials of MetricTemplates have username and password.
+// Service serves both APIs. The address is required. The credentials of MetricTemplates are username and password.
 func Service() metric.Service {
 	return metric.Service{TemplateType: Type, NewProvider: newProvider, AnalysisType: "Graphite", NewMeasurement: newMeasurement}
 }
@@ -64,7 +64,7 @@ func newGraphite(client *outbound.Client, c metric.Config) (*provider, error) {
 	return p, nil
 }
 
-// Measure is the newest datapoint of the last target. The query is that of a URL: target=…&from=-1m.
+// Measure returns the newest datapoint of the last target. The query is that of a URL: target=…&from=-1m.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	body, err := p.render(ctx, q.Text)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *provider) render(ctx context.Context, query string) ([]byte, error) {
 
 // target is one series.
 type target struct {
-	// Datapoints are pairs of value and time, oldest first; a value that is not known is null.
+	// Datapoints are pairs of value and time, oldest first; an unknown value is null.
 	Datapoints [][]*float64 `json:"datapoints"`
 }
 

@@ -6,12 +6,12 @@ import (
 	"github.com/serin-dev/serin/internal/metric/metrictest"
 )
 
-// FuzzAnswer reads whatever a server says.
+// FuzzAnswer parses arbitrary responses.
 func FuzzAnswer(f *testing.F) {
 	metrictest.Fuzz(f, parse, "#datatype,string,long,double\r\n,result,table,_value\r\n,_result,0,1.5\r\n\r\n", "#datatype,string,string\r\n,error,reference\r\n,x,1\r\n", "\"\n,\"")
 }
 
-// FuzzAllAnswers reads whatever a server says to a question for all values.
+// FuzzAllAnswers parses arbitrary responses for all values.
 func FuzzAllAnswers(f *testing.F) {
 	metrictest.Fuzz(f, func(answer []byte) (float64, error) {
 		_, err := parseAll(answer)

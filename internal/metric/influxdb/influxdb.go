@@ -25,14 +25,14 @@ import (
 // Type is the provider's name in a MetricTemplate.
 const Type = "influxdb"
 
-// Flux may have to read a lot before it answers.
+// The timeouts of queries, which may have to read a lot of data.
 const (
 	templateTimeout = 15 * time.Second
 	analysisTimeout = 30 * time.Second
 )
 
-// Service serves both APIs. The credentials of MetricTemplates have token and org, and the address is required. The Secret of
-// an AnalysisTemplate, influxdb or its profile, has address, authToken and org.
+// Service serves both APIs. The credentials of MetricTemplates are token and org, and the address is required. The Secret of
+// an AnalysisTemplate, influxdb or its profile, contains address, authToken and org.
 func Service() metric.Service {
 	return metric.Service{TemplateType: Type, NewProvider: newProvider, AnalysisType: "Influxdb", NewMeasurement: newMeasurement}
 }
@@ -82,7 +82,7 @@ func newInfluxDB(client *outbound.Client, c metric.Config) (*provider, error) {
 	return &provider{client: client, endpoint: endpoint, header: header, timeout: cmp.Or(c.Timeout, templateTimeout)}, nil
 }
 
-// Measure is the _value of the first record.
+// Measure returns the _value of the first record.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	body, err := p.ask(ctx, q.Text)
 	if err != nil {
@@ -91,7 +91,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
-// QueryRaw returns the list of the values of all records: numbers, texts and truths.
+// QueryRaw returns the list of the values of all records: numbers, strings and booleans.
 func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
 	body, err := p.ask(ctx, q.Text)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result,
 	return parseAll(body)
 }
 
-// Online requests the name of a bucket: any token may see those it can read, and none need exist.
+// Online requests the name of a bucket: every token may list the buckets that it can read, and none needs to exist.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := p.ask(ctx, "buckets() |> limit(n: 1)")
 	return err
@@ -123,7 +123,7 @@ func (p *provider) ask(ctx context.Context, query string) ([]byte, error) {
 	return metric.Fetch(ctx, p.client, request, classify)
 }
 
-// errorCodes are the words of the API for what went wrong; the sentence beside them is not repeated.
+// errorCodes are the error codes of the API. The messages are not repeated.
 var errorCodes = []string{"internal error", "not found", "conflict", "invalid", "unprocessable entity", "empty value", "unavailable", "forbidden", "too many requests", "unauthorized", "method not allowed", "request too large"}
 
 func classify(body []byte) string {
@@ -136,7 +136,7 @@ func classify(body []byte) string {
 	return answer.Code
 }
 
-// parse is the value of the first record.
+// parse returns the value of the first record.
 func parse(body []byte) (float64, error) {
 	rows := reader(body)
 	row, err := rows.next()
@@ -163,7 +163,7 @@ func parse(body []byte) (float64, error) {
 	}
 }
 
-// parseAll are the values of all records.
+// parseAll returns the values of all records.
 func parseAll(body []byte) (metric.Result, error) {
 	rows := reader(body)
 	var values []any
@@ -193,7 +193,7 @@ type records struct {
 	types, names []string
 }
 
-// record is one of them, with what its table says of its columns.
+// record is one record, with the types and names of the columns of its table.
 type record struct{ types, names, fields []string }
 
 func reader(body []byte) *records {
@@ -202,7 +202,7 @@ func reader(body []byte) *records {
 	return &records{body: body, rows: rows}
 }
 
-// next is the next record; ErrNoData after the last.
+// next returns the next record, or ErrNoData after the last.
 func (r *records) next() (record, error) {
 	for {
 		row, err := r.rows.Read()
@@ -217,9 +217,9 @@ func (r *records) next() (record, error) {
 			return record{}, metric.Unexpected("InfluxDB")
 		case r.names == nil:
 			if r.names = row; slices.Contains(r.names, "error") {
-				return record{}, errors.New("InfluxDB could not run the query to its end: correct the query")
+				return record{}, errors.New("InfluxDB could not complete the query: correct it")
 			}
-		case r.body[r.rows.InputOffset()-1] != '\n': // the end of the record may be missing, and with it digits
+		case r.body[r.rows.InputOffset()-1] != '\n': // the last record may be truncated within a number
 			return record{}, metric.Unexpected("InfluxDB")
 		default:
 			return record{types: r.types, names: r.names, fields: row}, nil
@@ -227,7 +227,7 @@ func (r *records) next() (record, error) {
 	}
 }
 
-// column is the one with the value.
+// column returns the index of the column with the value.
 func (r record) column() (int, error) {
 	column := slices.Index(r.names, "_value")
 	switch {
@@ -240,7 +240,7 @@ func (r record) column() (int, error) {
 	}
 }
 
-// value is that of a record by its type; a column that is empty has none.
+// value returns the value of a record according to its type; nil if the column is empty.
 func (r record) value() (any, error) {
 	column, err := r.column()
 	if err != nil {

@@ -57,7 +57,7 @@ func TestARequestAsksForTypes(t *testing.T) {
 	}
 	value, err := provider.Measure(t.Context(), metric.Query{Text: `from(bucket: "a")`})
 	if err != nil || value != 3 {
-		t.Errorf("got %v, %v; whole numbers are numbers", value, err)
+		t.Errorf("integer: got %v, %v", value, err)
 	}
 	if err := provider.Online(t.Context()); err != nil {
 		t.Error(err)

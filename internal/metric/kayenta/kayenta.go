@@ -1,6 +1,6 @@
-// Package kayenta has Kayenta judge a canary by a configuration that it keeps.
+// Package kayenta requests the judgement of a canary from Kayenta, by a configuration that is stored there.
 //
-// It knows that API. It must not know what a score leads to, or any other provider.
+// It knows that API. It must not know what follows from a score, or any other provider.
 package kayenta
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// Looking a configuration up may take as long.
+// timeout bounds one request; looking up a configuration is slow.
 const timeout = 15 * time.Second
 
 // Service serves analyses.
@@ -53,7 +53,7 @@ func newMeasurement(_ context.Context, r metric.AnalysisRequest) (metric.Measure
 	return metric.Measurement{Async: async, Query: metric.Query{Interval: interval, Now: r.Now}, Judge: o.judge}, err
 }
 
-// newScope returns one side. Without a start it begins with the run, if the metric looks back, or one interval ago.
+// newScope returns one side of a comparison. Without a start, it begins with the run if lookback is set, or one interval ago.
 func newScope(run *argov1.AnalysisRun, lookback bool, d argov1.ScopeDetail) (scope, error) {
 	out := scope{Scope: d.Scope, Region: d.Region, Step: int(d.Step)}
 	if lookback && run.Status.StartedAt != nil {
@@ -75,17 +75,17 @@ func newScope(run *argov1.AnalysisRun, lookback bool, d argov1.ScopeDetail) (sco
 	return out, nil
 }
 
-// options are those of the judgement.
+// options are the settings of the judgement.
 type options struct {
 	Address     string
 	Application string
-	// ConfigName is that of the configuration to judge by.
+	// ConfigName is the name of the canary configuration.
 	ConfigName string
-	// The accounts in which Kayenta finds metrics, configurations and storage.
+	// The accounts that Kayenta uses for metrics, configurations and storage.
 	MetricsAccount, ConfigurationAccount, StorageAccount string
-	// Pass and Marginal are the scores from which on a canary is good, or may be.
+	// Pass and Marginal are the minimum scores for successful and inconclusive.
 	Pass, Marginal int
-	// Scopes to compare, by name.
+	// Scopes are the comparisons by name.
 	Scopes map[string]scopes
 }
 
@@ -106,7 +106,8 @@ type scopes struct {
 	Experiment scope `json:"experimentScope"`
 }
 
-// scope is one side: what is measured, and when. Without a begin it is one interval long, without an end it ends now.
+// scope is one side of a comparison: the measured workload and the time range. Without a start, the range begins one interval
+// ago; without an end, it ends now.
 type scope struct {
 	Scope  string    `json:"scope"`
 	Region string    `json:"region"`
@@ -115,7 +116,7 @@ type scope struct {
 	End    time.Time `json:"end"`
 }
 
-// during is the scope with the moments that are missing.
+// during returns the scope with the default start and end if they are missing.
 func (s scope) during(q metric.Query) scope {
 	if s.Start.IsZero() {
 		s.Start = q.Now.Add(-q.Interval)
@@ -168,10 +169,10 @@ func (p *provider) Start(ctx context.Context, q metric.Query) (string, error) {
 	return parseExecution(answer)
 }
 
-// Resume is the score from 0 to 100, a whole number.
+// Resume returns the score, an integer from 0 to 100.
 func (p *provider) Resume(ctx context.Context, executionID string) (metric.Result, error) {
 	if !names.MatchString(executionID) {
-		return metric.Result{}, errors.New("the ticket is not that of an execution")
+		return metric.Result{}, errors.New("the stored ID is not that of an execution")
 	}
 	answer, err := p.call(ctx, http.MethodGet, []string{"canary", executionID}, nil, nil)
 	if err != nil {
@@ -200,7 +201,7 @@ func (p *provider) call(ctx context.Context, method string, path []string, param
 	return metric.Fetch(ctx, p.client, outbound.Request{Method: method, URL: address.String(), Header: header, Body: body, Timeout: timeout}, nil)
 }
 
-// names are those of configurations and executions, which become parts of a path.
+// names matches the IDs of configurations and executions, which become parts of a path.
 var names = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
 
 func parseConfigurations(body []byte, name string) (string, error) {

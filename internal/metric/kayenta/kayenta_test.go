@@ -30,7 +30,7 @@ func comparison(address string) options {
 
 const configurations = `[{"id":"0ther","name":"latency","applications":["cart"]},{"id":"c0nfig","name":"errors","applications":["cart"]}]`
 
-// begins answers everything up to the question for the score.
+// begins answers the requests that start a judgement, and reports whether the request was one of them.
 func begins(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.URL.Path == "/canaryConfig":
@@ -43,7 +43,7 @@ func begins(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// once is the provider as one that can be measured at once, with a judgement that takes no time.
+// once adapts the provider to a RawQuerier, for judgements that are completed at once.
 type once struct{ *provider }
 
 func (o once) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
@@ -54,7 +54,7 @@ func (o once) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, erro
 	return o.Resume(ctx, executionID)
 }
 
-// half is the value of a score: the contract's is 1.5, and scores are whole numbers.
+// half returns half of a score, because the contract test expects 1.5 and scores are integers.
 func half(result metric.Result) (float64, error) {
 	value, err := metric.Single(result)
 	return value / 2, err
@@ -101,7 +101,7 @@ func TestAJudgementIsBegunAndAskedForLater(t *testing.T) {
 		t.Fatalf("executionID %q, %v", executionID, err)
 	}
 	if _, err := async.Resume(t.Context(), executionID); !errors.Is(err, metric.ErrUnfinished) {
-		t.Errorf("while it works: %v", err)
+		t.Errorf("while it is in progress: %v", err)
 	}
 	complete = "true"
 	if found, err := async.Resume(t.Context(), executionID); err != nil || found.Value != 91.0 {
@@ -118,7 +118,7 @@ func TestAJudgementIsBegunAndAskedForLater(t *testing.T) {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	if _, err := async.Resume(t.Context(), "../canaryConfig"); metric.OutcomeOf(err) != release.Broken || len(calls) != 4 {
-		t.Errorf("an executionID that is a path: %v", err)
+		t.Errorf("execution ID that is a path: %v", err)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestWhatDoesNotBegin(t *testing.T) {
 	}
 }
 
-// FuzzAnswer reads whatever a server says.
+// FuzzAnswer parses arbitrary responses.
 func FuzzAnswer(f *testing.F) {
 	read := func(answer []byte) (float64, error) {
 		if id, err := parseConfigurations(answer, "errors"); err == nil && !names.MatchString(id) {

@@ -1,7 +1,6 @@
-// Package keptn reads KeptnMetrics and has Keptn run Analyses, through the API server.
+// Package keptn reads KeptnMetrics and creates Analyses, which Keptn runs, through the API server.
 //
-// It knows these resources and the form of its queries. It must not know where queries come from, or any other
-// provider.
+// It knows these resources and the syntax of its queries. It must not know where queries come from, or any other provider.
 package keptn
 
 import (
@@ -36,7 +35,7 @@ const (
 	pollTimeout  = 10 * time.Second
 )
 
-// Service serves MetricTemplates. They need nothing but the controller's rights for the resources.
+// Service serves MetricTemplates. They need no credentials; the controller needs RBAC permissions for the resources.
 func Service(cluster metric.Cluster, clk clock.Clock) metric.Service {
 	return metric.Service{TemplateType: Type, NewProvider: func(_ *outbound.Client, c metric.Config) (metric.Provider, error) {
 		server, err := outbound.ParseURL(cluster.Address)
@@ -54,7 +53,7 @@ type provider struct {
 	api      *url.URL
 }
 
-// Measure is the value of a KeptnMetric, or of an Analysis 1 if it passed and 0 if not.
+// Measure returns the value of a KeptnMetric, or for an Analysis 1 if it passed and 0 if not.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	asked, err := read(q.Text)
 	if err != nil {
@@ -73,7 +72,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
-// Online checks that the API server serves the resources. What they need is with each of them.
+// Online checks that the API server serves the resources. It does not check the providers of Keptn.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := p.call(ctx, http.MethodGet, p.api.JoinPath(version), nil)
 	return err
@@ -91,7 +90,7 @@ func (p *provider) call(ctx context.Context, method string, address *url.URL, bo
 	return metric.Fetch(ctx, p.cluster.Own, outbound.Request{Method: method, URL: address.String(), Header: header, Body: body}, metric.Reason)
 }
 
-// question is a query, taken apart.
+// question is a parsed query.
 type question struct {
 	analysis        bool
 	namespace, name string
@@ -101,7 +100,7 @@ type question struct {
 
 var errForm = errors.New("the query is neither keptnmetric/<namespace>/<name> nor analysis/<namespace>/<name>[/<duration>[/<key>=<value>;...]]: correct it")
 
-// read takes a query apart. Arguments keep their case, all else is lower case in Kubernetes.
+// read parses a query. The case of arguments is preserved; everything else is lower case in Kubernetes.
 func read(query string) (question, error) {
 	parts := strings.SplitN(strings.TrimSpace(query), "/", 5)
 	if len(parts) < 3 {
@@ -160,19 +159,19 @@ func parse(body []byte) (float64, error) {
 	return metric.Number(value)
 }
 
-// analyse makes an Analysis, waits for its outcome and removes it, also when nobody waits any more.
+// analyse creates an Analysis, waits for its outcome and deletes it, also if the context ends before.
 func (p *provider) analyse(ctx context.Context, asked question, now time.Time) (float64, error) {
 	name := analysisName(asked, p.template, now)
-	made, err := json.Marshal(analysis(asked, name))
+	body, err := json.Marshal(analysis(asked, name))
 	if err != nil {
 		return 0, err
 	}
-	if _, err := p.call(ctx, http.MethodPost, p.path("analyses", asked.namespace), made); err != nil {
+	if _, err := p.call(ctx, http.MethodPost, p.path("analyses", asked.namespace), body); err != nil {
 		return 0, err
 	}
 	address := p.path("analyses", asked.namespace, name)
 	defer func() {
-		// Who asked may have gone; what was made for him must go too.
+		// The Analysis is deleted even if ctx has ended.
 		_, _ = p.call(context.WithoutCancel(ctx), http.MethodDelete, address, nil)
 	}()
 	for deadline := p.clock.Now().Add(pollTimeout); ; {
@@ -199,8 +198,7 @@ func (p *provider) analyse(ctx context.Context, asked question, now time.Time) (
 	}
 }
 
-// analysisName is the name of an Analysis for one moment. It is derived from what is asked, and so can be told from
-// all others.
+// analysisName returns the name of an Analysis for one query at one time. It contains a hash of both, so that names differ.
 func analysisName(asked question, template string, now time.Time) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{template, asked.namespace, asked.name, now.Format(time.RFC3339Nano)}, "/")))
 	const suffix = 6
@@ -220,7 +218,7 @@ func analysis(asked question, name string) any {
 	}
 }
 
-// outcome says whether an Analysis passed, once it is over. The field for it is missing if it did not.
+// outcome reports whether an Analysis is completed, and whether it passed. Keptn omits the field pass if it did not.
 func outcome(body []byte) (passed, over bool, err error) {
 	var object struct {
 		Kind   string `json:"kind"`

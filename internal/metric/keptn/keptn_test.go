@@ -36,7 +36,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// keptn is the API server with Keptn behind it: an Analysis is over when it was looked at so many times.
+// keptn is an API server with Keptn: an Analysis is completed after it was requested more than after times.
 type keptn struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -98,7 +98,7 @@ func start(t *testing.T, k *keptn, clk clock.Clock) metric.Provider {
 	return provider
 }
 
-// instant waits for nothing, and its time goes by as if it did.
+// instant is a clock that advances by the duration of each wait instead of waiting.
 type instant struct{ *clocktesting.FakeClock }
 
 func (c instant) After(d time.Duration) <-chan time.Time {
@@ -127,7 +127,7 @@ func TestAnAnalysisIsMadeWaitedForAndRemoved(t *testing.T) {
 			},
 		}
 		if diff := cmp.Diff(want, k.made); diff != "" {
-			t.Errorf("made (-want +got):\n%s", diff)
+			t.Errorf("created (-want +got):\n%s", diff)
 		}
 		const at = "/apis/metrics.keptn.sh/v1beta1/namespaces/shop/analyses"
 		calls := []string{"POST " + at}
@@ -144,13 +144,13 @@ func TestAnAnalysisWithoutOutcomeIsAnOutage(t *testing.T) {
 	k := &keptn{after: 1000}
 	_, err := start(t, k, instant{clocktesting.NewFakeClock(metrictest.Now)}).Measure(t.Context(), metric.Query{Text: "analysis/shop/errors", Now: metrictest.Now})
 	if metric.OutcomeOf(err) != release.Unreachable || k.looks != 10 || !strings.HasPrefix(k.calls[len(k.calls)-1], "DELETE ") {
-		t.Errorf("%v after %d looks and %v", err, k.looks, k.calls[len(k.calls)-1])
+		t.Errorf("%v after %d requests and %v", err, k.looks, k.calls[len(k.calls)-1])
 	}
 }
 
 func TestAnAnalysisIsRemovedWhenNobodyWaitsAnyMore(t *testing.T) {
 	k := &keptn{after: 1000}
-	provider := start(t, k, clocktesting.NewFakeClock(metrictest.Now)) // its time stands still
+	provider := start(t, k, clocktesting.NewFakeClock(metrictest.Now)) // the clock does not advance
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-k.looked

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Fuzz throws generated answers at what reads those of a provider: whatever a server says, the reading ends, and what
-// comes of it can be judged and shown.
+// Fuzz passes generated responses to read, which parses those of a provider. It checks that a value is never NaN, and that an
+// error may be shown to users.
 func Fuzz(f *testing.F, read func(answer []byte) (float64, error), seeds ...string) {
 	f.Helper()
 	for _, seed := range append(seeds, "", "null", "{}", "[]", "[null]", `{"data":null}`, strings.Repeat("[", 20_000)) {
@@ -16,19 +16,19 @@ func Fuzz(f *testing.F, read func(answer []byte) (float64, error), seeds ...stri
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		value, err := read(answer)
 		if math.IsNaN(value) {
-			t.Error("a value that is NaN")
+			t.Error("the value is NaN")
 		}
 		if err == nil {
 			return
 		}
 		if value != 0 {
-			t.Errorf("%v and %v", value, err)
+			t.Errorf("got the value %v and the error %v", value, err)
 		}
 		if len(err.Error()) > 256 {
 			t.Errorf("an error of %d bytes", len(err.Error()))
 		}
 		if len(answer) > 24 && strings.Contains(err.Error(), string(answer)) {
-			t.Errorf("%q repeats the answer", err)
+			t.Errorf("%q repeats the response", err)
 		}
 	})
 }

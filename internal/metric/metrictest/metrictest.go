@@ -1,6 +1,6 @@
-// Package metrictest is the contract test of metrics providers: what holds for every one of them.
+// Package metrictest is the contract test of metrics providers.
 //
-// It knows the contract and no provider; what differs comes in as a Subject.
+// It knows the contract, and must not know any provider; their differences are described by a Subject.
 package metrictest
 
 import (
@@ -27,51 +27,51 @@ import (
 
 // Subject is one provider under test.
 type Subject struct {
-	// Service makes it for MetricTemplates.
+	// Service is the service under test, for MetricTemplates.
 	Service metric.Service
-	// Cluster, instead of Service, makes the service of a provider that queries the API server, at the address and through the
-	// client that it is given. Such a provider needs no address.
+	// Cluster, instead of Service, returns the service of a provider that queries the API server of a Cluster. Such a provider
+	// needs no address.
 	Cluster func(metric.Cluster) metric.Service
-	// Querier, instead of Service, makes it for analyses.
+	// Querier, instead of Service, returns the querier under test, for analyses.
 	Querier func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error)
-	// Number is the value of a result of Querier; nil: metric.Single.
+	// Number returns the value of a result of Querier; nil: metric.Single.
 	Number func(metric.Result) (float64, error)
-	// Credentials are all it can be given; none of their values may be a part of ordinary texts.
+	// Credentials are all possible credentials; their values must not occur in ordinary texts.
 	Credentials map[string][]byte
-	// At adds credentials that name the server. May be nil.
+	// At returns further credentials that contain the address of the server. It may be nil.
 	At func(address string) map[string][]byte
-	// Region goes into the spec.
+	// Region is the region in the spec.
 	Region string
-	// Aside answers requests that are not the question, such as those for a token, and says whether it did. May be nil.
+	// Aside answers requests other than the query, such as those for a token, and reports whether it did. It may be nil.
 	Aside func(w http.ResponseWriter, r *http.Request) bool
-	// Open says that answers of this API have no mark at their end: the value may be had before.
+	// Open reports that responses of this API have no end marker, so that a truncated one may contain the value.
 	Open bool
-	// NoSecret says that it needs none. BareHost: an address may be the name of a host.
+	// NoSecret reports that the provider needs no credentials, BareHost that an address may be the name of a host.
 	NoSecret, BareHost bool
-	// Headers go into the spec.
+	// Headers are the headers in the spec.
 	Headers map[string][]string
 	// Query is a text that the provider accepts.
 	Query string
-	// Value is the body of an answer with the value 1.5, measured right before Now.
+	// Value is the body of a response with the value 1.5, measured right before Now.
 	Value string
-	// NoData are bodies of answers without a value; NaN bodies among them.
+	// NoData are bodies of responses without a value, including those with NaN.
 	NoData []string
-	// Wrong are bodies of answers from which no value can be read, besides those that are no answers of the API at all.
+	// Wrong are bodies of responses without a valid value, in addition to those that no API returns.
 	Wrong []string
-	// Authorised says that a request has the credentials.
+	// Authorised reports whether a request has the credentials.
 	Authorised func(r *http.Request) bool
 }
 
 // Now is the end of the interval of every query.
 var Now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Interval of every query.
+// Interval is the interval of every query.
 const Interval = time.Minute
 
-// Namespace of every template.
+// Namespace is the namespace of every template.
 const Namespace = "shop"
 
-// Run holds a provider against the contract.
+// Run tests a provider against the contract.
 func Run(t *testing.T, s Subject) {
 	s.testValue(t)
 	s.testNoData(t)
@@ -134,7 +134,7 @@ func (s Subject) testStatus(t *testing.T) {
 			var calls atomic.Int32
 			provider := s.against(t, func(w http.ResponseWriter, r *http.Request) {
 				calls.Add(1)
-				w.Header().Set("Retry-After", "3600") // who asks again, and when, is not the provider's to decide
+				w.Header().Set("Retry-After", "3600") // a provider must not retry itself
 				s.echo(code)(w, r)
 			})
 			_, err := s.measure(t, provider)
@@ -143,7 +143,7 @@ func (s Subject) testStatus(t *testing.T) {
 				t.Errorf("one measurement made %d calls", n)
 			}
 			if online := provider.Online(t.Context()); online == nil {
-				t.Error("counts as online")
+				t.Error("Online returns no error")
 			} else {
 				s.check(t, online, want)
 			}
@@ -157,7 +157,7 @@ func (s Subject) testBodies(t *testing.T) {
 		t.Run("strange answer", func(t *testing.T) {
 			_, err := s.measure(t, s.against(t, text(http.StatusOK, body)))
 			if err == nil {
-				t.Errorf("%.60q is a value", body)
+				t.Errorf("%.60q is accepted as a value", body)
 			}
 			if outcome := metric.OutcomeOf(err); outcome != release.Broken && outcome != release.NoData {
 				t.Errorf("%.60q is %s: %v", body, outcome, err)
@@ -175,7 +175,7 @@ func (s Subject) testBodies(t *testing.T) {
 		}))
 		s.check(t, err, release.Broken)
 	})
-	bomb := gzipped(t, make([]byte, 8<<20)) // made beforehand: what is tested is who reads it
+	bomb := gzipped(t, make([]byte, 8<<20)) // compressed beforehand, because the test is about reading it
 	t.Run("gzip bomb", func(t *testing.T) {
 		_, err := s.measure(t, s.against(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
@@ -185,7 +185,7 @@ func (s Subject) testBodies(t *testing.T) {
 	})
 }
 
-// testCutAnswers: what ends too early is no value, least of all the first digits of one.
+// testCutAnswers checks that a truncated response is not a value, in particular not the first digits of one.
 func (s Subject) testCutAnswers(t *testing.T) {
 	t.Run("connection that ends in the answer", func(t *testing.T) {
 		for _, length := range []int{0, len(s.Value) / 2, len(s.Value) - 1} {
@@ -203,7 +203,7 @@ func (s Subject) testCutAnswers(t *testing.T) {
 			length.Store(int32(n))
 			value, err := s.measure(t, provider)
 			if err == nil && (!s.Open || value != 1.5) {
-				t.Errorf("%d bytes of the answer are the value %v", n, value)
+				t.Errorf("%d bytes of the response are accepted as the value %v", n, value)
 			}
 		}
 	})
@@ -246,7 +246,7 @@ func (s Subject) testSilence(t *testing.T) {
 		_, err := provider.Measure(ctx, s.query())
 		s.check(t, err, release.Unreachable)
 	})
-	t.Run("nobody there", func(t *testing.T) {
+	t.Run("connection refused", func(t *testing.T) {
 		server := httptest.NewServer(http.NotFoundHandler())
 		server.Close()
 		_, err := s.measure(t, s.at(t, server.URL, outbound.Policy{AllowLoopback: true}))
@@ -283,7 +283,7 @@ func (s Subject) testPolicy(t *testing.T) {
 
 func (s Subject) testConfiguration(t *testing.T) {
 	if s.Cluster != nil {
-		return // neither address nor credentials come from a template
+		return // the template contains neither address nor credentials
 	}
 	t.Run("bad address", func(t *testing.T) {
 		for _, address := range []string{"metrics", "file:///etc/passwd", "http://", "http://u:" + page} {
@@ -336,7 +336,7 @@ func (s Subject) adaptQuerier(client *outbound.Client, c metric.Config) (metric.
 	return adapter{subject: s, raw: raw}, err
 }
 
-// adapter is a service of analyses as a provider: the number in its result is the value.
+// adapter adapts a RawQuerier to a Provider, whose value is the number in the result.
 type adapter struct {
 	subject Subject
 	raw     metric.RawQuerier
@@ -354,7 +354,7 @@ func (a adapter) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	}
 }
 
-// Online sends the query: analyses have no other request.
+// Online sends the query, because analyses have no other request.
 func (a adapter) Online(ctx context.Context) error {
 	_, err := a.raw.QueryRaw(ctx, a.subject.query())
 	return err
@@ -393,7 +393,7 @@ func text(code int, body string) http.HandlerFunc {
 	}
 }
 
-// echo answers with everything it was sent, as some error pages do.
+// echo returns a handler that answers with the whole request, as some error pages do.
 func (s Subject) echo(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(code)
@@ -413,7 +413,7 @@ func (s Subject) check(t *testing.T, err error, want release.Outcome) {
 	s.checkText(t, err)
 }
 
-// checkText holds that an error can be shown to everybody who may see the Canary.
+// checkText checks that an error may be shown to every user who may read the Canary.
 func (s Subject) checkText(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -421,11 +421,11 @@ func (s Subject) checkText(t *testing.T, err error) {
 	}
 	for key, value := range s.Credentials {
 		if strings.Contains(err.Error(), string(value)) {
-			t.Errorf("%q shows %s", err, key)
+			t.Errorf("%q contains the value of %s", err, key)
 		}
 	}
 	if strings.Contains(err.Error(), page) {
-		t.Errorf("%q repeats the answer", err)
+		t.Errorf("%q repeats the response", err)
 	}
 	if len(err.Error()) > 1<<10 {
 		t.Errorf("an error of %d bytes", len(err.Error()))

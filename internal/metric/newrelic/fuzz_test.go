@@ -6,7 +6,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric/metrictest"
 )
 
-// FuzzAnswer reads whatever a server says.
+// FuzzAnswer parses arbitrary responses.
 func FuzzAnswer(f *testing.F) {
 	metrictest.Fuzz(f, parse, `{"results":[{"result":1.5}]}`, `{"results":[{"result":null}]}`, `{"results":[{"average":1}]}`)
 }

@@ -22,16 +22,16 @@ var nerdGraphs = map[string]string{
 	"us": "https://api.newrelic.com/graphql", "eu": "https://api.eu.newrelic.com/graphql", "staging": "https://staging-api.newrelic.com/graphql",
 }
 
-// options are those of a query of an analysis.
+// options are the settings of a query of an analysis.
 type options struct {
-	// Key is a personal one, Account a number.
+	// Key is a personal API key, Account a number.
 	Key     outbound.Secret
 	Account string
-	// Region is us, eu or staging; us without it.
+	// Region is us, eu or staging; the default is us.
 	Region string
-	// Address of NerdGraph; empty: that of the region.
+	// Address is the URL of NerdGraph; empty: that of the region.
 	Address string
-	// Timeout of a query.
+	// Timeout bounds a request.
 	Timeout time.Duration
 }
 
@@ -70,7 +70,7 @@ func newNerdGraph(client *outbound.Client, o options) (*nerdGraph, error) {
 	}
 	account, err := strconv.Atoi(o.Account)
 	if err != nil {
-		return nil, errors.New("could not parse account ID: it is no number") // so begins the text of the API of analyses
+		return nil, errors.New("could not parse account ID: it is not a number") // the API of analyses promises the first part
 	}
 	if o.Region == "" {
 		o.Region = "us"
@@ -80,7 +80,7 @@ func newNerdGraph(client *outbound.Client, o options) (*nerdGraph, error) {
 		address = nerdGraphs[strings.ToLower(o.Region)]
 	}
 	if address == "" {
-		return nil, errors.New("the region of New Relic is none of us, eu and staging: correct it")
+		return nil, errors.New("the region of New Relic is not us, eu or staging: correct it")
 	}
 	endpoint, err := outbound.ParseURL(address)
 	if err != nil {

@@ -26,7 +26,7 @@ func TestContractOfNerdGraph(t *testing.T) {
 	})
 }
 
-// onlyColumn is the number in a row with one column.
+// onlyColumn returns the number in a row with one column.
 func onlyColumn(result metric.Result) (float64, error) {
 	row, _ := result.Value.(map[string]any)
 	if len(row) != 1 {
@@ -46,7 +46,7 @@ func TestAccountsAreChecked(t *testing.T) {
 	}
 }
 
-// FuzzRows reads whatever a server says.
+// FuzzRows parses arbitrary responses.
 func FuzzRows(f *testing.F) {
 	metrictest.Fuzz(f, func(answer []byte) (float64, error) {
 		_, err := parseRows(answer)

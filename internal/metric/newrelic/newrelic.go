@@ -1,6 +1,6 @@
 // Package newrelic queries New Relic: its Insights query API for MetricTemplates, NerdGraph for analyses.
 //
-// It knows these APIs and nothing of where queries come from, and no other provider.
+// It knows these APIs. It must not know where queries come from, or any other provider.
 package newrelic
 
 import (
@@ -25,7 +25,7 @@ const (
 	keyQuery      = "newrelic_query_key"
 )
 
-// Service serves both APIs: MetricTemplates by the Insights API, analyses by NerdGraph. The credentials of MetricTemplates have
+// Service serves MetricTemplates by the Insights API, and analyses by NerdGraph. The credentials of MetricTemplates are
 // newrelic_account_id and newrelic_query_key.
 func Service() metric.Service {
 	return metric.Service{TemplateType: Type, NewProvider: newProvider, AnalysisType: "NewRelic", NewMeasurement: newMeasurement}
@@ -56,7 +56,7 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 	}, nil
 }
 
-// Measure is the only result of the query since the beginning of the interval, which is put behind the query.
+// Measure returns the only result of the query since the beginning of the interval, which is appended to the query.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	body, err := p.ask(ctx, q.Text, q.Interval)
 	if err != nil {
@@ -65,7 +65,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
-// Online requests anything at all.
+// Online sends a query whose result is ignored.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := p.ask(ctx, "SELECT * FROM Metric", time.Minute)
 	return err

@@ -6,7 +6,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric/metrictest"
 )
 
-// FuzzAnswer reads whatever a server says.
+// FuzzAnswer parses arbitrary responses.
 func FuzzAnswer(f *testing.F) {
 	metrictest.Fuzz(f, parse,
 		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b"},"value":[1767323045.1,"1.5"]}]}}`,
@@ -15,7 +15,7 @@ func FuzzAnswer(f *testing.F) {
 		`{"status":"error","errorType":"bad_data","error":"parse error"}`)
 }
 
-// FuzzAllAnswers reads whatever a server says to a question for all values.
+// FuzzAllAnswers parses arbitrary responses for all values.
 func FuzzAllAnswers(f *testing.F) {
 	read := func(answer []byte) (float64, error) {
 		_, err := parseAll(answer)

@@ -21,7 +21,7 @@ func client() map[string][]byte {
 	return map[string][]byte{"oauth2_client_id": []byte("cl1ent-id"), "oauth2_client_secret": []byte("cl1ent-secret"), "oauth2_scopes": []byte("metrics read")}
 }
 
-// authorises is an authorisation server.
+// authorises implements an authorisation server, and reports whether the request was for it.
 func authorises(w http.ResponseWriter, r *http.Request) bool {
 	if r.URL.Path != "/token" {
 		return false
@@ -98,9 +98,9 @@ func TestWhatAnAuthorisationServerSaysIsSorted(t *testing.T) {
 		{400, `{"error":"temporarily_unavailable"}`, release.Unreachable, "fetch a token: error response: Status 400 Bad Request: temporarily_unavailable"},
 		{429, `page`, release.Unreachable, "fetch a token: error response: Status 429 Too Many Requests"},
 		{503, `page`, release.Unreachable, "fetch a token: error response: Status 503 Service Unavailable"},
-		{200, `page`, release.Broken, "fetch a token: the answer is not what the API of an authorisation server gives: correct the address of the provider"},
-		{200, `{"token_type":"Bearer"}`, release.Broken, "fetch a token: the answer is not what the API of an authorisation server gives: correct the address of the provider"},
-		{200, strings.Repeat(" ", 1<<20), release.Broken, "fetch a token: the answer is longer than may be read"},
+		{200, `page`, release.Broken, "fetch a token: the response does not conform to the API of an authorisation server: correct the address of the provider"},
+		{200, `{"token_type":"Bearer"}`, release.Broken, "fetch a token: the response does not conform to the API of an authorisation server: correct the address of the provider"},
+		{200, strings.Repeat(" ", 1<<20), release.Broken, "fetch a token: the response is longer than the limit"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -115,7 +115,8 @@ func TestWhatAnAuthorisationServerSaysIsSorted(t *testing.T) {
 	}
 }
 
-// TestTheClientIsShownToItsAuthorisationServerAlone: neither the metrics server nor the target of a redirect sees it.
+// TestTheClientIsShownToItsAuthorisationServerAlone checks that neither the metrics server nor the target of a redirect
+// receives the client's credentials.
 func TestTheClientIsShownToItsAuthorisationServerAlone(t *testing.T) {
 	called := false
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true }))

@@ -10,7 +10,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 )
 
-// data is what a query gives: a sample, or a list of elements.
+// data is the result of a query: a sample, or a list of elements.
 type data struct {
 	Type   string          `json:"resultType"`
 	Result json.RawMessage `json:"result"`
@@ -24,9 +24,9 @@ type element struct {
 	Values []json.RawMessage `json:"values"`
 }
 
-var errMultiple = errors.New("query returned multiple values: ask for an instant, not for a range")
+var errMultiple = errors.New("query returned multiple values: write a query for an instant, not for a range")
 
-// read takes an answer apart; a vector has elements, a scalar has none.
+// read decodes a response. A vector has elements, a scalar has none.
 func read(body []byte) (data, []element, error) {
 	var answer struct {
 		Status   string   `json:"status"`
@@ -47,7 +47,7 @@ func read(body []byte) (data, []element, error) {
 	return answer.Data, elements, nil
 }
 
-// parse is the one value of an answer.
+// parse returns the single value of a response.
 func parse(body []byte) (float64, error) {
 	d, elements, err := read(body)
 	switch {
@@ -72,16 +72,16 @@ func number(sample json.RawMessage) (float64, error) {
 	return metric.Number(v)
 }
 
-// parseAll are all values of an answer.
+// parseAll returns all values of a response.
 func parseAll(body []byte) (metric.Result, error) {
 	d, elements, err := read(body)
 	if err != nil {
 		return metric.Result{}, err
 	}
-	told := warned(d.warnings)
+	metadata := warned(d.warnings)
 	if d.Type == "scalar" {
 		v, err := value(d.Result)
-		return metric.Result{Value: v, Metadata: told}, err
+		return metric.Result{Value: v, Metadata: metadata}, err
 	}
 	var list []float64
 	for _, e := range elements {
@@ -101,12 +101,12 @@ func parseAll(body []byte) (metric.Result, error) {
 		}
 	}
 	if len(list) == 0 {
-		return metric.Result{Metadata: told}, metric.ErrNoData
+		return metric.Result{Metadata: metadata}, metric.ErrNoData
 	}
-	return metric.Result{Value: list, Metadata: told}, nil
+	return metric.Result{Value: list, Metadata: metadata}, nil
 }
 
-// warned are the warnings of an answer, in quotation marks; nil without any.
+// warned returns metadata with the quoted warnings of a response; nil if there are none.
 func warned(warnings []string) map[string]string {
 	if len(warnings) == 0 {
 		return nil
@@ -118,7 +118,7 @@ func warned(warnings []string) map[string]string {
 	return map[string]string{"warnings": strings.Join(quoted, ", ")}
 }
 
-// value reads a sample: a pair of time and number, the number as text.
+// value decodes a sample: a pair of a time and a number, which is a string.
 func value(sample json.RawMessage) (float64, error) {
 	var pair []json.RawMessage
 	var text string

@@ -48,7 +48,7 @@ type provider struct {
 	header     http.Header
 	skipVerify bool
 	timeout    time.Duration
-	// grant is nil unless a token is requested first, sign unless requests are signed.
+	// grant is not nil if a token is requested first, sign if requests are signed.
 	grant *metric.Grant
 	sign  Sign
 }
@@ -56,7 +56,8 @@ type provider struct {
 // Sign adds a signature to the header of a request without a body.
 type Sign = func(ctx context.Context, r *http.Request, now time.Time) error
 
-// NewSign signs as a role in a region; empty: those of the process.
+// NewSign returns a function that signs with the credentials of a profile or role in a region. Empty arguments mean those of
+// the process.
 type NewSign func(region, profile, roleARN string) Sign
 
 func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
@@ -103,7 +104,7 @@ func newGrant(credentials map[string]outbound.Secret) (*metric.Grant, error) {
 	return g, g.Check()
 }
 
-// Measure is the value of the last element of the vector that the query gives.
+// Measure returns the value of the last element of the resulting vector.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	return p.instant(ctx, strings.TrimSpace(q.Text), q.Now)
 }
@@ -117,15 +118,16 @@ func (p *provider) Online(ctx context.Context) error {
 	return err
 }
 
-// maxPoints is how many moments of a range the servers give.
+// maxPoints is the maximum number of steps in a range that servers accept.
 const maxPoints = 11_000
 
-// QueryRaw returns a number if the query gives one, and otherwise the list of all values; those of a range follow each other.
+// QueryRaw returns a number if the result is a scalar, and otherwise the list of all values; those of a range are
+// concatenated.
 func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
 	parameters, path := url.Values{"query": {strings.TrimSpace(q.Text)}}, "query"
 	if r := q.Range; r != nil {
 		if r.Step <= 0 || r.End.Before(r.Start) || r.End.Sub(r.Start)/r.Step >= maxPoints {
-			return metric.Result{}, fmt.Errorf("the range has no moments, or more than %d: correct its start, end or step", maxPoints)
+			return metric.Result{}, fmt.Errorf("the range has no steps, or more than %d: correct its start, end or step", maxPoints)
 		}
 		path = "query_range"
 		parameters.Set("start", unix(r.Start))
@@ -153,7 +155,7 @@ func (p *provider) instant(ctx context.Context, query string, now time.Time) (fl
 
 func (p *provider) ask(ctx context.Context, path string, parameters url.Values, now time.Time) ([]byte, error) {
 	address := p.api.JoinPath(path)
-	all := p.api.Query() // a tenant may be named in the address
+	all := p.api.Query() // the address may contain parameters, such as a tenant
 	maps.Copy(all, parameters)
 	address.RawQuery = all.Encode()
 	header := p.header
@@ -175,8 +177,8 @@ func (p *provider) ask(ctx context.Context, path string, parameters url.Values, 
 	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: header, SkipVerify: p.skipVerify, Timeout: p.timeout}, classify)
 }
 
-// errorTypes are the words of the API for what went wrong. Only they are repeated: the sentence beside them may quote
-// what is not the user's to read.
+// errorTypes are the error codes of the API. The messages are not repeated, because they may quote data that the user must
+// not read.
 var errorTypes = []string{"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found", "not_acceptable"}
 
 func classify(body []byte) string {

@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// GraphQL may have to read a lot before it answers.
+// timeout bounds one request, because a query may have to read a lot of data.
 const timeout = 30 * time.Second
 
 // Service serves analyses.

@@ -62,7 +62,7 @@ func TestARequestIsWhatSkyWalkingExpects(t *testing.T) {
 	}
 }
 
-// FuzzAnswer reads whatever a server says.
+// FuzzAnswer parses arbitrary responses.
 func FuzzAnswer(f *testing.F) {
 	read := func(answer []byte) (float64, error) {
 		found, err := parse(answer)
@@ -74,7 +74,7 @@ func FuzzAnswer(f *testing.F) {
 	metrictest.Fuzz(f, read, `{"data":{"a":{"values":[{"value":1.5}]}}}`, `{"data":null,"errors":[{}]}`)
 }
 
-// onlyNumber is the number in a document that contains one.
+// onlyNumber returns the number in a document that contains one.
 func onlyNumber(result metric.Result) (float64, error) {
 	var numbers []float64
 	var walk func(any)

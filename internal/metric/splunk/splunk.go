@@ -24,11 +24,10 @@ const Type = "splunk"
 
 const keyToken = "sf_token_key"
 
-// A program may have to read a lot before it answers.
+// timeout bounds one request, because a program may have to read a lot of data.
 const timeout = 15 * time.Second
 
-// Service serves MetricTemplates. The credentials have sf_token_key; the address is needed, that of the API or
-// of its stream.
+// Service serves MetricTemplates. The credentials are sf_token_key; the address, of the API or of its stream, is required.
 func Service() metric.Service { return metric.Service{TemplateType: Type, NewProvider: newProvider} }
 
 type provider struct {
@@ -52,8 +51,9 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 	}, nil
 }
 
-// addresses are those of the API and of the stream, which differ in the first part of their names alone. Templates may
-// name either, and the stream by the scheme of web sockets. Any other name is both, such as that of a proxy.
+// addresses returns the addresses of the API and of the stream, which differ only in the first part of their host names.
+// Templates may contain either, and that of the stream with the scheme of web sockets. Any other host, such as a proxy,
+// serves both.
 func addresses(given string) (api, stream *url.URL, err error) {
 	scheme, rest, _ := strings.Cut(strings.TrimSpace(given), "://")
 	switch scheme {
@@ -66,7 +66,7 @@ func addresses(given string) (api, stream *url.URL, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// The path of the stream is a part of some addresses already.
+	// Some addresses already contain the path of the stream.
 	address.Path, address.RawPath, address.RawQuery = strings.TrimSuffix(strings.TrimSuffix(address.Path, "/"), "/v2/signalflow"), "", ""
 	one, other := *address, *address
 	if rest, ok := strings.CutPrefix(address.Host, "stream."); ok {
@@ -78,10 +78,10 @@ func addresses(given string) (api, stream *url.URL, err error) {
 	return &one, &other, nil
 }
 
-// lookback is how many intervals a program runs over.
+// lookback is the number of intervals in the time range of a program.
 const lookback = 10
 
-// Measure is the newest value of the only time series that the program publishes.
+// Measure returns the newest value of the only time series that the program publishes.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	address := *p.execute
 	address.RawQuery = url.Values{
@@ -111,11 +111,11 @@ func (p *provider) Online(ctx context.Context) error {
 }
 
 var (
-	errAborted  = errors.New("SignalFlow could not run the program to its end: correct the query")
+	errAborted  = errors.New("SignalFlow could not complete the program: correct the query")
 	errMultiple = errors.New("query returned multiple values: aggregate to one time series, for example with sum() or mean()")
 )
 
-// run is what a stream told so far.
+// run is the state of reading a stream.
 type run struct {
 	series string
 	value  float64
@@ -123,7 +123,7 @@ type run struct {
 	over   bool
 }
 
-// parse reads a stream of server-sent events, in which data points come in the order of time.
+// parse reads a stream of server-sent events, in which data points are in chronological order.
 func parse(body []byte) (float64, error) {
 	so := &run{}
 	for event := range bytes.SplitSeq(bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n")), []byte("\n\n")) {
@@ -136,7 +136,7 @@ func parse(body []byte) (float64, error) {
 		}
 	}
 	switch {
-	case !so.over: // the rest is missing, and the newest value with it
+	case !so.over: // the stream is truncated, so the newest value may be missing
 		return 0, metric.Unexpected("SignalFlow")
 	case !so.found:
 		return 0, metric.ErrNoData
@@ -145,7 +145,7 @@ func parse(body []byte) (float64, error) {
 	}
 }
 
-// fields are the kind and the data of an event. Data may come in several lines.
+// fields returns the kind and the data of an event. Data may consist of several lines.
 func fields(event []byte) (kind string, data []byte) {
 	for line := range bytes.SplitSeq(event, []byte("\n")) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
@@ -177,7 +177,7 @@ func (so *run) hear(kind string, data []byte) error {
 		return errAborted
 	case "data":
 		return so.take(data)
-	default: // metadata, and news about the computation
+	default: // metadata, and messages about the computation
 		return nil
 	}
 }

@@ -21,7 +21,7 @@ const (
 	end = "event: control-message\ndata: {\ndata:   \"event\" : \"END_OF_CHANNEL\",\ndata:   \"timestampMs\" : 1767323045000\ndata: }\n\n"
 )
 
-// data is one moment of a stream.
+// data returns the event of one time step of a stream.
 func data(points string) string {
 	return "event: data\ndata: {\ndata:   \"data\" : [ " + points + " ],\ndata:   \"logicalTimestampMs\" : 1767323040000,\ndata:   \"maxDelayMs\" : 1000\ndata: }\n\n"
 }

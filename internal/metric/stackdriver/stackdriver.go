@@ -1,7 +1,6 @@
 // Package stackdriver queries Google Cloud Monitoring, in its query language MQL.
 //
-// It knows that API and which credentials are for it. It must not know where queries come from, or any other
-// provider.
+// It knows that API and its credentials. It must not know where queries come from, or any other provider.
 package stackdriver
 
 import (
@@ -31,9 +30,9 @@ const (
 	keyAccount    = "serviceAccountKey"
 )
 
-// Service serves MetricTemplates. The credentials have the project and, optionally, the JSON key of a service
-// account as serviceAccountKey; without that, or without a Secret, what the process has in the cloud counts. Only a key
-// of the Secret may be used at an address that the template names.
+// Service serves MetricTemplates. The credentials are project and, optionally, serviceAccountKey, the JSON key of a service
+// account. Without the key, or without a Secret, the credentials of the process are used. Only a key of the Secret may be
+// sent to an address that the template names.
 func Service() metric.Service {
 	ambient := googlecloud.NewDefaultCredentials(scope)
 	return metric.Service{TemplateType: Type, NewProvider: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
@@ -44,14 +43,14 @@ func Service() metric.Service {
 type provider struct {
 	client  *outbound.Client
 	address *url.URL
-	// project is empty if the process knows it.
+	// project is empty if it is that of the process.
 	project string
-	// key is nil if the process has the credentials.
+	// key is nil if the credentials of the process are used.
 	key     *googlecloud.ServiceAccount
 	ambient *googlecloud.DefaultCredentials
 }
 
-// projects are names and numbers of projects, some of which belong to a domain.
+// projects matches the names and numbers of projects, which may begin with a domain.
 var projects = regexp.MustCompile(`^([a-z][a-z0-9.-]*:)?[a-z0-9][a-z0-9-]*$`)
 
 func newProvider(client *outbound.Client, c metric.Config, ambient *googlecloud.DefaultCredentials) (metric.Provider, error) {
@@ -73,7 +72,7 @@ func newProvider(client *outbound.Client, c metric.Config, ambient *googlecloud.
 		p.key = account
 	}
 	if c.Address != "" && p.key == nil {
-		return nil, errors.New("an address needs credentials of its own: the controller's go to Google only. Give a serviceAccountKey, or remove the address")
+		return nil, errors.New("an address needs its own credentials, because the controller's are sent to Google only: add serviceAccountKey, or remove the address")
 	}
 	if c.Address == "" {
 		c.Address = publicAddress
@@ -83,7 +82,7 @@ func newProvider(client *outbound.Client, c metric.Config, ambient *googlecloud.
 	return p, err
 }
 
-// Measure is the first value of the newest point of the first time series.
+// Measure returns the first value of the newest point of the first time series.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	query := strings.TrimSpace(q.Text)
 	if query == "" {
@@ -130,7 +129,7 @@ func (p *provider) credentials(ctx context.Context) (token outbound.Secret, proj
 			project = p.project
 		}
 		if project == "" {
-			return "", "", errors.New("the project is not known: give a secret with the key project")
+			return "", "", errors.New("the project is not known: add a secret with the key project")
 		}
 		return token, project, nil
 	}
@@ -140,7 +139,7 @@ func (p *provider) credentials(ctx context.Context) (token outbound.Secret, proj
 	return token, p.project, nil
 }
 
-// statuses are the words of the API for what went wrong; the sentence beside them is not repeated.
+// statuses are the error codes of the API. The messages are not repeated.
 var statuses = []string{"CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE"}
 
 func classify(body []byte) string {
@@ -155,7 +154,7 @@ func classify(body []byte) string {
 	return answer.Error.Status
 }
 
-var errPartial = errors.New("the query could not be run to its end: correct it")
+var errPartial = errors.New("the query could not be completed: correct it")
 
 func parse(body []byte) (float64, error) {
 	var answer *struct {
@@ -186,7 +185,7 @@ type typed struct {
 	Bool   *bool           `json:"boolValue"`
 }
 
-// number reads numbers that may be written as text: whole ones always are, and fractions if they are none.
+// number decodes numbers that may be strings: integers always are, and fractions if they are NaN or infinite.
 func (v typed) number() (float64, error) {
 	switch {
 	case v.Bool != nil && *v.Bool:

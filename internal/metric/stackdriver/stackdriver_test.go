@@ -23,7 +23,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// account is a service account of its own for the tests, with the key as Google gives it.
+// account returns a service account for the tests, with a key in Google's format.
 var account = sync.OnceValues(func() (*rsa.PrivateKey, []byte) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -45,7 +45,7 @@ func credentials() map[string][]byte {
 	return map[string][]byte{"project": []byte("shop-17"), "serviceAccountKey": text}
 }
 
-// signed says that a request has a token that the account made.
+// signed reports whether a request has a token that the account has signed.
 func signed(r *http.Request) bool {
 	key, _ := account()
 	parts := strings.Split(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), ".")
@@ -149,7 +149,7 @@ func TestWhatTheServiceSaysIsSorted(t *testing.T) {
 			t.Errorf("%s: %v is %s", c.status, err, metric.OutcomeOf(err))
 		}
 		if online := provider.Online(t.Context()); (online == nil) != c.online {
-			t.Errorf("%s: online says %v", c.status, online)
+			t.Errorf("%s: Online returns %v", c.status, online)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// Service serves analyses. Secret wavefront-api-tokens of the controller has the token of each address.
+// Service serves analyses. The Secret wavefront-api-tokens in the controller's namespace contains the token of each address.
 func Service() metric.Service {
 	return metric.Service{AnalysisType: "Wavefront", NewMeasurement: newMeasurement}
 }
@@ -59,7 +59,7 @@ func newQuerier(client *outbound.Client, server string, token outbound.Secret) (
 	return &querier{client: client, endpoint: address.JoinPath("api/v2/chart/api"), header: http.Header{"Authorization": {"Bearer " + token.Reveal()}}}, nil
 }
 
-// QueryRaw returns the value of the only time series, or the list of those of all, now.
+// QueryRaw returns the current value of the only time series, or the list of the values of all time series.
 func (q *querier) QueryRaw(ctx context.Context, query metric.Query) (metric.Result, error) {
 	address := *q.endpoint
 	address.RawQuery = url.Values{
@@ -87,7 +87,7 @@ func formatValue(value any) string {
 func parse(body []byte, now time.Time) (metric.Result, error) {
 	var answer *struct {
 		Series []struct {
-			// Points are pairs of seconds and value, which is null if it is no number.
+			// Points are pairs of seconds and value, which is null if it is not a number.
 			Points [][]*float64 `json:"data"`
 		} `json:"timeseries"`
 		ErrorType string `json:"errorType"`
@@ -119,7 +119,7 @@ func parse(body []byte, now time.Time) (metric.Result, error) {
 	return result, nil
 }
 
-// nearest is the point that is closest to a moment.
+// nearest returns the point that is closest to a time.
 func nearest(points [][]*float64, moment float64) (at, value float64, ok bool) {
 	for _, p := range points {
 		if len(p) != 2 || p[0] == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// series is a time series whose points are so many seconds before Now.
+// series returns a time series whose points are the given number of seconds before Now.
 func series(points ...[2]string) string {
 	list := ""
 	for i, p := range points {
@@ -91,7 +91,7 @@ func TestRequestsAndAddresses(t *testing.T) {
 	}
 }
 
-// FuzzAnswer reads whatever a server says.
+// FuzzAnswer parses arbitrary responses.
 func FuzzAnswer(f *testing.F) {
 	read := func(answer []byte) (float64, error) {
 		found, err := parse(answer, metrictest.Now)

@@ -9,16 +9,16 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// Bounds of a path. It comes from users and is walked in the controller, over answers of a million values.
+// The limits of a path. Users' paths are evaluated in the controller, over responses of up to a million values.
 const (
 	maxPath = 1 << 10 // bytes
-	maxRuns = 1       // parts that look at every value below, such as ..
-	maxBoth = 8       // members of all unions together
+	maxRuns = 1       // parts that visit every value below, such as ..
+	maxBoth = 8       // members of all unions in total
 )
 
-var errWide = errors.New("the JSONPath visits too much of the answer: use no range, at most one .. and few unions")
+var errWide = errors.New("the JSONPath visits too much of the response: use no range, at most one .. and few unions")
 
-// parsePath reads a path that ends in bounded time, whatever it is walked over.
+// parsePath parses a path. It refuses paths whose evaluation is not bounded by the size of the document.
 func parsePath(text string) (*jsonpath.JSONPath, error) {
 	if len(text) > maxPath {
 		return nil, errWide
@@ -39,7 +39,7 @@ func parsePath(text string) (*jsonpath.JSONPath, error) {
 	return path, nil
 }
 
-// cost is what a path may visit more than once.
+// cost counts the parts of a path that may visit values more than once.
 type cost struct {
 	loop          bool
 	runs, members int
@@ -62,7 +62,7 @@ func (c *cost) add(node jsonpath.Node) {
 	case *jsonpath.RecursiveNode:
 		c.runs++
 	case *jsonpath.IdentifierNode:
-		c.loop = true // range, and its end
+		c.loop = true // range or end
 	default: // fields, indices, constants and wildcards visit each value once
 	}
 }

@@ -71,19 +71,19 @@ func convertError(err error) error {
 	return err
 }
 
-// options are those of a request of an analysis.
+// options are the settings of a request of an analysis.
 type options struct {
 	URL string
-	// Method is GET, POST or PUT; GET without it.
+	// Method is GET, POST or PUT; the default is GET.
 	Method string
-	// Header is sent as it is.
+	// Header is sent unchanged.
 	Header http.Header
 	// Body or JSONBody is sent with POST and PUT.
 	Body     string
 	JSONBody json.RawMessage
-	// Timeout is ten seconds without it.
+	// Timeout defaults to ten seconds.
 	Timeout time.Duration
-	// JSONPath is the whole answer without it.
+	// JSONPath defaults to the whole document.
 	JSONPath   string
 	SkipVerify bool
 	// Grant, if set, requests a token for the request.
@@ -130,7 +130,7 @@ func newQuerier(client *outbound.Client, o options) (*querier, error) {
 	case r.Method == http.MethodGet && len(r.Body) > 0:
 		return nil, errBodyOfGet
 	case r.Method != http.MethodGet && r.Method != http.MethodPost && r.Method != http.MethodPut:
-		return nil, fmt.Errorf("method %q is none of GET, POST and PUT: correct it", r.Method)
+		return nil, fmt.Errorf("method %q is not GET, POST or PUT: correct it", r.Method)
 	}
 	if o.Grant != nil {
 		if err := o.Grant.Check(); err != nil {
@@ -147,8 +147,8 @@ func newQuerier(client *outbound.Client, o options) (*querier, error) {
 	return &querier{client: client, request: r, path: path, grant: o.Grant}, nil
 }
 
-// QueryRaw returns the first match of the path, of any type, or a body that is not JSON as text. The query is ignored: the
-// options contain all.
+// QueryRaw returns the first match of the path, of any type, or a body that is not JSON as text. The query is ignored,
+// because the options contain the whole request.
 func (q *querier) QueryRaw(ctx context.Context, _ metric.Query) (metric.Result, error) {
 	body, err := q.fetch(ctx)
 	if err != nil {
@@ -170,11 +170,11 @@ func (q *querier) fetch(ctx context.Context) ([]byte, error) {
 	return metric.Fetch(ctx, q.client, request, nil)
 }
 
-// maxDecoders bounds how many documents are decoded at once: a hostile one needs twenty times its length in memory. Decoding
-// waits for nothing, so that no namespace can block the others.
+// maxDecoders bounds how many documents are decoded at the same time, because a hostile one needs twenty times its length in
+// memory. Decoding does not block, so that no namespace can delay the others.
 const maxDecoders = 4
 
-// decoders are the free slots.
+// decoders contains the slots in use.
 var decoders = make(chan struct{}, maxDecoders)
 
 func find(path *jsonpath.JSONPath, body []byte) (metric.Result, error) {

@@ -69,18 +69,18 @@ func TestWhatAPathLeadsTo(t *testing.T) {
 	}
 	path, _ := parsePath("{$.data.missing}")
 	if _, err := find(path, []byte(body)); err == nil || !strings.HasPrefix(err.Error(), "Could not find JSONPath in body: ") || strings.Contains(err.Error(), "cart") {
-		t.Errorf("a key that is missing: %v", err)
+		t.Errorf("missing key: %v", err)
 	}
 	path, _ = parsePath(defaultPath)
 	if found, err := find(path, []byte("all is well\n")); err != nil || found.Value != "all is well\n" {
-		t.Errorf("an answer that is no JSON: %v, %v", found.Value, err)
+		t.Errorf("response that is not JSON: %v, %v", found.Value, err)
 	}
 	if _, err := find(path, []byte(" \n")); !errors.Is(err, errNothing) {
-		t.Errorf("an empty answer: %v", err)
+		t.Errorf("empty response: %v", err)
 	}
 }
 
-// TestPathsThatWouldNotEnd: over an answer of a million values each of these is worked on for hours.
+// TestPathsThatWouldNotEnd covers paths that would take hours for a response of a million values.
 func TestPathsThatWouldNotEnd(t *testing.T) {
 	for _, text := range []string{
 		"{..a..b}", "{range .a[*]}{range $.b[*]}{.c}{end}{end}", "{[0,0,0][0,0,0][0,0,0]}", "{.a[?(@..b==1)]..c}",
@@ -132,7 +132,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	for name, o := range map[string]options{
 		errTwoBodies.Error(): {Method: "POST", Body: "a", JSONBody: json.RawMessage("1")},
 		errBodyOfGet.Error(): {Body: "a"},
-		"none of GET":        {Method: "DELETE"},
+		"is not GET":         {Method: "DELETE"},
 		"client for tokens":  {Grant: &metric.Grant{TokenURL: "https://login.example"}},
 		"address for tokens": {Grant: &metric.Grant{TokenURL: "login", ID: "a", Secret: "b"}},
 		"JSONPath cannot":    {JSONPath: "{.a"},
@@ -158,8 +158,7 @@ func TestTheTimeoutIsThatOfTheOptions(t *testing.T) {
 	}
 }
 
-// TestDecodersAreLimited: a decoded document needs many times its length in memory, so that of many large responses only a few are
-// decoded at once, and the others after them.
+// TestDecodersAreLimited checks that only a few of many responses are decoded at the same time, and the others after them.
 func TestDecodersAreLimited(t *testing.T) {
 	path, err := parsePath(defaultPath)
 	if err != nil {
@@ -184,17 +183,17 @@ func TestDecodersAreLimited(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := decoded.Load(); n != 0 {
-			t.Errorf("%d documents are decoded beside %d others", n, maxDecoders)
+			t.Errorf("%d documents were decoded while all %d slots were in use", n, maxDecoders)
 		}
 		<-slots
 		synctest.Wait()
 		if n := decoded.Load(); n != 2*maxDecoders {
-			t.Errorf("%d documents of %d are decoded after one has ended", n, 2*maxDecoders)
+			t.Errorf("%d documents of %d were decoded after a slot was released", n, 2*maxDecoders)
 		}
 	})
 }
 
-// FuzzAnswer reads whatever a server says, along whatever path a user writes.
+// FuzzAnswer evaluates arbitrary paths over arbitrary responses.
 func FuzzAnswer(f *testing.F) {
 	for _, path := range []string{"{$}", "{.a.b[0]}", "{..a}", "{.a[?(@.b>1)]}", "{.a['b','c']}", "{.a[0:2:1]}", "{.a[-1]}", "text", "{'a'}"} {
 		f.Add(path, `{"a":{"b":[1,2],"c":null}}`)
@@ -210,7 +209,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Errorf("an error of %d bytes", len(err.Error()))
 		}
 		if value, err := metric.Single(found); err != nil && value != 0 {
-			t.Errorf("%v and %v", value, err)
+			t.Errorf("got the value %v and the error %v", value, err)
 		}
 	})
 }
