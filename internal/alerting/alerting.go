@@ -1,8 +1,8 @@
 // Package alerting sends the alerts of Canaries to the chats of AlertProviders and of the flags. The notifications of
-// Rollouts are package notification.
+// Rollouts are in package notification.
 //
-// It knows the payloads of Flagger and which severities an alert entry asks for. It must not know why an alert is sent, the
-// Kubernetes API, or queues: a message is sent once, and the caller decides about another attempt.
+// It knows the payloads of Flagger and which severities an alert entry selects. It must not know why an alert is sent, the
+// Kubernetes API, or queues: it makes one attempt, and the caller decides about another one.
 package alerting
 
 import (
@@ -30,7 +30,7 @@ type Message struct {
 // Field is a titled value.
 type Field struct{ Name, Value string }
 
-// Sender sends to one chat. It may be used by several goroutines.
+// Sender sends messages to one chat. It is safe for concurrent use.
 type Sender interface {
 	// Send makes one attempt of at most 5 s. Its errors are those of chat.Send.
 	Send(ctx context.Context, m Message) error
@@ -38,20 +38,20 @@ type Sender interface {
 
 // Options are the settings of an AlertProvider or of the flags.
 type Options struct {
-	// URL to post to; its path and query may be a secret.
+	// URL is the webhook of the chat; its path and query may be a secret.
 	URL string
-	// Username and Channel are flagger and general without them. Slack, Discord and Rocket.Chat read them.
+	// Username and Channel default to flagger and general. They are used by Slack, Discord and Rocket.Chat.
 	Username, Channel string
-	// Proxy is the URL of a proxy on the way; empty: that of the environment.
+	// Proxy is the URL of a proxy; empty: the proxy of the environment.
 	Proxy string
-	// Token authorises, where the chat has such a thing: Slack.
+	// Token is the bearer token for Slack. Other chats ignore it.
 	Token string
 }
 
 // timeout bounds one attempt.
 const timeout = 5 * time.Second
 
-// Wants reports whether an alert entry of a Canary asks for a severity. An entry without one asks for all, like info.
+// Wants reports whether an alert entry of a Canary includes a severity. An entry without one includes all, like info.
 func Wants(entry string, s release.Severity) bool { return rank(s) >= rank(release.Severity(entry)) }
 
 func rank(s release.Severity) int {
@@ -60,12 +60,12 @@ func rank(s release.Severity) int {
 		return 2
 	case release.Warn:
 		return 1
-	default: // info, and no word at all
+	default: // info, and an entry without a severity
 		return 0
 	}
 }
 
-// Types are the types of chats, as spec.type of an AlertProvider names them.
+// Types returns the supported values of spec.type of an AlertProvider.
 func Types() []string { return []string{"slack", "msteams", "discord", "rocket", "gchat"} }
 
 // New returns the sender of a type. It checks the options and sends no request.
@@ -125,9 +125,9 @@ type sender struct {
 	url, proxy string
 	token      outbound.Secret
 	payload    func(Message) any
-	// newer is the form for a chat that takes the usual one no more; nil: there is none.
+	// newer is the payload for a chat that no longer accepts the usual one; nil if there is none.
 	newer func(Message) any
-	// accepted reads the answer of chats that refuse with a status of 200.
+	// accepted checks the response of chats that report errors with the status 200; nil for other chats.
 	accepted func(body []byte) error
 }
 

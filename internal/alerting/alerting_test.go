@@ -20,7 +20,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// server records what it is sent.
+// server records the last request.
 type server struct {
 	url    string
 	code   int
@@ -66,8 +66,8 @@ var fields = []alerting.Field{
 	{Name: "Traffic routing", Value: "Weight step: 50 max: 50"},
 }
 
-// The payloads are recorded ones of Flagger 1.44, in the order of fields in which it writes them, but for the colour of
-// a warning.
+// TestPayloads compares with payloads that were recorded from Flagger 1.44, in its order of fields. Only the colour of a
+// warning differs.
 func TestPayloads(t *testing.T) {
 	slack := func(colour, text, fields string) string {
 		return `{"channel":"releases","username":"flagger","icon_url":"","icon_emoji":":rocket:","attachments":[{"color":"` + colour +
@@ -141,7 +141,7 @@ func TestDefaultsOfUserAndChannel(t *testing.T) {
 }
 
 func TestTeamsWorkflowsGetAnAdaptiveCard(t *testing.T) {
-	server := newServer(t) // as a proxy: the address decides about the form
+	server := newServer(t) // used as a proxy, because the address determines the payload
 	for host, adaptive := range map[string]bool{
 		"prod-1.westeurope.logic.azure.com":            true,
 		"DEFAULT.12.Environment.API.PowerPlatform.com": true,
@@ -163,7 +163,7 @@ func TestTeamsWorkflowsGetAnAdaptiveCard(t *testing.T) {
 			t.Errorf("%s got %s", host, got)
 		}
 		if !json.Valid(server.body) {
-			t.Error("no JSON")
+			t.Error("the body is not valid JSON")
 		}
 	}
 }
@@ -195,16 +195,16 @@ func TestSlackGetsItsTokenAndIsBelieved(t *testing.T) {
 		``:              "",
 		`{"ok":true}`:   "",
 		`{"other":"x"}`: "",
-		`{"ok":false,"error":"channel_not_found"}`:  "the chat did not take the message (channel_not_found): check channel and token",
-		`{"ok":false,"error":"see https://x/?t=1"}`: "the chat did not take the message: check channel and token",
-		`{"ok":false}`: "the chat did not take the message: check channel and token",
+		`{"ok":false,"error":"channel_not_found"}`:  "the chat did not accept the message (channel_not_found): check channel and token",
+		`{"ok":false,"error":"see https://x/?t=1"}`: "the chat did not accept the message: check channel and token",
+		`{"ok":false}`: "the chat did not accept the message: check channel and token",
 	} {
 		server.answer = answer
 		got := ""
 		if err := n.Send(t.Context(), alerting.Message{}); err != nil {
 			got = err.Error()
 			if _, again := chat.RetryAfter(err, time.Now()); again {
-				t.Errorf("%s would be tried again", answer)
+				t.Errorf("%s would be retried", answer)
 			}
 		}
 		if got != want {
@@ -246,12 +246,12 @@ func TestFailuresTellNoSecret(t *testing.T) {
 	}
 	for _, err := range []error{nil, errors.New("x")} {
 		if _, again := chat.RetryAfter(err, time.Now()); again {
-			t.Errorf("%v would be tried again", err)
+			t.Errorf("%v would be retried", err)
 		}
 	}
 }
 
-// TestAChatIsLeftAloneForAsLongAsItAsks is about all chats: each of them has limits.
+// TestAChatIsLeftAloneForAsLongAsItAsks checks all chats, because each of them has rate limits.
 func TestAChatIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct {
@@ -291,7 +291,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return server.URL
 }
 
-// TestARedirectGetsNeitherMessageNorToken: the address of a chat is a secret, and so is what is told.
+// TestARedirectGetsNeitherMessageNorToken guards the address of a chat and the messages, which are secrets.
 func TestARedirectGetsNeitherMessageNorToken(t *testing.T) {
 	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the other host was called") })
 	for _, code := range []int{301, 302, 303, 307, 308} {
@@ -305,7 +305,7 @@ func TestARedirectGetsNeitherMessageNorToken(t *testing.T) {
 	}
 }
 
-// TestAHugeAnswerIsNotRead: the server goes on until the caller hangs up.
+// TestAHugeAnswerIsNotRead uses a server that sends data until the client closes the connection.
 func TestAHugeAnswerIsNotRead(t *testing.T) {
 	for _, code := range []int{200, 500} {
 		for _, chatType := range alerting.Types() {
@@ -378,13 +378,13 @@ func TestWants(t *testing.T) {
 	} {
 		for s, want := range map[release.Severity]bool{release.Info: c.info, release.Warn: c.warn, release.Error: c.error} {
 			if got := alerting.Wants(c.entry, s); got != want {
-				t.Errorf("an entry %q wants %s: %t, want %t", c.entry, s, got, want)
+				t.Errorf("an entry %q includes %s: %t, want %t", c.entry, s, got, want)
 			}
 		}
 	}
 }
 
-// TestGoogleChatIsAskedInTheNewerForm where it takes the recorded one no more, with the same card.
+// TestGoogleChatIsAskedInTheNewerForm checks that the same card is sent in the newer format if the recorded one is refused.
 func TestGoogleChatIsAskedInTheNewerForm(t *testing.T) {
 	var bodies []string
 	refusing := ""
@@ -404,10 +404,10 @@ func TestGoogleChatIsAskedInTheNewerForm(t *testing.T) {
 	}
 	card := strings.TrimSuffix(strings.TrimPrefix(bodies[0], `{"cards":[`), "]}")
 	if want := `{"cardsV2":[{"cardId":"alert","card":` + card + "}]}"; bodies[1] != want {
-		t.Errorf("second %s, want %s", bodies[1], want)
+		t.Errorf("second request %s, want %s", bodies[1], want)
 	}
 	refusing = "{"
 	if err := n.Send(t.Context(), message); err == nil || len(bodies) != 4 {
-		t.Errorf("refused altogether: %v after %d calls", err, len(bodies))
+		t.Errorf("both formats refused: %v after %d calls", err, len(bodies))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// colours by severity, in the spelling of a chat. Amber for a warning tells it from good news.
+// colours are the colours of severities in the notation of a chat. A warning is amber to distinguish it from a success.
 type colours struct{ info, warn, failed string }
 
 func (c colours) of(s release.Severity) string {
@@ -24,8 +24,8 @@ func (c colours) of(s release.Severity) string {
 	}
 }
 
-// slackMessage is the form that Slack made and that Discord and Rocket.Chat read too. The order of fields is that of the
-// recorded messages.
+// slackMessage is Slack's format, which Discord and Rocket.Chat accept too. The fields have the order of the recorded
+// messages.
 type slackMessage struct {
 	Channel     string            `json:"channel"`
 	Username    string            `json:"username"`
@@ -50,7 +50,7 @@ type slackField struct {
 
 func attachment(o Options, colours colours) func(Message) any {
 	return func(m Message) any {
-		fields := make([]slackField, len(m.Fields)) // [] and not null
+		fields := make([]slackField, len(m.Fields)) // encoded as [] instead of null
 		for i, f := range m.Fields {
 			fields[i] = slackField{Title: f.Name, Value: f.Value}
 		}
@@ -63,8 +63,8 @@ func attachment(o Options, colours colours) func(Message) any {
 	}
 }
 
-// slackCompatible is the address at which Discord reads such messages. The path decides, not the whole address: behind
-// it may be a query that names a thread.
+// slackCompatible returns the URL at which Discord accepts Slack's format. Only the path is changed, because a query may
+// name a thread.
 func slackCompatible(address *url.URL) string {
 	out := *address
 	if path := strings.TrimSuffix(out.Path, "/"); !strings.HasSuffix(path, "/slack") {
@@ -73,21 +73,21 @@ func slackCompatible(address *url.URL) string {
 	return out.String()
 }
 
-// slackCode is what Slack's codes look like; nothing else of an answer is shown.
+// slackCode matches Slack's error codes; nothing else of a response is shown.
 var slackCode = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 
-// slackAccepted reads the answer of Slack's API, which refuses with a status of 200. Incoming webhooks answer "ok".
+// slackAccepted checks the response of Slack's API, which reports errors with the status 200. Incoming webhooks answer "ok".
 func slackAccepted(body []byte) error {
 	var answer struct {
 		OK    *bool  `json:"ok"`
 		Error string `json:"error"`
 	}
 	if json.Unmarshal(body, &answer) != nil || answer.OK == nil || *answer.OK {
-		return nil //nolint:nilerr // what is not Slack's JSON is the answer of an incoming webhook
+		return nil //nolint:nilerr // a response that is not Slack's JSON is that of an incoming webhook
 	}
 	code := ""
 	if slackCode.MatchString(answer.Error) {
 		code = " (" + answer.Error + ")"
 	}
-	return fmt.Errorf("the chat did not take the message%s: check channel and token", code)
+	return fmt.Errorf("the chat did not accept the message%s: check channel and token", code)
 }

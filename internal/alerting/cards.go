@@ -6,7 +6,7 @@ import (
 	"github.com/serin-dev/serin/internal/chat"
 )
 
-// card is Teams' older form, for the addresses of its connectors.
+// card is the older format of Teams, for its connectors.
 type card struct {
 	Type       string        `json:"@type"`
 	Context    string        `json:"@context"`
@@ -27,7 +27,7 @@ type cardFact struct {
 }
 
 func messageCard(m Message) any {
-	facts := make([]cardFact, len(m.Fields)) // [] and not null
+	facts := make([]cardFact, len(m.Fields)) // encoded as [] instead of null
 	for i, f := range m.Fields {
 		facts[i] = cardFact(f)
 	}
@@ -39,7 +39,7 @@ func messageCard(m Message) any {
 	}
 }
 
-// wantsAdaptiveCard: the addresses of Teams' workflows take no message cards.
+// wantsAdaptiveCard reports whether a host is that of Teams' workflows, which do not accept message cards.
 func wantsAdaptiveCard(host string) bool {
 	host = strings.ToLower(host)
 	return strings.HasSuffix(host, ".logic.azure.com") || strings.HasSuffix(host, ".powerplatform.com")
@@ -60,7 +60,7 @@ func adaptiveCard(m Message) any {
 	return chat.NewAdaptiveMessage(chat.NewAdaptiveCard(body))
 }
 
-// chatMessage is Google Chat's form.
+// chatMessage is the format of Google Chat.
 type chatMessage struct {
 	Cards []chatCard `json:"cards"`
 }
@@ -88,7 +88,7 @@ type chatText struct {
 	Text string `json:"text"`
 }
 
-// chatMessageV2 is the form that took its place. The parts of a card are the same.
+// chatMessageV2 is the format that replaced chatMessage. The parts of a card are the same.
 type chatMessageV2 struct {
 	Cards []identifiedCard `json:"cardsV2"`
 }
@@ -98,16 +98,16 @@ type identifiedCard struct {
 	Card chatCard `json:"card"`
 }
 
-// googleCardV2 is the same card in the newer form, for when Google takes the recorded one no more.
+// googleCardV2 returns the same card in the newer format, for when Google no longer accepts the recorded one.
 func googleCardV2(m Message) any {
 	return chatMessageV2{Cards: []identifiedCard{{ID: "alert", Card: theCard(m)}}}
 }
 
-// googleCard is the recorded form, which Google calls deprecated and takes.
+// googleCard returns the recorded format, which Google has deprecated but accepts.
 func googleCard(m Message) any { return chatMessage{Cards: []chatCard{theCard(m)}} }
 
-// theCard has one section for the text and one for each field. The form has no colour that could tell a severity:
-// all its texts are grey, as recorded.
+// theCard returns a card with one section for the text and one for each field. All texts are grey for all severities, as
+// recorded.
 func theCard(m Message) chatCard {
 	paragraph := func(before, text string) chatSection {
 		return chatSection{Widgets: []chatWidget{{Paragraph: chatText{

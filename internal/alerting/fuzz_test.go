@@ -18,9 +18,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// FuzzAlertProvider posts to chats as somebody may have written them into an AlertProvider and its Secret, through a
-// proxy that takes all calls wherever they go. What is sent is JSON with the whole text in it, and an error shows
-// neither the token nor the query.
+// FuzzAlertProvider posts to the chats of arbitrary AlertProviders and Secrets, through a proxy that answers all requests. A
+// request is JSON with the whole text in it, and an error contains neither the token nor the query.
 func FuzzAlertProvider(f *testing.F) {
 	f.Add([]byte(`{"type":"slack","address":"http://chat.example/x","channel":"on-call","username":"serin"}`), "T0ken-of-chat", "Canary failed", "error", 200, []byte(`{"ok":false,"error":"x"}`))
 	f.Add([]byte(`{"type":"discord","address":"http://chat.example/a%2Fb/slack?thread_id=7"}`), "", "<&>\u2028\x00\xff", "warn", 429, []byte(`[`))
@@ -47,13 +46,13 @@ func FuzzAlertProvider(f *testing.F) {
 	f.Fuzz(func(t *testing.T, object []byte, token, text, severity string, status int, body []byte) {
 		var spec flaggerv1.AlertProviderSpec
 		if json.Unmarshal(object, &spec) != nil || strings.HasPrefix(strings.ToLower(strings.TrimSpace(spec.Address)), "https:") {
-			return // the API server does not store what cannot be read; a proxy sees nothing of a call with TLS
+			return // the API server does not store invalid objects; a proxy cannot read a request with TLS
 		}
 		n, err := alerting.New(client, string(spec.Type), alerting.Options{
 			URL: spec.Address, Username: spec.Username, Channel: spec.Channel, Token: token, Proxy: proxy.URL,
 		})
 		if err != nil {
-			safe(t, err, token)
+			checkError(t, err, token)
 			return
 		}
 		mu.Lock()
@@ -61,10 +60,10 @@ func FuzzAlertProvider(f *testing.F) {
 		mu.Unlock()
 		err = n.Send(t.Context(), alerting.Message{Canary: "cart.shop", Text: text, Severity: release.Severity(severity), Fields: []alerting.Field{{Name: "Cause", Value: text}}})
 		if err != nil {
-			safe(t, err, token)
+			checkError(t, err, token)
 		}
 		if wait, _ := chat.RetryAfter(err, time.Now()); wait < 0 || wait > 30*time.Second {
-			t.Errorf("waits %s", wait)
+			t.Errorf("the delay is %s", wait)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -73,9 +72,9 @@ func FuzzAlertProvider(f *testing.F) {
 		}
 		var message any
 		if err := json.Unmarshal(sent, &message); err != nil {
-			t.Fatalf("sent what is no JSON: %v: %s", err, sent)
+			t.Fatalf("the request is not JSON: %v: %s", err, sent)
 		}
-		if utf8.ValidString(text) && !says(message, text) {
+		if utf8.ValidString(text) && !contains(message, text) {
 			t.Errorf("sent without %q: %s", text, sent)
 		}
 	})
@@ -83,31 +82,31 @@ func FuzzAlertProvider(f *testing.F) {
 
 func abs(n int) int { return max(n, -(n + 1)) }
 
-// safe says that an error shows no token, unless that is a word that the error has anyway.
-func safe(t *testing.T, err error, token string) {
+// checkError checks that an error does not contain the token, unless the token is short and may occur by chance.
+func checkError(t *testing.T, err error, token string) {
 	t.Helper()
 	if len(token) > 12 && strings.Contains(err.Error(), token) {
-		t.Errorf("the error shows the token: %v", err)
+		t.Errorf("the error contains the token: %v", err)
 	}
 	if !utf8.ValidString(err.Error()) {
-		t.Errorf("the error is no text: %q", err)
+		t.Errorf("the error is not valid UTF-8: %q", err)
 	}
 }
 
-// says whether one of the texts in a message has that text in it.
-func says(message any, text string) bool {
+// contains reports whether one of the strings in a message contains a text.
+func contains(message any, text string) bool {
 	switch m := message.(type) {
 	case string:
 		return strings.Contains(m, text)
 	case []any:
 		for _, each := range m {
-			if says(each, text) {
+			if contains(each, text) {
 				return true
 			}
 		}
 	case map[string]any:
 		for _, each := range m {
-			if says(each, text) {
+			if contains(each, text) {
 				return true
 			}
 		}

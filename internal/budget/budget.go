@@ -1,8 +1,8 @@
-// Package budget bounds what text that users wrote may cost when it is evaluated: expressions, and templates of messages.
+// Package budget bounds the cost of evaluating expressions and message templates of users.
 //
-// Whoever evaluates charges each step, and each value with all that it contains, before it is used. A value that refers
-// to the same list many times thus costs what it would cost to print, and one that contains itself is too deep. The package
-// must not know what is evaluated, or what the result is for.
+// The evaluator charges each step, and each value with all its elements, before it is used. A value that refers to the same
+// list many times thus costs what it would cost to print, and one that contains itself is too deep. The package must not
+// know what is evaluated, or what the result is for.
 package budget
 
 import (
@@ -12,11 +12,11 @@ import (
 	"regexp/syntax"
 )
 
-// StepCost is what a round of a loop, a call, a value, a list or a map costs. The unit is about a byte: it is the size of a
-// reference. Of a text, the length is added.
+// StepCost is the cost of an iteration of a loop, a call, a value, a list or a map. The unit is about a byte: it is the size
+// of a reference. For a text, its length is added.
 const StepCost = 16
 
-// The bounds of single values.
+// The limits of single values.
 const (
 	maxDepth   = 1000   // lists and maps that are nested in each other
 	maxPattern = 10_000 // instructions of a regular expression
@@ -29,9 +29,9 @@ var (
 	ErrPattern = errors.New("the regular expression is too large: use smaller repetitions")
 )
 
-// Budget is what one evaluation may still cost. It is not safe for concurrent use.
+// Budget is the remaining cost of one evaluation. It is not safe for concurrent use.
 type Budget struct {
-	ctx       context.Context //nolint:containedctx // it is that of the evaluation, and ends with it
+	ctx       context.Context //nolint:containedctx // the context of the evaluation, which both end with
 	remaining int
 	exceeded  error
 }
@@ -39,13 +39,13 @@ type Budget struct {
 // New returns the budget of an evaluation that ends with ctx.
 func New(ctx context.Context, limit int) *Budget { return &Budget{ctx: ctx, remaining: limit} }
 
-// Remaining returns what may still be spent.
+// Remaining returns the cost that may still be spent.
 func (b *Budget) Remaining() int { return b.remaining }
 
-// Err returns why the evaluation must end; nil: it may go on.
+// Err returns why the evaluation must end; nil if it may continue.
 func (b *Budget) Err() error { return b.exceeded }
 
-// Spend charges a cost. Once it has failed it fails always.
+// Spend charges a cost. After the first error, it always returns that error.
 func (b *Budget) Spend(cost int) error {
 	if b.exceeded != nil {
 		return b.exceeded
@@ -58,7 +58,7 @@ func (b *Budget) Spend(cost int) error {
 	return b.exceeded
 }
 
-// SpendTree charges a value with all that it contains, and returns its cost and depth.
+// SpendTree charges a value with all its elements, and returns its cost and depth.
 func (b *Budget) SpendTree(value any) (cost, depth int, err error) {
 	cost, depth, err = b.MeasureTree(value)
 	if err == nil {
@@ -67,8 +67,8 @@ func (b *Budget) SpendTree(value any) (cost, depth int, err error) {
 	return cost, depth, err
 }
 
-// MeasureTree returns what a value costs with all that it contains, and how deeply it is nested, without charging it. A value
-// that costs more than what is left exceeds the budget.
+// MeasureTree returns the cost of a value with all its elements, and its depth, without charging it. A value that costs more
+// than the remaining budget exceeds it.
 func (b *Budget) MeasureTree(value any) (cost, depth int, err error) {
 	return b.measureTree(reflect.ValueOf(value), 0)
 }
@@ -80,7 +80,7 @@ func (b *Budget) measureTree(v reflect.Value, level int) (cost, depth int, err e
 	}
 	for v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer {
 		if v.IsNil() || v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
-			return StepCost, level, nil // a struct is one of a library, such as a time zone or a version
+			return StepCost, level, nil // a struct of a library, such as a time zone or a version
 		}
 		v = v.Elem()
 	}
@@ -115,14 +115,14 @@ func (b *Budget) measureTree(v reflect.Value, level int) (cost, depth int, err e
 				return cost, depth, err
 			}
 		}
-	default: // numbers, truths, functions, times: nothing is in them
+	default: // numbers, booleans, functions, times: they have no elements
 	}
 	return cost, depth, nil
 }
 
 func scalar(k reflect.Kind) bool { return k >= reflect.Bool && k <= reflect.Complex128 }
 
-// ShallowCost returns what a text costs, or a reference to anything else.
+// ShallowCost returns the cost of a text, or of a reference to any other value.
 func ShallowCost(value any) int {
 	if text, ok := value.(string); ok {
 		return StepCost + len(text)
@@ -130,8 +130,8 @@ func ShallowCost(value any) int {
 	return StepCost
 }
 
-// PatternSize returns about how many instructions a regular expression has. A pattern with a mistake has one: compiling it
-// reports the mistake.
+// PatternSize returns the approximate number of instructions of a regular expression. It is 1 for an invalid pattern, whose
+// error is reported when it is compiled.
 func PatternSize(pattern string) (int, error) {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -144,7 +144,7 @@ func PatternSize(pattern string) (int, error) {
 	return size, nil
 }
 
-// countInstructions counts those of a parsed pattern; beyond maxPattern it is any larger number.
+// countInstructions counts the instructions of a parsed pattern. It stops counting beyond maxPattern.
 func countInstructions(r *syntax.Regexp) int {
 	n := 1 + len(r.Rune)
 	for _, sub := range r.Sub {
@@ -158,5 +158,5 @@ func countInstructions(r *syntax.Regexp) int {
 	return n
 }
 
-// SearchCost returns what looking for a pattern of a size in a text costs.
+// SearchCost returns the cost of searching a text of a length for a pattern of a size.
 func SearchCost(size, text int) int { return (1 + size/8) * (StepCost + text) }

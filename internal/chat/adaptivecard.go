@@ -27,7 +27,7 @@ type AdaptiveCard struct {
 	Body    []AdaptiveElement `json:"body"`
 }
 
-// NewAdaptiveCard is a card of version 1.4, which Teams displays on all clients.
+// NewAdaptiveCard returns a card of version 1.4, which all clients of Teams display.
 func NewAdaptiveCard(body []AdaptiveElement) AdaptiveCard {
 	return AdaptiveCard{Schema: "http://adaptivecards.io/schemas/adaptive-card.json", Type: "AdaptiveCard", Version: "1.4", Body: body}
 }

@@ -1,6 +1,6 @@
-// Package chat sends messages to chats and similar services over HTTP: one attempt per message, with bounds, and with errors
-// that say whether another attempt may help. It is shared by the alerts of Canaries (alerting) and the notifications of
-// Rollouts (notification/service), which fill its messages with their own templates.
+// Package chat sends messages to chats and similar services over HTTP: one attempt per message, with limits, and with errors
+// that show whether a retry may succeed. It is shared by the alerts of Canaries (alerting) and the notifications of Rollouts
+// (notification/service), which fill its messages with their own templates.
 //
 // It knows requests, responses and the message formats that both use. It must not know templates, recipients, configuration,
 // or queues.
@@ -17,26 +17,26 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// maxResponse bounds a response, of which at most a word is read.
+// maxResponse bounds a response, of which at most an error code is used.
 const maxResponse = 64 << 10
 
 // Request is one message for one service.
 type Request struct {
-	// Service names the recipient in errors, such as "the chat".
+	// Service names the service in errors, such as "the chat".
 	Service string
-	// Method is POST without one. The URL may contain secrets.
+	// Method defaults to POST. URL may contain secrets.
 	Method, URL string
 	Header      http.Header
 	Body        []byte
-	// Timeout of the attempt.
+	// Timeout bounds the attempt.
 	Timeout time.Duration
-	// Proxy is the URL of a proxy; empty: that of the environment.
+	// Proxy is the URL of a proxy; empty: the proxy of the environment.
 	Proxy      string
 	SkipVerify bool
 }
 
-// Send makes one attempt and returns the body of a successful response. Errors show neither the query of the URL nor the
-// response; RetryAfter says whether another attempt may help.
+// Send makes one attempt and returns the body of a successful response. Errors contain neither the query of the URL nor the
+// response; RetryAfter reports whether a retry may succeed.
 func Send(ctx context.Context, client *outbound.Client, r Request) ([]byte, error) {
 	if r.Method == "" {
 		r.Method = http.MethodPost
@@ -67,7 +67,7 @@ func SendJSON(ctx context.Context, client *outbound.Client, r Request, payload a
 	return Send(ctx, client, r)
 }
 
-// Bearer is a header with a token.
+// Bearer returns a header with a bearer token.
 func Bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 
 // StatusError is a response other than 2xx.
@@ -76,7 +76,7 @@ type StatusError struct {
 	response outbound.Response
 }
 
-// newStatusError drops the body of the response.
+// newStatusError returns an error without the body of the response.
 func newStatusError(service string, response outbound.Response) *StatusError {
 	response.Body = nil
 	return &StatusError{service: service, response: response}
@@ -84,7 +84,7 @@ func newStatusError(service string, response outbound.Response) *StatusError {
 
 func (e *StatusError) Error() string { return e.service + " answered " + e.response.Status() }
 
-// Code is the HTTP status.
+// Code returns the HTTP status.
 func (e *StatusError) Code() int { return e.response.Code }
 
 // RetryAfter reports whether an error of Send is transient, because the service was unreachable or overloaded, and for how

@@ -12,7 +12,7 @@
 // Alternatives that were rejected: a process for each evaluation, with limits of the operating system, costs tens of
 // milliseconds and as much memory as it protects, shares the memory limit of the container, and is not available in the
 // command line tool on every platform. A list of permitted functions would refuse conditions that work in Argo
-// Rollouts. Limits on the source alone cannot tell a harmless loop from an expensive one, since both depend on the
+// Rollouts. Limits on the source alone cannot distinguish a harmless loop from an expensive one, since both depend on the
 // value.
 //
 // The package must not know what an expression decides, AnalysisRuns, notifications, clients, or clocks other than the
@@ -55,7 +55,7 @@ var (
 	ErrTooSlow = fmt.Errorf("the expression took longer than %s: use fewer loops, and smaller lists and texts", maxTime)
 )
 
-// Function is one that an expression may call besides those of the language.
+// Function is a function that an expression may call in addition to those of the language.
 type Function struct {
 	Name string
 	Call func(args ...any) (any, error)
@@ -63,9 +63,9 @@ type Function struct {
 	Types []any
 }
 
-// Options of a program.
+// Options are the variables and functions of a program.
 type Options struct {
-	// Variables that exist, with values of their types; nil: any name is a variable.
+	// Variables are the variables that exist, with values of their types; nil: any name is a variable.
 	Variables map[string]any
 	// Functions replace those of the language that have the same name.
 	Functions []Function

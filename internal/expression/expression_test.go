@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hostile expressions each cost gigabytes or hours where nothing bounds them.
+// hostile are expressions that each cost gigabytes or hours if nothing limits them.
 var hostile = map[string]string{
 	"doubled text":        `let a = repeat("x", 900000); let b=a+a+a+a+a+a; let c=b+b+b+b+b+b+b+b+b+b; let d=c+c+c+c; len(d)>0`,
 	"nested loops":        `let a = 1..1000; all(a, all(a, all(a, #>0)))`,
@@ -68,7 +68,7 @@ func own() Options {
 	return Options{Functions: []Function{{Name: "own", Call: func(args ...any) (any, error) { return args[0], nil }, Types: []any{new(func(any) any)}}}}
 }
 
-// allocated is how many bytes a function allocates in all.
+// allocated returns how many bytes a function allocates in total.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -77,9 +77,10 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestHostileExpressionsEnd: each fails with a reason, within a memory that several evaluations at once may need.
+// TestHostileExpressionsEnd checks that each fails with an error, and allocates no more than several concurrent evaluations
+// may.
 func TestHostileExpressionsEnd(t *testing.T) {
-	const most = 256 << 20 // in all, of which the collector keeps a part
+	const most = 256 << 20 // total allocations, of which only a part is live
 	for name, source := range hostile {
 		t.Run(name, func(t *testing.T) {
 			var value any
@@ -95,7 +96,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 	}
 }
 
-// TestEvaluationsEndWithTheirContext: also those that are within their budget.
+// TestEvaluationsEndWithTheirContext covers an evaluation that is within its budget.
 func TestEvaluationsEndWithTheirContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("the release is gone")
@@ -115,7 +116,7 @@ func TestEvaluationsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestUnchangedExpressions: what expressions return is what the language alone returns.
+// TestUnchangedExpressions compares results with those of the language without a budget.
 func TestUnchangedExpressions(t *testing.T) {
 	variables := map[string]any{
 		"result": []any{map[string]any{"name": "a", "value": 1.5}, map[string]any{"name": "b", "value": 0.5}},
@@ -137,7 +138,7 @@ func TestUnchangedExpressions(t *testing.T) {
 		`find(result, .name == "b").value`, `floor(1.5) + ceil(1.5) + round(1.5) + abs(-1)`, `type(unit)`, `string(1.5)`, `duration("1h").Minutes()`,
 		`moment.Add(duration("90s")).Unix()`, `moment - duration("1h") < moment`, `date("2026-01-02").Year()`, `floats[1:]`, `text[0:5]`, `-unit + +unit`, `2 ** 3 % 5`, `1..3`, `not (unit > 0)`,
 		`unit | string()`, `text | split(" ") | last()`, `::len(floats)`, `bitand(5, 4)`, `indexOf(text, ":")`, `hasPrefix(text, "r")`, `nested.data.rates[2] == "3"`, `[1, "a", nil, true][2] == nil`,
-		// and what fails
+		// expressions that fail
 		`unit + "a"`, `nothing > 1`, `floats[7]`, `nested.data.ok.x`, `unknown()`, `all(unit, true)`, `len(unit)`, `text matches "("`, `text matches "(" + ""`, `1 +`, `int("x")`, `split(unit, "a")`, `repeat("a", -1)`,
 	} {
 		want, wantErr := expr.Eval(source, variables)
@@ -148,7 +149,7 @@ func TestUnchangedExpressions(t *testing.T) {
 	}
 }
 
-// TestLargeResultsCanBeJudged: what people do with an answer of some thousand values has room.
+// TestLargeResultsCanBeJudged checks that the budget suffices for ordinary conditions about thousands of values.
 func TestLargeResultsCanBeJudged(t *testing.T) {
 	var result []any
 	for i := range 5000 {
@@ -179,7 +180,7 @@ func TestProgramsRunRepeatedly(t *testing.T) {
 	}
 }
 
-// TestLightFunctionsExist: a function of the language that is renamed would lose its place in the list.
+// TestLightFunctionsExist detects functions that a new version of the language has renamed.
 func TestLightFunctionsExist(t *testing.T) {
 	for name := range constantCostFunctions {
 		if !slices.Contains(builtin.Names, name) {

@@ -15,16 +15,16 @@ import (
 
 var errSumOfTexts = errors.New("sum() takes numbers, not texts")
 
-// chargingFunctions has the functions that a rewritten program calls, with the budget of the evaluation that is running.
+// chargingFunctions contains the functions that a rewritten program calls, and the budget of the current evaluation.
 type chargingFunctions struct{ *budget.Budget }
 
-// namedFunction is a function under the name by which programs call it.
+// namedFunction is a function and the name by which programs call it.
 type namedFunction struct {
 	key      string
 	function *builtin.Function
 }
 
-// programFunctions are those that the rewriter lets programs call.
+// programFunctions returns the functions that the rewriter inserts into programs.
 func (b *chargingFunctions) programFunctions() []namedFunction {
 	all := []namedFunction{
 		newIdentity(chargeValue, func(v any) error { _, _, err := b.SpendTree(v); return err }),
@@ -56,7 +56,7 @@ func (b *chargingFunctions) programFunctions() []namedFunction {
 	return all
 }
 
-// newIdentity is a function that returns its argument, of whatever type, unless it may not.
+// newIdentity returns a function that returns its argument, of any type, unless may returns an error.
 func newIdentity(name string, may func(any) error) namedFunction {
 	return namedFunction{key: name, function: &builtin.Function{
 		Name: name, Validate: lastArgumentType,
@@ -71,7 +71,7 @@ func lastArgumentType(args []reflect.Type) (reflect.Type, error) {
 	return reflect.TypeFor[any](), nil
 }
 
-// functionTypes are the types of functions, or of pointers to them.
+// functionTypes returns the types of functions, or of pointers to them.
 func functionTypes(functions []any) []reflect.Type {
 	types := make([]reflect.Type, len(functions))
 	for i, f := range functions {
@@ -83,7 +83,7 @@ func functionTypes(functions []any) []reflect.Type {
 	return types
 }
 
-// chargeNumberList charges a list that is added up. Adding texts would copy the sum in each round.
+// chargeNumberList charges a list that is added up. It refuses texts, because adding them would copy the sum each time.
 func (b *chargingFunctions) chargeNumberList(list any) error {
 	if _, _, err := b.SpendTree(list); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (b *chargingFunctions) chargeNumberList(list any) error {
 	return nil
 }
 
-// chargeSearch charges looking for a pattern of a size.
+// chargeSearch charges the search for a pattern of a size.
 func (b *chargingFunctions) chargeSearch(size int, text any) error {
 	length := 0
 	switch t := text.(type) {
@@ -112,7 +112,7 @@ func (b *chargingFunctions) chargeSearch(size int, text any) error {
 	return b.Spend(budget.SearchCost(size, length))
 }
 
-// matchPattern is the operator matches with a pattern that the program computes.
+// matchPattern implements the operator matches for a pattern that the program computes.
 func (b *chargingFunctions) matchPattern(text, pattern any) (bool, error) {
 	if text == nil || pattern == nil {
 		return false, nil
@@ -126,7 +126,7 @@ func (b *chargingFunctions) matchPattern(text, pattern any) (bool, error) {
 	}
 	size, err := budget.PatternSize(source)
 	if err == nil {
-		err = b.Spend(budget.StepCost * size) // it is compiled anew each time
+		err = b.Spend(budget.StepCost * size) // it is compiled for each match
 	}
 	if err == nil {
 		err = b.chargeSearch(size, text)
@@ -148,7 +148,7 @@ func (b *chargingFunctions) matchPattern(text, pattern any) (bool, error) {
 	}
 }
 
-// guardFunction makes a function of the language charge its arguments before it runs.
+// guardFunction returns a function of the language that charges its arguments before it runs.
 func (b *chargingFunctions) guardFunction(f *builtin.Function) *builtin.Function {
 	return &builtin.Function{
 		Name: f.Name, Types: f.Types, Validate: f.Validate, Deref: f.Deref,
@@ -171,14 +171,14 @@ func (b *chargingFunctions) guardFunction(f *builtin.Function) *builtin.Function
 	}
 }
 
-// constantCostFunctions are the functions that do not go through the lists and maps they are given.
+// constantCostFunctions are the functions that do not iterate over the elements of their arguments.
 var constantCostFunctions = map[string]bool{
 	"len": true, "type": true, "abs": true, "ceil": true, "floor": true, "round": true, "int": true, "float": true, "first": true, "last": true,
 	"get": true, "take": true, "now": true, "duration": true, "date": true, "timezone": true, "bitand": true, "bitor": true, "bitxor": true,
 	"bitnand": true, "bitshl": true, "bitshr": true, "bitushr": true, "bitnot": true,
 }
 
-// chargeArguments charges those of a function of the language with what the call costs, its result included.
+// chargeArguments charges the arguments of a function of the language, and the cost of the call including its result.
 func (b *chargingFunctions) chargeArguments(name string, args []any) error {
 	total, depth := 0, 0
 	for _, arg := range args {
@@ -198,8 +198,8 @@ func (b *chargingFunctions) chargeArguments(name string, args []any) error {
 	return b.Spend(b.surplusCost(name, args, total, depth))
 }
 
-// surplusCost is what a function costs beyond its arguments; total and depth are theirs. All factors are bounded by the
-// budget, so that none of this overflows.
+// surplusCost returns the cost of a function in addition to its arguments, whose total cost and depth are given. All factors
+// are bounded by the budget, so that nothing overflows.
 func (b *chargingFunctions) surplusCost(name string, args []any, total, depth int) int {
 	switch name {
 	case "repeat":

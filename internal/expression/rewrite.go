@@ -24,7 +24,7 @@ var sizeDependentOperators = map[string]bool{
 	"in": true, "contains": true, "startsWith": true, "endsWith": true,
 }
 
-// rewriter makes a program charge the budget, see the package comment. It visits each node after its children.
+// rewriter inserts the charges into a program, see the package comment. It visits each node after its children.
 type rewriter struct{ err error }
 
 // Visit implements ast.Visitor.
@@ -32,7 +32,7 @@ func (r *rewriter) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.BinaryNode:
 		r.rewriteBinary(node, n)
-	case *ast.PredicateNode: // also where it is a constant: each round costs something
+	case *ast.PredicateNode: // also if it is a constant: each iteration has a cost
 		ast.Patch(&n.Node, newCall(chargeValue, n.Node))
 	case *ast.ArrayNode:
 		for i := range n.Nodes {
@@ -71,8 +71,8 @@ func (r *rewriter) rewriteBinary(node *ast.Node, n *ast.BinaryNode) {
 	ast.Patch(&n.Left, newCall(chargePattern, &ast.IntegerNode{Value: size}, n.Left))
 }
 
-// rewriteBuiltin rewrites the call of a function of the language. Those with a predicate are loops of the program, and
-// charge in each round.
+// rewriteBuiltin rewrites the call of a function of the language. Functions with a predicate are loops of the program, which
+// charge each iteration.
 func rewriteBuiltin(node *ast.Node, n *ast.BuiltinNode) {
 	index, ok := builtin.Index[n.Name]
 	switch {

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 )
 
-// fill pushes work of a tenant and starts as much as may start; it returns how much of it started.
+// fill pushes work of a tenant and starts as much as may start. It returns how much was started.
 func fill(q *Queue[string], tenant string, work int) int {
 	for i := range work {
 		q.Push(tenant, fmt.Sprint(i))
@@ -119,11 +119,11 @@ func TestQueueForgetsTenants(t *testing.T) {
 		q.ReleaseSlot(name) // once too often
 	}
 	if len(q.tenants) != 0 || len(q.tenantOrder) != 0 || q.SlotsInUse() != 0 {
-		t.Errorf("%d tenants, %d turns, %d slots remain", len(q.tenants), len(q.tenantOrder), q.SlotsInUse())
+		t.Errorf("%d tenants, %d of them in the order, %d slots remain", len(q.tenants), len(q.tenantOrder), q.SlotsInUse())
 	}
 }
 
-// TestQueueInvariants plays random operations: never more slots than there are, each piece of work starts once and in its
+// TestQueueInvariants executes random operations: slots are never exceeded, each piece of work starts once and in its
 // tenant's order, and work waits only while its tenant holds its share or all slots are taken.
 func TestQueueInvariants(t *testing.T) {
 	for seed := range uint64(200) {
@@ -158,7 +158,7 @@ func TestQueueInvariants(t *testing.T) {
 				total += n
 			}
 			if total > slots || total != q.SlotsInUse() {
-				t.Fatalf("seed %d: %d of %d slots are taken, the queue says %d", seed, total, slots, q.SlotsInUse())
+				t.Fatalf("seed %d: %d of %d slots are taken, the queue reports %d", seed, total, slots, q.SlotsInUse())
 			}
 		}
 		for {
@@ -168,7 +168,7 @@ func TestQueueInvariants(t *testing.T) {
 		}
 		for name, tenant := range q.tenants {
 			if len(tenant.waiting) > 0 && tenant.slotsInUse == 0 && q.SlotsInUse() < slots {
-				t.Fatalf("seed %d: tenant %s holds nothing and waits beside %d free slots", seed, name, slots-q.SlotsInUse())
+				t.Fatalf("seed %d: tenant %s has no slot and waits while %d slots are free", seed, name, slots-q.SlotsInUse())
 			}
 		}
 	}
@@ -244,6 +244,6 @@ func TestSemaphoreConcurrently(t *testing.T) {
 	}
 	all.Wait()
 	if most.Load() > 4 || s.queue.SlotsInUse() != 0 || len(s.queue.tenants) != 0 {
-		t.Errorf("%d were inside at once; %d slots and %d tenants remain", most.Load(), s.queue.SlotsInUse(), len(s.queue.tenants))
+		t.Errorf("%d slots were in use at the same time; %d slots and %d tenants remain", most.Load(), s.queue.SlotsInUse(), len(s.queue.tenants))
 	}
 }

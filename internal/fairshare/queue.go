@@ -10,17 +10,17 @@
 // tenant is (a namespace, everywhere in Serin), what a slot is for, clients, or clocks.
 package fairshare
 
-// maxTenantShare is how many times the slots that remain free a tenant may hold. It trades what a single tenant can use
-// (dominance of dominance+1 parts) for the number of busy tenants beside which a newcomer still finds a slot at once.
+// maxTenantShare limits the slots of a tenant to this multiple of the slots that remain free. A larger value lets a single
+// tenant use more slots (n of n+1 parts), but lets fewer busy tenants leave a slot for a newcomer.
 const maxTenantShare = 3
 
-// Queue orders work that waits for a slot: first in, first out within a tenant, and in turn among tenants. It is not
+// Queue orders work that waits for a slot: first in, first out within a tenant, and round-robin among tenants. It is not
 // safe for concurrent use.
 type Queue[T any] struct {
 	capacity   int
 	slotsInUse int
 	tenants    map[string]*tenant[T]
-	// tenantOrder lists the tenants that have work waiting, the one that has waited longest for its turn first.
+	// tenantOrder lists the tenants with waiting work, in round-robin order.
 	tenantOrder []*tenant[T]
 }
 
@@ -50,7 +50,7 @@ func (q *Queue[T]) Push(name string, work T) {
 }
 
 // Pop returns the next work that may start and takes a slot for its tenant. It returns false when no work is waiting or
-// none may start. Each slot must be returned with Done.
+// none may start. Each slot must be returned with ReleaseSlot.
 func (q *Queue[T]) Pop() (name string, work T, ok bool) {
 	for i, t := range q.tenantOrder {
 		if !q.mayStart(t) {
@@ -87,14 +87,14 @@ func (q *Queue[T]) Remove(name string, drop func(T) bool) {
 	if t == nil || len(t.waiting) == 0 {
 		return
 	}
-	var kept []T
+	var remaining []T
 	for _, work := range t.waiting {
 		if !drop(work) {
-			kept = append(kept, work)
+			remaining = append(remaining, work)
 		}
 	}
-	t.waiting = kept
-	if len(kept) > 0 {
+	t.waiting = remaining
+	if len(remaining) > 0 {
 		return
 	}
 	for i, other := range q.tenantOrder {
@@ -109,7 +109,7 @@ func (q *Queue[T]) Remove(name string, drop func(T) bool) {
 // SlotsInUse returns how many slots are taken.
 func (q *Queue[T]) SlotsInUse() int { return q.slotsInUse }
 
-// mayStart reports whether a tenant may take one more slot. The first one needs no share, only room.
+// mayStart reports whether a tenant may take one more slot. Its first slot only needs to be free.
 func (q *Queue[T]) mayStart(t *tenant[T]) bool {
 	free := q.capacity - q.slotsInUse
 	return free > 0 && (t.slotsInUse == 0 || t.slotsInUse < maxTenantShare*(free-1))

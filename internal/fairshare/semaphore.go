@@ -19,8 +19,8 @@ func NewSemaphore(slots int) *Semaphore {
 	return &Semaphore{queue: NewQueue[*waiter](slots)}
 }
 
-// Acquire waits until a tenant gets a slot, or returns the cause for which ctx ended. The returned function gives the
-// slot back; it may be called more than once.
+// Acquire waits until a tenant gets a slot, or returns the cause for which ctx ended. The returned function releases the
+// slot; it may be called more than once.
 func (s *Semaphore) Acquire(ctx context.Context, tenant string) (release func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -62,7 +62,7 @@ func (s *Semaphore) releaseSlot(tenant string) {
 	s.grantSlots()
 }
 
-// grantSlots gives free slots to those whose turn it is. The caller holds s.mu.
+// grantSlots gives free slots to waiters in the order of the queue. The caller holds s.mu.
 func (s *Semaphore) grantSlots() {
 	for {
 		_, w, ok := s.queue.Pop()

@@ -16,14 +16,14 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// lookupTimeout bounds how long the credentials of the process are searched for.
+// lookupTimeout bounds the lookup of the credentials of the process.
 const lookupTimeout = 10 * time.Second
 
 var errNoCredentials = errors.New("no credentials of the controller for Google's services: bind its service account to one of Google's, or give a serviceAccountKey")
 
-// DefaultCredentials are the credentials that the process itself has: from its environment or its node. They are searched for when
-// they are first needed, and then reused. They are fetched with the library's own client, because they come from
-// addresses that users may not name.
+// DefaultCredentials are the credentials of the process, from its environment or its node. They are looked up when they are
+// first needed, and then reused. They are fetched with the library's own client, because they are at addresses that users
+// must not reach.
 type DefaultCredentials struct {
 	scope       string
 	mu          sync.Mutex
@@ -35,14 +35,14 @@ func NewDefaultCredentials(scope string) *DefaultCredentials {
 	return &DefaultCredentials{scope: scope}
 }
 
-// Token returns a token, and the project of the process where that is known.
+// Token returns a token, and the project of the process if it is known.
 func (a *DefaultCredentials) Token(ctx context.Context) (token outbound.Secret, project string, err error) {
 	type outcome struct {
 		token   *oauth2.Token
 		project string
 		err     error
 	}
-	// The library stores the context for later tokens, and waits without one.
+	// The library stores the context for later tokens, and its waits do not end with a context.
 	lasting := context.WithoutCancel(ctx)
 	done := make(chan outcome, 1)
 	go func() {
@@ -60,7 +60,7 @@ func (a *DefaultCredentials) Token(ctx context.Context) (token outbound.Secret, 
 	case <-ctx.Done():
 		return "", "", outbound.NewUnreachableError(errNoCredentials)
 	case o := <-done:
-		if o.err != nil { // its text may quote an answer
+		if o.err != nil { // its text may quote a response
 			return "", "", outbound.NewUnreachableError(errNoCredentials)
 		}
 		return outbound.Secret(o.token.AccessToken), o.project, nil
@@ -81,12 +81,11 @@ func (a *DefaultCredentials) findCredentials(ctx context.Context) (*google.Crede
 	return found, nil
 }
 
-// ServiceAccount makes tokens with the JSON key of a service account. The key signs the token itself, so that no request
-// is sent to an address that the key names. Every other form of credentials is an error, because some of them run commands
-// or read files; the error does not quote the key.
+// ServiceAccount creates tokens with the JSON key of a service account. The key signs the token, so that no request is sent
+// to an address in the key. Every other form of credentials is an error, because some of them run commands or read files.
 type ServiceAccount struct{ source oauth2.TokenSource }
 
-// NewServiceAccount reads a key.
+// NewServiceAccount parses a JSON key. Its errors do not quote the key.
 func NewServiceAccount(key []byte, scope string) (*ServiceAccount, error) {
 	source, err := google.JWTAccessTokenSourceWithScope(key, scope)
 	if err != nil {
@@ -95,7 +94,7 @@ func NewServiceAccount(key []byte, scope string) (*ServiceAccount, error) {
 	return &ServiceAccount{source: source}, nil
 }
 
-// Token returns a token.
+// Token returns a signed token.
 func (a *ServiceAccount) Token() (outbound.Secret, error) {
 	signed, err := a.source.Token()
 	if err != nil {

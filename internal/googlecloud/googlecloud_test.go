@@ -99,7 +99,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:max(i, 0)], s[i+1:], i >= 0
 }
 
-// TestOnlyKeysOfServiceAccountsAreRead: other forms of credentials run commands, read files or call addresses.
+// TestOnlyKeysOfServiceAccountsAreRead covers other forms of credentials, which run commands, read files or send requests.
 func TestOnlyKeysOfServiceAccountsAreRead(t *testing.T) {
 	for _, key := range []string{
 		"", "hunter2", `{"type":"authorized_user","refresh_token":"hunter2"}`,

@@ -17,20 +17,20 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// FuzzAnswer reads what webhooks may answer. Whatever that is, the text is short, printable, on one line and without the
-// query of a URL, the number of attempts is bounded, and only 2xx is a yes.
+// FuzzAnswer sends arbitrary responses. The text is always short, printable, on one line and without the query of a URL; the
+// number of attempts is bounded; and only 2xx is Yes.
 func FuzzAnswer(f *testing.F) {
 	f.Add(200, []byte("OK"), "", 0)
 	f.Add(403, []byte("closed until Monday\n\x00\x1b[31m\xff"), "x", 3)
 	f.Add(429, []byte(strings.Repeat("http://user:pass@host/path?query=secret ", 100)), "99999999999999999999", 2)
 	f.Add(503, []byte{0x1f, 0x8b, 8}, "Thu, 01 Jan 1970 00:00:00 GMT", 9)
 	f.Add(301, []byte(nil), "-1", 1)
-	type said struct {
+	type response struct {
 		code  int
 		body  []byte
 		after string
 	}
-	var answer said
+	var answer response
 	var calls int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		calls++
@@ -48,11 +48,11 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, code int, body []byte, after string, retries int) {
 		for _, c := range after {
 			if c < ' ' || c > '~' {
-				after = "" // no header has it
+				after = "" // not valid in a header
 			}
 		}
 		code, retries = 200+max(code, -(code+1))%400, max(retries, -(retries+1))%5
-		answer, calls = said{code, body, after}, 0
+		answer, calls = response{code, body, after}, 0
 		clk := &impatientClock{Clock: clocktesting.NewFakeClock(time.Time{})}
 		got, text := hook.New(client, clk).Send(t.Context(), hook.Request{URL: server.URL + "/?token=hunter2", Timeout: time.Minute, Retries: retries})
 		if yes := code < 300; (got == release.Yes) != yes || yes && text != "" {
@@ -63,7 +63,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		for _, wait := range clk.waits {
 			if wait < 0 || wait > 30*time.Second {
-				t.Errorf("waits %s", wait)
+				t.Errorf("waited %s", wait)
 			}
 		}
 		if utf8.RuneCountInString(text) > 400 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.Contains(text, "hunter2") {
@@ -72,7 +72,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzPayload makes payloads of whatever a Canary has: they are JSON, and what is Serin's own in them stays so.
+// FuzzPayload creates payloads of arbitrary Canaries: they are JSON, and the user's metadata does not override Serin's.
 func FuzzPayload(f *testing.F) {
 	f.Add("cart", "shop", "key", "value", "Canary failed!")
 	f.Add("\xff", "<>&\u2028", "eventMessage", "mine", "\x00\"\\")

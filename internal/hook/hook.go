@@ -1,7 +1,7 @@
-// Package hook calls web hooks: one question or message, its payload, its retries, and what the answer comes to.
+// Package hook calls webhooks: it sends a request with its payload, retries it, and classifies the response.
 //
-// It knows addresses, payloads and answers. It must not know why a hook is called, what an approval opens, phases
-// beyond their name, or where a call may go: that is outbound's.
+// It knows addresses, payloads and responses. It must not know why a webhook is called, what follows from an approval,
+// phases beyond their name, or which addresses may be called, which package outbound decides.
 package hook
 
 import (
@@ -16,38 +16,38 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// maxResponseBytes is how many bytes of an answer are read; people see a small part of them.
+// maxResponseBytes bounds the bytes of a response that are read; only an excerpt is shown to users.
 const maxResponseBytes = 64 << 10
 
-// Request is one question or message.
+// Request is one call of a webhook.
 type Request struct {
 	URL string
-	// Body is JSON, as Payload and EventPayload give it.
+	// Body is JSON, as returned by Payload.JSON and EventPayload.
 	Body []byte
 	// Timeout bounds each attempt; it must be positive.
 	Timeout time.Duration
-	// Retries are further attempts while nobody answers, or the answer is 429 or 5xx but 501.
+	// Retries is the number of further attempts after a failed connection, or a status of 429 or 5xx except 501.
 	Retries int
 	// DisableTLS calls https without verifying the certificate.
 	DisableTLS bool
-	// Key, when not empty, tells the receiver that two calls are one question; it is sent as Serin-Key.
+	// Key is sent as Serin-Key, by which the receiver recognises a repeated call. It may be empty.
 	Key string
 }
 
-// Client calls hooks. It may be used by several goroutines.
+// Client calls webhooks. It is safe for concurrent use.
 type Client struct {
 	client *outbound.Client
 	clock  clock.Clock
 }
 
-// New is a caller that goes through client and waits between attempts by the clock.
+// New returns a Client that sends requests through client and waits between attempts by the clock.
 func New(client *outbound.Client, clk clock.Clock) *Client {
 	return &Client{client: client, clock: clk}
 }
 
-// Send calls and says what came of it: Yes for any 2xx, No for any other answer, Unreachable where there was none. Unless it
-// is Yes, text says why, as a person may read it: the beginning of the answer, or what stood in the way. It takes as long
-// as the attempts and the waits between them, and ends soon after ctx does.
+// Send calls the webhook and returns Yes for any 2xx, No for any other response, and Unreachable without a response. Unless
+// it is Yes, text is the reason for users: the beginning of the response, or the cause of the failure. Send blocks until the
+// last attempt, and returns soon after ctx ends.
 func (c *Client) Send(ctx context.Context, call Request) (outcome release.Outcome, text string) {
 	header := http.Header{"Content-Type": {"application/json"}}
 	if call.Key != "" {

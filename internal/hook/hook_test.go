@@ -20,7 +20,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// impatientClock notes what it is asked to wait for and waits for nothing.
+// impatientClock records the waits and does not wait.
 type impatientClock struct {
 	clock.Clock
 	waits []time.Duration
@@ -53,23 +53,23 @@ func TestWhatCountsAsApproval(t *testing.T) {
 	s := time.Second
 	for _, c := range []struct {
 		name    string
-		codes   []int // the last one stays
+		codes   []int // the last one is repeated
 		body    string
 		retries int
 		outcome release.Outcome
-		text    string // URL stands for the address
+		text    string // URL is replaced by the address
 		waits   []time.Duration
 	}{
 		{"200", []int{200}, "OK", 0, release.Yes, "", nil},
 		{"202", []int{202}, "", 0, release.Yes, "", nil},
 		{"204", []int{204}, "", 0, release.Yes, "", nil},
 		{"299", []int{299}, "", 0, release.Yes, "", nil},
-		{"a closed gate says why", []int{403}, "closed until Monday\n", 3, release.No, "closed until Monday", nil},
-		{"or nothing", []int{403}, "", 0, release.No, "answered 403 Forbidden", nil},
+		{"403 with a reason", []int{403}, "closed until Monday\n", 3, release.No, "closed until Monday", nil},
+		{"403 without a reason", []int{403}, "", 0, release.No, "answered 403 Forbidden", nil},
 		{"304", []int{304}, "", 0, release.No, "answered 304 Not Modified", nil},
 		{"501 is final", []int{501}, "no such task", 3, release.No, "no such task", nil},
 		{"500", []int{500}, "", 0, release.No, "POST URL/gate giving up after 1 attempt(s)", nil},
-		{"500 says why", []int{500}, "no disk", 2, release.No, "POST URL/gate giving up after 3 attempt(s): no disk", []time.Duration{s, 2 * s}},
+		{"500 with a reason", []int{500}, "no disk", 2, release.No, "POST URL/gate giving up after 3 attempt(s): no disk", []time.Duration{s, 2 * s}},
 		{"429", []int{429}, "", 1, release.No, "POST URL/gate giving up after 2 attempt(s)", []time.Duration{s}},
 		{"recovers", []int{502, 200}, "", 3, release.Yes, "", []time.Duration{s}},
 		{"then refuses", []int{502, 403}, "no", 3, release.No, "no", []time.Duration{s}},
@@ -110,7 +110,7 @@ func TestACallIsAPostOfItsBody(t *testing.T) {
 	}
 	caller.Send(t.Context(), hook.Request{URL: address, Timeout: time.Minute})
 	if _, ok := seen.Header["Serin-Key"]; ok {
-		t.Error("an empty key is sent")
+		t.Error("an empty key was sent")
 	}
 }
 
@@ -128,7 +128,7 @@ func TestWhoDoesNotAnswerRefuses(t *testing.T) {
 		attempts        int
 	}{
 		{"hangs", hang + "/?key=hunter2", `^POST http://127\.0\.0\.1:\d+/ giving up after 2 attempt\(s\): no answer within 20ms$`, outbound.Policy{AllowLoopback: true}, 2},
-		{"nobody there", gone + "/x?key=hunter2", `^POST http://127\.0\.0\.1:\d+/x giving up after 2 attempt\(s\): dial tcp .* connection refused$`, outbound.Policy{AllowLoopback: true}, 2},
+		{"connection refused", gone + "/x?key=hunter2", `^POST http://127\.0\.0\.1:\d+/x giving up after 2 attempt\(s\): dial tcp .* connection refused$`, outbound.Policy{AllowLoopback: true}, 2},
 		{"may not be called", "http://169.254.169.254/latest", `^POST http://169\.254\.169\.254/latest giving up after 1 attempt\(s\): .*link-local.*$`, outbound.Policy{}, 1},
 		{"no URL", "gate?key=hunter2", `^POST \(not a URL\) giving up after 1 attempt\(s\): the address must begin with http`, outbound.Policy{}, 1},
 	} {
@@ -159,7 +159,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 
 func TestDisableTLSSkipsVerification(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains about the client that hangs up
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the server logs that the client closed the connection
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	caller, _ := newCaller(t, outbound.Policy{AllowLoopback: true})

@@ -10,24 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 )
 
-// Payload is what a hook is told. The order of its fields is the API's.
+// Payload is the body of a call. Its fields have the order of Flagger's.
 type Payload struct {
-	// Name and Namespace of the Canary.
+	// Name and Namespace are those of the Canary.
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	// Phase of the release.
+	// Phase is the phase of the release.
 	Phase string `json:"phase"`
-	// Checksum tells one revision from another; see Checksum.
+	// Checksum distinguishes revisions; see the function Checksum.
 	Checksum string `json:"checksum"`
-	// Metadata is what the user wrote beside the hook.
+	// Metadata is the user's metadata of the webhook.
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-// JSON is the body of the call.
+// JSON returns the encoded payload.
 func (p Payload) JSON() ([]byte, error) { return json.Marshal(p) }
 
-// EventPayload is the body for an event: the payload, with message, type (Normal or Warning) and time (milliseconds
-// since 1970, in decimal) in its metadata, where they win over the user's. The payload given is not changed.
+// EventPayload returns the body for an event: the payload, with message, type (Normal or Warning) and time (milliseconds
+// since 1970, in decimal) in its metadata, where they override the user's. p is not modified.
 func EventPayload(p Payload, message, eventType, timestamp string) ([]byte, error) {
 	metadata := maps.Clone(p.Metadata)
 	if metadata == nil {
@@ -40,14 +40,13 @@ func EventPayload(p Payload, message, eventType, timestamp string) ([]byte, erro
 	return p.JSON()
 }
 
-// Checksum is a short name, of consonants and digits, for what a status holds about a revision: at most ten characters,
-// equal for equal input. It is the one that Flagger 1.44 sends for the same status, so that a receiver that keeps what it saw
-// by it knows a release again when the controller is swapped: 32-bit FNV-1a over the text that Flagger's dump of the two
-// fields has. No configuration that is tracked is another text than a list of none.
+// Checksum returns a hash of a revision, of at most ten consonants and digits. It equals the one that Flagger 1.44 sends for
+// the same status, so that a receiver recognises a release after a migration from Flagger: 32-bit FNV-1a of Flagger's dump
+// of the two fields. A nil map has another checksum than an empty one.
 func Checksum(trackedConfigs map[string]string, lastAppliedSpec string) string {
 	tracked := "<nil>"
 	if trackedConfigs != nil {
-		tracked = fmt.Sprint(trackedConfigs) // in the order of the names
+		tracked = fmt.Sprint(trackedConfigs) // sorted by name
 	}
 	sum := fnv.New32a()
 	fmt.Fprintf(sum, "(struct { TrackedConfigs *map[string]string; LastAppliedSpec string }){TrackedConfigs:(*map[string]string)%s LastAppliedSpec:(string)%s}",

@@ -42,7 +42,7 @@ func TestAnEventCannotBeOverwrittenByMetadata(t *testing.T) {
 		t.Error(diff)
 	}
 	if p.Metadata["eventMessage"] != "mine" {
-		t.Error("the payload given was changed")
+		t.Error("the payload was modified")
 	}
 	if _, err := hook.EventPayload(hook.Payload{}, "m", "Normal", "1"); err != nil {
 		t.Error(err)
@@ -65,12 +65,12 @@ func TestChecksumTellsRevisionsApart(t *testing.T) {
 			t.Errorf("%s has the same checksum %s", name, same)
 		}
 		if !regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{1,10}$`).MatchString(other) {
-			t.Errorf("%s is no short name without vowels", other)
+			t.Errorf("%s is not a short name without vowels", other)
 		}
 	}
 }
 
-// TestChecksumIsThatOfFlagger has what Flagger 1.44 reckoned of these two fields of a status.
+// TestChecksumIsThatOfFlagger compares with checksums that Flagger 1.44 computed for these two fields of a status.
 func TestChecksumIsThatOfFlagger(t *testing.T) {
 	for _, tt := range []struct {
 		configs map[string]string
@@ -81,7 +81,7 @@ func TestChecksumIsThatOfFlagger(t *testing.T) {
 		{map[string]string{"secret/b": "34", "configmap/a": "12"}, "6885b96798"},
 	} {
 		if got := hook.Checksum(tt.configs, "5fcc94f9fb"); got != tt.want {
-			t.Errorf("of %v it is %s, want %s", tt.configs, got, tt.want)
+			t.Errorf("%v: got %s, want %s", tt.configs, got, tt.want)
 		}
 	}
 }

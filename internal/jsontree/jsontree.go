@@ -1,12 +1,12 @@
-// Package jsontree compares decoded JSON and says what changed, without encoding it.
+// Package jsontree compares decoded JSON and computes patches, without encoding it.
 //
-// Values are those that a decoder gives: map[string]any, []any, string, bool, int64, float64 and nil. What is given is
-// never changed, and what is given back shares with it. It must not know what the values are about.
+// Values have the types that a decoder returns: map[string]any, []any, string, bool, int64, float64 and nil. Arguments are
+// not modified unless a function documents it, and results share memory with them. It must not know what the values mean.
 package jsontree
 
 import "reflect"
 
-// Equal is true when both have the same JSON. It is quick where parts of both are one and the same value.
+// Equal reports whether both values have the same JSON. It is fast for maps and lists that both values share.
 func Equal(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
@@ -39,7 +39,7 @@ func Equal(a, b any) bool {
 		return false
 	case nil:
 		return b == nil
-	default: // no decoder gives these, but hands may
+	default: // types that no decoder returns, in objects that code has built
 		return reflect.DeepEqual(a, b)
 	}
 }
@@ -75,31 +75,32 @@ func equalLists(a, b []any) bool {
 	return true
 }
 
-// MergePatch is the merge patch (RFC 7386) that makes one object of another; empty when both are equal.
+// MergePatch returns the merge patch (RFC 7386) that changes from into to; it is empty if both are equal.
 func MergePatch(from, to map[string]any) map[string]any {
 	patch := map[string]any{}
-	for key, now := range to {
-		was, had := from[key]
-		if had && Equal(was, now) {
+	for key, value := range to {
+		previous, exists := from[key]
+		if exists && Equal(previous, value) {
 			continue
 		}
-		before, old := was.(map[string]any)
-		after, object := now.(map[string]any)
-		if old && object && before != nil && after != nil {
-			patch[key] = MergePatch(before, after)
+		fromObject, wasObject := previous.(map[string]any)
+		toObject, isObject := value.(map[string]any)
+		if wasObject && isObject && fromObject != nil && toObject != nil {
+			patch[key] = MergePatch(fromObject, toObject)
 			continue
 		}
-		patch[key] = now
+		patch[key] = value
 	}
 	for key := range from {
-		if _, stays := to[key]; !stays {
+		if _, exists := to[key]; !exists {
 			patch[key] = nil
 		}
 	}
 	return patch
 }
 
-// PinResourceVersion is a merge patch that takes effect on that version of an object only. The patch becomes part of it.
+// PinResourceVersion adds a resourceVersion to a merge patch, so that it applies to that version of an object only. It
+// modifies patch and returns it.
 func PinResourceVersion(patch map[string]any, version string) map[string]any {
 	metadata, ok := patch["metadata"].(map[string]any)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// value is any value, of few names and values, so that two often have something in common.
+// value returns a random value of few names and values, so that two of them often have common parts.
 func value(r *rand.Rand, depth int) any {
 	kinds := 8
 	if depth == 0 {
@@ -50,7 +50,7 @@ func object(r *rand.Rand, depth int) map[string]any {
 	return out
 }
 
-// similar is a copy with a few changes, or a whole new object.
+// similar returns a copy with a few changes, or an entirely new object.
 func similar(r *rand.Rand, of map[string]any) map[string]any {
 	if r.IntN(4) == 0 {
 		return object(r, 4)
@@ -80,7 +80,7 @@ func encoded(t *testing.T, value any) []byte {
 	return text
 }
 
-// TestAsTheLibraryDoesIt: patches and comparisons are those that the encoded objects give.
+// TestAsTheLibraryDoesIt compares with a library that computes patches of encoded objects.
 func TestAsTheLibraryDoesIt(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	empty := 0
@@ -98,14 +98,14 @@ func TestAsTheLibraryDoesIt(t *testing.T) {
 		wasFrom, wasTo := encoded(t, from), encoded(t, to)
 		got := jsontree.MergePatch(from, to)
 		if string(encoded(t, got)) != string(encoded(t, want)) {
-			t.Fatalf("from %s to %s\nis  %s\nnot %s", wasFrom, wasTo, encoded(t, got), encoded(t, want))
+			t.Fatalf("from %s to %s:\ngot  %s\nwant %s", wasFrom, wasTo, encoded(t, got), encoded(t, want))
 		}
 		equal := reflect.DeepEqual(from, to)
 		if jsontree.Equal(from, to) != equal || equal != (len(got) == 0) {
 			t.Fatalf("equal: %t, and patch %s, for %s and %s", jsontree.Equal(from, to), encoded(t, got), wasFrom, wasTo)
 		}
 		if string(encoded(t, from)) != string(wasFrom) || string(encoded(t, to)) != string(wasTo) {
-			t.Fatal("the objects were changed")
+			t.Fatal("the objects were modified")
 		}
 		if equal {
 			empty++
@@ -118,7 +118,7 @@ func TestAsTheLibraryDoesIt(t *testing.T) {
 
 func TestNumbersOfBothKinds(t *testing.T) {
 	if !jsontree.Equal(int64(2), 2.0) || !jsontree.Equal(2.0, int64(2)) || jsontree.Equal(int64(2), 2.5) || jsontree.Equal(2.5, int64(2)) {
-		t.Error("a whole number is the same with and without a point")
+		t.Error("integers of both types are not equal, or a fraction equals an integer")
 	}
 }
 
