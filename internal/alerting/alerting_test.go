@@ -140,7 +140,7 @@ func TestDefaultsOfUserAndChannel(t *testing.T) {
 	}
 }
 
-func TestTeamsWorkflowsGetAnAdaptiveCard(t *testing.T) {
+func TestTeamsWorkflowsReceiveAdaptiveCards(t *testing.T) {
 	server := newServer(t) // used as a proxy, because the address determines the payload
 	for host, adaptive := range map[string]bool{
 		"prod-1.westeurope.logic.azure.com":            true,
@@ -168,7 +168,7 @@ func TestTeamsWorkflowsGetAnAdaptiveCard(t *testing.T) {
 	}
 }
 
-func TestDiscordIsAskedInSlacksForm(t *testing.T) {
+func TestDiscordReceivesSlacksFormat(t *testing.T) {
 	for in, want := range map[string]string{
 		"/api/webhooks/1/t":                   "/api/webhooks/1/t/slack",
 		"/api/webhooks/1/t/slack":             "/api/webhooks/1/t/slack",
@@ -187,7 +187,7 @@ func TestDiscordIsAskedInSlacksForm(t *testing.T) {
 	}
 }
 
-func TestSlackGetsItsTokenAndIsBelieved(t *testing.T) {
+func TestSlackErrorsInSuccessfulResponses(t *testing.T) {
 	server := newServer(t)
 	n := newSender(t, "slack", alerting.Options{URL: server.url, Token: "xoxb-1"})
 	for answer, want := range map[string]string{
@@ -216,7 +216,7 @@ func TestSlackGetsItsTokenAndIsBelieved(t *testing.T) {
 	}
 }
 
-func TestFailuresTellNoSecret(t *testing.T) {
+func TestErrorsContainNoSecret(t *testing.T) {
 	server := newServer(t)
 	server.answer = "page of hunter2"
 	gone := httptest.NewServer(http.NotFoundHandler())
@@ -251,8 +251,8 @@ func TestFailuresTellNoSecret(t *testing.T) {
 	}
 }
 
-// TestAChatIsLeftAloneForAsLongAsItAsks checks all chats, because each of them has rate limits.
-func TestAChatIsLeftAloneForAsLongAsItAsks(t *testing.T) {
+// TestRetryAfterOfChats checks all chats, because each of them has rate limits.
+func TestRetryAfterOfChats(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct {
 		code  int
@@ -291,8 +291,8 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return server.URL
 }
 
-// TestARedirectGetsNeitherMessageNorToken guards the address of a chat and the messages, which are secrets.
-func TestARedirectGetsNeitherMessageNorToken(t *testing.T) {
+// TestRedirectsAreNotFollowed guards the address of a chat and the messages, which are secrets.
+func TestRedirectsAreNotFollowed(t *testing.T) {
 	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the other host was called") })
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		for _, chatType := range alerting.Types() {
@@ -305,8 +305,8 @@ func TestARedirectGetsNeitherMessageNorToken(t *testing.T) {
 	}
 }
 
-// TestAHugeAnswerIsNotRead uses a server that sends data until the client closes the connection.
-func TestAHugeAnswerIsNotRead(t *testing.T) {
+// TestResponsesAreBounded uses a server that sends data until the client closes the connection.
+func TestResponsesAreBounded(t *testing.T) {
 	for _, code := range []int{200, 500} {
 		for _, chatType := range alerting.Types() {
 			hungUp := make(chan struct{})
@@ -327,7 +327,7 @@ func TestAHugeAnswerIsNotRead(t *testing.T) {
 	}
 }
 
-func TestASlowChatEndsWithItsContext(t *testing.T) {
+func TestSlowChatEndsWithItsContext(t *testing.T) {
 	address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after the body
 		<-r.Context().Done()
@@ -358,7 +358,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	}
 }
 
-func TestAProxyIsUsed(t *testing.T) {
+func TestProxyIsUsed(t *testing.T) {
 	server := newServer(t)
 	n := newSender(t, "rocket", alerting.Options{URL: "http://chat.example/hook", Proxy: server.url})
 	if err := n.Send(t.Context(), alerting.Message{}); err != nil || server.seen.RequestURI != "http://chat.example/hook" {
@@ -366,7 +366,7 @@ func TestAProxyIsUsed(t *testing.T) {
 	}
 }
 
-func TestWants(t *testing.T) {
+func TestWantsSeverity(t *testing.T) {
 	for _, c := range []struct {
 		entry             string
 		info, warn, error bool
@@ -384,8 +384,8 @@ func TestWants(t *testing.T) {
 	}
 }
 
-// TestGoogleChatIsAskedInTheNewerForm checks that the same card is sent in the newer format if the recorded one is refused.
-func TestGoogleChatIsAskedInTheNewerForm(t *testing.T) {
+// TestGoogleChatFallsBackToTheNewerFormat checks that the same card is sent in the newer format if the recorded one is refused.
+func TestGoogleChatFallsBackToTheNewerFormat(t *testing.T) {
 	var bodies []string
 	refusing := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,7 +13,7 @@ import (
 // colours are the colours of severities in the notation of a chat. A warning is amber to distinguish it from a success.
 type colours struct{ info, warn, failed string }
 
-func (c colours) of(s release.Severity) string {
+func (c colours) forSeverity(s release.Severity) string {
 	switch s {
 	case release.Error:
 		return c.failed
@@ -57,7 +57,7 @@ func attachment(o Options, colours colours) func(Message) any {
 		return slackMessage{
 			Channel: o.Channel, Username: o.Username, IconEmoji: ":rocket:",
 			Attachments: []slackAttachment{{
-				Color: colours.of(m.Severity), AuthorName: m.Canary, Text: m.Text, Markdown: []string{"text"}, Fields: fields,
+				Color: colours.forSeverity(m.Severity), AuthorName: m.Canary, Text: m.Text, Markdown: []string{"text"}, Fields: fields,
 			}},
 		}
 	}

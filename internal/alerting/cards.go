@@ -33,7 +33,7 @@ func messageCard(m Message) any {
 	}
 	return card{
 		Type: "MessageCard", Context: "http://schema.org/extensions",
-		ThemeColor: colours{info: "0076D7", warn: "FFBF00", failed: "FF0000"}.of(m.Severity),
+		ThemeColor: colours{info: "0076D7", warn: "FFBF00", failed: "FF0000"}.forSeverity(m.Severity),
 		Summary:    m.Canary,
 		Sections:   []cardSection{{Title: m.Text, Subtitle: m.Canary, Facts: facts}},
 	}
@@ -47,7 +47,7 @@ func wantsAdaptiveCard(host string) bool {
 
 func adaptiveCard(m Message) any {
 	body := []chat.AdaptiveElement{
-		{Type: "TextBlock", Text: m.Text, Weight: "Bolder", Wrap: true, Color: colours{info: "Accent", warn: "Warning", failed: "Attention"}.of(m.Severity)},
+		{Type: "TextBlock", Text: m.Text, Weight: "Bolder", Wrap: true, Color: colours{info: "Accent", warn: "Warning", failed: "Attention"}.forSeverity(m.Severity)},
 		{Type: "TextBlock", Text: m.Canary, Subtle: true, Wrap: true},
 	}
 	if len(m.Fields) > 0 {
@@ -100,15 +100,15 @@ type identifiedCard struct {
 
 // googleCardV2 returns the same card in the newer format, for when Google no longer accepts the recorded one.
 func googleCardV2(m Message) any {
-	return chatMessageV2{Cards: []identifiedCard{{ID: "alert", Card: theCard(m)}}}
+	return chatMessageV2{Cards: []identifiedCard{{ID: "alert", Card: newChatCard(m)}}}
 }
 
 // googleCard returns the recorded format, which Google has deprecated but accepts.
-func googleCard(m Message) any { return chatMessage{Cards: []chatCard{theCard(m)}} }
+func googleCard(m Message) any { return chatMessage{Cards: []chatCard{newChatCard(m)}} }
 
-// theCard returns a card with one section for the text and one for each field. All texts are grey for all severities, as
+// newChatCard returns a card with one section for the text and one for each field. All texts are grey for all severities, as
 // recorded.
-func theCard(m Message) chatCard {
+func newChatCard(m Message) chatCard {
 	paragraph := func(before, text string) chatSection {
 		return chatSection{Widgets: []chatWidget{{Paragraph: chatText{
 			Text: before + "<font color=#848484><strong>" + text + "</strong></font>",

@@ -98,7 +98,7 @@ func (b *Budget) measureTree(v reflect.Value, level int) (cost, depth int, err e
 	case reflect.String:
 		cost += v.Len()
 	case reflect.Slice, reflect.Array:
-		if scalar(v.Type().Elem().Kind()) {
+		if isScalar(v.Type().Elem().Kind()) {
 			return cost + v.Len()*StepCost, level + 1, nil
 		}
 		for i := range v.Len() {
@@ -120,7 +120,7 @@ func (b *Budget) measureTree(v reflect.Value, level int) (cost, depth int, err e
 	return cost, depth, nil
 }
 
-func scalar(k reflect.Kind) bool { return k >= reflect.Bool && k <= reflect.Complex128 }
+func isScalar(k reflect.Kind) bool { return k >= reflect.Bool && k <= reflect.Complex128 }
 
 // ShallowCost returns the cost of a text, or of a reference to any other value.
 func ShallowCost(value any) int {

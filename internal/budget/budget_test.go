@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestValuesCostWhatPrintingThemCosts(t *testing.T) {
+func TestSharedValuesAreChargedEachTime(t *testing.T) {
 	b := New(t.Context(), 1<<20)
 	shared := any([]any{"12345678", "12345678"})
 	for range 30 {
@@ -24,7 +24,7 @@ func TestValuesCostWhatPrintingThemCosts(t *testing.T) {
 	}
 }
 
-func TestAValueInItself(t *testing.T) {
+func TestValueThatContainsItself(t *testing.T) {
 	self := map[string]any{}
 	self["self"] = self
 	if _, _, err := New(t.Context(), 1<<30).SpendTree(self); !errors.Is(err, ErrExceeded) {
@@ -32,7 +32,7 @@ func TestAValueInItself(t *testing.T) {
 	}
 }
 
-func TestABudgetEndsWithItsContext(t *testing.T) {
+func TestBudgetEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	b, cause := New(ctx, 1<<20), errors.New("gone")
 	if err := b.Spend(1); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hostile are expressions that each cost gigabytes or hours if nothing limits them.
-var hostile = map[string]string{
+// hostileExpressions are expressions that each cost gigabytes or hours if nothing limits them.
+var hostileExpressions = map[string]string{
 	"doubled text":        `let a = repeat("x", 900000); let b=a+a+a+a+a+a; let c=b+b+b+b+b+b+b+b+b+b; let d=c+c+c+c; len(d)>0`,
 	"nested loops":        `let a = 1..1000; all(a, all(a, all(a, #>0)))`,
 	"nested empty loops":  `let a = 1..100000; all(a, all(a, true))`,
@@ -64,12 +64,12 @@ var hostile = map[string]string{
 	"parsed format":       `let a = repeat("2006", 100000); all(1..100000, now().Format(a) != "")`,
 }
 
-func own() Options {
+func ownFunction() Options {
 	return Options{Functions: []Function{{Name: "own", Call: func(args ...any) (any, error) { return args[0], nil }, Types: []any{new(func(any) any)}}}}
 }
 
-// allocated returns how many bytes a function allocates in total.
-func allocated(f func()) uint64 {
+// allocatedBytes returns how many bytes a function allocates in total.
+func allocatedBytes(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	f()
@@ -81,11 +81,11 @@ func allocated(f func()) uint64 {
 // may.
 func TestHostileExpressionsEnd(t *testing.T) {
 	const most = 256 << 20 // total allocations, of which only a part is live
-	for name, source := range hostile {
+	for name, source := range hostileExpressions {
 		t.Run(name, func(t *testing.T) {
 			var value any
 			var err error
-			used := allocated(func() { value, err = Evaluate(t.Context(), source, own(), map[string]any{"result": 1.0}) })
+			used := allocatedBytes(func() { value, err = Evaluate(t.Context(), source, ownFunction(), map[string]any{"result": 1.0}) })
 			if err == nil {
 				t.Errorf("got %v, want an error", value)
 			}
@@ -116,8 +116,8 @@ func TestEvaluationsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestUnchangedExpressions compares results with those of the language without a budget.
-func TestUnchangedExpressions(t *testing.T) {
+// TestResultsEqualThoseOfTheLanguage compares results with those of the language without a budget.
+func TestResultsEqualThoseOfTheLanguage(t *testing.T) {
 	variables := map[string]any{
 		"result": []any{map[string]any{"name": "a", "value": 1.5}, map[string]any{"name": "b", "value": 0.5}},
 		"floats": []float64{0.99, 0.98, 0.97}, "text": "ready: 10", "unit": 1, "nothing": nil,
@@ -149,8 +149,8 @@ func TestUnchangedExpressions(t *testing.T) {
 	}
 }
 
-// TestLargeResultsCanBeJudged checks that the budget suffices for ordinary conditions about thousands of values.
-func TestLargeResultsCanBeJudged(t *testing.T) {
+// TestLargeResultsAreWithinTheBudget checks that the budget suffices for ordinary conditions about thousands of values.
+func TestLargeResultsAreWithinTheBudget(t *testing.T) {
 	var result []any
 	for i := range 5000 {
 		result = append(result, map[string]any{"name": fmt.Sprintf("pod-%d", i), "value": float64(i) / 5000, "ok": true})
@@ -180,8 +180,8 @@ func TestProgramsRunRepeatedly(t *testing.T) {
 	}
 }
 
-// TestLightFunctionsExist detects functions that a new version of the language has renamed.
-func TestLightFunctionsExist(t *testing.T) {
+// TestConstantCostFunctionsExist detects functions that a new version of the language has renamed.
+func TestConstantCostFunctionsExist(t *testing.T) {
 	for name := range constantCostFunctions {
 		if !slices.Contains(builtin.Names, name) {
 			t.Errorf("%s is not a function of the language", name)
@@ -190,12 +190,12 @@ func TestLightFunctionsExist(t *testing.T) {
 }
 
 func FuzzEvaluate(f *testing.F) {
-	for _, source := range hostile {
+	for _, source := range hostileExpressions {
 		f.Add(source, "text", 0.5)
 	}
 	f.Fuzz(func(t *testing.T, source, text string, number float64) {
 		variables := map[string]any{"result": []any{number, text, map[string]any{text: number}}, "text": text, "number": number}
-		used := allocated(func() { _, _ = Evaluate(t.Context(), source, own(), variables) })
+		used := allocatedBytes(func() { _, _ = Evaluate(t.Context(), source, ownFunction(), variables) })
 		if used > 512<<20 {
 			t.Fatalf("%q allocated %d MiB", source, used>>20)
 		}

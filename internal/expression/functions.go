@@ -57,10 +57,10 @@ func (b *chargingFunctions) programFunctions() []namedFunction {
 }
 
 // newIdentity returns a function that returns its argument, of any type, unless may returns an error.
-func newIdentity(name string, may func(any) error) namedFunction {
+func newIdentity(name string, check func(any) error) namedFunction {
 	return namedFunction{key: name, function: &builtin.Function{
 		Name: name, Validate: lastArgumentType,
-		Func: func(args ...any) (any, error) { return args[0], may(args[0]) },
+		Func: func(args ...any) (any, error) { return args[0], check(args[0]) },
 	}}
 }
 

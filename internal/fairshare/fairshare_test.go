@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 )
 
-// fill pushes work of a tenant and starts as much as may start. It returns how much was started.
-func fill(q *Queue[string], tenant string, work int) int {
+// startWork pushes work of a tenant and starts as much as may start. It returns how much was started.
+func startWork(q *Queue[string], tenant string, work int) int {
 	for i := range work {
 		q.Push(tenant, fmt.Sprint(i))
 	}
@@ -29,13 +29,13 @@ func fill(q *Queue[string], tenant string, work int) int {
 func TestNewcomerFindsAFreeSlot(t *testing.T) {
 	for slots, alone := range map[int]int{1: 1, 2: 1, 4: 3, 8: 6, 16: 12, 256: 192} {
 		q := NewQueue[string](slots)
-		if got := fill(q, "hostile", 10*slots); got != alone {
+		if got := startWork(q, "hostile", 10*slots); got != alone {
 			t.Errorf("%d slots: a single tenant started %d, want %d", slots, got, alone)
 		}
 		if slots == 1 {
 			continue // there is nothing to divide
 		}
-		if got := fill(q, "newcomer", 1); got != 1 {
+		if got := startWork(q, "newcomer", 1); got != 1 {
 			t.Errorf("%d slots: a newcomer did not start", slots)
 		}
 	}
@@ -44,17 +44,17 @@ func TestNewcomerFindsAFreeSlot(t *testing.T) {
 func TestSeveralBusyTenantsLeaveRoom(t *testing.T) {
 	q := NewQueue[string](256)
 	for i := range 4 {
-		fill(q, fmt.Sprintf("hostile-%d", i), 1000)
+		startWork(q, fmt.Sprintf("hostile-%d", i), 1000)
 	}
-	if fill(q, "newcomer", 1) != 1 {
+	if startWork(q, "newcomer", 1) != 1 {
 		t.Errorf("with %d of 256 slots taken by four busy tenants a newcomer did not start", q.SlotsInUse())
 	}
 }
 
 func TestSharesBecomeEqual(t *testing.T) {
 	q := NewQueue[string](64)
-	fill(q, "early", 1000)
-	fill(q, "late", 1000)
+	startWork(q, "early", 1000)
+	startWork(q, "late", 1000)
 	held := func(name string) int { return q.tenants[name].slotsInUse }
 	// Work ends in the order in which it began, so that the early tenant gives up its slots.
 	for range 500 {
@@ -74,7 +74,7 @@ func TestSharesBecomeEqual(t *testing.T) {
 	}
 }
 
-func TestOrder(t *testing.T) {
+func TestWorkStartsRoundRobin(t *testing.T) {
 	q := NewQueue[string](100)
 	for _, work := range []string{"a1", "a2", "a3", "b1", "b2", "c1"} {
 		q.Push(work[:1], work)
@@ -174,7 +174,7 @@ func TestQueueInvariants(t *testing.T) {
 	}
 }
 
-func TestSemaphoreServesOthersBesideHangingWork(t *testing.T) {
+func TestSemaphoreServesOthersDuringHangingWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSemaphore(16)
 		ctx, cancel := context.WithCancel(t.Context())

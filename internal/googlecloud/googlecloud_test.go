@@ -21,7 +21,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-func TestTheProcessFindsItsCredentialsOnce(t *testing.T) {
+func TestCredentialsOfTheProcessAreFetchedOnce(t *testing.T) {
 	var fetched atomic.Int32
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Metadata-Flavor", "Google")
@@ -49,7 +49,7 @@ func TestTheProcessFindsItsCredentialsOnce(t *testing.T) {
 	}
 }
 
-func TestAProcessWithoutCredentialsIsAnOutage(t *testing.T) {
+func TestMissingCredentialsAreTransient(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(t.TempDir(), "hunter2"))
 	_, _, err := googlecloud.NewDefaultCredentials("scope").Token(t.Context())
 	var unreachable *outbound.UnreachableError
@@ -58,7 +58,7 @@ func TestAProcessWithoutCredentialsIsAnOutage(t *testing.T) {
 	}
 }
 
-func TestAServiceAccountSignsItsTokens(t *testing.T) {
+func TestServiceAccountSignsItsTokens(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -99,8 +99,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:max(i, 0)], s[i+1:], i >= 0
 }
 
-// TestOnlyKeysOfServiceAccountsAreRead covers other forms of credentials, which run commands, read files or send requests.
-func TestOnlyKeysOfServiceAccountsAreRead(t *testing.T) {
+// TestOtherFormsOfCredentialsAreRefused covers other forms of credentials, which run commands, read files or send requests.
+func TestOtherFormsOfCredentialsAreRefused(t *testing.T) {
 	for _, key := range []string{
 		"", "hunter2", `{"type":"authorized_user","refresh_token":"hunter2"}`,
 		`{"type":"external_account","credential_source":{"executable":{"command":"/bin/hunter2"}}}`,

@@ -60,11 +60,11 @@ func (c *Client) Send(ctx context.Context, call Request) (outcome release.Outcom
 	answer, attempts, err := c.client.DoWithRetries(ctx, c.clock, request, call.Retries)
 	switch {
 	case err != nil:
-		return release.Unreachable, describeTimeout(call.URL, attempts, err.Error())
+		return release.Unreachable, describeFailure(call.URL, attempts, err.Error())
 	case answer.IsSuccess():
 		return release.Yes, ""
 	case answer.IsTransient():
-		return release.No, describeTimeout(call.URL, attempts, outbound.Excerpt(answer.Body))
+		return release.No, describeFailure(call.URL, attempts, outbound.Excerpt(answer.Body))
 	}
 	if text := outbound.Excerpt(answer.Body); text != "" {
 		return release.No, text
@@ -72,7 +72,7 @@ func (c *Client) Send(ctx context.Context, call Request) (outcome release.Outcom
 	return release.No, "answered " + answer.Status()
 }
 
-func describeTimeout(url string, attempts int, why string) string {
+func describeFailure(url string, attempts int, why string) string {
 	text := fmt.Sprintf("POST %s giving up after %d attempt(s)", outbound.Redact(url), attempts)
 	if why != "" {
 		text += ": " + why

@@ -49,7 +49,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return server.URL
 }
 
-func TestWhatCountsAsApproval(t *testing.T) {
+func TestOutcomesOfResponses(t *testing.T) {
 	s := time.Second
 	for _, c := range []struct {
 		name    string
@@ -94,7 +94,7 @@ func TestWhatCountsAsApproval(t *testing.T) {
 	}
 }
 
-func TestACallIsAPostOfItsBody(t *testing.T) {
+func TestCallIsAPostOfItsBody(t *testing.T) {
 	var seen *http.Request
 	var body []byte
 	address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -114,7 +114,7 @@ func TestACallIsAPostOfItsBody(t *testing.T) {
 	}
 }
 
-func TestWhoDoesNotAnswerRefuses(t *testing.T) {
+func TestUnreachableServers(t *testing.T) {
 	hang := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after the body
 		<-r.Context().Done()
@@ -145,7 +145,7 @@ func TestWhoDoesNotAnswerRefuses(t *testing.T) {
 	}
 }
 
-func TestARedirectIsNotFollowed(t *testing.T) {
+func TestRedirectsAreNotFollowed(t *testing.T) {
 	followed := false
 	other := serve(t, func(http.ResponseWriter, *http.Request) { followed = true })
 	for _, code := range []int{301, 302, 303, 307, 308} {
@@ -170,7 +170,7 @@ func TestDisableTLSSkipsVerification(t *testing.T) {
 	}
 }
 
-func TestACallEndsWithItsContext(t *testing.T) {
+func TestCallEndsWithItsContext(t *testing.T) {
 	address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()

@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/hook"
 )
 
-func TestPayloadsAreThoseOfTheAPI(t *testing.T) {
+func TestPayloadsEqualThoseOfFlagger(t *testing.T) {
 	p := hook.Payload{Name: "cart", Namespace: "shop", Phase: "Progressing", Checksum: "c1"}
 	with := p
 	with.Metadata = map[string]string{"suite": "smoke", "level": "1"}
@@ -27,7 +27,7 @@ func TestPayloadsAreThoseOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestAnEventCannotBeOverwrittenByMetadata(t *testing.T) {
+func TestMetadataCannotOverrideAnEvent(t *testing.T) {
 	p := hook.Payload{
 		Name: "cart", Namespace: "shop", Phase: "Failed", Checksum: "c1",
 		Metadata: map[string]string{"cluster": "lab", "eventMessage": "mine", "timestamp": "1"},
@@ -49,7 +49,7 @@ func TestAnEventCannotBeOverwrittenByMetadata(t *testing.T) {
 	}
 }
 
-func TestChecksumTellsRevisionsApart(t *testing.T) {
+func TestChecksumDistinguishesRevisions(t *testing.T) {
 	same := hook.Checksum(map[string]string{"configmap/a": "1", "secret/b": "2"}, "rev1")
 	if again := hook.Checksum(map[string]string{"secret/b": "2", "configmap/a": "1"}, "rev1"); again != same {
 		t.Errorf("%s and %s for one revision", same, again)
@@ -70,8 +70,8 @@ func TestChecksumTellsRevisionsApart(t *testing.T) {
 	}
 }
 
-// TestChecksumIsThatOfFlagger compares with checksums that Flagger 1.44 computed for these two fields of a status.
-func TestChecksumIsThatOfFlagger(t *testing.T) {
+// TestChecksumEqualsThatOfFlagger compares with checksums that Flagger 1.44 computed for these two fields of a status.
+func TestChecksumEqualsThatOfFlagger(t *testing.T) {
 	for _, tt := range []struct {
 		configs map[string]string
 		want    string

@@ -14,8 +14,8 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// value returns a random value of few names and values, so that two of them often have common parts.
-func value(r *rand.Rand, depth int) any {
+// randomValue returns a random value of few names and values, so that two of them often have common parts.
+func randomValue(r *rand.Rand, depth int) any {
 	kinds := 8
 	if depth == 0 {
 		kinds = 6
@@ -34,26 +34,26 @@ func value(r *rand.Rand, depth int) any {
 	case 6:
 		list := make([]any, r.IntN(3))
 		for i := range list {
-			list[i] = value(r, depth-1)
+			list[i] = randomValue(r, depth-1)
 		}
 		return list
 	default:
-		return object(r, depth-1)
+		return randomObject(r, depth-1)
 	}
 }
 
-func object(r *rand.Rand, depth int) map[string]any {
+func randomObject(r *rand.Rand, depth int) map[string]any {
 	out := map[string]any{}
 	for range r.IntN(5) {
-		out[fmt.Sprint("k", r.IntN(5))] = value(r, depth)
+		out[fmt.Sprint("k", r.IntN(5))] = randomValue(r, depth)
 	}
 	return out
 }
 
-// similar returns a copy with a few changes, or an entirely new object.
-func similar(r *rand.Rand, of map[string]any) map[string]any {
+// similarObject returns a copy with a few changes, or an entirely new object.
+func similarObject(r *rand.Rand, of map[string]any) map[string]any {
 	if r.IntN(4) == 0 {
-		return object(r, 4)
+		return randomObject(r, 4)
 	}
 	out := runtime.DeepCopyJSON(of)
 	for at, steps := out, r.IntN(4); steps >= 0; steps-- {
@@ -65,13 +65,13 @@ func similar(r *rand.Rand, of map[string]any) map[string]any {
 		if r.IntN(3) == 0 {
 			delete(at, key)
 		} else {
-			at[key] = value(r, 2)
+			at[key] = randomValue(r, 2)
 		}
 	}
 	return out
 }
 
-func encoded(t *testing.T, value any) []byte {
+func encodeJSON(t *testing.T, value any) []byte {
 	t.Helper()
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -80,14 +80,14 @@ func encoded(t *testing.T, value any) []byte {
 	return text
 }
 
-// TestAsTheLibraryDoesIt compares with a library that computes patches of encoded objects.
-func TestAsTheLibraryDoesIt(t *testing.T) {
+// TestEqualAndMergePatchMatchALibrary compares with a library that computes patches of encoded objects.
+func TestEqualAndMergePatchMatchALibrary(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	empty := 0
 	for range 20_000 {
-		from := object(r, 4)
-		to := similar(r, from)
-		text, err := jsonpatch.CreateMergePatch(encoded(t, from), encoded(t, to))
+		from := randomObject(r, 4)
+		to := similarObject(r, from)
+		text, err := jsonpatch.CreateMergePatch(encodeJSON(t, from), encodeJSON(t, to))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,16 +95,16 @@ func TestAsTheLibraryDoesIt(t *testing.T) {
 		if err := utiljson.Unmarshal(text, &want); err != nil {
 			t.Fatal(err)
 		}
-		wasFrom, wasTo := encoded(t, from), encoded(t, to)
+		wasFrom, wasTo := encodeJSON(t, from), encodeJSON(t, to)
 		got := jsontree.MergePatch(from, to)
-		if string(encoded(t, got)) != string(encoded(t, want)) {
-			t.Fatalf("from %s to %s:\ngot  %s\nwant %s", wasFrom, wasTo, encoded(t, got), encoded(t, want))
+		if string(encodeJSON(t, got)) != string(encodeJSON(t, want)) {
+			t.Fatalf("from %s to %s:\ngot  %s\nwant %s", wasFrom, wasTo, encodeJSON(t, got), encodeJSON(t, want))
 		}
 		equal := reflect.DeepEqual(from, to)
 		if jsontree.Equal(from, to) != equal || equal != (len(got) == 0) {
-			t.Fatalf("equal: %t, and patch %s, for %s and %s", jsontree.Equal(from, to), encoded(t, got), wasFrom, wasTo)
+			t.Fatalf("equal: %t, and patch %s, for %s and %s", jsontree.Equal(from, to), encodeJSON(t, got), wasFrom, wasTo)
 		}
-		if string(encoded(t, from)) != string(wasFrom) || string(encoded(t, to)) != string(wasTo) {
+		if string(encodeJSON(t, from)) != string(wasFrom) || string(encodeJSON(t, to)) != string(wasTo) {
 			t.Fatal("the objects were modified")
 		}
 		if equal {
@@ -116,17 +116,17 @@ func TestAsTheLibraryDoesIt(t *testing.T) {
 	}
 }
 
-func TestNumbersOfBothKinds(t *testing.T) {
+func TestEqualComparesIntegersAndFloats(t *testing.T) {
 	if !jsontree.Equal(int64(2), 2.0) || !jsontree.Equal(2.0, int64(2)) || jsontree.Equal(int64(2), 2.5) || jsontree.Equal(2.5, int64(2)) {
 		t.Error("integers of both types are not equal, or a fraction equals an integer")
 	}
 }
 
-func TestPinned(t *testing.T) {
-	if got := string(encoded(t, jsontree.PinResourceVersion(map[string]any{"spec": nil}, "7"))); got != `{"metadata":{"resourceVersion":"7"},"spec":null}` {
+func TestPinResourceVersion(t *testing.T) {
+	if got := string(encodeJSON(t, jsontree.PinResourceVersion(map[string]any{"spec": nil}, "7"))); got != `{"metadata":{"resourceVersion":"7"},"spec":null}` {
 		t.Error(got)
 	}
-	if got := string(encoded(t, jsontree.PinResourceVersion(map[string]any{"metadata": map[string]any{"labels": nil}}, "7"))); got != `{"metadata":{"labels":null,"resourceVersion":"7"}}` {
+	if got := string(encodeJSON(t, jsontree.PinResourceVersion(map[string]any{"metadata": map[string]any{"labels": nil}}, "7"))); got != `{"metadata":{"labels":null,"resourceVersion":"7"}}` {
 		t.Error(got)
 	}
 }

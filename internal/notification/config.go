@@ -38,10 +38,10 @@ type Config struct {
 	templates       map[string]template
 	services        map[string]Service
 	subscriptions   []subscription
-	defaults        []string
-	serviceDefaults map[string][]string
+	defaultTriggers []string
+	serviceTriggers map[string][]string
 	secrets         map[string]string
-	hidden          hidden
+	redactor        redactor
 	problems        map[string]string
 	// prefix begins the keys of this configuration's messages in the log of sent messages.
 	prefix string
@@ -51,23 +51,23 @@ type Config struct {
 func NewConfig(data map[string]string, secret map[string][]byte) *Config {
 	c := &Config{
 		triggers: map[string]trigger{}, templates: map[string]template{}, services: map[string]Service{},
-		serviceDefaults: map[string][]string{}, secrets: make(map[string]string, len(secret)), problems: map[string]string{},
+		serviceTriggers: map[string][]string{}, secrets: make(map[string]string, len(secret)), problems: map[string]string{},
 	}
 	for key, value := range secret {
 		c.secrets[key] = string(value)
 	}
-	c.hidden = newHidden(slices.Collect(maps.Values(c.secrets)))
+	c.redactor = newRedactor(slices.Collect(maps.Values(c.secrets)))
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if err := c.read(key, data[key]); err != nil {
-			c.problems[key] = c.hidden.out(err)
+			c.problems[key] = c.redactor.redact(err)
 		}
 	}
 	return c
 }
 
-// Own returns a copy of the configuration that belongs to the namespace of Rollouts instead of the controller. Its messages
+// ForNamespace returns a copy of the configuration that belongs to the namespace of Rollouts instead of the controller. Its messages
 // have separate keys in the log of sent messages.
-func (c *Config) Own(namespace string) *Config {
+func (c *Config) ForNamespace(namespace string) *Config {
 	out := *c
 	out.prefix = namespace + ":"
 	return &out
@@ -80,23 +80,23 @@ func (c *Config) read(key, text string) (err error) {
 	case key == "subscriptions":
 		c.subscriptions, err = readSubscriptions(text)
 	case key == "defaultTriggers":
-		err = decode(text, &c.defaults)
+		err = decodeYAML(text, &c.defaultTriggers)
 	case name == "":
 		return nil
 	case kind == "defaultTriggers":
-		return into(c.serviceDefaults, name)(readNames(text))
+		return storeIn(c.serviceTriggers, name)(readNames(text))
 	case kind == "trigger":
-		return into(c.triggers, name)(readTrigger(text))
+		return storeIn(c.triggers, name)(readTrigger(text))
 	case kind == "template":
-		return into(c.templates, name)(readTemplate(name, text))
+		return storeIn(c.templates, name)(readTemplate(name, text))
 	case kind == "service":
 		return c.readService(name, text)
 	}
 	return err
 }
 
-// into returns a function that stores a value under name, unless there was an error.
-func into[V any](all map[string]V, name string) func(V, error) error {
+// storeIn returns a function that stores a value under name, unless there was an error.
+func storeIn[V any](all map[string]V, name string) func(V, error) error {
 	return func(value V, err error) error {
 		if err == nil {
 			all[name] = value
@@ -106,7 +106,7 @@ func into[V any](all map[string]V, name string) func(V, error) error {
 }
 
 func readNames(text string) (names []string, err error) {
-	err = decode(text, &names)
+	err = decodeYAML(text, &names)
 	return names, err
 }
 
@@ -120,12 +120,12 @@ func (c *Config) readService(name, text string) error {
 		service = Service{Name: own, Type: kind}
 	}
 	var options any
-	if decode(text, &options) != nil {
+	if decodeYAML(text, &options) != nil {
 		return errors.New("it is not valid YAML: correct it") // the reason might quote a password
 	}
 	missing := map[string]bool{}
 	var err error
-	if service.Options, err = json.Marshal(c.resolved(options, missing)); err != nil {
+	if service.Options, err = json.Marshal(c.resolveReferences(options, missing)); err != nil {
 		return err
 	}
 	c.services[service.Name] = service
@@ -139,10 +139,10 @@ func (c *Config) readService(name, text string) error {
 // reference matches a reference to a key of the Secret.
 var reference = regexp.MustCompile(`\$[\w-]+`)
 
-// resolved returns options in which references are replaced by the values of the Secret. A reference to a key that does
+// resolveReferences returns options in which references are replaced by the values of the Secret. A reference to a key that does
 // not exist is unchanged and added to missing.
-func (c *Config) resolved(options any, missing map[string]bool) any {
-	return mapped(options, func(text string) string {
+func (c *Config) resolveReferences(options any, missing map[string]bool) any {
+	return mapStrings(options, func(text string) string {
 		return reference.ReplaceAllStringFunc(text, func(name string) string {
 			value, ok := c.secrets[name[1:]]
 			if !ok {
@@ -154,21 +154,21 @@ func (c *Config) resolved(options any, missing map[string]bool) any {
 	})
 }
 
-// mapped returns a copy of a decoded document in which change is applied to all strings.
-func mapped(document any, change func(string) string) any {
+// mapStrings returns a copy of a decoded document in which change is applied to all strings.
+func mapStrings(document any, transform func(string) string) any {
 	switch d := document.(type) {
 	case string:
-		return change(d)
+		return transform(d)
 	case []any:
 		out := make([]any, len(d))
 		for i, each := range d {
-			out[i] = mapped(each, change)
+			out[i] = mapStrings(each, transform)
 		}
 		return out
 	case map[string]any:
 		out := make(map[string]any, len(d))
 		for key, each := range d {
-			out[key] = mapped(each, change)
+			out[key] = mapStrings(each, transform)
 		}
 		return out
 	default:
@@ -176,8 +176,8 @@ func mapped(document any, change func(string) string) any {
 	}
 }
 
-// decode decodes YAML.
-func decode(text string, into any) error {
+// decodeYAML decodes YAML.
+func decodeYAML(text string, into any) error {
 	if err := yaml.Unmarshal([]byte(text), into); err != nil {
 		return fmt.Errorf("it does not have the form of such a key: %s", firstLine(err))
 	}
@@ -207,5 +207,5 @@ func (c *Config) Service(name string) (Service, error) {
 	}
 }
 
-// Hide returns the text of an error without the values of the Secret.
-func (c *Config) Hide(err error) string { return c.hidden.out(err) }
+// Redact returns the text of an error without the values of the Secret.
+func (c *Config) Redact(err error) string { return c.redactor.redact(err) }

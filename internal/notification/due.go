@@ -43,25 +43,25 @@ func (c *Config) Vars(s Situation) map[string]any {
 	}
 }
 
-// Fires reports whether an event, or a change for the zero value, may make one of these messages due. It is cheap, because
+// MayFire reports whether an event, or a change for the zero value, may make one of these messages due. It is cheap, because
 // it evaluates no expressions.
-func (c *Config) Fires(event release.Event, to map[string][]Destination) bool {
+func (c *Config) MayFire(event release.Event, to map[string][]Destination) bool {
 	for name := range to {
 		_, configured := c.triggers[name]
-		if (configured || c.problems["trigger."+name] != "") && fired(name, event) {
+		if (configured || c.problems["trigger."+name] != "") && isEvaluatedFor(name, event) {
 			return true
 		}
 	}
 	return false
 }
 
-// fired reports whether a trigger is evaluated for an event, or for a change if event is the zero value. A trigger with
+// isEvaluatedFor reports whether a trigger is evaluated for an event, or for a change if event is the zero value. A trigger with
 // the name of an event is evaluated for that event only, so that its message is not sent twice.
-func fired(name string, event release.Event) bool {
+func isEvaluatedFor(name string, event release.Event) bool {
 	if event.Reason == "" {
-		return !ofAnEvent(name)
+		return !isEventTrigger(name)
 	}
-	return name == triggerOf(event.Reason)
+	return name == triggerName(event.Reason)
 }
 
 // Outcome is the result of evaluating the triggers for an event or a change.
@@ -72,47 +72,47 @@ type Outcome struct {
 	SentLog SentLog
 	// Problems are triggers that could not be parsed.
 	Problems []Problem
-	// Unasked are conditions that could not be evaluated for this Rollout, such as those about an AnalysisRun when there
+	// EvaluationErrors are conditions that could not be evaluated for this Rollout, such as those about an AnalysisRun when there
 	// is none. They count as false.
-	Unasked []Problem
+	EvaluationErrors []Problem
 }
 
-// Due returns the messages that are due. It evaluates expressions of users, which may be slow: do not call it from a
+// Evaluate returns the messages that are due. It evaluates expressions of users, which may be slow: do not call it from a
 // reconciliation.
-func (c *Config) Due(ctx context.Context, event release.Event, to map[string][]Destination, vars map[string]any, sentLog SentLog) Outcome {
+func (c *Config) Evaluate(ctx context.Context, event release.Event, to map[string][]Destination, vars map[string]any, sentLog SentLog) Outcome {
 	out := Outcome{SentLog: maps.Clone(sentLog)}
 	for _, name := range sortedKeys(to) {
-		if !fired(name, event) {
+		if !isEvaluatedFor(name, event) {
 			continue
 		}
 		if text := c.problems["trigger."+name]; text != "" {
 			out.Problems = append(out.Problems, Problem{Key: "trigger." + name, Text: text})
 		}
 		for _, condition := range c.triggers[name] {
-			c.ask(ctx, condition, Message{Trigger: name, Templates: condition.send}, event, to[name], vars, &out)
+			c.evaluateCondition(ctx, condition, Message{Trigger: name, Templates: condition.templates}, event, to[name], vars, &out)
 		}
 	}
 	return out
 }
 
-// ask evaluates one condition, and adds its messages to all recipients to the outcome.
-func (c *Config) ask(ctx context.Context, asked condition, m Message, event release.Event, to []Destination, vars map[string]any, out *Outcome) {
-	if asked.when == "" && event.Reason == "" {
+// evaluateCondition evaluates one condition, and adds its messages to all recipients to the outcome.
+func (c *Config) evaluateCondition(ctx context.Context, current condition, message Message, event release.Event, to []Destination, vars map[string]any, out *Outcome) {
+	if current.when == "" && event.Reason == "" {
 		return // a condition without an expression is evaluated for events only
 	}
-	is, err := asked.evaluate(ctx, vars)
+	result, err := current.evaluate(ctx, vars)
 	if err != nil {
-		out.Unasked = append(out.Unasked, Problem{Key: "trigger." + m.Trigger, Text: c.hidden.out(err)})
+		out.EvaluationErrors = append(out.EvaluationErrors, Problem{Key: "trigger." + message.Trigger, Text: c.redactor.redact(err)})
 	}
-	for _, m.To = range to {
-		if event.Reason == "" || asked.once != "" {
-			m.Key = key(c.prefix, asked.key, is.once, m)
+	for _, message.To = range to {
+		if event.Reason == "" || current.oncePer != "" {
+			message.Key = key(c.prefix, current.key, result.onceKey, message)
 		}
 		switch {
-		case is.holds && !out.SentLog.Has(m.Key):
-			out.Due = append(out.Due, m)
-		case !is.holds && asked.once == "":
-			delete(out.SentLog, m.Key)
+		case result.isTrue && !out.SentLog.Has(message.Key):
+			out.Due = append(out.Due, message)
+		case !result.isTrue && current.oncePer == "":
+			delete(out.SentLog, message.Key)
 		}
 	}
 }

@@ -44,8 +44,8 @@ type guard struct {
 	library text.FuncMap
 }
 
-// known returns the functions of all templates, for parsing only.
-var known = sync.OnceValue(func() text.FuncMap { return (&guard{}).functions() })
+// parserFunctions returns the functions of all templates, for parsing only.
+var parserFunctions = sync.OnceValue(func() text.FuncMap { return (&guard{}).functions() })
 
 // execute renders one string.
 func (g *guard) execute(name, content string, vars map[string]any) (string, error) {
@@ -97,7 +97,7 @@ func parseText(name, content string, functions text.FuncMap) (*text.Template, er
 
 // insertSteps puts a step at the beginning of each list of nodes that may be executed repeatedly: the body of a loop, and
 // a template, which may call itself.
-func insertSteps(list *parse.ListNode, step parse.Node, repeats bool) {
+func insertSteps(list *parse.ListNode, step parse.Node, repeated bool) {
 	if list == nil {
 		return
 	}
@@ -114,7 +114,7 @@ func insertSteps(list *parse.ListNode, step parse.Node, repeats bool) {
 			insertSteps(n.ElseList, step, false)
 		}
 	}
-	if repeats {
+	if repeated {
 		list.Nodes = append([]parse.Node{step.Copy()}, list.Nodes...)
 	}
 }
@@ -126,8 +126,8 @@ func (g *guard) step() (string, error) {
 	return "", g.Spend(budget.StepCost)
 }
 
-// withheld are the functions of the library that read the environment, use the network, or are slow.
-var withheld = []string{
+// excludedFunctions are the functions of the library that read the environment, use the network, or are slow.
+var excludedFunctions = []string{
 	"env", "expandenv", "getHostByName", "genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey",
 	"genSignedCert", "genSignedCertWithKey", "derivePassword", "bcrypt", "htpasswd", "buildCustomCert", "seq",
 }
@@ -135,20 +135,20 @@ var withheld = []string{
 // functions returns the functions of the library, and those of text/template that return strings, each with limits.
 func (g *guard) functions() text.FuncMap {
 	all := sprig.TxtFuncMap()
-	for _, name := range withheld {
+	for _, name := range excludedFunctions {
 		delete(all, name)
 	}
 	all["print"], all["println"], all["printf"] = fmt.Sprint, fmt.Sprintln, fmt.Sprintf
 	all["html"], all["js"], all["urlquery"] = text.HTMLEscaper, text.JSEscaper, text.URLQueryEscaper
 	for name, function := range all {
-		all[name] = g.charged(name, reflect.ValueOf(function))
+		all[name] = g.charge(name, reflect.ValueOf(function))
 	}
 	all[stepName] = g.step
 	return all
 }
 
-// charged returns a function with the same parameters that charges the budget, and returns an error if that fails.
-func (g *guard) charged(name string, function reflect.Value) any {
+// charge returns a function with the same parameters that charges the budget, and returns an error if that fails.
+func (g *guard) charge(name string, function reflect.Value) any {
 	kind := function.Type()
 	in := make([]reflect.Type, kind.NumIn())
 	for i := range in {
@@ -159,7 +159,7 @@ func (g *guard) charged(name string, function reflect.Value) any {
 		fail := func(err error) []reflect.Value {
 			return []reflect.Value{reflect.Zero(kind.Out(0)), reflect.ValueOf(&err).Elem()}
 		}
-		if err := g.arguments(name, args); err != nil {
+		if err := g.chargeArguments(name, args); err != nil {
 			return fail(err)
 		}
 		call := function.Call
@@ -171,15 +171,15 @@ func (g *guard) charged(name string, function reflect.Value) any {
 			err, _ := reflect.TypeAssert[error](out[1])
 			return fail(err)
 		}
-		if err := g.result(out[0]); err != nil {
+		if err := g.chargeResult(out[0]); err != nil {
 			return fail(err)
 		}
 		return []reflect.Value{out[0], reflect.Zero(failure)}
 	}).Interface()
 }
 
-// result charges the result of a function: it may be larger than the arguments, and a modified map may contain itself.
-func (g *guard) result(v reflect.Value) error {
+// chargeResult charges the result of a function: it may be larger than the arguments, and a modified map may contain itself.
+func (g *guard) chargeResult(v reflect.Value) error {
 	if v.Kind() == reflect.String && v.Len() > maxText {
 		return errTooLong
 	}
@@ -187,8 +187,8 @@ func (g *guard) result(v reflect.Value) error {
 	return err
 }
 
-// arguments charges the arguments of a call and the cost of the call.
-func (g *guard) arguments(name string, args []reflect.Value) error {
+// chargeArguments charges the arguments of a call and the cost of the call.
+func (g *guard) chargeArguments(name string, args []reflect.Value) error {
 	total, depth := 0, 0
 	for _, arg := range args {
 		cost, d, err := g.SpendTree(arg.Interface())
@@ -197,24 +197,24 @@ func (g *guard) arguments(name string, args []reflect.Value) error {
 		}
 		total, depth = total+cost, max(depth, d)
 	}
-	surplus, err := surplusOf(name, values(args), total, depth)
+	surplus, err := surplusOf(name, callArguments(args), total, depth)
 	if err != nil {
 		return err
 	}
 	return g.Spend(surplus)
 }
 
-// values are the arguments of a call; the last one of a variadic function is a slice.
-type values []reflect.Value
+// callArguments are the arguments of a call; the last one of a variadic function is a slice.
+type callArguments []reflect.Value
 
-func (v values) text(i int) string {
+func (v callArguments) text(i int) string {
 	if i < len(v) && v[i].Kind() == reflect.String {
 		return v[i].String()
 	}
 	return ""
 }
 
-func (v values) number(i int) int {
+func (v callArguments) number(i int) int {
 	if i < len(v) && v[i].CanInt() {
 		return int(v[i].Int())
 	}
@@ -222,7 +222,7 @@ func (v values) number(i int) int {
 }
 
 // elements returns the length of a list, or one for any other value.
-func (v values) elements(i int) int {
+func (v callArguments) elements(i int) int {
 	if i >= len(v) {
 		return 0
 	}
@@ -236,19 +236,19 @@ func (v values) elements(i int) int {
 	return 1
 }
 
-// wide matches widths and precisions of a verb that are computed or have four or more digits. It also matches arguments
+// wideFormat matches widths and precisions of a verb that are computed or have four or more digits. It also matches arguments
 // that are selected by index, because one argument could be printed any number of times.
-var wide = regexp.MustCompile(`%[^a-zA-Z%]*(\*|\[|[0-9]{4})`)
+var wideFormat = regexp.MustCompile(`%[^a-zA-Z%]*(\*|\[|[0-9]{4})`)
 
 // surplusOf returns the cost of a function in addition to its arguments, whose total cost and depth are given, or an error
 // if it must not be called with them. All factors are bounded, so that nothing overflows.
-func surplusOf(name string, args values, total, depth int) (int, error) {
+func surplusOf(name string, args callArguments, total, depth int) (int, error) {
 	name = strings.TrimPrefix(name, "must")
 	switch name = strings.ToLower(name[:min(1, len(name))]) + name[min(1, len(name)):]; name {
 	case "until", "untilStep":
-		return bounded(args.number(0), args.number(1)-args.number(0), args.number(1))
+		return boundedCost(args.number(0), args.number(1)-args.number(0), args.number(1))
 	case "randAlpha", "randAlphaNum", "randAscii", "randNumeric", "randBytes":
-		return bounded(args.number(0))
+		return boundedCost(args.number(0))
 	case "repeat":
 		n, s := args.number(0), len(args.text(1))
 		if n < 0 || n > maxText || n*s > maxText {
@@ -256,7 +256,7 @@ func surplusOf(name string, args values, total, depth int) (int, error) {
 		}
 		return n * s, nil
 	case "indent", "nindent":
-		cost, err := bounded(args.number(0))
+		cost, err := boundedCost(args.number(0))
 		if args.number(0) < 0 {
 			err = errTooLong
 		}
@@ -268,7 +268,7 @@ func surplusOf(name string, args values, total, depth int) (int, error) {
 	case "wrapWith":
 		return total + len(args.text(1))*len(args.text(2)), nil
 	case "printf":
-		if wide.MatchString(args.text(0)) {
+		if wideFormat.MatchString(args.text(0)) {
 			return 0, errWidth
 		}
 		return 6 * total, nil
@@ -291,8 +291,8 @@ func surplusOf(name string, args values, total, depth int) (int, error) {
 	}
 }
 
-// bounded returns the cost of a function whose result is proportional to these numbers, or an error if one is too large.
-func bounded(numbers ...int) (int, error) {
+// boundedCost returns the cost of a function whose result is proportional to these numbers, or an error if one is too large.
+func boundedCost(numbers ...int) (int, error) {
 	for _, n := range numbers {
 		if n > maxList || n < -maxList {
 			return 0, errTooLong
@@ -301,19 +301,19 @@ func bounded(numbers ...int) (int, error) {
 	return maxList * budget.StepCost, nil
 }
 
-// copied returns a copy of decoded JSON. Templates can modify maps, and several are executed concurrently.
-func copied(v any) any {
+// deepCopy returns a copy of decoded JSON. Templates can modify maps, and several are executed concurrently.
+func deepCopy(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for key, each := range v {
-			out[key] = copied(each)
+			out[key] = deepCopy(each)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, each := range v {
-			out[i] = copied(each)
+			out[i] = deepCopy(each)
 		}
 		return out
 	default:

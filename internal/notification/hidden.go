@@ -10,20 +10,20 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// hidden contains the secret values, in the encodings in which errors may quote them. The longest come first, because one
+// redactor contains the secret values, in the encodings in which errors may quote them. The longest come first, because one
 // may be a part of another.
-type hidden []string
+type redactor []string
 
-// shortest is the minimum length of a value to be redacted: redacting shorter ones would make texts unreadable.
-const shortest = 4
+// minSecretLength is the minimum length of a value to be redacted: redacting shorter ones would make texts unreadable.
+const minSecretLength = 4
 
-func newHidden(values []string) hidden {
-	var all hidden
+func newRedactor(values []string) redactor {
+	var all redactor
 	for _, value := range values {
 		lines := append(strings.Split(value, "\n"), value, strings.TrimSpace(value))
 		for _, part := range lines {
 			part = strings.TrimRight(part, "\r")
-			if len(part) < shortest {
+			if len(part) < minSecretLength {
 				continue
 			}
 			quoted := strconv.Quote(part)
@@ -40,8 +40,8 @@ func newHidden(values []string) hidden {
 	return slices.Compact(all)
 }
 
-// out returns the text of an error on one line, without the secret values and without the queries of URLs.
-func (h hidden) out(err error) string {
+// redact returns the text of an error on one line, without the secret values and without the queries of URLs.
+func (h redactor) redact(err error) string {
 	text := err.Error()
 	for _, value := range h {
 		text = strings.ReplaceAll(text, value, "[redacted]")

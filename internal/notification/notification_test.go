@@ -33,7 +33,7 @@ func rolloutIn(phase string) map[string]any {
 	}
 }
 
-func TestSubscriptionsSayWhoIsToldByWhat(t *testing.T) {
+func TestSubscriptionsSelectDestinations(t *testing.T) {
 	config := map[string]string{
 		"defaultTriggers":       "[on-a, on-b]",
 		"defaultTriggers.email": "[on-mail]",
@@ -84,17 +84,17 @@ func TestSubscriptionsSayWhoIsToldByWhat(t *testing.T) {
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("destinations of all (-want +got):\n%s", diff)
 	}
-	if text := Unreadable(subject("notifications.argoproj.io/subscriptions", "{a: b}")); text == "" {
+	if text := InvalidAnnotation(subject("notifications.argoproj.io/subscriptions", "{a: b}")); text == "" {
 		t.Error("an invalid list is not reported")
 	}
 }
 
-func TestAnEventFiresTheTriggerOfItsName(t *testing.T) {
+func TestEventFiresTheTriggerOfItsName(t *testing.T) {
 	for reason, want := range map[string]string{
 		"RolloutCompleted": "on-rollout-completed", "AnalysisRunFailed": "on-analysis-run-failed", "ScalingReplicaSet": "on-scaling-replica-set",
 		"PatchingALBIngress": "on-patching-alb-ingress", "SkipSteps": "on-skip-steps",
 	} {
-		if got := triggerOf(reason); got != want {
+		if got := triggerName(reason); got != want {
 			t.Errorf("%s fires %s, want %s", reason, got, want)
 		}
 	}
@@ -109,57 +109,57 @@ func TestAnEventFiresTheTriggerOfItsName(t *testing.T) {
 		fires bool
 	}{{"RolloutCompleted", true}, {"RolloutPaused", false}, {"", false}, {"Nothing", false}} {
 		event := release.Event{Reason: tt.event}
-		if fires := c.Fires(event, to); fires != tt.fires {
+		if fires := c.MayFire(event, to); fires != tt.fires {
 			t.Errorf("event %q fires: %v", tt.event, fires)
 		}
-		out := c.Due(t.Context(), event, to, vars, nil)
+		out := c.Evaluate(t.Context(), event, to, vars, nil)
 		if (len(out.Due) > 0) != tt.fires {
 			t.Errorf("event %q: due %v", tt.event, out.Due)
 		}
 	}
-	out := c.Due(t.Context(), release.Event{Reason: "RolloutCompleted"}, to, vars, SentLog{})
+	out := c.Evaluate(t.Context(), release.Event{Reason: "RolloutCompleted"}, to, vars, SentLog{})
 	want := []Message{{To: Destination{"slack", "ops"}, Trigger: "on-rollout-completed", Templates: []string{"done"}}}
 	if diff := cmp.Diff(want, out.Due); diff != "" {
 		t.Errorf("due (-want +got):\n%s", diff)
 	}
 }
 
-// TestAStateIsToldOnceUntilItEnds checks that a message in the log of sent messages is not due, and that it is removed from
+// TestConditionIsReportedOnceUntilItIsFalse checks that a message in the log of sent messages is not due, and that it is removed from
 // the log when its condition becomes false.
-func TestAStateIsToldOnceUntilItEnds(t *testing.T) {
+func TestConditionIsReportedOnceUntilItIsFalse(t *testing.T) {
 	c := NewConfig(map[string]string{"trigger.on-degraded": "- when: rollout.status.phase == 'Degraded'\n  send: [bad]"}, nil)
 	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-degraded.slack", "ops"))
-	ask := func(phase string, sentLog SentLog) Outcome {
-		return c.Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(phase), Now: now}), sentLog)
+	evaluate := func(phase string, sentLog SentLog) Outcome {
+		return c.Evaluate(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(phase), Now: now}), sentLog)
 	}
-	if out := ask("Healthy", SentLog{}); len(out.Due) > 0 {
+	if out := evaluate("Healthy", SentLog{}); len(out.Due) > 0 {
 		t.Errorf("healthy: due %v", out.Due)
 	}
-	first := ask("Degraded", SentLog{})
+	first := evaluate("Degraded", SentLog{})
 	if len(first.Due) != 1 || first.Due[0].Key == "" {
 		t.Fatalf("degraded: due %v", first.Due)
 	}
 	// Argo Rollouts writes the same key into the annotation.
-	if want := "on-degraded:[0]." + hash("rollout.status.phase == 'Degraded'") + ":slack:ops"; first.Due[0].Key != want {
+	if want := "on-degraded:[0]." + hashBase64("rollout.status.phase == 'Degraded'") + ":slack:ops"; first.Due[0].Key != want {
 		t.Errorf("key %s, want %s", first.Due[0].Key, want)
 	}
 	sentLog := ParseSentLog(first.SentLog.With(first.Due[0].Key, now).String())
-	if out := ask("Degraded", sentLog); len(out.Due) > 0 || !out.SentLog.Has(first.Due[0].Key) {
+	if out := evaluate("Degraded", sentLog); len(out.Due) > 0 || !out.SentLog.Has(first.Due[0].Key) {
 		t.Errorf("already sent: due %v, sentLog %v", out.Due, out.SentLog)
 	}
-	ended := ask("Healthy", sentLog)
+	ended := evaluate("Healthy", sentLog)
 	if len(ended.Due) > 0 || len(ended.SentLog) > 0 {
 		t.Errorf("ended: due %v, sentLog %v", ended.Due, ended.SentLog)
 	}
-	if out := ask("Degraded", ended.SentLog); len(out.Due) != 1 {
+	if out := evaluate("Degraded", ended.SentLog); len(out.Due) != 1 {
 		t.Errorf("degraded again: due %v", out.Due)
 	}
-	if self := c.Own("shop").Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("Degraded")}), sentLog); len(self.Due) != 1 || !strings.HasPrefix(self.Due[0].Key, "shop:") {
+	if self := c.ForNamespace("shop").Evaluate(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("Degraded")}), sentLog); len(self.Due) != 1 || !strings.HasPrefix(self.Due[0].Key, "shop:") {
 		t.Errorf("configuration of the namespace: %v", self.Due)
 	}
 }
 
-func TestOncePerValueIsToldOnceForEach(t *testing.T) {
+func TestOncePerSendsOneMessagePerValue(t *testing.T) {
 	c := NewConfig(map[string]string{"trigger.on-x": "- when: 'true'\n  oncePer: rollout.status.phase\n  send: [x]"}, nil)
 	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-x.slack", "ops"))
 	sentLog := SentLog{}
@@ -167,7 +167,7 @@ func TestOncePerValueIsToldOnceForEach(t *testing.T) {
 		phase string
 		due   int
 	}{{"A", 1}, {"A", 0}, {"B", 1}, {"A", 0}} {
-		out := c.Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(tt.phase)}), sentLog)
+		out := c.Evaluate(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(tt.phase)}), sentLog)
 		if len(out.Due) != tt.due {
 			t.Errorf("%s: due %v, want %d", tt.phase, out.Due, tt.due)
 		}
@@ -177,7 +177,7 @@ func TestOncePerValueIsToldOnceForEach(t *testing.T) {
 	}
 }
 
-func TestTheSentLogForgetsTheOldest(t *testing.T) {
+func TestSentLogDropsTheOldestMessages(t *testing.T) {
 	sentLog := SentLog{}
 	for i := range maxSentLog + 5 {
 		sentLog = sentLog.With(fmt.Sprint(i), now.Add(time.Duration(i)*time.Second))
@@ -192,7 +192,7 @@ func TestTheSentLogForgetsTheOldest(t *testing.T) {
 	}
 }
 
-func TestTemplatesSayWhatTheVariablesHold(t *testing.T) {
+func TestTemplatesRenderTheVariables(t *testing.T) {
 	c := NewConfig(map[string]string{
 		"template.a": `
 message: '{{.rollout.metadata.name}} of {{.rollout.spec.replicas}} {{.recipient}} {{.event.message | upper}} {{toString .secrets.word}} {{range .analysisRuns}}{{.name}}{{end}}'
@@ -226,8 +226,8 @@ webhook:
 	}
 }
 
-// TestAMistakeSpoilsItselfAlone checks that each key is parsed separately, and that its error contains no secret.
-func TestAMistakeSpoilsItselfAlone(t *testing.T) {
+// TestInvalidKeyDoesNotAffectOthers checks that each key is parsed separately, and that its error contains no secret.
+func TestInvalidKeyDoesNotAffectOthers(t *testing.T) {
 	c := NewConfig(map[string]string{
 		"trigger.on-a": "- send: [a]", "trigger.on-b": "- when: 'rollout.('", "trigger.on-c": "send: x",
 		"template.a": "message: fine", "template.b": "message: '{{.x'", "template.c": "message: '{{env \"HOME\"}}'", "template.d": "[",
@@ -259,7 +259,7 @@ func TestAMistakeSpoilsItselfAlone(t *testing.T) {
 		t.Errorf("x: %+v, %v", s, err)
 	}
 	to := map[string][]Destination{"on-a": {{"slack", "ops"}}, "on-b": {{"slack", "ops"}}}
-	if out := c.Due(t.Context(), release.Event{}, to, nil, nil); len(out.Problems) != 1 || out.Problems[0].Key != "trigger.on-b" {
+	if out := c.Evaluate(t.Context(), release.Event{}, to, nil, nil); len(out.Problems) != 1 || out.Problems[0].Key != "trigger.on-b" {
 		t.Errorf("problems of the evaluated triggers: %v", out.Problems)
 	}
 	for _, template := range []string{"b", "none"} {
@@ -274,12 +274,12 @@ func TestAMistakeSpoilsItselfAlone(t *testing.T) {
 	}
 }
 
-// TestAConditionAboutNothingDoesNotHold covers conditions that refer to AnalysisRuns which do not exist yet.
-func TestAConditionAboutNothingDoesNotHold(t *testing.T) {
+// TestConditionAboutMissingFieldsIsFalse covers conditions that refer to AnalysisRuns which do not exist yet.
+func TestConditionAboutMissingFieldsIsFalse(t *testing.T) {
 	c := NewConfig(map[string]string{"trigger.on-x": "- when: analysisRuns[0].status.phase == 'Failed'\n  send: [x]", "trigger.on-y": "- when: 1 + 1\n  send: [x]"}, nil)
 	to := map[string][]Destination{"on-x": {{"slack", "ops"}}, "on-y": {{"slack", "ops"}}}
-	out := c.Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("")}), nil)
-	if len(out.Due) > 0 || len(out.Problems) > 0 || len(out.Unasked) != 2 {
+	out := c.Evaluate(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("")}), nil)
+	if len(out.Due) > 0 || len(out.Problems) > 0 || len(out.EvaluationErrors) != 2 {
 		t.Errorf("%+v", out)
 	}
 }
@@ -351,8 +351,8 @@ func TestHostileTemplatesEnd(t *testing.T) {
 	}
 }
 
-// TestLoopsAndTemplatesWork checks that the limits do not affect ordinary templates, however deeply they are nested.
-func TestLoopsAndTemplatesWork(t *testing.T) {
+// TestLoopsAndTemplatesWithinTheLimits checks that the limits do not affect ordinary templates, however deeply they are nested.
+func TestLoopsAndTemplatesWithinTheLimits(t *testing.T) {
 	for content, want := range map[string]string{
 		strings.Repeat("{{range until 2}}", 5) + "x" + strings.Repeat("{{end}}", 5):                           strings.Repeat("x", 32),
 		`{{define "a"}}x{{end}}{{range until 3}}{{template "a"}}{{end}}`:                                      "xxx",
@@ -371,8 +371,8 @@ func TestLoopsAndTemplatesWork(t *testing.T) {
 	}
 }
 
-// TestTemplatesChangeOnlyTheirOwnVariables executes templates concurrently.
-func TestTemplatesChangeOnlyTheirOwnVariables(t *testing.T) {
+// TestTemplatesDoNotModifySharedVariables executes templates concurrently.
+func TestTemplatesDoNotModifySharedVariables(t *testing.T) {
 	c := NewConfig(map[string]string{"template.x": `message: '{{$_ := set .rollout "x" "y"}}{{$_ := unset .rollout.metadata "name"}}'`}, nil)
 	vars := c.Vars(Situation{Rollout: rolloutIn("Degraded"), Now: now})
 	before := fmt.Sprint(vars["rollout"])
@@ -409,7 +409,7 @@ func TestTemplatesEndWithTheirContext(t *testing.T) {
 	}
 }
 
-func TestErrorsShowNoSecret(t *testing.T) {
+func TestErrorsContainNoSecret(t *testing.T) {
 	c := NewConfig(map[string]string{"template.x": "message: '{{atoi .secrets.word}}{{fail .secrets.word}}{{fail .secrets.lines}}'"},
 		map[string][]byte{"word": []byte(`pa"ss word`), "lines": []byte("first line\nsecond line\n")})
 	_, err := c.Render(t.Context(), []string{"x"}, c.Vars(Situation{}))
@@ -417,7 +417,7 @@ func TestErrorsShowNoSecret(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, word := range []string{`pa"ss word`, `pa\"ss`, "first line", "second line"} {
-		if text := c.Hide(fmt.Errorf("%w %q https://user:x@host/p?key=1 second line", err, `pa"ss word`)); strings.Contains(text, word) || strings.Contains(text, "key=1") {
+		if text := c.Redact(fmt.Errorf("%w %q https://user:x@host/p?key=1 second line", err, `pa"ss word`)); strings.Contains(text, word) || strings.Contains(text, "key=1") {
 			t.Errorf("the error contains %q: %s", word, text)
 		}
 	}
@@ -445,11 +445,11 @@ func FuzzConfig(f *testing.F) {
 		to := c.Destinations(s)
 		vars := c.Vars(Situation{Rollout: rolloutIn("Degraded"), Now: now})
 		for _, event := range []release.Event{{}, {Reason: "RolloutCompleted"}} {
-			out := c.Due(t.Context(), event, to, vars, ParseSentLog(annotation))
+			out := c.Evaluate(t.Context(), event, to, vars, ParseSentLog(annotation))
 			for _, m := range out.Due {
 				content, err := c.Render(t.Context(), m.Templates, vars)
-				if err != nil && strings.Contains(c.Hide(err), word) {
-					t.Errorf("the error contains the secret: %s", c.Hide(err))
+				if err != nil && strings.Contains(c.Redact(err), word) {
+					t.Errorf("the error contains the secret: %s", c.Redact(err))
 				}
 				if len(content.Message) > maxText {
 					t.Errorf("a message of %d bytes", len(content.Message))

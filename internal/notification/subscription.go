@@ -20,7 +20,7 @@ func readSubscriptions(text string) ([]subscription, error) {
 		Recipients, Triggers []string
 		Selector             string
 	}
-	if err := decode(text, &raw); err != nil {
+	if err := decodeYAML(text, &raw); err != nil {
 		return nil, err
 	}
 	var all []subscription
@@ -60,20 +60,20 @@ func (c *Config) Destinations(s Subject) map[string][]Destination {
 		}
 		triggers := sub.triggers
 		if len(triggers) == 0 {
-			triggers = c.defaults
+			triggers = c.defaultTriggers
 		}
 		for _, to := range sub.recipients {
 			add(triggers, to)
 		}
 	}
 	for _, key := range sortedKeys(s.Annotations) {
-		for _, own := range subscribed(key, s.Annotations[key]) {
-			triggers := own.triggers
+		for _, entry := range parseAnnotation(key, s.Annotations[key]) {
+			triggers := entry.triggers
 			if len(triggers) == 0 {
-				triggers = c.triggersOf(own.service)
+				triggers = c.triggersOf(entry.service)
 			}
-			for _, recipient := range own.recipients {
-				add(triggers, Destination{Service: own.service, Recipient: recipient})
+			for _, recipient := range entry.recipients {
+				add(triggers, Destination{Service: entry.service, Recipient: recipient})
 			}
 		}
 	}
@@ -82,31 +82,31 @@ func (c *Config) Destinations(s Subject) map[string][]Destination {
 
 // triggersOf returns the default triggers of a service, for subscriptions that name none.
 func (c *Config) triggersOf(service string) []string {
-	if own, ok := c.serviceDefaults[service]; ok {
+	if own, ok := c.serviceTriggers[service]; ok {
 		return own
 	}
-	return c.defaults
+	return c.defaultTriggers
 }
 
-// annotated is a subscription in an annotation.
-type annotated struct {
+// annotationSubscription is a subscription in an annotation.
+type annotationSubscription struct {
 	triggers   []string
 	service    string
 	recipients []string
 }
 
-// subscribed parses one annotation: subscribe.TRIGGER.SERVICE or subscribe.SERVICE with recipients, or subscriptions with
+// parseAnnotation parses one annotation: subscribe.TRIGGER.SERVICE or subscribe.SERVICE with recipients, or subscriptions with
 // a list of both. It returns none for other annotations, and for an invalid list, which Unreadable reports.
-func subscribed(key, value string) []annotated {
+func parseAnnotation(key, value string) []annotationSubscription {
 	if name, ok := strings.CutPrefix(key, subscribePrefix); ok {
-		out := annotated{recipients: recipients(value)}
+		out := annotationSubscription{recipients: splitRecipients(value)}
 		trigger, service, both := strings.Cut(name, ".")
 		if !both {
 			out.service = trigger
-			return []annotated{out}
+			return []annotationSubscription{out}
 		}
 		out.triggers, out.service = []string{trigger}, service
-		return []annotated{out}
+		return []annotationSubscription{out}
 	}
 	if key != subscriptionsAnnotation {
 		return nil
@@ -118,31 +118,31 @@ func subscribed(key, value string) []annotated {
 			Recipients []string
 		}
 	}
-	if decode(value, &raw) != nil {
+	if decodeYAML(value, &raw) != nil {
 		return nil
 	}
-	var all []annotated
+	var all []annotationSubscription
 	for _, r := range raw {
 		for _, d := range r.Destinations {
-			all = append(all, annotated{triggers: r.Trigger, service: d.Service, recipients: d.Recipients})
+			all = append(all, annotationSubscription{triggers: r.Trigger, service: d.Service, recipients: d.Recipients})
 		}
 	}
 	return all
 }
 
-// Unreadable returns why an annotation of the subject cannot be parsed; empty if all can.
-func Unreadable(s Subject) string {
+// InvalidAnnotation returns why an annotation of the subject cannot be parsed; empty if all can.
+func InvalidAnnotation(s Subject) string {
 	var raw []any
 	value, ok := s.Annotations[subscriptionsAnnotation]
-	if !ok || decode(value, &raw) == nil {
+	if !ok || decodeYAML(value, &raw) == nil {
 		return ""
 	}
 	return fmt.Sprintf("annotation %s is not a YAML list of triggers and destinations: correct it", subscriptionsAnnotation)
 }
 
-// recipients returns the recipients that an annotation lists. It returns one empty recipient for an empty value, because
+// splitRecipients returns the recipients that an annotation lists. It returns one empty recipient for an empty value, because
 // some services need none.
-func recipients(value string) []string {
+func splitRecipients(value string) []string {
 	if value == "" {
 		return []string{""}
 	}

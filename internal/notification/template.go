@@ -41,32 +41,32 @@ func (c Content) Part(service string, into any) error {
 	return nil
 }
 
-// Has reports whether the templates have a part for a service.
-func (c Content) Has(service string) bool { return c.parts[service] != nil }
+// HasPart reports whether the templates have a part for a service.
+func (c Content) HasPart(service string) bool { return c.parts[service] != nil }
 
 func readTemplate(name, content string) (template, error) {
 	var raw map[string]any
-	if err := decode(content, &raw); err != nil {
+	if err := decodeYAML(content, &raw); err != nil {
 		return template{}, err
 	}
-	return template{name: name, document: raw}, checked(name, raw)
+	return template{name: name, document: raw}, checkTemplates(name, raw)
 }
 
-// checked returns an error if a string of a document is not a valid template.
-func checked(name string, document any) error {
+// checkTemplates returns an error if a string of a document is not a valid template.
+func checkTemplates(name string, document any) error {
 	switch d := document.(type) {
 	case string:
-		_, err := parseText(name, d, known())
+		_, err := parseText(name, d, parserFunctions())
 		return err
 	case []any:
 		for _, each := range d {
-			if err := checked(name, each); err != nil {
+			if err := checkTemplates(name, each); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
 		for _, key := range sortedKeys(d) {
-			if err := checked(name, d[key]); err != nil {
+			if err := checkTemplates(name, d[key]); err != nil {
 				return err
 			}
 		}
@@ -74,8 +74,8 @@ func checked(name string, document any) error {
 	return nil
 }
 
-// fill returns a copy of a document whose strings are rendered, all of them within the budget of g.
-func fill(name string, document any, vars map[string]any, g *guard) (any, error) {
+// renderDocument returns a copy of a document whose strings are rendered, all of them within the budget of g.
+func renderDocument(name string, document any, vars map[string]any, g *guard) (any, error) {
 	switch d := document.(type) {
 	case string:
 		return g.execute(name, d, vars)
@@ -83,7 +83,7 @@ func fill(name string, document any, vars map[string]any, g *guard) (any, error)
 		out := make([]any, len(d))
 		for i, each := range d {
 			var err error
-			if out[i], err = fill(name, each, vars, g); err != nil {
+			if out[i], err = renderDocument(name, each, vars, g); err != nil {
 				return nil, err
 			}
 		}
@@ -92,7 +92,7 @@ func fill(name string, document any, vars map[string]any, g *guard) (any, error)
 		out := make(map[string]any, len(d))
 		for _, key := range sortedKeys(d) {
 			var err error
-			if out[key], err = fill(name, d[key], vars, g); err != nil {
+			if out[key], err = renderDocument(name, d[key], vars, g); err != nil {
 				return nil, err
 			}
 		}
@@ -108,7 +108,7 @@ func (c *Config) Render(ctx context.Context, names []string, vars map[string]any
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errTooSlow)
 	defer cancel()
 	all, g := map[string]any{}, &guard{Budget: budget.New(ctx, maxCost)}
-	vars, _ = copied(vars).(map[string]any)
+	vars, _ = deepCopy(vars).(map[string]any)
 	for _, name := range names {
 		t, ok := c.templates[name]
 		switch {
@@ -118,7 +118,7 @@ func (c *Config) Render(ctx context.Context, names []string, vars map[string]any
 		default:
 			return Content{}, fmt.Errorf("no template %q is configured: add the key template.%s", name, name)
 		}
-		filled, err := fill(t.name, t.document, vars, g)
+		filled, err := renderDocument(t.name, t.document, vars, g)
 		if err != nil {
 			return Content{}, err
 		}
@@ -134,13 +134,13 @@ func (c *Config) Render(ctx context.Context, names []string, vars map[string]any
 }
 
 // merge adds the fields of more to all, and overrides those that all has already.
-func merge(all, more map[string]any) {
-	for key, value := range more {
-		before, both := all[key].(map[string]any)
-		now, maps := value.(map[string]any)
+func merge(all, overrides map[string]any) {
+	for key, value := range overrides {
+		existing, both := all[key].(map[string]any)
+		override, maps := value.(map[string]any)
 		switch {
 		case both && maps:
-			merge(before, now)
+			merge(existing, override)
 		case value != "" || all[key] == nil:
 			all[key] = value
 		}

@@ -19,9 +19,9 @@ type trigger []condition
 type condition struct {
 	// when is the expression that must be true; empty: always.
 	when string
-	// once is the expression of oncePer: a message is sent once for each of its values. It may be empty.
-	once string
-	send []string
+	// oncePer is the expression of oncePer: a message is sent once for each of its values. It may be empty.
+	oncePer   string
+	templates []string
 	// key identifies the condition in the annotation.
 	key string
 }
@@ -31,17 +31,17 @@ func readTrigger(text string) (trigger, error) {
 		When, OncePer string
 		Send          []string
 	}
-	if err := decode(text, &raw); err != nil {
+	if err := decodeYAML(text, &raw); err != nil {
 		return nil, err
 	}
 	var all trigger
 	for i, r := range raw {
-		c := condition{send: r.Send, key: fmt.Sprintf("[%d].%s", i, hash(r.When))}
+		c := condition{templates: r.Send, key: fmt.Sprintf("[%d].%s", i, hashBase64(r.When))}
 		var err error
-		if c.when, err = compiles("when", r.When); err != nil {
+		if c.when, err = checkExpression("when", r.When); err != nil {
 			return nil, err
 		}
-		if c.once, err = compiles("oncePer", r.OncePer); err != nil {
+		if c.oncePer, err = checkExpression("oncePer", r.OncePer); err != nil {
 			return nil, err
 		}
 		all = append(all, c)
@@ -49,8 +49,8 @@ func readTrigger(text string) (trigger, error) {
 	return all, nil
 }
 
-// compiles returns the expression if it compiles; a blank one is returned as empty.
-func compiles(field, text string) (string, error) {
+// checkExpression returns the expression if it compiles; a blank one is returned as empty.
+func checkExpression(field, text string) (string, error) {
 	if strings.TrimSpace(text) == "" {
 		return "", nil
 	}
@@ -66,55 +66,55 @@ func firstLine(err error) string {
 	return line
 }
 
-func hash(text string) string {
+func hashBase64(text string) string {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// evaluated is the result of a condition.
-type evaluated struct {
-	holds bool
-	once  string
+// conditionResult is the result of a condition.
+type conditionResult struct {
+	isTrue  bool
+	onceKey string
 }
 
-// maxOnce bounds the value of oncePer in bytes, because it is stored in an annotation.
-const maxOnce = 1 << 10
+// maxOnceKey bounds the value of oncePer in bytes, because it is stored in an annotation.
+const maxOnceKey = 1 << 10
 
 var (
-	errNoTruth     = errors.New("the result is neither true nor false")
-	errOnceTooLong = fmt.Errorf("its value is longer than %d bytes: use a revision or a time", maxOnce)
+	errNotBoolean  = errors.New("the result is neither true nor false")
+	errOnceTooLong = fmt.Errorf("its value is longer than %d bytes: use a revision or a time", maxOnceKey)
 )
 
 // evaluate evaluates a condition. It returns an error if the condition refers to a field that does not exist.
-func (c condition) evaluate(ctx context.Context, vars map[string]any) (evaluated, error) {
-	out := evaluated{holds: true}
+func (c condition) evaluate(ctx context.Context, vars map[string]any) (conditionResult, error) {
+	out := conditionResult{isTrue: true}
 	if c.when != "" {
 		value, err := expression.Evaluate(ctx, c.when, expression.Options{}, vars)
 		if err != nil {
-			return evaluated{}, fmt.Errorf("when %q: %w", c.when, err)
+			return conditionResult{}, fmt.Errorf("when %q: %w", c.when, err)
 		}
 		holds, ok := value.(bool)
 		if !ok {
-			return evaluated{}, fmt.Errorf("when %q: %w", c.when, errNoTruth)
+			return conditionResult{}, fmt.Errorf("when %q: %w", c.when, errNotBoolean)
 		}
-		out.holds = holds
+		out.isTrue = holds
 	}
-	if !out.holds || c.once == "" {
+	if !out.isTrue || c.oncePer == "" {
 		return out, nil
 	}
-	value, err := expression.Evaluate(ctx, c.once, expression.Options{}, vars)
+	value, err := expression.Evaluate(ctx, c.oncePer, expression.Options{}, vars)
 	if err != nil {
-		return evaluated{}, fmt.Errorf("oncePer %q: %w", c.once, err)
+		return conditionResult{}, fmt.Errorf("oncePer %q: %w", c.oncePer, err)
 	}
-	if out.once = fmt.Sprint(value); len(out.once) > maxOnce {
-		return evaluated{}, fmt.Errorf("oncePer %q: %w", c.once, errOnceTooLong)
+	if out.onceKey = fmt.Sprint(value); len(out.onceKey) > maxOnceKey {
+		return conditionResult{}, fmt.Errorf("oncePer %q: %w", c.oncePer, errOnceTooLong)
 	}
 	return out, nil
 }
 
-// reasons are the reasons of all events about a Rollout. A trigger with the name of one is evaluated for that event; any
+// eventReasons are the reasons of all events about a Rollout. A trigger with the name of one is evaluated for that event; any
 // other trigger whenever the Rollout changes.
-var reasons = []string{
+var eventReasons = []string{
 	"RolloutAddedToInformer", "RolloutDeleted", "RolloutUpdated", "NewReplicaSetCreated", "ReplicaSetCreateError", "ReplicaSetUpdateError",
 	"RolloutNotCompleted", "RolloutCompleted", "RolloutStepCompleted", "RolloutPaused", "RolloutResumed", "RolloutAborted", "SkipSteps",
 	"ScalingReplicaSet", "SwitchService", "TrafficWeightUpdated", "TrafficRoutingError", "WeightVerifyError", "TargetGroupVerified",
@@ -124,19 +124,19 @@ var reasons = []string{
 	"ReconciliationError", "TrafficImbalance", "LeftToArgoRollouts", "RolloutAdopted",
 }
 
-var ofEvents = func() []string {
+var eventTriggers = func() []string {
 	var all []string
-	for _, reason := range reasons {
-		all = append(all, triggerOf(reason))
+	for _, reason := range eventReasons {
+		all = append(all, triggerName(reason))
 	}
 	return all
 }()
 
-// ofAnEvent reports whether a trigger has the name of an event.
-func ofAnEvent(name string) bool { return slices.Contains(ofEvents, name) }
+// isEventTrigger reports whether a trigger has the name of an event.
+func isEventTrigger(name string) bool { return slices.Contains(eventTriggers, name) }
 
-// triggerOf returns the name of the trigger of an event's reason: on-rollout-completed for RolloutCompleted.
-func triggerOf(reason string) string {
+// triggerName returns the name of the trigger of an event's reason: on-rollout-completed for RolloutCompleted.
+func triggerName(reason string) string {
 	name := []rune("on")
 	letters := []rune(reason)
 	for i, r := range letters {

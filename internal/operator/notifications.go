@@ -34,7 +34,7 @@ func (p process) newNotifications(ctx context.Context, own cluster.Cluster, writ
 	return dispatch.New(dispatch.Parts{
 		Client: writes, Clock: clock.RealClock{}, Outbox: p.notificationOutbox, Metrics: p.metrics, Services: outbound.New(policy), Policy: policy,
 		Namespace: f.Argo.OwnNamespace, SelfService: f.Argo.SelfServiceNotification,
-		Tell: controller.LateEventRecorder(recorder, p.metrics), Health: p.sentence,
+		RecordEvent: controller.LateEventRecorder(recorder, p.metrics), ReportHealth: p.sentence,
 	}), nil
 }
 

@@ -184,7 +184,7 @@ func (c *Client) prepare(ctx context.Context, r Request) (*http.Request, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkOnly(target); err != nil {
+	if err := c.checkOnlyHost(target); err != nil {
 		return nil, err
 	}
 	if err := c.policy.checkName(target.Hostname()); err != nil {

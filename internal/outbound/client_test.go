@@ -28,7 +28,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return server.URL
 }
 
-func open(t *testing.T) *Client {
+func newTestClient(t *testing.T) *Client {
 	t.Helper()
 	client := New(Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
@@ -39,7 +39,7 @@ func get(address string) Request {
 	return Request{URL: address, Limit: 1 << 10, Timeout: time.Minute}
 }
 
-func TestDoAnswersWithStatusHeaderAndBody(t *testing.T) {
+func TestDoReturnsStatusHeaderAndBody(t *testing.T) {
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Seen", r.Method+" "+r.Header.Get("X-Test"))
 		w.WriteHeader(http.StatusTeapot)
@@ -47,7 +47,7 @@ func TestDoAnswersWithStatusHeaderAndBody(t *testing.T) {
 	})
 	request := get(address)
 	request.Header = http.Header{"X-Test": {"one"}}
-	got, err := open(t).Do(t.Context(), request)
+	got, err := newTestClient(t).Do(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestDoRefusesLoopbackUnlessAllowed(t *testing.T) {
 	}
 }
 
-func TestTheDialerRefusesWhatANameResolvesTo(t *testing.T) {
+func TestDialerChecksResolvedAddresses(t *testing.T) {
 	// The check of names accepts this name; only the address to which it resolves is refused.
 	client := newHTTPClient(newPath(Policy{}), false)
 	transport, ok := client.Transport.(*http.Transport)
@@ -89,9 +89,9 @@ func TestTheDialerRefusesWhatANameResolvesTo(t *testing.T) {
 	}
 }
 
-func TestDoRefusesAddressesThatAreNone(t *testing.T) {
+func TestDoRefusesInvalidAddresses(t *testing.T) {
 	for _, address := range []string{"", "host/path", "file:///etc/passwd", "gopher://host", "http://", "http://u:hunter2", "http://u:hun ter2@h/"} {
-		_, err := open(t).Do(t.Context(), get(address))
+		_, err := newTestClient(t).Do(t.Context(), get(address))
 		var gone *UnreachableError
 		if err == nil || errors.As(err, &gone) || strings.Contains(err.Error(), "hun") {
 			t.Errorf("%q: %v", address, err)
@@ -114,14 +114,14 @@ func TestDoReadsNoMoreThanTheLimit(t *testing.T) {
 		_ = z.Close()
 	})
 	for name, address := range map[string]string{"endless": endless, "bomb": bomb} {
-		got, err := open(t).Do(t.Context(), get(address))
+		got, err := newTestClient(t).Do(t.Context(), get(address))
 		if err != nil || len(got.Body) != 1<<10 || !got.Truncated {
 			t.Errorf("%s: %d bytes, truncated %t, %v", name, len(got.Body), got.Truncated, err)
 		}
 	}
 }
 
-func TestDoEndsWhenTheTimeIsOver(t *testing.T) {
+func TestDoEndsAfterTheTimeout(t *testing.T) {
 	hang := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	drip := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("x"))
@@ -131,7 +131,7 @@ func TestDoEndsWhenTheTimeIsOver(t *testing.T) {
 	for name, address := range map[string]string{"hang": hang, "drip": drip} {
 		request := get(address + "/?key=hunter2")
 		request.Timeout = 20 * time.Millisecond
-		_, err := open(t).Do(t.Context(), request)
+		_, err := newTestClient(t).Do(t.Context(), request)
 		var gone *UnreachableError
 		if !errors.As(err, &gone) || err.Error() != "no answer within 20ms" {
 			t.Errorf("%s: %v", name, err)
@@ -139,11 +139,11 @@ func TestDoEndsWhenTheTimeIsOver(t *testing.T) {
 	}
 }
 
-func TestDoTellsNoSecretWhenNobodyAnswers(t *testing.T) {
+func TestUnreachableErrorsContainNoSecret(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	address := server.URL
 	server.Close()
-	_, err := open(t).Do(t.Context(), get(address+"/x?key=hunter2"))
+	_, err := newTestClient(t).Do(t.Context(), get(address+"/x?key=hunter2"))
 	var gone *UnreachableError
 	if !errors.As(err, &gone) || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("got %v", err)
@@ -193,7 +193,7 @@ func TestRedirectsStayWithTheHostAndCarryNoBody(t *testing.T) {
 		if c.method == "POST" {
 			request.Body = []byte("{}")
 		}
-		got, err := open(t).Do(t.Context(), request)
+		got, err := newTestClient(t).Do(t.Context(), request)
 		if err != nil || got.Code != c.code || len(seen) != c.calls {
 			t.Errorf("%s: status %d after %v (%v), want %d after %d calls", c.name, got.Code, seen, err, c.code, c.calls)
 		}
@@ -205,7 +205,7 @@ func TestCertificatesAreVerifiedUnlessAskedNotTo(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the server logs that the client closed the connection
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	client := open(t)
+	client := newTestClient(t)
 	request := get(server.URL)
 	var gone *UnreachableError
 	if _, err := client.Do(t.Context(), request); !errors.As(err, &gone) {
@@ -217,7 +217,7 @@ func TestCertificatesAreVerifiedUnlessAskedNotTo(t *testing.T) {
 	}
 }
 
-func TestAProxyIsAskedAndCheckedItself(t *testing.T) {
+func TestProxyIsUsedAndChecked(t *testing.T) {
 	var asked string
 	proxy := serve(t, func(_ http.ResponseWriter, r *http.Request) { asked = r.RequestURI })
 	request := get("http://chat.example/hook")
@@ -232,11 +232,11 @@ func TestAProxyIsAskedAndCheckedItself(t *testing.T) {
 		t.Errorf("proxy on loopback: got %v", err)
 	}
 	request.URL = "http://169.254.169.254/latest"
-	if _, err := open(t).Do(t.Context(), request); !errors.As(err, &refused) {
+	if _, err := newTestClient(t).Do(t.Context(), request); !errors.As(err, &refused) {
 		t.Errorf("metadata service through a proxy: got %v", err)
 	}
 	request.Proxy = "http://u:hunter2"
-	if _, err := open(t).Do(t.Context(), request); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err := newTestClient(t).Do(t.Context(), request); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("invalid proxy address: got %v", err)
 	}
 }
@@ -292,7 +292,7 @@ func TestRetries(t *testing.T) {
 				calls++
 			})
 			clk := newImpatientClock()
-			got, attempts, err := open(t).DoWithRetries(t.Context(), clk, get(address), c.retries)
+			got, attempts, err := newTestClient(t).DoWithRetries(t.Context(), clk, get(address), c.retries)
 			if err != nil || got.Code != c.code || attempts != len(c.waits)+1 || calls != attempts {
 				t.Errorf("status %d after %d attempts (%d calls), %v", got.Code, attempts, calls, err)
 			}
@@ -309,7 +309,7 @@ func TestRetriesEndWithTheContext(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
 	waiting := &cancellingClock{Clock: clocktesting.NewFakeClock(time.Time{}), cancel: cancel}
-	got, attempts, err := open(t).DoWithRetries(ctx, waiting, get(address), 5)
+	got, attempts, err := newTestClient(t).DoWithRetries(ctx, waiting, get(address), 5)
 	if err != nil || attempts != 1 || got.Code != 503 {
 		t.Errorf("got %d after %d attempts, %v", got.Code, attempts, err)
 	}
@@ -326,7 +326,7 @@ func (c *cancellingClock) NewTimer(d time.Duration) clock.Timer {
 	return c.Clock.NewTimer(d)
 }
 
-func TestARefusedDestinationIsNotTriedAgain(t *testing.T) {
+func TestRefusedDestinationIsNotRetried(t *testing.T) {
 	clk := newImpatientClock()
 	_, attempts, err := New(Policy{}).DoWithRetries(t.Context(), clk, get("http://127.0.0.1/"), 3)
 	var refused *RefusedError

@@ -24,21 +24,21 @@ import (
 type nameServer struct {
 	mu      sync.Mutex
 	answers []netip.Addr
-	asked   int
+	queries int
 }
 
-func (s *nameServer) next() netip.Addr {
+func (s *nameServer) nextAddress() netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answer := s.answers[min(s.asked, len(s.answers)-1)]
-	s.asked++
+	answer := s.answers[min(s.queries, len(s.answers)-1)]
+	s.queries++
 	return answer
 }
 
 func (s *nameServer) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.asked
+	return s.queries
 }
 
 // answer returns the response to a query, in the format of RFC 1035.
@@ -56,7 +56,7 @@ func (s *nameServer) answer(question []byte) []byte {
 		return reply
 	}
 	reply[7] = 1
-	address := s.next().As4()
+	address := s.nextAddress().As4()
 	reply = append(reply, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4) // the name of the question, with a TTL of zero
 	return append(reply, address[:]...)
 }
@@ -85,8 +85,8 @@ func (s *nameServer) resolver(t *testing.T) *net.Resolver {
 	}}
 }
 
-// resolving returns a client whose names are resolved by the name server.
-func resolving(t *testing.T, policy Policy, s *nameServer) *Client {
+// newResolvingClient returns a client whose names are resolved by the name server.
+func newResolvingClient(t *testing.T, policy Policy, s *nameServer) *Client {
 	t.Helper()
 	client := New(policy)
 	t.Cleanup(client.Close)
@@ -99,9 +99,9 @@ func resolving(t *testing.T, policy Policy, s *nameServer) *Client {
 	return client
 }
 
-// TestANameThatChangesItsAddressIsCheckedEachTime uses a name whose first address is allowed and whose second one is
+// TestNameIsCheckedEachTimeItsAddressChanges uses a name whose first address is allowed and whose second one is
 // refused. The dialled address is checked.
-func TestANameThatChangesItsAddressIsCheckedEachTime(t *testing.T) {
+func TestNameIsCheckedEachTimeItsAddressChanges(t *testing.T) {
 	called := false
 	address := serve(t, func(http.ResponseWriter, *http.Request) { called = true })
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
@@ -111,7 +111,7 @@ func TestANameThatChangesItsAddressIsCheckedEachTime(t *testing.T) {
 	for _, forbidden := range []string{"127.0.0.1", "169.254.169.254", "0.0.0.0"} {
 		// 192.0.2.1 is reserved for documentation, so that the first call times out.
 		names := &nameServer{answers: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr(forbidden)}}
-		client := resolving(t, Policy{}, names)
+		client := newResolvingClient(t, Policy{}, names)
 		request := get("http://rebinding.example:" + port)
 		request.Timeout = 50 * time.Millisecond
 		if _, err := client.Do(t.Context(), request); findRefusedError(err) != nil || err == nil {
@@ -131,8 +131,8 @@ func TestANameThatChangesItsAddressIsCheckedEachTime(t *testing.T) {
 	}
 }
 
-// TestARedirectToANameIsCheckedWhereItLeads follows a redirect to the same host, whose address has changed.
-func TestARedirectToANameIsCheckedWhereItLeads(t *testing.T) {
+// TestRedirectIsCheckedByItsResolvedAddress follows a redirect to the same host, whose address has changed.
+func TestRedirectIsCheckedByItsResolvedAddress(t *testing.T) {
 	var steps atomic.Int32
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		steps.Add(1)
@@ -144,7 +144,7 @@ func TestARedirectToANameIsCheckedWhereItLeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := &nameServer{answers: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("169.254.169.254")}}
-	client := resolving(t, Policy{AllowLoopback: true}, names)
+	client := newResolvingClient(t, Policy{AllowLoopback: true}, names)
 	_, err = client.Do(t.Context(), get("http://rebinding.example:"+port))
 	if n := steps.Load(); findRefusedError(err) == nil || n != 1 {
 		t.Errorf("%v after %d steps", err, n)
@@ -164,8 +164,8 @@ func TestAddressesInUnusualSpelling(t *testing.T) {
 	}
 }
 
-// TestAServerThatDripsItsHeaders checks that the timeout applies to a server that sends its headers slowly.
-func TestAServerThatDripsItsHeaders(t *testing.T) {
+// TestTimeoutAppliesToSlowHeaders checks that the timeout applies to a server that sends its headers slowly.
+func TestTimeoutAppliesToSlowHeaders(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -193,19 +193,19 @@ func TestAServerThatDripsItsHeaders(t *testing.T) {
 	}()
 	request := get("http://" + listener.Addr().String())
 	request.Timeout = 50 * time.Millisecond
-	_, err = open(t).Do(t.Context(), request)
+	_, err = newTestClient(t).Do(t.Context(), request)
 	if _, ok := errors.AsType[*UnreachableError](err); !ok {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestHeadersWithoutEndAreNoAnswer(t *testing.T) {
+func TestHeadersAreBounded(t *testing.T) {
 	address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		for i := range 3 * maxHeaderBytes / 1000 {
 			w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 1000))
 		}
 	})
-	_, err := open(t).Do(t.Context(), get(address))
+	_, err := newTestClient(t).Do(t.Context(), get(address))
 	if _, ok := errors.AsType[*UnreachableError](err); !ok || len(err.Error()) > 1<<10 {
 		t.Errorf("got %v", err)
 	}
@@ -223,13 +223,13 @@ func TestHeadersAreNotSplit(t *testing.T) {
 	} {
 		request := get(address)
 		change(&request)
-		if _, err := open(t).Do(t.Context(), request); err == nil || called {
+		if _, err := newTestClient(t).Do(t.Context(), request); err == nil || called {
 			t.Errorf("%s: %v, called %t", name, err, called)
 		}
 	}
 }
 
-func TestOldVersionsOfTLSAreNotSpoken(t *testing.T) {
+func TestOldVersionsOfTLSAreRefused(t *testing.T) {
 	for version, spoken := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true} {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		server.Config.ErrorLog = log.New(io.Discard, "", 0) // the server logs that the client closed the connection
@@ -238,7 +238,7 @@ func TestOldVersionsOfTLSAreNotSpoken(t *testing.T) {
 		t.Cleanup(server.Close)
 		request := get(server.URL)
 		request.SkipVerify = true
-		_, err := open(t).Do(t.Context(), request)
+		_, err := newTestClient(t).Do(t.Context(), request)
 		if _, unreachable := errors.AsType[*UnreachableError](err); unreachable == spoken {
 			t.Errorf("%s: %v", tls.VersionName(version), err)
 		}

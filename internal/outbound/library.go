@@ -74,8 +74,8 @@ func NewForServer(server string, transport http.RoundTripper) (*Client, error) {
 	return &Client{onlyHost: address, policy: Policy{AllowLoopback: true}, verifyingClient: client, skipVerifyClient: client}, nil
 }
 
-// checkOnly refuses other servers if the client is for one server.
-func (c *Client) checkOnly(target *url.URL) error {
+// checkOnlyHost refuses other servers if the client is for one server.
+func (c *Client) checkOnlyHost(target *url.URL) error {
 	if c.onlyHost == nil || c.onlyHost.Scheme == target.Scheme && c.onlyHost.Host == target.Host {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestALibraryCallsUnderThePolicy(t *testing.T) {
+func TestPolicyAppliesToLibraries(t *testing.T) {
 	var seen string
 	here := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -24,7 +24,7 @@ func TestALibraryCallsUnderThePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer t")
-	answer, err := open(t).HTTP(1<<10, time.Minute).Do(request)
+	answer, err := newTestClient(t).HTTP(1<<10, time.Minute).Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestALibraryCallsUnderThePolicy(t *testing.T) {
 	}
 }
 
-func TestALibraryGetsNoEndlessAnswer(t *testing.T) {
+func TestResponsesToLibrariesAreBounded(t *testing.T) {
 	endless := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
 			if _, err := w.Write(bytes.Repeat([]byte("x"), 4096)); err != nil {
@@ -54,7 +54,7 @@ func TestALibraryGetsNoEndlessAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := open(t).HTTP(1<<10, time.Minute).Do(request)
+	answer, err := newTestClient(t).HTTP(1<<10, time.Minute).Do(request)
 	if !errors.Is(err, ErrTooLong) {
 		t.Errorf("got %v", err)
 	}
@@ -63,7 +63,7 @@ func TestALibraryGetsNoEndlessAnswer(t *testing.T) {
 	}
 }
 
-func TestALibraryIsNotRedirectedToAnotherHost(t *testing.T) {
+func TestLibrariesAreNotRedirectedToAnotherHost(t *testing.T) {
 	called := false
 	other := serve(t, func(http.ResponseWriter, *http.Request) { called = true })
 	here := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +74,7 @@ func TestALibraryIsNotRedirectedToAnotherHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := open(t).HTTP(1<<10, time.Minute).Do(request)
+		answer, err := newTestClient(t).HTTP(1<<10, time.Minute).Do(request)
 		if err != nil || answer.StatusCode != http.StatusTemporaryRedirect || called {
 			t.Errorf("%s: %v, %v, called %t", method, answer, err, called)
 		}
@@ -93,7 +93,7 @@ func (withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func TestCredentialsOfTheProcessGoToTheirServerAlone(t *testing.T) {
+func TestCredentialsOfTheProcessAreSentToTheirServerOnly(t *testing.T) {
 	var stolen string
 	other := serve(t, func(_ http.ResponseWriter, r *http.Request) { stolen = r.Header.Get("Authorization") })
 	own := serve(t, func(w http.ResponseWriter, r *http.Request) {

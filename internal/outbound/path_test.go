@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// aProxy starts a proxy on loopback, like a sidecar. It returns its address and the requests that it received.
-func aProxy(t *testing.T) (address *url.URL, asked *[]string) {
+// startProxy starts a proxy on loopback, like a sidecar. It returns its address and the requests that it received.
+func startProxy(t *testing.T) (address *url.URL, asked *[]string) {
 	t.Helper()
 	asked = &[]string{}
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { *asked = append(*asked, r.RequestURI) }))
@@ -25,10 +25,10 @@ func aProxy(t *testing.T) (address *url.URL, asked *[]string) {
 	return address, asked
 }
 
-// TestNamesAreCheckedBeforeTheProxyOfTheEnvironmentIsAsked: a proxy resolves names itself, so that the dialled address is not
+// TestNamesAreResolvedAndCheckedBeforeAProxyIsUsed: a proxy resolves names itself, so that the dialled address is not
 // known.
-func TestNamesAreCheckedBeforeTheProxyOfTheEnvironmentIsAsked(t *testing.T) {
-	proxy, asked := aProxy(t)
+func TestNamesAreResolvedAndCheckedBeforeAProxyIsUsed(t *testing.T) {
+	proxy, asked := startProxy(t)
 	answers := map[string][]netip.Addr{
 		"chat.example":  {netip.MustParseAddr("93.184.216.34")},
 		"local.example": {netip.MustParseAddr("127.0.0.1")},
@@ -86,7 +86,7 @@ func TestNamesAreCheckedBeforeTheProxyOfTheEnvironmentIsAsked(t *testing.T) {
 // TestOnlyTheProxyOfTheEnvironmentMayBeOnLoopback: the administrator chose its address. The same address is refused as a
 // proxy or server of a user.
 func TestOnlyTheProxyOfTheEnvironmentMayBeOnLoopback(t *testing.T) {
-	proxy, asked := aProxy(t)
+	proxy, asked := startProxy(t)
 	p := newPath(Policy{ProxyResolves: true})
 	p.environmentProxy = func(r *http.Request) (*url.URL, error) {
 		if r.URL.Hostname() == "chat.example" {

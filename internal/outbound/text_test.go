@@ -63,7 +63,7 @@ func TestExcerptIsShortPrintableAndRedacted(t *testing.T) {
 	}
 }
 
-func TestSecretShowsItselfNowhere(t *testing.T) {
+func TestSecretIsAlwaysRedacted(t *testing.T) {
 	secret := Secret("hunter2")
 	holder := struct {
 		Token  Secret

@@ -13,8 +13,8 @@ import (
 	"github.com/serin-dev/serin/internal/notification/service"
 )
 
-// configured is the last parsed configuration of one namespace.
-type configured struct {
+// parsedConfig is the last parsed configuration of one namespace.
+type parsedConfig struct {
 	*notification.Config
 	// namespace contains the configuration. version identifies the ConfigMap and Secret that were parsed.
 	namespace, version string
@@ -24,7 +24,7 @@ type configured struct {
 }
 
 // sender returns the sender of a service. It is created for the first message, and reused until the configuration changes.
-func (c *configured) sender(by *Dispatcher, name string) (service.Sender, error) {
+func (c *parsedConfig) sender(dispatcher *Dispatcher, name string) (service.Sender, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if sender, ok := c.senders[name]; ok {
@@ -34,7 +34,7 @@ func (c *configured) sender(by *Dispatcher, name string) (service.Sender, error)
 	if err != nil {
 		return nil, err
 	}
-	sender, err := service.New(by.Services, by.Policy, options)
+	sender, err := service.New(dispatcher.Services, dispatcher.Policy, options)
 	if err != nil {
 		return nil, fmt.Errorf("service %s: %w", name, err)
 	}
@@ -48,17 +48,17 @@ type source struct {
 	texts              map[string]string
 	secret             map[string][]byte
 	// known is the parsed configuration of this version; nil if it is not parsed yet.
-	known *configured
+	known *parsedConfig
 }
 
-// source returns the configuration of a namespace; nil if it has none. It is parsed later by config, because that may be
+// readSource returns the configuration of a namespace; nil if it has none. It is parsed later by config, because that may be
 // slow.
-func (d *Dispatcher) source(ctx context.Context, namespace string) (*source, error) {
+func (d *Dispatcher) readSource(ctx context.Context, namespace string) (*source, error) {
 	var texts corev1.ConfigMap
 	var secret corev1.Secret
 	switch err := d.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: notification.ConfigMapName}, &texts, client.UnsafeDisableDeepCopy); {
 	case apierrors.IsNotFound(err):
-		d.drop(namespace)
+		d.dropConfig(namespace)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("get ConfigMap %s in %s: %w", notification.ConfigMapName, namespace, err)
@@ -79,8 +79,8 @@ func (d *Dispatcher) source(ctx context.Context, namespace string) (*source, err
 	return from, nil
 }
 
-// config parses a configuration, unless that version is parsed already.
-func (d *Dispatcher) config(from source) *configured {
+// parseSource parses a configuration, unless that version is parsed already.
+func (d *Dispatcher) parseSource(from source) *parsedConfig {
 	d.mu.Lock()
 	known := d.configs[from.namespace]
 	d.mu.Unlock()
@@ -92,24 +92,24 @@ func (d *Dispatcher) config(from source) *configured {
 	}
 	config := notification.NewConfig(from.texts, from.secret)
 	if from.namespace == d.Namespace {
-		d.health(config.Problems())
+		d.reportHealth(config.Problems())
 	} else {
-		config = config.Own(from.namespace)
+		config = config.ForNamespace(from.namespace)
 	}
-	read := &configured{Config: config, namespace: from.namespace, version: from.version, senders: map[string]service.Sender{}}
+	read := &parsedConfig{Config: config, namespace: from.namespace, version: from.version, senders: map[string]service.Sender{}}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.configs[from.namespace] = read
 	return read
 }
 
-// drop removes a configuration that was deleted.
-func (d *Dispatcher) drop(namespace string) {
+// dropConfig removes a configuration that was deleted.
+func (d *Dispatcher) dropConfig(namespace string) {
 	d.mu.Lock()
 	known := d.configs[namespace]
 	delete(d.configs, namespace)
 	d.mu.Unlock()
 	if known != nil && namespace == d.Namespace {
-		d.health(nil)
+		d.reportHealth(nil)
 	}
 }

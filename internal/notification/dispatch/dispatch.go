@@ -53,10 +53,10 @@ type Parts struct {
 	// Rollout may have a configuration too.
 	Namespace   string
 	SelfService bool
-	// Tell records an event about a Rollout.
-	Tell func(ctx context.Context, object *argov1.Rollout, event release.Event)
-	// Health shows a message to the administrator of Serin; an empty one clears it. It may be nil.
-	Health func(part, sentence string)
+	// RecordEvent records an event about a Rollout.
+	RecordEvent func(ctx context.Context, object *argov1.Rollout, event release.Event)
+	// ReportHealth shows a message to the administrator of Serin; an empty one clears it. It may be nil.
+	ReportHealth func(part, sentence string)
 }
 
 // Dispatcher queues and sends messages. It is safe for concurrent use.
@@ -67,7 +67,7 @@ type Dispatcher struct {
 	evaluations *fairshare.Semaphore
 
 	mu      sync.Mutex
-	configs map[string]*configured // by namespace
+	configs map[string]*parsedConfig // by namespace
 	// ledgers are the ledgers by name and UID: a Rollout that was deleted and created again has two while messages about the
 	// former are queued.
 	ledgers map[types.NamespacedName]map[types.UID]*ledger
@@ -75,7 +75,7 @@ type Dispatcher struct {
 
 // New returns a Dispatcher.
 func New(parts Parts) *Dispatcher {
-	return &Dispatcher{Parts: parts, evaluations: fairshare.NewSemaphore(maxEvaluations), configs: map[string]*configured{}, ledgers: map[types.NamespacedName]map[types.UID]*ledger{}}
+	return &Dispatcher{Parts: parts, evaluations: fairshare.NewSemaphore(maxEvaluations), configs: map[string]*parsedConfig{}, ledgers: map[types.NamespacedName]map[types.UID]*ledger{}}
 }
 
 // About is the Rollout that a notification is about.
@@ -90,50 +90,52 @@ type About struct {
 
 func (a About) key() types.NamespacedName { return client.ObjectKeyFromObject(a.Object) }
 
-// Happened queues the notifications of an event.
-func (d *Dispatcher) Happened(ctx context.Context, about About, event release.Event) {
+// NotifyEvent queues the notifications of an event.
+func (d *Dispatcher) NotifyEvent(ctx context.Context, about About, event release.Event) {
 	if event.Reason == "" || event.Reason == ReasonFailed || event.AlertOnly {
 		return
 	}
-	d.look(ctx, about, event)
+	d.queueEvaluation(ctx, about, event)
 }
 
-// Changed queues the notifications of a changed Rollout.
-func (d *Dispatcher) Changed(ctx context.Context, about About) { d.look(ctx, about, release.Event{}) }
+// NotifyChange queues the notifications of a changed Rollout.
+func (d *Dispatcher) NotifyChange(ctx context.Context, about About) {
+	d.queueEvaluation(ctx, about, release.Event{})
+}
 
 // Forget drops the state of a deleted Rollout. Queued messages are still sent.
 func (d *Dispatcher) Forget(key types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for uid := range d.ledgers[key] {
-		d.end(key, uid)
+		d.deleteLedger(key, uid)
 	}
 }
 
-// look queues the evaluation of the triggers. It is called by reconcile workers, so it evaluates no expressions of users.
-func (d *Dispatcher) look(ctx context.Context, about About, event release.Event) {
+// queueEvaluation queues the evaluation of the triggers. It is called by reconcile workers, so it evaluates no expressions of users.
+func (d *Dispatcher) queueEvaluation(ctx context.Context, about About, event release.Event) {
 	subject := notification.Subject{Labels: about.Object.Labels, Annotations: about.Object.Annotations}
-	var asked []source
+	var sources []source
 	for _, namespace := range d.namespaces(about.Object.Namespace) {
-		from, err := d.source(ctx, namespace)
+		from, err := d.readSource(ctx, namespace)
 		switch {
 		case err != nil:
 			log.FromContext(ctx).V(1).Info("Could not read the configuration of notifications", "namespace", namespace, "why", err.Error())
 		case from == nil:
-		case from.known == nil || notification.Unreadable(subject) != "" || from.known.Fires(event, from.known.Destinations(subject)):
-			asked = append(asked, *from)
+		case from.known == nil || notification.InvalidAnnotation(subject) != "" || from.known.MayFire(event, from.known.Destinations(subject)):
+			sources = append(sources, *from)
 		}
 	}
-	if len(asked) == 0 {
+	if len(sources) == 0 {
 		return
 	}
-	s, err := situation(ctx, about, event, d.Clock.Now())
+	s, err := newSituation(ctx, about, event, d.Clock.Now())
 	if err != nil {
 		log.FromContext(ctx).Info("Could not evaluate notifications", "why", err.Error())
 		return
 	}
 	about = About{Object: about.Object.DeepCopy()} // the worker continues to use the original
-	for _, from := range asked {
+	for _, from := range sources {
 		d.enqueue(about, "look", "notifications that are due", func(ctx context.Context) error {
 			return d.evaluate(ctx, about, event, subject, s, from)
 		}, nil)
@@ -141,9 +143,9 @@ func (d *Dispatcher) look(ctx context.Context, about About, event release.Event)
 }
 
 // namespaces returns the namespaces whose configurations apply to Rollouts of a namespace.
-func (d *Dispatcher) namespaces(of string) []string {
-	if d.SelfService && of != d.Namespace {
-		return []string{d.Namespace, of}
+func (d *Dispatcher) namespaces(rolloutNamespace string) []string {
+	if d.SelfService && rolloutNamespace != d.Namespace {
+		return []string{d.Namespace, rolloutNamespace}
 	}
 	return []string{d.Namespace}
 }
@@ -155,86 +157,86 @@ func (d *Dispatcher) evaluate(ctx context.Context, about About, event release.Ev
 		return telemetry.Transient(fmt.Errorf("%w: %w", errBusy, err))
 	}
 	defer done()
-	config := d.config(from)
+	config := d.parseSource(from)
 	to := config.Destinations(subject)
-	if text := notification.Unreadable(subject); text != "" {
-		d.complain(ctx, about, config, text)
+	if text := notification.InvalidAnnotation(subject); text != "" {
+		d.reportProblem(ctx, about, config, text)
 	}
-	if !config.Fires(event, to) {
+	if !config.MayFire(event, to) {
 		return nil
 	}
 	vars := config.Vars(s)
 	annotated := notification.ParseSentLog(about.Object.Annotations[notification.NotifiedAnnotation])
-	known := d.known(about, annotated)
-	outcome := config.Due(ctx, event, to, vars, known)
+	known := d.knownMessages(about, annotated)
+	outcome := config.Evaluate(ctx, event, to, vars, known)
 	for _, problem := range outcome.Problems {
-		d.complain(ctx, about, config, fmt.Sprintf("ConfigMap %s in %s, %s", notification.ConfigMapName, config.namespace, problem))
+		d.reportProblem(ctx, about, config, fmt.Sprintf("ConfigMap %s in %s, %s", notification.ConfigMapName, config.namespace, problem))
 	}
-	for _, problem := range outcome.Unasked {
+	for _, problem := range outcome.EvaluationErrors {
 		log.FromContext(ctx).V(1).Info("Could not evaluate a condition of a notification", "namespace", config.namespace, "condition", problem.String())
 	}
-	if d.begin(about, known, outcome) {
+	if d.recordOutcome(about, known, outcome) {
 		d.writeSentLog(about)
 	}
 	for _, message := range outcome.Due {
-		d.post(ctx, about, event, config, vars, message)
+		d.queueMessage(ctx, about, event, config, vars, message)
 	}
 	return nil
 }
 
-// known returns the messages that need not be sent. All evaluations of one Rollout are in the same queue of the outbox, so
+// knownMessages returns the messages that need not be sent. All evaluations of one Rollout are in the same queue of the outbox, so
 // that only sent messages change this between known and begin.
-func (d *Dispatcher) known(about About, annotated notification.SentLog) notification.SentLog {
+func (d *Dispatcher) knownMessages(about About, annotated notification.SentLog) notification.SentLog {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.ledger(about.key(), about.Object.UID)
-	l.see(annotated)
-	return l.known()
+	l.observe(annotated)
+	return l.knownMessages()
 }
 
-// begin records the outcome of an evaluation. It returns whether the annotation must change because a reported condition
+// recordOutcome records the outcome of an evaluation. It returns whether the annotation must change because a reported condition
 // is no longer true.
-func (d *Dispatcher) begin(about About, known notification.SentLog, outcome notification.Outcome) (changed bool) {
+func (d *Dispatcher) recordOutcome(about About, known notification.SentLog, outcome notification.Outcome) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.ledger(about.key(), about.Object.UID)
 	for key := range known {
 		if !outcome.SentLog.Has(key) {
-			changed = l.end(key) || changed
+			changed = l.recordCleared(key) || changed
 		}
 	}
 	for _, message := range outcome.Due {
-		l.begin(message.Key)
+		l.recordQueued(message.Key)
 	}
 	return changed
 }
 
 // enqueue posts work about a Rollout to a queue of the outbox. The ledger of the Rollout exists until all its work is done.
-func (d *Dispatcher) enqueue(about About, line, name string, do func(context.Context) error, then func(error)) {
+func (d *Dispatcher) enqueue(about About, queueName, name string, do func(context.Context) error, then func(error)) {
 	key, uid := about.key(), about.Object.UID
 	d.mu.Lock()
 	d.ledger(key, uid).pending++
 	d.mu.Unlock()
-	d.Outbox.PostWithCallback(types.NamespacedName{Namespace: key.Namespace, Name: key.Name + "/" + line}, name, do, func(err error) {
+	d.Outbox.PostWithCallback(types.NamespacedName{Namespace: key.Namespace, Name: key.Name + "/" + queueName}, name, do, func(err error) {
 		if then != nil {
 			then(err)
 		}
-		d.settle(key, uid)
+		d.recordDone(key, uid)
 	})
 }
 
-// settle records that work about a Rollout is done. After the last work of a deleted Rollout, it deletes the ledger.
-func (d *Dispatcher) settle(key types.NamespacedName, uid types.UID) {
+// recordDone records that work about a Rollout is done. After the last work of a deleted Rollout, it deletes the ledger.
+func (d *Dispatcher) recordDone(key types.NamespacedName, uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.ledgers[key][uid]
 	if l == nil {
 		return
 	}
-	if l.pending--; !l.gone {
+	if l.pending--; !l.deleted {
 		return
 	}
-	if d.end(key, uid); len(d.ledgers[key]) == 0 {
+	if d.deleteLedger(key, uid); len(d.ledgers[key]) == 0 {
 		d.Metrics.ForgetNotifications(key)
 	}
 }
@@ -246,17 +248,17 @@ func (d *Dispatcher) Keys() []types.NamespacedName {
 	return slices.Collect(maps.Keys(d.ledgers))
 }
 
-// gone reports whether a Rollout was forgotten: state that is recorded after that would never be deleted.
-func (d *Dispatcher) gone(about About) bool {
+// isDeleted reports whether a Rollout was forgotten: state that is recorded after that would never be deleted.
+func (d *Dispatcher) isDeleted(about About) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.ledgers[about.key()][about.Object.UID]
-	return l == nil || l.gone
+	return l == nil || l.deleted
 }
 
-// post queues one message. Messages about one Rollout to one service are sent in order; a service that does not answer
+// queueMessage queues one message. Messages about one Rollout to one service are sent in order; a service that does not answer
 // does not delay others.
-func (d *Dispatcher) post(ctx context.Context, about About, event release.Event, config *configured, vars map[string]any, message notification.Message) {
+func (d *Dispatcher) queueMessage(ctx context.Context, about About, event release.Event, config *parsedConfig, vars map[string]any, message notification.Message) {
 	key := about.key()
 	kind, reason := string(event.Type), event.Reason
 	if reason == "" {
@@ -268,7 +270,7 @@ func (d *Dispatcher) post(ctx context.Context, about About, event release.Event,
 		if err := d.send(ctx, about, config, vars, message); err != nil {
 			return err
 		}
-		if message.Key != "" && d.told(key, about.Object.UID, message.Key) {
+		if message.Key != "" && d.recordSent(key, about.Object.UID, message.Key) {
 			d.writeSentLog(about)
 		}
 		return nil
@@ -277,34 +279,34 @@ func (d *Dispatcher) post(ctx context.Context, about About, event release.Event,
 	d.enqueue(about, message.To.Service, fmt.Sprintf("notification %s to %s", message.Trigger, message.To), send, func(err error) {
 		d.Metrics.RecordNotification(key, kind, reason, err)
 		if err != nil {
-			d.tell(detached, about, fmt.Sprintf("The message of trigger %s to %s was not sent: %s", message.Trigger, message.To, err))
+			d.recordFailure(detached, about, fmt.Sprintf("The message of trigger %s to %s was not sent: %s", message.Trigger, message.To, err))
 		}
 	})
 }
 
-// tell records a failure as an event of the Rollout, if it still exists.
-func (d *Dispatcher) tell(ctx context.Context, about About, text string) {
-	if d.gone(about) {
+// recordFailure records a failure as an event of the Rollout, if it still exists.
+func (d *Dispatcher) recordFailure(ctx context.Context, about About, text string) {
+	if d.isDeleted(about) {
 		log.FromContext(ctx).Info("A notification about a deleted Rollout failed", "namespace", about.Object.Namespace, "name", about.Object.Name, "why", text)
 		return
 	}
-	d.Tell(ctx, about.Object, release.Event{Type: release.Warning, Reason: ReasonFailed, Message: text})
+	d.RecordEvent(ctx, about.Object, release.Event{Type: release.Warning, Reason: ReasonFailed, Message: text})
 }
 
 // send makes one attempt. Its errors contain no secret values.
-func (d *Dispatcher) send(ctx context.Context, about About, config *configured, vars map[string]any, message notification.Message) error {
-	err := d.attempt(ctx, about, config, vars, message)
+func (d *Dispatcher) send(ctx context.Context, about About, config *parsedConfig, vars map[string]any, message notification.Message) error {
+	err := d.sendOnce(ctx, about, config, vars, message)
 	if err == nil {
 		return nil
 	}
-	shown := errors.New(config.Hide(err))
+	shown := errors.New(config.Redact(err))
 	if wait, again := chat.RetryAfter(err, d.Clock.Now()); again || errors.Is(err, errBusy) {
 		return telemetry.TransientFor(shown, wait)
 	}
 	return shown
 }
 
-func (d *Dispatcher) attempt(ctx context.Context, about About, config *configured, vars map[string]any, message notification.Message) error {
+func (d *Dispatcher) sendOnce(ctx context.Context, about About, config *parsedConfig, vars map[string]any, message notification.Message) error {
 	sender, err := config.sender(d, message.To.Service)
 	if err != nil {
 		return err
@@ -319,7 +321,7 @@ func (d *Dispatcher) attempt(ctx context.Context, about About, config *configure
 }
 
 // render executes the templates of a message, within the share of its namespace.
-func (d *Dispatcher) render(ctx context.Context, about About, config *configured, message notification.Message, vars map[string]any) (notification.Content, error) {
+func (d *Dispatcher) render(ctx context.Context, about About, config *parsedConfig, message notification.Message, vars map[string]any) (notification.Content, error) {
 	done, err := d.evaluations.Acquire(ctx, about.Object.Namespace)
 	if err != nil {
 		return notification.Content{}, fmt.Errorf("%w: %w", errBusy, err)
@@ -328,32 +330,32 @@ func (d *Dispatcher) render(ctx context.Context, about About, config *configured
 	return config.Render(ctx, message.Templates, vars)
 }
 
-// complain records an event about an error in a configuration, once per version of the configuration.
-func (d *Dispatcher) complain(ctx context.Context, about About, config *configured, text string) {
+// reportProblem records an event about an error in a configuration, once per version of the configuration.
+func (d *Dispatcher) reportProblem(ctx context.Context, about About, config *parsedConfig, text string) {
 	d.mu.Lock()
-	news := d.ledger(about.key(), about.Object.UID).news(config.namespace+config.version, text)
+	isNew := d.ledger(about.key(), about.Object.UID).isNewProblem(config.namespace+config.version, text)
 	d.mu.Unlock()
-	if news {
-		d.tell(ctx, about, "Notifications: "+text)
+	if isNew {
+		d.recordFailure(ctx, about, "Notifications: "+text)
 	}
 }
 
 // maxProblems bounds the number of keys in a health message.
 const maxProblems = 3
 
-// health reports the invalid keys of the controller's configuration.
-func (d *Dispatcher) health(problems []notification.Problem) {
-	if d.Health == nil {
+// reportHealth reports the invalid keys of the controller's configuration.
+func (d *Dispatcher) reportHealth(problems []notification.Problem) {
+	if d.ReportHealth == nil {
 		return
 	}
 	if len(problems) == 0 {
-		d.Health("notifications", "")
+		d.ReportHealth("notifications", "")
 		return
 	}
 	var texts []string
 	for _, problem := range problems[:min(len(problems), maxProblems)] {
 		texts = append(texts, problem.String())
 	}
-	d.Health("notifications", fmt.Sprintf("%d keys of ConfigMap %s in %s cannot be used: %s",
+	d.ReportHealth("notifications", fmt.Sprintf("%d keys of ConfigMap %s in %s cannot be used: %s",
 		len(problems), notification.ConfigMapName, d.Namespace, strings.Join(texts, "; ")))
 }

@@ -35,8 +35,8 @@ import (
 
 var key = types.NamespacedName{Namespace: "shop", Name: "cart"}
 
-// office is a Dispatcher with a fake client and a real HTTP receiver. Messages are sent when the test calls send.
-type office struct {
+// harness is a Dispatcher with a fake client and a real HTTP receiver. Messages are sent when the test calls send.
+type harness struct {
 	*testing.T
 	client     client.Client
 	dispatcher *dispatch.Dispatcher
@@ -47,14 +47,14 @@ type office struct {
 	health     string
 
 	mu sync.Mutex
-	// got are the bodies that the receiver accepted; told are the recorded events.
-	got, told []string
-	answer    func(http.ResponseWriter)
+	// received are the bodies that the receiver accepted; told are the recorded events.
+	received, events []string
+	answer           func(http.ResponseWriter)
 }
 
-func open(t *testing.T, self bool, data map[string]string) *office {
+func newHarness(t *testing.T, self bool, data map[string]string) *harness {
 	t.Helper()
-	o := &office{T: t, registry: prometheus.NewRegistry(), clock: clocktesting.NewFakeClock(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC))}
+	o := &harness{T: t, registry: prometheus.NewRegistry(), clock: clocktesting.NewFakeClock(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC))}
 	server := httptest.NewServer(http.HandlerFunc(o.receive))
 	t.Cleanup(server.Close)
 	o.url = server.URL
@@ -73,39 +73,39 @@ func open(t *testing.T, self bool, data map[string]string) *office {
 	}
 	o.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(rollout).Build()
 	o.configure("serin", data)
-	o.begin(self)
+	o.startProcess(self)
 	return o
 }
 
-// begin starts a new process: a Dispatcher and an outbox without state.
-func (o *office) begin(self bool) {
+// startProcess starts a new process: a Dispatcher and an outbox without state.
+func (o *harness) startProcess(self bool) {
 	o.outbox = telemetry.NewOutbox(o.clock, logr.Discard())
 	o.registry = prometheus.NewRegistry()
 	policy := outbound.Policy{AllowLoopback: true}
 	o.dispatcher = dispatch.New(dispatch.Parts{
 		Client: o.client, Clock: o.clock, Outbox: o.outbox, Metrics: telemetry.New(o.registry), Services: outbound.New(policy), Policy: policy,
 		Namespace: "serin", SelfService: self,
-		Tell: func(_ context.Context, _ *argov1.Rollout, event release.Event) {
+		RecordEvent: func(_ context.Context, _ *argov1.Rollout, event release.Event) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			o.told = append(o.told, event.Reason+": "+event.Message)
+			o.events = append(o.events, event.Reason+": "+event.Message)
 		},
-		Health: func(_, sentence string) { o.health = sentence },
+		ReportHealth: func(_, sentence string) { o.health = sentence },
 	})
 }
 
-func (o *office) receive(w http.ResponseWriter, r *http.Request) {
+func (o *harness) receive(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.got = append(o.got, string(body))
+	o.received = append(o.received, string(body))
 	if o.answer != nil {
 		o.answer(w)
 	}
 }
 
 // configure writes the configuration of a namespace. Its service hook is the receiver.
-func (o *office) configure(namespace string, data map[string]string) {
+func (o *harness) configure(namespace string, data map[string]string) {
 	o.Helper()
 	texts := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: notification.ConfigMapName}}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: notification.SecretName}}
@@ -127,7 +127,7 @@ func (o *office) configure(namespace string, data map[string]string) {
 }
 
 // about returns the stored Rollout in a phase.
-func (o *office) about(phase argov1.RolloutPhase) dispatch.About {
+func (o *harness) about(phase argov1.RolloutPhase) dispatch.About {
 	o.Helper()
 	rollout := &argov1.Rollout{}
 	if err := o.client.Get(o.Context(), key, rollout); err != nil {
@@ -148,96 +148,96 @@ func (o *office) about(phase argov1.RolloutPhase) dispatch.About {
 }
 
 // send sends the queued messages.
-func (o *office) send() {
+func (o *harness) send() {
 	for o.outbox.AttemptNext(o.Context()) {
 	}
 }
 
-func (o *office) want(got ...string) {
+func (o *harness) wantReceived(got ...string) {
 	o.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !slices.Equal(o.got, got) {
-		o.Errorf("received %q, want %q; events %q", o.got, got, o.told)
+	if !slices.Equal(o.received, got) {
+		o.Errorf("received %q, want %q; events %q", o.received, got, o.events)
 	}
-	o.got = nil
+	o.received = nil
 }
 
-var usual = map[string]string{
+var defaultConfig = map[string]string{
 	"trigger.on-rollout-completed": "- send: [done]",
 	"template.done":                "message: '{{.rollout.metadata.name}} {{.event.message}} {{(index .rollout.spec.template.spec.containers 0).image}}{{range .analysisRuns}} {{.metadata.name}}{{end}}'",
 	"trigger.on-degraded":          "- when: rollout.status.phase == 'Degraded'\n  send: [bad]",
 	"template.bad":                 "message: bad",
 }
 
-func TestAnEventIsToldOnce(t *testing.T) {
-	o := open(t, false, usual)
-	o.dispatcher.Happened(t.Context(), o.about("Healthy"), release.Event{Type: release.Normal, Reason: "RolloutCompleted", Message: "well"})
-	o.dispatcher.Happened(t.Context(), o.about("Healthy"), release.Event{Type: release.Normal, Reason: "RolloutPaused", Message: "no"})
-	o.dispatcher.Changed(t.Context(), o.about("Healthy"))
+func TestEventIsSentOnce(t *testing.T) {
+	o := newHarness(t, false, defaultConfig)
+	o.dispatcher.NotifyEvent(t.Context(), o.about("Healthy"), release.Event{Type: release.Normal, Reason: "RolloutCompleted", Message: "well"})
+	o.dispatcher.NotifyEvent(t.Context(), o.about("Healthy"), release.Event{Type: release.Normal, Reason: "RolloutPaused", Message: "no"})
+	o.dispatcher.NotifyChange(t.Context(), o.about("Healthy"))
 	o.send()
-	o.want("cart well cart:2 newer older")
-	if got := sent(t, o.registry, "notification_send_success"); got != 1 {
+	o.wantReceived("cart well cart:2 newer older")
+	if got := counterSum(t, o.registry, "notification_send_success"); got != 1 {
 		t.Errorf("%v successes", got)
 	}
 }
 
-// TestAStateIsToldOnceByAllProcesses checks that the annotation records the message, and no longer contains it once the
+// TestConditionIsReportedOnceByAllProcesses checks that the annotation records the message, and no longer contains it once the
 // condition is false.
-func TestAStateIsToldOnceByAllProcesses(t *testing.T) {
-	o := open(t, false, usual)
+func TestConditionIsReportedOnceByAllProcesses(t *testing.T) {
+	o := newHarness(t, false, defaultConfig)
 	stale := o.about("Degraded")
 	for range 3 { // a cache that lags shows the annotation later
-		o.dispatcher.Changed(t.Context(), stale)
+		o.dispatcher.NotifyChange(t.Context(), stale)
 		o.send()
 	}
-	o.want("bad")
+	o.wantReceived("bad")
 	if o.about("").Object.Annotations[notification.NotifiedAnnotation] == "" {
 		t.Error("the annotation does not record the message")
 	}
-	o.begin(false)
-	o.dispatcher.Changed(t.Context(), o.about("Degraded"))
+	o.startProcess(false)
+	o.dispatcher.NotifyChange(t.Context(), o.about("Degraded"))
 	o.send()
-	o.want()
-	o.dispatcher.Changed(t.Context(), o.about("Healthy"))
+	o.wantReceived()
+	o.dispatcher.NotifyChange(t.Context(), o.about("Healthy"))
 	o.send()
 	if remaining, ok := o.about("").Object.Annotations[notification.NotifiedAnnotation]; ok {
 		t.Errorf("the annotation still contains %s", remaining)
 	}
-	o.dispatcher.Changed(t.Context(), o.about("Degraded"))
+	o.dispatcher.NotifyChange(t.Context(), o.about("Degraded"))
 	o.send()
-	o.want("bad")
+	o.wantReceived("bad")
 }
 
-// TestAReceiverThatIsDeadIsTriedAgain checks that attempts have pauses, and that one event without a secret reports when
+// TestUnreachableReceiverIsRetried checks that attempts have pauses, and that one event without a secret reports when
 // they are exhausted.
-func TestAReceiverThatIsDeadIsTriedAgain(t *testing.T) {
-	o := open(t, false, usual)
+func TestUnreachableReceiverIsRetried(t *testing.T) {
+	o := newHarness(t, false, defaultConfig)
 	o.answer = func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error)
 	go func() { done <- o.outbox.Run(ctx) }()
-	o.dispatcher.Changed(t.Context(), o.about("Degraded"))
+	o.dispatcher.NotifyChange(t.Context(), o.about("Degraded"))
 	waited := false
 	for range 5 {
-		o.until(func() bool { return o.clock.HasWaiters() })
+		o.waitUntil(func() bool { return o.clock.HasWaiters() })
 		o.clock.Step(16 * time.Second)
 		waited = true
 	}
-	o.until(func() bool { return len(o.told) > 0 })
-	o.dispatcher.Changed(t.Context(), o.about("Degraded")) // not sent again after the last attempt
+	o.waitUntil(func() bool { return len(o.events) > 0 })
+	o.dispatcher.NotifyChange(t.Context(), o.about("Degraded")) // not sent again after the last attempt
 	o.mu.Lock()
-	attempts, told := len(o.got), slices.Clone(o.told)
+	attempts, events := len(o.received), slices.Clone(o.events)
 	o.mu.Unlock()
 	if attempts != 6 || !waited {
 		t.Errorf("%d attempts", attempts)
 	}
 	want := "NotificationFailed: The message of trigger on-degraded to hook was not sent: the service answered 502 Bad Gateway"
-	if len(told) != 1 || told[0] != want {
-		t.Errorf("told %q, want %q", told, want)
+	if len(events) != 1 || events[0] != want {
+		t.Errorf("told %q, want %q", events, want)
 	}
-	if got := sent(t, o.registry, "notification_send_error"); got != 1 {
+	if got := counterSum(t, o.registry, "notification_send_error"); got != 1 {
 		t.Errorf("%v errors", got)
 	}
 	cancel()
@@ -246,8 +246,8 @@ func TestAReceiverThatIsDeadIsTriedAgain(t *testing.T) {
 	}
 }
 
-// until waits until a condition is true that another goroutine changes.
-func (o *office) until(is func() bool) {
+// waitUntil waits until a condition is true that another goroutine changes.
+func (o *harness) waitUntil(is func() bool) {
 	o.Helper()
 	waittest.Until(o, "the condition is true", func() error {
 		o.mu.Lock()
@@ -259,8 +259,8 @@ func (o *office) until(is func() bool) {
 	})
 }
 
-// sent returns the sum of a counter.
-func sent(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
+// counterSum returns the sum of a counter.
+func counterSum(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
@@ -276,138 +276,138 @@ func sent(t *testing.T, registry *prometheus.Registry, name string) (sum float64
 	return sum
 }
 
-// TestAMistakeIsSaidOnceAndDisturbsNothing checks that an invalid key is reported in an event of the subscribed Rollout, and
+// TestInvalidKeyIsReportedOnce checks that an invalid key is reported in an event of the subscribed Rollout, and
 // in the health of the process.
-func TestAMistakeIsSaidOnceAndDisturbsNothing(t *testing.T) {
+func TestInvalidKeyIsReportedOnce(t *testing.T) {
 	broken := map[string]string{"trigger.on-degraded": "- when: rollout.(\n  send: [bad]", "template.done": "message: '{{.x'", "trigger.on-rollout-completed": "- send: [done]"}
-	o := open(t, false, broken)
+	o := newHarness(t, false, broken)
 	for range 2 {
-		o.dispatcher.Changed(t.Context(), o.about("Degraded"))
+		o.dispatcher.NotifyChange(t.Context(), o.about("Degraded"))
 		o.send()
 	}
-	if len(o.told) != 1 || !strings.HasPrefix(o.told[0], `NotificationFailed: Notifications: ConfigMap argo-rollouts-notification-configmap in serin, key "trigger.on-degraded": when "rollout.("`) {
-		t.Errorf("told %q", o.told)
+	if len(o.events) != 1 || !strings.HasPrefix(o.events[0], `NotificationFailed: Notifications: ConfigMap argo-rollouts-notification-configmap in serin, key "trigger.on-degraded": when "rollout.("`) {
+		t.Errorf("told %q", o.events)
 	}
 	if !strings.Contains(o.health, "2 keys of ConfigMap") || !strings.Contains(o.health, "template.done") {
 		t.Errorf("health %q", o.health)
 	}
-	o.told = nil
-	o.dispatcher.Happened(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
+	o.events = nil
+	o.dispatcher.NotifyEvent(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
 	o.send()
-	if len(o.told) != 1 || !strings.Contains(o.told[0], `key "template.done"`) {
-		t.Errorf("told %q", o.told)
+	if len(o.events) != 1 || !strings.Contains(o.events[0], `key "template.done"`) {
+		t.Errorf("told %q", o.events)
 	}
-	o.configure("serin", usual)
-	o.dispatcher.Changed(t.Context(), o.about("Degraded"))
+	o.configure("serin", defaultConfig)
+	o.dispatcher.NotifyChange(t.Context(), o.about("Degraded"))
 	o.send()
-	o.want("bad")
+	o.wantReceived("bad")
 	if o.health != "" {
 		t.Errorf("health %q", o.health)
 	}
 }
 
-func TestErrorsOfServicesShowNoSecret(t *testing.T) {
-	o := open(t, false, usual)
+func TestErrorsOfServicesContainNoSecret(t *testing.T) {
+	o := newHarness(t, false, defaultConfig)
 	o.configure("serin", map[string]string{
 		"service.webhook.hook": "url: ftp://$path", "trigger.on-rollout-completed": "- send: [done]",
 		"template.done": "message: '{{fail .secrets.path}}'",
 	})
-	o.dispatcher.Happened(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
+	o.dispatcher.NotifyEvent(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
 	o.send()
-	if len(o.told) != 1 || strings.Contains(o.told[0], "Very-Secret") {
-		t.Errorf("told %q", o.told)
+	if len(o.events) != 1 || strings.Contains(o.events[0], "Very-Secret") {
+		t.Errorf("told %q", o.events)
 	}
 }
 
-// TestANamespaceMayServeItself checks that the configuration of a namespace applies in addition to that of the controller,
+// TestNamespaceMayHaveItsOwnConfiguration checks that the configuration of a namespace applies in addition to that of the controller,
 // if that is enabled.
-func TestANamespaceMayServeItself(t *testing.T) {
+func TestNamespaceMayHaveItsOwnConfiguration(t *testing.T) {
 	for _, self := range []bool{false, true} {
 		t.Run(fmt.Sprint(self), func(t *testing.T) {
-			o := open(t, self, usual)
-			o.configure("shop", map[string]string{"trigger.on-degraded": usual["trigger.on-degraded"], "template.bad": "message: own"})
+			o := newHarness(t, self, defaultConfig)
+			o.configure("shop", map[string]string{"trigger.on-degraded": defaultConfig["trigger.on-degraded"], "template.bad": "message: own"})
 			for range 2 {
-				o.dispatcher.Changed(t.Context(), o.about("Degraded"))
+				o.dispatcher.NotifyChange(t.Context(), o.about("Degraded"))
 				o.send()
 			}
 			want := []string{"bad"}
 			if self {
 				want = append(want, "own")
 			}
-			o.want(want...)
+			o.wantReceived(want...)
 		})
 	}
 }
 
-// TestWithoutConfigurationNothingHappens checks that not even the AnalysisRuns are listed.
-func TestWithoutConfigurationNothingHappens(t *testing.T) {
-	o := open(t, false, usual)
+// TestNothingIsSentWithoutConfiguration checks that not even the AnalysisRuns are listed.
+func TestNothingIsSentWithoutConfiguration(t *testing.T) {
+	o := newHarness(t, false, defaultConfig)
 	if err := o.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "serin", Name: notification.ConfigMapName}}); err != nil {
 		t.Fatal(err)
 	}
 	about := o.about("Degraded")
 	about.Runs = func(context.Context) ([]argov1.AnalysisRun, error) { return nil, errors.New("listed") }
-	o.dispatcher.Changed(t.Context(), about)
-	o.dispatcher.Happened(t.Context(), about, release.Event{Reason: "RolloutCompleted"})
+	o.dispatcher.NotifyChange(t.Context(), about)
+	o.dispatcher.NotifyEvent(t.Context(), about, release.Event{Reason: "RolloutCompleted"})
 	o.send()
-	o.want()
-	if len(o.told) > 0 {
-		t.Errorf("told %q", o.told)
+	o.wantReceived()
+	if len(o.events) > 0 {
+		t.Errorf("told %q", o.events)
 	}
 }
 
 // TestWorkersEvaluateNothing checks that expressions of users are evaluated by the outbox, so that a reconciliation returns
 // while no evaluation can start.
 func TestWorkersEvaluateNothing(t *testing.T) {
-	o := open(t, true, usual)
+	o := newHarness(t, true, defaultConfig)
 	o.configure("shop", map[string]string{"trigger.on-degraded": "- when: all(1..1000, all(1..1000, all(1..1000, true)))\n  send: [bad]"})
 	if err := o.dispatcher.Occupy(t.Context(), "hostile"); err != nil {
 		t.Fatal(err)
 	}
 	for range 100 {
-		o.dispatcher.Changed(t.Context(), o.about("Degraded"))
+		o.dispatcher.NotifyChange(t.Context(), o.about("Degraded"))
 	}
-	o.want()
+	o.wantReceived()
 	o.send()
-	o.want("bad") // while the evaluations of the other namespace do not end
+	o.wantReceived("bad") // while the evaluations of the other namespace do not end
 }
 
-// TestHostileConfigurationsDisturbNobody checks that neither triggers nor templates of a namespace prevent the messages of
+// TestHostileConfigurationsDoNotAffectOthers checks that neither triggers nor templates of a namespace prevent the messages of
 // the controller's configuration, and that they send nothing.
-func TestHostileConfigurationsDisturbNobody(t *testing.T) {
-	o := open(t, true, usual)
+func TestHostileConfigurationsDoNotAffectOthers(t *testing.T) {
+	o := newHarness(t, true, defaultConfig)
 	o.configure("shop", map[string]string{
 		"trigger.on-degraded":          "- when: let a = repeat('x', 900000); let b = a+a+a+a+a+a; let c = b+b+b+b+b+b+b+b; len(c+c+c+c) > 0\n  send: [bad]",
 		"trigger.on-rollout-completed": "- send: [bad]",
 		"template.bad":                 "message: '{{$a := repeat 1000 \"x\"}}{{range until 30}}{{$a = print $a $a}}{{end}}{{len $a}}'",
 	})
-	o.dispatcher.Changed(t.Context(), o.about("Degraded"))
+	o.dispatcher.NotifyChange(t.Context(), o.about("Degraded"))
 	o.send()
-	o.want("bad")
-	o.dispatcher.Happened(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
+	o.wantReceived("bad")
+	o.dispatcher.NotifyEvent(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
 	o.send()
-	o.want("cart  cart:2 newer older")
-	if len(o.told) != 1 || !strings.Contains(o.told[0], "it becomes too long") && !strings.Contains(o.told[0], "too much time or memory") {
-		t.Errorf("told %q", o.told)
+	o.wantReceived("cart  cart:2 newer older")
+	if len(o.events) != 1 || !strings.Contains(o.events[0], "it becomes too long") && !strings.Contains(o.events[0], "too much time or memory") {
+		t.Errorf("told %q", o.events)
 	}
 }
 
-// TestNothingReturnsAfterADeletion checks that the message about the deletion is sent after the Rollout was forgotten, and
+// TestNoStateRemainsAfterADeletion checks that the message about the deletion is sent after the Rollout was forgotten, and
 // that neither its series nor its ledger remain, whether the message is accepted or not.
-func TestNothingReturnsAfterADeletion(t *testing.T) {
+func TestNoStateRemainsAfterADeletion(t *testing.T) {
 	for name, status := range map[string]int{"arrives": http.StatusOK, "is refused": http.StatusBadRequest} {
 		t.Run(name, func(t *testing.T) {
-			o := open(t, false, map[string]string{"trigger.on-rollout-deleted": "- send: [gone]", "template.gone": "message: gone", "trigger.on-degraded": usual["trigger.on-degraded"], "template.bad": "message: bad"})
+			o := newHarness(t, false, map[string]string{"trigger.on-rollout-deleted": "- send: [gone]", "template.gone": "message: gone", "trigger.on-degraded": defaultConfig["trigger.on-degraded"], "template.bad": "message: bad"})
 			o.answer = func(w http.ResponseWriter) { w.WriteHeader(status) }
 			about := o.about("Degraded")
 			about.Object.Annotations["notifications.argoproj.io/subscribe.on-rollout-deleted.hook"] = ""
-			o.dispatcher.Changed(t.Context(), about)
-			o.dispatcher.Happened(t.Context(), about, release.Event{Reason: "RolloutDeleted"})
+			o.dispatcher.NotifyChange(t.Context(), about)
+			o.dispatcher.NotifyEvent(t.Context(), about, release.Event{Reason: "RolloutDeleted"})
 			o.dispatcher.Forget(key)
 			o.send()
-			o.want("bad", "gone")
-			if len(o.dispatcher.Keys()) != 0 || len(o.told) > 0 {
-				t.Errorf("%d Rollouts have a ledger, events %q", len(o.dispatcher.Keys()), o.told)
+			o.wantReceived("bad", "gone")
+			if len(o.dispatcher.Keys()) != 0 || len(o.events) > 0 {
+				t.Errorf("%d Rollouts have a ledger, events %q", len(o.dispatcher.Keys()), o.events)
 			}
 			families, err := o.registry.Gather()
 			if err != nil {
@@ -422,19 +422,19 @@ func TestNothingReturnsAfterADeletion(t *testing.T) {
 	}
 }
 
-// TestARolloutThatIsCreatedAgain checks that messages about the former Rollout are sent, and do not affect the new one.
-func TestARolloutThatIsCreatedAgain(t *testing.T) {
-	o := open(t, false, map[string]string{"trigger.on-rollout-deleted": "- send: [gone]", "template.gone": "message: gone", "trigger.on-degraded": usual["trigger.on-degraded"], "template.bad": "message: bad"})
+// TestRecreatedRolloutHasItsOwnLedger checks that messages about the former Rollout are sent, and do not affect the new one.
+func TestRecreatedRolloutHasItsOwnLedger(t *testing.T) {
+	o := newHarness(t, false, map[string]string{"trigger.on-rollout-deleted": "- send: [gone]", "template.gone": "message: gone", "trigger.on-degraded": defaultConfig["trigger.on-degraded"], "template.bad": "message: bad"})
 	former, next := o.about("Degraded"), o.about("Degraded")
 	former.Object.UID, former.Object.Annotations["notifications.argoproj.io/subscribe.on-rollout-deleted.hook"] = "former", ""
-	o.dispatcher.Happened(t.Context(), former, release.Event{Reason: "RolloutDeleted"})
+	o.dispatcher.NotifyEvent(t.Context(), former, release.Event{Reason: "RolloutDeleted"})
 	o.dispatcher.Forget(key)
-	o.dispatcher.Changed(t.Context(), next)
+	o.dispatcher.NotifyChange(t.Context(), next)
 	o.send()
-	o.want("gone", "bad")
-	o.dispatcher.Changed(t.Context(), next)
+	o.wantReceived("gone", "bad")
+	o.dispatcher.NotifyChange(t.Context(), next)
 	o.send()
-	o.want() // the message is recorded as sent
+	o.wantReceived() // the message is recorded as sent
 	if len(o.dispatcher.Keys()) != 1 {
 		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys()))
 	}
@@ -444,19 +444,19 @@ func TestARolloutThatIsCreatedAgain(t *testing.T) {
 	}
 }
 
-// TestRolloutsComeAndGo checks that no state of deleted Rollouts remains.
-func TestRolloutsComeAndGo(t *testing.T) {
-	o := open(t, false, usual)
+// TestNoStateOfManyDeletedRolloutsRemains checks that no state of deleted Rollouts remains.
+func TestNoStateOfManyDeletedRolloutsRemains(t *testing.T) {
+	o := newHarness(t, false, defaultConfig)
 	about := o.about("Degraded")
 	for i := range 2000 {
 		about.Object = about.Object.DeepCopy()
 		about.Object.Name, about.Object.UID = fmt.Sprintf("cart-%d", i), types.UID(fmt.Sprint(i))
 		about.Object.Annotations = map[string]string{"notifications.argoproj.io/subscribe.on-degraded.none": ""}
-		o.dispatcher.Changed(t.Context(), about)
+		o.dispatcher.NotifyChange(t.Context(), about)
 		o.dispatcher.Forget(client.ObjectKeyFromObject(about.Object))
 		o.send()
 	}
-	if len(o.dispatcher.Keys()) != 0 || sent(t, o.registry, "notification_send_error") != 0 {
+	if len(o.dispatcher.Keys()) != 0 || counterSum(t, o.registry, "notification_send_error") != 0 {
 		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys()))
 	}
 }

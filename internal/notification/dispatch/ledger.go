@@ -19,19 +19,19 @@ import (
 type ledger struct {
 	// annotated is the last observed annotation.
 	annotated notification.SentLog
-	// told contains messages that were sent, and ended those whose condition is no longer true, until the annotation shows
+	// sent contains messages that were sent, and ended those whose condition is no longer true, until the annotation shows
 	// it.
-	told  notification.SentLog
-	ended map[string]bool
-	// begun contains the messages that were queued by this process. An undeliverable message remains here: it is not
+	sent    notification.SentLog
+	cleared map[string]bool
+	// queued contains the messages that were queued by this process. An undeliverable message remains here: it is not
 	// retried until its condition becomes true again, or the process restarts.
-	begun map[string]bool
-	// complaints are the errors that were reported about a version of the configuration.
-	complaints map[string]map[string]bool
+	queued map[string]bool
+	// reportedProblems are the errors that were reported about a version of the configuration.
+	reportedProblems map[string]map[string]bool
 	// pending is the number of queued tasks about the Rollout. gone reports that the Rollout was deleted, so that the ledger
 	// is deleted after them.
 	pending int
-	gone    bool
+	deleted bool
 }
 
 // ledger returns the ledger of a Rollout. The caller holds d.mu.
@@ -40,20 +40,20 @@ func (d *Dispatcher) ledger(key types.NamespacedName, uid types.UID) *ledger {
 		return l
 	}
 	for former := range d.ledgers[key] {
-		d.end(key, former)
+		d.deleteLedger(key, former)
 	}
 	if d.ledgers[key] == nil {
 		d.ledgers[key] = map[types.UID]*ledger{}
 	}
-	l := &ledger{told: notification.SentLog{}, ended: map[string]bool{}, begun: map[string]bool{}, complaints: map[string]map[string]bool{}}
+	l := &ledger{sent: notification.SentLog{}, cleared: map[string]bool{}, queued: map[string]bool{}, reportedProblems: map[string]map[string]bool{}}
 	d.ledgers[key][uid] = l
 	return l
 }
 
-// end deletes the ledger of a deleted Rollout once nothing about it is queued. The caller holds d.mu.
-func (d *Dispatcher) end(key types.NamespacedName, uid types.UID) {
+// deleteLedger deletes the ledger of a deleted Rollout once nothing about it is queued. The caller holds d.mu.
+func (d *Dispatcher) deleteLedger(key types.NamespacedName, uid types.UID) {
 	l := d.ledgers[key][uid]
-	if l.gone = true; l.pending > 0 {
+	if l.deleted = true; l.pending > 0 {
 		return
 	}
 	if delete(d.ledgers[key], uid); len(d.ledgers[key]) == 0 {
@@ -61,70 +61,70 @@ func (d *Dispatcher) end(key types.NamespacedName, uid types.UID) {
 	}
 }
 
-// see updates the ledger with the current annotation.
-func (l *ledger) see(annotated notification.SentLog) {
+// observe updates the ledger with the current annotation.
+func (l *ledger) observe(annotated notification.SentLog) {
 	l.annotated = annotated
-	maps.DeleteFunc(l.told, func(key string, _ int64) bool { return annotated.Has(key) })
-	maps.DeleteFunc(l.ended, func(key string, _ bool) bool { return !annotated.Has(key) })
+	maps.DeleteFunc(l.sent, func(key string, _ int64) bool { return annotated.Has(key) })
+	maps.DeleteFunc(l.cleared, func(key string, _ bool) bool { return !annotated.Has(key) })
 }
 
 // sentLog is the desired content of the annotation.
 func (l *ledger) sentLog() notification.SentLog {
 	out := maps.Clone(l.annotated)
-	maps.Copy(out, l.told)
-	maps.DeleteFunc(out, func(key string, _ int64) bool { return l.ended[key] })
+	maps.Copy(out, l.sent)
+	maps.DeleteFunc(out, func(key string, _ int64) bool { return l.cleared[key] })
 	return out
 }
 
-// known returns the messages that need not be sent, because they were sent or are queued.
-func (l *ledger) known() notification.SentLog {
+// knownMessages returns the messages that need not be sent, because they were sent or are queued.
+func (l *ledger) knownMessages() notification.SentLog {
 	out := l.sentLog()
-	for key := range l.begun {
+	for key := range l.queued {
 		out[key] = 0
 	}
 	return out
 }
 
-// begin records that a message is queued.
-func (l *ledger) begin(key string) {
+// recordQueued records that a message is queued.
+func (l *ledger) recordQueued(key string) {
 	if key != "" {
-		l.begun[key] = true
+		l.queued[key] = true
 	}
 }
 
-// end records that the condition of a message is no longer true, and reports whether the annotation must change.
-func (l *ledger) end(key string) bool {
-	delete(l.begun, key)
-	_, told := l.told[key]
-	delete(l.told, key)
+// recordCleared records that the condition of a message is no longer true, and reports whether the annotation must change.
+func (l *ledger) recordCleared(key string) bool {
+	delete(l.queued, key)
+	_, sent := l.sent[key]
+	delete(l.sent, key)
 	if l.annotated.Has(key) {
-		l.ended[key] = true
+		l.cleared[key] = true
 	}
-	return told || l.annotated.Has(key)
+	return sent || l.annotated.Has(key)
 }
 
-// news reports whether an error was not yet reported about this version of a configuration.
-func (l *ledger) news(version, text string) bool {
-	if l.complaints[version] == nil {
-		l.complaints = map[string]map[string]bool{version: {}}
+// isNewProblem reports whether an error was not yet reported about this version of a configuration.
+func (l *ledger) isNewProblem(version, text string) bool {
+	if l.reportedProblems[version] == nil {
+		l.reportedProblems = map[string]map[string]bool{version: {}}
 	}
-	known := l.complaints[version][text]
-	l.complaints[version][text] = true
+	known := l.reportedProblems[version][text]
+	l.reportedProblems[version][text] = true
 	return !known
 }
 
-// told records that a message was sent, and reports whether the annotation must be written: the condition of the message may
+// recordSent records that a message was sent, and reports whether the annotation must be written: the condition of the message may
 // have ended meanwhile.
-func (d *Dispatcher) told(key types.NamespacedName, uid types.UID, message string) bool {
+func (d *Dispatcher) recordSent(key types.NamespacedName, uid types.UID, message string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.ledgers[key][uid]
-	if l == nil || !l.begun[message] {
+	if l == nil || !l.queued[message] {
 		return false
 	}
-	delete(l.begun, message)
-	delete(l.ended, message)
-	l.told = l.told.With(message, d.Clock.Now())
+	delete(l.queued, message)
+	delete(l.cleared, message)
+	l.sent = l.sent.With(message, d.Clock.Now())
 	return true
 }
 
@@ -141,12 +141,12 @@ func (d *Dispatcher) writeSentLog(about About) {
 		}
 		sentLog := l.sentLog()
 		d.mu.Unlock()
-		return d.write(ctx, key, uid, sentLog)
+		return d.patchSentLog(ctx, key, uid, sentLog)
 	}, nil)
 }
 
-// write patches the annotation, unless a different Rollout has that name now.
-func (d *Dispatcher) write(ctx context.Context, key types.NamespacedName, uid types.UID, sentLog notification.SentLog) error {
+// patchSentLog patches the annotation, unless a different Rollout has that name now.
+func (d *Dispatcher) patchSentLog(ctx context.Context, key types.NamespacedName, uid types.UID, sentLog notification.SentLog) error {
 	var value any // null removes the annotation
 	if text := sentLog.String(); text != "" {
 		value = text

@@ -13,8 +13,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// situation returns the state against which triggers and templates are evaluated.
-func situation(ctx context.Context, about About, event release.Event, now time.Time) (notification.Situation, error) {
+// newSituation returns the state against which triggers and templates are evaluated.
+func newSituation(ctx context.Context, about About, event release.Event, now time.Time) (notification.Situation, error) {
 	object := about.Object.DeepCopy()
 	object.APIVersion, object.Kind = argov1.SchemeGroupVersion.String(), argov1.RolloutKind
 	if about.Spec != nil {
@@ -32,7 +32,7 @@ func situation(ctx context.Context, about About, event release.Event, now time.T
 	if err != nil {
 		return notification.Situation{}, fmt.Errorf("list the AnalysisRuns of Rollout %s: %w", about.key(), err)
 	}
-	for _, run := range newest(about.Object, runs) {
+	for _, run := range runsOfRevision(about.Object, runs) {
 		decoded, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&run)
 		if err != nil {
 			return notification.Situation{}, fmt.Errorf("read AnalysisRun %s: %w", run.Name, err)
@@ -42,14 +42,14 @@ func situation(ctx context.Context, about About, event release.Event, now time.T
 	return out, nil
 }
 
-// newest returns the runs of the Rollout's current revision, the newest first.
-func newest(object *argov1.Rollout, runs []argov1.AnalysisRun) []argov1.AnalysisRun {
-	var own []argov1.AnalysisRun
+// runsOfRevision returns the runs of the Rollout's current revision, the newest first.
+func runsOfRevision(object *argov1.Rollout, runs []argov1.AnalysisRun) []argov1.AnalysisRun {
+	var matching []argov1.AnalysisRun
 	for _, run := range runs {
 		if run.Labels[argov1.PodTemplateHashLabel] == object.Status.CurrentPodHash && run.Annotations[argov1.RevisionAnnotation] == object.Annotations[argov1.RevisionAnnotation] {
-			own = append(own, run)
+			matching = append(matching, run)
 		}
 	}
-	slices.SortStableFunc(own, func(a, b argov1.AnalysisRun) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
-	return own
+	slices.SortStableFunc(matching, func(a, b argov1.AnalysisRun) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	return matching
 }

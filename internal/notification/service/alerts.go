@@ -31,12 +31,12 @@ type grafanaOptions struct {
 }
 
 // newGrafana creates annotations; the recipient is the list of their tags, separated by |.
-func newGrafana(c caller, o grafanaOptions) (send, error) {
-	if err := errors.Join(required("apiUrl", o.APIURL), required("apiKey", o.APIKey)); err != nil {
+func newGrafana(c caller, o grafanaOptions) (sendFunc, error) {
+	if err := errors.Join(requireOption("apiUrl", o.APIURL), requireOption("apiKey", o.APIKey)); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, m Message) error {
-		_, err := c.post(ctx, chat.Request{URL: under(o.APIURL, "annotations"), Header: chat.Bearer(o.APIKey), SkipVerify: o.InsecureSkipVerify}, map[string]any{
+		_, err := c.sendJSON(ctx, chat.Request{URL: urlBelow(o.APIURL, "annotations"), Header: chat.Bearer(o.APIKey), SkipVerify: o.InsecureSkipVerify}, map[string]any{
 			"time": m.Now.UnixMilli(), "isRegion": false, "tags": strings.Split(m.Recipient, "|"), "text": m.Content.Message,
 		})
 		return err
@@ -59,7 +59,7 @@ type alert struct {
 }
 
 // newAlertmanager posts to all members of a cluster; it succeeds if one of them accepts the alert.
-func newAlertmanager(c caller, o alertmanagerOptions) (send, error) {
+func newAlertmanager(c caller, o alertmanagerOptions) (sendFunc, error) {
 	if len(o.Targets) == 0 {
 		return nil, errors.New("its option targets is empty: add at least one HOST:PORT")
 	}
@@ -82,16 +82,16 @@ func newAlertmanager(c caller, o alertmanagerOptions) (send, error) {
 		part.Labels["alertname"] = cmp.Or(part.Labels["alertname"], m.Content.Template)
 		part.StartsAt = m.Now
 		var last error
-		taken := false
+		accepted := false
 		for _, target := range o.Targets {
 			address := cmp.Or(o.Scheme, "http") + "://" + target + cmp.Or(o.APIPath, "/api/v2/alerts")
-			if _, err := c.post(ctx, chat.Request{URL: address, Header: header.Clone(), SkipVerify: o.InsecureSkipVerify}, []alert{part}); err != nil {
+			if _, err := c.sendJSON(ctx, chat.Request{URL: address, Header: header.Clone(), SkipVerify: o.InsecureSkipVerify}, []alert{part}); err != nil {
 				last = err
 				continue
 			}
-			taken = true
+			accepted = true
 		}
-		if taken {
+		if accepted {
 			return nil
 		}
 		return last
@@ -127,13 +127,13 @@ type opsgenieResponder struct {
 }
 
 // newOpsgenie creates alerts for a team; the recipient is its ID.
-func newOpsgenie(c caller, o opsgenieOptions) (send, error) {
+func newOpsgenie(c caller, o opsgenieOptions) (sendFunc, error) {
 	address := cmp.Or(o.APIURL, "api.opsgenie.com")
 	if !strings.Contains(address, "://") {
 		address = "https://" + address
 	}
 	return func(ctx context.Context, m Message) error {
-		key, err := chosen("apiKeys", o.APIKeys, m.Recipient)
+		key, err := optionFor("apiKeys", o.APIKeys, m.Recipient)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func newOpsgenie(c caller, o opsgenieOptions) (send, error) {
 		}
 		body.Message, body.Source = m.Content.Message, "Serin"
 		body.Responders = []opsgenieResponder{{Type: "team", ID: m.Recipient}}
-		_, err = c.post(ctx, chat.Request{URL: under(address, "v2/alerts"), Header: http.Header{"Authorization": {"GenieKey " + key}}}, body)
+		_, err = c.sendJSON(ctx, chat.Request{URL: urlBelow(address, "v2/alerts"), Header: http.Header{"Authorization": {"GenieKey " + key}}}, body)
 		return err
 	}, nil
 }
@@ -151,12 +151,12 @@ func newOpsgenie(c caller, o opsgenieOptions) (send, error) {
 type pagerDutyOptions struct{ Token, From, APIURL string }
 
 // newPagerDuty creates incidents; the recipient is the ID of a service.
-func newPagerDuty(c caller, o pagerDutyOptions) (send, error) {
-	if err := required("token", o.Token); err != nil {
+func newPagerDuty(c caller, o pagerDutyOptions) (sendFunc, error) {
+	if err := requireOption("token", o.Token); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, m Message) error {
-		if !m.Content.Has("pagerduty") {
+		if !m.Content.HasPart("pagerduty") {
 			return errors.New("the template has no part pagerduty: add one with a title")
 		}
 		var part struct{ Title, Body, Urgency, PriorityID string }
@@ -178,8 +178,8 @@ func newPagerDuty(c caller, o pagerDutyOptions) (send, error) {
 			incident["priority"] = reference{part.PriorityID, "priority_reference"}
 		}
 		header := http.Header{"Authorization": {"Token token=" + o.Token}, "Accept": {"application/vnd.pagerduty+json;version=2"}, "From": {o.From}}
-		address := under(cmp.Or(o.APIURL, "https://api.pagerduty.com"), "incidents")
-		_, err := c.post(ctx, chat.Request{URL: address, Header: header}, map[string]any{"incident": incident})
+		address := urlBelow(cmp.Or(o.APIURL, "https://api.pagerduty.com"), "incidents")
+		_, err := c.sendJSON(ctx, chat.Request{URL: address, Header: header}, map[string]any{"incident": incident})
 		return err
 	}, nil
 }
@@ -199,13 +199,13 @@ type pagerDutyPayload struct {
 }
 
 // newPagerDutyEvents sends events with the routing key of the recipient.
-func newPagerDutyEvents(c caller, o pagerDutyEventsOptions) (send, error) {
+func newPagerDutyEvents(c caller, o pagerDutyEventsOptions) (sendFunc, error) {
 	return func(ctx context.Context, m Message) error {
-		key, err := chosen("serviceKeys", o.ServiceKeys, m.Recipient)
+		key, err := optionFor("serviceKeys", o.ServiceKeys, m.Recipient)
 		if err != nil {
 			return err
 		}
-		if !m.Content.Has("pagerdutyv2") {
+		if !m.Content.HasPart("pagerdutyv2") {
 			return errors.New("the template has no part pagerdutyv2: add one with summary, severity and source")
 		}
 		var part struct {
@@ -219,7 +219,7 @@ func newPagerDutyEvents(c caller, o pagerDutyEventsOptions) (send, error) {
 		if part.URL != "" {
 			event["client_url"] = part.URL
 		}
-		_, err = c.post(ctx, chat.Request{URL: under(cmp.Or(o.APIURL, "https://events.pagerduty.com"), "v2/enqueue")}, event)
+		_, err = c.sendJSON(ctx, chat.Request{URL: urlBelow(cmp.Or(o.APIURL, "https://events.pagerduty.com"), "v2/enqueue")}, event)
 		return err
 	}, nil
 }
@@ -234,8 +234,8 @@ type newRelicDeployment struct {
 }
 
 // newNewRelic records deployments of an application; the recipient is its ID.
-func newNewRelic(c caller, o newRelicOptions) (send, error) {
-	if err := required("apiKey", o.APIKey); err != nil {
+func newNewRelic(c caller, o newRelicOptions) (sendFunc, error) {
+	if err := requireOption("apiKey", o.APIKey); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, m Message) error {
@@ -244,8 +244,8 @@ func newNewRelic(c caller, o newRelicOptions) (send, error) {
 			return err
 		}
 		part.Description = cmp.Or(part.Description, m.Content.Message)
-		address := under(cmp.Or(o.APIURL, "https://api.newrelic.com"), "v2/applications/"+url.PathEscape(m.Recipient)+"/deployments.json")
-		_, err := c.post(ctx, chat.Request{URL: address, Header: http.Header{"X-Api-Key": {o.APIKey}}}, map[string]any{"deployment": part})
+		address := urlBelow(cmp.Or(o.APIURL, "https://api.newrelic.com"), "v2/applications/"+url.PathEscape(m.Recipient)+"/deployments.json")
+		_, err := c.sendJSON(ctx, chat.Request{URL: address, Header: http.Header{"X-Api-Key": {o.APIKey}}}, map[string]any{"deployment": part})
 		return err
 	}, nil
 }

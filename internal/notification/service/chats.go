@@ -20,8 +20,8 @@ type mattermostOptions struct {
 	InsecureSkipVerify bool
 }
 
-func newMattermost(c caller, o mattermostOptions) (send, error) {
-	if err := errors.Join(required("apiURL", o.APIURL), required("token", o.Token)); err != nil {
+func newMattermost(c caller, o mattermostOptions) (sendFunc, error) {
+	if err := errors.Join(requireOption("apiURL", o.APIURL), requireOption("token", o.Token)); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, m Message) error {
@@ -29,19 +29,19 @@ func newMattermost(c caller, o mattermostOptions) (send, error) {
 		if err := m.Content.Part("mattermost", &part); err != nil {
 			return err
 		}
-		attachments, err := list("mattermost.attachments", part.Attachments)
+		attachments, err := jsonList("mattermost.attachments", part.Attachments)
 		if err != nil {
 			return err
 		}
-		_, err = c.post(ctx, chat.Request{URL: under(o.APIURL, "api/v4/posts"), Header: chat.Bearer(o.Token), SkipVerify: o.InsecureSkipVerify}, map[string]any{
-			"channel_id": m.Recipient, "message": m.Content.Message, "props": map[string]any{"attachments": orNone(attachments)},
+		_, err = c.sendJSON(ctx, chat.Request{URL: urlBelow(o.APIURL, "api/v4/posts"), Header: chat.Bearer(o.Token), SkipVerify: o.InsecureSkipVerify}, map[string]any{
+			"channel_id": m.Recipient, "message": m.Content.Message, "props": map[string]any{"attachments": emptyIfNil(attachments)},
 		})
 		return err
 	}, nil
 }
 
-// orNone returns a list that is encoded as [] instead of null.
-func orNone(items []json.RawMessage) []json.RawMessage {
+// emptyIfNil returns a list that is encoded as [] instead of null.
+func emptyIfNil(items []json.RawMessage) []json.RawMessage {
 	if items == nil {
 		return []json.RawMessage{}
 	}
@@ -62,8 +62,8 @@ type rocketMessage struct {
 }
 
 // newRocketChat logs in for each message, because a session would have to be stored and can expire.
-func newRocketChat(c caller, o rocketOptions) (send, error) {
-	if err := errors.Join(required("serverUrl", o.ServerURL), required("email", o.Email), required("password", o.Password)); err != nil {
+func newRocketChat(c caller, o rocketOptions) (sendFunc, error) {
+	if err := errors.Join(requireOption("serverUrl", o.ServerURL), requireOption("email", o.Email), requireOption("password", o.Password)); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, m Message) error {
@@ -75,13 +75,13 @@ func newRocketChat(c caller, o rocketOptions) (send, error) {
 		if err != nil {
 			return err
 		}
-		body, err := c.post(ctx, chat.Request{URL: under(o.ServerURL, "api/v1/chat.postMessage"), Header: header}, message)
+		body, err := c.sendJSON(ctx, chat.Request{URL: urlBelow(o.ServerURL, "api/v1/chat.postMessage"), Header: header}, message)
 		if err != nil {
 			return err
 		}
 		var answer struct{ Success bool }
 		if json.Unmarshal(body, &answer) != nil || !answer.Success {
-			return refusal("")
+			return refusedError("")
 		}
 		return nil
 	}, nil
@@ -92,7 +92,7 @@ func rocketChatMessage(o rocketOptions, m Message) (rocketMessage, error) {
 	if err := m.Content.Part("rocketchat", &part); err != nil {
 		return rocketMessage{}, err
 	}
-	attachments, err := list("rocketchat.attachments", part.Attachments)
+	attachments, err := jsonList("rocketchat.attachments", part.Attachments)
 	if err != nil {
 		return rocketMessage{}, err
 	}
@@ -109,7 +109,7 @@ func rocketChatMessage(o rocketOptions, m Message) (rocketMessage, error) {
 }
 
 func rocketLogin(ctx context.Context, c caller, o rocketOptions) (http.Header, error) {
-	body, err := c.post(ctx, chat.Request{URL: under(o.ServerURL, "api/v1/login")}, map[string]string{"user": o.Email, "password": o.Password})
+	body, err := c.sendJSON(ctx, chat.Request{URL: urlBelow(o.ServerURL, "api/v1/login")}, map[string]string{"user": o.Email, "password": o.Password})
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func rocketLogin(ctx context.Context, c caller, o rocketOptions) (http.Header, e
 		Data struct{ AuthToken, UserID string }
 	}
 	if json.Unmarshal(body, &answer) != nil || answer.Data.AuthToken == "" {
-		return nil, refusal("login")
+		return nil, refusedError("login")
 	}
 	return http.Header{"X-Auth-Token": {answer.Data.AuthToken}, "X-User-Id": {answer.Data.UserID}}, nil
 }
@@ -125,9 +125,9 @@ func rocketLogin(ctx context.Context, c caller, o rocketOptions) (http.Header, e
 type googleChatOptions struct{ Webhooks map[string]string }
 
 // newGoogleChat posts to the webhooks of spaces. The cards of templates are YAML, in the older or the newer format.
-func newGoogleChat(c caller, o googleChatOptions) (send, error) {
+func newGoogleChat(c caller, o googleChatOptions) (sendFunc, error) {
 	return func(ctx context.Context, m Message) error {
-		address, err := chosen("webhooks", o.Webhooks, m.Recipient)
+		address, err := optionFor("webhooks", o.Webhooks, m.Recipient)
 		if err != nil {
 			return err
 		}
@@ -140,11 +140,11 @@ func newGoogleChat(c caller, o googleChatOptions) (send, error) {
 			return err
 		}
 		if part.ThreadKey != "" {
-			if address, err = threaded(address, part.ThreadKey); err != nil {
+			if address, err = threadURL(address, part.ThreadKey); err != nil {
 				return err
 			}
 		}
-		_, err = c.post(ctx, chat.Request{URL: address}, message)
+		_, err = c.sendJSON(ctx, chat.Request{URL: address}, message)
 		return err
 	}, nil
 }
@@ -175,8 +175,8 @@ func googleMessage(m Message, cards, cardsV2 string) (map[string]any, error) {
 	return message, nil
 }
 
-// threaded returns the URL of a webhook for a message in a thread.
-func threaded(address, key string) (string, error) {
+// threadURL returns the URL of a webhook for a message in a thread.
+func threadURL(address, key string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", errors.New("the webhook of the recipient is not a URL: correct it")
@@ -190,20 +190,20 @@ func threaded(address, key string) (string, error) {
 
 type webexOptions struct{ Token, APIURL string }
 
-// mailbox matches a recipient of Webex that is an email address instead of a room.
-var mailbox = regexp.MustCompile(`^\S+@\S+\.\S+$`)
+// emailAddress matches a recipient of Webex that is an email address instead of a room.
+var emailAddress = regexp.MustCompile(`^\S+@\S+\.\S+$`)
 
-func newWebex(c caller, o webexOptions) (send, error) {
-	if err := required("token", o.Token); err != nil {
+func newWebex(c caller, o webexOptions) (sendFunc, error) {
+	if err := requireOption("token", o.Token); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, m Message) error {
 		to := "roomId"
-		if mailbox.MatchString(m.Recipient) {
+		if emailAddress.MatchString(m.Recipient) {
 			to = "toPersonEmail"
 		}
-		address := under(cmp.Or(o.APIURL, "https://webexapis.com"), "v1/messages")
-		_, err := c.post(ctx, chat.Request{URL: address, Header: chat.Bearer(o.Token)}, map[string]string{to: m.Recipient, "markdown": m.Content.Message})
+		address := urlBelow(cmp.Or(o.APIURL, "https://webexapis.com"), "v1/messages")
+		_, err := c.sendJSON(ctx, chat.Request{URL: address, Header: chat.Bearer(o.Token)}, map[string]string{to: m.Recipient, "markdown": m.Content.Message})
 		return err
 	}, nil
 }
@@ -212,8 +212,8 @@ type telegramOptions struct{ Token, APIURL string }
 
 // newTelegram posts to a channel by its name, or to a chat by its number, which begins with a minus and may be followed by
 // | and a thread.
-func newTelegram(c caller, o telegramOptions) (send, error) {
-	if err := required("token", o.Token); err != nil {
+func newTelegram(c caller, o telegramOptions) (sendFunc, error) {
+	if err := requireOption("token", o.Token); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, m Message) error {
@@ -229,22 +229,22 @@ func newTelegram(c caller, o telegramOptions) (send, error) {
 				message["message_thread_id"] = number
 			}
 		}
-		address := under(cmp.Or(o.APIURL, "https://api.telegram.org"), "bot"+o.Token+"/sendMessage")
-		_, err := c.post(ctx, chat.Request{URL: address}, message)
+		address := urlBelow(cmp.Or(o.APIURL, "https://api.telegram.org"), "bot"+o.Token+"/sendMessage")
+		_, err := c.sendJSON(ctx, chat.Request{URL: address}, message)
 		return err
 	}, nil
 }
 
 type pushoverOptions struct{ Token, APIURL string }
 
-func newPushover(c caller, o pushoverOptions) (send, error) {
-	if err := required("token", o.Token); err != nil {
+func newPushover(c caller, o pushoverOptions) (sendFunc, error) {
+	if err := requireOption("token", o.Token); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, m Message) error {
 		form := url.Values{"token": {o.Token}, "user": {m.Recipient}, "message": {m.Content.Message}}
-		_, err := c.do(ctx, chat.Request{
-			URL:    under(cmp.Or(o.APIURL, "https://api.pushover.net"), "1/messages.json"),
+		_, err := c.sendRequest(ctx, chat.Request{
+			URL:    urlBelow(cmp.Or(o.APIURL, "https://api.pushover.net"), "1/messages.json"),
 			Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, Body: []byte(form.Encode()),
 		})
 		return err

@@ -30,8 +30,8 @@ const (
 
 // newEmail sends mails; the recipient is a list of addresses, separated by commas. TLS is used if the server offers it; a
 // password is sent only with TLS.
-func newEmail(c caller, o emailOptions) (send, error) {
-	if err := errors.Join(required("host", o.Host), required("from", o.From)); err != nil {
+func newEmail(c caller, o emailOptions) (sendFunc, error) {
+	if err := errors.Join(requireOption("host", o.Host), requireOption("from", o.From)); err != nil {
 		return nil, err
 	}
 	o.Port = cmp.Or(o.Port, portMail)

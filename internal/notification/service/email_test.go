@@ -12,7 +12,7 @@ import (
 )
 
 // mailServer accepts one mail by SMTP. differs contains its replies by command, if they are not those of success.
-func mailServer(t *testing.T, differs map[string]string) (port string, got <-chan string) {
+func mailServer(t *testing.T, replies map[string]string) (port string, got <-chan string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -26,13 +26,13 @@ func mailServer(t *testing.T, differs map[string]string) (port string, got <-cha
 			return
 		}
 		defer conn.Close()
-		mails <- serveMail(conn, differs)
+		mails <- serveMail(conn, replies)
 	}()
 	_, port, _ = net.SplitHostPort(listener.Addr().String())
 	return port, mails
 }
 
-func serveMail(conn net.Conn, differs map[string]string) string {
+func serveMail(conn net.Conn, replies map[string]string) string {
 	lines := bufio.NewScanner(conn)
 	var received strings.Builder
 	data := false
@@ -47,8 +47,8 @@ func serveMail(conn net.Conn, differs map[string]string) string {
 			data = false
 			answer("250 ok")
 		case data:
-		case differs[verb] != "":
-			answer(differs[verb])
+		case replies[verb] != "":
+			answer(replies[verb])
 		case verb == "EHLO":
 			answer("250 mail.example")
 		case verb == "DATA":
@@ -64,7 +64,7 @@ func serveMail(conn net.Conn, differs map[string]string) string {
 	return received.String()
 }
 
-func TestAMailIsSent(t *testing.T) {
+func TestMailIsSent(t *testing.T) {
 	port, got := mailServer(t, nil)
 	sender, err := newSender(t, "email", "{host: 127.0.0.1, port: "+port+", from: serin@example.org, html: true}")
 	if err != nil {
@@ -84,7 +84,7 @@ func TestAMailIsSent(t *testing.T) {
 	}
 }
 
-func TestAMailThatIsNotTaken(t *testing.T) {
+func TestFailuresOfMailServers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		differs map[string]string
 		again   bool

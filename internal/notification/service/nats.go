@@ -28,8 +28,8 @@ type natsOptions struct {
 
 // newNATS publishes to a subject, which is the recipient. Each message has its own connection, which is closed after it: it
 // never reconnects, and does not contact the servers that a server announces.
-func newNATS(c caller, o natsOptions) (send, error) {
-	if err := errors.Join(required("url", o.URL), checkNATSServers(o.URL)); err != nil {
+func newNATS(c caller, o natsOptions) (sendFunc, error) {
+	if err := errors.Join(requireOption("url", o.URL), checkNATSServers(o.URL)); err != nil {
 		return nil, err
 	}
 	credentials, err := o.credentials()
@@ -122,8 +122,8 @@ func checkSubject(subject string) error {
 type natsDialer struct {
 	ctx    context.Context //nolint:containedctx // the library's interface has no context, and the dialer serves one call
 	policy outbound.Policy
-	// failed is the error of the last dial.
-	failed error
+	// dialErr is the error of the last dial.
+	dialErr error
 }
 
 func (d *natsDialer) options() []nats.Option {
@@ -137,7 +137,7 @@ func (d *natsDialer) options() []nats.Option {
 // Dial implements nats.CustomDialer.
 func (d *natsDialer) Dial(network, address string) (net.Conn, error) {
 	connection, err := d.dial(network, address)
-	d.failed = err
+	d.dialErr = err
 	return connection, err
 }
 
@@ -150,7 +150,7 @@ func (d *natsDialer) dial(network, address string) (net.Conn, error) {
 		return nil, err
 	}
 	context.AfterFunc(d.ctx, func() { _ = connection.Close() })
-	return &limitedConn{Conn: connection, left: maxReply}, nil
+	return &limitedConn{Conn: connection, remaining: maxReply}, nil
 }
 
 // maxReply bounds the bytes that a server may send during one attempt.
@@ -161,7 +161,7 @@ func (d *natsDialer) explain(err error, subject string) error {
 	is := func(candidates ...error) bool {
 		return slices.ContainsFunc(candidates, func(candidate error) bool { return errors.Is(err, candidate) })
 	}
-	refused, closed := errors.AsType[*outbound.RefusedError](d.failed)
+	refused, closed := errors.AsType[*outbound.RefusedError](d.dialErr)
 	switch {
 	case is(nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrNkeysNotSupported):
 		return errors.New("the NATS server refused the credentials: correct username and password, or nkey")
@@ -179,8 +179,8 @@ func (d *natsDialer) explain(err error, subject string) error {
 		return refused
 	case d.ctx.Err() != nil:
 		return outbound.NewUnreachableError(context.Cause(d.ctx))
-	case d.failed != nil:
-		return outbound.NewUnreachableError(fmt.Errorf("reach the NATS server: %w", d.failed))
+	case d.dialErr != nil:
+		return outbound.NewUnreachableError(fmt.Errorf("reach the NATS server: %w", d.dialErr))
 	default:
 		return outbound.NewUnreachableError(errors.New("the response of the NATS server is not valid: check the option url"))
 	}
@@ -194,14 +194,14 @@ func isCertificateError(err error) bool {
 // limitedConn is a connection from which at most left bytes can be read.
 type limitedConn struct {
 	net.Conn
-	left int
+	remaining int
 }
 
 func (c *limitedConn) Read(into []byte) (int, error) {
-	if c.left <= 0 {
+	if c.remaining <= 0 {
 		return 0, io.ErrUnexpectedEOF
 	}
-	n, err := c.Conn.Read(into[:min(len(into), c.left)])
-	c.left -= n
+	n, err := c.Conn.Read(into[:min(len(into), c.remaining)])
+	c.remaining -= n
 	return n, err
 }

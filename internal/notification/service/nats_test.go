@@ -115,7 +115,7 @@ func sendNATS(t *testing.T, ctx context.Context, options, subject string) error 
 	return sender.Send(ctx, service.Message{Content: content(t, "message: hi"), Service: "own", Recipient: subject, Now: now}) //nolint:contextcheck // content renders in the context of the test
 }
 
-func TestAMessageIsPublishedToNATS(t *testing.T) {
+func TestMessageIsPublishedToNATS(t *testing.T) {
 	pair, err := nkeys.CreateUser()
 	if err != nil {
 		t.Fatal(err)
@@ -177,21 +177,21 @@ authorization { users = [{user: serin, password: Pa55word, permissions: {publish
 	}
 }
 
-// oddNATS is a server that sends something to each connection, and then nothing more. It counts the connections that began
+// misbehavingNATS is a server that sends something to each connection, and then nothing more. It counts the connections that began
 // and ended.
-type oddNATS struct {
+type misbehavingNATS struct {
 	address      string
 	begun, ended atomic.Int32
 }
 
-func newOddNATS(t *testing.T, talk func(net.Conn)) *oddNATS {
+func newMisbehavingNATS(t *testing.T, talk func(net.Conn)) *misbehavingNATS {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	odd := &oddNATS{address: "nats://" + listener.Addr().String()}
+	odd := &misbehavingNATS{address: "nats://" + listener.Addr().String()}
 	go func() {
 		for {
 			connection, err := listener.Accept()
@@ -224,7 +224,7 @@ func answerNATS(connection net.Conn, then string) {
 	}
 }
 
-func TestANATSServerThatMisbehaves(t *testing.T) {
+func TestMisbehavingNATSServers(t *testing.T) {
 	for name, talk := range map[string]func(connection net.Conn, endAttempt func()){
 		"ends at once":    func(connection net.Conn, _ func()) { connection.Close() },
 		"an endless line": func(connection net.Conn, _ func()) { _, _ = io.Copy(connection, endless{}) },
@@ -246,7 +246,7 @@ func TestANATSServerThatMisbehaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, endAttempt := context.WithCancel(t.Context())
 			defer endAttempt()
-			odd := newOddNATS(t, func(connection net.Conn) { talk(connection, endAttempt) })
+			odd := newMisbehavingNATS(t, func(connection net.Conn) { talk(connection, endAttempt) })
 			err := sendNATS(t, ctx, "{url: '"+odd.address+"', username: serin, password: Pa55word}", "releases")
 			if _, again := chat.RetryAfter(err, now); err == nil || !again || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "Pa55word") || strings.Contains(err.Error(), "no answer within") {
 				t.Errorf("%v, again %v", err, again)
@@ -275,8 +275,8 @@ type pings struct{}
 
 func (pings) Read(into []byte) (int, error) { return copy(into, "PING\r\n"), nil }
 
-// TestNothingOfANATSMessageRemains checks that neither connections nor goroutines that reconnect are leaked.
-func TestNothingOfANATSMessageRemains(t *testing.T) {
+// TestNATSConnectionsAreNotLeaked checks that neither connections nor goroutines that reconnect are leaked.
+func TestNATSConnectionsAreNotLeaked(t *testing.T) {
 	address := natsServer(t, "")
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -303,7 +303,7 @@ func TestNothingOfANATSMessageRemains(t *testing.T) {
 	})
 }
 
-func TestNATSOptionsThatCannotWorkAreRefused(t *testing.T) {
+func TestInvalidNATSOptionsAreRefused(t *testing.T) {
 	for _, tt := range []struct{ options, want string }{
 		{"{}", "option url is empty"},
 		{"{url: 'http://Pa55word@nats'}", "option url is not the address of a NATS server"},

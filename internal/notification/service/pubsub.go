@@ -35,8 +35,8 @@ var (
 )
 
 // newPubSub publishes to a topic of Google Cloud Pub/Sub: the recipient, or else the topic of the options.
-func newPubSub(c caller, o pubSubOptions) (send, error) {
-	if err := errors.Join(required("project", o.Project), o.check(c.own)); err != nil {
+func newPubSub(c caller, o pubSubOptions) (sendFunc, error) {
+	if err := errors.Join(requireOption("project", o.Project), o.check(c.own)); err != nil {
 		return nil, err
 	}
 	token, err := o.tokens()
@@ -56,9 +56,9 @@ func newPubSub(c caller, o pubSubOptions) (send, error) {
 		if err != nil {
 			return err
 		}
-		address := under(cmp.Or(o.APIURL, pubSubAddress), "v1/projects/"+url.PathEscape(o.Project)+"/topics/"+url.PathEscape(topic)+":publish")
+		address := urlBelow(cmp.Or(o.APIURL, pubSubAddress), "v1/projects/"+url.PathEscape(o.Project)+"/topics/"+url.PathEscape(topic)+":publish")
 		message := pubSubMessage{Data: []byte(m.Content.Message), Attributes: part.Attributes}
-		_, err = c.post(ctx, chat.Request{URL: address, Header: chat.Bearer(bearerToken.Reveal())}, map[string]any{"messages": []pubSubMessage{message}})
+		_, err = c.sendJSON(ctx, chat.Request{URL: address, Header: chat.Bearer(bearerToken.Reveal())}, map[string]any{"messages": []pubSubMessage{message}})
 		return err
 	}, nil
 }

@@ -38,8 +38,8 @@ var googleKey = sync.OnceValue(func() string {
 	return string(text)
 })
 
-func TestTheKeyFileOfPubSubIsReadForEachMessage(t *testing.T) {
-	at := newFake(t, says(200, "{}"))
+func TestKeyFileOfPubSubIsReadForEachMessage(t *testing.T) {
+	at := newFakeService(t, respond(200, "{}"))
 	file := filepath.Join(t.TempDir(), "key.json")
 	sender, err := newSender(t, "gcppubsub", "{project: shop, topic: releases, keyFile: "+file+", apiURL: '"+at.URL+"'}")
 	if err != nil {
@@ -55,10 +55,10 @@ func TestTheKeyFileOfPubSubIsReadForEachMessage(t *testing.T) {
 		}
 		err := sender.Send(t.Context(), service.Message{Content: content(t, "message: hi")})
 		switch {
-		case step.want == "" && (err != nil || len(at.asked) != 1):
-			t.Errorf("%v, requests %v", err, at.asked)
-		case step.want != "" && (err == nil || !strings.Contains(err.Error(), step.want) || strings.Contains(err.Error(), "Pa55word") || len(at.asked) > 0):
-			t.Errorf("%v, want %q; requests %v", err, step.want, at.asked)
+		case step.want == "" && (err != nil || len(at.requests) != 1):
+			t.Errorf("%v, requests %v", err, at.requests)
+		case step.want != "" && (err == nil || !strings.Contains(err.Error(), step.want) || strings.Contains(err.Error(), "Pa55word") || len(at.requests) > 0):
+			t.Errorf("%v, want %q; requests %v", err, step.want, at.requests)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestPubSubUsesTheIdentityOfTheController(t *testing.T) {
 	}
 }
 
-func TestPubSubWithoutCredentialsIsTriedAgain(t *testing.T) {
+func TestPubSubWithoutCredentialsIsRetried(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(t.TempDir(), "Pa55word"))
 	sender, err := newSender(t, "gcppubsub", "{project: shop, topic: releases}")
 	if err != nil {
@@ -109,16 +109,16 @@ func TestPubSubWithoutCredentialsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestANamespaceHasItsOwnKeyForPubSub checks that the configuration of a namespace cannot use files or the identity of the
+// TestNamespaceNeedsItsOwnKeyForPubSub checks that the configuration of a namespace cannot use files or the identity of the
 // controller.
-func TestANamespaceHasItsOwnKeyForPubSub(t *testing.T) {
+func TestNamespaceNeedsItsOwnKeyForPubSub(t *testing.T) {
 	for options, good := range map[string]bool{
 		"{project: shop, topic: releases}":                                           false,
 		"{project: shop, topic: releases, keyFile: /var/run/secrets/key.json}":       false,
 		"{project: shop, topic: releases, serviceAccountKey: '" + googleKey() + "'}": true,
 	} {
 		config := notification.NewConfig(map[string]string{"service.gcppubsub": options}, nil)
-		for own, config := range map[bool]*notification.Config{false: config, true: config.Own("shop")} {
+		for own, config := range map[bool]*notification.Config{false: config, true: config.ForNamespace("shop")} {
 			s, err := config.Service("gcppubsub")
 			if err != nil {
 				t.Fatal(err)

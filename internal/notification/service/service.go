@@ -38,34 +38,34 @@ type Sender interface {
 	Send(ctx context.Context, m Message) error
 }
 
-// send is a Sender.
-type send func(ctx context.Context, m Message) error
+// sendFunc is a Sender.
+type sendFunc func(ctx context.Context, m Message) error
 
-func (s send) Send(ctx context.Context, m Message) error { return s(ctx, m) }
+func (s sendFunc) Send(ctx context.Context, m Message) error { return s(ctx, m) }
 
-// makers create senders from their options, by type.
-var makers = map[string]func(caller, []byte) (Sender, error){
-	"alertmanager": of(newAlertmanager), "email": of(newEmail), "gcppubsub": of(newPubSub), "googlechat": of(newGoogleChat),
-	"grafana": of(newGrafana), "mattermost": of(newMattermost), "nats": of(newNATS), "newrelic": of(newNewRelic), "opsgenie": of(newOpsgenie),
-	"pagerduty": of(newPagerDuty), "pagerdutyv2": of(newPagerDutyEvents), "pushover": of(newPushover), "rocketchat": of(newRocketChat), "slack": of(newSlack),
-	"teams": of(newTeams), "teams-workflows": of(newTeamsWorkflows), "telegram": of(newTelegram), "webex": of(newWebex), "webhook": of(newWebhook),
+// constructors create senders from their options, by type.
+var constructors = map[string]func(caller, []byte) (Sender, error){
+	"alertmanager": withOptions(newAlertmanager), "email": withOptions(newEmail), "gcppubsub": withOptions(newPubSub), "googlechat": withOptions(newGoogleChat),
+	"grafana": withOptions(newGrafana), "mattermost": withOptions(newMattermost), "nats": withOptions(newNATS), "newrelic": withOptions(newNewRelic), "opsgenie": withOptions(newOpsgenie),
+	"pagerduty": withOptions(newPagerDuty), "pagerdutyv2": withOptions(newPagerDutyEvents), "pushover": withOptions(newPushover), "rocketchat": withOptions(newRocketChat), "slack": withOptions(newSlack),
+	"teams": withOptions(newTeams), "teams-workflows": withOptions(newTeamsWorkflows), "telegram": withOptions(newTelegram), "webex": withOptions(newWebex), "webhook": withOptions(newWebhook),
 }
 
 // Types returns the supported types of services, sorted.
-func Types() []string { return slices.Sorted(maps.Keys(makers)) }
+func Types() []string { return slices.Sorted(maps.Keys(constructors)) }
 
 // New returns the sender of a configured service. It decodes the options and sends nothing. policy must be that of the
 // client.
 func New(client *outbound.Client, policy outbound.Policy, s notification.Service) (Sender, error) {
-	maker, ok := makers[s.Type]
+	maker, ok := constructors[s.Type]
 	if !ok {
 		return nil, fmt.Errorf("service type %q is not supported: use one of %s", s.Type, strings.Join(Types(), ", "))
 	}
 	return maker(caller{client: client, policy: policy, own: s.Own}, s.Options)
 }
 
-// of returns a maker that decodes the options of a type.
-func of[O any](make func(caller, O) (send, error)) func(caller, []byte) (Sender, error) {
+// withOptions returns a maker that decodes the options of a type.
+func withOptions[O any](make func(caller, O) (sendFunc, error)) func(caller, []byte) (Sender, error) {
 	return func(c caller, raw []byte) (Sender, error) {
 		var options O
 		if err := json.Unmarshal(raw, &options); err != nil {
@@ -87,14 +87,14 @@ type caller struct {
 	own bool
 }
 
-// do sends one request. Its errors do not name the service, because the caller does.
-func (c caller) do(ctx context.Context, r chat.Request) ([]byte, error) {
+// sendRequest sends one request. Its errors do not name the service, because the caller does.
+func (c caller) sendRequest(ctx context.Context, r chat.Request) ([]byte, error) {
 	r.Service, r.Timeout = "the service", timeout
 	return chat.Send(ctx, c.client, r)
 }
 
-// post sends a payload as JSON.
-func (c caller) post(ctx context.Context, r chat.Request, payload any) ([]byte, error) {
+// sendJSON sends a payload as JSON.
+func (c caller) sendJSON(ctx context.Context, r chat.Request, payload any) ([]byte, error) {
 	r.Service, r.Timeout = "the service", timeout
 	return chat.SendJSON(ctx, c.client, r, payload)
 }
@@ -106,21 +106,21 @@ func (b basicAuth) header() string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(b.Username+":"+b.Password))
 }
 
-// under returns the URL of a path below an address.
-func under(address, path string) string {
+// urlBelow returns the URL of a path below an address.
+func urlBelow(address, path string) string {
 	return strings.TrimRight(address, "/") + "/" + strings.TrimLeft(path, "/")
 }
 
-// required returns an error if an option is missing.
-func required(name, value string) error {
+// requireOption returns an error if an option is missing.
+func requireOption(name, value string) error {
 	if value == "" {
 		return fmt.Errorf("its option %s is empty: set it", name)
 	}
 	return nil
 }
 
-// chosen returns the value that an option has for a recipient.
-func chosen(option string, all map[string]string, recipient string) (string, error) {
+// optionFor returns the value that an option has for a recipient.
+func optionFor(option string, all map[string]string, recipient string) (string, error) {
 	value, ok := all[recipient]
 	if !ok {
 		return "", fmt.Errorf("its option %s does not contain %q: add the recipient there, or correct the subscription", option, recipient)
@@ -128,8 +128,8 @@ func chosen(option string, all map[string]string, recipient string) (string, err
 	return value, nil
 }
 
-// list decodes a JSON list in a string of a template; it is nil for an empty string.
-func list(field, text string) ([]json.RawMessage, error) {
+// jsonList decodes a JSON list in a string of a template; it is nil for an empty string.
+func jsonList(field, text string) ([]json.RawMessage, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}

@@ -24,30 +24,30 @@ import (
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// asked is a request to a service, in a form that is easy to compare.
-type asked struct {
+// recordedRequest is a request to a service, in a form that is easy to compare.
+type recordedRequest struct {
 	call string
 	// header contains the relevant headers: credentials and content type.
 	header map[string]string
 	body   string
 }
 
-// fake is a service that records its requests.
-type fake struct {
+// fakeService is a service that records its requests.
+type fakeService struct {
 	*httptest.Server
-	mu     sync.Mutex
-	asked  []asked
-	answer http.HandlerFunc
+	mu       sync.Mutex
+	requests []recordedRequest
+	answer   http.HandlerFunc
 }
 
-func newFake(t *testing.T, answer http.HandlerFunc) *fake {
-	f := &fake{answer: answer}
+func newFakeService(t *testing.T, answer http.HandlerFunc) *fakeService {
+	f := &fakeService{answer: answer}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	return f
 }
 
-func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *fakeService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	header := map[string]string{}
 	for _, name := range []string{"Authorization", "Content-Type", "X-Auth-Token", "X-User-Id", "X-Api-Key", "From", "Accept", "X-Own"} {
@@ -59,13 +59,13 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	f.mu.Lock()
-	f.asked = append(f.asked, asked{call: r.Method + " " + r.URL.RequestURI(), header: header, body: plain(string(body))})
+	f.requests = append(f.requests, recordedRequest{call: r.Method + " " + r.URL.RequestURI(), header: header, body: normalise(string(body))})
 	f.mu.Unlock()
 	f.answer(w, r)
 }
 
-// plain returns a JSON document or form with sorted fields.
-func plain(body string) string {
+// normalise returns a JSON document or form with sorted fields.
+func normalise(body string) string {
 	var document any
 	if json.Unmarshal([]byte(body), &document) == nil {
 		out, _ := json.Marshal(document)
@@ -77,7 +77,7 @@ func plain(body string) string {
 	return body
 }
 
-func says(code int, body string) http.HandlerFunc {
+func respond(code int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(code)
 		_, _ = io.WriteString(w, body)
@@ -111,15 +111,15 @@ func newSender(t *testing.T, kind, options string) (service.Sender, error) {
 	return service.New(client, policy, s)
 }
 
-type form struct {
+type serviceCase struct {
 	kind, options, template, recipient string
 	answer                             http.HandlerFunc
-	want                               []asked
+	want                               []recordedRequest
 }
 
-var asJSON = map[string]string{"Content-Type": "application/json"}
+var jsonHeader = map[string]string{"Content-Type": "application/json"}
 
-func with(pairs ...string) map[string]string {
+func jsonHeaderWith(pairs ...string) map[string]string {
 	out := map[string]string{"Content-Type": "application/json"}
 	for i := 0; i < len(pairs); i += 2 {
 		out[pairs[i]] = pairs[i+1]
@@ -127,13 +127,13 @@ func with(pairs ...string) map[string]string {
 	return out
 }
 
-// forms are the services with their requests and responses. HERE is replaced by the address of the fake.
-var forms = map[string]form{
+// serviceCases are the services with their requests and responses. HERE is replaced by the address of the fake.
+var serviceCases = map[string]serviceCase{
 	"slack": {
 		kind: "slack", options: "{token: T, apiURL: HERE/api/, username: bot, icon: ':rocket:'}", recipient: "ops",
 		template: `{message: hi, slack: {attachments: '[{"title":"a"}]', blocks: '[]'}}`,
-		answer:   says(200, `{"ok":true,"channel":"C1","ts":"1.2"}`),
-		want: []asked{{
+		answer:   respond(200, `{"ok":true,"channel":"C1","ts":"1.2"}`),
+		want: []recordedRequest{{
 			"POST /api/chat.postMessage",
 			map[string]string{"Authorization": "Bearer T", "Content-Type": "application/x-www-form-urlencoded"},
 			"attachments=%5B%7B%22title%22%3A%22a%22%7D%5D&channel=ops&icon_emoji=%3Arocket%3A&text=hi&username=bot",
@@ -141,47 +141,47 @@ var forms = map[string]form{
 	},
 	"gcppubsub": {
 		kind: "gcppubsub", options: "{project: 'example.com:shop', topic: releases, apiURL: HERE, serviceAccountKey: '" + googleKey() + "'}",
-		template: `{message: hi, gcppubsub: {attributes: {team: shop}}}`, answer: says(200, `{"messageIds":["1"]}`),
-		want: []asked{{
-			"POST /v1/projects/example.com:shop/topics/releases:publish", with("Authorization", "Bearer signed"),
+		template: `{message: hi, gcppubsub: {attributes: {team: shop}}}`, answer: respond(200, `{"messageIds":["1"]}`),
+		want: []recordedRequest{{
+			"POST /v1/projects/example.com:shop/topics/releases:publish", jsonHeaderWith("Authorization", "Bearer signed"),
 			`{"messages":[{"attributes":{"team":"shop"},"data":"aGk="}]}`,
 		}},
 	},
 	"gcppubsub with a recipient": {
 		kind: "gcppubsub", options: "{project: shop, apiURL: HERE, serviceAccountKey: '" + googleKey() + "'}", recipient: "on-call",
-		template: `{message: hi}`, answer: says(200, `{"messageIds":["1"]}`),
-		want: []asked{{"POST /v1/projects/shop/topics/on-call:publish", with("Authorization", "Bearer signed"), `{"messages":[{"data":"aGk="}]}`}},
+		template: `{message: hi}`, answer: respond(200, `{"messageIds":["1"]}`),
+		want: []recordedRequest{{"POST /v1/projects/shop/topics/on-call:publish", jsonHeaderWith("Authorization", "Bearer signed"), `{"messages":[{"data":"aGk="}]}`}},
 	},
 	"webhook with a template": {
 		kind: "webhook", options: "{url: HERE/base/, headers: [{name: X-Own, value: v}], basicAuth: {username: u, password: p}}", recipient: "",
-		template: `{message: hi, webhook: {own: {method: PUT, path: /to/x, body: '{"a": "b"}'}, other: {path: nowhere}}}`, answer: says(204, ""),
-		want: []asked{{"PUT /base/to/x", map[string]string{"Authorization": "Basic dTpw", "X-Own": "v"}, `{"a":"b"}`}},
+		template: `{message: hi, webhook: {own: {method: PUT, path: /to/x, body: '{"a": "b"}'}, other: {path: nowhere}}}`, answer: respond(204, ""),
+		want: []recordedRequest{{"PUT /base/to/x", map[string]string{"Authorization": "Basic dTpw", "X-Own": "v"}, `{"a":"b"}`}},
 	},
 	"webhook": {
-		kind: "webhook", options: "{url: 'HERE/base?key=1'}", template: `{message: hi}`, answer: says(200, "ok"),
-		want: []asked{{"GET /base?key=1", map[string]string{}, "hi"}},
+		kind: "webhook", options: "{url: 'HERE/base?key=1'}", template: `{message: hi}`, answer: respond(200, "ok"),
+		want: []recordedRequest{{"GET /base?key=1", map[string]string{}, "hi"}},
 	},
 	"teams": {
-		kind: "teams", options: "{recipientUrls: {ops: HERE/hook}}", recipient: "ops", answer: says(200, "1"),
+		kind: "teams", options: "{recipientUrls: {ops: HERE/hook}}", recipient: "ops", answer: respond(200, "1"),
 		template: `{message: hi, teams: {title: t, themeColor: '#00ff00', facts: '[{"name":"a","value":"b"}]', sections: '[{"x":1}]', potentialAction: '[{"y":2}]'}}`,
-		want: []asked{{"POST /hook", asJSON, `{"@type":"MessageCard","context":"https://schema.org/extensions","potentialAction":[{"y":2}],` +
+		want: []recordedRequest{{"POST /hook", jsonHeader, `{"@type":"MessageCard","context":"https://schema.org/extensions","potentialAction":[{"y":2}],` +
 			`"sections":[{"x":1},{"facts":[{"name":"a","value":"b"}]}],"summary":"","text":"hi","themeColor":"#00ff00","title":"t"}`}},
 	},
 	"teams with a message of its own": {
-		kind: "teams", options: "{recipientUrls: {ops: HERE/hook}}", recipient: "ops", answer: says(200, "1"), template: `{teams: {template: '{"own": true}'}}`,
-		want: []asked{{"POST /hook", asJSON, `{"own":true}`}},
+		kind: "teams", options: "{recipientUrls: {ops: HERE/hook}}", recipient: "ops", answer: respond(200, "1"), template: `{teams: {template: '{"own": true}'}}`,
+		want: []recordedRequest{{"POST /hook", jsonHeader, `{"own":true}`}},
 	},
 	"teams-workflows": {
-		kind: "teams-workflows", options: "{recipientUrls: {ops: HERE/flow}}", recipient: "ops", answer: says(202, ""),
+		kind: "teams-workflows", options: "{recipientUrls: {ops: HERE/flow}}", recipient: "ops", answer: respond(202, ""),
 		template: `{message: hi, teams-workflows: {title: t, facts: '[{"name":"a","value":"b"}]'}}`,
-		want: []asked{{"POST /flow", asJSON, `{"attachments":[{"content":{"$schema":"http://adaptivecards.io/schemas/adaptive-card.json","body":[` +
+		want: []recordedRequest{{"POST /flow", jsonHeader, `{"attachments":[{"content":{"$schema":"http://adaptivecards.io/schemas/adaptive-card.json","body":[` +
 			`{"size":"large","text":"t","type":"TextBlock","weight":"bolder","wrap":true},{"text":"hi","type":"TextBlock","wrap":true},` +
 			`{"facts":[{"title":"a","value":"b"}],"type":"FactSet"}],"type":"AdaptiveCard","version":"1.4"},` +
 			`"contentType":"application/vnd.microsoft.card.adaptive"}],"type":"message"}`}},
 	},
 	"mattermost": {
-		kind: "mattermost", options: "{apiURL: HERE, token: T}", recipient: "chan", template: `{message: hi, mattermost: {attachments: '[{"a":1}]'}}`, answer: says(201, "{}"),
-		want: []asked{{"POST /api/v4/posts", with("Authorization", "Bearer T"), `{"channel_id":"chan","message":"hi","props":{"attachments":[{"a":1}]}}`}},
+		kind: "mattermost", options: "{apiURL: HERE, token: T}", recipient: "chan", template: `{message: hi, mattermost: {attachments: '[{"a":1}]'}}`, answer: respond(201, "{}"),
+		want: []recordedRequest{{"POST /api/v4/posts", jsonHeaderWith("Authorization", "Bearer T"), `{"channel_id":"chan","message":"hi","props":{"attachments":[{"a":1}]}}`}},
 	},
 	"rocketchat": {
 		kind: "rocketchat", options: "{serverUrl: HERE, email: a@b.c, password: p, alias: bot, icon: ':x:'}", recipient: "#ops", template: `{message: hi}`,
@@ -192,73 +192,73 @@ var forms = map[string]form{
 			}
 			_, _ = io.WriteString(w, `{"success":true}`)
 		},
-		want: []asked{
-			{"POST /api/v1/login", asJSON, `{"password":"p","user":"a@b.c"}`},
-			{"POST /api/v1/chat.postMessage", with("X-Auth-Token", "A", "X-User-Id", "U"), `{"alias":"bot","channel":"#ops","emoji":":x:","text":"hi"}`},
+		want: []recordedRequest{
+			{"POST /api/v1/login", jsonHeader, `{"password":"p","user":"a@b.c"}`},
+			{"POST /api/v1/chat.postMessage", jsonHeaderWith("X-Auth-Token", "A", "X-User-Id", "U"), `{"alias":"bot","channel":"#ops","emoji":":x:","text":"hi"}`},
 		},
 	},
 	"googlechat": {
-		kind: "googlechat", options: "{webhooks: {ops: 'HERE/v1?key=K'}}", recipient: "ops", answer: says(200, "{}"),
+		kind: "googlechat", options: "{webhooks: {ops: 'HERE/v1?key=K'}}", recipient: "ops", answer: respond(200, "{}"),
 		template: "googlechat: {cardsV2: '[{header: {title: t}}]', threadKey: k}",
-		want: []asked{{
-			"POST /v1?key=K&messageReplyOption=REPLY_MESSAGE_FALLBACK_TO_NEW_THREAD&threadKey=k", asJSON,
+		want: []recordedRequest{{
+			"POST /v1?key=K&messageReplyOption=REPLY_MESSAGE_FALLBACK_TO_NEW_THREAD&threadKey=k", jsonHeader,
 			`{"cardsV2":[{"card":{"header":{"title":"t"}},"cardId":"card-1"}],"text":""}`,
 		}},
 	},
 	"googlechat in text": {
-		kind: "googlechat", options: "{webhooks: {ops: 'HERE/v1'}}", recipient: "ops", answer: says(200, "{}"), template: "message: hi",
-		want: []asked{{"POST /v1", asJSON, `{"text":"hi"}`}},
+		kind: "googlechat", options: "{webhooks: {ops: 'HERE/v1'}}", recipient: "ops", answer: respond(200, "{}"), template: "message: hi",
+		want: []recordedRequest{{"POST /v1", jsonHeader, `{"text":"hi"}`}},
 	},
 	"webex": {
-		kind: "webex", options: "{token: T, apiURL: HERE}", recipient: "a@b.c", template: "message: hi", answer: says(200, "{}"),
-		want: []asked{{"POST /v1/messages", with("Authorization", "Bearer T"), `{"markdown":"hi","toPersonEmail":"a@b.c"}`}},
+		kind: "webex", options: "{token: T, apiURL: HERE}", recipient: "a@b.c", template: "message: hi", answer: respond(200, "{}"),
+		want: []recordedRequest{{"POST /v1/messages", jsonHeaderWith("Authorization", "Bearer T"), `{"markdown":"hi","toPersonEmail":"a@b.c"}`}},
 	},
 	"telegram": {
-		kind: "telegram", options: "{token: T, apiURL: HERE}", recipient: "-100|7", template: "message: hi", answer: says(200, `{"ok":true}`),
-		want: []asked{{"POST /botT/sendMessage", asJSON, `{"chat_id":"-100","message_thread_id":7,"parse_mode":"Markdown","text":"hi"}`}},
+		kind: "telegram", options: "{token: T, apiURL: HERE}", recipient: "-100|7", template: "message: hi", answer: respond(200, `{"ok":true}`),
+		want: []recordedRequest{{"POST /botT/sendMessage", jsonHeader, `{"chat_id":"-100","message_thread_id":7,"parse_mode":"Markdown","text":"hi"}`}},
 	},
 	"pushover": {
-		kind: "pushover", options: "{token: T, apiURL: HERE}", recipient: "U", template: "message: hi", answer: says(200, `{"status":1}`),
-		want: []asked{{"POST /1/messages.json", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, "message=hi&token=T&user=U"}},
+		kind: "pushover", options: "{token: T, apiURL: HERE}", recipient: "U", template: "message: hi", answer: respond(200, `{"status":1}`),
+		want: []recordedRequest{{"POST /1/messages.json", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, "message=hi&token=T&user=U"}},
 	},
 	"grafana": {
-		kind: "grafana", options: "{apiUrl: HERE/api, apiKey: K}", recipient: "a|b", template: "message: hi", answer: says(200, "{}"),
-		want: []asked{{"POST /api/annotations", with("Authorization", "Bearer K"), `{"isRegion":false,"tags":["a","b"],"text":"hi","time":1777896000000}`}},
+		kind: "grafana", options: "{apiUrl: HERE/api, apiKey: K}", recipient: "a|b", template: "message: hi", answer: respond(200, "{}"),
+		want: []recordedRequest{{"POST /api/annotations", jsonHeaderWith("Authorization", "Bearer K"), `{"isRegion":false,"tags":["a","b"],"text":"hi","time":1777896000000}`}},
 	},
 	"alertmanager": {
-		kind: "alertmanager", options: "{targets: ['127.0.0.1:1', HOST], bearerToken: B}", recipient: "", answer: says(200, ""),
+		kind: "alertmanager", options: "{targets: ['127.0.0.1:1', HOST], bearerToken: B}", recipient: "", answer: respond(200, ""),
 		template: "alertmanager: {labels: {severity: bad}, annotations: {a: b}, generatorURL: 'https://x'}",
-		want: []asked{{"POST /api/v2/alerts", with("Authorization", "Bearer B"), `[{"annotations":{"a":"b"},"generatorURL":"https://x",` +
+		want: []recordedRequest{{"POST /api/v2/alerts", jsonHeaderWith("Authorization", "Bearer B"), `[{"annotations":{"a":"b"},"generatorURL":"https://x",` +
 			`"labels":{"alertname":"app-done","severity":"bad"},"startsAt":"2026-05-04T12:00:00Z"}]`}},
 	},
 	"opsgenie": {
-		kind: "opsgenie", options: "{apiUrl: HERE, apiKeys: {team: K}}", recipient: "team", answer: says(202, "{}"),
+		kind: "opsgenie", options: "{apiUrl: HERE, apiKeys: {team: K}}", recipient: "team", answer: respond(202, "{}"),
 		template: "{message: hi, opsgenie: {description: d, priority: P1, tags: [a], details: {k: v}, visibleTo: [{id: i, type: user}]}}",
-		want: []asked{{"POST /v2/alerts", with("Authorization", "GenieKey K"), `{"description":"d","details":{"k":"v"},"message":"hi","priority":"P1",` +
+		want: []recordedRequest{{"POST /v2/alerts", jsonHeaderWith("Authorization", "GenieKey K"), `{"description":"d","details":{"k":"v"},"message":"hi","priority":"P1",` +
 			`"responders":[{"id":"team","type":"team"}],"source":"Serin","tags":["a"],"visibleTo":[{"id":"i","type":"user"}]}`}},
 	},
 	"pagerduty": {
-		kind: "pagerduty", options: "{token: T, from: a@b.c, apiURL: HERE}", recipient: "SVC", answer: says(201, "{}"),
+		kind: "pagerduty", options: "{token: T, from: a@b.c, apiURL: HERE}", recipient: "SVC", answer: respond(201, "{}"),
 		template: "pagerduty: {title: t, body: b, urgency: high, priorityId: P}",
-		want: []asked{{
-			"POST /incidents", with("Authorization", "Token token=T", "From", "a@b.c", "Accept", "application/vnd.pagerduty+json;version=2"),
+		want: []recordedRequest{{
+			"POST /incidents", jsonHeaderWith("Authorization", "Token token=T", "From", "a@b.c", "Accept", "application/vnd.pagerduty+json;version=2"),
 			`{"incident":{"body":{"details":"b","type":"incident_details"},"priority":{"id":"P","type":"priority_reference"},` +
 				`"service":{"id":"SVC","type":"service_reference"},"title":"t","type":"incident","urgency":"high"}}`,
 		}},
 	},
 	"pagerdutyv2": {
-		kind: "pagerdutyv2", options: "{serviceKeys: {ops: K}, apiURL: HERE}", recipient: "ops", answer: says(202, "{}"),
+		kind: "pagerdutyv2", options: "{serviceKeys: {ops: K}, apiURL: HERE}", recipient: "ops", answer: respond(202, "{}"),
 		template: "pagerdutyv2: {summary: s, severity: error, source: src, group: g, url: 'https://x'}",
-		want: []asked{{"POST /v2/enqueue", asJSON, `{"client":"Serin","client_url":"https://x","event_action":"trigger",` +
+		want: []recordedRequest{{"POST /v2/enqueue", jsonHeader, `{"client":"Serin","client_url":"https://x","event_action":"trigger",` +
 			`"payload":{"group":"g","severity":"error","source":"src","summary":"s"},"routing_key":"K"}`}},
 	},
 	"newrelic": {
-		kind: "newrelic", options: "{apiKey: K, apiURL: HERE}", recipient: "42", template: "{message: hi, newrelic: {revision: r}}", answer: says(201, ""),
-		want: []asked{{"POST /v2/applications/42/deployments.json", with("X-Api-Key", "K"), `{"deployment":{"description":"hi","revision":"r"}}`}},
+		kind: "newrelic", options: "{apiKey: K, apiURL: HERE}", recipient: "42", template: "{message: hi, newrelic: {revision: r}}", answer: respond(201, ""),
+		want: []recordedRequest{{"POST /v2/applications/42/deployments.json", jsonHeaderWith("X-Api-Key", "K"), `{"deployment":{"description":"hi","revision":"r"}}`}},
 	},
 }
 
-func (f form) sender(t *testing.T, at *fake) service.Sender {
+func (f serviceCase) sender(t *testing.T, at *fakeService) service.Sender {
 	t.Helper()
 	address, _ := url.Parse(at.URL)
 	sender, err := newSender(t, f.kind, strings.NewReplacer("HERE", at.URL, "HOST", address.Host).Replace(f.options))
@@ -268,24 +268,24 @@ func (f form) sender(t *testing.T, at *fake) service.Sender {
 	return sender
 }
 
-func (f form) send(t *testing.T, ctx context.Context, at *fake) error {
+func (f serviceCase) send(t *testing.T, ctx context.Context, at *fakeService) error {
 	t.Helper()
 	return f.sender(t, at).Send(ctx, service.Message{Content: content(t, f.template), Service: "own", Recipient: f.recipient, Now: now}) //nolint:contextcheck // content renders in the context of the test
 }
 
-func TestEachServiceIsAskedInItsOwnForm(t *testing.T) {
+func TestRequestsOfEachService(t *testing.T) {
 	tested := map[string]bool{"email": true, "nats": true} // these have separate tests
-	for name, f := range forms {
+	for name, f := range serviceCases {
 		tested[f.kind] = true
 		t.Run(name, func(t *testing.T) {
-			at := newFake(t, f.answer)
+			at := newFakeService(t, f.answer)
 			if err := f.send(t, t.Context(), at); err != nil {
 				t.Fatal(err)
 			}
 			for i := range f.want {
-				f.want[i].body = plain(f.want[i].body)
+				f.want[i].body = normalise(f.want[i].body)
 			}
-			if diff := cmp.Diff(f.want, at.asked, cmp.AllowUnexported(asked{})); diff != "" {
+			if diff := cmp.Diff(f.want, at.requests, cmp.AllowUnexported(recordedRequest{})); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
 		})
@@ -297,23 +297,23 @@ func TestEachServiceIsAskedInItsOwnForm(t *testing.T) {
 	}
 }
 
-// TestEachFailureIsWhatItIs checks every failure with every service. The error contains nothing of the response, and a
+// TestFailuresOfEachService checks every failure with every service. The error contains nothing of the response, and a
 // redirect to another server is not followed.
-func TestEachFailureIsWhatItIs(t *testing.T) {
-	elsewhere := newFake(t, says(200, `{"ok":true}`))
+func TestFailuresOfEachService(t *testing.T) {
+	elsewhere := newFakeService(t, respond(200, `{"ok":true}`))
 	failures := map[string]struct {
 		answer http.HandlerFunc
 		again  bool
 		wait   time.Duration
 	}{
-		"401": {says(401, "secret words"), false, 0},
-		"404": {says(404, "secret words"), false, 0},
+		"401": {respond(401, "secret words"), false, 0},
+		"404": {respond(404, "secret words"), false, 0},
 		"429 with a time": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "7")
 			w.WriteHeader(429)
 		}, true, 7 * time.Second},
-		"500":        {says(500, "secret words"), true, 0},
-		"503, much":  {says(503, strings.Repeat("secret words ", 1<<16)), true, 0},
+		"500":        {respond(500, "secret words"), true, 0},
+		"503, much":  {respond(503, strings.Repeat("secret words ", 1<<16)), true, 0},
 		"broken off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true, 0},
 		"a redirect": {http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect).ServeHTTP, false, 0},
 		"half of it": {func(w http.ResponseWriter, _ *http.Request) {
@@ -322,10 +322,10 @@ func TestEachFailureIsWhatItIs(t *testing.T) {
 		}, true, 0},
 		"no redirect": {http.RedirectHandler(elsewhere.URL, http.StatusFound).ServeHTTP, false, 0},
 	}
-	for name, f := range forms {
+	for name, f := range serviceCases {
 		for failure, how := range failures {
 			t.Run(name+"/"+failure, func(t *testing.T) {
-				err := f.send(t, t.Context(), newFake(t, how.answer))
+				err := f.send(t, t.Context(), newFakeService(t, how.answer))
 				if err == nil {
 					t.Fatal("no error")
 				}
@@ -338,17 +338,17 @@ func TestEachFailureIsWhatItIs(t *testing.T) {
 			})
 		}
 	}
-	if len(elsewhere.asked) > 0 {
-		t.Errorf("the redirect was followed: %v", elsewhere.asked)
+	if len(elsewhere.requests) > 0 {
+		t.Errorf("the redirect was followed: %v", elsewhere.requests)
 	}
 }
 
-// TestASlowServiceEndsWithTheAttempt checks every service.
-func TestASlowServiceEndsWithTheAttempt(t *testing.T) {
-	for name, f := range forms {
+// TestSlowServiceEndsWithTheContext checks every service.
+func TestSlowServiceEndsWithTheContext(t *testing.T) {
+	for name, f := range serviceCases {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			at := newFake(t, func(_ http.ResponseWriter, r *http.Request) {
+			at := newFakeService(t, func(_ http.ResponseWriter, r *http.Request) {
 				cancel()
 				<-r.Context().Done()
 			})
@@ -360,8 +360,8 @@ func TestASlowServiceEndsWithTheAttempt(t *testing.T) {
 	}
 }
 
-// TestServicesThatSayNoInTheBody covers services that report errors with the status 200.
-func TestServicesThatSayNoInTheBody(t *testing.T) {
+// TestErrorsInTheBodyOfSuccessfulResponses covers services that report errors with the status 200.
+func TestErrorsInTheBodyOfSuccessfulResponses(t *testing.T) {
 	for name, tt := range map[string]struct{ form, answer, want string }{
 		"slack":          {"slack", `{"ok":false,"error":"channel_not_found"}`, "channel_not_found"},
 		"slack, odd":     {"slack", `{"ok":false,"error":"see https://x?y"}`, "check recipient"},
@@ -370,7 +370,7 @@ func TestServicesThatSayNoInTheBody(t *testing.T) {
 		"rocketchat":     {"rocketchat", `{"status":"error"}`, "login"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := forms[tt.form].send(t, t.Context(), newFake(t, says(200, tt.answer)))
+			err := serviceCases[tt.form].send(t, t.Context(), newFakeService(t, respond(200, tt.answer)))
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "https") || strings.Contains(err.Error(), "Summary") {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
@@ -378,7 +378,7 @@ func TestServicesThatSayNoInTheBody(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	for _, tt := range []struct{ kind, options, want string }{
 		{"pigeon", "{}", `service type "pigeon" is not supported: use one of alertmanager,`},
 		{"slack", "{}", "option token is empty"},
@@ -408,21 +408,21 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		"a thread":               {"telegram", "message: x", "-1|x", "is not a number"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := forms[tt.form]
+			f := serviceCases[tt.form]
 			f.template, f.recipient = tt.template, tt.recipient
-			at := newFake(t, f.answer)
+			at := newFakeService(t, f.answer)
 			err := f.send(t, t.Context(), at)
-			if _, again := chat.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), tt.want) || len(at.asked) > 0 {
-				t.Errorf("%v, want %q; requests %v", err, tt.want, at.asked)
+			if _, again := chat.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), tt.want) || len(at.requests) > 0 {
+				t.Errorf("%v, want %q; requests %v", err, tt.want, at.requests)
 			}
 		})
 	}
 }
 
-// TestSlackKeepsAGroupTogether checks that the first message begins a thread, and that later ones follow or replace it.
-func TestSlackKeepsAGroupTogether(t *testing.T) {
-	at := newFake(t, says(200, `{"ok":true,"channel":"C1","ts":"1.2"}`))
-	sender := forms["slack"].sender(t, at)
+// TestSlackPostsAGroupInOneThread checks that the first message begins a thread, and that later ones follow or replace it.
+func TestSlackPostsAGroupInOneThread(t *testing.T) {
+	at := newFakeService(t, respond(200, `{"ok":true,"channel":"C1","ts":"1.2"}`))
+	sender := serviceCases["slack"].sender(t, at)
 	for _, policy := range []string{"Post", "Post", "Update", "PostAndUpdate"} {
 		m := service.Message{Content: content(t, "{message: hi, slack: {groupingKey: cart, notifyBroadcast: true, deliveryPolicy: "+policy+"}}"), Recipient: "ops"}
 		if err := sender.Send(t.Context(), m); err != nil {
@@ -430,7 +430,7 @@ func TestSlackKeepsAGroupTogether(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, a := range at.asked {
+	for _, a := range at.requests {
 		form, _ := url.ParseQuery(a.body)
 		got = append(got, strings.Join([]string{strings.TrimPrefix(a.call, "POST /api/"), form.Get("channel"), form.Get("thread_ts"), form.Get("reply_broadcast"), form.Get("ts")}, " "))
 	}
@@ -440,9 +440,9 @@ func TestSlackKeepsAGroupTogether(t *testing.T) {
 	}
 }
 
-// TestThePolicyHolds checks that refused addresses are not called by any protocol.
-func TestThePolicyHolds(t *testing.T) {
-	at := newFake(t, says(200, "1"))
+// TestPolicyAppliesToServices checks that refused addresses are not called by any protocol.
+func TestPolicyAppliesToServices(t *testing.T) {
+	at := newFakeService(t, respond(200, "1"))
 	address, _ := url.Parse(at.URL)
 	client := outbound.New(outbound.Policy{})
 	t.Cleanup(client.Close)
@@ -455,15 +455,15 @@ func TestThePolicyHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: "a@b.c"})
-		if _, again := chat.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), "loopback") || len(at.asked) > 0 {
+		if _, again := chat.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), "loopback") || len(at.requests) > 0 {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
 }
 
-// TestThePolicyHoldsForNames checks that an address is checked when it is dialled, after its name was resolved.
-func TestThePolicyHoldsForNames(t *testing.T) {
-	at := newFake(t, says(200, "1"))
+// TestPolicyAppliesToResolvedNames checks that an address is checked when it is dialled, after its name was resolved.
+func TestPolicyAppliesToResolvedNames(t *testing.T) {
+	at := newFakeService(t, respond(200, "1"))
 	address, _ := url.Parse(at.URL)
 	policy := outbound.Policy{AllowLoopback: true, Denied: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}}
 	client := outbound.New(policy)
@@ -477,7 +477,7 @@ func TestThePolicyHoldsForNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: "a@b.c"})
-		if _, again := chat.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), "denied range") || len(at.asked) > 0 {
+		if _, again := chat.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), "denied range") || len(at.requests) > 0 {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

@@ -28,8 +28,8 @@ type slackPart struct {
 // emoji matches an icon that is the name of an emoji instead of a URL.
 var emoji = regexp.MustCompile(`^:.+:$`)
 
-// code matches the error codes of services; nothing else of a response is shown in errors.
-var code = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
+// errorCode matches the error codes of services; nothing else of a response is shown in errors.
+var errorCode = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
 
 // slack posts with the token of a bot. Later messages of a group are posted to the thread of its first one, or replace it.
 type slack struct {
@@ -38,22 +38,22 @@ type slack struct {
 	base string
 
 	mu      sync.Mutex
-	threads map[group]posted
+	threads map[threadGroup]postedMessage
 }
 
-type group struct{ recipient, key string }
+type threadGroup struct{ recipient, key string }
 
-// posted identifies the first message of a group.
-type posted struct{ channel, at string }
+// postedMessage identifies the first message of a group.
+type postedMessage struct{ channel, timestamp string }
 
 // maxGroups bounds the number of stored groups.
 const maxGroups = 1000
 
-func newSlack(c caller, o slackOptions) (send, error) {
-	if err := required("token", o.Token); err != nil {
+func newSlack(c caller, o slackOptions) (sendFunc, error) {
+	if err := requireOption("token", o.Token); err != nil {
 		return nil, err
 	}
-	s := &slack{caller: c, slackOptions: o, base: cmp.Or(o.APIURL, "https://slack.com/api/"), threads: map[group]posted{}}
+	s := &slack{caller: c, slackOptions: o, base: cmp.Or(o.APIURL, "https://slack.com/api/"), threads: map[threadGroup]postedMessage{}}
 	return s.send, nil
 }
 
@@ -66,12 +66,12 @@ func (s *slack) send(ctx context.Context, m Message) error {
 	if err != nil {
 		return err
 	}
-	of := group{recipient: m.Recipient, key: part.GroupingKey}
-	first, follows := s.first(of)
+	group := threadGroup{recipient: m.Recipient, key: part.GroupingKey}
+	first, follows := s.firstMessage(group)
 	if !follows || part.DeliveryPolicy != "Update" {
 		form.Set("channel", m.Recipient)
 		if follows {
-			form.Set("thread_ts", first.at)
+			form.Set("thread_ts", first.timestamp)
 			if part.NotifyBroadcast {
 				form.Set("reply_broadcast", "true")
 			}
@@ -80,7 +80,7 @@ func (s *slack) send(ctx context.Context, m Message) error {
 		if err != nil {
 			return err
 		}
-		s.note(of, at)
+		s.storeFirst(group, at)
 	}
 	if !follows || part.DeliveryPolicy != "Update" && part.DeliveryPolicy != "PostAndUpdate" {
 		return nil
@@ -88,7 +88,7 @@ func (s *slack) send(ctx context.Context, m Message) error {
 	form.Del("thread_ts")
 	form.Del("reply_broadcast")
 	form.Set("channel", first.channel)
-	form.Set("ts", first.at)
+	form.Set("ts", first.timestamp)
 	_, err = s.call(ctx, "chat.update", form)
 	return err
 }
@@ -97,7 +97,7 @@ func (s *slack) send(ctx context.Context, m Message) error {
 func (s *slack) form(m Message, part slackPart) (url.Values, error) {
 	form := url.Values{"text": {m.Content.Message}}
 	for field, text := range map[string]string{"attachments": part.Attachments, "blocks": part.Blocks} {
-		items, err := list("slack."+field, text)
+		items, err := jsonList("slack."+field, text)
 		if err != nil {
 			return nil, err
 		}
@@ -126,50 +126,50 @@ func (s *slack) form(m Message, part slackPart) (url.Values, error) {
 }
 
 // call calls one method of the API, which reports errors with the status 200.
-func (s *slack) call(ctx context.Context, method string, form url.Values) (posted, error) {
+func (s *slack) call(ctx context.Context, method string, form url.Values) (postedMessage, error) {
 	header := chat.Bearer(s.Token)
 	header.Set("Content-Type", "application/x-www-form-urlencoded")
-	body, err := s.do(ctx, chat.Request{URL: under(s.base, method), Header: header, Body: []byte(form.Encode()), SkipVerify: s.InsecureSkipVerify})
+	body, err := s.sendRequest(ctx, chat.Request{URL: urlBelow(s.base, method), Header: header, Body: []byte(form.Encode()), SkipVerify: s.InsecureSkipVerify})
 	if err != nil {
-		return posted{}, err
+		return postedMessage{}, err
 	}
 	var answer struct {
 		OK                 bool
 		Error, Channel, Ts string
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return posted{}, fmt.Errorf("the response is not from Slack: check apiURL")
+		return postedMessage{}, fmt.Errorf("the response is not from Slack: check apiURL")
 	}
 	if !answer.OK {
-		return posted{}, refusal(answer.Error)
+		return postedMessage{}, refusedError(answer.Error)
 	}
-	return posted{channel: answer.Channel, at: answer.Ts}, nil
+	return postedMessage{channel: answer.Channel, timestamp: answer.Ts}, nil
 }
 
-// refusal returns the error of services that report errors in the body of a successful response.
-func refusal(word string) error {
-	if !code.MatchString(word) {
+// refusedError returns the error of services that report errors in the body of a successful response.
+func refusedError(word string) error {
+	if !errorCode.MatchString(word) {
 		return fmt.Errorf("the service did not accept the message: check recipient and credentials")
 	}
 	return fmt.Errorf("the service did not accept the message (%s): check recipient and credentials", word)
 }
 
-func (s *slack) first(of group) (posted, bool) {
+func (s *slack) firstMessage(group threadGroup) (postedMessage, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at, ok := s.threads[of]
-	return at, ok && of.key != ""
+	at, ok := s.threads[group]
+	return at, ok && group.key != ""
 }
 
-// note stores the first message of a group.
-func (s *slack) note(of group, at posted) {
+// storeFirst stores the first message of a group.
+func (s *slack) storeFirst(group threadGroup, at postedMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.threads[of]; known || of.key == "" {
+	if _, known := s.threads[group]; known || group.key == "" {
 		return
 	}
 	if len(s.threads) >= maxGroups {
 		clear(s.threads)
 	}
-	s.threads[of] = at
+	s.threads[group] = at
 }

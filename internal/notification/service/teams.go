@@ -31,9 +31,9 @@ type teamsCard struct {
 var errNoJSON = errors.New("the template for Teams is not valid JSON: correct it")
 
 // newTeams posts to connectors of channels, which answer 1 when they have accepted a message.
-func newTeams(c caller, o teamsOptions) (send, error) {
+func newTeams(c caller, o teamsOptions) (sendFunc, error) {
 	return func(ctx context.Context, m Message) error {
-		address, err := chosen("recipientUrls", o.RecipientURLs, m.Recipient)
+		address, err := optionFor("recipientUrls", o.RecipientURLs, m.Recipient)
 		if err != nil {
 			return err
 		}
@@ -41,9 +41,9 @@ func newTeams(c caller, o teamsOptions) (send, error) {
 		if err != nil {
 			return err
 		}
-		answer, err := c.post(ctx, chat.Request{URL: address}, payload)
+		answer, err := c.sendJSON(ctx, chat.Request{URL: address}, payload)
 		if err == nil && string(answer) != "1" {
-			return refusal("")
+			return refusedError("")
 		}
 		return err
 	}, nil
@@ -62,10 +62,10 @@ func teamsMessage(m Message) (any, error) {
 		card.Text = m.Content.Message
 	}
 	var err error
-	if card.Sections, err = list("teams.sections", part.Sections); err != nil {
+	if card.Sections, err = jsonList("teams.sections", part.Sections); err != nil {
 		return nil, err
 	}
-	facts, err := list("teams.facts", part.Facts)
+	facts, err := jsonList("teams.facts", part.Facts)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func teamsMessage(m Message) (any, error) {
 		}
 		card.Sections = append(card.Sections, section)
 	}
-	card.PotentialAction, err = list("teams.potentialAction", part.PotentialAction)
+	card.PotentialAction, err = jsonList("teams.potentialAction", part.PotentialAction)
 	return card, err
 }
 
@@ -94,9 +94,9 @@ type workflowPart struct {
 }
 
 // newTeamsWorkflows posts adaptive cards to workflows, which replaced connectors.
-func newTeamsWorkflows(c caller, o teamsOptions) (send, error) {
+func newTeamsWorkflows(c caller, o teamsOptions) (sendFunc, error) {
 	return func(ctx context.Context, m Message) error {
-		address, err := chosen("recipientUrls", o.RecipientURLs, m.Recipient)
+		address, err := optionFor("recipientUrls", o.RecipientURLs, m.Recipient)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func newTeamsWorkflows(c caller, o teamsOptions) (send, error) {
 		if err != nil {
 			return err
 		}
-		_, err = c.post(ctx, chat.Request{URL: address}, payload)
+		_, err = c.sendJSON(ctx, chat.Request{URL: address}, payload)
 		return err
 	}, nil
 }
@@ -139,7 +139,7 @@ func workflowCard(m Message, part workflowPart) (any, error) {
 	if text != "" {
 		body = append(body, chat.AdaptiveElement{Type: "TextBlock", Text: text, Wrap: true})
 	}
-	facts, err := facts(part.Facts)
+	facts, err := adaptiveFacts(part.Facts)
 	if err != nil {
 		return nil, err
 	}
@@ -149,9 +149,9 @@ func workflowCard(m Message, part workflowPart) (any, error) {
 	return chat.NewAdaptiveCard(body), nil
 }
 
-// facts converts the facts of a message card to those of an adaptive card.
-func facts(text string) ([]chat.AdaptiveFact, error) {
-	items, err := list("teams-workflows.facts", text)
+// adaptiveFacts converts the facts of a message card to those of an adaptive card.
+func adaptiveFacts(text string) ([]chat.AdaptiveFact, error) {
+	items, err := jsonList("teams-workflows.facts", text)
 	if err != nil {
 		return nil, err
 	}

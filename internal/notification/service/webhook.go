@@ -17,8 +17,8 @@ type webhookOptions struct {
 
 // newWebhook sends a request to any address. Method, path and body are in the part of the template under the name of the
 // service; without it, the request is a GET with the message as body.
-func newWebhook(c caller, o webhookOptions) (send, error) {
-	if err := required("url", o.URL); err != nil {
+func newWebhook(c caller, o webhookOptions) (sendFunc, error) {
+	if err := requireOption("url", o.URL); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, m Message) error {
@@ -30,7 +30,7 @@ func newWebhook(c caller, o webhookOptions) (send, error) {
 		if own, ok := all[m.Service]; ok {
 			request.Method, request.Body = cmp.Or(own.Method, request.Method), []byte(own.Body)
 			if own.Path != "" {
-				request.URL = under(o.URL, own.Path)
+				request.URL = urlBelow(o.URL, own.Path)
 			}
 		}
 		for _, h := range o.Headers {
@@ -39,7 +39,7 @@ func newWebhook(c caller, o webhookOptions) (send, error) {
 		if o.BasicAuth != nil {
 			request.Header.Set("Authorization", o.BasicAuth.header())
 		}
-		_, err := c.do(ctx, request)
+		_, err := c.sendRequest(ctx, request)
 		return err
 	}, nil
 }

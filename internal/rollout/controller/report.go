@@ -81,7 +81,7 @@ func (r reporter) recordAbout(ctx context.Context, about dispatch.About, events 
 	for _, event := range events {
 		record(ctx, about.Object, event)
 		if r.notifications != nil {
-			r.notifications.Happened(ctx, about, event)
+			r.notifications.NotifyEvent(ctx, about, event)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (r reporter) recordFirst(ctx context.Context, object *argov1.Rollout) {
 // notify sends the notifications about the current state of a Rollout.
 func (r reporter) notify(ctx context.Context, about dispatch.About) {
 	if r.notifications != nil {
-		r.notifications.Changed(ctx, about)
+		r.notifications.NotifyChange(ctx, about)
 	}
 }
 
