@@ -94,8 +94,8 @@ func (e *executor) runCommand(ctx context.Context, t task) result {
 	return result{output: text}
 }
 
-// resolveCommand decides what a command runs: the image's program of that name, the built-in program, or a shell. hasProgram reports
-// whether the image has a program.
+// resolveCommand decides what a command runs: the image's program of that name, the built-in program, or a shell.
+// hasProgram reports whether the image has a program.
 func resolveCommand(c *command, hasProgram func(program string) bool) (argv []string, builtIn bool, err error) {
 	switch {
 	case len(c.argv) > 0 && hasProgram(c.argv[0]):

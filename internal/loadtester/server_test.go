@@ -244,8 +244,8 @@ func TestBackgroundTaskRunsOnceAtATime(t *testing.T) {
 	}
 }
 
-// TestRepeatedRequestDoesNotRepeatTheTask sends a request again with the same key, as a client does that lost the answer. It must not
-// start a second test while the first one runs, nor a further one after a success.
+// TestRepeatedRequestDoesNotRepeatTheTask sends a request again with the same key, as a client does that lost the answer.
+// It must not start a second test while the first one runs, nor a further one after a success.
 func TestRepeatedRequestDoesNotRepeatTheTask(t *testing.T) {
 	lt := startTester(t, nil)
 	folder := t.TempDir()

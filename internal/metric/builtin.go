@@ -46,15 +46,15 @@ func Builtin(dialect, name string, v Vars) (string, error) {
 	switch name {
 	case RequestSuccessRate:
 		base := o.requests(v)
-		return fmt.Sprintf("sum(rate(%s[%s])) / sum(rate(%s[%s])) * 100", base.with(o.succeeded), span, base, span), nil
+		return fmt.Sprintf("sum(rate(%s[%s])) / sum(rate(%s[%s])) * 100", base.withMatcher(o.succeeded), span, base, span), nil
 	case RequestDuration:
 		query := ""
-		if series := o.duration(v); o.mean {
-			query = fmt.Sprintf("sum(rate(%s[%s])) / sum(rate(%s[%s]))", series.named("_sum"), span, series.named("_count"), span)
+		if series := o.duration(v); o.isMean {
+			query = fmt.Sprintf("sum(rate(%s[%s])) / sum(rate(%s[%s]))", series.withSuffix("_sum"), span, series.withSuffix("_count"), span)
 		} else {
-			query = fmt.Sprintf("histogram_quantile(0.99, sum(rate(%s[%s])) by (le))", series.named("_bucket"), span)
+			query = fmt.Sprintf("histogram_quantile(0.99, sum(rate(%s[%s])) by (le))", series.withSuffix("_bucket"), span)
 		}
-		if o.scaled {
+		if o.hasFactor {
 			query += " * 1000"
 		}
 		return query, nil
@@ -72,7 +72,7 @@ func Complement(dialect string, v Vars) (string, error) {
 	}
 	o := observerOf(dialect)
 	base := o.requests(v)
-	return fmt.Sprintf("100 - sum(rate(%s[%s])) / sum(rate(%s[%s])) * 100", base.with(o.succeeded.not()), span, base, span), nil
+	return fmt.Sprintf("100 - sum(rate(%s[%s])) / sum(rate(%s[%s])) * 100", base.withMatcher(o.succeeded.negated()), span, base, span), nil
 }
 
 // OrElse returns a provider that sends another query if the first one has no data.
@@ -96,7 +96,7 @@ func (p orElse) Measure(ctx context.Context, q Query) (float64, error) {
 // Scale returns the factor by which the value of a builtin query is multiplied to get percent or milliseconds. Most queries
 // contain the factor; those that return seconds are unchanged, because dashboards and caches use the same text.
 func Scale(dialect, name string) float64 {
-	if name == RequestDuration && observerOf(dialect).seconds {
+	if name == RequestDuration && observerOf(dialect).inSeconds {
 		return 1000
 	}
 	return 1
@@ -104,7 +104,7 @@ func Scale(dialect, name string) float64 {
 
 // promDuration returns an interval in PromQL's notation. Go also accepts fractions such as 1.5m, and units in any order.
 func promDuration(interval string) (string, error) {
-	if promSpelling.MatchString(interval) {
+	if promDurationPattern.MatchString(interval) {
 		return interval, nil
 	}
 	d, err := time.ParseDuration(interval)
@@ -114,7 +114,7 @@ func promDuration(interval string) (string, error) {
 	return strconv.FormatInt(d.Milliseconds(), 10) + "ms", nil
 }
 
-var promSpelling = regexp.MustCompile(`^([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$`)
+var promDurationPattern = regexp.MustCompile(`^([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$`)
 
 // observer contains the metrics of one system.
 type observer struct {
@@ -122,10 +122,10 @@ type observer struct {
 	requests, duration func(v Vars) series
 	// succeeded is the matcher of requests that did not fail.
 	succeeded matcher
-	// mean reports whether the duration is sum/count; otherwise it is the 99th percentile of the histogram.
-	mean bool
-	// scaled reports whether the query multiplies seconds by 1000, seconds whether its value is in seconds.
-	scaled, seconds bool
+	// isMean reports whether the duration is sum/count; otherwise it is the 99th percentile of the histogram.
+	isMean bool
+	// hasFactor reports whether the query multiplies seconds by 1000, inSeconds whether its value is in seconds.
+	hasFactor, inSeconds bool
 }
 
 // observerOf returns the observer for the name of a provider.
@@ -135,7 +135,7 @@ func observerOf(dialect string) observer {
 		return envoy(podMatchers)
 	case strings.HasPrefix(dialect, "gloo"):
 		return envoy(func(v Vars) []matcher {
-			return []matcher{like("envoy_cluster_name", quote(v.Namespace), "-", quote(v.Service), "-canaryupstream-[0-9a-zA-Z-]+_[0-9a-zA-Z-]+")}
+			return []matcher{matches("envoy_cluster_name", quoteRegexp(v.Namespace), "-", quoteRegexp(v.Service), "-canaryupstream-[0-9a-zA-Z-]+_[0-9a-zA-Z-]+")}
 		})
 	case strings.HasPrefix(dialect, "gatewayapi:"):
 		return httpObserver()
@@ -145,82 +145,82 @@ func observerOf(dialect string) observer {
 		return httpObserver()
 	case "contour":
 		return envoy(func(v Vars) []matcher {
-			return []matcher{like("envoy_cluster_name", quote(v.Namespace), "_", quote(v.Service), "-canary_[0-9a-zA-Z-]+")}
+			return []matcher{matches("envoy_cluster_name", quoteRegexp(v.Namespace), "_", quoteRegexp(v.Service), "-canary_[0-9a-zA-Z-]+")}
 		})
 	case "knative":
 		return envoy(func(v Vars) []matcher {
-			return []matcher{like("envoy_cluster_name", quote(v.Namespace), "/", quote(v.Route))}
+			return []matcher{matches("envoy_cluster_name", quoteRegexp(v.Namespace), "/", quoteRegexp(v.Route))}
 		})
 	case "kuma":
 		return envoy(func(v Vars) []matcher {
-			return []matcher{like("service", quote(v.Service), "-canary_", quote(v.Namespace), "_svc_[0-9a-zA-Z-]+")}
+			return []matcher{matches("service", quoteRegexp(v.Service), "-canary_", quoteRegexp(v.Namespace), "_svc_[0-9a-zA-Z-]+")}
 		})
 	case "linkerd":
 		matchers := func(v Vars) []matcher {
-			return []matcher{is("namespace", v.Namespace), like("deployment", quote(v.Target)), is("direction", "inbound")}
+			return []matcher{equals("namespace", v.Namespace), matches("deployment", quoteRegexp(v.Target)), equals("direction", "inbound")}
 		}
 		return observer{
-			requests:  named("response_total", matchers),
-			duration:  named("response_latency_ms", matchers),
+			requests:  seriesOf("response_total", matchers),
+			duration:  seriesOf("response_latency_ms", matchers),
 			succeeded: matcher{"classification", "!=", "failure"},
 		}
 	case "osm":
 		matchers := func(v Vars) []matcher {
-			return []matcher{is("destination_namespace", v.Namespace), is("destination_kind", "Deployment"), is("destination_name", v.Target)}
+			return []matcher{equals("destination_namespace", v.Namespace), equals("destination_kind", "Deployment"), equals("destination_name", v.Target)}
 		}
 		return observer{
-			requests:  named("osm_request_total", matchers),
-			duration:  named("osm_request_duration_ms", matchers),
+			requests:  seriesOf("osm_request_total", matchers),
+			duration:  seriesOf("osm_request_duration_ms", matchers),
 			succeeded: matcher{"response_code", "!~", "5.*"},
 		}
 	case "nginx":
 		matchers := func(v Vars) []matcher {
-			return []matcher{is("namespace", v.Namespace), is("ingress", v.Ingress), {"canary", "!=", ""}}
+			return []matcher{equals("namespace", v.Namespace), equals("ingress", v.Ingress), {"canary", "!=", ""}}
 		}
 		return observer{
-			requests:  named("nginx_ingress_controller_requests", matchers),
-			duration:  named("nginx_ingress_controller_response_duration_seconds", matchers),
+			requests:  seriesOf("nginx_ingress_controller_requests", matchers),
+			duration:  seriesOf("nginx_ingress_controller_response_duration_seconds", matchers),
 			succeeded: matcher{"status", "!~", "5.*"},
-			mean:      true, scaled: true,
+			isMean:    true, hasFactor: true,
 		}
 	case "skipper":
 		matchers := func(v Vars) []matcher {
-			return []matcher{like("route", "kube(ew)?_", word(v.Namespace), "__", word(v.Ingress), "_canary__.*__", word(v.Service), "_canary(_[0-9]+)?")}
+			return []matcher{matches("route", "kube(ew)?_", routeWord(v.Namespace), "__", routeWord(v.Ingress), "_canary__.*__", routeWord(v.Service), "_canary(_[0-9]+)?")}
 		}
 		return observer{
-			requests:  counted("skipper_response_duration_seconds_bucket", matchers),
-			duration:  named("skipper_serve_route_duration_seconds", matchers),
+			requests:  totalBucketOf("skipper_response_duration_seconds_bucket", matchers),
+			duration:  seriesOf("skipper_serve_route_duration_seconds", matchers),
 			succeeded: matcher{"code", "!~", "5.."},
-			mean:      true, scaled: true,
+			isMean:    true, hasFactor: true,
 		}
 	case "traefik":
 		matchers := func(v Vars) []matcher {
-			return []matcher{like("service", quote(v.Namespace), "-", quote(v.Service), "-canary-[0-9a-zA-Z-]+@kubernetescrd")}
+			return []matcher{matches("service", quoteRegexp(v.Namespace), "-", quoteRegexp(v.Service), "-canary-[0-9a-zA-Z-]+@kubernetescrd")}
 		}
 		return observer{
-			requests:  counted("traefik_service_request_duration_seconds_bucket", matchers),
-			duration:  named("traefik_service_request_duration_seconds", matchers),
+			requests:  totalBucketOf("traefik_service_request_duration_seconds_bucket", matchers),
+			duration:  seriesOf("traefik_service_request_duration_seconds", matchers),
 			succeeded: matcher{"code", "!~", "5.."},
-			scaled:    true,
+			hasFactor: true,
 		}
 	case "apisix":
 		matchers := func(v Vars) []matcher {
-			return []matcher{like("route", quote(v.Namespace), "_", quote(v.Route), "-", quote(v.Service), "-canary_.+")}
+			return []matcher{matches("route", quoteRegexp(v.Namespace), "_", quoteRegexp(v.Route), "-", quoteRegexp(v.Service), "-canary_.+")}
 		}
 		return observer{
-			requests: named("apisix_http_status", matchers),
-			duration: named("apisix_http_latency", func(v Vars) []matcher {
-				return append(matchers(v), like("type", "request"))
+			requests: seriesOf("apisix_http_status", matchers),
+			duration: seriesOf("apisix_http_latency", func(v Vars) []matcher {
+				return append(matchers(v), matches("type", "request"))
 			}),
 			succeeded: matcher{"code", "!~", "5.."},
 		}
 	default: // istio, the smi providers, crossover, and the providers that Flagger treats as Istio
 		matchers := func(v Vars) []matcher {
-			return []matcher{is("reporter", "destination"), is("destination_workload_namespace", v.Namespace), like("destination_workload", quote(v.Target))}
+			return []matcher{equals("reporter", "destination"), equals("destination_workload_namespace", v.Namespace), matches("destination_workload", quoteRegexp(v.Target))}
 		}
 		return observer{
-			requests:  named("istio_requests_total", matchers),
-			duration:  named("istio_request_duration_milliseconds", matchers),
+			requests:  seriesOf("istio_requests_total", matchers),
+			duration:  seriesOf("istio_request_duration_milliseconds", matchers),
 			succeeded: matcher{"response_code", "!~", "5.*"},
 		}
 	}
@@ -229,17 +229,17 @@ func observerOf(dialect string) observer {
 // httpObserver returns the metrics of the pods themselves, or of a proxy in front of them that has labels for pods.
 func httpObserver() observer {
 	return observer{
-		requests:  named("http_request_duration_seconds_count", podMatchers),
-		duration:  named("http_request_duration_seconds", podMatchers),
+		requests:  seriesOf("http_request_duration_seconds_count", podMatchers),
+		duration:  seriesOf("http_request_duration_seconds", podMatchers),
 		succeeded: matcher{"status", "!~", "5.*"},
-		seconds:   true,
+		inSeconds: true,
 	}
 }
 
 func envoy(matchers func(Vars) []matcher) observer {
 	return observer{
-		requests:  named("envoy_cluster_upstream_rq", matchers),
-		duration:  named("envoy_cluster_upstream_rq_time", matchers),
+		requests:  seriesOf("envoy_cluster_upstream_rq", matchers),
+		duration:  seriesOf("envoy_cluster_upstream_rq_time", matchers),
 		succeeded: matcher{"envoy_response_code", "!~", "5.*"},
 	}
 }
@@ -253,18 +253,18 @@ func podMatchers(v Vars) []matcher {
 	switch n := len(v.Target); {
 	case v.TargetKind == "DaemonSet":
 		hash = ""
-	case n > cutNames && n <= tellingNames:
+	case n > completeNameLength && n <= distinctNameLength:
 		hash = letter + "{0,10}-?"
 	}
-	return []matcher{is("kubernetes_namespace", v.Namespace), like("kubernetes_pod_name", quote(v.Target), "-", hash, own)}
+	return []matcher{equals("kubernetes_namespace", v.Namespace), matches("kubernetes_pod_name", quoteRegexp(v.Target), "-", hash, own)}
 }
 
 const (
-	// cutNames is the length of a Deployment's name up to which the names of its pods are complete: Kubernetes truncates
-	// longer ones to 58 characters before it adds its suffix of five.
-	cutNames = 58 - len("-0123456789-")
-	// tellingNames is the length up to which the truncated names still differ from those of the primary's pods.
-	tellingNames = 58 - len("-pri")
+	// completeNameLength is the length of a Deployment's name up to which the names of its pods are complete: Kubernetes
+	// truncates longer ones to 58 characters before it adds its suffix of five.
+	completeNameLength = 58 - len("-0123456789-")
+	// distinctNameLength is the length up to which the truncated names still differ from those of the primary's pods.
+	distinctNameLength = 58 - len("-pri")
 )
 
 // series is a selector of PromQL.
@@ -273,20 +273,20 @@ type series struct {
 	matchers []matcher
 }
 
-func named(name string, matchers func(Vars) []matcher) func(Vars) series {
+func seriesOf(name string, matchers func(Vars) []matcher) func(Vars) series {
 	return func(v Vars) series { return series{name: name, matchers: matchers(v)} }
 }
 
-// counted selects the bucket of a histogram that counts all requests, for systems that have no counter by status.
-func counted(name string, matchers func(Vars) []matcher) func(Vars) series {
-	return named(name, func(v Vars) []matcher { return append(matchers(v), is("le", "+Inf")) })
+// totalBucketOf selects the bucket of a histogram that counts all requests, for systems that have no counter by status.
+func totalBucketOf(name string, matchers func(Vars) []matcher) func(Vars) series {
+	return seriesOf(name, func(v Vars) []matcher { return append(matchers(v), equals("le", "+Inf")) })
 }
 
-func (s series) named(suffix string) series {
+func (s series) withSuffix(suffix string) series {
 	return series{name: s.name + suffix, matchers: s.matchers}
 }
 
-func (s series) with(m matcher) series {
+func (s series) withMatcher(m matcher) series {
 	matchers := append([]matcher{}, s.matchers...)
 	return series{name: s.name, matchers: append(matchers, m)}
 }
@@ -306,23 +306,23 @@ type matcher struct{ label, operator, value string }
 // String returns the condition in PromQL, whose strings have the escapes of Go.
 func (m matcher) String() string { return m.label + m.operator + strconv.Quote(m.value) }
 
-// not returns the negated condition.
-func (m matcher) not() matcher {
+// negated returns the negated condition.
+func (m matcher) negated() matcher {
 	opposite := map[string]string{"=": "!=", "!=": "=", "=~": "!~", "!~": "=~"}
 	return matcher{m.label, opposite[m.operator], m.value}
 }
 
-func is(label, value string) matcher { return matcher{label, "=", value} }
+func equals(label, value string) matcher { return matcher{label, "=", value} }
 
-// like returns a condition with a regular expression, which Prometheus anchors at both ends.
-func like(label string, expression ...string) matcher {
+// matches returns a condition with a regular expression, which Prometheus anchors at both ends.
+func matches(label string, expression ...string) matcher {
 	return matcher{label, "=~", strings.Join(expression, "")}
 }
 
-// quote escapes a name for a regular expression.
-func quote(name string) string { return regexp.QuoteMeta(name) }
+// quoteRegexp escapes a name for a regular expression.
+func quoteRegexp(name string) string { return regexp.QuoteMeta(name) }
 
-// word returns a name in the form in which skipper uses it in the names of its routes.
-func word(name string) string { return notWord.ReplaceAllString(name, "_") }
+// routeWord returns a name in the form in which skipper uses it in the names of its routes.
+func routeWord(name string) string { return nonWord.ReplaceAllString(name, "_") }
 
-var notWord = regexp.MustCompile(`\W`)
+var nonWord = regexp.MustCompile(`\W`)

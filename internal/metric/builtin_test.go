@@ -16,17 +16,17 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 )
 
-func cart(kind string) metric.Vars {
+func cartVars(kind string) metric.Vars {
 	return metric.Vars{
 		Name: "cart", Namespace: "shop", Target: "cart", TargetKind: kind,
 		Service: "cart-svc", Ingress: "front", Route: "cart-00002", Interval: "30s",
 	}
 }
 
-// TestBuiltinQueriesAreTheRecordedOnes compares with queries that were recorded from Flagger 1.44, with other names. Two
+// TestBuiltinQueriesEqualTheRecordedOnes compares with queries that were recorded from Flagger 1.44, with other names. Two
 // differences are intended: a route that is named after the service is matched by the service's name instead of the target's
 // (W32), and the parts of a pod's name by the alphabet and length that Kubernetes uses instead of any word (W71).
-func TestBuiltinQueriesAreTheRecordedOnes(t *testing.T) {
+func TestBuiltinQueriesEqualTheRecordedOnes(t *testing.T) {
 	const pod = `kubernetes_namespace="shop", kubernetes_pod_name=~"cart-[bcdfghjklmnpqrstvwxz2456789]{1,10}-[bcdfghjklmnpqrstvwxz2456789]{5}"`
 	const istio = `reporter="destination", destination_workload_namespace="shop", destination_workload=~"cart"`
 	rate := func(series, base, ok string) string {
@@ -107,17 +107,17 @@ func TestBuiltinQueriesAreTheRecordedOnes(t *testing.T) {
 	} {
 		for dialect := range strings.FieldsSeq(c.dialects) {
 			for name, want := range map[string]string{metric.RequestSuccessRate: c.rate, metric.RequestDuration: c.duration} {
-				got, err := metric.Builtin(dialect, name, cart("Deployment"))
-				if err != nil || canonical(got) != canonical(want) {
-					t.Errorf("%s of %s:\n got %s\nwant %s\n%v", name, dialect, canonical(got), canonical(want), err)
+				got, err := metric.Builtin(dialect, name, cartVars("Deployment"))
+				if err != nil || canonicalQuery(got) != canonicalQuery(want) {
+					t.Errorf("%s of %s:\n got %s\nwant %s\n%v", name, dialect, canonicalQuery(got), canonicalQuery(want), err)
 				}
 			}
 		}
 	}
 }
 
-// canonical returns a query without spaces, with sorted matchers and no trailing comma.
-func canonical(query string) string {
+// canonicalQuery returns a query without spaces, with sorted matchers and no trailing comma.
+func canonicalQuery(query string) string {
 	query = strings.Join(strings.Fields(query), "")
 	return regexp.MustCompile(`\{(?:[^{}"]|"[^"]*")*\}`).ReplaceAllStringFunc(query, func(s string) string {
 		matchers := regexp.MustCompile(`\w+[!=~]+"[^"]*"`).FindAllString(s, -1)
@@ -180,16 +180,16 @@ func TestPodsOfTheCanaryAreMatchedByKind(t *testing.T) {
 		{"DaemonSet", "cart-primary-x7k2p", false},
 		{"DaemonSet", "cart-6c9dbdd48d-x7k2p", false},
 	} {
-		if got := podPattern(t, cart(c.kind)).MatchString(c.pod); got != c.match {
+		if got := podPattern(t, cartVars(c.kind)).MatchString(c.pod); got != c.match {
 			t.Errorf("%s cart: pod %s matches %t, want %t", c.kind, c.pod, got, c.match)
 		}
 	}
 }
 
-// TestPodsAreMatchedAsKubernetesNamesThem covers long names, which Kubernetes truncates.
-func TestPodsAreMatchedAsKubernetesNamesThem(t *testing.T) {
+// TestTruncatedPodNamesAreMatched covers long names, which Kubernetes truncates.
+func TestTruncatedPodNamesAreMatched(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := cart("Deployment")
+		v := cartVars("Deployment")
 		v.Target = "a" + rapid.StringMatching("[a-z0-9]{0,53}").Draw(t, "target")
 		hash := rand.SafeEncodeString(strconv.FormatUint(uint64(rapid.Uint32().Draw(t, "hash")), 10))
 		pattern := podPattern(t, v)
@@ -202,29 +202,29 @@ func TestPodsAreMatchedAsKubernetesNamesThem(t *testing.T) {
 	})
 }
 
-func TestTheComplementSaysTheSameOfFailures(t *testing.T) {
-	got, err := metric.Complement("istio", cart("Deployment"))
+func TestComplementIsComputedFromFailures(t *testing.T) {
+	got, err := metric.Complement("istio", cartVars("Deployment"))
 	const istio = `reporter="destination",destination_workload_namespace="shop",destination_workload=~"cart"`
 	want := `100 - sum(rate(istio_requests_total{` + istio + `,response_code=~"5.*"}[30s])) / sum(rate(istio_requests_total{` + istio + `}[30s])) * 100`
 	if err != nil || got != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
-	v := cart("Deployment")
+	v := cartVars("Deployment")
 	v.Interval = "soon"
 	if _, err := metric.Complement("istio", v); err == nil {
 		t.Error("an invalid interval is accepted")
 	}
 }
 
-// script is a provider that answers by the text of the query.
-type script map[string]error
+// scriptedProvider is a provider that answers by the text of the query.
+type scriptedProvider map[string]error
 
-func (s script) Measure(_ context.Context, q metric.Query) (float64, error) {
+func (s scriptedProvider) Measure(_ context.Context, q metric.Query) (float64, error) {
 	return float64(len(q.Text)), s[q.Text]
 }
-func (script) Online(context.Context) error { return nil }
+func (scriptedProvider) Online(context.Context) error { return nil }
 
-func TestOrElseAsksTheOtherTextForMissingDataOnly(t *testing.T) {
+func TestOrElseSendsTheOtherQueryForMissingDataOnly(t *testing.T) {
 	outage := errors.New("outage")
 	for _, c := range []struct {
 		first, second error
@@ -237,22 +237,22 @@ func TestOrElseAsksTheOtherTextForMissingDataOnly(t *testing.T) {
 		{metric.ErrNoData, outage, 2, outage},
 		{outage, nil, 1, outage},
 	} {
-		value, err := metric.OrElse(script{"a": c.first, "bb": c.second}, "bb").Measure(t.Context(), metric.Query{Text: "a"})
+		value, err := metric.OrElse(scriptedProvider{"a": c.first, "bb": c.second}, "bb").Measure(t.Context(), metric.Query{Text: "a"})
 		if value != c.value || !errors.Is(err, c.err) {
 			t.Errorf("%v, %v: got %v, %v", c.first, c.second, value, err)
 		}
 	}
 }
 
-func TestADotInANameMatchesADotOnly(t *testing.T) {
-	v := cart("Deployment")
+func TestDotInANameMatchesADotOnly(t *testing.T) {
+	v := cartVars("Deployment")
 	v.Target = "cart.v2"
 	if p := podPattern(t, v); !p.MatchString("cart.v2-6c9dbdd48d-x7k2p") || p.MatchString("cart-v2-6c9dbdd48d-x7k2p") {
 		t.Errorf("%s does not match cart.v2 only", p)
 	}
 }
 
-func TestNoNameLeavesItsQuotes(t *testing.T) {
+func TestNamesAreQuoted(t *testing.T) {
 	dialects := []string{"istio", "kubernetes", "appmesh", "contour", "gloo", "knative", "kuma", "linkerd", "osm", "nginx", "skipper", "traefik", "apisix"}
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringOfN(rapid.SampledFrom([]rune("a\"\\{}\n,=~.*+)('`é")), 1, 8, -1)
@@ -280,7 +280,7 @@ func TestIntervalsOfBuiltinQueries(t *testing.T) {
 		"": "[1m]", "1m": "[1m]", "1h30m": "[1h30m]", "90s": "[90s]", "1.5m": "[90000ms]", "30s1m": "[90000ms]", "2d": "[2d]",
 		"1m] or vector(1": "", "-1m": "", "0.1us": "", "soon": "",
 	} {
-		v := cart("Deployment")
+		v := cartVars("Deployment")
 		v.Interval = in
 		got, err := metric.Builtin("istio", metric.RequestDuration, v)
 		if want == "" {
@@ -293,8 +293,8 @@ func TestIntervalsOfBuiltinQueries(t *testing.T) {
 	}
 }
 
-func TestABuiltinMetricThatIsNone(t *testing.T) {
-	if _, err := metric.Builtin("istio", "errors", cart("Deployment")); err == nil || !strings.Contains(err.Error(), "templateRef") {
+func TestUnknownBuiltinMetricIsRefused(t *testing.T) {
+	if _, err := metric.Builtin("istio", "errors", cartVars("Deployment")); err == nil || !strings.Contains(err.Error(), "templateRef") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -19,17 +19,17 @@ type Cluster struct {
 	OneNamespace bool
 }
 
-// Check rejects a query for a namespace to which its template has no access.
-func (c Cluster) Check(template, asked string) error {
+// CheckNamespace rejects a query for a namespace to which its template has no access.
+func (c Cluster) CheckNamespace(template, asked string) error {
 	if c.OneNamespace && template != asked {
 		return fmt.Errorf("can't ask about namespace %s, cross-namespace references are blocked", asked)
 	}
 	return nil
 }
 
-// reasons are the error codes of the API server. Messages are omitted, because they may name objects that the user cannot
+// apiReasons are the error codes of the API server. Messages are omitted, because they may name objects that the user cannot
 // read.
-var reasons = []string{
+var apiReasons = []string{
 	"Unauthorized", "Forbidden", "NotFound", "AlreadyExists", "Conflict", "Gone", "Invalid", "ServerTimeout", "Timeout",
 	"TooManyRequests", "BadRequest", "MethodNotAllowed", "NotAcceptable", "InternalError", "Expired", "ServiceUnavailable",
 }
@@ -40,7 +40,7 @@ func Reason(body []byte) string {
 		Kind   string `json:"kind"`
 		Reason string `json:"reason"`
 	}
-	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" || !slices.Contains(reasons, status.Reason) {
+	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" || !slices.Contains(apiReasons, status.Reason) {
 		return ""
 	}
 	return status.Reason

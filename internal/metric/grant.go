@@ -48,18 +48,18 @@ func (g *Grant) Token(ctx context.Context, client *outbound.Client) (outbound.Se
 		config := clientcredentials.Config{ClientID: g.ID.Reveal(), ClientSecret: g.Secret.Reveal(), TokenURL: g.TokenURL, Scopes: g.Scopes}
 		token, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, client.HTTP(maxToken, DefaultTimeout)))
 		if err != nil {
-			return "", fmt.Errorf("fetch a token: %w", withoutAnswer(err))
+			return "", fmt.Errorf("fetch a token: %w", withoutResponse(err))
 		}
 		g.last = token
 	}
 	return outbound.Secret(g.last.AccessToken), nil
 }
 
-// refusals are the error codes of authorisation servers. Their descriptions are not repeated.
-var refusals = []string{"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope", "server_error", "temporarily_unavailable"}
+// grantErrorCodes are the error codes of authorisation servers. Their descriptions are not repeated.
+var grantErrorCodes = []string{"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope", "server_error", "temporarily_unavailable"}
 
-// withoutAnswer returns the error of the library without the text of the server.
-func withoutAnswer(err error) error {
+// withoutResponse returns the error of the library without the text of the server.
+func withoutResponse(err error) error {
 	if stopped := CallError(err); stopped != nil {
 		return stopped
 	}
@@ -68,7 +68,7 @@ func withoutAnswer(err error) error {
 		return Unexpected("an authorisation server")
 	}
 	class := ""
-	if slices.Contains(refusals, refused.ErrorCode) {
+	if slices.Contains(grantErrorCodes, refused.ErrorCode) {
 		class = refused.ErrorCode
 	}
 	return NewStatusError(outbound.Response{Code: refused.Response.StatusCode}, class, class == "temporarily_unavailable" || class == "server_error")

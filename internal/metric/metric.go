@@ -102,15 +102,15 @@ func Single(r Result) (float64, error) {
 		if len(v) == 1 {
 			return Number(v[0])
 		}
-		return 0, errMultiple
+		return 0, errMultipleValues
 	default:
-		return 0, errNoNumber
+		return 0, errNotNumber
 	}
 }
 
 var (
-	errMultiple = errors.New("query returned multiple values: write a query that returns one")
-	errNoNumber = errors.New("the result is not a number: write a query that returns one")
+	errMultipleValues = errors.New("query returned multiple values: write a query that returns one")
+	errNotNumber      = errors.New("the result is not a number: write a query that returns one")
 )
 
 // ErrUnfinished reports that an asynchronous measurement has no result yet.
@@ -184,7 +184,7 @@ func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, cla
 	answer, err := client.Do(ctx, r)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("query %s: %w", server(r.URL), err)
+		return nil, fmt.Errorf("query %s: %w", serverAddress(r.URL), err)
 	case !answer.IsSuccess():
 		class := ""
 		if classify != nil {
@@ -222,8 +222,8 @@ func CallError(err error) error {
 	}
 }
 
-// server returns the scheme and host of an address. Its path may contain an account number, which is from a Secret.
-func server(address string) string {
+// serverAddress returns the scheme and host of an address. Its path may contain an account number, which is from a Secret.
+func serverAddress(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "the provider"

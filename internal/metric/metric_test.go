@@ -54,7 +54,7 @@ func TestRegistryKnowsItsTypes(t *testing.T) {
 	metric.NewRegistry(prometheus.Service(nil), prometheus.Service(nil))
 }
 
-func TestTextsAreThoseOfTheAPI(t *testing.T) {
+func TestTextsEqualThoseOfFlagger(t *testing.T) {
 	cause := errors.New(`metrictemplate.flagger.app "nowhere" not found`)
 	for got, want := range map[string]string{
 		metric.TemplateMissing("t", "ns", cause):               `Metric template t.ns error: metrictemplate.flagger.app "nowhere" not found`,
@@ -68,7 +68,7 @@ func TestTextsAreThoseOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestSingleIsTheOneNumberOfAResult(t *testing.T) {
+func TestSingleReturnsTheOnlyNumber(t *testing.T) {
 	for _, c := range []struct {
 		value   any
 		want    float64

@@ -45,9 +45,9 @@ const (
 )
 
 var (
-	errTooLong   = fmt.Errorf("the template produces more than %d KiB of text: shorten it", maxQuery>>10)
-	errTooManyOf = fmt.Errorf("the template runs more than %d steps: remove its loop", maxSteps)
-	errTooWide   = errors.New("the template formats with a width that is not a small number, or with numbered arguments: remove them")
+	errTooLong      = fmt.Errorf("the template produces more than %d KiB of text: shorten it", maxQuery>>10)
+	errTooManySteps = fmt.Errorf("the template runs more than %d steps: remove its loop", maxSteps)
+	errWideFormat   = errors.New("the template formats with a width that is not a small number, or with numbered arguments: remove them")
 )
 
 // Render renders the template of a query: a Go text/template with the functions name, namespace, target, service, ingress,
@@ -60,7 +60,7 @@ func Render(text string, v Vars) (string, error) {
 	budget := &budget{}
 	t, err := template.New("query").Option("missingkey=error").Funcs(budget.functions(v)).Parse(text)
 	if err != nil {
-		return "", errors.New(readable(err))
+		return "", errors.New(templateError(err))
 	}
 	step, err := template.New("step").Funcs(budget.functions(v)).Parse("{{" + stepName + "}}")
 	if err != nil {
@@ -70,14 +70,14 @@ func Render(text string, v Vars) (string, error) {
 		countSteps(defined.Root, step.Root.Nodes[0], true)
 	}
 	if err := t.Execute(&budget.out, nil); err != nil {
-		return "", errors.New(readable(err))
+		return "", errors.New(templateError(err))
 	}
 	return budget.out.text.String(), nil
 }
 
-// readable returns the error of a template without the name of the package and without the quoted template.
-func readable(err error) string {
-	for _, known := range []error{errTooLong, errTooManyOf, errTooWide} {
+// templateError returns the error of a template without the name of the package and without the quoted template.
+func templateError(err error) string {
+	for _, known := range []error{errTooLong, errTooManySteps, errWideFormat} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -87,9 +87,9 @@ func readable(err error) string {
 
 // budget counts the resources that one rendering uses.
 type budget struct {
-	out   boundedText
-	made  int
-	steps int
+	out      boundedText
+	produced int
+	steps    int
 }
 
 // stepName is the name of an undocumented function, which is called at the beginning of each counted body.
@@ -111,29 +111,29 @@ func (b *budget) functions(v Vars) template.FuncMap {
 
 		stepName: func() (string, error) {
 			if b.steps++; b.steps > maxSteps {
-				return "", errTooManyOf
+				return "", errTooManySteps
 			}
 			return "", nil
 		},
-		"print":    func(args ...any) (string, error) { return b.make(args, fmt.Sprint) },
-		"println":  func(args ...any) (string, error) { return b.make(args, fmt.Sprintln) },
-		"html":     func(args ...any) (string, error) { return b.make(args, template.HTMLEscaper) },
-		"js":       func(args ...any) (string, error) { return b.make(args, template.JSEscaper) },
-		"urlquery": func(args ...any) (string, error) { return b.make(args, template.URLQueryEscaper) },
+		"print":    func(args ...any) (string, error) { return b.produce(args, fmt.Sprint) },
+		"println":  func(args ...any) (string, error) { return b.produce(args, fmt.Sprintln) },
+		"html":     func(args ...any) (string, error) { return b.produce(args, template.HTMLEscaper) },
+		"js":       func(args ...any) (string, error) { return b.produce(args, template.JSEscaper) },
+		"urlquery": func(args ...any) (string, error) { return b.produce(args, template.URLQueryEscaper) },
 		"printf": func(format string, args ...any) (string, error) {
-			if wide.MatchString(format) {
-				return "", errTooWide
+			if wideFormat.MatchString(format) {
+				return "", errWideFormat
 			}
-			return b.make(append([]any{format}, args...), func(args ...any) string { return fmt.Sprintf(format, args[1:]...) })
+			return b.produce(append([]any{format}, args...), func(args ...any) string { return fmt.Sprintf(format, args[1:]...) })
 		},
 	}
 }
 
-// wide matches widths and precisions of a verb that are computed or have four or more digits. It also matches arguments
+// wideFormat matches widths and precisions of a verb that are computed or have four or more digits. It also matches arguments
 // that are selected by index, because one argument could be printed any number of times.
-var wide = regexp.MustCompile(`%[^a-zA-Z%]*(\*|\[|[0-9]{4})`)
+var wideFormat = regexp.MustCompile(`%[^a-zA-Z%]*(\*|\[|[0-9]{4})`)
 
-func (b *budget) make(args []any, text func(...any) string) (string, error) {
+func (b *budget) produce(args []any, text func(...any) string) (string, error) {
 	in := 0
 	for _, arg := range args {
 		if s, ok := arg.(string); ok {
@@ -144,7 +144,7 @@ func (b *budget) make(args []any, text func(...any) string) (string, error) {
 		return "", errTooLong
 	}
 	out := text(args...)
-	if b.made += len(out); len(out) > maxQuery || b.made > 16*maxQuery {
+	if b.produced += len(out); len(out) > maxQuery || b.produced > 16*maxQuery {
 		return "", errTooLong
 	}
 	return out, nil

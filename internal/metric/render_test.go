@@ -8,7 +8,7 @@ import (
 )
 
 func TestRender(t *testing.T) {
-	v := cart("Deployment")
+	v := cartVars("Deployment")
 	v.Variables = map[string]string{"reporter": `so"urce`, "empty": ""}
 	for in, want := range map[string]string{
 		`up`: `up`,
@@ -55,7 +55,7 @@ func TestRenderRefuses(t *testing.T) {
 		"one argument often":         `{{ printf (printf "%s%s" "%[1]s%[1]s" "%[1]s") "x" }}`,
 		"a long template":            strings.Repeat("x", 64<<10+1),
 	} {
-		got, err := metric.Render(in, cart("Deployment"))
+		got, err := metric.Render(in, cartVars("Deployment"))
 		if err == nil {
 			t.Errorf("%s: gives %.40q", name, got)
 		} else if len(err.Error()) > 300 {
@@ -64,7 +64,7 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
-func TestRenderSaysWhatIsMissing(t *testing.T) {
+func TestRenderReportsMissingVariables(t *testing.T) {
 	_, err := metric.Render(`{{ variables.reporter }}`, metric.Vars{Variables: map[string]string{"other": "x"}})
 	if err == nil || !strings.Contains(err.Error(), `no entry for key "reporter"`) {
 		t.Errorf("got %v", err)

@@ -65,8 +65,8 @@ func NewConfig(data map[string]string, secret map[string][]byte) *Config {
 	return c
 }
 
-// ForNamespace returns a copy of the configuration that belongs to the namespace of Rollouts instead of the controller. Its messages
-// have separate keys in the log of sent messages.
+// ForNamespace returns a copy of the configuration that belongs to the namespace of Rollouts instead of the controller.
+// Its messages have separate keys in the log of sent messages.
 func (c *Config) ForNamespace(namespace string) *Config {
 	out := *c
 	out.prefix = namespace + ":"

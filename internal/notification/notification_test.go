@@ -124,8 +124,8 @@ func TestEventFiresTheTriggerOfItsName(t *testing.T) {
 	}
 }
 
-// TestConditionIsReportedOnceUntilItIsFalse checks that a message in the log of sent messages is not due, and that it is removed from
-// the log when its condition becomes false.
+// TestConditionIsReportedOnceUntilItIsFalse checks that a message in the log of sent messages is not due, and that it is
+// removed from the log when its condition becomes false.
 func TestConditionIsReportedOnceUntilItIsFalse(t *testing.T) {
 	c := NewConfig(map[string]string{"trigger.on-degraded": "- when: rollout.status.phase == 'Degraded'\n  send: [bad]"}, nil)
 	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-degraded.slack", "ops"))

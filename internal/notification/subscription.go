@@ -96,7 +96,7 @@ type annotationSubscription struct {
 }
 
 // parseAnnotation parses one annotation: subscribe.TRIGGER.SERVICE or subscribe.SERVICE with recipients, or subscriptions with
-// a list of both. It returns none for other annotations, and for an invalid list, which Unreadable reports.
+// a list of both. It returns none for other annotations, and for an invalid list, which InvalidAnnotation reports.
 func parseAnnotation(key, value string) []annotationSubscription {
 	if name, ok := strings.CutPrefix(key, subscribePrefix); ok {
 		out := annotationSubscription{recipients: splitRecipients(value)}

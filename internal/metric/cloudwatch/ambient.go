@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 )
 
-// patience bounds the lookup of credentials.
-const patience = 10 * time.Second
+// credentialsTimeout bounds the lookup of credentials.
+const credentialsTimeout = 10 * time.Second
 
 var errNoCredentials = errors.New("no credentials of the controller for Amazon's services: give its service account a role, or the template a secret")
 
@@ -22,15 +22,15 @@ type Ambient struct {
 	mu     sync.Mutex
 	cache  *aws.CredentialsCache
 	region string
-	// others are the credentials of roles and profiles, the most recently used last.
-	others []assumed
+	// roleCache are the credentials of roles and profiles, the most recently used last.
+	roleCache []roleCredentials
 }
 
-// in returns the credentials for calls in a region. They are the same in all regions; the region only determines which
+// credentialsIn returns the credentials for calls in a region. They are the same in all regions; the region only determines which
 // endpoint issues them.
-func (a *Ambient) in(region string) aws.CredentialsProvider {
+func (a *Ambient) credentialsIn(region string) aws.CredentialsProvider {
 	return aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, credentialsTimeout)
 		defer cancel()
 		cache, err := a.load(ctx, region)
 		if err != nil {

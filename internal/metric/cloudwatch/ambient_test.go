@@ -13,8 +13,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// alone removes all sources of credentials that the library reads.
-func alone(t *testing.T) {
+// removeCredentials removes all sources of credentials that the library reads.
+func removeCredentials(t *testing.T) {
 	nothing := filepath.Join(t.TempDir(), "nothing")
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_PROFILE": "", "AWS_ROLE_ARN": "", "AWS_WEB_IDENTITY_TOKEN_FILE": "",
@@ -25,8 +25,8 @@ func alone(t *testing.T) {
 	}
 }
 
-func TestTheProcessFetchesItsCredentialsOnce(t *testing.T) {
-	alone(t)
+func TestCredentialsOfTheProcessAreFetchedOnce(t *testing.T) {
+	removeCredentials(t)
 	var fetched atomic.Int32
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fetched.Add(1)
@@ -36,7 +36,7 @@ func TestTheProcessFetchesItsCredentialsOnce(t *testing.T) {
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", agent.URL+"/v1/credentials")
 	own := &Ambient{}
 	for _, region := range []string{"eu-west-1", "us-east-1", "eu-west-1"} {
-		found, err := own.in(region).Retrieve(t.Context())
+		found, err := own.credentialsIn(region).Retrieve(t.Context())
 		if err != nil || found.AccessKeyID != "AKIDEXAMPLE" {
 			t.Fatalf("%s: %v", region, err)
 		}
@@ -46,10 +46,10 @@ func TestTheProcessFetchesItsCredentialsOnce(t *testing.T) {
 	}
 }
 
-func TestAProcessWithoutCredentialsIsAnOutage(t *testing.T) {
-	alone(t)
-	_, err := (&Ambient{}).in("eu-west-1").Retrieve(t.Context())
-	if outcome := metric.OutcomeOf(readable(err)); outcome != release.Unreachable || !errors.Is(readable(err), errNoCredentials) {
-		t.Errorf("%v is %s", readable(err), outcome)
+func TestMissingCredentialsAreTransient(t *testing.T) {
+	removeCredentials(t)
+	_, err := (&Ambient{}).credentialsIn("eu-west-1").Retrieve(t.Context())
+	if outcome := metric.OutcomeOf(convertError(err)); outcome != release.Unreachable || !errors.Is(convertError(err), errNoCredentials) {
+		t.Errorf("%v is %s", convertError(err), outcome)
 	}
 }

@@ -34,7 +34,7 @@ func newMeasurement(r metric.AnalysisRequest, ambient *Ambient) (metric.Measurem
 	if err != nil {
 		return metric.Measurement{}, err
 	}
-	querier.lookback, querier.most = 1, maxAnalysisPoints
+	querier.lookback, querier.maxPoints = 1, maxAnalysisPoints
 	return metric.Measurement{
 		Provider: querier, Query: metric.Query{Text: string(text), Interval: interval, Now: r.Now}, NoData: []any{}, Format: formatResults,
 	}, nil

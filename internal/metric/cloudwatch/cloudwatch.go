@@ -53,20 +53,20 @@ func Service(ambient *Ambient) metric.Service {
 type provider struct {
 	api *cloudwatch.Client
 	// lookback is the number of intervals in the time range, and most the maximum number of points of each result.
-	lookback int
-	most     int32
+	lookback  int
+	maxPoints int32
 }
 
-// regions are names such as eu-west-1, which become part of a host name.
-var regions = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}$`)
+// regionPattern are names such as eu-west-1, which become part of a host name.
+var regionPattern = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}$`)
 
 func newAWS(client *outbound.Client, c metric.Config, ambient *Ambient) (*provider, error) {
-	if !regions.MatchString(c.Region) {
+	if !regionPattern.MatchString(c.Region) {
 		return nil, errors.New("provider.region is not the name of a region such as eu-west-1: set it")
 	}
 	options := cloudwatch.Options{
 		Region:      c.Region,
-		Credentials: ambient.in(c.Region),
+		Credentials: ambient.credentialsIn(c.Region),
 		HTTPClient:  client.HTTP(metric.MaxAnswer, metric.DefaultTimeout),
 		Retryer:     aws.NopRetryer{}, // the caller decides about retries
 	}
@@ -78,7 +78,7 @@ func newAWS(client *outbound.Client, c metric.Config, ambient *Ambient) (*provid
 		options.Credentials = credentials.NewStaticCredentialsProvider(id.Reveal(), secret.Reveal(), c.Credentials[keySession].Reveal())
 	}
 	if c.Address == "" {
-		return &provider{api: cloudwatch.New(options), lookback: lookback, most: maxPoints}, nil
+		return &provider{api: cloudwatch.New(options), lookback: lookback, maxPoints: maxPoints}, nil
 	}
 	address, err := outbound.ParseURL(c.Address)
 	if err != nil {
@@ -88,7 +88,7 @@ func newAWS(client *outbound.Client, c metric.Config, ambient *Ambient) (*provid
 		return nil, errors.New("an address needs credentials of its own: the controller's go to Amazon only. Give a secret, or remove the address")
 	}
 	options.BaseEndpoint = new((&url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}).String())
-	return &provider{api: cloudwatch.New(options), lookback: lookback, most: maxPoints}, nil
+	return &provider{api: cloudwatch.New(options), lookback: lookback, maxPoints: maxPoints}, nil
 }
 
 // lookback is the number of intervals in the time range, because metrics of the cloud arrive late and have their own periods.
@@ -99,7 +99,7 @@ const maxPoints = 20
 
 // Measure returns the newest value of the first result.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	results, err := p.ask(ctx, q)
+	results, err := p.query(ctx, q)
 	if err != nil {
 		return 0, err
 	}
@@ -111,7 +111,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 
 // QueryRaw returns the list of all results, as documents with the names of the API.
 func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
-	results, err := p.ask(ctx, q)
+	results, err := p.query(ctx, q)
 	if err != nil {
 		return metric.Result{}, err
 	}
@@ -127,28 +127,28 @@ func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result,
 
 // Online sends an empty query, which the service rejects in a specific way once it has accepted the credentials.
 func (p *provider) Online(ctx context.Context) error {
-	_, err := p.get(ctx, []types.MetricDataQuery{}, time.Unix(0, 0), time.Unix(60, 0))
-	if status, ok := errors.AsType[*metric.StatusError](err); ok && slices.Contains(refusals, status.Class) {
+	_, err := p.getMetricData(ctx, []types.MetricDataQuery{}, time.Unix(0, 0), time.Unix(60, 0))
+	if status, ok := errors.AsType[*metric.StatusError](err); ok && slices.Contains(requestErrorCodes, status.Class) {
 		return nil
 	}
 	return err
 }
 
-func (p *provider) ask(ctx context.Context, q metric.Query) ([]types.MetricDataResult, error) {
+func (p *provider) query(ctx context.Context, q metric.Query) ([]types.MetricDataResult, error) {
 	var queries []types.MetricDataQuery
 	if json.Unmarshal([]byte(q.Text), &queries) != nil || len(queries) == 0 {
 		return nil, errors.New("the query is not a list of metric data queries in JSON: correct it")
 	}
-	return p.get(ctx, queries, q.Now.Add(-time.Duration(p.lookback)*q.Interval), q.Now)
+	return p.getMetricData(ctx, queries, q.Now.Add(-time.Duration(p.lookback)*q.Interval), q.Now)
 }
 
-func (p *provider) get(ctx context.Context, queries []types.MetricDataQuery, from, to time.Time) ([]types.MetricDataResult, error) {
+func (p *provider) getMetricData(ctx context.Context, queries []types.MetricDataQuery, from, to time.Time) ([]types.MetricDataResult, error) {
 	answer, err := p.api.GetMetricData(ctx, &cloudwatch.GetMetricDataInput{
-		MetricDataQueries: queries, StartTime: &from, EndTime: &to, MaxDatapoints: aws.Int32(p.most),
+		MetricDataQueries: queries, StartTime: &from, EndTime: &to, MaxDatapoints: aws.Int32(p.maxPoints),
 		ScanBy: types.ScanByTimestampDescending,
 	})
 	if err != nil {
-		return nil, readable(err)
+		return nil, convertError(err)
 	}
 	if len(answer.MetricDataResults) == 0 {
 		return nil, nil
@@ -164,17 +164,17 @@ func (p *provider) get(ctx context.Context, queries []types.MetricDataQuery, fro
 }
 
 var (
-	// refusals are the error codes of the API for invalid requests.
-	refusals = []string{"ValidationError", "ValidationException", "MissingParameter", "MissingRequiredParameterException", "InvalidParameterValue", "InvalidParameterValueException", "InvalidParameterCombination", "InvalidParameterCombinationException"}
-	// delays are the error codes for transient errors.
-	delays = []string{"Throttling", "ThrottlingException", "RequestLimitExceeded", "ServiceUnavailable", "InternalServiceFault", "InternalServiceError", "InternalFailure"}
-	// denials are the error codes for invalid or insufficient credentials.
-	denials = []string{"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidClientTokenId", "MissingAuthenticationToken", "OptInRequired", "RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException"}
+	// requestErrorCodes are the error codes of the API for invalid requests.
+	requestErrorCodes = []string{"ValidationError", "ValidationException", "MissingParameter", "MissingRequiredParameterException", "InvalidParameterValue", "InvalidParameterValueException", "InvalidParameterCombination", "InvalidParameterCombinationException"}
+	// transientErrorCodes are the error codes for transient errors.
+	transientErrorCodes = []string{"Throttling", "ThrottlingException", "RequestLimitExceeded", "ServiceUnavailable", "InternalServiceFault", "InternalServiceError", "InternalFailure"}
+	// credentialErrorCodes are the error codes for invalid or insufficient credentials.
+	credentialErrorCodes = []string{"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidClientTokenId", "MissingAuthenticationToken", "OptInRequired", "RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException"}
 )
 
-// readable converts an error of the library to one of package metric. The library's text contains the response, and may
+// convertError converts an error of the library to one of package metric. The library's text contains the response, and may
 // contain the request.
-func readable(err error) error {
+func convertError(err error) error {
 	if _, ok := errors.AsType[*ambientError](err); ok {
 		return outbound.NewUnreachableError(errNoCredentials)
 	}
@@ -186,8 +186,8 @@ func readable(err error) error {
 		return metric.Unexpected("CloudWatch")
 	}
 	class := ""
-	if apiErr, ok := errors.AsType[smithy.APIError](err); ok && slices.Contains(slices.Concat(refusals, delays, denials), apiErr.ErrorCode()) {
+	if apiErr, ok := errors.AsType[smithy.APIError](err); ok && slices.Contains(slices.Concat(requestErrorCodes, transientErrorCodes, credentialErrorCodes), apiErr.ErrorCode()) {
 		class = apiErr.ErrorCode()
 	}
-	return metric.NewStatusError(outbound.Response{Code: answer.HTTPStatusCode()}, class, slices.Contains(delays, class))
+	return metric.NewStatusError(outbound.Response{Code: answer.HTTPStatusCode()}, class, slices.Contains(transientErrorCodes, class))
 }

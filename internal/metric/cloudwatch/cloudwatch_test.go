@@ -91,7 +91,7 @@ func against(t *testing.T, handler http.HandlerFunc) metric.Provider {
 	return provider
 }
 
-func TestARequestIsWhatCloudWatchExpects(t *testing.T) {
+func TestRequestMatchesTheAPI(t *testing.T) {
 	var path string
 	var asked object
 	provider := against(t, func(w http.ResponseWriter, r *http.Request) {
@@ -125,7 +125,7 @@ func TestARequestIsWhatCloudWatchExpects(t *testing.T) {
 	}
 }
 
-func refusal(code int, class string) http.HandlerFunc {
+func errorResponse(code int, class string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Smithy-Protocol", "rpc-v2-cbor")
 		w.WriteHeader(code)
@@ -133,7 +133,7 @@ func refusal(code int, class string) http.HandlerFunc {
 	}
 }
 
-func TestWhatTheServiceSaysIsSorted(t *testing.T) {
+func TestErrorCodesAreClassified(t *testing.T) {
 	for _, c := range []struct {
 		code    int
 		class   string
@@ -148,7 +148,7 @@ func TestWhatTheServiceSaysIsSorted(t *testing.T) {
 		{403, "arn:aws:iam::123:user/secret", release.Broken, "error response: Status 403 Forbidden", false},
 		{500, "InternalServiceFault", release.Unreachable, "error response: Status 500 Internal Server Error: InternalServiceFault", false},
 	} {
-		provider := against(t, refusal(c.code, c.class))
+		provider := against(t, errorResponse(c.code, c.class))
 		_, err := provider.Measure(t.Context(), metric.Query{Text: query, Interval: time.Minute, Now: metrictest.Now})
 		if err == nil || err.Error() != c.text || metric.OutcomeOf(err) != c.outcome {
 			t.Errorf("%s: %v is %s", c.class, err, metric.OutcomeOf(err))
@@ -159,7 +159,7 @@ func TestWhatTheServiceSaysIsSorted(t *testing.T) {
 	}
 }
 
-func TestARawResultIsTheListOfResults(t *testing.T) {
+func TestRawResultIsTheListOfResults(t *testing.T) {
 	provider := against(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer("Complete", 1.5, 9))) })
 	found, err := provider.(metric.RawQuerier).QueryRaw(t.Context(), metric.Query{Text: query, Interval: time.Minute, Now: metrictest.Now})
 	if err != nil {
@@ -171,7 +171,7 @@ func TestARawResultIsTheListOfResults(t *testing.T) {
 	}
 }
 
-func TestQueriesThatAreNone(t *testing.T) {
+func TestInvalidQueriesAreRefused(t *testing.T) {
 	provider := against(t, func(http.ResponseWriter, *http.Request) { t.Error("the service was called") })
 	for _, text := range []string{"", "{}", "[]", "SELECT AVG(CPUUtilization)", `[{"Id": 1}]`, `[{"MetricStat": "x"}]`} {
 		if _, err := provider.Measure(t.Context(), metric.Query{Text: text, Now: metrictest.Now}); metric.OutcomeOf(err) != release.Broken {

@@ -34,14 +34,14 @@ func IsManagedPrometheus(address *url.URL) bool {
 		managedPrometheus.MatchString(strings.ToLower(address.Hostname()))
 }
 
-// roles matches the ARNs of roles. IAM decides whether the process may assume a role.
-var roles = regexp.MustCompile(`^arn:aws(-[a-z]+)*:iam::[0-9]{12}:role/[\w+=,.@/-]{1,512}$`)
+// rolePattern matches the ARNs of roles. IAM decides whether the process may assume a role.
+var rolePattern = regexp.MustCompile(`^arn:aws(-[a-z]+)*:iam::[0-9]{12}:role/[\w+=,.@/-]{1,512}$`)
 
 // maxRoles bounds the cached credentials of roles and profiles, because users choose their names.
 const maxRoles = 32
 
-// assumed are the credentials of a role or a profile.
-type assumed struct {
+// roleCredentials are the credentials of a role or a profile.
+type roleCredentials struct {
 	role
 	credentials *aws.CredentialsCache
 }
@@ -82,18 +82,18 @@ func (a *Ambient) Signer(region, profile, arn string) func(ctx context.Context, 
 			}
 			region = own
 		}
-		if !regions.MatchString(region) {
+		if !regionPattern.MatchString(region) {
 			return errors.New("sigv4.region is not the name of a region such as eu-west-1: correct it")
 		}
-		if arn != "" && !roles.MatchString(arn) {
+		if arn != "" && !rolePattern.MatchString(arn) {
 			return errors.New("sigv4.roleArn is not the name of a role such as arn:aws:iam::123456789012:role/metrics: correct it")
 		}
 		if !IsManagedPrometheus(r.URL) {
 			return errNotAmazon
 		}
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, credentialsTimeout)
 		defer cancel()
-		cache, err := a.of(ctx, role{region, profile, arn})
+		cache, err := a.credentialsOf(ctx, role{region, profile, arn})
 		if err != nil {
 			return outbound.NewUnreachableError(errNoCredentials)
 		}
@@ -105,33 +105,33 @@ func (a *Ambient) Signer(region, profile, arn string) func(ctx context.Context, 
 	}
 }
 
-// of returns the credentials of a role. They are cached while they are valid and among the most recently used ones.
-func (a *Ambient) of(ctx context.Context, who role) (*aws.CredentialsCache, error) {
-	if who.profile == "" && who.arn == "" {
-		return a.load(ctx, who.region)
+// credentialsOf returns the credentials of a role. They are cached while they are valid and among the most recently used ones.
+func (a *Ambient) credentialsOf(ctx context.Context, wanted role) (*aws.CredentialsCache, error) {
+	if wanted.profile == "" && wanted.arn == "" {
+		return a.load(ctx, wanted.region)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if i := slices.IndexFunc(a.others, func(known assumed) bool { return known.role == who }); i >= 0 {
-		known := a.others[i]
-		a.others = append(slices.Delete(a.others, i, i+1), known) // now the most recently used
+	if i := slices.IndexFunc(a.roleCache, func(known roleCredentials) bool { return known.role == wanted }); i >= 0 {
+		known := a.roleCache[i]
+		a.roleCache = append(slices.Delete(a.roleCache, i, i+1), known) // now the most recently used
 		return known.credentials, nil
 	}
-	options := []func(*config.LoadOptions) error{config.WithRegion(who.region)}
-	if who.profile != "" {
-		options = append(options, config.WithSharedConfigProfile(who.profile))
+	options := []func(*config.LoadOptions) error{config.WithRegion(wanted.region)}
+	if wanted.profile != "" {
+		options = append(options, config.WithSharedConfigProfile(wanted.profile))
 	}
 	loaded, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return nil, err
 	}
 	cache := aws.NewCredentialsCache(loaded.Credentials)
-	if who.arn != "" {
-		cache = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(loaded), who.arn))
+	if wanted.arn != "" {
+		cache = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(loaded), wanted.arn))
 	}
-	if len(a.others) >= maxRoles {
-		a.others = slices.Delete(a.others, 0, 1)
+	if len(a.roleCache) >= maxRoles {
+		a.roleCache = slices.Delete(a.roleCache, 0, 1)
 	}
-	a.others = append(a.others, assumed{who, cache})
+	a.roleCache = append(a.roleCache, roleCredentials{wanted, cache})
 	return cache, nil
 }

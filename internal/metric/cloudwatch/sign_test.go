@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestOnlyAmazonGetsSignedRequests(t *testing.T) {
+func TestSignedRequestsAreSentToAmazonOnly(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	t.Setenv("AWS_SESSION_TOKEN", "token")
@@ -49,25 +49,25 @@ func TestOnlyAmazonGetsSignedRequests(t *testing.T) {
 	}
 }
 
-// TestRolesThatUsersNameAreNotKeptForEver guards the memory of the controller, because the authors of AnalysisTemplates choose
+// TestCachedRolesAreBounded guards the memory of the controller, because the authors of AnalysisTemplates choose
 // the roles.
-func TestRolesThatUsersNameAreNotKeptForEver(t *testing.T) {
+func TestCachedRolesAreBounded(t *testing.T) {
 	own := &Ambient{}
 	for i := range 2 * maxRoles {
 		who := role{region: "eu-west-1", arn: fmt.Sprintf("arn:aws:iam::123456789012:role/r%d", i)}
-		first, err := own.of(t.Context(), who)
+		first, err := own.credentialsOf(t.Context(), who)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := own.of(t.Context(), who); err != nil || again != first {
+		if again, err := own.credentialsOf(t.Context(), who); err != nil || again != first {
 			t.Fatalf("the credentials of a role in use were forgotten: %v", err)
 		}
-		if _, err := own.of(t.Context(), role{region: "eu-west-1", arn: "arn:aws:iam::123456789012:role/often"}); err != nil {
+		if _, err := own.credentialsOf(t.Context(), role{region: "eu-west-1", arn: "arn:aws:iam::123456789012:role/often"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(own.others) > maxRoles || own.others[len(own.others)-1].arn != "arn:aws:iam::123456789012:role/often" {
-		t.Errorf("%d roles are cached", len(own.others))
+	if len(own.roleCache) > maxRoles || own.roleCache[len(own.roleCache)-1].arn != "arn:aws:iam::123456789012:role/often" {
+		t.Errorf("%d roles are cached", len(own.roleCache))
 	}
 	r := &http.Request{URL: &url.URL{Scheme: "https", Host: "aps-workspaces.eu-west-1.amazonaws.com"}, Header: http.Header{}}
 	for _, arn := range []string{"r", "arn:aws:iam::123456789012:user/x", "arn:aws:iam::1:role/x", "arn:aws:iam::123456789012:role/x\n"} {

@@ -38,19 +38,19 @@ type options struct {
 const (
 	v1 = "v1"
 	v2 = "v2"
-	// unnamed is the name of a query that has none.
-	unnamed = "query"
+	// defaultQueryName is the name of a query that has none.
+	defaultQueryName = "query"
 )
 
 // The texts that the API of analyses promises.
 var (
-	errNoKeys        = errors.New("API or App token not found")
-	errNothingAsked  = errors.New("Must have either a query or queries. Please review the Analysis Template.")                         //nolint:staticcheck // promised
-	errTwiceAsked    = errors.New("Cannot have both a query and queries. Please review the Analysis Template.")                        //nolint:staticcheck // promised
-	errNoFormula     = errors.New("When multiple queries are provided you must include a formula.")                                    //nolint:staticcheck // promised
-	errNoQueries     = errors.New("Formula are only valid when queries are set. Please review the Analysis Template.")                 //nolint:staticcheck // promised
-	errNoAggregator  = errors.New("Aggregator is not supported in v1. Please review the Analysis Template.")                           //nolint:staticcheck // promised
-	errNotInVersion1 = errors.New("Query is empty. API Version v1 only supports using the query parameter in your Analysis Template.") //nolint:staticcheck // promised
+	errNoKeys                = errors.New("API or App token not found")
+	errNoQuery               = errors.New("Must have either a query or queries. Please review the Analysis Template.")                         //nolint:staticcheck // promised
+	errQueryAndQueries       = errors.New("Cannot have both a query and queries. Please review the Analysis Template.")                        //nolint:staticcheck // promised
+	errNoFormula             = errors.New("When multiple queries are provided you must include a formula.")                                    //nolint:staticcheck // promised
+	errFormulaWithoutQueries = errors.New("Formula are only valid when queries are set. Please review the Analysis Template.")                 //nolint:staticcheck // promised
+	errAggregatorInVersion1  = errors.New("Aggregator is not supported in v1. Please review the Analysis Template.")                           //nolint:staticcheck // promised
+	errQueriesInVersion1     = errors.New("Query is empty. API Version v1 only supports using the query parameter in your Analysis Template.") //nolint:staticcheck // promised
 )
 
 // querier sends one query of an analysis.
@@ -77,17 +77,17 @@ func newQuerier(client *outbound.Client, o options) (*querier, error) {
 	case o.API == "" || o.Application == "":
 		return nil, errNoKeys
 	case o.Query != "" && len(o.Queries) > 0:
-		return nil, errTwiceAsked
+		return nil, errQueryAndQueries
 	case o.Version == v1 && o.Query == "":
-		return nil, errNotInVersion1
+		return nil, errQueriesInVersion1
 	case o.Query == "" && len(o.Queries) == 0:
-		return nil, errNothingAsked
+		return nil, errNoQuery
 	case len(o.Queries) > 1 && o.Formula == "":
 		return nil, errNoFormula
 	case o.Formula != "" && len(o.Queries) == 0:
-		return nil, errNoQueries
+		return nil, errFormulaWithoutQueries
 	case o.Version == v1 && o.Aggregator != "":
-		return nil, errNoAggregator
+		return nil, errAggregatorInVersion1
 	}
 	return &querier{
 		client: client, address: address, options: o,
@@ -230,7 +230,7 @@ func (q *querier) request(query metric.Query) any {
 		aggregator = "last"
 	}
 	if len(queries) == 0 {
-		queries = map[string]string{unnamed: q.options.Query}
+		queries = map[string]string{defaultQueryName: q.options.Query}
 	}
 	var list []named
 	for name, text := range queries {
@@ -292,7 +292,7 @@ func parseScalar(body []byte) (metric.Result, error) {
 	case len(groups) == 0:
 		return metric.Result{Value: numbers[0]}, nil
 	default:
-		return metric.Result{Value: numbers, Metadata: groupsOf(names, numbers)}, nil
+		return metric.Result{Value: numbers, Metadata: groupMetadata(names, numbers)}, nil
 	}
 }
 
@@ -310,8 +310,8 @@ func groupName(groups [][][]string, i int) string {
 // maxGroups bounds the groups in the metadata; only the smallest and the largest are included.
 const maxGroups = 100
 
-// groupsOf returns metadata with the names and numbers of the groups.
-func groupsOf(names []string, numbers []float64) map[string]string {
+// groupMetadata returns metadata with the names and numbers of the groups.
+func groupMetadata(names []string, numbers []float64) map[string]string {
 	type group struct {
 		Name  string  `json:"name"`
 		Value float64 `json:"value"`

@@ -69,14 +69,14 @@ func newProvider(cluster metric.Cluster, client *outbound.Client, c metric.Confi
 
 // Measure returns the first of the matching values.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	namespace, name, selector, err := read(q.Text)
+	namespace, name, selector, err := parseQuery(q.Text)
 	if err != nil {
 		return 0, err
 	}
-	if err := p.cluster.Check(p.template, namespace); err != nil {
+	if err := p.cluster.CheckNamespace(p.template, namespace); err != nil {
 		return 0, err
 	}
-	body, err := p.ask(ctx, namespace, name, selector)
+	body, err := p.query(ctx, namespace, name, selector)
 	if err != nil {
 		return 0, err
 	}
@@ -85,14 +85,14 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 
 // Online requests a metric that does not need to exist.
 func (p *provider) Online(ctx context.Context) error {
-	_, err := p.ask(ctx, "kube-system", "dummy-metric", "")
+	_, err := p.query(ctx, "kube-system", "dummy-metric", "")
 	if status, ok := errors.AsType[*metric.StatusError](err); ok && status.Code == http.StatusNotFound && status.Class == "NotFound" {
 		return nil // the API is served, and has no such metric
 	}
 	return err
 }
 
-func (p *provider) ask(ctx context.Context, namespace, name, selector string) ([]byte, error) {
+func (p *provider) query(ctx context.Context, namespace, name, selector string) ([]byte, error) {
 	address := p.root.JoinPath("namespaces", namespace, name)
 	if selector != "" {
 		address.RawQuery = url.Values{"labelSelector": {selector}}.Encode()
@@ -100,11 +100,11 @@ func (p *provider) ask(ctx context.Context, namespace, name, selector string) ([
 	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header, SkipVerify: p.skipVerify}, metric.Reason)
 }
 
-// names matches names that are a single part of a path.
-var names = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9_.:|]*[a-zA-Z0-9])?$`)
+// namePattern matches names that are a single part of a path.
+var namePattern = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9_.:|]*[a-zA-Z0-9])?$`)
 
-// read parses a query: [<namespace>/]<metric>[?labelSelector=<urlencoded>].
-func read(query string) (namespace, name, selector string, err error) {
+// parseQuery parses a query: [<namespace>/]<metric>[?labelSelector=<urlencoded>].
+func parseQuery(query string) (namespace, name, selector string, err error) {
 	path, parameters, _ := strings.Cut(strings.TrimSpace(query), "?")
 	namespace, name, named := strings.Cut(path, "/")
 	if !named {
@@ -114,15 +114,15 @@ func read(query string) (namespace, name, selector string, err error) {
 	switch {
 	case err != nil:
 		return "", "", "", errors.New("the part of the query after ? is not valid: write it like labelSelector=app%3Dcart")
-	case len(validation.IsDNS1123Label(namespace)) > 0 || !names.MatchString(name):
+	case len(validation.IsDNS1123Label(namespace)) > 0 || !namePattern.MatchString(name):
 		return "", "", "", errors.New("the query is not the name of a metric: write it like namespace/metric?labelSelector=app%3Dcart")
 	default:
 		return namespace, name, values.Get("labelSelector"), nil
 	}
 }
 
-// quantities matches quantities that can be parsed fast: for 1e999999999, the library would compute all digits.
-var quantities = regexp.MustCompile(`^[+-]?[0-9.]{1,40}([eE][+-]?[0-9]{1,2}|[numkMGTPE]|[KMGTPE]i)?$`)
+// quantityPattern matches quantities that can be parsed fast: for 1e999999999, the library would compute all digits.
+var quantityPattern = regexp.MustCompile(`^[+-]?[0-9.]{1,40}([eE][+-]?[0-9]{1,2}|[numkMGTPE]|[KMGTPE]i)?$`)
 
 func parse(body []byte) (float64, error) {
 	var list struct {
@@ -138,7 +138,7 @@ func parse(body []byte) (float64, error) {
 		return 0, metric.ErrNoData
 	}
 	text := list.Items[0].Value
-	if !quantities.MatchString(text) {
+	if !quantityPattern.MatchString(text) {
 		return 0, metric.Unexpected("external metrics")
 	}
 	value, err := resource.ParseQuantity(text)

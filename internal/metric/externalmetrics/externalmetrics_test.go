@@ -57,8 +57,8 @@ func (ownToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestWhoseTokenGoesWhere checks that the author of a MetricTemplate cannot receive the controller's token.
-func TestWhoseTokenGoesWhere(t *testing.T) {
+// TestTokensAreSentToTheirServersOnly checks that the author of a MetricTemplate cannot receive the controller's token.
+func TestTokensAreSentToTheirServersOnly(t *testing.T) {
 	var who, seen string
 	server := func(name string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func TestWhoseTokenGoesWhere(t *testing.T) {
 	}
 }
 
-func TestQueries(t *testing.T) {
+func TestParseQuery(t *testing.T) {
 	for query, want := range map[string]string{
 		"errors":      "default errors ",
 		"shop/errors": "shop errors ",
@@ -119,14 +119,14 @@ func TestQueries(t *testing.T) {
 		"shop/a%2fb":                  "",
 		"shop/errors?labelSelector=%": "",
 	} {
-		namespace, name, selector, err := read(query)
+		namespace, name, selector, err := parseQuery(query)
 		if got := namespace + " " + name + " " + selector; (err == nil) != (want != "") || err == nil && got != want {
 			t.Errorf("%q: %q, %v, want %q", query, got, err, want)
 		}
 	}
 }
 
-func TestOnlineKnowsTheAPIByItsRefusal(t *testing.T) {
+func TestOnlineAcceptsNotFound(t *testing.T) {
 	for body, online := range map[string]bool{
 		list(""): true,
 		`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"m","reason":"NotFound","code":404}`: true,

@@ -27,7 +27,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-func TestARequestIsAsRecorded(t *testing.T) {
+func TestRequestMatchesTheRecordedOne(t *testing.T) {
 	var seen string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen = r.Method + " " + r.URL.Path + "?" + r.URL.Query().Encode()

@@ -84,7 +84,7 @@ func newInfluxDB(client *outbound.Client, c metric.Config) (*provider, error) {
 
 // Measure returns the _value of the first record.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	body, err := p.ask(ctx, q.Text)
+	body, err := p.query(ctx, q.Text)
 	if err != nil {
 		return 0, err
 	}
@@ -93,7 +93,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 
 // QueryRaw returns the list of the values of all records: numbers, strings and booleans.
 func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
-	body, err := p.ask(ctx, q.Text)
+	body, err := p.query(ctx, q.Text)
 	if err != nil {
 		return metric.Result{}, err
 	}
@@ -102,11 +102,11 @@ func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result,
 
 // Online requests the name of a bucket: every token may list the buckets that it can read, and none needs to exist.
 func (p *provider) Online(ctx context.Context) error {
-	_, err := p.ask(ctx, "buckets() |> limit(n: 1)")
+	_, err := p.query(ctx, "buckets() |> limit(n: 1)")
 	return err
 }
 
-func (p *provider) ask(ctx context.Context, query string) ([]byte, error) {
+func (p *provider) query(ctx context.Context, query string) ([]byte, error) {
 	type dialect struct {
 		Annotations []string `json:"annotations"`
 		Header      bool     `json:"header"`
@@ -138,18 +138,18 @@ func classify(body []byte) string {
 
 // parse returns the value of the first record.
 func parse(body []byte) (float64, error) {
-	rows := reader(body)
+	rows := newRecords(body)
 	row, err := rows.next()
 	if err != nil {
 		return 0, err
 	}
-	column, err := row.column()
+	column, err := row.valueColumn()
 	switch {
 	case err != nil:
 		return 0, err
 	case row.fields[column] == "":
 		return 0, metric.ErrNoData
-	case !slices.Contains(numeric, row.types[column]):
+	case !slices.Contains(numericTypes, row.types[column]):
 		return 0, errors.New("_value is not a number: make it one in the query, for example with float(v: r._value)")
 	}
 	v, err := strconv.ParseFloat(row.fields[column], 64)
@@ -165,7 +165,7 @@ func parse(body []byte) (float64, error) {
 
 // parseAll returns the values of all records.
 func parseAll(body []byte) (metric.Result, error) {
-	rows := reader(body)
+	rows := newRecords(body)
 	var values []any
 	for {
 		row, err := rows.next()
@@ -183,8 +183,8 @@ func parseAll(body []byte) (metric.Result, error) {
 	}
 }
 
-// numeric are the types of columns that hold numbers.
-var numeric = []string{"double", "long", "unsignedLong"}
+// numericTypes are the types of columns that hold numbers.
+var numericTypes = []string{"double", "long", "unsignedLong"}
 
 // records reads annotated CSV: a row that begins with #datatype, one with the names of columns, then records.
 type records struct {
@@ -196,7 +196,7 @@ type records struct {
 // record is one record, with the types and names of the columns of its table.
 type record struct{ types, names, fields []string }
 
-func reader(body []byte) *records {
+func newRecords(body []byte) *records {
 	rows := csv.NewReader(bytes.NewReader(body))
 	rows.FieldsPerRecord = -1 // tables follow each other, each with its own columns
 	return &records{body: body, rows: rows}
@@ -227,8 +227,8 @@ func (r *records) next() (record, error) {
 	}
 }
 
-// column returns the index of the column with the value.
-func (r record) column() (int, error) {
+// valueColumn returns the index of the column with the value.
+func (r record) valueColumn() (int, error) {
 	column := slices.Index(r.names, "_value")
 	switch {
 	case column < 0:
@@ -242,7 +242,7 @@ func (r record) column() (int, error) {
 
 // value returns the value of a record according to its type; nil if the column is empty.
 func (r record) value() (any, error) {
-	column, err := r.column()
+	column, err := r.valueColumn()
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (r record) value() (any, error) {
 	switch {
 	case field == "":
 		return nil, nil
-	case slices.Contains(numeric, r.types[column]):
+	case slices.Contains(numericTypes, r.types[column]):
 		v, err := strconv.ParseFloat(field, 64)
 		if err != nil {
 			return nil, metric.Unexpected("InfluxDB")

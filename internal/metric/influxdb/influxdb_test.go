@@ -41,7 +41,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-func TestARequestAsksForTypes(t *testing.T) {
+func TestRequestMatchesTheAPI(t *testing.T) {
 	var seen []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

@@ -116,8 +116,8 @@ type scope struct {
 	End    time.Time `json:"end"`
 }
 
-// during returns the scope with the default start and end if they are missing.
-func (s scope) during(q metric.Query) scope {
+// withDefaultTimes returns the scope with the default start and end if they are missing.
+func (s scope) withDefaultTimes(q metric.Query) scope {
 	if s.Start.IsZero() {
 		s.Start = q.Now.Add(-q.Interval)
 	}
@@ -146,14 +146,14 @@ func newProvider(client *outbound.Client, o options) (*provider, error) {
 
 // Start starts the judgement.
 func (p *provider) Start(ctx context.Context, q metric.Query) (string, error) {
-	id, err := p.configuration(ctx)
+	id, err := p.findConfiguration(ctx)
 	if err != nil {
 		return "", err
 	}
 	o := p.options
 	compared := make(map[string]scopes, len(o.Scopes))
 	for name, s := range o.Scopes {
-		compared[name] = scopes{Control: s.Control.during(q), Experiment: s.Experiment.during(q)}
+		compared[name] = scopes{Control: s.Control.withDefaultTimes(q), Experiment: s.Experiment.withDefaultTimes(q)}
 	}
 	body, err := json.Marshal(map[string]any{"scopes": compared, "thresholds": map[string]int{"pass": o.Pass, "marginal": o.Marginal}})
 	if err != nil {
@@ -171,7 +171,7 @@ func (p *provider) Start(ctx context.Context, q metric.Query) (string, error) {
 
 // Resume returns the score, an integer from 0 to 100.
 func (p *provider) Resume(ctx context.Context, executionID string) (metric.Result, error) {
-	if !names.MatchString(executionID) {
+	if !idPattern.MatchString(executionID) {
 		return metric.Result{}, errors.New("the stored ID is not that of an execution")
 	}
 	answer, err := p.call(ctx, http.MethodGet, []string{"canary", executionID}, nil, nil)
@@ -181,7 +181,7 @@ func (p *provider) Resume(ctx context.Context, executionID string) (metric.Resul
 	return parseScore(answer)
 }
 
-func (p *provider) configuration(ctx context.Context) (string, error) {
+func (p *provider) findConfiguration(ctx context.Context) (string, error) {
 	answer, err := p.call(ctx, http.MethodGet, []string{"canaryConfig"}, url.Values{
 		"application": {p.options.Application}, "configurationAccountName": {p.options.ConfigurationAccount},
 	}, nil)
@@ -201,8 +201,8 @@ func (p *provider) call(ctx context.Context, method string, path []string, param
 	return metric.Fetch(ctx, p.client, outbound.Request{Method: method, URL: address.String(), Header: header, Body: body, Timeout: timeout}, nil)
 }
 
-// names matches the IDs of configurations and executions, which become parts of a path.
-var names = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
+// idPattern matches the IDs of configurations and executions, which become parts of a path.
+var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
 
 func parseConfigurations(body []byte, name string) (string, error) {
 	var all []struct {
@@ -213,7 +213,7 @@ func parseConfigurations(body []byte, name string) (string, error) {
 		return "", metric.Unexpected("Kayenta")
 	}
 	for _, c := range all {
-		if c.Name == name && names.MatchString(c.ID) {
+		if c.Name == name && idPattern.MatchString(c.ID) {
 			return c.ID, nil
 		}
 	}
@@ -224,7 +224,7 @@ func parseExecution(body []byte) (string, error) {
 	var answer struct {
 		ID string `json:"canaryExecutionId"`
 	}
-	if json.Unmarshal(body, &answer) != nil || !names.MatchString(answer.ID) {
+	if json.Unmarshal(body, &answer) != nil || !idPattern.MatchString(answer.ID) {
 		return "", errors.New("Invalid canaryExecutionId") //nolint:staticcheck // promised by the API of analyses
 	}
 	return answer.ID, nil

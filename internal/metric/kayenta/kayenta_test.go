@@ -30,8 +30,8 @@ func comparison(address string) options {
 
 const configurations = `[{"id":"0ther","name":"latency","applications":["cart"]},{"id":"c0nfig","name":"errors","applications":["cart"]}]`
 
-// begins answers the requests that start a judgement, and reports whether the request was one of them.
-func begins(w http.ResponseWriter, r *http.Request) bool {
+// serveStart answers the requests that start a judgement, and reports whether the request was one of them.
+func serveStart(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.URL.Path == "/canaryConfig":
 		_, _ = w.Write([]byte(configurations))
@@ -43,10 +43,10 @@ func begins(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// once adapts the provider to a RawQuerier, for judgements that are completed at once.
-type once struct{ *provider }
+// syncQuerier adapts the provider to a RawQuerier, for judgements that are completed at once.
+type syncQuerier struct{ *provider }
 
-func (o once) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
+func (o syncQuerier) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
 	executionID, err := o.Start(ctx, q)
 	if err != nil {
 		return metric.Result{}, err
@@ -54,8 +54,8 @@ func (o once) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, erro
 	return o.Resume(ctx, executionID)
 }
 
-// half returns half of a score, because the contract test expects 1.5 and scores are integers.
-func half(result metric.Result) (float64, error) {
+// halfScore returns half of a score, because the contract test expects 1.5 and scores are integers.
+func halfScore(result metric.Result) (float64, error) {
 	value, err := metric.Single(result)
 	return value / 2, err
 }
@@ -68,9 +68,9 @@ func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
 		Querier: func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error) {
 			async, err := newProvider(client, comparison(c.Address))
-			return once{async}, err
+			return syncQuerier{async}, err
 		},
-		Number: half, NoSecret: true, Aside: begins,
+		Number: halfScore, NoSecret: true, Aside: serveStart,
 		Value: score("3.9"),
 		Wrong: []string{
 			`{"complete":true}`, `{"complete":"yes"}`, `{"result":{}}`, score("null"), score(`"90"`), `{"complete":false}`,
@@ -78,13 +78,13 @@ func TestContract(t *testing.T) {
 	})
 }
 
-func TestAJudgementIsBegunAndAskedForLater(t *testing.T) {
+func TestJudgementIsStartedAndResumed(t *testing.T) {
 	var calls []string
 	complete := "false"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		calls = append(calls, strings.TrimSpace(r.Method+" "+r.URL.String()+" "+string(body)))
-		if !begins(w, r) {
+		if !serveStart(w, r) {
 			_, _ = w.Write([]byte(strings.Replace(score("91.9"), `"complete":true`, `"complete":`+complete, 1)))
 		}
 	}))
@@ -122,7 +122,7 @@ func TestAJudgementIsBegunAndAskedForLater(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotBegin(t *testing.T) {
+func TestInvalidConfigurationsAndExecutions(t *testing.T) {
 	for body, read := range map[string]func([]byte) (string, error){
 		"[]":                              func(b []byte) (string, error) { return parseConfigurations(b, "errors") },
 		"{}":                              func(b []byte) (string, error) { return parseConfigurations(b, "errors") },
@@ -141,10 +141,10 @@ func TestWhatDoesNotBegin(t *testing.T) {
 // FuzzAnswer parses arbitrary responses.
 func FuzzAnswer(f *testing.F) {
 	read := func(answer []byte) (float64, error) {
-		if id, err := parseConfigurations(answer, "errors"); err == nil && !names.MatchString(id) {
+		if id, err := parseConfigurations(answer, "errors"); err == nil && !idPattern.MatchString(id) {
 			panic("a configuration of the name " + id)
 		}
-		if id, err := parseExecution(answer); err == nil && !names.MatchString(id) {
+		if id, err := parseExecution(answer); err == nil && !idPattern.MatchString(id) {
 			panic("an execution of the name " + id)
 		}
 		found, err := parseScore(answer)

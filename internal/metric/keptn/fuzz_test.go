@@ -21,7 +21,7 @@ func FuzzQuery(f *testing.F) {
 		f.Add(query)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		asked, err := read(query)
+		asked, err := parseQuery(query)
 		if err != nil {
 			return
 		}

@@ -55,17 +55,17 @@ type provider struct {
 
 // Measure returns the value of a KeptnMetric, or for an Analysis 1 if it passed and 0 if not.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	asked, err := read(q.Text)
+	query, err := parseQuery(q.Text)
 	if err != nil {
 		return 0, err
 	}
-	if err := p.cluster.Check(p.template, asked.namespace); err != nil {
+	if err := p.cluster.CheckNamespace(p.template, query.namespace); err != nil {
 		return 0, err
 	}
-	if asked.analysis {
-		return p.analyse(ctx, asked, q.Now)
+	if query.analysis {
+		return p.runAnalysis(ctx, query, q.Now)
 	}
-	body, err := p.call(ctx, http.MethodGet, p.path("keptnmetrics", asked.namespace, asked.name), nil)
+	body, err := p.call(ctx, http.MethodGet, p.path("keptnmetrics", query.namespace, query.name), nil)
 	if err != nil {
 		return 0, err
 	}
@@ -90,40 +90,40 @@ func (p *provider) call(ctx context.Context, method string, address *url.URL, bo
 	return metric.Fetch(ctx, p.cluster.Own, outbound.Request{Method: method, URL: address.String(), Header: header, Body: body}, metric.Reason)
 }
 
-// question is a parsed query.
-type question struct {
+// parsedQuery is a parsed query.
+type parsedQuery struct {
 	analysis        bool
 	namespace, name string
 	timeframe       string
 	args            map[string]string
 }
 
-var errForm = errors.New("the query is neither keptnmetric/<namespace>/<name> nor analysis/<namespace>/<name>[/<duration>[/<key>=<value>;...]]: correct it")
+var errInvalidQuery = errors.New("the query is neither keptnmetric/<namespace>/<name> nor analysis/<namespace>/<name>[/<duration>[/<key>=<value>;...]]: correct it")
 
-// read parses a query. The case of arguments is preserved; everything else is lower case in Kubernetes.
-func read(query string) (question, error) {
+// parseQuery parses a query. The case of arguments is preserved; everything else is lower case in Kubernetes.
+func parseQuery(query string) (parsedQuery, error) {
 	parts := strings.SplitN(strings.TrimSpace(query), "/", 5)
 	if len(parts) < 3 {
-		return question{}, errForm
+		return parsedQuery{}, errInvalidQuery
 	}
-	q := question{namespace: strings.ToLower(parts[1]), name: strings.ToLower(parts[2]), timeframe: "1m"}
+	q := parsedQuery{namespace: strings.ToLower(parts[1]), name: strings.ToLower(parts[2]), timeframe: "1m"}
 	switch strings.ToLower(parts[0]) {
 	case "keptnmetric", "keptnmetrics":
 		if len(parts) > 3 {
-			return question{}, errForm
+			return parsedQuery{}, errInvalidQuery
 		}
 	case "analysis", "analyses":
 		q.analysis = true
 	default:
-		return question{}, errForm
+		return parsedQuery{}, errInvalidQuery
 	}
 	if len(validation.IsDNS1123Label(q.namespace)) > 0 || len(validation.IsDNS1123Subdomain(q.name)) > 0 {
-		return question{}, errForm
+		return parsedQuery{}, errInvalidQuery
 	}
 	if len(parts) > 3 {
 		q.timeframe = strings.ToLower(parts[3])
 		if _, err := time.ParseDuration(q.timeframe); err != nil {
-			return question{}, errForm
+			return parsedQuery{}, errInvalidQuery
 		}
 	}
 	if len(parts) > 4 {
@@ -131,7 +131,7 @@ func read(query string) (question, error) {
 		for pair := range strings.SplitSeq(parts[4], ";") {
 			key, value, ok := strings.Cut(pair, "=")
 			if !ok || key == "" {
-				return question{}, errForm
+				return parsedQuery{}, errInvalidQuery
 			}
 			q.args[key] = value
 		}
@@ -159,10 +159,10 @@ func parse(body []byte) (float64, error) {
 	return metric.Number(value)
 }
 
-// analyse creates an Analysis, waits for its outcome and deletes it, also if the context ends before.
-func (p *provider) analyse(ctx context.Context, asked question, now time.Time) (float64, error) {
+// runAnalysis creates an Analysis, waits for its outcome and deletes it, also if the context ends before.
+func (p *provider) runAnalysis(ctx context.Context, asked parsedQuery, now time.Time) (float64, error) {
 	name := analysisName(asked, p.template, now)
-	body, err := json.Marshal(analysis(asked, name))
+	body, err := json.Marshal(newAnalysis(asked, name))
 	if err != nil {
 		return 0, err
 	}
@@ -179,7 +179,7 @@ func (p *provider) analyse(ctx context.Context, asked question, now time.Time) (
 		if err != nil {
 			return 0, err
 		}
-		passed, over, err := outcome(body)
+		passed, over, err := parseOutcome(body)
 		switch {
 		case err != nil:
 			return 0, err
@@ -199,13 +199,13 @@ func (p *provider) analyse(ctx context.Context, asked question, now time.Time) (
 }
 
 // analysisName returns the name of an Analysis for one query at one time. It contains a hash of both, so that names differ.
-func analysisName(asked question, template string, now time.Time) string {
+func analysisName(asked parsedQuery, template string, now time.Time) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{template, asked.namespace, asked.name, now.Format(time.RFC3339Nano)}, "/")))
 	const suffix = 6
 	return asked.name[:min(len(asked.name), validation.DNS1123SubdomainMaxLength-suffix-1)] + "-" + hex.EncodeToString(sum[:])[:suffix]
 }
 
-func analysis(asked question, name string) any {
+func newAnalysis(asked parsedQuery, name string) any {
 	type object = map[string]any
 	spec := object{"timeframe": object{"recent": asked.timeframe}, "analysisDefinition": object{"name": asked.name, "namespace": asked.namespace}}
 	if len(asked.args) > 0 {
@@ -218,8 +218,8 @@ func analysis(asked question, name string) any {
 	}
 }
 
-// outcome reports whether an Analysis is completed, and whether it passed. Keptn omits the field pass if it did not.
-func outcome(body []byte) (passed, over bool, err error) {
+// parseOutcome reports whether an Analysis is completed, and whether it passed. Keptn omits the field pass if it did not.
+func parseOutcome(body []byte) (passed, over bool, err error) {
 	var object struct {
 		Kind   string `json:"kind"`
 		Status struct {

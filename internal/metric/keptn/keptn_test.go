@@ -36,38 +36,38 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// keptn is an API server with Keptn: an Analysis is completed after it was requested more than after times.
-type keptn struct {
+// fakeKeptn is an API server with Keptn: an Analysis is completed after it was requested more than after times.
+type fakeKeptn struct {
 	*httptest.Server
-	mu      sync.Mutex
-	calls   []string
-	made    map[string]any
-	looks   int
-	after   int
-	pass    bool
-	looked  chan struct{}
-	refuses int
+	mu             sync.Mutex
+	calls          []string
+	created        map[string]any
+	gets           int
+	completesAfter int
+	pass           bool
+	requested      chan struct{}
+	errorStatus    int
 }
 
-func (k *keptn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (k *fakeKeptn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.calls = append(k.calls, r.Method+" "+r.URL.Path)
 	switch r.Method {
 	case http.MethodPost:
-		if k.refuses > 0 {
-			w.WriteHeader(k.refuses)
+		if k.errorStatus > 0 {
+			w.WriteHeader(k.errorStatus)
 			_, _ = w.Write([]byte(`{"kind":"Status","reason":"Forbidden","message":"cannot create secret things"}`))
 			return
 		}
 		body, _ := io.ReadAll(r.Body)
-		_ = json.Unmarshal(body, &k.made)
+		_ = json.Unmarshal(body, &k.created)
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write(body)
 	case http.MethodGet:
-		k.looks++
+		k.gets++
 		status := `{"state":"Progressing"}`
-		if k.looks > k.after {
+		if k.gets > k.completesAfter {
 			status = `{"state":"Completed"}`
 			if k.pass {
 				status = `{"state":"Completed","pass":true,"raw":"{}"}`
@@ -75,7 +75,7 @@ func (k *keptn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		_, _ = w.Write([]byte(`{"kind":"Analysis","status":` + status + `}`))
 		select {
-		case k.looked <- struct{}{}:
+		case k.requested <- struct{}{}:
 		default:
 		}
 	default:
@@ -83,10 +83,10 @@ func (k *keptn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func start(t *testing.T, k *keptn, clk clock.Clock) metric.Provider {
+func startKeptn(t *testing.T, k *fakeKeptn, clk clock.Clock) metric.Provider {
 	t.Helper()
 	k.Server = httptest.NewServer(k)
-	k.looked = make(chan struct{}, 64)
+	k.requested = make(chan struct{}, 64)
 	t.Cleanup(k.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
@@ -98,26 +98,26 @@ func start(t *testing.T, k *keptn, clk clock.Clock) metric.Provider {
 	return provider
 }
 
-// instant is a clock that advances by the duration of each wait instead of waiting.
-type instant struct{ *clocktesting.FakeClock }
+// instantClock is a clock that advances by the duration of each wait instead of waiting.
+type instantClock struct{ *clocktesting.FakeClock }
 
-func (c instant) After(d time.Duration) <-chan time.Time {
+func (c instantClock) After(d time.Duration) <-chan time.Time {
 	c.Step(d)
 	done := make(chan time.Time, 1)
 	done <- c.Now()
 	return done
 }
 
-func TestAnAnalysisIsMadeWaitedForAndRemoved(t *testing.T) {
+func TestAnalysisIsCreatedAwaitedAndDeleted(t *testing.T) {
 	for _, pass := range []bool{true, false} {
-		k := &keptn{after: 3, pass: pass}
-		provider := start(t, k, instant{clocktesting.NewFakeClock(metrictest.Now)})
+		k := &fakeKeptn{completesAfter: 3, pass: pass}
+		provider := startKeptn(t, k, instantClock{clocktesting.NewFakeClock(metrictest.Now)})
 		query := metric.Query{Text: "Analysis/shop/errors/5m/app=Cart;env=prod", Now: metrictest.Now}
 		value, err := provider.Measure(t.Context(), query)
 		if err != nil || (value == 1) != pass || (value == 0) == pass {
 			t.Errorf("%v, %v", value, err)
 		}
-		name := analysisName(question{namespace: "shop", name: "errors"}, "shop", metrictest.Now)
+		name := analysisName(parsedQuery{namespace: "shop", name: "errors"}, "shop", metrictest.Now)
 		want := map[string]any{
 			"apiVersion": "metrics.keptn.sh/v1beta1", "kind": "Analysis",
 			"metadata": map[string]any{"name": name, "namespace": "shop", "labels": map[string]any{"app.kubernetes.io/managed-by": "serin"}},
@@ -126,7 +126,7 @@ func TestAnAnalysisIsMadeWaitedForAndRemoved(t *testing.T) {
 				"analysisDefinition": map[string]any{"name": "errors", "namespace": "shop"},
 			},
 		}
-		if diff := cmp.Diff(want, k.made); diff != "" {
+		if diff := cmp.Diff(want, k.created); diff != "" {
 			t.Errorf("created (-want +got):\n%s", diff)
 		}
 		const at = "/apis/metrics.keptn.sh/v1beta1/namespaces/shop/analyses"
@@ -140,20 +140,20 @@ func TestAnAnalysisIsMadeWaitedForAndRemoved(t *testing.T) {
 	}
 }
 
-func TestAnAnalysisWithoutOutcomeIsAnOutage(t *testing.T) {
-	k := &keptn{after: 1000}
-	_, err := start(t, k, instant{clocktesting.NewFakeClock(metrictest.Now)}).Measure(t.Context(), metric.Query{Text: "analysis/shop/errors", Now: metrictest.Now})
-	if metric.OutcomeOf(err) != release.Unreachable || k.looks != 10 || !strings.HasPrefix(k.calls[len(k.calls)-1], "DELETE ") {
-		t.Errorf("%v after %d requests and %v", err, k.looks, k.calls[len(k.calls)-1])
+func TestAnalysisWithoutOutcomeIsTransient(t *testing.T) {
+	k := &fakeKeptn{completesAfter: 1000}
+	_, err := startKeptn(t, k, instantClock{clocktesting.NewFakeClock(metrictest.Now)}).Measure(t.Context(), metric.Query{Text: "analysis/shop/errors", Now: metrictest.Now})
+	if metric.OutcomeOf(err) != release.Unreachable || k.gets != 10 || !strings.HasPrefix(k.calls[len(k.calls)-1], "DELETE ") {
+		t.Errorf("%v after %d requests and %v", err, k.gets, k.calls[len(k.calls)-1])
 	}
 }
 
-func TestAnAnalysisIsRemovedWhenNobodyWaitsAnyMore(t *testing.T) {
-	k := &keptn{after: 1000}
-	provider := start(t, k, clocktesting.NewFakeClock(metrictest.Now)) // the clock does not advance
+func TestAnalysisIsDeletedWhenTheContextEnds(t *testing.T) {
+	k := &fakeKeptn{completesAfter: 1000}
+	provider := startKeptn(t, k, clocktesting.NewFakeClock(metrictest.Now)) // the clock does not advance
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		<-k.looked
+		<-k.requested
 		cancel()
 	}()
 	_, err := provider.Measure(ctx, metric.Query{Text: "analysis/shop/errors", Now: metrictest.Now})
@@ -162,16 +162,16 @@ func TestAnAnalysisIsRemovedWhenNobodyWaitsAnyMore(t *testing.T) {
 	}
 }
 
-func TestAnAnalysisThatMayNotBeMade(t *testing.T) {
-	k := &keptn{refuses: http.StatusForbidden}
-	_, err := start(t, k, clock.RealClock{}).Measure(t.Context(), metric.Query{Text: "analysis/shop/errors", Now: metrictest.Now})
+func TestForbiddenAnalysisIsAnError(t *testing.T) {
+	k := &fakeKeptn{errorStatus: http.StatusForbidden}
+	_, err := startKeptn(t, k, clock.RealClock{}).Measure(t.Context(), metric.Query{Text: "analysis/shop/errors", Now: metrictest.Now})
 	if metric.OutcomeOf(err) != release.Broken || err.Error() != "error response: Status 403 Forbidden: Forbidden" || len(k.calls) != 1 {
 		t.Errorf("%v after %v", err, k.calls)
 	}
 }
 
-func TestQueries(t *testing.T) {
-	for query, want := range map[string]*question{
+func TestParseQuery(t *testing.T) {
+	for query, want := range map[string]*parsedQuery{
 		"keptnmetric/shop/errors":         {namespace: "shop", name: "errors", timeframe: "1m"},
 		" KeptnMetrics/Shop/Errors\n":     {namespace: "shop", name: "errors", timeframe: "1m"},
 		"analysis/shop/errors":            {analysis: true, namespace: "shop", name: "errors", timeframe: "1m"},
@@ -189,21 +189,21 @@ func TestQueries(t *testing.T) {
 		"analysis/shop/errors/1m/a":       nil,
 		"analysis/shop/errors/1m/=b":      nil,
 	} {
-		got, err := read(query)
+		got, err := parseQuery(query)
 		if want == nil {
 			if err == nil {
 				t.Errorf("%q is accepted: %+v", query, got)
 			}
 			continue
 		}
-		if diff := cmp.Diff(*want, got, cmp.AllowUnexported(question{})); diff != "" || err != nil {
+		if diff := cmp.Diff(*want, got, cmp.AllowUnexported(parsedQuery{})); diff != "" || err != nil {
 			t.Errorf("%q: %v (-want +got):\n%s", query, err, diff)
 		}
 	}
 }
 
-func TestNamesOfAnalysesAreNoLongerThanNamesMayBe(t *testing.T) {
-	name := analysisName(question{namespace: "shop", name: strings.Repeat("a", 253)}, "shop", metrictest.Now)
+func TestNamesOfAnalysesAreBounded(t *testing.T) {
+	name := analysisName(parsedQuery{namespace: "shop", name: strings.Repeat("a", 253)}, "shop", metrictest.Now)
 	if len(name) != 253 {
 		t.Errorf("%d characters", len(name))
 	}

@@ -88,7 +88,7 @@ func (s Subject) testValue(t *testing.T) {
 	t.Run("value", func(t *testing.T) {
 		var mu sync.Mutex
 		var seen []http.Header
-		provider := s.against(t, func(w http.ResponseWriter, r *http.Request) {
+		provider := s.newProviderFor(t, func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen = append(seen, r.Header.Clone())
@@ -117,7 +117,7 @@ func (s Subject) testValue(t *testing.T) {
 func (s Subject) testNoData(t *testing.T) {
 	for _, body := range s.NoData {
 		t.Run("no data", func(t *testing.T) {
-			_, err := s.measure(t, s.against(t, text(http.StatusOK, body)))
+			_, err := s.measure(t, s.newProviderFor(t, respond(http.StatusOK, body)))
 			if !errors.Is(err, metric.ErrNoData) || metric.OutcomeOf(err) != release.NoData {
 				t.Errorf("%q: got %v, want ErrNoData", body, err)
 			}
@@ -132,20 +132,20 @@ func (s Subject) testStatus(t *testing.T) {
 	} {
 		t.Run(http.StatusText(code), func(t *testing.T) {
 			var calls atomic.Int32
-			provider := s.against(t, func(w http.ResponseWriter, r *http.Request) {
+			provider := s.newProviderFor(t, func(w http.ResponseWriter, r *http.Request) {
 				calls.Add(1)
 				w.Header().Set("Retry-After", "3600") // a provider must not retry itself
 				s.echo(code)(w, r)
 			})
 			_, err := s.measure(t, provider)
-			s.check(t, err, want)
+			s.checkError(t, err, want)
 			if n := calls.Load(); n != 1 {
 				t.Errorf("one measurement made %d calls", n)
 			}
 			if online := provider.Online(t.Context()); online == nil {
 				t.Error("Online returns no error")
 			} else {
-				s.check(t, online, want)
+				s.checkError(t, online, want)
 			}
 		})
 	}
@@ -153,9 +153,9 @@ func (s Subject) testStatus(t *testing.T) {
 
 func (s Subject) testBodies(t *testing.T) {
 	deep := strings.Repeat(`{"data":`, 100_000)
-	for _, body := range append([]string{"<html>" + page + "</html>", "", "{", `{"` + page + `":1}`, `[[["` + page + `"]]]`, "null", deep}, s.Wrong...) {
+	for _, body := range append([]string{"<html>" + secretPage + "</html>", "", "{", `{"` + secretPage + `":1}`, `[[["` + secretPage + `"]]]`, "null", deep}, s.Wrong...) {
 		t.Run("strange answer", func(t *testing.T) {
-			_, err := s.measure(t, s.against(t, text(http.StatusOK, body)))
+			_, err := s.measure(t, s.newProviderFor(t, respond(http.StatusOK, body)))
 			if err == nil {
 				t.Errorf("%.60q is accepted as a value", body)
 			}
@@ -166,22 +166,22 @@ func (s Subject) testBodies(t *testing.T) {
 		})
 	}
 	t.Run("endless answer", func(t *testing.T) {
-		_, err := s.measure(t, s.against(t, func(w http.ResponseWriter, r *http.Request) {
+		_, err := s.measure(t, s.newProviderFor(t, func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(bytes.Repeat([]byte(" "), 64<<10)); err != nil {
 					return
 				}
 			}
 		}))
-		s.check(t, err, release.Broken)
+		s.checkError(t, err, release.Broken)
 	})
 	bomb := gzipped(t, make([]byte, 8<<20)) // compressed beforehand, because the test is about reading it
 	t.Run("gzip bomb", func(t *testing.T) {
-		_, err := s.measure(t, s.against(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, err := s.measure(t, s.newProviderFor(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(bomb)
 		}))
-		s.check(t, err, release.Broken)
+		s.checkError(t, err, release.Broken)
 	})
 }
 
@@ -189,16 +189,16 @@ func (s Subject) testBodies(t *testing.T) {
 func (s Subject) testCutAnswers(t *testing.T) {
 	t.Run("connection that ends in the answer", func(t *testing.T) {
 		for _, length := range []int{0, len(s.Value) / 2, len(s.Value) - 1} {
-			_, err := s.measure(t, s.against(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, err := s.measure(t, s.newProviderFor(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", strconv.Itoa(len(s.Value)))
 				_, _ = w.Write([]byte(s.Value[:length]))
 			}))
-			s.check(t, err, release.Unreachable)
+			s.checkError(t, err, release.Unreachable)
 		}
 	})
 	t.Run("half an answer", func(t *testing.T) {
 		var length atomic.Int32
-		provider := s.against(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s.Value[:length.Load()])) })
+		provider := s.newProviderFor(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s.Value[:length.Load()])) })
 		for n := range strings.TrimSpace(s.Value) {
 			length.Store(int32(n))
 			value, err := s.measure(t, provider)
@@ -224,17 +224,17 @@ func gzipped(t *testing.T, body []byte) []byte {
 
 func (s Subject) testSilence(t *testing.T) {
 	t.Run("no answer", func(t *testing.T) {
-		provider := s.against(t, func(_ http.ResponseWriter, r *http.Request) {
+		provider := s.newProviderFor(t, func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after the body
 			<-r.Context().Done()
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		_, err := provider.Measure(ctx, s.query())
-		s.check(t, err, release.Unreachable)
+		s.checkError(t, err, release.Unreachable)
 	})
 	t.Run("an answer that never ends", func(t *testing.T) {
-		provider := s.against(t, func(w http.ResponseWriter, r *http.Request) {
+		provider := s.newProviderFor(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.Header().Set("Content-Length", strconv.Itoa(len(s.Value)))
 			_, _ = w.Write([]byte(s.Value[:len(s.Value)-1]))
@@ -244,13 +244,13 @@ func (s Subject) testSilence(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		_, err := provider.Measure(ctx, s.query())
-		s.check(t, err, release.Unreachable)
+		s.checkError(t, err, release.Unreachable)
 	})
 	t.Run("connection refused", func(t *testing.T) {
 		server := httptest.NewServer(http.NotFoundHandler())
 		server.Close()
-		_, err := s.measure(t, s.at(t, server.URL, outbound.Policy{AllowLoopback: true}))
-		s.check(t, err, release.Unreachable)
+		_, err := s.measure(t, s.newProviderAt(t, server.URL, outbound.Policy{AllowLoopback: true}))
+		s.checkError(t, err, release.Unreachable)
 	})
 }
 
@@ -259,12 +259,12 @@ func (s Subject) testRedirect(t *testing.T) {
 		called := make(chan struct{}, 8)
 		other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called <- struct{}{} }))
 		t.Cleanup(other.Close)
-		provider := s.against(t, func(w http.ResponseWriter, r *http.Request) {
+		provider := s.newProviderFor(t, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
 		})
 		_, err := s.measure(t, provider)
-		s.check(t, err, release.Broken)
-		s.check(t, provider.Online(t.Context()), release.Broken)
+		s.checkError(t, err, release.Broken)
+		s.checkError(t, provider.Online(t.Context()), release.Broken)
 		if len(called) > 0 {
 			t.Error("the other host was called, with the credentials in the headers")
 		}
@@ -273,8 +273,8 @@ func (s Subject) testRedirect(t *testing.T) {
 
 func (s Subject) testPolicy(t *testing.T) {
 	t.Run("refused destination", func(t *testing.T) {
-		_, err := s.measure(t, s.at(t, "http://127.0.0.1:9", outbound.Policy{}))
-		s.check(t, err, release.Broken)
+		_, err := s.measure(t, s.newProviderAt(t, "http://127.0.0.1:9", outbound.Policy{}))
+		s.checkError(t, err, release.Broken)
 		if _, ok := errors.AsType[*outbound.RefusedError](err); !ok {
 			t.Errorf("got %v, want a RefusedError", err)
 		}
@@ -286,8 +286,8 @@ func (s Subject) testConfiguration(t *testing.T) {
 		return // the template contains neither address nor credentials
 	}
 	t.Run("bad address", func(t *testing.T) {
-		for _, address := range []string{"metrics", "file:///etc/passwd", "http://", "http://u:" + page} {
-			_, err := s.make(address, s.Credentials, outbound.New(outbound.Policy{}))
+		for _, address := range []string{"metrics", "file:///etc/passwd", "http://", "http://u:" + secretPage} {
+			_, err := s.newProvider(address, s.Credentials, outbound.New(outbound.Policy{}))
 			if err == nil && (!s.BareHost || address != "metrics") {
 				t.Errorf("%s is accepted", address)
 			}
@@ -298,14 +298,14 @@ func (s Subject) testConfiguration(t *testing.T) {
 		return
 	}
 	t.Run("missing credentials", func(t *testing.T) {
-		if _, err := s.make("http://metrics", map[string][]byte{}, outbound.New(outbound.Policy{})); err == nil {
+		if _, err := s.newProvider("http://metrics", map[string][]byte{}, outbound.New(outbound.Policy{})); err == nil {
 			t.Error("an empty Secret is accepted")
 		}
 	})
 }
 
-// page is a text that only the controller can read.
-const page = "for-the-controllers-eyes-only"
+// secretPage is a text that only the controller can read.
+const secretPage = "for-the-controllers-eyes-only"
 
 func (s Subject) query() metric.Query {
 	return metric.Query{Text: s.Query, Interval: Interval, Now: Now}
@@ -316,7 +316,7 @@ func (s Subject) measure(t *testing.T, provider metric.Provider) (float64, error
 	return provider.Measure(t.Context(), s.query())
 }
 
-func (s Subject) make(address string, credentials map[string][]byte, client *outbound.Client) (metric.Provider, error) {
+func (s Subject) newProvider(address string, credentials map[string][]byte, client *outbound.Client) (metric.Provider, error) {
 	service, spec := s.Service, flaggerv1.MetricTemplateProvider{
 		Address: address, Headers: s.Headers, Region: s.Region, SecretRef: &flaggerv1.SecretReference{Name: "credentials"},
 	}
@@ -360,7 +360,7 @@ func (a adapter) Online(ctx context.Context) error {
 	return err
 }
 
-func (s Subject) at(t *testing.T, address string, policy outbound.Policy) metric.Provider {
+func (s Subject) newProviderAt(t *testing.T, address string, policy outbound.Policy) metric.Provider {
 	t.Helper()
 	client := outbound.New(policy)
 	t.Cleanup(client.Close)
@@ -368,14 +368,14 @@ func (s Subject) at(t *testing.T, address string, policy outbound.Policy) metric
 	if s.At != nil {
 		maps.Copy(credentials, s.At(address))
 	}
-	provider, err := s.make(address, credentials, client)
+	provider, err := s.newProvider(address, credentials, client)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return provider
 }
 
-func (s Subject) against(t *testing.T, handler http.HandlerFunc) metric.Provider {
+func (s Subject) newProviderFor(t *testing.T, handler http.HandlerFunc) metric.Provider {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.Aside == nil || !s.Aside(w, r) {
@@ -383,10 +383,10 @@ func (s Subject) against(t *testing.T, handler http.HandlerFunc) metric.Provider
 		}
 	}))
 	t.Cleanup(server.Close)
-	return s.at(t, server.URL, outbound.Policy{AllowLoopback: true})
+	return s.newProviderAt(t, server.URL, outbound.Policy{AllowLoopback: true})
 }
 
-func text(code int, body string) http.HandlerFunc {
+func respond(code int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(code)
 		_, _ = w.Write([]byte(body))
@@ -397,7 +397,7 @@ func text(code int, body string) http.HandlerFunc {
 func (s Subject) echo(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(code)
-		_, _ = w.Write([]byte(page + r.URL.String()))
+		_, _ = w.Write([]byte(secretPage + r.URL.String()))
 		_ = r.Header.Write(w)
 		for _, value := range s.Credentials {
 			_, _ = w.Write(value)
@@ -405,7 +405,7 @@ func (s Subject) echo(code int) http.HandlerFunc {
 	}
 }
 
-func (s Subject) check(t *testing.T, err error, want release.Outcome) {
+func (s Subject) checkError(t *testing.T, err error, want release.Outcome) {
 	t.Helper()
 	if got := metric.OutcomeOf(err); got != want {
 		t.Errorf("%v is %s, want %s", err, got, want)
@@ -424,7 +424,7 @@ func (s Subject) checkText(t *testing.T, err error) {
 			t.Errorf("%q contains the value of %s", err, key)
 		}
 	}
-	if strings.Contains(err.Error(), page) {
+	if strings.Contains(err.Error(), secretPage) {
 		t.Errorf("%q repeats the response", err)
 	}
 	if len(err.Error()) > 1<<10 {

@@ -58,7 +58,7 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 
 // Measure returns the only result of the query since the beginning of the interval, which is appended to the query.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	body, err := p.ask(ctx, q.Text, q.Interval)
+	body, err := p.query(ctx, q.Text, q.Interval)
 	if err != nil {
 		return 0, err
 	}
@@ -67,11 +67,11 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 
 // Online sends a query whose result is ignored.
 func (p *provider) Online(ctx context.Context) error {
-	_, err := p.ask(ctx, "SELECT * FROM Metric", time.Minute)
+	_, err := p.query(ctx, "SELECT * FROM Metric", time.Minute)
 	return err
 }
 
-func (p *provider) ask(ctx context.Context, query string, since time.Duration) ([]byte, error) {
+func (p *provider) query(ctx context.Context, query string, since time.Duration) ([]byte, error) {
 	seconds := max(int(since/time.Second), 1)
 	address := *p.endpoint
 	address.RawQuery = url.Values{"nrql": {fmt.Sprintf("%s SINCE %d seconds ago", strings.TrimSpace(query), seconds)}}.Encode()

@@ -17,12 +17,12 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func client() map[string][]byte {
+func clientCredentials() map[string][]byte {
 	return map[string][]byte{"oauth2_client_id": []byte("cl1ent-id"), "oauth2_client_secret": []byte("cl1ent-secret"), "oauth2_scopes": []byte("metrics read")}
 }
 
-// authorises implements an authorisation server, and reports whether the request was for it.
-func authorises(w http.ResponseWriter, r *http.Request) bool {
+// serveTokens implements an authorisation server, and reports whether the request was for it.
+func serveTokens(w http.ResponseWriter, r *http.Request) bool {
 	if r.URL.Path != "/token" {
 		return false
 	}
@@ -38,11 +38,11 @@ func authorises(w http.ResponseWriter, r *http.Request) bool {
 
 func TestContractWithAClientOfAnAuthorisationServer(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Service: prometheus.Service(nil), Credentials: client(), Query: "sum(errors_total)",
+		Service: prometheus.Service(nil), Credentials: clientCredentials(), Query: "sum(errors_total)",
 		At: func(address string) map[string][]byte {
 			return map[string][]byte{"oauth2_token_url": []byte(address + "/token")}
 		},
-		Aside:  authorises,
+		Aside:  serveTokens,
 		Value:  vector(`{"metric":{},"value":[1,"1.5"]}`),
 		NoData: []string{vector("")},
 		Wrong:  wrong,
@@ -54,7 +54,7 @@ func TestContractWithAClientOfAnAuthorisationServer(t *testing.T) {
 
 func providerOf(t *testing.T, address, tokenURL string, policy outbound.Policy) metric.Provider {
 	t.Helper()
-	client, secret := outbound.New(policy), client()
+	client, secret := outbound.New(policy), clientCredentials()
 	t.Cleanup(client.Close)
 	secret["oauth2_token_url"] = []byte(tokenURL)
 	spec := flaggerv1.MetricTemplateProvider{Type: prometheus.Type, Address: address, SecretRef: &flaggerv1.SecretReference{Name: "s"}}
@@ -65,10 +65,10 @@ func providerOf(t *testing.T, address, tokenURL string, policy outbound.Policy) 
 	return provider
 }
 
-func TestATokenIsFetchedOnce(t *testing.T) {
+func TestTokenIsFetchedOnce(t *testing.T) {
 	fetched := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if authorises(w, r) {
+		if serveTokens(w, r) {
 			fetched++
 			return
 		}
@@ -86,7 +86,7 @@ func TestATokenIsFetchedOnce(t *testing.T) {
 	}
 }
 
-func TestWhatAnAuthorisationServerSaysIsSorted(t *testing.T) {
+func TestErrorsOfAuthorisationServers(t *testing.T) {
 	for _, c := range []struct {
 		code    int
 		body    string
@@ -115,9 +115,9 @@ func TestWhatAnAuthorisationServerSaysIsSorted(t *testing.T) {
 	}
 }
 
-// TestTheClientIsShownToItsAuthorisationServerAlone checks that neither the metrics server nor the target of a redirect
+// TestClientCredentialsAreSentToTheAuthorisationServerOnly checks that neither the metrics server nor the target of a redirect
 // receives the client's credentials.
-func TestTheClientIsShownToItsAuthorisationServerAlone(t *testing.T) {
+func TestClientCredentialsAreSentToTheAuthorisationServerOnly(t *testing.T) {
 	called := false
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true }))
 	t.Cleanup(other.Close)
@@ -135,7 +135,7 @@ func TestTheClientIsShownToItsAuthorisationServerAlone(t *testing.T) {
 	}
 }
 
-func TestAClientNeedsAllItsParts(t *testing.T) {
+func TestIncompleteClientCredentialsAreRefused(t *testing.T) {
 	for name, secret := range map[string]map[string][]byte{
 		"no secret":  {"oauth2_token_url": []byte("https://login.example"), "oauth2_client_id": []byte("hunter2")},
 		"no id":      {"oauth2_token_url": []byte("https://login.example"), "oauth2_client_secret": []byte("hunter2")},
@@ -173,7 +173,7 @@ func TestRawResults(t *testing.T) {
 	}{
 		{`{"status":"success","data":{"resultType":"scalar","result":[1,"1.5"]}}`, nil, 1.5, "/api/v1/query?query=up&tenant=a"},
 		{vector(`{"metric":{},"value":[1,"7"]},{"metric":{},"value":[1,"1.5"]}`), nil, []float64{7, 1.5}, "/api/v1/query?query=up&tenant=a"},
-		{matrix, span, []float64{1, 2, inf()}, "/api/v1/query_range?end=1060.000&query=up&start=1000.500&step=30&tenant=a"},
+		{matrix, span, []float64{1, 2, infinity()}, "/api/v1/query_range?end=1060.000&query=up&start=1000.500&step=30&tenant=a"},
 		{vector(""), nil, nil, "/api/v1/query?query=up&tenant=a"},
 		{`{"status":"success","data":{"resultType":"matrix","result":[]}}`, span, nil, "/api/v1/query_range?end=1060.000&query=up&start=1000.500&step=30&tenant=a"},
 	} {
@@ -204,7 +204,7 @@ func TestRawResults(t *testing.T) {
 	}
 }
 
-func inf() float64 {
+func infinity() float64 {
 	zero := 0.0
 	return 1 / zero
 }

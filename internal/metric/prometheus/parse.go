@@ -26,8 +26,8 @@ type element struct {
 
 var errMultiple = errors.New("query returned multiple values: write a query for an instant, not for a range")
 
-// read decodes a response. A vector has elements, a scalar has none.
-func read(body []byte) (data, []element, error) {
+// decode decodes a response. A vector has elements, a scalar has none.
+func decode(body []byte) (data, []element, error) {
 	var answer struct {
 		Status   string   `json:"status"`
 		Data     data     `json:"data"`
@@ -49,23 +49,23 @@ func read(body []byte) (data, []element, error) {
 
 // parse returns the single value of a response.
 func parse(body []byte) (float64, error) {
-	d, elements, err := read(body)
+	d, elements, err := decode(body)
 	switch {
 	case err != nil:
 		return 0, err
 	case d.Type == "scalar":
-		return number(d.Result)
+		return sampleNumber(d.Result)
 	case d.Type == "matrix" || slices.ContainsFunc(elements, func(e element) bool { return e.Values != nil }):
 		return 0, errMultiple
 	case len(elements) == 0:
 		return 0, metric.ErrNoData
 	default:
-		return number(elements[len(elements)-1].Value)
+		return sampleNumber(elements[len(elements)-1].Value)
 	}
 }
 
-func number(sample json.RawMessage) (float64, error) {
-	v, err := value(sample)
+func sampleNumber(sample json.RawMessage) (float64, error) {
+	v, err := sampleValue(sample)
 	if err != nil {
 		return 0, err
 	}
@@ -74,13 +74,13 @@ func number(sample json.RawMessage) (float64, error) {
 
 // parseAll returns all values of a response.
 func parseAll(body []byte) (metric.Result, error) {
-	d, elements, err := read(body)
+	d, elements, err := decode(body)
 	if err != nil {
 		return metric.Result{}, err
 	}
-	metadata := warned(d.warnings)
+	metadata := warningsMetadata(d.warnings)
 	if d.Type == "scalar" {
-		v, err := value(d.Result)
+		v, err := sampleValue(d.Result)
 		return metric.Result{Value: v, Metadata: metadata}, err
 	}
 	var list []float64
@@ -93,7 +93,7 @@ func parseAll(body []byte) (metric.Result, error) {
 			return metric.Result{}, metric.Unexpected("Prometheus")
 		}
 		for _, sample := range samples {
-			v, err := value(sample)
+			v, err := sampleValue(sample)
 			if err != nil {
 				return metric.Result{}, err
 			}
@@ -106,8 +106,8 @@ func parseAll(body []byte) (metric.Result, error) {
 	return metric.Result{Value: list, Metadata: metadata}, nil
 }
 
-// warned returns metadata with the quoted warnings of a response; nil if there are none.
-func warned(warnings []string) map[string]string {
+// warningsMetadata returns metadata with the quoted warnings of a response; nil if there are none.
+func warningsMetadata(warnings []string) map[string]string {
 	if len(warnings) == 0 {
 		return nil
 	}
@@ -118,8 +118,8 @@ func warned(warnings []string) map[string]string {
 	return map[string]string{"warnings": strings.Join(quoted, ", ")}
 }
 
-// value decodes a sample: a pair of a time and a number, which is a string.
-func value(sample json.RawMessage) (float64, error) {
+// sampleValue decodes a sample: a pair of a time and a number, which is a string.
+func sampleValue(sample json.RawMessage) (float64, error) {
 	var pair []json.RawMessage
 	var text string
 	if json.Unmarshal(sample, &pair) != nil || len(pair) != 2 || json.Unmarshal(pair[1], &text) != nil {

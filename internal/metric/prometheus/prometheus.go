@@ -134,7 +134,7 @@ func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result,
 		parameters.Set("end", unix(r.End))
 		parameters.Set("step", strconv.FormatFloat(r.Step.Seconds(), 'f', -1, 64))
 	}
-	body, err := p.ask(ctx, path, parameters, q.Now)
+	body, err := p.fetch(ctx, path, parameters, q.Now)
 	if err != nil {
 		return metric.Result{}, err
 	}
@@ -146,14 +146,14 @@ func unix(t time.Time) string {
 }
 
 func (p *provider) instant(ctx context.Context, query string, now time.Time) (float64, error) {
-	body, err := p.ask(ctx, "query", url.Values{"query": {query}}, now)
+	body, err := p.fetch(ctx, "query", url.Values{"query": {query}}, now)
 	if err != nil {
 		return 0, err
 	}
 	return parse(body)
 }
 
-func (p *provider) ask(ctx context.Context, path string, parameters url.Values, now time.Time) ([]byte, error) {
+func (p *provider) fetch(ctx context.Context, path string, parameters url.Values, now time.Time) ([]byte, error) {
 	address := p.api.JoinPath(path)
 	all := p.api.Query() // the address may contain parameters, such as a tenant
 	maps.Copy(all, parameters)

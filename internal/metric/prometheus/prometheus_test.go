@@ -66,7 +66,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-func TestARequestIsWhatPrometheusExpects(t *testing.T) {
+func TestRequestMatchesTheAPI(t *testing.T) {
 	var seen *http.Request
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen = r
@@ -108,7 +108,7 @@ func TestOnlineNeedsTheRightConstant(t *testing.T) {
 	}
 }
 
-func TestAStatusIsToldWithItsClassAlone(t *testing.T) {
+func TestErrorsContainOnlyStatusAndCode(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"status":"error","errorType":"bad_data","error":"secret page"}`: "error response: Status 400 Bad Request: bad_data",
 		`{"status":"error","errorType":"secret page"}`:                    "error response: Status 400 Bad Request",
@@ -131,7 +131,7 @@ func TestAStatusIsToldWithItsClassAlone(t *testing.T) {
 	}
 }
 
-func TestCertificatesAreVerifiedUnlessTheTemplateSaysOtherwise(t *testing.T) {
+func TestInsecureSkipVerify(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(vector(`{"metric":{},"value":[1,"1"]}`)))
 	}))
@@ -150,7 +150,7 @@ func TestCertificatesAreVerifiedUnlessTheTemplateSaysOtherwise(t *testing.T) {
 	}
 }
 
-func TestBasicAuthNeedsBoth(t *testing.T) {
+func TestBasicAuthNeedsUsernameAndPassword(t *testing.T) {
 	spec := flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: "http://prom", SecretRef: &flaggerv1.SecretReference{Name: "s"}}
 	_, err := metric.NewRegistry(prometheus.Service(nil)).NewProvider(outbound.New(outbound.Policy{}), "shop", spec, map[string][]byte{"username": []byte("u")})
 	if err == nil || !strings.Contains(err.Error(), "credentials does not contain") {

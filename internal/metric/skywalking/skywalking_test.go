@@ -31,7 +31,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-func TestTheResultIsTheWholeDocument(t *testing.T) {
+func TestResultIsTheWholeDocument(t *testing.T) {
 	found, err := parse([]byte(`{"data":{"a":{"values":[{"value":1},{"value":2}],"label":"x"}}}`))
 	want := map[string]any{"a": map[string]any{"label": "x", "values": []any{map[string]any{"value": 1.0}, map[string]any{"value": 2.0}}}}
 	if diff := cmp.Diff(want, found.Value); diff != "" || err != nil {
@@ -39,7 +39,7 @@ func TestTheResultIsTheWholeDocument(t *testing.T) {
 	}
 }
 
-func TestARequestIsWhatSkyWalkingExpects(t *testing.T) {
+func TestRequestMatchesTheAPI(t *testing.T) {
 	var seen string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

@@ -111,42 +111,42 @@ func (p *provider) Online(ctx context.Context) error {
 }
 
 var (
-	errAborted  = errors.New("SignalFlow could not complete the program: correct the query")
-	errMultiple = errors.New("query returned multiple values: aggregate to one time series, for example with sum() or mean()")
+	errAborted        = errors.New("SignalFlow could not complete the program: correct the query")
+	errMultipleSeries = errors.New("query returned multiple values: aggregate to one time series, for example with sum() or mean()")
 )
 
-// run is the state of reading a stream.
-type run struct {
+// streamState is the state of reading a stream.
+type streamState struct {
 	series string
 	value  float64
 	found  bool
-	over   bool
+	ended  bool
 }
 
 // parse reads a stream of server-sent events, in which data points are in chronological order.
 func parse(body []byte) (float64, error) {
-	so := &run{}
+	state := &streamState{}
 	for event := range bytes.SplitSeq(bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n")), []byte("\n\n")) {
-		kind, data := fields(event)
+		kind, data := eventFields(event)
 		if len(data) == 0 {
 			continue
 		}
-		if err := so.hear(kind, data); err != nil {
+		if err := state.handleEvent(kind, data); err != nil {
 			return 0, err
 		}
 	}
 	switch {
-	case !so.over: // the stream is truncated, so the newest value may be missing
+	case !state.ended: // the stream is truncated, so the newest value may be missing
 		return 0, metric.Unexpected("SignalFlow")
-	case !so.found:
+	case !state.found:
 		return 0, metric.ErrNoData
 	default:
-		return so.value, nil
+		return state.value, nil
 	}
 }
 
-// fields returns the kind and the data of an event. Data may consist of several lines.
-func fields(event []byte) (kind string, data []byte) {
+// eventFields returns the kind and the data of an event. Data may consist of several lines.
+func eventFields(event []byte) (kind string, data []byte) {
 	for line := range bytes.SplitSeq(event, []byte("\n")) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		switch string(name) {
@@ -159,7 +159,7 @@ func fields(event []byte) (kind string, data []byte) {
 	return kind, bytes.TrimSpace(data)
 }
 
-func (so *run) hear(kind string, data []byte) error {
+func (state *streamState) handleEvent(kind string, data []byte) error {
 	switch kind {
 	case "control-message":
 		var control struct {
@@ -171,18 +171,18 @@ func (so *run) hear(kind string, data []byte) error {
 		if control.Event == "CHANNEL_ABORT" {
 			return errAborted
 		}
-		so.over = so.over || control.Event == "END_OF_CHANNEL"
+		state.ended = state.ended || control.Event == "END_OF_CHANNEL"
 		return nil
 	case "error":
 		return errAborted
 	case "data":
-		return so.take(data)
+		return state.addPoints(data)
 	default: // metadata, and messages about the computation
 		return nil
 	}
 }
 
-func (so *run) take(data []byte) error {
+func (state *streamState) addPoints(data []byte) error {
 	var points struct {
 		Data []struct {
 			Series string   `json:"tsId"`
@@ -196,10 +196,10 @@ func (so *run) take(data []byte) error {
 		switch {
 		case point.Value == nil || math.IsNaN(*point.Value):
 			continue
-		case so.found && so.series != point.Series:
-			return errMultiple
+		case state.found && state.series != point.Series:
+			return errMultipleSeries
 		}
-		so.series, so.value, so.found = point.Series, *point.Value, true
+		state.series, state.value, state.found = point.Series, *point.Value, true
 	}
 	return nil
 }

@@ -50,8 +50,8 @@ type provider struct {
 	ambient *googlecloud.DefaultCredentials
 }
 
-// projects matches the names and numbers of projects, which may begin with a domain.
-var projects = regexp.MustCompile(`^([a-z][a-z0-9.-]*:)?[a-z0-9][a-z0-9-]*$`)
+// projectPattern matches the names and numbers of projects, which may begin with a domain.
+var projectPattern = regexp.MustCompile(`^([a-z][a-z0-9.-]*:)?[a-z0-9][a-z0-9-]*$`)
 
 func newProvider(client *outbound.Client, c metric.Config, ambient *googlecloud.DefaultCredentials) (metric.Provider, error) {
 	p := &provider{client: client, ambient: ambient}
@@ -60,7 +60,7 @@ func newProvider(client *outbound.Client, c metric.Config, ambient *googlecloud.
 		if p.project == "" {
 			return nil, metric.Missing(Type, keyProject)
 		}
-		if !projects.MatchString(p.project) {
+		if !projectPattern.MatchString(p.project) {
 			return nil, errors.New("project is not the name of a project: correct it in the secret")
 		}
 	}
@@ -88,7 +88,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	if query == "" {
 		return 0, errors.New("the query is empty: write one in MQL")
 	}
-	body, err := p.ask(ctx, query)
+	body, err := p.query(ctx, query)
 	if err != nil {
 		return 0, err
 	}
@@ -97,14 +97,14 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 
 // Online sends an empty query, which the service rejects in a specific way once it has accepted the credentials.
 func (p *provider) Online(ctx context.Context) error {
-	_, err := p.ask(ctx, "")
+	_, err := p.query(ctx, "")
 	if status, ok := errors.AsType[*metric.StatusError](err); ok && status.Class == "INVALID_ARGUMENT" {
 		return nil
 	}
 	return err
 }
 
-func (p *provider) ask(ctx context.Context, query string) ([]byte, error) {
+func (p *provider) query(ctx context.Context, query string) ([]byte, error) {
 	token, project, err := p.credentials(ctx)
 	if err != nil {
 		return nil, err
@@ -139,8 +139,8 @@ func (p *provider) credentials(ctx context.Context) (token outbound.Secret, proj
 	return token, p.project, nil
 }
 
-// statuses are the error codes of the API. The messages are not repeated.
-var statuses = []string{"CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE"}
+// errorCodes are the error codes of the API. The messages are not repeated.
+var errorCodes = []string{"CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE"}
 
 func classify(body []byte) string {
 	var answer struct {
@@ -148,7 +148,7 @@ func classify(body []byte) string {
 			Status string `json:"status"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(body, &answer) != nil || !slices.Contains(statuses, answer.Error.Status) {
+	if json.Unmarshal(body, &answer) != nil || !slices.Contains(errorCodes, answer.Error.Status) {
 		return ""
 	}
 	return answer.Error.Status
@@ -160,7 +160,7 @@ func parse(body []byte) (float64, error) {
 	var answer *struct {
 		Data []struct {
 			Points []struct {
-				Values []typed `json:"values"`
+				Values []typedValue `json:"values"`
 			} `json:"pointData"`
 		} `json:"timeSeriesData"`
 		PartialErrors []json.RawMessage `json:"partialErrors"`
@@ -178,15 +178,15 @@ func parse(body []byte) (float64, error) {
 	}
 }
 
-// typed is a value of one of several types.
-type typed struct {
+// typedValue is a value of one of several types.
+type typedValue struct {
 	Double json.RawMessage `json:"doubleValue"`
 	Int    json.RawMessage `json:"int64Value"`
 	Bool   *bool           `json:"boolValue"`
 }
 
 // number decodes numbers that may be strings: integers always are, and fractions if they are NaN or infinite.
-func (v typed) number() (float64, error) {
+func (v typedValue) number() (float64, error) {
 	switch {
 	case v.Bool != nil && *v.Bool:
 		return 1, nil

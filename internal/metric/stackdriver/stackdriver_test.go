@@ -45,8 +45,8 @@ func credentials() map[string][]byte {
 	return map[string][]byte{"project": []byte("shop-17"), "serviceAccountKey": text}
 }
 
-// signed reports whether a request has a token that the account has signed.
-func signed(r *http.Request) bool {
+// hasSignedToken reports whether a request has a token that the account has signed.
+func hasSignedToken(r *http.Request) bool {
 	key, _ := account()
 	parts := strings.Split(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), ".")
 	if len(parts) != 3 {
@@ -84,7 +84,7 @@ func TestContract(t *testing.T) {
 			`{"partialErrors":[{"code":13}]}`, series(point(`{"stringValue":"1.5"}`)), series(point(`{"doubleValue":"one"}`)), series(point(`{"doubleValue":{}}`)),
 			series(point(`{}`)), series(point(`{"distributionValue":{"mean":1.5}}`)),
 		},
-		Authorised: signed,
+		Authorised: hasSignedToken,
 	})
 }
 
@@ -98,7 +98,7 @@ func TestNumbersOfEachType(t *testing.T) {
 	}
 }
 
-func against(t *testing.T, handler http.HandlerFunc) metric.Provider {
+func newProviderFor(t *testing.T, handler http.HandlerFunc) metric.Provider {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -112,9 +112,9 @@ func against(t *testing.T, handler http.HandlerFunc) metric.Provider {
 	return provider
 }
 
-func TestARequestIsWhatCloudMonitoringExpects(t *testing.T) {
+func TestRequestMatchesTheAPI(t *testing.T) {
 	var seen string
-	provider := against(t, func(w http.ResponseWriter, r *http.Request) {
+	provider := newProviderFor(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		seen = r.Method + " " + r.URL.Path + " " + string(body)
 		_, _ = w.Write([]byte(series(point(`{"doubleValue":1}`))))
@@ -127,7 +127,7 @@ func TestARequestIsWhatCloudMonitoringExpects(t *testing.T) {
 	}
 }
 
-func TestWhatTheServiceSaysIsSorted(t *testing.T) {
+func TestErrorCodesAreClassified(t *testing.T) {
 	for _, c := range []struct {
 		code         int
 		status, text string
@@ -140,7 +140,7 @@ func TestWhatTheServiceSaysIsSorted(t *testing.T) {
 		{429, "RESOURCE_EXHAUSTED", "error response: Status 429 Too Many Requests: RESOURCE_EXHAUSTED", release.Unreachable, false},
 		{503, "UNAVAILABLE", "error response: Status 503 Service Unavailable: UNAVAILABLE", release.Unreachable, false},
 	} {
-		provider := against(t, func(w http.ResponseWriter, _ *http.Request) {
+		provider := newProviderFor(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(c.code)
 			_, _ = w.Write([]byte(`{"error":{"code":1,"message":"secret words","status":"` + c.status + `"}}`))
 		})

@@ -101,7 +101,7 @@ func parse(body []byte, now time.Time) (metric.Result, error) {
 	var values []float64
 	var times, drifts []string
 	for _, series := range answer.Series {
-		at, value, ok := nearest(series.Points, float64(now.Unix()))
+		at, value, ok := nearestPoint(series.Points, float64(now.Unix()))
 		if !ok {
 			return metric.Result{}, metric.Unexpected("Wavefront")
 		}
@@ -119,8 +119,8 @@ func parse(body []byte, now time.Time) (metric.Result, error) {
 	return result, nil
 }
 
-// nearest returns the point that is closest to a time.
-func nearest(points [][]*float64, moment float64) (at, value float64, ok bool) {
+// nearestPoint returns the point that is closest to a time.
+func nearestPoint(points [][]*float64, moment float64) (at, value float64, ok bool) {
 	for _, p := range points {
 		if len(p) != 2 || p[0] == nil {
 			return 0, 0, false

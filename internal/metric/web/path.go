@@ -11,17 +11,17 @@ import (
 
 // The limits of a path. Users' paths are evaluated in the controller, over responses of up to a million values.
 const (
-	maxPath = 1 << 10 // bytes
-	maxRuns = 1       // parts that visit every value below, such as ..
-	maxBoth = 8       // members of all unions in total
+	maxPath         = 1 << 10 // bytes
+	maxRecursions   = 1       // parts that visit every value below, such as ..
+	maxUnionMembers = 8       // members of all unions in total
 )
 
-var errWide = errors.New("the JSONPath visits too much of the response: use no range, at most one .. and few unions")
+var errExpensivePath = errors.New("the JSONPath visits too much of the response: use no range, at most one .. and few unions")
 
 // parsePath parses a path. It refuses paths whose evaluation is not bounded by the size of the document.
 func parsePath(text string) (*jsonpath.JSONPath, error) {
 	if len(text) > maxPath {
-		return nil, errWide
+		return nil, errExpensivePath
 	}
 	parsed, err := jsonpath.Parse("path", text)
 	if err != nil {
@@ -29,8 +29,8 @@ func parsePath(text string) (*jsonpath.JSONPath, error) {
 	}
 	count := &cost{}
 	count.add(parsed.Root)
-	if count.loop || count.runs > maxRuns || count.members > maxBoth {
-		return nil, errWide
+	if count.hasRange || count.recursions > maxRecursions || count.members > maxUnionMembers {
+		return nil, errExpensivePath
 	}
 	path := jsonpath.New("path").AllowMissingKeys(false)
 	if err := path.Parse(text); err != nil {
@@ -41,8 +41,8 @@ func parsePath(text string) (*jsonpath.JSONPath, error) {
 
 // cost counts the parts of a path that may visit values more than once.
 type cost struct {
-	loop          bool
-	runs, members int
+	hasRange            bool
+	recursions, members int
 }
 
 func (c *cost) add(node jsonpath.Node) {
@@ -60,9 +60,9 @@ func (c *cost) add(node jsonpath.Node) {
 			c.add(child)
 		}
 	case *jsonpath.RecursiveNode:
-		c.runs++
+		c.recursions++
 	case *jsonpath.IdentifierNode:
-		c.loop = true // range or end
+		c.hasRange = true // range or end
 	default: // fields, indices, constants and wildcards visit each value once
 	}
 }

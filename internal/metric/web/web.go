@@ -102,7 +102,7 @@ type querier struct {
 var (
 	errTwoBodies = errors.New("use either Body or JSONBody; both cannot exists for WebMetric payload")
 	errBodyOfGet = errors.New("Body/JSONBody can only be used with POST or PUT WebMetric Method types")
-	errNothing   = errors.New("result of web metric produced no value")
+	errNoValue   = errors.New("result of web metric produced no value")
 )
 
 // newQuerier checks the options; it sends no request.
@@ -187,7 +187,7 @@ func decode(path *jsonpath.JSONPath, body []byte) (metric.Result, error) {
 	var document any
 	if json.Unmarshal(body, &document) != nil {
 		if len(bytes.TrimSpace(body)) == 0 {
-			return metric.Result{}, errNothing
+			return metric.Result{}, errNoValue
 		}
 		return metric.Result{Value: string(body)}, nil
 	}
@@ -203,5 +203,5 @@ func decode(path *jsonpath.JSONPath, body []byte) (metric.Result, error) {
 			return metric.Result{Value: value.Interface()}, nil
 		}
 	}
-	return metric.Result{}, errNothing
+	return metric.Result{}, errNoValue
 }

@@ -35,7 +35,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-func TestWhatAPathLeadsTo(t *testing.T) {
+func TestPathsFindValues(t *testing.T) {
 	const body = `{"data":{"ok":true,"rate":1.5,"name":"cart","list":[{"n":1,"up":true},{"n":2,"up":false}],"nothing":null}}`
 	var document any
 	if err := json.Unmarshal([]byte(body), &document); err != nil {
@@ -75,13 +75,13 @@ func TestWhatAPathLeadsTo(t *testing.T) {
 	if found, err := find(path, []byte("all is well\n")); err != nil || found.Value != "all is well\n" {
 		t.Errorf("response that is not JSON: %v, %v", found.Value, err)
 	}
-	if _, err := find(path, []byte(" \n")); !errors.Is(err, errNothing) {
+	if _, err := find(path, []byte(" \n")); !errors.Is(err, errNoValue) {
 		t.Errorf("empty response: %v", err)
 	}
 }
 
-// TestPathsThatWouldNotEnd covers paths that would take hours for a response of a million values.
-func TestPathsThatWouldNotEnd(t *testing.T) {
+// TestExpensivePathsAreRefused covers paths that would take hours for a response of a million values.
+func TestExpensivePathsAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"{..a..b}", "{range .a[*]}{range $.b[*]}{.c}{end}{end}", "{[0,0,0][0,0,0][0,0,0]}", "{.a[?(@..b==1)]..c}",
 		"{." + strings.Repeat("a", maxPath) + "}", "{$.a", "{.a[?(@.b",
@@ -92,7 +92,7 @@ func TestPathsThatWouldNotEnd(t *testing.T) {
 	}
 }
 
-func TestCalls(t *testing.T) {
+func TestRequestsMatchTheOptions(t *testing.T) {
 	var seen string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/token" {
@@ -128,7 +128,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotBe(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	for name, o := range map[string]options{
 		errTwoBodies.Error(): {Method: "POST", Body: "a", JSONBody: json.RawMessage("1")},
 		errBodyOfGet.Error(): {Body: "a"},
@@ -144,7 +144,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestTheTimeoutIsThatOfTheOptions(t *testing.T) {
+func TestTimeoutOfTheOptionsApplies(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})

@@ -51,8 +51,8 @@ type source struct {
 	known *parsedConfig
 }
 
-// readSource returns the configuration of a namespace; nil if it has none. It is parsed later by config, because that may be
-// slow.
+// readSource returns the configuration of a namespace; nil if it has none. It is parsed later by parseSource, because
+// that may be slow.
 func (d *Dispatcher) readSource(ctx context.Context, namespace string) (*source, error) {
 	var texts corev1.ConfigMap
 	var secret corev1.Secret

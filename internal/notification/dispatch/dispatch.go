@@ -112,7 +112,8 @@ func (d *Dispatcher) Forget(key types.NamespacedName) {
 	}
 }
 
-// queueEvaluation queues the evaluation of the triggers. It is called by reconcile workers, so it evaluates no expressions of users.
+// queueEvaluation queues the evaluation of the triggers. It is called by reconcile workers, so it evaluates no
+// expressions of users.
 func (d *Dispatcher) queueEvaluation(ctx context.Context, about About, event release.Event) {
 	subject := notification.Subject{Labels: about.Object.Labels, Annotations: about.Object.Annotations}
 	var sources []source
@@ -184,8 +185,8 @@ func (d *Dispatcher) evaluate(ctx context.Context, about About, event release.Ev
 	return nil
 }
 
-// knownMessages returns the messages that need not be sent. All evaluations of one Rollout are in the same queue of the outbox, so
-// that only sent messages change this between known and begin.
+// knownMessages returns the messages that need not be sent. All evaluations of one Rollout are in the same queue of the
+// outbox, so that only sent messages change this between knownMessages and recordOutcome.
 func (d *Dispatcher) knownMessages(about About, annotated notification.SentLog) notification.SentLog {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -47,7 +47,7 @@ type harness struct {
 	health     string
 
 	mu sync.Mutex
-	// received are the bodies that the receiver accepted; told are the recorded events.
+	// received are the bodies that the receiver accepted; events are the recorded events.
 	received, events []string
 	answer           func(http.ResponseWriter)
 }
@@ -319,8 +319,8 @@ func TestErrorsOfServicesContainNoSecret(t *testing.T) {
 	}
 }
 
-// TestNamespaceMayHaveItsOwnConfiguration checks that the configuration of a namespace applies in addition to that of the controller,
-// if that is enabled.
+// TestNamespaceMayHaveItsOwnConfiguration checks that the configuration of a namespace applies in addition to that of the
+// controller, if that is enabled.
 func TestNamespaceMayHaveItsOwnConfiguration(t *testing.T) {
 	for _, self := range []bool{false, true} {
 		t.Run(fmt.Sprint(self), func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 type ledger struct {
 	// annotated is the last observed annotation.
 	annotated notification.SentLog
-	// sent contains messages that were sent, and ended those whose condition is no longer true, until the annotation shows
+	// sent contains messages that were sent, and cleared those whose condition is no longer true, until the annotation shows
 	// it.
 	sent    notification.SentLog
 	cleared map[string]bool
@@ -113,8 +113,8 @@ func (l *ledger) isNewProblem(version, text string) bool {
 	return !known
 }
 
-// recordSent records that a message was sent, and reports whether the annotation must be written: the condition of the message may
-// have ended meanwhile.
+// recordSent records that a message was sent, and reports whether the annotation must be written: the condition of the
+// message may have ended meanwhile.
 func (d *Dispatcher) recordSent(key types.NamespacedName, uid types.UID, message string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

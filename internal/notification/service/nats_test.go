@@ -177,8 +177,8 @@ authorization { users = [{user: serin, password: Pa55word, permissions: {publish
 	}
 }
 
-// misbehavingNATS is a server that sends something to each connection, and then nothing more. It counts the connections that began
-// and ended.
+// misbehavingNATS is a server that sends something to each connection, and then nothing more. It counts the connections
+// that began and ended.
 type misbehavingNATS struct {
 	address      string
 	begun, ended atomic.Int32
