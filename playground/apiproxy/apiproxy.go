@@ -1,13 +1,15 @@
-// Package apiproxy stands in front of the API server and counts what its
-// clients ask, so that "costs no request" is a number and not a belief.
+// Package apiproxy is a proxy in front of the API server that counts the
+// requests of its clients, so that tests can assert how many requests an
+// operation costs.
 //
-// It must not know who the clients are; one proxy counts what comes to it.
+// It must not know its clients: one proxy counts all requests that it receives.
 package apiproxy
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -19,8 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Request is a kind of request: the verb of the API (get, list, watch, create, update, patch, delete) and what it is
-// about.
+// Request is a kind of request: the verb of the API (get, list, watch, create, update, patch, delete) and the resource.
 type Request struct {
 	Verb, Group, Resource, Subresource string
 }
@@ -36,7 +37,7 @@ func (r Request) String() string {
 	return r.Verb + " " + resource
 }
 
-// Counts says how often each kind of request came.
+// Counts is the number of requests of each kind.
 type Counts map[Request]int
 
 // Total is the number of all requests.
@@ -48,7 +49,7 @@ func (c Counts) Total() int {
 	return total
 }
 
-// Since is what was added to earlier.
+// Since returns the requests that were added after earlier.
 func (c Counts) Since(earlier Counts) Counts {
 	added := Counts{}
 	for r, n := range c {
@@ -59,9 +60,9 @@ func (c Counts) Since(earlier Counts) Counts {
 	return added
 }
 
-// Proxy counts and hands on.
+// Proxy counts requests and forwards them to the API server.
 type Proxy struct {
-	// URL is where clients find it.
+	// URL is the address that clients use instead of the API server's.
 	URL string
 
 	server *http.Server
@@ -69,24 +70,24 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	counts Counts
-	// Fault, where set, may answer a request instead of the API server.
+	// fault, if not nil, may answer a request instead of the API server.
 	fault func(http.ResponseWriter, *http.Request, Request) bool
 }
 
-// Start offers on 127.0.0.1 what config leads to, without TLS and without asking for credentials: whoever comes is who
-// config says.
+// Start serves the API server of config on 127.0.0.1, without TLS and without authentication: all clients act as the user of
+// config.
 func Start(ctx context.Context, config *rest.Config) (*Proxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
+		return nil, fmt.Errorf("parse the API server's URL: %w", err)
 	}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("reach the API server: %w", err)
+		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("offer the API server: %w", err)
+		return nil, fmt.Errorf("listen for clients of the API server: %w", err)
 	}
 	p := &Proxy{
 		URL: "http://" + listener.Addr().String(), done: make(chan error, 1), counts: Counts{},
@@ -94,10 +95,10 @@ func Start(ctx context.Context, config *rest.Config) (*Proxy, error) {
 	reverse := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.Header.Del("Authorization") // config's own is added by the transport
+			r.Out.Header.Del("Authorization") // the transport adds that of config
 		},
 		Transport: transport,
-		// A watch is worth nothing when its events wait in a buffer.
+		// Events of a watch must not wait in a buffer.
 		FlushInterval: -1,
 	}
 	p.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -154,22 +155,15 @@ func Classify(r *http.Request) Request {
 	return kind
 }
 
-// Counts returns what came so far.
+// Counts returns a copy of the current counts.
 func (p *Proxy) Counts() Counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Counts{}.add(p.counts)
+	return maps.Clone(p.counts)
 }
 
-func (c Counts) add(other Counts) Counts {
-	for r, n := range other {
-		c[r] += n
-	}
-	return c
-}
-
-// SetFault puts f in front of the API server; f answers a request itself and returns true, or returns false and leaves it
-// to the API server. nil takes it away. f may be called by several requests at once.
+// SetFault injects a fault: f answers a request itself and returns true, or returns false to forward it to the API server. nil
+// removes the fault. f may be called concurrently.
 func (p *Proxy) SetFault(f func(http.ResponseWriter, *http.Request, Request) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,7 +177,7 @@ func (p *Proxy) Close() error {
 		err = errors.Join(err, served)
 	}
 	if err != nil {
-		return fmt.Errorf("close the proxy of the API server: %w", err)
+		return fmt.Errorf("close the API server's proxy: %w", err)
 	}
 	return nil
 }

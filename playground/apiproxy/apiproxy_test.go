@@ -34,7 +34,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-func TestProxyHandsOnAsItsOwnUserAndCounts(t *testing.T) {
+func TestProxyForwardsAsItsOwnUserAndCounts(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Header.Get("Authorization"))
 	}))
@@ -43,7 +43,7 @@ func TestProxyHandsOnAsItsOwnUserAndCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(path string) (int, string) {
+	get := func(path string) (int, string) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, proxy.URL+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -58,8 +58,8 @@ func TestProxyHandsOnAsItsOwnUserAndCounts(t *testing.T) {
 		n, _ := response.Body.Read(body[:])
 		return response.StatusCode, string(body[:n])
 	}
-	if _, got := ask("/api/v1/pods"); got != "Bearer ours" {
-		t.Errorf("the API server was asked with %q", got)
+	if _, got := get("/api/v1/pods"); got != "Bearer ours" {
+		t.Errorf("the API server received Authorization %q, want %q", got, "Bearer ours")
 	}
 	before := proxy.Counts()
 	proxy.SetFault(func(w http.ResponseWriter, _ *http.Request, kind apiproxy.Request) bool {
@@ -69,18 +69,18 @@ func TestProxyHandsOnAsItsOwnUserAndCounts(t *testing.T) {
 		w.WriteHeader(http.StatusConflict)
 		return true
 	})
-	if status, _ := ask("/api/v1/secrets"); status != http.StatusConflict {
-		t.Errorf("the fault was answered with %d", status)
+	if status, _ := get("/api/v1/secrets"); status != http.StatusConflict {
+		t.Errorf("status with the fault is %d, want %d", status, http.StatusConflict)
 	}
-	if status, _ := ask("/api/v1/pods"); status != http.StatusOK {
-		t.Errorf("another request was answered with %d", status)
+	if status, _ := get("/api/v1/pods"); status != http.StatusOK {
+		t.Errorf("status of another resource is %d, want %d", status, http.StatusOK)
 	}
 	want := apiproxy.Counts{{Verb: "list", Resource: "pods"}: 1, {Verb: "list", Resource: "secrets"}: 1}
 	if diff := cmp.Diff(want, proxy.Counts().Since(before)); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
 	if got := proxy.Counts().Total(); got != 3 {
-		t.Errorf("%d requests in all, want 3", got)
+		t.Errorf("Total() = %d, want 3", got)
 	}
 	if err := proxy.Close(); err != nil {
 		t.Error(err)

@@ -1,5 +1,5 @@
-// Package app is the demo application: a web server that is as good or as bad
-// as its environment says.
+// Package app is the demo application: a web server whose errors, latency and
+// readiness are set by environment variables.
 //
 // It must not know the playground; it is an application like any other.
 package app
@@ -22,42 +22,42 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config is what the environment says.
+// Config is the configuration, read from environment variables.
 type Config struct {
 	// Version (VERSION) is in header X-Version and in the body of each answer.
 	Version string
 	// Pod (HOSTNAME) is in header X-Pod.
 	Pod string
-	// Port (PORT) listened on, 8080 by default.
+	// Port (PORT) is the port on which the server listens, 8080 by default.
 	Port int
-	// Message (MESSAGE) is in header X-Message and in the body. Where MESSAGE_FILE names a file, its contents are.
+	// Message (MESSAGE, or the contents of the file that MESSAGE_FILE names) is in header X-Message and in the body.
 	Message string
-	// ErrorPercent (ERROR_PERCENT) of the answers have status 500, from 0 to 100, spread evenly.
+	// ErrorPercent (ERROR_PERCENT) is the percentage of answers with status 500, from 0 to 100, evenly distributed.
 	ErrorPercent float64
-	// Latency (LATENCY) is the time each answer takes, such as 600ms.
+	// Latency (LATENCY) is the duration of each answer, such as 600ms.
 	Latency time.Duration
-	// ReadyAfter (READY_AFTER) is the time from the start until /readyz says yes.
+	// ReadyAfter (READY_AFTER) is the time from the start until /readyz succeeds.
 	ReadyAfter time.Duration
-	// CrashAfter (CRASH_AFTER) is the time from the start until the program ends with exit code 1, negative for never,
-	// which is the default.
+	// CrashAfter (CRASH_AFTER) is the time from the start until the program exits with code 1. A negative value, the
+	// default, means never.
 	CrashAfter time.Duration
-	// Drain (DRAIN) is the time without requests after which the server ends, once it got SIGTERM; 3 s by default. Until
-	// then /readyz returns 503 and everything else is answered as before. It has to be longer than the usual time between
-	// two requests; see maxDrain for its end.
+	// Drain (DRAIN) is the time without requests after which the server exits, once it received SIGTERM; 3 s by default. Until
+	// then /readyz returns 503 and all other requests are answered as before. It must be longer than the usual interval
+	// between two requests. maxDrain bounds the drain.
 	Drain time.Duration
 }
 
-// maxDrain ends a drain during which requests never stop. It is shorter than the default grace period of a pod, 30 s.
+// maxDrain bounds a drain during which requests never stop. It is shorter than a pod's default grace period, 30 s.
 //
-// A fixed time after SIGTERM is not enough: the endpoint controller of Kubernetes repeats an update that met a stale cache
-// after 1 s, then 2 s, then 4 s, and on a busy machine clients are sent to a terminating pod for as long.
+// A fixed time after SIGTERM is not enough: the endpoint controller of Kubernetes retries an update that was based on a stale
+// cache after 1 s, then 2 s, then 4 s, and on a busy machine clients are routed to a terminating pod for as long.
 const maxDrain = 20 * time.Second
 
-// ErrCrash is how a server ends whose configuration makes it crash.
-var ErrCrash = errors.New("crashed as CRASH_AFTER asked")
+// ErrCrash is returned by Serve when CRASH_AFTER has elapsed.
+var ErrCrash = errors.New("crashed because of CRASH_AFTER")
 
-// FromEnvironment reads a Config. Arguments of the form -port=9898 or --port=9898 win, for manifests of applications
-// that are configured that way; others are not for this application and are ignored.
+// FromEnvironment reads a Config. An argument -port=9898 or --port=9898 overrides PORT, for manifests of applications that are
+// configured that way. Other arguments are ignored.
 func FromEnvironment(getenv func(string) string, args []string) (Config, error) {
 	c := Config{
 		Version: getenv("VERSION"), Pod: getenv("HOSTNAME"), Message: getenv("MESSAGE"),
@@ -97,7 +97,7 @@ func FromEnvironment(getenv func(string) string, args []string) (Config, error) 
 		}
 	}
 	if c.ErrorPercent < 0 || c.ErrorPercent > 100 {
-		errs = append(errs, fmt.Errorf("ERROR_PERCENT is %v: it goes from 0 to 100", c.ErrorPercent))
+		errs = append(errs, fmt.Errorf("ERROR_PERCENT is %v: it must be between 0 and 100", c.ErrorPercent))
 	}
 	return c, errors.Join(errs...)
 }
@@ -108,15 +108,15 @@ type Server struct {
 	clock       clock.Clock
 	started     time.Time
 	draining    atomic.Bool
-	lastRequest atomic.Int64 // when the last request came, in nanoseconds since 1970; probes and scrapes do not count
+	lastRequest atomic.Int64 // time of the last request, in nanoseconds since 1970; probes and scrapes do not count
 	latencySum  *prometheus.HistogramVec
 	handler     http.Handler
 
-	mu        sync.Mutex
-	errorDebt float64 // errors owed, in per cent of an answer
+	mu            sync.Mutex
+	pendingErrors float64 // accumulated errors, as a percentage of one answer
 }
 
-// New makes a server that has not started yet.
+// New returns a server that does not listen yet.
 func New(config Config, c clock.Clock) *Server {
 	s := &Server{config: config, clock: c, started: c.Now()}
 	s.latencySum = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -124,7 +124,7 @@ func New(config Config, c clock.Clock) *Server {
 		Help:    "Time until a request was answered.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, .75, 1, 2.5, 5, 10},
 	}, []string{"status"})
-	// A version without errors has the series of errors too: absent is not zero to a query.
+	// A version without errors has the series of errors too: to a query, an absent series is not zero.
 	s.latencySum.WithLabelValues("200")
 	s.latencySum.WithLabelValues("500")
 	registry := prometheus.NewRegistry()
@@ -139,8 +139,8 @@ func New(config Config, c clock.Clock) *Server {
 	return s
 }
 
-// ServeHTTP answers one request. While draining it asks gateways to let their kept connections go, instead of cutting
-// them: one of them might carry the next request already.
+// ServeHTTP answers one request. While draining, it asks gateways to close their idle connections instead of closing them itself,
+// because the next request may already be on its way on one of them.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
 		w.Header().Set("Connection", "close")
@@ -178,21 +178,21 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	s.latencySum.WithLabelValues(strconv.Itoa(status)).Observe(s.clock.Since(begin).Seconds())
 }
 
-// nextStatus spreads errors evenly: at 10 per cent exactly each tenth answer is one, so that what a release does with
-// them does not depend on luck.
+// nextStatus distributes errors evenly: at 10 percent, exactly each tenth answer is an error, so that the outcome of a release does
+// not depend on chance.
 func (s *Server) nextStatus() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.errorDebt += s.config.ErrorPercent
-	if s.errorDebt < 100 {
+	s.pendingErrors += s.config.ErrorPercent
+	if s.pendingErrors < 100 {
 		return http.StatusOK
 	}
-	s.errorDebt -= 100
+	s.pendingErrors -= 100
 	return http.StatusInternalServerError
 }
 
-// Serve answers on listener until ctx ends, then drains. The error is nil when all requests were answered, and
-// ErrCrash when the configuration asked for that.
+// Serve answers requests on listener until ctx ends, then drains. It returns nil when all requests were answered, and ErrCrash after
+// CRASH_AFTER.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
 	ended := make(chan error, 1)
@@ -210,22 +210,22 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	s.draining.Store(true)
 	s.drain()
-	// Each request under way has a deadline of its own: the pod's grace period.
+	// The pod's grace period bounds the requests in progress.
 	if err := server.Shutdown(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("end: %w", err)
+		return fmt.Errorf("shut down: %w", err)
 	}
 	return nil
 }
 
-// drain returns when nobody has asked for some time: clients are no longer sent here.
+// drain returns after some time without requests: clients are no longer routed here.
 func (s *Server) drain() {
-	quiet := s.clock.Now()
-	end := quiet.Add(max(maxDrain, s.config.Drain))
+	last := s.clock.Now()
+	end := last.Add(max(maxDrain, s.config.Drain))
 	for {
-		if asked := time.Unix(0, s.lastRequest.Load()); asked.After(quiet) {
-			quiet = asked
+		if request := time.Unix(0, s.lastRequest.Load()); request.After(last) {
+			last = request
 		}
-		until := quiet.Add(s.config.Drain)
+		until := last.Add(s.config.Drain)
 		if until.After(end) {
 			until = end
 		}

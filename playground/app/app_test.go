@@ -52,7 +52,7 @@ func TestErrorsAreSpreadEvenly(t *testing.T) {
 			}
 		}
 		if got != c.want {
-			t.Errorf("%v per cent: got %s, want %s", c.percent, got, c.want)
+			t.Errorf("%v percent: got %s, want %s", c.percent, got, c.want)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestDrainAnswersWhileNotReady(t *testing.T) {
 		t.Errorf("before: %d", got)
 	}
 	terminate()
-	waits(t, c)
+	waitForClockUse(t, c)
 	if got, _ := status("/readyz"); got != http.StatusServiceUnavailable {
 		t.Errorf("readiness while draining: %d", got)
 	}
@@ -143,19 +143,19 @@ func TestDrainAnswersWhileNotReady(t *testing.T) {
 	}
 }
 
-// waits waits until the server waits for its clock.
-func waits(t *testing.T, c *clocktesting.FakeClock) {
+// waitForClockUse returns when the server waits for its clock.
+func waitForClockUse(t *testing.T, c *clocktesting.FakeClock) {
 	t.Helper()
 	waittest.Until(t, "the server waits for its clock", func() error {
 		if !c.HasWaiters() {
-			return errors.New("it does not")
+			return errors.New("the clock has no waiters")
 		}
 		return nil
 	})
 }
 
-// TestDrainLastsWhileRequestsCome: on a busy machine a Service sends clients to a terminating pod for seconds.
-func TestDrainLastsWhileRequestsCome(t *testing.T) {
+// TestDrainLastsWhileRequestsArrive covers a busy machine, where a Service routes clients to a terminating pod for seconds.
+func TestDrainLastsWhileRequestsArrive(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -175,16 +175,16 @@ func TestDrainLastsWhileRequestsCome(t *testing.T) {
 	}
 	get("/")
 	terminate()
-	waits(t, c)
+	waitForClockUse(t, c)
 	for range 8 {
 		c.Step(time.Second)
-		waits(t, c)
+		waitForClockUse(t, c)
 		get("/")
 	}
 	for range 2 {
 		c.Step(time.Second)
-		waits(t, c)
-		get("/readyz") // probes and scrapes go on until the pod is gone
+		waitForClockUse(t, c)
+		get("/readyz") // probes and scrapes continue until the pod is deleted
 		get("/metrics")
 	}
 	c.Step(time.Second)
@@ -193,7 +193,7 @@ func TestDrainLastsWhileRequestsCome(t *testing.T) {
 	}
 }
 
-func TestDrainEndsAlthoughRequestsCome(t *testing.T) {
+func TestDrainEndsAlthoughRequestsArrive(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestDrainEndsAlthoughRequestsCome(t *testing.T) {
 	go func() { ended <- s.Serve(ctx, listener) }()
 	terminate()
 	for range 20 {
-		waits(t, c)
+		waitForClockUse(t, c)
 		response, err := http.Get("http://" + listener.Addr().String())
 		if err != nil {
 			t.Fatalf("%s after SIGTERM: %v", c.Since(time.Unix(0, 0)), err)
@@ -218,14 +218,14 @@ func TestDrainEndsAlthoughRequestsCome(t *testing.T) {
 	}
 }
 
-func TestCrash(t *testing.T) {
+func TestServerCrashesAfterTheConfiguredTime(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := app.New(app.Config{CrashAfter: 0}, clock.RealClock{})
 	if err := s.Serve(t.Context(), listener); !errors.Is(err, app.ErrCrash) {
-		t.Errorf("got %v", err)
+		t.Errorf("Serve() = %v, want %v", err, app.ErrCrash)
 	}
 }
 

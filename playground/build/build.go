@@ -1,5 +1,5 @@
-// Package build makes the programs of the playground from Go modules and keeps
-// them, so that only the first start takes minutes.
+// Package build builds the programs of the playground from Go modules and
+// caches them, so that only the first start takes minutes.
 //
 // It needs the go command and nothing else. It must not know how the programs
 // are run.
@@ -25,13 +25,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// CacheVariable names the folder for finished programs; default is serin-playground in the user's cache folder.
+// CacheVariable is the environment variable that sets the folder for built programs; the default is serin-playground in the user's
+// cache folder.
 const CacheVariable = "SERIN_CACHE"
 
-// KubernetesVersion is what the control plane says it is. It is the version in modules/programs/go.mod.
+// KubernetesVersion is the version that the control plane reports. It must be the version in modules/programs/go.mod.
 const KubernetesVersion = "v1.37.2"
 
-// Builder builds programs and remembers them.
+// Builder builds programs and caches them.
 type Builder struct {
 	source   string
 	cache    string
@@ -39,12 +40,12 @@ type Builder struct {
 	terminal *os.File
 }
 
-// ShowProgressOn rewrites one line of a terminal while programs are built. Without, there are a few lines of progress.
+// ShowProgressOn shows progress in one line of a terminal while programs are built. By default, progress is a few lines of text.
 func (b *Builder) ShowProgressOn(terminal *os.File) { b.terminal = terminal }
 
-// New finds the playground's sources, in the working folder or above it, and the cache. say is told, in a sentence
-// for people, about everything that takes long; nil keeps quiet.
-func New(say func(string)) (*Builder, error) {
+// New finds the playground's sources, in the working folder or above it, and the cache. report, which may be nil, is called with a
+// text for the user before everything that takes long.
+func New(report func(string)) (*Builder, error) {
 	source, err := findSource()
 	if err != nil {
 		return nil, err
@@ -53,20 +54,20 @@ func New(say func(string)) (*Builder, error) {
 	if cache == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
-			return nil, fmt.Errorf("find a folder to keep programs: %w: set %s", err, CacheVariable)
+			return nil, fmt.Errorf("find a cache folder: %w: set %s", err, CacheVariable)
 		}
 		cache = filepath.Join(user, "serin-playground")
 	}
 	if cache, err = filepath.Abs(cache); err != nil {
-		return nil, fmt.Errorf("find the folder %s names: %w", CacheVariable, err)
+		return nil, fmt.Errorf("resolve the folder in %s: %w", CacheVariable, err)
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return nil, fmt.Errorf("make the folder for programs: %w", err)
+		return nil, fmt.Errorf("create the cache folder: %w", err)
 	}
-	if say == nil {
-		say = func(string) {}
+	if report == nil {
+		report = func(string) {}
 	}
-	return &Builder{source: source, cache: cache, report: say}, nil
+	return &Builder{source: source, cache: cache, report: report}, nil
 }
 
 func findSource() (string, error) {
@@ -81,55 +82,55 @@ func findSource() (string, error) {
 			}
 		}
 		if folder == filepath.Dir(folder) {
-			return "", fmt.Errorf("no folder from %s upwards holds the sources of the playground: start it inside Serin's repository", start)
+			return "", fmt.Errorf("neither %s nor a folder above it contains the sources of the playground: start it inside Serin's repository", start)
 		}
 	}
 }
 
-// Repository is the folder of Serin's own sources.
+// Repository returns the folder of Serin's sources.
 func (b *Builder) Repository() string { return filepath.Dir(b.source) }
 
-// Folder is a folder below the cache for things other than programs.
+// Folder returns a folder below the cache, for data other than programs.
 func (b *Builder) Folder(name string) string { return filepath.Join(b.cache, name) }
 
-// program is one that is built from a module below modules/, and kept for each content of that module.
+// program is built from a module below modules/ and cached by the content of that module.
 type program struct {
 	name        string
 	displayName string
 	// module is the folder below modules/.
 	module string
 	pkg    string
-	// seconds is the processor time of the first build, when Go's cache holds nothing but the packages of the playground.
+	// seconds is the processor time of the first build, when Go's cache contains only the packages of the playground.
 	seconds int
-	// replacements are packages that the program is built without.
+	// replacements are packages that are replaced by small ones of our own.
 	replacements []replacement
 }
 
-// The programs of module programs. They are one module, so that they link the same versions: what two of them link is
-// compiled once.
+// The control plane, Prometheus and Traefik are built from one module, so that they link the same versions: a package that two of
+// them link is compiled once.
 var (
 	controlPlane = program{name: "controlplane", displayName: "the Kubernetes control plane", module: "programs", pkg: "./controlplane", seconds: 300}
-	prometheus   = program{name: "prometheus", displayName: "Prometheus", module: "programs", pkg: "github.com/prometheus/prometheus/cmd/prometheus", seconds: 45, replacements: withoutPrometheus}
-	traefik      = program{name: "traefik", displayName: "Traefik", module: "programs", pkg: "github.com/traefik/traefik/v3/cmd/traefik", seconds: 80, replacements: withoutTraefik}
+	prometheus   = program{name: "prometheus", displayName: "Prometheus", module: "programs", pkg: "github.com/prometheus/prometheus/cmd/prometheus", seconds: 45, replacements: prometheusReplacements}
+	traefik      = program{name: "traefik", displayName: "Traefik", module: "programs", pkg: "github.com/traefik/traefik/v3/cmd/traefik", seconds: 80, replacements: traefikReplacements}
 	ingressNGINX = program{name: "ingress-nginx", displayName: "ingress-nginx", module: "ingress-nginx", pkg: ingressModule + "/cmd/nginx", seconds: 200}
 )
 
 const ingressModule = "k8s.io/ingress-nginx"
 
-// buildFlags are those of go build for all programs: the same for all, because the tags and the version of the control plane
-// mean nothing to the others, and only then one command can build several.
+// buildFlags returns the flags of go build. They are the same for all programs, because one command can build several only then; the
+// tags and the version of the control plane have no effect on the others.
 func buildFlags() []string {
 	const version = "k8s.io/component-base/version"
 	release := strings.SplitN(strings.TrimPrefix(KubernetesVersion, "v"), ".", 3)
 	return []string{
-		"-tags", "remove_all_sd", // Prometheus without service discovery but files
+		"-tags", "remove_all_sd", // Prometheus with no service discovery except from files
 		"-gcflags=" + compilerFlags,
 		"-ldflags", fmt.Sprintf("%[1]s -X %[2]s.gitVersion=%[3]s -X %[2]s.gitMajor=%[4]s -X %[2]s.gitMinor=%[5]s",
 			linkerFlags, version, KubernetesVersion, release[0], release[1]),
 	}
 }
 
-// Without information for debuggers, which the linker would drop, compiling takes a fifth less. Stack traces have it all.
+// Without debug information, which the linker would drop, compilation takes a fifth less time. Stack traces are complete.
 const (
 	compilerFlags = "all=-dwarf=false"
 	linkerFlags   = "-s -w"
@@ -140,8 +141,8 @@ func (b *Builder) ControlPlane(ctx context.Context) (string, error) {
 	return b.buildCached(ctx, controlPlane)
 }
 
-// Prometheus returns the Prometheus server. It has no service discovery but files, no remote write to Azure or Google
-// Cloud with their authentication, and no description of its API.
+// Prometheus returns the Prometheus server. It has no service discovery except from files, no remote write with the authentication
+// of Azure or Google Cloud, and no OpenAPI description.
 func (b *Builder) Prometheus(ctx context.Context) (string, error) {
 	return b.buildCached(ctx, prometheus)
 }
@@ -149,8 +150,8 @@ func (b *Builder) Prometheus(ctx context.Context) (string, error) {
 // Traefik returns the gateway. It has no DNS providers for ACME, no plugins, no Redis and no provider for Amazon ECS.
 func (b *Builder) Traefik(ctx context.Context) (string, error) { return b.buildCached(ctx, traefik) }
 
-// Prepare builds those of the control plane, Prometheus and Traefik that are missing, together, which takes less time than
-// one after the other.
+// Prepare builds the control plane and, on request, Prometheus and Traefik if they are missing. Building them together takes less
+// time than one after the other.
 func (b *Builder) Prepare(ctx context.Context, withPrometheus, withTraefik bool) error {
 	all := []program{controlPlane}
 	if withPrometheus {
@@ -163,8 +164,8 @@ func (b *Builder) Prepare(ctx context.Context, withPrometheus, withTraefik bool)
 	return err
 }
 
-// IngressNGINX returns ingress-nginx's controller, which needs no library of the machine, and the folder with the
-// template and the scripts that it wants to find in /etc/nginx.
+// IngressNGINX returns the controller of ingress-nginx, which is a static program, and the folder with the template and the scripts
+// that it expects in /etc/nginx.
 func (b *Builder) IngressNGINX(ctx context.Context) (file, etc string, err error) {
 	file, err = b.buildCached(ctx, ingressNGINX)
 	if err != nil {
@@ -174,7 +175,7 @@ func (b *Builder) IngressNGINX(ctx context.Context) (file, etc string, err error
 	return file, filepath.Join(folder, "rootfs", "etc", "nginx"), err
 }
 
-// DemoApp returns the demo application, which needs no library of the machine.
+// DemoApp returns the demo application, which is a static program.
 func (b *Builder) DemoApp(ctx context.Context) (string, error) {
 	return b.BuildStatic(ctx, "demo-app", b.source, "./cmd/demo-app")
 }
@@ -184,9 +185,9 @@ func (b *Builder) Serin(ctx context.Context) (string, error) {
 	return b.BuildStatic(ctx, "serin", b.Repository(), "./cmd/serin")
 }
 
-// BuildStatic builds a package of the module in folder for containers of the playground, which hold no libraries. The go
-// command knows whether there is anything to do. Each folder has a program of its own, so that two checkouts that share
-// a cache do not run each other's.
+// BuildStatic builds a package of the module in folder as a static program, because containers of the playground contain no
+// libraries. It relies on Go's build cache to skip unnecessary work. Programs are cached by folder, so that two checkouts that
+// share a cache do not run each other's programs.
 func (b *Builder) BuildStatic(ctx context.Context, name, folder, pkg string) (string, error) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
@@ -207,26 +208,26 @@ func (b *Builder) BuildStatic(ctx context.Context, name, folder, pkg string) (st
 	return file, installProgram(file, fresh)
 }
 
-// GatewayCRDs returns the folder with the resource definitions of the Gateway API's standard channel.
+// GatewayCRDs returns the folder with the CRDs of the Gateway API's standard channel.
 func (b *Builder) GatewayCRDs(ctx context.Context) (string, error) {
 	module, err := moduleFolder(ctx, filepath.Join(b.source, "modules", "gatewayapi"), "sigs.k8s.io/gateway-api")
 	return filepath.Join(module, "config", "crd", "standard"), err
 }
 
-// IstioCRDs returns the folder with Istio's resource definitions, which come with its API, on which Serin depends.
+// IstioCRDs returns the folder with Istio's CRDs, which are part of its API module, on which Serin depends.
 func (b *Builder) IstioCRDs(ctx context.Context) (string, error) {
 	module, err := moduleFolder(ctx, b.Repository(), "istio.io/api")
 	return filepath.Join(module, "kubernetes"), err
 }
 
-// TraefikCRDs returns the file with the resource definitions of Traefik's own API.
+// TraefikCRDs returns the file with the CRDs of Traefik's own API.
 func (b *Builder) TraefikCRDs(ctx context.Context) (string, error) {
 	module, err := moduleFolder(ctx, filepath.Join(b.source, "modules", "programs"), "github.com/traefik/traefik/v3")
 	return filepath.Join(module, "docs", "content", "reference", "dynamic-configuration", "kubernetes-crd-definition-v1.yml"), err
 }
 
-// RouteCRDs returns the files with the resource definitions of providers of traffic that cannot run here. Those of Contour
-// come out of its module; for kinds that no module has, there are those of Serin's own tests.
+// RouteCRDs returns the files with the CRDs of traffic providers that cannot run in the playground. Contour's are part of its
+// module; for kinds whose CRDs are in no module, these are the ones of Serin's tests.
 func (b *Builder) RouteCRDs(ctx context.Context) ([]string, error) {
 	providers := filepath.Join(b.Repository(), "internal", "traffic")
 	contour, err := moduleFolder(ctx, filepath.Join(providers, "traffictest", "definitions"), "github.com/projectcontour/contour")
@@ -242,18 +243,18 @@ func (b *Builder) RouteCRDs(ctx context.Context) ([]string, error) {
 	}, err
 }
 
-// moduleFolder is where Go keeps a module, in the version that the module in a folder asks for.
+// moduleFolder returns the folder of a module in Go's module cache, in the version that the module in a folder requires.
 func moduleFolder(ctx context.Context, folder, module string) (string, error) {
 	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	command.Dir = folder
 	command.Env = buildEnvironment()
 	output, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("fetch %s: %w", module, describeError(err))
+		return "", fmt.Errorf("download module %s: %w", module, describeError(err))
 	}
 	var found struct{ Dir string }
 	if err := json.Unmarshal(output, &found); err != nil {
-		return "", fmt.Errorf("fetch %s: %w", module, err)
+		return "", fmt.Errorf("download module %s: %w", module, err)
 	}
 	return found.Dir, nil
 }
@@ -267,7 +268,7 @@ func (b *Builder) buildCached(ctx context.Context, p program) (string, error) {
 	return files[0], nil
 }
 
-// buildAllCached is kept for several programs of one module.
+// buildAllCached is buildCached for several programs of one module.
 func (b *Builder) buildAllCached(ctx context.Context, all ...program) (files []string, err error) {
 	module := filepath.Join(b.source, "modules", all[0].module)
 	sum, err := fingerprint(module, buildFlags())
@@ -293,7 +294,7 @@ func (b *Builder) buildAllCached(ctx context.Context, all ...program) (files []s
 	}
 	folder, err := os.MkdirTemp(b.cache, "new-")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for new programs: %w", err)
+		return nil, fmt.Errorf("create a folder for new programs: %w", err)
 	}
 	defer os.RemoveAll(folder)
 	if err := b.compile(ctx, module, folder, missing); err != nil {
@@ -311,8 +312,8 @@ func (b *Builder) buildAllCached(ctx context.Context, all ...program) (files []s
 	return files, nil
 }
 
-// fingerprint names everything that decides what comes out, but for the version of Go: a program built by another one
-// does the same.
+// fingerprint returns a hash of everything that affects the built program, except for the version of Go: a program built by
+// another version behaves the same.
 func fingerprint(folder string, args []string) (string, error) {
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%q\n", args)
@@ -330,18 +331,18 @@ func fingerprint(folder string, args []string) (string, error) {
 	return fmt.Sprintf("%x", hash.Sum(nil))[:12], err
 }
 
-// compile builds programs of the module in folder module into another folder, and shows how far it has come.
+// compile builds programs of the module in folder module into another folder and shows its progress.
 func (b *Builder) compile(ctx context.Context, module, into string, all []program) error {
 	var titles, packages []string
-	var without []replacement
+	var replacements []replacement
 	seconds := 0
 	for _, p := range all {
 		titles, packages, seconds = append(titles, p.displayName), append(packages, p.pkg), seconds+p.seconds
-		without = append(without, p.replacements...)
+		replacements = append(replacements, p.replacements...)
 	}
-	what := strings.Join(titles, ", ")
-	b.report(fmt.Sprintf("building %s from source: %s the first time", what, formatEstimate(seconds, runtime.NumCPU())))
-	arguments, err := replacePackages(ctx, module, filepath.Join(into, "replaced"), without)
+	names := strings.Join(titles, ", ")
+	b.report(fmt.Sprintf("building %s from source: %s the first time", names, formatEstimate(seconds, runtime.NumCPU())))
+	arguments, err := replacePackages(ctx, module, filepath.Join(into, "replaced"), replacements)
 	if err != nil {
 		return err
 	}
@@ -356,13 +357,13 @@ func (b *Builder) compile(ctx context.Context, module, into string, all []progra
 	err = command.Run()
 	shown.clearLine()
 	if err != nil {
-		return fmt.Errorf("build %s: %w\n%s", what, describeError(err), shown.remainingOutput())
+		return fmt.Errorf("build %s: %w\n%s", names, describeError(err), shown.remainingOutput())
 	}
 	return nil
 }
 
-// goBuild is the command go build in a folder. Programs here need no C; without cgo they have the same packages as the
-// static ones of the playground, and need no C compiler.
+// goBuild returns the command go build in a folder. Without cgo, all programs share the packages of the static programs, and no C
+// compiler is required.
 func (b *Builder) goBuild(ctx context.Context, folder string, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "go", append([]string{"build", "-buildvcs=false"}, arguments...)...)
 	command.Dir = folder
@@ -370,7 +371,7 @@ func (b *Builder) goBuild(ctx context.Context, folder string, arguments ...strin
 	return command
 }
 
-// stalePackages lists the packages that have to be compiled, with the size of their sources. It downloads what is missing.
+// stalePackages lists the packages that must be compiled, with the size of their sources. It downloads missing modules.
 func (b *Builder) stalePackages(ctx context.Context, module string, arguments []string) (map[string]int64, error) {
 	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"list", "-deps", "-json=ImportPath,Dir,GoFiles,Stale"}, arguments)...)
 	command.Dir = module
@@ -396,23 +397,23 @@ func (b *Builder) stalePackages(ctx context.Context, module string, arguments []
 		}
 		all[p.ImportPath] = 0
 		for _, name := range p.GoFiles {
-			if file, err := os.Stat(filepath.Join(p.Dir, name)); err == nil { // a file without a size only counts for less
+			if file, err := os.Stat(filepath.Join(p.Dir, name)); err == nil { // without the size only the progress is less accurate
 				all[p.ImportPath] += file.Size()
 			}
 		}
 	}
 }
 
-// installProgram renames a finished program, so that nobody ever starts half of one, and so that one that runs is not touched.
+// installProgram renames a finished program, so that an incomplete file is never executed and a running program is not modified.
 func installProgram(file, fresh string) error {
 	if err := os.Rename(fresh, file); err != nil {
-		return fmt.Errorf("keep %s: %w", filepath.Base(file), err)
+		return fmt.Errorf("install %s: %w", filepath.Base(file), err)
 	}
 	return nil
 }
 
-// buildEnvironment is the caller's without what would make other programs of the same sources. The compiler collects garbage
-// less often than by default, which saves a tenth of its time.
+// buildEnvironment returns the caller's environment without settings that would change the built programs. The compiler collects
+// garbage less often than by default, which saves a tenth of its time.
 func buildEnvironment() []string {
 	env := append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
 	if os.Getenv("GOGC") == "" {
@@ -432,15 +433,15 @@ func describeError(err error) error {
 	return err
 }
 
-// lockCache keeps two playgrounds that start at the same time from building the same program twice.
+// lockCache prevents two playgrounds that start at the same time from building the same program twice.
 func (b *Builder) lockCache(name string) (func(), error) {
 	file, err := os.OpenFile(filepath.Join(b.cache, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("lock %s in the folder for programs: %w", name, err)
+		return nil, fmt.Errorf("lock %s in the cache folder: %w", name, err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("lock %s in the folder for programs: %w", name, err)
+		return nil, fmt.Errorf("lock %s in the cache folder: %w", name, err)
 	}
 	return func() { file.Close() }, nil
 }

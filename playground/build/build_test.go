@@ -58,20 +58,20 @@ func TestProgramsAreBuiltAndReplacedInOneStep(t *testing.T) {
 		}
 		got, err := exec.Command(file).Output()
 		if err != nil || string(got) != want {
-			t.Errorf("the program says %q, %v, want %q", got, err, want)
+			t.Errorf("the program prints %q, %v, want %q", got, err, want)
 		}
 	}
 	write("main.go", "package main; func main() { mistake }")
 	if _, err := b.BuildStatic(t.Context(), "hello", module, "."); err == nil || !strings.Contains(err.Error(), "mistake") {
-		t.Errorf("a mistake is told as %v", err)
+		t.Errorf("error of a failed build is %v, want the compiler's message", err)
 	}
-	good, err := filepath.Glob(filepath.Join(cache, "hello-????????????"))
-	if err != nil || len(good) != 1 {
-		t.Errorf("the last good program is gone: %v, %v", good, err)
+	programs, err := filepath.Glob(filepath.Join(cache, "hello-????????????"))
+	if err != nil || len(programs) != 1 {
+		t.Errorf("programs after a failed build are %v, %v, want the last successful one", programs, err)
 	}
 }
 
-func TestGatewayDefinitionsAreFound(t *testing.T) {
+func TestGatewayCRDsAreFound(t *testing.T) {
 	t.Setenv(build.CacheVariable, t.TempDir())
 	b, err := build.New(nil)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestGatewayDefinitionsAreFound(t *testing.T) {
 	}
 }
 
-func TestDefinitionsOfProvidersAreFound(t *testing.T) {
+func TestCRDsOfProvidersAreFound(t *testing.T) {
 	t.Setenv(build.CacheVariable, t.TempDir())
 	b, err := build.New(nil)
 	if err != nil {
@@ -107,7 +107,8 @@ func TestDefinitionsOfProvidersAreFound(t *testing.T) {
 	}
 }
 
-// Two checkouts of one repository share the cache. Before, the one that was built last replaced the program of the other.
+// TestEachCheckoutHasItsOwnProgram guards against a defect: of two checkouts that share a cache, the one that was built last replaced
+// the program of the other.
 func TestEachCheckoutHasItsOwnProgram(t *testing.T) {
 	t.Setenv(build.CacheVariable, t.TempDir())
 	b, err := build.New(nil)
@@ -131,7 +132,7 @@ func TestEachCheckoutHasItsOwnProgram(t *testing.T) {
 	}
 	for name, program := range programs {
 		if got, err := exec.Command(program).Output(); err != nil || string(got) != name {
-			t.Errorf("the program of checkout %s says %q, %v", name, got, err)
+			t.Errorf("the program of checkout %s prints %q, %v", name, got, err)
 		}
 	}
 }

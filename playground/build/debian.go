@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// ErrNoPackages says that this machine cannot get Debian's packages.
-var ErrNoPackages = errors.New("nginx needs packages of Debian, which this machine cannot get")
+// ErrNoPackages is returned when Debian's packages cannot be downloaded on this machine.
+var ErrNoPackages = errors.New("nginx requires Debian packages, which cannot be downloaded on this machine")
 
-// nginxPackages are nginx and what ingress-nginx asks of it; apt-get knows what these need.
+// nginxPackages are nginx and the modules that ingress-nginx requires; apt-get resolves their dependencies.
 var nginxPackages = []string{
 	"nginx", "libnginx-mod-http-lua", "libnginx-mod-http-headers-more-filter",
 	"lua-cjson", "lua-nginx-cookie", "lua-nginx-dns", "lua-resty-core",
 }
 
-// NGINX returns the root of a file system that holds Debian's nginx and everything it needs, down to the C library.
-// It leaves the machine's own packages alone, and needs no rights. The error is ErrNoPackages where there are none.
+// NGINX returns the root of a filesystem with Debian's nginx and all its dependencies, including the C library. It does not install
+// packages on the machine and does not require root. It returns ErrNoPackages if the packages cannot be downloaded.
 func (b *Builder) NGINX(ctx context.Context) (string, error) {
 	sum := sha256.Sum256([]byte(strings.Join(nginxPackages, " ")))
 	root := filepath.Join(b.cache, fmt.Sprintf("nginx-%x", sum[:6]))
@@ -34,10 +34,10 @@ func (b *Builder) NGINX(ctx context.Context) (string, error) {
 	if _, err := os.Stat(root); err == nil {
 		return root, nil
 	}
-	b.report("fetching nginx from Debian ...")
+	b.report("downloading nginx from Debian ...")
 	work, err := os.MkdirTemp(b.cache, "nginx-new-")
 	if err != nil {
-		return "", fmt.Errorf("fetch packages: %w", err)
+		return "", fmt.Errorf("download packages: %w", err)
 	}
 	defer os.RemoveAll(work)
 	packages, err := downloadPackages(ctx, work, nginxPackages)
@@ -51,16 +51,16 @@ func (b *Builder) NGINX(ctx context.Context) (string, error) {
 		}
 	}
 	if err := os.Rename(fresh, root); err != nil {
-		return "", fmt.Errorf("keep nginx: %w", err)
+		return "", fmt.Errorf("install nginx: %w", err)
 	}
 	return root, nil
 }
 
-// downloadPackages fetches packages with all that they need into folder, as if nothing were installed, and returns their files.
+// downloadPackages downloads packages and all their dependencies into folder, as if nothing were installed, and returns their files.
 func downloadPackages(ctx context.Context, folder string, packages []string) ([]string, error) {
 	status, archives := filepath.Join(folder, "status"), filepath.Join(folder, "archives")
-	for _, needed := range []string{filepath.Join(folder, "lists", "partial"), filepath.Join(archives, "partial")} {
-		if err := os.MkdirAll(needed, 0o755); err != nil {
+	for _, subfolder := range []string{filepath.Join(folder, "lists", "partial"), filepath.Join(archives, "partial")} {
+		if err := os.MkdirAll(subfolder, 0o755); err != nil {
 			return nil, err
 		}
 	}
@@ -81,7 +81,7 @@ func downloadPackages(ctx context.Context, folder string, packages []string) ([]
 	return filepath.Glob(filepath.Join(archives, "*.deb"))
 }
 
-// runCommand runs a command and tells what it said when it fails.
+// runCommand runs a command; an error includes the output of the command.
 func runCommand(command *exec.Cmd) error {
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", filepath.Base(command.Path), err, bytes.TrimSpace(output))

@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/playground/build"
 )
 
-func TestWithoutDebiansPackagesItSaysSoAndLeavesNothing(t *testing.T) {
+func TestMissingAptGetIsReportedAndLeavesNoFolder(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv(build.CacheVariable, cache)
 	b, err := build.New(nil)
@@ -18,13 +18,13 @@ func TestWithoutDebiansPackagesItSaysSoAndLeavesNothing(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir())
 	if _, err := b.NGINX(t.Context()); !errors.Is(err, build.ErrNoPackages) || !strings.Contains(err.Error(), "apt-get") {
-		t.Errorf("got %v, want that apt-get is missing", err)
+		t.Errorf("got %v, want an error that names apt-get", err)
 	}
-	left, err := os.ReadDir(cache)
+	entries, err := os.ReadDir(cache)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, entry := range left {
+	for _, entry := range entries {
 		if entry.IsDir() {
 			t.Errorf("%s was left behind", entry.Name())
 		}

@@ -26,7 +26,7 @@ func TestProgramIsBuiltOncePerContentOfItsModule(t *testing.T) {
 			built++
 		}
 	}}
-	made := func() string {
+	buildHello := func() string {
 		t.Helper()
 		file, err := b.buildCached(t.Context(), program{name: "hello", displayName: "Hello", module: "hello", pkg: "./cmd"})
 		if err != nil {
@@ -36,18 +36,18 @@ func TestProgramIsBuiltOncePerContentOfItsModule(t *testing.T) {
 	}
 	write("go.mod", "module example.com/hello\n\ngo 1.26.0\n")
 	write("cmd/main.go", `package main; func main() { print("one") }`)
-	first := made()
-	if again := made(); again != first || built != 1 {
+	first := buildHello()
+	if again := buildHello(); again != first || built != 1 {
 		t.Errorf("the same content was built %d times: %s, then %s", built, first, again)
 	}
 	write("cmd/main.go", `package main; func main() { print("two") }`)
-	second := made()
+	second := buildHello()
 	if second == first || built != 2 {
-		t.Errorf("of two contents %d were built: %s, then %s", built, first, second)
+		t.Errorf("two contents were built %d times: %s, then %s", built, first, second)
 	}
 	for file, want := range map[string]string{first: "one", second: "two"} {
 		if got, err := exec.Command(file).CombinedOutput(); err != nil || string(got) != want {
-			t.Errorf("%s says %q, %v, want %q", filepath.Base(file), got, err, want)
+			t.Errorf("%s prints %q, %v, want %q", filepath.Base(file), got, err, want)
 		}
 	}
 }

@@ -11,34 +11,34 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// packageCost is what a package costs besides its size, in bytes of sources that take as long: each is a start of the
-// compiler.
+// packageCost is the work of a package in addition to its size, in bytes of source that take as long: the compiler is started for
+// each package.
 const packageCost = 32 << 10
 
-// plainProgressSteps is the number of lines of progress where there is no terminal.
+// plainProgressSteps is the number of progress lines without a terminal, plus one.
 const plainProgressSteps = 10
 
-// buildProgress reads what go build -v prints, one line for each package when its turn comes, and shows how much of the work
-// is done. The work of a package is its size.
+// buildProgress parses the output of go build -v, which is one line for each package when its compilation starts, and shows the
+// progress. The work of a package is its size plus packageCost.
 type buildProgress struct {
 	clock    clock.PassiveClock
 	report   func(string)
-	terminal *os.File // nil where lines are printed
+	terminal *os.File // nil if progress is reported in lines
 
-	stale           map[string]int64 // packages that have not begun yet, and their work
-	all             int              // packages
+	stale           map[string]int64 // packages that have not started yet, and their work
+	packages        int              // number of packages
 	work            int64            // of all packages
-	startedAt       time.Time        // when the first package began
-	startedPackages int              // packages
-	done            int64            // work of those that have begun
+	startedAt       time.Time        // when the first package started
+	startedPackages int              // number of packages that have started
+	done            int64            // work of the packages that have started
 
-	line        []byte // begun, but without its end
+	line        []byte // incomplete line
 	otherOutput []string
-	steps       int
+	steps       int // progress lines that were reported
 }
 
-func newProgress(stale map[string]int64, c clock.PassiveClock, say func(string), terminal *os.File) *buildProgress {
-	p := &buildProgress{clock: c, report: say, terminal: terminal, stale: map[string]int64{}, all: len(stale)}
+func newProgress(stale map[string]int64, c clock.PassiveClock, report func(string), terminal *os.File) *buildProgress {
+	p := &buildProgress{clock: c, report: report, terminal: terminal, stale: map[string]int64{}, packages: len(stale)}
 	for name, size := range stale {
 		p.stale[name] = size + packageCost
 		p.work += size + packageCost
@@ -46,7 +46,7 @@ func newProgress(stale map[string]int64, c clock.PassiveClock, say func(string),
 	return p
 }
 
-// Write takes in a part of the output.
+// Write parses a part of the output.
 func (p *buildProgress) Write(text []byte) (int, error) {
 	p.line = append(p.line, text...)
 	for {
@@ -59,7 +59,7 @@ func (p *buildProgress) Write(text []byte) (int, error) {
 	}
 }
 
-// readLine takes in one line. What is no package is kept: it is the reason when the build fails.
+// readLine parses one line. Lines other than package names are stored, because they contain the reason when the build fails.
 func (p *buildProgress) readLine(line string) {
 	work, found := p.stale[line]
 	if !found {
@@ -77,11 +77,11 @@ func (p *buildProgress) readLine(line string) {
 	p.showProgress(line)
 }
 
-// showProgress shows the progress: on a terminal each time, otherwise a line each tenth of the work.
+// showProgress shows the progress: on a terminal always, otherwise in a line for each tenth of the work.
 func (p *buildProgress) showProgress(name string) {
-	text := fmt.Sprintf("  %d of %d packages, %d %%", p.startedPackages, p.all, 100*p.done/p.work)
-	if left, known := p.remainingTime(); known {
-		text += ", about " + left.String() + " left"
+	text := fmt.Sprintf("  %d of %d packages, %d %%", p.startedPackages, p.packages, 100*p.done/p.work)
+	if remaining, known := p.remainingTime(); known {
+		text += ", about " + remaining.String() + " left"
 	}
 	if p.terminal != nil {
 		text += " (" + name + ")"
@@ -97,28 +97,28 @@ func (p *buildProgress) showProgress(name string) {
 	}
 }
 
-// remainingTime estimates the time that the rest takes, once a hundredth is done.
+// remainingTime estimates the remaining time, once a hundredth of the work is done.
 func (p *buildProgress) remainingTime() (time.Duration, bool) {
-	took := p.clock.Since(p.startedAt)
-	if p.done < p.work/100 || took <= 0 {
+	elapsed := p.clock.Since(p.startedAt)
+	if p.done < p.work/100 || elapsed <= 0 {
 		return 0, false
 	}
-	return time.Duration(float64(took) * float64(p.work-p.done) / float64(p.done)).Round(5 * time.Second), true
+	return time.Duration(float64(elapsed) * float64(p.work-p.done) / float64(p.done)).Round(5 * time.Second), true
 }
 
-// clearLine removes the line from the terminal.
+// clearLine erases the progress line from the terminal.
 func (p *buildProgress) clearLine() {
 	if p.terminal != nil && p.startedPackages > 0 {
 		fmt.Fprint(p.terminal, "\r\x1b[K")
 	}
 }
 
-// remainingOutput is what was printed besides packages.
+// remainingOutput returns the output except for package names.
 func (p *buildProgress) remainingOutput() string {
 	return strings.TrimSpace(strings.Join(append(p.otherOutput, string(p.line)), "\n"))
 }
 
-// formatEstimate is the time for an amount of work on a number of processors, for people.
+// formatEstimate formats the expected time of an amount of work on a number of processors.
 func formatEstimate(seconds, processors int) string {
 	minutes := (seconds/processors + 59) / 60
 	if minutes == 1 {

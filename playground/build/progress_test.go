@@ -22,41 +22,41 @@ func TestProgressInLines(t *testing.T) {
 	for i := range 100 {
 		stale[fmt.Sprintf("example.com/p%d", i)] = 1 << 20
 	}
-	var said []string
+	var reported []string
 	c := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	p := newProgress(stale, c, func(text string) { said = append(said, text) }, nil)
+	p := newProgress(stale, c, func(text string) { reported = append(reported, text) }, nil)
 	for i := range 100 {
 		c.SetTime(time.Unix(int64(i), 0))
 		fmt.Fprintf(p, "go: downloading example.com/p%d v1.0.0\nexample.com/", i)
-		fmt.Fprintf(p, "p%d\nexample.com/cached\n", i) // lines come in parts
+		fmt.Fprintf(p, "p%d\nexample.com/cached\n", i) // lines are written in parts
 	}
 	p.clearLine()
 	var want []string
 	for i := 10; i < 100; i += 10 {
-		left := (time.Duration(i-1) * time.Second * time.Duration(100-i) / time.Duration(i)).Round(5 * time.Second)
-		want = append(want, fmt.Sprintf("  %d of 100 packages, %d %%, about %s left", i, i, left))
+		remaining := (time.Duration(i-1) * time.Second * time.Duration(100-i) / time.Duration(i)).Round(5 * time.Second)
+		want = append(want, fmt.Sprintf("  %d of 100 packages, %d %%, about %s left", i, i, remaining))
 	}
-	if diff := cmp.Diff(want, said); diff != "" {
+	if diff := cmp.Diff(want, reported); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
 
 func TestProgressCountsWorkNotPackages(t *testing.T) {
-	var said []string
+	var reported []string
 	p := newProgress(map[string]int64{"small": 0, "large": 9 * packageCost}, clocktesting.NewFakePassiveClock(time.Unix(0, 0)),
-		func(text string) { said = append(said, text) }, nil)
+		func(text string) { reported = append(reported, text) }, nil)
 	fmt.Fprintln(p, "small")
-	fmt.Fprintln(p, "small") // once is enough
+	fmt.Fprintln(p, "small") // a package counts once
 	fmt.Fprintln(p, "large")
-	if len(said) != 0 {
-		t.Errorf("said %q, but a package of 11 was 9 %% of the work, and the other one all of it", said)
+	if len(reported) != 0 {
+		t.Errorf("reported %q, want nothing: the first package is 9 %% of the work, and the second completes it", reported)
 	}
 	if p.startedPackages != 2 || p.done != p.work {
-		t.Errorf("%d packages have begun, %d of %d work", p.startedPackages, p.done, p.work)
+		t.Errorf("%d packages have started, with %d of %d work", p.startedPackages, p.done, p.work)
 	}
 }
 
-func TestWhatIsNoPackageIsTheReasonOfAFailure(t *testing.T) {
+func TestOutputOtherThanPackagesIsTheReasonOfAFailure(t *testing.T) {
 	p := newProgress(map[string]int64{"example.com/p": 1}, clocktesting.NewFakePassiveClock(time.Unix(0, 0)), func(string) {}, nil)
 	fmt.Fprint(p, "go: downloading example.com/q v1.0.0\nexample.com/p\n# example.com/p\np.go:1:1: syntax error")
 	if got, want := p.remainingOutput(), "# example.com/p\np.go:1:1: syntax error"; got != want {
@@ -82,7 +82,7 @@ func TestProgressOnATerminalIsOneLine(t *testing.T) {
 		shown <- string(text)
 	}()
 	p := newProgress(map[string]int64{"example.com/one": 0, "example.com/two": 0}, clocktesting.NewFakePassiveClock(time.Unix(0, 0)),
-		func(text string) { t.Errorf("said %q beside the terminal", text) }, terminal)
+		func(text string) { t.Errorf("reported %q in addition to the terminal", text) }, terminal)
 	fmt.Fprint(p, "example.com/one\nexample.com/two\n")
 	p.clearLine()
 	terminal.Close()

@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// replacement is a package of another module, or some of its files, that gives way to a small one of ours, because it
-// links a lot that the playground never uses. Ours is in the folder replaced of the module that is built, and is compiled
-// there too, so that the compiler reports what does not fit.
+// replacement is a package of another module, or some of its files, that is replaced by a small package of our own, because it
+// links many packages that the playground never uses. Our package is in the folder replaced of the module that is built, and is
+// compiled there too, so that the compiler reports incompatible changes.
 type replacement struct {
 	module            string
-	pkg               string // below the module
-	files             string // patterns of the replaced files, with commas; the whole package when empty
-	replacementFolder string // below the folder replaced
+	pkg               string // relative to the module
+	files             string // comma-separated patterns of the replaced files; the whole package if empty
+	replacementFolder string // relative to the folder replaced
 }
 
-// The packages that Prometheus and Traefik are built without.
+// The packages that are replaced in Prometheus and Traefik.
 var (
-	withoutPrometheus = []replacement{
+	prometheusReplacements = []replacement{
 		{module: "github.com/prometheus/prometheus", pkg: "storage/remote/azuread", replacementFolder: "azuread"},
 		{module: "github.com/prometheus/prometheus", pkg: "storage/remote/googleiam", replacementFolder: "googleiam"},
 		{module: "github.com/prometheus/prometheus", pkg: "web/api/v1", files: "openapi*.go", replacementFolder: "openapi"},
 	}
-	withoutTraefik = []replacement{
+	traefikReplacements = []replacement{
 		{module: "github.com/go-acme/lego/v4", pkg: "providers/dns", replacementFolder: "dns"},
 		{module: "github.com/traefik/traefik/v3", pkg: "pkg/middlewares/ratelimiter", files: "redis_limiter.go,lua.go", replacementFolder: "ratelimiter"},
 		{module: "github.com/traefik/traefik/v3", pkg: "pkg/plugins", replacementFolder: "plugins"},
@@ -36,8 +36,8 @@ var (
 	}
 )
 
-// replacePackages copies the modules of all replacements into a folder, puts our packages into the copies, and returns the
-// arguments of the go command that have it use them. Go's -overlay would need no copies, but refuses files of Go's module
+// replacePackages copies the modules of all replacements into a folder, replaces the packages in the copies, and returns the
+// arguments with which the go command uses the copies. Go's -overlay would need no copies, but it rejects files in the module
 // cache.
 func replacePackages(ctx context.Context, module, into string, all []replacement) (arguments []string, err error) {
 	if len(all) == 0 {
@@ -45,7 +45,7 @@ func replacePackages(ctx context.Context, module, into string, all []replacement
 	}
 	text, err := os.ReadFile(filepath.Join(module, "go.mod"))
 	if err != nil {
-		return nil, fmt.Errorf("read the module: %w", err)
+		return nil, fmt.Errorf("read go.mod: %w", err)
 	}
 	requirements := strings.Builder{}
 	requirements.Write(text)
@@ -70,19 +70,19 @@ func replacePackages(ctx context.Context, module, into string, all []replacement
 	}
 	file := filepath.Join(into, "go.mod")
 	if err := os.WriteFile(file, []byte(requirements.String()), 0o644); err != nil {
-		return nil, fmt.Errorf("write the module: %w", err)
+		return nil, fmt.Errorf("write go.mod: %w", err)
 	}
 	sums, err := os.ReadFile(filepath.Join(module, "go.sum"))
 	if err != nil {
-		return nil, fmt.Errorf("read the module: %w", err)
+		return nil, fmt.Errorf("read go.sum: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(into, "go.sum"), sums, 0o644); err != nil {
-		return nil, fmt.Errorf("write the module: %w", err)
+		return nil, fmt.Errorf("write go.sum: %w", err)
 	}
 	return []string{"-modfile=" + file}, nil
 }
 
-// copyModule copies what go build needs of a module: no tests, no documents, and the files can be changed.
+// copyModule copies the files of a module that go build needs, without tests and documentation. The copies are writable.
 func copyModule(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -109,8 +109,8 @@ func copyModule(from, to string) error {
 	})
 }
 
-// replaceFiles replaces the files of a folder that match patterns by those of another one. A pattern that no file matches is
-// not what was meant: the module has moved its package.
+// replaceFiles replaces the files of a folder that match patterns by those of another folder. A pattern that matches no file is an
+// error, because it means that a new version of the module has moved the package.
 func replaceFiles(folder, patterns, ours string) error {
 	for pattern := range strings.SplitSeq(patterns, ",") {
 		old, err := filepath.Glob(filepath.Join(folder, pattern))
@@ -118,7 +118,7 @@ func replaceFiles(folder, patterns, ours string) error {
 			return err
 		}
 		if len(old) == 0 {
-			return fmt.Errorf("it has no file %s: find what has become of it, and change package build", pattern)
+			return fmt.Errorf("it has no file %s: find out where it has moved, and change package build", pattern)
 		}
 		for _, file := range old {
 			if err := os.Remove(file); err != nil {

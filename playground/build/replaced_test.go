@@ -9,40 +9,40 @@ import (
 	"testing"
 )
 
-// listed are the packages that a command links.
-func listed(t *testing.T, folder string, arguments ...string) []string {
+// listDependencies returns the packages that a program links, one per line of the output of go list.
+func listDependencies(t *testing.T, folder string, arguments ...string) []string {
 	t.Helper()
 	command := exec.Command("go", append([]string{"list", "-deps"}, arguments...)...)
 	command.Dir, command.Env = folder, buildEnvironment()
 	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("list what %v links: %v", arguments, describeError(err))
+		t.Fatalf("list the dependencies of %v: %v", arguments, describeError(err))
 	}
 	return strings.Fields(string(output))
 }
 
-// TestProgramsLinkNothingThatIsReplaced also fails when another version of Prometheus, Traefik or lego has moved the
-// replaced packages, or reaches what they linked by another way.
+// TestProgramsLinkNothingThatIsReplaced also fails when a new version of Prometheus, Traefik or lego has moved the replaced
+// packages, or links their dependencies through other packages.
 func TestProgramsLinkNothingThatIsReplaced(t *testing.T) {
 	module := filepath.Join("..", "modules", "programs")
 	for _, c := range []struct {
-		program program
-		without []string // prefixes
-		with    []string
-		most    int
+		program  program
+		unlinked []string // prefixes
+		linked   []string
+		most     int
 	}{
 		{
 			program: prometheus, most: 1000,
-			without: []string{"github.com/Azure/", "github.com/AzureAD/", "google.golang.org/api/", "cloud.google.com/go/auth/", "github.com/pb33f/"},
-			with:    []string{"github.com/prometheus/prometheus/storage/remote/azuread", "github.com/prometheus/prometheus/storage/remote/googleiam"},
+			unlinked: []string{"github.com/Azure/", "github.com/AzureAD/", "google.golang.org/api/", "cloud.google.com/go/auth/", "github.com/pb33f/"},
+			linked:   []string{"github.com/prometheus/prometheus/storage/remote/azuread", "github.com/prometheus/prometheus/storage/remote/googleiam"},
 		},
 		{
 			program: traefik, most: 1550,
-			without: []string{
+			unlinked: []string{
 				"github.com/go-acme/lego/v4/providers/dns/", "github.com/aws/aws-sdk-go-v2/",
 				"github.com/traefik/yaegi/", "github.com/tetratelabs/wazero/", "github.com/redis/",
 			},
-			with: []string{
+			linked: []string{
 				"github.com/traefik/traefik/v3/pkg/plugins", "github.com/traefik/traefik/v3/pkg/provider/ecs",
 				"github.com/traefik/traefik/v3/pkg/provider/kubernetes/gateway",
 			},
@@ -53,19 +53,19 @@ func TestProgramsLinkNothingThatIsReplaced(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			packages := listed(t, module, slices.Concat(buildFlags()[:2], arguments, []string{c.program.pkg})...)
+			packages := listDependencies(t, module, slices.Concat(buildFlags()[:2], arguments, []string{c.program.pkg})...)
 			for _, name := range packages {
-				if slices.ContainsFunc(c.without, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+				if slices.ContainsFunc(c.unlinked, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 					t.Errorf("%s links %s", c.program.displayName, name)
 				}
 			}
-			for _, name := range append(c.with, c.program.pkg) {
+			for _, name := range append(c.linked, c.program.pkg) {
 				if !slices.Contains(packages, name) {
 					t.Errorf("%s does not link %s", c.program.displayName, name)
 				}
 			}
 			if n := len(packages); n > c.most {
-				t.Errorf("%s links %d packages: find out what version %s brings along", c.program.displayName, n, c.program.pkg)
+				t.Errorf("%s links %d packages: find out which dependencies %s has added", c.program.displayName, n, c.program.pkg)
 			}
 		})
 	}
@@ -73,18 +73,18 @@ func TestProgramsLinkNothingThatIsReplaced(t *testing.T) {
 
 func TestAPackageThatHasMovedCannotBeReplaced(t *testing.T) {
 	if err := replaceFiles(t.TempDir(), "*.go", t.TempDir()); err == nil || !strings.Contains(err.Error(), "it has no file *.go") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error that names the pattern", err)
 	}
 }
 
-// TestProgramsLinkTheSameVersions: only then is what several programs link compiled once. Most of it is the client of
-// Kubernetes, which is a third of Serin and of the playground, so the cluster has the version of Kubernetes whose client
-// Serin uses. Change the go.mod with the older version where this fails.
+// TestProgramsLinkTheSameVersions fails when two programs link different versions of a module, because only packages of the same
+// version are compiled once. Most of the shared code is the Kubernetes client, a third of Serin and of the playground, so the
+// cluster runs the version of Kubernetes whose client Serin uses. If the test fails, change the go.mod with the older version.
 func TestProgramsLinkTheSameVersions(t *testing.T) {
-	versions := func(folder string, arguments ...string) map[string]string {
+	linkedVersions := func(folder string, arguments ...string) map[string]string {
 		all := map[string]string{}
 		format := "{{with .Module}}{{.Path}}@{{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}{{end}}"
-		for _, line := range listed(t, folder, append([]string{"-f", format}, arguments...)...) {
+		for _, line := range listDependencies(t, folder, append([]string{"-f", format}, arguments...)...) {
 			path, version, _ := strings.Cut(line, "@")
 			all[path] = version
 		}
@@ -97,16 +97,16 @@ func TestProgramsLinkTheSameVersions(t *testing.T) {
 	}
 	names := []string{"Serin", "the playground", "the cluster's programs"}
 	linked := []map[string]string{
-		versions("../..", "./cmd/serin"),
-		versions("..", "./cmd/playground"),
-		versions(module, slices.Concat(buildFlags()[:2], arguments, []string{controlPlane.pkg, prometheus.pkg, traefik.pkg})...),
+		linkedVersions("../..", "./cmd/serin"),
+		linkedVersions("..", "./cmd/playground"),
+		linkedVersions(module, slices.Concat(buildFlags()[:2], arguments, []string{controlPlane.pkg, prometheus.pkg, traefik.pkg})...),
 	}
-	for i, own := range linked {
-		for j, others := range linked[:i] {
+	for i, versions := range linked {
+		for j, otherVersions := range linked[:i] {
 			shared := 0
-			for path, version := range own {
-				other, found := others[path]
-				// Traefik is written for an older version of the Gateway API's client.
+			for path, version := range versions {
+				other, found := otherVersions[path]
+				// Traefik requires an older version of the Gateway API's client.
 				if !found || strings.HasPrefix(path, "github.com/serin-dev/") || path == "sigs.k8s.io/gateway-api" {
 					continue
 				}
@@ -115,7 +115,7 @@ func TestProgramsLinkTheSameVersions(t *testing.T) {
 				}
 			}
 			if shared == 0 {
-				t.Errorf("%s and %s share nothing: the test compares nothing", names[i], names[j])
+				t.Errorf("%s and %s share no module: the test compares nothing", names[i], names[j])
 			}
 		}
 	}
@@ -131,15 +131,15 @@ func TestOnlyFilesThatMatchAreReplaced(t *testing.T) {
 	if err := replaceFiles(folder, "b*.go,c.go", ours); err != nil {
 		t.Fatal(err)
 	}
-	left, err := filepath.Glob(folder + "/*")
+	files, err := filepath.Glob(folder + "/*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{folder + "/a.go", folder + "/ours.go"}; !slices.Equal(left, want) {
-		t.Errorf("files are %v, want %v", left, want)
+	if want := []string{folder + "/a.go", folder + "/ours.go"}; !slices.Equal(files, want) {
+		t.Errorf("files are %v, want %v", files, want)
 	}
 	if err := replaceFiles(folder, "a.go,c.go", ours); err == nil || !strings.Contains(err.Error(), "c.go") {
-		t.Errorf("a pattern without a file: %v", err)
+		t.Errorf("error of a pattern without a file is %v, want one that names the pattern", err)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestTestsAreNotCopied(t *testing.T) {
 	}
 }
 
-// TestTheScriptBuildsThePlaygroundWithTheSameFlags: what it compiles is not compiled again only then.
+// TestTheScriptBuildsThePlaygroundWithTheSameFlags ensures that packages which the script compiles are not compiled again.
 func TestTheScriptBuildsThePlaygroundWithTheSameFlags(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "hack", "playground.sh"))
 	if err != nil {

@@ -11,17 +11,18 @@ import (
 	"path/filepath"
 )
 
-// Request is what the API server recorded of one that somebody of Options.Audit sent.
+// Request is a request of one of the users in Options.Audit, as the API server recorded it.
 type Request struct {
 	User, Verb string
-	// Group and Resource are empty where the path is not that of a resource. Resource has its subresource, as pods/log.
+	// Group and Resource are empty if the path is not that of a resource. Resource includes the subresource, such as pods/log.
 	Group, Resource, Namespace, Name string
-	// Forbidden is true where no role allowed it. What admission refused, as in a namespace that ends, was allowed.
+	// Forbidden reports whether RBAC denied the request. It is false for a request that admission rejected, such as one in a
+	// terminating namespace.
 	Forbidden bool
 	Path      string
 }
 
-// writeAuditPolicy writes which requests to record, and gives the API server's flags that make it record them.
+// writeAuditPolicy writes the audit policy and returns the flags with which the API server uses it.
 func (c *Cluster) writeAuditPolicy() ([]string, error) {
 	if len(c.options.Audit) == 0 {
 		return nil, nil
@@ -31,26 +32,27 @@ func (c *Cluster) writeAuditPolicy() ([]string, error) {
 		"rules": []map[string]any{{"level": "Metadata", "users": c.options.Audit}, {"level": "None"}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("write which requests to record: %w", err)
+		return nil, fmt.Errorf("write the audit policy: %w", err)
 	}
 	file := filepath.Join(c.Folder, "audit-policy.json")
 	if err := os.WriteFile(file, policy, 0o600); err != nil {
-		return nil, fmt.Errorf("write which requests to record: %w", err)
+		return nil, fmt.Errorf("write the audit policy: %w", err)
 	}
 	if err := os.Remove(c.auditLogPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("remove the requests of the last cluster: %w", err)
+		return nil, fmt.Errorf("remove the audit log of the previous cluster: %w", err)
 	}
-	// In one file, of up to this many megabytes.
+	// The maximum size, in megabytes, prevents rotation: Requests reads one file.
 	return []string{"--audit-policy-file=" + file, "--audit-log-path=" + c.auditLogPath(), "--audit-log-maxsize=4096"}, nil
 }
 
 func (c *Cluster) auditLogPath() string { return filepath.Join(c.Folder, "logs", "audit.log") }
 
-// Requests are those of Options.Audit, in the order in which they were answered; all of them once the cluster has stopped.
+// Requests returns the requests of the users in Options.Audit, in the order in which they were answered. It is complete once the
+// cluster has stopped.
 func (c *Cluster) Requests() ([]Request, error) {
 	file, err := os.Open(c.auditLogPath())
 	if err != nil {
-		return nil, fmt.Errorf("read recorded requests: %w", err)
+		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
 	defer file.Close()
 	var all []Request
@@ -70,11 +72,11 @@ func (c *Cluster) Requests() ([]Request, error) {
 			} `json:"objectRef"`
 			Annotations map[string]string `json:"annotations"`
 		}
-		// The API server may have ended while it wrote.
+		// The last entry may be incomplete: the API server is still running, or was killed while it wrote.
 		if err := decoder.Decode(&event); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return all, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("read recorded requests: %w", err)
+			return nil, fmt.Errorf("read the audit log: %w", err)
 		}
 		r := Request{
 			User: event.User.Username, Verb: event.Verb, Path: event.RequestURI,

@@ -1,10 +1,10 @@
 //go:build linux
 
 // Package cluster starts and stops a whole Kubernetes cluster inside the
-// current world: control plane, one node whose pods are processes, services
-// and names, and, on request, a gateway and Prometheus.
+// current sandbox: control plane, one node whose pods are processes, Services
+// and DNS, and, on request, a gateway and Prometheus.
 //
-// It puts the parts together and must not know what the cluster is for: no
+// It composes the parts and must not know what the cluster is used for: no
 // releases, no demo.
 package cluster
 
@@ -43,50 +43,50 @@ import (
 	"github.com/serin-dev/serin/playground/services"
 )
 
-// DemoImage is the demo application (package app); its tag becomes VERSION.
+// DemoImage is the image of the demo application (package app); its tag is passed as VERSION.
 const DemoImage = "serin.dev/demo"
 
-// NodeName is the one node's.
+// NodeName is the name of the only node.
 const NodeName = "playground"
 
-// Options say what a cluster has. Folder is needed, and World and Builder, which Enter sets.
+// Options configure a cluster. Folder is required, and Sandbox and Builder, which Enter sets.
 type Options struct {
-	World   *playground.World
+	Sandbox *playground.Sandbox
 	Builder *build.Builder
-	// Folder for logs, keys and data; made when missing. What a cluster leaves there is logs, below logs, and its data,
-	// until the next start.
+	// Folder contains logs, keys and data; it is created if missing. When the cluster has stopped, its logs (in the subfolder
+	// logs) and its data remain until the next start.
 	Folder string
-	// Log is for what happens inside; nil is silent.
+	// Log receives the log of the playground itself; nil discards it.
 	Log *slog.Logger
-	// Terminal, where not nil, shows the progress of builds in one line.
+	// Terminal, if not nil, shows the progress of builds in one line.
 	Terminal *os.File
-	// Gateway and Prometheus are started where true.
+	// Gateway and Prometheus select whether these are started.
 	Gateway, Prometheus bool
-	// APIServerOnly leaves the API server by itself: no controllers and no node, nobody who changes what is written.
+	// APIServerOnly starts only etcd and the API server: without controllers and a node, nothing but the caller changes objects.
 	APIServerOnly bool
-	// Autoscaling runs the controller of HorizontalPodAutoscalers. There are no pod metrics, so it only keeps to the bounds,
-	// and scales by metrics that tests provide.
+	// Autoscaling runs the HorizontalPodAutoscaler controller. There are no pod metrics, so it only enforces minReplicas and
+	// maxReplicas, and scales by metrics that tests provide.
 	Autoscaling bool
-	// Images besides DemoImage, by name without tag.
+	// Images are available in addition to DemoImage; the key is the name without tag.
 	Images map[string]node.Image
-	// Audit are the users, as system:serviceaccount:default:somebody, whose requests the API server records. See Requests.
+	// Audit are the users, such as system:serviceaccount:default:serin, whose requests the API server records. See Requests.
 	Audit []string
-	// Clock is the real one when nil.
+	// Clock defaults to the real clock.
 	Clock clock.WithTicker
 }
 
-// Enter moves the program into a world of its own, with everything built before that a cluster with these options
-// needs, and sets the options' World and Builder. more, when not nil, builds what the caller needs besides. It has to be
-// the first thing in main or TestMain; say is told what takes long.
-func Enter(o *Options, say func(string), more func(context.Context, *build.Builder) error) error {
-	podroot.BecomePod() // before anything that needs the environment, which containers do not have
-	builder, err := build.New(say)
+// Enter builds the programs that a cluster with these options needs, moves the program into a sandbox, and sets the options' Sandbox
+// and Builder. more, if not nil, builds additional programs of the caller. report is called as described at build.New. Enter must be
+// the first call in main or TestMain.
+func Enter(o *Options, report func(string), more func(context.Context, *build.Builder) error) error {
+	podroot.BecomePod() // before the builder, which requires environment variables that containers do not have
+	builder, err := build.New(report)
 	if err != nil {
 		return err
 	}
 	builder.ShowProgressOn(o.Terminal)
 	o.Builder = builder
-	o.World = playground.Enter(func(ctx context.Context) error {
+	o.Sandbox = playground.Enter(func(ctx context.Context) error {
 		if _, err := buildPrograms(ctx, builder, *o); err != nil || more == nil {
 			return err
 		}
@@ -126,18 +126,18 @@ func buildPrograms(ctx context.Context, b *build.Builder, o Options) (p programs
 	return p, err
 }
 
-// Cluster is a running cluster. Its addresses come in pairs: inside the world, and outside on 127.0.0.1.
+// Cluster is a running cluster. Each address exists twice: inside the sandbox, and outside on 127.0.0.1.
 type Cluster struct {
-	// Client, Dynamic and Config reach the API server as administrator, from inside.
+	// Client, Dynamic and Config are for the API server, with the administrator's credentials, from inside.
 	Client  kubernetes.Interface
 	Dynamic dynamic.Interface
 	Config  *rest.Config
-	// Kubeconfig is a file for programs inside, OutsideKubeconfig one for everybody else on the machine.
+	// Kubeconfig is a file for programs inside, OutsideKubeconfig one for other programs on the machine.
 	Kubeconfig, OutsideKubeconfig string
-	// GatewayURL and PrometheusURL are empty where there is none.
+	// GatewayURL and PrometheusURL are empty if these were not started.
 	GatewayURL, OutsideGatewayURL       string
 	PrometheusURL, OutsidePrometheusURL string
-	// Folder as in Options, absolute.
+	// Folder is the absolute path of Options.Folder.
 	Folder string
 
 	options     Options
@@ -152,7 +152,7 @@ type Cluster struct {
 	lock        *os.File
 }
 
-// lockFolder takes the folder for this process; the kernel gives it back however the process ends.
+// lockFolder locks the folder for this process; the kernel releases the lock however the process ends.
 func lockFolder(folder string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -160,12 +160,12 @@ func lockFolder(folder string) (*os.File, error) {
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("folder %s belongs to a playground that runs: stop that, or choose another folder", folder)
+		return nil, fmt.Errorf("folder %s is in use by a running playground: stop that playground, or choose another folder", folder)
 	}
 	return file, nil
 }
 
-// IsRunning says whether a cluster runs in a folder, of this process or any other.
+// IsRunning reports whether a cluster of any process uses a folder.
 func IsRunning(folder string) bool {
 	file, err := lockFolder(folder)
 	if err != nil {
@@ -175,10 +175,10 @@ func IsRunning(folder string) bool {
 	return false
 }
 
-// errStopped is the cause of an end that was asked for.
+// errStopped is the cause when Stop was called.
 var errStopped = errors.New("the cluster was stopped")
 
-// Start starts a cluster and returns when all of it works. There can be one at a time in a world. ctx bounds the start
+// Start starts a cluster and returns when all its parts are ready. A sandbox can contain one cluster at a time. ctx bounds the start
 // only; the cluster runs until Stop.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Clock == nil {
@@ -189,17 +189,17 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	folder, err := filepath.Abs(o.Folder)
 	if err != nil {
-		return nil, fmt.Errorf("find folder %s: %w", o.Folder, err)
+		return nil, fmt.Errorf("resolve folder %s: %w", o.Folder, err)
 	}
 	c := &Cluster{options: o, Folder: folder}
-	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	c.stop, c.done, c.cause = stop, life.Done(), func() error { return context.Cause(life) }
-	// What ends the cluster's life while it starts ends the start.
+	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	c.stop, c.done, c.cause = stop, running.Done(), func() error { return context.Cause(running) }
+	// The start is aborted when a part of the cluster ends during the start.
 	starting, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
-	defer context.AfterFunc(life, func() { abort(context.Cause(life)) })()
-	if err := c.startAll(starting, life); err != nil {
-		if cause := context.Cause(life); cause != nil {
+	defer context.AfterFunc(running, func() { abort(context.Cause(running)) })()
+	if err := c.startAll(starting, running); err != nil {
+		if cause := context.Cause(running); cause != nil {
 			err = cause
 		}
 		return nil, errors.Join(err, c.Stop())
@@ -207,24 +207,24 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-func (c *Cluster) startAll(ctx, life context.Context) (err error) {
+func (c *Cluster) startAll(ctx, running context.Context) (err error) {
 	if c.programs, err = buildPrograms(ctx, c.options.Builder, c.options); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(c.Folder, 0o755); err != nil {
-		return fmt.Errorf("make the cluster's folder: %w", err)
+		return fmt.Errorf("create the cluster's folder: %w", err)
 	}
 	if c.lock, err = lockFolder(c.Folder); err != nil {
 		return err
 	}
 	for _, old := range []string{"etcd", "prometheus", "node/pods"} {
 		if err := os.RemoveAll(filepath.Join(c.Folder, old)); err != nil {
-			return fmt.Errorf("clear the folder of the last cluster: %w", err)
+			return fmt.Errorf("clear the folder of the previous cluster: %w", err)
 		}
 	}
 	for _, folder := range []string{"logs", "keys", "etcd", "node"} {
 		if err := os.MkdirAll(filepath.Join(c.Folder, folder), 0o755); err != nil {
-			return fmt.Errorf("make the cluster's folder: %w", err)
+			return fmt.Errorf("create the cluster's folder: %w", err)
 		}
 	}
 	c.processes = process.NewGroup(filepath.Join(c.Folder, "logs"))
@@ -234,7 +234,7 @@ func (c *Cluster) startAll(ctx, life context.Context) (err error) {
 	if c.credentials, err = newCredentials(filepath.Join(c.Folder, "keys"), c.options.Clock.Now()); err != nil {
 		return err
 	}
-	if err := c.startAPIServer(ctx, life); err != nil || c.options.APIServerOnly {
+	if err := c.startAPIServer(ctx, running); err != nil || c.options.APIServerOnly {
 		return err
 	}
 	if err := c.startControllers(); err != nil {
@@ -258,14 +258,14 @@ func (c *Cluster) startAll(ctx, life context.Context) (err error) {
 	if err := n.Register(ctx); err != nil {
 		return err
 	}
-	factory.StartWithContext(life)
+	factory.StartWithContext(running)
 	c.background.Go(func() {
-		<-life.Done()
+		<-running.Done()
 		factory.Shutdown()
 	})
 	for _, run := range append(parts, n.Run) {
 		c.background.Go(func() {
-			if err := run(life); err != nil {
+			if err := run(running); err != nil {
 				c.stop(err)
 			}
 		})
@@ -273,10 +273,10 @@ func (c *Cluster) startAll(ctx, life context.Context) (err error) {
 
 	extras, extrasCtx := errgroup.WithContext(ctx)
 	if c.options.Gateway {
-		extras.Go(func() error { return c.startGateway(extrasCtx, life) })
+		extras.Go(func() error { return c.startGateway(extrasCtx, running) })
 	}
 	if c.options.Prometheus {
-		extras.Go(func() error { return c.startPrometheus(extrasCtx, life) })
+		extras.Go(func() error { return c.startPrometheus(extrasCtx, running) })
 	}
 	return extras.Wait()
 }
@@ -292,13 +292,13 @@ func (c *Cluster) nodeOptions() node.Options {
 
 const apiServerPort = 6443
 
-func (c *Cluster) startAPIServer(ctx, life context.Context) error {
+func (c *Cluster) startAPIServer(ctx, running context.Context) error {
 	inside := "https://127.0.0.1:" + strconv.Itoa(apiServerPort)
 	c.Kubeconfig = filepath.Join(c.Folder, "kubeconfig-inside")
 	if err := c.credentials.writeKubeconfig(c.Kubeconfig, inside); err != nil {
 		return err
 	}
-	outside, err := c.options.World.Expose(life, net.JoinHostPort("127.0.0.1", strconv.Itoa(apiServerPort)))
+	outside, err := c.options.Sandbox.Expose(running, net.JoinHostPort("127.0.0.1", strconv.Itoa(apiServerPort)))
 	if err != nil {
 		return err
 	}
@@ -311,10 +311,10 @@ func (c *Cluster) startAPIServer(ctx, life context.Context) error {
 	}
 	c.Config.QPS, c.Config.Burst = 500, 1000
 	if c.Client, err = kubernetes.NewForConfig(c.Config); err != nil {
-		return fmt.Errorf("reach the API server: %w", err)
+		return fmt.Errorf("create a client of the API server: %w", err)
 	}
 	if c.Dynamic, err = dynamic.NewForConfig(c.Config); err != nil {
-		return fmt.Errorf("reach the API server: %w", err)
+		return fmt.Errorf("create a client of the API server: %w", err)
 	}
 
 	if err := c.startPart("etcd", nil, c.programs.controlPlane, "etcd", filepath.Join(c.Folder, "etcd")); err != nil {
@@ -332,7 +332,7 @@ func (c *Cluster) startAPIServer(ctx, life context.Context) error {
 	})
 }
 
-// apiServerSpec is how an API server is started that listens at a port.
+// apiServerSpec returns the command of an API server that listens on a port.
 func (c *Cluster) apiServerSpec(port int) []string {
 	key := c.credentials.filePath("service-accounts.key")
 	return []string{
@@ -343,7 +343,7 @@ func (c *Cluster) apiServerSpec(port int) []string {
 		"--cert-dir=" + c.credentials.folder, "--token-auth-file=" + c.credentials.filePath("tokens.csv"), "--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + key,
 		"--service-account-signing-key-file=" + key, "--service-cluster-ip-range=" + network.ServiceRange.String(),
-		// Pods here hold one program and no token: there is no account to give them.
+		// Pods of the playground get no service account token, so the admission plugin that adds one is disabled.
 		"--disable-admission-plugins=ServiceAccount",
 		"--endpoint-reconciler-type=none", "--profiling=false",
 	}
@@ -369,7 +369,7 @@ func (c *Cluster) startControllers() error {
 	return c.startPart("scheduler", nil, append([]string{c.programs.controlPlane, "scheduler"}, common...)...)
 }
 
-func (c *Cluster) startGateway(ctx, life context.Context) error {
+func (c *Cluster) startGateway(ctx, running context.Context) error {
 	if err := gateway.InstallCRDs(ctx, c.Dynamic, c.programs.gatewayCRDs, c.waitUntil); err != nil {
 		return err
 	}
@@ -384,7 +384,7 @@ func (c *Cluster) startGateway(ctx, life context.Context) error {
 		return err
 	}
 	address := net.JoinHostPort(network.NodeAddress.String(), strconv.Itoa(gateway.Port))
-	outside, err := c.options.World.Expose(life, address)
+	outside, err := c.options.Sandbox.Expose(running, address)
 	if err != nil {
 		return err
 	}
@@ -399,7 +399,7 @@ func (c *Cluster) startGateway(ctx, life context.Context) error {
 
 func (c *Cluster) prometheusFolder() string { return filepath.Join(c.Folder, "prometheus") }
 
-func (c *Cluster) startPrometheus(ctx, life context.Context) error {
+func (c *Cluster) startPrometheus(ctx, running context.Context) error {
 	static := map[string]string{}
 	if c.options.Gateway {
 		static["traefik"] = net.JoinHostPort("127.0.0.1", strconv.Itoa(gateway.MetricsPort))
@@ -412,7 +412,7 @@ func (c *Cluster) startPrometheus(ctx, life context.Context) error {
 		return err
 	}
 	address := net.JoinHostPort(network.NodeAddress.String(), strconv.Itoa(metrics.Port))
-	outside, err := c.options.World.Expose(life, address)
+	outside, err := c.options.Sandbox.Expose(running, address)
 	if err != nil {
 		return err
 	}
@@ -420,7 +420,7 @@ func (c *Cluster) startPrometheus(ctx, life context.Context) error {
 	return c.waitUntil(ctx, "Prometheus", func(ctx context.Context) error { return checkHTTP(ctx, c.PrometheusURL+"/-/ready") })
 }
 
-// startPart starts a program without which there is no cluster: its end is the end of all.
+// startPart starts a program that the cluster cannot run without: when it ends, the cluster stops.
 func (c *Cluster) startPart(name string, env []string, argv ...string) error {
 	p, err := c.processes.Start(process.Spec{Name: name, Argv: argv, Env: env})
 	if err != nil {
@@ -436,10 +436,10 @@ func (c *Cluster) startPart(name string, env []string, argv ...string) error {
 	return nil
 }
 
-// pollInterval is the time between two looks at something that starts.
+// pollInterval is the interval between two checks of a part that is starting.
 const pollInterval = 50 * time.Millisecond
 
-// waitUntil asks until check has no objection or ctx ends, and says what was last in the way.
+// waitUntil calls check until it returns nil or ctx ends. An error contains the last error of check.
 func (c *Cluster) waitUntil(ctx context.Context, what string, check func(context.Context) error) error {
 	for {
 		err := check(ctx)
@@ -448,16 +448,16 @@ func (c *Cluster) waitUntil(ctx context.Context, what string, check func(context
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w; last: %w", what, context.Cause(ctx), err)
+			return fmt.Errorf("wait for %s: %w; last error: %w", what, context.Cause(ctx), err)
 		case <-c.options.Clock.After(pollInterval):
 		}
 	}
 }
 
-// Done is closed when the cluster ended, by Stop or because a part of it did; Err says why.
+// Done returns a channel that is closed when the cluster has ended, by Stop or because a part of it has ended. Err returns the reason.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 
-// Err is nil while the cluster runs, and after Stop.
+// Err returns the reason why the cluster has ended. It is nil while the cluster runs, and after Stop.
 func (c *Cluster) Err() error {
 	if err := c.cause(); !errors.Is(err, errStopped) {
 		return err
@@ -465,7 +465,7 @@ func (c *Cluster) Err() error {
 	return nil
 }
 
-// Stop ends everything in the cluster at once and waits for it. It may be called more than once.
+// Stop kills everything in the cluster and waits for it. It may be called more than once.
 func (c *Cluster) Stop() error {
 	c.stop(errStopped)
 	c.background.Wait() // pods first: they use the network
@@ -478,7 +478,7 @@ func (c *Cluster) Stop() error {
 		c.network = nil
 	}
 	if c.credentials != nil {
-		// They lead nowhere now, and a kubeconfig that hangs is worse than one that is missing.
+		// The address no longer exists; a missing kubeconfig is reported at once, while requests with a stale one hang.
 		for _, file := range []string{c.Kubeconfig, c.OutsideKubeconfig} {
 			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
@@ -492,35 +492,36 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// StartProcess starts a program beside the pods, such as a controller under test. Its output goes to a file of its name; it ends
-// with the cluster. KUBECONFIG in its environment leads to the cluster, unless env says otherwise.
+// StartProcess starts a program outside pods, such as a controller under test. Its output is written to a file of its name; it is
+// killed when the cluster stops. Its environment contains the KUBECONFIG of the cluster, which env may override.
 func (c *Cluster) StartProcess(name string, argv, env []string) (*process.Process, error) {
 	return c.processes.Start(process.Spec{Name: name, Argv: argv, Env: append([]string{"KUBECONFIG=" + c.Kubeconfig}, env...)})
 }
 
-// Ended says that a program of StartProcess ended, how, and what it wrote last. It may be called once Done is closed.
+// Ended returns an error with the exit status of a program of StartProcess and the end of its log. It may be called once Done is
+// closed.
 func (c *Cluster) Ended(p *process.Process) error { return c.processes.Ended(p) }
 
-// Kill ends a program at once, as kill -9 does, and waits until it is gone.
+// Kill sends SIGKILL to a program and waits until it has ended.
 func (c *Cluster) Kill(name string) error { return c.processes.Kill(name) }
 
-// Terminate asks a program to end and waits; it is killed when ctx ends first.
+// Terminate sends SIGTERM to a program and waits until it has ended; if ctx ends first, the program is killed.
 func (c *Cluster) Terminate(ctx context.Context, name string) error {
 	return c.processes.Terminate(ctx, name)
 }
 
-// Restart kills a program and starts it again as it was.
+// Restart kills a program and starts it again with the same arguments and environment.
 func (c *Cluster) Restart(name string) (*process.Process, error) { return c.processes.Restart(name) }
 
-// Usage is what a program cost so far.
+// Usage returns the resource usage of a program.
 func (c *Cluster) Usage(name string) (process.Usage, error) { return c.processes.Usage(name) }
 
-// Tail is the end of what a program wrote: etcd, apiserver, controller-manager, scheduler, traefik, prometheus, or the
+// Tail returns the last lines of the log of a program: etcd, apiserver, controller-manager, scheduler, traefik, prometheus, or the
 // name given to StartProcess.
 func (c *Cluster) Tail(name string, lines int) string { return c.processes.Tail(name, lines) }
 
-// StartCountingProxy starts a proxy that counts requests to the API server and writes a kubeconfig, for programs inside, that leads
-// through it. The caller closes the proxy.
+// StartCountingProxy starts a proxy that counts requests to the API server, and writes a kubeconfig for programs inside that send
+// their requests through it. The caller must close the proxy.
 func (c *Cluster) StartCountingProxy(ctx context.Context, name string) (*apiproxy.Proxy, string, error) {
 	config := rest.CopyConfig(c.Config)
 	config.QPS = -1 // the proxy's clients have their own limits

@@ -56,7 +56,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// deployment is the demo application in some version, ready when its pods are, with a Service of its own.
+// deployment returns the manifests of a Deployment of the demo application with a readiness probe, and of its Service.
 func deployment(name, version string, replicas int) string {
 	return fmt.Sprintf(`
 apiVersion: apps/v1
@@ -82,7 +82,7 @@ spec: {selector: {app: %[1]s}, ports: [{port: 80, targetPort: http}]}
 `, name, version, replicas)
 }
 
-func route(host, backends string) string {
+func httpRoute(host, backends string) string {
 	return fmt.Sprintf(`
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -106,13 +106,13 @@ func apply(t *testing.T, manifests string) {
 	})
 }
 
-// wait waits until what is so; it is long enough for a busy machine.
-func wait(t *testing.T, what func(context.Context) error) {
+// waitUntil waits until check returns nil; the timeout is long enough for a busy machine.
+func waitUntil(t *testing.T, check func(context.Context) error) {
 	t.Helper()
-	waittest.Until(t, "the cluster is as wanted", func() error { return what(t.Context()) })
+	waittest.Until(t, "the check of the cluster succeeds", func() error { return check(t.Context()) })
 }
 
-func available(name string, replicas int32) func(context.Context) error {
+func deploymentAvailable(name string, replicas int32) func(context.Context) error {
 	return func(ctx context.Context) error {
 		d, err := shared.Client.AppsV1().Deployments("default").Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -125,7 +125,7 @@ func available(name string, replicas int32) func(context.Context) error {
 	}
 }
 
-func send(t *testing.T, host string, rate float64) *load.Load {
+func startLoad(t *testing.T, host string, rate float64) *load.Load {
 	t.Helper()
 	l, err := load.Start(t.Context(), load.Options{URL: shared.GatewayURL, Host: host + ".test", Rate: rate})
 	if err != nil {
@@ -135,7 +135,7 @@ func send(t *testing.T, host string, rate float64) *load.Load {
 	return l
 }
 
-func answered(l *load.Load, versions ...string) func(context.Context) error {
+func versionsAnswered(l *load.Load, versions ...string) func(context.Context) error {
 	before := l.Counts()
 	return func(context.Context) error {
 		counts := l.Counts().Since(before)
@@ -150,15 +150,15 @@ func answered(l *load.Load, versions ...string) func(context.Context) error {
 
 func TestGatewaySplitsRequestsByWeight(t *testing.T) {
 	apply(t, deployment("split-one", "one", 2)+deployment("split-two", "two", 2)+
-		route("split", "{name: split-one, port: 80, weight: 80}, {name: split-two, port: 80, weight: 20}"))
-	wait(t, available("split-one", 2))
-	wait(t, available("split-two", 2))
-	warm := send(t, "split", 20)
-	wait(t, answered(warm, "one", "two"))
+		httpRoute("split", "{name: split-one, port: 80, weight: 80}, {name: split-two, port: 80, weight: 20}"))
+	waitUntil(t, deploymentAvailable("split-one", 2))
+	waitUntil(t, deploymentAvailable("split-two", 2))
+	warm := startLoad(t, "split", 20)
+	waitUntil(t, versionsAnswered(warm, "one", "two"))
 	warm.Stop()
 
 	const requests = 1000
-	l := send(t, "split", 200)
+	l := startLoad(t, "split", 200)
 	if err := l.WaitFor(t.Context(), func(c load.Counts) bool { return c.Requests >= requests }); err != nil {
 		t.Fatal(err)
 	}
@@ -174,48 +174,48 @@ func TestGatewaySplitsRequestsByWeight(t *testing.T) {
 }
 
 func TestRollingUpdateLosesNoRequest(t *testing.T) {
-	apply(t, deployment("rolling", "old", 2)+route("rolling", "{name: rolling, port: 80}"))
-	wait(t, available("rolling", 2))
-	warm := send(t, "rolling", 20)
-	wait(t, answered(warm, "old"))
+	apply(t, deployment("rolling", "old", 2)+httpRoute("rolling", "{name: rolling, port: 80}"))
+	waitUntil(t, deploymentAvailable("rolling", 2))
+	warm := startLoad(t, "rolling", 20)
+	waitUntil(t, versionsAnswered(warm, "old"))
 	warm.Stop()
 
-	l := send(t, "rolling", 100)
-	wait(t, answered(l, "old"))
+	l := startLoad(t, "rolling", 100)
+	waitUntil(t, versionsAnswered(l, "old"))
 	patch := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"serin.dev/demo:new"}]}}}}`)
 	if _, err := shared.Client.AppsV1().Deployments("default").Patch(t.Context(), "rolling", types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, available("rolling", 2))
-	// Until the last old pod is gone: its end is what may cost a request.
-	wait(t, func(ctx context.Context) error {
+	waitUntil(t, deploymentAvailable("rolling", 2))
+	// Wait until the last old pod is deleted: its termination is when requests may be lost.
+	waitUntil(t, func(ctx context.Context) error {
 		pods, err := shared.Client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=rolling"})
 		if err != nil || len(pods.Items) == 2 {
 			return err
 		}
 		return fmt.Errorf("%d pods", len(pods.Items))
 	})
-	wait(t, answered(l, "new"))
+	waitUntil(t, versionsAnswered(l, "new"))
 	l.Stop()
 	counts := l.Counts()
 	if counts.Failed() != 0 {
 		t.Errorf("requests failed: %s", counts)
 	}
 	if counts.ByVersion["old"].Requests == 0 || counts.ByVersion["new"].Requests == 0 {
-		t.Errorf("the update was not seen: %s", counts)
+		t.Errorf("not both versions served requests: %s", counts)
 	}
 }
 
-func TestPodsFindEachOtherByName(t *testing.T) {
+func TestServiceNamesResolveToAllPods(t *testing.T) {
 	apply(t, deployment("named", "one", 2))
-	wait(t, available("named", 2))
+	waitUntil(t, deploymentAvailable("named", 2))
 	for _, name := range []string{"named.default.svc.cluster.local", "named.default"} {
 		l, err := load.Start(t.Context(), load.Options{URL: "http://" + name, Rate: 50})
 		if err != nil {
 			t.Fatal(err)
 		}
 		pods := map[string]bool{}
-		wait(t, func(context.Context) error {
+		waitUntil(t, func(context.Context) error {
 			for _, s := range l.Samples() {
 				pods[s.Pod] = true
 			}
@@ -230,8 +230,8 @@ func TestPodsFindEachOtherByName(t *testing.T) {
 }
 
 func TestImageThatDoesNotExistNeverStarts(t *testing.T) {
-	apply(t, strings.ReplaceAll(deployment("missing", "one", 1), "serin.dev/demo:one", "registry.example.com:5000/nobody:1"))
-	wait(t, func(ctx context.Context) error {
+	apply(t, strings.ReplaceAll(deployment("missing", "one", 1), "serin.dev/demo:one", "registry.example.com:5000/missing:1"))
+	waitUntil(t, func(ctx context.Context) error {
 		pods, err := shared.Client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=missing"})
 		if err != nil {
 			return err
@@ -247,12 +247,12 @@ func TestImageThatDoesNotExistNeverStarts(t *testing.T) {
 	})
 }
 
-func TestPrometheusKnowsThePodsByTheirLabels(t *testing.T) {
-	apply(t, deployment("scraped", "one", 1)+route("scraped", "{name: scraped, port: 80}"))
-	wait(t, available("scraped", 1))
-	send(t, "scraped", 20)
-	wait(t, func(ctx context.Context) error {
-		value, err := query(ctx, `sum(rate(http_request_duration_seconds_count{kubernetes_namespace="default",kubernetes_pod_name=~"scraped-.*",app="scraped",status="200"}[5s]))`)
+func TestPrometheusScrapesPodsWithTheirLabels(t *testing.T) {
+	apply(t, deployment("scraped", "one", 1)+httpRoute("scraped", "{name: scraped, port: 80}"))
+	waitUntil(t, deploymentAvailable("scraped", 1))
+	startLoad(t, "scraped", 20)
+	waitUntil(t, func(ctx context.Context) error {
+		value, err := queryPrometheus(ctx, `sum(rate(http_request_duration_seconds_count{kubernetes_namespace="default",kubernetes_pod_name=~"scraped-.*",app="scraped",status="200"}[5s]))`)
 		if err == nil && value <= 1 {
 			err = fmt.Errorf("%v requests a second", value)
 		}
@@ -285,7 +285,7 @@ func TestRequestsToTheAPIServerAreCounted(t *testing.T) {
 	t.Errorf("no list of deployments among %v", proxy.Counts())
 }
 
-func TestRequestsOfSomebodyAreRecorded(t *testing.T) {
+func TestRequestsOfAuditedUsersAreRecorded(t *testing.T) {
 	apply(t, `
 apiVersion: v1
 kind: ServiceAccount
@@ -312,32 +312,32 @@ subjects: [{kind: ServiceAccount, name: recorded, namespace: default}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait(t, func(ctx context.Context) error {
-		if _, err := client.AppsV1().Deployments("default").GetScale(ctx, "nobody", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("want that there is no such Deployment, got %w", err)
+	waitUntil(t, func(ctx context.Context) error {
+		if _, err := client.AppsV1().Deployments("default").GetScale(ctx, "missing", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("want NotFound, got %w", err)
 		}
 		return nil
 	})
 	if _, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Fatalf("want that Secrets may not be read, got %v", err)
+		t.Fatalf("want Forbidden for Secrets, got %v", err)
 	}
-	if _, err := shared.Client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); err != nil { // of somebody else
+	if _, err := shared.Client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); err != nil { // a request of another user
 		t.Fatal(err)
 	}
 	const user = "system:serviceaccount:default:recorded"
 	want := []cluster.Request{
-		{User: user, Verb: "get", Group: "apps", Resource: "deployments/scale", Namespace: "default", Name: "nobody", Path: "/apis/apps/v1/namespaces/default/deployments/nobody/scale"},
+		{User: user, Verb: "get", Group: "apps", Resource: "deployments/scale", Namespace: "default", Name: "missing", Path: "/apis/apps/v1/namespaces/default/deployments/missing/scale"},
 		{User: user, Verb: "list", Resource: "secrets", Namespace: "kube-system", Path: "/api/v1/namespaces/kube-system/secrets", Forbidden: true},
 	}
-	wait(t, func(context.Context) error { // the answer may be here before the record
+	waitUntil(t, func(context.Context) error { // the response may arrive before the audit log is written
 		got, err := shared.Requests()
 		if err != nil {
 			return err
 		}
-		// Until its role was seen, its first question was forbidden.
+		// Until the authorizer has observed the Role, the first requests are forbidden.
 		got = slices.DeleteFunc(got, func(r cluster.Request) bool { return r.Verb == "get" && r.Forbidden })
 		if diff := cmp.Diff(want, got); diff != "" {
-			return fmt.Errorf("recorded are (-want +got):\n%s", diff)
+			return fmt.Errorf("recorded requests (-want +got):\n%s", diff)
 		}
 		return nil
 	})

@@ -23,7 +23,7 @@ import (
 	"github.com/serin-dev/serin/playground/network"
 )
 
-// credentials are made new for each cluster and end with it.
+// credentials are created for each cluster.
 type credentials struct {
 	folder      string
 	token       string // of the administrator
@@ -33,7 +33,7 @@ type credentials struct {
 
 func (c *credentials) filePath(name string) string { return filepath.Join(c.folder, name) }
 
-// certificateValidity is long enough for any playground; now may be wrong by some hours.
+// certificateValidity is longer than any playground runs.
 const certificateValidity = 30 * 24 * time.Hour
 
 // newCredentials writes ca.crt, server.crt, server.key, service-accounts.key and tokens.csv.
@@ -41,7 +41,7 @@ func newCredentials(folder string, now time.Time) (*credentials, error) {
 	c := &credentials{folder: folder, token: rand.Text()}
 	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make keys: %w", err)
+		return nil, fmt.Errorf("generate keys: %w", err)
 	}
 	template := func(serial int64, name string) *x509.Certificate {
 		return &x509.Certificate{
@@ -54,11 +54,11 @@ func newCredentials(folder string, now time.Time) (*credentials, error) {
 	authority.KeyUsage = x509.KeyUsageCertSign
 	authorityDER, err := x509.CreateCertificate(rand.Reader, authority, authority, authorityKey.Public(), authorityKey)
 	if err != nil {
-		return nil, fmt.Errorf("make certificates: %w", err)
+		return nil, fmt.Errorf("create certificates: %w", err)
 	}
 	serverKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make keys: %w", err)
+		return nil, fmt.Errorf("generate keys: %w", err)
 	}
 	server := template(2, "kube-apiserver")
 	server.KeyUsage = x509.KeyUsageDigitalSignature
@@ -69,11 +69,11 @@ func newCredentials(folder string, now time.Time) (*credentials, error) {
 	}
 	serverDER, err := x509.CreateCertificate(rand.Reader, server, authority, serverKey.Public(), authorityKey)
 	if err != nil {
-		return nil, fmt.Errorf("make certificates: %w", err)
+		return nil, fmt.Errorf("create certificates: %w", err)
 	}
 	accountKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make keys: %w", err)
+		return nil, fmt.Errorf("generate keys: %w", err)
 	}
 
 	c.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authorityDER})
@@ -87,7 +87,7 @@ func newCredentials(folder string, now time.Time) (*credentials, error) {
 		return nil, err
 	}
 	if c.certificate, err = tls.X509KeyPair(serverCertificate, serverPrivate); err != nil {
-		return nil, fmt.Errorf("make certificates: %w", err)
+		return nil, fmt.Errorf("create certificates: %w", err)
 	}
 	for name, text := range map[string][]byte{
 		"ca.crt": c.authority, "server.crt": serverCertificate, "server.key": serverPrivate, "service-accounts.key": accountPrivate,
@@ -103,12 +103,12 @@ func newCredentials(folder string, now time.Time) (*credentials, error) {
 func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("write a key: %w", err)
+		return nil, fmt.Errorf("encode a key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// writeKubeconfig writes the administrator's way to the API server at url.
+// writeKubeconfig writes a kubeconfig with the administrator's credentials for the API server at url.
 func (c *credentials) writeKubeconfig(path, url string) error {
 	const name = "playground"
 	config := clientcmd.Config{

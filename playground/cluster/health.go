@@ -9,7 +9,7 @@ import (
 	"net/http"
 )
 
-// checkReachable is nil when something listens at a TCP address.
+// checkReachable returns nil when a TCP address accepts connections.
 func checkReachable(ctx context.Context, address string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -18,7 +18,7 @@ func checkReachable(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// checkHTTP is nil when a GET is answered with 200.
+// checkHTTP returns nil when a GET request is answered with 200.
 func checkHTTP(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Kubectl runs kubectl with the given input and returns what it printed.
+// Kubectl runs kubectl with the given input and returns its standard output. An error contains its standard error.
 func (c *Cluster) Kubectl(ctx context.Context, input string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, c.programs.controlPlane, append([]string{"kubectl"}, args...)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
@@ -25,13 +25,13 @@ func (c *Cluster) Kubectl(ctx context.Context, input string, args ...string) (st
 	return string(output), nil
 }
 
-// Apply applies manifests in YAML, on the server's side.
+// Apply applies YAML manifests with server-side apply.
 func (c *Cluster) Apply(ctx context.Context, manifests string) error {
 	_, err := c.Kubectl(ctx, manifests, "apply", "--server-side", "--force-conflicts", "-f", "-")
 	return err
 }
 
-// ApplyFolder applies the files of a folder, or one file, and waits until the resource definitions among them can be used.
+// ApplyFolder applies the files of a folder, or one file, and waits until the CRDs of the cluster are established.
 func (c *Cluster) ApplyFolder(ctx context.Context, folder string) error {
 	if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "--force-conflicts", "-f", folder); err != nil {
 		return err
@@ -40,5 +40,5 @@ func (c *Cluster) ApplyFolder(ctx context.Context, folder string) error {
 	return err
 }
 
-// ControlPlane is the program with the subcommand kubectl, for processes beside the pods.
+// ControlPlane returns the path of the program with the subcommand kubectl, for StartProcess.
 func (c *Cluster) ControlPlane() string { return c.programs.controlPlane }

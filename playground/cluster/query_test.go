@@ -11,8 +11,8 @@ import (
 	"strconv"
 )
 
-// query returns the first value of an instant query.
-func query(ctx context.Context, text string) (float64, error) {
+// queryPrometheus returns the first value of an instant query.
+func queryPrometheus(ctx context.Context, text string) (float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, shared.PrometheusURL+"/api/v1/query?query="+url.QueryEscape(text), nil)
 	if err != nil {
 		return 0, err

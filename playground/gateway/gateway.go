@@ -3,8 +3,8 @@
 // Package gateway describes the playground's gateway: Traefik, which serves
 // routes of the Gateway API and of its own.
 //
-// It knows Traefik's flags and the objects a gateway needs. It must not know
-// routes, releases or applications: those are the users'.
+// It knows Traefik's flags and the objects that a gateway needs. It must not
+// know routes, releases or applications: its callers create those.
 package gateway
 
 import (
@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What routes refer to: parentRefs [{name: gateway, namespace: playground}].
+// Names of the gateway. Routes refer to it with parentRefs: [{name: gateway, namespace: playground}].
 const (
 	Namespace = "playground"
 	Name      = "gateway"
@@ -44,8 +44,8 @@ var (
 	namespaces     = corev1.SchemeGroupVersion.WithResource("namespaces")
 )
 
-// TraefikArgs are Traefik's arguments; its KUBECONFIG has to lead to the API server. It reads routes, services and endpoints,
-// gathers changes for a tenth of a second, and sends requests to pods, not to service addresses.
+// TraefikArgs returns Traefik's arguments; its KUBECONFIG must refer to the API server. Traefik reads routes, Services and
+// endpoints, batches changes for a tenth of a second, and sends requests to pods, not to Service addresses.
 func TraefikArgs(node netip.Addr) []string {
 	return []string{
 		"--global.checknewversion=false", "--global.sendanonymoususage=false", "--log.level=INFO",
@@ -58,20 +58,22 @@ func TraefikArgs(node netip.Addr) []string {
 	}
 }
 
-// InstallCRDs creates the resource definitions in the files of folder and returns when all can be used.
-func InstallCRDs(ctx context.Context, client dynamic.Interface, folder string, wait func(context.Context, string, func(context.Context) error) error) error {
+// InstallCRDs creates the CustomResourceDefinitions in the files of folder and returns when all of them are established.
+func InstallCRDs(
+	ctx context.Context, client dynamic.Interface, folder string, wait func(context.Context, string, func(context.Context) error) error,
+) error {
 	files, err := filepath.Glob(filepath.Join(folder, "gateway.networking*.yaml"))
 	if err != nil || len(files) == 0 {
-		return fmt.Errorf("find the Gateway API's resource definitions in %s: %w", folder, err)
+		return fmt.Errorf("find the Gateway API's CRDs in %s: %w", folder, err)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return fmt.Errorf("read the Gateway API's resource definitions: %w", err)
+			return fmt.Errorf("read the Gateway API's CRDs: %w", err)
 		}
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(text, &object.Object); err != nil {
-			return fmt.Errorf("read the Gateway API's resource definitions: %s: %w", filepath.Base(file), err)
+			return fmt.Errorf("read the Gateway API's CRDs: %s: %w", filepath.Base(file), err)
 		}
 		if err := createObject(ctx, client.Resource(crdResource), object); err != nil {
 			return err
@@ -94,7 +96,7 @@ func InstallCRDs(ctx context.Context, client dynamic.Interface, folder string, w
 	return nil
 }
 
-// CreateGateway makes the class and the gateway: one HTTP listener for routes of all namespaces and hosts.
+// CreateGateway creates the GatewayClass and the Gateway: one HTTP listener for routes of all namespaces and hosts.
 func CreateGateway(ctx context.Context, client dynamic.Interface) error {
 	namespace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": Namespace},
@@ -123,7 +125,7 @@ func CreateGateway(ctx context.Context, client dynamic.Interface) error {
 	return createObject(ctx, client.Resource(gateways).Namespace(Namespace), gateway)
 }
 
-// CheckProgrammed is nil when Traefik serves the gateway.
+// CheckProgrammed returns nil when Traefik serves the gateway.
 func CheckProgrammed(ctx context.Context, client dynamic.Interface) error {
 	object, err := client.Resource(gateways).Namespace(Namespace).Get(ctx, Name, metav1.GetOptions{})
 	if err != nil {
@@ -140,7 +142,7 @@ func createObject(ctx context.Context, client dynamic.ResourceInterface, object 
 	return nil
 }
 
-// checkCondition is nil when the object's condition is true.
+// checkCondition returns nil when the object's condition is true.
 func checkCondition(object *unstructured.Unstructured, kind string) error {
 	conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
 	if err != nil {
@@ -154,5 +156,5 @@ func checkCondition(object *unstructured.Unstructured, kind string) error {
 			return fmt.Errorf("%s %s is not %s: %v", object.GetKind(), object.GetName(), kind, c["message"])
 		}
 	}
-	return fmt.Errorf("%s %s is not %s: nobody has said so yet", object.GetKind(), object.GetName(), kind)
+	return fmt.Errorf("%s %s is not %s: the condition has not been reported yet", object.GetKind(), object.GetName(), kind)
 }

@@ -1,11 +1,11 @@
 //go:build linux
 
-// Package podroot gives the program of a container a file system of its own
-// and then becomes that program.
+// Package podroot gives the program of a container a root filesystem of its
+// own and then executes that program.
 //
-// It runs between fork and exec, as a second life of the playground's own
-// program. It must not know pods or Kubernetes: it gets a list of files and
-// folders, and a command.
+// It runs between fork and exec: the playground's own executable is started
+// again for each container. It must not know pods or Kubernetes: it receives a
+// list of files and folders, and a command.
 package podroot
 
 import (
@@ -19,27 +19,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// name is the first argument that makes the program become a container instead of itself.
+// name is the first argument with which the executable becomes a container.
 const name = "serin-playground-container"
 
-// specVariable carries the Spec over exec.
+// specVariable passes the Spec to the new process.
 const specVariable = "SERIN_PLAYGROUND_CONTAINER"
 
-// Spec is what one container sees.
+// Spec describes the environment of one container.
 type Spec struct {
 	// Folder is an empty folder on which the new root is mounted; each container has its own.
 	Folder string
-	// Program is the file of the machine that the container runs; it needs no other file.
+	// Program is the file on the machine that the container runs; it must be static, because no other file of the machine exists inside.
 	Program string
-	// Args are the arguments behind the program's name.
+	// Args are the arguments after the program's name.
 	Args []string
 	// Env is the whole environment, as NAME=value.
 	Env []string
-	// Hostname is what the container takes for the machine's name.
+	// Hostname is the host name inside the container.
 	Hostname string
-	// WorkDir is the working directory inside, / when empty.
+	// WorkDir is the working directory inside, / if empty.
 	WorkDir string
-	// Files are written into the new root: path inside to contents.
+	// Files are written into the new root; the key is the path inside, the value the contents.
 	Files map[string]string
 	// Mounts are files and folders of the machine that appear inside.
 	Mounts []Mount
@@ -51,16 +51,16 @@ type Mount struct {
 	ReadOnly       bool
 }
 
-// Command returns the command that becomes the container; it is killed when ctx ends. The caller chooses where its output goes and in which
-// network it starts, and must start it in mount and host name namespaces of its own.
+// Command returns the command that becomes the container; it is killed when ctx ends. The caller sets its output and its network
+// namespace, and must start it in new mount and UTS namespaces.
 func Command(ctx context.Context, spec Spec) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("find the own program: %w", err)
+		return nil, fmt.Errorf("find the executable: %w", err)
 	}
 	text, err := json.Marshal(spec)
 	if err != nil {
-		return nil, fmt.Errorf("write the container's specification: %w", err)
+		return nil, fmt.Errorf("encode the container's specification: %w", err)
 	}
 	command := exec.CommandContext(ctx, self)
 	command.Args = []string{name}
@@ -68,7 +68,7 @@ func Command(ctx context.Context, spec Spec) (*exec.Cmd, error) {
 	return command, nil
 }
 
-// BecomePod turns this process into a container when it was started by Command, and else returns at once.
+// BecomePod turns this process into a container if it was started by Command; otherwise it returns at once.
 func BecomePod() {
 	if os.Args[0] != name {
 		return
@@ -82,7 +82,7 @@ func BecomePod() {
 func setUpContainer() error {
 	var spec Spec
 	if err := json.Unmarshal([]byte(os.Getenv(specVariable)), &spec); err != nil {
-		return fmt.Errorf("read the container's specification: %w", err)
+		return fmt.Errorf("decode the container's specification: %w", err)
 	}
 	if err := unix.Sethostname([]byte(spec.Hostname)); err != nil {
 		return fmt.Errorf("set the container's host name: %w", err)
@@ -97,7 +97,7 @@ func setUpContainer() error {
 		{Source: "/dev", Target: "/dev"},
 	}, spec.Mounts...)
 	if err := os.Mkdir(filepath.Join(spec.Folder, "tmp"), 0o1777); err != nil {
-		return fmt.Errorf("make /tmp: %w", err)
+		return fmt.Errorf("create /tmp: %w", err)
 	}
 	for _, m := range mounts {
 		if err := bindMount(m, spec.Folder); err != nil {
@@ -116,19 +116,19 @@ func setUpContainer() error {
 	if err := os.Chdir(spec.Folder); err != nil {
 		return fmt.Errorf("enter the container's root: %w", err)
 	}
-	// With both names equal the old root ends up under the new one and can be let go without a folder for it.
+	// With two equal arguments the old root is mounted below the new one, so that it can be unmounted without a folder for it.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("change the root: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("let the old root go: %w", err)
+		return fmt.Errorf("unmount the old root: %w", err)
 	}
 	workDir := spec.WorkDir
 	if workDir == "" {
 		workDir = "/"
 	}
 	if err := os.MkdirAll(workDir, 0o755); err != nil {
-		return fmt.Errorf("make the working directory %s: %w", workDir, err)
+		return fmt.Errorf("create the working directory %s: %w", workDir, err)
 	}
 	if err := os.Chdir(workDir); err != nil {
 		return fmt.Errorf("enter the working directory: %w", err)
@@ -158,8 +158,7 @@ func bindMount(m Mount, root string) error {
 	if !m.ReadOnly {
 		return nil
 	}
-	// A bind mount becomes read-only only in a second call, which must name every flag that a user namespace may not
-	// take away.
+	// A bind mount becomes read-only only in a second call, which must repeat every flag that a user namespace may not clear.
 	var stat unix.Statfs_t
 	if err := unix.Statfs(target, &stat); err != nil {
 		return fmt.Errorf("mount %s: %w", m.Target, err)

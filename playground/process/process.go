@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package process keeps the programs beside the pods: it starts them, writes
-// what they say to a file each, and ends them.
+// Package process manages the programs that run outside pods: it starts them,
+// writes the output of each to a file, and stops them.
 //
 // It must not know what the programs are for.
 package process
@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spec says how a program runs.
+// Spec describes how to start a program.
 type Spec struct {
 	// Name identifies the program and names its log.
 	Name string
@@ -30,7 +30,7 @@ type Spec struct {
 	Env []string
 }
 
-// Process is one life of a program.
+// Process is a started program. A restart creates a new Process.
 type Process struct {
 	Spec
 	command *exec.Cmd
@@ -38,26 +38,26 @@ type Process struct {
 	err     error
 }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the program ended, nil for exit code 0. It may be called once Done is closed.
+// Err returns the error with which the program ended, nil for exit code 0. It may be called once Done is closed.
 func (p *Process) Err() error { return p.err }
 
-// Pid is the program's number in the playground's process namespace.
+// Pid is the program's process ID in the playground's process namespace.
 func (p *Process) Pid() int { return p.command.Process.Pid }
 
-// Usage is what a program cost so far.
+// Usage is the resource usage of a program.
 type Usage struct {
-	// ResidentBytes is the memory it holds now.
+	// ResidentBytes is its current resident memory.
 	ResidentBytes int64
-	// FileBytes of it are mapped from files: the program itself, as far as the kernel has it mapped.
+	// FileBytes is the part of ResidentBytes that is mapped from files: the pages of the executable that are in memory.
 	FileBytes int64
-	// CPUSeconds is the processor time it used, in user and kernel mode.
+	// CPUSeconds is the processor time since its start, in user and kernel mode.
 	CPUSeconds float64
 }
 
-// Group is a set of programs whose logs stand in one folder.
+// Group is a set of programs whose logs are in one folder.
 type Group struct {
 	logs string
 
@@ -65,12 +65,12 @@ type Group struct {
 	processes map[string]*Process
 }
 
-// NewGroup makes a group that logs to an existing folder.
+// NewGroup returns a group that logs to an existing folder.
 func NewGroup(logs string) *Group {
 	return &Group{logs: logs, processes: map[string]*Process{}}
 }
 
-// LogPath is the file with the output of the named program, all its lives together.
+// LogPath returns the file with the output of the named program. A restart appends to it.
 func (g *Group) LogPath(name string) string { return filepath.Join(g.logs, name+".log") }
 
 // Start starts a program. A program of that name must not be running.
@@ -81,7 +81,7 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 		select {
 		case <-p.done:
 		default:
-			return nil, fmt.Errorf("start %s: it runs already", spec.Name)
+			return nil, fmt.Errorf("start %s: it is already running", spec.Name)
 		}
 	}
 	log, err := os.OpenFile(g.LogPath(spec.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -89,10 +89,10 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
 	defer log.Close()
-	p := &Process{Spec: spec, command: exec.Command(spec.Argv[0], spec.Argv[1:]...), done: make(chan struct{})} //nolint:noctx // it ends with the group, not with a call
+	p := &Process{Spec: spec, command: exec.Command(spec.Argv[0], spec.Argv[1:]...), done: make(chan struct{})} //nolint:noctx // Close ends it, not a context
 	p.command.Env = append(os.Environ(), spec.Env...)
 	p.command.Stdout, p.command.Stderr = log, log
-	// Ctrl-C in a terminal reaches the whole foreground group; who ends first is for the cluster to say.
+	// Ctrl-C in a terminal signals the whole foreground process group, but the cluster must choose the order in which programs stop.
 	p.command.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	if err := p.command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
@@ -115,7 +115,7 @@ func (g *Group) find(name string) (*Process, error) {
 	return p, nil
 }
 
-// Kill ends a program at once, without a chance to clean up, and waits until it is gone.
+// Kill sends SIGKILL to a program and waits until it has ended.
 func (g *Group) Kill(name string) error {
 	p, err := g.find(name)
 	if err != nil {
@@ -132,7 +132,7 @@ func (p *Process) kill() error {
 	return nil
 }
 
-// Terminate asks a program to end and waits for it; when ctx ends first, it is killed.
+// Terminate sends SIGTERM to a program and waits until it has ended; if ctx ends first, the program is killed.
 func (g *Group) Terminate(ctx context.Context, name string) error {
 	p, err := g.find(name)
 	if err != nil {
@@ -149,7 +149,7 @@ func (g *Group) Terminate(ctx context.Context, name string) error {
 	}
 }
 
-// Restart kills a program and starts it again as it was.
+// Restart kills a program and starts it again with the same Spec.
 func (g *Group) Restart(name string) (*Process, error) {
 	p, err := g.find(name)
 	if err != nil {
@@ -161,7 +161,7 @@ func (g *Group) Restart(name string) (*Process, error) {
 	return g.Start(p.Spec)
 }
 
-// Usage reads what a running program cost so far.
+// Usage returns the resource usage of a running program.
 func (g *Group) Usage(name string) (Usage, error) {
 	p, err := g.find(name)
 	if err != nil {
@@ -185,29 +185,29 @@ func (g *Group) Close() error {
 	return errors.Join(errs...)
 }
 
-// Ended says that a program ended, how, and what it wrote last. It may be called once Done is closed.
+// Ended returns an error with the exit status of a program and the end of its log. It may be called once Done is closed.
 func (g *Group) Ended(p *Process) error {
-	how := p.err
-	if how == nil {
-		how = errors.New("exit status 0")
+	cause := p.err
+	if cause == nil {
+		cause = errors.New("exit status 0")
 	}
-	return fmt.Errorf("%s ended (%w); the end of its log %s:\n%s", p.Name, how, g.LogPath(p.Name), g.Tail(p.Name, 10))
+	return fmt.Errorf("%s ended (%w); the end of its log %s:\n%s", p.Name, cause, g.LogPath(p.Name), g.Tail(p.Name, 10))
 }
 
-// Tail returns the last lines of a program's log, for messages about its end.
+// Tail returns the last lines of a program's log, of at most 64 KiB.
 func (g *Group) Tail(name string, lines int) string {
 	file, err := os.Open(g.LogPath(name))
 	if err != nil {
 		return err.Error()
 	}
 	defer file.Close()
-	const enough = 64 << 10
-	if info, err := file.Stat(); err == nil && info.Size() > enough {
-		if _, err := file.Seek(-enough, io.SeekEnd); err != nil {
+	const limit = 64 << 10
+	if info, err := file.Stat(); err == nil && info.Size() > limit {
+		if _, err := file.Seek(-limit, io.SeekEnd); err != nil {
 			return err.Error()
 		}
 	}
-	text, err := io.ReadAll(io.LimitReader(file, enough))
+	text, err := io.ReadAll(io.LimitReader(file, limit))
 	if err != nil {
 		return err.Error()
 	}

@@ -15,29 +15,29 @@ import (
 	"github.com/serin-dev/serin/playground/process"
 )
 
-// roleVariable makes this program the one that tests start.
+// roleVariable makes this program one that the tests start.
 const roleVariable = "PROCESS_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "":
 		os.Exit(m.Run())
-	case "polite": // ends when asked
+	case "terminable": // ends on SIGTERM
 		terminated := make(chan os.Signal, 1)
 		signal.Notify(terminated, syscall.SIGTERM)
 		fmt.Println("ready")
 		<-terminated
 		fmt.Println("bye")
-	case "deaf": // ends only when killed
-		// Not select {}: a program whose only goroutine waits for nothing is ended by its runtime.
+	case "unterminable": // ends on SIGKILL only
+		// Not select {}: the runtime ends a program whose only goroutine is blocked indefinitely.
 		terminated := make(chan os.Signal, 1)
 		signal.Notify(terminated, syscall.SIGTERM)
 		fmt.Println("ready")
 		for range terminated {
 			continue
 		}
-	case "broken":
-		fmt.Println("broken as asked")
+	case "failing":
+		fmt.Println("failed")
 		os.Exit(3)
 	}
 }
@@ -51,8 +51,8 @@ func start(t *testing.T, g *process.Group, role string) *process.Process {
 	return p
 }
 
-// ready waits until the program has said the given number of times in all that it is ready.
-func ready(t *testing.T, g *process.Group, name string, times int) {
+// waitForReadyLines waits until the program has said the given number of times in all that it is waitForReadyLines.
+func waitForReadyLines(t *testing.T, g *process.Group, name string, times int) {
 	t.Helper()
 	waittest.Until(t, fmt.Sprintf("%s has printed %d times that it is ready", name, times), func() error {
 		if printed := g.Tail(name, 100); strings.Count(printed, "ready") != times {
@@ -62,7 +62,7 @@ func ready(t *testing.T, g *process.Group, name string, times int) {
 	})
 }
 
-func group(t *testing.T) *process.Group {
+func newGroup(t *testing.T) *process.Group {
 	g := process.NewGroup(t.TempDir())
 	t.Cleanup(func() {
 		if err := g.Close(); err != nil {
@@ -72,71 +72,71 @@ func group(t *testing.T) *process.Group {
 	return g
 }
 
-func TestProgramThatEndsWhenAskedIsNotKilled(t *testing.T) {
-	g := group(t)
-	p := start(t, g, "polite")
-	ready(t, g, "polite", 1)
-	if err := g.Terminate(t.Context(), "polite"); err != nil {
+func TestProgramThatEndsOnSIGTERMIsNotKilled(t *testing.T) {
+	g := newGroup(t)
+	p := start(t, g, "terminable")
+	waitForReadyLines(t, g, "terminable", 1)
+	if err := g.Terminate(t.Context(), "terminable"); err != nil {
 		t.Fatal(err)
 	}
 	<-p.Done()
-	if p.Err() != nil || g.Tail("polite", 1) != "bye" {
-		t.Errorf("ended with %v, its last word was %q", p.Err(), g.Tail("polite", 1))
+	if p.Err() != nil || g.Tail("terminable", 1) != "bye" {
+		t.Errorf("ended with %v, the last line of its log is %q", p.Err(), g.Tail("terminable", 1))
 	}
 }
 
-func TestProgramThatDoesNotEndIsKilled(t *testing.T) {
-	g := group(t)
-	p := start(t, g, "deaf")
-	ready(t, g, "deaf", 1)
+func TestProgramThatIgnoresSIGTERMIsKilled(t *testing.T) {
+	g := newGroup(t)
+	p := start(t, g, "unterminable")
+	waitForReadyLines(t, g, "unterminable", 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := g.Terminate(ctx, "deaf"); err != nil {
+	if err := g.Terminate(ctx, "unterminable"); err != nil {
 		t.Fatal(err)
 	}
 	<-p.Done()
 	if p.Err() == nil {
-		t.Error("ended by itself")
+		t.Error("Err() is nil, want the signal that killed it")
 	}
 }
 
-func TestRestartIsANewLifeInTheSameLog(t *testing.T) {
-	g := group(t)
-	first := start(t, g, "deaf")
-	ready(t, g, "deaf", 1)
+func TestRestartStartsANewProcessWithTheSameLog(t *testing.T) {
+	g := newGroup(t)
+	first := start(t, g, "unterminable")
+	waitForReadyLines(t, g, "unterminable", 1)
 	if _, err := g.Start(first.Spec); err == nil {
 		t.Error("the same program could be started twice")
 	}
-	second, err := g.Restart("deaf")
+	second, err := g.Restart("unterminable")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ready(t, g, "deaf", 2)
+	waitForReadyLines(t, g, "unterminable", 2)
 	if first.Pid() == second.Pid() {
 		t.Error("it is the same process")
 	}
 }
 
-func TestEndOfAProgramIsTold(t *testing.T) {
-	g := group(t)
-	p := start(t, g, "broken")
+func TestExitStatusAndOutputOfAProgramAreReported(t *testing.T) {
+	g := newGroup(t)
+	p := start(t, g, "failing")
 	<-p.Done()
-	if p.Err() == nil || p.Err().Error() != "exit status 3" || g.Tail("broken", 5) != "broken as asked" {
-		t.Errorf("got %v, log %q", p.Err(), g.Tail("broken", 5))
+	if p.Err() == nil || p.Err().Error() != "exit status 3" || g.Tail("failing", 5) != "failed" {
+		t.Errorf("got %v, log %q", p.Err(), g.Tail("failing", 5))
 	}
-	if err := g.Kill("broken"); err != nil {
-		t.Errorf("killing what has ended: %v", err)
+	if err := g.Kill("failing"); err != nil {
+		t.Errorf("kill a program that has ended: %v", err)
 	}
-	if err := g.Kill("nobody"); err == nil {
+	if err := g.Kill("missing"); err == nil {
 		t.Error("killed a program that was never started")
 	}
 }
 
 func TestUsage(t *testing.T) {
-	g := group(t)
-	start(t, g, "deaf")
-	ready(t, g, "deaf", 1)
-	u, err := g.Usage("deaf")
+	g := newGroup(t)
+	start(t, g, "unterminable")
+	waitForReadyLines(t, g, "unterminable", 1)
+	u, err := g.Usage("unterminable")
 	if err != nil || u.ResidentBytes < 1<<20 || u.FileBytes < 1<<18 || u.FileBytes >= u.ResidentBytes || u.CPUSeconds < 0 {
 		t.Errorf("got %+v, %v", u, err)
 	}

@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package playground moves a program into a world of its own: one private set
-// of network, mount and process namespaces in which a whole cluster fits and
-// which nothing leaves.
+// Package playground moves a program into a sandbox: a private set of network,
+// mount and process namespaces that holds a whole cluster and that no request
+// leaves.
 //
-// It must not know what runs in that world; package cluster does.
+// It must not know what runs in the sandbox; package cluster does.
 package playground
 
 import (
@@ -28,40 +28,40 @@ import (
 	"github.com/serin-dev/serin/playground/podroot"
 )
 
-// forwardListenersVariable carries the number of inherited listeners and marks a process as the inner one.
+// forwardListenersVariable contains the number of inherited listeners. A process in whose environment it is set is the inner one.
 const forwardListenersVariable = "SERIN_PLAYGROUND_DOORS"
 
-// forwardListenerCount bounds how many addresses of the world can be shown outside. Listeners belong to the network namespace in
-// which they were made, so all are made before anybody knows what they are for.
+// forwardListenerCount bounds how many addresses of the sandbox can be exposed outside. Listeners belong to the network namespace
+// in which they were created, so all of them are created before their targets are known.
 const forwardListenerCount = 8
 
 // firstListenerFD is the descriptor of the first inherited listener; 0 to 2 are the standard ones.
 const firstListenerFD = 3
 
-// stageVariable is a deadline that ends an Accept under way.
-var stageVariable = time.Unix(1, 0)
+// expiredDeadline is a deadline in the past, which ends an Accept in progress.
+var expiredDeadline = time.Unix(1, 0)
 
-// World is where the program runs after Enter.
-type World struct {
+// Sandbox is the set of namespaces in which the program runs after Enter.
+type Sandbox struct {
 	mu        sync.Mutex
 	listeners []*net.TCPListener
 }
 
-// Enter restarts the program inside a world of its own and returns only there. It must come first in main or TestMain,
-// before any goroutine, file or look at the environment. Outside, it runs prepare (nil is none) while the network of the machine can still
-// be reached, waits for the inner program and exits with its code; the death of the outer program, however violent,
-// kills everything inside.
+// Enter restarts the program inside a sandbox and returns only there. It must come first in main or TestMain, before any goroutine
+// is started, any file is opened or the environment is read. Outside, it runs prepare (which may be nil) while the network of the
+// machine is still reachable, waits for the inner program and exits with its exit code. If the outer program ends, even by SIGKILL,
+// all processes inside are killed.
 //
-// Where the machine allows no namespaces it says so in one sentence and exits with 1.
-func Enter(prepare func(context.Context) error) *World {
+// If the machine does not permit namespaces, Enter prints an error message and exits with 1.
+func Enter(prepare func(context.Context) error) *Sandbox {
 	ctx := context.Background() //nolint:forbidigo // Enter is the first half of main, where contexts come from
 	podroot.BecomePod()
 	if inside := os.Getenv(forwardListenersVariable); inside != "" {
-		world, err := initializeNamespaces(inside)
+		sandbox, err := initializeNamespaces(inside)
 		if err != nil {
 			exit(explainNamespaceError(err))
 		}
-		return world
+		return sandbox
 	}
 
 	signals := make(chan os.Signal, 4)
@@ -78,7 +78,7 @@ func Enter(prepare func(context.Context) error) *World {
 		case <-done:
 		case <-signals:
 			cancel()
-			<-done // it was interrupted
+			<-done
 			os.Exit(130)
 		}
 		cancel()
@@ -99,12 +99,12 @@ func exit(err error) {
 	os.Exit(1)
 }
 
-// explainNamespaceError turns the kernel's answer into what a person can do about it.
+// explainNamespaceError adds to an error of the kernel what the user can do about it.
 func explainNamespaceError(err error) error {
 	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
-	return fmt.Errorf("this machine does not let user %d make network, mount and process namespaces (%w): run the playground "+
+	return fmt.Errorf("this machine does not permit user %d to create network, mount and process namespaces (%w): run the playground "+
 		"as root, or allow user namespaces (sysctl -w user.max_user_namespaces=10000, on Ubuntu also "+
 		"sysctl -w kernel.apparmor_restrict_unprivileged_userns=0), or, in a container, start that with --privileged",
 		os.Getuid(), err)
@@ -112,11 +112,11 @@ func explainNamespaceError(err error) error {
 
 // runInside is the outer half: it starts the inner program and waits for its end.
 func runInside(ctx context.Context, signals <-chan os.Signal) (int, error) {
-	// The kernel ends the child when the thread that made it ends (Pdeathsig), so this goroutine keeps its thread.
+	// The kernel kills the child when the thread that created it ends (Pdeathsig), so this goroutine is locked to its thread.
 	runtime.LockOSThread()
 	self, err := os.Executable()
 	if err != nil {
-		return 0, fmt.Errorf("find the own program: %w", err)
+		return 0, fmt.Errorf("find the executable: %w", err)
 	}
 	var files []*os.File
 	for range forwardListenerCount {
@@ -126,7 +126,7 @@ func runInside(ctx context.Context, signals <-chan os.Signal) (int, error) {
 		}
 		file, err := listener.(*net.TCPListener).File()
 		if err != nil {
-			return 0, fmt.Errorf("hand on a listener: %w", err)
+			return 0, fmt.Errorf("pass on a listener: %w", err)
 		}
 		listener.Close()
 		defer file.Close()
@@ -145,10 +145,10 @@ func runInside(ctx context.Context, signals <-chan os.Signal) (int, error) {
 		}
 		return command, command.Start()
 	}
-	const own = unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID
-	command, err := start(own)
+	const namespaces = unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID
+	command, err := start(namespaces)
 	if errors.Is(err, unix.EPERM) {
-		command, err = start(own | unix.CLONE_NEWUSER)
+		command, err = start(namespaces | unix.CLONE_NEWUSER)
 	}
 	if err != nil {
 		return 0, err
@@ -156,7 +156,7 @@ func runInside(ctx context.Context, signals <-chan os.Signal) (int, error) {
 
 	go func() {
 		for s := range signals {
-			_ = command.Process.Signal(s) // a process that has just ended needs no signal
+			_ = command.Process.Signal(s) // the process may just have ended
 		}
 	}()
 	err = command.Wait()
@@ -169,33 +169,33 @@ func runInside(ctx context.Context, signals <-chan os.Signal) (int, error) {
 	return 0, err
 }
 
-// initializeNamespaces is the inner half: it makes the new namespaces fit to live in.
-func initializeNamespaces(doors string) (*World, error) {
-	count, err := strconv.Atoi(doors)
+// initializeNamespaces is the inner half: it sets up mounts, the loopback interface and name resolution in the new namespaces.
+func initializeNamespaces(listenerCount string) (*Sandbox, error) {
+	count, err := strconv.Atoi(listenerCount)
 	if err != nil {
-		return nil, fmt.Errorf("%s is %q: unset it", forwardListenersVariable, doors)
+		return nil, fmt.Errorf("%s is %q: unset it", forwardListenersVariable, listenerCount)
 	}
-	// Programs started from here are no inner halves, and no proxy of the machine can be reached.
+	// Programs started from here must not act as inner halves, and the proxies of the machine are not reachable.
 	for _, name := range []string{
 		forwardListenersVariable, "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy",
 	} {
 		os.Unsetenv(name)
 	}
-	world := &World{}
+	sandbox := &Sandbox{}
 	for i := range count {
-		file := os.NewFile(uintptr(firstListenerFD+i), "door")
+		file := os.NewFile(uintptr(firstListenerFD+i), "listener")
 		listener, err := net.FileListener(file)
 		file.Close()
 		if err != nil {
-			return nil, fmt.Errorf("take over a listener: %w", err)
+			return nil, fmt.Errorf("inherit a listener: %w", err)
 		}
-		world.listeners = append(world.listeners, listener.(*net.TCPListener))
+		sandbox.listeners = append(sandbox.listeners, listener.(*net.TCPListener))
 	}
-	// Without this, mounts made here would appear outside.
+	// Otherwise mounts created here would appear outside.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("make mounts private: %w", err)
 	}
-	// The numbers in the old /proc are those of the outer process namespace.
+	// The inherited /proc shows the process IDs of the outer namespace.
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return nil, fmt.Errorf("mount /proc: %w", err)
 	}
@@ -205,10 +205,10 @@ func initializeNamespaces(doors string) (*World, error) {
 	if err := useOwnResolver(); err != nil {
 		return nil, err
 	}
-	return world, nil
+	return sandbox, nil
 }
 
-// useOwnResolver points the programs of this world, but for pods, which have a file of their own, to its DNS server.
+// useOwnResolver points the programs in the sandbox to its DNS server. Pods have a resolv.conf of their own.
 func useOwnResolver() error {
 	file, err := os.CreateTemp("", "resolv.conf-")
 	if err != nil {
@@ -221,7 +221,7 @@ func useOwnResolver() error {
 	}
 	err = unix.Mount(file.Name(), "/etc/resolv.conf", "", unix.MS_BIND, "")
 	if errors.Is(err, unix.ENOENT) {
-		return nil // without the file resolvers ask 127.0.0.1, where the DNS server listens too
+		return nil // without the file, resolvers query 127.0.0.1, where the DNS server listens too
 	}
 	if err != nil {
 		return fmt.Errorf("replace /etc/resolv.conf: %w", err)
@@ -229,41 +229,41 @@ func useOwnResolver() error {
 	return nil
 }
 
-// Expose shows a TCP address of this world on 127.0.0.1 of the machine and returns that address. The way stays open
-// until ctx ends. There is an error when all doors are in use.
-func (w *World) Expose(ctx context.Context, address string) (string, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.listeners) == 0 {
-		return "", fmt.Errorf("show %s outside: all %d addresses are in use", address, forwardListenerCount)
+// Expose forwards an address on 127.0.0.1 of the machine to a TCP address in the sandbox, until ctx ends, and returns the address
+// on the machine. It returns an error when all listeners are in use.
+func (s *Sandbox) Expose(ctx context.Context, address string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.listeners) == 0 {
+		return "", fmt.Errorf("expose %s: all %d addresses are in use", address, forwardListenerCount)
 	}
-	door := w.listeners[0]
-	w.listeners = w.listeners[1:]
-	stop := context.AfterFunc(ctx, func() { _ = door.SetDeadline(stageVariable) })
+	listener := s.listeners[0]
+	s.listeners = s.listeners[1:]
+	stop := context.AfterFunc(ctx, func() { _ = listener.SetDeadline(expiredDeadline) })
 	go func() {
 		defer stop()
 		for {
-			outside, err := door.Accept()
+			outside, err := listener.Accept()
 			if err != nil {
 				break
 			}
 			go copyBothWays(ctx, outside, address)
 		}
-		_ = door.SetDeadline(time.Time{}) // none; the door cannot be closed
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.listeners = append(w.listeners, door) // the next cluster of this process may use it
+		_ = listener.SetDeadline(time.Time{}) // the next use must not end at once
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.listeners = append(s.listeners, listener) // for the next cluster of this process
 	}()
-	return door.Addr().String(), nil
+	return listener.Addr().String(), nil
 }
 
-// copyBothWays carries bytes both ways until one side ends.
+// copyBothWays copies bytes in both directions until one side closes its connection.
 func copyBothWays(ctx context.Context, outside net.Conn, address string) {
 	defer outside.Close()
 	var dialer net.Dialer
 	inside, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
-		return // the caller outside sees a closed connection, as of a server that is down
+		return // the client outside sees a closed connection, as with a server that is down
 	}
 	defer inside.Close()
 	stop := context.AfterFunc(ctx, func() { outside.Close(); inside.Close() })
@@ -271,7 +271,7 @@ func copyBothWays(ctx context.Context, outside net.Conn, address string) {
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
-		// An error here is the end of one side, and the other is told just that.
+		// An error means that one side has closed its connection; closing the other passes that on.
 		_, _ = io.Copy(outside, inside)
 		_ = outside.(*net.TCPConn).CloseWrite()
 	}()

@@ -19,7 +19,7 @@ import (
 	playground "github.com/serin-dev/serin/playground"
 )
 
-// roleVariable makes this program one that enters a world.
+// roleVariable makes this program one that enters a sandbox.
 const roleVariable = "WORLD_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -29,12 +29,12 @@ func TestMain(m *testing.M) {
 	}
 	prepare := func(context.Context) error {
 		if role == "unprepared" {
-			return errors.New("nothing can be built today")
+			return errors.New("build failed")
 		}
 		fmt.Println("prepared in process", os.Getpid() > 1)
 		return nil
 	}
-	world := playground.Enter(prepare)
+	sandbox := playground.Enter(prepare)
 	switch role {
 	case "exit":
 		os.Exit(7)
@@ -47,13 +47,13 @@ func TestMain(m *testing.M) {
 			fmt.Println(err)
 			os.Exit(1)
 		}
-		address, err := world.Expose(context.Background(), "127.0.0.1:80")
+		address, err := sandbox.Expose(context.Background(), "127.0.0.1:80")
 		fmt.Println(address, err)
 		_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "from inside") }))
 	}
 }
 
-func entering(t *testing.T, role string) *exec.Cmd {
+func commandWithRole(t *testing.T, role string) *exec.Cmd {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Env = append(os.Environ(), roleVariable+"="+role)
@@ -61,16 +61,16 @@ func entering(t *testing.T, role string) *exec.Cmd {
 	return command
 }
 
-func TestExitCodeComesOut(t *testing.T) {
-	err := entering(t, "exit").Run()
+func TestOuterProgramExitsWithTheExitCodeOfTheInnerProgram(t *testing.T) {
+	err := commandWithRole(t, "exit").Run()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 7 {
-		t.Errorf("got %v, want exit code 7", err)
+		t.Errorf("Run() = %v, want exit code 7", err)
 	}
 }
 
-func TestInsideThereIsNothingButTheOwnProcessAndLoopback(t *testing.T) {
-	output, err := entering(t, "alone").Output()
+func TestSandboxHasOneProcessAndLoopbackOnly(t *testing.T) {
+	output, err := commandWithRole(t, "alone").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,18 +79,18 @@ func TestInsideThereIsNothingButTheOwnProcessAndLoopback(t *testing.T) {
 	}
 }
 
-func TestNothingIsEnteredWithoutPreparation(t *testing.T) {
-	command := entering(t, "unprepared")
+func TestFailedPreparationPreventsTheStart(t *testing.T) {
+	command := commandWithRole(t, "unprepared")
 	command.Stderr = nil
 	_, err := command.Output()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || string(exit.Stderr) != "nothing can be built today\n" {
-		t.Errorf("got %v", err)
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || string(exit.Stderr) != "build failed\n" {
+		t.Errorf("Output() = %v, want exit code 1 and the error of prepare on stderr", err)
 	}
 }
 
 func TestExposedAddressIsReachedFromOutsideUntilTheOuterProcessDies(t *testing.T) {
-	command := entering(t, "serve")
+	command := commandWithRole(t, "serve")
 	output, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -119,12 +119,12 @@ func TestExposedAddressIsReachedFromOutsideUntilTheOuterProcessDies(t *testing.T
 	if err := command.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	// The inner process holds the other end of the pipe; its end is the pipe's.
-	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
-		t.Errorf("after the death: %q, %v", rest, err)
+	// The inner process holds the other end of the pipe, so the pipe ends with it.
+	if output, err := io.ReadAll(lines); err != nil || len(output) > 0 {
+		t.Errorf("output after SIGKILL: %q, %v", output, err)
 	}
 	_ = command.Wait() // it was killed
 	if _, err := net.Dial("tcp4", address); err == nil {
-		t.Error("somebody still listens")
+		t.Errorf("%s still accepts connections", address)
 	}
 }
