@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package demo plays three acts on a cluster: a good version is promoted, a
-// failing and a slow one are rolled back, under steady load.
+// Package demo runs three releases on a cluster under steady load: a good
+// version is promoted, a failing and a slow version are rolled back.
 //
-// It drives Serin as a user does, by a Deployment and a Canary, and judges by
-// what the clients saw. It must not know how Serin works inside.
+// It uses Serin as a user does, with a Deployment and a Canary, and verifies
+// the responses that clients received. It must not know how Serin works inside.
 package demo
 
 import (
@@ -41,22 +41,22 @@ const (
 	image     = cluster.DemoImage
 )
 
-// requestRate is the number of requests a second: enough for a check to see one failure in ten within a window of 5 s at 20 %.
+// requestRate is the number of requests a second: enough for a check to detect one failure in ten within a window of 5 s at 20 %.
 const requestRate = 100
 
-// waitTimeout bounds everything that the demo waits for; an act takes some 25 s.
+// waitTimeout bounds each wait of the demo; a scenario takes about 25 s.
 const waitTimeout = 3 * time.Minute
 
 var canaries = schema.GroupVersionResource{Group: "flagger.app", Version: "v1beta1", Resource: "canaries"}
 
-// Result is what became of an act.
+// Result is the result of a scenario.
 type Result struct {
 	Scenario string  `json:"act"`
 	Outcome  Outcome `json:"outcome"`
-	// Steps is the number of weights that the version reached, Windows the number of times one was judged.
+	// Steps is the number of weights that the version reached, Windows the number of observation windows that were evaluated.
 	Steps   int `json:"steps"`
 	Windows int `json:"windows"`
-	// Requests were sent by clients during the act; FailedRequests had no answer or one with an error.
+	// Requests is the number of requests during the scenario; FailedRequests of them had no answer or an answer with status 5xx.
 	Requests       int     `json:"requests"`
 	FailedRequests int     `json:"failedRequests"`
 	Seconds        float64 `json:"seconds"`
@@ -65,26 +65,26 @@ type Result struct {
 	Counts load.Counts `json:"-"`
 }
 
-// Viewer shows the demo to somebody. Its methods are called by one goroutine.
+// Viewer shows the progress of the demo. Its methods are called by one goroutine.
 type Viewer interface {
-	// Say tells what is being done.
-	Say(text string)
-	// Begin opens the stage; everything works from now on.
+	// ShowActivity shows what the demo is doing.
+	ShowActivity(text string)
+	// Begin is called when the cluster, the application and the load have started.
 	Begin() error
-	// StartScenario announces the next act, number of all.
-	StartScenario(number, all int, act Scenario)
-	// Progress shows a change of the release, or the counts after some time without one.
+	// StartScenario announces the next scenario and its position among all scenarios.
+	StartScenario(number, all int, scenario Scenario)
+	// Progress shows a change of the release, or the counts after some time without a change.
 	Progress(change bool, release string, counts load.Counts)
-	// Result ends an act; err says what was not as it must.
-	Result(act Scenario, result Result, err error)
-	// End closes the stage.
+	// Result shows the result of a scenario; err contains the differences from the expected result.
+	Result(scenario Scenario, result Result, err error)
+	// End is called when the demo has ended, if Begin succeeded.
 	End()
 }
 
-// Options say what is played where. All fields are needed.
+// Options configure the demo. All fields are required.
 type Options struct {
 	Cluster *cluster.Cluster
-	// Serin is the program, CRDs the folder with the definitions of its resources.
+	// Serin is the path of the program, CRDs the folder with its CRDs.
 	Serin, CRDs string
 	Viewer      Viewer
 	Clock       clock.WithTicker
@@ -97,11 +97,11 @@ type demoRunner struct {
 	load     *load.Load
 }
 
-// serinName is how the controller's process and log are called.
+// serinName is the name of the controller's process and log.
 const serinName = "serin"
 
-// Run plays all acts. The error says what was not as it must, for all acts together; what could not even begin ends
-// the demo.
+// Run runs all scenarios. Its error contains the differences from the expected results of all scenarios. The demo ends early when the
+// application cannot be deployed or a release does not end.
 func Run(ctx context.Context, o Options) error {
 	p := &demoRunner{Options: o, statuses: make(chan canaryStatus, 1000)}
 	if err := p.deploy(ctx); err != nil {
@@ -113,19 +113,19 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer o.Viewer.End()
 	var errs []error
-	acts := Scenarios()
-	for i, act := range acts {
-		o.Viewer.StartScenario(i+1, len(acts), act)
-		result, err := p.runScenario(ctx, act)
+	scenarios := Scenarios()
+	for i, scenario := range scenarios {
+		o.Viewer.StartScenario(i+1, len(scenarios), scenario)
+		result, err := p.runScenario(ctx, scenario)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		o.Viewer.Result(act, result, err)
+		o.Viewer.Result(scenario, result, err)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("act %s: %w", act.Name, err))
+			errs = append(errs, fmt.Errorf("scenario %s: %w", scenario.Name, err))
 		}
 		if result.Outcome == Stuck {
-			break // the next act would only show the same
+			break // the next release would not end either
 		}
 	}
 	return errors.Join(errs...)
@@ -136,7 +136,7 @@ func (p *demoRunner) deploy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("it took more than %s", waitTimeout))
 	defer cancel()
 	c := p.Cluster
-	p.Viewer.Say("starting Serin")
+	p.Viewer.ShowActivity("starting Serin")
 	if err := c.ApplyFolder(ctx, p.CRDs); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (p *demoRunner) deploy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.Viewer.Say("handing Deployment cart over to Serin, by a Canary")
+	p.Viewer.ShowActivity("creating a Canary for Deployment cart")
 	if err := c.Apply(ctx, demoManifests); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (p *demoRunner) deploy(ctx context.Context) error {
 	if err := p.waitForStatus(ctx, func(s canaryStatus) bool { return s.phase == "Initialized" || s.phase == "Succeeded" }); err != nil {
 		return fmt.Errorf("wait for Canary %s to be initialized: %w", name, err)
 	}
-	p.Viewer.Say(fmt.Sprintf("sending %d requests a second through the gateway", requestRate))
+	p.Viewer.ShowActivity(fmt.Sprintf("sending %d requests a second through the gateway", requestRate))
 	if err := p.waitForGateway(ctx); err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (p *demoRunner) deploy(ctx context.Context) error {
 	return err
 }
 
-// waitForGateway waits until the gateway has taken up the route.
+// waitForGateway waits until the gateway serves the route.
 func (p *demoRunner) waitForGateway(ctx context.Context) error {
 	first, err := load.Start(ctx, load.Options{URL: p.Cluster.GatewayURL, Host: host, Rate: requestRate / 10, Clock: p.Clock})
 	if err != nil {
@@ -172,14 +172,14 @@ func (p *demoRunner) waitForGateway(ctx context.Context) error {
 	return first.WaitFor(ctx, func(c load.Counts) bool { return c.Requests > c.Failed() })
 }
 
-// watchStatuses fills statuses until the cluster ends.
+// watchStatuses sends the statuses of the Canary to p.statuses until the cluster ends.
 func (p *demoRunner) watchStatuses(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		<-p.Cluster.Done()
 		cancel()
 	}()
-	tell := func(object any) {
+	send := func(object any) {
 		canary, ok := object.(*unstructured.Unstructured)
 		if !ok {
 			return
@@ -193,14 +193,14 @@ func (p *demoRunner) watchStatuses(ctx context.Context) {
 		func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
 		})
-	// The handler is the informer's first and only one; it cannot be refused.
+	// AddEventHandler fails only for an informer that has stopped; this one has not started.
 	_, _ = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: tell, UpdateFunc: func(_, object any) { tell(object) },
+		AddFunc: send, UpdateFunc: func(_, object any) { send(object) },
 	})
 	go informer.Informer().RunWithContext(ctx)
 }
 
-// nextStatus returns the next status, or an error when there will be none worth waiting for.
+// nextStatus returns the next status, or an error when ctx ends or the cluster or Serin has ended.
 func (p *demoRunner) nextStatus(ctx context.Context, tick <-chan time.Time) (s canaryStatus, ticked bool, err error) {
 	select {
 	case s = <-p.statuses:
@@ -229,28 +229,28 @@ func (p *demoRunner) waitForStatus(ctx context.Context, reached func(canaryStatu
 	}
 }
 
-// countsInterval is the time between two looks at the counts.
+// countsInterval is the interval at which the counts are shown.
 const countsInterval = time.Second
 
-// runScenario begins a release and follows it to its end.
-func (p *demoRunner) runScenario(ctx context.Context, act Scenario) (Result, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("the act took more than %s", waitTimeout))
+// runScenario starts a release and follows it until its end.
+func (p *demoRunner) runScenario(ctx context.Context, scenario Scenario) (Result, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("the scenario took more than %s", waitTimeout))
 	defer cancel()
-	began, before := p.Clock.Now(), p.load.Counts()
-	result := Result{Scenario: act.Name, Outcome: Stuck}
-	var seen releaseProgress
+	startedAt, before := p.Clock.Now(), p.load.Counts()
+	result := Result{Scenario: scenario.Name, Outcome: Stuck}
+	var progress releaseProgress
 	finish := func(err error) (Result, error) {
-		result.Steps, result.Windows = seen.steps, seen.windows
+		result.Steps, result.Windows = progress.steps, progress.windows
 		result.Counts = p.load.Counts().Since(before)
 		result.Requests, result.FailedRequests = result.Counts.Requests, result.Counts.Failed()
-		result.Seconds = p.Clock.Since(began).Seconds()
+		result.Seconds = p.Clock.Since(startedAt).Seconds()
 		if err != nil {
 			return result, err
 		}
-		return result, act.verifyResult(result)
+		return result, scenario.verifyResult(result)
 	}
 
-	patch, err := json.Marshal(act.targetPatch())
+	patch, err := json.Marshal(scenario.targetPatch())
 	if err != nil {
 		return finish(err)
 	}
@@ -270,7 +270,7 @@ func (p *demoRunner) runScenario(ctx context.Context, act Scenario) (Result, err
 			p.Viewer.Progress(false, last.String(), p.load.Counts().Since(before))
 			continue
 		}
-		outcome := seen.observe(s)
+		outcome := progress.observe(s)
 		if s.String() != last.String() {
 			p.Viewer.Progress(true, s.String(), p.load.Counts().Since(before))
 		}
@@ -282,39 +282,41 @@ func (p *demoRunner) runScenario(ctx context.Context, act Scenario) (Result, err
 	}
 }
 
-// waitForRequests waits for some requests that were sent after the end: they say who serves now.
+// waitForRequests waits for some requests that were sent after the end of the release, so that the counts include the version that
+// serves then.
 func (p *demoRunner) waitForRequests(ctx context.Context) error {
 	from := p.load.Counts()
 	return p.load.WaitFor(ctx, func(c load.Counts) bool { return c.Requests-from.Requests >= requestRate })
 }
 
-// verifyResult says what in a result was not as it must. Requests may only fail because the version of the act fails them;
-// none may get lost, whatever becomes of the release.
-func (a Scenario) verifyResult(r Result) error {
+// verifyResult returns an error with all differences from the expected result. Requests may fail only because the version of the
+// scenario fails them; no request may be lost, whatever the outcome of the release.
+func (s Scenario) verifyResult(r Result) error {
 	var errs []error
-	if r.Outcome != a.Want {
-		errs = append(errs, fmt.Errorf("version %s was %s, it had to be %s", a.Version, r.Outcome, a.Want))
+	if r.Outcome != s.Want {
+		errs = append(errs, fmt.Errorf("version %s was %s, want %s", s.Version, r.Outcome, s.Want))
 	}
 	if r.Counts.Lost > 0 {
 		errs = append(errs, fmt.Errorf("%d requests were lost: %s", r.Counts.Lost, r.Counts))
 	}
 	for version, counts := range r.Counts.ByVersion {
-		if counts.Errors > 0 && (version != a.Version || a.Env[errorPercent] == "") {
-			errs = append(errs, fmt.Errorf("version %s failed %d requests, it has to fail none", version, counts.Errors))
+		if counts.Errors > 0 && (version != s.Version || s.Env[errorPercent] == "") {
+			errs = append(errs, fmt.Errorf("version %s failed %d requests, want none", version, counts.Errors))
 		}
 	}
-	if r.Counts.ByVersion[a.Version].Requests == 0 {
-		errs = append(errs, fmt.Errorf("version %s got no requests", a.Version))
+	if r.Counts.ByVersion[s.Version].Requests == 0 {
+		errs = append(errs, fmt.Errorf("version %s got no requests", s.Version))
 	}
 	return errors.Join(errs...)
 }
 
-// controllerFlags make Serin fit for people in a hurry.
+// controllerFlags shorten the minimum interval and the drain, so that the demo takes little time.
 var controllerFlags = []string{
 	"-mesh-provider=gatewayapi:v1", "-min-analysis-interval=2s", "-drain-delay=2s", "-log-level=info",
 }
 
-// WatchArgs make Serin show the demo's release. Its controller is no Deployment here, so the flags have to be told.
+// WatchArgs returns the arguments with which Serin shows the release of the demo. Serin cannot read the flags of the controller from
+// its Deployment, because the controller does not run in a pod here.
 func WatchArgs() []string {
 	return []string{"watch", name, "-n", namespace, "--controller-flags", strings.Join(controllerFlags, " ")}
 }

@@ -21,13 +21,13 @@ func TestProgressOfARelease(t *testing.T) {
 		want           Outcome
 		steps, windows int
 	}{
-		{"nothing yet", []canaryStatus{at("Succeeded", 0, 0)}, "", 0, 0},
-		{"the last release's end is not this one's", []canaryStatus{at("Failed", 0, 0), at("Failed", 0, 0)}, "", 0, 0},
+		{"not started", []canaryStatus{at("Succeeded", 0, 0)}, "", 0, 0},
+		{"the end of the previous release is ignored", []canaryStatus{at("Failed", 0, 0), at("Failed", 0, 0)}, "", 0, 0},
 		{"promoted", []canaryStatus{
 			at("Initialized", 0, 0), at("Progressing", 0, 0), at("Progressing", 20, 0), at("Progressing", 20, 0), at("Progressing", 40, 0),
 			at("Promoting", 40, 0), at("Promoting", 40, 0), at("Finalising", 0, 0), at("Succeeded", 0, 0),
 		}, Promoted, 2, 2},
-		{"rolled back after a second look at the same weight", []canaryStatus{
+		{"rolled back after two windows at the same weight", []canaryStatus{
 			at("Succeeded", 0, 0), at("Progressing", 20, 0), at("Progressing", 20, 1), at("Progressing", 20, 2), at("Failed", 0, 0),
 		}, RolledBack, 1, 2},
 		{"rolled back before any traffic", []canaryStatus{at("Progressing", 0, 0), at("Failed", 0, 0)}, RolledBack, 0, 0},
@@ -46,9 +46,9 @@ func TestProgressOfARelease(t *testing.T) {
 func TestStatusOfACanary(t *testing.T) {
 	canary := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
 		"phase": "Progressing", "canaryWeight": int64(20), "failedChecks": int64(1),
-		"conditions": []any{map[string]any{"type": "Promoted", "status": "Unknown", "message": "on its way"}},
+		"conditions": []any{map[string]any{"type": "Promoted", "status": "Unknown", "message": "progressing"}},
 	}}}
-	want := canaryStatus{phase: "Progressing", weight: 20, failed: 1, message: "on its way"}
+	want := canaryStatus{phase: "Progressing", weight: 20, failed: 1, message: "progressing"}
 	if got := readStatus(canary); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -57,36 +57,36 @@ func TestStatusOfACanary(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
-	act := Scenarios()[1]
+func TestDifferencesFromTheExpectedResultAreReported(t *testing.T) {
+	scenario := Scenarios()[1]
 	good := func() Result {
 		return Result{Outcome: RolledBack, Counts: load.Counts{Requests: 100, Errors: 2, ByVersion: map[string]load.VersionCounts{
-			"v2": {Requests: 80}, act.Version: {Requests: 20, Errors: 2},
+			"v2": {Requests: 80}, scenario.Version: {Requests: 20, Errors: 2},
 		}}}
 	}
-	if err := act.verifyResult(good()); err != nil {
-		t.Errorf("as it must: %v", err)
+	if err := scenario.verifyResult(good()); err != nil {
+		t.Errorf("expected result: %v", err)
 	}
 	for _, c := range []struct {
 		name, want string
-		spoil      func(*Result)
+		change     func(*Result)
 	}{
 		{"outcome", "was promoted", func(r *Result) { r.Outcome = Promoted }},
 		{"lost", "1 requests were lost", func(r *Result) { r.Counts.Lost = 1 }},
 		{"good version fails", "version v2 failed 3 requests", func(r *Result) { r.Counts.ByVersion["v2"] = load.VersionCounts{Requests: 80, Errors: 3} }},
-		{"no traffic", "got no requests", func(r *Result) { delete(r.Counts.ByVersion, act.Version) }},
+		{"no traffic", "got no requests", func(r *Result) { delete(r.Counts.ByVersion, scenario.Version) }},
 	} {
 		r := good()
-		c.spoil(&r)
-		if err := act.verifyResult(r); err == nil || !strings.Contains(err.Error(), c.want) {
+		c.change(&r)
+		if err := scenario.verifyResult(r); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
 }
 
-func TestStreamIsWholeBetweenSequencesAndLetters(t *testing.T) {
+func TestStreamIsCompleteBetweenSequencesAndCharacters(t *testing.T) {
 	const text = "a\x1b[31;1mb\x1b]11;?\x07c\x1b]0;title\x1b\\d\x1b(Be\x1b7├é😀f"
-	// After each byte: + where something else may be written.
+	// One sign for each byte: + if other output may be inserted after it.
 	const want = "+" + "------" + "+" + "+" + "------" + "+" + "+" + "----------" + "+" + "+" + "--" + "+" + "+" + "-" + "+" + "--+" + "-+" + "---+" + "+"
 	var s terminalStream
 	got := ""
@@ -103,10 +103,10 @@ func TestStreamIsWholeBetweenSequencesAndLetters(t *testing.T) {
 	}
 }
 
-func TestPlainLinesTellChangesAtOnceAndCountsSometimes(t *testing.T) {
+func TestLineViewerPrintsEachChangeAndCountsAtIntervals(t *testing.T) {
 	var out strings.Builder
 	v := &LineViewer{Out: &out}
-	v.Say("starting Serin")
+	v.ShowActivity("starting Serin")
 	v.StartScenario(1, 3, Scenario{Story: "v2 is good"})
 	counts := load.Counts{Requests: 3, ByVersion: map[string]load.VersionCounts{"v1": {Requests: 3}}}
 	v.Progress(true, "phase Progressing", counts)
@@ -116,7 +116,7 @@ func TestPlainLinesTellChangesAtOnceAndCountsSometimes(t *testing.T) {
 	v.Result(Scenario{Version: "v2"}, Result{Outcome: Promoted, Seconds: 20.04, Steps: 3, Windows: 3, Requests: 3, Counts: counts}, nil)
 	want := `starting Serin ...
 
-Act 1 of 3: v2 is good
+Release 1 of 3: v2 is good
   phase Progressing; requests: v1 3 (0 errors), lost 0
   phase Progressing; requests: v1 3 (0 errors), lost 0
 ✓ v2 was promoted in 20.0 s: 3 steps, 3 windows, 3 requests, 0 failed (v1 3 (0 errors), lost 0)
@@ -126,7 +126,7 @@ Act 1 of 3: v2 is good
 	}
 }
 
-func TestJSONHasTheFieldsThatProgramsRead(t *testing.T) {
+func TestJSONViewerPrintsTheDocumentedFields(t *testing.T) {
 	var out strings.Builder
 	JSONViewer{Out: &out}.Result(Scenario{}, Result{Scenario: "good", Outcome: Promoted, Steps: 3, Windows: 4, Requests: 5, FailedRequests: 6, Seconds: 7.5}, nil)
 	want := `{"act":"good","outcome":"promoted","steps":3,"windows":4,"requests":5,"failedRequests":6,"seconds":7.5}` + "\n"

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// canaryStatus is what the demo reads of a Canary. It reads the object as users see it, not through Serin's own types: the
-// playground is a module of its own and would work for any controller of this API.
+// canaryStatus contains the fields of a Canary that the demo uses. They are read from the unstructured object and not with Serin's
+// types, so that the demo works with any controller of this API.
 type canaryStatus struct {
 	phase   string
 	weight  int64
@@ -19,7 +19,7 @@ type canaryStatus struct {
 
 func readStatus(canary *unstructured.Unstructured) canaryStatus {
 	var s canaryStatus
-	// What has another type than expected reads as absent, and the act will say what it waits for.
+	// A field of an unexpected type is treated as absent; the scenario then fails with the last observed status.
 	s.phase, _, _ = unstructured.NestedString(canary.Object, "status", "phase")
 	s.weight, _, _ = unstructured.NestedInt64(canary.Object, "status", "canaryWeight")
 	s.failed, _, _ = unstructured.NestedInt64(canary.Object, "status", "failedChecks")
@@ -37,16 +37,16 @@ func (s canaryStatus) String() string {
 	return fmt.Sprintf("phase %s, weight %d, failed checks %d", s.phase, s.weight, s.failed)
 }
 
-// releaseProgress follows one release through the statuses that were seen.
+// releaseProgress accumulates the observed statuses of one release.
 type releaseProgress struct {
 	isStarted bool
 	last      canaryStatus
-	// steps is the number of times the weight rose, windows the number of times a weight was judged.
+	// steps is the number of weight increases, windows the number of observation windows that were evaluated.
 	steps, windows int
 }
 
-// observe takes the next status and returns the outcome, or "" while there is none. A status from before the release
-// began counts for nothing.
+// observe processes the next status and returns the outcome, or "" while the release is in progress. Statuses from before the release
+// started are ignored.
 func (p *releaseProgress) observe(s canaryStatus) Outcome {
 	switch s.phase {
 	case "Progressing", "Waiting", "WaitingPromotion", "Promoting", "Finalising":
@@ -55,9 +55,9 @@ func (p *releaseProgress) observe(s canaryStatus) Outcome {
 	if !p.isStarted {
 		return ""
 	}
-	// The window that opens with the last failed check is not judged: the release goes back at once.
-	judged := s.weight > p.last.weight || s.failed > p.last.failed || s.phase == "WaitingPromotion" || s.phase == "Promoting"
-	if judged && p.last.phase == "Progressing" && p.last.weight > 0 {
+	// The window that opens with the last failed check is not evaluated: the release is rolled back at once.
+	evaluated := s.weight > p.last.weight || s.failed > p.last.failed || s.phase == "WaitingPromotion" || s.phase == "Promoting"
+	if evaluated && p.last.phase == "Progressing" && p.last.weight > 0 {
 		p.windows++
 	}
 	if s.weight > p.last.weight {

@@ -4,11 +4,11 @@ package demo
 
 import "unicode/utf8"
 
-// terminalStream follows what a program writes to a terminal and knows where something else may be written in between: not
-// within a control sequence (ECMA-48: ESC [ … final byte, ESC ] … BEL or ST, ESC and one byte) and not within a letter.
+// terminalStream parses the output of a program to a terminal and determines where other output may be inserted: not within a control
+// sequence (ECMA-48: ESC [ … final byte, ESC ] … BEL or ST, ESC and one byte) and not within a UTF-8 character.
 type terminalStream struct {
 	state   streamState
-	missing int // bytes of a letter
+	missing int // remaining bytes of a character
 }
 
 type streamState int
@@ -17,7 +17,7 @@ const (
 	ground streamState = iota
 	afterEscape
 	inControl // ESC [
-	inString  // ESC ] and kin
+	inString  // ESC ] and similar
 	stringEnd // ESC within a string
 )
 
@@ -43,7 +43,7 @@ func (s *terminalStream) write(text []byte) {
 			case ']', 'P', '_', '^', 'X':
 				s.state = inString
 			default:
-				if b < 0x20 || b > 0x2f { // others announce a further byte
+				if b < 0x20 || b > 0x2f { // the others are followed by another byte
 					s.state = ground
 				}
 			}
@@ -64,7 +64,7 @@ func (s *terminalStream) write(text []byte) {
 	}
 }
 
-// runeLength is the number of bytes of a letter in UTF-8, by its first.
+// runeLength returns the number of bytes of a UTF-8 character, given its first byte.
 func runeLength(first byte) int {
 	switch {
 	case first >= 0xf0:

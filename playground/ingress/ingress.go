@@ -2,8 +2,8 @@
 
 // Package ingress describes an ingress controller for the playground: ingress-nginx, with Debian's nginx.
 //
-// It knows what that controller expects of an image, which was made for another nginx. It must not know Ingresses,
-// releases or applications.
+// It knows which files the controller expects in its image, and adapts them to Debian's nginx. It must not know Ingresses, releases or
+// applications.
 package ingress
 
 import (
@@ -14,28 +14,28 @@ import (
 	"regexp"
 )
 
-// What Ingresses and tests refer to.
+// Names to which Ingresses and tests refer.
 const (
 	ClassName = "nginx"
 	Namespace = "ingress-nginx"
 	Pod       = "controller"
 	Port      = 80
-	// Image is to be the controller's program.
+	// Image is the name under which the caller must provide the controller's program.
 	Image = "serin.dev/ingress-nginx"
 )
 
-// Files are the parts of the controller's file system.
+// Files are the parts of the controller's filesystem.
 type Files struct {
-	// Debian is the root of a file system with nginx and its libraries.
+	// Debian is the root of a filesystem with nginx and its libraries.
 	Debian string
-	// Etc becomes /etc: a folder of this controller alone, which Write fills.
+	// Etc is mounted at /etc: a folder of this controller only, which Write fills.
 	Etc string
-	// Kubeconfig has credentials for the API server, under whatever address.
+	// Kubeconfig contains credentials for the API server; its address is ignored.
 	Kubeconfig string
 }
 
-// libraries are those that the scripts load and Debian has under another name, or not at all. Of the latter only the one
-// that chooses an endpoint is used: the others are for hashing, external names' certificates and rate limits.
+// libraries are Lua libraries of the scripts that Debian does not contain, or contains under another name. The missing ones are for
+// hashing, certificates of external names and rate limits, which are not used. The library that selects an endpoint is our own.
 var libraries = map[string]string{
 	"resty/cookie.lua":          `return require("nginx.cookie")`,
 	"resty/dns/resolver.lua":    `return require("nginx.dns.resolver")`,
@@ -49,10 +49,11 @@ var libraries = map[string]string{
 //go:embed lua
 var ownFiles embed.FS
 
-// streamsFile are what the template has for TCP and UDP services: with scripts, for which Debian has no module.
-var streamsFile = regexp.MustCompile(`(?ms)^stream \{$.*?^\}$`)
+// streamBlock matches the block of the template for TCP and UDP services. It uses scripts for which Debian has no module.
+var streamBlock = regexp.MustCompile(`(?ms)^stream \{$.*?^\}$`)
 
-// Write fills Etc with ingress-nginx's own template and scripts, which stand in source, and with what they lack here.
+// Write fills Etc with ingress-nginx's template and scripts, which are in the folder source, and with the files that they require but
+// Debian does not contain.
 func (f Files) Write(source string) error {
 	nginx := filepath.Join(f.Etc, "nginx")
 	if err := os.CopyFS(nginx, os.DirFS(source)); err != nil {
@@ -63,17 +64,17 @@ func (f Files) Write(source string) error {
 	if err != nil {
 		return fmt.Errorf("read ingress-nginx's template: %w", err)
 	}
-	if found := len(streamsFile.FindAllIndex(text, -1)); found != 1 {
-		return fmt.Errorf("ingress-nginx's template has %d blocks for streams, not one: its version is another than this was written for", found)
+	if found := len(streamBlock.FindAllIndex(text, -1)); found != 1 {
+		return fmt.Errorf("ingress-nginx's template has %d blocks for streams, want one: adapt package ingress to this version of ingress-nginx", found)
 	}
 	mimeTypes, err := os.ReadFile(filepath.Join(f.Debian, "etc", "nginx", "mime.types"))
 	if err != nil {
-		return fmt.Errorf("read nginx's types: %w", err)
+		return fmt.Errorf("read nginx's MIME types: %w", err)
 	}
 	files := map[string]string{
-		"nginx/template/nginx.tmpl": string(streamsFile.ReplaceAll(text, nil)),
+		"nginx/template/nginx.tmpl": string(streamBlock.ReplaceAll(text, nil)),
 		"nginx/mime.types":          string(mimeTypes),
-		// Whom nginx's workers run as. In the namespace of an ordinary user there is one user only.
+		// The user of nginx's workers. The user namespace of an unprivileged user contains only one user.
 		"passwd": "nobody:x:0:0::/:/none\n",
 		"group":  "nogroup:x:0:\n",
 	}
@@ -102,16 +103,16 @@ func (f Files) Write(source string) error {
 	return nil
 }
 
-// Manifest is the controller: one pod, which is ready when nginx serves. Its rights are those of the kubeconfig.
+// Manifest returns the manifests of the controller: one pod, which is ready when nginx serves. It has the permissions of the kubeconfig.
 func (f Files) Manifest(apiServer string) string {
 	return fmt.Sprintf(manifest, Namespace, ClassName, Pod, Image, f.Debian, f.Etc, f.Kubeconfig, apiServer, Port)
 }
 
-// The modules that Debian keeps apart are loaded by the first snippet. The second listens where the controller tells of
-// its streams, of which there are none.
+// manifest loads, with main-snippet, the modules that Debian packages separately. The server in http-snippet listens on the port to
+// which the controller sends the configuration of its streams, of which there are none.
 //
-// It is given less than one change a second: its script tells one from the next by whole seconds, and would not see the second
-// of two, such as a weight right after the pods that it is for, until another came.
+// --sync-rate-limit is below one change a second, because the controller's script distinguishes changes by whole seconds. It would
+// ignore the second of two changes in one second, such as a weight right after the pods, until the next change.
 const manifest = `
 apiVersion: v1
 kind: Namespace

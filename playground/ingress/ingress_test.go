@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/playground/ingress"
 )
 
-// write writes files below a new folder.
-func write(t *testing.T, files map[string]string) string {
+// writeFiles writes files below a new folder and returns the folder.
+func writeFiles(t *testing.T, files map[string]string) string {
 	t.Helper()
 	folder := t.TempDir()
 	for name, text := range files {
@@ -26,19 +26,19 @@ func write(t *testing.T, files map[string]string) string {
 	return folder
 }
 
-func TestOnlyTheStreamsAreCutFromTheTemplate(t *testing.T) {
-	debian := write(t, map[string]string{"etc/nginx/mime.types": "types {}"})
-	for _, tt := range []struct{ template, want, refused string }{
+func TestOnlyTheStreamBlockIsRemovedFromTheTemplate(t *testing.T) {
+	debian := writeFiles(t, map[string]string{"etc/nginx/mime.types": "types {}"})
+	for _, tt := range []struct{ template, want, wantError string }{
 		{template: "http {\n}\n\nstream {\n  server {\n  }\n}\n\n{{ end }}\n", want: "http {\n}\n\n\n\n{{ end }}\n"},
-		{template: "http {\n}\n", refused: "has 0 blocks for streams"},
-		{template: "stream {\n}\nstream {\n}\n", refused: "has 2 blocks for streams"},
+		{template: "http {\n}\n", wantError: "has 0 blocks for streams"},
+		{template: "stream {\n}\nstream {\n}\n", wantError: "has 2 blocks for streams"},
 	} {
-		source := write(t, map[string]string{"template/nginx.tmpl": tt.template, "lua/balancer.lua": "theirs"})
+		source := writeFiles(t, map[string]string{"template/nginx.tmpl": tt.template, "lua/balancer.lua": "original"})
 		files := ingress.Files{Debian: debian, Etc: filepath.Join(t.TempDir(), "etc")}
 		err := files.Write(source)
-		if tt.refused != "" {
-			if err == nil || !strings.Contains(err.Error(), tt.refused) {
-				t.Errorf("%q: got %v, want an error with %q", tt.template, err, tt.refused)
+		if tt.wantError != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.wantError) {
+				t.Errorf("%q: got %v, want an error with %q", tt.template, err, tt.wantError)
 			}
 			continue
 		}
@@ -46,7 +46,7 @@ func TestOnlyTheStreamsAreCutFromTheTemplate(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, want := range map[string]string{
-			"nginx/template/nginx.tmpl": tt.want, "nginx/lua/balancer.lua": "theirs", "nginx/mime.types": "types {}",
+			"nginx/template/nginx.tmpl": tt.want, "nginx/lua/balancer.lua": "original", "nginx/mime.types": "types {}",
 			"nginx/lua/resty/chash.lua": `return require("absent")`,
 		} {
 			if got, err := os.ReadFile(filepath.Join(files.Etc, name)); err != nil || string(got) != want {

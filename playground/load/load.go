@@ -1,8 +1,8 @@
-// Package load sends requests at a steady rate and counts what came back, per
+// Package load sends requests at a steady rate and counts the results by
 // version and over time.
 //
-// It must not know Kubernetes or releases; it is a client like any other, but
-// one that never tries again, so that each lost request is seen.
+// It must not know Kubernetes or releases. Unlike other clients it never
+// retries a request, so that each lost request is counted.
 package load
 
 import (
@@ -23,62 +23,62 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options say what is sent. URL and Rate are needed.
+// Options configure a load. URL and Rate are required.
 type Options struct {
 	// URL of the gateway, with the path.
 	URL string
-	// Host is the name in the requests; the URL's when empty.
+	// Host is the Host header of the requests; it defaults to the host of the URL.
 	Host string
-	// Method is GET when empty.
+	// Method defaults to GET.
 	Method string
-	// Rate is the number of requests a second, above 0. They are sent on time, however slow the answers are.
+	// Rate is the number of requests a second, above 0. It does not depend on the duration of the answers.
 	Rate float64
 	// Header is sent with each request.
 	Header http.Header
-	// Users share the requests in turn, each with cookies of its own; 0 sends and keeps no cookies.
+	// Users is the number of clients that send the requests in rotation, each with its own cookies. With 0, cookies are neither stored
+	// nor sent.
 	Users int
-	// Timeout of a request; 10 s when 0.
+	// Timeout of a request, 10 s if 0.
 	Timeout time.Duration
-	// Clock is the real one when nil.
+	// Clock defaults to the real clock.
 	Clock clock.WithTicker
 }
 
-// Validate says what is wrong with the options.
+// Validate returns an error if the options cannot work.
 func (o Options) Validate() error {
 	if o.Rate <= 0 {
-		return fmt.Errorf("the rate of requests is %v: it has to be above 0", o.Rate)
+		return fmt.Errorf("the rate of requests is %v: it must be above 0", o.Rate)
 	}
 	if o.Users < 0 {
-		return fmt.Errorf("the number of users is %d: it cannot be negative", o.Users)
+		return fmt.Errorf("the number of users is %d: it must not be negative", o.Users)
 	}
 	if _, err := url.Parse(o.URL); err != nil {
-		return fmt.Errorf("the URL for load: %w", err)
+		return fmt.Errorf("parse the URL for load: %w", err)
 	}
 	return nil
 }
 
-// Sample is one request that has come to its end.
+// Sample is the result of one request.
 type Sample struct {
-	// StartedAt is when it was sent, Took the time until the answer was read.
+	// StartedAt is the time at which it was sent, Duration the time until the answer was read completely.
 	StartedAt time.Time
 	Duration  time.Duration
 	// User counts from 0.
 	User int
-	// Version and Pod are what the application said in X-Version and X-Pod; without a version nobody answered.
+	// Version and Pod are the headers X-Version and X-Pod. Without a version, no application answered.
 	Version, Pod string
-	// Status is the HTTP status, 0 where there was no answer, and then Err says why.
+	// Status is the HTTP status, or 0 if there was no answer; Err is the reason then.
 	Status int
 	Err    string
 }
 
-// IsLost says that no application answered: the request failed on its way, or the gateway answered for itself.
+// IsLost reports whether no application answered: the request failed, or the gateway answered it.
 func (s Sample) IsLost() bool { return s.Version == "" }
 
-// IsFailed says that the client did not get what it asked for: the request is lost, or was answered with an error of the
-// server.
+// IsFailed reports whether the request is lost or was answered with status 5xx.
 func (s Sample) IsFailed() bool { return s.IsLost() || s.Status >= http.StatusInternalServerError }
 
-// maxSamples bounds the memory of one load, to some 200 MB; older samples than that are forgotten.
+// maxSamples bounds the memory of one load to about 200 MB; the oldest samples are dropped.
 const maxSamples = 1_000_000
 
 // Load is a stream of requests.
@@ -92,7 +92,7 @@ type Load struct {
 	samples []Sample
 }
 
-// Start begins to send; it ends with Stop or ctx.
+// Start starts to send requests, until Stop or the end of ctx.
 func Start(ctx context.Context, o Options) (*Load, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -107,9 +107,9 @@ func Start(ctx context.Context, o Options) (*Load, error) {
 		client := &http.Client{
 			Timeout: o.Timeout,
 			Transport: &http.Transport{
-				// On a kept connection the library would silently send a request again that found it closed.
+				// The library silently retries a request on a reused connection that turns out to be closed.
 				DisableKeepAlives: true,
-				// An empty map keeps it from HTTP/2, which tries again too.
+				// An empty map disables HTTP/2, whose client retries requests too.
 				TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -117,7 +117,7 @@ func Start(ctx context.Context, o Options) (*Load, error) {
 		if o.Users > 0 {
 			jar, err := cookiejar.New(nil)
 			if err != nil {
-				return nil, fmt.Errorf("keep cookies: %w", err)
+				return nil, fmt.Errorf("create a cookie jar: %w", err)
 			}
 			client.Jar = jar
 		}
@@ -128,12 +128,13 @@ func Start(ctx context.Context, o Options) (*Load, error) {
 	return l, nil
 }
 
-// sendRequests sends on time. When the machine was busy it catches up, so that the number of requests is right.
+// sendRequests sends requests at the configured rate. After a delay of the machine it catches up, so that the number of requests is
+// right.
 func (l *Load) sendRequests(ctx context.Context) {
-	gap := time.Duration(float64(time.Second) / l.options.Rate)
-	begin := l.options.Clock.Now()
+	interval := time.Duration(float64(time.Second) / l.options.Rate)
+	start := l.options.Clock.Now()
 	for i := 0; ; i++ {
-		if wait := begin.Add(time.Duration(i) * gap).Sub(l.options.Clock.Now()); wait > 0 {
+		if wait := start.Add(time.Duration(i) * interval).Sub(l.options.Clock.Now()); wait > 0 {
 			select {
 			case <-ctx.Done():
 				return
@@ -143,7 +144,7 @@ func (l *Load) sendRequests(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		// The request outlives ctx: one that was cut short would look like one that was lost.
+		// ctx must not cancel the request, which would then be counted as lost.
 		l.senders.Go(func() { l.sendRequest(context.WithoutCancel(ctx), i%len(l.clients)) })
 	}
 }
@@ -162,7 +163,7 @@ func (l *Load) sendRequest(ctx context.Context, user int) {
 	l.samples = append(l.samples, sample)
 }
 
-// readResponse sends the request of a sample and takes in the answer, once all of it is here.
+// readResponse sends the request of a sample, reads the answer completely and stores its result in the sample.
 func (l *Load) readResponse(ctx context.Context, sample *Sample) error {
 	request, err := http.NewRequestWithContext(ctx, l.options.Method, l.options.URL, nil)
 	if err != nil {
@@ -175,7 +176,7 @@ func (l *Load) readResponse(ctx context.Context, sample *Sample) error {
 		return err
 	}
 	defer response.Body.Close()
-	// An answer that breaks off is no answer.
+	// A request with an incomplete answer is lost.
 	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20)); err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}
@@ -198,7 +199,7 @@ func (l *Load) Stop() {
 	l.senders.Wait()
 }
 
-// Samples returns all requests that have ended so far, in the order of their ends.
+// Samples returns the results of all requests that have ended so far, in the order in which they ended.
 func (l *Load) Samples() []Sample {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +213,7 @@ func (l *Load) Counts() Counts {
 	return CountSamples(l.samples)
 }
 
-// Between returns the sums over the requests sent from from on and before to.
+// Between returns the sums over the requests that were sent at or after from and before to.
 func (l *Load) Between(from, to time.Time) Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,8 +226,8 @@ func (l *Load) Between(from, to time.Time) Counts {
 	return CountSamples(some)
 }
 
-// WaitFor returns nil once enough says yes to the counts so far. It looks after every request that ends; an error tells
-// the last counts.
+// WaitFor returns nil once enough returns true for the current counts, which it checks every 20 ms. If ctx ends first, the error
+// contains the last counts.
 func (l *Load) WaitFor(ctx context.Context, enough func(Counts) bool) error {
 	ticker := l.options.Clock.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -245,26 +246,26 @@ func (l *Load) WaitFor(ctx context.Context, enough func(Counts) bool) error {
 
 // Counts are sums over requests.
 type Counts struct {
-	// Requests is the number of all, Lost of those that no application answered, Errors of those that an application
-	// answered with 5xx. Failed requests are both together.
+	// Requests is the number of all requests, Lost the number of those that no application answered, Errors the number of those
+	// that an application answered with 5xx.
 	Requests, Lost, Errors int
-	// ByVersion has the requests that each version answered.
+	// ByVersion contains the requests that each version answered.
 	ByVersion map[string]VersionCounts
-	// Reasons say why requests were lost, and how often.
+	// Reasons is the number of lost requests by reason.
 	Reasons map[string]int
 }
 
 // VersionCounts are the sums of one version.
 type VersionCounts struct {
 	Requests, Errors int
-	// Slowest is the longest time that an answer took.
+	// Slowest is the longest duration of a request.
 	Slowest time.Duration
 }
 
-// Failed is the number of requests whose client did not get what it asked for.
+// Failed returns the number of lost requests and of requests that were answered with 5xx.
 func (c Counts) Failed() int { return c.Lost + c.Errors }
 
-// CountSamples sums up samples.
+// CountSamples returns the sums over samples.
 func CountSamples(samples []Sample) Counts {
 	c := Counts{ByVersion: map[string]VersionCounts{}, Reasons: map[string]int{}}
 	for _, s := range samples {
@@ -286,7 +287,7 @@ func CountSamples(samples []Sample) Counts {
 	return c
 }
 
-// Since is what was added to earlier counts of the same load.
+// Since returns the difference from earlier counts of the same load. Slowest is the maximum over all requests.
 func (c Counts) Since(earlier Counts) Counts {
 	added := Counts{
 		Requests: c.Requests - earlier.Requests, Lost: c.Lost - earlier.Lost, Errors: c.Errors - earlier.Errors,
@@ -308,7 +309,7 @@ func (c Counts) Since(earlier Counts) Counts {
 	return added
 }
 
-// String is one line for people: v1 300 (0 errors), v2 75 (8 errors), lost 0.
+// String returns one line for users: v1 300 (0 errors), v2 75 (8 errors), lost 0.
 func (c Counts) String() string {
 	var parts []string
 	for _, version := range slices.Sorted(maps.Keys(c.ByVersion)) {

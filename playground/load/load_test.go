@@ -15,8 +15,8 @@ import (
 	"github.com/serin-dev/serin/playground/load"
 )
 
-// sent sends at least n requests to handler and returns all of them.
-func sent(t *testing.T, n int, o load.Options, handler http.HandlerFunc) []load.Sample {
+// sendAtLeast sends at least n requests to handler and returns all of them.
+func sendAtLeast(t *testing.T, n int, o load.Options, handler http.HandlerFunc) []load.Sample {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	defer server.Close()
@@ -32,9 +32,9 @@ func sent(t *testing.T, n int, o load.Options, handler http.HandlerFunc) []load.
 	return l.Samples()
 }
 
-func TestCountsAreKeptByVersion(t *testing.T) {
+func TestRequestsAreCountedByVersion(t *testing.T) {
 	var n atomic.Int64
-	samples := sent(t, 100, load.Options{}, func(w http.ResponseWriter, _ *http.Request) {
+	samples := sendAtLeast(t, 100, load.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		i := n.Add(1)
 		w.Header().Set("X-Version", fmt.Sprintf("v%d", 1+i%2))
 		if i%10 == 0 {
@@ -51,9 +51,9 @@ func TestCountsAreKeptByVersion(t *testing.T) {
 	}
 }
 
-func TestRequestThatBreaksOffIsLostAndNotSentAgain(t *testing.T) {
+func TestAbortedRequestIsLostAndNotRetried(t *testing.T) {
 	var n atomic.Int64
-	samples := sent(t, 50, load.Options{}, func(w http.ResponseWriter, _ *http.Request) {
+	samples := sendAtLeast(t, 50, load.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		if n.Add(1)%5 == 0 {
 			panic(http.ErrAbortHandler)
 		}
@@ -61,12 +61,12 @@ func TestRequestThatBreaksOffIsLostAndNotSentAgain(t *testing.T) {
 	})
 	got := load.CountSamples(samples)
 	if all := int(n.Load()); got.Requests != all || got.Lost != all/5 {
-		t.Errorf("the server saw %d requests and broke each fifth; counted were %s", all, got)
+		t.Errorf("the server received %d requests and aborted each fifth, but the counts are %s", all, got)
 	}
 }
 
-func TestAnswerOfTheGatewayItselfIsLost(t *testing.T) {
-	got := load.CountSamples(sent(t, 10, load.Options{}, func(w http.ResponseWriter, _ *http.Request) {
+func TestAnswerOfTheGatewayCountsAsLost(t *testing.T) {
+	got := load.CountSamples(sendAtLeast(t, 10, load.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)
 	}))
 	if got.Lost != got.Requests || got.Reasons["the gateway answered 502"] != got.Requests {
@@ -74,9 +74,9 @@ func TestAnswerOfTheGatewayItselfIsLost(t *testing.T) {
 	}
 }
 
-func TestEachUserKeepsCookiesOfItsOwn(t *testing.T) {
+func TestEachUserHasItsOwnCookies(t *testing.T) {
 	var n atomic.Int64
-	samples := sent(t, 100, load.Options{Users: 4, Header: http.Header{"X-Kind": {"insider"}}, Host: "cart.test"},
+	samples := sendAtLeast(t, 100, load.Options{Users: 4, Header: http.Header{"X-Kind": {"insider"}}, Host: "cart.test"},
 		func(w http.ResponseWriter, r *http.Request) {
 			if r.Host != "cart.test" || r.Header.Get("X-Kind") != "insider" {
 				w.WriteHeader(http.StatusBadRequest)
@@ -122,7 +122,7 @@ func TestCountsSinceAreTheDifference(t *testing.T) {
 	}
 }
 
-func TestWaitForTellsTheLastCounts(t *testing.T) {
+func TestWaitForReturnsAnErrorWhenItsContextEnds(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	l, err := load.Start(t.Context(), load.Options{URL: server.URL, Rate: 1000})
@@ -138,11 +138,11 @@ func TestWaitForTellsTheLastCounts(t *testing.T) {
 		return false
 	})
 	if err == nil {
-		t.Error("no error")
+		t.Error("WaitFor() = nil, want an error")
 	}
 }
 
-func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRejected(t *testing.T) {
 	for _, o := range []load.Options{{URL: "http://x"}, {URL: "http://x", Rate: -1}, {URL: "http://x", Rate: 1, Users: -1}, {URL: ":", Rate: 1}} {
 		if err := o.Validate(); err == nil {
 			t.Errorf("%+v is accepted", o)
@@ -150,7 +150,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-// The slow way: multiply Pascal's triangle out and add up.
+// slowBounds computes the bounds from a full row of the binomial distribution, as a second implementation.
 func slowBounds(n int, p, tail float64) (low, high int) {
 	row := []float64{1}
 	for range n {
@@ -183,7 +183,7 @@ func TestBoundsAreExact(t *testing.T) {
 				low, high := load.BinomialBounds(n, p, tail)
 				wantLow, wantHigh := slowBounds(n, p, tail)
 				if low != wantLow || high != wantHigh {
-					t.Errorf("Bounds(%d, %v, %v) = %d, %d, want %d, %d", n, p, tail, low, high, wantLow, wantHigh)
+					t.Errorf("BinomialBounds(%d, %v, %v) = %d, %d, want %d, %d", n, p, tail, low, high, wantLow, wantHigh)
 				}
 			}
 		}

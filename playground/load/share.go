@@ -2,9 +2,9 @@ package load
 
 import "math"
 
-// BinomialBounds are the smallest and the largest number of hits among n requests that chance explains when each is a hit with
-// probability p: outside of them lies at most tail of the probability on either side. The sums are exact (binomial), so
-// a test may choose a tail such as 1e-9 and never fail by bad luck.
+// BinomialBounds returns the smallest and the largest number of hits among n requests that chance explains, if each request is a hit
+// with probability p: the probability of fewer hits is at most tail, and so is that of more hits. The sums of the binomial
+// distribution are exact, so with a tail such as 1e-9 a test practically never fails by chance.
 func BinomialBounds(n int, p, tail float64) (low, high int) {
 	low, high = 0, n
 	for sum := binomialProbability(n, 0, p); low < n && sum <= tail; {
@@ -18,7 +18,8 @@ func BinomialBounds(n int, p, tail float64) (low, high int) {
 	return low, high
 }
 
-// binomialProbability of k hits among n, by logarithms, because the factors leave the range of float64 from n ≈ 1000 on.
+// binomialProbability returns the probability of k hits among n. It uses logarithms, because the factors exceed the range of float64
+// from n ≈ 1000 on.
 func binomialProbability(n, k int, p float64) float64 {
 	switch {
 	case p <= 0 && k == 0, p >= 1 && k == n:

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package metrics describes the playground's Prometheus: what it scrapes, how
-// often, and under which labels.
+// Package metrics configures the playground's Prometheus: its targets, scrape
+// interval and labels.
 //
 // It knows pods by their annotations. It must not know queries or releases.
 package metrics
@@ -27,14 +27,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Port of Prometheus on the node.
+// Port is the port of Prometheus on the node.
 const Port = 9090
 
-// scrapeInterval is short, so that a window of few seconds holds several samples.
+// scrapeInterval is short, so that a window of a few seconds contains several samples.
 const scrapeInterval = "1s"
 
-// WriteConfig makes Prometheus' folder and configuration and returns its arguments. Static targets are scraped under their
-// names as job.
+// WriteConfig creates Prometheus' folder and configuration and returns its arguments. The key of a static target is the name of its
+// job.
 func WriteConfig(folder string, static map[string]string) ([]string, error) {
 	type object = map[string]any
 	jobs := []object{{
@@ -70,8 +70,8 @@ func WriteConfig(folder string, static map[string]string) ([]string, error) {
 
 func targetsFile(folder string) string { return filepath.Join(folder, "targets.json") }
 
-// Discovery keeps the file of targets as the cluster's pods are. It stands in for Prometheus' own, which pulls in the
-// clients of every cloud.
+// Discovery updates the file of targets when pods change. It replaces the service discovery of Prometheus, which links the clients of
+// all clouds.
 type Discovery struct {
 	folder  string
 	pods    corelisters.PodLister
@@ -79,18 +79,18 @@ type Discovery struct {
 	changed chan struct{}
 }
 
-// NewDiscovery registers with informers, which the caller starts afterwards.
+// NewDiscovery registers event handlers with informers, which the caller must start afterwards.
 func NewDiscovery(factory informers.SharedInformerFactory, folder string) (*Discovery, error) {
 	pods := factory.Core().V1().Pods()
 	d := &Discovery{folder: folder, pods: pods.Lister(), changed: make(chan struct{}, 1)}
-	look := func() {
+	notify := func() {
 		select {
 		case d.changed <- struct{}{}:
 		default:
 		}
 	}
 	registration, err := pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { look() }, UpdateFunc: func(any, any) { look() }, DeleteFunc: func(any) { look() },
+		AddFunc: func(any) { notify() }, UpdateFunc: func(any, any) { notify() }, DeleteFunc: func(any) { notify() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
@@ -99,7 +99,7 @@ func NewDiscovery(factory informers.SharedInformerFactory, folder string) (*Disc
 	return d, nil
 }
 
-// Run writes until ctx ends.
+// Run writes the file of targets whenever they change, until ctx ends.
 func (d *Discovery) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), d.synced) {
 		return nil
@@ -136,16 +136,16 @@ func (t Target) equal(other Target) bool {
 	return slices.Equal(t.Targets, other.Targets) && maps.Equal(t.Labels, other.Labels)
 }
 
-// Annotations by which pods ask to be scraped, as in most clusters. Port is the first container port by default, path
-// is /metrics.
+// Annotations of pods that Prometheus scrapes, as in most clusters. The port defaults to the first container port, the path to
+// /metrics.
 const (
 	ScrapeAnnotation = "prometheus.io/scrape"
 	PortAnnotation   = "prometheus.io/port"
 	PathAnnotation   = "prometheus.io/path"
 )
 
-// PodTargets are the running pods that ask to be scraped, with the labels kubernetes_namespace, kubernetes_pod_name, and
-// the pod's own, spelt as Prometheus allows.
+// PodTargets returns the running pods that have the annotation, with the labels kubernetes_namespace, kubernetes_pod_name, and the
+// pod's labels, with characters that Prometheus does not permit replaced.
 func PodTargets(pods []*corev1.Pod) []Target {
 	var all []Target
 	for _, pod := range pods {
@@ -161,7 +161,7 @@ func PodTargets(pods []*corev1.Pod) []Target {
 		}
 		labels := map[string]string{}
 		for name, value := range pod.Labels {
-			labels[notInLabels.ReplaceAllString(name, "_")] = value
+			labels[invalidLabelCharacters.ReplaceAllString(name, "_")] = value
 		}
 		labels["kubernetes_namespace"] = pod.Namespace
 		labels["kubernetes_pod_name"] = pod.Name
@@ -172,7 +172,7 @@ func PodTargets(pods []*corev1.Pod) []Target {
 	return all
 }
 
-var notInLabels = regexp.MustCompile(`[^a-zA-Z0-9_]`)
+var invalidLabelCharacters = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
 func firstContainerPort(pod *corev1.Pod) string {
 	for _, container := range pod.Spec.Containers {
@@ -183,7 +183,7 @@ func firstContainerPort(pod *corev1.Pod) string {
 	return ""
 }
 
-// writeTargets replaces the file in one step: Prometheus reads it whenever it changes.
+// writeTargets replaces the file atomically, because Prometheus reads it whenever it changes.
 func writeTargets(folder string, targets []Target) error {
 	text, err := json.Marshal(append([]Target{}, targets...))
 	if err != nil {

@@ -25,16 +25,16 @@ func pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-func TestTargets(t *testing.T) {
+func TestTargetsAreTheRunningPodsWithTheAnnotation(t *testing.T) {
 	got := metrics.PodTargets([]*corev1.Pod{
 		pod("plain", func(*corev1.Pod) {}),
 		pod("own-port", func(p *corev1.Pod) {
 			p.Status.PodIP = "10.244.0.10"
 			p.Annotations[metrics.PortAnnotation], p.Annotations[metrics.PathAnnotation] = "9797", "/stats"
 		}),
-		pod("silent", func(p *corev1.Pod) { delete(p.Annotations, metrics.ScrapeAnnotation) }),
+		pod("not-annotated", func(p *corev1.Pod) { delete(p.Annotations, metrics.ScrapeAnnotation) }),
 		pod("starting", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }),
-		pod("nowhere", func(p *corev1.Pod) { p.Status.PodIP = "" }),
+		pod("without-address", func(p *corev1.Pod) { p.Status.PodIP = "" }),
 		pod("without-port", func(p *corev1.Pod) { p.Spec.Containers[0].Ports = nil }),
 	})
 	want := []metrics.Target{

@@ -3,9 +3,9 @@
 // Package network gives pods a network: one bridge, and for each pod a network
 // namespace of its own with an address on that bridge.
 //
-// It must not know pods, services or Kubernetes: only names, addresses and
-// processes. It changes the network namespace it runs in and is meant for one
-// that belongs to the playground alone.
+// It must not know pods, Services or Kubernetes: only names, addresses and
+// processes. It changes the network namespace in which it runs, which must
+// belong to the playground alone.
 package network
 
 import (
@@ -25,18 +25,18 @@ import (
 
 const bridgeName = "serin0"
 
-// Where everybody is. Pods and services have the ranges that Kubernetes guides use most.
+// Address ranges of pods and Services. They are the ones that Kubernetes guides use most.
 var (
 	PodRange     = netip.MustParsePrefix("10.244.0.0/16")
 	ServiceRange = netip.MustParsePrefix("10.96.0.0/16")
-	// NodeAddress is the address of the one node: of the bridge, and of all that runs beside pods.
+	// NodeAddress is the address of the node: of the bridge, and of all programs outside pods.
 	NodeAddress = netip.MustParseAddr("10.244.0.1")
 )
 
-// ClusterDomain ends every name of a service.
+// ClusterDomain is the last part of the DNS names of Services.
 const ClusterDomain = "cluster.local"
 
-// ResolvConf is the resolver configuration of programs in one namespace of the cluster; "" is for programs beside pods.
+// ResolvConf returns the resolver configuration of programs in a namespace of the cluster, or of programs outside pods with "".
 func ResolvConf(namespace string) string {
 	search := "svc." + ClusterDomain + " " + ClusterDomain
 	if namespace != "" {
@@ -45,7 +45,7 @@ func ResolvConf(namespace string) string {
 	return fmt.Sprintf("nameserver %s\nsearch %s\noptions ndots:5\n", NodeAddress, search)
 }
 
-// StartLoopback gives the current network namespace 127.0.0.1, which a new one does not have.
+// StartLoopback starts the loopback device, which is down in a new network namespace.
 func StartLoopback() error {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -66,12 +66,12 @@ type Network struct {
 	used        map[netip.Addr]bool
 }
 
-// New makes the bridge. There can be one in a network namespace; Close removes it.
+// New creates the bridge. A network namespace can contain one; Close removes it.
 func New() (*Network, error) {
 	for _, setting := range []string{"net/ipv4/ip_forward=1", "net/ipv4/conf/all/send_redirects=0", "net/ipv4/conf/default/send_redirects=0"} {
 		path, value, _ := strings.Cut(setting, "=")
 		if err := os.WriteFile("/proc/sys/"+path, []byte(value), 0o644); err != nil {
-			return nil, fmt.Errorf("forward packets between pods and services: %w", err)
+			return nil, fmt.Errorf("enable forwarding between pods and services: %w", err)
 		}
 	}
 	attrs := netlink.NewLinkAttrs()
@@ -89,21 +89,21 @@ func New() (*Network, error) {
 
 func (n *Network) configure() error {
 	if err := netlink.AddrAdd(n.bridge, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(NodeAddress, PodRange.Bits()))}); err != nil {
-		return fmt.Errorf("give the bridge address %s: %w", NodeAddress, err)
+		return fmt.Errorf("assign address %s to the bridge: %w", NodeAddress, err)
 	}
 	if err := netlink.LinkSetUp(n.bridge); err != nil {
 		return fmt.Errorf("start the bridge: %w", err)
 	}
-	// Packets to services are rewritten on their way, but the kernel wants a route for them before it looks.
+	// Destination addresses of Services are rewritten, but the kernel requires a route before it applies the rules.
 	if err := netlink.RouteAdd(&netlink.Route{
 		LinkIndex: n.bridge.Attrs().Index, Dst: ipNet(ServiceRange), Src: NodeAddress.AsSlice(),
 	}); err != nil {
-		return fmt.Errorf("route services: %w", err)
+		return fmt.Errorf("add the route of services: %w", err)
 	}
 	return nil
 }
 
-// Close removes the bridge; what is still attached loses its network.
+// Close removes the bridge; namespaces that are still attached lose their network.
 func (n *Network) Close() error {
 	if err := netlink.LinkDel(n.bridge); err != nil {
 		return fmt.Errorf("remove the bridge: %w", err)
@@ -111,8 +111,8 @@ func (n *Network) Close() error {
 	return nil
 }
 
-// allocate returns the next free address; one that was given back is used again as late as possible, because clients
-// may remember it.
+// allocate returns the next free address. A released address is reused as late as possible, because clients may still send requests
+// to it.
 func (n *Network) allocate() (netip.Addr, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -127,7 +127,7 @@ func (n *Network) allocate() (netip.Addr, error) {
 			return address, nil
 		}
 		if address == n.lastAddress {
-			return netip.Addr{}, fmt.Errorf("find an address for a pod: all of %s are in use", PodRange)
+			return netip.Addr{}, fmt.Errorf("allocate an address for a pod: all addresses of %s are in use", PodRange)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (n *Network) release(address netip.Addr) {
 
 // Namespace is the network of one pod.
 type Namespace struct {
-	// Address is where the pod is reached from everywhere in the playground.
+	// Address is the address of the pod, which is reachable from everywhere in the playground.
 	Address netip.Addr
 
 	network *Network
@@ -148,7 +148,7 @@ type Namespace struct {
 	link    netlink.Link
 }
 
-// Namespace makes a network namespace with a new address on the bridge.
+// Namespace creates a network namespace with a new address on the bridge.
 func (n *Network) Namespace() (*Namespace, error) {
 	address, err := n.allocate()
 	if err != nil {
@@ -178,8 +178,8 @@ func (ns *Namespace) connect() error {
 		return fmt.Errorf("connect the pod at %s: %w", ns.Address, err)
 	}
 	ns.link = veth
-	// A pod that calls a service may be answered by itself; where the kernel filters bridged packets too, that packet
-	// leaves the bridge where it came in.
+	// A Service may route a request of a pod to the same pod. If the kernel filters bridged packets too, that packet must leave the
+	// bridge through the port on which it arrived, which requires hairpin mode.
 	if err := netlink.LinkSetHairpin(veth, true); err != nil {
 		return fmt.Errorf("connect the pod at %s: %w", ns.Address, err)
 	}
@@ -203,7 +203,7 @@ func (ns *Namespace) connect() error {
 		return netlink.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: NodeAddress.AsSlice()})
 	})
 	if err != nil {
-		return fmt.Errorf("give the pod address %s: %w", ns.Address, err)
+		return fmt.Errorf("assign address %s to the pod: %w", ns.Address, err)
 	}
 	return nil
 }
@@ -213,10 +213,10 @@ func (ns *Namespace) Start(command *exec.Cmd) error {
 	return ns.runInside(command.Start)
 }
 
-// Close removes the namespace's connection and gives its address back. Processes inside keep running, without a way out.
+// Close removes the namespace's connection and releases its address. Processes inside continue without a network.
 func (ns *Namespace) Close() error {
 	defer ns.network.release(ns.Address)
-	// First the connection: with the last handle the namespace goes, and the connection's inner end with it.
+	// The link is deleted first: closing the last handle deletes the namespace, and with it the inner end of the link.
 	var err error
 	if ns.link != nil {
 		err = netlink.LinkDel(ns.link)
@@ -227,7 +227,7 @@ func (ns *Namespace) Close() error {
 	return nil
 }
 
-// runInside runs f on a thread inside the namespace. A process or socket that f makes belongs to the namespace.
+// runInside runs f on a thread inside the namespace. A process or socket that f creates belongs to the namespace.
 func (ns *Namespace) runInside(f func() error) error {
 	return runOnThread(func() error {
 		if err := unix.Setns(int(ns.handle.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -241,7 +241,7 @@ func newNamespace() (*os.File, error) {
 	var handle *os.File
 	err := runOnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("make a network namespace: %w", err)
+			return fmt.Errorf("create a network namespace: %w", err)
 		}
 		var err error
 		handle, err = os.Open("/proc/thread-self/ns/net")
@@ -250,20 +250,20 @@ func newNamespace() (*os.File, error) {
 	return handle, err
 }
 
-// runOnThread runs f on a thread whose network namespace f may change. The thread goes back afterwards; where that fails
-// it is given up, because other goroutines must not run in a stranger's network.
+// runOnThread runs f on a thread whose network namespace f may change. Afterwards the thread returns to its namespace. If that fails,
+// it stays locked and ends with its goroutine, because other goroutines must not run in the namespace of a pod.
 func runOnThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		home, err := os.Open("/proc/thread-self/ns/net")
+		original, err := os.Open("/proc/thread-self/ns/net")
 		if err != nil {
-			done <- fmt.Errorf("remember the own network namespace: %w", err)
+			done <- fmt.Errorf("open the current network namespace: %w", err)
 			return
 		}
-		defer home.Close()
+		defer original.Close()
 		err = f()
-		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+		if unix.Setns(int(original.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		}
 		done <- err

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-func TestAddressesAreUsedAgainAsLateAsPossible(t *testing.T) {
+func TestReleasedAddressesAreReusedAsLateAsPossible(t *testing.T) {
 	n := &Network{lastAddress: NodeAddress, used: map[netip.Addr]bool{NodeAddress: true}}
-	take := func() netip.Addr {
+	allocate := func() netip.Addr {
 		t.Helper()
 		address, err := n.allocate()
 		if err != nil {
@@ -18,17 +18,17 @@ func TestAddressesAreUsedAgainAsLateAsPossible(t *testing.T) {
 		}
 		return address
 	}
-	first := take()
+	first := allocate()
 	if first != netip.MustParseAddr("10.244.0.2") {
 		t.Errorf("the first pod has %s", first)
 	}
 	n.release(first)
-	if second := take(); second == first {
+	if second := allocate(); second == first {
 		t.Errorf("the second pod has %s again", second)
 	}
-	// All that are left: 65536 without the network's own, the node's, broadcast, and the one in use.
+	// The remaining addresses: 65536 without those of the network and the node, the broadcast address, and the one in use.
 	for range 1<<16 - 4 {
-		if address := take(); !PodRange.Contains(address) || address == NodeAddress {
+		if address := allocate(); !PodRange.Contains(address) || address == NodeAddress {
 			t.Fatalf("a pod has %s", address)
 		}
 	}
@@ -36,16 +36,16 @@ func TestAddressesAreUsedAgainAsLateAsPossible(t *testing.T) {
 		t.Errorf("all addresses are in use, but a pod has %s", address)
 	}
 	n.release(first)
-	if address := take(); address != first {
+	if address := allocate(); address != first {
 		t.Errorf("the only free address is %s, a pod has %s", first, address)
 	}
 }
 
-func TestResolvConfSearchesTheOwnNamespaceFirst(t *testing.T) {
+func TestResolvConfSearchesTheNamespaceOfThePodFirst(t *testing.T) {
 	if got := ResolvConf("shop"); !strings.Contains(got, "\nsearch shop.svc.cluster.local svc.cluster.local cluster.local\n") {
 		t.Errorf("in a namespace: %s", got)
 	}
 	if got := ResolvConf(""); !strings.Contains(got, "\nsearch svc.cluster.local cluster.local\n") {
-		t.Errorf("beside pods: %s", got)
+		t.Errorf("outside pods: %s", got)
 	}
 }

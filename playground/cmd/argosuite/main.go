@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command argosuite runs an end-to-end suite that was written for Argo Rollouts against a controller in the playground.
-// The suite is a test binary that others built; nothing of it is part of this repository.
+// The suite is a prebuilt test binary; it is not part of this repository.
 package main
 
 import (
@@ -39,12 +39,12 @@ func main() {
 	}
 	flags := command.Flags()
 	flags.StringVar(&o.suite, "suite", "", "test binary of the suite")
-	flags.StringVar(&o.folder, "folder", "", "folder that the suite runs in: that of its sources, which hold its manifests")
-	flags.StringVar(&o.run, "run", "", "which tests run, as for go test")
-	flags.StringVar(&o.controller, "controller", "", "controller to be tested (default: Serin, built from this repository)")
+	flags.StringVar(&o.folder, "folder", "", "folder in which the suite runs: the folder of its sources, which contains its manifests")
+	flags.StringVar(&o.run, "run", "", "regular expression that selects tests, as for go test")
+	flags.StringVar(&o.controller, "controller", "", "controller under test (default: Serin, built from this repository)")
 	flags.StringVar(&o.data, "data", "", "folder for logs and data (default: suite in the playground's cache folder)")
-	flags.StringArrayVar(&o.definitions, "definitions", nil, "more resource definitions: a folder or a file")
-	flags.BoolVar(&o.keep, "keep", false, "keep the cluster when the suite has ended, until Ctrl-C")
+	flags.StringArrayVar(&o.definitions, "definitions", nil, "additional CRDs: a folder or a file")
+	flags.BoolVar(&o.keep, "keep", false, "keep the cluster running after the suite until Ctrl-C")
 	if err := command.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -52,8 +52,8 @@ func main() {
 }
 
 func runSuite(o options) error {
-	in := cluster.Options{Autoscaling: true, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
-	err := cluster.Enter(&in, func(text string) { fmt.Fprintln(os.Stderr, text) }, func(ctx context.Context, b *build.Builder) error {
+	clusterOptions := cluster.Options{Autoscaling: true, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	err := cluster.Enter(&clusterOptions, func(text string) { fmt.Fprintln(os.Stderr, text) }, func(ctx context.Context, b *build.Builder) error {
 		_, err := buildStandIn(ctx, b)
 		if err == nil && o.controller == "" {
 			_, err = b.Serin(ctx)
@@ -65,28 +65,28 @@ func runSuite(o options) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if in.Folder = o.data; o.data == "" {
-		in.Folder = in.Builder.Folder("suite")
+	if clusterOptions.Folder = o.data; o.data == "" {
+		clusterOptions.Folder = clusterOptions.Builder.Folder("suite")
 	}
-	program, err := buildStandIn(ctx, in.Builder)
+	program, err := buildStandIn(ctx, clusterOptions.Builder)
 	if err != nil {
 		return err
 	}
 	image := node.Image{Program: program, Commands: []string{"sh", "/bin/sh", "sleep", "exit"}}
-	// Tests want tags of these images that do not exist.
+	// Some tests require tags of these images that do not exist.
 	nginx, demo := image, image
 	nginx.Tags, demo.Tags = []string{"1.19-alpine"}, []string{"red", "yellow", "green", "blue"}
-	in.Images = map[string]node.Image{"nginx": nginx, "alpine": image, "argoproj/rollouts-demo": demo, "argoproj/load-tester": image}
-	c, err := cluster.Start(ctx, in)
+	clusterOptions.Images = map[string]node.Image{"nginx": nginx, "alpine": image, "argoproj/rollouts-demo": demo, "argoproj/load-tester": image}
+	c, err := cluster.Start(ctx, clusterOptions)
 	if err != nil {
 		return err
 	}
-	err = startController(ctx, c, in.Builder, o)
+	err = startController(ctx, c, clusterOptions.Builder, o)
 	if err == nil {
 		err = runTests(ctx, c, o)
 	}
 	if o.keep {
-		fmt.Fprintf(os.Stderr, "kept: KUBECONFIG=%s\n", c.OutsideKubeconfig)
+		fmt.Fprintf(os.Stderr, "the cluster runs until Ctrl-C: KUBECONFIG=%s\n", c.OutsideKubeconfig)
 		<-ctx.Done()
 	}
 	return errors.Join(err, c.Stop())
@@ -96,43 +96,43 @@ func buildStandIn(ctx context.Context, b *build.Builder) (string, error) {
 	return b.BuildStatic(ctx, "stand-in", filepath.Join(b.Repository(), "playground"), "./cmd/stand-in")
 }
 
-// instance is the id that the suite puts on its objects.
-const instance = "argo-rollouts-e2e"
+// instanceID is the instance ID in the labels of the suite's objects.
+const instanceID = "argo-rollouts-e2e"
 
-// startController starts the controller, with its definitions.
+// startController installs the CRDs and starts the controller.
 func startController(ctx context.Context, c *cluster.Cluster, b *build.Builder, o options) error {
-	definitions := append([]string{filepath.Join(b.Repository(), "config", "crd", "argoproj")}, o.definitions...)
-	for _, place := range definitions {
-		if err := c.ApplyFolder(ctx, place); err != nil {
+	crds := append([]string{filepath.Join(b.Repository(), "config", "crd", "argoproj")}, o.definitions...)
+	for _, path := range crds {
+		if err := c.ApplyFolder(ctx, path); err != nil {
 			return err
 		}
 	}
-	argv := []string{o.controller, "--kubeconfig", c.Kubeconfig, "--instance-id", instance}
+	argv := []string{o.controller, "--kubeconfig", c.Kubeconfig, "--instanceID-id", instanceID}
 	if o.controller == "" {
 		serin, err := b.Serin(ctx)
 		if err != nil {
 			return err
 		}
-		argv = []string{serin, "controller", "-apis", "rollout", "-kubeconfig", c.Kubeconfig, "-instance-id", instance, "-allow-loopback-hooks", "-metricsPort", "8090"}
+		argv = []string{serin, "controller", "-apis", "rollout", "-kubeconfig", c.Kubeconfig, "-instanceID-id", instanceID, "-allow-loopback-hooks", "-metricsPort", "8090"}
 	}
 	_, err := c.StartProcess("controller", argv, []string{"POD_NAMESPACE=default"})
 	return err
 }
 
-// runTests runs the tests and prints what they print.
+// runTests runs the suite with kubectl in its PATH; its output is that of this command.
 func runTests(ctx context.Context, c *cluster.Cluster, o options) error {
 	bin, err := os.MkdirTemp("", "suite-")
 	if err != nil {
-		return fmt.Errorf("make a folder for kubectl: %w", err)
+		return fmt.Errorf("create a folder for kubectl: %w", err)
 	}
 	defer os.RemoveAll(bin)
 	kubectl := fmt.Sprintf("#!/bin/sh\nexec %s kubectl \"$@\"\n", c.ControlPlane())
 	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte(kubectl), 0o755); err != nil {
-		return fmt.Errorf("make kubectl: %w", err)
+		return fmt.Errorf("create kubectl: %w", err)
 	}
 	command := exec.CommandContext(ctx, o.suite, "-test.v", "-test.timeout", "4h", "-test.run", o.run)
 	command.Dir = o.folder
-	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "PATH="+bin+":"+os.Getenv("PATH"), "E2E_INSTANCE_ID="+instance)
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "PATH="+bin+":"+os.Getenv("PATH"), "E2E_INSTANCE_ID="+instanceID)
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	err = command.Run()
 	if _, failed := errors.AsType[*exec.ExitError](err); failed {

@@ -1,4 +1,4 @@
-// Command demo-app is the application that the playground ships; see package app.
+// Command demo-app is the demo application of the playground; see package app.
 package main
 
 import (

@@ -25,9 +25,9 @@ func demoCommand() *cobra.Command {
 	var folder string
 	command := &cobra.Command{
 		Use: "demo", Short: "Ship a good, a failing and a slow version on real traffic",
-		Long: "Starts a cluster, hands an application over to Serin and plays three acts under steady load: a good version is\n" +
+		Long: "Starts a cluster, creates a Canary for an application and runs three releases under steady load: a good version is\n" +
 			"promoted, a version that fails 10 % of its requests is rolled back, a slow version is rolled back. The exit code is\n" +
-			"0 only when all acts ended as they must and no request was lost.",
+			"0 only if all releases ended as expected and no request was lost.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			options := cluster.Options{Gateway: true, Prometheus: true, Autoscaling: true, Folder: folder, Log: newLogger(false), Terminal: progressTerminal()}
@@ -52,14 +52,14 @@ func demoCommand() *cobra.Command {
 			}
 			err := runDemo(ctx, options, serin, keep, asJSON)
 			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-				return errors.New("interrupted: the cluster is gone")
+				return errors.New("interrupted: the cluster was stopped")
 			}
 			return err
 		},
 	}
-	command.Flags().BoolVar(&keep, "keep", false, "keep the cluster after the last act, until Ctrl-C")
-	command.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per act and nothing else to stdout")
-	command.Flags().StringVar(&folder, "folder", "", "where logs and data go (default: cluster in the playground's cache folder)")
+	command.Flags().BoolVar(&keep, "keep", false, "keep the cluster running after the last release until Ctrl-C")
+	command.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per release, and nothing else, to stdout")
+	command.Flags().StringVar(&folder, "folder", "", "folder for logs and data (default: cluster in the playground's cache folder)")
 	return command
 }
 
@@ -82,13 +82,13 @@ func runDemo(ctx context.Context, options cluster.Options, serin string, keep, a
 		return err
 	}
 	if err == nil {
-		logProgress("all acts ended as they must, no request was lost")
+		logProgress("all releases ended as expected, no request was lost")
 	}
 	if keep {
 		if err != nil {
 			logProgress(err.Error())
 		}
-		logProgress("\nthe cluster is kept until Ctrl-C\n\n" + formatAddresses(c))
+		logProgress("\nthe cluster runs until Ctrl-C\n\n" + formatAddresses(c))
 		select {
 		case <-ctx.Done():
 		case <-c.Done():
@@ -103,7 +103,7 @@ func formatAddresses(c *cluster.Cluster) string {
 		c.OutsideKubeconfig, c.OutsideGatewayURL, c.OutsidePrometheusURL, filepath.Join(c.Folder, "logs"))
 }
 
-// selectViewer chooses by what is asked for and where the output goes.
+// selectViewer returns the viewer for the requested format and the kind of output.
 func selectViewer(ctx context.Context, out *os.File, c *cluster.Cluster, serin string, asJSON bool) demo.Viewer {
 	switch {
 	case asJSON:

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command playground runs a real Kubernetes cluster on a Linux machine that
-// has only Go: for the demo, for tests, and for trying things.
+// has only Go: for the demo, for tests, and for experiments.
 package main
 
 import (
@@ -38,10 +38,10 @@ func main() {
 	}
 }
 
-// logProgress tells a person what takes long; on stderr, so that what a command prints can be used.
+// logProgress reports long operations to the user, on stderr, so that the output of a command can be processed.
 func logProgress(text string) { fmt.Fprintln(os.Stderr, text) }
 
-// progressTerminal is where people see what is said, nil where nobody does.
+// progressTerminal returns the terminal on stderr, or nil if stderr is not a terminal.
 func progressTerminal() *os.File {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		return os.Stderr
@@ -58,7 +58,7 @@ func newBuilder() (*build.Builder, error) {
 	return builder, nil
 }
 
-// untilInterrupted ends at Ctrl-C and its kin.
+// untilInterrupted returns a context that ends on SIGINT, SIGTERM or SIGHUP.
 func untilInterrupted() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 }
@@ -67,7 +67,7 @@ func upCommand() *cobra.Command {
 	var folder string
 	var verbose bool
 	command := &cobra.Command{
-		Use: "up", Short: "Start a cluster with gateway and Prometheus and keep it until Ctrl-C", Args: cobra.NoArgs,
+		Use: "up", Short: "Start a cluster with gateway and Prometheus that runs until Ctrl-C", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			options := cluster.Options{Folder: folder, Gateway: true, Prometheus: true, Autoscaling: true, Log: newLogger(verbose), Terminal: progressTerminal()}
 			if err := cluster.Enter(&options, logProgress, nil); err != nil {
@@ -81,8 +81,8 @@ func upCommand() *cobra.Command {
 			return startCluster(ctx, os.Stdout, options)
 		},
 	}
-	command.Flags().StringVar(&folder, "folder", "", "where logs and data go (default: cluster in the playground's cache folder)")
-	command.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what happens inside")
+	command.Flags().StringVar(&folder, "folder", "", "folder for logs and data (default: cluster in the playground's cache folder)")
+	command.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what the playground does")
 	return command
 }
 
@@ -100,7 +100,7 @@ func startCluster(ctx context.Context, out io.Writer, options cluster.Options) e
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "The cluster runs, started in %.1f s. Press Ctrl-C to end it.\n\n%s", time.Since(began).Seconds(), formatAddresses(c))
+	fmt.Fprintf(out, "The cluster runs, started in %.1f s. Press Ctrl-C to stop it.\n\n%s", time.Since(began).Seconds(), formatAddresses(c))
 	select {
 	case <-ctx.Done():
 	case <-c.Done():
@@ -112,22 +112,22 @@ func startCluster(ctx context.Context, out io.Writer, options cluster.Options) e
 	return err
 }
 
-// A tool is one of the programs that the playground builds, or fetches. A cluster does without those that are extra.
-var kubectlTools = []struct {
-	name  string
-	path  func(*build.Builder, context.Context) (string, error)
-	extra bool
+// programs are the programs that the playground builds or downloads. A cluster does not need the optional ones.
+var programs = []struct {
+	name     string
+	path     func(*build.Builder, context.Context) (string, error)
+	optional bool
 }{
 	{name: "controlplane", path: (*build.Builder).ControlPlane},
 	{name: "prometheus", path: (*build.Builder).Prometheus},
 	{name: "traefik", path: (*build.Builder).Traefik},
 	{name: "demo-app", path: (*build.Builder).DemoApp},
-	{name: "nginx", path: (*build.Builder).NGINX, extra: true},
+	{name: "nginx", path: (*build.Builder).NGINX, optional: true},
 }
 
 func buildCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "build", Short: "Build everything that a cluster needs and print where it is", Args: cobra.NoArgs,
+		Use: "build", Short: "Build all programs that a cluster needs and print their paths", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			ctx, stop := untilInterrupted()
 			defer stop()
@@ -138,11 +138,11 @@ func buildCommand() *cobra.Command {
 			if err := builder.Prepare(ctx, true, true); err != nil {
 				return err
 			}
-			for _, tool := range kubectlTools {
-				if tool.extra {
+			for _, program := range programs {
+				if program.optional {
 					continue
 				}
-				path, err := tool.path(builder, ctx)
+				path, err := program.path(builder, ctx)
 				if err != nil {
 					return err
 				}
@@ -155,7 +155,7 @@ func buildCommand() *cobra.Command {
 
 func pathCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "path PROGRAM", Short: "Print where a program is, building it first where needed", Args: cobra.ExactArgs(1),
+		Use: "path PROGRAM", Short: "Print the path of a program, after building it if necessary", Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			ctx, stop := untilInterrupted()
 			defer stop()
@@ -163,27 +163,27 @@ func pathCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, tool := range kubectlTools {
-				if tool.name == args[0] {
-					path, err := tool.path(builder, ctx)
+			for _, program := range programs {
+				if program.name == args[0] {
+					path, err := program.path(builder, ctx)
 					if err == nil {
 						fmt.Fprintln(command.OutOrStdout(), path)
 					}
 					return err
 				}
 			}
-			return fmt.Errorf("there is no program %q: choose one of %v", args[0], command.ValidArgs)
+			return fmt.Errorf("program %q does not exist: choose one of %v", args[0], command.ValidArgs)
 		},
 	}
-	for _, tool := range kubectlTools {
-		command.ValidArgs = append(command.ValidArgs, tool.name)
+	for _, program := range programs {
+		command.ValidArgs = append(command.ValidArgs, program.name)
 	}
 	return command
 }
 
 func kubectlCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "kubectl ...", Short: "Run kubectl, against the cluster of up or demo unless KUBECONFIG says otherwise",
+		Use: "kubectl ...", Short: "Run kubectl with the cluster of up or demo, or that of KUBECONFIG",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			ctx, stop := untilInterrupted()
@@ -208,7 +208,7 @@ func kubectlCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("run kubectl: %w", err)
 			}
-			// In place of this process, so that the terminal and the exit code are kubectl's.
+			// kubectl replaces this process, so that it owns the terminal and the exit code.
 			return syscall.Exec(path, append([]string{"controlplane", "kubectl"}, args...), env)
 		},
 	}

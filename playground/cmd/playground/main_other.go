@@ -8,6 +8,6 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "the playground keeps its pods in Linux namespaces: run it on Linux, or in a Linux virtual machine")
+	fmt.Fprintln(os.Stderr, "the playground runs its pods in Linux namespaces: run it on Linux, or in a Linux virtual machine")
 	os.Exit(1)
 }

@@ -1,5 +1,5 @@
-// Command stand-in does what pods of test suites do that know nothing of the playground: it serves HTTP where it is given
-// no command, and of commands it knows sleep, and what a shell makes of sleep and exit. Everything else does not exist.
+// Command stand-in replaces the programs in the images of test suites that were not written for the playground. Without a command, it
+// serves HTTP. The only commands are sleep, echo and exit, and sh with a script of these.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
-// notFound is what a shell ends with when there is no such command.
+// notFound is the exit code of a shell when a command does not exist.
 const notFound = 127
 
 func run(ctx context.Context, words []string) int {
@@ -54,7 +54,7 @@ func run(ctx context.Context, words []string) int {
 	}
 }
 
-// runScript runs commands that stand in lines of their own, or are joined by && or ;.
+// runScript runs commands that are separated by line breaks, && or ;.
 func runScript(ctx context.Context, text string) int {
 	for command := range strings.SplitSeq(strings.NewReplacer(";", "&&", "\n", "&&").Replace(text), "&&") {
 		words := strings.Fields(command)
@@ -73,26 +73,26 @@ func sleep(ctx context.Context, args []string) int {
 		return 1
 	}
 	forever := args[0] == "infinity"
-	length, err := time.ParseDuration(args[0])
+	duration, err := time.ParseDuration(args[0])
 	if err != nil {
-		length, err = time.ParseDuration(args[0] + "s")
+		duration, err = time.ParseDuration(args[0] + "s")
 	}
 	if err != nil && !forever {
 		return 1
 	}
-	var over <-chan time.Time
+	var elapsed <-chan time.Time
 	if !forever {
-		over = clock.RealClock{}.After(length)
+		elapsed = clock.RealClock{}.After(duration)
 	}
 	select {
 	case <-ctx.Done():
 		return 128 + int(syscall.SIGTERM)
-	case <-over:
+	case <-elapsed:
 		return 0
 	}
 }
 
-// serveHTTP answers on the ports that such images listen on.
+// serveHTTP answers requests on the ports on which the replaced programs listen.
 func serveHTTP(ctx context.Context) int {
 	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")

@@ -1,8 +1,8 @@
 // Command controlplane is a Kubernetes control plane in one file: etcd, API
 // server, controller manager and scheduler, and kubectl, as subcommands.
 //
-// It must know nothing of the playground: flags say everything, so that other
-// tools (the player of recorded cases takes it as --k8s) can run it too.
+// It must not know the playground: flags configure everything, so that other
+// tools can run it too.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 		fail(usage)
 	}
 	name := os.Args[1]
-	// The commands of Kubernetes read os.Args themselves and take the first for their own name.
+	// The commands of Kubernetes read os.Args and expect their own name in the first element.
 	os.Args = os.Args[1:]
 	switch name {
 	case "etcd":
@@ -49,7 +49,7 @@ func main() {
 			kubectlutil.CheckErr(err)
 		}
 	default:
-		fail(fmt.Sprintf("controlplane has no command %q\n%s", name, usage))
+		fail(fmt.Sprintf("unknown command %q\n%s", name, usage))
 	}
 }
 
@@ -60,8 +60,9 @@ func fail(text string) {
 	os.Exit(2)
 }
 
-// serveEtcd keeps a single member in dir until it breaks. It does not wait for
-// the disk: its data lives no longer than the machine it runs on.
+// serveEtcd runs a single member with its data in dir and returns its error. It
+// does not sync to disk, because a cluster does not survive a restart of the
+// machine.
 func serveEtcd(dir string) error {
 	client := []url.URL{{Scheme: "http", Host: "127.0.0.1:2379"}}
 	peer := []url.URL{{Scheme: "http", Host: "127.0.0.1:2380"}}

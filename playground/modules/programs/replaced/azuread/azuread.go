@@ -1,6 +1,6 @@
-// Package azuread takes the place of Prometheus' authentication with Microsoft Entra ID (Azure AD) for remote write.
+// Package azuread replaces Prometheus' authentication with Microsoft Entra ID (Azure AD) for remote write.
 //
-// The original links the SDK of Azure. The playground's Prometheus writes to nobody. The package must declare what
+// The original links the SDK of Azure. The playground's Prometheus uses no remote write. The package must declare what
 // Prometheus uses of the original, and nothing else.
 package azuread
 

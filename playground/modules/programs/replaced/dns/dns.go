@@ -1,4 +1,4 @@
-// Package dns takes the place of the package of the same name in github.com/go-acme/lego when Traefik is built.
+// Package dns replaces the package of the same name in github.com/go-acme/lego when Traefik is built.
 //
 // The original registers the clients of some 180 DNS providers, which are a third of all packages of Traefik. The
 // playground requests no certificates. The package must declare what Traefik uses of the original, and nothing else.

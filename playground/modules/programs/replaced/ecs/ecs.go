@@ -1,4 +1,4 @@
-// Package ecs takes the place of Traefik's provider for Amazon ECS.
+// Package ecs replaces Traefik's provider for Amazon ECS.
 //
 // The original links the clients of three services of AWS, whose generated code takes as long to compile as all of
 // Traefik. The playground has no ECS. The package must declare what Traefik uses of the original, and nothing else.
@@ -11,7 +11,7 @@ import (
 	"github.com/traefik/traefik/v3/pkg/safe"
 )
 
-var errLeftOut = errors.New("the Traefik of the playground is built without the provider for Amazon ECS")
+var errNotBuilt = errors.New("the Traefik of the playground is built without the provider for Amazon ECS")
 
 // Provider is a provider of configuration that cannot be used.
 type Provider struct{}
@@ -20,7 +20,7 @@ type Provider struct{}
 func (*Provider) SetDefaults() {}
 
 // Init returns an error.
-func (*Provider) Init() error { return errLeftOut }
+func (*Provider) Init() error { return errNotBuilt }
 
 // Provide returns an error.
-func (*Provider) Provide(chan<- dynamic.Message, *safe.Pool) error { return errLeftOut }
+func (*Provider) Provide(chan<- dynamic.Message, *safe.Pool) error { return errNotBuilt }

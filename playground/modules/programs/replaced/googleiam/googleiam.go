@@ -1,6 +1,6 @@
-// Package googleiam takes the place of Prometheus' authentication with Google IAM for remote write.
+// Package googleiam replaces Prometheus' authentication with Google IAM for remote write.
 //
-// The original links the SDK of Google Cloud. The playground's Prometheus writes to nobody. The package must declare
+// The original links the SDK of Google Cloud. The playground's Prometheus uses no remote write. The package must declare
 // what Prometheus uses of the original, and nothing else.
 package googleiam
 

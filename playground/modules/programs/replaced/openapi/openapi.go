@@ -1,8 +1,8 @@
-// Package v1 takes the place of the description of Prometheus' API as OpenAPI, which is a part of its package
+// Package v1 replaces the description of Prometheus' API as OpenAPI, which is a part of its package
 // web/api/v1.
 //
-// The original links a library whose generic types take longer to compile than the rest of the package, and nobody in
-// the playground reads the description. The package must declare what Prometheus uses of these files, and nothing else.
+// The original links a library whose generic types take longer to compile than the rest of the package, and the playground
+// does not use the description. The package must declare what Prometheus uses of these files, and nothing else.
 package v1
 
 import (

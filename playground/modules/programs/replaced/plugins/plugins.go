@@ -1,4 +1,4 @@
-// Package plugins takes the place of Traefik's plugins.
+// Package plugins replaces Traefik's plugins.
 //
 // The original links an interpreter of Go, with tables of the whole standard library, and a WebAssembly runtime. The
 // playground has no plugins. The package must declare what Traefik uses of the original, and nothing else.
@@ -12,7 +12,7 @@ import (
 	"github.com/traefik/traefik/v3/pkg/provider"
 )
 
-var errLeftOut = errors.New("the Traefik of the playground is built without plugins")
+var errNotBuilt = errors.New("the Traefik of the playground is built without plugins")
 
 // Descriptor is the configuration of a plugin, which has no effect.
 type Descriptor struct{ ModuleName string }
@@ -34,7 +34,7 @@ type RegistryDownloader struct{}
 
 // NewRegistryDownloader returns an error.
 func NewRegistryDownloader(RegistryDownloaderOptions) (*RegistryDownloader, error) {
-	return nil, errLeftOut
+	return nil, errNotBuilt
 }
 
 // ManagerOptions are the options of a manager.
@@ -44,13 +44,13 @@ type ManagerOptions struct{ Output string }
 type Manager struct{}
 
 // NewManager returns an error.
-func NewManager(*RegistryDownloader, ManagerOptions) (*Manager, error) { return nil, errLeftOut }
+func NewManager(*RegistryDownloader, ManagerOptions) (*Manager, error) { return nil, errNotBuilt }
 
 // SetupRemotePlugins returns an error.
-func SetupRemotePlugins(*Manager, map[string]Descriptor) error { return errLeftOut }
+func SetupRemotePlugins(*Manager, map[string]Descriptor) error { return errNotBuilt }
 
 // SetupLocalPlugins returns an error.
-func SetupLocalPlugins(map[string]LocalDescriptor) error { return errLeftOut }
+func SetupLocalPlugins(map[string]LocalDescriptor) error { return errNotBuilt }
 
 // Builder builds no plugins.
 type Builder struct{}
@@ -61,9 +61,9 @@ func NewBuilder(*Manager, map[string]Descriptor, map[string]LocalDescriptor) (*B
 }
 
 // Build returns an error.
-func (Builder) Build(string, map[string]any, string) (Constructor, error) { return nil, errLeftOut }
+func (Builder) Build(string, map[string]any, string) (Constructor, error) { return nil, errNotBuilt }
 
 // BuildProvider returns an error.
 func (Builder) BuildProvider(string, map[string]any) (provider.Provider, error) {
-	return nil, errLeftOut
+	return nil, errNotBuilt
 }

@@ -1,4 +1,4 @@
-// Package ratelimiter takes the place of Traefik's rate limiter in Redis, which is a part of its package of the same
+// Package ratelimiter replaces Traefik's rate limiter in Redis, which is a part of its package of the same
 // name.
 //
 // The original links the client of Redis. The playground has no Redis. The package must declare what Traefik uses of
@@ -15,13 +15,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-var errLeftOut = errors.New("the Traefik of the playground is built without Redis")
+var errNotBuilt = errors.New("the Traefik of the playground is built without Redis")
 
 type redisLimiter struct{}
 
 func newRedisLimiter(context.Context, rate.Limit, int64, time.Duration, int, dynamic.RateLimit, *zerolog.Logger) (*redisLimiter, error) {
-	return nil, errLeftOut
+	return nil, errNotBuilt
 }
 
 // Allow returns an error.
-func (*redisLimiter) Allow(context.Context, string) (*time.Duration, error) { return nil, errLeftOut }
+func (*redisLimiter) Allow(context.Context, string) (*time.Duration, error) { return nil, errNotBuilt }

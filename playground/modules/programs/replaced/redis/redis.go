@@ -1,4 +1,4 @@
-// Package redis takes the place of Traefik's provider of configuration from Redis.
+// Package redis replaces Traefik's provider of configuration from Redis.
 //
 // The original links the client of Redis. The playground has no Redis. The package must declare what Traefik uses of
 // the original, and nothing else.
@@ -11,7 +11,7 @@ import (
 	"github.com/traefik/traefik/v3/pkg/safe"
 )
 
-var errLeftOut = errors.New("the Traefik of the playground is built without the provider for Redis")
+var errNotBuilt = errors.New("the Traefik of the playground is built without the provider for Redis")
 
 // Provider is a provider of configuration that cannot be used.
 type Provider struct{}
@@ -20,7 +20,7 @@ type Provider struct{}
 func (*Provider) SetDefaults() {}
 
 // Init returns an error.
-func (*Provider) Init() error { return errLeftOut }
+func (*Provider) Init() error { return errNotBuilt }
 
 // Provide returns an error.
-func (*Provider) Provide(chan<- dynamic.Message, *safe.Pool) error { return errLeftOut }
+func (*Provider) Provide(chan<- dynamic.Message, *safe.Pool) error { return errNotBuilt }

@@ -16,13 +16,13 @@ import (
 	"github.com/serin-dev/serin/playground/load"
 )
 
-// TerminalViewer shows the demo in a terminal: above, a program with a view of its own, below, what the demo says.
+// TerminalViewer shows the demo in a terminal: the output of another program above, and a footer with the state of the demo below.
 type TerminalViewer struct {
-	// Terminal is both written to and asked for its size.
+	// Terminal is the terminal that the demo writes to and whose size it uses.
 	Terminal *os.File
-	// View is started when the stage opens and ends with it; it gets a terminal that is some lines smaller.
+	// View is the program above. Begin starts it in a terminal that is smaller by the footer, and End kills it.
 	View *exec.Cmd
-	// Addresses says in one line where there is more to see.
+	// Addresses is one line with the addresses of the cluster.
 	Addresses string
 
 	mu           sync.Mutex // one writer at a time
@@ -38,12 +38,11 @@ type TerminalViewer struct {
 	isOpen       bool
 }
 
-// footerLines is the number of lines that the demo keeps for itself: a rule, the act, the release, the counts, and where to
-// look.
+// footerLines is the number of lines of the footer: a rule, the scenario, the release, the counts, and the addresses.
 const footerLines = 5
 
-// Say prints a line before the stage opens, and shows it in the footer after.
-func (v *TerminalViewer) Say(text string) {
+// ShowActivity prints a line before Begin, and shows it in the footer afterwards.
+func (v *TerminalViewer) ShowActivity(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.isOpen {
@@ -54,20 +53,20 @@ func (v *TerminalViewer) Say(text string) {
 	v.drawFooter()
 }
 
-// Begin takes the terminal over and starts the view.
+// Begin switches the terminal to its alternate screen and starts the view.
 func (v *TerminalViewer) Begin() error {
-	// Terminals answer questions of programs (for their colour, say) on an input that the view does not have; for this
-	// kind of terminal programs ask nothing.
+	// Terminals answer queries of programs (such as for their colour) on an input that the view does not have. For a terminal of
+	// this type, programs send no queries.
 	v.View.Env = append(os.Environ(), append(v.View.Env, "TERM=screen-256color")...)
-	// The size is set before the view starts: a view that asks for it first thing, on a busy machine before this process
-	// runs again, would otherwise read 0×0.
+	// The size is set before the view starts. Otherwise, on a busy machine, the view may read its size before this process sets
+	// it, and get 0×0.
 	v.rows, v.columns = v.terminalSize()
 	inner, err := pty.StartWithSize(v.View, v.viewSize())
 	if err != nil {
 		return fmt.Errorf("start the view: %w", err)
 	}
 	v.viewTerminal = inner
-	fmt.Fprint(v.Terminal, "\x1b[?1049h") // a screen of its own; what was said before is there again at the end
+	fmt.Fprint(v.Terminal, "\x1b[?1049h") // the alternate screen: the previous output is visible again at the end
 	v.mu.Lock()
 	v.isOpen = true
 	v.resizeView()
@@ -85,7 +84,7 @@ func (v *TerminalViewer) Begin() error {
 	return nil
 }
 
-// resizeView divides the terminal anew.
+// resizeView divides the terminal between the view and the footer.
 func (v *TerminalViewer) resizeView() {
 	v.rows, v.columns = v.terminalSize()
 	_ = pty.Setsize(v.viewTerminal, v.viewSize())
@@ -93,7 +92,7 @@ func (v *TerminalViewer) resizeView() {
 	v.drawFooter()
 }
 
-// terminalSize returns the terminal's size, or a common one where the terminal reports none or is too small for the footer.
+// terminalSize returns the terminal's size, or a common size if the terminal reports none or is too small for the footer.
 func (v *TerminalViewer) terminalSize() (rows, columns int) {
 	rows, columns, err := pty.Getsize(v.Terminal)
 	if err != nil || rows <= footerLines+1 {
@@ -102,19 +101,19 @@ func (v *TerminalViewer) terminalSize() (rows, columns int) {
 	return rows, columns
 }
 
-// viewSize is the size of the view's terminal: the view scrolls within the lines above the footer.
+// viewSize returns the size of the view's terminal: the view scrolls within the lines above the footer.
 func (v *TerminalViewer) viewSize() *pty.Winsize {
 	return &pty.Winsize{Rows: uint16(v.rows - footerLines), Cols: uint16(v.columns)}
 }
 
-// copyView shows what the view prints, until it ends.
+// copyView copies the output of the view to the terminal until the view ends.
 func (v *TerminalViewer) copyView() {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := v.viewTerminal.Read(buffer)
 		if n > 0 {
 			v.mu.Lock()
-			_, _ = v.Terminal.Write(buffer[:n]) // a terminal that has gone shows nothing
+			_, _ = v.Terminal.Write(buffer[:n]) // the terminal may be closed
 			v.stream.write(buffer[:n])
 			if v.isDirty {
 				v.drawFooter()
@@ -127,9 +126,9 @@ func (v *TerminalViewer) copyView() {
 	}
 }
 
-// drawFooter writes the footer and leaves the cursor and colours as the view has them.
+// drawFooter writes the footer and restores the cursor and the colours of the view.
 func (v *TerminalViewer) drawFooter() {
-	// In the middle of the view's output nothing can be inserted; copy draws as soon as that output is complete.
+	// The footer must not interrupt a control sequence or a character of the view; copyView draws it after that.
 	if v.isDirty = !v.stream.isComplete(); v.isDirty {
 		return
 	}
@@ -137,21 +136,21 @@ func (v *TerminalViewer) drawFooter() {
 	out.WriteString("\x1b7\x1b[0m")
 	v.lines[0], v.lines[footerLines-1] = strings.Repeat("─", v.columns), v.Addresses
 	for i, text := range v.lines {
-		letters := []rune(text)
-		if len(letters) > v.columns {
-			letters = letters[:v.columns]
+		characters := []rune(text)
+		if len(characters) > v.columns {
+			characters = characters[:v.columns]
 		}
-		fmt.Fprintf(&out, "\x1b[%d;1H\x1b[2K%s", v.rows-footerLines+1+i, string(letters))
+		fmt.Fprintf(&out, "\x1b[%d;1H\x1b[2K%s", v.rows-footerLines+1+i, string(characters))
 	}
 	out.WriteString("\x1b8")
 	fmt.Fprint(v.Terminal, out.String())
 }
 
-// StartScenario announces an act.
-func (v *TerminalViewer) StartScenario(number, all int, act Scenario) {
+// StartScenario shows the description of a scenario.
+func (v *TerminalViewer) StartScenario(number, all int, scenario Scenario) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.lines[1] = fmt.Sprintf("Act %d of %d: %s", number, all, act.Story)
+	v.lines[1] = fmt.Sprintf("Release %d of %d: %s", number, all, scenario.Story)
 	v.lines[2], v.lines[3] = "", ""
 	v.drawFooter()
 }
@@ -164,25 +163,25 @@ func (v *TerminalViewer) Progress(_ bool, release string, counts load.Counts) {
 	v.drawFooter()
 }
 
-// Result shows the end of an act, and remembers it for the end.
-func (v *TerminalViewer) Result(act Scenario, r Result, err error) {
+// Result shows the result of a scenario, and stores it for End.
+func (v *TerminalViewer) Result(scenario Scenario, r Result, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	text := formatResult(act, r, err)
+	text := formatResult(scenario, r, err)
 	v.results = append(v.results, text)
 	v.lines[2], _, _ = strings.Cut(text, "\n")
 	v.drawFooter()
 }
 
-// End gives the terminal back and leaves the results on it.
+// End restores the terminal and prints the results of all scenarios.
 func (v *TerminalViewer) End() {
-	_ = v.View.Process.Kill() // it may have ended by itself
+	_ = v.View.Process.Kill() // it may already have ended
 	signal.Stop(v.resized)
 	close(v.resized)
-	_ = v.View.Wait() // how it ended is not of interest
+	_ = v.View.Wait() // it was killed
 	v.viewTerminal.Close()
 	v.viewOutput.Wait()
 	v.isOpen = false
-	// Colours, scrolling, cursor, pasting and screen as they were, whatever the view left; then go on at the bottom.
+	// Reset colours, scrolling region, cursor, bracketed paste and screen, whatever the view has set; then continue at the bottom.
 	fmt.Fprintf(v.Terminal, "\x1b[0m\x1b[r\x1b[?25h\x1b[?2004l\x1b[?1049l\x1b[%d;1H\n%s\n", v.rows, strings.Join(v.results, "\n"))
 }

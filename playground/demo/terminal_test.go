@@ -20,10 +20,10 @@ import (
 	"github.com/serin-dev/serin/playground/load"
 )
 
-// viewVariable makes this program the view of a stage.
+// viewVariable makes this program the view of a TerminalViewer.
 const viewVariable = "DEMO_TEST_VIEW"
 
-// reportDescriptor is the file in which the view writes its size past its terminal: the first of exec.Cmd.ExtraFiles.
+// reportDescriptor is the file to which the view writes its size, not through its terminal: the first of exec.Cmd.ExtraFiles.
 const reportDescriptor = 3
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(report, "%d×%d", rows, columns) // fails where a test passes no such file
 		report.Close()
 	}
-	select {} // until the stage ends it
+	select {} // until End kills it
 }
 
 // screen collects what is written to a terminal.
@@ -57,7 +57,7 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
-func TestStageSharesTheTerminalWithItsView(t *testing.T) {
+func TestTerminalViewerSharesTheTerminalWithItsView(t *testing.T) {
 	outer, terminal, err := pty.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -85,22 +85,22 @@ func TestStageSharesTheTerminalWithItsView(t *testing.T) {
 
 	view := exec.Command(os.Args[0])
 	view.Env = []string{viewVariable + "=yes"}
-	act := Scenario{Story: "v2 is " + strings.Repeat("very ", 20) + "good", Version: "v2"}
+	scenario := Scenario{Story: "v2 is " + strings.Repeat("very ", 20) + "good", Version: "v2"}
 	v := &TerminalViewer{Terminal: terminal, View: view, Addresses: "logs are there"}
-	v.Say("starting Serin")
+	v.ShowActivity("starting Serin")
 	expect("starting Serin ...")
 	if err := v.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	expect("view of 25×60 <nil> on screen-256color")
 	expect("\x1b[1;25r") // the view scrolls in its own lines
-	v.StartScenario(1, 3, act)
+	v.StartScenario(1, 3, scenario)
 	v.Progress(true, "phase Progressing", load.Counts{Lost: 2})
-	expect("\x1b[27;1H\x1b[2K" + "Act 1 of 3: v2 is very very very very very very very very ve"[:60] + "\x1b")
+	expect("\x1b[27;1H\x1b[2K" + "Release 1 of 3: v2 is very very very very very very very very ve"[:60] + "\x1b")
 	expect("\x1b[28;1H\x1b[2Kphase Progressing\x1b")
 	expect("\x1b[29;1H\x1b[2Krequests: lost 2\x1b")
 	expect("\x1b[30;1H\x1b[2Klogs are there\x1b")
-	v.Result(act, Result{Outcome: Promoted}, nil)
+	v.Result(scenario, Result{Outcome: Promoted}, nil)
 	v.End()
 	expect("\x1b[r")
 	expect("\x1b[?1049l\x1b[30;1H\r\n✓ v2 was promoted")
@@ -112,8 +112,8 @@ func TestStageSharesTheTerminalWithItsView(t *testing.T) {
 	waittest.Receive(t, "the terminal is closed", reading)
 }
 
-// TestTheViewStartsWithItsSize: on a busy machine the view may run before the stage does so again. Here the stage cannot:
-// nobody reads what it writes to the terminal until the view has reported its size.
+// TestTheViewStartsWithItsSize guards against a race: on a busy machine, the view may run before Begin continues. Here Begin is
+// blocked: its output to the terminal is not read until the view has reported its size.
 func TestTheViewStartsWithItsSize(t *testing.T) {
 	outer, terminal, err := pty.Open()
 	if err != nil {
@@ -154,13 +154,13 @@ func TestTheViewStartsWithItsSize(t *testing.T) {
 	}
 	report.Close()
 	go func() { _, _ = io.Copy(io.Discard, outer) }()
-	if err := waittest.Receive(t, "the stage has begun", began); err != nil {
+	if err := waittest.Receive(t, "Begin returns", began); err != nil {
 		t.Fatal(err)
 	}
 	v.End()
 }
 
-// TestTheFooterFollowsOutputThatIsComplete: what could not be drawn in the middle of the view's output is drawn after it.
+// TestTheFooterFollowsOutputThatIsComplete checks that a footer which would interrupt a control sequence is drawn after it.
 func TestTheFooterFollowsOutputThatIsComplete(t *testing.T) {
 	output, input, err := os.Pipe()
 	if err != nil {
@@ -180,10 +180,10 @@ func TestTheFooterFollowsOutputThatIsComplete(t *testing.T) {
 	v.viewOutput.Go(v.copyView)
 	fmt.Fprint(view, "a\x1b[3") // half of a control sequence
 	waittest.UntilContains(t, shown.String, "a\x1b[3")
-	v.Say("one more act")
+	v.ShowActivity("one more release")
 	fmt.Fprint(view, "1m")
 	waittest.UntilContains(t, shown.String, "a\x1b[31m\x1b7")
-	waittest.UntilContains(t, shown.String, "one more act")
+	waittest.UntilContains(t, shown.String, "one more release")
 	view.Close()
 	v.viewOutput.Wait()
 	input.Close()
