@@ -20,12 +20,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// action is one thing to do, said without anything that differs between the servers.
+// action is one request, without the values that differ between the servers.
 type action struct {
 	verb, name, subresource string
-	// with is a manifest to create, or a merge patch.
-	with string
-	// version says which resourceVersion is named: none, the one read last, or an old one; uid likewise.
+	// body is a manifest to create, or a merge patch.
+	body string
+	// version and uid select the preconditions for resourceVersion and UID: none, the last observed value, or an old one.
 	version, uid precondition
 	policy       metav1.DeletionPropagation
 }
@@ -33,15 +33,15 @@ type action struct {
 type precondition string
 
 const (
-	unnamed precondition = ""
-	right   precondition = "right"
-	wrong   precondition = "wrong"
+	none    precondition = ""
+	current precondition = "current"
+	stale   precondition = "stale"
 )
 
 func (a action) String() string {
 	text := a.verb + " " + a.name
 	for _, more := range []struct{ name, value string }{
-		{"sub-resource", a.subresource}, {"version", string(a.version)}, {"uid", string(a.uid)}, {"policy", string(a.policy)}, {"with", a.with},
+		{"sub-resource", a.subresource}, {"version", string(a.version)}, {"uid", string(a.uid)}, {"policy", string(a.policy)}, {"with", a.body},
 	} {
 		if more.value != "" {
 			text += fmt.Sprintf(" %s=%q", more.name, more.value)
@@ -50,33 +50,33 @@ func (a action) String() string {
 	return text
 }
 
-func pick[T any](s *sides, from ...T) T { return from[s.random.IntN(len(from))] }
+func choose[T any](s *sides, from ...T) T { return from[s.random.IntN(len(from))] }
 
-// draw makes up what to do next.
+// draw returns a random action.
 func (s *sides) draw() action {
-	a := action{name: pick(s, "a", "a", "b")}
+	a := action{name: choose(s, "a", "a", "b")}
 	if len(s.real.exists) == 0 || !s.real.exists[a.name] && s.random.IntN(2) == 0 {
-		a.verb, a.with = "create", pick(s, s.kind.manifests...)
+		a.verb, a.body = "create", choose(s, s.kind.manifests...)
 		return a
 	}
-	conditions := []precondition{unnamed, unnamed, right, right, wrong}
+	conditions := []precondition{none, none, current, current, stale}
 	switch n := s.random.IntN(100); {
 	case n < 8:
-		a.verb, a.with = "create", pick(s, s.kind.manifests...)
+		a.verb, a.body = "create", choose(s, s.kind.manifests...)
 	case n < 55:
-		a.verb, a.with, a.version = "patch", pick(s, s.kind.patches...), pick(s, conditions...)
+		a.verb, a.body, a.version = "patch", choose(s, s.kind.patches...), choose(s, conditions...)
 	case n < 60:
-		a.verb, a.with, a.version = "json-patch", pick(s, s.kind.patches...), pick(s, conditions...)
+		a.verb, a.body, a.version = "json-patch", choose(s, s.kind.patches...), choose(s, conditions...)
 	case n < 75:
-		a.verb, a.with, a.version, a.uid = "update", pick(s, s.kind.patches...), pick(s, conditions...), pick(s, right, right, right, unnamed, wrong)
+		a.verb, a.body, a.version, a.uid = "update", choose(s, s.kind.patches...), choose(s, conditions...), choose(s, current, current, current, none, stale)
 	case n < 85 && s.kind.status != nil && s.real.exists[a.name]:
-		a.verb, a.with, a.version, a.subresource = pick(s, "patch", "update"), pick(s, s.kind.status...), pick(s, conditions...), "status"
+		a.verb, a.body, a.version, a.subresource = choose(s, "patch", "update"), choose(s, s.kind.status...), choose(s, conditions...), "status"
 	case n < 88 && s.kind.scale:
-		a.verb, a.version = "scale", pick(s, conditions...)
+		a.verb, a.version = "scale", choose(s, conditions...)
 	case n < 96:
-		a.verb, a.version, a.uid = "delete", pick(s, conditions...), pick(s, conditions...)
-		if a.version == unnamed { // a real server changes an object between the policy and the precondition
-			a.policy = pick(s, "", metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan)
+		a.verb, a.version, a.uid = "delete", choose(s, conditions...), choose(s, conditions...)
+		if a.version == none { // a real server updates the object for the policy before it checks the precondition
+			a.policy = choose(s, "", metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan)
 		}
 	default:
 		a.verb = "list"
@@ -84,10 +84,10 @@ func (s *sides) draw() action {
 	return a
 }
 
-// side is one of the servers, and what was seen of it.
+// side is one of the servers and the state that was observed on it.
 type side struct {
 	client client.Client
-	// versions and uids of each object, by name, the oldest first.
+	// versions and uids contain the observed values of each object by name, oldest first.
 	versions map[string][]string
 	uids     map[string][]string
 	exists   map[string]bool
@@ -99,12 +99,12 @@ func newSide(c client.Client) *side {
 	return &side{client: c, versions: map[string][]string{}, uids: map[string][]string{}, exists: map[string]bool{}, stored: map[string]any{}}
 }
 
-// outcome is what is compared.
+// outcome is the result of an action that is compared.
 type outcome struct {
 	Code   int32
 	Reason metav1.StatusReason
-	// Changed says whether there is a new version that differs in more than who manages which field, which the simulated
-	// server does not know.
+	// Changed reports whether there is a new version that differs in more than managedFields, which the simulated server does not
+	// maintain.
 	Changed bool
 	Answer  any
 	Stored  any
@@ -113,7 +113,7 @@ type outcome struct {
 func (d *side) do(ctx context.Context, s *sides, a action) outcome {
 	var answer any
 	answer, d.last = d.act(ctx, s, a)
-	o := outcome{Answer: comparable(answer)}
+	o := outcome{Answer: normalize(answer)}
 	if status := apierrors.APIStatus(nil); errors.As(d.last, &status) {
 		o.Code, o.Reason = status.Status().Code, status.Status().Reason
 	} else if d.last != nil {
@@ -127,12 +127,12 @@ func (d *side) do(ctx context.Context, s *sides, a action) outcome {
 		known := d.versions[a.name]
 		if changed := len(known) == 0 || known[len(known)-1] != version; changed {
 			d.versions[a.name] = append(known, version)
-			o.Changed = !cmp.Equal(d.stored[a.name], comparable(stored.Object)) || !slices.Contains(d.uids[a.name], uid)
+			o.Changed = !cmp.Equal(d.stored[a.name], normalize(stored.Object)) || !slices.Contains(d.uids[a.name], uid)
 		}
 		if !slices.Contains(d.uids[a.name], uid) {
 			d.uids[a.name] = append(d.uids[a.name], uid)
 		}
-		o.Stored = comparable(stored.Object)
+		o.Stored = normalize(stored.Object)
 		d.stored[a.name] = o.Stored
 	} else if !apierrors.IsNotFound(err) {
 		o.Stored = err.Error()
@@ -152,14 +152,14 @@ func (s *sides) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.namespace, Name: name}
 }
 
-// chosen is what a precondition comes to on this side.
-func chosen(p precondition, known []string, otherwise string) string {
+// resolvePrecondition returns the value of a precondition on this side.
+func resolvePrecondition(p precondition, known []string, otherwise string) string {
 	switch {
-	case p == unnamed:
+	case p == none:
 		return ""
-	case len(known) == 0 || p == wrong && len(known) == 1:
+	case len(known) == 0 || p == stale && len(known) == 1:
 		return otherwise
-	case p == wrong:
+	case p == stale:
 		return known[0]
 	default:
 		return known[len(known)-1]
@@ -167,28 +167,28 @@ func chosen(p precondition, known []string, otherwise string) string {
 }
 
 func (d *side) act(ctx context.Context, s *sides, a action) (any, error) {
-	version := chosen(a.version, d.versions[a.name], "4000000000")
-	uid := chosen(a.uid, d.uids[a.name], "11111111-1111-4111-8111-111111111111")
+	version := resolvePrecondition(a.version, d.versions[a.name], "4000000000")
+	uid := resolvePrecondition(a.uid, d.uids[a.name], "11111111-1111-4111-8111-111111111111")
 	obj := s.object(a.name)
 	switch a.verb {
 	case "create":
-		made := parse(a.with)
-		made.SetNamespace(s.namespace)
-		made.SetName(a.name)
-		err := d.client.Create(ctx, made)
-		return given(made.Object, err)
+		object := parse(a.body)
+		object.SetNamespace(s.namespace)
+		object.SetName(a.name)
+		err := d.client.Create(ctx, object)
+		return resultOrError(object.Object, err)
 	case "patch":
-		patch := versioned(parse(a.with).Object, version)
+		patch := withVersion(parse(a.body).Object, version)
 		var err error
 		if a.subresource == "" {
 			err = d.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
 		} else {
 			err = d.client.SubResource(a.subresource).Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
 		}
-		return given(obj.Object, err)
+		return resultOrError(obj.Object, err)
 	case "json-patch":
-		err := d.client.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, operations(parse(a.with).Object, version)))
-		return given(obj.Object, err)
+		err := d.client.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, operations(parse(a.body).Object, version)))
+		return resultOrError(obj.Object, err)
 	case "update":
 		return d.update(ctx, s, a, version, uid)
 	case "scale":
@@ -222,14 +222,15 @@ func (d *side) act(ctx context.Context, s *sides, a action) (any, error) {
 	}
 }
 
-func given(object map[string]any, err error) (any, error) {
+// resultOrError returns the object unless there is an error.
+func resultOrError(object map[string]any, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
 	return object, nil
 }
 
-// update reads, changes and writes; without an object it writes one that is not there.
+// update reads, changes and writes an object. If it does not exist, it sends an update of a missing object.
 func (d *side) update(ctx context.Context, s *sides, a action, version, uid string) (any, error) {
 	obj := s.object(a.name)
 	if err := d.client.Get(ctx, s.key(a.name), obj); err != nil {
@@ -237,14 +238,14 @@ func (d *side) update(ctx context.Context, s *sides, a action, version, uid stri
 		obj.SetNamespace(s.namespace)
 		obj.SetName(a.name)
 	}
-	obj.Object = mergedInto(obj.Object, parse(a.with).Object)
+	obj.Object = mergePatch(obj.Object, parse(a.body).Object)
 	obj.SetResourceVersion(version)
 	if uid == "" {
 		obj.SetUID("")
-	} else if a.uid == wrong {
+	} else if a.uid == stale {
 		obj.SetUID(types.UID(uid))
 	}
-	// A client takes the name on the URL from the object.
+	// The client uses the name of the object in the URL.
 	obj.SetNamespace(s.namespace)
 	obj.SetName(a.name)
 	obj.SetGroupVersionKind(s.kind.gvk)
@@ -254,7 +255,7 @@ func (d *side) update(ctx context.Context, s *sides, a action, version, uid stri
 	} else {
 		err = d.client.SubResource(a.subresource).Update(ctx, obj)
 	}
-	return given(obj.Object, err)
+	return resultOrError(obj.Object, err)
 }
 
 func parse(text string) *unstructured.Unstructured {
@@ -269,7 +270,7 @@ func parse(text string) *unstructured.Unstructured {
 	return obj
 }
 
-func versioned(patch map[string]any, version string) []byte {
+func withVersion(patch map[string]any, version string) []byte {
 	if version != "" {
 		metadata, _ := patch["metadata"].(map[string]any)
 		if metadata == nil {
@@ -281,18 +282,18 @@ func versioned(patch map[string]any, version string) []byte {
 	return encode(patch)
 }
 
-// operations are the fields of a merge patch, each two levels deep, as a JSON patch.
+// operations converts a merge patch to a JSON patch with an operation for each field of the second level.
 func operations(patch map[string]any, version string) []byte {
 	list := []any{}
 	if version != "" {
 		list = append(list, map[string]any{"op": "test", "path": "/metadata/resourceVersion", "value": version})
 	}
-	for _, outer := range sorted(patch) {
+	for _, outer := range sortedKeys(patch) {
 		inner, ok := patch[outer].(map[string]any)
 		if !ok {
 			continue
 		}
-		for _, name := range sorted(inner) {
+		for _, name := range sortedKeys(inner) {
 			if inner[name] == nil {
 				list = append(list, map[string]any{"op": "remove", "path": "/" + outer + "/" + name})
 			} else {
@@ -311,7 +312,7 @@ func encode(value any) []byte {
 	return data
 }
 
-func sorted(m map[string]any) []string {
+func sortedKeys(m map[string]any) []string {
 	var names []string
 	for name := range m {
 		names = append(names, name)
@@ -320,7 +321,7 @@ func sorted(m map[string]any) []string {
 	return names
 }
 
-func mergedInto(object, patch map[string]any) map[string]any {
+func mergePatch(object, patch map[string]any) map[string]any {
 	for name, value := range patch {
 		inner, ok := value.(map[string]any)
 		if value == nil {
@@ -335,22 +336,22 @@ func mergedInto(object, patch map[string]any) map[string]any {
 		if before == nil {
 			before = map[string]any{}
 		}
-		object[name] = mergedInto(before, inner)
+		object[name] = mergePatch(before, inner)
 	}
 	return object
 }
 
-// comparable is an answer without what no two servers have in common.
-func comparable(value any) any {
+// normalize returns an answer without the values that differ between servers.
+func normalize(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
-		v = runtime.DeepCopyJSON(ints(v).(map[string]any))
-		neutral(v)
+		v = runtime.DeepCopyJSON(integers(v).(map[string]any))
+		removeServerValues(v)
 		return v
 	case []any:
 		out := make([]any, len(v))
 		for i, item := range v {
-			out[i] = comparable(item)
+			out[i] = normalize(item)
 		}
 		return out
 	default:
@@ -358,15 +359,15 @@ func comparable(value any) any {
 	}
 }
 
-func ints(value any) any {
+func integers(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for name, item := range v {
-			v[name] = ints(item)
+			v[name] = integers(item)
 		}
 	case []any:
 		for i, item := range v {
-			v[i] = ints(item)
+			v[i] = integers(item)
 		}
 	case int:
 		return int64(v)
@@ -378,7 +379,7 @@ func ints(value any) any {
 	return value
 }
 
-func neutral(object map[string]any) {
+func removeServerValues(object map[string]any) {
 	metadata, _ := object["metadata"].(map[string]any)
 	for _, name := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields"} {
 		delete(metadata, name)

@@ -30,11 +30,11 @@ import (
 )
 
 var (
-	seed      = flag.Uint64("fidelity.seed", 1, "the first of the sequences")
-	sequences = flag.Int("fidelity.sequences", 12, "the number of sequences of each kind")
+	seed      = flag.Uint64("fidelity.seed", 1, "seed of the first sequence")
+	sequences = flag.Int("fidelity.sequences", 12, "number of sequences for each kind")
 )
 
-// steps of one sequence.
+// steps is the number of actions of one sequence.
 const steps = 40
 
 var (
@@ -54,7 +54,7 @@ func run(m *testing.M) int {
 		if gateway, err = b.GatewayCRDs(ctx); err != nil {
 			return err
 		}
-		istio, err = module(ctx, b.Repository(), "istio.io/api")
+		istio, err = moduleFolder(ctx, b.Repository(), "istio.io/api")
 		return err
 	}
 	fail := func(err error) int {
@@ -82,29 +82,29 @@ func run(m *testing.M) int {
 			fail(err)
 		}
 	}()
-	if err := define(ctx, filepath.Join(options.Builder.Repository(), "config", "crd"), gateway, filepath.Join(istio, "kubernetes")); err != nil {
+	if err := installCRDs(ctx, filepath.Join(options.Builder.Repository(), "config", "crd"), gateway, filepath.Join(istio, "kubernetes")); err != nil {
 		return fail(err)
 	}
 	return m.Run()
 }
 
-// module is the folder of a module on which Serin depends.
-func module(ctx context.Context, repository, name string) (string, error) {
+// moduleFolder returns the folder of a module on which Serin depends.
+func moduleFolder(ctx context.Context, repository, name string) (string, error) {
 	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", name)
 	command.Dir = repository
 	output, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("fetch %s: %w", name, err)
+		return "", fmt.Errorf("download module %s: %w", name, err)
 	}
 	var found struct{ Dir string }
 	if err := json.Unmarshal(output, &found); err != nil {
-		return "", fmt.Errorf("fetch %s: %w", name, err)
+		return "", fmt.Errorf("download module %s: %w", name, err)
 	}
 	return found.Dir, nil
 }
 
-// define gives both servers the same definitions.
-func define(ctx context.Context, folders ...string) error {
+// installCRDs installs the same CRDs on both servers.
+func installCRDs(ctx context.Context, folders ...string) error {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func define(ctx context.Context, folders ...string) error {
 	return err
 }
 
-// sides are the two servers, asked in the same words.
+// sides are the two servers that receive the same actions.
 type sides struct {
 	t           *testing.T
 	real, store *side
@@ -167,8 +167,8 @@ func newSides(t *testing.T, k kind, seed uint64) *sides {
 	}
 }
 
-// TestFidelity asks a real API server and the simulated one the same, in random sequences, and compares what both answer
-// and what both have afterwards.
+// TestFidelity sends the same random sequences of requests to a real API server and to the simulated one, and compares the responses and
+// the stored objects.
 func TestFidelity(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.gvk.Kind, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestFidelity(t *testing.T) {
 	}
 }
 
-// step does one thing on both sides, and is false when they differ.
+// step executes one action on both sides and reports whether their outcomes are equal.
 func (s *sides) step() bool {
 	s.t.Helper()
 	a := s.draw()
@@ -194,7 +194,7 @@ func (s *sides) step() bool {
 	if diff == "" {
 		return true
 	}
-	s.t.Errorf("sequence %s differs (-real +store):\n%s\nreal said: %v\nstore said: %v\nafter:\n  %s",
+	s.t.Errorf("sequence %s differs (-real +store):\n%s\nerror of real: %v\nerror of store: %v\nafter:\n  %s",
 		s.namespace, diff, s.real.last, s.store.last, strings.Join(s.history, "\n  "))
 	return false
 }

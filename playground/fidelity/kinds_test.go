@@ -4,16 +4,15 @@ package fidelity_test
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// kind is what is tried with one kind. Manifests come without names. Patches change objects, a status is written to its
-// sub-resource.
+// kind contains the inputs for one kind. The manifests have no names. Patches change objects, status patches their status subresource.
 type kind struct {
 	gvk                        schema.GroupVersionKind
 	manifests, patches, status []string
 	scale                      bool
 }
 
-// common are patches for every kind.
-var common = []string{
+// commonPatches are patches for every kind.
+var commonPatches = []string{
 	`{metadata: {labels: {a: b}}}`,
 	`{metadata: {labels: {a: null}}}`,
 	`{metadata: {labels: {a: "b c"}}}`,
@@ -44,7 +43,7 @@ var common = []string{
 	`{}`,
 }
 
-func with(patches ...string) []string { return append(patches, common...) }
+func withCommon(patches ...string) []string { return append(patches, commonPatches...) }
 
 var kinds = []kind{
 	{
@@ -66,7 +65,7 @@ var kinds = []kind{
 			`{apiVersion: apps/v1, kind: Deployment, spec: {replicas: many}}`,
 			`{apiVersion: apps/v1, kind: Deployment, metadata: {resourceVersion: "7"}, spec: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {containers: [{name: app, image: one}]}}}}`,
 		},
-		patches: with(
+		patches: withCommon(
 			`{spec: {replicas: 3}}`, `{spec: {replicas: 3}}`, `{spec: {replicas: 0}}`, `{spec: {replicas: null}}`, `{spec: {replicas: -1}}`, `{spec: {replicas: many}}`,
 			`{spec: {template: {spec: {containers: [{name: app, image: two}]}}}}`,
 			`{spec: {template: {spec: {containers: [{name: app, image: ""}]}}}}`,
@@ -106,7 +105,7 @@ var kinds = []kind{
 			`{apiVersion: v1, kind: Service, spec: {selector: {app: a}}}`,
 			`{apiVersion: v1, kind: Service}`,
 		},
-		patches: with(
+		patches: withCommon(
 			`{spec: {selector: {app: b}}}`, `{spec: {selector: {app: null}}}`, `{spec: {selector: null}}`, `{spec: {selector: {app: "b c"}}}`,
 			`{spec: {ports: [{name: http, port: 80, targetPort: 8080}]}}`, `{spec: {ports: [{name: http, port: 80, targetPort: 0}]}}`,
 			`{spec: {ports: [{name: twice, port: 80}, {name: twice, port: 81}]}}`, `{spec: {ports: [{name: a, port: 80}, {name: b, port: 80}]}}`,
@@ -127,7 +126,7 @@ var kinds = []kind{
 			`{apiVersion: v1, kind: ConfigMap, data: {a: b}}`, `{apiVersion: v1, kind: ConfigMap, data: {a: b}, binaryData: {c: ZGQ=}, immutable: true}`, `{apiVersion: v1, kind: ConfigMap, unknown: 1}`,
 			`{apiVersion: v1, kind: ConfigMap, data: {"bad key": b}}`, `{apiVersion: v1, kind: ConfigMap, data: {a: 1}}`, `{apiVersion: v1, kind: ConfigMap, immutable: false, data: {}}`,
 		},
-		patches: with(
+		patches: withCommon(
 			`{data: {a: c}}`, `{data: {a: null}}`, `{data: null}`, `{data: {}}`, `{data: {b: ""}}`, `{data: {"bad key": b}}`, `{data: {a: 1}}`, `{immutable: true}`, `{immutable: false}`, `{immutable: null}`,
 			`{binaryData: {c: ZGQ=}}`, `{binaryData: {c: "not base64!"}}`, `{status: {a: b}}`, `{spec: {a: b}}`,
 		),
@@ -137,7 +136,7 @@ var kinds = []kind{
 		manifests: []string{
 			`{apiVersion: v1, kind: Secret, data: {a: Yg==}}`, `{apiVersion: v1, kind: Secret, stringData: {a: b}, immutable: true}`, `{apiVersion: v1, kind: Secret, type: example.test/x, data: {a: Yg==}, stringData: {a: c}}`,
 		},
-		patches: with(`{data: {a: Yw==}}`, `{data: {a: null}}`, `{data: null}`, `{stringData: {z: "1"}}`, `{type: other}`, `{immutable: true}`, `{immutable: null}`, `{data: {"bad key": Yg==}}`),
+		patches: withCommon(`{data: {a: Yw==}}`, `{data: {a: null}}`, `{data: null}`, `{stringData: {z: "1"}}`, `{type: other}`, `{immutable: true}`, `{immutable: null}`, `{data: {"bad key": Yg==}}`),
 	},
 	{
 		gvk: schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
@@ -147,7 +146,7 @@ var kinds = []kind{
 			`{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, spec: {minReplicas: 4, maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}}}`,
 			`{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, spec: {maxReplicas: 3, scaleTargetRef: {}}}`, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, spec: {scaleTargetRef: {kind: Deployment, name: a}}}`,
 		},
-		patches: with(
+		patches: withCommon(
 			`{spec: {minReplicas: 2}}`, `{spec: {minReplicas: null}}`, `{spec: {minReplicas: 0}}`, `{spec: {maxReplicas: 9}}`, `{spec: {maxReplicas: 1}}`, `{spec: {maxReplicas: 0}}`,
 			`{spec: {scaleTargetRef: {name: b}}}`, `{spec: {scaleTargetRef: {name: ""}}}`, `{spec: {metrics: null}}`,
 			`{spec: {metrics: [{type: Pods, pods: {metric: {name: m}, target: {type: AverageValue, averageValue: "5"}}}]}}`, `{spec: {metrics: [{type: Pods}]}}`, `{spec: {metrics: [{type: Wrong}]}}`,
@@ -164,7 +163,7 @@ var kinds = []kind{
 			`{apiVersion: flagger.app/v1beta1, kind: Canary, spec: {targetRef: {kind: Deployment, name: a}, service: {port: eighty}}}`, `{apiVersion: flagger.app/v1beta1, kind: Canary, spec: {}}`, `{apiVersion: flagger.app/v1beta1, kind: Canary}`,
 			`{apiVersion: flagger.app/v1beta1, kind: Canary, metadata: {resourceVersion: "7"}, spec: {targetRef: {kind: Deployment, name: a}, service: {port: 80}, analysis: {interval: 10s}}}`,
 		},
-		patches: with(
+		patches: withCommon(
 			`{spec: {suspend: true}}`, `{spec: {suspend: false}}`, `{spec: {suspend: null}}`, `{spec: {analysis: {threshold: 3}}}`, `{spec: {analysis: {threshold: 3.5}}}`, `{spec: {analysis: {threshold: many}}}`,
 			`{spec: {analysis: {interval: "ten seconds"}}}`, `{spec: {analysis: null}}`, `{spec: {service: {port: 81}}}`, `{spec: {service: {port: null}}}`, `{spec: {service: null}}`, `{spec: null}`, `{spec: {provider: null}}`, `{spec: {provider: kubernetes}}`,
 			`{spec: {analysis: {webhooks: [{name: w, url: "http://b.test", type: wrong}]}}}`, `{spec: {analysis: {webhooks: [{name: w, url: "http://b.test"}]}}}`, `{spec: {analysis: {webhooks: null}}}`,
@@ -188,7 +187,7 @@ var kinds = []kind{
 			`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, spec: {rules: [{matches: [{path: {type: PathPrefix, value: a}}]}]}}`,
 			`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, spec: {rules: [{backendRefs: [{name: p}]}]}}`,
 		},
-		patches: with(
+		patches: withCommon(
 			`{spec: {rules: [{backendRefs: [{name: p, port: 80, weight: 90}, {name: c, port: 80, weight: 10}]}]}}`, `{spec: {rules: [{backendRefs: [{name: p, port: 80, weight: -1}]}]}}`, `{spec: {rules: [{backendRefs: [{name: p, port: 80, weight: half}]}]}}`,
 			`{spec: {rules: []}}`, `{spec: {rules: null}}`, `{spec: {hostnames: ["*.test"]}}`, `{spec: {hostnames: ["not a host"]}}`, `{spec: {hostnames: null}}`, `{spec: {parentRefs: [{name: g, namespace: n, sectionName: s}]}}`, `{spec: {parentRefs: [{name: g}, {name: g}]}}`,
 			`{spec: {rules: [{filters: [{type: RequestMirror}]}]}}`, `{spec: {rules: [{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: a, value: b}]}}], backendRefs: [{name: p, port: 80}]}]}}`,
@@ -205,7 +204,7 @@ var kinds = []kind{
 			`{apiVersion: networking.istio.io/v1, kind: VirtualService, spec: {hosts: [a], http: [{match: [{uri: {prefix: /}, headers: {x: {exact: z}}}], retries: {attempts: 3, perTryTimeout: 1s}, timeout: 10s, mirror: {host: c}, mirrorPercentage: {value: 50.5}, route: [{destination: {host: p, port: {number: 80}}, weight: 100}]}]}}`,
 			`{apiVersion: networking.istio.io/v1, kind: VirtualService, spec: {hosts: [a], http: [{match: [{uri: {prefix: /, exact: /}}], route: [{destination: {host: p}}]}]}}`, `{apiVersion: networking.istio.io/v1, kind: VirtualService, spec: {unknown: 1}}`, `{apiVersion: networking.istio.io/v1, kind: VirtualService}`,
 		},
-		patches: with(
+		patches: withCommon(
 			`{spec: {http: [{route: [{destination: {host: p}, weight: 90}, {destination: {host: c}, weight: 10}]}]}}`, `{spec: {http: [{route: [{destination: {host: p}, weight: many}]}]}}`, `{spec: {http: [{route: [{weight: 1}]}]}}`, `{spec: {http: [{timeout: soon, route: [{destination: {host: p}}]}]}}`,
 			`{spec: {http: null}}`, `{spec: {hosts: [b]}}`, `{spec: {hosts: null}}`, `{spec: {gateways: []}}`, `{spec: {http: [{match: [{uri: {}}], route: [{destination: {host: p}}]}]}}`, `{spec: {http: [{match: [{headers: {x: {exact: a, prefix: b}}}]}]}}`,
 			`{spec: {http: [{mirrorPercentage: {value: 7}, mirror: {host: c}, unknown: 1}]}}`, `{spec: null}`,

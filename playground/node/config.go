@@ -21,12 +21,12 @@ import (
 	"github.com/serin-dev/serin/playground/podroot"
 )
 
-// probeTLSConfig trusts every certificate, as a kubelet's probes do.
+// probeTLSConfig accepts every certificate, as the probes of a kubelet do.
 func probeTLSConfig() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true}
 }
 
-// environmentVariables are an environment.
+// environmentVariables maps the names of environment variables to their values.
 type environmentVariables map[string]string
 
 func (v environmentVariables) list() []string {
@@ -37,8 +37,8 @@ func (v environmentVariables) list() []string {
 	return all
 }
 
-// expandVariables replaces $(NAME) by the variable's value; $$ is a dollar, and an unknown name stays as it stands, as the API
-// promises for command, args and env.
+// expandVariables replaces $(NAME) by the variable's value and $$ by a dollar sign. References to unknown variables are unchanged, as
+// the API specifies for command, args and env.
 func expandVariables(text string, v environmentVariables) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -63,7 +63,7 @@ func expandVariables(text string, v environmentVariables) string {
 	return out.String()
 }
 
-// resolveEnvironment resolves the variables of a container, reading ConfigMaps and Secrets as they are now.
+// resolveEnvironment returns the environment of a container, with the current contents of ConfigMaps and Secrets.
 func (w *worker) resolveEnvironment(ctx context.Context, spec corev1.Container, image Image, tag string) (environmentVariables, error) {
 	v := environmentVariables{"PATH": "/", "HOSTNAME": w.pod.Name}
 	if image.TagVariable != "" {
@@ -102,7 +102,7 @@ func (w *worker) resolveEnvironment(ctx context.Context, spec corev1.Container, 
 }
 
 func (w *worker) resolveValue(ctx context.Context, from *corev1.EnvVarSource) (value string, found bool, err error) {
-	pick := func(kind, name, key string, optional *bool, data map[string]string, err error) (string, bool, error) {
+	selectKey := func(kind, name, key string, optional *bool, data map[string]string, err error) (string, bool, error) {
 		if err != nil {
 			return "", false, err
 		}
@@ -116,35 +116,35 @@ func (w *worker) resolveValue(ctx context.Context, from *corev1.EnvVarSource) (v
 	case from.ConfigMapKeyRef != nil:
 		ref := from.ConfigMapKeyRef
 		data, err := w.readConfigMap(ctx, ref.Name, ref.Optional)
-		return pick("ConfigMap", ref.Name, ref.Key, ref.Optional, data, err)
+		return selectKey("ConfigMap", ref.Name, ref.Key, ref.Optional, data, err)
 	case from.SecretKeyRef != nil:
 		ref := from.SecretKeyRef
 		data, err := w.readSecret(ctx, ref.Name, ref.Optional)
-		return pick("Secret", ref.Name, ref.Key, ref.Optional, data, err)
+		return selectKey("Secret", ref.Name, ref.Key, ref.Optional, data, err)
 	case from.FieldRef != nil:
 		return w.resolveFieldRef(from.FieldRef.FieldPath)
 	default:
-		return "", false, fmt.Errorf("the playground knows configMapKeyRef, secretKeyRef and fieldRef as sources only")
+		return "", false, fmt.Errorf("the playground supports only configMapKeyRef, secretKeyRef and fieldRef in valueFrom")
 	}
 }
 
-// resolveFieldRef is the downward API.
+// resolveFieldRef returns the value of a field of the downward API.
 func (w *worker) resolveFieldRef(path string) (string, bool, error) {
-	plain := map[string]string{
+	fields := map[string]string{
 		"metadata.name": w.pod.Name, "metadata.namespace": w.pod.Namespace, "metadata.uid": string(w.pod.UID),
 		"spec.nodeName": w.node.Name, "spec.serviceAccountName": w.pod.Spec.ServiceAccountName,
 		"status.podIP": w.address.String(), "status.podIPs": w.address.String(),
 		"status.hostIP": network.NodeAddress.String(), "status.hostIPs": network.NodeAddress.String(),
 	}
-	if value, found := plain[path]; found {
+	if value, found := fields[path]; found {
 		return value, true, nil
 	}
-	for prefix, from := range map[string]map[string]string{
+	for prefix, values := range map[string]map[string]string{
 		"metadata.labels": w.pod.Labels, "metadata.annotations": w.pod.Annotations,
 	} {
-		key, is := strings.CutPrefix(path, prefix+"['")
-		if is {
-			value, found := from[strings.TrimSuffix(key, "']")]
+		key, found := strings.CutPrefix(path, prefix+"['")
+		if found {
+			value, found := values[strings.TrimSuffix(key, "']")]
 			return value, found, nil
 		}
 	}
@@ -184,7 +184,7 @@ func (w *worker) readSecret(ctx context.Context, name string, optional *bool) (m
 	return data, nil
 }
 
-// writeMounts writes the volumes that a container uses, as their sources are now, and says where they belong.
+// writeMounts writes the volumes that a container uses, with the current contents of their sources, and returns their mounts.
 func (w *worker) writeMounts(ctx context.Context, spec corev1.Container, env environmentVariables) ([]podroot.Mount, error) {
 	var all []podroot.Mount
 	for _, mount := range spec.VolumeMounts {
@@ -196,19 +196,19 @@ func (w *worker) writeMounts(ctx context.Context, spec corev1.Container, env env
 		if err != nil {
 			return nil, fmt.Errorf("volume %s: %w", mount.Name, err)
 		}
-		below := mount.SubPath
+		subPath := mount.SubPath
 		if mount.SubPathExpr != "" {
-			below = expandVariables(mount.SubPathExpr, env)
+			subPath = expandVariables(mount.SubPathExpr, env)
 		}
-		if !filepath.IsLocal(below) && below != "" {
-			return nil, fmt.Errorf("volume %s: subPath %s leaves the volume", mount.Name, below)
+		if !filepath.IsLocal(subPath) && subPath != "" {
+			return nil, fmt.Errorf("volume %s: subPath %s is outside the volume", mount.Name, subPath)
 		}
-		all = append(all, podroot.Mount{Source: filepath.Join(source, below), Target: mount.MountPath, ReadOnly: mount.ReadOnly})
+		all = append(all, podroot.Mount{Source: filepath.Join(source, subPath), Target: mount.MountPath, ReadOnly: mount.ReadOnly})
 	}
 	return all, nil
 }
 
-// prepareVolume returns the folder of the machine that holds a volume.
+// prepareVolume writes the files of a volume and returns its folder on the machine.
 func (w *worker) prepareVolume(ctx context.Context, volume corev1.Volume) (string, error) {
 	folder := filepath.Join(w.folder(), "volumes", volume.Name)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -245,7 +245,7 @@ func (w *worker) prepareVolume(ctx context.Context, volume corev1.Volume) (strin
 				data, err = w.readSecret(ctx, part.Secret.Name, part.Secret.Optional)
 				items = part.Secret.Items
 			default:
-				err = fmt.Errorf("the playground projects ConfigMaps and Secrets only")
+				err = fmt.Errorf("the playground supports only ConfigMaps and Secrets in projected volumes")
 			}
 			if err != nil {
 				return "", err
@@ -256,11 +256,11 @@ func (w *worker) prepareVolume(ctx context.Context, volume corev1.Volume) (strin
 		}
 		return folder, nil
 	default:
-		return "", fmt.Errorf("the playground knows configMap, secret, projected, emptyDir and hostPath volumes only")
+		return "", fmt.Errorf("the playground supports only configMap, secret, projected, emptyDir and hostPath volumes")
 	}
 }
 
-// writeFiles writes one file per key, or per item where there are items.
+// writeFiles writes one file for each item, or for each key if there are no items.
 func writeFiles(folder string, data map[string]string, items []corev1.KeyToPath) error {
 	files := data
 	if len(items) > 0 {
@@ -275,7 +275,7 @@ func writeFiles(folder string, data map[string]string, items []corev1.KeyToPath)
 	}
 	for path, text := range files {
 		if !filepath.IsLocal(path) {
-			return fmt.Errorf("path %s leaves the volume", path)
+			return fmt.Errorf("path %s is outside the volume", path)
 		}
 		target := filepath.Join(folder, path)
 		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {

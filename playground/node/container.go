@@ -21,17 +21,17 @@ import (
 	"github.com/serin-dev/serin/playground/podroot"
 )
 
-// container runs one program again and again, as the restart policy says.
+// container runs one program and restarts it according to the restart policy.
 type container struct {
 	worker *worker
 	spec   corev1.Container
 
-	mu       sync.Mutex
-	state    corev1.ContainerState
-	last     corev1.ContainerState
-	restarts int32
-	started  bool
-	ready    bool
+	mu        sync.Mutex
+	state     corev1.ContainerState
+	lastState corev1.ContainerState
+	restarts  int32
+	started   bool
+	ready     bool
 }
 
 func newContainer(w *worker, spec corev1.Container) *container {
@@ -43,12 +43,12 @@ func newContainer(w *worker, spec corev1.Container) *container {
 	return c
 }
 
-// update changes the state under the lock and has it written.
+// update changes the state under the lock and requests a write of the pod's status.
 func (c *container) update(change func()) {
 	c.mu.Lock()
 	change()
 	c.mu.Unlock()
-	c.worker.newestPod()
+	c.worker.requestWrite()
 }
 
 func (c *container) status() corev1.ContainerStatus {
@@ -56,10 +56,10 @@ func (c *container) status() corev1.ContainerStatus {
 	defer c.mu.Unlock()
 	s := corev1.ContainerStatus{
 		Name: c.spec.Name, Image: c.spec.Image, ImageID: c.spec.Image,
-		State: *c.state.DeepCopy(), LastTerminationState: *c.last.DeepCopy(),
+		State: *c.state.DeepCopy(), LastTerminationState: *c.lastState.DeepCopy(),
 		RestartCount: c.restarts, Started: new(c.started), Ready: c.ready,
 	}
-	if c.state.Running != nil || c.last.Terminated != nil {
+	if c.state.Running != nil || c.lastState.Terminated != nil {
 		s.ContainerID = fmt.Sprintf("process://%s/%s", c.worker.pod.UID, c.spec.Name)
 	}
 	return s
@@ -72,16 +72,16 @@ func (c *container) setWaiting(reason, message string) {
 	})
 }
 
-// Times between a crash and the next start, a tenth of a kubelet's: people and tests wait for them.
+// Delays between a crash and the next start. They are a tenth of a kubelet's, because users and tests wait for them.
 const (
 	minBackoff = time.Second
 	maxBackoff = 30 * time.Second
-	// backoffResetAfter is how long a life has to be for the next crash to count as the first.
+	// backoffResetAfter is the running time after which the next crash counts as the first.
 	backoffResetAfter = time.Minute
 )
 
-// run starts the program and starts it again until the policy says that it has ended, which it reports with true; stop
-// asks the program to end, the end of ctx kills it.
+// run starts the program and restarts it until the restart policy permits no further start. It reports whether the program ended with
+// exit code 0. Closing stop terminates the program, the end of ctx kills it; run returns false then.
 func (c *container) run(ctx context.Context, stop <-chan struct{}, policy corev1.RestartPolicy) bool {
 	clk := c.worker.node.Clock
 	var backoff time.Duration
@@ -101,17 +101,17 @@ func (c *container) run(ctx context.Context, stop <-chan struct{}, policy corev1
 			}
 			continue
 		}
-		began := clk.Now()
+		startedAt := clk.Now()
 		code := c.waitForExit(ctx, stop, command)
-		over := corev1.ContainerStateTerminated{
-			ExitCode: int32(code), Reason: "Completed", StartedAt: metav1.NewTime(began), FinishedAt: metav1.NewTime(clk.Now()),
+		terminated := corev1.ContainerStateTerminated{
+			ExitCode: int32(code), Reason: "Completed", StartedAt: metav1.NewTime(startedAt), FinishedAt: metav1.NewTime(clk.Now()),
 			ContainerID: fmt.Sprintf("process://%s/%s", c.worker.pod.UID, c.spec.Name),
 		}
 		if code != 0 {
-			over.Reason = "Error"
+			terminated.Reason = "Error"
 		}
 		c.update(func() {
-			c.state, c.ready, c.started = corev1.ContainerState{Terminated: &over}, false, false
+			c.state, c.ready, c.started = corev1.ContainerState{Terminated: &terminated}, false, false
 		})
 		if isClosed(stop) || ctx.Err() != nil {
 			return false
@@ -119,18 +119,18 @@ func (c *container) run(ctx context.Context, stop <-chan struct{}, policy corev1
 		if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && code == 0 {
 			return code == 0
 		}
-		if clk.Since(began) > backoffResetAfter {
+		if clk.Since(startedAt) > backoffResetAfter {
 			backoff = 0
 		}
 		if backoff > 0 {
-			c.update(func() { c.last.Terminated = &over })
+			c.update(func() { c.lastState.Terminated = &terminated })
 			c.setWaiting("CrashLoopBackOff", fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", backoff, c.spec.Name, c.worker.pod.Name))
 			if !c.waitBackoff(ctx, stop, backoff) {
 				return false
 			}
 		}
 		backoff = min(max(2*backoff, minBackoff), maxBackoff)
-		c.update(func() { c.last.Terminated, c.restarts = &over, c.restarts+1 })
+		c.update(func() { c.lastState.Terminated, c.restarts = &terminated, c.restarts+1 })
 	}
 }
 
@@ -154,8 +154,8 @@ func (c *container) waitBackoff(ctx context.Context, stop <-chan struct{}, d tim
 	}
 }
 
-// start starts the program by a command, or says with a reason of the kubelet's vocabulary why it cannot.
-func (c *container) start(ctx context.Context, words, more []string) (command *exec.Cmd, reason string, err error) {
+// start starts the program with a command and arguments. If it cannot, it returns a reason that a kubelet uses.
+func (c *container) start(ctx context.Context, commandLine, arguments []string) (command *exec.Cmd, reason string, err error) {
 	w := c.worker
 	image, tag, found := w.node.findImage(c.spec.Image)
 	if !found {
@@ -171,19 +171,19 @@ func (c *container) start(ctx context.Context, words, more []string) (command *e
 	}
 	root := filepath.Join(w.folder(), "root", c.spec.Name)
 	if err := os.MkdirAll(root, 0o755); err != nil {
-		return nil, "CreateContainerError", fmt.Errorf("make the container's folder: %w", err)
+		return nil, "CreateContainerError", fmt.Errorf("create the container's folder: %w", err)
 	}
 	args := append([]string(nil), image.Args...)
 	switch {
-	case len(words) > 0 && len(image.Commands) > 0:
-		if !slices.Contains(image.Commands, words[0]) {
-			return nil, "RunContainerError", fmt.Errorf("start %s: no such file in image %s", words[0], c.spec.Image)
+	case len(commandLine) > 0 && len(image.Commands) > 0:
+		if !slices.Contains(image.Commands, commandLine[0]) {
+			return nil, "RunContainerError", fmt.Errorf("start %s: no such file in image %s", commandLine[0], c.spec.Image)
 		}
-		args = append(args, words...)
-	case len(words) > 1:
-		args = append(args, words[1:]...)
+		args = append(args, commandLine...)
+	case len(commandLine) > 1:
+		args = append(args, commandLine[1:]...)
 	}
-	args = append(args, more...)
+	args = append(args, arguments...)
 	for i := range args {
 		args[i] = expandVariables(args[i], env)
 	}
@@ -221,7 +221,7 @@ func (c *container) start(ctx context.Context, words, more []string) (command *e
 	return command, "", nil
 }
 
-// runHook runs a command of the container's lifecycle beside its program, and waits for it.
+// runHook runs the command of a lifecycle hook while the program runs, and waits for its end.
 func (c *container) runHook(ctx context.Context, handler *corev1.LifecycleHandler) {
 	if handler == nil || handler.Exec == nil {
 		return
@@ -235,49 +235,49 @@ func (c *container) runHook(ctx context.Context, handler *corev1.LifecycleHandle
 	}
 }
 
-// waitForExit watches over one life of the program and returns its exit code, 128+n after signal n.
+// waitForExit watches over one lifetime of the program and returns its exit code, 128+n after signal n.
 func (c *container) waitForExit(ctx context.Context, stop <-chan struct{}, command *exec.Cmd) int {
-	life, end := context.WithCancel(ctx)
+	lifetime, end := context.WithCancel(ctx)
 	defer end()
 	var hooks corev1.Lifecycle
 	if c.spec.Lifecycle != nil {
 		hooks = *c.spec.Lifecycle
 	}
-	begun := func() {
+	markStarted := func() {
 		c.started = c.spec.StartupProbe == nil
 		c.ready = c.started && c.spec.ReadinessProbe == nil
 	}
 	c.update(func() {
 		c.state = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.worker.node.Clock.Now())}}
 		if c.started, c.ready = false, false; hooks.PostStart == nil {
-			begun()
+			markStarted()
 		}
 	})
 	signal := func(s syscall.Signal) {
-		// The group, so that what the program started goes too. It is there until Wait was called.
+		// The signal is sent to the process group, so that child processes receive it too. The group exists until Wait returns.
 		if err := syscall.Kill(-command.Process.Pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
-			c.worker.node.Log.Warn("A container got no signal", "container", c.spec.Name, "signal", s.String(), "err", err)
+			c.worker.node.Log.Warn("Could not signal a container", "container", c.spec.Name, "signal", s.String(), "err", err)
 		}
 	}
-	var watching sync.WaitGroup
-	watching.Go(func() {
+	var watchers sync.WaitGroup
+	watchers.Go(func() {
 		if hooks.PostStart != nil {
-			c.runHook(life, hooks.PostStart)
-			c.update(begun)
+			c.runHook(lifetime, hooks.PostStart)
+			c.update(markStarted)
 		}
-		c.runProbes(life, func() { signal(syscall.SIGTERM) })
+		c.runProbes(lifetime, func() { signal(syscall.SIGTERM) })
 	})
-	over := make(chan struct{})
-	watching.Go(func() {
+	exited := make(chan struct{})
+	watchers.Go(func() {
 		select {
-		case <-over:
+		case <-exited:
 			return
 		case <-ctx.Done():
 		case <-stop:
 			c.runHook(ctx, hooks.PreStop)
 			signal(syscall.SIGTERM)
 			select {
-			case <-over:
+			case <-exited:
 				return
 			case <-ctx.Done():
 			}
@@ -285,9 +285,9 @@ func (c *container) waitForExit(ctx context.Context, stop <-chan struct{}, comma
 		signal(syscall.SIGKILL)
 	})
 	err := command.Wait()
-	close(over)
+	close(exited)
 	end()
-	watching.Wait()
+	watchers.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return 0

@@ -23,7 +23,7 @@ func (n *Node) logFile(namespace, pod, container string) string {
 	return filepath.Join(n.Folder, "logs", namespace+"_"+pod+"_"+container+".log")
 }
 
-// serveLogs answers the API server for kubectl logs, until ctx ends.
+// serveLogs serves the part of the kubelet API that kubectl logs requires, until ctx ends.
 func (n *Node) serveLogs(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", n.handleLogs)
@@ -43,14 +43,14 @@ func (n *Node) serveLogs(ctx context.Context) error {
 	return nil
 }
 
-// followInterval is how often a followed log is looked at.
+// followInterval is the interval at which a followed log is read.
 const followInterval = 200 * time.Millisecond
 
-// handleLogs knows the parameters tailLines and follow. All lives of a container share one log.
+// handleLogs supports the parameters tailLines and follow. All restarts of a container write to one log.
 func (n *Node) handleLogs(w http.ResponseWriter, r *http.Request) {
 	file, err := os.Open(n.logFile(filepath.Base(r.PathValue("namespace")), filepath.Base(r.PathValue("pod")), filepath.Base(r.PathValue("container"))))
 	if err != nil {
-		http.Error(w, "the container has said nothing yet", http.StatusNotFound)
+		http.Error(w, "the container has no log yet", http.StatusNotFound)
 		return
 	}
 	defer file.Close()
@@ -80,7 +80,7 @@ func (n *Node) handleLogs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// lastLines keeps the last lines of text.
+// lastLines returns the last lines of text.
 func lastLines(text []byte, lines int) []byte {
 	at := len(bytes.TrimSuffix(text, []byte("\n")))
 	for range lines {

@@ -3,15 +3,15 @@
 // Package node is a small kubelet whose containers are plain processes.
 //
 // It knows Pods, ConfigMaps, Secrets, its own Node and Lease, and starts one
-// program per container, with a root file system and a network of its own. It
+// program per container, with a root filesystem and a network of its own. It
 // must not know Services, gateways, or what the programs do.
 //
-// What differs from a kubelet on purpose: an image is one program out of a
-// fixed list and every other image cannot be pulled; a crashed container comes
-// back after 0, 1, 2, 4 … 30 s (not 10 s … 5 min); until a container was ready
-// for the first time it is asked five times a second; there are no exec and
-// gRPC probes, hooks of the lifecycle run commands only, no resource limits, and volumes are
-// readConfigMap, secret, projected of those, emptyDir and hostPath.
+// It differs from a kubelet on purpose: an image is one program from a fixed
+// list, and no other image can be pulled; a crashed container is restarted
+// after 0, 1, 2, 4 … 30 s (not 10 s … 5 min); until a container is ready for
+// the first time it is probed five times a second; there are no exec and gRPC
+// probes and no resource limits; lifecycle hooks run commands only; volumes are
+// configMap, secret, projected volumes of these, emptyDir and hostPath.
 package node
 
 import (
@@ -44,22 +44,22 @@ import (
 	"github.com/serin-dev/serin/playground/network"
 )
 
-// Image is what stands behind an image's name.
+// Image is the program for the name of an image.
 type Image struct {
-	// Program is a file of the machine that needs no libraries. A container's command may call it what it likes.
+	// Program is a static program on the machine. It is run whatever the first word of the container's command is.
 	Program string
-	// Commands are those that the image has, where its program does what several do: a container's command is handed over
-	// with its first word then, and none but these can be started.
+	// Commands are the commands that the program implements, if it implements several. The program then receives the whole command
+	// of the container, and other commands cannot be started.
 	Commands []string
-	// Args come before the container's arguments.
+	// Args precede the container's arguments.
 	Args []string
-	// Tags are those that the image has; without any it has every tag.
+	// Tags are the existing tags of the image. If empty, every tag exists.
 	Tags []string
-	// TagVariable, where not empty, is an environment variable that holds the image's tag unless the container sets it.
+	// TagVariable, if not empty, is an environment variable with the image's tag, which the container may override.
 	TagVariable string
 }
 
-// Options say what a node is made of. All fields are needed.
+// Options configure a node. All fields are required.
 type Options struct {
 	// Name of the Node.
 	Name string
@@ -67,17 +67,17 @@ type Options struct {
 	Version string
 	Client  kubernetes.Interface
 	Network *network.Network
-	// Images by name without tag, such as serin.dev/demo.
+	// Images are the available images; the key is the name without tag, such as serin.dev/demo.
 	Images map[string]Image
-	// Folder holds the pods' files, below pods, and what they say, below logs.
+	// Folder contains the files of pods, in the subfolder pods, and their logs, in the subfolder logs.
 	Folder string
-	// Certificate serves the node's own API, by which the API server reads logs.
+	// Certificate is that of the node's own API, from which the API server reads logs.
 	Certificate tls.Certificate
 	Clock       clock.WithTicker
 	Log         *slog.Logger
 }
 
-// Port of the node's own API.
+// Port is the port of the node's own API.
 const Port = 10250
 
 // Node runs pods.
@@ -89,12 +89,12 @@ type Node struct {
 	running sync.WaitGroup
 }
 
-// New makes a node; Run starts it.
+// New returns a node; Register and Run start it.
 func New(options Options) *Node {
 	return &Node{Options: options, workers: map[types.UID]*worker{}}
 }
 
-// nodeCapacity is generous: the playground's machine is shared, nothing is reserved.
+// nodeCapacity returns a capacity that never prevents scheduling: the playground enforces no limits.
 func nodeCapacity() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("64"),
@@ -104,7 +104,7 @@ func nodeCapacity() corev1.ResourceList {
 	}
 }
 
-// Register makes the Node and its Lease, so that pods can be scheduled to it.
+// Register creates the Node and its Lease, so that pods can be scheduled to it.
 func (n *Node) Register(ctx context.Context) error {
 	now := metav1.NewTime(n.Clock.Now())
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
@@ -132,7 +132,7 @@ func (n *Node) Register(ctx context.Context) error {
 	if _, err := n.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("register node %s: %w", n.Name, err)
 	}
-	// The API server taints every new node as not ready; the controller that takes that away may not run yet.
+	// The API server taints every new node as not ready, and the controller that removes the taint may not run yet.
 	untaint := []byte(`{"spec":{"taints":null}}`)
 	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, untaint, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("register node %s: %w", n.Name, err)
@@ -149,14 +149,14 @@ func (n *Node) Register(ctx context.Context) error {
 	return nil
 }
 
-// leaseRenewInterval keeps the controller manager, which waits 50 s, from believing that the node is gone.
+// leaseRenewInterval is shorter than 50 s, after which the controller manager regards a node as unreachable.
 const leaseRenewInterval = 10 * time.Second
 
-// Run runs the pods of a registered node until ctx ends; then it kills them and returns.
+// Run runs the pods of a registered node until ctx ends. Then it kills them and returns.
 func (n *Node) Run(ctx context.Context) error {
 	for _, folder := range []string{"pods", "logs"} {
 		if err := os.MkdirAll(filepath.Join(n.Folder, folder), 0o755); err != nil {
-			return fmt.Errorf("make the folder of pods: %w", err)
+			return fmt.Errorf("create the folder of pods: %w", err)
 		}
 	}
 	pods := coreinformers.NewFilteredPodInformer(n.Client, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
@@ -197,18 +197,18 @@ func (n *Node) Run(ctx context.Context) error {
 	return err
 }
 
-// renewLease says that the node lives. One that is missed does no harm.
+// renewLease renews the Lease of the node. A failed renewal is only logged: the next one is in time.
 func (n *Node) renewLease(ctx context.Context) {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": metav1.NewMicroTime(n.Clock.Now())}})
 	if err == nil {
 		_, err = n.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil && ctx.Err() == nil {
-		n.Log.Warn("Missed a heartbeat", "err", err)
+		n.Log.Warn("Could not renew the Lease of the node", "err", err)
 	}
 }
 
-// updatePod hands the newest state of a pod to its worker.
+// updatePod passes the newest state of a pod to its worker, and starts the worker of a new pod.
 func (n *Node) updatePod(ctx context.Context, pod *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -223,8 +223,8 @@ func (n *Node) updatePod(ctx context.Context, pod *corev1.Pod) {
 			w.run(ctx)
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			// A pod that has ended keeps its entry until it is deleted: it must not run again.
-			if w.cancel {
+			// The entry of a pod that has ended remains until the pod is deleted, so that the pod is not started again.
+			if w.objectDeleted {
 				delete(n.workers, pod.UID)
 			}
 		})
@@ -240,10 +240,10 @@ func (n *Node) deletePod(uid types.UID) {
 	}
 }
 
-// findImage resolves the image of a container.
+// findImage returns the program for an image reference, and its tag.
 func (n *Node) findImage(name string) (image Image, tag string, found bool) {
 	name, _, _ = strings.Cut(name, "@")
-	// A colon before the last slash belongs to a registry's port.
+	// A colon before the last slash separates the port of a registry.
 	if colon := strings.LastIndex(name, ":"); colon > strings.LastIndex(name, "/") {
 		name, tag = name[:colon], name[colon+1:]
 	}
@@ -251,7 +251,7 @@ func (n *Node) findImage(name string) (image Image, tag string, found bool) {
 	return image, tag, found && (len(image.Tags) == 0 || slices.Contains(image.Tags, tag))
 }
 
-// patchStatus writes a pod's status; the UID keeps it from a new pod of the same name.
+// patchStatus writes a pod's status. The UID is a precondition, so that a new pod of the same name is not changed.
 func (n *Node) patchStatus(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err != nil {
@@ -259,12 +259,12 @@ func (n *Node) patchStatus(ctx context.Context, pod *corev1.Pod, status corev1.P
 	}
 	_, err = n.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // gone; the watch says so too
+		return nil // it was deleted, which the watch reports too
 	}
 	return err
 }
 
-// deletePodObject takes the object of a pod away whose processes have ended.
+// deletePodObject deletes the object of a pod whose processes have ended.
 func (n *Node) deletePodObject(ctx context.Context, pod *corev1.Pod) error {
 	err := n.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
@@ -275,7 +275,7 @@ func (n *Node) deletePodObject(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// setUpNetwork gives a pod its network: one of its own, or the node's.
+// setUpNetwork returns the network of a pod: a new namespace, or nil and the node's address for host network.
 func (n *Node) setUpNetwork(pod *corev1.Pod) (*network.Namespace, netip.Addr, error) {
 	if pod.Spec.HostNetwork {
 		return nil, network.NodeAddress, nil

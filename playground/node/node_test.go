@@ -32,7 +32,7 @@ import (
 	"github.com/serin-dev/serin/playground/podroot"
 )
 
-// programVariable hands the path of the demo application from the outer half of this program to the inner one.
+// programVariable passes the path of the demo application from the outer half of this program to the inner one.
 const programVariable = "NODE_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -51,8 +51,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// run starts a node on an API server that holds the objects and nothing else: no scheduler, no controllers.
-func run(t *testing.T) kubernetes.Interface {
+// startNode starts a node with a fake API server that only stores objects: there is no scheduler and no controller.
+func startNode(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	client := fake.NewClientset()
 	program := os.Getenv(programVariable)
@@ -113,15 +113,15 @@ func create(t *testing.T, client kubernetes.Interface, p *corev1.Pod) {
 	}
 }
 
-// wait returns the pod once is says nothing against it.
-func wait(t *testing.T, client kubernetes.Interface, name string, is func(*corev1.Pod) error) *corev1.Pod {
+// waitForPod returns the pod once check returns nil.
+func waitForPod(t *testing.T, client kubernetes.Interface, name string, check func(*corev1.Pod) error) *corev1.Pod {
 	t.Helper()
 	var found *corev1.Pod
-	waittest.Until(t, "pod "+name+" is as wanted", func() (err error) {
+	waittest.Until(t, "the check of pod "+name+" succeeds", func() (err error) {
 		if found, err = client.CoreV1().Pods("shop").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			return err
 		}
-		return is(found)
+		return check(found)
 	})
 	return found
 }
@@ -135,14 +135,14 @@ func condition(p *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStat
 	return "absent"
 }
 
-func isReady(p *corev1.Pod) error {
+func checkReady(p *corev1.Pod) error {
 	if condition(p, corev1.PodReady) != corev1.ConditionTrue {
 		return fmt.Errorf("not ready: %+v", p.Status)
 	}
 	return nil
 }
 
-func waits(reason string) func(*corev1.Pod) error {
+func checkWaiting(reason string) func(*corev1.Pod) error {
 	return func(p *corev1.Pod) error {
 		for _, s := range p.Status.ContainerStatuses {
 			if s.State.Waiting != nil && s.State.Waiting.Reason == reason {
@@ -167,14 +167,14 @@ func get(t *testing.T, p *corev1.Pod, path string) (int, http.Header) {
 }
 
 func TestPodBecomesReadyAndAnswersOnItsAddress(t *testing.T) {
-	client := run(t)
+	client := startNode(t)
 	create(t, client, pod("one", func(*corev1.PodSpec, *corev1.Container) {}))
 	create(t, client, pod("two", func(_ *corev1.PodSpec, c *corev1.Container) {
 		c.Image = "serin.dev/demo:v2"
 		c.Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}
 		c.ReadinessProbe.ProbeHandler = corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("http")}}
 	}))
-	one, two := wait(t, client, "one", isReady), wait(t, client, "two", isReady)
+	one, two := waitForPod(t, client, "one", checkReady), waitForPod(t, client, "two", checkReady)
 	if one.Status.PodIP == two.Status.PodIP || one.Status.Phase != corev1.PodRunning {
 		t.Errorf("pods have addresses %s and %s, phase %s", one.Status.PodIP, two.Status.PodIP, one.Status.Phase)
 	}
@@ -186,7 +186,7 @@ func TestPodBecomesReadyAndAnswersOnItsAddress(t *testing.T) {
 }
 
 func TestConfigurationReachesTheProgram(t *testing.T) {
-	client := run(t)
+	client := startNode(t)
 	data := map[string]string{"hello": "from a ConfigMap", "PREFIXED": "x"}
 	if _, err := client.CoreV1().ConfigMaps("shop").Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "config", Namespace: "shop"}, Data: data,
@@ -231,47 +231,47 @@ func TestConfigurationReachesTheProgram(t *testing.T) {
 			c.Env = []corev1.EnvVar{{Name: "PLAIN", Value: "p"}, {Name: "MESSAGE", Value: "$(A_PREFIXED) and $(UNKNOWN) $$(PLAIN)"}}
 		}},
 		{"optional", "", variable(corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: "nobody"}, Key: "k", Optional: new(true),
+			LocalObjectReference: corev1.LocalObjectReference{Name: "missing"}, Key: "k", Optional: new(true),
 		}})},
 	} {
 		create(t, client, pod(c.name, c.change))
-		if _, header := get(t, wait(t, client, c.name, isReady), "/"); header.Get("X-Message") != c.want {
-			t.Errorf("%s: the program got %q, want %q", c.name, header.Get("X-Message"), c.want)
+		if _, header := get(t, waitForPod(t, client, c.name, checkReady), "/"); header.Get("X-Message") != c.want {
+			t.Errorf("%s: the message of the program is %q, want %q", c.name, header.Get("X-Message"), c.want)
 		}
 	}
 
 	create(t, client, pod("missing", variable(corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "later"}, Key: "hello",
 	}})))
-	wait(t, client, "missing", waits("CreateContainerConfigError"))
+	waitForPod(t, client, "missing", checkWaiting("CreateContainerConfigError"))
 	if _, err := client.CoreV1().ConfigMaps("shop").Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "later", Namespace: "shop"}, Data: data,
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, client, "missing", isReady)
+	waitForPod(t, client, "missing", checkReady)
 }
 
-func TestReleasesThatCannotStartSayWhy(t *testing.T) {
-	client := run(t)
-	create(t, client, pod("unknown", func(_ *corev1.PodSpec, c *corev1.Container) { c.Image = "example.com:5000/nobody" }))
+func TestPodsThatCannotStartReportTheReason(t *testing.T) {
+	client := startNode(t)
+	create(t, client, pod("unknown", func(_ *corev1.PodSpec, c *corev1.Container) { c.Image = "example.com:5000/missing" }))
 	create(t, client, pod("crashing", func(_ *corev1.PodSpec, c *corev1.Container) {
 		c.Env = []corev1.EnvVar{{Name: "CRASH_AFTER", Value: "0s"}}
 	}))
 	create(t, client, pod("known", func(_ *corev1.PodSpec, c *corev1.Container) { c.Image = "serin.dev/few:v3" }))
 	create(t, client, pod("other", func(_ *corev1.PodSpec, c *corev1.Container) { c.Image = "serin.dev/few:v2" }))
-	wait(t, client, "known", isReady)
-	wait(t, client, "other", waits("ImagePullBackOff"))
-	p := wait(t, client, "unknown", waits("ImagePullBackOff"))
+	waitForPod(t, client, "known", checkReady)
+	waitForPod(t, client, "other", checkWaiting("ImagePullBackOff"))
+	p := waitForPod(t, client, "unknown", checkWaiting("ImagePullBackOff"))
 	if p.Status.Phase != corev1.PodPending || condition(p, corev1.PodReady) != corev1.ConditionFalse {
 		t.Errorf("unknown image: %+v", p.Status)
 	}
-	p = wait(t, client, "crashing", waits("CrashLoopBackOff"))
+	p = waitForPod(t, client, "crashing", checkWaiting("CrashLoopBackOff"))
 	s := p.Status.ContainerStatuses[0]
 	if p.Status.Phase != corev1.PodRunning || s.RestartCount < 1 || s.LastTerminationState.Terminated == nil || s.LastTerminationState.Terminated.ExitCode != 1 {
 		t.Errorf("crashing: %+v", p.Status)
 	}
-	wait(t, client, "crashing", func(p *corev1.Pod) error {
+	waitForPod(t, client, "crashing", func(p *corev1.Pod) error {
 		if n := p.Status.ContainerStatuses[0].RestartCount; n < 3 {
 			return fmt.Errorf("%d restarts", n)
 		}
@@ -280,28 +280,28 @@ func TestReleasesThatCannotStartSayWhy(t *testing.T) {
 }
 
 func TestReadinessFollowsTheProbe(t *testing.T) {
-	client := run(t)
+	client := startNode(t)
 	create(t, client, pod("late", func(_ *corev1.PodSpec, c *corev1.Container) {
 		c.Env = []corev1.EnvVar{{Name: "READY_AFTER", Value: "300ms"}, {Name: "DRAIN", Value: "1h"}}
 	}))
-	wait(t, client, "late", func(p *corev1.Pod) error {
+	waitForPod(t, client, "late", func(p *corev1.Pod) error {
 		if p.Status.Phase != corev1.PodRunning {
 			return fmt.Errorf("phase %s", p.Status.Phase)
 		}
-		if isReady(p) == nil {
-			t.Error("ready from the first look on")
+		if checkReady(p) == nil {
+			t.Error("the pod is ready before READY_AFTER")
 		}
 		return nil
 	})
-	wait(t, client, "late", isReady)
+	waitForPod(t, client, "late", checkReady)
 }
 
-func TestAPodIsReadyWhenOthersSaySo(t *testing.T) {
-	client := run(t)
+func TestPodIsReadyOnceItsReadinessGatesAreMet(t *testing.T) {
+	client := startNode(t)
 	create(t, client, pod("gated", func(p *corev1.PodSpec, _ *corev1.Container) {
 		p.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/admitted"}}
 	}))
-	p := wait(t, client, "gated", func(p *corev1.Pod) error {
+	p := waitForPod(t, client, "gated", func(p *corev1.Pod) error {
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodReady && c.Reason == "ReadinessGatesNotReady" {
 				return nil
@@ -313,10 +313,10 @@ func TestAPodIsReadyWhenOthersSaySo(t *testing.T) {
 	if _, err := client.CoreV1().Pods("shop").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, client, "gated", isReady)
+	waitForPod(t, client, "gated", checkReady)
 }
 
-// terminate asks the node to end a pod as the API server does: the object stays, with a deletion timestamp.
+// terminate requests the deletion of a pod as the API server does: the object remains, with a deletion timestamp.
 func terminate(t *testing.T, client kubernetes.Interface, name string, grace int64) {
 	t.Helper()
 	p, err := client.CoreV1().Pods("shop").Get(t.Context(), name, metav1.GetOptions{})
@@ -329,9 +329,9 @@ func terminate(t *testing.T, client kubernetes.Interface, name string, grace int
 	}
 }
 
-func waitGone(t *testing.T, client kubernetes.Interface, name string) {
+func waitForDeletion(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
-	waittest.Until(t, "pod "+name+" is gone", func() error {
+	waittest.Until(t, "pod "+name+" is deleted", func() error {
 		p, err := client.CoreV1().Pods("shop").Get(t.Context(), name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -340,16 +340,16 @@ func waitGone(t *testing.T, client kubernetes.Interface, name string) {
 	})
 }
 
-func TestTerminatingPodDrainsAndGoes(t *testing.T) {
-	client := run(t)
-	create(t, client, pod("leaving", func(_ *corev1.PodSpec, c *corev1.Container) {
+func TestTerminatingPodDrainsAndIsDeleted(t *testing.T) {
+	client := startNode(t)
+	create(t, client, pod("draining", func(_ *corev1.PodSpec, c *corev1.Container) {
 		c.Env = []corev1.EnvVar{{Name: "DRAIN", Value: "2s"}}
 		c.ReadinessProbe.FailureThreshold = 1
 	}))
-	wait(t, client, "leaving", isReady)
-	terminate(t, client, "leaving", 3600)
-	p := wait(t, client, "leaving", func(p *corev1.Pod) error {
-		if isReady(p) == nil {
+	waitForPod(t, client, "draining", checkReady)
+	terminate(t, client, "draining", 3600)
+	p := waitForPod(t, client, "draining", func(p *corev1.Pod) error {
+		if checkReady(p) == nil {
 			return fmt.Errorf("still ready")
 		}
 		return nil
@@ -357,55 +357,55 @@ func TestTerminatingPodDrainsAndGoes(t *testing.T) {
 	if status, _ := get(t, p, "/"); status != http.StatusOK {
 		t.Errorf("answered %d while draining", status)
 	}
-	waitGone(t, client, "leaving")
+	waitForDeletion(t, client, "draining")
 }
 
-func TestPodThatDoesNotGoIsKilledAfterItsGracePeriod(t *testing.T) {
-	client := run(t)
+func TestPodThatDoesNotEndIsKilledAfterItsGracePeriod(t *testing.T) {
+	client := startNode(t)
 	create(t, client, pod("stubborn", func(_ *corev1.PodSpec, c *corev1.Container) {
 		c.Env = []corev1.EnvVar{{Name: "DRAIN", Value: "1h"}}
 	}))
-	p := wait(t, client, "stubborn", isReady)
+	p := waitForPod(t, client, "stubborn", checkReady)
 	terminate(t, client, "stubborn", 0)
-	waitGone(t, client, "stubborn")
+	waitForDeletion(t, client, "stubborn")
 	if response, err := http.Get("http://" + p.Status.PodIP + ":8080/"); err == nil {
 		response.Body.Close()
 		t.Error("the program still answers")
 	}
 }
 
-func TestPodsThatEndForGood(t *testing.T) {
-	client := run(t)
+func TestRestartPolicyDeterminesTheEndOfAPod(t *testing.T) {
+	client := startNode(t)
 	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure} {
 		create(t, client, pod(strings.ToLower(string(policy)), func(s *corev1.PodSpec, c *corev1.Container) {
 			s.RestartPolicy = policy
 			c.Env = []corev1.EnvVar{{Name: "CRASH_AFTER", Value: "0s"}}
 		}))
 	}
-	wait(t, client, "never", func(p *corev1.Pod) error {
+	waitForPod(t, client, "never", func(p *corev1.Pod) error {
 		if p.Status.Phase != corev1.PodFailed {
 			return fmt.Errorf("phase %s", p.Status.Phase)
 		}
 		return nil
 	})
-	wait(t, client, "onfailure", waits("CrashLoopBackOff"))
+	waitForPod(t, client, "onfailure", checkWaiting("CrashLoopBackOff"))
 }
 
 func TestInitContainersRunFirst(t *testing.T) {
-	client := run(t)
+	client := startNode(t)
 	create(t, client, pod("prepared", func(s *corev1.PodSpec, c *corev1.Container) {
 		first := *c.DeepCopy()
 		first.Name, first.ReadinessProbe = "first", nil
 		first.Env = []corev1.EnvVar{{Name: "CRASH_AFTER", Value: "0s"}}
 		s.InitContainers = []corev1.Container{first}
 	}))
-	p := wait(t, client, "prepared", func(p *corev1.Pod) error {
+	p := waitForPod(t, client, "prepared", func(p *corev1.Pod) error {
 		if len(p.Status.InitContainerStatuses) == 0 || p.Status.InitContainerStatuses[0].RestartCount == 0 {
 			return fmt.Errorf("init containers: %+v", p.Status.InitContainerStatuses)
 		}
 		return nil
 	})
-	if p.Status.Phase != corev1.PodPending || condition(p, corev1.PodInitialized) != corev1.ConditionFalse || waits("PodInitializing")(p) != nil {
+	if p.Status.Phase != corev1.PodPending || condition(p, corev1.PodInitialized) != corev1.ConditionFalse || checkWaiting("PodInitializing")(p) != nil {
 		t.Errorf("with an init container that fails: %+v", p.Status)
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// readinessPollInterval is the time between two readiness or startup probes before the first success. A kubelet waits a whole
-// period; people and tests wait for every new pod.
+// readinessPollInterval is the interval of readiness and startup probes before the first success. A kubelet waits for a whole period,
+// but users and tests wait for every new pod.
 const readinessPollInterval = 200 * time.Millisecond
 
-// runProbes asks one life of a container how it is, until ctx ends.
+// runProbes probes a running container until ctx ends, which is when the program ends.
 func (c *container) runProbes(ctx context.Context, kill func()) {
 	if c.spec.StartupProbe != nil {
 		failures := int32(0)
@@ -52,25 +52,25 @@ func (c *container) probeReadiness(ctx context.Context) {
 	if probe == nil {
 		return
 	}
-	good, bad := int32(0), int32(0)
+	successes, failures := int32(0), int32(0)
 	c.repeatProbe(ctx, probe, func(ok bool) bool {
 		if ok {
-			good, bad = good+1, 0
+			successes, failures = successes+1, 0
 		} else {
-			good, bad = 0, bad+1
+			successes, failures = 0, failures+1
 		}
 		c.mu.Lock()
-		was := c.ready
+		before := c.ready
 		c.mu.Unlock()
-		is := was
+		ready := before
 		switch {
-		case good >= max(probe.SuccessThreshold, 1):
-			is = true
-		case bad >= max(probe.FailureThreshold, 1):
-			is = false
+		case successes >= max(probe.SuccessThreshold, 1):
+			ready = true
+		case failures >= max(probe.FailureThreshold, 1):
+			ready = false
 		}
-		if is != was {
-			c.update(func() { c.ready = is })
+		if ready != before {
+			c.update(func() { c.ready = ready })
 		}
 		return true
 	})
@@ -81,12 +81,12 @@ func (c *container) probeLiveness(ctx context.Context, kill func()) {
 	if probe == nil {
 		return
 	}
-	bad := int32(0)
+	failures := int32(0)
 	c.repeatProbe(ctx, probe, func(ok bool) bool {
-		if bad++; ok {
-			bad = 0
+		if failures++; ok {
+			failures = 0
 		}
-		if bad < max(probe.FailureThreshold, 1) {
+		if failures < max(probe.FailureThreshold, 1) {
 			return true
 		}
 		kill()
@@ -94,12 +94,12 @@ func (c *container) probeLiveness(ctx context.Context, kill func()) {
 	})
 }
 
-// repeatProbe probes until heard returns false, and reports the last result.
-func (c *container) repeatProbe(ctx context.Context, probe *corev1.Probe, heard func(ok bool) bool) bool {
+// repeatProbe probes until handleResult returns false or ctx ends. It returns the last result, or false if ctx has ended.
+func (c *container) repeatProbe(ctx context.Context, probe *corev1.Probe, handleResult func(ok bool) bool) bool {
 	clk := c.worker.node.Clock
 	wait := time.Duration(probe.InitialDelaySeconds) * time.Second
 	period := time.Duration(max(probe.PeriodSeconds, 1)) * time.Second
-	once := false
+	succeeded := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -110,18 +110,18 @@ func (c *container) repeatProbe(ctx context.Context, probe *corev1.Probe, heard 
 		if ctx.Err() != nil {
 			return false
 		}
-		once = once || ok
-		if !heard(ok) {
+		succeeded = succeeded || ok
+		if !handleResult(ok) {
 			return ok
 		}
 		wait = period
-		if !once && probe != c.spec.LivenessProbe {
+		if !succeeded && probe != c.spec.LivenessProbe {
 			wait = min(period, readinessPollInterval)
 		}
 	}
 }
 
-// probeOnce probes once.
+// probeOnce executes a probe and returns the reason for its failure.
 func (c *container) probeOnce(ctx context.Context, probe *corev1.Probe) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(max(probe.TimeoutSeconds, 1))*time.Second)
 	defer cancel()
@@ -139,7 +139,7 @@ func (c *container) probeOnce(ctx context.Context, probe *corev1.Probe) error {
 		}
 		return conn.Close()
 	default:
-		return fmt.Errorf("container %s has a probe that the playground does not know: use httpGet or tcpSocket", c.spec.Name)
+		return fmt.Errorf("container %s has a probe that the playground does not support: use httpGet or tcpSocket", c.spec.Name)
 	}
 }
 
@@ -177,7 +177,7 @@ func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) er
 	return nil
 }
 
-// probeAddress resolves a port by number or name; the host is the pod unless the probe names another.
+// probeAddress returns the address for a port number or name. The host defaults to the pod's address.
 func (c *container) probeAddress(host string, port intstr.IntOrString) (string, error) {
 	if host == "" {
 		c.worker.mu.Lock()

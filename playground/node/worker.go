@@ -19,24 +19,24 @@ import (
 	"github.com/serin-dev/serin/playground/network"
 )
 
-// worker owns one pod from its first sight to its end. Only its own goroutine changes it, but for the newest state of
-// the pod's object and the states of the containers, which have a lock.
+// worker runs one pod from its first observation to its end. Only its own goroutine changes it, except for the newest state of the
+// pod's object and the states of the containers, which are protected by locks.
 type worker struct {
 	node    *Node
-	changed chan struct{} // something to write; one token is enough
+	changed chan struct{} // has a capacity of one: several changes need one write
 
 	mu        sync.Mutex
 	newest    *corev1.Pod
 	isDeleted bool
 
-	pod        *corev1.Pod // as first seen: its name and spec, which do not change
-	address    netip.Addr
-	namespace  *network.Namespace
-	initial    []*container
-	containers []*container
-	written    corev1.PodStatus
-	problem    string // why nothing can start
-	cancel     bool   // the object is gone
+	pod           *corev1.Pod // as first observed: its name and spec do not change
+	address       netip.Addr
+	namespace     *network.Namespace
+	initial       []*container
+	containers    []*container
+	written       corev1.PodStatus
+	problem       string // the reason why no container can start
+	objectDeleted bool   // isDeleted, as last read by the goroutine of the worker
 }
 
 func newWorker(n *Node, pod *corev1.Pod) *worker {
@@ -50,7 +50,7 @@ func newWorker(n *Node, pod *corev1.Pod) *worker {
 	return w
 }
 
-// notify hands over the newest state of the object; nil says that it is gone.
+// notify passes the newest state of the object; nil means that it was deleted.
 func (w *worker) notify(pod *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,44 +59,44 @@ func (w *worker) notify(pod *corev1.Pod) {
 	} else {
 		w.newest = pod
 	}
-	w.newestPod()
+	w.requestWrite()
 }
 
-func (w *worker) newestPod() {
+func (w *worker) requestWrite() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
 	}
 }
 
-// folder holds the files of the pod.
+// folder returns the folder of the pod's files.
 func (w *worker) folder() string { return filepath.Join(w.node.Folder, "pods", string(w.pod.UID)) }
 
-// retryInterval is the time between two tries of something that the API server or the machine refused.
+// retryInterval is the interval at which a failed operation is retried.
 const retryInterval = 500 * time.Millisecond
 
-// run keeps the pod until its object is gone or ctx ends.
+// run runs the pod until its object is deleted or ctx ends.
 func (w *worker) run(ctx context.Context) {
 	log := w.node.Log.With("pod", w.pod.Namespace+"/"+w.pod.Name)
 	if isTerminated(w.pod.Status.Phase) {
-		w.waitGone(ctx)
+		w.waitForDeletion(ctx)
 		return
 	}
-	lives, kill := context.WithCancel(ctx)
+	running, kill := context.WithCancel(ctx)
 	defer kill()
 	stop := make(chan struct{})
 	finished := make(chan struct{})
-	go func() { defer close(finished); w.runContainers(lives, stop) }()
+	go func() { defer close(finished); w.runContainers(running, stop) }()
 	defer func() {
 		kill()
 		<-finished
 		if w.namespace != nil {
 			if err := w.namespace.Close(); err != nil {
-				log.Warn("Left a network behind", "err", err)
+				log.Warn("Could not remove the network of a pod", "err", err)
 			}
 		}
 		if err := os.RemoveAll(w.folder()); err != nil {
-			log.Warn("Left files behind", "err", err)
+			log.Warn("Could not remove the files of a pod", "err", err)
 		}
 	}()
 
@@ -116,9 +116,9 @@ func (w *worker) run(ctx context.Context) {
 		}
 		w.mu.Lock()
 		newest := w.newest
-		w.cancel = w.isDeleted
+		w.objectDeleted = w.isDeleted
 		w.mu.Unlock()
-		if w.cancel {
+		if w.objectDeleted {
 			return
 		}
 		if newest.DeletionTimestamp != nil && !stopping {
@@ -136,13 +136,14 @@ func (w *worker) run(ctx context.Context) {
 			err = w.node.deletePodObject(ctx, w.pod)
 		}
 		if err != nil && ctx.Err() == nil {
-			log.Warn("Tries again to write a pod", "err", err)
+			log.Warn("Could not write a pod, retrying", "err", err)
 			retry = w.node.Clock.After(retryInterval)
 		}
 	}
 }
 
-func (w *worker) waitGone(ctx context.Context) {
+// waitForDeletion deletes the object of a pod that has ended once its deletion is requested.
+func (w *worker) waitForDeletion(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -151,14 +152,14 @@ func (w *worker) waitGone(ctx context.Context) {
 		}
 		w.mu.Lock()
 		newest := w.newest
-		w.cancel = w.isDeleted
+		w.objectDeleted = w.isDeleted
 		w.mu.Unlock()
-		if w.cancel {
+		if w.objectDeleted {
 			return
 		}
 		if newest.DeletionTimestamp != nil {
 			if err := w.node.deletePodObject(ctx, w.pod); err != nil {
-				w.node.Log.Warn("Pod stays although it has ended", "pod", w.pod.Name, "err", err)
+				w.node.Log.Warn("Could not delete a pod that has ended", "pod", w.pod.Name, "err", err)
 			}
 		}
 	}
@@ -168,7 +169,7 @@ func isTerminated(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// runContainers runs the containers until all have ended for good.
+// runContainers runs the containers until all have ended and the restart policy permits no restart.
 func (w *worker) runContainers(ctx context.Context, stop <-chan struct{}) {
 	for {
 		namespace, address, err := w.node.setUpNetwork(w.pod)
@@ -178,7 +179,7 @@ func (w *worker) runContainers(ctx context.Context, stop <-chan struct{}) {
 			w.problem = err.Error()
 		}
 		w.mu.Unlock()
-		w.newestPod()
+		w.requestWrite()
 		if err == nil {
 			break
 		}
@@ -207,7 +208,7 @@ func (w *worker) runContainers(ctx context.Context, stop <-chan struct{}) {
 	all.Wait()
 }
 
-// writeStatus brings the status of the object up to date.
+// writeStatus writes the status of the object if it has changed.
 func (w *worker) writeStatus(ctx context.Context) error {
 	status := w.podStatus()
 	if equality.Semantic.DeepEqual(status, w.written) {
@@ -220,7 +221,7 @@ func (w *worker) writeStatus(ctx context.Context) error {
 	return nil
 }
 
-// podStatus says how the pod is, in the fields that a kubelet owns.
+// podStatus returns the fields of the status that a kubelet owns.
 func (w *worker) podStatus() corev1.PodStatus {
 	w.mu.Lock()
 	address, problem := w.address, w.problem
@@ -274,39 +275,39 @@ func (w *worker) podStatus() corev1.PodStatus {
 	condition(corev1.PodReadyToStartContainers, conditionStatus(address.IsValid()), "", "")
 	condition(corev1.PodInitialized, conditionStatus(initialized), "", "")
 	condition(corev1.ContainersReady, ready, reason, message)
-	if closed := w.closedGates(); ready == corev1.ConditionTrue && len(closed) > 0 {
-		ready, reason, message = corev1.ConditionFalse, "ReadinessGatesNotReady", "conditions that are not True: "+strings.Join(closed, ", ")
+	if unmet := w.unmetReadinessGates(); ready == corev1.ConditionTrue && len(unmet) > 0 {
+		ready, reason, message = corev1.ConditionFalse, "ReadinessGatesNotReady", "conditions that are not True: "+strings.Join(unmet, ", ")
 	}
 	condition(corev1.PodReady, ready, reason, message)
 	condition(corev1.PodScheduled, corev1.ConditionTrue, "", "")
 	return status
 }
 
-// closedGates are the conditions that others have to set before the pod is ready, and have not.
-func (w *worker) closedGates() []string {
+// unmetReadinessGates returns the conditions of readiness gates that other controllers have not set to True yet.
+func (w *worker) unmetReadinessGates() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var closed []string
+	var unmet []string
 	for _, gate := range w.pod.Spec.ReadinessGates {
-		open := slices.ContainsFunc(w.newest.Status.Conditions, func(c corev1.PodCondition) bool {
+		met := slices.ContainsFunc(w.newest.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == gate.ConditionType && c.Status == corev1.ConditionTrue
 		})
-		if !open {
-			closed = append(closed, string(gate.ConditionType))
+		if !met {
+			unmet = append(unmet, string(gate.ConditionType))
 		}
 	}
-	return closed
+	return unmet
 }
 
-func conditionStatus(is bool) corev1.ConditionStatus {
-	if is {
+func conditionStatus(value bool) corev1.ConditionStatus {
+	if value {
 		return corev1.ConditionTrue
 	}
 	return corev1.ConditionFalse
 }
 
-// podPhase follows the pod lifecycle of the API: Pending until every container has started once, Succeeded and Failed
-// when none will start again.
+// podPhase returns the phase that the API specifies: Pending until every container has started once, Succeeded or Failed when no
+// container will be started again.
 func podPhase(policy corev1.RestartPolicy, status corev1.PodStatus) corev1.PodPhase {
 	for _, s := range status.InitContainerStatuses {
 		if s.State.Terminated == nil {
@@ -319,11 +320,11 @@ func podPhase(policy corev1.RestartPolicy, status corev1.PodStatus) corev1.PodPh
 			return corev1.PodPending
 		}
 	}
-	over, failed, waiting := 0, 0, 0
+	terminated, failed, waiting := 0, 0, 0
 	for _, s := range status.ContainerStatuses {
 		switch {
 		case s.State.Terminated != nil:
-			over++
+			terminated++
 			if s.State.Terminated.ExitCode != 0 {
 				failed++
 			}
@@ -334,7 +335,7 @@ func podPhase(policy corev1.RestartPolicy, status corev1.PodStatus) corev1.PodPh
 	switch {
 	case waiting > 0:
 		return corev1.PodPending
-	case over < len(status.ContainerStatuses) || policy == corev1.RestartPolicyAlways:
+	case terminated < len(status.ContainerStatuses) || policy == corev1.RestartPolicyAlways:
 		return corev1.PodRunning
 	case failed > 0:
 		return corev1.PodFailed

@@ -1,3 +1,3 @@
-// Package packaging holds the tests of what people install Serin with: the Helm chart and the kustomizations, rendered by
-// the libraries of these tools and admitted by a real API server. It must not know how Serin works: it runs none.
+// Package packaging tests the Helm chart and the kustomizations: the libraries of these tools render them, and a real API server
+// admits the objects. It must not know how Serin works: it does not run Serin.
 package packaging

@@ -23,7 +23,7 @@ import (
 	"github.com/serin-dev/serin/playground/packaging/chart"
 )
 
-// What all tests share: one cluster, and the ways of naming resources.
+// The cluster and the REST mapper that all tests share.
 var (
 	shared     *cluster.Cluster
 	repository string
@@ -67,8 +67,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// objects reads manifests.
-func objects(t *testing.T, manifests string) []*unstructured.Unstructured {
+// parseObjects parses manifests.
+func parseObjects(t *testing.T, manifests string) []*unstructured.Unstructured {
 	t.Helper()
 	all, err := chart.Objects(manifests)
 	if err != nil {
@@ -77,8 +77,8 @@ func objects(t *testing.T, manifests string) []*unstructured.Unstructured {
 	return all
 }
 
-// client reaches the objects of a kind in a namespace, or in none where the kind has none.
-func client(t *testing.T, kind schema.GroupVersionKind, namespace string) dynamic.ResourceInterface {
+// resourceClient returns the client for a kind, in a namespace unless the kind is cluster-scoped.
+func resourceClient(t *testing.T, kind schema.GroupVersionKind, namespace string) dynamic.ResourceInterface {
 	t.Helper()
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
@@ -90,8 +90,8 @@ func client(t *testing.T, kind schema.GroupVersionKind, namespace string) dynami
 	return shared.Dynamic.Resource(mapping.Resource).Namespace(namespace)
 }
 
-// read turns an object into its type.
-func read[T any](t *testing.T, object *unstructured.Unstructured) T {
+// convert converts an object to a type.
+func convert[T any](t *testing.T, object *unstructured.Unstructured) T {
 	t.Helper()
 	var typed T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed); err != nil {

@@ -26,8 +26,8 @@ import (
 	"github.com/serin-dev/serin/playground/packaging/chart"
 )
 
-// everything that the chart can render, set.
-const everything = `
+// allValues enables everything that the chart can render.
+const allValues = `
 meshProvider: istio
 selectorLabels: app
 includeLabelPrefix: team
@@ -61,13 +61,13 @@ rbac: {metrics: [keptn, externalmetrics]}
 
 func chartFolder() string { return filepath.Join(repository, "charts", "serin") }
 
-// render renders the chart as helm template does, and gives its objects and notes.
+// render renders the chart as helm template does, and returns its objects and notes.
 func render(values, namespace string) (rendered []*unstructured.Unstructured, notes string, err error) {
 	return chart.Render(chartFolder(), values, namespace)
 }
 
-// restricted makes a namespace in which only pods of that standard may run.
-func restricted(t *testing.T, name string) {
+// createRestrictedNamespace creates a namespace that enforces the Pod Security Standard restricted.
+func createRestrictedNamespace(t *testing.T, name string) {
 	t.Helper()
 	_, err := shared.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},
@@ -82,9 +82,9 @@ func restricted(t *testing.T, name string) {
 	})
 }
 
-// admitted sends objects to the API server, which checks them and keeps none, and a pod of each Deployment. It gives the
-// kinds that the cluster does not have.
-func admitted(t *testing.T, namespace string, all []*unstructured.Unstructured) (unknown []string) {
+// checkAdmission sends objects, and a pod of each Deployment, to the API server as a dry run. It returns the kinds that the cluster
+// does not have.
+func checkAdmission(t *testing.T, namespace string, all []*unstructured.Unstructured) (unknown []string) {
 	t.Helper()
 	dry := metav1.ApplyOptions{FieldManager: "e2e", Force: true, DryRun: []string{metav1.DryRunAll}}
 	for _, object := range all {
@@ -92,15 +92,15 @@ func admitted(t *testing.T, namespace string, all []*unstructured.Unstructured) 
 			unknown = append(unknown, object.GetKind())
 			continue
 		}
-		if _, err := client(t, object.GroupVersionKind(), object.GetNamespace()).Apply(t.Context(), object.GetName(), object, dry); err != nil {
+		if _, err := resourceClient(t, object.GroupVersionKind(), object.GetNamespace()).Apply(t.Context(), object.GetName(), object, dry); err != nil {
 			t.Errorf("apply %s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 		if object.GetKind() != "Deployment" {
 			continue
 		}
-		template := read[appsv1.Deployment](t, object).Spec.Template
+		template := convert[appsv1.Deployment](t, object).Spec.Template
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "serin-", Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec}
-		pod.Spec.ServiceAccountName = "default" // its own is not kept here
+		pod.Spec.ServiceAccountName = "default" // its own was not created, because this is a dry run
 		if _, err := shared.Client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			t.Errorf("a pod of Deployment %s: %v", object.GetName(), err)
 		}
@@ -110,7 +110,7 @@ func admitted(t *testing.T, namespace string, all []*unstructured.Unstructured) 
 
 func TestTheChartPassesHelmLint(t *testing.T) {
 	t.Parallel()
-	for _, values := range []string{"", "namespace: shop", everything} {
+	for _, values := range []string{"", "namespace: shop", allValues} {
 		var given map[string]any
 		if err := yaml.Unmarshal([]byte(values), &given); err != nil {
 			t.Fatal(err)
@@ -122,20 +122,20 @@ func TestTheChartPassesHelmLint(t *testing.T) {
 	}
 }
 
-func TestWhatTheChartRendersIsAdmitted(t *testing.T) {
+func TestRenderedObjectsAreAdmitted(t *testing.T) {
 	t.Parallel()
-	restricted(t, "serin-chart")
+	createRestrictedNamespace(t, "serin-chart")
 	for _, tt := range []struct {
 		values  string
 		unknown []string
-		has     []string // kind/name
-		not     []string // kinds
+		present []string // kind/name
+		absent  []string // kinds
 		notes   string
 	}{
 		{"", nil, []string{"Deployment/serin", "ServiceAccount/serin", "ClusterRole/serin", "ClusterRoleBinding/serin", "Role/serin-controller", "CustomResourceDefinition/canaries.flagger.app", "CustomResourceDefinition/rollouts.argoproj.io", "ClusterRole/serin-view", "ClusterRole/serin-edit"}, []string{"Secret"}, "all namespaces"},
 		{"namespace: serin-chart\ncrd: {create: false}", nil, []string{"Role/serin", "RoleBinding/serin"}, []string{"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}, "serin crds | kubectl apply"},
 		{"namespace: serin-chart\nrbac: {providers: [kuma]}", nil, []string{"Role/serin", "ClusterRole/serin-serin-chart"}, nil, "namespace serin-chart"},
-		{everything, []string{"AuthorizationPolicy", "PodMonitor", "ServiceMonitor"}, []string{"Secret/serin-alerts", "PodDisruptionBudget/serin", "Service/serin"}, nil, "istio"},
+		{allValues, []string{"AuthorizationPolicy", "PodMonitor", "ServiceMonitor"}, []string{"Secret/serin-alerts", "PodDisruptionBudget/serin", "Service/serin"}, nil, "istio"},
 		{"rbac: {create: false}\nserviceAccount: {create: false, name: default}", nil, []string{"Deployment/serin"}, []string{"ClusterRole", "ServiceAccount"}, ""},
 	} {
 		all, notes, err := render(tt.values, "serin-chart")
@@ -147,20 +147,20 @@ func TestWhatTheChartRendersIsAdmitted(t *testing.T) {
 		for _, object := range all {
 			kinds, names = append(kinds, object.GetKind()), append(names, object.GetKind()+"/"+object.GetName())
 		}
-		for _, name := range tt.has {
+		for _, name := range tt.present {
 			if !slices.Contains(names, name) {
 				t.Errorf("with %q there is no %s: %v", tt.values, name, names)
 			}
 		}
-		for _, kind := range tt.not {
+		for _, kind := range tt.absent {
 			if slices.Contains(kinds, kind) {
 				t.Errorf("with %q there is a %s: %v", tt.values, kind, names)
 			}
 		}
 		if !strings.Contains(notes, tt.notes) {
-			t.Errorf("with %q the notes do not say %q:\n%s", tt.values, tt.notes, notes)
+			t.Errorf("with %q the notes do not contain %q:\n%s", tt.values, tt.notes, notes)
 		}
-		unknown := admitted(t, "serin-chart", all)
+		unknown := checkAdmission(t, "serin-chart", all)
 		slices.Sort(unknown)
 		if diff := cmp.Diff(tt.unknown, unknown); diff != "" {
 			t.Errorf("with %q, kinds that the cluster does not have (-want +got):\n%s", tt.values, diff)
@@ -168,7 +168,7 @@ func TestWhatTheChartRendersIsAdmitted(t *testing.T) {
 	}
 }
 
-func TestAWrongValueGetsASentence(t *testing.T) {
+func TestInvalidValuesAreRejectedWithAMessage(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{
 		"meshProvder: istio":                                "meshProvder",
@@ -192,63 +192,63 @@ func TestAWrongValueGetsASentence(t *testing.T) {
 	}
 }
 
-// TestEveryWayOfInstallingGivesTheSameRights: those of docs/examples/rights.yaml, with which all other tests here run.
-func TestEveryWayOfInstallingGivesTheSameRights(t *testing.T) {
+// TestEveryInstallationHasTheDocumentedPermissions compares with docs/examples/rights.yaml, which the tests of package e2e use.
+func TestEveryInstallationHasTheDocumentedPermissions(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "rights.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := allowed(t, objects(t, string(text)), "ClusterRole")
+	want := permissions(t, parseObjects(t, string(text)), "ClusterRole")
 	all, _, err := render("", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, allowed(t, all, "ClusterRole")); diff != "" {
-		t.Errorf("the chart (-documented +given):\n%s", diff)
+	if diff := cmp.Diff(want, permissions(t, all, "ClusterRole")); diff != "" {
+		t.Errorf("the chart (-documented +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, allowed(t, build(t, "default"), "ClusterRole")); diff != "" {
-		t.Errorf("the kustomization (-documented +given):\n%s", diff)
+	if diff := cmp.Diff(want, permissions(t, buildKustomization(t, "default"), "ClusterRole")); diff != "" {
+		t.Errorf("the kustomization (-documented +got):\n%s", diff)
 	}
 	one, _, err := render("namespace: shop", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := allowed(t, objects(t, string(text)), "Role")
-	if diff := cmp.Diff(own, allowed(t, all, "Role")); diff != "" {
-		t.Errorf("the chart, in its own namespace (-documented +given):\n%s", diff)
+	own := permissions(t, parseObjects(t, string(text)), "Role")
+	if diff := cmp.Diff(own, permissions(t, all, "Role")); diff != "" {
+		t.Errorf("the chart, in its own namespace (-documented +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(own, allowed(t, build(t, "default"), "Role")); diff != "" {
-		t.Errorf("the kustomization, in its own namespace (-documented +given):\n%s", diff)
+	if diff := cmp.Diff(own, permissions(t, buildKustomization(t, "default"), "Role")); diff != "" {
+		t.Errorf("the kustomization, in its own namespace (-documented +got):\n%s", diff)
 	}
 	wanted := slices.Concat(want, own)
 	slices.Sort(wanted)
-	wanted = slices.Compact(slices.DeleteFunc(wanted, func(right string) bool { return strings.HasPrefix(right, "kuma.io/") }))
-	role := allowed(t, one, "Role")
+	wanted = slices.Compact(slices.DeleteFunc(wanted, func(permission string) bool { return strings.HasPrefix(permission, "kuma.io/") }))
+	role := permissions(t, one, "Role")
 	if diff := cmp.Diff(wanted, role); diff != "" {
-		t.Errorf("the chart for one namespace (-documented +given):\n%s", diff)
+		t.Errorf("the chart for one namespace (-documented +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(role, allowed(t, build(t, "namespaced"), "Role")); diff != "" {
-		t.Errorf("the kustomization for one namespace (-chart +given):\n%s", diff)
+	if diff := cmp.Diff(role, permissions(t, buildKustomization(t, "namespaced"), "Role")); diff != "" {
+		t.Errorf("the kustomization for one namespace (-chart +got):\n%s", diff)
 	}
 	few, _, err := render("rbac: {providers: [istio]}", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, right := range allowed(t, few, "ClusterRole") {
-		if strings.HasPrefix(right, "gateway.networking.k8s.io/") {
-			t.Errorf("with istio only there is a right on %s", right)
+	for _, permission := range permissions(t, few, "ClusterRole") {
+		if strings.HasPrefix(permission, "gateway.networking.k8s.io/") {
+			t.Errorf("with istio only there is a permission for %s", permission)
 		}
 	}
 }
 
-// TestRightsFollowWhatIsServed: what only one API or config tracking needs is not given without it.
-func TestRightsFollowWhatIsServed(t *testing.T) {
+// TestPermissionsDependOnTheEnabledFeatures checks that permissions for one API or for configuration tracking are granted only with it.
+func TestPermissionsDependOnTheEnabledFeatures(t *testing.T) {
 	t.Parallel()
-	has := func(rights []string, right string) bool { return slices.Contains(rights, right) }
+	has := func(granted []string, permission string) bool { return slices.Contains(granted, permission) }
 	for _, tt := range []struct {
 		values, component string
-		with, without     []string
+		granted, missing  []string
 		lease             string
 	}{
 		{"", "", []string{"batch/jobs  create", "/pods/eviction  create", "flagger.app/canaries  patch", "/secrets  list"}, nil, "serin"},
@@ -280,58 +280,58 @@ func TestRightsFollowWhatIsServed(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", tt.values, err)
 		}
-		ways := map[string][]*unstructured.Unstructured{"the chart with " + tt.values: chart}
+		sources := map[string][]*unstructured.Unstructured{"the chart with " + tt.values: chart}
 		if tt.component != "" {
-			ways["the component "+tt.component] = build(t, filepath.Join("components", "testdata", tt.component))
+			sources["the component "+tt.component] = buildKustomization(t, filepath.Join("components", "testdata", tt.component))
 		}
-		for way, all := range ways {
-			cluster, own := allowed(t, all, "ClusterRole"), allowed(t, all, "Role")
-			for _, right := range tt.with {
-				if !has(cluster, right) {
-					t.Errorf("%s does not give %s", way, right)
+		for source, all := range sources {
+			cluster, own := permissions(t, all, "ClusterRole"), permissions(t, all, "Role")
+			for _, permission := range tt.granted {
+				if !has(cluster, permission) {
+					t.Errorf("%s does not grant %s", source, permission)
 				}
 			}
-			for _, right := range tt.without {
-				if has(cluster, right) {
-					t.Errorf("%s gives %s", way, right)
+			for _, permission := range tt.missing {
+				if has(cluster, permission) {
+					t.Errorf("%s grants %s", source, permission)
 				}
 			}
 			for _, verb := range []string{"get", "update"} {
 				if !has(own, "coordination.k8s.io/leases "+tt.lease+" "+verb) || has(cluster, "coordination.k8s.io/leases  create") {
-					t.Errorf("%s: wrong rights on Leases: %q", way, own)
+					t.Errorf("%s: wrong permissions for Leases: %q", source, own)
 				}
 			}
 		}
 	}
 }
 
-// allowed are the rights of all roles of a kind among objects, one line for each.
-func allowed(t *testing.T, all []*unstructured.Unstructured, kind string) []string {
+// permissions returns the permissions of all roles of a kind among objects, as one text each.
+func permissions(t *testing.T, all []*unstructured.Unstructured, kind string) []string {
 	t.Helper()
-	var rights []string
+	var granted []string
 	for _, object := range all {
-		if object.GetKind() != kind || aggregated(object) {
+		if object.GetKind() != kind || isAggregated(object) {
 			continue
 		}
-		for _, rule := range read[rbacv1.ClusterRole](t, object).Rules {
+		for _, rule := range convert[rbacv1.ClusterRole](t, object).Rules {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, verb := range rule.Verbs {
-						rights = append(rights, group+"/"+resource+" "+strings.Join(rule.ResourceNames, ",")+" "+verb)
+						granted = append(granted, group+"/"+resource+" "+strings.Join(rule.ResourceNames, ",")+" "+verb)
 					}
 				}
 			}
 		}
 	}
-	if len(rights) == 0 {
+	if len(granted) == 0 {
 		t.Fatalf("there is no %s with rules", kind)
 	}
-	slices.Sort(rights)
-	return slices.Compact(rights)
+	slices.Sort(granted)
+	return slices.Compact(granted)
 }
 
-// aggregated says whether a role is for users, and not for Serin.
-func aggregated(object *unstructured.Unstructured) bool {
+// isAggregated reports whether a role is aggregated to the roles of users.
+func isAggregated(object *unstructured.Unstructured) bool {
 	for label := range object.GetLabels() {
 		if strings.HasPrefix(label, "rbac.authorization.k8s.io/aggregate-to-") {
 			return true
@@ -340,8 +340,8 @@ func aggregated(object *unstructured.Unstructured) bool {
 	return false
 }
 
-// build builds a kustomization of the folder config.
-func build(t *testing.T, name string) []*unstructured.Unstructured {
+// buildKustomization builds a kustomization of the folder config.
+func buildKustomization(t *testing.T, name string) []*unstructured.Unstructured {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(repository, "config", name))
 	if err != nil {
@@ -351,14 +351,14 @@ func build(t *testing.T, name string) []*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return objects(t, string(text))
+	return parseObjects(t, string(text))
 }
 
-func TestWhatKustomizeBuildsIsAdmitted(t *testing.T) {
+func TestKustomizationsAreAdmitted(t *testing.T) {
 	t.Parallel()
-	restricted(t, "serin-system")
+	createRestrictedNamespace(t, "serin-system")
 	for _, name := range []string{"default", "istio", "gatewayapi", "kubernetes", "namespaced"} {
-		all := build(t, name)
+		all := buildKustomization(t, name)
 		provider := "-mesh-provider=" + name
 		for _, object := range all {
 			if object.GetNamespace() == "" && name == "namespaced" {
@@ -375,7 +375,7 @@ func TestWhatKustomizeBuildsIsAdmitted(t *testing.T) {
 				t.Errorf("config/namespaced does not set -namespace")
 			}
 		}
-		if unknown := admitted(t, "serin-system", all); len(unknown) > 0 {
+		if unknown := checkAdmission(t, "serin-system", all); len(unknown) > 0 {
 			t.Errorf("config/%s has kinds that the cluster does not have: %v", name, unknown)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package queries asks a real Prometheus what the builtin queries say of series
-// that are shaped as each provider exports them.
+// Package queries tests the built-in queries on a real Prometheus with series
+// that have the same labels as those that each provider exports.
 //
-// It consists of tests, which start a server of their own and write into it
-// what a scrape would bring. It must not know a cluster.
+// It consists of tests, which start a Prometheus and write series into it. It
+// must not know a cluster.
 package queries

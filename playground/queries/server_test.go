@@ -23,16 +23,16 @@ import (
 	"github.com/serin-dev/serin/playground/process"
 )
 
-// server is a Prometheus that scrapes nothing and takes what it is sent.
+// server is a Prometheus without targets that receives remote writes.
 type server struct {
 	url   string
 	group *process.Group
 }
 
-// start runs a server until the test ends.
-func start(t *testing.T) *server {
+// startServer runs a server until the test ends.
+func startServer(t *testing.T) *server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // it may have to be built
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // Prometheus may have to be built
 	t.Cleanup(cancel)
 	builder, err := build.New(func(line string) { t.Log(line) })
 	if err != nil {
@@ -50,7 +50,7 @@ func start(t *testing.T) *server {
 	s := &server{url: "http://" + address, group: process.NewGroup(folder)}
 	t.Cleanup(func() {
 		if err := s.group.Close(); err != nil {
-			t.Errorf("end Prometheus: %v", err)
+			t.Errorf("stop Prometheus: %v", err)
 		}
 	})
 	_, err = s.group.Start(process.Spec{Name: "prometheus", Argv: []string{
@@ -64,7 +64,7 @@ func start(t *testing.T) *server {
 	return s
 }
 
-// freeAddress is one that nobody listened on a moment ago: Prometheus does not tell which port it was given.
+// freeAddress returns an unused address. Prometheus cannot listen on port 0, because it does not report the assigned port.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,25 +91,25 @@ func (s *server) waitUntilReady(ctx context.Context, t *testing.T) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("Prometheus is not ready: %v; it said: %s", err, s.group.Tail("prometheus", 20))
+			t.Fatalf("Prometheus is not ready: %v; its log: %s", err, s.group.Tail("prometheus", 20))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// series is one time series: its labels, and by how much it grows in a second.
+// series is one time series: its labels, and its increase per second.
 type series struct {
 	labels map[string]string
 	rate   float64
 }
 
-// scrapes are the moments of which the server gets samples: as many as a query of a minute needs, and then some.
+// The number of samples of each series and their interval: five minutes, more than a query over one minute needs.
 const (
 	scrapes        = 61
 	scrapeInterval = 5 * time.Second
 )
 
-// write sends what scrapes of the last five minutes would have brought.
+// write sends the samples that Prometheus would have scraped in the last five minutes.
 func (s *server) write(t *testing.T, all []series) {
 	t.Helper()
 	end := time.Now()
@@ -130,12 +130,12 @@ func (s *server) write(t *testing.T, all []series) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if said, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusNoContent {
-		t.Fatalf("Prometheus does not take the series: %s %s", answer.Status, said)
+	if message, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusNoContent {
+		t.Fatalf("Prometheus rejects the series: %s %s", answer.Status, message)
 	}
 }
 
-// timeSeries is a series in the protocol buffers of remote write.
+// timeSeries encodes a series in the format of remote write.
 func timeSeries(one series, end time.Time) []byte {
 	var out []byte
 	for _, name := range slices.Sorted(maps.Keys(one.labels)) {

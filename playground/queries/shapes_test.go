@@ -10,27 +10,28 @@ import (
 	"strings"
 )
 
-// labels are those of one series.
+// labels are the labels of one series.
 type labels = map[string]string
 
-// subject says of whom the series of a provider tell.
+// subject is the workload that series of a provider describe.
 type subject struct {
 	namespace string
-	// workload is the name of what runs: target, primary or a stranger's; pod is the name of one of its pods.
+	// workload is the name of the target, of the primary or of another workload; pod is the name of one of its pods.
 	workload, pod string
-	// service is the Service that was asked, and ingress and route are those through which.
+	// service, ingress and route are the objects through which the requests were routed.
 	service, ingress, route string
-	// canary: it is the copy under test of a release, as the provider sees it.
+	// canary reports whether the workload is the canary of a release.
 	canary bool
 }
 
-// shape is how a provider exports what it sees: labels as found on its metrics, with those of scraping.
+// shape describes the metrics of a provider: their names and labels, including those that scraping adds.
 type shape struct {
-	// requests counts requests by status.
+	// requests returns the labels of the counter of requests with a status.
 	requests func(s subject, code string) labels
-	// duration is the histogram of durations without its last part (_bucket, _sum, _count), by status.
+	// duration returns the labels of the histogram of durations of requests with a status. Its name lacks the suffix (_bucket, _sum,
+	// _count).
 	duration func(s subject, code string) labels
-	// unit is how many of the histogram's units a millisecond is.
+	// unit is a millisecond in the unit of the histogram.
 	unit float64
 }
 
@@ -40,10 +41,10 @@ func with(base labels, more labels) labels {
 	return out
 }
 
-// both are shapes whose counter and histogram have the same labels.
-func both(counter, histogram string, unit float64, of func(s subject, code string) labels) shape {
+// sameLabels returns a shape whose counter and histogram have the same labels.
+func sameLabels(counter, histogram string, unit float64, labelsOf func(s subject, code string) labels) shape {
 	named := func(name string) func(subject, string) labels {
-		return func(s subject, code string) labels { return with(of(s, code), labels{"__name__": name}) }
+		return func(s subject, code string) labels { return with(labelsOf(s, code), labels{"__name__": name}) }
 	}
 	return shape{requests: named(counter), duration: named(histogram), unit: unit}
 }
@@ -54,7 +55,7 @@ const (
 )
 
 func istioShape() shape {
-	return both("istio_requests_total", "istio_request_duration_milliseconds", milliseconds, func(s subject, code string) labels {
+	return sameLabels("istio_requests_total", "istio_request_duration_milliseconds", milliseconds, func(s subject, code string) labels {
 		return labels{
 			"reporter": "destination", "source_workload": "gateway", "source_workload_namespace": "istio-system", "source_app": "gateway",
 			"destination_workload": s.workload, "destination_workload_namespace": s.namespace, "destination_app": s.workload,
@@ -67,7 +68,7 @@ func istioShape() shape {
 }
 
 func linkerdShape() shape {
-	of := func(s subject, code string) labels {
+	labelsOf := func(s subject, code string) labels {
 		classification := "success"
 		if code[0] == '5' {
 			classification = "failure"
@@ -79,19 +80,21 @@ func linkerdShape() shape {
 		}
 	}
 	return shape{
-		requests: func(s subject, code string) labels { return with(of(s, code), labels{"__name__": "response_total"}) },
+		requests: func(s subject, code string) labels {
+			return with(labelsOf(s, code), labels{"__name__": "response_total"})
+		},
 		duration: func(s subject, code string) labels {
-			out := with(of(s, code), labels{"__name__": "response_latency_ms"})
-			delete(out, "classification") // the histogram does not have it
+			out := with(labelsOf(s, code), labels{"__name__": "response_latency_ms"})
+			delete(out, "classification") // the histogram does not have this label
 			return out
 		},
 		unit: milliseconds,
 	}
 }
 
-// podShape is what an application tells itself, with the labels that scraping adds.
+// podShape describes the metrics of the application, with the labels that scraping adds.
 func podShape() shape {
-	return both("http_request_duration_seconds_count", "http_request_duration_seconds", seconds, func(s subject, code string) labels {
+	return sameLabels("http_request_duration_seconds_count", "http_request_duration_seconds", seconds, func(s subject, code string) labels {
 		return labels{
 			"method": "GET", "path": "root", "status": code, "kubernetes_namespace": s.namespace, "kubernetes_pod_name": s.pod,
 			"app": s.workload, "job": "kubernetes-pods", "instance": "10.0.0.9:9898",
@@ -99,14 +102,14 @@ func podShape() shape {
 	})
 }
 
-// envoyShape is the statistics of an Envoy: its histogram knows no status.
-func envoyShape(of func(s subject) labels) shape {
+// envoyShape describes the statistics of Envoy, whose histogram has no label for the status.
+func envoyShape(labelsOf func(s subject) labels) shape {
 	return shape{
 		requests: func(s subject, code string) labels {
-			return with(of(s), labels{"__name__": "envoy_cluster_upstream_rq", "envoy_response_code": code})
+			return with(labelsOf(s), labels{"__name__": "envoy_cluster_upstream_rq", "envoy_response_code": code})
 		},
 		duration: func(s subject, _ string) labels {
-			return with(of(s), labels{"__name__": "envoy_cluster_upstream_rq_time"})
+			return with(labelsOf(s), labels{"__name__": "envoy_cluster_upstream_rq_time"})
 		},
 		unit: milliseconds,
 	}
@@ -153,7 +156,7 @@ func kumaShape() shape {
 }
 
 func osmShape() shape {
-	return both("osm_request_total", "osm_request_duration_ms", milliseconds, func(s subject, code string) labels {
+	return sameLabels("osm_request_total", "osm_request_duration_ms", milliseconds, func(s subject, code string) labels {
 		return labels{
 			"source_namespace": "ingress", "source_kind": "Deployment", "source_name": "gateway", "source_pod": "gateway-5b7-x2",
 			"destination_namespace": s.namespace, "destination_kind": "Deployment", "destination_name": s.workload, "destination_pod": s.pod,
@@ -163,7 +166,7 @@ func osmShape() shape {
 }
 
 func nginxShape() shape {
-	return both("nginx_ingress_controller_requests", "nginx_ingress_controller_response_duration_seconds", seconds, func(s subject, code string) labels {
+	return sameLabels("nginx_ingress_controller_requests", "nginx_ingress_controller_response_duration_seconds", seconds, func(s subject, code string) labels {
 		canary := ""
 		if s.canary {
 			canary = s.namespace + "-" + s.service + "-8080"
@@ -175,19 +178,19 @@ func nginxShape() shape {
 	})
 }
 
-// word is a name as skipper writes it into those of its routes.
-func word(name string) string { return strings.NewReplacer("-", "_", ".", "_").Replace(name) }
+// skipperName returns a name in the form that skipper uses in the names of its routes.
+func skipperName(name string) string { return strings.NewReplacer("-", "_", ".", "_").Replace(name) }
 
 func skipperShape() shape {
 	of := func(name string) func(subject, string) labels {
 		return func(s subject, code string) labels {
 			ingress := s.ingress
-			if s.canary || s.workload == "cart-primary" { // one Ingress is made for both
+			if s.canary || s.workload == "cart-primary" { // primary and canary have one Ingress
 				ingress += "-canary"
 			}
 			return labels{
 				"__name__": name, "code": code, "method": "GET",
-				"route": "kube_" + word(s.namespace) + "__" + word(ingress) + "__cart_example_com____" + word(s.service), "application": "skipper-ingress",
+				"route": "kube_" + skipperName(s.namespace) + "__" + skipperName(ingress) + "__cart_example_com____" + skipperName(s.service), "application": "skipper-ingress",
 			}
 		}
 	}
@@ -195,7 +198,7 @@ func skipperShape() shape {
 }
 
 func traefikShape() shape {
-	return both("traefik_service_request_duration_seconds_bucket", "traefik_service_request_duration_seconds", seconds, func(s subject, code string) labels {
+	return sameLabels("traefik_service_request_duration_seconds_bucket", "traefik_service_request_duration_seconds", seconds, func(s subject, code string) labels {
 		return labels{
 			"service": s.namespace + "-" + s.service + "-8080@kubernetescrd", "code": code, "method": "GET", "protocol": "http",
 			"namespace": "traefik", "pod": "traefik-0", "job": "traefik",
@@ -204,29 +207,28 @@ func traefikShape() shape {
 }
 
 func apisixShape() shape {
-	of := func(s subject) labels {
+	labelsOf := func(s subject) labels {
 		route := s.namespace + "_" + s.route + "_rule-1"
 		if s.canary {
-			route = s.namespace + "_" + s.route + "-" + s.service + "_rule-1" // of the route that is made beside the user's
+			route = s.namespace + "_" + s.route + "-" + s.service + "_rule-1" // the route that is created in addition to the user's
 		}
 		return labels{"route": route, "matched_uri": "/*", "matched_host": "cart.example.com", "service": "", "consumer": "", "node": "10.0.0.9"}
 	}
 	return shape{
 		requests: func(s subject, code string) labels {
-			return with(of(s), labels{"__name__": "apisix_http_status", "code": code})
+			return with(labelsOf(s), labels{"__name__": "apisix_http_status", "code": code})
 		},
 		duration: func(s subject, _ string) labels {
-			return with(of(s), labels{"__name__": "apisix_http_latency", "type": "request"})
+			return with(labelsOf(s), labels{"__name__": "apisix_http_latency", "type": "request"})
 		},
 		unit: milliseconds,
 	}
 }
 
-// traffic is what was measured of a subject: requests in a second by status, all of them as fast.
+// traffic is the traffic of a subject: requests per second by status. The durations do not depend on the status.
 type traffic struct {
 	codes map[string]float64
-	// buckets are the requests in a second that took at most so many milliseconds, and sum the milliseconds of all of
-	// them.
+	// buckets are the requests per second by their maximum duration in milliseconds, sum is the total of their durations.
 	buckets map[float64]float64
 	sum     float64
 }
@@ -239,12 +241,12 @@ func (t traffic) total() float64 {
 	return total
 }
 
-// export are the series of a subject. A histogram that knows no status, or is the counter too, is there once.
+// export returns the series of a subject. A histogram that has no label for the status, or is also the counter, is included once.
 func (s shape) export(who subject, t traffic) []series {
 	all := map[string]series{}
 	add := func(of, more labels, rate float64) {
 		of = with(of, more)
-		key := fmt.Sprint(of) // maps are printed in order
+		key := fmt.Sprint(of) // fmt prints maps in sorted order
 		all[key] = series{labels: of, rate: all[key].rate + rate}
 	}
 	for code, rate := range t.codes {

@@ -18,11 +18,10 @@ import (
 	"github.com/serin-dev/serin/playground/network"
 )
 
-// Table says which addresses each name has. Keys are "SERVICE.NAMESPACE", in lower case. A name with no address exists
-// and answers with nothing.
+// Table maps names to addresses. Keys are "SERVICE.NAMESPACE", in lower case. A name without addresses exists: its answer is empty.
 type Table map[string][]netip.Addr
 
-// Names answers questions about services. There is no way out of the playground, so all other names do not exist.
+// Names is a DNS server for the names of Services. All other names do not exist, because the playground has no external network.
 type Names struct {
 	table atomic.Pointer[Table]
 }
@@ -30,9 +29,8 @@ type Names struct {
 // Set replaces all names.
 func (n *Names) Set(t Table) { n.table.Store(&t) }
 
-// Lookup returns the addresses of a name in any of the forms that programs use: SERVICE.NAMESPACE, with .svc, or with
-// .svc.cluster.local; and POD.SERVICE.NAMESPACE.svc.cluster.local is not among them. Found is false when no service has
-// that name.
+// Lookup returns the addresses of a name in the form SERVICE.NAMESPACE, SERVICE.NAMESPACE.svc or SERVICE.NAMESPACE.svc.cluster.local.
+// Names of pods (POD.SERVICE.NAMESPACE.svc.cluster.local) are not supported. found is false when no Service has that name.
 func (n *Names) Lookup(name string) (addresses []netip.Addr, found bool) {
 	table := n.table.Load()
 	if table == nil {
@@ -45,7 +43,7 @@ func (n *Names) Lookup(name string) (addresses []netip.Addr, found bool) {
 	return addresses, found
 }
 
-// answerSeconds is how long programs may remember an answer. Headless services change with their pods.
+// answerSeconds is the TTL of answers. It is short because the addresses of headless Services change with their pods.
 const answerSeconds = 1
 
 // Answer answers one DNS message.
@@ -53,13 +51,13 @@ func (n *Names) Answer(question []byte) ([]byte, error) {
 	var parser dnsmessage.Parser
 	header, err := parser.Start(question)
 	if err != nil {
-		return nil, fmt.Errorf("read a question: %w", err)
+		return nil, fmt.Errorf("parse a DNS question: %w", err)
 	}
-	asked, err := parser.Question()
+	requested, err := parser.Question()
 	if err != nil {
-		return nil, fmt.Errorf("read a question: %w", err)
+		return nil, fmt.Errorf("parse a DNS question: %w", err)
 	}
-	addresses, found := n.Lookup(asked.Name.String())
+	addresses, found := n.Lookup(requested.Name.String())
 	reply := dnsmessage.Header{
 		ID: header.ID, Response: true, Authoritative: true, RecursionDesired: header.RecursionDesired, RecursionAvailable: true,
 	}
@@ -68,14 +66,14 @@ func (n *Names) Answer(question []byte) ([]byte, error) {
 	}
 	builder := dnsmessage.NewBuilder(nil, reply)
 	builder.EnableCompression()
-	if err := errors.Join(builder.StartQuestions(), builder.Question(asked), builder.StartAnswers()); err != nil {
-		return nil, fmt.Errorf("answer about %s: %w", asked.Name, err)
+	if err := errors.Join(builder.StartQuestions(), builder.Question(requested), builder.StartAnswers()); err != nil {
+		return nil, fmt.Errorf("build the DNS answer for %s: %w", requested.Name, err)
 	}
-	if asked.Type == dnsmessage.TypeA && asked.Class == dnsmessage.ClassINET {
+	if requested.Type == dnsmessage.TypeA && requested.Class == dnsmessage.ClassINET {
 		for _, address := range addresses {
-			resource := dnsmessage.ResourceHeader{Name: asked.Name, Class: dnsmessage.ClassINET, TTL: answerSeconds}
+			resource := dnsmessage.ResourceHeader{Name: requested.Name, Class: dnsmessage.ClassINET, TTL: answerSeconds}
 			if err := builder.AResource(resource, dnsmessage.AResource{A: address.As4()}); err != nil {
-				return nil, fmt.Errorf("answer about %s: %w", asked.Name, err)
+				return nil, fmt.Errorf("build the DNS answer for %s: %w", requested.Name, err)
 			}
 		}
 	}
@@ -91,13 +89,13 @@ func (n *Names) ServeUDP(conn net.PacketConn) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("receive questions about names: %w", err)
+			return fmt.Errorf("receive DNS questions: %w", err)
 		}
 		answer, err := n.Answer(buffer[:length])
 		if err != nil {
-			continue // whoever sent that waits in vain, as with any DNS server
+			continue // an invalid message is not answered
 		}
-		// Old resolvers take 512 bytes (RFC 1035); a header with TC set makes them ask again over TCP.
+		// Resolvers without EDNS accept 512 bytes (RFC 1035); with the flag TC they repeat the question over TCP.
 		if len(answer) > 512 {
 			answer = truncateMessage(answer)
 		}
@@ -133,7 +131,7 @@ func (n *Names) ServeTCP(ctx context.Context, listener net.Listener) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("accept questions about names: %w", err)
+			return fmt.Errorf("accept DNS connections: %w", err)
 		}
 		go func() {
 			defer conn.Close()
@@ -144,7 +142,7 @@ func (n *Names) ServeTCP(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// serveConnection answers the questions of one TCP connection; each has its length in front (RFC 1035, 4.2.2).
+// serveConnection answers the questions of one TCP connection. Each message is preceded by its length (RFC 1035, 4.2.2).
 func (n *Names) serveConnection(conn io.ReadWriter) {
 	for {
 		var length uint16

@@ -13,8 +13,8 @@ import (
 	"github.com/serin-dev/serin/playground/services"
 )
 
-// resolver asks Go's resolver, which speaks to the server as programs in pods do.
-func resolver(t *testing.T, table services.Table, transport string) *net.Resolver {
+// newResolver returns Go's resolver, which queries the server as programs in pods do.
+func newResolver(t *testing.T, table services.Table, transport string) *net.Resolver {
 	t.Helper()
 	names := &services.Names{}
 	names.Set(table)
@@ -42,10 +42,10 @@ func resolver(t *testing.T, table services.Table, transport string) *net.Resolve
 	}}
 }
 
-func TestNamesInAllForms(t *testing.T) {
+func TestNamesAreResolvedInAllForms(t *testing.T) {
 	table := services.Table{"cart.shop": {netip.MustParseAddr("10.96.0.7")}, "empty.shop": nil}
 	for _, transport := range []string{"udp", "tcp"} {
-		r := resolver(t, table, transport)
+		r := newResolver(t, table, transport)
 		for _, name := range []string{"cart.shop", "cart.shop.svc", "cart.shop.svc.cluster.local", "CART.shop.svc.cluster.local."} {
 			got, err := r.LookupHost(t.Context(), name)
 			if err != nil || !slices.Equal(got, []string{"10.96.0.7"}) {
@@ -54,20 +54,20 @@ func TestNamesInAllForms(t *testing.T) {
 		}
 		for _, name := range []string{"cart.other.svc.cluster.local.", "example.com.", "empty.shop."} {
 			got, err := r.LookupHost(t.Context(), name)
-			var refused *net.DNSError
-			if !errors.As(err, &refused) || !refused.IsNotFound {
-				t.Errorf("%s over %s: got %v, %v, want that it does not exist", name, transport, got, err)
+			var dnsErr *net.DNSError
+			if !errors.As(err, &dnsErr) || !dnsErr.IsNotFound {
+				t.Errorf("%s over %s: got %v, %v, want a not-found error", name, transport, got, err)
 			}
 		}
 	}
 }
 
-func TestManyAddressesComeOverTCP(t *testing.T) {
+func TestLongAnswersAreSentOverTCP(t *testing.T) {
 	var many []netip.Addr
 	for address := netip.MustParseAddr("10.244.0.2"); len(many) < 100; address = address.Next() {
 		many = append(many, address)
 	}
-	got, err := resolver(t, services.Table{"all.shop": many}, "udp").LookupHost(t.Context(), "all.shop.svc.cluster.local.")
+	got, err := newResolver(t, services.Table{"all.shop": many}, "udp").LookupHost(t.Context(), "all.shop.svc.cluster.local.")
 	if err != nil || len(got) != len(many) {
 		t.Errorf("got %d addresses, %v, want %d", len(got), err, len(many))
 	}

@@ -17,34 +17,34 @@ import (
 	"github.com/serin-dev/serin/playground/network"
 )
 
-// Protocol is a transport protocol with its number in IP packets.
+// Protocol is the number of a transport protocol in IP packets.
 type Protocol uint8
 
-// The protocols that services may have here.
+// The protocols of Service ports that the playground supports.
 const (
 	TCP Protocol = unix.IPPROTO_TCP
 	UDP Protocol = unix.IPPROTO_UDP
 )
 
-// Forward says where packets to one port of one service go: to each backend equally often, chosen per connection.
+// Forward forwards connections to one port of one Service to its backends, with equal probability.
 type Forward struct {
 	Service  netip.AddrPort
 	Protocol Protocol
 	Backends []netip.AddrPort
 }
 
-// tableName is the one nftables table of the playground.
+// tableName is the name of the only nftables table of the playground.
 const tableName = "serin"
 
-// Replace makes the forwards the only ones of this network namespace, in one step: there is no moment without rules.
-// Connections that exist keep their backend. Packets to a service without backends are refused, as in any cluster.
+// Replace atomically replaces all forwards of this network namespace. The backends of existing connections do not change. Connections
+// to a Service without backends are refused, as in any cluster.
 func Replace(forwards []Forward) error {
-	connection, err := nftables.New(nftables.WithSockOptions(bufferBytes))
+	connection, err := nftables.New(nftables.WithSockOptions(setBufferSizes))
 	if err != nil {
 		return fmt.Errorf("open the packet filter: %w", err)
 	}
 	table := &nftables.Table{Name: tableName, Family: nftables.TableFamilyIPv4}
-	connection.AddTable(table) // so that deleting it never fails
+	connection.AddTable(table) // otherwise DelTable fails if it does not exist
 	connection.DelTable(table)
 	connection.AddTable(table)
 
@@ -63,7 +63,7 @@ func Replace(forwards []Forward) error {
 		})
 		connection.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(matchServices(), jumpRule(services.Name))})
 	}
-	// Answers must come back through the node to be rewritten; between two pods of one bridge they would not.
+	// Replies must pass the node to be rewritten. Between two pods on one bridge they would be sent directly.
 	masquerade := connection.AddChain(&nftables.Chain{
 		Name: "postrouting", Table: table, Type: nftables.ChainTypeNAT,
 		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
@@ -80,20 +80,20 @@ func Replace(forwards []Forward) error {
 		connection.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(matchServices(), refuse)})
 	}
 	if err := connection.Flush(); err != nil {
-		return fmt.Errorf("replace the forwards of %d service ports: %w", len(forwards), err)
+		return fmt.Errorf("replace the forwards of %d Service ports: %w", len(forwards), err)
 	}
 	return nil
 }
 
-// bufferBytes is for all rules of one step, which leave as one message, and for their answers, which come at once: the usual
-// buffers hold some hundreds.
-func bufferBytes(c *netlink.Conn) error {
+// setBufferSizes enlarges the socket buffers for all rules of one replacement, which are sent as one message, and for their
+// acknowledgements. The default buffers are sufficient for some hundred rules only.
+func setBufferSizes(c *netlink.Conn) error {
 	return errors.Join(c.SetReadBuffer(bufferSize), c.SetWriteBuffer(bufferSize))
 }
 
 const bufferSize = 16 << 20
 
-// Remove takes all forwards away.
+// Remove removes all forwards.
 func Remove() error {
 	connection, err := nftables.New()
 	if err != nil {
@@ -103,15 +103,15 @@ func Remove() error {
 	connection.AddTable(table)
 	connection.DelTable(table)
 	if err := connection.Flush(); err != nil {
-		return fmt.Errorf("remove the forwards of services: %w", err)
+		return fmt.Errorf("remove the forwards of Services: %w", err)
 	}
 	return nil
 }
 
-// portUnreachable is ICMP's code, which clients see as "connection refused" (RFC 792).
+// portUnreachable is the ICMP code that clients report as "connection refused" (RFC 792).
 const portUnreachable = 3
 
-// Offsets in the headers of IP (RFC 791), and of TCP and UDP, which begin alike.
+// Offsets in the headers of IP (RFC 791) and of TCP and UDP, whose first fields are the same.
 const (
 	ipDestination    = 16
 	destinationPort  = 2
@@ -120,8 +120,8 @@ const (
 	conntrackWasDNAT = 1 << 5 // IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h
 )
 
-// rule sends a connection to backend with a chance of 1 in remaining. As those before it were not taken, a row of such
-// rules with remaining going down to 1 chooses all of them equally often.
+// rule forwards a connection to backend with a probability of 1 in remaining. A rule is evaluated only if the previous ones did not
+// match, so a sequence of rules with remaining descending to 1 selects all backends with equal probability.
 func (f Forward) rule(backend netip.AddrPort, remaining int) []expr.Any {
 	exprs := []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: ipDestination, Len: 4},

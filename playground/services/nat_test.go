@@ -22,12 +22,12 @@ import (
 	"github.com/serin-dev/serin/playground/services"
 )
 
-// roleVariable makes this program something that a test runs inside a pod's network.
+// roleVariable makes this program a server or client that a test runs in a pod's network namespace.
 const roleVariable = "SERVICES_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
-		if err := perform(strings.Fields(role)); err != nil {
+		if err := runRole(strings.Fields(role)); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -37,9 +37,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// perform plays one of two roles: "serve NAME" answers every connection to port 8080 with NAME, "dial ADDRESS TIMES"
-// prints what was answered, one line each.
-func perform(role []string) error {
+// runRole runs one of two roles: "serve NAME" answers every connection to port 8080 with NAME; "dial ADDRESS TEXT" dials once for each
+// character of TEXT and prints each answer in a line.
+func runRole(role []string) error {
 	if role[0] == "serve" {
 		listener, err := net.Listen("tcp4", ":8080")
 		if err != nil {
@@ -81,7 +81,7 @@ func dial(ctx context.Context, address string) (string, error) {
 	return string(answer), err
 }
 
-func playing(t *testing.T, role string) *exec.Cmd {
+func commandWithRole(t *testing.T, role string) *exec.Cmd {
 	t.Helper()
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), roleVariable+"="+role)
@@ -89,14 +89,14 @@ func playing(t *testing.T, role string) *exec.Cmd {
 	return command
 }
 
-// pod is a network namespace with a server in it.
-func pod(t *testing.T, n *network.Network, name string) *network.Namespace {
+// startPod starts a server in a new network namespace.
+func startPod(t *testing.T, n *network.Network, name string) *network.Namespace {
 	t.Helper()
 	ns, err := n.Namespace()
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := playing(t, "serve "+name)
+	command := commandWithRole(t, "serve "+name)
 	output, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestConnectionsToAServiceReachItsPods(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	one, two := pod(t, n, "one"), pod(t, n, "two")
+	one, two := startPod(t, n, "one"), startPod(t, n, "two")
 	const port = 8080
 	backend := func(ns *network.Namespace) netip.AddrPort { return netip.AddrPortFrom(ns.Address, port) }
 	address := netip.MustParseAddrPort("10.96.0.7:80")
@@ -154,8 +154,8 @@ func TestConnectionsToAServiceReachItsPods(t *testing.T) {
 		t.Errorf("200 connections to two pods were answered by %v", got)
 	}
 
-	// From a pod, also where the service chooses that very pod.
-	client := playing(t, "dial "+address.String()+" "+strings.Repeat("x", 40))
+	// From a pod, including connections that are forwarded to the same pod.
+	client := commandWithRole(t, "dial "+address.String()+" "+strings.Repeat("x", 40))
 	output, err := client.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -174,22 +174,22 @@ func TestConnectionsToAServiceReachItsPods(t *testing.T) {
 		t.Errorf("connections from a pod were answered by %q", answers)
 	}
 
-	// One backend gets all, none refuses at once.
+	// One backend receives all connections; without backends they are refused.
 	forward(backend(two))
 	for range 20 {
 		if answer, err := dial(t.Context(), address.String()); answer != "two" {
-			t.Fatalf("got %q, %v, want two only", answer, err)
+			t.Fatalf("got %q, %v, want two", answer, err)
 		}
 	}
 	forward()
 	for _, unserved := range []string{address.String(), "10.96.200.1:9"} {
 		if answer, err := dial(t.Context(), unserved); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("%s: got %q, %v, want that the connection is refused", unserved, answer, err)
+			t.Errorf("%s: got %q, %v, want ECONNREFUSED", unserved, answer, err)
 		}
 	}
 }
 
-// A cluster with hundreds of releases has thousands of forwards, and the kernel answers to each of them at once.
+// TestManyServicesAreForwarded covers a cluster with hundreds of releases: the kernel acknowledges thousands of rules at once.
 func TestManyServicesAreForwarded(t *testing.T) {
 	t.Cleanup(func() {
 		if err := services.Remove(); err != nil {
@@ -208,8 +208,8 @@ func TestManyServicesAreForwarded(t *testing.T) {
 	}
 }
 
-// TestReplacingForwardsLosesNoConnection: the rules of all services are replaced whenever an endpoint of any service
-// changes, and clients of the others must not notice.
+// TestReplacingForwardsLosesNoConnection covers an unrelated change: the rules of all Services are replaced whenever an endpoint of any
+// Service changes.
 func TestReplacingForwardsLosesNoConnection(t *testing.T) {
 	n, err := network.New()
 	if err != nil {
@@ -220,7 +220,7 @@ func TestReplacingForwardsLosesNoConnection(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	server := pod(t, n, "server")
+	server := startPod(t, n, "server")
 	forward := services.Forward{
 		Service: netip.MustParseAddrPort("10.96.0.7:80"), Protocol: services.TCP,
 		Backends: []netip.AddrPort{netip.AddrPortFrom(server.Address, 8080)},
@@ -228,15 +228,15 @@ func TestReplacingForwardsLosesNoConnection(t *testing.T) {
 	if err := services.Replace([]services.Forward{forward}); err != nil {
 		t.Fatal(err)
 	}
-	dialled := make(chan struct{})
+	finished := make(chan struct{})
 	replaced := make(chan error, 1)
 	go func() {
 		for {
 			select {
-			case <-dialled:
+			case <-finished:
 				replaced <- nil
 				return
-			default: // Replace waits for the kernel
+			default: // no busy loop: Replace waits for the kernel
 			}
 			if err := services.Replace([]services.Forward{forward}); err != nil {
 				replaced <- err
@@ -244,9 +244,9 @@ func TestReplacingForwardsLosesNoConnection(t *testing.T) {
 			}
 		}
 	}()
-	var dialling sync.WaitGroup
+	var clients sync.WaitGroup
 	for range 4 {
-		dialling.Go(func() {
+		clients.Go(func() {
 			for range 500 {
 				if answer, err := dial(t.Context(), forward.Service.String()); answer != "server" {
 					t.Errorf("got %q, %v while rules were replaced by equal ones", answer, err)
@@ -255,8 +255,8 @@ func TestReplacingForwardsLosesNoConnection(t *testing.T) {
 			}
 		})
 	}
-	dialling.Wait()
-	close(dialled)
+	clients.Wait()
+	close(finished)
 	if err := waittest.Receive(t, "the rules are no longer replaced", replaced); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package services makes Services work: packets to a service's address reach
-// its pods, and its name has that address.
+// Package services implements Services: it forwards connections to the address
+// of a Service to its pods, and resolves its name.
 //
 // It reads Services and EndpointSlices and needs a network namespace of its
 // own. It must not know how pods run, nor gateways.
@@ -28,23 +28,23 @@ import (
 	"github.com/serin-dev/serin/playground/network"
 )
 
-// Server keeps rules and names as the cluster says.
+// Server updates the rules and the names when Services and endpoints change.
 type Server struct {
 	names  Names
 	log    *slog.Logger
 	synced []cache.InformerSynced
-	// changed holds at most one token: however much changes at once, one look at everything is enough.
+	// changed has a capacity of one: several changes need one synchronization.
 	changed  chan struct{}
 	services corelisters.ServiceLister
 	slices   discoverylisters.EndpointSliceLister
 }
 
-// New registers with informers, which the caller starts afterwards.
+// New registers event handlers with informers, which the caller must start afterwards.
 func New(factory informers.SharedInformerFactory, log *slog.Logger) (*Server, error) {
 	services := factory.Core().V1().Services()
 	endpointSlices := factory.Discovery().V1().EndpointSlices()
 	s := &Server{log: log, changed: make(chan struct{}, 1), services: services.Lister(), slices: endpointSlices.Lister()}
-	look := func() {
+	notify := func() {
 		select {
 		case s.changed <- struct{}{}:
 		default:
@@ -52,9 +52,9 @@ func New(factory informers.SharedInformerFactory, log *slog.Logger) (*Server, er
 	}
 	for _, informer := range []cache.SharedIndexInformer{services.Informer(), endpointSlices.Informer()} {
 		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { look() },
-			UpdateFunc: func(any, any) { look() },
-			DeleteFunc: func(any) { look() },
+			AddFunc:    func(any) { notify() },
+			UpdateFunc: func(any, any) { notify() },
+			DeleteFunc: func(any) { notify() },
 		})
 		if err != nil {
 			return nil, fmt.Errorf("watch services: %w", err)
@@ -64,7 +64,7 @@ func New(factory informers.SharedInformerFactory, log *slog.Logger) (*Server, er
 	return s, nil
 }
 
-// Run answers questions about names on the node's address and on 127.0.0.1, and keeps rules, until ctx ends.
+// Run serves DNS on the node's address and on 127.0.0.1, and updates the rules, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	var closers []func() error
 	defer func() {
@@ -78,12 +78,12 @@ func (s *Server) Run(ctx context.Context) error {
 		address := net.JoinHostPort(host, "53")
 		udp, err := config.ListenPacket(ctx, "udp4", address)
 		if err != nil {
-			return fmt.Errorf("serve names: %w", err)
+			return fmt.Errorf("serve DNS: %w", err)
 		}
 		closers = append(closers, udp.Close)
 		tcp, err := config.Listen(ctx, "tcp4", address)
 		if err != nil {
-			return fmt.Errorf("serve names: %w", err)
+			return fmt.Errorf("serve DNS: %w", err)
 		}
 		closers = append(closers, tcp.Close)
 		go func() { ended <- s.names.ServeUDP(udp) }()
@@ -124,22 +124,22 @@ func (s *Server) sync() error {
 	return nil
 }
 
-// PlanRules says what the packet filter and the names have to be, given all services and their endpoints. A service without
-// an address (headless) has the names of its pods and no rules.
+// PlanRules returns the forwards and the names for all Services and their endpoints. The name of a headless Service has the addresses of
+// its pods, and there are no forwards for it.
 func PlanRules(allServices []*corev1.Service, allSlices []*discoveryv1.EndpointSlice) ([]Forward, Table) {
 	type key struct{ namespace, name string }
-	of := map[key][]*discoveryv1.EndpointSlice{}
+	slicesByService := map[key][]*discoveryv1.EndpointSlice{}
 	for _, slice := range allSlices {
 		if slice.AddressType != discoveryv1.AddressTypeIPv4 {
 			continue
 		}
 		owner := key{slice.Namespace, slice.Labels[discoveryv1.LabelServiceName]}
-		of[owner] = append(of[owner], slice)
+		slicesByService[owner] = append(slicesByService[owner], slice)
 	}
 	var forwards []Forward
 	table := Table{}
 	for _, service := range allServices {
-		endpoints := of[key{service.Namespace, service.Name}]
+		endpoints := slicesByService[key{service.Namespace, service.Name}]
 		name := service.Name + "." + service.Namespace
 		address, err := netip.ParseAddr(service.Spec.ClusterIP)
 		if err != nil {
@@ -165,10 +165,10 @@ func PlanRules(allServices []*corev1.Service, allSlices []*discoveryv1.EndpointS
 	return forwards, table
 }
 
-// readyEndpoints are the ready endpoints of a port. Where none is ready, those that end but still serve are better than
-// nobody, as kube-proxy thinks too.
+// readyEndpoints returns the ready endpoints of a port. If no endpoint is ready, it returns the terminating endpoints that still serve,
+// as kube-proxy does.
 func readyEndpoints(endpointSlices []*discoveryv1.EndpointSlice, portName string) []netip.AddrPort {
-	var ready, ending []netip.AddrPort
+	var ready, terminating []netip.AddrPort
 	for _, slice := range endpointSlices {
 		for _, port := range slice.Ports {
 			if port.Port == nil || port.Name == nil || *port.Name != portName {
@@ -184,24 +184,24 @@ func readyEndpoints(endpointSlices []*discoveryv1.EndpointSlice, portName string
 				case isTrue(endpoint.Conditions.Ready):
 					ready = append(ready, backend)
 				case isTrue(endpoint.Conditions.Serving) && endpoint.Conditions.Terminating != nil && *endpoint.Conditions.Terminating:
-					ending = append(ending, backend)
+					terminating = append(terminating, backend)
 				}
 			}
 		}
 	}
 	if len(ready) == 0 {
-		ready = ending
+		ready = terminating
 	}
 	slices.SortFunc(ready, netip.AddrPort.Compare)
 	return slices.Compact(ready)
 }
 
-func endpointAddresses(endpointSlices []*discoveryv1.EndpointSlice, notReadyToo bool) []netip.Addr {
+func endpointAddresses(endpointSlices []*discoveryv1.EndpointSlice, includeNotReady bool) []netip.Addr {
 	var all []netip.Addr
 	for _, slice := range endpointSlices {
 		for _, endpoint := range slice.Endpoints {
 			address, err := firstAddress(endpoint)
-			if err == nil && (notReadyToo || isTrue(endpoint.Conditions.Ready)) {
+			if err == nil && (includeNotReady || isTrue(endpoint.Conditions.Ready)) {
 				all = append(all, address)
 			}
 		}
@@ -219,5 +219,5 @@ func firstAddress(endpoint discoveryv1.Endpoint) (netip.Addr, error) {
 	return netip.ParseAddr(endpoint.Addresses[0])
 }
 
-// isTrue reads a condition of an endpoint; unknown counts as true (EndpointConditions in the API).
+// isTrue returns the value of a condition of an endpoint. An unknown condition counts as true (EndpointConditions in the API).
 func isTrue(condition *bool) bool { return condition == nil || *condition }

@@ -14,14 +14,14 @@ import (
 	"github.com/serin-dev/serin/playground/services"
 )
 
-func service(ip string, ports ...corev1.ServicePort) *corev1.Service {
+func newService(ip string, ports ...corev1.ServicePort) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "cart", Namespace: "shop"},
 		Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: ports},
 	}
 }
 
-func slice(owner, portName string, port int32, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+func endpointSlice(owner, portName string, port int32, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: owner}},
 		AddressType: discoveryv1.AddressTypeIPv4,
@@ -30,23 +30,23 @@ func slice(owner, portName string, port int32, endpoints ...discoveryv1.Endpoint
 	}
 }
 
-func ready(ip string) discoveryv1.Endpoint {
+func readyEndpoint(ip string) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{Addresses: []string{ip}}
 }
 
-func ending(ip string) discoveryv1.Endpoint {
+func terminatingEndpoint(ip string) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{
 		Ready: new(false), Serving: new(true), Terminating: new(true),
 	}}
 }
 
-func starting(ip string) discoveryv1.Endpoint {
+func startingEndpoint(ip string) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{
 		Ready: new(false), Serving: new(false), Terminating: new(false),
 	}}
 }
 
-func TestPlan(t *testing.T) {
+func TestPlanRules(t *testing.T) {
 	http := corev1.ServicePort{Name: "http", Port: 80}
 	address := netip.MustParseAddr
 	at := netip.MustParseAddrPort
@@ -58,16 +58,16 @@ func TestPlan(t *testing.T) {
 		table    services.Table
 	}{
 		{
-			name: "no endpoints", service: service("10.96.0.7", http),
+			name: "no endpoints", service: newService("10.96.0.7", http),
 			forwards: []services.Forward{{Service: at("10.96.0.7:80"), Protocol: services.TCP}},
 			table:    services.Table{"cart.shop": {address("10.96.0.7")}},
 		},
 		{
-			name: "ready endpoints of all slices, each once", service: service("10.96.0.7", http),
+			name: "ready endpoints of all slices, each once", service: newService("10.96.0.7", http),
 			slices: []*discoveryv1.EndpointSlice{
-				slice("cart", "http", 8080, ready("10.244.0.3"), starting("10.244.0.4"), ending("10.244.0.5")),
-				slice("cart", "http", 8080, ready("10.244.0.2"), ready("10.244.0.3")),
-				slice("other", "http", 8080, ready("10.244.0.9")),
+				endpointSlice("cart", "http", 8080, readyEndpoint("10.244.0.3"), startingEndpoint("10.244.0.4"), terminatingEndpoint("10.244.0.5")),
+				endpointSlice("cart", "http", 8080, readyEndpoint("10.244.0.2"), readyEndpoint("10.244.0.3")),
+				endpointSlice("other", "http", 8080, readyEndpoint("10.244.0.9")),
 			},
 			forwards: []services.Forward{{
 				Service: at("10.96.0.7:80"), Protocol: services.TCP, Backends: []netip.AddrPort{at("10.244.0.2:8080"), at("10.244.0.3:8080")},
@@ -75,8 +75,8 @@ func TestPlan(t *testing.T) {
 			table: services.Table{"cart.shop": {address("10.96.0.7")}},
 		},
 		{
-			name: "the last that serve while they end", service: service("10.96.0.7", http),
-			slices: []*discoveryv1.EndpointSlice{slice("cart", "http", 8080, ending("10.244.0.5"), starting("10.244.0.4"))},
+			name: "terminating endpoints if none is ready", service: newService("10.96.0.7", http),
+			slices: []*discoveryv1.EndpointSlice{endpointSlice("cart", "http", 8080, terminatingEndpoint("10.244.0.5"), startingEndpoint("10.244.0.4"))},
 			forwards: []services.Forward{{
 				Service: at("10.96.0.7:80"), Protocol: services.TCP, Backends: []netip.AddrPort{at("10.244.0.5:8080")},
 			}},
@@ -84,9 +84,9 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name:    "ports by name and protocol",
-			service: service("10.96.0.7", corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}, http),
+			service: newService("10.96.0.7", corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}, http),
 			slices: []*discoveryv1.EndpointSlice{
-				slice("cart", "http", 8080, ready("10.244.0.2")), slice("cart", "dns", 5353, ready("10.244.0.2")),
+				endpointSlice("cart", "http", 8080, readyEndpoint("10.244.0.2")), endpointSlice("cart", "dns", 5353, readyEndpoint("10.244.0.2")),
 			},
 			forwards: []services.Forward{
 				{Service: at("10.96.0.7:53"), Protocol: services.UDP, Backends: []netip.AddrPort{at("10.244.0.2:5353")}},
@@ -95,8 +95,8 @@ func TestPlan(t *testing.T) {
 			table: services.Table{"cart.shop": {address("10.96.0.7")}},
 		},
 		{
-			name: "headless", service: service(corev1.ClusterIPNone, http),
-			slices: []*discoveryv1.EndpointSlice{slice("cart", "http", 8080, ready("10.244.0.2"), starting("10.244.0.4"))},
+			name: "headless", service: newService(corev1.ClusterIPNone, http),
+			slices: []*discoveryv1.EndpointSlice{endpointSlice("cart", "http", 8080, readyEndpoint("10.244.0.2"), startingEndpoint("10.244.0.4"))},
 			table:  services.Table{"cart.shop": {address("10.244.0.2")}},
 		},
 	} {

@@ -1,4 +1,4 @@
-// Package chart renders the Helm chart as helm template does. Its tests read what the values make of it, and need no cluster.
+// Package chart renders the Helm chart as helm template does. Its tests check the effect of the values, without a cluster.
 //
-// It must not know whether a cluster takes the objects; that is the folder above.
+// It must not know whether an API server admits the objects; package packaging tests this.
 package chart

@@ -25,7 +25,7 @@ func Render(folder, values, namespace string) (rendered []*unstructured.Unstruct
 	}
 	var given map[string]any
 	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
-		return nil, "", fmt.Errorf("read values: %w", err)
+		return nil, "", fmt.Errorf("parse the values: %w", err)
 	}
 	options := common.ReleaseOptions{Name: "serin", Namespace: namespace, IsInstall: true, Revision: 1}
 	all, err := chartutil.ToRenderValues(chart, given, options, common.DefaultCapabilities.Copy())
@@ -43,7 +43,7 @@ func Render(folder, values, namespace string) (rendered []*unstructured.Unstruct
 		case strings.HasSuffix(name, ".yaml"):
 			more, err := Objects(files[name])
 			if err != nil {
-				return nil, "", fmt.Errorf("read what %s renders: %w\n%s", name, err, files[name])
+				return nil, "", fmt.Errorf("parse the objects of %s: %w\n%s", name, err, files[name])
 			}
 			rendered = append(rendered, more...)
 		}
@@ -51,7 +51,7 @@ func Render(folder, values, namespace string) (rendered []*unstructured.Unstruct
 	return rendered, notes, nil
 }
 
-// Objects reads manifests.
+// Objects parses manifests.
 func Objects(manifests string) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	decoder := k8syaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)

@@ -30,19 +30,19 @@ func render(t *testing.T, values string) ([]*unstructured.Unstructured, string) 
 	return rendered, notes
 }
 
-// deployment is the Deployment among objects.
-func deployment(t *testing.T, rendered []*unstructured.Unstructured) appsv1.Deployment {
+// findDeployment returns the Deployment among the rendered objects.
+func findDeployment(t *testing.T, rendered []*unstructured.Unstructured) appsv1.Deployment {
 	t.Helper()
 	for _, object := range rendered {
 		if object.GetKind() == "Deployment" {
-			return typed[appsv1.Deployment](t, object)
+			return convert[appsv1.Deployment](t, object)
 		}
 	}
 	t.Fatal("there is no Deployment")
 	return appsv1.Deployment{}
 }
 
-func typed[T any](t *testing.T, object *unstructured.Unstructured) T {
+func convert[T any](t *testing.T, object *unstructured.Unstructured) T {
 	t.Helper()
 	var out T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &out, true); err != nil {
@@ -51,13 +51,13 @@ func typed[T any](t *testing.T, object *unstructured.Unstructured) T {
 	return out
 }
 
-// TestArguments reads the arguments of the container, all of which docs/install.md has to know.
-func TestArguments(t *testing.T) {
+// TestValuesSetTheArguments checks the arguments of the container, all of which docs/install.md must list.
+func TestValuesSetTheArguments(t *testing.T) {
 	documented, err := os.ReadFile("../../../docs/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := []string{
+	defaults := []string{
 		"controller", "-log-level=info", "-metrics-server=http://prometheus:9090", "-enable-config-tracking=true",
 		"-apis=canary,rollout", "-enable-leader-election=true", "-leader-election-namespace=serin-system",
 	}
@@ -91,8 +91,8 @@ func TestArguments(t *testing.T) {
 		"additionalArguments: [-drain-delay=10s, -max-moving=20]": {add: []string{"-drain-delay=10s", "-max-moving=20"}},
 	} {
 		rendered, _ := render(t, values)
-		args := deployment(t, rendered).Spec.Template.Spec.Containers[0].Args
-		expected := slices.DeleteFunc(append(slices.Clone(given), want.add...), func(arg string) bool { return slices.Contains(want.remove, arg) })
+		args := findDeployment(t, rendered).Spec.Template.Spec.Containers[0].Args
+		expected := slices.DeleteFunc(append(slices.Clone(defaults), want.add...), func(arg string) bool { return slices.Contains(want.remove, arg) })
 		if diff := cmp.Diff(slices.Sorted(slices.Values(expected)), slices.Sorted(slices.Values(args))); diff != "" {
 			t.Errorf("arguments with %s (-want +got):\n%s", values, diff)
 		}
@@ -104,7 +104,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// base has everything on that another value depends on.
+// base enables everything on which other values depend.
 const base = `
 slack: {url: "http://slack.test/", channel: releases}
 controlplane: {kubeconfig: {secretName: other}}
@@ -114,9 +114,9 @@ serviceMonitor: {enabled: true}
 podDisruptionBudget: {enabled: true}
 `
 
-// changes are values that differ from values.yaml where a value of the same kind would not do.
+// changes are the values for which differentValue would return an invalid value, or one without effect.
 var changes = map[string]any{
-	// On in base.
+	// Enabled in base.
 	"linkerdAuthPolicy.create":    false,
 	"podMonitor.enabled":          false,
 	"serviceMonitor.enabled":      false,
@@ -151,40 +151,40 @@ var changes = map[string]any{
 	"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": []any{},
 }
 
-// TestEveryValueChangesSomething: a value that changes nothing in what is rendered is one that the chart forgot.
+// TestEveryValueChangesSomething fails for a value of values.yaml that no template uses.
 func TestEveryValueChangesSomething(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(folder, "values.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var values, on map[string]any
+	var values, enabled map[string]any
 	if err := yaml.Unmarshal(text, &values); err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal([]byte(base), &on); err != nil {
+	if err := yaml.Unmarshal([]byte(base), &enabled); err != nil {
 		t.Fatal(err)
 	}
-	before := shown(t, on)
-	seen := 0
-	leaves("", values, func(path string, value any) {
-		seen++
+	before := renderText(t, enabled)
+	count := 0
+	visitLeaves("", values, func(path string, value any) {
+		count++
 		changed, ok := changes[path]
 		if !ok {
-			changed = other(value)
+			changed = differentValue(value)
 		}
-		with := runtime.DeepCopyJSON(integers(on).(map[string]any))
-		set(with, strings.Split(path, "."), changed)
-		if after := shown(t, with); after == before {
-			t.Errorf("%s: %v instead of %v changes nothing that is rendered", path, changed, value)
+		changedValues := runtime.DeepCopyJSON(integers(enabled).(map[string]any))
+		setValue(changedValues, strings.Split(path, "."), changed)
+		if after := renderText(t, changedValues); after == before {
+			t.Errorf("%s: %v instead of %v does not change the rendered objects", path, changed, value)
 		}
 	})
-	if seen < 60 {
-		t.Errorf("looked at %d values: where are the others?", seen)
+	if count < 60 {
+		t.Errorf("values.yaml has %d values, want at least 60", count)
 	}
 }
 
-// shown are the objects and notes with values, in one text.
-func shown(t *testing.T, values map[string]any) string {
+// renderText returns the rendered objects and notes as one text.
+func renderText(t *testing.T, values map[string]any) string {
 	t.Helper()
 	text, err := yaml.Marshal(values)
 	if err != nil {
@@ -201,24 +201,24 @@ func shown(t *testing.T, values map[string]any) string {
 	return out.String() + notes
 }
 
-// leaves calls see for each value that is no map with keys, by its path. A map without keys is a value.
-func leaves(path string, value any, see func(path string, value any)) {
+// visitLeaves calls visit for each value that is not a non-empty map, with its path.
+func visitLeaves(path string, value any, visit func(path string, value any)) {
 	inside, ok := value.(map[string]any)
 	if !ok || len(inside) == 0 {
-		see(path, value)
+		visit(path, value)
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(inside)) {
 		if strings.Contains(key, ".") {
-			see(path, inside) // keys that users choose, such as those of annotations
+			visit(path, inside) // keys that users choose, such as those of annotations
 			return
 		}
-		leaves(strings.TrimPrefix(path+"."+key, "."), inside[key], see)
+		visitLeaves(strings.TrimPrefix(path+"."+key, "."), inside[key], visit)
 	}
 }
 
-// other is a value of the same kind that is not the same.
-func other(value any) any {
+// differentValue returns a different value of the same type.
+func differentValue(value any) any {
 	switch v := value.(type) {
 	case bool:
 		return !v
@@ -233,7 +233,7 @@ func other(value any) any {
 	}
 }
 
-func set(values map[string]any, path []string, value any) {
+func setValue(values map[string]any, path []string, value any) {
 	for _, key := range path[:len(path)-1] {
 		inside, ok := values[key].(map[string]any)
 		if !ok {
@@ -245,7 +245,7 @@ func set(values map[string]any, path []string, value any) {
 	values[path[len(path)-1]] = value
 }
 
-// integers has the numbers of YAML as those that a deep copy takes.
+// integers converts the numbers of YAML to int64, which DeepCopyJSON requires.
 func integers(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -261,7 +261,7 @@ func integers(value any) any {
 	}
 }
 
-func TestDefinitionsOfBothGroupsAreInstalledUnlessOneIsLeftOut(t *testing.T) {
+func TestCRDsOfTheSelectedGroupsAreInstalled(t *testing.T) {
 	flagger := []string{"alertproviders.flagger.app", "canaries.flagger.app", "metrictemplates.flagger.app"}
 	argo := []string{
 		"analysisruns.argoproj.io", "analysistemplates.argoproj.io", "clusteranalysistemplates.argoproj.io", "experiments.argoproj.io",
@@ -284,7 +284,7 @@ func TestDefinitionsOfBothGroupsAreInstalledUnlessOneIsLeftOut(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("definitions with %s (-want +got):\n%s", values, diff)
+			t.Errorf("CRDs with %s (-want +got):\n%s", values, diff)
 		}
 		if !strings.Contains(notes, test.notes) {
 			t.Errorf("notes with %s lack %q:\n%s", values, test.notes, notes)
@@ -292,9 +292,9 @@ func TestDefinitionsOfBothGroupsAreInstalledUnlessOneIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestAggregatedRoles: users who may view, edit or administrate a namespace may do so with releases, and the kustomization
-// gives what the chart gives.
-func TestAggregatedRoles(t *testing.T) {
+// TestAggregatedRolesGrantAccessToReleases checks that users with the roles view, edit or admin have access to releases, and that the
+// roles of the chart and of the kustomization are equal.
+func TestAggregatedRolesGrantAccessToReleases(t *testing.T) {
 	rendered, _ := render(t, "{}")
 	text, err := os.ReadFile("../../../config/rbac/aggregate.yaml")
 	if err != nil {
@@ -304,7 +304,7 @@ func TestAggregatedRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := func(objects []*unstructured.Unstructured) map[string][]rbacv1.PolicyRule {
+	aggregatedRules := func(objects []*unstructured.Unstructured) map[string][]rbacv1.PolicyRule {
 		out := map[string][]rbacv1.PolicyRule{}
 		for _, object := range objects {
 			var to []string
@@ -314,33 +314,33 @@ func TestAggregatedRoles(t *testing.T) {
 				}
 			}
 			if slices.Sort(to); len(to) > 0 {
-				out[object.GetName()+" to "+strings.Join(to, ", ")] = typed[rbacv1.ClusterRole](t, object).Rules
+				out[object.GetName()+" to "+strings.Join(to, ", ")] = convert[rbacv1.ClusterRole](t, object).Rules
 			}
 		}
 		return out
 	}
-	got := of(rendered)
+	got := aggregatedRules(rendered)
 	want := []string{"serin-edit to admin, edit", "serin-view to admin, edit, view"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" {
 		t.Errorf("aggregated roles (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(of(plain), got); diff != "" {
+	if diff := cmp.Diff(aggregatedRules(plain), got); diff != "" {
 		t.Errorf("roles of the kustomization and of the chart (-kustomization +chart):\n%s", diff)
 	}
 	for _, rule := range got[want[1]] {
 		if diff := cmp.Diff([]string{"get", "list", "watch"}, rule.Verbs); diff != "" || slices.Contains(rule.Resources, "alertproviders") {
-			t.Errorf("those who may view may %v %v", rule.Verbs, rule.Resources)
+			t.Errorf("role view permits %v %v", rule.Verbs, rule.Resources)
 		}
 	}
 	for _, values := range []string{"rbac: {aggregate: false}", "rbac: {create: false}", "namespace: shop"} {
 		rendered, _ := render(t, values)
-		if got := of(rendered); len(got) > 0 {
+		if got := aggregatedRules(rendered); len(got) > 0 {
 			t.Errorf("with %s there are %v", values, slices.Sorted(maps.Keys(got)))
 		}
 	}
 }
 
-func TestPodsJoinLinkerdWhereItsPolicyNamesThem(t *testing.T) {
+func TestPodsJoinLinkerdIfThePolicyIsCreated(t *testing.T) {
 	const inject = "linkerd.io/inject"
 	for values, want := range map[string]string{
 		"{}":                                "",
@@ -348,7 +348,7 @@ func TestPodsJoinLinkerdWhereItsPolicyNamesThem(t *testing.T) {
 		"linkerdAuthPolicy: {create: true}\npodAnnotations: {linkerd.io/inject: ingress}": "ingress",
 	} {
 		rendered, _ := render(t, values)
-		if got := deployment(t, rendered).Spec.Template.Annotations[inject]; got != want {
+		if got := findDeployment(t, rendered).Spec.Template.Annotations[inject]; got != want {
 			t.Errorf("with %q, annotation %s is %q, want %q", values, inject, got, want)
 		}
 	}
