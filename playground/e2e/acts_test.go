@@ -16,13 +16,13 @@ import (
 )
 
 // tail is the probability with which a bound on counts may be missed by chance: never, in practice.
-const tail = 1e-9
+const boundTail = 1e-9
 
 // settling is the time in which the gateway takes up a route that the API server has. Its requests count for no share.
-const settling = time.Second
+const settleTime = time.Second
 
 // The user's own objects, from before Serin came: clients use the host name at the gateway, and the Service.
-const cartBefore = `
+const userObjects = `
 apiVersion: v1
 kind: Service
 metadata: {name: cart}
@@ -62,8 +62,8 @@ spec:
 const cartWindow = 3 * time.Second
 
 // acts are what happens to one application under one steady load that begins before Serin and ends after it.
-type acts struct {
-	*stage
+type loadedEnvironment struct {
+	*environment
 	gateway, service *load.Load
 }
 
@@ -72,21 +72,21 @@ type acts struct {
 //
 // It runs alone: shares are of requests that one gateway draws, and a gateway with nothing else to do draws them best.
 func TestEachStepGetsItsShareAndNoClientSeesAnEdge(t *testing.T) {
-	a := acts{stage: enter(t, "acts")}
-	a.apply(deployment(t, "cart", 2) + cartBefore)
-	a.serves("cart", 2)
+	a := loadedEnvironment{environment: startEnvironment(t, "acts")}
+	a.apply(deployment(t, "cart", 2) + userObjects)
+	a.waitForAvailable("cart", 2)
 	before := map[string]*unstructured.Unstructured{"Service": a.get(services, "cart"), "HTTPRoute": a.get(httpRoutes, "cart")}
-	a.gateway, a.service = a.send("cart.test", 80), a.call("cart", 80, 10)
+	a.gateway, a.service = a.startLoad("cart.test", 80), a.startServiceLoad("cart", 80, 10)
 	for _, act := range []struct {
 		name string
-		play func(*testing.T, acts)
+		play func(*testing.T, loadedEnvironment)
 	}{
 		{"adoption of a live Deployment", adoption},
 		{"promotion", promotion},
 		{"rollback of a version with errors", failing},
 		{"rollback of a slow version", slow},
 		{"restart on a new revision", restarted},
-		{"deletion", func(t *testing.T, a acts) { deletion(t, a, before) }},
+		{"deletion", func(t *testing.T, a loadedEnvironment) { deletion(t, a, before) }},
 	} {
 		played := t.Run(act.name, func(t *testing.T) {
 			a.t = t // what waits in here fails this act
@@ -100,11 +100,11 @@ func TestEachStepGetsItsShareAndNoClientSeesAnEdge(t *testing.T) {
 }
 
 // during wants that no request is lost while something happens, and that none fails but by the version that is allowed to.
-func (a acts) during(bad string, happens func()) {
+func (a loadedEnvironment) checkNoRequestLostDuring(bad string, happens func()) {
 	a.t.Helper()
 	gatewayBefore, serviceBefore := a.gateway.Counts(), a.service.Counts()
 	happens()
-	requests(a.t, a.gateway, 40)
+	waitForRequests(a.t, a.gateway, 40)
 	for client, counts := range map[string]load.Counts{"gateway": a.gateway.Counts().Since(gatewayBefore), "Service": a.service.Counts().Since(serviceBefore)} {
 		if failed := counts.Failed() - counts.ByVersion[bad].Errors; failed != 0 {
 			a.t.Errorf("%d requests to the %s failed: %s", failed, client, counts)
@@ -112,36 +112,36 @@ func (a acts) during(bad string, happens func()) {
 	}
 }
 
-func adoption(t *testing.T, a acts) {
-	a.during("", func() {
+func adoption(t *testing.T, a loadedEnvironment) {
+	a.checkNoRequestLostDuring("", func() {
 		r := a.follow("cart")
 		a.apply(cartCanary)
-		r.reaches("Initialized")
-		a.left("app=cart")
+		r.waitForPhase("Initialized")
+		a.waitForPodsDeleted("app=cart")
 	})
-	counts := requests(t, a.gateway, 40)
+	counts := waitForRequests(t, a.gateway, 40)
 	if answered := counts.ByVersion["v1"].Requests; answered != counts.Requests {
 		t.Errorf("after the adoption v1 answered %d of %d requests: %s", answered, counts.Requests, counts)
 	}
 }
 
-func promotion(t *testing.T, a acts) {
+func promotion(t *testing.T, a loadedEnvironment) {
 	r := a.follow("cart")
-	a.during("", func() {
-		a.ship("cart", "v2")
-		r.ends("Succeeded")
-		a.left("app=cart")
+	a.checkNoRequestLostDuring("", func() {
+		a.deployVersion("cart", "v2")
+		r.waitForEnd("Succeeded")
+		a.waitForPodsDeleted("app=cart")
 	})
 	windows := r.windows()
 	var weights []int
 	for _, w := range windows {
 		weights = append(weights, w.weight)
-		a.share(w, "v2")
+		a.checkShare(w, "v2")
 	}
 	if diff := cmp.Diff([]int{20, 50}, weights); diff != "" {
 		t.Errorf("weights of the windows (-want +got):\n%s", diff)
 	}
-	counts := requests(t, a.gateway, 40)
+	counts := waitForRequests(t, a.gateway, 40)
 	if answered := counts.ByVersion["v2"].Requests; answered != counts.Requests {
 		t.Errorf("after the promotion v2 answered %d of %d requests: %s", answered, counts.Requests, counts)
 	}
@@ -152,35 +152,35 @@ Advance cart.acts canary weight 50
 Copying cart.acts template spec to cart-primary.acts
 Routing all traffic to primary
 Promotion completed! Scaling down cart.acts`
-	r.tells("Promotion completed!")
-	if diff := cmp.Diff(want, strings.Join(r.messages(), "\n")); diff != "" {
+	r.waitForEvent("Promotion completed!")
+	if diff := cmp.Diff(want, strings.Join(r.eventMessages(), "\n")); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
 // share wants the version to have had the weight's share of the requests of a window.
-func (a acts) share(w window, version string) {
+func (a loadedEnvironment) checkShare(w window, version string) {
 	a.t.Helper()
-	a.shareBetween(w, version, settling, cartWindow)
+	a.checkShareBetween(w, version, settleTime, cartWindow)
 }
 
 // shareBetween is share for the part of the window between two moments after its start.
-func (a acts) shareBetween(w window, version string, from, to time.Duration) {
+func (a loadedEnvironment) checkShareBetween(w window, version string, from, to time.Duration) {
 	a.t.Helper()
 	counts := a.gateway.Between(w.start.Add(from), w.start.Add(to))
-	low, high := load.BinomialBounds(counts.Requests, float64(w.weight)/100, tail)
+	low, high := load.BinomialBounds(counts.Requests, float64(w.weight)/100, boundTail)
 	if got := counts.ByVersion[version].Requests; got < low || got > high {
 		a.t.Errorf("at weight %d version %s got %d of %d requests, want %d to %d", w.weight, version, got, counts.Requests, low, high)
 	}
 }
 
 // rolledBack plays a bad version and returns the counts of the requests while it had clients.
-func rolledBack(t *testing.T, a acts, version string, env ...string) load.Counts {
+func runRollback(t *testing.T, a loadedEnvironment, version string, env ...string) load.Counts {
 	r := a.follow("cart")
-	a.during(version, func() {
-		a.ship("cart", version, env...)
-		r.ends("Failed")
-		a.left("app=cart")
+	a.checkNoRequestLostDuring(version, func() {
+		a.deployVersion("cart", version, env...)
+		r.waitForEnd("Failed")
+		a.waitForPodsDeleted("app=cart")
 	})
 	// The check that reaches the threshold opens a window too, as each failed check does; nothing is observed in that one.
 	windows := slices.DeleteFunc(r.windows(), func(w window) bool { return w.failed >= 2 })
@@ -188,16 +188,16 @@ func rolledBack(t *testing.T, a acts, version string, env ...string) load.Counts
 		if w.weight != 20 {
 			t.Errorf("version %s was observed at weight %d, it had to stay at 20", version, w.weight)
 		}
-		a.share(w, version)
+		a.checkShare(w, version)
 	}
 	if len(windows) != 2 {
 		t.Fatalf("version %s was observed for %d windows, want as many as checks may fail: 2", version, len(windows))
 	}
-	r.tells("Canary failed! Scaling down cart.acts")
-	if !strings.Contains(strings.Join(r.messages(), "\n"), "Rolling back cart.acts failed checks threshold reached 2") {
-		t.Errorf("events do not tell of the rollback:\n%s", strings.Join(r.messages(), "\n"))
+	r.waitForEvent("Canary failed! Scaling down cart.acts")
+	if !strings.Contains(strings.Join(r.eventMessages(), "\n"), "Rolling back cart.acts failed checks threshold reached 2") {
+		t.Errorf("events do not tell of the rollback:\n%s", strings.Join(r.eventMessages(), "\n"))
 	}
-	after := requests(t, a.gateway, 40)
+	after := waitForRequests(t, a.gateway, 40)
 	if answered := after.ByVersion["v2"].Requests; answered != after.Requests {
 		t.Errorf("after the rollback v2 answered %d of %d requests: %s", answered, after.Requests, after)
 	}
@@ -212,29 +212,29 @@ func rolledBack(t *testing.T, a acts, version string, env ...string) load.Counts
 			}
 		}
 	}
-	if end := windows[len(windows)-1].start.Add(cartWindow); first.Before(windows[0].start.Add(-settling)) || last.Before(end.Add(-settling)) {
+	if end := windows[len(windows)-1].start.Add(cartWindow); first.Before(windows[0].start.Add(-settleTime)) || last.Before(end.Add(-settleTime)) {
 		t.Errorf("version %s had clients from %s to %s, its windows were from %s to %s", version, first, last, windows[0].start, end)
 	}
 	return a.gateway.Between(first, last.Add(1))
 }
 
-func failing(t *testing.T, a acts) {
+func failing(t *testing.T, a loadedEnvironment) {
 	const errors = 0.5
-	counts := rolledBack(t, a, "v3", "ERROR_PERCENT", fmt.Sprint(errors*100))
+	counts := runRollback(t, a, "v3", "ERROR_PERCENT", fmt.Sprint(errors*100))
 	// What a bad version may cost: its share of errors, of its share of the requests, of the windows that it had.
-	_, most := load.BinomialBounds(counts.Requests, 0.2, tail)
+	_, most := load.BinomialBounds(counts.Requests, 0.2, boundTail)
 	if got := counts.ByVersion["v3"].Requests; got > most {
 		t.Errorf("v3 got %d of %d requests, at weight 20 at most %d", got, counts.Requests, most)
 	}
-	_, most = load.BinomialBounds(counts.Requests, 0.2*errors, tail)
+	_, most = load.BinomialBounds(counts.Requests, 0.2*errors, boundTail)
 	if got := counts.Failed(); got == 0 || got > most {
 		t.Errorf("%d of %d requests failed, want 1 to %d: %s", got, counts.Requests, most, counts)
 	}
 }
 
-func slow(t *testing.T, a acts) {
-	counts := rolledBack(t, a, "v4", "LATENCY", "900ms")
-	_, most := load.BinomialBounds(counts.Requests, 0.2, tail)
+func slow(t *testing.T, a loadedEnvironment) {
+	counts := runRollback(t, a, "v4", "LATENCY", "900ms")
+	_, most := load.BinomialBounds(counts.Requests, 0.2, boundTail)
 	if got := counts.ByVersion["v4"].Requests; got > most {
 		t.Errorf("%d of %d requests were slow, at weight 20 at most %d", got, counts.Requests, most)
 	}
@@ -243,27 +243,27 @@ func slow(t *testing.T, a acts) {
 	}
 }
 
-func restarted(t *testing.T, a acts) {
+func restarted(t *testing.T, a loadedEnvironment) {
 	r := a.follow("cart")
-	a.during("", func() {
-		a.ship("cart", "v5")
-		r.until("has weight 50", func(c canary) error {
+	a.checkNoRequestLostDuring("", func() {
+		a.deployVersion("cart", "v5")
+		r.waitFor("has weight 50", func(c canary) error {
 			if c.Status.CanaryWeight != 50 {
 				return fmt.Errorf("another weight")
 			}
 			return nil
 		})
-		a.ship("cart", "v6")
-		r.until("begins again", func(c canary) error {
+		a.deployVersion("cart", "v6")
+		r.waitFor("begins again", func(c canary) error {
 			if c.Status.Phase != "Progressing" || c.Status.CanaryWeight != 0 {
 				return fmt.Errorf("it has not begun again")
 			}
 			return nil
 		})
-		r.ends("Succeeded")
-		a.left("app=cart")
+		r.waitForEnd("Succeeded")
+		a.waitForPodsDeleted("app=cart")
 	})
-	r.tells("New revision detected! Restarting analysis for cart.acts")
+	r.waitForEvent("New revision detected! Restarting analysis for cart.acts")
 	var weights []int
 	for _, w := range r.windows() {
 		weights = append(weights, w.weight)
@@ -271,21 +271,21 @@ func restarted(t *testing.T, a acts) {
 	if diff := cmp.Diff([]int{20, 50, 20, 50}, weights); diff != "" {
 		t.Errorf("weights of the windows (-want +got):\n%s", diff)
 	}
-	counts := requests(t, a.gateway, 40)
+	counts := waitForRequests(t, a.gateway, 40)
 	if answered := counts.ByVersion["v6"].Requests; answered != counts.Requests {
 		t.Errorf("after the promotion v6 answered %d of %d requests: %s", answered, counts.Requests, counts)
 	}
 }
 
-func deletion(t *testing.T, a acts, before map[string]*unstructured.Unstructured) {
-	a.during("", func() {
+func deletion(t *testing.T, a loadedEnvironment, before map[string]*unstructured.Unstructured) {
+	a.checkNoRequestLostDuring("", func() {
 		a.delete(canaries, "cart")
-		a.await("the Canary is gone", canaries, "cart", absent)
-		a.await("the primary is gone", deployments, "cart-primary", absent)
-		a.left("app=cart-primary")
+		a.waitForObject("the Canary is gone", canaries, "cart", checkAbsent)
+		a.waitForObject("the primary is gone", deployments, "cart-primary", checkAbsent)
+		a.waitForPodsDeleted("app=cart-primary")
 	})
-	a.serves("cart", 2)
-	counts := requests(t, a.gateway, 40)
+	a.waitForAvailable("cart", 2)
+	counts := waitForRequests(t, a.gateway, 40)
 	if answered := counts.ByVersion["v6"].Requests; answered != counts.Requests {
 		t.Errorf("after the deletion v6 answered %d of %d requests: %s", answered, counts.Requests, counts)
 	}
@@ -299,6 +299,6 @@ func deletion(t *testing.T, a acts, before map[string]*unstructured.Unstructured
 		}
 	}
 	for _, name := range []string{"cart-canary", "cart-primary"} {
-		a.await("Service "+name+" is gone", services, name, absent)
+		a.waitForObject("Service "+name+" is gone", services, name, checkAbsent)
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // flaggersObjects are those that a Flagger leaves around Canary left, as its recordings have them: the owner's uid is
 // filled in, and the weight of the canary.
-const flaggersObjects = `
+const flaggerObjects = `
 apiVersion: v1
 kind: Service
 metadata:
@@ -62,7 +62,7 @@ spec:
     - {group: "", kind: Service, name: left-canary, port: 80, weight: CANARY}
 `
 
-const leftCanary = `
+const flaggerCanary = `
 apiVersion: flagger.app/v1beta1
 kind: Canary
 metadata: {name: left}
@@ -80,16 +80,16 @@ spec:
 `
 
 // leave makes what a Flagger left: a Canary in a phase, with the version of target and primary, and that weight.
-func (s *stage) leave(host, phase, target, primary string, replicas, weight int) {
+func (s *environment) createFlaggerState(host, phase, target, primary string, replicas, weight int) {
 	s.t.Helper()
-	s.apply(replaced(s.t, leftCanary, "HOST", host))
+	s.apply(replaceTexts(s.t, flaggerCanary, "HOST", host))
 	owner := string(s.get(canaries, "left").GetUID())
-	copyOf := replaced(s.t, deployment(s.t, "left-primary", 2), "demo:v1", "demo:"+primary, `{"annotations":{`, `{"annotations":{"flagger-id":"2d7c1f2e-6f0c-4b6e-9d43-0a5b0c1d2e3f",`,
+	copyOf := replaceTexts(s.t, deployment(s.t, "left-primary", 2), "demo:v1", "demo:"+primary, `{"annotations":{`, `{"annotations":{"flagger-id":"2d7c1f2e-6f0c-4b6e-9d43-0a5b0c1d2e3f",`,
 		`"metadata":{"name":"left-primary"}`, fmt.Sprintf(`"metadata":{"name":"left-primary","labels":{"app":"left-primary"},"ownerReferences":[{"apiVersion":"flagger.app/v1beta1","kind":"Canary","name":"left","uid":%q,"controller":true,"blockOwnerDeletion":true}]}`, owner))
-	s.apply(replaced(s.t, deployment(s.t, "left", replicas), "demo:v1", "demo:"+target) + copyOf)
-	s.apply(replaced(s.t, flaggersObjects, "OWNER", owner, "HOST", host, "PRIMARY", fmt.Sprint(100-weight), "CANARY", fmt.Sprint(weight)))
-	s.serves("left", int32(replicas))
-	s.serves("left-primary", 2)
+	s.apply(replaceTexts(s.t, deployment(s.t, "left", replicas), "demo:v1", "demo:"+target) + copyOf)
+	s.apply(replaceTexts(s.t, flaggerObjects, "OWNER", owner, "HOST", host, "PRIMARY", fmt.Sprint(100-weight), "CANARY", fmt.Sprint(weight)))
+	s.waitForAvailable("left", int32(replicas))
+	s.waitForAvailable("left-primary", 2)
 	now := time.Now().UTC().Format(time.RFC3339)
 	status := fmt.Sprintf(`{"status":{"phase":%q,"canaryWeight":%d,"failedChecks":0,"iterations":0,"trackedConfigs":{},"lastAppliedSpec":"5fcc94f9fb","lastPromotedSpec":"7b67dd54f9",
 		"lastTransitionTime":%q,"conditions":[{"type":"Promoted","status":"Unknown","reason":%q,"message":"m","lastUpdateTime":%q,"lastTransitionTime":%q}]}}`, phase, weight, now, phase, now, now)
@@ -101,7 +101,7 @@ func (s *stage) leave(host, phase, target, primary string, replicas, weight int)
 
 // standing is what must not change when a controller is swapped: which pods run, how often they were restarted, and the
 // specs of all that Flagger made, as one text.
-func (s *stage) standing() string {
+func (s *environment) describeObjects() string {
 	s.t.Helper()
 	var out strings.Builder
 	running, err := shared.Client.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app in (left, left-primary)"})
@@ -133,9 +133,9 @@ func (s *stage) standing() string {
 }
 
 // recorded waits until Serin has written what it took over.
-func (s *stage) recorded() {
+func (s *environment) waitForAdoption() {
 	s.t.Helper()
-	s.await("the Canary is taken over", canaries, "left", func(object *unstructured.Unstructured) error {
+	s.waitForObject("the Canary is taken over", canaries, "left", func(object *unstructured.Unstructured) error {
 		if revision, _, _ := unstructured.NestedString(object.Object, "status", "serin", "revision"); revision == "" {
 			return errors.New("no revision in Serin's form")
 		}
@@ -155,13 +155,13 @@ func TestWhatFlaggerLeftIsTakenOverWithoutARipple(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := empty(t, tt.name)
+			s := newEnvironment(t, tt.name)
 			host := tt.name + ".test"
-			s.leave(host, tt.phase, tt.target, tt.primary, tt.replicas, tt.weight)
+			s.createFlaggerState(host, tt.phase, tt.target, tt.primary, tt.replicas, tt.weight)
 			s.patch(canaries, "left", `{"spec":{"analysis":{"interval":"1h"}}}`) // no window may end before all is compared
-			client := s.send(host, 40)
-			before := s.standing()
-			report := s.checks(0)
+			client := s.startLoad(host, 40)
+			before := s.describeObjects()
+			report := s.checkMigration(0)
 			wanted := "adopt"
 			if tt.weight > 0 {
 				wanted = "continue"
@@ -171,28 +171,28 @@ func TestWhatFlaggerLeftIsTakenOverWithoutARipple(t *testing.T) {
 			}
 
 			r := s.follow("left")
-			s.serve()
-			s.recorded()
-			if after := s.standing(); after != before {
+			s.startSerin()
+			s.waitForAdoption()
+			if after := s.describeObjects(); after != before {
 				t.Errorf("the swap changed objects:\nbefore\n%s\nafter\n%s", before, after)
 			}
 			s.patch(canaries, "left", `{"spec":{"analysis":{"interval":"2s"}}}`)
 			if tt.weight > 0 {
-				r.tells(fmt.Sprintf("Adopted the release of left.%s in phase Progressing at weight %d", s.namespace, tt.weight))
-				r.ends("Succeeded")
+				r.waitForEvent(fmt.Sprintf("Adopted the release of left.%s in phase Progressing at weight %d", s.namespace, tt.weight))
+				r.waitForEnd("Succeeded")
 			}
-			requests(t, client, 40)
-			if started := s.count("left", "New revision detected!"); started != 0 {
+			waitForRequests(t, client, 40)
+			if started := s.countEvents("left", "New revision detected!"); started != 0 {
 				t.Errorf("the swap started %d releases", started)
 			}
 
 			next := s.follow("left")
-			s.ship("left", "v3")
-			next.ends("Succeeded")
-			next.tells("Promotion completed!")
-			s.left("app=left")
-			requests(t, client, 40, "v3")
-			if started := s.count("left", "New revision detected!"); started != 1 {
+			s.deployVersion("left", "v3")
+			next.waitForEnd("Succeeded")
+			next.waitForEvent("Promotion completed!")
+			s.waitForPodsDeleted("app=left")
+			waitForRequests(t, client, 40, "v3")
+			if started := s.countEvents("left", "New revision detected!"); started != 1 {
 				t.Errorf("one change started %d releases, want 1", started)
 			}
 			if counts := client.Counts(); counts.Failed() > 0 {
@@ -213,10 +213,10 @@ type migration struct {
 }
 
 // checks runs serin migrate --check with the rights of somebody who may only read.
-func (s *stage) checks(code int) migration {
+func (s *environment) checkMigration(code int) migration {
 	s.t.Helper()
-	person := shell{t: s.t, kubeconfig: reader(s.t, s.namespace)}
-	p := person.run(code, "migrate", "--check", "-n", s.namespace, "--controller-flags", strings.Join(quick()[1:], " "), "-o", "json")
+	person := commandRunner{t: s.t, kubeconfig: readerKubeconfig(s.t, s.namespace)}
+	p := person.run(code, "migrate", "--check", "-n", s.namespace, "--controller-flags", strings.Join(shortIntervalFlags()[1:], " "), "-o", "json")
 	var report migration
 	if err := json.Unmarshal([]byte(p.stdout), &report); err != nil {
 		s.t.Fatalf("%v: %s", err, p)
@@ -225,7 +225,7 @@ func (s *stage) checks(code int) migration {
 }
 
 // flaggersRights let the service account "default" write the status of Canaries, as those of Flagger do.
-const flaggersRights = `
+const flaggerRBAC = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: flagger}
@@ -241,24 +241,24 @@ subjects: [{kind: ServiceAccount, name: default}]
 // TestSerinLeavesCanariesToALivingFlagger: two signs, each of which has to end before Serin acts.
 func TestSerinLeavesCanariesToALivingFlagger(t *testing.T) {
 	t.Parallel()
-	s := empty(t, "left-living")
-	s.leave("left-living.test", "Progressing", "v2", "v1", 2, 20)
+	s := newEnvironment(t, "left-living")
+	s.createFlaggerState("left-living.test", "Progressing", "v2", "v1", 2, 20)
 	// A program that is started as Flagger is: the playground runs no image of another name, and leaves the command away.
-	program := replaced(t, deployment(t, "canary-operator", 1), `"image":`, `"command":["-enable-config-tracking"],"image":`)
+	program := replaceTexts(t, deployment(t, "canary-operator", 1), `"image":`, `"command":["-enable-config-tracking"],"image":`)
 	s.apply(program)
-	s.serves("canary-operator", 1)
-	s.apply(flaggersRights) // else it is a Deployment that only looks like a Flagger
-	before := s.standing()
+	s.waitForAvailable("canary-operator", 1)
+	s.apply(flaggerRBAC) // else it is a Deployment that only looks like a Flagger
+	before := s.describeObjects()
 	version := s.get(canaries, "left").GetResourceVersion()
 
 	r := s.follow("left")
-	s.serve()
-	r.tells("Flagger acts on this Canary (Deployment canary-operator of namespace left-living has ready pods), so Serin does not")
-	sh := shell{t, shared.Kubeconfig}
-	sh.wants(sh.run(codePerson, "why", "left", "-n", s.namespace, "--controller-flags=-namespace="+s.namespace),
+	s.startSerin()
+	r.waitForEvent("Flagger acts on this Canary (Deployment canary-operator of namespace left-living has ready pods), so Serin does not")
+	sh := commandRunner{t, shared.Kubeconfig}
+	sh.checkOutput(sh.run(codeUserAction, "why", "left", "-n", s.namespace, "--controller-flags=-namespace="+s.namespace),
 		"It waits for peer: Flagger acts on this Canary (Deployment canary-operator of namespace left-living has ready pods)",
 		"kubectl -n left-living scale deployment/canary-operator --replicas=0")
-	if report := s.checks(0); !strings.Contains(strings.Join(report.Sentences, "\n"), "Flagger is running: Deployment canary-operator") {
+	if report := s.checkMigration(0); !strings.Contains(strings.Join(report.Sentences, "\n"), "Flagger is running: Deployment canary-operator") {
 		t.Errorf("serin migrate --check does not say that Flagger lives: %+v", report)
 	}
 
@@ -267,21 +267,21 @@ func TestSerinLeavesCanariesToALivingFlagger(t *testing.T) {
 		holder, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
 	s.apply(lease)
 	s.patch(deployments, "canary-operator", `{"spec":{"replicas":0}}`)
-	s.awaitDeployment("is gone", "canary-operator", func(d appsv1.Deployment) error {
+	s.waitForDeployment("is gone", "canary-operator", func(d appsv1.Deployment) error {
 		if d.Status.ReadyReplicas > 0 {
 			return fmt.Errorf("status %+v", d.Status)
 		}
 		return nil
 	})
-	r.tells("Flagger acts on this Canary (Lease flagger-leader-election of namespace left-living is held by " + holder + ")")
+	r.waitForEvent("Flagger acts on this Canary (Lease flagger-leader-election of namespace left-living is held by " + holder + ")")
 	if after := s.get(canaries, "left").GetResourceVersion(); after != version {
 		t.Errorf("Serin wrote to a Canary of a living Flagger: version %s became %s", version, after)
 	}
-	if after := s.standing(); after != before {
+	if after := s.describeObjects(); after != before {
 		t.Errorf("Serin acted beside a living Flagger:\nbefore\n%s\nafter\n%s", before, after)
 	}
 
 	s.patch(leases, "flagger-leader-election", `{"spec":{"holderIdentity":""}}`)
-	r.tells("Adopted the release of left.left-living in phase Progressing at weight 20")
-	r.ends("Succeeded")
+	r.waitForEvent("Adopted the release of left.left-living in phase Progressing at weight 20")
+	r.waitForEnd("Succeeded")
 }

@@ -32,14 +32,14 @@ func indent(text string) string {
 }
 
 // awaitRun waits until a run is as wanted.
-func (s *stage) awaitRun(name, what string, check func(argov1.AnalysisRunStatus) error) argov1.AnalysisRun {
+func (s *environment) waitForRun(name, what string, check func(argov1.AnalysisRunStatus) error) argov1.AnalysisRun {
 	s.t.Helper()
 	var last argov1.AnalysisRun
-	s.await(name+" "+what, analysisRuns, name, func(object *unstructured.Unstructured) error {
+	s.waitForObject(name+" "+what, analysisRuns, name, func(object *unstructured.Unstructured) error {
 		if object == nil {
 			return errors.New("there is no run")
 		}
-		last = read[argov1.AnalysisRun](s.t, object)
+		last = convert[argov1.AnalysisRun](s.t, object)
 		if err := check(last.Status); err != nil {
 			return fmt.Errorf("%w: %s", err, toJSON(s.t, last.Status))
 		}
@@ -48,7 +48,7 @@ func (s *stage) awaitRun(name, what string, check func(argov1.AnalysisRunStatus)
 	return last
 }
 
-func runIn(wanted argov1.AnalysisPhase) func(argov1.AnalysisRunStatus) error {
+func inRunPhase(wanted argov1.AnalysisPhase) func(argov1.AnalysisRunStatus) error {
 	return func(status argov1.AnalysisRunStatus) error {
 		if status.Phase != wanted {
 			return fmt.Errorf("phase %s, want %s", status.Phase, wanted)
@@ -58,10 +58,10 @@ func runIn(wanted argov1.AnalysisPhase) func(argov1.AnalysisRunStatus) error {
 }
 
 // toldOf waits for an event about an object, of Argo's source.
-func (s *stage) toldOf(kind, name, reason, message string) {
+func (s *environment) waitForEventOf(kind, name, reason, message string) {
 	s.t.Helper()
 	for i := 0; ; {
-		states, news := s.events.from(i)
+		states, news := s.events.statesFrom(i)
 		for _, e := range states {
 			about := e.object.InvolvedObject
 			if about.Kind == kind && about.Name == name && e.object.Reason == reason && strings.Contains(e.object.Message, message) {
@@ -83,7 +83,7 @@ func (s *stage) toldOf(kind, name, reason, message string) {
 // TestAnalysisRunsOfRealServices measures with the real Prometheus, the API server, and Jobs that run as pods.
 func TestAnalysisRunsOfRealServices(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "analysis", "-allow-loopback-hooks")
+	s := startEnvironment(t, "analysis", "-allow-loopback-hooks")
 	prometheus := "prometheus: {address: " + shared.PrometheusURL + ", query: 'vector({{args.limit}})'}"
 	api := shared.Config.Host
 	s.apply(analysisRun("good", `
@@ -114,7 +114,7 @@ metrics:
 - name: job
   provider: {job: {spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{name: main, image: "serin.dev/nowhere:v1"}]}}}}}
 `))
-	good := s.awaitRun("good", "to be successful", runIn(argov1.AnalysisPhaseSuccessful))
+	good := s.waitForRun("good", "to be successful", inRunPhase(argov1.AnalysisPhaseSuccessful))
 	for _, result := range good.Status.MetricResults {
 		switch m := result.Measurements[len(result.Measurements)-1]; {
 		case result.Name == "value" && (result.Count != 3 || m.Value != "[5]" || result.Metadata["ResolvedPrometheusQuery"] != "vector(5)"),
@@ -127,14 +127,14 @@ metrics:
 	if owners := job.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != good.UID {
 		t.Errorf("the Job is of %v", owners)
 	}
-	bad := s.awaitRun("bad", "to fail", runIn(argov1.AnalysisPhaseFailed))
+	bad := s.waitForRun("bad", "to fail", inRunPhase(argov1.AnalysisPhaseFailed))
 	if want := `Metric "value" assessed Failed due to failed (1) > failureLimit (0)`; bad.Status.Message != want {
 		t.Errorf("says %q, want %q", bad.Status.Message, want)
 	}
-	s.toldOf("AnalysisRun", "bad", "MetricFailed", "Metric 'value' Completed. Result: Failed")
-	s.toldOf("AnalysisRun", "bad", "AnalysisRunFailed", "Analysis Completed. Result: Failed")
-	s.awaitRun("failing-job", "to fail", runIn(argov1.AnalysisPhaseFailed))
-	stuck := s.awaitRun("no-image", "to be inconclusive", runIn(argov1.AnalysisPhaseInconclusive))
+	s.waitForEventOf("AnalysisRun", "bad", "MetricFailed", "Metric 'value' Completed. Result: Failed")
+	s.waitForEventOf("AnalysisRun", "bad", "AnalysisRunFailed", "Analysis Completed. Result: Failed")
+	s.waitForRun("failing-job", "to fail", inRunPhase(argov1.AnalysisPhaseFailed))
+	stuck := s.waitForRun("no-image", "to be inconclusive", inRunPhase(argov1.AnalysisPhaseInconclusive))
 	if text := stuck.Status.MetricResults[0].Measurements[0].Message; !strings.Contains(text, "container main has terminal error") {
 		t.Errorf("says %q", text)
 	}
@@ -143,7 +143,7 @@ metrics:
 // TestAnAnalysisOutlivesItsController kills Serin while a run measures and its Job runs, and wants each measurement once.
 func TestAnAnalysisOutlivesItsController(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "analysis-killed", "-allow-loopback-hooks")
+	s := startEnvironment(t, "analysis-killed", "-allow-loopback-hooks")
 	s.apply(analysisRun("long", `
 args: [{name: hidden, valueFrom: {secretKeyRef: {name: hidden, key: value}}}]
 metrics:
@@ -171,14 +171,14 @@ stringData: {value: "73501"}
 			return fmt.Errorf("fewer than %d measurements", n)
 		}
 	}
-	s.awaitRun("long", "to have measured", measured(2))
-	if err := shared.Kill(s.program()); err != nil {
+	s.waitForRun("long", "to have measured", measured(2))
+	if err := shared.Kill(s.processName()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shared.Restart(s.program()); err != nil {
+	if _, err := shared.Restart(s.processName()); err != nil {
 		t.Fatal(err)
 	}
-	done := s.awaitRun("long", "to be successful", runIn(argov1.AnalysisPhaseSuccessful))
+	done := s.waitForRun("long", "to be successful", inRunPhase(argov1.AnalysisPhaseSuccessful))
 	if value := done.Status.MetricResults[0]; value.Count != 12 || value.Error != 0 {
 		t.Errorf("measured %s", toJSON(t, value))
 	}
@@ -194,7 +194,7 @@ stringData: {value: "73501"}
 // TestAnExperimentComparesTwoTemplates runs two templates side by side with an analysis, and kills Serin in the middle.
 func TestAnExperimentComparesTwoTemplates(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "experiment", "-allow-loopback-hooks")
+	s := startEnvironment(t, "experiment", "-allow-loopback-hooks")
 	side := func(name, more string) string {
 		return `
 - name: ` + name + `
@@ -230,11 +230,11 @@ spec:
 `)
 	phase := func(wanted argov1.AnalysisPhase) argov1.Experiment {
 		var last argov1.Experiment
-		s.await("the Experiment is "+string(wanted), experiments, "compare", func(object *unstructured.Unstructured) error {
+		s.waitForObject("the Experiment is "+string(wanted), experiments, "compare", func(object *unstructured.Unstructured) error {
 			if object == nil {
 				return errors.New("there is none")
 			}
-			last = read[argov1.Experiment](t, object)
+			last = convert[argov1.Experiment](t, object)
 			if last.Status.Phase != wanted {
 				return errors.New(toJSON(t, last.Status))
 			}
@@ -244,20 +244,20 @@ spec:
 	}
 	phase(argov1.AnalysisPhaseRunning)
 	s.get(services, "compare-candidate")
-	s.awaitRun("compare-up", "to have measured", func(status argov1.AnalysisRunStatus) error {
+	s.waitForRun("compare-up", "to have measured", func(status argov1.AnalysisRunStatus) error {
 		if len(status.MetricResults) == 0 || status.MetricResults[0].Count == 0 {
 			return errors.New("nothing is measured")
 		}
 		return nil
 	})
-	if err := shared.Kill(s.program()); err != nil {
+	if err := shared.Kill(s.processName()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shared.Restart(s.program()); err != nil {
+	if _, err := shared.Restart(s.processName()); err != nil {
 		t.Fatal(err)
 	}
 	done := phase(argov1.AnalysisPhaseSuccessful)
-	measured := s.awaitRun("compare-up", "to be successful", runIn(argov1.AnalysisPhaseSuccessful))
+	measured := s.waitForRun("compare-up", "to be successful", inRunPhase(argov1.AnalysisPhaseSuccessful))
 	hash := ""
 	for _, side := range done.Status.TemplateStatuses {
 		if side.Name == "candidate" {
@@ -268,22 +268,22 @@ spec:
 		t.Errorf("the analysis is about %q, the template is %q", got, hash)
 	}
 	for _, name := range []string{"compare-baseline", "compare-candidate"} {
-		s.await(name+" has gone to zero", replicaSets, name, func(object *unstructured.Unstructured) error {
-			if set := read[appsv1.ReplicaSet](t, object); *set.Spec.Replicas != 0 || set.Status.Replicas != 0 {
+		s.waitForObject(name+" has gone to zero", replicaSets, name, func(object *unstructured.Unstructured) error {
+			if set := convert[appsv1.ReplicaSet](t, object); *set.Spec.Replicas != 0 || set.Status.Replicas != 0 {
 				return fmt.Errorf("has %d pods", set.Status.Replicas)
 			}
 			return nil
 		})
 	}
-	s.await("the Service is gone", services, "compare-candidate", absent)
-	s.toldOf("Experiment", "compare", "ExperimentSuccessful", "Experiment transitioned from Running -> Successful")
-	s.toldOf("Experiment", "compare", "TemplateRunning", "Template 'candidate' transitioned from Progressing -> Running")
+	s.waitForObject("the Service is gone", services, "compare-candidate", checkAbsent)
+	s.waitForEventOf("Experiment", "compare", "ExperimentSuccessful", "Experiment transitioned from Running -> Successful")
+	s.waitForEventOf("Experiment", "compare", "TemplateRunning", "Template 'candidate' transitioned from Progressing -> Running")
 }
 
 // TestAnalysesSteerARollout: one that ends well lets a step pass, one that fails takes the version back.
 func TestAnalysesSteerARollout(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "analysed", "-allow-loopback-hooks")
+	s := startEnvironment(t, "analysed", "-allow-loopback-hooks")
 	template := func(name, condition string) string {
 		return `
 apiVersion: argoproj.io/v1alpha1
@@ -298,17 +298,17 @@ spec:
 ---
 `
 	}
-	s.apply(template("good", "result[0] == 1") + template("bad", "result[0] == 2") + aRollout(t, "cart", 1, `{canary: {steps: [
+	s.apply(template("good", "result[0] == 1") + template("bad", "result[0] == 2") + rolloutManifest(t, "cart", 1, `{canary: {steps: [
   {analysis: {templates: [{templateName: good}], args: [{name: hash, valueFrom: {podTemplateHashValue: Latest}}]}}, {pause: {}},
   {analysis: {templates: [{templateName: bad}], args: [{name: hash, value: x}]}}, {pause: {}}]}}`))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.release("cart", "v2")
-	paused := s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
-	first := s.awaitRun(fmt.Sprintf("cart-%s-2-0", paused.Status.CurrentPodHash), "to be successful", runIn(argov1.AnalysisPhaseSuccessful))
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.releaseVersion("cart", "v2")
+	paused := s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	first := s.waitForRun(fmt.Sprintf("cart-%s-2-0", paused.Status.CurrentPodHash), "to be successful", inRunPhase(argov1.AnalysisPhaseSuccessful))
 	if got := *first.Spec.Args[0].Value; got != paused.Status.CurrentPodHash {
 		t.Errorf("the analysis is about %q, want %q", got, paused.Status.CurrentPodHash)
 	}
-	s.act("cart", `{"pauseConditions":null}`)
-	s.phase("cart", argov1.RolloutPhaseDegraded, `Metric "value" assessed Failed due to failed (1) > failureLimit (0)`)
-	s.awaitRun(fmt.Sprintf("cart-%s-2-2", paused.Status.CurrentPodHash), "to fail", runIn(argov1.AnalysisPhaseFailed))
+	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseDegraded, `Metric "value" assessed Failed due to failed (1) > failureLimit (0)`)
+	s.waitForRun(fmt.Sprintf("cart-%s-2-2", paused.Status.CurrentPodHash), "to fail", inRunPhase(argov1.AnalysisPhaseFailed))
 }

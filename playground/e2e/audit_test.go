@@ -28,7 +28,7 @@ func (r right) String() string {
 }
 
 // unexercised are the documented rights that a run of all tests does not need, by the reason for having them all the same.
-var unexercised = []excuse{
+var unusedPermissions = []excuse{
 	{
 		"an API server that streams what is watched is not asked to list it; an older one is, and a watch that begins anew may be",
 		func(r right, granted map[right]bool) bool {
@@ -132,7 +132,7 @@ func documented() (map[right]bool, error) {
 
 // judgeRights compares what Serin asked of the API server during all tests with what the documentation allows it. A right
 // that nothing used is a mistake only where all tests ran.
-func judgeRights(all bool) error {
+func checkPermissionsUsed(all bool) error {
 	requests, err := shared.Requests()
 	if err != nil {
 		return err
@@ -161,16 +161,16 @@ func judgeRights(all bool) error {
 }
 
 func judgeUnused(granted, used map[right]bool) (wrong []error) {
-	needed := make([]bool, len(unexercised))
+	needed := make([]bool, len(unusedPermissions))
 	for r := range granted {
-		switch i := slices.IndexFunc(unexercised, func(e excuse) bool { return e.covers(r, granted) }); {
+		switch i := slices.IndexFunc(unusedPermissions, func(e excuse) bool { return e.covers(r, granted) }); {
 		case i >= 0:
 			needed[i] = true
 		case !used[r]:
 			wrong = append(wrong, fmt.Errorf("docs/examples/rights.yaml allows %s, which no test needed", r))
 		}
 	}
-	for i, e := range unexercised {
+	for i, e := range unusedPermissions {
 		if !needed[i] {
 			wrong = append(wrong, fmt.Errorf("docs/examples/rights.yaml has no right any more with this excuse: %s", e.reason))
 		}

@@ -24,15 +24,15 @@ import (
 )
 
 // await waits for an object to which check has no objection. A nil object says that there is none.
-func (s *stage) await(what string, resource schema.GroupVersionResource, name string, check func(*unstructured.Unstructured) error) {
+func (s *environment) waitForObject(what string, resource schema.GroupVersionResource, name string, check func(*unstructured.Unstructured) error) {
 	s.t.Helper()
-	s.awaitIn(shared.Dynamic, what, resource, name, check)
+	s.waitForObjectIn(shared.Dynamic, what, resource, name, check)
 }
 
 // awaitIn is the same in any cluster.
-func (s *stage) awaitIn(cluster dynamic.Interface, what string, resource schema.GroupVersionResource, name string, check func(*unstructured.Unstructured) error) {
+func (s *environment) waitForObjectIn(cluster dynamic.Interface, what string, resource schema.GroupVersionResource, name string, check func(*unstructured.Unstructured) error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), waitTimeout)
 	defer cancel()
 	client := cluster.Resource(resource).Namespace(s.namespace)
 	only := fields.OneTermEqualSelector("metadata.name", name).String()
@@ -65,7 +65,7 @@ func (s *stage) awaitIn(cluster dynamic.Interface, what string, resource schema.
 }
 
 // absent is the objection to every object.
-func absent(object *unstructured.Unstructured) error {
+func checkAbsent(object *unstructured.Unstructured) error {
 	if object == nil {
 		return nil
 	}
@@ -73,13 +73,13 @@ func absent(object *unstructured.Unstructured) error {
 }
 
 // awaitDeployment waits for a Deployment to which check has no objection.
-func (s *stage) awaitDeployment(what, name string, check func(appsv1.Deployment) error) {
+func (s *environment) waitForDeployment(what, name string, check func(appsv1.Deployment) error) {
 	s.t.Helper()
-	s.await(fmt.Sprintf("Deployment %s %s", name, what), deployments, name, func(object *unstructured.Unstructured) error {
+	s.waitForObject(fmt.Sprintf("Deployment %s %s", name, what), deployments, name, func(object *unstructured.Unstructured) error {
 		if object == nil {
 			return errors.New("it does not exist")
 		}
-		d := read[appsv1.Deployment](s.t, object)
+		d := convert[appsv1.Deployment](s.t, object)
 		if d.Status.ObservedGeneration < d.Generation {
 			return errors.New("its controller has not seen it yet")
 		}
@@ -88,9 +88,9 @@ func (s *stage) awaitDeployment(what, name string, check func(appsv1.Deployment)
 }
 
 // serves waits until all pods of a Deployment are available.
-func (s *stage) serves(name string, replicas int32) {
+func (s *environment) waitForAvailable(name string, replicas int32) {
 	s.t.Helper()
-	s.awaitDeployment("serves", name, func(d appsv1.Deployment) error {
+	s.waitForDeployment("serves", name, func(d appsv1.Deployment) error {
 		if st := d.Status; st.UpdatedReplicas != replicas || st.Replicas != replicas || st.AvailableReplicas != replicas {
 			return fmt.Errorf("status %+v", st)
 		}
@@ -99,9 +99,9 @@ func (s *stage) serves(name string, replicas int32) {
 }
 
 // left waits until the last pod with these labels is gone: its end is what may cost a request.
-func (s *stage) left(selector string) {
+func (s *environment) waitForPodsDeleted(selector string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), waitTimeout)
 	defer cancel()
 	client := shared.Dynamic.Resource(pods).Namespace(s.namespace)
 	remaining := map[string]bool{}
@@ -139,34 +139,34 @@ func (s *stage) left(selector string) {
 
 // release follows one Canary from a moment on.
 type release struct {
-	*stage
+	*environment
 	name string
 	// mark is the position in the history behind which states are looked at, began the one at which the release began.
 	mark, began int
 	// told is the same for events.
-	told int
+	firstEvent int
 }
 
 // follow begins to follow a Canary; what was seen before does not count.
-func (s *stage) follow(name string) *release {
-	return &release{stage: s, name: name, mark: s.canaries.length(), began: s.canaries.length(), told: s.events.length()}
+func (s *environment) follow(name string) *release {
+	return &release{environment: s, name: name, mark: s.canaries.length(), began: s.canaries.length(), firstEvent: s.events.length()}
 }
 
 // of follows another Canary from the same moment on.
-func (r *release) of(name string) *release {
+func (r *release) forCanary(name string) *release {
 	other := *r
 	other.name = name
 	return &other
 }
 
 // until waits for the next state to which check has no objection.
-func (r *release) until(what string, check func(canary) error) canary {
+func (r *release) waitFor(what string, check func(canary) error) canary {
 	r.t.Helper()
-	found, next := r.canaries.until(r.t, fmt.Sprintf("Canary %s %s", r.name, what), r.mark, func(s state[canary]) error {
+	found, next := r.canaries.waitForState(r.t, fmt.Sprintf("Canary %s %s", r.name, what), r.mark, func(s state[canary]) error {
 		if s.name != r.name {
 			return fmt.Errorf("that was %s", s.name)
 		}
-		if s.gone {
+		if s.deleted {
 			return errors.New("it is gone")
 		}
 		if err := check(s.object); err != nil {
@@ -179,9 +179,9 @@ func (r *release) until(what string, check func(canary) error) canary {
 }
 
 // reaches waits for one of the phases.
-func (r *release) reaches(phases ...string) canary {
+func (r *release) waitForPhase(phases ...string) canary {
 	r.t.Helper()
-	return r.until("reaches phase "+strings.Join(phases, " or "), inPhase(phases...))
+	return r.waitFor("reaches phase "+strings.Join(phases, " or "), inPhase(phases...))
 }
 
 func inPhase(phases ...string) func(canary) error {
@@ -194,9 +194,9 @@ func inPhase(phases ...string) func(canary) error {
 }
 
 // ends waits for the end of a release and wants it to be that.
-func (r *release) ends(phase string) canary {
+func (r *release) waitForEnd(phase string) canary {
 	r.t.Helper()
-	c := r.reaches("Succeeded", "Failed")
+	c := r.waitForPhase("Succeeded", "Failed")
 	if c.Status.Phase != phase {
 		r.t.Fatalf("Canary %s ended as %s, want %s", r.name, c, phase)
 	}
@@ -205,10 +205,10 @@ func (r *release) ends(phase string) canary {
 
 // states are those of the Canary since the release began.
 func (r *release) states() []state[canary] {
-	all, _ := r.canaries.from(r.began)
+	all, _ := r.canaries.statesFrom(r.began)
 	var own []state[canary]
 	for _, s := range all {
-		if s.name == r.name && !s.gone {
+		if s.name == r.name && !s.deleted {
 			own = append(own, s)
 		}
 	}
@@ -238,8 +238,8 @@ func (r *release) windows() []window {
 }
 
 // messages are the events of the Canary since the release began, in order; one that was told again comes once.
-func (r *release) messages() []string {
-	all, _ := r.events.from(r.told)
+func (r *release) eventMessages() []string {
+	all, _ := r.events.statesFrom(r.firstEvent)
 	var own []string
 	known := map[string]bool{}
 	for _, e := range all {
@@ -252,9 +252,9 @@ func (r *release) messages() []string {
 }
 
 // tells waits for an event whose message contains the text.
-func (r *release) tells(text string) string {
+func (r *release) waitForEvent(text string) string {
 	r.t.Helper()
-	found, _ := r.events.until(r.t, fmt.Sprintf("Canary %s tells %q", r.name, text), r.told, func(s state[corev1.Event]) error {
+	found, _ := r.events.waitForState(r.t, fmt.Sprintf("Canary %s tells %q", r.name, text), r.firstEvent, func(s state[corev1.Event]) error {
 		if s.object.InvolvedObject.Kind != "Canary" || s.object.InvolvedObject.Name != r.name {
 			return fmt.Errorf("that was of %s %s", s.object.InvolvedObject.Kind, s.object.InvolvedObject.Name)
 		}
@@ -267,8 +267,8 @@ func (r *release) tells(text string) string {
 }
 
 // count is how often events of a Canary whose message begins with the text were told, repeats included.
-func (s *stage) count(canary, text string) int32 {
-	all, _ := s.events.from(0)
+func (s *environment) countEvents(canary, text string) int32 {
+	all, _ := s.events.statesFrom(0)
 	times := map[string]int32{}
 	for _, e := range all {
 		if e.object.InvolvedObject.Kind == "Canary" && e.object.InvolvedObject.Name == canary && strings.HasPrefix(e.object.Message, text) {

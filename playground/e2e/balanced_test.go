@@ -61,29 +61,29 @@ func TestAReleaseWaitsForAWS(t *testing.T) {
 		Tags:     map[string]string{canaryARN: "balanced/shop-cart-canary:80", stableARN: "balanced/shop-cart-stable:80"},
 		PageSize: 100,
 	}
-	s := empty(t, "balanced")
+	s := newEnvironment(t, "balanced")
 	for name, value := range region.Serve(t) {
 		s.env = append(s.env, name+"="+value)
 	}
-	s.serve("-aws-verify-target-group")
-	s.apply(balancedObjects + aRollout(t, "cart", 2, `{canary: {stableService: cart-stable, canaryService: cart-canary, scaleDownDelaySeconds: 1,
+	s.startSerin("-aws-verify-target-group")
+	s.apply(balancedObjects + rolloutManifest(t, "cart", 2, `{canary: {stableService: cart-stable, canaryService: cart-canary, scaleDownDelaySeconds: 1,
 	  trafficRouting: {alb: {ingress: shop, servicePort: 80}}, steps: [{setWeight: 20}, {pause: {}}]}}`))
-	_, err := shared.Client.NetworkingV1().Ingresses(s.namespace).ApplyStatus(t.Context(), hosted("shop", s.namespace, region.Balancers[0].Host), metav1.ApplyOptions{FieldManager: "aws", Force: true})
+	_, err := shared.Client.NetworkingV1().Ingresses(s.namespace).ApplyStatus(t.Context(), ingressStatus("shop", s.namespace, region.Balancers[0].Host), metav1.ApplyOptions{FieldManager: "aws", Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 
-	s.release("cart", "v2")
-	s.told(20)
-	s.waits("weight", "load balancer shop gives Service cart-canary weight 0, and 20 is wanted")
+	s.releaseVersion("cart", "v2")
+	s.waitForIngressWeight(20)
+	s.waitForGate("weight", "load balancer shop gives Service cart-canary weight 0, and 20 is wanted")
 	carry := func(canary, stable int) {
 		region.Change(func(r *albtest.Region) {
 			r.Balancers[0].Listeners = [][]map[string]int{{{canaryARN: canary, stableARN: stable}}}
 		})
 	}
 	carry(20, 80)
-	paused := s.phaseAt(20)
+	paused := s.waitForPausedAt(20)
 	if v := paused.Status.Canary.Weights.Verified; v == nil || !*v {
 		t.Errorf("the status does not say that the weight is verified: %s", toJSON(t, paused.Status.Canary.Weights))
 	}
@@ -97,12 +97,12 @@ func TestAReleaseWaitsForAWS(t *testing.T) {
 	}
 
 	carry(100, 0) // it is quick now
-	s.act("cart", `{"pauseConditions":null}`)
-	s.told(0)
-	s.waits("weight", "load balancer shop gives Service cart-canary weight 100, and 0 is wanted")
+	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
+	s.waitForIngressWeight(0)
+	s.waitForGate("weight", "load balancer shop gives Service cart-canary weight 100, and 0 is wanted")
 	carry(0, 100)
-	s.waits("weight", "the target group of TargetGroupBinding k8s-stable does not have")
-	if got := s.counts("cart"); got != "v1=2 v2=2" {
+	s.waitForGate("weight", "the target group of TargetGroupBinding k8s-stable does not have")
+	if got := s.podCounts("cart"); got != "v1=2 v2=2" {
 		t.Errorf("the pods are %s", got)
 	}
 	var targets []albtest.Target
@@ -116,9 +116,9 @@ func TestAReleaseWaitsForAWS(t *testing.T) {
 		}
 	}
 	region.Change(func(r *albtest.Region) { r.Targets = map[string][]albtest.Target{stableARN: targets} })
-	s.pods("cart", "v2=2")
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.events.until(t, "people are told that the target group has the pods", 0, func(e state[corev1.Event]) error {
+	s.waitForPods("cart", "v2=2")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.events.waitForState(t, "people are told that the target group has the pods", 0, func(e state[corev1.Event]) error {
 		if e.object.Reason != "TargetGroupVerified" || !strings.HasPrefix(e.object.Message, "Service cart-stable: ") {
 			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
 		}
@@ -127,13 +127,13 @@ func TestAReleaseWaitsForAWS(t *testing.T) {
 }
 
 // told waits until the Ingress says a weight of the canary.
-func (s *stage) told(weight int) {
+func (s *environment) waitForIngressWeight(weight int) {
 	s.t.Helper()
-	s.await(fmt.Sprintf("Ingress shop says weight %d", weight), ingresses, "shop", func(object *unstructured.Unstructured) error {
+	s.waitForObject(fmt.Sprintf("Ingress shop says weight %d", weight), ingresses, "shop", func(object *unstructured.Unstructured) error {
 		var action struct {
 			ForwardConfig struct{ TargetGroups []struct{ Weight int } }
 		}
-		text := read[networkingv1.Ingress](s.t, object).Annotations["alb.ingress.kubernetes.io/actions.cart-stable"]
+		text := convert[networkingv1.Ingress](s.t, object).Annotations["alb.ingress.kubernetes.io/actions.cart-stable"]
 		if err := json.Unmarshal([]byte(text), &action); err != nil || len(action.ForwardConfig.TargetGroups) == 0 || action.ForwardConfig.TargetGroups[0].Weight != weight {
 			return errors.New(text)
 		}
@@ -142,10 +142,10 @@ func (s *stage) told(weight int) {
 }
 
 // waits until a gate of Rollout cart waits for something.
-func (s *stage) waits(gate, why string) {
+func (s *environment) waitForGate(gate, why string) {
 	s.t.Helper()
-	s.await("gate "+gate+" waits: "+why, rollouts, "cart", func(object *unstructured.Unstructured) error {
-		status := read[argov1.Rollout](s.t, object).Status
+	s.waitForObject("gate "+gate+" waits: "+why, rollouts, "cart", func(object *unstructured.Unstructured) error {
+		status := convert[argov1.Rollout](s.t, object).Status
 		if status.Serin != nil {
 			for _, g := range status.Serin.Gates {
 				if g.Name == gate && g.Verdict == "wait" && strings.Contains(g.Message, why) {
@@ -158,7 +158,7 @@ func (s *stage) waits(gate, why string) {
 }
 
 // hosted is the status of an Ingress that has a load balancer.
-func hosted(name, namespace, host string) *networking.IngressApplyConfiguration {
+func ingressStatus(name, namespace, host string) *networking.IngressApplyConfiguration {
 	return networking.Ingress(name, namespace).WithStatus(networking.IngressStatus().WithLoadBalancer(
 		networking.IngressLoadBalancerStatus().WithIngress(networking.IngressLoadBalancerIngress().WithHostname(host))))
 }

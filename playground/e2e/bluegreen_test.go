@@ -15,28 +15,28 @@ import (
 
 func TestBlueGreenWithoutAMeshWaitsForItsAcceptanceTestAndLosesNoRequest(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "bluegreen")
-	hooks := listen(t)
-	hooks.answer("/", says(http.StatusForbidden))
+	s := startEnvironment(t, "bluegreen")
+	hooks := startReceiver(t)
+	hooks.setAnswer("/", answerWith(http.StatusForbidden))
 	s.apply(deployment(t, "worker", 2) + `
 apiVersion: v1
 kind: Service
 metadata: {name: worker}
 spec: {selector: {app: worker}, ports: [{name: http, port: 8080}]}
 `)
-	s.serves("worker", 2)
-	l := s.call("worker", 8080, 40)
-	requests(t, l, 1, "v1")
+	s.waitForAvailable("worker", 2)
+	l := s.startServiceLoad("worker", 8080, 40)
+	waitForRequests(t, l, 1, "v1")
 
 	r := s.follow("worker")
-	s.apply(example(t, "canary-bluegreen", "interval: 30s", "interval: 1s", "http://loadtester.shop/", hooks.url("/")))
-	r.reaches("Initialized")
-	s.left("app=worker")
-	requests(t, l, 20, "v1")
+	s.apply(readExample(t, "canary-bluegreen", "interval: 30s", "interval: 1s", "http://loadtester.shop/", hooks.url("/")))
+	r.waitForPhase("Initialized")
+	s.waitForPodsDeleted("app=worker")
+	waitForRequests(t, l, 20, "v1")
 
 	r = s.follow("worker")
-	s.ship("worker", "v2")
-	r.until("counts the refused acceptance test", func(c canary) error {
+	s.deployVersion("worker", "v2")
+	r.waitFor("counts the refused acceptance test", func(c canary) error {
 		if c.Status.FailedChecks != 1 {
 			return errors.New("not yet")
 		}
@@ -45,7 +45,7 @@ spec: {selector: {app: worker}, ports: [{name: http, port: 8080}]}
 		}
 		return nil
 	})
-	hooks.answer("/", func(call) int { // what the command of the manifest does
+	hooks.setAnswer("/", func(webhookCall) int { // what the command of the manifest does
 		response, err := http.Get(fmt.Sprintf("http://worker-canary.%s:8080/ready", s.namespace))
 		if err != nil {
 			return http.StatusServiceUnavailable
@@ -56,9 +56,9 @@ spec: {selector: {app: worker}, ports: [{name: http, port: 8080}]}
 		}
 		return response.StatusCode
 	})
-	r.ends("Succeeded")
-	s.left("app=worker")
-	r.tells("Promotion completed!")
+	r.waitForEnd("Succeeded")
+	s.waitForPodsDeleted("app=worker")
+	r.waitForEvent("Promotion completed!")
 	const want = `New revision detected! Scaling up worker.bluegreen
 Starting canary analysis for worker.bluegreen
 Halt worker.bluegreen advancement pre-rollout check acceptance failed Forbidden
@@ -71,7 +71,7 @@ Advance worker.bluegreen canary iteration 5/5
 Copying worker.bluegreen template spec to worker-primary.bluegreen
 Promotion completed! Scaling down worker.bluegreen`
 	var told []string
-	for _, message := range r.messages() {
+	for _, message := range r.eventMessages() {
 		if len(told) == 0 || told[len(told)-1] != message {
 			told = append(told, message)
 		}
@@ -79,16 +79,16 @@ Promotion completed! Scaling down worker.bluegreen`
 	if diff := cmp.Diff(want, strings.Join(told, "\n")); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	for _, c := range hooks.of("/") {
+	for _, c := range hooks.callsTo("/") {
 		if c.Metadata["cmd"] != "curl -sf http://worker-canary.shop:8080/ready" {
 			t.Errorf("the acceptance test was asked with %v", c.Metadata)
 		}
 	}
-	primary := read[appsv1.Deployment](t, s.get(deployments, "worker-primary"))
+	primary := convert[appsv1.Deployment](t, s.get(deployments, "worker-primary"))
 	if image := primary.Spec.Template.Spec.Containers[0].Image; image != "serin.dev/demo:v2" {
 		t.Errorf("the primary runs %s after the promotion", image)
 	}
-	requests(t, l, 20, "v2")
+	waitForRequests(t, l, 20, "v2")
 	l.Stop()
 	if counts := l.Counts(); counts.Failed() != 0 {
 		t.Errorf("requests were lost: %s", counts)

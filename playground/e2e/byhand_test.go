@@ -49,7 +49,7 @@ spec:
 }
 
 // playPods plays the node of the pods by hand until ctx ends. The scheduler must not send any other pod there.
-func playPods(ctx context.Context) error {
+func runFakeNode(ctx context.Context) error {
 	node := fakenode.New(fakenode.Options{
 		Name: byHand, Version: build.KubernetesVersion, Client: shared.Client, Clock: clock.RealClock{},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -57,8 +57,8 @@ func playPods(ctx context.Context) error {
 	if err := node.Register(ctx); err != nil {
 		return err
 	}
-	closed := []byte(`{"spec":{"unschedulable":true}}`)
-	if _, err := shared.Client.CoreV1().Nodes().Patch(ctx, byHand, types.MergePatchType, closed, metav1.PatchOptions{}); err != nil {
+	closedAddress := []byte(`{"spec":{"unschedulable":true}}`)
+	if _, err := shared.Client.CoreV1().Nodes().Patch(ctx, byHand, types.MergePatchType, closedAddress, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("keep other pods from node %s: %w", byHand, err)
 	}
 	go node.Run(ctx) //nolint:errcheck // it fails only before it runs
@@ -66,7 +66,7 @@ func playPods(ctx context.Context) error {
 }
 
 // ready makes a pod run and be ready.
-func (s *stage) ready(pod string) error {
+func (s *environment) bindPod(pod string) error {
 	err := shared.Client.CoreV1().Pods(s.namespace).Bind(context.Background(), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: pod}, Target: corev1.ObjectReference{Kind: "Node", Name: byHand},
 	}, metav1.CreateOptions{})
@@ -77,7 +77,7 @@ func (s *stage) ready(pod string) error {
 }
 
 // keepReady makes every pod of the namespace ready as soon as it is there, until the test ends.
-func (s *stage) keepReady(t *testing.T) {
+func (s *environment) keepPodsReady(t *testing.T) {
 	t.Helper()
 	factory := informers.NewSharedInformerFactoryWithOptions(shared.Client, 0, informers.WithNamespace(s.namespace))
 	look := func(object any) {
@@ -85,7 +85,7 @@ func (s *stage) keepReady(t *testing.T) {
 		if pod.Spec.SchedulerName != byHand || pod.Spec.NodeName != "" {
 			return
 		}
-		if err := s.ready(pod.Name); err != nil {
+		if err := s.bindPod(pod.Name); err != nil {
 			t.Errorf("make pod %s ready: %v", pod.Name, err)
 		}
 	}
@@ -100,7 +100,7 @@ func (s *stage) keepReady(t *testing.T) {
 }
 
 // makeReady makes so many further pods with these labels ready, and wants as many to be there.
-func (s *stage) makeReady(selector string, n int) {
+func (s *environment) makePodsReady(selector string, n int) {
 	s.t.Helper()
 	all, err := shared.Client.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *stage) makeReady(selector string, n int) {
 		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 			continue
 		}
-		if err := s.ready(pod.Name); err != nil {
+		if err := s.bindPod(pod.Name); err != nil {
 			s.t.Fatal(err)
 		}
 		n--

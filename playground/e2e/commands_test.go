@@ -35,31 +35,31 @@ const (
 	codeDone        = 0
 	codeFailed      = 1
 	codeUsage       = 2
-	codePerson      = 3
+	codeUserAction  = 3
 	codeTimedOut    = 4
 	codeNotFound    = 5
 	codeUnreachable = 6
 )
 
 // printed is what a command said, and how it ended.
-type printed struct {
+type commandResult struct {
 	command        string
 	stdout, stderr string
 	code           int
 }
 
-func (p printed) String() string {
+func (p commandResult) String() string {
 	return fmt.Sprintf("%s ended with %d\nstdout:\n%s\nstderr:\n%s", p.command, p.code, p.stdout, p.stderr)
 }
 
 // shell is where a person types commands.
-type shell struct {
+type commandRunner struct {
 	t          *testing.T
 	kubeconfig string
 }
 
 // running is a command that has not ended yet.
-type running struct {
+type runningCommand struct {
 	t       *testing.T
 	command *exec.Cmd
 	stderr  bytes.Buffer
@@ -70,7 +70,7 @@ type running struct {
 }
 
 // Write takes what the command prints.
-func (r *running) Write(text []byte) (int, error) {
+func (r *runningCommand) Write(text []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	close(r.news)
@@ -78,16 +78,16 @@ func (r *running) Write(text []byte) (int, error) {
 	return r.stdout.Write(text)
 }
 
-func (r *running) printed() (string, <-chan struct{}) {
+func (r *runningCommand) printed() (string, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stdout.String(), r.news
 }
 
 // begin starts a command of Serin. It is killed when the test ends before it.
-func (s shell) begin(args ...string) *running {
+func (s commandRunner) start(args ...string) *runningCommand {
 	s.t.Helper()
-	r := &running{t: s.t, command: exec.CommandContext(s.t.Context(), serin, args...), news: make(chan struct{})}
+	r := &runningCommand{t: s.t, command: exec.CommandContext(s.t.Context(), serin, args...), news: make(chan struct{})}
 	r.command.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig)
 	r.command.Stdout, r.command.Stderr = r, &r.stderr
 	if err := r.command.Start(); err != nil {
@@ -97,9 +97,9 @@ func (s shell) begin(args ...string) *running {
 }
 
 // says waits until the command has printed a text.
-func (r *running) says(text string) {
+func (r *runningCommand) waitForOutput(text string) {
 	r.t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(waitTimeout)
 	defer deadline.Stop()
 	for {
 		soFar, news := r.printed()
@@ -109,15 +109,15 @@ func (r *running) says(text string) {
 		select {
 		case <-news:
 		case <-deadline.C:
-			r.t.Fatalf("wait until %s prints %q: it took more than %s; so far:\n%s", r.command, text, patience, soFar)
+			r.t.Fatalf("wait until %s prints %q: it took more than %s; so far:\n%s", r.command, text, waitTimeout, soFar)
 		}
 	}
 }
 
 // ends waits for the end of the command.
-func (r *running) ends() printed {
+func (r *runningCommand) wait() commandResult {
 	r.t.Helper()
-	kill := time.AfterFunc(patience, func() { _ = r.command.Process.Kill() })
+	kill := time.AfterFunc(waitTimeout, func() { _ = r.command.Process.Kill() })
 	defer kill.Stop()
 	err := r.command.Wait()
 	var exited *exec.ExitError
@@ -125,13 +125,13 @@ func (r *running) ends() printed {
 		r.t.Fatal(err)
 	}
 	stdout, _ := r.printed()
-	return printed{"serin " + strings.Join(r.command.Args[1:], " "), stdout, r.stderr.String(), r.command.ProcessState.ExitCode()}
+	return commandResult{"serin " + strings.Join(r.command.Args[1:], " "), stdout, r.stderr.String(), r.command.ProcessState.ExitCode()}
 }
 
 // run runs a command of Serin and wants it to end with that code.
-func (s shell) run(code int, args ...string) printed {
+func (s commandRunner) run(code int, args ...string) commandResult {
 	s.t.Helper()
-	p := s.begin(args...).ends()
+	p := s.start(args...).wait()
 	if p.code != code {
 		s.t.Errorf("want code %d: %s", code, p)
 	}
@@ -165,7 +165,7 @@ type shown struct {
 }
 
 // reads reads a document in JSON or YAML.
-func (s shell) reads(p printed) document {
+func (s commandRunner) parseDocument(p commandResult) document {
 	s.t.Helper()
 	var d document
 	if err := yaml.Unmarshal([]byte(p.stdout), &d); err != nil {
@@ -175,7 +175,7 @@ func (s shell) reads(p printed) document {
 }
 
 // wants wants texts among what a command printed.
-func (s shell) wants(p printed, texts ...string) {
+func (s commandRunner) checkOutput(p commandResult, texts ...string) {
 	s.t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(p.stdout, text) {
@@ -185,7 +185,7 @@ func (s shell) wants(p printed, texts ...string) {
 }
 
 // toldBy is a Canary whose release needs a good value and a person.
-func toldBy(prometheus, hook string) string {
+func canaryWithSignOff(prometheus, hook string) string {
 	return fmt.Sprintf(`
 apiVersion: flagger.app/v1beta1
 kind: Canary
@@ -208,9 +208,9 @@ spec:
 func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 	t.Parallel()
 	const namespace = "commands"
-	s := enter(t, namespace)
-	s.keepReady(t)
-	sh := shell{t, shared.Kubeconfig}
+	s := startEnvironment(t, namespace)
+	s.keepPodsReady(t)
+	sh := commandRunner{t, shared.Kubeconfig}
 	// Nothing in this cluster tells how the controller was started, because it is no Deployment.
 	of := func(command string, more ...string) []string {
 		return slices.Concat([]string{command, "-n", namespace, "--controller-flags=-namespace=commands -mesh-provider=gatewayapi:v1 -min-analysis-interval=1s -drain-delay=1s"}, more)
@@ -226,60 +226,62 @@ func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 		}
 	}
 
-	prometheus, url := foretell(t, always(100))
-	hooks := listen(t)
-	hooks.answer("/sign-off", says(http.StatusForbidden))
+	prometheus, url := startFakePrometheus(t, always(100))
+	hooks := startReceiver(t)
+	hooks.setAnswer("/sign-off", answerWith(http.StatusForbidden))
 	r := s.follow("cart")
-	s.apply(deploymentByHand("cart", 1) + toldBy(url, hooks.url("/sign-off")))
-	r.reaches("Initialized")
-	t.Run("at rest", func(t *testing.T) { atRest(shell{t, sh.kubeconfig}, of) })
+	s.apply(deploymentByHand("cart", 1) + canaryWithSignOff(url, hooks.url("/sign-off")))
+	r.waitForPhase("Initialized")
+	t.Run("at rest", func(t *testing.T) { checkIdleRelease(commandRunner{t, sh.kubeconfig}, of) })
 
 	// A watch that begins before Serin has looked at the new version waits for that one.
 	r = s.follow("cart")
-	s.ship("cart", "v2")
-	watching := sh.begin(watch("--until", "done")...)
-	r.reaches("WaitingPromotion")
-	t.Run("waiting for a person", func(t *testing.T) { waitingForAPerson(shell{t, sh.kubeconfig}, of, hooks.url("/sign-off")) })
-	watching.says("commands/cart WaitingPromotion")
-	hooks.answer("/sign-off", says(http.StatusOK))
-	p := watching.ends()
+	s.deployVersion("cart", "v2")
+	watching := sh.start(watch("--until", "done")...)
+	r.waitForPhase("WaitingPromotion")
+	t.Run("waiting for a person", func(t *testing.T) {
+		checkReleaseWaitingForUser(commandRunner{t, sh.kubeconfig}, of, hooks.url("/sign-off"))
+	})
+	watching.waitForOutput("commands/cart WaitingPromotion")
+	hooks.setAnswer("/sign-off", answerWith(http.StatusOK))
+	p := watching.wait()
 	if p.code != codeDone {
 		t.Errorf("the release was promoted: %s", p)
 	}
-	sh.wants(p, "weight=30", "waits=confirm-promotion/sign-off opener=person", "event normal Copying cart.commands template spec to cart-primary.commands", "commands/cart Succeeded")
+	sh.checkOutput(p, "weight=30", "waits=confirm-promotion/sign-off opener=person", "event normal Copying cart.commands template spec to cart-primary.commands", "commands/cart Succeeded")
 	for i, line := range strings.Split(strings.TrimSpace(p.stdout), "\n") {
 		if strings.Contains(line, "\x1b") || !regexp.MustCompile(`^\d\d:\d\d:\d\dZ `).MatchString(line) {
 			t.Errorf("line %d is no plain line with its time: %q", i+1, line)
 		}
 	}
-	sh.wants(sh.run(codeDone, of("why", "cart")...), "The last release was promoted")
+	sh.checkOutput(sh.run(codeDone, of("why", "cart")...), "The last release was promoted")
 	sh.run(codeDone, watch("--until", "promoted")...)
 
 	// One that moves, and goes on moving.
 	r = s.follow("cart")
 	s.patch(canaries, "cart", `{"spec":{"analysis":{"interval":"10m"}}}`)
-	s.ship("cart", "v3")
-	r.until("has weight 30", func(c canary) error {
+	s.deployVersion("cart", "v3")
+	r.waitFor("has weight 30", func(c canary) error {
 		if c.Status.CanaryWeight != 30 {
 			return errors.New("another weight")
 		}
 		return nil
 	})
 	p = sh.run(codeTimedOut, watch("--until", "done", "--timeout", "1s")...)
-	sh.wants(p, "weight=30", "waits=window")
-	sh.wants(sh.run(codeDone, of("why", "cart")...), "the canary receives 30% of the traffic", "It waits for window", "Time opens it")
+	sh.checkOutput(p, "weight=30", "waits=window")
+	sh.checkOutput(sh.run(codeDone, of("why", "cart")...), "the canary receives 30% of the traffic", "It waits for window", "Time opens it")
 
 	// One that fails.
-	watching = sh.begin(watch("--until", "promoted")...)
-	watching.says("weight=30")
-	prometheus.foretells(always(12))
+	watching = sh.start(watch("--until", "promoted")...)
+	watching.waitForOutput("weight=30")
+	prometheus.setValue(always(12))
 	s.patch(canaries, "cart", `{"spec":{"analysis":{"interval":"1s"}}}`)
-	p = watching.ends()
+	p = watching.wait()
 	if p.code != codeFailed {
 		t.Errorf("the release was rolled back: %s", p)
 	}
-	sh.wants(p, "event warning Rolling back cart.commands failed checks threshold reached 2", "commands/cart Failed")
-	sh.wants(sh.run(codeFailed, of("why", "cart")...), "The last release failed: cart-primary serves the previous revision.", "Halt cart.commands advancement success rate 12.00% < 99%")
+	sh.checkOutput(p, "event warning Rolling back cart.commands failed checks threshold reached 2", "commands/cart Failed")
+	sh.checkOutput(sh.run(codeFailed, of("why", "cart")...), "The last release failed: cart-primary serves the previous revision.", "Halt cart.commands advancement success rate 12.00% < 99%")
 	sh.run(codeFailed, watch("--until", "done")...)
 	sh.run(codeDone, watch("--until", "failed")...)
 	sh.run(codeDone, watch("--until", "rest")...)
@@ -287,17 +289,17 @@ func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 }
 
 // atRest looks at a release that was just taken over, in every form.
-func atRest(sh shell, of func(string, ...string) []string) {
+func checkIdleRelease(sh commandRunner, of func(string, ...string) []string) {
 	t := sh.t
 	table := sh.run(codeDone, of("get")...)
-	sh.wants(table, "NAME", "KIND", "WAITS FOR", "cart", "Canary", "Deployment/cart", "Initialized")
+	sh.checkOutput(table, "NAME", "KIND", "WAITS FOR", "cart", "Canary", "Deployment/cart", "Initialized")
 	wide := sh.run(codeDone, of("get", "-o", "wide")...)
-	sh.wants(wide, "PROVIDER", "REVISION", "gatewayapi:v1")
+	sh.checkOutput(wide, "PROVIDER", "REVISION", "gatewayapi:v1")
 	if head, _, _ := strings.Cut(wide.stdout, "\n"); len(strings.Fields(head)) <= len(strings.Fields(strings.SplitN(table.stdout, "\n", 2)[0])) {
 		t.Errorf("the wide table has no more columns: %s", wide)
 	}
 	all := sh.run(codeDone, "get", "-A")
-	sh.wants(all, "NAMESPACE")
+	sh.checkOutput(all, "NAMESPACE")
 	if !regexp.MustCompile(`(?m)^commands +cart `).MatchString(all.stdout) {
 		t.Errorf("releases of all namespaces must have theirs: %s", all)
 	}
@@ -308,7 +310,7 @@ func atRest(sh shell, of func(string, ...string) []string) {
 	if !json.Valid([]byte(p.stdout)) {
 		t.Errorf("that is no JSON: %s", p)
 	}
-	inJSON, inYAML := sh.reads(p), sh.reads(sh.run(codeDone, of("get", "cart", "-o", "yaml")...))
+	inJSON, inYAML := sh.parseDocument(p), sh.parseDocument(sh.run(codeDone, of("get", "cart", "-o", "yaml")...))
 	if diff := cmp.Diff(inJSON, inYAML, cmp.AllowUnexported(gate{})); diff != "" {
 		t.Errorf("JSON and YAML differ (-json +yaml):\n%s", diff)
 	}
@@ -319,18 +321,18 @@ func atRest(sh shell, of func(string, ...string) []string) {
 	if state := inJSON.Controller.State; state != "active" && state != "running" {
 		t.Errorf("the controller that has just written is %q", state)
 	}
-	sh.wants(sh.run(codeDone, of("why", "canary/cart")...), "cart.commands is idle (Initialized", "No release has started yet")
+	sh.checkOutput(sh.run(codeDone, of("why", "canary/cart")...), "cart.commands is idle (Initialized", "No release has started yet")
 }
 
 // waitingForAPerson looks at a release whose last gate a person has to open.
-func waitingForAPerson(sh shell, of func(string, ...string) []string, hook string) {
+func checkReleaseWaitingForUser(sh commandRunner, of func(string, ...string) []string, hook string) {
 	t := sh.t
-	p := sh.run(codePerson, of("why", "cart")...)
-	sh.wants(p, "cart.commands is WaitingPromotion", "confirm-promotion/sign-off", hook)
+	p := sh.run(codeUserAction, of("why", "cart")...)
+	sh.checkOutput(p, "cart.commands is WaitingPromotion", "confirm-promotion/sign-off", hook)
 	if !strings.Contains(p.stderr, "cart.commands waits for user action") {
 		t.Errorf("the code has to be told in words: %s", p)
 	}
-	d := sh.reads(sh.run(codePerson, of("why", "cart", "-o", "json")...))
+	d := sh.parseDocument(sh.run(codeUserAction, of("why", "cart", "-o", "json")...))
 	if d.Release.State != "waits-for-person" || d.Release.Phase != "WaitingPromotion" || d.Release.Weight != 30 || len(d.Sentences) == 0 {
 		t.Errorf("the release is told as %+v", d)
 	}
@@ -351,15 +353,15 @@ func waitingForAPerson(sh shell, of func(string, ...string) []string, hook strin
 	if !seen["request-success-rate"] || !seen["confirm-promotion/sign-off"] {
 		t.Errorf("gates are missing: %+v", d.Release.Gates)
 	}
-	if p := sh.run(codePerson, of("watch", "cart", "--plain", "--until", "done", "--timeout", "1s")...); !strings.Contains(p.stderr, "cart.commands waits for user action") {
+	if p := sh.run(codeUserAction, of("watch", "cart", "--plain", "--until", "done", "--timeout", "1s")...); !strings.Contains(p.stderr, "cart.commands waits for user action") {
 		t.Errorf("the code has to be told in words: %s", p)
 	}
-	sh.wants(sh.run(codeDone, of("get")...), "WaitingPromotion", "confirm-promotion/sign-off")
+	sh.checkOutput(sh.run(codeDone, of("get")...), "WaitingPromotion", "confirm-promotion/sign-off")
 }
 
 func TestCommandsThatCannotBeUnderstoodEndWithTheirCode(t *testing.T) {
 	t.Parallel()
-	sh := shell{t, shared.Kubeconfig}
+	sh := commandRunner{t, shared.Kubeconfig}
 	for _, args := range [][]string{
 		{"gett"},
 		{"get", "--nonsense"},
@@ -401,7 +403,7 @@ func TestCommandsWithoutAClusterOrRightsEndWithTheirCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := as(t, token.Status.Token)
+	config := kubeconfigWithToken(t, token.Status.Token)
 	write := func(name string) string {
 		file := filepath.Join(t.TempDir(), name)
 		if err := clientcmd.WriteToFile(*config, file); err != nil {
@@ -411,11 +413,11 @@ func TestCommandsWithoutAClusterOrRightsEndWithTheirCode(t *testing.T) {
 	}
 	kubeconfigs := map[string]string{"access denied": write("without-rights")}
 	for _, cluster := range config.Clusters {
-		cluster.Server = "https://" + closed()
+		cluster.Server = "https://" + closedAddress()
 	}
 	kubeconfigs["connection refused"] = write("without-a-cluster")
 	for why, kubeconfig := range kubeconfigs {
-		sh := shell{t, kubeconfig}
+		sh := commandRunner{t, kubeconfig}
 		for _, args := range [][]string{
 			{"get"}, {"get", "-A"}, {"why", "cart", "-n", namespace}, {"watch", "cart", "-n", namespace, "--plain", "--until", "done"},
 		} {
@@ -427,4 +429,4 @@ func TestCommandsWithoutAClusterOrRightsEndWithTheirCode(t *testing.T) {
 }
 
 // closed is an address beside the pods where nobody listens.
-func closed() string { return net.JoinHostPort(network.NodeAddress.String(), "1") }
+func closedAddress() string { return net.JoinHostPort(network.NodeAddress.String(), "1") }

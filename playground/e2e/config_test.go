@@ -56,15 +56,15 @@ spec:
 
 func TestChangedConfigurationAloneIsARelease(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "config")
+	s := startEnvironment(t, "config")
 	s.apply(pricing)
 	r := s.follow("pricing")
-	s.apply(example(t, "canary-config", "gatewayRefs: [{name: public, namespace: shop}]", "gatewayRefs: [{name: gateway, namespace: playground}]",
+	s.apply(readExample(t, "canary-config", "gatewayRefs: [{name: public, namespace: shop}]", "gatewayRefs: [{name: gateway, namespace: playground}]",
 		"interval: 30s", "interval: 2s"))
-	r.reaches("Initialized")
+	r.waitForPhase("Initialized")
 	const host = "pricing.example.com"
-	l := s.send(host, 20)
-	requests(t, l, 1, "v1")
+	l := s.startLoad(host, 20)
+	waitForRequests(t, l, 1, "v1")
 
 	// The primary has copies of its own, but for what is kept out.
 	template := toJSON(t, s.get(deployments, "pricing-primary").Object["spec"])
@@ -73,10 +73,10 @@ func TestChangedConfigurationAloneIsARelease(t *testing.T) {
 			t.Errorf("the primary does not refer to %s: %s", name, template)
 		}
 	}
-	if data := read[corev1.ConfigMap](t, s.get(configMaps, "prices-primary")).Data; data["list"] != "summer" {
+	if data := convert[corev1.ConfigMap](t, s.get(configMaps, "prices-primary")).Data; data["list"] != "summer" {
 		t.Errorf("prices-primary holds %v", data)
 	}
-	if data := read[corev1.Secret](t, s.get(secrets, "keys-primary")).Data; string(data["key"]) != "1234" {
+	if data := convert[corev1.Secret](t, s.get(secrets, "keys-primary")).Data; string(data["key"]) != "1234" {
 		t.Errorf("keys-primary holds %s", data)
 	}
 	_, err := shared.Client.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), "switches-primary", metav1.GetOptions{})
@@ -87,13 +87,13 @@ func TestChangedConfigurationAloneIsARelease(t *testing.T) {
 	r = s.follow("pricing")
 	s.patch(configMaps, "switches", `{"data":{"colour":"blue"}}`) // no release
 	s.patch(configMaps, "prices", `{"data":{"list":"winter"}}`)   // one
-	r.until("has its last weight", func(c canary) error {
+	r.waitFor("has its last weight", func(c canary) error {
 		if c.Status.CanaryWeight != 50 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	if data := read[corev1.ConfigMap](t, s.get(configMaps, "prices-primary")).Data; data["list"] != "summer" {
+	if data := convert[corev1.ConfigMap](t, s.get(configMaps, "prices-primary")).Data; data["list"] != "summer" {
 		t.Errorf("the primary's prices changed before the promotion: %v", data)
 	}
 	seen := map[string]bool{}
@@ -106,9 +106,9 @@ func TestChangedConfigurationAloneIsARelease(t *testing.T) {
 	if !seen["summer"] || !seen["winter"] {
 		t.Errorf("at weight 50 clients see %v, want summer and winter", seen)
 	}
-	end := r.ends("Succeeded")
-	s.left("app=pricing")
-	if data := read[corev1.ConfigMap](t, s.get(configMaps, "prices-primary")).Data; data["list"] != "winter" {
+	end := r.waitForEnd("Succeeded")
+	s.waitForPodsDeleted("app=pricing")
+	if data := convert[corev1.ConfigMap](t, s.get(configMaps, "prices-primary")).Data; data["list"] != "winter" {
 		t.Errorf("after the promotion the primary's prices are %v", data)
 	}
 	for range 20 {
@@ -126,9 +126,9 @@ func TestChangedConfigurationAloneIsARelease(t *testing.T) {
 	s.patch(configMaps, "switches", `{"data":{"colour":"red"}}`)
 	next := s.follow("pricing")
 	s.patch(secrets, "keys", `{"stringData":{"key":"5678"}}`)
-	next.ends("Succeeded")
-	next.tells("Promotion completed!")
-	if begun := s.count("pricing", "New revision detected!"); begun != 2 {
+	next.waitForEnd("Succeeded")
+	next.waitForEvent("Promotion completed!")
+	if begun := s.countEvents("pricing", "New revision detected!"); begun != 2 {
 		t.Errorf("%d releases began, want one for prices and one for keys", begun)
 	}
 	if counts := l.Counts(); counts.Failed() != 0 {

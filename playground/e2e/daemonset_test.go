@@ -32,7 +32,7 @@ func daemonSet(t *testing.T, name string, env ...string) string {
 }
 
 // nodes are those on which pods with these labels run.
-func (s *stage) nodes(selector string) map[string]bool {
+func (s *environment) nodes(selector string) map[string]bool {
 	s.t.Helper()
 	list, err := shared.Client.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -47,13 +47,13 @@ func (s *stage) nodes(selector string) map[string]bool {
 
 func TestDaemonSetIsReleasedByTheMetricsOfItsOwnPods(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "daemonset")
+	s := startEnvironment(t, "daemonset")
 	s.apply(daemonSet(t, "agent", "ERROR_PERCENT", "50"))
-	s.await("DaemonSet agent runs", daemonSets, "agent", func(object *unstructured.Unstructured) error {
+	s.waitForObject("DaemonSet agent runs", daemonSets, "agent", func(object *unstructured.Unstructured) error {
 		if object == nil {
 			return fmt.Errorf("it does not exist")
 		}
-		if is := read[appsv1.DaemonSet](t, object).Status; is.NumberAvailable == 0 || is.NumberAvailable < is.DesiredNumberScheduled {
+		if is := convert[appsv1.DaemonSet](t, object).Status; is.NumberAvailable == 0 || is.NumberAvailable < is.DesiredNumberScheduled {
 			return fmt.Errorf("status %+v", is)
 		}
 		return nil
@@ -61,37 +61,37 @@ func TestDaemonSetIsReleasedByTheMetricsOfItsOwnPods(t *testing.T) {
 	before := s.nodes("app=agent")
 
 	r := s.follow("agent")
-	s.apply(example(t, "canary-daemonset", "interval: 30s", "interval: 2s", "{port: 9100}", "{port: 9100, targetPort: http}", "iterations: 3}",
+	s.apply(readExample(t, "canary-daemonset", "interval: 30s", "interval: 2s", "{port: 9100}", "{port: 9100, targetPort: http}", "iterations: 3}",
 		"iterations: 3, metrics: [{name: request-success-rate, interval: 5s, thresholdRange: {min: 80}}]}"))
-	r.reaches("Initialized")
-	s.left("app=agent")
+	r.waitForPhase("Initialized")
+	s.waitForPodsDeleted("app=agent")
 	if diff := cmp.Diff(before, s.nodes("app=agent-primary")); diff != "" {
 		t.Errorf("nodes of agent (-) and of agent-primary (+):\n%s", diff)
 	}
 
 	// Users of the primary see many errors, and are ten times as many as those who try the canary: a query that counted
 	// them would fail the new version.
-	users := s.call("agent", 9100, 40)
-	requests(t, users, 1, "v1")
-	tries := s.call("agent-canary", 9100, 4)
+	users := s.startServiceLoad("agent", 9100, 40)
+	waitForRequests(t, users, 1, "v1")
+	tries := s.startServiceLoad("agent-canary", 9100, 4)
 	r = s.follow("agent")
-	s.shipDaemonSet("agent", "v2")
-	r.ends("Succeeded")
-	s.left("app=agent")
-	requests(t, users, 1, "v2")
+	s.deployDaemonSetVersion("agent", "v2")
+	r.waitForEnd("Succeeded")
+	s.waitForPodsDeleted("app=agent")
+	waitForRequests(t, users, 1, "v2")
 
 	// And now the other way round: one that counted them would let the bad version pass.
 	r = s.follow("agent")
-	s.shipDaemonSet("agent", "v3", "ERROR_PERCENT", "50")
-	end := r.ends("Failed")
-	s.left("app=agent")
-	r.tells("Rolling back agent.daemonset failed checks threshold reached 2")
+	s.deployDaemonSetVersion("agent", "v3", "ERROR_PERCENT", "50")
+	end := r.waitForEnd("Failed")
+	s.waitForPodsDeleted("app=agent")
+	r.waitForEvent("Rolling back agent.daemonset failed checks threshold reached 2")
 	if end.Status.LastAppliedSpec == end.Status.LastPromotedSpec {
 		t.Errorf("the bad version counts as promoted: %s", end)
 	}
 	tries.Stop()
 	since := users.Counts()
-	requests(t, users, 50)
+	waitForRequests(t, users, 50)
 	users.Stop()
 	if last := users.Counts().Since(since); len(last.ByVersion) != 1 || last.ByVersion["v2"].Requests == 0 {
 		t.Errorf("after the rollback users see %s", last)
@@ -106,7 +106,7 @@ func TestDaemonSetIsReleasedByTheMetricsOfItsOwnPods(t *testing.T) {
 }
 
 // shipDaemonSet is ship for a DaemonSet.
-func (s *stage) shipDaemonSet(name, version string, env ...string) {
+func (s *environment) deployDaemonSetVersion(name, version string, env ...string) {
 	s.t.Helper()
 	variables := append([]any{map[string]any{"$patch": "replace"}}, container(version, env)["env"].([]any)...)
 	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"serin.dev/demo:%s","env":%s}]}}}}`, version, toJSON(s.t, variables))

@@ -16,16 +16,16 @@ import (
 )
 
 // limited are the documented rights, but for those on the resources of one group.
-type limited struct {
+type limitedUser struct {
 	namespace string
 	rules     []rbacv1.PolicyRule
 }
 
 // without makes a user whom the documented rights are given but for one group, and a kubeconfig of it.
-func without(s *stage, group string) (limited, string) {
+func newLimitedUser(s *environment, group string) (limitedUser, string) {
 	t := s.t
 	t.Helper()
-	l := limited{namespace: s.namespace}
+	l := limitedUser{namespace: s.namespace}
 	for _, name := range documentedRoles {
 		role, err := shared.Client.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -33,7 +33,7 @@ func without(s *stage, group string) (limited, string) {
 		}
 		l.rules = append(l.rules, role.Rules...)
 	}
-	l.give(s, slices.DeleteFunc(slices.Clone(l.rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, group) }))
+	l.setRules(s, slices.DeleteFunc(slices.Clone(l.rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, group) }))
 	s.apply(strings.ReplaceAll(`
 apiVersion: v1
 kind: ServiceAccount
@@ -50,14 +50,14 @@ subjects: [{kind: ServiceAccount, name: limited, namespace: NAMESPACE}]
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*as(t, token.Status.Token), file); err != nil {
+	if err := clientcmd.WriteToFile(*kubeconfigWithToken(t, token.Status.Token), file); err != nil {
 		t.Fatal(err)
 	}
 	return l, file
 }
 
 // give makes the rules those of the role.
-func (l limited) give(s *stage, rules []rbacv1.PolicyRule) {
+func (l limitedUser) setRules(s *environment, rules []rbacv1.PolicyRule) {
 	s.t.Helper()
 	s.apply(toJSON(s.t, rbacv1.Role{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
@@ -68,9 +68,9 @@ func (l limited) give(s *stage, rules []rbacv1.PolicyRule) {
 // TestAKindThatMayNotBeReadHoldsItsOwnReleasesOnly has more releases with such a kind than workers.
 func TestAKindThatMayNotBeReadHoldsItsOwnReleasesOnly(t *testing.T) {
 	t.Parallel()
-	s := empty(t, "denied")
-	l, kubeconfig := without(s, "networking.istio.io")
-	s.serve("-kubeconfig", kubeconfig, "-mesh-provider", "kubernetes", "-threadiness", "1")
+	s := newEnvironment(t, "denied")
+	l, kubeconfig := newLimitedUser(s, "networking.istio.io")
+	s.startSerin("-kubeconfig", kubeconfig, "-mesh-provider", "kubernetes", "-threadiness", "1")
 	var denied []*release
 	for i := range 3 {
 		name := fmt.Sprintf("denied-%d", i)
@@ -78,7 +78,7 @@ func TestAKindThatMayNotBeReadHoldsItsOwnReleasesOnly(t *testing.T) {
 		s.apply(deployment(t, name, 1) + canaryOf(name, "istio"))
 	}
 	for _, r := range denied {
-		r.until("says that routes may not be listed", func(c canary) error {
+		r.waitFor("says that routes may not be listed", func(c canary) error {
 			if blocked := c.condition("Blocked"); !strings.Contains(blocked.Message, `in API group "networking.istio.io"`) {
 				return fmt.Errorf("condition Blocked says %q", blocked.Message)
 			}
@@ -87,11 +87,11 @@ func TestAKindThatMayNotBeReadHoldsItsOwnReleasesOnly(t *testing.T) {
 	}
 	well := s.follow("well")
 	s.apply(deployment(t, "well", 1) + canaryOf("well", "kubernetes"))
-	well.reaches("Initialized")
+	well.waitForPhase("Initialized")
 
-	l.give(s, l.rules)
+	l.setRules(s, l.rules)
 	for _, r := range denied {
-		r.reaches("Initialized")
+		r.waitForPhase("Initialized")
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
 // kubectl runs kubectl as a person does who works in this stage's namespace.
-func (s *stage) kubectl(input string, args ...string) string {
+func (s *environment) kubectl(input string, args ...string) string {
 	s.t.Helper()
 	config, err := clientcmd.LoadFromFile(shared.Kubeconfig)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *stage) kubectl(input string, args ...string) string {
 // which a Serin runs. The API server takes each of them with every field, and Serin has no objection to any plan.
 func TestEveryExampleAppliesAsItIsShown(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "examples")
+	s := startEnvironment(t, "examples")
 	page, err := os.ReadFile(filepath.Join(repository, "README.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestEveryExampleAppliesAsItIsShown(t *testing.T) {
 	for _, block := range blocks {
 		s.kubectl(block[1], "apply", "-f", "-")
 	}
-	t.Run("the first one takes traffic and releases", func(t *testing.T) { readme(t, s, first, string(page)) })
+	t.Run("the first one takes traffic and releases", func(t *testing.T) { followREADME(t, s, first, string(page)) })
 
 	files, err := filepath.Glob(filepath.Join(repository, "docs", "examples", "*.yaml"))
 	if err != nil || len(files) < 5 {
@@ -68,43 +68,43 @@ func TestEveryExampleAppliesAsItIsShown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Run(filepath.Base(file), func(t *testing.T) { applies(t, s, string(text)) })
+		t.Run(filepath.Base(file), func(t *testing.T) { applyExample(t, s, string(text)) })
 	}
 }
 
 // in is the same stage for a part of a test.
-func (s *stage) in(t *testing.T) *stage {
+func (s *environment) in(t *testing.T) *environment {
 	part := *s
 	part.t = t
 	return &part
 }
 
 // readme does what the README says after its first manifest.
-func readme(t *testing.T, all *stage, first *release, page string) {
+func followREADME(t *testing.T, all *environment, first *release, page string) {
 	s := all.in(t)
-	first = &release{stage: s, name: first.name, mark: first.mark, began: first.began, told: first.told}
-	first.reaches("Initialized")
+	first = &release{environment: s, name: first.name, mark: first.mark, began: first.began, firstEvent: first.firstEvent}
+	first.waitForPhase("Initialized")
 	for _, made := range []string{"deployment/cart-primary", "service/cart", "service/cart-primary", "service/cart-canary", "httproute/cart"} {
 		s.kubectl("", "get", made)
 	}
-	warm := s.send("shop.example.com", 10)
-	requests(t, warm, 1, "v1")
+	warm := s.startLoad("shop.example.com", 10)
+	waitForRequests(t, warm, 1, "v1")
 	warm.Stop()
-	l := s.send("shop.example.com", 20)
-	requests(t, l, 1, "v1")
+	l := s.startLoad("shop.example.com", 20)
+	waitForRequests(t, l, 1, "v1")
 	const change = "kubectl set image deployment/cart cart=serin.dev/demo:v2"
 	if !strings.Contains(page, change) {
 		t.Fatalf("the README does not say %q any more", change)
 	}
 	r := s.follow("cart")
 	s.kubectl("", strings.Fields(change)[1:]...)
-	r.until("has weight 5", func(c canary) error {
+	r.waitFor("has weight 5", func(c canary) error {
 		if c.Status.CanaryWeight != 5 {
 			return fmt.Errorf("another weight")
 		}
 		return nil
 	})
-	requests(t, l, 1, "v2")
+	waitForRequests(t, l, 1, "v2")
 	l.Stop()
 	if counts := l.Counts(); counts.Failed() != 0 {
 		t.Errorf("requests failed: %s", counts)
@@ -114,26 +114,26 @@ func readme(t *testing.T, all *stage, first *release, page string) {
 // applies applies a manifest and wants no objection to its Canaries but that their targets do not exist, because most
 // examples show no Deployment, and none to its Rollouts but that something is not found. A plan that could not work would
 // be named first.
-func applies(t *testing.T, all *stage, manifest string) {
+func applyExample(t *testing.T, all *environment, manifest string) {
 	s := all.in(t)
 	s.kubectl(manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
-	for _, object := range objects(t, manifest) {
+	for _, object := range parseObjects(t, manifest) {
 		switch object.GetKind() {
 		case "Canary":
-			s.looksAtCanary(object.GetName())
+			s.checkCanary(object.GetName())
 		case "Rollout":
-			s.looksAtRollout(object.GetName())
+			s.checkRollout(object.GetName())
 		}
 	}
 }
 
-func (s *stage) looksAtCanary(name string) {
+func (s *environment) checkCanary(name string) {
 	s.t.Helper()
-	s.await("Serin has looked at Canary "+name, canaries, name, func(live *unstructured.Unstructured) error {
+	s.waitForObject("Serin has looked at Canary "+name, canaries, name, func(live *unstructured.Unstructured) error {
 		if live == nil {
 			return fmt.Errorf("it is gone")
 		}
-		c := read[canary](s.t, live)
+		c := convert[canary](s.t, live)
 		if blocked := c.condition("Blocked"); blocked.Status == "True" && blocked.Reason != "Target" {
 			s.t.Errorf("Serin objects to Canary %s: %s", name, blocked.Message)
 		} else if c.Status.Phase == "" && blocked.Status != "True" {
@@ -144,13 +144,13 @@ func (s *stage) looksAtCanary(name string) {
 }
 
 // looksAtRollout wants one whose pods can run here to serve.
-func (s *stage) looksAtRollout(name string) {
+func (s *environment) checkRollout(name string) {
 	s.t.Helper()
-	s.await("Serin has looked at Rollout "+name, rollouts, name, func(live *unstructured.Unstructured) error {
+	s.waitForObject("Serin has looked at Rollout "+name, rollouts, name, func(live *unstructured.Unstructured) error {
 		if live == nil {
 			return fmt.Errorf("it is gone")
 		}
-		r := read[argov1.Rollout](s.t, live)
+		r := convert[argov1.Rollout](s.t, live)
 		runs := strings.HasPrefix(r.Spec.Template.Spec.Containers[0].Image, cluster.DemoImage)
 		invalid := strings.HasPrefix(r.Status.Message, string(argov1.RolloutInvalidSpec))
 		switch {

@@ -22,7 +22,7 @@ type unanswered struct {
 }
 
 // cheap is a Canary without a mesh, whose release takes one short window.
-func cheap(name, analysis string) string {
+func shortCanary(name, analysis string) string {
 	return fmt.Sprintf(`
 apiVersion: flagger.app/v1beta1
 kind: Canary
@@ -51,7 +51,7 @@ type silence struct {
 	once sync.Once
 }
 
-func keepSilent(t *testing.T) *silence {
+func newSilence(t *testing.T) *silence {
 	s := &silence{over: make(chan struct{})}
 	t.Cleanup(s.end) // servers end when their calls have
 	return s
@@ -60,20 +60,20 @@ func keepSilent(t *testing.T) *silence {
 func (s *silence) end() { s.once.Do(func() { close(s.over) }) }
 
 // then answers a webhook, once the silence is over.
-func (s *silence) then(status int) func(call) int {
-	return func(call) int { <-s.over; return status }
+func (s *silence) then(status int) func(webhookCall) int {
+	return func(webhookCall) int { <-s.over; return status }
 }
 
 // TestWhoDoesNotAnswerHoldsUpNobodyElse has one worker for all releases: a pass that waited for an answer would stop
 // everything. What it shows is an order: fifty releases end while those without an answer stand where they stood. It runs
 // alone: fifty releases at once keep a control plane on two processors so busy that others would be late.
 func TestWhoDoesNotAnswerHoldsUpNobodyElse(t *testing.T) {
-	s := enter(t, "hang", "-threadiness", "1", "-drain-delay", "0s")
-	s.keepReady(t)
-	hooks := listen(t)
-	silent := keepSilent(t)
+	s := startEnvironment(t, "hang", "-threadiness", "1", "-drain-delay", "0s")
+	s.keepPodsReady(t)
+	hooks := startReceiver(t)
+	silent := newSilence(t)
 	hangs := func(kind string) string {
-		hooks.answer("/"+kind, silent.then(http.StatusOK))
+		hooks.setAnswer("/"+kind, silent.then(http.StatusOK))
 		return webhook(kind, hooks.url("/"+kind), "10m")
 	}
 	stuck := []unanswered{
@@ -84,7 +84,7 @@ func TestWhoDoesNotAnswerHoldsUpNobodyElse(t *testing.T) {
 	}
 	asked := []string{"/confirm-rollout", "/pre-rollout", "/rollout", "/confirm-promotion"}
 	measured := make(chan struct{}, 1)
-	_, prometheus := foretell(t, func(query string) float64 {
+	_, prometheus := startFakePrometheus(t, func(query string) float64 {
 		if query == "vector(1)" {
 			return 1 // it was there when the workload was taken over
 		}
@@ -103,14 +103,14 @@ func TestWhoDoesNotAnswerHoldsUpNobodyElse(t *testing.T) {
 
 	manifests := ""
 	for _, u := range stuck {
-		manifests += deploymentByHand(u.name, 1) + cheap(u.name, u.analysis)
+		manifests += deploymentByHand(u.name, 1) + shortCanary(u.name, u.analysis)
 	}
 	var others []string
 	for i := range 50 {
 		name := fmt.Sprintf("other-%02d", i)
 		others = append(others, name)
 		// They ask the same server, and must get their answers.
-		manifests += deploymentByHand(name, 1) + cheap(name, webhook("rollout", hooks.url("/others"), "10m"))
+		manifests += deploymentByHand(name, 1) + shortCanary(name, webhook("rollout", hooks.url("/others"), "10m"))
 	}
 	waiting, moving := map[string]*release{}, map[string]*release{}
 	for _, u := range stuck {
@@ -122,30 +122,30 @@ func TestWhoDoesNotAnswerHoldsUpNobodyElse(t *testing.T) {
 	s.apply(manifests)
 	for _, all := range []map[string]*release{waiting, moving} {
 		for _, r := range all {
-			r.reaches("Initialized")
+			r.waitForPhase("Initialized")
 		}
 	}
 
 	for _, u := range stuck {
 		waiting[u.name] = s.follow(u.name)
-		s.ship(u.name, "v2")
+		s.deployVersion(u.name, "v2")
 	}
 	for _, path := range asked {
-		hooks.called(path, 1)
+		hooks.waitForCall(path, 1)
 	}
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(waitTimeout)
 	defer deadline.Stop()
 	select {
 	case <-measured:
 	case <-deadline.C:
-		t.Fatalf("wait for a query: it took more than %s", patience)
+		t.Fatalf("wait for a query: it took more than %s", waitTimeout)
 	}
 	for _, name := range others {
 		moving[name] = s.follow(name)
-		s.ship(name, "v2")
+		s.deployVersion(name, "v2")
 	}
 	for _, name := range others {
-		moving[name].ends("Succeeded")
+		moving[name].waitForEnd("Succeeded")
 	}
 	for _, u := range stuck {
 		for _, state := range waiting[u.name].states() {
@@ -156,13 +156,13 @@ func TestWhoDoesNotAnswerHoldsUpNobodyElse(t *testing.T) {
 		}
 	}
 	for _, path := range asked {
-		if calls := hooks.of(path); len(calls) != 1 {
+		if calls := hooks.callsTo(path); len(calls) != 1 {
 			t.Errorf("webhook %s has not answered and was called %d times", path, len(calls))
 		}
 	}
 
 	silent.end()
 	for _, u := range stuck {
-		waiting[u.name].ends("Succeeded")
+		waiting[u.name].waitForEnd("Succeeded")
 	}
 }

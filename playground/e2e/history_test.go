@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds every wait for something that has to come. It says nothing about how fast that should be.
-const patience = 3 * time.Minute
+const waitTimeout = 3 * time.Minute
 
 // history is every state that the objects of one kind in a namespace had, in the order in which they were seen.
 type history[T any] struct {
@@ -29,14 +29,14 @@ type history[T any] struct {
 
 // state is an object as it was from a moment on.
 type state[T any] struct {
-	name   string
-	at     time.Time
-	gone   bool
-	object T
+	name    string
+	at      time.Time
+	deleted bool
+	object  T
 }
 
 // record begins a history, which ends with the test.
-func record[T any](t *testing.T, resource schema.GroupVersionResource, namespace string) *history[T] {
+func recordHistory[T any](t *testing.T, resource schema.GroupVersionResource, namespace string) *history[T] {
 	t.Helper()
 	h := &history[T]{news: make(chan struct{})}
 	informer := dynamicinformer.NewFilteredDynamicInformer(shared.Dynamic, resource, namespace, 0, cache.Indexers{}, nil).Informer()
@@ -63,9 +63,9 @@ func record[T any](t *testing.T, resource schema.GroupVersionResource, namespace
 	return h
 }
 
-func (h *history[T]) add(t *testing.T, object any, gone bool) {
+func (h *history[T]) add(t *testing.T, object any, deleted bool) {
 	raw := object.(*unstructured.Unstructured)
-	s := state[T]{name: raw.GetName(), at: time.Now(), gone: gone}
+	s := state[T]{name: raw.GetName(), at: time.Now(), deleted: deleted}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, &s.object); err != nil {
 		t.Errorf("read %s %s: %v", raw.GetKind(), raw.GetName(), err)
 		return
@@ -78,7 +78,7 @@ func (h *history[T]) add(t *testing.T, object any, gone bool) {
 }
 
 // from returns the states from a position on, and what is closed when there is another one.
-func (h *history[T]) from(position int) ([]state[T], <-chan struct{}) {
+func (h *history[T]) statesFrom(position int) ([]state[T], <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.states[position:len(h.states):len(h.states)], h.news
@@ -92,13 +92,13 @@ func (h *history[T]) length() int {
 
 // until waits for a state from the position on to which check has no objection, and returns it with the position
 // behind it.
-func (h *history[T]) until(t *testing.T, what string, position int, check func(state[T]) error) (state[T], int) {
+func (h *history[T]) waitForState(t *testing.T, what string, position int, check func(state[T]) error) (state[T], int) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(waitTimeout)
 	defer deadline.Stop()
 	last := fmt.Errorf("nothing was seen")
 	for {
-		states, news := h.from(position)
+		states, news := h.statesFrom(position)
 		for i, s := range states {
 			if last = check(s); last == nil {
 				return s, position + i + 1
@@ -108,7 +108,7 @@ func (h *history[T]) until(t *testing.T, what string, position int, check func(s
 		select {
 		case <-news:
 		case <-deadline.C:
-			t.Fatalf("wait until %s: it took more than %s; last: %v", what, patience, last)
+			t.Fatalf("wait until %s: it took more than %s; last: %v", what, waitTimeout, last)
 		case <-shared.Done():
 			t.Fatalf("wait until %s: the cluster ended: %v", what, shared.Err())
 		}

@@ -28,31 +28,31 @@ spec:
 // TestNGINXGetsASecondIngress looks at the Ingress, step by step. What ingress-nginx makes of it is in nginx_test.go.
 func TestNGINXGetsASecondIngress(t *testing.T) {
 	t.Parallel()
-	_, address := foretell(t, always(100))
-	s := enter(t, "nginx", "-metrics-server", address, "-drain-delay", "0s")
-	hooks := listen(t)
-	s.keepReady(t)
+	_, address := startFakePrometheus(t, always(100))
+	s := startEnvironment(t, "nginx", "-metrics-server", address, "-drain-delay", "0s")
+	hooks := startReceiver(t)
+	s.keepPodsReady(t)
 	s.apply(deploymentByHand("front", 1))
 	const ref = "  ingressRef: {apiVersion: networking.k8s.io/v1, kind: Ingress, name: front}\n"
 	changes := []string{"interval: 10s", "interval: 1s", "interval: 1m}", "interval: 1s}", "http://loadtester.shop/", hooks.url("/load")}
 
 	r := s.follow("front")
-	s.apply(example(t, "canary-nginx", append(changes, ref, "")...))
-	r.tells("ingress selector is empty")
-	s.apply(example(t, "canary-nginx", changes...))
-	r.tells(`ingress front.nginx get query error: ingresses.networking.k8s.io "front" not found`)
-	s.await("there is no second Ingress yet", ingresses, "front-canary", absent)
-	s.awaitDeployment("keeps its pod", "front", replicated(1))
+	s.apply(readExample(t, "canary-nginx", append(changes, ref, "")...))
+	r.waitForEvent("ingress selector is empty")
+	s.apply(readExample(t, "canary-nginx", changes...))
+	r.waitForEvent(`ingress front.nginx get query error: ingresses.networking.k8s.io "front" not found`)
+	s.waitForObject("there is no second Ingress yet", ingresses, "front-canary", checkAbsent)
+	s.waitForDeployment("keeps its pod", "front", hasReplicas(1))
 	s.apply(frontIngress)
-	r.reaches("Initialized")
+	r.waitForPhase("Initialized")
 	before := s.get(ingresses, "front")
 
-	copied := record[networkingv1.Ingress](t, ingresses, s.namespace)
+	copied := recordHistory[networkingv1.Ingress](t, ingresses, s.namespace)
 	r = s.follow("front")
-	s.ship("front", "v2")
-	r.ends("Succeeded")
+	s.deployVersion("front", "v2")
+	r.waitForEnd("Succeeded")
 	var weights []string
-	states, _ := copied.from(0)
+	states, _ := copied.statesFrom(0)
 	for _, state := range states {
 		if state.name != "front-canary" {
 			continue
@@ -97,13 +97,13 @@ spec: {http: [{name: orders, match: {paths: ["/*"]}, backends: [{serviceName: or
 	if _, err := shared.Kubectl(t.Context(), "", "delete", "-f", definitions); err != nil {
 		t.Fatal(err)
 	}
-	s := enter(t, "definition", "-drain-delay", "0s")
-	s.keepReady(t)
+	s := startEnvironment(t, "definition", "-drain-delay", "0s")
+	s.keepPodsReady(t)
 	s.apply(deploymentByHand("orders", 1))
 	r := s.follow("orders")
 	s.apply(orders)
 	const missing = "ApisixRoute is not known to this cluster: install its definition (apisix.apache.org, v2), or choose another spec.provider"
-	r.until("is blocked", func(c canary) error {
+	r.waitFor("is blocked", func(c canary) error {
 		if blocked := c.condition("Blocked"); blocked.Status != "True" || blocked.Message != missing {
 			return errors.New(string(blocked.Status) + " " + blocked.Message)
 		}
@@ -113,6 +113,6 @@ spec: {http: [{name: orders, match: {paths: ["/*"]}, backends: [{serviceName: or
 		t.Fatal(err)
 	}
 	s.kubectl(route, "apply", "-f", "-")
-	r.reaches("Initialized")
+	r.waitForPhase("Initialized")
 	s.kubectl("", "get", "apisixroute/shop-orders-canary")
 }

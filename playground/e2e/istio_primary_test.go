@@ -25,7 +25,7 @@ const (
 )
 
 // meshRights are those that docs/rollout-routers.md asks for in the cluster of Istio's objects.
-const meshRights = `
+const meshRBAC = `
 apiVersion: v1
 kind: Namespace
 metadata: {name: NAMESPACE}
@@ -82,12 +82,12 @@ const meshSteps = `{canary: {canaryService: cart-canary, stableService: cart-sta
 
 // mesh is the cluster of Istio's objects.
 type mesh struct {
-	*stage
+	*environment
 	other *cluster.SecondCluster
 }
 
 // newMesh starts one, and puts the Secret that leads to it beside the Rollouts. token is what nobody else may see.
-func newMesh(s *stage) (m mesh, token string) {
+func newMesh(s *environment) (m mesh, token string) {
 	t := s.t
 	t.Helper()
 	other, err := shared.StartSecondCluster(t.Context(), meshServer, meshPort)
@@ -100,9 +100,9 @@ func newMesh(s *stage) (m mesh, token string) {
 		}
 	})
 	m = mesh{s, other}
-	m.kubectlThere("", "apply", "--server-side", "-f", istioCRDs)
-	m.kubectlThere("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-	m.kubectlThere(strings.ReplaceAll(meshRights, "NAMESPACE", s.namespace), "apply", "--server-side", "-f", "-")
+	m.kubectlRemote("", "apply", "--server-side", "-f", istioCRDs)
+	m.kubectlRemote("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	m.kubectlRemote(strings.ReplaceAll(meshRBAC, "NAMESPACE", s.namespace), "apply", "--server-side", "-f", "-")
 	answer, err := other.Client.CoreV1().ServiceAccounts(s.namespace).CreateToken(t.Context(), "serin", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ data: {mesh: %s}
 	return m, token
 }
 
-func (m mesh) kubectlThere(input string, args ...string) {
+func (m mesh) kubectlRemote(input string, args ...string) {
 	m.t.Helper()
 	if _, err := shared.Kubectl(m.t.Context(), input, append(args, "--kubeconfig="+m.other.Kubeconfig)...); err != nil {
 		m.t.Fatal(err)
@@ -136,15 +136,15 @@ func (m mesh) kubectlThere(input string, args ...string) {
 }
 
 // goes waits until the rules of the VirtualService there lead so.
-func (m mesh) goes(want ...string) {
+func (m mesh) waitForRoute(want ...string) {
 	m.t.Helper()
-	m.awaitIn(m.other.Dynamic, fmt.Sprintf("the route there goes %v", want), virtuals, "cart", func(object *unstructured.Unstructured) error {
+	m.waitForObjectIn(m.other.Dynamic, fmt.Sprintf("the route there goes %v", want), virtuals, "cart", func(object *unstructured.Unstructured) error {
 		if object == nil {
 			return errors.New("it does not exist")
 		}
 		var got []string
-		for _, rule := range read[virtualService](m.t, object).Spec.HTTP {
-			got = append(got, rule.goes())
+		for _, rule := range convert[virtualService](m.t, object).Spec.HTTP {
+			got = append(got, rule.destinations())
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			return fmt.Errorf("it goes %v", got)
@@ -154,12 +154,12 @@ func (m mesh) goes(want ...string) {
 }
 
 // says waits for a gate of the Rollout.
-func (s *stage) says(name, gate, text string) {
+func (s *environment) waitForGateMessage(name, gate, text string) {
 	s.t.Helper()
-	s.await(fmt.Sprintf("Rollout %s says at gate %s: %s", name, gate, text), rollouts, name, func(object *unstructured.Unstructured) error {
+	s.waitForObject(fmt.Sprintf("Rollout %s says at gate %s: %s", name, gate, text), rollouts, name, func(object *unstructured.Unstructured) error {
 		var status argov1.RolloutStatus
 		if object != nil {
-			status = read[argov1.Rollout](s.t, object).Status
+			status = convert[argov1.Rollout](s.t, object).Status
 		}
 		if status.Serin == nil {
 			return errors.New("it says nothing")
@@ -176,60 +176,60 @@ func (s *stage) says(name, gate, text string) {
 // TestIstioOfRolloutsInAnotherCluster has the workloads in one cluster and the route in another, which comes and goes.
 func TestIstioOfRolloutsInAnotherCluster(t *testing.T) {
 	t.Parallel()
-	s := empty(t, "mesh")
+	s := newEnvironment(t, "mesh")
 	m, token := newMesh(s)
-	s.serve("-allow-loopback-hooks") // the other API server is on this host
-	s.apply(meshServices + aRollout(t, "cart", 2, meshSteps))
-	s.phase("cart", argov1.RolloutPhaseDegraded, "VirtualService cart.mesh not found")
-	m.kubectlThere(strings.ReplaceAll(meshRoute, "NAMESPACE", s.namespace), "apply", "-f", "-")
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.startSerin("-allow-loopback-hooks") // the other API server is on this host
+	s.apply(meshServices + rolloutManifest(t, "cart", 2, meshSteps))
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseDegraded, "VirtualService cart.mesh not found")
+	m.kubectlRemote(strings.ReplaceAll(meshRoute, "NAMESPACE", s.namespace), "apply", "-f", "-")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 
-	s.release("cart", "v2")
-	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
-	m.goes("cart-canary=100", "cart-stable=75 cart-canary=25")
-	m.edit(`[{"op":"replace","path":"/spec/http/1/route/1/weight","value":90},{"op":"replace","path":"/spec/http/1/route/0/weight","value":10}]`)
-	m.goes("cart-canary=100", "cart-stable=75 cart-canary=25")
+	s.releaseVersion("cart", "v2")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	m.waitForRoute("cart-canary=100", "cart-stable=75 cart-canary=25")
+	m.patchRoute(`[{"op":"replace","path":"/spec/http/1/route/1/weight","value":90},{"op":"replace","path":"/spec/http/1/route/0/weight","value":10}]`)
+	m.waitForRoute("cart-canary=100", "cart-stable=75 cart-canary=25")
 
 	// Away in the middle of a release: it waits and says for whom, and nobody else does.
 	if err := shared.Kill(meshServer); err != nil {
 		t.Fatal(err)
 	}
-	s.act("cart", `{"pauseConditions":null}`)
-	s.toldOf("Rollout", "cart", "ReconciliationError", "does not answer (connect: connection refused)")
-	s.apply(aRollout(t, "beside", 1, "{canary: {}}"))
-	s.phase("beside", argov1.RolloutPhaseHealthy, "")
-	s.says("cart", "router", "the cluster of Secret istio-remote-secret-mesh.mesh")
-	m.returns()
-	m.goes("cart-canary=100", "cart-stable=50 cart-canary=50")
-	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
+	s.waitForEventOf("Rollout", "cart", "ReconciliationError", "does not answer (connect: connection refused)")
+	s.apply(rolloutManifest(t, "beside", 1, "{canary: {}}"))
+	s.waitForRolloutPhase("beside", argov1.RolloutPhaseHealthy, "")
+	s.waitForGateMessage("cart", "router", "the cluster of Secret istio-remote-secret-mesh.mesh")
+	m.restartAPIServer()
+	m.waitForRoute("cart-canary=100", "cart-stable=50 cart-canary=50")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 
 	// Away when Serin begins.
 	if err := shared.Kill(meshServer); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shared.Restart(s.program()); err != nil {
+	if _, err := shared.Restart(s.processName()); err != nil {
 		t.Fatal(err)
 	}
-	s.release("beside", "v2")
-	s.pods("beside", "v2=1")
-	s.says("cart", "router", "does not answer")
-	m.returns()
-	m.edit(`[{"op":"replace","path":"/spec/http/1/route/1/weight","value":90},{"op":"replace","path":"/spec/http/1/route/0/weight","value":10}]`)
-	m.goes("cart-canary=100", "cart-stable=50 cart-canary=50")
+	s.releaseVersion("beside", "v2")
+	s.waitForPods("beside", "v2=1")
+	s.waitForGateMessage("cart", "router", "does not answer")
+	m.restartAPIServer()
+	m.patchRoute(`[{"op":"replace","path":"/spec/http/1/route/1/weight","value":90},{"op":"replace","path":"/spec/http/1/route/0/weight","value":10}]`)
+	m.waitForRoute("cart-canary=100", "cart-stable=50 cart-canary=50")
 
 	s.delete(rollouts, "cart")
-	m.goes("cart-stable=50 cart-canary=50") // weights stay; the managed route is taken back
+	m.waitForRoute("cart-stable=50 cart-canary=50") // weights stay; the managed route is taken back
 	if _, err := shared.Dynamic.Resource(virtuals).Namespace(s.namespace).Get(t.Context(), "cart", metav1.GetOptions{}); err == nil {
 		t.Error("there is a VirtualService in the cluster of the workloads")
 	}
-	log := shared.Tail(s.program(), 100_000)
+	log := shared.Tail(s.processName(), 100_000)
 	if !strings.Contains(log, "Routes by Istio for Rollouts in the cluster of a Secret") || strings.Contains(log, token) || strings.Contains(log, fmt.Sprint(":", meshPort)) {
 		t.Error("the log does not say where Istio's objects are, or shows the token or the address")
 	}
 }
 
 // edit changes the VirtualService there by a JSON patch.
-func (m mesh) edit(patch string) {
+func (m mesh) patchRoute(patch string) {
 	m.t.Helper()
 	_, err := m.other.Dynamic.Resource(virtuals).Namespace(m.namespace).Patch(m.t.Context(), "cart", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
@@ -238,12 +238,12 @@ func (m mesh) edit(patch string) {
 }
 
 // returns starts the API server again.
-func (m mesh) returns() {
+func (m mesh) restartAPIServer() {
 	m.t.Helper()
 	if _, err := shared.Restart(meshServer); err != nil {
 		m.t.Fatal(err)
 	}
-	m.awaitIn(m.other.Dynamic, "the API server is back", virtuals, "cart", func(object *unstructured.Unstructured) error {
+	m.waitForObjectIn(m.other.Dynamic, "the API server is back", virtuals, "cart", func(object *unstructured.Unstructured) error {
 		if object == nil {
 			return errors.New("nothing yet")
 		}

@@ -45,7 +45,7 @@ type istioRule struct {
 }
 
 // goes says where the requests of a rule go: host=weight, in order.
-func (r istioRule) goes() string {
+func (r istioRule) destinations() string {
 	var parts []string
 	for _, to := range r.Route {
 		parts = append(parts, fmt.Sprintf("%s=%d", to.Destination.Host, to.Weight))
@@ -54,8 +54,8 @@ func (r istioRule) goes() string {
 }
 
 // weights are the weights of the canary that a VirtualService had, in order, each once.
-func weights(h *history[virtualService], from int) []int {
-	states, _ := h.from(from)
+func canaryWeights(h *history[virtualService], from int) []int {
+	states, _ := h.statesFrom(from)
 	var all []int
 	for _, s := range states {
 		for _, rule := range s.object.Spec.HTTP {
@@ -84,33 +84,33 @@ spec:
 
 func TestManifestOfTheFirstVersionWorksAsWritten(t *testing.T) {
 	t.Parallel()
-	prometheus, address := foretell(t, func(query string) float64 {
+	prometheus, address := startFakePrometheus(t, func(query string) float64 {
 		if strings.Contains(query, "istio_requests_total") {
 			return 100
 		}
 		return 12
 	})
-	s := enter(t, "first", "-mesh-provider", "istio", "-metrics-server", address, "-drain-delay", "0s")
-	s.keepReady(t)
-	routes := record[virtualService](t, virtuals, s.namespace)
+	s := startEnvironment(t, "first", "-mesh-provider", "istio", "-metrics-server", address, "-drain-delay", "0s")
+	s.keepPodsReady(t)
+	routes := recordHistory[virtualService](t, virtuals, s.namespace)
 	s.apply(deploymentByHand("cart", 1) + cartScaler)
 	r := s.follow("cart")
 	// As written, but for times that a test can wait for: without an interval a window is a minute.
-	s.apply(example(t, "canary-2018", "    threshold: 5\n", "    threshold: 5\n    interval: 1s\n", "interval: 1m", "interval: 3s", "interval: 30s", "interval: 2s"))
-	r.reaches("Initialized")
+	s.apply(readExample(t, "canary-2018", "    threshold: 5\n", "    threshold: 5\n    interval: 1s\n", "interval: 1m", "interval: 3s", "interval: 30s", "interval: 2s"))
+	r.waitForPhase("Initialized")
 	if shown, err := shared.Kubectl(t.Context(), "", "get", "canary", "-n", s.namespace); err != nil || !strings.Contains(shown, "cart") || !strings.Contains(shown, "Initialized") {
 		t.Errorf("kubectl get canary shows %q (%v)", shown, err)
 	}
-	scaler := read[autoscalingv2.HorizontalPodAutoscaler](t, s.get(scalers, "cart-primary"))
+	scaler := convert[autoscalingv2.HorizontalPodAutoscaler](t, s.get(scalers, "cart-primary"))
 	if ref := scaler.Spec.ScaleTargetRef; ref.Name != "cart-primary" || scaler.Spec.MaxReplicas != 4 {
 		t.Errorf("the primary's autoscaler is %+v", scaler.Spec)
 	}
 
 	r = s.follow("cart")
 	mark := routes.length()
-	s.ship("cart", "v2")
-	r.ends("Succeeded")
-	if diff := cmp.Diff([]int{10, 20, 30, 40, 50, 0}, weights(routes, mark)); diff != "" {
+	s.deployVersion("cart", "v2")
+	r.waitForEnd("Succeeded")
+	if diff := cmp.Diff([]int{10, 20, 30, 40, 50, 0}, canaryWeights(routes, mark)); diff != "" {
 		t.Errorf("weights of the route (-want +got):\n%s", diff)
 	}
 	var observed []int
@@ -122,36 +122,36 @@ func TestManifestOfTheFirstVersionWorksAsWritten(t *testing.T) {
 	}
 
 	r = s.follow("cart")
-	prometheus.foretells(func(query string) float64 {
+	prometheus.setValue(func(query string) float64 {
 		if strings.Contains(query, "istio_requests_total") {
 			return 98.5
 		}
 		return 12
 	})
-	s.ship("cart", "v3")
-	r.ends("Failed")
-	r.tells("Canary failed!")
-	if told := strings.Join(r.messages(), "\n"); !strings.Contains(told, "Halt cart.first advancement success rate 98.50% < 99%") ||
+	s.deployVersion("cart", "v3")
+	r.waitForEnd("Failed")
+	r.waitForEvent("Canary failed!")
+	if told := strings.Join(r.eventMessages(), "\n"); !strings.Contains(told, "Halt cart.first advancement success rate 98.50% < 99%") ||
 		!strings.Contains(told, "Rolling back cart.first failed checks threshold reached 5") {
 		t.Errorf("events of a success rate that is too low:\n%s", told)
 	}
 
 	r = s.follow("cart")
-	prometheus.foretells(func(query string) float64 {
+	prometheus.setValue(func(query string) float64 {
 		if strings.Contains(query, "istio_requests_total") {
 			return 100
 		}
 		return 501
 	})
-	s.ship("cart", "v4")
-	r.ends("Failed")
-	r.tells("Halt cart.first advancement request duration 501ms > 500ms")
+	s.deployVersion("cart", "v4")
+	r.waitForEnd("Failed")
+	r.waitForEvent("Halt cart.first advancement request duration 501ms > 500ms")
 	want := map[string]bool{
 		`sum(rate(istio_requests_total{reporter="destination",destination_workload_namespace="first",destination_workload=~"cart",response_code!~"5.*"}[3s])) / ` +
 			`sum(rate(istio_requests_total{reporter="destination",destination_workload_namespace="first",destination_workload=~"cart"}[3s])) * 100`: true,
 		`histogram_quantile(0.99, sum(rate(istio_request_duration_milliseconds_bucket{reporter="destination",destination_workload_namespace="first",destination_workload=~"cart"}[2s])) by (le))`: true,
 	}
-	asked := prometheus.asked()
+	asked := prometheus.receivedQueries()
 	for query := range asked {
 		if !strings.Contains(query, "istio_") {
 			delete(asked, query) // whether it is there at all
@@ -164,41 +164,41 @@ func TestManifestOfTheFirstVersionWorksAsWritten(t *testing.T) {
 
 func TestWeightsRiseWindowByWindowAndNotWhileAnAutoscalerScales(t *testing.T) {
 	t.Parallel()
-	prometheus, address := foretell(t, always(100))
-	s := enter(t, "weights", "-mesh-provider", "istio", "-metrics-server", address, "-drain-delay", "0s")
-	hooks := listen(t)
-	routes := record[virtualService](t, virtuals, s.namespace)
+	prometheus, address := startFakePrometheus(t, always(100))
+	s := startEnvironment(t, "weights", "-mesh-provider", "istio", "-metrics-server", address, "-drain-delay", "0s")
+	hooks := startReceiver(t)
+	routes := recordHistory[virtualService](t, virtuals, s.namespace)
 	s.apply(deploymentByHand("cart", 1) + cartScaler)
 	r := s.follow("cart")
-	s.apply(example(t, "canary-weights", "  analysis:\n    interval: 1m", "  analysis:\n    interval: 1s",
+	s.apply(readExample(t, "canary-weights", "  analysis:\n    interval: 1m", "  analysis:\n    interval: 1s",
 		"http://loadtester.shop/", hooks.url("/load"), "{max: 500}, interval: 1m", "{max: 500}, interval: 1s", "{min: 99}, interval: 1m", "{min: 99}, interval: 1s"))
-	s.awaitDeployment("is there", "cart-primary", replicated(1))
-	s.makeReady("app=cart-primary", 1)
-	r.reaches("Initialized")
+	s.waitForDeployment("is there", "cart-primary", hasReplicas(1))
+	s.makePodsReady("app=cart-primary", 1)
+	r.waitForPhase("Initialized")
 	s.get(scalers, "cart-primary")
 	for _, name := range []string{"cart", "cart-primary", "cart-canary"} {
 		s.get(services, name)
 	}
-	s.awaitDeployment("is scaled to zero", "cart", replicated(0))
+	s.waitForDeployment("is scaled to zero", "cart", hasReplicas(0))
 
 	r = s.follow("cart")
-	s.ship("cart", "v2")
-	r.reaches("Progressing")
+	s.deployVersion("cart", "v2")
+	r.waitForPhase("Progressing")
 	promoted := make(chan error, 1)
 	go func() {
 		_, err := shared.Kubectl(context.WithoutCancel(t.Context()), "", "wait", "canary/cart", "-n", s.namespace, "--for=condition=promoted", "--timeout=3m")
 		promoted <- err
 	}()
-	s.awaitDeployment("has its pod", "cart", replicated(1))
-	s.makeReady("app=cart", 1)
-	r.until("has weight 15", hasWeight(15))
+	s.waitForDeployment("has its pod", "cart", hasReplicas(1))
+	s.makePodsReady("app=cart", 1)
+	r.waitFor("has weight 15", hasWeight(15))
 
 	// What an autoscaler does to the target, and then to the primary. Nothing is judged while a pod is missing, so that
 	// the weight stands, however long that takes; a wait of half a minute is written down.
 	s.patch(deployments, "cart", `{"spec":{"replicas":2}}`)
-	waits := r.until("waits for the pods of its target", waitsFor("cart.weights not ready"))
-	s.makeReady("app=cart", 1)
-	after := r.until("goes on", func(c canary) error {
+	waits := r.waitFor("waits for the pods of its target", hasWaitingGate("cart.weights not ready"))
+	s.makePodsReady("app=cart", 1)
+	after := r.waitFor("goes on", func(c canary) error {
 		if c.Status.CanaryWeight == waits.Status.CanaryWeight {
 			return errors.New("not yet")
 		}
@@ -208,16 +208,16 @@ func TestWeightsRiseWindowByWindowAndNotWhileAnAutoscalerScales(t *testing.T) {
 		t.Errorf("after the wait for the target the weight went from %d to %d", waits.Status.CanaryWeight, after.Status.CanaryWeight)
 	}
 	s.patch(deployments, "cart-primary", `{"spec":{"replicas":3}}`)
-	s.awaitDeployment("has more pods", "cart-primary", replicated(3))
+	s.waitForDeployment("has more pods", "cart-primary", hasReplicas(3))
 	why, err := exec.CommandContext(t.Context(), serin, "why", "cart", "-n", s.namespace, "--kubeconfig", shared.Kubeconfig).CombinedOutput()
 	if err != nil || !strings.Contains(string(why), "cart-primary.weights not ready") {
 		t.Errorf("serin why cart says, while the primary is scaled (%v):\n%s", err, why)
 	}
-	s.makeReady("app=cart-primary", 2)
-	r.until("has its last weight", hasWeight(50))
-	r.reaches("Promoting")
-	s.keepReady(t)
-	end := r.ends("Succeeded")
+	s.makePodsReady("app=cart-primary", 2)
+	r.waitFor("has its last weight", hasWeight(50))
+	r.waitForPhase("Promoting")
+	s.keepPodsReady(t)
+	end := r.waitForEnd("Succeeded")
 	if err := <-promoted; err != nil {
 		t.Error(err)
 	}
@@ -228,35 +228,35 @@ func TestWeightsRiseWindowByWindowAndNotWhileAnAutoscalerScales(t *testing.T) {
 	if c := end.condition("Promoted"); c.Status != metav1.ConditionTrue || c.Reason != "Succeeded" {
 		t.Errorf("condition Promoted at the end is %+v", c)
 	}
-	if diff := cmp.Diff([]int{0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 0}, weights(routes, 0)); diff != "" {
+	if diff := cmp.Diff([]int{0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 0}, canaryWeights(routes, 0)); diff != "" {
 		t.Errorf("weights of the route (-want +got):\n%s", diff)
 	}
 	windows := r.windows()
-	if len(windows) != 10 || len(keys(hooks.of("/load"))) != 10 {
-		t.Errorf("%d windows, %d load tests, want 10 of each", len(windows), len(keys(hooks.of("/load"))))
+	if len(windows) != 10 || len(callsByKey(hooks.callsTo("/load"))) != 10 {
+		t.Errorf("%d windows, %d load tests, want 10 of each", len(windows), len(callsByKey(hooks.callsTo("/load"))))
 	}
 
 	r = s.follow("cart")
 	mark := routes.length()
-	prometheus.foretells(always(50))
-	s.ship("cart", "v3")
-	r.ends("Failed")
-	r.tells("Canary failed!")
-	if told := strings.Join(r.messages(), "\n"); !strings.Contains(told, "Rolling back cart.weights failed checks threshold reached 10") {
+	prometheus.setValue(always(50))
+	s.deployVersion("cart", "v3")
+	r.waitForEnd("Failed")
+	r.waitForEvent("Canary failed!")
+	if told := strings.Join(r.eventMessages(), "\n"); !strings.Contains(told, "Rolling back cart.weights failed checks threshold reached 10") {
 		t.Errorf("ten failed checks had to roll back:\n%s", told)
 	}
-	if diff := cmp.Diff([]int{5, 0}, weights(routes, mark)); diff != "" {
+	if diff := cmp.Diff([]int{5, 0}, canaryWeights(routes, mark)); diff != "" {
 		t.Errorf("weights of the route in a release that fails its checks (-want +got):\n%s", diff)
 	}
-	s.routedBeforeScaled(routes, mark, "cart")
+	s.checkRoutedBeforeScaled(routes, mark, "cart")
 }
 
 // routedBeforeScaled wants the canary to have had its pods for as long as it had traffic.
-func (s *stage) routedBeforeScaled(routes *history[virtualService], mark int, name string) {
+func (s *environment) checkRoutedBeforeScaled(routes *history[virtualService], mark int, name string) {
 	s.t.Helper()
-	states, _ := routes.from(mark)
+	states, _ := routes.statesFrom(mark)
 	last := states[len(states)-1].object.Metadata
-	s.awaitDeployment("is scaled to zero", name, replicated(0))
+	s.waitForDeployment("is scaled to zero", name, hasReplicas(0))
 	scaled := s.get(deployments, name)
 	// All resourceVersions of one etcd rise together.
 	if before, after := last.ResourceVersion, scaled.GetResourceVersion(); len(before) > len(after) || len(before) == len(after) && before > after {
@@ -265,7 +265,7 @@ func (s *stage) routedBeforeScaled(routes *history[virtualService], mark int, na
 }
 
 // waitsFor wants a gate in the status that waits and says the text.
-func waitsFor(text string) func(canary) error {
+func hasWaitingGate(text string) func(canary) error {
 	return func(c canary) error {
 		for _, g := range c.Status.Serin.Gates {
 			if g.Verdict == "wait" && strings.Contains(g.Message, text) {
@@ -286,7 +286,7 @@ func hasWeight(weight int) func(canary) error {
 }
 
 // replicated wants a Deployment to have so many pods, ready or not.
-func replicated(n int32) func(appsv1.Deployment) error {
+func hasReplicas(n int32) func(appsv1.Deployment) error {
 	return func(d appsv1.Deployment) error {
 		if *d.Spec.Replicas != n || d.Status.Replicas != n {
 			return fmt.Errorf("it has %d of %d pods, want %d", d.Status.Replicas, *d.Spec.Replicas, n)
@@ -297,17 +297,17 @@ func replicated(n int32) func(appsv1.Deployment) error {
 
 func TestPortsRetriesTimeoutAndRewriteReachServicesAndRoute(t *testing.T) {
 	t.Parallel()
-	_, address := foretell(t, always(100))
-	s := enter(t, "ports", "-metrics-server", address, "-drain-delay", "0s")
-	s.keepReady(t)
-	s.apply(replaced(t, deploymentByHand("search", 1), "        ports: [{name: http, containerPort: 8080}]\n", `        ports: [{name: http, containerPort: 8080}, {name: metrics, containerPort: 9090}]
+	_, address := startFakePrometheus(t, always(100))
+	s := startEnvironment(t, "ports", "-metrics-server", address, "-drain-delay", "0s")
+	s.keepPodsReady(t)
+	s.apply(replaceTexts(t, deploymentByHand("search", 1), "        ports: [{name: http, containerPort: 8080}]\n", `        ports: [{name: http, containerPort: 8080}, {name: metrics, containerPort: 9090}]
       - name: istio-proxy
         image: serin.dev/demo:v1
         ports: [{name: http-envoy-prom, containerPort: 15090}]
 `))
 	r := s.follow("search")
-	s.apply(example(t, "canary-ports", "interval: 30s", "interval: 1s"))
-	r.reaches("Initialized")
+	s.apply(readExample(t, "canary-ports", "interval: 30s", "interval: 1s"))
+	r.waitForPhase("Initialized")
 	type port struct {
 		Name   string
 		Number int32
@@ -315,14 +315,14 @@ func TestPortsRetriesTimeoutAndRewriteReachServicesAndRoute(t *testing.T) {
 	}
 	for _, name := range []string{"search", "search-primary", "search-canary"} {
 		var ports []port
-		for _, p := range read[corev1.Service](t, s.get(services, name)).Spec.Ports {
+		for _, p := range convert[corev1.Service](t, s.get(services, name)).Spec.Ports {
 			ports = append(ports, port{p.Name, p.Port, p.TargetPort.String()})
 		}
 		if diff := cmp.Diff([]port{{"http", 80, "http"}, {"metrics", 9090, "9090"}}, ports); diff != "" {
 			t.Errorf("ports of Service %s (-want +got):\n%s", name, diff)
 		}
 	}
-	route := read[virtualService](t, s.get(virtuals, "search")).Spec
+	route := convert[virtualService](t, s.get(virtuals, "search")).Spec
 	rule := route.HTTP[0]
 	rule.Route = nil
 	want := istioRule{
@@ -334,28 +334,28 @@ func TestPortsRetriesTimeoutAndRewriteReachServicesAndRoute(t *testing.T) {
 	if diff := cmp.Diff(want, rule); diff != "" {
 		t.Errorf("rule of the VirtualService (-want +got):\n%s", diff)
 	}
-	s.ship("search", "v2")
-	r.ends("Succeeded")
+	s.deployVersion("search", "v2")
+	r.waitForEnd("Succeeded")
 }
 
 func TestIstioRoutesByHeaderAndCookieForTenIterations(t *testing.T) {
 	t.Parallel()
-	prometheus, address := foretell(t, always(100))
-	s := enter(t, "istio-ab", "-metrics-server", address, "-drain-delay", "0s")
-	s.keepReady(t)
+	prometheus, address := startFakePrometheus(t, always(100))
+	s := startEnvironment(t, "istio-ab", "-metrics-server", address, "-drain-delay", "0s")
+	s.keepPodsReady(t)
 	s.apply(deploymentByHand("web", 1))
 	r := s.follow("web")
-	s.apply(example(t, "canary-ab", "interval: 30s", "interval: 1s", "interval: 1m", "interval: 2s"))
-	r.reaches("Initialized")
+	s.apply(readExample(t, "canary-ab", "interval: 30s", "interval: 1s", "interval: 1m", "interval: 2s"))
+	r.waitForPhase("Initialized")
 	r = s.follow("web")
-	s.ship("web", "v2")
-	r.until("is in its first iteration", func(c canary) error {
+	s.deployVersion("web", "v2")
+	r.waitFor("is in its first iteration", func(c canary) error {
 		if c.Status.Iterations != 1 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	route := read[virtualService](t, s.get(virtuals, "web")).Spec
+	route := convert[virtualService](t, s.get(virtuals, "web")).Spec
 	if diff := cmp.Diff([]string{"shop/public"}, route.Gateways); diff != "" {
 		t.Errorf("gateways (-want +got):\n%s", diff)
 	}
@@ -363,28 +363,28 @@ func TestIstioRoutesByHeaderAndCookieForTenIterations(t *testing.T) {
 		{"headers": map[string]any{"x-user": map[string]any{"exact": "insider"}}},
 		{"headers": map[string]any{"cookie": map[string]any{"regex": "^(.*?;)?(canary=always)(;.*)?$"}}},
 	}
-	if len(route.HTTP) != 2 || route.HTTP[0].goes() != "web-primary=0 web-canary=100" || route.HTTP[1].goes() != "web-primary=100" {
+	if len(route.HTTP) != 2 || route.HTTP[0].destinations() != "web-primary=0 web-canary=100" || route.HTTP[1].destinations() != "web-primary=100" {
 		t.Errorf("rules of the VirtualService are %+v", route.HTTP)
 	} else if diff := cmp.Diff(wantMatch, route.HTTP[0].Match); diff != "" {
 		t.Errorf("matches of the canary (-want +got):\n%s", diff)
 	}
-	r.ends("Succeeded")
+	r.waitForEnd("Succeeded")
 	if windows := r.windows(); len(windows) != 10 {
 		t.Errorf("%d iterations, want ten", len(windows))
 	}
 	r = s.follow("web")
-	prometheus.foretells(always(98))
-	s.ship("web", "v3")
-	r.ends("Failed")
-	r.tells("Rolling back web.istio-ab failed checks threshold reached 2")
+	prometheus.setValue(always(98))
+	s.deployVersion("web", "v3")
+	r.waitForEnd("Failed")
+	r.waitForEvent("Rolling back web.istio-ab failed checks threshold reached 2")
 }
 
 // TestDeletionGivesTheUsersObjectsBackBeforeThePrimaryGoes follows the order in which a Canary leaves.
 func TestDeletionGivesTheUsersObjectsBackBeforeThePrimaryGoes(t *testing.T) {
 	t.Parallel()
-	_, address := foretell(t, always(100))
-	s := enter(t, "revert", "-metrics-server", address)
-	s.keepReady(t)
+	_, address := startFakePrometheus(t, always(100))
+	s := startEnvironment(t, "revert", "-metrics-server", address)
+	s.keepPodsReady(t)
 	s.apply(deploymentByHand("leave", 2) + `
 apiVersion: v1
 kind: Service
@@ -400,20 +400,20 @@ spec:
 `)
 	service, route := s.get(services, "leave"), s.get(virtuals, "leave")
 	r := s.follow("leave")
-	s.apply(example(t, "canary-revert", "interval: 30s", "interval: 1s"))
-	r.reaches("Initialized")
-	s.awaitDeployment("is scaled to zero", "leave", replicated(0))
+	s.apply(readExample(t, "canary-revert", "interval: 30s", "interval: 1s"))
+	r.waitForPhase("Initialized")
+	s.waitForDeployment("is scaled to zero", "leave", hasReplicas(0))
 	if taken := s.get(virtuals, "leave"); cmp.Equal(route.Object["spec"], taken.Object["spec"]) {
 		t.Error("the user's VirtualService was not taken over")
 	}
 	s.patch(deployments, "leave-primary", `{"spec":{"replicas":3}}`) // as an autoscaler might
-	s.serves("leave-primary", 3)
+	s.waitForAvailable("leave-primary", 3)
 
-	primary := record[appsv1.Deployment](t, deployments, s.namespace)
+	primary := recordHistory[appsv1.Deployment](t, deployments, s.namespace)
 	s.delete(canaries, "leave")
-	s.await("the Canary is gone", canaries, "leave", absent)
-	s.await("the primary is gone", deployments, "leave-primary", absent)
-	s.serves("leave", 3)
+	s.waitForObject("the Canary is gone", canaries, "leave", checkAbsent)
+	s.waitForObject("the primary is gone", deployments, "leave-primary", checkAbsent)
+	s.waitForAvailable("leave", 3)
 	for kind, before := range map[*unstructured.Unstructured]*unstructured.Unstructured{s.get(services, "leave"): service, s.get(virtuals, "leave"): route} {
 		if diff := cmp.Diff(before.Object["spec"], kind.Object["spec"]); diff != "" {
 			t.Errorf("spec of the user's %s (-before +after):\n%s", before.GetKind(), diff)
@@ -426,11 +426,11 @@ spec:
 		}
 	}
 	// At no moment was there no Deployment that could serve.
-	states, _ := primary.from(0)
+	states, _ := primary.statesFrom(0)
 	available := map[string]int32{}
 	for _, state := range states {
 		available[state.name] = state.object.Status.AvailableReplicas
-		if state.gone {
+		if state.deleted {
 			available[state.name] = 0
 		}
 		if len(available) == 2 && available["leave"]+available["leave-primary"] < 3 {

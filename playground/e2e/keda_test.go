@@ -53,12 +53,12 @@ spec:
 // KEDA is installed after the release was asked for: nothing is restarted, and its pause holds while nothing is released.
 func TestKEDAThatIsInstalledLaterIsPausedAndCopied(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "keda")
+	s := startEnvironment(t, "keda")
 	s.apply(deployment(t, "jobs", 2))
 	r := s.follow("jobs")
 	s.apply(jobs)
 	const missing = "ScaledObject jobs.keda cannot be read, because this cluster does not know its kind: install the definition of keda.sh/v1alpha1"
-	r.until("is blocked", func(c canary) error {
+	r.waitFor("is blocked", func(c canary) error {
 		if blocked := c.condition("Blocked"); blocked.Status != "True" || blocked.Message != missing {
 			return errors.New(string(blocked.Status) + " " + blocked.Message)
 		}
@@ -67,7 +67,7 @@ func TestKEDAThatIsInstalledLaterIsPausedAndCopied(t *testing.T) {
 	s.kubectl(scaledObjectDefinition, "apply", "-f", "-")
 	s.kubectl("", "wait", "--for=condition=established", "crd/scaledobjects.keda.sh")
 	s.kubectl(jobsScaled, "apply", "-f", "-")
-	r.reaches("Initialized")
+	r.waitForPhase("Initialized")
 	query, _, _ := unstructured.NestedSlice(s.get(scaledObjects, "jobs-primary").Object, "spec", "triggers")
 	if got, _, _ := unstructured.NestedString(query[0].(map[string]any), "metadata", "query"); got != "sum(waiting{deployment='jobs-primary'})" {
 		t.Errorf("the primary's pods are scaled by %s", got)
@@ -78,8 +78,8 @@ func TestKEDAThatIsInstalledLaterIsPausedAndCopied(t *testing.T) {
 	}
 
 	r = s.follow("jobs")
-	s.ship("jobs", "v2")
-	r.until("is tested with what KEDA allows at least", func(c canary) error {
+	s.deployVersion("jobs", "v2")
+	r.waitFor("is tested with what KEDA allows at least", func(c canary) error {
 		if c.Status.Iterations != 1 {
 			return errors.New("not yet")
 		}
@@ -88,8 +88,8 @@ func TestKEDAThatIsInstalledLaterIsPausedAndCopied(t *testing.T) {
 		}
 		return nil
 	})
-	r.ends("Succeeded")
-	s.left("app=jobs")
+	r.waitForEnd("Succeeded")
+	s.waitForPodsDeleted("app=jobs")
 	if got := s.get(scaledObjects, "jobs").GetAnnotations()[pause]; got != "0" {
 		t.Errorf("after the release the target is paused at %q, want 0", got)
 	}

@@ -18,10 +18,10 @@ import (
 const loadtesterImage = "serin.dev/serin"
 
 // testerBeside is the port of the load tester beside the pods.
-const testerBeside = "18090"
+const externalTesterPort = "18090"
 
 // tellGate has a person do something at a gate of the load tester.
-func (s *stage) tellGate(url string, want int) {
+func (s *environment) setGate(url string, want int) {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"name":"cart","namespace":%q}`, s.namespace)
 	response, err := http.Post(url, "application/json", strings.NewReader(body))
@@ -39,14 +39,14 @@ func (s *stage) tellGate(url string, want int) {
 // runs the acceptance test.
 func TestTheLoadTesterTestsLoadsAndKeepsGates(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "loadtester")
+	s := startEnvironment(t, "loadtester")
 	manifest, err := os.ReadFile(filepath.Join(repository, "config", "loadtester", "loadtester.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(replaced(t, string(manifest), "image: serin\n", "image: "+loadtesterImage+":e2e\n"))
-	s.serves("flagger-loadtester", 1)
-	argv := []string{serin, "loadtester", "-port", testerBeside, "-log-level", "info"}
+	s.apply(replaceTexts(t, string(manifest), "image: serin\n", "image: "+loadtesterImage+":e2e\n"))
+	s.waitForAvailable("flagger-loadtester", 1)
+	argv := []string{serin, "loadtester", "-port", externalTesterPort, "-log-level", "info"}
 	if _, err := shared.StartProcess("loadtester", argv, []string{"POD_NAMESPACE=" + s.namespace}); err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +62,8 @@ func TestTheLoadTesterTestsLoadsAndKeepsGates(t *testing.T) {
 
 	canaryURL := "http://cart-canary." + s.namespace + ":8080/"
 	pod := "http://flagger-loadtester." + s.namespace
-	beside := "http://" + net.JoinHostPort(network.NodeAddress.String(), testerBeside) + "/"
-	s.apply(deployment(t, "cart", 1) + cheap("cart", fmt.Sprintf(`
+	beside := "http://" + net.JoinHostPort(network.NodeAddress.String(), externalTesterPort) + "/"
+	s.apply(deployment(t, "cart", 1) + shortCanary("cart", fmt.Sprintf(`
     webhooks:
     - {name: acceptance, type: pre-rollout, url: %q, timeout: 30s, retries: 3, metadata: {type: bash, cmd: %q}}
     - {name: load, url: %q, timeout: 30s, metadata: {cmd: %q, logCmdOutput: "true"}}
@@ -71,26 +71,26 @@ func TestTheLoadTesterTestsLoadsAndKeepsGates(t *testing.T) {
 `, beside, `hey -n 20 -c 2 `+canaryURL+` | grep '\[200\]'`,
 		pod+"/", "hey -z 1s -q 10 -c 2 "+canaryURL,
 		pod+"/gate/check")))
-	s.follow("cart").reaches("Initialized")
+	s.follow("cart").waitForPhase("Initialized")
 
 	r := s.follow("cart")
-	s.ship("cart", "v2")
-	r.reaches("WaitingPromotion")
-	s.tellGate(pod+"/gate/open", http.StatusAccepted)
-	r.ends("Succeeded")
-	r.tells("Pre-rollout check acceptance passed")
+	s.deployVersion("cart", "v2")
+	r.waitForPhase("WaitingPromotion")
+	s.setGate(pod+"/gate/open", http.StatusAccepted)
+	r.waitForEnd("Succeeded")
+	r.waitForEvent("Pre-rollout check acceptance passed")
 	if log := s.kubectl("", "logs", "deployment/flagger-loadtester"); !strings.Contains(log, `\n  [200]\t`) {
 		t.Errorf("no load was answered:\n%s", log)
 	}
 
 	// A test that fails is told of with what it printed, and holds the release where it is.
-	s.tellGate(pod+"/gate/close", http.StatusAccepted)
+	s.setGate(pod+"/gate/close", http.StatusAccepted)
 	s.patch(canaries, "cart", fmt.Sprintf(`{"spec":{"analysis":{"threshold":1,"webhooks":[
 		{"name":"acceptance","type":"pre-rollout","url":%q,"timeout":"30s","metadata":{"type":"bash","cmd":"echo the basket is empty; exit 3"}}]}}}`, beside))
 	r = s.follow("cart")
-	s.ship("cart", "v3")
-	r.reaches("Progressing") // what is written after the end of the release before is no end of this one
-	r.ends("Failed")
-	r.tells("Halt cart." + s.namespace + " advancement pre-rollout check acceptance failed POST " + beside +
+	s.deployVersion("cart", "v3")
+	r.waitForPhase("Progressing") // what is written after the end of the release before is no end of this one
+	r.waitForEnd("Failed")
+	r.waitForEvent("Halt cart." + s.namespace + " advancement pre-rollout check acceptance failed POST " + beside +
 		" giving up after 1 attempt(s): command bash failed: the basket is empty: exit status 3")
 }

@@ -46,7 +46,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	flag.Parse()
-	if !given("test.parallel") {
+	if !isFlagSet("test.parallel") {
 		err = flag.Set("test.parallel", parallel)
 	}
 	if err == nil {
@@ -70,14 +70,14 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if err := judgeRights(code == 0 && !given("test.run") && !given("test.skip") && !given("test.list")); err != nil {
+	if err := checkPermissionsUsed(code == 0 && !isFlagSet("test.run") && !isFlagSet("test.skip") && !isFlagSet("test.list")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
 }
 
-func given(name string) (found bool) {
+func isFlagSet(name string) (found bool) {
 	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
 	return found
 }
@@ -125,8 +125,8 @@ func start(ctx context.Context, options cluster.Options) (err error) {
 		}
 	}
 	mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(shared.Client.Discovery()))
-	if err := playPods(ctx); err != nil {
+	if err := runFakeNode(ctx); err != nil {
 		return err
 	}
-	return grant(ctx)
+	return grantDocumentedPermissions(ctx)
 }

@@ -16,42 +16,42 @@ import (
 )
 
 // gatewayInsteadOfIstio replaces what the examples say about Istio's gateway by the one that runs here.
-func gatewayInsteadOfIstio(host string) []string {
+func replaceIstioGateway(host string) []string {
 	return []string{
 		"provider: istio", "provider: gatewayapi:v1",
 		"gateways: [shop/public], hosts: [" + host + "]", "hosts: [" + host + "], gatewayRefs: [{name: gateway, namespace: playground}]",
 	}
 }
 
-func with(name, value string) func(*load.Options) {
+func withHeader(name, value string) func(*load.Options) {
 	return func(o *load.Options) { o.Header = http.Header{name: {value}} }
 }
 
 func TestOnlyThoseWhoOptedInReachTheCanaryUntilItIsPromoted(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "ab")
+	s := startEnvironment(t, "ab")
 	s.apply(deployment(t, "web", 1))
 	r := s.follow("web")
-	s.apply(example(t, "canary-ab", append(gatewayInsteadOfIstio("web.example.com"), "interval: 30s", "interval: 1s", "interval: 1m", "interval: 5s")...))
-	r.reaches("Initialized")
+	s.apply(readExample(t, "canary-ab", append(replaceIstioGateway("web.example.com"), "interval: 30s", "interval: 1s", "interval: 1m", "interval: 5s")...))
+	r.waitForPhase("Initialized")
 	const host = "web.example.com"
 	insiders := map[string]*load.Load{
-		"header": s.send(host, 15, with("X-User", "insider")),
-		"cookie": s.send(host, 15, with("Cookie", "theme=dark;canary=always;lang=en")),
+		"header": s.startLoad(host, 15, withHeader("X-User", "insider")),
+		"cookie": s.startLoad(host, 15, withHeader("Cookie", "theme=dark;canary=always;lang=en")),
 	}
 	others := map[string]*load.Load{
-		"nobody":       s.send(host, 15),
-		"other header": s.send(host, 5, with("X-User", "outsider")),
-		"other cookie": s.send(host, 5, with("Cookie", "canary=never")),
+		"nobody":       s.startLoad(host, 15),
+		"other header": s.startLoad(host, 5, withHeader("X-User", "outsider")),
+		"other cookie": s.startLoad(host, 5, withHeader("Cookie", "canary=never")),
 	}
 
 	r = s.follow("web")
-	s.ship("web", "v2")
+	s.deployVersion("web", "v2")
 	for _, l := range insiders {
-		requests(t, l, 1, "v2")
+		waitForRequests(t, l, 1, "v2")
 	}
 	opened := time.Now() // from here on the gateway serves the matches
-	r.ends("Succeeded")
+	r.waitForEnd("Succeeded")
 	windows := r.windows()
 	if len(windows) != 10 || windows[9].iterations != 10 {
 		t.Fatalf("windows are %+v, want ten iterations", windows)
@@ -66,14 +66,14 @@ func TestOnlyThoseWhoOptedInReachTheCanaryUntilItIsPromoted(t *testing.T) {
 		if counts := l.Between(time.Time{}, over); counts.ByVersion["v1"].Requests != counts.Requests {
 			t.Errorf("of the others (%s) some reached the canary: %s", who, counts)
 		}
-		requests(t, l, 1, "v2") // that is the primary now
+		waitForRequests(t, l, 1, "v2") // that is the primary now
 	}
 
 	r = s.follow("web")
-	s.ship("web", "v3", "ERROR_PERCENT", "50")
-	r.ends("Failed")
-	if !strings.Contains(strings.Join(r.messages(), "\n"), "Rolling back web.ab failed checks threshold reached 2") {
-		t.Errorf("two failed checks had to roll back:\n%s", strings.Join(r.messages(), "\n"))
+	s.deployVersion("web", "v3", "ERROR_PERCENT", "50")
+	r.waitForEnd("Failed")
+	if !strings.Contains(strings.Join(r.eventMessages(), "\n"), "Rolling back web.ab failed checks threshold reached 2") {
+		t.Errorf("two failed checks had to roll back:\n%s", strings.Join(r.eventMessages(), "\n"))
 	}
 	for who, l := range others {
 		if counts := l.Counts(); counts.Failed() != 0 || counts.ByVersion["v3"].Requests != 0 {
@@ -106,18 +106,18 @@ spec:
 // cookie out of the route.
 func TestWhoSawTheCanaryStaysThereUntilTheCookieIsTakenBack(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "sticky")
+	s := startEnvironment(t, "sticky")
 	s.apply(deployment(t, "shop", 1))
 	r := s.follow("shop")
 	s.apply(stickyCanary)
-	r.reaches("Initialized")
-	all := s.send("shop.test", 40)
-	requests(t, all, 1, "v1")
+	r.waitForPhase("Initialized")
+	all := s.startLoad("shop.test", 40)
+	waitForRequests(t, all, 1, "v1")
 
 	r = s.follow("shop")
-	s.ship("shop", "v2")
+	s.deployVersion("shop", "v2")
 	cookie := ""
-	r.until("has a cookie", func(c canary) error {
+	r.waitFor("has a cookie", func(c canary) error {
 		if cookie = c.Status.Cookie; cookie == "" {
 			return errors.New("none yet")
 		}
@@ -126,7 +126,7 @@ func TestWhoSawTheCanaryStaysThereUntilTheCookieIsTakenBack(t *testing.T) {
 	if !strings.HasPrefix(cookie, "shop-version=") {
 		t.Errorf("the cookie is %q, want one called shop-version", cookie)
 	}
-	route := read[httpRoute](t, s.get(httpRoutes, "shop"))
+	route := convert[httpRoute](t, s.get(httpRoutes, "shop"))
 	weighted := route.Spec.Rules[len(route.Spec.Rules)-1]
 	want := []backend{
 		{Name: "shop-primary", Weight: 70},
@@ -136,11 +136,11 @@ func TestWhoSawTheCanaryStaysThereUntilTheCookieIsTakenBack(t *testing.T) {
 		t.Errorf("backends of the weighted rule (-want +got):\n%s", diff)
 	}
 
-	back := s.send("shop.test", 20, with("Cookie", "theme=dark; "+cookie))
-	requests(t, back, 1, "v2")
+	back := s.startLoad("shop.test", 20, withHeader("Cookie", "theme=dark; "+cookie))
+	waitForRequests(t, back, 1, "v2")
 	since := time.Now()
-	end := r.ends("Succeeded")
-	requests(t, all, 20, "v2")
+	end := r.waitForEnd("Succeeded")
+	waitForRequests(t, all, 20, "v2")
 	windows := r.windows()
 	over := windows[len(windows)-1].start.Add(3 * time.Second)
 	if counts := back.Between(since, over); counts.Requests == 0 || counts.ByVersion["v2"].Requests != counts.Requests {

@@ -19,7 +19,7 @@ import (
 // namespace, with leader election.
 func TestARoleOfOneNamespaceIsEnough(t *testing.T) {
 	t.Parallel()
-	s := empty(t, "one-namespace")
+	s := newEnvironment(t, "one-namespace")
 	for _, name := range []string{"namespaced/role.yaml", "namespaced/binding.yaml", "manager/serviceaccount.yaml"} {
 		text, err := os.ReadFile(filepath.Join(repository, "config", name))
 		if err != nil {
@@ -27,7 +27,7 @@ func TestARoleOfOneNamespaceIsEnough(t *testing.T) {
 		}
 		manifest := string(text)
 		if strings.Contains(manifest, "kind: RoleBinding") {
-			manifest = replaced(t, manifest, "kind: ServiceAccount\n  name: serin", "kind: ServiceAccount\n  name: serin\n  namespace: one-namespace")
+			manifest = replaceTexts(t, manifest, "kind: ServiceAccount\n  name: serin", "kind: ServiceAccount\n  name: serin\n  namespace: one-namespace")
 		}
 		s.apply(manifest)
 	}
@@ -36,24 +36,24 @@ func TestARoleOfOneNamespaceIsEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*as(t, token.Status.Token), kubeconfig); err != nil {
+	if err := clientcmd.WriteToFile(*kubeconfigWithToken(t, token.Status.Token), kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	s.apply(deployment(t, "left", 1))
-	s.serves("left", 1)
+	s.waitForAvailable("left", 1)
 	r := s.follow("left")
-	s.serve("-kubeconfig", kubeconfig, "-enable-leader-election")
-	s.apply(replaced(t, leftCanary, "HOST", "one-namespace.test"))
-	r.reaches("Initialized")
-	s.ship("left", "v2")
-	r.ends("Succeeded")
-	s.await("the lease is held", leases, "serin", func(object *unstructured.Unstructured) error {
+	s.startSerin("-kubeconfig", kubeconfig, "-enable-leader-election")
+	s.apply(replaceTexts(t, flaggerCanary, "HOST", "one-namespace.test"))
+	r.waitForPhase("Initialized")
+	s.deployVersion("left", "v2")
+	r.waitForEnd("Succeeded")
+	s.waitForObject("the lease is held", leases, "serin", func(object *unstructured.Unstructured) error {
 		if object == nil {
 			return errors.New("there is none")
 		}
 		return nil
 	})
-	if log := shared.Tail(s.program(), 200); strings.Contains(log, "forbidden") {
+	if log := shared.Tail(s.processName(), 200); strings.Contains(log, "forbidden") {
 		t.Errorf("something was forbidden:\n%s", log)
 	}
 }

@@ -38,9 +38,9 @@ func (h *hanging) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *hanging) await(t *testing.T, what string, n int32) {
+func (h *hanging) waitForCalls(t *testing.T, what string, n int32) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(waitTimeout)
 	defer deadline.Stop()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -48,14 +48,14 @@ func (h *hanging) await(t *testing.T, what string, n int32) {
 		select {
 		case <-ticker.C:
 		case <-deadline.C:
-			t.Fatalf("wait until %d %s hang: it took more than %s; there are %d", n, what, patience, h.calls.Load())
+			t.Fatalf("wait until %d %s hang: it took more than %s; there are %d", n, what, waitTimeout, h.calls.Load())
 		}
 	}
 }
 
 // neighbour is a namespace whose servers answer at once. It counts its releases.
 type neighbour struct {
-	*stage
+	*environment
 	address  string
 	releases int
 }
@@ -65,24 +65,24 @@ func (n *neighbour) release() time.Duration {
 	n.t.Helper()
 	n.releases++
 	r, began := n.follow("shop"), time.Now()
-	n.ship("shop", fmt.Sprintf("v%d", n.releases+1))
-	r.reaches("Progressing")
-	r.ends("Succeeded")
+	n.deployVersion("shop", fmt.Sprintf("v%d", n.releases+1))
+	r.waitForPhase("Progressing")
+	r.waitForEnd("Succeeded")
 	return time.Since(began)
 }
 
 // judge measures once, and returns how long the AnalysisRun took.
-func (n *neighbour) judge() time.Duration {
+func (n *neighbour) runAnalysis() time.Duration {
 	n.t.Helper()
 	n.releases++
 	name, began := fmt.Sprintf("judged-%d", n.releases), time.Now()
-	n.apply(analysisRun(name, "metrics:\n"+measured("value", n.address)))
-	n.awaitRun(name, "to be successful", runIn(argov1.AnalysisPhaseSuccessful))
+	n.apply(analysisRun(name, "metrics:\n"+webMetric("value", n.address)))
+	n.waitForRun(name, "to be successful", inRunPhase(argov1.AnalysisPhaseSuccessful))
 	return time.Since(began)
 }
 
 // measured is a metric that is read from a server.
-func measured(name, address string) string {
+func webMetric(name, address string) string {
 	return fmt.Sprintf("- {name: %s, successCondition: result == 1, provider: {web: {url: %q, jsonPath: '{$.value}', timeoutSeconds: 600}}}\n", name, address)
 }
 
@@ -90,25 +90,25 @@ func measured(name, address string) string {
 // there are slots, a release and an AnalysisRun of another one take at most a second longer than before. What is compared are
 // the fastest of several, before and meanwhile, so that other load of the machine does not count.
 func TestMoreHangingServersThanSlotsDelayNoOtherNamespace(t *testing.T) {
-	hostile := empty(t, "hostile")
-	n := &neighbour{stage: enter(t, "neighbour", "-namespace", "", "-drain-delay", "0s")}
-	hostile.keepReady(t)
-	n.keepReady(t)
-	n.address = serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"value":1}`) })).URL
-	n.apply(deploymentByHand("shop", 1) + cheap("shop", webhook("rollout", listen(t).url("/load"), "10s")))
-	n.follow("shop").reaches("Initialized")
-	webhooks, measurements := &hanging{silence: keepSilent(t)}, &hanging{silence: keepSilent(t)}
-	hostile.initialize(slots+abreast, serve(t, webhooks).URL)
+	hostile := newEnvironment(t, "hostile")
+	n := &neighbour{environment: startEnvironment(t, "neighbour", "-namespace", "", "-drain-delay", "0s")}
+	hostile.keepPodsReady(t)
+	n.keepPodsReady(t)
+	n.address = startServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"value":1}`) })).URL
+	n.apply(deploymentByHand("shop", 1) + shortCanary("shop", webhook("rollout", startReceiver(t).url("/load"), "10s")))
+	n.follow("shop").waitForPhase("Initialized")
+	webhooks, measurements := &hanging{silence: newSilence(t)}, &hanging{silence: newSilence(t)}
+	hostile.initialize(slots+abreast, startServer(t, webhooks).URL)
 
 	const several = 3
-	before := [2]time.Duration{fastest(several, n.release), fastest(several, n.judge)}
-	hostile.hang(slots+abreast, serve(t, measurements).URL)
-	webhooks.await(t, "webhooks", share)
-	measurements.await(t, "measurements", share)
+	before := [2]time.Duration{fastest(several, n.release), fastest(several, n.runAnalysis)}
+	hostile.startHangingReleases(slots+abreast, startServer(t, measurements).URL)
+	webhooks.waitForCalls(t, "webhooks", share)
+	measurements.waitForCalls(t, "measurements", share)
 	for i, what := range []struct {
 		name string
 		take func() time.Duration
-	}{{"release", n.release}, {"AnalysisRun", n.judge}} {
+	}{{"release", n.release}, {"AnalysisRun", n.runAnalysis}} {
 		meanwhile := fastest(several, what.take)
 		for range 3 * several { // a machine that was busy just now gets another chance; a delay by design does not end
 			if meanwhile <= before[i]+time.Second {
@@ -122,7 +122,7 @@ func TestMoreHangingServersThanSlotsDelayNoOtherNamespace(t *testing.T) {
 		}
 	}
 	for what, server := range map[string]*hanging{"webhooks": webhooks, "measurements": measurements} {
-		server.await(t, what, share) // a measurement ends after two minutes, and another one takes its slot
+		server.waitForCalls(t, what, share) // a measurement ends after two minutes, and another one takes its slot
 		if calls := server.calls.Load(); calls > share {
 			t.Errorf("%d %s hang, want %d, the share of one namespace", calls, what, share)
 		}
@@ -139,30 +139,30 @@ func fastest(several int, take func() time.Duration) time.Duration {
 }
 
 // initialize creates Canaries whose webhooks call that server as soon as a release begins.
-func (s *stage) initialize(n int, server string) {
+func (s *environment) initialize(n int, server string) {
 	s.t.Helper()
 	for i := range n {
 		name := fmt.Sprintf("hang-%03d", i)
-		s.apply(deploymentByHand(name, 1) + strings.Replace(cheap(name, webhook("confirm-rollout", server, "1h")), "interval: 1s", "interval: 10m", 1))
+		s.apply(deploymentByHand(name, 1) + strings.Replace(shortCanary(name, webhook("confirm-rollout", server, "1h")), "interval: 1s", "interval: 10m", 1))
 	}
 	for i := range n {
 		r := s.follow(fmt.Sprintf("hang-%03d", i))
 		r.mark = 0
-		r.reaches("Initialized")
+		r.waitForPhase("Initialized")
 	}
 }
 
 // hang begins a release of each of these Canaries, and as many measurements of a server.
-func (s *stage) hang(n int, server string) {
+func (s *environment) startHangingReleases(n int, server string) {
 	s.t.Helper()
 	for i := range n / abreast {
 		metrics := ""
 		for j := range abreast {
-			metrics += measured(fmt.Sprintf("value-%d", j), server)
+			metrics += webMetric(fmt.Sprintf("value-%d", j), server)
 		}
 		s.apply(analysisRun(fmt.Sprintf("hang-%02d", i), "metrics:\n"+metrics))
 	}
 	for i := range n {
-		s.ship(fmt.Sprintf("hang-%03d", i), "v2")
+		s.deployVersion(fmt.Sprintf("hang-%03d", i), "v2")
 	}
 }

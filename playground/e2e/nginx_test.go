@@ -55,7 +55,7 @@ var nginxURL = sync.OnceValues(func() (string, error) {
 	if err := shared.Apply(ctx, files.Manifest(network.NodeAddress.String()+":"+api.Port())); err != nil {
 		return "", err
 	}
-	if _, err := shared.Kubectl(ctx, "", "wait", "-n", ingress.Namespace, "--for=condition=Ready", "pod/"+ingress.Pod, "--timeout="+patience.String()); err != nil {
+	if _, err := shared.Kubectl(ctx, "", "wait", "-n", ingress.Namespace, "--for=condition=Ready", "pod/"+ingress.Pod, "--timeout="+waitTimeout.String()); err != nil {
 		said, _ := shared.Kubectl(ctx, "", "logs", "-n", ingress.Namespace, ingress.Pod)
 		return "", fmt.Errorf("%w; ingress-nginx said:\n%s", err, said)
 	}
@@ -67,7 +67,7 @@ var nginxURL = sync.OnceValues(func() (string, error) {
 })
 
 // throughNGINX is where nginx serves. Where it cannot be had, the test is skipped.
-func throughNGINX(t *testing.T) string {
+func requireNGINX(t *testing.T) string {
 	t.Helper()
 	if controller.missing != nil {
 		t.Skip(controller.missing)
@@ -80,7 +80,7 @@ func throughNGINX(t *testing.T) string {
 }
 
 // frontServed is an Ingress for requests, of the class that the controller serves.
-const frontServed = `
+const nginxIngress = `
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: shop}
@@ -112,7 +112,7 @@ spec:
 // TestNGINXSharesRequestsByASecondIngress ships a good and a bad version through ingress-nginx, judged by the metrics that
 // it gives. It runs alone, as all tests that count shares do.
 func TestNGINXSharesRequestsByASecondIngress(t *testing.T) {
-	address := throughNGINX(t)
+	address := requireNGINX(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			said, err := shared.Kubectl(context.Background(), "", "logs", "-n", ingress.Namespace, ingress.Pod, "--tail=80")
@@ -120,52 +120,52 @@ func TestNGINXSharesRequestsByASecondIngress(t *testing.T) {
 		}
 	})
 	// The controller takes up a change in a second or so, and a script of nginx looks for it once a second.
-	a := acts{stage: enter(t, "front", "-drain-delay", "3s")}
+	a := loadedEnvironment{environment: startEnvironment(t, "front", "-drain-delay", "3s")}
 	r := a.follow("front")
-	a.apply(deployment(t, "front", 2) + frontServed + "---" + frontCanary)
-	r.reaches("Initialized")
-	a.left("app=front")
-	a.gateway, a.service = a.sendTo(address, "front.test", 80), a.call("front", 80, 10)
-	copied := record[networkingv1.Ingress](t, ingresses, a.namespace)
+	a.apply(deployment(t, "front", 2) + nginxIngress + "---" + frontCanary)
+	r.waitForPhase("Initialized")
+	a.waitForPodsDeleted("app=front")
+	a.gateway, a.service = a.startLoadAt(address, "front.test", 80), a.startServiceLoad("front", 80, 10)
+	copied := recordHistory[networkingv1.Ingress](t, ingresses, a.namespace)
 
 	promoted := a.follow("front")
-	a.during("", func() {
-		a.ship("front", "v2")
-		promoted.ends("Succeeded")
-		a.left("app=front")
+	a.checkNoRequestLostDuring("", func() {
+		a.deployVersion("front", "v2")
+		promoted.waitForEnd("Succeeded")
+		a.waitForPodsDeleted("app=front")
 	})
 	var weights []int
 	for _, w := range promoted.windows() {
 		weights = append(weights, w.weight)
-		a.shareBetween(w, "v2", 3*time.Second, 6*time.Second)
+		a.checkShareBetween(w, "v2", 3*time.Second, 6*time.Second)
 	}
 	if diff := cmp.Diff([]int{20, 50}, weights); diff != "" {
 		t.Errorf("weights of the windows (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"0", "20", "50", "0"}, told(copied, "shop-canary")); diff != "" {
+	if diff := cmp.Diff([]string{"0", "20", "50", "0"}, ingressWeights(copied, "shop-canary")); diff != "" {
 		t.Errorf("weights of the second Ingress (-want +got):\n%s", diff)
 	}
 
 	failed := a.follow("front")
-	a.during("v3", func() {
-		a.ship("front", "v3", "ERROR_PERCENT", "20")
-		failed.ends("Failed")
-		a.left("app=front")
+	a.checkNoRequestLostDuring("v3", func() {
+		a.deployVersion("front", "v3", "ERROR_PERCENT", "20")
+		failed.waitForEnd("Failed")
+		a.waitForPodsDeleted("app=front")
 	})
-	failed.tells("Canary failed! Scaling down front.front")
-	if messages := strings.Join(failed.messages(), "\n"); !strings.Contains(messages, "Halt front.front advancement success rate") {
+	failed.waitForEvent("Canary failed! Scaling down front.front")
+	if messages := strings.Join(failed.eventMessages(), "\n"); !strings.Contains(messages, "Halt front.front advancement success rate") {
 		t.Errorf("events do not tell that too many requests failed:\n%s", messages)
 	}
-	after := requests(t, a.gateway, 40)
+	after := waitForRequests(t, a.gateway, 40)
 	if answered := after.ByVersion["v2"].Requests; answered != after.Requests {
 		t.Errorf("after the rollback v2 answered %d of %d requests: %s", answered, after.Requests, after)
 	}
 }
 
 // told are the weights that an Ingress gave to the controller, in order.
-func told(all *history[networkingv1.Ingress], name string) []string {
+func ingressWeights(all *history[networkingv1.Ingress], name string) []string {
 	var weights []string
-	states, _ := all.from(0)
+	states, _ := all.statesFrom(0)
 	for _, state := range states {
 		weight := state.object.Annotations["nginx.ingress.kubernetes.io/canary-weight"]
 		if state.name == name && (len(weights) == 0 || weights[len(weights)-1] != weight) {
@@ -177,31 +177,31 @@ func told(all *history[networkingv1.Ingress], name string) []string {
 
 // TestNGINXSendsThoseWhoOptedInToTheCanary by a header and by a cookie.
 func TestNGINXSendsThoseWhoOptedInToTheCanary(t *testing.T) {
-	address := throughNGINX(t)
+	address := requireNGINX(t)
 	t.Parallel()
-	s := enter(t, "insiders", "-drain-delay", "3s")
+	s := startEnvironment(t, "insiders", "-drain-delay", "3s")
 	r := s.follow("front")
 	const host = "insiders.test"
-	s.apply(deployment(t, "front", 1) + replaced(t, frontServed, "front.test", host) + "---" + replaced(t, frontCanary,
+	s.apply(deployment(t, "front", 1) + replaceTexts(t, nginxIngress, "front.test", host) + "---" + replaceTexts(t, frontCanary,
 		"stepWeights: [20, 50]", "iterations: 3\n    match: [{headers: {x-user: {prefix: inside}}}, {headers: {cookie: {exact: beta}}}]"))
-	r.reaches("Initialized")
+	r.waitForPhase("Initialized")
 	insiders := map[string]*load.Load{
-		"header": s.sendTo(address, host, 15, with("X-User", "insider")),
-		"cookie": s.sendTo(address, host, 15, with("Cookie", "theme=dark; beta=always")),
+		"header": s.startLoadAt(address, host, 15, withHeader("X-User", "insider")),
+		"cookie": s.startLoadAt(address, host, 15, withHeader("Cookie", "theme=dark; beta=always")),
 	}
 	others := map[string]*load.Load{
-		"nobody":       s.sendTo(address, host, 15),
-		"other header": s.sendTo(address, host, 5, with("X-User", "outsider")),
-		"other cookie": s.sendTo(address, host, 5, with("Cookie", "beta=never")),
+		"nobody":       s.startLoadAt(address, host, 15),
+		"other header": s.startLoadAt(address, host, 5, withHeader("X-User", "outsider")),
+		"other cookie": s.startLoadAt(address, host, 5, withHeader("Cookie", "beta=never")),
 	}
 
 	r = s.follow("front")
-	s.ship("front", "v2")
+	s.deployVersion("front", "v2")
 	for _, l := range insiders {
-		requests(t, l, 1, "v2")
+		waitForRequests(t, l, 1, "v2")
 	}
 	opened := time.Now() // from here on nginx knows whom to send to the canary
-	r.ends("Succeeded")
+	r.waitForEnd("Succeeded")
 	windows := r.windows()
 	if len(windows) != 3 {
 		t.Fatalf("windows are %+v, want three iterations", windows)
@@ -216,7 +216,7 @@ func TestNGINXSendsThoseWhoOptedInToTheCanary(t *testing.T) {
 		if counts := l.Between(time.Time{}, over); counts.ByVersion["v1"].Requests != counts.Requests {
 			t.Errorf("of the others (%s) some reached the canary: %s", who, counts)
 		}
-		requests(t, l, 1, "v2") // that is the primary now
+		waitForRequests(t, l, 1, "v2") // that is the primary now
 		if counts := l.Counts(); counts.Failed() != 0 {
 			t.Errorf("requests of the others (%s) failed: %s", who, counts)
 		}

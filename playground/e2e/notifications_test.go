@@ -30,7 +30,7 @@ type slack struct {
 func newSlack(t *testing.T) *slack {
 	t.Helper()
 	c := &slack{t: t, news: make(chan struct{})}
-	c.url = serve(t, c).URL
+	c.url = startServer(t, c).URL
 	return c
 }
 
@@ -63,9 +63,9 @@ func (c *slack) dies(calls int) int {
 }
 
 // until waits for something that a call brings about.
-func (c *slack) until(what string, is func() bool) {
+func (c *slack) waitFor(what string, is func() bool) {
 	c.t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(waitTimeout)
 	defer deadline.Stop()
 	for {
 		c.mu.Lock()
@@ -77,7 +77,7 @@ func (c *slack) until(what string, is func() bool) {
 		select {
 		case <-news:
 		case <-deadline.C:
-			c.t.Fatalf("%s: it took more than %s; said so far:\n%s", what, patience, said)
+			c.t.Fatalf("%s: it took more than %s; said so far:\n%s", what, waitTimeout, said)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (c *slack) until(what string, is func() bool) {
 // heard waits for a message, and is how often it was said.
 func (c *slack) heard(parts ...string) {
 	c.t.Helper()
-	c.until("wait for "+strings.Join(parts, ", "), func() bool { return c.count(parts...) > 0 })
+	c.waitFor("wait for "+strings.Join(parts, ", "), func() bool { return c.count(parts...) > 0 })
 }
 
 // count is how many messages have all of these parts; c.mu is held.
@@ -116,7 +116,7 @@ func (c *slack) want(n int, parts ...string) {
 // cause, value and limit; a chat that is dead is tried again; it holds up nothing, nor does a mistake in the configuration.
 func TestThoseWhoAskedAreToldHowAReleaseEnds(t *testing.T) {
 	t.Parallel()
-	s := empty(t, "announced")
+	s := newEnvironment(t, "announced")
 	chat := newSlack(t)
 	shown, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "notifications.yaml"))
 	if err != nil {
@@ -126,7 +126,7 @@ func TestThoseWhoAskedAreToldHowAReleaseEnds(t *testing.T) {
         - analysis: {templates: [{templateName: value}]}
   progressDeadlineSeconds: 600
 `
-	s.apply(replaced(t, string(shown),
+	s.apply(replaceTexts(t, string(shown),
 		"    token: $slack-token\n", "    token: $slack-token\n    apiURL: "+chat.url+"/api/\n",
 		"\n        - setWeight: 50\n        - pause:\n            duration: 1m\n", steps))
 	template := func(condition string) string {
@@ -142,35 +142,35 @@ spec:
 `
 	}
 	s.apply(template("result[0] == 2"))
-	s.serve()
-	s.phase("announced", argov1.RolloutPhaseHealthy, "")
+	s.startSerin()
+	s.waitForRolloutPhase("announced", argov1.RolloutPhaseHealthy, "")
 	chat.heard("releases: announced: Rollout completed update to revision 1")
 
 	chat.dies(2)
-	s.release("announced", "v2")
-	s.phase("announced", argov1.RolloutPhaseDegraded, "failed (1) > failureLimit (0)")
+	s.releaseVersion("announced", "v2")
+	s.waitForRolloutPhase("announced", argov1.RolloutPhaseDegraded, "failed (1) > failureLimit (0)")
 	failure := []string{"announced failed: RolloutAborted", `Metric "value" assessed Failed due to failed (1) > failureLimit (0)`, "\nvalue was [1], wanted result[0] == 2"}
 	chat.heard(append(failure, "releases: ")...)
 	chat.heard(append(failure, "on-call: ")...)
 
 	before := chat.dies(1000)
 	s.apply(template("result[0] == 1"))
-	s.release("announced", "v3")
-	s.phase("announced", argov1.RolloutPhaseHealthy, "")
-	chat.until("a dead chat is tried", func() bool { return chat.calls > before })
+	s.releaseVersion("announced", "v3")
+	s.waitForRolloutPhase("announced", argov1.RolloutPhaseHealthy, "")
+	chat.waitFor("a dead chat is tried", func() bool { return chat.calls > before })
 	chat.dies(0)
 	chat.heard("releases: announced: Rollout completed update to revision 3")
 
-	if err := shared.Kill(s.program()); err != nil {
+	if err := shared.Kill(s.processName()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shared.Restart(s.program()); err != nil {
+	if _, err := shared.Restart(s.processName()); err != nil {
 		t.Fatal(err)
 	}
 	s.patch(configMaps, "argo-rollouts-notification-configmap", `{"data":{"template.release-completed":"message: '{{.rollout'"}}`)
-	s.release("announced", "v4")
-	s.phase("announced", argov1.RolloutPhaseHealthy, "")
-	s.toldOf("Rollout", "announced", "NotificationFailed", `to slack:releases was not sent: key "template.release-completed": template: release-completed:1: unclosed action`)
+	s.releaseVersion("announced", "v4")
+	s.waitForRolloutPhase("announced", argov1.RolloutPhaseHealthy, "")
+	s.waitForEventOf("Rollout", "announced", "NotificationFailed", `to slack:releases was not sent: key "template.release-completed": template: release-completed:1: unclosed action`)
 	chat.want(1, "releases: announced: Rollout completed update to revision 1")
 	chat.want(2, failure...)
 	chat.want(1, "releases: announced: Rollout completed update to revision 3")

@@ -13,9 +13,9 @@ import (
 // nobody opens.
 func TestPeopleSteerAReleaseByCommands(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "orders", "-drain-delay", "0s")
-	hooks := listen(t)
-	hooks.answer("/confirm-promotion", says(http.StatusForbidden))
+	s := startEnvironment(t, "orders", "-drain-delay", "0s")
+	hooks := startReceiver(t)
+	hooks.setAnswer("/confirm-promotion", answerWith(http.StatusForbidden))
 	order := func(verb, want string) {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), serin, verb, "cart", "-n", s.namespace, "--kubeconfig", shared.Kubeconfig).CombinedOutput()
@@ -24,24 +24,24 @@ func TestPeopleSteerAReleaseByCommands(t *testing.T) {
 		}
 	}
 	r := s.follow("cart")
-	s.apply(deployment(t, "cart", 1) + "---\n" + cheap("cart", webhook("confirm-promotion", hooks.url("/confirm-promotion"), "10s")))
-	r.reaches("Initialized")
+	s.apply(deployment(t, "cart", 1) + "---\n" + shortCanary("cart", webhook("confirm-promotion", hooks.url("/confirm-promotion"), "10s")))
+	r.waitForPhase("Initialized")
 	order("abort", "no release is in progress")
 
 	r = s.follow("cart")
-	s.ship("cart", "v2")
-	r.reaches("WaitingPromotion")
+	s.deployVersion("cart", "v2")
+	r.waitForPhase("WaitingPromotion")
 	order("abort", "canary.flagger.app/cart will be rolled back")
-	r.ends("Failed")
-	s.serves("cart-primary", 1)
+	r.waitForEnd("Failed")
+	s.waitForAvailable("cart-primary", 1)
 
 	order("retry", "canary.flagger.app/cart will be released again")
-	r.reaches("WaitingPromotion")
+	r.waitForPhase("WaitingPromotion")
 	order("pause", "canary.flagger.app/cart is paused")
 	order("promote", "canary.flagger.app/cart will be promoted")
-	if c := read[canary](t, s.get(canaries, "cart")); c.Status.Phase != "WaitingPromotion" {
+	if c := convert[canary](t, s.get(canaries, "cart")); c.Status.Phase != "WaitingPromotion" {
 		t.Errorf("a paused release moved on: %s", c)
 	}
 	order("resume", "canary.flagger.app/cart is resumed")
-	r.ends("Succeeded")
+	r.waitForEnd("Succeeded")
 }

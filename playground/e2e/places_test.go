@@ -27,19 +27,19 @@ var (
 type place struct {
 	manifests func(t *testing.T) string
 	// reach brings the Rollout there from v1 at rest, and stands waits until it is there.
-	reach, stands func(s *stage)
+	reach, waitUntilReached func(s *environment)
 	// goOn has its release end well.
-	goOn func(s *stage)
+	finish func(s *environment)
 	// pods are those in the end.
 	pods string
 	// host is what clients ask for, where something routes.
 	host string
 	// judged is how many measurements the analysis beside a step makes, where there is one.
-	judged int32
+	measurements int32
 }
 
 // at is the place with another host: one gateway serves all tests, and would mix the requests of two with one host.
-func (p place) at(host string) place {
+func (p place) withHost(host string) place {
 	if p.host == "" {
 		return p
 	}
@@ -90,7 +90,7 @@ const (
 )
 
 // steady is an analysis that always finds that all is well, so many times, or without an end.
-func steady(name, count string) string {
+func alwaysSuccessful(name, count string) string {
 	return fmt.Sprintf(`
 apiVersion: argoproj.io/v1alpha1
 kind: AnalysisTemplate
@@ -106,94 +106,100 @@ func once() string { return fmt.Sprintf("count: %d,", measurements) }
 
 func routedCart(host, strategy string) func(*testing.T) string {
 	return func(t *testing.T) string {
-		return cartServices + traefikRoute(host, bothServices) + aRollout(t, "cart", 4, strategy)
+		return cartServices + traefikRoute(host, bothServices) + rolloutManifest(t, "cart", 4, strategy)
 	}
 }
 
 // places are those at which a controller may be changed.
 func places() map[string]place {
-	ship := func(s *stage) { s.release("cart", "v2") }
-	paused := func(s *stage) { s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep") }
-	proceed := func(s *stage) { s.act("cart", `{"pauseConditions":null}`) }
-	weighs := func(weight int) func(*stage) { return func(s *stage) { s.phaseAt(weight) } }
+	ship := func(s *environment) { s.releaseVersion("cart", "v2") }
+	paused := func(s *environment) { s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep") }
+	proceed := func(s *environment) { s.patchRolloutStatus("cart", `{"pauseConditions":null}`) }
+	weighs := func(weight int) func(*environment) { return func(s *environment) { s.waitForPausedAt(weight) } }
 	const twoSteps = `steps: [{setWeight: 20}, {pause: {}}, {setWeight: 60}, {pause: {}}]`
 	return map[string]place{
 		"at-rest": {
-			manifests: func(t *testing.T) string { return aRollout(t, "cart", 4, pausing) },
-			reach:     func(s *stage) { ship(s); paused(s); s.act("cart", `{"promoteFull":true}`) },
-			stands:    func(s *stage) { s.phase("cart", argov1.RolloutPhaseHealthy, ""); s.pods("cart", "v2=4") },
-			goOn:      func(s *stage) { s.release("cart", "v3"); paused(s); proceed(s) },
-			pods:      "v3=4",
+			manifests: func(t *testing.T) string { return rolloutManifest(t, "cart", 4, pausingStrategy) },
+			reach:     func(s *environment) { ship(s); paused(s); s.patchRolloutStatus("cart", `{"promoteFull":true}`) },
+			waitUntilReached: func(s *environment) {
+				s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+				s.waitForPods("cart", "v2=4")
+			},
+			finish: func(s *environment) { s.releaseVersion("cart", "v3"); paused(s); proceed(s) },
+			pods:   "v3=4",
 		},
 		"paused": {
-			manifests: func(t *testing.T) string { return aRollout(t, "cart", 4, pausing) },
-			reach:     ship, stands: paused, goOn: proceed, pods: "v2=4",
+			manifests: func(t *testing.T) string { return rolloutManifest(t, "cart", 4, pausingStrategy) },
+			reach:     ship, waitUntilReached: paused, finish: proceed, pods: "v2=4",
 		},
 		"weighted": {
 			manifests: routedCart("weighted.test", `{canary: {`+byTraefik+`, `+twoSteps+`}}`), host: "weighted.test",
-			reach: ship, stands: weighs(20), goOn: func(s *stage) { proceed(s); weighs(60)(s); proceed(s) }, pods: "v2=4",
+			reach: ship, waitUntilReached: weighs(20), finish: func(s *environment) { proceed(s); weighs(60)(s); proceed(s) }, pods: "v2=4",
 		},
 		"dynamic": {
 			manifests: routedCart("dynamic.test", `{canary: {`+byTraefik+`, dynamicStableScale: true, `+twoSteps+`}}`), host: "dynamic.test",
-			reach:  func(s *stage) { ship(s); weighs(20)(s); proceed(s) },
-			stands: func(s *stage) { weighs(60)(s); s.pods("cart", "v1=2 v2=3") },
-			goOn:   proceed, pods: "v2=4",
+			reach:            func(s *environment) { ship(s); weighs(20)(s); proceed(s) },
+			waitUntilReached: func(s *environment) { weighs(60)(s); s.waitForPods("cart", "v1=2 v2=3") },
+			finish:           proceed, pods: "v2=4",
 		},
 		"aborted": {
 			manifests: routedCart("aborted.test", `{canary: {`+byTraefik+`, abortScaleDownDelaySeconds: 600, `+twoSteps+`}}`), host: "aborted.test",
-			reach: func(s *stage) { ship(s); weighs(20)(s); s.act("cart", `{"abort":true}`) },
-			stands: func(s *stage) {
-				s.phase("cart", argov1.RolloutPhaseDegraded, "RolloutAborted")
-				s.pods("cart", "v1=4 v2=1")
+			reach: func(s *environment) { ship(s); weighs(20)(s); s.patchRolloutStatus("cart", `{"abort":true}`) },
+			waitUntilReached: func(s *environment) {
+				s.waitForRolloutPhase("cart", argov1.RolloutPhaseDegraded, "RolloutAborted")
+				s.waitForPods("cart", "v1=4 v2=1")
 			},
-			goOn: func(s *stage) {
-				s.act("cart", `{"abort":false}`)
+			finish: func(s *environment) {
+				s.patchRolloutStatus("cart", `{"abort":false}`)
 				weighs(20)(s)
-				s.act("cart", `{"promoteFull":true}`)
+				s.patchRolloutStatus("cart", `{"promoteFull":true}`)
 			},
 			pods: "v2=4",
 		},
 		"analysing": {
 			manifests: func(t *testing.T) string {
-				return steady("beside", "") + steady("between", once()) + routedCart("analysing.test", `{canary: {`+byTraefik+`,
+				return alwaysSuccessful("beside", "") + alwaysSuccessful("between", once()) + routedCart("analysing.test", `{canary: {`+byTraefik+`,
 				  analysis: {startingStep: 1, templates: [{templateName: beside}]},
 				  steps: [{setWeight: 20}, {analysis: {templates: [{templateName: between}]}}, {setWeight: 60}, {pause: {}}]}}`)(t)
 			},
-			host: "analysing.test", reach: ship, stands: func(s *stage) { s.measured(2, 2) }, judged: measurements,
-			goOn: func(s *stage) { weighs(60)(s); proceed(s) }, pods: "v2=4",
+			host: "analysing.test", reach: ship, waitUntilReached: func(s *environment) { s.waitForMeasurements(2, 2) }, measurements: measurements,
+			finish: func(s *environment) { weighs(60)(s); proceed(s) }, pods: "v2=4",
 		},
 		"blue-green": {
 			manifests: func(t *testing.T) string {
-				return cartServices + aRollout(t, "cart", 2, `{blueGreen: {activeService: cart-one, previewService: cart-two, autoPromotionEnabled: false, scaleDownDelaySeconds: 600}}`)
+				return cartServices + rolloutManifest(t, "cart", 2, `{blueGreen: {activeService: cart-one, previewService: cart-two, autoPromotionEnabled: false, scaleDownDelaySeconds: 600}}`)
 			},
-			reach: ship, stands: func(s *stage) {
-				s.phase("cart", argov1.RolloutPhasePaused, "BlueGreenPause")
-				s.pods("cart", "v1=2 v2=2")
+			reach: ship, waitUntilReached: func(s *environment) {
+				s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "BlueGreenPause")
+				s.waitForPods("cart", "v1=2 v2=2")
 			},
-			goOn: proceed, pods: "v1=2 v2=2",
+			finish: proceed, pods: "v1=2 v2=2",
 		},
 		"blue-green-delayed": { // what the last release left has some time to go
 			manifests: func(t *testing.T) string {
-				return cartServices + aRollout(t, "cart", 2, `{blueGreen: {activeService: cart-one, previewService: cart-two, scaleDownDelaySeconds: 600}}`)
+				return cartServices + rolloutManifest(t, "cart", 2, `{blueGreen: {activeService: cart-one, previewService: cart-two, scaleDownDelaySeconds: 600}}`)
 			},
-			reach: ship, stands: func(s *stage) { s.phase("cart", argov1.RolloutPhaseHealthy, ""); s.pods("cart", "v1=2 v2=2") },
-			goOn: func(s *stage) { s.release("cart", "v3") }, pods: "v1=2 v2=2 v3=2",
+			reach: ship, waitUntilReached: func(s *environment) {
+				s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+				s.waitForPods("cart", "v1=2 v2=2")
+			},
+			finish: func(s *environment) { s.releaseVersion("cart", "v3") }, pods: "v1=2 v2=2 v3=2",
 		},
 		"blue-green-analysing": {
 			manifests: func(t *testing.T) string {
-				return cartServices + steady("before", once()) + aRollout(t, "cart", 2, `{blueGreen: {activeService: cart-one, previewService: cart-two,
+				return cartServices + alwaysSuccessful("before", once()) + rolloutManifest(t, "cart", 2, `{blueGreen: {activeService: cart-one, previewService: cart-two,
 				  scaleDownDelaySeconds: 600, prePromotionAnalysis: {templates: [{templateName: before}]}}}`)
 			},
-			reach: ship, stands: func(s *stage) { s.measured(1, 2) }, judged: measurements,
-			goOn: func(*stage) {}, pods: "v1=2 v2=2",
+			reach: ship, waitUntilReached: func(s *environment) { s.waitForMeasurements(1, 2) }, measurements: measurements,
+			finish: func(*environment) {}, pods: "v1=2 v2=2",
 		},
 		"experimenting": {
 			manifests: func(t *testing.T) string {
-				return steady("between", once()) + aRollout(t, "cart", 2, `{canary: {steps: [{experiment: {templates: [{name: old, specRef: stable}, {name: new, specRef: canary}],
+				return alwaysSuccessful("between", once()) + rolloutManifest(t, "cart", 2, `{canary: {steps: [{experiment: {templates: [{name: old, specRef: stable}, {name: new, specRef: canary}],
 				  analyses: [{name: well, templateName: between, requiredForCompletion: true}]}}, {pause: {}}]}}`)
 			},
-			reach: ship, stands: func(s *stage) { s.measured(1, 2) }, judged: measurements,
-			goOn: func(s *stage) { paused(s); proceed(s) }, pods: "v2=2",
+			reach: ship, waitUntilReached: func(s *environment) { s.waitForMeasurements(1, 2) }, measurements: measurements,
+			finish: func(s *environment) { paused(s); proceed(s) }, pods: "v2=2",
 		},
 		"workload": {
 			manifests: func(t *testing.T) string {
@@ -207,16 +213,16 @@ spec:
   strategy: {canary: {steps: [{setWeight: 50}, {pause: {}}]}}
 `
 			},
-			reach: func(s *stage) { s.ship("cart", "v2") }, stands: paused, goOn: proceed, pods: "v2=2",
+			reach: func(s *environment) { s.deployVersion("cart", "v2") }, waitUntilReached: paused, finish: proceed, pods: "v2=2",
 		},
 	}
 }
 
 // measured waits until so many analyses run, each with so many measurements.
-func (s *stage) measured(runs int, count int32) {
+func (s *environment) waitForMeasurements(runs int, count int32) {
 	s.t.Helper()
 	far := map[string]bool{}
-	record[argov1.AnalysisRun](s.t, analysisRuns, s.namespace).until(s.t, fmt.Sprintf("%d analyses have measured", runs), 0, func(run state[argov1.AnalysisRun]) error {
+	recordHistory[argov1.AnalysisRun](s.t, analysisRuns, s.namespace).waitForState(s.t, fmt.Sprintf("%d analyses have measured", runs), 0, func(run state[argov1.AnalysisRun]) error {
 		status := run.object.Status
 		if status.Phase == argov1.AnalysisPhaseRunning && len(status.MetricResults) > 0 && status.MetricResults[0].Count >= count {
 			far[run.name] = true
@@ -229,7 +235,7 @@ func (s *stage) measured(runs int, count int32) {
 }
 
 // list is every object of a kind in the namespace.
-func (s *stage) list(resource schema.GroupVersionResource) []unstructured.Unstructured {
+func (s *environment) list(resource schema.GroupVersionResource) []unstructured.Unstructured {
 	s.t.Helper()
 	// What is cleaned up has to be told when the test's context has ended.
 	found, err := shared.Dynamic.Resource(resource).Namespace(s.namespace).List(context.WithoutCancel(s.t.Context()), metav1.ListOptions{})
@@ -240,19 +246,19 @@ func (s *stage) list(resource schema.GroupVersionResource) []unstructured.Unstru
 }
 
 // found is everything that must not change when another controller takes up a Rollout.
-func (s *stage) found() map[string]string {
+func (s *environment) observedState() map[string]string {
 	s.t.Helper()
-	status := read[argov1.Rollout](s.t, s.get(rollouts, "cart")).Status
+	status := convert[argov1.Rollout](s.t, s.get(rollouts, "cart")).Status
 	all := map[string]string{
 		"phase": string(status.Phase) + " " + status.Message, "revisions": status.StableRS + " " + status.CurrentPodHash,
 		"abort": fmt.Sprint(status.Abort), "pauses": toJSON(s.t, status.PauseConditions), "step": toJSON(s.t, status.CurrentStepIndex),
 		"weights": toJSON(s.t, status.Canary.Weights), "services": toJSON(s.t, []string{status.BlueGreen.ActiveSelector, status.BlueGreen.PreviewSelector}),
 	}
-	for uid := range s.uids("cart") {
+	for uid := range s.podUIDs("cart") {
 		all["pod "+string(uid)] = "lives"
 	}
 	for _, object := range s.list(replicaSets) {
-		rs := read[appsv1.ReplicaSet](s.t, &object)
+		rs := convert[appsv1.ReplicaSet](s.t, &object)
 		all["ReplicaSet "+rs.Name] = fmt.Sprintf("%d pods, until %q", *rs.Spec.Replicas, rs.Annotations["scale-down-deadline"])
 	}
 	for _, object := range s.list(services) {
@@ -260,7 +266,7 @@ func (s *stage) found() map[string]string {
 		all["Service "+object.GetName()] = toJSON(s.t, selector)
 	}
 	for _, object := range s.list(traefikServices) {
-		all["TraefikService"] = read[traefikService](s.t, &object).shares()
+		all["TraefikService"] = convert[traefikService](s.t, &object).shares()
 	}
 	for _, resource := range []schema.GroupVersionResource{analysisRuns, experiments} {
 		for _, object := range s.list(resource) {
@@ -272,39 +278,39 @@ func (s *stage) found() map[string]string {
 }
 
 // unmoved has a controller look at the Rollout, and wants nothing to have changed by that.
-func (s *stage) unmoved(before map[string]string) {
+func (s *environment) checkUnchanged(before map[string]string) {
 	s.t.Helper()
 	limit := int64(10)
-	if set := read[argov1.Rollout](s.t, s.get(rollouts, "cart")).Spec.RevisionHistoryLimit; set != nil {
+	if set := convert[argov1.Rollout](s.t, s.get(rollouts, "cart")).Spec.RevisionHistoryLimit; set != nil {
 		limit = int64(*set) + 1
 	}
 	s.patch(rollouts, "cart", fmt.Sprintf(`{"spec":{"revisionHistoryLimit":%d}}`, limit)) // it means nothing here, and is a new generation
-	s.await("the new controller has looked", rollouts, "cart", func(object *unstructured.Unstructured) error {
-		if ro := read[argov1.Rollout](s.t, object); ro.Status.ObservedGeneration != fmt.Sprint(ro.Generation) {
+	s.waitForObject("the new controller has looked", rollouts, "cart", func(object *unstructured.Unstructured) error {
+		if ro := convert[argov1.Rollout](s.t, object); ro.Status.ObservedGeneration != fmt.Sprint(ro.Generation) {
 			return fmt.Errorf("generation %s of %d", ro.Status.ObservedGeneration, ro.Generation)
 		}
 		return nil
 	})
-	if diff := cmp.Diff(before, s.found()); diff != "" {
+	if diff := cmp.Diff(before, s.observedState()); diff != "" {
 		s.t.Errorf("what the new controller changed:\n%s", diff)
 	}
 }
 
 // ends has the release end, and wants the analysis of its step to have gone on where it was.
-func (s *stage) ends(p place) {
+func (s *environment) finishRelease(p place) {
 	s.t.Helper()
-	p.goOn(s)
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	record[appsv1.ReplicaSet](s.t, replicaSets, s.namespace).until(s.t, "the pods are "+p.pods, 0, func(state[appsv1.ReplicaSet]) error {
-		if got := s.counts("cart"); got != p.pods {
+	p.finish(s)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	recordHistory[appsv1.ReplicaSet](s.t, replicaSets, s.namespace).waitForState(s.t, "the pods are "+p.pods, 0, func(state[appsv1.ReplicaSet]) error {
+		if got := s.podCounts("cart"); got != p.pods {
 			return errors.New(got)
 		}
 		return nil
 	})
 	for _, object := range s.list(analysisRuns) {
-		run := read[argov1.AnalysisRun](s.t, &object)
+		run := convert[argov1.AnalysisRun](s.t, &object)
 		result := run.Status.MetricResults[0]
-		if run.Status.Phase != argov1.AnalysisPhaseSuccessful || run.Spec.Metrics[0].Count != nil && result.Count != p.judged {
+		if run.Status.Phase != argov1.AnalysisPhaseSuccessful || run.Spec.Metrics[0].Count != nil && result.Count != p.measurements {
 			s.t.Errorf("%s is %s after %d measurements", run.Name, run.Status.Phase, result.Count)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 // what was made: the API server admits what Serin writes, and its rights suffice.
 func TestCanariesOfProvidersThatDoNotRunHere(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "told", "-drain-delay", "0s")
-	s.keepReady(t)
+	s := startEnvironment(t, "told", "-drain-delay", "0s")
+	s.keepPodsReady(t)
 	for provider := range strings.SplitSeq("appmesh:v1beta2 contour gloo kuma osm", " ") {
 		t.Run(provider, func(t *testing.T) {
 			s := s.in(t)
@@ -31,10 +31,10 @@ spec:
   service: {port: 80, targetPort: 8080}
   analysis: {interval: 1s, threshold: 1, stepWeight: 50}
 `, name, provider))
-			r.reaches("Initialized")
+			r.waitForPhase("Initialized")
 			r = s.follow(name)
-			s.ship(name, "v2")
-			r.ends("Succeeded")
+			s.deployVersion(name, "v2")
+			r.waitForEnd("Succeeded")
 			s.kubectl("", "delete", "canary", name)
 		})
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // call is one call of a webhook.
-type call struct {
+type webhookCall struct {
 	path string
 	// key tells which calls are one question.
 	key  string
@@ -35,30 +35,30 @@ type receiver struct {
 	server *httptest.Server
 
 	mu      sync.Mutex
-	calls   []call
-	answers map[string]func(call) int
+	calls   []webhookCall
+	answers map[string]func(webhookCall) int
 	news    chan struct{}
 }
 
 // listen begins to receive, on the address of the node.
-func listen(t *testing.T) *receiver {
+func startReceiver(t *testing.T) *receiver {
 	t.Helper()
-	r := &receiver{t: t, answers: map[string]func(call) int{}, news: make(chan struct{})}
-	r.server = serve(t, http.HandlerFunc(r.receive))
+	r := &receiver{t: t, answers: map[string]func(webhookCall) int{}, news: make(chan struct{})}
+	r.server = startServer(t, http.HandlerFunc(r.receive))
 	return r
 }
 
 // serve serves beside the pods until the test ends.
-func serve(t *testing.T, handler http.Handler) *httptest.Server {
+func startServer(t *testing.T, handler http.Handler) *httptest.Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(network.NodeAddress.String(), "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveOn(t, listener, handler)
+	return startServerOn(t, listener, handler)
 }
 
-func serveOn(t *testing.T, listener net.Listener, handler http.Handler) *httptest.Server {
+func startServerOn(t *testing.T, listener net.Listener, handler http.Handler) *httptest.Server {
 	t.Helper()
 	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: handler}}
 	server.Start()
@@ -73,7 +73,7 @@ func serveOn(t *testing.T, listener net.Listener, handler http.Handler) *httptes
 func (r *receiver) url(path string) string { return r.server.URL + path }
 
 func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
-	c := call{path: request.URL.Path, key: request.Header.Get("Serin-Key"), at: time.Now()}
+	c := webhookCall{path: request.URL.Path, key: request.Header.Get("Serin-Key"), at: time.Now()}
 	body, err := io.ReadAll(io.LimitReader(request.Body, 1<<20))
 	if err == nil {
 		err = json.Unmarshal(body, &c)
@@ -96,19 +96,19 @@ func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 }
 
 // answer decides what a path answers from now on: a status.
-func (r *receiver) answer(path string, with func(call) int) {
+func (r *receiver) setAnswer(path string, withHeader func(webhookCall) int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.answers[path] = with
+	r.answers[path] = withHeader
 }
 
-func says(status int) func(call) int { return func(call) int { return status } }
+func answerWith(status int) func(webhookCall) int { return func(webhookCall) int { return status } }
 
 // of returns the calls of a path so far.
-func (r *receiver) of(path string) []call {
+func (r *receiver) callsTo(path string) []webhookCall {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var own []call
+	var own []webhookCall
 	for _, c := range r.calls {
 		if c.path == path {
 			own = append(own, c)
@@ -118,28 +118,28 @@ func (r *receiver) of(path string) []call {
 }
 
 // called waits for the n-th call of a path.
-func (r *receiver) called(path string, n int) {
+func (r *receiver) waitForCall(path string, n int) {
 	r.t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(waitTimeout)
 	defer deadline.Stop()
 	for {
 		r.mu.Lock()
 		news := r.news
 		r.mu.Unlock()
-		calls := r.of(path)
+		calls := r.callsTo(path)
 		if len(calls) >= n {
 			return
 		}
 		select {
 		case <-news:
 		case <-deadline.C:
-			r.t.Fatalf("wait for call %d of webhook %s: it took more than %s; calls so far: %+v", n, path, patience, calls)
+			r.t.Fatalf("wait for call %d of webhook %s: it took more than %s; calls so far: %+v", n, path, waitTimeout, calls)
 		}
 	}
 }
 
 // keys are the questions among calls, each with the number of times that it was asked.
-func keys(calls []call) map[string]int {
+func callsByKey(calls []webhookCall) map[string]int {
 	asked := map[string]int{}
 	for _, c := range calls {
 		asked[c.key]++
@@ -148,23 +148,23 @@ func keys(calls []call) map[string]int {
 }
 
 // oracle is a Prometheus that answers each query with what the test wants, and remembers what it was asked.
-type oracle struct {
+type fakePrometheus struct {
 	mu      sync.Mutex
 	value   func(query string) float64
 	queries []string
 }
 
 // foretell starts an oracle that answers every query with that value, and returns its address.
-func foretell(t *testing.T, value func(query string) float64) (*oracle, string) {
+func startFakePrometheus(t *testing.T, value func(query string) float64) (*fakePrometheus, string) {
 	t.Helper()
-	o := &oracle{value: value}
-	return o, serve(t, o).URL
+	o := &fakePrometheus{value: value}
+	return o, startServer(t, o).URL
 }
 
 // always is an oracle's answer to everything.
 func always(value float64) func(string) float64 { return func(string) float64 { return value } }
 
-func (o *oracle) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+func (o *fakePrometheus) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	query := request.FormValue("query")
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -174,14 +174,14 @@ func (o *oracle) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 }
 
 // foretells changes what is answered from now on.
-func (o *oracle) foretells(value func(query string) float64) {
+func (o *fakePrometheus) setValue(value func(query string) float64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.value = value
 }
 
 // asked returns the different queries so far.
-func (o *oracle) asked() map[string]bool {
+func (o *fakePrometheus) receivedQueries() map[string]bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	different := map[string]bool{}

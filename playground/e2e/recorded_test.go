@@ -22,16 +22,16 @@ import (
 )
 
 // recorded are the kinds that are kept of what another controller left, owners before what they own.
-var recorded = []schema.GroupVersionResource{
+var recordedKinds = []schema.GroupVersionResource{
 	services, traefikServices, ingressRoutes, analysisTemplates, deployments, rollouts, experiments, replicaSets, analysisRuns,
 }
 
 // write keeps the objects of the namespace in a file, without what the API server makes of them. The first document says
 // when that was. A Rollout of that time had seen itself.
-func (s *stage) write(folder, name string) error {
+func (s *environment) writeRecording(folder, name string) error {
 	at := time.Now().UTC().Format(time.RFC3339)
 	text := bytes.NewBufferString("recorded: " + at + "\n")
-	for _, resource := range recorded {
+	for _, resource := range recordedKinds {
 		for _, object := range s.list(resource) {
 			owners := object.GetOwnerReferences()
 			if len(owners) > 0 && owners[0].Kind == "Deployment" {
@@ -62,13 +62,13 @@ func (s *stage) write(folder, name string) error {
 }
 
 // restore makes the objects of a file as if they had been left just now.
-func (s *stage) restore(name string) {
+func (s *environment) restore(name string) {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "argo-rollouts", name+".yaml"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	all := objects(s.t, string(text))
+	all := parseObjects(s.t, string(text))
 	at, err := time.Parse(time.RFC3339, all[0].Object["recorded"].(string))
 	if err != nil {
 		s.t.Fatal(err)
@@ -86,18 +86,18 @@ func (s *stage) restore(name string) {
 			workload, _, _ := unstructured.NestedString(object.Object, "spec", "workloadRef", "name")
 			seen(object, made["Deployment/"+workload])
 		}
-		created, err := client(s.t, object.GroupVersionKind(), s.namespace).Create(s.t.Context(), object.DeepCopy(), metav1.CreateOptions{})
+		created, err := resourceClient(s.t, object.GroupVersionKind(), s.namespace).Create(s.t.Context(), object.DeepCopy(), metav1.CreateOptions{})
 		if err != nil {
 			s.t.Fatalf("make %s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 		if object.GetKind() == argov1.RolloutKind {
-			s.act(object.GetName(), toJSON(s.t, object.Object["status"]))
+			s.patchRolloutStatus(object.GetName(), toJSON(s.t, object.Object["status"]))
 		}
 		made[object.GetKind()+"/"+object.GetName()] = created
 	}
 	for _, object := range s.list(replicaSets) {
-		s.await("ReplicaSet "+object.GetName()+" has its pods", replicaSets, object.GetName(), func(object *unstructured.Unstructured) error {
-			if rs := read[appsv1.ReplicaSet](s.t, object); rs.Status.AvailableReplicas != *rs.Spec.Replicas {
+		s.waitForObject("ReplicaSet "+object.GetName()+" has its pods", replicaSets, object.GetName(), func(object *unstructured.Unstructured) error {
+			if rs := convert[appsv1.ReplicaSet](s.t, object); rs.Status.AvailableReplicas != *rs.Spec.Replicas {
 				return fmt.Errorf("%d of %d are available", rs.Status.AvailableReplicas, *rs.Spec.Replicas)
 			}
 			return nil
@@ -145,21 +145,21 @@ func TestWhatAnArgoRolloutsLeftIsTakenUpWhereItIs(t *testing.T) {
 	for name, p := range places() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := empty(t, "left-"+strings.ReplaceAll(name, "/", "-"))
+			s := newEnvironment(t, "left-"+strings.ReplaceAll(name, "/", "-"))
 			s.restore(name)
 			var l *load.Load
 			if p.host != "" {
-				l = s.send(p.host, 20)
+				l = s.startLoad(p.host, 20)
 			}
-			before := s.found()
-			left := read[argov1.Rollout](t, s.get(rollouts, "cart")).Status
-			bySerin().begin(s)
-			s.unmoved(before)
+			before := s.observedState()
+			left := convert[argov1.Rollout](t, s.get(rollouts, "cart")).Status
+			serinController().start(s)
+			s.checkUnchanged(before)
 			if left.CurrentPodHash != left.StableRS {
-				s.toldOf("Rollout", "cart", "RolloutAdopted", "Adopted the release of cart."+s.namespace)
+				s.waitForEventOf("Rollout", "cart", "RolloutAdopted", "Adopted the release of cart."+s.namespace)
 			}
-			s.ends(p)
-			s.nothingLost(l)
+			s.finishRelease(p)
+			s.checkNoRequestLost(l)
 		})
 	}
 }

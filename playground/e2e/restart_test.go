@@ -15,7 +15,7 @@ import (
 )
 
 // interrupted is a Canary whose release goes through every phase, and waits for people in two of them.
-func interrupted(hooks *receiver) string {
+func canaryWithHooks(hooks *receiver) string {
 	return fmt.Sprintf(`
 apiVersion: flagger.app/v1beta1
 kind: Canary
@@ -45,30 +45,30 @@ const restartWindow = 2 * time.Second
 // TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace kills Serin in each phase of a release, as kill -9 does.
 func TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "restart")
-	hooks := listen(t)
-	hooks.answer("/start", says(http.StatusForbidden))
-	hooks.answer("/finish", says(http.StatusForbidden))
+	s := startEnvironment(t, "restart")
+	hooks := startReceiver(t)
+	hooks.setAnswer("/start", answerWith(http.StatusForbidden))
+	hooks.setAnswer("/finish", answerWith(http.StatusForbidden))
 	// Pods take a while to be ready, so that Serin dies before the phase is over.
 	s.apply(deployment(t, "cart", 1, "READY_AFTER", "1s"))
 	r := s.follow("cart")
-	s.apply(interrupted(hooks))
+	s.apply(canaryWithHooks(hooks))
 	killedIn := func(phase string) {
 		t.Helper()
-		r.reaches(phase)
-		s.restart("cart", inPhase(phase))
+		r.waitForPhase(phase)
+		s.killAndRestart("cart", inPhase(phase))
 	}
 	killedIn("Initializing")
-	r.reaches("Initialized")
-	l := s.send(restartHost, 30)
-	requests(t, l, 1, "v1")
+	r.waitForPhase("Initialized")
+	l := s.startLoad(restartHost, 30)
+	waitForRequests(t, l, 1, "v1")
 
 	r = s.follow("cart")
-	s.ship("cart", "v2", "READY_AFTER", "1s")
+	s.deployVersion("cart", "v2", "READY_AFTER", "1s")
 	killedIn("Waiting")
-	asked := len(hooks.of("/start"))
-	hooks.called("/start", asked+1) // it goes on asking
-	hooks.answer("/start", says(http.StatusOK))
+	asked := len(hooks.callsTo("/start"))
+	hooks.waitForCall("/start", asked+1) // it goes on asking
+	hooks.setAnswer("/start", answerWith(http.StatusOK))
 	killedIn("Progressing") // before the first weight
 	firstWeight := func(c canary) error {
 		if c.Status.CanaryWeight != 30 || c.window() == "" {
@@ -76,9 +76,9 @@ func TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace(t *testing.T) {
 		}
 		return nil
 	}
-	open := r.until("has its first weight", firstWeight)
-	s.restart("cart", firstWeight)
-	after := r.until("has its last weight", func(c canary) error {
+	open := r.waitFor("has its first weight", firstWeight)
+	s.killAndRestart("cart", firstWeight)
+	after := r.waitFor("has its last weight", func(c canary) error {
 		if c.Status.CanaryWeight != 60 {
 			return errors.New("not yet")
 		}
@@ -88,12 +88,12 @@ func TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace(t *testing.T) {
 		t.Errorf("the window in which Serin died was %s long, want at least %s", length, restartWindow)
 	}
 	killedIn("WaitingPromotion")
-	hooks.answer("/finish", says(http.StatusOK))
+	hooks.setAnswer("/finish", answerWith(http.StatusOK))
 	killedIn("Promoting")
 	killedIn("Finalising")
-	end := r.ends("Succeeded")
-	s.left("app=cart")
-	requests(t, l, 30, "v2")
+	end := r.waitForEnd("Succeeded")
+	s.waitForPodsDeleted("app=cart")
+	waitForRequests(t, l, 30, "v2")
 	l.Stop()
 
 	if st := end.Status; st.CanaryWeight != 0 || st.FailedChecks != 0 || st.LastAppliedSpec == "" || st.LastAppliedSpec != st.LastPromotedSpec {
@@ -123,11 +123,11 @@ func TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace(t *testing.T) {
 		}
 	}
 	// Each window has its own question. One that was out when Serin died is asked once more, with the same key.
-	loads := keys(hooks.of("/load"))
+	loads := callsByKey(hooks.callsTo("/load"))
 	if len(loads) != len(windows) {
 		t.Errorf("%d windows asked %d different questions of the rollout hook: %v", len(windows), len(loads), loads)
 	}
-	accepts := keys(hooks.of("/accept"))
+	accepts := callsByKey(hooks.callsTo("/accept"))
 	if len(accepts) != 1 {
 		t.Errorf("the pre-rollout hook was asked %d different questions, want one: %v", len(accepts), accepts)
 	}
@@ -143,27 +143,27 @@ func TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace(t *testing.T) {
 // TestRestartInTheMiddleOfARollbackEndsInTheSamePlace kills Serin between the decision to roll back and its end.
 func TestRestartInTheMiddleOfARollbackEndsInTheSamePlace(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "rollback", "-drain-delay", "3s")
-	hooks := listen(t)
+	s := startEnvironment(t, "rollback", "-drain-delay", "3s")
+	hooks := startReceiver(t)
 	s.apply(deployment(t, "cart", 1))
 	r := s.follow("cart")
-	s.apply(strings.ReplaceAll(interrupted(hooks), restartHost, "rollback.test"))
-	r.reaches("Initialized")
-	l := s.send("rollback.test", 40)
-	requests(t, l, 1, "v1")
+	s.apply(strings.ReplaceAll(canaryWithHooks(hooks), restartHost, "rollback.test"))
+	r.waitForPhase("Initialized")
+	l := s.startLoad("rollback.test", 40)
+	waitForRequests(t, l, 1, "v1")
 
 	r = s.follow("cart")
-	s.ship("cart", "v2", "ERROR_PERCENT", "50")
-	r.until("reaches its threshold", func(c canary) error {
+	s.deployVersion("cart", "v2", "ERROR_PERCENT", "50")
+	r.waitFor("reaches its threshold", func(c canary) error {
 		if c.Status.FailedChecks < 2 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	s.restart("cart", inPhase("Progressing"))
-	r.ends("Failed")
-	s.left("app=cart")
-	requests(t, l, 30, "v1")
+	s.killAndRestart("cart", inPhase("Progressing"))
+	r.waitForEnd("Failed")
+	s.waitForPodsDeleted("app=cart")
+	waitForRequests(t, l, 30, "v1")
 	if counts := l.Counts(); counts.Failed() != counts.ByVersion["v2"].Errors {
 		t.Errorf("requests failed that the bad version did not fail: %s", counts)
 	}

@@ -24,7 +24,7 @@ var controllerKubeconfig string
 var documentedRoles = []string{"serin", "serin-canaries", "serin-config-tracking", "serin-rollouts"}
 
 // grant applies the documented rights and writes a kubeconfig that has them.
-func grant(ctx context.Context) error {
+func grantDocumentedPermissions(ctx context.Context) error {
 	rights, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "rights.yaml"))
 	if err != nil {
 		return fmt.Errorf("read the documented rights: %w", err)
@@ -51,7 +51,7 @@ func grant(ctx context.Context) error {
 }
 
 // as is the kubeconfig of somebody else.
-func as(t *testing.T, token string) *clientcmdapi.Config {
+func kubeconfigWithToken(t *testing.T, token string) *clientcmdapi.Config {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(shared.Kubeconfig)
 	if err != nil {
@@ -65,7 +65,7 @@ func as(t *testing.T, token string) *clientcmdapi.Config {
 }
 
 // readerRights are those of somebody who may read everything, and write nothing.
-const readerRights = `
+const readerRBAC = `
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: reader, namespace: NAMESPACE}
@@ -83,9 +83,9 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: NAMESPACE}]
 `
 
 // reader is a kubeconfig of somebody who may read everything, and write nothing.
-func reader(t *testing.T, namespace string) string {
+func readerKubeconfig(t *testing.T, namespace string) string {
 	t.Helper()
-	if err := shared.Apply(t.Context(), strings.ReplaceAll(readerRights, "NAMESPACE", namespace)); err != nil {
+	if err := shared.Apply(t.Context(), strings.ReplaceAll(readerRBAC, "NAMESPACE", namespace)); err != nil {
 		t.Fatal(err)
 	}
 	token, err := shared.Client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "reader", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -93,7 +93,7 @@ func reader(t *testing.T, namespace string) string {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*as(t, token.Status.Token), file); err != nil {
+	if err := clientcmd.WriteToFile(*kubeconfigWithToken(t, token.Status.Token), file); err != nil {
 		t.Fatal(err)
 	}
 	return file

@@ -18,7 +18,7 @@ import (
 )
 
 // legacy makes a ReplicaSet as another controller left it: with the hash that its library gave, which is not ours.
-func (s *stage) legacy(owner argov1.Rollout, version string, revision int64, pods int32, label func(hashes []string) string) string {
+func (s *environment) createLegacyReplicaSet(owner argov1.Rollout, version string, revision int64, pods int32, label func(hashes []string) string) string {
 	s.t.Helper()
 	spec := *owner.Spec.DeepCopy()
 	spec.Template.Spec.Containers[0].Image = "serin.dev/demo:" + version
@@ -32,8 +32,8 @@ func (s *stage) legacy(owner argov1.Rollout, version string, revision int64, pod
 	if _, err := shared.Client.AppsV1().ReplicaSets(s.namespace).Create(s.t.Context(), rs, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.await("ReplicaSet "+rs.Name+" has its pods", replicaSets, rs.Name, func(object *unstructured.Unstructured) error {
-		if got := read[appsv1.ReplicaSet](s.t, object).Status.AvailableReplicas; got != pods {
+	s.waitForObject("ReplicaSet "+rs.Name+" has its pods", replicaSets, rs.Name, func(object *unstructured.Unstructured) error {
+		if got := convert[appsv1.ReplicaSet](s.t, object).Status.AvailableReplicas; got != pods {
 			return fmt.Errorf("%d of %d are available", got, pods)
 		}
 		return nil
@@ -50,49 +50,49 @@ func TestRolloutsOfAnotherControllerAreTakenUpWhereTheyAre(t *testing.T) {
 	for name, label := range map[string]func([]string) string{"dated": dated, "unknown": unknown} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := empty(t, "rollout-adopt-"+name)
-			s.apply(aRollout(t, "cart", 3, pausing) + aRollout(t, "shop", 4, pausing))
-			steps, err := rollout.StepHash(read[argov1.Rollout](t, s.get(rollouts, "cart")).Spec.Strategy.Canary.Steps)
+			s := newEnvironment(t, "rollout-adopt-"+name)
+			s.apply(rolloutManifest(t, "cart", 3, pausingStrategy) + rolloutManifest(t, "shop", 4, pausingStrategy))
+			steps, err := rollout.StepHash(convert[argov1.Rollout](t, s.get(rollouts, "cart")).Spec.Strategy.Canary.Steps)
 			if err != nil {
 				t.Fatal(err)
 			}
-			rest := read[argov1.Rollout](t, s.get(rollouts, "cart"))
-			stable := s.legacy(rest, "v1", 1, 3, label)
+			rest := convert[argov1.Rollout](t, s.get(rollouts, "cart"))
+			stable := s.createLegacyReplicaSet(rest, "v1", 1, 3, label)
 			s.patch(rollouts, "cart", `{"metadata":{"annotations":{"rollout.argoproj.io/revision":"1"}}}`)
-			s.act("cart", fmt.Sprintf(`{"observedGeneration":"1","currentPodHash":%[1]q,"stableRS":%[1]q,"currentStepHash":%[2]q,"currentStepIndex":4,
+			s.patchRolloutStatus("cart", fmt.Sprintf(`{"observedGeneration":"1","currentPodHash":%[1]q,"stableRS":%[1]q,"currentStepHash":%[2]q,"currentStepIndex":4,
 			  "replicas":3,"updatedReplicas":3,"readyReplicas":3,"availableReplicas":3,"HPAReplicas":3,"selector":"app=cart","phase":"Healthy"}`, stable, steps))
 
-			moving := read[argov1.Rollout](t, s.get(rollouts, "shop"))
-			old := s.legacy(moving, "v1", 1, 3, label)
-			s.release("shop", "v2")
-			moving = read[argov1.Rollout](t, s.get(rollouts, "shop"))
-			canary := s.legacy(moving, "v2", 2, 1, label)
+			moving := convert[argov1.Rollout](t, s.get(rollouts, "shop"))
+			old := s.createLegacyReplicaSet(moving, "v1", 1, 3, label)
+			s.releaseVersion("shop", "v2")
+			moving = convert[argov1.Rollout](t, s.get(rollouts, "shop"))
+			canary := s.createLegacyReplicaSet(moving, "v2", 2, 1, label)
 			s.patch(rollouts, "shop", `{"metadata":{"annotations":{"rollout.argoproj.io/revision":"2"}}}`)
-			s.act("shop", fmt.Sprintf(`{"observedGeneration":"2","currentPodHash":%q,"stableRS":%q,"currentStepHash":%q,"currentStepIndex":1,"controllerPause":true,
+			s.patchRolloutStatus("shop", fmt.Sprintf(`{"observedGeneration":"2","currentPodHash":%q,"stableRS":%q,"currentStepHash":%q,"currentStepIndex":1,"controllerPause":true,
 			  "pauseConditions":[{"reason":"CanaryPauseStep","startTime":"2026-01-02T10:00:00Z"}],"replicas":4,"updatedReplicas":1,"readyReplicas":4,
 			  "availableReplicas":4,"HPAReplicas":4,"selector":"app=shop","phase":"Paused","message":"CanaryPauseStep"}`, canary, old, steps))
-			uids, sets := s.uidsOf("cart", "shop"), s.setsOf("cart", "shop")
+			uids, sets := s.podUIDsOf("cart", "shop"), s.replicaSetsOf("cart", "shop")
 
-			s.serve()
-			s.phase("cart", argov1.RolloutPhaseHealthy, "")
-			s.phase("shop", argov1.RolloutPhasePaused, "CanaryPauseStep")
-			if diff := cmp.Diff(uids, s.uidsOf("cart", "shop")); diff != "" {
+			s.startSerin()
+			s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+			s.waitForRolloutPhase("shop", argov1.RolloutPhasePaused, "CanaryPauseStep")
+			if diff := cmp.Diff(uids, s.podUIDsOf("cart", "shop")); diff != "" {
 				t.Errorf("pods were replaced: %s", diff)
 			}
-			s.scale(4) // and what follows from a spec that has changed elsewhere
-			s.phase("cart", argov1.RolloutPhaseHealthy, "")
-			s.scale(3)
-			s.phase("cart", argov1.RolloutPhaseHealthy, "")
-			s.act("shop", `{"pauseConditions":null}`)
-			s.phase("shop", argov1.RolloutPhaseHealthy, "")
-			if diff := cmp.Diff(sets, s.setsOf("cart", "shop")); diff != "" {
+			s.setReplicas(4) // and what follows from a spec that has changed elsewhere
+			s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+			s.setReplicas(3)
+			s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+			s.patchRolloutStatus("shop", `{"pauseConditions":null}`)
+			s.waitForRolloutPhase("shop", argov1.RolloutPhaseHealthy, "")
+			if diff := cmp.Diff(sets, s.replicaSetsOf("cart", "shop")); diff != "" {
 				t.Errorf("ReplicaSets were made or went: %s", diff)
 			}
-			s.pods("cart", "v1=3")
-			s.pods("shop", "v2=4")
+			s.waitForPods("cart", "v1=3")
+			s.waitForPods("shop", "v2=4")
 
-			s.release("cart", "v2")
-			paused := s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+			s.releaseVersion("cart", "v2")
+			paused := s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 			if revision := paused.Annotations[argov1.RevisionAnnotation]; revision != "2" {
 				t.Errorf("the one change is revision %s, want 2", revision)
 			}
@@ -100,10 +100,10 @@ func TestRolloutsOfAnotherControllerAreTakenUpWhereTheyAre(t *testing.T) {
 	}
 }
 
-func (s *stage) uidsOf(names ...string) map[types.UID]bool {
+func (s *environment) podUIDsOf(names ...string) map[types.UID]bool {
 	all := map[types.UID]bool{}
 	for _, name := range names {
-		for uid := range s.uids(name) {
+		for uid := range s.podUIDs(name) {
 			all[uid] = true
 		}
 	}
@@ -111,7 +111,7 @@ func (s *stage) uidsOf(names ...string) map[types.UID]bool {
 }
 
 // setsOf are the names of ReplicaSets.
-func (s *stage) setsOf(names ...string) []string {
+func (s *environment) replicaSetsOf(names ...string) []string {
 	s.t.Helper()
 	var all []string
 	for _, name := range names {

@@ -15,57 +15,57 @@ import (
 func TestCommandsTellHowARolloutStandsAndSteerIt(t *testing.T) {
 	t.Parallel()
 	const namespace = "rollout-commands"
-	s := enter(t, namespace)
-	sh := shell{t, shared.Kubeconfig}
+	s := startEnvironment(t, namespace)
+	sh := commandRunner{t, shared.Kubeconfig}
 	of := func(command string, more ...string) []string {
 		return slices.Concat([]string{command, "-n", namespace, "--controller-flags=-namespace=" + namespace}, more)
 	}
-	s.apply(aRollout(t, "cart", 2, `{canary: {steps: [{setWeight: 50}, {pause: {}}, {setWeight: 100}]}}`))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	sh.wants(sh.run(codeDone, of("why", "cart")...), "Rollout cart.rollout-commands is idle (Healthy", "The last release was promoted")
+	s.apply(rolloutManifest(t, "cart", 2, `{canary: {steps: [{setWeight: 50}, {pause: {}}, {setWeight: 100}]}}`))
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	sh.checkOutput(sh.run(codeDone, of("why", "cart")...), "Rollout cart.rollout-commands is idle (Healthy", "The last release was promoted")
 	if p := sh.run(codeDone, of("get", "-o", "name")...); p.stdout != "rollout.argoproj.io/cart\n" {
 		t.Errorf("want the name alone: %s", p)
 	}
 
 	// A watch that begins before Serin has looked at the new version waits for that one.
-	s.release("cart", "v2")
-	watching := sh.begin(of("watch", "rollout/cart", "--plain", "--until", "done")...)
-	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.releaseVersion("cart", "v2")
+	watching := sh.start(of("watch", "rollout/cart", "--plain", "--until", "done")...)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 	table := sh.run(codeDone, of("get", "rollouts")...)
-	sh.wants(table, "KIND", "Rollout", "Paused", "50% 2/3", "pause (user)")
-	why := sh.run(codePerson, of("why", "rollout/cart")...)
-	sh.wants(why, "step 2 of 3; the new revision receives 50% of the traffic", "It waits for pause: until the user promotes the rollout", "serin promote rollout/cart -n "+namespace, "Then: setWeight: 100.")
+	sh.checkOutput(table, "KIND", "Rollout", "Paused", "50% 2/3", "pause (user)")
+	why := sh.run(codeUserAction, of("why", "rollout/cart")...)
+	sh.checkOutput(why, "step 2 of 3; the new revision receives 50% of the traffic", "It waits for pause: until the user promotes the rollout", "serin promote rollout/cart -n "+namespace, "Then: setWeight: 100.")
 	t.Logf("as a person sees it:\n%s\n%s", table.stdout, why.stdout)
-	d := sh.reads(sh.run(codePerson, of("why", "cart", "-o", "json")...))
+	d := sh.parseDocument(sh.run(codeUserAction, of("why", "cart", "-o", "json")...))
 	if d.Release.State != "waits-for-person" || d.Release.Weight != 50 || len(d.Release.Gates) == 0 || d.Release.Gates[0].Opener != "person" {
 		t.Errorf("the release is told as %+v", d.Release)
 	}
 
 	sh.run(codeDone, of("pause", "cart")...)
-	s.phase("cart", argov1.RolloutPhasePaused, "manually paused")
-	sh.wants(sh.run(codePerson, of("why", "cart")...), "It waits for paused: spec.paused is true", "serin resume rollout/cart")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "manually paused")
+	sh.checkOutput(sh.run(codeUserAction, of("why", "cart")...), "It waits for paused: spec.paused is true", "serin resume rollout/cart")
 	sh.run(codeUsage, of("pause", "cart")...)
 	sh.run(codeDone, of("resume", "cart")...)
-	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 	sh.run(codeDone, of("promote", "cart")...)
-	if p := watching.ends(); p.code != codeDone || !strings.Contains(p.stdout, "waits=pause opener=person") || !strings.Contains(p.stdout, namespace+"/rollout/cart Healthy") {
+	if p := watching.wait(); p.code != codeDone || !strings.Contains(p.stdout, "waits=pause opener=person") || !strings.Contains(p.stdout, namespace+"/rollout/cart Healthy") {
 		t.Errorf("the release was promoted: %s", p)
 	}
 	sh.run(codeUsage, of("promote", "cart")...)
 
-	s.release("cart", "v3")
-	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.releaseVersion("cart", "v3")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 	sh.run(codeDone, of("abort", "rollout/cart")...)
 	sh.run(codeFailed, of("watch", "cart", "--plain", "--until", "done")...)
-	sh.wants(sh.run(codeFailed, of("why", "cart")...), "The last release was aborted", "serin retry rollout/cart")
+	sh.checkOutput(sh.run(codeFailed, of("why", "cart")...), "The last release was aborted", "serin retry rollout/cart")
 	sh.run(codeDone, of("retry", "cart")...)
-	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 	sh.run(codeDone, of("promote", "--full", "cart")...)
 	sh.run(codeDone, of("watch", "cart", "--plain", "--until", "promoted")...)
-	s.pods("cart", "v3=2")
+	s.waitForPods("cart", "v3=2")
 
 	// A name that both kinds have needs its kind.
-	s.apply(deploymentByHand("cart", 1) + toldBy("http://127.0.0.1:1", "http://127.0.0.1:1"))
+	s.apply(deploymentByHand("cart", 1) + canaryWithSignOff("http://127.0.0.1:1", "http://127.0.0.1:1"))
 	if p := sh.run(codeUsage, of("why", "cart")...); !strings.Contains(p.stderr, "cart in namespace "+namespace+" is a Canary and a Rollout: use canary/cart or rollout/cart") {
 		t.Errorf("want one sentence: %s", p)
 	}

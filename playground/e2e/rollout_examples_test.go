@@ -10,13 +10,15 @@ import (
 )
 
 // apart are the Services and the route of Rollout cart, for a host of its own.
-func apart(t *testing.T, host string) string { return replaced(t, rolledRoute, "rolled.test", host) }
+func cartRoute(t *testing.T, host string) string {
+	return replaceTexts(t, rolledRoute, "rolled.test", host)
+}
 
 // share wants version v2 to get that part of the requests.
-func (s *stage) share(l *load.Load, weight int) {
+func (s *environment) checkShare(l *load.Load, weight int) {
 	s.t.Helper()
-	counts := s.settled(l)
-	low, high := load.BinomialBounds(counts.Requests, float64(weight)/100, tail)
+	counts := s.countSettled(l)
+	low, high := load.BinomialBounds(counts.Requests, float64(weight)/100, boundTail)
 	if got := counts.ByVersion["v2"].Requests; got < low || got > high {
 		s.t.Errorf("at weight %d v2 got %d of %d requests, want %d to %d", weight, got, counts.Requests, low, high)
 	}
@@ -26,24 +28,24 @@ func (s *stage) share(l *load.Load, weight int) {
 // its traffic; no request meets a pod that is gone.
 func TestADynamicStableScaleLosesNoRequest(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "shrinking")
-	s.apply(apart(t, "shrinking.test") + aRollout(t, "cart", 4, `{canary: {stableService: cart-stable, canaryService: cart-canary, dynamicStableScale: true, abortScaleDownDelaySeconds: 600,
+	s := startEnvironment(t, "shrinking")
+	s.apply(cartRoute(t, "shrinking.test") + rolloutManifest(t, "cart", 4, `{canary: {stableService: cart-stable, canaryService: cart-canary, dynamicStableScale: true, abortScaleDownDelaySeconds: 600,
 	  trafficRouting: {plugins: {argoproj-labs/gatewayAPI: {httpRoute: cart, namespace: shrinking}}},
 	  steps: [{setWeight: 25}, {pause: {}}, {setWeight: 75}, {pause: {}}]}}`))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	l := s.send("shrinking.test", 80)
-	requests(t, l, 20, "v1")
-	s.release("cart", "v2")
-	s.phaseAt(25)
-	s.pods("cart", "v1=3 v2=1")
-	s.share(l, 25)
-	s.act("cart", `{"pauseConditions":null}`)
-	s.phaseAt(75)
-	s.pods("cart", "v1=1 v2=3")
-	s.share(l, 75)
-	s.act("cart", `{"abort":true}`)
-	s.pods("cart", "v1=4 v2=3") // those of the canary stay for their delay
-	s.share(l, 0)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	l := s.startLoad("shrinking.test", 80)
+	waitForRequests(t, l, 20, "v1")
+	s.releaseVersion("cart", "v2")
+	s.waitForPausedAt(25)
+	s.waitForPods("cart", "v1=3 v2=1")
+	s.checkShare(l, 25)
+	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
+	s.waitForPausedAt(75)
+	s.waitForPods("cart", "v1=1 v2=3")
+	s.checkShare(l, 75)
+	s.patchRolloutStatus("cart", `{"abort":true}`)
+	s.waitForPods("cart", "v1=4 v2=3") // those of the canary stay for their delay
+	s.checkShare(l, 0)
 	if counts := l.Counts(); counts.Lost > 0 {
 		t.Errorf("%d requests were lost: %s", counts.Lost, counts)
 	}
@@ -52,18 +54,18 @@ func TestADynamicStableScaleLosesNoRequest(t *testing.T) {
 // TestAPlanOutOfBalanceIsCarriedOutAsItIsWritten: one pod of four gets nine tenths of the requests, after a warning.
 func TestAPlanOutOfBalanceIsCarriedOutAsItIsWritten(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "unbalanced")
-	s.apply(apart(t, "unbalanced.test") + aRollout(t, "cart", 4, `{canary: {stableService: cart-stable, canaryService: cart-canary,
+	s := startEnvironment(t, "unbalanced")
+	s.apply(cartRoute(t, "unbalanced.test") + rolloutManifest(t, "cart", 4, `{canary: {stableService: cart-stable, canaryService: cart-canary,
 	  trafficRouting: {plugins: {argoproj-labs/gatewayAPI: {httpRoute: cart, namespace: unbalanced}}},
 	  steps: [{setCanaryScale: {weight: 10}}, {pause: {}}, {setWeight: 90}, {pause: {}}]}}`))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	l := s.send("unbalanced.test", 80)
-	requests(t, l, 20, "v1")
-	s.release("cart", "v2")
-	s.phaseAt(0)
-	s.toldOf("Rollout", "cart", "TrafficImbalance", "step 3 (setWeight: 90) routes 90/100 of the traffic to 1 pod")
-	s.act("cart", `{"pauseConditions":null}`)
-	s.phaseAt(90)
-	s.pods("cart", "v1=4 v2=1")
-	s.share(l, 90)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	l := s.startLoad("unbalanced.test", 80)
+	waitForRequests(t, l, 20, "v1")
+	s.releaseVersion("cart", "v2")
+	s.waitForPausedAt(0)
+	s.waitForEventOf("Rollout", "cart", "TrafficImbalance", "step 3 (setWeight: 90) routes 90/100 of the traffic to 1 pod")
+	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
+	s.waitForPausedAt(90)
+	s.waitForPods("cart", "v1=4 v2=1")
+	s.checkShare(l, 90)
 }

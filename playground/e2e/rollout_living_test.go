@@ -43,34 +43,34 @@ spec:
 // TestARolloutSharesRequestsByGatewayAPI ships under load: each weight is what clients see, no request is lost, not even
 // when the Rollout is deleted, and what it had is given back.
 func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
-	s := enter(t, "rolled")
-	s.apply(rolledRoute + aRollout(t, "cart", 2, `{canary: {stableService: cart-stable, canaryService: cart-canary,
+	s := startEnvironment(t, "rolled")
+	s.apply(rolledRoute + rolloutManifest(t, "cart", 2, `{canary: {stableService: cart-stable, canaryService: cart-canary,
 	  trafficRouting: {plugins: {argoproj-labs/gatewayAPI: {httpRoute: cart, namespace: rolled}}},
 	  steps: [{setWeight: 20}, {pause: {}}, {setWeight: 60}, {pause: {}}]}}`))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	l := s.send("rolled.test", 80)
-	requests(t, l, 20, "v1")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	l := s.startLoad("rolled.test", 80)
+	waitForRequests(t, l, 20, "v1")
 
-	s.release("cart", "v2")
+	s.releaseVersion("cart", "v2")
 	for _, weight := range []int{20, 60} {
-		paused := s.phaseAt(weight)
+		paused := s.waitForPausedAt(weight)
 		if w := paused.Status.Canary.Weights; w == nil || int(w.Canary.Weight) != weight || int(w.Stable.Weight) != 100-weight {
 			t.Errorf("at weight %d the status says %s", weight, toJSON(t, w))
 		}
-		requests(t, l, 1, "v2")
-		counts := s.settled(l)
-		low, high := load.BinomialBounds(counts.Requests, float64(weight)/100, tail)
+		waitForRequests(t, l, 1, "v2")
+		counts := s.countSettled(l)
+		low, high := load.BinomialBounds(counts.Requests, float64(weight)/100, boundTail)
 		if got := counts.ByVersion["v2"].Requests; got < low || got > high {
 			t.Errorf("at weight %d v2 got %d of %d requests, want %d to %d", weight, got, counts.Requests, low, high)
 		}
-		s.act("cart", `{"pauseConditions":null}`)
+		s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
 	}
-	healthy := s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.settled(l)
-	if after := requests(t, l, 60); after.ByVersion["v1"].Requests > 0 {
+	healthy := s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.countSettled(l)
+	if after := waitForRequests(t, l, 60); after.ByVersion["v1"].Requests > 0 {
 		t.Errorf("promoted, and v1 still answers: %s", after)
 	}
-	service := read[corev1.Service](t, s.get(services, "cart-stable"))
+	service := convert[corev1.Service](t, s.get(services, "cart-stable"))
 	if got := service.Spec.Selector[argov1.PodTemplateHashLabel]; got != healthy.Status.StableRS || service.Annotations[argov1.ManagedByAnnotation] != "cart" {
 		t.Errorf("the stable Service selects %v, managed by %q", service.Spec.Selector, service.Annotations[argov1.ManagedByAnnotation])
 	}
@@ -80,18 +80,18 @@ func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
 
 	s.delete(rollouts, "cart")
 	for _, name := range []string{"cart-stable", "cart-canary"} {
-		s.await("Service "+name+" is given back", services, name, func(object *unstructured.Unstructured) error {
+		s.waitForObject("Service "+name+" is given back", services, name, func(object *unstructured.Unstructured) error {
 			if object == nil {
 				return errors.New("it is gone")
 			}
-			service := read[corev1.Service](t, object)
+			service := convert[corev1.Service](t, object)
 			if diff := cmp.Diff(map[string]string{"app": "cart"}, service.Spec.Selector); diff != "" || service.Annotations[argov1.ManagedByAnnotation] != "" {
 				return fmt.Errorf("it selects %v, managed by %q", service.Spec.Selector, service.Annotations[argov1.ManagedByAnnotation])
 			}
 			return nil
 		})
 	}
-	s.events.until(t, "people are told that it is deleted", 0, func(e state[corev1.Event]) error {
+	s.events.waitForState(t, "people are told that it is deleted", 0, func(e state[corev1.Event]) error {
 		if e.object.Reason != "RolloutDeleted" || e.object.Message != "Rollout cart/rolled is deleted." {
 			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
 		}
@@ -100,11 +100,11 @@ func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
 }
 
 // phaseAt waits until Rollout cart is paused at a weight.
-func (s *stage) phaseAt(weight int) argov1.Rollout {
+func (s *environment) waitForPausedAt(weight int) argov1.Rollout {
 	s.t.Helper()
 	var found argov1.Rollout
-	s.await(fmt.Sprintf("Rollout cart is paused at weight %d", weight), rollouts, "cart", func(object *unstructured.Unstructured) error {
-		found = read[argov1.Rollout](s.t, object)
+	s.waitForObject(fmt.Sprintf("Rollout cart is paused at weight %d", weight), rollouts, "cart", func(object *unstructured.Unstructured) error {
+		found = convert[argov1.Rollout](s.t, object)
 		status := found.Status
 		if status.Phase != argov1.RolloutPhasePaused || status.Canary.Weights == nil || int(status.Canary.Weights.Canary.Weight) != weight {
 			return errors.New(toJSON(s.t, status))
@@ -115,39 +115,39 @@ func (s *stage) phaseAt(weight int) argov1.Rollout {
 }
 
 // settled lets the gateway take up the route, and returns the counts of the requests after that.
-func (s *stage) settled(l *load.Load) load.Counts {
+func (s *environment) countSettled(l *load.Load) load.Counts {
 	s.t.Helper()
-	from := time.Now().Add(settling)
-	requests(s.t, l, 400)
+	from := time.Now().Add(settleTime)
+	waitForRequests(s.t, l, 400)
 	return l.Between(from, time.Now())
 }
 
 // TestPodsCarryTheMetadataOfTheirRole: without a restart, and nothing of a role that is over.
 func TestPodsCarryTheMetadataOfTheirRole(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "rollout-roles")
-	s.apply(aRollout(t, "cart", 2, `{canary: {canaryMetadata: {labels: {role: canary}, annotations: {since: today}}, stableMetadata: {labels: {role: stable}},
+	s := startEnvironment(t, "rollout-roles")
+	s.apply(rolloutManifest(t, "cart", 2, `{canary: {canaryMetadata: {labels: {role: canary}, annotations: {since: today}}, stableMetadata: {labels: {role: stable}},
 	  steps: [{setWeight: 50}, {pause: {}}]}}`))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.roles("v1 stable, v1 stable")
-	s.release("cart", "v2")
-	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
-	s.roles("v1 stable, v2 canary today")
-	before := s.uids("cart")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForRoles("v1 stable, v1 stable")
+	s.releaseVersion("cart", "v2")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.waitForRoles("v1 stable, v2 canary today")
+	before := s.podUIDs("cart")
 	s.patch(rollouts, "cart", `{"spec":{"strategy":{"canary":{"canaryMetadata":{"annotations":{"since":"yesterday"}}}}}}`)
-	s.roles("v1 stable, v2 canary yesterday")
-	if diff := cmp.Diff(before, s.uids("cart")); diff != "" {
+	s.waitForRoles("v1 stable, v2 canary yesterday")
+	if diff := cmp.Diff(before, s.podUIDs("cart")); diff != "" {
 		t.Errorf("pods were replaced for their metadata: %s", diff)
 	}
-	s.act("cart", `{"promoteFull":true}`)
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.roles("v2 stable, v2 stable")
+	s.patchRolloutStatus("cart", `{"promoteFull":true}`)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForRoles("v2 stable, v2 stable")
 }
 
 // roles waits until the pods have these versions and roles.
-func (s *stage) roles(want string) {
+func (s *environment) waitForRoles(want string) {
 	s.t.Helper()
-	s.await("the pods are "+want, rollouts, "cart", func(*unstructured.Unstructured) error {
+	s.waitForObject("the pods are "+want, rollouts, "cart", func(*unstructured.Unstructured) error {
 		list, err := shared.Client.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=cart"})
 		if err != nil {
 			s.t.Fatal(err)
@@ -171,7 +171,7 @@ func (s *stage) roles(want string) {
 // TestRolloutsAreLeftToALivingArgoRollouts: while it holds its lease nothing is done, and everything as soon as it is gone.
 func TestRolloutsAreLeftToALivingArgoRollouts(t *testing.T) {
 	t.Parallel()
-	s := empty(t, "rollout-peer")
+	s := newEnvironment(t, "rollout-peer")
 	lease, err := shared.Client.CoordinationV1().Leases(s.namespace).Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "argo-rollouts-controller-lock"},
 		Spec: coordinationv1.LeaseSpec{
@@ -181,31 +181,31 @@ func TestRolloutsAreLeftToALivingArgoRollouts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(aRollout(t, "cart", 1, `{canary: {}}`))
-	s.serve("-other-controller-namespaces=" + s.namespace) // elsewhere a Lease without a Deployment counts for nothing
-	s.events.until(t, "people are told who acts", 0, func(e state[corev1.Event]) error {
+	s.apply(rolloutManifest(t, "cart", 1, `{canary: {}}`))
+	s.startSerin("-other-controller-namespaces=" + s.namespace) // elsewhere a Lease without a Deployment counts for nothing
+	s.events.waitForState(t, "people are told who acts", 0, func(e state[corev1.Event]) error {
 		if e.object.Reason != "LeftToArgoRollouts" || !strings.Contains(e.object.Message, "is held by argo-rollouts-7_1") {
 			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
 		}
 		return nil
 	})
-	if status := read[argov1.Rollout](t, s.get(rollouts, "cart")).Status; status.Phase != "" {
+	if status := convert[argov1.Rollout](t, s.get(rollouts, "cart")).Status; status.Phase != "" {
 		t.Errorf("the status belongs to the other, and was written: %s", toJSON(t, status))
 	}
-	sh, of := shell{t, shared.Kubeconfig}, []string{"-n", s.namespace, "--controller-flags=-namespace=" + s.namespace + " -other-controller-namespaces=" + s.namespace}
-	why := sh.run(codePerson, append([]string{"why", "rollout/cart"}, of...)...)
-	sh.wants(why, "It waits for peer: Argo Rollouts acts on this Rollout (Lease argo-rollouts-controller-lock of namespace rollout-peer is held by argo-rollouts-7_1), so Serin does not", "The user opens it")
+	sh, of := commandRunner{t, shared.Kubeconfig}, []string{"-n", s.namespace, "--controller-flags=-namespace=" + s.namespace + " -other-controller-namespaces=" + s.namespace}
+	why := sh.run(codeUserAction, append([]string{"why", "rollout/cart"}, of...)...)
+	sh.checkOutput(why, "It waits for peer: Argo Rollouts acts on this Rollout (Lease argo-rollouts-controller-lock of namespace rollout-peer is held by argo-rollouts-7_1), so Serin does not", "The user opens it")
 	table := sh.run(codeDone, append([]string{"get"}, of...)...)
-	sh.wants(table, "peer (user)")
+	sh.checkOutput(table, "peer (user)")
 	t.Logf("as a person sees it:\n%s\n%s", table.stdout, why.stdout)
 	s.delete(leases, lease.Name)
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.pods("cart", "v1=1")
-	sh.wants(sh.run(codeDone, append([]string{"why", "rollout/cart"}, of...)...), "is idle (Healthy")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForPods("cart", "v1=1")
+	sh.checkOutput(sh.run(codeDone, append([]string{"why", "rollout/cart"}, of...)...), "is idle (Healthy")
 }
 
 // leaseOfBlue are the rights that take the place of those for the Lease of an Argo Rollouts without an instance id.
-const leaseOfBlue = `
+const blueLeaseRBAC = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: serin-blue}
@@ -221,13 +221,13 @@ subjects: [{kind: ServiceAccount, name: serin, namespace: default}]
 // TestAnInstanceServesWhatCarriesItsID, and nothing else.
 func TestAnInstanceServesWhatCarriesItsID(t *testing.T) {
 	t.Parallel()
-	s := empty(t, "rollout-instance")
-	s.apply(leaseOfBlue)
-	s.serve("-instance-id", "blue")
-	s.apply(aRollout(t, "other", 1, `{canary: {}}`) + aRollout(t, "cart", 1, `{canary: {}}`))
+	s := newEnvironment(t, "rollout-instance")
+	s.apply(blueLeaseRBAC)
+	s.startSerin("-instance-id", "blue")
+	s.apply(rolloutManifest(t, "other", 1, `{canary: {}}`) + rolloutManifest(t, "cart", 1, `{canary: {}}`))
 	s.patch(rollouts, "cart", `{"metadata":{"labels":{"argo-rollouts.argoproj.io/controller-instance-id":"blue"}}}`)
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	if status := read[argov1.Rollout](t, s.get(rollouts, "other")).Status; status.Phase != "" {
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	if status := convert[argov1.Rollout](t, s.get(rollouts, "other")).Status; status.Phase != "" {
 		t.Errorf("a Rollout without an id is another's, and was served: %s", toJSON(t, status))
 	}
 }
@@ -235,7 +235,7 @@ func TestAnInstanceServesWhatCarriesItsID(t *testing.T) {
 // TestARolloutAndACanaryNeverReleaseOneWorkload: the later of the two says so, and goes on when the other is gone.
 func TestARolloutAndACanaryNeverReleaseOneWorkload(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "rollout-rival", "-mesh-provider", "kubernetes")
+	s := startEnvironment(t, "rollout-rival", "-mesh-provider", "kubernetes")
 	s.apply(deployment(t, "cart", 1) + `
 apiVersion: flagger.app/v1beta1
 kind: Canary
@@ -245,7 +245,7 @@ spec:
   service: {port: 80, targetPort: http}
   analysis: {interval: 3s, threshold: 2, iterations: 2}
 `)
-	s.follow("cart").reaches("Initialized")
+	s.follow("cart").waitForPhase("Initialized")
 	s.apply(`
 apiVersion: argoproj.io/v1alpha1
 kind: Rollout
@@ -255,7 +255,7 @@ spec:
   workloadRef: {apiVersion: apps/v1, kind: Deployment, name: cart}
   strategy: {canary: {}}
 `)
-	s.phase("later", argov1.RolloutPhaseDegraded, "Canary cart already releases Deployment cart")
+	s.waitForRolloutPhase("later", argov1.RolloutPhaseDegraded, "Canary cart already releases Deployment cart")
 	s.delete(canaries, "cart")
-	s.phase("later", argov1.RolloutPhaseHealthy, "")
+	s.waitForRolloutPhase("later", argov1.RolloutPhaseHealthy, "")
 }

@@ -40,50 +40,50 @@ spec:
 // scale of the Rollout. Pods of both revisions follow, the step stands, the shares too, and no request is lost.
 func TestAnAutoscalerMayScaleInTheMiddleOfARelease(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "scaled")
-	s.apply(apart(t, "scaled.test") + rolledScaler + aRollout(t, "cart", 2, `{canary: {stableService: cart-stable, canaryService: cart-canary, scaleDownDelaySeconds: 3,
+	s := startEnvironment(t, "scaled")
+	s.apply(cartRoute(t, "scaled.test") + rolledScaler + rolloutManifest(t, "cart", 2, `{canary: {stableService: cart-stable, canaryService: cart-canary, scaleDownDelaySeconds: 3,
 	  trafficRouting: {plugins: {argoproj-labs/gatewayAPI: {httpRoute: cart, namespace: scaled}}},
 	  steps: [{setWeight: 50}, {pause: {}}, {setWeight: 75}, {pause: {}}]}}`))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	l := s.send("scaled.test", 80)
-	requests(t, l, 20, "v1")
-	s.release("cart", "v2")
-	s.phaseAt(50)
-	s.pods("cart", "v1=2 v2=1")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	l := s.startLoad("scaled.test", 80)
+	waitForRequests(t, l, 20, "v1")
+	s.releaseVersion("cart", "v2")
+	s.waitForPausedAt(50)
+	s.waitForPods("cart", "v1=2 v2=1")
 	stands := func(weight int, step int32) {
 		t.Helper()
-		if status := s.phaseAt(weight).Status; *status.CurrentStepIndex != step || status.HPAReplicas != status.Replicas || status.Selector == "" {
+		if status := s.waitForPausedAt(weight).Status; *status.CurrentStepIndex != step || status.HPAReplicas != status.Replicas || status.Selector == "" {
 			t.Errorf("scaled, the status says step %d, %d replicas to an autoscaler, %d in all, of %q", *status.CurrentStepIndex, status.HPAReplicas, status.Replicas, status.Selector)
 		}
 	}
 
 	s.patch(scalers, "cart", `{"spec":{"minReplicas":4}}`)
-	s.pods("cart", "v1=4 v2=2")
+	s.waitForPods("cart", "v1=4 v2=2")
 	stands(50, 1)
-	s.share(l, 50)
+	s.checkShare(l, 50)
 	s.kubectl("", "scale", "rollout/cart", "--replicas=6")
-	s.pods("cart", "v1=6 v2=3")
+	s.waitForPods("cart", "v1=6 v2=3")
 	stands(50, 1)
-	s.act("cart", `{"pauseConditions":null}`)
-	s.phaseAt(75)
-	s.pods("cart", "v1=6 v2=5")
+	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
+	s.waitForPausedAt(75)
+	s.waitForPods("cart", "v1=6 v2=5")
 
 	s.patch(scalers, "cart", `{"spec":{"minReplicas":1,"maxReplicas":4}}`)
-	s.pods("cart", "v1=4 v2=3")
+	s.waitForPods("cart", "v1=4 v2=3")
 	stands(75, 3)
-	s.share(l, 75)
-	s.act("cart", `{"pauseConditions":null}`)
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.pods("cart", "v2=4")
+	s.checkShare(l, 75)
+	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForPods("cart", "v2=4")
 	if counts := l.Counts(); counts.Lost > 0 {
 		t.Errorf("%d requests were lost: %s", counts.Lost, counts)
 	}
-	if scaler := read[autoscalingv2.HorizontalPodAutoscaler](t, s.get(scalers, "cart")); scaler.Status.DesiredReplicas != 4 {
+	if scaler := convert[autoscalingv2.HorizontalPodAutoscaler](t, s.get(scalers, "cart")); scaler.Status.DesiredReplicas != 4 {
 		t.Errorf("the autoscaler says %+v", scaler.Status)
 	}
 }
 
-const referring = `
+const workloadRollout = `
 apiVersion: argoproj.io/v1alpha1
 kind: Rollout
 metadata: {name: cart}
@@ -101,33 +101,33 @@ func TestTheDeploymentOfARolloutGoesAsItSays(t *testing.T) {
 	for how, sizes := range map[string][]int32{"progressively": {3, 2, 1, 0}, "onsuccess": {3, 0}, "never": {3}} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s := enter(t, "rollout-"+how)
-			history := record[appsv1.Deployment](t, deployments, s.namespace)
+			s := startEnvironment(t, "rollout-"+how)
+			history := recordHistory[appsv1.Deployment](t, deployments, s.namespace)
 			s.apply(deploymentByHand("cart", 3))
-			s.awaitDeployment("has made its pods", "cart", func(d appsv1.Deployment) error {
+			s.waitForDeployment("has made its pods", "cart", func(d appsv1.Deployment) error {
 				if d.Status.Replicas != 3 {
 					return fmt.Errorf("it has %d", d.Status.Replicas)
 				}
 				return nil
 			})
-			s.makeReady("app=cart", 3)
-			s.apply(fmt.Sprintf(referring, 3, how))
-			s.await("the Rollout has made its pods", rollouts, "cart", func(object *unstructured.Unstructured) error {
-				if made := read[argov1.Rollout](t, object).Status.Replicas; made != 3 {
+			s.makePodsReady("app=cart", 3)
+			s.apply(fmt.Sprintf(workloadRollout, 3, how))
+			s.waitForObject("the Rollout has made its pods", rollouts, "cart", func(object *unstructured.Unstructured) error {
+				if made := convert[argov1.Rollout](t, object).Status.Replicas; made != 3 {
 					return fmt.Errorf("it has %d", made)
 				}
 				return nil
 			})
 			for i := range 3 {
-				s.makeReady("app=cart,"+argov1.PodTemplateHashLabel, 1)
-				s.await("the Rollout has its pod", rollouts, "cart", func(object *unstructured.Unstructured) error {
-					if ready := read[argov1.Rollout](t, object).Status.ReadyReplicas; int(ready) != i+1 {
+				s.makePodsReady("app=cart,"+argov1.PodTemplateHashLabel, 1)
+				s.waitForObject("the Rollout has its pod", rollouts, "cart", func(object *unstructured.Unstructured) error {
+					if ready := convert[argov1.Rollout](t, object).Status.ReadyReplicas; int(ready) != i+1 {
 						return fmt.Errorf("%d are ready", ready)
 					}
 					return nil
 				})
 				if how == "progressively" {
-					s.awaitDeployment("gives a pod away", "cart", func(d appsv1.Deployment) error {
+					s.waitForDeployment("gives a pod away", "cart", func(d appsv1.Deployment) error {
 						if left := *d.Spec.Replicas; left > int32(2-i) {
 							return fmt.Errorf("it asks for %d", left)
 						}
@@ -135,9 +135,9 @@ func TestTheDeploymentOfARolloutGoesAsItSays(t *testing.T) {
 					})
 				}
 			}
-			s.phase("cart", argov1.RolloutPhaseHealthy, "")
+			s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 			if last := sizes[len(sizes)-1]; last == 0 {
-				s.awaitDeployment("has no pods any more", "cart", func(d appsv1.Deployment) error {
+				s.waitForDeployment("has no pods any more", "cart", func(d appsv1.Deployment) error {
 					if *d.Spec.Replicas != 0 || d.Status.Replicas != 0 {
 						return fmt.Errorf("it asks for %d and has %d", *d.Spec.Replicas, d.Status.Replicas)
 					}
@@ -145,11 +145,11 @@ func TestTheDeploymentOfARolloutGoesAsItSays(t *testing.T) {
 				})
 			}
 
-			s.ship("cart", "v2") // a release is the Rollout's business alone
-			s.keepReady(t)
-			s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+			s.deployVersion("cart", "v2") // a release is the Rollout's business alone
+			s.keepPodsReady(t)
+			s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 			var seen []int32
-			states, _ := history.from(0)
+			states, _ := history.statesFrom(0)
 			for _, state := range states {
 				if n := *state.object.Spec.Replicas; len(seen) == 0 || seen[len(seen)-1] != n {
 					seen = append(seen, n)
@@ -165,21 +165,21 @@ func TestTheDeploymentOfARolloutGoesAsItSays(t *testing.T) {
 // TestTheWorkloadOfARolloutHandsOverWithoutAGap: users are served by the pods of both while those of the Deployment go.
 func TestTheWorkloadOfARolloutHandsOverWithoutAGap(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "rollout-handover")
+	s := startEnvironment(t, "rollout-handover")
 	s.apply("apiVersion: v1\nkind: Service\nmetadata: {name: cart}\nspec: {selector: {app: cart}, ports: [{port: 80, targetPort: http}]}\n---\n" +
 		deployment(t, "cart", 4))
-	s.serves("cart", 4)
-	l := s.call("cart", 80, 60)
-	requests(t, l, 20, "v1")
-	s.apply(fmt.Sprintf(referring, 4, "progressively"))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.awaitDeployment("has no pods any more", "cart", func(d appsv1.Deployment) error {
+	s.waitForAvailable("cart", 4)
+	l := s.startServiceLoad("cart", 80, 60)
+	waitForRequests(t, l, 20, "v1")
+	s.apply(fmt.Sprintf(workloadRollout, 4, "progressively"))
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForDeployment("has no pods any more", "cart", func(d appsv1.Deployment) error {
 		if d.Status.Replicas != 0 {
 			return fmt.Errorf("it has %d", d.Status.Replicas)
 		}
 		return nil
 	})
-	requests(t, l, 60, "v1")
+	waitForRequests(t, l, 60, "v1")
 	if counts := l.Counts(); counts.Lost > 0 {
 		t.Errorf("%d requests were lost: %s", counts.Lost, counts)
 	}
@@ -189,43 +189,43 @@ func TestTheWorkloadOfARolloutHandsOverWithoutAGap(t *testing.T) {
 // pod that is evicted comes back, the next is refused until then, and the release goes on.
 func TestADisruptionBudgetHoldsInTheMiddleOfARelease(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "rollout-budget")
+	s := startEnvironment(t, "rollout-budget")
 	s.apply(`
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: cart}
 spec: {maxUnavailable: 1, selector: {matchLabels: {app: cart}}}
 ---
-` + aRollout(t, "cart", 4, `{canary: {maxSurge: 0, maxUnavailable: 1, steps: [{setWeight: 25}, {pause: {}}]}}`))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.release("cart", "v2")
-	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
-	s.pods("cart", "v1=3 v2=1")
-	s.allows(1)
-	before := s.uids("cart")
-	canary := s.evict("v2")
-	if _, err := s.tryEvict("v1"); !apierrors.IsTooManyRequests(err) {
+` + rolloutManifest(t, "cart", 4, `{canary: {maxSurge: 0, maxUnavailable: 1, steps: [{setWeight: 25}, {pause: {}}]}}`))
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.releaseVersion("cart", "v2")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.waitForPods("cart", "v1=3 v2=1")
+	s.waitForAllowedEvictions(1)
+	before := s.podUIDs("cart")
+	canary := s.evictPod("v2")
+	if _, err := s.tryEvictPod("v1"); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("the second eviction at once: %v", err)
 	}
-	s.allows(1)
-	s.pods("cart", "v1=3 v2=1")
-	if after := s.uids("cart"); after[canary] || len(after) != len(before) {
+	s.waitForAllowedEvictions(1)
+	s.waitForPods("cart", "v1=3 v2=1")
+	if after := s.podUIDs("cart"); after[canary] || len(after) != len(before) {
 		t.Errorf("pods %v, want another one for %s", after, canary)
 	}
-	if status := s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep").Status; *status.CurrentStepIndex != 1 {
+	if status := s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep").Status; *status.CurrentStepIndex != 1 {
 		t.Errorf("at step %d", *status.CurrentStepIndex)
 	}
-	s.evict("v1")
-	s.act("cart", `{"pauseConditions":null}`)
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.pods("cart", "v2=4")
+	s.evictPod("v1")
+	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForPods("cart", "v2=4")
 }
 
 // allows waits until the budget allows so many evictions.
-func (s *stage) allows(n int32) {
+func (s *environment) waitForAllowedEvictions(n int32) {
 	s.t.Helper()
-	s.await(fmt.Sprintf("the budget allows %d evictions", n), budgets, "cart", func(object *unstructured.Unstructured) error {
-		if got := read[policyv1.PodDisruptionBudget](s.t, object).Status.DisruptionsAllowed; got != n {
+	s.waitForObject(fmt.Sprintf("the budget allows %d evictions", n), budgets, "cart", func(object *unstructured.Unstructured) error {
+		if got := convert[policyv1.PodDisruptionBudget](s.t, object).Status.DisruptionsAllowed; got != n {
 			return fmt.Errorf("%d", got)
 		}
 		return nil
@@ -233,19 +233,19 @@ func (s *stage) allows(n int32) {
 }
 
 // evict takes a pod of a version away.
-func (s *stage) evict(version string) types.UID {
+func (s *environment) evictPod(version string) types.UID {
 	s.t.Helper()
-	uid, err := s.tryEvict(version)
+	uid, err := s.tryEvictPod(version)
 	if err != nil {
 		s.t.Fatalf("evict a pod of %s: %v", version, err)
 	}
 	return uid
 }
 
-func (s *stage) tryEvict(version string) (types.UID, error) {
+func (s *environment) tryEvictPod(version string) (types.UID, error) {
 	s.t.Helper()
 	for _, object := range s.list(pods) {
-		pod := read[corev1.Pod](s.t, &object)
+		pod := convert[corev1.Pod](s.t, &object)
 		if pod.DeletionTimestamp != nil || !strings.HasSuffix(pod.Spec.Containers[0].Image, ":"+version) {
 			continue
 		}

@@ -25,9 +25,9 @@ var (
 )
 
 // aRollout is a Rollout of the first version of the demo application. The strategy is YAML in one line.
-func aRollout(t *testing.T, name string, replicas int, strategy string) string {
+func rolloutManifest(t *testing.T, name string, replicas int, strategy string) string {
 	t.Helper()
-	object := objects(t, "spec: {strategy: "+strategy+"}")[0].Object
+	object := parseObjects(t, "spec: {strategy: "+strategy+"}")[0].Object
 	spec := object["spec"].(map[string]any)
 	object["apiVersion"], object["kind"], object["metadata"] = "argoproj.io/v1alpha1", "Rollout", map[string]any{"name": name}
 	spec["replicas"], spec["selector"] = replicas, map[string]any{"matchLabels": map[string]any{"app": name}}
@@ -39,14 +39,14 @@ func aRollout(t *testing.T, name string, replicas int, strategy string) string {
 }
 
 // release ships another version by a Rollout, as kubectl argo rollouts set image does.
-func (s *stage) release(name, version string) {
+func (s *environment) releaseVersion(name, version string) {
 	s.t.Helper()
 	c := container(version, nil)
 	s.patch(rollouts, name, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[%s]}}}}`, toJSON(s.t, c)))
 }
 
 // act patches the status of a Rollout, as kubectl argo rollouts does.
-func (s *stage) act(name, status string) {
+func (s *environment) patchRolloutStatus(name, status string) {
 	s.t.Helper()
 	_, err := shared.Dynamic.Resource(rollouts).Namespace(s.namespace).
 		Patch(s.t.Context(), name, types.MergePatchType, []byte(`{"status":`+status+`}`), metav1.PatchOptions{}, "status")
@@ -56,10 +56,10 @@ func (s *stage) act(name, status string) {
 }
 
 // phase waits until a Rollout says a phase, of its spec as it is now, and message is in what it says.
-func (s *stage) phase(name string, phase argov1.RolloutPhase, message string) argov1.Rollout {
+func (s *environment) waitForRolloutPhase(name string, phase argov1.RolloutPhase, message string) argov1.Rollout {
 	s.t.Helper()
 	var found argov1.Rollout
-	s.await(fmt.Sprintf("Rollout %s is %s (%s)", name, phase, message), rollouts, name, func(object *unstructured.Unstructured) error {
+	s.waitForObject(fmt.Sprintf("Rollout %s is %s (%s)", name, phase, message), rollouts, name, func(object *unstructured.Unstructured) error {
 		if object == nil {
 			return errors.New("it does not exist")
 		}
@@ -77,10 +77,10 @@ func (s *stage) phase(name string, phase argov1.RolloutPhase, message string) ar
 }
 
 // pods waits until the ReplicaSets of a Rollout have so many pods each, all of them available: "v1=3 v2=1".
-func (s *stage) pods(name, want string) {
+func (s *environment) waitForPods(name, want string) {
 	s.t.Helper()
-	s.await("the pods of "+name+" are "+want, rollouts, name, func(*unstructured.Unstructured) error {
-		if got := s.counts(name); got != want {
+	s.waitForObject("the pods of "+name+" are "+want, rollouts, name, func(*unstructured.Unstructured) error {
+		if got := s.podCounts(name); got != want {
 			return errors.New(got)
 		}
 		return nil
@@ -88,7 +88,7 @@ func (s *stage) pods(name, want string) {
 }
 
 // counts are the pods of a Rollout that are asked for and available, by version, the oldest first.
-func (s *stage) counts(name string) string {
+func (s *environment) podCounts(name string) string {
 	s.t.Helper()
 	list, err := shared.Client.AppsV1().ReplicaSets(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
 	if err != nil {
@@ -112,61 +112,61 @@ func (s *stage) counts(name string) string {
 	return strings.Join(parts, " ")
 }
 
-const pausing = `{canary: {maxSurge: 1, maxUnavailable: 0, steps: [{setWeight: 25}, {pause: {}}, {setWeight: 50}, {pause: {duration: 2}}]}}`
+const pausingStrategy = `{canary: {maxSurge: 1, maxUnavailable: 0, steps: [{setWeight: 25}, {pause: {}}, {setWeight: 50}, {pause: {duration: 2}}]}}`
 
 // TestARolloutGoesThroughItsSteps ships by numbers of pods: steps, pauses, promotion by a person, scaling in a pause, abort,
 // retry, a Serin that is killed in between, full promotion, and the way back.
 func TestARolloutGoesThroughItsSteps(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "rollout")
-	s.apply(aRollout(t, "cart", 4, pausing))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.pods("cart", "v1=4")
+	s := startEnvironment(t, "rollout")
+	s.apply(rolloutManifest(t, "cart", 4, pausingStrategy))
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForPods("cart", "v1=4")
 
-	s.release("cart", "v2")
-	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
-	s.pods("cart", "v1=3 v2=1")
-	s.scale(8)
-	s.pods("cart", "v1=6 v2=2")
-	s.scale(4)
-	s.pods("cart", "v1=3 v2=1")
-	s.act("cart", `{"pauseConditions":null}`)
-	promoted := s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.pods("cart", "v2=4")
+	s.releaseVersion("cart", "v2")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.waitForPods("cart", "v1=3 v2=1")
+	s.setReplicas(8)
+	s.waitForPods("cart", "v1=6 v2=2")
+	s.setReplicas(4)
+	s.waitForPods("cart", "v1=3 v2=1")
+	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
+	promoted := s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForPods("cart", "v2=4")
 	if status := promoted.Status; status.StableRS != status.CurrentPodHash || *status.CurrentStepIndex != 4 {
 		t.Errorf("promoted, the status says stable %s, current %s, step %d", status.StableRS, status.CurrentPodHash, *status.CurrentStepIndex)
 	}
 
-	s.release("cart", "v3")
-	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
-	s.act("cart", `{"abort":true}`)
-	s.phase("cart", argov1.RolloutPhaseDegraded, "RolloutAborted: Rollout aborted update to revision 3")
-	s.pods("cart", "v2=4")
-	s.act("cart", `{"abort":false}`)
-	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
-	s.pods("cart", "v2=3 v3=1")
+	s.releaseVersion("cart", "v3")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.patchRolloutStatus("cart", `{"abort":true}`)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseDegraded, "RolloutAborted: Rollout aborted update to revision 3")
+	s.waitForPods("cart", "v2=4")
+	s.patchRolloutStatus("cart", `{"abort":false}`)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.waitForPods("cart", "v2=3 v3=1")
 
-	if err := shared.Kill(s.program()); err != nil {
+	if err := shared.Kill(s.processName()); err != nil {
 		t.Fatal(err)
 	}
-	s.act("cart", `{"promoteFull":true}`)
-	if _, err := shared.Restart(s.program()); err != nil {
+	s.patchRolloutStatus("cart", `{"promoteFull":true}`)
+	if _, err := shared.Restart(s.processName()); err != nil {
 		t.Fatal(err)
 	}
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.pods("cart", "v3=4")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForPods("cart", "v3=4")
 
-	s.release("cart", "v2") // the way back takes all steps
-	back := s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.releaseVersion("cart", "v2") // the way back takes all steps
+	back := s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 	if revision := back.Annotations[argov1.RevisionAnnotation]; revision != "4" {
 		t.Errorf("the revision gone back to is %s, want 4", revision)
 	}
-	s.release("cart", "v3") // and back to the stable one none
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.pods("cart", "v3=4")
+	s.releaseVersion("cart", "v3") // and back to the stable one none
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForPods("cart", "v3=4")
 }
 
-func (s *stage) scale(replicas int) {
+func (s *environment) setReplicas(replicas int) {
 	s.t.Helper()
 	s.patch(rollouts, "cart", fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
 }
@@ -174,33 +174,33 @@ func (s *stage) scale(replicas int) {
 // TestPeopleAreToldWhatARolloutDoes: the reasons of the events, one for each time that a watch tells of one.
 func TestPeopleAreToldWhatARolloutDoes(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "rollout-events")
-	s.apply(aRollout(t, "cart", 1, `{canary: {steps: [{setWeight: 50}, {pause: {duration: 3s}}]}}`))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.release("cart", "v2")
-	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
-	s.act("cart", `{"abort":true}`)
-	s.phase("cart", argov1.RolloutPhaseDegraded, "RolloutAborted")
-	s.pods("cart", "v1=1")
-	s.act("cart", `{"abort":false}`)
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.pods("cart", "v2=1")
+	s := startEnvironment(t, "rollout-events")
+	s.apply(rolloutManifest(t, "cart", 1, `{canary: {steps: [{setWeight: 50}, {pause: {duration: 3s}}]}}`))
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.releaseVersion("cart", "v2")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.patchRolloutStatus("cart", `{"abort":true}`)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseDegraded, "RolloutAborted")
+	s.waitForPods("cart", "v1=1")
+	s.patchRolloutStatus("cart", `{"abort":false}`)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForPods("cart", "v2=1")
 	want := []string{
 		"RolloutAddedToInformer", "RolloutUpdated", "NewReplicaSetCreated", "RolloutNotCompleted", "ScalingReplicaSet", "RolloutCompleted",
 		"RolloutUpdated", "NewReplicaSetCreated", "RolloutNotCompleted", "ScalingReplicaSet", "RolloutStepCompleted", "RolloutPaused",
 		"ScalingReplicaSet", "RolloutAborted",
 		"ScalingReplicaSet", "RolloutStepCompleted", "RolloutPaused", "RolloutStepCompleted", "RolloutResumed", "ScalingReplicaSet", "RolloutCompleted",
 	}
-	_, _ = s.events.until(t, "the last event is told", 0, func(e state[corev1.Event]) error {
+	_, _ = s.events.waitForState(t, "the last event is told", 0, func(e state[corev1.Event]) error {
 		if e.object.Reason != "RolloutCompleted" || !strings.Contains(e.object.Message, "revision 2") {
 			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
 		}
 		return nil
 	})
 	var reasons []string
-	told, _ := s.events.from(0)
+	told, _ := s.events.statesFrom(0)
 	for _, e := range told {
-		if e.object.InvolvedObject.Kind == argov1.RolloutKind && !e.gone {
+		if e.object.InvolvedObject.Kind == argov1.RolloutKind && !e.deleted {
 			reasons = append(reasons, e.object.Reason)
 		}
 		if e.object.InvolvedObject.Kind == argov1.RolloutKind && e.object.Source.Component != "rollouts-controller" {
@@ -216,7 +216,7 @@ func TestPeopleAreToldWhatARolloutDoes(t *testing.T) {
 // of it is a release, and its own pods go.
 func TestARolloutTakesItsPodsFromADeployment(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "rollout-workload")
+	s := startEnvironment(t, "rollout-workload")
 	s.apply(`
 apiVersion: argoproj.io/v1alpha1
 kind: Rollout
@@ -226,43 +226,43 @@ spec:
   workloadRef: {apiVersion: apps/v1, kind: Deployment, name: cart, scaleDown: onsuccess}
   strategy: {canary: {steps: [{setWeight: 50}, {pause: {}}]}}
 `)
-	s.phase("cart", argov1.RolloutPhaseDegraded, `deployments.apps "rollout-workload/cart" not found`)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseDegraded, `deployments.apps "rollout-workload/cart" not found`)
 	s.apply(deployment(t, "cart", 2))
-	healthy := s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	healthy := s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	if healthy.Spec.Selector != nil || len(healthy.Spec.Template.Labels) > 0 {
 		t.Errorf("what the workload says was stored: %s", toJSON(t, healthy.Spec))
 	}
-	s.awaitDeployment("has no pods of its own any more", "cart", func(d appsv1.Deployment) error {
+	s.waitForDeployment("has no pods of its own any more", "cart", func(d appsv1.Deployment) error {
 		if *d.Spec.Replicas != 0 {
 			return fmt.Errorf("it asks for %d", *d.Spec.Replicas)
 		}
 		return nil
 	})
-	s.ship("cart", "v2")
-	paused := s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.deployVersion("cart", "v2")
+	paused := s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 	if seen, now := paused.Status.WorkloadObservedGeneration, paused.Annotations[argov1.WorkloadGenerationAnnotation]; seen == "" || seen != now {
 		t.Errorf("workload generation %q seen of %q", seen, now)
 	}
-	s.act("cart", `{"promoteFull":true}`)
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.patchRolloutStatus("cart", `{"promoteFull":true}`)
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 }
 
 // TestARolloutRestartsItsPods replaces the pods that are older than the moment that is asked for.
 func TestARolloutRestartsItsPods(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "rollout-restart")
-	s.apply(aRollout(t, "cart", 2, `{canary: {}}`))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	s.pods("cart", "v1=2")
-	old := s.uids("cart")
+	s := startEnvironment(t, "rollout-restart")
+	s.apply(rolloutManifest(t, "cart", 2, `{canary: {}}`))
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForPods("cart", "v1=2")
+	old := s.podUIDs("cart")
 	at := metav1.Now().Rfc3339Copy().Add(1e9)
 	s.patch(rollouts, "cart", fmt.Sprintf(`{"spec":{"restartAt":%q}}`, metav1.NewTime(at).UTC().Format("2006-01-02T15:04:05Z")))
-	restarted := s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	restarted := s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	if restarted.Status.RestartedAt == nil {
 		t.Fatal("it is healthy before it has restarted")
 	}
-	s.pods("cart", "v1=2")
-	for uid := range s.uids("cart") {
+	s.waitForPods("cart", "v1=2")
+	for uid := range s.podUIDs("cart") {
 		if old[uid] {
 			t.Errorf("pod %s is older than the restart", uid)
 		}
@@ -270,7 +270,7 @@ func TestARolloutRestartsItsPods(t *testing.T) {
 }
 
 // uids are the pods of a Rollout.
-func (s *stage) uids(name string) map[types.UID]bool {
+func (s *environment) podUIDs(name string) map[types.UID]bool {
 	s.t.Helper()
 	list, err := shared.Client.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
 	if err != nil {
@@ -289,15 +289,15 @@ func (s *stage) uids(name string) map[types.UID]bool {
 // and all beside it.
 func TestAnAmountThatIsNoneIsToldAndTakenOut(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "rollout-unreadable")
-	s.apply(aRollout(t, "cart", 1, `{canary: {}}`))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s := startEnvironment(t, "rollout-unreadable")
+	s.apply(rolloutManifest(t, "cart", 1, `{canary: {}}`))
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	odd := container("v2", nil)
 	odd["resources"] = map[string]any{"requests": map[string]any{"memory": "invalid", "cpu": "1m"}}
 	s.patch(rollouts, "cart", fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[%s]}}}}`, toJSON(t, odd)))
-	s.toldOf("Rollout", "cart", "UnreadableField", "Removed values that cannot be decoded, because they prevent strict clients from listing Rollouts: spec.template.spec.containers[0].resources.requests.memory")
-	s.pods("cart", "v2=1")
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForEventOf("Rollout", "cart", "UnreadableField", "Removed values that cannot be decoded, because they prevent strict clients from listing Rollouts: spec.template.spec.containers[0].resources.requests.memory")
+	s.waitForPods("cart", "v2=1")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	containers, _, err := unstructured.NestedSlice(s.get(rollouts, "cart").Object, "spec", "template", "spec", "containers")
 	if err != nil {
 		t.Fatal(err)
@@ -311,7 +311,7 @@ func TestAnAmountThatIsNoneIsToldAndTakenOut(t *testing.T) {
 // TestARolloutSaysWhatIsWrongWithIt: an invalid Rollout moves nothing and names the field; mended, it goes on at once.
 func TestARolloutSaysWhatIsWrongWithIt(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "rollout-invalid")
+	s := startEnvironment(t, "rollout-invalid")
 	for name, tt := range map[string]struct{ strategy, want string }{
 		"none":     {`{}`, "spec.strategy.strategy: Required value: Rollout has missing field '.spec.strategy.canary or .spec.strategy.blueGreen'"},
 		"weight":   {`{canary: {steps: [{setWeight: 101}]}}`, "SetWeight needs to be between 0 and 100"},
@@ -320,8 +320,8 @@ func TestARolloutSaysWhatIsWrongWithIt(t *testing.T) {
 		"analysis": {`{canary: {steps: [{analysis: {templates: [{templateName: gone}]}}]}}`, "AnalysisTemplate 'gone' not found"},
 		"router":   {`{canary: {stableService: a, canaryService: b, trafficRouting: {plugins: {example/none: {}}}}}`, `service "a" not found`},
 	} {
-		s.apply(aRollout(t, name, 1, tt.strategy))
-		wrong := s.phase(name, argov1.RolloutPhaseDegraded, "InvalidSpec: ")
+		s.apply(rolloutManifest(t, name, 1, tt.strategy))
+		wrong := s.waitForRolloutPhase(name, argov1.RolloutPhaseDegraded, "InvalidSpec: ")
 		found := false
 		for _, c := range wrong.Status.Conditions {
 			found = found || c.Type == argov1.RolloutInvalidSpec && strings.HasPrefix(c.Message, fmt.Sprintf("The Rollout %q is invalid: ", name)) && strings.Contains(c.Message, tt.want)
@@ -329,12 +329,12 @@ func TestARolloutSaysWhatIsWrongWithIt(t *testing.T) {
 		if !found {
 			t.Errorf("%s: the conditions do not say %q: %s", name, tt.want, toJSON(t, wrong.Status.Conditions))
 		}
-		if sets := s.counts(name); sets != "" {
+		if sets := s.podCounts(name); sets != "" {
 			t.Errorf("%s: invalid, and has pods: %s", name, sets)
 		}
 	}
 	s.apply("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selector: {app: missing}, ports: [{port: 80}]}\n---\n" +
 		"apiVersion: v1\nkind: Service\nmetadata: {name: b}\nspec: {selector: {app: missing}, ports: [{port: 80}]}\n")
-	s.phase("missing", argov1.RolloutPhaseHealthy, "")
-	s.pods("missing", "v1=1")
+	s.waitForRolloutPhase("missing", argov1.RolloutPhaseHealthy, "")
+	s.waitForPods("missing", "v1=1")
 }

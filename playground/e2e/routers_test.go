@@ -50,7 +50,7 @@ func TestRoutersOfRolloutsOnARealAPIServer(t *testing.T) {
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
-			for _, router := range routed(t, "router-"+name, string(text)) {
+			for _, router := range exerciseRouters(t, "router-"+name, string(text)) {
 				tried[router] = true
 			}
 		})
@@ -63,8 +63,8 @@ func TestRoutersOfRolloutsOnARealAPIServer(t *testing.T) {
 }
 
 // routed plays a release without pods on the routers of an example, and says which they are.
-func routed(t *testing.T, namespace, manifest string) (names []string) {
-	s := empty(t, namespace)
+func exerciseRouters(t *testing.T, namespace, manifest string) (names []string) {
+	s := newEnvironment(t, namespace)
 	s.kubectl(manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
 	scheme := runtime.NewScheme()
 	if err := argov1.AddToScheme(scheme); err != nil {
@@ -97,11 +97,11 @@ func routed(t *testing.T, namespace, manifest string) (names []string) {
 		if faults, err := a.Validate(t.Context(), router.Renderer, target); err != nil || len(faults) > 0 {
 			t.Fatalf("%s: faults %v, error %v", router.Name, faults, err)
 		}
-		for _, route := range []vocabulary.Route{{}, everything(router.Renderer.Features(target)), {Canary: 100}, {}} {
-			tell(t, a, router, target, route)
+		for _, route := range []vocabulary.Route{{}, fullRoute(router.Renderer.Features(target)), {Canary: 100}, {}} {
+			applyAndVerify(t, a, router, target, route)
 		}
 		target.Drained = true
-		tell(t, a, router, target, vocabulary.Route{})
+		applyAndVerify(t, a, router, target, vocabulary.Route{})
 		for range 2 {
 			if err := a.Restore(t.Context(), router.Renderer, target); err != nil {
 				t.Errorf("%s: restore: %v", router.Name, err)
@@ -122,7 +122,7 @@ func routed(t *testing.T, namespace, manifest string) (names []string) {
 }
 
 // everything is a route with all that a router can do.
-func everything(f traffic.Features) vocabulary.Route {
+func fullRoute(f traffic.Features) vocabulary.Route {
 	r := vocabulary.Route{Canary: 20}
 	if f.Others {
 		r.Others = []vocabulary.Destination{{Service: "cart-exp", Weight: 5, Revision: "58b1"}}
@@ -139,7 +139,7 @@ func everything(f traffic.Features) vocabulary.Route {
 }
 
 // tell makes a route so, twice.
-func tell(t *testing.T, a *traffic.Applier, router traffic.Router, target traffic.Target, route vocabulary.Route) {
+func applyAndVerify(t *testing.T, a *traffic.Applier, router traffic.Router, target traffic.Target, route vocabulary.Route) {
 	t.Helper()
 	if _, err := a.Apply(t.Context(), router.Renderer, target, router.Route(target, route), nil); err != nil {
 		t.Fatalf("%s: %s: %v", router.Name, route, err)

@@ -11,10 +11,10 @@ import (
 
 // search has pods of two versions, and a Service that leads to the first. Its type makes Kubernetes allocate an address
 // and a node port, of which no other Service can have the same.
-func search(t *testing.T) string {
+func searchManifests(t *testing.T) string {
 	t.Helper()
-	first := replaced(t, deployment(t, "search-v1", 2), `"app":"search-v1"`, `"app":"search","version":"v1"`)
-	second := replaced(t, deployment(t, "search-v2", 2), `"app":"search-v2"`, `"app":"search","version":"v2"`, "serin.dev/demo:v1", "serin.dev/demo:v2")
+	first := replaceTexts(t, deployment(t, "search-v1", 2), `"app":"search-v1"`, `"app":"search","version":"v1"`)
+	second := replaceTexts(t, deployment(t, "search-v2", 2), `"app":"search-v2"`, `"app":"search","version":"v2"`, "serin.dev/demo:v1", "serin.dev/demo:v2")
 	return first + second + `
 apiVersion: v1
 kind: Service
@@ -37,36 +37,36 @@ spec:
 
 func TestServiceIsReleasedByWhereItLeads(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "service")
+	s := startEnvironment(t, "service")
 	r := s.follow("search")
-	s.apply(search(t))
-	s.serves("search-v1", 2)
-	s.serves("search-v2", 2)
-	r.reaches("Initialized")
-	l := s.send("search.example.com", 20)
-	requests(t, l, 10, "v1")
+	s.apply(searchManifests(t))
+	s.waitForAvailable("search-v1", 2)
+	s.waitForAvailable("search-v2", 2)
+	r.waitForPhase("Initialized")
+	l := s.startLoad("search.example.com", 20)
+	waitForRequests(t, l, 10, "v1")
 	if counts := l.Counts(); len(counts.ByVersion) != 1 {
 		t.Errorf("before the release users see %s", counts)
 	}
 
 	r = s.follow("search")
 	s.patch(services, "search", `{"spec":{"selector":{"version":"v2"}}}`)
-	r.until("has weight 50", func(c canary) error {
+	r.waitFor("has weight 50", func(c canary) error {
 		if c.Status.CanaryWeight != 50 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	requests(t, l, 1, "v2")
-	r.ends("Succeeded")
-	r.tells("Promotion completed!")
-	requests(t, l, 40, "v2")
+	waitForRequests(t, l, 1, "v2")
+	r.waitForEnd("Succeeded")
+	r.waitForEvent("Promotion completed!")
+	waitForRequests(t, l, 40, "v2")
 	if counts := l.Counts(); counts.Failed() != 0 {
 		t.Errorf("requests failed: %s", counts)
 	}
 	addresses := map[string]string{}
 	for _, name := range []string{"search", "search-primary", "search-canary"} {
-		service := read[corev1.Service](t, s.get(services, name))
+		service := convert[corev1.Service](t, s.get(services, name))
 		if other, taken := addresses[service.Spec.ClusterIP]; taken || service.Spec.ClusterIP == "" {
 			t.Errorf("%s has address %q, as has %q", name, service.Spec.ClusterIP, other)
 		}

@@ -44,7 +44,7 @@ var (
 )
 
 // stage is a namespace with a Serin of its own, so that tests can run beside each other and one can kill its Serin.
-type stage struct {
+type environment struct {
 	t         *testing.T
 	namespace string
 	// env is what its Serin finds in its environment, as NAME=value.
@@ -54,7 +54,7 @@ type stage struct {
 }
 
 // quick are flags of a Serin in a hurry. Later flags win.
-func quick() []string {
+func shortIntervalFlags() []string {
 	return []string{
 		"controller", "-kubeconfig", controllerKubeconfig, "-metrics-server", shared.PrometheusURL, "-mesh-provider", "gatewayapi:v1",
 		"-min-analysis-interval", "1s", "-drain-delay", "1s", "-log-level", "info", "-port", "0",
@@ -62,17 +62,17 @@ func quick() []string {
 }
 
 // enter makes a namespace and starts a Serin that looks after it. Both end with the test.
-func enter(t *testing.T, namespace string, flags ...string) *stage {
+func startEnvironment(t *testing.T, namespace string, flags ...string) *environment {
 	t.Helper()
-	s := empty(t, namespace)
-	s.serve(flags...)
+	s := newEnvironment(t, namespace)
+	s.startSerin(flags...)
 	return s
 }
 
 // empty makes a namespace without a Serin.
-func empty(t *testing.T, namespace string) *stage {
+func newEnvironment(t *testing.T, namespace string) *environment {
 	t.Helper()
-	s := &stage{t: t, namespace: namespace}
+	s := &environment{t: t, namespace: namespace}
 	_, err := shared.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -82,52 +82,52 @@ func empty(t *testing.T, namespace string) *stage {
 			t.Error(err)
 		}
 	})
-	s.canaries = record[canary](t, canaries, namespace)
-	s.events = record[corev1.Event](t, events, namespace)
+	s.canaries = recordHistory[canary](t, canaries, namespace)
+	s.events = recordHistory[corev1.Event](t, events, namespace)
 	return s
 }
 
 // serve starts a Serin that looks after the namespace.
-func (s *stage) serve(flags ...string) {
+func (s *environment) startSerin(flags ...string) {
 	s.t.Helper()
 	t := s.t
-	argv := slices.Concat([]string{serin}, quick(), []string{"-namespace", s.namespace}, flags)
-	if _, err := shared.StartProcess(s.program(), argv, append([]string{"POD_NAMESPACE=" + s.namespace}, s.env...)); err != nil {
+	argv := slices.Concat([]string{serin}, shortIntervalFlags(), []string{"-namespace", s.namespace}, flags)
+	if _, err := shared.StartProcess(s.processName(), argv, append([]string{"POD_NAMESPACE=" + s.namespace}, s.env...)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			s.tell()
+			s.logHistory()
 		}
-		if err := shared.Kill(s.program()); err != nil {
+		if err := shared.Kill(s.processName()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
 // program is the name of this stage's Serin among the cluster's processes.
-func (s *stage) program() string { return "serin-" + s.namespace }
+func (s *environment) processName() string { return "serin-" + s.namespace }
 
 // restart kills Serin as kill -9 does, wants that to have been in time, and starts it again.
-func (s *stage) restart(name string, inTime func(canary) error) {
+func (s *environment) killAndRestart(name string, inTime func(canary) error) {
 	s.t.Helper()
-	if err := shared.Kill(s.program()); err != nil {
+	if err := shared.Kill(s.processName()); err != nil {
 		s.t.Fatal(err)
 	}
-	if c := read[canary](s.t, s.get(canaries, name)); inTime(c) != nil {
+	if c := convert[canary](s.t, s.get(canaries, name)); inTime(c) != nil {
 		s.t.Errorf("Serin had gone on before it was killed: %s", c)
 	}
-	if _, err := shared.Restart(s.program()); err != nil {
+	if _, err := shared.Restart(s.processName()); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 // tell shows what happened, for whoever has to find out why a test failed.
-func (s *stage) tell() {
+func (s *environment) logHistory() {
 	var text strings.Builder
-	states, _ := s.canaries.from(0)
+	states, _ := s.canaries.statesFrom(0)
 	for _, c := range states {
-		fmt.Fprintf(&text, "%s %s gone=%t %s\n", c.at.Format("15:04:05.000"), c.name, c.gone, c.object)
+		fmt.Fprintf(&text, "%s %s gone=%t %s\n", c.at.Format("15:04:05.000"), c.name, c.deleted, c.object)
 	}
 	if len(states) > 0 {
 		fmt.Fprintln(&text, "gates:")
@@ -135,27 +135,27 @@ func (s *stage) tell() {
 			fmt.Fprintf(&text, "  %+v\n", g)
 		}
 	}
-	told, _ := s.events.from(0)
+	told, _ := s.events.statesFrom(0)
 	for _, e := range told {
 		if kind := e.object.InvolvedObject.Kind; kind == "Canary" || kind == "Rollout" {
 			fmt.Fprintf(&text, "%s event %s %s: %s\n", e.at.Format("15:04:05.000"), e.object.InvolvedObject.Name, e.object.Type, e.object.Message)
 		}
 	}
-	s.t.Logf("what happened in %s:\n%s\nthe end of Serin's log:\n%s", s.namespace, text.String(), shared.Tail(s.program(), 30))
+	s.t.Logf("what happened in %s:\n%s\nthe end of Serin's log:\n%s", s.namespace, text.String(), shared.Tail(s.processName(), 30))
 }
 
 // example is a manifest of the folder testdata, with some texts replaced: pairs of old and new. A text that is not
 // there fails the test, because then it would not test what it says.
-func example(t *testing.T, name string, replace ...string) string {
+func readExample(t *testing.T, name string, replace ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return replaced(t, string(text), replace...)
+	return replaceTexts(t, string(text), replace...)
 }
 
-func replaced(t *testing.T, text string, replace ...string) string {
+func replaceTexts(t *testing.T, text string, replace ...string) string {
 	t.Helper()
 	for i := 0; i < len(replace); i += 2 {
 		if !strings.Contains(text, replace[i]) {
@@ -167,7 +167,7 @@ func replaced(t *testing.T, text string, replace ...string) string {
 }
 
 // objects reads manifests.
-func objects(t *testing.T, manifests string) []*unstructured.Unstructured {
+func parseObjects(t *testing.T, manifests string) []*unstructured.Unstructured {
 	t.Helper()
 	var all []*unstructured.Unstructured
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
@@ -187,7 +187,7 @@ func objects(t *testing.T, manifests string) []*unstructured.Unstructured {
 }
 
 // client reaches the objects of a kind in a namespace, or in none where the kind has none.
-func client(t *testing.T, kind schema.GroupVersionKind, namespace string) dynamic.ResourceInterface {
+func resourceClient(t *testing.T, kind schema.GroupVersionKind, namespace string) dynamic.ResourceInterface {
 	t.Helper()
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
@@ -200,13 +200,13 @@ func client(t *testing.T, kind schema.GroupVersionKind, namespace string) dynami
 }
 
 // apply applies manifests as kubectl apply --server-side does. Whatever namespace they name, they get the stage's.
-func (s *stage) apply(manifests string) {
+func (s *environment) apply(manifests string) {
 	s.t.Helper()
-	for _, object := range objects(s.t, manifests) {
+	for _, object := range parseObjects(s.t, manifests) {
 		if object.GetNamespace() != "" {
 			object.SetNamespace(s.namespace)
 		}
-		_, err := client(s.t, object.GroupVersionKind(), s.namespace).
+		_, err := resourceClient(s.t, object.GroupVersionKind(), s.namespace).
 			Apply(s.t.Context(), object.GetName(), object, metav1.ApplyOptions{FieldManager: "e2e", Force: true})
 		if err != nil {
 			s.t.Fatalf("apply %s %s: %v", object.GetKind(), object.GetName(), err)
@@ -215,7 +215,7 @@ func (s *stage) apply(manifests string) {
 }
 
 // patch changes an object by a merge patch.
-func (s *stage) patch(resource schema.GroupVersionResource, name, patch string) {
+func (s *environment) patch(resource schema.GroupVersionResource, name, patch string) {
 	s.t.Helper()
 	_, err := shared.Dynamic.Resource(resource).Namespace(s.namespace).
 		Patch(s.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -224,7 +224,7 @@ func (s *stage) patch(resource schema.GroupVersionResource, name, patch string) 
 	}
 }
 
-func (s *stage) delete(resource schema.GroupVersionResource, name string) {
+func (s *environment) delete(resource schema.GroupVersionResource, name string) {
 	s.t.Helper()
 	if err := shared.Dynamic.Resource(resource).Namespace(s.namespace).Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		s.t.Fatalf("delete %s %s: %v", resource.Resource, name, err)
@@ -232,14 +232,14 @@ func (s *stage) delete(resource schema.GroupVersionResource, name string) {
 }
 
 // ship changes the one container of a Deployment to another version, with that environment.
-func (s *stage) ship(deployment, version string, env ...string) {
+func (s *environment) deployVersion(deployment, version string, env ...string) {
 	s.t.Helper()
 	variables := append([]any{map[string]any{"$patch": "replace"}}, container(version, env)["env"].([]any)...)
-	s.strategic(deployment, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"serin.dev/demo:%s","env":%s}]}}}}`, version, toJSON(s.t, variables)))
+	s.strategicMergePatch(deployment, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"serin.dev/demo:%s","env":%s}]}}}}`, version, toJSON(s.t, variables)))
 }
 
 // strategic changes a Deployment by a strategic merge patch, which knows containers by their names.
-func (s *stage) strategic(deployment, patch string) {
+func (s *environment) strategicMergePatch(deployment, patch string) {
 	s.t.Helper()
 	_, err := shared.Client.AppsV1().Deployments(s.namespace).
 		Patch(s.t.Context(), deployment, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -286,7 +286,7 @@ func toJSON(t *testing.T, value any) string {
 }
 
 // get reads an object that has to be there.
-func (s *stage) get(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
+func (s *environment) get(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
 	s.t.Helper()
 	object, err := shared.Dynamic.Resource(resource).Namespace(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -296,7 +296,7 @@ func (s *stage) get(resource schema.GroupVersionResource, name string) *unstruct
 }
 
 // read turns an object into its type.
-func read[T any](t *testing.T, object *unstructured.Unstructured) T {
+func convert[T any](t *testing.T, object *unstructured.Unstructured) T {
 	t.Helper()
 	var typed T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed); err != nil {
@@ -306,27 +306,27 @@ func read[T any](t *testing.T, object *unstructured.Unstructured) T {
 }
 
 // send begins a steady load on a host name through the gateway, once the gateway serves that name.
-func (s *stage) send(host string, rate float64, more ...func(*load.Options)) *load.Load {
+func (s *environment) startLoad(host string, rate float64, more ...func(*load.Options)) *load.Load {
 	s.t.Helper()
-	return s.sendTo(shared.GatewayURL, host, rate, more...)
+	return s.startLoadAt(shared.GatewayURL, host, rate, more...)
 }
 
 // sendTo is send through another gateway.
-func (s *stage) sendTo(address, host string, rate float64, more ...func(*load.Options)) *load.Load {
+func (s *environment) startLoadAt(address, host string, rate float64, more ...func(*load.Options)) *load.Load {
 	s.t.Helper()
 	first := s.load(load.Options{URL: address, Host: host, Rate: 10})
-	requests(s.t, first, 1)
+	waitForRequests(s.t, first, 1)
 	first.Stop()
 	return s.load(load.Options{URL: address, Host: host, Rate: rate}, more...)
 }
 
 // call begins a steady load on a Service, as another pod of the cluster would.
-func (s *stage) call(service string, port int, rate float64) *load.Load {
+func (s *environment) startServiceLoad(service string, port int, rate float64) *load.Load {
 	s.t.Helper()
 	return s.load(load.Options{URL: fmt.Sprintf("http://%s.%s:%d", service, s.namespace, port), Rate: rate})
 }
 
-func (s *stage) load(options load.Options, more ...func(*load.Options)) *load.Load {
+func (s *environment) load(options load.Options, more ...func(*load.Options)) *load.Load {
 	s.t.Helper()
 	for _, change := range more {
 		change(&options)
@@ -341,10 +341,10 @@ func (s *stage) load(options load.Options, more ...func(*load.Options)) *load.Lo
 
 // requests waits for so many further requests that one of the versions answered (any, when none is named), and returns
 // the counts since now.
-func requests(t *testing.T, l *load.Load, n int, versions ...string) load.Counts {
+func waitForRequests(t *testing.T, l *load.Load, n int, versions ...string) load.Counts {
 	t.Helper()
 	before := l.Counts()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	err := l.WaitFor(ctx, func(c load.Counts) bool {
 		since := c.Since(before)

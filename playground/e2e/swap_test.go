@@ -22,47 +22,47 @@ var (
 )
 
 // turns are the controllers of a swap: each begins and ends.
-type turns struct{ begin, end func(s *stage) }
+type swapController struct{ start, stop func(s *environment) }
 
-func bySerin() turns {
-	return turns{
-		begin: func(s *stage) { s.serve("-allow-loopback-hooks") },
-		end: func(s *stage) {
-			if err := shared.Terminate(s.t.Context(), s.program()); err != nil {
+func serinController() swapController {
+	return swapController{
+		start: func(s *environment) { s.startSerin("-allow-loopback-hooks") },
+		stop: func(s *environment) {
+			if err := shared.Terminate(s.t.Context(), s.processName()); err != nil {
 				s.t.Fatal(err)
 			}
 		},
 	}
 }
 
-func byArgo() turns {
-	return turns{
-		begin: func(s *stage) {
+func argoController() swapController {
+	return swapController{
+		start: func(s *environment) {
 			argv := []string{
 				*argoProgram, "--kubeconfig", shared.Kubeconfig, "--namespaced", "--namespace", s.namespace,
 				"--metricsPort", freePort(s.t), "--healthzPort", freePort(s.t),
 			}
-			if _, err := shared.StartProcess(s.argo(), argv, []string{"POD_NAMESPACE=" + s.namespace}); err != nil {
+			if _, err := shared.StartProcess(s.argoProcessName(), argv, []string{"POD_NAMESPACE=" + s.namespace}); err != nil {
 				s.t.Fatal(err)
 			}
 			s.t.Cleanup(func() {
 				if s.t.Failed() {
-					s.t.Logf("the end of the other's log:\n%s", shared.Tail(s.argo(), 30))
+					s.t.Logf("the end of the other's log:\n%s", shared.Tail(s.argoProcessName(), 30))
 				}
-				if err := shared.Kill(s.argo()); err != nil {
+				if err := shared.Kill(s.argoProcessName()); err != nil {
 					s.t.Error(err)
 				}
 			})
 		},
-		end: func(s *stage) {
-			if err := shared.Terminate(s.t.Context(), s.argo()); err != nil {
+		stop: func(s *environment) {
+			if err := shared.Terminate(s.t.Context(), s.argoProcessName()); err != nil {
 				s.t.Fatal(err)
 			}
 		},
 	}
 }
 
-func (s *stage) argo() string { return "argo-" + s.namespace }
+func (s *environment) argoProcessName() string { return "argo-" + s.namespace }
 
 // freePort is one that nobody listens on.
 func freePort(t *testing.T) string {
@@ -88,57 +88,57 @@ func TestSwaps(t *testing.T) {
 	for name, p := range places() {
 		t.Run(name+"/there", func(t *testing.T) {
 			t.Parallel()
-			s := empty(t, "swap-"+name)
-			l := s.stand(p, byArgo())
-			bySerin().begin(s)
-			s.refused()
-			byArgo().end(s)
-			before := s.found()
-			s.keep(name)
-			s.unmoved(before)
-			s.ends(p)
-			s.hands(bySerin(), byArgo())
-			s.nothingLost(l)
+			s := newEnvironment(t, "swap-"+name)
+			l := s.bringTo(p, argoController())
+			serinController().start(s)
+			s.waitForRefusal()
+			argoController().stop(s)
+			before := s.observedState()
+			s.recordState(name)
+			s.checkUnchanged(before)
+			s.finishRelease(p)
+			s.swapControllers(serinController(), argoController())
+			s.checkNoRequestLost(l)
 		})
 		t.Run(name+"/back", func(t *testing.T) {
 			t.Parallel()
-			s, p := empty(t, "swap-back-"+name), p.at("back-"+p.host)
-			l := s.stand(p, bySerin())
-			s.hands(bySerin(), byArgo())
-			s.ends(p)
-			s.nothingLost(l)
+			s, p := newEnvironment(t, "swap-back-"+name), p.withHost("back-"+p.host)
+			l := s.bringTo(p, serinController())
+			s.swapControllers(serinController(), argoController())
+			s.finishRelease(p)
+			s.checkNoRequestLost(l)
 		})
 	}
 }
 
 // stand has a controller bring a Rollout to a place, under load where it is routed.
-func (s *stage) stand(p place, by turns) *load.Load {
+func (s *environment) bringTo(p place, by swapController) *load.Load {
 	s.t.Helper()
-	by.begin(s)
+	by.start(s)
 	s.apply(p.manifests(s.t))
-	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	var l *load.Load
 	if p.host != "" {
-		l = s.send(p.host, 20)
+		l = s.startLoad(p.host, 20)
 	}
 	p.reach(s)
-	p.stands(s)
+	p.waitUntilReached(s)
 	return l
 }
 
 // hands has the one controller end and the other begin, which finds everything where it shall be.
-func (s *stage) hands(from, to turns) {
+func (s *environment) swapControllers(from, to swapController) {
 	s.t.Helper()
-	from.end(s)
-	before := s.found()
-	to.begin(s)
-	s.unmoved(before)
+	from.stop(s)
+	before := s.observedState()
+	to.start(s)
+	s.checkUnchanged(before)
 }
 
 // refused waits until Serin has said that it leaves the Rollout to the other.
-func (s *stage) refused() {
+func (s *environment) waitForRefusal() {
 	s.t.Helper()
-	s.events.until(s.t, "Serin says that another acts", 0, func(e state[corev1.Event]) error {
+	s.events.waitForState(s.t, "Serin says that another acts", 0, func(e state[corev1.Event]) error {
 		if e.object.Reason != "LeftToArgoRollouts" {
 			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
 		}
@@ -146,7 +146,7 @@ func (s *stage) refused() {
 	})
 }
 
-func (s *stage) nothingLost(l *load.Load) {
+func (s *environment) checkNoRequestLost(l *load.Load) {
 	s.t.Helper()
 	if l == nil {
 		return
@@ -162,12 +162,12 @@ func (s *stage) nothingLost(l *load.Load) {
 }
 
 // keep writes what the other controller left, for the tests that have it no more.
-func (s *stage) keep(name string) {
+func (s *environment) recordState(name string) {
 	s.t.Helper()
 	if *recordTo == "" {
 		return
 	}
-	if err := s.write(*recordTo, strings.ReplaceAll(name, "/", "-")); err != nil {
+	if err := s.writeRecording(*recordTo, strings.ReplaceAll(name, "/", "-")); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -44,30 +44,30 @@ spec:
 // TestTraefikSharesRequestsByATraefikService ships a good and a bad version through Traefik's own API, judged by the
 // metrics that Traefik itself gives. It runs alone, as all tests that count shares do.
 func TestTraefikSharesRequestsByATraefikService(t *testing.T) {
-	a := acts{stage: enter(t, "traefik")}
+	a := loadedEnvironment{environment: startEnvironment(t, "traefik")}
 	r := a.follow("catalog")
 	a.apply(deployment(t, "catalog", 2) + catalog)
-	r.reaches("Initialized")
-	a.left("app=catalog")
-	a.gateway, a.service = a.send("catalog.test", 80), a.call("catalog", 80, 10)
-	route := record[traefikService](t, traefikServices, a.namespace)
+	r.waitForPhase("Initialized")
+	a.waitForPodsDeleted("app=catalog")
+	a.gateway, a.service = a.startLoad("catalog.test", 80), a.startServiceLoad("catalog", 80, 10)
+	route := recordHistory[traefikService](t, traefikServices, a.namespace)
 
 	promoted := a.follow("catalog")
-	a.during("", func() {
-		a.ship("catalog", "v2")
-		promoted.ends("Succeeded")
-		a.left("app=catalog")
+	a.checkNoRequestLostDuring("", func() {
+		a.deployVersion("catalog", "v2")
+		promoted.waitForEnd("Succeeded")
+		a.waitForPodsDeleted("app=catalog")
 	})
 	var weights []int
 	for _, w := range promoted.windows() {
 		weights = append(weights, w.weight)
-		a.share(w, "v2")
+		a.checkShare(w, "v2")
 	}
 	if diff := cmp.Diff([]int{20, 50}, weights); diff != "" {
 		t.Errorf("weights of the windows (-want +got):\n%s", diff)
 	}
 	var shares []string
-	states, _ := route.from(0)
+	states, _ := route.statesFrom(0)
 	for _, s := range states {
 		if now := s.object.shares(); len(shares) == 0 || shares[len(shares)-1] != now {
 			shares = append(shares, now)
@@ -79,16 +79,16 @@ func TestTraefikSharesRequestsByATraefikService(t *testing.T) {
 	}
 
 	failed := a.follow("catalog")
-	a.during("v3", func() {
-		a.ship("catalog", "v3", "ERROR_PERCENT", "20")
-		failed.ends("Failed")
-		a.left("app=catalog")
+	a.checkNoRequestLostDuring("v3", func() {
+		a.deployVersion("catalog", "v3", "ERROR_PERCENT", "20")
+		failed.waitForEnd("Failed")
+		a.waitForPodsDeleted("app=catalog")
 	})
-	failed.tells("Canary failed! Scaling down catalog.traefik")
-	if told := strings.Join(failed.messages(), "\n"); !strings.Contains(told, "Halt catalog.traefik advancement success rate") {
+	failed.waitForEvent("Canary failed! Scaling down catalog.traefik")
+	if told := strings.Join(failed.eventMessages(), "\n"); !strings.Contains(told, "Halt catalog.traefik advancement success rate") {
 		t.Errorf("events do not tell that too many requests failed:\n%s", told)
 	}
-	after := requests(t, a.gateway, 40)
+	after := waitForRequests(t, a.gateway, 40)
 	if answered := after.ByVersion["v2"].Requests; answered != after.Requests {
 		t.Errorf("after the rollback v2 answered %d of %d requests: %s", answered, after.Requests, after)
 	}

@@ -15,9 +15,9 @@ import (
 // later, and places survive a Serin that is killed.
 func TestReleasesWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "turn", "-max-moving", "1", "-drain-delay", "0s")
-	hooks := listen(t)
-	hooks.answer("/confirm-promotion", says(http.StatusForbidden))
+	s := startEnvironment(t, "turn", "-max-moving", "1", "-drain-delay", "0s")
+	hooks := startReceiver(t)
+	hooks.setAnswer("/confirm-promotion", answerWith(http.StatusForbidden))
 	names := []string{"first", "patient", "urgent"}
 	manifests := ""
 	for _, name := range names {
@@ -25,20 +25,20 @@ func TestReleasesWaitForTheirTurn(t *testing.T) {
 		if name == "first" {
 			analysis = webhook("confirm-promotion", hooks.url("/confirm-promotion"), "10s")
 		}
-		manifests += deployment(t, name, 1) + "---\n" + cheap(name, analysis)
+		manifests += deployment(t, name, 1) + "---\n" + shortCanary(name, analysis)
 	}
 	begun := s.follow("")
 	s.apply(strings.ReplaceAll(manifests, "metadata: {name: urgent}\nspec:\n  provider", "metadata: {name: urgent, annotations: {serin.dev/priority: \"5\"}}\nspec:\n  provider"))
 	for _, name := range names {
-		begun.of(name).reaches("Initialized")
+		begun.forCanary(name).waitForPhase("Initialized")
 	}
 
 	begun = s.follow("")
-	s.ship("first", "v2")
-	begun.of("first").reaches("WaitingPromotion")
+	s.deployVersion("first", "v2")
+	begun.forCanary("first").waitForPhase("WaitingPromotion")
 	for _, name := range names[1:] {
-		s.ship(name, "v2")
-		begun.of(name).until("waits for its turn", queued)
+		s.deployVersion(name, "v2")
+		begun.forCanary(name).waitFor("waits for its turn", queued)
 	}
 	wants := func(name, text string) {
 		t.Helper()
@@ -50,12 +50,12 @@ func TestReleasesWaitForTheirTurn(t *testing.T) {
 	wants("patient", "2nd of 2 waiting: 1 of at most 1 releases in progress in the cluster")
 	wants("urgent", "1st of 2 waiting: 1 of at most 1 releases in progress in the cluster")
 
-	s.restart("patient", queued)
-	hooks.answer("/confirm-promotion", says(http.StatusOK))
+	s.killAndRestart("patient", queued)
+	hooks.setAnswer("/confirm-promotion", answerWith(http.StatusOK))
 	for _, name := range []string{"first", "urgent", "patient"} {
-		begun.of(name).ends("Succeeded")
+		begun.forCanary(name).waitForEnd("Succeeded")
 	}
-	all, _ := s.canaries.from(begun.mark)
+	all, _ := s.canaries.statesFrom(begun.mark)
 	moving := map[string]bool{}
 	var order []string
 	for _, state := range all {
