@@ -47,10 +47,10 @@ type Sandbox struct {
 	listeners []*net.TCPListener
 }
 
-// Enter restarts the program inside a sandbox and returns only there. It must come first in main or TestMain, before any goroutine
-// is started, any file is opened or the environment is read. Outside, it runs prepare (which may be nil) while the network of the
-// machine is still reachable, waits for the inner program and exits with its exit code. If the outer program ends, even by SIGKILL,
-// all processes inside are killed.
+// Enter restarts the program inside a sandbox and returns only there. It must come first in main or TestMain, before any
+// goroutine is started, any file is opened or the environment is read. Outside, it runs prepare (which may be nil) while the
+// network of the machine is still reachable, waits for the inner program and exits with its exit code. If the outer program
+// ends, even by SIGKILL, all processes inside are killed.
 //
 // If the machine does not permit namespaces, Enter prints an error message and exits with 1.
 func Enter(prepare func(context.Context) error) *Sandbox {

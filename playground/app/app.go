@@ -178,8 +178,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	s.latencySum.WithLabelValues(strconv.Itoa(status)).Observe(s.clock.Since(begin).Seconds())
 }
 
-// nextStatus distributes errors evenly: at 10 percent, exactly each tenth answer is an error, so that the outcome of a release does
-// not depend on chance.
+// nextStatus distributes errors evenly: at 10 percent, exactly each tenth answer is an error, so that the outcome of a
+// release does not depend on chance.
 func (s *Server) nextStatus() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,8 +191,8 @@ func (s *Server) nextStatus() int {
 	return http.StatusInternalServerError
 }
 
-// Serve answers requests on listener until ctx ends, then drains. It returns nil when all requests were answered, and ErrCrash after
-// CRASH_AFTER.
+// Serve answers requests on listener until ctx ends, then drains. It returns nil when all requests were answered, and
+// ErrCrash after CRASH_AFTER.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
 	ended := make(chan error, 1)

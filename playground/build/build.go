@@ -25,8 +25,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// CacheVariable is the environment variable that sets the folder for built programs; the default is serin-playground in the user's
-// cache folder.
+// CacheVariable is the environment variable that sets the folder for built programs; the default is serin-playground in the
+// user's cache folder.
 const CacheVariable = "SERIN_CACHE"
 
 // KubernetesVersion is the version that the control plane reports. It must be the version in modules/programs/go.mod.
@@ -43,8 +43,8 @@ type Builder struct {
 // ShowProgressOn shows progress in one line of a terminal while programs are built. By default, progress is a few lines of text.
 func (b *Builder) ShowProgressOn(terminal *os.File) { b.terminal = terminal }
 
-// New finds the playground's sources, in the working folder or above it, and the cache. report, which may be nil, is called with a
-// text for the user before everything that takes long.
+// New finds the playground's sources, in the working folder or above it, and the cache. report, which may be nil, is called
+// with a text for the user before everything that takes long.
 func New(report func(string)) (*Builder, error) {
 	source, err := findSource()
 	if err != nil {
@@ -117,8 +117,8 @@ var (
 
 const ingressModule = "k8s.io/ingress-nginx"
 
-// buildFlags returns the flags of go build. They are the same for all programs, because one command can build several only then; the
-// tags and the version of the control plane have no effect on the others.
+// buildFlags returns the flags of go build. They are the same for all programs, because one command can build several only
+// then; the tags and the version of the control plane have no effect on the others.
 func buildFlags() []string {
 	const version = "k8s.io/component-base/version"
 	release := strings.SplitN(strings.TrimPrefix(KubernetesVersion, "v"), ".", 3)
@@ -141,8 +141,8 @@ func (b *Builder) ControlPlane(ctx context.Context) (string, error) {
 	return b.buildCached(ctx, controlPlane)
 }
 
-// Prometheus returns the Prometheus server. It has no service discovery except from files, no remote write with the authentication
-// of Azure or Google Cloud, and no OpenAPI description.
+// Prometheus returns the Prometheus server. It has no service discovery except from files, no remote write with the
+// authentication of Azure or Google Cloud, and no OpenAPI description.
 func (b *Builder) Prometheus(ctx context.Context) (string, error) {
 	return b.buildCached(ctx, prometheus)
 }
@@ -164,8 +164,8 @@ func (b *Builder) Prepare(ctx context.Context, withPrometheus, withTraefik bool)
 	return err
 }
 
-// IngressNGINX returns the controller of ingress-nginx, which is a static program, and the folder with the template and the scripts
-// that it expects in /etc/nginx.
+// IngressNGINX returns the controller of ingress-nginx, which is a static program, and the folder with the template and the
+// scripts that it expects in /etc/nginx.
 func (b *Builder) IngressNGINX(ctx context.Context) (file, etc string, err error) {
 	file, err = b.buildCached(ctx, ingressNGINX)
 	if err != nil {

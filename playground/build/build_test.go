@@ -107,8 +107,8 @@ func TestCRDsOfProvidersAreFound(t *testing.T) {
 	}
 }
 
-// TestEachCheckoutHasItsOwnProgram guards against a defect: of two checkouts that share a cache, the one that was built last replaced
-// the program of the other.
+// TestEachCheckoutHasItsOwnProgram guards against a defect: of two checkouts that share a cache, the one that was built last
+// replaced the program of the other.
 func TestEachCheckoutHasItsOwnProgram(t *testing.T) {
 	t.Setenv(build.CacheVariable, t.TempDir())
 	b, err := build.New(nil)

@@ -21,8 +21,8 @@ var nginxPackages = []string{
 	"lua-cjson", "lua-nginx-cookie", "lua-nginx-dns", "lua-resty-core",
 }
 
-// NGINX returns the root of a filesystem with Debian's nginx and all its dependencies, including the C library. It does not install
-// packages on the machine and does not require root. It returns ErrNoPackages if the packages cannot be downloaded.
+// NGINX returns the root of a filesystem with Debian's nginx and all its dependencies, including the C library. It does not
+// install packages on the machine and does not require root. It returns ErrNoPackages if the packages cannot be downloaded.
 func (b *Builder) NGINX(ctx context.Context) (string, error) {
 	sum := sha256.Sum256([]byte(strings.Join(nginxPackages, " ")))
 	root := filepath.Join(b.cache, fmt.Sprintf("nginx-%x", sum[:6]))
@@ -56,7 +56,8 @@ func (b *Builder) NGINX(ctx context.Context) (string, error) {
 	return root, nil
 }
 
-// downloadPackages downloads packages and all their dependencies into folder, as if nothing were installed, and returns their files.
+// downloadPackages downloads packages and all their dependencies into folder, as if nothing were installed, and returns their
+// files.
 func downloadPackages(ctx context.Context, folder string, packages []string) ([]string, error) {
 	status, archives := filepath.Join(folder, "status"), filepath.Join(folder, "archives")
 	for _, subfolder := range []string{filepath.Join(folder, "lists", "partial"), filepath.Join(archives, "partial")} {

@@ -109,8 +109,8 @@ func copyModule(from, to string) error {
 	})
 }
 
-// replaceFiles replaces the files of a folder that match patterns by those of another folder. A pattern that matches no file is an
-// error, because it means that a new version of the module has moved the package.
+// replaceFiles replaces the files of a folder that match patterns by those of another folder. A pattern that matches no file
+// is an error, because it means that a new version of the module has moved the package.
 func replaceFiles(folder, patterns, ours string) error {
 	for pattern := range strings.SplitSeq(patterns, ",") {
 		old, err := filepath.Glob(filepath.Join(folder, pattern))

@@ -75,9 +75,9 @@ type Options struct {
 	Clock clock.WithTicker
 }
 
-// Enter builds the programs that a cluster with these options needs, moves the program into a sandbox, and sets the options' Sandbox
-// and Builder. more, if not nil, builds additional programs of the caller. report is called as described at build.New. Enter must be
-// the first call in main or TestMain.
+// Enter builds the programs that a cluster with these options needs, moves the program into a sandbox, and sets the options'
+// Sandbox and Builder. more, if not nil, builds additional programs of the caller. report is called as described at
+// build.New. Enter must be the first call in main or TestMain.
 func Enter(o *Options, report func(string), more func(context.Context, *build.Builder) error) error {
 	podroot.BecomePod() // before the builder, which requires environment variables that containers do not have
 	builder, err := build.New(report)
@@ -178,8 +178,8 @@ func IsRunning(folder string) bool {
 // errStopped is the cause when Stop was called.
 var errStopped = errors.New("the cluster was stopped")
 
-// Start starts a cluster and returns when all its parts are ready. A sandbox can contain one cluster at a time. ctx bounds the start
-// only; the cluster runs until Stop.
+// Start starts a cluster and returns when all its parts are ready. A sandbox can contain one cluster at a time. ctx bounds
+// the start only; the cluster runs until Stop.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -454,7 +454,8 @@ func (c *Cluster) waitUntil(ctx context.Context, what string, check func(context
 	}
 }
 
-// Done returns a channel that is closed when the cluster has ended, by Stop or because a part of it has ended. Err returns the reason.
+// Done returns a channel that is closed when the cluster has ended, by Stop or because a part of it has ended. Err returns
+// the reason.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 
 // Err returns the reason why the cluster has ended. It is nil while the cluster runs, and after Stop.
@@ -516,8 +517,8 @@ func (c *Cluster) Restart(name string) (*process.Process, error) { return c.proc
 // Usage returns the resource usage of a program.
 func (c *Cluster) Usage(name string) (process.Usage, error) { return c.processes.Usage(name) }
 
-// Tail returns the last lines of the log of a program: etcd, apiserver, controller-manager, scheduler, traefik, prometheus, or the
-// name given to StartProcess.
+// Tail returns the last lines of the log of a program: etcd, apiserver, controller-manager, scheduler, traefik, prometheus,
+// or the name given to StartProcess.
 func (c *Cluster) Tail(name string, lines int) string { return c.processes.Tail(name, lines) }
 
 // StartCountingProxy starts a proxy that counts requests to the API server, and writes a kubeconfig for programs inside that send

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// SecondCluster is another cluster in the same sandbox: an API server with objects of its own, without controllers and nodes. Its API
-// server is managed by its name, like the programs of StartProcess.
+// SecondCluster is another cluster in the same sandbox: an API server with objects of its own, without controllers and nodes.
+// Its API server is managed by its name, like the programs of StartProcess.
 type SecondCluster struct {
 	Client  kubernetes.Interface
 	Dynamic dynamic.Interface

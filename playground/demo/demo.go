@@ -100,8 +100,8 @@ type demoRunner struct {
 // serinName is the name of the controller's process and log.
 const serinName = "serin"
 
-// Run runs all scenarios. Its error contains the differences from the expected results of all scenarios. The demo ends early when the
-// application cannot be deployed or a release does not end.
+// Run runs all scenarios. Its error contains the differences from the expected results of all scenarios. The demo ends early
+// when the application cannot be deployed or a release does not end.
 func Run(ctx context.Context, o Options) error {
 	p := &demoRunner{Options: o, statuses: make(chan canaryStatus, 1000)}
 	if err := p.deploy(ctx); err != nil {
@@ -282,8 +282,8 @@ func (p *demoRunner) runScenario(ctx context.Context, scenario Scenario) (Result
 	}
 }
 
-// waitForRequests waits for some requests that were sent after the end of the release, so that the counts include the version that
-// serves then.
+// waitForRequests waits for some requests that were sent after the end of the release, so that the counts include the version
+// that serves then.
 func (p *demoRunner) waitForRequests(ctx context.Context) error {
 	from := p.load.Counts()
 	return p.load.WaitFor(ctx, func(c load.Counts) bool { return c.Requests-from.Requests >= requestRate })
@@ -315,8 +315,8 @@ var controllerFlags = []string{
 	"-mesh-provider=gatewayapi:v1", "-min-analysis-interval=2s", "-drain-delay=2s", "-log-level=info",
 }
 
-// WatchArgs returns the arguments with which Serin shows the release of the demo. Serin cannot read the flags of the controller from
-// its Deployment, because the controller does not run in a pod here.
+// WatchArgs returns the arguments with which Serin shows the release of the demo. Serin cannot read the flags of the
+// controller from its Deployment, because the controller does not run in a pod here.
 func WatchArgs() []string {
 	return []string{"watch", name, "-n", namespace, "--controller-flags", strings.Join(controllerFlags, " ")}
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// canaryStatus contains the fields of a Canary that the demo uses. They are read from the unstructured object and not with Serin's
-// types, so that the demo works with any controller of this API.
+// canaryStatus contains the fields of a Canary that the demo uses. They are read from the unstructured object and not with
+// Serin's types, so that the demo works with any controller of this API.
 type canaryStatus struct {
 	phase   string
 	weight  int64
@@ -45,8 +45,8 @@ type releaseProgress struct {
 	steps, windows int
 }
 
-// observe processes the next status and returns the outcome, or "" while the release is in progress. Statuses from before the release
-// started are ignored.
+// observe processes the next status and returns the outcome, or "" while the release is in progress. Statuses from before the
+// release started are ignored.
 func (p *releaseProgress) observe(s canaryStatus) Outcome {
 	switch s.phase {
 	case "Progressing", "Waiting", "WaitingPromotion", "Promoting", "Finalising":

@@ -4,8 +4,8 @@ package demo
 
 import "unicode/utf8"
 
-// terminalStream parses the output of a program to a terminal and determines where other output may be inserted: not within a control
-// sequence (ECMA-48: ESC [ … final byte, ESC ] … BEL or ST, ESC and one byte) and not within a UTF-8 character.
+// terminalStream parses the output of a program to a terminal and determines where other output may be inserted: not within a
+// control sequence (ECMA-48: ESC [ … final byte, ESC ] … BEL or ST, ESC and one byte) and not within a UTF-8 character.
 type terminalStream struct {
 	state   streamState
 	missing int // remaining bytes of a character

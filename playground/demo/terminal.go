@@ -16,7 +16,8 @@ import (
 	"github.com/serin-dev/serin/playground/load"
 )
 
-// TerminalViewer shows the demo in a terminal: the output of another program above, and a footer with the state of the demo below.
+// TerminalViewer shows the demo in a terminal: the output of another program above, and a footer with the state of the demo
+// below.
 type TerminalViewer struct {
 	// Terminal is the terminal that the demo writes to and whose size it uses.
 	Terminal *os.File
@@ -182,6 +183,7 @@ func (v *TerminalViewer) End() {
 	v.viewTerminal.Close()
 	v.viewOutput.Wait()
 	v.isOpen = false
-	// Reset colours, scrolling region, cursor, bracketed paste and screen, whatever the view has set; then continue at the bottom.
+	// Reset colours, scrolling region, cursor, bracketed paste and screen, whatever the view has set; then continue at the
+	// bottom.
 	fmt.Fprintf(v.Terminal, "\x1b[0m\x1b[r\x1b[?25h\x1b[?2004l\x1b[?1049l\x1b[%d;1H\n%s\n", v.rows, strings.Join(v.results, "\n"))
 }

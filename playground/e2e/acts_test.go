@@ -15,13 +15,14 @@ import (
 	"github.com/serin-dev/serin/playground/load"
 )
 
-// tail is the probability with which a bound on counts may be missed by chance: never, in practice.
+// boundTail is the probability with which a count may exceed a bound by chance. It is so small that this never happens in
+// practice.
 const boundTail = 1e-9
 
-// settling is the time in which the gateway takes up a route that the API server has. Its requests count for no share.
+// settleTime is the time until the gateway serves a changed route. Requests during this time are not counted in shares.
 const settleTime = time.Second
 
-// The user's own objects, from before Serin came: clients use the host name at the gateway, and the Service.
+// userObjects are the objects of the user before the Canary exists: clients use the host name at the gateway, and the Service.
 const userObjects = `
 apiVersion: v1
 kind: Service
@@ -58,20 +59,21 @@ spec:
     - {name: request-duration, interval: 5s, thresholdRange: {max: 500}}
 `
 
-// cartWindow is the interval of that analysis.
+// cartWindow is the interval of cartCanary.
 const cartWindow = 3 * time.Second
 
-// acts are what happens to one application under one steady load that begins before Serin and ends after it.
+// loadedEnvironment is an environment with a steady load on one application, through the gateway and through the Service.
 type loadedEnvironment struct {
 	*environment
 	gateway, service *load.Load
 }
 
-// TestEachStepGetsItsShareAndNoClientSeesAnEdge is the story of one application, told under load: taken over while it
-// serves, promoted, rolled back twice, restarted on a new revision, and given back.
+// TestEachStepReceivesItsShareAndNoRequestIsLost runs the life of one application under load: the Canary is initialized while
+// the application serves, a version is promoted, two are rolled back, a release is restarted on a new revision, and the
+// Canary is deleted.
 //
-// It runs alone: shares are of requests that one gateway draws, and a gateway with nothing else to do draws them best.
-func TestEachStepGetsItsShareAndNoClientSeesAnEdge(t *testing.T) {
+// It runs alone, because the shares of requests are most accurate when the gateway has no other load.
+func TestEachStepReceivesItsShareAndNoRequestIsLost(t *testing.T) {
 	a := loadedEnvironment{environment: startEnvironment(t, "acts")}
 	a.apply(deployment(t, "cart", 2) + userObjects)
 	a.waitForAvailable("cart", 2)
@@ -89,17 +91,17 @@ func TestEachStepGetsItsShareAndNoClientSeesAnEdge(t *testing.T) {
 		{"deletion", func(t *testing.T, a loadedEnvironment) { deletion(t, a, before) }},
 	} {
 		played := t.Run(act.name, func(t *testing.T) {
-			a.t = t // what waits in here fails this act
+			a.t = t // waits in this part fail the subtest
 			act.play(t, a)
 		})
 		a.t = t
 		if !played {
-			return // the next act would begin where no act should
+			return // the next part requires the state that this one should have reached
 		}
 	}
 }
 
-// during wants that no request is lost while something happens, and that none fails but by the version that is allowed to.
+// checkNoRequestLostDuring checks that no request is lost while an operation runs, and that only the bad version fails requests.
 func (a loadedEnvironment) checkNoRequestLostDuring(bad string, happens func()) {
 	a.t.Helper()
 	gatewayBefore, serviceBefore := a.gateway.Counts(), a.service.Counts()
@@ -158,13 +160,13 @@ Promotion completed! Scaling down cart.acts`
 	}
 }
 
-// share wants the version to have had the weight's share of the requests of a window.
+// checkShare checks that the version received the weight's share of the requests of a window.
 func (a loadedEnvironment) checkShare(w window, version string) {
 	a.t.Helper()
 	a.checkShareBetween(w, version, settleTime, cartWindow)
 }
 
-// shareBetween is share for the part of the window between two moments after its start.
+// checkShareBetween is checkShare for a part of the window, given as times after its start.
 func (a loadedEnvironment) checkShareBetween(w window, version string, from, to time.Duration) {
 	a.t.Helper()
 	counts := a.gateway.Between(w.start.Add(from), w.start.Add(to))
@@ -174,7 +176,7 @@ func (a loadedEnvironment) checkShareBetween(w window, version string, from, to 
 	}
 }
 
-// rolledBack plays a bad version and returns the counts of the requests while it had clients.
+// runRollback releases a bad version and returns the counts of the requests while it received traffic.
 func runRollback(t *testing.T, a loadedEnvironment, version string, env ...string) load.Counts {
 	r := a.follow("cart")
 	a.checkNoRequestLostDuring(version, func() {
@@ -182,11 +184,11 @@ func runRollback(t *testing.T, a loadedEnvironment, version string, env ...strin
 		r.waitForEnd("Failed")
 		a.waitForPodsDeleted("app=cart")
 	})
-	// The check that reaches the threshold opens a window too, as each failed check does; nothing is observed in that one.
+	// Each failed check opens a window, including the one that reaches the threshold; nothing is observed in that window.
 	windows := slices.DeleteFunc(r.windows(), func(w window) bool { return w.failed >= 2 })
 	for _, w := range windows {
 		if w.weight != 20 {
-			t.Errorf("version %s was observed at weight %d, it had to stay at 20", version, w.weight)
+			t.Errorf("version %s was observed at weight %d, want 20", version, w.weight)
 		}
 		a.checkShare(w, version)
 	}
@@ -195,7 +197,7 @@ func runRollback(t *testing.T, a loadedEnvironment, version string, env ...strin
 	}
 	r.waitForEvent("Canary failed! Scaling down cart.acts")
 	if !strings.Contains(strings.Join(r.eventMessages(), "\n"), "Rolling back cart.acts failed checks threshold reached 2") {
-		t.Errorf("events do not tell of the rollback:\n%s", strings.Join(r.eventMessages(), "\n"))
+		t.Errorf("there is no event of the rollback:\n%s", strings.Join(r.eventMessages(), "\n"))
 	}
 	after := waitForRequests(t, a.gateway, 40)
 	if answered := after.ByVersion["v2"].Requests; answered != after.Requests {
@@ -221,7 +223,7 @@ func runRollback(t *testing.T, a loadedEnvironment, version string, env ...strin
 func failing(t *testing.T, a loadedEnvironment) {
 	const errors = 0.5
 	counts := runRollback(t, a, "v3", "ERROR_PERCENT", fmt.Sprint(errors*100))
-	// What a bad version may cost: its share of errors, of its share of the requests, of the windows that it had.
+	// The bad version may fail its percentage of errors of its share of the requests.
 	_, most := load.BinomialBounds(counts.Requests, 0.2, boundTail)
 	if got := counts.ByVersion["v3"].Requests; got > most {
 		t.Errorf("v3 got %d of %d requests, at weight 20 at most %d", got, counts.Requests, most)
@@ -280,8 +282,8 @@ func restarted(t *testing.T, a loadedEnvironment) {
 func deletion(t *testing.T, a loadedEnvironment, before map[string]*unstructured.Unstructured) {
 	a.checkNoRequestLostDuring("", func() {
 		a.delete(canaries, "cart")
-		a.waitForObject("the Canary is gone", canaries, "cart", checkAbsent)
-		a.waitForObject("the primary is gone", deployments, "cart-primary", checkAbsent)
+		a.waitForObject("the Canary is deleted", canaries, "cart", checkAbsent)
+		a.waitForObject("the primary is deleted", deployments, "cart-primary", checkAbsent)
 		a.waitForPodsDeleted("app=cart-primary")
 	})
 	a.waitForAvailable("cart", 2)

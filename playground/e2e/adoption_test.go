@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// flaggersObjects are those that a Flagger leaves around Canary left, as its recordings have them: the owner's uid is
-// filled in, and the weight of the canary.
+// flaggerObjects are the objects of Canary left that Flagger creates, as they were recorded. OWNER is the UID of the Canary,
+// CANARY the weight of the canary.
 const flaggerObjects = `
 apiVersion: v1
 kind: Service
@@ -79,7 +79,8 @@ spec:
     stepWeights: [20, 50]
 `
 
-// leave makes what a Flagger left: a Canary in a phase, with the version of target and primary, and that weight.
+// createFlaggerState creates the objects that Flagger leaves behind: a Canary in a phase, with the versions of target and
+// primary, and the weight of the canary.
 func (s *environment) createFlaggerState(host, phase, target, primary string, replicas, weight int) {
 	s.t.Helper()
 	s.apply(replaceTexts(s.t, flaggerCanary, "HOST", host))
@@ -99,8 +100,8 @@ func (s *environment) createFlaggerState(host, phase, target, primary string, re
 	}
 }
 
-// standing is what must not change when a controller is swapped: which pods run, how often they were restarted, and the
-// specs of all that Flagger made, as one text.
+// describeObjects returns, as one text, what must not change when Serin replaces Flagger: the pods, their restarts, and the
+// versions of the objects that Flagger created.
 func (s *environment) describeObjects() string {
 	s.t.Helper()
 	var out strings.Builder
@@ -132,20 +133,20 @@ func (s *environment) describeObjects() string {
 	return out.String()
 }
 
-// recorded waits until Serin has written what it took over.
+// waitForAdoption waits until Serin has written its revision to the status.
 func (s *environment) waitForAdoption() {
 	s.t.Helper()
-	s.waitForObject("the Canary is taken over", canaries, "left", func(object *unstructured.Unstructured) error {
+	s.waitForObject("the Canary is adopted", canaries, "left", func(object *unstructured.Unstructured) error {
 		if revision, _, _ := unstructured.NestedString(object.Object, "status", "serin", "revision"); revision == "" {
-			return errors.New("no revision in Serin's form")
+			return errors.New("the status has no revision of Serin")
 		}
 		return nil
 	})
 }
 
-// TestWhatFlaggerLeftIsTakenOverWithoutARipple swaps the controller under a client that sends all the while: at rest, and in
-// the middle of a release.
-func TestWhatFlaggerLeftIsTakenOverWithoutARipple(t *testing.T) {
+// TestCanaryOfFlaggerIsAdoptedWithoutChanges replaces Flagger by Serin under load, while the Canary is idle and in the middle
+// of a release.
+func TestCanaryOfFlaggerIsAdoptedWithoutChanges(t *testing.T) {
 	for _, tt := range []struct {
 		name, phase, target, primary string
 		replicas, weight             int
@@ -158,7 +159,7 @@ func TestWhatFlaggerLeftIsTakenOverWithoutARipple(t *testing.T) {
 			s := newEnvironment(t, tt.name)
 			host := tt.name + ".test"
 			s.createFlaggerState(host, tt.phase, tt.target, tt.primary, tt.replicas, tt.weight)
-			s.patch(canaries, "left", `{"spec":{"analysis":{"interval":"1h"}}}`) // no window may end before all is compared
+			s.patch(canaries, "left", `{"spec":{"analysis":{"interval":"1h"}}}`) // no window may end before the objects are compared
 			client := s.startLoad(host, 40)
 			before := s.describeObjects()
 			report := s.checkMigration(0)
@@ -202,7 +203,7 @@ func TestWhatFlaggerLeftIsTakenOverWithoutARipple(t *testing.T) {
 	}
 }
 
-// migration is what serin migrate --check prints for programs, as far as it is looked at here.
+// migration contains the fields of the JSON output of serin migrate --check that are used here.
 type migration struct {
 	Ready     bool     `json:"ready"`
 	Sentences []string `json:"sentences"`
@@ -212,11 +213,11 @@ type migration struct {
 	} `json:"canaries"`
 }
 
-// checks runs serin migrate --check with the rights of somebody who may only read.
+// checkMigration runs serin migrate --check as a user with read permissions only.
 func (s *environment) checkMigration(code int) migration {
 	s.t.Helper()
-	person := commandRunner{t: s.t, kubeconfig: readerKubeconfig(s.t, s.namespace)}
-	p := person.run(code, "migrate", "--check", "-n", s.namespace, "--controller-flags", strings.Join(shortIntervalFlags()[1:], " "), "-o", "json")
+	reader := commandRunner{t: s.t, kubeconfig: readerKubeconfig(s.t, s.namespace)}
+	p := reader.run(code, "migrate", "--check", "-n", s.namespace, "--controller-flags", strings.Join(shortIntervalFlags()[1:], " "), "-o", "json")
 	var report migration
 	if err := json.Unmarshal([]byte(p.stdout), &report); err != nil {
 		s.t.Fatalf("%v: %s", err, p)
@@ -224,7 +225,7 @@ func (s *environment) checkMigration(code int) migration {
 	return report
 }
 
-// flaggersRights let the service account "default" write the status of Canaries, as those of Flagger do.
+// flaggerRBAC permits the service account "default" to update the status of Canaries, as the permissions of Flagger do.
 const flaggerRBAC = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -238,16 +239,17 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: flagger}
 subjects: [{kind: ServiceAccount, name: default}]
 `
 
-// TestSerinLeavesCanariesToALivingFlagger: two signs, each of which has to end before Serin acts.
-func TestSerinLeavesCanariesToALivingFlagger(t *testing.T) {
+// TestSerinDoesNotActWhileFlaggerRuns covers the two signs of a running Flagger, its pods and its Lease. Serin acts when both
+// have ended.
+func TestSerinDoesNotActWhileFlaggerRuns(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, "left-living")
 	s.createFlaggerState("left-living.test", "Progressing", "v2", "v1", 2, 20)
-	// A program that is started as Flagger is: the playground runs no image of another name, and leaves the command away.
+	// A program with the command-line flags of Flagger. The playground has no image of Flagger and ignores the command.
 	program := replaceTexts(t, deployment(t, "canary-operator", 1), `"image":`, `"command":["-enable-config-tracking"],"image":`)
 	s.apply(program)
 	s.waitForAvailable("canary-operator", 1)
-	s.apply(flaggerRBAC) // else it is a Deployment that only looks like a Flagger
+	s.apply(flaggerRBAC) // without these permissions the Deployment is not regarded as Flagger
 	before := s.describeObjects()
 	version := s.get(canaries, "left").GetResourceVersion()
 
@@ -259,7 +261,7 @@ func TestSerinLeavesCanariesToALivingFlagger(t *testing.T) {
 		"It waits for peer: Flagger acts on this Canary (Deployment canary-operator of namespace left-living has ready pods)",
 		"kubectl -n left-living scale deployment/canary-operator --replicas=0")
 	if report := s.checkMigration(0); !strings.Contains(strings.Join(report.Sentences, "\n"), "Flagger is running: Deployment canary-operator") {
-		t.Errorf("serin migrate --check does not say that Flagger lives: %+v", report)
+		t.Errorf("serin migrate --check does not report that Flagger is running: %+v", report)
 	}
 
 	holder := "canary-operator-of-before_1"
@@ -275,10 +277,10 @@ func TestSerinLeavesCanariesToALivingFlagger(t *testing.T) {
 	})
 	r.waitForEvent("Flagger acts on this Canary (Lease flagger-leader-election of namespace left-living is held by " + holder + ")")
 	if after := s.get(canaries, "left").GetResourceVersion(); after != version {
-		t.Errorf("Serin wrote to a Canary of a living Flagger: version %s became %s", version, after)
+		t.Errorf("Serin wrote to a Canary of a running Flagger: version %s became %s", version, after)
 	}
 	if after := s.describeObjects(); after != before {
-		t.Errorf("Serin acted beside a living Flagger:\nbefore\n%s\nafter\n%s", before, after)
+		t.Errorf("Serin changed objects of a running Flagger:\nbefore\n%s\nafter\n%s", before, after)
 	}
 
 	s.patch(leases, "flagger-leader-election", `{"spec":{"holderIdentity":""}}`)

@@ -31,7 +31,7 @@ func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ") + "\n---\n"
 }
 
-// awaitRun waits until a run is as wanted.
+// waitForRun waits until check returns nil for the status of an AnalysisRun.
 func (s *environment) waitForRun(name, what string, check func(argov1.AnalysisRunStatus) error) argov1.AnalysisRun {
 	s.t.Helper()
 	var last argov1.AnalysisRun
@@ -57,7 +57,7 @@ func inRunPhase(wanted argov1.AnalysisPhase) func(argov1.AnalysisRunStatus) erro
 	}
 }
 
-// toldOf waits for an event about an object, of Argo's source.
+// waitForEventOf waits for an event about an object with the source component of Argo Rollouts.
 func (s *environment) waitForEventOf(kind, name, reason, message string) {
 	s.t.Helper()
 	for i := 0; ; {
@@ -66,7 +66,7 @@ func (s *environment) waitForEventOf(kind, name, reason, message string) {
 			about := e.object.InvolvedObject
 			if about.Kind == kind && about.Name == name && e.object.Reason == reason && strings.Contains(e.object.Message, message) {
 				if e.object.Source.Component != "rollouts-controller" {
-					s.t.Errorf("event %s is of %q", reason, e.object.Source.Component)
+					s.t.Errorf("source of event %s is %q", reason, e.object.Source.Component)
 				}
 				return
 			}
@@ -125,7 +125,7 @@ metrics:
 	}
 	job := s.get(batchJobs, string(good.UID)+".job.1")
 	if owners := job.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != good.UID {
-		t.Errorf("the Job is of %v", owners)
+		t.Errorf("the Job is owned by %v", owners)
 	}
 	bad := s.waitForRun("bad", "to fail", inRunPhase(argov1.AnalysisPhaseFailed))
 	if want := `Metric "value" assessed Failed due to failed (1) > failureLimit (0)`; bad.Status.Message != want {
@@ -140,8 +140,9 @@ metrics:
 	}
 }
 
-// TestAnAnalysisOutlivesItsController kills Serin while a run measures and its Job runs, and wants each measurement once.
-func TestAnAnalysisOutlivesItsController(t *testing.T) {
+// TestAnalysisSurvivesARestartOfItsController kills Serin during a run and its Job, and checks that each measurement is taken
+// once.
+func TestAnalysisSurvivesARestartOfItsController(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "analysis-killed", "-allow-loopback-hooks")
 	s.apply(analysisRun("long", `
@@ -275,13 +276,14 @@ spec:
 			return nil
 		})
 	}
-	s.waitForObject("the Service is gone", services, "compare-candidate", checkAbsent)
+	s.waitForObject("the Service is deleted", services, "compare-candidate", checkAbsent)
 	s.waitForEventOf("Experiment", "compare", "ExperimentSuccessful", "Experiment transitioned from Running -> Successful")
 	s.waitForEventOf("Experiment", "compare", "TemplateRunning", "Template 'candidate' transitioned from Progressing -> Running")
 }
 
-// TestAnalysesSteerARollout: one that ends well lets a step pass, one that fails takes the version back.
-func TestAnalysesSteerARollout(t *testing.T) {
+// TestAnalysesDetermineTheOutcomeOfARollout has a step with a successful analysis, and one whose failed analysis aborts the
+// release.
+func TestAnalysesDetermineTheOutcomeOfARollout(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "analysed", "-allow-loopback-hooks")
 	template := func(name, condition string) string {

@@ -17,100 +17,100 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// accounts have what is installed of the documented rights: all of them, or those of one namespace.
+// accounts are the service accounts with the documented permissions: all of them, or those for one namespace.
 var accounts = []string{"system:serviceaccount:default:serin", "system:serviceaccount:one-namespace:serin"}
 
-// right is a documented one. Name is empty for all objects of the resource.
-type right struct{ group, resource, name, verb string }
+// permission is a documented permission. The name is empty for all objects of the resource.
+type permission struct{ group, resource, name, verb string }
 
-func (r right) String() string {
+func (r permission) String() string {
 	return strings.Join(strings.Fields(fmt.Sprintf("%s %s/%s %s", r.verb, r.group, r.resource, r.name)), " ")
 }
 
-// unexercised are the documented rights that a run of all tests does not need, by the reason for having them all the same.
-var unusedPermissions = []excuse{
+// unusedPermissions are documented permissions that a run of all tests does not use, with the reason why Serin needs them.
+var unusedPermissions = []exception{
 	{
-		"an API server that streams what is watched is not asked to list it; an older one is, and a watch that begins anew may be",
-		func(r right, granted map[right]bool) bool {
-			return r.verb == "list" && granted[right{r.group, r.resource, r.name, "watch"}]
+		"an API server that supports streaming lists receives no list request; an older one does, and so may a restarted watch",
+		func(r permission, granted map[permission]bool) bool {
+			return r.verb == "list" && granted[permission{r.group, r.resource, r.name, "watch"}]
 		},
 	},
 	{
-		"what is watched is read by itself only where the watch has not told of an own write yet; list allows as much",
-		func(r right, granted map[right]bool) bool {
-			return r.verb == "get" && granted[right{r.group, r.resource, r.name, "watch"}]
+		"a watched object is read directly only if the watch has not returned an own write yet; list permits as much",
+		func(r permission, granted map[permission]bool) bool {
+			return r.verb == "get" && granted[permission{r.group, r.resource, r.name, "watch"}]
 		},
 	},
 	{
-		"admission plugin OwnerReferencesPermissionEnforcement looks itself whether the owner's finalizers may be updated",
-		func(r right, _ map[right]bool) bool {
+		"admission plugin OwnerReferencesPermissionEnforcement checks whether the owner's finalizers may be updated",
+		func(r permission, _ map[permission]bool) bool {
 			return r.verb == "update" && strings.HasSuffix(r.resource, "/finalizers")
 		},
 	},
 	{
-		"each Serin here serves one namespace, and reads what belongs to none when it needs it",
-		rights("watch", "argoproj.io/clusteranalysistemplates"),
+		"each Serin in these tests serves one namespace, and reads cluster-scoped objects when it needs them",
+		matchPermissions("watch", "argoproj.io/clusteranalysistemplates"),
 	},
 	{
-		"Knative cannot run here, and its definitions and those of the former group of Ambassador are in no module",
-		rights("watch create patch delete", "serving.knative.dev/services", "serving.knative.dev/revisions", "x.getambassador.io/ambassadormappings"),
+		"Knative cannot run here, and no module contains its CRDs and those of the former group of Ambassador",
+		matchPermissions("watch create patch delete", "serving.knative.dev/services", "serving.knative.dev/revisions", "x.getambassador.io/ambassadormappings"),
 	},
 	{
-		"target groups are compared with TargetGroupBindings where AWS can be asked",
-		rights("list", "elbv2.k8s.aws/targetgroupbindings"),
+		"target groups are compared with TargetGroupBindings only if AWS is reachable",
+		matchPermissions("list", "elbv2.k8s.aws/targetgroupbindings"),
 	},
 	{
-		"the plugin gatewayAPI has these routes for what is not HTTP; they are the same code as HTTPRoute",
-		rights("watch patch", "gateway.networking.k8s.io/grpcroutes", "gateway.networking.k8s.io/tcproutes", "gateway.networking.k8s.io/tlsroutes"),
+		"the plugin gatewayAPI supports these routes with the same code as HTTPRoute",
+		matchPermissions("watch patch", "gateway.networking.k8s.io/grpcroutes", "gateway.networking.k8s.io/tcproutes", "gateway.networking.k8s.io/tlsroutes"),
 	},
 	{
-		"no test here makes more than the limits of history keep, or has a step experiment",
-		rights("create delete", "apps/replicasets", "argoproj.io/analysisruns", "argoproj.io/experiments"),
+		"no test exceeds the history limits, or has an experiment step",
+		matchPermissions("create delete", "apps/replicasets", "argoproj.io/analysisruns", "argoproj.io/experiments"),
 	},
 	{
-		"no test here changes what an Upstream or a VirtualService of a provider that cannot run is made from, or leaves Gloo",
-		func(r right, _ map[right]bool) bool {
-			return r == right{"appmesh.k8s.aws", "virtualservices", "", "patch"} || r.group == "gloo.solo.io" && r.resource == "upstreams" && (r.verb == "patch" || r.verb == "delete")
+		"no test changes the source of an Upstream or a VirtualService of a provider that cannot run, or stops using Gloo",
+		func(r permission, _ map[permission]bool) bool {
+			return r == permission{"appmesh.k8s.aws", "virtualservices", "", "patch"} || r.group == "gloo.solo.io" && r.resource == "upstreams" && (r.verb == "patch" || r.verb == "delete")
 		},
 	},
 	{
-		"no test here has a workloadRef to a PodTemplate, or an alert of a Canary",
-		rights("watch", "/podtemplates", "flagger.app/alertproviders"),
+		"no test has a workloadRef to a PodTemplate, or an alert of a Canary",
+		matchPermissions("watch", "/podtemplates", "flagger.app/alertproviders"),
 	},
 	{
-		"a template of a DaemonSet is looked for among its revisions, and a HorizontalPodAutoscaler changed, after rare moves",
-		func(r right, _ map[right]bool) bool {
-			return r == right{"apps", "controllerrevisions", "", "list"} || r == right{"autoscaling", "horizontalpodautoscalers", "", "patch"}
+		"the revisions of a DaemonSet are listed, and a HorizontalPodAutoscaler is patched, only in rare cases",
+		func(r permission, _ map[permission]bool) bool {
+			return r == permission{"apps", "controllerrevisions", "", "list"} || r == permission{"autoscaling", "horizontalpodautoscalers", "", "patch"}
 		},
 	},
 }
 
-// rights are those with one of the verbs on one of the resources, each with its group.
-func rights(verbs string, resources ...string) func(right, map[right]bool) bool {
-	return func(r right, _ map[right]bool) bool {
+// matchPermissions matches permissions with one of the verbs for one of the resources, which include their group.
+func matchPermissions(verbs string, resources ...string) func(permission, map[permission]bool) bool {
+	return func(r permission, _ map[permission]bool) bool {
 		return slices.Contains(strings.Fields(verbs), r.verb) && slices.Contains(resources, r.group+"/"+r.resource)
 	}
 }
 
-// excuse is why some rights are granted that no test needs.
-type excuse struct {
+// exception is the reason why permissions are documented that no test uses.
+type exception struct {
 	reason string
-	covers func(r right, granted map[right]bool) bool
+	covers func(r permission, granted map[permission]bool) bool
 }
 
-// documented are all rights of the documentation.
-func documented() (map[right]bool, error) {
+// documentedPermissions returns all permissions in the documentation.
+func documentedPermissions() (map[permission]bool, error) {
 	text, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "rights.yaml"))
 	if err != nil {
-		return nil, fmt.Errorf("read the documented rights: %w", err)
+		return nil, fmt.Errorf("read the documented permissions: %w", err)
 	}
-	rights := map[right]bool{}
+	found := map[permission]bool{}
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-		var role rbacv1.ClusterRole // or a Role, or what has no rules
+		var role rbacv1.ClusterRole // or a Role, or an object without rules
 		if err := decoder.Decode(&role); errors.Is(err, io.EOF) {
-			return rights, nil
+			return found, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("read the documented rights: %w", err)
+			return nil, fmt.Errorf("read the documented permissions: %w", err)
 		}
 		for _, rule := range role.Rules {
 			names := rule.ResourceNames
@@ -121,7 +121,7 @@ func documented() (map[right]bool, error) {
 				for _, resource := range rule.Resources {
 					for _, name := range names {
 						for _, verb := range rule.Verbs {
-							rights[right{group, resource, name, verb}] = true
+							found[permission{group, resource, name, verb}] = true
 						}
 					}
 				}
@@ -130,49 +130,49 @@ func documented() (map[right]bool, error) {
 	}
 }
 
-// judgeRights compares what Serin asked of the API server during all tests with what the documentation allows it. A right
-// that nothing used is a mistake only where all tests ran.
+// checkPermissionsUsed compares the requests of Serin during the tests with the documented permissions. An unused permission
+// is an error only if all tests ran.
 func checkPermissionsUsed(all bool) error {
 	requests, err := shared.Requests()
 	if err != nil {
 		return err
 	}
-	granted, err := documented()
+	granted, err := documentedPermissions()
 	if err != nil {
 		return err
 	}
-	forbidden, used := map[string]bool{}, map[right]bool{}
+	forbidden, used := map[string]bool{}, map[permission]bool{}
 	for _, r := range requests {
 		if r.Forbidden {
 			forbidden[fmt.Sprintf("%s may not %s %s", r.User, r.Verb, r.Path)] = true
 			continue
 		}
-		used[right{r.Group, r.Resource, "", r.Verb}] = true
-		used[right{r.Group, r.Resource, r.Name, r.Verb}] = true
+		used[permission{r.Group, r.Resource, "", r.Verb}] = true
+		used[permission{r.Group, r.Resource, r.Name, r.Verb}] = true
 	}
 	var wrong []error
 	for _, text := range slices.Sorted(maps.Keys(forbidden)) {
 		wrong = append(wrong, errors.New(text))
 	}
 	if all {
-		wrong = append(wrong, judgeUnused(granted, used)...)
+		wrong = append(wrong, checkUnused(granted, used)...)
 	}
 	return errors.Join(wrong...)
 }
 
-func judgeUnused(granted, used map[right]bool) (wrong []error) {
+func checkUnused(granted, used map[permission]bool) (wrong []error) {
 	needed := make([]bool, len(unusedPermissions))
 	for r := range granted {
-		switch i := slices.IndexFunc(unusedPermissions, func(e excuse) bool { return e.covers(r, granted) }); {
+		switch i := slices.IndexFunc(unusedPermissions, func(e exception) bool { return e.covers(r, granted) }); {
 		case i >= 0:
 			needed[i] = true
 		case !used[r]:
-			wrong = append(wrong, fmt.Errorf("docs/examples/rights.yaml allows %s, which no test needed", r))
+			wrong = append(wrong, fmt.Errorf("docs/examples/rights.yaml allows %s, which no test used", r))
 		}
 	}
 	for i, e := range unusedPermissions {
 		if !needed[i] {
-			wrong = append(wrong, fmt.Errorf("docs/examples/rights.yaml has no right any more with this excuse: %s", e.reason))
+			wrong = append(wrong, fmt.Errorf("docs/examples/rights.yaml has no permission for this exception: %s", e.reason))
 		}
 	}
 	slices.SortFunc(wrong, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

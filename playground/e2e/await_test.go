@@ -23,20 +23,20 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// await waits for an object to which check has no objection. A nil object says that there is none.
+// waitForObject waits until check returns nil for an object. The object is nil if it does not exist.
 func (s *environment) waitForObject(what string, resource schema.GroupVersionResource, name string, check func(*unstructured.Unstructured) error) {
 	s.t.Helper()
 	s.waitForObjectIn(shared.Dynamic, what, resource, name, check)
 }
 
-// awaitIn is the same in any cluster.
+// waitForObjectIn is waitForObject in any cluster.
 func (s *environment) waitForObjectIn(cluster dynamic.Interface, what string, resource schema.GroupVersionResource, name string, check func(*unstructured.Unstructured) error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), waitTimeout)
 	defer cancel()
 	client := cluster.Resource(resource).Namespace(s.namespace)
 	only := fields.OneTermEqualSelector("metadata.name", name).String()
-	last := errors.New("nothing was seen")
+	last := errors.New("nothing was observed")
 	_, err := watchtools.UntilWithSync(ctx, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = only
@@ -60,19 +60,19 @@ func (s *environment) waitForObjectIn(cluster dynamic.Interface, what string, re
 		return last == nil, nil
 	})
 	if err != nil {
-		s.t.Fatalf("wait until %s: %v; last: %v", what, err, last)
+		s.t.Fatalf("wait until %s: %v; last error: %v", what, err, last)
 	}
 }
 
-// absent is the objection to every object.
+// checkAbsent returns an error for every object that exists.
 func checkAbsent(object *unstructured.Unstructured) error {
 	if object == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %s is still there", object.GetKind(), object.GetName())
+	return fmt.Errorf("%s %s still exists", object.GetKind(), object.GetName())
 }
 
-// awaitDeployment waits for a Deployment to which check has no objection.
+// waitForDeployment waits until check returns nil for a Deployment whose current generation was observed.
 func (s *environment) waitForDeployment(what, name string, check func(appsv1.Deployment) error) {
 	s.t.Helper()
 	s.waitForObject(fmt.Sprintf("Deployment %s %s", name, what), deployments, name, func(object *unstructured.Unstructured) error {
@@ -81,13 +81,13 @@ func (s *environment) waitForDeployment(what, name string, check func(appsv1.Dep
 		}
 		d := convert[appsv1.Deployment](s.t, object)
 		if d.Status.ObservedGeneration < d.Generation {
-			return errors.New("its controller has not seen it yet")
+			return errors.New("its controller has not observed it yet")
 		}
 		return check(d)
 	})
 }
 
-// serves waits until all pods of a Deployment are available.
+// waitForAvailable waits until all pods of a Deployment are updated and available.
 func (s *environment) waitForAvailable(name string, replicas int32) {
 	s.t.Helper()
 	s.waitForDeployment("serves", name, func(d appsv1.Deployment) error {
@@ -98,7 +98,7 @@ func (s *environment) waitForAvailable(name string, replicas int32) {
 	})
 }
 
-// left waits until the last pod with these labels is gone: its end is what may cost a request.
+// waitForPodsDeleted waits until the last pod with these labels is deleted: requests may be lost when it terminates.
 func (s *environment) waitForPodsDeleted(selector string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), waitTimeout)
@@ -137,34 +137,34 @@ func (s *environment) waitForPodsDeleted(selector string) {
 	}
 }
 
-// release follows one Canary from a moment on.
+// release observes one Canary from a point in time on.
 type release struct {
 	*environment
 	name string
-	// mark is the position in the history behind which states are looked at, began the one at which the release began.
+	// mark is the position of the next state in the history, began the position at which the release started.
 	mark, began int
-	// told is the same for events.
+	// firstEvent is the position of the first event of the release.
 	firstEvent int
 }
 
-// follow begins to follow a Canary; what was seen before does not count.
+// follow starts to observe a Canary; earlier states and events are ignored.
 func (s *environment) follow(name string) *release {
 	return &release{environment: s, name: name, mark: s.canaries.length(), began: s.canaries.length(), firstEvent: s.events.length()}
 }
 
-// of follows another Canary from the same moment on.
+// forCanary observes another Canary from the same point in time on.
 func (r *release) forCanary(name string) *release {
 	other := *r
 	other.name = name
 	return &other
 }
 
-// until waits for the next state to which check has no objection.
+// waitFor waits for the next state for which check returns nil.
 func (r *release) waitFor(what string, check func(canary) error) canary {
 	r.t.Helper()
 	found, next := r.canaries.waitForState(r.t, fmt.Sprintf("Canary %s %s", r.name, what), r.mark, func(s state[canary]) error {
 		if s.name != r.name {
-			return fmt.Errorf("that was %s", s.name)
+			return fmt.Errorf("the last state is of %s", s.name)
 		}
 		if s.deleted {
 			return errors.New("it is gone")
@@ -178,7 +178,7 @@ func (r *release) waitFor(what string, check func(canary) error) canary {
 	return found.object
 }
 
-// reaches waits for one of the phases.
+// waitForPhase waits for one of the phases.
 func (r *release) waitForPhase(phases ...string) canary {
 	r.t.Helper()
 	return r.waitFor("reaches phase "+strings.Join(phases, " or "), inPhase(phases...))
@@ -193,7 +193,7 @@ func inPhase(phases ...string) func(canary) error {
 	}
 }
 
-// ends waits for the end of a release and wants it to be that.
+// waitForEnd waits for the end of a release and checks its phase.
 func (r *release) waitForEnd(phase string) canary {
 	r.t.Helper()
 	c := r.waitForPhase("Succeeded", "Failed")
@@ -203,7 +203,7 @@ func (r *release) waitForEnd(phase string) canary {
 	return c
 }
 
-// states are those of the Canary since the release began.
+// states returns the states of the Canary since the release started.
 func (r *release) states() []state[canary] {
 	all, _ := r.canaries.statesFrom(r.began)
 	var own []state[canary]
@@ -215,13 +215,13 @@ func (r *release) states() []state[canary] {
 	return own
 }
 
-// window is one observation of one weight or iteration. failed is the number of checks that failed before it.
+// window is an observation window of one weight or iteration. failed is the number of checks that failed before it.
 type window struct {
 	start                      time.Time
 	weight, iterations, failed int
 }
 
-// windows are those that were seen since the release began, in order.
+// windows returns the observation windows since the release started, in order.
 func (r *release) windows() []window {
 	var all []window
 	seen := map[string]bool{}
@@ -237,7 +237,8 @@ func (r *release) windows() []window {
 	return all
 }
 
-// messages are the events of the Canary since the release began, in order; one that was told again comes once.
+// eventMessages returns the messages of the events of the Canary since the release started, in order. A repeated event is
+// included once.
 func (r *release) eventMessages() []string {
 	all, _ := r.events.statesFrom(r.firstEvent)
 	var own []string
@@ -251,22 +252,22 @@ func (r *release) eventMessages() []string {
 	return own
 }
 
-// tells waits for an event whose message contains the text.
+// waitForEvent waits for an event whose message contains the text.
 func (r *release) waitForEvent(text string) string {
 	r.t.Helper()
-	found, _ := r.events.waitForState(r.t, fmt.Sprintf("Canary %s tells %q", r.name, text), r.firstEvent, func(s state[corev1.Event]) error {
+	found, _ := r.events.waitForState(r.t, fmt.Sprintf("Canary %s has an event with %q", r.name, text), r.firstEvent, func(s state[corev1.Event]) error {
 		if s.object.InvolvedObject.Kind != "Canary" || s.object.InvolvedObject.Name != r.name {
-			return fmt.Errorf("that was of %s %s", s.object.InvolvedObject.Kind, s.object.InvolvedObject.Name)
+			return fmt.Errorf("the last event is of %s %s", s.object.InvolvedObject.Kind, s.object.InvolvedObject.Name)
 		}
 		if !strings.Contains(s.object.Message, text) {
-			return fmt.Errorf("it told %q", s.object.Message)
+			return fmt.Errorf("the last message is %q", s.object.Message)
 		}
 		return nil
 	})
 	return found.object.Message
 }
 
-// count is how often events of a Canary whose message begins with the text were told, repeats included.
+// countEvents returns the number of events of a Canary whose message begins with the text, including repetitions.
 func (s *environment) countEvents(canary, text string) int32 {
 	all, _ := s.events.statesFrom(0)
 	times := map[string]int32{}

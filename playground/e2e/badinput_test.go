@@ -15,20 +15,21 @@ import (
 	"github.com/serin-dev/serin/playground/load"
 )
 
-// mistake is something that people get wrong, and what they read about it.
+// configurationError is an error in the configuration of a user, and its expected message.
 type configurationError struct {
-	// name is that of the Canary, and of the Deployment unless deployment says otherwise.
+	// name is the name of the Canary, and of the Deployment unless deployment is set.
 	name, deployment string
-	// early is true for one that is there before Serin took anything over. Others come later, together with a change.
+	// initial reports whether the error exists before the Canary is initialized. Others are introduced later, together with a
+	// change.
 	initial bool
-	// made is applied first. It has the mistake in it, unless spoil makes it.
+	// manifest is applied first. It contains the error, unless introduce adds it.
 	manifest string
-	// spoil makes a mistake that shows before a release; mend takes any of them back.
+	// introduce adds an error that is detected before a release starts; fix corrects the error.
 	introduce, fix func(*environment)
-	// reason is that of the condition Blocked before a release starts, gate the one that says what is wrong when it
-	// runs. Where one of them is empty there is no such thing.
+	// reason is the reason of the condition Blocked before a release starts, gate the gate with the message during a release.
+	// Either may be empty.
 	reason, gate string
-	// says is the sentence that people read, in condition or gate, and, where event is empty, in an event.
+	// message is the expected message of the condition or the gate. It is also that of the event, unless event is set.
 	message, event string
 }
 
@@ -39,7 +40,7 @@ func (m configurationError) target() string {
 	return m.name
 }
 
-// weighted is a Canary at the gateway whose release takes two short windows.
+// weighted returns a Canary at the gateway whose release takes two short windows.
 func weighted(name string) string {
 	return fmt.Sprintf(`
 apiVersion: flagger.app/v1beta1
@@ -57,12 +58,12 @@ spec:
 `, name)
 }
 
-// changed is a function that changes the Canary of that name by a merge patch.
+// patchCanary returns a function that applies a merge patch to a Canary.
 func patchCanary(name, patch string) func(*environment) {
 	return func(s *environment) { s.patch(canaries, name, patch) }
 }
 
-// rate is a template of a metric that is always good.
+// rate returns a MetricTemplate.
 func rate(name, prometheus string) string {
 	return fmt.Sprintf(`
 apiVersion: flagger.app/v1beta1
@@ -73,7 +74,7 @@ spec: {query: "rate", provider: {type: prometheus, address: %q}}
 `, name, prometheus)
 }
 
-// mistakes are those of the namespace bad.
+// configurationErrors returns the configuration errors of the namespace bad.
 func configurationErrors(t *testing.T) []configurationError {
 	_, prometheus := startFakePrometheus(t, func(query string) float64 {
 		if query == "vector(1)" {
@@ -92,7 +93,7 @@ func configurationErrors(t *testing.T) []configurationError {
 		}, {
 			name: "nameless", initial: true, manifest: replaceTexts(t, deploymentByHand("nameless", 1), "{app: nameless}", "{tier: nameless}") + shortCanary("nameless", ""),
 			fix: func(s *environment) {
-				s.delete(deployments, "nameless") // its selector cannot be changed
+				s.delete(deployments, "nameless") // the selector is immutable
 				s.apply(deploymentByHand("nameless", 1))
 			},
 			reason: "Target", message: "getSelectorLabel failed: deployment nameless.bad spec.selector.matchLabels must contain one of [app name app.kubernetes.io/name]",
@@ -127,10 +128,10 @@ func configurationErrors(t *testing.T) []configurationError {
 	}
 }
 
-// TestAMistakeIsToldStopsNothingElseAndLosesNothing makes every mistake beside a healthy release under load. Each is
-// told in the status and in an event, the healthy one ends well meanwhile, and once a mistake is mended its release goes
-// on with the change that had come in between.
-func TestAMistakeIsToldStopsNothingElseAndLosesNothing(t *testing.T) {
+// TestConfigurationErrorsAreReportedAndDoNotAffectOtherReleases introduces every error next to a healthy release under load.
+// Each error is reported in the status and in an event, the healthy release is promoted meanwhile, and once an error is
+// fixed, its release continues with the change that was made in the meantime.
+func TestConfigurationErrorsAreReportedAndDoNotAffectOtherReleases(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "bad", "-threadiness", "1")
 	s.keepPodsReady(t)
@@ -142,7 +143,7 @@ func TestAMistakeIsToldStopsNothingElseAndLosesNothing(t *testing.T) {
 	}
 	healthy, l := startHealthyRelease(s)
 
-	t.Run("told", func(t *testing.T) {
+	t.Run("reported", func(t *testing.T) {
 		for _, m := range all {
 			t.Run(m.name, func(t *testing.T) {
 				t.Parallel()
@@ -157,7 +158,7 @@ func TestAMistakeIsToldStopsNothingElseAndLosesNothing(t *testing.T) {
 	if counts := l.Counts(); counts.Failed() != 0 {
 		t.Errorf("the healthy release lost requests: %s", counts)
 	}
-	t.Run("mended", func(t *testing.T) {
+	t.Run("fixed", func(t *testing.T) {
 		for _, m := range all {
 			t.Run(m.name, func(t *testing.T) {
 				t.Parallel()
@@ -167,7 +168,7 @@ func TestAMistakeIsToldStopsNothingElseAndLosesNothing(t *testing.T) {
 	})
 }
 
-// sound takes over a Deployment with nothing wrong, and sends requests to it.
+// startHealthyRelease initializes a Canary without errors and starts a load on it.
 func startHealthyRelease(s *environment) (*release, *load.Load) {
 	s.t.Helper()
 	r := s.follow("sound")
@@ -179,7 +180,7 @@ func startHealthyRelease(s *environment) (*release, *load.Load) {
 	return s.follow("sound"), s.startLoad("sound.test", 20)
 }
 
-// told makes a mistake and waits until it is told in status and event.
+// checkReported introduces the error and waits until it is reported in the status and in an event.
 func (m configurationError) checkReported(s *environment, followed map[string]*release) {
 	r := *followed[m.name]
 	r.environment = s
@@ -190,13 +191,13 @@ func (m configurationError) checkReported(s *environment, followed map[string]*r
 		}
 	}
 	if m.reason != "" {
-		r.waitFor("says what is wrong", m.checkBlocked)
+		r.waitFor("reports the error", m.checkBlocked)
 	}
 	if !m.initial {
 		s.deployVersion(m.target(), "v2")
 	}
 	if m.gate != "" {
-		r.waitFor("says what is wrong", m.checkGate)
+		r.waitFor("reports the error", m.checkGate)
 	}
 	if m.event != "" {
 		r.waitForEvent(m.event)
@@ -206,7 +207,7 @@ func (m configurationError) checkReported(s *environment, followed map[string]*r
 	*followed[m.name] = r
 }
 
-// blocks wants the mistake in condition Blocked.
+// checkBlocked checks that condition Blocked reports the error.
 func (m configurationError) checkBlocked(c canary) error {
 	if blocked := c.condition("Blocked"); blocked.Status != metav1.ConditionTrue || blocked.Reason != m.reason || blocked.Message != m.message {
 		return fmt.Errorf("not blocked by %s: %s", m.reason, m.message)
@@ -214,17 +215,17 @@ func (m configurationError) checkBlocked(c canary) error {
 	return nil
 }
 
-// holds wants the mistake in the gate that it keeps closed.
+// checkGate checks that the gate reports the error.
 func (m configurationError) checkGate(c canary) error {
 	for _, g := range c.Status.Serin.Gates {
 		if g.Name == m.gate && g.Verdict != "pass" && strings.HasPrefix(g.Message, m.message) {
 			return nil
 		}
 	}
-	return fmt.Errorf("gate %s does not say %q, gates are %+v", m.gate, m.message, c.Status.Serin.Gates)
+	return fmt.Errorf("gate %s does not report %q; the gates are %+v", m.gate, m.message, c.Status.Serin.Gates)
 }
 
-// mended wants nothing to have moved, takes the mistake back and wants the release to go on.
+// checkFixed checks that nothing has changed, fixes the error and checks that the release continues.
 func (m configurationError) checkFixed(s *environment, followed *release) {
 	r := *followed
 	r.environment = s
@@ -232,9 +233,9 @@ func (m configurationError) checkFixed(s *environment, followed *release) {
 	for _, state := range states {
 		switch st := state.object.Status; {
 		case m.initial && st.Phase != "" && st.Phase != "Initializing":
-			s.t.Errorf("something was taken over: %s", state.object)
+			s.t.Errorf("the Canary was initialized: %s", state.object)
 		case st.Phase == "Promoting" || st.Phase == "Finalising" || st.Phase == "Succeeded" || st.Phase == "Failed":
-			s.t.Errorf("the release went on: %s", state.object)
+			s.t.Errorf("the release continued: %s", state.object)
 		case m.gate == "" && st.Phase == "Progressing":
 			s.t.Errorf("the release started: %s", state.object)
 		}
@@ -242,7 +243,7 @@ func (m configurationError) checkFixed(s *environment, followed *release) {
 	if m.initial {
 		_, err := shared.Dynamic.Resource(deployments).Namespace(s.namespace).Get(s.t.Context(), m.target()+"-primary", metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
-			s.t.Errorf("a primary was made (%v)", err)
+			s.t.Errorf("a primary was created (%v)", err)
 		}
 	}
 	r.mark = s.canaries.length()
@@ -252,12 +253,12 @@ func (m configurationError) checkFixed(s *environment, followed *release) {
 		s.deployVersion(m.target(), "v2")
 	}
 	if c := r.waitForEnd("Succeeded"); c.condition("Blocked").Type != "" {
-		s.t.Errorf("nothing is wrong any more: %s", c)
+		s.t.Errorf("condition Blocked was not removed: %s", c)
 	}
 	s.checkImage(m.target()+"-primary", "serin.dev/demo:v2")
 }
 
-// runs wants a Deployment to have that image.
+// checkImage checks the image of a Deployment.
 func (s *environment) checkImage(name, image string) {
 	s.t.Helper()
 	if got := convert[appsv1.Deployment](s.t, s.get(deployments, name)).Spec.Template.Spec.Containers[0].Image; got != image {
@@ -265,15 +266,15 @@ func (s *environment) checkImage(name, image string) {
 	}
 }
 
-// TestTheYoungerOfTwoCanariesOnOneTargetWaitsForTheOlder shows who releases a target that two Canaries name, and that
-// the other one does as soon as it is alone.
+// TestTheYoungerOfTwoCanariesOnOneTargetWaitsForTheOlder checks that the older one of two Canaries with the same target
+// releases it, and that the other one does when the older one is deleted.
 func TestTheYoungerOfTwoCanariesOnOneTargetWaitsForTheOlder(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "rivals")
 	s.keepPodsReady(t)
 	older := s.follow("older")
 	s.apply(deploymentByHand("contested", 1) + replaceTexts(t, shortCanary("older", ""), "kind: Deployment, name: older", "kind: Deployment, name: contested"))
-	older.waitForPhase("Initialized") // which takes a second at least, so that their ages differ
+	older.waitForPhase("Initialized") // takes at least a second, so that the ages differ
 	younger := s.follow("younger")
 	s.apply(replaceTexts(t, shortCanary("younger", ""), "kind: Deployment, name: younger", "kind: Deployment, name: contested"))
 	rivalry := configurationError{
@@ -289,7 +290,7 @@ func TestTheYoungerOfTwoCanariesOnOneTargetWaitsForTheOlder(t *testing.T) {
 	s.checkImage("contested-primary", "serin.dev/demo:v2")
 	for _, state := range younger.states() {
 		if phase := state.object.Status.Phase; phase != "" && phase != "Initializing" {
-			t.Errorf("the younger one acted: %s", state.object)
+			t.Errorf("the younger Canary was initialized: %s", state.object)
 		}
 	}
 
@@ -298,12 +299,12 @@ func TestTheYoungerOfTwoCanariesOnOneTargetWaitsForTheOlder(t *testing.T) {
 	s.delete(canaries, "older")
 	younger.waitForPhase("Initialized")
 	if again := s.get(deployments, "contested-primary").GetUID(); again == primary {
-		t.Error("the primary of the older one is still there")
+		t.Error("the primary of the older Canary still exists")
 	}
 	younger = s.follow("younger")
 	s.deployVersion("contested", "v3")
 	if c := younger.waitForEnd("Succeeded"); c.condition("Blocked").Type != "" {
-		t.Errorf("nothing is wrong any more: %s", c)
+		t.Errorf("condition Blocked was not removed: %s", c)
 	}
 	s.checkImage("contested-primary", "serin.dev/demo:v3")
 }

@@ -49,8 +49,8 @@ spec: {serviceRef: {name: cart-stable, port: 80}, targetGroupARN: "` + stableARN
 ---
 `
 
-// TestAReleaseWaitsForAWS ships through a load balancer that does what the Ingress says late: each weight counts when the
-// load balancer has it, and old pods stay until the target group of the stable Service has the new ones.
+// TestAReleaseWaitsForAWS uses a load balancer that applies the Ingress late: the release waits until the load balancer has
+// each weight, and the old pods remain until the target group of the stable Service contains the new ones.
 func TestAReleaseWaitsForAWS(t *testing.T) {
 	t.Parallel()
 	region := &albtest.Region{
@@ -77,15 +77,15 @@ func TestAReleaseWaitsForAWS(t *testing.T) {
 	s.releaseVersion("cart", "v2")
 	s.waitForIngressWeight(20)
 	s.waitForGate("weight", "load balancer shop gives Service cart-canary weight 0, and 20 is wanted")
-	carry := func(canary, stable int) {
+	setListenerWeights := func(canary, stable int) {
 		region.Change(func(r *albtest.Region) {
 			r.Balancers[0].Listeners = [][]map[string]int{{{canaryARN: canary, stableARN: stable}}}
 		})
 	}
-	carry(20, 80)
+	setListenerWeights(20, 80)
 	paused := s.waitForPausedAt(20)
 	if v := paused.Status.Canary.Weights.Verified; v == nil || !*v {
-		t.Errorf("the status does not say that the weight is verified: %s", toJSON(t, paused.Status.Canary.Weights))
+		t.Errorf("the status does not report the weight as verified: %s", toJSON(t, paused.Status.Canary.Weights))
 	}
 	want := &argov1.ALBStatus{
 		Ingress: "shop", LoadBalancer: argov1.AWSResourceRef{Name: "shop", ARN: balancerARN, FullName: "app/shop/1"},
@@ -96,11 +96,11 @@ func TestAReleaseWaitsForAWS(t *testing.T) {
 		t.Errorf("the status has %s", toJSON(t, got))
 	}
 
-	carry(100, 0) // it is quick now
+	setListenerWeights(100, 0) // this time before the Ingress changes
 	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
 	s.waitForIngressWeight(0)
 	s.waitForGate("weight", "load balancer shop gives Service cart-canary weight 100, and 0 is wanted")
-	carry(0, 100)
+	setListenerWeights(0, 100)
 	s.waitForGate("weight", "the target group of TargetGroupBinding k8s-stable does not have")
 	if got := s.podCounts("cart"); got != "v1=2 v2=2" {
 		t.Errorf("the pods are %s", got)
@@ -118,7 +118,7 @@ func TestAReleaseWaitsForAWS(t *testing.T) {
 	region.Change(func(r *albtest.Region) { r.Targets = map[string][]albtest.Target{stableARN: targets} })
 	s.waitForPods("cart", "v2=2")
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
-	s.events.waitForState(t, "people are told that the target group has the pods", 0, func(e state[corev1.Event]) error {
+	s.events.waitForState(t, "there is an event that the target group contains the pods", 0, func(e state[corev1.Event]) error {
 		if e.object.Reason != "TargetGroupVerified" || !strings.HasPrefix(e.object.Message, "Service cart-stable: ") {
 			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
 		}
@@ -126,10 +126,10 @@ func TestAReleaseWaitsForAWS(t *testing.T) {
 	})
 }
 
-// told waits until the Ingress says a weight of the canary.
+// waitForIngressWeight waits until the Ingress contains a weight of the canary.
 func (s *environment) waitForIngressWeight(weight int) {
 	s.t.Helper()
-	s.waitForObject(fmt.Sprintf("Ingress shop says weight %d", weight), ingresses, "shop", func(object *unstructured.Unstructured) error {
+	s.waitForObject(fmt.Sprintf("Ingress shop has weight %d", weight), ingresses, "shop", func(object *unstructured.Unstructured) error {
 		var action struct {
 			ForwardConfig struct{ TargetGroups []struct{ Weight int } }
 		}
@@ -141,7 +141,7 @@ func (s *environment) waitForIngressWeight(weight int) {
 	})
 }
 
-// waits until a gate of Rollout cart waits for something.
+// waitForGate waits until a gate of Rollout cart waits with the given reason.
 func (s *environment) waitForGate(gate, why string) {
 	s.t.Helper()
 	s.waitForObject("gate "+gate+" waits: "+why, rollouts, "cart", func(object *unstructured.Unstructured) error {
@@ -157,7 +157,7 @@ func (s *environment) waitForGate(gate, why string) {
 	})
 }
 
-// hosted is the status of an Ingress that has a load balancer.
+// ingressStatus returns the status of an Ingress with a load balancer.
 func ingressStatus(name, namespace, host string) *networking.IngressApplyConfiguration {
 	return networking.Ingress(name, namespace).WithStatus(networking.IngressStatus().WithLoadBalancer(
 		networking.IngressLoadBalancerStatus().WithIngress(networking.IngressLoadBalancerIngress().WithHostname(host))))

@@ -45,7 +45,7 @@ spec: {selector: {app: worker}, ports: [{name: http, port: 8080}]}
 		}
 		return nil
 	})
-	hooks.setAnswer("/", func(webhookCall) int { // what the command of the manifest does
+	hooks.setAnswer("/", func(webhookCall) int { // as the command in the manifest does
 		response, err := http.Get(fmt.Sprintf("http://worker-canary.%s:8080/ready", s.namespace))
 		if err != nil {
 			return http.StatusServiceUnavailable

@@ -22,12 +22,12 @@ import (
 	"github.com/serin-dev/serin/playground/build"
 )
 
-// byHand is the name of a scheduler that does not exist, and of a node that is played. Pods that wait for that scheduler
-// are no processes; they become ready when a test says so, which gives them to that node. That shows readiness pod by
-// pod, and makes a hundred pods cheap.
+// byHand is the name of a scheduler that does not exist, and of a fake node. Pods with that scheduler are not processes; a
+// test makes them ready by binding them to the fake node. This allows tests to control the readiness of each pod, and makes a
+// hundred pods cheap.
 const byHand = "by-hand"
 
-// deploymentByHand is a Deployment of such pods.
+// deploymentByHand returns a Deployment of such pods.
 func deploymentByHand(name string, replicas int) string {
 	return fmt.Sprintf(`
 apiVersion: apps/v1
@@ -48,7 +48,7 @@ spec:
 `, name, replicas, byHand)
 }
 
-// playPods plays the node of the pods by hand until ctx ends. The scheduler must not send any other pod there.
+// runFakeNode runs the fake node until ctx ends. It is unschedulable, so that the scheduler assigns no other pods to it.
 func runFakeNode(ctx context.Context) error {
 	node := fakenode.New(fakenode.Options{
 		Name: byHand, Version: build.KubernetesVersion, Client: shared.Client, Clock: clock.RealClock{},
@@ -59,24 +59,24 @@ func runFakeNode(ctx context.Context) error {
 	}
 	closedAddress := []byte(`{"spec":{"unschedulable":true}}`)
 	if _, err := shared.Client.CoreV1().Nodes().Patch(ctx, byHand, types.MergePatchType, closedAddress, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("keep other pods from node %s: %w", byHand, err)
+		return fmt.Errorf("make node %s unschedulable: %w", byHand, err)
 	}
-	go node.Run(ctx) //nolint:errcheck // it fails only before it runs
+	go node.Run(ctx) //nolint:errcheck // it returns an error only before it runs
 	return nil
 }
 
-// ready makes a pod run and be ready.
+// bindPod binds a pod to the fake node, which makes it ready.
 func (s *environment) bindPod(pod string) error {
 	err := shared.Client.CoreV1().Pods(s.namespace).Bind(context.Background(), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: pod}, Target: corev1.ObjectReference{Kind: "Node", Name: byHand},
 	}, metav1.CreateOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it was not needed any more
+		return nil // the pod was deleted or is already bound
 	}
 	return err
 }
 
-// keepReady makes every pod of the namespace ready as soon as it is there, until the test ends.
+// keepPodsReady makes every new pod of the namespace ready until the test ends.
 func (s *environment) keepPodsReady(t *testing.T) {
 	t.Helper()
 	factory := informers.NewSharedInformerFactoryWithOptions(shared.Client, 0, informers.WithNamespace(s.namespace))
@@ -99,7 +99,7 @@ func (s *environment) keepPodsReady(t *testing.T) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// makeReady makes so many further pods with these labels ready, and wants as many to be there.
+// makePodsReady makes n more pods with these labels ready, and fails if there are fewer.
 func (s *environment) makePodsReady(selector string, n int) {
 	s.t.Helper()
 	all, err := shared.Client.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: selector})

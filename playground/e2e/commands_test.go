@@ -41,7 +41,7 @@ const (
 	codeUnreachable = 6
 )
 
-// printed is what a command said, and how it ended.
+// commandResult contains the output and the exit code of a command.
 type commandResult struct {
 	command        string
 	stdout, stderr string
@@ -52,13 +52,13 @@ func (p commandResult) String() string {
 	return fmt.Sprintf("%s ended with %d\nstdout:\n%s\nstderr:\n%s", p.command, p.code, p.stdout, p.stderr)
 }
 
-// shell is where a person types commands.
+// commandRunner runs commands of Serin as a user does.
 type commandRunner struct {
 	t          *testing.T
 	kubeconfig string
 }
 
-// running is a command that has not ended yet.
+// runningCommand is a command that has not ended yet.
 type runningCommand struct {
 	t       *testing.T
 	command *exec.Cmd
@@ -69,7 +69,7 @@ type runningCommand struct {
 	news   chan struct{}
 }
 
-// Write takes what the command prints.
+// Write stores the output of the command.
 func (r *runningCommand) Write(text []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *runningCommand) printed() (string, <-chan struct{}) {
 	return r.stdout.String(), r.news
 }
 
-// begin starts a command of Serin. It is killed when the test ends before it.
+// start starts a command of Serin, which is killed when the test ends.
 func (s commandRunner) start(args ...string) *runningCommand {
 	s.t.Helper()
 	r := &runningCommand{t: s.t, command: exec.CommandContext(s.t.Context(), serin, args...), news: make(chan struct{})}
@@ -96,7 +96,7 @@ func (s commandRunner) start(args ...string) *runningCommand {
 	return r
 }
 
-// says waits until the command has printed a text.
+// waitForOutput waits until the command has printed a text.
 func (r *runningCommand) waitForOutput(text string) {
 	r.t.Helper()
 	deadline := time.NewTimer(waitTimeout)
@@ -114,7 +114,7 @@ func (r *runningCommand) waitForOutput(text string) {
 	}
 }
 
-// ends waits for the end of the command.
+// wait waits for the end of the command.
 func (r *runningCommand) wait() commandResult {
 	r.t.Helper()
 	kill := time.AfterFunc(waitTimeout, func() { _ = r.command.Process.Kill() })
@@ -128,7 +128,7 @@ func (r *runningCommand) wait() commandResult {
 	return commandResult{"serin " + strings.Join(r.command.Args[1:], " "), stdout, r.stderr.String(), r.command.ProcessState.ExitCode()}
 }
 
-// run runs a command of Serin and wants it to end with that code.
+// run runs a command of Serin and checks its exit code.
 func (s commandRunner) run(code int, args ...string) commandResult {
 	s.t.Helper()
 	p := s.start(args...).wait()
@@ -138,7 +138,7 @@ func (s commandRunner) run(code int, args ...string) commandResult {
 	return p
 }
 
-// document is what commands print for programs, as far as it is looked at here.
+// document contains the fields of the JSON output of commands that are used here.
 type document struct {
 	Controller struct {
 		State string `json:"state"`
@@ -164,7 +164,7 @@ type shown struct {
 	} `json:"gates"`
 }
 
-// reads reads a document in JSON or YAML.
+// parseDocument parses output in JSON or YAML.
 func (s commandRunner) parseDocument(p commandResult) document {
 	s.t.Helper()
 	var d document
@@ -174,7 +174,7 @@ func (s commandRunner) parseDocument(p commandResult) document {
 	return d
 }
 
-// wants wants texts among what a command printed.
+// checkOutput checks that the output of a command contains the texts.
 func (s commandRunner) checkOutput(p commandResult, texts ...string) {
 	s.t.Helper()
 	for _, text := range texts {
@@ -184,7 +184,7 @@ func (s commandRunner) checkOutput(p commandResult, texts ...string) {
 	}
 }
 
-// toldBy is a Canary whose release needs a good value and a person.
+// canaryWithSignOff returns a Canary whose release requires a successful metric check and a sign-off of the user.
 func canaryWithSignOff(prometheus, hook string) string {
 	return fmt.Sprintf(`
 apiVersion: flagger.app/v1beta1
@@ -203,26 +203,26 @@ spec:
 `, prometheus, hook)
 }
 
-// TestCommandsTellHowAReleaseStandsAndEndWithItsCode goes through the life of one release: nothing there, at rest,
-// waiting for a person, promoted, moving, failed.
-func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
+// TestCommandsReportTheStateOfAReleaseAndItsExitCode covers the states of one release: absent, idle, waiting for the user,
+// promoted, in progress, failed.
+func TestCommandsReportTheStateOfAReleaseAndItsExitCode(t *testing.T) {
 	t.Parallel()
 	const namespace = "commands"
 	s := startEnvironment(t, namespace)
 	s.keepPodsReady(t)
 	sh := commandRunner{t, shared.Kubeconfig}
-	// Nothing in this cluster tells how the controller was started, because it is no Deployment.
+	// The flags of the controller cannot be read from the cluster, because no Deployment runs it.
 	of := func(command string, more ...string) []string {
 		return slices.Concat([]string{command, "-n", namespace, "--controller-flags=-namespace=commands -mesh-provider=gatewayapi:v1 -min-analysis-interval=1s -drain-delay=1s"}, more)
 	}
 	watch := func(more ...string) []string { return of("watch", append([]string{"cart", "--plain"}, more...)...) }
 
 	if p := sh.run(codeDone, of("get")...); !strings.Contains(p.stderr, "No releases were found") {
-		t.Errorf("an empty namespace has to be told: %s", p)
+		t.Errorf("an empty namespace is not reported: %s", p)
 	}
 	for _, args := range [][]string{of("get", "cart"), of("why", "cart"), watch("--until", "done")} {
 		if p := sh.run(codeNotFound, args...); !strings.Contains(p.stderr, "get cart in namespace commands: no Canary and no Rollout has that name") {
-			t.Errorf("what was not found has to be named: %s", p)
+			t.Errorf("the missing release is not named: %s", p)
 		}
 	}
 
@@ -232,14 +232,14 @@ func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 	r := s.follow("cart")
 	s.apply(deploymentByHand("cart", 1) + canaryWithSignOff(url, hooks.url("/sign-off")))
 	r.waitForPhase("Initialized")
-	t.Run("at rest", func(t *testing.T) { checkIdleRelease(commandRunner{t, sh.kubeconfig}, of) })
+	t.Run("idle", func(t *testing.T) { checkIdleRelease(commandRunner{t, sh.kubeconfig}, of) })
 
-	// A watch that begins before Serin has looked at the new version waits for that one.
+	// A watch that starts before Serin has observed the new version waits for the release of that version.
 	r = s.follow("cart")
 	s.deployVersion("cart", "v2")
 	watching := sh.start(watch("--until", "done")...)
 	r.waitForPhase("WaitingPromotion")
-	t.Run("waiting for a person", func(t *testing.T) {
+	t.Run("waiting for the user", func(t *testing.T) {
 		checkReleaseWaitingForUser(commandRunner{t, sh.kubeconfig}, of, hooks.url("/sign-off"))
 	})
 	watching.waitForOutput("commands/cart WaitingPromotion")
@@ -257,7 +257,7 @@ func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 	sh.checkOutput(sh.run(codeDone, of("why", "cart")...), "The last release was promoted")
 	sh.run(codeDone, watch("--until", "promoted")...)
 
-	// One that moves, and goes on moving.
+	// A release that continues after the timeout of the watch.
 	r = s.follow("cart")
 	s.patch(canaries, "cart", `{"spec":{"analysis":{"interval":"10m"}}}`)
 	s.deployVersion("cart", "v3")
@@ -271,7 +271,7 @@ func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 	sh.checkOutput(p, "weight=30", "waits=window")
 	sh.checkOutput(sh.run(codeDone, of("why", "cart")...), "the canary receives 30% of the traffic", "It waits for window", "Time opens it")
 
-	// One that fails.
+	// A release that fails.
 	watching = sh.start(watch("--until", "promoted")...)
 	watching.waitForOutput("weight=30")
 	prometheus.setValue(always(12))
@@ -288,7 +288,7 @@ func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 	sh.run(codeDone, of("get", "cart")...)
 }
 
-// atRest looks at a release that was just taken over, in every form.
+// checkIdleRelease checks all output formats for a Canary that was just initialized.
 func checkIdleRelease(sh commandRunner, of func(string, ...string) []string) {
 	t := sh.t
 	table := sh.run(codeDone, of("get")...)
@@ -301,14 +301,14 @@ func checkIdleRelease(sh commandRunner, of func(string, ...string) []string) {
 	all := sh.run(codeDone, "get", "-A")
 	sh.checkOutput(all, "NAMESPACE")
 	if !regexp.MustCompile(`(?m)^commands +cart `).MatchString(all.stdout) {
-		t.Errorf("releases of all namespaces must have theirs: %s", all)
+		t.Errorf("releases of all namespaces have no namespace: %s", all)
 	}
 	if p := sh.run(codeDone, of("get", "-o", "name")...); p.stdout != "canary.flagger.app/cart\n" {
-		t.Errorf("want the name alone: %s", p)
+		t.Errorf("want only the name: %s", p)
 	}
 	p := sh.run(codeDone, of("get", "cart", "-o", "json")...)
 	if !json.Valid([]byte(p.stdout)) {
-		t.Errorf("that is no JSON: %s", p)
+		t.Errorf("the output is not JSON: %s", p)
 	}
 	inJSON, inYAML := sh.parseDocument(p), sh.parseDocument(sh.run(codeDone, of("get", "cart", "-o", "yaml")...))
 	if diff := cmp.Diff(inJSON, inYAML, cmp.AllowUnexported(gate{})); diff != "" {
@@ -324,17 +324,17 @@ func checkIdleRelease(sh commandRunner, of func(string, ...string) []string) {
 	sh.checkOutput(sh.run(codeDone, of("why", "canary/cart")...), "cart.commands is idle (Initialized", "No release has started yet")
 }
 
-// waitingForAPerson looks at a release whose last gate a person has to open.
+// checkReleaseWaitingForUser checks the output for a release whose last gate the user must open.
 func checkReleaseWaitingForUser(sh commandRunner, of func(string, ...string) []string, hook string) {
 	t := sh.t
 	p := sh.run(codeUserAction, of("why", "cart")...)
 	sh.checkOutput(p, "cart.commands is WaitingPromotion", "confirm-promotion/sign-off", hook)
 	if !strings.Contains(p.stderr, "cart.commands waits for user action") {
-		t.Errorf("the code has to be told in words: %s", p)
+		t.Errorf("the reason for the exit code is not reported: %s", p)
 	}
 	d := sh.parseDocument(sh.run(codeUserAction, of("why", "cart", "-o", "json")...))
 	if d.Release.State != "waits-for-person" || d.Release.Phase != "WaitingPromotion" || d.Release.Weight != 30 || len(d.Sentences) == 0 {
-		t.Errorf("the release is told as %+v", d)
+		t.Errorf("the release is reported as %+v", d)
 	}
 	seen := map[string]bool{}
 	for _, g := range d.Release.Gates {
@@ -354,12 +354,12 @@ func checkReleaseWaitingForUser(sh commandRunner, of func(string, ...string) []s
 		t.Errorf("gates are missing: %+v", d.Release.Gates)
 	}
 	if p := sh.run(codeUserAction, of("watch", "cart", "--plain", "--until", "done", "--timeout", "1s")...); !strings.Contains(p.stderr, "cart.commands waits for user action") {
-		t.Errorf("the code has to be told in words: %s", p)
+		t.Errorf("the reason for the exit code is not reported: %s", p)
 	}
 	sh.checkOutput(sh.run(codeDone, of("get")...), "WaitingPromotion", "confirm-promotion/sign-off")
 }
 
-func TestCommandsThatCannotBeUnderstoodEndWithTheirCode(t *testing.T) {
+func TestInvalidCommandsEndWithTheUsageCode(t *testing.T) {
 	t.Parallel()
 	sh := commandRunner{t, shared.Kubeconfig}
 	for _, args := range [][]string{
@@ -378,12 +378,12 @@ func TestCommandsThatCannotBeUnderstoodEndWithTheirCode(t *testing.T) {
 		{"watch", "--until", "done", "--timeout", "-1s"},
 	} {
 		if p := sh.run(codeUsage, args...); p.stdout != "" || !strings.HasPrefix(p.stderr, "serin: ") {
-			t.Errorf("want what is wrong on stderr, and nothing else: %s", p)
+			t.Errorf("want only an error message on stderr: %s", p)
 		}
 	}
 }
 
-func TestCommandsWithoutAClusterOrRightsEndWithTheirCode(t *testing.T) {
+func TestCommandsWithoutAClusterOrPermissionsEndWithTheUnreachableCode(t *testing.T) {
 	t.Parallel()
 	const namespace = "forbidden"
 	_, err := shared.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
@@ -428,5 +428,5 @@ func TestCommandsWithoutAClusterOrRightsEndWithTheirCode(t *testing.T) {
 	}
 }
 
-// closed is an address beside the pods where nobody listens.
+// closedAddress returns an address outside pods that refuses connections.
 func closedAddress() string { return net.JoinHostPort(network.NodeAddress.String(), "1") }

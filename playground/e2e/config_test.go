@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Deployment that gets its answers from ConfigMap prices, its key from Secret keys, and reads a ConfigMap that the
-// user keeps out of releases.
+// pricing is a Deployment with a message from ConfigMap prices, a key from Secret keys, and a ConfigMap for which the user
+// has disabled config tracking.
 const pricing = `
 apiVersion: v1
 kind: ConfigMap
@@ -66,7 +66,7 @@ func TestChangedConfigurationAloneIsARelease(t *testing.T) {
 	l := s.startLoad(host, 20)
 	waitForRequests(t, l, 1, "v1")
 
-	// The primary has copies of its own, but for what is kept out.
+	// The primary has copies, except for the object that is not tracked.
 	template := toJSON(t, s.get(deployments, "pricing-primary").Object["spec"])
 	for _, name := range []string{"prices-primary", "keys-primary", "switches"} {
 		if !strings.Contains(template, `"name":"`+name+`"`) {
@@ -74,19 +74,19 @@ func TestChangedConfigurationAloneIsARelease(t *testing.T) {
 		}
 	}
 	if data := convert[corev1.ConfigMap](t, s.get(configMaps, "prices-primary")).Data; data["list"] != "summer" {
-		t.Errorf("prices-primary holds %v", data)
+		t.Errorf("prices-primary contains %v", data)
 	}
 	if data := convert[corev1.Secret](t, s.get(secrets, "keys-primary")).Data; string(data["key"]) != "1234" {
-		t.Errorf("keys-primary holds %s", data)
+		t.Errorf("keys-primary contains %s", data)
 	}
 	_, err := shared.Client.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), "switches-primary", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("the ConfigMap that is kept out of releases has a copy (%v)", err)
+		t.Errorf("the ConfigMap that is not tracked has a copy (%v)", err)
 	}
 
 	r = s.follow("pricing")
-	s.patch(configMaps, "switches", `{"data":{"colour":"blue"}}`) // no release
-	s.patch(configMaps, "prices", `{"data":{"list":"winter"}}`)   // one
+	s.patch(configMaps, "switches", `{"data":{"colour":"blue"}}`) // starts no release
+	s.patch(configMaps, "prices", `{"data":{"list":"winter"}}`)   // starts a release
 	r.waitFor("has its last weight", func(c canary) error {
 		if c.Status.CanaryWeight != 50 {
 			return errors.New("not yet")
@@ -97,14 +97,14 @@ func TestChangedConfigurationAloneIsARelease(t *testing.T) {
 		t.Errorf("the primary's prices changed before the promotion: %v", data)
 	}
 	seen := map[string]bool{}
-	for range 1000 { // both versions of the configuration answer, in turn
+	for range 1000 { // both versions of the configuration answer
 		if len(seen) == 2 {
 			break
 		}
 		seen[ask(t, host).Get("X-Message")] = true
 	}
 	if !seen["summer"] || !seen["winter"] {
-		t.Errorf("at weight 50 clients see %v, want summer and winter", seen)
+		t.Errorf("at weight 50 clients receive %v, want summer and winter", seen)
 	}
 	end := r.waitForEnd("Succeeded")
 	s.waitForPodsDeleted("app=pricing")
@@ -113,16 +113,16 @@ func TestChangedConfigurationAloneIsARelease(t *testing.T) {
 	}
 	for range 20 {
 		if message := ask(t, host).Get("X-Message"); message != "winter" {
-			t.Errorf("after the promotion a client was told %q", message)
+			t.Errorf("after the promotion a client received %q", message)
 		}
 	}
 	for name := range end.Status.TrackedConfigs {
 		if strings.Contains(name, "switches") {
-			t.Errorf("what is kept out of releases is tracked: %v", end.Status.TrackedConfigs)
+			t.Errorf("the object that is not tracked is in the status: %v", end.Status.TrackedConfigs)
 		}
 	}
 
-	// Had a change of switches begun a release too, now or above, more than two would have been told of.
+	// If a change of switches had started a release, here or above, there would be more than two events.
 	s.patch(configMaps, "switches", `{"data":{"colour":"red"}}`)
 	next := s.follow("pricing")
 	s.patch(secrets, "keys", `{"stringData":{"key":"5678"}}`)

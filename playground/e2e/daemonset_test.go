@@ -16,7 +16,7 @@ import (
 
 var daemonSets = appsv1.SchemeGroupVersion.WithResource("daemonsets")
 
-// daemonSet is a DaemonSet of the first version of the demo application, whose metrics are scraped.
+// daemonSet returns a DaemonSet of the first version of the demo application, whose metrics are scraped.
 func daemonSet(t *testing.T, name string, env ...string) string {
 	t.Helper()
 	return toJSON(t, map[string]any{
@@ -31,7 +31,7 @@ func daemonSet(t *testing.T, name string, env ...string) string {
 	}) + "\n---\n"
 }
 
-// nodes are those on which pods with these labels run.
+// nodes returns the nodes on which pods with these labels run.
 func (s *environment) nodes(selector string) map[string]bool {
 	s.t.Helper()
 	list, err := shared.Client.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: selector})
@@ -69,8 +69,8 @@ func TestDaemonSetIsReleasedByTheMetricsOfItsOwnPods(t *testing.T) {
 		t.Errorf("nodes of agent (-) and of agent-primary (+):\n%s", diff)
 	}
 
-	// Users of the primary see many errors, and are ten times as many as those who try the canary: a query that counted
-	// them would fail the new version.
+	// The primary answers with many errors and receives ten times as many requests as the canary: a query that included its
+	// requests would fail the new version.
 	users := s.startServiceLoad("agent", 9100, 40)
 	waitForRequests(t, users, 1, "v1")
 	tries := s.startServiceLoad("agent-canary", 9100, 4)
@@ -80,32 +80,32 @@ func TestDaemonSetIsReleasedByTheMetricsOfItsOwnPods(t *testing.T) {
 	s.waitForPodsDeleted("app=agent")
 	waitForRequests(t, users, 1, "v2")
 
-	// And now the other way round: one that counted them would let the bad version pass.
+	// Conversely, a query that included the requests of the primary would not fail the bad version.
 	r = s.follow("agent")
 	s.deployDaemonSetVersion("agent", "v3", "ERROR_PERCENT", "50")
 	end := r.waitForEnd("Failed")
 	s.waitForPodsDeleted("app=agent")
 	r.waitForEvent("Rolling back agent.daemonset failed checks threshold reached 2")
 	if end.Status.LastAppliedSpec == end.Status.LastPromotedSpec {
-		t.Errorf("the bad version counts as promoted: %s", end)
+		t.Errorf("the bad version is recorded as promoted: %s", end)
 	}
 	tries.Stop()
 	since := users.Counts()
 	waitForRequests(t, users, 50)
 	users.Stop()
 	if last := users.Counts().Since(since); len(last.ByVersion) != 1 || last.ByVersion["v2"].Requests == 0 {
-		t.Errorf("after the rollback users see %s", last)
+		t.Errorf("after the rollback the versions are %s", last)
 	}
 	if diff := cmp.Diff(before, s.nodes("app=agent-primary")); diff != "" {
 		t.Errorf("nodes of agent (-) and of agent-primary (+):\n%s", diff)
 	}
 	selector, _, _ := unstructured.NestedStringMap(s.get(daemonSets, "agent").Object, "spec", "template", "spec", "nodeSelector")
 	if !maps.Equal(selector, map[string]string{"flagger.app/scale-to-zero": "true"}) {
-		t.Errorf("at rest agent selects the nodes %v", selector)
+		t.Errorf("the node selector of the idle target is %v", selector)
 	}
 }
 
-// shipDaemonSet is ship for a DaemonSet.
+// deployDaemonSetVersion is deployVersion for a DaemonSet.
 func (s *environment) deployDaemonSetVersion(name, version string, env ...string) {
 	s.t.Helper()
 	variables := append([]any{map[string]any{"$patch": "replace"}}, container(version, env)["env"].([]any)...)

@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// limited are the documented rights, but for those on the resources of one group.
+// limitedUser is a user with the documented permissions except for those of one API group.
 type limitedUser struct {
 	namespace string
 	rules     []rbacv1.PolicyRule
 }
 
-// without makes a user whom the documented rights are given but for one group, and a kubeconfig of it.
+// newLimitedUser creates a user without the permissions for an API group, and a kubeconfig with its credentials.
 func newLimitedUser(s *environment, group string) (limitedUser, string) {
 	t := s.t
 	t.Helper()
@@ -56,7 +56,7 @@ subjects: [{kind: ServiceAccount, name: limited, namespace: NAMESPACE}]
 	return l, file
 }
 
-// give makes the rules those of the role.
+// setRules sets the rules of the user's role.
 func (l limitedUser) setRules(s *environment, rules []rbacv1.PolicyRule) {
 	s.t.Helper()
 	s.apply(toJSON(s.t, rbacv1.Role{
@@ -65,8 +65,8 @@ func (l limitedUser) setRules(s *environment, rules []rbacv1.PolicyRule) {
 	}))
 }
 
-// TestAKindThatMayNotBeReadHoldsItsOwnReleasesOnly has more releases with such a kind than workers.
-func TestAKindThatMayNotBeReadHoldsItsOwnReleasesOnly(t *testing.T) {
+// TestMissingPermissionsBlockOnlyTheReleasesThatNeedThem has more blocked releases than workers.
+func TestMissingPermissionsBlockOnlyTheReleasesThatNeedThem(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, "denied")
 	l, kubeconfig := newLimitedUser(s, "networking.istio.io")
@@ -78,9 +78,9 @@ func TestAKindThatMayNotBeReadHoldsItsOwnReleasesOnly(t *testing.T) {
 		s.apply(deployment(t, name, 1) + canaryOf(name, "istio"))
 	}
 	for _, r := range denied {
-		r.waitFor("says that routes may not be listed", func(c canary) error {
+		r.waitFor("reports the missing permission", func(c canary) error {
 			if blocked := c.condition("Blocked"); !strings.Contains(blocked.Message, `in API group "networking.istio.io"`) {
-				return fmt.Errorf("condition Blocked says %q", blocked.Message)
+				return fmt.Errorf("the message of condition Blocked is %q", blocked.Message)
 			}
 			return nil
 		})

@@ -18,10 +18,10 @@ import (
 	"github.com/serin-dev/serin/playground/cluster"
 )
 
-// yamlBlock is a manifest in a page of the documentation.
+// yamlBlock matches a manifest in a page of the documentation.
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// kubectl runs kubectl as a person does who works in this stage's namespace.
+// kubectl runs kubectl with the environment's namespace as the default namespace.
 func (s *environment) kubectl(input string, args ...string) string {
 	s.t.Helper()
 	config, err := clientcmd.LoadFromFile(shared.Kubeconfig)
@@ -40,8 +40,8 @@ func (s *environment) kubectl(input string, args ...string) string {
 	return output
 }
 
-// TestEveryExampleAppliesAsItIsShown applies the manifests of the README and of the documentation to a namespace in
-// which a Serin runs. The API server takes each of them with every field, and Serin has no objection to any plan.
+// TestEveryExampleAppliesAsItIsShown applies the manifests of the README and of the documentation to a namespace that Serin
+// serves. The API server admits each of them with every field, and Serin reports no invalid plan.
 func TestEveryExampleAppliesAsItIsShown(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "examples")
@@ -72,14 +72,14 @@ func TestEveryExampleAppliesAsItIsShown(t *testing.T) {
 	}
 }
 
-// in is the same stage for a part of a test.
+// in returns the same environment for a subtest.
 func (s *environment) in(t *testing.T) *environment {
 	part := *s
 	part.t = t
 	return &part
 }
 
-// readme does what the README says after its first manifest.
+// followREADME follows the instructions of the README after its first manifest.
 func followREADME(t *testing.T, all *environment, first *release, page string) {
 	s := all.in(t)
 	first = &release{environment: s, name: first.name, mark: first.mark, began: first.began, firstEvent: first.firstEvent}
@@ -94,7 +94,7 @@ func followREADME(t *testing.T, all *environment, first *release, page string) {
 	waitForRequests(t, l, 1, "v1")
 	const change = "kubectl set image deployment/cart cart=serin.dev/demo:v2"
 	if !strings.Contains(page, change) {
-		t.Fatalf("the README does not say %q any more", change)
+		t.Fatalf("the README does not contain %q", change)
 	}
 	r := s.follow("cart")
 	s.kubectl("", strings.Fields(change)[1:]...)
@@ -111,9 +111,9 @@ func followREADME(t *testing.T, all *environment, first *release, page string) {
 	}
 }
 
-// applies applies a manifest and wants no objection to its Canaries but that their targets do not exist, because most
-// examples show no Deployment, and none to its Rollouts but that something is not found. A plan that could not work would
-// be named first.
+// applyExample applies a manifest and checks that Serin reports nothing for its Canaries except that their targets do not
+// exist, because most examples contain no Deployment, and nothing for its Rollouts except that an object is not found. An
+// invalid plan would be reported instead.
 func applyExample(t *testing.T, all *environment, manifest string) {
 	s := all.in(t)
 	s.kubectl(manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
@@ -129,24 +129,24 @@ func applyExample(t *testing.T, all *environment, manifest string) {
 
 func (s *environment) checkCanary(name string) {
 	s.t.Helper()
-	s.waitForObject("Serin has looked at Canary "+name, canaries, name, func(live *unstructured.Unstructured) error {
+	s.waitForObject("Serin has reconciled Canary "+name, canaries, name, func(live *unstructured.Unstructured) error {
 		if live == nil {
 			return fmt.Errorf("it is gone")
 		}
 		c := convert[canary](s.t, live)
 		if blocked := c.condition("Blocked"); blocked.Status == "True" && blocked.Reason != "Target" {
-			s.t.Errorf("Serin objects to Canary %s: %s", name, blocked.Message)
+			s.t.Errorf("Serin blocks Canary %s: %s", name, blocked.Message)
 		} else if c.Status.Phase == "" && blocked.Status != "True" {
-			return fmt.Errorf("it has not: %s", c)
+			return fmt.Errorf("it was not reconciled: %s", c)
 		}
 		return nil
 	})
 }
 
-// looksAtRollout wants one whose pods can run here to serve.
+// checkRollout waits until Serin has reconciled a Rollout, and until it is healthy if its pods can run here.
 func (s *environment) checkRollout(name string) {
 	s.t.Helper()
-	s.waitForObject("Serin has looked at Rollout "+name, rollouts, name, func(live *unstructured.Unstructured) error {
+	s.waitForObject("Serin has reconciled Rollout "+name, rollouts, name, func(live *unstructured.Unstructured) error {
 		if live == nil {
 			return fmt.Errorf("it is gone")
 		}
@@ -155,9 +155,9 @@ func (s *environment) checkRollout(name string) {
 		invalid := strings.HasPrefix(r.Status.Message, string(argov1.RolloutInvalidSpec))
 		switch {
 		case r.Status.ObservedGeneration != fmt.Sprint(r.Generation), runs && r.Status.Phase != argov1.RolloutPhaseHealthy:
-			return fmt.Errorf("it has not: %s %s", r.Status.Phase, r.Status.Message)
+			return fmt.Errorf("it was not reconciled: %s %s", r.Status.Phase, r.Status.Message)
 		case invalid && !strings.HasSuffix(r.Status.Message, "not found"):
-			s.t.Errorf("Serin objects to Rollout %s: %s", name, r.Status.Message)
+			s.t.Errorf("Serin rejects Rollout %s: %s", name, r.Status.Message)
 		}
 		return nil
 	})

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// unanswered is a release that gets no answer to one of its questions.
+// unanswered is a release with a query that is not answered.
 type unanswered struct {
 	name string
-	// analysis is the part of the analysis that asks the question.
+	// analysis is the part of the analysis with the query.
 	analysis string
-	// phases and iterations are how far the release may come without the answer.
+	// phases and iterations limit the progress of the release without the answer.
 	phases     []string
 	iterations int
 }
 
-// cheap is a Canary without a mesh, whose release takes one short window.
+// shortCanary returns a Canary without a mesh whose release takes one short window.
 func shortCanary(name, analysis string) string {
 	return fmt.Sprintf(`
 apiVersion: flagger.app/v1beta1
@@ -40,12 +40,12 @@ spec:
 `, name, analysis)
 }
 
-// webhook is an analysis with one webhook, which has the name of its type.
+// webhook returns an analysis with one webhook, whose name is its type.
 func webhook(kind, url, timeout string) string {
 	return fmt.Sprintf("    webhooks: [{name: %[1]s, type: %[1]s, url: %[2]q, timeout: %[3]s}]", kind, url, timeout)
 }
 
-// silence is what a server does that accepts requests and does not answer, until it is broken.
+// silence is the behaviour of a server that accepts requests and does not answer them until end is called.
 type silence struct {
 	over chan struct{}
 	once sync.Once
@@ -53,21 +53,22 @@ type silence struct {
 
 func newSilence(t *testing.T) *silence {
 	s := &silence{over: make(chan struct{})}
-	t.Cleanup(s.end) // servers end when their calls have
+	t.Cleanup(s.end) // a server closes only when its requests have ended
 	return s
 }
 
 func (s *silence) end() { s.once.Do(func() { close(s.over) }) }
 
-// then answers a webhook, once the silence is over.
+// then answers a webhook after the silence.
 func (s *silence) then(status int) func(webhookCall) int {
 	return func(webhookCall) int { <-s.over; return status }
 }
 
-// TestWhoDoesNotAnswerHoldsUpNobodyElse has one worker for all releases: a pass that waited for an answer would stop
-// everything. What it shows is an order: fifty releases end while those without an answer stand where they stood. It runs
-// alone: fifty releases at once keep a control plane on two processors so busy that others would be late.
-func TestWhoDoesNotAnswerHoldsUpNobodyElse(t *testing.T) {
+// TestUnansweredQueriesDoNotDelayOtherReleases has one worker for all releases: a reconciliation that waited for an answer
+// would block all of them. The test checks the order: fifty releases end while those without an answer make no progress. It
+// runs alone, because fifty concurrent releases delay a control plane on two processors so much that other tests would time
+// out.
+func TestUnansweredQueriesDoNotDelayOtherReleases(t *testing.T) {
 	s := startEnvironment(t, "hang", "-threadiness", "1", "-drain-delay", "0s")
 	s.keepPodsReady(t)
 	hooks := startReceiver(t)
@@ -86,7 +87,7 @@ func TestWhoDoesNotAnswerHoldsUpNobodyElse(t *testing.T) {
 	measured := make(chan struct{}, 1)
 	_, prometheus := startFakePrometheus(t, func(query string) float64 {
 		if query == "vector(1)" {
-			return 1 // it was there when the workload was taken over
+			return 1 // the provider is reachable when the Canary is initialized
 		}
 		select {
 		case measured <- struct{}{}:
@@ -95,7 +96,7 @@ func TestWhoDoesNotAnswerHoldsUpNobodyElse(t *testing.T) {
 		<-silent.over
 		return 100
 	})
-	t.Cleanup(silent.end) // the server above waits for its calls, too
+	t.Cleanup(silent.end) // the server above waits for its requests, too
 	stuck = append(stuck, unanswered{
 		name: "checks", phases: []string{"Initialized", "Progressing"}, iterations: 1,
 		analysis: "    metrics: [{name: request-success-rate, interval: 1s, thresholdRange: {min: 99}}]\n  metricsServer: " + prometheus,
@@ -109,7 +110,7 @@ func TestWhoDoesNotAnswerHoldsUpNobodyElse(t *testing.T) {
 	for i := range 50 {
 		name := fmt.Sprintf("other-%02d", i)
 		others = append(others, name)
-		// They ask the same server, and must get their answers.
+		// They call the same server, which answers them.
 		manifests += deploymentByHand(name, 1) + shortCanary(name, webhook("rollout", hooks.url("/others"), "10m"))
 	}
 	waiting, moving := map[string]*release{}, map[string]*release{}
@@ -151,7 +152,7 @@ func TestWhoDoesNotAnswerHoldsUpNobodyElse(t *testing.T) {
 		for _, state := range waiting[u.name].states() {
 			st := state.object.Status
 			if !slices.Contains(u.phases, st.Phase) || st.Iterations > u.iterations {
-				t.Errorf("Canary %s moved without an answer: %s", u.name, state.object)
+				t.Errorf("Canary %s progressed without an answer: %s", u.name, state.object)
 			}
 		}
 	}

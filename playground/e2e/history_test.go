@@ -17,17 +17,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// patience bounds every wait for something that has to come. It says nothing about how fast that should be.
+// waitTimeout bounds every wait for an expected state. It is not a requirement on how fast the state must be reached.
 const waitTimeout = 3 * time.Minute
 
-// history is every state that the objects of one kind in a namespace had, in the order in which they were seen.
+// history contains all observed states of the objects of one kind in a namespace, in the order of their observation.
 type history[T any] struct {
 	mu     sync.Mutex
 	states []state[T]
 	news   chan struct{} // closed when a state is added, and replaced
 }
 
-// state is an object as it was from a moment on.
+// state is an object at the time of its observation.
 type state[T any] struct {
 	name    string
 	at      time.Time
@@ -35,7 +35,7 @@ type state[T any] struct {
 	object  T
 }
 
-// record begins a history, which ends with the test.
+// recordHistory starts a history, which ends with the test.
 func recordHistory[T any](t *testing.T, resource schema.GroupVersionResource, namespace string) *history[T] {
 	t.Helper()
 	h := &history[T]{news: make(chan struct{})}
@@ -77,7 +77,7 @@ func (h *history[T]) add(t *testing.T, object any, deleted bool) {
 	h.news = make(chan struct{})
 }
 
-// from returns the states from a position on, and what is closed when there is another one.
+// statesFrom returns the states from a position on, and a channel that is closed when a state is added.
 func (h *history[T]) statesFrom(position int) ([]state[T], <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,13 +90,12 @@ func (h *history[T]) length() int {
 	return len(h.states)
 }
 
-// until waits for a state from the position on to which check has no objection, and returns it with the position
-// behind it.
+// waitForState waits for a state from the position on for which check returns nil, and returns it with the next position.
 func (h *history[T]) waitForState(t *testing.T, what string, position int, check func(state[T]) error) (state[T], int) {
 	t.Helper()
 	deadline := time.NewTimer(waitTimeout)
 	defer deadline.Stop()
-	last := fmt.Errorf("nothing was seen")
+	last := fmt.Errorf("nothing was observed")
 	for {
 		states, news := h.statesFrom(position)
 		for i, s := range states {
@@ -108,14 +107,14 @@ func (h *history[T]) waitForState(t *testing.T, what string, position int, check
 		select {
 		case <-news:
 		case <-deadline.C:
-			t.Fatalf("wait until %s: it took more than %s; last: %v", what, waitTimeout, last)
+			t.Fatalf("wait until %s: it took more than %s; last error: %v", what, waitTimeout, last)
 		case <-shared.Done():
 			t.Fatalf("wait until %s: the cluster ended: %v", what, shared.Err())
 		}
 	}
 }
 
-// canary is a Canary as its users read it.
+// canary contains the fields of a Canary that the tests use.
 type canary struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Status   canaryStatus      `json:"status"`
@@ -154,7 +153,7 @@ type gate struct {
 	Limit   string `json:"limit"`
 }
 
-// window is when the open window began, in full precision; empty when none is open.
+// window returns the start of the current observation window in full precision, or "".
 func (c canary) window() string {
 	if c.Status.Serin.Window == nil {
 		return ""
@@ -171,7 +170,7 @@ func (c canary) condition(kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// String is one line for people who read why a test failed.
+// String returns one line, for the messages of failed tests.
 func (c canary) String() string {
 	text := fmt.Sprintf("phase %s, weight %d, iterations %d, failed checks %d, window %q", c.Status.Phase, c.Status.CanaryWeight, c.Status.Iterations, c.Status.FailedChecks, c.window())
 	for _, each := range c.Status.Conditions {

@@ -25,7 +25,7 @@ spec:
     http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: front, port: {number: 80}}}}]}
 `
 
-// TestNGINXGetsASecondIngress looks at the Ingress, step by step. What ingress-nginx makes of it is in nginx_test.go.
+// TestNGINXGetsASecondIngress checks the Ingress at each step. The tests with ingress-nginx itself are in nginx_test.go.
 func TestNGINXGetsASecondIngress(t *testing.T) {
 	t.Parallel()
 	_, address := startFakePrometheus(t, always(100))
@@ -74,7 +74,7 @@ func TestNGINXGetsASecondIngress(t *testing.T) {
 	}
 }
 
-// TestADefinitionThatComesLaterIsFoundWithoutARestart runs alone: it takes a definition away from all.
+// TestADefinitionThatComesLaterIsFoundWithoutARestart runs alone, because it deletes a CRD that other tests use.
 func TestADefinitionThatComesLaterIsFoundWithoutARestart(t *testing.T) {
 	const orders = `
 apiVersion: flagger.app/v1beta1

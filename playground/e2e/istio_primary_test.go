@@ -24,7 +24,7 @@ const (
 	meshPort   = 6444
 )
 
-// meshRights are those that docs/rollout-routers.md asks for in the cluster of Istio's objects.
+// meshRBAC grants the permissions that docs/rollout-routers.md requires in the cluster with Istio's objects.
 const meshRBAC = `
 apiVersion: v1
 kind: Namespace
@@ -80,13 +80,14 @@ const meshSteps = `{canary: {canaryService: cart-canary, stableService: cart-sta
   trafficRouting: {managedRoutes: [{name: testers}], istio: {virtualService: {name: cart, routes: [main]}}},
   steps: [{setWeight: 25}, {setHeaderRoute: {name: testers, match: [{headerName: x-tester, headerValue: {exact: "1"}}]}}, {pause: {}}, {setWeight: 50}, {pause: {}}]}}`
 
-// mesh is the cluster of Istio's objects.
+// mesh is an environment with a second cluster, which contains Istio's objects.
 type mesh struct {
 	*environment
 	other *cluster.SecondCluster
 }
 
-// newMesh starts one, and puts the Secret that leads to it beside the Rollouts. token is what nobody else may see.
+// newMesh starts the second cluster, and creates the Secret with its kubeconfig in the namespace of the Rollouts. token is
+// the secret part of the kubeconfig.
 func newMesh(s *environment) (m mesh, token string) {
 	t := s.t
 	t.Helper()
@@ -135,10 +136,10 @@ func (m mesh) kubectlRemote(input string, args ...string) {
 	}
 }
 
-// goes waits until the rules of the VirtualService there lead so.
+// waitForRoute waits until the rules of the VirtualService in the second cluster have these destinations.
 func (m mesh) waitForRoute(want ...string) {
 	m.t.Helper()
-	m.waitForObjectIn(m.other.Dynamic, fmt.Sprintf("the route there goes %v", want), virtuals, "cart", func(object *unstructured.Unstructured) error {
+	m.waitForObjectIn(m.other.Dynamic, fmt.Sprintf("the remote route has destinations %v", want), virtuals, "cart", func(object *unstructured.Unstructured) error {
 		if object == nil {
 			return errors.New("it does not exist")
 		}
@@ -147,22 +148,22 @@ func (m mesh) waitForRoute(want ...string) {
 			got = append(got, rule.destinations())
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
-			return fmt.Errorf("it goes %v", got)
+			return fmt.Errorf("the destinations are %v", got)
 		}
 		return nil
 	})
 }
 
-// says waits for a gate of the Rollout.
+// waitForGateMessage waits until a gate of the Rollout contains a text.
 func (s *environment) waitForGateMessage(name, gate, text string) {
 	s.t.Helper()
-	s.waitForObject(fmt.Sprintf("Rollout %s says at gate %s: %s", name, gate, text), rollouts, name, func(object *unstructured.Unstructured) error {
+	s.waitForObject(fmt.Sprintf("gate %[2]s of Rollout %[1]s contains %[3]q", name, gate, text), rollouts, name, func(object *unstructured.Unstructured) error {
 		var status argov1.RolloutStatus
 		if object != nil {
 			status = convert[argov1.Rollout](s.t, object).Status
 		}
 		if status.Serin == nil {
-			return errors.New("it says nothing")
+			return errors.New("it has no gates")
 		}
 		for _, g := range status.Serin.Gates {
 			if g.Name == gate && strings.Contains(g.Message, text) {
@@ -173,12 +174,13 @@ func (s *environment) waitForGateMessage(name, gate, text string) {
 	})
 }
 
-// TestIstioOfRolloutsInAnotherCluster has the workloads in one cluster and the route in another, which comes and goes.
+// TestIstioOfRolloutsInAnotherCluster has the workloads in one cluster and the route in another, whose API server is stopped
+// and started.
 func TestIstioOfRolloutsInAnotherCluster(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, "mesh")
 	m, token := newMesh(s)
-	s.startSerin("-allow-loopback-hooks") // the other API server is on this host
+	s.startSerin("-allow-loopback-hooks") // the second API server is on this host
 	s.apply(meshServices + rolloutManifest(t, "cart", 2, meshSteps))
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseDegraded, "VirtualService cart.mesh not found")
 	m.kubectlRemote(strings.ReplaceAll(meshRoute, "NAMESPACE", s.namespace), "apply", "-f", "-")
@@ -190,45 +192,45 @@ func TestIstioOfRolloutsInAnotherCluster(t *testing.T) {
 	m.patchRoute(`[{"op":"replace","path":"/spec/http/1/route/1/weight","value":90},{"op":"replace","path":"/spec/http/1/route/0/weight","value":10}]`)
 	m.waitForRoute("cart-canary=100", "cart-stable=75 cart-canary=25")
 
-	// Away in the middle of a release: it waits and says for whom, and nobody else does.
+	// The second cluster is unreachable during a release: this release waits and reports the reason, and other releases continue.
 	if err := shared.Kill(meshServer); err != nil {
 		t.Fatal(err)
 	}
 	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
 	s.waitForEventOf("Rollout", "cart", "ReconciliationError", "does not answer (connect: connection refused)")
-	s.apply(rolloutManifest(t, "beside", 1, "{canary: {}}"))
-	s.waitForRolloutPhase("beside", argov1.RolloutPhaseHealthy, "")
+	s.apply(rolloutManifest(t, "other", 1, "{canary: {}}"))
+	s.waitForRolloutPhase("other", argov1.RolloutPhaseHealthy, "")
 	s.waitForGateMessage("cart", "router", "the cluster of Secret istio-remote-secret-mesh.mesh")
 	m.restartAPIServer()
 	m.waitForRoute("cart-canary=100", "cart-stable=50 cart-canary=50")
 	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 
-	// Away when Serin begins.
+	// The second cluster is unreachable when Serin starts.
 	if err := shared.Kill(meshServer); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := shared.Restart(s.processName()); err != nil {
 		t.Fatal(err)
 	}
-	s.releaseVersion("beside", "v2")
-	s.waitForPods("beside", "v2=1")
+	s.releaseVersion("other", "v2")
+	s.waitForPods("other", "v2=1")
 	s.waitForGateMessage("cart", "router", "does not answer")
 	m.restartAPIServer()
 	m.patchRoute(`[{"op":"replace","path":"/spec/http/1/route/1/weight","value":90},{"op":"replace","path":"/spec/http/1/route/0/weight","value":10}]`)
 	m.waitForRoute("cart-canary=100", "cart-stable=50 cart-canary=50")
 
 	s.delete(rollouts, "cart")
-	m.waitForRoute("cart-stable=50 cart-canary=50") // weights stay; the managed route is taken back
+	m.waitForRoute("cart-stable=50 cart-canary=50") // the weights remain, the managed route is removed
 	if _, err := shared.Dynamic.Resource(virtuals).Namespace(s.namespace).Get(t.Context(), "cart", metav1.GetOptions{}); err == nil {
 		t.Error("there is a VirtualService in the cluster of the workloads")
 	}
 	log := shared.Tail(s.processName(), 100_000)
 	if !strings.Contains(log, "Routes by Istio for Rollouts in the cluster of a Secret") || strings.Contains(log, token) || strings.Contains(log, fmt.Sprint(":", meshPort)) {
-		t.Error("the log does not say where Istio's objects are, or shows the token or the address")
+		t.Error("the log does not report the cluster of Istio's objects, or contains the token or the address")
 	}
 }
 
-// edit changes the VirtualService there by a JSON patch.
+// patchRoute applies a JSON patch to the VirtualService in the second cluster.
 func (m mesh) patchRoute(patch string) {
 	m.t.Helper()
 	_, err := m.other.Dynamic.Resource(virtuals).Namespace(m.namespace).Patch(m.t.Context(), "cart", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
@@ -237,13 +239,13 @@ func (m mesh) patchRoute(patch string) {
 	}
 }
 
-// returns starts the API server again.
+// restartAPIServer starts the second API server again.
 func (m mesh) restartAPIServer() {
 	m.t.Helper()
 	if _, err := shared.Restart(meshServer); err != nil {
 		m.t.Fatal(err)
 	}
-	m.waitForObjectIn(m.other.Dynamic, "the API server is back", virtuals, "cart", func(object *unstructured.Unstructured) error {
+	m.waitForObjectIn(m.other.Dynamic, "the second API server is reachable", virtuals, "cart", func(object *unstructured.Unstructured) error {
 		if object == nil {
 			return errors.New("nothing yet")
 		}

@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Istio cannot run here. Its definitions are in the API server, so the routes are what they would be; metrics come from
-// an oracle.
+// Istio cannot run here. Its CRDs are installed, so that the routes are tested with the API server; a fake Prometheus returns the
+// metrics.
 
-// virtualService is what the tests read of one.
+// virtualService contains the fields of a VirtualService that the tests use.
 type virtualService struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     struct {
@@ -44,7 +44,7 @@ type istioRule struct {
 	} `json:"route"`
 }
 
-// goes says where the requests of a rule go: host=weight, in order.
+// destinations returns the destinations of a rule as host=weight, in order.
 func (r istioRule) destinations() string {
 	var parts []string
 	for _, to := range r.Route {
@@ -53,7 +53,7 @@ func (r istioRule) destinations() string {
 	return strings.Join(parts, " ")
 }
 
-// weights are the weights of the canary that a VirtualService had, in order, each once.
+// canaryWeights returns the different weights of the canary in a VirtualService, in order.
 func canaryWeights(h *history[virtualService], from int) []int {
 	states, _ := h.statesFrom(from)
 	var all []int
@@ -95,11 +95,11 @@ func TestManifestOfTheFirstVersionWorksAsWritten(t *testing.T) {
 	routes := recordHistory[virtualService](t, virtuals, s.namespace)
 	s.apply(deploymentByHand("cart", 1) + cartScaler)
 	r := s.follow("cart")
-	// As written, but for times that a test can wait for: without an interval a window is a minute.
+	// The manifest is unchanged except for shorter intervals; the default interval is a minute.
 	s.apply(readExample(t, "canary-2018", "    threshold: 5\n", "    threshold: 5\n    interval: 1s\n", "interval: 1m", "interval: 3s", "interval: 30s", "interval: 2s"))
 	r.waitForPhase("Initialized")
 	if shown, err := shared.Kubectl(t.Context(), "", "get", "canary", "-n", s.namespace); err != nil || !strings.Contains(shown, "cart") || !strings.Contains(shown, "Initialized") {
-		t.Errorf("kubectl get canary shows %q (%v)", shown, err)
+		t.Errorf("kubectl get canary prints %q (%v)", shown, err)
 	}
 	scaler := convert[autoscalingv2.HorizontalPodAutoscaler](t, s.get(scalers, "cart-primary"))
 	if ref := scaler.Spec.ScaleTargetRef; ref.Name != "cart-primary" || scaler.Spec.MaxReplicas != 4 {
@@ -154,7 +154,7 @@ func TestManifestOfTheFirstVersionWorksAsWritten(t *testing.T) {
 	asked := prometheus.receivedQueries()
 	for query := range asked {
 		if !strings.Contains(query, "istio_") {
-			delete(asked, query) // whether it is there at all
+			delete(asked, query) // the check that the provider is reachable
 		}
 	}
 	if diff := cmp.Diff(want, asked); diff != "" {
@@ -193,12 +193,12 @@ func TestWeightsRiseWindowByWindowAndNotWhileAnAutoscalerScales(t *testing.T) {
 	s.makePodsReady("app=cart", 1)
 	r.waitFor("has weight 15", hasWeight(15))
 
-	// What an autoscaler does to the target, and then to the primary. Nothing is judged while a pod is missing, so that
-	// the weight stands, however long that takes; a wait of half a minute is written down.
+	// An autoscaler scales the target, and then the primary. No window is evaluated while a pod is missing, so the weight
+	// does not change, however long that takes; the gate is in the status after half a minute.
 	s.patch(deployments, "cart", `{"spec":{"replicas":2}}`)
 	waits := r.waitFor("waits for the pods of its target", hasWaitingGate("cart.weights not ready"))
 	s.makePodsReady("app=cart", 1)
-	after := r.waitFor("goes on", func(c canary) error {
+	after := r.waitFor("advances", func(c canary) error {
 		if c.Status.CanaryWeight == waits.Status.CanaryWeight {
 			return errors.New("not yet")
 		}
@@ -211,7 +211,7 @@ func TestWeightsRiseWindowByWindowAndNotWhileAnAutoscalerScales(t *testing.T) {
 	s.waitForDeployment("has more pods", "cart-primary", hasReplicas(3))
 	why, err := exec.CommandContext(t.Context(), serin, "why", "cart", "-n", s.namespace, "--kubeconfig", shared.Kubeconfig).CombinedOutput()
 	if err != nil || !strings.Contains(string(why), "cart-primary.weights not ready") {
-		t.Errorf("serin why cart says, while the primary is scaled (%v):\n%s", err, why)
+		t.Errorf("output of serin why cart while the primary is scaled (%v):\n%s", err, why)
 	}
 	s.makePodsReady("app=cart-primary", 2)
 	r.waitFor("has its last weight", hasWeight(50))
@@ -251,20 +251,20 @@ func TestWeightsRiseWindowByWindowAndNotWhileAnAutoscalerScales(t *testing.T) {
 	s.checkRoutedBeforeScaled(routes, mark, "cart")
 }
 
-// routedBeforeScaled wants the canary to have had its pods for as long as it had traffic.
+// checkRoutedBeforeScaled checks that the canary was scaled down only after it received no more traffic.
 func (s *environment) checkRoutedBeforeScaled(routes *history[virtualService], mark int, name string) {
 	s.t.Helper()
 	states, _ := routes.statesFrom(mark)
 	last := states[len(states)-1].object.Metadata
 	s.waitForDeployment("is scaled to zero", name, hasReplicas(0))
 	scaled := s.get(deployments, name)
-	// All resourceVersions of one etcd rise together.
+	// The resourceVersions of all objects in one etcd are ordered.
 	if before, after := last.ResourceVersion, scaled.GetResourceVersion(); len(before) > len(after) || len(before) == len(after) && before > after {
-		s.t.Errorf("the pods went (version %s) before the route (version %s)", after, before)
+		s.t.Errorf("the pods were scaled down (version %s) before the route changed (version %s)", after, before)
 	}
 }
 
-// waitsFor wants a gate in the status that waits and says the text.
+// hasWaitingGate checks that a waiting gate in the status contains the text.
 func hasWaitingGate(text string) func(canary) error {
 	return func(c canary) error {
 		for _, g := range c.Status.Serin.Gates {
@@ -285,7 +285,7 @@ func hasWeight(weight int) func(canary) error {
 	}
 }
 
-// replicated wants a Deployment to have so many pods, ready or not.
+// hasReplicas checks the number of pods of a Deployment, whether ready or not.
 func hasReplicas(n int32) func(appsv1.Deployment) error {
 	return func(d appsv1.Deployment) error {
 		if *d.Spec.Replicas != n || d.Status.Replicas != n {
@@ -379,8 +379,8 @@ func TestIstioRoutesByHeaderAndCookieForTenIterations(t *testing.T) {
 	r.waitForEvent("Rolling back web.istio-ab failed checks threshold reached 2")
 }
 
-// TestDeletionGivesTheUsersObjectsBackBeforeThePrimaryGoes follows the order in which a Canary leaves.
-func TestDeletionGivesTheUsersObjectsBackBeforeThePrimaryGoes(t *testing.T) {
+// TestDeletionRestoresTheUsersObjectsBeforeThePrimaryIsDeleted checks the order of the steps when a Canary is deleted.
+func TestDeletionRestoresTheUsersObjectsBeforeThePrimaryIsDeleted(t *testing.T) {
 	t.Parallel()
 	_, address := startFakePrometheus(t, always(100))
 	s := startEnvironment(t, "revert", "-metrics-server", address)
@@ -404,15 +404,15 @@ spec:
 	r.waitForPhase("Initialized")
 	s.waitForDeployment("is scaled to zero", "leave", hasReplicas(0))
 	if taken := s.get(virtuals, "leave"); cmp.Equal(route.Object["spec"], taken.Object["spec"]) {
-		t.Error("the user's VirtualService was not taken over")
+		t.Error("the user's VirtualService was not changed")
 	}
 	s.patch(deployments, "leave-primary", `{"spec":{"replicas":3}}`) // as an autoscaler might
 	s.waitForAvailable("leave-primary", 3)
 
 	primary := recordHistory[appsv1.Deployment](t, deployments, s.namespace)
 	s.delete(canaries, "leave")
-	s.waitForObject("the Canary is gone", canaries, "leave", checkAbsent)
-	s.waitForObject("the primary is gone", deployments, "leave-primary", checkAbsent)
+	s.waitForObject("the Canary is deleted", canaries, "leave", checkAbsent)
+	s.waitForObject("the primary is deleted", deployments, "leave-primary", checkAbsent)
 	s.waitForAvailable("leave", 3)
 	for kind, before := range map[*unstructured.Unstructured]*unstructured.Unstructured{s.get(services, "leave"): service, s.get(virtuals, "leave"): route} {
 		if diff := cmp.Diff(before.Object["spec"], kind.Object["spec"]); diff != "" {
@@ -425,7 +425,7 @@ spec:
 			t.Errorf("labels of the user's %s (-before +after):\n%s", before.GetKind(), diff)
 		}
 	}
-	// At no moment was there no Deployment that could serve.
+	// At all times there were enough available pods.
 	states, _ := primary.statesFrom(0)
 	available := map[string]int32{}
 	for _, state := range states {

@@ -12,7 +12,7 @@ import (
 
 var scaledObjects = schema.GroupVersionResource{Group: "keda.sh", Version: "v1alpha1", Resource: "scaledobjects"}
 
-// scaledObjectDefinition is KEDA's, with an open schema: nothing here scales by it.
+// scaledObjectDefinition is the CRD of KEDA with an open schema; KEDA itself does not run here.
 const scaledObjectDefinition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -50,7 +50,8 @@ spec:
   triggers: [{type: prometheus, metadata: {query: "sum(waiting{deployment='jobs'})"}}]
 `
 
-// KEDA is installed after the release was asked for: nothing is restarted, and its pause holds while nothing is released.
+// TestKEDAThatIsInstalledLaterIsPausedAndCopied installs KEDA after the Canary was created: Serin needs no restart, and the
+// target remains paused while it is idle.
 func TestKEDAThatIsInstalledLaterIsPausedAndCopied(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "keda")
@@ -74,7 +75,7 @@ func TestKEDAThatIsInstalledLaterIsPausedAndCopied(t *testing.T) {
 	}
 	const pause = "autoscaling.keda.sh/paused-replicas"
 	if got := s.get(scaledObjects, "jobs").GetAnnotations()[pause]; got != "0" {
-		t.Errorf("at rest the target is paused at %q, want 0", got)
+		t.Errorf("the idle target is paused at %q, want 0", got)
 	}
 
 	r = s.follow("jobs")

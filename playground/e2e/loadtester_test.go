@@ -14,13 +14,13 @@ import (
 	"github.com/serin-dev/serin/playground/network"
 )
 
-// loadtesterImage is Serin in a pod, which holds no other program: no shell, and none to send load with.
+// loadtesterImage is the image of Serin. It contains no other program: no shell and no load generator.
 const loadtesterImage = "serin.dev/serin"
 
-// testerBeside is the port of the load tester beside the pods.
+// externalTesterPort is the port of the load tester that runs outside pods.
 const externalTesterPort = "18090"
 
-// tellGate has a person do something at a gate of the load tester.
+// setGate opens or closes a gate of the load tester, as a user does.
 func (s *environment) setGate(url string, want int) {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"name":"cart","namespace":%q}`, s.namespace)
@@ -34,10 +34,10 @@ func (s *environment) setGate(url string, want int) {
 	}
 }
 
-// TestTheLoadTesterTestsLoadsAndKeepsGates has two load testers: that of config/loadtester in a pod, which sends the load
-// of each window by what is built in and keeps the gate, and one beside the pods, on a machine that has a shell, which
-// runs the acceptance test.
-func TestTheLoadTesterTestsLoadsAndKeepsGates(t *testing.T) {
+// TestLoadTesterRunsTestsLoadsAndGates has two load testers: that of config/loadtester in a pod, which sends the load of each
+// window with the built-in load generator and has the gate, and one outside pods, on a machine with a shell, which runs the
+// acceptance test.
+func TestLoadTesterRunsTestsLoadsAndGates(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "loadtester")
 	manifest, err := os.ReadFile(filepath.Join(repository, "config", "loadtester", "loadtester.yaml"))
@@ -52,7 +52,7 @@ func TestTheLoadTesterTestsLoadsAndKeepsGates(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the log of the load tester beside the pods:\n%s\nin the pod:\n%s",
+			t.Logf("the log of the load tester outside pods:\n%s\nin the pod:\n%s",
 				shared.Tail("loadtester", 30), s.kubectl("", "logs", "deployment/flagger-loadtester"))
 		}
 		if err := shared.Kill("loadtester"); err != nil {
@@ -62,13 +62,13 @@ func TestTheLoadTesterTestsLoadsAndKeepsGates(t *testing.T) {
 
 	canaryURL := "http://cart-canary." + s.namespace + ":8080/"
 	pod := "http://flagger-loadtester." + s.namespace
-	beside := "http://" + net.JoinHostPort(network.NodeAddress.String(), externalTesterPort) + "/"
+	external := "http://" + net.JoinHostPort(network.NodeAddress.String(), externalTesterPort) + "/"
 	s.apply(deployment(t, "cart", 1) + shortCanary("cart", fmt.Sprintf(`
     webhooks:
     - {name: acceptance, type: pre-rollout, url: %q, timeout: 30s, retries: 3, metadata: {type: bash, cmd: %q}}
     - {name: load, url: %q, timeout: 30s, metadata: {cmd: %q, logCmdOutput: "true"}}
     - {name: sign-off, type: confirm-promotion, url: %q}
-`, beside, `hey -n 20 -c 2 `+canaryURL+` | grep '\[200\]'`,
+`, external, `hey -n 20 -c 2 `+canaryURL+` | grep '\[200\]'`,
 		pod+"/", "hey -z 1s -q 10 -c 2 "+canaryURL,
 		pod+"/gate/check")))
 	s.follow("cart").waitForPhase("Initialized")
@@ -83,14 +83,14 @@ func TestTheLoadTesterTestsLoadsAndKeepsGates(t *testing.T) {
 		t.Errorf("no load was answered:\n%s", log)
 	}
 
-	// A test that fails is told of with what it printed, and holds the release where it is.
+	// A failed test is reported with its output, and fails the release.
 	s.setGate(pod+"/gate/close", http.StatusAccepted)
 	s.patch(canaries, "cart", fmt.Sprintf(`{"spec":{"analysis":{"threshold":1,"webhooks":[
-		{"name":"acceptance","type":"pre-rollout","url":%q,"timeout":"30s","metadata":{"type":"bash","cmd":"echo the basket is empty; exit 3"}}]}}}`, beside))
+		{"name":"acceptance","type":"pre-rollout","url":%q,"timeout":"30s","metadata":{"type":"bash","cmd":"echo the basket is empty; exit 3"}}]}}}`, external))
 	r = s.follow("cart")
 	s.deployVersion("cart", "v3")
-	r.waitForPhase("Progressing") // what is written after the end of the release before is no end of this one
+	r.waitForPhase("Progressing") // the status may still be that of the previous release
 	r.waitForEnd("Failed")
-	r.waitForEvent("Halt cart." + s.namespace + " advancement pre-rollout check acceptance failed POST " + beside +
+	r.waitForEvent("Halt cart." + s.namespace + " advancement pre-rollout check acceptance failed POST " + external +
 		" giving up after 1 attempt(s): command bash failed: the basket is empty: exit status 3")
 }

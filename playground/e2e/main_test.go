@@ -20,7 +20,7 @@ import (
 	"github.com/serin-dev/serin/playground/node"
 )
 
-// What all tests share: one cluster, the program under test, and the ways of naming resources.
+// The cluster, the program under test and the REST mapper that all tests share.
 var (
 	shared     *cluster.Cluster
 	serin      string
@@ -30,8 +30,8 @@ var (
 	controller ingressController
 )
 
-// parallel is the number of tests at a time. They wait most of the time; more of them make the control plane late, and
-// with it the gateway.
+// parallel is the number of concurrent tests. They mostly wait, but more of them delay the control plane, and with it the
+// gateway.
 const parallel = "4"
 
 func TestMain(m *testing.M) {
@@ -82,7 +82,7 @@ func isFlagSet(name string) (found bool) {
 	return found
 }
 
-// prepare builds and fetches what the tests need besides a cluster, while the network can still be reached.
+// prepare builds and downloads what the tests need in addition to a cluster, while the network is still reachable.
 func prepare(ctx context.Context, b *build.Builder) error {
 	if _, err := b.Serin(ctx); err != nil {
 		return err

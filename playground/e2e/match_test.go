@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/playground/load"
 )
 
-// gatewayInsteadOfIstio replaces what the examples say about Istio's gateway by the one that runs here.
+// replaceIstioGateway returns the texts to replace Istio's gateway in the examples by the one that runs here.
 func replaceIstioGateway(host string) []string {
 	return []string{
 		"provider: istio", "provider: gatewayapi:v1",
@@ -27,7 +27,7 @@ func withHeader(name, value string) func(*load.Options) {
 	return func(o *load.Options) { o.Header = http.Header{name: {value}} }
 }
 
-func TestOnlyThoseWhoOptedInReachTheCanaryUntilItIsPromoted(t *testing.T) {
+func TestOnlyMatchingRequestsReachTheCanaryUntilItIsPromoted(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "ab")
 	s.apply(deployment(t, "web", 1))
@@ -40,7 +40,7 @@ func TestOnlyThoseWhoOptedInReachTheCanaryUntilItIsPromoted(t *testing.T) {
 		"cookie": s.startLoad(host, 15, withHeader("Cookie", "theme=dark;canary=always;lang=en")),
 	}
 	others := map[string]*load.Load{
-		"nobody":       s.startLoad(host, 15),
+		"no header":    s.startLoad(host, 15),
 		"other header": s.startLoad(host, 5, withHeader("X-User", "outsider")),
 		"other cookie": s.startLoad(host, 5, withHeader("Cookie", "canary=never")),
 	}
@@ -50,13 +50,13 @@ func TestOnlyThoseWhoOptedInReachTheCanaryUntilItIsPromoted(t *testing.T) {
 	for _, l := range insiders {
 		waitForRequests(t, l, 1, "v2")
 	}
-	opened := time.Now() // from here on the gateway serves the matches
+	opened := time.Now() // from now on the gateway serves the matches
 	r.waitForEnd("Succeeded")
 	windows := r.windows()
 	if len(windows) != 10 || windows[9].iterations != 10 {
 		t.Fatalf("windows are %+v, want ten iterations", windows)
 	}
-	over := windows[9].start.Add(time.Second) // the primary is not touched before the last window is over
+	over := windows[9].start.Add(time.Second) // the primary does not change before the end of the last window
 	for who, l := range insiders {
 		if counts := l.Between(opened, over); counts.ByVersion["v2"].Requests != counts.Requests {
 			t.Errorf("of the insiders by %s not all reached the canary: %s", who, counts)
@@ -66,7 +66,7 @@ func TestOnlyThoseWhoOptedInReachTheCanaryUntilItIsPromoted(t *testing.T) {
 		if counts := l.Between(time.Time{}, over); counts.ByVersion["v1"].Requests != counts.Requests {
 			t.Errorf("of the others (%s) some reached the canary: %s", who, counts)
 		}
-		waitForRequests(t, l, 1, "v2") // that is the primary now
+		waitForRequests(t, l, 1, "v2") // served by the primary now
 	}
 
 	r = s.follow("web")
@@ -101,10 +101,9 @@ spec:
     sessionAffinity: {cookieName: shop-version, maxAge: 3600}
 `
 
-// TestWhoSawTheCanaryStaysThereUntilTheCookieIsTakenBack is one client's way through a release. The gateway here carries
-// out the filters of rules, but not those of single backends, by which a client gets its cookie; so the client takes the
-// cookie out of the route.
-func TestWhoSawTheCanaryStaysThereUntilTheCookieIsTakenBack(t *testing.T) {
+// TestClientsOfTheCanaryStayThereUntilTheCookieIsRemoved follows one client through a release. The gateway here implements
+// the filters of rules, but not those of backends, which set the cookie; so the client reads the cookie from the route.
+func TestClientsOfTheCanaryStayThereUntilTheCookieIsRemoved(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "sticky")
 	s.apply(deployment(t, "shop", 1))
@@ -147,7 +146,7 @@ func TestWhoSawTheCanaryStaysThereUntilTheCookieIsTakenBack(t *testing.T) {
 		t.Errorf("with the cookie of the canary not all requests reached it: %s", counts)
 	}
 	if counts := all.Between(since, over); counts.ByVersion["v1"].Requests == 0 || counts.ByVersion["v2"].Requests == 0 {
-		t.Errorf("without a cookie all requests went one way: %s", counts)
+		t.Errorf("without a cookie all requests reached one version: %s", counts)
 	}
 	for _, l := range []*load.Load{all, back} {
 		if counts := l.Counts(); counts.Failed() != 0 {
@@ -156,18 +155,18 @@ func TestWhoSawTheCanaryStaysThereUntilTheCookieIsTakenBack(t *testing.T) {
 	}
 
 	if end.Status.PreviousCookie != cookie || end.Status.Cookie != "" {
-		t.Errorf("after the release the cookie is %q and the one to take back %q, want none and %q", end.Status.Cookie, end.Status.PreviousCookie, cookie)
+		t.Errorf("after the release the cookie is %q and the previous one %q, want none and %q", end.Status.Cookie, end.Status.PreviousCookie, cookie)
 	}
 	header := ask(t, "shop.test", "Cookie", cookie)
 	if set := header.Get("Set-Cookie"); !strings.HasPrefix(set, cookie+"; Max-Age=-1") {
-		t.Errorf("a client with the cookie of the release is told %q, want it taken back", set)
+		t.Errorf("a client with the cookie of the release receives Set-Cookie %q, want its removal", set)
 	}
 	if set := ask(t, "shop.test").Get("Set-Cookie"); set != "" {
-		t.Errorf("a client without a cookie is told %q, want nothing", set)
+		t.Errorf("a client without a cookie receives Set-Cookie %q, want none", set)
 	}
 }
 
-// httpRoute is what the tests read of an HTTPRoute.
+// httpRoute contains the fields of an HTTPRoute that the tests use.
 type httpRoute struct {
 	Spec struct {
 		Rules []struct {

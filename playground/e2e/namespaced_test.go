@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestARoleOfOneNamespaceIsEnough runs a release with the rights that the chart and config/namespaced give for one
+// TestARoleOfOneNamespaceIsSufficient runs a release with the permissions that the chart and config/namespaced grant for one
 // namespace, with leader election.
-func TestARoleOfOneNamespaceIsEnough(t *testing.T) {
+func TestARoleOfOneNamespaceIsSufficient(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, "one-namespace")
 	for _, name := range []string{"namespaced/role.yaml", "namespaced/binding.yaml", "manager/serviceaccount.yaml"} {
@@ -54,6 +54,6 @@ func TestARoleOfOneNamespaceIsEnough(t *testing.T) {
 		return nil
 	})
 	if log := shared.Tail(s.processName(), 200); strings.Contains(log, "forbidden") {
-		t.Errorf("something was forbidden:\n%s", log)
+		t.Errorf("a request was forbidden:\n%s", log)
 	}
 }

@@ -14,15 +14,16 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// What one Serin has under way at most: slots webhooks of Canaries and slots measurements of AnalysisRuns. A single namespace
-// gets share of each, and at most abreast of them are of one AnalysisRun.
+// Limits of one Serin: slots is the number of concurrent webhooks of Canaries, and that of concurrent measurements of
+// AnalysisRuns. share is the number of these for a single namespace, and abreast the number of measurements of one
+// AnalysisRun.
 const (
 	slots   = 256
 	share   = slots * 3 / 4
 	abreast = 16
 )
 
-// hanging is a server that accepts requests and answers none of them until the test ends.
+// hanging is a server that accepts requests and does not answer them until the test ends.
 type hanging struct {
 	*silence
 	calls atomic.Int32
@@ -53,14 +54,14 @@ func (h *hanging) waitForCalls(t *testing.T, what string, n int32) {
 	}
 }
 
-// neighbour is a namespace whose servers answer at once. It counts its releases.
+// neighbour is a namespace whose servers answer immediately.
 type neighbour struct {
 	*environment
 	address  string
 	releases int
 }
 
-// release ships a version, and returns how long the release took.
+// release deploys a version and returns the duration of the release.
 func (n *neighbour) release() time.Duration {
 	n.t.Helper()
 	n.releases++
@@ -71,7 +72,7 @@ func (n *neighbour) release() time.Duration {
 	return time.Since(began)
 }
 
-// judge measures once, and returns how long the AnalysisRun took.
+// runAnalysis runs an AnalysisRun with one measurement and returns its duration.
 func (n *neighbour) runAnalysis() time.Duration {
 	n.t.Helper()
 	n.releases++
@@ -81,14 +82,14 @@ func (n *neighbour) runAnalysis() time.Duration {
 	return time.Since(began)
 }
 
-// measured is a metric that is read from a server.
+// webMetric returns a metric that is read from a server.
 func webMetric(name, address string) string {
 	return fmt.Sprintf("- {name: %s, successCondition: result == 1, provider: {web: {url: %q, jsonPath: '{$.value}', timeoutSeconds: 600}}}\n", name, address)
 }
 
-// TestMoreHangingServersThanSlotsDelayNoOtherNamespace is I35: while more webhooks and measurements of one namespace hang than
-// there are slots, a release and an AnalysisRun of another one take at most a second longer than before. What is compared are
-// the fastest of several, before and meanwhile, so that other load of the machine does not count.
+// TestMoreHangingServersThanSlotsDelayNoOtherNamespace tests invariant I35: while more webhooks and measurements of one
+// namespace hang than there are slots, a release and an AnalysisRun of another namespace take at most a second longer than
+// before. The test compares the fastest of several, so that other load of the machine has no effect.
 func TestMoreHangingServersThanSlotsDelayNoOtherNamespace(t *testing.T) {
 	hostile := newEnvironment(t, "hostile")
 	n := &neighbour{environment: startEnvironment(t, "neighbour", "-namespace", "", "-drain-delay", "0s")}
@@ -110,7 +111,7 @@ func TestMoreHangingServersThanSlotsDelayNoOtherNamespace(t *testing.T) {
 		take func() time.Duration
 	}{{"release", n.release}, {"AnalysisRun", n.runAnalysis}} {
 		meanwhile := fastest(several, what.take)
-		for range 3 * several { // a machine that was busy just now gets another chance; a delay by design does not end
+		for range 3 * several { // repeated because the machine may have been busy; a delay by design would remain
 			if meanwhile <= before[i]+time.Second {
 				break
 			}
@@ -122,14 +123,14 @@ func TestMoreHangingServersThanSlotsDelayNoOtherNamespace(t *testing.T) {
 		}
 	}
 	for what, server := range map[string]*hanging{"webhooks": webhooks, "measurements": measurements} {
-		server.waitForCalls(t, what, share) // a measurement ends after two minutes, and another one takes its slot
+		server.waitForCalls(t, what, share) // a measurement times out after two minutes, and another one uses its slot
 		if calls := server.calls.Load(); calls > share {
 			t.Errorf("%d %s hang, want %d, the share of one namespace", calls, what, share)
 		}
 	}
 }
 
-// fastest is the shortest of several durations.
+// fastest returns the shortest of several durations.
 func fastest(several int, take func() time.Duration) time.Duration {
 	shortest := take()
 	for range several - 1 {
@@ -138,7 +139,7 @@ func fastest(several int, take func() time.Duration) time.Duration {
 	return shortest
 }
 
-// initialize creates Canaries whose webhooks call that server as soon as a release begins.
+// initialize creates Canaries whose webhooks call a server when a release starts.
 func (s *environment) initialize(n int, server string) {
 	s.t.Helper()
 	for i := range n {
@@ -152,7 +153,7 @@ func (s *environment) initialize(n int, server string) {
 	}
 }
 
-// hang begins a release of each of these Canaries, and as many measurements of a server.
+// startHangingReleases starts a release of each of these Canaries, and as many measurements of a server.
 func (s *environment) startHangingReleases(n int, server string) {
 	s.t.Helper()
 	for i := range n / abreast {

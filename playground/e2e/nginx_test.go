@@ -23,13 +23,13 @@ import (
 	"github.com/serin-dev/serin/playground/network"
 )
 
-// ingressController is what ingress-nginx is made of, or why it is missing.
+// ingressController contains the parts of ingress-nginx, or the reason why they are missing.
 type ingressController struct {
 	program, source, debian string
 	missing                 error
 }
 
-// prepareIngress fetches nginx and builds its controller, where this machine can have them.
+// prepareIngress downloads nginx and builds ingress-nginx, if this machine can download Debian packages.
 func prepareIngress(ctx context.Context, b *build.Builder) (c ingressController, err error) {
 	c.debian, err = b.NGINX(ctx)
 	if errors.Is(err, build.ErrNoPackages) {
@@ -41,7 +41,7 @@ func prepareIngress(ctx context.Context, b *build.Builder) (c ingressController,
 	return c, err
 }
 
-// nginxURL starts the controller, once, and says where it serves Ingresses.
+// nginxURL starts ingress-nginx once and returns its URL.
 var nginxURL = sync.OnceValues(func() (string, error) {
 	ctx := context.Background()
 	api, err := url.Parse(shared.Config.Host)
@@ -57,7 +57,7 @@ var nginxURL = sync.OnceValues(func() (string, error) {
 	}
 	if _, err := shared.Kubectl(ctx, "", "wait", "-n", ingress.Namespace, "--for=condition=Ready", "pod/"+ingress.Pod, "--timeout="+waitTimeout.String()); err != nil {
 		said, _ := shared.Kubectl(ctx, "", "logs", "-n", ingress.Namespace, ingress.Pod)
-		return "", fmt.Errorf("%w; ingress-nginx said:\n%s", err, said)
+		return "", fmt.Errorf("%w; the log of ingress-nginx:\n%s", err, said)
 	}
 	pod, err := shared.Client.CoreV1().Pods(ingress.Namespace).Get(ctx, ingress.Pod, metav1.GetOptions{})
 	if err != nil {
@@ -66,7 +66,7 @@ var nginxURL = sync.OnceValues(func() (string, error) {
 	return fmt.Sprintf("http://%s:%d", pod.Status.PodIP, ingress.Port), nil
 })
 
-// throughNGINX is where nginx serves. Where it cannot be had, the test is skipped.
+// requireNGINX returns the URL of ingress-nginx, or skips the test if it is missing.
 func requireNGINX(t *testing.T) string {
 	t.Helper()
 	if controller.missing != nil {
@@ -79,7 +79,7 @@ func requireNGINX(t *testing.T) string {
 	return address
 }
 
-// frontServed is an Ingress for requests, of the class that the controller serves.
+// nginxIngress is an Ingress of the class that ingress-nginx serves.
 const nginxIngress = `
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -109,17 +109,17 @@ spec:
     - {name: request-duration, interval: 5s, thresholdRange: {max: 500}}
 `
 
-// TestNGINXSharesRequestsByASecondIngress ships a good and a bad version through ingress-nginx, judged by the metrics that
-// it gives. It runs alone, as all tests that count shares do.
+// TestNGINXSharesRequestsByASecondIngress releases a good and a bad version through ingress-nginx, with the metrics of
+// ingress-nginx. It runs alone, like all tests that count shares.
 func TestNGINXSharesRequestsByASecondIngress(t *testing.T) {
 	address := requireNGINX(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			said, err := shared.Kubectl(context.Background(), "", "logs", "-n", ingress.Namespace, ingress.Pod, "--tail=80")
-			t.Logf("ingress-nginx said: %v\n%s", err, said)
+			t.Logf("the log of ingress-nginx: %v\n%s", err, said)
 		}
 	})
-	// The controller takes up a change in a second or so, and a script of nginx looks for it once a second.
+	// The controller applies a change after about a second, and a script of nginx reads it once a second.
 	a := loadedEnvironment{environment: startEnvironment(t, "front", "-drain-delay", "3s")}
 	r := a.follow("front")
 	a.apply(deployment(t, "front", 2) + nginxIngress + "---" + frontCanary)
@@ -154,7 +154,7 @@ func TestNGINXSharesRequestsByASecondIngress(t *testing.T) {
 	})
 	failed.waitForEvent("Canary failed! Scaling down front.front")
 	if messages := strings.Join(failed.eventMessages(), "\n"); !strings.Contains(messages, "Halt front.front advancement success rate") {
-		t.Errorf("events do not tell that too many requests failed:\n%s", messages)
+		t.Errorf("no event reports that too many requests failed:\n%s", messages)
 	}
 	after := waitForRequests(t, a.gateway, 40)
 	if answered := after.ByVersion["v2"].Requests; answered != after.Requests {
@@ -162,7 +162,7 @@ func TestNGINXSharesRequestsByASecondIngress(t *testing.T) {
 	}
 }
 
-// told are the weights that an Ingress gave to the controller, in order.
+// ingressWeights returns the different canary weights of an Ingress, in order.
 func ingressWeights(all *history[networkingv1.Ingress], name string) []string {
 	var weights []string
 	states, _ := all.statesFrom(0)
@@ -175,8 +175,8 @@ func ingressWeights(all *history[networkingv1.Ingress], name string) []string {
 	return weights
 }
 
-// TestNGINXSendsThoseWhoOptedInToTheCanary by a header and by a cookie.
-func TestNGINXSendsThoseWhoOptedInToTheCanary(t *testing.T) {
+// TestNGINXSendsMatchingRequestsToTheCanary matches a header and a cookie.
+func TestNGINXSendsMatchingRequestsToTheCanary(t *testing.T) {
 	address := requireNGINX(t)
 	t.Parallel()
 	s := startEnvironment(t, "insiders", "-drain-delay", "3s")
@@ -190,7 +190,7 @@ func TestNGINXSendsThoseWhoOptedInToTheCanary(t *testing.T) {
 		"cookie": s.startLoadAt(address, host, 15, withHeader("Cookie", "theme=dark; beta=always")),
 	}
 	others := map[string]*load.Load{
-		"nobody":       s.startLoadAt(address, host, 15),
+		"no header":    s.startLoadAt(address, host, 15),
 		"other header": s.startLoadAt(address, host, 5, withHeader("X-User", "outsider")),
 		"other cookie": s.startLoadAt(address, host, 5, withHeader("Cookie", "beta=never")),
 	}
@@ -200,13 +200,13 @@ func TestNGINXSendsThoseWhoOptedInToTheCanary(t *testing.T) {
 	for _, l := range insiders {
 		waitForRequests(t, l, 1, "v2")
 	}
-	opened := time.Now() // from here on nginx knows whom to send to the canary
+	opened := time.Now() // from now on nginx serves the matches
 	r.waitForEnd("Succeeded")
 	windows := r.windows()
 	if len(windows) != 3 {
 		t.Fatalf("windows are %+v, want three iterations", windows)
 	}
-	over := windows[2].start.Add(time.Second) // the primary is not touched before the last window is over
+	over := windows[2].start.Add(time.Second) // the primary does not change before the end of the last window
 	for who, l := range insiders {
 		if counts := l.Between(opened, over); counts.Requests == 0 || counts.ByVersion["v2"].Requests != counts.Requests {
 			t.Errorf("of the insiders by %s not all reached the canary: %s", who, counts)
@@ -216,7 +216,7 @@ func TestNGINXSendsThoseWhoOptedInToTheCanary(t *testing.T) {
 		if counts := l.Between(time.Time{}, over); counts.ByVersion["v1"].Requests != counts.Requests {
 			t.Errorf("of the others (%s) some reached the canary: %s", who, counts)
 		}
-		waitForRequests(t, l, 1, "v2") // that is the primary now
+		waitForRequests(t, l, 1, "v2") // served by the primary now
 		if counts := l.Counts(); counts.Failed() != 0 {
 			t.Errorf("requests of the others (%s) failed: %s", who, counts)
 		}

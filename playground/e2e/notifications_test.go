@@ -14,15 +14,15 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// slack is the API of a chat, as far as messages need it.
+// slack is a fake of the part of the Slack API that sends messages.
 type slack struct {
 	t   *testing.T
 	url string
 
 	mu sync.Mutex
-	// said are the messages that it took, as "channel: text".
-	said []string
-	// calls are all that came, and dead says how many of the next it does not take.
+	// messages are the received messages, as "channel: text".
+	messages []string
+	// calls is the number of requests, and dead the number of following requests that fail.
 	calls, dead int
 	news        chan struct{}
 }
@@ -50,26 +50,26 @@ func (c *slack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	c.said = append(c.said, r.FormValue("channel")+": "+strings.TrimSpace(r.FormValue("text")))
+	c.messages = append(c.messages, r.FormValue("channel")+": "+strings.TrimSpace(r.FormValue("text")))
 	_, _ = w.Write([]byte(`{"ok":true,"channel":"C1","ts":"1.2"}`))
 }
 
-// dies lets the chat take none of the next calls, and is how many there were.
-func (c *slack) dies(calls int) int {
+// failNext fails the following requests, and returns the number of requests so far.
+func (c *slack) failNext(calls int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dead = calls
 	return c.calls
 }
 
-// until waits for something that a call brings about.
+// waitFor waits until a condition on the requests is true.
 func (c *slack) waitFor(what string, is func() bool) {
 	c.t.Helper()
 	deadline := time.NewTimer(waitTimeout)
 	defer deadline.Stop()
 	for {
 		c.mu.Lock()
-		ok, news, said := is(), c.news, strings.Join(c.said, "\n")
+		ok, news, messages := is(), c.news, strings.Join(c.messages, "\n")
 		c.mu.Unlock()
 		if ok {
 			return
@@ -77,23 +77,23 @@ func (c *slack) waitFor(what string, is func() bool) {
 		select {
 		case <-news:
 		case <-deadline.C:
-			c.t.Fatalf("%s: it took more than %s; said so far:\n%s", what, waitTimeout, said)
+			c.t.Fatalf("%s: it took more than %s; messages so far:\n%s", what, waitTimeout, messages)
 		}
 	}
 }
 
-// heard waits for a message, and is how often it was said.
-func (c *slack) heard(parts ...string) {
+// waitForMessage waits for a message.
+func (c *slack) waitForMessage(parts ...string) {
 	c.t.Helper()
 	c.waitFor("wait for "+strings.Join(parts, ", "), func() bool { return c.count(parts...) > 0 })
 }
 
-// count is how many messages have all of these parts; c.mu is held.
+// count returns the number of messages with all of these parts. The caller must hold c.mu.
 func (c *slack) count(parts ...string) (n int) {
-	for _, said := range c.said {
+	for _, message := range c.messages {
 		has := true
 		for _, part := range parts {
-			has = has && strings.Contains(said, part)
+			has = has && strings.Contains(message, part)
 		}
 		if has {
 			n++
@@ -102,19 +102,19 @@ func (c *slack) count(parts ...string) (n int) {
 	return n
 }
 
-// want wants a message to have been said so often.
-func (c *slack) want(n int, parts ...string) {
+// checkCount checks the number of messages with all of these parts.
+func (c *slack) checkCount(n int, parts ...string) {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if got := c.count(parts...); got != n {
-		c.t.Errorf("%q was said %d times, want %d:\n%s", parts, got, n, strings.Join(c.said, "\n"))
+		c.t.Errorf("%q was sent %d times, want %d:\n%s", parts, got, n, strings.Join(c.messages, "\n"))
 	}
 }
 
-// TestThoseWhoAskedAreToldHowAReleaseEnds: by the configuration that the documentation shows. Each end is told once, with
-// cause, value and limit; a chat that is dead is tried again; it holds up nothing, nor does a mistake in the configuration.
-func TestThoseWhoAskedAreToldHowAReleaseEnds(t *testing.T) {
+// TestNotificationsReportTheEndOfARelease uses the configuration in the documentation. Each end is reported once, with its
+// cause, value and limit. Failed requests are retried. Neither they nor an error in the configuration delay a release.
+func TestNotificationsReportTheEndOfARelease(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, "announced")
 	chat := newSlack(t)
@@ -144,22 +144,22 @@ spec:
 	s.apply(template("result[0] == 2"))
 	s.startSerin()
 	s.waitForRolloutPhase("announced", argov1.RolloutPhaseHealthy, "")
-	chat.heard("releases: announced: Rollout completed update to revision 1")
+	chat.waitForMessage("releases: announced: Rollout completed update to revision 1")
 
-	chat.dies(2)
+	chat.failNext(2)
 	s.releaseVersion("announced", "v2")
 	s.waitForRolloutPhase("announced", argov1.RolloutPhaseDegraded, "failed (1) > failureLimit (0)")
 	failure := []string{"announced failed: RolloutAborted", `Metric "value" assessed Failed due to failed (1) > failureLimit (0)`, "\nvalue was [1], wanted result[0] == 2"}
-	chat.heard(append(failure, "releases: ")...)
-	chat.heard(append(failure, "on-call: ")...)
+	chat.waitForMessage(append(failure, "releases: ")...)
+	chat.waitForMessage(append(failure, "on-call: ")...)
 
-	before := chat.dies(1000)
+	before := chat.failNext(1000)
 	s.apply(template("result[0] == 1"))
 	s.releaseVersion("announced", "v3")
 	s.waitForRolloutPhase("announced", argov1.RolloutPhaseHealthy, "")
-	chat.waitFor("a dead chat is tried", func() bool { return chat.calls > before })
-	chat.dies(0)
-	chat.heard("releases: announced: Rollout completed update to revision 3")
+	chat.waitFor("the failing chat receives a request", func() bool { return chat.calls > before })
+	chat.failNext(0)
+	chat.waitForMessage("releases: announced: Rollout completed update to revision 3")
 
 	if err := shared.Kill(s.processName()); err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ spec:
 	s.releaseVersion("announced", "v4")
 	s.waitForRolloutPhase("announced", argov1.RolloutPhaseHealthy, "")
 	s.waitForEventOf("Rollout", "announced", "NotificationFailed", `to slack:releases was not sent: key "template.release-completed": template: release-completed:1: unclosed action`)
-	chat.want(1, "releases: announced: Rollout completed update to revision 1")
-	chat.want(2, failure...)
-	chat.want(1, "releases: announced: Rollout completed update to revision 3")
+	chat.checkCount(1, "releases: announced: Rollout completed update to revision 1")
+	chat.checkCount(2, failure...)
+	chat.checkCount(1, "releases: announced: Rollout completed update to revision 3")
 }

@@ -23,22 +23,22 @@ var (
 	ingressRoutes     = schema.GroupVersionResource{Group: "traefik.io", Version: "v1alpha1", Resource: "ingressroutes"}
 )
 
-// place is where a Rollout named cart can be when the one controller follows the other.
+// place is a state in which Rollout cart can be when one controller replaces the other.
 type place struct {
 	manifests func(t *testing.T) string
-	// reach brings the Rollout there from v1 at rest, and stands waits until it is there.
+	// reach brings the idle Rollout from v1 to this state, and waitUntilReached waits until it is there.
 	reach, waitUntilReached func(s *environment)
-	// goOn has its release end well.
+	// finish lets the release succeed.
 	finish func(s *environment)
-	// pods are those in the end.
+	// pods are the pods after the release.
 	pods string
-	// host is what clients ask for, where something routes.
+	// host is the host name of the route, if there is one.
 	host string
-	// judged is how many measurements the analysis beside a step makes, where there is one.
+	// measurements is the number of measurements of the analysis step, if there is one.
 	measurements int32
 }
 
-// at is the place with another host: one gateway serves all tests, and would mix the requests of two with one host.
+// withHost returns the place with another host: one gateway serves all tests, so two tests must not use the same host.
 func (p place) withHost(host string) place {
 	if p.host == "" {
 		return p
@@ -62,7 +62,7 @@ spec: {selector: {app: cart}, ports: [{name: http, port: 80, targetPort: http}]}
 ---
 `
 
-// shared requests by Traefik, whose API both controllers know.
+// traefikRoute returns a route of Traefik, whose API both controllers support.
 func traefikRoute(host, services string) string {
 	return fmt.Sprintf(`
 apiVersion: traefik.io/v1alpha1
@@ -89,7 +89,8 @@ const (
 	measurements = 20
 )
 
-// steady is an analysis that always finds that all is well, so many times, or without an end.
+// alwaysSuccessful returns a template of an analysis whose measurements are always successful. count is the field with their
+// number, or empty.
 func alwaysSuccessful(name, count string) string {
 	return fmt.Sprintf(`
 apiVersion: argoproj.io/v1alpha1
@@ -110,7 +111,7 @@ func routedCart(host, strategy string) func(*testing.T) string {
 	}
 }
 
-// places are those at which a controller may be changed.
+// places returns the states in which one controller may replace the other.
 func places() map[string]place {
 	ship := func(s *environment) { s.releaseVersion("cart", "v2") }
 	paused := func(s *environment) { s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep") }
@@ -175,7 +176,7 @@ func places() map[string]place {
 			},
 			finish: proceed, pods: "v1=2 v2=2",
 		},
-		"blue-green-delayed": { // what the last release left has some time to go
+		"blue-green-delayed": { // the old ReplicaSet still has a scale-down delay
 			manifests: func(t *testing.T) string {
 				return cartServices + rolloutManifest(t, "cart", 2, `{blueGreen: {activeService: cart-one, previewService: cart-two, scaleDownDelaySeconds: 600}}`)
 			},
@@ -218,26 +219,26 @@ spec:
 	}
 }
 
-// measured waits until so many analyses run, each with so many measurements.
+// waitForMeasurements waits until the given number of AnalysisRuns are running with at least count measurements each.
 func (s *environment) waitForMeasurements(runs int, count int32) {
 	s.t.Helper()
-	far := map[string]bool{}
+	reached := map[string]bool{}
 	recordHistory[argov1.AnalysisRun](s.t, analysisRuns, s.namespace).waitForState(s.t, fmt.Sprintf("%d analyses have measured", runs), 0, func(run state[argov1.AnalysisRun]) error {
 		status := run.object.Status
 		if status.Phase == argov1.AnalysisPhaseRunning && len(status.MetricResults) > 0 && status.MetricResults[0].Count >= count {
-			far[run.name] = true
+			reached[run.name] = true
 		}
-		if len(far) < runs {
-			return fmt.Errorf("%d have; %s: %s", len(far), run.name, toJSON(s.t, status))
+		if len(reached) < runs {
+			return fmt.Errorf("%d have; %s: %s", len(reached), run.name, toJSON(s.t, status))
 		}
 		return nil
 	})
 }
 
-// list is every object of a kind in the namespace.
+// list returns all objects of a kind in the namespace.
 func (s *environment) list(resource schema.GroupVersionResource) []unstructured.Unstructured {
 	s.t.Helper()
-	// What is cleaned up has to be told when the test's context has ended.
+	// Cleanup functions call list after the context of the test has ended.
 	found, err := shared.Dynamic.Resource(resource).Namespace(s.namespace).List(context.WithoutCancel(s.t.Context()), metav1.ListOptions{})
 	if err != nil {
 		s.t.Fatal(err)
@@ -245,7 +246,7 @@ func (s *environment) list(resource schema.GroupVersionResource) []unstructured.
 	return found.Items
 }
 
-// found is everything that must not change when another controller takes up a Rollout.
+// observedState returns everything that must not change when another controller starts to reconcile a Rollout.
 func (s *environment) observedState() map[string]string {
 	s.t.Helper()
 	status := convert[argov1.Rollout](s.t, s.get(rollouts, "cart")).Status
@@ -255,7 +256,7 @@ func (s *environment) observedState() map[string]string {
 		"weights": toJSON(s.t, status.Canary.Weights), "services": toJSON(s.t, []string{status.BlueGreen.ActiveSelector, status.BlueGreen.PreviewSelector}),
 	}
 	for uid := range s.podUIDs("cart") {
-		all["pod "+string(uid)] = "lives"
+		all["pod "+string(uid)] = "exists"
 	}
 	for _, object := range s.list(replicaSets) {
 		rs := convert[appsv1.ReplicaSet](s.t, &object)
@@ -277,26 +278,26 @@ func (s *environment) observedState() map[string]string {
 	return all
 }
 
-// unmoved has a controller look at the Rollout, and wants nothing to have changed by that.
+// checkUnchanged waits until the controller has reconciled the Rollout, and checks that nothing has changed.
 func (s *environment) checkUnchanged(before map[string]string) {
 	s.t.Helper()
 	limit := int64(10)
 	if set := convert[argov1.Rollout](s.t, s.get(rollouts, "cart")).Spec.RevisionHistoryLimit; set != nil {
 		limit = int64(*set) + 1
 	}
-	s.patch(rollouts, "cart", fmt.Sprintf(`{"spec":{"revisionHistoryLimit":%d}}`, limit)) // it means nothing here, and is a new generation
-	s.waitForObject("the new controller has looked", rollouts, "cart", func(object *unstructured.Unstructured) error {
+	s.patch(rollouts, "cart", fmt.Sprintf(`{"spec":{"revisionHistoryLimit":%d}}`, limit)) // has no effect here except for a new generation
+	s.waitForObject("the new controller has reconciled the Rollout", rollouts, "cart", func(object *unstructured.Unstructured) error {
 		if ro := convert[argov1.Rollout](s.t, object); ro.Status.ObservedGeneration != fmt.Sprint(ro.Generation) {
 			return fmt.Errorf("generation %s of %d", ro.Status.ObservedGeneration, ro.Generation)
 		}
 		return nil
 	})
 	if diff := cmp.Diff(before, s.observedState()); diff != "" {
-		s.t.Errorf("what the new controller changed:\n%s", diff)
+		s.t.Errorf("changes by the new controller (-before +after):\n%s", diff)
 	}
 }
 
-// ends has the release end, and wants the analysis of its step to have gone on where it was.
+// finishRelease finishes the release, and checks that the analysis of its step was continued and not restarted.
 func (s *environment) finishRelease(p place) {
 	s.t.Helper()
 	p.finish(s)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestCanariesOfProvidersThatDoNotRunHere releases with providers of which there are the definitions only, and gives back
-// what was made: the API server admits what Serin writes, and its rights suffice.
+// TestCanariesOfProvidersThatDoNotRunHere runs releases with providers of which only the CRDs are installed, and deletes the
+// Canaries: the API server admits the objects of Serin, and its permissions are sufficient.
 func TestCanariesOfProvidersThatDoNotRunHere(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "told", "-drain-delay", "0s")

@@ -11,53 +11,52 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// readinessExample is the example with a gateway that is there and a window that never ends in a test: what happens,
-// happens because of pods.
+// readinessExample returns the example with the gateway that exists here.
 func readinessExample(t *testing.T, more ...string) string {
 	return readExample(t, "canary-readiness", append([]string{
 		"gatewayRefs: [{name: public, namespace: shop}]", "gatewayRefs: [{name: gateway, namespace: playground}]",
 	}, more...)...)
 }
 
-// why is what `serin why` says about the Canary of the example.
+// runWhy returns the output of serin why for the Canary of the example.
 func (s *environment) runWhy() string {
 	s.t.Helper()
-	// The exit code says how the release stands; what counts here is the text.
+	// The exit code reports the state of the release; only the output is used here.
 	text, _ := exec.CommandContext(s.t.Context(), serin, "why", "api", "-n", s.namespace, "--kubeconfig", shared.Kubeconfig).CombinedOutput()
 	return string(text)
 }
 
-func TestFirstWeightComesWithTheLastPodThatIsNeededAndNotBefore(t *testing.T) {
+func TestFirstWeightRequiresTheReadyThreshold(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "readiness", "-drain-delay", "0s")
 	s.apply(deploymentByHand("api", 10))
 	r := s.follow("api")
-	// No tick can be what moves this release: a window is an hour, and so is the deadline.
+	// Only pods can advance this release: the window and the deadline are an hour.
 	s.apply(readinessExample(t, "interval: 30s", "interval: 1h", "progressDeadlineSeconds: 60", "progressDeadlineSeconds: 3600"))
 	s.waitForDeployment("is there", "api-primary", hasReplicas(10))
 	s.makePodsReady("app=api-primary", 9)
 	s.waitForDeployment("has nine pods", "api-primary", available(9))
 	if text := s.runWhy(); !strings.Contains(text, "9 of 10 (readyThreshold 100%) updated replicas are available") {
-		t.Errorf("with nine pods of the primary serin why says:\n%s", text)
+		t.Errorf("output of serin why with nine pods of the primary:\n%s", text)
 	}
 	s.makePodsReady("app=api-primary", 1)
 	r.waitForPhase("Initialized")
 	s.waitForDeployment("is scaled to zero", "api", hasReplicas(0))
 
-	// 75 % of ten are seven.
+	// 75 % of ten pods are seven.
 	r = s.follow("api")
 	s.deployVersion("api", "v2")
 	s.waitForDeployment("has its pods", "api", hasReplicas(10))
 	s.makePodsReady("app=api", 6)
 	s.waitForDeployment("has six pods", "api", available(6))
 	if text := s.runWhy(); !strings.Contains(text, "6 of 7 (readyThreshold 75%) updated replicas are available") {
-		t.Errorf("with six pods serin why says:\n%s", text)
+		t.Errorf("output of serin why with six pods:\n%s", text)
 	}
 	s.makePodsReady("app=api", 1)
 	first := r.waitFor("has its first weight", hasWeight(10))
 	s.checkNoWeightBeforePods(r, first)
 
-	// A new revision in the middle: the pods are updated bit by bit, and old ones stay until new ones can serve.
+	// A new revision during the release: the pods are updated gradually, and old pods remain until new ones are available.
 	s.makePodsReady("app=api", 3)
 	s.waitForDeployment("has ten pods", "api", available(10))
 	begun := s.follow("api")
@@ -71,15 +70,15 @@ func TestFirstWeightComesWithTheLastPodThatIsNeededAndNotBefore(t *testing.T) {
 			return nil
 		}
 	}
-	// Kubernetes makes 13 pods at most and keeps 8 available: 5 new ones beside 8 old, then, with these, 10 beside 3.
+	// Kubernetes creates at most 13 pods and keeps 8 available: first 5 new and 8 old ones, then 10 new and 3 old ones.
 	s.waitForDeployment("has half of its new pods", "api", rolling(5, 8))
 	if text := s.runWhy(); !strings.Contains(text, "5 out of 10 new replicas have been updated") {
-		t.Errorf("with half of the pods updated serin why says:\n%s", text)
+		t.Errorf("output of serin why with half of the pods updated:\n%s", text)
 	}
 	s.makePodsReady("app=api", 5)
 	s.waitForDeployment("has all of its new pods", "api", rolling(10, 3))
 	if text := s.runWhy(); !strings.Contains(text, "3 old replicas are pending termination") {
-		t.Errorf("with old pods serin why says:\n%s", text)
+		t.Errorf("output of serin why with old pods:\n%s", text)
 	}
 	s.keepPodsReady(t)
 	begun.mark = begun.began
@@ -88,8 +87,8 @@ func TestFirstWeightComesWithTheLastPodThatIsNeededAndNotBefore(t *testing.T) {
 	s.checkNoWeightBeforePods(begun, again)
 }
 
-// unshifted wants no state between the beginning of a release and its first weight to have had another weight than 0,
-// but for the one that the release before left.
+// checkNoWeightBeforePods checks that the weight was 0 in all states from the start of a release to its first weight. The
+// first states may have the weight of the previous release.
 func (s *environment) checkNoWeightBeforePods(r *release, first canary) {
 	s.t.Helper()
 	begun := false
@@ -100,7 +99,7 @@ func (s *environment) checkNoWeightBeforePods(r *release, first canary) {
 		}
 		begun = begun || weight == 0
 		if begun && weight != 0 {
-			s.t.Errorf("there was a weight before the pods were ready: %s", state.object)
+			s.t.Errorf("the weight was set before the pods were ready: %s", state.object)
 		}
 	}
 }
@@ -114,9 +113,9 @@ func available(n int32) func(appsv1.Deployment) error {
 	}
 }
 
-// TestPodsThatNeverRunAreTakenBackAtTheDeadlineAndNamed has real pods: one whose image nobody has, one that crashes, and
-// one that Kubernetes gives up before Serin would.
-func TestPodsThatNeverRunAreTakenBackAtTheDeadlineAndNamed(t *testing.T) {
+// TestReleaseIsRolledBackAtTheProgressDeadlineWithItsReason has real pods: one whose image does not exist, one that crashes,
+// and one for which the progress deadline of Kubernetes is exceeded before that of Serin.
+func TestReleaseIsRolledBackAtTheProgressDeadlineWithItsReason(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "deadline", "-drain-delay", "0s")
 	manifests := ""
@@ -131,9 +130,10 @@ func TestPodsThatNeverRunAreTakenBackAtTheDeadlineAndNamed(t *testing.T) {
 		begun.forCanary(name).waitForPhase("Initialized")
 	}
 	begun = s.follow("")
-	s.patchContainer("image", `{"name":"app","image":"registry.example.com/nobody:1"}`)
+	s.patchContainer("image", `{"name":"app","image":"registry.example.com/missing:1"}`)
 	s.patchContainer("crash", `{"name":"app","env":[{"name":"CRASH_AFTER","value":"0s"}]}`)
-	// Kubernetes' own deadline is for changes of what runs, so here a second revision comes while the first is observed.
+	// The deadline of Kubernetes applies to rollouts of a Deployment, so a second revision is deployed while the first is
+	// observed.
 	s.deployVersion("kubernetes", "v2")
 	r := begun.forCanary("kubernetes")
 	r.waitFor("has its first weight", hasWeight(10))
@@ -141,20 +141,20 @@ func TestPodsThatNeverRunAreTakenBackAtTheDeadlineAndNamed(t *testing.T) {
 	r.waitForEnd("Failed")
 	s.checkRolledBackAtDeadline(r, `deployment "kubernetes" exceeded its progress deadline`)
 
-	// A look at a pod that crashes finds it waiting, ended, or started again: all of them name the container.
+	// The container of a crashing pod is waiting, terminated or running: all messages name the container.
 	for name, reason := range map[string]string{"image": "container app: ImagePullBackOff", "crash": "container app: "} {
 		r := begun.forCanary(name)
 		r.waitForEnd("Failed")
 		s.checkRolledBackAtDeadline(r, reason)
 		for _, state := range r.states() {
 			if state.object.Status.CanaryWeight != 0 {
-				t.Errorf("a release whose pods never ran had traffic: %s", state.object)
+				t.Errorf("a release without available pods received traffic: %s", state.object)
 			}
 		}
 	}
 }
 
-// gaveUp wants a release to have been rolled back for the reason, and not for failed checks.
+// checkRolledBackAtDeadline checks that a release was rolled back for the reason, and not for failed checks.
 func (s *environment) checkRolledBackAtDeadline(r *release, reason string) {
 	s.t.Helper()
 	r.waitForEvent("Canary failed! Scaling down " + r.name + "." + s.namespace)
@@ -163,7 +163,7 @@ func (s *environment) checkRolledBackAtDeadline(r *release, reason string) {
 	}
 	for _, state := range r.states() {
 		if state.object.Status.FailedChecks != 0 {
-			s.t.Errorf("a release without a single window had failed checks: %s", state.object)
+			s.t.Errorf("a release without a window has failed checks: %s", state.object)
 		}
 	}
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/serin-dev/serin/playground/network"
 )
 
-// call is one call of a webhook.
+// webhookCall is one request to a webhook.
 type webhookCall struct {
 	path string
-	// key tells which calls are one question.
+	// key identifies the query: a repeated request has the same key.
 	key  string
 	at   time.Time
 	Name string `json:"name"`
-	// Phase, Checksum and Metadata are those of the payload.
+	// Phase, Checksum and Metadata are fields of the payload.
 	Phase    string            `json:"phase"`
 	Checksum string            `json:"checksum"`
 	Metadata map[string]string `json:"metadata"`
 }
 
-// receiver is a server of webhooks that a user might have. It says yes until it is told otherwise.
+// receiver is a server for webhooks. It answers with status 200 unless setAnswer is called.
 type receiver struct {
 	t      *testing.T
 	server *httptest.Server
@@ -40,7 +40,7 @@ type receiver struct {
 	news    chan struct{}
 }
 
-// listen begins to receive, on the address of the node.
+// startReceiver starts a receiver on the address of the node.
 func startReceiver(t *testing.T) *receiver {
 	t.Helper()
 	r := &receiver{t: t, answers: map[string]func(webhookCall) int{}, news: make(chan struct{})}
@@ -48,7 +48,7 @@ func startReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// serve serves beside the pods until the test ends.
+// startServer starts a server outside pods that runs until the test ends.
 func startServer(t *testing.T, handler http.Handler) *httptest.Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(network.NodeAddress.String(), "0"))
@@ -63,13 +63,13 @@ func startServerOn(t *testing.T, listener net.Listener, handler http.Handler) *h
 	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: handler}}
 	server.Start()
 	t.Cleanup(func() {
-		server.CloseClientConnections() // calls that hang until the end
+		server.CloseClientConnections() // requests may hang until the end
 		server.Close()
 	})
 	return server
 }
 
-// url of a path.
+// url returns the URL of a path.
 func (r *receiver) url(path string) string { return r.server.URL + path }
 
 func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
@@ -95,7 +95,7 @@ func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// answer decides what a path answers from now on: a status.
+// setAnswer sets the function that returns the status for requests to a path.
 func (r *receiver) setAnswer(path string, withHeader func(webhookCall) int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,7 +104,7 @@ func (r *receiver) setAnswer(path string, withHeader func(webhookCall) int) {
 
 func answerWith(status int) func(webhookCall) int { return func(webhookCall) int { return status } }
 
-// of returns the calls of a path so far.
+// callsTo returns the requests to a path so far.
 func (r *receiver) callsTo(path string) []webhookCall {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (r *receiver) callsTo(path string) []webhookCall {
 	return own
 }
 
-// called waits for the n-th call of a path.
+// waitForCall waits for the n-th request to a path.
 func (r *receiver) waitForCall(path string, n int) {
 	r.t.Helper()
 	deadline := time.NewTimer(waitTimeout)
@@ -138,7 +138,7 @@ func (r *receiver) waitForCall(path string, n int) {
 	}
 }
 
-// keys are the questions among calls, each with the number of times that it was asked.
+// callsByKey returns the number of requests for each key.
 func callsByKey(calls []webhookCall) map[string]int {
 	asked := map[string]int{}
 	for _, c := range calls {
@@ -147,21 +147,21 @@ func callsByKey(calls []webhookCall) map[string]int {
 	return asked
 }
 
-// oracle is a Prometheus that answers each query with what the test wants, and remembers what it was asked.
+// fakePrometheus answers each query with a value that the test sets, and records the queries.
 type fakePrometheus struct {
 	mu      sync.Mutex
 	value   func(query string) float64
 	queries []string
 }
 
-// foretell starts an oracle that answers every query with that value, and returns its address.
+// startFakePrometheus starts a fakePrometheus and returns its address.
 func startFakePrometheus(t *testing.T, value func(query string) float64) (*fakePrometheus, string) {
 	t.Helper()
 	o := &fakePrometheus{value: value}
 	return o, startServer(t, o).URL
 }
 
-// always is an oracle's answer to everything.
+// always returns a function that returns the same value for every query.
 func always(value float64) func(string) float64 { return func(string) float64 { return value } }
 
 func (o *fakePrometheus) ServeHTTP(w http.ResponseWriter, request *http.Request) {
@@ -173,14 +173,14 @@ func (o *fakePrometheus) ServeHTTP(w http.ResponseWriter, request *http.Request)
 	fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,"%v"]}]}}`, time.Now().Unix(), o.value(query))
 }
 
-// foretells changes what is answered from now on.
+// setValue sets the function that returns the value of a query.
 func (o *fakePrometheus) setValue(value func(query string) float64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.value = value
 }
 
-// asked returns the different queries so far.
+// receivedQueries returns the different queries so far.
 func (o *fakePrometheus) receivedQueries() map[string]bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -21,13 +21,13 @@ import (
 	"github.com/serin-dev/serin/playground/load"
 )
 
-// recorded are the kinds that are kept of what another controller left, owners before what they own.
+// recordedKinds are the kinds of objects in a recording, owners before the objects that they own.
 var recordedKinds = []schema.GroupVersionResource{
 	services, traefikServices, ingressRoutes, analysisTemplates, deployments, rollouts, experiments, replicaSets, analysisRuns,
 }
 
-// write keeps the objects of the namespace in a file, without what the API server makes of them. The first document says
-// when that was. A Rollout of that time had seen itself.
+// writeRecording writes the objects of the namespace to a file, without fields that the API server sets. The first document
+// contains the time. The recorded status of a Rollout is up to date with its spec.
 func (s *environment) writeRecording(folder, name string) error {
 	at := time.Now().UTC().Format(time.RFC3339)
 	text := bytes.NewBufferString("recorded: " + at + "\n")
@@ -35,7 +35,7 @@ func (s *environment) writeRecording(folder, name string) error {
 		for _, object := range s.list(resource) {
 			owners := object.GetOwnerReferences()
 			if len(owners) > 0 && owners[0].Kind == "Deployment" {
-				continue // its controller makes them
+				continue // the Deployment controller creates them
 			}
 			object.SetManagedFields(nil)
 			for i := range owners {
@@ -61,7 +61,7 @@ func (s *environment) writeRecording(folder, name string) error {
 	return os.WriteFile(filepath.Join(folder, name+".yaml"), text.Bytes(), 0o644)
 }
 
-// restore makes the objects of a file as if they had been left just now.
+// restore creates the objects of a recording with all times shifted to now.
 func (s *environment) restore(name string) {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "argo-rollouts", name+".yaml"))
@@ -105,7 +105,7 @@ func (s *environment) restore(name string) {
 	}
 }
 
-// seen has a Rollout say that it has seen itself and its workload as they are made here: both begin with generation 1.
+// seen sets the observed generations in the status of a Rollout to 1, which is the generation of created objects.
 func seen(object, workload *unstructured.Unstructured) {
 	status := object.Object["status"].(map[string]any)
 	status["observedGeneration"] = "1"
@@ -119,7 +119,7 @@ func seen(object, workload *unstructured.Unstructured) {
 	object.SetAnnotations(annotations)
 }
 
-// shift moves all times in a value.
+// shift adds a duration to all times in a value.
 func shift(value any, by time.Duration) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -138,9 +138,8 @@ func shift(value any, by time.Duration) any {
 	return value
 }
 
-// TestWhatAnArgoRolloutsLeftIsTakenUpWhereItIs: as TestSwaps, with what a controller of Argo Rollouts v1.10.2 wrote in the
-// middle of things.
-func TestWhatAnArgoRolloutsLeftIsTakenUpWhereItIs(t *testing.T) {
+// TestRolloutsRecordedFromArgoRolloutsAreAdopted is like TestSwaps, with recordings of the objects of Argo Rollouts v1.10.2.
+func TestRolloutsRecordedFromArgoRolloutsAreAdopted(t *testing.T) {
 	t.Parallel()
 	for name, p := range places() {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// interrupted is a Canary whose release goes through every phase, and waits for people in two of them.
+// canaryWithHooks returns a Canary whose release reaches every phase, and waits for the user in two of them.
 func canaryWithHooks(hooks *receiver) string {
 	return fmt.Sprintf(`
 apiVersion: flagger.app/v1beta1
@@ -39,17 +39,17 @@ spec:
 
 const restartHost = "restart.test"
 
-// restartWindow is the interval of that analysis.
+// restartWindow is the interval of canaryWithHooks.
 const restartWindow = 2 * time.Second
 
-// TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace kills Serin in each phase of a release, as kill -9 does.
-func TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace(t *testing.T) {
+// TestReleaseSurvivesARestartInEachPhase sends SIGKILL to Serin in each phase of a release.
+func TestReleaseSurvivesARestartInEachPhase(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "restart")
 	hooks := startReceiver(t)
 	hooks.setAnswer("/start", answerWith(http.StatusForbidden))
 	hooks.setAnswer("/finish", answerWith(http.StatusForbidden))
-	// Pods take a while to be ready, so that Serin dies before the phase is over.
+	// Pods become ready after a delay, so that Serin is killed before the end of the phase.
 	s.apply(deployment(t, "cart", 1, "READY_AFTER", "1s"))
 	r := s.follow("cart")
 	s.apply(canaryWithHooks(hooks))
@@ -67,7 +67,7 @@ func TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace(t *testing.T) {
 	s.deployVersion("cart", "v2", "READY_AFTER", "1s")
 	killedIn("Waiting")
 	asked := len(hooks.callsTo("/start"))
-	hooks.waitForCall("/start", asked+1) // it goes on asking
+	hooks.waitForCall("/start", asked+1) // it continues to call the webhook
 	hooks.setAnswer("/start", answerWith(http.StatusOK))
 	killedIn("Progressing") // before the first weight
 	firstWeight := func(c canary) error {
@@ -85,7 +85,7 @@ func TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace(t *testing.T) {
 		return nil
 	})
 	if length := after.Status.Serin.Window.Start.Sub(open.Status.Serin.Window.Start.Time); length < restartWindow {
-		t.Errorf("the window in which Serin died was %s long, want at least %s", length, restartWindow)
+		t.Errorf("the window in which Serin was killed took %s, want at least %s", length, restartWindow)
 	}
 	killedIn("WaitingPromotion")
 	hooks.setAnswer("/finish", answerWith(http.StatusOK))
@@ -108,40 +108,40 @@ func TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace(t *testing.T) {
 			phases = append(phases, phase)
 		}
 	}
-	// The first is the state from before.
+	// The first state is that before the release.
 	phases = slices.DeleteFunc(phases, func(phase string) bool { return phase == "Initialized" })
 	want := []string{"Waiting", "Progressing", "WaitingPromotion", "Promoting", "Finalising", "Succeeded"}
 	if diff := cmp.Diff(want, phases); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}
 
-	// One window after the other, each as long as it must be, however often Serin died in it.
+	// Each window takes at least the interval, however often Serin was killed during it.
 	windows := r.windows()
 	for i, w := range windows[1:] {
 		if length := w.start.Sub(windows[i].start); length < restartWindow {
 			t.Errorf("window %d (weight %d) was %s long, want at least %s", i, windows[i].weight, length, restartWindow)
 		}
 	}
-	// Each window has its own question. One that was out when Serin died is asked once more, with the same key.
+	// Each window has its own query. A query in progress when Serin was killed is sent once more, with the same key.
 	loads := callsByKey(hooks.callsTo("/load"))
 	if len(loads) != len(windows) {
-		t.Errorf("%d windows asked %d different questions of the rollout hook: %v", len(windows), len(loads), loads)
+		t.Errorf("%d windows sent %d different queries to the rollout hook: %v", len(windows), len(loads), loads)
 	}
 	accepts := callsByKey(hooks.callsTo("/accept"))
 	if len(accepts) != 1 {
-		t.Errorf("the pre-rollout hook was asked %d different questions, want one: %v", len(accepts), accepts)
+		t.Errorf("the pre-rollout hook received %d different queries, want one: %v", len(accepts), accepts)
 	}
 	for path, questions := range map[string]map[string]int{"/load": loads, "/accept": accepts} {
 		for key, times := range questions {
 			if times > 2 || key == "" {
-				t.Errorf("webhook %s was asked %d times with key %q, want at most twice", path, times, key)
+				t.Errorf("webhook %s was called %d times with key %q, want at most twice", path, times, key)
 			}
 		}
 	}
 }
 
-// TestRestartInTheMiddleOfARollbackEndsInTheSamePlace kills Serin between the decision to roll back and its end.
-func TestRestartInTheMiddleOfARollbackEndsInTheSamePlace(t *testing.T) {
+// TestRollbackSurvivesARestart kills Serin between the decision to roll back and the end of the rollback.
+func TestRollbackSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "rollback", "-drain-delay", "3s")
 	hooks := startReceiver(t)

@@ -16,18 +16,18 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// controllerKubeconfig has the rights that the documentation gives to Serin, and no more: what they do not allow fails
-// here, before it fails at somebody's.
+// controllerKubeconfig has exactly the documented permissions of Serin, so that a missing permission fails a test and not an
+// installation.
 var controllerKubeconfig string
 
 // documentedRoles are the ClusterRoles of the documentation.
 var documentedRoles = []string{"serin", "serin-canaries", "serin-config-tracking", "serin-rollouts"}
 
-// grant applies the documented rights and writes a kubeconfig that has them.
+// grantDocumentedPermissions applies the documented permissions and writes controllerKubeconfig.
 func grantDocumentedPermissions(ctx context.Context) error {
 	rights, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "rights.yaml"))
 	if err != nil {
-		return fmt.Errorf("read the documented rights: %w", err)
+		return fmt.Errorf("read the documented permissions: %w", err)
 	}
 	if err := shared.Apply(ctx, string(rights)); err != nil {
 		return err
@@ -36,7 +36,7 @@ func grantDocumentedPermissions(ctx context.Context) error {
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(7200))},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("make a token with the documented rights: %w", err)
+		return fmt.Errorf("create a token with the documented permissions: %w", err)
 	}
 	controllerKubeconfig = filepath.Join(shared.Folder, "kubeconfig-serin")
 	config := clientcmdapi.Config{
@@ -50,7 +50,7 @@ func grantDocumentedPermissions(ctx context.Context) error {
 	return clientcmd.WriteToFile(config, controllerKubeconfig)
 }
 
-// as is the kubeconfig of somebody else.
+// kubeconfigWithToken returns a kubeconfig with the credentials of another user.
 func kubeconfigWithToken(t *testing.T, token string) *clientcmdapi.Config {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(shared.Kubeconfig)
@@ -64,7 +64,7 @@ func kubeconfigWithToken(t *testing.T, token string) *clientcmdapi.Config {
 	return config
 }
 
-// readerRights are those of somebody who may read everything, and write nothing.
+// readerRBAC grants permissions to read everything and to write nothing.
 const readerRBAC = `
 apiVersion: v1
 kind: ServiceAccount
@@ -82,7 +82,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader-N
 subjects: [{kind: ServiceAccount, name: reader, namespace: NAMESPACE}]
 `
 
-// reader is a kubeconfig of somebody who may read everything, and write nothing.
+// readerKubeconfig returns a kubeconfig with permissions to read everything and to write nothing.
 func readerKubeconfig(t *testing.T, namespace string) string {
 	t.Helper()
 	if err := shared.Apply(t.Context(), strings.ReplaceAll(readerRBAC, "NAMESPACE", namespace)); err != nil {

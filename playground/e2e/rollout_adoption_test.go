@@ -17,7 +17,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
 
-// legacy makes a ReplicaSet as another controller left it: with the hash that its library gave, which is not ours.
+// createLegacyReplicaSet creates a ReplicaSet of another controller, with a hash of an older library version.
 func (s *environment) createLegacyReplicaSet(owner argov1.Rollout, version string, revision int64, pods int32, label func(hashes []string) string) string {
 	s.t.Helper()
 	spec := *owner.Spec.DeepCopy()
@@ -41,12 +41,12 @@ func (s *environment) createLegacyReplicaSet(owner argov1.Rollout, version strin
 	return hash
 }
 
-// TestRolloutsOfAnotherControllerAreTakenUpWhereTheyAre: at rest and paused in the middle of a canary, whatever form the
-// hashes have, no pod restarts and no ReplicaSet is made. Then one change is one release.
-func TestRolloutsOfAnotherControllerAreTakenUpWhereTheyAre(t *testing.T) {
+// TestRolloutsOfAnotherControllerAreAdopted covers Rollouts that are idle, or paused during a release: whatever form the
+// hashes have, no pod is restarted and no ReplicaSet is created. Then one change starts one release.
+func TestRolloutsOfAnotherControllerAreAdopted(t *testing.T) {
 	t.Parallel()
 	dated := func(hashes []string) string { return hashes[0] }
-	unknown := func(hashes []string) string { return "x" + hashes[0][1:] } // of a library that nobody knows
+	unknown := func(hashes []string) string { return "x" + hashes[0][1:] } // of an unknown library
 	for name, label := range map[string]func([]string) string{"dated": dated, "unknown": unknown} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,14 +79,14 @@ func TestRolloutsOfAnotherControllerAreTakenUpWhereTheyAre(t *testing.T) {
 			if diff := cmp.Diff(uids, s.podUIDsOf("cart", "shop")); diff != "" {
 				t.Errorf("pods were replaced: %s", diff)
 			}
-			s.setReplicas(4) // and what follows from a spec that has changed elsewhere
+			s.setReplicas(4) // a change of the spec other than the template
 			s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 			s.setReplicas(3)
 			s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 			s.patchRolloutStatus("shop", `{"pauseConditions":null}`)
 			s.waitForRolloutPhase("shop", argov1.RolloutPhaseHealthy, "")
 			if diff := cmp.Diff(sets, s.replicaSetsOf("cart", "shop")); diff != "" {
-				t.Errorf("ReplicaSets were made or went: %s", diff)
+				t.Errorf("ReplicaSets were created or deleted: %s", diff)
 			}
 			s.waitForPods("cart", "v1=3")
 			s.waitForPods("shop", "v2=4")
@@ -110,7 +110,7 @@ func (s *environment) podUIDsOf(names ...string) map[types.UID]bool {
 	return all
 }
 
-// setsOf are the names of ReplicaSets.
+// replicaSetsOf returns the names of the ReplicaSets of Rollouts.
 func (s *environment) replicaSetsOf(names ...string) []string {
 	s.t.Helper()
 	var all []string

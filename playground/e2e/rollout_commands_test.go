@@ -10,9 +10,9 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// TestCommandsTellHowARolloutStandsAndSteerIt goes through two releases: one that waits for user action, is paused, resumed and
+// TestCommandsReportAndControlARollout runs two releases: one that waits for user action, is paused, resumed and
 // promoted, and one that is aborted, retried and promoted in full.
-func TestCommandsTellHowARolloutStandsAndSteerIt(t *testing.T) {
+func TestCommandsReportAndControlARollout(t *testing.T) {
 	t.Parallel()
 	const namespace = "rollout-commands"
 	s := startEnvironment(t, namespace)
@@ -24,10 +24,10 @@ func TestCommandsTellHowARolloutStandsAndSteerIt(t *testing.T) {
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	sh.checkOutput(sh.run(codeDone, of("why", "cart")...), "Rollout cart.rollout-commands is idle (Healthy", "The last release was promoted")
 	if p := sh.run(codeDone, of("get", "-o", "name")...); p.stdout != "rollout.argoproj.io/cart\n" {
-		t.Errorf("want the name alone: %s", p)
+		t.Errorf("want only the name: %s", p)
 	}
 
-	// A watch that begins before Serin has looked at the new version waits for that one.
+	// A watch that starts before Serin has observed the new version waits for the release of that version.
 	s.releaseVersion("cart", "v2")
 	watching := sh.start(of("watch", "rollout/cart", "--plain", "--until", "done")...)
 	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
@@ -35,10 +35,10 @@ func TestCommandsTellHowARolloutStandsAndSteerIt(t *testing.T) {
 	sh.checkOutput(table, "KIND", "Rollout", "Paused", "50% 2/3", "pause (user)")
 	why := sh.run(codeUserAction, of("why", "rollout/cart")...)
 	sh.checkOutput(why, "step 2 of 3; the new revision receives 50% of the traffic", "It waits for pause: until the user promotes the rollout", "serin promote rollout/cart -n "+namespace, "Then: setWeight: 100.")
-	t.Logf("as a person sees it:\n%s\n%s", table.stdout, why.stdout)
+	t.Logf("output for the user:\n%s\n%s", table.stdout, why.stdout)
 	d := sh.parseDocument(sh.run(codeUserAction, of("why", "cart", "-o", "json")...))
 	if d.Release.State != "waits-for-person" || d.Release.Weight != 50 || len(d.Release.Gates) == 0 || d.Release.Gates[0].Opener != "person" {
-		t.Errorf("the release is told as %+v", d.Release)
+		t.Errorf("the release is reported as %+v", d.Release)
 	}
 
 	sh.run(codeDone, of("pause", "cart")...)
@@ -64,10 +64,10 @@ func TestCommandsTellHowARolloutStandsAndSteerIt(t *testing.T) {
 	sh.run(codeDone, of("watch", "cart", "--plain", "--until", "promoted")...)
 	s.waitForPods("cart", "v3=2")
 
-	// A name that both kinds have needs its kind.
+	// A name that both kinds have requires the kind.
 	s.apply(deploymentByHand("cart", 1) + canaryWithSignOff("http://127.0.0.1:1", "http://127.0.0.1:1"))
 	if p := sh.run(codeUsage, of("why", "cart")...); !strings.Contains(p.stderr, "cart in namespace "+namespace+" is a Canary and a Rollout: use canary/cart or rollout/cart") {
-		t.Errorf("want one sentence: %s", p)
+		t.Errorf("want a message that names both kinds: %s", p)
 	}
 	sh.run(codeDone, of("why", "rollout/cart")...)
 }

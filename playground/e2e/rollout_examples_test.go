@@ -9,12 +9,12 @@ import (
 	"github.com/serin-dev/serin/playground/load"
 )
 
-// apart are the Services and the route of Rollout cart, for a host of its own.
+// cartRoute returns the Services and the route of Rollout cart for a host.
 func cartRoute(t *testing.T, host string) string {
 	return replaceTexts(t, rolledRoute, "rolled.test", host)
 }
 
-// share wants version v2 to get that part of the requests.
+// checkShare checks that version v2 receives the weight's share of the requests.
 func (s *environment) checkShare(l *load.Load, weight int) {
 	s.t.Helper()
 	counts := s.countSettled(l)
@@ -24,8 +24,8 @@ func (s *environment) checkShare(l *load.Load, weight int) {
 	}
 }
 
-// TestADynamicStableScaleLosesNoRequest: the stable revision shrinks as its traffic goes, and an abort brings it back before
-// its traffic; no request meets a pod that is gone.
+// TestADynamicStableScaleLosesNoRequest scales the stable revision down with its traffic, and up again before its traffic on
+// an abort.
 func TestADynamicStableScaleLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "shrinking")
@@ -44,15 +44,15 @@ func TestADynamicStableScaleLosesNoRequest(t *testing.T) {
 	s.waitForPods("cart", "v1=1 v2=3")
 	s.checkShare(l, 75)
 	s.patchRolloutStatus("cart", `{"abort":true}`)
-	s.waitForPods("cart", "v1=4 v2=3") // those of the canary stay for their delay
+	s.waitForPods("cart", "v1=4 v2=3") // the canary remains for its scale-down delay
 	s.checkShare(l, 0)
 	if counts := l.Counts(); counts.Lost > 0 {
 		t.Errorf("%d requests were lost: %s", counts.Lost, counts)
 	}
 }
 
-// TestAPlanOutOfBalanceIsCarriedOutAsItIsWritten: one pod of four gets nine tenths of the requests, after a warning.
-func TestAPlanOutOfBalanceIsCarriedOutAsItIsWritten(t *testing.T) {
+// TestAnUnbalancedPlanIsExecutedWithAWarning routes nine tenths of the requests to one of four pods.
+func TestAnUnbalancedPlanIsExecutedWithAWarning(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "unbalanced")
 	s.apply(cartRoute(t, "unbalanced.test") + rolloutManifest(t, "cart", 4, `{canary: {stableService: cart-stable, canaryService: cart-canary,

@@ -40,8 +40,8 @@ spec:
 ---
 `
 
-// TestARolloutSharesRequestsByGatewayAPI ships under load: each weight is what clients see, no request is lost, not even
-// when the Rollout is deleted, and what it had is given back.
+// TestARolloutSharesRequestsByGatewayAPI runs a release under load: clients observe each weight, no request is lost, not even
+// when the Rollout is deleted, and its Services are restored.
 func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
 	s := startEnvironment(t, "rolled")
 	s.apply(rolledRoute + rolloutManifest(t, "cart", 2, `{canary: {stableService: cart-stable, canaryService: cart-canary,
@@ -55,7 +55,7 @@ func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
 	for _, weight := range []int{20, 60} {
 		paused := s.waitForPausedAt(weight)
 		if w := paused.Status.Canary.Weights; w == nil || int(w.Canary.Weight) != weight || int(w.Stable.Weight) != 100-weight {
-			t.Errorf("at weight %d the status says %s", weight, toJSON(t, w))
+			t.Errorf("at weight %d the weights in the status are %s", weight, toJSON(t, w))
 		}
 		waitForRequests(t, l, 1, "v2")
 		counts := s.countSettled(l)
@@ -68,7 +68,7 @@ func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
 	healthy := s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	s.countSettled(l)
 	if after := waitForRequests(t, l, 60); after.ByVersion["v1"].Requests > 0 {
-		t.Errorf("promoted, and v1 still answers: %s", after)
+		t.Errorf("v1 answers after the promotion: %s", after)
 	}
 	service := convert[corev1.Service](t, s.get(services, "cart-stable"))
 	if got := service.Spec.Selector[argov1.PodTemplateHashLabel]; got != healthy.Status.StableRS || service.Annotations[argov1.ManagedByAnnotation] != "cart" {
@@ -80,7 +80,7 @@ func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
 
 	s.delete(rollouts, "cart")
 	for _, name := range []string{"cart-stable", "cart-canary"} {
-		s.waitForObject("Service "+name+" is given back", services, name, func(object *unstructured.Unstructured) error {
+		s.waitForObject("Service "+name+" is restored", services, name, func(object *unstructured.Unstructured) error {
 			if object == nil {
 				return errors.New("it is gone")
 			}
@@ -91,7 +91,7 @@ func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
 			return nil
 		})
 	}
-	s.events.waitForState(t, "people are told that it is deleted", 0, func(e state[corev1.Event]) error {
+	s.events.waitForState(t, "there is an event of the deletion", 0, func(e state[corev1.Event]) error {
 		if e.object.Reason != "RolloutDeleted" || e.object.Message != "Rollout cart/rolled is deleted." {
 			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
 		}
@@ -99,7 +99,7 @@ func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
 	})
 }
 
-// phaseAt waits until Rollout cart is paused at a weight.
+// waitForPausedAt waits until Rollout cart is paused at a weight.
 func (s *environment) waitForPausedAt(weight int) argov1.Rollout {
 	s.t.Helper()
 	var found argov1.Rollout
@@ -114,7 +114,7 @@ func (s *environment) waitForPausedAt(weight int) argov1.Rollout {
 	return found
 }
 
-// settled lets the gateway take up the route, and returns the counts of the requests after that.
+// countSettled waits until the gateway serves the route, and returns the counts of the requests after that.
 func (s *environment) countSettled(l *load.Load) load.Counts {
 	s.t.Helper()
 	from := time.Now().Add(settleTime)
@@ -122,7 +122,7 @@ func (s *environment) countSettled(l *load.Load) load.Counts {
 	return l.Between(from, time.Now())
 }
 
-// TestPodsCarryTheMetadataOfTheirRole: without a restart, and nothing of a role that is over.
+// TestPodsCarryTheMetadataOfTheirRole checks that the metadata is changed without a restart, and removed with the role.
 func TestPodsCarryTheMetadataOfTheirRole(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "rollout-roles")
@@ -144,7 +144,7 @@ func TestPodsCarryTheMetadataOfTheirRole(t *testing.T) {
 	s.waitForRoles("v2 stable, v2 stable")
 }
 
-// roles waits until the pods have these versions and roles.
+// waitForRoles waits until the pods have these versions and roles.
 func (s *environment) waitForRoles(want string) {
 	s.t.Helper()
 	s.waitForObject("the pods are "+want, rollouts, "cart", func(*unstructured.Unstructured) error {
@@ -168,8 +168,9 @@ func (s *environment) waitForRoles(want string) {
 	})
 }
 
-// TestRolloutsAreLeftToALivingArgoRollouts: while it holds its lease nothing is done, and everything as soon as it is gone.
-func TestRolloutsAreLeftToALivingArgoRollouts(t *testing.T) {
+// TestSerinDoesNotActWhileArgoRolloutsRuns checks that Serin does nothing while Argo Rollouts holds its Lease, and acts after
+// that.
+func TestSerinDoesNotActWhileArgoRolloutsRuns(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, "rollout-peer")
 	lease, err := shared.Client.CoordinationV1().Leases(s.namespace).Create(t.Context(), &coordinationv1.Lease{
@@ -182,29 +183,29 @@ func TestRolloutsAreLeftToALivingArgoRollouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.apply(rolloutManifest(t, "cart", 1, `{canary: {}}`))
-	s.startSerin("-other-controller-namespaces=" + s.namespace) // elsewhere a Lease without a Deployment counts for nothing
-	s.events.waitForState(t, "people are told who acts", 0, func(e state[corev1.Event]) error {
+	s.startSerin("-other-controller-namespaces=" + s.namespace) // in other namespaces a Lease without a Deployment is ignored
+	s.events.waitForState(t, "there is an event that names Argo Rollouts", 0, func(e state[corev1.Event]) error {
 		if e.object.Reason != "LeftToArgoRollouts" || !strings.Contains(e.object.Message, "is held by argo-rollouts-7_1") {
 			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
 		}
 		return nil
 	})
 	if status := convert[argov1.Rollout](t, s.get(rollouts, "cart")).Status; status.Phase != "" {
-		t.Errorf("the status belongs to the other, and was written: %s", toJSON(t, status))
+		t.Errorf("Serin wrote the status, which belongs to Argo Rollouts: %s", toJSON(t, status))
 	}
 	sh, of := commandRunner{t, shared.Kubeconfig}, []string{"-n", s.namespace, "--controller-flags=-namespace=" + s.namespace + " -other-controller-namespaces=" + s.namespace}
 	why := sh.run(codeUserAction, append([]string{"why", "rollout/cart"}, of...)...)
 	sh.checkOutput(why, "It waits for peer: Argo Rollouts acts on this Rollout (Lease argo-rollouts-controller-lock of namespace rollout-peer is held by argo-rollouts-7_1), so Serin does not", "The user opens it")
 	table := sh.run(codeDone, append([]string{"get"}, of...)...)
 	sh.checkOutput(table, "peer (user)")
-	t.Logf("as a person sees it:\n%s\n%s", table.stdout, why.stdout)
+	t.Logf("output for the user:\n%s\n%s", table.stdout, why.stdout)
 	s.delete(leases, lease.Name)
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	s.waitForPods("cart", "v1=1")
 	sh.checkOutput(sh.run(codeDone, append([]string{"why", "rollout/cart"}, of...)...), "is idle (Healthy")
 }
 
-// leaseOfBlue are the rights that take the place of those for the Lease of an Argo Rollouts without an instance id.
+// blueLeaseRBAC grants permissions for the Lease of an Argo Rollouts with instance ID blue.
 const blueLeaseRBAC = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -218,8 +219,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: serin-blue}
 subjects: [{kind: ServiceAccount, name: serin, namespace: default}]
 `
 
-// TestAnInstanceServesWhatCarriesItsID, and nothing else.
-func TestAnInstanceServesWhatCarriesItsID(t *testing.T) {
+// TestAnInstanceServesOnlyObjectsWithItsID has a Rollout with and one without the instance ID.
+func TestAnInstanceServesOnlyObjectsWithItsID(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, "rollout-instance")
 	s.apply(blueLeaseRBAC)
@@ -228,11 +229,12 @@ func TestAnInstanceServesWhatCarriesItsID(t *testing.T) {
 	s.patch(rollouts, "cart", `{"metadata":{"labels":{"argo-rollouts.argoproj.io/controller-instance-id":"blue"}}}`)
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	if status := convert[argov1.Rollout](t, s.get(rollouts, "other")).Status; status.Phase != "" {
-		t.Errorf("a Rollout without an id is another's, and was served: %s", toJSON(t, status))
+		t.Errorf("a Rollout without an instance ID was served: %s", toJSON(t, status))
 	}
 }
 
-// TestARolloutAndACanaryNeverReleaseOneWorkload: the later of the two says so, and goes on when the other is gone.
+// TestARolloutAndACanaryNeverReleaseOneWorkload checks that the later one reports the conflict, and continues when the other
+// is deleted.
 func TestARolloutAndACanaryNeverReleaseOneWorkload(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "rollout-rival", "-mesh-provider", "kubernetes")

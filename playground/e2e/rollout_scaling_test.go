@@ -22,8 +22,8 @@ import (
 
 var budgets = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
 
-// rolledScaler asks for a metric that nobody provides here: the controller of autoscalers keeps to the bounds, which is all
-// that is needed to see it scale.
+// rolledScaler uses a metric that does not exist here: the HorizontalPodAutoscaler controller then only enforces the bounds,
+// which is sufficient for these tests.
 const rolledScaler = `
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
@@ -36,8 +36,9 @@ spec:
 ---
 `
 
-// TestAnAutoscalerMayScaleInTheMiddleOfARelease: by a HorizontalPodAutoscaler and by kubectl scale, both of which use the
-// scale of the Rollout. Pods of both revisions follow, the step stands, the shares too, and no request is lost.
+// TestAnAutoscalerMayScaleInTheMiddleOfARelease scales with a HorizontalPodAutoscaler and with kubectl scale, which both use
+// the scale subresource of the Rollout. Both revisions are scaled, the step and the weights do not change, and no request is
+// lost.
 func TestAnAutoscalerMayScaleInTheMiddleOfARelease(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "scaled")
@@ -50,27 +51,27 @@ func TestAnAutoscalerMayScaleInTheMiddleOfARelease(t *testing.T) {
 	s.releaseVersion("cart", "v2")
 	s.waitForPausedAt(50)
 	s.waitForPods("cart", "v1=2 v2=1")
-	stands := func(weight int, step int32) {
+	checkStep := func(weight int, step int32) {
 		t.Helper()
 		if status := s.waitForPausedAt(weight).Status; *status.CurrentStepIndex != step || status.HPAReplicas != status.Replicas || status.Selector == "" {
-			t.Errorf("scaled, the status says step %d, %d replicas to an autoscaler, %d in all, of %q", *status.CurrentStepIndex, status.HPAReplicas, status.Replicas, status.Selector)
+			t.Errorf("after scaling, the status has step %d, HPAReplicas %d, replicas %d, selector %q", *status.CurrentStepIndex, status.HPAReplicas, status.Replicas, status.Selector)
 		}
 	}
 
 	s.patch(scalers, "cart", `{"spec":{"minReplicas":4}}`)
 	s.waitForPods("cart", "v1=4 v2=2")
-	stands(50, 1)
+	checkStep(50, 1)
 	s.checkShare(l, 50)
 	s.kubectl("", "scale", "rollout/cart", "--replicas=6")
 	s.waitForPods("cart", "v1=6 v2=3")
-	stands(50, 1)
+	checkStep(50, 1)
 	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
 	s.waitForPausedAt(75)
 	s.waitForPods("cart", "v1=6 v2=5")
 
 	s.patch(scalers, "cart", `{"spec":{"minReplicas":1,"maxReplicas":4}}`)
 	s.waitForPods("cart", "v1=4 v2=3")
-	stands(75, 3)
+	checkStep(75, 3)
 	s.checkShare(l, 75)
 	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
@@ -79,7 +80,7 @@ func TestAnAutoscalerMayScaleInTheMiddleOfARelease(t *testing.T) {
 		t.Errorf("%d requests were lost: %s", counts.Lost, counts)
 	}
 	if scaler := convert[autoscalingv2.HorizontalPodAutoscaler](t, s.get(scalers, "cart")); scaler.Status.DesiredReplicas != 4 {
-		t.Errorf("the autoscaler says %+v", scaler.Status)
+		t.Errorf("the status of the autoscaler is %+v", scaler.Status)
 	}
 }
 
@@ -94,9 +95,9 @@ spec:
 ---
 `
 
-// TestTheDeploymentOfARolloutGoesAsItSays: its pods go one for one as those of the Rollout are ready, all at once when the
-// Rollout is healthy, or never.
-func TestTheDeploymentOfARolloutGoesAsItSays(t *testing.T) {
+// TestTheDeploymentOfARolloutIsScaledDownAsSpecified covers scaleDown: progressively as the pods of the Rollout become ready,
+// at once when the Rollout is healthy, or never.
+func TestTheDeploymentOfARolloutIsScaledDownAsSpecified(t *testing.T) {
 	t.Parallel()
 	for how, sizes := range map[string][]int32{"progressively": {3, 2, 1, 0}, "onsuccess": {3, 0}, "never": {3}} {
 		t.Run(how, func(t *testing.T) {
@@ -127,9 +128,9 @@ func TestTheDeploymentOfARolloutGoesAsItSays(t *testing.T) {
 					return nil
 				})
 				if how == "progressively" {
-					s.waitForDeployment("gives a pod away", "cart", func(d appsv1.Deployment) error {
-						if left := *d.Spec.Replicas; left > int32(2-i) {
-							return fmt.Errorf("it asks for %d", left)
+					s.waitForDeployment("is scaled down by a pod", "cart", func(d appsv1.Deployment) error {
+						if replicas := *d.Spec.Replicas; replicas > int32(2-i) {
+							return fmt.Errorf("it has %d desired replicas", replicas)
 						}
 						return nil
 					})
@@ -137,15 +138,15 @@ func TestTheDeploymentOfARolloutGoesAsItSays(t *testing.T) {
 			}
 			s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 			if last := sizes[len(sizes)-1]; last == 0 {
-				s.waitForDeployment("has no pods any more", "cart", func(d appsv1.Deployment) error {
+				s.waitForDeployment("has no pods", "cart", func(d appsv1.Deployment) error {
 					if *d.Spec.Replicas != 0 || d.Status.Replicas != 0 {
-						return fmt.Errorf("it asks for %d and has %d", *d.Spec.Replicas, d.Status.Replicas)
+						return fmt.Errorf("it has %d desired replicas and %d pods", *d.Spec.Replicas, d.Status.Replicas)
 					}
 					return nil
 				})
 			}
 
-			s.deployVersion("cart", "v2") // a release is the Rollout's business alone
+			s.deployVersion("cart", "v2") // a release does not scale the Deployment
 			s.keepPodsReady(t)
 			s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 			var seen []int32
@@ -156,14 +157,14 @@ func TestTheDeploymentOfARolloutGoesAsItSays(t *testing.T) {
 				}
 			}
 			if !slices.Equal(seen, sizes) {
-				t.Errorf("the Deployment asked for %v, want %v", seen, sizes)
+				t.Errorf("the desired replicas of the Deployment were %v, want %v", seen, sizes)
 			}
 		})
 	}
 }
 
-// TestTheWorkloadOfARolloutHandsOverWithoutAGap: users are served by the pods of both while those of the Deployment go.
-func TestTheWorkloadOfARolloutHandsOverWithoutAGap(t *testing.T) {
+// TestTheDeploymentOfARolloutIsReplacedWithoutLostRequests scales the Deployment down while the pods of the Rollout become ready.
+func TestTheDeploymentOfARolloutIsReplacedWithoutLostRequests(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "rollout-handover")
 	s.apply("apiVersion: v1\nkind: Service\nmetadata: {name: cart}\nspec: {selector: {app: cart}, ports: [{port: 80, targetPort: http}]}\n---\n" +
@@ -173,7 +174,7 @@ func TestTheWorkloadOfARolloutHandsOverWithoutAGap(t *testing.T) {
 	waitForRequests(t, l, 20, "v1")
 	s.apply(fmt.Sprintf(workloadRollout, 4, "progressively"))
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
-	s.waitForDeployment("has no pods any more", "cart", func(d appsv1.Deployment) error {
+	s.waitForDeployment("has no pods", "cart", func(d appsv1.Deployment) error {
 		if d.Status.Replicas != 0 {
 			return fmt.Errorf("it has %d", d.Status.Replicas)
 		}
@@ -185,8 +186,8 @@ func TestTheWorkloadOfARolloutHandsOverWithoutAGap(t *testing.T) {
 	}
 }
 
-// TestADisruptionBudgetHoldsInTheMiddleOfARelease: it counts the pods of both revisions against what the Rollout asks for. A
-// pod that is evicted comes back, the next is refused until then, and the release goes on.
+// TestADisruptionBudgetHoldsInTheMiddleOfARelease checks that the budget counts the pods of both revisions against the
+// replicas of the Rollout. An evicted pod is replaced, the next eviction is refused until then, and the release continues.
 func TestADisruptionBudgetHoldsInTheMiddleOfARelease(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "rollout-budget")
@@ -221,7 +222,7 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: cart}}}
 	s.waitForPods("cart", "v2=4")
 }
 
-// allows waits until the budget allows so many evictions.
+// waitForAllowedEvictions waits until the budget permits n evictions.
 func (s *environment) waitForAllowedEvictions(n int32) {
 	s.t.Helper()
 	s.waitForObject(fmt.Sprintf("the budget allows %d evictions", n), budgets, "cart", func(object *unstructured.Unstructured) error {
@@ -232,7 +233,7 @@ func (s *environment) waitForAllowedEvictions(n int32) {
 	})
 }
 
-// evict takes a pod of a version away.
+// evictPod evicts a pod of a version.
 func (s *environment) evictPod(version string) types.UID {
 	s.t.Helper()
 	uid, err := s.tryEvictPod(version)

@@ -24,7 +24,7 @@ var (
 	replicaSets = appsv1.SchemeGroupVersion.WithResource("replicasets")
 )
 
-// aRollout is a Rollout of the first version of the demo application. The strategy is YAML in one line.
+// rolloutManifest returns a Rollout of the first version of the demo application. The strategy is YAML in flow style.
 func rolloutManifest(t *testing.T, name string, replicas int, strategy string) string {
 	t.Helper()
 	object := parseObjects(t, "spec: {strategy: "+strategy+"}")[0].Object
@@ -38,14 +38,14 @@ func rolloutManifest(t *testing.T, name string, replicas int, strategy string) s
 	return toJSON(t, object) + "\n---\n"
 }
 
-// release ships another version by a Rollout, as kubectl argo rollouts set image does.
+// releaseVersion changes the version of a Rollout, as kubectl argo rollouts set image does.
 func (s *environment) releaseVersion(name, version string) {
 	s.t.Helper()
 	c := container(version, nil)
 	s.patch(rollouts, name, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[%s]}}}}`, toJSON(s.t, c)))
 }
 
-// act patches the status of a Rollout, as kubectl argo rollouts does.
+// patchRolloutStatus patches the status of a Rollout, as kubectl argo rollouts does.
 func (s *environment) patchRolloutStatus(name, status string) {
 	s.t.Helper()
 	_, err := shared.Dynamic.Resource(rollouts).Namespace(s.namespace).
@@ -55,7 +55,7 @@ func (s *environment) patchRolloutStatus(name, status string) {
 	}
 }
 
-// phase waits until a Rollout says a phase, of its spec as it is now, and message is in what it says.
+// waitForRolloutPhase waits until a Rollout has a phase for its current generation, with a message that contains the given one.
 func (s *environment) waitForRolloutPhase(name string, phase argov1.RolloutPhase, message string) argov1.Rollout {
 	s.t.Helper()
 	var found argov1.Rollout
@@ -76,7 +76,7 @@ func (s *environment) waitForRolloutPhase(name string, phase argov1.RolloutPhase
 	return found
 }
 
-// pods waits until the ReplicaSets of a Rollout have so many pods each, all of them available: "v1=3 v2=1".
+// waitForPods waits until the ReplicaSets of a Rollout have these numbers of pods, all of them available: "v1=3 v2=1".
 func (s *environment) waitForPods(name, want string) {
 	s.t.Helper()
 	s.waitForObject("the pods of "+name+" are "+want, rollouts, name, func(*unstructured.Unstructured) error {
@@ -87,7 +87,8 @@ func (s *environment) waitForPods(name, want string) {
 	})
 }
 
-// counts are the pods of a Rollout that are asked for and available, by version, the oldest first.
+// podCounts returns the numbers of desired pods of a Rollout by version, oldest first, or those of a version with unavailable
+// pods.
 func (s *environment) podCounts(name string) string {
 	s.t.Helper()
 	list, err := shared.Client.AppsV1().ReplicaSets(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
@@ -114,9 +115,9 @@ func (s *environment) podCounts(name string) string {
 
 const pausingStrategy = `{canary: {maxSurge: 1, maxUnavailable: 0, steps: [{setWeight: 25}, {pause: {}}, {setWeight: 50}, {pause: {duration: 2}}]}}`
 
-// TestARolloutGoesThroughItsSteps ships by numbers of pods: steps, pauses, promotion by a person, scaling in a pause, abort,
-// retry, a Serin that is killed in between, full promotion, and the way back.
-func TestARolloutGoesThroughItsSteps(t *testing.T) {
+// TestARolloutExecutesItsSteps covers a Rollout without a router: steps, pauses, promotion by the user, scaling during a
+// pause, abort, retry, a restart of Serin, full promotion, and releases of previous revisions.
+func TestARolloutExecutesItsSteps(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "rollout")
 	s.apply(rolloutManifest(t, "cart", 4, pausingStrategy))
@@ -134,7 +135,7 @@ func TestARolloutGoesThroughItsSteps(t *testing.T) {
 	promoted := s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	s.waitForPods("cart", "v2=4")
 	if status := promoted.Status; status.StableRS != status.CurrentPodHash || *status.CurrentStepIndex != 4 {
-		t.Errorf("promoted, the status says stable %s, current %s, step %d", status.StableRS, status.CurrentPodHash, *status.CurrentStepIndex)
+		t.Errorf("after the promotion the status has stable %s, current %s, step %d", status.StableRS, status.CurrentPodHash, *status.CurrentStepIndex)
 	}
 
 	s.releaseVersion("cart", "v3")
@@ -156,12 +157,12 @@ func TestARolloutGoesThroughItsSteps(t *testing.T) {
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	s.waitForPods("cart", "v3=4")
 
-	s.releaseVersion("cart", "v2") // the way back takes all steps
+	s.releaseVersion("cart", "v2") // a release of an earlier revision executes all steps
 	back := s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 	if revision := back.Annotations[argov1.RevisionAnnotation]; revision != "4" {
-		t.Errorf("the revision gone back to is %s, want 4", revision)
+		t.Errorf("the revision of the earlier template is %s, want 4", revision)
 	}
-	s.releaseVersion("cart", "v3") // and back to the stable one none
+	s.releaseVersion("cart", "v3") // a return to the stable revision executes none
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	s.waitForPods("cart", "v3=4")
 }
@@ -171,8 +172,8 @@ func (s *environment) setReplicas(replicas int) {
 	s.patch(rollouts, "cart", fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
 }
 
-// TestPeopleAreToldWhatARolloutDoes: the reasons of the events, one for each time that a watch tells of one.
-func TestPeopleAreToldWhatARolloutDoes(t *testing.T) {
+// TestEventsOfARollout checks the reasons of the events, including repetitions, as a watch returns them.
+func TestEventsOfARollout(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "rollout-events")
 	s.apply(rolloutManifest(t, "cart", 1, `{canary: {steps: [{setWeight: 50}, {pause: {duration: 3s}}]}}`))
@@ -191,7 +192,7 @@ func TestPeopleAreToldWhatARolloutDoes(t *testing.T) {
 		"ScalingReplicaSet", "RolloutAborted",
 		"ScalingReplicaSet", "RolloutStepCompleted", "RolloutPaused", "RolloutStepCompleted", "RolloutResumed", "ScalingReplicaSet", "RolloutCompleted",
 	}
-	_, _ = s.events.waitForState(t, "the last event is told", 0, func(e state[corev1.Event]) error {
+	_, _ = s.events.waitForState(t, "the last event was recorded", 0, func(e state[corev1.Event]) error {
 		if e.object.Reason != "RolloutCompleted" || !strings.Contains(e.object.Message, "revision 2") {
 			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
 		}
@@ -212,9 +213,9 @@ func TestPeopleAreToldWhatARolloutDoes(t *testing.T) {
 	}
 }
 
-// TestARolloutTakesItsPodsFromADeployment: template and selector come from the workload, nothing of them is stored, a change
-// of it is a release, and its own pods go.
-func TestARolloutTakesItsPodsFromADeployment(t *testing.T) {
+// TestARolloutUsesTheTemplateOfADeployment checks that template and selector are those of the Deployment and are not stored
+// in the Rollout, that a change of the Deployment starts a release, and that the Deployment is scaled down.
+func TestARolloutUsesTheTemplateOfADeployment(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "rollout-workload")
 	s.apply(`
@@ -230,11 +231,11 @@ spec:
 	s.apply(deployment(t, "cart", 2))
 	healthy := s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	if healthy.Spec.Selector != nil || len(healthy.Spec.Template.Labels) > 0 {
-		t.Errorf("what the workload says was stored: %s", toJSON(t, healthy.Spec))
+		t.Errorf("the template of the Deployment was stored: %s", toJSON(t, healthy.Spec))
 	}
-	s.waitForDeployment("has no pods of its own any more", "cart", func(d appsv1.Deployment) error {
+	s.waitForDeployment("has no pods of its own", "cart", func(d appsv1.Deployment) error {
 		if *d.Spec.Replicas != 0 {
-			return fmt.Errorf("it asks for %d", *d.Spec.Replicas)
+			return fmt.Errorf("it has %d desired replicas", *d.Spec.Replicas)
 		}
 		return nil
 	})
@@ -247,7 +248,7 @@ spec:
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 }
 
-// TestARolloutRestartsItsPods replaces the pods that are older than the moment that is asked for.
+// TestARolloutRestartsItsPods checks that the pods that are older than restartAt are replaced.
 func TestARolloutRestartsItsPods(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "rollout-restart")
@@ -269,7 +270,7 @@ func TestARolloutRestartsItsPods(t *testing.T) {
 	}
 }
 
-// uids are the pods of a Rollout.
+// podUIDs returns the UIDs of the pods of a Rollout.
 func (s *environment) podUIDs(name string) map[types.UID]bool {
 	s.t.Helper()
 	list, err := shared.Client.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
@@ -285,9 +286,9 @@ func (s *environment) podUIDs(name string) map[types.UID]bool {
 	return all
 }
 
-// TestAnAmountThatIsNoneIsToldAndTakenOut: the pods come without it, and programs that read strictly can list the Rollout
-// and all beside it.
-func TestAnAmountThatIsNoneIsToldAndTakenOut(t *testing.T) {
+// TestAnInvalidQuantityIsReportedAndRemoved checks that the pods are created without it, so that strict clients can list
+// Rollouts.
+func TestAnInvalidQuantityIsReportedAndRemoved(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "rollout-unreadable")
 	s.apply(rolloutManifest(t, "cart", 1, `{canary: {}}`))
@@ -304,12 +305,13 @@ func TestAnAmountThatIsNoneIsToldAndTakenOut(t *testing.T) {
 	}
 	delete(odd["resources"].(map[string]any)["requests"].(map[string]any), "memory")
 	if got, want := toJSON(t, containers), toJSON(t, []any{odd}); got != want {
-		t.Errorf("the stored containers are %s, want all but the amount: %s", got, want)
+		t.Errorf("the stored containers are %s, want all except for the quantity: %s", got, want)
 	}
 }
 
-// TestARolloutSaysWhatIsWrongWithIt: an invalid Rollout moves nothing and names the field; mended, it goes on at once.
-func TestARolloutSaysWhatIsWrongWithIt(t *testing.T) {
+// TestAnInvalidRolloutReportsTheField checks that an invalid Rollout changes nothing and reports the field, and continues
+// once it is fixed.
+func TestAnInvalidRolloutReportsTheField(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "rollout-invalid")
 	for name, tt := range map[string]struct{ strategy, want string }{
@@ -327,10 +329,10 @@ func TestARolloutSaysWhatIsWrongWithIt(t *testing.T) {
 			found = found || c.Type == argov1.RolloutInvalidSpec && strings.HasPrefix(c.Message, fmt.Sprintf("The Rollout %q is invalid: ", name)) && strings.Contains(c.Message, tt.want)
 		}
 		if !found {
-			t.Errorf("%s: the conditions do not say %q: %s", name, tt.want, toJSON(t, wrong.Status.Conditions))
+			t.Errorf("%s: no condition contains %q: %s", name, tt.want, toJSON(t, wrong.Status.Conditions))
 		}
 		if sets := s.podCounts(name); sets != "" {
-			t.Errorf("%s: invalid, and has pods: %s", name, sets)
+			t.Errorf("%s is invalid, but has pods: %s", name, sets)
 		}
 	}
 	s.apply("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selector: {app: missing}, ports: [{port: 80}]}\n---\n" +

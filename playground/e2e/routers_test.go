@@ -26,16 +26,17 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traefik"
 )
 
-// rolloutRouters are those of the program, which this module does not link: it would need all of its dependencies.
+// rolloutRouters are the routers of the controller. The registry of the controller is not used, because it would link all its
+// dependencies.
 var rolloutRouters = traffic.Registry{Rollout: map[string]traffic.Renderer{
 	"istio": istio.NewRollout(""), "nginx": nginx.NewRollout(), "alb": alb.NewRollout(alb.Options{}), "smi": smi.NewRollout(""),
 	"ambassador": ambassador.NewRollout(""), "appMesh": appmesh.NewRollout(), "traefik": traefik.NewRollout(""), "apisix": apisix.NewRollout(),
 	gatewayapi.PluginName: gatewayapi.NewRollout(),
 }}
 
-// TestRoutersOfRolloutsOnARealAPIServer tells each router of the examples weights, experiments and managed routes, as far as
-// it can do them. The API server admits what is written, by the definitions of the router; nothing is written twice; and
-// what was told reads back.
+// TestRoutersOfRolloutsOnARealAPIServer applies weights, experiments and managed routes with each router of the examples, as
+// far as the router supports them. The API server admits the objects, applying a route twice changes nothing, and the route
+// reads back.
 func TestRoutersOfRolloutsOnARealAPIServer(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(repository, "docs", "examples", "rollout-*.yaml"))
@@ -62,7 +63,7 @@ func TestRoutersOfRolloutsOnARealAPIServer(t *testing.T) {
 	}
 }
 
-// routed plays a release without pods on the routers of an example, and says which they are.
+// exerciseRouters applies the routes of a release with the routers of an example, and returns their names.
 func exerciseRouters(t *testing.T, namespace, manifest string) (names []string) {
 	s := newEnvironment(t, namespace)
 	s.kubectl(manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
@@ -83,7 +84,7 @@ func exerciseRouters(t *testing.T, namespace, manifest string) (names []string) 
 		t.Fatal(err)
 	}
 	if ro.Spec.Strategy.Canary == nil || ro.Spec.Strategy.Canary.TrafficRouting == nil {
-		return nil // an example of something else
+		return nil // an example without a router
 	}
 	ro.Spec.Strategy.Canary.TrafficRouting.ManagedRoutes = []argov1.ManagedRoute{{Name: "testers"}, {Name: "shadow"}}
 	routers, err := rolloutRouters.ForRollout(ro.Spec.Strategy.Canary.TrafficRouting)
@@ -112,16 +113,16 @@ func exerciseRouters(t *testing.T, namespace, manifest string) (names []string) 
 			err = a.Delete(t.Context(), target, made)
 		}
 		if err != nil {
-			t.Errorf("%s: unmake: %v", router.Name, err)
+			t.Errorf("%s: delete owned objects: %v", router.Name, err)
 		}
 		if left, err := a.Owned(t.Context(), router.Renderer, target); err != nil || len(left) > 0 {
-			t.Errorf("%s: made, and still there: %v, error %v", router.Name, left, err)
+			t.Errorf("%s: objects that were not deleted: %v, error %v", router.Name, left, err)
 		}
 	}
 	return names
 }
 
-// everything is a route with all that a router can do.
+// fullRoute returns a route with all features of a router.
 func fullRoute(f traffic.Features) vocabulary.Route {
 	r := vocabulary.Route{Canary: 20}
 	if f.Others {
@@ -138,7 +139,7 @@ func fullRoute(f traffic.Features) vocabulary.Route {
 	return r
 }
 
-// tell makes a route so, twice.
+// applyAndVerify applies a route twice and checks that it reads back.
 func applyAndVerify(t *testing.T, a *traffic.Applier, router traffic.Router, target traffic.Target, route vocabulary.Route) {
 	t.Helper()
 	if _, err := a.Apply(t.Context(), router.Renderer, target, router.Route(target, route), nil); err != nil {

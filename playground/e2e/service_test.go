@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// search has pods of two versions, and a Service that leads to the first. Its type makes Kubernetes allocate an address
-// and a node port, of which no other Service can have the same.
+// searchManifests returns pods of two versions, and a Service that selects the first. Kubernetes allocates an address and a
+// node port for its type, which no other Service can have.
 func searchManifests(t *testing.T) string {
 	t.Helper()
 	first := replaceTexts(t, deployment(t, "search-v1", 2), `"app":"search-v1"`, `"app":"search","version":"v1"`)
@@ -35,7 +35,7 @@ spec:
 `
 }
 
-func TestServiceIsReleasedByWhereItLeads(t *testing.T) {
+func TestServiceIsReleasedByItsSelector(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "service")
 	r := s.follow("search")
@@ -46,7 +46,7 @@ func TestServiceIsReleasedByWhereItLeads(t *testing.T) {
 	l := s.startLoad("search.example.com", 20)
 	waitForRequests(t, l, 10, "v1")
 	if counts := l.Counts(); len(counts.ByVersion) != 1 {
-		t.Errorf("before the release users see %s", counts)
+		t.Errorf("before the release the versions are %s", counts)
 	}
 
 	r = s.follow("search")
@@ -72,7 +72,7 @@ func TestServiceIsReleasedByWhereItLeads(t *testing.T) {
 		}
 		addresses[service.Spec.ClusterIP] = name
 		if service.Spec.Selector["version"] != "v2" {
-			t.Errorf("%s leads to %v", name, service.Spec.Selector)
+			t.Errorf("%s selects %v", name, service.Spec.Selector)
 		}
 	}
 }

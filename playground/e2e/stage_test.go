@@ -43,17 +43,17 @@ var (
 	virtuals    = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "virtualservices"}
 )
 
-// stage is a namespace with a Serin of its own, so that tests can run beside each other and one can kill its Serin.
+// environment is a namespace with its own Serin, so that tests can run concurrently and kill their Serin.
 type environment struct {
 	t         *testing.T
 	namespace string
-	// env is what its Serin finds in its environment, as NAME=value.
+	// env contains environment variables of its Serin, as NAME=value.
 	env      []string
 	canaries *history[canary]
 	events   *history[corev1.Event]
 }
 
-// quick are flags of a Serin in a hurry. Later flags win.
+// shortIntervalFlags returns flags with short intervals and delays. Later flags override them.
 func shortIntervalFlags() []string {
 	return []string{
 		"controller", "-kubeconfig", controllerKubeconfig, "-metrics-server", shared.PrometheusURL, "-mesh-provider", "gatewayapi:v1",
@@ -61,7 +61,7 @@ func shortIntervalFlags() []string {
 	}
 }
 
-// enter makes a namespace and starts a Serin that looks after it. Both end with the test.
+// startEnvironment creates a namespace and starts a Serin that serves it. Both end with the test.
 func startEnvironment(t *testing.T, namespace string, flags ...string) *environment {
 	t.Helper()
 	s := newEnvironment(t, namespace)
@@ -69,7 +69,7 @@ func startEnvironment(t *testing.T, namespace string, flags ...string) *environm
 	return s
 }
 
-// empty makes a namespace without a Serin.
+// newEnvironment creates a namespace without a Serin.
 func newEnvironment(t *testing.T, namespace string) *environment {
 	t.Helper()
 	s := &environment{t: t, namespace: namespace}
@@ -87,7 +87,7 @@ func newEnvironment(t *testing.T, namespace string) *environment {
 	return s
 }
 
-// serve starts a Serin that looks after the namespace.
+// startSerin starts a Serin that serves the namespace.
 func (s *environment) startSerin(flags ...string) {
 	s.t.Helper()
 	t := s.t
@@ -105,24 +105,24 @@ func (s *environment) startSerin(flags ...string) {
 	})
 }
 
-// program is the name of this stage's Serin among the cluster's processes.
+// processName returns the name of the environment's Serin among the cluster's processes.
 func (s *environment) processName() string { return "serin-" + s.namespace }
 
-// restart kills Serin as kill -9 does, wants that to have been in time, and starts it again.
+// killAndRestart sends SIGKILL to Serin, checks that the Canary was still in the expected state, and starts Serin again.
 func (s *environment) killAndRestart(name string, inTime func(canary) error) {
 	s.t.Helper()
 	if err := shared.Kill(s.processName()); err != nil {
 		s.t.Fatal(err)
 	}
 	if c := convert[canary](s.t, s.get(canaries, name)); inTime(c) != nil {
-		s.t.Errorf("Serin had gone on before it was killed: %s", c)
+		s.t.Errorf("the Canary had already changed when Serin was killed: %s", c)
 	}
 	if _, err := shared.Restart(s.processName()); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// tell shows what happened, for whoever has to find out why a test failed.
+// logHistory logs the states and events that were recorded, to diagnose a failed test.
 func (s *environment) logHistory() {
 	var text strings.Builder
 	states, _ := s.canaries.statesFrom(0)
@@ -144,8 +144,8 @@ func (s *environment) logHistory() {
 	s.t.Logf("what happened in %s:\n%s\nthe end of Serin's log:\n%s", s.namespace, text.String(), shared.Tail(s.processName(), 30))
 }
 
-// example is a manifest of the folder testdata, with some texts replaced: pairs of old and new. A text that is not
-// there fails the test, because then it would not test what it says.
+// readExample returns a manifest of the folder testdata with some texts replaced, given as pairs of old and new text. A text
+// that does not occur fails the test, because the test would not use the intended manifest.
 func readExample(t *testing.T, name string, replace ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
@@ -166,7 +166,7 @@ func replaceTexts(t *testing.T, text string, replace ...string) string {
 	return text
 }
 
-// objects reads manifests.
+// parseObjects parses manifests.
 func parseObjects(t *testing.T, manifests string) []*unstructured.Unstructured {
 	t.Helper()
 	var all []*unstructured.Unstructured
@@ -186,7 +186,7 @@ func parseObjects(t *testing.T, manifests string) []*unstructured.Unstructured {
 	}
 }
 
-// client reaches the objects of a kind in a namespace, or in none where the kind has none.
+// resourceClient returns the client for a kind, in a namespace unless the kind is cluster-scoped.
 func resourceClient(t *testing.T, kind schema.GroupVersionKind, namespace string) dynamic.ResourceInterface {
 	t.Helper()
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
@@ -199,7 +199,7 @@ func resourceClient(t *testing.T, kind schema.GroupVersionKind, namespace string
 	return shared.Dynamic.Resource(mapping.Resource).Namespace(namespace)
 }
 
-// apply applies manifests as kubectl apply --server-side does. Whatever namespace they name, they get the stage's.
+// apply applies manifests as kubectl apply --server-side does, in the namespace of the environment.
 func (s *environment) apply(manifests string) {
 	s.t.Helper()
 	for _, object := range parseObjects(s.t, manifests) {
@@ -214,7 +214,7 @@ func (s *environment) apply(manifests string) {
 	}
 }
 
-// patch changes an object by a merge patch.
+// patch applies a merge patch to an object.
 func (s *environment) patch(resource schema.GroupVersionResource, name, patch string) {
 	s.t.Helper()
 	_, err := shared.Dynamic.Resource(resource).Namespace(s.namespace).
@@ -231,14 +231,14 @@ func (s *environment) delete(resource schema.GroupVersionResource, name string) 
 	}
 }
 
-// ship changes the one container of a Deployment to another version, with that environment.
+// deployVersion changes the version and the environment variables of the container of a Deployment.
 func (s *environment) deployVersion(deployment, version string, env ...string) {
 	s.t.Helper()
 	variables := append([]any{map[string]any{"$patch": "replace"}}, container(version, env)["env"].([]any)...)
 	s.strategicMergePatch(deployment, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"serin.dev/demo:%s","env":%s}]}}}}`, version, toJSON(s.t, variables)))
 }
 
-// strategic changes a Deployment by a strategic merge patch, which knows containers by their names.
+// strategicMergePatch patches a Deployment with a strategic merge patch, which merges containers by name.
 func (s *environment) strategicMergePatch(deployment, patch string) {
 	s.t.Helper()
 	_, err := shared.Client.AppsV1().Deployments(s.namespace).
@@ -248,7 +248,7 @@ func (s *environment) strategicMergePatch(deployment, patch string) {
 	}
 }
 
-// container is the demo application.
+// container returns a container of the demo application.
 func container(version string, env []string) map[string]any {
 	variables := []any{}
 	for i := 0; i < len(env); i += 2 {
@@ -261,7 +261,7 @@ func container(version string, env []string) map[string]any {
 	}
 }
 
-// deployment is a Deployment of the first version of the demo application, whose metrics are scraped.
+// deployment returns a Deployment of the first version of the demo application, whose metrics are scraped.
 func deployment(t *testing.T, name string, replicas int, env ...string) string {
 	t.Helper()
 	return toJSON(t, map[string]any{
@@ -285,7 +285,7 @@ func toJSON(t *testing.T, value any) string {
 	return string(bytes.TrimSpace(text))
 }
 
-// get reads an object that has to be there.
+// get returns an object that must exist.
 func (s *environment) get(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
 	s.t.Helper()
 	object, err := shared.Dynamic.Resource(resource).Namespace(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
@@ -295,7 +295,7 @@ func (s *environment) get(resource schema.GroupVersionResource, name string) *un
 	return object
 }
 
-// read turns an object into its type.
+// convert converts an object to a type.
 func convert[T any](t *testing.T, object *unstructured.Unstructured) T {
 	t.Helper()
 	var typed T
@@ -305,13 +305,13 @@ func convert[T any](t *testing.T, object *unstructured.Unstructured) T {
 	return typed
 }
 
-// send begins a steady load on a host name through the gateway, once the gateway serves that name.
+// startLoad starts a steady load on a host name through the gateway, once the gateway serves that name.
 func (s *environment) startLoad(host string, rate float64, more ...func(*load.Options)) *load.Load {
 	s.t.Helper()
 	return s.startLoadAt(shared.GatewayURL, host, rate, more...)
 }
 
-// sendTo is send through another gateway.
+// startLoadAt is startLoad through another gateway.
 func (s *environment) startLoadAt(address, host string, rate float64, more ...func(*load.Options)) *load.Load {
 	s.t.Helper()
 	first := s.load(load.Options{URL: address, Host: host, Rate: 10})
@@ -320,7 +320,7 @@ func (s *environment) startLoadAt(address, host string, rate float64, more ...fu
 	return s.load(load.Options{URL: address, Host: host, Rate: rate}, more...)
 }
 
-// call begins a steady load on a Service, as another pod of the cluster would.
+// startServiceLoad starts a steady load on a Service, as from another pod of the cluster.
 func (s *environment) startServiceLoad(service string, port int, rate float64) *load.Load {
 	s.t.Helper()
 	return s.load(load.Options{URL: fmt.Sprintf("http://%s.%s:%d", service, s.namespace, port), Rate: rate})
@@ -339,8 +339,8 @@ func (s *environment) load(options load.Options, more ...func(*load.Options)) *l
 	return l
 }
 
-// requests waits for so many further requests that one of the versions answered (any, when none is named), and returns
-// the counts since now.
+// waitForRequests waits until one of the versions (any version, if none is named) has answered n more requests, and returns
+// the counts since the call.
 func waitForRequests(t *testing.T, l *load.Load, n int, versions ...string) load.Counts {
 	t.Helper()
 	before := l.Counts()

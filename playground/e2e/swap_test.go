@@ -17,11 +17,11 @@ import (
 )
 
 var (
-	argoProgram = flag.String("argo", "", "program of a controller of Argo Rollouts: with it, the tests of the swap run")
-	recordTo    = flag.String("record", "", "folder for what that controller leaves behind")
+	argoProgram = flag.String("argo", "", "path of an Argo Rollouts controller; enables TestSwaps")
+	recordTo    = flag.String("record", "", "folder for recordings of the objects of that controller")
 )
 
-// turns are the controllers of a swap: each begins and ends.
+// swapController starts and stops one of the controllers of a swap.
 type swapController struct{ start, stop func(s *environment) }
 
 func serinController() swapController {
@@ -47,7 +47,7 @@ func argoController() swapController {
 			}
 			s.t.Cleanup(func() {
 				if s.t.Failed() {
-					s.t.Logf("the end of the other's log:\n%s", shared.Tail(s.argoProcessName(), 30))
+					s.t.Logf("the end of the log of Argo Rollouts:\n%s", shared.Tail(s.argoProcessName(), 30))
 				}
 				if err := shared.Kill(s.argoProcessName()); err != nil {
 					s.t.Error(err)
@@ -64,7 +64,7 @@ func argoController() swapController {
 
 func (s *environment) argoProcessName() string { return "argo-" + s.namespace }
 
-// freePort is one that nobody listens on.
+// freePort returns an unused port.
 func freePort(t *testing.T) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -79,11 +79,11 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// TestSwaps puts Serin where an Argo Rollouts is in the middle of something, and the other way round: whoever comes finds
-// nothing to do but to go on, no pod restarts and no request is lost.
+// TestSwaps replaces Argo Rollouts by Serin in each place, and Serin by Argo Rollouts: the new controller changes nothing and
+// continues the release, no pod is restarted and no request is lost.
 func TestSwaps(t *testing.T) {
 	if *argoProgram == "" {
-		t.Skip("give the program of a controller of Argo Rollouts with -argo")
+		t.Skip("set -argo to the path of an Argo Rollouts controller")
 	}
 	for name, p := range places() {
 		t.Run(name+"/there", func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestSwaps(t *testing.T) {
 	}
 }
 
-// stand has a controller bring a Rollout to a place, under load where it is routed.
+// bringTo starts a controller and brings a Rollout to a place, under load if it has a route.
 func (s *environment) bringTo(p place, by swapController) *load.Load {
 	s.t.Helper()
 	by.start(s)
@@ -126,7 +126,7 @@ func (s *environment) bringTo(p place, by swapController) *load.Load {
 	return l
 }
 
-// hands has the one controller end and the other begin, which finds everything where it shall be.
+// swapControllers stops one controller and starts the other, and checks that the other one changes nothing.
 func (s *environment) swapControllers(from, to swapController) {
 	s.t.Helper()
 	from.stop(s)
@@ -135,10 +135,10 @@ func (s *environment) swapControllers(from, to swapController) {
 	s.checkUnchanged(before)
 }
 
-// refused waits until Serin has said that it leaves the Rollout to the other.
+// waitForRefusal waits for the event that Serin does not act while Argo Rollouts runs.
 func (s *environment) waitForRefusal() {
 	s.t.Helper()
-	s.events.waitForState(s.t, "Serin says that another acts", 0, func(e state[corev1.Event]) error {
+	s.events.waitForState(s.t, "there is an event that Argo Rollouts acts", 0, func(e state[corev1.Event]) error {
 		if e.object.Reason != "LeftToArgoRollouts" {
 			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
 		}
@@ -161,7 +161,7 @@ func (s *environment) checkNoRequestLost(l *load.Load) {
 	}
 }
 
-// keep writes what the other controller left, for the tests that have it no more.
+// recordState records the objects of Argo Rollouts, for the tests that run without it.
 func (s *environment) recordState(name string) {
 	s.t.Helper()
 	if *recordTo == "" {

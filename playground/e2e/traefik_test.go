@@ -13,7 +13,7 @@ import (
 
 var traefikServices = schema.GroupVersionResource{Group: "traefik.io", Version: "v1alpha1", Resource: "traefikservices"}
 
-// The user's IngressRoute names the TraefikService that Serin makes.
+// catalog contains an IngressRoute of the user that names the TraefikService that Serin creates.
 const catalog = `
 apiVersion: traefik.io/v1alpha1
 kind: IngressRoute
@@ -41,8 +41,8 @@ spec:
     - {name: request-duration, interval: 5s, thresholdRange: {max: 500}}
 `
 
-// TestTraefikSharesRequestsByATraefikService ships a good and a bad version through Traefik's own API, judged by the
-// metrics that Traefik itself gives. It runs alone, as all tests that count shares do.
+// TestTraefikSharesRequestsByATraefikService releases a good and a bad version with Traefik's own API and Traefik's metrics.
+// It runs alone, like all tests that count shares.
 func TestTraefikSharesRequestsByATraefikService(t *testing.T) {
 	a := loadedEnvironment{environment: startEnvironment(t, "traefik")}
 	r := a.follow("catalog")
@@ -75,7 +75,7 @@ func TestTraefikSharesRequestsByATraefikService(t *testing.T) {
 	}
 	want := []string{"catalog-primary=100", "catalog-primary=80 catalog-canary=20", "catalog-primary=50 catalog-canary=50", "catalog-primary=100"}
 	if diff := cmp.Diff(want, shares); diff != "" {
-		t.Errorf("what the TraefikService said (-want +got):\n%s", diff)
+		t.Errorf("weights of the TraefikService (-want +got):\n%s", diff)
 	}
 
 	failed := a.follow("catalog")
@@ -86,7 +86,7 @@ func TestTraefikSharesRequestsByATraefikService(t *testing.T) {
 	})
 	failed.waitForEvent("Canary failed! Scaling down catalog.traefik")
 	if told := strings.Join(failed.eventMessages(), "\n"); !strings.Contains(told, "Halt catalog.traefik advancement success rate") {
-		t.Errorf("events do not tell that too many requests failed:\n%s", told)
+		t.Errorf("no event reports that too many requests failed:\n%s", told)
 	}
 	after := waitForRequests(t, a.gateway, 40)
 	if answered := after.ByVersion["v2"].Requests; answered != after.Requests {
@@ -94,7 +94,7 @@ func TestTraefikSharesRequestsByATraefikService(t *testing.T) {
 	}
 }
 
-// traefikService is what the test reads of one.
+// traefikService contains the fields of a TraefikService that the tests use.
 type traefikService struct {
 	Spec struct {
 		Weighted struct {
@@ -106,7 +106,7 @@ type traefikService struct {
 	} `json:"spec"`
 }
 
-// shares says where requests go: name=weight, in order.
+// shares returns the services and weights as name=weight, in order.
 func (s traefikService) shares() string {
 	var parts []string
 	for _, entry := range s.Spec.Weighted.Services {

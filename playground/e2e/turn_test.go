@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestReleasesWaitForTheirTurn lets one release move at a time. Two wait, the more urgent one goes first although it came
-// later, and places survive a Serin that is killed.
-func TestReleasesWaitForTheirTurn(t *testing.T) {
+// TestReleasesWaitInTheQueue permits one release at a time. Two wait in the queue; the one with the higher priority starts first
+// although it was queued later, and the queue survives a restart of Serin.
+func TestReleasesWaitInTheQueue(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "turn", "-max-moving", "1", "-drain-delay", "0s")
 	hooks := startReceiver(t)
@@ -38,13 +38,13 @@ func TestReleasesWaitForTheirTurn(t *testing.T) {
 	begun.forCanary("first").waitForPhase("WaitingPromotion")
 	for _, name := range names[1:] {
 		s.deployVersion(name, "v2")
-		begun.forCanary(name).waitFor("waits for its turn", queued)
+		begun.forCanary(name).waitFor("waits in the queue", queued)
 	}
 	wants := func(name, text string) {
 		t.Helper()
 		out, _ := exec.CommandContext(t.Context(), serin, "why", name, "-n", s.namespace, "--kubeconfig", shared.Kubeconfig, "--controller-flags", "-max-moving=1 -namespace="+s.namespace).CombinedOutput()
 		if !strings.Contains(string(out), text) {
-			t.Errorf("serin why %s does not say %q:\n%s", name, text, out)
+			t.Errorf("output of serin why %s does not contain %q:\n%s", name, text, out)
 		}
 	}
 	wants("patient", "2nd of 2 waiting: 1 of at most 1 releases in progress in the cluster")
@@ -65,17 +65,17 @@ func TestReleasesWaitForTheirTurn(t *testing.T) {
 		}
 		moving[state.name] = moves
 		if moves && len(order) > 1 && moving[order[len(order)-2]] {
-			t.Errorf("%s moves while %s does", state.name, order[len(order)-2])
+			t.Errorf("%s is in progress at the same time as %s", state.name, order[len(order)-2])
 		}
 	}
 	if !slices.Equal(order, []string{"first", "urgent", "patient"}) {
-		t.Errorf("they moved in the order %v", order)
+		t.Errorf("the releases started in the order %v", order)
 	}
 }
 
 func queued(c canary) error {
 	if c.Status.Serin.Queue == nil || c.Status.Phase != "Initialized" {
-		return errors.New("has no place in the line")
+		return errors.New("it is not in the queue")
 	}
 	return nil
 }

@@ -167,8 +167,8 @@ func newSides(t *testing.T, k kind, seed uint64) *sides {
 	}
 }
 
-// TestFidelity sends the same random sequences of requests to a real API server and to the simulated one, and compares the responses and
-// the stored objects.
+// TestFidelity sends the same random sequences of requests to a real API server and to the simulated one, and compares the
+// responses and the stored objects.
 func TestFidelity(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.gvk.Kind, func(t *testing.T) {

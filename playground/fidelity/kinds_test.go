@@ -4,7 +4,8 @@ package fidelity_test
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// kind contains the inputs for one kind. The manifests have no names. Patches change objects, status patches their status subresource.
+// kind contains the inputs for one kind. The manifests have no names. Patches change objects, status patches their status
+// subresource.
 type kind struct {
 	gvk                        schema.GroupVersionKind
 	manifests, patches, status []string

@@ -2,8 +2,8 @@
 
 // Package ingress describes an ingress controller for the playground: ingress-nginx, with Debian's nginx.
 //
-// It knows which files the controller expects in its image, and adapts them to Debian's nginx. It must not know Ingresses, releases or
-// applications.
+// It knows which files the controller expects in its image, and adapts them to Debian's nginx. It must not know Ingresses,
+// releases or applications.
 package ingress
 
 import (
@@ -34,8 +34,9 @@ type Files struct {
 	Kubeconfig string
 }
 
-// libraries are Lua libraries of the scripts that Debian does not contain, or contains under another name. The missing ones are for
-// hashing, certificates of external names and rate limits, which are not used. The library that selects an endpoint is our own.
+// libraries are Lua libraries of the scripts that Debian does not contain, or contains under another name. The missing ones
+// are for hashing, certificates of external names and rate limits, which are not used. The library that selects an endpoint
+// is our own.
 var libraries = map[string]string{
 	"resty/cookie.lua":          `return require("nginx.cookie")`,
 	"resty/dns/resolver.lua":    `return require("nginx.dns.resolver")`,
@@ -52,8 +53,8 @@ var ownFiles embed.FS
 // streamBlock matches the block of the template for TCP and UDP services. It uses scripts for which Debian has no module.
 var streamBlock = regexp.MustCompile(`(?ms)^stream \{$.*?^\}$`)
 
-// Write fills Etc with ingress-nginx's template and scripts, which are in the folder source, and with the files that they require but
-// Debian does not contain.
+// Write fills Etc with ingress-nginx's template and scripts, which are in the folder source, and with the files that they
+// require but Debian does not contain.
 func (f Files) Write(source string) error {
 	nginx := filepath.Join(f.Etc, "nginx")
 	if err := os.CopyFS(nginx, os.DirFS(source)); err != nil {
@@ -103,16 +104,17 @@ func (f Files) Write(source string) error {
 	return nil
 }
 
-// Manifest returns the manifests of the controller: one pod, which is ready when nginx serves. It has the permissions of the kubeconfig.
+// Manifest returns the manifests of the controller: one pod, which is ready when nginx serves. It has the permissions of the
+// kubeconfig.
 func (f Files) Manifest(apiServer string) string {
 	return fmt.Sprintf(manifest, Namespace, ClassName, Pod, Image, f.Debian, f.Etc, f.Kubeconfig, apiServer, Port)
 }
 
-// manifest loads, with main-snippet, the modules that Debian packages separately. The server in http-snippet listens on the port to
-// which the controller sends the configuration of its streams, of which there are none.
+// manifest loads, with main-snippet, the modules that Debian packages separately. The server in http-snippet listens on the
+// port to which the controller sends the configuration of its streams, of which there are none.
 //
-// --sync-rate-limit is below one change a second, because the controller's script distinguishes changes by whole seconds. It would
-// ignore the second of two changes in one second, such as a weight right after the pods, until the next change.
+// --sync-rate-limit is below one change a second, because the controller's script distinguishes changes by whole seconds. It
+// would ignore the second of two changes in one second, such as a weight right after the pods, until the next change.
 const manifest = `
 apiVersion: v1
 kind: Namespace

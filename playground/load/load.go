@@ -35,8 +35,8 @@ type Options struct {
 	Rate float64
 	// Header is sent with each request.
 	Header http.Header
-	// Users is the number of clients that send the requests in rotation, each with its own cookies. With 0, cookies are neither stored
-	// nor sent.
+	// Users is the number of clients that send the requests in rotation, each with its own cookies. With 0, cookies are
+	// neither stored nor sent.
 	Users int
 	// Timeout of a request, 10 s if 0.
 	Timeout time.Duration
@@ -128,8 +128,8 @@ func Start(ctx context.Context, o Options) (*Load, error) {
 	return l, nil
 }
 
-// sendRequests sends requests at the configured rate. After a delay of the machine it catches up, so that the number of requests is
-// right.
+// sendRequests sends requests at the configured rate. After a delay of the machine it catches up, so that the number of
+// requests is right.
 func (l *Load) sendRequests(ctx context.Context) {
 	interval := time.Duration(float64(time.Second) / l.options.Rate)
 	start := l.options.Clock.Now()

@@ -2,9 +2,9 @@ package load
 
 import "math"
 
-// BinomialBounds returns the smallest and the largest number of hits among n requests that chance explains, if each request is a hit
-// with probability p: the probability of fewer hits is at most tail, and so is that of more hits. The sums of the binomial
-// distribution are exact, so with a tail such as 1e-9 a test practically never fails by chance.
+// BinomialBounds returns the smallest and the largest number of hits among n requests that chance explains, if each request
+// is a hit with probability p: the probability of fewer hits is at most tail, and so is that of more hits. The sums of the
+// binomial distribution are exact, so with a tail such as 1e-9 a test practically never fails by chance.
 func BinomialBounds(n int, p, tail float64) (low, high int) {
 	low, high = 0, n
 	for sum := binomialProbability(n, 0, p); low < n && sum <= tail; {
@@ -18,8 +18,8 @@ func BinomialBounds(n int, p, tail float64) (low, high int) {
 	return low, high
 }
 
-// binomialProbability returns the probability of k hits among n. It uses logarithms, because the factors exceed the range of float64
-// from n ≈ 1000 on.
+// binomialProbability returns the probability of k hits among n. It uses logarithms, because the factors exceed the range of
+// float64 from n ≈ 1000 on.
 func binomialProbability(n, k int, p float64) float64 {
 	switch {
 	case p <= 0 && k == 0, p >= 1 && k == n:

@@ -33,8 +33,8 @@ const Port = 9090
 // scrapeInterval is short, so that a window of a few seconds contains several samples.
 const scrapeInterval = "1s"
 
-// WriteConfig creates Prometheus' folder and configuration and returns its arguments. The key of a static target is the name of its
-// job.
+// WriteConfig creates Prometheus' folder and configuration and returns its arguments. The key of a static target is the name
+// of its job.
 func WriteConfig(folder string, static map[string]string) ([]string, error) {
 	type object = map[string]any
 	jobs := []object{{
@@ -70,8 +70,8 @@ func WriteConfig(folder string, static map[string]string) ([]string, error) {
 
 func targetsFile(folder string) string { return filepath.Join(folder, "targets.json") }
 
-// Discovery updates the file of targets when pods change. It replaces the service discovery of Prometheus, which links the clients of
-// all clouds.
+// Discovery updates the file of targets when pods change. It replaces the service discovery of Prometheus, which links the
+// clients of all clouds.
 type Discovery struct {
 	folder  string
 	pods    corelisters.PodLister
@@ -144,8 +144,8 @@ const (
 	PathAnnotation   = "prometheus.io/path"
 )
 
-// PodTargets returns the running pods that have the annotation, with the labels kubernetes_namespace, kubernetes_pod_name, and the
-// pod's labels, with characters that Prometheus does not permit replaced.
+// PodTargets returns the running pods that have the annotation, with the labels kubernetes_namespace, kubernetes_pod_name,
+// and the pod's labels, with characters that Prometheus does not permit replaced.
 func PodTargets(pods []*corev1.Pod) []Target {
 	var all []Target
 	for _, pod := range pods {

@@ -111,8 +111,8 @@ func (n *Network) Close() error {
 	return nil
 }
 
-// allocate returns the next free address. A released address is reused as late as possible, because clients may still send requests
-// to it.
+// allocate returns the next free address. A released address is reused as late as possible, because clients may still send
+// requests to it.
 func (n *Network) allocate() (netip.Addr, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -178,8 +178,8 @@ func (ns *Namespace) connect() error {
 		return fmt.Errorf("connect the pod at %s: %w", ns.Address, err)
 	}
 	ns.link = veth
-	// A Service may route a request of a pod to the same pod. If the kernel filters bridged packets too, that packet must leave the
-	// bridge through the port on which it arrived, which requires hairpin mode.
+	// A Service may route a request of a pod to the same pod. If the kernel filters bridged packets too, that packet must
+	// leave the bridge through the port on which it arrived, which requires hairpin mode.
 	if err := netlink.LinkSetHairpin(veth, true); err != nil {
 		return fmt.Errorf("connect the pod at %s: %w", ns.Address, err)
 	}
@@ -250,8 +250,8 @@ func newNamespace() (*os.File, error) {
 	return handle, err
 }
 
-// runOnThread runs f on a thread whose network namespace f may change. Afterwards the thread returns to its namespace. If that fails,
-// it stays locked and ends with its goroutine, because other goroutines must not run in the namespace of a pod.
+// runOnThread runs f on a thread whose network namespace f may change. Afterwards the thread returns to its namespace. If
+// that fails, it stays locked and ends with its goroutine, because other goroutines must not run in the namespace of a pod.
 func runOnThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -37,8 +37,8 @@ func (v environmentVariables) list() []string {
 	return all
 }
 
-// expandVariables replaces $(NAME) by the variable's value and $$ by a dollar sign. References to unknown variables are unchanged, as
-// the API specifies for command, args and env.
+// expandVariables replaces $(NAME) by the variable's value and $$ by a dollar sign. References to unknown variables are
+// unchanged, as the API specifies for command, args and env.
 func expandVariables(text string, v environmentVariables) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {

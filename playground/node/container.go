@@ -80,8 +80,8 @@ const (
 	backoffResetAfter = time.Minute
 )
 
-// run starts the program and restarts it until the restart policy permits no further start. It reports whether the program ended with
-// exit code 0. Closing stop terminates the program, the end of ctx kills it; run returns false then.
+// run starts the program and restarts it until the restart policy permits no further start. It reports whether the program
+// ended with exit code 0. Closing stop terminates the program, the end of ctx kills it; run returns false then.
 func (c *container) run(ctx context.Context, stop <-chan struct{}, policy corev1.RestartPolicy) bool {
 	clk := c.worker.node.Clock
 	var backoff time.Duration

@@ -48,8 +48,8 @@ import (
 type Image struct {
 	// Program is a static program on the machine. It is run whatever the first word of the container's command is.
 	Program string
-	// Commands are the commands that the program implements, if it implements several. The program then receives the whole command
-	// of the container, and other commands cannot be started.
+	// Commands are the commands that the program implements, if it implements several. The program then receives the whole
+	// command of the container, and other commands cannot be started.
 	Commands []string
 	// Args precede the container's arguments.
 	Args []string

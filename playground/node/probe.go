@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// readinessPollInterval is the interval of readiness and startup probes before the first success. A kubelet waits for a whole period,
-// but users and tests wait for every new pod.
+// readinessPollInterval is the interval of readiness and startup probes before the first success. A kubelet waits for a whole
+// period, but users and tests wait for every new pod.
 const readinessPollInterval = 200 * time.Millisecond
 
 // runProbes probes a running container until ctx ends, which is when the program ends.

@@ -19,8 +19,8 @@ import (
 	"github.com/serin-dev/serin/playground/network"
 )
 
-// worker runs one pod from its first observation to its end. Only its own goroutine changes it, except for the newest state of the
-// pod's object and the states of the containers, which are protected by locks.
+// worker runs one pod from its first observation to its end. Only its own goroutine changes it, except for the newest state
+// of the pod's object and the states of the containers, which are protected by locks.
 type worker struct {
 	node    *Node
 	changed chan struct{} // has a capacity of one: several changes need one write

@@ -82,8 +82,8 @@ func createRestrictedNamespace(t *testing.T, name string) {
 	})
 }
 
-// checkAdmission sends objects, and a pod of each Deployment, to the API server as a dry run. It returns the kinds that the cluster
-// does not have.
+// checkAdmission sends objects, and a pod of each Deployment, to the API server as a dry run. It returns the kinds that the
+// cluster does not have.
 func checkAdmission(t *testing.T, namespace string, all []*unstructured.Unstructured) (unknown []string) {
 	t.Helper()
 	dry := metav1.ApplyOptions{FieldManager: "e2e", Force: true, DryRun: []string{metav1.DryRunAll}}
@@ -192,7 +192,7 @@ func TestInvalidValuesAreRejectedWithAMessage(t *testing.T) {
 	}
 }
 
-// TestEveryInstallationHasTheDocumentedPermissions compares with docs/examples/rights.yaml, which the tests of package e2e use.
+// TestEveryInstallationHasTheDocumentedPermissions compares with the permissions that the tests of package e2e use.
 func TestEveryInstallationHasTheDocumentedPermissions(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "rights.yaml"))
@@ -242,7 +242,8 @@ func TestEveryInstallationHasTheDocumentedPermissions(t *testing.T) {
 	}
 }
 
-// TestPermissionsDependOnTheEnabledFeatures checks that permissions for one API or for configuration tracking are granted only with it.
+// TestPermissionsDependOnTheEnabledFeatures checks that permissions for one API or for configuration tracking are granted
+// only with it.
 func TestPermissionsDependOnTheEnabledFeatures(t *testing.T) {
 	t.Parallel()
 	has := func(granted []string, permission string) bool { return slices.Contains(granted, permission) }

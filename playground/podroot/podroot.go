@@ -29,7 +29,8 @@ const specVariable = "SERIN_PLAYGROUND_CONTAINER"
 type Spec struct {
 	// Folder is an empty folder on which the new root is mounted; each container has its own.
 	Folder string
-	// Program is the file on the machine that the container runs; it must be static, because no other file of the machine exists inside.
+	// Program is the file on the machine that the container runs; it must be static, because no other file of the machine
+	// exists inside.
 	Program string
 	// Args are the arguments after the program's name.
 	Args []string

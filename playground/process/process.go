@@ -92,7 +92,8 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 	p := &Process{Spec: spec, command: exec.Command(spec.Argv[0], spec.Argv[1:]...), done: make(chan struct{})} //nolint:noctx // Close ends it, not a context
 	p.command.Env = append(os.Environ(), spec.Env...)
 	p.command.Stdout, p.command.Stderr = log, log
-	// Ctrl-C in a terminal signals the whole foreground process group, but the cluster must choose the order in which programs stop.
+	// Ctrl-C in a terminal signals the whole foreground process group, but the cluster must choose the order in which
+	// programs stop.
 	p.command.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	if err := p.command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)

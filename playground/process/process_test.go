@@ -51,7 +51,7 @@ func start(t *testing.T, g *process.Group, role string) *process.Process {
 	return p
 }
 
-// waitForReadyLines waits until the program has said the given number of times in all that it is waitForReadyLines.
+// waitForReadyLines waits until the program has printed the given total number of lines "ready".
 func waitForReadyLines(t *testing.T, g *process.Group, name string, times int) {
 	t.Helper()
 	waittest.Until(t, fmt.Sprintf("%s has printed %d times that it is ready", name, times), func() error {

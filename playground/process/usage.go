@@ -12,8 +12,9 @@ import (
 // ticksPerSecond is USER_HZ, which is 100 on every Linux architecture that Go supports.
 const ticksPerSecond = 100
 
-// readUsage reads /proc/PID/stat and /proc/PID/statm, see proc(5). In stat, fields 14 and 15 are the ticks in user and kernel mode,
-// and field 24 is the number of resident pages. In statm, field 3 is the number of resident pages that are mapped from files.
+// readUsage reads /proc/PID/stat and /proc/PID/statm, see proc(5). In stat, fields 14 and 15 are the ticks in user and kernel
+// mode, and field 24 is the number of resident pages. In statm, field 3 is the number of resident pages that are mapped from
+// files.
 func readUsage(pid int) (Usage, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -81,8 +81,8 @@ func apisixInternalLatency(s shape, canary subject) []series {
 }
 
 var (
-	// good is the traffic of the canary: of ten requests one fails and two have status 404. Half of them take up to 50 ms, all up to
-	// 100 ms, 80 ms on average.
+	// good is the traffic of the canary: of ten requests one fails and two have status 404. Half of them take up to 50 ms,
+	// all up to 100 ms, 80 ms on average.
 	good = traffic{codes: map[string]float64{"200": 7, "404": 2, "503": 1}, buckets: map[float64]float64{50: 5, 100: 10, 250: 10}, sum: 800}
 	// broken is the traffic of all other workloads, ten times as much.
 	broken = traffic{codes: map[string]float64{"503": 100}, buckets: map[float64]float64{50: 0, 100: 0, 250: 100}, sum: 20_000}
@@ -190,8 +190,8 @@ func (r queryRunner) wantNoData(dialect, name string, v metric.Vars) {
 	}
 }
 
-// TestBuiltinQueriesIncludeOnlyTheCanary checks for each provider that the value depends only on the canary's series, and not on those
-// of its primary and of workloads with the same or a similar name.
+// TestBuiltinQueriesIncludeOnlyTheCanary checks for each provider that the value depends only on the canary's series, and not
+// on those of its primary and of workloads with the same or a similar name.
 func TestBuiltinQueriesIncludeOnlyTheCanary(t *testing.T) {
 	prometheus := startServer(t)
 	for i, d := range dialects() {
@@ -225,8 +225,8 @@ func TestBuiltinQueriesIncludeOnlyTheCanary(t *testing.T) {
 	}
 }
 
-// TestBuiltinQueriesOfACanaryThatAnswersNothingButErrors covers a canary without a series of successful requests: its success rate is 0
-// and not unknown.
+// TestBuiltinQueriesOfACanaryThatAnswersNothingButErrors covers a canary without a series of successful requests: its success
+// rate is 0 and not unknown.
 func TestBuiltinQueriesOfACanaryThatAnswersNothingButErrors(t *testing.T) {
 	prometheus := startServer(t)
 	queries := newQueryRunner(t, prometheus)

@@ -28,8 +28,8 @@ type subject struct {
 type shape struct {
 	// requests returns the labels of the counter of requests with a status.
 	requests func(s subject, code string) labels
-	// duration returns the labels of the histogram of durations of requests with a status. Its name lacks the suffix (_bucket, _sum,
-	// _count).
+	// duration returns the labels of the histogram of durations of requests with a status. Its name lacks the suffix
+	// (_bucket, _sum, _count).
 	duration func(s subject, code string) labels
 	// unit is a millisecond in the unit of the histogram.
 	unit float64

@@ -18,7 +18,8 @@ import (
 	"github.com/serin-dev/serin/playground/network"
 )
 
-// Table maps names to addresses. Keys are "SERVICE.NAMESPACE", in lower case. A name without addresses exists: its answer is empty.
+// Table maps names to addresses. Keys are "SERVICE.NAMESPACE", in lower case. A name without addresses exists: its answer is
+// empty.
 type Table map[string][]netip.Addr
 
 // Names is a DNS server for the names of Services. All other names do not exist, because the playground has no external network.
@@ -29,8 +30,9 @@ type Names struct {
 // Set replaces all names.
 func (n *Names) Set(t Table) { n.table.Store(&t) }
 
-// Lookup returns the addresses of a name in the form SERVICE.NAMESPACE, SERVICE.NAMESPACE.svc or SERVICE.NAMESPACE.svc.cluster.local.
-// Names of pods (POD.SERVICE.NAMESPACE.svc.cluster.local) are not supported. found is false when no Service has that name.
+// Lookup returns the addresses of a name in the form SERVICE.NAMESPACE, SERVICE.NAMESPACE.svc or
+// SERVICE.NAMESPACE.svc.cluster.local. Names of pods (POD.SERVICE.NAMESPACE.svc.cluster.local) are not supported. found is
+// false when no Service has that name.
 func (n *Names) Lookup(name string) (addresses []netip.Addr, found bool) {
 	table := n.table.Load()
 	if table == nil {

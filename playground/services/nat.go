@@ -36,8 +36,8 @@ type Forward struct {
 // tableName is the name of the only nftables table of the playground.
 const tableName = "serin"
 
-// Replace atomically replaces all forwards of this network namespace. The backends of existing connections do not change. Connections
-// to a Service without backends are refused, as in any cluster.
+// Replace atomically replaces all forwards of this network namespace. The backends of existing connections do not change.
+// Connections to a Service without backends are refused, as in any cluster.
 func Replace(forwards []Forward) error {
 	connection, err := nftables.New(nftables.WithSockOptions(setBufferSizes))
 	if err != nil {
@@ -120,8 +120,8 @@ const (
 	conntrackWasDNAT = 1 << 5 // IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h
 )
 
-// rule forwards a connection to backend with a probability of 1 in remaining. A rule is evaluated only if the previous ones did not
-// match, so a sequence of rules with remaining descending to 1 selects all backends with equal probability.
+// rule forwards a connection to backend with a probability of 1 in remaining. A rule is evaluated only if the previous ones
+// did not match, so a sequence of rules with remaining descending to 1 selects all backends with equal probability.
 func (f Forward) rule(backend netip.AddrPort, remaining int) []expr.Any {
 	exprs := []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: ipDestination, Len: 4},

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runRole runs one of two roles: "serve NAME" answers every connection to port 8080 with NAME; "dial ADDRESS TEXT" dials once for each
-// character of TEXT and prints each answer in a line.
+// runRole runs one of two roles: "serve NAME" answers every connection to port 8080 with NAME; "dial ADDRESS TEXT" dials once
+// for each character of TEXT and prints each answer in a line.
 func runRole(role []string) error {
 	if role[0] == "serve" {
 		listener, err := net.Listen("tcp4", ":8080")
@@ -208,8 +208,8 @@ func TestManyServicesAreForwarded(t *testing.T) {
 	}
 }
 
-// TestReplacingForwardsLosesNoConnection covers an unrelated change: the rules of all Services are replaced whenever an endpoint of any
-// Service changes.
+// TestReplacingForwardsLosesNoConnection covers an unrelated change: the rules of all Services are replaced whenever an
+// endpoint of any Service changes.
 func TestReplacingForwardsLosesNoConnection(t *testing.T) {
 	n, err := network.New()
 	if err != nil {

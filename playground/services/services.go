@@ -124,8 +124,8 @@ func (s *Server) sync() error {
 	return nil
 }
 
-// PlanRules returns the forwards and the names for all Services and their endpoints. The name of a headless Service has the addresses of
-// its pods, and there are no forwards for it.
+// PlanRules returns the forwards and the names for all Services and their endpoints. The name of a headless Service has the
+// addresses of its pods, and there are no forwards for it.
 func PlanRules(allServices []*corev1.Service, allSlices []*discoveryv1.EndpointSlice) ([]Forward, Table) {
 	type key struct{ namespace, name string }
 	slicesByService := map[key][]*discoveryv1.EndpointSlice{}
@@ -165,8 +165,8 @@ func PlanRules(allServices []*corev1.Service, allSlices []*discoveryv1.EndpointS
 	return forwards, table
 }
 
-// readyEndpoints returns the ready endpoints of a port. If no endpoint is ready, it returns the terminating endpoints that still serve,
-// as kube-proxy does.
+// readyEndpoints returns the ready endpoints of a port. If no endpoint is ready, it returns the terminating endpoints that
+// still serve, as kube-proxy does.
 func readyEndpoints(endpointSlices []*discoveryv1.EndpointSlice, portName string) []netip.AddrPort {
 	var ready, terminating []netip.AddrPort
 	for _, slice := range endpointSlices {

@@ -1,5 +1,5 @@
-// Command stand-in replaces the programs in the images of test suites that were not written for the playground. Without a command, it
-// serves HTTP. The only commands are sleep, echo and exit, and sh with a script of these.
+// Command stand-in replaces the programs in the images of test suites that were not written for the playground. Without a
+// command, it serves HTTP. The only commands are sleep, echo and exit, and sh with a script of these.
 package main
 
 import (

@@ -292,8 +292,8 @@ func TestCRDsOfTheSelectedGroupsAreInstalled(t *testing.T) {
 	}
 }
 
-// TestAggregatedRolesGrantAccessToReleases checks that users with the roles view, edit or admin have access to releases, and that the
-// roles of the chart and of the kustomization are equal.
+// TestAggregatedRolesGrantAccessToReleases checks that users with the roles view, edit or admin have access to releases, and
+// that the roles of the chart and of the kustomization are equal.
 func TestAggregatedRolesGrantAccessToReleases(t *testing.T) {
 	rendered, _ := render(t, "{}")
 	text, err := os.ReadFile("../../../config/rbac/aggregate.yaml")
