@@ -70,13 +70,13 @@ Advance worker.bluegreen canary iteration 4/5
 Advance worker.bluegreen canary iteration 5/5
 Copying worker.bluegreen template spec to worker-primary.bluegreen
 Promotion completed! Scaling down worker.bluegreen`
-	var told []string
+	var eventTexts []string
 	for _, message := range r.eventMessages() {
-		if len(told) == 0 || told[len(told)-1] != message {
-			told = append(told, message)
+		if len(eventTexts) == 0 || eventTexts[len(eventTexts)-1] != message {
+			eventTexts = append(eventTexts, message)
 		}
 	}
-	if diff := cmp.Diff(want, strings.Join(told, "\n")); diff != "" {
+	if diff := cmp.Diff(want, strings.Join(eventTexts, "\n")); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	for _, c := range hooks.callsTo("/") {

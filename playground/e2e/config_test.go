@@ -128,8 +128,8 @@ func TestChangedConfigurationAloneIsARelease(t *testing.T) {
 	s.patch(secrets, "keys", `{"stringData":{"key":"5678"}}`)
 	next.waitForEnd("Succeeded")
 	next.waitForEvent("Promotion completed!")
-	if begun := s.countEvents("pricing", "New revision detected!"); begun != 2 {
-		t.Errorf("%d releases began, want one for prices and one for keys", begun)
+	if releases := s.countEvents("pricing", "New revision detected!"); releases != 2 {
+		t.Errorf("%d releases began, want one for prices and one for keys", releases)
 	}
 	if counts := l.Counts(); counts.Failed() != 0 {
 		t.Errorf("requests failed: %s", counts)

@@ -131,9 +131,9 @@ func TestManifestOfTheFirstVersionWorksAsWritten(t *testing.T) {
 	s.deployVersion("cart", "v3")
 	r.waitForEnd("Failed")
 	r.waitForEvent("Canary failed!")
-	if told := strings.Join(r.eventMessages(), "\n"); !strings.Contains(told, "Halt cart.first advancement success rate 98.50% < 99%") ||
-		!strings.Contains(told, "Rolling back cart.first failed checks threshold reached 5") {
-		t.Errorf("events of a success rate that is too low:\n%s", told)
+	if eventTexts := strings.Join(r.eventMessages(), "\n"); !strings.Contains(eventTexts, "Halt cart.first advancement success rate 98.50% < 99%") ||
+		!strings.Contains(eventTexts, "Rolling back cart.first failed checks threshold reached 5") {
+		t.Errorf("events of a success rate that is too low:\n%s", eventTexts)
 	}
 
 	r = s.follow("cart")
@@ -242,8 +242,8 @@ func TestWeightsRiseWindowByWindowAndNotWhileAnAutoscalerScales(t *testing.T) {
 	s.deployVersion("cart", "v3")
 	r.waitForEnd("Failed")
 	r.waitForEvent("Canary failed!")
-	if told := strings.Join(r.eventMessages(), "\n"); !strings.Contains(told, "Rolling back cart.weights failed checks threshold reached 10") {
-		t.Errorf("ten failed checks had to roll back:\n%s", told)
+	if eventTexts := strings.Join(r.eventMessages(), "\n"); !strings.Contains(eventTexts, "Rolling back cart.weights failed checks threshold reached 10") {
+		t.Errorf("ten failed checks had to roll back:\n%s", eventTexts)
 	}
 	if diff := cmp.Diff([]int{5, 0}, canaryWeights(routes, mark)); diff != "" {
 		t.Errorf("weights of the route in a release that fails its checks (-want +got):\n%s", diff)

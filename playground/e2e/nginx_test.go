@@ -56,8 +56,8 @@ var nginxURL = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	if _, err := shared.Kubectl(ctx, "", "wait", "-n", ingress.Namespace, "--for=condition=Ready", "pod/"+ingress.Pod, "--timeout="+waitTimeout.String()); err != nil {
-		said, _ := shared.Kubectl(ctx, "", "logs", "-n", ingress.Namespace, ingress.Pod)
-		return "", fmt.Errorf("%w; the log of ingress-nginx:\n%s", err, said)
+		logText, _ := shared.Kubectl(ctx, "", "logs", "-n", ingress.Namespace, ingress.Pod)
+		return "", fmt.Errorf("%w; the log of ingress-nginx:\n%s", err, logText)
 	}
 	pod, err := shared.Client.CoreV1().Pods(ingress.Namespace).Get(ctx, ingress.Pod, metav1.GetOptions{})
 	if err != nil {
@@ -115,8 +115,8 @@ func TestNGINXSharesRequestsByASecondIngress(t *testing.T) {
 	address := requireNGINX(t)
 	t.Cleanup(func() {
 		if t.Failed() {
-			said, err := shared.Kubectl(context.Background(), "", "logs", "-n", ingress.Namespace, ingress.Pod, "--tail=80")
-			t.Logf("the log of ingress-nginx: %v\n%s", err, said)
+			logText, err := shared.Kubectl(context.Background(), "", "logs", "-n", ingress.Namespace, ingress.Pod, "--tail=80")
+			t.Logf("the log of ingress-nginx: %v\n%s", err, logText)
 		}
 	})
 	// The controller applies a change after about a second, and a script of nginx reads it once a second.

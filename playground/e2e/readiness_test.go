@@ -59,9 +59,9 @@ func TestFirstWeightRequiresTheReadyThreshold(t *testing.T) {
 	// A new revision during the release: the pods are updated gradually, and old pods remain until new ones are available.
 	s.makePodsReady("app=api", 3)
 	s.waitForDeployment("has ten pods", "api", available(10))
-	begun := s.follow("api")
+	observed := s.follow("api")
 	s.deployVersion("api", "v3")
-	begun.waitFor("begins again", hasWeight(0))
+	observed.waitFor("begins again", hasWeight(0))
 	rolling := func(updated, old int32) func(appsv1.Deployment) error {
 		return func(d appsv1.Deployment) error {
 			if d.Status.UpdatedReplicas != updated || d.Status.Replicas != updated+old {
@@ -81,24 +81,24 @@ func TestFirstWeightRequiresTheReadyThreshold(t *testing.T) {
 		t.Errorf("output of serin why with old pods:\n%s", text)
 	}
 	s.keepPodsReady(t)
-	begun.mark = begun.began
-	begun.waitFor("begins again", hasWeight(0))
-	again := begun.waitFor("has its first weight", hasWeight(10))
-	s.checkNoWeightBeforePods(begun, again)
+	observed.mark = observed.began
+	observed.waitFor("begins again", hasWeight(0))
+	again := observed.waitFor("has its first weight", hasWeight(10))
+	s.checkNoWeightBeforePods(observed, again)
 }
 
 // checkNoWeightBeforePods checks that the weight was 0 in all states from the start of a release to its first weight. The
 // first states may have the weight of the previous release.
 func (s *environment) checkNoWeightBeforePods(r *release, first canary) {
 	s.t.Helper()
-	begun := false
+	started := false
 	for _, state := range r.states() {
 		weight := state.object.Status.CanaryWeight
 		if state.object.Metadata.ResourceVersion == first.Metadata.ResourceVersion {
 			return
 		}
-		begun = begun || weight == 0
-		if begun && weight != 0 {
+		started = started || weight == 0
+		if started && weight != 0 {
 			s.t.Errorf("the weight was set before the pods were ready: %s", state.object)
 		}
 	}
@@ -124,18 +124,18 @@ func TestReleaseIsRolledBackAtTheProgressDeadlineWithItsReason(t *testing.T) {
 			"progressDeadlineSeconds: 60", "progressDeadlineSeconds: "+deadline,
 			"name: api", "name: "+name, "api.example.com", name+".deadline.test") + "\n---\n"
 	}
-	begun := s.follow("")
+	observed := s.follow("")
 	s.apply(manifests)
 	for _, name := range []string{"image", "crash", "kubernetes"} {
-		begun.forCanary(name).waitForPhase("Initialized")
+		observed.forCanary(name).waitForPhase("Initialized")
 	}
-	begun = s.follow("")
+	observed = s.follow("")
 	s.patchContainer("image", `{"name":"app","image":"registry.example.com/missing:1"}`)
 	s.patchContainer("crash", `{"name":"app","env":[{"name":"CRASH_AFTER","value":"0s"}]}`)
 	// The deadline of Kubernetes applies to rollouts of a Deployment, so a second revision is deployed while the first is
 	// observed.
 	s.deployVersion("kubernetes", "v2")
-	r := begun.forCanary("kubernetes")
+	r := observed.forCanary("kubernetes")
 	r.waitFor("has its first weight", hasWeight(10))
 	s.strategicMergePatch("kubernetes", `{"spec":{"progressDeadlineSeconds":2,"template":{"spec":{"containers":[{"name":"app","env":[{"name":"READY_AFTER","value":"1h"}]}]}}}}`)
 	r.waitForEnd("Failed")
@@ -143,7 +143,7 @@ func TestReleaseIsRolledBackAtTheProgressDeadlineWithItsReason(t *testing.T) {
 
 	// The container of a crashing pod is waiting, terminated or running: all messages name the container.
 	for name, reason := range map[string]string{"image": "container app: ImagePullBackOff", "crash": "container app: "} {
-		r := begun.forCanary(name)
+		r := observed.forCanary(name)
 		r.waitForEnd("Failed")
 		s.checkRolledBackAtDeadline(r, reason)
 		for _, state := range r.states() {

@@ -74,17 +74,17 @@ func (s *environment) restore(name string) {
 		s.t.Fatal(err)
 	}
 	later := time.Since(at).Truncate(time.Second)
-	made := map[string]*unstructured.Unstructured{}
+	createdObjects := map[string]*unstructured.Unstructured{}
 	for _, object := range all[1:] {
 		shift(object.Object, later)
 		owners := object.GetOwnerReferences()
 		for i, owner := range owners {
-			owners[i].UID = made[owner.Kind+"/"+owner.Name].GetUID()
+			owners[i].UID = createdObjects[owner.Kind+"/"+owner.Name].GetUID()
 		}
 		object.SetOwnerReferences(owners)
 		if object.GetKind() == argov1.RolloutKind {
 			workload, _, _ := unstructured.NestedString(object.Object, "spec", "workloadRef", "name")
-			seen(object, made["Deployment/"+workload])
+			seen(object, createdObjects["Deployment/"+workload])
 		}
 		created, err := resourceClient(s.t, object.GroupVersionKind(), s.namespace).Create(s.t.Context(), object.DeepCopy(), metav1.CreateOptions{})
 		if err != nil {
@@ -93,7 +93,7 @@ func (s *environment) restore(name string) {
 		if object.GetKind() == argov1.RolloutKind {
 			s.patchRolloutStatus(object.GetName(), toJSON(s.t, object.Object["status"]))
 		}
-		made[object.GetKind()+"/"+object.GetName()] = created
+		createdObjects[object.GetKind()+"/"+object.GetName()] = created
 	}
 	for _, object := range s.list(replicaSets) {
 		s.waitForObject("ReplicaSet "+object.GetName()+" has its pods", replicaSets, object.GetName(), func(object *unstructured.Unstructured) error {
@@ -151,10 +151,10 @@ func TestRolloutsRecordedFromArgoRolloutsAreAdopted(t *testing.T) {
 				l = s.startLoad(p.host, 20)
 			}
 			before := s.observedState()
-			left := convert[argov1.Rollout](t, s.get(rollouts, "cart")).Status
+			recordedStatus := convert[argov1.Rollout](t, s.get(rollouts, "cart")).Status
 			serinController().start(s)
 			s.checkUnchanged(before)
-			if left.CurrentPodHash != left.StableRS {
+			if recordedStatus.CurrentPodHash != recordedStatus.StableRS {
 				s.waitForEventOf("Rollout", "cart", "RolloutAdopted", "Adopted the release of cart."+s.namespace)
 			}
 			s.finishRelease(p)

@@ -114,8 +114,8 @@ func TestTheDeploymentOfARolloutIsScaledDownAsSpecified(t *testing.T) {
 			s.makePodsReady("app=cart", 3)
 			s.apply(fmt.Sprintf(workloadRollout, 3, how))
 			s.waitForObject("the Rollout has made its pods", rollouts, "cart", func(object *unstructured.Unstructured) error {
-				if made := convert[argov1.Rollout](t, object).Status.Replicas; made != 3 {
-					return fmt.Errorf("it has %d", made)
+				if created := convert[argov1.Rollout](t, object).Status.Replicas; created != 3 {
+					return fmt.Errorf("it has %d", created)
 				}
 				return nil
 			})

@@ -199,8 +199,8 @@ func TestEventsOfARollout(t *testing.T) {
 		return nil
 	})
 	var reasons []string
-	told, _ := s.events.statesFrom(0)
-	for _, e := range told {
+	recordedEvents, _ := s.events.statesFrom(0)
+	for _, e := range recordedEvents {
 		if e.object.InvolvedObject.Kind == argov1.RolloutKind && !e.deleted {
 			reasons = append(reasons, e.object.Reason)
 		}

@@ -108,15 +108,15 @@ func exerciseRouters(t *testing.T, namespace, manifest string) (names []string) 
 				t.Errorf("%s: restore: %v", router.Name, err)
 			}
 		}
-		made, err := a.Owned(t.Context(), router.Renderer, target)
+		owned, err := a.Owned(t.Context(), router.Renderer, target)
 		if err == nil {
-			err = a.Delete(t.Context(), target, made)
+			err = a.Delete(t.Context(), target, owned)
 		}
 		if err != nil {
 			t.Errorf("%s: delete owned objects: %v", router.Name, err)
 		}
-		if left, err := a.Owned(t.Context(), router.Renderer, target); err != nil || len(left) > 0 {
-			t.Errorf("%s: objects that were not deleted: %v, error %v", router.Name, left, err)
+		if remaining, err := a.Owned(t.Context(), router.Renderer, target); err != nil || len(remaining) > 0 {
+			t.Errorf("%s: objects that were not deleted: %v, error %v", router.Name, remaining, err)
 		}
 	}
 	return names

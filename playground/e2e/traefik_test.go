@@ -85,8 +85,8 @@ func TestTraefikSharesRequestsByATraefikService(t *testing.T) {
 		a.waitForPodsDeleted("app=catalog")
 	})
 	failed.waitForEvent("Canary failed! Scaling down catalog.traefik")
-	if told := strings.Join(failed.eventMessages(), "\n"); !strings.Contains(told, "Halt catalog.traefik advancement success rate") {
-		t.Errorf("no event reports that too many requests failed:\n%s", told)
+	if eventTexts := strings.Join(failed.eventMessages(), "\n"); !strings.Contains(eventTexts, "Halt catalog.traefik advancement success rate") {
+		t.Errorf("no event reports that too many requests failed:\n%s", eventTexts)
 	}
 	after := waitForRequests(t, a.gateway, 40)
 	if answered := after.ByVersion["v2"].Requests; answered != after.Requests {

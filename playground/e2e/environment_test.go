@@ -135,8 +135,8 @@ func (s *environment) logHistory() {
 			fmt.Fprintf(&text, "  %+v\n", g)
 		}
 	}
-	told, _ := s.events.statesFrom(0)
-	for _, e := range told {
+	recordedEvents, _ := s.events.statesFrom(0)
+	for _, e := range recordedEvents {
 		if kind := e.object.InvolvedObject.Kind; kind == "Canary" || kind == "Rollout" {
 			fmt.Fprintf(&text, "%s event %s %s: %s\n", e.at.Format("15:04:05.000"), e.object.InvolvedObject.Name, e.object.Type, e.object.Message)
 		}

@@ -27,18 +27,18 @@ func TestReleasesWaitInTheQueue(t *testing.T) {
 		}
 		manifests += deployment(t, name, 1) + "---\n" + shortCanary(name, analysis)
 	}
-	begun := s.follow("")
+	releases := s.follow("")
 	s.apply(strings.ReplaceAll(manifests, "metadata: {name: urgent}\nspec:\n  provider", "metadata: {name: urgent, annotations: {serin.dev/priority: \"5\"}}\nspec:\n  provider"))
 	for _, name := range names {
-		begun.forCanary(name).waitForPhase("Initialized")
+		releases.forCanary(name).waitForPhase("Initialized")
 	}
 
-	begun = s.follow("")
+	releases = s.follow("")
 	s.deployVersion("first", "v2")
-	begun.forCanary("first").waitForPhase("WaitingPromotion")
+	releases.forCanary("first").waitForPhase("WaitingPromotion")
 	for _, name := range names[1:] {
 		s.deployVersion(name, "v2")
-		begun.forCanary(name).waitFor("waits in the queue", queued)
+		releases.forCanary(name).waitFor("waits in the queue", queued)
 	}
 	wants := func(name, text string) {
 		t.Helper()
@@ -53,9 +53,9 @@ func TestReleasesWaitInTheQueue(t *testing.T) {
 	s.killAndRestart("patient", queued)
 	hooks.setAnswer("/confirm-promotion", answerWith(http.StatusOK))
 	for _, name := range []string{"first", "urgent", "patient"} {
-		begun.forCanary(name).waitForEnd("Succeeded")
+		releases.forCanary(name).waitForEnd("Succeeded")
 	}
-	all, _ := s.canaries.statesFrom(begun.mark)
+	all, _ := s.canaries.statesFrom(releases.mark)
 	moving := map[string]bool{}
 	var order []string
 	for _, state := range all {
