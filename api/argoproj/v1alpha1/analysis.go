@@ -20,7 +20,7 @@ type AnalysisTemplate struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what to measure.
+	// Spec defines what is measured.
 	Spec AnalysisTemplateSpec `json:"spec"`
 }
 
@@ -46,7 +46,7 @@ type ClusterAnalysisTemplate struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what to measure.
+	// Spec defines what is measured.
 	Spec AnalysisTemplateSpec `json:"spec"`
 }
 
@@ -60,78 +60,80 @@ type ClusterAnalysisTemplateList struct {
 	Items           []ClusterAnalysisTemplate `json:"items"`
 }
 
-// AnalysisTemplateSpec is what to measure.
+// AnalysisTemplateSpec defines metrics and their arguments.
 type AnalysisTemplateSpec struct {
-	// Metrics that are run together.
+	// Metrics that are measured together.
 	// +listType=atomic
 	// +optional
 	Metrics []Metric `json:"metrics,omitempty"`
-	// Args that the metrics use. One without a value must be given by who runs the template.
+	// Args that the metrics use. An argument without a value must be set by the Rollout or Experiment that uses the template.
 	// +listType=atomic
 	// +optional
 	Args []Argument `json:"args,omitempty"`
-	// DryRun names metrics whose outcome is only recorded.
+	// DryRun selects metrics whose results are recorded, but do not affect the result of the run.
 	// +listType=atomic
 	// +optional
 	DryRun []DryRun `json:"dryRun,omitempty"`
-	// MeasurementRetention says how many measurements are kept.
+	// MeasurementRetention sets how many measurements of a metric are kept.
 	// +listType=atomic
 	// +optional
 	MeasurementRetention []MeasurementRetention `json:"measurementRetention,omitempty"`
-	// Templates whose metrics are run as well.
+	// Templates whose metrics are measured as well.
 	// +listType=atomic
 	// +optional
 	Templates []AnalysisTemplateRef `json:"templates,omitempty"`
 }
 
-// Metric is one thing that is measured, once or repeatedly, and judged.
+// Metric is measured once or repeatedly, and its measurements are evaluated.
 type Metric struct {
-	// Name, unique within a run.
+	// Name of the metric, unique within a run.
 	Name string `json:"name"`
-	// Interval between two measurements. Without it: one measurement.
+	// Interval between two measurements. If omitted, the metric is measured once.
 	// +optional
 	Interval DurationString `json:"interval,omitempty"`
 	// InitialDelay before the first measurement.
 	// +optional
 	InitialDelay DurationString `json:"initialDelay,omitempty"`
-	// Count is how often it is measured. Without it, or 0: once without an interval, else until somebody ends the run.
+	// Count is the number of measurements. If omitted or 0, the metric is measured once without an interval, and with an
+	// interval until the run is terminated.
 	// +optional
 	Count *intstr.IntOrString `json:"count,omitempty"`
-	// SuccessCondition is an expression over result that is true of a good measurement.
+	// SuccessCondition is an expression over result. A measurement for which it is true is successful.
 	// +optional
 	SuccessCondition string `json:"successCondition,omitempty"`
-	// FailureCondition is an expression over result that is true of a bad measurement.
+	// FailureCondition is an expression over result. A measurement for which it is true is failed.
 	// +optional
 	FailureCondition string `json:"failureCondition,omitempty"`
-	// FailureLimit is how many measurements may fail; -1: any number. Without it: 0.
+	// FailureLimit is the number of measurements that may fail; -1 allows any number. Defaults to 0.
 	// +optional
 	FailureLimit *intstr.IntOrString `json:"failureLimit,omitempty"`
-	// InconclusiveLimit is how many measurements may be neither good nor bad. Without it: 0.
+	// InconclusiveLimit is the number of measurements that may be inconclusive: neither successful nor failed. Defaults to 0.
 	// +optional
 	InconclusiveLimit *intstr.IntOrString `json:"inconclusiveLimit,omitempty"`
-	// ConsecutiveErrorLimit is how many measurements in a row may go wrong. Without it: 4.
+	// ConsecutiveErrorLimit is the number of consecutive measurements that may end with an error. Defaults to 4.
 	// +optional
 	ConsecutiveErrorLimit *intstr.IntOrString `json:"consecutiveErrorLimit,omitempty"`
-	// ConsecutiveSuccessLimit is how many good measurements in a row are enough. Without it, or 0: not used.
+	// ConsecutiveSuccessLimit is the number of consecutive successful measurements after which the metric is successful. If
+	// omitted or 0, there is no such limit.
 	// +optional
 	ConsecutiveSuccessLimit *intstr.IntOrString `json:"consecutiveSuccessLimit,omitempty"`
-	// Provider is who is asked; exactly one.
+	// Provider that is queried. Exactly one must be set.
 	Provider MetricProvider `json:"provider"`
 }
 
-// Argument of a template, a run or an experiment.
+// Argument of a template, an analysis run or an experiment.
 type Argument struct {
 	// Name of the argument.
 	Name string `json:"name"`
-	// Value of it.
+	// Value of the argument.
 	// +optional
 	Value *string `json:"value,omitempty"`
-	// ValueFrom says where the value is.
+	// ValueFrom is the source of the value.
 	// +optional
 	ValueFrom *ValueFrom `json:"valueFrom,omitempty"`
 }
 
-// ValueFrom has one field set.
+// ValueFrom is the source of a value. One field must be set.
 type ValueFrom struct {
 	// SecretKeyRef is a key of a Secret in the namespace of the run.
 	// +optional
@@ -145,21 +147,21 @@ type ValueFrom struct {
 type SecretKeyRef struct {
 	// Name of the Secret.
 	Name string `json:"name"`
-	// Key in it.
+	// Key in the Secret.
 	Key string `json:"key"`
 }
 
-// DryRun names metrics whose outcome is only recorded.
+// DryRun selects metrics whose results are recorded, but do not affect the result of the run.
 type DryRun struct {
-	// MetricName is a regular expression over names.
+	// MetricName is a regular expression that matches names of metrics.
 	MetricName string `json:"metricName"`
 }
 
-// MeasurementRetention says how many measurements of a metric are kept.
+// MeasurementRetention sets how many measurements of a metric are kept.
 type MeasurementRetention struct {
-	// MetricName is a regular expression over names.
+	// MetricName is a regular expression that matches names of metrics.
 	MetricName string `json:"metricName"`
-	// Limit is how many; without a rule, or with 0: 10.
+	// Limit is the number of measurements. Metrics without a rule, or with the limit 0, keep 10.
 	Limit int32 `json:"limit"`
 }
 
@@ -176,9 +178,9 @@ type AnalysisRun struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what to measure.
+	// Spec defines what is measured.
 	Spec AnalysisRunSpec `json:"spec"`
-	// Status is what was measured.
+	// Status has the measurements and the result.
 	// +optional
 	Status AnalysisRunStatus `json:"status,omitzero"`
 }
@@ -193,7 +195,7 @@ type AnalysisRunList struct {
 	Items           []AnalysisRun `json:"items"`
 }
 
-// AnalysisRunSpec is what to measure.
+// AnalysisRunSpec defines what is measured.
 type AnalysisRunSpec struct {
 	// Metrics of the run.
 	// +listType=atomic
@@ -205,33 +207,33 @@ type AnalysisRunSpec struct {
 	// Terminate ends the run.
 	// +optional
 	Terminate bool `json:"terminate,omitempty"`
-	// DryRun names metrics whose outcome is only recorded.
+	// DryRun selects metrics whose results are recorded, but do not affect the result of the run.
 	// +listType=atomic
 	// +optional
 	DryRun []DryRun `json:"dryRun,omitempty"`
-	// MeasurementRetention says how many measurements are kept.
+	// MeasurementRetention sets how many measurements of a metric are kept.
 	// +listType=atomic
 	// +optional
 	MeasurementRetention []MeasurementRetention `json:"measurementRetention,omitempty"`
-	// TTLStrategy deletes the run some time after it has ended. Without it: not.
+	// TTLStrategy deletes the run some time after it has completed. If omitted, the run is not deleted.
 	// +optional
 	TTLStrategy *TTLStrategy `json:"ttlStrategy,omitempty"`
 }
 
-// TTLStrategy is how long a run is kept after it has ended.
+// TTLStrategy is how long a run is kept after it has completed.
 type TTLStrategy struct {
-	// SecondsAfterCompletion is how long, unless one of the others holds.
+	// SecondsAfterCompletion is how long a run is kept, in seconds, unless one of the other fields applies.
 	// +optional
 	SecondsAfterCompletion *int32 `json:"secondsAfterCompletion,omitempty"`
-	// SecondsAfterFailure is how long a failed run is kept.
+	// SecondsAfterFailure is how long a failed run is kept, in seconds.
 	// +optional
 	SecondsAfterFailure *int32 `json:"secondsAfterFailure,omitempty"`
-	// SecondsAfterSuccess is how long a successful run is kept.
+	// SecondsAfterSuccess is how long a successful run is kept, in seconds.
 	// +optional
 	SecondsAfterSuccess *int32 `json:"secondsAfterSuccess,omitempty"`
 }
 
-// AnalysisPhase is what a run, a metric, a measurement or an experiment has come to.
+// AnalysisPhase is the state of an analysis run, a metric, a measurement or an experiment.
 type AnalysisPhase string
 
 // The phases of an analysis.
@@ -244,113 +246,113 @@ const (
 	AnalysisPhaseInconclusive AnalysisPhase = "Inconclusive"
 )
 
-// Completed is true of a phase that is not left any more.
+// Completed reports whether the phase is final.
 func (p AnalysisPhase) Completed() bool {
 	switch p {
 	case AnalysisPhaseSuccessful, AnalysisPhaseFailed, AnalysisPhaseError, AnalysisPhaseInconclusive:
 		return true
-	default: // under way, and phases that only a newer controller writes
+	default: // pending, running, and phases that only a newer controller writes
 		return false
 	}
 }
 
-// AnalysisRunStatus is what was measured.
+// AnalysisRunStatus has the measurements and the result of a run.
 type AnalysisRunStatus struct {
-	// Phase is what the run has come to.
+	// Phase of the run.
 	Phase AnalysisPhase `json:"phase"`
-	// Message says why.
+	// Message is the reason for the phase.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// MetricResults by metric.
+	// MetricResults are the results by metric.
 	// +listType=atomic
 	// +optional
 	MetricResults []MetricResult `json:"metricResults,omitempty"`
-	// StartedAt is when the run began.
+	// StartedAt is the time at which the run started.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
-	// RunSummary counts the metrics that decide.
+	// RunSummary counts the metrics that determine the result of the run.
 	// +optional
 	RunSummary RunSummary `json:"runSummary,omitzero"`
-	// DryRunSummary counts the metrics that are only recorded.
+	// DryRunSummary counts the metrics that are measured as a dry run.
 	// +optional
 	DryRunSummary *RunSummary `json:"dryRunSummary,omitempty"`
-	// CompletedAt is when the run ended.
+	// CompletedAt is the time at which the run completed.
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
 }
 
-// RunSummary counts metrics by what they came to.
+// RunSummary counts metrics by their result.
 type RunSummary struct {
-	// Count of metrics.
+	// Count is the number of metrics.
 	// +optional
 	Count int32 `json:"count,omitempty"`
-	// Successful metrics.
+	// Successful is the number of successful metrics.
 	// +optional
 	Successful int32 `json:"successful,omitempty"`
-	// Failed metrics.
+	// Failed is the number of failed metrics.
 	// +optional
 	Failed int32 `json:"failed,omitempty"`
-	// Inconclusive metrics.
+	// Inconclusive is the number of inconclusive metrics.
 	// +optional
 	Inconclusive int32 `json:"inconclusive,omitempty"`
-	// Error is the number of metrics that erred.
+	// Error is the number of metrics that ended with an error.
 	// +optional
 	Error int32 `json:"error,omitempty"`
 }
 
-// MetricResult is what was measured of one metric.
+// MetricResult is the result of one metric.
 type MetricResult struct {
 	// Name of the metric.
 	Name string `json:"name"`
-	// Phase is what it has come to.
+	// Phase of the metric.
 	Phase AnalysisPhase `json:"phase"`
-	// Measurements, the newest last.
+	// Measurements of the metric, the newest last.
 	// +listType=atomic
 	// +optional
 	Measurements []Measurement `json:"measurements,omitempty"`
-	// Message says why it is in that phase.
+	// Message is the reason for the phase.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Count of measurements that have a verdict.
+	// Count is the number of measurements that completed without an error.
 	// +optional
 	Count int32 `json:"count,omitempty"`
-	// Successful measurements.
+	// Successful is the number of successful measurements.
 	// +optional
 	Successful int32 `json:"successful,omitempty"`
-	// Failed measurements.
+	// Failed is the number of failed measurements.
 	// +optional
 	Failed int32 `json:"failed,omitempty"`
-	// Inconclusive measurements.
+	// Inconclusive is the number of inconclusive measurements.
 	// +optional
 	Inconclusive int32 `json:"inconclusive,omitempty"`
-	// Error is the number of measurements that went wrong.
+	// Error is the number of measurements that ended with an error.
 	// +optional
 	Error int32 `json:"error,omitempty"`
-	// ConsecutiveError is how many of the last went wrong.
+	// ConsecutiveError is the number of the latest measurements that all ended with an error.
 	// +optional
 	ConsecutiveError int32 `json:"consecutiveError,omitempty"`
-	// DryRun is true when the outcome is only recorded.
+	// DryRun is true if the result is recorded, but does not affect the run.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
-	// Metadata of the provider, for example the query as it was asked.
+	// Metadata of the provider, for example the query with its arguments resolved.
 	// +optional
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// ConsecutiveSuccess is how many of the last were good.
+	// ConsecutiveSuccess is the number of the latest measurements that were all successful.
 	// +optional
 	ConsecutiveSuccess int32 `json:"consecutiveSuccess,omitempty"`
 }
 
-// Measurement is one answer of a provider.
+// Measurement is one result of a query to a provider.
 type Measurement struct {
-	// Phase is how it was judged.
+	// Phase of the measurement.
 	Phase AnalysisPhase `json:"phase"`
-	// Message says why.
+	// Message is the reason for the phase.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// StartedAt is when it began.
+	// StartedAt is the time at which the measurement started.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
-	// FinishedAt is when it ended.
+	// FinishedAt is the time at which the measurement ended.
 	// +optional
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 	// Value that was measured.
@@ -359,7 +361,7 @@ type Measurement struct {
 	// Metadata of the provider.
 	// +optional
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// ResumeAt is when it is looked at again, while it is under way.
+	// ResumeAt is the time at which a running measurement is checked next.
 	// +optional
 	ResumeAt *metav1.Time `json:"resumeAt,omitempty"`
 }

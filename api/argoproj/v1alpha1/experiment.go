@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Experiment runs pods of several templates side by side for a time and judges them.
+// Experiment runs pods of several templates at the same time, and analyses them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=experiments,singular=experiment,shortName=exp,scope=Namespaced
@@ -18,9 +18,9 @@ type Experiment struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what to run.
+	// Spec defines the pods and their analyses.
 	Spec ExperimentSpec `json:"spec"`
-	// Status is what has come of it.
+	// Status is the observed state of the experiment.
 	// +optional
 	Status ExperimentStatus `json:"status,omitzero"`
 }
@@ -35,55 +35,56 @@ type ExperimentList struct {
 	Items           []Experiment `json:"items"`
 }
 
-// ExperimentSpec is what to run.
+// ExperimentSpec defines the pods of an experiment and their analyses.
 type ExperimentSpec struct {
-	// Templates of the pods, one for each side.
+	// Templates of the pods that are compared.
 	// +listType=atomic
 	Templates []TemplateSpec `json:"templates"`
-	// Duration for which they run once all are available. Without it: until the analyses decide, or somebody ends it.
+	// Duration for which the pods run once all are available. If omitted, the experiment ends with its analyses, or when it
+	// is terminated.
 	// +optional
 	Duration DurationString `json:"duration,omitempty"`
-	// ProgressDeadlineSeconds is how long the pods may take to get available, in seconds. Without it: 600.
+	// ProgressDeadlineSeconds is how long the pods may take to become available, in seconds. Defaults to 600.
 	// +optional
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
 	// Terminate ends the experiment.
 	// +optional
 	Terminate bool `json:"terminate,omitempty"`
-	// Analyses that judge the sides.
+	// Analyses of the pods.
 	// +listType=atomic
 	// +optional
 	Analyses []ExperimentAnalysisTemplateRef `json:"analyses,omitempty"`
-	// ScaleDownDelaySeconds is how long the pods stay at the end, in seconds. Without it: 30.
+	// ScaleDownDelaySeconds is how long the pods keep running after the experiment, in seconds. Defaults to 30.
 	// +optional
 	ScaleDownDelaySeconds *int32 `json:"scaleDownDelaySeconds,omitempty"`
-	// DryRun names metrics whose outcome is only recorded.
+	// DryRun selects metrics whose results are recorded, but do not affect the result of the experiment.
 	// +listType=atomic
 	// +optional
 	DryRun []DryRun `json:"dryRun,omitempty"`
-	// MeasurementRetention says how many measurements are kept.
+	// MeasurementRetention sets how many measurements of a metric are kept.
 	// +listType=atomic
 	// +optional
 	MeasurementRetention []MeasurementRetention `json:"measurementRetention,omitempty"`
-	// AnalysisRunMetadata is put on the AnalysisRuns.
+	// AnalysisRunMetadata is added to the AnalysisRuns.
 	// +optional
 	AnalysisRunMetadata *AnalysisRunMetadata `json:"analysisRunMetadata,omitempty"`
 }
 
-// TemplateSpec describes the pods of one side.
+// TemplateSpec describes the pods of one template.
 type TemplateSpec struct {
-	// Name of the side.
+	// Name of the template.
 	Name string `json:"name"`
-	// Replicas is how many pods. Without it: 1.
+	// Replicas is the number of pods. Defaults to 1.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
-	// MinReadySeconds is how long a pod must have been ready to count as available, in seconds. Without it: 0.
+	// MinReadySeconds is how long a pod must have been ready to count as available, in seconds. Defaults to 0.
 	// +optional
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 	// Selector of the pods.
 	Selector *metav1.LabelSelector `json:"selector"`
 	// Template of the pods.
 	Template corev1.PodTemplateSpec `json:"template"`
-	// Service asks for a Service for these pods.
+	// Service requests a Service for these pods.
 	// +optional
 	Service *TemplateService `json:"service,omitempty"`
 }
@@ -101,15 +102,15 @@ type ExperimentAnalysisTemplateRef struct {
 	// +listType=atomic
 	// +optional
 	Args []Argument `json:"args,omitempty"`
-	// RequiredForCompletion ends the experiment when all analyses of this kind are successful.
+	// RequiredForCompletion completes the experiment as soon as all analyses with this setting are successful.
 	// +optional
 	RequiredForCompletion bool `json:"requiredForCompletion,omitempty"`
 }
 
-// TemplateStatusCode is how far one side is.
+// TemplateStatusCode is the state of one template.
 type TemplateStatusCode string
 
-// How far one side is.
+// The states of a template.
 const (
 	TemplateStatusProgressing TemplateStatusCode = "Progressing"
 	TemplateStatusRunning     TemplateStatusCode = "Running"
@@ -118,32 +119,32 @@ const (
 	TemplateStatusError       TemplateStatusCode = "Error"
 )
 
-// ExperimentStatus is what has come of an experiment.
+// ExperimentStatus is the observed state of an experiment.
 type ExperimentStatus struct {
-	// Phase is what it has come to.
+	// Phase of the experiment.
 	// +optional
 	Phase AnalysisPhase `json:"phase,omitempty"`
-	// Message says why.
+	// Message is the reason for the phase.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// AvailableAt is since when all sides are available.
+	// AvailableAt is the time since which the pods of all templates have been available.
 	// +optional
 	AvailableAt *metav1.Time `json:"availableAt,omitempty"`
 	// Conditions of the experiment.
 	// +listType=atomic
 	// +optional
 	Conditions []ExperimentCondition `json:"conditions,omitempty"`
-	// TemplateStatuses are how far the sides are.
+	// TemplateStatuses are the states of the templates.
 	// +listType=atomic
 	// +optional
 	TemplateStatuses []TemplateStatus `json:"templateStatuses,omitempty"`
-	// AnalysisRuns that judge the sides.
+	// AnalysisRuns of the experiment.
 	// +listType=atomic
 	// +optional
 	AnalysisRuns []ExperimentAnalysisRunStatus `json:"analysisRuns,omitempty"`
 }
 
-// ExperimentConditionType names a condition.
+// ExperimentConditionType is the type of a condition.
 type ExperimentConditionType string
 
 // The conditions of an Experiment.
@@ -155,55 +156,55 @@ const (
 	ExperimentReplicaFailure ExperimentConditionType = "ReplicaFailure"
 )
 
-// ExperimentCondition is one statement about an Experiment.
+// ExperimentCondition is one condition of an Experiment.
 type ExperimentCondition struct {
 	// Type of the condition.
 	Type ExperimentConditionType `json:"type"`
 	// Status is True, False or Unknown.
 	Status corev1.ConditionStatus `json:"status"`
-	// LastUpdateTime is when it was written last.
+	// LastUpdateTime is the time of the last update of the condition.
 	LastUpdateTime metav1.Time `json:"lastUpdateTime"`
-	// LastTransitionTime is when its status changed last.
+	// LastTransitionTime is the time of the last change of the status.
 	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
-	// Reason in one word.
+	// Reason for the status, in CamelCase.
 	Reason string `json:"reason"`
-	// Message in a sentence.
+	// Message describes the reason.
 	Message string `json:"message"`
 }
 
-// TemplateStatus is how far one side is.
+// TemplateStatus is the observed state of one template.
 type TemplateStatus struct {
-	// Name of the side.
+	// Name of the template.
 	Name string `json:"name"`
-	// Replicas is how many pods there are.
+	// Replicas is the number of pods.
 	Replicas int32 `json:"replicas"`
-	// UpdatedReplicas is how many pods there are of the template as it is now.
+	// UpdatedReplicas is the number of pods of the current template.
 	UpdatedReplicas int32 `json:"updatedReplicas"`
-	// ReadyReplicas is how many pods are ready.
+	// ReadyReplicas is the number of ready pods.
 	ReadyReplicas int32 `json:"readyReplicas"`
-	// AvailableReplicas is how many pods are available.
+	// AvailableReplicas is the number of available pods.
 	AvailableReplicas int32 `json:"availableReplicas"`
-	// CollisionCount is how often the name of the ReplicaSet was taken.
+	// CollisionCount is the number of times that the name of the ReplicaSet was already in use.
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 	// Status is Progressing, Running, Successful, Failed or Error.
 	// +optional
 	Status TemplateStatusCode `json:"status,omitempty"`
-	// Message says why.
+	// Message is the reason for the status.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// LastTransitionTime is when the status changed last.
+	// LastTransitionTime is the time of the last change of the status.
 	// +optional
 	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
-	// ServiceName is the Service of the side.
+	// ServiceName is the name of the Service for these pods.
 	// +optional
 	ServiceName string `json:"serviceName,omitempty"`
-	// PodTemplateHash is the hash of the side.
+	// PodTemplateHash is the hash of the template.
 	// +optional
 	PodTemplateHash string `json:"podTemplateHash,omitempty"`
 }
 
-// ExperimentAnalysisRunStatus is an AnalysisRun as its Experiment sees it.
+// ExperimentAnalysisRunStatus is the state of an AnalysisRun of an Experiment.
 type ExperimentAnalysisRunStatus struct {
 	// Name of the analysis.
 	Name string `json:"name"`

@@ -7,42 +7,42 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// MetricProvider has exactly one field set.
+// MetricProvider is the source of a metric. Exactly one field must be set.
 type MetricProvider struct {
-	// Prometheus is asked a query.
+	// Prometheus is a query to Prometheus.
 	// +optional
 	Prometheus *PrometheusMetric `json:"prometheus,omitempty"`
-	// Kayenta is asked for a score.
+	// Kayenta is an analysis by Kayenta, which returns a score.
 	// +optional
 	Kayenta *KayentaMetric `json:"kayenta,omitempty"`
-	// Web is a URL that answers.
+	// Web is a request to a URL.
 	// +optional
 	Web *WebMetric `json:"web,omitempty"`
-	// Datadog is asked a query.
+	// Datadog is a query to Datadog.
 	// +optional
 	Datadog *DatadogMetric `json:"datadog,omitempty"`
-	// Wavefront is asked a query.
+	// Wavefront is a query to Wavefront.
 	// +optional
 	Wavefront *WavefrontMetric `json:"wavefront,omitempty"`
-	// NewRelic is asked a query.
+	// NewRelic is a query to New Relic.
 	// +optional
 	NewRelic *NewRelicMetric `json:"newRelic,omitempty"`
-	// Job is run, and must end well.
+	// Job is a Job that must succeed.
 	// +optional
 	Job *JobMetric `json:"job,omitempty"`
-	// CloudWatch is asked queries.
+	// CloudWatch is a set of queries to CloudWatch.
 	// +optional
 	CloudWatch *CloudWatchMetric `json:"cloudWatch,omitempty"`
-	// Graphite is asked a query.
+	// Graphite is a query to Graphite.
 	// +optional
 	Graphite *GraphiteMetric `json:"graphite,omitempty"`
-	// Influxdb is asked a query.
+	// Influxdb is a query to InfluxDB.
 	// +optional
 	Influxdb *InfluxdbMetric `json:"influxdb,omitempty"`
-	// SkyWalking is asked a query.
+	// SkyWalking is a query to SkyWalking.
 	// +optional
 	SkyWalking *SkyWalkingMetric `json:"skywalking,omitempty"`
-	// Plugin is a provider of others: one name, with its configuration.
+	// Plugin is a third-party provider: one name, with its configuration.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -50,7 +50,7 @@ type MetricProvider struct {
 	Plugin map[string]json.RawMessage `json:"plugin,omitempty"`
 }
 
-// providerTypes are the providers by the names of the API, with which metrics about analyses are labeled.
+// providerTypes maps the fields of MetricProvider to the names that label the metrics of analyses.
 var providerTypes = []struct {
 	name string
 	set  func(p *MetricProvider) bool
@@ -84,26 +84,26 @@ func (p *MetricProvider) Types() []string {
 
 // PrometheusMetric is a query to Prometheus.
 type PrometheusMetric struct {
-	// Address of the server. Without it: the environment variable ARGO_ROLLOUTS_PROMETHEUS_ADDRESS of the controller.
+	// Address of the server. Defaults to the environment variable ARGO_ROLLOUTS_PROMETHEUS_ADDRESS of the controller.
 	// +optional
 	Address string `json:"address,omitempty"`
 	// Query in PromQL.
 	// +optional
 	Query string `json:"query,omitempty"`
-	// Authentication at the server.
+	// Authentication for the server.
 	// +optional
 	Authentication Authentication `json:"authentication,omitzero"`
-	// Timeout of a query in seconds. Without it: 30.
+	// Timeout of a query, in seconds. Defaults to 30.
 	// +optional
 	Timeout *int64 `json:"timeout,omitempty"`
-	// Insecure does not check the certificate.
+	// Insecure disables the verification of the server's certificate.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 	// Headers of the request.
 	// +listType=atomic
 	// +optional
 	Headers []WebMetricHeader `json:"headers,omitempty"`
-	// RangeQuery asks over a range of time.
+	// RangeQuery queries a range of time.
 	// +optional
 	RangeQuery *PrometheusRangeQueryArgs `json:"rangeQuery,omitempty"`
 }
@@ -121,20 +121,20 @@ type PrometheusRangeQueryArgs struct {
 	Step DurationString `json:"step,omitempty"`
 }
 
-// Authentication has at most one field set.
+// Authentication is the way to authenticate at a server. At most one field may be set.
 type Authentication struct {
-	// BasicAuth sends a name and a password.
+	// BasicAuth sends a user name and a password.
 	// +optional
 	BasicAuth BasicAuth `json:"basicAuth,omitzero"`
-	// Sigv4 signs for AWS.
+	// Sigv4 signs requests for AWS.
 	// +optional
 	Sigv4 Sigv4Config `json:"sigv4,omitzero"`
-	// OAuth2 gets a token with client credentials.
+	// OAuth2 requests a token with client credentials.
 	// +optional
 	OAuth2 OAuth2Config `json:"oauth2,omitzero"`
 }
 
-// BasicAuth is a name and a password.
+// BasicAuth is a user name and a password.
 type BasicAuth struct {
 	// Username to send.
 	// +optional
@@ -144,7 +144,7 @@ type BasicAuth struct {
 	Password string `json:"password,omitempty"`
 }
 
-// Sigv4Config says how to sign for AWS.
+// Sigv4Config configures the signature of requests for AWS.
 type Sigv4Config struct {
 	// Region of the service.
 	// +optional
@@ -157,9 +157,9 @@ type Sigv4Config struct {
 	RoleARN string `json:"roleArn,omitempty"`
 }
 
-// OAuth2Config are client credentials.
+// OAuth2Config has client credentials.
 type OAuth2Config struct {
-	// TokenURL is where tokens are given.
+	// TokenURL is the URL of the token endpoint.
 	// +optional
 	TokenURL string `json:"tokenUrl,omitempty"`
 	// ClientID of the client.
@@ -168,7 +168,7 @@ type OAuth2Config struct {
 	// ClientSecret of the client.
 	// +optional
 	ClientSecret string `json:"clientSecret,omitempty"`
-	// Scopes that are asked for.
+	// Scopes that are requested.
 	// +listType=atomic
 	// +optional
 	Scopes []string `json:"scopes,omitempty"`
@@ -176,9 +176,9 @@ type OAuth2Config struct {
 
 // WebMetricHeader is a header of a request.
 type WebMetricHeader struct {
-	// Key of it.
+	// Key of the header.
 	Key string `json:"key"`
-	// Value of it.
+	// Value of the header.
 	Value string `json:"value"`
 }
 
@@ -192,12 +192,12 @@ const (
 	WebMetricMethodPut  WebMetricMethod = "PUT"
 )
 
-// WebMetric is a call to a URL.
+// WebMetric is a request to a URL.
 type WebMetric struct {
-	// Method is GET, POST or PUT. Without it: GET.
+	// Method is GET, POST or PUT. Defaults to GET.
 	// +optional
 	Method WebMetricMethod `json:"method,omitempty"`
-	// URL that is called.
+	// URL of the request.
 	URL string `json:"url"`
 	// Headers of the request.
 	// +listType=atomic
@@ -206,13 +206,13 @@ type WebMetric struct {
 	// Body of the request, for POST and PUT.
 	// +optional
 	Body string `json:"body,omitempty"`
-	// TimeoutSeconds of the call. Without it: 10.
+	// TimeoutSeconds is the timeout of the request, in seconds. Defaults to 10.
 	// +optional
 	TimeoutSeconds int64 `json:"timeoutSeconds,omitempty"`
-	// JSONPath of the value in the answer. Without it: the whole answer.
+	// JSONPath of the value in the response. Defaults to the whole response.
 	// +optional
 	JSONPath string `json:"jsonPath,omitempty"`
-	// Insecure does not check the certificate.
+	// Insecure disables the verification of the server's certificate.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 	// JSONBody of the request instead of body, for POST and PUT.
@@ -221,21 +221,21 @@ type WebMetric struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	JSONBody json.RawMessage `json:"jsonBody,omitempty"`
-	// Authentication at the server.
+	// Authentication for the server.
 	// +optional
 	Authentication Authentication `json:"authentication,omitzero"`
 }
 
-// JobMetric is a Job that must end well.
+// JobMetric is a Job that must succeed.
 type JobMetric struct {
-	// Metadata is put on the Job.
+	// Metadata is added to the Job.
 	// +optional
 	Metadata JobMetadata `json:"metadata,omitzero"`
 	// Spec of the Job.
 	Spec batchv1.JobSpec `json:"spec"`
 }
 
-// JobMetadata is put on a Job.
+// JobMetadata has labels and annotations of a Job.
 type JobMetadata struct {
 	// Labels by key.
 	// +optional
@@ -247,21 +247,21 @@ type JobMetadata struct {
 
 // DatadogMetric is a query to Datadog.
 type DatadogMetric struct {
-	// Interval that is asked about, up to now.
+	// Interval before now that is queried.
 	// +kubebuilder:default="5m"
 	// +optional
 	Interval DurationString `json:"interval,omitempty"`
-	// RequestTimeout of one call.
+	// RequestTimeout is the timeout of one request.
 	// +kubebuilder:default="10s"
 	// +optional
 	RequestTimeout DurationString `json:"requestTimeout,omitempty"`
-	// Query to ask.
+	// Query is the query.
 	// +optional
 	Query string `json:"query,omitempty"`
-	// Queries by name, for a formula. Only v2.
+	// Queries by name, for a formula. Requires API version v2.
 	// +optional
 	Queries map[string]string `json:"queries,omitempty"`
-	// Formula over the queries. Only v2.
+	// Formula over the queries. Requires API version v2.
 	// +optional
 	Formula string `json:"formula,omitempty"`
 	// APIVersion of Datadog.
@@ -269,7 +269,7 @@ type DatadogMetric struct {
 	// +kubebuilder:default="v1"
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
-	// Aggregator of many points to one. Only v2. Without it: last.
+	// Aggregator reduces the points of a result to one. Requires API version v2. Defaults to last.
 	// +kubebuilder:validation:Enum=avg;min;max;sum;last;percentile;mean;l2norm;area
 	// +optional
 	Aggregator string `json:"aggregator,omitempty"`
@@ -280,10 +280,10 @@ type DatadogMetric struct {
 
 // SecretRef names a Secret.
 type SecretRef struct {
-	// Name of it.
+	// Name of the Secret.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// Namespaced is true when it lies in the namespace of the run; otherwise in that of the controller.
+	// Namespaced is true if the Secret is in the namespace of the analysis run. Otherwise it is in that of the controller.
 	// +optional
 	Namespaced bool `json:"namespaced,omitempty"`
 }
@@ -293,36 +293,36 @@ type WavefrontMetric struct {
 	// Address of the server.
 	// +optional
 	Address string `json:"address,omitempty"`
-	// Query to ask.
+	// Query is the query.
 	// +optional
 	Query string `json:"query,omitempty"`
 }
 
 // NewRelicMetric is a query to New Relic.
 type NewRelicMetric struct {
-	// Profile is the name of the Secret with the keys. Without it: newrelic.
+	// Profile is the name of the Secret with the keys. Defaults to newrelic.
 	// +optional
 	Profile string `json:"profile,omitempty"`
 	// Query in NRQL.
 	Query string `json:"query"`
-	// Timeout of a query in seconds. Without it: 5.
+	// Timeout of a query, in seconds. Defaults to 5.
 	// +optional
 	Timeout *int64 `json:"timeout,omitempty"`
 }
 
-// CloudWatchMetric are queries to CloudWatch.
+// CloudWatchMetric is a set of queries to CloudWatch.
 type CloudWatchMetric struct {
-	// Interval that is asked about, up to now. Without it: 5m.
+	// Interval before now that is queried. Defaults to 5m.
 	// +optional
 	Interval DurationString `json:"interval,omitempty"`
-	// MetricDataQueries to ask.
+	// MetricDataQueries are the queries.
 	// +listType=atomic
 	MetricDataQueries []CloudWatchMetricDataQuery `json:"metricDataQueries"`
 }
 
 // CloudWatchMetricDataQuery is one query.
 type CloudWatchMetricDataQuery struct {
-	// ID by which expressions name it.
+	// ID under which expressions refer to the query.
 	// +optional
 	ID string `json:"id,omitempty"`
 	// Expression over other queries.
@@ -334,37 +334,37 @@ type CloudWatchMetricDataQuery struct {
 	// MetricStat is a statistic of a metric.
 	// +optional
 	MetricStat *CloudWatchMetricStat `json:"metricStat,omitempty"`
-	// Period of a point in seconds.
+	// Period of a point, in seconds.
 	// +optional
 	Period *intstr.IntOrString `json:"period,omitempty"`
-	// ReturnData is false for a query that only others use.
+	// ReturnData is false for a query whose result only expressions use.
 	// +optional
 	ReturnData *bool `json:"returnData,omitempty"`
 }
 
 // CloudWatchMetricStat is a statistic of a metric.
 type CloudWatchMetricStat struct {
-	// Metric that is meant.
+	// Metric of the statistic.
 	// +optional
 	Metric CloudWatchMetricStatMetric `json:"metric,omitzero"`
-	// Period of a point in seconds.
+	// Period of a point, in seconds.
 	// +optional
 	Period intstr.IntOrString `json:"period,omitzero"`
-	// Stat, for example Average.
+	// Stat is the statistic, for example Average.
 	// +optional
 	Stat string `json:"stat,omitempty"`
-	// Unit, for example Count.
+	// Unit of the metric, for example Count.
 	// +optional
 	Unit string `json:"unit,omitempty"`
 }
 
 // CloudWatchMetricStatMetric names a metric.
 type CloudWatchMetricStatMetric struct {
-	// Dimensions that tell it apart.
+	// Dimensions that identify the metric.
 	// +listType=atomic
 	// +optional
 	Dimensions []CloudWatchMetricStatMetricDimension `json:"dimensions,omitempty"`
-	// MetricName is its name.
+	// MetricName is the name of the metric.
 	// +optional
 	MetricName string `json:"metricName,omitempty"`
 	// Namespace of the metric.
@@ -387,14 +387,14 @@ type GraphiteMetric struct {
 	// Address of the server.
 	// +optional
 	Address string `json:"address,omitempty"`
-	// Query to ask.
+	// Query is the query.
 	// +optional
 	Query string `json:"query,omitempty"`
 }
 
 // InfluxdbMetric is a query to InfluxDB.
 type InfluxdbMetric struct {
-	// Profile is the name of the Secret with the keys. Without it: influxdb.
+	// Profile is the name of the Secret with the keys. Defaults to influxdb.
 	// +optional
 	Profile string `json:"profile,omitempty"`
 	// Query in Flux.
@@ -410,65 +410,65 @@ type SkyWalkingMetric struct {
 	// Query in GraphQL.
 	// +optional
 	Query string `json:"query,omitempty"`
-	// Interval that is asked about, up to now. Without it: 5m.
+	// Interval before now that is queried. Defaults to 5m.
 	// +optional
 	Interval DurationString `json:"interval,omitempty"`
 }
 
-// KayentaMetric is a comparison by Kayenta.
+// KayentaMetric is an analysis by Kayenta.
 type KayentaMetric struct {
 	// Address of the server.
 	Address string `json:"address"`
-	// Application that is compared.
+	// Application whose metrics are compared.
 	Application string `json:"application"`
-	// CanaryConfigName is the name of the configuration.
+	// CanaryConfigName is the name of Kayenta's canary configuration.
 	CanaryConfigName string `json:"canaryConfigName"`
-	// MetricsAccountName is the account of the metrics.
+	// MetricsAccountName is the account for the metrics.
 	MetricsAccountName string `json:"metricsAccountName"`
-	// ConfigurationAccountName is the account of the configuration.
+	// ConfigurationAccountName is the account for the configuration.
 	ConfigurationAccountName string `json:"configurationAccountName"`
-	// StorageAccountName is the account of the results.
+	// StorageAccountName is the account for the results.
 	StorageAccountName string `json:"storageAccountName"`
 	// Threshold of the score.
 	Threshold KayentaThreshold `json:"threshold"`
 	// Scopes that are compared.
 	// +listType=atomic
 	Scopes []KayentaScope `json:"scopes"`
-	// Lookback begins the comparison at the start of the run.
+	// Lookback starts the range of the comparison at the start of the analysis run.
 	// +optional
 	Lookback bool `json:"lookback,omitempty"`
 }
 
-// KayentaThreshold are the bounds of a score.
+// KayentaThreshold has the limits of a score.
 type KayentaThreshold struct {
-	// Pass is the least good score.
+	// Pass is the lowest successful score.
 	Pass int64 `json:"pass"`
-	// Marginal is the least score that is not bad.
+	// Marginal is the lowest inconclusive score. A lower score is failed.
 	Marginal int64 `json:"marginal"`
 }
 
-// KayentaScope are two sides that are compared.
+// KayentaScope is a comparison of two scopes.
 type KayentaScope struct {
 	// Name of the comparison.
 	Name string `json:"name"`
-	// ControlScope is the side that is known.
+	// ControlScope is the baseline.
 	ControlScope ScopeDetail `json:"controlScope"`
-	// ExperimentScope is the side that is new.
+	// ExperimentScope is compared with the baseline.
 	ExperimentScope ScopeDetail `json:"experimentScope"`
 }
 
-// ScopeDetail is one side.
+// ScopeDetail is one side of a comparison.
 type ScopeDetail struct {
-	// Scope is its name.
+	// Scope is the name of the scope.
 	Scope string `json:"scope"`
-	// Region of it.
+	// Region of the scope.
 	Region string `json:"region"`
-	// Step between two points in seconds.
+	// Step between two points, in seconds.
 	Step int64 `json:"step"`
-	// Start of the range, in RFC 3339. Without it: the start of the run, or the interval before now.
+	// Start of the range, in RFC 3339. Defaults to the start of the analysis run, or to the interval before now.
 	// +optional
 	Start string `json:"start,omitempty"`
-	// End of the range, in RFC 3339. Without it: now.
+	// End of the range, in RFC 3339. Defaults to now.
 	// +optional
 	End string `json:"end,omitempty"`
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestEveryProviderHasItsType: validation, metrics and the registry of services read Types, so a field without a type would
-// be a provider that nobody serves.
+// TestEveryProviderHasItsType: validation, metrics and the registry of providers use Types, so no query would ever be sent to
+// a provider without a type.
 func TestEveryProviderHasItsType(t *testing.T) {
 	fields := reflect.TypeFor[MetricProvider]()
 	for i := range fields.NumField() {

@@ -1,14 +1,15 @@
 package v1alpha1
 
-// Labels of what belongs to a Rollout.
+// Labels of the objects that belong to a Rollout.
 const (
-	// PodTemplateHashLabel tells the ReplicaSets of a Rollout apart, and their pods, AnalysisRuns and Experiments.
+	// PodTemplateHashLabel has the revision to which a ReplicaSet, a pod, an AnalysisRun or an Experiment of a Rollout
+	// belongs.
 	PodTemplateHashLabel = "rollouts-pod-template-hash"
-	// InstanceIDLabel shares a cluster between controllers: each sees only the objects that carry its own value.
+	// InstanceIDLabel divides a cluster between controllers: each reconciles only the objects with its own value.
 	InstanceIDLabel = "argo-rollouts.argoproj.io/controller-instance-id"
-	// RolloutTypeLabel says for what an AnalysisRun was made.
+	// RolloutTypeLabel has the purpose of an AnalysisRun.
 	RolloutTypeLabel = "rollout-type"
-	// StepIndexLabel says for which step an AnalysisRun was made, from 0.
+	// StepIndexLabel has the index of the step, from 0, for which an AnalysisRun was created.
 	StepIndexLabel = "step-index"
 )
 
@@ -20,29 +21,30 @@ const (
 	TypePostPromotion = "PostPromotion"
 )
 
-// Annotations of a Rollout and of what belongs to it.
+// Annotations of a Rollout and of the objects that belong to it.
 const (
 	// ManagedByAnnotation names the Rollout that writes the selector of a Service, or a route.
 	ManagedByAnnotation = "argo-rollouts.argoproj.io/managed-by-rollouts"
-	// RoutedByAnnotation keeps on such an object, as JSON, the UID of the Rollout and what its routers are, so that its routes can
-	// be restored when it is deleted while no process watches. It is Serin's own.
+	// RoutedByAnnotation has, as JSON, the UID of the Rollout that routes with such an object and the configuration of its
+	// routers, so that its routes can be restored when it is deleted while no process watches. Only Serin sets it.
 	RoutedByAnnotation = "serin.dev/routed-by"
-	// ReplicasBeforeAnnotation is the number of replicas that a Deployment had before a Rollout that takes its template scaled it
-	// down. It is Serin's own.
+	// ReplicasBeforeAnnotation is the number of replicas that a Deployment had before a Rollout with a workloadRef to it
+	// scaled it down. Only Serin sets it.
 	ReplicasBeforeAnnotation = "serin.dev/replicas-before"
-	// ScaleDownDeadlineAnnotation is the moment from which a ReplicaSet may go to zero, in RFC 3339 and UTC.
+	// ScaleDownDeadlineAnnotation is the time from which a ReplicaSet may be scaled to zero, in RFC 3339 and UTC.
 	ScaleDownDeadlineAnnotation = "scale-down-deadline"
 	// RevisionAnnotation counts the templates of a Rollout, from 1.
 	RevisionAnnotation = "rollout.argoproj.io/revision"
-	// RevisionHistoryAnnotation lists the earlier revisions of a ReplicaSet that came back.
+	// RevisionHistoryAnnotation lists the earlier revision numbers of a ReplicaSet to which the Rollout was rolled back.
 	RevisionHistoryAnnotation = "rollout.argoproj.io/revision-history"
-	// DesiredReplicasAnnotation is spec.replicas of the Rollout when the ReplicaSet was scaled last.
+	// DesiredReplicasAnnotation is spec.replicas of the Rollout when the ReplicaSet was last scaled.
 	DesiredReplicasAnnotation = "rollout.argoproj.io/desired-replicas"
 	// WorkloadGenerationAnnotation is the generation of the workload that spec.workloadRef names.
 	WorkloadGenerationAnnotation = "rollout.argoproj.io/workload-generation"
-	// EphemeralMetadataAnnotation holds the metadata that was put on the pods of a ReplicaSet for its role, as JSON.
+	// EphemeralMetadataAnnotation has, as JSON, the metadata that was added to the pods of a ReplicaSet for its role.
 	EphemeralMetadataAnnotation = "rollout.argoproj.io/ephemeral-metadata"
-	// ExperimentNameAnnotation and ExperimentTemplateAnnotation say whose a ReplicaSet or a Service is.
+	// ExperimentNameAnnotation and ExperimentTemplateAnnotation name the Experiment and the template of a ReplicaSet or a
+	// Service.
 	ExperimentNameAnnotation     = "experiment.argoproj.io/name"
 	ExperimentTemplateAnnotation = "experiment.argoproj.io/template-name"
 )

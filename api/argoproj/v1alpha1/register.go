@@ -23,10 +23,10 @@ var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha
 
 var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 
-// AddToScheme makes a scheme know the kinds of this package.
+// AddToScheme registers the kinds of this package in a scheme.
 var AddToScheme = schemeBuilder.AddToScheme
 
-// Resource gives the qualified name of a resource of this group, for example for errors of the API machinery.
+// Resource returns the qualified name of a resource of this group, for example for errors of the API machinery.
 func Resource(resource string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(resource).GroupResource()
 }

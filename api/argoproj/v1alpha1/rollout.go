@@ -24,14 +24,14 @@ type Rollout struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what the user asks for.
+	// Spec is the desired state.
 	Spec RolloutSpec `json:"spec"`
-	// Status is what the controller knows about the rollout.
+	// Status is the observed state.
 	// +optional
 	Status RolloutStatus `json:"status,omitzero"`
 
-	// Unreadable are JSON pointers to what is stored and could not be read, such as a quantity that is none. The object
-	// was read without it.
+	// Unreadable has JSON pointers to stored values that could not be decoded, such as an invalid quantity. The object was
+	// decoded without them.
 	Unreadable []string `json:"-"`
 }
 
@@ -45,48 +45,50 @@ type RolloutList struct {
 	Items           []Rollout `json:"items"`
 }
 
-// RolloutSpec is what the user asks for.
+// RolloutSpec is the desired state of a Rollout.
 type RolloutSpec struct {
-	// Replicas is how many pods shall serve. Without it: 1, which is written back so that an autoscaler can change it.
+	// Replicas is the desired number of pods. Defaults to 1, which is written to the spec so that an autoscaler can change
+	// it.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// Selector finds the pods of this Rollout. It must match the labels of the template and cannot be changed. With
-	// workloadRef it may be absent: that of the workload is used.
+	// Selector selects the pods of this Rollout. It must match the labels of the template and cannot be changed. It may be
+	// omitted with workloadRef: the selector of the workload is used.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message=".spec.selector is immutable"
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// Template describes the pods. A change of it begins a release. It must be empty where workloadRef is given.
+	// Template describes the pods. A change of it starts a release. It must be empty if workloadRef is set.
 	// +optional
 	Template corev1.PodTemplateSpec `json:"template,omitzero"`
 
-	// WorkloadRef takes the template from another workload instead.
+	// WorkloadRef names another workload, whose template is used.
 	// +optional
 	WorkloadRef *ObjectRef `json:"workloadRef,omitempty"`
 
-	// MinReadySeconds is how long a pod must have been ready, in seconds, to count as available. Without it: 0.
+	// MinReadySeconds is how long a pod must have been ready, in seconds, to count as available. Defaults to 0.
 	// +optional
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
-	// RollbackWindow lets a release skip its steps when it goes back to a revision that is recent enough.
+	// RollbackWindow lets a release skip its steps if it returns to a recent revision.
 	// +optional
 	RollbackWindow *RollbackWindowSpec `json:"rollbackWindow,omitempty"`
 
-	// Strategy says how a changed template comes into service: exactly one of canary and blueGreen.
+	// Strategy is how a changed template is released: exactly one of canary and blueGreen.
 	// +optional
 	Strategy RolloutStrategy `json:"strategy,omitzero"`
 
-	// RevisionHistoryLimit is how many ReplicaSets without pods are kept, beside those in use. Without it: 10.
+	// RevisionHistoryLimit is the number of ReplicaSets without pods that are kept, in addition to those in use. Defaults to
+	// 10.
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// Paused holds everything where it is: nothing is scaled and no step is left until it is false again.
+	// Paused suspends the Rollout: no pods are scaled and no step ends until it is false again.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// ProgressDeadlineSeconds is how long, in seconds, a release may stay without progress before it counts as
-	// degraded. Pauses, analyses and experiments do not count. Without it: 600.
+	// ProgressDeadlineSeconds is the time, in seconds, that a release may take without progress before it is degraded.
+	// Pauses, analyses and experiments do not count. Defaults to 600.
 	// +optional
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
 
@@ -94,16 +96,16 @@ type RolloutSpec struct {
 	// +optional
 	ProgressDeadlineAbort bool `json:"progressDeadlineAbort,omitempty"`
 
-	// RestartAt asks for all pods that are older than this moment to be replaced, once it has come.
+	// RestartAt requests that all pods created before this time are replaced, once it has passed.
 	// +optional
 	RestartAt *metav1.Time `json:"restartAt,omitempty"`
 
-	// Analysis says how many AnalysisRuns and Experiments that have ended are kept.
+	// Analysis sets how many completed AnalysisRuns and Experiments are kept.
 	// +optional
 	Analysis *AnalysisRunStrategy `json:"analysis,omitempty"`
 }
 
-// ScaleDown says what becomes of the pods of a referenced workload.
+// ScaleDown is when the pods of a referenced workload are scaled down.
 type ScaleDown string
 
 // The ways to scale a referenced Deployment down.
@@ -124,192 +126,193 @@ type ObjectRef struct {
 	// Name of the workload, in the namespace of the Rollout.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// ScaleDown says what becomes of the pods that a Deployment has of its own: never (also without it) leaves them,
-	// onsuccess takes them away when the first revision is healthy, progressively as the pods of that revision get ready.
+	// ScaleDown is when the pods of a referenced Deployment are scaled down: never (the default), onsuccess (once the first
+	// revision of the Rollout is healthy), or progressively (as the pods of that revision become ready).
 	// +optional
 	ScaleDown ScaleDown `json:"scaleDown,omitempty"`
 }
 
-// RollbackWindowSpec says how recent a revision must be for a fast way back.
+// RollbackWindowSpec is how recent a revision must be for a rollback without steps.
 type RollbackWindowSpec struct {
-	// Revisions that may lie between the revision gone back to and the stable one, plus one. Without it: no window.
+	// Revisions is the number of revisions, counted back from the stable one, to which a release may return without steps. If
+	// omitted, there is no window.
 	// +optional
 	Revisions int32 `json:"revisions,omitempty"`
 }
 
-// AnalysisRunStrategy bounds what is kept of AnalysisRuns and Experiments.
+// AnalysisRunStrategy limits the number of completed AnalysisRuns and Experiments.
 type AnalysisRunStrategy struct {
-	// SuccessfulRunHistoryLimit is how many successful ones are kept. Without it: 5.
+	// SuccessfulRunHistoryLimit is the number of successful ones that are kept. Defaults to 5.
 	// +optional
 	SuccessfulRunHistoryLimit *int32 `json:"successfulRunHistoryLimit,omitempty"`
-	// UnsuccessfulRunHistoryLimit is how many that failed, erred or were inconclusive are kept. Without it: 5.
+	// UnsuccessfulRunHistoryLimit is the number of failed, inconclusive and erroneous ones that are kept. Defaults to 5.
 	// +optional
 	UnsuccessfulRunHistoryLimit *int32 `json:"unsuccessfulRunHistoryLimit,omitempty"`
 }
 
-// RolloutStrategy has exactly one field set.
+// RolloutStrategy is the strategy of releases. Exactly one field must be set.
 type RolloutStrategy struct {
-	// BlueGreen runs the new revision beside the old one and switches all traffic at once.
+	// BlueGreen runs the new revision next to the active one and switches all traffic at once.
 	// +optional
 	BlueGreen *BlueGreenStrategy `json:"blueGreen,omitempty"`
-	// Canary gives the new revision a growing part.
+	// Canary shifts traffic to the new revision in steps.
 	// +optional
 	Canary *CanaryStrategy `json:"canary,omitempty"`
 }
 
-// CanaryStrategy brings a new revision into service in steps.
+// CanaryStrategy releases a new revision in steps.
 type CanaryStrategy struct {
-	// CanaryService is the Service whose selector follows the new revision.
+	// CanaryService is the Service whose selector is set to the new revision.
 	// +optional
 	CanaryService string `json:"canaryService,omitempty"`
-	// StableService is the Service whose selector follows the stable revision.
+	// StableService is the Service whose selector is set to the stable revision.
 	// +optional
 	StableService string `json:"stableService,omitempty"`
-	// Steps of a release, in order. Without steps a release is a rolling update.
+	// Steps of a release, in order. If omitted, a release is a rolling update.
 	// +listType=atomic
 	// +optional
 	Steps []CanaryStep `json:"steps,omitempty"`
-	// TrafficRouting shares the traffic by requests. Without it the numbers of pods share it.
+	// TrafficRouting splits the traffic by requests. If omitted, the traffic is split by the numbers of pods.
 	// +optional
 	TrafficRouting *RolloutTrafficRouting `json:"trafficRouting,omitempty"`
-	// MaxUnavailable is how many pods may be missing during a release without traffic routing: a number, or a text,
-	// which is a percentage with or without its sign and rounded down. Without it: 25%. Not 0 together with maxSurge 0.
+	// MaxUnavailable is how many pods may be unavailable during a release without traffic routing: a number, or a string,
+	// which is a percentage with or without its sign and rounded down. Defaults to 25%. It must not be 0 if maxSurge is 0.
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// MaxSurge is how many pods there may be above replicas during a release without traffic routing: a number, or a
-	// text, which is a percentage with or without its sign and rounded up. Without it: 25%.
+	// MaxSurge is how many pods may exist in addition to replicas during a release without traffic routing: a number, or a
+	// string, which is a percentage with or without its sign and rounded up. Defaults to 25%.
 	// +optional
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
-	// Analysis runs beside the steps and aborts the release when it fails.
+	// Analysis runs in the background during the steps and aborts the release if it fails.
 	// +optional
 	Analysis *RolloutAnalysisBackground `json:"analysis,omitempty"`
-	// AntiAffinity keeps pods of the new revision off the nodes of the stable one.
+	// AntiAffinity keeps pods of the new revision off the nodes of the stable revision.
 	// +optional
 	AntiAffinity *AntiAffinity `json:"antiAffinity,omitempty"`
-	// CanaryMetadata is put on the pods of the new revision while it is one.
+	// CanaryMetadata is added to the pods of the new revision until it is promoted.
 	// +optional
 	CanaryMetadata *PodTemplateMetadata `json:"canaryMetadata,omitempty"`
-	// StableMetadata is put on the pods of the stable revision.
+	// StableMetadata is added to the pods of the stable revision.
 	// +optional
 	StableMetadata *PodTemplateMetadata `json:"stableMetadata,omitempty"`
-	// ScaleDownDelaySeconds is how long the pods of the earlier revision stay after promotion, in seconds. Only with
-	// traffic routing. Without it: 30.
+	// ScaleDownDelaySeconds is how long the pods of the previous revision keep running after promotion, in seconds. Only with
+	// traffic routing. Defaults to 30.
 	// +optional
 	ScaleDownDelaySeconds *int32 `json:"scaleDownDelaySeconds,omitempty"`
-	// ScaleDownDelayRevisionLimit is how many earlier revisions may wait out that delay at a time. Without it: all.
+	// ScaleDownDelayRevisionLimit is how many previous revisions may be delayed at a time. Defaults to all.
 	// +optional
 	ScaleDownDelayRevisionLimit *int32 `json:"scaleDownDelayRevisionLimit,omitempty"`
-	// AbortScaleDownDelaySeconds is how long the pods of an aborted revision stay, in seconds; 0 keeps them. Only with
-	// traffic routing. Without it: 30.
+	// AbortScaleDownDelaySeconds is how long the pods of an aborted revision keep running, in seconds; 0 never scales them
+	// down. Only with traffic routing. Defaults to 30.
 	// +optional
 	AbortScaleDownDelaySeconds *int32 `json:"abortScaleDownDelaySeconds,omitempty"`
-	// DynamicStableScale takes pods of the stable revision away as its traffic goes. Only with traffic routing.
+	// DynamicStableScale scales the stable revision down as its traffic decreases. Only with traffic routing.
 	// +optional
 	DynamicStableScale bool `json:"dynamicStableScale,omitempty"`
-	// PingPong uses two Services that change roles with each promotion.
+	// PingPong uses two Services that exchange their roles with each promotion.
 	// +optional
 	PingPong *PingPongSpec `json:"pingPong,omitempty"`
-	// MinPodsPerReplicaSet is the least number of pods of a revision that has any. Only with traffic routing.
+	// MinPodsPerReplicaSet is the minimum number of pods of a revision that has any. Only with traffic routing.
 	// +optional
 	MinPodsPerReplicaSet *int32 `json:"minPodsPerReplicaSet,omitempty"`
-	// ReplicaProgressThreshold says how many pods of the new revision are enough to go on. Without it: all.
+	// ReplicaProgressThreshold is how many available pods of the new revision complete a step. Defaults to all.
 	// +optional
 	ReplicaProgressThreshold *ReplicaProgressThreshold `json:"replicaProgressThreshold,omitempty"`
 }
 
-// ProgressThresholdType says what a progress threshold counts.
+// ProgressThresholdType is the unit of a progress threshold.
 type ProgressThresholdType string
 
-// What a progress threshold counts.
+// The units of a progress threshold.
 const (
 	ProgressPercent ProgressThresholdType = "Percent"
 	ProgressPods    ProgressThresholdType = "Pods"
 )
 
-// ReplicaProgressThreshold is a number of available pods that is enough.
+// ReplicaProgressThreshold is a sufficient number of available pods.
 type ReplicaProgressThreshold struct {
-	// Type is Percent, of the pods that the step asks for, or Pods.
+	// Type is Percent, of the pods that the step requires, or Pods.
 	Type ProgressThresholdType `json:"type"`
 	// Value in that unit.
 	Value int32 `json:"value"`
 }
 
-// PingPongSpec names two Services that take turns.
+// PingPongSpec names two Services that exchange their roles.
 type PingPongSpec struct {
-	// PingService is the one that the first promoted revision gets.
+	// PingService selects the first promoted revision.
 	PingService string `json:"pingService"`
-	// PongService is the other one.
+	// PongService is the other Service.
 	PongService string `json:"pongService"`
 }
 
-// AntiAffinity has exactly one field set.
+// AntiAffinity is a rule for the scheduler. Exactly one field must be set.
 type AntiAffinity struct {
-	// PreferredDuringSchedulingIgnoredDuringExecution keeps revisions apart where there is room.
+	// PreferredDuringSchedulingIgnoredDuringExecution keeps revisions on different nodes if possible.
 	// +optional
 	PreferredDuringSchedulingIgnoredDuringExecution *PreferredDuringSchedulingIgnoredDuringExecution `json:"preferredDuringSchedulingIgnoredDuringExecution,omitempty"`
-	// RequiredDuringSchedulingIgnoredDuringExecution keeps revisions apart always.
+	// RequiredDuringSchedulingIgnoredDuringExecution always keeps revisions on different nodes.
 	// +optional
 	RequiredDuringSchedulingIgnoredDuringExecution *RequiredDuringSchedulingIgnoredDuringExecution `json:"requiredDuringSchedulingIgnoredDuringExecution,omitempty"`
 }
 
-// PreferredDuringSchedulingIgnoredDuringExecution is a wish with a weight.
+// PreferredDuringSchedulingIgnoredDuringExecution is a preference with a weight.
 type PreferredDuringSchedulingIgnoredDuringExecution struct {
-	// Weight of the wish beside others, 1 to 100.
+	// Weight of the preference among others, 1 to 100.
 	Weight int32 `json:"weight"`
 }
 
-// RequiredDuringSchedulingIgnoredDuringExecution is a condition.
+// RequiredDuringSchedulingIgnoredDuringExecution is a requirement.
 type RequiredDuringSchedulingIgnoredDuringExecution struct{}
 
 // BlueGreenStrategy switches all traffic at once.
 type BlueGreenStrategy struct {
-	// ActiveService is the Service that users reach.
+	// ActiveService is the Service that users call.
 	ActiveService string `json:"activeService"`
-	// PreviewService is the Service that reaches the new revision before the switch.
+	// PreviewService is the Service that selects the new revision before the switch.
 	// +optional
 	PreviewService string `json:"previewService,omitempty"`
-	// PreviewReplicaCount is how many pods the new revision has before the switch. Without it: replicas.
+	// PreviewReplicaCount is the number of pods of the new revision before the switch. Defaults to replicas.
 	// +optional
 	PreviewReplicaCount *int32 `json:"previewReplicaCount,omitempty"`
-	// AutoPromotionEnabled switches without a person. Without it: true.
+	// AutoPromotionEnabled promotes the new revision without an action of the user. Defaults to true.
 	// +optional
 	AutoPromotionEnabled *bool `json:"autoPromotionEnabled,omitempty"`
-	// AutoPromotionSeconds is how long the switch waits for a person before it goes on by itself, in seconds. Without
-	// it: 0, no waiting.
+	// AutoPromotionSeconds is how long the release waits for the user to promote it before it is promoted automatically, in
+	// seconds. Defaults to 0: it does not wait.
 	// +optional
 	AutoPromotionSeconds int32 `json:"autoPromotionSeconds,omitempty"`
-	// MaxUnavailable is how many pods may be missing during a restart. Without it: 25%.
+	// MaxUnavailable is how many pods may be unavailable during a restart. Defaults to 25%.
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// ScaleDownDelaySeconds is how long the pods of the earlier revision stay after the switch, in seconds. Without
-	// it: 30.
+	// ScaleDownDelaySeconds is how long the pods of the previous revision keep running after the switch, in seconds. Defaults
+	// to 30.
 	// +optional
 	ScaleDownDelaySeconds *int32 `json:"scaleDownDelaySeconds,omitempty"`
-	// ScaleDownDelayRevisionLimit is how many earlier revisions may wait out that delay at a time. Without it: all.
+	// ScaleDownDelayRevisionLimit is how many previous revisions may be delayed at a time. Defaults to all.
 	// +optional
 	ScaleDownDelayRevisionLimit *int32 `json:"scaleDownDelayRevisionLimit,omitempty"`
 	// PrePromotionAnalysis runs before the switch.
 	// +optional
 	PrePromotionAnalysis *RolloutAnalysis `json:"prePromotionAnalysis,omitempty"`
-	// PostPromotionAnalysis runs after the switch, which is undone when it fails.
+	// PostPromotionAnalysis runs after the switch, which is undone if it fails.
 	// +optional
 	PostPromotionAnalysis *RolloutAnalysis `json:"postPromotionAnalysis,omitempty"`
-	// AntiAffinity keeps pods of the new revision off the nodes of the active one.
+	// AntiAffinity keeps pods of the new revision off the nodes of the active revision.
 	// +optional
 	AntiAffinity *AntiAffinity `json:"antiAffinity,omitempty"`
-	// PreviewMetadata is put on the pods of the new revision before the switch.
+	// PreviewMetadata is added to the pods of the new revision before the switch.
 	// +optional
 	PreviewMetadata *PodTemplateMetadata `json:"previewMetadata,omitempty"`
-	// ActiveMetadata is put on the pods of the active revision.
+	// ActiveMetadata is added to the pods of the active revision.
 	// +optional
 	ActiveMetadata *PodTemplateMetadata `json:"activeMetadata,omitempty"`
-	// AbortScaleDownDelaySeconds is how long the pods of an aborted revision stay, in seconds; 0 keeps them. Without
-	// it: 30.
+	// AbortScaleDownDelaySeconds is how long the pods of an aborted revision keep running, in seconds; 0 never scales them
+	// down. Defaults to 30.
 	// +optional
 	AbortScaleDownDelaySeconds *int32 `json:"abortScaleDownDelaySeconds,omitempty"`
 }
 
-// PodTemplateMetadata are labels and annotations.
+// PodTemplateMetadata has labels and annotations for pods.
 type PodTemplateMetadata struct {
 	// Labels by key.
 	// +optional

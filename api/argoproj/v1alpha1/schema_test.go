@@ -34,7 +34,7 @@ type manifest struct {
 
 func (m manifest) kind() string { return fmt.Sprint(m.object["kind"]) }
 
-// manifests are those in testdata: a few that show every field, and examples as users write them.
+// manifests are those in testdata: a few that set every field, and examples as users write them.
 func manifests(t *testing.T) []manifest {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.yaml")
@@ -83,7 +83,7 @@ func parse(t *testing.T, text []byte) map[string]any {
 
 func TestSchemasAreStructural(t *testing.T) { crdtest.CheckSchemas(t, v1alpha1.GroupName) }
 
-func TestEveryFieldIsAcceptedAndKept(t *testing.T) {
+func TestEveryFieldIsAcceptedAndStored(t *testing.T) {
 	servers := crdtest.Servers(t, v1alpha1.GroupName)
 	for _, m := range manifests(t) {
 		t.Run(m.name, func(t *testing.T) {
@@ -98,11 +98,11 @@ func TestEveryFieldIsAcceptedAndKept(t *testing.T) {
 	}
 }
 
-// TestManifestsShowEveryField: what the other tests say of every field, they say of those in the manifests.
+// TestManifestsShowEveryField ensures that the other tests, which use the manifests, cover every field.
 func TestManifestsShowEveryField(t *testing.T) {
 	seen := map[string]bool{}
 	for _, m := range manifests(t) {
-		record(seen, m.kind(), m.object)
+		recordFields(seen, m.kind(), m.object)
 	}
 	for _, kind := range []string{"Rollout", "ClusterAnalysisTemplate", "AnalysisRun", "Experiment"} {
 		s := crdtest.Servers(t, v1alpha1.GroupName)["v1alpha1/"+kind]
@@ -114,22 +114,22 @@ func TestManifestsShowEveryField(t *testing.T) {
 	}
 }
 
-// record notes down which fields a value has.
-func record(seen map[string]bool, path string, value any) {
+// recordFields adds the paths of all fields of a value.
+func recordFields(seen map[string]bool, path string, value any) {
 	seen[path] = true
 	switch value := value.(type) {
 	case map[string]any:
 		for name, inner := range value {
-			record(seen, path+"."+name, inner)
+			recordFields(seen, path+"."+name, inner)
 		}
 	case []any:
 		for _, inner := range value {
-			record(seen, path, inner)
+			recordFields(seen, path, inner)
 		}
 	}
 }
 
-// paths are the fields of a schema, those of pods and Jobs apart, which are not ours.
+// paths are the fields of a schema, except for those of pods and Jobs, which belong to Kubernetes.
 func paths(s *structuralschema.Structural, path string) []string {
 	if s.Properties["containers"].Type != "" || s.Properties["podFailurePolicy"].Type != "" || path == "AnalysisRun.spec.metrics" {
 		return []string{path}
@@ -163,7 +163,7 @@ func TestTemplatesAndRunsHaveTheSameMetrics(t *testing.T) {
 	}
 }
 
-func TestDefinitionsCarryWhatTheAPIPromises(t *testing.T) {
+func TestDefinitionsMatchThoseOfArgoRollouts(t *testing.T) {
 	type promise struct {
 		Plural, Short, Scope string
 		Status, Scale        bool
@@ -221,28 +221,28 @@ func TestSelectorCannotBeChanged(t *testing.T) {
 	changed := runtime.DeepCopyJSON(old)
 	changed["spec"].(map[string]any)["selector"] = map[string]any{"matchLabels": map[string]any{"app": "b"}}
 	if _, err := s.Update(t.Context(), changed, old); err == nil || !strings.Contains(err.Error(), ".spec.selector is immutable") {
-		t.Errorf("another selector: %v, want a refusal", err)
+		t.Errorf("changed selector: got %v, want an error", err)
 	}
 	scaled := runtime.DeepCopyJSON(old)
 	scaled["spec"].(map[string]any)["replicas"] = int64(3)
 	if _, err := s.Update(t.Context(), scaled, old); err != nil {
-		t.Errorf("another number of replicas: %v, want no refusal", err)
+		t.Errorf("changed replicas: got %v, want no error", err)
 	}
 }
 
-// TestOddRolloutsAreStored: the API server has always taken them, and tells nobody before the controller does.
+// TestOddRolloutsAreStored: the CRD of Argo Rollouts accepts them, and users learn of the mistake from the controller.
 func TestOddRolloutsAreStored(t *testing.T) {
 	s := crdtest.Servers(t, v1alpha1.GroupName)["v1alpha1/Rollout"]
 	for name, spec := range map[string]string{
-		"nothing at all":              `{}`,
+		"an empty spec":               `{}`,
 		"both strategies":             `{"strategy":{"canary":{},"blueGreen":{"activeService":"a"}}}`,
-		"a step that is two":          `{"strategy":{"canary":{"steps":[{"setWeight":10,"pause":{}}]}}}`,
-		"a step that is none":         `{"strategy":{"canary":{"steps":[{}]}}}`,
+		"a step with two fields":      `{"strategy":{"canary":{"steps":[{"setWeight":10,"pause":{}}]}}}`,
+		"an empty step":               `{"strategy":{"canary":{"steps":[{}]}}}`,
 		"a weight out of range":       `{"strategy":{"canary":{"steps":[{"setWeight":1000}]}}}`,
-		"numbers below zero":          `{"replicas":-1,"minReadySeconds":-1,"progressDeadlineSeconds":-1}`,
-		"a quantity that is none":     `{"template":{"spec":{"containers":[{"name":"a","resources":{"limits":{"memory":"invalid"}}}]}}}`,
+		"negative numbers":            `{"replicas":-1,"minReadySeconds":-1,"progressDeadlineSeconds":-1}`,
+		"an invalid quantity":         `{"template":{"spec":{"containers":[{"name":"a","resources":{"limits":{"memory":"invalid"}}}]}}}`,
 		"a quantity that is a number": `{"template":{"spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":0.001}}}]}}}`,
-		"amounts that are a list":     `{"template":{"spec":{"containers":[{"name":"a","resources":{"limits":[]}}]}}}`,
+		"limits that are a list":      `{"template":{"spec":{"containers":[{"name":"a","resources":{"limits":[]}}]}}}`,
 		"a template without a pod":    `{"template":{"metadata":{"labels":{"a":"b"}}}}`,
 		"ports without protocol":      `{"template":{"spec":{"containers":[{"name":"a","ports":[{"containerPort":80},{"containerPort":80}]}]}}}`,
 		"an unknown scale down":       `{"workloadRef":{"kind":"Thing","scaleDown":"sometimes"}}`,

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RolloutPhase sums a Rollout up.
+// RolloutPhase summarizes the state of a Rollout.
 type RolloutPhase string
 
 // The phases of a Rollout.
@@ -18,51 +18,52 @@ const (
 	RolloutPhasePaused      RolloutPhase = "Paused"
 )
 
-// RolloutStatus is what the controller knows about the rollout. People act on a rollout by patching abort, promoteFull,
-// pauseConditions and currentStepIndex.
+// RolloutStatus is the observed state of a Rollout. Users control a release by patching abort, promoteFull, pauseConditions
+// and currentStepIndex.
 type RolloutStatus struct {
-	// Abort takes the traffic back to the stable revision. Set it to false to begin again.
+	// Abort returns the traffic to the stable revision. Set it to false to retry the release.
 	// +optional
 	Abort bool `json:"abort,omitempty"`
-	// PauseConditions are the reasons for which the release is held.
+	// PauseConditions are the reasons for which the release is paused.
 	// +listType=atomic
 	// +optional
 	PauseConditions []PauseCondition `json:"pauseConditions,omitempty"`
-	// ControllerPause is true when the controller added the pause. True without pauseConditions: a person ended it.
+	// ControllerPause is true if the controller paused the release. If it is true and there are no pauseConditions, the user
+	// ended the pause.
 	// +optional
 	ControllerPause bool `json:"controllerPause,omitempty"`
-	// AbortedAt is when the abort was noticed.
+	// AbortedAt is the time at which the controller observed the abort.
 	// +optional
 	AbortedAt *metav1.Time `json:"abortedAt,omitempty"`
-	// CurrentPodHash is the hash of the template as it is now.
+	// CurrentPodHash is the hash of the current template.
 	// +optional
 	CurrentPodHash string `json:"currentPodHash,omitempty"`
 	// CurrentStepHash is the hash of the steps; empty for blue-green.
 	// +optional
 	CurrentStepHash string `json:"currentStepHash,omitempty"`
-	// Replicas is how many pods there are of all revisions.
+	// Replicas is the number of pods of all revisions.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
-	// UpdatedReplicas is how many pods there are of the template as it is now.
+	// UpdatedReplicas is the number of pods of the current template.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
-	// ReadyReplicas is how many pods are ready; blue-green: of the active revision.
+	// ReadyReplicas is the number of ready pods; with blue-green, those of the active revision.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
-	// AvailableReplicas is how many pods are available; blue-green: of the active revision.
+	// AvailableReplicas is the number of available pods; with blue-green, those of the active revision.
 	// +optional
 	AvailableReplicas int32 `json:"availableReplicas,omitempty"`
-	// CurrentStepIndex is the step that is being carried out, from 0; the number of steps when all are done. Absent
-	// without steps.
+	// CurrentStepIndex is the index of the current step, from 0, or the number of steps once all are completed. It is absent
+	// if there are no steps.
 	// +optional
 	CurrentStepIndex *int32 `json:"currentStepIndex,omitempty"`
-	// CollisionCount is how often the name of a new ReplicaSet was taken.
+	// CollisionCount is the number of times that the name of a new ReplicaSet was already in use.
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
-	// ObservedGeneration is the generation of the spec that was looked at last, as a text.
+	// ObservedGeneration is the last observed generation of the spec, as a string.
 	// +optional
 	ObservedGeneration string `json:"observedGeneration,omitempty"`
-	// Conditions of the rollout; the one that changed last is the last.
+	// Conditions of the Rollout, ordered by their last change.
 	// +listType=atomic
 	// +optional
 	Conditions []RolloutCondition `json:"conditions,omitempty"`
@@ -72,46 +73,46 @@ type RolloutStatus struct {
 	// BlueGreen is the state of the blue-green strategy.
 	// +optional
 	BlueGreen BlueGreenStatus `json:"blueGreen,omitzero"`
-	// HPAReplicas is how many pods an autoscaler counts.
+	// HPAReplicas is the number of pods that an autoscaler counts.
 	// +optional
 	HPAReplicas int32 `json:"HPAReplicas,omitempty"`
-	// Selector is how an autoscaler finds the pods.
+	// Selector with which an autoscaler selects the pods.
 	// +optional
 	Selector string `json:"selector,omitempty"`
-	// StableRS is the hash of the revision that serves.
+	// StableRS is the hash of the stable revision.
 	// +optional
 	StableRS string `json:"stableRS,omitempty"`
-	// RestartedAt is the last restartAt that was carried out.
+	// RestartedAt is the last restartAt for which all pods were restarted.
 	// +optional
 	RestartedAt *metav1.Time `json:"restartedAt,omitempty"`
-	// PromoteFull asks for all steps, pauses and analyses to be skipped.
+	// PromoteFull requests that all remaining steps, pauses and analyses are skipped.
 	// +optional
 	PromoteFull bool `json:"promoteFull,omitempty"`
-	// Phase sums the rollout up: Healthy, Degraded, Progressing or Paused.
+	// Phase summarizes the state: Healthy, Degraded, Progressing or Paused.
 	// +optional
 	Phase RolloutPhase `json:"phase,omitempty"`
-	// Message says why it is in that phase.
+	// Message is the reason for the phase.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// WorkloadObservedGeneration is the generation of the referenced workload that was looked at last, as a text.
+	// WorkloadObservedGeneration is the last observed generation of the referenced workload, as a string.
 	// +optional
 	WorkloadObservedGeneration string `json:"workloadObservedGeneration,omitempty"`
-	// ALB is what was seen of the load balancer, where target groups are verified.
+	// ALB is the observed state of the load balancer, if target groups are verified.
 	// +optional
 	ALB *ALBStatus `json:"alb,omitempty"`
-	// ALBs are what was seen of the load balancers, where target groups are verified.
+	// ALBs are the observed states of the load balancers, if target groups are verified.
 	// +listType=atomic
 	// +optional
 	ALBs []ALBStatus `json:"albs,omitempty"`
-	// Duration is how long the release has taken.
+	// Duration is the duration of the release.
 	// +optional
 	Duration *RolloutDuration `json:"duration,omitempty"`
-	// Serin is what Serin adds. Nothing outside Serin needs it.
+	// Serin has the fields that Serin adds. No other tool needs them.
 	// +optional
 	Serin *SerinStatus `json:"serin,omitempty"`
 }
 
-// PauseReason says why a release is held.
+// PauseReason is the reason for a pause.
 type PauseReason string
 
 // The reasons for a pause.
@@ -122,7 +123,7 @@ const (
 	PauseReasonInconclusiveExperiment PauseReason = "InconclusiveExperiment"
 )
 
-// PauseCondition is one reason for which a release is held.
+// PauseCondition is one reason for which a release is paused.
 type PauseCondition struct {
 	// Reason of the pause.
 	Reason PauseReason `json:"reason"`
@@ -130,7 +131,7 @@ type PauseCondition struct {
 	StartTime metav1.Time `json:"startTime"`
 }
 
-// RolloutConditionType names a condition.
+// RolloutConditionType is the type of a condition.
 type RolloutConditionType string
 
 // The conditions of a Rollout.
@@ -144,23 +145,23 @@ const (
 	RolloutReplicaFailure RolloutConditionType = "ReplicaFailure"
 )
 
-// RolloutCondition is one statement about a Rollout.
+// RolloutCondition is one condition of a Rollout.
 type RolloutCondition struct {
 	// Type of the condition.
 	Type RolloutConditionType `json:"type"`
 	// Status is True, False or Unknown.
 	Status corev1.ConditionStatus `json:"status"`
-	// LastUpdateTime is when it was written last.
+	// LastUpdateTime is the time of the last update of the condition.
 	LastUpdateTime metav1.Time `json:"lastUpdateTime"`
-	// LastTransitionTime is when its status changed last.
+	// LastTransitionTime is the time of the last change of the status.
 	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
-	// Reason in one word.
+	// Reason for the status, in CamelCase.
 	Reason string `json:"reason"`
-	// Message in a sentence.
+	// Message describes the reason.
 	Message string `json:"message"`
 }
 
-// PingPongType says which of two Services is meant.
+// PingPongType is one of the two Services of a ping-pong strategy.
 type PingPongType string
 
 // The two Services.
@@ -171,79 +172,79 @@ const (
 
 // CanaryStatus is the state of the canary strategy.
 type CanaryStatus struct {
-	// CurrentStepAnalysisRunStatus is the analysis of the step.
+	// CurrentStepAnalysisRunStatus is the AnalysisRun of the current step.
 	// +optional
 	CurrentStepAnalysisRunStatus *RolloutAnalysisRunStatus `json:"currentStepAnalysisRunStatus,omitempty"`
-	// CurrentBackgroundAnalysisRunStatus is the analysis beside the steps.
+	// CurrentBackgroundAnalysisRunStatus is the AnalysisRun that runs in the background during the steps.
 	// +optional
 	CurrentBackgroundAnalysisRunStatus *RolloutAnalysisRunStatus `json:"currentBackgroundAnalysisRunStatus,omitempty"`
-	// CurrentExperiment is the name of the Experiment of the step.
+	// CurrentExperiment is the name of the Experiment of the current step.
 	// +optional
 	CurrentExperiment string `json:"currentExperiment,omitempty"`
-	// Weights are those that the router was told last; absent without traffic routing.
+	// Weights are the weights that were last set in the router. They are absent without traffic routing.
 	// +optional
 	Weights *TrafficWeights `json:"weights,omitempty"`
-	// StablePingPong says which Service is the stable one.
+	// StablePingPong is the Service that selects the stable revision.
 	// +optional
 	StablePingPong PingPongType `json:"stablePingPong,omitempty"`
-	// StepPluginStatuses are the states of steps that plugins carry out.
+	// StepPluginStatuses are the states of the plugin steps.
 	// +listType=atomic
 	// +optional
 	StepPluginStatuses []StepPluginStatus `json:"stepPluginStatuses,omitempty"`
 }
 
-// TrafficWeights are the shares of all destinations.
+// TrafficWeights has the weights of all destinations.
 type TrafficWeights struct {
-	// Canary is the share of the new revision.
+	// Canary is the weight of the new revision.
 	Canary WeightDestination `json:"canary"`
-	// Stable is the share of the stable revision.
+	// Stable is the weight of the stable revision.
 	Stable WeightDestination `json:"stable"`
-	// Additional are shares of experiments.
+	// Additional are the weights of experiments.
 	// +listType=atomic
 	// +optional
 	Additional []WeightDestination `json:"additional,omitempty"`
-	// Verified is whether the router does what it was told; absent where it cannot tell.
+	// Verified is true if the router serves these weights. It is absent if the router cannot report that.
 	// +optional
 	Verified *bool `json:"verified,omitempty"`
 }
 
-// WeightDestination is the share of one destination.
+// WeightDestination is the weight of one destination.
 type WeightDestination struct {
-	// Weight is its share.
+	// Weight of the destination.
 	Weight int32 `json:"weight"`
-	// ServiceName is its Service.
+	// ServiceName is the Service of the destination.
 	// +optional
 	ServiceName string `json:"serviceName,omitempty"`
-	// PodTemplateHash is its revision.
+	// PodTemplateHash is the revision of the destination.
 	// +optional
 	PodTemplateHash string `json:"podTemplateHash,omitempty"`
 }
 
-// RolloutAnalysisRunStatus is an AnalysisRun as its Rollout sees it.
+// RolloutAnalysisRunStatus is the state of an AnalysisRun of a Rollout.
 type RolloutAnalysisRunStatus struct {
 	// Name of the run.
 	Name string `json:"name"`
-	// Status is its phase.
+	// Status is the phase of the run.
 	Status AnalysisPhase `json:"status"`
-	// Message says why it is in that phase.
+	// Message is the reason for the phase.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// StepPluginOperation is what a plugin is asked to do.
+// StepPluginOperation is an operation of a step plugin.
 type StepPluginOperation string
 
-// What a plugin is asked to do.
+// The operations of a step plugin.
 const (
 	StepPluginRun       StepPluginOperation = "Run"
 	StepPluginTerminate StepPluginOperation = "Terminate"
 	StepPluginAbort     StepPluginOperation = "Abort"
 )
 
-// StepPluginPhase is how far a plugin is.
+// StepPluginPhase is the phase of an operation of a step plugin.
 type StepPluginPhase string
 
-// How far a plugin is.
+// The phases of an operation of a step plugin.
 const (
 	StepPluginRunning    StepPluginPhase = "Running"
 	StepPluginSuccessful StepPluginPhase = "Successful"
@@ -251,7 +252,7 @@ const (
 	StepPluginError      StepPluginPhase = "Error"
 )
 
-// StepPluginStatus is the state of one operation of one step.
+// StepPluginStatus is the state of one operation for one step.
 type StepPluginStatus struct {
 	// Index of the step, from 0.
 	Index int32 `json:"index"`
@@ -265,25 +266,25 @@ type StepPluginStatus struct {
 	// Message of the plugin.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// StartedAt is when it was called first.
+	// StartedAt is the time of the first call.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
-	// UpdatedAt is when it was called last.
+	// UpdatedAt is the time of the last call.
 	// +optional
 	UpdatedAt *metav1.Time `json:"updatedAt,omitempty"`
-	// FinishedAt is when it was done.
+	// FinishedAt is the time at which the operation ended.
 	// +optional
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
-	// Backoff is how long after a call the next one comes.
+	// Backoff is the delay between two calls.
 	// +optional
 	Backoff DurationString `json:"backoff,omitempty"`
-	// Executions is how often it was called.
+	// Executions is the number of calls.
 	// +optional
 	Executions int32 `json:"executions,omitempty"`
-	// Disabled is true when the plugin is configured not to be called.
+	// Disabled is true if the plugin is disabled in the configuration of the controller.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
-	// Status is what the plugin wants to be told again.
+	// Status is the state that the plugin returned. It is passed to the next call.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -299,20 +300,20 @@ type BlueGreenStatus struct {
 	// ActiveSelector is the hash that the active Service selects.
 	// +optional
 	ActiveSelector string `json:"activeSelector,omitempty"`
-	// ScaleUpPreviewCheckPoint is true once the new revision may grow from previewReplicaCount to all pods.
+	// ScaleUpPreviewCheckPoint is true once the new revision may be scaled up from previewReplicaCount to all pods.
 	// +optional
 	ScaleUpPreviewCheckPoint bool `json:"scaleUpPreviewCheckPoint,omitempty"`
-	// PrePromotionAnalysisRunStatus is the analysis before the switch.
+	// PrePromotionAnalysisRunStatus is the AnalysisRun before the switch.
 	// +optional
 	PrePromotionAnalysisRunStatus *RolloutAnalysisRunStatus `json:"prePromotionAnalysisRunStatus,omitempty"`
-	// PostPromotionAnalysisRunStatus is the analysis after the switch.
+	// PostPromotionAnalysisRunStatus is the AnalysisRun after the switch.
 	// +optional
 	PostPromotionAnalysisRunStatus *RolloutAnalysisRunStatus `json:"postPromotionAnalysisRunStatus,omitempty"`
 }
 
-// ALBStatus is what was seen of a load balancer.
+// ALBStatus is the observed state of a load balancer.
 type ALBStatus struct {
-	// LoadBalancer itself.
+	// LoadBalancer is the load balancer itself.
 	// +optional
 	LoadBalancer AWSResourceRef `json:"loadBalancer,omitzero"`
 	// CanaryTargetGroup is the target group of the new revision.
@@ -321,26 +322,26 @@ type ALBStatus struct {
 	// StableTargetGroup is the target group of the stable revision.
 	// +optional
 	StableTargetGroup AWSResourceRef `json:"stableTargetGroup,omitzero"`
-	// Ingress that it belongs to.
+	// Ingress that configures the load balancer.
 	// +optional
 	Ingress string `json:"ingress,omitempty"`
 }
 
 // AWSResourceRef names a resource of AWS.
 type AWSResourceRef struct {
-	// Name of it.
+	// Name of the resource.
 	Name string `json:"name"`
-	// ARN of it.
+	// ARN of the resource.
 	ARN string `json:"arn"`
-	// FullName as metrics call it.
+	// FullName of the resource, as CloudWatch metrics use it.
 	// +optional
 	FullName string `json:"fullName,omitempty"`
 }
 
-// CompletionStatus says how a release ended.
+// CompletionStatus is the outcome of a release.
 type CompletionStatus string
 
-// How a release ended.
+// The outcomes of a release.
 const (
 	CompletionPromoted       CompletionStatus = "Promoted"
 	CompletionFastPromoted   CompletionStatus = "FastPromoted"
@@ -350,82 +351,84 @@ const (
 	CompletionFastRolledBack CompletionStatus = "FastRolledBack"
 )
 
-// RolloutDuration is how long a release has taken.
+// RolloutDuration is the duration of a release.
 type RolloutDuration struct {
-	// RolloutStartedAt is when it began.
+	// RolloutStartedAt is the time at which the release started.
 	// +optional
 	RolloutStartedAt *metav1.Time `json:"rolloutStartedAt,omitempty"`
-	// ManualPauseStartedAt is since when a person holds it.
+	// ManualPauseStartedAt is the time since which the release has been waiting for the user.
 	// +optional
 	ManualPauseStartedAt *metav1.Time `json:"manualPauseStartedAt,omitempty"`
-	// TotalManualPauseDurationSeconds is how long persons held it, in seconds, the pause that is on not counted.
+	// TotalManualPauseDurationSeconds is how long the release has waited for the user, in seconds, without the current pause.
 	// +optional
 	TotalManualPauseDurationSeconds *int64 `json:"totalManualPauseDurationSeconds,omitempty"`
-	// FinishedAt is when it ended.
+	// FinishedAt is the time at which the release ended.
 	// +optional
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
-	// CompletionStatus says how it ended.
+	// CompletionStatus is the outcome of the release.
 	// +optional
 	CompletionStatus *CompletionStatus `json:"completionStatus,omitempty"`
 }
 
-// SerinStatus is what Serin adds to the status of a Rollout. Without it, where another definition of the resource drops
-// it, a release ends in the same place.
+// SerinStatus has the fields that Serin adds to the status of a Rollout. If another CustomResourceDefinition prunes them, a
+// release still has the same result.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type SerinStatus struct {
-	// Gates are the conditions that were looked at last.
+	// Gates are the conditions for the next transition, as they were last evaluated.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
 	Gates []GateStatus `json:"gates,omitempty"`
-	// PausedAt is the start of the newest pause with its fractions of a second, of which startTime has none: a pause is as
-	// long as was asked for, and no part of a second shorter.
+	// PausedAt is the start of the newest pause with fractions of a second, which startTime lacks. With it, a pause is never
+	// a fraction of a second shorter than requested.
 	// +optional
 	PausedAt *metav1.MicroTime `json:"pausedAt,omitempty"`
-	// Release is the hash of the revision that Serin brings into service; empty where nothing is under way.
+	// Release is the hash of the revision that Serin is releasing. It is empty if no release is in progress.
 	// +optional
 	Release string `json:"release,omitempty"`
-	// Routed are the routers whose objects hold what was written for the Rollout: those of the spec, and before them those
-	// that it does not name any more, until what they hold is given back.
+	// Routed are the routers whose objects were written for the Rollout: those of the spec, and before them those that the
+	// spec does not name any longer, until their objects are restored.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	// +optional
 	Routed []RoutedStatus `json:"routed,omitempty"`
-	// CarriedBy is the number of pods that were enough for the traffic when it began to return to the stable revision; nil
-	// while none returns. The stable revision gets its share back in proportion to it, whatever spec.replicas asks for since.
+	// CarriedBy is the number of pods that were sufficient for the traffic when it began to return to the stable revision. It
+	// is absent while no traffic returns. The share of the stable revision grows in proportion to it, whatever spec.replicas
+	// requests in the meantime.
 	// +optional
 	CarriedBy *int32 `json:"carriedBy,omitempty"`
-	// Queue is the place of a revision whose release waits for others to end.
+	// Queue is the position of a release that waits for other releases to end.
 	// +optional
 	Queue *QueuePlace `json:"queue,omitempty"`
 }
 
-// QueuePlace is a place among the releases that wait because only so many may move at once.
+// QueuePlace is a position in the queue of releases. It exists because the number of releases in progress is limited.
 type QueuePlace struct {
-	// Since when it waits; those that wait longer go first.
+	// Since is the time since which the release has been waiting. Releases are admitted in this order.
 	Since metav1.MicroTime `json:"since"`
-	// Aside is true while something else holds it as well: it keeps its place, and those behind go ahead.
+	// Aside is true while the release is also blocked by something else. It keeps its position, and later releases may
+	// overtake it.
 	// +optional
 	Aside bool `json:"aside,omitempty"`
 }
 
-// RoutedStatus is whom a spec named to share the traffic.
+// RoutedStatus is the traffic routing that a spec configured.
 type RoutedStatus struct {
-	// CanaryService and StableService are the Services of the two sides.
+	// CanaryService and StableService are the Services of the two revisions.
 	// +optional
 	CanaryService string `json:"canaryService,omitempty"`
 	// +optional
 	StableService string `json:"stableService,omitempty"`
-	// PingPong are the two Services that take turns.
+	// PingPong are the two Services that exchange their roles.
 	// +optional
 	PingPong *PingPongSpec `json:"pingPong,omitempty"`
-	// TrafficRouting is as in the spec.
+	// TrafficRouting is a copy of the spec's trafficRouting.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	TrafficRouting RolloutTrafficRouting `json:"trafficRouting"`
-	// Restored is true when the user's own objects are given back, and only what was made for the Rollout is left.
+	// Restored is true once the user's objects are restored, and only objects that were created for the Rollout remain.
 	// +optional
 	Restored bool `json:"restored,omitempty"`
 }
@@ -440,19 +443,19 @@ type GateStatus struct {
 	// Message describes the observed state.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Opener is who or what opens the gate: time, cluster, answer or person.
+	// Opener is what opens the gate: time, cluster, answer or person.
 	// +optional
 	Opener string `json:"opener,omitempty"`
-	// Value that was measured, where the gate compares one.
+	// Value that was measured, if the gate compares one.
 	// +optional
 	Value string `json:"value,omitempty"`
-	// Limit that the value is compared with.
+	// Limit with which the value is compared.
 	// +optional
 	Limit string `json:"limit,omitempty"`
 	// Query that returned the value, with its arguments resolved.
 	// +optional
 	Query string `json:"query,omitempty"`
-	// Since is the time since which the gate waits for the same, or passes.
+	// Since is the time since which the gate has been waiting for the same reason, or passing.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
 	// Until is the time at which the gate opens, or is evaluated again.

@@ -7,21 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// CanaryStep is one step of a release; one field is set.
+// CanaryStep is one step of a release. Exactly one field must be set.
 type CanaryStep struct {
-	// SetWeight is the share of the new revision from here on, 0 to 100 or to maxTrafficWeight.
+	// SetWeight is the weight of the new revision from this step on, from 0 to 100 or to maxTrafficWeight.
 	// +optional
 	SetWeight *int32 `json:"setWeight,omitempty"`
-	// Pause waits.
+	// Pause waits for a time or for the user.
 	// +optional
 	Pause *RolloutPause `json:"pause,omitempty"`
-	// Experiment runs other pods beside and waits for it to succeed.
+	// Experiment runs additional pods and waits for the Experiment to succeed.
 	// +optional
 	Experiment *RolloutExperimentStep `json:"experiment,omitempty"`
-	// Analysis runs metrics and waits for them to succeed.
+	// Analysis starts an AnalysisRun and waits for it to succeed.
 	// +optional
 	Analysis *RolloutAnalysis `json:"analysis,omitempty"`
-	// SetCanaryScale sets the pods of the new revision apart from its weight. Only with traffic routing.
+	// SetCanaryScale sets the number of pods of the new revision independently of its weight. Only with traffic routing.
 	// +optional
 	SetCanaryScale *SetCanaryScale `json:"setCanaryScale,omitempty"`
 	// SetHeaderRoute sends requests with certain headers to the new revision.
@@ -30,65 +30,65 @@ type CanaryStep struct {
 	// SetMirrorRoute copies certain requests to the new revision.
 	// +optional
 	SetMirrorRoute *SetMirrorRoute `json:"setMirrorRoute,omitempty"`
-	// Plugin hands the step to a plugin.
+	// Plugin delegates the step to a plugin.
 	// +optional
 	Plugin *PluginStep `json:"plugin,omitempty"`
 }
 
-// RolloutPause is a wait for a time, or for a person.
+// RolloutPause waits for a time, or for the user.
 type RolloutPause struct {
-	// Duration is a number of seconds, as a number or in digits, or a duration such as 10m or 1h30m. Without it the
-	// pause ends when a person promotes.
+	// Duration is a number of seconds, as a number or a string, or a duration such as 10m or 1h30m. If omitted, the pause
+	// ends when the user promotes the release.
 	// +optional
 	Duration *intstr.IntOrString `json:"duration,omitempty"`
 }
 
-// SetCanaryScale has one field set.
+// SetCanaryScale is the number of pods of the new revision. One field must be set.
 type SetCanaryScale struct {
-	// Weight is the share of replicas that the new revision has, in percent.
+	// Weight is the number of pods of the new revision as a percentage of replicas.
 	// +optional
 	Weight *int32 `json:"weight,omitempty"`
-	// Replicas is how many pods the new revision has.
+	// Replicas is the number of pods of the new revision.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
-	// MatchTrafficWeight lets the pods follow the weight again.
+	// MatchTrafficWeight makes the number of pods follow the weight again.
 	// +optional
 	MatchTrafficWeight bool `json:"matchTrafficWeight,omitempty"`
 }
 
-// SetHeaderRoute is a managed route by headers.
+// SetHeaderRoute sends requests with certain headers to the new revision.
 type SetHeaderRoute struct {
 	// Name of the route, one of trafficRouting.managedRoutes.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// Match are the headers, all of which must match. Without any, the route is taken away.
+	// Match are the headers, all of which must match. If omitted, the route is removed.
 	// +listType=atomic
 	// +optional
 	Match []HeaderRoutingMatch `json:"match,omitempty"`
 }
 
-// HeaderRoutingMatch is one header.
+// HeaderRoutingMatch matches one header.
 type HeaderRoutingMatch struct {
-	// HeaderName is its name.
+	// HeaderName is the name of the header.
 	HeaderName string `json:"headerName"`
-	// HeaderValue is what its value must be.
+	// HeaderValue matches the value of the header.
 	HeaderValue *StringMatch `json:"headerValue"`
 }
 
-// SetMirrorRoute is a managed route that mirrors.
+// SetMirrorRoute copies certain requests to the new revision.
 type SetMirrorRoute struct {
 	// Name of the route, one of trafficRouting.managedRoutes.
 	Name string `json:"name"`
-	// Match are the requests, any of which is mirrored. Without any, the route is taken away.
+	// Match are the matches. A request that any of them matches is copied. If omitted, the route is removed.
 	// +listType=atomic
 	// +optional
 	Match []RouteMatch `json:"match,omitempty"`
-	// Percentage of the matching requests. Without it: 100.
+	// Percentage of the matching requests that are copied. Defaults to 100.
 	// +optional
 	Percentage *int32 `json:"percentage,omitempty"`
 }
 
-// RouteMatch is a set of conditions on a request, all of which must hold.
+// RouteMatch has conditions for a request, all of which must match.
 type RouteMatch struct {
 	// Method of the request.
 	// +optional
@@ -101,24 +101,24 @@ type RouteMatch struct {
 	Headers map[string]StringMatch `json:"headers,omitempty"`
 }
 
-// StringMatch has exactly one field set.
+// StringMatch matches a string. Exactly one field must be set.
 type StringMatch struct {
-	// Exact is the whole text.
+	// Exact is the whole string.
 	// +optional
 	Exact string `json:"exact,omitempty"`
-	// Prefix is how the text begins.
+	// Prefix is the beginning of the string.
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
-	// Regex is a regular expression that the text matches.
+	// Regex is a regular expression that the string matches.
 	// +optional
 	Regex string `json:"regex,omitempty"`
 }
 
-// PluginStep is a step that a plugin carries out.
+// PluginStep is a step that a plugin executes.
 type PluginStep struct {
-	// Name of the plugin, as it is configured for the controller.
+	// Name of the plugin in the configuration of the controller.
 	Name string `json:"name"`
-	// Config is handed to the plugin.
+	// Config is passed to the plugin.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -126,9 +126,9 @@ type PluginStep struct {
 	Config json.RawMessage `json:"config,omitempty"`
 }
 
-// RolloutAnalysis says which metrics to run.
+// RolloutAnalysis defines an AnalysisRun.
 type RolloutAnalysis struct {
-	// Templates whose metrics are run together.
+	// Templates whose metrics are measured together.
 	// +listType=atomic
 	// +optional
 	Templates []AnalysisTemplateRef `json:"templates,omitempty"`
@@ -136,30 +136,30 @@ type RolloutAnalysis struct {
 	// +listType=atomic
 	// +optional
 	Args []AnalysisRunArgument `json:"args,omitempty"`
-	// DryRun names metrics whose outcome is only recorded.
+	// DryRun selects metrics whose results are recorded, but do not affect the release.
 	// +listType=atomic
 	// +optional
 	DryRun []DryRun `json:"dryRun,omitempty"`
-	// MeasurementRetention says how many measurements are kept.
+	// MeasurementRetention sets how many measurements of a metric are kept.
 	// +listType=atomic
 	// +optional
 	MeasurementRetention []MeasurementRetention `json:"measurementRetention,omitempty"`
-	// AnalysisRunMetadata is put on the AnalysisRun.
+	// AnalysisRunMetadata is added to the AnalysisRun.
 	// +optional
 	AnalysisRunMetadata *AnalysisRunMetadata `json:"analysisRunMetadata,omitempty"`
 }
 
-// RolloutAnalysisBackground is an analysis beside the steps.
+// RolloutAnalysisBackground is an analysis that runs in the background during the steps.
 type RolloutAnalysisBackground struct {
 	RolloutAnalysis `json:",inline"`
-	// StartingStep is the index of the step, from 0, with which it begins. Without it: 0.
+	// StartingStep is the index of the step, from 0, at which the analysis starts. Defaults to 0.
 	// +optional
 	StartingStep *int32 `json:"startingStep,omitempty"`
 }
 
 // AnalysisTemplateRef names a template.
 type AnalysisTemplateRef struct {
-	// TemplateName is its name. One that is empty is refused when the references are looked up.
+	// TemplateName is the name of the template. An empty name is refused when the references are resolved.
 	// +optional
 	TemplateName string `json:"templateName"`
 	// ClusterScope is true for a ClusterAnalysisTemplate.
@@ -167,7 +167,7 @@ type AnalysisTemplateRef struct {
 	ClusterScope *bool `json:"clusterScope,omitempty"`
 }
 
-// AnalysisRunMetadata is put on AnalysisRuns.
+// AnalysisRunMetadata has labels and annotations for AnalysisRuns.
 type AnalysisRunMetadata struct {
 	// Labels by key.
 	// +optional
@@ -177,28 +177,28 @@ type AnalysisRunMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// AnalysisRunArgument is an argument as a Rollout gives it.
+// AnalysisRunArgument is an argument that a Rollout passes to an analysis.
 type AnalysisRunArgument struct {
 	// Name of the argument.
 	Name string `json:"name"`
-	// Value as it is.
+	// Value of the argument.
 	// +optional
 	Value string `json:"value,omitempty"`
-	// ValueFrom says where the value is.
+	// ValueFrom is the source of the value.
 	// +optional
 	ValueFrom *ArgumentValueFrom `json:"valueFrom,omitempty"`
 }
 
-// PodTemplateHashOf says whose hash is meant.
+// PodTemplateHashOf selects a ReplicaSet of the Rollout.
 type PodTemplateHashOf string
 
-// Whose hash is meant.
+// The ReplicaSets whose hash can be selected.
 const (
 	HashOfStable PodTemplateHashOf = "Stable"
 	HashOfLatest PodTemplateHashOf = "Latest"
 )
 
-// ArgumentValueFrom has one field set.
+// ArgumentValueFrom is the source of a value. One field must be set.
 type ArgumentValueFrom struct {
 	// PodTemplateHashValue is the hash of the Stable or of the Latest ReplicaSet.
 	// +optional
@@ -208,71 +208,73 @@ type ArgumentValueFrom struct {
 	FieldRef *FieldRef `json:"fieldRef,omitempty"`
 }
 
-// FieldRef names a field.
+// FieldRef selects a field.
 type FieldRef struct {
 	// FieldPath, for example metadata.labels['env'] or status.canary.weights.canary.weight.
 	FieldPath string `json:"fieldPath"`
 }
 
-// ReplicaSetSpecRef says which revision an experiment copies.
+// ReplicaSetSpecRef is the revision from which an experiment copies its pods.
 type ReplicaSetSpecRef string
 
-// Which revision an experiment copies.
+// The revisions that an experiment can copy.
 const (
 	CanarySpecRef ReplicaSetSpecRef = "canary"
 	StableSpecRef ReplicaSetSpecRef = "stable"
 )
 
-// RolloutExperimentStep describes an Experiment.
+// RolloutExperimentStep defines an Experiment.
 type RolloutExperimentStep struct {
-	// Templates of the pods that run beside.
+	// Templates of the additional pods.
 	// +listType=atomic
 	Templates []RolloutExperimentTemplate `json:"templates"`
-	// Duration for which they run once they are available. Without it the analyses decide.
+	// Duration for which the pods run once they are available. If omitted, the Experiment ends with its analyses.
 	// +optional
 	Duration DurationString `json:"duration,omitempty"`
-	// Analyses that judge them.
+	// Analyses of the pods.
 	// +listType=atomic
 	// +optional
 	Analyses []RolloutExperimentStepAnalysisTemplateRef `json:"analyses,omitempty"`
-	// DryRun names metrics whose outcome is only recorded.
+	// DryRun selects metrics whose results are recorded, but do not affect the Experiment.
 	// +listType=atomic
 	// +optional
 	DryRun []DryRun `json:"dryRun,omitempty"`
-	// AnalysisRunMetadata is put on the AnalysisRuns. It is written even when it is empty: hashes of steps count it.
+	// AnalysisRunMetadata is added to the AnalysisRuns. It is written even if it is empty, because hashes of steps include
+	// it.
 	// +optional
 	AnalysisRunMetadata AnalysisRunMetadata `json:"analysisRunMetadata"`
-	// ScaleDownDelaySeconds is how long the pods stay at the end, in seconds. Without it: 30.
+	// ScaleDownDelaySeconds is how long the pods keep running after the Experiment, in seconds. Defaults to 30.
 	// +optional
 	ScaleDownDelaySeconds *int32 `json:"scaleDownDelaySeconds,omitempty"`
 }
 
-// RolloutExperimentTemplate describes the pods of one side of an Experiment.
+// RolloutExperimentTemplate describes the pods of one template of an Experiment.
 type RolloutExperimentTemplate struct {
-	// Name of the side.
+	// Name of the template.
 	Name string `json:"name"`
-	// SpecRef is the revision whose pods are copied: canary or stable.
+	// SpecRef is the revision whose pod template is copied: canary or stable.
 	SpecRef ReplicaSetSpecRef `json:"specRef"`
-	// Replicas is how many pods. Without it: 1.
+	// Replicas is the number of pods. Defaults to 1.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
-	// Metadata is put on the pods beside that of the revision. It is written even when it is empty: hashes count it.
+	// Metadata is added to the pods, in addition to that of the revision. It is written even if it is empty, because hashes
+	// of steps include it.
 	// +optional
 	Metadata PodTemplateMetadata `json:"metadata"`
-	// Selector of the pods. Without it: that of the revision.
+	// Selector of the pods. Defaults to the selector of the revision.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Weight is the share of the traffic that these pods get. Only with some routers.
+	// Weight of these pods in the traffic. Not all routers support it.
 	// +optional
 	Weight *int32 `json:"weight,omitempty"`
-	// Service asks for a Service for these pods. With a weight there is always one.
+	// Service requests a Service for these pods. With a weight, a Service is always created.
 	// +optional
 	Service *TemplateService `json:"service,omitempty"`
 }
 
 // TemplateService is a Service of an Experiment.
 type TemplateService struct {
-	// Name of it. Without it: that of the ReplicaSet.
+	// Name of the Service. Defaults to the name of the ReplicaSet.
 	// +optional
 	Name string `json:"name,omitempty"`
 }
@@ -290,7 +292,7 @@ type RolloutExperimentStepAnalysisTemplateRef struct {
 	// +listType=atomic
 	// +optional
 	Args []AnalysisRunArgument `json:"args,omitempty"`
-	// RequiredForCompletion ends the Experiment when all analyses of this kind are successful.
+	// RequiredForCompletion completes the Experiment as soon as all analyses with this setting are successful.
 	// +optional
 	RequiredForCompletion bool `json:"requiredForCompletion,omitempty"`
 }

@@ -2,7 +2,7 @@ package v1alpha1
 
 import "encoding/json"
 
-// RolloutTrafficRouting says who shares the traffic. Several routers of one Rollout are told the same.
+// RolloutTrafficRouting configures the routers that split the traffic. Several routers of one Rollout get the same weights.
 type RolloutTrafficRouting struct {
 	// Istio writes VirtualServices and DestinationRules.
 	// +optional
@@ -25,89 +25,89 @@ type RolloutTrafficRouting struct {
 	// Traefik writes a TraefikService.
 	// +optional
 	Traefik *TraefikTrafficRouting `json:"traefik,omitempty"`
-	// ManagedRoutes are the names of the routes that steps make, the one that counts most first.
+	// ManagedRoutes are the names of the routes that steps create, in order of precedence.
 	// +listType=atomic
 	// +optional
 	ManagedRoutes []ManagedRoute `json:"managedRoutes,omitempty"`
 	// Apisix writes ApisixRoutes.
 	// +optional
 	Apisix *ApisixTrafficRouting `json:"apisix,omitempty"`
-	// Plugins are routers of others, by name, with their configuration.
+	// Plugins are third-party routers by name, with their configuration.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	Plugins map[string]json.RawMessage `json:"plugins,omitempty"`
-	// MaxTrafficWeight is what all weights add up to. Only nginx and plugins. Without it: 100.
+	// MaxTrafficWeight is the sum of all weights. Only for nginx and plugins. Defaults to 100.
 	// +optional
 	MaxTrafficWeight *int32 `json:"maxTrafficWeight,omitempty"`
 }
 
-// ManagedRoute is a route that steps may make.
+// ManagedRoute is a route that steps may create.
 type ManagedRoute struct {
 	// Name of the route.
 	Name string `json:"name"`
 }
 
-// IstioTrafficRouting names what of Istio is written.
+// IstioTrafficRouting names the objects of Istio that are written.
 type IstioTrafficRouting struct {
-	// DestinationRule whose subsets follow the revisions.
+	// DestinationRule whose subsets select the revisions.
 	// +optional
 	DestinationRule *IstioDestinationRule `json:"destinationRule,omitempty"`
 	// VirtualService whose weights are written.
 	// +optional
 	VirtualService *IstioVirtualService `json:"virtualService,omitempty"`
-	// VirtualServices whose weights are written, where there are several.
+	// VirtualServices whose weights are written, if there are several.
 	// +listType=atomic
 	// +optional
 	VirtualServices []IstioVirtualService `json:"virtualServices,omitempty"`
 }
 
-// IstioVirtualService names a VirtualService and the routes of it that are written.
+// IstioVirtualService names a VirtualService and those of its routes that are written.
 type IstioVirtualService struct {
-	// Name of it, or namespace and name with a dot between.
+	// Name of the VirtualService, optionally followed by a dot and its namespace.
 	Name string `json:"name"`
-	// Routes are the names of its HTTP routes. Without any it must have exactly one.
+	// Routes are the names of its HTTP routes. If omitted, it must have exactly one.
 	// +listType=atomic
 	// +optional
 	Routes []string `json:"routes,omitempty"`
-	// TLSRoutes are its TLS routes.
+	// TLSRoutes are the TLS routes that are written.
 	// +listType=atomic
 	// +optional
 	TLSRoutes []TLSRoute `json:"tlsRoutes,omitempty"`
-	// TCPRoutes are its TCP routes.
+	// TCPRoutes are the TCP routes that are written.
 	// +listType=atomic
 	// +optional
 	TCPRoutes []TCPRoute `json:"tcpRoutes,omitempty"`
 }
 
-// TLSRoute names a TLS route by what it matches.
+// TLSRoute selects a TLS route by its match.
 type TLSRoute struct {
-	// Port that it matches.
+	// Port that the route matches.
 	// +optional
 	Port int64 `json:"port,omitempty"`
-	// SNIHosts that it matches.
+	// SNIHosts that the route matches.
 	// +listType=atomic
 	// +optional
 	SNIHosts []string `json:"sniHosts,omitempty"`
 }
 
-// TCPRoute names a TCP route by what it matches.
+// TCPRoute selects a TCP route by its match.
 type TCPRoute struct {
-	// Port that it matches.
+	// Port that the route matches.
 	// +optional
 	Port int64 `json:"port,omitempty"`
 }
 
 // IstioDestinationRule names a DestinationRule and its subsets.
 type IstioDestinationRule struct {
-	// Name of it.
+	// Name of the DestinationRule.
 	Name string `json:"name"`
 	// CanarySubsetName is the subset of the new revision.
 	CanarySubsetName string `json:"canarySubsetName"`
 	// StableSubsetName is the subset of the stable revision.
 	StableSubsetName string `json:"stableSubsetName"`
-	// AdditionalSubsetNames are subsets that keep their weights.
+	// AdditionalSubsetNames are subsets whose weights are unchanged.
 	// +listType=atomic
 	// +optional
 	AdditionalSubsetNames []string `json:"additionalSubsetNames,omitempty"`
@@ -115,20 +115,20 @@ type IstioDestinationRule struct {
 
 // NginxTrafficRouting names the Ingresses of ingress-nginx.
 type NginxTrafficRouting struct {
-	// AnnotationPrefix of the controller. Without it: nginx.ingress.kubernetes.io.
+	// AnnotationPrefix of the controller. Defaults to nginx.ingress.kubernetes.io.
 	// +optional
 	AnnotationPrefix string `json:"annotationPrefix,omitempty"`
 	// StableIngress is the Ingress of the stable Service.
 	// +optional
 	StableIngress string `json:"stableIngress,omitempty"`
-	// StableIngresses are they, where there are several.
+	// StableIngresses are the Ingresses of the stable Service, if there are several.
 	// +listType=atomic
 	// +optional
 	StableIngresses []string `json:"stableIngresses,omitempty"`
-	// AdditionalIngressAnnotations are put on the canary Ingress, with the prefix where they have none.
+	// AdditionalIngressAnnotations are added to the canary Ingress. Keys without a prefix get that of the controller.
 	// +optional
 	AdditionalIngressAnnotations map[string]string `json:"additionalIngressAnnotations,omitempty"`
-	// CanaryIngressAnnotations are put on the canary Ingress as they are.
+	// CanaryIngressAnnotations are added to the canary Ingress, without a change of their keys.
 	// +optional
 	CanaryIngressAnnotations map[string]string `json:"canaryIngressAnnotations,omitempty"`
 }
@@ -138,37 +138,37 @@ type ALBTrafficRouting struct {
 	// Ingress whose annotations are written.
 	// +optional
 	Ingress string `json:"ingress,omitempty"`
-	// Ingresses are they, where there are several.
+	// Ingresses whose annotations are written, if there are several.
 	// +listType=atomic
 	// +optional
 	Ingresses []string `json:"ingresses,omitempty"`
 	// ServicePort is the port of the Services.
 	ServicePort int32 `json:"servicePort"`
-	// RootService is the Service that the Ingress names. Without it: the stable one.
+	// RootService is the Service that the Ingress names. Defaults to the stable Service.
 	// +optional
 	RootService string `json:"rootService,omitempty"`
-	// AnnotationPrefix of the controller. Without it: alb.ingress.kubernetes.io.
+	// AnnotationPrefix of the controller. Defaults to alb.ingress.kubernetes.io.
 	// +optional
 	AnnotationPrefix string `json:"annotationPrefix,omitempty"`
-	// StickinessConfig keeps a client on the side it was sent to first.
+	// StickinessConfig keeps clients on the target group to which their first request was sent.
 	// +optional
 	StickinessConfig *StickinessConfig `json:"stickinessConfig,omitempty"`
 }
 
-// StickinessConfig is how long a client stays on a side.
+// StickinessConfig keeps clients on one target group for a time.
 type StickinessConfig struct {
-	// Enabled is true when it does.
+	// Enabled turns stickiness on.
 	Enabled bool `json:"enabled"`
-	// DurationSeconds is how long, 1 to 604800.
+	// DurationSeconds is how long a client stays on its target group, in seconds, from 1 to 604800.
 	DurationSeconds int64 `json:"durationSeconds"`
 }
 
 // SMITrafficRouting names a TrafficSplit.
 type SMITrafficRouting struct {
-	// RootService is the Service that clients call. Without it: the stable one.
+	// RootService is the Service that clients call. Defaults to the stable Service.
 	// +optional
 	RootService string `json:"rootService,omitempty"`
-	// TrafficSplitName is its name. Without it: that of the Rollout.
+	// TrafficSplitName is the name of the TrafficSplit. Defaults to the name of the Rollout.
 	// +optional
 	TrafficSplitName string `json:"trafficSplitName,omitempty"`
 }
@@ -180,27 +180,27 @@ type AmbassadorTrafficRouting struct {
 	Mappings []string `json:"mappings"`
 }
 
-// AppMeshTrafficRouting names what of App Mesh is written.
+// AppMeshTrafficRouting names the objects of App Mesh that are written.
 type AppMeshTrafficRouting struct {
 	// VirtualService whose routes are written.
 	// +optional
 	VirtualService *AppMeshVirtualService `json:"virtualService,omitempty"`
-	// VirtualNodeGroup are the nodes of both sides.
+	// VirtualNodeGroup has the nodes of both revisions.
 	// +optional
 	VirtualNodeGroup *AppMeshVirtualNodeGroup `json:"virtualNodeGroup,omitempty"`
 }
 
-// AppMeshVirtualService names a VirtualService of App Mesh and routes of its router.
+// AppMeshVirtualService names a VirtualService of App Mesh and those routes of its router that are written.
 type AppMeshVirtualService struct {
-	// Name of it.
+	// Name of the VirtualService.
 	Name string `json:"name"`
-	// Routes by name. Without any: all.
+	// Routes by name. Defaults to all routes.
 	// +listType=atomic
 	// +optional
 	Routes []string `json:"routes,omitempty"`
 }
 
-// AppMeshVirtualNodeGroup names the nodes of both sides.
+// AppMeshVirtualNodeGroup names the nodes of both revisions.
 type AppMeshVirtualNodeGroup struct {
 	// CanaryVirtualNodeRef is the node of the new revision.
 	CanaryVirtualNodeRef *AppMeshVirtualNodeReference `json:"canaryVirtualNodeRef"`
@@ -210,17 +210,17 @@ type AppMeshVirtualNodeGroup struct {
 
 // AppMeshVirtualNodeReference names a VirtualNode.
 type AppMeshVirtualNodeReference struct {
-	// Name of it.
+	// Name of the VirtualNode.
 	Name string `json:"name"`
 }
 
 // TraefikTrafficRouting names a TraefikService.
 type TraefikTrafficRouting struct {
-	// WeightedTraefikServiceName is its name.
+	// WeightedTraefikServiceName is the name of the TraefikService.
 	WeightedTraefikServiceName string `json:"weightedTraefikServiceName"`
 }
 
-// ApisixTrafficRouting names what of APISIX is written.
+// ApisixTrafficRouting names the objects of APISIX that are written.
 type ApisixTrafficRouting struct {
 	// Route whose weights are written.
 	// +optional
@@ -229,9 +229,9 @@ type ApisixTrafficRouting struct {
 
 // ApisixRoute names an ApisixRoute and its rules.
 type ApisixRoute struct {
-	// Name of it.
+	// Name of the ApisixRoute.
 	Name string `json:"name"`
-	// Rules by name. Without any it must have exactly one.
+	// Rules by name. If omitted, the route must have exactly one.
 	// +listType=atomic
 	// +optional
 	Rules []string `json:"rules,omitempty"`

@@ -46,34 +46,34 @@ func TestTypesLoseNoField(t *testing.T) {
 			if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &back); err != nil {
 				t.Fatal(err)
 			}
-			// Quantities have one spelling, and what is said with a zero is also said by leaving it out.
-			if diff := cmp.Diff(comparable(m.object), comparable(back)); diff != "" {
+			// Quantities are normalized, and zero values may be omitted.
+			if diff := cmp.Diff(comparableValue(m.object), comparableValue(back)); diff != "" {
 				t.Errorf("-read +written:\n%s", diff)
 			}
 		})
 	}
 }
 
-// comparable leaves out what is zero and the amounts of resources.
-func comparable(value any) any {
+// comparableValue removes zero values and the quantities of resources.
+func comparableValue(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
-		kept := map[string]any{}
+		out := map[string]any{}
 		for key, inner := range value {
-			if inner := comparable(inner); inner != nil && key != "limits" && key != "requests" {
-				kept[key] = inner
+			if inner := comparableValue(inner); inner != nil && key != "limits" && key != "requests" {
+				out[key] = inner
 			}
 		}
-		if len(kept) == 0 {
+		if len(out) == 0 {
 			return nil
 		}
-		return kept
+		return out
 	case []any:
-		kept := make([]any, 0, len(value))
+		out := make([]any, 0, len(value))
 		for _, inner := range value {
-			kept = append(kept, comparable(inner))
+			out = append(out, comparableValue(inner))
 		}
-		return kept
+		return out
 	default:
 		if value == nil || reflect.ValueOf(value).IsZero() {
 			return nil
@@ -82,7 +82,7 @@ func comparable(value any) any {
 	}
 }
 
-func TestFormsOfOneValueAreKeptApart(t *testing.T) {
+func TestNumbersAndStringsAreDistinguished(t *testing.T) {
 	const text = `{"spec":{"strategy":{"canary":{"maxSurge":"25","maxUnavailable":0,"steps":[
 		{"pause":{}},{"pause":{"duration":10}},{"pause":{"duration":"10"}},{"pause":{"duration":"1h30m"}},{"setWeight":0}]}}}}`
 	var r v1alpha1.Rollout
@@ -99,7 +99,7 @@ func TestFormsOfOneValueAreKeptApart(t *testing.T) {
 	}
 }
 
-func TestQuantitiesMayBeNumbersOrTexts(t *testing.T) {
+func TestQuantitiesMayBeNumbersOrStrings(t *testing.T) {
 	for _, amount := range []string{`0.001`, `"0.001"`, `"1m"`} {
 		var r v1alpha1.Rollout
 		text := `{"spec":{"template":{"spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":` + amount + `}}}]}}}}`
@@ -112,8 +112,8 @@ func TestQuantitiesMayBeNumbersOrTexts(t *testing.T) {
 	}
 }
 
-// TestStepsAreWrittenInTheOrderThatIsHashed: another order, or another field that is left out, would begin every release
-// again that another controller had under way.
+// TestStepsAreWrittenInTheOrderThatIsHashed: another order, or another omitted field, would restart every release that
+// another controller had in progress.
 func TestStepsAreWrittenInTheOrderThatIsHashed(t *testing.T) {
 	for want, step := range map[string]v1alpha1.CanaryStep{
 		`{"pause":{}}`: {Pause: &v1alpha1.RolloutPause{}},
@@ -145,7 +145,7 @@ func TestStepsAreWrittenInTheOrderThatIsHashed(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsLeftOutAndTheRestIsUsed(t *testing.T) {
+func TestUnreadableValuesAreOmittedAndTheOthersAreUsed(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		want       func(v1alpha1.RolloutSpec) bool
@@ -154,7 +154,7 @@ func TestWhatCannotBeReadIsLeftOutAndTheRestIsUsed(t *testing.T) {
 			limits := s.Template.Spec.Containers[0].Resources.Limits
 			return *s.Replicas == 2 && len(limits) == 1 && limits.Cpu().String() == "1"
 		}},
-		{"a list that is a text", `{"replicas":2,"template":{"spec":{"ephemeralContainers":"none","hostname":"h"}}}`, func(s v1alpha1.RolloutSpec) bool {
+		{"a list that is a string", `{"replicas":2,"template":{"spec":{"ephemeralContainers":"none","hostname":"h"}}}`, func(s v1alpha1.RolloutSpec) bool {
 			return s.Template.Spec.EphemeralContainers == nil && s.Template.Spec.Hostname == "h"
 		}},
 		{"an element of a list", `{"strategy":{"canary":{"steps":[{"setWeight":"ten"},{"setWeight":20},"thirty"]}}}`, func(s v1alpha1.RolloutSpec) bool {
@@ -164,11 +164,11 @@ func TestWhatCannotBeReadIsLeftOutAndTheRestIsUsed(t *testing.T) {
 		{"a number too large", `{"replicas":99999999999,"minReadySeconds":3}`, func(s v1alpha1.RolloutSpec) bool {
 			return s.Replicas == nil && s.MinReadySeconds == 3
 		}},
-		{"a moment", `{"restartAt":"tomorrow","paused":true}`, func(s v1alpha1.RolloutSpec) bool { return s.RestartAt == nil && s.Paused }},
-		{"a number or text", `{"strategy":{"canary":{"maxSurge":{},"maxUnavailable":"10%"}}}`, func(s v1alpha1.RolloutSpec) bool {
+		{"a time", `{"restartAt":"tomorrow","paused":true}`, func(s v1alpha1.RolloutSpec) bool { return s.RestartAt == nil && s.Paused }},
+		{"a number or string", `{"strategy":{"canary":{"maxSurge":{},"maxUnavailable":"10%"}}}`, func(s v1alpha1.RolloutSpec) bool {
 			return s.Strategy.Canary.MaxSurge == nil && *s.Strategy.Canary.MaxUnavailable == intstr.FromString("10%")
 		}},
-		{"a field of an analysis beside the steps", `{"strategy":{"canary":{"analysis":{"startingStep":"two","templates":[{"templateName":"a"}]}}}}`, func(s v1alpha1.RolloutSpec) bool {
+		{"a field of a background analysis", `{"strategy":{"canary":{"analysis":{"startingStep":"two","templates":[{"templateName":"a"}]}}}}`, func(s v1alpha1.RolloutSpec) bool {
 			return s.Strategy.Canary.Analysis.StartingStep == nil && s.Strategy.Canary.Analysis.Templates[0].TemplateName == "a"
 		}},
 	} {
@@ -183,7 +183,7 @@ func TestWhatCannotBeReadIsLeftOutAndTheRestIsUsed(t *testing.T) {
 	}
 }
 
-func TestWhereSomethingWasLeftOutIsNotedDown(t *testing.T) {
+func TestPositionsOfOmittedValuesAreRecorded(t *testing.T) {
 	const amount = `{"resources":{"limits":{"cpu":"a","example.com/gpu":"b","memory":"1Gi"}}}`
 	var r v1alpha1.Rollout
 	text := `{"spec":{"replicas":"two","strategy":{"canary":{"steps":["ten",{"setWeight":20},"thirty"]}},"template":{"spec":{"containers":[{"name":"a"},` + amount + `]}}}}`
@@ -196,18 +196,18 @@ func TestWhereSomethingWasLeftOutIsNotedDown(t *testing.T) {
 	}
 	slices.Sort(want)
 	if got := slices.Sorted(slices.Values(r.Unreadable)); !slices.Equal(got, want) {
-		t.Errorf("left out: %q, want %q", got, want)
+		t.Errorf("omitted %q, want %q", got, want)
 	}
 	text = `{"spec":{"template":{"spec":{"ephemeralContainers":[` + amount + `,{"name":"b"}],"containers":[` + amount + `]}}}}`
 	if err := json.Unmarshal([]byte(text), &r); err != nil || len(r.Unreadable) != 3 || r.Unreadable[2] != "/spec/template/spec/ephemeralContainers" || r.Spec.Template.Spec.EphemeralContainers != nil {
-		t.Errorf("ephemeral containers: %v, left out %q", err, r.Unreadable)
+		t.Errorf("ephemeral containers: %v, omitted %q", err, r.Unreadable)
 	}
 	if err := json.Unmarshal([]byte(`{"spec":{"replicas":2}}`), &r); err != nil || r.Unreadable != nil {
-		t.Errorf("read again, without a mistake: %v, left out %q", err, r.Unreadable)
+		t.Errorf("decoded again without a mistake: %v, omitted %q", err, r.Unreadable)
 	}
 }
 
-func TestWhatIsNoObjectIsRefused(t *testing.T) {
+func TestValuesThatAreNotObjectsAreRefused(t *testing.T) {
 	for _, text := range []string{`[]`, `"rollout"`, `{"spec":`} {
 		var r v1alpha1.Rollout
 		if err := json.Unmarshal([]byte(text), &r); err == nil {

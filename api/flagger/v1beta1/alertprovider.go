@@ -2,7 +2,7 @@ package v1beta1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// AlertProvider is a chat that is told how releases go.
+// AlertProvider is a chat service that receives alerts about releases.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=alertproviders,singular=alertprovider,scope=Namespaced,categories=all
@@ -15,10 +15,10 @@ type AlertProvider struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec says which chat it is and how to get there.
+	// Spec defines the chat service and its address.
 	// +optional
 	Spec AlertProviderSpec `json:"spec,omitzero"`
-	// Status is not written today.
+	// Status is not used.
 	// +optional
 	Status AlertProviderStatus `json:"status,omitzero"`
 }
@@ -33,37 +33,37 @@ type AlertProviderList struct {
 	Items           []AlertProvider `json:"items"`
 }
 
-// AlertProviderSpec says which chat it is and how to get there: by address, or by secretRef.
+// AlertProviderSpec defines a chat service and its address, which is set by address or by secretRef.
 type AlertProviderSpec struct {
-	// Type of the chat.
+	// Type of the chat service.
 	// +kubebuilder:validation:Enum=slack;msteams;discord;rocket;gchat
 	Type string `json:"type"`
 
-	// Channel to write to. Without it: general.
+	// Channel that receives the messages. Defaults to general.
 	// +optional
 	Channel string `json:"channel,omitempty"`
 
-	// Username that the message comes from. Without it: flagger.
+	// Username of the sender. Defaults to flagger.
 	// +optional
 	Username string `json:"username,omitempty"`
 
-	// Address is the URL to post to.
+	// Address is the URL to which messages are posted.
 	// +optional
 	Address string `json:"address,omitempty"`
 
-	// Proxy is the URL of an HTTP proxy on the way to the address. Without it, none.
+	// Proxy is the URL of an HTTP proxy for the address. If omitted, no proxy is used.
 	// +optional
 	Proxy string `json:"proxy,omitempty"`
 
-	// SecretRef names a Secret in the namespace of the AlertProvider: its key address has the URL, its key token, where
-	// there is one, the token.
+	// SecretRef names a Secret in the namespace of the AlertProvider. Its key address contains the URL, and its optional key
+	// token a token.
 	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 }
 
-// AlertProviderStatus is not written today.
+// AlertProviderStatus is not used.
 type AlertProviderStatus struct {
-	// Conditions are not written today.
+	// Conditions are not used.
 	// +listType=atomic
 	// +optional
 	Conditions []CanaryCondition `json:"conditions,omitempty"`

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Canary describes how new versions of one workload are brought into service: which workload it is, how traffic reaches
-// it, and what has to hold while a new version gets a growing part of that traffic.
+// Canary defines how new versions of one workload are released: the workload, the traffic that reaches it, and the checks
+// that a new version must pass while its share of that traffic grows.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=canaries,singular=canary,scope=Namespaced,categories=all
@@ -29,9 +29,9 @@ type Canary struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what the user asks for.
+	// Spec is the desired state.
 	Spec CanarySpec `json:"spec,omitzero"`
-	// Status is what the controller knows about the release.
+	// Status is the observed state.
 	// +optional
 	Status CanaryStatus `json:"status,omitzero"`
 }
@@ -46,73 +46,71 @@ type CanaryList struct {
 	Items           []Canary `json:"items"`
 }
 
-// CanarySpec is what the user asks for.
+// CanarySpec is the desired state of a Canary.
 type CanarySpec struct {
-	// Provider says who carries the traffic of this workload: a mesh, an ingress controller, a gateway, or kubernetes
-	// for none of them. It also decides in which terms the built-in metrics are asked. Without it, the flag
-	// -mesh-provider of the controller holds.
+	// Provider routes the traffic of this workload: a mesh, an ingress controller or a gateway, or kubernetes if there is
+	// none. It also selects the queries of the built-in metrics. Defaults to the flag -mesh-provider of the controller.
 	// +kubebuilder:validation:Enum=apisix;appmesh;"appmesh:v1beta2";contour;"gatewayapi:v1";"gatewayapi:v1beta1";gloo;istio;knative;kubernetes;kuma;linkerd;nginx;osm;skipper;"smi:v1alpha1";"smi:v1alpha2";"smi:v1alpha3";traefik
 	// +optional
 	Provider string `json:"provider,omitempty"`
 
-	// MetricsServer is the URL of the Prometheus that the built-in metrics and inline queries are asked from. Without
-	// it, the flag -metrics-server of the controller holds. It carries no credentials: a MetricTemplate does.
+	// MetricsServer is the URL of the Prometheus server for built-in metrics and inline queries. Defaults to the flag
+	// -metrics-server of the controller. It must not contain credentials: use a MetricTemplate for those.
 	// +optional
 	MetricsServer string `json:"metricsServer,omitempty"`
 
-	// TargetRef names the workload whose new versions are shipped. It lives in the namespace of the Canary.
+	// TargetRef names the workload whose new versions are released. It must be in the namespace of the Canary.
 	TargetRef TargetReference `json:"targetRef"`
 
-	// AutoscalerRef names the autoscaler of the target. Its copy scales the primary; the original scales the canary
-	// while a release runs. Without it, the primary keeps the replicas it was made with.
+	// AutoscalerRef names the autoscaler of the target. A copy of it scales the primary; the original scales the canary
+	// during a release. If omitted, the primary keeps the replicas with which it was created.
 	// +optional
 	AutoscalerRef *AutoscalerReference `json:"autoscalerRef,omitempty"`
 
-	// IngressRef names the Ingress that carries the traffic. The providers nginx and skipper need it.
+	// IngressRef names the Ingress that routes the traffic. Required by the providers nginx and skipper.
 	// +optional
 	IngressRef *IngressReference `json:"ingressRef,omitempty"`
 
-	// RouteRef names the ApisixRoute that carries the traffic. The provider apisix needs it.
+	// RouteRef names the ApisixRoute that routes the traffic. Required by the provider apisix.
 	// +optional
 	RouteRef *RouteReference `json:"routeRef,omitempty"`
 
-	// UpstreamRef names a Gloo Upstream whose settings the generated Upstreams take over. Without it, they have the
+	// UpstreamRef names a Gloo Upstream whose settings are copied to the generated Upstreams. If omitted, they have the
 	// defaults of Gloo.
 	// +optional
 	UpstreamRef *UpstreamReference `json:"upstreamRef,omitempty"`
 
-	// Service describes the Services that are made for the workload, and the route to them.
+	// Service describes the Services that are created for the workload, and the route to them.
 	// +optional
 	Service CanaryService `json:"service,omitzero"`
 
-	// Analysis says how far and how fast a release goes on, and what is checked meanwhile. Without it (and without
-	// canaryAnalysis) a new version is promoted as soon as its pods are ready.
+	// Analysis defines the steps of a release and the checks of each step. If it and canaryAnalysis are omitted, a new
+	// version is promoted as soon as its pods are ready.
 	// +optional
 	Analysis *CanaryAnalysis `json:"analysis,omitempty"`
 
-	// CanaryAnalysis is the name that analysis had in the versions v1alpha1 to v1alpha3. It is read only where analysis
-	// is absent. Deprecated: write analysis.
+	// CanaryAnalysis is the name of analysis in the versions v1alpha1 to v1alpha3. It is used only if analysis is absent.
+	// Deprecated: use analysis.
 	// +optional
 	CanaryAnalysis *CanaryAnalysis `json:"canaryAnalysis,omitempty"`
 
-	// ProgressDeadlineSeconds is how long, in seconds, a workload that was asked to change may stay without progress
-	// before the release is taken back. Without it: 600.
+	// ProgressDeadlineSeconds is how long, in seconds, the rollout of the canary or the primary may take without progress
+	// before the release is rolled back. Defaults to 600.
 	// +kubebuilder:validation:Type=number
 	// +kubebuilder:validation:Format=""
 	// +optional
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
 
-	// SkipAnalysis promotes a new version as soon as its pods are ready, without traffic steps and checks. Without it:
-	// false.
+	// SkipAnalysis promotes a new version as soon as its pods are ready, without traffic steps and checks. Defaults to false.
 	// +optional
 	SkipAnalysis bool `json:"skipAnalysis,omitempty"`
 
-	// RevertOnDeletion gives the workload and its route back as they were found when the Canary is deleted; deletion
-	// waits for that. Without it (false) everything stays as it is at that moment.
+	// RevertOnDeletion restores the original workload and route when the Canary is deleted; the deletion waits for that.
+	// Defaults to false: everything remains as it is.
 	// +optional
 	RevertOnDeletion bool `json:"revertOnDeletion,omitempty"`
 
-	// Suspend holds the release where it is: nothing is changed until it is false again. Without it: false.
+	// Suspend suspends the release: nothing is changed until it is false again. Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
@@ -131,15 +129,15 @@ type TargetReference struct {
 // KnativeGroup is the API group of Knative's Services, which share their kind with those of Kubernetes.
 const KnativeGroup = "serving.knative.dev"
 
-// Knative is true of a reference to a Service of Knative.
+// Knative reports whether the reference names a Service of Knative.
 func (r *TargetReference) Knative() bool {
 	return r.Kind == "Service" && strings.HasPrefix(r.APIVersion, KnativeGroup+"/")
 }
 
-// AutoscalerReference names the autoscaler of the target, and what its copy for the primary has otherwise.
+// AutoscalerReference names the autoscaler of the target, and the settings in which its copy for the primary differs.
 type AutoscalerReference struct {
-	// APIVersion of the autoscaler, for example autoscaling/v2 or keda.sh/v1alpha1. Versions that are no longer served
-	// are accepted; the autoscaler is then read in the version that is.
+	// APIVersion of the autoscaler, for example autoscaling/v2 or keda.sh/v1alpha1. Versions that are no longer served are
+	// accepted; the autoscaler is then read in a served version.
 	APIVersion string `json:"apiVersion"`
 	// Kind of the autoscaler.
 	// +kubebuilder:validation:Enum=HorizontalPodAutoscaler;ScaledObject
@@ -147,24 +145,25 @@ type AutoscalerReference struct {
 	// Name of the autoscaler, in the namespace of the Canary.
 	Name string `json:"name"`
 
-	// PrimaryScalerQueries gives triggers of the primary's ScaledObject another query, by the name of the trigger.
-	// Without it, the name of the workload in all queries is replaced by that of the primary.
+	// PrimaryScalerQueries are other queries for triggers of the primary's ScaledObject, by the name of the trigger. If
+	// omitted, the name of the workload in all queries is replaced by that of the primary.
 	// +optional
 	PrimaryScalerQueries map[string]string `json:"primaryScalerQueries,omitempty"`
 
-	// PrimaryScalerReplicas gives the primary's autoscaler other bounds than the target's. Without it they are copied.
+	// PrimaryScalerReplicas are other limits for the primary's autoscaler. If omitted, the limits of the target's autoscaler
+	// are copied.
 	// +optional
 	PrimaryScalerReplicas *ScalerReplicas `json:"primaryScalerReplicas,omitempty"`
 }
 
-// ScalerReplicas are the bounds of an autoscaler, in pods.
+// ScalerReplicas are the limits of an autoscaler, in pods.
 type ScalerReplicas struct {
-	// MinReplicas is the lower bound. Without it, the target's.
+	// MinReplicas is the lower limit. Defaults to that of the target's autoscaler.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Format=""
 	// +optional
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
-	// MaxReplicas is the upper bound. Without it, the target's.
+	// MaxReplicas is the upper limit. Defaults to that of the target's autoscaler.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Format=""
 	// +optional
@@ -202,7 +201,7 @@ type UpstreamReference struct {
 	Kind string `json:"kind"`
 	// Name of the Upstream.
 	Name string `json:"name"`
-	// Namespace of the Upstream. Without it, that of the Canary.
+	// Namespace of the Upstream. Defaults to the namespace of the Canary.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
@@ -211,7 +210,7 @@ type UpstreamReference struct {
 type CrossNamespaceObjectReference struct {
 	// Name of the object.
 	Name string `json:"name"`
-	// Namespace of the object. Without it, that of the Canary. The flag -no-cross-namespace-refs of the controller
+	// Namespace of the object. Defaults to the namespace of the Canary. The flag -no-cross-namespace-refs of the controller
 	// forbids any other.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`

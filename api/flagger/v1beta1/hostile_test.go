@@ -16,9 +16,9 @@ import (
 	"github.com/serin-dev/serin/config/crd/crdtest"
 )
 
-// TestWhateverTheSchemaAcceptsCanBeRead draws objects from the schemas themselves, odd ones, and reads those that the
-// API server would store. One that could not be read would keep the controller from seeing all the others.
-func TestWhateverTheSchemaAcceptsCanBeRead(t *testing.T) {
+// TestObjectsThatTheSchemaAcceptsCanBeDecoded draws unusual objects from the schemas themselves, and decodes those that the API
+// server would store. An object that cannot be decoded would hide all others from the controller.
+func TestObjectsThatTheSchemaAcceptsCanBeDecoded(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -30,14 +30,14 @@ func TestWhateverTheSchemaAcceptsCanBeRead(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			accepted := 0
 			rapid.Check(t, func(t *rapid.T) {
-				object, _ := odd(t, s.Structural, 0).(map[string]any)
+				object, _ := drawValue(t, s.Structural, 0).(map[string]any)
 				if object == nil {
 					object = map[string]any{}
 				}
 				object["apiVersion"], object["kind"], object["metadata"] = "flagger.app/v1beta1", kind, map[string]any{"name": "odd"}
 				stored, err := s.Create(t.Context(), object)
 				if err != nil {
-					return // whoever wrote it reads why
+					return // the API server reports the error to the user
 				}
 				accepted++
 				text, err := json.Marshal(map[string]any{
@@ -49,34 +49,34 @@ func TestWhateverTheSchemaAcceptsCanBeRead(t *testing.T) {
 				}
 				list, err := runtime.Decode(decoder, text)
 				if err != nil {
-					t.Fatalf("accepted, and cannot be read: %v\n%s", err, text)
+					t.Fatalf("accepted, but cannot be decoded: %v\n%s", err, text)
 				}
 				if again, err := json.Marshal(list); err != nil || !json.Valid(again) {
-					t.Fatalf("read, and cannot be written: %v", err)
+					t.Fatalf("decoded, but cannot be encoded: %v", err)
 				}
 			})
 			if accepted == 0 {
-				t.Error("the schema accepted nothing that was drawn")
+				t.Error("the schema accepted none of the drawn objects")
 			}
 		})
 	}
 }
 
-// The texts, numbers and moments that no sane person writes.
+// Unusual strings, numbers and times.
 var (
-	oddTexts = []string{
+	oddStrings = []string{
 		"", "a", "1m", "-1s", "10", "\x00", "é\u202e", "{{ }}", "http://user:pass@host/?q=1", "300000h", "9223372036854775807ns", "NaN",
 	}
 	oddNumbers = []any{int64(0), int64(-1), int64(1), int64(100), int64(1 << 62), int64(-1 << 63), 0.5, 1e21, -1e300, 1e308}
-	oddMoments = []string{
+	oddTimes   = []string{
 		"2026-01-01T00:00:00Z", "2026-01-01T00:00:00.1Z", "2026-01-01T00:00:00.123456789+23:59", "2026-01-01t00:00:00z",
 		"0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "2026-01-01T00:00:00ZTrailing", "2026-01-01T00:00:00x5Z",
 		"2026-01-01T00:00:00+99:99", "0000-01-01T00:00:00Z", "2026-01-01T00:00:00,5Z",
 	}
 )
 
-// odd draws a value of a schema: of the type that it names, with nothing else about it likely.
-func odd(t *rapid.T, s *structuralschema.Structural, depth int) any {
+// drawValue draws a value of the type that a schema names, but otherwise arbitrary.
+func drawValue(t *rapid.T, s *structuralschema.Structural, depth int) any {
 	if v := s.ValueValidation; v != nil && len(v.Enum) > 0 {
 		return v.Enum[rapid.IntRange(0, len(v.Enum)-1).Draw(t, "enum")].Object
 	}
@@ -85,11 +85,11 @@ func odd(t *rapid.T, s *structuralschema.Structural, depth int) any {
 	}
 	switch s.Type {
 	case "object":
-		return oddObject(t, s, depth)
+		return drawObject(t, s, depth)
 	case "array":
 		list := []any{}
 		for range rapid.IntRange(0, 3).Draw(t, "length") {
-			list = append(list, odd(t, s.Items, depth+1))
+			list = append(list, drawValue(t, s.Items, depth+1))
 		}
 		return list
 	case "boolean":
@@ -98,12 +98,12 @@ func odd(t *rapid.T, s *structuralschema.Structural, depth int) any {
 		return rapid.SampledFrom(oddNumbers).Draw(t, "number")
 	}
 	if v := s.ValueValidation; v != nil && v.Format == "date-time" {
-		return rapid.SampledFrom(oddMoments).Draw(t, "moment")
+		return rapid.SampledFrom(oddTimes).Draw(t, "moment")
 	}
-	return rapid.SampledFrom(oddTexts).Draw(t, "text")
+	return rapid.SampledFrom(oddStrings).Draw(t, "text")
 }
 
-func oddObject(t *rapid.T, s *structuralschema.Structural, depth int) any {
+func drawObject(t *rapid.T, s *structuralschema.Structural, depth int) any {
 	object := map[string]any{}
 	required := map[string]bool{}
 	if s.ValueValidation != nil {
@@ -113,15 +113,15 @@ func oddObject(t *rapid.T, s *structuralschema.Structural, depth int) any {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		property := s.Properties[name]
-		// Of a whole Canary hardly one in a million would pass: what is optional is rare, and spec and status are not.
+		// Hardly one Canary in a million would be valid with all fields: optional fields are rare, except for spec and status.
 		if depth > 0 && !required[name] && rapid.IntRange(0, 5).Draw(t, name) > 0 {
 			continue
 		}
-		object[name] = odd(t, &property, depth+1)
+		object[name] = drawValue(t, &property, depth+1)
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil {
 		for i := range rapid.IntRange(0, 2).Draw(t, "keys") {
-			object[fmt.Sprint("key", i)] = odd(t, s.AdditionalProperties.Structural, depth+1)
+			object[fmt.Sprint("key", i)] = drawValue(t, s.AdditionalProperties.Structural, depth+1)
 		}
 	}
 	if s.XPreserveUnknownFields && rapid.Bool().Draw(t, "unknown") {
@@ -130,12 +130,12 @@ func oddObject(t *rapid.T, s *structuralschema.Structural, depth int) any {
 	return object
 }
 
-func TestMomentsOfEveryKindAreTakenAsFarAsTheyCanBeRead(t *testing.T) {
+func TestTimesOfEveryFormatAreDecodedIfPossible(t *testing.T) {
 	for text, want := range map[string]string{
-		"2026-01-01T00:00:00Z":             "2026-01-01T00:00:00.000000Z", // as people write it
+		"2026-01-01T00:00:00Z":             "2026-01-01T00:00:00.000000Z", // as users write it
 		"2026-01-01t00:00:00.5z":           "2026-01-01T00:00:00.500000Z",
 		"2026-01-01T00:00:00.123456789Z":   "2026-01-01T00:00:00.123456Z",
-		"2026-01-01T00:00:00ZTomorrow":     "", // which the API server takes for a moment
+		"2026-01-01T00:00:00ZTomorrow":     "", // which the API server accepts as a time
 		"2026-01-01T00:00:00.000001+01:00": "2025-12-31T23:00:00.000001Z",
 	} {
 		var c v1beta1.Canary

@@ -2,7 +2,7 @@ package v1beta1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// MetricTemplate is a query and the provider that answers it, for the metrics of many Canaries.
+// MetricTemplate is a query and its provider, for the metrics of many Canaries.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=metrictemplates,singular=metrictemplate,scope=Namespaced,categories=all
@@ -18,7 +18,7 @@ type MetricTemplate struct {
 	// Spec is the query and its provider.
 	// +optional
 	Spec MetricTemplateSpec `json:"spec,omitzero"`
-	// Status is not written today.
+	// Status is not used.
 	// +optional
 	Status MetricTemplateStatus `json:"status,omitzero"`
 }
@@ -35,7 +35,7 @@ type MetricTemplateList struct {
 
 // MetricTemplateSpec is a query and its provider.
 type MetricTemplateSpec struct {
-	// Provider answers the query.
+	// Provider to which the query is sent.
 	Provider MetricTemplateProvider `json:"provider"`
 
 	// Query in the language of the provider, as a Go template with the functions name, namespace, target, service,
@@ -43,17 +43,17 @@ type MetricTemplateSpec struct {
 	Query string `json:"query"`
 }
 
-// MetricTemplateProvider is a service that answers queries.
+// MetricTemplateProvider is a service that executes queries.
 type MetricTemplateProvider struct {
 	// Type of the service.
 	// +kubebuilder:validation:Enum=prometheus;influxdb;datadog;externalmetrics;stackdriver;cloudwatch;newrelic;graphite;dynatrace;keptn;splunk
 	Type string `json:"type"`
 
-	// Address is the URL of the service. Without it, the public one of the service where there is one.
+	// Address is the URL of the service. Defaults to the public URL of the service, if it has one.
 	// +optional
 	Address string `json:"address,omitempty"`
 
-	// Headers are sent with each query. Read by prometheus.
+	// Headers are sent with each query. Used by prometheus.
 	// +optional
 	Headers map[string][]string `json:"headers,omitempty"`
 
@@ -61,12 +61,12 @@ type MetricTemplateProvider struct {
 	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 
-	// Region of the service. Read by cloudwatch.
+	// Region of the service. Used by cloudwatch.
 	// +optional
 	Region string `json:"region,omitempty"`
 
-	// InsecureSkipVerify asks without verifying the certificate of the service. Read by prometheus, graphite and
-	// externalmetrics. Without it: false.
+	// InsecureSkipVerify disables the verification of the service's certificate. Used by prometheus, graphite and
+	// externalmetrics. Defaults to false.
 	// +optional
 	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
 }
@@ -77,9 +77,9 @@ type SecretReference struct {
 	Name string `json:"name"`
 }
 
-// MetricTemplateStatus is not written today.
+// MetricTemplateStatus is not used.
 type MetricTemplateStatus struct {
-	// Conditions are not written today.
+	// Conditions are not used.
 	// +listType=atomic
 	// +optional
 	Conditions []CanaryCondition `json:"conditions,omitempty"`

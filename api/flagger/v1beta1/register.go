@@ -16,15 +16,15 @@ const (
 	AlertProviderKind  = "AlertProvider"
 )
 
-// SchemeGroupVersion is the version in which objects are stored and in which Serin reads and writes them.
+// SchemeGroupVersion is the storage version. Serin reads and writes objects in it.
 var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1beta1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 
-// AddToScheme makes a scheme know the kinds of this package.
+// AddToScheme registers the kinds of this package in a scheme.
 var AddToScheme = schemeBuilder.AddToScheme
 
-// Resource gives the qualified name of a resource of this group, for example for errors of the API machinery.
+// Resource returns the qualified name of a resource of this group, for example for errors of the API machinery.
 func Resource(resource string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(resource).GroupResource()
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// empty makes an object of a kind.
-func empty(t *testing.T, kind string) runtime.Object {
+// emptyObject returns a new object of a kind.
+func emptyObject(t *testing.T, kind string) runtime.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
@@ -33,7 +33,7 @@ func empty(t *testing.T, kind string) runtime.Object {
 func TestTypesLoseNoField(t *testing.T) {
 	for _, m := range manifests(t) {
 		t.Run(m.name, func(t *testing.T) {
-			typed := empty(t, fmt.Sprint(m.object["kind"]))
+			typed := emptyObject(t, fmt.Sprint(m.object["kind"]))
 			text, err := json.Marshal(m.object)
 			if err != nil {
 				t.Fatal(err)
@@ -49,7 +49,7 @@ func TestTypesLoseNoField(t *testing.T) {
 			if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &back); err != nil {
 				t.Fatal(err)
 			}
-			// What is said with a zero is also said by leaving it out, so both sides are compared without zeros.
+			// Zero values may be omitted, so both sides are compared without them.
 			if diff := cmp.Diff(withoutZeros(m.object), withoutZeros(back)); diff != "" {
 				t.Errorf("-read +written:\n%s", diff)
 			}
@@ -59,32 +59,32 @@ func TestTypesLoseNoField(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(withoutZeros(back), withoutZeros(converted)); diff != "" {
-				t.Errorf("as JSON and as unstructured it differs (-JSON +unstructured):\n%s", diff)
+				t.Errorf("JSON and unstructured differ (-JSON +unstructured):\n%s", diff)
 			}
 		})
 	}
 }
 
-// withoutZeros leaves out false, 0, empty texts and empty lists, and numbers lose the difference between 1 and 1.0.
+// withoutZeros removes false, 0, empty strings and empty lists, and removes the difference between 1 and 1.0.
 func withoutZeros(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
-		kept := map[string]any{}
+		out := map[string]any{}
 		for key, inner := range value {
 			if inner := withoutZeros(inner); inner != nil {
-				kept[key] = inner
+				out[key] = inner
 			}
 		}
-		return kept
+		return out
 	case []any:
-		kept := make([]any, 0, len(value))
+		out := make([]any, 0, len(value))
 		for _, inner := range value {
-			kept = append(kept, withoutZeros(inner))
+			out = append(out, withoutZeros(inner))
 		}
-		if len(kept) == 0 {
+		if len(out) == 0 {
 			return nil
 		}
-		return kept
+		return out
 	case int64:
 		return withoutZeros(float64(value))
 	default:
@@ -118,7 +118,7 @@ func TestEmptyTrackedConfigsStayEmpty(t *testing.T) {
 	}
 }
 
-func TestZerosThatMeanSomethingAreKept(t *testing.T) {
+func TestSignificantZerosAreRetained(t *testing.T) {
 	const text = `{"spec":{"service":{"corsPolicy":{"allowCredentials":false},"mirror":[{"backendRef":{"group":"","name":"x"}}],"port":80},` +
 		`"analysis":{"canaryReadyThreshold":0,"metrics":[{"name":"m","thresholdRange":{"min":0,"max":0}}]},"progressDeadlineSeconds":0}}`
 	var c v1beta1.Canary
@@ -154,7 +154,7 @@ func TestZerosThatMeanSomethingAreKept(t *testing.T) {
 	}
 }
 
-func TestStatusAlwaysShowsItsNumbers(t *testing.T) {
+func TestStatusNeverOmitsItsNumbers(t *testing.T) {
 	written, err := json.Marshal(v1beta1.CanaryStatus{})
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestStatusAlwaysShowsItsNumbers(t *testing.T) {
 	}
 }
 
-func TestCanaryTakesEveryNumberThatTheSchemaLetsThrough(t *testing.T) {
+func TestCanaryAcceptsEveryNumberThatTheSchemaAccepts(t *testing.T) {
 	const text = `{"apiVersion":"flagger.app/v1beta1","kind":"Canary","metadata":{"name":"cart","generation":7},"spec":{
 		"progressDeadlineSeconds":1e12,
 		"service":{"port":80.9,"targetPort":99999999999,"match":[{"port":-5e11}]},
@@ -199,7 +199,7 @@ func TestCanaryTakesEveryNumberThatTheSchemaLetsThrough(t *testing.T) {
 	}
 }
 
-func TestCanaryRefusesWhatIsNoCanary(t *testing.T) {
+func TestCanaryRefusesValuesOfTheWrongType(t *testing.T) {
 	for _, text := range []string{`{"spec":{"service":{"port":"eighty"}}}`, `{"spec":[]}`, `[]`, `{"spec":{"service":{"port":80.5}},"status":{"phase":1}}`} {
 		var c v1beta1.Canary
 		if err := json.Unmarshal([]byte(text), &c); err == nil {

@@ -79,7 +79,7 @@ func documents(t *testing.T, file string, text []byte) []manifest {
 
 func TestSchemasAreStructural(t *testing.T) { crdtest.CheckSchemas(t, v1beta1.GroupName) }
 
-func TestDefinitionsCarryWhatTheAPIPromises(t *testing.T) {
+func TestDefinitionsMatchThoseOfFlagger(t *testing.T) {
 	type column struct {
 		Name, Type, Path string
 		Priority         int32
@@ -121,7 +121,7 @@ func TestDefinitionsCarryWhatTheAPIPromises(t *testing.T) {
 				t.Errorf("%s %s has no status subresource (%v)", kind, version.Name, err)
 			}
 			columns := version.AdditionalPrinterColumns
-			if columns == nil { // the same in all versions is held once
+			if columns == nil { // columns that are the same in all versions are stored once
 				columns = definition.Spec.AdditionalPrinterColumns
 			}
 			for _, c := range columns {
@@ -189,15 +189,15 @@ spec:
 func TestSchemaAcceptsAndRefuses(t *testing.T) {
 	cases := []struct {
 		name  string
-		merge string // laid over base
-		want  string // part of the refusal; empty: accepted
+		merge string // merged into base
+		want  string // part of the error; empty: accepted
 	}{
-		{"as it is", `{}`, ""},
+		{"unchanged", `{}`, ""},
 		{"no analysis", `{spec: {analysis: null}}`, ""},
 		{"no service", `{spec: {service: null}}`, ""},
 		{"empty analysis", `{spec: {analysis: {interval: null, threshold: null, stepWeight: null}}}`, ""},
 		{"weights and iterations", `{spec: {analysis: {iterations: 5}}}`, ""},
-		{"canaryAnalysis beside analysis", `{spec: {canaryAnalysis: {threshold: 1}}}`, ""},
+		{"canaryAnalysis and analysis", `{spec: {canaryAnalysis: {threshold: 1}}}`, ""},
 		{"interval 90s", `{spec: {analysis: {interval: 90s}}}`, ""},
 		{"interval 1m30s", `{spec: {analysis: {interval: 1m30s}}}`, ""},
 		{"interval 100ms", `{spec: {analysis: {interval: 100ms}}}`, ""},
@@ -206,7 +206,7 @@ func TestSchemaAcceptsAndRefuses(t *testing.T) {
 		{"interval 1h30m", `{spec: {analysis: {interval: 1h30m}}}`, ""},
 		{"interval 500us", `{spec: {analysis: {interval: 500µs}}}`, ""},
 		{"interval 0", `{spec: {analysis: {interval: "0"}}}`, ""},
-		{"interval that starts like one", `{spec: {analysis: {interval: 10seconds}}}`, ""},
+		{"interval with a valid prefix", `{spec: {analysis: {interval: 10seconds}}}`, ""},
 		{"interval without a unit", `{spec: {analysis: {interval: "10"}}}`, "spec.analysis.interval"},
 		{"interval in words", `{spec: {analysis: {interval: hourly}}}`, "spec.analysis.interval"},
 		{"interval in days", `{spec: {analysis: {interval: 1d}}}`, "spec.analysis.interval"},
@@ -216,14 +216,14 @@ func TestSchemaAcceptsAndRefuses(t *testing.T) {
 		{"metric without query and template", `{spec: {analysis: {metrics: [{name: anything}]}}}`, ""},
 		{"range with min above max", `{spec: {analysis: {metrics: [{name: m, thresholdRange: {min: 2, max: 1}}]}}}`, ""},
 		{"port 80.5", `{spec: {service: {port: 80.5}}}`, ""},
-		{"port as text", `{spec: {service: {port: "80"}}}`, "spec.service.port"},
+		{"port as a string", `{spec: {service: {port: "80"}}}`, "spec.service.port"},
 		{"service without a port", `{spec: {service: {port: null}}}`, "spec.service.port"},
 		{"targetPort by name", `{spec: {service: {targetPort: web}}}`, ""},
 		{"targetPort by number", `{spec: {service: {targetPort: 8080}}}`, ""},
 		{"targetPort true", `{spec: {service: {targetPort: true}}}`, "spec.service.targetPort"},
 		{"ready threshold out of range", `{spec: {analysis: {primaryReadyThreshold: 101}}}`, ""},
 		{"weights out of range", `{spec: {analysis: {stepWeights: [0, 200, -1, 12.5], maxWeight: 1000}}}`, ""},
-		{"HPA of a version that is gone", `{spec: {autoscalerRef: {apiVersion: autoscaling/v2beta1, kind: HorizontalPodAutoscaler, name: cart}}}`, ""},
+		{"HPA of a version that is no longer served", `{spec: {autoscalerRef: {apiVersion: autoscaling/v2beta1, kind: HorizontalPodAutoscaler, name: cart}}}`, ""},
 		{"other autoscaler", `{spec: {autoscalerRef: {apiVersion: v1, kind: Autopilot, name: cart}}}`, "spec.autoscalerRef.kind"},
 		{"no replicas for the primary", `{spec: {autoscalerRef: {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, name: cart, primaryScalerReplicas: {minReplicas: 0}}}}`, "minReplicas"},
 		{"StatefulSet", `{spec: {targetRef: {kind: StatefulSet}}}`, "spec.targetRef.kind"},
@@ -232,30 +232,30 @@ func TestSchemaAcceptsAndRefuses(t *testing.T) {
 		{"unknown provider", `{spec: {provider: gatewayapi}}`, "spec.provider"},
 		{"empty hook type", `{spec: {analysis: {webhooks: [{name: h, type: "", url: "http://h.test"}]}}}`, ""},
 		{"unknown hook type", `{spec: {analysis: {webhooks: [{name: h, type: before, url: "http://h.test"}]}}}`, "spec.analysis.webhooks[0].type"},
-		{"hook with a URL that is none", `{spec: {analysis: {webhooks: [{name: h, url: "not a url"}]}}}`, ""},
+		{"hook with an invalid URL", `{spec: {analysis: {webhooks: [{name: h, url: "not a url"}]}}}`, ""},
 		{"hook without a URL", `{spec: {analysis: {webhooks: [{name: h}]}}}`, "spec.analysis.webhooks[0].url"},
 		{"empty severity", `{spec: {analysis: {alerts: [{name: a, severity: "", providerRef: {name: chat}}]}}}`, ""},
 		{"unknown severity", `{spec: {analysis: {alerts: [{name: a, severity: debug, providerRef: {name: chat}}]}}}`, "severity"},
 		{"alert without a provider", `{spec: {analysis: {alerts: [{name: a}]}}}`, "providerRef"},
 		{"header by suffix", `{spec: {analysis: {match: [{headers: {cookie: {suffix: insider}}}]}}}`, ""},
-		{"header in two ways", `{spec: {analysis: {match: [{headers: {cookie: {exact: a, regex: b}}}]}}}`, "spec.analysis.match[0].headers"},
-		{"path in no way", `{spec: {service: {match: [{uri: {}}]}}}`, ""},
-		{"path in two ways", `{spec: {service: {match: [{uri: {exact: a, prefix: b}}]}}}`, "spec.service.match[0].uri"},
-		{"path with a way it never had", `{spec: {service: {match: [{uri: {exact: a, suffix: b}}]}}}`, ""},
+		{"header with two conditions", `{spec: {analysis: {match: [{headers: {cookie: {exact: a, regex: b}}}]}}}`, "spec.analysis.match[0].headers"},
+		{"path without a condition", `{spec: {service: {match: [{uri: {}}]}}}`, ""},
+		{"path with two conditions", `{spec: {service: {match: [{uri: {exact: a, prefix: b}}]}}}`, "spec.service.match[0].uri"},
+		{"path with an unknown condition", `{spec: {service: {match: [{uri: {exact: a, suffix: b}}]}}}`, ""},
 		{"gateway without a name", `{spec: {service: {gatewayRefs: [{namespace: infra}]}}}`, "spec.service.gatewayRefs[0].name"},
 		{"gateway port 0", `{spec: {service: {gatewayRefs: [{name: public, port: 0}]}}}`, "spec.service.gatewayRefs[0].port"},
 		{"too many gateways", `{spec: {service: {gatewayRefs: [` + strings.Repeat("{name: g},", 33) + `]}}}`, "spec.service.gatewayRefs"},
 		{"mirror to a Service without a port", `{spec: {service: {mirror: [{backendRef: {name: shadow}}]}}}`, "Service backend must have port"},
-		{"mirror to something else without a port", `{spec: {service: {mirror: [{backendRef: {group: x.test, kind: Bucket, name: shadow}}]}}}`, ""},
-		{"mirror to nothing", `{spec: {service: {mirror: [{}]}}}`, ""},
+		{"mirror to another kind without a port", `{spec: {service: {mirror: [{backendRef: {group: x.test, kind: Bucket, name: shadow}}]}}}`, ""},
+		{"mirror without a backend", `{spec: {service: {mirror: [{}]}}}`, ""},
 		{"trafficDistribution", `{spec: {service: {trafficDistribution: PreferFar}}}`, "spec.service.trafficDistribution"},
-		{"trafficPolicy that is no object", `{spec: {service: {trafficPolicy: [tls]}}}`, "spec.service.trafficPolicy"},
+		{"trafficPolicy that is not an object", `{spec: {service: {trafficPolicy: [tls]}}}`, "spec.service.trafficPolicy"},
 		{"one name for both cookies", `{spec: {analysis: {sessionAffinity: {cookieName: a, primaryCookieName: a}}}}`, ""},
 		{"session affinity without a name", `{spec: {analysis: {sessionAffinity: {maxAge: 1}}}}`, "cookieName"},
 		{"sameSite", `{spec: {analysis: {sessionAffinity: {cookieName: a, sameSite: lax}}}}`, "sameSite"},
 		{"phase with the other spelling", `{status: {phase: Finalizing}}`, "status.phase"},
 		{"condition without times and message", `{status: {conditions: [{type: Promoted, status: "True", reason: ""}]}}`, ""},
-		{"what a newer Serin adds", `{status: {serin: {tomorrow: {is: here}}}}`, ""},
+		{"fields of a newer version of Serin", `{status: {serin: {tomorrow: {is: here}}}}`, ""},
 	}
 	s := crdtest.Servers(t, v1beta1.GroupName)["v1beta1/Canary"]
 	for _, c := range cases {
@@ -267,7 +267,7 @@ func TestSchemaAcceptsAndRefuses(t *testing.T) {
 			case c.want == "" && err != nil:
 				t.Errorf("%s: refused: %v", c.merge, err)
 			case c.want != "" && err == nil:
-				t.Errorf("%s: accepted, want a refusal that names %s", c.merge, c.want)
+				t.Errorf("%s: accepted, want an error that names %s", c.merge, c.want)
 			case c.want != "" && !strings.Contains(err.Error(), c.want):
 				t.Errorf("%s: refused with %q, want it to name %s", c.merge, err, c.want)
 			}
@@ -295,12 +295,12 @@ func TestSchemaOfTheOtherKindsAcceptsAndRefuses(t *testing.T) {
 		}
 		_, err := all["v1beta1/"+c.kind].Create(t.Context(), object)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %s: got %v, want a refusal that names %q (empty: accepted)", c.kind, c.spec, err, c.want)
+			t.Errorf("%s %s: got %v, want an error that names %q (empty: accepted)", c.kind, c.spec, err, c.want)
 		}
 	}
 }
 
-func TestSchemaFillsInDefaults(t *testing.T) {
+func TestSchemaSetsDefaults(t *testing.T) {
 	object := parse(t, base)
 	overlay(object, parse(t, `{spec: {
 		service: {gatewayRefs: [{name: public}], mirror: [{backendRef: {name: shadow, port: 80}}]},
@@ -333,7 +333,7 @@ func parse(t *testing.T, text string) map[string]any {
 	return object
 }
 
-// overlay lays objects over objects; null takes a field away.
+// overlay merges objects; null removes a field.
 func overlay(onto, from map[string]any) {
 	for key, value := range from {
 		inner, isObject := value.(map[string]any)

@@ -5,110 +5,109 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// CanaryService describes the Services of the workload and the route to them. Three Services are made: the apex, which
+// CanaryService describes the Services of the workload and the route to them. Three Services are created: the apex, which
 // clients call, and one each for primary and canary, with the suffixes -primary and -canary.
 type CanaryService struct {
-	// Name of the apex Service. Without it, the name of the target.
+	// Name of the apex Service. Defaults to the name of the target.
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// Port that the Services listen on.
+	// Port of the Services.
 	// +kubebuilder:validation:Type=number
 	// +kubebuilder:validation:Format=""
 	Port int32 `json:"port"`
 
-	// PortName is the name of that port. Meshes read the protocol from it: http, grpc, …. Without it: http.
+	// PortName is the name of that port. Meshes derive the protocol from it: http, grpc, …. Defaults to http.
 	// +optional
 	PortName string `json:"portName,omitempty"`
 
-	// TargetPort is the port of the pods, as a number or by name. Without it, the value of port.
+	// TargetPort is the port of the pods, by number or name. Defaults to port.
 	// +optional
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
-	// AppProtocol of the port of the Services, for example http, grpc or tcp. With tcp, Istio gets TCP routes. Without
-	// it, none is set.
+	// AppProtocol of the port of the Services, for example http, grpc or tcp. With tcp, Istio gets TCP routes. If omitted, it
+	// is not set.
 	// +optional
 	AppProtocol string `json:"appProtocol,omitempty"`
 
-	// TrafficDistribution is the preference for near endpoints that the Services carry. Without it, none is set.
+	// TrafficDistribution of the Services, which is a preference for near endpoints. If omitted, it is not set.
 	// +kubebuilder:validation:Enum=PreferClose;PreferSameZone;PreferSameNode
 	// +optional
 	TrafficDistribution string `json:"trafficDistribution,omitempty"`
 
-	// PortDiscovery adds the further ports of the target's containers to the Services. Without it: false.
+	// PortDiscovery adds the other ports of the target's containers to the Services. Defaults to false.
 	// +optional
 	PortDiscovery bool `json:"portDiscovery,omitempty"`
 
-	// Headless makes the Services headless (clusterIP None) when they are created. Without it: false.
+	// Headless creates the Services as headless ones (clusterIP None). Defaults to false.
 	// +optional
 	Headless bool `json:"headless,omitempty"`
 
-	// Timeout of a request at the route, as a duration such as 15s. Read by istio, contour, appmesh and gatewayapi:v1.
-	// Without it, the default of the provider.
+	// Timeout of a request, as a duration such as 15s. Used by istio, contour, appmesh and gatewayapi:v1. Defaults to the
+	// default of the provider.
 	// +optional
 	Timeout string `json:"timeout,omitempty"`
 
-	// BackendTimeout is the timeout of one attempt against a backend, as a duration such as 5s. Read by gatewayapi:v1.
-	// Without it, the default of the gateway.
+	// BackendTimeout is the timeout of one attempt to reach a backend, as a duration such as 5s. Used by gatewayapi:v1.
+	// Defaults to the default of the gateway.
 	// +optional
 	BackendTimeout string `json:"backendTimeout,omitempty"`
 
-	// Gateways are the Istio gateways of the route, as name or namespace/name; mesh stands for traffic inside the mesh.
-	// Without it: mesh.
+	// Gateways are the Istio gateways of the route, as name or namespace/name; mesh is the traffic inside the mesh. Defaults
+	// to mesh.
 	// +optional
 	Gateways []string `json:"gateways,omitempty"`
 
-	// GatewayRefs are the parents of the HTTPRoute. The providers gatewayapi:v1 and gatewayapi:v1beta1 need at least one.
+	// GatewayRefs are the parents of the HTTPRoute. The providers gatewayapi:v1 and gatewayapi:v1beta1 require at least one.
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	GatewayRefs []GatewayReference `json:"gatewayRefs,omitempty"`
 
-	// Hosts are the host names of the route. Without it, the name of the apex Service.
+	// Hosts are the host names of the route. Defaults to the name of the apex Service.
 	// +optional
 	Hosts []string `json:"hosts,omitempty"`
 
-	// Delegation makes an Istio VirtualService that others delegate to: without hosts and gateways of its own. Without
-	// it: false.
+	// Delegation creates an Istio VirtualService for delegation, without hosts and gateways. Defaults to false.
 	// +optional
 	Delegation bool `json:"delegation,omitempty"`
 
-	// TrafficPolicy goes into the DestinationRules of primary and canary as it is written here, in the terms of Istio:
-	// connectionPool, loadBalancer, outlierDetection, tls, portLevelSettings. Without it, they have none.
+	// TrafficPolicy is copied unchanged to the DestinationRules of primary and canary, in the format of Istio:
+	// connectionPool, loadBalancer, outlierDetection, tls, portLevelSettings. If omitted, they have none.
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	TrafficPolicy *apiextensionsv1.JSON `json:"trafficPolicy,omitempty"`
 
-	// Match says which requests the route is for; one of the entries has to hold. Without it, all requests.
+	// Match selects the requests of the route. A request must match one of the entries. Defaults to all requests.
 	// +optional
 	Match []HTTPMatchRequest `json:"match,omitempty"`
 
-	// Rewrite changes path or host of a request on its way to the workload.
+	// Rewrite changes the path or the host of a request before it is forwarded.
 	// +optional
 	Rewrite *HTTPRewrite `json:"rewrite,omitempty"`
 
-	// Retries says when a failed request is sent again. Without it, the default of the provider.
+	// Retries defines when a failed request is retried. Defaults to the default of the provider.
 	// +optional
 	Retries *HTTPRetry `json:"retries,omitempty"`
 
-	// Headers are changed in requests and responses that take the route.
+	// Headers are changes to the headers of requests and responses of the route.
 	// +optional
 	Headers *Headers `json:"headers,omitempty"`
 
-	// Mirror copies all requests of the route to other backends, at all times. Read by gatewayapi; it has nothing to do
-	// with analysis.mirror.
+	// Mirror copies all requests of the route to other backends, at all times. It is independent of analysis.mirror. Used by
+	// gatewayapi.
 	// +optional
 	Mirror []RequestMirror `json:"mirror,omitempty"`
 
-	// CorsPolicy lets browsers call the workload from other origins. Read by istio and gatewayapi:v1.
+	// CorsPolicy allows browsers to call the workload from other origins. Used by istio and gatewayapi:v1.
 	// +optional
 	CorsPolicy *CorsPolicy `json:"corsPolicy,omitempty"`
 
-	// MeshName is the App Mesh that the workload belongs to. The provider appmesh needs it.
+	// MeshName is the App Mesh to which the workload belongs. Required by the provider appmesh.
 	// +optional
 	MeshName string `json:"meshName,omitempty"`
 
-	// Backends are the virtual services that the workload calls, by name or ARN. Read by appmesh.
+	// Backends are the virtual services that the workload calls, by name or ARN. Used by appmesh.
 	// +optional
 	Backends []string `json:"backends,omitempty"`
 
@@ -124,7 +123,7 @@ type CanaryService struct {
 	// +optional
 	Canary *CustomMetadata `json:"canary,omitempty"`
 
-	// UnmanagedMetadata names labels and annotations of the Services that others write and that are left as they are.
+	// UnmanagedMetadata names labels and annotations of the Services that other controllers manage. They are not changed.
 	// +optional
 	UnmanagedMetadata *UnmanagedMetadata `json:"unmanagedMetadata,omitempty"`
 }
@@ -139,12 +138,12 @@ type CustomMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// UnmanagedMetadata names metadata that belongs to others.
+// UnmanagedMetadata names metadata that other controllers manage.
 type UnmanagedMetadata struct {
-	// Labels are the keys of labels to leave alone.
+	// Labels are the keys of labels that are not changed.
 	// +optional
 	Labels []string `json:"labels,omitempty"`
-	// Annotations are the keys of annotations to leave alone.
+	// Annotations are the keys of annotations that are not changed.
 	// +optional
 	Annotations []string `json:"annotations,omitempty"`
 }
@@ -164,7 +163,7 @@ type GatewayReference struct {
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`
 	// +optional
 	Kind *string `json:"kind,omitempty"`
-	// Namespace of the parent. Without it, that of the Canary.
+	// Namespace of the parent. Defaults to the namespace of the Canary.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -174,13 +173,13 @@ type GatewayReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// SectionName is the listener of the parent. Without it, all of them.
+	// SectionName is the listener of the parent. Defaults to all listeners.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +optional
 	SectionName *string `json:"sectionName,omitempty"`
-	// Port of the listeners of the parent. Without it, all of them.
+	// Port of the listeners of the parent. Defaults to all ports.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
@@ -189,16 +188,17 @@ type GatewayReference struct {
 
 // RequestMirror copies requests to a backend.
 type RequestMirror struct {
-	// BackendRef names where the copies go. An entry without it, which the schema has always let through, cannot work.
+	// BackendRef names the backend that receives the copies. The schema has always accepted entries without it, but they are
+	// invalid.
 	// +optional
 	BackendRef *MirrorBackendReference `json:"backendRef,omitempty"`
 }
 
-// MirrorBackendReference names the backend that gets copies of requests.
+// MirrorBackendReference names the backend that receives copies of requests.
 //
 // +kubebuilder:validation:XValidation:message="Service backend must have port",rule="(size(self.group) == 0 && self.kind == 'Service') ? has(self.port) : true"
 type MirrorBackendReference struct {
-	// Group of the backend. Without it, the core group.
+	// Group of the backend. Defaults to the core group.
 	// +kubebuilder:default=""
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
@@ -215,40 +215,40 @@ type MirrorBackendReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Namespace of the backend. Without it, that of the Canary.
+	// Namespace of the backend. Defaults to the namespace of the Canary.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +optional
 	Namespace *string `json:"namespace,omitempty"`
-	// Port of the backend. A Service needs one.
+	// Port of the backend. Required for a Service.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	Port *int32 `json:"port,omitempty"`
 }
 
-// HTTPMatchRequest is a set of conditions on a request; all that are given have to hold.
+// HTTPMatchRequest has conditions for a request, all of which must match.
 type HTTPMatchRequest struct {
-	// Name of the condition, which Istio shows in its access log.
+	// Name of the match, which Istio adds to its access log.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// URI is matched with the path.
+	// URI matches the path.
 	// +optional
 	URI *StringMatch `json:"uri,omitempty"`
-	// Scheme is matched with http or https.
+	// Scheme matches http or https.
 	// +optional
 	Scheme *StringMatch `json:"scheme,omitempty"`
-	// Method is matched with the method, for example GET.
+	// Method matches the method, for example GET.
 	// +optional
 	Method *StringMatch `json:"method,omitempty"`
-	// Authority is matched with the host that was asked for.
+	// Authority matches the requested host.
 	// +optional
 	Authority *StringMatch `json:"authority,omitempty"`
 	// Headers are matched by name, in lower case.
 	// +optional
 	Headers map[string]StringMatch `json:"headers,omitempty"`
-	// WithoutHeaders are matched by name; where one of them holds, the condition does not.
+	// WithoutHeaders are matched by name. A request with a matching header is excluded.
 	// +optional
 	WithoutHeaders map[string]StringMatch `json:"withoutHeaders,omitempty"`
 	// QueryParams are matched by name.
@@ -258,72 +258,74 @@ type HTTPMatchRequest struct {
 	// +kubebuilder:validation:Format=""
 	// +optional
 	Port int32 `json:"port,omitempty"`
-	// Gateways that the condition is for; they have to be among the gateways of the service. Without it, all of those.
+	// Gateways for which the match applies. They must be among the gateways of the service. Defaults to all of those.
 	// +optional
 	Gateways []string `json:"gateways,omitempty"`
-	// SourceLabels restrict the condition to clients in the mesh that have these labels.
+	// SourceLabels restrict the match to clients in the mesh that have these labels.
 	// +optional
 	SourceLabels map[string]string `json:"sourceLabels,omitempty"`
-	// SourceNamespace restricts the condition to clients in the mesh of this namespace.
+	// SourceNamespace restricts the match to clients in the mesh of this namespace.
 	// +optional
 	SourceNamespace string `json:"sourceNamespace,omitempty"`
-	// IgnoreURICase matches exact and prefix of the path without regard to case. Without it: false.
+	// IgnoreURICase ignores the case of the path in exact and prefix. Defaults to false.
 	// +optional
 	IgnoreURICase bool `json:"ignoreUriCase,omitempty"`
 }
 
-// StringMatch compares a text in one of three ways. Without any, it holds for every text that is there.
+// StringMatch matches a string in one of three ways. If no field is set, it matches every string that is present.
 //
 // +kubebuilder:validation:MaxProperties=1
 type StringMatch struct {
-	// Exact is the whole text.
+	// Exact is the whole string.
 	// +optional
 	Exact string `json:"exact,omitempty"`
-	// Prefix is its beginning.
+	// Prefix is the beginning of the string.
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
-	// Regex is an RE2 expression for the whole text.
+	// Regex is an RE2 expression that matches the whole string.
 	// +optional
 	Regex string `json:"regex,omitempty"`
 }
 
 // HTTPRewrite changes a request.
 type HTTPRewrite struct {
-	// URI replaces the path, or the part of it that was matched.
+	// URI replaces the path, or the matched part of it.
 	// +optional
 	URI string `json:"uri,omitempty"`
 	// Authority replaces the host.
 	// +optional
 	Authority string `json:"authority,omitempty"`
-	// Type says what gatewayapi replaces with uri: ReplacePrefixMatch or ReplaceFullPath. Without it: ReplaceFullPath.
+	// Type is the part of the path that gatewayapi replaces with uri: ReplacePrefixMatch or ReplaceFullPath. Defaults to
+	// ReplaceFullPath.
 	// +optional
 	Type string `json:"type,omitempty"`
 }
 
-// HTTPRetry says when a failed request is sent again.
+// HTTPRetry defines when a failed request is retried.
 type HTTPRetry struct {
-	// Attempts is how many times at most.
+	// Attempts is the maximum number of attempts.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
-	// PerTryTimeout is the timeout of each attempt, as a duration such as 2s. Without it, the timeout of the route.
+	// PerTryTimeout is the timeout of each attempt, as a duration such as 2s. Defaults to the timeout of the route.
 	// +optional
 	PerTryTimeout string `json:"perTryTimeout,omitempty"`
-	// RetryOn lists, with commas, what counts as failed, in the terms of Envoy, for example gateway-error,connect-failure.
+	// RetryOn is a comma-separated list of conditions for a retry, as Envoy names them, for example
+	// gateway-error,connect-failure.
 	// +optional
 	RetryOn string `json:"retryOn,omitempty"`
 }
 
-// Headers are changes of headers on the way to the workload and back.
+// Headers are changes to the headers of requests and responses.
 type Headers struct {
-	// Request has the changes of a request.
+	// Request has the changes to requests.
 	// +optional
 	Request *HeaderOperations `json:"request,omitempty"`
-	// Response has the changes of a response.
+	// Response has the changes to responses.
 	// +optional
 	Response *HeaderOperations `json:"response,omitempty"`
 }
 
-// HeaderOperations are changes of headers.
+// HeaderOperations are changes to headers.
 type HeaderOperations struct {
 	// Add appends values to headers.
 	// +optional
@@ -331,32 +333,32 @@ type HeaderOperations struct {
 	// Set replaces headers.
 	// +optional
 	Set map[string]string `json:"set,omitempty"`
-	// Remove takes headers away.
+	// Remove removes headers.
 	// +optional
 	Remove []string `json:"remove,omitempty"`
 }
 
-// CorsPolicy says which other origins may call the workload from a browser, and how.
+// CorsPolicy defines how browsers may call the workload from other origins.
 type CorsPolicy struct {
-	// AllowOrigin are the origins, as they are written by browsers; * stands for all.
+	// AllowOrigin are the allowed origins, as browsers send them; * allows all.
 	// +optional
 	AllowOrigin []string `json:"allowOrigin,omitempty"`
-	// AllowOrigins are patterns of origins. Read by istio.
+	// AllowOrigins are patterns of allowed origins. Used by istio.
 	// +optional
 	AllowOrigins []StringMatch `json:"allowOrigins,omitempty"`
-	// AllowMethods are the methods.
+	// AllowMethods are the allowed methods.
 	// +optional
 	AllowMethods []string `json:"allowMethods,omitempty"`
-	// AllowHeaders are the request headers.
+	// AllowHeaders are the allowed request headers.
 	// +optional
 	AllowHeaders []string `json:"allowHeaders,omitempty"`
-	// ExposeHeaders are the response headers that the page may see.
+	// ExposeHeaders are the response headers that scripts may read.
 	// +optional
 	ExposeHeaders []string `json:"exposeHeaders,omitempty"`
-	// MaxAge is how long a browser may keep the answer, as a duration such as 24h.
+	// MaxAge is how long a browser may cache the policy, as a duration such as 24h.
 	// +optional
 	MaxAge string `json:"maxAge,omitempty"`
-	// AllowCredentials lets the page send cookies. Without it, the default of the provider.
+	// AllowCredentials allows requests with cookies. Defaults to the default of the provider.
 	// +optional
 	AllowCredentials *bool `json:"allowCredentials,omitempty"`
 }

@@ -8,18 +8,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ConditionState has status.serin as JSON in its message where the schema of the resource drops that field, as the one that
-// Flagger comes with does. A condition is written in the same request as the rest of the status; see docs/adr/0006.
+// ConditionState has status.serin as JSON in its message if the schema of the resource prunes that field, as Flagger's
+// CustomResourceDefinition does. A condition is written in the same request as the rest of the status; see docs/adr/0006.
 const ConditionState = "SerinState"
 
 // reasonState is the reason of that condition.
 const reasonState = "SchemaWithoutSerin"
 
-// DecodeState returns a status as it is stored with its state in Serin, wherever it was. The stored one is not modified.
+// DecodeState returns a stored status with Serin's state in its field, wherever it was stored. It does not modify stored.
 //
-// The condition counts only together with the status that it was written with, which lastTransitionTime identifies: Flagger
-// sets that time with every write, and retains all conditions as long as the phase is the same. One that cannot be read is
-// treated as absent, because no later attempt could read it either.
+// The condition is valid only together with the status with which it was written, which lastTransitionTime identifies:
+// Flagger sets that time with every write, and retains all conditions as long as the phase is unchanged. A condition that
+// cannot be decoded is treated as absent, because no later attempt could decode it either.
 func DecodeState(stored CanaryStatus) CanaryStatus {
 	at := slices.IndexFunc(stored.Conditions, isState)
 	if at < 0 {
@@ -36,8 +36,8 @@ func DecodeState(stored CanaryStatus) CanaryStatus {
 	return decoded
 }
 
-// EncodeState returns a status with its state in the condition as well. The field remains: whether the schema stores it by now
-// shows in the response to the write.
+// EncodeState returns a status with Serin's state in the condition as well. The field remains: the response to the write
+// shows whether the schema stores it by now.
 func EncodeState(status CanaryStatus) (CanaryStatus, error) {
 	encoded := withoutState(status)
 	if status.Serin == nil {

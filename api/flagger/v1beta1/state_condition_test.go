@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// stored is what a client reads of a status from an API server whose schema drops status.serin.
+// stored returns a status as a client reads it from an API server whose schema prunes status.serin.
 func stored(t *testing.T, status v1beta1.CanaryStatus) v1beta1.CanaryStatus {
 	t.Helper()
 	status.Serin = nil
@@ -28,7 +28,7 @@ func stored(t *testing.T, status v1beta1.CanaryStatus) v1beta1.CanaryStatus {
 	return read
 }
 
-// encoded is a status with a state, and as it is stored.
+// encoded returns a status with a state, and the same status as it is stored.
 func encoded(t *testing.T) (status, read v1beta1.CanaryStatus) {
 	t.Helper()
 	since := metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 123456000, time.UTC))
@@ -44,9 +44,9 @@ func encoded(t *testing.T) (status, read v1beta1.CanaryStatus) {
 	return status, stored(t, written)
 }
 
-// TestStateSurvivesASchemaThatDropsIt: what is read is what was written, with microseconds, and stored values are shared with
-// caches, so that neither direction modifies them.
-func TestStateSurvivesASchemaThatDropsIt(t *testing.T) {
+// TestStateSurvivesASchemaThatPrunesIt: the decoded state equals the encoded one, with microseconds. Stored values are shared
+// with caches, so neither direction modifies them.
+func TestStateSurvivesASchemaThatPrunesIt(t *testing.T) {
 	fill := randfill.NewWithSeed(1).NilChance(0.4).NumElements(0, 3)
 	for range 2_000 {
 		status := v1beta1.CanaryStatus{Serin: &v1beta1.SerinStatus{}, LastTransitionTime: metav1.Unix(1_700_000_000, 0)}
@@ -89,11 +89,11 @@ func TestDecodeState(t *testing.T) {
 		change func(*v1beta1.CanaryStatus)
 		want   string // the run
 	}{
-		"as it was written":                      {func(*v1beta1.CanaryStatus) {}, "r"},
-		"the field wins":                         {func(s *v1beta1.CanaryStatus) { s.Serin = &v1beta1.SerinStatus{Run: "field"} }, "field"},
-		"Flagger moved on and kept the list":     {func(s *v1beta1.CanaryStatus) { s.LastTransitionTime.Time = s.LastTransitionTime.Add(time.Second) }, ""},
+		"unchanged":                              {func(*v1beta1.CanaryStatus) {}, "r"},
+		"the field has precedence":               {func(s *v1beta1.CanaryStatus) { s.Serin = &v1beta1.SerinStatus{Run: "field"} }, "field"},
+		"Flagger kept the list in a transition":  {func(s *v1beta1.CanaryStatus) { s.LastTransitionTime.Time = s.LastTransitionTime.Add(time.Second) }, ""},
 		"Flagger replaced the list":              {func(s *v1beta1.CanaryStatus) { s.Conditions = s.Conditions[:1] }, ""},
-		"a message that is no JSON":              {func(s *v1beta1.CanaryStatus) { s.Conditions[1].Message = "{" }, ""},
+		"a message that is not JSON":             {func(s *v1beta1.CanaryStatus) { s.Conditions[1].Message = "{" }, ""},
 		"a message that is JSON of another kind": {func(s *v1beta1.CanaryStatus) { s.Conditions[1].Message = `{"run":7}` }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestDecodeState(t *testing.T) {
 	}
 }
 
-// TestEncodeStateAgain: the condition is written once, whatever was stored.
+// TestEncodeStateAgain ensures that the condition is written once, whatever was stored.
 func TestEncodeStateAgain(t *testing.T) {
 	status, read := encoded(t)
 	read.Serin = status.Serin

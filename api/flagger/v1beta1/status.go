@@ -5,30 +5,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CanaryPhase is where a release stands.
+// CanaryPhase is the phase of a release.
 type CanaryPhase string
 
-// The phases. A Canary that nobody has looked at yet has the empty one.
+// The phases of a Canary. The phase is empty until the first reconciliation.
 const (
-	// CanaryPhaseInitializing: primary, Services and route are being made.
+	// CanaryPhaseInitializing: primary, Services and route are being created.
 	CanaryPhaseInitializing CanaryPhase = "Initializing"
-	// CanaryPhaseInitialized: the primary serves, and no new version has come yet.
+	// CanaryPhaseInitialized: the primary serves users, and there has been no new version yet.
 	CanaryPhaseInitialized CanaryPhase = "Initialized"
 	// CanaryPhaseWaiting: a new version waits for its confirm-rollout hook.
 	CanaryPhaseWaiting CanaryPhase = "Waiting"
-	// CanaryPhaseProgressing: a new version is analysed.
+	// CanaryPhaseProgressing: a new version is being analysed.
 	CanaryPhaseProgressing CanaryPhase = "Progressing"
-	// CanaryPhaseWaitingPromotion: the analysis is over and the confirm-promotion hook has not accepted yet.
+	// CanaryPhaseWaitingPromotion: the analysis has ended, and the release waits for its confirm-promotion hook.
 	CanaryPhaseWaitingPromotion CanaryPhase = "WaitingPromotion"
-	// CanaryPhasePromoting: the primary takes the new version over and gets its traffic back.
+	// CanaryPhasePromoting: the new version is copied to the primary, and the traffic returns to it.
 	CanaryPhasePromoting CanaryPhase = "Promoting"
-	// CanaryPhaseFinalising: the primary serves the new version and the canary is about to go.
+	// CanaryPhaseFinalising: the primary serves the new version, and the canary is being scaled down.
 	CanaryPhaseFinalising CanaryPhase = "Finalising"
 	// CanaryPhaseSucceeded: the new version was promoted.
 	CanaryPhaseSucceeded CanaryPhase = "Succeeded"
-	// CanaryPhaseFailed: the new version was taken back.
+	// CanaryPhaseFailed: the new version was rolled back.
 	CanaryPhaseFailed CanaryPhase = "Failed"
-	// CanaryPhaseTerminating: the Canary is being deleted and gives back what it took over.
+	// CanaryPhaseTerminating: the Canary is being deleted and restores the original objects.
 	CanaryPhaseTerminating CanaryPhase = "Terminating"
 	// CanaryPhaseTerminated is part of the API; no controller writes it.
 	CanaryPhaseTerminated CanaryPhase = "Terminated"
@@ -36,43 +36,43 @@ const (
 
 // The types of conditions.
 const (
-	// ConditionPromoted is true where the last version that was taken up serves, false where it was taken back, and
-	// unknown meanwhile. Wait for it with kubectl wait --for=condition=promoted.
+	// ConditionPromoted is true if the last released version was promoted, false if it was rolled back, and unknown during a
+	// release. Wait for it with kubectl wait --for=condition=promoted.
 	ConditionPromoted = "Promoted"
-	// ConditionBlocked is there, and true, only while a person has to correct something.
+	// ConditionBlocked is present, and true, only while the user must correct something.
 	ConditionBlocked = "Blocked"
-	// ConditionUnanswered is there, and true, only while a webhook or a metrics provider does not answer.
+	// ConditionUnanswered is present, and true, only while a webhook or a metrics provider does not respond.
 	ConditionUnanswered = "Unanswered"
 )
 
-// CanaryStatus is what the controller knows about the release.
+// CanaryStatus is the observed state of a Canary.
 type CanaryStatus struct {
-	// Phase is where the release stands.
+	// Phase of the release.
 	// +kubebuilder:validation:Enum="";Initializing;Initialized;Waiting;Progressing;WaitingPromotion;Promoting;Finalising;Succeeded;Failed;Terminating;Terminated
 	// +optional
 	Phase CanaryPhase `json:"phase,omitempty"`
 
-	// FailedChecks counts the checks that failed since the release began; analysis.threshold of them take it back.
+	// FailedChecks is the number of failed checks since the start of the release. At analysis.threshold it is rolled back.
 	// +kubebuilder:validation:Type=number
 	// +optional
 	FailedChecks int `json:"failedChecks"`
 
-	// CanaryWeight is the canary's share of requests, in per cent.
+	// CanaryWeight is the canary's share of requests, in percent.
 	// +kubebuilder:validation:Type=number
 	// +optional
 	CanaryWeight int `json:"canaryWeight"`
 
-	// Iterations counts the intervals of an A/B test or a blue/green release that are over.
+	// Iterations is the number of completed intervals of an A/B test or a blue/green release.
 	// +kubebuilder:validation:Type=number
 	// +optional
 	Iterations int `json:"iterations"`
 
-	// TrackedConfigs has a checksum for each ConfigMap and Secret that the target refers to, by configmap/name or
-	// secret/name. Absent where tracking is off; empty where nothing is referred to.
+	// TrackedConfigs has a checksum for each ConfigMap and Secret to which the target refers, by configmap/name or
+	// secret/name. It is absent if tracking is disabled, and empty if there are none.
 	// +optional
 	TrackedConfigs map[string]string `json:"trackedConfigs,omitzero"`
 
-	// LastAppliedSpec is the hash of the target's revision that was last taken up.
+	// LastAppliedSpec is the hash of the target's revision that was last released.
 	// +optional
 	LastAppliedSpec string `json:"lastAppliedSpec,omitempty"`
 
@@ -80,7 +80,7 @@ type CanaryStatus struct {
 	// +optional
 	LastPromotedSpec string `json:"lastPromotedSpec,omitempty"`
 
-	// LastTransitionTime is when the release last moved.
+	// LastTransitionTime is the time of the last transition of the release.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
 
@@ -92,39 +92,39 @@ type CanaryStatus struct {
 	// +optional
 	PrimarySessionAffinityCookie string `json:"primarySessionAffinityCookie,omitempty"`
 
-	// PreviousSessionAffinityCookie is that of the release before, which is taken from clients, as name=value.
+	// PreviousSessionAffinityCookie is the cookie of the previous release, which is deleted at clients, as name=value.
 	// +optional
 	PreviousSessionAffinityCookie string `json:"previousSessionAffinityCookie,omitempty"`
 
-	// Conditions are Promoted and, only while a person has to correct something, Blocked; only while a webhook or a metrics
-	// provider does not answer, Unanswered.
+	// Conditions are Promoted, Blocked (only while the user must correct something) and Unanswered (only while a webhook or a
+	// metrics provider does not respond).
 	// +listType=atomic
 	// +optional
 	Conditions []CanaryCondition `json:"conditions,omitempty"`
 
-	// Serin has what Serin adds to the status.
+	// Serin has the fields that Serin adds to the status.
 	// +optional
 	Serin *SerinStatus `json:"serin,omitempty"`
 }
 
-// CanaryCondition is a state that holds, does not hold, or is not known yet.
+// CanaryCondition is one condition of a Canary.
 type CanaryCondition struct {
 	// Type of the condition.
 	Type string `json:"type"`
 	// Status is True, False or Unknown.
 	Status corev1.ConditionStatus `json:"status"`
-	// ObservedGeneration is the generation of the Canary that the condition was found for.
+	// ObservedGeneration is the generation of the Canary for which the condition was set.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// LastUpdateTime is when the condition was last written.
+	// LastUpdateTime is the time of the last update of the condition.
 	// +optional
 	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitzero"`
-	// LastTransitionTime is when its status last changed.
+	// LastTransitionTime is the time of the last change of the status.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
-	// Reason is one word for the cause; of Promoted it is the phase.
+	// Reason for the status, in CamelCase; for Promoted it is the phase.
 	Reason string `json:"reason"`
-	// Message is a sentence for people.
+	// Message describes the reason.
 	// +optional
 	Message string `json:"message"`
 }

@@ -1,4 +1,4 @@
-// Package tolerant reads objects that an API server has let through and that Go's types do not take as they stand. It
+// Package tolerant decodes objects that an API server has accepted, although Go's types cannot represent them unchanged. It
 // knows JSON and types, and no kind of resource.
 package tolerant
 
@@ -18,14 +18,14 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Leaf makes a value fit a type, where it is neither an object nor a list for one; false leaves the value out. It is asked
-// too of an object or a list where the type is of another kind.
+// Leaf converts a value, which is neither an object nor a list, so that it fits a type; false omits the value. It is also
+// called for an object or a list if the type is of another kind.
 type Leaf func(value any, into reflect.Type) (any, bool)
 
-// Unmarshal reads an object that the plain decoder refuses, with every leaf made to fit. Refused, one such object would
-// keep a client from listing all the others. The error is the plain decoder's, where that does not help. left are JSON
-// pointers to what was left out, in the order of the object, those of a map in the order of their names.
-func Unmarshal[T any](data []byte, into *T, leaf Leaf) (left []string, err error) {
+// Unmarshal decodes an object that the plain decoder refuses, with every leaf converted. A single such object would otherwise
+// prevent a client from listing all others. If the conversion does not help, the error is the one of the plain decoder.
+// omitted are JSON pointers to the omitted values, in the order of the object, those of a map in the order of their keys.
+func Unmarshal[T any](data []byte, into *T, leaf Leaf) (omitted []string, err error) {
 	cause := kjson.UnmarshalCaseSensitivePreserveInts(data, into)
 	if cause == nil {
 		return nil, nil
@@ -50,37 +50,37 @@ func Unmarshal[T any](data []byte, into *T, leaf Leaf) (left []string, err error
 		return nil, cause
 	}
 	*into = fresh
-	return f.left, nil
+	return f.omitted, nil
 }
 
-// Nearest is for schemas that say number where the meaning is a whole one, so that 12.5 and 1e12 get past the API server,
-// and that take more for a moment than the decoder does. A fraction is cut off; what does not fit becomes the nearest
-// number that does; a moment that cannot be read is none. Nothing is left out.
+// Nearest is for schemas that use number for an integer, so that 12.5 and 1e12 pass the API server, and that accept more
+// formats of a time than the decoder. Fractions are truncated, numbers out of range become the nearest one in range, and a
+// time that cannot be parsed becomes null. No value is omitted.
 func Nearest(value any, into reflect.Type) (any, bool) {
 	switch value := value.(type) {
 	case json.Number:
 		return fitNumber(value, into), true
 	case string:
-		return fitMoment(value, into), true
+		return fitTime(value, into), true
 	default:
 		return value, true
 	}
 }
 
-// Readable leaves out what cannot be read, such as a quantity that is none.
+// Readable omits values that cannot be decoded, such as an invalid quantity.
 func Readable(value any, into reflect.Type) (any, bool) {
 	text, err := json.Marshal(value)
 	return value, err == nil && kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(into).Interface()) == nil
 }
 
-// fitter makes a value fit a type, and notes down where something was left out.
+// fitter converts a value for a type, and records where values were omitted.
 type fitter struct {
-	leaf Leaf
-	left []string
+	leaf    Leaf
+	omitted []string
 }
 
-// fit gives what of a JSON value can be read into the type, and whether any of it can. The value may be changed in place.
-// at is the JSON pointer to it.
+// fit returns the part of a JSON value that can be decoded into the type, and whether there is any. The value may be modified
+// in place. at is its JSON pointer.
 func (f *fitter) fit(value any, into reflect.Type, at string) (any, bool) {
 	for into.Kind() == reflect.Pointer {
 		into = into.Elem()
@@ -100,22 +100,22 @@ func (f *fitter) fit(value any, into reflect.Type, at string) (any, bool) {
 		}
 		return object, true
 	case isList && into.Kind() == reflect.Slice:
-		kept := make([]any, 0, len(list))
+		fitted := make([]any, 0, len(list))
 		for i, element := range list {
 			at := at + "/" + strconv.Itoa(i)
 			if fitting, ok := f.fit(element, into.Elem(), at); ok {
-				kept = append(kept, fitting)
+				fitted = append(fitted, fitting)
 			} else {
-				f.left = append(f.left, at)
+				f.omitted = append(f.omitted, at)
 			}
 		}
-		return kept, true
+		return fitted, true
 	default:
 		return f.leaf(value, into)
 	}
 }
 
-// fitFields does what fit does for the fields of a struct, those of embedded structs included.
+// fitFields converts the fields of a struct, including those of embedded structs.
 func (f *fitter) fitFields(object map[string]any, into reflect.Type, at string) {
 	for field := range into.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -127,24 +127,24 @@ func (f *fitter) fitFields(object map[string]any, into reflect.Type, at string) 
 	}
 }
 
-// escaped is a key in a JSON pointer (RFC 6901).
-var escaped = strings.NewReplacer("~", "~0", "/", "~1")
+// pointerEscaper escapes a key for a JSON pointer (RFC 6901).
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 func (f *fitter) fitField(object map[string]any, key string, into reflect.Type, at string) {
 	value, found := object[key]
 	if !found {
 		return
 	}
-	at += "/" + escaped.Replace(key)
+	at += "/" + pointerEscaper.Replace(key)
 	if fitting, ok := f.fit(value, into, at); ok {
 		object[key] = fitting
 		return
 	}
 	delete(object, key)
-	f.left = append(f.left, at)
+	f.omitted = append(f.omitted, at)
 }
 
-// fitNumber gives the nearest number towards zero that fits the type, and the number itself for types of other kinds.
+// fitNumber returns the nearest number towards zero that fits the type. Numbers for types of other kinds are unchanged.
 func fitNumber(number json.Number, into reflect.Type) json.Number {
 	bits := 0
 	switch {
@@ -171,9 +171,9 @@ func fitNumber(number json.Number, into reflect.Type) json.Number {
 	return json.Number(strconv.FormatInt(max(min(whole, highest), -highest-1), 10))
 }
 
-// fitMoment gives a text that goes into a moment as that reads it, nil where it is none, and the text itself for types
-// of other kinds.
-func fitMoment(text string, into reflect.Type) any {
+// fitTime returns a string for a time in the format of its decoder, and nil if it cannot be parsed. Strings for types of
+// other kinds are unchanged.
+func fitTime(text string, into reflect.Type) any {
 	layout := ""
 	switch into {
 	case reflect.TypeFor[metav1.Time]():
