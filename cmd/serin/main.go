@@ -1,4 +1,4 @@
-// Command serin is the controller, and the commands of users.
+// Command serin runs the controller, the load tester and the commands for users.
 //
 // It must not do more than combine the packages below internal.
 package main
@@ -47,7 +47,7 @@ func command() *cobra.Command {
 }
 
 // arguments accepts the flags of the controller and the load tester with one dash, as Flagger does. A process that is called by the
-// name of a built-in program is that program.
+// name of a buildInfo-in program is that program.
 func arguments(root *cobra.Command, argv []string) []string {
 	args := argv[1:]
 	if name := filepath.Base(argv[0]); load.HasProgram(name) {
@@ -69,7 +69,7 @@ func controllerCommand() *cobra.Command {
 		Use: "controller", Short: "Run the controller", Args: cobra.NoArgs,
 		Long: "Runs the controller. Flags have the names and defaults of Flagger's, with one dash or two.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			version, revision := built()
+			version, revision := buildInfo()
 			if flags.Version {
 				operator.WriteVersion(cmd.OutOrStdout(), version, revision)
 				return nil
@@ -94,8 +94,8 @@ func loadtesterCommand() *cobra.Command {
 	}
 	flags.Register(c.Flags())
 	c.AddCommand(&cobra.Command{
-		Use: "run PROGRAM [ARGUMENT...]", Short: "Run a built-in program of the load tester",
-		Long:               "Runs a built-in program of the load tester, as a webhook does: " + strings.Join(load.Programs(), ", ") + ".",
+		Use: "run PROGRAM [ARGUMENT...]", Short: "Run a buildInfo-in program of the load tester",
+		Long:               "Runs a buildInfo-in program of the load tester, as a webhook does: " + strings.Join(load.Programs(), ", ") + ".",
 		Example:            "  serin loadtester run hey -z 10s -q 10 -c 2 http://cart-canary.shop:8080/",
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -110,8 +110,8 @@ func loadtesterCommand() *cobra.Command {
 	return c
 }
 
-// built is the version and the revision that the Go toolchain recorded in the binary.
-func built() (version, revision string) {
+// buildInfo returns the version and the revision that the Go toolchain recorded in the binary.
+func buildInfo() (version, revision string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown", "unknown"

@@ -1,9 +1,11 @@
-// Command crdpods makes the schemas of pods in the definitions of argoproj.io as lenient as those of their first author.
+// Command crdpods makes the schemas of pods in the CustomResourceDefinitions of argoproj.io as lenient as those of Argo
+// Rollouts.
 //
-// A definition with a pod in it repeats the whole reference of Kubernetes, several times, and with it rules of the
-// Kubernetes that it was generated from. It knows what a pod looks like; it must not know the kinds it is found in.
-// Descriptions go, since kubectl explain has them with the Pod; rules beyond types go, since the API server checks the
-// pods themselves; amounts of resources and volumes have no schema, since what is odd in them was always stored.
+// A generated definition with a pod in it repeats the whole reference of Kubernetes, several times, and its validation rules
+// of that version of Kubernetes. The command knows the schema of a pod; it must not know the kinds that contain one. It
+// removes descriptions, since kubectl explain has them for the Pod, and rules except for types, since the API server
+// validates the pods themselves. Quantities of resources and volumes get no schema, since unusual values of these have always
+// been accepted.
 package main
 
 import (
@@ -47,13 +49,13 @@ func rewriteAll(directory string) error {
 // lenient makes the pods in all versions of a definition lenient.
 func lenient(crd *apiextensionsv1.CustomResourceDefinition) error {
 	for i := range crd.Spec.Versions {
-		find(crd.Spec.Versions[i].Schema.OpenAPIV3Schema)
+		relaxPods(crd.Spec.Versions[i].Schema.OpenAPIV3Schema)
 	}
 	return nil
 }
 
-// find makes the pods and Jobs lenient that it finds in a schema.
-func find(schema *apiextensionsv1.JSONSchemaProps) {
+// relaxPods relaxes the schemas of pods and Jobs in a schema.
+func relaxPods(schema *apiextensionsv1.JSONSchemaProps) {
 	if schema == nil {
 		return
 	}
@@ -61,8 +63,8 @@ func find(schema *apiextensionsv1.JSONSchemaProps) {
 		relax(schema)
 		return
 	}
-	each(schema, find)
-	trim(schema)
+	each(schema, relaxPods)
+	trimMetadata(schema)
 }
 
 func has(schema *apiextensionsv1.JSONSchemaProps, property string) bool {
@@ -70,7 +72,7 @@ func has(schema *apiextensionsv1.JSONSchemaProps, property string) bool {
 	return found
 }
 
-// each calls do with every schema right below one.
+// each calls do with every direct subschema.
 func each(schema *apiextensionsv1.JSONSchemaProps, do func(*apiextensionsv1.JSONSchemaProps)) {
 	for name, property := range schema.Properties {
 		do(&property)
@@ -84,8 +86,8 @@ func each(schema *apiextensionsv1.JSONSchemaProps, do func(*apiextensionsv1.JSON
 	}
 }
 
-// relax leaves types, required fields, what holds a schema together, and defaults: what is stored, with them, is hashed
-// into the names of ReplicaSets.
+// relax retains types, required fields, subschemas and defaults: stored objects, including their defaults, are hashed into
+// the names of ReplicaSets.
 func relax(schema *apiextensionsv1.JSONSchemaProps) {
 	if schema == nil {
 		return
@@ -100,24 +102,25 @@ func relax(schema *apiextensionsv1.JSONSchemaProps) {
 		XPreserveUnknownFields: schema.XPreserveUnknownFields, XEmbeddedResource: schema.XEmbeddedResource,
 	}
 	each(schema, relax)
-	trim(schema)
+	trimMetadata(schema)
 	for _, name := range []string{"limits", "requests"} {
 		if has(schema, "limits") {
-			schema.Properties[name] = anything()
+			schema.Properties[name] = anyValue()
 		}
 	}
 	if has(schema, "containers") {
-		schema.Properties["volumes"] = anything()
+		schema.Properties["volumes"] = anyValue()
 	}
 }
 
-// anything takes every value and keeps it as it is.
-func anything() apiextensionsv1.JSONSchemaProps {
+// anyValue accepts every value and stores it unchanged.
+func anyValue() apiextensionsv1.JSONSchemaProps {
 	return apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}
 }
 
-// trim leaves of the metadata of a pod template what a ReplicaSet gives to its pods. The rest would be hashed.
-func trim(schema *apiextensionsv1.JSONSchemaProps) {
+// trimMetadata retains the metadata of a pod template that a ReplicaSet copies to its pods. Other metadata would become part of the
+// hash.
+func trimMetadata(schema *apiextensionsv1.JSONSchemaProps) {
 	spec := schema.Properties["spec"]
 	if !has(&spec, "containers") {
 		return

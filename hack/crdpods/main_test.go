@@ -157,7 +157,7 @@ properties:
 type: object
 `
 
-func TestPodsKeepTypesAndDefaultsAndLoseOtherRules(t *testing.T) {
+func TestPodsRetainTypesAndDefaultsWithoutOtherRules(t *testing.T) {
 	text, err := crdfile.Changed([]byte(generated), lenient)
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestRewriteTwiceChangesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoDefinitionIsRefused(t *testing.T) {
+func TestInvalidDefinitionsAreRefused(t *testing.T) {
 	for _, definition := range []string{"spec: [", "what: ever"} {
 		if text, err := crdfile.Changed([]byte(definition), lenient); err == nil {
 			t.Errorf("got\n%s\nwant an error for\n%s", text, definition)

@@ -1,7 +1,8 @@
-// Command crdversions adds the old versions of flagger.app to the definition of Canary that controller-gen wrote.
+// Command crdversions adds the old versions of flagger.app to the CustomResourceDefinition of Canary that controller-gen
+// wrote.
 //
 // It knows which versions were ever published; it must not know fields. There is no conversion webhook, so an object is
-// stored as it was sent, and a version with fewer fields would prune the rest: each old version therefore gets the schema
+// stored as it was sent, and a version with fewer fields would prune the others: each old version therefore gets the schema
 // of the newest, without its descriptions, which would make the definition too large for kubectl apply.
 package main
 
@@ -32,11 +33,11 @@ func main() {
 	}
 }
 
-// addVersions gives a definition the old versions behind the one that is stored. One that has them already stays as it is.
+// addVersions adds the old versions after the stored version. A definition that has them already is unchanged.
 func addVersions(crd *apiextensionsv1.CustomResourceDefinition) error {
 	stored := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
 	if stored < 0 {
-		return errors.New("no version is stored")
+		return errors.New("no storage version")
 	}
 	newest := crd.Spec.Versions[stored]
 	versions := []apiextensionsv1.CustomResourceDefinitionVersion{newest}

@@ -33,7 +33,7 @@ spec:
         description: A Canary.
         properties:
           spec:
-            description: What is wanted.
+            description: The desired state.
             properties:
               hosts:
                 items:
@@ -54,12 +54,12 @@ spec:
 `
 
 func TestOlderVersionsServeTheSchemaOfTheStoredOneWithoutDescriptions(t *testing.T) {
-	grown, err := crdfile.Changed([]byte(generated), addVersions)
+	extended, err := crdfile.Changed([]byte(generated), addVersions)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(grown, &definition); err != nil {
+	if err := yaml.UnmarshalStrict(extended, &definition); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -105,10 +105,10 @@ func TestRewriteTwiceChangesNothing(t *testing.T) {
 	}
 }
 
-func TestDefinitionsThatCannotGrowAreRefused(t *testing.T) {
+func TestInvalidDefinitionsAreRefused(t *testing.T) {
 	for _, definition := range []string{strings.Replace(generated, "storage: true", "storage: false", 1), "spec: [", "what: ever"} {
-		if grown, err := crdfile.Changed([]byte(definition), addVersions); err == nil {
-			t.Errorf("got\n%s\nwant an error for\n%s", grown, definition)
+		if extended, err := crdfile.Changed([]byte(definition), addVersions); err == nil {
+			t.Errorf("got\n%s\nwant an error for\n%s", extended, definition)
 		}
 	}
 }

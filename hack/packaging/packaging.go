@@ -1,5 +1,6 @@
-// Package packaging makes what the chart and the kustomization install of its sources: rights of docs/examples/rights.yaml
-// and docs/install.md, definitions of config/crd. So a right is written down once, where the tests and the readers find it.
+// Package packaging generates what the chart and the kustomization install from its sources: the permissions in docs/examples
+// and docs/install.md, and the CustomResourceDefinitions in config/crd. Every permission is therefore written once, in a file
+// that tests and readers use.
 //
 // It reads and writes files of the repository. It must not know how they are installed.
 package packaging
@@ -18,29 +19,29 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The sources, and the heading of the page below which the rights stand that few need.
+// The sources, and the heading of the section with the permissions for optional features.
 const (
-	rightsFile     = "docs/examples/rights.yaml"
-	installPage    = "docs/install.md"
-	metricsHeading = "## Permissions for metrics services"
-	definitions    = "config/crd"
+	permissionsFile   = "docs/examples/rights.yaml"
+	installPage       = "docs/install.md"
+	metricsHeading    = "## Permissions for metrics services"
+	definitionsFolder = "config/crd"
 )
 
-// note is on top of every file that is made.
-const note = "# Made by `make generate`; what it is made of is in docs/examples/rights.yaml, docs/install.md and config/crd.\n"
+// generatedHeader is the first line of every generated file.
+const generatedHeader = "# Made by `make generate`; what it is made of is in docs/examples/rights.yaml, docs/install.md and config/crd.\n"
 
-// Group is the rights for one provider or metrics service.
+// Group has the permissions for one provider or metrics service.
 type Group struct {
 	Name string `json:"name"`
-	// ClusterScoped is true for objects that belong to no namespace: no Role can allow them.
+	// ClusterScoped is true for cluster-scoped objects: no Role can allow access to them.
 	ClusterScoped bool                `json:"clusterScoped,omitempty"`
 	Rules         []rbacv1.PolicyRule `json:"rules"`
 }
 
-// Rights are what Serin is allowed, by who needs it.
-type Rights struct {
+// Permissions are the permissions of Serin, addToGroup by the feature that needs them.
+type Permissions struct {
 	Always []rbacv1.PolicyRule `json:"always"`
-	// Canaries and Rollouts are needed with these APIs, ConfigTracking with that of Canaries unless it is switched off.
+	// Canaries and Rollouts are needed with these APIs, and ConfigTracking with that of Canaries unless it is disabled.
 	Canaries       []rbacv1.PolicyRule `json:"canaries"`
 	ConfigTracking []rbacv1.PolicyRule `json:"configTracking"`
 	Rollouts       []rbacv1.PolicyRule `json:"rollouts"`
@@ -55,8 +56,9 @@ type Rights struct {
 // always are the API groups that every installation needs.
 var always = []string{"", "apps", "authorization.k8s.io", "coordination.k8s.io", "discovery.k8s.io"}
 
-// role is where the rules of a documented role belong; nil for those of the role for all, which are told apart by API group.
-func (r *Rights) role(kind, name string) (rules *[]rbacv1.PolicyRule, known bool) {
+// role returns the list for the rules of a documented role. It is nil for the role of all providers, whose rules are addToGroup
+// by API group.
+func (r *Permissions) role(kind, name string) (rules *[]rbacv1.PolicyRule, known bool) {
 	switch kind + "/" + name {
 	case "ClusterRole/serin":
 		return nil, true
@@ -75,52 +77,52 @@ func (r *Rights) role(kind, name string) (rules *[]rbacv1.PolicyRule, known bool
 	}
 }
 
-// names of the providers and services by their API group; a group that is not here has its own name.
-var names = map[string]string{
+// groupNames are the groupNames of providers and services by API group; other groups are their own groupNames.
+var groupNames = map[string]string{
 	"apisix.apache.org": "apisix", "appmesh.k8s.aws": "appmesh", "elbv2.k8s.aws": "alb", "projectcontour.io": "contour", "gateway.networking.k8s.io": "gatewayapi",
 	"gateway.solo.io": "gloo", "gloo.solo.io": "gloo", "networking.k8s.io": "ingress", "networking.istio.io": "istio", "keda.sh": "keda",
 	"serving.knative.dev": "knative", "kuma.io": "kuma", "split.smi-spec.io": "smi", "traefik.io": "traefik",
 	"external.metrics.k8s.io": "externalmetrics", "metrics.keptn.sh": "keptn",
 }
 
-// clusterScoped are the API groups whose objects belong to no namespace.
+// clusterScoped are the API groups of cluster-scoped objects.
 var clusterScoped = []string{"kuma.io"}
 
-// Files are all files that are made, by their path in the repository.
+// Files returns all generated files, by their path in the repository.
 func Files(root string) (map[string][]byte, error) {
-	rights, err := Read(root)
+	permissions, err := Read(root)
 	if err != nil {
 		return nil, err
 	}
 	files := map[string][]byte{}
-	if files["charts/serin/files/rights.yaml"], err = noted(rights); err != nil {
+	if files["charts/serin/files/rights.yaml"], err = withHeader(permissions); err != nil {
 		return nil, err
 	}
 	for _, role := range []struct {
 		file, kind, name string
 		rules            []rbacv1.PolicyRule
 	}{
-		{"config/rbac/role.yaml", "ClusterRole", "serin", rights.shared(true)},
-		{"config/rbac/canaries.yaml", "ClusterRole", "serin-canaries", rights.Canaries},
-		{"config/rbac/config-tracking.yaml", "ClusterRole", "serin-config-tracking", rights.ConfigTracking},
-		{"config/rbac/rollouts.yaml", "ClusterRole", "serin-rollouts", rights.Rollouts},
-		{"config/rbac/own.yaml", "Role", "serin", rights.Own},
-		{"config/rbac/own-rollouts.yaml", "Role", "serin-rollouts", rights.OwnRollouts},
-		{"config/namespaced/role.yaml", "Role", "serin", slices.Concat(rights.shared(false), rights.Canaries, rights.ConfigTracking, rights.Rollouts, rights.Own)},
+		{"config/rbac/role.yaml", "ClusterRole", "serin", permissions.shared(true)},
+		{"config/rbac/canaries.yaml", "ClusterRole", "serin-canaries", permissions.Canaries},
+		{"config/rbac/config-tracking.yaml", "ClusterRole", "serin-config-tracking", permissions.ConfigTracking},
+		{"config/rbac/rollouts.yaml", "ClusterRole", "serin-rollouts", permissions.Rollouts},
+		{"config/rbac/own.yaml", "Role", "serin", permissions.Own},
+		{"config/rbac/own-rollouts.yaml", "Role", "serin-rollouts", permissions.OwnRollouts},
+		{"config/namespaced/role.yaml", "Role", "serin", slices.Concat(permissions.shared(false), permissions.Canaries, permissions.ConfigTracking, permissions.Rollouts, permissions.Own)},
 	} {
 		object := rbacv1.ClusterRole{
 			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: role.kind},
 			ObjectMeta: metav1.ObjectMeta{Name: role.name}, Rules: role.rules,
 		}
-		if files[role.file], err = noted(object); err != nil {
+		if files[role.file], err = withHeader(object); err != nil {
 			return nil, err
 		}
 	}
 	var found []string
-	for _, pattern := range []string{"*.yaml", "*/*.yaml"} { // argoproj.io has a folder of its own
-		more, err := filepath.Glob(filepath.Join(root, definitions, pattern))
+	for _, pattern := range []string{"*.yaml", "*/*.yaml"} { // those of argoproj.io are in a subfolder
+		more, err := filepath.Glob(filepath.Join(root, definitionsFolder, pattern))
 		if err != nil {
-			return nil, fmt.Errorf("list definitions: %w", err)
+			return nil, fmt.Errorf("list definitionsFolder: %w", err)
 		}
 		found = append(found, more...)
 	}
@@ -129,17 +131,17 @@ func Files(root string) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read a definition: %w", err)
 		}
-		// With a definition every Canary would be deleted.
+		// Without the annotation, Helm would delete the definition with the chart, and every Canary with it.
 		if !bytes.Contains(text, []byte("\n    helm.sh/resource-policy: keep\n")) {
 			return nil, fmt.Errorf("%s: Helm would delete this definition with the chart: annotate it with helm.sh/resource-policy: keep", file)
 		}
-		files[path.Join("charts/serin/files/crds", filepath.Base(file))] = append([]byte(note), text...)
+		files[path.Join("charts/serin/files/crds", filepath.Base(file))] = append([]byte(generatedHeader), text...)
 	}
 	return files, nil
 }
 
-// shared are the rules for both APIs and all providers: of all namespaces, or of one.
-func (r *Rights) shared(cluster bool) []rbacv1.PolicyRule {
+// shared returns the rules for both APIs and all providers, for all namespaces (cluster) or one.
+func (r *Permissions) shared(cluster bool) []rbacv1.PolicyRule {
 	rules := slices.Clone(r.Always)
 	for _, group := range r.Providers {
 		if cluster || !group.ClusterScoped {
@@ -149,62 +151,62 @@ func (r *Rights) shared(cluster bool) []rbacv1.PolicyRule {
 	return rules
 }
 
-// Read reads the rights from their sources.
-func Read(root string) (Rights, error) {
-	text, err := os.ReadFile(filepath.Join(root, rightsFile))
+// Read reads the permissions from their sources.
+func Read(root string) (Permissions, error) {
+	text, err := os.ReadFile(filepath.Join(root, permissionsFile))
 	if err != nil {
-		return Rights{}, fmt.Errorf("read the rights: %w", err)
+		return Permissions{}, fmt.Errorf("read the permissions: %w", err)
 	}
-	var rights Rights
+	var permissions Permissions
 	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		var role rbacv1.ClusterRole
 		if err := yaml.Unmarshal(document, &role); err != nil {
-			return Rights{}, fmt.Errorf("read %s: %w", rightsFile, err)
+			return Permissions{}, fmt.Errorf("read %s: %w", permissionsFile, err)
 		}
 		if role.Kind != "ClusterRole" && role.Kind != "Role" {
 			continue
 		}
-		purpose, known := rights.role(role.Kind, role.Name)
+		purpose, known := permissions.role(role.Kind, role.Name)
 		if !known {
-			return Rights{}, fmt.Errorf("%s has %s %s, which nothing installs: say in hack/packaging what it is for", rightsFile, role.Kind, role.Name)
+			return Permissions{}, fmt.Errorf("%s has %s %s, which is not installed: add its purpose to hack/packaging", permissionsFile, role.Kind, role.Name)
 		}
 		for _, rule := range role.Rules {
 			switch {
 			case len(rule.APIGroups) != 1:
-				return Rights{}, fmt.Errorf("%s: a rule is for the API groups %q: write one rule for each", rightsFile, rule.APIGroups)
+				return Permissions{}, fmt.Errorf("%s: a rule is for the API groups %q: write one rule for each", permissionsFile, rule.APIGroups)
 			case purpose != nil:
 				*purpose = append(*purpose, rule)
 			case slices.Contains(always, rule.APIGroups[0]):
-				rights.Always = append(rights.Always, rule)
+				permissions.Always = append(permissions.Always, rule)
 			default:
-				rights.Providers = grouped(rights.Providers, rule)
+				permissions.Providers = addToGroup(permissions.Providers, rule)
 			}
 		}
 	}
 	page, err := os.ReadFile(filepath.Join(root, installPage))
 	if err != nil {
-		return Rights{}, fmt.Errorf("read the rights for metrics services: %w", err)
+		return Permissions{}, fmt.Errorf("read the permissions for metrics services: %w", err)
 	}
 	_, rest, _ := strings.Cut(string(page), metricsHeading)
 	_, rest, _ = strings.Cut(rest, "\n```")
 	_, rest, _ = strings.Cut(rest, "\n")
 	block, _, found := strings.Cut(rest, "\n```")
 	if !found {
-		return Rights{}, fmt.Errorf("%s has no rules below the heading %q", installPage, metricsHeading)
+		return Permissions{}, fmt.Errorf("%s has no rules below the heading %q", installPage, metricsHeading)
 	}
 	var rules []rbacv1.PolicyRule
 	if err := yaml.Unmarshal([]byte(block), &rules); err != nil {
-		return Rights{}, fmt.Errorf("read the rules below %q in %s: %w", metricsHeading, installPage, err)
+		return Permissions{}, fmt.Errorf("read the rules below %q in %s: %w", metricsHeading, installPage, err)
 	}
 	for _, rule := range rules {
-		rights.Metrics = grouped(rights.Metrics, rule)
+		permissions.Metrics = addToGroup(permissions.Metrics, rule)
 	}
-	return rights, nil
+	return permissions, nil
 }
 
-// grouped puts a rule to the others of its provider.
-func grouped(groups []Group, rule rbacv1.PolicyRule) []Group {
-	name, known := names[rule.APIGroups[0]]
+// addToGroup adds a rule to the group of its provider.
+func addToGroup(groups []Group, rule rbacv1.PolicyRule) []Group {
+	name, known := groupNames[rule.APIGroups[0]]
 	if !known {
 		name = rule.APIGroups[0]
 	}
@@ -217,10 +219,10 @@ func grouped(groups []Group, rule rbacv1.PolicyRule) []Group {
 	return groups
 }
 
-func noted(value any) ([]byte, error) {
+func withHeader(value any) ([]byte, error) {
 	text, err := yaml.Marshal(value)
 	if err != nil {
-		return nil, fmt.Errorf("write rights: %w", err)
+		return nil, fmt.Errorf("write permissions: %w", err)
 	}
-	return append([]byte(note), text...), nil
+	return append([]byte(generatedHeader), text...), nil
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// TestCommands runs commands as a person types them. The command world makes a cluster with Canary cart or Rollout web in a
-// state; run types a line and shows what it prints and ends with, then and while these things happen: fault, change.
+// TestCommands runs commands as users type them. The command world creates a cluster with Canary cart or Rollout web in a
+// state; run executes a command line and shows its output and its exit code, then and after these changes: fault, change.
 func TestCommands(t *testing.T) {
 	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/othercontrollers"} {
 		synctest.Test(t, func(t *testing.T) { // no subtests, which a bubble does not allow
@@ -37,7 +37,7 @@ func TestCommands(t *testing.T) {
 					w = world(t, d)
 					return ""
 				case "run":
-					return typed(t, w, strings.Fields(d.Input), d)
+					return runCommand(t, w, strings.Fields(d.Input), d)
 				default:
 					d.Fatalf(t, "unknown command")
 					return ""
@@ -121,7 +121,7 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.World, state string
 			s.PauseConditions[0].StartTime = metav1.NewTime(time.Now())
 			w.Scale("web-new", 2, 2)
 			w.Scale("web-old", 2, 2)
-		case "held": // by a person
+		case "held": // by the user
 			r.Spec.Paused = true
 			resume()
 		case "analysing":
@@ -159,8 +159,9 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.World, state string
 	})
 }
 
-// typed runs a line and gives output, errors and exit code. After says what happens to the world ten seconds later.
-func typed(t *testing.T, w *clitest.World, args []string, d *datadriven.TestData) string {
+// runCommand executes a command line and returns output, errors and exit code. The argument after changes the world ten
+// seconds later.
+func runCommand(t *testing.T, w *clitest.World, args []string, d *datadriven.TestData) string {
 	t.Helper()
 	connect := func(*connection, string) (*cluster.Session, string, error) {
 		return w.Session, "shop", nil

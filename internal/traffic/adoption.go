@@ -17,7 +17,7 @@ import (
 
 // Annotations that this package writes or reads.
 const (
-	// OriginalAnnotation has, on an object that was not created for the release, what it was before the first change.
+	// OriginalAnnotation stores, on an object that was not created for the release, its state before the first change.
 	OriginalAnnotation = "serin.dev/original"
 	// CanaryAnnotation names the Canary, as namespace/name, on objects that cannot have an owner reference to it.
 	CanaryAnnotation = "serin.dev/canary"
@@ -41,8 +41,8 @@ type original struct {
 }
 
 // Adopt returns a copy of an existing object to render the route of a Canary into, or a new object with nothing but its name.
-// It refuses an object with another owner with ErrNotOwned. An object that the release adopts records what it was before:
-// its spec, or only these fields of it.
+// It refuses an object with another owner with ErrNotOwned. An object that the release adopts records its original state: its
+// spec, or only these fields of it.
 func (x Found) Adopt(t Target, specKeys ...string) (*unstructured.Unstructured, error) {
 	if x.Object == nil {
 		return x.Ref.newObject(), nil
@@ -56,7 +56,7 @@ func (x Found) Adopt(t Target, specKeys ...string) (*unstructured.Unstructured, 
 	case t.Owns(x.Object):
 		return obj, nil
 	case x.Ref.Derived:
-		return nil, Refuse(ErrNotOwned, "%s was not made for Canary %s.%s: delete it, or hand it over with the annotation %s: %s",
+		return nil, Refuse(ErrNotOwned, "%s was not created for Canary %s.%s: delete it, or hand it over with the annotation %s: %s",
 			x.Ref, t.Canary.Name, t.Namespace, CanaryAnnotation, t.canaryKey())
 	default:
 		return obj, recordOriginal(t, x.Ref, obj, specKeys)
@@ -84,8 +84,8 @@ func otherOwner(t Target, obj *unstructured.Unstructured) string {
 	return ""
 }
 
-// recordOriginal writes OriginalAnnotation once. An object that Flagger had adopted has Flagger's state and not the user's, so
-// it is not recorded: what Flagger noted itself is all that is known.
+// recordOriginal writes OriginalAnnotation once. An object that Flagger had adopted has Flagger's state and not the user's,
+// so it is not recorded: only what Flagger recorded itself is known.
 func recordOriginal(t Target, ref Ref, obj *unstructured.Unstructured, specKeys []string) error {
 	annotations := obj.GetAnnotations()
 	if _, ok := annotations[OriginalAnnotation]; ok || adoptedByFlagger(annotations) {
@@ -93,7 +93,7 @@ func recordOriginal(t Target, ref Ref, obj *unstructured.Unstructured, specKeys 
 	}
 	before := original{Canary: t.canaryKey(), Labels: obj.GetLabels(), Annotations: map[string]string{}}
 	for key, value := range annotations {
-		if key != lastApplied { // never touched, and as large as the object
+		if key != lastApplied { // never changed by Serin, and as large as the object
 			before.Annotations[key] = value
 		}
 	}
@@ -103,14 +103,14 @@ func recordOriginal(t Target, ref Ref, obj *unstructured.Unstructured, specKeys 
 	}
 	text, err := json.Marshal(before)
 	if err != nil {
-		return fmt.Errorf("note original of %s: %w", ref, err)
+		return fmt.Errorf("record original of %s: %w", ref, err)
 	}
 	if len(text) > maxOriginal {
 		if !t.Canary.Spec.RevertOnDeletion {
 			return nil
 		}
 		return Refuse(ErrInvalid,
-			"%s has %d bytes, too many to be noted on it and given back: set spec.revertOnDeletion to false, or make it smaller than %d bytes",
+			"%s has %d bytes, too many to be recorded and restored: set spec.revertOnDeletion to false, or make it smaller than %d bytes",
 			ref, len(text), maxOriginal)
 	}
 	if annotations == nil {
@@ -129,8 +129,8 @@ func adoptedByFlagger(annotations map[string]string) bool {
 	return applied && annotations[fluxReconcile] == disabled && annotations[fluxDrift] == disabled
 }
 
-// CreatedByFlagger reports, for an object that cannot have an owner reference, whether Flagger created it and it has not
-// been adopted since: it has Flagger's annotations, and no sign of a user who applied it.
+// CreatedByFlagger reports, for an object that cannot have an owner reference, whether Flagger created it and it has not been
+// adopted since: it has Flagger's annotations, and none that indicates that a user applied it.
 func CreatedByFlagger(obj *unstructured.Unstructured) bool {
 	annotations := obj.GetAnnotations()
 	for _, key := range []string{lastApplied, OriginalAnnotation, CanaryAnnotation} {
@@ -141,7 +141,7 @@ func CreatedByFlagger(obj *unstructured.Unstructured) bool {
 	return metav1.GetControllerOf(obj) == nil && annotations[fluxReconcile] == disabled && annotations[fluxDrift] == disabled
 }
 
-// MarkedAsOwned is a copy of such an object with the mark that it was created for this release.
+// MarkedAsOwned returns a copy of such an object with the annotation that marks it as created for this release.
 func MarkedAsOwned(t Target, obj *unstructured.Unstructured) *unstructured.Unstructured {
 	out := obj.DeepCopy()
 	out.SetAnnotations(merged(out.GetAnnotations(), map[string]string{CanaryAnnotation: t.canaryKey()}))
@@ -171,15 +171,12 @@ func (x Found) Original(t Target, specKeys ...string) (*unstructured.Unstructure
 // Written names what a renderer writes into an object in addition to the metadata that SetApexMetadata writes.
 type Written struct {
 	Spec, Annotations []string
-	// NoApexMetadata is true where the renderer does not call SetApexMetadata.
+	// NoApexMetadata is true if the renderer does not call SetApexMetadata.
 	NoApexMetadata bool
 }
 
-// Original is the object as it was before the release of a Canary adopted it, as far as that is known: what Serin writes, and
-// the metadata of SetApexMetadata, are restored. Everything else is unchanged.
-//
-// An object that was created for the release is left to garbage collection, or, where it has no owner reference, must not
-// exist (nil). With ErrNoOriginal the object is unchanged.
+// Original returns Written{Spec: specKeys}.Original: for a renderer that writes these fields of the spec, and no annotation
+// of its own.
 func (w Written) Original(t Target, x Found) (*unstructured.Unstructured, error) {
 	switch {
 	case x.Object == nil:
@@ -201,8 +198,8 @@ func (w Written) Original(t Target, x Found) (*unstructured.Unstructured, error)
 		for _, key := range append([]string{OriginalAnnotation}, w.Annotations...) {
 			annotations[key] = ""
 		}
-		obj.SetLabels(reset(obj.GetLabels(), before.Labels, labels))
-		obj.SetAnnotations(reset(obj.GetAnnotations(), before.Annotations, annotations))
+		obj.SetLabels(resetMetadata(obj.GetLabels(), before.Labels, labels))
+		obj.SetAnnotations(resetMetadata(obj.GetAnnotations(), before.Annotations, annotations))
 		return obj, nil
 	}
 	spec, known := flaggerSpec(obj.GetAnnotations())
@@ -211,13 +208,13 @@ func (w Written) Original(t Target, x Found) (*unstructured.Unstructured, error)
 		return obj, nil
 	}
 	if !w.NoApexMetadata && obj.GetAnnotations()[fluxReconcile] == disabled { // adopted, not only read
-		return obj, Refuse(ErrNoOriginal, "%s does not say how it was before: it stays as it is, correct it by hand", x.Ref)
+		return obj, Refuse(ErrNoOriginal, "%s has no record of its original state: it is unchanged, correct it by hand", x.Ref)
 	}
 	return obj, nil
 }
 
-// Originals are the originals of all objects that the renderer of a Canary writes. written names what it writes into the one at
-// an index.
+// Originals returns the originals of all objects that the renderer of a Canary writes. written returns the fields that it
+// writes into the object at an index.
 func (o Objects) Originals(t Target, written func(i int) Written) ([]*unstructured.Unstructured, error) {
 	out := o.Unchanged()
 	var unknown error
@@ -234,7 +231,8 @@ func (o Objects) Originals(t Target, written func(i int) Written) ([]*unstructur
 	return out, unknown
 }
 
-// flaggerSpec is what Flagger would restore: what kubectl applied, else what Flagger noted itself.
+// flaggerSpec returns the spec that Flagger would restore: the one that kubectl applied, or else the one that Flagger
+// recorded itself.
 func flaggerSpec(annotations map[string]string) (map[string]any, bool) {
 	var applied struct {
 		Spec map[string]any `json:"spec"`
@@ -262,9 +260,9 @@ func resetSpec(obj *unstructured.Unstructured, before map[string]any, keys []str
 	obj.Object["spec"] = spec
 }
 
-// reset sets each of our keys to its former value, or removes it; other keys are unchanged. Empty becomes nil, which removes
-// the field.
-func reset(live, before, ours map[string]string) map[string]string {
+// resetMetadata sets each of our keys to its former value, or removes it; other keys are unchanged. Empty becomes nil, which
+// removes the field.
+func resetMetadata(live, before, ours map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range live {
 		if _, written := ours[key]; !written {
@@ -303,8 +301,8 @@ func driftAnnotations() map[string]string {
 }
 
 // CopyMetadata copies labels and annotations of the user's object to a copy of it, except for the keys of tools. Annotations
-// that the provider reads (readByProvider) are then those of the user's object and no others; of the rest, what others set on
-// the copy remains.
+// that the provider reads (readByProvider) are exactly those of the user's object; other annotations that other tools set on
+// the copy remain.
 func CopyMetadata(obj, user *unstructured.Unstructured, readByProvider func(annotation string) bool) {
 	if labels := withoutTools(user.GetLabels()); len(labels) > 0 {
 		obj.SetLabels(merged(obj.GetLabels(), labels))

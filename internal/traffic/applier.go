@@ -20,7 +20,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Applier reads and writes for all renderers. It writes only what differs.
+// Applier reads and writes the objects of all renderers. It writes only what differs.
 //
 // Every write names the resourceVersion, and a deletion also the UID, on which the decision was based. Conflicts and objects
 // that exist already are returned as errors of the API machinery: the caller decides again, the write is never repeated.
@@ -44,7 +44,7 @@ func (a *Applier) clientFor(group string) client.Client {
 	return a.Client
 }
 
-// Versions are those in which the objects of a route were read; nil: they were not read.
+// Versions are the versions in which the objects of a route were read; nil if they were not read.
 type Versions map[objectKey]string
 
 func (o Objects) versions() Versions {
@@ -62,7 +62,7 @@ func (o Objects) versions() Versions {
 // differ reports whether an object has another version now. Objects that only one of the two routes needs are not compared.
 func (v Versions) differ(now Versions) bool {
 	for key, version := range now {
-		if before, wasRead := v[key]; wasRead && before != version {
+		if before, known := v[key]; known && before != version {
 			return true
 		}
 	}
@@ -89,7 +89,7 @@ func (a *Applier) Observe(ctx context.Context, rd Renderer, t Target) (Observed,
 }
 
 // Refs are the objects of a route, whether they exist or not: those whose change concerns the release. With an error, they
-// are as far as they were found. Errors: those of Client.
+// are those that were found before it. Errors: those of Client.
 func (a *Applier) Refs(ctx context.Context, rd Renderer, t Target) ([]Ref, error) {
 	existing, err := a.find(ctx, rd, t, release.Route{})
 	refs := make([]Ref, len(existing))
@@ -99,7 +99,7 @@ func (a *Applier) Refs(ctx context.Context, rd Renderer, t Target) ([]Ref, error
 	return refs, err
 }
 
-// Validate finds what of the user's objects does not fit the spec. Errors: ErrNotInstalled, and those of Client.
+// Validate returns the errors of a spec that depend on the user's objects. Errors: ErrNotInstalled, and those of Client.
 func (a *Applier) Validate(ctx context.Context, rd Renderer, t Target) (field.ErrorList, error) {
 	existing, err := a.find(ctx, rd, t, release.Route{})
 	if err != nil {
@@ -111,8 +111,8 @@ func (a *Applier) Validate(ctx context.Context, rd Renderer, t Target) (field.Er
 	return nil, nil
 }
 
-// Apply applies the route. decided are the versions of the objects on which the decision was based: if somebody has written
-// an object since, another process of Serin for example, nothing is written. Errors: ErrChanged, those of Renderer.Render,
+// Apply applies the route. decided are the versions of the objects on which the decision was based: if one of them has been
+// written since, for example by another process of Serin, nothing is written. Errors: ErrChanged, those of Renderer.Render,
 // ErrNotInstalled, and those of Client. There may be events with an error.
 func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Route, decided Versions) (Outcome, error) {
 	existing, err := a.find(ctx, rd, t, r)
@@ -153,8 +153,8 @@ func (a *Applier) apply(ctx context.Context, rd Renderer, t Target, r release.Ro
 	return Outcome{Changed: changed, Events: recorder.events}, err
 }
 
-// Prepare creates what a mesh must have before pods join it, and nothing else. Errors are those of Apply, for all objects of
-// the route: what cannot be created later is reported before the pods are created.
+// Prepare creates the objects that a mesh must have before pods join it, and no others. Errors are those of Apply, for all
+// objects of the route: an object that cannot be created later is reported before the pods are created.
 func (a *Applier) Prepare(ctx context.Context, rd Renderer, t Target) (changed bool, err error) {
 	existing, err := a.find(ctx, rd, t, release.Route{})
 	if err != nil {
@@ -173,7 +173,7 @@ func (a *Applier) Prepare(ctx context.Context, rd Renderer, t Target) (changed b
 }
 
 // Restore restores the user's objects. With ErrNoOriginal everything known was restored, and the user must repair the rest;
-// repeating the call does not help. Objects that do not exist any more are no error.
+// repeating the call does not help. Objects that no longer exist are not an error.
 func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {
 	existing, err := a.find(ctx, rd, t, release.Route{})
 	if err != nil {
@@ -205,7 +205,7 @@ func (a *Applier) Delete(ctx context.Context, t Target, owned Objects) error {
 	return err
 }
 
-// find reads the objects of a route. They are the cache's own and must not be modified; the contract test verifies that
+// find reads the objects of a route. They belong to the cache and must not be modified; the contract test verifies that
 // renderers do not.
 func (a *Applier) find(ctx context.Context, rd Renderer, t Target, r release.Route) (Objects, error) {
 	several := len(rd.Refs(t, r, nil)) > 1
@@ -251,8 +251,7 @@ func (a *Applier) read(ctx context.Context, ref Ref) (Objects, error) {
 	return out, nil
 }
 
-// explain names the object of an error. Where the route of a Canary has several objects, the text begins as users of Flagger
-// know it.
+// explain names the object of an error. If the route of a Canary has several objects, the text begins like Flagger's.
 func (t Target) explain(ref Ref, several bool, err error) error {
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		return refused // complete as it is
@@ -309,7 +308,7 @@ func groupOf(obj *unstructured.Unstructured) string { return obj.GroupVersionKin
 
 func (a *Applier) create(ctx context.Context, t Target, desired *unstructured.Unstructured) error {
 	obj, owner := desired.DeepCopy(), t.owner()
-	if a.NoOwnerReferences || obj.GetNamespace() == "" { // a namespaced owner cannot own what has no namespace
+	if a.NoOwnerReferences || obj.GetNamespace() == "" { // a namespaced owner cannot own a cluster-scoped object
 		obj.SetAnnotations(merged(obj.GetAnnotations(), map[string]string{owner.annotation: owner.value}))
 	} else {
 		obj.SetOwnerReferences([]metav1.OwnerReference{owner.reference})
@@ -326,7 +325,7 @@ func (a *Applier) patch(ctx context.Context, existing, desired *unstructured.Uns
 	return true, a.clientFor(groupOf(obj)).Patch(ctx, obj, client.RawPatch(types.MergePatchType, difference), a.patchOptions()...)
 }
 
-// difference is the merge patch from existing to desired, for that resourceVersion only; nil when there is none.
+// difference is the merge patch from existing to desired, for that resourceVersion only; nil if they are equal.
 func difference(existing, desired *unstructured.Unstructured) ([]byte, error) {
 	patch := jsontree.MergePatch(existing.Object, desired.Object)
 	if len(patch) == 0 {
@@ -335,10 +334,10 @@ func difference(existing, desired *unstructured.Unstructured) ([]byte, error) {
 	return json.Marshal(jsontree.PinResourceVersion(patch, existing.GetResourceVersion()))
 }
 
-// delete deletes what was created for the release, and never anything else, whatever a renderer returns.
+// delete deletes an object that was created for the release, and never any other, whatever a renderer returns.
 func (a *Applier) delete(ctx context.Context, t Target, x Found) (bool, error) {
 	if !x.Ref.Owned || !t.Owns(x.Object) {
-		return false, Refuse(ErrNotOwned, "%s was not made for %s", x.Ref, t.owner().name)
+		return false, Refuse(ErrNotOwned, "%s was not created for %s", x.Ref, t.owner().name)
 	}
 	if x.Object.GetDeletionTimestamp() != nil {
 		return false, nil

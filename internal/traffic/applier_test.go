@@ -208,8 +208,8 @@ func TestApplyNamesTheVersionThatWasRead(t *testing.T) {
 	}
 }
 
-// What was decided on a route that somebody has written since is decided anew: another process may have taken users off, and
-// its cache is the one that shows it first.
+// TestApplyRefusesARouteThatHasChangedSinceItWasDecided: the caller must decide again, because another process may have
+// removed traffic from the canary, and the cache of that process is the first to show it.
 func TestApplyRefusesARouteThatHasChangedSinceItWasDecided(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}

@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Matches are the requests that spec.analysis.match limits the canary to; nil when it limits nothing.
+// Matches are the requests to which spec.analysis.match limits the canary; nil if there is no limit.
 func Matches(c *flaggerv1.Canary) []release.Match {
 	analysis := analysisOf(c)
 	if analysis == nil || len(analysis.Match) == 0 {
@@ -40,15 +40,14 @@ func Matches(c *flaggerv1.Canary) []release.Match {
 const (
 	// defaultMaxAge of the canary's cookie, in seconds.
 	defaultMaxAge = 86400
-	// defaultInterval of an analysis that names none.
+	// defaultInterval of an analysis without an interval.
 	defaultInterval = time.Minute
 )
 
-// Sticky are the cookies that a status keeps, with the attributes that the spec asks for; nil without session affinity
-// and as long as no cookie was ever made. Values are created when the status is written, so that rendering remains a
-// function of what is stored.
+// Sticky returns the cookies of a status, with the attributes of the spec; nil without session affinity, and as long as no
+// cookie was created. Values are created when the status is written, so that rendering remains a function of stored values.
 //
-// A cookie without a name, which Flagger wrote where no name was given, is none.
+// A cookie without a name, which Flagger wrote if no name was set, is ignored.
 func Sticky(c *flaggerv1.Canary, status flaggerv1.CanaryStatus) *release.Sticky {
 	analysis := analysisOf(c)
 	if analysis == nil || analysis.SessionAffinity == nil {
@@ -64,7 +63,7 @@ func Sticky(c *flaggerv1.Canary, status flaggerv1.CanaryStatus) *release.Sticky 
 		Previous: cookie(affinity, status.PreviousSessionAffinityCookie, -1),
 	}
 	if affinity.PrimaryCookieName != "" {
-		// Clients of the primary are drawn anew after an interval, else none of them would ever see the canary.
+		// Clients of the primary are assigned again after an interval. Otherwise none of them would ever reach the canary.
 		sticky.Primary = cookie(affinity, status.PrimarySessionAffinityCookie, intervalSeconds(analysis.Interval))
 	}
 	if sticky.Canary.Name == "" && sticky.Primary.Name == "" && sticky.Previous.Name == "" {
@@ -90,11 +89,11 @@ func intervalSeconds(interval string) int {
 	if err != nil || d <= 0 {
 		d = defaultInterval
 	}
-	return int(math.Ceil(d.Seconds())) // never 0, which would take the cookie back
+	return int(math.Ceil(d.Seconds())) // never 0, which would expire the cookie
 }
 
-// SetCookie is the value of the header Set-Cookie, attributes in the order of Flagger's, so that a route that Flagger
-// left is not written again. A negative MaxAge takes the cookie back.
+// SetCookie is the value of the header Set-Cookie, with the attributes in Flagger's order, so that a route that Flagger wrote
+// is not written again. A negative MaxAge expires the cookie.
 func SetCookie(c release.Cookie) string {
 	var b strings.Builder
 	b.WriteString(c.Name + "=" + c.Value + "; Max-Age=" + strconv.Itoa(c.MaxAge))
@@ -136,7 +135,7 @@ func ExpiredCookie(s *release.Sticky) (release.Cookie, bool) {
 	return c, c.Name != ""
 }
 
-// analysisOf is what old manifests call canaryAnalysis, where there is no analysis.
+// analysisOf returns spec.analysis, or canaryAnalysis, its name in old manifests.
 func analysisOf(c *flaggerv1.Canary) *flaggerv1.CanaryAnalysis {
 	if c.Spec.Analysis != nil {
 		return c.Spec.Analysis

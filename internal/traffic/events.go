@@ -6,7 +6,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Event is for the user of a release, about one object of its route.
+// Event reports to the user a change of one object of a route.
 type Event struct {
 	Warning         bool
 	Reason, Message string

@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Features are what a provider can do. Without any of them it can still switch all traffic at once, or leave it where
-// it is, which is all that a blue/green release needs.
+// Features are the capabilities of a provider. Without any of them it can still switch all traffic at once, which is all that a
+// blue/green release needs.
 type Features struct {
 	Weights        bool // a share of the requests
 	Matches        bool // only requests with certain headers
@@ -27,15 +27,15 @@ type Features struct {
 	MaxWeight      bool // weights that add up to something else than 100
 	HeaderRoutes   bool // managed routes by header
 	MirrorRoutes   bool // managed routes that mirror
-	Confirms       bool // says whether it serves the route
+	Confirms       bool // a status that reports whether it serves the route
 }
 
-// feature is one row of the list that refusals and documentation share.
+// feature is an entry of the list that error messages and documentation share.
 type feature struct {
-	title    string // as the documentation heads its column
+	title    string // of its column in the documentation
 	declared func(Features) bool
 	used     func(Target, release.Route) bool
-	remedy   string // what is wrong and what to do, after "provider X cannot"
+	remedy   string // the problem and its solution, after "provider X cannot"
 }
 
 // catalogue lists the features in the order of the documentation. It is never changed.
@@ -107,7 +107,7 @@ var catalogue = []feature{
 	},
 	{
 		"confirms", func(f Features) bool { return f.Confirms },
-		func(Target, release.Route) bool { return false }, // nothing that a route could ask for
+		func(Target, release.Route) bool { return false }, // a route cannot request it
 		"",
 	},
 }
@@ -118,9 +118,9 @@ var rolloutFeatures = []string{"weights", "experiments", "max weight", "header r
 // Check refuses a route that needs more than was declared, with ErrUnsupported, and one whose weights do not add up. Every
 // Render begins with it.
 func (f Features) Check(t Target, r release.Route) error {
-	sentence := "provider %s cannot %s, or choose another provider"
+	format := "provider %s cannot %s, or choose another provider"
 	if t.Rollout != nil {
-		sentence = "router %s cannot %s, or use another router"
+		format = "router %s cannot %s, or use another router"
 	}
 	switch {
 	case r.Canary >= 0 && r.Stable() >= 0:
@@ -132,7 +132,7 @@ func (f Features) Check(t Target, r release.Route) error {
 	}
 	for _, x := range catalogue {
 		if x.used(t, r) && !x.declared(f) {
-			return Refuse(ErrUnsupported, sentence, t.Provider, x.remedy)
+			return Refuse(ErrUnsupported, format, t.Provider, x.remedy)
 		}
 	}
 	if r.Mirror.Enabled && len(r.Matches) > 0 {
@@ -141,7 +141,7 @@ func (f Features) Check(t Target, r release.Route) error {
 	return nil
 }
 
-// CanaryFeatureTable is the list of what each provider can do for a Canary, as a table in Markdown.
+// CanaryFeatureTable is a Markdown table of the features that each provider has for Canaries.
 func CanaryFeatureTable(registry Registry) string {
 	t := newTable("provider", catalogue)
 	for _, name := range slices.Sorted(maps.Keys(registry.Canary)) {
@@ -158,7 +158,7 @@ func CanaryFeatureTable(registry Registry) string {
 	return t.text.String()
 }
 
-// RolloutFeatureTable is the list of what each router can do for a Rollout, as a table in Markdown.
+// RolloutFeatureTable is a Markdown table of the features that each router has for Rollouts.
 func RolloutFeatureTable(registry Registry) string {
 	t := newTable("router", slices.DeleteFunc(slices.Clone(catalogue), func(x feature) bool { return !slices.Contains(rolloutFeatures, x.title) }))
 	anyRollout := Target{Rollout: &argov1.Rollout{}}
@@ -172,7 +172,7 @@ func RolloutFeatureTable(registry Registry) string {
 	return t.text.String()
 }
 
-// table is what is made of features, one row each.
+// table is a Markdown table with one column for each feature.
 type table struct {
 	columns []feature
 	text    strings.Builder

@@ -107,7 +107,7 @@ func copyUnknownInValue(now, was any, field Field) {
 	}
 }
 
-// copyUnknownInItems does so for the objects of a list. Each corresponds to at most one existing object: among several
+// copyUnknownInItems copies unknown fields for the objects of a list. Each corresponds to at most one existing object: among several
 // candidates, the one with the most equal fields.
 func copyUnknownInItems(now, was []map[string]any, field Field) {
 	same := field.Same
@@ -133,7 +133,7 @@ func copyUnknownInItems(now, was []map[string]any, field Field) {
 	}
 }
 
-// equal compares what a renderer writes of two objects.
+// equal compares the fields of two objects that a renderer writes.
 func equal(a, b map[string]any, fields Fields) bool { return countEqual(a, b, fields) == len(fields) }
 
 func countEqual(a, b map[string]any, fields Fields) int {
@@ -159,9 +159,9 @@ func equalValues(a, b any, field Field) bool {
 	case []any:
 		y, ok := b.([]any)
 		return ok && slices.EqualFunc(x, y, func(one, other any) bool {
-			p, object := one.(map[string]any)
-			q, too := other.(map[string]any)
-			if !object || !too {
+			p, isObject := one.(map[string]any)
+			q, otherIsObject := other.(map[string]any)
+			if !isObject || !otherIsObject {
 				return reflect.DeepEqual(one, other)
 			}
 			return equal(p, q, field.Fields)

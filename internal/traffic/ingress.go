@@ -15,7 +15,7 @@ import (
 // Its creation is here; its annotations for the controller are in the package of the provider. Routers of Rollouts name one
 // Ingress of the user, or several.
 
-// IngressKind is the version that is read and written.
+// IngressKind is the kind of Ingresses, in the version that is read and written.
 var IngressKind = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"}
 
 // The positions of the objects of IngressRefs.
@@ -77,14 +77,14 @@ func IngressPaths(ingress *unstructured.Unstructured) []map[string]any {
 	return out
 }
 
-// IngressBackend is the Service that a path of an Ingress leads to; nil for other backends. It is not a copy.
+// IngressBackend is the Service to which a path of an Ingress routes; nil for other backends. It is not a copy.
 func IngressBackend(path map[string]any) map[string]any {
 	backend, _ := path["backend"].(map[string]any)
 	service, _ := backend["service"].(map[string]any)
 	return service
 }
 
-// NoIngressBackend is the error for an Ingress none of whose paths leads to the apex.
+// NoIngressBackend is the error for an Ingress without a path to the apex.
 func NoIngressBackend(t Target) error {
 	return Refuse(ErrInvalid, "backend %s not found in ingress %s", t.Apex, t.Canary.Spec.IngressRef.Name)
 }
@@ -106,7 +106,7 @@ func UniqueNames(one string, several []string) []string {
 	return out
 }
 
-// The texts that users of Argo search for.
+// The texts of Argo Rollouts, for which users may search.
 const (
 	textEitherIngress = "Either %s or %s must be configured. "
 	textNoIngressRule = "ingress `%s` has no rules using service %s backend"
@@ -117,7 +117,7 @@ func NoIngress(one, several string) string {
 	return fmt.Sprintf(textEitherIngress, one, several) + "Neither are configured."
 }
 
-// IngressFault is why an Ingress of the user does not lead to a Service; empty if it does.
+// IngressFault is why an Ingress of the user does not route to a Service; empty if it does.
 func IngressFault(x Found, service string) string {
 	if x.Object == nil {
 		return apierrors.NewNotFound(schema.GroupResource{Group: IngressKind.Group, Resource: "ingresses"}, x.Ref.Name).Error()

@@ -4,8 +4,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// Question is about the traffic of a Rollout, where no object of the cluster has the answer. It is sent to the operator of the
-// load balancers, such as AWS.
+// Question asks for the state of load balancers outside the cluster that route the traffic of a Rollout. It is sent to the API
+// of their operator, such as AWS.
 type Question struct {
 	Namespace string
 	// Forwards are the desired shares of the load balancers.
@@ -32,15 +32,15 @@ type Portion struct {
 // Backing is a Service whose pods, those of one revision, must be reached.
 type Backing struct {
 	Service, Hash string
-	// Pods of the revision that are available. With another number the question is another.
+	// Pods is the number of available pods of the revision. When it changes, the question must be sent again.
 	Pods int32
 }
 
 // Answer to a Question.
 type Answer struct {
-	// Holds is true when everything is as desired.
+	// Holds is true if everything is as desired.
 	Holds bool
-	// Reason is for users, why it does not hold.
+	// Reason why it does not hold, for users.
 	Reason string
 	// Events for users.
 	Events []Event

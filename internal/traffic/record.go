@@ -58,13 +58,13 @@ func (t Target) record() string {
 	return Record{UID: t.Rollout.UID, Routed: []argov1.RoutedStatus{{TrafficRouting: *c.TrafficRouting}}}.Text()
 }
 
-// Marker is a Renderer that marks objects of the user beside Services.
+// Marker is a Renderer that marks objects of the user other than Services.
 type Marker interface {
 	// MarkedKind is their kind.
 	MarkedKind() schema.GroupVersionKind
 }
 
-// MarkedKinds are the kinds of users' objects, beside Services, that have argov1.ManagedByAnnotation.
+// MarkedKinds are the kinds of users' objects, other than Services, that have argov1.ManagedByAnnotation.
 func (r Registry) MarkedKinds() []schema.GroupVersionKind {
 	kinds := []schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "Deployment"}} // whose template a Rollout uses
 	for _, name := range r.routerNames() {

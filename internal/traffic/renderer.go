@@ -35,8 +35,7 @@ type Renderer interface {
 	Restore(t Target, existing Objects) ([]*unstructured.Unstructured, error)
 }
 
-// Validator is a Renderer that writes into objects of the user, and can find in advance what of them does not fit a spec
-// that is valid otherwise.
+// Validator is a Renderer that writes into objects of the user, and can find errors in them in advance.
 type Validator interface {
 	Validate(t Target, existing Objects) field.ErrorList
 }
@@ -164,7 +163,7 @@ func (x Found) EditOwned(t Target) (*unstructured.Unstructured, error) {
 	case x.Object == nil:
 		return x.Ref.newObject(), nil
 	case !t.Owns(x.Object):
-		return nil, Refuse(ErrNotOwned, "%s was not made for %s: delete it, or give it another name", x.Ref, t.owner().name)
+		return nil, Refuse(ErrNotOwned, "%s was not created for %s: delete it, or give it another name", x.Ref, t.owner().name)
 	default:
 		return x.Object.DeepCopy(), nil
 	}

@@ -239,7 +239,7 @@ func TestRoutersOfARollout(t *testing.T) {
 	}
 
 	_, err = gateways.ForRollout(cartRollout(`{"plugins":{"acme/edge":{}}}`).Spec.Strategy.Canary.TrafficRouting)
-	const sentence = `spec.strategy.canary.trafficRouting.plugins names "acme/edge", and Serin runs no programs of others: built in is argoproj-labs/gatewayAPI`
+	const sentence = `spec.strategy.canary.trafficRouting.plugins names "acme/edge", but Serin does not run external plugins: built in is argoproj-labs/gatewayAPI`
 	if !errors.Is(err, traffic.ErrUnsupported) || err.Error() != sentence {
 		t.Errorf("a plugin that is not built in: %v", err)
 	}

@@ -18,8 +18,8 @@ type Router struct {
 	others []Router
 }
 
-// routerFields are the routers that have a field in trafficRouting, in the order in which each does its whole work. It is
-// never changed.
+// routerFields are the routers that have a field in trafficRouting, in the order in which they are applied. It is never
+// changed.
 var routerFields = []struct {
 	name string
 	set  func(argov1.RolloutTrafficRouting) bool
@@ -37,8 +37,7 @@ var routerFields = []struct {
 // routerALB assigns its Services by role, whatever other routers of the same Rollout do.
 const routerALB = "alb"
 
-// RouterNames are the names of the routers that a spec names, supported or not, in the order in which they are set; none
-// where it names none.
+// RouterNames are the names of the routers in a spec, supported or not, in the order in which they are applied.
 func RouterNames(routing *argov1.RolloutTrafficRouting) []string {
 	if routing == nil {
 		return nil
@@ -58,14 +57,14 @@ func (r Registry) ForRollout(routing *argov1.RolloutTrafficRouting) ([]Router, e
 	for _, name := range RouterNames(routing) {
 		renderer := r.Rollout[name]
 		if _, ok := routing.Plugins[name]; ok && !isPlugin(name) {
-			renderer = nil // not the router whose field has this name
+			renderer = nil // the name of a field is not the name of a plugin
 		}
 		switch {
 		case renderer == nil && isPlugin(name):
-			return nil, Refuse(ErrUnsupported, "spec.strategy.canary.trafficRouting.plugins names %q, and Serin runs no programs of others: built in %s",
-				name, listed(slices.DeleteFunc(r.routerNames(), func(name string) bool { return !isPlugin(name) })))
+			return nil, Refuse(ErrUnsupported, "spec.strategy.canary.trafficRouting.plugins names %q, but Serin does not run external plugins: built in %s",
+				name, builtInPlugins(slices.DeleteFunc(r.routerNames(), func(name string) bool { return !isPlugin(name) })))
 		case renderer == nil:
-			return nil, Refuse(ErrUnsupported, "spec.strategy.canary.trafficRouting.%s is not served here: use another router", name)
+			return nil, Refuse(ErrUnsupported, "spec.strategy.canary.trafficRouting.%s is not supported: use another router", name)
 		}
 		out = append(out, Router{Name: name, Renderer: renderer})
 	}
@@ -78,7 +77,7 @@ func (r Registry) ForRollout(routing *argov1.RolloutTrafficRouting) ([]Router, e
 // isPlugin reports whether a router is configured under plugins.
 func isPlugin(name string) bool { return strings.Contains(name, "/") }
 
-func listed(plugins []string) string {
+func builtInPlugins(plugins []string) string {
 	switch len(plugins) {
 	case 0:
 		return "is none"

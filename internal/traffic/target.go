@@ -45,7 +45,7 @@ type Target struct {
 	Drained bool
 }
 
-// NewCanaryTarget is the target that a Canary describes.
+// NewCanaryTarget returns the target of a Canary.
 func NewCanaryTarget(c *flaggerv1.Canary, provider, selectorLabel string) Target {
 	apex := cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name)
 	return Target{
@@ -64,7 +64,7 @@ type owner struct {
 	// reference is set on created objects. Objects that cannot have one have the annotation with the value instead.
 	reference         metav1.OwnerReference
 	annotation, value string
-	// name is how messages call it, and field the one of its spec that selects the kinds of objects.
+	// name identifies the release in messages, and field is the field of its spec that selects the kinds of objects.
 	name, field string
 }
 
@@ -97,12 +97,12 @@ func (t Target) Owns(obj metav1.Object) bool {
 	return obj.GetAnnotations()[owner.annotation] == owner.value
 }
 
-// RoutingPath is where a Rollout's spec names its routers, for errors of fields.
+// RoutingPath is the path of trafficRouting in a Rollout, for field errors.
 func RoutingPath() *field.Path {
 	return field.NewPath("spec", "strategy", "canary", "trafficRouting")
 }
 
-// strategy is the canary strategy of a Rollout; empty where it has none.
+// strategy is the canary strategy of a Rollout; empty if it has none.
 func (t Target) strategy() argov1.CanaryStrategy {
 	if c := t.Rollout.Spec.Strategy.Canary; c != nil {
 		return *c
@@ -110,7 +110,7 @@ func (t Target) strategy() argov1.CanaryStrategy {
 	return argov1.CanaryStrategy{}
 }
 
-// Routing is trafficRouting of a Rollout's spec; empty where there is none.
+// Routing is trafficRouting of a Rollout's spec; empty if there is none.
 func (t Target) Routing() argov1.RolloutTrafficRouting {
 	if routing := t.strategy().TrafficRouting; routing != nil {
 		return *routing

@@ -16,8 +16,8 @@
 //   - for Rollouts, unless it is configured under plugins: routerFields (routers.go), and a field of
 //     RolloutTrafficRouting in api/argoproj/v1alpha1
 //   - the documentation: a section in docs/providers.md or docs/rollout-routers.md, the tables in docs/canary.md,
-//     docs/rollouts.md and docs/rollout-routers.md, an example in docs/examples, the permissions in docs/examples/rights.yaml
-//     and, for a new API group, in hack/packaging
+//     docs/rollouts.md and docs/rollout-routers.md, an example and the permissions in docs/examples and, for a new API group,
+//     a group in hack/packaging
 //
 // A mesh with metrics of its own also needs its built-in queries, in internal/metric.
 package traffic
@@ -48,16 +48,16 @@ type Observed struct {
 	// Route has the canary's weight, the mirror of a Canary, and the experiments of a Rollout, as they were read. Everything
 	// else is defined by the spec.
 	Route release.Route
-	// Confirmed is about Route: a caller that waits for a weight compares the weight first, as the cache may be outdated.
+	// Confirmed refers to Route: a caller that waits for a weight compares the weight first, as the cache may be outdated.
 	Confirmed Confirmation
-	// Reason is for users, why the route is not confirmed; empty unless Confirmed is ConfirmedNo.
+	// Reason why the route is not confirmed, for users; empty unless Confirmed is ConfirmedNo.
 	Reason string
 	// ManagedRoutes are the names of the existing managed routes of a Rollout, whatever they contain.
 	ManagedRoutes []string
 	// CanaryHash and StableHash are the revisions that both sides of a Rollout's route select as subsets; empty where
 	// Services select them.
 	CanaryHash, StableHash string
-	// Forwards are what only the load balancers can confirm; nil if they are not queried.
+	// Forwards are the shares that only the load balancers can confirm; nil if they are not queried.
 	Forwards []Forward
 }
 
@@ -72,19 +72,19 @@ var (
 	// ErrNotInstalled: the cluster does not know a kind that the provider needs.
 	ErrNotInstalled = errors.New("kind not installed")
 	// ErrUnreachable: the objects are in another cluster, which does not respond. The release waits until it does.
-	ErrUnreachable = errors.New("the cluster of the route does not answer")
+	ErrUnreachable = errors.New("the cluster of the route does not respond")
 	// ErrChanged: the objects have changed since the decision. The caller must decide again.
-	ErrChanged = errors.New("the route has changed since that was decided")
-	// ErrNoOriginal: an adopted object has no record of what it was before.
+	ErrChanged = errors.New("the route has changed since the decision")
+	// ErrNoOriginal: an adopted object has no record of its original state.
 	ErrNoOriginal = errors.New("original not known")
 )
 
-// Refuse returns an error that is a complete message for the user, and that errors.Is reports to be of that kind.
+// Refuse returns an error whose text is a complete message for the user, and for which errors.Is reports the kind.
 func Refuse(kind error, format string, args ...any) error {
 	return &refusal{kind: kind, message: fmt.Sprintf(format, args...)}
 }
 
-// refusal keeps the kind out of the text: a message begins with what is wrong.
+// refusal does not include the text of its kind: a message begins with the problem.
 type refusal struct {
 	kind    error
 	message string
@@ -93,11 +93,11 @@ type refusal struct {
 func (e *refusal) Error() string { return e.message }
 func (e *refusal) Unwrap() error { return e.kind }
 
-// Weight is a weight in an object, of what is named so.
+// Weight parses a weight in an object. name is the name of its destination, for the error.
 func Weight(name, value any) (int, error) {
 	weight, err := Number(value)
 	if err != nil || weight < 0 {
-		return 0, fmt.Errorf("the weight of %v is %v, which is not a number from 0", name, value)
+		return 0, fmt.Errorf("the weight of %v is %v, which is not a non-negative number", name, value)
 	}
 	return int(weight), nil
 }
@@ -120,19 +120,19 @@ func (t Target) SideWeights(destinations []map[string]any, nameOf func(map[strin
 	return weights, nil
 }
 
-// ObserveShare is the route of an object with these weights, by the names that the two sides have in it. It is unconfirmed. A
-// route whose weights are both 0 serves nobody, and is an error.
+// ObserveShare returns the route of an object with these weights, by the names of the two sides in it. It is unconfirmed. A
+// route whose weights are both 0 serves no requests, and is an error.
 func ObserveShare(ref Ref, weights map[string]int, stable, canary string) (Observed, error) {
 	out := Observed{Confirmed: CannotTell}
 	if weights[stable]+weights[canary] == 0 {
-		return out, fmt.Errorf("read %s: the weights of %s and %s are both 0: give one of them requests", ref, stable, canary)
+		return out, fmt.Errorf("read %s: the weights of %s and %s are both 0: set at least one of them", ref, stable, canary)
 	}
 	out.Found, out.Route.Canary = true, Share(weights[stable], weights[canary])
 	return out, nil
 }
 
-// Share is the canary's share, in percent, of two weights of any total. It is exact where they add up to 100, and
-// never 0 or 100 where both sides receive requests.
+// Share is the canary's share, in percent, of two weights of any total. It is exact if they add up to 100, and never 0 or
+// 100 if both sides receive requests.
 func Share(stable, canary int) int {
 	total := stable + canary
 	switch {

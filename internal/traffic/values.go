@@ -20,7 +20,7 @@ func SetFields(obj, want map[string]any, keys ...string) {
 	}
 }
 
-// Maps are the elements of a list that are objects; nil for a value that is no list.
+// Maps returns the elements of a list that are objects; none for a value that is not a list.
 func Maps(list any) []map[string]any {
 	items, _ := list.([]any)
 	out := make([]map[string]any, 0, len(items))
@@ -32,7 +32,7 @@ func Maps(list any) []map[string]any {
 	return out
 }
 
-// List is the value of a list of objects.
+// List converts objects to a list of unstructured values.
 func List(items []map[string]any) []any {
 	out := make([]any, len(items))
 	for i, item := range items {
@@ -41,7 +41,7 @@ func List(items []map[string]any) []any {
 	return out
 }
 
-// Number is a number in an object, however it was decoded. An absent one is 0, as in protocol buffers.
+// Number converts a number in an object, however it was decoded. An absent one is 0, as in protocol buffers.
 func Number(v any) (float64, error) {
 	switch n := v.(type) {
 	case nil:
@@ -51,11 +51,11 @@ func Number(v any) (float64, error) {
 	case float64:
 		return n, nil
 	default:
-		return 0, fmt.Errorf("%v is no number", v)
+		return 0, fmt.Errorf("%v is not a number", v)
 	}
 }
 
-// Value converts v to the generic values of unstructured objects, by the names of its JSON.
+// Value converts v to the generic values of unstructured objects, with the names of its JSON fields.
 func Value(v any) (any, error) {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package borders holds what no single package can: who may import whom, what every package says about itself, and that
-// documents and code name the same things.
+// Package borders tests properties that no single package can test: who may import whom, the contents of package comments,
+// and that documentation and code use the same names.
 //
 // It reads sources and the list of dependencies. It must not run anything of Serin, and nothing may import it.
 package borders

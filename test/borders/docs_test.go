@@ -38,7 +38,7 @@ var (
 	target    = regexp.MustCompile(`(?m)^([a-z-]+):( .*)?$`)
 )
 
-// documents are the pages for people.
+// documents are the pages for users and contributors.
 func documents(t *testing.T) []string {
 	t.Helper()
 	return slices.DeleteFunc(files(t), func(name string) bool {
@@ -46,7 +46,7 @@ func documents(t *testing.T) []string {
 	})
 }
 
-// examples are the manifests in docs/examples, by what they say.
+// examples are the contents of the manifests in docs/examples.
 func examples(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -58,9 +58,9 @@ func examples(t *testing.T) map[string]string {
 	return found
 }
 
-// TestWhatAReaderCopiesIsAnExampleFile: examples are applied by tests as files, so that what a page shows is what was
-// tried. Pages may also show a few lines out of a manifest; the README shows whole ones only.
-func TestWhatAReaderCopiesIsAnExampleFile(t *testing.T) {
+// TestManifestsOnPagesAreExampleFiles: tests apply the files of the examples, so that the manifests on a page are tested.
+// Pages may also show an excerpt of a manifest; the README shows complete ones only.
+func TestManifestsOnPagesAreExampleFiles(t *testing.T) {
 	files := examples(t)
 	shown := map[string]bool{}
 	for _, page := range documents(t) {
@@ -70,7 +70,7 @@ func TestWhatAReaderCopiesIsAnExampleFile(t *testing.T) {
 			case ok:
 				shown[name] = true
 			case page == "README.md" || strings.Contains(block[1], "apiVersion: "):
-				t.Errorf("%s shows a manifest that is no file in docs/examples:\n%s", page, block[1])
+				t.Errorf("%s shows a manifest that is not a file in docs/examples:\n%s", page, block[1])
 			}
 		}
 	}
@@ -81,22 +81,22 @@ func TestWhatAReaderCopiesIsAnExampleFile(t *testing.T) {
 	}
 }
 
-// TestTheREADMEShowsWhatTheCommandDraws: its picture is out of the golden file of the view.
-func TestTheREADMEShowsWhatTheCommandDraws(t *testing.T) {
+// TestTheREADMEShowsTheOutputOfTheCommand: its screen is copied from the golden file of the view.
+func TestTheREADMEShowsTheOutputOfTheCommand(t *testing.T) {
 	pictures := screen.FindAllStringSubmatch(read(t, "README.md"), -1)
 	if len(pictures) == 0 {
 		t.Fatal("README.md shows no screen of a golden file")
 	}
 	for _, picture := range pictures {
-		golden := strings.ReplaceAll(read(t, picture[1]), "|\n", "\n") // there, a bar ends each line
+		golden := strings.ReplaceAll(read(t, picture[1]), "|\n", "\n") // in golden files, a bar ends each line
 		if !strings.Contains(golden, picture[2]) {
-			t.Errorf("%s does not draw what README.md shows:\n%s", picture[1], picture[2])
+			t.Errorf("%s does not contain the screen in README.md:\n%s", picture[1], picture[2])
 		}
 	}
 }
 
-// TestExamplesCanWork: every field of the examples is one of the API, and what they plan leads to a release.
-func TestExamplesCanWork(t *testing.T) {
+// TestExamplesAreValid: every field of the examples exists in the API, and their plans are valid.
+func TestExamplesAreValid(t *testing.T) {
 	routers := (&operator.Flags{}).Routers()
 	for text, name := range examples(t) {
 		for document := range strings.SplitSeq(text, "\n---\n") {
@@ -108,7 +108,7 @@ func TestExamplesCanWork(t *testing.T) {
 				continue
 			}
 			if kind.Kind == flaggerv1.MetricTemplateKind {
-				canAsk(t, name, document, text)
+				validateTemplate(t, name, document, text)
 			}
 			c := &flaggerv1.Canary{}
 			known := map[string]any{
@@ -125,15 +125,15 @@ func TestExamplesCanWork(t *testing.T) {
 			if len(plan.ValidationErrors) > 0 || plan.SkipAnalysis {
 				t.Errorf("%s: Canary %s cannot work: %q", name, c.Name, plan.ValidationErrors)
 			}
-			if err := routed(routers, c, plan); err != nil {
+			if err := renderFirstRoute(routers, c, plan); err != nil {
 				t.Errorf("%s: Canary %s has no route: %v", name, c.Name, err)
 			}
 		}
 	}
 }
 
-// routed says why the first route of a Canary cannot be made. Routes that are cut out of a user's object need that.
-func routed(routers traffic.Registry, c *flaggerv1.Canary, plan canary.Plan) error {
+// renderFirstRoute returns why the first route of a Canary cannot be rendered, unless it needs objects of the user.
+func renderFirstRoute(routers traffic.Registry, c *flaggerv1.Canary, plan canary.Plan) error {
 	renderer, _ := routers.ForCanary(plan.Provider)
 	target := traffic.NewCanaryTarget(c, plan.Provider, "app")
 	existing := traffictest.Find(renderer, target, release.Route{}, nil)
@@ -148,11 +148,11 @@ func routed(routers traffic.Registry, c *flaggerv1.Canary, plan canary.Plan) err
 	return err
 }
 
-// TestExamplesOfRoutersAreRouted: Rollouts of the examples, with the objects that stand beside them, are valid and can be
-// told a weight. The rights that they need are documented.
-func TestExamplesOfRoutersAreRouted(t *testing.T) {
+// TestExamplesOfRoutersCanBeRendered: Rollouts of the examples are valid together with the objects in the same file, and weights
+// can be set. The required permissions are documented.
+func TestExamplesOfRoutersCanBeRendered(t *testing.T) {
 	role, registry := documentedRole(t), (&operator.Flags{}).Routers()
-	routed := map[string]bool{}
+	renderFirstRoute := map[string]bool{}
 	for text, name := range examples(t) {
 		ro, users := rolloutOf(t, name, text)
 		if ro == nil {
@@ -163,20 +163,20 @@ func TestExamplesOfRoutersAreRouted(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for _, router := range routers {
-			routed[router.Name] = true
-			for _, ref := range routes(t, name, router, router.Target(ro, "6d4f", "77c9"), users) {
-				allows(t, role, router.Name, ref, ref.Derived && router.Name != "nginx")
+			renderFirstRoute[router.Name] = true
+			for _, ref := range renderRoutes(t, name, router, router.Target(ro, "6d4f", "77c9"), users) {
+				checkPermissions(t, role, router.Name, ref, ref.Derived && router.Name != "nginx")
 			}
 		}
 	}
 	for name := range registry.Rollout {
-		if !routed[name] {
+		if !renderFirstRoute[name] {
 			t.Errorf("docs/examples has no Rollout with router %s", name)
 		}
 	}
 }
 
-// rolloutOf is the Rollout of an example with a canary strategy, and all other objects of it; nil where it has none.
+// rolloutOf returns the Rollout of an example with a canary strategy, and all its other objects; nil if it has none.
 func rolloutOf(t *testing.T, name, text string) (ro *argov1.Rollout, others []*unstructured.Unstructured) {
 	t.Helper()
 	for document := range strings.SplitSeq(text, "\n---\n") {
@@ -201,8 +201,8 @@ func rolloutOf(t *testing.T, name, text string) (ro *argov1.Rollout, others []*u
 	return ro, others
 }
 
-// routes tells a router a weight, and everything that the steps ask for, and gives what it has to do with.
-func routes(t *testing.T, name string, router traffic.Router, target traffic.Target, users []*unstructured.Unstructured) []traffic.Ref {
+// renderRoutes sets a weight and everything that the steps request, and returns the references of the router.
+func renderRoutes(t *testing.T, name string, router traffic.Router, target traffic.Target, users []*unstructured.Unstructured) []traffic.Ref {
 	t.Helper()
 	route := release.Route{Canary: 20}
 	for _, step := range target.Rollout.Spec.Strategy.Canary.Steps {
@@ -241,8 +241,8 @@ func documentedRole(t *testing.T) rbacv1.ClusterRole {
 	return all
 }
 
-// allows holds the documented rights against what is done with an object of a route.
-func allows(t *testing.T, role rbacv1.ClusterRole, provider string, ref traffic.Ref, deletes bool) {
+// checkPermissions compares the documented permissions with the operations on an object of a route.
+func checkPermissions(t *testing.T, role rbacv1.ClusterRole, provider string, ref traffic.Ref, deletes bool) {
 	t.Helper()
 	plural, _ := meta.UnsafeGuessKindToResource(ref.GVK)
 	verbs := []string{"get", "list", "watch"}
@@ -264,20 +264,20 @@ func allows(t *testing.T, role rbacv1.ClusterRole, provider string, ref traffic.
 	}
 }
 
-// TestTheDocumentedRightsAreEnoughForEveryRoute: what a renderer may read and write, the rules of the example allow.
-func TestTheDocumentedRightsAreEnoughForEveryRoute(t *testing.T) {
+// TestTheDocumentedPermissionsAreSufficientForEveryRoute: the rules of the example allow every read and write of a renderer.
+func TestTheDocumentedPermissionsAreSufficientForEveryRoute(t *testing.T) {
 	role := documentedRole(t)
 	for provider, renderer := range (&operator.Flags{}).Routers().Canary {
 		c := &flaggerv1.Canary{}
 		c.Name, c.Namespace = "cart", "shop"
 		for _, ref := range renderer.Refs(traffic.NewCanaryTarget(c, provider, "app"), release.Route{}, nil) {
-			allows(t, role, provider, ref, ref.Namespace == "")
+			checkPermissions(t, role, provider, ref, ref.Namespace == "")
 		}
 	}
 }
 
-// canAsk holds a MetricTemplate of an example against its provider, with the Secret that stands beside it.
-func canAsk(t *testing.T, name, document, text string) {
+// validateTemplate validates a MetricTemplate of an example with its provider, and with the Secret in the same file.
+func validateTemplate(t *testing.T, name, document, text string) {
 	t.Helper()
 	template := &flaggerv1.MetricTemplate{}
 	if err := yaml.Unmarshal([]byte(document), template); err != nil {
@@ -305,7 +305,7 @@ func canAsk(t *testing.T, name, document, text string) {
 	}
 }
 
-func TestLinksOfPagesLeadSomewhere(t *testing.T) {
+func TestLinksOfPagesExist(t *testing.T) {
 	for _, page := range documents(t) {
 		for _, found := range link.FindAllStringSubmatch(read(t, page), -1) {
 			if strings.Contains(found[1], "://") {
@@ -317,17 +317,17 @@ func TestLinksOfPagesLeadSomewhere(t *testing.T) {
 				name = path.Join(path.Dir(page), file)
 			}
 			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
-				t.Errorf("%s links to %s, which is not there", page, found[1])
+				t.Errorf("%s links to %s, which does not exist", page, found[1])
 				continue
 			}
 			if anchor != "" && !slices.Contains(anchors(t, name), anchor) {
-				t.Errorf("%s links to %s, where no heading is called so", page, found[1])
+				t.Errorf("%s links to %s, but there is no such heading", page, found[1])
 			}
 		}
 	}
 }
 
-// anchors are the names of the headings of a page, as forges make them.
+// anchors are the anchors of the headings of a page, as GitHub generates them.
 func anchors(t *testing.T, page string) []string {
 	t.Helper()
 	var names []string
@@ -339,18 +339,18 @@ func anchors(t *testing.T, page string) []string {
 	return names
 }
 
-// TestDocsShowWhatProvidersCanDo: the table is made of what they declare, which is also what refuses a plan.
-func TestDocsShowWhatProvidersCanDo(t *testing.T) {
+// TestDocsShowTheFeaturesOfProviders: the table is generated from the declared features, by which plans are also validated.
+func TestDocsShowTheFeaturesOfProviders(t *testing.T) {
 	table := traffic.CanaryFeatureTable((&operator.Flags{}).Routers())
 	if !strings.Contains(read(t, "docs/canary.md"), "\n\n"+table+"\n") {
-		t.Errorf("docs/canary.md does not hold the table of features as it is now:\n%s", table)
+		t.Errorf("docs/canary.md does not contain the current table of features:\n%s", table)
 	}
 }
 
-func TestDocsShowWhatRoutersOfRolloutsCanDo(t *testing.T) {
+func TestDocsShowTheFeaturesOfRouters(t *testing.T) {
 	table := traffic.RolloutFeatureTable((&operator.Flags{}).Routers())
 	if !strings.Contains(read(t, "docs/rollout-routers.md"), "\n\n"+table+"\n") {
-		t.Errorf("docs/rollout-routers.md does not hold the table of features as it is now:\n%s", table)
+		t.Errorf("docs/rollout-routers.md does not contain the current table of features:\n%s", table)
 	}
 }
 
@@ -365,9 +365,9 @@ func TestDocsListEveryFlagOfTheController(t *testing.T) {
 	})
 }
 
-// TestDocsGiveTheDefaultsOfFlags: each row of a table of flags has the default that the program has, and the page names
-// those that Flagger has another default for.
-func TestDocsGiveTheDefaultsOfFlags(t *testing.T) {
+// TestDocsListTheDefaultsOfFlags: each row of a table of flags has the actual default, and the page names the flags whose
+// default differs from Flagger's.
+func TestDocsListTheDefaultsOfFlags(t *testing.T) {
 	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
 	(&operator.Flags{}).Register(set)
 	page := read(t, "docs/install.md")
@@ -380,31 +380,31 @@ func TestDocsGiveTheDefaultsOfFlags(t *testing.T) {
 		}
 		given := strings.Trim(flag.DefValue, "[]")
 		if given == "" {
-			continue // what that means is told in words
+			continue // described in words
 		}
 		compared++
 		if given != row[2] {
-			t.Errorf("docs/install.md says that -%s is %s by default, and it is %s", row[1], row[2], given)
+			t.Errorf("docs/install.md documents -%s=%s as the default, but it is %s", row[1], row[2], given)
 		}
 	}
 	if compared < 20 {
-		t.Errorf("compared %d defaults: where are the others?", compared)
+		t.Errorf("compared %d defaults, want at least 20", compared)
 	}
-	for name, flaggers := range map[string]string{
+	for name, flaggerDefault := range map[string]string{
 		"kubeconfig-qps": "100", "kubeconfig-burst": "250", "metrics-server": "http://prometheus:9090", "control-loop-interval": "10s",
 		"log-level": "debug", "port": "8080", "slack-user": "flagger", "threadiness": "2", "zap-encoding": "json", "mesh-provider": "istio",
 		"selector-labels": "app,name,app.kubernetes.io/name", "ingress-annotations-prefix": "nginx.ingress.kubernetes.io",
 		"enable-leader-election": "false", "leader-election-namespace": "kube-system", "enable-config-tracking": "true",
 		"no-cross-namespace-refs": "false",
 	} {
-		said := strings.Contains(page, "`-"+name+"` ("+flaggers)
-		if differs := set.Lookup(name).DefValue != flaggers; differs != said {
-			t.Errorf("-%s is %s, and %s in Flagger: docs/install.md says so: %v", name, set.Lookup(name).DefValue, flaggers, said)
+		documented := strings.Contains(page, "`-"+name+"` ("+flaggerDefault)
+		if differs := set.Lookup(name).DefValue != flaggerDefault; differs != documented {
+			t.Errorf("the default of -%s is %s, and %s in Flagger; documented in docs/install.md: %v", name, set.Lookup(name).DefValue, flaggerDefault, documented)
 		}
 	}
 }
 
-// TestDocsNameEveryRouter: the page about Rollouts names all that route them.
+// TestDocsNameEveryRouter: the page about Rollouts names all their routers.
 func TestDocsNameEveryRouter(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| Router \|.*$`).FindString(read(t, "docs/rollouts.md"))
 	table := traffic.RolloutFeatureTable((&operator.Flags{}).Routers())
@@ -418,7 +418,7 @@ func TestDocsNameEveryRouter(t *testing.T) {
 func TestMakeHelpListsEveryTarget(t *testing.T) {
 	for _, found := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {
 		if !strings.Contains(found[2], "## ") {
-			t.Errorf("target %s of the Makefile has no sentence after ##, so make help does not list it", found[1])
+			t.Errorf("target %s of the Makefile has no description after ##, so make help does not list it", found[1])
 		}
 	}
 }
@@ -426,7 +426,7 @@ func TestMakeHelpListsEveryTarget(t *testing.T) {
 func TestCIRunsTheTestCommandOfTheREADME(t *testing.T) {
 	const command = "make test"
 	if !strings.Contains(read(t, "README.md"), "\n"+command) {
-		t.Errorf("README.md does not say %s on a line of its own", command)
+		t.Errorf("README.md does not have %s on a separate line", command)
 	}
 	if !strings.HasSuffix(read(t, ".ci/run"), "\nexec "+command+"\n") {
 		t.Errorf(".ci/run does not end with exec %s", command)

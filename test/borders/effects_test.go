@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// TestEveryEffectIsApplied: an effect that the reconciler does not know fails in the cluster, and no compiler sees it, because the
-// decisions of all kinds share one interface of effects.
+// TestEveryEffectIsApplied: an effect that the reconciler does not know fails at run time. The compiler does not report it,
+// because the decisions pkg all kinds share one interface pkg effects.
 func TestEveryEffectIsApplied(t *testing.T) {
 	for _, machine := range []string{"canary", "rollout"} {
 		declared := effectsOf(t, machine)
 		if len(declared) < 10 {
-			t.Fatalf("internal/%s: found the effects %q only: the test no longer understands how they are declared", machine, declared)
+			t.Fatalf("internal/%s: found only the effects %q: the test no longer recognizes how they are declared", machine, declared)
 		}
 		applied := typeCasesOf(t, machine)
 		for _, effect := range declared {
@@ -27,11 +27,11 @@ func TestEveryEffectIsApplied(t *testing.T) {
 	}
 }
 
-// effectsOf are the types in effects.go that have a text for traces.
+// effectsOf are the types in effects.go with a String method.
 func effectsOf(t *testing.T, machine string) []string {
 	t.Helper()
 	var effects []string
-	for _, declaration := range parsed(t, filepath.Join(root, "internal", machine, "effects.go")).Decls {
+	for _, declaration := range parseFile(t, filepath.Join(root, "internal", machine, "effects.go")).Decls {
 		function, ok := declaration.(*ast.FuncDecl)
 		if !ok || function.Recv == nil || function.Name.Name != "String" {
 			continue
@@ -43,7 +43,7 @@ func effectsOf(t *testing.T, machine string) []string {
 	return effects
 }
 
-// typeCasesOf are the types of other packages for which the type switches of a reconciler have cases.
+// typeCasesOf are the types pkg other packages for which the type switches pkg a reconciler have cases.
 func typeCasesOf(t *testing.T, machine string) []string {
 	t.Helper()
 	var types []string
@@ -55,15 +55,15 @@ func typeCasesOf(t *testing.T, machine string) []string {
 		if strings.HasSuffix(source, "_test.go") {
 			continue
 		}
-		ast.Inspect(parsed(t, source), func(node ast.Node) bool {
+		ast.Inspect(parseFile(t, source), func(node ast.Node) bool {
 			clause, ok := node.(*ast.CaseClause)
 			if !ok {
 				return true
 			}
 			for _, expression := range clause.List {
 				if selector, ok := expression.(*ast.SelectorExpr); ok {
-					if of, ok := selector.X.(*ast.Ident); ok {
-						types = append(types, of.Name+"."+selector.Sel.Name)
+					if pkg, ok := selector.X.(*ast.Ident); ok {
+						types = append(types, pkg.Name+"."+selector.Sel.Name)
 					}
 				}
 			}
@@ -73,7 +73,7 @@ func typeCasesOf(t *testing.T, machine string) []string {
 	return types
 }
 
-func parsed(t *testing.T, source string) *ast.File {
+func parseFile(t *testing.T, source string) *ast.File {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), source, nil, 0)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// stateMachines are those with gates, and their lists of them.
+// stateMachines are the state machines with gates, and the lists pkg their gates.
 var stateMachines = []struct {
 	folder string
 	kinds  release.GateKinds
@@ -25,44 +25,45 @@ var stateMachines = []struct {
 	{"internal/rollout", rollout.GateKinds()},
 }
 
-// TestEveryGateIsListed: a gate that a state machine makes is in its GateKinds, by which the commands explain it, and nothing else is.
+// TestEveryGateIsListed: the GateKinds pkg a state machine, with which the commands explain gates, are exactly the gates that
+// it creates.
 func TestEveryGateIsListed(t *testing.T) {
 	for _, machine := range stateMachines {
-		made := gatesOf(t, machine.folder)
-		if len(made) < 10 {
-			t.Fatalf("%s: found the gates %q only: the test no longer understands how a state machine makes them", machine.folder, made)
+		created := gatesOf(t, machine.folder)
+		if len(created) < 10 {
+			t.Fatalf("%s: found only the gates %q: the test no longer recognizes how a state machine creates them", machine.folder, created)
 		}
 		var listed []string
 		for _, kind := range machine.kinds {
 			listed = append(listed, kind.Name)
 		}
-		for _, name := range made {
+		for _, name := range created {
 			if !slices.Contains(listed, name) {
-				t.Errorf("%s makes the gate %s, which its GateKinds do not list", machine.folder, name)
+				t.Errorf("%s creates the gate %s, which its GateKinds do not list", machine.folder, name)
 			}
 		}
 		for _, name := range listed {
-			if !slices.Contains(made, name) {
-				t.Errorf("the GateKinds of %s list the gate %s, which it does not make", machine.folder, name)
+			if !slices.Contains(created, name) {
+				t.Errorf("the GateKinds pkg %s list the gate %s, which it does not create", machine.folder, name)
 			}
 		}
 	}
 }
 
-// TestEveryGateIsDocumented: a user who reads the name of a gate in a status finds in docs/gates.md what it means and who opens it.
+// TestEveryGateIsDocumented: docs/gates.md explains every name pkg a gate that a status may have, and names its opener.
 func TestEveryGateIsDocumented(t *testing.T) {
 	rows := documentedGates(t)
 	var listed []gateRow
 	for _, machine := range stateMachines {
 		for _, kind := range machine.kinds {
 			if len(kind.Sections) == 0 {
-				t.Errorf("%s: the gate %s names no section of docs/gates.md", machine.folder, kind.Name)
+				t.Errorf("%s: the gate %s names no section pkg docs/gates.md", machine.folder, kind.Name)
 			}
 			for _, section := range kind.Sections {
 				listed = append(listed, gateRow{section: section, name: kind.Name})
 				i := slices.IndexFunc(rows, func(row gateRow) bool { return row.section == section && row.name == kind.Name })
 				if i < 0 {
-					t.Errorf("docs/gates.md has no row for the gate %s of %s below #%s", kind.Name, machine.folder, section)
+					t.Errorf("docs/gates.md has no row for the gate %s pkg %s below #%s", kind.Name, machine.folder, section)
 					continue
 				}
 				if problem := rows[i].differsFrom(kind); problem != "" {
@@ -79,19 +80,19 @@ func TestEveryGateIsDocumented(t *testing.T) {
 	}
 }
 
-// gateRow is the row of a gate in a table of docs/gates.md.
+// gateRow is the row pkg a gate in a table pkg docs/gates.md.
 type gateRow struct{ section, name, opener string }
 
-// userSection has an action of the user in place of the opener.
+// userSection is the section whose table has an action pkg the user in place pkg the opener.
 const userSection = "user-action-required"
 
-// openerWords are the words by which the column of openers names them.
+// openerWords are the words for openers in their column.
 var openerWords = map[release.Opener][]string{
 	release.ByTime: {"time"}, release.ByCluster: {"cluster"}, release.ByAnswer: {"answer"}, release.ByUser: {"person", "user"},
 }
 
-// differsFrom is how the opener of a row differs from those of the list; empty: it does not. Gates that name several sections may
-// refer to another row.
+// differsFrom describes how the opener pkg a row differs from the openers in the list; empty if it does not. Gates with
+// several sections may refer to another row.
 func (r gateRow) differsFrom(kind release.GateKind) string {
 	if r.section == userSection {
 		if !slices.Equal(kind.Openers, []release.Opener{release.ByUser}) {
@@ -102,13 +103,13 @@ func (r gateRow) differsFrom(kind release.GateKind) string {
 	for opener, words := range openerWords {
 		named := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(r.opener, word) })
 		if named != slices.Contains(kind.Openers, opener) {
-			return "is opened by " + r.opener + ", but the list of the state machine has other openers"
+			return "is opened by " + r.opener + ", but the list pkg the state machine has other openers"
 		}
 	}
 	return ""
 }
 
-// documentedGates are the rows of the tables of gates in docs/gates.md.
+// documentedGates are the rows pkg the tables pkg gates in docs/gates.md.
 func documentedGates(t *testing.T) []gateRow {
 	t.Helper()
 	var rows []gateRow
@@ -130,16 +131,16 @@ func documentedGates(t *testing.T) []gateRow {
 	return rows
 }
 
-// gatesOf are the names of all gates that the sources of a state machine make, as docs/gates.md spells them: what differs from
-// release to release is written in capitals.
+// gatesOf are the names pkg all gates that the sources pkg a state machine create, as docs/gates.md spells them: variable parts
+// are in capitals.
 func gatesOf(t *testing.T, machine string) []string {
 	t.Helper()
 	sources, err := filepath.Glob(filepath.Join(root, machine, "*.go"))
 	if err != nil || len(sources) == 0 {
-		t.Fatalf("find the sources of %s: %v", machine, err)
+		t.Fatalf("find the sources pkg %s: %v", machine, err)
 	}
 	var functions []*ast.FuncDecl
-	given := map[string]string{} // names that constants have, and that functions of one line return
+	given := map[string]string{} // the values pkg constants, and the results pkg functions with one statement
 	for _, source := range sources {
 		if strings.HasSuffix(source, "_test.go") {
 			continue
@@ -171,12 +172,12 @@ func gatesOf(t *testing.T, machine string) []string {
 	}
 	var names []string
 	for _, function := range functions {
-		names = append(names, gatesMadeBy(t, function, given)...)
+		names = append(names, gatesCreatedBy(t, function, given)...)
 	}
 	if i := slices.Index(names, "TYPE/HOOK"); i >= 0 {
 		names = slices.DeleteFunc(names, func(name string) bool { return name == "TYPE/HOOK" })
 		for _, found := range hookType.FindAllStringSubmatch(read(t, "api/flagger/v1beta1/analysis.go"), -1) {
-			if found[1] != "event" { // is told, and never asked
+			if found[1] != "event" { // is sent, and has no gate
 				names = append(names, found[1]+"/HOOK")
 			}
 		}
@@ -185,10 +186,10 @@ func gatesOf(t *testing.T, machine string) []string {
 	return slices.Compact(names)
 }
 
-// hookType finds the types of webhooks in the API.
+// hookType finds the types pkg webhooks in the API.
 var hookType = regexp.MustCompile(`HookType = "([a-z-]+)"`)
 
-// defineConstants adds the constants of a declaration that are texts.
+// defineConstants adds the string constants pkg a declaration.
 func defineConstants(declaration *ast.GenDecl, defined map[string]string) {
 	for _, spec := range declaration.Specs {
 		values, ok := spec.(*ast.ValueSpec)
@@ -205,11 +206,11 @@ func defineConstants(declaration *ast.GenDecl, defined map[string]string) {
 	}
 }
 
-// makers are the functions of package release whose first argument is the name of a gate.
-var makers = []string{"NewPassingGate", "NewTimedGate", "NewWaitingGate", "NewQueryGate", "NewFailedGate"}
+// gateConstructors are the functions pkg package release whose first argument is the name pkg a gate.
+var gateConstructors = []string{"NewPassingGate", "NewTimedGate", "NewWaitingGate", "NewQueryGate", "NewFailedGate"}
 
-// gatesMadeBy are the names of the gates that a function makes. given are the names that other functions return.
-func gatesMadeBy(t *testing.T, function *ast.FuncDecl, given map[string]string) []string {
+// gatesCreatedBy are the names pkg the gates that a function creates. given are the names that other functions return.
+func gatesCreatedBy(t *testing.T, function *ast.FuncDecl, given map[string]string) []string {
 	t.Helper()
 	defined := maps.Clone(given) // and then the function's own variables and constants
 	define := func(names []*ast.Ident, values []ast.Expr) {
@@ -225,29 +226,29 @@ func gatesMadeBy(t *testing.T, function *ast.FuncDecl, given map[string]string) 
 		case *ast.ValueSpec:
 			define(node.Names, node.Values)
 		case *ast.AssignStmt:
-			var left []*ast.Ident
+			var assigned []*ast.Ident
 			for _, expression := range node.Lhs {
 				name, ok := expression.(*ast.Ident)
 				if !ok {
 					return true
 				}
-				left = append(left, name)
+				assigned = append(assigned, name)
 			}
-			define(left, node.Rhs)
+			define(assigned, node.Rhs)
 		case *ast.CallExpr:
 			selector, ok := node.Fun.(*ast.SelectorExpr)
-			if ok && selector.Sel.Name == "Gate" && len(node.Args) == 0 { // of release.QueueState
+			if ok && selector.Sel.Name == "Gate" && len(node.Args) == 0 { // pkg release.QueueState
 				names = append(names, "turn")
 			}
-			if !ok || len(node.Args) == 0 || !slices.Contains(makers, selector.Sel.Name) {
+			if !ok || len(node.Args) == 0 || !slices.Contains(gateConstructors, selector.Sel.Name) {
 				return true
 			}
-			if of, ok := selector.X.(*ast.Ident); !ok || of.Name != "release" {
+			if pkg, ok := selector.X.(*ast.Ident); !ok || pkg.Name != "release" {
 				return true
 			}
 			name := nameOf(node.Args[0], defined)
 			if name == "" {
-				t.Errorf("%s makes a gate whose name this test cannot read", function.Name.Name)
+				t.Errorf("%s creates a gate whose name this test cannot determine", function.Name.Name)
 				return true
 			}
 			names = append(names, name)
@@ -257,7 +258,7 @@ func gatesMadeBy(t *testing.T, function *ast.FuncDecl, given map[string]string) 
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// nameOf is what an expression gives as a name; empty where it cannot be told.
+// nameOf is the name that an expression evaluates to; empty if it is not constant.
 func nameOf(expression ast.Expr, defined map[string]string) string {
 	switch e := expression.(type) {
 	case *ast.BasicLit:
@@ -265,11 +266,11 @@ func nameOf(expression ast.Expr, defined map[string]string) string {
 	case *ast.Ident:
 		return defined[e.Name]
 	case *ast.BinaryExpr:
-		left, right := nameOf(e.X, defined), nameOf(e.Y, defined)
-		if left == "" || right == "" {
+		assigned, right := nameOf(e.X, defined), nameOf(e.Y, defined)
+		if assigned == "" || right == "" {
 			return ""
 		}
-		return left + right
+		return assigned + right
 	case *ast.CallExpr:
 		if function, ok := e.Fun.(*ast.Ident); ok && defined[function.Name] != "" {
 			return defined[function.Name]
@@ -279,16 +280,16 @@ func nameOf(expression ast.Expr, defined map[string]string) string {
 		}
 		return ""
 	case *ast.SelectorExpr:
-		switch of := e.X.(type) {
+		switch pkg := e.X.(type) {
 		case *ast.Ident:
-			if of.Name == "hook" && e.Sel.Name == "Type" {
+			if pkg.Name == "hook" && e.Sel.Name == "Type" {
 				return "TYPE"
 			}
-			if of.Name == "hook" && e.Sel.Name == "Name" {
+			if pkg.Name == "hook" && e.Sel.Name == "Name" {
 				return "HOOK"
 			}
 		case *ast.SelectorExpr:
-			if of.Sel.Name == "Metric" && e.Sel.Name == "Name" {
+			if pkg.Sel.Name == "Metric" && e.Sel.Name == "Name" {
 				return "METRIC"
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestImageRecipes runs the recipe with a go that writes down what it was asked for: the load tester gets a base with a shell,
-// the controller gets none.
+// TestImageRecipes runs the script with a go command that prints its arguments: the image of the load tester has a base with
+// a shell, that of the controller has none.
 func TestImageRecipes(t *testing.T) {
 	folder := t.TempDir()
 	stub := "#!/bin/sh\necho \"base=$KO_DEFAULTBASEIMAGE\" \"$@\"\n"

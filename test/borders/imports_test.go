@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// decisions are the packages that decide. They link no client, and so they can run in a simulation, and in the head of
-// a reader.
+// decisions are the packages that decide. They link no client, so that they can run in a simulation, and a reader can follow
+// them without one.
 var decisions = []string{"internal/release", "internal/canary", "internal/rollout", "internal/rollout/pods", "internal/analysis", "internal/experiment"}
 
-// layers lists the packages from the bottom. A package links packages of its own row and of the rows above it in this list, never
-// of those below. A folder stands for what is below it, unless that is named itself.
+// layers lists the packages from the bottom. A package links packages of its own row and of the rows above it in this list,
+// never of those below. A folder includes its subfolders, unless they are listed themselves.
 var layers = [][]string{
 	{"api", "config", "internal/release"},
 	{"internal/canary", "internal/rollout", "internal/analysis", "internal/experiment", "internal/budget", "internal/cachetest", "internal/chat", "internal/endpoints", "internal/expression", "internal/fairshare", "internal/fence", "internal/googlecloud", "internal/jsontree", "internal/outbound", "internal/readyourwrites", "internal/othercontroller", "internal/queryrunner", "internal/queue", "internal/toolkeys", "internal/waittest", "internal/watching"},
@@ -23,20 +23,20 @@ var layers = [][]string{
 	{"cmd"},
 }
 
-// apart are rooms that must not know the machines, although they are above them: what they do is the same whoever
-// decided it.
-var apart = []string{
+// sharedByMachines are packages that must not know the state machines, although they are above them: they behave the same for
+// both.
+var sharedByMachines = []string{
 	"internal/budget", "internal/cachetest", "internal/chat", "internal/endpoints", "internal/expression", "internal/fairshare", "internal/fence", "internal/googlecloud", "internal/jsontree", "internal/outbound", "internal/readyourwrites", "internal/othercontroller", "internal/queryrunner", "internal/queue", "internal/reconciler", "internal/toolkeys", "internal/waittest", "internal/watching", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/alerting", "internal/notification",
 	"internal/telemetry", "internal/loadtester",
 }
 
-// layerOf is the line of a package in layers, by the longest folder that holds it.
+// layerOf is the index of a package in layers, by the longest folder that contains it.
 func layerOf(name string) (layer int, found bool) {
-	room := ""
-	for i, rooms := range layers {
-		for _, candidate := range rooms {
-			if within(name, candidate) && len(candidate) > len(room) {
-				layer, room, found = i, candidate, true
+	folder := ""
+	for i, folders := range layers {
+		for _, candidate := range folders {
+			if within(name, candidate) && len(candidate) > len(folder) {
+				layer, folder, found = i, candidate, true
 			}
 		}
 	}
@@ -55,7 +55,7 @@ func TestImportsPointDown(t *testing.T) {
 		}
 		own, found := layerOf(name)
 		if !found {
-			t.Errorf("%s has no place in the list of layers: give it one, or move it", name)
+			t.Errorf("%s is missing in the list of layers: add it, or move it", name)
 			continue
 		}
 		for _, dep := range p.Imports {
@@ -70,10 +70,10 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-func TestWhatActsDoesNotKnowWhoDecides(t *testing.T) {
+func TestSharedPackagesDoNotLinkStateMachines(t *testing.T) {
 	for _, p := range listPackages(t) {
 		name, ok := p.ours()
-		if !ok || !slices.ContainsFunc(apart, func(room string) bool { return within(name, room) }) {
+		if !ok || !slices.ContainsFunc(sharedByMachines, func(folder string) bool { return within(name, folder) }) {
 			continue
 		}
 		for _, dep := range p.Deps {
@@ -85,15 +85,15 @@ func TestWhatActsDoesNotKnowWhoDecides(t *testing.T) {
 	}
 }
 
-func TestReleaseImportsNothingOfOurs(t *testing.T) {
+func TestReleaseImportsNoPackageOfTheModule(t *testing.T) {
 	for _, dep := range listPackages(t)[module+"/internal/release"].Deps {
 		if strings.HasPrefix(dep, module) {
-			t.Errorf("internal/release links %s: it is the vocabulary of all and imports none", dep)
+			t.Errorf("internal/release links %s: all packages use its types, so it must not import any", dep)
 		}
 	}
 }
 
-// isPartOf reports whether a package is a part of a state machine: pure itself, and in a folder of its own below it.
+// isPartOf reports whether a package is a part of a state machine: a pure package in a folder below it.
 func isPartOf(other, machine string) bool {
 	return slices.Contains(decisions, other) && within(other, machine)
 }
@@ -106,22 +106,22 @@ func TestDecisionsLinkNoClient(t *testing.T) {
 		}
 		for _, dep := range p.Deps {
 			if within(dep, "k8s.io/client-go") || within(dep, "sigs.k8s.io/controller-runtime") {
-				t.Errorf("%s links %s: return an Effect or a Probe instead", name, dep)
+				t.Errorf("%s links %s: return an Effect or a Query instead", name, dep)
 			}
 			if other, ok := strings.CutPrefix(dep, module+"/"); ok && !within(other, "api") && other != "internal/release" && !isPartOf(other, name) {
-				t.Errorf("%s links %s: of this module, a state machine knows package release, the API and its own parts only", name, other)
+				t.Errorf("%s links %s: of this module, a state machine may only link package release, the API and its own parts", name, other)
 			}
 		}
 		for _, banned := range []string{"context", "net", "net/http", "os", "os/exec", "math/rand", "math/rand/v2", "crypto/rand", "log", "log/slog"} {
 			if slices.Contains(p.Imports, banned) {
-				t.Errorf("%s imports %s: what it needs to know comes in through the snapshot", name, banned)
+				t.Errorf("%s imports %s: use the snapshot instead", name, banned)
 			}
 		}
 	}
 }
 
-// TestDecisionsReachTheNetworkThroughApimachineryOnly: the API types bring apimachinery along, which brings net/http.
-// Nothing else may.
+// TestDecisionsReachTheNetworkThroughApimachineryOnly: the API types depend on apimachinery, which imports net/http. No other
+// dependency may.
 func TestDecisionsReachTheNetworkThroughApimachineryOnly(t *testing.T) {
 	all := listPackages(t)
 	tolerated := map[string]bool{"net/http": true}
@@ -166,25 +166,26 @@ func TestNoProviderLinksASibling(t *testing.T) {
 	}
 }
 
-// TestTheSimulatedServerKnowsNobody: a server that knew who asks it could not be trusted to answer as a real one.
-func TestTheSimulatedServerKnowsNobody(t *testing.T) {
+// TestTheSimulatedServerDoesNotKnowItsClients: a server that knows its clients could not be trusted to respond like a real
+// one.
+func TestTheSimulatedServerDoesNotKnowItsClients(t *testing.T) {
 	p, ok := listPackages(t)[module+"/test/sim/store"]
 	if !ok {
-		t.Fatal("test/sim/store is not there")
+		t.Fatal("test/sim/store does not exist")
 	}
 	for _, dep := range p.Deps {
 		if other, ok := strings.CutPrefix(dep, module+"/"); ok && !within(other, "api") && !within(other, "config") {
-			t.Errorf("test/sim/store links %s: of ours it may know the API and its definitions only", other)
+			t.Errorf("test/sim/store links %s: of this module, it may only link the API and its definitions", other)
 		}
 	}
 	for _, banned := range []string{"math/rand", "math/rand/v2", "crypto/rand", "k8s.io/utils/clock"} {
 		if slices.Contains(p.Imports, banned) {
-			t.Errorf("test/sim/store imports %s: what it does must follow from its calls alone", banned)
+			t.Errorf("test/sim/store imports %s: its behaviour must depend on its calls only", banned)
 		}
 	}
 }
 
-// TestPlaygroundStaysOutside: it needs replace lines that must not reach those who install Serin.
+// TestPlaygroundStaysOutside: it needs replace directives, which must not affect users who install Serin.
 func TestPlaygroundStaysOutside(t *testing.T) {
 	for _, p := range listPackages(t) {
 		if within(p.ImportPath, module+"/playground") || within(p.ImportPath, "k8s.io/kubernetes") {
@@ -192,6 +193,6 @@ func TestPlaygroundStaysOutside(t *testing.T) {
 		}
 	}
 	if strings.Contains(read(t, "go.mod"), "\nreplace ") {
-		t.Error("go.mod has replace lines, with which nobody can go install Serin")
+		t.Error("go.mod has replace directives, with which go install fails")
 	}
 }

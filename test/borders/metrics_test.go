@@ -17,7 +17,7 @@ import (
 
 var firstCell = regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\|")
 
-// namesInTable are the names in the first column of the table that begins with a header.
+// namesInTable are the names in the first column of the table with that header.
 func namesInTable(t *testing.T, page, header string) []string {
 	t.Helper()
 	_, table, ok := strings.Cut(read(t, page), header)
@@ -33,14 +33,14 @@ func namesInTable(t *testing.T, page, header string) []string {
 	return names
 }
 
-// TestMetricsServicesAreDocumented: a service is in the registry, in the table of each API that it serves, and, for
+// TestMetricsServicesAreDocumented: every registered service is in the table of each API that supports it, and, for
 // MetricTemplates, in an example.
 func TestMetricsServicesAreDocumented(t *testing.T) {
 	services := operator.MetricsServices(metric.Cluster{}, clock.RealClock{})
 	if diff := cmp.Diff(services.TemplateTypes(), namesInTable(t, "docs/metrictemplate.md", "| `type` | `address` |")); diff != "" {
 		t.Errorf("docs/metrictemplate.md (-registry +table):\n%s", diff)
 	}
-	analysisTypes := []string{"job"} // measured, but no service
+	analysisTypes := []string{"job"} // a provider, but not a service
 	for _, name := range services.AnalysisTypes() {
 		analysisTypes = append(analysisTypes, strings.ToLower(name))
 	}

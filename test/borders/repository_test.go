@@ -19,10 +19,10 @@ import (
 
 const module = "github.com/serin-dev/serin"
 
-// root is the folder of the repository, seen from this package.
+// root is the root folder of the repository, relative to this package.
 const root = "../.."
 
-// listed is what go list says about a package.
+// listed is the output of go list for a package.
 type listed struct {
 	ImportPath string
 	Standard   bool
@@ -30,14 +30,14 @@ type listed struct {
 	Deps       []string
 }
 
-// ours says where in the repository the package is, as design documents name it: internal/canary, cmd/serin.
+// ours returns the path of the package in the repository, as design documents write it: internal/canary, cmd/serin.
 func (p listed) ours() (string, bool) {
 	return strings.CutPrefix(p.ImportPath, module+"/")
 }
 
-// packages are those of the root module and all that they link, by import path. Test files do not count.
+// packages are those of the root module and all their dependencies, by import path, without test files.
 var packages = sync.OnceValues(func() (map[string]listed, error) {
-	// With -e, so that a package that does not build, which its own tests say, hides nothing else.
+	// With -e, so that a package that does not build, which its own tests report, does not hide others.
 	command := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...")
 	command.Dir = root
 	var stderr bytes.Buffer
@@ -52,7 +52,7 @@ var packages = sync.OnceValues(func() (map[string]listed, error) {
 		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
 			return all, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("read what go list says: %w", err)
+			return nil, fmt.Errorf("decode the output of go list: %w", err)
 		}
 		all[p.ImportPath] = p
 	}
@@ -67,7 +67,7 @@ func listPackages(t *testing.T) map[string]listed {
 	return all
 }
 
-// files are all files of the repository that a person wrote or committed, by their path from the root.
+// files are all files of the repository that are written by hand or committed, by their path from the root.
 func files(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -83,7 +83,7 @@ func files(t *testing.T) []string {
 		case entry.IsDir() && (name == ".git" || name == "bin"):
 			return filepath.SkipDir
 		case name == ".git": // a file in a second working tree
-		case path.Ext(name) == ".test", path.Ext(name) == ".out": // what go test leaves; see .gitignore
+		case path.Ext(name) == ".test", path.Ext(name) == ".out": // output of go test; see .gitignore
 		case entry.Type().IsRegular():
 			all = append(all, filepath.ToSlash(name))
 		}
@@ -104,12 +104,12 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// upwards finds paths that begin with their parent folder: ../../docs, ${name:-../elsewhere}. What follows a slash or a
-// word is part of another path, such as $(dirname "$0")/.. or a/../b.
+// upwards matches paths that begin with their parent folder: ../../docs, ${name:-../elsewhere}. After a slash or a word, they
+// are part of another path, such as $(dirname "$0")/.. or a/../b.
 var upwards = regexp.MustCompile(`(?:^|[^\w./)}])((?:\.\./)+[\w.*-]*)`)
 
-// TestNoFileReadsOutsideTheRepository: a clone with nothing beside it must run every test. Paths in Go files are relative
-// to their package, those in scripts to the root, where every script goes first.
+// TestNoFileReadsOutsideTheRepository: all tests must run in a clone without other directories next to it. Paths in Go files
+// are relative to their package, those in scripts to the root, which every script enters first.
 func TestNoFileReadsOutsideTheRepository(t *testing.T) {
 	for _, name := range files(t) {
 		folder := path.Dir(name)

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// busyLoop matches loops of tests that evaluate something again and again without a pause or a deadline: a test's context
-// ends after the test, not before.
+// busyLoop matches loops of tests that evaluate a condition repeatedly without a pause or a deadline: a test's context ends
+// after the test, not before.
 var busyLoop = regexp.MustCompile(`\bt\.Context\(\)\.Err\(\)|runtime\.Gosched\(\)`)
 
-// TestTestsWaitWithADeadline: one of them kept one and a half processors busy for eleven minutes.
+// TestTestsWaitWithADeadline: such a loop once used one and a half processors for eleven minutes.
 func TestTestsWaitWithADeadline(t *testing.T) {
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// ignorance is the sentence of a package comment that says what the package does not know. Reviews are held to it.
-var ignorance = regexp.MustCompile(`(?i)\bmust not\b|\bmust know nothing\b|\bknows (no|nothing)\b|\band (no|nothing)\b|\bnothing of\b`)
+// mustNotKnow matches the sentence of a package comment that lists what the package must not know. Reviews use it.
+var mustNotKnow = regexp.MustCompile(`(?i)\bmust not\b|\bmust know nothing\b|\bknows (no|nothing)\b|\band (no|nothing)\b|\bnothing of\b`)
 
-func TestEveryPackageSaysWhatItIsForAndMustNotKnow(t *testing.T) {
+func TestEveryPackageCommentHasPurposeAndBorders(t *testing.T) {
 	comments := map[string]string{}
 	for _, name := range files(t) {
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.Contains(name, "/testdata/") {
@@ -29,12 +29,12 @@ func TestEveryPackageSaysWhatItIsForAndMustNotKnow(t *testing.T) {
 	for folder, comment := range comments {
 		switch {
 		case comment == "":
-			t.Errorf("%s has no package comment: say what it is for and what it must not know", folder)
-		case strings.HasPrefix(comment, "Command "): // a main package is wiring, its borders are those of what it wires
+			t.Errorf("%s has no package comment: describe its purpose and what it must not know", folder)
+		case strings.HasPrefix(comment, "Command "): // a main package only combines other packages
 		case !strings.HasPrefix(comment, "Package "):
 			t.Errorf("%s: the package comment begins with %q, not with Package or Command", folder, firstLine(comment))
-		case !ignorance.MatchString(strings.ReplaceAll(comment, "\n", " ")):
-			t.Errorf("%s: the package comment does not say what the package must not know:\n%s", folder, comment)
+		case !mustNotKnow.MatchString(strings.ReplaceAll(comment, "\n", " ")):
+			t.Errorf("%s: the package comment lacks what the package must not know:\n%s", folder, comment)
 		}
 	}
 }
@@ -44,9 +44,9 @@ func firstLine(text string) string {
 	return line
 }
 
-// strangers are traces of a machine: paths of one developer's disk, and hosts that only a build machine talks to. The
-// test looks for them in itself as well, so it does not spell them.
-var strangers = regexp.MustCompile(strings.Join([]string{
+// machineTraces matches traces of a machine: paths of a developer's disk, and hosts that only a build machine uses. The test
+// searches this file as well, so the expressions do not contain them literally.
+var machineTraces = regexp.MustCompile(strings.Join([]string{
 	`(^|[^\w.~$}-])/(` + "wo" + `rk|ro` + `ot|fa` + `rm|ho` + `me/\w+)/`,
 	`pro` + `xy\.golang\.`, `sum\.` + `golang\.`, `registry\.` + `npmjs`, `deb\.` + `debian`, `py` + `pi\.org`,
 }, "|"))
@@ -54,8 +54,8 @@ var strangers = regexp.MustCompile(strings.Join([]string{
 func TestNoFileNamesAMachine(t *testing.T) {
 	for _, name := range files(t) {
 		for number, line := range strings.Split(read(t, name), "\n") {
-			if found := strangers.FindString(line); found != "" {
-				t.Errorf("%s:%d names %q, which is of one machine only", name, number+1, found)
+			if found := machineTraces.FindString(line); found != "" {
+				t.Errorf("%s:%d contains %q, which exists on one machine only", name, number+1, found)
 			}
 		}
 	}

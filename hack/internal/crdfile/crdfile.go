@@ -1,4 +1,4 @@
-// Package crdfile changes definitions of resources in the files that hold them. It knows such files, and no resource.
+// Package crdfile modifies CustomResourceDefinitions in files. It knows the format of such files, and no particular resource.
 package crdfile
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Rewrite makes a change to the definition in one file. A file in which nothing changes is not written.
+// Rewrite applies a change to the definition in a file. A file in which nothing changes is not written.
 func Rewrite(path string, change func(*apiextensionsv1.CustomResourceDefinition) error) error {
 	old, err := os.ReadFile(path)
 	if err != nil {
@@ -29,7 +29,7 @@ func Rewrite(path string, change func(*apiextensionsv1.CustomResourceDefinition)
 	return nil
 }
 
-// Changed takes a definition as YAML and gives it back with a change made to it.
+// Changed applies a change to a CustomResourceDefinition in YAML, and returns the result as YAML.
 func Changed(definition []byte, change func(*apiextensionsv1.CustomResourceDefinition) error) ([]byte, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := yaml.UnmarshalStrict(definition, &crd); err != nil {
@@ -50,7 +50,7 @@ func Changed(definition []byte, change func(*apiextensionsv1.CustomResourceDefin
 	return append([]byte("---\n"), body...), nil
 }
 
-// file is a definition as it stands in a file: without the status that only a server writes.
+// file is a CustomResourceDefinition as it is written to a file: without the status, which only an API server writes.
 type file struct {
 	APIVersion string                                       `json:"apiVersion"`
 	Kind       string                                       `json:"kind"`

@@ -39,7 +39,7 @@ type input struct {
 
 type world struct {
 	Target, Primary copyOf
-	// Route is the live weight; nil: what the status says.
+	// Route is the live weight; nil: the weight in the status.
 	Route *int
 	// Mirrored route.
 	Mirrored bool

@@ -1,7 +1,7 @@
 package clitest
 
-// Left is Canary cart in namespace shop at rest after a release by gatewayapi:v1, and what is around it, as Flagger 1.43
-// leaves them. No field of it is Serin's.
+// Left is an idle Canary cart in namespace shop after a release by gatewayapi:v1, and its objects, as Flagger 1.43 leaves
+// them. Serin has written none of its fields.
 const Left = `
 apiVersion: flagger.app/v1beta1
 kind: Canary

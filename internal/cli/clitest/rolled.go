@@ -1,7 +1,7 @@
 package clitest
 
-// Rolled is Rollout web in namespace shop in the middle of a release without a router, and what is around it: at its second
-// step, a pause that a person ends. Its third is an analysis of success-rate.
+// Rolled is a Rollout web in namespace shop during a release without a router, and its objects. Its current step, the second,
+// is a pause that the user ends. The third is an analysis of success-rate.
 const Rolled = `
 apiVersion: argoproj.io/v1alpha1
 kind: Rollout

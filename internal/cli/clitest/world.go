@@ -257,7 +257,7 @@ func (w *World) Deployment(name string) *appsv1.Deployment {
 	return &d
 }
 
-// Forbid takes the right to read kinds from the person.
+// Forbid removes the user's permission to read kinds.
 func (w *World) Forbid(kinds ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

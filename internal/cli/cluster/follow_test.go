@@ -19,7 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// following runs Follow in a bubble. Each step waits until nothing moves any more and gives the last state.
+// following runs Follow in a synctest bubble. Each step waits until all goroutines are blocked, and returns the last state.
 type following struct {
 	states chan cluster.State
 	ended  chan error

@@ -25,7 +25,7 @@ func TestEveryGateIsExplained(t *testing.T) {
 				view.Until = now.Add(time.Minute)
 				sentences := gateSentence(newGate(view, &r, OtherController{Stop: "stop it"}), now, true)
 				explained := strings.Join(sentences, "\n")
-				if gateKind.Name == deadlineGate && opener == release.ByTime { // delays nothing, so nobody waits for it
+				if gateKind.Name == deadlineGate && opener == release.ByTime { // delays nothing, so no release waits for it
 					continue
 				}
 				if !strings.Contains(explained, gateKind.Name) || !strings.Contains(explained, words[opener]) {

@@ -25,7 +25,7 @@ type Rollout struct {
 	Routers []string
 	// Runs are its AnalysisRuns.
 	Runs []argov1.AnalysisRun
-	// Assumed are the parts of the snapshot that could not be read: with any of them, all is as the status says.
+	// Assumed are the parts of the snapshot that could not be read. For them, the values of the status are used.
 	Assumed []release.Part
 }
 
@@ -123,7 +123,8 @@ func resultOfMetric(run *argov1.AnalysisRun, name string) argov1.MetricResult {
 // maxValue bounds a measured value, in bytes: some services respond with whole documents.
 const maxValue = 100
 
-// metricGate is the result of one metric of an AnalysisRun. Beside the steps, it delays nothing while it is measured.
+// metricGate is the result of one metric of an AnalysisRun. In a background analysis, a metric that is being measured delays
+// nothing.
 func metricGate(metric *argov1.Metric, result argov1.MetricResult, verdictOfRun release.Verdict) Gate {
 	g := Gate{
 		Name: metric.Name, Check: true, Asks: sourceOf(metric.Provider), Limit: limitOf(metric), Query: result.Metadata["ResolvedPrometheusQuery"],

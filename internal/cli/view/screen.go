@@ -108,7 +108,7 @@ func (s Screen) list(room int) []string {
 	return lines
 }
 
-// detail shows all of one release. Events fill the remaining lines; gates that pass are omitted first.
+// detail renders all details of one release. Events fill the remaining lines; passing gates are omitted first.
 func (s Screen) detail(r *explain.Release, room int) []string {
 	lines := s.head(r)
 	lines = append(lines, s.traffic(r)...)
@@ -257,7 +257,7 @@ func previous(last string) string {
 	return "passed last time"
 }
 
-// gateLines are the other gates; if not all fit, those that pass are omitted.
+// gateLines renders the other gates. If not all fit, passing gates are omitted.
 func (s Screen) gateLines(r *explain.Release, room int) []string {
 	var found []*explain.Gate
 	name := 0

@@ -1,7 +1,7 @@
-// Package alb routes traffic with annotations of the user's Ingresses, which the AWS load balancer controller makes into
+// Package alb routes traffic with annotations of the user's Ingresses, from which the AWS load balancer controller creates
 // target groups with weights.
 //
-// It must not know other providers, clients, AWS itself, or why a weight is what it is.
+// It must not know other providers, clients, AWS itself, or the reason for a weight.
 package alb
 
 import (
@@ -21,7 +21,7 @@ const DefaultPrefix = "alb.ingress.kubernetes.io"
 
 // Options configure the use of AWS.
 type Options struct {
-	// VerifyTargetGroups is true where the load balancers themselves are asked whether they do what the Ingresses say.
+	// VerifyTargetGroups is true if the load balancers are queried to verify that they have the weights of the Ingresses.
 	VerifyTargetGroups bool
 }
 
@@ -30,7 +30,7 @@ type RolloutRenderer struct {
 	options Options
 }
 
-// NewRollout makes the router alb.
+// NewRollout returns the router alb.
 func NewRollout(options Options) RolloutRenderer { return RolloutRenderer{options: options} }
 
 // Features are weights, also of experiments, and routes by header.
@@ -45,8 +45,8 @@ func configuration(t traffic.Target) argov1.ALBTrafficRouting {
 	return argov1.ALBTrafficRouting{}
 }
 
-// root is the Service that the user's rules name, and the action is for.
-func root(t traffic.Target) string {
+// rootService is the Service that the user's rules name, and to which the action applies.
+func rootService(t traffic.Target) string {
 	return cmp.Or(configuration(t).RootService, t.StableService)
 }
 
@@ -71,13 +71,13 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 	if len(existing) == 0 {
 		return nil, traffic.Refuse(traffic.ErrInvalid, "%s", traffic.NoIngress("Ingress", "Ingresses"))
 	}
-	if fault := fault(t); fault != nil {
-		return nil, traffic.Refuse(traffic.ErrInvalid, "%s", fault.Detail)
+	if specError := specError(t); specError != nil {
+		return nil, traffic.Refuse(traffic.ErrInvalid, "%s", specError.Detail)
 	}
 	out := existing.Unchanged()
 	for i, x := range existing {
-		if fault := traffic.IngressFault(x, root(t)); fault != "" {
-			return nil, traffic.Refuse(traffic.ErrInvalid, "%s", fault)
+		if specError := traffic.IngressFault(x, rootService(t)); specError != "" {
+			return nil, traffic.Refuse(traffic.ErrInvalid, "%s", specError)
 		}
 		obj, err := x.EditShared()
 		if err != nil {
@@ -91,8 +91,8 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 	return out, nil
 }
 
-// fault is what is wrong with the spec, whatever the Ingresses are like; nil when nothing is.
-func fault(t traffic.Target) *field.Error {
+// specError is the error in the spec, independent of the Ingresses; nil if exists is none.
+func specError(t traffic.Target) *field.Error {
 	sticky := configuration(t).StickinessConfig
 	if sticky == nil || sticky.DurationSeconds >= 1 && sticky.DurationSeconds <= maxStickiness {
 		return nil
@@ -104,8 +104,8 @@ func fault(t traffic.Target) *field.Error {
 // maxStickiness is a week, in seconds.
 const maxStickiness = 604800
 
-// Read takes the weights from the actions. What load balancers do with them is known to AWS alone: what it is to be asked
-// goes with them, where the process is configured to query it.
+// Read reads the weights from the actions. Only AWS knows whether load balancers have them: the result includes the shares to
+// verify, if the process is configured to query AWS.
 func (rd RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	for _, x := range existing {
@@ -123,17 +123,17 @@ func (rd RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traf
 	return out, nil
 }
 
-// Validate finds Ingresses that are missing or do not lead to the root Service.
+// Validate finds Ingresses that are missing or do not route to the rootService Service.
 func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
-	if fault := fault(t); fault != nil {
-		return field.ErrorList{fault}
+	if specError := specError(t); specError != nil {
+		return field.ErrorList{specError}
 	}
 	c := configuration(t)
 	return traffic.ValidateIngresses(traffic.RoutingPath().Child("alb"), c.Ingress, c.Ingresses,
-		[2]string{"ingress", "ingresses"}, root(t), existing)
+		[2]string{"ingress", "ingresses"}, rootService(t), existing)
 }
 
-// Restore sends all requests to the Service of the action itself, and removes managed routes and bookkeeping.
+// Restore sends all requests to the rootService Service, and removes managed routes and the list of managed annotations.
 func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
 	for i, x := range existing {

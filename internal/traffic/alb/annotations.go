@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// managedAnnotation lists what each Rollout wrote on an Ingress.
+	// managedAnnotation lists the annotations that each Rollout wrote on an Ingress.
 	managedAnnotation = "rollouts.argoproj.io/managed-alb-annotations"
-	// formerAnnotation is what it was called before.
+	// formerAnnotation is its name in earlier versions of Argo Rollouts.
 	formerAnnotation = "rollouts.argoproj.io/managed-alb-actions"
 
 	// useAnnotation is the name of a port that makes the controller look for an action of the name of the Service.
 	useAnnotation = "use-annotation"
 )
 
-// action is what the controller does with requests, by the names that it reads.
+// action is the JSON of an action, with the names that the controller reads.
 type action struct {
 	Type          string
 	ForwardConfig forwardConfig
@@ -48,7 +48,7 @@ type stickiness struct {
 	DurationSeconds int64
 }
 
-// condition is what requests of an action have to be like.
+// condition is the JSON of a condition for the requests of an action.
 type condition struct {
 	Field            string           `json:"field"`
 	HTTPHeaderConfig httpHeaderConfig `json:"httpHeaderConfig"`
@@ -59,12 +59,12 @@ type httpHeaderConfig struct {
 	Values         []string `json:"values"`
 }
 
-// pathFields are what of the path of a managed route Serin writes.
+// pathFields are the fields that Serin writes in the path of a managed route.
 var pathFields = traffic.Fields{"path": {}, "pathType": {}, "backend": {Fields: traffic.Fields{
 	"service": {Fields: traffic.Fields{"name": {}, "port": {Fields: traffic.Whole("name")}}},
 }}}
 
-// editor writes on an Ingress that is the user's.
+// editor edits an Ingress of the user.
 type editor struct {
 	t   traffic.Target
 	ref traffic.Ref
@@ -95,12 +95,12 @@ func (e editor) render(r release.Route, obj *unstructured.Unstructured) error {
 	if sticky := configuration(e.t).StickinessConfig; sticky != nil {
 		forward.ForwardConfig.TargetGroupStickinessConfig = &stickiness{Enabled: sticky.Enabled, DurationSeconds: sticky.DurationSeconds}
 	}
-	written := []string{e.key("actions", root(e.t))}
+	written := []string{e.key("actions", rootService(e.t))}
 	if err := write(annotations, written[0], forward); err != nil {
 		return err
 	}
 	routes := slices.SortedStableFunc(slices.Values(r.HeaderRoutes), func(a, b release.HeaderRoute) int { return e.t.CompareManagedRoutes(a.Name, b.Name) })
-	routes = slices.DeleteFunc(routes, func(route release.HeaderRoute) bool { // nothing to match is no reason to send everybody to the canary
+	routes = slices.DeleteFunc(routes, func(route release.HeaderRoute) bool { // without a header, all requests would match
 		return !slices.ContainsFunc(route.Match, func(m release.Match) bool { return len(m.Headers) > 0 })
 	})
 	for _, route := range routes {
@@ -110,7 +110,7 @@ func (e editor) render(r release.Route, obj *unstructured.Unstructured) error {
 		}
 		written = append(written, keys...)
 	}
-	if err := e.book(annotations, written); err != nil {
+	if err := e.recordManaged(annotations, written); err != nil {
 		return err
 	}
 	obj.SetAnnotations(annotations)
@@ -118,9 +118,9 @@ func (e editor) render(r release.Route, obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// headerRoute writes action and condition of a managed route, and says under which names.
+// headerRoute writes the action and the condition of a managed route, and returns the keys of their annotations.
 func (e editor) headerRoute(annotations map[string]string, route release.HeaderRoute) ([]string, error) {
-	if route.Name == root(e.t) {
+	if route.Name == rootService(e.t) {
 		return nil, traffic.Refuse(traffic.ErrInvalid, "managedRoutes has %s, which is the Service of the route itself: give it another name", route.Name)
 	}
 	var conditions []condition
@@ -147,17 +147,17 @@ func (e editor) headerRoute(annotations map[string]string, route release.HeaderR
 	return keys, write(annotations, keys[1], conditions)
 }
 
-// removeManaged takes actions and conditions of managed routes away.
+// removeManaged removes actions and conditions of managed routes.
 func (e editor) removeManaged(annotations map[string]string) {
 	for _, name := range e.t.ManagedRoutes() {
-		if name != root(e.t) {
+		if name != rootService(e.t) {
 			delete(annotations, e.key("actions", name))
 			delete(annotations, e.key("conditions", name))
 		}
 	}
 }
 
-// paths leads to the actions of managed routes first in every rule, and takes away those that are not in force.
+// paths inserts a path to the action of each managed route first in every rule, and removes those of other managed routes.
 func (e editor) paths(obj *unstructured.Unstructured, routes []release.HeaderRoute) {
 	spec, _ := obj.Object["spec"].(map[string]any)
 	for _, rule := range traffic.Maps(spec["rules"]) {
@@ -183,35 +183,35 @@ func (e editor) paths(obj *unstructured.Unstructured, routes []release.HeaderRou
 	}
 }
 
-// managed says whether a path leads to a managed route.
+// managed reports whether a path belongs to a managed route.
 func (e editor) managed(path map[string]any) bool {
 	service := traffic.IngressBackend(path)
 	name, _ := service["name"].(string)
 	port, _, _ := unstructured.NestedString(service, "port", "name")
-	return port == useAnnotation && name != root(e.t) && slices.Contains(e.t.ManagedRoutes(), name)
+	return port == useAnnotation && name != rootService(e.t) && slices.Contains(e.t.ManagedRoutes(), name)
 }
 
-// book notes what was written, beside what other Rollouts note.
-func (e editor) book(annotations map[string]string, written []string) error {
-	books, err := e.books(annotations)
+// recordManaged records the written annotations in addition to those of other Rollouts.
+func (e editor) recordManaged(annotations map[string]string, written []string) error {
+	managedByRollout, err := e.managedByRollout(annotations)
 	if err != nil {
 		return traffic.Refuse(traffic.ErrInvalid, "%s: annotation %s cannot be read: remove it, or correct it: %v", e.ref, managedAnnotation, err)
 	}
-	books[e.t.Rollout.Name] = written
-	return write(annotations, managedAnnotation, books)
+	managedByRollout[e.t.Rollout.Name] = written
+	return write(annotations, managedAnnotation, managedByRollout)
 }
 
-func (editor) books(annotations map[string]string) (map[string][]string, error) {
-	books := map[string][]string{}
+func (editor) managedByRollout(annotations map[string]string) (map[string][]string, error) {
+	managedByRollout := map[string][]string{}
 	if text := annotations[managedAnnotation]; text != "" {
-		if err := json.Unmarshal([]byte(text), &books); err != nil {
+		if err := json.Unmarshal([]byte(text), &managedByRollout); err != nil {
 			return nil, err
 		}
 	}
-	if books == nil { // null
-		books = map[string][]string{}
+	if managedByRollout == nil { // null
+		managedByRollout = map[string][]string{}
 	}
-	return books, nil
+	return managedByRollout, nil
 }
 
 func write(annotations map[string]string, key string, value any) error {
@@ -219,27 +219,27 @@ func write(annotations map[string]string, key string, value any) error {
 	if err != nil {
 		return fmt.Errorf("write annotation %s: %w", key, err)
 	}
-	if !same(annotations[key], text) {
+	if !sameJSON(annotations[key], text) {
 		annotations[key] = string(text)
 	}
 	return nil
 }
 
-// same says whether an annotation has these contents already, however it is written.
-func same(text string, value []byte) bool {
+// sameJSON reports whether an annotation has this value already, in any format.
+func sameJSON(text string, value []byte) bool {
 	var compact bytes.Buffer
 	return json.Compact(&compact, []byte(text)) == nil && bytes.Equal(compact.Bytes(), value)
 }
 
-// read adds what the action of an Ingress says to what was observed, and returns what its load balancers shall do.
+// read adds the action of an Ingress to the observed route, and returns the desired shares of its load balancers.
 func (e editor) read(obj *unstructured.Unstructured, out *traffic.Observed) (traffic.Forward, error) {
 	wanted := traffic.Forward{Ingress: obj.GetName(), Hosts: hosts(obj)}
 	for _, name := range e.t.ManagedRoutes() {
-		if _, there := obj.GetAnnotations()[e.key("actions", name)]; there && name != root(e.t) {
+		if _, exists := obj.GetAnnotations()[e.key("actions", name)]; exists && name != rootService(e.t) {
 			out.ManagedRoutes = append(out.ManagedRoutes, name)
 		}
 	}
-	key := e.key("actions", root(e.t))
+	key := e.key("actions", rootService(e.t))
 	text, ok := obj.GetAnnotations()[key]
 	if !ok {
 		return wanted, nil
@@ -276,7 +276,7 @@ func (e editor) read(obj *unstructured.Unstructured, out *traffic.Observed) (tra
 	return wanted, nil
 }
 
-// hosts are the names of the load balancers that an Ingress has.
+// hosts are the host names of an Ingress's load balancers.
 func hosts(obj *unstructured.Unstructured) []string {
 	balancers, _, _ := unstructured.NestedSlice(obj.Object, "status", "loadBalancer", "ingress")
 	var names []string
@@ -288,22 +288,22 @@ func hosts(obj *unstructured.Unstructured) []string {
 	return names
 }
 
-// restore says whether there was anything of this Rollout.
+// restore reports whether the Ingress had anything that this Rollout wrote.
 func (e editor) restore(obj *unstructured.Unstructured) bool {
 	annotations := obj.GetAnnotations()
-	books, err := e.books(annotations)
-	if _, ours := books[e.t.Rollout.Name]; err != nil || !ours {
+	managedByRollout, err := e.managedByRollout(annotations)
+	if _, ours := managedByRollout[e.t.Rollout.Name]; err != nil || !ours {
 		return false
 	}
-	delete(books, e.t.Rollout.Name)
+	delete(managedByRollout, e.t.Rollout.Name)
 	e.removeManaged(annotations)
 	delete(annotations, formerAnnotation)
-	own := action{Type: "forward", ForwardConfig: forwardConfig{TargetGroups: []targetGroup{e.group(root(e.t), release.Total)}}}
-	failed := write(annotations, e.key("actions", root(e.t)), own)
-	if len(books) == 0 {
+	own := action{Type: "forward", ForwardConfig: forwardConfig{TargetGroups: []targetGroup{e.group(rootService(e.t), release.Total)}}}
+	failed := write(annotations, e.key("actions", rootService(e.t)), own)
+	if len(managedByRollout) == 0 {
 		delete(annotations, managedAnnotation)
 	} else if failed == nil {
-		failed = write(annotations, managedAnnotation, books)
+		failed = write(annotations, managedAnnotation, managedByRollout)
 	}
 	obj.SetAnnotations(annotations)
 	e.paths(obj, nil)

@@ -14,8 +14,8 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// DefaultResourceTag is the tag by which the load balancer controller says what a target group is for, and DefaultBindingAPI
-// where it has its TargetGroupBindings.
+// DefaultResourceTag is the tag in which the load balancer controller stores the purpose of a target group, and
+// DefaultBindingAPI the API version of its TargetGroupBindings.
 const (
 	DefaultResourceTag = "ingress.k8s.aws/resource"
 	DefaultBindingAPI  = "elbv2.k8s.aws/v1beta1"
@@ -28,24 +28,24 @@ type Balancer struct {
 	Rules     []Rule
 }
 
-// Group is one of its target groups. Resource is the value of the tag that says what it is for.
+// Group is one of its target groups. Resource is the value of the tag with its purpose.
 type Group struct{ ARN, Name, Resource string }
 
-// Rule is how one rule of it forwards: the weights of target groups, by their ARNs.
+// Rule is the forwarding of one rule of a load balancer: the weights of target groups, by their ARNs.
 type Rule map[string]int
 
-// Binding ties a target group to a Service: it holds the addresses of its pods.
+// Binding is a TargetGroupBinding, which registers the addresses of a Service's pods in a target group.
 type Binding struct {
 	Name, ARN string
 	Port      intstr.IntOrString
 }
 
-// Target is an address in a target group, and how AWS finds it.
+// Target is an address in a target group, and its health according to AWS.
 type Target struct {
 	Address, State, Why string
 }
 
-// resource is how the tag names what a share is for.
+// resource is the value of the tag for the target group of a share.
 func resource(namespace, ingress string, s traffic.Portion) string {
 	return fmt.Sprintf("%s/%s-%s:%s", namespace, ingress, s.Service, s.Port)
 }
@@ -58,7 +58,7 @@ func (b Balancer) group(resource string) (Group, bool) {
 	return b.Groups[i], true
 }
 
-// Status is what the status of a Rollout says of a load balancer: as much as there is of it.
+// Status is the status of a load balancer in a Rollout, as far as it is known.
 func (b Balancer) Status(namespace string, f traffic.Forward) argov1.ALBStatus {
 	status := argov1.ALBStatus{Ingress: f.Ingress, LoadBalancer: argov1.AWSResourceRef{Name: b.Name, ARN: b.ARN, FullName: after(b.ARN, ":loadbalancer/")}}
 	if len(f.Shares) == 0 {
@@ -72,12 +72,12 @@ func (b Balancer) Status(namespace string, f traffic.Forward) argov1.ALBStatus {
 	return status
 }
 
-// after is how metrics name what an ARN names: the part after the last occurrence of a separator.
+// after returns the part of an ARN after the last occurrence of a separator, which is the name in metrics.
 func after(arn, mark string) string { return arn[strings.LastIndex(arn, mark)+len(mark):] }
 
-// Unforwarded says what of the wanted shares a load balancer does not have; empty: it has all. The rules that count are
-// those that forward to both sides of the release: one that leads to the stable Service alone may be a path of its own, and
-// one to the canary alone is a header route.
+// Unforwarded describes a desired share that a load balancer does not have; empty if it has all of them. Only rules that
+// forward to both sides of the release are compared: a rule with the stable Service alone may belong to another path, and a
+// rule with the canary alone is a header route.
 func (b Balancer) Unforwarded(namespace string, f traffic.Forward) string {
 	if len(f.Shares) < 2 {
 		return fmt.Sprintf("Ingress %s has no action with both Services yet", f.Ingress)
@@ -110,7 +110,8 @@ func (b Balancer) Unforwarded(namespace string, f traffic.Forward) string {
 	return ""
 }
 
-// BindingsOf are those of a Service whose target groups hold addresses of pods. Those that hold nodes say nothing of pods.
+// BindingsOf returns the bindings of a Service whose target groups register addresses of pods. Target groups that register
+// nodes do not show which pods are reached.
 func BindingsOf(service string, all []unstructured.Unstructured) []Binding {
 	var out []Binding
 	for _, obj := range all {
@@ -132,7 +133,7 @@ func BindingsOf(service string, all []unstructured.Unstructured) []Binding {
 	return out
 }
 
-// Addresses are those that a target group has of the pods that are ready, for a port of their Service.
+// Addresses are the addresses of the ready pods that a target group must have for a port of their Service.
 func Addresses(service corev1.Service, port intstr.IntOrString, pods []corev1.Pod) ([]string, error) {
 	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
 		return port.Type == intstr.Int && p.Port == port.IntVal || port.Type == intstr.String && p.Name == port.StrVal
@@ -154,7 +155,7 @@ func Addresses(service corev1.Service, port intstr.IntOrString, pods []corev1.Po
 	return out, nil
 }
 
-// Address is how a target is named.
+// Address formats an address for a comparison and for messages.
 func Address(ip string, port int32) string { return ip + " port " + strconv.Itoa(int(port)) }
 
 func ready(pod corev1.Pod) bool {
@@ -163,7 +164,7 @@ func ready(pod corev1.Pod) bool {
 	})
 }
 
-// targetPort is the number of the port of a pod to which a Service leads.
+// targetPort is the number of the port of a pod to which a port of a Service routes.
 func targetPort(port corev1.ServicePort, pod corev1.Pod) (number int32, ok bool) {
 	switch {
 	case port.TargetPort.Type == intstr.Int && port.TargetPort.IntVal != 0:
@@ -181,8 +182,8 @@ func targetPort(port corev1.ServicePort, pod corev1.Pod) (number int32, ok bool)
 	return 0, false
 }
 
-// Unreached says which address a target group does not reach; empty: it reaches all. Where it checks no health, to be in it
-// is enough.
+// Unreached describes an address that a target group does not reach; empty if it reaches all. In a target group without
+// health checks, an address is reached if it is registered.
 func Unreached(binding Binding, addresses []string, targets []Target) string {
 	for _, address := range addresses {
 		i := slices.IndexFunc(targets, func(t Target) bool { return t.Address == address })
@@ -192,11 +193,11 @@ func Unreached(binding Binding, addresses []string, targets []Target) string {
 		case targets[i].State == "healthy" || targets[i].State == "unavailable" && targets[i].Why == "Target.HealthCheckDisabled":
 			continue
 		}
-		said := targets[i].State
+		state := targets[i].State
 		if targets[i].Why != "" {
-			said += " (" + targets[i].Why + ")"
+			state += " (" + targets[i].Why + ")"
 		}
-		return fmt.Sprintf("in the target group of TargetGroupBinding %s, %s is %s and not healthy", binding.Name, address, said)
+		return fmt.Sprintf("in the target group of TargetGroupBinding %s, %s is %s and not healthy", binding.Name, address, state)
 	}
 	return ""
 }

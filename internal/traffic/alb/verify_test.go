@@ -26,7 +26,7 @@ func shop() alb.Balancer {
 	return alb.Balancer{
 		ARN: "arn:aws:elasticloadbalancing:eu-west-1:1:loadbalancer/app/shop/b", Name: "shop",
 		Groups: []alb.Group{
-			{ARN: "arn:other", Resource: "web/intranet-cart-canary:80"}, // another Ingress of the same load balancer
+			{ARN: "arn:other", Resource: "web/intranet-cart-canary:80"}, // another Ingress of the sameJSON load balancer
 			{ARN: arnCanary, Name: "canary", Resource: "web/shop-cart-canary:80"},
 			{ARN: arnTrial, Name: "trial", Resource: "web/shop-cart-trial:80"},
 			{ARN: arnStable, Name: "stable", Resource: "web/shop-cart-stable:80"},
@@ -47,11 +47,11 @@ func wanted(canary, trial, stable int) traffic.Forward {
 	}}
 }
 
-func TestAllSharesOfAllRulesCount(t *testing.T) {
+func TestAllSharesOfAllRulesAreVerified(t *testing.T) {
 	late := shop()
 	late.Rules[4] = alb.Rule{arnCanary: 10, arnStable: 90}
-	untold := shop()
-	untold.Rules = untold.Rules[:3]
+	unforwarded := shop()
+	unforwarded.Rules = unforwarded.Rules[:3]
 	ungrouped := shop()
 	ungrouped.Groups = ungrouped.Groups[:3]
 	for name, c := range map[string]struct {
@@ -63,7 +63,7 @@ func TestAllSharesOfAllRulesCount(t *testing.T) {
 		"another canary":         {shop(), wanted(40, 10, 50), "load balancer shop gives Service cart-canary weight 20, and 40 is wanted"},
 		"another experiment":     {shop(), wanted(20, 0, 80), "load balancer shop gives Service cart-trial weight 10, and 0 is wanted"},
 		"one listener is late":   {late, wanted(20, 10, 70), "load balancer shop gives Service cart-canary weight 10, and 20 is wanted"},
-		"no rule of the release": {untold, wanted(20, 10, 70), "no rule of load balancer shop forwards to Services cart-canary and cart-stable yet"},
+		"no rule of the release": {unforwarded, wanted(20, 10, 70), "no rule of load balancer shop forwards to Services cart-canary and cart-stable yet"},
 		"no target group":        {ungrouped, wanted(20, 10, 70), "load balancer shop has no target group for web/shop-cart-stable:80 yet"},
 		"no action":              {shop(), traffic.Forward{Ingress: "shop"}, "Ingress shop has no action with both Services yet"},
 	} {
@@ -75,7 +75,7 @@ func TestAllSharesOfAllRulesCount(t *testing.T) {
 	}
 }
 
-func TestTheStatusNamesWhatMetricsAreAbout(t *testing.T) {
+func TestStatusHasTheNamesThatMetricsUse(t *testing.T) {
 	got := shop().Status("web", wanted(20, 10, 70))
 	want := argov1.ALBStatus{
 		Ingress:           "shop",
@@ -101,13 +101,13 @@ func pod(name, ip string, ready bool) corev1.Pod {
 }
 
 func TestAddressesAreThoseOfReadyPodsAtTheirOwnPort(t *testing.T) {
-	going := pod("going", "10.0.0.3", true)
-	going.DeletionTimestamp = &metav1.Time{}
-	pods := []corev1.Pod{pod("a", "10.0.0.1", true), pod("b", "10.0.0.2", false), going}
+	terminating := pod("terminating", "10.0.0.3", true)
+	terminating.DeletionTimestamp = &metav1.Time{}
+	pods := []corev1.Pod{pod("a", "10.0.0.1", true), pod("b", "10.0.0.2", false), terminating}
 	service := corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "cart"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
 		{Name: "named", Port: 80, TargetPort: intstr.FromString("http")},
 		{Name: "number", Port: 81, TargetPort: intstr.FromInt32(9090)},
-		{Name: "same", Port: 82},
+		{Name: "sameJSON", Port: 82},
 		{Name: "wrong", Port: 83, TargetPort: intstr.FromString("grpc")},
 	}}}
 	for port, want := range map[string]string{
@@ -160,8 +160,8 @@ func TestBindingsAreThoseOfPodsOfTheService(t *testing.T) {
 	}
 }
 
-// What AWS is asked is what the Ingresses say, and nobody is asked unless the process is told to.
-func TestWhatIsToBeAskedIsWhatTheIngressesSay(t *testing.T) {
+// TestReadReturnsTheSharesToVerify of the Ingresses, but only if verification is enabled.
+func TestReadReturnsTheSharesToVerify(t *testing.T) {
 	for _, verify := range []bool{false, true} {
 		rollout := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Name: "cart", Namespace: "web"}}
 		rollout.Spec.Strategy.Canary = &argov1.CanaryStrategy{CanaryService: "cart-canary", StableService: "cart-stable", TrafficRouting: &argov1.RolloutTrafficRouting{
@@ -182,13 +182,13 @@ func TestWhatIsToBeAskedIsWhatTheIngressesSay(t *testing.T) {
 		}
 		if !verify {
 			if seen.Forwards != nil {
-				t.Errorf("asks for %+v", seen.Forwards)
+				t.Errorf("shares to verify: %+v", seen.Forwards)
 			}
 			continue
 		}
 		if len(seen.Forwards) != 1 || seen.Forwards[0].Ingress != "shop" || !slices.Equal(seen.Forwards[0].Hosts, []string{"shop.example.com"}) ||
 			!slices.Equal(seen.Forwards[0].Shares, wanted(20, 10, 70).Shares) {
-			t.Errorf("asks for %+v", seen.Forwards)
+			t.Errorf("shares to verify: %+v", seen.Forwards)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package ambassador routes traffic with a second Mapping of Emissary, the ambassador, beside each of the user's.
+// Package ambassador routes traffic with a second Mapping of Emissary (formerly Ambassador) for each Mapping of the user.
 //
 // It must not know other providers, clients, or the reason for a weight.
 package ambassador
@@ -33,7 +33,7 @@ const (
 	maxBase = 253 - len(suffix)
 )
 
-// RolloutRenderer makes a Mapping for the canary beside each of the user's.
+// RolloutRenderer creates a Mapping for the canary for each Mapping of the user.
 type RolloutRenderer struct {
 	gvk schema.GroupVersionKind
 }
@@ -94,8 +94,8 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 	return out, nil
 }
 
-// canaryMapping is the Mapping of the canary; nil when there shall be none. Without requests it stays until no request is
-// under way any more.
+// canaryMapping is the desired Mapping of the canary; nil if it must not exist. Without a weight it remains until no request
+// is in flight any longer.
 func canaryMapping(t traffic.Target, r release.Route, users, canary traffic.Found) (*unstructured.Unstructured, error) {
 	if canary.Object == nil && r.Canary == 0 {
 		return nil, nil
@@ -150,7 +150,7 @@ func (RolloutRenderer) Read(_ traffic.Target, existing traffic.Objects) (traffic
 		value, _, _ := unstructured.NestedFieldNoCopy(x.Object.Object, "spec", "weight")
 		weight, err := traffic.Number(value)
 		if err != nil || weight < 0 {
-			return traffic.Observed{Confirmed: traffic.CannotTell}, fmt.Errorf("read %s: the weight is %v, which is not a number from 0", x.Ref, value)
+			return traffic.Observed{Confirmed: traffic.CannotTell}, fmt.Errorf("read %s: the weight is %v, which is not a non-negative number", x.Ref, value)
 		}
 		out.Route.Canary = max(out.Route.Canary, int(weight))
 	}

@@ -25,8 +25,8 @@ func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true, HeaderRoutes: true}
 }
 
-// named is what the spec says: an ApisixRoute and rules of it.
-func named(t traffic.Target) (route string, rules []string) {
+// configuredRoute returns the ApisixRoute and the rules that the spec names.
+func configuredRoute(t traffic.Target) (route string, rules []string) {
 	apisix := t.Routing().Apisix
 	if apisix == nil || apisix.Route == nil {
 		return "", nil
@@ -36,7 +36,7 @@ func named(t traffic.Target) (route string, rules []string) {
 
 // Refs are the user's ApisixRoute, and those of managed routes, which have their names.
 func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
-	name, _ := named(t)
+	name, _ := configuredRoute(t)
 	if name == "" {
 		return nil
 	}
@@ -83,7 +83,7 @@ const textNoRoute = "spec.strategy.canary.trafficRouting.apisix names no route: 
 
 // rulesOf are the rules that the spec means, where they are, or what is wrong with them.
 func rulesOf(t traffic.Target, users *unstructured.Unstructured) (rules []map[string]any, fault string) {
-	name, wanted := named(t)
+	name, wanted := configuredRoute(t)
 	list, _, _ := unstructured.NestedFieldNoCopy(users.Object, "spec", "http")
 	all := traffic.Maps(list)
 	if len(wanted) == 0 {
@@ -203,7 +203,7 @@ func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic
 		weight, err := traffic.Number(given)
 		if err != nil || weight < 0 {
 			return traffic.Observed{Confirmed: traffic.CannotTell},
-				fmt.Errorf("read %s: the weight of %s is %v, which is not a number from 0", existing[0].Ref, t.CanaryService, given)
+				fmt.Errorf("read %s: the weight of %s is %v, which is not a non-negative number", existing[0].Ref, t.CanaryService, given)
 		}
 		out.Found, out.Route.Canary = true, max(out.Route.Canary, int(weight))
 	}

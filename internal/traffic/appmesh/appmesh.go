@@ -53,7 +53,8 @@ func (r Renderer) parts(t traffic.Target) []part {
 	return separate(t)
 }
 
-// Refs names nodes before the routes to them, and these before the services, so that nothing leads nowhere.
+// Refs names nodes before the routes to them, and routes before the services, so that no reference is dangling while they are
+// written.
 func (r Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	parts := r.parts(t)
 	refs := make([]traffic.Ref, len(parts))

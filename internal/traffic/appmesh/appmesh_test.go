@@ -73,7 +73,7 @@ func TestRolloutContract(t *testing.T) {
 	}
 }
 
-// users are the objects of a mesh as they are when a Rollout is at rest.
+// users are the objects of a mesh while a Rollout is idle.
 func users(t traffic.Target) []*unstructured.Unstructured {
 	object := func(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
 		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "appmesh.k8s.aws/v1beta2", "kind": kind, "spec": spec}}

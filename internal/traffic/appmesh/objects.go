@@ -36,7 +36,7 @@ var (
 	}
 	providerFields = traffic.Fields{"provider": {Fields: traffic.Fields{
 		"virtualRouter": {Fields: traffic.Fields{"virtualRouterRef": {Fields: traffic.Whole("name")}}},
-		"virtualNode":   {}, // never beside a router
+		"virtualNode":   {}, // never together with a router
 	}}}
 )
 
@@ -162,7 +162,7 @@ func protocol(t traffic.Target) string {
 	return "http"
 }
 
-// podPort is the port that pods listen on, as far as a number tells: a proxy knows no names of ports.
+// podPort is the number of the port on which pods listen, as far as it is known: the mesh does not support named ports.
 func podPort(t traffic.Target) int64 {
 	service := t.Canary.Spec.Service
 	if service.TargetPort != nil {
@@ -197,7 +197,7 @@ func withBackends(t traffic.Target, spec map[string]any, reference func(name str
 	return spec
 }
 
-// setGateway tells gateways about the service where it has hosts, and takes that back where it has none.
+// setGateway sets the annotation that exposes the service on gateways if it has hosts, and removes it otherwise.
 func setGateway(t traffic.Target, obj *unstructured.Unstructured) {
 	annotations := obj.GetAnnotations()
 	if annotations == nil {

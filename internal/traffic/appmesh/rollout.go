@@ -210,7 +210,7 @@ func targets(t traffic.Target, router *unstructured.Unstructured, action map[str
 	return canary, stable
 }
 
-// Read takes the weights from the router. App Mesh does not say which of them its proxies serve.
+// Read reads the weights from the router. App Mesh does not report which weights its proxies serve.
 func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	for _, x := range existing {
@@ -226,7 +226,7 @@ func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic
 				weight, err := traffic.Number(canary["weight"])
 				if err != nil || weight < 0 {
 					return traffic.Observed{Confirmed: traffic.CannotTell},
-						fmt.Errorf("read %s: a weight of route %v is %v, which is not a number from 0", x.Ref, route["name"], canary["weight"])
+						fmt.Errorf("read %s: a weight of route %v is %v, which is not a non-negative number", x.Ref, route["name"], canary["weight"])
 				}
 				out.Found, out.Route.Canary = true, max(out.Route.Canary, int(weight))
 			}

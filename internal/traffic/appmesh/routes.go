@@ -27,7 +27,7 @@ var (
 
 	discoveryFields = traffic.Fields{
 		"dns":      {Fields: traffic.Whole("hostName", "hostname")},
-		"cloudMap": {}, "awsCloudMap": {}, // never beside dns
+		"cloudMap": {}, "awsCloudMap": {}, // never together with dns
 	}
 	loggingFields = traffic.Fields{"accessLog": {Fields: traffic.Fields{"file": {Fields: traffic.Whole("path")}}}}
 	backends      = traffic.Field{

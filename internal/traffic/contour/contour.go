@@ -72,7 +72,7 @@ func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstru
 	return []*unstructured.Unstructured{obj}, err
 }
 
-// role tells the routes of a release from each other and from those of others, whose role is empty.
+// role distinguishes the routes of a release from each other and from other routes, whose role is empty.
 func role(t traffic.Target, route map[string]any) string {
 	ours := slices.ContainsFunc(traffic.Maps(route["services"]), func(service map[string]any) bool {
 		return service["name"] == t.StableService || service["name"] == t.CanaryService

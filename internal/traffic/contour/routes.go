@@ -30,8 +30,8 @@ var routeFields = traffic.Fields{
 	"retryPolicy":   {Fields: traffic.Whole("count", "perTryTimeout", "retryOn")},
 }
 
-// idleTimeout is what Contour uses where nothing is said. It is said beside a timeout so that the one does not change
-// what the other is.
+// idleTimeout is Contour's default. It is set explicitly together with a response timeout, so that the one does not change
+// the effective value of the other.
 const idleTimeout = "5m"
 
 // renderRoutes makes a route for each match before the one for all other requests.

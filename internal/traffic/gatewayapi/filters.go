@@ -132,7 +132,7 @@ func withSetCookie(filters []gatewayv1.HTTPRouteFilter, c release.Cookie) []gate
 	}
 	modifier := out[i].ResponseHeaderModifier.DeepCopy()
 	modifier.Add = slices.DeleteFunc(modifier.Add, func(h gatewayv1.HTTPHeader) bool {
-		return strings.EqualFold(string(h.Name), name) // each name once, says the API
+		return strings.EqualFold(string(h.Name), name) // the API allows each name once
 	})
 	modifier.Add = append(modifier.Add, header)
 	out[i].ResponseHeaderModifier = modifier

@@ -65,8 +65,8 @@ func weights(t traffic.Target, rule map[string]any) (primary, canary int, namesC
 	return primary, canary, namesCanary, nil
 }
 
-// confirmed asks every parent whether it accepted the route as it is now. Where one of them says nothing (a mesh that
-// does not report, a gateway that has not come to it), nobody can tell.
+// confirmed reads whether every parent accepted the current generation of the route. If one of them reports nothing (a mesh
+// without reports, or a gateway that has not processed it yet), the result is CannotTell.
 func confirmed(ref traffic.Ref, obj *unstructured.Unstructured) (traffic.Confirmation, string, error) {
 	// Only what is read here goes through typed structs; the object itself never does.
 	var route struct {

@@ -58,7 +58,7 @@ func (r Renderer) specFields(t traffic.Target) traffic.Fields {
 	}
 }
 
-// sameFilter tells filters apart by their type, of which a rule has one, but for mirrors.
+// sameFilter identifies filters by their type. A rule has at most one of each type, except for mirrors.
 func sameFilter(was, now map[string]any) bool {
 	to := func(filter map[string]any) string {
 		name, _, _ := unstructured.NestedString(filter, "requestMirror", "backendRef", "name")
@@ -112,8 +112,8 @@ func parents(t traffic.Target) []gatewayv1.ParentReference {
 	return out
 }
 
-// renderRules makes the rules, the more special before the more general. A rule that replaces a prefix may have one
-// match only, says the API; there, each match gets a rule of its own.
+// renderRules renders the rules, the more specific ones first. According to the API, a rule that replaces a prefix may have
+// only one match; in that case each match gets a separate rule.
 func (r Renderer) renderRules(t traffic.Target, route release.Route) ([]gatewayv1.HTTPRouteRule, error) {
 	rules, err := r.rulesByRole(t, route)
 	if rewrite := t.Canary.Spec.Service.Rewrite; err != nil || rewrite == nil || rewrite.Type != string(gatewayv1.PrefixMatchHTTPPathModifier) {
@@ -253,8 +253,8 @@ func address(t traffic.Target, name string) gatewayv1.BackendObjectReference {
 	return gatewayv1.BackendObjectReference{Group: &group, Kind: &kind, Name: gatewayv1.ObjectName(name), Port: &port}
 }
 
-// role tells the rules of a release apart by what they do: the pattern of the cookie rules, weighted, or primary; empty
-// for a rule that has nothing to do with the release.
+// role distinguishes the rules of a release: the pattern of the cookie rules, weighted, or primary; empty for a rule that
+// does not belong to the release.
 func role(t traffic.Target, rule map[string]any) string {
 	toCanary, toPrimary := false, false
 	for _, ref := range traffic.Maps(rule["backendRefs"]) {
@@ -277,7 +277,7 @@ func role(t traffic.Target, rule map[string]any) string {
 	return "primary"
 }
 
-// isService says whether a reference is to the Service of that name; group and kind may be left out.
+// isService reports whether a reference names the Service of that name; group and kind may be omitted.
 func isService(ref map[string]any, name string) bool {
 	group, _ := ref["group"].(string)
 	kind, given := ref["kind"].(string)

@@ -68,7 +68,7 @@ type named struct {
 	selector *metav1.LabelSelector
 }
 
-// The kinds of routes. Only the first two can tell requests apart by headers.
+// The kinds of routes. Only the first two can match requests by headers.
 var (
 	httpKind = schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "HTTPRoute"}
 	grpcKind = schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "GRPCRoute"}
@@ -123,7 +123,7 @@ func (l layout) named() []named {
 	}
 }
 
-// headerRoutes says whether a route of the user is given rules by header.
+// headerRoutes reports whether rules by header are added to a route of the user.
 func (l layout) headerRoutes(ref traffic.Ref) bool {
 	if ref.GVK.Kind != httpKind.Kind && ref.GVK.Kind != grpcKind.Kind {
 		return false
@@ -246,7 +246,7 @@ func (l layout) render(t traffic.Target, r release.Route, existing traffic.Objec
 
 const nothingFound = "its selectors find no route: label the routes, or name them"
 
-// unfit says what is wrong with a route of the user, after its name; empty when nothing is.
+// unfit is why a route of the user cannot be used, to be appended to its name; empty if it can.
 func unfit(t traffic.Target, obj *unstructured.Unstructured) string {
 	rules, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "rules")
 	if slices.ContainsFunc(traffic.Maps(rules), func(rule map[string]any) bool { return shares(t, rule) }) {

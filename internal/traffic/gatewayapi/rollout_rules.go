@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// defaultPort of an experiment's Service that says nothing of ports.
+// defaultPort is the port of an experiment's Service for which no port is specified.
 const defaultPort = 8080
 
 // editor writes into the rules of a route that is the user's.
@@ -25,7 +25,7 @@ type editor struct {
 	added []string
 }
 
-// shares says whether a rule leads to both sides, so that there is something to share.
+// shares reports whether a rule refers to both sides, so that its requests can be split.
 func shares(t traffic.Target, rule map[string]any) bool {
 	return backendOf(rule, t.StableService) != nil && backendOf(rule, t.CanaryService) != nil
 }
@@ -182,7 +182,7 @@ func keepHeaders(made, users map[string]any, before []map[string]any) {
 	made["matches"] = traffic.List(matches)
 }
 
-// sameHeaders says whether two matches ask for the same headers.
+// sameHeaders reports whether two matches have the same headers.
 func sameHeaders(a, b map[string]any) bool {
 	return slices.EqualFunc(traffic.Maps(a["headers"]), traffic.Maps(b["headers"]), func(x, y map[string]any) bool {
 		return x["name"] == y["name"] && x["type"] == y["type"] && x["value"] == y["value"]
@@ -224,7 +224,7 @@ func headerValue(m release.StringMatch) (kind, value string) {
 	}
 }
 
-// replacesPrefix says whether a filter of the rule needs to know which prefix matched.
+// replacesPrefix reports whether a filter of the rule depends on the matched prefix.
 func replacesPrefix(rule map[string]any) bool {
 	return slices.ContainsFunc(traffic.Maps(rule["filters"]), func(filter map[string]any) bool {
 		for _, kind := range []string{"urlRewrite", "requestRedirect"} {
@@ -236,7 +236,7 @@ func replacesPrefix(rule map[string]any) bool {
 	})
 }
 
-// managed says whether a rule was made for a step.
+// managed reports whether a rule was created for a step.
 func (e editor) managed(rule map[string]any) bool {
 	_, is := e.routeOf(rule)
 	return is
@@ -265,7 +265,7 @@ func (e editor) routeOf(rule map[string]any) (route string, managed bool) {
 	return "", false
 }
 
-// isNamed says whether a rule has the name of a route, or that with a number.
+// isNamed reports whether a rule has the name of a route, with or without a number.
 func isNamed(rule, route string) bool {
 	number, ok := strings.CutPrefix(rule, route+"-")
 	if !ok {
@@ -275,7 +275,7 @@ func isNamed(rule, route string) bool {
 	return err == nil
 }
 
-// asksFor says whether every match of the rule has the headers of one match of the route.
+// asksFor reports whether every match of the rule has the headers of one match of the route.
 func asksFor(route release.HeaderRoute, rule map[string]any) bool {
 	matches := traffic.Maps(rule["matches"])
 	return len(matches) > 0 && !slices.ContainsFunc(matches, func(match map[string]any) bool {

@@ -94,7 +94,7 @@ func matchers(matches []release.Match) []any {
 	return out
 }
 
-// role tells the routes of a release from each other and from those of others, whose role is empty.
+// role distinguishes the routes of a release from each other and from other routes, whose role is empty.
 func role(existing traffic.Objects, route map[string]any) string {
 	ours := slices.ContainsFunc(destinations(route), func(to map[string]any) bool {
 		name := upstreamOf(to)

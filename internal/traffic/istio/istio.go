@@ -83,7 +83,7 @@ func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstru
 	})
 }
 
-// tcp says whether the service speaks TCP and nothing above it that could be matched or mirrored.
+// tcp reports whether the service is plain TCP, whose requests cannot be matched or mirrored.
 func tcp(t traffic.Target) bool {
 	return strings.EqualFold(t.Canary.Spec.Service.AppProtocol, "tcp")
 }

@@ -103,7 +103,8 @@ func TestRolloutContract(t *testing.T) {
 	}
 }
 
-// meshObjects are those of a user: routes of all protocols, with a destination of somebody else, and a rule with subsets.
+// meshObjects are objects of a user: routes of all protocols, with a destination that does not belong to the release, and a
+// rule with subsets.
 func meshObjects(t traffic.Target, version string) []*unstructured.Unstructured {
 	rule := t.Routing().Istio.DestinationRule
 	destination := func(service, subset string, weight int64) any {
@@ -143,7 +144,7 @@ func TestRolloutGolden(t *testing.T) {
 
 func policy(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
 
-// TestReadReturnsTheRevisionsOfSubsets: where subsets select the pods, the route says which ones users are served by.
+// TestReadReturnsTheRevisionsOfSubsets: if subsets select the pods, the route determines which revisions serve users.
 func TestReadReturnsTheRevisionsOfSubsets(t *testing.T) {
 	rule := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"subsets": []any{
 		map[string]any{"name": "canary", "labels": map[string]any{argov1.PodTemplateHashLabel: "new"}},

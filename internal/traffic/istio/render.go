@@ -246,7 +246,7 @@ func destination(t traffic.Target, host string, weight int) map[string]any {
 	return map[string]any{"destination": address(t, host), "weight": int64(weight)}
 }
 
-// address names the port where a Service may have several and a gateway could not tell which one is meant.
+// address names the port if a Service may have several ports and a gateway could not determine the right one.
 func address(t traffic.Target, host string) map[string]any {
 	out := map[string]any{"host": host}
 	service := t.Canary.Spec.Service
@@ -321,8 +321,8 @@ func stringMatches(in map[string]release.StringMatch) map[string]flaggerv1.Strin
 	return out
 }
 
-// role tells the rules of a release apart by what they do: the pattern of the cookie rules, weighted, or primary; empty
-// for a rule that has nothing to do with the release.
+// role distinguishes the rules of a release: the pattern of the cookie rules, weighted, or primary; empty for a rule that
+// does not belong to the release.
 func role(t traffic.Target, rule map[string]any) string {
 	toCanary, toPrimary := false, false
 	for _, d := range traffic.Maps(rule["route"]) {

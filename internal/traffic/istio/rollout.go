@@ -134,7 +134,7 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 	return out, nil
 }
 
-// serviceFor is what the spec says of a VirtualService.
+// serviceFor is the configuration of a VirtualService in the spec.
 func serviceFor(t traffic.Target, ref traffic.Ref) argov1.IstioVirtualService {
 	for _, service := range servicesOf(t) {
 		if namespace, name := place(t, service.Name); namespace == ref.Namespace && name == ref.Name {

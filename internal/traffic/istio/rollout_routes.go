@@ -53,7 +53,7 @@ const (
 	experiment
 )
 
-// sideOf tells a destination by its subset, where subsets are used, else by the first label of its host.
+// sideOf determines the side of a destination by its subset, if subsets are used, or else by the first label of its host.
 func (e editor) sideOf(destination map[string]any) side {
 	host, _, _ := unstructured.NestedString(destination, "destination", "host")
 	subset, _, _ := unstructured.NestedString(destination, "destination", "subset")
@@ -174,13 +174,13 @@ func matchesTCP(route map[string]any, want argov1.TCPRoute) bool {
 	return slices.ContainsFunc(traffic.Maps(route["match"]), func(match map[string]any) bool { return isPort(match, want.Port) })
 }
 
-// isPort says whether a match is for the port; 0 means any.
+// isPort reports whether a match is for the port; 0 means any.
 func isPort(match map[string]any, port int64) bool {
 	number, err := traffic.Number(match["port"])
 	return port == 0 || err == nil && int64(number) == port
 }
 
-// hasBoth says what a route lacks to be shared.
+// hasBoth returns an error that names the side that a route lacks.
 func (e editor) hasBoth(route map[string]any) error {
 	canary, stable := false, false
 	for _, d := range traffic.Maps(route["route"]) {
@@ -202,7 +202,7 @@ func (e editor) hasBoth(route map[string]any) error {
 	}
 }
 
-// managed says whether an HTTP route belongs to the Rollout.
+// managed reports whether an HTTP route belongs to the Rollout.
 func (e editor) managed(route map[string]any) bool {
 	name := nameOf(route)
 	return name != "" && slices.Contains(e.t.ManagedRoutes(), name)
@@ -251,7 +251,7 @@ func (e editor) weigh(route map[string]any, r release.Route) error {
 		}
 		weight, err := traffic.Number(d["weight"])
 		if err != nil || weight < 0 {
-			return fmt.Errorf("the weight of %v is %v, which is not a number from 0", d["destination"], d["weight"])
+			return fmt.Errorf("the weight of %v is %v, which is not a non-negative number", d["destination"], d["weight"])
 		}
 		stable -= int(weight)
 	}
@@ -378,7 +378,7 @@ func (e editor) weights(route map[string]any) (canary int, others []release.Dest
 		}
 		weight, err := traffic.Number(d["weight"])
 		if err != nil || weight < 0 {
-			return 0, nil, fmt.Errorf("the weight of %v is %v, which is not a number from 0", d["destination"], d["weight"])
+			return 0, nil, fmt.Errorf("the weight of %v is %v, which is not a non-negative number", d["destination"], d["weight"])
 		}
 		if is == canarySide {
 			canary = int(weight)

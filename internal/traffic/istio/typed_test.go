@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
 )
 
-// What is rendered must mean to Istio what it says: its own types read every field, and know all of them.
+// TestIstiosOwnTypesReadEveryField ensures that Istio's own types know every rendered field.
 func TestIstiosOwnTypesReadEveryField(t *testing.T) {
 	credentials := true
 	c := &flaggerv1.Canary{}

@@ -36,7 +36,7 @@ type Renderer struct{}
 // New makes the renderer of the provider knative.
 func New() Renderer { return Renderer{} }
 
-// Features are weights, and a status that says whether they hold.
+// Features are weights, and a status that confirms them.
 func (Renderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true, Confirms: true}
 }
@@ -92,7 +92,7 @@ func before(existing *unstructured.Unstructured) *unstructured.Unstructured {
 		return existing
 	}
 	out := existing.DeepCopy()
-	delete(traffic.Spec(out), "traffic") // all to the latest revision, says Knative
+	delete(traffic.Spec(out), "traffic") // Knative's default: all requests to the latest revision
 	return out
 }
 
@@ -108,7 +108,7 @@ type entries struct {
 
 func (e entries) share() int { return traffic.Share(e.primary, e.canary) }
 
-// entriesOf is what spec or status say. An entry without a number counts as one without a share.
+// entriesOf returns the traffic entries of spec or status. An entry without a number counts as 0.
 func entriesOf(obj *unstructured.Unstructured, part string) (entries, error) {
 	var out entries
 	list, _, err := unstructured.NestedFieldNoCopy(obj.Object, part, "traffic")
@@ -118,7 +118,7 @@ func entriesOf(obj *unstructured.Unstructured, part string) (entries, error) {
 	for _, entry := range traffic.Maps(list) {
 		percent, err := traffic.Number(entry["percent"])
 		if err != nil || percent < 0 {
-			return out, fmt.Errorf("%s.traffic has a share of %v, which is not a number from 0", part, entry["percent"])
+			return out, fmt.Errorf("%s.traffic has a share of %v, which is not a non-negative number", part, entry["percent"])
 		}
 		if tag, _ := entry["tag"].(string); tag != "" {
 			address := runtime.DeepCopyJSON(entry)
@@ -144,7 +144,7 @@ func entriesOf(obj *unstructured.Unstructured, part string) (entries, error) {
 	return out, nil
 }
 
-// Read takes the shares of the spec. What the status says of them confirms them.
+// Read reads the shares of the spec. The shares of the status confirm them.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	ref, service := existing[0].Ref, existing[0].Object
@@ -160,7 +160,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	case live.named == nil && latestReady(service) == service.GetAnnotations()[primaryAnnotation]:
 		return out, nil // the user's: all to the latest revision, which is the primary
 	case live.primary+live.canary == 0:
-		return out, fmt.Errorf("read %s: all shares of spec.traffic are 0: give one of them requests", ref)
+		return out, fmt.Errorf("read %s: all shares of spec.traffic are 0: set at least one of them", ref)
 	}
 	out.Found, out.Route.Canary = true, live.share()
 	out.Confirmed, out.Reason = confirmed(ref, service, live)

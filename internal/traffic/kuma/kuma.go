@@ -31,7 +31,7 @@ var specFields = traffic.Fields{
 			Fields: traffic.Whole("weight", "destination"),
 			Same:   func(was, now map[string]any) bool { return tagged(was) == tagged(now) },
 		},
-		"destination": {}, // all requests to one place, which Kuma takes for a contradiction beside a split
+		"destination": {}, // Kuma refuses a destination for all requests together with a split
 	}},
 }
 

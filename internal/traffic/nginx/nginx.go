@@ -70,7 +70,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	}, nil
 }
 
-// toCanary leads the paths of the apex to the canary, and says whether there are any.
+// toCanary changes the backends of the apex's paths to the canary, and reports whether there are any.
 func toCanary(t traffic.Target, ingress *unstructured.Unstructured) bool {
 	found := false
 	for _, path := range traffic.IngressPaths(ingress) {
@@ -116,7 +116,7 @@ func (r Renderer) annotations(t traffic.Target, route release.Route) (map[string
 	}
 }
 
-// matched is what the controller can tell requests by: one header, and one cookie.
+// matched is the match as the controller supports it: one header, and one cookie.
 func (r Renderer) matched(matches []release.Match) (map[string]string, error) {
 	out := map[string]string{}
 	for _, m := range matches {

@@ -28,7 +28,7 @@ const (
 // canaryKeys are what of the spec of a canary's Ingress is ours.
 var canaryKeys = []string{"ingressClassName", "rules", "tls"}
 
-// RolloutRenderer makes an Ingress for the canary beside each of the user's.
+// RolloutRenderer creates an Ingress for the canary for each Ingress of the user.
 type RolloutRenderer struct{}
 
 // NewRollout makes the router nginx.
@@ -39,7 +39,7 @@ func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true, MaxWeight: true}
 }
 
-// configuration is what the Rollout says of its Ingresses.
+// configuration is the configuration of the Ingresses in the spec of the Rollout.
 func configuration(t traffic.Target) argov1.NginxTrafficRouting {
 	if nginx := t.Routing().Nginx; nginx != nil {
 		return *nginx
@@ -62,7 +62,7 @@ func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects
 	return refs
 }
 
-// canaryName is cut in front of its end, so that it says what it is for.
+// canaryName is truncated before its suffix, so that the suffix shows its purpose.
 func canaryName(rollout, ingress string) string {
 	const end = "-canary"
 	name := rollout + "-" + ingress
@@ -117,7 +117,7 @@ func canarySpec(t traffic.Target, user *unstructured.Unstructured) map[string]an
 	return spec
 }
 
-// annotate tells the controller what the Ingress is for. What others put on it stays.
+// annotate sets the annotations that the controller reads. Annotations of other tools on the Ingress are unchanged.
 func annotate(t traffic.Target, r release.Route, user, obj *unstructured.Unstructured) {
 	c := configuration(t)
 	key := New(c.AnnotationPrefix).key
@@ -158,7 +158,7 @@ func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic
 		if text, ok := x.Object.GetAnnotations()[key]; ok {
 			weight, err := strconv.Atoi(text)
 			if err != nil || weight < 0 {
-				return traffic.Observed{Confirmed: traffic.CannotTell}, fmt.Errorf("read %s: annotation %s is %q, which is not a number from 0", x.Ref, key, text)
+				return traffic.Observed{Confirmed: traffic.CannotTell}, fmt.Errorf("read %s: annotation %s is %q, which is not a non-negative number", x.Ref, key, text)
 			}
 			out.Route.Canary = max(out.Route.Canary, weight)
 		}

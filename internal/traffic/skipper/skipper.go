@@ -66,7 +66,8 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	}, nil
 }
 
-// toBoth leads the paths of the apex to the primary, adds the same paths to the canary, and says whether there are any.
+// toBoth changes the backends of the apex's paths to the primary, adds the same paths for the canary, and reports whether
+// there are any.
 func toBoth(t traffic.Target, ingress *unstructured.Unstructured) bool {
 	found := false
 	for _, rule := range traffic.Maps(traffic.Spec(ingress)["rules"]) {
@@ -110,7 +111,7 @@ func shared(t traffic.Target, route release.Route, users string) (string, error)
 	return string(text), nil
 }
 
-// guarded is the user's predicate, after the one that says whether the routes of this Ingress hold at all.
+// guarded is the user's predicate, after the predicate that enables the routes of this Ingress.
 func guarded(route release.Route, users string) string {
 	guard := always
 	if route.Canary == 0 {
@@ -132,7 +133,7 @@ func (Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observ
 	annotations := existing[traffic.CanaryIngress].Object.GetAnnotations()
 	var numbers map[string]float64
 	if err := json.Unmarshal([]byte(annotations[weights]), &numbers); err != nil {
-		return out, nil //nolint:nilerr // what cannot be read is written anew
+		return out, nil //nolint:nilerr // an unreadable value is replaced
 	}
 	canary, named := numbers[t.CanaryService]
 	primary, both := numbers[t.StableService]

@@ -30,7 +30,7 @@ const (
 	V1Alpha3 Version = "v1alpha3"
 )
 
-// gatewaysAnnotation tells the adapter for Istio which gateways the split is for.
+// gatewaysAnnotation names, for the adapter for Istio, the gateways of the split.
 const gatewaysAnnotation = "VirtualService.v1alpha3.networking.istio.io/spec.gateways"
 
 // specFields are what of the spec Serin writes. Matches and all else may be written by others.
@@ -112,7 +112,7 @@ func setGateways(t traffic.Target, obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// forIstio says whether the provider names Istio as the mesh behind the split: smi:v1alpha1:istio.
+// forIstio reports whether the provider names Istio as the mesh behind the split: smi:v1alpha1:istio.
 func forIstio(t traffic.Target) bool {
 	return strings.HasPrefix(t.Provider, "smi:") && strings.HasSuffix(t.Provider, ":istio")
 }
@@ -143,7 +143,7 @@ func weightsOf(split traffic.Found) (weights map[string]int, names []string, err
 	for _, backend := range traffic.Maps(list) {
 		name, _ := backend["service"].(string)
 		if weights[name], err = weightOf(backend["weight"]); err != nil {
-			return nil, nil, fmt.Errorf("read %s: the weight of %s is %v, which is not a number from 0", split.Ref, name, backend["weight"])
+			return nil, nil, fmt.Errorf("read %s: the weight of %s is %v, which is not a non-negative number", split.Ref, name, backend["weight"])
 		}
 		names = append(names, name)
 	}

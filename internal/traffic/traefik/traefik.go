@@ -37,8 +37,8 @@ func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []tra
 	return []traffic.Ref{{GVK: traefikServiceKind, Namespace: t.Namespace, Name: t.Apex, Owned: true}}
 }
 
-// Render makes the TraefikService. The canary is in it only while it gets requests: at rest it has no pods, of which
-// Traefik would complain.
+// Render creates the TraefikService. It contains the canary only while that receives requests: the canary of an idle release
+// has no pods, and Traefik would report errors.
 func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func weightOf(entry map[string]any) (int, error) {
 	return traffic.Weight(entry["name"], entry["weight"])
 }
 
-// isService says whether an entry is the Service of that name; kind and namespace may be left out.
+// isService reports whether an entry is the Service of that name; kind and namespace may be omitted.
 func isService(t traffic.Target, entry map[string]any, name any) bool {
 	kind, namespace := entry["kind"], entry["namespace"]
 	return entry["name"] == name && (kind == nil || kind == "Service") && (namespace == nil || namespace == "" || namespace == t.Namespace)

@@ -33,7 +33,7 @@ type Admission struct {
 	kinds map[schema.GroupVersionKind]kind
 }
 
-// kind is told by its definition, or by its Go type where it is built into the API server.
+// kind is defined by a CustomResourceDefinition, or by its Go type if it is built into the API server.
 type kind struct {
 	built      func() any
 	structural *structural.Structural
@@ -134,7 +134,7 @@ func (a *Admission) add(crd *apiextensionsv1.CustomResourceDefinition) error {
 	return nil
 }
 
-// Complete fills in the defaults, and refuses fields that nobody defined.
+// Complete sets the defaults, and refuses undefined fields.
 func (a *Admission) Complete(obj *unstructured.Unstructured) error {
 	k, ok := a.kinds[obj.GroupVersionKind()]
 	if !ok {
@@ -151,11 +151,12 @@ func (a *Admission) Complete(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// Validate says why a complete object is refused: schema, and the rules across fields, which take their time.
+// Validate returns the reason to refuse a complete object: its schema, and the rules across fields, which are slow to
+// evaluate.
 func (a *Admission) Validate(ctx context.Context, obj *unstructured.Unstructured) error {
 	k := a.kinds[obj.GroupVersionKind()]
 	if k.built != nil {
-		return nil // what can be said of it, Complete said
+		return nil // Complete has validated it
 	}
 	faults := validation.ValidateCustomResource(field.NewPath(""), obj.Object, k.schema)
 	more, _ := k.rules.Validate(ctx, field.NewPath(""), k.structural, obj.Object, nil, math.MaxInt64)

@@ -211,8 +211,7 @@ func cookies(t *rapid.T) release.Cookie {
 	}
 }
 
-// garble puts a value of any kind somewhere into the spec or the annotations of an object, as somebody does who knows no
-// schema.
+// garble puts a value of any kind somewhere into the spec or the annotations of an object, as a user without a schema might.
 func garble(t *rapid.T, object map[string]any) {
 	garbage := rapid.SampledFrom([]any{nil, "", "text", true, int64(-1), 0.5, map[string]any{}, map[string]any{"name": int64(1)}, []any{}, []any{nil, "text"}})
 	if rapid.Bool().Draw(t, "an annotation") {

@@ -239,7 +239,8 @@ func cookiesIn(t *testing.T, version map[string]any) flaggerv1.CanaryStatus {
 	return status
 }
 
-// plain is what is compared: recordings leave out names and identities, and empty lists and maps say nothing.
+// plain returns the object for a comparison: recordings do not have names and identities, and empty lists and maps are
+// insignificant.
 func plain(object map[string]any) map[string]any {
 	text, err := json.Marshal(object)
 	if err != nil {

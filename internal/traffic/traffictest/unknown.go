@@ -19,10 +19,10 @@ const unknownField = "fieldOfOthers"
 // unknownMetadata are the keys that others write in maps whose keys everybody chooses.
 var unknownMetadata = map[string]string{"labels": "theirs", "annotations": "example.com/theirs"}
 
-// shape is what a definition says about a value.
+// shape is the definition of a value.
 type shape interface {
-	// fields is true of an object whose fields are defined. In other objects a key is a value that somebody chose, such as
-	// the name of a header, and no field.
+	// fields reports whether the value is an object whose fields are defined. In other objects a key is a value that a user
+	// chose, such as the name of a header, and not a field.
 	fields() bool
 	// field is the shape of a field, nil where it is not defined.
 	field(name string) shape
@@ -125,8 +125,8 @@ type unknowns struct {
 	whole []string
 	// sides are the names of the two Services.
 	sides []string
-	// follows says whether the spec of an object follows one of the user's, so that what others put inside of it is not
-	// theirs to keep.
+	// follows reports whether the spec of an object is copied from one of the user's, so that fields that other tools set in
+	// the copy are not preserved.
 	follows func(*unstructured.Unstructured) bool
 }
 
@@ -145,7 +145,7 @@ func (u unknowns) visit(obj *unstructured.Unstructured, see func(path string, ob
 	})
 }
 
-// add returns a copy of the object with a field of somebody else's in every object inside of it.
+// add returns a copy of the object with an unknown field in every object inside of it.
 func (u unknowns) add(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	if obj == nil {
 		return nil
@@ -164,12 +164,12 @@ func (u unknowns) add(obj *unstructured.Unstructured) *unstructured.Unstructured
 	return out
 }
 
-// lost says what became of fields of others on the way from an object to what was rendered of it. plain is what is
-// rendered of the object without these fields, and marked what is rendered of it with them. Empty: nothing is lost, and
-// nothing else is different.
+// lost compares an object with what is rendered of it, and describes the unknown fields that were lost or changed. plain is
+// rendered of the object without these fields, and marked with them. It is empty if no field is lost and nothing else
+// differs.
 func (u unknowns) lost(before, plain, marked *unstructured.Unstructured) string {
 	if before == nil || plain == nil {
-		return "" // made anew, or taken away
+		return "" // created again, or deleted
 	}
 	if diff := cmp.Diff(plain.Object, u.without(marked.Object)); diff != "" {
 		return "fields of others change what is rendered (-without +with):\n" + diff

@@ -57,7 +57,7 @@ func TestDifferencesHideNoDefect(t *testing.T) {
 		}
 	})
 
-	// The last version of every recorded object gets metadata and a field that nobody asked for, or loses some of its own.
+	// The last version of every recorded object gets unexpected metadata and an unexpected field, or loses some of its own.
 	t.Run("objects", func(t *testing.T) {
 		for _, c := range cases {
 			for key, object := range objectsOf(t, c) {

@@ -1,6 +1,6 @@
-// Package albtest has a region of AWS with load balancers, for tests: a server that speaks the API's protocol.
+// Package albtest simulates a region of AWS with load balancers for tests: a server that implements the API's protocol.
 //
-// It must know nothing of who asks, nor of what the answers are for.
+// It must not know who calls it, nor how the responses are used.
 package albtest
 
 import (
@@ -15,53 +15,54 @@ import (
 	"testing"
 )
 
-// Region of AWS with load balancers, as far as its API is asked for them here. What it has may be set before it serves; then
-// Change changes it.
+// Region is a region of AWS with load balancers, with the part of the API that Serin calls. Its fields may be set before it
+// serves; later, Change changes them.
 type Region struct {
 	mu        sync.Mutex
 	Balancers []*Balancer
-	// Tags that say what target groups are for, by their ARNs, and what Targets they have.
+	// Tags are the tags with the purpose of target groups, and Targets their targets, by ARN.
 	Tags    map[string]string
 	Targets map[string][]Target
-	// PageSize of all lists; Refuse is the code with which a call is refused, by its name.
+	// PageSize of all lists; Refuse has the error codes with which calls are refused, by the name of the call.
 	PageSize int
 	Refuse   map[string]string
-	// Calls that were made, and how the last of them was Signed.
+	// Calls are the received calls, and Signed is the signature of the last one.
 	Calls  []string
 	Signed string
 }
 
-// Balancer is a load balancer: ARN, name, the name of its host, the ARNs of its target groups, and for each of its listeners the
-// rules, as weights of target groups.
+// Balancer is a load balancer: ARN, name, host name, the ARNs of its target groups, and for each of its listeners the rules,
+// as weights of target groups.
 type Balancer struct {
 	ARN, Name, Host string
 	Groups          []string
 	Listeners       [][]map[string]int
 }
 
-// Target is an address in a target group, and how it is.
+// Target is an address in a target group, and its health.
 type Target struct {
 	IP         string
 	Port       int
 	State, Why string
 }
 
-// Change lets something in the region become another.
+// Change changes the region while it serves.
 func (r *Region) Change(how func(*Region)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	how(r)
 }
 
-// Serve starts the region, and is the environment of a process that lives in it, without anything of the machine's.
+// Serve starts the region, and returns the environment variables of a process in it, isolated from the configuration of the
+// machine.
 func (r *Region) Serve(t testing.TB) map[string]string {
 	t.Helper()
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
-	nothing := filepath.Join(t.TempDir(), "nothing")
+	missing := filepath.Join(t.TempDir(), "missing")
 	return map[string]string{
 		"AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING_V2": server.URL, "AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "hush",
-		"AWS_PROFILE": "", "AWS_CONFIG_FILE": nothing, "AWS_SHARED_CREDENTIALS_FILE": nothing, "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_PROFILE": "", "AWS_CONFIG_FILE": missing, "AWS_SHARED_CREDENTIALS_FILE": missing, "AWS_EC2_METADATA_DISABLED": "true",
 	}
 }
 
@@ -101,7 +102,7 @@ func (r *Region) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	name, all := r.answer(call, request)
 	result := element(call+"Result", "")
-	if call == "DescribeTags" || call == "DescribeTargetHealth" { // have no pages
+	if call == "DescribeTags" || call == "DescribeTargetHealth" { // are not paginated
 		result.Inside = []member{list(name, all)}
 	} else {
 		result.Inside = r.page(name, all, request.PostForm.Get("Marker"))
@@ -169,7 +170,7 @@ func (r *Region) answer(call string, request *http.Request) (name string, all []
 		}
 		return "TargetHealthDescriptions", all
 	default:
-		panic("nobody is asked " + call)
+		panic("unexpected call " + call)
 	}
 }
 

@@ -21,16 +21,16 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/alb"
 )
 
-// Bounds of one call, of what one list may have, and of how many resources may be named in one question for tags.
+// Limits of one call, of one list, and of the resources in one request for tags.
 const (
-	callTimeout = 10 * time.Second
-	maxAnswer   = 4 << 20
-	maxPages    = 100
-	maxTagged   = 20
+	callTimeout     = 10 * time.Second
+	maxResponse     = 4 << 20
+	maxPages        = 100
+	maxTagResources = 20
 )
 
-// amazon asks the API of load balancers. Region, credentials and another endpoint are those of the process: of its
-// environment, its configuration, its service account or its node. They are looked for when they are first needed.
+// amazon calls the API of load balancers. Region, credentials and endpoint are those of the process: of its environment, its
+// configuration, its service account or its node. They are loaded when they are first needed.
 type amazon struct {
 	http *http.Client
 	tag  string
@@ -40,13 +40,13 @@ type amazon struct {
 }
 
 func newAmazon(client *outbound.Client, tag string) *amazon {
-	return &amazon{http: client.HTTP(maxAnswer, callTimeout), tag: tag}
+	return &amazon{http: client.HTTP(maxResponse, callTimeout), tag: tag}
 }
 
 var errNoRegion = errors.New("the region of Amazon's services is not known: set AWS_REGION in the environment of the controller")
 
-// client is the library's. Credentials are fetched with a client of its own, because they come from addresses that nobody
-// else may call.
+// client returns the client of the AWS library. It fetches credentials with an HTTP client of its own, because they come from
+// addresses that other clients may not call.
 func (a *amazon) client(ctx context.Context) (*elb.Client, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,19 +54,19 @@ func (a *amazon) client(ctx context.Context) (*elb.Client, error) {
 		return a.api, nil
 	}
 	loaded, err := config.LoadDefaultConfig(ctx)
-	if err != nil { // its text may have what was read
+	if err != nil { // its text may contain parts of the configuration
 		return nil, errors.New("the configuration of Amazon's services cannot be read: correct the AWS_ variables in the environment of the controller")
 	}
 	if loaded.Region == "" {
 		return nil, errNoRegion
 	}
 	a.api = elb.NewFromConfig(loaded, func(o *elb.Options) {
-		o.HTTPClient, o.Retryer = a.http, aws.NopRetryer{} // who asks again, and when, is decided where the answer is judged
+		o.HTTPClient, o.Retryer = a.http, aws.NopRetryer{} // the caller decides about retries
 	})
 	return a.api, nil
 }
 
-// pages reads a list to its end, or until enough of it was seen. next gives one page, and the mark of the one after it.
+// pages reads a list to its end, or until enough of it was read. next returns the marker of the next page.
 func pages(next func(marker *string) (after *string, enough bool, err error)) error {
 	var marker *string
 	for range maxPages {
@@ -79,7 +79,7 @@ func pages(next func(marker *string) (after *string, enough bool, err error)) er
 	return fmt.Errorf("a list has more than %d pages", maxPages)
 }
 
-// balancer finds a load balancer by the name of its host, with its target groups and its rules; nil: there is none.
+// balancer finds a load balancer by its host name, with its target groups and its rules; nil if there is none.
 func (a *amazon) balancer(ctx context.Context, host string) (*alb.Balancer, error) {
 	api, err := a.client(ctx)
 	if err != nil {
@@ -107,12 +107,12 @@ func (a *amazon) balancer(ctx context.Context, host string) (*alb.Balancer, erro
 	return found, err
 }
 
-// sameHost is true for names of one host; an Ingress may name the one with addresses of both kinds.
+// sameHost reports whether both names are of one host; an Ingress may use the dual-stack name.
 func sameHost(is, named string) bool {
 	return strings.EqualFold(is, strings.TrimPrefix(strings.ToLower(strings.TrimSuffix(named, ".")), "dualstack."))
 }
 
-// groups are the target groups of a load balancer, with what their tags say that they are for.
+// groups returns the target groups of a load balancer, with their purposes according to their tags.
 func (a *amazon) groups(ctx context.Context, api *elb.Client, balancer string) ([]alb.Group, error) {
 	var groups []alb.Group
 	err := pages(func(marker *string) (*string, bool, error) {
@@ -128,17 +128,17 @@ func (a *amazon) groups(ctx context.Context, api *elb.Client, balancer string) (
 	if err != nil {
 		return nil, err
 	}
-	for some := range slices.Chunk(groups, maxTagged) {
-		arns := make([]string, len(some))
-		for i, g := range some {
+	for chunk := range slices.Chunk(groups, maxTagResources) {
+		arns := make([]string, len(chunk))
+		for i, g := range chunk {
 			arns[i] = g.ARN
 		}
 		answer, err := api.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: arns})
 		if err != nil {
 			return nil, readable("DescribeTags", err)
 		}
-		for i := range some {
-			some[i].Resource = a.resource(answer.TagDescriptions, some[i].ARN)
+		for i := range chunk {
+			chunk[i].Resource = a.resource(answer.TagDescriptions, chunk[i].ARN)
 		}
 	}
 	return groups, nil
@@ -155,7 +155,7 @@ func (a *amazon) resource(all []types.TagDescription, arn string) string {
 	return ""
 }
 
-// rules are those of all listeners of a load balancer, the last ones included, which every listener has.
+// rules returns the rules of all listeners of a load balancer, including the default rules.
 func (*amazon) rules(ctx context.Context, api *elb.Client, balancer string) ([]alb.Rule, error) {
 	var listeners []string
 	err := pages(func(marker *string) (*string, bool, error) {
@@ -190,7 +190,7 @@ func (*amazon) rules(ctx context.Context, api *elb.Client, balancer string) ([]a
 	return rules, nil
 }
 
-// forwards are the actions of a rule that forward by weights.
+// forwards returns the actions of a rule that forward by weights.
 func forwards(r types.Rule) []alb.Rule {
 	var out []alb.Rule
 	for _, action := range r.Actions {
@@ -206,7 +206,7 @@ func forwards(r types.Rule) []alb.Rule {
 	return out
 }
 
-// targets are the addresses in a target group.
+// targets returns the addresses in a target group.
 func (a *amazon) targets(ctx context.Context, group string) ([]alb.Target, error) {
 	api, err := a.client(ctx)
 	if err != nil {
@@ -229,16 +229,16 @@ func (a *amazon) targets(ctx context.Context, group string) ([]alb.Target, error
 	return out, nil
 }
 
-// codes are words of the API for why it refuses: what else it says may have what was sent.
-var codes = regexp.MustCompile(`^[A-Za-z.]{1,64}$`)
+// errorCodes matches error errorCodes of the API. Other text of an error may contain parts of the request.
+var errorCodes = regexp.MustCompile(`^[A-Za-z.]{1,64}$`)
 
-// denials are those for a role that may not ask.
-var denials = []string{"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
+// denialCodes are the error errorCodes for a role without permission.
+var denialCodes = []string{"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
 
-// readable is the error of the library as a sentence for people. The library's own text may have what it sent.
+// readable converts an error of the library to a message for users. The library's own text may contain parts of the request.
 func readable(call string, err error) error {
-	if gone, ok := errors.AsType[*outbound.UnreachableError](err); ok {
-		return fmt.Errorf("AWS does not answer %s: %w", call, gone)
+	if unreachable, ok := errors.AsType[*outbound.UnreachableError](err); ok {
+		return fmt.Errorf("AWS does not answer %s: %w", call, unreachable)
 	}
 	if refused, ok := errors.AsType[*outbound.RefusedError](err); ok {
 		return fmt.Errorf("AWS cannot be asked %s: %w", call, refused)
@@ -249,14 +249,14 @@ func readable(call string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("AWS has not answered %s in time", call)
 	}
-	said, ok := errors.AsType[smithy.APIError](err)
+	apiError, ok := errors.AsType[smithy.APIError](err)
 	switch {
 	case !ok:
 		return fmt.Errorf("AWS cannot be asked %s: no credentials of the controller, or an answer that cannot be read; give its service account a role", call)
-	case slices.Contains(denials, said.ErrorCode()):
-		return fmt.Errorf("AWS refuses %s (%s): allow the role of the controller elasticloadbalancing:%s", call, said.ErrorCode(), call)
-	case codes.MatchString(said.ErrorCode()):
-		return fmt.Errorf("AWS refuses %s: %s", call, said.ErrorCode())
+	case slices.Contains(denialCodes, apiError.ErrorCode()):
+		return fmt.Errorf("AWS refuses %s (%s): allow the role of the controller elasticloadbalancing:%s", call, apiError.ErrorCode(), call)
+	case errorCodes.MatchString(apiError.ErrorCode()):
+		return fmt.Errorf("AWS refuses %s: %s", call, apiError.ErrorCode())
 	default:
 		return fmt.Errorf("AWS refuses %s", call)
 	}

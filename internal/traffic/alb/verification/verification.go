@@ -1,8 +1,8 @@
-// Package verification finds out whether load balancers of AWS do what a Rollout needs: whether their rules have the weights
-// that the Ingresses say, and their target groups the pods of a Service.
+// Package verification verifies that load balancers of AWS have the state that a Rollout needs: that their rules have the
+// weights of the Ingresses, and their target groups the pods of a Service.
 //
-// It knows how to ask AWS and where the cluster says what is bound to what; what the answers mean, package alb decides. It
-// must not know phases, steps or any reconciler, and nothing waits for it: questions come through a prober.
+// It knows how to query AWS and the bindings in the cluster; package alb interprets the results. It must not know phases,
+// steps or any reconciler, and nothing waits for it: questions come from a query runner.
 package verification
 
 import (
@@ -27,13 +27,13 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/alb"
 )
 
-// patience bounds all calls for one question.
-const patience = 30 * time.Second
+// questionTimeout limits all calls for one question.
+const questionTimeout = 30 * time.Second
 
-// bindingKind is what ties a target group to a Service.
+// bindingKind is the kind that binds a target group to a Service.
 const bindingKind = "TargetGroupBinding"
 
-// Verifier puts questions to AWS.
+// Verifier answers questions by queries to AWS.
 type Verifier struct {
 	// cluster reads from the API server: bindings and pods are not watched for this.
 	cluster  client.Reader
@@ -41,13 +41,13 @@ type Verifier struct {
 	bindings schema.GroupVersionKind
 }
 
-// Options say how the load balancer controller was told to name things.
+// Options are settings of the load balancer controller.
 type Options struct {
-	// Tag is that of a target group which says what it is for, and BindingAPI group and version of TargetGroupBindings.
+	// Tag is the key of the tag with the purpose of a target group, and BindingAPI group and version of TargetGroupBindings.
 	Tag, BindingAPI string
 }
 
-// New asks nobody yet.
+// New returns a Verifier. It sends no query yet.
 func New(cluster client.Reader, out *outbound.Client, o Options) (*Verifier, error) {
 	gv, err := schema.ParseGroupVersion(o.BindingAPI)
 	if err != nil {
@@ -56,16 +56,15 @@ func New(cluster client.Reader, out *outbound.Client, o Options) (*Verifier, err
 	return &Verifier{cluster: cluster, amazon: newAmazon(out, o.Tag), bindings: gv.WithKind(bindingKind)}, nil
 }
 
-// Ask implements prober.SendFunc for probes whose question is a traffic.Question. The detail of the answer is a
-// traffic.Answer.
-func (v *Verifier) Ask(ctx context.Context, _ queryrunner.Key, probe release.Query) release.Answer {
-	question, ok := probe.Request.(traffic.Question)
+// Ask executes a query whose request is a traffic.Question. The detail of the answer is a traffic.Answer.
+func (v *Verifier) Ask(ctx context.Context, _ queryrunner.Key, query release.Query) release.Answer {
+	question, ok := query.Request.(traffic.Question)
 	if !ok {
 		return release.Answer{Outcome: release.Broken, Text: "nothing is asked about load balancers"}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, questionTimeout, fmt.Errorf("no answer within %s", questionTimeout))
 	defer cancel()
-	found := v.find(ctx, question)
+	found := v.answer(ctx, question)
 	outcome := release.No
 	if found.Holds {
 		outcome = release.Yes
@@ -73,7 +72,7 @@ func (v *Verifier) Ask(ctx context.Context, _ queryrunner.Key, probe release.Que
 	return release.Answer{Outcome: outcome, Text: found.Reason, Detail: found}
 }
 
-// The reasons of events, by which people filter them.
+// The reasons of events, by which users filter them.
 const (
 	reasonVerified   = "TargetGroupVerified"
 	reasonUnverified = "TargetGroupUnverified"
@@ -81,10 +80,11 @@ const (
 	reasonMissing    = "LoadBalancerNotFound"
 )
 
-// find looks at everything, so that each event is told, and stops at the first call that fails: the others would too.
-func (v *Verifier) find(ctx context.Context, q traffic.Question) traffic.Answer {
+// answer verifies everything, so that each event is reported, and stops at the first call that fails: the others would fail
+// too.
+func (v *Verifier) answer(ctx context.Context, q traffic.Question) traffic.Answer {
 	out := traffic.Answer{Holds: true}
-	add := func(event traffic.Event) (goOn bool) {
+	add := func(event traffic.Event) (proceed bool) {
 		out.Events = append(out.Events, event)
 		if event.Warning && out.Holds {
 			out.Holds, out.Reason = false, event.Message
@@ -92,7 +92,7 @@ func (v *Verifier) find(ctx context.Context, q traffic.Question) traffic.Answer 
 		return event.Reason != reasonError
 	}
 	for _, forward := range q.Forwards {
-		status, event := v.forwarded(ctx, q.Namespace, forward)
+		status, event := v.verifyForward(ctx, q.Namespace, forward)
 		if status != nil {
 			out.Balancers = append(out.Balancers, *status)
 		}
@@ -101,7 +101,7 @@ func (v *Verifier) find(ctx context.Context, q traffic.Question) traffic.Answer 
 		}
 	}
 	for _, backing := range q.Backings {
-		if !add(v.backed(ctx, q.Namespace, backing)) {
+		if !add(v.verifyBacking(ctx, q.Namespace, backing)) {
 			return out
 		}
 	}
@@ -112,8 +112,9 @@ func warning(reason, message string) traffic.Event {
 	return traffic.Event{Warning: true, Reason: reason, Message: message}
 }
 
-// forwarded asks whether the load balancers of an Ingress share requests as they shall. The status is that of the first.
-func (v *Verifier) forwarded(ctx context.Context, namespace string, f traffic.Forward) (*argov1.ALBStatus, traffic.Event) {
+// verifyForward verifies that the load balancers of an Ingress split requests as desired. The status is that of the first
+// one.
+func (v *Verifier) verifyForward(ctx context.Context, namespace string, f traffic.Forward) (*argov1.ALBStatus, traffic.Event) {
 	if len(f.Hosts) == 0 {
 		return nil, warning(reasonMissing, fmt.Sprintf("Ingress %s has no load balancer in its status yet", f.Ingress))
 	}
@@ -129,8 +130,8 @@ func (v *Verifier) forwarded(ctx context.Context, namespace string, f traffic.Fo
 		if status == nil {
 			status = new(balancer.Status(namespace, f))
 		}
-		if lacks := balancer.Unforwarded(namespace, f); lacks != "" {
-			return status, warning(reasonUnverified, fmt.Sprintf("Ingress %s: %s", f.Ingress, lacks))
+		if missing := balancer.Unforwarded(namespace, f); missing != "" {
+			return status, warning(reasonUnverified, fmt.Sprintf("Ingress %s: %s", f.Ingress, missing))
 		}
 	}
 	var shares []string
@@ -140,21 +141,22 @@ func (v *Verifier) forwarded(ctx context.Context, namespace string, f traffic.Fo
 	return status, traffic.Event{Reason: reasonVerified, Message: fmt.Sprintf("Ingress %s: load balancer has %s", f.Ingress, strings.Join(shares, " "))}
 }
 
-// backed asks whether target groups that are bound to a Service have its pods.
-func (v *Verifier) backed(ctx context.Context, namespace string, b traffic.Backing) traffic.Event {
-	lacks, err := v.lacks(ctx, namespace, b)
+// verifyBacking verifies that target groups that are bound to a Service have its pods.
+func (v *Verifier) verifyBacking(ctx context.Context, namespace string, b traffic.Backing) traffic.Event {
+	missing, err := v.missingTarget(ctx, namespace, b)
 	switch {
 	case err != nil:
 		return warning(reasonError, fmt.Sprintf("The target groups of Service %s cannot be verified: %v", b.Service, err))
-	case lacks != "":
-		return warning(reasonUnverified, fmt.Sprintf("Service %s: %s", b.Service, lacks))
+	case missing != "":
+		return warning(reasonUnverified, fmt.Sprintf("Service %s: %s", b.Service, missing))
 	default:
 		return traffic.Event{Reason: reasonVerified, Message: fmt.Sprintf("Service %s: its target groups have the pods of %s", b.Service, b.Hash)}
 	}
 }
 
-// lacks says what the target groups of a Service do not have; empty: they have all of its pods, or it has none.
-func (v *Verifier) lacks(ctx context.Context, namespace string, b traffic.Backing) (string, error) {
+// missingTarget describes a pod that the target groups of a Service do not have; empty if they have all of its pods, or it
+// has none.
+func (v *Verifier) missingTarget(ctx context.Context, namespace string, b traffic.Backing) (string, error) {
 	bindings, err := v.bindingsOf(ctx, namespace, b.Service)
 	if err != nil || len(bindings) == 0 {
 		return "", err
@@ -185,14 +187,14 @@ func (v *Verifier) lacks(ctx context.Context, namespace string, b traffic.Backin
 		if err != nil {
 			return "", err
 		}
-		if lacks := alb.Unreached(binding, addresses, targets); lacks != "" {
-			return lacks, nil
+		if missing := alb.Unreached(binding, addresses, targets); missing != "" {
+			return missing, nil
 		}
 	}
 	return "", nil
 }
 
-// bindingsOf are the TargetGroupBindings of a Service; none where the cluster does not know the kind.
+// bindingsOf returns the TargetGroupBindings of a Service; none if the cluster does not know the kind.
 func (v *Verifier) bindingsOf(ctx context.Context, namespace, service string) ([]alb.Binding, error) {
 	var all unstructured.UnstructuredList
 	all.SetGroupVersionKind(v.bindings.GroupVersion().WithKind(v.bindings.Kind + "List"))

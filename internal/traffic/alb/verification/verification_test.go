@@ -33,11 +33,11 @@ const (
 	stable = "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/stable/s"
 )
 
-// aShop is a region whose second load balancer, of three, shares requests 20 to 80, on two listeners.
-func aShop() *albtest.Region {
+// shopRegion is a region whose second load balancer, of three, splits requests 20 to 80, on two listeners.
+func shopRegion() *albtest.Region {
 	shares := map[string]int{canary: 20, stable: 80}
 	groups := []string{canary, stable}
-	for i := range 25 { // more than one question for tags may name
+	for i := range 25 { // more than one request for tags may name
 		groups = slices.Insert(groups, 0, fmt.Sprintf("arn:other-%d", i))
 	}
 	return &albtest.Region{
@@ -53,15 +53,15 @@ func aShop() *albtest.Region {
 	}
 }
 
-// near has the process live in a region.
-func near(t *testing.T, r *albtest.Region) {
+// useRegion configures the process for a region.
+func useRegion(t *testing.T, r *albtest.Region) {
 	t.Helper()
 	for name, value := range r.Serve(t) {
 		t.Setenv(name, value)
 	}
 }
 
-func twenty() traffic.Question {
+func questionWithWeight20() traffic.Question {
 	return traffic.Question{Namespace: "web", Forwards: []traffic.Forward{{
 		Ingress: "shop", Hosts: []string{"dualstack.shop-1.eu-west-1.elb.amazonaws.com"},
 		Shares: []traffic.Portion{{Service: "cart-canary", Port: "80", Weight: 20}, {Service: "cart-stable", Port: "80", Weight: 80}},
@@ -100,7 +100,7 @@ func ask(t *testing.T, v *Verifier, q traffic.Question) (traffic.Answer, release
 	return detail, answer
 }
 
-func told(a traffic.Answer) string {
+func eventTexts(a traffic.Answer) string {
 	var lines []string
 	for _, e := range a.Events {
 		lines = append(lines, e.Reason+": "+e.Message)
@@ -110,11 +110,11 @@ func told(a traffic.Answer) string {
 
 func TestWeightsAreVerifiedAcrossPagesAndListeners(t *testing.T) {
 	for _, size := range []int{1, 2, 100} {
-		r := aShop()
+		r := shopRegion()
 		r.PageSize = size
-		near(t, r)
-		got, answer := ask(t, verifier(t), twenty())
-		if !got.Holds || answer.Outcome != release.Yes || told(got) != "TargetGroupVerified: Ingress shop: load balancer has cart-canary=20 cart-stable=80" {
+		useRegion(t, r)
+		got, answer := ask(t, verifier(t), questionWithWeight20())
+		if !got.Holds || answer.Outcome != release.Yes || eventTexts(got) != "TargetGroupVerified: Ingress shop: load balancer has cart-canary=20 cart-stable=80" {
 			t.Fatalf("pages of %d: %+v", size, got)
 		}
 		want := argov1.ALBStatus{
@@ -132,7 +132,7 @@ func TestWeightsAreVerifiedAcrossPagesAndListeners(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsSaid(t *testing.T) {
+func TestDifferencesAreReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*albtest.Region, *traffic.Question)
 		want   string
@@ -165,21 +165,22 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, q := aShop(), twenty()
+			r, q := shopRegion(), questionWithWeight20()
 			c.change(r, &q)
-			near(t, r)
+			useRegion(t, r)
 			got, answer := ask(t, verifier(t), q)
-			if got.Holds || answer.Outcome != release.No || told(got) != c.want || !strings.HasSuffix(c.want, got.Reason) {
+			if got.Holds || answer.Outcome != release.No || eventTexts(got) != c.want || !strings.HasSuffix(c.want, got.Reason) {
 				t.Errorf("got %+v, want %s", got, c.want)
 			}
 		})
 	}
 }
 
-// A second Ingress is looked at although the first is not as it shall be, so that both are told; a call that fails ends it.
-func TestEveryIngressIsLookedAt(t *testing.T) {
-	r, q := aShop(), twenty()
-	near(t, r)
+// TestEveryIngressIsVerified: the second Ingress is verified although the first one differs, so that both are reported. A
+// call that fails ends the verification.
+func TestEveryIngressIsVerified(t *testing.T) {
+	r, q := shopRegion(), questionWithWeight20()
+	useRegion(t, r)
 	first := q.Forwards[0]
 	first.Ingress = "intranet"
 	q.Forwards = []traffic.Forward{first, q.Forwards[0]}
@@ -193,7 +194,7 @@ func TestEveryIngressIsLookedAt(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestCallsThatFail(t *testing.T) {
 	dead := httptest.NewServer(http.NotFoundHandler())
 	dead.Close()
 	for name, c := range map[string]struct{ variable, value, want string }{
@@ -202,25 +203,25 @@ func TestNobodyAnswers(t *testing.T) {
 		"no credentials": {"AWS_ACCESS_KEY_ID", "", "no credentials of the controller"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			near(t, aShop())
+			useRegion(t, shopRegion())
 			t.Setenv("AWS_DEFAULT_REGION", "")
 			t.Setenv(c.variable, c.value)
-			got, _ := ask(t, verifier(t), twenty())
+			got, _ := ask(t, verifier(t), questionWithWeight20())
 			if got.Holds || got.Events[0].Reason != reasonError || !strings.Contains(got.Reason, c.want) {
 				t.Errorf("got %+v", got)
 			}
 			if strings.Contains(got.Reason, "hush") || strings.Contains(got.Reason, "AKID") {
-				t.Errorf("it says a secret: %s", got.Reason)
+				t.Errorf("the reason contains a secret: %s", got.Reason)
 			}
 		})
 	}
 }
 
-func backed() traffic.Question {
+func questionAboutPods() traffic.Question {
 	return traffic.Question{Namespace: "web", Backings: []traffic.Backing{{Service: "cart", Hash: "new", Pods: 1}}}
 }
 
-func bound() []client.Object {
+func boundObjects() []client.Object {
 	pod := func(name, hash, ip string) client.Object {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, Labels: map[string]string{"app": "cart", argov1.PodTemplateHashLabel: hash}},
@@ -255,56 +256,58 @@ func TestTargetGroupsHaveThePodsOfTheNewRevision(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			near(t, &albtest.Region{Targets: map[string][]albtest.Target{stable: c.targets}})
-			if got, _ := ask(t, verifier(t, bound()...), backed()); told(got) != c.want {
-				t.Errorf("got %s, want %s", told(got), c.want)
+			useRegion(t, &albtest.Region{Targets: map[string][]albtest.Target{stable: c.targets}})
+			if got, _ := ask(t, verifier(t, boundObjects()...), questionAboutPods()); eventTexts(got) != c.want {
+				t.Errorf("got %s, want %s", eventTexts(got), c.want)
 			}
 		})
 	}
 }
 
-func TestAServiceThatNothingIsBoundToHasNothingToVerify(t *testing.T) {
+func TestAServiceWithoutBindingsIsNotVerified(t *testing.T) {
 	r := &albtest.Region{}
-	near(t, r)
-	for name, objects := range map[string][]client.Object{"no binding": nil, "of nodes": bound()} {
+	useRegion(t, r)
+	for name, objects := range map[string][]client.Object{"no binding": nil, "of nodes": boundObjects()} {
 		if name == "of nodes" {
 			objects[2].(*unstructured.Unstructured).Object["spec"].(map[string]any)["targetType"] = "instance"
 		}
-		if got, _ := ask(t, verifier(t, objects...), backed()); !got.Holds || len(r.Calls) > 0 {
-			t.Errorf("%s: got %+v, and AWS was asked %v", name, got, r.Calls)
+		if got, _ := ask(t, verifier(t, objects...), questionAboutPods()); !got.Holds || len(r.Calls) > 0 {
+			t.Errorf("%s: got %+v, and AWS received %v", name, got, r.Calls)
 		}
 	}
 }
 
 func TestNoPodIsReady(t *testing.T) {
-	near(t, &albtest.Region{})
-	objects := bound()[1:]
-	if got, _ := ask(t, verifier(t, objects...), backed()); got.Holds || got.Reason != "Service cart: no pod of new is ready" {
+	useRegion(t, &albtest.Region{})
+	objects := boundObjects()[1:]
+	if got, _ := ask(t, verifier(t, objects...), questionAboutPods()); got.Holds || got.Reason != "Service cart: no pod of new is ready" {
 		t.Errorf("got %+v", got)
 	}
-	none := backed()
+	none := questionAboutPods()
 	none.Backings[0].Pods = 0
 	if got, _ := ask(t, verifier(t, objects...), none); !got.Holds {
-		t.Errorf("nobody asks for pods, and it waits for some: %+v", got)
+		t.Errorf("no pods are desired, but it waits for some: %+v", got)
 	}
 }
 
-// refusing lists nothing.
-type refusing struct {
+// failingReader fails all lists.
+type failingReader struct {
 	client.Reader
 	err error
 }
 
-func (r refusing) List(context.Context, client.ObjectList, ...client.ListOption) error { return r.err }
+func (r failingReader) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return r.err
+}
 
 func TestBindingsThatCannotBeRead(t *testing.T) {
-	near(t, &albtest.Region{})
+	useRegion(t, &albtest.Region{})
 	resource := schema.GroupResource{Group: "elbv2.k8s.aws", Resource: "targetgroupbindings"}
-	got, _ := ask(t, verifierOf(t, refusing{err: apierrors.NewForbidden(resource, "", nil)}), backed())
+	got, _ := ask(t, verifierOf(t, failingReader{err: apierrors.NewForbidden(resource, "", nil)}), questionAboutPods())
 	if got.Holds || got.Reason != "The target groups of Service cart cannot be verified: the controller may not list TargetGroupBindings: give it that right" {
 		t.Errorf("got %+v", got)
 	}
-	if got, _ = ask(t, verifierOf(t, refusing{err: apierrors.NewNotFound(resource, "")}), backed()); !got.Holds {
-		t.Errorf("the cluster does not know the kind, and it waits: %+v", got)
+	if got, _ = ask(t, verifierOf(t, failingReader{err: apierrors.NewNotFound(resource, "")}), questionAboutPods()); !got.Holds {
+		t.Errorf("the cluster does not know the kind, but it waits: %+v", got)
 	}
 }

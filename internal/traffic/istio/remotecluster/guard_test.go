@@ -26,24 +26,24 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
-// there is a cluster that answers as it is told to, and counts.
-type there struct {
+// remoteCluster is a client of a cluster that returns configured responses and counts requests.
+type remoteCluster struct {
 	client.Client
 	answer func(ctx context.Context) error
 	asked  int
 }
 
-func (c *there) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+func (c *remoteCluster) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	c.asked++
 	return c.answer(ctx)
 }
 
-func (c *there) Patch(ctx context.Context, _ client.Object, _ client.Patch, _ ...client.PatchOption) error {
+func (c *remoteCluster) Patch(ctx context.Context, _ client.Object, _ client.Patch, _ ...client.PatchOption) error {
 	c.asked++
 	return c.answer(ctx)
 }
 
-func (c *there) says(err error) { c.answer = func(context.Context) error { return err } }
+func (c *remoteCluster) says(err error) { c.answer = func(context.Context) error { return err } }
 
 var (
 	virtualServices = schema.GroupResource{Group: remotecluster.Group, Resource: "virtualservices"}
@@ -64,11 +64,12 @@ func patch(ctx context.Context, c client.Client) error {
 	return c.Patch(ctx, virtualService(), client.RawPatch("", nil))
 }
 
-// TestOneAsksWhetherASilentClusterAnswers: the others are told at once that it does not.
+// TestOneAsksWhetherASilentClusterAnswers: while one request is sent to a cluster that does not respond, the others fail at
+// once.
 func TestOneAsksWhetherASilentClusterAnswers(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	var heard []string
-	cluster := &there{}
+	cluster := &remoteCluster{}
 	c := remotecluster.NewGuard("mesh.istio-system", clk, func(sentence string) { heard = append(heard, sentence) }).Client(cluster)
 	wants := func(asked int) {
 		t.Helper()
@@ -109,7 +110,7 @@ func TestOneAsksWhetherASilentClusterAnswers(t *testing.T) {
 
 // TestWhatWasShownIsReadWhileTheClusterIsSilent: the cache has it; only writes end.
 func TestWhatWasShownIsReadWhileTheClusterIsSilent(t *testing.T) {
-	cluster := &there{}
+	cluster := &remoteCluster{}
 	c := remotecluster.NewGuard("mesh", clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), func(string) {}).Client(cluster)
 	cluster.says(nil)
 	if err := get(t.Context(), c); err != nil {
@@ -128,10 +129,11 @@ func TestWhatWasShownIsReadWhileTheClusterIsSilent(t *testing.T) {
 	}
 }
 
-// TestARequestThatIsNotAnsweredEnds, by the time of the guard; one whose caller goes away says nothing of the cluster.
+// TestARequestThatIsNotAnsweredEnds after the timeout of the guard. A request whose caller cancels it does not count as a
+// failure of the cluster.
 func TestARequestThatIsNotAnsweredEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := &there{answer: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
+		cluster := &remoteCluster{answer: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
 		c := remotecluster.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster)
 		gone, leave := context.WithCancel(t.Context())
 		leave()
@@ -148,10 +150,11 @@ func TestARequestThatIsNotAnsweredEnds(t *testing.T) {
 	})
 }
 
-// TestManyWaitForOneFirstAnswer: nobody waits for longer than the guard allows, although the requests hear of no deadline.
+// TestManyWaitForOneFirstAnswer: no request waits longer than the guard allows, although requests have no deadline of their
+// own.
 func TestManyWaitForOneFirstAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := &there{answer: func(context.Context) error { <-time.After(remotecluster.RequestTimeout); return refused }}
+		cluster := &remoteCluster{answer: func(context.Context) error { <-time.After(remotecluster.RequestTimeout); return refused }}
 		c := remotecluster.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster)
 		began := time.Now()
 		var passes sync.WaitGroup
@@ -192,7 +195,7 @@ func TestAnAnswerIsToldAsWhatItIs(t *testing.T) {
 		{&net.DNSError{Err: "no such host", Name: "h1dden"}, traffic.ErrUnreachable},
 		{errors.New("h1dden"), traffic.ErrUnreachable},
 	} {
-		cluster := &there{}
+		cluster := &remoteCluster{}
 		cluster.says(tc.answer)
 		err := patch(t.Context(), remotecluster.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster))
 		kinds := []error{traffic.ErrUnreachable, traffic.ErrNotInstalled}
