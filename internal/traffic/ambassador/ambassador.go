@@ -18,18 +18,18 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// Messages about Mappings that cannot be used.
+// The texts of Argo Rollouts for Mappings that cannot be used.
 const (
 	textNoMapping = "must provide at least one mapping"
 	textWeight    = "Ambassador mapping %q can not define weight"
 )
 
-// DefaultAPI that is written.
+// DefaultAPI is the default API version of Mappings.
 const DefaultAPI = "getambassador.io/v2"
 
 const (
 	suffix = "-canary"
-	// maxBase bounds what of the user's name is in the canary's.
+	// maxBase is the maximum length of the user's name in the name of the canary's Mapping.
 	maxBase = 253 - len(suffix)
 )
 
@@ -38,7 +38,7 @@ type RolloutRenderer struct {
 	gvk schema.GroupVersionKind
 }
 
-// NewRollout makes the router ambassador. The API is written as group/version; empty, it is DefaultAPI.
+// NewRollout returns the router ambassador. The API is written as group/version; empty, it is DefaultAPI.
 func NewRollout(api string) RolloutRenderer {
 	group, version, _ := strings.Cut(cmp.Or(api, DefaultAPI), "/")
 	kind := "Mapping"
@@ -53,7 +53,7 @@ func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true}
 }
 
-// Refs are, for each Mapping of the user, it and the canary's.
+// Refs are the Mappings of the user, each followed by the canary's.
 func (rd RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	ambassador := t.Routing().Ambassador
 	if ambassador == nil {
@@ -100,7 +100,7 @@ func canaryMapping(t traffic.Target, r release.Route, users, canary traffic.Foun
 	if canary.Object == nil && r.Canary == 0 {
 		return nil, nil
 	}
-	obj, err := made(t, users, canary)
+	obj, err := editCanary(t, users, canary)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,9 @@ func canaryMapping(t traffic.Target, r release.Route, users, canary traffic.Foun
 	return obj, nil
 }
 
-// made is the object to render the canary's Mapping into. Argo's has no owner, and is known by leading where it does.
-func made(t traffic.Target, users, canary traffic.Found) (*unstructured.Unstructured, error) {
+// editCanary returns the object to render the canary's Mapping into. One that Argo Rollouts created has no owner, and is
+// recognized by its service.
+func editCanary(t traffic.Target, users, canary traffic.Found) (*unstructured.Unstructured, error) {
 	if canary.Object != nil && metav1.GetControllerOf(canary.Object) == nil && serviceOf(canary) == serviceOfCanary(t, users) {
 		obj := canary.Object.DeepCopy()
 		obj.SetOwnerReferences(append(obj.GetOwnerReferences(), t.OwnerReference()))
@@ -130,12 +131,12 @@ func serviceOf(x traffic.Found) string {
 	return service
 }
 
-// serviceOfCanary is what the user's Mapping leads to, with the canary's Service in place of the stable one.
+// serviceOfCanary is the service of the user's Mapping, with the canary's Service in place of the stable one.
 func serviceOfCanary(t traffic.Target, users traffic.Found) string {
 	return strings.Replace(serviceOf(users), t.StableService, t.CanaryService, 1)
 }
 
-// Read takes the weights from the canary's Mappings; without one the canary has none. Emissary does not report what it
+// Read reads the weights from the canary's Mappings; without one the canary has none. Emissary does not report what it
 // serves.
 func (RolloutRenderer) Read(_ traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
@@ -172,7 +173,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 		case hasWeight(x.Object):
 			all = append(all, field.Invalid(path, x.Ref.Name, fmt.Sprintf(textWeight, x.Ref.Name)))
 		case !strings.Contains(serviceOf(x), t.StableService):
-			all = append(all, field.Invalid(path, x.Ref.Name, fmt.Sprintf("%s leads to %q, and not to Service %s", x.Ref, serviceOf(x), t.StableService)))
+			all = append(all, field.Invalid(path, x.Ref.Name, fmt.Sprintf("%s routes to %q, and not to Service %s", x.Ref, serviceOf(x), t.StableService)))
 		}
 	}
 	return all

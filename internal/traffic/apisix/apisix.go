@@ -1,5 +1,4 @@
-// Package apisix routes traffic with a second ApisixRoute, whose rules win over those of the user's that they are copies
-// of.
+// Package apisix routes traffic with a second ApisixRoute, whose rules are copies of the user's rules with a higher priority.
 //
 // It must not know other providers, clients, or the reason for a weight.
 package apisix
@@ -18,28 +17,29 @@ import (
 
 var apisixRouteKind = schema.GroupVersionKind{Group: "apisix.apache.org", Version: "v2", Kind: "ApisixRoute"}
 
-// ahead is added to the priority of a copied rule: it beats the user's, and the copies keep their order.
-const ahead = 10000
+// priorityOffset is added to the priority of a copied rule: it has precedence over the user's rule, and the copies keep their
+// order.
+const priorityOffset = 10000
 
-// specKeys are what of the spec is ours.
+// specKeys are the fields of the spec that Serin writes.
 var specKeys = []string{"http", "ingressClassName"}
 
-// Renderer makes an ApisixRoute named as the user's and the apex, with the suffix -canary.
+// Renderer creates an ApisixRoute with the names of the user's and of the apex, and the suffix -canary.
 type Renderer struct{}
 
-// New makes the renderer of the provider apisix.
+// New returns the renderer of the provider apisix.
 func New() Renderer { return Renderer{} }
 
 // Features are weights alone.
 func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{Weights: true} }
 
-// The places of the objects among the references.
+// The positions of the objects among the references.
 const (
 	usersRoute = iota
 	canaryRoute
 )
 
-// Refs are the user's ApisixRoute, which is only read, and the canary's; none where the Canary names no ApisixRoute.
+// Refs are the user's ApisixRoute, which is only read, and the canary's; none if the Canary names no ApisixRoute.
 func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	ref := t.Canary.Spec.RouteRef
 	if ref == nil || ref.Name == "" {
@@ -51,7 +51,7 @@ func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []tra
 	}
 }
 
-// Render makes the canary's ApisixRoute of the user's rules that lead to the apex.
+// Render creates the canary's ApisixRoute from the user's rules for the apex.
 func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func writeCopy(obj, user *unstructured.Unstructured, rules []map[string]any) {
 	traffic.SetFields(traffic.Spec(obj), want, specKeys...)
 }
 
-// renderRules copies the user's rules that lead to the apex, with both sides in place of it.
+// renderRules copies the user's rules for the apex, with both sides in place of it.
 func renderRules(t traffic.Target, route release.Route, ref traffic.Ref, user *unstructured.Unstructured) ([]map[string]any, error) {
 	list, _, _ := unstructured.NestedFieldNoCopy(user.Object, "spec", "http")
 	rules := traffic.Maps(list)
@@ -109,14 +109,14 @@ func renderRules(t traffic.Target, route release.Route, ref traffic.Ref, user *u
 		if err != nil {
 			return nil, fmt.Errorf("read %s: priority of rule %v: %w", ref, rule["name"], err)
 		}
-		copied["priority"] = int64(priority) + ahead
+		copied["priority"] = int64(priority) + priorityOffset
 		copied["backends"] = []any{
 			backend(backends[0], t.StableService, release.Total-route.Canary), backend(backends[0], t.CanaryService, route.Canary),
 		}
 		out = append(out, copied)
 	}
 	if len(out) == 0 {
-		// The blank at the end is part of the text that users of Flagger search for.
+		// The trailing space is part of Flagger's text.
 		return nil, traffic.Refuse(traffic.ErrInvalid, "Can not find %s backend on apisix route %s.%s ", t.Apex, ref.Name, t.Namespace)
 	}
 	return out, nil
@@ -129,8 +129,8 @@ func backend(users map[string]any, service string, weight int) map[string]any {
 	return out
 }
 
-// Read takes the weights from the first rule that names the release. APISIX reports whether it has taken a route over,
-// and not which version of it it serves.
+// Read reads the weights from the first rule that names the release. APISIX reports that it has processed a route, but not
+// which version of it.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if len(existing) == 0 || existing[canaryRoute].Object == nil {
@@ -157,7 +157,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	return out, nil
 }
 
-// Restore deletes what nothing else would: the user's ApisixRoute was never changed.
+// Restore deletes the copy: the user's ApisixRoute was never changed.
 func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return traffic.RestoreCopy(t, existing)
 }

@@ -16,11 +16,11 @@ import (
 
 func TestContract(t *testing.T) {
 	traffictest.Run(t, apisix.New(), traffictest.Options{
-		Provider: "apisix", Admission: traffictest.LocalAdmission(t, "testdata/definitions.yaml"), Canary: named, Given: users, Copies: true,
+		Provider: "apisix", Admission: traffictest.LocalAdmission(t, "testdata/definitions.yaml"), Canary: withRouteRef, Given: users, Copies: true,
 	})
 }
 
-func named(_ *rapid.T, c *flaggerv1.Canary) {
+func withRouteRef(_ *rapid.T, c *flaggerv1.Canary) {
 	c.Spec.RouteRef = &flaggerv1.RouteReference{APIVersion: "apisix.apache.org/v2", Kind: "ApisixRoute", Name: "shop"}
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// RolloutRenderer writes weights into an ApisixRoute of the user, and makes one more for each managed route.
+// RolloutRenderer writes weights into an ApisixRoute of the user, and creates another ApisixRoute for each managed route.
 type RolloutRenderer struct{}
 
-// NewRollout makes the router apisix.
+// NewRollout returns the router apisix.
 func NewRollout() RolloutRenderer { return RolloutRenderer{} }
 
 // Features are weights and routes by header.
@@ -34,7 +34,7 @@ func configuredRoute(t traffic.Target) (route string, rules []string) {
 	return apisix.Route.Name, apisix.Route.Rules
 }
 
-// Refs are the user's ApisixRoute, and those of managed routes, which have their names.
+// Refs are the user's ApisixRoute, and the ApisixRoutes of managed routes, which are named after them.
 func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	name, _ := configuredRoute(t)
 	if name == "" {
@@ -81,14 +81,14 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 
 const textNoRoute = "spec.strategy.canary.trafficRouting.apisix names no route: set apisix.route.name"
 
-// rulesOf are the rules that the spec means, where they are, or what is wrong with them.
+// rulesOf returns the rules that the spec selects, which are not copies, or why they cannot be used.
 func rulesOf(t traffic.Target, users *unstructured.Unstructured) (rules []map[string]any, fault string) {
 	name, wanted := configuredRoute(t)
 	list, _, _ := unstructured.NestedFieldNoCopy(users.Object, "spec", "http")
 	all := traffic.Maps(list)
 	if len(wanted) == 0 {
 		wanted = []string{name}
-		if sole := len(all) == 1; sole { // nothing else can be meant
+		if len(all) == 1 { // the only rule needs no name
 			only, _ := all[0]["name"].(string)
 			wanted = []string{only}
 		}
@@ -117,8 +117,8 @@ func backendOf(rule map[string]any, service string) map[string]any {
 	return nil
 }
 
-// renderManaged creates the ApisixRoute of a managed route that is in force, and deletes one that is not. An object of that
-// name with another owner is an error only when the route is needed.
+// renderManaged creates the ApisixRoute of an active managed route, and deletes that of another. An object of that name with
+// another owner is an error only if the route is active.
 func renderManaged(t traffic.Target, r release.Route, x traffic.Found, users *unstructured.Unstructured, rules []map[string]any) (*unstructured.Unstructured, error) {
 	i := slices.IndexFunc(r.HeaderRoutes, func(route release.HeaderRoute) bool { return route.Name == x.Ref.Name && len(route.Match) > 0 })
 	if i < 0 {
@@ -143,7 +143,7 @@ func renderManaged(t traffic.Target, r release.Route, x traffic.Found, users *un
 	return obj, nil
 }
 
-// byHeader is a copy of a rule for requests that match, all of which go to the canary.
+// byHeader returns a copy of a rule for matching requests, all of which are sent to the canary.
 func byHeader(t traffic.Target, rule map[string]any, route release.HeaderRoute) (map[string]any, error) {
 	out := runtime.DeepCopyJSON(rule)
 	priority, err := traffic.Number(rule["priority"])
@@ -182,8 +182,8 @@ func conditions(route release.HeaderRoute) []any {
 	return out
 }
 
-// Read takes the weights from the user's ApisixRoute. APISIX reports whether it has taken a route over, and not which
-// version of it it serves.
+// Read reads the weights from the user's ApisixRoute. APISIX reports that it has processed a route, but not which version of
+// it.
 func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if len(existing) == 0 || existing[0].Object == nil {
@@ -227,7 +227,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 	return field.ErrorList{field.Invalid(path, x.Ref.Name, x.Ref.String()+" "+fault)}
 }
 
-// Restore has nothing to restore: weights remain, and what was created is deleted with the Rollout.
+// Restore has nothing to restore: weights remain, and created objects are deleted with the Rollout.
 func (RolloutRenderer) Restore(_ traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return existing.Unchanged(), nil
 }

@@ -1,5 +1,5 @@
 // Package appmesh routes traffic with the objects of AWS App Mesh: nodes for the pods, a router with weighted targets, and
-// services that clients name, in two versions of its API.
+// services that clients call, in two versions of its API.
 //
 // It must not know other providers, clients, or the reason for a weight.
 package appmesh
@@ -15,31 +15,31 @@ import (
 // Version of the API that is written.
 type Version string
 
-// The versions. In V1Beta1 a VirtualService has the routes in it, in V1Beta2 they are in a VirtualRouter.
+// The versions. In V1Beta1 routes are part of a VirtualService, in V1Beta2 of a VirtualRouter.
 const (
 	V1Beta1 Version = "v1beta1"
 	V1Beta2 Version = "v1beta2"
 )
 
-// Renderer makes nodes for both copies, and services and routers named as the apex and its canary.
+// Renderer creates nodes for both sides, and services and routers for the apex and its canary.
 type Renderer struct {
 	version Version
 }
 
-// New makes the renderer of the provider appmesh (V1Beta1) or appmesh:v1beta2.
+// New returns the renderer of the provider appmesh (V1Beta1) or appmesh:v1beta2.
 func New(version Version) Renderer { return Renderer{version: version} }
 
-// Features are those of a route with a condition on headers.
+// Features are weights, and matches by header.
 func (Renderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true, Matches: true}
 }
 
-// part is one object: where it is, what its spec has, and whose metadata it carries.
+// part is one object: its name, its spec, and its metadata.
 type part struct {
 	kind, name string
 	// fields of the spec that Serin writes.
 	fields traffic.Fields
-	// node is true for objects that carry the metadata of the apex, exposed for the one that gateways look for.
+	// node is true for objects with the metadata of the apex, exposed for the object that gateways read.
 	node, exposed bool
 	// routed is true for the object whose first route has the weights.
 	routed bool
@@ -65,7 +65,7 @@ func (r Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []t
 	return refs
 }
 
-// Render makes all objects.
+// Render renders all objects.
 func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err

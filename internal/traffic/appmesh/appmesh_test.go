@@ -14,7 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
 )
 
-// providers are the names that the versions have in a Canary.
+// providers are the provider names of the versions.
 var providers = map[appmesh.Version]string{appmesh.V1Beta1: "appmesh", appmesh.V1Beta2: "appmesh:v1beta2"}
 
 func TestContract(t *testing.T) {
@@ -27,7 +27,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// meshFields adds what App Mesh needs, and what only it reads.
+// meshFields sets fields that App Mesh requires, and those that only App Mesh uses.
 func meshFields(t *rapid.T, c *flaggerv1.Canary) {
 	s := &c.Spec.Service
 	s.MeshName = "prod"

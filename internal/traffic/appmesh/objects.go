@@ -17,7 +17,7 @@ const (
 	virtualRouter  = "VirtualRouter"
 	virtualService = "VirtualService"
 
-	// accessLogAnnotation of a Canary makes the proxies of its pods write what they answer.
+	// accessLogAnnotation of a Canary enables the access log of its pods' proxies.
 	accessLogAnnotation = "appmesh.flagger.app/accesslog"
 
 	exposeAnnotation  = "gateway.appmesh.k8s.aws/expose"
@@ -26,10 +26,10 @@ const (
 	retriesAnnotation = "gateway.appmesh.k8s.aws/retries"
 )
 
-// gatewayAnnotations are what a gateway reads of a service that it offers to the world. It is never changed.
+// gatewayAnnotations are the annotations of an exposed service that a gateway reads. It is never changed.
 var gatewayAnnotations = []string{exposeAnnotation, domainAnnotation, timeoutAnnotation, retriesAnnotation}
 
-// What Serin writes of the objects themselves.
+// The fields of the objects themselves that Serin writes.
 var (
 	nodeFields = traffic.Fields{
 		"listeners": listeners, "serviceDiscovery": {Fields: discoveryFields}, "backends": backends, "logging": {Fields: loggingFields},
@@ -46,7 +46,7 @@ func embeddedFields(t traffic.Target) traffic.Fields {
 	}
 }
 
-// embedded are the objects of v1beta1.
+// embedded returns the objects of v1beta1.
 func embedded(t traffic.Target) []part {
 	node := func(name, service string) part {
 		return part{
@@ -64,7 +64,7 @@ func embedded(t traffic.Target) []part {
 			kind: virtualService, name: name + "." + t.Namespace, fields: embeddedFields(t),
 			exposed: routed, routed: routed,
 			spec: func(r release.Route) (map[string]any, error) {
-				routes, err := inVirtualService(t).routes(name, own(routed, r))
+				routes, err := inVirtualService(t).routes(name, routeOf(routed, r))
 				listener := map[string]any{"portMapping": portMapping(t, int64(t.Canary.Spec.Service.Port))}
 				return map[string]any{
 					"meshName":      t.Canary.Spec.Service.MeshName,
@@ -80,7 +80,7 @@ func embedded(t traffic.Target) []part {
 	}
 }
 
-// separate are the objects of v1beta2.
+// separate returns the objects of v1beta2.
 func separate(t traffic.Target) []part {
 	node := func(name string, primary bool) part {
 		return part{
@@ -112,7 +112,7 @@ func separate(t traffic.Target) []part {
 		return part{
 			kind: virtualRouter, name: name, fields: traffic.Fields{"listeners": listeners, "routes": routesOfRelease(t)}, routed: routed,
 			spec: func(r release.Route) (map[string]any, error) {
-				routes, err := inVirtualRouter(t).routes(name, own(routed, r))
+				routes, err := inVirtualRouter(t).routes(name, routeOf(routed, r))
 				listener := map[string]any{"portMapping": portMapping(t, podPort(t))}
 				return map[string]any{"listeners": []any{listener}, "routes": routes}, err
 			},
@@ -134,15 +134,15 @@ func separate(t traffic.Target) []part {
 	}
 }
 
-// own is the route of an object: that of the release, or, for clients that call the canary by its name, the canary alone.
-func own(routed bool, r release.Route) release.Route {
+// routeOf is the route of an object: that of the release, or, for clients that call the canary by its name, only the canary.
+func routeOf(routed bool, r release.Route) release.Route {
 	if routed {
 		return r
 	}
 	return release.Route{Canary: release.Total}
 }
 
-// nodeSpec is what nodes have in both versions.
+// nodeSpec is the part of nodes that both versions have.
 func nodeSpec(t traffic.Target, listener map[string]any) map[string]any {
 	spec := map[string]any{"listeners": []any{listener}}
 	if t.Canary.Annotations[accessLogAnnotation] == "enabled" {
@@ -166,14 +166,14 @@ func protocol(t traffic.Target) string {
 func podPort(t traffic.Target) int64 {
 	service := t.Canary.Spec.Service
 	if service.TargetPort != nil {
-		if port := service.TargetPort.IntValue(); port != 0 { // 0 is a name
+		if port := service.TargetPort.IntValue(); port != 0 { // 0 for a named port
 			return int64(port)
 		}
 	}
 	return int64(service.Port)
 }
 
-// podLabels are those of one copy's pods; nil where they are not known, which no pod has.
+// podLabels are the labels of one side's pods; nil if they are unknown.
 func podLabels(t traffic.Target, primary bool) map[string]any {
 	if t.SelectorLabel == "" {
 		return nil
@@ -185,7 +185,7 @@ func podLabels(t traffic.Target, primary bool) map[string]any {
 	return map[string]any{t.SelectorLabel: value}
 }
 
-// withBackends adds the services that pods may call.
+// withBackends adds the services that the pods may call.
 func withBackends(t traffic.Target, spec map[string]any, reference func(name string) map[string]any) map[string]any {
 	var out []any
 	for _, name := range t.Canary.Spec.Service.Backends {

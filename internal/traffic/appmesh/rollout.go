@@ -14,17 +14,17 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// Messages about a mesh that cannot work.
+// Messages about an invalid configuration.
 const (
 	textNoService = "must provide virtual-service"
 	textNoRoutes  = "No routes defined for AppMesh virtual-router %s"
 	textTargets   = "route %s has %d weightedTargets: exactly 2 are needed, one for each VirtualNode of virtualNodeGroup"
 )
 
-// The revisions of nodes without pods. App Mesh refuses two nodes that select the same pods, so each has its own.
+// The hashes of nodes without pods. App Mesh refuses two nodes that select the same pods, so each has a different one.
 const (
-	noStable = "stable-hash"
-	noCanary = "canary-hash"
+	noStableHash = "stable-hash"
+	noCanaryHash = "canary-hash"
 )
 
 // routeKinds are the protocols that a route may have.
@@ -33,7 +33,7 @@ var routeKinds = []string{"httpRoute", "tcpRoute", "http2Route", "grpcRoute"}
 // RolloutRenderer writes weights into a VirtualRouter of the user, and revisions into two VirtualNodes.
 type RolloutRenderer struct{}
 
-// NewRollout makes the router appMesh, for V1Beta2.
+// NewRollout returns the router appMesh, for V1Beta2.
 func NewRollout() RolloutRenderer { return RolloutRenderer{} }
 
 // Features are weights alone.
@@ -55,7 +55,7 @@ func configuration(t traffic.Target) argov1.AppMeshTrafficRouting {
 	return argov1.AppMeshTrafficRouting{}
 }
 
-// nodes are the names of the VirtualNodes, empty where the spec has none.
+// nodes are the names of the VirtualNodes; empty if the spec has none.
 func nodes(t traffic.Target) (canary, stable string) {
 	group := configuration(t).VirtualNodeGroup
 	if group == nil {
@@ -70,8 +70,8 @@ func nodes(t traffic.Target) (canary, stable string) {
 	return canary, stable
 }
 
-// Refs are the nodes, which know the pods before traffic comes; the VirtualService, which is only read; and the router to
-// which it leads.
+// Refs are the nodes, which must select the pods before these receive traffic; the VirtualService, which is only read; and
+// its router.
 func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, found traffic.Objects) []traffic.Ref {
 	var refs []traffic.Ref
 	canary, stable := nodes(t)
@@ -135,14 +135,14 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 	return out, nil
 }
 
-// setRevision makes a node select the pods of its side.
+// setRevision sets the selector of a node to the pods of its side.
 func setRevision(t traffic.Target, ref traffic.Ref, obj *unstructured.Unstructured) error {
 	if err := t.MarkManaged(ref, obj); err != nil {
 		return err
 	}
-	stableHash, canaryHash := cmp.Or(t.StableHash, noStable), t.CanaryHash
+	stableHash, canaryHash := cmp.Or(t.StableHash, noStableHash), t.CanaryHash
 	if canaryHash == "" || canaryHash == t.StableHash {
-		canaryHash = noCanary
+		canaryHash = noCanaryHash
 	}
 	hash := stableHash
 	if canary, _ := nodes(t); ref.Name == canary {
@@ -167,7 +167,7 @@ func setWeights(t traffic.Target, r release.Route, router *unstructured.Unstruct
 	return nil
 }
 
-// routesOf are the routes of a router that the spec means, where they are.
+// routesOf returns the routes of a router that the spec selects. They are not copies.
 func routesOf(t traffic.Target, router *unstructured.Unstructured) []map[string]any {
 	list, _, _ := unstructured.NestedFieldNoCopy(router.Object, "spec", "routes")
 	routes := traffic.Maps(list)
@@ -183,15 +183,15 @@ func routesOf(t traffic.Target, router *unstructured.Unstructured) []map[string]
 func actions(route map[string]any) []map[string]any {
 	var out []map[string]any
 	for _, kind := range routeKinds {
-		of, _ := route[kind].(map[string]any)
-		if action, ok := of["action"].(map[string]any); ok {
+		rule, _ := route[kind].(map[string]any)
+		if action, ok := rule["action"].(map[string]any); ok {
 			out = append(out, action)
 		}
 	}
 	return out
 }
 
-// targets are those of the two nodes. Nodes of other namespaces are others, whatever their names.
+// targets returns the targets of the two nodes. Nodes of other namespaces are not compared by name.
 func targets(t traffic.Target, router *unstructured.Unstructured, action map[string]any) (canary, stable map[string]any) {
 	canaryNode, stableNode := nodes(t)
 	for _, target := range traffic.Maps(action["weightedTargets"]) {
@@ -262,7 +262,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 		}
 	}
 	if len(all) == 0 && !routed {
-		all = append(all, field.Invalid(at, service.Name, "VirtualService "+service.Name+" leads to no VirtualRouter"))
+		all = append(all, field.Invalid(at, service.Name, "VirtualService "+service.Name+" has no VirtualRouter"))
 	}
 	return all
 }
@@ -288,7 +288,7 @@ func validateRouter(t traffic.Target, x traffic.Found, at *field.Path) field.Err
 	return all
 }
 
-// Restore removes the mark. The nodes keep their selectors: without them they would select the same pods, which App
+// Restore removes the mark. The nodes keep their selectors: without the hashes they would select the same pods, which App
 // Mesh refuses.
 func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()

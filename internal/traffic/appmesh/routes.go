@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What Serin writes of specs. All else may be written by others.
+// The fields of specs that Serin writes. Other tools may write all other fields.
 var (
 	mappingFields = traffic.Fields{
 		"portMapping": {Fields: traffic.Whole("port", "protocol")},
@@ -34,7 +34,7 @@ var (
 		Fields: traffic.Fields{"virtualService": {Fields: traffic.Fields{
 			"virtualServiceName": {}, "virtualServiceRef": {Fields: traffic.Whole("name")}, "virtualServiceARN": {},
 		}}},
-		Same: func(was, now map[string]any) bool { return called(was) == called(now) },
+		Same: func(was, now map[string]any) bool { return backendName(was) == backendName(now) },
 	}
 
 	ruleFields = traffic.Fields{
@@ -57,7 +57,8 @@ var (
 	}
 )
 
-// routesOfRelease are identified by their names. One of the same name that leads elsewhere is the user's, and is replaced.
+// routesOfRelease are identified by their names. A route of the same name with other targets belongs to the user, and is
+// replaced.
 func routesOfRelease(t traffic.Target) traffic.Field {
 	return traffic.Field{
 		Fields: traffic.Fields{"name": {}, "priority": {}, "http": {Fields: ruleFields}, "httpRoute": {Fields: ruleFields}},
@@ -78,22 +79,22 @@ func weightedTargets(route map[string]any) []map[string]any {
 	return out
 }
 
-// Priorities of the routes of an A/B test: matching requests, and all others.
+// Priorities of the routes of an A/B test: for matching requests, and for all others.
 const (
-	first  = 10
-	second = 20
+	matchingPriority = 10
+	otherPriority    = 20
 )
 
-// dialect is how one version writes a route.
+// dialect is the format of routes in one version.
 type dialect struct {
 	target traffic.Target
-	// rule is the field that has match and action.
+	// rule is the field with match and action.
 	rule string
-	// node refers to a VirtualNode.
+	// node returns the reference to a VirtualNode.
 	node func(name string) (key string, value any)
-	// retryTimeout is the time for one attempt.
+	// retryTimeout returns the timeout of one attempt.
 	retryTimeout func(d time.Duration) (key string, value any)
-	// timeout of a request; nil where a route has none.
+	// timeout of a request; nil if routes of this version have none.
 	timeout func(t traffic.Target) (map[string]any, error)
 }
 
@@ -117,22 +118,22 @@ func inVirtualRouter(t traffic.Target) dialect {
 	}
 }
 
-// routes of the object of that name. In an A/B test there are two, and the first has the weights.
+// routes renders the routes of the object of that name. In an A/B test there are two, and the matchingPriority has the weights.
 func (d dialect) routes(name string, r release.Route) ([]any, error) {
 	canary := d.weighted(d.target.CanaryService, r.Canary)
 	primary := d.weighted(d.target.StableService, release.Total-r.Canary)
 	if len(r.Matches) == 0 {
-		rule, err := d.of(nil, canary, primary)
+		rule, err := d.ruleFor(nil, canary, primary)
 		return []any{map[string]any{"name": name, d.rule: rule}}, err
 	}
-	matching, err := d.of(headers(r.Matches), canary, primary)
+	matching, err := d.ruleFor(headers(r.Matches), canary, primary)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := d.of(nil, d.weighted(d.target.StableService, release.Total))
+	rest, err := d.ruleFor(nil, d.weighted(d.target.StableService, release.Total))
 	return []any{
-		map[string]any{"name": name + "-a", "priority": int64(first), d.rule: matching},
-		map[string]any{"name": name + "-b", "priority": int64(second), d.rule: rest},
+		map[string]any{"name": name + "-a", "priority": int64(matchingPriority), d.rule: matching},
+		map[string]any{"name": name + "-b", "priority": int64(otherPriority), d.rule: rest},
 	}, err
 }
 
@@ -141,8 +142,8 @@ func (d dialect) weighted(node string, weight int) any {
 	return map[string]any{key: value, "weight": int64(weight)}
 }
 
-// of is a rule for requests with these headers; without any, for all.
-func (d dialect) of(headers []any, targets ...any) (map[string]any, error) {
+// ruleFor returns a rule for requests with these headers; without headers, for all requests.
+func (d dialect) ruleFor(headers []any, targets ...any) (map[string]any, error) {
 	match := map[string]any{"prefix": prefix(d.target)}
 	if len(headers) > 0 {
 		match["headers"] = headers
@@ -165,7 +166,7 @@ func (d dialect) of(headers []any, targets ...any) (map[string]any, error) {
 	return rule, nil
 }
 
-// prefix is that of the first match of the service which has one: a route knows no other form of a path here.
+// prefix is the matchingPriority prefix in the matches of the service: a route of App Mesh supports only prefixes of a path.
 func prefix(t traffic.Target) string {
 	for _, m := range t.Canary.Spec.Service.Match {
 		if m.URI != nil && m.URI.Prefix != "" {
@@ -175,7 +176,7 @@ func prefix(t traffic.Target) string {
 	return "/"
 }
 
-// headers of all matches together, sorted by name. A route has one list, and a request must have all of it.
+// headers returns the headers of all matches, sorted by name. A route has one list, all of which must match.
 func headers(matches []release.Match) []any {
 	var out []any
 	for _, m := range matches {
@@ -190,7 +191,7 @@ func headers(matches []release.Match) []any {
 					condition[key] = value
 				}
 			}
-			if len(condition) > 0 { // without one the header has to be there
+			if len(condition) > 0 { // without a condition, the header must be present
 				header["match"] = condition
 			}
 			out = append(out, header)
@@ -203,7 +204,7 @@ func milliseconds(d time.Duration) map[string]any {
 	return map[string]any{"unit": "ms", "value": d.Milliseconds()}
 }
 
-// perRequest is the time for a whole request, nil where none is given.
+// perRequest is the timeout of a whole request; nil if none is set.
 func perRequest(t traffic.Target) (map[string]any, error) {
 	text := t.Canary.Spec.Service.Timeout
 	if text == "" {
@@ -221,19 +222,19 @@ func duration(where, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// Defaults of a retry policy that leaves something out.
+// Defaults of a retry policy.
 const (
 	defaultRetryTimeout = 250 * time.Millisecond
 	defaultRetryEvent   = "gateway-error"
 )
 
-// What App Mesh retries on. They are never changed.
+// The events on which App Mesh retries. They are never changed.
 var (
 	httpEvents = []string{"server-error", "gateway-error", "client-error", "stream-error"}
 	tcpEvents  = []string{"connection-error"}
 )
 
-// retries is the policy of the service, nil where it has none.
+// retries is the policy of the service; nil if it has none.
 func (d dialect) retries() (map[string]any, error) {
 	retries := d.target.Canary.Spec.Service.Retries
 	if retries == nil {
@@ -270,7 +271,7 @@ func (d dialect) retries() (map[string]any, error) {
 	return policy, nil
 }
 
-// Read takes the weights from the first route that names the canary. App Mesh does not report what its proxies serve.
+// Read reads the weights from the matchingPriority route that names the canary. App Mesh does not report what its proxies serve.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	routed := existing[slices.IndexFunc(r.parts(t), func(p part) bool { return p.routed })]
@@ -302,8 +303,8 @@ func nodeOf(target map[string]any) string {
 	return node
 }
 
-// called is the name by which a node refers to a service that it calls.
-func called(backend map[string]any) string {
+// backendName is the name or ARN of a service that a node may call.
+func backendName(backend map[string]any) string {
 	service, _ := backend["virtualService"].(map[string]any)
 	name, _ := service["virtualServiceName"].(string)
 	arn, _ := service["virtualServiceARN"].(string)

@@ -15,13 +15,13 @@ import (
 
 var httpProxyKind = schema.GroupVersionKind{Group: "projectcontour.io", Version: "v1", Kind: "HTTPProxy"}
 
-// Renderer makes an HTTPProxy named as the apex.
+// Renderer creates an HTTPProxy with the name of the apex.
 type Renderer struct {
 	class string
 }
 
-// New makes the renderer of the provider contour. The class is that of the Contour which shall read the HTTPProxy; empty
-// leaves the class as it is.
+// New returns the renderer of the provider contour. The class selects the instance of Contour that reads the HTTPProxy; if it
+// is empty, the class of an existing HTTPProxy is unchanged.
 func New(class string) Renderer { return Renderer{class: class} }
 
 // Features are weights, and matches by header.
@@ -34,7 +34,7 @@ func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []tra
 	return []traffic.Ref{{GVK: httpProxyKind, Namespace: t.Namespace, Name: t.Apex, Owned: true}}
 }
 
-// Render makes the HTTPProxy.
+// Render renders the HTTPProxy.
 func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	return []*unstructured.Unstructured{obj}, nil
 }
 
-// specFields are what of the spec Serin writes. Hosts, includes and all else may be written by others.
+// specFields are the fields of the spec that Serin writes. Other tools may write hosts, includes and all other fields.
 func (r Renderer) specFields(t traffic.Target) traffic.Fields {
 	out := traffic.Fields{"routes": {
 		Fields: routeFields,

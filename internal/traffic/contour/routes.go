@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What of a route Serin writes.
+// The fields of a route that Serin writes.
 var routeFields = traffic.Fields{
 	"conditions": {Fields: traffic.Fields{
 		"prefix": {}, "header": {Fields: traffic.Whole("name", "exact", "contains", "regex")},
@@ -34,7 +34,7 @@ var routeFields = traffic.Fields{
 // the effective value of the other.
 const idleTimeout = "5m"
 
-// renderRoutes makes a route for each match before the one for all other requests.
+// renderRoutes renders a route for each match before the route for all other requests.
 func renderRoutes(t traffic.Target, r release.Route) []map[string]any {
 	if len(r.Matches) == 0 {
 		return []map[string]any{route(t, nil, r.Canary)}
@@ -78,7 +78,7 @@ func words(list string) []any {
 	return out
 }
 
-// conditions are a prefix, of which Contour takes one, and one condition for each header, sorted by name.
+// conditions are a prefix, of which Contour supports one, and one condition for each header, sorted by name.
 func conditions(t traffic.Target, headers map[string]release.StringMatch) []any {
 	prefix := "/"
 	if matches := t.Canary.Spec.Service.Match; len(matches) > 0 && matches[0].URI != nil && matches[0].URI.Prefix != "" {
@@ -91,7 +91,7 @@ func conditions(t traffic.Target, headers map[string]release.StringMatch) []any 
 		case m.Exact != "":
 			header["exact"] = m.Exact
 		case m.Prefix != "":
-			header["contains"] = m.Prefix // Contour knows neither beginnings nor ends
+			header["contains"] = m.Prefix // Contour supports neither prefixes nor suffixes
 		case m.Suffix != "":
 			header["contains"] = m.Suffix
 		default:
@@ -106,15 +106,15 @@ func service(t traffic.Target, name string, weight int) map[string]any {
 	port := t.Canary.Spec.Service.Port
 	return map[string]any{
 		"name": name, "port": int64(port), "weight": int64(weight),
-		// Where Linkerd carries the request on, it has to go to the side that was chosen here.
+		// If the request passes Linkerd afterwards, it must reach the side that was chosen here.
 		"requestHeadersPolicy": map[string]any{"set": []any{map[string]any{
 			"name": "l5d-dst-override", "value": fmt.Sprintf("%s.%s.svc.cluster.local:%d", name, t.Namespace, port),
 		}}},
 	}
 }
 
-// Read takes the weights from the first route that names the canary: in an A/B test that is one for requests that match.
-// Contour reports whether an HTTPProxy is valid, and not what its Envoys serve.
+// Read reads the weights from the first route that names the canary: in an A/B test this is a route for matching requests.
+// Contour reports whether an HTTPProxy is valid, but not what its Envoys serve.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if existing[0].Object == nil {

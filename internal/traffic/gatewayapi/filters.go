@@ -16,7 +16,7 @@ import (
 // defaultCORSMaxAge is the default of the API, in seconds.
 const defaultCORSMaxAge = 5
 
-// filters are those that spec.service asks for, in the order in which Flagger writes them.
+// filters are the filters of spec.service, in Flagger's order.
 func (r Renderer) filters(t traffic.Target) ([]gatewayv1.HTTPRouteFilter, error) {
 	service := t.Canary.Spec.Service
 	var out []gatewayv1.HTTPRouteFilter
@@ -83,7 +83,7 @@ func rewriteFilter(rewrite *flaggerv1.HTTPRewrite) gatewayv1.HTTPRouteFilter {
 	return gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterURLRewrite, URLRewrite: out}
 }
 
-// corsFilter takes whole origins, wherever they stand; patterns are Istio's.
+// corsFilter uses exact origins of both fields; patterns are for Istio only.
 func corsFilter(policy *flaggerv1.CorsPolicy) (gatewayv1.HTTPRouteFilter, error) {
 	out := &gatewayv1.HTTPCORSFilter{MaxAge: defaultCORSMaxAge}
 	for _, origin := range policy.AllowOrigin {
@@ -117,8 +117,8 @@ func corsFilter(policy *flaggerv1.CorsPolicy) (gatewayv1.HTTPRouteFilter, error)
 	return gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterCORS, CORS: out}, nil
 }
 
-// withSetCookie adds the cookie to the response headers. A rule may change them in one filter only, so where there is
-// one already the cookie goes into that; filters are not changed, rules share them.
+// withSetCookie adds the cookie to the response headers. A rule may have only one filter that modifies them, so the cookie is
+// added to an existing one. The filters themselves are not modified, because rules share them.
 func withSetCookie(filters []gatewayv1.HTTPRouteFilter, c release.Cookie) []gatewayv1.HTTPRouteFilter {
 	const name = "Set-Cookie"
 	header := gatewayv1.HTTPHeader{Name: name, Value: traffic.SetCookie(c)}

@@ -21,12 +21,12 @@ const (
 	V1Beta1 Version = "v1beta1"
 )
 
-// Renderer makes an HTTPRoute named as the apex.
+// Renderer creates an HTTPRoute with the name of the apex.
 type Renderer struct {
 	version Version
 }
 
-// New makes the renderer of the provider gatewayapi:<version>.
+// New returns the renderer of the provider gatewayapi:<version>.
 func New(version Version) Renderer { return Renderer{version: version} }
 
 // Features are the same in both versions.
@@ -43,7 +43,7 @@ func (r Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []t
 	return []traffic.Ref{{GVK: gvk, Namespace: t.Namespace, Name: t.Apex, Owned: true}}
 }
 
-// Render makes the HTTPRoute.
+// Render renders the HTTPRoute.
 func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// gatewayFields adds what a gateway needs, and what only gateways read.
+// gatewayFields sets fields that a gateway requires, and those that only gateways use.
 func gatewayFields(t *rapid.T, c *flaggerv1.Canary) {
 	s := &c.Spec.Service
 	s.GatewayRefs = []flaggerv1.GatewayReference{{Name: "edge", Namespace: new("infra")}}
@@ -45,19 +45,19 @@ func gatewayFields(t *rapid.T, c *flaggerv1.Canary) {
 	if s.Rewrite != nil {
 		s.Rewrite.Type = rapid.SampledFrom([]string{"", "ReplaceFullPath", "ReplacePrefixMatch"}).Draw(t, "rewrite type")
 		for i := range s.Match {
-			if s.Rewrite.Type == "ReplacePrefixMatch" { // the API takes it with a prefix only
+			if s.Rewrite.Type == "ReplacePrefixMatch" { // the API requires a prefix match
 				s.Match[i].URI = &flaggerv1.StringMatch{Prefix: "/cart"}
 			}
 		}
 	}
 	for i := range s.Match {
-		s.Match[i].Port = 0 // which is Istio's
+		s.Match[i].Port = 0 // supported by Istio only
 	}
 	s.BackendTimeout = rapid.SampledFrom([]string{"", "2s"}).Draw(t, "backend timeout")
 }
 
-// TestConditionsThatAnHTTPRouteDoesNotHave are refused: dropped, the route would serve requests that are not meant. Every
-// field of the type is either refused or served.
+// TestConditionsThatAnHTTPRouteDoesNotHave are refused: if they were ignored, the route would serve unintended requests.
+// Every field of the type is either refused or supported.
 func TestConditionsThatAnHTTPRouteDoesNotHave(t *testing.T) {
 	served := []string{"Name", "URI", "Method", "Headers", "QueryParams"}
 	for field := range reflect.TypeFor[flaggerv1.HTTPMatchRequest]().Fields() {
@@ -120,7 +120,7 @@ func TestRolloutContract(t *testing.T) {
 	}
 }
 
-// routes are those of a user, of every kind and name that a configuration asks for.
+// routes are those of a user, of every kind and name in a configuration.
 func routes(t traffic.Target) []*unstructured.Unstructured {
 	backend := func(name string, weight int64) any {
 		return map[string]any{"name": name, "port": int64(80), "weight": weight}

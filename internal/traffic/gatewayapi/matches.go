@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// serviceMatches are those of spec.service.match; without any, all paths.
+// serviceMatches are the matches of spec.service.match; if there are none, all paths.
 func serviceMatches(t traffic.Target) ([]gatewayv1.HTTPRouteMatch, error) {
 	const where = "spec.service.match"
 	if len(t.Canary.Spec.Service.Match) == 0 {
@@ -19,7 +19,7 @@ func serviceMatches(t traffic.Target) ([]gatewayv1.HTTPRouteMatch, error) {
 	}
 	var out []gatewayv1.HTTPRouteMatch
 	for i, m := range t.Canary.Spec.Service.Match {
-		if field := beyond(m); field != "" {
+		if field := unsupportedField(m); field != "" {
 			return nil, traffic.Refuse(traffic.ErrUnsupported,
 				"%s[%d].%s: an HTTPRoute matches requests by path, method, headers and query parameters only, and would serve more requests "+
 					"than are meant: remove %s, or choose another provider", where, i, field, field)
@@ -45,8 +45,9 @@ func serviceMatches(t traffic.Target) ([]gatewayv1.HTTPRouteMatch, error) {
 	return out, nil
 }
 
-// beyond is a condition that no HTTPRoute has; empty where there is none. A name is not a condition.
-func beyond(m flaggerv1.HTTPMatchRequest) string {
+// unsupportedField is the first field of a match that an HTTPRoute does not support; empty if there is none. The name does
+// not affect matching.
+func unsupportedField(m flaggerv1.HTTPMatchRequest) string {
 	switch {
 	case m.Scheme != nil:
 		return "scheme"
@@ -69,8 +70,8 @@ func beyond(m flaggerv1.HTTPMatchRequest) string {
 	}
 }
 
-// cross pairs every match of the analysis with every match of the service, in this order. Headers and query parameters
-// of the analysis take the place of those of the service.
+// cross combines every match of the analysis with every match of the service, in this order. Headers and query parameters of
+// the analysis replace those of the service.
 func cross(t traffic.Target, matches []release.Match) ([]gatewayv1.HTTPRouteMatch, error) {
 	const where = "spec.analysis.match"
 	service, err := serviceMatches(t)
@@ -100,7 +101,7 @@ func cross(t traffic.Target, matches []release.Match) ([]gatewayv1.HTTPRouteMatc
 	return out, nil
 }
 
-// pathMatch takes the first of regex, exact and prefix that is there.
+// pathMatch uses the first of regex, exact and prefix that is set.
 func pathMatch(uri *flaggerv1.StringMatch) *gatewayv1.HTTPPathMatch {
 	kind, value := gatewayv1.PathMatchPathPrefix, "/"
 	switch {
@@ -115,7 +116,7 @@ func pathMatch(uri *flaggerv1.StringMatch) *gatewayv1.HTTPPathMatch {
 	return &gatewayv1.HTTPPathMatch{Type: &kind, Value: &value}
 }
 
-// headerMatches are sorted by name, so that a map makes the same route twice.
+// headerMatches are sorted by name, so that the result does not depend on the order of the map.
 func headerMatches(where string, headers map[string]release.StringMatch) ([]gatewayv1.HTTPHeaderMatch, error) {
 	var out []gatewayv1.HTTPHeaderMatch
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -140,7 +141,7 @@ func queryMatches(where string, params map[string]release.StringMatch) ([]gatewa
 	return out, nil
 }
 
-// exactOrRegex is how a value is matched. Both kinds of match have a type of their own with the same words.
+// exactOrRegex returns the type and the value of a match. The two kinds of match have separate types with the same values.
 func exactOrRegex[T ~string](where, what, name string, m release.StringMatch) (kind T, value string, err error) {
 	switch {
 	case m.Exact != "":

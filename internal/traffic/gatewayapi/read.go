@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// Read takes the weights from the last rule that names the canary: the weighted one comes after those for cookies. Two
-// weights of 0 are a canary without traffic.
+// Read reads the weights from the last rule that names the canary: the weighted rule follows those for cookies. If both
+// weights are 0, the canary has no traffic.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	ref, obj := existing[0].Ref, existing[0].Object
@@ -68,7 +68,7 @@ func weights(t traffic.Target, rule map[string]any) (primary, canary int, namesC
 // confirmed reads whether every parent accepted the current generation of the route. If one of them reports nothing (a mesh
 // without reports, or a gateway that has not processed it yet), the result is CannotTell.
 func confirmed(ref traffic.Ref, obj *unstructured.Unstructured) (traffic.Confirmation, string, error) {
-	// Only what is read here goes through typed structs; the object itself never does.
+	// Only these fields are converted to typed structs, never the object itself.
 	var route struct {
 		Spec   gatewayv1.CommonRouteSpec `json:"spec"`
 		Status gatewayv1.RouteStatus     `json:"status"`
@@ -122,11 +122,10 @@ func acceptance(conditions []metav1.Condition) *metav1.Condition {
 	return nil
 }
 
-// coreGroup is how meshes let users write the group of Services, whose name is empty.
+// coreGroup is the name that meshes accept for the group of Services, whose actual name is empty.
 const coreGroup = "core"
 
-// parentKey is a reference to a parent with the defaults of the API in it: controllers write them into the status, or
-// leave them out.
+// parentKey is a reference to a parent with the defaults of the API: controllers may set or omit them in the status.
 type parentKey struct {
 	group, kind, namespace, name, section string
 	port                                  int32

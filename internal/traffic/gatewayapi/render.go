@@ -14,7 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What of the spec Serin writes. Names of rules, retries and all else may be written by others.
+// The fields of the spec that Serin writes. Other tools may write names of rules, retries and all other fields.
 var (
 	backendFields  = traffic.Whole("group", "kind", "name", "namespace", "port")
 	headerFields   = traffic.Whole("type", "name", "value")
@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// specFields are those of the release. Rules are identified by what they do.
+// specFields are the fields of the spec that Serin writes. Rules are identified by their role.
 func (r Renderer) specFields(t traffic.Target) traffic.Fields {
 	rules := traffic.Fields{
 		"matches":     {Fields: matchFields},
@@ -72,8 +72,8 @@ const (
 	cookieHeader = "Cookie"
 )
 
-// renderSpec writes into spec. Every default of the API is written out: a route that an API server completed is then
-// equal to what is wanted, and is not written again.
+// renderSpec writes the route into the spec. It sets every default of the API explicitly: a route that an API server has
+// defaulted is then equal to the desired one, and is not written again.
 func (r Renderer) renderSpec(t traffic.Target, route release.Route, spec map[string]any) error {
 	service := t.Canary.Spec.Service
 	rules, err := r.renderRules(t, route)
@@ -142,7 +142,7 @@ func (r Renderer) rulesByRole(t traffic.Target, route release.Route) ([]gatewayv
 	}
 
 	switch {
-	case len(route.Matches) > 0: // A/B wins over affinity
+	case len(route.Matches) > 0: // an A/B test has precedence over affinity
 		if weighted.Matches, err = cross(t, route.Matches); err != nil {
 			return nil, err
 		}
@@ -156,8 +156,8 @@ func (r Renderer) rulesByRole(t traffic.Target, route release.Route) ([]gatewayv
 	}
 }
 
-// stickyRules puts rules for clients that have a cookie before the weighted one. Without traffic to the canary, the
-// cookie is expired for clients that still have it.
+// stickyRules inserts rules for clients with a cookie before the weighted rule. Without traffic to the canary, the cookie is
+// expired for clients that still have it.
 func stickyRules(t traffic.Target, route release.Route, base, weighted gatewayv1.HTTPRouteRule) ([]gatewayv1.HTTPRouteRule, error) {
 	cookieRule := func(c release.Cookie, canary int) (gatewayv1.HTTPRouteRule, error) {
 		rule := base
@@ -198,7 +198,7 @@ func stickyRules(t traffic.Target, route release.Route, base, weighted gatewayv1
 	return append(rules, weighted), nil
 }
 
-// baseRule is what all rules have in common.
+// baseRule is the common part of all rules.
 func (r Renderer) baseRule(t traffic.Target) (gatewayv1.HTTPRouteRule, error) {
 	service := t.Canary.Spec.Service
 	var rule gatewayv1.HTTPRouteRule
@@ -219,10 +219,10 @@ func (r Renderer) baseRule(t traffic.Target) (gatewayv1.HTTPRouteRule, error) {
 	return rule, err
 }
 
-// plainDuration is the form of durations that the API takes.
+// plainDuration matches durations in the format of the API.
 var plainDuration = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
 
-// duration is what was written where the API takes that, else the same in its form: it knows no fractions.
+// duration returns the text itself if the API accepts it, or else an equal duration in its format, which has no fractions.
 func duration(where, text string) (*gatewayv1.Duration, error) {
 	if text == "" {
 		return nil, nil
@@ -232,12 +232,12 @@ func duration(where, text string) (*gatewayv1.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 || d > 99999*time.Second {
-		return nil, traffic.Refuse(traffic.ErrInvalid, "%s is %q, which is no duration of an HTTPRoute: write for example 15s", where, text)
+		return nil, traffic.Refuse(traffic.ErrInvalid, "%s is %q, which is not a duration of an HTTPRoute: write for example 15s", where, text)
 	}
 	return new(gatewayv1.Duration(fmt.Sprintf("%ds%dms", d/time.Second, d%time.Second/time.Millisecond))), nil
 }
 
-// split shares requests between primary and canary, in this order.
+// split returns the backends of primary and canary, in this order.
 func split(t traffic.Target, canary int) []gatewayv1.HTTPBackendRef {
 	return []gatewayv1.HTTPBackendRef{backend(t, t.StableService, release.Total-canary), backend(t, t.CanaryService, canary)}
 }
@@ -284,7 +284,7 @@ func isService(ref map[string]any, name string) bool {
 	return ref["name"] == name && group == "" && (!given || kind == serviceKind)
 }
 
-// pointer is the given text, or the default of the API.
+// pointer returns the given text, or the default of the API.
 func pointer[T ~string](given *string, otherwise T) *T {
 	if given == nil {
 		return &otherwise
@@ -300,7 +300,7 @@ func converted[T ~string](given *string) *T {
 	return &out
 }
 
-// mirrorFilter is one entry of spec.service.mirror, as it is written there.
+// mirrorFilter returns the filter of one entry of spec.service.mirror.
 func mirrorFilter(ref flaggerv1.MirrorBackendReference) gatewayv1.HTTPRouteFilter {
 	return requestMirror(gatewayv1.BackendObjectReference{
 		Group:     pointer[gatewayv1.Group](ref.Group, ""),

@@ -15,18 +15,17 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// PluginName is how a Rollout names this router under plugins.
+// PluginName is the name of this router under plugins.
 const PluginName = "argoproj-labs/gatewayAPI"
 
 // RolloutRenderer writes weights into routes of the user.
 type RolloutRenderer struct{}
 
-// NewRollout makes the renderer of the plugin PluginName.
+// NewRollout returns the renderer of the plugin PluginName.
 func NewRollout() RolloutRenderer { return RolloutRenderer{} }
 
-// layout is the configuration that a Rollout gives the plugin. Fields that are of no use here are let pass, as they are
-// where the plugin comes from.
-type layout struct {
+// pluginConfig is the configuration of the plugin in a Rollout. Unknown fields are accepted, as by the original plugin.
+type pluginConfig struct {
 	HTTPRoute string `json:"httpRoute"`
 	GRPCRoute string `json:"grpcRoute"`
 	TCPRoute  string `json:"tcpRoute"`
@@ -42,7 +41,7 @@ type layout struct {
 	TCPRouteSelector  *metav1.LabelSelector `json:"tcpRouteSelector"`
 	TLSRouteSelector  *metav1.LabelSelector `json:"tlsRouteSelector"`
 
-	// Namespace of the routes; that of the Rollout without it.
+	// Namespace of the routes. Defaults to that of the Rollout.
 	Namespace string `json:"namespace"`
 
 	DisableInProgressLabel bool   `json:"disableInProgressLabel"`
@@ -55,14 +54,14 @@ type namedRoute struct {
 	UseHeaderRoutes bool   `json:"useHeaderRoutes"`
 }
 
-// The label of routes while a release is under way, unless the layout has another.
+// The label of routes during a release, unless the configuration has another.
 const (
 	inProgressKey   = "rollouts.argoproj.io/gatewayapi-canary"
 	inProgressValue = "in-progress"
 )
 
-// named are the routes of one kind that a layout names.
-type named struct {
+// routeSet has the routes of one kind in a configuration.
+type routeSet struct {
 	gvk      schema.GroupVersionKind
 	routes   []namedRoute
 	selector *metav1.LabelSelector
@@ -78,9 +77,9 @@ var (
 	serviceGVK = schema.GroupVersionKind{Version: "v1", Kind: serviceKind}
 )
 
-// layoutOf reads the configuration. It is refused with a sentence where it makes no sense.
-func layoutOf(t traffic.Target) (layout, error) {
-	var l layout
+// pluginConfigOf reads the configuration, and validates it.
+func pluginConfigOf(t traffic.Target) (pluginConfig, error) {
+	var l pluginConfig
 	if err := json.Unmarshal(t.Routing().Plugins[PluginName], &l); err != nil {
 		return l, traffic.Refuse(traffic.ErrInvalid, "the configuration of plugin %s cannot be read: %v", PluginName, err)
 	}
@@ -93,7 +92,7 @@ func layoutOf(t traffic.Target) (layout, error) {
 	if l.InProgressLabelValue == "" {
 		l.InProgressLabelValue = inProgressValue
 	}
-	for _, n := range l.named() {
+	for _, n := range l.routeSets() {
 		if len(n.routes) > 0 || n.selector != nil {
 			return l, nil
 		}
@@ -102,7 +101,7 @@ func layoutOf(t traffic.Target) (layout, error) {
 		PluginName)
 }
 
-func (l layout) named() []named {
+func (l pluginConfig) routeSets() []routeSet {
 	all := func(one string, many []namedRoute) []namedRoute {
 		var out []namedRoute
 		if one != "" {
@@ -115,7 +114,7 @@ func (l layout) named() []named {
 		}
 		return out
 	}
-	return []named{
+	return []routeSet{
 		{httpKind, all(l.HTTPRoute, l.HTTPRoutes), l.HTTPRouteSelector},
 		{grpcKind, all(l.GRPCRoute, l.GRPCRoutes), l.GRPCRouteSelector},
 		{tcpKind, all(l.TCPRoute, l.TCPRoutes), l.TCPRouteSelector},
@@ -124,11 +123,11 @@ func (l layout) named() []named {
 }
 
 // headerRoutes reports whether rules by header are added to a route of the user.
-func (l layout) headerRoutes(ref traffic.Ref) bool {
+func (l pluginConfig) headerRoutes(ref traffic.Ref) bool {
 	if ref.GVK.Kind != httpKind.Kind && ref.GVK.Kind != grpcKind.Kind {
 		return false
 	}
-	for _, n := range l.named() {
+	for _, n := range l.routeSets() {
 		for _, route := range n.routes {
 			if n.gvk.Kind == ref.GVK.Kind && route.Name == ref.Name {
 				return route.UseHeaderRoutes
@@ -138,15 +137,15 @@ func (l layout) headerRoutes(ref traffic.Ref) bool {
 	return false
 }
 
-// Features depend on the kinds of the routes: only HTTPRoutes take experiments, and only some are given rules by header.
+// Features depend on the kinds of the routes: only HTTPRoutes support experiments, and only some get rules by header.
 func (RolloutRenderer) Features(t traffic.Target) traffic.Features {
 	f := traffic.Features{Weights: true, MaxWeight: true, Confirms: true}
-	l, err := layoutOf(t)
-	if err != nil { // nothing is routed by it, so this is what it might be
+	l, err := pluginConfigOf(t)
+	if err != nil { // an invalid configuration routes nothing, so no feature is refused
 		f.Others, f.HeaderRoutes = true, true
 		return f
 	}
-	for _, n := range l.named() {
+	for _, n := range l.routeSets() {
 		if n.gvk == httpKind && (len(n.routes) > 0 || n.selector != nil) {
 			f.Others = true
 		}
@@ -159,14 +158,14 @@ func (RolloutRenderer) Features(t traffic.Target) traffic.Features {
 	return f
 }
 
-// Refs are the routes, and the Services of experiments, whose ports are read.
+// Refs are the routes, and the Services of experiments, from which the ports are read.
 func (RolloutRenderer) Refs(t traffic.Target, r release.Route, _ traffic.Objects) []traffic.Ref {
-	l, err := layoutOf(t)
+	l, err := pluginConfigOf(t)
 	if err != nil {
 		return nil
 	}
 	var refs []traffic.Ref
-	for _, n := range l.named() {
+	for _, n := range l.routeSets() {
 		ref := traffic.Ref{GVK: n.gvk, Namespace: l.Namespace, Shared: true}
 		for _, route := range n.routes {
 			ref.Name = route.Name
@@ -185,7 +184,7 @@ func (RolloutRenderer) Refs(t traffic.Target, r release.Route, _ traffic.Objects
 
 // Render writes weights, experiments and managed rules into each route.
 func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	l, err := layoutOf(t)
+	l, err := pluginConfigOf(t)
 	if err != nil {
 		return nil, err
 	}
@@ -193,10 +192,10 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 		return nil, err
 	}
 	if t.CanaryService == "" || t.StableService == "" {
-		return nil, traffic.Refuse(traffic.ErrInvalid, "plugin %s needs canaryService and stableService: a route knows no other names", PluginName)
+		return nil, traffic.Refuse(traffic.ErrInvalid, "plugin %s requires canaryService and stableService, which the backends of a route name", PluginName)
 	}
 	if !existing.AnyShared() {
-		return nil, traffic.Refuse(traffic.ErrInvalid, "plugin %s: %s", PluginName, nothingFound)
+		return nil, traffic.Refuse(traffic.ErrInvalid, "plugin %s: %s", PluginName, noRouteFound)
 	}
 	out := existing.Unchanged()
 	for i, x := range existing {
@@ -215,9 +214,9 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 	return out, nil
 }
 
-func (l layout) render(t traffic.Target, r release.Route, existing traffic.Objects, ref traffic.Ref, obj *unstructured.Unstructured) error {
+func (l pluginConfig) render(t traffic.Target, r release.Route, existing traffic.Objects, ref traffic.Ref, obj *unstructured.Unstructured) error {
 	if ref.GVK != httpKind {
-		r.Others = nil // they take none, and the share stays with the stable side
+		r.Others = nil // not supported: the stable side keeps their share
 	}
 	if !l.headerRoutes(ref) {
 		r.HeaderRoutes = nil
@@ -244,7 +243,7 @@ func (l layout) render(t traffic.Target, r release.Route, existing traffic.Objec
 	return nil
 }
 
-const nothingFound = "its selectors find no route: label the routes, or name them"
+const noRouteFound = "its selectors find no route: label the routes, or name them"
 
 // unfit is why a route of the user cannot be used, to be appended to its name; empty if it can.
 func unfit(t traffic.Target, obj *unstructured.Unstructured) string {
@@ -255,7 +254,7 @@ func unfit(t traffic.Target, obj *unstructured.Unstructured) string {
 	return fmt.Sprintf("has no rule with both Services %s and %s among its backendRefs", t.StableService, t.CanaryService)
 }
 
-// Read takes the weights from the rules with both Services. A route is confirmed when all its parents accepted it.
+// Read reads the weights from the rules with both Services. A route is confirmed if all its parents accepted it.
 func (rd RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.ConfirmedYes}
 	for _, x := range existing {
@@ -318,11 +317,11 @@ func others(rule map[string]any, added []string) []release.Destination {
 // Validate finds routes that are missing or do not name both Services.
 func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
 	path := traffic.RoutingPath().Child("plugins").Key(PluginName)
-	if _, err := layoutOf(t); err != nil {
+	if _, err := pluginConfigOf(t); err != nil {
 		return field.ErrorList{field.Invalid(path, string(t.Routing().Plugins[PluginName]), err.Error())}
 	}
 	if !existing.AnyShared() {
-		return field.ErrorList{field.Invalid(path, string(t.Routing().Plugins[PluginName]), nothingFound)}
+		return field.ErrorList{field.Invalid(path, string(t.Routing().Plugins[PluginName]), noRouteFound)}
 	}
 	var all field.ErrorList
 	for _, x := range existing {
@@ -342,9 +341,9 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 // Restore removes managed rules, experiments and the label. Weights remain.
 func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
-	l, err := layoutOf(t)
+	l, err := pluginConfigOf(t)
 	if err != nil {
-		return out, nil //nolint:nilerr // nothing can have been written for a Target that is not valid
+		return out, nil //nolint:nilerr // nothing was written for an invalid configuration
 	}
 	for i, x := range existing {
 		if x.Object == nil || !x.Ref.Shared {

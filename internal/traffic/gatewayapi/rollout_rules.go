@@ -18,10 +18,10 @@ import (
 // defaultPort is the port of an experiment's Service for which no port is specified.
 const defaultPort = 8080
 
-// editor writes into the rules of a route that is the user's.
+// editor edits the rules of a route of the user.
 type editor struct {
 	t traffic.Target
-	// added are the Services of experiments that are in the route because of the Rollout.
+	// added are the Services of experiments that the Rollout added to the route.
 	added []string
 }
 
@@ -30,7 +30,7 @@ func shares(t traffic.Target, rule map[string]any) bool {
 	return backendOf(rule, t.StableService) != nil && backendOf(rule, t.CanaryService) != nil
 }
 
-// backendOf is the reference of a rule to that Service; nil where it has none.
+// backendOf is the backend of a rule for a Service; nil if it has none.
 func backendOf(rule map[string]any, name string) map[string]any {
 	for _, ref := range traffic.Maps(rule["backendRefs"]) {
 		if isService(ref, name) {
@@ -40,58 +40,58 @@ func backendOf(rule map[string]any, name string) map[string]any {
 	return nil
 }
 
-// rules are those of the user with the weights of the route, and the managed ones after them.
+// rules returns the rules of the user with the weights of the route, followed by the managed rules.
 func (e editor) rules(spec map[string]any, r release.Route, existing traffic.Objects) []map[string]any {
 	before := slices.Clone(traffic.Maps(runtime.DeepCopyJSONValue(spec["rules"])))
 	rules := e.users(spec)
 	var managed []map[string]any
-	for _, route := range e.inOrder(r.HeaderRoutes) {
+	for _, route := range e.byPrecedence(r.HeaderRoutes) {
 		count := 0
 		for _, rule := range rules {
 			if !shares(e.t, rule) {
 				continue
 			}
-			for _, made := range e.byHeader(rule, route) {
-				made["name"] = route.Name
+			for _, created := range e.byHeader(rule, route) {
+				created["name"] = route.Name
 				if count > 0 {
-					made["name"] = route.Name + "-" + strconv.Itoa(count)
+					created["name"] = route.Name + "-" + strconv.Itoa(count)
 				}
 				count++
-				keepHeaders(made, rule, before)
-				managed = append(managed, made)
+				preserveHeaders(created, rule, before)
+				managed = append(managed, created)
 			}
 		}
 	}
 	before = slices.DeleteFunc(before, e.managed)
 	for i, rule := range rules {
 		if shares(e.t, rule) {
-			e.weigh(rule, traffic.Maps(before[i]["backendRefs"]), r, existing)
+			e.setWeights(rule, traffic.Maps(before[i]["backendRefs"]), r, existing)
 		}
 	}
 	return append(rules, managed...)
 }
 
-func (e editor) inOrder(routes []release.HeaderRoute) []release.HeaderRoute {
+func (e editor) byPrecedence(routes []release.HeaderRoute) []release.HeaderRoute {
 	return slices.SortedStableFunc(slices.Values(routes), func(a, b release.HeaderRoute) int { return e.t.CompareManagedRoutes(a.Name, b.Name) })
 }
 
-// users are the rules without those that are managed, and without experiments.
+// users returns the rules without managed rules and without experiments.
 func (e editor) users(spec map[string]any) []map[string]any {
 	rules := slices.DeleteFunc(traffic.Maps(spec["rules"]), e.managed)
 	for _, rule := range rules {
 		refs := traffic.Maps(rule["backendRefs"])
-		kept := slices.DeleteFunc(slices.Clone(refs), func(ref map[string]any) bool {
+		remaining := slices.DeleteFunc(slices.Clone(refs), func(ref map[string]any) bool {
 			name, _ := ref["name"].(string)
 			return slices.Contains(e.added, name) && isService(ref, name)
 		})
-		if len(kept) < len(refs) {
-			rule["backendRefs"] = traffic.List(kept)
+		if len(remaining) < len(refs) {
+			rule["backendRefs"] = traffic.List(remaining)
 		}
 	}
 	return rules
 }
 
-func (e editor) weigh(rule map[string]any, before []map[string]any, r release.Route, existing traffic.Objects) {
+func (e editor) setWeights(rule map[string]any, before []map[string]any, r release.Route, existing traffic.Objects) {
 	backendOf(rule, e.t.CanaryService)["weight"] = int64(r.Canary)
 	backendOf(rule, e.t.StableService)["weight"] = int64(r.Stable())
 	if len(r.Others) == 0 {
@@ -99,19 +99,19 @@ func (e editor) weigh(rule map[string]any, before []map[string]any, r release.Ro
 	}
 	refs := traffic.Maps(rule["backendRefs"])
 	for _, d := range r.Others {
-		made := map[string]any{
+		created := map[string]any{
 			"group": "", "kind": serviceKind, "name": d.Service, "namespace": e.t.Namespace,
 			"port": portOf(existing.Get(serviceKind, e.t.Namespace, d.Service)), "weight": int64(d.Weight),
 		}
 		if i := slices.IndexFunc(before, func(was map[string]any) bool { return isService(was, d.Service) }); i >= 0 {
-			made = traffic.PreserveUnknownFields(made, before[i], backendFields.With(traffic.Whole("weight")))
+			created = traffic.PreserveUnknownFields(created, before[i], backendFields.With(traffic.Whole("weight")))
 		}
-		refs = append(refs, made)
+		refs = append(refs, created)
 	}
 	rule["backendRefs"] = traffic.List(refs)
 }
 
-// portOf is the port of a Service that is called http, else its first.
+// portOf is the port of a Service with the name http, or else its first port.
 func portOf(service *unstructured.Unstructured) int64 {
 	if service == nil {
 		return defaultPort
@@ -128,8 +128,8 @@ func portOf(service *unstructured.Unstructured) int64 {
 	return defaultPort
 }
 
-// byHeader makes the rules that lead matching requests of a rule to the canary, whatever its weight. Of the rule
-// everything else holds for them too.
+// byHeader returns the rules that send matching requests of a rule to the canary, whatever its weight. All other fields are
+// copies of the rule's.
 func (e editor) byHeader(rule map[string]any, route release.HeaderRoute) []map[string]any {
 	var matches []any
 	for _, match := range alternatives(rule) {
@@ -138,12 +138,12 @@ func (e editor) byHeader(rule map[string]any, route release.HeaderRoute) []map[s
 		}
 	}
 	if len(matches) == 0 {
-		return nil // nothing to match is no reason to send everybody to the canary
+		return nil // without a header, all requests would match
 	}
 	toCanary := func(matches []any) map[string]any {
 		out := runtime.DeepCopyJSON(rule)
 		canary := runtime.DeepCopyJSON(backendOf(rule, e.t.CanaryService))
-		canary["weight"] = int64(1) // alone: what an API server fills in
+		canary["weight"] = int64(1) // the default of a single backend
 		out["matches"], out["backendRefs"] = matches, []any{canary}
 		return out
 	}
@@ -151,27 +151,27 @@ func (e editor) byHeader(rule map[string]any, route release.HeaderRoute) []map[s
 		return []map[string]any{toCanary(matches)}
 	}
 	var out []map[string]any
-	for _, match := range matches { // the API takes one match only
+	for _, match := range matches { // the API allows only one match
 		out = append(out, toCanary([]any{match}))
 	}
 	return out
 }
 
-// keepHeaders keeps what others added to the headers that a step asks for, in a managed rule that exists. All else in the
-// rule is a copy of the user's, and follows that.
-func keepHeaders(made, users map[string]any, before []map[string]any) {
-	i := slices.IndexFunc(before, func(was map[string]any) bool { return was["name"] == made["name"] })
+// preserveHeaders preserves, in an existing managed rule, fields that other tools added to the headers of a step. All other
+// fields are copied from the user's rule.
+func preserveHeaders(created, users map[string]any, before []map[string]any) {
+	i := slices.IndexFunc(before, func(was map[string]any) bool { return was["name"] == created["name"] })
 	if i < 0 {
 		return
 	}
 	was := traffic.Maps(before[i]["matches"])
-	matches := traffic.Maps(made["matches"])
+	matches := traffic.Maps(created["matches"])
 	for j, match := range matches {
 		k := slices.IndexFunc(was, func(existing map[string]any) bool { return sameHeaders(existing, match) })
 		switch {
 		case k < 0:
 			continue
-		case len(traffic.Maps(users["matches"])) == 0: // the user has none that it could be a copy of
+		case len(traffic.Maps(users["matches"])) == 0: // the user's rule has no match that was copied
 			matches[j] = traffic.PreserveUnknownFields(match, was[k], matchFields)
 		default:
 			merged := traffic.PreserveUnknownFields(map[string]any{"headers": match["headers"]}, map[string]any{"headers": was[k]["headers"]}, matchFields)
@@ -179,7 +179,7 @@ func keepHeaders(made, users map[string]any, before []map[string]any) {
 		}
 		was = slices.Delete(was, k, k+1)
 	}
-	made["matches"] = traffic.List(matches)
+	created["matches"] = traffic.List(matches)
 }
 
 // sameHeaders reports whether two matches have the same headers.
@@ -189,7 +189,7 @@ func sameHeaders(a, b map[string]any) bool {
 	})
 }
 
-// alternatives are the matches of a rule. A rule of an HTTPRoute without any has the one that an API server fills in.
+// alternatives are the matches of a rule. A rule without matches has one, which matches everything.
 func alternatives(rule map[string]any) []map[string]any {
 	matches := traffic.Maps(rule["matches"])
 	if len(matches) == 0 {
@@ -200,16 +200,16 @@ func alternatives(rule map[string]any) []map[string]any {
 
 func withHeaders(match map[string]any, headers map[string]release.StringMatch) map[string]any {
 	out := runtime.DeepCopyJSON(match)
-	kept := slices.DeleteFunc(traffic.Maps(out["headers"]), func(h map[string]any) bool {
+	remaining := slices.DeleteFunc(traffic.Maps(out["headers"]), func(h map[string]any) bool {
 		name, _ := h["name"].(string)
 		_, replaced := headers[name]
 		return replaced || slices.ContainsFunc(slices.Collect(maps.Keys(headers)), func(other string) bool { return strings.EqualFold(name, other) })
 	})
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		kind, value := headerValue(headers[name])
-		kept = append(kept, map[string]any{"type": kind, "name": name, "value": value})
+		remaining = append(remaining, map[string]any{"type": kind, "name": name, "value": value})
 	}
-	out["headers"] = traffic.List(kept)
+	out["headers"] = traffic.List(remaining)
 	return out
 }
 
@@ -238,12 +238,12 @@ func replacesPrefix(rule map[string]any) bool {
 
 // managed reports whether a rule was created for a step.
 func (e editor) managed(rule map[string]any) bool {
-	_, is := e.routeOf(rule)
-	return is
+	_, managed := e.routeOf(rule)
+	return managed
 }
 
-// routeOf is the managed route that a rule was made for, by its name, or, where the cluster's definition knows no names of
-// rules, because it does what one of the steps asks for. False: it is the user's.
+// routeOf is the managed route for which a rule was created, by its name, or, if the cluster's CustomResourceDefinition has
+// no names of rules, by the headers of a step. False: it is the user's.
 func (e editor) routeOf(rule map[string]any) (route string, managed bool) {
 	name, _ := rule["name"].(string)
 	if name != "" {

@@ -21,12 +21,12 @@ var (
 	upstreamKind   = schema.GroupVersionKind{Group: "gloo.solo.io", Version: "v1", Kind: "Upstream"}
 )
 
-// Renderer makes a RouteTable named as the apex, and an Upstream for primary and canary.
+// Renderer creates a RouteTable with the name of the apex, and an Upstream each for primary and canary.
 type Renderer struct {
 	prefixes []string
 }
 
-// New makes the renderer of the provider gloo. Upstreams take labels with these prefixes from the one that
+// New returns the renderer of the provider gloo. Labels with these prefixes are copied to the Upstreams from the one that
 // spec.upstreamRef names.
 func New(prefixes []string) *Renderer { return &Renderer{prefixes: prefixes} }
 
@@ -42,7 +42,7 @@ const (
 	routeTable
 )
 
-// Refs names the Upstreams before the RouteTable that leads to them.
+// Refs names the Upstreams before the RouteTable that refers to them.
 func (*Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	refs := []traffic.Ref{
 		primaryUpstream: {GVK: upstreamKind, Namespace: t.Namespace, Name: upstreamName(t, "primary"), Owned: true, Derived: true},
@@ -80,7 +80,7 @@ func upstreamName(t traffic.Target, side string) string {
 	return t.Namespace + "-" + t.Apex + "-" + side + "upstream-" + strconv.Itoa(int(t.Canary.Spec.Service.Port))
 }
 
-// Render makes all three objects.
+// Render renders all three objects.
 func (r *Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err

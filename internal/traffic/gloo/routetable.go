@@ -12,8 +12,8 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// specFields are what of a RouteTable Serin writes. Options and all else may be written by others. Routes are identified by
-// what they do.
+// specFields are the fields of a RouteTable that Serin writes. Other tools may write options and all other fields. Routes are
+// identified by their role.
 func specFields(existing traffic.Objects) traffic.Fields {
 	destinations := traffic.Field{
 		Fields: traffic.Fields{
@@ -53,7 +53,7 @@ func renderRouteTable(t traffic.Target, r release.Route, existing traffic.Object
 	return obj, nil
 }
 
-// route leads to both sides whatever path the user's VirtualService delegates.
+// route sends requests to both sides, for any path that the user's VirtualService delegates.
 func route(existing traffic.Objects, canary int) map[string]any {
 	destination := func(i, weight int) any {
 		return map[string]any{
@@ -69,8 +69,8 @@ func route(existing traffic.Objects, canary int) map[string]any {
 	}
 }
 
-// matchers are one for each match, of which one has to hold. Headers are sorted by name, and Gloo holds a regular
-// expression to the whole value.
+// matchers returns one matcher for each match, of which one must match. Headers are sorted by name, and Gloo compares a
+// regular expression with the whole value.
 func matchers(matches []release.Match) []any {
 	var out []any
 	for _, m := range matches {
@@ -120,8 +120,8 @@ func upstreamOf(destination map[string]any) string {
 	return name
 }
 
-// Read takes the weights from the first route that names the release: in an A/B test that is the one for requests that
-// match. Gloo reports whether a RouteTable is valid, and not what its Envoys serve.
+// Read reads the weights from the first route that names the release: in an A/B test this is the route for matching requests.
+// Gloo reports whether a RouteTable is valid, but not what its Envoys serve.
 func (r *Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	table := existing[routeTable]

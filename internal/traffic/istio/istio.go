@@ -19,10 +19,10 @@ var (
 	destinationRuleKind = schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1beta1", Kind: "DestinationRule"}
 )
 
-// Renderer makes a VirtualService named as the apex, and a DestinationRule for primary and canary.
+// Renderer creates a VirtualService named as the apex, and a DestinationRule for primary and canary.
 type Renderer struct{}
 
-// New makes the renderer of the provider istio.
+// New returns the renderer of the provider istio.
 func New() Renderer { return Renderer{} }
 
 // Features of a TCP route are weights alone.
@@ -53,7 +53,7 @@ func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []tra
 	}
 }
 
-// Render makes all three objects.
+// Render renders all three objects.
 func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// Read takes the weights from the last rule that names the canary: the weighted one comes after those for cookies.
+// Read reads the weights from the last rule that names the canary: the weighted one comes after those for cookies.
 // Istio does not report what its proxies serve.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}

@@ -33,7 +33,7 @@ type RolloutRenderer struct {
 	version string
 }
 
-// NewRollout makes the router istio. Empty, the version is DefaultRolloutVersion.
+// NewRollout returns the router istio. Empty, the version is DefaultRolloutVersion.
 func NewRollout(version string) RolloutRenderer {
 	return RolloutRenderer{version: cmp.Or(version, DefaultRolloutVersion)}
 }
@@ -225,7 +225,7 @@ func subsetHash(rule *unstructured.Unstructured, name string) string {
 	return ""
 }
 
-// Read takes the weights from the routes that are written. Istio does not report what its proxies serve.
+// Read reads the weights from the routes that are written. Istio does not report what its proxies serve.
 func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	for _, x := range existing {

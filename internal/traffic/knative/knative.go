@@ -20,7 +20,7 @@ const primaryAnnotation = "flagger.app/primary-revision"
 
 var serviceKind = schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}
 
-// specFields are what of the spec Serin writes. Entries with a tag are the user's, as they are.
+// specFields are the fields of the spec that Serin writes. Entries with a tag are the user's, as they are.
 var specFields = traffic.Fields{"traffic": {
 	Fields: traffic.Whole("latestRevision", "revisionName", "percent", "tag"),
 	Same: func(was, now map[string]any) bool {
@@ -33,7 +33,7 @@ var specFields = traffic.Fields{"traffic": {
 // Renderer writes the shares of the user's Knative Service.
 type Renderer struct{}
 
-// New makes the renderer of the provider knative.
+// New returns the renderer of the provider knative.
 func New() Renderer { return Renderer{} }
 
 // Features are weights, and a status that confirms them.

@@ -14,7 +14,7 @@ import (
 // Renderer has no objects. A route is accepted when it moves no share of the traffic, and forgotten.
 type Renderer struct{}
 
-// New makes the renderer of the provider kubernetes.
+// New returns the renderer of the provider kubernetes.
 func New() Renderer { return Renderer{} }
 
 // Features are none: a blue/green release needs none of them.

@@ -22,7 +22,7 @@ const (
 	serviceTag = "kuma.io/service"
 )
 
-// specFields are what of the spec Serin writes. All else may be written by others.
+// specFields are the fields of the spec that Serin writes. Other tools may write all other fields.
 var specFields = traffic.Fields{
 	"sources":      {Fields: traffic.Whole("match")},
 	"destinations": {Fields: traffic.Whole("match")},
@@ -35,10 +35,10 @@ var specFields = traffic.Fields{
 	}},
 }
 
-// Renderer makes a TrafficRoute named as the apex.
+// Renderer creates a TrafficRoute named as the apex.
 type Renderer struct{}
 
-// New makes the renderer of the provider kuma.
+// New returns the renderer of the provider kuma.
 func New() Renderer { return Renderer{} }
 
 // Features are weights alone.
@@ -50,7 +50,7 @@ func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []tra
 	return []traffic.Ref{{GVK: gvk, Name: t.Apex, Owned: true}}
 }
 
-// Render makes the TrafficRoute.
+// Render renders the TrafficRoute.
 func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err

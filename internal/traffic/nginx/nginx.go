@@ -20,12 +20,12 @@ import (
 // DefaultPrefix of the annotations that the controller reads.
 const DefaultPrefix = "nginx.ingress.kubernetes.io"
 
-// Renderer makes an Ingress named as the user's, with the suffix -canary.
+// Renderer creates an Ingress named as the user's, with the suffix -canary.
 type Renderer struct {
 	prefix string
 }
 
-// New makes the renderer of the provider nginx. The prefix is that of the controller's annotations; empty means
+// New returns the renderer of the provider nginx. The prefix is that of the controller's annotations; empty means
 // DefaultPrefix.
 func New(prefix string) Renderer {
 	if prefix == "" {
@@ -44,7 +44,7 @@ func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []tra
 	return traffic.IngressRefs(t)
 }
 
-// Render makes the canary's Ingress: the user's, with the canary in place of the apex.
+// Render renders the canary's Ingress: the user's, with the canary in place of the apex.
 func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (r Renderer) header(name string, value release.StringMatch) (map[string]str
 	return out, nil
 }
 
-// Read takes the weight from the canary's Ingress. Requests that match go to the canary whatever it is. The controller
+// Read reads the weight from the canary's Ingress. Requests that match go to the canary whatever it is. The controller
 // does not report what it serves.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}

@@ -31,7 +31,7 @@ var canaryKeys = []string{"ingressClassName", "rules", "tls"}
 // RolloutRenderer creates an Ingress for the canary for each Ingress of the user.
 type RolloutRenderer struct{}
 
-// NewRollout makes the router nginx.
+// NewRollout returns the router nginx.
 func NewRollout() RolloutRenderer { return RolloutRenderer{} }
 
 // Features are weights, of any total.
@@ -69,7 +69,7 @@ func canaryName(rollout, ingress string) string {
 	return name[:min(len(name), maxName-len(end))] + end
 }
 
-// Render makes the canary's Ingresses.
+// Render renders the canary's Ingresses.
 func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func annotate(t traffic.Target, r release.Route, user, obj *unstructured.Unstruc
 	obj.SetAnnotations(annotations)
 }
 
-// Read takes the weight from the canary's Ingresses. The controller does not report what it serves.
+// Read reads the weight from the canary's Ingresses. The controller does not report what it serves.
 func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	key := New(configuration(t).AnnotationPrefix).key(byWeight)

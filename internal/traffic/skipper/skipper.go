@@ -26,10 +26,10 @@ const (
 	connective = " && "
 )
 
-// Renderer makes an Ingress named as the user's, with the suffix -canary.
+// Renderer creates an Ingress named as the user's, with the suffix -canary.
 type Renderer struct{}
 
-// New makes the renderer of the provider skipper.
+// New returns the renderer of the provider skipper.
 func New() Renderer { return Renderer{} }
 
 // Features are weights alone.
@@ -40,7 +40,7 @@ func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []tra
 	return traffic.IngressRefs(t)
 }
 
-// Render makes the canary's Ingress: the user's, with both sides in place of the apex.
+// Render renders the canary's Ingress: the user's, with both sides in place of the apex.
 func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func guarded(route release.Route, users string) string {
 	return guard + connective + users
 }
 
-// Read takes the weights from the canary's Ingress, where its routes hold. One without weights that can be read shares
+// Read reads the weights from the canary's Ingress, where its routes hold. One without weights that can be read shares
 // nothing out, and is no route of the release. Skipper does not report what it serves.
 func (Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}

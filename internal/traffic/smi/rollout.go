@@ -11,12 +11,12 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// RolloutRenderer makes a TrafficSplit for a Rollout.
+// RolloutRenderer creates a TrafficSplit for a Rollout.
 type RolloutRenderer struct {
 	canary Renderer
 }
 
-// NewRollout makes the router smi. Empty, the version is V1Alpha1.
+// NewRollout returns the router smi. Empty, the version is V1Alpha1.
 func NewRollout(version Version) RolloutRenderer {
 	return RolloutRenderer{canary: New(cmp.Or(version, V1Alpha1))}
 }
@@ -42,7 +42,7 @@ func (rd RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Obje
 	}}
 }
 
-// Render makes the TrafficSplit: the canary, experiments, and the stable side.
+// Render renders the TrafficSplit: the canary, experiments, and the stable side.
 func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err

@@ -33,15 +33,15 @@ const (
 // gatewaysAnnotation names, for the adapter for Istio, the gateways of the split.
 const gatewaysAnnotation = "VirtualService.v1alpha3.networking.istio.io/spec.gateways"
 
-// specFields are what of the spec Serin writes. Matches and all else may be written by others.
+// specFields are the fields of the spec that Serin writes. Matches and all else may be written by others.
 var specFields = traffic.Fields{"service": {}, "backends": {Fields: traffic.Whole("service", "weight"), Same: traffic.By("service")}}
 
-// Renderer makes a TrafficSplit named as the apex.
+// Renderer creates a TrafficSplit named as the apex.
 type Renderer struct {
 	version Version
 }
 
-// New makes the renderer of every provider that is served by a TrafficSplit of that version.
+// New returns the renderer of every provider that is served by a TrafficSplit of that version.
 func New(version Version) Renderer { return Renderer{version: version} }
 
 // Features are weights alone.
@@ -53,7 +53,7 @@ func (r Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []t
 	return []traffic.Ref{{GVK: gvk, Namespace: t.Namespace, Name: t.Apex, Owned: true}}
 }
 
-// Render makes the TrafficSplit.
+// Render renders the TrafficSplit.
 func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err

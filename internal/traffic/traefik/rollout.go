@@ -21,7 +21,7 @@ type RolloutRenderer struct {
 // DefaultAPI is that of Traefik 3.
 const DefaultAPI = "traefik.io/v1alpha1"
 
-// NewRollout makes the router traefik. The API is written as group/version; empty, it is DefaultAPI.
+// NewRollout returns the router traefik. The API is written as group/version; empty, it is DefaultAPI.
 func NewRollout(api string) RolloutRenderer {
 	group, version, _ := strings.Cut(cmp.Or(api, DefaultAPI), "/")
 	return RolloutRenderer{gvk: schema.GroupVersionKind{Group: group, Version: version, Kind: traefikServiceKind.Kind}}

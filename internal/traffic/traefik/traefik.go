@@ -15,7 +15,7 @@ import (
 
 var traefikServiceKind = schema.GroupVersionKind{Group: "traefik.io", Version: "v1alpha1", Kind: "TraefikService"}
 
-// specFields are what of the spec Serin writes. Stickiness, settings of one entry and all else may be written by others.
+// specFields are the fields of the spec that Serin writes. Stickiness, settings of one entry and all else may be written by others.
 func specFields(t traffic.Target) traffic.Fields {
 	return traffic.Fields{"weighted": {Fields: traffic.Fields{"services": {
 		Fields: traffic.Whole("kind", "name", "namespace", "port", "weight"),
@@ -23,10 +23,10 @@ func specFields(t traffic.Target) traffic.Fields {
 	}}}}
 }
 
-// Renderer makes a TraefikService named as the apex.
+// Renderer creates a TraefikService named as the apex.
 type Renderer struct{}
 
-// New makes the renderer of the provider traefik.
+// New returns the renderer of the provider traefik.
 func New() Renderer { return Renderer{} }
 
 // Features are weights alone: what a request looks like is decided before a TraefikService is asked.
@@ -65,7 +65,7 @@ func entry(t traffic.Target, name string, weight int) map[string]any {
 	}
 }
 
-// Read takes the weights from the entries of the two Services. Traefik does not report what it serves.
+// Read reads the weights from the entries of the two Services. Traefik does not report what it serves.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if existing[0].Object == nil {
