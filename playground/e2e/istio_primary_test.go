@@ -197,7 +197,7 @@ func TestIstioOfRolloutsInAnotherCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
-	s.waitForEventOf("Rollout", "cart", "ReconciliationError", "does not answer (connect: connection refused)")
+	s.waitForEventOf("Rollout", "cart", "ReconciliationError", "does not respond (connect: connection refused)")
 	s.apply(rolloutManifest(t, "other", 1, "{canary: {}}"))
 	s.waitForRolloutPhase("other", argov1.RolloutPhaseHealthy, "")
 	s.waitForGateMessage("cart", "router", "the cluster of Secret istio-remote-secret-mesh.mesh")

@@ -38,7 +38,7 @@ type RolloutRenderer struct {
 	gvk schema.GroupVersionKind
 }
 
-// NewRollout returns the router ambassador. The API is written as group/version; empty, it is DefaultAPI.
+// NewRollout returns the router ambassador. The API has the form group/version; an empty one means DefaultAPI.
 func NewRollout(api string) RolloutRenderer {
 	group, version, _ := strings.Cut(cmp.Or(api, DefaultAPI), "/")
 	kind := "Mapping"
@@ -48,7 +48,7 @@ func NewRollout(api string) RolloutRenderer {
 	return RolloutRenderer{gvk: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}}
 }
 
-// Features are weights alone.
+// Features are weights only.
 func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true}
 }

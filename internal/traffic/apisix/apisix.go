@@ -30,7 +30,7 @@ type Renderer struct{}
 // New returns the renderer of the provider apisix.
 func New() Renderer { return Renderer{} }
 
-// Features are weights alone.
+// Features are weights only.
 func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{Weights: true} }
 
 // The positions of the objects among the references.

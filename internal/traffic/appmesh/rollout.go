@@ -36,7 +36,7 @@ type RolloutRenderer struct{}
 // NewRollout returns the router appMesh, for V1Beta2.
 func NewRollout() RolloutRenderer { return RolloutRenderer{} }
 
-// Features are weights alone.
+// Features are weights only.
 func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true}
 }

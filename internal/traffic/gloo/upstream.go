@@ -9,17 +9,17 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// patternKeys are what an Upstream takes over from the one that spec.upstreamRef names.
+// patternKeys are the fields that an Upstream copies from the one that spec.upstreamRef names.
 var patternKeys = []string{
 	"labels", "sslConfig", "circuitBreakers", "connectionConfig", "loadBalancerConfig", "useHttp2",
 	"initialStreamWindowSize", "initialConnectionWindowSize", "httpProxyHostName",
 }
 
-// kubeKeys are the address of a Service in an Upstream, and the pods behind it.
+// kubeKeys are the fields of an Upstream with the address of a Service, and the selector of its pods.
 var kubeKeys = []string{"serviceName", "serviceNamespace", "servicePort", "selector"}
 
-// renderUpstream makes the Upstream of one side. Settings are those of the pattern, as long as one is named; without one
-// they may be written by others.
+// renderUpstream renders the Upstream of one side. Its settings are those of the pattern, if one is named; otherwise other
+// tools may write them.
 func (r *Renderer) renderUpstream(t traffic.Target, service string, pattern *unstructured.Unstructured, existing traffic.Found) (*unstructured.Unstructured, error) {
 	obj, err := existing.Adopt(t)
 	if err != nil {
@@ -35,9 +35,9 @@ func (r *Renderer) renderUpstream(t traffic.Target, service string, pattern *uns
 		"serviceName": service, "serviceNamespace": t.Namespace, "servicePort": int64(t.Canary.Spec.Service.Port),
 	}
 	if t.SelectorLabel != "" {
-		want["selector"] = map[string]any{t.SelectorLabel: selected(t, service)}
+		want["selector"] = map[string]any{t.SelectorLabel: selectorValue(t, service)}
 	}
-	traffic.SetFields(kube, want, kubeKeys...) // whole values, in which there is nothing to keep
+	traffic.SetFields(kube, want, kubeKeys...) // these fields are written as a whole
 	if pattern == nil {
 		return obj, nil
 	}
@@ -54,8 +54,8 @@ func (r *Renderer) renderUpstream(t traffic.Target, service string, pattern *uns
 	return obj, nil
 }
 
-// selected is the label's value of the pods behind a Service of the release.
-func selected(t traffic.Target, service string) string {
+// selectorValue is the value of the label of the pods behind a Service of the release.
+func selectorValue(t traffic.Target, service string) string {
 	value := t.SelectorValue
 	if value == "" {
 		value = t.Canary.Spec.TargetRef.Name
@@ -66,8 +66,8 @@ func selected(t traffic.Target, service string) string {
 	return value
 }
 
-// labels of the pattern that the Upstream itself carries: those that were asked for. Flagger looks for them in the spec, which
-// is copied with all of them, and users put them where labels are.
+// labels returns the labels of the pattern with the configured prefixes, for the metadata of the Upstream. Flagger reads them
+// from the spec, which is copied with all of them, but users set them in the metadata.
 func (r *Renderer) labels(pattern *unstructured.Unstructured) map[string]string {
 	out, _, _ := unstructured.NestedStringMap(pattern.Object, "spec", "labels")
 	if out == nil {

@@ -19,13 +19,13 @@ var (
 	destinationRuleKind = schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1beta1", Kind: "DestinationRule"}
 )
 
-// Renderer creates a VirtualService named as the apex, and a DestinationRule for primary and canary.
+// Renderer creates a VirtualService with the name of the apex, and a DestinationRule each for primary and canary.
 type Renderer struct{}
 
 // New returns the renderer of the provider istio.
 func New() Renderer { return Renderer{} }
 
-// Features of a TCP route are weights alone.
+// Features of a TCP route are weights only.
 func (Renderer) Features(t traffic.Target) traffic.Features {
 	if tcp(t) {
 		return traffic.Features{Weights: true}
@@ -44,7 +44,7 @@ const (
 	virtualService
 )
 
-// Refs names the DestinationRules before the VirtualService, so that their policy is there when traffic comes.
+// Refs names the DestinationRules before the VirtualService, so that their policy exists before traffic is routed.
 func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	return []traffic.Ref{
 		canaryRule:     {GVK: destinationRuleKind, Namespace: t.Namespace, Name: t.CanaryService, Owned: true},
@@ -72,7 +72,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	return out, nil
 }
 
-// Restore restores what was adopted: hosts, gateways and routes of the VirtualService, host and policy of the
+// Restore restores the adopted fields: hosts, gateways and routes of the VirtualService, host and policy of the
 // DestinationRules.
 func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return existing.Originals(t, func(i int) traffic.Written {

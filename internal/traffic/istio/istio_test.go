@@ -31,7 +31,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// istioFields adds what only Istio reads.
+// istioFields sets the fields that only Istio uses.
 func istioFields(t *rapid.T, c *flaggerv1.Canary) {
 	s := &c.Spec.Service
 	s.Gateways = rapid.SampledFrom([][]string{nil, {"mesh"}, {"infra/public"}, {"mesh", "infra/public"}}).Draw(t, "gateways")
@@ -49,15 +49,15 @@ func TestGolden(t *testing.T) { traffictest.Golden(t, istio.New(), "istio", "tes
 func TestRecorded(t *testing.T) { traffictest.Recorded(t, istio.New(), "istio", 302, differences) }
 
 var differences = differencesIn("VirtualService/cart", map[string]map[int]string{
-	"istio-ab-header-cookie": {1: "a sole destination has all the weight, not what the primary has in the other rule"},
+	"istio-ab-header-cookie": {1: "a single destination has all the weight, not the primary's weight in the other rule"},
 	"revert-on-deletion": {
-		0: "the user's own object", 1: keptMetadata, 2: keptMetadata, 3: keptMetadata, 4: "the user's own object again",
+		0: "the user's own object", 1: retainedMetadata, 2: retainedMetadata, 3: retainedMetadata, 4: "the user's own object again",
 	},
-	"revert-on-deletion-last-applied": {0: "the user's own object", 1: keptMetadata, 2: "the user's own object again"},
-	"service-drift":                   {1: "the user's edit", 2: "what was made for the release has no original"},
+	"revert-on-deletion-last-applied": {0: "the user's own object", 1: retainedMetadata, 2: "the user's own object again"},
+	"service-drift":                   {1: "the user's edit", 2: "an object that was created for the release has no original"},
 })
 
-const keptMetadata = "the user's labels and annotations stay, and the original is noted in our own annotation"
+const retainedMetadata = "the user's labels and annotations remain, and the original is recorded in Serin's own annotation"
 
 func differencesIn(object string, cases map[string]map[int]string) []traffictest.Difference {
 	var out []traffictest.Difference
@@ -69,7 +69,7 @@ func differencesIn(object string, cases map[string]map[int]string) []traffictest
 	return out
 }
 
-// whole is what the Canary gives as it is, in the terms of Istio.
+// whole lists the fields that are copied unchanged from the Canary, in the format of Istio.
 var whole = []string{"DestinationRule spec.trafficPolicy"}
 
 func TestRolloutContract(t *testing.T) {

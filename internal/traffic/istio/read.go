@@ -10,8 +10,8 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// Read reads the weights from the last rule that names the canary: the weighted one comes after those for cookies.
-// Istio does not report what its proxies serve.
+// Read reads the weights from the last rule that names the canary: the weighted rule follows those for cookies. Istio does
+// not report what its proxies serve.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	ref, service := existing[virtualService].Ref, existing[virtualService].Object
@@ -48,7 +48,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	return out, err
 }
 
-// percent is 0 where the router copies all.
+// percent is 0 if the router copies all requests.
 func percent(rule map[string]any) int {
 	value, _, _ := unstructured.NestedFieldNoCopy(rule, "mirrorPercentage", "value")
 	n, err := traffic.Number(value)

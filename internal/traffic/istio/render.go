@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What of the specs Serin writes. Subsets, exportTo and all else may be written by others.
+// The fields of the specs that Serin writes. Other tools may write subsets, exportTo and all other fields.
 var (
 	destinationRuleFields = traffic.Whole("host", "trafficPolicy")
 
@@ -20,7 +20,8 @@ var (
 	headerFields  = traffic.FieldsOf[flaggerv1.Headers]()
 )
 
-// virtualServiceFields are those of the release. Rules are identified by what they do, and their destinations by the host.
+// virtualServiceFields are the fields that Serin writes. Rules are identified by their role, and their destinations by the
+// host.
 func virtualServiceFields(t traffic.Target) traffic.Fields {
 	rules := traffic.Field{
 		Fields: traffic.Fields{
@@ -47,7 +48,7 @@ func hostOf(destination map[string]any) string {
 	return host
 }
 
-// cookieHeader is how the match of a session affinity rule names the header. Istio takes names in any case.
+// cookieHeader is the name of the header in the match of a session affinity rule. Istio ignores the case of names.
 const cookieHeader = "Cookie"
 
 func renderDestinationRule(t traffic.Target, existing traffic.Found) (*unstructured.Unstructured, error) {
@@ -92,9 +93,9 @@ func renderVirtualService(t traffic.Target, r release.Route, existing traffic.Fo
 		return nil, err
 	}
 	want[ours] = traffic.List(rules)
-	if left := traffic.Maps(spec[other]); !slices.ContainsFunc(left, func(rule map[string]any) bool { return role(t, rule) != "" }) {
+	if existing := traffic.Maps(spec[other]); !slices.ContainsFunc(existing, func(rule map[string]any) bool { return role(t, rule) != "" }) {
 		if value, ok := spec[other]; ok {
-			want[other] = value // routes of the other protocol that are not of this release
+			want[other] = value // routes of the other protocol that do not belong to this release
 		}
 	}
 	traffic.WriteFields(spec, want, virtualServiceFields(t))
@@ -123,7 +124,7 @@ func gateways(t traffic.Target) []any {
 	return out
 }
 
-// renderRules makes the rules, first match wins.
+// renderRules renders the rules; the first match is used.
 func renderRules(t traffic.Target, r release.Route) ([]map[string]any, error) {
 	if tcp(t) {
 		return []map[string]any{tcpRule(t, r)}, nil
@@ -136,7 +137,7 @@ func renderRules(t traffic.Target, r release.Route) ([]map[string]any, error) {
 	weighted["route"] = split(t, r.Canary)
 
 	switch {
-	case len(r.Matches) > 0: // A/B wins over affinity
+	case len(r.Matches) > 0: // an A/B test has precedence over affinity
 		if weighted["match"], err = cross(t, r.Matches); err != nil {
 			return nil, err
 		}
@@ -152,8 +153,8 @@ func renderRules(t traffic.Target, r release.Route) ([]map[string]any, error) {
 	return []map[string]any{weighted}, nil
 }
 
-// stickyRules puts rules for clients that have a cookie before the weighted one. Without traffic to the canary, the
-// cookie is expired for clients that still have it.
+// stickyRules inserts rules for clients with a cookie before the weighted rule. Without traffic to the canary, the cookie is
+// expired for clients that still have it.
 func stickyRules(t traffic.Target, r release.Route, base, weighted map[string]any) ([]map[string]any, error) {
 	if r.Mirror.Enabled {
 		mirror(t, r.Mirror, weighted)
@@ -195,7 +196,7 @@ func stickyRules(t traffic.Target, r release.Route, base, weighted map[string]an
 	return append(rules, weighted), nil
 }
 
-// baseRule is what all rules have in common.
+// baseRule is the common part of all rules.
 func baseRule(t traffic.Target) (map[string]any, error) {
 	service := t.Canary.Spec.Service
 	rule := map[string]any{}
@@ -237,7 +238,7 @@ func tcpRule(t traffic.Target, r release.Route) map[string]any {
 	return rule
 }
 
-// split shares requests between primary and canary, in this order.
+// split returns the destinations of primary and canary, in this order.
 func split(t traffic.Target, canary int) []any {
 	return []any{destination(t, t.StableService, release.Total-canary), destination(t, t.CanaryService, canary)}
 }
@@ -264,26 +265,26 @@ func mirror(t traffic.Target, m release.Mirror, rule map[string]any) {
 	}
 }
 
-// addSetCookie adds the cookie to header operations, which are not changed: rules share them.
+// addSetCookie adds the cookie to header operations. The operations themselves are not modified, because rules share them.
 func addSetCookie(headers any, c release.Cookie) map[string]any {
-	out := cloned(headers)
-	response := cloned(out["response"])
-	add := cloned(response["add"])
+	out := cloneMap(headers)
+	response := cloneMap(out["response"])
+	add := cloneMap(response["add"])
 	add["Set-Cookie"] = traffic.SetCookie(c)
 	response["add"] = add
 	out["response"] = response
 	return out
 }
 
-func cloned(v any) map[string]any {
+func cloneMap(v any) map[string]any {
 	if m, ok := v.(map[string]any); ok {
 		return maps.Clone(m)
 	}
 	return map[string]any{}
 }
 
-// cross pairs every match of the analysis with every match of the service, in this order. Headers, query parameters and
-// source labels of the analysis take the place of those of the service.
+// cross combines every match of the analysis with every match of the service, in this order. Headers, query parameters and
+// source labels of the analysis replace those of the service.
 func cross(t traffic.Target, matches []release.Match) ([]any, error) {
 	service := t.Canary.Spec.Service.Match
 	if len(service) == 0 {
@@ -313,7 +314,7 @@ func stringMatches(in map[string]release.StringMatch) map[string]flaggerv1.Strin
 	out := make(map[string]flaggerv1.StringMatch, len(in))
 	for name, m := range in {
 		match := flaggerv1.StringMatch{Exact: m.Exact, Prefix: m.Prefix, Regex: m.Regex}
-		if m.Suffix != "" { // Istio has none, and would take a match without any condition for one that always holds
+		if m.Suffix != "" { // Istio has no suffix, and a match without a condition would match always
 			match.Regex = ".*" + regexp.QuoteMeta(m.Suffix)
 		}
 		out[name] = match

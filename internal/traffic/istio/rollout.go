@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// Messages about an Istio router that cannot work.
+// The texts of Argo Rollouts for invalid configurations.
 const (
 	textEitherService   = "either VirtualService or VirtualServices must be configured"
 	textInvalidRoutes   = "Istio VirtualService has invalid %s routes. Error: %s"
@@ -25,7 +25,7 @@ const (
 	textNoStableSubset  = "Stable DestinationRule subset '%s' not found in route"
 )
 
-// DefaultRolloutVersion of Istio's API.
+// DefaultRolloutVersion is the default version of Istio's API.
 const DefaultRolloutVersion = "v1alpha3"
 
 // RolloutRenderer writes weights into VirtualServices of the user, and revisions into the subsets of a DestinationRule.
@@ -33,17 +33,17 @@ type RolloutRenderer struct {
 	version string
 }
 
-// NewRollout returns the router istio. Empty, the version is DefaultRolloutVersion.
+// NewRollout returns the router istio. An empty version means DefaultRolloutVersion.
 func NewRollout(version string) RolloutRenderer {
 	return RolloutRenderer{version: cmp.Or(version, DefaultRolloutVersion)}
 }
 
-// Features are all but another total.
+// Features are all except for another total.
 func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true, Others: true, HeaderRoutes: true, MirrorRoutes: true}
 }
 
-// Refs names the DestinationRule first, so that a subset is right before it gets traffic.
+// Refs names the DestinationRule first, so that a subset is updated before it receives traffic.
 func (rd RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	var refs []traffic.Ref
 	if rule := ruleOf(t); rule != nil {
@@ -53,7 +53,7 @@ func (rd RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Obje
 		})
 	}
 	for _, service := range servicesOf(t) {
-		namespace, name := place(t, service.Name)
+		namespace, name := parseName(t, service.Name)
 		refs = append(refs, traffic.Ref{
 			GVK: rd.kind("VirtualService"), Namespace: namespace, Name: name, Shared: true,
 			Events: traffic.EventReasons{Changed: "Updated VirtualService", Missing: "VirtualServiceNotFound"},
@@ -76,7 +76,7 @@ func ruleOf(t traffic.Target) *argov1.IstioDestinationRule {
 	return nil
 }
 
-// servicesOf are the VirtualServices that a spec names, each once.
+// servicesOf are the VirtualServices in a spec, each once.
 func servicesOf(t traffic.Target) []argov1.IstioVirtualService {
 	istio := t.Routing().Istio
 	if istio == nil {
@@ -94,8 +94,8 @@ func servicesOf(t traffic.Target) []argov1.IstioVirtualService {
 	return out
 }
 
-// place is where a VirtualService is: its name may end in a namespace, and in the domain of a cluster after it.
-func place(t traffic.Target, text string) (namespace, name string) {
+// parseName splits the name of a VirtualService in a spec: it may include the namespace, followed by the domain of a cluster.
+func parseName(t traffic.Target, text string) (namespace, name string) {
 	text = strings.TrimSuffix(text, ".svc.cluster.local")
 	if i := strings.LastIndex(text, "."); i >= 0 {
 		return text[i+1:], text[:i]
@@ -137,7 +137,7 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 // serviceFor is the configuration of a VirtualService in the spec.
 func serviceFor(t traffic.Target, ref traffic.Ref) argov1.IstioVirtualService {
 	for _, service := range servicesOf(t) {
-		if namespace, name := place(t, service.Name); namespace == ref.Namespace && name == ref.Name {
+		if namespace, name := parseName(t, service.Name); namespace == ref.Namespace && name == ref.Name {
 			return service
 		}
 	}
@@ -154,7 +154,7 @@ func hostOfRule(existing traffic.Objects) string {
 	return ""
 }
 
-// subsets gives the subsets their revisions, and experiments one each.
+// subsets sets the revisions of the subsets, and adds a subset for each experiment.
 func (e editor) subsets(ref traffic.Ref, r release.Route, obj *unstructured.Unstructured) error {
 	rule := ruleOf(e.t)
 	if err := e.t.MarkManaged(ref, obj); err != nil {
@@ -192,7 +192,7 @@ func (e editor) withoutExperiments(spec map[string]any, added []string) []map[st
 	})
 }
 
-// setHash makes a subset those pods of a revision; without one, of any.
+// setHash makes a subset select the pods of a revision, or of any revision if the hash is empty.
 func setHash(subset map[string]any, hash string) {
 	labels, ok := subset["labels"].(map[string]any)
 	switch {
@@ -246,7 +246,7 @@ func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic
 		}
 		chosen, err := e.choose(serviceFor(t, x.Ref), fields)
 		if err != nil {
-			continue // what cannot be written has no weight of ours
+			continue // Serin writes no weight to an invalid VirtualService
 		}
 		for _, route := range chosen.all {
 			canary, others, err := e.weights(route)
@@ -290,7 +290,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 	return all
 }
 
-// fault is what keeps an object of the user from being written; nil when nothing does.
+// fault is why an object of the user cannot be written; nil if it can.
 func (e editor) fault(x traffic.Found) error {
 	if x.Ref.SelectsPods {
 		return e.subsets(x.Ref, release.Route{}, x.Object.DeepCopy())

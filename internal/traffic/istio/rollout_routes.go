@@ -15,8 +15,8 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What of the routes of steps and of the destinations of experiments Serin writes. The destinations of a mirror route are a
-// copy of the user's, and follow them.
+// The fields that Serin writes in the routes of steps and the destinations of experiments. The destinations of a mirror route
+// are copied from the user's.
 var (
 	experimentFields = traffic.Fields{"destination": {Fields: traffic.Whole("host")}, "weight": {}}
 	conditionFields  = traffic.Whole("exact", "prefix", "regex")
@@ -33,21 +33,21 @@ var (
 	}
 )
 
-// editor writes into objects that are the user's.
+// editor edits objects of the user.
 type editor struct {
 	t traffic.Target
-	// added are the Services of experiments that are in the object because of the Rollout.
+	// added are the Services of experiments that the Rollout added to the object.
 	added []string
-	// ruleHost is the host of the DestinationRule, where there is one.
+	// ruleHost is the host of the DestinationRule, if there is one.
 	ruleHost string
 }
 
-// side is what a destination is to the Rollout.
+// side is the role of a destination in the Rollout.
 type side int
 
 const (
-	// somebodys destination keeps its weight.
-	somebodys side = iota
+	// otherSide is a destination of the user, whose weight is unchanged.
+	otherSide side = iota
 	canarySide
 	stableSide
 	experiment
@@ -65,12 +65,12 @@ func (e editor) sideOf(destination map[string]any) side {
 		case subset == rule.StableSubsetName:
 			return stableSide
 		case slices.Contains(rule.AdditionalSubsetNames, subset):
-			return somebodys
+			return otherSide
 		}
 	}
 	switch {
 	case host == "":
-		return somebodys
+		return otherSide
 	case host == e.t.CanaryService:
 		return canarySide
 	case host == e.t.StableService:
@@ -78,36 +78,36 @@ func (e editor) sideOf(destination map[string]any) side {
 	case slices.Contains(e.added, host):
 		return experiment
 	default:
-		return somebodys
+		return otherSide
 	}
 }
 
-// chosen are the routes of a VirtualService that are written.
+// chosen are the routes of a VirtualService to which weights are written.
 type chosen struct {
 	all []map[string]any
-	// http is the first of them that is an HTTP route; managed routes are made from it.
+	// http is the first of them that is an HTTP route; managed routes are derived from it.
 	http map[string]any
 }
 
 // The protocols of routes: the field of the spec, and the name in messages.
 var protocols = []struct{ field, name string }{{"http", "HTTP"}, {"tls", "TLS"}, {"tcp", "TCP"}}
 
-// choose finds the routes that the spec means: those that it names, and of a protocol of which it names none the only one.
+// choose returns the routes that the spec selects: the named ones, or, of a protocol without names, the only one.
 func (e editor) choose(service argov1.IstioVirtualService, spec map[string]any) (chosen, error) {
 	named := len(service.Routes)+len(service.TLSRoutes)+len(service.TCPRoutes) > 0
 	var out chosen
 	for _, protocol := range protocols {
 		routes := traffic.Maps(spec[protocol.field])
 		if len(routes) == 0 {
-			continue // names of routes mean nothing where it has none of that protocol
+			continue // without routes of this protocol, their names are ignored
 		}
 		routes = slices.DeleteFunc(routes, e.managed)
-		found, byName, err := pick(service, protocol.field, routes)
+		found, byName, err := selectRoutes(service, protocol.field, routes)
 		for i := 0; err == nil && i < len(found); i++ {
 			err = e.hasBoth(found[i])
 		}
 		if err != nil && named && !byName {
-			continue // routes of another protocol are meant
+			continue // the spec names routes of another protocol only
 		}
 		if err != nil {
 			return out, traffic.Refuse(traffic.ErrInvalid, textInvalidRoutes, protocol.name, err)
@@ -123,8 +123,8 @@ func (e editor) choose(service argov1.IstioVirtualService, spec map[string]any) 
 	return out, nil
 }
 
-func pick(service argov1.IstioVirtualService, field string, routes []map[string]any) (found []map[string]any, byName bool, err error) {
-	look := func(what string, is func(map[string]any) bool) {
+func selectRoutes(service argov1.IstioVirtualService, field string, routes []map[string]any) (found []map[string]any, byName bool, err error) {
+	find := func(what string, is func(map[string]any) bool) {
 		byName = true
 		i := slices.IndexFunc(routes, is)
 		if i < 0 {
@@ -136,22 +136,22 @@ func pick(service argov1.IstioVirtualService, field string, routes []map[string]
 	switch field {
 	case "http":
 		for _, name := range service.Routes {
-			look("'"+name+"'", func(route map[string]any) bool { return route["name"] == name })
+			find("'"+name+"'", func(route map[string]any) bool { return route["name"] == name })
 		}
 	case "tls":
 		for _, want := range service.TLSRoutes {
-			look(fmt.Sprintf("of port %d and hosts %v", want.Port, want.SNIHosts), func(route map[string]any) bool { return matchesTLS(route, want) })
+			find(fmt.Sprintf("of port %d and hosts %v", want.Port, want.SNIHosts), func(route map[string]any) bool { return matchesTLS(route, want) })
 		}
 	case "tcp":
 		for _, want := range service.TCPRoutes {
-			look(fmt.Sprintf("of port %d", want.Port), func(route map[string]any) bool { return matchesTCP(route, want) })
+			find(fmt.Sprintf("of port %d", want.Port), func(route map[string]any) bool { return matchesTCP(route, want) })
 		}
 	}
 	if byName || err != nil {
 		return found, byName, err
 	}
 	if len(routes) > 1 {
-		return nil, false, errors.New("there are several: name those that are meant")
+		return nil, false, errors.New("there are several: name the ones to use")
 	}
 	return routes, false, nil
 }
@@ -222,13 +222,13 @@ func (e editor) routes(x traffic.Found, r release.Route, obj *unstructured.Unstr
 		return fmt.Errorf("%s: %w", x.Ref, err)
 	}
 	for _, route := range found.all {
-		if err := e.weigh(route, r); err != nil {
+		if err := e.setWeights(route, r); err != nil {
 			return fmt.Errorf("%s: %w", x.Ref, err)
 		}
 	}
 	traffic.RecordExperiments(obj, r.Others)
 	if len(r.HeaderRoutes)+len(r.MirrorRoutes) > 0 && found.http == nil {
-		return traffic.Refuse(traffic.ErrInvalid, "%s has no HTTP route that the steps setHeaderRoute and setMirrorRoute could be for", x.Ref)
+		return traffic.Refuse(traffic.ErrInvalid, "%s has no HTTP route for the steps setHeaderRoute and setMirrorRoute", x.Ref)
 	}
 	if _, had := spec["http"]; !had && found.http == nil {
 		return nil
@@ -239,14 +239,14 @@ func (e editor) routes(x traffic.Found, r release.Route, obj *unstructured.Unstr
 	return nil
 }
 
-// weigh gives each destination of a route its weight. What others have there keeps its own, at the expense of the stable
-// side.
-func (e editor) weigh(route map[string]any, r release.Route) error {
+// setWeights sets the weight of each destination of a route. Other destinations keep their weights, which are subtracted from
+// that of the stable side.
+func (e editor) setWeights(route map[string]any, r release.Route) error {
 	all := traffic.Maps(route["route"])
-	kept := slices.DeleteFunc(slices.Clone(all), func(d map[string]any) bool { return e.sideOf(d) == experiment })
+	remaining := slices.DeleteFunc(slices.Clone(all), func(d map[string]any) bool { return e.sideOf(d) == experiment })
 	stable := r.Stable()
-	for _, d := range kept {
-		if e.sideOf(d) != somebodys {
+	for _, d := range remaining {
+		if e.sideOf(d) != otherSide {
 			continue
 		}
 		weight, err := traffic.Number(d["weight"])
@@ -255,28 +255,29 @@ func (e editor) weigh(route map[string]any, r release.Route) error {
 		}
 		stable -= int(weight)
 	}
-	for _, d := range kept {
+	for _, d := range remaining {
 		switch e.sideOf(d) {
 		case canarySide:
 			d["weight"] = int64(r.Canary)
 		case stableSide:
 			d["weight"] = int64(max(stable, 0))
-		case somebodys, experiment:
+		case otherSide, experiment:
 		}
 	}
 	for _, d := range slices.SortedFunc(slices.Values(r.Others), func(a, b release.Destination) int { return cmp.Compare(a.Service, b.Service) }) {
-		made := map[string]any{"destination": map[string]any{"host": d.Service}, "weight": int64(d.Weight)}
+		created := map[string]any{"destination": map[string]any{"host": d.Service}, "weight": int64(d.Weight)}
 		was := slices.IndexFunc(all, func(was map[string]any) bool { return e.sideOf(was) == experiment && hostOf(was) == d.Service })
 		if was >= 0 {
-			made = traffic.PreserveUnknownFields(made, all[was], experimentFields)
+			created = traffic.PreserveUnknownFields(created, all[was], experimentFields)
 		}
-		kept = append(kept, made)
+		remaining = append(remaining, created)
 	}
-	route["route"] = traffic.List(kept)
+	route["route"] = traffic.List(remaining)
 	return nil
 }
 
-// managedRoutes are the routes of steps, made from the HTTP route that is shared, with what others added to those that exist.
+// managedRoutes are the routes of steps, derived from the HTTP route with the weights. Fields that other tools added to
+// existing ones are preserved.
 func (e editor) managedRoutes(r release.Route, from map[string]any, existing []map[string]any) []map[string]any {
 	var out []map[string]any
 	add := func(route map[string]any, fields traffic.Fields) {
@@ -336,7 +337,7 @@ func (e editor) mirrorRoute(route release.MirrorRoute, from map[string]any) map[
 	}
 }
 
-// canary is the destination of managed routes, with the port of the first destination of the route that is shared.
+// canary is the destination of managed routes, with the port of the first destination in the route with the weights.
 func (e editor) canary(from map[string]any) map[string]any {
 	out := map[string]any{"host": e.t.CanaryService}
 	if rule := ruleOf(e.t); rule != nil {
@@ -369,18 +370,18 @@ func condition(m release.StringMatch) map[string]any {
 	}
 }
 
-// weights of one route: the canary's, and those of experiments.
+// weights returns the weights of one route: the canary's, and those of experiments.
 func (e editor) weights(route map[string]any) (canary int, others []release.Destination, err error) {
 	for _, d := range traffic.Maps(route["route"]) {
-		is := e.sideOf(d)
-		if is != canarySide && is != experiment {
+		destinationSide := e.sideOf(d)
+		if destinationSide != canarySide && destinationSide != experiment {
 			continue
 		}
 		weight, err := traffic.Number(d["weight"])
 		if err != nil || weight < 0 {
 			return 0, nil, fmt.Errorf("the weight of %v is %v, which is not a non-negative number", d["destination"], d["weight"])
 		}
-		if is == canarySide {
+		if destinationSide == canarySide {
 			canary = int(weight)
 			continue
 		}
@@ -390,7 +391,7 @@ func (e editor) weights(route map[string]any) (canary int, others []release.Dest
 	return canary, others, nil
 }
 
-// restoreRoutes takes managed routes and experiments away.
+// restoreRoutes removes managed routes and experiments.
 func (e editor) restoreRoutes(spec map[string]any) {
 	if spec["http"] != nil {
 		spec["http"] = traffic.List(slices.DeleteFunc(traffic.Maps(spec["http"]), e.managed))
@@ -398,9 +399,9 @@ func (e editor) restoreRoutes(spec map[string]any) {
 	for _, protocol := range protocols {
 		for _, route := range traffic.Maps(spec[protocol.field]) {
 			all := traffic.Maps(route["route"])
-			kept := slices.DeleteFunc(slices.Clone(all), func(d map[string]any) bool { return e.sideOf(d) == experiment })
-			if len(kept) < len(all) {
-				route["route"] = traffic.List(kept)
+			remaining := slices.DeleteFunc(slices.Clone(all), func(d map[string]any) bool { return e.sideOf(d) == experiment })
+			if len(remaining) < len(all) {
+				route["route"] = traffic.List(remaining)
 			}
 		}
 	}

@@ -1,7 +1,7 @@
-// Package knative routes traffic with the shares of a Knative Service, between the revision that an annotation names as
-// the primary and the latest one.
+// Package knative routes traffic with the shares of a Knative Service, between the revision in an annotation, which is the
+// primary, and the latest one.
 //
-// It must not know other providers, clients, or how and when the primary revision is named.
+// It must not know other providers, clients, or who sets the primary revision.
 package knative
 
 import (
@@ -15,18 +15,18 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// primaryAnnotation of a Knative Service names the revision that is its primary.
+// primaryAnnotation of a Knative Service names its primary revision.
 const primaryAnnotation = "flagger.app/primary-revision"
 
 var serviceKind = schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}
 
-// specFields are the fields of the spec that Serin writes. Entries with a tag are the user's, as they are.
+// specFields are the fields of the spec that Serin writes. Entries with a tag belong to the user.
 var specFields = traffic.Fields{"traffic": {
 	Fields: traffic.Whole("latestRevision", "revisionName", "percent", "tag"),
 	Same: func(was, now map[string]any) bool {
 		latest, _ := was["latestRevision"].(bool)
-		stays, _ := now["latestRevision"].(bool)
-		return latest == stays && was["tag"] == now["tag"]
+		nowLatest, _ := now["latestRevision"].(bool)
+		return latest == nowLatest && was["tag"] == now["tag"]
 	},
 }}
 
@@ -46,7 +46,7 @@ func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []tra
 	return []traffic.Ref{{GVK: serviceKind, Namespace: t.Namespace, Name: t.Canary.Spec.TargetRef.Name, Shared: true}}
 }
 
-// Render writes two shares. Addresses that the user gave to revisions stay.
+// Render writes two shares. Entries with tags, which give revisions an address, remain.
 func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
@@ -61,30 +61,30 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	}
 	primary := service.GetAnnotations()[primaryAnnotation]
 	if primary == "" {
-		return nil, fmt.Errorf("%s does not say yet which revision is its primary (annotation %s)", ref, primaryAnnotation)
+		return nil, fmt.Errorf("%s does not name its primary revision yet (annotation %s)", ref, primaryAnnotation)
 	}
 	live, err := entriesOf(service, "spec")
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", ref, err)
 	}
 	if route.Canary > 0 && live.named != nil && live.share() == route.Canary {
-		// Shares that stay keep the revision that they are of: it goes when the traffic does.
+		// While the shares are unchanged, they keep their revision: it changes together with the traffic.
 		primary, _ = live.named["revisionName"].(string)
 	}
 	latest := map[string]any{"latestRevision": true, "percent": int64(route.Canary)}
 	named := map[string]any{"revisionName": primary, "percent": int64(release.Total - route.Canary)}
-	if of, ok := live.named["latestRevision"]; ok { // a default of Knative, which would be written repeatedly
-		named["latestRevision"] = of
+	if latestRevision, ok := live.named["latestRevision"]; ok { // a default of Knative, which would be written repeatedly
+		named["latestRevision"] = latestRevision
 	}
 	spec := traffic.Spec(obj)
 	if was, ok := traffic.Spec(service.DeepCopy())["traffic"]; ok {
-		spec["traffic"] = was // also where they are not noted as the user's
+		spec["traffic"] = was // also if they are not recorded as the user's
 	}
 	traffic.WriteFields(spec, map[string]any{"traffic": append([]any{latest, named}, live.addresses...)}, specFields)
 	return []*unstructured.Unstructured{obj}, nil
 }
 
-// before is the Service as the user had it, as far as that is known: shares that Flagger left are not the user's.
+// before returns the Service as the user had it, as far as that is known: shares that Flagger wrote are not the user's.
 func before(existing *unstructured.Unstructured) *unstructured.Unstructured {
 	live, err := entriesOf(existing, "spec")
 	if err != nil || live.latest == nil || live.named == nil || len(live.addresses) > 0 ||
@@ -96,9 +96,9 @@ func before(existing *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// entries are the list of shares, by kind.
+// entries are the traffic entries, by kind.
 type entries struct {
-	// latest and named are the first that has a share of the latest revision, and of a revision by its name.
+	// latest and named are the first entries for the latest revision, and for a revision by its name.
 	latest, named map[string]any
 	// canary and primary are the sums of both.
 	canary, primary int
@@ -167,23 +167,24 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	return out, nil
 }
 
-// confirmed compares what Knative reports with what is asked for. It reports names for the latest revision as well.
+// confirmed compares the shares that Knative reports with the desired ones. Knative also reports the name of the latest
+// revision.
 func confirmed(ref traffic.Ref, obj *unstructured.Unstructured, want entries) (traffic.Confirmation, string) {
-	is, err := entriesOf(obj, "status")
-	if err != nil || is.latest == nil && is.named == nil {
+	reported, err := entriesOf(obj, "status")
+	if err != nil || reported.latest == nil && reported.named == nil {
 		return traffic.CannotTell, ""
 	}
 	switch {
-	case is.canary != want.canary || is.primary != want.primary || want.primary > 0 && is.named["revisionName"] != want.named["revisionName"]:
-		return traffic.ConfirmedNo, fmt.Sprintf("%s: Knative has not carried out the shares of spec.traffic yet", ref)
-	case want.canary > 0 && is.latest["revisionName"] != latestReady(obj):
+	case reported.canary != want.canary || reported.primary != want.primary || want.primary > 0 && reported.named["revisionName"] != want.named["revisionName"]:
+		return traffic.ConfirmedNo, fmt.Sprintf("%s: Knative has not applied the shares of spec.traffic yet", ref)
+	case want.canary > 0 && reported.latest["revisionName"] != latestReady(obj):
 		return traffic.ConfirmedNo, fmt.Sprintf("%s: Knative does not send requests to revision %s yet", ref, latestReady(obj))
 	default:
 		return traffic.ConfirmedYes, ""
 	}
 }
 
-// latestReady is the revision that the latest one stands for.
+// latestReady is the name of the latest ready revision.
 func latestReady(obj *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(obj.Object, "status", "latestReadyRevisionName")
 	return name

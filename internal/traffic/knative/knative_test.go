@@ -28,12 +28,12 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// service makes a Knative Service the target.
+// service sets a Knative Service as the target.
 func service(_ *rapid.T, c *flaggerv1.Canary) {
 	c.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "serving.knative.dev/v1", Kind: "Service", Name: "cart"}
 }
 
-// given is the Service of a user that was taken over and has no route yet.
+// given is the initialized Service of a user, which has no route yet.
 func given(t traffic.Target, shares []any) []*unstructured.Unstructured {
 	spec := map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"image": "cart:1"}}}}}
 	if shares != nil {

@@ -1,7 +1,7 @@
-// Package kubernetes is the provider of releases that no mesh, gateway or ingress controller carries: there is nothing
-// to write, clients follow the Services.
+// Package kubernetes is the provider of releases without a mesh, gateway or ingress controller: there is nothing to write,
+// because clients follow the Services.
 //
-// It must not know what the Services select; that is the workload's business.
+// It must not know what the Services select, which belongs to the workload.
 package kubernetes
 
 import (
@@ -11,19 +11,19 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// Renderer has no objects. A route is accepted when it moves no share of the traffic, and forgotten.
+// Renderer has no objects. It accepts routes without shares, and does not store them.
 type Renderer struct{}
 
 // New returns the renderer of the provider kubernetes.
 func New() Renderer { return Renderer{} }
 
-// Features are none: a blue/green release needs none of them.
+// Features returns none: a blue/green release needs no feature.
 func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{} }
 
-// Refs are none.
+// Refs returns none.
 func (Renderer) Refs(traffic.Target, release.Route, traffic.Objects) []traffic.Ref { return nil }
 
-// Render refuses what only a router could do.
+// Render refuses routes that need a router.
 func (r Renderer) Render(t traffic.Target, route release.Route, _ traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return nil, r.Features(t).Check(t, route)
 }

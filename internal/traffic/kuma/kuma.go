@@ -1,4 +1,4 @@
-// Package kuma routes traffic with a TrafficRoute of Kuma, which has no namespace.
+// Package kuma routes traffic with a TrafficRoute of Kuma, which is cluster-scoped.
 //
 // It must not know other providers, clients, or the reason for a weight.
 package kuma
@@ -18,7 +18,7 @@ const (
 	// meshAnnotation of a Canary names the mesh of its route.
 	meshAnnotation = "kuma.io/mesh"
 	defaultMesh    = "default"
-	// serviceTag is the tag that Kuma gives to the pods behind a Service.
+	// serviceTag is the tag that Kuma assigns to the pods behind a Service.
 	serviceTag = "kuma.io/service"
 )
 
@@ -29,19 +29,19 @@ var specFields = traffic.Fields{
 	"conf": {Fields: traffic.Fields{
 		"split": {
 			Fields: traffic.Whole("weight", "destination"),
-			Same:   func(was, now map[string]any) bool { return tagged(was) == tagged(now) },
+			Same:   func(was, now map[string]any) bool { return tagOf(was) == tagOf(now) },
 		},
 		"destination": {}, // Kuma refuses a destination for all requests together with a split
 	}},
 }
 
-// Renderer creates a TrafficRoute named as the apex.
+// Renderer creates a TrafficRoute with the name of the apex.
 type Renderer struct{}
 
 // New returns the renderer of the provider kuma.
 func New() Renderer { return Renderer{} }
 
-// Features are weights alone.
+// Features are weights only.
 func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{Weights: true} }
 
 // Refs is the TrafficRoute.
@@ -58,7 +58,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	if err := sameNamespace(t, existing[0]); err != nil {
 		return nil, err
 	}
-	obj, err := leftByFlagger(t, existing[0]).Adopt(t)
+	obj, err := markIfCreatedByFlagger(t, existing[0]).Adopt(t)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func mesh(t traffic.Target) string {
 	return defaultMesh
 }
 
-// tag is how Kuma names a Service with its namespace and port.
+// tag is Kuma's name of a Service with its namespace and port.
 func tag(t traffic.Target, service string) string {
 	return fmt.Sprintf("%s_%s_svc_%d", service, t.Namespace, t.Canary.Spec.Service.Port)
 }
@@ -95,8 +95,8 @@ func share(t traffic.Target, service string, weight int) map[string]any {
 	return map[string]any{"weight": int64(weight), "destination": map[string]any{serviceTag: tag(t, service)}}
 }
 
-// tagged is the tag of an entry of a split, or of a list of matches.
-func tagged(entry map[string]any) string {
+// tagOf is the tag of an entry of a split, or of a list of matches.
+func tagOf(entry map[string]any) string {
 	for _, key := range []string{"destination", "match"} {
 		if value, ok, _ := unstructured.NestedString(entry, key, serviceTag); ok {
 			return value
@@ -105,15 +105,16 @@ func tagged(entry map[string]any) string {
 	return ""
 }
 
-// sameNamespace refuses a route of a Service of the same name in another namespace: the whole mesh shares the names of routes.
+// sameNamespace refuses the route of a Service with the same name in another namespace: the names of routes are shared by the
+// whole mesh.
 func sameNamespace(t traffic.Target, x traffic.Found) error {
 	if x.Object == nil {
 		return nil
 	}
 	destinations, _, _ := unstructured.NestedFieldNoCopy(x.Object.Object, "spec", "destinations")
 	for _, destination := range traffic.Maps(destinations) {
-		// <service>_<namespace>_svc_<port>; anything else is no Service of Kubernetes.
-		parts := strings.Split(tagged(destination), "_")
+		// <service>_<namespace>_svc_<port>; anything else is not a Service of Kubernetes.
+		parts := strings.Split(tagOf(destination), "_")
 		if len(parts) == 4 && parts[2] == "svc" && parts[1] != t.Namespace {
 			return traffic.Refuse(traffic.ErrNotOwned,
 				"%s is the route of a service in namespace %s, and routes have no namespace: choose another name in spec.service.name",
@@ -123,21 +124,21 @@ func sameNamespace(t traffic.Target, x traffic.Found) error {
 	return nil
 }
 
-// leftByFlagger marks a route that Flagger created for this very Canary as owned by it: it has no owner reference that would
-// show it, and nothing else would delete it with the release.
-func leftByFlagger(t traffic.Target, x traffic.Found) traffic.Found {
+// markIfCreatedByFlagger marks a route that Flagger created for this Canary as owned by it: it has no owner reference, and
+// otherwise it would not be deleted with the release.
+func markIfCreatedByFlagger(t traffic.Target, x traffic.Found) traffic.Found {
 	if x.Object == nil || !traffic.CreatedByFlagger(x.Object) {
 		return x
 	}
 	list, _, _ := unstructured.NestedFieldNoCopy(x.Object.Object, "spec", "conf", "split")
 	split := traffic.Maps(list)
-	if len(split) == 2 && tagged(split[0]) == tag(t, t.StableService) && tagged(split[1]) == tag(t, t.CanaryService) {
+	if len(split) == 2 && tagOf(split[0]) == tag(t, t.StableService) && tagOf(split[1]) == tag(t, t.CanaryService) {
 		x.Object = traffic.MarkedAsOwned(t, x.Object)
 	}
 	return x
 }
 
-// Read takes the weights by the names of the Services, whatever their port. Kuma does not report what its proxies serve.
+// Read reads the weights by the names of the Services, whatever their port. Kuma does not report what its proxies serve.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	ref, obj := existing[0].Ref, existing[0].Object
@@ -152,7 +153,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 		return out, fmt.Errorf("read %s: %w", ref, err)
 	}
 	weights, err := t.SideWeights(traffic.Maps(list), func(part map[string]any) string {
-		service, _, _ := strings.Cut(tagged(part), "_")
+		service, _, _ := strings.Cut(tagOf(part), "_")
 		return service
 	})
 	if err != nil {
@@ -164,8 +165,9 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	return traffic.ObserveShare(ref, weights, t.StableService, t.CanaryService)
 }
 
-// Restore restores an adopted TrafficRoute. One that was created for the release must not exist: nothing collects it.
+// Restore restores an adopted TrafficRoute. One that was created for the release must be deleted, because garbage collection
+// does not delete it.
 func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	obj, err := leftByFlagger(t, existing[0]).Original(t, specFields.Names()...)
+	obj, err := markIfCreatedByFlagger(t, existing[0]).Original(t, specFields.Names()...)
 	return []*unstructured.Unstructured{obj}, err
 }

@@ -1,5 +1,5 @@
-// Package nginx routes traffic with a second Ingress for the NGINX ingress controller, which takes its share of the
-// requests of the user's Ingress from annotations.
+// Package nginx routes traffic with a second Ingress for the NGINX ingress controller, whose annotations define its share of
+// the requests of the user's Ingress.
 //
 // It must not know other providers, clients, or the reason for a weight.
 package nginx
@@ -20,7 +20,7 @@ import (
 // DefaultPrefix of the annotations that the controller reads.
 const DefaultPrefix = "nginx.ingress.kubernetes.io"
 
-// Renderer creates an Ingress named as the user's, with the suffix -canary.
+// Renderer creates an Ingress with the name of the user's, and the suffix -canary.
 type Renderer struct {
 	prefix string
 }
@@ -49,7 +49,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
-	told, err := r.annotations(t, route)
+	selecting, err := r.annotations(t, route)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +62,8 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	}
 	traffic.PreventDriftCorrection(obj)
 	annotations := obj.GetAnnotations()
-	maps.DeleteFunc(annotations, func(key, _ string) bool { return strings.HasPrefix(key, r.key("")) }) // the user's, of another canary
-	maps.Copy(annotations, told)
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return strings.HasPrefix(key, r.key("")) }) // the user's, for another canary
+	maps.Copy(annotations, selecting)
 	obj.SetAnnotations(annotations)
 	return []*unstructured.Unstructured{
 		traffic.UsersIngress: existing[traffic.UsersIngress].Object, traffic.CanaryIngress: obj,
@@ -81,7 +81,7 @@ func toCanary(t traffic.Target, ingress *unstructured.Unstructured) bool {
 	return found
 }
 
-// key is an annotation of a canary's Ingress. All of them begin as the one with an empty name.
+// key is the key of an annotation of a canary's Ingress. All of them have the key of the empty name as a prefix.
 func (r Renderer) key(name string) string { return r.prefix + "/canary" + name }
 
 // The annotations of a canary's Ingress, after the prefix.
@@ -121,7 +121,7 @@ func (r Renderer) matched(matches []release.Match) (map[string]string, error) {
 	out := map[string]string{}
 	for _, m := range matches {
 		if len(m.Headers) != 1 {
-			return nil, traffic.Refuse(traffic.ErrInvalid, "spec.analysis.match has an entry with %d headers: provider nginx takes entries with one header each", len(m.Headers))
+			return nil, traffic.Refuse(traffic.ErrInvalid, "spec.analysis.match has an entry with %d headers: provider nginx supports entries with one header each", len(m.Headers))
 		}
 		for name, value := range m.Headers {
 			more, err := r.header(name, value)
@@ -130,7 +130,7 @@ func (r Renderer) matched(matches []release.Match) (map[string]string, error) {
 			}
 			for _, key := range slices.Sorted(maps.Keys(more)) {
 				if _, twice := out[key]; twice {
-					return nil, traffic.Refuse(traffic.ErrInvalid, "spec.analysis.match names more than one header, or more than one cookie: provider nginx takes one of each")
+					return nil, traffic.Refuse(traffic.ErrInvalid, "spec.analysis.match names more than one header, or more than one cookie: provider nginx supports one of each")
 				}
 			}
 			maps.Copy(out, more)
@@ -142,8 +142,8 @@ func (r Renderer) matched(matches []release.Match) (map[string]string, error) {
 func (r Renderer) header(name string, value release.StringMatch) (map[string]string, error) {
 	if strings.EqualFold(name, "cookie") {
 		if value.Exact == "" {
-			return nil, traffic.Refuse(traffic.ErrInvalid, "spec.analysis.match asks for a cookie by a pattern: "+
-				"provider nginx knows the canary's users by a cookie that has the value always; set headers.cookie.exact to its name")
+			return nil, traffic.Refuse(traffic.ErrInvalid, "spec.analysis.match matches a cookie by a pattern: "+
+				"provider nginx sends users to the canary by a cookie with the value always; set headers.cookie.exact to its name")
 		}
 		return map[string]string{r.key(byCookie): value.Exact}, nil
 	}
@@ -161,8 +161,8 @@ func (r Renderer) header(name string, value release.StringMatch) (map[string]str
 	return out, nil
 }
 
-// Read reads the weight from the canary's Ingress. Requests that match go to the canary whatever it is. The controller
-// does not report what it serves.
+// Read reads the weight from the canary's Ingress. Matching requests are sent to the canary whatever the weight is. The
+// controller does not report what it serves.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if len(existing) == 0 || existing[traffic.CanaryIngress].Object == nil {
@@ -180,7 +180,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 		out.Route.Canary = release.Total
 		return out, nil
 	}
-	if weight, err := strconv.Atoi(annotations[r.key(byWeight)]); err == nil { // what is no number is 0 to the controller
+	if weight, err := strconv.Atoi(annotations[r.key(byWeight)]); err == nil { // the controller reads an invalid number as 0
 		out.Route.Canary = min(max(weight, 0), release.Total)
 	}
 	return out, nil

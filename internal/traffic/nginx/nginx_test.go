@@ -18,14 +18,14 @@ func TestContract(t *testing.T) {
 		t.Run(prefix, func(t *testing.T) {
 			traffictest.Run(t, nginx.New(prefix), traffictest.Options{
 				Provider: "nginx", Admission: traffictest.IngressAdmission(),
-				Canary: traffictest.IngressRef, Given: traffictest.GivenIngress, Route: taken, Copies: true,
+				Canary: traffictest.IngressRef, Given: traffictest.GivenIngress, Route: supportedMatches, Copies: true,
 			})
 		})
 	}
 }
 
-// taken are the matches that the controller knows: all who match or none, by one header and one cookie.
-func taken(t *rapid.T, r *release.Route) {
+// supportedMatches draws matches that the controller supports: all matching requests or none, by one header and one cookie.
+func supportedMatches(t *rapid.T, r *release.Route) {
 	if len(r.Matches) == 0 {
 		return
 	}
@@ -36,7 +36,7 @@ func taken(t *rapid.T, r *release.Route) {
 	cookie := map[string]release.StringMatch{"Cookie": {Exact: "canary"}}
 	r.Matches = rapid.SampledFrom([][]release.Match{
 		{{Headers: header}}, {{Headers: cookie}}, {{Headers: header}, {Headers: cookie}},
-	}).Draw(t, "taken matches")
+	}).Draw(t, "supported matches")
 }
 
 func TestGolden(t *testing.T) {

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// classAnnotation is the only one of the user's that the canary's Ingress gets.
+	// classAnnotation is the only annotation that is copied from the user's Ingress to the canary's.
 	classAnnotation = "kubernetes.io/ingress.class"
-	// maxName bounds the name of an object.
+	// maxName is the maximum length of the name of an object.
 	maxName = 253
 
 	byWeightTotal = "-weight-total"
 )
 
-// canaryKeys are what of the spec of a canary's Ingress is ours.
+// canaryKeys are the fields of the spec of a canary's Ingress that Serin writes.
 var canaryKeys = []string{"ingressClassName", "rules", "tls"}
 
 // RolloutRenderer creates an Ingress for the canary for each Ingress of the user.
@@ -47,7 +47,7 @@ func configuration(t traffic.Target) argov1.NginxTrafficRouting {
 	return argov1.NginxTrafficRouting{}
 }
 
-// Refs are, for each of the user's Ingresses, it and the canary's.
+// Refs are the Ingresses of the user, each followed by the canary's.
 func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	c := configuration(t)
 	var refs []traffic.Ref
@@ -97,19 +97,19 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 	return out, nil
 }
 
-// canarySpec are the rules of the user's Ingress that lead to the stable Service, with the canary's in place of it.
+// canarySpec has the rules of the user's Ingress for the stable Service, with the canary's Service in place of it.
 func canarySpec(t traffic.Target, user *unstructured.Unstructured) map[string]any {
 	spec := traffic.Spec(user.DeepCopy())
 	var rules []map[string]any
 	for _, rule := range traffic.Maps(spec["rules"]) {
-		leads := false
+		found := false
 		http, _ := rule["http"].(map[string]any)
 		for _, path := range traffic.Maps(http["paths"]) {
 			if service := traffic.IngressBackend(path); service["name"] == t.StableService {
-				service["name"], leads = t.CanaryService, true
+				service["name"], found = t.CanaryService, true
 			}
 		}
-		if leads {
+		if found {
 			rules = append(rules, rule)
 		}
 	}
@@ -166,7 +166,7 @@ func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic
 	return out, nil
 }
 
-// Validate finds Ingresses of the user that are missing or do not lead to the stable Service.
+// Validate finds Ingresses of the user that are missing or do not route to the stable Service.
 func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
 	c := configuration(t)
 	return traffic.ValidateIngresses(traffic.RoutingPath().Child("nginx"), c.StableIngress, c.StableIngresses,

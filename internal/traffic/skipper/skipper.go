@@ -1,5 +1,5 @@
-// Package skipper routes traffic with a second Ingress for Skipper, which wins over the user's Ingress while the canary
-// gets requests, and shares them between both sides.
+// Package skipper routes traffic with a second Ingress for Skipper, which has precedence over the user's Ingress while the
+// canary receives requests, and splits them between both sides.
 //
 // It must not know other providers, clients, or the reason for a weight.
 package skipper
@@ -21,18 +21,18 @@ const (
 	domain     = "zalando.org/"
 	weights    = domain + "backend-weights"
 	predicate  = domain + "skipper-predicate"
-	always     = "Weight(100)" // beats the routes of the user's Ingress, which have no weight
-	never      = "False()"     // leaves all to them
+	always     = "Weight(100)" // has precedence over the routes of the user's Ingress, which have no weight
+	never      = "False()"     // never matches
 	connective = " && "
 )
 
-// Renderer creates an Ingress named as the user's, with the suffix -canary.
+// Renderer creates an Ingress with the name of the user's, and the suffix -canary.
 type Renderer struct{}
 
 // New returns the renderer of the provider skipper.
 func New() Renderer { return Renderer{} }
 
-// Features are weights alone.
+// Features are weights only.
 func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{Weights: true} }
 
 // Refs are the user's Ingress, which is only read, and the canary's.
@@ -56,10 +56,10 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	if annotations[weights], err = shared(t, route, annotations[weights]); err != nil {
+	if annotations[weights], err = backendWeights(t, route, annotations[weights]); err != nil {
 		return nil, err
 	}
-	annotations[predicate] = guarded(route, annotations[predicate])
+	annotations[predicate] = guardedPredicate(route, annotations[predicate])
 	obj.SetAnnotations(annotations)
 	return []*unstructured.Unstructured{
 		traffic.UsersIngress: existing[traffic.UsersIngress].Object, traffic.CanaryIngress: obj,
@@ -90,11 +90,12 @@ func toBoth(t traffic.Target, ingress *unstructured.Unstructured) bool {
 	return found
 }
 
-// shared are the weights of the backends of one path. Those that the user gives to others stay.
-func shared(t traffic.Target, route release.Route, users string) (string, error) {
+// backendWeights is the value of the annotation with the weights of the backends of one path. Weights of the user for other
+// backends are retained.
+func backendWeights(t traffic.Target, route release.Route, users string) (string, error) {
 	all := map[string]json.RawMessage{}
 	if err := json.Unmarshal([]byte(users), &all); users != "" && (err != nil || all == nil) {
-		return "", traffic.Refuse(traffic.ErrInvalid, "Ingress %s.%s has an annotation %s that is no JSON object of numbers: correct it",
+		return "", traffic.Refuse(traffic.ErrInvalid, "Ingress %s.%s has an annotation %s that is not a JSON object of numbers: correct it",
 			t.Canary.Spec.IngressRef.Name, t.Namespace, weights)
 	}
 	for name, weight := range map[string]int{t.CanaryService: route.Canary, t.StableService: release.Total - route.Canary} {
@@ -111,8 +112,8 @@ func shared(t traffic.Target, route release.Route, users string) (string, error)
 	return string(text), nil
 }
 
-// guarded is the user's predicate, after the predicate that enables the routes of this Ingress.
-func guarded(route release.Route, users string) string {
+// guardedPredicate is the user's predicate, after the predicate that enables the routes of this Ingress.
+func guardedPredicate(route release.Route, users string) string {
 	guard := always
 	if route.Canary == 0 {
 		guard = never
@@ -123,8 +124,8 @@ func guarded(route release.Route, users string) string {
 	return guard + connective + users
 }
 
-// Read reads the weights from the canary's Ingress, where its routes hold. One without weights that can be read shares
-// nothing out, and is no route of the release. Skipper does not report what it serves.
+// Read reads the weights from the canary's Ingress, if its routes are enabled. An Ingress without readable weights is not a
+// route of the release. Skipper does not report what it serves.
 func (Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if len(existing) == 0 || existing[traffic.CanaryIngress].Object == nil {

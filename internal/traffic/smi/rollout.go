@@ -16,7 +16,7 @@ type RolloutRenderer struct {
 	canary Renderer
 }
 
-// NewRollout returns the router smi. Empty, the version is V1Alpha1.
+// NewRollout returns the router smi. An empty version means V1Alpha1.
 func NewRollout(version Version) RolloutRenderer {
 	return RolloutRenderer{canary: New(cmp.Or(version, V1Alpha1))}
 }
@@ -61,7 +61,7 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 	return []*unstructured.Unstructured{obj}, nil
 }
 
-// Read takes the weights by the names of the Services. No mesh reports what it serves.
+// Read reads the weights by the names of the Services. No mesh reports what it serves.
 func (rd RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if existing[0].Object == nil {

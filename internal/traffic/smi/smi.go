@@ -1,8 +1,8 @@
 // Package smi routes traffic with a TrafficSplit of the Service Mesh Interface, for Linkerd, Open Service Mesh and every
-// other mesh that reads one.
+// other mesh that supports it.
 //
-// It must not know other providers, clients, or which mesh reads the split; what a mesh needs in addition comes
-// with the name of the provider.
+// It must not know other providers, clients, or which mesh reads the split; the name of the provider determines what a mesh
+// needs in addition.
 package smi
 
 import (
@@ -23,7 +23,7 @@ import (
 // Version of the API that is written.
 type Version string
 
-// The versions. They differ in how a weight is written: V1Alpha1 has quantities, the others have integers.
+// The versions. They differ in the type of a weight: V1Alpha1 has quantities, the others have integers.
 const (
 	V1Alpha1 Version = "v1alpha1"
 	V1Alpha2 Version = "v1alpha2"
@@ -33,18 +33,18 @@ const (
 // gatewaysAnnotation names, for the adapter for Istio, the gateways of the split.
 const gatewaysAnnotation = "VirtualService.v1alpha3.networking.istio.io/spec.gateways"
 
-// specFields are the fields of the spec that Serin writes. Matches and all else may be written by others.
+// specFields are the fields of the spec that Serin writes. Other tools may write matches and all other fields.
 var specFields = traffic.Fields{"service": {}, "backends": {Fields: traffic.Whole("service", "weight"), Same: traffic.By("service")}}
 
-// Renderer creates a TrafficSplit named as the apex.
+// Renderer creates a TrafficSplit with the name of the apex.
 type Renderer struct {
 	version Version
 }
 
-// New returns the renderer of every provider that is served by a TrafficSplit of that version.
+// New returns the renderer of every provider that uses a TrafficSplit of that version.
 func New(version Version) Renderer { return Renderer{version: version} }
 
-// Features are weights alone.
+// Features are weights only.
 func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{Weights: true} }
 
 // Refs is the TrafficSplit.
@@ -69,12 +69,12 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 		{"service": t.CanaryService, "weight": r.weight(route.Canary)},
 		{"service": t.StableService, "weight": r.weight(release.Total - route.Canary)},
 	}
-	traffic.WriteFields(traffic.Spec(obj), map[string]any{"service": root(t), "backends": traffic.List(backends)}, specFields)
+	traffic.WriteFields(traffic.Spec(obj), map[string]any{"service": rootService(t), "backends": traffic.List(backends)}, specFields)
 	return []*unstructured.Unstructured{obj}, nil
 }
 
-// root is the service whose clients are split: a split knows only one.
-func root(t traffic.Target) string {
+// rootService is the Service whose requests are split: a split has only one.
+func rootService(t traffic.Target) string {
 	if hosts := t.Canary.Spec.Service.Hosts; len(hosts) > 0 {
 		return hosts[0]
 	}
@@ -88,7 +88,7 @@ func (r Renderer) weight(percent int) any {
 	return int64(percent)
 }
 
-// setGateways writes the annotation where the split is made into a VirtualService, and nowhere else.
+// setGateways writes the annotation if an adapter converts the split to a VirtualService.
 func setGateways(t traffic.Target, obj *unstructured.Unstructured) error {
 	if !forIstio(t) {
 		return nil
@@ -101,7 +101,7 @@ func setGateways(t traffic.Target, obj *unstructured.Unstructured) error {
 	if gateways := t.Canary.Spec.Service.Gateways; len(gateways) > 0 {
 		text, err := json.Marshal(gateways)
 		if err != nil {
-			return fmt.Errorf("note the gateways of %s: %w", t.Apex, err)
+			return fmt.Errorf("record the gateways of %s: %w", t.Apex, err)
 		}
 		annotations[gatewaysAnnotation] = string(text)
 	}
@@ -117,7 +117,7 @@ func forIstio(t traffic.Target) bool {
 	return strings.HasPrefix(t.Provider, "smi:") && strings.HasSuffix(t.Provider, ":istio")
 }
 
-// Read takes the weights by the names of the Services. No mesh reports what it serves.
+// Read reads the weights by the names of the Services. No mesh reports what it serves.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if existing[0].Object == nil {
@@ -133,7 +133,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	return traffic.ObserveShare(existing[0].Ref, weights, t.StableService, t.CanaryService)
 }
 
-// weightsOf are the weights of a split in thousandths, by the names of Services, which come in their order.
+// weightsOf returns the weights of a split in thousandths, by the names of Services, and these names in their order.
 func weightsOf(split traffic.Found) (weights map[string]int, names []string, err error) {
 	list, _, err := unstructured.NestedFieldNoCopy(split.Object.Object, "spec", "backends")
 	if err != nil {
@@ -150,13 +150,13 @@ func weightsOf(split traffic.Found) (weights map[string]int, names []string, err
 	return weights, names, nil
 }
 
-// thousandths are what a weight is read in.
+// thousandths is the unit in which weights are read.
 const thousandths = 1000
 
-// maxWeight keeps sums of weights far from what an integer can hold.
+// maxWeight prevents overflows of sums of weights.
 const maxWeight = 1e9
 
-// weightOf is a weight in thousandths, as a quantity may have: 500m is half of 1.
+// weightOf is a weight in thousandths, which a quantity may have: 500m is half of 1.
 func weightOf(v any) (int, error) {
 	weight, err := 0.0, error(nil)
 	if text, ok := v.(string); ok {
@@ -167,7 +167,7 @@ func weightOf(v any) (int, error) {
 		weight, err = traffic.Number(v)
 	}
 	if err != nil || !(weight >= 0 && weight <= maxWeight) {
-		return 0, fmt.Errorf("%v is no weight", v)
+		return 0, fmt.Errorf("%v is not a weight", v)
 	}
 	return int(math.Round(weight * thousandths)), nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
 )
 
-// providers are all that a TrafficSplit serves.
+// providers are all providers that use a TrafficSplit.
 var providers = map[string]smi.Version{
 	"linkerd": smi.V1Alpha1, "osm": smi.V1Alpha2,
 	"smi:v1alpha1": smi.V1Alpha1, "smi:v1alpha2": smi.V1Alpha2, "smi:v1alpha3": smi.V1Alpha3,

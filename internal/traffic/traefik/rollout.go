@@ -18,16 +18,16 @@ type RolloutRenderer struct {
 	gvk schema.GroupVersionKind
 }
 
-// DefaultAPI is that of Traefik 3.
+// DefaultAPI is the API of Traefik 3.
 const DefaultAPI = "traefik.io/v1alpha1"
 
-// NewRollout returns the router traefik. The API is written as group/version; empty, it is DefaultAPI.
+// NewRollout returns the router traefik. The API has the form group/version; an empty one means DefaultAPI.
 func NewRollout(api string) RolloutRenderer {
 	group, version, _ := strings.Cut(cmp.Or(api, DefaultAPI), "/")
 	return RolloutRenderer{gvk: schema.GroupVersionKind{Group: group, Version: version, Kind: traefikServiceKind.Kind}}
 }
 
-// Features are weights alone.
+// Features are weights only.
 func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true}
 }
@@ -58,7 +58,7 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 	return []*unstructured.Unstructured{obj}, nil
 }
 
-// entries are those of both Services, where they are, and what is wrong if one is missing.
+// entries returns the entries of both Services, which are not copies, and what is wrong if one is missing.
 func entries(t traffic.Target, obj *unstructured.Unstructured) (canary, stable map[string]any, fault string) {
 	list, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "weighted", "services")
 	for _, e := range traffic.Maps(list) {
@@ -80,7 +80,7 @@ func entries(t traffic.Target, obj *unstructured.Unstructured) (canary, stable m
 	return canary, stable, ""
 }
 
-// Read takes the weight of the canary's entry. Traefik does not report what it serves.
+// Read reads the weight of the canary's entry. Traefik does not report what it serves.
 func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if existing[0].Object == nil {

@@ -15,7 +15,8 @@ import (
 
 var traefikServiceKind = schema.GroupVersionKind{Group: "traefik.io", Version: "v1alpha1", Kind: "TraefikService"}
 
-// specFields are the fields of the spec that Serin writes. Stickiness, settings of one entry and all else may be written by others.
+// specFields are the fields of the spec that Serin writes. Other tools may write stickiness, settings of one entry and all
+// other fields.
 func specFields(t traffic.Target) traffic.Fields {
 	return traffic.Fields{"weighted": {Fields: traffic.Fields{"services": {
 		Fields: traffic.Whole("kind", "name", "namespace", "port", "weight"),
@@ -23,13 +24,13 @@ func specFields(t traffic.Target) traffic.Fields {
 	}}}}
 }
 
-// Renderer creates a TraefikService named as the apex.
+// Renderer creates a TraefikService with the name of the apex.
 type Renderer struct{}
 
 // New returns the renderer of the provider traefik.
 func New() Renderer { return Renderer{} }
 
-// Features are weights alone: what a request looks like is decided before a TraefikService is asked.
+// Features are weights only: requests are matched before they reach a TraefikService.
 func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{Weights: true} }
 
 // Refs is the TraefikService.
@@ -58,7 +59,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	return []*unstructured.Unstructured{obj}, nil
 }
 
-// entry always has its weight: Traefik takes one that is left out for 1.
+// entry always sets the weight: Traefik's default is 1.
 func entry(t traffic.Target, name string, weight int) map[string]any {
 	return map[string]any{
 		"name": name, "namespace": t.Namespace, "port": int64(t.Canary.Spec.Service.Port), "weight": int64(weight),
@@ -91,7 +92,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	return traffic.ObserveShare(existing[0].Ref, weights, t.StableService, t.CanaryService)
 }
 
-// weightOf is the weight of an entry. Traefik takes one that is omitted for 1.
+// weightOf is the weight of an entry. Traefik's default is 1.
 func weightOf(entry map[string]any) (int, error) {
 	if entry["weight"] == nil {
 		return 1, nil

@@ -18,40 +18,40 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// RequestTimeout is the limit for one request to the cluster, and the interval without requests after one was not answered.
+// RequestTimeout is the timeout of one request to the cluster, and the interval without requests after one failed.
 const RequestTimeout = 5 * time.Second
 
-// Guard prevents a cluster that does not answer from blocking more than one reconciliation at a time: after a request that was
-// not answered, all others fail at once, except for one in each RequestTimeout. Kinds that are cached can still be read.
+// Guard prevents a cluster that does not respond from blocking more than one reconciliation at a time: after a request
+// without a response, all others fail at once, except for one in each RequestTimeout. Cached kinds can still be read.
 type Guard struct {
 	name     string
 	clock    clock.PassiveClock
 	onChange func(message string)
 
 	mu sync.Mutex
-	// cause is why the last request was not answered; nil: it was.
+	// cause is why the last request had no response; nil if it had one.
 	cause error
 	next  time.Time
-	// cached are the kinds that were read once. For others, there is one request at a time: discovery has no deadline except
-	// that of its own requests, and those wait for each other.
+	// cached are the kinds that were read once. For other kinds, only one request is sent at a time: discovery has no
+	// deadline except for those of its own requests, which wait for each other.
 	cached    sync.Map
 	discovery chan struct{}
 }
 
 // NewGuard creates the guard of the cluster in the Secret with that name. onChange is called with a message when the cluster
-// stops answering, and with an empty one when it answers again.
+// stops responding, and with an empty one when it responds again.
 func NewGuard(name string, clk clock.PassiveClock, onChange func(message string)) *Guard {
 	return &Guard{name: name, clock: clk, onChange: onChange, discovery: make(chan struct{}, 1)}
 }
 
-// Client is a client of the cluster whose errors name the cluster: traffic.ErrUnreachable if it does not answer or refuses to,
-// traffic.ErrNotInstalled if it does not know a kind. Other errors are unchanged.
+// Client returns a client of the cluster whose errors name the cluster: traffic.ErrUnreachable if it does not respond or
+// refuses the controller, traffic.ErrNotInstalled if it does not know a kind. Other errors are unchanged.
 func (g *Guard) Client(c client.Client) client.Client { return &guarded{Client: c, guard: g} }
 
-// Reader is the same for a client that only reads, without a cache.
+// Reader returns such a client without a cache, which only reads.
 func (g *Guard) Reader(r client.Reader) client.Reader { return guardedReader{Reader: r, guard: g} }
 
-// send sends one request, unless the cluster is known not to answer.
+// send sends one request, unless the cluster is known not to respond.
 func (g *Guard) send(ctx context.Context, request func(context.Context) error) error {
 	if cause := g.reserve(); cause != nil {
 		return g.unreachable(cause)
@@ -60,12 +60,12 @@ func (g *Guard) send(ctx context.Context, request func(context.Context) error) e
 	defer cancel()
 	err := request(bounded)
 	if err != nil && ctx.Err() != nil {
-		return err // the caller has gone
+		return err // the caller has cancelled the request
 	}
 	return g.classify(err)
 }
 
-// reserve returns why no request is sent now; nil: this caller may send one.
+// reserve returns why no request may be sent now; nil if this caller may send one.
 func (g *Guard) reserve() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,11 +73,11 @@ func (g *Guard) reserve() error {
 	if cause := g.recentCause(now); cause != nil {
 		return cause
 	}
-	g.next = now.Add(2 * RequestTimeout) // while it does not answer, only this caller tries
+	g.next = now.Add(2 * RequestTimeout) // until there is a response, only this caller tries
 	return nil
 }
 
-// recentCause is why the last request was not answered, until the next one may be sent.
+// recentCause is why the last request had no response, until the next one may be sent.
 func (g *Guard) recentCause(now time.Time) error {
 	if now.Before(g.next) {
 		return g.cause
@@ -85,18 +85,18 @@ func (g *Guard) recentCause(now time.Time) error {
 	return nil
 }
 
-// classify records whether the cluster has answered, and returns the error for the caller.
+// classify records whether the cluster responded, and returns the error for the caller.
 func (g *Guard) classify(err error) error {
 	var status apierrors.APIStatus
-	answered := errors.As(err, &status)
+	responded := errors.As(err, &status)
 	switch {
 	case err == nil:
 		g.record(nil)
 		return nil
 	case meta.IsNoMatchError(err):
 		g.record(nil)
-		return traffic.Refuse(traffic.ErrNotInstalled, "the cluster of Secret %s does not know Istio's objects in the version that is asked for: install their definitions there, or correct -istio-api-version", g.name)
-	case !answered:
+		return traffic.Refuse(traffic.ErrNotInstalled, "the cluster of Secret %s does not know Istio's objects in the requested version: install their CustomResourceDefinitions there, or correct -istio-api-version", g.name)
+	case !responded:
 		g.record(err)
 		return g.unreachable(err)
 	}
@@ -110,10 +110,10 @@ func (g *Guard) classify(err error) error {
 }
 
 func (g *Guard) unreachable(cause error) error {
-	return traffic.Refuse(traffic.ErrUnreachable, "the cluster of Secret %s, which has the Istio objects of Rollouts, does not answer (%s): nothing that needs it moves until it does", g.name, Why(cause))
+	return traffic.Refuse(traffic.ErrUnreachable, "the cluster of Secret %s, which has the Istio objects of Rollouts, does not respond (%s): releases that need it wait until it does", g.name, Why(cause))
 }
 
-// record stores whether there was an answer, and reports a change.
+// record stores whether there was a response, and reports a change.
 func (g *Guard) record(cause error) {
 	g.mu.Lock()
 	changed := (g.cause == nil) != (cause == nil)
@@ -127,7 +127,7 @@ func (g *Guard) record(cause error) {
 	}
 }
 
-// Why is why a request was not answered, or the message of the answer, without the address, which is from the Secret.
+// Why is why a request had no response, or the message of the response, without the address, which comes from the Secret.
 func Why(cause error) string {
 	var status apierrors.APIStatus
 	request, sent := errors.AsType[*url.Error](cause)
@@ -174,8 +174,8 @@ func (c *guarded) Get(ctx context.Context, key client.ObjectKey, object client.O
 	return err
 }
 
-// beginDiscovery waits until no other caller reads a kind for the first time. It returns at once if the cluster is known not to
-// answer.
+// beginDiscovery waits until no other caller reads a kind for the first time. It returns at once if the cluster is known not
+// to respond.
 func (g *Guard) beginDiscovery(ctx context.Context) (end func(), err error) {
 	g.mu.Lock()
 	cause := g.recentCause(g.clock.Now())
@@ -236,23 +236,25 @@ func (r guardedReader) Get(ctx context.Context, key client.ObjectKey, object cli
 	return r.guard.send(ctx, func(ctx context.Context) error { return r.Reader.Get(ctx, key, object, options...) })
 }
 
-// Refusing is the client of a cluster that requests cannot be sent to, for the reason in message. Its errors are of that kind:
-// traffic.ErrNotInstalled if the Secret is invalid, so that there are no objects that would have to be restored.
+// Refusing returns the client of a cluster to which no requests can be sent, for the reason in message. Its errors are of
+// that kind: traffic.ErrNotInstalled if the Secret is invalid, so that no objects have to be restored.
 func Refusing(kind error, message string) client.Client {
-	return refusing{err: traffic.Refuse(kind, "%s", message)}
+	return refusingClient{err: traffic.Refuse(kind, "%s", message)}
 }
 
-type refusing struct {
+type refusingClient struct {
 	client.Client // nil: callers only read and patch
 	err           error
 }
 
-func (c refusing) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+func (c refusingClient) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return c.err
 }
 
-func (c refusing) List(context.Context, client.ObjectList, ...client.ListOption) error { return c.err }
+func (c refusingClient) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return c.err
+}
 
-func (c refusing) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+func (c refusingClient) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
 	return c.err
 }

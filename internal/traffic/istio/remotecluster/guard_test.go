@@ -29,21 +29,23 @@ import (
 // remoteCluster is a client of a cluster that returns configured responses and counts requests.
 type remoteCluster struct {
 	client.Client
-	answer func(ctx context.Context) error
-	asked  int
+	answer   func(ctx context.Context) error
+	requests int
 }
 
 func (c *remoteCluster) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
-	c.asked++
+	c.requests++
 	return c.answer(ctx)
 }
 
 func (c *remoteCluster) Patch(ctx context.Context, _ client.Object, _ client.Patch, _ ...client.PatchOption) error {
-	c.asked++
+	c.requests++
 	return c.answer(ctx)
 }
 
-func (c *remoteCluster) says(err error) { c.answer = func(context.Context) error { return err } }
+func (c *remoteCluster) respondsWith(err error) {
+	c.answer = func(context.Context) error { return err }
+}
 
 var (
 	virtualServices = schema.GroupResource{Group: remotecluster.Group, Resource: "virtualservices"}
@@ -64,85 +66,85 @@ func patch(ctx context.Context, c client.Client) error {
 	return c.Patch(ctx, virtualService(), client.RawPatch("", nil))
 }
 
-// TestOneAsksWhetherASilentClusterAnswers: while one request is sent to a cluster that does not respond, the others fail at
+// TestOneRequestTestsAClusterThatDoesNotRespond: while one request is sent to a cluster that does not respond, the others fail at
 // once.
-func TestOneAsksWhetherASilentClusterAnswers(t *testing.T) {
+func TestOneRequestTestsAClusterThatDoesNotRespond(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	var heard []string
+	var messages []string
 	cluster := &remoteCluster{}
-	c := remotecluster.NewGuard("mesh.istio-system", clk, func(sentence string) { heard = append(heard, sentence) }).Client(cluster)
-	wants := func(asked int) {
+	c := remotecluster.NewGuard("mesh.istio-system", clk, func(message string) { messages = append(messages, message) }).Client(cluster)
+	wantRequests := func(requests int) {
 		t.Helper()
-		if cluster.asked != asked {
-			t.Errorf("asked %d times, want %d", cluster.asked, asked)
+		if cluster.requests != requests {
+			t.Errorf("%d requests, want %d", cluster.requests, requests)
 		}
 	}
-	cluster.says(refused)
+	cluster.respondsWith(refused)
 	for range 3 {
 		err := get(t.Context(), c)
 		if !errors.Is(err, traffic.ErrUnreachable) || !strings.Contains(fmt.Sprint(err), "Secret mesh.istio-system") || !strings.Contains(err.Error(), "(connection refused)") ||
 			strings.Contains(err.Error(), "h1dden") || strings.Contains(err.Error(), "10.9.8.7") {
-			t.Errorf("it says %v", err)
+			t.Errorf("got %v", err)
 		}
 	}
-	wants(1)
+	wantRequests(1)
 	clk.SetTime(clk.Now().Add(remotecluster.RequestTimeout))
-	cluster.answer = func(ctx context.Context) error { // while one asks, another comes
+	cluster.answer = func(ctx context.Context) error { // a second request during the first
 		if err := patch(ctx, c); !errors.Is(err, traffic.ErrUnreachable) {
-			t.Errorf("beside the one who asks: %v", err)
+			t.Errorf("a second request: %v", err)
 		}
 		return refused
 	}
 	_ = get(t.Context(), c)
-	wants(2)
+	wantRequests(2)
 	clk.SetTime(clk.Now().Add(remotecluster.RequestTimeout))
-	cluster.says(apierrors.NewNotFound(virtualServices, "cart"))
+	cluster.respondsWith(apierrors.NewNotFound(virtualServices, "cart"))
 	for range 2 {
 		if err := get(t.Context(), c); !apierrors.IsNotFound(err) {
-			t.Errorf("answered: %v", err)
+			t.Errorf("a response: %v", err)
 		}
 	}
-	wants(4)
-	if len(heard) != 2 || heard[0] == "" || heard[1] != "" {
-		t.Errorf("heard %q, want once that it is silent and once that it is not", heard)
+	wantRequests(4)
+	if len(messages) != 2 || messages[0] == "" || messages[1] != "" {
+		t.Errorf("got the messages %q, want one when it stops responding and one when it responds again", messages)
 	}
 }
 
-// TestWhatWasShownIsReadWhileTheClusterIsSilent: the cache has it; only writes end.
-func TestWhatWasShownIsReadWhileTheClusterIsSilent(t *testing.T) {
+// TestCachedKindsAreReadWhileTheClusterDoesNotRespond: reads are served from the cache; only writes fail.
+func TestCachedKindsAreReadWhileTheClusterDoesNotRespond(t *testing.T) {
 	cluster := &remoteCluster{}
 	c := remotecluster.NewGuard("mesh", clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), func(string) {}).Client(cluster)
-	cluster.says(nil)
+	cluster.respondsWith(nil)
 	if err := get(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	cluster.says(refused)
+	cluster.respondsWith(refused)
 	if err := patch(t.Context(), c); !errors.Is(err, traffic.ErrUnreachable) {
 		t.Errorf("a write: %v", err)
 	}
-	cluster.says(nil)
+	cluster.respondsWith(nil)
 	if err := get(t.Context(), c); err != nil {
-		t.Errorf("a read of what the cache has: %v", err)
+		t.Errorf("a read of a cached kind: %v", err)
 	}
 	if err := patch(t.Context(), c); !errors.Is(err, traffic.ErrUnreachable) {
-		t.Errorf("a write right after one that failed: %v", err)
+		t.Errorf("a write immediately after one that failed: %v", err)
 	}
 }
 
-// TestARequestThatIsNotAnsweredEnds after the timeout of the guard. A request whose caller cancels it does not count as a
+// TestARequestWithoutAResponseEnds after the timeout of the guard. A request whose caller cancels it does not count as a
 // failure of the cluster.
-func TestARequestThatIsNotAnsweredEnds(t *testing.T) {
+func TestARequestWithoutAResponseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := &remoteCluster{answer: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
 		c := remotecluster.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster)
-		gone, leave := context.WithCancel(t.Context())
-		leave()
-		if err := get(gone, c); !errors.Is(err, context.Canceled) || errors.Is(err, traffic.ErrUnreachable) {
-			t.Errorf("who went away is told %v", err)
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := get(cancelled, c); !errors.Is(err, context.Canceled) || errors.Is(err, traffic.ErrUnreachable) {
+			t.Errorf("a cancelled request: %v", err)
 		}
 		began := time.Now()
 		if err := get(t.Context(), c); !errors.Is(err, traffic.ErrUnreachable) || !strings.Contains(err.Error(), "no answer within 5s") {
-			t.Errorf("it says %v", err)
+			t.Errorf("got %v", err)
 		}
 		if took := time.Since(began); took != remotecluster.RequestTimeout {
 			t.Errorf("it took %s", took)
@@ -150,36 +152,36 @@ func TestARequestThatIsNotAnsweredEnds(t *testing.T) {
 	})
 }
 
-// TestManyWaitForOneFirstAnswer: no request waits longer than the guard allows, although requests have no deadline of their
+// TestManyCallersWaitForOneFirstResponse: no request waits longer than the guard allows, although requests have no deadline of their
 // own.
-func TestManyWaitForOneFirstAnswer(t *testing.T) {
+func TestManyCallersWaitForOneFirstResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := &remoteCluster{answer: func(context.Context) error { <-time.After(remotecluster.RequestTimeout); return refused }}
 		c := remotecluster.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster)
 		began := time.Now()
-		var passes sync.WaitGroup
+		var callers sync.WaitGroup
 		for i := range 10 {
-			passes.Go(func() {
+			callers.Go(func() {
 				<-time.After(time.Duration(i) * time.Millisecond)
 				if err := get(t.Context(), c); !errors.Is(err, traffic.ErrUnreachable) {
-					t.Errorf("it says %v", err)
+					t.Errorf("got %v", err)
 				}
 			})
 		}
-		passes.Wait()
-		if took := time.Since(began); took > remotecluster.RequestTimeout+10*time.Millisecond || cluster.asked != 1 {
-			t.Errorf("%d requests took %s", cluster.asked, took)
+		callers.Wait()
+		if took := time.Since(began); took > remotecluster.RequestTimeout+10*time.Millisecond || cluster.requests != 1 {
+			t.Errorf("%d requests took %s", cluster.requests, took)
 		}
-		cluster.says(nil)
+		cluster.respondsWith(nil)
 		<-time.After(remotecluster.RequestTimeout)
 		if err := get(t.Context(), c); err != nil {
-			t.Errorf("when it is back: %v", err)
+			t.Errorf("after it responds again: %v", err)
 		}
 	})
 }
 
-// TestAnAnswerIsToldAsWhatItIs: only who refuses Serin altogether is waited for.
-func TestAnAnswerIsToldAsWhatItIs(t *testing.T) {
+// TestResponsesAreClassified: callers wait only for a cluster that refuses Serin altogether.
+func TestResponsesAreClassified(t *testing.T) {
 	for _, tc := range []struct {
 		answer error
 		want   error
@@ -187,7 +189,7 @@ func TestAnAnswerIsToldAsWhatItIs(t *testing.T) {
 		{apierrors.NewUnauthorized("who are you"), traffic.ErrUnreachable},
 		{apierrors.NewForbidden(virtualServices, "cart", errors.New("no")), traffic.ErrUnreachable},
 		{apierrors.NewInternalError(errors.New("etcd")), traffic.ErrUnreachable},
-		{fmt.Errorf("asked: %w", apierrors.NewServiceUnavailable("later")), traffic.ErrUnreachable},
+		{fmt.Errorf("requests: %w", apierrors.NewServiceUnavailable("later")), traffic.ErrUnreachable},
 		{&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: remotecluster.Group, Kind: "VirtualService"}}, traffic.ErrNotInstalled},
 		{apierrors.NewConflict(virtualServices, "cart", errors.New("changed")), nil},
 		{apierrors.NewBadRequest("that"), nil},
@@ -196,7 +198,7 @@ func TestAnAnswerIsToldAsWhatItIs(t *testing.T) {
 		{errors.New("h1dden"), traffic.ErrUnreachable},
 	} {
 		cluster := &remoteCluster{}
-		cluster.says(tc.answer)
+		cluster.respondsWith(tc.answer)
 		err := patch(t.Context(), remotecluster.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster))
 		kinds := []error{traffic.ErrUnreachable, traffic.ErrNotInstalled}
 		is := slices.IndexFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
@@ -206,11 +208,11 @@ func TestAnAnswerIsToldAsWhatItIs(t *testing.T) {
 	}
 }
 
-func TestARefusingClientSaysWhy(t *testing.T) {
+func TestARefusingClientReturnsTheReason(t *testing.T) {
 	c := remotecluster.Refusing(traffic.ErrNotInstalled, "Secret mesh is none")
 	for _, err := range []error{get(t.Context(), c), patch(t.Context(), c), c.List(t.Context(), &unstructured.UnstructuredList{})} {
 		if !errors.Is(err, traffic.ErrNotInstalled) || err.Error() != "Secret mesh is none" {
-			t.Errorf("it says %v", err)
+			t.Errorf("got %v", err)
 		}
 	}
 }

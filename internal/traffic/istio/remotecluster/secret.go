@@ -21,14 +21,14 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// SecretLabel is "true" on the Secret whose only value is a kubeconfig of that cluster.
+// SecretLabel is "true" on the Secret whose only value is a kubeconfig for that cluster.
 const SecretLabel = "istio.argoproj.io/primary-cluster"
 
 // Group is the API group of the objects in that cluster.
 const Group = "networking.istio.io"
 
-// Choose returns the Secret that is used of those with the label, the first by namespace and name, and the names of the others.
-// nil: there is none.
+// Choose returns the first of the labelled Secrets by namespace and name, which is used, and the names of the others. It is
+// nil if there is none.
 func Choose(labelled []corev1.Secret) (chosen *corev1.Secret, others []string) {
 	if len(labelled) == 0 {
 		return nil, nil
@@ -42,14 +42,14 @@ func Choose(labelled []corev1.Secret) (chosen *corev1.Secret, others []string) {
 	return &sorted[0], others
 }
 
-// Name is that of a Secret in messages.
+// Name is the name of a Secret in messages.
 func Name(secret *corev1.Secret) string { return secret.Name + "." + secret.Namespace }
 
-// Config is the client configuration in the Secret. Errors are messages for the administrator of Serin, without any content of
-// the Secret.
+// Config is the client configuration in the Secret. Errors are messages for the administrator of Serin, without any content
+// of the Secret.
 //
-// The author of the Secret chooses the address that Serin sends requests to. The policy for user-supplied addresses therefore
-// applies to it, and to that of a proxy.
+// The author of the Secret chooses the address to which Serin sends requests. The policy for user-supplied addresses
+// therefore applies to it, and to that of a proxy.
 func Config(secret *corev1.Secret, policy outbound.Policy) (*rest.Config, error) {
 	cfg, err := config(secret.Data, policy)
 	if err != nil {
@@ -74,7 +74,7 @@ func config(data map[string][]byte, policy outbound.Policy) (*rest.Config, error
 		}
 		cfg, err := clientcmd.NewDefaultClientConfig(*kubeconfig, &clientcmd.ConfigOverrides{}).ClientConfig()
 		if err != nil {
-			return nil, errors.New("no client can be made of its kubeconfig: certificate, key or credentials are not what they should be")
+			return nil, errors.New("no client can be created from its kubeconfig: certificate, key or credentials are invalid")
 		}
 		proxy, err := checkAddresses(kubeconfig, policy)
 		if err != nil {
@@ -84,15 +84,16 @@ func config(data map[string][]byte, policy outbound.Policy) (*rest.Config, error
 		cfg.Proxy, cfg.Dial = guard.Proxy, guard.Dial
 		cfg.Wrap(guard.Wrap)
 		if _, err := rest.HTTPClientFor(cfg); err != nil {
-			return nil, errors.New("no client can be made of its kubeconfig: certificate or key cannot be read")
+			return nil, errors.New("no client can be created from its kubeconfig: certificate or key cannot be read")
 		}
 		return cfg, nil
 	}
 	return nil, nil
 }
 
-// checkAddresses refuses a server or a proxy whose name or address is already known to be forbidden, so that it is reported at
-// the start. Resolved addresses are checked when they are dialed. It returns the proxy that the kubeconfig names; nil: none.
+// checkAddresses refuses a server or a proxy whose name or address is already known to be forbidden, so that it is reported
+// at startup. Resolved addresses are checked when they are dialed. It returns the proxy in the kubeconfig; nil if there is
+// none.
 func checkAddresses(kubeconfig *api.Config, policy outbound.Policy) (*url.URL, error) {
 	cluster := kubeconfig.Clusters[kubeconfig.Contexts[kubeconfig.CurrentContext].Cluster]
 	server, err := url.Parse(cluster.Server)
@@ -104,13 +105,13 @@ func checkAddresses(kubeconfig *api.Config, policy outbound.Policy) (*url.URL, e
 	}
 	proxy, err := url.Parse(cluster.ProxyURL)
 	if err != nil || proxy.Host == "" || policy.Check(proxy) != nil {
-		return nil, errors.New("the proxy-url of its kubeconfig is no URL, or may not be called: it is a loopback, link-local or metadata address, or another that Serin refuses")
+		return nil, errors.New("the proxy-url of its kubeconfig is not a URL, or may not be called: it is a loopback, link-local or metadata address, or another that Serin refuses")
 	}
 	return proxy, nil
 }
 
-// checkSelfContained refuses a kubeconfig that names programs or files. They would be run or read in Serin's container, with
-// Serin's permissions, for anyone who may write a Secret.
+// checkSelfContained refuses a kubeconfig that names programs or files. Otherwise every user with permission to write a
+// Secret could run or read them in Serin's container.
 func checkSelfContained(kubeconfig *api.Config) error {
 	current := kubeconfig.Contexts[kubeconfig.CurrentContext]
 	if current == nil {
@@ -118,21 +119,21 @@ func checkSelfContained(kubeconfig *api.Config) error {
 	}
 	cluster, user := kubeconfig.Clusters[current.Cluster], kubeconfig.AuthInfos[current.AuthInfo]
 	if cluster == nil || user == nil {
-		return errors.New("the context of its kubeconfig names a cluster or a user that is not there")
+		return errors.New("the context of its kubeconfig names a cluster or a user that does not exist")
 	}
 	server, err := url.Parse(cluster.Server)
 	if err != nil || server.Scheme != "https" || server.Host == "" || server.User != nil {
 		return errors.New("the server of its kubeconfig is not an https URL without a user")
 	}
-	for _, user := range sorted(kubeconfig.AuthInfos) {
+	for _, user := range sortedValues(kubeconfig.AuthInfos) {
 		switch {
 		case user.Exec != nil || user.AuthProvider != nil:
-			return errors.New("its kubeconfig has a program get the credentials (exec, auth-provider), which Serin does not run: use a token or a client certificate")
+			return errors.New("its kubeconfig gets the credentials from a program (exec, auth-provider), which Serin does not run: use a token or a client certificate")
 		case user.TokenFile != "" || user.ClientCertificate != "" || user.ClientKey != "":
 			return errors.New("its kubeconfig names a file with credentials, which Serin does not read: use token, client-certificate-data and client-key-data")
 		}
 	}
-	for _, cluster := range sorted(kubeconfig.Clusters) {
+	for _, cluster := range sortedValues(kubeconfig.Clusters) {
 		if cluster.CertificateAuthority != "" {
 			return errors.New("its kubeconfig names a file with a certificate authority, which Serin does not read: use certificate-authority-data")
 		}
@@ -140,11 +141,12 @@ func checkSelfContained(kubeconfig *api.Config) error {
 	return nil
 }
 
-// sorted are the values of a map in the order of its keys, so that of several errors always the same is reported.
-func sorted[V any](of map[string]V) []V {
-	out := make([]V, 0, len(of))
-	for _, key := range slices.Sorted(maps.Keys(of)) {
-		out = append(out, of[key])
+// sortedValues returns the values of a map in the order of its keys, so that the same one of several errors is always
+// reported.
+func sortedValues[V any](m map[string]V) []V {
+	out := make([]V, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[key])
 	}
 	return out
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
-// hidden is in all that no sentence may repeat.
+// hidden is part of everything that no message may contain.
 const hidden = "h1dden"
 
 const kubeconfig = `
@@ -34,25 +34,25 @@ func secret(values ...string) *corev1.Secret {
 	return s
 }
 
-func TestASecretLeadsToACluster(t *testing.T) {
+func TestConfigReturnsTheClusterOfTheSecret(t *testing.T) {
 	cfg, err := remotecluster.Config(secret(kubeconfig), outbound.Policy{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if cfg.Host != "https://h1dden.example.com:6443" || cfg.BearerToken != hidden {
-		t.Errorf("it leads to %s with a token of %d bytes", cfg.Host, len(cfg.BearerToken))
+		t.Errorf("got the host %s and a token of %d bytes", cfg.Host, len(cfg.BearerToken))
 	}
 }
 
-// TestASecretThatLeadsNowhere is refused with its name, the reason and what to do, and with nothing of what is in it.
-func TestASecretThatLeadsNowhere(t *testing.T) {
+// TestInvalidSecretsAreRefused with the name of the Secret, the reason and the solution, and without its content.
+func TestInvalidSecretsAreRefused(t *testing.T) {
 	for _, tc := range []struct{ name, from, to, want string }{
 		{"no kubeconfig", kubeconfig, "h1dden: [", "its value is no kubeconfig"},
 		{"a value that cannot be decoded", "token: h1dden", "client-certificate-data: h1dden", "its value is no kubeconfig"},
 		{"an empty value", kubeconfig, "", "its value is no kubeconfig"},
 		{"another kind", "token: h1dden", "token: [h1dden]", "its value is no kubeconfig"},
 		{"no context", "current-context: mesh", "", "current-context"},
-		{"a context of nobody", "user: serin}", "user: h1dden}", "names a cluster or a user that is not there"},
+		{"a context without a user", "user: serin}", "user: h1dden}", "names a cluster or a user that does not exist"},
 		{"no server", `server: "https://h1dden.example.com:6443"`, "", "is not an https URL"},
 		{"a server in the clear", "https://", "http://", "is not an https URL"},
 		{"a server on this host", "https://h1dden.example.com:6443", "https://127.0.0.1:6443", "the server of its kubeconfig may not be called"},
@@ -66,48 +66,48 @@ func TestASecretThatLeadsNowhere(t *testing.T) {
 		{"a file with a certificate", "token: h1dden", "client-certificate: /h1dden", "names a file with credentials"},
 		{"a file with a key", "token: h1dden", "client-key: /h1dden", "names a file with credentials"},
 		{"a file with an authority", `6443"}`, `6443", certificate-authority: /h1dden}`, "names a file with a certificate authority"},
-		{"an authority that is none", `6443"}`, `6443", certificate-authority-data: aDFkZGVu}`, "no client can be made"},
+		{"an invalid authority", `6443"}`, `6443", certificate-authority-data: aDFkZGVu}`, "no client can be created"},
 		{"a program for another user", "users: [", "users: [{name: other, user: {exec: {apiVersion: v1, command: h1dden}}}, ", "(exec, auth-provider)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if !strings.Contains(kubeconfig, tc.from) {
 				t.Fatalf("the kubeconfig has no %q", tc.from)
 			}
-			wants(t, secret(strings.Replace(kubeconfig, tc.from, tc.to, 1)), tc.want)
+			wantConfigError(t, secret(strings.Replace(kubeconfig, tc.from, tc.to, 1)), tc.want)
 		})
 	}
-	t.Run("no value", func(t *testing.T) { wants(t, secret(), "has 0 values instead of one") })
-	t.Run("two values", func(t *testing.T) { wants(t, secret(kubeconfig, kubeconfig), "has 2 values instead of one") })
+	t.Run("no value", func(t *testing.T) { wantConfigError(t, secret(), "has 0 values instead of one") })
+	t.Run("two values", func(t *testing.T) { wantConfigError(t, secret(kubeconfig, kubeconfig), "has 2 values instead of one") })
 }
 
-func wants(t *testing.T, s *corev1.Secret, text string) {
+func wantConfigError(t *testing.T, s *corev1.Secret, text string) {
 	t.Helper()
 	cfg, err := remotecluster.Config(s, outbound.Policy{})
 	if err == nil {
-		t.Fatalf("it leads to %s", cfg.Host)
+		t.Fatalf("got the host %s, want an error", cfg.Host)
 	}
-	if said := err.Error(); !strings.Contains(said, text) || !strings.HasPrefix(said, "Secret mesh.istio-system ") ||
-		!strings.Contains(said, "restart Serin") || strings.Contains(said, hidden) {
-		t.Errorf("it says %q, want %q and nothing of the Secret", said, text)
+	if message := err.Error(); !strings.Contains(message, text) || !strings.HasPrefix(message, "Secret mesh.istio-system ") ||
+		!strings.Contains(message, "restart Serin") || strings.Contains(message, hidden) {
+		t.Errorf("got %q, want %q and no content of the Secret", message, text)
 	}
 }
 
-func TestTheFirstOfSeveralSecretsCounts(t *testing.T) {
+func TestTheFirstOfSeveralSecretsIsUsed(t *testing.T) {
 	var all []corev1.Secret
 	for _, key := range [][2]string{{"shop", "a"}, {"mesh", "b"}, {"mesh", "a"}} {
 		all = append(all, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key[0], Name: key[1]}})
 	}
 	chosen, others := remotecluster.Choose(all)
 	if chosen == nil || remotecluster.Name(chosen) != "a.mesh" || !slices.Equal(others, []string{"b.mesh", "a.shop"}) {
-		t.Errorf("chosen is %v, others are %v", chosen, others)
+		t.Errorf("got %v and the others %v", chosen, others)
 	}
 	if chosen, others := remotecluster.Choose(nil); chosen != nil || others != nil {
-		t.Errorf("of none it chooses %v", chosen)
+		t.Errorf("got %v without Secrets", chosen)
 	}
 }
 
-// TestConnectionsOfASecretAreHeldToThePolicy by the address that is dialled, whatever the names in the kubeconfig are.
-func TestConnectionsOfASecretAreHeldToThePolicy(t *testing.T) {
+// TestThePolicyAppliesToConnectionsOfASecret by the dialed address, whatever the names in the kubeconfig are.
+func TestThePolicyAppliesToConnectionsOfASecret(t *testing.T) {
 	cfg, err := remotecluster.Config(secret(strings.Replace(kubeconfig, `6443"`, `6443", proxy-url: "http://proxy.example.com"`, 1)), outbound.Policy{ProxyResolves: true})
 	if err != nil {
 		t.Fatal(err)
@@ -115,20 +115,20 @@ func TestConnectionsOfASecretAreHeldToThePolicy(t *testing.T) {
 	if _, err := cfg.Dial(t.Context(), "tcp", "localhost:443"); !isRefused(err) {
 		t.Errorf("a name that is on this host: %v", err)
 	}
-	ways := 0
-	client := http.Client{Transport: cfg.WrapTransport(asked(func(r *http.Request) error {
-		ways++
+	requests := 0
+	client := http.Client{Transport: cfg.WrapTransport(roundTripper(func(r *http.Request) error {
+		requests++
 		proxy, err := cfg.Proxy(r)
 		if err != nil || proxy == nil || proxy.Host != "proxy.example.com" {
-			t.Errorf("the way to %s is by %v, %v", r.URL.Host, proxy, err)
+			t.Errorf("the proxy for %s is %v, %v", r.URL.Host, proxy, err)
 		}
 		if _, err := cfg.Dial(r.Context(), "tcp", "localhost:80"); !isRefused(err) {
 			t.Errorf("a proxy that is on this host: %v", err)
 		}
 		return errors.New("not sent")
 	}))}
-	if _, err := client.Get(cfg.Host); err == nil || ways != 1 { //nolint:bodyclose // nothing answers
-		t.Errorf("got %v after %d ways", err, ways)
+	if _, err := client.Get(cfg.Host); err == nil || requests != 1 { //nolint:bodyclose // nothing answers
+		t.Errorf("got %v after %d requests", err, requests)
 	}
 }
 
@@ -137,6 +137,6 @@ func isRefused(err error) bool {
 	return refused
 }
 
-type asked func(*http.Request) error
+type roundTripper func(*http.Request) error
 
-func (a asked) RoundTrip(r *http.Request) (*http.Response, error) { return nil, a(r) }
+func (a roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return nil, a(r) }
