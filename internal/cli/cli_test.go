@@ -29,7 +29,7 @@ import (
 // state; run executes a command line and shows its output and its exit code, then and after these changes: fault, change.
 func TestCommands(t *testing.T) {
 	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/othercontrollers"} {
-		synctest.Test(t, func(t *testing.T) { // no subtests, which a bubble does not allow
+		synctest.Test(t, func(t *testing.T) { // without subtests, which a synctest bubble does not allow
 			var w *clitest.World
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
 				switch d.Cmd {
@@ -225,10 +225,10 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 	}
 }
 
-func TestExitCodesAreFixedForEver(t *testing.T) {
+func TestExitCodesNeverChange(t *testing.T) {
 	for want, got := range []int{ExitDone, ExitFailed, ExitUsage, ExitPerson, ExitTimeout, ExitNotFound, ExitUnreachable, ExitCheck} {
 		if got != want {
-			t.Errorf("exit code %d is %d now", want, got)
+			t.Errorf("exit code %d changed to %d", want, got)
 		}
 	}
 }
@@ -266,14 +266,14 @@ func TestCrdsPrintsDefinitionsOfBothGroupsOrOne(t *testing.T) {
 	}
 }
 
-func TestLiveViewTakesKeysSizesAndStates(t *testing.T) {
+func TestLiveViewHandlesKeysSizesAndStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := clitest.NewWorld(t, clitest.Cart)
-		looked, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop"})
+		observed, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen, _ := looked.Releases[0].(*explain.Canary)
+		seen, _ := observed.Releases[0].(*explain.Canary)
 		other := *seen
 		other.Object = other.Object.DeepCopy()
 		other.Object.Name, other.Snapshot.Plan.Name = "web", "web"
@@ -287,10 +287,10 @@ func TestLiveViewTakesKeysSizesAndStates(t *testing.T) {
 			return !ticks || m.ended
 		}
 		if !strings.Contains(m.View(), "Reading") {
-			t.Errorf("before anything is known: %q", m.View())
+			t.Errorf("before the first observation: %q", m.View())
 		}
 		quits(tea.WindowSizeMsg{Width: 60, Height: 12})
-		quits(cluster.State{Releases: append(looked.Releases, &other), Controller: looked.Controller})
+		quits(cluster.State{Releases: append(observed.Releases, &other), Controller: observed.Controller})
 		if lines := strings.Split(m.View(), "\n"); len(lines) != 12 || !strings.Contains(m.View(), "shop/web") {
 			t.Errorf("the list:\n%s", m.View())
 		}
@@ -301,30 +301,30 @@ func TestLiveViewTakesKeysSizesAndStates(t *testing.T) {
 			t.Errorf("details of the second release:\n%s", m.View())
 		}
 		if quits(tea.KeyMsg{Type: tea.KeyEsc}) || !strings.Contains(m.View(), "shop/cart") {
-			t.Errorf("esc does not lead back to the list:\n%s", m.View())
+			t.Errorf("esc does not return to the list:\n%s", m.View())
 		}
 		time.Sleep(30 * time.Second) // in the bubble
 		if quits(ticked{}); !strings.Contains(m.View(), "request-succ") {
-			t.Errorf("half a minute later the checks are not asked:\n%s", m.View())
+			t.Errorf("after half a minute the checks are not queried:\n%s", m.View())
 		}
 		time.Sleep(time.Minute)
 		if !quits(ticked{}) || ExitCode(m.err) != ExitTimeout {
-			t.Errorf("after its time the watch does not end with %d: %v", ExitTimeout, m.err)
+			t.Errorf("after the timeout the watch does not end with %d: %v", ExitTimeout, m.err)
 		}
 		if !quits(tea.KeyMsg{Type: tea.KeyCtrlC}) {
-			t.Error("Ctrl-C does not leave")
+			t.Error("Ctrl-C does not quit")
 		}
 	})
 }
 
-func TestGatesNameCommandsThatExist(t *testing.T) {
+func TestGatesNameExistingCommands(t *testing.T) {
 	verbs := map[string]bool{}
 	for _, o := range orders {
 		verbs[o.verb] = true
 	}
 	for _, kind := range slices.Concat(canary.GateKinds(), rollout.GateKinds()) {
 		if kind.Command != "" && !verbs[kind.Command] {
-			t.Errorf("the gate %s is opened by serin %s, which is no command", kind.Name, kind.Command)
+			t.Errorf("the gate %s is opened by serin %s, which is not a command", kind.Name, kind.Command)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// connection is how the user selects a cluster: the flags of kubectl, and the files that kubectl reads.
-// kubectl's own library for them is not used, because it links much that nothing here needs into the controller too.
+// connection is how the user selects a cluster: the flags of kubectl, and the files that kubectl reads. kubectl's own library
+// is not used, because it would link many unused dependencies into the controller.
 type connection struct {
 	kubeconfig string
 	overrides  clientcmd.ConfigOverrides
@@ -21,7 +21,7 @@ func (c *connection) register(flags *pflag.FlagSet) {
 	c.overrides.ClusterDefaults = clientcmd.ClusterDefaults
 	names := clientcmd.RecommendedConfigOverrideFlags("")
 	names.ClusterOverrideFlags.APIServer.ShortName = "s"
-	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{} // API servers take none
+	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{} // API servers do not support them
 	clientcmd.BindOverrideFlags(&c.overrides, flags, names)
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")
 	flags.StringArrayVar(&c.userExtra, "as-user-extra", nil,

@@ -31,7 +31,7 @@ users:
 `
 )
 
-// files are two kubeconfigs, of which the second has what the first names.
+// files writes two kubeconfigs; the second has the user that the first one names.
 func files(t *testing.T) (shop, rest string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -50,7 +50,7 @@ func files(t *testing.T) (shop, rest string) {
 	return write("shop", shopFile), write("rest", restFile)
 }
 
-func TestTheClusterIsTheOneThatKubectlWouldAsk(t *testing.T) {
+func TestTheClusterIsSelectedAsByKubectl(t *testing.T) {
 	for name, c := range map[string]struct {
 		environment func(shop, rest string) string
 		args        func(shop, rest string) []string
@@ -71,12 +71,12 @@ func TestTheClusterIsTheOneThatKubectlWouldAsk(t *testing.T) {
 			args:        func(string, string) []string { return []string{"--context", "test"} },
 			host:        "https://test.example:6443", namespace: "default", token: "secret",
 		},
-		"a file that is named comes before KUBECONFIG": {
+		"--kubeconfig has precedence over KUBECONFIG": {
 			environment: func(_, rest string) string { return rest },
 			args:        func(shop, _ string) []string { return []string{"--kubeconfig", shop} },
 			host:        "https://shop.example:6443", namespace: "web",
 		},
-		"what is said comes before the files": {
+		"flags have precedence over files": {
 			environment: func(shop, rest string) string { return shop + string(filepath.ListSeparator) + rest },
 			args: func(string, string) []string {
 				return []string{"-n", "other", "-s", "https://other.example", "--token", "mine", "--as", "ann", "--as-group", "a", "--as-group", "b", "--as-user-extra", "why=test", "--request-timeout", "7s"}
@@ -87,15 +87,15 @@ func TestTheClusterIsTheOneThatKubectlWouldAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			shop, rest := files(t)
 			t.Setenv("KUBECONFIG", c.environment(shop, rest))
-			var said connection
+			var selected connection
 			flags := pflag.NewFlagSet("serin", pflag.ContinueOnError)
-			said.register(flags)
+			selected.register(flags)
 			if c.args != nil {
 				if err := flags.Parse(c.args(shop, rest)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			config, namespace, err := said.load()
+			config, namespace, err := selected.load()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,10 +111,10 @@ func TestTheClusterIsTheOneThatKubectlWouldAsk(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatCannotBeMadeSaysWhatToDo(t *testing.T) {
+func TestInvalidConnectionsAreUsageErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
-		says string
+		want string
 	}{
 		"a missing file":  {[]string{"--kubeconfig", "/nowhere/config"}, "/nowhere/config"},
 		"half an extra":   {[]string{"--as-user-extra", "why"}, "use KEY=VALUE"},
@@ -122,15 +122,15 @@ func TestAConnectionThatCannotBeMadeSaysWhatToDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files(t)
-			var said connection
+			var selected connection
 			flags := pflag.NewFlagSet("serin", pflag.ContinueOnError)
-			said.register(flags)
+			selected.register(flags)
 			if err := flags.Parse(c.args); err != nil {
 				t.Fatal(err)
 			}
-			_, _, err := said.load()
-			if err == nil || ExitCode(err) != ExitUsage || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v with exit code %d, want %q and %d", err, ExitCode(err), c.says, ExitUsage)
+			_, _, err := selected.load()
+			if err == nil || ExitCode(err) != ExitUsage || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v with exit code %d, want %q and %d", err, ExitCode(err), c.want, ExitUsage)
 			}
 		})
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/serin-dev/serin/internal/cli/migrate"
 )
 
-// migrates types serin migrate with these arguments.
-func migrates(t *testing.T, w *clitest.World, args ...string) (out, notes string, code int) {
+// runMigrate executes serin migrate with these arguments.
+func runMigrate(t *testing.T, w *clitest.World, args ...string) (out, notes string, code int) {
 	t.Helper()
 	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(migrateCommand(func(*connection, string) (*cluster.Session, string, error) { return w.Session, "shop", nil }))
@@ -28,7 +28,7 @@ func migrates(t *testing.T, w *clitest.World, args ...string) (out, notes string
 	return stdout.String(), stderr.String(), code
 }
 
-func TestMigrateSaysWhatWouldHappen(t *testing.T) {
+func TestMigrateReportsTheOutcomeForCanaries(t *testing.T) {
 	mid := []string{"phase: Succeeded", "phase: Progressing", "canaryWeight: 0", "canaryWeight: 20", "weight: 100", "weight: 80", "weight: 0}", "weight: 20}", "replicas: 0\n", "replicas: 1\n", "status: {observedGeneration: 3}", "status: {observedGeneration: 3, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}"}
 	target := []string{`image: "cart:2", ports: [{name: http, containerPort: 8080}]}]}
 status: {observedGeneration: 3`, `image: "cart:3", ports: [{name: http, containerPort: 8080}]}]}
@@ -39,42 +39,42 @@ status: {observedGeneration: 3`}
 		more      string
 		forbidden []string
 		outcome   migrate.Outcome
-		says      []string
+		contains  []string
 		writes    []string
 		code      int
 	}{
-		{name: "at rest", outcome: migrate.Adopt, says: []string{"No running Flagger was found", "cart.shop: Adopted unchanged: no release starts", "1 Canary: 1 idle. No release requires attention."}},
+		{name: "idle", outcome: migrate.Adopt, contains: []string{"No running Flagger was found", "cart.shop: Adopted unchanged: no release starts", "1 Canary: 1 idle. No release requires attention."}},
 		{
-			name: "Flagger lives", more: clitest.Flagger, outcome: migrate.Adopt,
-			says: []string{"Flagger is running: Deployment flagger in namespace flagger-system has 1 ready pods", "kubectl -n flagger-system scale deployment/flagger --replicas=0"},
+			name: "Flagger is running", more: clitest.Flagger, outcome: migrate.Adopt,
+			contains: []string{"Flagger is running: Deployment flagger in namespace flagger-system has 1 ready pods", "kubectl -n flagger-system scale deployment/flagger --replicas=0"},
 		},
-		{name: "a hash by hand", replace: []string{"lastAppliedSpec: 5fcc94f9fb", "lastAppliedSpec: v1.2.3"}, outcome: migrate.Adopt, says: []string{`status.lastAppliedSpec is "v1.2.3", which neither Flagger nor Serin wrote`}},
-		{name: "a change that nobody took up", replace: target, outcome: migrate.Release, says: []string{"A release would start: the revision of Deployment/cart is neither"}, code: ExitCheck},
+		{name: "a hash set by hand", replace: []string{"lastAppliedSpec: 5fcc94f9fb", "lastAppliedSpec: v1.2.3"}, outcome: migrate.Adopt, contains: []string{`status.lastAppliedSpec is "v1.2.3", which neither Flagger nor Serin wrote`}},
+		{name: "a change that was not released", replace: target, outcome: migrate.Release, contains: []string{"A release would start: the revision of Deployment/cart is neither"}, code: ExitCheck},
 		{name: "a failed release", replace: append([]string{"phase: Succeeded", "phase: Failed", "lastPromotedSpec: 5fcc94f9fb", "lastPromotedSpec: b5dc9c69"}, target...), outcome: migrate.Adopt},
 		{
 			name: "mid-release", replace: append(slices.Clone(mid), target...), outcome: migrate.Continue,
-			says: []string{"A release is in progress (Progressing, weight 20, 0 of 2 failed checks) and would continue. Its window of 30s starts again", "Next: weight 40."},
+			contains: []string{"A release is in progress (Progressing, weight 20, 0 of 2 failed checks) and would continue. Its window of 30s starts again", "Next: weight 40."},
 		},
 		{
-			name: "a provider that is not served", replace: []string{"provider: gatewayapi:v1", "provider: teleport"}, outcome: migrate.Blocked, code: ExitCheck,
-			says: []string{`spec.provider: unknown provider "teleport"`},
+			name: "an unsupported provider", replace: []string{"provider: gatewayapi:v1", "provider: teleport"}, outcome: migrate.Blocked, code: ExitCheck,
+			contains: []string{`spec.provider: unknown provider "teleport"`},
 		},
 		{
-			name: "a template that is gone", replace: []string{"- {name: request-success-rate,", "- {name: errors, templateRef: {name: errors},"}, outcome: migrate.Blocked, code: ExitCheck,
-			says: []string{"Metric template errors.shop error"},
+			name: "a missing template", replace: []string{"- {name: request-success-rate,", "- {name: errors, templateRef: {name: errors},"}, outcome: migrate.Blocked, code: ExitCheck,
+			contains: []string{"Metric template errors.shop error"},
 		},
 		{
-			name: "a metrics service that is not served", replace: []string{"- {name: request-success-rate,", "- {name: errors, templateRef: {name: errors},"}, code: ExitCheck, outcome: migrate.Blocked,
-			more: "\n---\napiVersion: flagger.app/v1beta1\nkind: MetricTemplate\nmetadata: {name: errors, namespace: shop}\nspec: {provider: {type: crystalball, address: \"http://x\"}, query: up}",
-			says: []string{"metric template errors.shop has provider type crystalball"},
+			name: "an unsupported metrics service", replace: []string{"- {name: request-success-rate,", "- {name: errors, templateRef: {name: errors},"}, code: ExitCheck, outcome: migrate.Blocked,
+			more:     "\n---\napiVersion: flagger.app/v1beta1\nkind: MetricTemplate\nmetadata: {name: errors, namespace: shop}\nspec: {provider: {type: crystalball, address: \"http://x\"}, query: up}",
+			contains: []string{"metric template errors.shop has provider type crystalball"},
 		},
 		{
-			name: "a kind of workload that is not served", replace: []string{"kind: Deployment, name: cart}", "kind: Fleet, name: cart}"}, outcome: migrate.Blocked, code: ExitCheck,
-			says: []string{"spec.targetRef.kind Fleet is not supported"},
+			name: "an unsupported kind of workload", replace: []string{"kind: Deployment, name: cart}", "kind: Fleet, name: cart}"}, outcome: migrate.Blocked, code: ExitCheck,
+			contains: []string{"spec.targetRef.kind Fleet is not supported"},
 		},
-		{name: "a Service that somebody edited", replace: []string{"selector: {app: cart}, ports", "selector: {app: cort}, ports"}, outcome: migrate.Adopt, writes: []string{"patch Service shop/cart-canary"}, says: []string{"Besides the status, Serin would patch Service shop/cart-canary."}},
-		{name: "not initialised", replace: []string{"phase: Succeeded", "phase: \"\""}, outcome: migrate.Continue, says: []string{"Not initialized yet"}},
-		{name: "Deployments may not be read", forbidden: []string{"Deployment"}, outcome: migrate.Unknown, code: ExitCheck, says: []string{"Unknown", "Incomplete: No permission to read Deployments in all namespaces."}},
+		{name: "an edited Service", replace: []string{"selector: {app: cart}, ports", "selector: {app: cort}, ports"}, outcome: migrate.Adopt, writes: []string{"patch Service shop/cart-canary"}, contains: []string{"Besides the status, Serin would patch Service shop/cart-canary."}},
+		{name: "not initialised", replace: []string{"phase: Succeeded", "phase: \"\""}, outcome: migrate.Continue, contains: []string{"Not initialized yet"}},
+		{name: "Deployments may not be read", forbidden: []string{"Deployment"}, outcome: migrate.Unknown, code: ExitCheck, contains: []string{"Unknown", "Incomplete: No permission to read Deployments in all namespaces."}},
 		{name: "Secrets may not be read", forbidden: []string{"Secret"}, outcome: migrate.Adopt},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -89,16 +89,16 @@ status: {observedGeneration: 3`}
 				w := clitest.NewWorld(t, manifests+tt.more)
 				before := w.All(t)
 				w.Forbid(tt.forbidden...)
-				out, notes, code := migrates(t, w, "--check")
+				out, notes, code := runMigrate(t, w, "--check")
 				if code != tt.code {
-					t.Errorf("ended with %d, want %d: %s%s", code, tt.code, out, notes)
+					t.Errorf("exit code %d, want %d: %s%s", code, tt.code, out, notes)
 				}
-				for _, text := range tt.says {
+				for _, text := range tt.contains {
 					if !strings.Contains(out, text) {
-						t.Errorf("does not say %q:\n%s", text, out)
+						t.Errorf("output lacks %q:\n%s", text, out)
 					}
 				}
-				document, _, _ := migrates(t, w, "--check", "-o", "json")
+				document, _, _ := runMigrate(t, w, "--check", "-o", "json")
 				var report migrate.Report
 				if err := json.Unmarshal([]byte(document), &report); err != nil {
 					t.Fatal(err)
@@ -116,25 +116,25 @@ status: {observedGeneration: 3`}
 	}
 }
 
-func TestMigrateNeedsAClusterAndSomethingToDo(t *testing.T) {
+func TestMigrateExitCodesOfErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := clitest.NewWorld(t, clitest.Left)
 		for _, tt := range []struct {
 			args []string
 			want int
 		}{{nil, ExitUsage}, {[]string{"--check", "cart"}, ExitUsage}, {[]string{"--check", "-o", "xml"}, ExitUsage}} {
-			if _, notes, code := migrates(t, w, tt.args...); code != tt.want {
-				t.Errorf("%v ended with %d, want %d: %s", tt.args, code, tt.want, notes)
+			if _, notes, code := runMigrate(t, w, tt.args...); code != tt.want {
+				t.Errorf("%v: exit code %d, want %d: %s", tt.args, code, tt.want, notes)
 			}
 		}
 		w.Fail(errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"))
-		if _, notes, code := migrates(t, w, "--check"); code != ExitUnreachable {
-			t.Errorf("without a cluster it ended with %d: %s", code, notes)
+		if _, notes, code := runMigrate(t, w, "--check"); code != ExitUnreachable {
+			t.Errorf("without a cluster: exit code %d: %s", code, notes)
 		}
 	})
 }
 
-func TestMigrateSaysWhatWouldHappenToRollouts(t *testing.T) {
+func TestMigrateReportsTheOutcomeForRollouts(t *testing.T) {
 	healthy := []string{
 		"phase: Paused\n  message: CanaryPauseStep", "phase: Healthy", "stableRS: old", "stableRS: new", "currentStepIndex: 1", "currentStepIndex: 5",
 		"controllerPause: true\n  pauseConditions: [{reason: CanaryPauseStep, startTime: \"1999-12-31T23:59:00Z\"}]", "controllerPause: false", "updatedReplicas: 1", "updatedReplicas: 4",
@@ -149,38 +149,38 @@ func TestMigrateSaysWhatWouldHappenToRollouts(t *testing.T) {
 		more      string
 		forbidden []string
 		outcome   migrate.Outcome
-		says      []string
+		contains  []string
 		code      int
 	}{
-		{name: "at rest", replace: healthy, outcome: migrate.Adopt, says: []string{"No running Argo Rollouts was found", "Rollout web.shop: Adopted unchanged: no release starts", "1 Rollout: 1 idle. No release requires attention."}},
+		{name: "idle", replace: healthy, outcome: migrate.Adopt, contains: []string{"No running Argo Rollouts was found", "Rollout web.shop: Adopted unchanged: no release starts", "1 Rollout: 1 idle. No release requires attention."}},
 		{
-			name: "Argo Rollouts lives", more: clitest.ArgoRollouts, outcome: migrate.Continue,
-			says: []string{"Argo Rollouts is running: Deployment argo-rollouts in namespace argo-rollouts has 1 ready pods", "kubectl -n argo-rollouts scale deployment/argo-rollouts --replicas=0"},
+			name: "Argo Rollouts is running", more: clitest.ArgoRollouts, outcome: migrate.Continue,
+			contains: []string{"Argo Rollouts is running: Deployment argo-rollouts in namespace argo-rollouts has 1 ready pods", "kubectl -n argo-rollouts scale deployment/argo-rollouts --replicas=0"},
 		},
-		{name: "mid-release", outcome: migrate.Continue, says: []string{"A release is in progress (Paused, step 2 of 5, the new revision receives 25% of the traffic) and would continue. It waits for the user: until the user promotes the rollout. Next: analysis."}},
+		{name: "mid-release", outcome: migrate.Continue, contains: []string{"A release is in progress (Paused, step 2 of 5, the new revision receives 25% of the traffic) and would continue. It waits for the user: until the user promotes the rollout. Next: analysis."}},
 		{
-			name: "a change that nobody took up", replace: append([]string{`spec: {containers: [{name: web, image: "web:v2"}]}
+			name: "a change that was not released", replace: append([]string{`spec: {containers: [{name: web, image: "web:v2"}]}
   strategy:`, `spec: {containers: [{name: web, image: "web:v3"}]}
-  strategy:`, "uid: web-uid, generation: 2", "uid: web-uid, generation: 3"}, healthy...), outcome: migrate.Release, says: []string{"A release would start"}, code: ExitCheck,
+  strategy:`, "uid: web-uid, generation: 2", "uid: web-uid, generation: 3"}, healthy...), outcome: migrate.Release, contains: []string{"A release would start"}, code: ExitCheck,
 		},
-		{name: "a step of a plugin", replace: []string{"{setWeight: 25}", "{plugin: {name: acme/step}}"}, outcome: migrate.Blocked, says: []string{"Its steps call plugin acme/step"}, code: ExitCheck},
-		{name: "a router that is not served", replace: []string{"      steps:", "      stableService: a\n      canaryService: b\n      trafficRouting: {plugins: {acme/mesh: {}}}\n      steps:"}, outcome: migrate.Blocked, code: ExitCheck, says: []string{"Serin would reject it"}},
-		{name: "a template that is gone", replace: []string{"metadata: {name: success, namespace: shop}", "metadata: {name: other, namespace: shop}"}, outcome: migrate.Blocked, code: ExitCheck, says: []string{"AnalysisTemplate 'success' not found"}},
+		{name: "a step of a plugin", replace: []string{"{setWeight: 25}", "{plugin: {name: acme/step}}"}, outcome: migrate.Blocked, contains: []string{"Its steps call plugin acme/step"}, code: ExitCheck},
+		{name: "an unsupported router", replace: []string{"      steps:", "      stableService: a\n      canaryService: b\n      trafficRouting: {plugins: {acme/mesh: {}}}\n      steps:"}, outcome: migrate.Blocked, code: ExitCheck, contains: []string{"Serin would reject it"}},
+		{name: "a missing template", replace: []string{"metadata: {name: success, namespace: shop}", "metadata: {name: other, namespace: shop}"}, outcome: migrate.Blocked, code: ExitCheck, contains: []string{"AnalysisTemplate 'success' not found"}},
 		{
 			name: "a metric of a plugin", replace: []string{`successCondition: result[0] >= 0.95
     provider: {prometheus: {address: "http://prometheus:9090", query: "sum(rate(x[1m]))"}}
 ---`, `successCondition: result[0] >= 0.95
     provider: {plugin: {acme/metric: {}}}
----`}, outcome: migrate.Continue, code: ExitCheck, says: []string{"AnalysisTemplate success.shop measures success-rate with a plugin"},
+---`}, outcome: migrate.Continue, code: ExitCheck, contains: []string{"AnalysisTemplate success.shop measures success-rate with a plugin"},
 		},
-		{name: "notifications", replace: []string{`{rollout.argoproj.io/revision: "2"}}`, `{rollout.argoproj.io/revision: "2", notifications.argoproj.io/subscribe.on-rollout-completed.slack: shop}}`}, outcome: migrate.Continue, says: []string{"Serin sends them, except to GitHub and Amazon SQS"}},
-		{name: "an instance id", replace: []string{"labels: {team: shop}", "labels: {team: shop, argo-rollouts.argoproj.io/controller-instance-id: blue}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop, labels: {argo-rollouts.argoproj.io/controller-instance-id: blue}}"}, outcome: migrate.Continue, says: []string{"by --instance-id: blue."}},
+		{name: "notifications", replace: []string{`{rollout.argoproj.io/revision: "2"}}`, `{rollout.argoproj.io/revision: "2", notifications.argoproj.io/subscribe.on-rollout-completed.slack: shop}}`}, outcome: migrate.Continue, contains: []string{"Serin sends them, except to GitHub and Amazon SQS"}},
+		{name: "an instance id", replace: []string{"labels: {team: shop}", "labels: {team: shop, argo-rollouts.argoproj.io/controller-instance-id: blue}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop, labels: {argo-rollouts.argoproj.io/controller-instance-id: blue}}"}, outcome: migrate.Continue, contains: []string{"by --instance-id: blue."}},
 		{
 			name: "Istio's objects are in another cluster", replace: []string{"      steps:", "      stableService: a\n      canaryService: b\n      trafficRouting: {istio: {virtualService: {name: web}}}\n      steps:"},
 			more:    "---\napiVersion: v1\nkind: Secret\nmetadata: {name: mesh, namespace: istio-system, labels: {istio.argoproj.io/primary-cluster: \"true\"}}\n",
-			outcome: migrate.Unknown, code: ExitCheck, says: []string{"Unknown: A Secret with the label istio.argoproj.io/primary-cluster refers to another cluster"},
+			outcome: migrate.Unknown, code: ExitCheck, contains: []string{"Unknown: A Secret with the label istio.argoproj.io/primary-cluster refers to another cluster"},
 		},
-		{name: "ReplicaSets may not be read", forbidden: []string{"ReplicaSet"}, outcome: migrate.Unknown, code: ExitCheck, says: []string{"Unknown"}},
+		{name: "ReplicaSets may not be read", forbidden: []string{"ReplicaSet"}, outcome: migrate.Unknown, code: ExitCheck, contains: []string{"Unknown"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -195,16 +195,16 @@ func TestMigrateSaysWhatWouldHappenToRollouts(t *testing.T) {
 				before := w.All(t)
 				w.Forbid(tt.forbidden...)
 				w.Uninstall("Canary")
-				out, notes, code := migrates(t, w, "--check")
+				out, notes, code := runMigrate(t, w, "--check")
 				if code != tt.code {
-					t.Errorf("ended with %d, want %d: %s%s", code, tt.code, out, notes)
+					t.Errorf("exit code %d, want %d: %s%s", code, tt.code, out, notes)
 				}
-				for _, text := range tt.says {
+				for _, text := range tt.contains {
 					if !strings.Contains(out, text) {
-						t.Errorf("does not say %q:\n%s", text, out)
+						t.Errorf("output lacks %q:\n%s", text, out)
 					}
 				}
-				document, _, _ := migrates(t, w, "--check", "-o", "json")
+				document, _, _ := runMigrate(t, w, "--check", "-o", "json")
 				var report migrate.Report
 				if err := json.Unmarshal([]byte(document), &report); err != nil {
 					t.Fatal(err)

@@ -27,11 +27,11 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/kuma"
 )
 
-// cluster is a fake API server that counts what is written to it.
+// cluster is a fake API server that records writes.
 type cluster struct {
 	client.Client
 	writes []string
-	// fail, when set, is the answer to a call of that verb and kind, as in "create VirtualService".
+	// fail has the errors of calls by verb and kind, as in "create VirtualService".
 	fail map[string]error
 }
 
@@ -129,7 +129,7 @@ func usersService() *unstructured.Unstructured {
 	}}
 }
 
-func TestApplyWritesWhatDiffersAndNothingElse(t *testing.T) {
+func TestApplyWritesOnlyDifferences(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c, FieldOwner: "serin"}
 	steps := []struct {
@@ -164,15 +164,15 @@ func TestApplyWritesWhatDiffersAndNothingElse(t *testing.T) {
 	}
 }
 
-// A caller whose view is a step behind must not take the step back.
-func TestApplyExceptWeightsLeavesTheWeightsThatAreThere(t *testing.T) {
+// TestApplyExceptWeightsPreservesExistingWeights: a caller with an outdated view must not revert a step.
+func TestApplyExceptWeightsPreservesExistingWeights(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
 	if _, err := a.ApplyExceptWeights(t.Context(), istio.New(), cart(), release.Route{Canary: 10}); err != nil {
 		t.Fatal(err)
 	}
 	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 10 {
-		t.Errorf("made: observed %+v, error %v, want weight 10", seen, err)
+		t.Errorf("created: observed %+v, error %v, want weight 10", seen, err)
 	}
 	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 40}, nil); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestApplyExceptWeightsLeavesTheWeightsThatAreThere(t *testing.T) {
 		t.Errorf("changed %v, error %v: want the timeout written", got.Changed, err)
 	}
 	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 40 {
-		t.Errorf("kept: observed %+v, error %v, want weight 40", seen, err)
+		t.Errorf("preserved: observed %+v, error %v, want weight 40", seen, err)
 	}
 }
 
@@ -193,18 +193,18 @@ func TestApplyNamesTheVersionThatWasRead(t *testing.T) {
 	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	stale := &staleOnce{cluster: c, served: c.get(t, "VirtualService", "cart")}
-	foreign := c.get(t, "VirtualService", "cart")
-	foreign.SetLabels(map[string]string{"by": "somebody"})
-	if err := c.Update(t.Context(), foreign); err != nil {
+	stale := &staleReader{cluster: c, served: c.get(t, "VirtualService", "cart")}
+	edited := c.get(t, "VirtualService", "cart")
+	edited.SetLabels(map[string]string{"by": "another tool"})
+	if err := c.Update(t.Context(), edited); err != nil {
 		t.Fatal(err)
 	}
 	_, err := (&traffic.Applier{Client: stale}).Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 20}, nil)
 	if !apierrors.IsConflict(err) {
 		t.Fatalf("apply over a stale object: got %v, want a conflict", err)
 	}
-	if got := c.get(t, "VirtualService", "cart").GetLabels()["by"]; got != "somebody" {
-		t.Errorf("label of somebody else is %q", got)
+	if got := c.get(t, "VirtualService", "cart").GetLabels()["by"]; got != "another tool" {
+		t.Errorf("label of another tool is %q", got)
 	}
 }
 
@@ -221,23 +221,23 @@ func TestApplyRefusesARouteThatHasChangedSinceItWasDecided(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{}, decided); err != nil {
-		t.Fatalf("nobody wrote it: %v", err)
+		t.Fatalf("unchanged route: %v", err)
 	}
 	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 50}, decided); !errors.Is(err, traffic.ErrChanged) {
-		t.Errorf("weight 50, decided on a route that is another by now: got %v, want ErrChanged", err)
+		t.Errorf("weight 50, decided on an outdated route: got %v, want ErrChanged", err)
 	}
 	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 0 {
 		t.Errorf("observed %+v, error %v, want weight 0", seen, err)
 	}
 }
 
-// staleOnce serves an old version of one object, as a cache does that is behind.
-type staleOnce struct {
+// staleReader serves an old version of one object, like an outdated cache.
+type staleReader struct {
 	*cluster
 	served *unstructured.Unstructured
 }
 
-func (s *staleOnce) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (s *staleReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if u, ok := obj.(*unstructured.Unstructured); ok && u.GetKind() == s.served.GetKind() {
 		s.served.DeepCopyInto(u)
 		return nil
@@ -245,7 +245,7 @@ func (s *staleOnce) Get(ctx context.Context, key client.ObjectKey, obj client.Ob
 	return s.cluster.Get(ctx, key, obj, opts...)
 }
 
-func TestTakeOverAndGiveBack(t *testing.T) {
+func TestAdoptionAndRestoration(t *testing.T) {
 	c := newCluster(t, usersService())
 	before := c.get(t, "VirtualService", "cart")
 	a := &traffic.Applier{Client: c}
@@ -254,12 +254,12 @@ func TestTakeOverAndGiveBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	taken := c.get(t, "VirtualService", "cart")
-	if len(taken.GetOwnerReferences()) > 0 {
-		t.Errorf("an adopted object got an owner, and would be collected with it")
+	adopted := c.get(t, "VirtualService", "cart")
+	if len(adopted.GetOwnerReferences()) > 0 {
+		t.Errorf("an adopted object got an owner, with which it would be deleted")
 	}
-	if taken.GetAnnotations()[traffic.OriginalAnnotation] == "" {
-		t.Errorf("the original was not noted")
+	if adopted.GetAnnotations()[traffic.OriginalAnnotation] == "" {
+		t.Errorf("the original was not recorded")
 	}
 	c.wrote()
 	if err := a.Restore(t.Context(), istio.New(), cart()); err != nil {
@@ -271,15 +271,15 @@ func TestTakeOverAndGiveBack(t *testing.T) {
 	after := c.get(t, "VirtualService", "cart")
 	after.SetResourceVersion(before.GetResourceVersion())
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("given back (-before +after):\n%s", diff)
+		t.Errorf("restored (-before +after):\n%s", diff)
 	}
 	if err := a.Restore(t.Context(), istio.New(), cart()); err != nil || len(c.wrote()) > 0 {
 		t.Errorf("restored again: error %v", err)
 	}
 }
 
-// TestPrepareMakesWhatPodsJoinBy and leaves what traffic follows to Apply.
-func TestPrepareMakesWhatPodsJoinBy(t *testing.T) {
+// TestPrepareCreatesTheObjectsThatSelectPods, and no others, which Apply creates.
+func TestPrepareCreatesTheObjectsThatSelectPods(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
 	for i, want := range [][]string{{"create VirtualNode", "create VirtualNode"}, nil} {
@@ -292,12 +292,12 @@ func TestPrepareMakesWhatPodsJoinBy(t *testing.T) {
 		}
 	}
 	if _, err := a.Prepare(t.Context(), appmesh.New(appmesh.V1Beta1), cart()); !errors.Is(err, traffic.ErrInvalid) {
-		t.Errorf("prepared a route that cannot be made later: error %v", err)
+		t.Errorf("prepared a route that cannot be created later: error %v", err)
 	}
 }
 
-// TestARouteWithoutNamespaceIsMarkedAndDeleted: no owner in a namespace can own it, and nothing collects it.
-func TestARouteWithoutNamespaceIsMarkedAndDeleted(t *testing.T) {
+// TestAClusterScopedRouteIsMarkedAndDeleted: no namespaced owner can own it, so garbage collection does not delete it.
+func TestAClusterScopedRouteIsMarkedAndDeleted(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
 	if _, err := a.Apply(t.Context(), kuma.New(), cart(), release.Route{}, nil); err != nil {
@@ -310,7 +310,7 @@ func TestARouteWithoutNamespaceIsMarkedAndDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := made.GetAnnotations()[traffic.CanaryAnnotation]; got != "web/cart" || len(made.GetOwnerReferences()) > 0 {
-		t.Errorf("it is marked %q and owned by %v", got, made.GetOwnerReferences())
+		t.Errorf("annotated %q and owned by %v", got, made.GetOwnerReferences())
 	}
 	for range 2 {
 		if err := a.Restore(t.Context(), kuma.New(), cart()); err != nil {
@@ -322,14 +322,14 @@ func TestARouteWithoutNamespaceIsMarkedAndDeleted(t *testing.T) {
 	}
 }
 
-func TestRestoreOfWhatIsGoneIsDone(t *testing.T) {
+func TestRestoreWithoutObjectsSucceeds(t *testing.T) {
 	c := newCluster(t)
 	if err := (&traffic.Applier{Client: c}).Restore(t.Context(), istio.New(), cart()); err != nil || len(c.wrote()) > 0 {
 		t.Errorf("restore of nothing: error %v", err)
 	}
 }
 
-func TestRestoreSaysWhatItDoesNotKnow(t *testing.T) {
+func TestRestoreReportsAMissingOriginal(t *testing.T) {
 	users := usersService()
 	users.SetAnnotations(map[string]string{"kustomize.toolkit.fluxcd.io/reconcile": "disabled"})
 	c := newCluster(t, users)
@@ -348,22 +348,22 @@ func TestWithoutOwnerReferencesObjectsAreMarkedAndRemoved(t *testing.T) {
 	}
 	rule := c.get(t, "DestinationRule", "cart-canary")
 	if rule.GetAnnotations()[traffic.CanaryAnnotation] != "web/cart" || len(rule.GetOwnerReferences()) > 0 {
-		t.Errorf("marks of what was made: %v, owners %v", rule.GetAnnotations(), rule.GetOwnerReferences())
+		t.Errorf("annotations of a created object: %v, owners %v", rule.GetAnnotations(), rule.GetOwnerReferences())
 	}
-	if _, noted := rule.GetAnnotations()[traffic.OriginalAnnotation]; noted {
-		t.Errorf("what was made for the release was taken for the user's")
+	if _, recorded := rule.GetAnnotations()[traffic.OriginalAnnotation]; recorded {
+		t.Errorf("a created object was treated as the user's")
 	}
 	c.wrote()
 	if err := a.Restore(t.Context(), istio.New(), cart()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"patch VirtualService", "delete DestinationRule", "delete DestinationRule"} // the reverse of how they were written
+	want := []string{"patch VirtualService", "delete DestinationRule", "delete DestinationRule"} // in reverse order of the writes
 	if diff := cmp.Diff(want, c.wrote()); diff != "" {
 		t.Errorf("restore wrote (-want +got):\n%s", diff)
 	}
 }
 
-func TestStrangersAreLeftAlone(t *testing.T) {
+func TestObjectsOfOtherOwnersAreUnchanged(t *testing.T) {
 	theirs := usersService()
 	theirs.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "basket", UID: "other", Controller: new(true),
@@ -382,7 +382,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestErrorTexts has the texts that users of Flagger know (canary.md, 9.2).
+// TestErrorTexts has Flagger's texts (canary.md, 9.2).
 func TestErrorTexts(t *testing.T) {
 	cause := errors.New("no answer")
 	missing := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}}
@@ -429,7 +429,7 @@ func TestErrorTexts(t *testing.T) {
 			"GatewayRefs must be specified when using Gateway API as a provider.", traffic.ErrInvalid,
 		},
 		{
-			"a kind that is not there", gatewayapi.New(gatewayapi.V1),
+			"a kind that is not installed", gatewayapi.New(gatewayapi.V1),
 			map[string]error{"get HTTPRoute": missing},
 			nil,
 			"HTTPRoute is not known to this cluster: install its definition (gateway.networking.k8s.io, v1), or choose another spec.provider",
@@ -458,7 +458,7 @@ func TestAnOriginalThatIsTooLarge(t *testing.T) {
 	if err := unstructured.SetNestedField(large.Object, strings.Repeat("x", 70_000), "spec", "note"); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("is refused where it has to be given back", func(t *testing.T) {
+	t.Run("is refused if it must be restored", func(t *testing.T) {
 		target := cart()
 		target.Canary.Spec.RevertOnDeletion = true
 		_, err := (&traffic.Applier{Client: newCluster(t, large.DeepCopy())}).Apply(t.Context(), istio.New(), target, release.Route{}, nil)
@@ -466,28 +466,28 @@ func TestAnOriginalThatIsTooLarge(t *testing.T) {
 			t.Errorf("got %v, want ErrInvalid", err)
 		}
 	})
-	t.Run("is not noted otherwise", func(t *testing.T) {
+	t.Run("is not recorded otherwise", func(t *testing.T) {
 		c := newCluster(t, large.DeepCopy())
 		if _, err := (&traffic.Applier{Client: c}).Apply(t.Context(), istio.New(), cart(), release.Route{}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, noted := c.get(t, "VirtualService", "cart").GetAnnotations()[traffic.OriginalAnnotation]; noted {
-			t.Errorf("the original was noted")
+		if _, recorded := c.get(t, "VirtualService", "cart").GetAnnotations()[traffic.OriginalAnnotation]; recorded {
+			t.Errorf("the original was recorded")
 		}
 	})
 }
 
-// greedy wants everything gone.
-type greedy struct{ istio.Renderer }
+// deletingRenderer requests the deletion of every object.
+type deletingRenderer struct{ istio.Renderer }
 
-func (greedy) Render(traffic.Target, release.Route, traffic.Objects) ([]*unstructured.Unstructured, error) {
+func (deletingRenderer) Render(traffic.Target, release.Route, traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return make([]*unstructured.Unstructured, 3), nil
 }
 
-func TestWhatIsNotOfTheReleaseIsNeverDeleted(t *testing.T) {
+func TestOnlyObjectsOfTheReleaseAreDeleted(t *testing.T) {
 	c := newCluster(t, usersService())
 	a := &traffic.Applier{Client: c}
-	if _, err := a.Apply(t.Context(), greedy{}, cart(), release.Route{}, nil); !errors.Is(err, traffic.ErrNotOwned) {
+	if _, err := a.Apply(t.Context(), deletingRenderer{}, cart(), release.Route{}, nil); !errors.Is(err, traffic.ErrNotOwned) {
 		t.Errorf("delete the user's object: got %v, want ErrNotOwned", err)
 	}
 	if wrote := c.wrote(); len(wrote) > 0 {

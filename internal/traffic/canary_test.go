@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-func TestTargetOf(t *testing.T) {
+func TestNewCanaryTarget(t *testing.T) {
 	c := &flaggerv1.Canary{}
 	c.Namespace, c.Spec.TargetRef.Name = "web", "cart"
 	want := traffic.Target{
@@ -38,8 +38,8 @@ func TestMatches(t *testing.T) {
 		{QueryParams: map[string]release.StringMatch{"q": {Prefix: "a"}}, SourceLabels: map[string]string{"zone": "a"}},
 	}
 	for name, spec := range map[string]flaggerv1.CanarySpec{
-		"analysis":                  {Analysis: analysis},
-		"canaryAnalysis, as of old": {CanaryAnalysis: analysis},
+		"analysis":                       {Analysis: analysis},
+		"canaryAnalysis of old versions": {CanaryAnalysis: analysis},
 	} {
 		if diff := cmp.Diff(want, traffic.Matches(&flaggerv1.Canary{Spec: spec})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -67,16 +67,16 @@ func TestSticky(t *testing.T) {
 		status flaggerv1.CanaryStatus
 		want   *release.Sticky
 	}{
-		{"no affinity asked for", &flaggerv1.Canary{}, full, nil},
+		{"no affinity", &flaggerv1.Canary{}, full, nil},
 		{"no cookie yet", affinity(flaggerv1.SessionAffinity{CookieName: "ship"}, ""), flaggerv1.CanaryStatus{}, nil},
 		{
-			"a cookie without a name is none",
+			"a cookie without a name is ignored",
 			affinity(flaggerv1.SessionAffinity{CookieName: "ship", PrimaryCookieName: "anchor"}, ""),
 			flaggerv1.CanaryStatus{PrimarySessionAffinityCookie: "=xyz"},
 			nil,
 		},
 		{
-			"defaults; the primary's cookie is not asked for", affinity(flaggerv1.SessionAffinity{CookieName: "ship"}, ""), full,
+			"defaults; no cookie for the primary", affinity(flaggerv1.SessionAffinity{CookieName: "ship"}, ""), full,
 			&release.Sticky{
 				Canary:   release.Cookie{Name: "ship", Value: "a=b", MaxAge: 86400},
 				Previous: release.Cookie{Name: "ship", Value: "old", MaxAge: -1},
@@ -104,7 +104,7 @@ func TestSticky(t *testing.T) {
 			},
 		},
 		{
-			"an interval below a second does not take the cookie back",
+			"an interval below a second does not expire the cookie",
 			affinity(flaggerv1.SessionAffinity{CookieName: "ship", PrimaryCookieName: "anchor"}, "200ms"),
 			flaggerv1.CanaryStatus{PrimarySessionAffinityCookie: "anchor=x"},
 			&release.Sticky{Primary: release.Cookie{Name: "anchor", Value: "x", MaxAge: 1}},
@@ -150,7 +150,7 @@ func TestShare(t *testing.T) {
 		{1, 2, 67},
 		{30, 10, 25},
 		{1000, 1, 1},
-		{1, 1000, 99}, // both sides get requests, and that shows
+		{1, 1000, 99}, // never 100 while both sides receive requests
 	} {
 		if got := traffic.Share(tt.primary, tt.canary); got != tt.want {
 			t.Errorf("Share(%d, %d) = %d, want %d", tt.primary, tt.canary, got, tt.want)

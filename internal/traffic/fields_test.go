@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-func TestWriteKeepsWhatItDoesNotKnow(t *testing.T) {
+func TestWriteFieldsPreservesUnknownFields(t *testing.T) {
 	entries := traffic.Field{Fields: traffic.Fields{"name": {}, "weight": {}, "options": {Fields: traffic.Whole("retries")}}}
 	byName := entries
 	byName.Same = traffic.By("name")
@@ -19,15 +19,15 @@ func TestWriteKeepsWhatItDoesNotKnow(t *testing.T) {
 		was, want, then string
 	}{
 		{
-			"a field that nobody knows", traffic.Whole("mine"),
+			"an unknown field", traffic.Whole("mine"),
 			`{mine: 1, theirs: 2}`, `{mine: 3}`, `{mine: 3, theirs: 2}`,
 		},
 		{
-			"a field that is not wanted any more", traffic.Whole("mine"),
+			"a field that is no longer desired", traffic.Whole("mine"),
 			`{mine: 1, theirs: 2}`, `{}`, `{theirs: 2}`,
 		},
 		{
-			"a value that is written whole", traffic.Whole("labels"),
+			"a value that is written as a whole", traffic.Whole("labels"),
 			`{labels: {a: b, theirs: c}}`, `{labels: {a: b}}`, `{labels: {a: b}}`,
 		},
 		{
@@ -36,7 +36,7 @@ func TestWriteKeepsWhatItDoesNotKnow(t *testing.T) {
 			`{mine: {a: 1, theirs: 2}}`, `{mine: {a: 3}}`, `{mine: {a: 3, theirs: 2}}`,
 		},
 		{
-			"an object that is not wanted any more takes it along",
+			"an object that is no longer desired",
 			traffic.Fields{"mine": {Fields: traffic.Whole("a")}},
 			`{mine: {a: 1, theirs: 2}}`, `{}`, `{}`,
 		},
@@ -48,21 +48,21 @@ func TestWriteKeepsWhatItDoesNotKnow(t *testing.T) {
 			`{list: [{name: b, weight: 9, theirs: y, options: {retries: 2, theirs: z}}, {name: a, weight: 8, theirs: x}]}`,
 		},
 		{
-			"in a list, by all that is known of an object",
+			"in a list, by all known fields",
 			traffic.Fields{"list": entries},
 			`{list: [{name: a, weight: 1, theirs: x}, {name: a, weight: 2, theirs: y}]}`,
 			`{list: [{name: a, weight: 2}, {name: a, weight: 3}]}`,
 			`{list: [{name: a, weight: 2, theirs: y}, {name: a, weight: 3}]}`,
 		},
 		{
-			"of several that may be meant, the closest",
+			"the closest of several candidates",
 			traffic.Fields{"list": byName},
 			`{list: [{name: a, weight: 1, theirs: x}, {name: a, weight: 2, theirs: y}]}`,
 			`{list: [{name: a, weight: 3}, {name: a, weight: 1}]}`,
 			`{list: [{name: a, weight: 3, theirs: y}, {name: a, weight: 1, theirs: x}]}`,
 		},
 		{
-			"what is no object has no fields",
+			"values that are not objects",
 			traffic.Fields{"list": byName, "mine": {Fields: traffic.Whole("a")}},
 			`{list: text, mine: [1]}`, `{list: [{name: a}], mine: {a: 1}}`, `{list: [{name: a}], mine: {a: 1}}`,
 		},

@@ -18,7 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 )
 
-// fakeRouter is a router that makes an Ingress, and edits one of the user, to look at the applier alone.
+// fakeRouter is a router that creates one object and edits one of the user, to test the applier without a provider.
 type fakeRouter struct{ features traffic.Features }
 
 func (f fakeRouter) Features(traffic.Target) traffic.Features { return f.features }
@@ -106,7 +106,7 @@ func users() *unstructured.Unstructured {
 	}}
 }
 
-func TestApplyRolloutWritesTheDifferenceAndTellsOfIt(t *testing.T) {
+func TestApplyRolloutWritesAndReportsDifferences(t *testing.T) {
 	c := newCluster(t, users())
 	a := &traffic.Applier{Client: c}
 	x, target := routerOf(t, fakeRouter{traffic.Features{Weights: true}})
@@ -142,7 +142,7 @@ func TestApplyRolloutWritesTheDifferenceAndTellsOfIt(t *testing.T) {
 	}
 }
 
-func TestApplyRolloutOwnsWhatItMakes(t *testing.T) {
+func TestApplyRolloutSetsTheOwner(t *testing.T) {
 	c := newCluster(t, users())
 	x, target := routerOf(t, fakeRouter{})
 	if _, err := (&traffic.Applier{Client: c}).Apply(t.Context(), x.Renderer, target, release.Route{}, nil); err != nil {
@@ -157,7 +157,7 @@ func TestApplyRolloutOwnsWhatItMakes(t *testing.T) {
 	}
 }
 
-func TestApplyRolloutTellsWhatIsMissingAndWhatCouldNotBeMade(t *testing.T) {
+func TestApplyRolloutReportsMissingObjectsAndFailedWrites(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
 	x, target := routerOf(t, fakeRouter{})
@@ -175,14 +175,14 @@ func TestApplyRolloutTellsWhatIsMissingAndWhatCouldNotBeMade(t *testing.T) {
 	}
 
 	c = newCluster(t, users())
-	c.fail["create DestinationRule"] = apierrors.NewForbidden(schema.GroupResource{Resource: "destinationrules"}, "made", errors.New("no rights"))
+	c.fail["create DestinationRule"] = apierrors.NewForbidden(schema.GroupResource{Resource: "destinationrules"}, "made", errors.New("no permission"))
 	got, err = (&traffic.Applier{Client: c}).Apply(t.Context(), x.Renderer, target, release.Route{Canary: 20}, nil)
 	if !apierrors.IsForbidden(err) || len(got.Events) != 2 || got.Events[1].Reason != "NotCreated" || !got.Events[1].Warning {
 		t.Errorf("error %v, events %v", err, got.Events)
 	}
 }
 
-// TestRolloutRoutesAreFoundByLabel goes the whole way through a selector, by which a route that has a name is found too.
+// TestRolloutRoutesAreFoundByLabel tests a selector that also selects a named route.
 func TestRolloutRoutesAreFoundByLabel(t *testing.T) {
 	route := func(name string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
@@ -213,7 +213,7 @@ func TestRolloutRoutesAreFoundByLabel(t *testing.T) {
 		t.Errorf("observed %+v, error %v", seen, err)
 	}
 	if verified := routers[0].Verified(target, seen); verified == nil || !*verified {
-		t.Errorf("verified = %v: a gateway that reports nothing is believed", verified)
+		t.Errorf("verified = %v, want true for a gateway that reports nothing", verified)
 	}
 }
 
@@ -239,8 +239,8 @@ func TestRoutersOfARollout(t *testing.T) {
 	}
 
 	_, err = gateways.ForRollout(cartRollout(`{"plugins":{"acme/edge":{}}}`).Spec.Strategy.Canary.TrafficRouting)
-	const sentence = `spec.strategy.canary.trafficRouting.plugins names "acme/edge", but Serin does not run external plugins: built in is argoproj-labs/gatewayAPI`
-	if !errors.Is(err, traffic.ErrUnsupported) || err.Error() != sentence {
+	const message = `spec.strategy.canary.trafficRouting.plugins names "acme/edge", but Serin does not run external plugins: built in is argoproj-labs/gatewayAPI`
+	if !errors.Is(err, traffic.ErrUnsupported) || err.Error() != message {
 		t.Errorf("a plugin that is not built in: %v", err)
 	}
 	if routers, err := gateways.ForRollout(nil); routers != nil || err != nil {
@@ -287,7 +287,7 @@ func TestServicesOfARouter(t *testing.T) {
 	}
 }
 
-func TestARouterIsToldWhatOnlyItCanDo(t *testing.T) {
+func TestARouterGetsTheFeaturesThatOnlyItSupports(t *testing.T) {
 	able, unable := fakeRouter{traffic.Features{Others: true, HeaderRoutes: true, MirrorRoutes: true}}, fakeRouter{}
 	route := release.Route{
 		Canary: 20, Others: []release.Destination{{Service: "exp", Weight: 5}},
@@ -308,7 +308,7 @@ func TestARouterIsToldWhatOnlyItCanDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(route, routers[0].Route(routers[0].Target(ro, "", ""), route)); diff != "" {
-		t.Errorf("what nobody can do must stay, to be refused (-want +got):\n%s", diff)
+		t.Errorf("an unsupported feature must remain, to be refused (-want +got):\n%s", diff)
 	}
 }
 

@@ -214,7 +214,7 @@ func TestIstioOfRolloutsInAnotherCluster(t *testing.T) {
 	}
 	s.releaseVersion("other", "v2")
 	s.waitForPods("other", "v2=1")
-	s.waitForGateMessage("cart", "router", "does not answer")
+	s.waitForGateMessage("cart", "router", "does not respond")
 	m.restartAPIServer()
 	m.patchRoute(`[{"op":"replace","path":"/spec/http/1/route/1/weight","value":90},{"op":"replace","path":"/spec/http/1/route/0/weight","value":10}]`)
 	m.waitForRoute("cart-canary=100", "cart-stable=50 cart-canary=50")

@@ -27,8 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Admission does to an object what an API server with the same definitions does: it refuses what the schema does not
-// know or does not allow, and fills in defaults.
+// Admission treats an object as an API server with the same definitions does: it refuses unknown and invalid fields, and sets
+// defaults.
 type Admission struct {
 	kinds map[schema.GroupVersionKind]kind
 }
@@ -41,22 +41,23 @@ type kind struct {
 	rules      *cel.Validator
 }
 
-// celPerCall bounds the cost of one rule as the API server does.
+// celPerCall is the cost limit of one rule, as in the API server.
 const celPerCall = 1000000
 
-// NewAdmission reads definitions from files of a Go module, which the module cache holds for the build anyway.
+// NewAdmission reads definitions from files of a Go module, which is in the module cache because Serin links it.
 func NewAdmission(t *testing.T, module string, files ...string) *Admission {
 	t.Helper()
 	return fromModule(t, "", module, files)
 }
 
-// NewAdmissionOf reads definitions from files of a Go module that Serin does not link: those in the folder definitions.
+// NewAdmissionOf reads definitions from files of a Go module that Serin does not link, in the version in the folder
+// definitions.
 func NewAdmissionOf(t *testing.T, module string, files ...string) *Admission {
 	t.Helper()
 	return fromModule(t, "../traffictest/definitions", module, files) // from the folder of a provider
 }
 
-// LocalAdmission reads definitions from files that are the test's own, for kinds whose own are in no Go module.
+// LocalAdmission reads definitions from files of the test itself, for kinds whose definitions are in no Go module.
 func LocalAdmission(t *testing.T, files ...string) *Admission {
 	t.Helper()
 	a := &Admission{kinds: map[schema.GroupVersionKind]kind{}}
@@ -66,12 +67,12 @@ func LocalAdmission(t *testing.T, files ...string) *Admission {
 	return a
 }
 
-// NewBuiltIn is the admission of a kind that API servers have without a definition, by its Go type.
+// NewBuiltIn returns the admission of a built-in kind of API servers, by its Go type.
 func NewBuiltIn(gvk schema.GroupVersionKind, built func() any) *Admission {
 	return &Admission{kinds: map[schema.GroupVersionKind]kind{gvk: {built: built}}}
 }
 
-// fromModule reads from the module in the version that the go.mod of a folder asks for.
+// fromModule reads from the module in the version that the go.mod of a folder requires.
 func fromModule(t *testing.T, folder, module string, files []string) *Admission {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module) // #nosec G204 -- a test
@@ -106,7 +107,7 @@ func (a *Admission) read(t *testing.T, file string) {
 			t.Fatalf("read definitions in %s: %v", file, err)
 		}
 		if crd.Name == "" {
-			continue // nothing between two separators
+			continue // an empty document
 		}
 		if err := a.add(crd); err != nil {
 			t.Fatalf("definition %s: %v", crd.Name, err)

@@ -101,7 +101,7 @@ func (f *fixture) before(t *rapid.T) objects {
 	return out
 }
 
-// find stands for the reading half of the applier.
+// find reads objects like the applier.
 func (f *fixture) find(r release.Route, stored objects) traffic.Objects {
 	return find(f.Renderer, f.target, r, stored)
 }
@@ -110,7 +110,7 @@ func find(rd traffic.Renderer, t traffic.Target, r release.Route, stored objects
 	return Find(rd, t, r, slices.Collect(maps.Values(stored)))
 }
 
-// Find returns those of some objects that a route is about, as an applier finds them.
+// Find returns those of the objects that belong to a route, as an applier finds them.
 func Find(rd traffic.Renderer, t traffic.Target, r release.Route, among []*unstructured.Unstructured) traffic.Objects {
 	out, err := traffic.FindObjects(rd, t, r, func(ref traffic.Ref) (traffic.Objects, error) {
 		selector, err := labels.Parse(ref.Selector)
@@ -119,8 +119,8 @@ func Find(rd traffic.Renderer, t traffic.Target, r release.Route, among []*unstr
 		}
 		var found traffic.Objects
 		for _, obj := range among {
-			is := obj.GetKind() == ref.GVK.Kind && obj.GetNamespace() == ref.Namespace
-			if is && (ref.Name == obj.GetName() || ref.Name == "" && selector.Matches(labels.Set(obj.GetLabels()))) {
+			sameKind := obj.GetKind() == ref.GVK.Kind && obj.GetNamespace() == ref.Namespace
+			if sameKind && (ref.Name == obj.GetName() || ref.Name == "" && selector.Matches(labels.Set(obj.GetLabels()))) {
 				one := ref
 				one.Name = obj.GetName()
 				found = append(found, traffic.Found{Ref: one, Object: obj})
@@ -165,19 +165,19 @@ func validate(rd traffic.Renderer, t traffic.Target, existing traffic.Objects) f
 	return nil
 }
 
-// apply renders the stored objects, and stands for the writing half of the applier and the API server.
+// apply renders the stored objects, and stores the result like the applier and the API server.
 func (f *fixture) apply(t *rapid.T, r release.Route, stored objects) objects {
 	existing := f.find(r, stored)
 	out := f.save(t, existing, f.render(t, r, existing))
 	for key, obj := range stored {
 		if !slices.ContainsFunc(existing, func(x traffic.Found) bool { return x.Object == obj }) {
-			out[key] = obj.DeepCopy() // the route does not concern it
+			out[key] = obj.DeepCopy() // it does not belong to the route
 		}
 	}
 	return out
 }
 
-// save stores what was made of existing objects.
+// save stores the desired objects.
 func (f *fixture) save(t *rapid.T, existing traffic.Objects, desired []*unstructured.Unstructured) objects {
 	out := objects{}
 	for i, obj := range desired {
@@ -217,7 +217,7 @@ func setOwner(t traffic.Target, obj *unstructured.Unstructured) {
 	obj.SetAnnotations(annotations)
 }
 
-// unknowns are the fields in the objects of the release that others write.
+// unknowns are the unknown fields for the objects of the release.
 func (f *fixture) unknowns() unknowns {
 	u := unknowns{admission: f.options.Admission, whole: f.options.Whole, sides: []string{f.target.StableService, f.target.CanaryService}}
 	if f.options.Copies {
@@ -226,7 +226,7 @@ func (f *fixture) unknowns() unknowns {
 	return u
 }
 
-// otherOwner may own an object that a release needs.
+// otherOwner is another owner of an object that a release needs.
 type otherOwner struct {
 	name        string
 	references  []metav1.OwnerReference
@@ -247,14 +247,14 @@ func otherOwners(t traffic.Target, ref traffic.Ref) []otherOwner {
 		return out
 	}
 	if ref.Derived {
-		out = append(out, otherOwner{name: "nobody"})
+		out = append(out, otherOwner{name: "no controller"})
 	}
 	return append(out,
 		otherOwner{name: "a Canary without owner references", annotations: map[string]string{traffic.CanaryAnnotation: "web/basket"}},
 		otherOwner{name: "a Canary that adopted it", annotations: map[string]string{traffic.OriginalAnnotation: `{"canary":"web/basket"}`}})
 }
 
-// demands are routes that need one feature and nothing else; those of a Canary with an analysis.
+// demands are routes that require exactly one feature; those of a Canary with the analysis.
 var demands = []struct {
 	name     string
 	declared func(traffic.Features) bool
@@ -312,7 +312,7 @@ var demands = []struct {
 	},
 }
 
-// NewObject is an object of a user with that name and spec.
+// NewObject returns an object of a user with that name and spec.
 func NewObject(ref traffic.Ref, spec map[string]any) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	obj.SetGroupVersionKind(ref.GVK)

@@ -23,7 +23,7 @@ func rollout() *argov1.Rollout {
 	return ro
 }
 
-// canaries draws a Canary with fields that every provider with a mesh can take or has to ignore.
+// canaries draws a Canary with fields that every provider with a mesh must support or ignore.
 func canaries(t *rapid.T) *flaggerv1.Canary {
 	c := &flaggerv1.Canary{}
 	c.Name, c.Namespace, c.UID = "cart", "web", "0d3a5fd7-uid"

@@ -20,17 +20,17 @@ import (
 
 // Golden runs the files of a folder against a renderer. The commands:
 //
-//	canary              sets the Canary to the YAML that follows (name, namespace and UID are given); nothing exists
-//	canary change       the same, and what exists remains
-//	rollout             sets a Rollout's spec.strategy.canary to the YAML that follows (name, namespace and UID are given; without
-//	                    other names the Services are cart-canary and cart-stable); nothing exists
-//	existing            adds the YAML that follows to what exists, in place of an object of that kind and name
-//	render canary=N     renders, prints what differs from before, and stores it. For a Canary: mirror, mirror=PERCENT; cookies
+//	canary              sets the Canary to the YAML that follows (name, namespace and UID are set); removes all objects
+//	canary change       the same, but retains all objects
+//	rollout             sets a Rollout's spec.strategy.canary to the YAML that follows (name, namespace and UID are set; without
+//	                    other names the Services are cart-canary and cart-stable); removes all objects
+//	existing            adds the object in the YAML that follows, or replaces the one of that kind and name
+//	render canary=N     renders, prints the changed objects, and stores them. For a Canary: mirror, mirror=PERCENT; cookies
 //	                    and matches are in the Canary. For a Rollout: total=N, other=(name:N), header=(names of steps),
 //	                    mirror=(names of steps), canary-hash=H, stable-hash=H, drained
-//	read                prints what is read
-//	validate            prints what of the existing objects does not fit
-//	restore             prints what differs after restoring, and stores it
+//	read                prints the route that the objects describe
+//	validate            prints the errors that validation finds
+//	restore             restores, prints the changed objects, and stores them
 //
 // Run the test with -rewrite to record the output, then review the diff as a change in behavior.
 func Golden(t *testing.T, rd traffic.Renderer, provider, dir string) {
@@ -169,7 +169,7 @@ func (g *golden) addExisting(input string) error {
 	return nil
 }
 
-// namespaceOf is that of the release, unless an object of that kind and name is in another one or has none.
+// namespaceOf is the namespace of the release, unless the object of that kind and name is in another one or cluster-scoped.
 func (g *golden) namespaceOf(obj *unstructured.Unstructured) string {
 	namespaces := map[string]bool{}
 	for _, x := range g.all() {
@@ -261,12 +261,12 @@ func (g *golden) store(existing traffic.Objects, desired []*unstructured.Unstruc
 		if err != nil {
 			return "", err
 		}
-		is, err := shown(existing[i].Ref, obj)
+		now, err := shown(existing[i].Ref, obj)
 		if err != nil {
 			return "", err
 		}
-		if was != is {
-			b.WriteString(is)
+		if was != now {
+			b.WriteString(now)
 		}
 		if obj == nil {
 			maps.DeleteFunc(g.stored, func(_ string, stored *unstructured.Unstructured) bool { return stored == existing[i].Object })
@@ -283,7 +283,7 @@ func (g *golden) store(existing traffic.Objects, desired []*unstructured.Unstruc
 	return b.String(), nil
 }
 
-// shown is an object as golden files have it: what does not come from the renderer is left out.
+// shown is an object in the format of golden files, without fields that the renderer does not write.
 func shown(ref traffic.Ref, obj *unstructured.Unstructured) (string, error) {
 	if obj == nil {
 		return fmt.Sprintf("# no %s\n", ref), nil

@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// IngressAdmission is that of the API server for Ingresses.
+// IngressAdmission is the admission of the API server for Ingresses.
 func IngressAdmission() *Admission {
 	return NewBuiltIn(traffic.IngressKind, func() any { return &networkingv1.Ingress{} })
 }
@@ -46,7 +46,7 @@ func UsersIngress(namespace, name, service string, port map[string]any, annotati
 	return obj
 }
 
-// GivenIngress is an Ingress of a user of Flagger: as UsersIngress, with metadata of tools.
+// GivenIngress is an Ingress of a user of Flagger: UsersIngress with metadata of tools.
 func GivenIngress(t traffic.Target) []*unstructured.Unstructured {
 	obj := UsersIngress(t.Namespace, t.Canary.Spec.IngressRef.Name, t.Apex, map[string]any{"number": int64(80)}, map[string]string{
 		"example.com/owner": "shop", "kubectl.kubernetes.io/last-applied-configuration": "{}", "argocd.argoproj.io/tracking-id": "shop",

@@ -1,5 +1,5 @@
-// Package traffictest is the test suite that every provider of traffic must pass: the laws of the contract (Run), golden files
-// of what is rendered (Golden), and routes that Flagger was recorded to write (Recorded).
+// Package traffictest is the test suite that every provider of traffic must pass: the laws of the contract (Run), golden
+// files of rendered objects (Golden), and recorded routes of Flagger (Recorded).
 //
 // It must not know any provider: the differences between them are options.
 package traffictest
@@ -26,20 +26,20 @@ import (
 type Options struct {
 	// Provider is the name under which the renderer is registered.
 	Provider string
-	// Canary changes a drawn Canary into one that the provider accepts; nil leaves it as it is.
+	// Canary changes a drawn Canary into one that the provider accepts; nil leaves it unchanged.
 	Canary func(*rapid.T, *flaggerv1.Canary)
 	// Rollout configures the router and its objects in trafficRouting, which has only managedRoutes. With it, the renderer
 	// is tested with Rollouts; without it, with Canaries.
 	Rollout func(*rapid.T, *argov1.Rollout)
-	// Route changes a drawn route into one that the provider accepts; nil leaves it as it is.
+	// Route changes a drawn route into one that the provider accepts; nil leaves it unchanged.
 	Route func(*rapid.T, *release.Route)
 	// Given creates what the user must create before a release, with all requests on the stable side; nil if that is nothing.
 	Given func(traffic.Target) []*unstructured.Unstructured
-	// Admission stands for an API server with the definitions of the provider; nil if it has no objects.
+	// Admission simulates an API server with the definitions of the provider; nil if it has no objects.
 	Admission *Admission
 	// ExactOnly is true for a router that does not support patterns of headers.
 	ExactOnly bool
-	// Copies is true where the spec of created objects is a copy of the user's: it follows that, whatever others write into it.
+	// Copies is true if the spec of created objects is a copy of the user's, in which other tools cannot set fields.
 	Copies bool
 	// Whole are values that the release writes as a whole, as kind and path: VirtualService spec.hosts.
 	Whole []string
@@ -61,9 +61,9 @@ var laws = []struct {
 	{"a rendered route reads back", readsBack},
 	{"managed routes read back by their names", managedRoutesReadBack},
 	{"an absent route is not found", absentIsNotFound},
-	{"the definitions of the provider admit what is rendered", isAdmitted},
+	{"the definitions of the provider admit rendered objects", isAdmitted},
 	{"rendering twice changes nothing", renderingTwice},
-	{"the way to a route leaves no trace", leavesNoTrace},
+	{"the previous route has no influence", leavesNoTrace},
 	{"the input is not modified", inputUnmodified},
 	{"the user's objects are never created or deleted, and those that are only read are unchanged", usersObjectsRemain},
 	{"an absent object of the user is refused, and found by validation", absentUsersObjectRefused},
@@ -73,8 +73,8 @@ var laws = []struct {
 	{"an object with another owner is refused", otherOwnerRefused},
 	{"restore returns the user's objects, and leaves created ones", restoreReturnsOriginals},
 	{"restoring twice changes nothing", restoringTwice},
-	{"what is not declared is refused", undeclaredRefused},
-	{"weights beyond the total are refused", invalidWeightsRefused},
+	{"features that are not declared are refused", undeclaredRefused},
+	{"weights above the total are refused", invalidWeightsRefused},
 }
 
 func readsBack(t *rapid.T, f *fixture) {
@@ -109,7 +109,7 @@ func managedRoutesReadBack(t *rapid.T, f *fixture) {
 	for _, mirror := range route.MirrorRoutes {
 		want[mirror.Name] = len(mirror.Match) > 0
 	}
-	maps.DeleteFunc(want, func(_ string, is bool) bool { return !is })
+	maps.DeleteFunc(want, func(_ string, active bool) bool { return !active })
 	for _, name := range seen.ManagedRoutes {
 		got[name] = true
 	}
@@ -120,7 +120,7 @@ func managedRoutesReadBack(t *rapid.T, f *fixture) {
 
 func absentIsNotFound(t *rapid.T, f *fixture) {
 	stored := objects{}
-	if f.target.Canary != nil { // the user's objects are no route yet
+	if f.target.Canary != nil { // the user's objects are not a route yet
 		stored = f.given(t)
 	}
 	existing := f.find(release.Route{}, stored)
@@ -146,7 +146,7 @@ func renderingTwice(t *rapid.T, f *fixture) {
 	second := f.route(t, "second")
 	stored := f.apply(t, second, f.apply(t, f.route(t, "first"), f.given(t)))
 	existing := f.find(second, stored)
-	for i, obj := range f.render(t, second, existing) { // not completed: what an API server would default again is written again
+	for i, obj := range f.render(t, second, existing) { // not completed: fields that an API server would default are written again
 		if diff := cmp.Diff(existing[i].Object, obj); diff != "" {
 			t.Fatalf("%s again: %s (-stored +rendered):\n%s", second, existing[i].Ref, diff)
 		}
@@ -157,9 +157,9 @@ func leavesNoTrace(t *rapid.T, f *fixture) {
 	f.target.Drained = true
 	first, second := f.route(t, "first"), f.route(t, "second")
 	direct := f.apply(t, second, f.given(t))
-	around := f.apply(t, second, f.apply(t, first, f.given(t)))
-	if diff := cmp.Diff(direct, around); diff != "" {
-		t.Fatalf("%s by way of %s (-direct +around):\n%s", second, first, diff)
+	after := f.apply(t, second, f.apply(t, first, f.given(t)))
+	if diff := cmp.Diff(direct, after); diff != "" {
+		t.Fatalf("%s after %s (-direct +after):\n%s", second, first, diff)
 	}
 }
 
@@ -203,7 +203,7 @@ func absentUsersObjectRefused(t *rapid.T, f *fixture) {
 	}
 	var needed []string
 	for _, x := range f.find(route, given) {
-		target := x.Ref.Shared && f.target.Canary != nil // whose absence the workload reports
+		target := x.Ref.Shared && f.target.Canary != nil // the workload reports its absence
 		if x.Object != nil && !x.Ref.Owned && !target {
 			needed = append(needed, keyOf(x.Object))
 		}
@@ -218,7 +218,7 @@ func absentUsersObjectRefused(t *rapid.T, f *fixture) {
 		t.Fatalf("without %s: got %v, error %v, want ErrInvalid", absent, got, err)
 	}
 	_, validates := f.Renderer.(traffic.Validator)
-	selected := slices.ContainsFunc(existing, func(x traffic.Found) bool { return x.Ref.Selector != "" }) // one of several cannot be missed
+	selected := slices.ContainsFunc(existing, func(x traffic.Found) bool { return x.Ref.Selector != "" }) // the absence of one of several is not noticed
 	if validates && !selected && len(f.validate(existing)) == 0 {
 		t.Fatalf("without %s: valid", absent)
 	}
@@ -266,7 +266,7 @@ func copyFollows(t *rapid.T, f *fixture) {
 			continue
 		}
 		if _, without := u.inside(copied[i]); len(without) > 0 {
-			t.Fatalf("%s has nothing of the user's fields in %v", x.Ref, without)
+			t.Fatalf("%s lacks the user's fields in %v", x.Ref, without)
 		}
 		since[i].Object = copied[i]
 	}
@@ -287,7 +287,7 @@ func garbageDoesNotPanic(t *rapid.T, f *fixture) {
 		garble(t, stored[key].Object)
 	}
 	existing := f.find(route, stored)
-	// An error is as good as a result: what is wrong with an object is up to the provider.
+	// Both an error and a result are valid: providers may accept invalid objects.
 	_, _ = f.Render(f.target, route, existing)
 	_, _ = f.Read(f.target, existing)
 	f.validate(existing)
@@ -319,7 +319,7 @@ func otherOwnerRefused(t *rapid.T, f *fixture) {
 	}
 	for i, obj := range f.restore(t, existing) {
 		if existing[i].Object == theirs.Object && !cmp.Equal(obj, before) {
-			t.Fatalf("restore changed what belongs to %s:\n%s", other.name, cmp.Diff(before, obj))
+			t.Fatalf("restore changed an object of %s:\n%s", other.name, cmp.Diff(before, obj))
 		}
 	}
 }
@@ -331,7 +331,7 @@ func restoreReturnsOriginals(t *rapid.T, f *fixture) {
 		stored = f.apply(t, f.route(t, fmt.Sprint("route ", i)), stored)
 	}
 	end := release.Route{}
-	if f.target.Rollout != nil { // whose weights remain
+	if f.target.Rollout != nil { // its weights remain
 		stored = f.apply(t, end, stored)
 	}
 	existing := f.find(end, stored)
@@ -339,7 +339,7 @@ func restoreReturnsOriginals(t *rapid.T, f *fixture) {
 		x := existing[i]
 		want := x.Object
 		if x.Object != nil && x.Ref.Namespace == "" {
-			want = nil // nothing collects an object without owner
+			want = nil // garbage collection does not delete an object without an owner
 		}
 		if users, ok := before[keyOfRef(x.Ref)]; ok {
 			want = users

@@ -20,20 +20,20 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// Difference is a version of an object that was recorded and that the renderer does not make, on purpose.
+// Difference is a recorded version of an object from which the renderer deliberately differs.
 type Difference struct {
 	Case, Object string
 	Version      int
 	Why          string
 }
 
-// recordings are the recorded cases of Flagger, seen from the folder of a provider.
+// recordings are the recorded cases of Flagger, relative to the folder of a provider.
 const recordings = "../../../test/conformance/flagger"
 
-// Recorded compares what a renderer renders with what Flagger wrote. For each recorded version of an object, the route
-// that Read returns for it and the Canary of the case must render to the same version again. It compares all cases of the
-// provider; their namespaces have the names of the cases. versions is the number of versions in these cases, so that a
-// clone without recordings, or with fewer of them, does not pass.
+// Recorded compares rendered objects with those that Flagger wrote. For each recorded version of an object, the route that
+// Read returns for it and the Canary of the case must render to the same version again. It compares all cases of the
+// provider; their namespaces have the names of the cases. versions is the number of versions in these cases, so that the test
+// fails in a clone with missing recordings.
 func Recorded(t *testing.T, rd traffic.Renderer, provider string, versions int, differences []Difference) {
 	t.Helper()
 	compared := 0
@@ -58,7 +58,7 @@ func Recorded(t *testing.T, rd traffic.Renderer, provider string, versions int, 
 		}
 	}
 	if compared != versions {
-		t.Errorf("%s: compared %d recorded versions, expected %d: the cases in %s are incomplete, or new ones are not counted yet",
+		t.Errorf("%s: compared %d recorded versions, expected %d: the cases in %s are incomplete, or new ones must be counted",
 			provider, compared, versions, recordings)
 		return
 	}
@@ -107,8 +107,8 @@ func (r recording) compare(t *testing.T, differences []Difference) (compared int
 	return compared, used
 }
 
-// render makes the object of that name as the recorded version would have it, once for each state that the Canary was
-// in while the case was played.
+// render renders the object of that name for the route of the recorded version, once for each state that the Canary had in
+// the case.
 func (r recording) render(t *testing.T, object string, version map[string]any) ([]map[string]any, bool) {
 	if version["deleted"] == true {
 		return nil, false
@@ -122,7 +122,7 @@ func (r recording) render(t *testing.T, object string, version map[string]any) (
 		if i < 0 {
 			continue
 		}
-		seen, err := traffic.Value(version) // with the numbers of a client
+		seen, err := traffic.Value(version) // with the number types of a client
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,9 +134,9 @@ func (r recording) render(t *testing.T, object string, version map[string]any) (
 		}
 		if ref.Shared {
 			if !observed.Found {
-				continue // the user's, before the release writes in it
+				continue // the user's object, before the release writes it
 			}
-			given[i] = existing[i] // what else is in it is not the route's
+			given[i] = existing[i] // its other fields do not belong to the route
 		}
 		route := observed.Route
 		route.Matches = traffic.Matches(canary)
@@ -148,7 +148,7 @@ func (r recording) render(t *testing.T, object string, version map[string]any) (
 		switch {
 		case ref.Shared:
 			annotations := rendered[i].GetAnnotations()
-			delete(annotations, traffic.OriginalAnnotation) // Serin's only
+			delete(annotations, traffic.OriginalAnnotation) // only Serin has it
 			rendered[i].SetAnnotations(annotations)
 		case ref.Namespace != "":
 			setOwner(target, rendered[i])
@@ -172,7 +172,7 @@ func (r recording) addUsersObjects(t *testing.T, existing traffic.Objects) {
 				err = obj.UnmarshalJSON(text)
 			}
 			if err != nil {
-				continue // nothing but a comment
+				continue // only a comment
 			}
 			for i, x := range existing {
 				if !x.Ref.Owned && x.Ref.GVK == obj.GroupVersionKind() && x.Ref.Name == obj.GetName() {
@@ -218,7 +218,7 @@ func (r recording) states(t *testing.T) []*flaggerv1.Canary {
 
 var setCookie = regexp.MustCompile(`([a-z]+)=(COOKIE[0-9]+); Max-Age=(-?[0-9]+)`)
 
-// cookiesIn is the status that goes with the version: the cookies are in it.
+// cookiesIn returns a status with the cookies of the version.
 func cookiesIn(t *testing.T, version map[string]any) flaggerv1.CanaryStatus {
 	text, err := json.Marshal(version)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// unknownField is a field that no definition has. Its value is the path of the object that it is in, so that a field that
-// ends up somewhere else is noticed.
+// unknownField is a field that no definition has. Its value is the path of its object, so that a field at another position is
+// noticed.
 const unknownField = "fieldOfOthers"
 
-// unknownMetadata are the keys that others write in maps whose keys everybody chooses.
+// unknownMetadata are keys that other tools write in maps of metadata.
 var unknownMetadata = map[string]string{"labels": "theirs", "annotations": "example.com/theirs"}
 
 // shape is the definition of a value.
@@ -24,13 +24,13 @@ type shape interface {
 	// fields reports whether the value is an object whose fields are defined. In other objects a key is a value that a user
 	// chose, such as the name of a header, and not a field.
 	fields() bool
-	// field is the shape of a field, nil where it is not defined.
+	// field is the shape of a field; nil if it is not defined.
 	field(name string) shape
 	// item is the shape of the items of a list.
 	item() shape
 }
 
-// structuralShape is the shape that a CustomResourceDefinition gives.
+// structuralShape is the shape in a CustomResourceDefinition.
 type structuralShape struct{ schema *structural.Structural }
 
 func (s structuralShape) fields() bool { return len(s.schema.Properties) > 0 }
@@ -50,15 +50,15 @@ func (s structuralShape) item() shape {
 }
 
 // typeShape is the shape of a kind that is built into API servers.
-type typeShape struct{ of reflect.Type }
+type typeShape struct{ goType reflect.Type }
 
-func (s typeShape) fields() bool { return s.of.Kind() == reflect.Struct }
+func (s typeShape) fields() bool { return s.goType.Kind() == reflect.Struct }
 
 func (s typeShape) field(name string) shape {
 	if !s.fields() {
 		return nil
 	}
-	for f := range s.of.Fields() {
+	for f := range s.goType.Fields() {
 		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
 			return typeShape{pointed(f.Type)}
 		} else if tag == "" && f.Anonymous {
@@ -71,10 +71,10 @@ func (s typeShape) field(name string) shape {
 }
 
 func (s typeShape) item() shape {
-	if s.of.Kind() != reflect.Slice {
+	if s.goType.Kind() != reflect.Slice {
 		return nil
 	}
-	return typeShape{pointed(s.of.Elem())}
+	return typeShape{pointed(s.goType.Elem())}
 }
 
 func pointed(t reflect.Type) reflect.Type {
@@ -84,7 +84,7 @@ func pointed(t reflect.Type) reflect.Type {
 	return t
 }
 
-// specOf is the shape of the spec of an object; nil where nothing defines it.
+// specOf is the shape of the spec of an object; nil if it is not defined.
 func (a *Admission) specOf(obj *unstructured.Unstructured) shape {
 	k, ok := a.kinds[obj.GroupVersionKind()]
 	switch {
@@ -118,10 +118,10 @@ func visit(path string, value any, s shape, see func(path string, object map[str
 	}
 }
 
-// unknowns is how fields of others get into objects, and what becomes of them.
+// unknowns adds unknown fields to objects, and finds those that were lost.
 type unknowns struct {
 	admission *Admission
-	// whole are paths, as kind and path, of values that the release writes whole.
+	// whole are values that the release writes as a whole, as kind and path.
 	whole []string
 	// sides are the names of the two Services.
 	sides []string
@@ -172,16 +172,16 @@ func (u unknowns) lost(before, plain, marked *unstructured.Unstructured) string 
 		return "" // created again, or deleted
 	}
 	if diff := cmp.Diff(plain.Object, u.without(marked.Object)); diff != "" {
-		return "fields of others change what is rendered (-without +with):\n" + diff
+		return "unknown fields change the rendered object (-without +with):\n" + diff
 	}
 	wants := u.add(plain) // the objects in which a field could be
 	var out []string
-	kept(u, "", before.Object, plain.Object, wants.Object, marked.Object, &out)
+	findLost(u, "", before.Object, plain.Object, wants.Object, marked.Object, &out)
 	return strings.Join(out, "\n")
 }
 
-// kept compares, in objects that are the same before and after, what could be there with what is.
-func kept(u unknowns, path string, before, plain, wants, marked any, lost *[]string) {
+// findLost compares, in objects that exist before and after, the wanted unknown fields with the existing ones.
+func findLost(u unknowns, path string, before, plain, wants, marked any, lost *[]string) {
 	switch want := wants.(type) {
 	case map[string]any:
 		was, wasObject := before.(map[string]any)
@@ -198,7 +198,7 @@ func kept(u unknowns, path string, before, plain, wants, marked any, lost *[]str
 				continue
 			}
 			if old, ok := was[key]; ok {
-				kept(u, path+"."+key, old, now[key], want[key], got[key], lost)
+				findLost(u, path+"."+key, old, now[key], want[key], got[key], lost)
 			}
 		}
 	case []any:
@@ -206,13 +206,13 @@ func kept(u unknowns, path string, before, plain, wants, marked any, lost *[]str
 		now, _ := plain.([]any)
 		got, _ := marked.([]any)
 		for i, j := range u.pairs(was, now) {
-			kept(u, fmt.Sprintf("%s[%d]", path, i), was[j], now[i], want[i], got[i], lost)
+			findLost(u, fmt.Sprintf("%s[%d]", path, i), was[j], now[i], want[i], got[i], lost)
 		}
 	}
 }
 
-// pairs gives for items of a list, by their place, the place that they had before. An item is the same where all its
-// texts are; of the rest, where it is the only one that names the same sides for the same requests.
+// pairs maps items of a list, by index, to their previous index. An item is the same if all its strings are; otherwise, if it
+// is the only one that names the same sides for the same requests.
 func (u unknowns) pairs(before, after []any) map[int]int {
 	out := map[int]int{}
 	match := func(identity func(any) string) {
@@ -256,17 +256,17 @@ func (u unknowns) pairs(before, after []any) map[int]int {
 	return out
 }
 
-// texts are the strings inside of a value that are meant, with the names of the fields on the way to them.
-func texts(value any, meant func(string) bool) string {
+// texts are the selected strings inside of a value, with the names of the fields on their paths.
+func texts(value any, selected func(string) bool) string {
 	switch v := value.(type) {
 	case string:
-		if meant(v) {
+		if selected(v) {
 			return fmt.Sprintf("%q", v)
 		}
 	case map[string]any:
 		var parts []string
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if text := texts(v[key], meant); text != "" {
+			if text := texts(v[key], selected); text != "" {
 				parts = append(parts, key+":"+text)
 			}
 		}
@@ -274,7 +274,7 @@ func texts(value any, meant func(string) bool) string {
 	case []any:
 		var parts []string
 		for _, item := range v {
-			if text := texts(item, meant); text != "" {
+			if text := texts(item, selected); text != "" {
 				parts = append(parts, text)
 			}
 		}
@@ -283,7 +283,7 @@ func texts(value any, meant func(string) bool) string {
 	return ""
 }
 
-// without is a value without the fields of others.
+// without returns a value without the unknown fields.
 func (u unknowns) without(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -294,7 +294,7 @@ func (u unknowns) without(value any) any {
 			}
 			out[key] = u.without(inside)
 			if emptied, ok := out[key].(map[string]any); ok && len(emptied) == 0 && slices.Contains([]string{"status", "labels", "annotations"}, key) {
-				delete(out, key) // made for a field of others
+				delete(out, key) // created for an unknown field
 			}
 		}
 		return out
@@ -309,7 +309,7 @@ func (u unknowns) without(value any) any {
 	}
 }
 
-// inside are the objects inside of the spec of a copy that have a field of others, and those that have none.
+// inside returns the objects inside of the spec of a copy with an unknown field, and those without.
 func (u unknowns) inside(obj *unstructured.Unstructured) (with, without []string) {
 	u.follows = nil
 	u.visit(obj, func(path string, object map[string]any) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// process is what a container's command would do, as far as this node can interpret it.
+// process is the simulated process of a container's command, as far as this node can interpret it.
 type process struct {
 	startError  string        // not empty: the command cannot be started at all
 	forever     bool          // runs until it is stopped
@@ -15,12 +15,12 @@ type process struct {
 	ignoresTerm bool          // PID 1 without a handler: only SIGKILL ends it
 }
 
-// plan reads a container's command. entrypoint is used when command is empty.
+// plan interprets a container's command. The entry point is used if command is empty.
 func plan(image string, command, args []string) process {
 	argv := append(append([]string{}, command...), args...)
 	if len(command) == 0 {
-		// Without a command the image's own entry point runs; a bare shell image
-		// has nothing to do and ends at once, anything else is taken for a server.
+		// Without a command, the entry point of the image runs. An image with only a shell exits at once; any other image is
+		// assumed to be a server.
 		if isShellImage(image) {
 			if len(args) == 0 {
 				return process{}

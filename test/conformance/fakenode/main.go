@@ -1,9 +1,9 @@
-// Command fakenode takes the place of a kubelet on a machine without containers.
+// Command fakenode replaces a kubelet on a machine without containers.
 //
-// It registers one node and simulates the life of every pod that is bound to it: volumes that must exist, image pulls
-// that fail, commands that sleep or exit, postStart and preStop hooks, readiness probes, readiness gates, restart policy
-// with backoff, and termination within the grace period. It executes nothing on the host: command.go interprets a small
-// subset of shell commands.
+// It registers one node and simulates the life of every pod that is bound to it: volumes that must exist, image pulls that
+// fail, commands that sleep or exit, postStart and preStop hooks, readiness probes, readiness gates, restart policy with
+// backoff, and termination within the grace period. It executes nothing on the host: command.go interprets a small subset of
+// shell commands.
 package main
 
 import (
@@ -48,7 +48,7 @@ func main() {
 	flag.StringVar(&cfg.nodeIP, "node-ip", "127.0.0.1", "address of the node")
 	flag.StringVar(&cfg.podSubnet, "pod-subnet", "10.244", "first two octets of pod addresses")
 	flag.DurationVar(&cfg.startDelay, "start-delay", time.Second, "from binding to the first container running")
-	flag.DurationVar(&cfg.stopDelay, "stop-delay", 500*time.Millisecond, "from the stop signal to exit for a server that honours it")
+	flag.DurationVar(&cfg.stopDelay, "stop-delay", 500*time.Millisecond, "from the stop signal to the exit of a server that handles it")
 	flag.DurationVar(&cfg.pullDelay, "pull-delay", 300*time.Millisecond, "from pull to failure for a bad image")
 	bad := flag.String("bad-image", `does-not-exist|nonexistent|[:-]error$`, "images matching this regular expression cannot be pulled")
 	flag.BoolVar(&cfg.verbose, "v", false, "log every step of every pod")
@@ -139,7 +139,7 @@ func registerNode(ctx context.Context, client kubernetes.Interface, cfg config) 
 	})
 }
 
-// renewLease keeps the node alive for the node lifecycle controller.
+// renewLease renews the lease of the node, so that the node lifecycle controller regards it as ready.
 func renewLease(ctx context.Context, client kubernetes.Interface, cfg config) {
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	seconds := int32(40)

@@ -68,8 +68,8 @@ func (m *manager) forget(p *corev1.Pod) {
 	}
 }
 
-// podWorker simulates one pod. Its goroutines change cons and call touch; publish
-// turns the whole state into one status patch.
+// podWorker simulates one pod. Its goroutines change the containers and call touch; publish writes the whole state as one
+// status patch.
 type podWorker struct {
 	m       *manager
 	ctx     context.Context
@@ -84,7 +84,7 @@ type podWorker struct {
 	admit   bool
 	inits   []*container
 	cons    []*container
-	phase   corev1.PodPhase // once terminal, stays
+	phase   corev1.PodPhase // never changes once it is terminal
 	last    string
 }
 
@@ -118,7 +118,7 @@ func (w *podWorker) set(f func()) {
 	w.touch()
 }
 
-// current is the newest pod object and a channel closed at its next change.
+// current returns the newest pod object and a channel that is closed when it changes.
 func (w *podWorker) current() (*corev1.Pod, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +147,7 @@ func (w *podWorker) live() {
 	}
 	go w.publishLoop()
 
-	stop, stopped := context.WithCancel(w.ctx) // ends when the containers must go
+	stop, stopped := context.WithCancel(w.ctx) // done when the containers must stop
 	defer stopped()
 	done := make(chan struct{})
 	go func() { w.play(stop); close(done) }()
@@ -160,7 +160,7 @@ func (w *podWorker) live() {
 	w.remove()
 }
 
-// play starts the containers and restarts them according to the restart policy, until all have ended for good or ctx ends.
+// play starts the containers and restarts them according to the restart policy, until all have ended or ctx is done.
 func (w *podWorker) play(ctx context.Context) {
 	p, _ := w.current()
 	w.set(func() { w.admit = true })
@@ -204,7 +204,7 @@ func (w *podWorker) play(ctx context.Context) {
 	w.set(func() { w.phase = phase })
 }
 
-// runContainer runs c under policy; true means its last run ended with code 0.
+// runContainer runs c under policy, and reports whether its last run ended with code 0.
 func (w *podWorker) runContainer(ctx context.Context, c *container, policy corev1.RestartPolicy) bool {
 	backoff := 10 * time.Second
 	for {
@@ -249,7 +249,7 @@ func (w *podWorker) runContainer(ctx context.Context, c *container, policy corev
 	}
 }
 
-// runOnce starts c once and waits for its end; ended is false when ctx ended first.
+// runOnce starts c once and waits for its end; ended is false if ctx was done first.
 func (w *podWorker) runOnce(ctx context.Context, c *container) (code int32, ended bool) {
 	proc := plan(c.spec.Image, c.spec.Command, c.spec.Args)
 	begin := metav1.Now()
@@ -300,7 +300,7 @@ func (w *podWorker) terminated(c *container, code int32, begin metav1.Time) {
 	}}
 }
 
-// hook waits for a lifecycle hook; false when ctx ended first.
+// hook waits for a lifecycle hook; false if ctx was done first.
 func (w *podWorker) hook(ctx context.Context, h *corev1.LifecycleHandler) bool {
 	switch {
 	case h == nil:
@@ -345,8 +345,8 @@ func (w *podWorker) probe(ctx context.Context, c *container) {
 	})
 }
 
-// passes answers a probe: a server answers on the ports it declares (on every
-// port when it declares none), an exec probe passes when its command exits 0.
+// passes reports whether a probe succeeds: a server responds on its declared ports (on every port if it declares none), and
+// an exec probe succeeds if its command exits with 0.
 func passes(c corev1.Container, p *corev1.Probe) bool {
 	var port intstr.IntOrString
 	switch {
@@ -374,7 +374,7 @@ func passes(c corev1.Container, p *corev1.Probe) bool {
 	return false
 }
 
-// awaitVolumes blocks until every ConfigMap and Secret the pod mounts exists.
+// awaitVolumes waits until every ConfigMap and Secret that the pod mounts exists.
 func (w *podWorker) awaitVolumes(ctx context.Context, p *corev1.Pod) bool {
 	for {
 		missing := false
@@ -411,7 +411,7 @@ func (w *podWorker) awaitDeletion() {
 	}
 }
 
-// terminate stops what runs, within the pod's grace period.
+// terminate stops the running containers within the pod's grace period.
 func (w *podWorker) terminate(stop func(), done <-chan struct{}) {
 	p, _ := w.current()
 	grace := 30 * time.Second
@@ -472,7 +472,7 @@ func (w *podWorker) terminate(stop func(), done <-chan struct{}) {
 	})
 }
 
-// awaitEnd waits until c ends on its own or ctx ends.
+// awaitEnd waits until c ends or ctx is done.
 func (w *podWorker) awaitEnd(ctx context.Context, c *container) {
 	for running := true; running && sleep(ctx, 100*time.Millisecond); {
 		w.mu.Lock()
@@ -481,7 +481,7 @@ func (w *podWorker) awaitEnd(ctx context.Context, c *container) {
 	}
 }
 
-// remove deletes the pod object for good, once its final status is written.
+// remove deletes the pod object once its final status is written.
 func (w *podWorker) remove() {
 	p, _ := w.current()
 	if w.ctx.Err() != nil {
@@ -515,7 +515,7 @@ func (w *podWorker) publishLoop() {
 	}
 }
 
-// publish writes the pod's status; conditions of others are left alone.
+// publish writes the pod's status; conditions of other controllers are unchanged.
 func (w *podWorker) publish() bool {
 	w.mu.Lock()
 	p := w.pod
@@ -552,7 +552,7 @@ func (w *podWorker) lastBody() string {
 	return w.last
 }
 
-// status is built under mu.
+// status builds the status. The caller holds mu.
 func (w *podWorker) status() corev1.PodStatus {
 	p := w.pod
 	allReady, allStarted, initialized := true, true, true
@@ -653,7 +653,7 @@ func (w *podWorker) status() corev1.PodStatus {
 	return st
 }
 
-// sleep waits for d; false when ctx ended first.
+// sleep waits for d; false if ctx was done first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -12,15 +12,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A caseFile is case.yaml: what a case shows and what happens in it.
-// README.md of the recorded cases explains every field.
+// A caseFile is case.yaml: the purpose of a case and its steps. README.md of the recorded cases explains every field.
 type caseFile struct {
 	Title          string            `json:"title"`
 	Provider       string            `json:"provider"`
 	Shows          string            `json:"shows"`
 	Flags          []string          `json:"flags,omitempty"`
 	Simulate       []string          `json:"simulate,omitempty"`
-	Alone          bool              `json:"alone,omitempty"` // needs a controller of its own
+	Alone          bool              `json:"alone,omitempty"` // needs a separate controller
 	ClusterObjects []string          `json:"clusterObjects,omitempty"`
 	Metrics        []rule            `json:"metrics,omitempty"`
 	Hooks          map[string]answer `json:"hooks,omitempty"`
@@ -32,21 +31,21 @@ type caseFile struct {
 	dir  string
 }
 
-// tolerance loosens the comparison of one case.
+// tolerance relaxes the comparison of one case.
 type tolerance struct {
-	Events  string   `json:"events,omitempty"`  // "set": order is left open; "ignore"
-	Objects string   `json:"objects,omitempty"` // "last": only the last version counts
+	Events  string   `json:"events,omitempty"`  // "set": in any order; "ignore"
+	Objects string   `json:"objects,omitempty"` // "last": only the last version is compared
 	Phases  string   `json:"phases,omitempty"`  // "last"
 	Hooks   string   `json:"webhooks,omitempty"`
 	Skip    []string `json:"skipObjects,omitempty"`
 	Why     string   `json:"why"`
 }
 
-// rule answers metric queries whose text matches.
+// rule defines the responses to metric queries whose text matches.
 type rule struct {
 	Match  string   `json:"match,omitempty"`
 	Value  string   `json:"value,omitempty"`
-	Values []string `json:"values,omitempty"` // one per query, the last one stays
+	Values []string `json:"values,omitempty"` // one per query; the last one is repeated
 	Empty  bool     `json:"empty,omitempty"`
 	Status int      `json:"status,omitempty"`
 	Body   string   `json:"body,omitempty"`
@@ -55,7 +54,7 @@ type rule struct {
 type answer struct {
 	Status  int      `json:"status,omitempty"`
 	Body    string   `json:"body,omitempty"`
-	Answers []answer `json:"answers,omitempty"` // one per call, the last one stays
+	Answers []answer `json:"answers,omitempty"` // one per call; the last one is repeated
 }
 
 type step struct {
@@ -81,8 +80,7 @@ type patch struct {
 	Body        any    `json:"body"`
 }
 
-// condition holds when one record, later than the last action and the last
-// wait, has everything that is asked for.
+// condition is met when one record, later than the last action and the last wait, matches all fields that are set.
 type condition struct {
 	Canary       string `json:"canary,omitempty"`
 	Phase        string `json:"phase,omitempty"`
@@ -130,7 +128,7 @@ func findCases(roots []string) ([]string, error) {
 	return out, nil
 }
 
-// manifests reads all documents of the given files after filling in placeholders.
+// manifests reads all documents of the files after replacing placeholders.
 func manifests(files []string, fill func(string) string) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	for _, f := range files {

@@ -77,7 +77,7 @@ func TestKnownDifferencesNameCases(t *testing.T) {
 	}
 }
 
-// TestDifferencesNameNoCase: an entry that names a case belongs into known.txt, which describes its differences exactly.
+// TestDifferencesNameNoCase: differences of a single case belong in known.txt, which describes them exactly.
 func TestDifferencesNameNoCase(t *testing.T) {
 	rules, err := loadDifferences(differencesFile)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// waiting matches events about something that is not ready yet. How many of them there are depends on the moments at which
-// a controller reconciles.
+// waiting matches events about workloads that are not ready yet. Their number depends on when a controller reconciles.
 var waiting = regexp.MustCompile(`waiting for rollout to finish|Knative Revision .* is not ready|^skipping canary run as object is suspended$`)
 
 var waitingHook = regexp.MustCompile(`"eventMessage":"([^"]*waiting for rollout to finish|Knative Revision [^"]* is not ready|skipping canary run as object is suspended)`)
@@ -93,7 +92,7 @@ func compare(args []string) {
 	}
 }
 
-// judge returns whether a case passes, and in which way: its differences must be exactly the known ones, where it has any.
+// judge returns whether a case passes, and its verdict: its differences must be exactly the known ones, if there are any.
 func judge(differences, known []string) (verdict string, ok bool) {
 	switch {
 	case len(known) == 0 && len(differences) == 0:
@@ -109,8 +108,8 @@ func judge(differences, known []string) (verdict string, ok bool) {
 	}
 }
 
-// loadKnown reads the differences of cases in the form in which compare prints them: a line "DIFF NAME", and indented lines
-// below it. Lines that begin with # are comments.
+// loadKnown reads the differences of cases in the format in which compare prints them: a line "DIFF NAME", followed by
+// indented lines. Lines that begin with # are comments.
 func loadKnown(file string) (map[string][]string, error) {
 	if file == "" {
 		return nil, nil
@@ -128,7 +127,7 @@ func loadKnown(file string) (map[string][]string, error) {
 		case strings.HasPrefix(line, "DIFF "):
 			name = strings.TrimPrefix(line, "DIFF ")
 			if known[name] != nil {
-				return nil, fmt.Errorf("%s:%d: %s is there twice", file, number+1, name)
+				return nil, fmt.Errorf("%s:%d: duplicate case %s", file, number+1, name)
 			}
 		case strings.HasPrefix(line, "     ") && name != "":
 			known[name] = append(known[name], strings.TrimPrefix(line, "     "))
@@ -139,7 +138,7 @@ func loadKnown(file string) (map[string][]string, error) {
 	return known, nil
 }
 
-// compareCase returns what differs, nothing when the recordings agree.
+// compareCase returns the differences; none if the recordings agree.
 func compareCase(c *caseFile, want, got string, r *ruleSet, show int) []string {
 	if _, err := os.Stat(want); err != nil {
 		return []string{"no expected/"}
@@ -156,7 +155,7 @@ func compareCase(c *caseFile, want, got string, r *ruleSet, show int) []string {
 		if r.unplayable(string(b)) {
 			return nil
 		}
-		out = append(out, "the case could not be played to its end: "+strings.TrimSpace(string(b)))
+		out = append(out, "the case could not be played completely: "+strings.TrimSpace(string(b)))
 	}
 	texts := func(name, mode string, norm func([]string) []string) {
 		in, _, _ := strings.Cut(name, ".")
@@ -257,9 +256,8 @@ next:
 	return out
 }
 
-// canonicalVersions leaves out weights of 0 where a missing weight means 0,
-// empty maps and lists, the order of a Service's ports, and versions that
-// become equal to the one before.
+// canonicalVersions removes weights of 0 where a missing weight means 0, empty maps and lists, the order of a Service's
+// ports, and versions that are then equal to the previous one.
 func canonicalVersions(o objectFile) []map[string]any {
 	kind, _, _ := strings.Cut(o.Object, "/")
 	zero := kind == "HTTPProxy" || kind == "RouteTable"
@@ -340,8 +338,7 @@ func readLines(file string) []string {
 	return out
 }
 
-// collapse drops a line, or a group of two or three lines, that repeats what
-// is right before it.
+// collapse removes a line, or a group of two or three lines, that repeats the preceding ones.
 func collapse(l []string) []string {
 	for p := 1; p <= 3; p++ {
 		var out []string
@@ -370,7 +367,7 @@ func without(l []string, re *regexp.Regexp) []string {
 
 var sums = regexp.MustCompile(`"sum\d+"`)
 
-// renumber counts checksums from 1 in the order they are seen.
+// renumber numbers checksums from 1 in the order of their first occurrence.
 func renumber(l []string) []string {
 	seen := map[string]string{}
 	var out []string
@@ -387,7 +384,7 @@ func renumber(l []string) []string {
 
 var selector = regexp.MustCompile(`\{[^{}]*\}`)
 
-// canonical spells a query without spaces, with sorted label matchers.
+// canonical returns a query without spaces and with sorted label matchers.
 func canonical(q string) string {
 	q = strings.Join(strings.Fields(q), "")
 	return selector.ReplaceAllStringFunc(q, func(s string) string {
@@ -429,7 +426,7 @@ func last(l []string) []string {
 	return l[len(l)-1:]
 }
 
-// diff shows up to n lines of a longest-common-subsequence difference.
+// diff returns up to n lines of a longest-common-subsequence difference.
 func diff(w, g []string, n int) []string {
 	t := make([][]int, len(w)+1)
 	for i := range t {

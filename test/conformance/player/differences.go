@@ -15,9 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A difference is one deliberate difference between the controller under test
-// and the recordings, with its reason. It names fields and texts, never cases,
-// and is applied to both sides before they are compared.
+// A difference is one deliberate difference between the controller under test and the recordings, with its reason. It names
+// fields and texts, never cases, and is applied to both sides before they are compared.
 type difference struct {
 	Why string `json:"why"`
 	In  string `json:"in"` // phases, events, webhooks, queries, objects, steps
@@ -28,14 +27,14 @@ type difference struct {
 
 	// Lines of phases, events, webhooks and queries.
 	Where   string `json:"where,omitempty"`   // regular expression: only such lines
-	Drop    bool   `json:"drop,omitempty"`    // leave them out
-	Replace string `json:"replace,omitempty"` // regular expression: what of a line becomes With
+	Drop    bool   `json:"drop,omitempty"`    // omit them
+	Replace string `json:"replace,omitempty"` // regular expression: replaced with With
 	With    string `json:"with,omitempty"`
 
 	// Versions of objects.
 	Object   string    `json:"object,omitempty"`   // Kind/name, either may be * or a pattern
-	Path     fieldPath `json:"path,omitempty"`     // field that is left out, or a map whose entries are retained
-	Retain   bool      `json:"retain,omitempty"`   // what the first version has at Path, the later ones must have too
+	Path     fieldPath `json:"path,omitempty"`     // omitted field, or a map whose entries are retained
+	Retain   bool      `json:"retain,omitempty"`   // later versions must have the entries of the first one at Path
 	Versions string    `json:"versions,omitempty"` // last: only the last version is compared
 	Skip     bool      `json:"skip,omitempty"`     // not compared at all
 
@@ -43,8 +42,7 @@ type difference struct {
 	touched        int // number of cases that it changed
 }
 
-// A fieldPath names a field: a list of names, or one text with dots between
-// them; * matches any name.
+// A fieldPath names a field: a list of names, or one string of names separated by dots; * matches any name.
 type fieldPath []string
 
 func (p *fieldPath) UnmarshalJSON(b []byte) error {
@@ -127,8 +125,8 @@ func (r *ruleSet) lines(in string, l []string) []string {
 	return l
 }
 
-// versions applies the differences of objects to one object's versions; false
-// when it is not compared. recorded is true for versions that Flagger wrote.
+// versions applies the differences of objects to the versions of one object; false if it is not compared. recorded is true
+// for versions that Flagger wrote.
 func (r *ruleSet) versions(object string, v []map[string]any, recorded bool) ([]map[string]any, bool) {
 	for i, d := range r.rules {
 		if d.In != "objects" {
@@ -186,7 +184,7 @@ func retain(versions []map[string]any, path []string) (changed bool) {
 	return changed
 }
 
-// withoutField copies v without the field at p; lists are passed through.
+// withoutField copies v without the field at p; it descends into lists.
 func withoutField(v any, p []string) any {
 	switch x := v.(type) {
 	case map[string]any:
@@ -225,7 +223,7 @@ func (r *ruleSet) unplayable(step string) bool {
 // ruleSet counts the cases that each difference changed.
 type ruleSet struct {
 	rules []*difference
-	seen  map[int]bool // in the present case
+	seen  map[int]bool // in the current case
 }
 
 func (r *ruleSet) touch(i int) {

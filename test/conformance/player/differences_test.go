@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestDifferencesHideNoDefect changes recordings in ways that would be defects of a controller. None may be hidden by an
-// entry of differences.yaml.
+// TestDifferencesHideNoDefect changes recordings in ways that would be defects of a controller. No entry of differences.yaml
+// may hide one of them.
 func TestDifferencesHideNoDefect(t *testing.T) {
 	cases := casesOf(t)
 	rules, err := loadDifferences(differencesFile)
@@ -61,7 +61,7 @@ func TestDifferencesHideNoDefect(t *testing.T) {
 	t.Run("objects", func(t *testing.T) {
 		for _, c := range cases {
 			for key, object := range objectsOf(t, c) {
-				// The first version and the last: what is retained of the first counts.
+				// The first version and the last one: entries of the first one may have to be retained.
 				object.Versions = slices.Delete(object.Versions, 1, max(1, len(object.Versions)-1))
 				recorded := map[string]objectFile{key: object}
 				last := object.Versions[len(object.Versions)-1]
@@ -96,7 +96,7 @@ func TestDifferencesHideNoDefect(t *testing.T) {
 // intended are the fields whose absence an entry hides on purpose, because Serin does not write them.
 var intended = []string{"metadata annotations flagger.kubernetes.io/original-configuration"}
 
-// A change sets a field of an object, or removes it where the value is empty.
+// A change sets a field of an object, or removes it if the value is empty.
 type change struct {
 	path  []string
 	value string

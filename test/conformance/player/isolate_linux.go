@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolate runs a command in network and process namespaces of its own, in which nothing but 127.0.0.1 can be reached, and
-// exits with its status. Everything that the command started ends with it, and with this process.
+// isolate runs a command in separate network and process namespaces, in which only 127.0.0.1 can be reached, and exits with
+// its status. All processes of the command end with it, and with this process.
 func isolate(argv []string) {
 	// The kernel ends the child when the thread that started it ends (Pdeathsig).
 	runtime.LockOSThread()
@@ -41,7 +41,7 @@ func isolate(argv []string) {
 	}
 }
 
-// isolated is what isolate starts inside the namespaces.
+// isolated is the program that isolate starts inside the namespaces.
 func isolated(argv []string) {
 	if err := startLoopback(); err != nil {
 		die(fmt.Errorf("start the loopback device: %w", err))
@@ -49,7 +49,7 @@ func isolated(argv []string) {
 	die(fmt.Errorf("start %s: %w", argv[0], syscall.Exec(argv[0], argv, os.Environ())))
 }
 
-// startLoopback gives a new network namespace 127.0.0.1.
+// startLoopback enables 127.0.0.1 in a new network namespace.
 func startLoopback() error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Command player plays the recorded cases against a controller of Flagger's API on a real API server, and compares what
-// it recorded with the recordings of Flagger. play.sh uses its subcommands:
+// Command player plays the recorded cases against a controller of Flagger's API on a real API server, and compares the
+// result with the recordings of Flagger. play.sh uses its subcommands:
 //
-//	player plan [-only REGEX] CASES...                    the cases, and which of them can share a controller
-//	player isolate COMMAND...                             a command in namespaces of its own
-//	player key FILE                                       a key for the tokens of service accounts
+//	player plan [-only REGEX] CASES...                    lists the cases, and which of them can share a controller
+//	player isolate COMMAND...                             runs a command in separate namespaces
+//	player key FILE                                       writes a key for the tokens of service accounts
 //	player run -controller CMD -out DIR CASES...          plays cases that need the same flags
 //	player compare -actual DIR [-differences FILE] [-known FILE] CASES...
 package main
@@ -67,7 +67,7 @@ func load(args []string) []*caseFile {
 	return out
 }
 
-// plan prints one line per case: the flags of its group, a tab, and its folder. It is an error when there is none.
+// plan prints one line per case: the flags of its group, a tab, and its folder. It fails if there are none.
 func plan(args []string) {
 	fs := flag.NewFlagSet("plan", flag.ExitOnError)
 	only := fs.String("only", "", "regular expression: only cases whose name matches")
@@ -96,16 +96,16 @@ func plan(args []string) {
 func run(args []string) {
 	fs := flag.NewFlagSet("run", flag.ExitOnError)
 	command := fs.String("controller", "", "command line that starts the controller")
-	out := fs.String("out", "", "folder for what is recorded")
+	out := fs.String("out", "", "folder for the recordings")
 	addr := fs.String("listen", "127.0.0.1:9090", "address of the scripted server of metrics and webhooks")
 	logFile := fs.String("controller-log", "controller.log", "")
-	parallel := fs.Int("parallel", 80, "cases side by side")
-	wait := fs.Int("wait", 90, "seconds that one condition of a case may take")
-	limit := fs.Int("wait-limit", 0, "upper bound also for conditions with a time of their own (0: none)")
+	parallel := fs.Int("parallel", 80, "number of concurrent cases")
+	wait := fs.Int("wait", 90, "maximum seconds for one condition of a case")
+	limit := fs.Int("wait-limit", 0, "limit in seconds, also for conditions with a timeout (0: none)")
 	_ = fs.Parse(args)
 	cases := load(fs.Args())
 	if *command == "" || *out == "" || len(cases) == 0 {
-		die(fmt.Errorf("-controller, -out and cases are needed"))
+		die(fmt.Errorf("-controller, -out and cases are required"))
 	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -135,7 +135,7 @@ func run(args []string) {
 	flags := strings.Join(cases[0].Flags, " ")
 	for _, c := range cases {
 		if strings.Join(c.Flags, " ") != flags {
-			die(fmt.Errorf("cases of one run must ask for the same flags"))
+			die(fmt.Errorf("cases of one run must require the same flags"))
 		}
 		for _, s := range c.Simulate {
 			if s == "knative" {
@@ -150,12 +150,12 @@ func run(args []string) {
 	r.controller = ctl
 	time.Sleep(3 * time.Second)
 	if ctl.ended() {
-		fmt.Println("warning: the controller ended at once, see its log")
+		fmt.Println("warning: the controller exited immediately, see its log")
 	}
 	begin := time.Now()
 	bad := r.runAll(ctx, cases, *parallel)
 	if ctl.ended() {
-		fmt.Println("warning: the controller ended during the run, see its log")
+		fmt.Println("warning: the controller exited during the run, see its log")
 	}
 	ctl.stop()
 	fmt.Printf("%d cases in %v, %d incomplete\n", len(cases), time.Since(begin).Round(time.Second), bad)
@@ -201,7 +201,7 @@ func (c *controller) ended() bool {
 	}
 }
 
-// stop asks the process to end and waits for that, ten seconds at most.
+// stop terminates the process, and kills it after ten seconds.
 func (c *controller) stop() {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	select {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// normalise removes identities, bookkeeping, status and defaults of the API server from an object, so that what a
-// controller decided about it remains.
+// normalise removes identities, bookkeeping, status and defaults of the API server from an object, so that only the fields
+// that a controller decided remain.
 func normalise(u *unstructured.Unstructured) map[string]any {
 	o := u.DeepCopy().Object
 	delete(o, "status")

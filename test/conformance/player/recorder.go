@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// watched are the resources whose every change is recorded. For those with
-// several versions any served one does: the recorded version is the writer's.
+// watched are the resources whose every change is recorded. If a resource has several versions, any served one may be
+// watched: the recorded version is the writer's.
 var watched = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "services"},
 	{Version: "v1", Resource: "configmaps"},
@@ -50,8 +50,8 @@ var watched = []schema.GroupVersionResource{
 	{Group: "serving.knative.dev", Version: "v1", Resource: "services"},
 }
 
-// strangers write objects too, but are not the controller under test.
-var strangers = map[string]bool{"case": true, "k8s": true, "kube-controller-manager": true, "kube-apiserver": true, "fakenode": true, "kubectl": true}
+// otherWriters are field managers other than the controller under test.
+var otherWriters = map[string]bool{"case": true, "k8s": true, "kube-controller-manager": true, "kube-apiserver": true, "fakenode": true, "kubectl": true}
 
 type recorder struct {
 	dyn    dynamic.Interface
@@ -61,7 +61,7 @@ type recorder struct {
 	owners map[string]string // cluster-scoped Kind/name -> case
 }
 
-// A track is everything recorded about one case.
+// A track is the recording of one case.
 type track struct {
 	mu      sync.Mutex
 	c       *caseFile
@@ -112,7 +112,7 @@ type objectVersion struct {
 	deleted bool
 }
 
-// add appends while t.mu is held.
+// add appends an entry. The caller holds t.mu.
 func (t *track) add(e entry) {
 	if t.closed {
 		return
@@ -141,7 +141,7 @@ func (r *recorder) trackByQuery(q string) *track {
 	return best
 }
 
-// containsName finds name in q, also where a dialect has replaced dashes.
+// containsName reports whether q contains name, or name with underscores, which some query languages require.
 func containsName(q, name string) bool {
 	return strings.Contains(q, name) || strings.Contains(q, strings.ReplaceAll(name, "-", "_"))
 }
@@ -312,7 +312,7 @@ func (t *track) seenObject(rv int64, typ watch.EventType, u *unstructured.Unstru
 	}
 	api := ""
 	for _, f := range u.GetManagedFields() {
-		if f.Subresource != "status" && !strangers[f.Manager] {
+		if f.Subresource != "status" && !otherWriters[f.Manager] {
 			api = f.APIVersion
 		}
 	}

@@ -62,7 +62,7 @@ func (r *runner) begin(c *caseFile) *track {
 	return t
 }
 
-// run plays one case from its namespace to its files.
+// run plays one case, from creating its namespace to writing its files.
 func (r *runner) run(ctx context.Context, c *caseFile) error {
 	t := r.begin(c)
 	err := r.play(ctx, t)
@@ -81,7 +81,7 @@ func (r *runner) run(ctx context.Context, c *caseFile) error {
 	return err
 }
 
-// stop removes the canaries so that a finished case costs nothing more.
+// stop deletes the Canaries, so that a finished case no longer causes load.
 func (r *runner) stop(ctx context.Context, c *caseFile) {
 	gvr := schema.GroupVersionResource{Group: "flagger.app", Version: "v1beta1", Resource: "canaries"}
 	l, err := r.dyn.Resource(gvr).Namespace(c.name).List(ctx, metav1.ListOptions{})
@@ -155,7 +155,7 @@ func (r *runner) apply(ctx context.Context, t *track, files []string) error {
 	return nil
 }
 
-// resource finds "resource.group/name".
+// resource resolves "resource.group/name".
 func (r *runner) resource(ref string) (schema.GroupVersionResource, string, bool, error) {
 	res, name, ok := strings.Cut(ref, "/")
 	if !ok {
@@ -187,7 +187,7 @@ func (r *runner) step(ctx context.Context, t *track, s step) error {
 	switch {
 	case s.Wait != nil:
 		err := r.wait(ctx, t, s.Wait)
-		time.Sleep(time.Second) // let the controller end what it is at
+		time.Sleep(time.Second) // let the controller complete its reconciliation
 		return err
 	case s.Sleep > 0:
 		time.Sleep(time.Duration(s.Sleep) * time.Second)
@@ -239,7 +239,7 @@ func (r *runner) step(ctx context.Context, t *track, s step) error {
 	return fmt.Errorf("empty step")
 }
 
-// wait waits for a record after the cursor that matches, and moves the cursor behind it.
+// wait waits for a matching record after the cursor, and moves the cursor behind it.
 func (r *runner) wait(ctx context.Context, t *track, c *condition) error {
 	limit := max(c.Timeout, r.waitTimeout)
 	if r.waitLimit > 0 && limit > r.waitLimit {

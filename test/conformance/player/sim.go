@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// knative simulates the serving controller for one namespace: each change of an
-// image becomes a ready revision, spec.traffic is reported in the status.
+// knative simulates the serving controller for one namespace: each change of an image becomes a ready revision, and the
+// status reports spec.traffic.
 func (r *runner) knative(ctx context.Context, ns string) {
 	svc := schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "services"}
 	rev := schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "revisions"}

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// serve answers metric queries and webhooks of all cases.
+// serve responds to metric queries and webhooks of all cases.
 //
-//	/api/v1/query          builtin metrics; the case is found by its namespace in the query
-//	/t/<case>/...          metric templates and canaries that name ${METRICS}
+//	/api/v1/query          built-in metrics; the case is identified by its namespace in the query
+//	/t/<case>/...          metric templates and Canaries that name ${METRICS}
 //	/h/<case>/<path>       webhooks, ${HOOKS}
 func (r *recorder) serve(addr string) error {
 	l, err := net.Listen("tcp", addr)
@@ -30,7 +30,7 @@ func (r *recorder) answerHTTP(w http.ResponseWriter, req *http.Request) {
 	path := req.URL.Path
 	if rest, ok := strings.CutPrefix(path, "/h/"); ok {
 		name, hook, _ := strings.Cut(rest, "/")
-		if name == "_any" { // hooks of all cases; the case is named by the payload
+		if name == "_any" { // webhooks of all cases; the payload names the case
 			var p struct {
 				Namespace string `json:"namespace"`
 			}
@@ -72,7 +72,7 @@ func (r *recorder) answerHTTP(w http.ResponseWriter, req *http.Request) {
 	http.NotFound(w, req)
 }
 
-// describe turns a request of another metrics provider into one line; points in time are left out.
+// describe formats a request of another metrics provider as one line, without timestamps.
 func describe(req *http.Request, path string, body []byte) string {
 	q := req.URL.Query()
 	for _, k := range []string{"from", "to"} {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// write puts what was recorded below dir.
+// write writes the recording to files in dir.
 func (t *track) write(dir, base string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +90,7 @@ func mustCompact(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// payload replaces what differs from run to run in the body of a webhook.
+// payload replaces the variable parts in the body of a webhook.
 func (t *track) payload(p any) any {
 	m, ok := p.(map[string]any)
 	if !ok {
@@ -139,8 +139,8 @@ func uuids(s string) string {
 	})
 }
 
-// byBurst cuts the records where nothing happened for a while and sorts each
-// part by resource version; calls without one keep their place.
+// byBurst splits the records where nothing happened for a while, and sorts each part by resource version; calls without one
+// keep their positions.
 func (t *track) byBurst() [][]entry {
 	var out [][]entry
 	var cur []entry
