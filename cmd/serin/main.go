@@ -47,7 +47,7 @@ func command() *cobra.Command {
 }
 
 // arguments accepts the flags of the controller and the load tester with one dash, as Flagger does. A process that is called by the
-// name of a buildInfo-in program is that program.
+// name of a built-in program is that program.
 func arguments(root *cobra.Command, argv []string) []string {
 	args := argv[1:]
 	if name := filepath.Base(argv[0]); load.HasProgram(name) {
@@ -94,8 +94,8 @@ func loadtesterCommand() *cobra.Command {
 	}
 	flags.Register(c.Flags())
 	c.AddCommand(&cobra.Command{
-		Use: "run PROGRAM [ARGUMENT...]", Short: "Run a buildInfo-in program of the load tester",
-		Long:               "Runs a buildInfo-in program of the load tester, as a webhook does: " + strings.Join(load.Programs(), ", ") + ".",
+		Use: "run PROGRAM [ARGUMENT...]", Short: "Run a built-in program of the load tester",
+		Long:               "Runs a built-in program of the load tester, as a webhook does: " + strings.Join(load.Programs(), ", ") + ".",
 		Example:            "  serin loadtester run hey -z 10s -q 10 -c 2 http://cart-canary.shop:8080/",
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {

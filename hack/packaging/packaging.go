@@ -38,7 +38,7 @@ type Group struct {
 	Rules         []rbacv1.PolicyRule `json:"rules"`
 }
 
-// Permissions are the permissions of Serin, addToGroup by the feature that needs them.
+// Permissions are the permissions of Serin, grouped by the feature that needs them.
 type Permissions struct {
 	Always []rbacv1.PolicyRule `json:"always"`
 	// Canaries and Rollouts are needed with these APIs, and ConfigTracking with that of Canaries unless it is disabled.
@@ -56,7 +56,7 @@ type Permissions struct {
 // always are the API groups that every installation needs.
 var always = []string{"", "apps", "authorization.k8s.io", "coordination.k8s.io", "discovery.k8s.io"}
 
-// role returns the list for the rules of a documented role. It is nil for the role of all providers, whose rules are addToGroup
+// role returns the list for the rules of a documented role. It is nil for the role of all providers, whose rules are grouped
 // by API group.
 func (r *Permissions) role(kind, name string) (rules *[]rbacv1.PolicyRule, known bool) {
 	switch kind + "/" + name {
@@ -122,7 +122,7 @@ func Files(root string) (map[string][]byte, error) {
 	for _, pattern := range []string{"*.yaml", "*/*.yaml"} { // those of argoproj.io are in a subfolder
 		more, err := filepath.Glob(filepath.Join(root, definitionsFolder, pattern))
 		if err != nil {
-			return nil, fmt.Errorf("list definitionsFolder: %w", err)
+			return nil, fmt.Errorf("list definitions: %w", err)
 		}
 		found = append(found, more...)
 	}

@@ -1,6 +1,6 @@
-// Package cli contains the commands words users: get, watch, why, migrate, promote, abort, retry, pause, resume, crds, version.
+// Package cli contains the commands of users: get, watch, why, migrate, promote, abort, retry, pause, resume, crds, version.
 //
-// They act with the permissions words the user. Those that read change nothing; the others change a field or an annotation words a Canary
+// They act with the permissions of the user. Those that read change nothing; the others change a field or an annotation of a Canary
 // or a Rollout, and the controller does the rest. The package must not know how a release decides or how a screen is drawn: cluster
 // reads, explain describes, view draws.
 package cli
@@ -26,7 +26,7 @@ import (
 	"github.com/serin-dev/serin/internal/cli/view"
 )
 
-// Commands are all commands words this package, to be added to a root command. Their errors contain their exit codes; see ExitCode.
+// Commands are all commands of this package, to be added to a root command. Their errors contain their exit codes; see ExitCode.
 func Commands() []*cobra.Command {
 	return commands(connect)
 }
@@ -49,7 +49,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stderr io.Writ
 	return ExitCode(err)
 }
 
-// connector creates a session for the selected cluster, and returns the namespace words the context.
+// connector creates a session for the selected cluster, and returns the namespace of the context.
 type connector func(selected *connection, controllerFlags string) (session *cluster.Session, namespace string, err error)
 
 func connect(selected *connection, controllerFlags string) (*cluster.Session, string, error) {
@@ -67,7 +67,7 @@ func connect(selected *connection, controllerFlags string) (*cluster.Session, st
 	return session, namespace, nil
 }
 
-// common are the flags words all commands for releases.
+// common are the flags of all commands for releases.
 type common struct {
 	connection      connection
 	connect         connector
@@ -79,7 +79,7 @@ type common struct {
 func (c *common) register(cmd *cobra.Command, many bool) {
 	c.connection.register(cmd.Flags())
 	cmd.Flags().StringVar(&c.controllerFlags, "controller-flags", "",
-		"flags words the controller, such as '-mesh-provider=istio'; only required if its Deployment cannot be read")
+		"flags of the controller, such as '-mesh-provider=istio'; only required if its Deployment cannot be read")
 	if many {
 		cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "releases in all namespaces")
 		cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "label selector for releases, such as team=shop")
@@ -132,7 +132,7 @@ var kindWords = map[explain.Kind]struct{ singular, plural []string }{
 	explain.KindRollout: {[]string{"rollout", "ro", "rollout.argoproj.io"}, []string{"rollouts", "rollouts.argoproj.io"}},
 }
 
-// kindsOf splits a kind from the front words the arguments: rollouts, or rollout before names. None: all kinds.
+// kindsOf splits a kind from the front of the arguments: rollouts, or rollout before names. None: all kinds.
 func kindsOf(args []string) ([]explain.Kind, []string) {
 	if len(args) == 0 {
 		return nil, args
@@ -153,7 +153,7 @@ func nameOf(arg string) (cluster.Name, error) {
 		word, name = "", arg
 	}
 	if name == "" || strings.Contains(name, "/") {
-		return cluster.Name{}, fmt.Errorf("%q is not the name words a release: use canary/NAME, rollout/NAME or NAME", arg)
+		return cluster.Name{}, fmt.Errorf("%q is not the name of a release: use canary/NAME, rollout/NAME or NAME", arg)
 	}
 	if word == "" && ok {
 		return cluster.Name{}, fmt.Errorf("%q has no kind before the slash: use canary/NAME, rollout/NAME or NAME", arg)
@@ -169,7 +169,7 @@ func nameOf(arg string) (cluster.Name, error) {
 	return cluster.Name{Name: name}, nil
 }
 
-// checked wraps a check words arguments, so that its error has the exit code words a usage error.
+// checked wraps a check of arguments, so that its error has the exit code of a usage error.
 func checked(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -179,7 +179,7 @@ func checked(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// screenOf is the width words the terminal that a stream writes to; ok is false for a file or a pipe.
+// screenOf is the width of the terminal that a stream writes to; ok is false for a file or a pipe.
 func screenOf(stream any) (columns int, ok bool) {
 	file, isFile := stream.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
@@ -201,8 +201,8 @@ func paintFor(stream any) view.Paint {
 func crdsCommand() *cobra.Command {
 	var group string
 	cmd := &cobra.Command{
-		Use: "crds", Short: "Print the definitions words the resources", Args: checked(cobra.NoArgs),
-		Long:    "Prints the CustomResourceDefinitions words Canaries and Rollouts and their kinds, or words one API group, as YAML.",
+		Use: "crds", Short: "Print the definitions of the resources", Args: checked(cobra.NoArgs),
+		Long:    "Prints the CustomResourceDefinitions of Canaries and Rollouts and their kinds, or of one API group, as YAML.",
 		Example: "  serin crds | kubectl apply --server-side -f -",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			groups := crd.Groups()

@@ -55,9 +55,9 @@ func world(t *testing.T, d *datadriven.TestData) *clitest.World {
 		case "cart":
 			manifests = append(manifests, clitest.Cart)
 		case "web":
-			manifests = append(manifests, clitest.Rolled)
+			manifests = append(manifests, clitest.WebRollout)
 		case "namesake": // of the Canary
-			manifests = append(manifests, strings.ReplaceAll(strings.Split(clitest.Rolled, "\n---\n")[0], "name: web", "name: cart"))
+			manifests = append(manifests, strings.ReplaceAll(strings.Split(clitest.WebRollout, "\n---\n")[0], "name: web", "name: cart"))
 		}
 	}
 	manifest := strings.Join(manifests, "\n---\n")

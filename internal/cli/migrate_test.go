@@ -79,7 +79,7 @@ status: {observedGeneration: 3`}
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				manifests := clitest.Left
+				manifests := clitest.FlaggerCart
 				for i := 0; i < len(tt.replace); i += 2 {
 					if !strings.Contains(manifests, tt.replace[i]) {
 						t.Fatalf("no %q in the manifests", tt.replace[i])
@@ -118,7 +118,7 @@ status: {observedGeneration: 3`}
 
 func TestMigrateExitCodesOfErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := clitest.NewWorld(t, clitest.Left)
+		w := clitest.NewWorld(t, clitest.FlaggerCart)
 		for _, tt := range []struct {
 			args []string
 			want int
@@ -184,7 +184,7 @@ func TestMigrateReportsTheOutcomeForRollouts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				manifests := clitest.Rolled
+				manifests := clitest.WebRollout
 				for i := 0; i < len(tt.replace); i += 2 {
 					if !strings.Contains(manifests, tt.replace[i]) {
 						t.Fatalf("no %q in the manifests", tt.replace[i])

@@ -152,7 +152,7 @@ func renderFirstRoute(routers traffic.Registry, c *flaggerv1.Canary, plan canary
 // can be set. The required permissions are documented.
 func TestExamplesOfRoutersCanBeRendered(t *testing.T) {
 	role, registry := documentedRole(t), (&operator.Flags{}).Routers()
-	renderFirstRoute := map[string]bool{}
+	rendered := map[string]bool{}
 	for text, name := range examples(t) {
 		ro, users := rolloutOf(t, name, text)
 		if ro == nil {
@@ -163,14 +163,14 @@ func TestExamplesOfRoutersCanBeRendered(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for _, router := range routers {
-			renderFirstRoute[router.Name] = true
+			rendered[router.Name] = true
 			for _, ref := range renderRoutes(t, name, router, router.Target(ro, "6d4f", "77c9"), users) {
 				checkPermissions(t, role, router.Name, ref, ref.Derived && router.Name != "nginx")
 			}
 		}
 	}
 	for name := range registry.Rollout {
-		if !renderFirstRoute[name] {
+		if !rendered[name] {
 			t.Errorf("docs/examples has no Rollout with router %s", name)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestEveryEffectIsApplied: an effect that the reconciler does not know fails at run time. The compiler does not report it,
-// because the decisions pkg all kinds share one interface pkg effects.
+// because the decisions of all kinds share one interface of effects.
 func TestEveryEffectIsApplied(t *testing.T) {
 	for _, machine := range []string{"canary", "rollout"} {
 		declared := effectsOf(t, machine)
@@ -43,7 +43,7 @@ func effectsOf(t *testing.T, machine string) []string {
 	return effects
 }
 
-// typeCasesOf are the types pkg other packages for which the type switches pkg a reconciler have cases.
+// typeCasesOf are the types of other packages for which the type switches of a reconciler have cases.
 func typeCasesOf(t *testing.T, machine string) []string {
 	t.Helper()
 	var types []string

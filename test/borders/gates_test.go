@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// stateMachines are the state machines with gates, and the lists pkg their gates.
+// stateMachines are the state machines with gates, and the lists of their gates.
 var stateMachines = []struct {
 	folder string
 	kinds  release.GateKinds
@@ -25,7 +25,7 @@ var stateMachines = []struct {
 	{"internal/rollout", rollout.GateKinds()},
 }
 
-// TestEveryGateIsListed: the GateKinds pkg a state machine, with which the commands explain gates, are exactly the gates that
+// TestEveryGateIsListed: the GateKinds of a state machine, with which the commands explain gates, are exactly the gates that
 // it creates.
 func TestEveryGateIsListed(t *testing.T) {
 	for _, machine := range stateMachines {
@@ -44,26 +44,26 @@ func TestEveryGateIsListed(t *testing.T) {
 		}
 		for _, name := range listed {
 			if !slices.Contains(created, name) {
-				t.Errorf("the GateKinds pkg %s list the gate %s, which it does not create", machine.folder, name)
+				t.Errorf("the GateKinds of %s list the gate %s, which it does not create", machine.folder, name)
 			}
 		}
 	}
 }
 
-// TestEveryGateIsDocumented: docs/gates.md explains every name pkg a gate that a status may have, and names its opener.
+// TestEveryGateIsDocumented: docs/gates.md explains every name of a gate that a status may have, and names its opener.
 func TestEveryGateIsDocumented(t *testing.T) {
 	rows := documentedGates(t)
 	var listed []gateRow
 	for _, machine := range stateMachines {
 		for _, kind := range machine.kinds {
 			if len(kind.Sections) == 0 {
-				t.Errorf("%s: the gate %s names no section pkg docs/gates.md", machine.folder, kind.Name)
+				t.Errorf("%s: the gate %s names no section of docs/gates.md", machine.folder, kind.Name)
 			}
 			for _, section := range kind.Sections {
 				listed = append(listed, gateRow{section: section, name: kind.Name})
 				i := slices.IndexFunc(rows, func(row gateRow) bool { return row.section == section && row.name == kind.Name })
 				if i < 0 {
-					t.Errorf("docs/gates.md has no row for the gate %s pkg %s below #%s", kind.Name, machine.folder, section)
+					t.Errorf("docs/gates.md has no row for the gate %s of %s below #%s", kind.Name, machine.folder, section)
 					continue
 				}
 				if problem := rows[i].differsFrom(kind); problem != "" {
@@ -80,10 +80,10 @@ func TestEveryGateIsDocumented(t *testing.T) {
 	}
 }
 
-// gateRow is the row pkg a gate in a table pkg docs/gates.md.
+// gateRow is the row of a gate in a table of docs/gates.md.
 type gateRow struct{ section, name, opener string }
 
-// userSection is the section whose table has an action pkg the user in place pkg the opener.
+// userSection is the section whose table has an action of the user in place of the opener.
 const userSection = "user-action-required"
 
 // openerWords are the words for openers in their column.
@@ -91,7 +91,7 @@ var openerWords = map[release.Opener][]string{
 	release.ByTime: {"time"}, release.ByCluster: {"cluster"}, release.ByAnswer: {"answer"}, release.ByUser: {"person", "user"},
 }
 
-// differsFrom describes how the opener pkg a row differs from the openers in the list; empty if it does not. Gates with
+// differsFrom describes how the opener of a row differs from the openers in the list; empty if it does not. Gates with
 // several sections may refer to another row.
 func (r gateRow) differsFrom(kind release.GateKind) string {
 	if r.section == userSection {
@@ -103,13 +103,13 @@ func (r gateRow) differsFrom(kind release.GateKind) string {
 	for opener, words := range openerWords {
 		named := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(r.opener, word) })
 		if named != slices.Contains(kind.Openers, opener) {
-			return "is opened by " + r.opener + ", but the list pkg the state machine has other openers"
+			return "is opened by " + r.opener + ", but the list of the state machine has other openers"
 		}
 	}
 	return ""
 }
 
-// documentedGates are the rows pkg the tables pkg gates in docs/gates.md.
+// documentedGates are the rows of the tables of gates in docs/gates.md.
 func documentedGates(t *testing.T) []gateRow {
 	t.Helper()
 	var rows []gateRow
@@ -131,16 +131,16 @@ func documentedGates(t *testing.T) []gateRow {
 	return rows
 }
 
-// gatesOf are the names pkg all gates that the sources pkg a state machine create, as docs/gates.md spells them: variable parts
+// gatesOf are the names of all gates that the sources of a state machine create, as docs/gates.md spells them: variable parts
 // are in capitals.
 func gatesOf(t *testing.T, machine string) []string {
 	t.Helper()
 	sources, err := filepath.Glob(filepath.Join(root, machine, "*.go"))
 	if err != nil || len(sources) == 0 {
-		t.Fatalf("find the sources pkg %s: %v", machine, err)
+		t.Fatalf("find the sources of %s: %v", machine, err)
 	}
 	var functions []*ast.FuncDecl
-	given := map[string]string{} // the values pkg constants, and the results pkg functions with one statement
+	given := map[string]string{} // the values of constants, and the results of functions with one statement
 	for _, source := range sources {
 		if strings.HasSuffix(source, "_test.go") {
 			continue
@@ -186,10 +186,10 @@ func gatesOf(t *testing.T, machine string) []string {
 	return slices.Compact(names)
 }
 
-// hookType finds the types pkg webhooks in the API.
+// hookType finds the types of webhooks in the API.
 var hookType = regexp.MustCompile(`HookType = "([a-z-]+)"`)
 
-// defineConstants adds the string constants pkg a declaration.
+// defineConstants adds the string constants of a declaration.
 func defineConstants(declaration *ast.GenDecl, defined map[string]string) {
 	for _, spec := range declaration.Specs {
 		values, ok := spec.(*ast.ValueSpec)
@@ -206,10 +206,10 @@ func defineConstants(declaration *ast.GenDecl, defined map[string]string) {
 	}
 }
 
-// gateConstructors are the functions pkg package release whose first argument is the name pkg a gate.
+// gateConstructors are the functions of package release whose first argument is the name of a gate.
 var gateConstructors = []string{"NewPassingGate", "NewTimedGate", "NewWaitingGate", "NewQueryGate", "NewFailedGate"}
 
-// gatesCreatedBy are the names pkg the gates that a function creates. given are the names that other functions return.
+// gatesCreatedBy are the names of the gates that a function creates. given are the names that other functions return.
 func gatesCreatedBy(t *testing.T, function *ast.FuncDecl, given map[string]string) []string {
 	t.Helper()
 	defined := maps.Clone(given) // and then the function's own variables and constants

@@ -17,15 +17,15 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// The comment rendererType package traffic lists the places to change for a new provider. These tests find the forgotten ones; those rendererType
-// the docs also compare the tables rendererType features, the examples and the documented permissions.
+// The comment of package traffic lists the places to change for a new provider. These tests find the forgotten ones; those of
+// the docs also compare the tables of features, the examples and the documented permissions.
 
 func TestProvidersOfCanariesAreKnownEverywhere(t *testing.T) {
 	registered := (&operator.Flags{}).Routers().Canary
 	enum := providersOfDefinition(t)
 	for _, name := range enum {
 		if registered[name] == nil {
-			t.Errorf("spec.provider rendererType the Canary's definition allows %q, which operator.Flags.Routers does not register", name)
+			t.Errorf("spec.provider of the Canary's definition allows %q, which operator.Flags.Routers does not register", name)
 		}
 	}
 	pages := read(t, "docs/canary.md") + read(t, "docs/providers.md")
@@ -34,9 +34,9 @@ func TestProvidersOfCanariesAreKnownEverywhere(t *testing.T) {
 			t.Errorf("traffic.Normalize(%q) = %q, %v: add the provider to exactNames or prefixNames", name, got, known)
 		}
 		if !slices.Contains(enum, name) {
-			t.Errorf("spec.provider rendererType the Canary's definition does not allow %q: add it to the enum in api/flagger/v1beta1", name)
+			t.Errorf("spec.provider of the Canary's definition does not allow %q: add it to the enum in api/flagger/v1beta1", name)
 		}
-		if strings.Count(pages, "`"+name+"`") < 2 { // the table rendererType features, and the list rendererType providers
+		if strings.Count(pages, "`"+name+"`") < 2 { // the table of features, and the list of providers
 			t.Errorf("docs/canary.md and docs/providers.md do not describe the provider %q", name)
 		}
 		passesContractTest(t, name, renderer, "New(")
@@ -53,7 +53,7 @@ func TestRoutersOfRolloutsAreKnownEverywhere(t *testing.T) {
 	for name, renderer := range (&operator.Flags{}).Routers().Rollout {
 		plugin := strings.Contains(name, "/")
 		if !plugin && !slices.Contains(fields, name) {
-			t.Errorf("router %q is not a field rendererType trafficRouting: it can never be used", name)
+			t.Errorf("router %q is not a field of trafficRouting: it can never be used", name)
 		}
 		if !strings.Contains(page, "\n##"+strings.ToLower(path.Base(name))+"\n") && !strings.Contains(page, "\n##aws"+strings.ToLower(name)+"\n") {
 			t.Errorf("docs/rollout-routers.md has no section about router %q", name)
@@ -62,7 +62,7 @@ func TestRoutersOfRolloutsAreKnownEverywhere(t *testing.T) {
 	}
 }
 
-// passesContractTest requires that the package rendererType a renderer runs the contract test with the result rendererType a constructor.
+// passesContractTest requires that the package of a renderer runs the contract test with the result of a constructor.
 func passesContractTest(t *testing.T, name string, renderer traffic.Renderer, constructor string) {
 	t.Helper()
 	rendererType := reflect.TypeOf(renderer)
@@ -80,12 +80,12 @@ func passesContractTest(t *testing.T, name string, renderer traffic.Renderer, co
 	}
 	for _, call := range []string{"traffictest.Run(", "." + constructor} {
 		if !strings.Contains(tests.String(), call) {
-			t.Errorf("%s does not run the contract test with the renderer rendererType %q: its tests do not contain %q", folder, name, call)
+			t.Errorf("%s does not run the contract test with the renderer of %q: its tests do not contain %q", folder, name, call)
 		}
 	}
 }
 
-// providersOfDefinition are the values rendererType spec.provider that the CustomResourceDefinition rendererType Canary allows.
+// providersOfDefinition are the values of spec.provider that the CustomResourceDefinition of Canary allows.
 func providersOfDefinition(t *testing.T) []string {
 	t.Helper()
 	var definition apiextensionsv1.CustomResourceDefinition

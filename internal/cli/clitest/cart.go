@@ -1,7 +1,7 @@
 package clitest
 
-// Cart is Canary cart in namespace shop in the middle of a release by gatewayapi:v1, and what is around it. Its window
-// began at the beginning of the year 2000, where the clock of a synctest bubble begins.
+// Cart is a Canary cart in namespace shop during a release by gatewayapi:v1, and its objects. Its window started at the
+// beginning of the year 2000, like the clock of a synctest bubble.
 const Cart = `
 apiVersion: flagger.app/v1beta1
 kind: Canary

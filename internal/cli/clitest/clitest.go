@@ -1,6 +1,6 @@
-// Package clitest makes what a command would have found out about a release from a text in a test's data.
+// Package clitest creates observations of releases and fake clusters from texts in the test data of commands.
 //
-// It must not know a cluster: everything in it is a value.
+// It must not know commands, nor how a release is described.
 package clitest
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Day is the date of all moments that a test names by their time of the day.
+// Day is the date of all times of day in tests.
 const Day = "2026-01-02"
 
-// At is the moment of that time of the day.
+// At returns the time for a time of day.
 func At(t testing.TB, clock string) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339, Day+"T"+clock+"Z")
@@ -31,7 +31,7 @@ func At(t testing.TB, clock string) time.Time {
 	return at
 }
 
-// input is what is around the Canary in the text of a command.
+// input has the additional fields of a Canary in the text of a command.
 type input struct {
 	World  world           `json:"world"`
 	Events []explain.Event `json:"events"`
@@ -45,24 +45,24 @@ type world struct {
 	Mirrored bool
 	// Problem of the route, of the target.
 	RouteProblem, Problem string
-	// Revision that the target has; empty: the one that was taken up.
+	// Revision of the target; empty: the released one.
 	Revision string
 	// Assumed workload and route.
 	Assumed bool
 	Unread  []string
 	Floor   string
-	// OtherController acts on the release in Serin's stead.
+	// OtherController acts on the release instead of Serin.
 	OtherController explain.OtherController
 }
 
 type copyOf struct {
 	Want, Have int32
-	// Reached is how many endpoints are published; zero: as many as it has pods, negative: none.
+	// Reached is the number of published endpoints; zero: as many as there are pods, negative: none.
 	Reached int32
 	Message string
 }
 
-// Seen reads the input of a command, and the moment of its argument now.
+// Seen reads the input of a command, and the time in its argument now.
 func Seen(t testing.TB, d *datadriven.TestData) (explain.Observation, time.Time) {
 	t.Helper()
 	var clock string

@@ -33,7 +33,7 @@ import (
 
 // World is a cluster without controllers.
 type World struct {
-	// Session is that of the person; Admin may do everything, and sees no failure.
+	// Session is the user's session; Admin has all permissions, and its requests never fail.
 	Session *cluster.Session
 	Admin   client.WithWatch
 
@@ -45,15 +45,15 @@ type World struct {
 	streams   []watch.Interface
 }
 
-// NewWorld makes a cluster of objects in YAML, one document each. The status of every Canary that names the revision
-// "now" gets the one that its target has.
+// NewWorld creates a cluster with objects in YAML, one document each. In the status of a Canary, the revision "now" is replaced
+// with the revision of its target.
 func NewWorld(t testing.TB, manifests string) *World {
 	t.Helper()
 	scheme, err := cluster.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := gatewayv1.Install(scheme); err != nil { // the fake client gives metadata of kinds only that it knows
+	if err := gatewayv1.Install(scheme); err != nil { // the fake client returns metadata of known kinds only
 		t.Fatal(err)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithStatusSubresource(&argov1.Rollout{}).
@@ -119,7 +119,7 @@ func object(t testing.TB, scheme *runtime.Scheme, document string) client.Object
 	}
 	o, ok := typed.(client.Object)
 	if !ok {
-		t.Fatalf("%T is no object", typed)
+		t.Fatalf("%T is not an object", typed)
 	}
 	text, err := yaml.Marshal(u.Object)
 	if err != nil {
@@ -131,7 +131,7 @@ func object(t testing.TB, scheme *runtime.Scheme, document string) client.Object
 	return o
 }
 
-// settle fills in the revisions.
+// settle sets the revisions.
 func (w *World) settle() {
 	w.t.Helper()
 	var list flaggerv1.CanaryList
@@ -146,7 +146,7 @@ func (w *World) settle() {
 		workloads := &workload.Workloads{Client: w.Admin, Reader: w.Admin, Options: workload.Options{ConfigTracking: true}}
 		observed, err := workloads.ForCanary(c).Observe(w.t.Context(), c)
 		if err != nil {
-			w.t.Fatalf("look at the target: %v", err)
+			w.t.Fatalf("observe the target: %v", err)
 		}
 		w.Change(c, func() {
 			c.Status.Serin.Revision, c.Status.LastAppliedSpec = observed.Target.Revision, observed.Target.FlaggerHash
@@ -155,7 +155,7 @@ func (w *World) settle() {
 	w.settleSteps()
 }
 
-// settleSteps fills in the hash of the steps that a status is about.
+// settleSteps sets the hash of the steps in statuses.
 func (w *World) settleSteps() {
 	w.t.Helper()
 	var list argov1.RolloutList
@@ -186,7 +186,7 @@ func (w *World) Change(o client.Object, change func()) {
 	if err := w.Admin.Update(w.t.Context(), o); err != nil {
 		w.t.Fatal(err)
 	}
-	wanted.SetResourceVersion(o.GetResourceVersion()) // of kinds whose status is written on its own
+	wanted.SetResourceVersion(o.GetResourceVersion()) // for kinds whose status is written separately
 	if err := w.Admin.Status().Update(w.t.Context(), wanted); err != nil && !apierrors.IsNotFound(err) {
 		w.t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func (w *World) Canary(name string) *flaggerv1.Canary {
 	return &c
 }
 
-// Rollout of namespace shop. Its steps are those that its status is about.
+// Rollout of namespace shop. Its status refers to its current steps.
 func (w *World) Rollout(name string) *argov1.Rollout {
 	w.t.Helper()
 	var r argov1.Rollout
@@ -212,7 +212,7 @@ func (w *World) Rollout(name string) *argov1.Rollout {
 	return &r
 }
 
-// Scale gives a ReplicaSet of namespace shop other numbers of pods.
+// Scale changes the numbers of pods of a ReplicaSet of namespace shop.
 func (w *World) Scale(name string, pods, available int32) {
 	w.t.Helper()
 	rs := &appsv1.ReplicaSet{}
@@ -266,7 +266,7 @@ func (w *World) Forbid(kinds ...string) {
 	}
 }
 
-// Uninstall takes the definitions of kinds from the cluster.
+// Uninstall removes the definitions of kinds from the cluster.
 func (w *World) Uninstall(kinds ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -275,7 +275,7 @@ func (w *World) Uninstall(kinds ...string) {
 	}
 }
 
-// Fail makes every request of the person fail, and ends what was followed; nil: the cluster is back.
+// Fail makes every request of the user fail, and ends watches; nil: the cluster responds again.
 func (w *World) Fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -309,7 +309,7 @@ func (w *World) refusal(scheme *runtime.Scheme, o runtime.Object, name string) e
 	return apierrors.NewForbidden(schema.GroupResource{Resource: strings.ToLower(kind) + "s"}, name, nil)
 }
 
-// All is the version of every object, as one text: what shows whether anything was changed.
+// All returns the versions of all objects as one text, to show whether anything was changed.
 func (w *World) All(t testing.TB) string {
 	t.Helper()
 	var out strings.Builder

@@ -24,11 +24,11 @@ const clockSkew = time.Minute
 // recentWrite is the maximum age of a status write whose writer counts as running.
 const recentWrite = 2 * time.Minute
 
-// controllers are those that were found, and the kinds that could not be read.
+// controllers are the controllers that were found, and the kinds that could not be read.
 type controllers struct {
-	// flags of the one that acts on the selected releases, as far as they are known.
+	// flags of the controller that acts on the selected releases, as far as they are known.
 	flags flags
-	// isGiven is true where the user specified the flags of Serin: then it is assumed to run.
+	// isGiven is true if the user specified the flags of Serin: then it is assumed to run.
 	isGiven bool
 	// The Deployments, by what they run.
 	serins, flaggers, argos []othercontroller.Controller
@@ -44,23 +44,23 @@ func (s *Session) findControllers(ctx context.Context, objects []client.Object) 
 		flags: parse(s.ControllerFlags), isGiven: s.ControllerFlags != nil,
 		may: (&watching.Permissions{Client: s.Client, Clock: s.Clock}).IsPermitted,
 	}
-	if err := s.deployed(ctx, &out); err != nil {
+	if err := s.findDeployments(ctx, &out); err != nil {
 		out.unread = append(out.unread, "Deployments")
 	}
 	if !out.flags.known {
 		out.flags = out.flagsFor(objects)
 	}
-	if err := s.leased(ctx, &out, objects); err != nil {
+	if err := s.readLeases(ctx, &out, objects); err != nil {
 		out.unread = append(out.unread, "Leases")
 	}
 	return out
 }
 
-// flagsFor are those of the controller that acts on one of the releases; the defaults if there is none.
+// flagsFor returns the flags of the controller that acts on one of the releases; the defaults if there is none.
 func (c *controllers) flagsFor(objects []client.Object) flags {
 	for _, all := range [][]othercontroller.Controller{c.serins, c.flaggers} {
 		for _, one := range all {
-			if one.Ready > 0 && concerns(one, objects) {
+			if one.Ready > 0 && mayServe(one, objects) {
 				found := parse(one.Args)
 				found.Argo.OwnNamespace = one.Namespace
 				return found
@@ -70,16 +70,16 @@ func (c *controllers) flagsFor(objects []client.Object) flags {
 	return parse(nil)
 }
 
-// concerns is false for a controller that watches another namespace only.
-func concerns(c othercontroller.Controller, objects []client.Object) bool {
-	return len(objects) == 0 || slices.ContainsFunc(objects, func(of client.Object) bool { return c.WatchesNamespace(of.GetNamespace()) })
+// mayServe is false for a controller that watches only other namespaces.
+func mayServe(c othercontroller.Controller, objects []client.Object) bool {
+	return len(objects) == 0 || slices.ContainsFunc(objects, func(object client.Object) bool { return c.WatchesNamespace(object.GetNamespace()) })
 }
 
 // page is the number of Deployments in one response.
 const page = 500
 
-// deployed finds the Deployments of controllers. They are recognized by image or flags, so all Deployments are read.
-func (s *Session) deployed(ctx context.Context, out *controllers) error {
+// findDeployments finds the Deployments of controllers. They are recognized by image or flags, so all Deployments are read.
+func (s *Session) findDeployments(ctx context.Context, out *controllers) error {
 	next := ""
 	for {
 		var list appsv1.DeploymentList
@@ -97,17 +97,17 @@ func (s *Session) deployed(ctx context.Context, out *controllers) error {
 
 // add adds a Deployment that runs a controller.
 func (c *controllers) add(d *appsv1.Deployment) {
-	if found, is := othercontroller.DetectSerin(d); is {
+	if found, ok := othercontroller.DetectSerin(d); ok {
 		c.serins = append(c.serins, found)
-	} else if found, is := othercontroller.DetectFlagger(d); is {
+	} else if found, ok := othercontroller.DetectFlagger(d); ok {
 		c.flaggers = append(c.flaggers, found)
-	} else if found, is := othercontroller.DetectArgoRollouts(d); is {
+	} else if found, ok := othercontroller.DetectArgoRollouts(d); ok {
 		c.argos = append(c.argos, found)
 	}
 }
 
-// leased reads the leases of controllers.
-func (s *Session) leased(ctx context.Context, out *controllers, objects []client.Object) error {
+// readLeases reads the leases of controllers.
+func (s *Session) readLeases(ctx context.Context, out *controllers, objects []client.Object) error {
 	names := []string{othercontroller.FlaggerLeaseName}
 	for _, id := range instances(objects) {
 		names = append(names, operator.LeaseName(id), othercontroller.ArgoLeaseName(id))
@@ -139,7 +139,7 @@ func instances(objects []client.Object) []string {
 // instanceOf is the instance ID of an object.
 func instanceOf(object client.Object) string { return object.GetLabels()[argov1.InstanceIDLabel] }
 
-// leasesNamed are those of one controller.
+// leasesNamed are the leases of one controller.
 func (c *controllers) leasesNamed(name string) []coordinationv1.Lease {
 	return slices.DeleteFunc(slices.Clone(c.leases), func(l coordinationv1.Lease) bool { return l.Name != name })
 }
@@ -154,8 +154,8 @@ func serves(c othercontroller.Controller, object client.Object) bool {
 	return c.WatchesNamespace(object.GetNamespace()) && slices.Contains(f.APIs, api) && (api == "canary" || f.Argo.InstanceID == instanceOf(object))
 }
 
-// otherControllerOf is the other controller that acts on a release, so that Serin does not: detected as Serin does. Without a Serin, there is
-// none.
+// otherControllerOf returns the other controller that acts on a release, so that Serin does not. It is detected in the same way as
+// by Serin. Without a running Serin, there is none.
 func (c *controllers) otherControllerOf(ctx context.Context, object client.Object, events []explain.Event, now time.Time) explain.OtherController {
 	reported := otherControllerInEvents(events)
 	if c.flags.AdoptWhileOtherControllerRuns || !c.isGiven && reported == "" && !c.hasSerin(object, now) {
@@ -201,10 +201,10 @@ func otherControllerInEvents(events []explain.Event) string {
 // hasSerin reports whether a Serin that acts on the release has ready pods, or holds its lease.
 func (c *controllers) hasSerin(object client.Object, now time.Time) bool {
 	return slices.ContainsFunc(c.serins, func(s othercontroller.Controller) bool { return s.Ready > 0 && serves(s, object) }) ||
-		slices.ContainsFunc(c.leasesNamed(operator.LeaseName(c.instance(object))), func(l coordinationv1.Lease) bool { return held(&l, now) })
+		slices.ContainsFunc(c.leasesNamed(operator.LeaseName(c.instance(object))), func(l coordinationv1.Lease) bool { return isHeld(&l, now) })
 }
 
-func held(l *coordinationv1.Lease, now time.Time) bool {
+func isHeld(l *coordinationv1.Lease, now time.Time) bool {
 	return now.Before(othercontroller.LeaseHeldUntil(l, now).Add(clockSkew))
 }
 
@@ -248,7 +248,7 @@ func (c *controllers) acting(kind explain.Kind, objects []client.Object, now tim
 		last = fmt.Sprintf("%s last wrote a status at %s", by, wrote.UTC().Format(time.RFC3339))
 	}
 	names := c.leaseNames(kind, objects)
-	lease := slices.IndexFunc(c.leases, func(l coordinationv1.Lease) bool { return slices.Contains(names, l.Name) && held(&l, now) })
+	lease := slices.IndexFunc(c.leases, func(l coordinationv1.Lease) bool { return slices.Contains(names, l.Name) && isHeld(&l, now) })
 	deployed := c.readyController(kind, objects)
 	switch {
 	case lease >= 0:
@@ -267,7 +267,7 @@ func (c *controllers) acting(kind explain.Kind, objects []client.Object, now tim
 	}
 }
 
-// leaseNames are those of the controllers of a kind.
+// leaseNames are the names of the leases of the controllers of a kind.
 func (c *controllers) leaseNames(kind explain.Kind, objects []client.Object) []string {
 	if kind == explain.KindCanary {
 		return []string{operator.LeaseName(c.flags.Argo.InstanceID), othercontroller.FlaggerLeaseName}

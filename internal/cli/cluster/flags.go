@@ -108,8 +108,8 @@ func turnOfRollout(object *argov1.Rollout) string {
 	return ""
 }
 
-// lineOf is the queue of the releases that a controller serves.
-func lineOf(limits release.ConcurrencyLimits, f flags, l *lens) *queue.Queue {
+// queueOf is the queue of the releases that a controller serves.
+func queueOf(limits release.ConcurrencyLimits, f flags, l *lens) *queue.Queue {
 	line := queue.New(limits, f.Namespace)
 	if slices.Contains(f.APIs, "canary") {
 		line.Register(controller.Queued(l, true))
@@ -121,9 +121,9 @@ func lineOf(limits release.ConcurrencyLimits, f flags, l *lens) *queue.Queue {
 }
 
 // observedBelow reports whether a window was observed for the interval of the Canary, although the minimum interval is longer.
-func observedBelow(object *flaggerv1.Canary, floor time.Duration) bool {
+func observedBelow(object *flaggerv1.Canary, minInterval time.Duration) bool {
 	plan := canary.NewPlan(object, canary.Settings{Features: func(string) canary.Features { return canary.Features{} }})
-	if plan.Window >= floor {
+	if plan.Window >= minInterval {
 		return false
 	}
 	return slices.ContainsFunc(object.Status.Serin.Gates, func(g flaggerv1.GateStatus) bool {

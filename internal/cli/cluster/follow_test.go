@@ -40,7 +40,7 @@ func follow(t *testing.T, w *clitest.World, sel cluster.Selection) *following {
 }
 
 func (f *following) settle() {
-	time.Sleep(time.Second) // in the bubble: changes that come together are looked at together
+	time.Sleep(time.Second) // in the synctest bubble: simultaneous changes are observed once
 	synctest.Wait()
 	for {
 		select {
@@ -66,7 +66,7 @@ func (f *following) end(t *testing.T) {
 	}
 }
 
-func TestFollowTellsEveryChange(t *testing.T) {
+func TestFollowReportsEveryChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := clitest.NewWorld(t, clitest.Cart+clitest.Controller)
 		f := follow(t, w, cluster.Selection{Namespace: "shop"})
@@ -86,13 +86,13 @@ func TestFollowTellsEveryChange(t *testing.T) {
 		c := w.Canary("cart")
 		w.Change(c, func() { c.Status.FailedChecks = 1 })
 		if f.settle(); release().FailedChecks != 1 {
-			t.Errorf("a status that changed is not told")
+			t.Errorf("a changed status is not reported")
 		}
 
 		d := w.Deployment("cart")
 		w.Change(d, func() { d.Spec.Replicas = ptr.To[int32](2) })
 		if f.settle(); release().ClosedGate().Name != "canary-ready" {
-			t.Errorf("pods that are missing are not told: %v", release().ClosedGate())
+			t.Errorf("missing pods are not reported: %v", release().ClosedGate())
 		}
 
 		event := &corev1.Event{
@@ -104,26 +104,26 @@ func TestFollowTellsEveryChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f.settle(); len(release().Events) != 2 {
-			t.Errorf("an event is not told: %v", release().Events)
+			t.Errorf("an event is not reported: %v", release().Events)
 		}
 
 		before := f.count
 		f.settle()
 		time.Sleep(time.Hour)
 		if f.settle(); f.count != before {
-			t.Errorf("told %d states while nothing changed", f.count-before)
+			t.Errorf("reported %d states while nothing changed", f.count-before)
 		}
 
 		if err := w.Admin.Delete(t.Context(), w.Canary("cart")); err != nil {
 			t.Fatal(err)
 		}
 		if f.settle(); len(f.last.Releases) != 0 {
-			t.Errorf("a release that was deleted is still there")
+			t.Errorf("a deleted release is still reported")
 		}
 	})
 }
 
-func TestFollowWaitsForAClusterThatGoesAway(t *testing.T) {
+func TestFollowWaitsForAnUnreachableCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := clitest.NewWorld(t, clitest.Cart)
 		f := follow(t, w, cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: "cart"}}})
@@ -134,7 +134,7 @@ func TestFollowWaitsForAClusterThatGoesAway(t *testing.T) {
 			t.Fatalf("nothing says that the cluster is away: %q", f.last.Lost)
 		}
 		if len(f.last.Releases) != 1 {
-			t.Errorf("what was known is forgotten")
+			t.Errorf("the observed state was lost")
 		}
 		c := w.Canary("cart")
 		w.Change(c, func() { c.Status.FailedChecks = 1 })
@@ -147,7 +147,7 @@ func TestFollowWaitsForAClusterThatGoesAway(t *testing.T) {
 	})
 }
 
-func TestFollowNeedsTheRightToReadCanaries(t *testing.T) {
+func TestFollowRequiresPermissionToReadCanaries(t *testing.T) {
 	w := clitest.NewWorld(t, clitest.Cart)
 	w.Forbid("Canary")
 	err := w.Session.Follow(t.Context(), cluster.Selection{}, func(cluster.State) bool { return true })
@@ -156,7 +156,7 @@ func TestFollowNeedsTheRightToReadCanaries(t *testing.T) {
 	}
 }
 
-func TestFollowSaysWhatItMayNotWatch(t *testing.T) {
+func TestFollowReportsMissingPermissions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := clitest.NewWorld(t, clitest.Cart)
 		w.Forbid("Deployment", "Event")

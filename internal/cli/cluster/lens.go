@@ -21,7 +21,7 @@ import (
 // lens reads from the API server what a controller reads from caches: it has their indexes, and reads each list of a namespace once,
 // for all queries. It writes nothing, and is valid for one observation.
 type lens struct {
-	*dry
+	*recordingClient
 
 	indexes map[string]client.IndexerFunc // by kind and field
 	read    *listCache
@@ -42,7 +42,7 @@ type listing struct {
 
 // newLens creates a lens with the indexes of both controllers.
 func newLens(ctx context.Context, c client.WithWatch) (*lens, error) {
-	l := &lens{dry: &dry{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, read: &listCache{lists: map[string]*listing{}}}
+	l := &lens{recordingClient: &recordingClient{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, read: &listCache{lists: map[string]*listing{}}}
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
 		endpoints.Index, rolloutcontroller.IndexOwners, rolloutcontroller.IndexServices, rolloutcontroller.IndexWorkloads, rolloutcontroller.IndexPlaces, canarycontroller.IndexTargets, canarycontroller.IndexPlaces,
 	} {
@@ -82,12 +82,12 @@ func (l *lens) List(ctx context.Context, list client.ObjectList, opts ...client.
 	options.ApplyOptions(opts)
 	of, value := l.index(kind, options)
 	if of == nil {
-		return l.dry.List(ctx, list, opts...)
+		return l.recordingClient.List(ctx, list, opts...)
 	}
 	read := l.read.listing(kind + " " + options.Namespace)
 	read.once.Do(func() {
 		all, _ := list.DeepCopyObject().(client.ObjectList)
-		if read.err = l.dry.List(ctx, all, client.InNamespace(options.Namespace)); read.err == nil {
+		if read.err = l.recordingClient.List(ctx, all, client.InNamespace(options.Namespace)); read.err == nil {
 			read.items, read.err = meta.ExtractList(all)
 		}
 	})
@@ -128,5 +128,5 @@ func (r *listCache) listing(key string) *listing {
 
 // withOwnWrites is the same lens with a separate record of writes.
 func (l *lens) withOwnWrites() *lens {
-	return &lens{dry: &dry{WithWatch: l.WithWatch}, indexes: l.indexes, read: l.read}
+	return &lens{recordingClient: &recordingClient{WithWatch: l.WithWatch}, indexes: l.indexes, read: l.read}
 }

@@ -42,8 +42,8 @@ func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, er
 	now := s.Clock.Now()
 	out.Flaggers, out.Argos = controllers.flaggers, controllers.argos
 	scope := othercontroller.Scope{Namespaces: controllers.flags.OtherControllerNamespaces}
-	out.Held = heldBy(scope.FlaggerSigns("", stopped(controllers.flaggers), controllers.leasesNamed(othercontroller.FlaggerLeaseName), now))
-	out.HeldByArgo = heldBy(scope.ArgoRolloutsSigns("", "", stopped(controllers.argos), controllers.leases, now))
+	out.Held = firstSign(scope.FlaggerSigns("", withoutReadyPods(controllers.flaggers), controllers.leasesNamed(othercontroller.FlaggerLeaseName), now))
+	out.HeldByArgo = firstSign(scope.ArgoRolloutsSigns("", "", withoutReadyPods(controllers.argos), controllers.leases, now))
 	out.Verifies = slices.ContainsFunc(controllers.argos, func(c othercontroller.Controller) bool { return parse(c.Args).Argo.VerifyTargetGroups })
 	for _, unread := range controllers.unread {
 		out.Unread = append(out.Unread, noPermission("read "+unread+" in all namespaces"))
@@ -62,13 +62,13 @@ func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, er
 	return out, nil
 }
 
-// stopped are the controllers without ready pods, whose processes may still run.
-func stopped(of []othercontroller.Controller) []othercontroller.Controller {
+// withoutReadyPods are the controllers without ready pods, whose processes may still run.
+func withoutReadyPods(of []othercontroller.Controller) []othercontroller.Controller {
 	return slices.DeleteFunc(slices.Clone(of), func(c othercontroller.Controller) bool { return c.Ready > 0 })
 }
 
-// heldBy is the first of these signs; empty: there is none.
-func heldBy(candidates []othercontroller.Candidate) othercontroller.Sign {
+// firstSign is the first of these signs; empty: there is none.
+func firstSign(candidates []othercontroller.Candidate) othercontroller.Sign {
 	if len(candidates) == 0 {
 		return othercontroller.Sign{}
 	}
@@ -111,7 +111,7 @@ func (s *Session) rehearseRollout(ctx context.Context, l *lens, object *argov1.R
 	switch {
 	case forbidden(err), errors.Is(err, traffic.ErrUnreachable):
 		return migrate.ObservedRollout{}, nil
-	case err != nil && !errors.Is(err, errDry):
+	case err != nil && !errors.Is(err, errReadOnly):
 		return migrate.ObservedRollout{}, explained("observe Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
 	}
 	out := migrate.ObservedRollout{Decision: pass.Decision, Writes: l.writes}
@@ -124,15 +124,15 @@ func (s *Session) rehearseRollout(ctx context.Context, l *lens, object *argov1.R
 // prunes reads whether the stored schemas contain Serin's part of the status.
 func (s *Session) prunes(ctx context.Context, out *migrate.Survey) error {
 	var err error
-	if out.Prunes, err = s.drops(ctx, "canaries."+flaggerv1.GroupName, flaggerv1.SchemeGroupVersion.Version); err != nil {
+	if out.Prunes, err = s.prunesStatus(ctx, "canaries."+flaggerv1.GroupName, flaggerv1.SchemeGroupVersion.Version); err != nil {
 		return err
 	}
-	out.PrunesRollouts, err = s.drops(ctx, "rollouts."+argov1.SchemeGroupVersion.Group, argov1.SchemeGroupVersion.Version)
+	out.PrunesRollouts, err = s.prunesStatus(ctx, "rollouts."+argov1.SchemeGroupVersion.Group, argov1.SchemeGroupVersion.Version)
 	return err
 }
 
-// drops reports whether a definition drops the fields that Serin adds to a status.
-func (s *Session) drops(ctx context.Context, name, version string) (bool, error) {
+// prunesStatus reports whether a definition prunesStatus the fields that Serin adds to a status.
+func (s *Session) prunesStatus(ctx context.Context, name, version string) (bool, error) {
 	definition := &unstructured.Unstructured{}
 	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	err := s.Client.Get(ctx, client.ObjectKey{Name: name}, definition)
@@ -155,7 +155,7 @@ func (s *Session) drops(ctx context.Context, name, version string) (bool, error)
 	return false, nil
 }
 
-// templates finds those with metrics that Serin cannot measure.
+// templates finds the AnalysisTemplates with metrics that Serin cannot measure.
 func (s *Session) templates(namespace string) func(context.Context, *migrate.Survey) error {
 	return func(ctx context.Context, out *migrate.Survey) error {
 		var local argov1.AnalysisTemplateList
@@ -195,7 +195,7 @@ func unmeasured(name string, spec argov1.AnalysisTemplateSpec) []migrate.Templat
 // and the second shows what follows. Without permission to read enough, writes are unknown.
 func (s *Session) rehearse(ctx context.Context, object *flaggerv1.Canary, flags flags) (migrate.ObservedCanary, error) {
 	settings, options := flags.settingsFor(object)
-	recorder := &dry{WithWatch: s.Client}
+	recorder := &recordingClient{WithWatch: s.Client}
 	observer := controller.Observer{
 		Client: recorder, Workloads: &workload.Workloads{Client: recorder, Reader: recorder, Options: options},
 		Routers: flags.Routers(), Applier: &traffic.Applier{Client: recorder}, Settings: settings,
@@ -218,15 +218,15 @@ func (s *Session) rehearse(ctx context.Context, object *flaggerv1.Canary, flags 
 	}
 }
 
-// dry is a client that records writes and does not send them.
-type dry struct {
+// recordingClient is a client that records writes and does not send them.
+type recordingClient struct {
 	client.WithWatch
 	writes []string
 }
 
-var errDry = errors.New("nothing is written")
+var errReadOnly = errors.New("nothing is written")
 
-func (d *dry) record(verb string, object client.Object) error {
+func (d *recordingClient) record(verb string, object client.Object) error {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	if kind == "" {
 		kind = strings.TrimPrefix(fmt.Sprintf("%T", object), "*")
@@ -239,53 +239,53 @@ func (d *dry) record(verb string, object client.Object) error {
 	return nil
 }
 
-func (d *dry) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+func (d *recordingClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
 	return d.record("create", object)
 }
 
-func (d *dry) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
+func (d *recordingClient) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
 	return d.record("update", object)
 }
 
-func (d *dry) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+func (d *recordingClient) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
 	return d.record("patch", object)
 }
 
-func (d *dry) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
+func (d *recordingClient) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
 	return d.record("delete", object)
 }
 
-// Requests that no effect uses are refused, so that nothing is written by them either.
+// Other requests, which no effect uses, are refused.
 
-func (d *dry) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
-	return errDry
+func (d *recordingClient) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
+	return errReadOnly
 }
 
-func (d *dry) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-	return errDry
+func (d *recordingClient) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+	return errReadOnly
 }
 
-func (d *dry) Status() client.SubResourceWriter            { return drySubResource{} }
-func (d *dry) SubResource(string) client.SubResourceClient { return drySubResource{} }
+func (d *recordingClient) Status() client.SubResourceWriter            { return drySubResource{} }
+func (d *recordingClient) SubResource(string) client.SubResourceClient { return drySubResource{} }
 
 type drySubResource struct{}
 
 func (drySubResource) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
-	return errDry
+	return errReadOnly
 }
 
 func (drySubResource) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-	return errDry
+	return errReadOnly
 }
 
 func (drySubResource) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
-	return errDry
+	return errReadOnly
 }
 
 func (drySubResource) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-	return errDry
+	return errReadOnly
 }
 
 func (drySubResource) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-	return errDry
+	return errReadOnly
 }

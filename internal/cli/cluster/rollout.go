@@ -27,7 +27,7 @@ func rolloutObserver(ctx context.Context, c *lens, object *argov1.Rollout, flags
 	instance := object.Labels[argov1.InstanceIDLabel]
 	return &controller.Observer{
 		Client: c, Reader: c, Routers: flags.Routers(), Applier: &traffic.Applier{Client: c, Groups: c.remoteClients(ctx, object, flags)}, InstanceID: instance, Beside: true,
-		Queue: lineOf(flags.limits(turnOfRollout(object)), flags, c),
+		Queue: queueOf(flags.limits(turnOfRollout(object)), flags, c),
 		Runs:  &launch.Launcher{Client: c, ClusterTemplates: c, APIReader: c, InstanceID: instance},
 		Rival: func(ctx context.Context, object *argov1.Rollout) (string, error) {
 			rival, err := operator.ConflictingCanary(ctx, c, object)
@@ -51,7 +51,7 @@ func (l *lens) remoteClients(ctx context.Context, object *argov1.Rollout, flags 
 	read.once.Do(func() {
 		found := &metav1.PartialObjectMetadataList{} // their content is not needed
 		found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-		if read.err = l.dry.List(ctx, found, client.InNamespace(flags.PrimarySecretNamespace()), client.MatchingLabels{remotecluster.SecretLabel: "true"}); read.err == nil {
+		if read.err = l.recordingClient.List(ctx, found, client.InNamespace(flags.PrimarySecretNamespace()), client.MatchingLabels{remotecluster.SecretLabel: "true"}); read.err == nil {
 			read.items, read.err = meta.ExtractList(found)
 		}
 	})

@@ -50,12 +50,12 @@ type Session struct {
 func Scheme() (*runtime.Scheme, error) {
 	scheme := operator.Scheme()
 	if err := appsv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("make the scheme: %w", err)
+		return nil, fmt.Errorf("create the scheme: %w", err)
 	}
 	return scheme, nil
 }
 
-// Limits of the requests of one command, those of kubectl.
+// Limits of the requests of one command, equal to those of kubectl.
 const (
 	requestsPerSecond = 50
 	requestsAtOnce    = 300

@@ -15,11 +15,11 @@ import (
 type Canary struct {
 	Around
 
-	// Object is the Canary as it is stored.
+	// Object is the stored Canary.
 	Object *flaggerv1.Canary
 	// Snapshot has no answers: the commands send no queries.
 	Snapshot canary.Snapshot
-	// Assumed are the parts of the snapshot that could not be read and are as the status implies.
+	// Assumed are the parts of the snapshot that could not be read and are derived from the status.
 	Assumed []release.Part
 }
 
@@ -75,7 +75,7 @@ func (seen *Canary) gate(view release.GateView, r *Release) Gate {
 	return g
 }
 
-// source is where a measurement comes from.
+// source describes the source of a measurement.
 func source(check canary.Check, object *flaggerv1.Canary) string {
 	if check.Source == canary.Template {
 		ref := *check.Metric.TemplateRef
@@ -90,7 +90,7 @@ func source(check canary.Check, object *flaggerv1.Canary) string {
 	return "the Prometheus of the controller"
 }
 
-// approval is how the user lets a webhook approve; empty for one that requests rollbacks.
+// approval describes how the user makes a webhook approve; empty for one that requests rollbacks.
 func approval(hook *flaggerv1.CanaryWebhook, r *Release) string {
 	if hook.Type == flaggerv1.RollbackHook {
 		return ""

@@ -40,7 +40,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-func TestShortNeverSaysThatAWaitIsOverBeforeItIs(t *testing.T) {
+func TestShortRoundsUp(t *testing.T) {
 	for _, tc := range []struct {
 		in   time.Duration
 		want string
@@ -61,8 +61,8 @@ func TestShortNeverSaysThatAWaitIsOverBeforeItIs(t *testing.T) {
 	}
 }
 
-// BenchmarkOf explains a release that has five weights before it, as a live view does every second.
-func BenchmarkOf(b *testing.B) {
+// BenchmarkAt explains a release with five remaining weights, as a live view does every second.
+func BenchmarkAt(b *testing.B) {
 	now := clitest.At(b, "12:00:10")
 	seen, err := clitest.Parse(`
 metadata: {name: cart}

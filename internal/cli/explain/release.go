@@ -42,7 +42,7 @@ type Release struct {
 	Since time.Time `json:"since,omitzero"`
 	// Suspended is true while spec.suspend is.
 	Suspended bool `json:"suspended,omitempty"`
-	// Deleting is true once the object was deleted; a Canary then restores what it took over.
+	// Deleting is true once the object was deleted; a Canary then restores the original objects.
 	Deleting bool `json:"deleting,omitempty"`
 
 	// Weight is the share of requests of the new revision, in percent, as the route has it now.
@@ -60,21 +60,21 @@ type Release struct {
 	FailedChecks int `json:"failedChecks"`
 	Threshold    int `json:"threshold"`
 
-	// Revision is the revision of the target that was last taken up, Promoted the one that the primary runs.
+	// Revision is the last released revision of the target, Promoted the one that the primary runs.
 	Revision string `json:"revision,omitempty"`
 	Promoted string `json:"promoted,omitempty"`
-	// PromotionFailed is true where the last release failed during its promotion, so that the new revision still serves.
+	// PromotionFailed is true if the last release failed during its promotion, so that the new revision still serves.
 	PromotionFailed bool `json:"promotionFailed,omitempty"`
-	// Run identifies this attempt to bring the revision into service.
+	// Run identifies this attempt to release the revision.
 	Run string `json:"run,omitempty"`
 
-	// Window is the open observation window.
+	// Window is the current observation window.
 	Window *Window `json:"window,omitempty"`
 	// Gates are the conditions before the next transition, in the order in which they are evaluated.
 	Gates []Gate `json:"gates,omitempty"`
 	// NextStep is what happens when all gates pass; empty while the release is idle.
 	NextStep string `json:"nextStep,omitempty"`
-	// Steps are all steps that follow if nothing fails and only time has to be waited for.
+	// Steps are all following steps, if nothing fails and the release waits only for time.
 	Steps []Step `json:"steps,omitempty"`
 
 	// Events of the release, oldest first, as far as Kubernetes still has them.
@@ -192,7 +192,7 @@ func (g *Gate) opensByUser() bool {
 	return g.Verdict != string(release.Pass) && g.Opener == string(release.ByUser)
 }
 
-// utc is a time as the documents have it.
+// utc converts a time for documents.
 func utc(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -200,7 +200,7 @@ func utc(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// ClosedGate is the first gate that does not pass; nil: all do.
+// ClosedGate is the first gate that does not pass; nil if all do.
 func (r *Release) ClosedGate() *Gate {
 	for i := range r.Gates {
 		if r.Gates[i].Verdict != "pass" {
@@ -210,7 +210,7 @@ func (r *Release) ClosedGate() *Gate {
 	return nil
 }
 
-// UserGate is the first gate that the user has to open; nil: there is none.
+// UserGate is the first gate that the user must open; nil if there is none.
 func (r *Release) UserGate() *Gate {
 	for i := range r.Gates {
 		if r.Gates[i].opensByUser() {
@@ -268,7 +268,7 @@ func (k Key) Compare(other Key) int {
 	return cmp.Or(strings.Compare(k.Namespace, other.Namespace), strings.Compare(k.Name, other.Name), cmp.Compare(k.Kind, other.Kind))
 }
 
-// Version is what a description depends on, besides its time.
+// Version identifies the observed state that a description depends on, in addition to its time.
 type Version struct {
 	// Object is the resource version of the observed object.
 	Object string
@@ -298,7 +298,7 @@ type Around struct {
 	OtherController OtherController
 }
 
-// Surroundings are these.
+// Surroundings implements Observation.
 func (a Around) Surroundings() Around { return a }
 
 // OtherController is another controller that acts on a release, so that Serin does not.
@@ -311,9 +311,9 @@ type OtherController struct {
 	Stop string
 }
 
-// Controller is whether a controller acts on the releases.
+// Controller describes whether a controller acts on the releases.
 type Controller struct {
-	// State is how certain that is.
+	// State of the controller, as far as it is known.
 	State ControllerState `json:"state"`
 	// Message names what was found, or what was searched for, in a sentence without a full stop.
 	Message string `json:"message"`
@@ -334,7 +334,7 @@ const (
 	Unknown ControllerState = "unknown"
 )
 
-// Note is what the user must know of the controller first; empty while it runs.
+// Note is the first information for the user about the controller; empty while it runs.
 func (c Controller) Note() string {
 	switch c.State {
 	case NotFound:

@@ -18,7 +18,7 @@ import (
 type Rollout struct {
 	Around
 
-	// Object is the Rollout as it is stored.
+	// Object is the stored Rollout.
 	Object   *argov1.Rollout
 	Snapshot rollout.Snapshot
 	// Routers that it names.
@@ -85,7 +85,7 @@ func strategyOf(spec argov1.RolloutSpec) string {
 	return "canary"
 }
 
-// provider is what divides the traffic.
+// provider is the component that splits the traffic.
 func (seen *Rollout) provider() string {
 	switch {
 	case seen.Object.Spec.Strategy.BlueGreen != nil:
@@ -97,7 +97,7 @@ func (seen *Rollout) provider() string {
 	}
 }
 
-// metrics are those of the AnalysisRun behind a gate: what was measured last, and what it is compared with.
+// metrics are the metrics of the AnalysisRun of a gate, with the last values and their limits.
 func (seen *Rollout) metrics(gate release.GateView) []Gate {
 	i := slices.IndexFunc(seen.Runs, func(run argov1.AnalysisRun) bool { return run.Name == gate.Run })
 	if i < 0 {
@@ -120,7 +120,7 @@ func resultOfMetric(run *argov1.AnalysisRun, name string) argov1.MetricResult {
 	return run.Status.MetricResults[i]
 }
 
-// maxValue bounds a measured value, in bytes: some services respond with whole documents.
+// maxValue is the maximum length of a measured value, in bytes: some services respond with whole documents.
 const maxValue = 100
 
 // metricGate is the result of one metric of an AnalysisRun. In a background analysis, a metric that is being measured delays
@@ -168,7 +168,7 @@ func verdictOf(phase argov1.AnalysisPhase) release.Verdict {
 	}
 }
 
-// countText is the number of measurements with each result.
+// countText lists the number of measurements with each result.
 func countText(r argov1.MetricResult) string {
 	parts := []string{fmt.Sprintf("%d successful", r.Successful)}
 	for _, other := range []struct {
@@ -186,7 +186,7 @@ func countText(r argov1.MetricResult) string {
 	return text
 }
 
-// limitOf is what a metric is compared with.
+// limitOf returns the conditions of a metric.
 func limitOf(m *argov1.Metric) string {
 	limit := analysis.Limit(*m)
 	if m.FailureLimit != nil {

@@ -30,7 +30,7 @@ func Why(r Release, now time.Time) []string {
 	return append(out, nextSteps(r, now)...)
 }
 
-// The gates with a sentence of their own.
+// The gates with a specific sentence.
 const (
 	peerGate     = "peer"
 	deadlineGate = "deadline"

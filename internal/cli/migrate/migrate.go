@@ -25,7 +25,7 @@ type Survey struct {
 	// Flaggers are the Deployments that run Flagger, Held is a held lease of one.
 	Flaggers []othercontroller.Controller
 	Held     othercontroller.Sign
-	// Prunes is true where the installed definition of Canaries drops the fields that Serin adds to their status.
+	// Prunes is true if the installed definition of Canaries prunes the fields that Serin adds to their status.
 	Prunes   bool
 	Canaries []ObservedCanary
 	// Argos are the Deployments that run Argo Rollouts, HeldByArgo is a held lease of one. Verifies is true where one verifies target
@@ -33,10 +33,10 @@ type Survey struct {
 	Argos      []othercontroller.Controller
 	HeldByArgo othercontroller.Sign
 	Verifies   bool
-	// PrunesRollouts is true where the installed definition of Rollouts drops the fields that Serin adds to their status.
+	// PrunesRollouts is true if the installed definition of Rollouts prunes the fields that Serin adds to their status.
 	PrunesRollouts bool
 	Rollouts       []ObservedRollout
-	// Templates are those with metrics that Serin cannot measure.
+	// Templates are the AnalysisTemplates with metrics that Serin cannot measure.
 	Templates []Template
 	// Unread are the objects that could not be read, one sentence each.
 	Unread []string
@@ -255,7 +255,7 @@ func inProgress(r *explain.Release, events []string) []string {
 
 func sentence(text string) string { return strings.TrimSuffix(text, ".") + "." }
 
-// flaggerHash is the form of Flagger's hashes: a number of 32 bits, in letters that form no words.
+// flaggerHash matches Flagger's hashes: a 32-bit number in an alphabet without vowels.
 var flaggerHash = regexp.MustCompile(`^[bcdf4-9]{1,10}$`)
 
 // hashOrigin is the controller that wrote the revision in a status.
@@ -272,7 +272,7 @@ func hashOrigin(status flaggerv1.CanaryStatus) string {
 	}
 }
 
-// Paragraphs are the report as text: what concerns all, then one for each release, those that require attention first.
+// Paragraphs are the report as text: sentences about all releases, then one paragraph each, those that require attention first.
 func (r Report) Paragraphs() []string {
 	out := slices.Clone(r.Sentences)
 	canaries := slices.Clone(r.Canaries)

@@ -107,7 +107,7 @@ func rolloutInProgress(r *explain.Release) string {
 	return text
 }
 
-// createsReplicaSet reports whether a decision starts with an unknown revision.
+// createsReplicaSet reports whether a decision creates a ReplicaSet, for an unknown revision.
 func createsReplicaSet(d rollout.Decision) bool {
 	for _, effect := range d.Effects {
 		if _, creates := effect.(rollout.ReplicaSetExists); creates {
@@ -117,7 +117,7 @@ func createsReplicaSet(d rollout.Decision) bool {
 	return false
 }
 
-// plugins are the steps that plugins would perform.
+// plugins are the plugins of steps.
 func plugins(s rollout.Snapshot) []string {
 	if s.Spec.Strategy.Canary == nil {
 		return nil
@@ -131,7 +131,7 @@ func plugins(s rollout.Snapshot) []string {
 	return out
 }
 
-// subscribed is an annotation that asks for notifications; empty: there is none.
+// subscribed is the first annotation that subscribes to notifications; empty if there is none.
 func subscribed(object *argov1.Rollout) string {
 	for _, key := range slices.Sorted(maps.Keys(object.Annotations)) {
 		if strings.HasPrefix(key, "notifications.argoproj.io/subscribe") {
@@ -176,7 +176,7 @@ func aboutRollouts(s Survey) []string {
 	return out
 }
 
-// instances are the ids that Rollouts carry.
+// instances are the instance IDs of Rollouts.
 func instances(rollouts []ObservedRollout) []string {
 	ids := map[string]bool{}
 	for i := range rollouts {

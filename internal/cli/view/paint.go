@@ -1,4 +1,4 @@
-// Package view draws releases as text: a table, sentences, lines, and a live screen.
+// Package view renders releases as text: a table, sentences, lines, and a live screen.
 //
 // Every function is pure, from documents, a size, a time and the use of colours to text. It must not know clusters, terminals or
 // commands.
@@ -41,8 +41,8 @@ func (p Paint) in(i ink, text string) string {
 	return "\x1b[" + string(i) + "m" + text + "\x1b[0m"
 }
 
-// ofState is the ink of the phase of a release.
-func ofState(r *explain.Release) ink {
+// inkOfState is the ink of the phase of a release.
+func inkOfState(r *explain.Release) ink {
 	switch {
 	case r.State == release.WaitsForUser:
 		return yellow
@@ -55,8 +55,8 @@ func ofState(r *explain.Release) ink {
 	}
 }
 
-// ofVerdict is the symbol and the ink of a verdict; the symbol is readable without colours.
-func ofVerdict(verdict string) (sign string, i ink) {
+// symbolOf returns the symbol and the ink of a verdict; the symbol is readable without colours.
+func symbolOf(verdict string) (sign string, i ink) {
 	switch verdict {
 	case "pass":
 		return "✓", green

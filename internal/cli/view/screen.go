@@ -17,7 +17,7 @@ type Screen struct {
 	// Selected is the index of the selected release; Open shows only that one.
 	Selected int
 	Open     bool
-	// Single is true where only one release was requested, so that there is no list to return to.
+	// Single is true if only one release was requested, so that there is no list to return to.
 	Single bool
 	// Notes are shown first: no controller, no connection.
 	Notes []string
@@ -28,7 +28,7 @@ type Screen struct {
 	Paint
 }
 
-// String draws the screen: exactly Height lines at most, none wider than Width.
+// String renders the screen: at most Height lines, none wider than Width.
 func (s Screen) String() string {
 	s.Width, s.Height = max(s.Width, 20), max(s.Height, 5)
 	var lines []string
@@ -103,7 +103,7 @@ func (s Screen) list(room int) []string {
 		if r.State != release.Idle || r.Weight > 0 {
 			traffic = s.in(cyan, bar(float64(r.Weight), 100, barColumns)) + pad(" "+progress(r), share-barColumns)
 		}
-		lines = append(lines, label+"  "+s.in(ofState(r), pad(cmp.Or(r.Phase, "new"), phase))+"  "+traffic+"  "+pad(checks(r), checked)+"  "+pad(WaitsFor(r, s.Now), waits))
+		lines = append(lines, label+"  "+s.in(inkOfState(r), pad(cmp.Or(r.Phase, "new"), phase))+"  "+traffic+"  "+pad(checks(r), checked)+"  "+pad(WaitsFor(r, s.Now), waits))
 	}
 	return lines
 }
@@ -136,7 +136,7 @@ func (s Screen) head(r *explain.Release) []string {
 		state += ", being deleted"
 	}
 	title := s.in(bold, r.FullName()) + s.in(faint, "  "+r.Target+"  "+r.Strategy+" by "+r.Provider)
-	return []string{title, s.in(ofState(r), state) + s.in(faint, sinceText(r.Since, s.Now)) + failedText(r)}
+	return []string{title, s.in(inkOfState(r), state) + s.in(faint, sinceText(r.Since, s.Now)) + failedText(r)}
 }
 
 func sinceText(t, now time.Time) string {
@@ -224,7 +224,7 @@ func (s Screen) checkLines(r *explain.Release) []string {
 	lines := []string{s.in(faint, "  "+pad("CHECK", name)+"  "+pad("VALUE", value)+"  "+pad("LIMIT", limit)+"  VERDICT")}
 	for _, g := range checks {
 		verdict, i := verdictOf(g)
-		sign, _ := ofVerdict(cmp.Or(g.Last, g.Verdict))
+		sign, _ := symbolOf(cmp.Or(g.Last, g.Verdict))
 		lines = append(lines, s.in(i, sign)+" "+pad(g.Name, name)+"  "+pad(cmp.Or(g.Value, "-"), value)+"  "+pad(cmp.Or(g.Limit, "-"), limit)+"  "+s.in(i, verdict))
 	}
 	return lines
@@ -232,7 +232,7 @@ func (s Screen) checkLines(r *explain.Release) []string {
 
 // verdictOf describes a check: its verdict, and the previous one while the next one is awaited.
 func verdictOf(g *explain.Gate) (string, ink) {
-	_, i := ofVerdict(g.Verdict)
+	_, i := symbolOf(g.Verdict)
 	switch {
 	case g.Verdict == "pass":
 		return "passed", i
@@ -243,7 +243,7 @@ func verdictOf(g *explain.Gate) (string, ink) {
 	case g.Verdict == "ask":
 		return "pending; " + previous(g.Last), i
 	case g.Last != "":
-		_, i = ofVerdict(g.Last)
+		_, i = symbolOf(g.Last)
 		return previous(g.Last), i
 	default:
 		return "not evaluated yet", i
@@ -280,7 +280,7 @@ func (s Screen) gateLines(r *explain.Release, room int) []string {
 	name = min(name, s.Width/3)
 	lines := []string{s.in(faint, "  "+pad("GATE", name)+"  OBSERVED")}
 	for _, g := range found[:min(len(found), max(room-1, 1))] {
-		sign, i := ofVerdict(g.Verdict)
+		sign, i := symbolOf(g.Verdict)
 		text := g.Message
 		switch remaining := g.Until.Sub(s.Now); {
 		case g.Verdict == "pass":

@@ -30,7 +30,7 @@ func Table(releases []explain.Release, now time.Time, o TableOptions) string {
 	for i := range releases {
 		r := &releases[i]
 		row := []string{
-			r.Name, string(r.Kind), r.Target, r.Strategy, o.in(ofState(r), cmp.Or(r.Phase, "new")), progress(r), checks(r), WaitsFor(r, now), age(r.Since, now),
+			r.Name, string(r.Kind), r.Target, r.Strategy, o.in(inkOfState(r), cmp.Or(r.Phase, "new")), progress(r), checks(r), WaitsFor(r, now), age(r.Since, now),
 		}
 		if o.Namespaces {
 			row = append([]string{r.Namespace}, row...)

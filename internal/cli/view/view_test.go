@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TestGolden draws releases. The command release adds one; what draws shows all that were added in the file.
+// TestGolden renders releases. The command release adds one; the other commands render all releases that were added in the file.
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var seen []explain.Observation
@@ -72,13 +72,13 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// ends shows where lines end, so that blanks there are seen, and makes escapes readable.
+// ends marks the ends of lines, so that trailing blanks are visible, and makes escape sequences readable.
 func ends(text string) string {
 	text = strings.ReplaceAll(text, "\x1b", "␛")
 	return strings.ReplaceAll(text, "\n", "|\n") + "|\n"
 }
 
-func TestScreenNeverLeavesTheTerminal(t *testing.T) {
+func TestScreenNeverExceedsTheTerminal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[a-zé█✓ /.-]{0,200}`)
 		moment := rapid.Int64Range(-1e6, 1e6)

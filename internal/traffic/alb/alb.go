@@ -76,8 +76,8 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 	}
 	out := existing.Unchanged()
 	for i, x := range existing {
-		if specError := traffic.IngressFault(x, rootService(t)); specError != "" {
-			return nil, traffic.Refuse(traffic.ErrInvalid, "%s", specError)
+		if fault := traffic.IngressFault(x, rootService(t)); fault != "" {
+			return nil, traffic.Refuse(traffic.ErrInvalid, "%s", fault)
 		}
 		obj, err := x.EditShared()
 		if err != nil {
@@ -91,7 +91,7 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 	return out, nil
 }
 
-// specError is the error in the spec, independent of the Ingresses; nil if exists is none.
+// specError is the error in the spec, independent of the Ingresses; nil if there is none.
 func specError(t traffic.Target) *field.Error {
 	sticky := configuration(t).StickinessConfig
 	if sticky == nil || sticky.DurationSeconds >= 1 && sticky.DurationSeconds <= maxStickiness {
@@ -123,7 +123,7 @@ func (rd RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traf
 	return out, nil
 }
 
-// Validate finds Ingresses that are missing or do not route to the rootService Service.
+// Validate finds Ingresses that are missing or do not route to the root Service.
 func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
 	if specError := specError(t); specError != nil {
 		return field.ErrorList{specError}
@@ -133,7 +133,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 		[2]string{"ingress", "ingresses"}, rootService(t), existing)
 }
 
-// Restore sends all requests to the rootService Service, and removes managed routes and the list of managed annotations.
+// Restore sends all requests to the root Service, and removes managed routes and the list of managed annotations.
 func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
 	for i, x := range existing {

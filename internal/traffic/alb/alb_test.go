@@ -16,7 +16,7 @@ func TestRolloutContract(t *testing.T) {
 	for name, routing := range map[string]argov1.ALBTrafficRouting{
 		"one": {Ingress: "shop", ServicePort: 80},
 		"several": {
-			Ingresses: []string{"shop", "intranet"}, ServicePort: 443, RootService: "rootService", AnnotationPrefix: "alb.example.com",
+			Ingresses: []string{"shop", "intranet"}, ServicePort: 443, RootService: "root", AnnotationPrefix: "alb.example.com",
 			StickinessConfig: &argov1.StickinessConfig{Enabled: true, DurationSeconds: 300},
 		},
 	} {
@@ -35,7 +35,7 @@ func usersIngresses(t traffic.Target, routing argov1.ALBTrafficRouting) []*unstr
 	annotations := map[string]string{
 		"alb.ingress.kubernetes.io/scheme":               "internal",
 		"alb.ingress.kubernetes.io/actions.cart-stable":  `{"Type":"forward","ForwardConfig":{"TargetGroups":[{"ServiceName":"cart-stable","ServicePort":"80","Weight":100}]}}`,
-		"alb.example.com/actions.rootService":            `{"Type":"forward","ForwardConfig":{"TargetGroups":[{"ServiceName":"rootService","ServicePort":"443","Weight":100}]}}`,
+		"alb.example.com/actions.root":                   `{"Type":"forward","ForwardConfig":{"TargetGroups":[{"ServiceName":"root","ServicePort":"443","Weight":100}]}}`,
 		"rollouts.argoproj.io/managed-alb-annotations":   `{"basket":["alb.ingress.kubernetes.io/actions.basket"]}`,
 		"alb.ingress.kubernetes.io/actions.their-action": "{}",
 	}

@@ -26,7 +26,7 @@ func shop() alb.Balancer {
 	return alb.Balancer{
 		ARN: "arn:aws:elasticloadbalancing:eu-west-1:1:loadbalancer/app/shop/b", Name: "shop",
 		Groups: []alb.Group{
-			{ARN: "arn:other", Resource: "web/intranet-cart-canary:80"}, // another Ingress of the sameJSON load balancer
+			{ARN: "arn:other", Resource: "web/intranet-cart-canary:80"}, // another Ingress of the same load balancer
 			{ARN: arnCanary, Name: "canary", Resource: "web/shop-cart-canary:80"},
 			{ARN: arnTrial, Name: "trial", Resource: "web/shop-cart-trial:80"},
 			{ARN: arnStable, Name: "stable", Resource: "web/shop-cart-stable:80"},
@@ -107,7 +107,7 @@ func TestAddressesAreThoseOfReadyPodsAtTheirOwnPort(t *testing.T) {
 	service := corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "cart"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
 		{Name: "named", Port: 80, TargetPort: intstr.FromString("http")},
 		{Name: "number", Port: 81, TargetPort: intstr.FromInt32(9090)},
-		{Name: "sameJSON", Port: 82},
+		{Name: "same", Port: 82},
 		{Name: "wrong", Port: 83, TargetPort: intstr.FromString("grpc")},
 	}}}
 	for port, want := range map[string]string{

@@ -118,7 +118,7 @@ func inVirtualRouter(t traffic.Target) dialect {
 	}
 }
 
-// routes renders the routes of the object of that name. In an A/B test there are two, and the matchingPriority has the weights.
+// routes renders the routes of the object of that name. In an A/B test there are two, and the first has the weights.
 func (d dialect) routes(name string, r release.Route) ([]any, error) {
 	canary := d.weighted(d.target.CanaryService, r.Canary)
 	primary := d.weighted(d.target.StableService, release.Total-r.Canary)
@@ -166,7 +166,7 @@ func (d dialect) ruleFor(headers []any, targets ...any) (map[string]any, error) 
 	return rule, nil
 }
 
-// prefix is the matchingPriority prefix in the matches of the service: a route of App Mesh supports only prefixes of a path.
+// prefix is the first prefix in the matches of the service: a route of App Mesh supports only prefixes of a path.
 func prefix(t traffic.Target) string {
 	for _, m := range t.Canary.Spec.Service.Match {
 		if m.URI != nil && m.URI.Prefix != "" {
@@ -271,7 +271,7 @@ func (d dialect) retries() (map[string]any, error) {
 	return policy, nil
 }
 
-// Read reads the weights from the matchingPriority route that names the canary. App Mesh does not report what its proxies serve.
+// Read reads the weights from the first route that names the canary. App Mesh does not report what its proxies serve.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	routed := existing[slices.IndexFunc(r.parts(t), func(p part) bool { return p.routed })]

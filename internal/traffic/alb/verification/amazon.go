@@ -229,10 +229,10 @@ func (a *amazon) targets(ctx context.Context, group string) ([]alb.Target, error
 	return out, nil
 }
 
-// errorCodes matches error errorCodes of the API. Other text of an error may contain parts of the request.
+// errorCodes matches error codes of the API. Other text of an error may contain parts of the request.
 var errorCodes = regexp.MustCompile(`^[A-Za-z.]{1,64}$`)
 
-// denialCodes are the error errorCodes for a role without permission.
+// denialCodes are the error codes for a role without permission.
 var denialCodes = []string{"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
 
 // readable converts an error of the library to a message for users. The library's own text may contain parts of the request.

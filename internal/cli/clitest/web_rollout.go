@@ -1,8 +1,8 @@
 package clitest
 
-// Rolled is a Rollout web in namespace shop during a release without a router, and its objects. Its current step, the second,
+// WebRollout is a Rollout web in namespace shop during a release without a router, and its objects. Its current step, the second,
 // is a pause that the user ends. The third is an analysis of success-rate.
-const Rolled = `
+const WebRollout = `
 apiVersion: argoproj.io/v1alpha1
 kind: Rollout
 metadata: {name: web, namespace: shop, uid: web-uid, generation: 2, labels: {team: shop}, annotations: {rollout.argoproj.io/revision: "2"}}

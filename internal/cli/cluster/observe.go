@@ -102,7 +102,7 @@ func (s *Session) observeCanary(ctx context.Context, l *lens, object *flaggerv1.
 	for {
 		observer := controller.Observer{
 			Client: reading, Workloads: &workload.Workloads{Client: reading, Reader: reading, Options: options},
-			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Queue: lineOf(flags.limits(turnOf(object)), flags, l), MetricTypes: metricTypes,
+			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Queue: queueOf(flags.limits(turnOf(object)), flags, l), MetricTypes: metricTypes,
 			Rival: func(ctx context.Context, c *flaggerv1.Canary) (string, error) { return rivalOf(ctx, l, c) },
 		}
 		snapshot, err := observer.Snapshot(ctx, asked, now)
@@ -150,7 +150,7 @@ func rivalOf(ctx context.Context, l *lens, c *flaggerv1.Canary) (string, error) 
 	return rival, err
 }
 
-// features are those that the router of a plan declares, without a cluster.
+// features are the declared features of the router of a plan, which need no cluster.
 func features(routers traffic.Registry, object *flaggerv1.Canary) func(string) canary.Features {
 	return func(provider string) canary.Features { return controller.Features(routers, object, provider) }
 }
@@ -197,8 +197,8 @@ func recordedRevision(status flaggerv1.CanaryStatus) string {
 	return "of " + status.LastAppliedSpec
 }
 
-// assumeConfiguration takes configuration that could not be read for the recorded one: missing permissions must not look like a new
-// revision.
+// assumeConfiguration uses the recorded checksums of configuration that could not be read: missing permissions must not look like a
+// new revision.
 func assumeConfiguration(s *canary.Snapshot) {
 	w := &s.Workload
 	w.FlaggerConfigs = s.Status.TrackedConfigs
@@ -337,7 +337,7 @@ func (l *lenient) sentences() []string {
 	return out
 }
 
-// noPermission is the sentence about an action that the user has no permission for.
+// noPermission is the sentence about an action for which the user has no permission.
 func noPermission(action string) string { return "No permission to " + action + "." }
 
 // plural is the plural of a kind.

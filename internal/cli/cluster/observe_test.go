@@ -19,10 +19,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// look is one look at cart, ten seconds after its window began.
-func look(t *testing.T, w *clitest.World) (explain.Release, explain.Controller) {
+// observeCart is one observeCart at cart, ten seconds after its window began.
+func observeCart(t *testing.T, w *clitest.World) (explain.Release, explain.Controller) {
 	t.Helper()
-	time.Sleep(10 * time.Second) // in the bubble, where it takes none
+	time.Sleep(10 * time.Second) // in the synctest bubble, which advances the time at once
 	seen, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: "cart"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -39,10 +39,10 @@ func verdicts(r explain.Release) []string {
 	return out
 }
 
-func TestLookSeesWhatTheControllerWould(t *testing.T) {
+func TestObserveReturnsTheGatesOfTheController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := clitest.NewWorld(t, clitest.Cart+clitest.Controller)
-		got, controller := look(t, w)
+		got, controller := observeCart(t, w)
 		want := []string{"canary-ready pass", "canary-endpoints pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait", "primary-ready pass"}
 		if diff := cmp.Diff(want, verdicts(got)); diff != "" {
 			t.Errorf("gates (-want +got):\n%s", diff)
@@ -51,7 +51,7 @@ func TestLookSeesWhatTheControllerWould(t *testing.T) {
 			t.Errorf("got next step %q, weight %d, state %s; want weight 40, 20, moving", got.NextStep, got.Weight, got.State)
 		}
 		if len(got.Unread) > 0 {
-			t.Errorf("something could not be read: %v", got.Unread)
+			t.Errorf("some objects could not be read: %v", got.Unread)
 		}
 		if len(got.Events) != 1 {
 			t.Errorf("got %d events, want 1", len(got.Events))
@@ -62,7 +62,7 @@ func TestLookSeesWhatTheControllerWould(t *testing.T) {
 	})
 }
 
-func TestLookDoesWithoutWhatMayNotBeRead(t *testing.T) {
+func TestObserveUsesTheStatusWithoutPermissions(t *testing.T) {
 	for _, tc := range []struct {
 		forbidden []string
 		unread    string
@@ -79,7 +79,7 @@ func TestLookDoesWithoutWhatMayNotBeRead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := clitest.NewWorld(t, clitest.Cart)
 				w.Forbid(tc.forbidden...)
-				got, _ := look(t, w)
+				got, _ := observeCart(t, w)
 				if diff := cmp.Diff(tc.gates, verdicts(got)); diff != "" {
 					t.Errorf("gates (-want +got):\n%s", diff)
 				}
@@ -87,26 +87,26 @@ func TestLookDoesWithoutWhatMayNotBeRead(t *testing.T) {
 					t.Errorf("got next step %q at weight %d, want weight 40 at 20", got.NextStep, got.Weight)
 				}
 				if !slices.ContainsFunc(got.Unread, func(text string) bool { return strings.HasPrefix(text, "No permission to read "+tc.unread) }) {
-					t.Errorf("nothing says that %s could not be read: %q", tc.unread, got.Unread)
+					t.Errorf("no message reports that %s could not be read: %q", tc.unread, got.Unread)
 				}
 			})
 		})
 	}
 }
 
-func TestAChangedTargetIsSeenWithoutAController(t *testing.T) {
+func TestAChangedTargetIsObservedWithoutAController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := clitest.NewWorld(t, clitest.Cart)
 		d := w.Deployment("cart")
 		w.Change(d, func() { d.Spec.Template.Spec.Containers[0].Image = "cart:v3" })
-		got, _ := look(t, w)
+		got, _ := observeCart(t, w)
 		if want := "all traffic returns to cart-primary"; got.NextStep != want {
 			t.Errorf("next step of a release whose target changed: got %q, want %q", got.NextStep, want)
 		}
 	})
 }
 
-func TestControllerIsFoundByItsSigns(t *testing.T) {
+func TestControllerIsDetectedByItsSigns(t *testing.T) {
 	const lease = `
 ---
 apiVersion: coordination.k8s.io/v1
@@ -145,7 +145,7 @@ spec: {holderIdentity: flagger-1, leaseDurationSeconds: 15, renewTime: "2000-01-
 						}}
 					})
 				}
-				if _, got := look(t, w); got.State != tc.want {
+				if _, got := observeCart(t, w); got.State != tc.want {
 					t.Errorf("got %+v, want %s", got, tc.want)
 				}
 			})
@@ -153,7 +153,7 @@ spec: {holderIdentity: flagger-1, leaseDurationSeconds: 15, renewTime: "2000-01-
 	}
 }
 
-func TestTheFlagsOfTheControllerDecideAboutTheWindow(t *testing.T) {
+func TestTheFlagsOfTheControllerSetTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		short := strings.Replace(clitest.Cart, "interval: 30s", "interval: 2s", 1)
 		for _, tc := range []struct {
@@ -169,7 +169,7 @@ func TestTheFlagsOfTheControllerDecideAboutTheWindow(t *testing.T) {
 		} {
 			w := clitest.NewWorld(t, tc.world)
 			w.Session.ControllerFlags = tc.flags
-			got, _ := look(t, w)
+			got, _ := observeCart(t, w)
 			if length := got.Window.End.Sub(got.Window.Start); length != tc.want {
 				t.Errorf("%s: got a window of %s, want %s", tc.name, length, tc.want)
 			}
@@ -186,7 +186,7 @@ func TestErrorsHaveTheirKind(t *testing.T) {
 	}{
 		{"no such release", nil, "basket", cluster.ErrNotFound},
 		{"no such kind", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "flagger.app", Kind: "Canary"}}, "cart", cluster.ErrNotFound},
-		{"nobody answers", errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"), "cart", cluster.ErrUnreachable},
+		{"no response", errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"), "cart", cluster.ErrUnreachable},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := clitest.NewWorld(t, clitest.Cart)
@@ -200,6 +200,6 @@ func TestErrorsHaveTheirKind(t *testing.T) {
 	w := clitest.NewWorld(t, clitest.Cart)
 	w.Forbid("Canary")
 	if _, err := w.Session.Observe(t.Context(), cluster.Selection{}); !errors.Is(err, cluster.ErrUnreachable) {
-		t.Errorf("without the right to list Canaries: got %v, want %v", err, cluster.ErrUnreachable)
+		t.Errorf("without permission to list Canaries: got %v, want %v", err, cluster.ErrUnreachable)
 	}
 }

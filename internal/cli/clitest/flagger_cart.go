@@ -1,8 +1,8 @@
 package clitest
 
-// Left is an idle Canary cart in namespace shop after a release by gatewayapi:v1, and its objects, as Flagger 1.43 leaves
+// FlaggerCart is an idle Canary cart in namespace shop after a release by gatewayapi:v1, and its objects, as Flagger 1.43 leaves
 // them. Serin has written none of its fields.
-const Left = `
+const FlaggerCart = `
 apiVersion: flagger.app/v1beta1
 kind: Canary
 metadata: {name: cart, namespace: shop, uid: cart-uid, generation: 1}
