@@ -204,7 +204,7 @@ func storedInWindow(s Snapshot, g release.GateView) bool {
 func withLastAnswer(view, last release.GateView, now time.Time) release.GateView {
 	view.Value, view.Limit, view.Query = last.Value, last.Limit, last.Query
 	answered := last
-	answered.Question, answered.Last = view.Question, view.Last
+	answered.Question, answered.LastVerdict = view.Question, view.LastVerdict
 	byUser := last.Opener == release.ByUser
 	switch last.Verdict {
 	case release.Pass, release.Fail:
@@ -215,10 +215,10 @@ func withLastAnswer(view, last release.GateView, now time.Time) release.GateView
 			return view
 		}
 		if byUser { // a webhook requested a rollback
-			answered.Last = last.Verdict
+			answered.LastVerdict = last.Verdict
 			return answered
 		}
-		view.Last = last.Verdict
+		view.LastVerdict = last.Verdict
 		if last.Message != "" {
 			view.Message += "; the last answer: " + last.Message
 		}

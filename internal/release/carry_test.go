@@ -8,10 +8,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func TestPodsForAllTraffic(t *testing.T) {
+func TestPodsForAllTrafficIsAtMostTheDesiredNumber(t *testing.T) {
 	for _, tt := range []struct {
-		name                   string
-		asked, carriedBy, want int32
+		name                     string
+		desired, carriedBy, want int32
 	}{
 		{"none desired", 0, 5, 0},
 		{"no pod carried it", 10, 0, 1},
@@ -19,14 +19,14 @@ func TestPodsForAllTraffic(t *testing.T) {
 		{"more carried it than desired", 3, 10, 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := release.PodsForAllTraffic(tt.asked, tt.carriedBy); got != tt.want {
-				t.Errorf("Carriers(%d, %d) = %d, want %d", tt.asked, tt.carriedBy, got, tt.want)
+			if got := release.PodsForAllTraffic(tt.desired, tt.carriedBy); got != tt.want {
+				t.Errorf("PodsForAllTraffic(%d, %d) = %d, want %d", tt.desired, tt.carriedBy, got, tt.want)
 			}
 		})
 	}
 }
 
-func TestCarriedWeight(t *testing.T) {
+func TestCarriedWeightIsProportionalToAvailablePods(t *testing.T) {
 	for _, tt := range []struct {
 		name                           string
 		total, available, enough, want int32
@@ -41,7 +41,7 @@ func TestCarriedWeight(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := release.CarriedWeight(tt.total, tt.available, tt.enough); got != tt.want {
-				t.Errorf("Carried(%d, %d, %d) = %d, want %d", tt.total, tt.available, tt.enough, got, tt.want)
+				t.Errorf("CarriedWeight(%d, %d, %d) = %d, want %d", tt.total, tt.available, tt.enough, got, tt.want)
 			}
 		})
 	}

@@ -48,12 +48,12 @@ type Answer struct {
 // Answers are the answers to the queries of one release, by ID.
 type Answers map[string]Answer
 
-// AnswerTo returns the valid answer to a query: from a call that did not begin before p.Since, or that was sent because
-// of exactly this Since. The latter matters if the clock was set back in between: the query would otherwise be sent
-// repeatedly until the clock has caught up.
-func (a Answers) AnswerTo(p Query) (Answer, bool) {
-	answer, ok := a[p.ID]
-	if !ok || answer.Ended.IsZero() || answer.Began.Before(p.Since) && !answer.Since.Equal(p.Since) {
+// AnswerTo returns the valid answer to a query: from a call that did not begin before query.Since, or that was sent
+// because of exactly this Since. The latter matters if the clock was set back in between: the query would otherwise be
+// sent repeatedly until the clock has caught up.
+func (a Answers) AnswerTo(query Query) (Answer, bool) {
+	answer, ok := a[query.ID]
+	if !ok || answer.Ended.IsZero() || answer.Began.Before(query.Since) && !answer.Since.Equal(query.Since) {
 		return Answer{}, false
 	}
 	return answer, true

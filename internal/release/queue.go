@@ -43,12 +43,14 @@ type QueueEntry struct {
 	Since    time.Time
 }
 
-func (p QueueEntry) isSame(other QueueEntry) bool {
-	return p.Kind == other.Kind && p.Namespace == other.Namespace && p.Name == other.Name
+// isSame reports whether two entries belong to the same release.
+func (e QueueEntry) isSame(other QueueEntry) bool {
+	return e.Kind == other.Kind && e.Namespace == other.Namespace && e.Name == other.Name
 }
 
-// startsBefore is the order of the queue. Names decide between otherwise equal entries, so that the order is total.
-func startsBefore(a, b QueueEntry) int {
+// compareInQueue returns a negative number if a starts before b. Names decide between otherwise equal entries, so that
+// the order is total.
+func compareInQueue(a, b QueueEntry) int {
 	return cmp.Or(
 		cmp.Compare(b.Priority, a.Priority), a.Since.Compare(b.Since),
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind),
@@ -57,9 +59,9 @@ func startsBefore(a, b QueueEntry) int {
 
 // FreesSlot reports whether a change of one release may let others start: it ended, left the queue, or changed its
 // priority.
-func FreesSlot(was, is QueueEntry) bool {
-	ended, left := was.InProgress && !is.InProgress, was.Waiting && !is.Waiting && !is.InProgress
-	return ended || left || is.Waiting && was.Priority != is.Priority
+func FreesSlot(before, after QueueEntry) bool {
+	ended, leftQueue := before.InProgress && !after.InProgress, before.Waiting && !after.Waiting && !after.InProgress
+	return ended || leftQueue || after.Waiting && before.Priority != after.Priority
 }
 
 // QueueState contains whether a release may start, and its position in the queue.
@@ -74,26 +76,26 @@ type QueueState struct {
 }
 
 // String returns the message of the gate.
-func (t QueueState) String() string {
+func (s QueueState) String() string {
 	where := "in the cluster"
-	if t.Namespaced {
+	if s.Namespaced {
 		where = "in this namespace"
 	}
-	inProgress := fmt.Sprintf("%d of at most %d releases in progress %s", t.InProgress, t.Limit, where)
-	if t.Open {
+	inProgress := fmt.Sprintf("%d of at most %d releases in progress %s", s.InProgress, s.Limit, where)
+	if s.Open {
 		return inProgress
 	}
-	return fmt.Sprintf("%s of %d waiting: %s", ordinal(t.Position), t.Waiting, inProgress)
+	return fmt.Sprintf("%s of %d waiting: %s", ordinal(s.Position), s.Waiting, inProgress)
 }
 
 // Gate returns the gate before the start of a release. It waits while the maximum number of releases is in progress,
 // and opens when one of them ends.
-func (t QueueState) Gate() Gate {
-	if t.Open {
-		return NewPassingGate("turn", t.String())
+func (s QueueState) Gate() Gate {
+	if s.Open {
+		return NewPassingGate("turn", s.String())
 	}
-	g := NewWaitingGate("turn", ByCluster, t.String())
-	g.Value, g.Limit = strconv.Itoa(t.InProgress)+" in progress", strconv.Itoa(t.Limit)
+	g := NewWaitingGate("turn", ByCluster, s.String())
+	g.Value, g.Limit = strconv.Itoa(s.InProgress)+" in progress", strconv.Itoa(s.Limit)
 	return g
 }
 
@@ -120,29 +122,29 @@ func ordinal(n int) string {
 func (l ConcurrencyLimits) QueueState(entries []QueueEntry, entry QueueEntry) QueueState {
 	entry.InProgress, entry.Waiting = false, true
 	others := slices.DeleteFunc(slices.Clone(entries), entry.isSame)
-	inProgress, here := 0, 0
-	for _, p := range others {
-		if p.InProgress {
+	inProgress, inNamespace := 0, 0
+	for _, other := range others {
+		if other.InProgress {
 			inProgress++
-			if p.Namespace == entry.Namespace {
-				here++
+			if other.Namespace == entry.Namespace {
+				inNamespace++
 			}
 		}
 	}
 	state := QueueState{InProgress: inProgress, Limit: l.Cluster}
-	if l.Namespace > 0 && (l.Cluster == 0 || here >= l.Namespace || l.Cluster-inProgress > l.Namespace-here) {
-		state = QueueState{InProgress: here, Limit: l.Namespace, Namespaced: true} // report the limit that is closer
+	if l.Namespace > 0 && (l.Cluster == 0 || inNamespace >= l.Namespace || l.Cluster-inProgress > l.Namespace-inNamespace) {
+		state = QueueState{InProgress: inNamespace, Limit: l.Namespace, Namespaced: true} // report the limit that is closer
 	}
 	starting := l.NextToStart(append(others, entry))
 	if state.Open = slices.ContainsFunc(starting, entry.isSame); state.Open {
 		return state
 	}
-	for _, p := range others {
-		if !p.Waiting || p.InProgress || state.Namespaced && p.Namespace != entry.Namespace {
+	for _, other := range others {
+		if !other.Waiting || other.InProgress || state.Namespaced && other.Namespace != entry.Namespace {
 			continue
 		}
 		state.Waiting++
-		if startsBefore(p, entry) < 0 {
+		if compareInQueue(other, entry) < 0 {
 			state.Position++
 		}
 	}
@@ -152,24 +154,24 @@ func (l ConcurrencyLimits) QueueState(entries []QueueEntry, entry QueueEntry) Qu
 
 // NextToStart returns the releases that may start now, in order.
 func (l ConcurrencyLimits) NextToStart(entries []QueueEntry) []QueueEntry {
-	inProgress, here := 0, map[string]int{}
+	inProgress, inNamespace := 0, map[string]int{}
 	var queue []QueueEntry
-	for _, p := range entries {
+	for _, e := range entries {
 		switch {
-		case p.InProgress:
+		case e.InProgress:
 			inProgress++
-			here[p.Namespace]++
-		case p.Waiting:
-			queue = append(queue, p)
+			inNamespace[e.Namespace]++
+		case e.Waiting:
+			queue = append(queue, e)
 		}
 	}
-	slices.SortFunc(queue, startsBefore)
-	return slices.DeleteFunc(queue, func(p QueueEntry) bool {
-		if l.Cluster > 0 && inProgress >= l.Cluster || l.Namespace > 0 && here[p.Namespace] >= l.Namespace {
+	slices.SortFunc(queue, compareInQueue)
+	return slices.DeleteFunc(queue, func(e QueueEntry) bool {
+		if l.Cluster > 0 && inProgress >= l.Cluster || l.Namespace > 0 && inNamespace[e.Namespace] >= l.Namespace {
 			return true
 		}
 		inProgress++
-		here[p.Namespace]++
+		inNamespace[e.Namespace]++
 		return false
 	})
 }

@@ -11,7 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Decision is what follows from a snapshot. S is the status type of the kind of resource.
+// Decision is the result of evaluating a snapshot: the new status and everything that the reconciler does for it. S is
+// the status type of the kind of resource.
 type Decision[S any] struct {
 	// Status is written after the effects were applied. If it equals the status of the snapshot, nothing is written.
 	Status S
@@ -116,16 +117,15 @@ type Alert struct {
 // Verdict of a gate.
 type Verdict string
 
-// The verdicts. Pass: the next gate may send its query. Ask: the gate waits for an answer. Wait: the gate names what
-// opens it. Fail: a check failed, or the user must act.
+// The verdicts.
 const (
-	Pass Verdict = "pass"
-	Ask  Verdict = "ask"
-	Wait Verdict = "wait"
-	Fail Verdict = "fail"
+	Pass Verdict = "pass" // the next gate may send its query
+	Ask  Verdict = "ask"  // the gate waits for the answer to its query
+	Wait Verdict = "wait" // the gate names what opens it
+	Fail Verdict = "fail" // a check failed, or the user must act
 )
 
-// Opener is what opens a gate that does not pass.
+// Opener names what opens a gate that does not pass.
 type Opener string
 
 // The openers. A gate that does not pass and has no opener is a dead end, which a property test forbids. The values are
@@ -141,7 +141,7 @@ const (
 type Gate struct {
 	Name    string
 	Verdict Verdict
-	// Message is what was observed, without a full stop.
+	// Message describes the observation, without a full stop.
 	Message string
 	// Opener is set unless the gate passes.
 	Opener Opener
@@ -266,13 +266,13 @@ func NewFailedGate(name string, opener Opener, message string) Gate {
 	return Gate{Name: name, Verdict: Fail, Opener: opener, Message: message}
 }
 
-// Truncate returns a text of at most a number of bytes. A longer text is cut between two characters.
-func Truncate(text string, most int) string {
-	if len(text) <= most {
+// Truncate shortens a text to at most limit bytes. A longer text is cut between two characters.
+func Truncate(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
 	const ellipsis = "…"
-	cut := max(most-len(ellipsis), 0)
+	cut := max(limit-len(ellipsis), 0)
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}

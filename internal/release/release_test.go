@@ -11,17 +11,17 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func passes(int) release.Gate { return release.NewPassingGate("passes", "seen") }
+func passingGate(int) release.Gate { return release.NewPassingGate("passes", "seen") }
 
-func waits(int) release.Gate {
+func timedGate(int) release.Gate {
 	return release.NewTimedGate("waits", noon.Add(time.Minute), "until a minute past noon")
 }
 
-func asks(int) release.Gate {
-	return release.NewQueryGate("asks", release.Query{ID: "question"}, "waiting for the answer")
+func queryGate(int) release.Gate {
+	return release.NewQueryGate("asks", release.Query{ID: "query"}, "waiting for the answer")
 }
 
-func fails(int) release.Gate { return release.NewFailedGate("fails", release.ByUser, "no") }
+func failedGate(int) release.Gate { return release.NewFailedGate("fails", release.ByUser, "no") }
 
 func TestEvaluateGatesDefersQueriesUntilPrecedingGatesPass(t *testing.T) {
 	for _, test := range []struct {
@@ -33,12 +33,12 @@ func TestEvaluateGatesDefersQueriesUntilPrecedingGatesPass(t *testing.T) {
 		wake    time.Time
 	}{
 		{"nothing", nil, release.Pass, "", 0, time.Time{}},
-		{"all pass", []func(int) release.Gate{passes, passes}, release.Pass, "", 0, time.Time{}},
-		{"a query alone", []func(int) release.Gate{passes, asks}, release.Ask, "asks", 1, time.Time{}},
-		{"a query after a waiting gate is deferred", []func(int) release.Gate{waits, asks}, release.Wait, "waits", 0, noon.Add(time.Minute)},
-		{"a query after a query is deferred", []func(int) release.Gate{asks, asks}, release.Ask, "asks", 1, time.Time{}},
-		{"a query after a failed gate is deferred", []func(int) release.Gate{fails, asks}, release.Fail, "fails", 0, time.Time{}},
-		{"a waiting gate after a query is evaluated", []func(int) release.Gate{asks, waits}, release.Ask, "asks", 1, noon.Add(time.Minute)},
+		{"all pass", []func(int) release.Gate{passingGate, passingGate}, release.Pass, "", 0, time.Time{}},
+		{"a query alone", []func(int) release.Gate{passingGate, queryGate}, release.Ask, "asks", 1, time.Time{}},
+		{"a query after a waiting gate is deferred", []func(int) release.Gate{timedGate, queryGate}, release.Wait, "waits", 0, noon.Add(time.Minute)},
+		{"a query after a query is deferred", []func(int) release.Gate{queryGate, queryGate}, release.Ask, "asks", 1, time.Time{}},
+		{"a query after a failed gate is deferred", []func(int) release.Gate{failedGate, queryGate}, release.Fail, "fails", 0, time.Time{}},
+		{"a waiting gate after a query is evaluated", []func(int) release.Gate{queryGate, timedGate}, release.Ask, "asks", 1, noon.Add(time.Minute)},
 	} {
 		gates := release.EvaluateGates(0, test.gates...)
 		if len(gates) != len(test.gates) || gates.Verdict() != test.verdict || len(gates.Queries()) != test.asked || !gates.Wake().Equal(test.wake) {
@@ -90,27 +90,27 @@ func TestWakeIsTheEarliestTimeOfAClosedGate(t *testing.T) {
 	}
 }
 
-func TestAnswerTo(t *testing.T) {
+func TestAnswerToIgnoresPendingAndOutdatedAnswers(t *testing.T) {
 	answers := release.Answers{
-		"old": {Began: noon, Ended: noon}, "out": {Began: noon},
+		"answered": {Began: noon, Ended: noon}, "pending": {Began: noon},
 	}
 	for _, test := range []struct {
 		name  string
-		probe release.Query
+		query release.Query
 		want  bool
 	}{
 		{"unknown", release.Query{ID: "new"}, false},
-		{"in progress", release.Query{ID: "out"}, false},
-		{"any", release.Query{ID: "old"}, true},
-		{"from that moment", release.Query{ID: "old", Since: noon}, true},
-		{"from later", release.Query{ID: "old", Since: noon.Add(1)}, false},
+		{"in progress", release.Query{ID: "pending"}, false},
+		{"any", release.Query{ID: "answered"}, true},
+		{"from that moment", release.Query{ID: "answered", Since: noon}, true},
+		{"from later", release.Query{ID: "answered", Since: noon.Add(1)}, false},
 	} {
-		if _, got := answers.AnswerTo(test.probe); got != test.want {
-			t.Errorf("%s: counts %v, want %v", test.name, got, test.want)
+		if _, got := answers.AnswerTo(test.query); got != test.want {
+			t.Errorf("%s: answered %v, want %v", test.name, got, test.want)
 		}
 	}
-	if _, ok := release.Answers(nil).AnswerTo(release.Query{ID: "old"}); ok {
-		t.Error("no answers have an answer")
+	if _, ok := release.Answers(nil).AnswerTo(release.Query{ID: "answered"}); ok {
+		t.Error("nil Answers returned an answer")
 	}
 }
 
@@ -128,7 +128,7 @@ func TestLaterOf(t *testing.T) {
 	}
 }
 
-func TestRoute(t *testing.T) {
+func TestRouteStableWeightAndText(t *testing.T) {
 	for _, test := range []struct {
 		route  release.Route
 		stable int

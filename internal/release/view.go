@@ -82,8 +82,8 @@ type GateView struct {
 	// Question is the query of the gate, also before it is sent; nil: the gate has none. Its type belongs to the kind
 	// of release.
 	Question any
-	// Last is the verdict on the previous answer while the next answer is pending.
-	Last Verdict
+	// LastVerdict is the verdict on the previous answer while the next answer is pending.
+	LastVerdict Verdict
 	// Since is the time of the last change of the verdict; zero: unknown.
 	Since time.Time
 	// Run is the AnalysisRun that the gate evaluates; empty: none.

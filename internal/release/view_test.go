@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func TestEarliestStep(t *testing.T) {
+func TestEarliestStepDependsOnlyOnTimedGates(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	later := now.Add(time.Minute)
 	for _, tc := range []struct {
@@ -28,7 +28,7 @@ func TestEarliestStep(t *testing.T) {
 	}
 }
 
-func TestGateKindsOf(t *testing.T) {
+func TestGateKindsResolvePlaceholders(t *testing.T) {
 	kinds := release.GateKinds{{Name: "rollout-asked/HOOK"}, {Name: "rollout/HOOK"}, {Name: "window"}, {Name: "METRIC"}}
 	for name, want := range map[string]string{
 		"window": "window", "rollout/load": "rollout/HOOK", "rollout-asked/load": "rollout-asked/HOOK", "rollout": "", "windows": "", "": "",

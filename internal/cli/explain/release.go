@@ -175,7 +175,7 @@ func eventsSince(events []Event, beginning string) []Event {
 func newGate(view release.GateView, r *Release, other OtherController) Gate {
 	g := Gate{
 		Name: view.Name, Verdict: string(view.Verdict), Message: view.Message, Opener: string(view.Opener),
-		Value: view.Value, Limit: view.Limit, Query: view.Query, Last: string(view.Last), Since: utc(view.Since), Until: utc(view.Until),
+		Value: view.Value, Limit: view.Limit, Query: view.Query, Last: string(view.LastVerdict), Since: utc(view.Since), Until: utc(view.Until),
 	}
 	switch {
 	case !g.opensByUser():
