@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// advanceStep advances to the next step of the plan and opens its window.
+// advanceStep advances to the next step of the plan and opens its window, or starts the promotion after the last one.
 func advanceStep(e *statusEdit, gates release.Gates) Decision {
 	s := e.snapshot
 	e.serin.Held, e.serin.Unreachable = "", nil

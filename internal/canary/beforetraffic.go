@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// judgeBeforeTraffic evaluates the gates before the new revision receives its first request.
-func judgeBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
+// evaluateBeforeTraffic evaluates the gates before the new revision receives its first request.
+func evaluateBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 	conditions := []gate{primaryReady, canaryReady, canaryEndpoints}
 	if ready := release.EvaluateGates(s, conditions...); ready.Verdict() != release.Pass {
 		return awaitCanaryReady(s, ready, effects)
@@ -20,27 +20,27 @@ func judgeBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
 		conditions = append(conditions, rollbackRequestPolled(hook, "first"))
 	}
-	pre := s.Plan.hooksOfType(flaggerv1.PreRolloutHook)
-	if len(pre) > 0 && !s.serin().Started {
+	preRolloutHooks := s.Plan.hooksOfType(flaggerv1.PreRolloutHook)
+	if len(preRolloutHooks) > 0 && !s.serin().Started {
 		// The status records that the hooks are called before they are, so that a crash does not attribute the calls to another
 		// attempt.
 		gates := release.EvaluateGates(s, conditions...)
 		if gates.Verdict() != release.Pass {
-			return beforeTrafficNotPassed(s, gates, effects)
+			return handleClosedGate(s, gates, effects)
 		}
 		e := s.edit().addEffects(effects...)
 		e.serin.Started = true
 		return e.addEvents(startEvents(s, gates)...).decision(gates)
 	}
-	for _, hook := range pre {
-		conditions = append(conditions, preRollout(hook, s.askRefusedHooksFrom()))
+	for _, hook := range preRolloutHooks {
+		conditions = append(conditions, preRolloutPassed(hook, s.askRefusedHooksFrom()))
 	}
 	if s.Plan.Strategy == Weighted {
 		conditions = append(conditions, trafficGates(s)...)
 	}
 	gates := release.EvaluateGates(s, conditions...)
 	if gates.Verdict() != release.Pass {
-		return beforeTrafficNotPassed(s, gates, effects)
+		return handleClosedGate(s, gates, effects)
 	}
 	e := s.edit().addEffects(effects...).addEvents(startEvents(s, gates)...)
 	e.serin.Started, e.serin.Asked = true, nil
@@ -61,14 +61,14 @@ func startEvents(s Snapshot, gates release.Gates) []release.Event {
 		}
 		events = append(events, release.Event{Type: release.Normal, Message: "Starting canary analysis for " + s.Plan.targetName()})
 		if !refused {
-			for _, note := range s.Plan.Warnings {
-				events = append(events, release.Event{Type: release.Warning, Message: note})
+			for _, warning := range s.Plan.Warnings {
+				events = append(events, release.Event{Type: release.Warning, Message: warning})
 			}
 		}
 	}
 	for _, gate := range gates {
-		held := s.serin().Held != "" && !isHookGate(&gate, flaggerv1.ConfirmTrafficIncreaseHook)
-		if !held && !isHookGate(&gate, flaggerv1.RollbackHook) {
+		reported := s.serin().Held != "" && !isHookGate(&gate, flaggerv1.ConfirmTrafficIncreaseHook)
+		if !reported && !isHookGate(&gate, flaggerv1.RollbackHook) {
 			events = append(events, gate.Events...)
 		}
 		if gate.Verdict != release.Pass {
@@ -78,17 +78,17 @@ func startEvents(s Snapshot, gates release.Gates) []release.Event {
 	return events
 }
 
-// preRollout is the gate of a webhook that tests the new revision before it receives traffic. A refusal is a failed check.
-func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
+// preRolloutPassed is the gate of a webhook that tests the new revision before it receives traffic. A refusal is a failed check.
+func preRolloutPassed(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGateName(hook)
-		p := hookQuery(s, hook, "first", from)
-		answer, ok := s.Answers.AnswerTo(p)
+		query := hookQuery(s, hook, "first", from)
+		answer, ok := s.Answers.AnswerTo(query)
 		switch {
 		case !ok && s.Now.Before(from):
 			return release.NewTimedGate(name, from, hook.Name+" failed; called again at "+from.UTC().Format(time.TimeOnly))
 		case !ok:
-			return hookQueryGate(s, p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for a response from "+hook.Name)
+			return hookQueryGate(s, query, hook, flaggerv1.CanaryPhaseProgressing, "waiting for a response from "+hook.Name)
 		case answer.Outcome == release.Yes:
 			g := release.NewPassingGate(name, "passed")
 			g.Answer = &answer
@@ -114,8 +114,9 @@ func trafficGates(s Snapshot) []gate {
 	return out
 }
 
-// beforeTrafficNotPassed decides when a gate before the first request does not pass.
-func beforeTrafficNotPassed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+// handleClosedGate decides about a release whose gates before the first request do not all pass: it rolls back, counts a failed
+// check, or waits.
+func handleClosedGate(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
 	e := s.edit().addEffects(effects...)
 	switch {
@@ -123,10 +124,10 @@ func beforeTrafficNotPassed(s Snapshot, gates release.Gates, effects []release.E
 		return e.addEvents(gates.Events()...).recordIntent(intentRollback, first.Message).decision(gates)
 	case first.Verdict == release.Fail:
 		// A pre-rollout hook refused. It is called again one interval after that call.
-		asked := metav1.NewMicroTime(s.clampToNow(first.Answer.Began))
+		calledAt := metav1.NewMicroTime(s.clampToNow(first.Answer.Began))
 		e.addEvents(startEvents(s, gates)...)
 		e.status.FailedChecks++
-		e.serin.Started, e.serin.Asked = true, &asked
+		e.serin.Started, e.serin.Asked = true, &calledAt
 		return e.decision(gates)
 	case isHookGate(first, flaggerv1.ConfirmTrafficIncreaseHook) && first.Opener == release.ByUser && s.serin().Held != first.Name:
 		e.addEvents(withAlert(startEvents(s, gates), s.Plan.mutesAlerts(first.Name), release.Warn, "Canary traffic increase is waiting for approval.")...)
@@ -137,6 +138,6 @@ func beforeTrafficNotPassed(s Snapshot, gates release.Gates, effects []release.E
 	}
 }
 
-func isHookGate(g *release.Gate, of flaggerv1.HookType) bool {
-	return strings.HasPrefix(g.Name, string(of)+"/")
+func isHookGate(g *release.Gate, hookType flaggerv1.HookType) bool {
+	return strings.HasPrefix(g.Name, string(hookType)+"/")
 }

@@ -62,8 +62,8 @@ func awaitStartApproval(s Snapshot) Decision {
 		e := s.edit().addEffects(effects...).addEvents(rollback.Events()...)
 		return failRelease(e, "a webhook requested a rollback before the release started").decision(rollback)
 	}
-	starts := release.EvaluateGates(s, startGates(s)...)
-	gates := slices.Concat(rollback, starts)
+	start := release.EvaluateGates(s, startGates(s)...)
+	gates := slices.Concat(rollback, start)
 	switch first := gates.First(); {
 	case first == nil:
 		return startRelease(s, gates)
@@ -72,7 +72,7 @@ func awaitStartApproval(s Snapshot) Decision {
 		e := s.edit().addEffects(effects...)
 		yieldInQueue(e)
 		recordRefusal(e, first)
-		return e.addEvents(awaitingApprovalEvents(s, starts)...).decision(gates)
+		return e.addEvents(awaitingApprovalEvents(s, start)...).decision(gates)
 	default:
 		return wakeNoLaterThan(waitInQueue(s, gates, effects...), nextRollbackPoll(s, "waiting"))
 	}
@@ -114,10 +114,10 @@ func recordAwaitingApproval(e *statusEdit) *statusEdit {
 	return e
 }
 
-// recordRefusal records a closed gate, so that its event is sent once, and when its webhook was called.
+// recordRefusal records the gate of a webhook that refused, so that its event is sent once, and the time of the call.
 func recordRefusal(e *statusEdit, g *release.Gate) {
-	asked := metav1.NewMicroTime(g.Until.Add(-e.snapshot.Plan.Window))
-	e.serin.Asked, e.serin.Held = &asked, g.Name
+	calledAt := metav1.NewMicroTime(g.Until.Add(-e.snapshot.Plan.Window))
+	e.serin.Asked, e.serin.Held = &calledAt, g.Name
 }
 
 func awaitingApprovalEvents(s Snapshot, gates release.Gates) []release.Event {

@@ -8,8 +8,8 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 )
 
-// BenchmarkNext measures decisions: about an idle Canary, during a window, at the end of a window, and about a step, which is the only
-// one that writes a status.
+// BenchmarkNext measures decisions: about an idle Canary, during a window, at the end of a window, and about a step, which is
+// the only one that writes a status.
 func BenchmarkNext(b *testing.B) {
 	w := newWorld()
 	w.instant, w.standing["all"] = true, "good"

@@ -15,8 +15,8 @@ func blockingReasons(s Snapshot) release.Gates {
 	if s.TargetConflict != "" {
 		gates = append(gates, release.NewFailedGate("obstacle", release.ByUser, s.TargetConflict))
 	}
-	for _, block := range s.Plan.ValidationErrors {
-		gates = append(gates, release.NewFailedGate("plan", release.ByUser, block))
+	for _, message := range s.Plan.ValidationErrors {
+		gates = append(gates, release.NewFailedGate("plan", release.ByUser, message))
 	}
 	if s.Workload.Problem != "" {
 		gates = append(gates, release.NewFailedGate("target", release.ByUser, s.Workload.Problem))
@@ -27,12 +27,13 @@ func blockingReasons(s Snapshot) release.Gates {
 	return gates
 }
 
-// blockedDecision changes nothing and reports, in the condition Blocked and in an event, what the user must fix. The only exception:
-// if the target was deleted while it had traffic, the traffic moves to the primary, unless the target belongs to another Canary.
+// blockedDecision changes nothing, and reports the problems that the user must fix in the condition Blocked and in events.
+// There is one exception: if the target was deleted while it had traffic, the traffic moves to the primary, unless the target
+// belongs to another Canary.
 func blockedDecision(s Snapshot, gates release.Gates) Decision {
-	lost := s.TargetConflict == "" && !s.Workload.Target.Found && s.Workload.Problem != "" && s.routeReadable() && s.liveWeight() > 0 && s.primaryCanServe()
+	targetLost := s.TargetConflict == "" && !s.Workload.Target.Found && s.Workload.Problem != "" && s.routeReadable() && s.liveWeight() > 0 && s.primaryCanServe()
 	switch {
-	case !lost:
+	case !targetLost:
 		return pauseDeadline(s, withBlockedCondition(s, gates))
 	case s.hasUnrecordedTraffic():
 		return recordUnrecordedTraffic(s)

@@ -21,27 +21,27 @@ func samplesBelongToRevision(s Snapshot) release.Gate {
 	return release.NewPassingGate("old-samples", "")
 }
 
-// metricPasses is one check of a window. Its first final answer is valid for the whole window.
+// metricPasses is the gate of one check. Its first final answer is valid for the whole window.
 func metricPasses(check Check) gate {
 	return func(s Snapshot) release.Gate {
-		name, p := check.Metric.Name, metricQuery(s, check)
-		answer, ok := s.Answers.AnswerTo(p)
+		name, query := check.Metric.Name, metricQuery(s, check)
+		answer, ok := s.Answers.AnswerTo(query)
 		if !ok {
-			p.Request = MetricQuery{Check: check}
-			return release.NewQueryGate(name, p, "waiting for the query result")
+			query.Request = MetricQuery{Check: check}
+			return release.NewQueryGate(name, query, "waiting for the query result")
 		}
 		g := release.Gate{Name: name, Query: answer.Query, Answer: &answer}
 		switch answer.Outcome {
 		case release.Measured:
-			j := judgeValue(check, answer.Value)
-			g.Value, g.Limit, g.Verdict, g.Message = j.value, j.limit, release.Pass, j.value+" is within the limit"
-			if !j.ok {
-				g.Verdict, g.Opener, g.Message = release.Fail, release.ByTime, j.text
-				g.Events = []release.Event{{Type: release.Warning, Message: fmt.Sprintf("Halt %s advancement %s", s.Plan.qualifiedName(), j.text)}}
+			result := evaluateCheck(check, answer.Value)
+			g.Value, g.Limit, g.Verdict, g.Message = result.value, result.limit, release.Pass, result.value+" is within the limit"
+			if !result.ok {
+				g.Verdict, g.Opener, g.Message = release.Fail, release.ByTime, result.text
+				g.Events = []release.Event{{Type: release.Warning, Message: fmt.Sprintf("Halt %s advancement %s", s.Plan.qualifiedName(), result.text)}}
 			}
 			return g
 		case release.Unreachable:
-			if wait, held := providerUnreachable(s, p, check, answer); held {
+			if wait, pending := providerUnreachable(s, query, check, answer); pending {
 				wait.Query, wait.Answer = answer.Query, &answer
 				return wait
 			}
@@ -60,23 +60,24 @@ func metricPasses(check Check) gate {
 	}
 }
 
-// providerUnreachable keeps the window open while an unreachable provider does not count as a failed check yet.
-func providerUnreachable(s Snapshot, p release.Query, check Check, answer release.Answer) (release.Gate, bool) {
-	counted := providerUnreachableSince(s, answer).Add(unreachableGrace)
-	if !s.Now.Before(counted) {
+// providerUnreachable returns the gate that keeps the window open during the grace period of an unreachable provider; false: the
+// grace period is over, and the check has failed.
+func providerUnreachable(s Snapshot, query release.Query, check Check, answer release.Answer) (release.Gate, bool) {
+	countsFrom := providerUnreachableSince(s, answer).Add(unreachableGrace)
+	if !s.Now.Before(countsFrom) {
 		return release.Gate{}, false
 	}
-	again := s.clampToNow(answer.Began).Add(min(askAgainInterval, s.Plan.Window))
-	message := fmt.Sprintf("the metrics provider is unreachable (%s); this counts as a failed check from %s", answer.Text, counted.UTC().Format(time.TimeOnly))
-	if s.Now.Before(again) {
-		g := release.NewTimedGate("provider-unreachable", again, message)
+	nextQuery := s.clampToNow(answer.Began).Add(min(askAgainInterval, s.Plan.Window))
+	message := fmt.Sprintf("the metrics provider is unreachable (%s); this counts as a failed check from %s", answer.Text, countsFrom.UTC().Format(time.TimeOnly))
+	if s.Now.Before(nextQuery) {
+		g := release.NewTimedGate("provider-unreachable", nextQuery, message)
 		return g, true
 	}
-	p.Since, p.Request = again, MetricQuery{Check: check}
-	return release.NewQueryGate("provider-unreachable", p, message), true
+	query.Since, query.Request = nextQuery, MetricQuery{Check: check}
+	return release.NewQueryGate("provider-unreachable", query, message), true
 }
 
-// providerUnreachableSince is since when the provider has been unreachable.
+// providerUnreachableSince returns the time since which the provider has been unreachable.
 func providerUnreachableSince(s Snapshot, answer release.Answer) time.Time {
 	if since := s.serin().Unreachable; since != nil {
 		return s.clampToNow(since.Time)

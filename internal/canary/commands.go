@@ -14,6 +14,6 @@ func (e *statusEdit) recordCommand() {
 
 // hasCommand reports whether the user sent that command to this run and it was not executed yet.
 func (s *Snapshot) hasCommand(verb string) bool {
-	given, run, ok := strings.Cut(s.Command, "@")
-	return ok && given == verb && run == s.run() && s.Command != s.serin().Command
+	commandVerb, run, ok := strings.Cut(s.Command, "@")
+	return ok && commandVerb == verb && run == s.run() && s.Command != s.serin().Command
 }

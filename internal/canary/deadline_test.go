@@ -47,7 +47,7 @@ func TestReadinessTrackRecordsItsOwnObservations(t *testing.T) {
 			for what, moments := range map[string]struct {
 				got  time.Time
 				want int
-			}{"unready": {track.Unready, l.unready}, "progressed": {track.Progressed, l.progressed}} {
+			}{"unready": {track.UnreadySince, l.unready}, "progressed": {track.LastProgress, l.progressed}} {
 				want := time.Time{}
 				if moments.want >= 0 {
 					want = at(moments.want)

@@ -19,8 +19,8 @@ func keepStatus(s Snapshot, gates release.Gates, effects ...release.Effect) Deci
 			}
 		}
 	}
-	was := findCondition(s.Status, flaggerv1.ConditionBlocked)
-	if was != nil && was.Reason != reasonStep && !s.Deleting && !s.Plan.Suspended {
+	blocked := findCondition(s.Status, flaggerv1.ConditionBlocked)
+	if blocked != nil && blocked.Reason != reasonRefusedStep && !s.Deleting && !s.Plan.Suspended {
 		e := s.edit()
 		e.effects, e.events = d.Effects, d.Events
 		return e.decision(gates)
@@ -28,10 +28,10 @@ func keepStatus(s Snapshot, gates release.Gates, effects ...release.Effect) Deci
 	return d
 }
 
-// wakeNoLaterThan brings the wake-up of a decision forward to that moment; the zero time changes nothing.
-func wakeNoLaterThan(d Decision, moment time.Time) Decision {
-	if !moment.IsZero() && (d.Wake.IsZero() || moment.Before(d.Wake)) {
-		d.Wake = moment
+// wakeNoLaterThan brings the wake-up of a decision forward to latest; the zero time changes nothing.
+func wakeNoLaterThan(d Decision, latest time.Time) Decision {
+	if !latest.IsZero() && (d.Wake.IsZero() || latest.Before(d.Wake)) {
+		d.Wake = latest
 	}
 	return d
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// finalizeDeletion restores the user's objects: it scales the target up, restores Services and route, then removes the finalizer. The
-// primary serves until the requests that were sent to it are completed; it is garbage-collected with the Canary.
+// finalizeDeletion restores the user's objects: it scales the target up, restores Services and route, then removes the
+// finalizer. The primary serves until the requests that were sent to it are completed; it is garbage-collected with the Canary.
 func finalizeDeletion(s Snapshot) Decision {
 	if !s.Plan.RevertOnDeletion {
 		return keepStatus(s, nil, HasFinalizer{}) // the user cleared revertOnDeletion after the deletion
@@ -20,11 +20,11 @@ func finalizeDeletion(s Snapshot) Decision {
 			Type: release.Normal, Message: "Terminating canary " + s.Plan.qualifiedName(),
 		}).decision(nil)
 	}
-	goodbye := release.Event{Type: release.Normal, Message: "Terminated canary " + s.Plan.qualifiedName()}
+	terminated := release.Event{Type: release.Normal, Message: "Terminated canary " + s.Plan.qualifiedName()}
 	if !s.Workload.Target.Found {
 		// There is no target to return the traffic to; the objects that Serin created are deleted with the Canary.
 		d := keepStatus(s, nil, HasFinalizer{})
-		d.Events = append(d.Events, goodbye)
+		d.Events = append(d.Events, terminated)
 		return d
 	}
 	effects := []release.Effect{ScalerPaused{Paused: false}, TargetScaledUp{ToPrimaryCapacity: true}}
@@ -41,13 +41,13 @@ func finalizeDeletion(s Snapshot) Decision {
 		return keepStatus(s, gates, effects...)
 	}
 	d := keepStatus(s, gates, append(effects, HasFinalizer{})...)
-	d.Events = append(d.Events, goodbye)
+	d.Events = append(d.Events, terminated)
 	return d
 }
 
-// releaseFinalizer removes the finalizer of a Canary whose target belongs to another Canary. Nothing is restored, because the other
-// Canary uses these objects.
-func releaseFinalizer(s Snapshot) Decision {
+// removeFinalizerOnly removes the finalizer of a Canary whose target belongs to another Canary. Nothing is restored, because the
+// other Canary uses these objects.
+func removeFinalizerOnly(s Snapshot) Decision {
 	d := keepStatus(s, nil, HasFinalizer{})
 	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: "The original objects of " + s.Plan.qualifiedName() + " are not restored: " + s.TargetConflict})
 	return d
@@ -58,8 +58,8 @@ func (s *Snapshot) userObjectsRestored() bool {
 	return s.serin().DrainUntil != nil || s.Status.Phase == flaggerv1.CanaryPhaseTerminated
 }
 
-// targetCanServe passes when the target can carry the traffic of the primary. Once the user's objects are restored, the user decides
-// about the number of its pods.
+// targetCanServe is the gate that passes when the target can carry the traffic of the primary. Once the user's objects are
+// restored, the user decides about the number of its pods.
 func targetCanServe(s Snapshot) release.Gate {
 	target := s.Workload.Target
 	enough := s.userObjectsRestored() || !s.Plan.hasReplicaCount() || target.Replicas >= s.Workload.Primary.Replicas

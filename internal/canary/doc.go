@@ -10,11 +10,11 @@
 // (test/sim/canary) has to detect its absence.
 //
 // A gate: its function in gates.go, hookgates.go or checkgates.go, or in the file of the step that it delays; the lists of gates
-// that it belongs to: startGates (begin.go), judgeBeforeTraffic (beforetraffic.go), judgeWindow (window.go), continuePromotion and continueFinalising
-// (promotion.go), continueRollback (rollback.go), finalizeDeletion (deletion.go) or initialise (initialise.go). In judgeWindow, a
-// gate before the checks delays their evaluation, a gate after them only the next weight. Then a line in GateKinds, and a row in
-// docs/gates.md. test/borders fails until the list, the sources and the page agree, and test/sim/canary/settled.go may have to know
-// what opens it.
+// that it belongs to: startGates (begin.go), evaluateBeforeTraffic (beforetraffic.go), evaluateWindow (window.go),
+// continuePromotion and continueFinalising (promotion.go), continueRollback (rollback.go), finalizeDeletion (deletion.go) or
+// initialise (initialise.go). In evaluateWindow, a gate before the checks delays their evaluation, a gate after them only the
+// next weight. Then a line in GateKinds, and a row in docs/gates.md. test/borders fails until the list, the sources and the page
+// agree, and test/sim/canary/settled.go may have to know what opens it.
 //
 // A gate that sends a query: in addition a type of query (queries.go), which canary/controller/ask.go resolves, questionOf
 // (gatekinds.go) and passingAnswer (forecast.go).

@@ -21,15 +21,16 @@ type (
 	HasFinalizer struct{ Present bool }
 	// ServicesExist creates the Services of primary and canary, and the apex Service once the primary can serve.
 	ServicesExist struct{ Apex bool }
-	// PrimaryExists creates the primary, if the target has the revision; with Follow the primary receives any template of the target.
+	// PrimaryExists creates the primary, if the target has the revision. With Follow, the primary is updated with each template of
+	// the target.
 	PrimaryExists struct {
 		Revision, ID string
 		Follow       bool
 	}
 	// PrimaryRecreated recreates a deleted primary from its history, because the target has another revision. The primary receives
-	// that revision; if Revision is empty, the one with FlaggerHash; if both are empty, the one that it ran last. Changes of its
-	// configuration by a CopyTemplate with the ID Undone are reverted.
-	PrimaryRecreated struct{ Revision, FlaggerHash, Undone, ID string }
+	// Revision; if that is empty, the one with FlaggerHash; if both are empty, the one that it ran last. Changes of its
+	// configuration by a CopyTemplate with the ID RevertedCopyID are reverted.
+	PrimaryRecreated struct{ Revision, FlaggerHash, RevertedCopyID, ID string }
 	// ScalerExists creates the autoscaler of the primary; with Update it is updated from that of the target.
 	ScalerExists struct{ Update bool }
 	// RoutePrepared creates the objects that a mesh requires before pods can join it, and none that routes traffic.

@@ -6,8 +6,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// notYet is the message of an endpoint gate while there are no ready pods.
-const notYet = "evaluated when the pods are ready"
+// awaitingReadyPods is the message of an endpoint gate while there are no ready pods.
+const awaitingReadyPods = "evaluated when the pods are ready"
 
 // missingEndpoints is the message of a gate that waits for n endpoints of a Service.
 func missingEndpoints(e release.Endpoints, service string, n int32) string {
@@ -25,7 +25,7 @@ func canaryEndpoints(s Snapshot) release.Gate {
 		return release.NewPassingGate("canary-endpoints", endpoints.Message())
 	}
 	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {
-		return release.NewWaitingGate("canary-endpoints", release.ByCluster, notYet)
+		return release.NewWaitingGate("canary-endpoints", release.ByCluster, awaitingReadyPods)
 	}
 	g := release.NewWaitingGate("canary-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("canary"), 1))
 	if s.openWindow().open {
@@ -34,53 +34,54 @@ func canaryEndpoints(s Snapshot) release.Gate {
 	if endpoints.NoService {
 		return g
 	}
-	return failsAtDeadline(s, g, release.LaterOf(s.canaryDeadline(), endpoints.ServiceCreated.Add(s.Plan.Deadline))) // the previous one may have been deleted
+	// The Service may be new because something deleted the previous one, so the deadline also counts from its creation.
+	return failsAtDeadline(s, g, release.LaterOf(s.canaryDeadline(), endpoints.ServiceCreated.Add(s.Plan.Deadline)))
 }
 
-// primaryEndpoints delays traffic to the primary until the primary is reachable: with as many pods as it requires, or with one pod
-// where no other workload can serve.
+// primaryEndpoints delays traffic to the primary until the primary is reachable: with as many pods as it requires, or with one
+// pod where no other workload can serve.
 func primaryEndpoints(s Snapshot) release.Gate {
 	primary, enough := s.Workload.Primary, int32(1)
 	if s.Workload.Target.canServe() {
 		enough = max(primary.RequiredPods, 1)
 	}
-	return primaryReached(s, enough)
+	return primaryEndpointsAtLeast(s, enough)
 }
 
-// primaryEndpointsBack is primaryEndpoints for traffic that returns from the canary.
-func primaryEndpointsBack(s Snapshot) release.Gate {
+// primaryEndpointsForReturn is primaryEndpoints for traffic that returns from the canary after the analysis.
+func primaryEndpointsForReturn(s Snapshot) release.Gate {
 	if !s.canaryHasTraffic() {
 		return release.NewPassingGate("primary-endpoints", "")
 	}
 	return primaryEndpoints(s)
 }
 
-// primaryEndpointsAtOnce is primaryEndpoints for traffic that must leave the canary: one reachable pod is enough, unless the primary
-// itself has just changed. If the canary cannot serve requests, there is nothing to wait for.
-func primaryEndpointsAtOnce(s Snapshot) release.Gate {
+// primaryEndpointsForRollback is primaryEndpoints for traffic that must leave the canary: one reachable pod is enough, unless
+// the primary itself has just changed. If the canary cannot serve requests, there is nothing to wait for.
+func primaryEndpointsForRollback(s Snapshot) release.Gate {
 	switch {
 	case !s.canaryHasTraffic() || s.drainStarted() || !s.Workload.Target.isReachable():
 		return release.NewPassingGate("primary-endpoints", "")
 	case s.primaryHasRolledBackTemplate():
 		return primaryEndpoints(s)
 	default:
-		return primaryReached(s, 1)
+		return primaryEndpointsAtLeast(s, 1)
 	}
 }
 
-func primaryReached(s Snapshot, enough int32) release.Gate {
+func primaryEndpointsAtLeast(s Snapshot, enough int32) release.Gate {
 	endpoints := s.Workload.Primary.Endpoints
 	if endpoints.AtLeast(enough) || s.Workload.Primary.Replicas == 0 && !s.Workload.Target.canServe() {
 		return release.NewPassingGate("primary-endpoints", endpoints.Message())
 	}
 	if !s.Workload.Primary.canServe() {
-		return release.NewWaitingGate("primary-endpoints", release.ByCluster, notYet)
+		return release.NewWaitingGate("primary-endpoints", release.ByCluster, awaitingReadyPods)
 	}
 	return release.NewWaitingGate("primary-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("primary"), enough))
 }
 
-// targetEndpoints delays the restoration of Services and route until the target is reachable. The Service that shows that may
-// already be deleted.
+// targetEndpoints delays the restoration of Services and route until the target is reachable. It passes if the Service whose
+// endpoints show that is already deleted.
 func targetEndpoints(s Snapshot) release.Gate {
 	endpoints := s.Workload.Target.Endpoints
 	enough := max(s.Workload.Target.RequiredPods, 1)
@@ -88,7 +89,7 @@ func targetEndpoints(s Snapshot) release.Gate {
 		return release.NewPassingGate("target-endpoints", endpoints.Message())
 	}
 	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {
-		return release.NewWaitingGate("target-endpoints", release.ByCluster, notYet)
+		return release.NewWaitingGate("target-endpoints", release.ByCluster, awaitingReadyPods)
 	}
 	return release.NewWaitingGate("target-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("canary"), enough))
 }

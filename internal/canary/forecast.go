@@ -16,23 +16,23 @@ const (
 	maxUpcoming  = 120
 )
 
-// course is the course of a release in which nothing fails.
-type course struct {
+// expectedCourse contains the steps of a release in which nothing fails.
+type expectedCourse struct {
 	steps []release.Step
 	// limits of the checks, by the names of their gates.
 	limits map[string]string
 }
 
-// forecast runs the state machine in a world where pods are ready at once, users approve and checks pass. The displayed steps are thus
-// derived from the code that executes them.
-func forecast(s Snapshot) course {
-	c := course{limits: map[string]string{}}
+// forecast runs the state machine on a simulated cluster where pods are ready at once, users approve and checks pass. The
+// displayed steps are thus derived from the code that executes them.
+func forecast(s Snapshot) expectedCourse {
+	result := expectedCourse{limits: map[string]string{}}
 	s = idealSnapshot(s)
 	for range maxDecisions {
 		d := Next(s)
 		for _, gate := range d.Gates {
-			if gate.Limit != "" && c.limits[gate.Name] == "" {
-				c.limits[gate.Name] = gate.Limit
+			if gate.Limit != "" && result.limits[gate.Name] == "" {
+				result.limits[gate.Name] = gate.Limit
 			}
 		}
 		before := s
@@ -44,20 +44,20 @@ func forecast(s Snapshot) course {
 		FillStamps(&status, s.Plan, d.Stamp, s.Now)
 		s.Status = status
 		if text := stepText(before, s, d); text != "" {
-			c.steps = append(c.steps, release.Step{Text: text, Weight: s.Route.Canary, At: s.Now})
+			result.steps = append(result.steps, release.Step{Text: text, Weight: s.Route.Canary, At: s.Now})
 		}
 		switch {
-		case len(c.steps) == maxUpcoming:
-			return c
+		case len(result.steps) == maxUpcoming:
+			return result
 		case answered, !equality.Semantic.DeepEqual(before.Status, s.Status), before.Route != s.Route,
 			before.Workload.Target != s.Workload.Target, before.Workload.Primary != s.Workload.Primary:
 		case d.Wake.After(s.Now):
 			s.Now = d.Wake
 		default:
-			return c
+			return result
 		}
 	}
-	return c
+	return result
 }
 
 // answerQueries adds a passing answer for each unanswered query of a decision, and reports whether there was one.
@@ -72,7 +72,7 @@ func answerQueries(s Snapshot, d Decision) bool {
 	return answered
 }
 
-// idealSnapshot is the snapshot of a world in which a release waits only for time.
+// idealSnapshot returns the snapshot of a cluster in which the release waits only for time.
 func idealSnapshot(s Snapshot) Snapshot {
 	s.Answers = release.Answers{}
 	s.OtherController, s.TargetConflict, s.MissingReferences, s.Plan.Suspended, s.Plan.ValidationErrors = OtherController{}, "", nil, false, nil
@@ -84,15 +84,15 @@ func idealSnapshot(s Snapshot) Snapshot {
 	return s
 }
 
-// withPods is a workload that has as many ready pods as desired.
-func withPods(c WorkloadState, replicas int32) WorkloadState {
-	c.Replicas, c.Total, c.Available = replicas, replicas, replicas
-	c.Ready, c.Exceeded, c.Message, c.PodProblem = replicas > 0, false, "", ""
-	c.RequiredPods, c.Endpoints = replicas, release.Endpoints{Ready: replicas}
-	return c
+// withPods returns the workload with as many ready pods as desired.
+func withPods(w WorkloadState, replicas int32) WorkloadState {
+	w.Replicas, w.Total, w.Available = replicas, replicas, replicas
+	w.Ready, w.DeadlineExceeded, w.Message, w.PodProblem = replicas > 0, false, "", ""
+	w.RequiredPods, w.Endpoints = replicas, release.Endpoints{Ready: replicas}
+	return w
 }
 
-// withEffect is the snapshot after an effect was applied.
+// withEffect returns the snapshot after an effect was applied.
 func withEffect(s Snapshot, effect release.Effect) Snapshot {
 	switch e := effect.(type) {
 	case HasFinalizer:
@@ -122,11 +122,11 @@ func withEffect(s Snapshot, effect release.Effect) Snapshot {
 	return s
 }
 
-// passingAnswer is the answer with which a release continues.
-func passingAnswer(p release.Query, now time.Time) release.Answer {
-	began := release.LaterOf(now, p.Since)
-	answer := release.Answer{ID: p.ID, Began: began, Ended: began, Outcome: release.Yes}
-	switch q := p.Request.(type) {
+// passingAnswer returns the answer with which a release continues.
+func passingAnswer(query release.Query, now time.Time) release.Answer {
+	began := release.LaterOf(now, query.Since)
+	answer := release.Answer{ID: query.ID, Began: began, Ended: began, Outcome: release.Yes}
+	switch q := query.Request.(type) {
 	case HookQuery:
 		if q.Hook.Type == flaggerv1.RollbackHook {
 			answer.Outcome = release.No
@@ -137,7 +137,7 @@ func passingAnswer(p release.Query, now time.Time) release.Answer {
 	return answer
 }
 
-// passingValue is a value within the limits of a metric: bounds are inclusive.
+// passingValue returns a value within the limits of a metric: bounds are inclusive.
 func passingValue(m flaggerv1.CanaryMetric) float64 {
 	switch r := m.ThresholdRange; {
 	case r == nil:
@@ -151,7 +151,7 @@ func passingValue(m flaggerv1.CanaryMetric) float64 {
 	}
 }
 
-// stepText describes what changed between two decisions, as users see it; empty where only the record of it changed.
+// stepText describes the change between two decisions as users see it; empty if only the status records a change.
 func stepText(before, after Snapshot, d Decision) string {
 	plan := after.Plan
 	if text := phaseText(before, after); text != "" {

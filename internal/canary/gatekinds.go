@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Names of gates that the code which explains them needs as well.
+// Names of gates that views and conditions compare with.
 const (
 	rolloutAskedGate = "rollout-asked/"
 	sourcesGate      = "metrics-available"

@@ -12,9 +12,9 @@ import (
 // gate evaluates one condition for a snapshot.
 type gate = func(Snapshot) release.Gate
 
-// primaryReady delays the release while the primary, which serves users, is not ready. A primary that exceeded its progress
-// deadline, that has no pods, or whose promotion failed, protects no users: then the gate is lifted, so that a fix can ship, and
-// its message and an event report that.
+// primaryReady delays the release while the primary, which serves users, is not ready. The gate is lifted for a primary that
+// exceeded its progress deadline, that has no pods, or whose promotion failed: waiting protects no users then, and only a new
+// revision can fix it. The message of the gate and an event report that.
 func primaryReady(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
 	message := primaryMessage(s)
@@ -33,30 +33,6 @@ func primaryReady(s Snapshot) release.Gate {
 	}
 }
 
-// primaryLost reports whether the primary protects no users, so that a fix is urgent.
-func (s *Snapshot) primaryLost() bool {
-	primary := s.Workload.Primary
-	return primary.Found && !primary.Ready && (primary.Exceeded || primary.Replicas > 0 && primary.Available == 0 || s.primaryUnpromoted())
-}
-
-func primaryMessage(s Snapshot) string {
-	primary, name := s.Workload.Primary, s.Plan.primaryName()
-	if !s.Plan.hasReplicaCount() {
-		name = "primary daemonset " + name
-	}
-	if !primary.Found {
-		return name + " not ready: it does not exist"
-	}
-	message := primary.Message
-	if message == "" {
-		message = "it has no pods"
-	}
-	if primary.PodProblem != "" {
-		message += " (" + primary.PodProblem + ")"
-	}
-	return name + " not ready: " + message
-}
-
 // canaryReady waits until the new revision has enough pods. It fails when the canary makes no progress for the length of the
 // deadline.
 func canaryReady(s Snapshot) release.Gate {
@@ -65,7 +41,7 @@ func canaryReady(s Snapshot) release.Gate {
 		return release.NewPassingGate("canary-ready", formatPods(target))
 	}
 	message := canaryMessage(s)
-	if target.Exceeded {
+	if target.DeadlineExceeded {
 		return release.NewFailedGate("canary-ready", release.ByCluster, message)
 	}
 	return failsAtDeadline(s, release.NewWaitingGate("canary-ready", release.ByCluster, message), s.canaryDeadline())
@@ -87,6 +63,7 @@ func withoutPodDetails(s Snapshot) Snapshot {
 	return s
 }
 
+// canaryMessage explains why the canary is not ready.
 func canaryMessage(s Snapshot) string {
 	target := s.Workload.Target
 	message := target.Message
@@ -166,19 +143,19 @@ func drainElapsed(s Snapshot) release.Gate {
 			until = release.LaterOf(until, lastTraffic.Add(s.Plan.Drain)) // the previous run may have ended a moment ago
 		}
 	case lastTraffic != nil:
-		longest += s.Plan.Drain / 2 // the traffic may have continued for half a drain; see hasUnrecordedTraffic
+		longest += s.Plan.Drain / 2 // the traffic may have continued for half a drain delay; see hasUnrecordedTraffic
 		until = lastTraffic.Add(longest)
 	}
 	if until.IsZero() {
 		return release.NewPassingGate("drained", "the canary received no traffic")
 	}
 	if latest := s.Now.Add(longest); until.After(latest) {
-		until = latest // a clock that was set back must not keep pods for a day
+		until = latest // otherwise pods would remain for a day if the clock was set back by a day
 	}
 	if s.Now.Before(until) {
 		return release.NewTimedGate("drained", until, "until "+until.UTC().Format(time.TimeOnly))
 	}
-	// If the router reports that it still serves the previous route, the pods are kept, but not indefinitely.
+	// While the router reports that it still serves the previous route, the pods remain, but not indefinitely.
 	if latest := until.Add(s.Plan.Deadline); s.Plan.HasRouter && s.Route.Confirmation == Unconfirmed && s.Now.Before(latest) {
 		g := release.NewWaitingGate("drained", release.ByCluster, s.Route.Reason)
 		g.Until = latest
@@ -188,4 +165,4 @@ func drainElapsed(s Snapshot) release.Gate {
 }
 
 // formatPods formats the number of pods that can serve requests.
-func formatPods(c WorkloadState) string { return strconv.Itoa(int(c.Available)) + " pods available" }
+func formatPods(w WorkloadState) string { return strconv.Itoa(int(w.Available)) + " pods available" }

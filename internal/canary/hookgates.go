@@ -8,20 +8,20 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// hookApproves is the gate of a webhook that must approve. It is called again one interval after the start of its last call, until
-// it approves. from is the earliest time of the first call.
+// hookApproves is the gate of a webhook that must approve. It is called again one interval after the start of its last call,
+// until it approves. from is the earliest time of the first call.
 func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, attempt string, from time.Time, passed, closed string) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGateName(hook)
-		p := hookQuery(s, hook, attempt, from)
-		answer, ok := s.Answers.AnswerTo(p)
-		if again := askHookAgainAt(s, p.ID, from); !ok && s.Now.Before(again) {
-			g := release.NewWaitingGate(name, release.ByUser, hook.Name+" is called again at "+again.UTC().Format(time.TimeOnly))
-			g.Until = again
+		query := hookQuery(s, hook, attempt, from)
+		answer, ok := s.Answers.AnswerTo(query)
+		if nextCall := askHookAgainAt(s, query.ID, from); !ok && s.Now.Before(nextCall) {
+			g := release.NewWaitingGate(name, release.ByUser, hook.Name+" is called again at "+nextCall.UTC().Format(time.TimeOnly))
+			g.Until = nextCall
 			return g
 		}
 		if !ok {
-			return hookQueryGate(s, p, hook, phase, "waiting for a response from "+hook.Name)
+			return hookQueryGate(s, query, hook, phase, "waiting for a response from "+hook.Name)
 		}
 		if answer.Outcome == release.Yes {
 			g := release.NewPassingGate(name, "approved")
@@ -29,22 +29,22 @@ func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, att
 			g.Events = []release.Event{{Type: release.Normal, Message: passed}}
 			return g
 		}
-		again := s.clampToNow(answer.Began).Add(s.Plan.Window)
-		if s.Now.Before(again) {
+		nextCall := s.clampToNow(answer.Began).Add(s.Plan.Window)
+		if s.Now.Before(nextCall) {
 			g := release.NewWaitingGate(name, release.ByUser, refusalText(hook, answer))
-			g.Until, g.Answer = again, &answer
+			g.Until, g.Answer = nextCall, &answer
 			g.Events = []release.Event{{Type: release.Warning, Message: closed}}
 			return g
 		}
-		p.Since = again
-		g := hookQueryGate(s, p, hook, phase, refusalText(hook, answer)+"; calling it again")
+		query.Since = nextCall
+		g := hookQueryGate(s, query, hook, phase, refusalText(hook, answer)+"; calling it again")
 		g.Answer = &answer
 		return g
 	}
 }
 
-// askHookAgainAt is when a hook may be called again that refused according to the status: it may have been called since then,
-// when the interval was shorter.
+// askHookAgainAt returns the time from which a hook may be called again that refused according to the status. from follows from
+// the call in the status; a later call, made when the interval was shorter, is known only from its answer.
 func askHookAgainAt(s Snapshot, id string, from time.Time) time.Time {
 	last := s.Answers[id]
 	if from.IsZero() || last.Ended.IsZero() {
@@ -64,11 +64,11 @@ func refusalText(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
 func rollbackRequested(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGateName(hook)
-		p := hookQuery(s, hook, attempt, since)
-		answer, ok := s.Answers.AnswerTo(p)
+		query := hookQuery(s, hook, attempt, since)
+		answer, ok := s.Answers.AnswerTo(query)
 		switch {
 		case !ok:
-			return hookQueryGate(s, p, hook, s.Status.Phase, "waiting for a response from "+hook.Name)
+			return hookQueryGate(s, query, hook, s.Status.Phase, "waiting for a response from "+hook.Name)
 		case answer.Outcome == release.Yes:
 			g := release.NewFailedGate(name, release.ByUser, reasonHook)
 			g.Answer = &answer
@@ -94,39 +94,40 @@ func rollbackRequestPolled(hook flaggerv1.CanaryWebhook, attempt string) gate {
 	return func(s Snapshot) release.Gate {
 		since := time.Time{}
 		if answer, ok := s.Answers.AnswerTo(hookQuery(s, hook, attempt, since)); ok && answer.Outcome != release.Yes {
-			if again := s.clampToNow(answer.Began).Add(s.Plan.Window); !s.Now.Before(again) {
-				since = again
+			if nextCall := s.clampToNow(answer.Began).Add(s.Plan.Window); !s.Now.Before(nextCall) {
+				since = nextCall
 			}
 		}
 		return rollbackRequested(hook, attempt, since)(s)
 	}
 }
 
-// nextRollbackPoll is when the next rollback hook is due to be called again; zero: none is.
+// nextRollbackPoll returns the time at which the next rollback hook is due to be called again; zero: none is.
 func nextRollbackPoll(s Snapshot, attempt string) time.Time {
 	var next time.Time
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
 		answer, ok := s.Answers.AnswerTo(hookQuery(s, hook, attempt, time.Time{}))
-		if again := s.clampToNow(answer.Began).Add(s.Plan.Window); ok && answer.Outcome != release.Yes && s.Now.Before(again) && (next.IsZero() || again.Before(next)) {
-			next = again
+		if call := s.clampToNow(answer.Began).Add(s.Plan.Window); ok && answer.Outcome != release.Yes && s.Now.Before(call) && (next.IsZero() || call.Before(next)) {
+			next = call
 		}
 	}
 	return next
 }
 
-// rolloutHooksAsked calls the rollout hooks of a window as soon as it opens, in order, up to the first that refuses. The gate
-// passes with any response: rolloutHookPassed evaluates the response at the end of the window.
-func rolloutHooksAsked(hook flaggerv1.CanaryWebhook, before []flaggerv1.CanaryWebhook) gate {
+// rolloutHookAsked is the gate that calls a rollout hook as soon as its window opens. The hooks of a window are called in
+// order, up to the first that refuses. The gate passes with any response: rolloutHookPassed evaluates it at the end of the
+// window.
+func rolloutHookAsked(hook flaggerv1.CanaryWebhook, precedingHooks []flaggerv1.CanaryWebhook) gate {
 	return func(s Snapshot) release.Gate {
 		name := rolloutAskedGate + hook.Name
-		for _, earlier := range before {
-			if answer, ok := s.Answers.AnswerTo(rolloutHookQuery(s, earlier)); ok && answer.Outcome != release.Yes {
-				return release.NewPassingGate(name, "not called because "+earlier.Name+" failed")
+		for _, preceding := range precedingHooks {
+			if answer, ok := s.Answers.AnswerTo(rolloutHookQuery(s, preceding)); ok && answer.Outcome != release.Yes {
+				return release.NewPassingGate(name, "not called because "+preceding.Name+" failed")
 			}
 		}
-		p := rolloutHookQuery(s, hook)
-		if _, ok := s.Answers.AnswerTo(p); !ok {
-			g := hookQueryGate(s, p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for a response from "+hook.Name)
+		query := rolloutHookQuery(s, hook)
+		if _, ok := s.Answers.AnswerTo(query); !ok {
+			g := hookQueryGate(s, query, hook, flaggerv1.CanaryPhaseProgressing, "waiting for a response from "+hook.Name)
 			g.Name = name
 			return g
 		}
@@ -138,7 +139,7 @@ func rolloutHookQuery(s Snapshot, hook flaggerv1.CanaryWebhook) release.Query {
 	return hookQuery(s, hook, s.openWindow().attempt(), time.Time{})
 }
 
-// rolloutHookPassed is the verdict of a rollout hook at the end of its window.
+// rolloutHookPassed is the gate that evaluates the response of a rollout hook at the end of its window.
 func rolloutHookPassed(hook flaggerv1.CanaryWebhook) gate {
 	return func(s Snapshot) release.Gate {
 		name := "rollout/" + hook.Name
@@ -159,7 +160,7 @@ func rolloutHookPassed(hook flaggerv1.CanaryWebhook) gate {
 	}
 }
 
-// refusedHooksAskedAt is when the hooks that refused were called; they are called again one window later.
+// refusedHooksAskedAt returns the time at which the hooks that refused were called; false: none refused.
 func (s *Snapshot) refusedHooksAskedAt() (time.Time, bool) {
 	asked := s.serin().Asked
 	if asked == nil {
@@ -168,7 +169,8 @@ func (s *Snapshot) refusedHooksAskedAt() (time.Time, bool) {
 	return asked.Time, true
 }
 
-// askRefusedHooksFrom is when those hooks may be called again; zero: at once. A call in the future counts as a call now.
+// askRefusedHooksFrom returns the time from which those hooks may be called again, one window after the last call; zero: at once.
+// A recorded call in the future, from a clock that was set back, counts as a call now.
 func (s *Snapshot) askRefusedHooksFrom() time.Time {
 	asked, ok := s.refusedHooksAskedAt()
 	if !ok {

@@ -28,14 +28,15 @@ func reconcileIdle(s Snapshot) Decision {
 		return recordPrimary(s)
 	case s.promotionResumable():
 		return resumePromotion(s, s.Plan.primaryName()+" is ready")
-	case retry && revision == s.pinnedRevision() && s.primaryHasAnalysedTemplate() && !s.Workload.Primary.Exceeded:
+	case retry && revision == s.pinnedRevision() && s.primaryHasAnalysedTemplate() && !s.Workload.Primary.DeadlineExceeded:
 		return resumePromotion(s, "retried by command")
 	case s.promotionCompletable():
 		return withdrawTraffic(s)
 	}
 	if revision == s.pinnedRevision() && !retry {
 		if s.serin().Queue != nil {
-			return s.edit().addEffects(steadyStateEffects(s)...).leaveQueue().decision(nil) // the user reverted to the revision that failed before
+			// The user reverted to the revision that failed before.
+			return s.edit().addEffects(steadyStateEffects(s)...).leaveQueue().decision(nil)
 		}
 		return idleDecision(s)
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// initialise creates the primary and moves the traffic to it. Until the primary can serve, nothing that serves is changed.
+// initialise creates the primary and moves the traffic to it. Until the primary can serve, the target and its route are
+// unchanged.
 func initialise(s Snapshot) Decision {
 	var effects []release.Effect
 	if s.Plan.RevertOnDeletion != s.Finalizer {
@@ -19,10 +20,10 @@ func initialise(s Snapshot) Decision {
 	}
 	effects = append(effects, PrimaryExists{ID: s.copyIDFor("initialise", s.Workload.Target.Revision), Follow: true})
 	if s.Workload.Primary.Found && !s.Workload.SameTemplate {
-		effects = append(effects, ConfigsCollected{}) // copies that were kept for the rollback of an earlier promotion are obsolete
+		effects = append(effects, ConfigsCollected{}) // the copies for the rollback of an earlier promotion are obsolete
 	}
 	gates := release.EvaluateGates(s, metricSourcesReachable, primaryReadyFirstTime, primaryEndpoints)
-	if s.Workload.Primary.Exceeded {
+	if s.Workload.Primary.DeadlineExceeded {
 		message := primaryMessage(s)
 		gates[1].Events = append(gates[1].Events, release.Event{
 			Type: release.Warning, Message: message, Persistent: true,
@@ -38,7 +39,8 @@ func initialise(s Snapshot) Decision {
 	effects = append(effects, ScalerExists{}, ServicesExist{Apex: true})
 	switch {
 	case s.canaryHasTraffic():
-		// A route that is older than this Canary, or that a user wrote, sends traffic to the target, which is about to be scaled to zero.
+		// A route that is older than this Canary, or that a user wrote, sends traffic to the target, which is about to be scaled to
+		// zero.
 		effects = append(effects, TrafficWeight{})
 	case s.Plan.HasRouter:
 		effects = append(effects, RouteMaintained{})
@@ -64,7 +66,8 @@ func initialise(s Snapshot) Decision {
 	}).decision(gates)
 }
 
-// primaryReadyFirstTime is the gate primary-ready during initialisation, when the primary must also have the template of the target.
+// primaryReadyFirstTime is the gate primary-ready during initialisation, when the primary must also have the template of the
+// target.
 func primaryReadyFirstTime(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
 	switch {
@@ -85,11 +88,11 @@ func metricSourcesReachable(s Snapshot) release.Gate {
 	if s.Plan.SkipAnalysis {
 		return release.NewPassingGate(sourcesGate, "analysis is skipped")
 	}
-	p := release.Query{ID: "sources/" + s.UID, Request: SourcesQuery{Checks: s.Plan.Checks}}
-	answer, ok := s.Answers.AnswerTo(p)
+	query := release.Query{ID: "sources/" + s.UID, Request: SourcesQuery{Checks: s.Plan.Checks}}
+	answer, ok := s.Answers.AnswerTo(query)
 	switch {
 	case !ok:
-		return release.NewQueryGate(sourcesGate, p, "checking whether the metrics providers are available")
+		return release.NewQueryGate(sourcesGate, query, "checking whether the metrics providers are available")
 	case answer.Outcome == release.Yes:
 		g := release.NewPassingGate(sourcesGate, "all metrics providers are available")
 		g.Events = []release.Event{{Type: release.Normal, Message: "all the metrics providers are available!", Persistent: true}}
@@ -106,7 +109,8 @@ func (e *statusEdit) resetCounters() {
 	e.status.CanaryWeight, e.status.FailedChecks, e.status.Iterations = 0, 0, 0
 }
 
-// recordAppliedRevision records the revision of the target as the one whose release started last, in Serin's form and in Flagger's.
+// recordAppliedRevision records the revision of the target as the one whose release started last, in Serin's form and in
+// Flagger's.
 func (e *statusEdit) recordAppliedRevision() {
 	w := e.snapshot.Workload
 	e.status.LastAppliedSpec, e.status.TrackedConfigs = w.Target.FlaggerHash, w.FlaggerConfigs

@@ -17,12 +17,12 @@ type checkResult struct {
 	text, value, limit string
 }
 
-// judgeValue compares a value with the bounds of its check. Bounds are inclusive; either may be absent. Without a range the
-// threshold applies: a minimum for the success rate, a maximum for all other metrics.
-func judgeValue(check Check, value float64) checkResult {
+// evaluateCheck compares a value with the bounds of its check. Bounds are inclusive; either may be absent. Without a range, the
+// threshold is the minimum of the success rate, and the maximum of all other metrics.
+func evaluateCheck(check Check, value float64) checkResult {
 	switch check.Canonical {
 	case SuccessRate:
-		low, high := formatBounds(check)
+		low, high := rangeBounds(check)
 		if check.Metric.ThresholdRange == nil {
 			low = &check.Metric.Threshold
 		}
@@ -30,14 +30,14 @@ func judgeValue(check Check, value float64) checkResult {
 			func(v float64) string { return fmt.Sprintf("%.2f%%", v) },
 			func(v float64) string { return formatNumber(v) + "%" })
 	case Duration:
-		low, high := formatBounds(check)
+		low, high := rangeBounds(check)
 		if check.Metric.ThresholdRange == nil {
 			high = &check.Metric.Threshold
 		}
 		// Values and bounds are whole milliseconds.
-		return compareWithBounds("request duration", math.Trunc(value), truncated(low), truncated(high), formatMilliseconds, formatMilliseconds)
+		return compareWithBounds("request duration", math.Trunc(value), truncateFraction(low), truncateFraction(high), formatMilliseconds, formatMilliseconds)
 	default:
-		low, high := formatBounds(check)
+		low, high := rangeBounds(check)
 		if check.Metric.ThresholdRange == nil {
 			high = &check.Metric.Threshold
 		}
@@ -45,38 +45,39 @@ func judgeValue(check Check, value float64) checkResult {
 	}
 }
 
-func compareWithBounds(what string, value float64, low, high *float64, show, bound func(float64) string) checkResult {
-	j := checkResult{ok: true, value: show(value)}
+func compareWithBounds(subject string, value float64, low, high *float64, formatValue, formatBound func(float64) string) checkResult {
+	result := checkResult{ok: true, value: formatValue(value)}
 	var limits []string
 	if low != nil {
-		limits = append(limits, ">= "+bound(*low))
+		limits = append(limits, ">= "+formatBound(*low))
 	}
 	if high != nil {
-		limits = append(limits, "<= "+bound(*high))
+		limits = append(limits, "<= "+formatBound(*high))
 	}
-	j.limit = "any"
+	result.limit = "any"
 	if len(limits) > 0 {
-		j.limit = strings.Join(limits, " and ")
+		result.limit = strings.Join(limits, " and ")
 	}
 	switch {
-	case math.IsNaN(value): // providers report missing data as such, so NaN is a failed check
-		j.ok, j.text = false, what+" is not a number"
+	case math.IsNaN(value): // not missing data, which providers report as such: the check fails
+		result.ok, result.text = false, subject+" is not a number"
 	case low != nil && value < *low:
-		j.ok, j.text = false, fmt.Sprintf("%s %s < %s", what, j.value, bound(*low))
+		result.ok, result.text = false, fmt.Sprintf("%s %s < %s", subject, result.value, formatBound(*low))
 	case high != nil && value > *high:
-		j.ok, j.text = false, fmt.Sprintf("%s %s > %s", what, j.value, bound(*high))
+		result.ok, result.text = false, fmt.Sprintf("%s %s > %s", subject, result.value, formatBound(*high))
 	}
-	return j
+	return result
 }
 
-func formatBounds(check Check) (low, high *float64) {
+// rangeBounds returns the bounds of the threshold range; nil: no bound.
+func rangeBounds(check Check) (low, high *float64) {
 	if r := check.Metric.ThresholdRange; r != nil {
 		return r.Min, r.Max
 	}
 	return nil, nil
 }
 
-func truncated(v *float64) *float64 {
+func truncateFraction(v *float64) *float64 {
 	if v == nil {
 		return nil
 	}

@@ -62,9 +62,9 @@ func TestJudge(t *testing.T) {
 		{"custom at zero", custom(flaggerv1.CanaryMetric{}), 0, "", "<= 0"},
 		{"custom that is no number", custom(flaggerv1.CanaryMetric{}), math.NaN(), "errors is not a number", "<= 0"},
 	} {
-		got := judgeValue(test.check, test.value)
+		got := evaluateCheck(test.check, test.value)
 		if got.ok != (test.text == "") || got.text != test.text || got.limit != test.limit {
-			t.Errorf("%s: judge(%v) = %+v, want text %q and limit %q", test.name, test.value, got, test.text, test.limit)
+			t.Errorf("%s: evaluateCheck(%v) = %+v, want text %q and limit %q", test.name, test.value, got, test.text, test.limit)
 		}
 	}
 }

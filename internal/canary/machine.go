@@ -5,15 +5,16 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Decision is what Serin does about a Canary: status, effects, gates, queries and events.
+// Decision is the result of Next: the status, effects, gates, queries and events.
 type Decision = release.Decision[flaggerv1.CanaryStatus]
 
-// Next decides what this Canary needs now. It is total: it also returns a decision for a snapshot that no healthy cluster produces.
+// Next decides what this Canary needs now. It is total: it also returns a decision for a snapshot that no healthy cluster
+// produces.
 func Next(s Snapshot) Decision {
 	if s.OtherController.Acts() {
-		return decideBesideOtherController(s)
+		return decideWithOtherController(s)
 	}
-	return withUnanswered(s, withProgress(s, decide(s)))
+	return withUnansweredCondition(s, withUnreadiness(s, decide(s)))
 }
 
 func decide(s Snapshot) Decision {
@@ -24,7 +25,7 @@ func decide(s Snapshot) Decision {
 	case s.Deleting && s.Finalizer && s.TargetConflict == "":
 		return finalizeDeletion(s)
 	case s.Deleting && s.Finalizer:
-		return releaseFinalizer(s)
+		return removeFinalizerOnly(s)
 	case s.Deleting:
 		return keepStatus(s, nil) // the garbage collector deletes the objects that it owned
 	case s.Plan.Suspended:
@@ -37,7 +38,7 @@ func decide(s Snapshot) Decision {
 	if gates := blockingReasons(s); len(gates) > 0 {
 		return blockedDecision(s, gates)
 	}
-	if s.resumedAfterHold() {
+	if s.resumedAfterPause() {
 		return s.edit().addStamps(release.StampSince).decision(nil)
 	}
 	switch s.Status.Phase {

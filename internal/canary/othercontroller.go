@@ -10,16 +10,16 @@ import (
 )
 
 // Message explains why Serin does not act on this Canary, and what to do.
-func (p OtherController) Message() string {
-	return "Flagger acts on this Canary (" + p.Sign + "), so Serin does not: stop Flagger to let Serin continue, " +
+func (o OtherController) Message() string {
+	return "Flagger acts on this Canary (" + o.Sign + "), so Serin does not: stop Flagger to let Serin continue, " +
 		"or start Serin with -adopt-while-peer-runs if the Canaries are divided between the two"
 }
 
-// decideBesideOtherController decides while there is evidence that another controller acts on this Canary. Nothing is started,
+// decideWithOtherController decides while there is evidence that another controller acts on this Canary. Nothing is started,
 // advanced or promoted. A release that Serin started is still observed and still rolled back: even if the evidence is wrong,
 // users must not remain on a broken revision because of it. A Flagger that really takes over the release writes a status without
 // status.serin; from then on only Flagger acts on it.
-func decideBesideOtherController(s Snapshot) Decision {
+func decideWithOtherController(s Snapshot) Decision {
 	if s.Deleting || s.Plan.Suspended || !OwnRelease(s.Status) {
 		return yieldToOtherController(s)
 	}
@@ -28,15 +28,16 @@ func decideBesideOtherController(s Snapshot) Decision {
 	d := decide(alone)
 	window := alone.openWindow()
 	switch {
-	case isRollingBack(s, d):
+	case isRollingBack(s, d): // users must not remain on a broken revision
 	case d.Status.FailedChecks > s.Status.FailedChecks, equality.Semantic.DeepEqual(d.Status, s.Status) && len(d.Stamp) == 0:
 		d.Effects = nil
 	case window.open && !alone.Now.Before(window.end()):
-		d = alone.edit().openWindow().decision(d.Gates) // the checks passed: the same weight is observed for another window
+		// The checks passed, but nothing may advance: the same weight is observed for another window.
+		d = alone.edit().openWindow().decision(d.Gates)
 	default:
 		return yieldToOtherController(s)
 	}
-	d = withUnanswered(alone, withProgress(alone, d))
+	d = withUnansweredCondition(alone, withUnreadiness(alone, d))
 	other := yieldToOtherController(s)
 	d.Gates = slices.Concat(other.Gates, d.Gates)
 	d.Events = slices.Concat(other.Events, d.Events)

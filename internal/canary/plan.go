@@ -24,15 +24,15 @@ const ProviderKubernetes = "kubernetes"
 
 // Defaults that the API documentation promises.
 const (
-	DefaultInterval = 60 * time.Second
-	DefaultDeadline = 600 * time.Second
-	DefaultMetric   = "1m" // range of a metric's query
-	DefaultReady    = 100  // percent of the updated pods that must be available
+	DefaultInterval       = 60 * time.Second
+	DefaultDeadline       = 600 * time.Second
+	DefaultMetricInterval = "1m" // range of a metric's query
+	DefaultReadyThreshold = 100  // percent of the updated pods that must be available
 	// KubernetesIterations is used where the provider cannot shift weights and the spec has no iterations.
 	KubernetesIterations = 10
 )
 
-// Features is what the router of a plan declares.
+// Features are the features that the router of a plan declares.
 type Features struct {
 	// Known is false when no router of that name exists.
 	Known bool
@@ -145,7 +145,7 @@ func canonicalMetric(name string) (string, bool) {
 	}
 }
 
-// NewPlan returns the plan of a Canary. It accepts every spec; what can never work is in ValidationErrors.
+// NewPlan returns the plan of a Canary. It accepts every spec; ValidationErrors describes the settings that can never work.
 func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	analysis := c.Spec.Analysis
 	if analysis == nil {
@@ -173,19 +173,20 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	p.Threshold = min(max(analysis.Threshold, 1), maxCount)
 	features := settings.Features(p.Provider)
 	p.Joins = features.Joins
-	p.strategy(analysis, features)
-	p.checks(analysis)
+	p.readStrategy(analysis, features)
+	p.readChecks(analysis)
 	for _, hook := range analysis.Webhooks {
 		if hook.Type == "" {
 			hook.Type = flaggerv1.RolloutHook
 		}
 		p.Hooks = append(p.Hooks, hook)
 	}
-	p.references(c, analysis, settings)
+	p.validateReferences(c, analysis, settings)
 	return p
 }
 
-// windowLength returns the interval of an analysis, and whether the minimum raised it. An invalid interval is 60 s, as documented.
+// windowLength returns the interval of an analysis, and whether the minimum raised it. An invalid interval is 60 s, as
+// documented.
 func windowLength(interval string, minimum time.Duration) (time.Duration, bool) {
 	d, err := time.ParseDuration(interval)
 	if err != nil || d <= 0 {
@@ -194,7 +195,7 @@ func windowLength(interval string, minimum time.Duration) (time.Duration, bool) 
 	return max(d, minimum), d < minimum
 }
 
-func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
+func (p *Plan) readStrategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	if !features.Known {
 		p.addError("spec.provider: unknown provider %q: set a supported provider, or omit the field to use the default", p.Provider)
 	}
@@ -267,8 +268,8 @@ func (p *Plan) checkReadyThreshold(field string, percent *int) {
 func (p *Plan) readStepWeights() {
 	switch {
 	case len(p.StepWeights) > 0 && p.StepWeight <= 0:
-		steps, arrives := ascendingWeights(p.StepWeights)
-		if !arrives {
+		steps, complete := ascendingWeights(p.StepWeights)
+		if !complete {
 			last := 0
 			if len(steps) > 0 {
 				last = steps[len(steps)-1]
@@ -290,12 +291,12 @@ func (p *Plan) readStepWeights() {
 	}
 }
 
-func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
+func (p *Plan) readChecks(analysis *flaggerv1.CanaryAnalysis) {
 	var templates []Check
 	for i, metric := range analysis.Metrics {
 		check := Check{Index: i, Metric: metric, Interval: metric.Interval}
 		if _, err := time.ParseDuration(check.Interval); err != nil {
-			check.Interval = DefaultMetric
+			check.Interval = DefaultMetricInterval
 		}
 		name, builtin := canonicalMetric(metric.Name)
 		// The legacy names mean a builtin metric only if the entry has no query of its own; the documented names always do.
@@ -325,8 +326,8 @@ func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
 	p.Checks = append(p.Checks, templates...)
 }
 
-// references validates what a plan refers to.
-func (p *Plan) references(c *flaggerv1.Canary, analysis *flaggerv1.CanaryAnalysis, settings Settings) {
+// validateReferences validates the references of a Canary to other objects.
+func (p *Plan) validateReferences(c *flaggerv1.Canary, analysis *flaggerv1.CanaryAnalysis, settings Settings) {
 	knative := c.Spec.TargetRef.Knative()
 	switch {
 	case knative && c.Spec.Provider != "knative":
@@ -341,17 +342,17 @@ func (p *Plan) references(c *flaggerv1.Canary, analysis *flaggerv1.CanaryAnalysi
 	if !settings.NoCrossNamespace {
 		return
 	}
-	foreign := func(namespace string) bool { return namespace != "" && namespace != c.Namespace }
-	if up := c.Spec.UpstreamRef; up != nil && foreign(up.Namespace) {
+	isCrossNamespace := func(namespace string) bool { return namespace != "" && namespace != c.Namespace }
+	if up := c.Spec.UpstreamRef; up != nil && isCrossNamespace(up.Namespace) {
 		p.addError("can't access gloo upstream %s.%s, cross-namespace references are blocked", up.Name, up.Namespace)
 	}
 	for _, metric := range analysis.Metrics {
-		if ref := metric.TemplateRef; ref != nil && foreign(ref.Namespace) {
+		if ref := metric.TemplateRef; ref != nil && isCrossNamespace(ref.Namespace) {
 			p.addError("can't access metric template %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
 		}
 	}
 	for _, alert := range analysis.Alerts {
-		if ref := alert.ProviderRef; foreign(ref.Namespace) {
+		if ref := alert.ProviderRef; isCrossNamespace(ref.Namespace) {
 			p.addError("can't access alert provider %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
 		}
 	}
@@ -366,10 +367,10 @@ func (p *Plan) addError(format string, args ...any) {
 }
 
 // hooksOfType returns the webhooks of one type, in the order of the spec.
-func (p *Plan) hooksOfType(of flaggerv1.HookType) []flaggerv1.CanaryWebhook {
+func (p *Plan) hooksOfType(hookType flaggerv1.HookType) []flaggerv1.CanaryWebhook {
 	var out []flaggerv1.CanaryWebhook
 	for _, hook := range p.Hooks {
-		if hook.Type == of {
+		if hook.Type == hookType {
 			out = append(out, hook)
 		}
 	}
@@ -393,7 +394,7 @@ func (p *Plan) hasReplicaCount() bool { return p.Kind != "DaemonSet" }
 func (p *Plan) canScaleTarget() bool { return p.Kind != "Service" }
 
 // serviceName is the name of the Service of one of the two workloads.
-func (p *Plan) serviceName(of string) string { return p.Apex + "-" + of + "." + p.Namespace }
+func (p *Plan) serviceName(role string) string { return p.Apex + "-" + role + "." + p.Namespace }
 
 // longestRange is the longest range of the queries of all checks.
 func (p *Plan) longestRange() time.Duration {

@@ -2,7 +2,6 @@ package canary
 
 import (
 	"fmt"
-	"strings"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
@@ -20,13 +19,14 @@ func continueRelease(s Snapshot) Decision {
 	case s.hasCommand("abort"):
 		return rollBackOnCommand(s)
 	case intent == "" && !s.Plan.SkipAnalysis && s.primaryHasTemplate():
-		return startPromotion(s.edit().addEffects(steadyStateEffects(s)...), nil) // it was decided, and the process stopped before it wrote the status
+		// The promotion was decided, and the process stopped before it wrote the status.
+		return startPromotion(s.edit().addEffects(steadyStateEffects(s)...), nil)
 	case s.primaryBecameReady():
 		return recordPrimary(s)
 	case intent == intentSkip, s.Plan.SkipAnalysis:
 		return promoteWithoutAnalysis(s)
 	}
-	if d, ok := targetChanged(s); ok {
+	if d, ok := restartOnTargetChange(s); ok {
 		return d
 	}
 	if s.inheritsTraffic() && s.primaryReachable() {
@@ -43,13 +43,13 @@ func continueRelease(s Snapshot) Decision {
 	if s.Workload.Target.Replicas == 0 {
 		effects = append(effects, TargetScaledUp{})
 	}
-	if d, ok := weightDrifted(s, effects); ok {
+	if d, ok := correctWeightDrift(s, effects); ok {
 		return d
 	}
 	if !s.openWindow().open {
-		return judgeBeforeTraffic(s, effects)
+		return evaluateBeforeTraffic(s, effects)
 	}
-	return judgeWindow(s, effects)
+	return evaluateWindow(s, effects)
 }
 
 // rollBackOnCommand rolls back a release at the user's command.
@@ -73,7 +73,7 @@ func adoptRun(s Snapshot) Decision {
 	if s.Plan.Strategy != Weighted {
 		where = fmt.Sprintf("iteration %d/%d", s.Status.Iterations, s.Plan.Iterations)
 	}
-	if s.Workload.NewestTemplate.IsZero() && s.Workload.Target.FlaggerHash != s.Status.LastAppliedSpec {
+	if s.Workload.NewestTemplateTime.IsZero() && s.Workload.Target.FlaggerHash != s.Status.LastAppliedSpec {
 		where += ", assuming that the target runs the recorded revision, which could not be verified"
 	}
 	if s.liveWeight() > 0 || s.Status.CanaryWeight > 0 || s.Status.Iterations > 0 || s.Route.Mirrored {
@@ -93,8 +93,8 @@ func (e *statusEdit) recordIntent(intent, why string) *statusEdit {
 	return e
 }
 
-// targetChanged decides when the target or the shape of the plan changed during the run; false: neither did.
-func targetChanged(s Snapshot) (Decision, bool) {
+// restartOnTargetChange cancels or restarts the run if the target or the shape of the plan changed during it; false: neither did.
+func restartOnTargetChange(s Snapshot) (Decision, bool) {
 	revision := s.Workload.Target.Revision
 	reshaped := s.serin().Shape != "" && s.serin().Shape != s.Plan.runShape()
 	if revision == s.pinnedRevision() && !reshaped {
@@ -105,8 +105,8 @@ func targetChanged(s Snapshot) (Decision, bool) {
 		e.recordAppliedRevision()
 		return e.recordIntent(intentCancel, "the target was reverted to the promoted revision").addEvents(cancelledEvent(s)).decision(nil), true
 	}
-	touched := s.serin().Started || s.canaryHasTraffic() || s.Status.Iterations > 0 || s.Status.FailedChecks > 0
-	if !touched {
+	observed := s.serin().Started || s.canaryHasTraffic() || s.Status.Iterations > 0 || s.Status.FailedChecks > 0
+	if !observed {
 		// No query was sent and nothing was observed yet: the ConfigMap and the Deployment of one change arrive one after the other.
 		e.addEffects(ConfigsRestored{ID: s.promotionCopyID()})
 		e.resetCounters()
@@ -115,7 +115,7 @@ func targetChanged(s Snapshot) (Decision, bool) {
 	}
 	if s.primaryCanServe() && s.routingProvider() == "" {
 		// The traffic of the previous revision returns to the primary first, and the primary must be reachable for that.
-		if gates := release.EvaluateGates(s, primaryEndpointsAtOnce); gates.Verdict() != release.Pass {
+		if gates := release.EvaluateGates(s, primaryEndpointsForRollback); gates.Verdict() != release.Pass {
 			return keepStatus(s, gates, steadyStateEffects(s)...), true
 		}
 	}
@@ -137,18 +137,9 @@ func targetChanged(s Snapshot) (Decision, bool) {
 	}).decision(nil), true
 }
 
-// routingProvider is the provider that routes the traffic of the run, if the plan names another one by now; empty: the same.
-func (s *Snapshot) routingProvider() string {
-	parts := strings.Split(s.serin().Shape, "/")
-	if len(parts) < 2 || parts[1] == s.Plan.Provider || parts[1] == ProviderKubernetes {
-		return ""
-	}
-	return parts[1]
-}
-
-// weightDrifted corrects a weight that differs from that of the run. A weight above zero that a user set is adopted; a lost one is
-// written and observed again. Traffic never moves to a workload that cannot serve it.
-func weightDrifted(s Snapshot, effects []release.Effect) (Decision, bool) {
+// correctWeightDrift corrects a weight that differs from that of the run. A weight above zero that a user set is adopted. A
+// weight that something else removed is restored, and observed again. Traffic never moves to a workload that cannot serve it.
+func correctWeightDrift(s Snapshot, effects []release.Effect) (Decision, bool) {
 	if !s.openWindow().open || !s.Plan.HasRouter || s.Route.Problem != "" {
 		return Decision{}, false
 	}
@@ -167,7 +158,7 @@ func weightDrifted(s Snapshot, effects []release.Effect) (Decision, bool) {
 		e.status.CanaryWeight = live
 		return e.setCookies().openWindow().addEvents(weightAdvancedEvent(s, live)).decision(nil), true
 	case s.Plan.Strategy == BlueGreen && live == release.Total && s.Status.Iterations >= s.Plan.Iterations && due:
-		return routeAllToCanary(e, nil), true // the same
+		return routeAllToCanary(e, nil), true // the same for the last step of blue/green
 	case live < recorded && !s.Workload.Target.isReachable(), live > recorded && !s.primaryReachable():
 		return Decision{}, false
 	case s.Plan.Strategy == Weighted && live > 0:

@@ -26,15 +26,15 @@ func templateCopyEvent(s Snapshot) release.Event {
 	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Copying %s template spec to %s", s.Plan.targetName(), s.Plan.primaryName())}
 }
 
-// primaryPromoted is the gate primary-ready while the primary itself is updated: it is never lifted, and its deadline counts from the
-// last progress of the primary.
+// primaryPromoted is the gate primary-ready while the primary itself is updated: it is never lifted, and the deadline starts
+// again with each progress of the primary.
 func primaryPromoted(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
 	if primary.Found && primary.Ready && (primary.Available > 0 || !s.canaryHasTraffic()) {
 		return release.NewPassingGate("primary-ready", formatPods(primary))
 	}
 	message := primaryMessage(s)
-	if primary.Exceeded {
+	if primary.DeadlineExceeded {
 		return release.NewFailedGate("primary-ready", release.ByCluster, message)
 	}
 	return failsAtDeadline(s, release.NewWaitingGate("primary-ready", release.ByCluster, message), s.primaryDeadline())
@@ -51,7 +51,7 @@ func continuePromotion(s Snapshot) Decision {
 		return rollBackOnCommand(s)
 	}
 	effects := steadyStateEffects(s, ScalerExists{Update: true})
-	conditions := []gate{primaryPromoted, primaryEndpointsBack, canaryReady}
+	conditions := []gate{primaryPromoted, primaryEndpointsForReturn, canaryReady}
 	replaced := s.Workload.Target.Revision != s.pinnedRevision()
 	if replaced || s.isResumedPromotion() {
 		// A new revision of the target must not receive more traffic. After a failed promotion there is no rollback from the
@@ -62,11 +62,11 @@ func continuePromotion(s Snapshot) Decision {
 	switch first := gates.First(); {
 	case first == nil:
 	case first.Name == "primary-ready" && first.Verdict == release.Fail && s.Workload.Target.isReachable():
-		return promotionFailed(s, gates, effects)
+		return failPromotion(s, gates, effects)
 	case len(gates) > 2 && gates[2].Verdict == release.Fail:
 		return awaitCanaryReady(s, gates[2:], effects)
 	case first.Name == "primary-ready" && first.Verdict == release.Fail:
-		return promotionPending(s, gates, effects)
+		return awaitPrimaryOrFail(s, gates, effects)
 	default:
 		return keepStatus(s, gates, effects...)
 	}
@@ -127,10 +127,10 @@ func continueFinalising(s Snapshot) Decision {
 		}).decision(nil)
 	}
 	effects := steadyStateEffects(s)
-	gates := release.EvaluateGates(s, primaryPromoted, primaryEndpointsBack)
+	gates := release.EvaluateGates(s, primaryPromoted, primaryEndpointsForReturn)
 	switch first := gates.First(); {
 	case first != nil && first.Verdict == release.Fail:
-		return promotionPending(s, gates, effects)
+		return awaitPrimaryOrFail(s, gates, effects)
 	case first != nil:
 		return keepStatus(s, gates, effects...)
 	case s.trafficReturned():
@@ -192,8 +192,8 @@ func promotionCompletedEvent(s Snapshot, intent string) release.Event {
 	return event
 }
 
-// askPostRolloutHooks calls the post-rollout hooks of a release that has ended. Only the last event waits for them; a new revision
-// does not.
+// askPostRolloutHooks calls the post-rollout hooks of a release that has ended. Only the last event waits for them; a new
+// revision does not.
 func askPostRolloutHooks(s Snapshot) Decision {
 	effects := steadyStateEffects(s)
 	intent := s.serin().Intent
@@ -220,10 +220,10 @@ func askPostRolloutHooks(s Snapshot) Decision {
 func postRolloutGates(s Snapshot, phase flaggerv1.CanaryPhase) release.Gates {
 	var gates release.Gates
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.PostRolloutHook) {
-		p := hookQuery(s, hook, string(phase), time.Time{})
-		answer, ok := s.Answers.AnswerTo(p)
+		query := hookQuery(s, hook, string(phase), time.Time{})
+		answer, ok := s.Answers.AnswerTo(query)
 		if !ok {
-			return append(gates, hookQueryGate(s, p, hook, phase, "waiting for a response from "+hook.Name))
+			return append(gates, hookQueryGate(s, query, hook, phase, "waiting for a response from "+hook.Name))
 		}
 		g := release.NewPassingGate(hookGateName(hook), "response received")
 		g.Answer = &answer
@@ -240,11 +240,11 @@ func postRolloutGates(s Snapshot, phase flaggerv1.CanaryPhase) release.Gates {
 	return gates
 }
 
-// promoteWithoutAnalysis promotes without analysis: it updates the primary, then removes the traffic of the canary, if there is any,
-// then scales the target to zero. Only the analysis is skipped: the pods of the new revision must become ready.
+// promoteWithoutAnalysis promotes without analysis: it updates the primary, then removes the traffic of the canary, if there is
+// any, then scales the target to zero. Only the analysis is skipped: the pods of the new revision must become ready.
 func promoteWithoutAnalysis(s Snapshot) Decision {
 	if !s.primaryHasTemplate() {
-		if d, ok := targetChanged(s); ok {
+		if d, ok := restartOnTargetChange(s); ok {
 			return d // the target changed before its revision was promoted
 		}
 		effects := steadyStateEffects(s, ScalerPaused{Paused: false})
@@ -263,10 +263,10 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 	}
 	effects := steadyStateEffects(s)
 	effects = append(effects, ScalerExists{Update: true})
-	gates := release.EvaluateGates(s, primaryPromoted, primaryEndpointsBack)
+	gates := release.EvaluateGates(s, primaryPromoted, primaryEndpointsForReturn)
 	switch first := gates.First(); {
 	case first != nil && first.Verdict == release.Fail:
-		return promotionPending(s, gates, effects)
+		return awaitPrimaryOrFail(s, gates, effects)
 	case first != nil:
 		return keepStatus(s, gates, effects...)
 	case s.trafficReturned():
@@ -284,14 +284,15 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 	return succeedRelease(e, intentSkipped).decision(gates)
 }
 
-// promotionPending decides about a promotion whose primary does not become ready. The canary serves instead, and is scaled up for
-// that if it was scaled down; a new revision waits for neither of them.
-func promotionPending(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+// awaitPrimaryOrFail continues a promotion whose primary did not become ready in time. The promotion fails if the canary can
+// serve instead; a canary that was scaled to zero is scaled up for that. If the target has a new revision, the promotion fails
+// at once, so that the release of the new revision can start.
+func awaitPrimaryOrFail(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	switch target := s.Workload.Target; {
 	case s.Workload.Target.isReachable():
-		return promotionFailed(s, gates, effects)
+		return failPromotion(s, gates, effects)
 	case target.Found && target.Revision != s.pinnedRevision():
-		e := s.edit().addEffects(effects...).addEvents(promotionFailedEvent(s)...)
+		e := s.edit().addEffects(effects...).addEvents(promotionFailedEvents(s)...)
 		e.recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
 		return failKeepingCanary(e, s.liveWeight(), "Promotion failed").decision(gates)
 	case target.Found && target.Replicas == 0:
@@ -301,8 +302,8 @@ func promotionPending(s Snapshot, gates release.Gates, effects []release.Effect)
 	}
 }
 
-// promotionFailedEvent returns the events about a failed promotion and its cause.
-func promotionFailedEvent(s Snapshot) []release.Event {
+// promotionFailedEvents returns the events about a failed promotion and its cause.
+func promotionFailedEvents(s Snapshot) []release.Event {
 	message := primaryMessage(withoutPodDetails(s))
 	return []release.Event{
 		{Type: release.Warning, Message: message},
@@ -313,26 +314,28 @@ func promotionFailedEvent(s Snapshot) []release.Event {
 	}
 }
 
-// promotionFailed routes all traffic to the canary: the primary has the new template and was not ready in time, so there is nothing
-// to roll back to. The promotion continues as soon as the primary is ready; otherwise the next revision repairs it.
-func promotionFailed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+// failPromotion routes all traffic to the canary: the primary has the new template and was not ready in time, so there is
+// nothing to roll back to. The promotion continues when the primary is ready (see resumePromotion); otherwise the next revision
+// repairs the primary.
+func failPromotion(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().addEffects(effects...)
 	weight := 0
 	if s.Plan.HasRouter {
 		weight = release.Total
 		e.addEffects(TrafficWeight{Canary: release.Total})
 	}
-	e.addEvents(promotionFailedEvent(s)...).recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
+	e.addEvents(promotionFailedEvents(s)...).recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
 	return failKeepingCanary(e, weight, "Promotion failed").decision(gates)
 }
 
-// recordUnfinishedPromotion records the revision that the primary received last, for when it becomes ready.
+// recordUnfinishedPromotion records the revision that the primary received last: it becomes the promoted one when the primary is
+// ready.
 func (e *statusEdit) recordUnfinishedPromotion(revision, spec string) *statusEdit {
 	e.serin.Unfinished = &flaggerv1.UnfinishedPrimary{Revision: revision, Spec: spec}
 	return e
 }
 
-// failKeepingCanary ends a release without a primary that could serve: the canary keeps that weight. why is the start of the
+// failKeepingCanary ends a release without a primary that could serve, and leaves the canary that weight. why is the start of the
 // message of the condition.
 func failKeepingCanary(e *statusEdit, weight int, why string) *statusEdit {
 	e.enterPhase(flaggerv1.CanaryPhaseFailed)

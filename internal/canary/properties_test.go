@@ -239,8 +239,8 @@ func weightOf(effect release.Effect) (int, bool) {
 	}
 }
 
-// TestEveryWorldBecomesIdle applies decisions from any state until nothing changes: there is no hot loop, and no decision reverts an
-// earlier one.
+// TestEveryWorldBecomesIdle applies decisions from any state until nothing changes: there is no hot loop, and no decision
+// reverts an earlier one.
 func TestEveryWorldBecomesIdle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := worlds().Draw(t, "world")
@@ -450,8 +450,8 @@ func isEnd(event release.Event) bool {
 	return strings.HasPrefix(event.Message, "Canary failed!") || strings.HasPrefix(event.Message, "Promotion of")
 }
 
-// TestCrashesDoNotChangeTheResult runs one scenario twice, once with crashes after some of the effects of any reconciliation: effects
-// remain, the status and the memory of the process are lost.
+// TestCrashesDoNotChangeTheResult runs one scenario twice, once with crashes after some of the effects of any reconciliation:
+// effects remain, the status and the memory of the process are lost.
 func TestCrashesDoNotChangeTheResult(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		story := stories().Draw(t, "story")

@@ -36,9 +36,9 @@ const (
 	unreachableGrace = 60 * time.Second
 )
 
-// hookQuery identifies the call of a webhook in one attempt of a run: a window, a revision, or the gates before the first weight. The
-// request is added when the query is sent. A hash of the address distinguishes two hooks with the same type and name; the
-// address itself is in no ID.
+// hookQuery identifies the call of a webhook in one attempt of a run: a window, a revision, or the gates before the first
+// weight. The request is added when the query is sent. A hash of the address distinguishes two hooks with the same type and
+// name; the address itself is in no ID.
 func hookQuery(s Snapshot, hook flaggerv1.CanaryWebhook, attempt string, since time.Time) release.Query {
 	address := fnv.New32a()
 	_, _ = address.Write([]byte(hook.URL)) // never fails
@@ -48,15 +48,15 @@ func hookQuery(s Snapshot, hook flaggerv1.CanaryWebhook, attempt string, since t
 	}
 }
 
-// hookQueryGate is a gate that waits for the response of a webhook. A webhook that is polled is called with another key each time,
-// because a receiver that remembers keys would otherwise repeat its first response.
-func hookQueryGate(s Snapshot, p release.Query, hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, message string) release.Gate {
+// hookQueryGate is a gate that waits for the response of a webhook. A webhook that is polled is called with another key each
+// time, because a receiver that remembers keys would otherwise repeat its first response.
+func hookQueryGate(s Snapshot, query release.Query, hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, message string) release.Gate {
 	moment := ""
-	if !p.Since.IsZero() {
-		moment = p.Since.UTC().Format(time.RFC3339Nano)
+	if !query.Since.IsZero() {
+		moment = query.Since.UTC().Format(time.RFC3339Nano)
 	}
-	p.Request = HookQuery{Hook: hook, Phase: phase, Key: digest(s.UID, s.run(), p.ID, string(phase), moment)}
-	return release.NewQueryGate(hookGateName(hook), p, message)
+	query.Request = HookQuery{Hook: hook, Phase: phase, Key: digest(s.UID, s.run(), query.ID, string(phase), moment)}
+	return release.NewQueryGate(hookGateName(hook), query, message)
 }
 
 // EventKey is the idempotency key of an event: it is the same for an event that is sent again, and for a persistent event that is
@@ -80,8 +80,8 @@ func metricQuery(s Snapshot, check Check) release.Query {
 	}
 }
 
-// shortID is a name as a part of an ID. Answers are stored by their IDs, and the length of a name is limited only by the size of a
-// Canary.
+// shortID returns a name as a part of an ID, or its digest if it is long: answers are stored by their IDs, and the length of a
+// name is limited only by the size of a Canary.
 func shortID(name string) string {
 	if len(name) <= maxName {
 		return name
@@ -99,8 +99,8 @@ func letterDigest(parts ...string) string {
 	return string(out)
 }
 
-// digest derives an identifier from all inputs of what it identifies. Nothing in a release is random: after a crash the same
-// identifiers must result.
+// digest derives an identifier from the inputs of the thing that it identifies. Nothing in a release is random: after a crash the
+// same identifiers must result.
 func digest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])
@@ -111,8 +111,8 @@ func uuidDigest(parts ...string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(strings.Join(parts, "\x00"))).String()
 }
 
-// RunOf returns the ID of the run that a status describes, which commands of users contain. For a status of another controller it is
-// derived from Flagger's fields.
+// RunOf returns the ID of the run that a status describes, which commands of users contain. For a status of another controller
+// it is derived from Flagger's fields.
 func RunOf(uid string, status flaggerv1.CanaryStatus) string {
 	if status.Serin != nil && status.Serin.Run != "" {
 		return status.Serin.Run

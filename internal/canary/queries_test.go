@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TestKeysDistinguishQueries: a receiver may respond to each key once. A query that is sent again because its answer was lost has the
-// same key; a gate that is polled, and another run, have other keys.
+// TestKeysDistinguishQueries: a receiver may respond to each key once. A query that is sent again because its answer was lost
+// has the same key; a gate that is polled, and another run, have other keys.
 func TestKeysDistinguishQueries(t *testing.T) {
 	w := newWorld()
 	w.instant = true

@@ -9,26 +9,26 @@ import (
 
 // QueueEntryOf returns the entry of a Canary in the queue of releases, according to its stored status.
 func QueueEntryOf(c *flaggerv1.Canary) release.QueueEntry {
-	place := release.QueueEntry{Kind: flaggerv1.CanaryKind, Namespace: c.Namespace, Name: c.Name, Priority: release.Priority(c.Annotations)}
+	entry := release.QueueEntry{Kind: flaggerv1.CanaryKind, Namespace: c.Namespace, Name: c.Name, Priority: release.Priority(c.Annotations)}
 	if c.DeletionTimestamp != nil {
-		return place
+		return entry
 	}
 	switch c.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
-		place.InProgress = true
-		return place
+		entry.InProgress = true
+		return entry
 	default: // idle, or not a release
 	}
 	if c.Status.Serin == nil || c.Status.Serin.Queue == nil {
-		return place
+		return entry
 	}
 	queue := c.Status.Serin.Queue
-	place.Since = queue.Since.Time
-	place.Waiting = !queue.Aside && !c.Spec.Suspend && findCondition(c.Status, flaggerv1.ConditionBlocked) == nil
-	return place
+	entry.Since = queue.Since.Time
+	entry.Waiting = !queue.Aside && !c.Spec.Suspend && findCondition(c.Status, flaggerv1.ConditionBlocked) == nil
+	return entry
 }
 
-// MayStart reports whether a release may start from a snapshot, so that its position in the queue matters.
+// MayStart reports whether the next decision may start a release, so that its position in the queue matters.
 func MayStart(s Snapshot) bool {
 	switch {
 	case s.Deleting, s.Plan.Suspended, len(blockingReasons(s)) > 0, s.Status.Phase == "":
@@ -48,8 +48,8 @@ func WaitsInQueue(d Decision) bool {
 	return first != nil && first.Name == "turn"
 }
 
-// queueGate delays the start of a release while the maximum number of releases is in progress. The end of one of them opens it. If
-// the primary cannot serve, a fix does not wait for other releases.
+// queueGate delays the start of a release while the maximum number of releases is in progress. The end of one of them opens it.
+// If the primary cannot serve, a fix does not wait for other releases.
 func queueGate(s Snapshot) release.Gate {
 	if !s.Queue.Open && s.primaryLost() {
 		return release.NewPassingGate("turn", "lifted so that a fix can ship, "+s.Queue.String())
@@ -57,8 +57,8 @@ func queueGate(s Snapshot) release.Gate {
 	return s.Queue.Gate()
 }
 
-// waitInQueue delays the start of a release and records its place in the status, so that the place survives a restart. A release that
-// also waits for something else lets those behind it go ahead.
+// waitInQueue delays the start of a release and records its place in the queue in the status, so that the place survives a
+// restart. A release that also waits for something else lets those behind it go ahead.
 func waitInQueue(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
 	first, queue := gates.First(), s.serin().Queue
 	waits := first.Name == "turn"

@@ -8,15 +8,15 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// reasonStep is the reason of the condition for an effect that was rejected at the end of a window and is retried at the end of the
-// next one. Until then nothing else is known about it, so the condition remains.
-const reasonStep = "RefusedStep"
+// reasonRefusedStep is the reason of the condition for an effect that was rejected at the end of a window. The effect is
+// retried at the end of the next window; until then nothing else is known about it, so the condition remains.
+const reasonRefusedStep = "RefusedStep"
 
-// RefusedDecision is the decision after that effect was rejected for a reason that the user must fix. Nothing of the original
-// decision, whose gates are given, is recorded; the message is reported in the condition Blocked and in an event.
+// RefusedDecision is the decision after an effect was rejected for a reason that the user must fix. Nothing of the original
+// decision is recorded except for its gates; the message is reported in the condition Blocked and in an event.
 func RefusedDecision(s Snapshot, gates release.Gates, effect release.Effect, message string) Decision {
 	gate := release.NewFailedGate("refused", release.ByUser, message)
-	if retriedPerWindow(s, effect) {
+	if isRetriedPerWindow(s, effect) {
 		gate = release.NewFailedGate("refused-step", release.ByUser, message)
 	}
 	all := append(release.Gates{gate}, gates...)
@@ -28,8 +28,9 @@ func RefusedDecision(s Snapshot, gates release.Gates, effect release.Effect, mes
 	return d
 }
 
-// retriedPerWindow reports whether an effect is a transition effect, which is retried once per window, in a phase that has windows.
-func retriedPerWindow(s Snapshot, effect release.Effect) bool {
+// isRetriedPerWindow reports whether an effect is a transition effect, which is retried once per window, in a phase that has
+// windows.
+func isRetriedPerWindow(s Snapshot, effect release.Effect) bool {
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 		return s.serin().Intent == "" && !slices.ContainsFunc(steadyStateEffects(s), func(e release.Effect) bool { return reflect.DeepEqual(e, effect) })
@@ -38,8 +39,8 @@ func retriedPerWindow(s Snapshot, effect release.Effect) bool {
 	}
 }
 
-// FaultedDecision is the decision about a Canary whose reconciliation panicked. The snapshot contains only its status and the names
-// of its plan.
+// FaultedDecision is the decision about a Canary whose reconciliation panicked. The snapshot contains only its status and the
+// names of its plan.
 func FaultedDecision(s Snapshot, message string) Decision {
 	return withBlockedCondition(s, release.Gates{release.NewFailedGate("fault", release.ByUser, message)})
 }

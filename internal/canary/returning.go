@@ -9,14 +9,15 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// A rollback to a primary with missing pods: the primary immediately receives the share that it can carry, and more with each pod;
-// the canary retains the rest. All traffic would overload the remaining pods of the primary, and no traffic would leave all users
-// on the revision that failed. The arithmetic is that of Rollouts, see release.CarriedWeight.
+// In a rollback to a primary with missing pods, traffic returns in parts: the primary immediately receives the share that it
+// can carry, and more with each pod, and the canary retains the rest. All traffic would overload the remaining pods of the
+// primary, and no traffic would leave all users on the revision that failed. The arithmetic is that of Rollouts, see
+// release.CarriedWeight.
 
-// sharesRollback reports whether the traffic of a rollback, or of a cancelled release, can return in parts. A/B tests and blue/green
-// switch as a whole, and so does a primary whose earlier template is restored, because some of its pods still run the one that is
-// rolled back. Only the revision that was analyzed retains traffic: a target that has another one gets none.
-func (s *Snapshot) sharesRollback() bool {
+// returnsTrafficInParts reports whether the traffic of a rollback, or of a cancelled release, returns in parts. A/B tests and
+// blue/green return it all at once. So does a primary whose earlier template is restored, because some of its pods still run the
+// template that is rolled back. Only the revision that was analyzed retains traffic: a target that has another one gets none.
+func (s *Snapshot) returnsTrafficInParts() bool {
 	weighted := s.Plan.Strategy == Weighted && !s.Plan.SkipAnalysis && s.routeReadable() && s.routingProvider() == ""
 	return weighted && !s.drainStarted() && !s.primaryHasRolledBackTemplate() && !s.Workload.Primary.Ready && s.Workload.Target.isReachable() &&
 		s.Workload.Target.Revision == s.pinnedRevision()
@@ -35,18 +36,18 @@ func (s *Snapshot) primaryPodsNeeded() int32 {
 // retainedWeight is the weight that the canary keeps in a rollback because the primary cannot carry it yet. It never increases: a
 // primary that loses a pod keeps its share.
 func (s *Snapshot) retainedWeight() int {
-	if !s.sharesRollback() {
+	if !s.returnsTrafficInParts() {
 		return 0
 	}
 	weight := release.Total - int(release.CarriedWeight(release.Total, s.Workload.Primary.servingPods(), s.primaryPodsNeeded()))
 	if recorded := s.Status.CanaryWeight; recorded > 0 && s.Workload.Primary.servingPods() > 0 {
-		weight = min(weight, recorded) // a user may have raised it since; a primary without pods receives nothing
+		weight = min(weight, recorded) // a user may have raised it since
 	}
 	return min(weight, s.liveWeight())
 }
 
-// retainedMessage explains what the rest of the traffic waits for.
-func retainedMessage(s Snapshot) string {
+// retainedWeightMessage explains why the canary retains a part of the traffic.
+func retainedWeightMessage(s Snapshot) string {
 	return fmt.Sprintf("%s has %d of the %d reachable pods that are required for all traffic: the canary keeps %d%% of the traffic until more pods are ready",
 		s.Plan.primaryName(), s.Workload.Primary.servingPods(), s.primaryPodsNeeded(), s.retainedWeight())
 }
@@ -61,7 +62,7 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 	recordThreshold(e)
 	if weight < s.liveWeight() {
 		e.addEffects(TrafficWeight{Canary: weight}).addEvents(release.Event{
-			Type: release.Warning, Message: fmt.Sprintf("Routing %d%% of the traffic of %s to primary: %s", release.Total-weight, s.Plan.qualifiedName(), retainedMessage(s)),
+			Type: release.Warning, Message: fmt.Sprintf("Routing %d%% of the traffic of %s to primary: %s", release.Total-weight, s.Plan.qualifiedName(), retainedWeightMessage(s)),
 		})
 	}
 	e.status.CanaryWeight = weight
@@ -76,7 +77,7 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 
 // recordThreshold records that failed checks started the rollback, so that a later change of the threshold does not stop it.
 func recordThreshold(e *statusEdit) {
-	if events := thresholdEvent(e.snapshot); len(events) > 0 {
+	if events := thresholdEvents(e.snapshot); len(events) > 0 {
 		e.addEvents(events...).recordIntent(intentRollback, reasonChecks)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// pinnedRevision is the revision whose release started last. A status without status.serin, because another controller wrote it or
-// because it was lost, has only Flagger's hash: then the same hash or the same content is the same revision, but a different
+// pinnedRevision is the revision whose release started last. A status without status.serin, because another controller wrote it
+// or because it was lost, has only Flagger's hash: then the same hash or the same content is the same revision, but a different
 // hash alone is not a new revision.
 func (s *Snapshot) pinnedRevision() string {
 	if revision := s.serin().Revision; revision != "" {
@@ -18,8 +18,8 @@ func (s *Snapshot) pinnedRevision() string {
 	switch phase := s.Status.Phase; {
 	case phase == flaggerv1.CanaryPhaseInitialized, phase == flaggerv1.CanaryPhaseSucceeded, s.primaryHasTemplate():
 		same = same || s.Workload.SameTemplate
-	default: // during a run, and after a failed one, the primary says nothing about the target
-		same = same || s.Status.LastAppliedSpec != "" && !s.Workload.NewestTemplate.After(s.Status.LastTransitionTime.Time)
+	default: // during a run, and after a failed one, the template of the primary is that of an earlier revision
+		same = same || s.Status.LastAppliedSpec != "" && !s.Workload.NewestTemplateTime.After(s.Status.LastTransitionTime.Time)
 	}
 	if same {
 		return target.Revision
@@ -57,8 +57,8 @@ func sameConfigs(a, b map[string]string) bool {
 	return true
 }
 
-// statusFromOtherController reports whether a status has no revision in Serin's form: another controller wrote it, or status.serin was
-// lost.
+// statusFromOtherController reports whether a status has no revision in Serin's form: another controller wrote it, or
+// status.serin was lost.
 func (s *Snapshot) statusFromOtherController() bool { return s.serin().Revision == "" }
 
 // adoptOtherStatus records the state of another controller in status.serin.

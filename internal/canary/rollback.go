@@ -36,9 +36,9 @@ func continueRollback(s Snapshot) Decision {
 	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.canaryHasTraffic() && s.Workload.Target.canServe() {
 		effects = append(effects, PrimaryScaledUp{}) // something scaled it to zero, and only Serin would scale it up again
 	}
-	gates := release.EvaluateGates(s, primaryServes, primaryEndpointsAtOnce)
+	gates := release.EvaluateGates(s, primaryServes, primaryEndpointsForRollback)
 	if s.rollbackImpossible() {
-		return rollbackFailed(s, gates, effects)
+		return failRollback(s, gates, effects)
 	}
 	if s.retainedWeight() > 0 {
 		return rollBackInPart(s, gates, effects)
@@ -61,7 +61,7 @@ func continueRollback(s Snapshot) Decision {
 	}
 	e := s.edit().addEffects(effects...).addEffects(ScalerPaused{Paused: true}, TargetScaledToZero{})
 	if !s.drainStarted() {
-		e.addEvents(thresholdEvent(s)...)
+		e.addEvents(thresholdEvents(s)...)
 	}
 	if s.serin().Intent == intentCancel {
 		e.enterPhase(flaggerv1.CanaryPhaseSucceeded)
@@ -71,67 +71,6 @@ func continueRollback(s Snapshot) Decision {
 		return e.decision(gates)
 	}
 	return failRelease(e, s.serin().Reason).decision(gates)
-}
-
-// primaryHasRolledBackTemplate reports whether the primary has, or had, the template that is being rolled back.
-func (s *Snapshot) primaryHasRolledBackTemplate() bool {
-	return s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.primaryHasTemplate() || s.Workload.Primary.ID == s.restoreID()
-}
-
-// drainStarted reports whether the canary lost its traffic and the drain delay began.
-func (s *Snapshot) drainStarted() bool { return s.serin().DrainUntil != nil }
-
-// trafficReturned reports whether the canary has traffic again after it lost it: a user changed the route.
-func (s *Snapshot) trafficReturned() bool {
-	return s.drainStarted() && s.routeReadable() && (s.Route.Canary > 0 || s.Route.Mirrored)
-}
-
-// clearDrain removes the previous drain from the status before the traffic moves again, so that a crash in between does not shorten
-// the next drain.
-func clearDrain(s Snapshot, effects []release.Effect) Decision {
-	e := s.edit().addEffects(effects...)
-	e.serin.DrainUntil = nil
-	return e.decision(nil)
-}
-
-// hasUnrecordedTraffic reports whether the canary has traffic that the status does not record, because something else changed the
-// route. Traffic that was recorded less than half a drain delay ago counts as recorded.
-func (s *Snapshot) hasUnrecordedTraffic() bool {
-	last := s.serin().LastTraffic
-	known := last != nil && s.Now.Before(last.Add(s.Plan.Drain/2))
-	return s.liveWeight() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !known
-}
-
-// recordUnrecordedTraffic records that the canary has traffic, before that traffic is removed: a crash afterwards must not skip the
-// drain.
-func recordUnrecordedTraffic(s Snapshot) Decision {
-	return s.editUnchanged().addStamps(release.StampTrafficEnded).decision(nil) // with the condition Blocked, if there is one
-}
-
-// sendsTrafficToEmptyTarget reports whether traffic is routed to a target without pods while the primary could serve it. A former
-// leader that was suspended may have written such a route after the rollback; see docs/adr/0004.
-func (s *Snapshot) sendsTrafficToEmptyTarget() bool {
-	target := s.Workload.Target
-	return s.routeReadable() && s.Route.Canary > 0 && s.Plan.canScaleTarget() && target.Found && target.isScaledToZero() && s.primaryReachable()
-}
-
-// withTrafficRescue adds to the decision about an idle release that such traffic moves to the primary. This is the only case in
-// which Serin changes the weight of an idle release.
-func withTrafficRescue(s Snapshot, d Decision) Decision {
-	if !s.sendsTrafficToEmptyTarget() || slices.ContainsFunc(d.Effects, removesCanaryTraffic) {
-		return d
-	}
-	d.Effects = append(d.Effects, TrafficWeight{})
-	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: fmt.Sprintf(
-		"Routing all traffic of %s to primary: %d%% was routed to %s, which has no pods", s.Plan.qualifiedName(), s.Route.Canary, s.Plan.targetName(),
-	)})
-	return d
-}
-
-// removesCanaryTraffic reports whether an effect leaves the canary without traffic.
-func removesCanaryTraffic(effect release.Effect) bool {
-	route, ok := effect.(TrafficWeight)
-	return ok && route.Canary == 0
 }
 
 // primaryServes delays the return of the traffic while the primary cannot serve any request and the canary can. Where the traffic
@@ -145,7 +84,7 @@ func primaryServes(s Snapshot) release.Gate {
 	case restoring && !primary.Ready && target.canServe():
 		return release.NewWaitingGate("primary-restored", release.ByCluster, primaryMessage(s))
 	case s.retainedWeight() > 0 && s.Workload.Primary.servingPods() > 0:
-		return release.NewWaitingGate("primary-serves", release.ByCluster, retainedMessage(s))
+		return release.NewWaitingGate("primary-serves", release.ByCluster, retainedWeightMessage(s))
 	case s.canaryHasTraffic() && !s.primaryCanServe() && target.canServe():
 		return release.NewWaitingGate("primary-serves", release.ByCluster, primaryMessage(s)+": the canary continues to serve until the primary is ready")
 	default:
@@ -153,20 +92,20 @@ func primaryServes(s Snapshot) release.Gate {
 	}
 }
 
-// rollbackImpossible reports whether the target has another revision by now and there is nothing to roll back to, because the
-// primary exceeded its deadline.
+// rollbackImpossible reports whether there is nothing to roll back to, because the primary exceeded its deadline, and the
+// target has another revision by now, which can repair the primary.
 func (s *Snapshot) rollbackImpossible() bool {
 	primary := s.Workload.Primary
 	replaced := s.Workload.Target.Found && s.Workload.Target.Revision != s.pinnedRevision()
-	back := !s.primaryHasRolledBackTemplate() || primary.ID == s.restoreID()
-	return replaced && back && (s.canaryHasTraffic() || s.primaryHasRolledBackTemplate()) && primary.Found && primary.Exceeded && !s.primaryCanServe()
+	restored := !s.primaryHasRolledBackTemplate() || primary.ID == s.restoreID()
+	return replaced && restored && (s.canaryHasTraffic() || s.primaryHasRolledBackTemplate()) && primary.Found && primary.DeadlineExceeded && !s.primaryCanServe()
 }
 
-// rollbackFailed leaves the route unchanged, like promotionFailed: the new revision of the target can repair the primary, and its
+// failRollback leaves the route unchanged, like failPromotion: the new revision of the target can repair the primary, and its
 // release could not start while the previous one waits for a primary that does not become ready.
-func rollbackFailed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+func failRollback(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	message := primaryMessage(withoutPodDetails(s))
-	e := s.edit().addEffects(effects...).addEvents(thresholdEvent(s)...).addEvents(release.Event{
+	e := s.edit().addEffects(effects...).addEvents(thresholdEvents(s)...).addEvents(release.Event{
 		Type: release.Warning, Message: fmt.Sprintf("Rollback of %s failed, primary not ready: %s", s.Plan.targetName(), message),
 		Alert: &release.Alert{Severity: release.Error, Message: "Rollback failed, primary not ready: " + message},
 	})
@@ -179,8 +118,9 @@ func rollbackFailed(s Snapshot, gates release.Gates, effects []release.Effect) D
 	return failKeepingCanary(e, s.liveWeight(), "Rollback failed").decision(gates)
 }
 
-// thresholdEvent is the event about a release that is rolled back because of failed checks alone.
-func thresholdEvent(s Snapshot) []release.Event {
+// thresholdEvents returns the event about a release that is rolled back because of failed checks alone; none for another
+// rollback.
+func thresholdEvents(s Snapshot) []release.Event {
 	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" || s.serin().Intent == intentCancel {
 		return nil
 	}
@@ -203,12 +143,12 @@ func lastFailure(s Snapshot) string {
 	return gate.Name + ": " + gate.Message
 }
 
-// failRelease ends a release that was rolled back. Every transition to Failed sends exactly one error alert that names the cause: the
-// threshold and the deadline send theirs when the rollback starts, a rollback that the user requested sends it here.
+// failRelease ends a release that was rolled back. Every transition to Failed sends exactly one error alert that names the
+// cause: the threshold and the deadline send theirs when the rollback starts, a rollback that the user requested sends it here.
 func failRelease(e *statusEdit, why string) *statusEdit {
 	s := e.snapshot
 	waiting := s.Status.Phase == flaggerv1.CanaryPhaseWaiting
-	alerted := !waiting && (s.serin().Intent == intentRollback && !s.requestedByUser() || len(thresholdEvent(s)) > 0)
+	alerted := !waiting && (s.serin().Intent == intentRollback && !s.requestedByUser() || len(thresholdEvents(s)) > 0)
 	e.enterPhase(flaggerv1.CanaryPhaseFailed)
 	e.ending = release.EndingFailed
 	recordRepairedPrimary(e)

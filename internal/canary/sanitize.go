@@ -18,53 +18,54 @@ const (
 	maxName          = 256      // bytes of a run, of a cookie
 )
 
-// sanitizeStatus corrects impossible values: in many clusters users may write statuses, and clocks are set back. A time in the future
-// is replaced by the present in the status itself: replaced in each reconciliation, it would never be in the past.
+// sanitizeStatus corrects impossible values: in many clusters users may write statuses, and clocks are set back. A time in the
+// future is replaced by the present in the status itself. If each reconciliation replaced it only for itself, the time would
+// never be in the past.
 func sanitizeStatus(s Snapshot) (Decision, bool) {
 	m := &sanitizer{now: s.Now}
 	status := s.Status
 	if !s.Deleting && (status.Phase == flaggerv1.CanaryPhaseTerminating || status.Phase == flaggerv1.CanaryPhaseTerminated) {
 		status.Phase, m.changed = phaseBeforeDeletion(s), true
 	}
-	m.number(&status.CanaryWeight, 0, release.Total)
-	m.number(&status.Iterations, -1, maxCount+1) // Flagger counts from -1
-	m.number(&status.FailedChecks, 0, maxCount)
-	m.time(&status.LastTransitionTime)
-	m.cookie(&status.SessionAffinityCookie)
-	m.cookie(&status.PrimarySessionAffinityCookie)
-	m.cookie(&status.PreviousSessionAffinityCookie)
-	m.conditions(&status.Conditions)
+	m.clampNumber(&status.CanaryWeight, 0, release.Total)
+	m.clampNumber(&status.Iterations, -1, maxCount+1) // Flagger counts from -1
+	m.clampNumber(&status.FailedChecks, 0, maxCount)
+	m.clampTime(&status.LastTransitionTime)
+	m.removeInvalidCookie(&status.SessionAffinityCookie)
+	m.removeInvalidCookie(&status.PrimarySessionAffinityCookie)
+	m.removeInvalidCookie(&status.PreviousSessionAffinityCookie)
+	m.limitConditions(&status.Conditions)
 
-	again := false
+	reopenWindow := false
 	if status.Serin != nil {
 		serin := *status.Serin
 		status.Serin = &serin
-		m.moment(&serin.Since, s.Now)
-		m.unready(&serin.CanaryUnready)
-		m.unready(&serin.PrimaryUnready)
-		m.moment(&serin.Asked, s.Now)
-		m.moment(&serin.Unreachable, s.Now)
-		m.moment(&serin.LastTraffic, s.Now)
-		m.moment(&serin.DrainUntil, s.Now.Add(s.Plan.Drain))
+		m.clampMicroTime(&serin.Since, s.Now)
+		m.clampUnreadiness(&serin.CanaryUnready)
+		m.clampUnreadiness(&serin.PrimaryUnready)
+		m.clampMicroTime(&serin.Asked, s.Now)
+		m.clampMicroTime(&serin.Unreachable, s.Now)
+		m.clampMicroTime(&serin.LastTraffic, s.Now)
+		m.clampMicroTime(&serin.DrainUntil, s.Now.Add(s.Plan.Drain))
 		if len(serin.Run) > maxName { // it is part of the ID of every query
 			serin.Run, m.changed = "", true
 		}
-		again = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))
+		reopenWindow = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))
 	}
-	if !m.changed && !again {
+	if !m.changed && !reopenWindow {
 		return Decision{}, false
 	}
 	s.Status = status
 	e := s.editUnchanged()
-	if again {
+	if reopenWindow {
 		e.openWindow()
 	}
 	return e.decision(nil), true
 }
 
-// phaseBeforeDeletion is the phase of a Canary whose status is that of a deletion, but which is not being deleted: it was restored
-// from a backup. A release that was in progress continues, because an existing primary must never receive a template that was
-// not analysed.
+// phaseBeforeDeletion is the phase of a Canary whose status is that of a deletion, but which is not being deleted: it was
+// restored from a backup. A release that was in progress continues, because an existing primary must never receive a template
+// that was not analysed.
 func phaseBeforeDeletion(s Snapshot) flaggerv1.CanaryPhase {
 	switch serin := s.serin(); {
 	case !s.Workload.Primary.Found:
@@ -82,60 +83,60 @@ type sanitizer struct {
 	changed bool
 }
 
-func (m *sanitizer) number(n *int, least, most int) {
-	if right := min(max(*n, least), most); right != *n {
-		*n, m.changed = right, true
+func (m *sanitizer) clampNumber(n *int, minimum, maximum int) {
+	if corrected := min(max(*n, minimum), maximum); corrected != *n {
+		*n, m.changed = corrected, true
 	}
 }
 
-func (m *sanitizer) time(at *metav1.Time) {
+func (m *sanitizer) clampTime(at *metav1.Time) {
 	if at.After(m.now) {
 		*at, m.changed = metav1.NewTime(m.now.Truncate(time.Second)), true
 	}
 }
 
-func (m *sanitizer) moment(at **metav1.MicroTime, latest time.Time) {
+func (m *sanitizer) clampMicroTime(at **metav1.MicroTime, latest time.Time) {
 	if *at != nil && (*at).After(latest) {
 		*at, m.changed = new(metav1.NewMicroTime(latest)), true
 	}
 }
 
-func (m *sanitizer) unready(of **flaggerv1.UnreadyWorkload) {
-	if *of != nil && (*of).Since.After(m.now) {
-		right := **of
-		right.Since = metav1.NewMicroTime(m.now)
-		*of, m.changed = &right, true
+func (m *sanitizer) clampUnreadiness(unready **flaggerv1.UnreadyWorkload) {
+	if *unready != nil && (*unready).Since.After(m.now) {
+		corrected := **unready
+		corrected.Since = metav1.NewMicroTime(m.now)
+		*unready, m.changed = &corrected, true
 	}
 }
 
-// cookie removes a cookie with characters that would add attributes or lines to a header.
-func (m *sanitizer) cookie(cookie *string) {
-	odd := func(r rune) bool { return r <= ' ' || r > '~' || r == ';' || r == ',' || r == '"' || r == '\\' }
-	if len(*cookie) > maxName || slices.ContainsFunc([]rune(*cookie), odd) {
+// removeInvalidCookie removes a cookie with characters that would add attributes or lines to a header.
+func (m *sanitizer) removeInvalidCookie(cookie *string) {
+	invalid := func(r rune) bool { return r <= ' ' || r > '~' || r == ';' || r == ',' || r == '"' || r == '\\' }
+	if len(*cookie) > maxName || slices.ContainsFunc([]rune(*cookie), invalid) {
 		*cookie, m.changed = "", true
 	}
 }
 
-// conditions retains one condition of each type, those of Serin first.
-func (m *sanitizer) conditions(conditions *[]flaggerv1.CanaryCondition) {
-	fine := len(*conditions) <= maxConditions
+// limitConditions retains one condition of each type, those of Serin first.
+func (m *sanitizer) limitConditions(conditions *[]flaggerv1.CanaryCondition) {
+	valid := len(*conditions) <= maxConditions
 	for i, c := range *conditions {
-		fine = fine && len(c.Message) <= maxConditionText && !slices.ContainsFunc((*conditions)[:i], func(other flaggerv1.CanaryCondition) bool { return other.Type == c.Type })
+		valid = valid && len(c.Message) <= maxConditionText && !slices.ContainsFunc((*conditions)[:i], func(other flaggerv1.CanaryCondition) bool { return other.Type == c.Type })
 	}
-	if fine {
+	if valid {
 		return
 	}
-	var kept []flaggerv1.CanaryCondition
-	keep := func(ours bool) {
+	var retained []flaggerv1.CanaryCondition
+	retain := func(ours bool) {
 		for _, c := range *conditions {
 			isOurs := slices.Contains([]string{flaggerv1.ConditionPromoted, flaggerv1.ConditionBlocked, flaggerv1.ConditionUnanswered}, c.Type)
-			twice := slices.ContainsFunc(kept, func(other flaggerv1.CanaryCondition) bool { return other.Type == c.Type })
-			if isOurs == ours && !twice && len(kept) < maxConditions && len(c.Message) <= maxConditionText {
-				kept = append(kept, c)
+			duplicate := slices.ContainsFunc(retained, func(other flaggerv1.CanaryCondition) bool { return other.Type == c.Type })
+			if isOurs == ours && !duplicate && len(retained) < maxConditions && len(c.Message) <= maxConditionText {
+				retained = append(retained, c)
 			}
 		}
 	}
-	keep(true)
-	keep(false)
-	*conditions, m.changed = kept, true
+	retain(true)
+	retain(false)
+	*conditions, m.changed = retained, true
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TestScenarios runs the scenarios of testdata/scenarios. A file is one scenario with a heading; -rewrite updates the expected output,
-// whose difference must be reviewed as a change of behaviour.
+// TestScenarios runs the scenarios of testdata/scenarios. A file is one scenario with a heading; -rewrite updates the expected
+// output, whose difference must be reviewed as a change of behaviour.
 //
 //	canary key=value…   a Canary whose target runs v1, and, without from=nothing, its initialisation
 //	edit key=value…     changes its spec
@@ -28,8 +28,8 @@ import (
 //	write               patches the status with JSON, as a user could
 //	status              shows the status in full
 //
-// After each command the Canary is reconciled until nothing changes. The output shows decisions: passing gates on one line, effects
-// only when they are new, then events.
+// After each command the Canary is reconciled until nothing changes. The output shows decisions: passing gates on one line,
+// effects only when they are new, then events.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		story := &story{}

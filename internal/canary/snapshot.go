@@ -7,8 +7,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Snapshot is the observed state of a Canary at one moment. Its methods are facts derived from it; gates, events, queries and
-// effects are built by functions that take it as a parameter.
+// Snapshot is the observed state of a Canary at one moment. Its methods are facts derived from it: about the traffic
+// (traffic.go), the primary (primary.go), the revisions (revision.go), an unfinished promotion (unfinished.go), a rollback
+// (rollback.go, returning.go), the deadlines (deadline.go) and the IDs of a run (queries.go). Gates, events, queries and effects
+// are built by functions that take it as a parameter.
 type Snapshot struct {
 	Now        time.Time
 	UID        string
@@ -17,23 +19,24 @@ type Snapshot struct {
 	Status     flaggerv1.CanaryStatus
 	// Deleting is true once the user deleted the Canary; Finalizer while it has Serin's finalizer.
 	Deleting, Finalizer bool
-	// TargetConflict is why Serin must not act on this Canary although its plan is valid: an older Canary has the same target.
-	// It is the message for the user; empty: no conflict.
+	// TargetConflict is the message for the user if Serin must not act on this Canary although its plan is valid, because an older
+	// Canary has the same target; empty: no conflict.
 	TargetConflict string
 	// OtherController is another controller that acts on this Canary.
 	OtherController OtherController
 	// MissingReferences are messages about referenced metric templates and Secrets that do not exist.
 	MissingReferences []string
-	// Command is the command of a user, as verb@run; empty: none.
+	// Command is the user's command, as <verb>@<run>; empty: none.
 	Command  string
 	Workload Workload
 	Route    Route
 	Answers  release.Answers
-	// Queue is whether this release may start beside those in progress; nil where their number is not limited.
+	// Queue contains whether this release may start in addition to those in progress; nil if their number is not limited.
 	Queue *release.QueueState
 }
 
-// OtherController is another controller that acts on a Canary: two controllers at once would revert each other's changes.
+// OtherController is a Flagger that acts on a Canary. Serin must not act on it at the same time: the two would revert each
+// other's changes.
 type OtherController struct {
 	// Sign is the evidence for it, worded for the middle of a sentence; empty: there is no other controller.
 	Sign string
@@ -41,22 +44,22 @@ type OtherController struct {
 	Until time.Time
 }
 
-// Acts reports whether there is one.
-func (p OtherController) Acts() bool { return p.Sign != "" }
+// Acts reports whether there is another controller.
+func (o OtherController) Acts() bool { return o.Sign != "" }
 
 // Workload is the observed state of the target and its primary.
 type Workload struct {
-	// Problem is why the target cannot be used, in Flagger's words; empty: none.
+	// Problem is the reason why the target cannot be used, in Flagger's words; empty: none.
 	Problem string
-	// ScalerProblem is why the autoscaler cannot be used; empty: none.
+	// ScalerProblem is the reason why the autoscaler cannot be used; empty: none.
 	ScalerProblem   string
 	Target, Primary WorkloadState
 	// SameTemplate is true when target and primary have the same template and configuration, except for their names.
 	SameTemplate bool
 	// Configs are Serin's checksums of the tracked configuration, FlaggerConfigs those that Flagger stores in the status.
 	Configs, FlaggerConfigs map[string]string
-	// NewestTemplate is when the target last received a template that it never had before; zero: unknown.
-	NewestTemplate time.Time
+	// NewestTemplateTime is the time at which the target last received a template that it never had before; zero: unknown.
+	NewestTemplateTime time.Time
 }
 
 // WorkloadState is the observed state of one of the two workloads.
@@ -68,38 +71,39 @@ type WorkloadState struct {
 	Total, Available          int32 // observed
 	Updated, ReadyPods        int32 // of the newest template; ready, but perhaps not for long enough to be available
 	Ready                     bool
-	// RequiredPods is how many available pods the readiness threshold requires, once the workload is ready.
+	// RequiredPods is the number of available pods that the readiness threshold requires, once the workload is ready.
 	RequiredPods int32
-	// Exceeded is true when Kubernetes reports that the progress deadline of the workload is exceeded.
-	Exceeded bool
+	// DeadlineExceeded is true when Kubernetes reports that the progress deadline of the workload is exceeded.
+	DeadlineExceeded bool
 	// Message explains why the workload is not ready.
 	Message string
-	// PodProblem is what prevents its pods from running, where that was determined: ImagePullBackOff, for example.
+	// PodProblem is the reason why its pods do not run, for example ImagePullBackOff; empty: there is none, or it has not been
+	// determined.
 	PodProblem string
 	// Endpoints are those of its Service.
 	Endpoints release.Endpoints
-	// Track is what this process has observed of its readiness so far.
+	// Track contains the observations of its readiness by this process so far.
 	Track ReadinessTrack
 }
 
 // canServe reports whether the workload has pods that can serve requests.
-func (c WorkloadState) canServe() bool { return c.Found && c.Available > 0 }
+func (w WorkloadState) canServe() bool { return w.Found && w.Available > 0 }
 
 // servingPods is the number of pods that requests reach.
-func (c WorkloadState) servingPods() int32 {
-	if c.Endpoints.Unknown != "" {
-		return c.Available
+func (w WorkloadState) servingPods() int32 {
+	if w.Endpoints.Unknown != "" {
+		return w.Available
 	}
-	return min(c.Available, c.Endpoints.Ready)
+	return min(w.Available, w.Endpoints.Ready)
 }
 
 // isReachable reports whether the workload can serve and requests would reach it.
-func (c WorkloadState) isReachable() bool { return c.canServe() && c.Endpoints.AtLeast(1) }
+func (w WorkloadState) isReachable() bool { return w.canServe() && w.Endpoints.AtLeast(1) }
 
 // isScaledToZero reports whether the workload has no pods and desires none.
-func (c WorkloadState) isScaledToZero() bool { return !c.Found || c.Replicas == 0 && c.Total == 0 }
+func (w WorkloadState) isScaledToZero() bool { return !w.Found || w.Replicas == 0 && w.Total == 0 }
 
-// Confirmation is whether the router reports that it serves the written route.
+// Confirmation reports whether the router serves the written route.
 type Confirmation string
 
 // The confirmations. Many routers report nothing.
@@ -113,7 +117,7 @@ const (
 type Route struct {
 	// Found is false when the route does not exist yet.
 	Found bool
-	// Problem is why it cannot be read; empty: none.
+	// Problem is the reason why it cannot be read; empty: none.
 	Problem  string
 	Canary   int // live weight, 0 to 100
 	Mirrored bool
@@ -128,49 +132,4 @@ func (s *Snapshot) serin() flaggerv1.SerinStatus {
 		return flaggerv1.SerinStatus{}
 	}
 	return *s.Status.Serin
-}
-
-// routeReadable reports whether the route could be read.
-func (s *Snapshot) routeReadable() bool {
-	return s.Plan.HasRouter && s.Route.Found && s.Route.Problem == ""
-}
-
-// liveWeight is the current weight of the canary: that of the router where there is one.
-func (s *Snapshot) liveWeight() int {
-	switch {
-	case !s.Plan.HasRouter:
-		return 0
-	case s.routeReadable():
-		return s.Route.Canary
-	default:
-		return s.Status.CanaryWeight
-	}
-}
-
-// canaryHasTraffic reports whether the canary receives, or may still receive, requests of users.
-func (s *Snapshot) canaryHasTraffic() bool {
-	return s.Plan.HasRouter && (s.liveWeight() > 0 || s.Status.CanaryWeight > 0 || s.Route.Mirrored)
-}
-
-// primaryUnpromoted reports whether the primary runs a revision that was never promoted, because a promotion failed: the target
-// serves until the next revision repairs the primary.
-func (s *Snapshot) primaryUnpromoted() bool {
-	return s.serin().Promoted == noRevision
-}
-
-// primaryCanServe reports whether the primary can serve the traffic. After a failed promotion one pod is not enough: the primary
-// must be ready, or have at least as many available pods as the canary, which has the traffic.
-func (s *Snapshot) primaryCanServe() bool {
-	primary := s.Workload.Primary
-	return primary.canServe() && (primary.Ready || !s.primaryUnpromoted() || primary.Available >= s.Workload.Target.Available)
-}
-
-// primaryReachable reports whether the primary can serve and requests would reach it.
-func (s *Snapshot) primaryReachable() bool {
-	return s.primaryCanServe() && s.Workload.Primary.Endpoints.AtLeast(1)
-}
-
-// primaryHasTemplate reports whether the primary has the template of this run: the promotion was decided and has begun.
-func (s *Snapshot) primaryHasTemplate() bool {
-	return s.Workload.Primary.Found && s.Workload.Primary.ID == s.promotionCopyID()
 }

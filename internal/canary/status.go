@@ -28,8 +28,9 @@ const maxMessage = 1 << 10
 // noRevision is the recorded revision of a primary whose promotion failed: no revision equals it, so any change is a release.
 const noRevision = "none"
 
-// statusEdit builds the status of a decision, together with its effects, events and stamps. Its methods are the elementary changes,
-// such as a phase, a condition or an intent; functions that take it as a parameter are transitions of the state machine.
+// statusEdit builds the status of a decision, together with its effects, events and stamps. Its methods are the elementary
+// changes, such as a phase, a condition or an intent; functions that take it as a parameter are transitions of the state
+// machine.
 type statusEdit struct {
 	snapshot Snapshot
 	status   flaggerv1.CanaryStatus
@@ -111,9 +112,9 @@ func (e *statusEdit) dropCondition(conditionType string) {
 	e.status.Conditions = slices.DeleteFunc(e.status.Conditions, func(c flaggerv1.CanaryCondition) bool { return c.Type == conditionType })
 }
 
-func findCondition(status flaggerv1.CanaryStatus, of string) *flaggerv1.CanaryCondition {
+func findCondition(status flaggerv1.CanaryStatus, conditionType string) *flaggerv1.CanaryCondition {
 	for i := range status.Conditions {
-		if status.Conditions[i].Type == of {
+		if status.Conditions[i].Type == conditionType {
 			return &status.Conditions[i]
 		}
 	}
@@ -163,7 +164,7 @@ func (e *statusEdit) addEvents(events ...release.Event) *statusEdit {
 // previous weights.
 func (e *statusEdit) addEffects(effects ...release.Effect) *statusEdit {
 	for _, effect := range effects {
-		if is, ok := effect.(TrafficWeight); ok && is.Provider == "" {
+		if traffic, ok := effect.(TrafficWeight); ok && traffic.Provider == "" {
 			e.effects = slices.DeleteFunc(slices.Clone(e.effects), func(effect release.Effect) bool {
 				_, maintained := effect.(RouteMaintained)
 				return maintained

@@ -32,7 +32,7 @@ func steadyStateEffects(s Snapshot, more ...release.Effect) []release.Effect {
 }
 
 // recreatePrimary creates a deleted primary again, with the promoted revision or the one that is being promoted. After a failed
-// promotion it has the revision with which the target serves.
+// promotion the primary receives the revision of the target, which serves.
 func recreatePrimary(s Snapshot) release.Effect {
 	revision := s.Workload.Target.Revision
 	promoting := s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.Status.Phase == flaggerv1.CanaryPhaseFinalising
@@ -46,17 +46,18 @@ func recreatePrimary(s Snapshot) release.Effect {
 	case s.primaryUnpromoted():
 		return recreatePrimaryFromHistory(s, "", "", "") // it never ran a promoted revision
 	default:
-		return recreatePrimaryFromHistory(s, s.promotedRevision(), s.Status.LastPromotedSpec, s.promotionCopyID()) // it may have received the template of this run
+		// The primary may have received the configuration of this run, which is reverted.
+		return recreatePrimaryFromHistory(s, s.promotedRevision(), s.Status.LastPromotedSpec, s.promotionCopyID())
 	}
 }
 
-// recreatePrimaryFromHistory recreates the primary from its history. Of a revision that Flagger released only the hash is known.
-func recreatePrimaryFromHistory(s Snapshot, revision, hash, undone string) release.Effect {
+// recreatePrimaryFromHistory recreates the primary from its history. Only the hash is known of a revision that Flagger released.
+func recreatePrimaryFromHistory(s Snapshot, revision, hash, revertedCopyID string) release.Effect {
 	id := s.copyIDFor("recalled", revision)
 	if strings.HasPrefix(revision, flaggerRevisionPrefix) {
 		revision = ""
 	}
-	return PrimaryRecreated{Revision: revision, FlaggerHash: hash, Undone: undone, ID: id}
+	return PrimaryRecreated{Revision: revision, FlaggerHash: hash, RevertedCopyID: revertedCopyID, ID: id}
 }
 
 // copyIDFor derives the ID of a copy of the template for one purpose.

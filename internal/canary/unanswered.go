@@ -16,39 +16,42 @@ import (
 // status explains a waiting gate, so that one write reports both.
 const unansweredAfter = 20 * time.Second
 
-// reasonProvider is the reason of the condition Unanswered for a metrics provider; for a webhook the reason is the name of its gate.
-const reasonProvider = "ProviderUnreachable"
+// reasonProviderUnreachable is the reason of the condition Unanswered for a metrics provider; for a webhook the reason is the
+// name of its gate.
+const reasonProviderUnreachable = "ProviderUnreachable"
 
-// withUnanswered adds the condition Unanswered to a decision, with the service that does not respond. It changes nothing else: the
-// consequence for the release is already decided. The condition costs one write when it is set and one when it is removed.
-func withUnanswered(s Snapshot, d Decision) Decision {
+// withUnansweredCondition adds the condition Unanswered to a decision, with the service that does not respond. It changes
+// nothing else: the consequence for the release is already decided. The condition costs one write when it is set and one when
+// it is removed.
+func withUnansweredCondition(s Snapshot, d Decision) Decision {
 	if s.Deleting || s.Plan.Suspended {
 		return d
 	}
 	old := findCondition(d.Status, flaggerv1.ConditionUnanswered)
-	now, due := unansweredCondition(s, d)
+	condition, due := unansweredCondition(s, d)
 	switch {
-	case now != nil && old != nil && now.Reason == old.Reason && old.Status == now.Status:
+	case condition != nil && old != nil && condition.Reason == old.Reason && old.Status == condition.Status:
 		return d
-	case now == nil && (old == nil || stillUnanswered(s, d, old.Reason)):
+	case condition == nil && (old == nil || remainsUnanswered(s, d, old.Reason)):
 		return wakeNoLaterThan(d, due)
 	}
 	e := statusEdit{snapshot: s, status: *d.Status.DeepCopy()}
-	if now == nil {
+	if condition == nil {
 		e.dropCondition(flaggerv1.ConditionUnanswered)
 	} else {
-		e.setCondition(*now)
+		e.setCondition(*condition)
 	}
-	if now != nil && !due.IsZero() {
+	if condition != nil && !due.IsZero() {
 		// A pending query has no event yet; a failed one has the event of its gate.
-		d.Events = append(slices.Clone(d.Events), release.Event{Type: release.Warning, Message: now.Message})
+		d.Events = append(slices.Clone(d.Events), release.Event{Type: release.Warning, Message: condition.Message})
 	}
 	d.Status, d.Wake = e.status, s.Now
 	return d
 }
 
-// unansweredCondition returns the condition about a missing answer. due is when an answer that is still missing is reported.
-func unansweredCondition(s Snapshot, d Decision) (now *flaggerv1.CanaryCondition, due time.Time) {
+// unansweredCondition returns the condition about a missing answer. due is the time at which an answer that is still missing is
+// reported.
+func unansweredCondition(s Snapshot, d Decision) (condition *flaggerv1.CanaryCondition, due time.Time) {
 	for _, gate := range d.Gates {
 		if answer := gate.Answer; answer != nil && answer.Outcome == release.Unreachable {
 			return silentServiceCondition(s, gate, answer.ID, fmt.Sprintf("has not responded since %s (%s)", formatClock(answer.Began), release.Truncate(answer.Text, maxReason))), time.Time{}
@@ -58,8 +61,8 @@ func unansweredCondition(s Snapshot, d Decision) (now *flaggerv1.CanaryCondition
 		if gate.Verdict != release.Ask || gate.Pending == nil {
 			continue
 		}
-		answer, asked := s.Answers[gate.Pending.ID]
-		if !asked || !answer.Ended.IsZero() {
+		answer, sent := s.Answers[gate.Pending.ID]
+		if !sent || !answer.Ended.IsZero() {
 			return nil, s.Now.Add(unansweredAfter) // the query is about to be sent
 		}
 		due = s.clampToNow(answer.Began).Add(unansweredAfter)
@@ -78,28 +81,30 @@ func unansweredCondition(s Snapshot, d Decision) (now *flaggerv1.CanaryCondition
 const maxReason = 200
 
 // silentServiceCondition is the condition about the service that a gate queries; query is the ID of the query.
-func silentServiceCondition(s Snapshot, gate release.Gate, query, what string) *flaggerv1.CanaryCondition {
+func silentServiceCondition(s Snapshot, gate release.Gate, queryID, observation string) *flaggerv1.CanaryCondition {
 	c := &flaggerv1.CanaryCondition{Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue, Reason: unansweredReason(s, gate.Name)}
-	if i := slices.IndexFunc(s.Plan.Checks, func(check Check) bool { return metricQuery(s, check).ID == query }); i >= 0 {
+	if i := slices.IndexFunc(s.Plan.Checks, func(check Check) bool { return metricQuery(s, check).ID == queryID }); i >= 0 {
 		c.Message = fmt.Sprintf("The metrics provider of %s %s: restore its availability; the release then continues automatically, and is rolled back if too many checks fail",
-			s.Plan.Checks[i].Metric.Name, what)
+			s.Plan.Checks[i].Metric.Name, observation)
 		return c
 	}
 	_, hook, _ := strings.Cut(gate.Name, "/")
-	c.Message = fmt.Sprintf("Webhook %s %s: check the service at its URL; the release continues automatically when the service responds", hook, what)
+	c.Message = fmt.Sprintf("Webhook %s %s: check the service at its URL; the release continues automatically when the service responds", hook, observation)
 	return c
 }
 
-// unansweredReason is the reason of the condition for a gate. A rollout hook has two gates: one that calls it, one that evaluates it.
+// unansweredReason is the reason of the condition for a gate. A rollout hook has two gates: one that calls it, one that
+// evaluates it.
 func unansweredReason(s Snapshot, gate string) string {
 	if gate == "provider-unreachable" || slices.ContainsFunc(s.Plan.Checks, func(c Check) bool { return c.Metric.Name == gate }) {
-		return reasonProvider
+		return reasonProviderUnreachable
 	}
 	return conditionReason(strings.Replace(gate, rolloutAskedGate, "rollout/", 1))
 }
 
-// stillUnanswered reports whether nothing new is known about the service that did not respond.
-func stillUnanswered(s Snapshot, d Decision, reason string) bool {
+// remainsUnanswered reports whether a condition with that reason is still up to date: the decision contains no news about the
+// service that did not respond.
+func remainsUnanswered(s Snapshot, d Decision, reason string) bool {
 	switch d.Status.Phase {
 	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
 		if len(d.Gates) == 0 {
@@ -113,18 +118,18 @@ func stillUnanswered(s Snapshot, d Decision, reason string) bool {
 	if len(d.Gates) == 0 {
 		return true
 	}
-	if serin := d.Status.Serin; reason == reasonProvider && serin != nil && serin.Unreachable != nil {
+	if serin := d.Status.Serin; reason == reasonProviderUnreachable && serin != nil && serin.Unreachable != nil {
 		return true
 	}
-	known, unknown := false, false
+	answered, unanswered := false, false
 	for _, gate := range d.Gates {
 		if unansweredReason(s, gate.Name) != reason {
 			continue
 		}
-		known = known || gate.Answer != nil || gate.Verdict == release.Pass
-		unknown = unknown || gate.Answer == nil && gate.Verdict != release.Pass
+		answered = answered || gate.Answer != nil || gate.Verdict == release.Pass
+		unanswered = unanswered || gate.Answer == nil && gate.Verdict != release.Pass
 	}
-	return unknown && !known
+	return unanswered && !answered
 }
 
 func formatClock(at time.Time) string { return at.UTC().Format(time.TimeOnly) }

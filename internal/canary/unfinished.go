@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// A release whose primary was not ready in time: the canary serves until the primary can.
+// An unfinished promotion is one whose primary was not ready in time. The canary serves until the primary can.
 
 // promotionResumable reports whether a failed promotion can continue: the primary is ready with the analysed revision.
 func (s *Snapshot) promotionResumable() bool {
@@ -15,18 +15,6 @@ func (s *Snapshot) promotionResumable() bool {
 		return false
 	}
 	return primaryEndpoints(*s).Verdict == release.Pass
-}
-
-// primaryHasAnalysedTemplate reports whether the primary still has the template of a failed promotion. If the target has another
-// template by now, only the ID of the promotion identifies it.
-func (s *Snapshot) primaryHasAnalysedTemplate() bool {
-	if s.Status.Phase != flaggerv1.CanaryPhaseFailed || !s.primaryUnpromoted() || !s.Workload.Primary.Found {
-		return false
-	}
-	if s.Workload.Target.Revision == s.pinnedRevision() {
-		return s.Workload.SameTemplate
-	}
-	return s.primaryHasTemplate()
 }
 
 // rolledBackToUnpromoted reports whether a later run of the revision whose promotion had failed was rolled back: the traffic
@@ -53,8 +41,8 @@ func (s *Snapshot) isResumedPromotion() bool {
 	return unfinished != nil && unfinished.Revision == s.pinnedRevision()
 }
 
-// promotionCompletable reports whether, after a failed promotion or rollback, traffic is still routed to a target that has another
-// revision by now, although the primary could serve it.
+// promotionCompletable reports whether, after a failed promotion or rollback, traffic is still routed to a target that has
+// another revision by now, although the primary could serve it.
 func (s *Snapshot) promotionCompletable() bool {
 	target := s.Workload.Target
 	return s.primaryUnpromoted() && s.routeReadable() && s.liveWeight() > 0 && target.Found && target.Revision != s.pinnedRevision() && s.primaryReachable()
@@ -90,14 +78,6 @@ func withdrawInheritedTraffic(s Snapshot) Decision {
 	return e.addEvents(release.Event{
 		Type: release.Normal, Message: fmt.Sprintf("Routing all traffic of %s to primary, which can serve again. Restarting analysis for %s", s.Plan.qualifiedName(), s.Plan.targetName()),
 	}).decision(nil)
-}
-
-// primaryBecameReady reports whether a primary that was not ready in time has become ready, while the next revision is analysed or
-// waits for approval. Until the status records the revision of the primary, a user who reverts to it would have it analysed
-// again. A run that inherited traffic returns it first, see withdrawInheritedTraffic.
-func (s *Snapshot) primaryBecameReady() bool {
-	primary := s.Workload.Primary
-	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !s.inheritsTraffic() && !s.primaryHasTemplate() && primary.Ready && primary.canServe()
 }
 
 // recordPrimary records the revision of such a primary.

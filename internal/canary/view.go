@@ -12,11 +12,11 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// View shows the release of a Canary to users. The snapshot needs no answers: the last answers of the reconciler are in the stored
-// gates, and so is the time since which a gate is closed. unread are the parts of the snapshot that could not be read; the
-// gates that observe them are taken from the status.
+// View shows the release of a Canary to users. The snapshot needs no answers: the last answers of the reconciler are in the
+// stored gates, and so is the time since which a gate is closed. unread are the parts of the snapshot that could not be read;
+// the gates that observe them are taken from the status.
 func View(s Snapshot, unread ...release.Part) release.View {
-	s, d := settled(s)
+	s, d := decideForView(s)
 	upcoming := forecast(s)
 	v := release.View{
 		Phase: string(s.Status.Phase), Since: s.Status.LastTransitionTime.Time, Result: resultOf(s.Status.Phase), Message: messageOf(s.Status),
@@ -25,8 +25,8 @@ func View(s Snapshot, unread ...release.Part) release.View {
 		Gates: viewGates(s, d.Gates, upcoming.limits, unread),
 	}
 	v.PromotionFailed = v.Result == release.RolledBack && s.primaryUnpromoted()
-	if own := s.serin(); own.Revision != "" {
-		v.Revision, v.Promoted = own.Revision, own.Promoted
+	if serin := s.serin(); serin.Revision != "" {
+		v.Revision, v.Promoted = serin.Revision, serin.Promoted
 	}
 	if s.Plan.Strategy != Weighted {
 		v.TotalSteps = s.Plan.Iterations
@@ -42,9 +42,9 @@ func View(s Snapshot, unread ...release.Part) release.View {
 	return v
 }
 
-// settled returns a decision and its snapshot. After a decision that only records the start of a deadline, it returns the
+// decideForView returns a decision and its snapshot. After a decision that only records the start of a deadline, it returns the
 // decision that follows at once.
-func settled(s Snapshot) (Snapshot, Decision) {
+func decideForView(s Snapshot) (Snapshot, Decision) {
 	d := Next(s)
 	if len(d.Gates) > 0 || !slices.Equal(d.Stamp, []release.Stamp{release.StampSince}) || d.Status.Phase != s.Status.Phase {
 		return s, d
@@ -118,8 +118,8 @@ func messageOf(status flaggerv1.CanaryStatus) string {
 	return ""
 }
 
-// viewGates are the gates of a decision, completed with what only the reconciler knows and stores: answers, rejections, and
-// since when a gate is closed.
+// viewGates are the gates of a decision, completed with the information that only the reconciler has and stores in the status:
+// answers, rejections, and since when a gate is closed.
 func viewGates(s Snapshot, gates release.Gates, limits map[string]string, unread []release.Part) []release.GateView {
 	kinds := GateKinds()
 	stored := storedGates(s, kinds)
@@ -139,7 +139,7 @@ func viewGates(s Snapshot, gates release.Gates, limits map[string]string, unread
 			}
 			continue
 		case strings.HasPrefix(gate.Name, rolloutAskedGate) && (!known || !storedInWindow(s, last)):
-			continue // whether the webhook has responded is stored once that takes long
+			continue // the reconciler stores this gate only if the response takes long
 		case view.Question != nil && known:
 			view = withLastAnswer(view, last, s.Now)
 		case known && last.Verdict == gate.Verdict:

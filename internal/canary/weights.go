@@ -13,9 +13,10 @@ func maxWeight(analysis *flaggerv1.CanaryAnalysis) int {
 	return 100
 }
 
-// ascendingWeights are the weights that a canary reaches with stepWeights, each at most 100, and whether it reaches the last one. As
-// in Flagger, a weight that does not increase ends the sequence, unless the previous weight is enough for the promotion.
-func ascendingWeights(steps []int) (weights []int, arrives bool) {
+// ascendingWeights are the weights that a canary reaches with stepWeights, each at most 100, and whether it reaches the last
+// one. As in Flagger, a weight that does not increase ends the sequence, unless the previous weight is enough for the
+// promotion.
+func ascendingWeights(steps []int) (weights []int, complete bool) {
 	weight, next := 0, 0
 	for end := min(steps[len(steps)-1], 100); weight < end; next++ {
 		if min(steps[next], 100) <= weight {
@@ -27,8 +28,8 @@ func ascendingWeights(steps []int) (weights []int, arrives bool) {
 	return weights, weight > 0
 }
 
-// nextWeight is the weight after the current one. It never exceeds the maximum of the plan (Flagger's does), and continues from any
-// live weight, also from one that is not in the plan.
+// nextWeight is the weight after the current one. It never exceeds the maximum of the plan (Flagger's does), and continues from
+// any live weight, also from one that is not in the plan.
 func (p *Plan) nextWeight(current int) int {
 	if p.StepWeight > 0 {
 		return min(current+p.StepWeight, max(p.MaxWeight, current))

@@ -64,8 +64,8 @@ func TestNextWeight(t *testing.T) {
 	}
 }
 
-// TestAscendingWeightsFollowFlagger compares with Flagger's rule: a step is added to the weight, and a step that is not above 0 ends
-// the sequence.
+// TestAscendingWeightsFollowFlagger compares with Flagger's rule: a step is added to the weight, and a step that is not above 0
+// ends the sequence.
 func TestAscendingWeightsFollowFlagger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		steps := rapid.SliceOfN(rapid.IntRange(-2, 120), 1, 5).Draw(t, "steps")

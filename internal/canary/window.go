@@ -22,6 +22,7 @@ type observationWindow struct {
 	length     time.Duration
 }
 
+// openWindow returns the open observation window.
 func (s *Snapshot) openWindow() observationWindow {
 	window := s.serin().Window
 	if window == nil {
@@ -30,7 +31,7 @@ func (s *Snapshot) openWindow() observationWindow {
 	return observationWindow{open: true, start: window.Start.Time, unobserved: window.Unobserved, length: s.Plan.Window}
 }
 
-// end is when the queries of the window may be sent; zero: at once.
+// end returns the time from which the queries of the window may be sent; zero: at once.
 func (w observationWindow) end() time.Time {
 	if !w.open || w.unobserved {
 		return time.Time{}
@@ -46,8 +47,8 @@ func (w observationWindow) attempt() string {
 	return strconv.FormatInt(w.start.UnixMicro(), 36)
 }
 
-// judgeWindow observes the current weight or iteration for one window, then advances or counts a failed check.
-func judgeWindow(s Snapshot, effects []release.Effect) Decision {
+// evaluateWindow observes the current weight or iteration for one window, then advances or counts a failed check.
+func evaluateWindow(s Snapshot, effects []release.Effect) Decision {
 	unconfirmed := s.serin().Window != nil && s.serin().Window.Unconfirmed
 	if unconfirmed && s.Route.Confirmation != Unconfirmed {
 		return s.edit().addEffects(effects...).openWindow().decision(nil) // the observation starts with the confirmation
@@ -59,7 +60,7 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 	}
 	rollout := s.Plan.hooksOfType(flaggerv1.RolloutHook)
 	for i, hook := range rollout {
-		conditions = append(conditions, rolloutHooksAsked(hook, rollout[:i]))
+		conditions = append(conditions, rolloutHookAsked(hook, rollout[:i]))
 	}
 	conditions = append(conditions, windowElapsed, routeConfirmed)
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
@@ -153,8 +154,8 @@ func awaitApproval(s Snapshot, gates release.Gates, effects []release.Effect) De
 	return e.decision(gates)
 }
 
-// observeAgain opens another window at the same weight while the primary is not ready: earlier measurements say nothing about the
-// time at which the primary is ready.
+// observeAgain opens another window at the same weight while the primary is not ready. The measurements of this window would be
+// outdated when the primary is ready.
 func observeAgain(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().addEffects(effects...).openWindow()
 	e.serin.Unreachable = nil
@@ -165,13 +166,14 @@ func observeAgain(s Snapshot, gates release.Gates, effects []release.Effect) Dec
 func failCheck(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().addEffects(effects...).addEvents(gates.Events()...)
 	e.status.FailedChecks++
-	if _, away := recordedUnreachableSince(s, gates); !away {
+	if _, unreachable := recordedUnreachableSince(s, gates); !unreachable {
 		e.serin.Unreachable = nil // otherwise each further window counts at once, without another grace period
 	}
 	return e.openWindow().decision(gates)
 }
 
-// recordProviderUnreachable records since when a provider has been unreachable, so that a restart does not extend the grace period.
+// recordProviderUnreachable records since when a provider has been unreachable, so that a restart does not extend the grace
+// period.
 func recordProviderUnreachable(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().addEffects(effects...)
 	if began, ok := recordedUnreachableSince(s, gates); ok {
@@ -182,7 +184,8 @@ func recordProviderUnreachable(s Snapshot, gates release.Gates, effects []releas
 	return keepStatus(s, gates, effects...)
 }
 
-// recordedUnreachableSince is when the query of the check that the gates wait for was sent to a provider that was unreachable.
+// recordedUnreachableSince returns the time at which the query of the check that the gates wait for was sent to a provider that
+// was unreachable.
 func recordedUnreachableSince(s Snapshot, gates release.Gates) (time.Time, bool) {
 	for _, check := range s.Plan.Checks {
 		answer, ok := s.Answers[metricQuery(s, check).ID]

@@ -16,8 +16,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// world is a minimal model of a cluster with one Canary. Its reconciler does what the real one does: it applies effects in order up to
-// the first that fails, writes the status, then sends queries.
+// world is a minimal model of a cluster with one Canary. Its reconciler does what the real one does: it applies effects in
+// order up to the first that fails, writes the status, then sends queries.
 type world struct {
 	turn     *release.QueueState // nil: no limit
 	spec     flaggerv1.CanarySpec
@@ -90,7 +90,7 @@ func (p *formatPods) ready() bool { return p.found && !p.exceeded && p.available
 func (p *formatPods) copy(name string) canary.WorkloadState {
 	c := canary.WorkloadState{
 		Found: p.found, Revision: p.revision(), FlaggerHash: "hash-" + p.template, ID: p.id, Replicas: p.replicas, Total: p.total, Available: p.available,
-		Updated: p.total, ReadyPods: p.available, Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem, Endpoints: release.Endpoints{Ready: p.published, NoService: p.noService, ServiceCreated: p.serviceMade},
+		Updated: p.total, ReadyPods: p.available, Ready: p.ready(), DeadlineExceeded: p.exceeded, PodProblem: p.problem, Endpoints: release.Endpoints{Ready: p.published, NoService: p.noService, ServiceCreated: p.serviceMade},
 	}
 	if c.Ready {
 		c.RequiredPods = p.replicas
@@ -178,7 +178,7 @@ func (w *world) snapshot() canary.Snapshot {
 		Workload: canary.Workload{
 			Problem: w.targetProblem, Target: w.target.copy("cart"), Primary: w.primary.copy("cart-primary"),
 			SameTemplate: w.primary.found && w.target.content == w.primary.content,
-			Configs:      w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplate: w.newest,
+			Configs:      w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplateTime: w.newest,
 		},
 		Answers: maps.Clone(w.answers),
 	}

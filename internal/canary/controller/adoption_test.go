@@ -37,8 +37,8 @@ import (
 
 var httpRoute = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
 
-// flaggersHashes are the hashes of one pod template in versions of Flagger, which depend on the Kubernetes library of each version,
-// and values that no version computes.
+// flaggersHashes are the hashes of one pod template in versions of Flagger, which depend on the Kubernetes library of each
+// version, and values that no version computes.
 var flaggersHashes = map[string]string{
 	"library 0.29.3":         "5bfb74c84b",
 	"Flagger 1.41":           "d58f444fb",

@@ -28,9 +28,9 @@ func (r *Reconciler) effectApplier() effectApplier {
 	return effectApplier{Observer: &r.Observer, reader: r.Reader, memory: r.memory}
 }
 
-// applyDecision applies the effects of a decision in order, up to the first that fails. An effect that was applied only in part is a warning.
-// The returned decision includes the warnings and what the user must fix; rejected is true if no watch notifies of the fix. Other
-// errors are returned.
+// applyDecision applies the effects of a decision in order, up to the first that fails. An effect that was applied only in part
+// is a warning. The returned decision includes the warnings and what the user must fix; rejected is true if no watch notifies
+// of the fix. Other errors are returned.
 func (a effectApplier) applyDecision(ctx context.Context, s *observation, d canary.Decision) (decision canary.Decision, rejected bool, err error) {
 	events := slices.Concat(d.Events, s.warnings)
 	for _, effect := range d.Effects {
@@ -63,7 +63,7 @@ func (a effectApplier) applyEffect(ctx context.Context, s *observation, effect r
 	case canary.PrimaryExists:
 		return target.EnsurePrimary(ctx, c, e.Revision, e.ID, e.Follow)
 	case canary.PrimaryRecreated:
-		return target.RecreatePrimary(ctx, c, workload.TemplateSource{Revision: e.Revision, FlaggerHash: e.FlaggerHash}, e.Undone, e.ID)
+		return target.RecreatePrimary(ctx, c, workload.TemplateSource{Revision: e.Revision, FlaggerHash: e.FlaggerHash}, e.RevertedCopyID, e.ID)
 	case canary.ScalerExists:
 		return target.EnsureScaler(ctx, c, e.Update)
 	case canary.ScalerPaused:
@@ -146,8 +146,8 @@ func (a effectApplier) setRoute(ctx context.Context, s *observation, status flag
 	return err
 }
 
-// fresh reads from the API server instead of a cache: after the restoration there is no reconciliation that would correct a decision
-// based on a stale cache.
+// fresh reads from the API server instead of a cache: after the restoration there is no reconciliation that would correct a
+// decision based on a stale cache.
 type fresh struct {
 	client.Client
 	live client.Reader

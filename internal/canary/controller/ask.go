@@ -30,16 +30,16 @@ const (
 	noDataPause   = 3 * time.Second
 )
 
-// hookTimeout is the default of spec.analysis.webhooks[].timeout. The others limit the settings of a Canary: a call occupies a slot of
-// its namespace, and a goroutine, until it ends.
+// hookTimeout is the default of spec.analysis.webhooks[].timeout. The others limit the settings of a Canary: a call occupies a
+// slot of its namespace, and a goroutine, until it ends.
 const (
 	hookTimeout    = 10 * time.Second
 	maxHookTimeout = time.Hour
 	maxHookRetries = 10
 )
 
-// hookLimits returns the effective timeout and retries of a webhook. cut is a message about settings above the maximum; empty: there
-// are none. A timeout that cannot be parsed is an error.
+// hookLimits returns the effective timeout and retries of a webhook. cut is a message about settings above the maximum; empty:
+// there are none. A timeout that cannot be parsed is an error.
 func hookLimits(h flaggerv1.CanaryWebhook) (timeout time.Duration, retries int, cut string, err error) {
 	timeout, retries = hookTimeout, h.Retries
 	if len(h.Timeout) >= 2 {
@@ -302,8 +302,8 @@ func (a *Asker) vars(ctx context.Context, c *flaggerv1.Canary, check canary.Chec
 	return v, nil
 }
 
-// sources checks whether the sources of all checks are available. Inline queries use the same server as the builtin metrics, and are
-// checked with them.
+// sources checks whether the sources of all checks are available. Inline queries use the same server as the builtin metrics,
+// and are checked with them.
 func (a *Asker) sources(ctx context.Context, c *flaggerv1.Canary, checks []canary.Check) release.Answer {
 	var problems []string
 	prometheusAsked := false

@@ -114,8 +114,8 @@ func evil(t *testing.T, over <-chan struct{}, hanging *atomic.Int32) map[string]
 	return out
 }
 
-// TestAMisbehavingServerAffectsOnlyItsOwnRelease releases fifty workloads at once. Some of their servers misbehave; some of these hang
-// until all other releases have ended.
+// TestAMisbehavingServerAffectsOnlyItsOwnRelease releases fifty workloads at once. Some of their servers misbehave; some of
+// these hang until all other releases have ended.
 func TestAMisbehavingServerAffectsOnlyItsOwnRelease(t *testing.T) {
 	over := make(chan struct{})
 	var hanging, out, most atomic.Int32
@@ -196,8 +196,8 @@ func TestAMisbehavingServerAffectsOnlyItsOwnRelease(t *testing.T) {
 	}
 }
 
-// TestMoreHangingServersThanSlots: a namespace with hanging servers uses none of the slots of other namespaces, however many servers
-// hang, and its webhooks do not delay its own metric queries.
+// TestMoreHangingServersThanSlots: a namespace with hanging servers uses none of the slots of other namespaces, however many
+// servers hang, and its webhooks do not delay its own metric queries.
 func TestMoreHangingServersThanSlots(t *testing.T) {
 	over := make(chan struct{})
 	defer close(over)

@@ -74,9 +74,9 @@ func withoutGates(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
 	return status
 }
 
-// podsDue tracks how long a workload has been unready. at is when its pods must be listed; it is due when at is not in the future,
-// and never when at is zero. problem is the result of the last list. A list without a problem is repeated after twice the time,
-// and once more after twice that, because a problem may appear late.
+// podsDue tracks how long a workload has been unready. at is when its pods must be listed; it is due when at is not in the
+// future, and never when at is zero. problem is the result of the last list. A list without a problem is repeated after twice
+// the time, and once more after twice that, because a problem may appear late.
 func (m *memory) podsDue(key types.NamespacedName, primary, unready bool, now time.Time, after time.Duration) (at time.Time, problem string) {
 	m.Do(key, func(e *remembered) {
 		if !unready {

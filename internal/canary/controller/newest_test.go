@@ -69,8 +69,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// After a conflict nothing is decided on the replaced version, which the cache may still have for a while: its effects would be applied
-// again.
+// After a conflict nothing is decided on the replaced version, which the cache may still have for a while: its effects would be
+// applied again.
 func TestAConflictMakesTheCanaryBeReadAgain(t *testing.T) {
 	live := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "1", ResourceVersion: "30"}}
 	cached := live.DeepCopy()

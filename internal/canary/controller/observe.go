@@ -278,7 +278,7 @@ func older(a, b *flaggerv1.Canary) bool {
 func workloadOf(o workload.Observation) canary.Workload {
 	return canary.Workload{
 		Problem: o.Problem, ScalerProblem: o.ScalerProblem, SameTemplate: o.PrimaryUpToDate,
-		Configs: o.Configs, FlaggerConfigs: o.FlaggerConfigs, NewestTemplate: o.NewestTemplate,
+		Configs: o.Configs, FlaggerConfigs: o.FlaggerConfigs, NewestTemplateTime: o.NewestTemplate,
 		Target: workloadState(o.Target), Primary: workloadState(o.Primary),
 	}
 }
@@ -287,7 +287,7 @@ func workloadState(s workload.State) canary.WorkloadState {
 	return canary.WorkloadState{
 		Found: s.Found, Revision: s.Revision, FlaggerHash: s.FlaggerHash, ID: s.PromotionID,
 		Replicas: s.Replicas, Total: s.Total, Available: s.Available, Updated: s.Updated, ReadyPods: s.Ready,
-		Ready: s.Readiness.Ready, RequiredPods: s.Readiness.RequiredAvailable, Exceeded: s.Readiness.DeadlineExceeded, Message: s.Readiness.Message,
+		Ready: s.Readiness.Ready, RequiredPods: s.Readiness.RequiredAvailable, DeadlineExceeded: s.Readiness.DeadlineExceeded, Message: s.Readiness.Message,
 	}
 }
 

@@ -143,8 +143,8 @@ func TestTheExpiryOfALeaseIsAWakeUp(t *testing.T) {
 	}
 }
 
-// TestATenantCannotFakeAFlagger: objects in one namespace do not stop the releases of another, unless their service account may write
-// Canaries there.
+// TestATenantCannotFakeAFlagger: objects in one namespace do not stop the releases of another, unless their service account may
+// write Canaries there.
 func TestATenantCannotFakeAFlagger(t *testing.T) {
 	now := time.Now()
 	forged := flaggerDeployment(1)

@@ -34,7 +34,8 @@ func IndexPlaces(ctx context.Context, indexer client.FieldIndexer) error {
 // Queued returns Canaries as a kind of the queue. indexed is true for a reader with the index of IndexPlaces.
 func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Queued(reader, indexed) }
 
-// queueTurn returns whether a release may start beside those in progress; nil if that is not limited, or if no release is to start.
+// queueTurn returns whether a release may start beside those in progress; nil if that is not limited, or if no release is to
+// start.
 func (o *Observer) queueTurn(ctx context.Context, s *observation) (*release.QueueState, error) {
 	if !o.Queue.Limits() || !canary.MayStart(s.snapshot) {
 		return nil, nil

@@ -11,9 +11,9 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// Rehearse performs one reconciliation of a Canary without the write of its status. With clients that write nothing, in the Observer
-// and its parts, it shows what a reconciliation would write. refused is the error that prevented an effect, if the user must fix
-// it.
+// Rehearse performs one reconciliation of a Canary without the write of its status. With clients that write nothing, in the
+// Observer and its parts, it shows what a reconciliation would write. refused is the error that prevented an effect, if the
+// user must fix it.
 func (o *Observer) Rehearse(ctx context.Context, object *flaggerv1.Canary, now time.Time) (decision canary.Decision, refused, err error) {
 	a := effectApplier{Observer: o}
 	s, err := o.observe(ctx, object.DeepCopy(), now, canary.OtherController{})

@@ -22,8 +22,8 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// Reporter reports what happened: in Kubernetes events, to event webhooks, and in alerts. There is one queue per release, in the order
-// of the events; no release waits for it.
+// Reporter reports what happened: in Kubernetes events, to event webhooks, and in alerts. There is one queue per release, in
+// the order of the events; no release waits for it.
 type Reporter struct {
 	// Client reads from caches, Reader reads Secrets from the API server.
 	Client   client.Client
@@ -33,8 +33,8 @@ type Reporter struct {
 	Outbox   *telemetry.Outbox
 	Standing *telemetry.OngoingEvents
 	Hooks    *hook.Client
-	// EventHook is the address of the webhook for events of Canaries without an event webhook of their own, called through EventHooks;
-	// empty: none.
+	// EventHook is the address of the webhook for events of Canaries without an event webhook of their own, called through
+	// EventHooks; empty: none.
 	EventHook  string
 	EventHooks *hook.Client
 	// AlertSender sends the alerts of Canaries without an alert provider of their own; nil: they are not sent.

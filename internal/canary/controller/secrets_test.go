@@ -20,8 +20,8 @@ import (
 // planted marks every secret of the test; no output may contain it.
 const planted = "hunter2"
 
-// TestNoSecretIsShownAnywhere plants secrets in addresses, queries, headers and Secrets, lets servers succeed and fail with responses
-// that repeat the requests, and searches logs, events, statuses, metrics and alerts for the secrets.
+// TestNoSecretIsShownAnywhere plants secrets in addresses, queries, headers and Secrets, lets servers succeed and fail with
+// responses that repeat the requests, and searches logs, events, statuses, metrics and alerts for the secrets.
 func TestNoSecretIsShownAnywhere(t *testing.T) {
 	codes := []int{http.StatusOK, http.StatusFound, http.StatusUnauthorized, http.StatusInternalServerError, 0}
 	var mu sync.Mutex

@@ -22,8 +22,8 @@ const (
 	schemaDrops   stateSchema = "drops"
 )
 
-// statusForm writes statuses so that status.serin survives with any schema of the resource: if the schema drops the field, the same
-// content is stored in a condition. The schema belongs to the cluster, not to one Canary, and may be replaced at any time.
+// statusForm writes statuses so that status.serin survives with any schema of the resource: if the schema drops the field, the
+// same content is stored in a condition. The schema belongs to the cluster, not to one Canary, and may be replaced at any time.
 type statusForm struct {
 	mu     sync.Mutex
 	schema stateSchema
@@ -54,8 +54,8 @@ func (f *statusForm) write(ctx context.Context, writer client.Client, stored *fl
 	return written, nil
 }
 
-// schemaFor determines the schema before the first write, because a write without the condition would lose the state if the process
-// stopped before it could write again.
+// schemaFor determines the schema before the first write, because a write without the condition would lose the state if the
+// process stopped before it could write again.
 func (f *statusForm) schemaFor(ctx context.Context, writer client.Client, stored *flaggerv1.Canary, status *flaggerv1.CanaryStatus) (stateSchema, error) {
 	switch known := f.known(); {
 	case known != schemaUnknown:

@@ -18,11 +18,11 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// A steady-state effect applies in every reconciliation, and nearly always has nothing to do. It depends only on its inputs and on the
-// objects that it reads. An effect that had nothing to do therefore has nothing to do again, as long as its inputs are the same
-// and these objects have the same versions. The versions are recorded when the effect reads, and compared before the effect is
-// skipped: an object that was edited, deleted or created since then has another version, and the effect is applied. An effect that
-// wrote, failed or warned is not recorded.
+// A steady-state effect applies in every reconciliation, and nearly always has nothing to do. It depends only on its inputs and
+// on the objects that it reads. An effect that had nothing to do therefore has nothing to do again, as long as its inputs are
+// the same and these objects have the same versions. The versions are recorded when the effect reads, and compared before the
+// effect is skipped: an object that was edited, deleted or created since then has another version, and the effect is applied.
+// An effect that wrote, failed or warned is not recorded.
 
 // appliedEffect records the dependencies of an effect when it last had nothing to do.
 type appliedEffect struct {

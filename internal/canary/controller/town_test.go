@@ -44,8 +44,8 @@ import (
 // inTown is the maximum number of concurrent webhooks, and of concurrent metric queries, in a town.
 const inTown = 16
 
-// town is many releases with the real reconciler and all its parts: queries and messages use real connections. Only the API server and
-// the workloads are in-memory fakes.
+// town is many releases with the real reconciler and all its parts: queries and messages use real connections. Only the API
+// server and the workloads are in-memory fakes.
 type town struct {
 	client     client.WithWatch
 	kind       *pocketKind

@@ -135,8 +135,8 @@ func isRelevantChange(before, after client.Object) bool {
 	return !known || !ok || workload.Changed(old, now)
 }
 
-// requestsForTarget returns requests for the Canary itself and, when it is new or deleted, for all others with its target: when one is
-// deleted, another may act.
+// requestsForTarget returns requests for the Canary itself and, when it is new or deleted, for all others with its target: when
+// one is deleted, another may act.
 func (r *Reconciler) requestsForTarget(ctx context.Context, c *flaggerv1.Canary) []reconcile.Request {
 	requests := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(c)}}
 	if c.DeletionTimestamp == nil && c.Status.Phase != "" {

@@ -59,7 +59,7 @@ var Canaries = []Mutant{
 		"failed checks counted twice",
 		"I4",
 		"internal/canary/window.go",
-		"e.status.FailedChecks++\n\tif _, away", "e.status.FailedChecks += 2\n\tif _, away", 1,
+		"e.status.FailedChecks++\n\tif _, unreachable", "e.status.FailedChecks += 2\n\tif _, unreachable", 1,
 	},
 	{
 		"drain skipped",
@@ -110,14 +110,14 @@ var Canaries = []Mutant{
 		"an answer is never asked for again",
 		"I9",
 		"internal/release/query.go",
-		"answer.Ended.IsZero() || answer.Began.Before(p.Since) && !answer.Since.Equal(p.Since)", "answer.Ended.IsZero()", 21,
+		"answer.Ended.IsZero() || answer.Began.Before(query.Since) && !answer.Since.Equal(query.Since)", "answer.Ended.IsZero()", 21,
 	},
 	{
 		"a window that began in the future",
 		"I9",
 		"internal/canary/sanitize.go",
-		"again = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))",
-		"again = serin.Window != nil && serin.Window.Start.IsZero()",
+		"reopenWindow = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))",
+		"reopenWindow = serin.Window != nil && serin.Window.Start.IsZero()",
 		284,
 	},
 	{
@@ -138,14 +138,14 @@ var Canaries = []Mutant{
 		"hook key that a crash changes",
 		"I11",
 		"internal/canary/queries.go",
-		"Key: digest(s.UID, s.run(), p.ID, string(phase), moment)}", "Key: digest(s.UID, s.run(), p.ID, string(phase), moment, s.Now.String())}", 26,
+		"Key: digest(s.UID, s.run(), query.ID, string(phase), moment)}", "Key: digest(s.UID, s.run(), query.ID, string(phase), moment, s.Now.String())}", 26,
 	},
 	{
 		"gates polled as fast as they answer",
 		"I11",
 		"internal/canary/hookgates.go",
-		"again := s.clampToNow(answer.Began).Add(s.Plan.Window)\n\t\tif s.Now.Before(again) {\n\t\t\tg := release.NewWaitingGate(name, release.ByUser, refusalText(hook, answer))",
-		"again := s.clampToNow(answer.Began).Add(time.Second)\n\t\tif s.Now.Before(again) {\n\t\t\tg := release.NewWaitingGate(name, release.ByUser, refusalText(hook, answer))", 2,
+		"nextCall := s.clampToNow(answer.Began).Add(s.Plan.Window)\n\t\tif s.Now.Before(nextCall) {\n\t\t\tg := release.NewWaitingGate(name, release.ByUser, refusalText(hook, answer))",
+		"nextCall := s.clampToNow(answer.Began).Add(time.Second)\n\t\tif s.Now.Before(nextCall) {\n\t\t\tg := release.NewWaitingGate(name, release.ByUser, refusalText(hook, answer))", 2,
 	},
 	{
 		"workload patched without a precondition",
@@ -321,7 +321,7 @@ var Canaries = []Mutant{
 	{
 		"a primary that became ready stays unknown",
 		"I33",
-		"internal/canary/unfinished.go",
+		"internal/canary/primary.go",
 		"return s.primaryUnpromoted() && s.serin().Unfinished != nil &&", "return s.primaryUnpromoted() && s.Deleting &&", 0,
 	},
 	{

@@ -1,0 +1,80 @@
+package canary
+
+import (
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// This file contains the facts about the primary.
+
+// primaryUnpromoted reports whether the primary runs a revision that was never promoted, because a promotion failed: the target
+// serves until the next revision repairs the primary.
+func (s *Snapshot) primaryUnpromoted() bool {
+	return s.serin().Promoted == noRevision
+}
+
+// primaryCanServe reports whether the primary can serve the traffic. After a failed promotion one pod is not enough: the primary
+// must be ready, or have at least as many available pods as the canary, which has the traffic.
+func (s *Snapshot) primaryCanServe() bool {
+	primary := s.Workload.Primary
+	return primary.canServe() && (primary.Ready || !s.primaryUnpromoted() || primary.Available >= s.Workload.Target.Available)
+}
+
+// primaryReachable reports whether the primary can serve and requests would reach it.
+func (s *Snapshot) primaryReachable() bool {
+	return s.primaryCanServe() && s.Workload.Primary.Endpoints.AtLeast(1)
+}
+
+// primaryLost reports whether waiting for the primary protects no users, so that a fix must be able to ship.
+func (s *Snapshot) primaryLost() bool {
+	primary := s.Workload.Primary
+	return primary.Found && !primary.Ready && (primary.DeadlineExceeded || primary.Replicas > 0 && primary.Available == 0 || s.primaryUnpromoted())
+}
+
+// primaryBecameReady reports whether a primary that was not ready in time has become ready, while the next revision is analysed
+// or waits for approval. Until the status records the revision of the primary, a user who reverts to it would have it analysed
+// again. A run that inherited traffic returns it first, see withdrawInheritedTraffic.
+func (s *Snapshot) primaryBecameReady() bool {
+	primary := s.Workload.Primary
+	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !s.inheritsTraffic() && !s.primaryHasTemplate() && primary.Ready && primary.canServe()
+}
+
+// primaryHasTemplate reports whether the primary has the template of this run: the promotion was decided and has begun.
+func (s *Snapshot) primaryHasTemplate() bool {
+	return s.Workload.Primary.Found && s.Workload.Primary.ID == s.promotionCopyID()
+}
+
+// primaryHasAnalysedTemplate reports whether the primary still has the template of a failed promotion. If the target has another
+// template by now, only the ID of the promotion identifies it.
+func (s *Snapshot) primaryHasAnalysedTemplate() bool {
+	if s.Status.Phase != flaggerv1.CanaryPhaseFailed || !s.primaryUnpromoted() || !s.Workload.Primary.Found {
+		return false
+	}
+	if s.Workload.Target.Revision == s.pinnedRevision() {
+		return s.Workload.SameTemplate
+	}
+	return s.primaryHasTemplate()
+}
+
+// primaryHasRolledBackTemplate reports whether the primary has, or had, the template that is being rolled back.
+func (s *Snapshot) primaryHasRolledBackTemplate() bool {
+	return s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.primaryHasTemplate() || s.Workload.Primary.ID == s.restoreID()
+}
+
+// primaryMessage explains why the primary is not ready.
+func primaryMessage(s Snapshot) string {
+	primary, name := s.Workload.Primary, s.Plan.primaryName()
+	if !s.Plan.hasReplicaCount() {
+		name = "primary daemonset " + name
+	}
+	if !primary.Found {
+		return name + " not ready: it does not exist"
+	}
+	message := primary.Message
+	if message == "" {
+		message = "it has no pods"
+	}
+	if primary.PodProblem != "" {
+		message += " (" + primary.PodProblem + ")"
+	}
+	return name + " not ready: " + message
+}
