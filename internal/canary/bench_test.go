@@ -12,7 +12,7 @@ import (
 // the only one that writes a status.
 func BenchmarkNext(b *testing.B) {
 	w := newWorld()
-	w.instant, w.standing["all"] = true, "good"
+	w.instantPods, w.standingAnswers["all"] = true, "good"
 	w.spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
 	w.spec.Analysis = &flaggerv1.CanaryAnalysis{
 		Interval: "1m", Threshold: 5, StepWeights: []int{10, 25, 50, 75, 100},
@@ -22,8 +22,8 @@ func BenchmarkNext(b *testing.B) {
 		},
 	}
 	settle := func() {
-		if !w.settle(60, func(pass) {}) {
-			b.Fatal("does not come to rest")
+		if !w.settle(60, func(reconciliation) {}) {
+			b.Fatal("does not become idle")
 		}
 	}
 	settle()
@@ -37,8 +37,8 @@ func BenchmarkNext(b *testing.B) {
 	w.now = w.now.Add(time.Minute)
 	ending := w.snapshot()
 	for range 2 {
-		w.ask(canary.Next(w.snapshot()).Queries)
-		w.answered()
+		w.sendQueries(canary.Next(w.snapshot()).Queries)
+		w.answerAtOnce()
 	}
 	stepping := w.snapshot()
 	for _, bench := range []struct {

@@ -39,7 +39,7 @@ func FuzzJSON(f *testing.F) {
 			return // the API server rejects invalid JSON
 		}
 		command = strings.ToValidUTF8(command, "?") // annotations are valid UTF-8
-		live(t, &c, command, &source{data: binary.BigEndian.AppendUint64(nil, seed)})
+		runUntilIdle(t, &c, command, &source{data: binary.BigEndian.AppendUint64(nil, seed)})
 	})
 }
 
@@ -54,59 +54,59 @@ func FuzzFields(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		from := &source{data: data}
+		source := &source{data: data}
 		var c flaggerv1.Canary
-		from.fill(reflect.ValueOf(&c.Status).Elem())
-		from.fill(reflect.ValueOf(&c.Spec).Elem())
+		source.fill(reflect.ValueOf(&c.Status).Elem())
+		source.fill(reflect.ValueOf(&c.Spec).Elem())
 		if c.Spec.Analysis == nil {
 			c.Spec.Analysis = &flaggerv1.CanaryAnalysis{Interval: "1m", StepWeight: 30}
 		}
-		command := oddText(from)
-		if from.rarely() {
-			command = []string{"abort@", "promote@", "retry@"}[from.byte()%3] + canary.RunOf("uid", c.Status)
+		command := oddText(source)
+		if source.rarely() {
+			command = []string{"abort@", "promote@", "retry@"}[source.byte()%3] + canary.RunOf("uid", c.Status)
 		}
-		live(t, &c, command, from)
+		runUntilIdle(t, &c, command, source)
 	})
 }
 
-// live runs a Canary in a world that the source draws: it is reconciled until nothing changes, and again at each wake-up.
-func live(t *testing.T, c *flaggerv1.Canary, command string, from *source) {
+// settle runs a Canary in a world that the source draws: it is reconciled until nothing changes, and again at each wake-up.
+func runUntilIdle(t *testing.T, c *flaggerv1.Canary, command string, source *source) {
 	w := newWorld()
 	w.spec, w.command = c.Spec, command
-	w.settings.NoCrossNamespace, w.settings.MinInterval = from.rarely(), time.Duration(from.byte()%2)*10*time.Second
-	w.instant = from.byte()%2 == 0
-	w.target.available, w.target.exceeded = int32(from.byte()%2), from.rarely()
-	w.target.template = templates[from.byte()%3]
-	if !from.rarely() {
-		w.primary = formatPods{content: content{template: templates[from.byte()%3]}, found: true, replicas: 1, total: 1, available: int32(from.byte() % 2)}
+	w.settings.NoCrossNamespace, w.settings.MinInterval = source.rarely(), time.Duration(source.byte()%2)*10*time.Second
+	w.instantPods = source.byte()%2 == 0
+	w.target.available, w.target.deadlineExceeded = int32(source.byte()%2), source.rarely()
+	w.target.template = templates[source.byte()%3]
+	if !source.rarely() {
+		w.primary = workload{content: content{template: templates[source.byte()%3]}, found: true, replicas: 1, total: 1, available: int32(source.byte() % 2)}
 	}
 	w.history = []content{{template: "v1"}}
-	w.deleting, w.finalizer = from.rarely(), from.rarely()
-	w.status = stored(c.Status)
+	w.deleting, w.finalizer = source.rarely(), source.rarely()
+	w.status = storedStatus(c.Status)
 	plan := w.plan()
-	if !from.rarely() {
+	if !source.rarely() {
 		w.routes[plan.Provider] = &canary.Route{
-			Found: true, Canary: int(from.byte()) % 101, Mirrored: from.rarely(), Confirmation: canary.CannotTell,
+			Found: true, Canary: int(source.byte()) % 101, Mirrored: source.rarely(), Confirmation: canary.CannotTell,
 		}
 	}
-	w.standing["all"] = []string{"good", "bad", "unreachable:away", "no-data:none", "broken:query", "NaN", "+Inf", "-1e308"}[from.byte()%8]
+	w.standingAnswers["all"] = []string{"good", "bad", "unreachable:away", "no-data:none", "broken:query", "NaN", "+Inf", "-1e308"}[source.byte()%8]
 	checkPlan(t, plan)
 	for range 12 {
 		wake := time.Time{}
-		rested := w.settle(100, func(p pass) {
-			checkPass(t, w, p)
+		idle := w.settle(100, func(p reconciliation) {
+			checkReconciliation(t, w, p)
 			wake = p.Wake
-			if p.wrote {
+			if p.statusWritten {
 				wake = time.Time{}
 			}
 		})
-		if !rested {
+		if !idle {
 			t.Fatalf("does not become idle: %+v", w.status)
 		}
 		if plan := w.plan(); !plan.Suspended {
 			checkStatus(t, w)
 		}
-		if w.gone || wake.IsZero() {
+		if w.deleted || wake.IsZero() {
 			return
 		}
 		if !wake.After(w.now) {
@@ -127,7 +127,7 @@ func checkPlan(t *testing.T, p canary.Plan) {
 	}
 }
 
-func checkPass(t *testing.T, w *world, p pass) {
+func checkReconciliation(t *testing.T, w *world, p reconciliation) {
 	t.Helper()
 	s := w.snapshot()
 	if first, second := canary.Next(s), canary.Next(s); !reflect.DeepEqual(first, second) {
@@ -141,7 +141,7 @@ func checkPass(t *testing.T, w *world, p pass) {
 	if !w.plan().Suspended && (p.Status.CanaryWeight < 0 || p.Status.CanaryWeight > release.Total) {
 		t.Fatalf("the status has weight %d", p.Status.CanaryWeight)
 	}
-	if back := stored(p.Status); !equality.Semantic.DeepEqual(p.Status, back) {
+	if back := storedStatus(p.Status); !equality.Semantic.DeepEqual(p.Status, back) {
 		t.Fatalf("the status differs after a round trip: %s", cmp.Diff(p.Status, back))
 	}
 	for _, gate := range p.Gates {

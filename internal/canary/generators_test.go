@@ -15,8 +15,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// draw draws a spec, valid or not.
-func draw(t *rapid.T, w *world) {
+// drawSpec draws a spec, valid or not.
+func drawSpec(t *rapid.T, w *world) {
 	rare := func(label string) bool { return rapid.IntRange(0, 7).Draw(t, label) == 0 }
 	a := &flaggerv1.CanaryAnalysis{
 		Interval:            rapid.SampledFrom([]string{"10s", "1m", "2m", "nonsense"}).Draw(t, "interval"),
@@ -64,25 +64,25 @@ func worlds() *rapid.Generator[*world] {
 	return rapid.Custom(func(t *rapid.T) *world {
 		w := newWorld()
 		rare := func(label string) bool { return rapid.IntRange(0, 9).Draw(t, label) == 0 }
-		draw(t, w)
-		w.instant = rapid.Bool().Draw(t, "instant")
-		w.target, w.primary = somePods(t, "target"), somePods(t, "primary")
+		drawSpec(t, w)
+		w.instantPods = rapid.Bool().Draw(t, "instant")
+		w.target, w.primary = drawWorkload(t, "target"), drawWorkload(t, "primary")
 		if !w.target.found {
 			w.targetProblem = "deployment cart.shop get query error: not found"
 		}
 		w.history = []content{{template: "v1"}}
-		w.newest = somewhen(t, "newest")
-		w.late, w.unread = rapid.Bool().Draw(t, "late"), rare("unread")
-		w.status = stored(someStatus(t))
+		w.newestTemplate = drawTime(t, "newest")
+		w.endpointsDelayed, w.endpointsUnreadable = rapid.Bool().Draw(t, "late"), rare("unread")
+		w.status = storedStatus(drawStatus(t))
 		w.deleting, w.finalizer = rare("deleting"), rare("finalizer")
 		if rare("obstacle") {
-			w.obstacle = "another Canary was first"
+			w.targetConflict = "another Canary was first"
 		}
 		if rare("missing") {
-			w.missing = []string{"no template"}
+			w.missingReferences = []string{"no template"}
 		}
 		if rare("limited") {
-			w.turn = &release.QueueState{Open: rapid.Bool().Draw(t, "its turn"), Position: 1, Waiting: 2, InProgress: 3, Limit: 3}
+			w.queue = &release.QueueState{Open: rapid.Bool().Draw(t, "its turn"), Position: 1, Waiting: 2, InProgress: 3, Limit: 3}
 		}
 		if rapid.Bool().Draw(t, "routed") {
 			w.routes[w.plan().Provider] = &canary.Route{
@@ -96,31 +96,31 @@ func worlds() *rapid.Generator[*world] {
 		if rare("commanded") {
 			w.command = rapid.SampledFrom([]string{"abort@", "promote@", "retry@"}).Draw(t, "verb") + canary.RunOf("uid", w.status)
 		}
-		w.standing["all"] = rapid.SampledFrom([]string{"good", "bad", "unreachable:away", "no-data:none", "broken:bad query"}).Draw(t, "answers")
+		w.standingAnswers["all"] = rapid.SampledFrom([]string{"good", "bad", "unreachable:away", "no-data:none", "broken:bad query"}).Draw(t, "answers")
 		if rapid.Bool().Draw(t, "silent") {
-			delete(w.standing, "all")
+			delete(w.standingAnswers, "all")
 		}
 		return w
 	})
 }
 
-func somePods(t *rapid.T, label string) formatPods {
-	p := formatPods{
+func drawWorkload(t *rapid.T, label string) workload {
+	p := workload{
 		content: content{template: rapid.SampledFrom(templates).Draw(t, label)}, id: rapid.SampledFrom([]string{"", "id"}).Draw(t, "id"),
 		found: rapid.IntRange(0, 9).Draw(t, "found") > 0, replicas: rapid.Int32Range(0, 3).Draw(t, "replicas"),
-		exceeded: rapid.IntRange(0, 9).Draw(t, "exceeded") == 0, paused: rapid.Bool().Draw(t, "paused"),
+		deadlineExceeded: rapid.IntRange(0, 9).Draw(t, "exceeded") == 0, paused: rapid.Bool().Draw(t, "paused"),
 	}
 	p.total = p.replicas
 	p.available = rapid.Int32Range(0, p.replicas).Draw(t, "available")
-	p.published = rapid.Int32Range(0, p.replicas).Draw(t, "published")
+	p.endpoints = rapid.Int32Range(0, p.replicas).Draw(t, "published")
 	if !p.found {
-		return formatPods{}
+		return workload{}
 	}
 	return p
 }
 
-// somewhen is a time around the start of every scenario, or zero.
-func somewhen(t *rapid.T, label string) time.Time {
+// drawTime is a time around the start of every scenario, or zero.
+func drawTime(t *rapid.T, label string) time.Time {
 	seconds := rapid.SampledFrom([]int{-1 << 20, -300, -60, -30, -5, 0, 5, 30, 3600}).Draw(t, label)
 	if seconds == -1<<20 {
 		return time.Time{}
@@ -128,8 +128,8 @@ func somewhen(t *rapid.T, label string) time.Time {
 	return midnight.Add(time.Duration(seconds) * time.Second)
 }
 
-func somewhenMicro(t *rapid.T, label string) *metav1.MicroTime {
-	at := somewhen(t, label)
+func drawMicroTime(t *rapid.T, label string) *metav1.MicroTime {
+	at := drawTime(t, label)
 	if at.IsZero() {
 		return nil
 	}
@@ -137,14 +137,14 @@ func somewhenMicro(t *rapid.T, label string) *metav1.MicroTime {
 	return &micro
 }
 
-func someStatus(t *rapid.T) flaggerv1.CanaryStatus {
+func drawStatus(t *rapid.T) flaggerv1.CanaryStatus {
 	hashes := []string{"", "hash-v1", "hash-v2", "5fcc94f9fb"}
 	status := flaggerv1.CanaryStatus{
 		Phase:        rapid.SampledFrom(phases).Draw(t, "phase"),
 		CanaryWeight: rapid.SampledFrom([]int{0, 0, 20, 50, 100}).Draw(t, "weight"), Iterations: rapid.IntRange(-1, 4).Draw(t, "iterations"),
 		FailedChecks:    rapid.IntRange(0, 3).Draw(t, "failed"),
 		LastAppliedSpec: rapid.SampledFrom(hashes).Draw(t, "applied"), LastPromotedSpec: rapid.SampledFrom(hashes).Draw(t, "promoted"),
-		LastTransitionTime: metav1.NewTime(somewhen(t, "transition")),
+		LastTransitionTime: metav1.NewTime(drawTime(t, "transition")),
 	}
 	if rapid.Bool().Draw(t, "conditions") {
 		status.Conditions = []flaggerv1.CanaryCondition{{Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionUnknown, LastUpdateTime: metav1.NewTime(midnight)}}
@@ -167,20 +167,20 @@ func someStatus(t *rapid.T) flaggerv1.CanaryStatus {
 		Promoted:    rapid.SampledFrom([]string{"v1", "v2", "none", "peer-x", ""}).Draw(t, "promoted"),
 		Shape:       rapid.SampledFrom([]string{"", "canary/istio/Deployment/cart", "blue-green/kubernetes/Deployment/cart"}).Draw(t, "shape"),
 		Started:     rapid.Bool().Draw(t, "started"),
-		Since:       somewhenMicro(t, "since"),
-		DrainUntil:  somewhenMicro(t, "drain"),
-		Asked:       somewhenMicro(t, "asked"),
-		Unreachable: somewhenMicro(t, "unreachable"),
-		LastTraffic: somewhenMicro(t, "last-traffic"),
+		Since:       drawMicroTime(t, "since"),
+		DrainUntil:  drawMicroTime(t, "drain"),
+		Asked:       drawMicroTime(t, "asked"),
+		Unreachable: drawMicroTime(t, "unreachable"),
+		LastTraffic: drawMicroTime(t, "last-traffic"),
 		Intent:      rapid.SampledFrom([]string{"", "", "", "rollback", "cancel", "skip", "completed", "skipped", "failed", "unheard-of"}).Draw(t, "intent"),
 		Held:        rapid.SampledFrom([]string{"", "confirm-rollout/hook0"}).Draw(t, "held"),
 	}
-	if since := somewhenMicro(t, "queued"); since != nil && rapid.IntRange(0, 3).Draw(t, "queue") == 0 {
+	if since := drawMicroTime(t, "queued"); since != nil && rapid.IntRange(0, 3).Draw(t, "queue") == 0 {
 		status.Serin.Queue = &flaggerv1.QueuePlace{Since: *since, Aside: rapid.Bool().Draw(t, "aside")}
 	}
 	for i, of := range []**flaggerv1.UnreadyWorkload{&status.Serin.CanaryUnready, &status.Serin.PrimaryUnready} {
 		name := []string{"canary-unready", "primary-unready"}[i]
-		if since := somewhenMicro(t, name); since != nil && rapid.Bool().Draw(t, "is-"+name) {
+		if since := drawMicroTime(t, name); since != nil && rapid.Bool().Draw(t, "is-"+name) {
 			available := rapid.Int32Range(0, 3).Draw(t, "available-"+name)
 			*of = &flaggerv1.UnreadyWorkload{Since: *since, Updated: available, Ready: available, Available: available}
 		}
@@ -190,7 +190,7 @@ func someStatus(t *rapid.T) flaggerv1.CanaryStatus {
 			Revision: rapid.SampledFrom([]string{"v1", "v2", ""}).Draw(t, "unfinished-revision"), Spec: "hash-v2", Inherited: rapid.Bool().Draw(t, "inherited"),
 		}
 	}
-	if start := somewhenMicro(t, "window"); start != nil {
+	if start := drawMicroTime(t, "window"); start != nil {
 		status.Serin.Window = &flaggerv1.AnalysisWindow{Start: *start, Unconfirmed: rapid.IntRange(0, 9).Draw(t, "unconfirmed") == 0}
 	}
 	return status
@@ -202,8 +202,8 @@ func snapshots() *rapid.Generator[canary.Snapshot] {
 		w := worlds().Draw(t, "world")
 		for range rapid.IntRange(0, 6).Draw(t, "answered") {
 			s := w.snapshot()
-			w.ask(canary.Next(s).Queries)
-			if len(w.out) == 0 {
+			w.sendQueries(canary.Next(s).Queries)
+			if len(w.pending) == 0 {
 				break
 			}
 			w.answer(rapid.SampledFrom([]string{"good", "bad", "yes", "no:no", "unreachable:away", "no-data:none", "broken:bad"}).Draw(t, "answer"))

@@ -8,9 +8,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TestJudge: bounds are inclusive, either may be absent; without a range the threshold is a minimum for the success rate
-// and a maximum for everything else. The texts are Flagger's.
-func TestJudge(t *testing.T) {
+// TestEvaluateCheckBoundsAreInclusive: bounds are inclusive, either may be absent; without a range the threshold is a minimum
+// for the success rate and a maximum for everything else. The texts are Flagger's.
+func TestEvaluateCheckBoundsAreInclusive(t *testing.T) {
 	number := func(v float64) *float64 { return &v }
 	between := func(low, high *float64) *flaggerv1.CanaryThresholdRange {
 		return &flaggerv1.CanaryThresholdRange{Min: low, Max: high}

@@ -24,7 +24,7 @@ func spec(change func(*flaggerv1.CanarySpec)) *flaggerv1.Canary {
 }
 
 func settings() canary.Settings {
-	return canary.Settings{Provider: "istio", MinInterval: 10 * time.Second, Drain: 5 * time.Second, Features: everything}
+	return canary.Settings{Provider: "istio", MinInterval: 10 * time.Second, Drain: 5 * time.Second, Features: testFeatures}
 }
 
 func TestPlanDefaults(t *testing.T) {

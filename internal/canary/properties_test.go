@@ -72,7 +72,7 @@ func TestNextChangesNothingWhileAnotherControllerActs(t *testing.T) {
 			t.Fatalf("no gate explains it: %v", d.Gates)
 		}
 		if canary.OwnRelease(s.Status) && !s.Deleting {
-			return // see the next test
+			return // check the next test
 		}
 		if len(d.Effects) > 0 || len(d.Queries) > 0 || len(d.Stamp) > 0 {
 			t.Fatalf("two controllers at once: effects %v, queries %v", d.Effects, d.Queries)
@@ -93,16 +93,16 @@ func TestNextOnlyObservesAndRollsBackWhileAnotherControllerActs(t *testing.T) {
 		if !s.Plan.HasRouter || !s.Route.Found || s.Route.Problem != "" {
 			live = 0
 		}
-		back := alone.Status.Serin != nil && slices.Contains([]string{"rollback", "cancel"}, alone.Status.Serin.Intent) &&
+		rollsBack := alone.Status.Serin != nil && slices.Contains([]string{"rollback", "cancel"}, alone.Status.Serin.Intent) &&
 			!s.Deleting && !s.Plan.Suspended && alone.Status.Phase != flaggerv1.CanaryPhaseFinalising
-		if back && (!cmp.Equal(d.Status, alone.Status) || len(d.Effects) != len(alone.Effects)) {
+		if rollsBack && (!cmp.Equal(d.Status, alone.Status) || len(d.Effects) != len(alone.Effects)) {
 			t.Fatalf("effects of the rollback without the other controller: %v; with it: %v", alone.Effects, d.Effects)
 		}
 		for _, effect := range d.Effects {
 			if _, copies := effect.(canary.CopyTemplate); copies {
 				t.Fatalf("%s promotes", effect)
 			}
-			if weight, ok := weightOf(effect); ok && weight > live && !back && s.Route.Found { // a deleted route is recreated
+			if weight, ok := weightOf(effect); ok && weight > live && !rollsBack && s.Route.Found { // a deleted route is recreated
 				t.Fatalf("%s raises the weight from %d", effect, live)
 			}
 		}
@@ -119,7 +119,7 @@ func TestNextOnlyObservesAndRollsBackWhileAnotherControllerActs(t *testing.T) {
 	})
 }
 
-// TestNextIgnoresConfigsOfTheStatus: they are informational. Values of an earlier version start no release.
+// TestNextIgnoresConfigsOfTheStatus: the checksums are informational, so values that an earlier version wrote start no release.
 func TestNextIgnoresConfigsOfTheStatus(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
@@ -142,7 +142,7 @@ func TestNextIgnoresConfigsOfTheStatus(t *testing.T) {
 	})
 }
 
-func TestNextNeverSendsTrafficToACopyWithoutPods(t *testing.T) {
+func TestNextNeverSendsTrafficToAWorkloadWithoutPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
 		d := canary.Next(s)
@@ -161,14 +161,14 @@ func TestNextNeverSendsTrafficToACopyWithoutPods(t *testing.T) {
 			if weight > live && s.Workload.Target.Available == 0 {
 				t.Fatalf("%s raises the weight from %d, but the canary has no available pod", effect, live)
 			}
-			if _, stands := effect.(canary.RouteMaintained); stands {
+			if _, maintains := effect.(canary.RouteMaintained); maintains {
 				continue // leaves the weight unchanged
 			}
 			primary, target := s.Workload.Primary, s.Workload.Target
-			if weight > 0 && live == 0 && providerUnreachable(target) {
+			if weight > 0 && live == 0 && hasNoEndpoints(target) {
 				t.Fatalf("%s starts the traffic, but no endpoint of the canary is published", effect)
 			}
-			if weight < live && target.Available > 0 && !providerUnreachable(target) && providerUnreachable(primary) {
+			if weight < live && target.Available > 0 && !hasNoEndpoints(target) && hasNoEndpoints(primary) {
 				t.Fatalf("%s lowers the weight from %d, but no endpoint of the primary is published", effect, live)
 			}
 			if weight < live && target.Available > 0 && (!primary.Found || primary.Available == 0) {
@@ -181,8 +181,8 @@ func TestNextNeverSendsTrafficToACopyWithoutPods(t *testing.T) {
 	})
 }
 
-// providerUnreachable reports whether no request would reach a workload.
-func providerUnreachable(c canary.WorkloadState) bool {
+// hasNoEndpoints reports whether no request would reach a workload.
+func hasNoEndpoints(c canary.WorkloadState) bool {
 	return c.Endpoints.Unknown == "" && c.Endpoints.Ready == 0
 }
 
@@ -246,12 +246,12 @@ func TestEveryWorldBecomesIdle(t *testing.T) {
 		w := worlds().Draw(t, "world")
 		var trace []string
 		before := w.status
-		rested := w.settle(40, func(p pass) {
+		idle := w.settle(40, func(p reconciliation) {
 			trace = append(trace, fmt.Sprintf("%s: %v, first gate %s, answered %d, status %s",
-				w.status.Phase, p.news, first(p.Gates), len(w.answers), cmp.Diff(before, w.status)))
+				w.status.Phase, p.changes, firstGateText(p.Gates), len(w.answers), cmp.Diff(before, w.status)))
 			before = w.status
 		})
-		if !rested {
+		if !idle {
 			t.Fatalf("does not become idle:\n%s", strings.Join(trace[len(trace)-6:], "\n"))
 		}
 	})
@@ -260,103 +260,103 @@ func TestEveryWorldBecomesIdle(t *testing.T) {
 // TestInvariantsOfRandomRuns executes random sequences of events and checks invariants after each of them.
 func TestInvariantsOfRandomRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{T: t, world: newWorld()}
-		h.world.instant = true
-		draw(t, h.world)
-		h.live()
+		h := &randomRun{T: t, world: newWorld()}
+		h.world.instantPods = true
+		drawSpec(t, h.world)
+		h.settle()
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(*rapid.T) {},
 			"deploy": func(t *rapid.T) {
-				h.world.target.roll(content{template: rapid.SampledFrom(templates).Draw(t, "template")}, "", h.world.instant)
-				h.live()
+				h.world.target.roll(content{template: rapid.SampledFrom(templates).Draw(t, "template")}, "", h.world.instantPods)
+				h.settle()
 			},
 			"pods": func(t *rapid.T) {
-				h.world.instant = rapid.Bool().Draw(t, "instant")
-				for _, p := range []*formatPods{&h.world.target, &h.world.primary} {
+				h.world.instantPods = rapid.Bool().Draw(t, "instant")
+				for _, p := range []*workload{&h.world.target, &h.world.primary} {
 					if p.found && p.replicas > 0 {
 						p.available = rapid.Int32Range(0, p.replicas).Draw(t, "available")
 					}
 				}
-				h.live()
+				h.settle()
 			},
 			"endpoints": func(t *rapid.T) {
-				h.world.late = rapid.Bool().Draw(t, "late")
-				h.live()
+				h.world.endpointsDelayed = rapid.Bool().Draw(t, "late")
+				h.settle()
 			},
-			"time":        h.while,
-			"more time":   h.while,
-			"a long time": h.while,
+			"time":        h.advanceRandomly,
+			"more time":   h.advanceRandomly,
+			"a long time": h.advanceRandomly,
 			"whole": func(*rapid.T) {
-				h.world.instant, h.world.late = true, false
-				for _, p := range []*formatPods{&h.world.target, &h.world.primary} {
-					p.available, p.exceeded = p.replicas, false
+				h.world.instantPods, h.world.endpointsDelayed = true, false
+				for _, p := range []*workload{&h.world.target, &h.world.primary} {
+					p.available, p.deadlineExceeded = p.replicas, false
 				}
-				h.live()
+				h.settle()
 			},
 			"answers": func(t *rapid.T) {
-				h.world.standing["all"] = rapid.SampledFrom([]string{"good", "good", "good", "bad", "unreachable:away", "silent"}).Draw(t, "answers")
-				if h.world.standing["all"] == "silent" {
-					delete(h.world.standing, "all")
+				h.world.standingAnswers["all"] = rapid.SampledFrom([]string{"good", "good", "good", "bad", "unreachable:away", "silent"}).Draw(t, "answers")
+				if h.world.standingAnswers["all"] == "silent" {
+					delete(h.world.standingAnswers, "all")
 				}
-				h.live()
+				h.settle()
 			},
 			"route": func(t *rapid.T) {
 				if route := h.world.route(); route != nil && h.world.plan().HasRouter {
 					route.Canary, route.Mirrored = rapid.SampledFrom([]int{0, 10, 50, 100}).Draw(t, "weight"), false
-					h.weight, h.traffic = route.Canary, time.Time{} // Serin did not observe the change
+					h.weight, h.lastTraffic = route.Canary, time.Time{} // Serin did not observe the change
 					route.Confirmation = rapid.SampledFrom([]canary.Confirmation{canary.Confirmed, canary.Unconfirmed, canary.CannotTell}).Draw(t, "confirmed")
 				}
-				h.live()
+				h.settle()
 			},
 			"edit": func(t *rapid.T) {
 				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
-					draw(t, h.world)
-					h.weight, h.traffic = 0, time.Time{} // the route of another provider is not checked
+					drawSpec(t, h.world)
+					h.weight, h.lastTraffic = 0, time.Time{} // the route of another provider is not checked
 				}
-				h.live()
+				h.settle()
 			},
 			"command": func(t *rapid.T) {
 				h.world.command = rapid.SampledFrom([]string{"abort", "promote", "retry"}).Draw(t, "verb") + "@" + canary.RunOf("uid", h.world.status)
-				h.live()
+				h.settle()
 			},
-			"restart": func(*rapid.T) { h.world.restart(); h.live() },
+			"restart": func(*rapid.T) { h.world.restart(); h.settle() },
 			"crash": func(t *rapid.T) {
 				h.world.crash = rapid.IntRange(0, 6).Draw(t, "effects")
-				h.live()
+				h.settle()
 			},
 		})
 	})
 }
 
-// history is a world with the state that its invariants need.
-type history struct {
+// randomRun is a world with the state that its invariants need.
+type randomRun struct {
 	*rapid.T
 	world *world
 	wake  time.Time
-	// errors counts the error alerts of the run; advanced is when its last step was reported, traffic when pods of the canary last
-	// had traffic.
-	errors            int
-	advanced, traffic time.Time
-	weight            int // after the previous reconciliation
-	trace             []string
+	// errorAlerts counts the error alerts of the run. lastStep is the time at which its last step was reported, lastTraffic the time
+	// at which pods of the canary last had traffic.
+	errorAlerts           int
+	lastStep, lastTraffic time.Time
+	weight                int // after the previous reconciliation
+	trace                 []string
 }
 
-func (h *history) live() {
-	if !h.world.settle(80, h.see) {
+func (h *randomRun) settle() {
+	if !h.world.settle(80, h.check) {
 		h.fail("does not become idle")
 	}
 }
 
-func (h *history) fail(format string, args ...any) {
+func (h *randomRun) fail(format string, args ...any) {
 	h.Fatalf("%s\n%s", fmt.Sprintf(format, args...), strings.Join(h.trace[max(0, len(h.trace)-40):], "\n"))
 }
 
-func (h *history) while(t *rapid.T) {
-	h.pass(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
+func (h *randomRun) advanceRandomly(t *rapid.T) {
+	h.advance(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
 }
 
-// pass advances the clock: the Canary is reconciled only at the wake-ups of its decisions.
-func (h *history) pass(by time.Duration) {
+// advance advances the clock: the Canary is reconciled only at the wake-ups of its decisions.
+func (h *randomRun) advance(by time.Duration) {
 	until := h.world.now.Add(by)
 	for range 1000 {
 		if h.wake.IsZero() || h.wake.After(until) {
@@ -364,44 +364,44 @@ func (h *history) pass(by time.Duration) {
 			return
 		}
 		h.world.now = release.LaterOf(h.world.now, h.wake)
-		h.live()
+		h.settle()
 	}
 	h.fail("woken a thousand times")
 }
 
-func (h *history) see(p pass) {
+func (h *randomRun) check(p reconciliation) {
 	w := h.world
 	h.wake = p.Wake
-	if p.wrote {
+	if p.statusWritten {
 		h.wake = time.Time{}
 	}
 	h.trace = append(h.trace, fmt.Sprintf("%s %s weight=%d iterations=%d failed=%d: %v refused=%v crashed=%v first gate %s",
-		w.now.Format(time.TimeOnly), w.status.Phase, w.status.CanaryWeight, w.status.Iterations, w.status.FailedChecks, p.news, p.refused, p.crashed, first(p.Gates)))
+		w.now.Format(time.TimeOnly), w.status.Phase, w.status.CanaryWeight, w.status.Iterations, w.status.FailedChecks, p.changes, p.refused, p.crashed, firstGateText(p.Gates)))
 	plan := w.plan()
 	if route := w.route(); route != nil && plan.HasRouter {
-		down := slices.ContainsFunc(p.news, isDown)
+		scaledDown := slices.ContainsFunc(p.changes, scalesToZero)
 		if route.Canary > 0 {
 			if w.target.available > 0 { // a weight that a user set while the target was idle sends no requests to pods
-				h.traffic = w.now
+				h.lastTraffic = w.now
 			}
-			if down {
-				h.fail("pods were taken away that have traffic")
+			if scaledDown {
+				h.fail("the target was scaled to zero while it had traffic")
 			}
 		}
 		// If users edit routes, a crash may cost half a drain.
-		if down && !h.traffic.IsZero() && w.now.Sub(h.traffic) < plan.Drain/2 {
-			h.fail("pods were taken away %s after their traffic", w.now.Sub(h.traffic))
+		if scaledDown && !h.lastTraffic.IsZero() && w.now.Sub(h.lastTraffic) < plan.Drain/2 {
+			h.fail("the target was scaled to zero %s after it lost its traffic", w.now.Sub(h.lastTraffic))
 		}
-		for _, effect := range p.news {
-			if is, ok := effect.(canary.TrafficWeight); ok && is.Canary > h.weight && is.Provider == "" && w.target.available == 0 {
+		for _, effect := range p.changes {
+			if route, ok := effect.(canary.TrafficWeight); ok && route.Canary > h.weight && route.Provider == "" && w.target.available == 0 {
 				h.fail("traffic was sent to a canary without pods")
 			}
-			if is, ok := effect.(canary.TrafficWeight); ok && is.Provider == "" && !w.unread {
-				first, back := is.Canary > 0 && h.weight == 0, is.Canary < h.weight
-				if first && w.target.published == 0 {
+			if route, ok := effect.(canary.TrafficWeight); ok && route.Provider == "" && !w.endpointsUnreadable {
+				starts, returns := route.Canary > 0 && h.weight == 0, route.Canary < h.weight
+				if starts && w.target.endpoints == 0 {
 					h.fail("the first traffic was sent to a canary without endpoints")
 				}
-				if back && w.primary.published == 0 && w.target.published > 0 && w.target.available > 0 {
+				if returns && w.primary.endpoints == 0 && w.target.endpoints > 0 && w.target.available > 0 {
 					h.fail("traffic was sent to a primary without endpoints")
 				}
 			}
@@ -414,39 +414,39 @@ func (h *history) see(p pass) {
 	for _, event := range p.Events {
 		switch {
 		case strings.HasPrefix(event.Message, "New revision detected!"):
-			h.errors, h.advanced = 0, time.Time{}
+			h.errorAlerts, h.lastStep = 0, time.Time{}
 		case strings.HasPrefix(event.Message, "Advance ") && strings.Contains(event.Message, " canary "):
-			if !h.advanced.IsZero() && w.now.Sub(h.advanced) < plan.Window {
-				h.fail("a step was observed for %s of %s", w.now.Sub(h.advanced), plan.Window)
+			if !h.lastStep.IsZero() && w.now.Sub(h.lastStep) < plan.Window {
+				h.fail("a step was observed for %s of %s", w.now.Sub(h.lastStep), plan.Window)
 			}
-			h.advanced = w.now
+			h.lastStep = w.now
 		case event.Alert != nil && event.Alert.Severity == release.Error && !event.Persistent:
-			h.errors++
+			h.errorAlerts++
 		}
 	}
 	for _, c := range w.status.Conditions {
-		if c.Type == flaggerv1.ConditionUnanswered && p.wrote && slices.ContainsFunc(p.Events, isEnd) {
+		if c.Type == flaggerv1.ConditionUnanswered && p.statusWritten && slices.ContainsFunc(p.Events, endsRelease) {
 			h.fail("a release that is over waits for an answer: %s", c.Message)
 		}
 	}
-	if p.wrote && p.Status.Phase == flaggerv1.CanaryPhaseFailed && slices.ContainsFunc(p.Events, isEnd) {
-		if h.errors != 1 {
-			h.fail("a release failed with %d error alerts", h.errors)
+	if p.statusWritten && p.Status.Phase == flaggerv1.CanaryPhaseFailed && slices.ContainsFunc(p.Events, endsRelease) {
+		if h.errorAlerts != 1 {
+			h.fail("a release failed with %d error alerts", h.errorAlerts)
 		}
-		h.errors = 0
+		h.errorAlerts = 0
 	}
 }
 
-func first(gates release.Gates) string {
+func firstGateText(gates release.Gates) string {
 	if g := gates.First(); g != nil {
 		return fmt.Sprintf("%s %s: %s", g.Verdict, g.Name, g.Message)
 	}
 	return "none"
 }
 
-func isDown(effect release.Effect) bool { _, ok := effect.(canary.TargetScaledToZero); return ok }
+func scalesToZero(effect release.Effect) bool { _, ok := effect.(canary.TargetScaledToZero); return ok }
 
-func isEnd(event release.Event) bool {
+func endsRelease(event release.Event) bool {
 	return strings.HasPrefix(event.Message, "Canary failed!") || strings.HasPrefix(event.Message, "Promotion of")
 }
 
@@ -454,32 +454,32 @@ func isEnd(event release.Event) bool {
 // effects remain, the status and the memory of the process are lost.
 func TestCrashesDoNotChangeTheResult(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		story := stories().Draw(t, "story")
-		want := story.play(t, nil)
+		script := scriptedReleases().Draw(t, "script")
+		want := script.play(t, nil)
 		crashes := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) crash {
-			return crash{pass: rapid.IntRange(0, 30).Draw(t, "pass"), effects: rapid.IntRange(0, 4).Draw(t, "effects")}
+			return crash{reconciliation: rapid.IntRange(0, 30).Draw(t, "pass"), effects: rapid.IntRange(0, 4).Draw(t, "effects")}
 		}), 1, 4).Draw(t, "crashes")
-		got := story.play(t, crashes)
+		got := script.play(t, crashes)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("crashes change the result (-without +with):\n%s", diff)
 		}
 	})
 }
 
-// crash is when a process crashes: in that reconciliation, after that many effects.
-type crash struct{ pass, effects int }
+// crash stops the process in the reconciliation with that number, after that many effects.
+type crash struct{ reconciliation, effects int }
 
-// tale is a scenario with one event after the start of a release.
-type tale struct {
+// scriptedRelease is a scenario with one event after the start of a release.
+type scriptedRelease struct {
 	Spec    func(*world)
 	Name    string
 	Answers string
 	Then    string // what happens after 70 seconds
 }
 
-// stories are scenarios whose result does not depend on their duration.
-func stories() *rapid.Generator[tale] {
-	return rapid.Custom(func(t *rapid.T) tale {
+// scriptedReleases are scenarios whose result does not depend on their duration.
+func scriptedReleases() *rapid.Generator[scriptedRelease] {
+	return rapid.Custom(func(t *rapid.T) scriptedRelease {
 		specs := map[string]func(*world){
 			"weighted": func(w *world) { w.spec.Analysis.StepWeights = []int{10, 40, 70, 90} },
 			"slow way back": func(w *world) {
@@ -493,15 +493,15 @@ func stories() *rapid.Generator[tale] {
 			"skip":       func(w *world) { w.spec.Analysis.StepWeight, w.spec.SkipAnalysis = 30, true },
 		}
 		name := rapid.SampledFrom(slices.Sorted(maps.Keys(specs))).Draw(t, "spec")
-		tale := tale{Spec: specs[name], Name: name}
-		tale.Answers = rapid.SampledFrom([]string{"good", "bad"}).Draw(t, "answers")
-		if tale.Answers == "good" {
-			tale.Then = rapid.SampledFrom([]string{"", "v1", "v3", "delete", "abort"}).Draw(t, "then")
+		release := scriptedRelease{Spec: specs[name], Name: name}
+		release.Answers = rapid.SampledFrom([]string{"good", "bad"}).Draw(t, "answers")
+		if release.Answers == "good" {
+			release.Then = rapid.SampledFrom([]string{"", "v1", "v3", "delete", "abort"}).Draw(t, "then")
 		}
 		if name == "skip" {
-			tale.Then = "" // it is over by then
+			release.Then = "" // it is over by then
 		}
-		return tale
+		return release
 	})
 }
 
@@ -509,8 +509,8 @@ func match() []flaggerv1.AnalysisMatch {
 	return []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x": {Exact: "y"}}}}
 }
 
-// end is the result of a scenario.
-type end struct {
+// result is the result of a scenario.
+type result struct {
 	Phase                            flaggerv1.CanaryPhase
 	Weight, Iterations, Failed       int
 	Applied, Promoted                string
@@ -521,10 +521,10 @@ type end struct {
 	Gone, Finalizer, PausedAutoscale bool
 }
 
-func (s tale) play(t *rapid.T, crashes []crash) end {
+func (s scriptedRelease) play(t *rapid.T, crashes []crash) result {
 	w := newWorld()
-	w.instant = true
-	w.standing["all"] = s.Answers
+	w.instantPods = true
+	w.standingAnswers["all"] = s.Answers
 	w.spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
 	w.spec.Analysis = &flaggerv1.CanaryAnalysis{
 		Interval: "1m", Threshold: 2,
@@ -533,25 +533,25 @@ func (s tale) play(t *rapid.T, crashes []crash) end {
 	}
 	w.spec.RevertOnDeletion = true
 	s.Spec(w)
-	passes := 0
+	reconciliations := 0
 	var wake time.Time
 	run := func(until time.Time) {
 		for range 400 {
-			if !w.settle(60, func(p pass) {
+			if !w.settle(60, func(p reconciliation) {
 				wake = p.Wake
-				if p.wrote {
+				if p.statusWritten {
 					wake = time.Time{}
 				}
-				passes++
+				reconciliations++
 				for _, c := range crashes {
-					if c.pass == passes {
+					if c.reconciliation == reconciliations {
 						w.crash = c.effects
 					}
 				}
 			}) {
 				t.Fatalf("does not become idle in phase %s", w.status.Phase)
 			}
-			if w.gone || wake.IsZero() || wake.After(until) {
+			if w.deleted || wake.IsZero() || wake.After(until) {
 				break
 			}
 			w.now = release.LaterOf(w.now, wake)
@@ -570,13 +570,13 @@ func (s tale) play(t *rapid.T, crashes []crash) end {
 		w.command = "abort@" + canary.RunOf("uid", w.status)
 	}
 	run(w.now.Add(24 * time.Hour))
-	out := end{
+	out := result{
 		Phase: w.status.Phase, Weight: w.status.CanaryWeight, Iterations: w.status.Iterations, Failed: w.status.FailedChecks,
 		Applied: w.status.LastAppliedSpec, Promoted: w.status.LastPromotedSpec,
 		Target: w.target.revision(), Primary: w.primary.revision(), TargetReplicas: w.target.replicas, PrimaryReplicas: w.primary.replicas,
-		Gone: w.gone, Finalizer: w.finalizer, PausedAutoscale: w.target.paused, Routes: map[string]canary.Route{},
+		Gone: w.deleted, Finalizer: w.finalizer, PausedAutoscale: w.target.paused, Routes: map[string]canary.Route{},
 	}
-	if w.gone {
+	if w.deleted {
 		out.Weight, out.Iterations, out.Failed = 0, 0, 0 // as of when it was deleted
 	}
 	if w.status.Serin != nil {

@@ -15,24 +15,24 @@ import (
 // has the same key; a gate that is polled, and another run, have other keys.
 func TestKeysDistinguishQueries(t *testing.T) {
 	w := newWorld()
-	w.instant = true
+	w.instantPods = true
 	w.spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
 	w.spec.Analysis = &flaggerv1.CanaryAnalysis{
 		StepWeight: 50, Webhooks: []flaggerv1.CanaryWebhook{{Type: flaggerv1.ConfirmRolloutHook, Name: "gate", URL: "http://gate"}},
 	}
 	settle := func() {
 		t.Helper()
-		if !w.settle(60, func(pass) {}) {
+		if !w.settle(60, func(reconciliation) {}) {
 			t.Fatal("does not become idle")
 		}
 	}
 	key := func() string {
 		t.Helper()
 		settle()
-		if len(w.out) != 1 {
-			t.Fatalf("queries are %v, want one", w.out)
+		if len(w.pending) != 1 {
+			t.Fatalf("queries are %v, want one", w.pending)
 		}
-		return w.out[0].Request.(canary.HookQuery).Key
+		return w.pending[0].Request.(canary.HookQuery).Key
 	}
 	later := func() { w.now = w.now.Add(time.Minute) }
 	settle()
@@ -40,23 +40,23 @@ func TestKeysDistinguishQueries(t *testing.T) {
 	settle()
 	w.target.roll(content{template: "v2"}, "", true)
 	seen := map[string]string{}
-	note := func(what string) {
+	checkKey := func(query string) {
 		t.Helper()
-		k := key()
-		if before := seen[k]; before != "" {
-			t.Errorf("%s has the key of %s", what, before)
+		current := key()
+		if before := seen[current]; before != "" {
+			t.Errorf("%s has the key of %s", query, before)
 		}
-		seen[k] = what
+		seen[current] = query
 		w.restart()
-		if again := key(); again != k {
-			t.Errorf("%s, sent again after a restart, has another key", what)
+		if again := key(); again != current {
+			t.Errorf("%s, sent again after a restart, has another key", query)
 		}
 	}
-	note("the first question")
+	checkKey("the first query")
 	w.answer("no")
 	settle()
 	later()
-	note("the question of the wait")
+	checkKey("the next call of a polled gate")
 	w.answer("no")
 	settle()
 	later()
@@ -68,11 +68,11 @@ func TestKeysDistinguishQueries(t *testing.T) {
 		t.Error("a gate that is polled always has the same key")
 	}
 	w.target.roll(content{template: "v3"}, "", true)
-	note("the question for another revision")
+	checkKey("the query for another revision")
 }
 
-// TestEventKeys: an event that is sent again has the same key; no other event does.
-func TestEventKeys(t *testing.T) {
+// TestEventKeyIdentifiesOneEvent: an event that is sent again has the same key; no other event does.
+func TestEventKeyIdentifiesOneEvent(t *testing.T) {
 	window := &flaggerv1.AnalysisWindow{Start: metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	later := &flaggerv1.AnalysisWindow{Start: metav1.NewMicroTime(window.Start.Add(time.Minute))}
 	key := func(uid, run string, window *flaggerv1.AnalysisWindow, url, message, phase string) string {

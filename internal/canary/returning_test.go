@@ -14,10 +14,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// rollingBack is a world during a rollback that started with that weight and those pods.
-func rollingBack(t *rapid.T) *world {
+// worldDuringRollback is a world during a rollback that started with that weight and those pods.
+func worldDuringRollback(t *rapid.T) *world {
 	w := newWorld()
-	w.instant = true
+	w.instantPods = true
 	w.spec = flaggerv1.CanarySpec{
 		TargetRef: flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"},
 		Analysis: &flaggerv1.CanaryAnalysis{
@@ -30,7 +30,7 @@ func rollingBack(t *rapid.T) *world {
 	}
 	w.target.scale(rapid.Int32Range(1, 20).Draw(t, "replicas"), true)
 	settle := func() {
-		if !w.settle(60, func(pass) {}) {
+		if !w.settle(60, func(reconciliation) {}) {
 			t.Fatalf("does not become idle in phase %s", w.status.Phase)
 		}
 	}
@@ -45,47 +45,47 @@ func rollingBack(t *rapid.T) *world {
 	if w.route().Canary == 0 {
 		t.Fatalf("no weight in phase %s", w.status.Phase)
 	}
-	w.instant = false
+	w.instantPods = false
 	w.primary.available = rapid.Int32Range(0, w.primary.replicas).Draw(t, "primary pods")
 	w.command = "abort@" + canary.RunOf("uid", w.status)
 	return w
 }
 
-// TestRollbackReturnsWhatThePrimaryCarries simulates rollbacks while pods of primary and canary start and stop.
-func TestRollbackReturnsWhatThePrimaryCarries(t *testing.T) {
+// TestRollbackReturnsTheTrafficThatThePrimaryCanCarry simulates rollbacks while pods of primary and canary start and stop.
+func TestRollbackReturnsTheTrafficThatThePrimaryCanCarry(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := rollingBack(t)
+		w := worldDuringRollback(t)
 		enough := release.PodsForAllTraffic(w.primary.replicas, w.target.available)
 		weight, drained := w.route().Canary, time.Time{}
 		var trace []string
-		see := func(p pass) {
+		check := func(p reconciliation) {
 			live := w.route().Canary
 			trace = append(trace, fmt.Sprintf("%s %s weight=%d live=%d primary %s canary %s: %v", w.now.Format(time.TimeOnly), w.status.Phase,
-				w.status.CanaryWeight, live, workloadText(w.primary), workloadText(w.target), p.news))
+				w.status.CanaryWeight, live, workloadText(w.primary), workloadText(w.target), p.changes))
 			fail := func(format string, args ...any) {
 				t.Fatalf("%s\n%s", fmt.Sprintf(format, args...), strings.Join(trace, "\n"))
 			}
 			if live > weight {
 				fail("the primary lost a part of the traffic again: the canary had %d", weight)
 			}
-			if down := slices.ContainsFunc(p.news, isDown); down && (live > 0 || w.now.Before(drained.Add(5*time.Second))) {
+			if down := slices.ContainsFunc(p.changes, scalesToZero); down && (live > 0 || w.now.Before(drained.Add(5*time.Second))) {
 				fail("the canary lost its pods with weight %d, or %s after its traffic", live, w.now.Sub(drained))
 			}
 			if live == 0 && weight > 0 {
 				drained = w.now
 			}
-			most := release.Total - int(release.CarriedWeight(release.Total, min(w.primary.available, w.primary.published), enough))
-			carries := w.target.available > 0 && w.target.published > 0
-			if settled := !p.wrote && !p.crashed; settled && w.primary.available > 0 && w.primary.published > 0 && live > most {
-				fail("the canary keeps %d, and the primary carries all but %d", live, most)
+			maximum := release.Total - int(release.CarriedWeight(release.Total, min(w.primary.available, w.primary.endpoints), enough))
+			serves := w.target.available > 0 && w.target.endpoints > 0
+			if settled := !p.statusWritten && !p.crashed; settled && w.primary.available > 0 && w.primary.endpoints > 0 && live > maximum {
+				fail("the canary keeps %d, and the primary carries all but %d", live, maximum)
 			}
-			if live < min(weight, most) && carries && !w.primary.ready() {
-				fail("the primary got more than its pods carry: the canary keeps %d instead of %d", live, min(weight, most))
+			if live < min(weight, maximum) && serves && !w.primary.ready() {
+				fail("the primary got more than its pods carry: the canary keeps %d instead of %d", live, min(weight, maximum))
 			}
 			weight = live
 		}
 		for range rapid.IntRange(1, 8).Draw(t, "changes") {
-			if !w.settle(60, see) {
+			if !w.settle(60, check) {
 				t.Fatalf("does not become idle:\n%s", strings.Join(trace, "\n"))
 			}
 			switch rapid.IntRange(0, 6).Draw(t, "change") {
@@ -98,7 +98,7 @@ func TestRollbackReturnsWhatThePrimaryCarries(t *testing.T) {
 					w.target.available = rapid.Int32Range(0, w.target.replicas).Draw(t, "canary pods")
 				}
 			case 3:
-				w.late = rapid.Bool().Draw(t, "late")
+				w.endpointsDelayed = rapid.Bool().Draw(t, "late")
 			case 4:
 				w.restart()
 			case 5:
@@ -107,9 +107,9 @@ func TestRollbackReturnsWhatThePrimaryCarries(t *testing.T) {
 				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "seconds")) * time.Second)
 			}
 		}
-		w.late, w.primary.available = false, w.primary.replicas
+		w.endpointsDelayed, w.primary.available = false, w.primary.replicas
 		for range 5 {
-			if !w.settle(60, see) {
+			if !w.settle(60, check) {
 				t.Fatalf("does not become idle:\n%s", strings.Join(trace, "\n"))
 			}
 			w.now = w.now.Add(10 * time.Second)
@@ -117,8 +117,8 @@ func TestRollbackReturnsWhatThePrimaryCarries(t *testing.T) {
 		if w.status.Phase != flaggerv1.CanaryPhaseFailed || w.route().Canary != 0 || w.target.replicas != 0 {
 			t.Fatalf("the rollback did not end:\n%s", strings.Join(trace, "\n"))
 		}
-		if own := w.status.Serin; own != nil && own.CarriedBy != nil {
-			t.Fatalf("the rollback ended, but its status still has carriedBy=%d", *own.CarriedBy)
+		if serin := w.status.Serin; serin != nil && serin.CarriedBy != nil {
+			t.Fatalf("the rollback ended, but its status still has carriedBy=%d", *serin.CarriedBy)
 		}
 	})
 }

@@ -32,66 +32,66 @@ import (
 // effects only when they are new, then events.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
-		story := &story{}
+		s := &scenario{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			return story.run(t, d)
+			return s.run(t, d)
 		})
 	})
 }
 
-// story is a world and the output of its scenario so far.
-type story struct {
-	world    *world
-	out      strings.Builder
-	last     string
-	reported map[string]bool
-	wake     time.Time
+// scenario is the model of one scenario and its output so far.
+type scenario struct {
+	world     *world
+	out       strings.Builder
+	lastState string
+	reported  map[string]bool
+	wake      time.Time
 }
 
-func (s *story) run(t *testing.T, d *datadriven.TestData) string {
+func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	s.out.Reset()
 	switch d.Cmd {
 	case "canary":
-		s.world, s.last, s.reported, s.wake = newWorld(), "", map[string]bool{}, time.Time{}
+		s.world, s.lastState, s.reported, s.wake = newWorld(), "", map[string]bool{}, time.Time{}
 		for _, arg := range d.CmdArgs {
-			s.setting(t, d, arg)
+			s.applySetting(t, d, arg)
 		}
 		if !slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == "from" }) {
-			s.initialised(t, d)
+			s.initialise(t, d)
 		}
 	case "edit":
 		s.world.generation++
 		for _, arg := range d.CmdArgs {
-			s.setting(t, d, arg)
+			s.applySetting(t, d, arg)
 		}
 	case "given":
 		for _, arg := range d.CmdArgs {
 			if arg.Key != "after" {
-				s.given(t, d, arg)
+				s.setFact(t, d, arg)
 				continue
 			}
-			s.later(t, d, duration(t, d, arg))
-			return s.text()
+			s.advance(t, d, duration(t, d, arg))
+			return s.output()
 		}
 	case "answers":
 		for _, arg := range d.CmdArgs {
-			s.world.standing[arg.Key] = value(arg)
+			s.world.standingAnswers[arg.Key] = value(arg)
 			if value(arg) == "silent" {
-				delete(s.world.standing, arg.Key)
+				delete(s.world.standingAnswers, arg.Key)
 			}
 		}
-		s.world.answered()
+		s.world.answerAtOnce()
 	case "answer":
 		for _, arg := range d.CmdArgs {
-			if len(s.world.out) == 0 || name(s.world.out[0]) != arg.Key {
-				d.Fatalf(t, "%s is not what is asked: %v", arg.Key, s.world.out)
+			if len(s.world.pending) == 0 || queryName(s.world.pending[0]) != arg.Key {
+				d.Fatalf(t, "no query of %s is pending: %v", arg.Key, s.world.pending)
 			}
 			s.world.answer(value(arg))
 		}
 	case "restart":
 		s.world.restart()
 		s.reported = map[string]bool{}
-		s.last = ""
+		s.lastState = ""
 	case "write":
 		if err := json.Unmarshal([]byte(d.Input), &s.world.status); err != nil {
 			d.Fatalf(t, "%v", err)
@@ -102,25 +102,25 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		d.Fatalf(t, "unknown command %s", d.Cmd)
 	}
 	s.settle(t, d)
-	return s.text()
+	return s.output()
 }
 
-func (s *story) text() string {
+func (s *scenario) output() string {
 	if s.out.Len() == 0 {
 		return "nothing moves\n"
 	}
 	return s.out.String()
 }
 
-// initialised runs the initialisation without output.
-func (s *story) initialised(t *testing.T, d *datadriven.TestData) {
-	instant := s.world.instant
-	s.world.instant = true
+// initialise runs the initialisation without output.
+func (s *scenario) initialise(t *testing.T, d *datadriven.TestData) {
+	instant := s.world.instantPods
+	s.world.instantPods = true
 	for range 10 {
 		s.settle(t, d)
 		s.world.now = s.world.now.Add(10 * time.Second)
 	}
-	s.world.now, s.world.instant, s.world.answers, s.world.track = midnight, instant, release.Answers{}, [2]canary.ReadinessTrack{}
+	s.world.now, s.world.instantPods, s.world.answers, s.world.track = midnight, instant, release.Answers{}, [2]canary.ReadinessTrack{}
 	if s.world.status.Phase != flaggerv1.CanaryPhaseInitialized {
 		d.Fatalf(t, "not initialised:\n%s", s.out.String())
 	}
@@ -128,12 +128,12 @@ func (s *story) initialised(t *testing.T, d *datadriven.TestData) {
 	for i := range s.world.status.Conditions {
 		s.world.status.Conditions[i].LastUpdateTime.Time, s.world.status.Conditions[i].LastTransitionTime.Time = midnight, midnight
 	}
-	s.reported, s.last, s.wake = map[string]bool{}, "", time.Time{}
+	s.reported, s.lastState, s.wake = map[string]bool{}, "", time.Time{}
 	s.out.Reset()
 }
 
-// later advances the clock: the Canary is reconciled only at the wake-ups of its decisions.
-func (s *story) later(t *testing.T, d *datadriven.TestData, by time.Duration) {
+// isDeferred advances the clock: the Canary is reconciled only at the wake-ups of its decisions.
+func (s *scenario) advance(t *testing.T, d *datadriven.TestData, by time.Duration) {
 	until := s.world.now.Add(by)
 	for range 500 {
 		if s.wake.IsZero() || s.wake.After(until) {
@@ -146,49 +146,49 @@ func (s *story) later(t *testing.T, d *datadriven.TestData, by time.Duration) {
 	d.Fatalf(t, "woken 500 times in %s:\n%s", by, s.out.String())
 }
 
-func (s *story) settle(t *testing.T, d *datadriven.TestData) {
-	if !s.world.settle(60, s.show) {
-		d.Fatalf(t, "does not come to rest:\n%s", s.out.String())
+func (s *scenario) settle(t *testing.T, d *datadriven.TestData) {
+	if !s.world.settle(60, s.print) {
+		d.Fatalf(t, "does not become idle:\n%s", s.out.String())
 	}
 }
 
-// show prints the result of a reconciliation.
-func (s *story) show(p pass) {
+// print prints the result of a reconciliation.
+func (s *scenario) print(p reconciliation) {
 	var b strings.Builder
-	s.showGates(&b, p.Gates)
-	if !p.wrote && len(p.Queries) == 0 && !p.Wake.IsZero() {
+	s.printGates(&b, p.Gates)
+	if !p.statusWritten && len(p.Queries) == 0 && !p.Wake.IsZero() {
 		fmt.Fprintf(&b, "  wake in %s\n", p.Wake.Sub(s.world.now))
 	}
 	s.wake = p.Wake
-	if p.wrote {
+	if p.statusWritten {
 		s.wake = time.Time{} // the write itself requeues the Canary
 	}
 	head := s.head()
-	seen := head + b.String()
-	var news strings.Builder
-	for _, effect := range p.news {
-		fmt.Fprintf(&news, "  %s\n", effect)
+	state := head + b.String()
+	var changes strings.Builder
+	for _, effect := range p.changes {
+		fmt.Fprintf(&changes, "  %s\n", effect)
 	}
 	switch {
 	case p.crashed:
-		news.WriteString("  CRASH before the status was written\n")
+		changes.WriteString("  CRASH before the status was written\n")
 	default:
-		s.showEvents(&news, p.Events)
+		s.printEvents(&changes, p.Events)
 		if p.Ending != "" {
-			fmt.Fprintf(&news, "  counted as %s\n", p.Ending)
+			fmt.Fprintf(&changes, "  counted as %s\n", p.Ending)
 		}
 	}
-	if s.world.gone {
-		news.WriteString("  the Canary is gone\n")
+	if s.world.deleted {
+		changes.WriteString("  the Canary is gone\n")
 	}
-	if seen == s.last && news.Len() == 0 {
+	if state == s.lastState && changes.Len() == 0 {
 		return
 	}
-	s.last = seen
-	s.out.WriteString(seen + news.String())
+	s.lastState = state
+	s.out.WriteString(state + changes.String())
 }
 
-func (s *story) head() string {
+func (s *scenario) head() string {
 	status := s.world.status
 	phase := string(status.Phase)
 	if phase == "" {
@@ -203,8 +203,8 @@ func (s *story) head() string {
 	return out + "\n"
 }
 
-func (s *story) showGates(b *strings.Builder, gates release.Gates) {
-	var passed, held []string
+func (s *scenario) printGates(b *strings.Builder, gates release.Gates) {
+	var passed, deferred []string
 	for _, g := range gates {
 		switch {
 		case g.Verdict == release.Pass && g.Message == "": // nothing was evaluated
@@ -212,35 +212,35 @@ func (s *story) showGates(b *strings.Builder, gates release.Gates) {
 			passed = append(passed, g.Name+" ("+g.Message+")")
 		case g.Verdict == release.Pass:
 			passed = append(passed, g.Name)
-		case later(g):
-			held = append(held, g.Name)
+		case isDeferred(g):
+			deferred = append(deferred, g.Name)
 		}
 	}
 	if len(passed) > 0 {
 		fmt.Fprintf(b, "  pass %s\n", strings.Join(passed, ", "))
 	}
 	for _, g := range gates {
-		if g.Verdict == release.Pass || later(g) {
+		if g.Verdict == release.Pass || isDeferred(g) {
 			continue
 		}
 		fmt.Fprintf(b, "  %s %s (%s): %s\n", g.Verdict, g.Name, g.Opener, g.Message)
 	}
-	if len(held) > 0 {
-		fmt.Fprintf(b, "  later %s\n", strings.Join(held, ", "))
+	if len(deferred) > 0 {
+		fmt.Fprintf(b, "  later %s\n", strings.Join(deferred, ", "))
 	}
 }
 
-// later reports whether a gate waits only for those before it.
-func later(g release.Gate) bool {
+// isDeferred reports whether a gate waits only for those before it.
+func isDeferred(g release.Gate) bool {
 	return g.Message == "asked when the gates before it pass" || g.Message == "evaluated when the pods are ready"
 }
 
-// showEvents prints events; a persistent event is printed when it starts.
-func (s *story) showEvents(b *strings.Builder, events []release.Event) {
-	holds := map[string]bool{}
+// printEvents prints events; a persistent event is printed when it starts.
+func (s *scenario) printEvents(b *strings.Builder, events []release.Event) {
+	ongoing := map[string]bool{}
 	for _, event := range events {
 		if event.Persistent {
-			holds[event.Message] = true
+			ongoing[event.Message] = true
 			if s.reported[event.Message] {
 				continue
 			}
@@ -254,10 +254,10 @@ func (s *story) showEvents(b *strings.Builder, events []release.Event) {
 			fmt.Fprintf(b, "    alert %s: %s\n", event.Alert.Severity, event.Alert.Message)
 		}
 	}
-	s.reported = holds
+	s.reported = ongoing
 }
 
-func (s *story) status() string {
+func (s *scenario) status() string {
 	w := s.world
 	var b strings.Builder
 	b.WriteString(s.head())
@@ -288,15 +288,15 @@ func (s *story) status() string {
 	return b.String()
 }
 
-func workloadText(p formatPods) string {
+func workloadText(p workload) string {
 	if !p.found {
 		return "gone"
 	}
 	return fmt.Sprintf("%s %d/%d", p.revision(), p.available, p.replicas)
 }
 
-// setting changes the spec or the world.
-func (s *story) setting(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) {
+// applySetting changes the spec or the world.
+func (s *scenario) applySetting(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) {
 	w := s.world
 	if w.spec.Analysis == nil {
 		w.spec.Analysis = &flaggerv1.CanaryAnalysis{Interval: "1m", Threshold: 1}
@@ -304,9 +304,9 @@ func (s *story) setting(t *testing.T, d *datadriven.TestData, arg datadriven.Cmd
 	}
 	a := w.spec.Analysis
 	switch arg.Key {
-	case "from": // nothing: the initialisation is part of the story
+	case "from": // nothing: the initialisation is part of the scenario
 	case "step":
-		a.StepWeight = formatNumber(t, d, arg)
+		a.StepWeight = integer(t, d, arg)
 	case "steps":
 		a.StepWeights = nil
 		for _, v := range arg.Vals {
@@ -317,17 +317,17 @@ func (s *story) setting(t *testing.T, d *datadriven.TestData, arg datadriven.Cmd
 			a.StepWeights = append(a.StepWeights, n)
 		}
 	case "max":
-		a.MaxWeight = formatNumber(t, d, arg)
+		a.MaxWeight = integer(t, d, arg)
 	case "promotion-step":
-		a.StepWeightPromotion = formatNumber(t, d, arg)
+		a.StepWeightPromotion = integer(t, d, arg)
 	case "mirror":
 		a.Mirror = value(arg) != "no"
 	case "iterations":
-		a.Iterations = formatNumber(t, d, arg)
+		a.Iterations = integer(t, d, arg)
 	case "match":
 		a.Match = []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x-canary": {Exact: "always"}}}}
 	case "threshold":
-		a.Threshold = formatNumber(t, d, arg)
+		a.Threshold = integer(t, d, arg)
 	case "interval":
 		a.Interval = value(arg)
 	case "floor":
@@ -356,9 +356,9 @@ func (s *story) setting(t *testing.T, d *datadriven.TestData, arg datadriven.Cmd
 	case "checks":
 		a.Metrics = checks(t, d, arg.Vals)
 	case "pods":
-		w.instant = value(arg) == "instant"
+		w.instantPods = value(arg) == "instant"
 	case "replicas":
-		w.target.scale(int32(formatNumber(t, d, arg)), true)
+		w.target.scale(int32(integer(t, d, arg)), true)
 	default:
 		d.Fatalf(t, "unknown setting %s", arg.Key)
 	}
@@ -417,51 +417,51 @@ func checks(t *testing.T, d *datadriven.TestData, vals []string) []flaggerv1.Can
 	return out
 }
 
-// given changes the world.
-func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) {
+// setFact changes the world.
+func (s *scenario) setFact(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) {
 	w := s.world
 	switch arg.Key {
 	case "target":
 		if value(arg) == "gone" {
-			w.target, w.targetProblem = formatPods{published: w.target.published}, "deployment cart.shop get query error: not found"
+			w.target, w.targetProblem = workload{endpoints: w.target.endpoints}, "deployment cart.shop get query error: not found"
 			return
 		}
 		w.targetProblem = ""
 		w.target.found = true
-		w.target.roll(content{value(arg), w.target.config}, "", w.instant)
+		w.target.roll(content{value(arg), w.target.config}, "", w.instantPods)
 	case "config":
-		w.target.roll(content{w.target.template, value(arg)}, "", w.instant)
+		w.target.roll(content{w.target.template, value(arg)}, "", w.instantPods)
 	case "canary-ready":
 		ready(t, d, arg, &w.target)
 	case "primary-ready":
 		ready(t, d, arg, &w.primary)
 	case "canary-exceeded":
-		w.target.exceeded = true
-	case "endpoints": // late, prompt, unread
-		w.late, w.unread = value(arg) == "late", value(arg) == "unread"
-	case "canary-service": // gone, made
+		w.target.deadlineExceeded = true
+	case "endpoints": // endpointsDelayed, prompt, unread
+		w.endpointsDelayed, w.endpointsUnreadable = value(arg) == "late", value(arg) == "unread"
+	case "canary-service": // deleted, made
 		w.target.noService = value(arg) == "gone"
-		w.target.serviceMade, w.target.published = w.now, 0
+		w.target.serviceCreated, w.target.endpoints = w.now, 0
 	case "canary-endpoints":
-		w.target.published = int32(formatNumber(t, d, arg))
+		w.target.endpoints = int32(integer(t, d, arg))
 	case "primary-endpoints":
-		w.primary.published = int32(formatNumber(t, d, arg))
+		w.primary.endpoints = int32(integer(t, d, arg))
 	case "primary-exceeded":
-		w.primary.exceeded = true
+		w.primary.deadlineExceeded = true
 	case "canary-problem":
-		w.target.problem = value(arg)
+		w.target.podProblem = value(arg)
 	case "primary":
 		w.history = append(w.history, w.primary.content)
-		w.primary = formatPods{published: w.primary.published}
+		w.primary = workload{endpoints: w.primary.endpoints}
 	case "history":
 		w.history = nil
 	case "primary-content":
 		w.history = append(w.history, w.primary.content)
 		w.primary.roll(content{template: value(arg)}, "another", false)
 	case "route":
-		s.givenRoute(t, d, value(arg))
+		s.setRoute(t, d, value(arg))
 	case "refused":
-		w.refused = value(arg)
+		w.refusedEffects = value(arg)
 	case "router":
 		w.route().Confirmation, w.route().Reason = canary.Confirmation(value(arg)), ""
 		if value(arg) == "no" {
@@ -470,20 +470,20 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 	case "clock":
 		w.now = w.now.Add(duration(t, d, arg))
 	case "pods":
-		w.instant = value(arg) == "instant"
+		w.instantPods = value(arg) == "instant"
 	case "delete":
 		w.deleting = true
 	case "obstacle":
-		w.obstacle = strings.Join(arg.Vals, ",")
+		w.targetConflict = strings.Join(arg.Vals, ",")
 	case "turn": // 2/3 waiting, open, or nothing for no limit
 		switch to := value(arg); to {
 		case "nothing":
-			w.turn = nil
+			w.queue = nil
 		case "open":
-			w.turn = &release.QueueState{Open: true, InProgress: 4, Limit: 5}
+			w.queue = &release.QueueState{Open: true, InProgress: 4, Limit: 5}
 		default:
-			w.turn = &release.QueueState{InProgress: 5, Limit: 5}
-			if _, err := fmt.Sscanf(to, "%d/%d", &w.turn.Position, &w.turn.Waiting); err != nil {
+			w.queue = &release.QueueState{InProgress: 5, Limit: 5}
+			if _, err := fmt.Sscanf(to, "%d/%d", &w.queue.Position, &w.queue.Waiting); err != nil {
 				d.Fatalf(t, "%v", err)
 			}
 		}
@@ -497,24 +497,24 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 			w.flagger = canary.OtherController{Sign: "its Deployment has ready pods"}
 		}
 	case "missing":
-		w.missing = nil
+		w.missingReferences = nil
 		if value(arg) != "nothing" {
-			w.missing = []string{"Metric template " + value(arg) + ".shop error: not found"}
+			w.missingReferences = []string{"Metric template " + value(arg) + ".shop error: not found"}
 		}
 	case "command":
 		w.command = value(arg) + "@" + canary.RunOf("uid", w.status)
 	case "crash":
-		w.crash = formatNumber(t, d, arg)
+		w.crash = integer(t, d, arg)
 	case "newest":
-		w.newest = w.now.Add(duration(t, d, arg))
+		w.newestTemplate = w.now.Add(duration(t, d, arg))
 	case "peer":
-		s.peer(t, d, arg.Vals)
+		s.setFlaggerStatus(t, d, arg.Vals)
 	default:
 		d.Fatalf(t, "unknown fact %s", arg.Key)
 	}
 }
 
-func (s *story) givenRoute(t *testing.T, d *datadriven.TestData, to string) {
+func (s *scenario) setRoute(t *testing.T, d *datadriven.TestData, to string) {
 	w := s.world
 	w.routeError = ""
 	switch to {
@@ -534,8 +534,9 @@ func (s *story) givenRoute(t *testing.T, d *datadriven.TestData, to string) {
 	}
 }
 
-// peer makes the status one that Flagger left: phase, then key=value for weight, iterations, failed, applied, promoted.
-func (s *story) peer(t *testing.T, d *datadriven.TestData, vals []string) {
+// setFlaggerStatus makes the status one that Flagger left: phase, then key=value for weight, iterations, failed, applied,
+// promoted.
+func (s *scenario) setFlaggerStatus(t *testing.T, d *datadriven.TestData, vals []string) {
 	w := s.world
 	old := w.status
 	w.status = flaggerv1.CanaryStatus{
@@ -558,19 +559,19 @@ func (s *story) peer(t *testing.T, d *datadriven.TestData, vals []string) {
 		case "promoted":
 			w.status.LastPromotedSpec = val
 		default:
-			d.Fatalf(t, "unknown field %s of a peer's status", key)
+			d.Fatalf(t, "unknown field %s of Flagger's status", key)
 		}
 	}
 }
 
-func ready(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg, p *formatPods) {
+func ready(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg, p *workload) {
 	available, replicas, ok := strings.Cut(value(arg), "/")
 	a, err := strconv.Atoi(available)
 	r, err2 := strconv.Atoi(replicas)
 	if !ok || err != nil || err2 != nil {
 		d.Fatalf(t, "%s is not available/replicas", value(arg))
 	}
-	p.replicas, p.total, p.available, p.exceeded, p.problem = int32(r), int32(r), int32(a), false, ""
+	p.replicas, p.total, p.available, p.deadlineExceeded, p.podProblem = int32(r), int32(r), int32(a), false, ""
 }
 
 func value(arg datadriven.CmdArg) string {
@@ -580,7 +581,7 @@ func value(arg datadriven.CmdArg) string {
 	return strings.Join(arg.Vals, ",")
 }
 
-func formatNumber(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) int {
+func integer(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) int {
 	n, err := strconv.Atoi(value(arg))
 	if err != nil {
 		d.Fatalf(t, "%v", err)

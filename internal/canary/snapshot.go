@@ -119,7 +119,7 @@ type Route struct {
 	Found bool
 	// Problem is the reason why it cannot be read; empty: none.
 	Problem  string
-	Canary   int // live weight, 0 to 100
+	Canary   int // settle weight, 0 to 100
 	Mirrored bool
 	Confirmation
 	// Reason explains why the route is not confirmed.

@@ -10,8 +10,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TestEveryGateIsOpenedAsListed: users and docs/gates.md rely on the openers in GateKinds.
-func TestEveryGateIsOpenedAsListed(t *testing.T) {
+// TestEveryGateIsOpenedAsItsKindLists: users and docs/gates.md rely on the openers in GateKinds.
+func TestEveryGateIsOpenedAsItsKindLists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
 		for _, gate := range canary.View(s).Gates {

@@ -16,40 +16,40 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// world is a minimal model of a cluster with one Canary. Its reconciler does what the real one does: it applies effects in
-// order up to the first that fails, writes the status, then sends queries.
+// world is a minimal model of a cluster with one Canary. Its reconciler works like the real one: it applies effects in order up
+// to the first that fails, writes the status, then sends queries.
 type world struct {
-	turn     *release.QueueState // nil: no limit
+	queue    *release.QueueState // nil: no limit
 	spec     flaggerv1.CanarySpec
 	settings canary.Settings
 	now      time.Time
 
-	generation          int64
-	status              flaggerv1.CanaryStatus
-	deleting, finalizer bool
-	gone                bool // the Canary itself
-	obstacle, command   string
-	flagger             canary.OtherController
-	missing             []string
+	generation              int64
+	status                  flaggerv1.CanaryStatus
+	deleting, finalizer     bool
+	deleted                 bool // the Canary itself
+	targetConflict, command string
+	flagger                 canary.OtherController
+	missingReferences       []string
 
-	target, primary formatPods
+	target, primary workload
 	targetProblem   string
-	newest          time.Time // the target's newest ReplicaSet
+	newestTemplate  time.Time // the target's newest ReplicaSet
 	history         []content // earlier contents of the primary
-	instant         bool      // pods are available at once
+	instantPods     bool      // pods are available at once
 
-	services, apex, prepared, given bool
-	routes                          map[string]*canary.Route // by provider
-	routeError                      string
-	refused                         string // prefix of effects that the cluster rejects; empty: none
-	// late is true while Kubernetes does not update endpoints. unread is true if endpoints cannot be read.
-	late, unread bool
+	services, apex, prepared, restored bool
+	routes                             map[string]*canary.Route // by provider
+	routeError                         string
+	refusedEffects                     string // prefix of effects that the cluster rejects; empty: none
+	// endpointsDelayed is true while Kubernetes does not update endpoints, endpointsUnreadable if they cannot be read.
+	endpointsDelayed, endpointsUnreadable bool
 
-	standing map[string]string // immediate answers, by name of the query
-	answers  release.Answers
-	out      []release.Query // queries of the last decision
-	track    [2]canary.ReadinessTrack
-	began    time.Time // when the first of them was sent
+	standingAnswers map[string]string // immediate answers, by name of the query
+	answers         release.Answers
+	pending         []release.Query // queries of the last decision
+	track           [2]canary.ReadinessTrack
+	pendingSince    time.Time // when the first of them was sent
 
 	crash int // effects after which the next reconciliation with writes crashes; negative: never
 }
@@ -71,42 +71,42 @@ func (c content) configs() map[string]string {
 	return map[string]string{"configmap/app": c.config}
 }
 
-// formatPods are a workload.
-type formatPods struct {
+// workload is the target or the primary of the model.
+type workload struct {
 	content
 	id                         string
 	found                      bool
-	published                  int32 // endpoints
+	endpoints                  int32 // endpoints
 	noService                  bool
-	serviceMade                time.Time // zero: before the scenario
+	serviceCreated             time.Time // zero: before the scenario
 	replicas, total, available int32
-	exceeded                   bool
-	problem                    string
+	deadlineExceeded           bool
+	podProblem                 string
 	paused                     bool
 }
 
-func (p *formatPods) ready() bool { return p.found && !p.exceeded && p.available >= p.replicas }
+func (p *workload) ready() bool { return p.found && !p.deadlineExceeded && p.available >= p.replicas }
 
-func (p *formatPods) copy(name string) canary.WorkloadState {
-	c := canary.WorkloadState{
+func (p *workload) state(name string) canary.WorkloadState {
+	state := canary.WorkloadState{
 		Found: p.found, Revision: p.revision(), FlaggerHash: "hash-" + p.template, ID: p.id, Replicas: p.replicas, Total: p.total, Available: p.available,
-		Updated: p.total, ReadyPods: p.available, Ready: p.ready(), DeadlineExceeded: p.exceeded, PodProblem: p.problem, Endpoints: release.Endpoints{Ready: p.published, NoService: p.noService, ServiceCreated: p.serviceMade},
+		Updated: p.total, ReadyPods: p.available, Ready: p.ready(), DeadlineExceeded: p.deadlineExceeded, PodProblem: p.podProblem, Endpoints: release.Endpoints{Ready: p.endpoints, NoService: p.noService, ServiceCreated: p.serviceCreated},
 	}
-	if c.Ready {
-		c.RequiredPods = p.replicas
+	if state.Ready {
+		state.RequiredPods = p.replicas
 	}
 	switch {
-	case p.exceeded:
-		c.Message = fmt.Sprintf("deployment %q exceeded its progress deadline", name)
-	case !c.Ready:
-		c.Message = fmt.Sprintf("waiting for rollout to finish: %d of %d (readyThreshold 100%%) updated replicas are available", p.available, p.replicas)
+	case p.deadlineExceeded:
+		state.Message = fmt.Sprintf("deployment %q exceeded its progress deadline", name)
+	case !state.Ready:
+		state.Message = fmt.Sprintf("waiting for rollout to finish: %d of %d (readyThreshold 100%%) updated replicas are available", p.available, p.replicas)
 	}
-	return c
+	return state
 }
 
 // scale sets the desired replicas.
-func (p *formatPods) scale(replicas int32, instant bool) {
-	p.replicas, p.total, p.exceeded, p.problem = replicas, replicas, false, ""
+func (p *workload) scale(replicas int32, instant bool) {
+	p.replicas, p.total, p.deadlineExceeded, p.podProblem = replicas, replicas, false, ""
 	p.available = min(p.available, replicas)
 	if instant {
 		p.available = replicas
@@ -114,7 +114,7 @@ func (p *formatPods) scale(replicas int32, instant bool) {
 }
 
 // roll replaces the pods by ones with another content.
-func (p *formatPods) roll(to content, id string, instant bool) {
+func (p *workload) roll(to content, id string, instant bool) {
 	p.content, p.id, p.available = to, id, 0
 	p.scale(p.replicas, instant)
 }
@@ -124,18 +124,18 @@ var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func newWorld() *world {
 	return &world{
-		settings: canary.Settings{Provider: "istio", Drain: 5 * time.Second, Features: everything},
+		settings: canary.Settings{Provider: "istio", Drain: 5 * time.Second, Features: testFeatures},
 		now:      midnight, generation: 1,
-		target:   formatPods{content: content{template: "v1"}, found: true, replicas: 1, total: 1, available: 1},
-		routes:   map[string]*canary.Route{},
-		standing: map[string]string{"sources": "yes"},
-		answers:  release.Answers{},
-		crash:    -1,
+		target:          workload{content: content{template: "v1"}, found: true, replicas: 1, total: 1, available: 1},
+		routes:          map[string]*canary.Route{},
+		standingAnswers: map[string]string{"sources": "yes"},
+		answers:         release.Answers{},
+		crash:           -1,
 	}
 }
 
-// everything returns the features of a router that supports everything, except where its name says otherwise.
-func everything(provider string) canary.Features {
+// testFeatures returns the features of a router that supports everything, except where its name says otherwise.
+func testFeatures(provider string) canary.Features {
 	f := canary.Features{Known: true, Weights: true, Matches: true, Mirror: true, WeightedMirror: true, Sticky: true}
 	switch provider {
 	case canary.ProviderKubernetes, "nothing":
@@ -164,31 +164,31 @@ func (w *world) route() *canary.Route { return w.routes[w.plan().Provider] }
 
 // publish updates the endpoints from the pods, unless that is late.
 func (w *world) publish() {
-	if w.late {
+	if w.endpointsDelayed {
 		return
 	}
-	w.target.published, w.primary.published = w.target.available, w.primary.available
+	w.target.endpoints, w.primary.endpoints = w.target.available, w.primary.available
 }
 
 func (w *world) snapshot() canary.Snapshot {
 	w.publish()
 	s := canary.Snapshot{
 		Now: w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
-		Deleting: w.deleting, Finalizer: w.finalizer, TargetConflict: w.obstacle, OtherController: w.flagger, MissingReferences: w.missing, Command: w.command, Queue: w.turn,
+		Deleting: w.deleting, Finalizer: w.finalizer, TargetConflict: w.targetConflict, OtherController: w.flagger, MissingReferences: w.missingReferences, Command: w.command, Queue: w.queue,
 		Workload: canary.Workload{
-			Problem: w.targetProblem, Target: w.target.copy("cart"), Primary: w.primary.copy("cart-primary"),
+			Problem: w.targetProblem, Target: w.target.state("cart"), Primary: w.primary.state("cart-primary"),
 			SameTemplate: w.primary.found && w.target.content == w.primary.content,
-			Configs:      w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplateTime: w.newest,
+			Configs:      w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplateTime: w.newestTemplate,
 		},
 		Answers: maps.Clone(w.answers),
 	}
 	if until := s.OtherController.Until; !until.IsZero() && !w.now.Before(until) {
 		s.OtherController = canary.OtherController{}
 	}
-	if len(w.out) > 0 {
-		s.Answers[w.out[0].ID] = release.Answer{ID: w.out[0].ID, Began: w.began}
+	if len(w.pending) > 0 {
+		s.Answers[w.pending[0].ID] = release.Answer{ID: w.pending[0].ID, Began: w.pendingSince}
 	}
-	if w.unread {
+	if w.endpointsUnreadable {
 		unknown := release.Endpoints{Unknown: "EndpointSlices may not be read"}
 		s.Workload.Target.Endpoints, s.Workload.Primary.Endpoints = unknown, unknown
 	}
@@ -205,55 +205,55 @@ func (w *world) snapshot() canary.Snapshot {
 	return s
 }
 
-// pass is one reconciliation: the decision, its new effects, and whether the status was written.
-type pass struct {
+// advance is one reconciliation: the decision, its new effects, and whether the status was written.
+type reconciliation struct {
 	canary.Decision
-	news    []release.Effect
-	wrote   bool
-	crashed bool
-	refused error
+	changes       []release.Effect
+	statusWritten bool
+	crashed       bool
+	refused       error
 }
 
-func (w *world) step() pass {
+func (w *world) step() reconciliation {
 	s := w.snapshot()
-	p := pass{Decision: canary.Next(s)}
-	written := w.written(s, p.Decision)
-	p.wrote = !equality.Semantic.DeepEqual(written, s.Status)
+	p := reconciliation{Decision: canary.Next(s)}
+	written := w.statusAfter(s, p.Decision)
+	p.statusWritten = !equality.Semantic.DeepEqual(written, s.Status)
 	for _, effect := range p.Effects {
-		if p.wrote && w.crash == len(p.news) {
+		if p.statusWritten && w.crash == len(p.changes) {
 			break
 		}
 		changed, err := w.apply(effect)
 		if err != nil {
 			p.refused = err
 			p.Decision = canary.RefusedDecision(s, p.Gates, effect, err.Error())
-			written = w.written(s, p.Decision)
-			p.wrote = !equality.Semantic.DeepEqual(written, s.Status)
+			written = w.statusAfter(s, p.Decision)
+			p.statusWritten = !equality.Semantic.DeepEqual(written, s.Status)
 			break
 		}
 		if changed {
-			p.news = append(p.news, effect)
+			p.changes = append(p.changes, effect)
 		}
 	}
-	if p.wrote && w.crash >= 0 {
+	if p.statusWritten && w.crash >= 0 {
 		w.crash, p.crashed = -1, true
 		w.restart()
 		return p
 	}
 	w.status = written
-	w.ask(p.Queries)
+	w.sendQueries(p.Queries)
 	return p
 }
 
-// written is the status of a decision after the API server stored it.
-func (w *world) written(s canary.Snapshot, d canary.Decision) flaggerv1.CanaryStatus {
+// statusAfter is the status of a decision after the API server stored it.
+func (w *world) statusAfter(s canary.Snapshot, d canary.Decision) flaggerv1.CanaryStatus {
 	status := *d.Status.DeepCopy()
 	canary.FillStamps(&status, s.Plan, d.Stamp, w.now)
-	return stored(status)
+	return storedStatus(status)
 }
 
-// stored is a status as the API server returns it.
-func stored(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
+// storedStatus is a status as the API server returns it.
+func storedStatus(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
 	data, err := json.Marshal(status)
 	if err != nil {
 		panic(err)
@@ -267,34 +267,34 @@ func stored(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
 
 // restart drops the memory of the process.
 func (w *world) restart() {
-	w.answers, w.out, w.track = release.Answers{}, nil, [2]canary.ReadinessTrack{}
+	w.answers, w.pending, w.track = release.Answers{}, nil, [2]canary.ReadinessTrack{}
 }
 
-// ask accepts the queries of a decision; one query per release is pending at a time.
-func (w *world) ask(queries []release.Query) {
+// sendQueries accepts the queries of a decision; one query per release is pending at a time.
+func (w *world) sendQueries(queries []release.Query) {
 	var first string
-	if len(w.out) > 0 {
-		first = w.out[0].ID
+	if len(w.pending) > 0 {
+		first = w.pending[0].ID
 	}
-	w.out = nil
+	w.pending = nil
 	for _, query := range queries {
 		if _, known := w.answers.AnswerTo(query); !known {
-			w.out = append(w.out, query)
+			w.pending = append(w.pending, query)
 		}
 	}
-	if len(w.out) > 0 && w.out[0].ID != first {
-		w.began = w.now
+	if len(w.pending) > 0 && w.pending[0].ID != first {
+		w.pendingSince = w.now
 	}
 }
 
-// answered answers the pending query if there is an immediate answer for it, and reports whether there was one.
-func (w *world) answered() bool {
-	if len(w.out) == 0 {
+// answerAtOnce answers the pending query if there is an immediate answer for it, and reports whether there was one.
+func (w *world) answerAtOnce() bool {
+	if len(w.pending) == 0 {
 		return false
 	}
-	value, ok := w.standing[name(w.out[0])]
+	value, ok := w.standingAnswers[queryName(w.pending[0])]
 	if !ok {
-		value, ok = w.standing["all"]
+		value, ok = w.standingAnswers["all"]
 	}
 	if ok {
 		w.answer(value)
@@ -304,16 +304,16 @@ func (w *world) answered() bool {
 
 // answer answers the pending query.
 func (w *world) answer(value string) {
-	query := w.out[0]
-	w.out = w.out[1:]
+	query := w.pending[0]
+	w.pending = w.pending[1:]
 	a := answerTo(query, value)
-	a.ID, a.Began, a.Ended = query.ID, w.began, w.now
-	w.began = w.now
+	a.ID, a.Began, a.Ended = query.ID, w.pendingSince, w.now
+	w.pendingSince = w.now
 	w.answers[query.ID] = a
 }
 
-// name of a query in scenarios.
-func name(query release.Query) string {
+// queryName returns the name of a query in scenarios.
+func queryName(query release.Query) string {
 	switch q := query.Request.(type) {
 	case canary.HookQuery:
 		return q.Hook.Name
@@ -353,11 +353,11 @@ func answerTo(query release.Query, value string) release.Answer {
 }
 
 // settle reconciles until nothing changes, at most that many times.
-func (w *world) settle(limit int, see func(pass)) bool {
+func (w *world) settle(limit int, see func(reconciliation)) bool {
 	for range limit {
 		p := w.step()
 		see(p)
-		if w.gone || !p.wrote && !p.crashed && len(p.news) == 0 && !w.answered() {
+		if w.deleted || !p.statusWritten && !p.crashed && len(p.changes) == 0 && !w.answerAtOnce() {
 			return true
 		}
 	}
@@ -366,23 +366,23 @@ func (w *world) settle(limit int, see func(pass)) bool {
 
 // apply applies an effect and reports whether it changed anything.
 func (w *world) apply(effect release.Effect) (changed bool, err error) {
-	if w.refused != "" && strings.HasPrefix(fmt.Sprint(effect), w.refused) {
-		return false, fmt.Errorf("%s is forbidden", w.refused)
+	if w.refusedEffects != "" && strings.HasPrefix(fmt.Sprint(effect), w.refusedEffects) {
+		return false, fmt.Errorf("%s is forbidden", w.refusedEffects)
 	}
 	plan := w.plan()
 	switch e := effect.(type) {
 	case canary.HasFinalizer:
 		changed = w.finalizer != e.Present
 		w.finalizer = e.Present
-		w.gone = w.deleting && !e.Present
+		w.deleted = w.deleting && !e.Present
 	case canary.PrimaryExists:
 		switch {
 		case !w.primary.found:
-			w.primary = formatPods{found: true, replicas: max(w.target.replicas, 1), published: w.primary.published}
-			w.primary.roll(w.target.content, e.ID, w.instant)
+			w.primary = workload{found: true, replicas: max(w.target.replicas, 1), endpoints: w.primary.endpoints}
+			w.primary.roll(w.target.content, e.ID, w.instantPods)
 			return true, nil
 		case e.Follow && w.primary.content != w.target.content:
-			w.primary.roll(w.target.content, e.ID, w.instant)
+			w.primary.roll(w.target.content, e.ID, w.instantPods)
 			return true, nil
 		}
 	case canary.PrimaryRecreated:
@@ -390,14 +390,14 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 			return false, nil
 		}
 		past := slices.DeleteFunc(slices.Clone(w.history), func(c content) bool {
-			p := formatPods{content: c}
+			p := workload{content: c}
 			return e.Revision != "" && p.revision() != e.Revision || e.Revision == "" && e.FlaggerHash != "" && "hash-"+c.template != e.FlaggerHash
 		})
 		if len(past) == 0 {
 			return false, fmt.Errorf("no ReplicaSet of cart-primary is left")
 		}
-		w.primary = formatPods{found: true, replicas: 1, published: w.primary.published}
-		w.primary.roll(past[len(past)-1], e.ID, w.instant)
+		w.primary = workload{found: true, replicas: 1, endpoints: w.primary.endpoints}
+		w.primary.roll(past[len(past)-1], e.ID, w.instantPods)
 		return true, nil
 	case canary.RouteMaintained:
 		if live := w.route(); live != nil && live.Found { // the weights of an existing route remain
@@ -414,17 +414,17 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 			replicas = max(w.primary.replicas, 1)
 		}
 		if w.target.found && (w.target.replicas == 0 || e.ToPrimaryCapacity && w.target.replicas < replicas) {
-			w.target.scale(replicas, w.instant)
+			w.target.scale(replicas, w.instantPods)
 			return true, nil
 		}
 	case canary.PrimaryScaledUp:
 		if w.primary.found && w.primary.replicas == 0 {
-			w.primary.scale(max(w.target.replicas, 1), w.instant)
+			w.primary.scale(max(w.target.replicas, 1), w.instantPods)
 			return true, nil
 		}
 	case canary.TargetScaledToZero:
 		changed = !w.target.found || w.target.replicas > 0 || w.target.total > 0
-		w.target.scale(0, w.instant)
+		w.target.scale(0, w.instantPods)
 	case canary.ScalerPaused:
 		changed = w.target.paused != e.Paused
 		w.target.paused = e.Paused
@@ -436,7 +436,7 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 			return false, fmt.Errorf("target has revision %s, not the analysed %s", w.target.revision(), e.Revision)
 		}
 		w.history = append(w.history, w.primary.content)
-		w.primary.roll(w.target.content, e.ID, w.instant)
+		w.primary.roll(w.target.content, e.ID, w.instantPods)
 		return true, nil
 	case canary.RestoreTemplate:
 		if w.primary.id == e.ID {
@@ -445,7 +445,7 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 		if len(w.history) == 0 {
 			return false, fmt.Errorf("no ReplicaSet of cart-primary is left from before the promotion")
 		}
-		w.primary.roll(w.history[len(w.history)-1], e.ID, w.instant)
+		w.primary.roll(w.history[len(w.history)-1], e.ID, w.instantPods)
 		return true, nil
 	case canary.ServicesExist:
 		changed = !w.services || e.Apex && !w.apex
@@ -454,10 +454,10 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 		changed = !w.prepared
 		w.prepared = true
 	case canary.UserObjectsRestored:
-		changed = !w.given
-		w.given = true
+		changed = !w.restored
+		w.restored = true
 	case canary.ScalerExists, canary.ConfigsCollected, canary.ConfigsRestored:
-		// The world has neither autoscalers nor copies.
+		// The model has neither autoscalers nor copies of configuration.
 	default:
 		return false, fmt.Errorf("unknown effect %T", effect)
 	}
