@@ -387,7 +387,7 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 	settings := canary.Settings{
 		Provider: f.provider(logger), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
 	}
-	seeing := controller.Noting(readyourwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
+	seeing := controller.RecordReads(readyourwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
 	workloads := &workload.Workloads{
 		Client: seeing, Reader: mgr.GetAPIReader(),
 		Options: f.WorkloadOptions(),
@@ -411,7 +411,7 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 	}
 	reporter := &controller.Reporter{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk,
-		Recorder: telemetry.NewRecorder(events, p.outbox, clk, ""), Outbox: p.outbox, Standing: &telemetry.OngoingEvents{},
+		Recorder: telemetry.NewRecorder(events, p.outbox, clk, ""), Outbox: p.outbox, OngoingEvents: &telemetry.OngoingEvents{},
 		Hooks: hooks, EventHook: f.EventWebhook, EventHooks: hook.New(trusted, clk), AlertSender: sender, Cluster: f.ClusterName, NoCrossNamespace: f.NoCrossNamespaceRefs,
 		NewAlertSender: func(providerType string, options alerting.Options) (alerting.Sender, error) {
 			return alerting.New(named, providerType, options)
@@ -423,7 +423,7 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 	}
 	applier := &traffic.Applier{Client: seeing}
 	if routes != nil {
-		applier = &traffic.Applier{Client: controller.Noting(readyourwrites.New(routes.GetClient(), routes.GetAPIReader(), clk)), NoOwnerReferences: true}
+		applier = &traffic.Applier{Client: controller.RecordReads(readyourwrites.New(routes.GetClient(), routes.GetAPIReader(), clk)), NoOwnerReferences: true}
 	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{

@@ -37,9 +37,9 @@ import (
 
 var httpRoute = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
 
-// flaggersHashes are the hashes of one pod template in versions of Flagger, which depend on the Kubernetes library of each
+// flaggerHashes are the hashes of one pod template in versions of Flagger, which depend on the Kubernetes library of each
 // version, and values that no version computes.
-var flaggersHashes = map[string]string{
+var flaggerHashes = map[string]string{
 	"library 0.29.3":         "5bfb74c84b",
 	"Flagger 1.41":           "d58f444fb",
 	"Flagger 1.42":           "7b67dd54f9",
@@ -50,15 +50,15 @@ var flaggersHashes = map[string]string{
 	"that of this very spec": "",
 }
 
-// left is a cluster with Canary cart in the state that Flagger left, and a Serin that starts there.
-type left struct {
+// migration is a cluster with Canary cart in the state that Flagger left, and a Serin that starts there.
+type migration struct {
 	t      *testing.T
 	client client.WithWatch
 	clock  *clocktesting.FakeClock
 	serin  *Reconciler
 	// writes are the writes of Serin in order, except for those of the Canary's status.
 	writes []string
-	phases []flaggerv1.CanaryPhase // of the status, in order
+	phases []flaggerv1.CanaryPhase // byCanary the status, in order
 	specs  map[string]appsv1.DeploymentSpec
 }
 
@@ -79,22 +79,22 @@ func ownedBy(c *flaggerv1.Canary) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(c, flaggerv1.SchemeGroupVersion.WithKind(flaggerv1.CanaryKind))}
 }
 
-var drift = map[string]string{"helm.toolkit.fluxcd.io/driftDetection": "disabled", "kustomize.toolkit.fluxcd.io/reconcile": "disabled"}
+var driftDetectionDisabled = map[string]string{"helm.toolkit.fluxcd.io/driftDetection": "disabled", "kustomize.toolkit.fluxcd.io/reconcile": "disabled"}
 
-// leave creates the objects of the recordings of Flagger, with the canary at that weight.
-func leave(c *flaggerv1.Canary, target, primary string, replicas int32, weight int64) []client.Object {
+// flaggerObjects creates the objects of the recordings of Flagger, with the canary at that weight.
+func flaggerObjects(c *flaggerv1.Canary, target, primary string, replicas int32, weight int64) []client.Object {
 	deployment := func(name string, replicas int32, template corev1.PodTemplateSpec) *appsv1.Deployment {
 		return &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{"app": name}},
 			Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template},
 		}
 	}
-	of, copyOf := deployment("cart", replicas, podTemplate(target, false)), deployment("cart-primary", 2, podTemplate(primary, true))
-	copyOf.OwnerReferences = ownedBy(c)
-	objects := []client.Object{c, of, copyOf}
+	targetDeployment, primaryDeployment := deployment("cart", replicas, podTemplate(target, false)), deployment("cart-primary", 2, podTemplate(primary, true))
+	primaryDeployment.OwnerReferences = ownedBy(c)
+	objects := []client.Object{c, targetDeployment, primaryDeployment}
 	for name, app := range map[string]string{"cart": "cart-primary", "cart-primary": "cart-primary", "cart-canary": "cart"} {
 		objects = append(objects, &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("service-" + name), Labels: map[string]string{"app": name}, Annotations: drift, OwnerReferences: ownedBy(c)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("service-" + name), Labels: map[string]string{"app": name}, Annotations: driftDetectionDisabled, OwnerReferences: ownedBy(c)},
 			Spec: corev1.ServiceSpec{
 				Type: corev1.ServiceTypeClusterIP, Selector: map[string]string{"app": app}, ClusterIP: "10.0.0.1",
 				Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(8080)}},
@@ -115,12 +115,12 @@ func leave(c *flaggerv1.Canary, target, primary string, replicas int32, weight i
 	route.SetGroupVersionKind(httpRoute)
 	route.SetNamespace("shop")
 	route.SetName("cart")
-	route.SetAnnotations(drift)
+	route.SetAnnotations(driftDetectionDisabled)
 	route.SetOwnerReferences(ownedBy(c))
 	return append(objects, route)
 }
 
-func leftCanary(status flaggerv1.CanaryStatus) *flaggerv1.Canary {
+func flaggerCanary(status flaggerv1.CanaryStatus) *flaggerv1.Canary {
 	c := cartCanary()
 	c.Generation = 1
 	c.Spec.Provider = "gatewayapi:v1"
@@ -131,8 +131,8 @@ func leftCanary(status flaggerv1.CanaryStatus) *flaggerv1.Canary {
 	return c
 }
 
-// start starts Serin in that cluster.
-func start(t *testing.T, objects []client.Object, now time.Time) *left {
+// startSerin starts Serin in that cluster.
+func startSerin(t *testing.T, objects []client.Object, now time.Time) *migration {
 	t.Helper()
 	s := scheme(t)
 	if err := appsv1.AddToScheme(s); err != nil {
@@ -140,85 +140,85 @@ func start(t *testing.T, objects []client.Object, now time.Time) *left {
 	}
 	s.AddKnownTypeWithName(httpRoute, &unstructured.Unstructured{})
 	s.AddKnownTypeWithName(httpRoute.GroupVersion().WithKind("HTTPRouteList"), &unstructured.UnstructuredList{})
-	l := &left{t: t, clock: clocktesting.NewFakeClock(now), specs: map[string]appsv1.DeploymentSpec{}}
-	l.client = fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&flaggerv1.Canary{}).Build()
-	l.kubelet()
-	l.restart()
-	return l
+	m := &migration{t: t, clock: clocktesting.NewFakeClock(now), specs: map[string]appsv1.DeploymentSpec{}}
+	m.client = fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&flaggerv1.Canary{}).Build()
+	m.runKubelet()
+	m.restart()
+	return m
 }
 
 // restart starts another process of Serin without the memory of the previous one.
-func (l *left) restart() {
-	note := func(verb string, object client.Object) {
-		l.writes = append(l.writes, strings.TrimSpace(fmt.Sprintf("%s %s %s", verb, object.GetObjectKind().GroupVersionKind().Kind, object.GetName())))
+func (m *migration) restart() {
+	recordWrite := func(verb string, object client.Object) {
+		m.writes = append(m.writes, strings.TrimSpace(fmt.Sprintf("%s %s %s", verb, object.GetObjectKind().GroupVersionKind().Kind, object.GetName())))
 	}
-	noted := interceptor.NewClient(l.client, interceptor.Funcs{
+	recordingClient := interceptor.NewClient(m.client, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.CreateOption) error {
-			note("create", object)
+			recordWrite("create", object)
 			return c.Create(ctx, object, o...)
 		},
 		Update: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.UpdateOption) error {
-			note("update", object)
+			recordWrite("update", object)
 			return c.Update(ctx, object, o...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, p client.Patch, o ...client.PatchOption) error {
-			note("patch", object)
+			recordWrite("patch", object)
 			return c.Patch(ctx, object, p, o...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.DeleteOption) error {
-			note("delete", object)
+			recordWrite("delete", object)
 			return c.Delete(ctx, object, o...)
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, p client.Patch, o ...client.SubResourcePatchOption) error {
 			if err := c.SubResource(sub).Patch(ctx, object, p, o...); err != nil {
 				return err
 			}
-			if c, ok := object.(*flaggerv1.Canary); ok && (len(l.phases) == 0 || l.phases[len(l.phases)-1] != c.Status.Phase) {
-				l.phases = append(l.phases, c.Status.Phase)
+			if c, ok := object.(*flaggerv1.Canary); ok && (len(m.phases) == 0 || m.phases[len(m.phases)-1] != c.Status.Phase) {
+				m.phases = append(m.phases, c.Status.Phase)
 			}
 			return nil
 		},
 	})
-	outbox := telemetry.NewOutbox(l.clock, (&town{}).logger())
-	l.serin = New(Parts{
+	outbox := telemetry.NewOutbox(m.clock, (&testCluster{}).logger())
+	m.serin = New(Parts{
 		Observer: Observer{
-			Client: noted, Workloads: &workload.Workloads{Client: noted, Reader: noted, Options: workload.Options{
+			Client: recordingClient, Workloads: &workload.Workloads{Client: recordingClient, Reader: recordingClient, Options: workload.Options{
 				ConfigTracking: true, SelectorLabels: []string{"app"},
 			}},
-			Routers: traffic.Registry{Canary: map[string]traffic.Renderer{"gatewayapi:v1": gatewayapi.New("v1")}}, Applier: &traffic.Applier{Client: noted},
+			Routers: traffic.Registry{Canary: map[string]traffic.Renderer{"gatewayapi:v1": gatewayapi.New("v1")}}, Applier: &traffic.Applier{Client: recordingClient},
 			Settings: canary.Settings{Provider: "gatewayapi:v1", Drain: time.Second}, EndpointsUnread: "there are none here",
 		},
-		Reader: noted, Clock: l.clock, Metrics: telemetry.New(prometheus.NewRegistry()),
-		Queries: queryrunner.New(l.clock, 1, func(context.Context, queryrunner.Key, release.Query) release.Answer { return release.Answer{} }, func(types.NamespacedName) {}),
+		Reader: recordingClient, Clock: m.clock, Metrics: telemetry.New(prometheus.NewRegistry()),
+		Queries: queryrunner.New(m.clock, 1, func(context.Context, queryrunner.Key, release.Query) release.Answer { return release.Answer{} }, func(types.NamespacedName) {}),
 		Reporter: &Reporter{
-			Client: noted, Reader: noted, Clock: l.clock, Outbox: outbox, Standing: &telemetry.OngoingEvents{},
-			Recorder: telemetry.NewRecorder(l.client, outbox, l.clock, ""),
+			Client: recordingClient, Reader: recordingClient, Clock: m.clock, Outbox: outbox, OngoingEvents: &telemetry.OngoingEvents{},
+			Recorder: telemetry.NewRecorder(m.client, outbox, m.clock, ""),
 		},
 		Watch: func(_, _ []schema.GroupVersionKind) error { return nil },
 	})
 }
 
-// kubelet makes the desired pods of every Deployment ready. It also increments generations, as an API server does.
-func (l *left) kubelet() (changed bool) {
-	l.t.Helper()
+// runKubelet makes the desired pods of every Deployment ready. It also increments generations, as an API server does.
+func (m *migration) runKubelet() (changed bool) {
+	m.t.Helper()
 	var list appsv1.DeploymentList
-	if err := l.client.List(l.t.Context(), &list); err != nil {
-		l.t.Fatal(err)
+	if err := m.client.List(m.t.Context(), &list); err != nil {
+		m.t.Fatal(err)
 	}
 	for i := range list.Items {
 		d := &list.Items[i]
-		if equality.Semantic.DeepEqual(l.specs[d.Name], d.Spec) {
+		if equality.Semantic.DeepEqual(m.specs[d.Name], d.Spec) {
 			continue
 		}
-		l.specs[d.Name] = *d.Spec.DeepCopy()
+		m.specs[d.Name] = *d.Spec.DeepCopy()
 		n := *d.Spec.Replicas
 		d.Generation++
-		if err := l.client.Update(l.t.Context(), d); err != nil {
-			l.t.Fatal(err)
+		if err := m.client.Update(m.t.Context(), d); err != nil {
+			m.t.Fatal(err)
 		}
 		d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n}
-		if err := l.client.Status().Update(l.t.Context(), d); err != nil {
-			l.t.Fatal(err)
+		if err := m.client.Status().Update(m.t.Context(), d); err != nil {
+			m.t.Fatal(err)
 		}
 		changed = true
 	}
@@ -226,49 +226,49 @@ func (l *left) kubelet() (changed bool) {
 }
 
 // run reconciles until there is nothing to wait for, or as many times as given.
-func (l *left) run(passes int) {
-	l.t.Helper()
-	for range passes {
-		before := l.canary().ResourceVersion
-		result, err := l.serin.Reconcile(l.t.Context(), reconcile.Request{NamespacedName: cart})
+func (m *migration) run(limit int) {
+	m.t.Helper()
+	for range limit {
+		before := m.canary().ResourceVersion
+		result, err := m.serin.Reconcile(m.t.Context(), reconcile.Request{NamespacedName: cart})
 		if err != nil {
-			l.t.Fatal(err)
+			m.t.Fatal(err)
 		}
 		switch {
-		case l.kubelet(), l.canary().ResourceVersion != before: // a watch notifies of the change
+		case m.runKubelet(), m.canary().ResourceVersion != before: // a watch notifies of the change
 		case result.RequeueAfter > 0:
-			l.clock.Step(result.RequeueAfter)
+			m.clock.Step(result.RequeueAfter)
 		default:
 			return
 		}
 	}
 }
 
-func (l *left) canary() *flaggerv1.Canary {
-	l.t.Helper()
+func (m *migration) canary() *flaggerv1.Canary {
+	m.t.Helper()
 	c := &flaggerv1.Canary{}
-	if err := l.client.Get(l.t.Context(), cart, c); err != nil {
-		l.t.Fatal(err)
+	if err := m.client.Get(m.t.Context(), cart, c); err != nil {
+		m.t.Fatal(err)
 	}
 	return c
 }
 
-// ship changes the target as a user would.
-func (l *left) ship(image string) {
-	l.t.Helper()
+// deploy changes the target as a user would.
+func (m *migration) deploy(image string) {
+	m.t.Helper()
 	d := &appsv1.Deployment{}
-	if err := l.client.Get(l.t.Context(), cart, d); err != nil {
-		l.t.Fatal(err)
+	if err := m.client.Get(m.t.Context(), cart, d); err != nil {
+		m.t.Fatal(err)
 	}
 	d.Spec.Template.Spec.Containers[0].Image = image
-	if err := l.client.Update(l.t.Context(), d); err != nil {
-		l.t.Fatal(err)
+	if err := m.client.Update(m.t.Context(), d); err != nil {
+		m.t.Fatal(err)
 	}
-	l.kubelet()
+	m.runKubelet()
 }
 
-func (l *left) starts() (n int) {
-	for _, phase := range l.phases {
+func (m *migration) countReleases() (n int) {
+	for _, phase := range m.phases {
 		if phase == flaggerv1.CanaryPhaseProgressing {
 			n++
 		}
@@ -276,29 +276,29 @@ func (l *left) starts() (n int) {
 	return n
 }
 
-// releasesOnce ships a version and expects exactly one release, with the records of the newest Flagger.
-func (l *left) releasesOnce(image string) {
-	l.t.Helper()
-	l.phases = nil
-	l.ship(image)
-	l.run(200)
-	c := l.canary()
-	if l.starts() != 1 || c.Status.Phase != flaggerv1.CanaryPhaseSucceeded {
-		l.t.Errorf("one change made %d releases: %v", l.starts(), l.phases)
+// expectOneRelease ships a version and expects exactly one release, with the records of the newest Flagger.
+func (m *migration) expectOneRelease(image string) {
+	m.t.Helper()
+	m.phases = nil
+	m.deploy(image)
+	m.run(200)
+	c := m.canary()
+	if m.countReleases() != 1 || c.Status.Phase != flaggerv1.CanaryPhaseSucceeded {
+		m.t.Errorf("one change made %d releases: %v", m.countReleases(), m.phases)
 	}
 	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(new(podTemplate(image, false)))
 	if err != nil {
-		l.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	if hash := flaggerhash.HashTemplate(template); c.Status.LastAppliedSpec != hash || c.Status.LastPromotedSpec != hash {
-		l.t.Errorf("after a migration back Flagger 1.44 would find applied %s and promoted %s, and take %s: a new revision", c.Status.LastAppliedSpec, c.Status.LastPromotedSpec, hash)
+		m.t.Errorf("after a migration back Flagger 1.44 would find applied %s and promoted %s, and take %s: a new revision", c.Status.LastAppliedSpec, c.Status.LastPromotedSpec, hash)
 	}
 	if c.Status.TrackedConfigs == nil {
-		l.t.Error("after a migration back Flagger would find no list of tracked configuration")
+		m.t.Error("after a migration back Flagger would find no list of tracked configuration")
 	}
 }
 
-func leftStatus(phase flaggerv1.CanaryPhase, applied, promoted string, at time.Time) flaggerv1.CanaryStatus {
+func flaggerStatus(phase flaggerv1.CanaryPhase, applied, promoted string, at time.Time) flaggerv1.CanaryStatus {
 	return flaggerv1.CanaryStatus{
 		Phase: phase, LastAppliedSpec: applied, LastPromotedSpec: promoted, TrackedConfigs: map[string]string{}, LastTransitionTime: metav1.NewTime(at),
 		Conditions: []flaggerv1.CanaryCondition{{Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionUnknown, Reason: string(phase), LastUpdateTime: metav1.NewTime(at), LastTransitionTime: metav1.NewTime(at)}},
@@ -307,7 +307,7 @@ func leftStatus(phase flaggerv1.CanaryPhase, applied, promoted string, at time.T
 
 func TestAdoptionOfAnIdleCanaryWritesNothing(t *testing.T) {
 	now := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
-	for name, hash := range flaggersHashes {
+	for name, hash := range flaggerHashes {
 		for _, phase := range []flaggerv1.CanaryPhase{flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed} {
 			t.Run(name+"/"+string(phase), func(t *testing.T) {
 				target, promoted := "cart:1", hash
@@ -322,22 +322,22 @@ func TestAdoptionOfAnIdleCanaryWritesNothing(t *testing.T) {
 					hash = flaggerhash.HashTemplate(template)
 					promoted = hash
 				}
-				status := leftStatus(phase, hash, promoted, now.Add(-time.Hour))
-				l := start(t, leave(leftCanary(status), target, "cart:1", 0, 0), now)
-				l.run(20)
-				l.restart() // an upgrade of Serin is the same case
-				l.run(20)
-				if len(l.writes) > 0 {
-					t.Errorf("Serin wrote: %v", l.writes)
+				status := flaggerStatus(phase, hash, promoted, now.Add(-time.Hour))
+				m := startSerin(t, flaggerObjects(flaggerCanary(status), target, "cart:1", 0, 0), now)
+				m.run(20)
+				m.restart() // an upgrade of Serin is the same case
+				m.run(20)
+				if len(m.writes) > 0 {
+					t.Errorf("Serin wrote: %v", m.writes)
 				}
-				c := l.canary()
+				c := m.canary()
 				if c.Status.Phase != phase || c.Status.LastAppliedSpec != status.LastAppliedSpec || c.Status.LastPromotedSpec != status.LastPromotedSpec {
 					t.Errorf("what Flagger stored did not stay: %+v", c.Status)
 				}
 				if c.Status.Serin == nil || c.Status.Serin.Revision == "" {
 					t.Errorf("status.serin was not recorded: %+v", c.Status.Serin)
 				}
-				l.releasesOnce("cart:3")
+				m.expectOneRelease("cart:3")
 			})
 		}
 	}
@@ -345,7 +345,7 @@ func TestAdoptionOfAnIdleCanaryWritesNothing(t *testing.T) {
 
 func TestAdoptionDuringARunContinuesAtItsStep(t *testing.T) {
 	now := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
-	for name, hash := range flaggersHashes {
+	for name, hash := range flaggerHashes {
 		for _, tc := range []struct {
 			phase   flaggerv1.CanaryPhase
 			primary string
@@ -359,25 +359,25 @@ func TestAdoptionDuringARunContinuesAtItsStep(t *testing.T) {
 			{phase: flaggerv1.CanaryPhaseFinalising, primary: "cart:2"},
 		} {
 			t.Run(fmt.Sprintf("%s/%s at %d", name, tc.phase, tc.weight), func(t *testing.T) {
-				status := leftStatus(tc.phase, hash, "7b67dd54f9", now.Add(-time.Minute))
+				status := flaggerStatus(tc.phase, hash, "7b67dd54f9", now.Add(-time.Minute))
 				status.CanaryWeight = tc.weight
-				l := start(t, leave(leftCanary(status), "cart:2", tc.primary, 2, int64(tc.weight)), now)
-				l.run(1)
-				if len(l.writes) > 0 {
-					t.Errorf("the reconciliation that adopts the release wrote: %v", l.writes)
+				m := startSerin(t, flaggerObjects(flaggerCanary(status), "cart:2", tc.primary, 2, int64(tc.weight)), now)
+				m.run(1)
+				if len(m.writes) > 0 {
+					t.Errorf("the reconciliation that adopts the release wrote: %v", m.writes)
 				}
-				if c := l.canary(); c.Status.Phase != tc.phase || c.Status.CanaryWeight != tc.weight {
+				if c := m.canary(); c.Status.Phase != tc.phase || c.Status.CanaryWeight != tc.weight {
 					t.Errorf("the step of the release changed: %+v", c.Status)
 				}
-				l.phases = nil
-				l.run(200)
-				if c := l.canary(); c.Status.Phase != flaggerv1.CanaryPhaseSucceeded {
-					t.Errorf("the release of Flagger did not end: %v", l.phases)
+				m.phases = nil
+				m.run(200)
+				if c := m.canary(); c.Status.Phase != flaggerv1.CanaryPhaseSucceeded {
+					t.Errorf("the release of Flagger did not end: %v", m.phases)
 				}
-				if restarted := slices.Contains(l.phases[1:], flaggerv1.CanaryPhaseProgressing); restarted {
-					t.Errorf("a release was restarted: %v", l.phases)
+				if restarted := slices.Contains(m.phases[1:], flaggerv1.CanaryPhaseProgressing); restarted {
+					t.Errorf("a release was restarted: %v", m.phases)
 				}
-				l.releasesOnce("cart:3")
+				m.expectOneRelease("cart:3")
 			})
 		}
 	}

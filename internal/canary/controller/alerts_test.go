@@ -52,14 +52,14 @@ func (c *chatServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.told = append(c.told, text)
 }
 
-func (c *chatServer) all() []string {
+func (c *chatServer) messages() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.told...)
 }
 
-// tried counts how often each message was received.
-func (c *chatServer) tried() string {
+// attempts counts how often each message was received.
+func (c *chatServer) attempts() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Sprint(c.tries)
@@ -75,19 +75,19 @@ func TestAlertsNameTheCauseAndAreRetried(t *testing.T) {
 		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"7.5"]}]}}`)
 	}))
 	t.Cleanup(bad.Close)
-	provider := &flaggerv1.AlertProvider{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: "chat"}}
+	provider := &flaggerv1.AlertProvider{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "chat"}}
 	provider.Spec = flaggerv1.AlertProviderSpec{Type: "slack", Address: server.URL}
-	cart := resident("cart", server.URL, bad.URL)
+	cart := canaryWithQueries("cart", server.URL, bad.URL)
 	cart.Spec.Analysis.Webhooks = nil
 	cart.Spec.Analysis.Alerts = []flaggerv1.CanaryAlert{{Name: "chat", Severity: "error", ProviderRef: flaggerv1.CrossNamespaceObjectReference{Name: "chat"}}}
-	w := newTown(t, outbound.Policy{AllowLoopback: true}, provider, cart)
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true}, provider, cart)
 	key := client.ObjectKeyFromObject(cart)
-	w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
-	w.kind.deploy(w.canary(t, key))
-	w.untilPhase(t, key, flaggerv1.CanaryPhaseFailed)
-	w.until(t, "an alert", func() (bool, string) { return len(c.all()) > 0, c.tried() })
+	w.waitForPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+	w.workloads.deploy(w.canary(t, key))
+	w.waitForPhase(t, key, flaggerv1.CanaryPhaseFailed)
+	w.waitFor(t, "an alert", func() (bool, string) { return len(c.messages()) > 0, c.attempts() })
 	want := []string{"Failed checks threshold reached 1 | Cause: errors 7.50 > 1 | Severity: error"}
-	if diff := cmp.Diff(want, c.all()); diff != "" {
+	if diff := cmp.Diff(want, c.messages()); diff != "" {
 		t.Errorf("alerts (-want +got):\n%s", diff)
 	}
 }

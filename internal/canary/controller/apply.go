@@ -35,10 +35,10 @@ func (a effectApplier) applyDecision(ctx context.Context, s *observation, d cana
 	events := slices.Concat(d.Events, s.warnings)
 	for _, effect := range d.Effects {
 		err := a.applyIfNeeded(ctx, s, effect, d.Status)
-		var partly *workload.PartialServiceError
+		var partial *workload.PartialServiceError
 		switch {
-		case errors.As(err, &partly):
-			for _, text := range partly.Messages {
+		case errors.As(err, &partial):
+			for _, text := range partial.Messages {
 				events = append(events, release.Event{Type: release.Warning, Message: text, Persistent: true})
 			}
 		case reconciler.NeedsUser(err), reconciler.Rejected(err):
@@ -95,7 +95,7 @@ func (a effectApplier) applyEffect(ctx context.Context, s *observation, effect r
 		_, err := a.Applier.Prepare(ctx, s.renderer, s.target)
 		return err
 	case canary.RouteMaintained:
-		return a.setRoute(ctx, s, status, canary.TrafficWeight{Canary: e.Canary, Mirror: e.Mirror}, keepWeights)
+		return a.setRoute(ctx, s, status, canary.TrafficWeight{Canary: e.Canary, Mirror: e.Mirror}, retainWeights)
 	case canary.TrafficWeight:
 		return a.setRoute(ctx, s, status, e, setWeights)
 	case canary.UserObjectsRestored:
@@ -105,40 +105,40 @@ func (a effectApplier) applyEffect(ctx context.Context, s *observation, effect r
 	}
 }
 
-// weights is whether the weights change when a route is written.
-type weights int
+// weightMode determines whether the weights change when a route is written.
+type weightMode int
 
 const (
-	setWeights  weights = iota
-	keepWeights         // those of the existing objects
+	setWeights    weightMode = iota
+	retainWeights            // those of the existing objects
 )
 
-// setRoute applies a route with the provider of the plan, or with is.Provider.
-func (a effectApplier) setRoute(ctx context.Context, s *observation, status flaggerv1.CanaryStatus, is canary.TrafficWeight, w weights) error {
+// setRoute applies a route with the provider of the plan, or with weight.Provider.
+func (a effectApplier) setRoute(ctx context.Context, s *observation, status flaggerv1.CanaryStatus, weight canary.TrafficWeight, mode weightMode) error {
 	renderer, target, decided := s.renderer, s.target, s.versions
-	if is.Provider != "" {
+	if weight.Provider != "" {
 		var ok bool
-		if renderer, ok = a.Routers.ForCanary(is.Provider); !ok {
+		if renderer, ok = a.Routers.ForCanary(weight.Provider); !ok {
 			return nil // only an older version of Serin supports that provider
 		}
-		target, decided = s.targetOf(is.Provider), nil // its objects were not read
+		target, decided = s.targetOf(weight.Provider), nil // its objects were not read
 	}
 	if renderer == nil {
 		return nil
 	}
-	route := release.Route{Canary: is.Canary}
+	route := release.Route{Canary: weight.Canary}
 	if renderer.Features(target).Sticky {
 		route.Sticky = traffic.Sticky(s.object, status)
 	}
-	route.Mirror.Enabled = is.Mirror
-	if (is.Mirror || w == keepWeights) && renderer.Features(target).MirrorPercent {
+	route.Mirror.Enabled = weight.Mirror
+	if (weight.Mirror || mode == retainWeights) && renderer.Features(target).MirrorPercent {
 		route.Mirror.Percent = analysisOf(s.object).MirrorWeight
 	}
 	if s.snapshot.Plan.Strategy == canary.ABTesting {
 		route.Matches = traffic.Matches(s.object)
 	}
 	var err error
-	if w == keepWeights {
+	if mode == retainWeights {
 		_, err = a.Applier.ApplyExceptWeights(ctx, renderer, target, route)
 	} else {
 		_, err = a.Applier.Apply(ctx, renderer, target, route, decided)
@@ -146,16 +146,16 @@ func (a effectApplier) setRoute(ctx context.Context, s *observation, status flag
 	return err
 }
 
-// fresh reads from the API server instead of a cache: after the restoration there is no reconciliation that would correct a
-// decision based on a stale cache.
-type fresh struct {
+// liveReadClient reads from the API server instead of a cache: after the restoration there is no reconciliation that would
+// correct a decision based on a stale cache.
+type liveReadClient struct {
 	client.Client
-	live client.Reader
+	reader client.Reader
 }
 
 // Get implements client.Client.
-func (f fresh) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	return f.live.Get(ctx, key, into, options...)
+func (f liveReadClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	return f.reader.Get(ctx, key, into, options...)
 }
 
 // restoreUserObjects restores the Services and the route of the user.
@@ -167,7 +167,7 @@ func (a effectApplier) restoreUserObjects(ctx context.Context, s *observation) e
 		return nil
 	}
 	applier := *a.Applier
-	applier.Client = fresh{applier.Client, a.reader}
+	applier.Client = liveReadClient{applier.Client, a.reader}
 	err := applier.Restore(ctx, s.renderer, s.target)
 	if errors.Is(err, traffic.ErrNoOriginal) {
 		return &workload.PartialServiceError{Messages: []string{err.Error()}}

@@ -40,23 +40,23 @@ const (
 
 // hookLimits returns the effective timeout and retries of a webhook. cut is a message about settings above the maximum; empty:
 // there are none. A timeout that cannot be parsed is an error.
-func hookLimits(h flaggerv1.CanaryWebhook) (timeout time.Duration, retries int, cut string, err error) {
+func hookLimits(h flaggerv1.CanaryWebhook) (timeout time.Duration, retries int, reduced string, err error) {
 	timeout, retries = hookTimeout, h.Retries
 	if len(h.Timeout) >= 2 {
 		if timeout, err = time.ParseDuration(h.Timeout); err != nil {
 			return hookTimeout, retries, "", fmt.Errorf("timeout %q is not a valid duration: use a value such as 10s", h.Timeout)
 		}
 	}
-	var cuts []string
+	var reductions []string
 	if timeout > maxHookTimeout {
 		timeout = maxHookTimeout
-		cuts = append(cuts, fmt.Sprintf("timeout %s is reduced to the maximum of 1h", h.Timeout))
+		reductions = append(reductions, fmt.Sprintf("timeout %s is reduced to the maximum of 1h", h.Timeout))
 	}
 	if retries > maxHookRetries {
 		retries = maxHookRetries
-		cuts = append(cuts, fmt.Sprintf("retries %d are reduced to the maximum of %d", h.Retries, maxHookRetries))
+		reductions = append(reductions, fmt.Sprintf("retries %d are reduced to the maximum of %d", h.Retries, maxHookRetries))
 	}
-	return timeout, retries, strings.Join(cuts, "; "), nil
+	return timeout, retries, strings.Join(reductions, "; "), nil
 }
 
 // Pool names the pool of slots for a query: webhooks may run tests for minutes, and metric queries must not wait for them.
@@ -70,13 +70,14 @@ func Pool(question any) string {
 // maxQueries is the maximum number of queries of a Canary within one window.
 func maxQueries(c *flaggerv1.Canary) int {
 	a := analysisOf(c)
-	return len(a.Webhooks) + len(a.Metrics) + 1 // whether the sources of all metrics can be reached
+	return len(a.Webhooks) + len(a.Metrics) + 1 // the SourcesQuery
 }
 
 // maxAnswer limits the text of an answer, in bytes.
 const maxAnswer = 1 << 10
 
-// Asker sends the queries of Canaries to webhooks and metrics providers. It runs outside of the reconcile workers.
+// Asker sends the queries of Canaries to webhooks and metrics providers. The query runner calls it, outside of the reconcile
+// workers.
 type Asker struct {
 	// Client reads from caches.
 	Client client.Client
@@ -98,7 +99,7 @@ type Asker struct {
 }
 
 // Ask sends one query and returns its answer.
-func (a *Asker) Ask(ctx context.Context, key queryrunner.Key, p release.Query) release.Answer {
+func (a *Asker) Ask(ctx context.Context, key queryrunner.Key, query release.Query) release.Answer {
 	began := a.Clock.Now()
 	kind := telemetry.WebhookQuery
 	c := &flaggerv1.Canary{}
@@ -106,15 +107,15 @@ func (a *Asker) Ask(ctx context.Context, key queryrunner.Key, p release.Query) r
 		return release.Answer{Outcome: release.Unreachable, Text: fmt.Sprintf("get Canary %s: %v", key.NamespacedName, err)}
 	}
 	var answer release.Answer
-	switch q := p.Request.(type) {
+	switch q := query.Request.(type) {
 	case canary.HookQuery:
-		answer = a.hook(ctx, c, q)
+		answer = a.callHook(ctx, c, q)
 	case canary.MetricQuery:
 		kind = telemetry.MetricQuery
 		answer = a.measure(ctx, c, q.Check)
 	case canary.SourcesQuery:
 		kind = telemetry.MetricQuery
-		answer = a.sources(ctx, c, q.Checks)
+		answer = a.checkSources(ctx, c, q.Checks)
 	default:
 		answer = release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("unknown query type %T", q)}
 	}
@@ -124,24 +125,24 @@ func (a *Asker) Ask(ctx context.Context, key queryrunner.Key, p release.Query) r
 	return answer
 }
 
-func (a *Asker) hook(ctx context.Context, c *flaggerv1.Canary, q canary.HookQuery) release.Answer {
-	timeout, retries, cut, err := hookLimits(q.Hook)
+func (a *Asker) callHook(ctx context.Context, c *flaggerv1.Canary, query canary.HookQuery) release.Answer {
+	timeout, retries, reduced, err := hookLimits(query.Hook)
 	if err != nil {
 		return release.Answer{Outcome: release.No, Text: err.Error()}
 	}
 	payload := hook.Payload{
-		Name: c.Name, Namespace: c.Namespace, Phase: string(q.Phase),
-		Checksum: hook.Checksum(c.Status.TrackedConfigs, c.Status.LastAppliedSpec), Metadata: q.Hook.Metadata,
+		Name: c.Name, Namespace: c.Namespace, Phase: string(query.Phase),
+		Checksum: hook.Checksum(c.Status.TrackedConfigs, c.Status.LastAppliedSpec), Metadata: query.Hook.Metadata,
 	}
 	body, err := payload.JSON()
 	if err != nil {
 		return release.Answer{Outcome: release.No, Text: err.Error()}
 	}
 	outcome, text := a.Hooks.Send(ctx, hook.Request{
-		URL: q.Hook.URL, Body: body, Timeout: timeout, Retries: retries, DisableTLS: q.Hook.DisableTLS, Key: q.Key,
+		URL: query.Hook.URL, Body: body, Timeout: timeout, Retries: retries, DisableTLS: query.Hook.DisableTLS, Key: query.Key,
 	})
-	if text != "" && cut != "" {
-		text += " (" + cut + ")"
+	if text != "" && reduced != "" {
+		text += " (" + reduced + ")"
 	}
 	return release.Answer{Outcome: outcome, Text: text}
 }
@@ -174,11 +175,11 @@ func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.C
 		answer.Text = err.Error()
 		return answer
 	}
-	shown := value
+	gauge := value
 	if check.Canonical == canary.Duration {
-		shown = value / 1000 // the gauge of Flagger is in seconds
+		gauge = value / 1000 // the gauge of Flagger is in seconds
 	}
-	a.Telemetry.SetCheckValue(c.Namespace, c.Spec.TargetRef.Name, release.Truncate(check.Metric.Name, reconciler.MaxGateName), shown)
+	a.Telemetry.SetCheckValue(c.Namespace, c.Spec.TargetRef.Name, release.Truncate(check.Metric.Name, reconciler.MaxGateName), gauge)
 	return answer
 }
 
@@ -194,16 +195,16 @@ func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	interval, _ := time.ParseDuration(check.Interval)
 	query := metric.Query{Interval: interval}
 	if check.Source == canary.Template {
-		return a.template(ctx, c, check, vars, query)
+		return a.resolveTemplate(ctx, c, check, vars, query)
 	}
-	provider, err := a.prometheus(c)
+	provider, err := a.prometheusProvider(c)
 	if err != nil {
 		return broken(fmt.Sprintf("Error building Prometheus client for %s: %v", outbound.Redact(c.Spec.MetricsServer), err))
 	}
 	if check.Source == canary.Inline {
 		query.Text, err = metric.Render(check.Metric.Query, vars)
 	} else {
-		provider, query.Text, err = builtin(provider, metric.Dialect(c.Spec.Provider, a.Provider), check.Canonical, vars)
+		provider, query.Text, err = resolveBuiltin(provider, metric.Dialect(c.Spec.Provider, a.Provider), check.Canonical, vars)
 	}
 	if err != nil {
 		return broken(err.Error())
@@ -211,8 +212,8 @@ func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	return provider, query, nil
 }
 
-// builtin returns the provider and the query of a builtin metric.
-func builtin(provider metric.Provider, dialect, name string, vars metric.Vars) (metric.Provider, string, error) {
+// resolveBuiltin returns the provider and the query of a builtin metric.
+func resolveBuiltin(provider metric.Provider, dialect, name string, vars metric.Vars) (metric.Provider, string, error) {
 	text, err := metric.Builtin(dialect, name, vars)
 	if err != nil || name != metric.RequestSuccessRate {
 		return provider, text, err
@@ -221,15 +222,16 @@ func builtin(provider metric.Provider, dialect, name string, vars metric.Vars) (
 	return metric.OrElse(provider, complement), text, err
 }
 
-func (a *Asker) prometheus(c *flaggerv1.Canary) (metric.Provider, error) {
+func (a *Asker) prometheusProvider(c *flaggerv1.Canary) (metric.Provider, error) {
 	if c.Spec.MetricsServer != "" {
 		return a.Services.NewProvider(a.Restricted, c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: c.Spec.MetricsServer}, nil)
 	}
 	return a.Services.NewProvider(a.Unrestricted, c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: a.MetricsServer}, nil)
 }
 
-// template resolves a metric template. The Secret is read in the namespace of the template, never in one that the Canary names.
-func (a *Asker) template(ctx context.Context, c *flaggerv1.Canary, check canary.Check, vars metric.Vars, query metric.Query) (metric.Provider, metric.Query, *release.Answer) {
+// resolveTemplate resolves a metric template. The Secret is read in the namespace of the template, never in one that the Canary
+// names.
+func (a *Asker) resolveTemplate(ctx context.Context, c *flaggerv1.Canary, check canary.Check, vars metric.Vars, query metric.Query) (metric.Provider, metric.Query, *release.Answer) {
 	key := templateKey(c.Namespace, *check.Metric.TemplateRef)
 	outcome := func(o release.Outcome, text string) (metric.Provider, metric.Query, *release.Answer) {
 		return nil, query, &release.Answer{Outcome: o, Text: text}
@@ -240,11 +242,11 @@ func (a *Asker) template(ctx context.Context, c *flaggerv1.Canary, check canary.
 	template := &flaggerv1.MetricTemplate{}
 	switch err := a.Client.Get(ctx, key, template); {
 	case apierrors.IsNotFound(err):
-		return outcome(release.Broken, metric.TemplateMissing(key.Name, key.Namespace, templateGone(key.Name)))
+		return outcome(release.Broken, metric.TemplateMissing(key.Name, key.Namespace, templateNotFound(key.Name)))
 	case err != nil:
 		return outcome(release.Unreachable, metric.TemplateMissing(key.Name, key.Namespace, err))
 	}
-	credentials, text := a.credentials(ctx, template)
+	credentials, text := a.readCredentials(ctx, template)
 	if text != "" {
 		return outcome(release.Broken, text)
 	}
@@ -259,12 +261,12 @@ func (a *Asker) template(ctx context.Context, c *flaggerv1.Canary, check canary.
 	return provider, query, nil
 }
 
-// templateGone is Flagger's error for a missing template; the error of a cache has another form of the kind.
-func templateGone(name string) error {
+// templateNotFound is Flagger's error for a missing template; the error of a cache has another form of the kind.
+func templateNotFound(name string) error {
 	return apierrors.NewNotFound(flaggerv1.Resource("metrictemplate"), name)
 }
 
-func (a *Asker) credentials(ctx context.Context, template *flaggerv1.MetricTemplate) (map[string][]byte, string) {
+func (a *Asker) readCredentials(ctx context.Context, template *flaggerv1.MetricTemplate) (map[string][]byte, string) {
 	ref := template.Spec.Provider.SecretRef
 	if ref == nil {
 		return nil, ""
@@ -302,9 +304,9 @@ func (a *Asker) vars(ctx context.Context, c *flaggerv1.Canary, check canary.Chec
 	return v, nil
 }
 
-// sources checks whether the sources of all checks are available. Inline queries use the same server as the builtin metrics,
+// checkSources checks whether the sources of all checks are available. Inline queries use the same server as the builtin metrics,
 // and are checked with them.
-func (a *Asker) sources(ctx context.Context, c *flaggerv1.Canary, checks []canary.Check) release.Answer {
+func (a *Asker) checkSources(ctx context.Context, c *flaggerv1.Canary, checks []canary.Check) release.Answer {
 	var problems []string
 	prometheusAsked := false
 	for _, check := range checks {
@@ -313,7 +315,7 @@ func (a *Asker) sources(ctx context.Context, c *flaggerv1.Canary, checks []canar
 				continue
 			}
 			prometheusAsked = true
-			provider, err := a.prometheus(c)
+			provider, err := a.prometheusProvider(c)
 			if err == nil {
 				err = provider.Online(ctx)
 			}
@@ -328,7 +330,7 @@ func (a *Asker) sources(ctx context.Context, c *flaggerv1.Canary, checks []canar
 			problems = append(problems, err.Error())
 			continue
 		}
-		provider, _, broken := a.template(ctx, c, check, vars, metric.Query{})
+		provider, _, broken := a.resolveTemplate(ctx, c, check, vars, metric.Query{})
 		if broken != nil {
 			problems = append(problems, lowerFirst(broken.Text))
 			continue

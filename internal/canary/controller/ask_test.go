@@ -28,23 +28,23 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// outside responds to webhooks and metric queries, and records the requests.
-type outside struct {
+// externalServer responds to webhooks and metric queries, and records the requests.
+type externalServer struct {
 	*httptest.Server
 	status int
 	body   string
 
-	mu    sync.Mutex
-	asked []string
+	mu       sync.Mutex
+	requests []string
 }
 
-func newOutside(t *testing.T, status int, body string) *outside {
+func newExternalServer(t *testing.T, status int, body string) *externalServer {
 	t.Helper()
-	o := &outside{status: status, body: body}
+	o := &externalServer{status: status, body: body}
 	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		payload, _ := io.ReadAll(r.Body)
 		o.mu.Lock()
-		o.asked = append(o.asked, strings.TrimSpace(r.Header.Get("Serin-Key")+" "+r.Header.Get("Authorization")+" "+r.URL.Query().Get("query")+string(payload)))
+		o.requests = append(o.requests, strings.TrimSpace(r.Header.Get("Serin-Key")+" "+r.Header.Get("Authorization")+" "+r.URL.Query().Get("query")+string(payload)))
 		o.mu.Unlock()
 		w.WriteHeader(o.status)
 		_, _ = io.WriteString(w, o.body)
@@ -53,13 +53,13 @@ func newOutside(t *testing.T, status int, body string) *outside {
 	return o
 }
 
-func (o *outside) last() string {
+func (o *externalServer) lastRequest() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.asked) == 0 {
+	if len(o.requests) == 0 {
 		return ""
 	}
-	return o.asked[len(o.asked)-1]
+	return o.requests[len(o.requests)-1]
 }
 
 func scheme(t *testing.T) *runtime.Scheme {
@@ -91,30 +91,30 @@ func cartCanary() *flaggerv1.Canary {
 	return c
 }
 
-func (a *Asker) about(ctx context.Context, question any) release.Answer {
-	return a.Ask(ctx, queryrunner.Key{NamespacedName: cart, UID: "uid"}, release.Query{ID: "id", Request: question})
+func (a *Asker) ask(ctx context.Context, request any) release.Answer {
+	return a.Ask(ctx, queryrunner.Key{NamespacedName: cart, UID: "uid"}, release.Query{ID: "id", Request: request})
 }
 
 const vector = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"0.25"]}]}}`
 
-func TestBuiltinDurationIsJudgedInMilliseconds(t *testing.T) {
-	prom := newOutside(t, http.StatusOK, vector)
+func TestBuiltinDurationIsEvaluatedInMilliseconds(t *testing.T) {
+	prom := newExternalServer(t, http.StatusOK, vector)
 	c := cartCanary()
 	c.Spec.Provider = "gatewayapi:v1" // its histogram is in seconds
-	answer := newAsker(t, prom.URL, c).about(t.Context(), canary.MetricQuery{
+	answer := newAsker(t, prom.URL, c).ask(t.Context(), canary.MetricQuery{
 		Check: canary.Check{Source: canary.Builtin, Canonical: canary.Duration, Interval: "1m", Metric: flaggerv1.CanaryMetric{Name: canary.Duration}},
 	})
 	if answer.Outcome != release.Measured || answer.Value != 250 {
 		t.Errorf("got %+v, want 250 ms", answer)
 	}
-	if !strings.Contains(prom.last(), `kubernetes_namespace="shop"`) || answer.Query == "" {
-		t.Errorf("asked %q, answered with query %q", prom.last(), answer.Query)
+	if !strings.Contains(prom.lastRequest(), `kubernetes_namespace="shop"`) || answer.Query == "" {
+		t.Errorf("sent %q, answered with query %q", prom.lastRequest(), answer.Query)
 	}
 }
 
 func TestHookSendsPayloadAndKey(t *testing.T) {
-	gate := newOutside(t, http.StatusNoContent, "")
-	answer := newAsker(t, "", cartCanary()).about(t.Context(), canary.HookQuery{
+	gate := newExternalServer(t, http.StatusNoContent, "")
+	answer := newAsker(t, "", cartCanary()).ask(t.Context(), canary.HookQuery{
 		Hook:  flaggerv1.CanaryWebhook{Name: "gate", URL: gate.URL, Metadata: map[string]string{"who": "me"}},
 		Phase: flaggerv1.CanaryPhaseProgressing, Key: "the-key",
 	})
@@ -122,32 +122,32 @@ func TestHookSendsPayloadAndKey(t *testing.T) {
 		t.Errorf("got %+v, want yes: any 2xx approves", answer)
 	}
 	for _, part := range []string{"the-key", `"name":"cart"`, `"namespace":"shop"`, `"phase":"Progressing"`, `"metadata":{"who":"me"}`} {
-		if !strings.Contains(gate.last(), part) {
-			t.Errorf("asked %s, which lacks %s", gate.last(), part)
+		if !strings.Contains(gate.lastRequest(), part) {
+			t.Errorf("sent %s, which lacks %s", gate.lastRequest(), part)
 		}
 	}
 }
 
 func TestTemplateReadsItsSecretInItsOwnNamespace(t *testing.T) {
-	prom := newOutside(t, http.StatusOK, vector)
+	prom := newExternalServer(t, http.StatusOK, vector)
 	template := &flaggerv1.MetricTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "errors"}}
 	template.Spec.Query = `errors{app="{{ target }}"}`
 	template.Spec.Provider = flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: prom.URL, SecretRef: &flaggerv1.SecretReference{Name: "token"}}
 	right := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "token"}, Data: map[string][]byte{"token": []byte("right")}}
 	wrong := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "token"}, Data: map[string][]byte{"token": []byte("wrong")}}
-	question := canary.MetricQuery{Check: canary.Check{Source: canary.Template, Interval: "1m", Metric: flaggerv1.CanaryMetric{
+	request := canary.MetricQuery{Check: canary.Check{Source: canary.Template, Interval: "1m", Metric: flaggerv1.CanaryMetric{
 		Name: "errors", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "errors", Namespace: "shared"},
 	}}}
 	asker := newAsker(t, "", cartCanary(), template, right, wrong)
-	if answer := asker.about(t.Context(), question); answer.Outcome != release.Measured || answer.Value != 0.25 {
+	if answer := asker.ask(t.Context(), request); answer.Outcome != release.Measured || answer.Value != 0.25 {
 		t.Errorf("got %+v", answer)
 	}
-	if !strings.Contains(prom.last(), "Bearer right") || !strings.Contains(prom.last(), `errors{app="cart"}`) {
-		t.Errorf("asked %q", prom.last())
+	if !strings.Contains(prom.lastRequest(), "Bearer right") || !strings.Contains(prom.lastRequest(), `errors{app="cart"}`) {
+		t.Errorf("sent %q", prom.lastRequest())
 	}
 
 	asker.NoCrossNamespace = true
-	if answer := asker.about(t.Context(), question); answer.Outcome != release.Broken || !strings.Contains(answer.Text, "cross-namespace references are blocked") {
+	if answer := asker.ask(t.Context(), request); answer.Outcome != release.Broken || !strings.Contains(answer.Text, "cross-namespace references are blocked") {
 		t.Errorf("with references blocked: got %+v", answer)
 	}
 }
@@ -173,7 +173,7 @@ func TestQueriesThatCannotBeSentNameTheReason(t *testing.T) {
 		},
 		"broken inline query": {flaggerv1.CanaryMetric{Name: "m", Query: "{{ nonsense }}"}, canary.Inline, "nonsense"},
 	} {
-		answer := newAsker(t, "http://127.0.0.1:1", cartCanary(), template).about(t.Context(), canary.MetricQuery{
+		answer := newAsker(t, "http://127.0.0.1:1", cartCanary(), template).ask(t.Context(), canary.MetricQuery{
 			Check: canary.Check{Source: c.source, Interval: "1m", Metric: c.metric},
 		})
 		if answer.Outcome != release.Broken || !strings.Contains(answer.Text, c.want) {
@@ -185,7 +185,7 @@ func TestQueriesThatCannotBeSentNameTheReason(t *testing.T) {
 func TestSourcesNameTheUnavailableOne(t *testing.T) {
 	c := cartCanary()
 	c.Spec.MetricsServer = "http://user:secret@127.0.0.1:1/?token=secret"
-	answer := newAsker(t, "", c).about(t.Context(), canary.SourcesQuery{Checks: []canary.Check{
+	answer := newAsker(t, "", c).ask(t.Context(), canary.SourcesQuery{Checks: []canary.Check{
 		{Source: canary.Builtin, Canonical: canary.SuccessRate},
 		{Source: canary.Template, Metric: flaggerv1.CanaryMetric{Name: "m", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "nowhere"}}},
 	}})

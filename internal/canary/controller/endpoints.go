@@ -16,15 +16,15 @@ func (o *Observer) readEndpoints(ctx context.Context, s *observation) error {
 		return nil
 	}
 	reader := endpoints.Reader{Client: o.Client, Indexed: o.Indexed, Unread: o.EndpointsUnread}
-	for _, of := range []struct {
+	for _, read := range []struct {
 		into    *release.Endpoints
 		service string
 	}{{&w.Target.Endpoints, plan.Apex + "-canary"}, {&w.Primary.Endpoints, plan.Apex + "-primary"}} {
-		published, err := reader.Of(ctx, plan.Namespace, of.service)
+		published, err := reader.Of(ctx, plan.Namespace, read.service)
 		if err != nil {
 			return err
 		}
-		*of.into = published.Endpoints
+		*read.into = published.Endpoints
 	}
 	return nil
 }

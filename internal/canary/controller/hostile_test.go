@@ -22,9 +22,9 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 )
 
-// resident is a Canary with short windows, one rollout hook and one inline query.
-func resident(name, hookURL, metricsURL string) *flaggerv1.Canary {
-	c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: name, UID: types.UID(name)}}
+// canaryWithQueries is a Canary with short windows, one rollout hook and one inline query.
+func canaryWithQueries(name, hookURL, metricsURL string) *flaggerv1.Canary {
+	c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}}
 	c.Spec = flaggerv1.CanarySpec{
 		TargetRef:     flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
 		MetricsServer: metricsURL,
@@ -37,8 +37,8 @@ func resident(name, hookURL, metricsURL string) *flaggerv1.Canary {
 	return c
 }
 
-// evil are misbehaving servers, by their behaviour.
-func evil(t *testing.T, over <-chan struct{}, hanging *atomic.Int32) map[string]string {
+// misbehavingServers are misbehaving servers, by their behaviour.
+func misbehavingServers(t *testing.T, released <-chan struct{}, hanging *atomic.Int32) map[string]string {
 	t.Helper()
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
@@ -52,7 +52,7 @@ func evil(t *testing.T, over <-chan struct{}, hanging *atomic.Int32) map[string]
 		hanging.Add(1)
 		defer hanging.Add(-1)
 		select {
-		case <-over:
+		case <-released:
 		case <-r.Context().Done():
 		}
 	}
@@ -117,12 +117,12 @@ func evil(t *testing.T, over <-chan struct{}, hanging *atomic.Int32) map[string]
 // TestAMisbehavingServerAffectsOnlyItsOwnRelease releases fifty workloads at once. Some of their servers misbehave; some of
 // these hang until all other releases have ended.
 func TestAMisbehavingServerAffectsOnlyItsOwnRelease(t *testing.T) {
-	over := make(chan struct{})
-	var hanging, out, most atomic.Int32
+	released := make(chan struct{})
+	var hanging, out, maximum atomic.Int32
 	good := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		now := out.Add(1)
 		defer out.Add(-1)
-		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+		for seen := maximum.Load(); now > seen && !maximum.CompareAndSwap(seen, now); seen = maximum.Load() {
 		}
 		_, _ = io.WriteString(w, vector)
 	}))
@@ -131,10 +131,10 @@ func TestAMisbehavingServerAffectsOnlyItsOwnRelease(t *testing.T) {
 	const residents = 50
 	var objects []client.Object
 	var well []types.NamespacedName
-	bad := evil(t, over, &hanging)
+	bad := misbehavingServers(t, released, &hanging)
 	hooks, metrics := map[string]types.NamespacedName{}, map[string]types.NamespacedName{}
 	add := func(name, hookURL, metricsURL string) types.NamespacedName {
-		c := resident(name, hookURL, metricsURL)
+		c := canaryWithQueries(name, hookURL, metricsURL)
 		objects = append(objects, c)
 		return client.ObjectKeyFromObject(c)
 	}
@@ -145,73 +145,73 @@ func TestAMisbehavingServerAffectsOnlyItsOwnRelease(t *testing.T) {
 	for i := len(objects); i < residents; i++ {
 		well = append(well, add(fmt.Sprint("good-", i), good.URL, good.URL))
 	}
-	w := newTown(t, outbound.Policy{AllowLoopback: true}, objects...)
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true}, objects...)
 	deploy := func(keys ...types.NamespacedName) {
 		for _, key := range keys {
-			w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
-			w.kind.deploy(w.canary(t, key))
+			w.waitForPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+			w.workloads.deploy(w.canary(t, key))
 		}
 	}
 	// The misbehaving ones first, until all that should hang do.
 	for name := range bad {
 		deploy(hooks[name])
 	}
-	w.until(t, "three servers hang", func() (bool, string) { return hanging.Load() >= 3, fmt.Sprint(hanging.Load()) })
+	w.waitFor(t, "three servers hang", func() (bool, string) { return hanging.Load() >= 3, fmt.Sprint(hanging.Load()) })
 	for name := range bad {
 		deploy(metrics[name])
 	}
 	deploy(well...)
 	for _, key := range well {
-		w.untilPhase(t, key, flaggerv1.CanaryPhaseSucceeded)
+		w.waitForPhase(t, key, flaggerv1.CanaryPhaseSucceeded)
 	}
 	if got := hanging.Load(); got < 3 {
 		t.Errorf("%d servers hang, too few to show that no release waits for them", got)
 	}
-	if got := most.Load(); got > 2*inTown {
-		t.Errorf("%d webhooks and queries were pending at once, the maximum is %d of each", got, inTown)
+	if got := maximum.Load(); got > 2*maxQueriesPerPool {
+		t.Errorf("%d webhooks and queries were pending at once, the maximum is %d of each", got, maxQueriesPerPool)
 	}
 	for _, name := range []string{"hangs", "drips-headers", "drips-body"} {
 		if phase := w.canary(t, hooks[name]).Status.Phase; phase != flaggerv1.CanaryPhaseProgressing {
 			t.Errorf("hook that %s: phase %s, want it to wait for its own answer", name, phase)
 		}
 	}
-	close(over)
+	close(released)
 	for name, key := range hooks {
 		want := flaggerv1.CanaryPhaseFailed
 		switch name { // any 2xx approves, whatever its body is
 		case "never-ends", "ten-megabytes", "bomb", "deep", "garbage", "hangs", "drips-body":
 			want = flaggerv1.CanaryPhaseSucceeded
 		}
-		w.untilPhase(t, key, want)
+		w.waitForPhase(t, key, want)
 	}
 	for name, key := range metrics {
 		switch name {
 		case "hangs", "drips-headers", "drips-body", "hangs-up", "endless-headers":
 			continue // unreachable: does not count for a minute
 		}
-		w.untilPhase(t, key, flaggerv1.CanaryPhaseFailed)
+		w.waitForPhase(t, key, flaggerv1.CanaryPhaseFailed)
 		if gates := w.canary(t, key).Status.Serin.Gates; len(gates) > reconciler.MaxGates {
 			t.Errorf("%s: %d gates in the status", name, len(gates))
 		}
 	}
 }
 
-// TestMoreHangingServersThanSlots: a namespace with hanging servers uses none of the slots of other namespaces, however many
-// servers hang, and its webhooks do not delay its own metric queries.
-func TestMoreHangingServersThanSlots(t *testing.T) {
-	over := make(chan struct{})
-	defer close(over)
+// TestHangingServersUseOnlyTheSlotsOfTheirNamespace: a namespace with hanging servers uses none of the slots of other
+// namespaces, however many servers hang, and its webhooks do not delay its own metric queries.
+func TestHangingServersUseOnlyTheSlotsOfTheirNamespace(t *testing.T) {
+	released := make(chan struct{})
+	defer close(released)
 	var hanging atomic.Int32
-	bad, good := evil(t, over, &hanging)["hangs"], newOutside(t, http.StatusOK, vector)
+	bad, good := misbehavingServers(t, released, &hanging)["hangs"], newExternalServer(t, http.StatusOK, vector)
 	var objects []client.Object
 	add := func(namespace, name, hookURL, metricsURL string) *flaggerv1.Canary {
-		c := resident(name, hookURL, metricsURL)
+		c := canaryWithQueries(name, hookURL, metricsURL)
 		c.Namespace = namespace
 		objects = append(objects, c)
 		return c
 	}
 	var hostile, well []*flaggerv1.Canary
-	for i := range 2 * inTown {
+	for i := range 2 * maxQueriesPerPool {
 		hook, metric := add("evil", fmt.Sprint("hook-", i), bad, good.URL), add("evil", fmt.Sprint("metric-", i), good.URL, bad)
 		hook.Spec.Analysis.Webhooks[0].Timeout, hook.Spec.Analysis.Webhooks[0].Retries = "8760h", 1000
 		metric.Spec.Analysis.Webhooks = nil
@@ -220,27 +220,27 @@ func TestMoreHangingServersThanSlots(t *testing.T) {
 	for i := range 5 {
 		well = append(well, add("shop", fmt.Sprint("good-", i), good.URL, good.URL))
 	}
-	w := newTown(t, outbound.Policy{AllowLoopback: true}, objects...)
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true}, objects...)
 	deploy := func(all []*flaggerv1.Canary) {
 		for _, c := range all {
-			w.untilPhase(t, client.ObjectKeyFromObject(c), flaggerv1.CanaryPhaseInitialized)
-			w.kind.deploy(c)
+			w.waitForPhase(t, client.ObjectKeyFromObject(c), flaggerv1.CanaryPhaseInitialized)
+			w.workloads.deploy(c)
 		}
 	}
 	deploy(hostile)
-	const share = inTown * 3 / 4 // of one namespace, in each of the two pools
-	w.until(t, "the share of the hostile namespace hangs", func() (bool, string) { return hanging.Load() >= 2*share, fmt.Sprint(hanging.Load()) })
+	const share = maxQueriesPerPool * 3 / 4 // byCanary one namespace, in each of the two pools
+	w.waitFor(t, "the share of the hostile namespace hangs", func() (bool, string) { return hanging.Load() >= 2*share, fmt.Sprint(hanging.Load()) })
 	deploy(well)
 	for _, c := range well {
-		w.untilPhase(t, client.ObjectKeyFromObject(c), flaggerv1.CanaryPhaseSucceeded)
+		w.waitForPhase(t, client.ObjectKeyFromObject(c), flaggerv1.CanaryPhaseSucceeded)
 	}
 	if got := hanging.Load(); got > 2*share {
 		t.Errorf("%d servers hang, more than the share of one namespace, %d", got, 2*share)
 	}
 	// Queries that time out free their slots: on a busy machine some slots may be free for a moment.
-	w.until(t, "the hostile namespace still has its share", func() (bool, string) { return hanging.Load() == 2*share, fmt.Sprint(hanging.Load()) })
-	w.until(t, "reduced settings are reported", func() (bool, string) {
-		seen := w.sinks(t)
+	w.waitFor(t, "the hostile namespace still has its share", func() (bool, string) { return hanging.Load() == 2*share, fmt.Sprint(hanging.Load()) })
+	w.waitFor(t, "reduced settings are reported", func() (bool, string) {
+		seen := w.allOutput(t)
 		return strings.Contains(seen, "webhook load: timeout 8760h is reduced to the maximum of 1h; retries 1000 are reduced to the maximum of 10"), "not in the events"
 	})
 }
@@ -248,27 +248,27 @@ func TestMoreHangingServersThanSlots(t *testing.T) {
 // TestAWindowMayHaveAnyNumberOfQueries has more queries than the default limit of stored answers.
 func TestAWindowMayHaveAnyNumberOfQueries(t *testing.T) {
 	const each, windows = 40, 2
-	o := newOutside(t, http.StatusOK, vector)
-	c := resident("cart", o.URL, o.URL)
+	o := newExternalServer(t, http.StatusOK, vector)
+	c := canaryWithQueries("cart", o.URL, o.URL)
 	c.Spec.Analysis.Iterations = windows
 	hook, metric := c.Spec.Analysis.Webhooks[0], c.Spec.Analysis.Metrics[0]
 	for i := range each - 1 {
 		hook.Name, metric.Name = fmt.Sprint("load-", i), fmt.Sprint("errors-", i)
 		c.Spec.Analysis.Webhooks, c.Spec.Analysis.Metrics = append(c.Spec.Analysis.Webhooks, hook), append(c.Spec.Analysis.Metrics, metric)
 	}
-	w := newTown(t, outbound.Policy{AllowLoopback: true}, c)
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true}, c)
 	key := client.ObjectKeyFromObject(c)
-	w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
-	w.kind.deploy(c)
-	w.untilPhase(t, key, flaggerv1.CanaryPhaseSucceeded)
+	w.waitForPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+	w.workloads.deploy(c)
+	w.waitForPhase(t, key, flaggerv1.CanaryPhaseSucceeded)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if got, most := len(o.asked), (windows+1)*2*each; got > most {
-		t.Errorf("%d queries were sent, want at most %d for %d windows", got, most, windows)
+	if got, maximum := len(o.requests), (windows+1)*2*each; got > maximum {
+		t.Errorf("%d queries were sent, want at most %d for %d windows", got, maximum, windows)
 	}
 }
 
-func TestLimitsOfWebhooks(t *testing.T) {
+func TestWebhookTimeoutAndRetriesAreLimited(t *testing.T) {
 	for name, test := range map[string]struct {
 		timeout string
 		retries int
@@ -295,19 +295,19 @@ func TestLimitsOfWebhooks(t *testing.T) {
 }
 
 func TestAPanicAffectsOnlyItsOwnRelease(t *testing.T) {
-	good := newOutside(t, http.StatusOK, vector)
+	good := newExternalServer(t, http.StatusOK, vector)
 	var objects []client.Object
 	for _, name := range []string{"broken", "good"} {
-		objects = append(objects, resident(name, good.URL, good.URL))
+		objects = append(objects, canaryWithQueries(name, good.URL, good.URL))
 	}
-	w := newTown(t, outbound.Policy{AllowLoopback: true}, objects...)
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true}, objects...)
 	broken, other := client.ObjectKeyFromObject(objects[0]), client.ObjectKeyFromObject(objects[1])
-	w.untilPhase(t, broken, flaggerv1.CanaryPhaseInitialized)
-	w.untilPhase(t, other, flaggerv1.CanaryPhaseInitialized)
+	w.waitForPhase(t, broken, flaggerv1.CanaryPhaseInitialized)
+	w.waitForPhase(t, other, flaggerv1.CanaryPhaseInitialized)
 
-	w.kind.breaks(broken, true)
+	w.workloads.setPanicking(broken, true)
 	for _, key := range []types.NamespacedName{broken, other} {
-		w.kind.deploy(w.canary(t, key))
+		w.workloads.deploy(w.canary(t, key))
 	}
 	blocked := func() string {
 		for _, c := range w.canary(t, broken).Status.Conditions {
@@ -317,23 +317,23 @@ func TestAPanicAffectsOnlyItsOwnRelease(t *testing.T) {
 		}
 		return ""
 	}
-	w.until(t, "the panic is reported", func() (bool, string) { return blocked() != "", "no condition" })
+	w.waitFor(t, "the panic is reported", func() (bool, string) { return blocked() != "", "no condition" })
 	if got := blocked(); !strings.HasPrefix(got, "Fault: Serin failed at this release by a fault of its own (panic: runtime error: index out of range") {
 		t.Errorf("condition %q", got)
 	}
-	w.untilPhase(t, other, flaggerv1.CanaryPhaseSucceeded)
-	w.until(t, "event, metric and log", func() (bool, string) {
-		seen := w.sinks(t)
+	w.waitForPhase(t, other, flaggerv1.CanaryPhaseSucceeded)
+	w.waitFor(t, "event, metric and log", func() (bool, string) {
+		seen := w.allOutput(t)
 		return strings.Contains(seen, `serin_panics_total{kind="Canary"}`) && strings.Contains(seen, "event broken.") &&
 			strings.Contains(seen, "Pass panicked"), seen
 	})
-	if strings.Contains(w.sinks(t), "Reconciler error") {
+	if strings.Contains(w.allOutput(t), "Reconciler error") {
 		t.Error("a panic was returned as an error, too")
 	}
 
-	w.kind.breaks(broken, false)
-	w.look(broken)
-	w.untilPhase(t, broken, flaggerv1.CanaryPhaseSucceeded)
+	w.workloads.setPanicking(broken, false)
+	w.enqueue(broken)
+	w.waitForPhase(t, broken, flaggerv1.CanaryPhaseSucceeded)
 	if got := blocked(); got != "" {
 		t.Errorf("fixed, but the condition is still %q", got)
 	}
@@ -368,17 +368,17 @@ func TestEveryCallOfAWebhookHasAKey(t *testing.T) {
 		}
 	}))
 	t.Cleanup(audit.Close)
-	metrics := newOutside(t, http.StatusOK, vector)
-	c := resident("cart", audit.URL, metrics.URL)
+	metrics := newExternalServer(t, http.StatusOK, vector)
+	c := canaryWithQueries("cart", audit.URL, metrics.URL)
 	c.Spec.Analysis.Iterations = 1
 	c.Spec.Analysis.Webhooks[0].Retries = 1
 	c.Spec.Analysis.Webhooks = append(c.Spec.Analysis.Webhooks, flaggerv1.CanaryWebhook{Name: "audit", Type: flaggerv1.EventHook, URL: audit.URL, Retries: 1})
-	w := newTown(t, outbound.Policy{AllowLoopback: true}, c)
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true}, c)
 	key := client.ObjectKeyFromObject(c)
-	w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
-	w.kind.deploy(c)
-	w.untilPhase(t, key, flaggerv1.CanaryPhaseSucceeded)
-	w.until(t, "the last event is sent twice", func() (bool, string) {
+	w.waitForPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+	w.workloads.deploy(c)
+	w.waitForPhase(t, key, flaggerv1.CanaryPhaseSucceeded)
+	w.waitFor(t, "the last event is sent twice", func() (bool, string) {
 		mu.Lock()
 		defer mu.Unlock()
 		for sent, got := range keys {

@@ -16,18 +16,18 @@ import (
 // A release that a user promotes by command counts as promoted without analysis; an analysed one has a duration.
 func TestReleasesAreCountedAsTheyEnd(t *testing.T) {
 	resident := func(name, interval string) *flaggerv1.Canary {
-		c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: name, UID: types.UID(name)}}
+		c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}}
 		c.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
 		c.Spec.Analysis = &flaggerv1.CanaryAnalysis{Interval: interval, Iterations: 1, Threshold: 1}
 		return c
 	}
 	commanded, analysed := resident("commanded", "1h"), resident("analysed", "5ms")
-	w := newTown(t, outbound.Policy{}, commanded, analysed)
+	w := newTestCluster(t, outbound.Policy{}, commanded, analysed)
 	for _, c := range []*flaggerv1.Canary{commanded, analysed} {
 		key := client.ObjectKeyFromObject(c)
-		w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
-		w.kind.deploy(w.canary(t, key))
-		w.until(t, "the iteration of "+c.Name, func() (bool, string) {
+		w.waitForPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+		w.workloads.deploy(w.canary(t, key))
+		w.waitFor(t, "the iteration of "+c.Name, func() (bool, string) {
 			seen := w.canary(t, key)
 			return seen.Status.Iterations > 0 || seen.Status.Phase == flaggerv1.CanaryPhaseSucceeded, string(seen.Status.Phase)
 		})
@@ -40,10 +40,10 @@ func TestReleasesAreCountedAsTheyEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []*flaggerv1.Canary{commanded, analysed} {
-		w.untilPhase(t, client.ObjectKeyFromObject(c), flaggerv1.CanaryPhaseSucceeded)
+		w.waitForPhase(t, client.ObjectKeyFromObject(c), flaggerv1.CanaryPhaseSucceeded)
 	}
 	for _, want := range []struct{ name, analysis string }{{"commanded", "skipped"}, {"analysed", "completed"}} {
-		w.until(t, want.name+" is counted once", func() (bool, string) {
+		w.waitFor(t, want.name+" is counted once", func() (bool, string) {
 			counted := w.sample(t, "flagger_canary_successes_total", map[string]string{"name": want.name, "analysis_status": want.analysis})
 			took := w.sample(t, "flagger_canary_duration_seconds", map[string]string{"name": want.name})
 			return counted != nil && counted.GetCounter().GetValue() == 1 && took.GetHistogram().GetSampleCount() > 0, counted.String() + took.String()
@@ -55,7 +55,7 @@ func TestReleasesAreCountedAsTheyEnd(t *testing.T) {
 }
 
 // sample returns the sample with these labels; nil if there is none.
-func (w *town) sample(t *testing.T, family string, labels map[string]string) *dto.Metric {
+func (w *testCluster) sample(t *testing.T, family string, labels map[string]string) *dto.Metric {
 	t.Helper()
 	families, err := w.registry.Gather()
 	if err != nil {

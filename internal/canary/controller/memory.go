@@ -10,22 +10,22 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 )
 
-// memory is what the reconciler remembers of Canaries between reconciliations.
+// memory is the state of all Canaries that the reconciler keeps between reconciliations.
 type memory struct {
-	reconciler.Memory[remembered]
+	reconciler.Memory[canaryMemory]
 }
 
-// remembered is what is remembered of one Canary. All of it may be lost: it improves explanations, saves requests, and delays
-// deadlines, but never shortens them.
-type remembered struct {
-	pods  map[bool]stuckPods // true: of the primary
+// canaryMemory is the part for one Canary. All of it may be lost: it improves explanations, saves requests, and delays deadlines,
+// but never shortens them.
+type canaryMemory struct {
+	pods  map[bool]unreadyPods // true: of the primary
 	track map[bool]canary.ReadinessTrack
 	// unchanged are the steady-state effects that had nothing to do, by name.
 	unchanged map[string]appliedEffect
 }
 
-// stuckPods is what is known about the pods of an unready workload.
-type stuckPods struct {
+// unreadyPods records the lists of the pods of an unready workload.
+type unreadyPods struct {
 	since   time.Time
 	listed  time.Time // time of the last list; zero: none yet
 	lists   int
@@ -36,7 +36,7 @@ type stuckPods struct {
 const maxPodLists = 3
 
 func newMemory() *memory {
-	return &memory{Memory: reconciler.Memory[remembered]{Explanations: reconciler.Explanations{WaitsFor: reconciler.WaitsFor}}}
+	return &memory{Memory: reconciler.Memory[canaryMemory]{Explanations: reconciler.Explanations{WaitsFor: reconciler.WaitsFor}}}
 }
 
 // explain returns the gates that the status must show for a decision.
@@ -74,20 +74,20 @@ func withoutGates(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
 	return status
 }
 
-// podsDue tracks how long a workload has been unready. at is when its pods must be listed; it is due when at is not in the
+// nextPodList tracks how long a workload has been unready. at is when its pods must be listed; it is due when at is not in the
 // future, and never when at is zero. problem is the result of the last list. A list without a problem is repeated after twice
 // the time, and once more after twice that, because a problem may appear late.
-func (m *memory) podsDue(key types.NamespacedName, primary, unready bool, now time.Time, after time.Duration) (at time.Time, problem string) {
-	m.Do(key, func(e *remembered) {
+func (m *memory) nextPodList(key types.NamespacedName, primary, unready bool, now time.Time, after time.Duration) (at time.Time, problem string) {
+	m.Do(key, func(e *canaryMemory) {
 		if !unready {
 			delete(e.pods, primary)
 			return
 		}
 		p, known := e.pods[primary]
 		if !known || p.since.After(now) {
-			p = stuckPods{since: now}
+			p = unreadyPods{since: now}
 			if e.pods == nil {
-				e.pods = map[bool]stuckPods{}
+				e.pods = map[bool]unreadyPods{}
 			}
 			e.pods[primary] = p
 		}
@@ -103,9 +103,9 @@ func (m *memory) podsDue(key types.NamespacedName, primary, unready bool, now ti
 	return at, problem
 }
 
-// podsListed records the problem of the pods of an unready workload; empty: none.
-func (m *memory) podsListed(key types.NamespacedName, primary bool, problem string, now time.Time) {
-	m.Do(key, func(e *remembered) {
+// recordPodList records the problem of the pods of an unready workload; empty: none.
+func (m *memory) recordPodList(key types.NamespacedName, primary bool, problem string, now time.Time) {
+	m.Do(key, func(e *canaryMemory) {
 		if p, known := e.pods[primary]; known {
 			p.listed, p.problem = now, problem
 			p.lists++
@@ -114,9 +114,9 @@ func (m *memory) podsListed(key types.NamespacedName, primary bool, problem stri
 	})
 }
 
-// track tracks the readiness of the two workloads of a release.
-func (m *memory) track(key types.NamespacedName, w *canary.Workload, now time.Time) {
-	m.Do(key, func(e *remembered) {
+// trackReadiness tracks the readiness of the two workloads of a release.
+func (m *memory) trackReadiness(key types.NamespacedName, w *canary.Workload, now time.Time) {
+	m.Do(key, func(e *canaryMemory) {
 		if e.track == nil {
 			e.track = map[bool]canary.ReadinessTrack{}
 		}
@@ -133,7 +133,7 @@ func (m *memory) lastApplied(key types.NamespacedName, effect string) appliedEff
 }
 
 func (m *memory) recordApplied(key types.NamespacedName, effect string, a appliedEffect) {
-	m.Do(key, func(e *remembered) {
+	m.Do(key, func(e *canaryMemory) {
 		if e.unchanged == nil {
 			e.unchanged = map[string]appliedEffect{}
 		}

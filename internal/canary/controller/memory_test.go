@@ -15,16 +15,16 @@ var (
 // A clock that is set back by a day does not delay the list of the pods by a day.
 func TestUnreadyPodsAreListedAlthoughTheClockIsSetBack(t *testing.T) {
 	m := newMemory()
-	m.podsDue(cart, false, true, noon, podsDueAfter)
+	m.nextPodList(cart, false, true, noon, podListDelay)
 	yesterday := noon.Add(-24 * time.Hour)
-	if at, _ := m.podsDue(cart, false, true, yesterday, podsDueAfter); !at.Equal(yesterday.Add(podsDueAfter)) {
-		t.Errorf("got a list at %v, want it after %v", at, yesterday.Add(podsDueAfter))
+	if at, _ := m.nextPodList(cart, false, true, yesterday, podListDelay); !at.Equal(yesterday.Add(podListDelay)) {
+		t.Errorf("got a list at %v, want it after %v", at, yesterday.Add(podListDelay))
 	}
 }
 
 func TestPodsAreListedBeforeAShortDeadline(t *testing.T) {
 	m := newMemory()
-	if at, _ := m.podsDue(cart, false, true, noon, 3*time.Second); !at.Equal(noon.Add(3 * time.Second)) {
+	if at, _ := m.nextPodList(cart, false, true, noon, 3*time.Second); !at.Equal(noon.Add(3 * time.Second)) {
 		t.Errorf("got a list at %v, want it 3 s after %v", at, noon)
 	}
 }
@@ -32,10 +32,10 @@ func TestPodsAreListedBeforeAShortDeadline(t *testing.T) {
 // A change of the clock must not delay the next list of the pods by an hour.
 func TestTheNextListOfPodsIsNotDelayedByTheClock(t *testing.T) {
 	m := newMemory()
-	m.podsDue(cart, false, true, noon, podsDueAfter)
+	m.nextPodList(cart, false, true, noon, podListDelay)
 	later := noon.Add(time.Hour)
-	m.podsListed(cart, false, "", later)
-	if at, _ := m.podsDue(cart, false, true, later, podsDueAfter); at.After(later.Add(2 * podsDueAfter)) {
+	m.recordPodList(cart, false, "", later)
+	if at, _ := m.nextPodList(cart, false, true, later, podListDelay); at.After(later.Add(2 * podListDelay)) {
 		t.Errorf("got %v", at)
 	}
 }
@@ -44,26 +44,26 @@ func TestPodsAreListedUntilAProblemIsFoundAndAgainAfterTheyWereReady(t *testing.
 	m := newMemory()
 	look := func(what string, now time.Time, unready bool, at time.Time, problem string) {
 		t.Helper()
-		if gotAt, got := m.podsDue(cart, false, unready, now, podsDueAfter); !gotAt.Equal(at) || got != problem {
+		if gotAt, got := m.nextPodList(cart, false, unready, now, podListDelay); !gotAt.Equal(at) || got != problem {
 			t.Fatalf("%s: got a list at %v and %q, want %v and %q", what, gotAt, got, at, problem)
 		}
 	}
-	first := noon.Add(podsDueAfter)
+	first := noon.Add(podListDelay)
 	look("unready", noon, true, first, "")
-	m.podsListed(cart, false, "", first)
-	look("nothing seen", first, true, noon.Add(2*podsDueAfter), "")
-	m.podsListed(cart, false, "", noon.Add(2*podsDueAfter))
-	look("nothing seen twice", noon.Add(2*podsDueAfter), true, noon.Add(4*podsDueAfter), "")
-	m.podsListed(cart, false, "ImagePullBackOff", noon.Add(4*podsDueAfter))
+	m.recordPodList(cart, false, "", first)
+	look("nothing seen", first, true, noon.Add(2*podListDelay), "")
+	m.recordPodList(cart, false, "", noon.Add(2*podListDelay))
+	look("nothing seen twice", noon.Add(2*podListDelay), true, noon.Add(4*podListDelay), "")
+	m.recordPodList(cart, false, "ImagePullBackOff", noon.Add(4*podListDelay))
 	look("seen", noon.Add(time.Hour), true, time.Time{}, "ImagePullBackOff")
 	look("ready", noon, false, time.Time{}, "")
 	for range maxPodLists {
 		look("unready without a reason", noon, true, first, "")
-		m.podsListed(cart, false, "", first)
+		m.recordPodList(cart, false, "", first)
 		first = first.Add(first.Sub(noon))
 	}
 	look("often enough", noon.Add(time.Hour), true, time.Time{}, "")
 	look("ready again", noon, false, time.Time{}, "")
-	first = noon.Add(podsDueAfter)
+	first = noon.Add(podListDelay)
 	look("unready again", noon, true, first, "")
 }

@@ -28,7 +28,7 @@ func (r *reads) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 }
 
 // A Canary with transition effects is read once before them; an idle one only must not be older than the last known version.
-func TestTakeOver(t *testing.T) {
+func TestACanaryIsReadOnceBeforeTransitionEffects(t *testing.T) {
 	at := func(version string, phase flaggerv1.CanaryPhase) *flaggerv1.Canary {
 		return &flaggerv1.Canary{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "1", ResourceVersion: version},

@@ -41,15 +41,15 @@ type Observer struct {
 	MetricTypes []string
 	// Indexed is true if Client has the index of IndexTargets.
 	Indexed bool
-	// Rival returns a message if something other than a Canary releases the target of a Canary; empty: nothing does. nil: nothing
-	// can.
+	// Rival returns a message if something other than a Canary releases the target of a Canary; empty: nothing does. A nil function:
+	// nothing can.
 	Rival func(ctx context.Context, c *flaggerv1.Canary) (string, error)
-	// Line is the queue of releases beyond the maximum number in progress; nil: there is no maximum. Add registers the Canaries of
+	// Queue is the queue of releases beyond the maximum number in progress; nil: there is no maximum. Add registers the Canaries of
 	// the process.
 	Queue *queue.Queue
-	// Peers detects another controller that acts on the same objects; nil: snapshots assume that there is none.
+	// OtherController detects another controller that acts on the same objects; nil: snapshots assume that there is none.
 	OtherController *watching.OtherController
-	// EndpointsUnread is why endpoints cannot be read; empty: they can.
+	// EndpointsUnread is the reason why endpoints cannot be read; empty: they can.
 	EndpointsUnread string
 }
 
@@ -57,9 +57,9 @@ type Observer struct {
 type Workloads interface {
 	// ForCanary returns the workload that a Canary targets; nil if its kind is not supported.
 	ForCanary(c *flaggerv1.Canary) workload.Workload
-	// Forget drops what is remembered of a deleted Canary.
+	// Forget drops the cached data of a deleted Canary.
 	Forget(key types.NamespacedName)
-	// CachedKeys are the Canaries of which something is remembered.
+	// CachedKeys returns the Canaries with cached data.
 	CachedKeys() []types.NamespacedName
 }
 
@@ -90,21 +90,21 @@ func targetOf(c *flaggerv1.Canary) string {
 
 // observation is an observed Canary: the object, its dependencies and the snapshot.
 type observation struct {
-	object            *flaggerv1.Canary      // with its state decoded
-	stored            flaggerv1.CanaryStatus // as the API server stores it
-	snapshot          canary.Snapshot
-	renderer          traffic.Renderer
-	target            traffic.Target
-	versions          traffic.Versions // of the route
-	selector, selects string
-	dependencies      []watching.Object
+	object                  *flaggerv1.Canary      // update its state decoded
+	stored                  flaggerv1.CanaryStatus // as the API server stores it
+	snapshot                canary.Snapshot
+	renderer                traffic.Renderer
+	target                  traffic.Target
+	versions                traffic.Versions // byCanary the route
+	selector, selectorValue string
+	dependencies            []watching.Object
 	// workloads and routes are the kinds of the objects that were read, which have to be watched.
 	workloads, routes []schema.GroupVersionKind
-	// needsRetry is true if no watch notifies of the expected change: a permission, or a CustomResourceDefinition.
+	// needsRetry is true if no watch notifies of the expected change, for example of a permission or a CustomResourceDefinition.
 	needsRetry bool
 	// warnings are about objects that the Canary refers to; they do not block it.
 	warnings []release.Event
-	// podsDue is when the pods of an unready workload have to be listed again; zero: never.
+	// nextPodList is when the pods of an unready workload have to be listed again; zero: never.
 	podsDue time.Time
 }
 
@@ -115,7 +115,7 @@ func (s *observation) queryKey() queryrunner.Key {
 
 // Snapshot returns the current snapshot of a Canary, without answers.
 func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now time.Time) (canary.Snapshot, error) {
-	other, err := acting(ctx, o.OtherController, object.Namespace, now)
+	other, err := actingController(ctx, o.OtherController, object.Namespace, now)
 	if err != nil {
 		return canary.Snapshot{}, err
 	}
@@ -157,10 +157,10 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		return nil, fmt.Errorf("observe %s %s: %w", object.Spec.TargetRef.Kind, object.Spec.TargetRef.Name, err)
 	}
 	s.snapshot.Workload = workloadOf(observed)
-	s.selector, s.selects, s.needsRetry = observed.SelectorLabel, observed.SelectorValue, s.needsRetry || observed.KindNotInstalled
+	s.selector, s.selectorValue, s.needsRetry = observed.SelectorLabel, observed.SelectorValue, s.needsRetry || observed.KindNotInstalled
 	for _, read := range observed.Dependencies {
 		s.dependencies = append(s.dependencies, watching.Object{Kind: read.Kind.GroupKind(), Namespace: object.Namespace, Name: read.Name})
-		s.workloads = withKind(s.workloads, read.Kind)
+		s.workloads = appendKind(s.workloads, read.Kind)
 	}
 	if err := o.readEndpoints(ctx, s); err != nil {
 		return nil, err
@@ -172,11 +172,11 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		return nil, err
 	}
 	s.warnings = append(s.warnings, hookLimitWarnings(object)...)
-	s.snapshot.Queue, err = o.queueTurn(ctx, s)
+	s.snapshot.Queue, err = o.queueState(ctx, s)
 	return s, err
 }
 
-func withKind(kinds []schema.GroupVersionKind, kind schema.GroupVersionKind) []schema.GroupVersionKind {
+func appendKind(kinds []schema.GroupVersionKind, kind schema.GroupVersionKind) []schema.GroupVersionKind {
 	if slices.Contains(kinds, kind) {
 		return kinds
 	}
@@ -191,14 +191,14 @@ func (o *Observer) initialDependencies(c *flaggerv1.Canary) []watching.Object {
 	for _, name := range []string{apex, apex + "-primary", apex + "-canary"} {
 		dependencies = append(dependencies, watching.Object{Kind: schema.GroupKind{Kind: "Service"}, Namespace: c.Namespace, Name: name}, endpoints.Of(c.Namespace, name))
 	}
-	for _, key := range templates(c) {
+	for _, key := range templateKeys(c) {
 		dependencies = append(dependencies, watching.Object{Kind: schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, Namespace: key.Namespace, Name: key.Name})
 	}
 	return dependencies
 }
 
-// templates are the metric templates that a Canary refers to.
-func templates(c *flaggerv1.Canary) []types.NamespacedName {
+// templateKeys are the metric templates that a Canary refers to.
+func templateKeys(c *flaggerv1.Canary) []types.NamespacedName {
 	analysis := c.Spec.Analysis
 	if analysis == nil {
 		analysis = c.Spec.CanaryAnalysis
@@ -268,6 +268,7 @@ func Targeting(ctx context.Context, reader client.Reader, namespace, kind, name 
 	return all.Items, nil
 }
 
+// older reports whether a was created before b.
 func older(a, b *flaggerv1.Canary) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
@@ -318,7 +319,7 @@ func (o *Observer) readRoute(ctx context.Context, s *observation) error {
 	s.renderer, s.target = renderer, s.targetOf(provider)
 	for _, ref := range renderer.Refs(s.target, release.Route{}, nil) {
 		s.dependencies = append(s.dependencies, watching.Object{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
-		s.routes = withKind(s.routes, ref.GVK)
+		s.routes = appendKind(s.routes, ref.GVK)
 	}
 	observed, versions, err := o.Applier.Observe(ctx, renderer, s.target)
 	s.versions = versions
@@ -339,7 +340,7 @@ func (o *Observer) readRoute(ctx context.Context, s *observation) error {
 
 func (s *observation) targetOf(provider string) traffic.Target {
 	target := traffic.NewCanaryTarget(s.object, provider, s.selector)
-	target.SelectorValue = s.selects
+	target.SelectorValue = s.selectorValue
 	return target
 }
 
@@ -358,12 +359,12 @@ func hookLimitWarnings(c *flaggerv1.Canary) []release.Event {
 
 // findMissingReferences finds references to objects that do not exist or cannot be used.
 func (o *Observer) findMissingReferences(ctx context.Context, s *observation) error {
-	for _, key := range templates(s.object) {
+	for _, key := range templateKeys(s.object) {
 		var template flaggerv1.MetricTemplate
 		err := o.Client.Get(ctx, key, &template)
 		switch {
 		case apierrors.IsNotFound(err):
-			s.snapshot.MissingReferences = append(s.snapshot.MissingReferences, metric.TemplateMissing(key.Name, key.Namespace, templateGone(key.Name)))
+			s.snapshot.MissingReferences = append(s.snapshot.MissingReferences, metric.TemplateMissing(key.Name, key.Namespace, templateNotFound(key.Name)))
 		case err != nil:
 			return fmt.Errorf("get metric template %s: %w", key, err)
 		case o.MetricTypes != nil && !slices.Contains(o.MetricTypes, template.Spec.Provider.Type):

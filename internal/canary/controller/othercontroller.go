@@ -13,16 +13,16 @@ import (
 
 var deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 
-// acting returns the Flagger that acts on Canaries of a namespace, if there is one.
-func acting(ctx context.Context, peers *watching.OtherController, namespace string, now time.Time) (canary.OtherController, error) {
-	sign, err := peers.ActingSign(ctx, namespace, now)
+// actingController returns the Flagger that acts on Canaries of a namespace, if there is one.
+func actingController(ctx context.Context, detector *watching.OtherController, namespace string, now time.Time) (canary.OtherController, error) {
+	sign, err := detector.ActingSign(ctx, namespace, now)
 	return canary.OtherController{Sign: sign.Text, Until: sign.Until}, err
 }
 
 // otherController returns the Flagger that acts on a release instead of Serin. The administrator is notified when Serin starts to
 // leave releases to it, and when Serin continues with them.
 func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (canary.OtherController, error) {
-	other, err := acting(ctx, r.OtherController, key.Namespace, now)
+	other, err := actingController(ctx, r.OtherController, key.Namespace, now)
 	if err != nil {
 		return other, err
 	}

@@ -31,8 +31,8 @@ func (i indexes) IndexField(_ context.Context, object client.Object, field strin
 	return nil
 }
 
-// aCluster is a cluster with only these Deployments and Leases.
-func aCluster(t *testing.T, objects ...client.Object) client.WithWatch {
+// clusterWith is a cluster with only these Deployments and Leases.
+func clusterWith(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	s := scheme(t)
 	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, coordinationv1.AddToScheme} {
@@ -42,14 +42,14 @@ func aCluster(t *testing.T, objects ...client.Object) client.WithWatch {
 	}
 	builder := fake.NewClientBuilder().WithScheme(s)
 	if err := watching.NewFlaggerWatch(nil).Index(t.Context(), indexes(func(object client.Object, field string, values client.IndexerFunc) {
-		builder.WithIndex(object, field, func(typed client.Object) []string { return values(generic(t, typed)) })
+		builder.WithIndex(object, field, func(typed client.Object) []string { return values(toUnstructured(t, typed)) })
 	})); err != nil {
 		t.Fatal(err)
 	}
 	return builder.WithObjects(objects...).Build()
 }
 
-func generic(t *testing.T, object client.Object) client.Object {
+func toUnstructured(t *testing.T, object client.Object) client.Object {
 	t.Helper()
 	if object == nil {
 		return nil
@@ -80,29 +80,29 @@ func flaggerLease(holder string, renewed time.Time) *coordinationv1.Lease {
 }
 
 func TestAReleaseIsLeftToARunningFlaggerAndAdoptedWhenItIsGone(t *testing.T) {
-	cart := resident("cart", "", "")
-	w := newTown(t, outbound.Policy{AllowLoopback: true})
-	others := aCluster(t, flaggerDeployment(1))
+	cart := canaryWithQueries("cart", "", "")
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true})
+	others := clusterWith(t, flaggerDeployment(1))
 	var health sync.Map
 	w.reconciler.OtherController = watching.NewFlaggerWatch(others)
-	w.reconciler.Health = func(part, sentence string) { health.Store(part, sentence) }
+	w.reconciler.Health = func(part, message string) { health.Store(part, message) }
 	if err := w.client.Create(t.Context(), cart); err != nil {
 		t.Fatal(err)
 	}
 	key := client.ObjectKeyFromObject(cart)
 	const why = "Flagger acts on this Canary (Deployment flagger of namespace flagger-system has ready pods), so Serin does not"
-	w.until(t, "an event that says who acts", func() (bool, string) {
-		said := w.sinks(t)
-		return strings.Contains(said, "event cart") && strings.Contains(said, why), said
+	w.waitFor(t, "an event that says who acts", func() (bool, string) {
+		output := w.allOutput(t)
+		return strings.Contains(output, "event cart") && strings.Contains(output, why), output
 	})
 	if c := w.canary(t, key); c.Status.Phase != "" || c.Status.Serin != nil || len(c.Status.Conditions) > 0 {
 		t.Errorf("the status of the other controller was written: %+v", c.Status)
 	}
-	if sentence, _ := health.Load("peer"); sentence == nil || !strings.Contains(sentence.(string), why) {
-		t.Errorf("health is %v", sentence)
+	if message, _ := health.Load("peer"); message == nil || !strings.Contains(message.(string), why) {
+		t.Errorf("health is %v", message)
 	}
-	if said := w.sinks(t); !strings.Contains(said, "Stood back") || strings.Count(said, "Stood back") > 1 {
-		t.Errorf("the log must report it once: %s", said)
+	if output := w.allOutput(t); !strings.Contains(output, "Stood back") || strings.Count(output, "Stood back") > 1 {
+		t.Errorf("the log must report it once: %s", output)
 	}
 
 	gone := flaggerDeployment(0)
@@ -110,36 +110,36 @@ func TestAReleaseIsLeftToARunningFlaggerAndAdoptedWhenItIsGone(t *testing.T) {
 	if err := others.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
-	requests := w.reconciler.Touched(t.Context(), deploymentKind.GroupKind(), generic(t, before), nil)
+	requests := w.reconciler.Touched(t.Context(), deploymentKind.GroupKind(), toUnstructured(t, before), nil)
 	if len(requests) != 1 || requests[0].NamespacedName != key {
 		t.Fatalf("the deletion of Flagger requeues %v, want %v", requests, key)
 	}
-	w.look(key)
-	w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
-	if sentence, _ := health.Load("peer"); sentence != "" {
-		t.Errorf("health is still %v", sentence)
+	w.enqueue(key)
+	w.waitForPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+	if message, _ := health.Load("peer"); message != "" {
+		t.Errorf("health is still %v", message)
 	}
 }
 
 func TestTheExpiryOfALeaseIsAWakeUp(t *testing.T) {
 	now := time.Now()
-	p := watching.NewFlaggerWatch(aCluster(t, flaggerDeployment(0), flaggerLease("flagger-1_2", now)))
-	seen, err := acting(t.Context(), p, "shop", now)
+	p := watching.NewFlaggerWatch(clusterWith(t, flaggerDeployment(0), flaggerLease("flagger-1_2", now)))
+	sign, err := actingController(t.Context(), p, "shop", now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wait := seen.Until.Sub(now); !seen.Acts() || wait < time.Minute || wait > 2*time.Minute {
-		t.Errorf("a lease that was just renewed: %+v", seen)
+	if wait := sign.Until.Sub(now); !sign.Acts() || wait < time.Minute || wait > 2*time.Minute {
+		t.Errorf("a lease that was just renewed: %+v", sign)
 	}
-	if seen, err = acting(t.Context(), p, "shop", seen.Until); err != nil || seen.Acts() {
-		t.Errorf("an expired lease: %+v, %v", seen, err)
+	if sign, err = actingController(t.Context(), p, "shop", sign.Until); err != nil || sign.Acts() {
+		t.Errorf("an expired lease: %+v, %v", sign, err)
 	}
 	p.LeasesUnreadable = "they may not be read"
-	if seen, err = acting(t.Context(), p, "shop", now); err != nil || seen.Acts() {
-		t.Errorf("leases that may not be read: %+v, %v", seen, err)
+	if sign, err = actingController(t.Context(), p, "shop", now); err != nil || sign.Acts() {
+		t.Errorf("leases that may not be read: %+v, %v", sign, err)
 	}
-	if seen, err = acting(t.Context(), nil, "shop", now); err != nil || seen.Acts() {
-		t.Errorf("no detection: %+v, %v", seen, err)
+	if sign, err = actingController(t.Context(), nil, "shop", now); err != nil || sign.Acts() {
+		t.Errorf("no detection: %+v, %v", sign, err)
 	}
 }
 
@@ -152,22 +152,22 @@ func TestATenantCannotFakeAFlagger(t *testing.T) {
 	forged.Spec.Template.Spec.ServiceAccountName = "flagger"
 	lease := flaggerLease("flagger-1_2", now.Add(200*365*24*time.Hour))
 	lease.Namespace = "mallory"
-	p := watching.NewFlaggerWatch(aCluster(t, forged, lease))
+	p := watching.NewFlaggerWatch(clusterWith(t, forged, lease))
 	p.IsPermitted = func(_ context.Context, account othercontroller.Account, of watching.Resource, namespace string) (bool, error) {
 		return of == watching.CanaryStatus && account == othercontroller.Account{Namespace: "mallory", Name: "flagger"} && namespace == "mallory", nil
 	}
 	for namespace, want := range map[string]bool{"shop": false, "mallory": true} {
-		if seen, err := acting(t.Context(), p, namespace, now); err != nil || seen.Acts() != want {
-			t.Errorf("namespace %s: %+v, %v", namespace, seen, err)
+		if sign, err := actingController(t.Context(), p, namespace, now); err != nil || sign.Acts() != want {
+			t.Errorf("namespace %s: %+v, %v", namespace, sign, err)
 		}
 	}
 	p.Scope.Namespaces = []string{"flagger-system"}
-	if seen, err := acting(t.Context(), p, "mallory", now); err != nil || seen.Acts() {
-		t.Errorf("in a namespace that is not configured: %+v, %v", seen, err)
+	if sign, err := actingController(t.Context(), p, "mallory", now); err != nil || sign.Acts() {
+		t.Errorf("in a namespace that is not configured: %+v, %v", sign, err)
 	}
 	p.Scope.Namespaces = []string{"mallory"}
-	if seen, err := acting(t.Context(), p, "shop", now); err != nil || !seen.Acts() {
-		t.Errorf("in a namespace that the administrator configured: %+v, %v", seen, err)
+	if sign, err := actingController(t.Context(), p, "shop", now); err != nil || !sign.Acts() {
+		t.Errorf("in a namespace that the administrator configured: %+v, %v", sign, err)
 	}
 }
 
@@ -182,12 +182,12 @@ func TestOnlyAFlaggerThatStartsOrStopsRequeuesReleases(t *testing.T) {
 		before, after client.Object
 		want          bool
 	}{
-		{"made", deploymentKind.GroupKind(), nil, generic(t, flaggerDeployment(0)), true},
-		{"became ready", deploymentKind.GroupKind(), generic(t, flaggerDeployment(0)), generic(t, flaggerDeployment(1)), true},
-		{"one more pod", deploymentKind.GroupKind(), generic(t, flaggerDeployment(1)), generic(t, flaggerDeployment(2)), false},
-		{"another namespace", deploymentKind.GroupKind(), generic(t, flaggerDeployment(1)), generic(t, flaggerDeployment(1, "-namespace=web")), true},
-		{"deleted", deploymentKind.GroupKind(), generic(t, flaggerDeployment(1)), nil, true},
-		{"another program", deploymentKind.GroupKind(), nil, generic(t, other), false},
+		{"made", deploymentKind.GroupKind(), nil, toUnstructured(t, flaggerDeployment(0)), true},
+		{"became ready", deploymentKind.GroupKind(), toUnstructured(t, flaggerDeployment(0)), toUnstructured(t, flaggerDeployment(1)), true},
+		{"one more pod", deploymentKind.GroupKind(), toUnstructured(t, flaggerDeployment(1)), toUnstructured(t, flaggerDeployment(2)), false},
+		{"another namespace", deploymentKind.GroupKind(), toUnstructured(t, flaggerDeployment(1)), toUnstructured(t, flaggerDeployment(1, "-namespace=web")), true},
+		{"deleted", deploymentKind.GroupKind(), toUnstructured(t, flaggerDeployment(1)), nil, true},
+		{"another program", deploymentKind.GroupKind(), nil, toUnstructured(t, other), false},
 		{"lease taken", lease, flaggerLease("", now), flaggerLease("flagger-1_2", now), true},
 		{"lease renewed", lease, flaggerLease("flagger-1_2", now), flaggerLease("flagger-1_2", now.Add(time.Second)), false},
 		{"lease released", lease, flaggerLease("flagger-1_2", now), flaggerLease("", now), true},

@@ -16,11 +16,11 @@ var releases = reconciler.Releases[*flaggerv1.Canary]{
 	Kind:    flaggerv1.CanaryKind,
 	New:     func() *flaggerv1.Canary { return &flaggerv1.Canary{} },
 	NewList: func() client.ObjectList { return &flaggerv1.CanaryList{} },
-	Place:   storedPlace,
+	Place:   storedQueueEntry,
 }
 
-// storedPlace is the queue entry of a Canary as the API server stores it.
-func storedPlace(c *flaggerv1.Canary) release.QueueEntry {
+// storedQueueEntry is the queue entry of a Canary as the API server stores it.
+func storedQueueEntry(c *flaggerv1.Canary) release.QueueEntry {
 	decoded := *c // caches share c
 	decoded.Status = flaggerv1.DecodeState(c.Status)
 	return canary.QueueEntryOf(&decoded)
@@ -34,9 +34,9 @@ func IndexPlaces(ctx context.Context, indexer client.FieldIndexer) error {
 // Queued returns Canaries as a kind of the queue. indexed is true for a reader with the index of IndexPlaces.
 func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Queued(reader, indexed) }
 
-// queueTurn returns whether a release may start beside those in progress; nil if that is not limited, or if no release is to
-// start.
-func (o *Observer) queueTurn(ctx context.Context, s *observation) (*release.QueueState, error) {
+// queueState returns whether a release may start in addition to those in progress; nil if their number is not limited, or if no
+// release is to start.
+func (o *Observer) queueState(ctx context.Context, s *observation) (*release.QueueState, error) {
 	if !o.Queue.Limits() || !canary.MayStart(s.snapshot) {
 		return nil, nil
 	}

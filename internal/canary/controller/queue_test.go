@@ -17,17 +17,17 @@ import (
 // Twelve targets change at once and three releases may be in progress: there are never more, and all end. Watches are delayed and
 // workers run concurrently, so counting stored states alone would let too many start.
 func TestTheMaximumOfReleasesInProgressIsNeverExceeded(t *testing.T) {
-	const many, most = 12, 3
+	const count, limit = 12, 3
 	var objects []client.Object
-	for i := range many {
-		c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: fmt.Sprintf("c%02d", i), UID: types.UID(fmt.Sprint(i))}}
+	for i := range count {
+		c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("c%02d", i), UID: types.UID(fmt.Sprint(i))}}
 		c.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: c.Name}
 		c.Spec.Analysis = &flaggerv1.CanaryAnalysis{Interval: "5ms", Iterations: 1, Threshold: 1}
 		objects = append(objects, c)
 	}
-	w := newTownWith(t, outbound.Policy{}, release.ConcurrencyLimits{Cluster: most}, objects...)
+	w := newLimitedTestCluster(t, outbound.Policy{}, release.ConcurrencyLimits{Cluster: limit}, objects...)
 	for _, object := range objects {
-		w.untilPhase(t, client.ObjectKeyFromObject(object), flaggerv1.CanaryPhaseInitialized)
+		w.waitForPhase(t, client.ObjectKeyFromObject(object), flaggerv1.CanaryPhaseInitialized)
 	}
 	changes, err := w.client.Watch(t.Context(), &flaggerv1.CanaryList{})
 	if err != nil {
@@ -35,32 +35,32 @@ func TestTheMaximumOfReleasesInProgressIsNeverExceeded(t *testing.T) {
 	}
 	defer changes.Stop()
 	for _, object := range objects {
-		w.kind.deploy(w.canary(t, client.ObjectKeyFromObject(object)))
+		w.workloads.deploy(w.canary(t, client.ObjectKeyFromObject(object)))
 	}
-	moving, waited, ended := map[string]bool{}, 0, 0
+	inProgress, waited, ended := map[string]bool{}, 0, 0
 	for change := range changes.ResultChan() {
 		c, ok := change.Object.(*flaggerv1.Canary)
 		if !ok {
 			continue
 		}
 		place := canary.QueueEntryOf(c)
-		delete(moving, c.Name)
+		delete(inProgress, c.Name)
 		switch {
 		case place.InProgress:
-			moving[c.Name] = true
+			inProgress[c.Name] = true
 		case place.Waiting:
 			waited++
 		case c.Status.Phase == flaggerv1.CanaryPhaseSucceeded && c.Status.Serin.Intent == "":
 			ended++
 		}
-		if len(moving) > most {
-			t.Fatalf("%d releases are in progress: %v", len(moving), moving)
+		if len(inProgress) > limit {
+			t.Fatalf("%d releases are in progress: %v", len(inProgress), inProgress)
 		}
-		if ended == many {
+		if ended == count {
 			break
 		}
 	}
-	if waited < many-most {
-		t.Errorf("%d waited, of %d that could not start at once", waited, many-most)
+	if waited < count-limit {
+		t.Errorf("%d waited, of %d that could not start at once", waited, count-limit)
 	}
 }

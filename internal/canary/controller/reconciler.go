@@ -27,9 +27,9 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// podsDueAfter is how long a workload may be unready before its pods are listed to find what prevents them from running; with a
+// podListDelay is how long a workload may be unready before its pods are listed to find what prevents them from running; with a
 // short progress deadline, half of that.
-const podsDueAfter = 10 * time.Second
+const podListDelay = 10 * time.Second
 
 // Parts are what a reconciliation of a Canary needs.
 type Parts struct {
@@ -40,8 +40,8 @@ type Parts struct {
 	Queries  *queryrunner.Runner
 	Reporter *Reporter
 	Metrics  *telemetry.Metrics
-	// Watch ensures that changes of objects of these kinds, of workloads and of routes, requeue their releases. Add sets it; a
-	// caller without a manager must provide it.
+	// Watch starts watches of these kinds of workloads and routes, so that changes of their objects requeue the releases. Add sets
+	// it; a caller without a manager must provide it.
 	Watch func(workloads, routes []schema.GroupVersionKind) error
 	// Health reports a message about the health of a part to the administrator; an empty message clears it. nil: no report.
 	Health func(part, message string)
@@ -51,12 +51,12 @@ type Parts struct {
 type Reconciler struct {
 	Parts
 
-	frame      *reconciler.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]
-	dependents *watching.Dependents
-	ceded      watching.CededReleases
-	memory     *memory
-	form       statusForm
-	newest     *readyourwrites.NewestVersions
+	frame        *reconciler.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]
+	dependents   *watching.Dependents
+	ceded        watching.CededReleases
+	memory       *memory
+	statusWriter statusWriter
+	newest       *readyourwrites.NewestVersions
 }
 
 // New returns a reconciler without memory of earlier reconciliations.
@@ -111,15 +111,15 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	r.Queries.SetAnswerLimit(s.queryKey(), maxQueries(object))
 
 	r.memory.ScheduleWake(key, decision.Wake)
-	again := reconciler.Earliest(s.podsDue, r.memory.Retry(key, reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(key, reconciler.NotInstalled, s.needsRetry, s.snapshot.Now))
-	explain := explanation.At
+	retry := reconciler.Earliest(s.podsDue, r.memory.Retry(key, reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(key, reconciler.NotInstalled, s.needsRetry, s.snapshot.Now))
+	explainAt := explanation.At
 	if written || s.snapshot.OtherController.Acts() {
-		explain = time.Time{} // the write shows all gates, or the status belongs to Flagger
+		explainAt = time.Time{} // the write shows all gates, or the status belongs to Flagger
 	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write requeues the release
 	}
-	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explain, again))}, nil
+	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, retry))}, nil
 }
 
 // observeWithMemory observes a Canary, and adds what this process remembers of it and the answers that it received.
@@ -145,7 +145,7 @@ func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Ca
 	}
 	s.snapshot.Answers = r.Queries.Answers(s.queryKey())
 	if !other.Acts() {
-		r.memory.track(key, &s.snapshot.Workload, now)
+		r.memory.trackReadiness(key, &s.snapshot.Workload, now)
 	}
 	if err := r.findPodProblems(ctx, key, s); err != nil {
 		return nil, err
@@ -186,10 +186,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *observation, d canary.D
 	key := client.ObjectKeyFromObject(s.object)
 	before := *s.object
 	before.Status = s.stored
-	stored, err := r.form.write(ctx, r.Client, &before, status)
+	stored, err := r.statusWriter.write(ctx, r.Client, &before, status)
 	if err != nil {
 		if !apierrors.IsTooManyRequests(err) && !reconciler.Rejected(err) {
-			r.newest.Forget(key) // after a conflict, what was observed is known to be old
+			r.newest.Forget(key) // after a conflict, the observed version is known to be outdated
 		}
 		return false, fmt.Errorf("write the status of Canary %s: %w", key, err)
 	}
@@ -203,7 +203,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *observation, d canary.D
 // updateMetrics updates the metrics of the release.
 func (r *Reconciler) updateMetrics(s *observation, d canary.Decision) {
 	plan := s.snapshot.Plan
-	shown := telemetry.Canary{
+	series := telemetry.Canary{
 		Namespace: plan.Namespace, Name: plan.Name, Target: plan.Target,
 		Phase: string(d.Status.Phase), Strategy: string(plan.Strategy),
 	}
@@ -223,12 +223,12 @@ func (r *Reconciler) updateMetrics(s *observation, d canary.Decision) {
 		weight = 0
 	}
 	if weight >= 0 {
-		shown.Weights = &telemetry.Weights{Primary: release.Total - weight, Canary: weight}
+		series.Weights = &telemetry.Weights{Primary: release.Total - weight, Canary: weight}
 	}
 	if s.snapshot.TargetConflict != "" {
 		return // the series have the name of the target, and another Canary reports them
 	}
-	r.Metrics.SetCanary(shown)
+	r.Metrics.SetCanary(series)
 	waiting := d.Gates.First()
 	key := types.NamespacedName{Namespace: plan.Namespace, Name: plan.Name}
 	if waiting != nil {
@@ -257,28 +257,28 @@ func (r *Reconciler) countEnding(plan canary.Plan, d canary.Decision, began time
 // findPodProblems determines what prevents pods from running, with one LIST for a workload that has been unready for a while.
 func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedName, s *observation) error {
 	w := &s.snapshot.Workload
-	patience := min(podsDueAfter, s.snapshot.Plan.Deadline/2) // the cause must be known before a rollback at the deadline
-	for _, of := range []struct {
+	delay := min(podListDelay, s.snapshot.Plan.Deadline/2) // the cause must be known before a rollback at the deadline
+	for _, checked := range []struct {
 		copy    *canary.WorkloadState
 		primary bool
 	}{{&w.Target, false}, {&w.Primary, true}} {
-		unready := of.copy.Found && !of.copy.Ready && of.copy.Replicas > 0
-		at, problem := r.memory.podsDue(key, of.primary, unready, s.snapshot.Now, patience)
+		unready := checked.copy.Found && !checked.copy.Ready && checked.copy.Replicas > 0
+		at, problem := r.memory.nextPodList(key, checked.primary, unready, s.snapshot.Now, delay)
 		if !at.IsZero() && !at.After(s.snapshot.Now) {
 			var err error
-			if problem, err = r.Workloads.ForCanary(s.object).PodProblem(ctx, s.object, of.primary); err != nil {
+			if problem, err = r.Workloads.ForCanary(s.object).PodProblem(ctx, s.object, checked.primary); err != nil {
 				return fmt.Errorf("list the pods of %s: %w", key, err)
 			}
-			r.memory.podsListed(key, of.primary, problem, s.snapshot.Now)
-			at, _ = r.memory.podsDue(key, of.primary, unready, s.snapshot.Now, patience)
+			r.memory.recordPodList(key, checked.primary, problem, s.snapshot.Now)
+			at, _ = r.memory.nextPodList(key, checked.primary, unready, s.snapshot.Now, delay)
 		}
-		of.copy.PodProblem = problem
+		checked.copy.PodProblem = problem
 		s.podsDue = reconciler.Earliest(s.podsDue, at)
 	}
 	return nil
 }
 
-// forget drops everything about a Canary that does not exist anymore.
+// forget drops the state of a Canary that no longer exists.
 func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconcile.Result, error) {
 	r.ceded.Forget(key, r.showOtherController)
 	r.Queries.Forget(key)
@@ -292,11 +292,11 @@ func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconc
 	return reconcile.Result{}, nil
 }
 
-// Footprint returns the keys of everything that this process remembers of Canaries.
+// Footprint returns the keys of all state that this process keeps about Canaries.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	return reconciler.FootprintOf(reconciler.Footprint{
 		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.ceded.Keys(), "memory": r.memory.Keys(), "known": r.newest.Keys(),
-		"queue": r.Queue.Keys(flaggerv1.CanaryKind), "queries": r.Queries.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.Standing.Keys(),
+		"queue": r.Queue.Keys(flaggerv1.CanaryKind), "queries": r.Queries.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.OngoingEvents.Keys(),
 		"workloads": r.Workloads.CachedKeys(),
 	})
 }

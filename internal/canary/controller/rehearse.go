@@ -23,9 +23,9 @@ func (o *Observer) Rehearse(ctx context.Context, object *flaggerv1.Canary, now t
 	decision = canary.Next(s.snapshot)
 	for _, effect := range decision.Effects {
 		err := a.applyEffect(ctx, s, effect, decision.Status)
-		var partly *workload.PartialServiceError
+		var partial *workload.PartialServiceError
 		switch {
-		case err == nil, errors.As(err, &partly):
+		case err == nil, errors.As(err, &partial):
 		case reconciler.NeedsUser(err), reconciler.Rejected(err):
 			return decision, err, nil
 		default:

@@ -26,13 +26,13 @@ import (
 // the order of the events; no release waits for it.
 type Reporter struct {
 	// Client reads from caches, Reader reads Secrets from the API server.
-	Client   client.Client
-	Reader   client.Reader
-	Clock    clock.PassiveClock
-	Recorder *telemetry.Recorder
-	Outbox   *telemetry.Outbox
-	Standing *telemetry.OngoingEvents
-	Hooks    *hook.Client
+	Client        client.Client
+	Reader        client.Reader
+	Clock         clock.PassiveClock
+	Recorder      *telemetry.Recorder
+	Outbox        *telemetry.Outbox
+	OngoingEvents *telemetry.OngoingEvents
+	Hooks         *hook.Client
 	// EventHook is the address of the webhook for events of Canaries without an event webhook of their own, called through
 	// EventHooks; empty: none.
 	EventHook  string
@@ -50,21 +50,21 @@ type Reporter struct {
 // Report reports the events of a decision whose status was written. before is the phase before the decision.
 func (r *Reporter) Report(ctx context.Context, c *flaggerv1.Canary, plan canary.Plan, before flaggerv1.CanaryPhase, d canary.Decision) {
 	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
-	for _, event := range r.Standing.NewEvents(key, d.Events) {
+	for _, event := range r.OngoingEvents.NewEvents(key, d.Events) {
 		if event.Phase == "" {
 			event.Phase = string(before)
 		}
 		r.Recorder.Event(ctx, reference(c), event)
 		r.callEventHooks(key, c, event)
 		if event.Alert != nil {
-			r.alert(ctx, key, c, plan, *event.Alert)
+			r.queueAlerts(ctx, key, c, plan, *event.Alert)
 		}
 	}
 }
 
-// Forget drops what is queued and remembered of a deleted release, once its last messages are sent.
+// Forget drops the state of a deleted release, once its last messages are sent.
 func (r *Reporter) Forget(key types.NamespacedName) {
-	r.Standing.Forget(key)
+	r.OngoingEvents.Forget(key)
 	r.Recorder.Forget(key)
 }
 
@@ -83,7 +83,7 @@ func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary,
 	var calls []hook.Request
 	caller := r.Hooks
 	at := strconv.FormatInt(r.Clock.Now().UnixMilli(), 10)
-	call := func(h flaggerv1.CanaryWebhook) {
+	addCall := func(h flaggerv1.CanaryWebhook) {
 		timeout, retries, _, err := hookLimits(h)
 		if err != nil {
 			timeout = hookTimeout
@@ -101,16 +101,16 @@ func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary,
 	}
 	for _, h := range analysisOf(c).Webhooks {
 		if h.Type == flaggerv1.EventHook {
-			call(h)
+			addCall(h)
 		}
 	}
 	if len(calls) == 0 && r.EventHook != "" {
 		caller = r.EventHooks
-		call(flaggerv1.CanaryWebhook{Type: flaggerv1.EventHook, URL: r.EventHook})
+		addCall(flaggerv1.CanaryWebhook{Type: flaggerv1.EventHook, URL: r.EventHook})
 	}
-	for _, each := range calls {
-		r.Outbox.Post(key, "event hook "+outbound.Redact(each.URL), func(ctx context.Context) error {
-			if outcome, text := caller.Send(ctx, each); outcome != release.Yes {
+	for _, request := range calls {
+		r.Outbox.Post(key, "event hook "+outbound.Redact(request.URL), func(ctx context.Context) error {
+			if outcome, text := caller.Send(ctx, request); outcome != release.Yes {
 				return fmt.Errorf("event hook refused: %s", text)
 			}
 			return nil
@@ -129,13 +129,13 @@ func analysisOf(c *flaggerv1.Canary) flaggerv1.CanaryAnalysis {
 	}
 }
 
-// alert queues one message per alert provider that wants its severity.
-func (r *Reporter) alert(ctx context.Context, key types.NamespacedName, c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) {
-	message := alerting.Message{Canary: c.Name + "." + c.Namespace, Text: alert.Message, Severity: alert.Severity, Fields: r.fields(c, plan, alert)}
+// queueAlerts queues one message per alert provider that wants its severity.
+func (r *Reporter) queueAlerts(ctx context.Context, key types.NamespacedName, c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) {
+	message := alerting.Message{Canary: c.Name + "." + c.Namespace, Text: alert.Message, Severity: alert.Severity, Fields: r.alertFields(c, plan, alert)}
 	entries := analysisOf(c).Alerts
 	if len(entries) == 0 {
 		if r.AlertSender != nil {
-			r.Outbox.Post(key, "alert", func(ctx context.Context) error { return r.again(r.AlertSender.Send(ctx, message)) })
+			r.Outbox.Post(key, "alert", func(ctx context.Context) error { return r.markTransient(r.AlertSender.Send(ctx, message)) })
 		}
 		return
 	}
@@ -154,15 +154,15 @@ func (r *Reporter) alert(ctx context.Context, key types.NamespacedName, c *flagg
 				return err
 			}
 			if err := sender.Send(ctx, message); err != nil {
-				return r.again(fmt.Errorf("alert provider %s.%s send error: %w", provider.Name, provider.Namespace, err))
+				return r.markTransient(fmt.Errorf("alert provider %s.%s send error: %w", provider.Name, provider.Namespace, err))
 			}
 			return nil
 		})
 	}
 }
 
-// again marks an error as transient if sending the message again may succeed.
-func (r *Reporter) again(err error) error {
+// markTransient marks an error as transient if sending the message again may succeed.
+func (r *Reporter) markTransient(err error) error {
 	if wait, ok := chat.RetryAfter(err, r.Clock.Now()); ok {
 		return telemetry.TransientFor(err, wait)
 	}
@@ -194,9 +194,9 @@ func (r *Reporter) alertSender(ctx context.Context, key types.NamespacedName) (a
 	return sender, nil
 }
 
-// fields are the fields below the text of an alert. They include the severity, because not every reader or chat service shows
-// colours.
-func (r *Reporter) fields(c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) []alerting.Field {
+// alertFields are the fields below the text of an alert. They include the severity, because not every reader or chat service
+// shows colours.
+func (r *Reporter) alertFields(c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) []alerting.Field {
 	var fields []alerting.Field
 	if r.Cluster != "" {
 		fields = append(fields, alerting.Field{Name: "Cluster", Value: r.Cluster})

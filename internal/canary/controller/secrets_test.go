@@ -17,8 +17,8 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// planted marks every secret of the test; no output may contain it.
-const planted = "hunter2"
+// plantedSecret marks every secret of the test; no output may contain it.
+const plantedSecret = "hunter2"
 
 // TestNoSecretIsShownAnywhere plants secrets in addresses, queries, headers and Secrets, lets servers succeed and fail with
 // responses that repeat the requests, and searches logs, events, statuses, metrics and alerts for the secrets.
@@ -36,24 +36,24 @@ func TestNoSecretIsShownAnywhere(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	with := func(address string) string {
-		return strings.Replace(address, "http://", "http://user:"+planted+"-user@", 1) + "/?token=" + planted + "-query"
+		return strings.Replace(address, "http://", "http://user:"+plantedSecret+"-user@", 1) + "/?token=" + plantedSecret + "-query"
 	}
-	provider := &flaggerv1.AlertProvider{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: "chat"}}
+	provider := &flaggerv1.AlertProvider{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "chat"}}
 	provider.Spec = flaggerv1.AlertProviderSpec{Type: "slack", SecretRef: &flaggerv1.SecretReference{Name: "chat"}}
 	secret := func(name string, data map[string]string) *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: name}, Data: bytesOf(data)}
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: bytesOf(data)}
 	}
 	objects := []client.Object{
 		provider,
-		secret("chat", map[string]string{"address": with(chat.URL), "token": planted + "-token"}),
-		secret("metrics", map[string]string{"token": planted + "-token"}),
+		secret("chat", map[string]string{"address": with(chat.URL), "token": plantedSecret + "-token"}),
+		secret("metrics", map[string]string{"token": plantedSecret + "-token"}),
 	}
 	var all []client.ObjectKey
 	for _, code := range codes {
 		name := fmt.Sprint("answers-", code)
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if code == http.StatusFound {
-				w.Header().Set("Location", "http://elsewhere.example/?token="+planted)
+				w.Header().Set("Location", "http://elsewhere.example/?token="+plantedSecret)
 			}
 			w.WriteHeader(max(code, http.StatusOK))
 			if code == http.StatusOK {
@@ -68,43 +68,43 @@ func TestNoSecretIsShownAnywhere(t *testing.T) {
 		if code == 0 {
 			address = with(gone.URL)
 		}
-		template := &flaggerv1.MetricTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: name}}
+		template := &flaggerv1.MetricTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 		template.Spec.Query = "errors"
 		template.Spec.Provider = flaggerv1.MetricTemplateProvider{
 			Type: "prometheus", Address: address, SecretRef: &flaggerv1.SecretReference{Name: "metrics"},
-			Headers: map[string][]string{"X-Scope": {planted + "-header"}},
+			Headers: map[string][]string{"X-Scope": {plantedSecret + "-header"}},
 		}
-		c := resident(name, address, address)
+		c := canaryWithQueries(name, address, address)
 		a := c.Spec.Analysis
 		a.Metrics[0] = flaggerv1.CanaryMetric{Name: "errors", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: name}, ThresholdRange: a.Metrics[0].ThresholdRange}
 		a.Webhooks = append(a.Webhooks, flaggerv1.CanaryWebhook{Name: "audit", Type: flaggerv1.EventHook, URL: address})
 		a.Alerts = []flaggerv1.CanaryAlert{{Name: "chat", Severity: "info", ProviderRef: flaggerv1.CrossNamespaceObjectReference{Name: "chat"}}}
-		metrics := resident("metrics-"+name, chat.URL, address)
+		metrics := canaryWithQueries("metrics-"+name, chat.URL, address)
 		metrics.Spec.Analysis.Metrics = a.Metrics
 		objects = append(objects, template, c, metrics)
 		all = append(all, client.ObjectKeyFromObject(c), client.ObjectKeyFromObject(metrics))
 	}
-	w := newTown(t, outbound.Policy{AllowLoopback: true}, objects...)
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true}, objects...)
 	for _, key := range all {
-		w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
-		w.kind.deploy(w.canary(t, key))
+		w.waitForPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+		w.workloads.deploy(w.canary(t, key))
 	}
 	for _, key := range all {
 		if strings.HasPrefix(key.Name, "metrics-") && (strings.HasSuffix(key.Name, "-0") || strings.HasSuffix(key.Name, "-500")) {
-			w.until(t, key.Name+" says who does not answer", func() (bool, string) {
+			w.waitFor(t, key.Name+" says who does not answer", func() (bool, string) {
 				status := w.canary(t, key).Status
 				return status.Serin != nil && status.Serin.Unreachable != nil, fmt.Sprint(status.Phase)
 			})
 			continue
 		}
-		w.untilPhase(t, key, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed)
+		w.waitForPhase(t, key, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed)
 	}
-	w.until(t, "alerts of success and failure", func() (bool, string) {
+	w.waitFor(t, "alerts of success and failure", func() (bool, string) {
 		mu.Lock()
 		defer mu.Unlock()
 		return strings.Contains(alerts.String(), "Canary analysis completed") && strings.Contains(alerts.String(), "Failed checks threshold reached"), alerts.String()
 	})
-	seen := w.sinks(t)
+	seen := w.allOutput(t)
 	for _, part := range []string{"event answers-401.", "giving up after 1 attempt(s)", "Dropped message", "serin_probe_duration_seconds"} {
 		if !strings.Contains(seen, part) {
 			t.Errorf("no output contains %q, so nothing was tested", part)
@@ -113,7 +113,7 @@ func TestNoSecretIsShownAnywhere(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	for line := range strings.Lines(seen + alerts.String()) {
-		if strings.Contains(line, planted) {
+		if strings.Contains(line, plantedSecret) {
 			t.Errorf("a secret is shown: %.600s", line)
 		}
 	}

@@ -22,9 +22,9 @@ const (
 	schemaDrops   stateSchema = "drops"
 )
 
-// statusForm writes statuses so that status.serin survives with any schema of the resource: if the schema drops the field, the
+// statusWriter writes statuses so that status.serin survives with any schema of the resource: if the schema drops the field, the
 // same content is stored in a condition. The schema belongs to the cluster, not to one Canary, and may be replaced at any time.
-type statusForm struct {
+type statusWriter struct {
 	mu     sync.Mutex
 	schema stateSchema
 }
@@ -37,8 +37,8 @@ func decodeState(c *flaggerv1.Canary) (stored flaggerv1.CanaryStatus) {
 }
 
 // write replaces the status of stored in one request, and returns what the API server stored.
-func (f *statusForm) write(ctx context.Context, writer client.Client, stored *flaggerv1.Canary, status *flaggerv1.CanaryStatus) (*flaggerv1.Canary, error) {
-	schema, err := f.schemaFor(ctx, writer, stored, status)
+func (w *statusWriter) write(ctx context.Context, writer client.Client, stored *flaggerv1.Canary, status *flaggerv1.CanaryStatus) (*flaggerv1.Canary, error) {
+	schema, err := w.schemaFor(ctx, writer, stored, status)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +46,8 @@ func (f *statusForm) write(ctx context.Context, writer client.Client, stored *fl
 	if err != nil {
 		return nil, err
 	}
-	f.learn(schemaShown(written))
-	if schema == schemaStores && schemaShown(written) == schemaDrops {
+	w.recordSchema(schemaOf(written))
+	if schema == schemaStores && schemaOf(written) == schemaDrops {
 		// The schema was replaced by an older one since the last write.
 		return patchStatus(ctx, writer, written, status, true)
 	}
@@ -56,8 +56,8 @@ func (f *statusForm) write(ctx context.Context, writer client.Client, stored *fl
 
 // schemaFor determines the schema before the first write, because a write without the condition would lose the state if the
 // process stopped before it could write again.
-func (f *statusForm) schemaFor(ctx context.Context, writer client.Client, stored *flaggerv1.Canary, status *flaggerv1.CanaryStatus) (stateSchema, error) {
-	switch known := f.known(); {
+func (w *statusWriter) schemaFor(ctx context.Context, writer client.Client, stored *flaggerv1.Canary, status *flaggerv1.CanaryStatus) (stateSchema, error) {
+	switch known := w.knownSchema(); {
 	case known != schemaUnknown:
 		return known, nil
 	case stored.Status.Serin != nil:
@@ -73,42 +73,42 @@ func (f *statusForm) schemaFor(ctx context.Context, writer client.Client, stored
 	case err != nil:
 		return schemaUnknown, err
 	}
-	f.learn(schemaShown(shown))
-	return schemaShown(shown), nil
+	w.recordSchema(schemaOf(shown))
+	return schemaOf(shown), nil
 }
 
-// schemaShown derives the schema from the response to a write: every write contains a state.
-func schemaShown(written *flaggerv1.Canary) stateSchema {
+// schemaOf derives the schema from the response to a write: every write contains a state.
+func schemaOf(written *flaggerv1.Canary) stateSchema {
 	if written.Status.Serin == nil {
 		return schemaDrops
 	}
 	return schemaStores
 }
 
-func (f *statusForm) known() stateSchema {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.schema
+func (w *statusWriter) knownSchema() stateSchema {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.schema
 }
 
-func (f *statusForm) learn(schema stateSchema) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.schema = schema
+func (w *statusWriter) recordSchema(schema stateSchema) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.schema = schema
 }
 
 // patchStatus writes only the difference, with the resourceVersion that was read, so that fields of a newer Serin remain.
 func patchStatus(
 	ctx context.Context, writer client.Client, stored *flaggerv1.Canary, status *flaggerv1.CanaryStatus, encode bool, options ...client.SubResourcePatchOption,
 ) (*flaggerv1.Canary, error) {
-	wanted := *status
+	desired := *status
 	if encode {
 		var err error
-		if wanted, err = flaggerv1.EncodeState(*status); err != nil {
+		if desired, err = flaggerv1.EncodeState(*status); err != nil {
 			return nil, err
 		}
 	}
-	patch, err := reconciler.StatusPatch(stored.ResourceVersion, &stored.Status, &wanted)
+	patch, err := reconciler.StatusPatch(stored.ResourceVersion, &stored.Status, &desired)
 	if err != nil {
 		return nil, fmt.Errorf("compute the patch of the status: %w", err)
 	}

@@ -96,7 +96,7 @@ func (s *schemaServer) read(ctx context.Context) *flaggerv1.Canary {
 }
 
 // advance writes the status of another run, as a process with that form does.
-func (s *schemaServer) advance(form *statusForm, run string) error {
+func (s *schemaServer) advance(form *statusWriter, run string) error {
 	s.t.Helper()
 	object := s.read(s.t.Context())
 	stored := decodeState(object)
@@ -139,12 +139,12 @@ func (s *schemaServer) must(err error) {
 func TestStateIsWrittenInOneRequest(t *testing.T) {
 	for name, drops := range map[string]bool{"stores the field": false, "drops the field": true} {
 		t.Run(name, func(t *testing.T) {
-			s, form := newSchemaServer(t, drops), &statusForm{}
+			s, form := newSchemaServer(t, drops), &statusWriter{}
 			s.must(s.advance(form, "a"))
 			s.check("a", drops, 1, 1)
 			s.must(s.advance(form, "b"))
 			s.check("b", drops, 2, 1)
-			s.must(s.advance(&statusForm{}, "c"))
+			s.must(s.advance(&statusWriter{}, "c"))
 			s.check("c", drops, 3, 1)
 		})
 	}
@@ -160,21 +160,21 @@ func TestCrashBetweenDryRunAndWrite(t *testing.T) {
 		}
 		return crash
 	}
-	if err := s.advance(&statusForm{}, "a"); !errors.Is(err, crash) {
+	if err := s.advance(&statusWriter{}, "a"); !errors.Is(err, crash) {
 		t.Fatalf("got %v", err)
 	}
 	if status := s.read(s.t.Context()).Status; status.Phase != "" || len(status.Conditions) > 0 || s.writes != 0 {
 		t.Fatalf("%d writes left %+v", s.writes, status)
 	}
 	s.refuse = nil
-	s.must(s.advance(&statusForm{}, "a"))
+	s.must(s.advance(&statusWriter{}, "a"))
 	s.check("a", true, 1, 2)
 }
 
 // TestSchemaIsReplacedAtRuntime: a newer schema is detected in the response to a write, and the next write removes the condition.
 // After an older schema is detected, the same status is written again at once.
 func TestSchemaIsReplacedAtRuntime(t *testing.T) {
-	s, form := newSchemaServer(t, true), &statusForm{}
+	s, form := newSchemaServer(t, true), &statusWriter{}
 	s.must(s.advance(form, "a"))
 	s.drops = false
 	s.must(s.advance(form, "b"))
@@ -188,10 +188,10 @@ func TestSchemaIsReplacedAtRuntime(t *testing.T) {
 	s.check("e", true, 6, 1)
 }
 
-// TestDryRunIsRefused by an admission webhook with side effects, and by an API server that is not available. Only the first is
-// permanent, and must not delay releases.
-func TestDryRunIsRefused(t *testing.T) {
-	s, form := newSchemaServer(t, false), &statusForm{}
+// TestOnlyAPermanentRefusalOfTheDryRunUsesTheCondition by an admission webhook with side effects, and by an API server that is
+// not available. Only the first is permanent, and must not delay releases.
+func TestOnlyAPermanentRefusalOfTheDryRunUsesTheCondition(t *testing.T) {
+	s, form := newSchemaServer(t, false), &statusWriter{}
 	refusal := error(apierrors.NewServiceUnavailable("later"))
 	s.refuse = func(dryRun bool) error {
 		if dryRun {

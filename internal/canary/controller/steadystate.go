@@ -36,8 +36,8 @@ type effectInputs struct {
 	canary     types.UID
 	generation int64 // changes with the spec of the Canary
 	// annotations of the Canary, which some providers read: the generation does not change with them.
-	annotations       string
-	selector, selects string
+	annotations             string
+	selector, selectorValue string
 	// Cookies of the status that will be written; when a run starts they are newer than those of the Canary.
 	session, primary, previous string
 }
@@ -45,7 +45,7 @@ type effectInputs struct {
 func inputsOf(s *observation, effect release.Effect, status flaggerv1.CanaryStatus) effectInputs {
 	return effectInputs{
 		effect: effect, canary: s.object.UID, generation: s.object.Generation, annotations: annotationsOf(s.object),
-		selector: s.selector, selects: s.selects,
+		selector: s.selector, selectorValue: s.selectorValue,
 		session: status.SessionAffinityCookie, primary: status.PrimarySessionAffinityCookie, previous: status.PreviousSessionAffinityCookie,
 	}
 }
@@ -64,15 +64,15 @@ func annotationsOf(c *flaggerv1.Canary) string {
 // restrict returns the part of an observation, and of its status, that a steady-state effect depends on: its inputs, with the
 // spec and the annotations that they identify. Nearly every reconciliation has another version of the Canary, and the effect
 // does not depend on the rest of it.
-func (t effectInputs) restrict(s *observation) (*observation, flaggerv1.CanaryStatus) {
+func (i effectInputs) restrict(s *observation) (*observation, flaggerv1.CanaryStatus) {
 	object := &flaggerv1.Canary{TypeMeta: s.object.TypeMeta, Spec: s.object.Spec}
-	object.Namespace, object.Name, object.UID, object.Generation = s.object.Namespace, s.object.Name, t.canary, t.generation
+	object.Namespace, object.Name, object.UID, object.Generation = s.object.Namespace, s.object.Name, i.canary, i.generation
 	object.Annotations = s.object.Annotations
-	part := &observation{object: object, renderer: s.renderer, target: s.target, selector: t.selector, selects: t.selects}
+	part := &observation{object: object, renderer: s.renderer, target: s.target, selector: i.selector, selectorValue: i.selectorValue}
 	part.target.Canary = object
 	part.snapshot.Plan.Strategy = s.snapshot.Plan.Strategy
 	return part, flaggerv1.CanaryStatus{
-		SessionAffinityCookie: t.session, PrimarySessionAffinityCookie: t.primary, PreviousSessionAffinityCookie: t.previous,
+		SessionAffinityCookie: i.session, PrimarySessionAffinityCookie: i.primary, PreviousSessionAffinityCookie: i.previous,
 	}
 }
 
@@ -88,7 +88,7 @@ func versionOf(object client.Object) version {
 
 // read is one object as it was read, whether it exists or not.
 type read struct {
-	from    client.Reader
+	reader  client.Reader
 	kind    schema.GroupVersionKind
 	key     client.ObjectKey
 	version version
@@ -97,15 +97,15 @@ type read struct {
 // unchanged reports whether the object still has the version that was read.
 func (r read) unchanged(ctx context.Context) bool {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": r.kind.GroupVersion().String(), "kind": r.kind.Kind}}
-	err := r.from.Get(ctx, r.key, object, client.UnsafeDisableDeepCopy)
+	err := r.reader.Get(ctx, r.key, object, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return false
 	}
 	return versionOf(object) == r.version
 }
 
-// steadyState returns the name of a steady-state effect; false for a transition effect.
-func steadyState(effect release.Effect) (name string, ok bool) {
+// steadyStateName returns the name of a steady-state effect; false for a transition effect.
+func steadyStateName(effect release.Effect) (name string, ok bool) {
 	switch effect.(type) {
 	case canary.ServicesExist:
 		return "services", true
@@ -122,7 +122,7 @@ func steadyState(effect release.Effect) (name string, ok bool) {
 
 // applyIfNeeded applies an effect, unless it is a steady-state effect that still has nothing to do.
 func (a effectApplier) applyIfNeeded(ctx context.Context, s *observation, effect release.Effect, status flaggerv1.CanaryStatus) error {
-	name, ok := steadyState(effect)
+	name, ok := steadyStateName(effect)
 	if !ok {
 		return a.applyEffect(ctx, s, effect, status)
 	}
@@ -132,84 +132,85 @@ func (a effectApplier) applyIfNeeded(ctx context.Context, s *observation, effect
 	if last.inputs == inputs && !slices.ContainsFunc(last.reads, func(r read) bool { return !r.unchanged(ctx) }) {
 		return nil
 	}
-	notes := &notes{}
+	reads := &effectReads{}
 	part, cookies := inputs.restrict(s)
-	if err := a.applyEffect(context.WithValue(ctx, notesKey{}, notes), part, effect, cookies); err != nil {
+	if err := a.applyEffect(context.WithValue(ctx, effectReadsKey{}, reads), part, effect, cookies); err != nil {
 		return err
 	}
-	if notes.more || len(notes.reads) == 0 {
+	if reads.incomplete || len(reads.reads) == 0 {
 		return nil
 	}
-	a.memory.recordApplied(key, name, appliedEffect{inputs, notes.reads})
+	a.memory.recordApplied(key, name, appliedEffect{inputs, reads.reads})
 	return nil
 }
 
-// notes are the reads of one effect.
-type notes struct {
+// effectReads records the reads of one effect.
+type effectReads struct {
 	reads []read
-	// more is true if it did more than read objects by name.
-	more bool
+	// incomplete is true if the effect did more than read objects by name, so that the reads alone do not determine its result.
+	incomplete bool
 }
 
-type notesKey struct{}
+type effectReadsKey struct{}
 
-func noteMore(ctx context.Context) {
-	if notes, ok := ctx.Value(notesKey{}).(*notes); ok {
-		notes.more = true
+func markIncomplete(ctx context.Context) {
+	if reads, ok := ctx.Value(effectReadsKey{}).(*effectReads); ok {
+		reads.incomplete = true
 	}
 }
 
-// Noting returns a client that records what steady-state effects read, so that they need not be applied in every reconciliation.
-// Components that apply effects should use it; with another client they are correct too, but cost more requests.
-func Noting(c client.Client) client.Client { return noting{c} }
+// RecordReads returns a client that records what steady-state effects read, so that they need not be applied in every
+// reconciliation. Components that apply effects should use this client. With another one they are correct too, but send more
+// requests.
+func RecordReads(c client.Client) client.Client { return readRecorder{c} }
 
-type noting struct{ client.Client }
+type readRecorder struct{ client.Client }
 
-func (n noting) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	err := n.Client.Get(ctx, key, object, options...)
-	notes, ok := ctx.Value(notesKey{}).(*notes)
+func (r readRecorder) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := r.Client.Get(ctx, key, object, options...)
+	reads, ok := ctx.Value(effectReadsKey{}).(*effectReads)
 	if !ok || client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	generic, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		notes.more = true // typed objects have another cache
+		reads.incomplete = true // typed objects have another cache
 		return err
 	}
-	looked := read{from: n.Client, kind: generic.GroupVersionKind(), key: key}
+	entry := read{reader: r.Client, kind: generic.GroupVersionKind(), key: key}
 	if err == nil {
-		looked.version = versionOf(object)
+		entry.version = versionOf(object)
 	}
-	notes.reads = append(notes.reads, looked)
+	reads.reads = append(reads.reads, entry)
 	return err
 }
 
-func (n noting) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	noteMore(ctx)
-	return n.Client.List(ctx, list, options...)
+func (r readRecorder) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	markIncomplete(ctx)
+	return r.Client.List(ctx, list, options...)
 }
 
-func (n noting) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
-	noteMore(ctx)
-	return n.Client.Create(ctx, object, options...)
+func (r readRecorder) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	markIncomplete(ctx)
+	return r.Client.Create(ctx, object, options...)
 }
 
-func (n noting) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
-	noteMore(ctx)
-	return n.Client.Update(ctx, object, options...)
+func (r readRecorder) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+	markIncomplete(ctx)
+	return r.Client.Update(ctx, object, options...)
 }
 
-func (n noting) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-	noteMore(ctx)
-	return n.Client.Patch(ctx, object, patch, options...)
+func (r readRecorder) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	markIncomplete(ctx)
+	return r.Client.Patch(ctx, object, patch, options...)
 }
 
-func (n noting) Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-	noteMore(ctx)
-	return n.Client.Apply(ctx, object, options...)
+func (r readRecorder) Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	markIncomplete(ctx)
+	return r.Client.Apply(ctx, object, options...)
 }
 
-func (n noting) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
-	noteMore(ctx)
-	return n.Client.Delete(ctx, object, options...)
+func (r readRecorder) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	markIncomplete(ctx)
+	return r.Client.Delete(ctx, object, options...)
 }

@@ -34,8 +34,8 @@ func (a *applications) ForCanary(*flaggerv1.Canary) workload.Workload { return a
 func (*applications) Forget(types.NamespacedName)                     {}
 func (*applications) CachedKeys() []types.NamespacedName              { return nil }
 
-// ofCart is the kind of the target of Canary cart.
-func ofCart(c client.Client, live client.Reader) workload.Workload {
+// cartWorkload is the kind of the target of Canary cart.
+func cartWorkload(c client.Client, live client.Reader) workload.Workload {
 	return (&workload.Workloads{Client: c, Reader: live}).ForCanary(&flaggerv1.Canary{Spec: flaggerv1.CanarySpec{TargetRef: flaggerv1.TargetReference{Kind: "Deployment"}}})
 }
 
@@ -44,14 +44,14 @@ func (a *applications) EnsureServices(ctx context.Context, c *flaggerv1.Canary, 
 	return a.Workload.EnsureServices(ctx, c, apex)
 }
 
-// standingWorld is a cluster in which Canary cart is in its steady state, and a reconciler that has observed it.
-type standingWorld struct {
+// steadyStateCluster is a cluster in which Canary cart is in its steady state, and a reconciler that has observed it.
+type steadyStateCluster struct {
 	client     client.WithWatch
 	reconciler *Reconciler
 	applied    *applications
 }
 
-func newStandingWorld(tb testing.TB) *standingWorld {
+func newSteadyStateCluster(tb testing.TB) *steadyStateCluster {
 	tb.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, flaggerv1.AddToScheme} {
@@ -78,31 +78,31 @@ func newStandingWorld(tb testing.TB) *standingWorld {
 	c.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: cart.Name}
 	c.Spec.Service.Port = 80
 	uids := 0
-	w := &standingWorld{client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(target, c).Build(), interceptor.Funcs{
+	w := &steadyStateCluster{client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(target, c).Build(), interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			uids++
 			obj.SetUID(types.UID(fmt.Sprint("uid-", uids)))
 			return c.Create(ctx, obj, opts...)
 		},
 	})}
-	noting := Noting(w.client)
-	w.applied = &applications{Workload: ofCart(noting, w.client)}
+	noting := RecordReads(w.client)
+	w.applied = &applications{Workload: cartWorkload(noting, w.client)}
 	w.reconciler = New(Parts{Observer: Observer{Workloads: w.applied, Applier: &traffic.Applier{Client: noting}}})
 	for range 2 { // the first writes
-		w.ensure(tb, canary.ServicesExist{Apex: true})
-		w.ensure(tb, canary.RouteMaintained{Canary: 20})
+		w.applyFresh(tb, canary.ServicesExist{Apex: true})
+		w.applyFresh(tb, canary.RouteMaintained{Canary: 20})
 	}
 	w.applied.services = 0
 	return w
 }
 
-// ensure applies an effect in a reconciliation of its own.
-func (w *standingWorld) ensure(tb testing.TB, effect canary.Effect) {
+// applyFresh applies an effect in a reconciliation of its own.
+func (w *steadyStateCluster) applyFresh(tb testing.TB, effect canary.Effect) {
 	tb.Helper()
-	w.apply(tb, w.seen(tb), effect)
+	w.apply(tb, w.observe(tb), effect)
 }
 
-func (w *standingWorld) seen(tb testing.TB) *observation {
+func (w *steadyStateCluster) observe(tb testing.TB) *observation {
 	tb.Helper()
 	c := &flaggerv1.Canary{}
 	if err := w.client.Get(context.Background(), cart, c); err != nil {
@@ -111,14 +111,14 @@ func (w *standingWorld) seen(tb testing.TB) *observation {
 	return &observation{object: c, renderer: istio.New(), target: traffic.NewCanaryTarget(c, "istio", "app"), selector: "app"}
 }
 
-func (w *standingWorld) apply(tb testing.TB, s *observation, effect canary.Effect) {
+func (w *steadyStateCluster) apply(tb testing.TB, s *observation, effect canary.Effect) {
 	tb.Helper()
 	if err := w.reconciler.effectApplier().applyIfNeeded(context.Background(), s, effect, s.object.Status); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func (w *standingWorld) object(tb testing.TB, kind, name string) *unstructured.Unstructured {
+func (w *steadyStateCluster) object(tb testing.TB, kind, name string) *unstructured.Unstructured {
 	tb.Helper()
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(map[string]string{
@@ -132,14 +132,14 @@ func (w *standingWorld) object(tb testing.TB, kind, name string) *unstructured.U
 }
 
 // edit changes an object as a user would.
-func (w *standingWorld) edit(tb testing.TB, kind, name, mergePatch string) {
+func (w *steadyStateCluster) edit(tb testing.TB, kind, name, mergePatch string) {
 	tb.Helper()
 	if err := w.client.Patch(context.Background(), w.object(tb, kind, name), client.RawPatch(types.MergePatchType, []byte(mergePatch))); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func (w *standingWorld) remove(tb testing.TB, kind, name string) {
+func (w *steadyStateCluster) remove(tb testing.TB, kind, name string) {
 	tb.Helper()
 	if err := w.client.Delete(context.Background(), w.object(tb, kind, name)); err != nil {
 		tb.Fatal(err)
@@ -147,10 +147,10 @@ func (w *standingWorld) remove(tb testing.TB, kind, name string) {
 }
 
 func TestASteadyStateEffectIsSkippedWhileItsReadsAreUnchanged(t *testing.T) {
-	w := newStandingWorld(t)
+	w := newSteadyStateCluster(t)
 	w.edit(t, "Canary", "cart", `{"status":{"phase":"Progressing"},"metadata":{"annotations":{"serin.dev/command":"abort@1"}}}`)
 	for range 3 {
-		w.ensure(t, canary.ServicesExist{Apex: true})
+		w.applyFresh(t, canary.ServicesExist{Apex: true})
 	}
 	if w.applied.services != 0 {
 		t.Errorf("applied %d times, want never", w.applied.services)
@@ -158,23 +158,23 @@ func TestASteadyStateEffectIsSkippedWhileItsReadsAreUnchanged(t *testing.T) {
 }
 
 func TestASteadyStateEffectIsAppliedAgainWhenAReadChanged(t *testing.T) {
-	for name, change := range map[string]func(*testing.T, *standingWorld){
-		"a Service": func(t *testing.T, w *standingWorld) {
+	for name, change := range map[string]func(*testing.T, *steadyStateCluster){
+		"a Service": func(t *testing.T, w *steadyStateCluster) {
 			w.edit(t, "Service", "cart-primary", `{"metadata":{"labels":{"a":"b"}}}`)
 		},
-		"a Service is deleted": func(t *testing.T, w *standingWorld) { w.remove(t, "Service", "cart-primary") },
-		"the target":           func(t *testing.T, w *standingWorld) { w.edit(t, "Deployment", "cart", `{"spec":{"paused":true}}`) },
-		"the Canary": func(t *testing.T, w *standingWorld) {
+		"a Service is deleted": func(t *testing.T, w *steadyStateCluster) { w.remove(t, "Service", "cart-primary") },
+		"the target":           func(t *testing.T, w *steadyStateCluster) { w.edit(t, "Deployment", "cart", `{"spec":{"paused":true}}`) },
+		"the Canary": func(t *testing.T, w *steadyStateCluster) {
 			w.edit(t, "Canary", "cart", `{"metadata":{"generation":2},"spec":{"service":{"port":81}}}`)
 		},
-		"an annotation of the Canary, which no generation counts": func(t *testing.T, w *standingWorld) {
+		"an annotation of the Canary, which no generation counts": func(t *testing.T, w *steadyStateCluster) {
 			w.edit(t, "Canary", "cart", `{"metadata":{"annotations":{"kuma.io/mesh":"prod"}}}`)
 		},
-		"memory is lost": func(_ *testing.T, w *standingWorld) { w.reconciler.memory = newMemory() },
-		"the Canary is forgotten": func(_ *testing.T, w *standingWorld) {
+		"memory is lost": func(_ *testing.T, w *steadyStateCluster) { w.reconciler.memory = newMemory() },
+		"the Canary is forgotten": func(_ *testing.T, w *steadyStateCluster) {
 			w.reconciler.memory.Forget(cart)
 		},
-		"a Service is recreated": func(t *testing.T, w *standingWorld) {
+		"a Service is recreated": func(t *testing.T, w *steadyStateCluster) {
 			w.remove(t, "Service", "cart-canary")
 			made := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cart.Namespace, Name: "cart-canary"}}
 			if err := w.client.Create(t.Context(), made); err != nil {
@@ -183,17 +183,17 @@ func TestASteadyStateEffectIsAppliedAgainWhenAReadChanged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newStandingWorld(t)
+			w := newSteadyStateCluster(t)
 			change(t, w)
-			w.ensure(t, canary.ServicesExist{Apex: true})
+			w.applyFresh(t, canary.ServicesExist{Apex: true})
 			if w.applied.services != 1 {
 				t.Errorf("applied %d times, want once", w.applied.services)
 			}
 		})
 	}
 	t.Run("the cookie of a run", func(t *testing.T) {
-		w := newStandingWorld(t)
-		s := w.seen(t)
+		w := newSteadyStateCluster(t)
+		s := w.observe(t)
 		s.object.Status.SessionAffinityCookie = "cookie=1"
 		w.apply(t, s, canary.ServicesExist{Apex: true})
 		if w.applied.services != 1 {
@@ -201,8 +201,8 @@ func TestASteadyStateEffectIsAppliedAgainWhenAReadChanged(t *testing.T) {
 		}
 	})
 	t.Run("the effect", func(t *testing.T) {
-		w := newStandingWorld(t)
-		w.ensure(t, canary.ServicesExist{})
+		w := newSteadyStateCluster(t)
+		w.applyFresh(t, canary.ServicesExist{})
 		if w.applied.services != 1 {
 			t.Errorf("applied %d times, want once", w.applied.services)
 		}
@@ -210,12 +210,12 @@ func TestASteadyStateEffectIsAppliedAgainWhenAReadChanged(t *testing.T) {
 }
 
 func TestChangesOfServicesAndRouteAreReverted(t *testing.T) {
-	w := newStandingWorld(t)
+	w := newSteadyStateCluster(t)
 	w.edit(t, "Service", "cart", `{"spec":{"selector":{"app":"stolen"}}}`)
 	w.remove(t, "Service", "cart-canary")
 	w.edit(t, "VirtualService", "cart", `{"spec":{"hosts":["stolen"]}}`)
-	w.ensure(t, canary.ServicesExist{Apex: true})
-	w.ensure(t, canary.RouteMaintained{Canary: 20})
+	w.applyFresh(t, canary.ServicesExist{Apex: true})
+	w.applyFresh(t, canary.RouteMaintained{Canary: 20})
 	if got, _, _ := unstructured.NestedString(w.object(t, "Service", "cart").Object, "spec", "selector", "app"); got != "cart-primary" {
 		t.Errorf("the apex selects %q, want cart-primary", got)
 	}
@@ -224,44 +224,44 @@ func TestChangesOfServicesAndRouteAreReverted(t *testing.T) {
 		t.Errorf("the route is for %v, want cart", got)
 	}
 	w.remove(t, "VirtualService", "cart")
-	w.ensure(t, canary.RouteMaintained{Canary: 20})
+	w.applyFresh(t, canary.RouteMaintained{Canary: 20})
 	w.object(t, "VirtualService", "cart")
 }
 
 // A warning remains as long as its cause: skipping the effect would drop it.
 func TestAnEffectThatWarnsIsAppliedInEveryReconciliation(t *testing.T) {
-	w := newStandingWorld(t)
+	w := newSteadyStateCluster(t)
 	w.edit(t, "Service", "cart", `{"spec":{"clusterIP":"None"}}`)
-	for pass := range 3 {
-		decision, _, err := w.reconciler.effectApplier().applyDecision(t.Context(), w.seen(t), canary.Decision{Effects: []release.Effect{canary.ServicesExist{Apex: true}}})
+	for reconciliation := range 3 {
+		decision, _, err := w.reconciler.effectApplier().applyDecision(t.Context(), w.observe(t), canary.Decision{Effects: []release.Effect{canary.ServicesExist{Apex: true}}})
 		if err != nil || len(decision.Events) != 1 {
-			t.Fatalf("reconciliation %d: got warnings %v, error %v, want one warning", pass, decision.Events, err)
+			t.Fatalf("reconciliation %d: got warnings %v, error %v, want one warning", reconciliation, decision.Events, err)
 		}
 	}
 }
 
 func TestWithAClientThatDoesNotRecordReadsNoEffectIsSkipped(t *testing.T) {
-	w := newStandingWorld(t)
+	w := newSteadyStateCluster(t)
 	w.reconciler.memory = newMemory()
-	w.applied.Workload = ofCart(w.client, w.client)
+	w.applied.Workload = cartWorkload(w.client, w.client)
 	for range 3 {
-		w.ensure(t, canary.ServicesExist{Apex: true})
+		w.applyFresh(t, canary.ServicesExist{Apex: true})
 	}
 	if w.applied.services != 3 {
 		t.Errorf("applied %d times, want 3", w.applied.services)
 	}
 }
 
-// BenchmarkStanding measures the steady-state effects of a reconciliation: skipped and applied.
-func BenchmarkStanding(b *testing.B) {
+// BenchmarkSteadyState measures the steady-state effects of a reconciliation: skipped and applied.
+func BenchmarkSteadyState(b *testing.B) {
 	for _, remembers := range []bool{true, false} {
 		b.Run(fmt.Sprint("remembers=", remembers), func(b *testing.B) {
-			w := newStandingWorld(b)
-			cache := Noting(copies{w.client, map[string]*unstructured.Unstructured{}})
-			w.applied.Workload = ofCart(cache, w.client)
+			w := newSteadyStateCluster(b)
+			cache := RecordReads(cachedReader{w.client, map[string]*unstructured.Unstructured{}})
+			w.applied.Workload = cartWorkload(cache, w.client)
 			w.reconciler.Applier = &traffic.Applier{Client: cache}
 			w.reconciler.memory = newMemory()
-			s := w.seen(b)
+			s := w.observe(b)
 			b.ReportAllocs()
 			for b.Loop() {
 				if !remembers {
@@ -274,13 +274,13 @@ func BenchmarkStanding(b *testing.B) {
 	}
 }
 
-// copies reads each object once and returns copies of it from then on, as a cache does.
-type copies struct {
+// cachedReader reads each object once and returns copies of it from then on, as a cache does.
+type cachedReader struct {
 	client.Client
 	objects map[string]*unstructured.Unstructured
 }
 
-func (c copies) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (c cachedReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	generic, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return c.Client.Get(ctx, key, object, options...)

@@ -16,26 +16,26 @@ import (
 func TestUnverifiedCertificatesAreReportedOnce(t *testing.T) {
 	var objects []client.Object
 	for name, skip := range map[string]bool{"trusting": true, "verifying": false} {
-		template := &flaggerv1.MetricTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: name}}
+		template := &flaggerv1.MetricTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 		template.Spec.Query = "errors"
 		template.Spec.Provider = flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: "https://127.0.0.1:1", InsecureSkipVerify: skip}
-		c := resident(name, "http://127.0.0.1:1", "http://127.0.0.1:1")
+		c := canaryWithQueries(name, "http://127.0.0.1:1", "http://127.0.0.1:1")
 		c.Spec.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "errors", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: name}, ThresholdRange: &flaggerv1.CanaryThresholdRange{Max: new(1.0)}}}
 		c.Spec.Analysis.Webhooks = nil
 		objects = append(objects, template, c)
 	}
-	w := newTown(t, outbound.Policy{AllowLoopback: true}, objects...)
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true}, objects...)
 	for _, name := range []string{"trusting", "verifying"} {
-		w.untilPhase(t, client.ObjectKey{Namespace: "town", Name: name}, flaggerv1.CanaryPhaseInitialized)
+		w.waitForPhase(t, client.ObjectKey{Namespace: "shop", Name: name}, flaggerv1.CanaryPhaseInitialized)
 	}
-	const said = "metric template trusting.town disables certificate verification (insecureSkipVerify)"
+	const warning = "metric template trusting.shop disables certificate verification (insecureSkipVerify)"
 	events := &corev1.EventList{}
-	w.until(t, "an event says so", func() (bool, string) {
+	w.waitFor(t, "an event says so", func() (bool, string) {
 		if err := w.client.List(t.Context(), events); err != nil {
 			t.Fatal(err)
 		}
 		for _, event := range events.Items {
-			if strings.HasPrefix(event.Message, said) {
+			if strings.HasPrefix(event.Message, warning) {
 				return true, ""
 			}
 		}

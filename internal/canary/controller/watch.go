@@ -45,9 +45,9 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	if err != nil {
 		return fmt.Errorf("create the controller of Canaries: %w", err)
 	}
-	joined := Queued(r.Client, true)
-	joined.Wake = queue.Add
-	r.Queue.Register(joined)
+	canaries := Queued(r.Client, true)
+	canaries.Wake = queue.Add
+	r.Queue.Register(canaries)
 	w := &watching.Watches{Controller: c, Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper(), AffectedReleases: r.Touched}
 	routes := w
 	if o.Routes != nil {
@@ -59,7 +59,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	if err := c.Watch(queue); err != nil {
 		return fmt.Errorf("watch query results: %w", err)
 	}
-	for _, object := range r.watched(o.ConfigTracking) {
+	for _, object := range r.watchedKinds(o.ConfigTracking) {
 		gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
@@ -71,8 +71,8 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	return nil
 }
 
-// watched are the kinds that are watched from the start.
-func (r *Reconciler) watched(tracking bool) []client.Object {
+// watchedKinds are the kinds that are watched from the start.
+func (r *Reconciler) watchedKinds(tracking bool) []client.Object {
 	all := []client.Object{&flaggerv1.Canary{}, &flaggerv1.MetricTemplate{}}
 	for _, gvk := range []schema.GroupVersionKind{
 		deploymentKind,
@@ -131,8 +131,8 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 // isRelevantChange reports whether a reconciliation could find anything new in the new version of an object.
 func isRelevantChange(before, after client.Object) bool {
 	old, known := before.(*unstructured.Unstructured)
-	now, ok := after.(*unstructured.Unstructured)
-	return !known || !ok || workload.Changed(old, now)
+	current, ok := after.(*unstructured.Unstructured)
+	return !known || !ok || workload.Changed(old, current)
 }
 
 // requestsForTarget returns requests for the Canary itself and, when it is new or deleted, for all others with its target: when

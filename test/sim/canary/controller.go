@@ -54,7 +54,7 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	p.crowd()
 	p.events = actors.NewEventRecorder(k.world, i)
 	actors.Index(i, controller.IndexTargets, endpoints.Index)
-	seeing := controller.Noting(readyourwrites.New(i.Client, i.Reader, i.Clock))
+	seeing := controller.RecordReads(readyourwrites.New(i.Client, i.Reader, i.Clock))
 	p.real = controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client:    i.Client,
@@ -63,7 +63,7 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 		},
 		Reader: i.Reader, Clock: i.Clock, Queries: p.queries, Metrics: telemetry.New(p.registry),
 		Reporter: &controller.Reporter{
-			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.events.Outbox, Standing: &telemetry.OngoingEvents{},
+			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.events.Outbox, OngoingEvents: &telemetry.OngoingEvents{},
 			Recorder: p.events.Recorder(""),
 		},
 		Watch: func(workloads, routes []schema.GroupVersionKind) error {
