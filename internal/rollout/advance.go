@@ -59,7 +59,7 @@ func abortFailedCanary(f facts, step StepState, a analyses, t transition) transi
 	return t
 }
 
-// canaryPromotionReason returns why the new revision becomes the stable one now; empty: it is not promoted.
+// canaryPromotionReason returns the reason why the new revision becomes the stable one now; empty: it is not promoted.
 func canaryPromotionReason(f facts, r traffic, s argov1.RolloutStatus) string {
 	steps := len(f.steps())
 	switch {
@@ -105,21 +105,21 @@ func recordAnalyses(s argov1.RolloutStatus, step StepState, a analyses) argov1.R
 	return s
 }
 
-func (j *AnalysisResult) isPlanned() bool { return j != nil && j.Planned }
+func (r *AnalysisResult) isPlanned() bool { return r != nil && r.Planned }
 
-func (j *AnalysisResult) toStatus() *argov1.RolloutAnalysisRunStatus {
-	if j == nil {
+func (r *AnalysisResult) toStatus() *argov1.RolloutAnalysisRunStatus {
+	if r == nil {
 		return nil
 	}
-	return &argov1.RolloutAnalysisRunStatus{Name: j.Name, Status: j.Phase, Message: j.Message}
+	return &argov1.RolloutAnalysisRunStatus{Name: r.Name, Status: r.Phase, Message: r.Message}
 }
 
-func (j *AnalysisResult) isInconclusive() bool {
-	return j != nil && j.Phase == argov1.AnalysisPhaseInconclusive
+func (r *AnalysisResult) isInconclusive() bool {
+	return r != nil && r.Phase == argov1.AnalysisPhaseInconclusive
 }
 
 // withStepPauses returns the status with the pauses that start now.
-func withStepPauses(f facts, view StepState, a analyses, s argov1.RolloutStatus) argov1.RolloutStatus {
+func withStepPauses(f facts, state StepState, a analyses, s argov1.RolloutStatus) argov1.RolloutStatus {
 	if isPromoted(s) || f.Spec.Paused {
 		return s
 	}
@@ -129,22 +129,22 @@ func withStepPauses(f facts, view StepState, a analyses, s argov1.RolloutStatus)
 	if step.Pause != nil && !awaitsUserDecision(s) && !a.background.isPlanned() {
 		s = withPause(f, s, argov1.PauseReasonCanaryPauseStep)
 	}
-	if step.Analysis != nil && view.Run.isInconclusive() || a.background.isInconclusive() {
+	if step.Analysis != nil && state.Run.isInconclusive() || a.background.isInconclusive() {
 		s = withPause(f, s, argov1.PauseReasonInconclusiveAnalysis)
 	}
-	if step.Experiment != nil && view.Experiment.isInconclusive() {
+	if step.Experiment != nil && state.Experiment.isInconclusive() {
 		s = withPause(f, s, argov1.PauseReasonInconclusiveExperiment)
 	}
 	return s
 }
 
-// completeStep continues with the next step when the gates of the current one pass. While spec.paused is true, no step
+// completeStep continues with the next step when all gates of the current step pass. While spec.paused is true, no step
 // is completed.
-func completeStep(f facts, view StepState, t transition) transition {
+func completeStep(f facts, state StepState, t transition) transition {
 	s := t.status
 	step, ok := pods.StepAt(f.steps(), s.CurrentStepIndex)
 	evaluated := ok && f.Status.CurrentStepIndex != nil && *f.Status.CurrentStepIndex == *s.CurrentStepIndex
-	if !evaluated || f.Spec.Paused || isPromoted(s) || EvaluateStepGates(view).Verdict() != release.Pass {
+	if !evaluated || f.Spec.Paused || isPromoted(s) || EvaluateStepGates(state).Verdict() != release.Pass {
 		return t
 	}
 	if awaitsUserDecision(s) {

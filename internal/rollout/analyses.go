@@ -19,8 +19,8 @@ const defaultRunHistoryLimit int32 = 5
 // none.
 type analyses struct {
 	outcome
-	// step and experiment are those of the current step, background runs beside the steps; pre and post are before and
-	// after the switch of a blue-green release.
+	// step and experiment belong to the current step, background runs during all steps. pre and post run before and after
+	// the switch of a blue-green release.
 	step, experiment, background, pre, post *AnalysisResult
 }
 
@@ -34,9 +34,9 @@ func planAnalyses(f facts, deleted []string) analyses {
 		a = planBlueGreenAnalyses(f)
 	}
 	var runs, experiments []string
-	for _, j := range []*AnalysisResult{a.step, a.background, a.pre, a.post} {
-		if j != nil {
-			runs = append(runs, j.Name)
+	for _, result := range []*AnalysisResult{a.step, a.background, a.pre, a.post} {
+		if result != nil {
+			runs = append(runs, result.Name)
 		}
 	}
 	if a.experiment != nil {
@@ -124,8 +124,8 @@ func resultOfRecordedRun(f facts, status *argov1.RolloutAnalysisRunStatus) *Anal
 }
 
 // isBackgroundAnalysisDue reports whether the release has reached the step with which the background analysis starts.
-func isBackgroundAnalysisDue(f facts, of argov1.RolloutAnalysisBackground) bool {
-	return len(f.steps()) == 0 || valueOr(f.Status.CurrentStepIndex, 0) >= valueOr(of.StartingStep, 0)
+func isBackgroundAnalysisDue(f facts, analysis argov1.RolloutAnalysisBackground) bool {
+	return len(f.steps()) == 0 || valueOr(f.Status.CurrentStepIndex, 0) >= valueOr(analysis.StartingStep, 0)
 }
 
 // analysisRequest is an AnalysisRun that a release needs now.
@@ -183,14 +183,14 @@ func ensureAnalysisRun(f facts, r analysisRequest) (*AnalysisResult, outcome) {
 // another run has that name; nil: there is none. A run with a lower number than the recorded name was terminated when
 // that name was chosen, which the list of runs may not show yet.
 func findStartedRun(f facts, base string, r analysisRequest) *AnalysisRun {
-	least := 0
+	lowest := 0
 	if r.recorded != nil && r.recorded.Status == "" {
-		least, _ = parseRunNumber(r.recorded.Name, base)
+		lowest, _ = parseRunNumber(r.recorded.Name, base)
 	}
 	for i := range f.AnalysisRuns {
 		run := &f.AnalysisRuns[i]
 		n, named := parseRunNumber(run.Name, base)
-		if named && n >= least && run.Hash == f.Hash && run.Type == r.kind && !run.Terminated && !run.Deleting && !run.Phase.Completed() {
+		if named && n >= lowest && run.Hash == f.Hash && run.Type == r.kind && !run.Terminated && !run.Deleting && !run.Phase.Completed() {
 			return run
 		}
 	}
@@ -331,10 +331,10 @@ func sortNewestFirst[T any](values []T, key func(T) int64) []T {
 type historyQuota struct{ successful, other int32 }
 
 func newHistoryQuota(f facts) *historyQuota {
-	of := valueOr(f.Spec.Analysis, argov1.AnalysisRunStrategy{})
+	limits := valueOr(f.Spec.Analysis, argov1.AnalysisRunStrategy{})
 	return &historyQuota{
-		successful: valueOr(of.SuccessfulRunHistoryLimit, defaultRunHistoryLimit),
-		other:      valueOr(of.UnsuccessfulRunHistoryLimit, defaultRunHistoryLimit),
+		successful: valueOr(limits.SuccessfulRunHistoryLimit, defaultRunHistoryLimit),
+		other:      valueOr(limits.UnsuccessfulRunHistoryLimit, defaultRunHistoryLimit),
 	}
 }
 

@@ -146,26 +146,26 @@ func switchAllowed(f facts, a analyses) bool {
 func planSwitch(f facts, a analyses) serviceSelection {
 	service := f.Spec.Strategy.BlueGreen.ActiveService
 	active := f.selectedHash(service)
-	remain := serviceSelection{hash: active}
+	unchanged := serviceSelection{hash: active}
 	switch {
 	case f.freezeReason() != "":
-		return remain
+		return unchanged
 	case active == "" && f.hasDistinctStable() && f.stable.Available > 0: // the Service was recreated: it selects the same revision again
 		return serviceSelection{planServiceSelection(f, service, f.stable, false), f.stable.Hash}
 	case f.Status.Abort && f.stable.exists():
 		if active == f.stable.Hash || !stableCanServeUsers(f) {
-			return remain
+			return unchanged
 		}
 		return serviceSelection{planServiceSelection(f, service, f.stable, false), f.stable.Hash}
 	case !hasAllPods(f, f.new):
 		if active != f.Hash && f.new.Available < desiredPreviewPods(f) {
-			remain.outcome = gateOutcome(release.NewWaitingGate("pods", release.ByCluster, fmt.Sprintf("%d of %d new pods available", f.new.Available, desiredPreviewPods(f))))
+			unchanged.outcome = gateOutcome(release.NewWaitingGate("pods", release.ByCluster, fmt.Sprintf("%d of %d new pods available", f.new.Available, desiredPreviewPods(f))))
 		}
-		return remain
+		return unchanged
 	case shouldSkipPauses(f) || previewEndpointsPublished(f).Verdict == release.Pass && switchAllowed(f, a):
 		return serviceSelection{planServiceSelection(f, service, f.new, false), f.Hash}
 	default:
-		return remain
+		return unchanged
 	}
 }
 
@@ -219,8 +219,8 @@ func advanceBlueGreen(f facts, a analyses, status argov1.RolloutStatus) transiti
 	if t.status.Abort || isPromoted(t.status) {
 		return t
 	}
-	for _, j := range []*AnalysisResult{a.pre, a.post} {
-		if j != nil && j.Phase == argov1.AnalysisPhaseInconclusive && !shouldSkipAnalyses(f) {
+	for _, result := range []*AnalysisResult{a.pre, a.post} {
+		if result != nil && result.Phase == argov1.AnalysisPhaseInconclusive && !shouldSkipAnalyses(f) {
 			t.status = withPause(f, t.status, argov1.PauseReasonInconclusiveAnalysis)
 		}
 	}
@@ -260,7 +260,8 @@ func previewMayScaleUp(f facts, a analyses) bool {
 	}
 }
 
-// blueGreenPromotionReason returns why the new revision becomes the stable one now; empty: it is not promoted.
+// blueGreenPromotionReason returns the reason why the new revision becomes the stable one now; empty: it is not
+// promoted.
 func blueGreenPromotionReason(f facts, a analyses, s argov1.RolloutStatus) string {
 	post := f.Spec.Strategy.BlueGreen.PostPromotionAnalysis
 	switch {

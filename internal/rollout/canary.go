@@ -61,7 +61,7 @@ func routedPods(f facts, routed *argov1.TrafficWeights) pods.TrafficRoutedPods {
 		NewAvailable: f.new.Available, StableAvailable: f.stable.Available, PodsForAllTraffic: podsForAllTraffic(f),
 	}
 	recorded := func(hash string) int32 { return recordedWeight(f, routed, hash) }
-	if back, previous := returnsToStable(f); back {
+	if returns, previous := returnsToStable(f); returns {
 		r.NewAvailable = f.findReplicaSet(previous).Available
 		r.RecordedWeights = &pods.Weights{Canary: recorded(previous), Stable: recorded(f.Hash)}
 	} else if w := f.Status.Canary.Weights; w != nil && (w.Canary.PodTemplateHash == f.stable.Hash || w.Stable.PodTemplateHash == f.stable.Hash) {

@@ -102,8 +102,8 @@ func SameStatus(a, b argov1.RolloutStatus) bool {
 	return reflect.DeepEqual(&a, &b) || equality.Semantic.DeepEqual(&a, &b) // reflect is fast if they are equal
 }
 
-func conditionStatus(is bool) corev1.ConditionStatus {
-	if is {
+func conditionStatus(value bool) corev1.ConditionStatus {
+	if value {
 		return corev1.ConditionTrue
 	}
 	return corev1.ConditionFalse
@@ -114,28 +114,28 @@ func invalidSpecCondition(name, problem string) argov1.RolloutCondition {
 	return argov1.RolloutCondition{Type: argov1.RolloutInvalidSpec, Status: corev1.ConditionTrue, Reason: reasonInvalidSpec, Message: message}
 }
 
-func availableCondition(is bool) argov1.RolloutCondition {
+func availableCondition(value bool) argov1.RolloutCondition {
 	message := textNotAvailable
-	if is {
+	if value {
 		message = textAvailable
 	}
-	return argov1.RolloutCondition{Type: argov1.RolloutAvailable, Status: conditionStatus(is), Reason: reasonAvailable, Message: message}
+	return argov1.RolloutCondition{Type: argov1.RolloutAvailable, Status: conditionStatus(value), Reason: reasonAvailable, Message: message}
 }
 
-func healthyCondition(is bool) argov1.RolloutCondition {
+func healthyCondition(value bool) argov1.RolloutCondition {
 	message := textNotHealthy
-	if is {
+	if value {
 		message = textHealthy
 	}
-	return argov1.RolloutCondition{Type: argov1.RolloutHealthy, Status: conditionStatus(is), Reason: reasonHealthy, Message: message}
+	return argov1.RolloutCondition{Type: argov1.RolloutHealthy, Status: conditionStatus(value), Reason: reasonHealthy, Message: message}
 }
 
-func pausedCondition(is bool) argov1.RolloutCondition {
-	return argov1.RolloutCondition{Type: argov1.RolloutPaused, Status: conditionStatus(is), Reason: reasonPaused, Message: textPaused}
+func pausedCondition(value bool) argov1.RolloutCondition {
+	return argov1.RolloutCondition{Type: argov1.RolloutPaused, Status: conditionStatus(value), Reason: reasonPaused, Message: textPaused}
 }
 
-func completedCondition(is bool) argov1.RolloutCondition {
-	return argov1.RolloutCondition{Type: argov1.RolloutCompleted, Status: conditionStatus(is), Reason: reasonCompleted, Message: reasonCompleted}
+func completedCondition(value bool) argov1.RolloutCondition {
+	return argov1.RolloutCondition{Type: argov1.RolloutCompleted, Status: conditionStatus(value), Reason: reasonCompleted, Message: reasonCompleted}
 }
 
 func progressingCondition(status corev1.ConditionStatus, reason, message string) argov1.RolloutCondition {

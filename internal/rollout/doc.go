@@ -4,15 +4,15 @@
 // returns one of its own, so that their order is checked by the compiler:
 //
 //	observeFacts     facts: a sanitized status, and the role of each ReplicaSet      facts.go
-//	planUpkeep       what holds for every Rollout                                    upkeep.go
+//	planUpkeep       the effects for every Rollout, whatever its release needs       upkeep.go
 //	planTraffic      the weights of the router                                       traffic.go, returning.go
 //	planAnalyses     the analyses and the experiment that run now                    analyses.go
 //	scaleCanary      the number of pods of each ReplicaSet                           scale.go, package pods
 //	advanceCanary    abort, pauses, promotion or the next step                       advance.go, step_gates.go
 //	completeDecision the rest of the status, and the gates in order                  status.go, conditions.go, gates.go
 //
-// A blue-green release has planSwitch in place of planTraffic (bluegreen.go). Beside its value, a stage returns an
-// outcome: its effects, gates and events.
+// A blue-green release has planSwitch in place of planTraffic (bluegreen.go). In addition to its value, a stage returns
+// an outcome: its effects, gates and events.
 //
 // View describes the same snapshot to users. The package knows the spec, the status and the observed state, all as
 // values. It must not know clients, clocks, contexts, or which router divides the traffic; its reconciler is
@@ -30,7 +30,7 @@
 // not run while the release waits for time or for the user (deadline.go).
 //
 // An effect: its type in effects.go, in the group of outcome in which it is applied, and a case in
-// rollout/controller/apply.go: test/borders fails without it. MergeStatusChanges (settled.go) if it may share a status
+// rollout/controller/apply.go: test/borders fails without it. MergeStatusChanges (mergestatus.go) if it may share a status
 // write with others, and world_test.go.
 //
 // A condition: its type in api/argoproj/v1alpha1/status.go, completeConditions (status.go) or the constructor in

@@ -11,17 +11,17 @@ import (
 
 // recordDuration returns the status with the record of the duration and the completion of the release.
 func recordDuration(f facts, s argov1.RolloutStatus) argov1.RolloutStatus {
-	retemplated := f.Status.CurrentPodHash != "" && f.Status.CurrentPodHash != f.Hash
+	templateChanged := f.Status.CurrentPodHash != "" && f.Status.CurrentPodHash != f.Hash
 	rollback, rollsBack := rollbackCompletion(f, s)
 	d := s.Duration.DeepCopy()
-	if retemplated && !rollsBack && isDurationRunning(d) {
+	if templateChanged && !rollsBack && isDurationRunning(d) {
 		d = endDuration(f, d, argov1.CompletionSuperseded)
 	}
 	if !isDurationRunning(d) && shouldStartDuration(f, s) {
 		d = &argov1.RolloutDuration{RolloutStartedAt: currentTime(f)}
 	}
 	if isDurationRunning(d) {
-		if retemplated && rollsBack {
+		if templateChanged && rollsBack {
 			d.CompletionStatus = &rollback
 		}
 		d = continueDuration(f, s, withManualPause(f, d, isPausedByUser(f, s)))
@@ -90,12 +90,12 @@ func endDuration(f facts, d *argov1.RolloutDuration, status argov1.CompletionSta
 func currentTime(f facts) *metav1.Time { return &metav1.Time{Time: f.Now} }
 
 // withManualPause returns a record with the time during which only the user could continue the release.
-func withManualPause(f facts, d *argov1.RolloutDuration, held bool) *argov1.RolloutDuration {
+func withManualPause(f facts, d *argov1.RolloutDuration, paused bool) *argov1.RolloutDuration {
 	d = d.DeepCopy()
 	switch {
-	case held && d.ManualPauseStartedAt == nil:
+	case paused && d.ManualPauseStartedAt == nil:
 		d.ManualPauseStartedAt = currentTime(f)
-	case !held && d.ManualPauseStartedAt != nil:
+	case !paused && d.ManualPauseStartedAt != nil:
 		paused := int64(f.Now.Sub(d.ManualPauseStartedAt.Time) / time.Second)
 		d.TotalManualPauseDurationSeconds = new(valueOr(d.TotalManualPauseDurationSeconds, 0) + max(paused, 0))
 		d.ManualPauseStartedAt = nil

@@ -49,7 +49,7 @@ type (
 		Revision   int64
 		From, Pods int32
 		Desired    int32
-		// KeepDeadline retains the scale-down deadline although the ReplicaSet is scaled to zero.
+		// KeepDeadline is true if the scale-down deadline remains although the ReplicaSet is scaled to zero.
 		KeepDeadline bool
 	}
 

@@ -81,13 +81,13 @@ func limitToEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates 
 	if gate.Verdict == release.Pass {
 		return desired, release.Gates{gate}, nil
 	}
-	held := desired
-	held.weight, held.onlyExistingRoutes = min(desired.weight, recordedWeight(f, nil, desired.canary)), true
-	heldHeaders, heldMirrors := routesForSplit(f, held)
-	if held.weight == desired.weight && len(heldHeaders) == len(headers) && len(heldMirrors) == len(mirrors) {
+	limited := desired
+	limited.weight, limited.onlyExistingRoutes = min(desired.weight, recordedWeight(f, nil, desired.canary)), true
+	limitedHeaders, limitedMirrors := routesForSplit(f, limited)
+	if limited.weight == desired.weight && len(limitedHeaders) == len(headers) && len(limitedMirrors) == len(mirrors) {
 		return desired, nil, nil
 	}
-	return held, release.Gates{gate}, &gate
+	return limited, release.Gates{gate}, &gate
 }
 
 // stableEndpointsGate returns the gate of a promoted revision whose traffic remains with its canary Service until its

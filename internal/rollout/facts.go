@@ -12,8 +12,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// facts contain what is known about a Rollout before any decision: the snapshot with a sanitized status, and the role
-// of each ReplicaSet. They are computed once and never changed; every stage reads them.
+// facts are the input of all stages: the snapshot with a sanitized status, and the role of each ReplicaSet. They are
+// computed once and never changed.
 type facts struct {
 	// Snapshot with a sanitized status; storedStatus is the status as it was read.
 	Snapshot
@@ -118,15 +118,15 @@ func withoutFutureTimes(status *argov1.RolloutStatus, now time.Time) {
 // withoutPausesOfOtherStrategy removes pauses that only the other strategy starts and ends: after a change of strategy
 // they would never end. Their removal does not count as a promotion by the user.
 func withoutPausesOfOtherStrategy(strategy argov1.RolloutStrategy, status *argov1.RolloutStatus) {
-	var foreign []argov1.PauseReason
+	var otherReasons []argov1.PauseReason
 	switch {
 	case strategy.BlueGreen != nil:
-		foreign = []argov1.PauseReason{argov1.PauseReasonCanaryPauseStep, argov1.PauseReasonInconclusiveExperiment}
+		otherReasons = []argov1.PauseReason{argov1.PauseReasonCanaryPauseStep, argov1.PauseReasonInconclusiveExperiment}
 	case strategy.Canary != nil:
-		foreign = []argov1.PauseReason{argov1.PauseReasonBlueGreenPause}
+		otherReasons = []argov1.PauseReason{argov1.PauseReasonBlueGreenPause}
 	}
 	wasPaused := len(status.PauseConditions) > 0
-	status.PauseConditions = slices.DeleteFunc(status.PauseConditions, func(c argov1.PauseCondition) bool { return slices.Contains(foreign, c.Reason) })
+	status.PauseConditions = slices.DeleteFunc(status.PauseConditions, func(c argov1.PauseCondition) bool { return slices.Contains(otherReasons, c.Reason) })
 	if wasPaused && len(status.PauseConditions) == 0 {
 		status.PauseConditions, status.ControllerPause = nil, false
 	}
@@ -207,7 +207,7 @@ func (f facts) nextRevision() int64 {
 	return max(revision, 1)
 }
 
-// freezeReason returns why nothing is scaled and no Service is switched; empty: there is no such reason.
+// freezeReason returns the reason why nothing is scaled and no Service is switched; empty: there is none.
 func (f facts) freezeReason() string {
 	switch {
 	case f.Spec.Paused:
@@ -233,8 +233,8 @@ func (f facts) replicasChanged() bool {
 // templateOrStepsChanged reports whether the template or the steps differ from those of the release that the status
 // describes.
 func (f facts) templateOrStepsChanged() bool {
-	retemplated := f.Status.CurrentPodHash != "" && f.Status.CurrentPodHash != f.Hash
-	return retemplated || f.Spec.Strategy.Canary != nil && f.Status.CurrentStepHash != f.StepHash
+	templateChanged := f.Status.CurrentPodHash != "" && f.Status.CurrentPodHash != f.Hash
+	return templateChanged || f.Spec.Strategy.Canary != nil && f.Status.CurrentStepHash != f.StepHash
 }
 
 // routerUnconfirmed reports whether the router has not applied the weights yet, or load balancers have not registered
@@ -256,8 +256,8 @@ func (f facts) observedWorkloadGeneration() string {
 	}
 }
 
-// outcome is the contribution of a stage to the decision, besides the value that the next stage takes. Effects are in
-// groups, in the order in which they must be reached.
+// outcome is the contribution of a stage to the decision, in addition to the value that the next stage takes. Effects
+// are in groups, in the order in which they must be reached.
 type outcome struct {
 	// upkeepEffects apply in every state, scaleUpEffects create pods, trafficEffects shift traffic and start or end
 	// analyses, removalEffects remove what is unused afterwards.
@@ -269,13 +269,13 @@ type outcome struct {
 // joinOutcomes returns the contributions of stages, in order.
 func joinOutcomes(stages ...outcome) outcome {
 	var all outcome
-	for _, s := range stages {
-		all.upkeepEffects = append(all.upkeepEffects, s.upkeepEffects...)
-		all.scaleUpEffects = append(all.scaleUpEffects, s.scaleUpEffects...)
-		all.trafficEffects = append(all.trafficEffects, s.trafficEffects...)
-		all.removalEffects = append(all.removalEffects, s.removalEffects...)
-		all.gates = append(all.gates, s.gates...)
-		all.events = append(all.events, s.events...)
+	for _, stage := range stages {
+		all.upkeepEffects = append(all.upkeepEffects, stage.upkeepEffects...)
+		all.scaleUpEffects = append(all.scaleUpEffects, stage.scaleUpEffects...)
+		all.trafficEffects = append(all.trafficEffects, stage.trafficEffects...)
+		all.removalEffects = append(all.removalEffects, stage.removalEffects...)
+		all.gates = append(all.gates, stage.gates...)
+		all.events = append(all.events, stage.events...)
 	}
 	return all
 }

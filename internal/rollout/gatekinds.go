@@ -16,8 +16,8 @@ func withCommand(command string, kind release.GateKind) release.GateKind {
 	return kind
 }
 
-// informational returns the kind of a gate that delays no step.
-func informational(kind release.GateKind) release.GateKind {
+// asInformational returns the kind of a gate that delays no step.
+func asInformational(kind release.GateKind) release.GateKind {
 	kind.Informational = true
 	return kind
 }
@@ -52,9 +52,9 @@ func GateKinds() release.GateKinds {
 		gateKind("post-promotion", byCluster, byUser),
 		gateKind("plugin", byUser, byCluster),
 		gateKind("step", byUser),
-		informational(gateKind("imbalance")),
-		informational(gateKind("restart", byTime, byCluster)),
-		informational(gateKind("scale-down-delay", byTime)),
-		informational(gateKind("deadline", byTime, byCluster)),
+		asInformational(gateKind("imbalance")),
+		asInformational(gateKind("restart", byTime, byCluster)),
+		asInformational(gateKind("scale-down-delay", byTime)),
+		asInformational(gateKind("deadline", byTime, byCluster)),
 	}
 }

@@ -24,27 +24,27 @@ func PodHash(template corev1.PodTemplateSpec, collisions *int32) (string, error)
 	return encodeHash(appendCollisionCount(text, collisions)), nil
 }
 
-// OlderPodHashes returns the hashes that earlier controllers gave the revision of a template: with an empty
-// creationTimestamp in its encoding, and computed as Deployments compute theirs. Of the latter, only those that were
-// computed with the same library can be reproduced.
+// OlderPodHashes returns the hashes that earlier controllers gave the revision of a template. One has an empty
+// creationTimestamp in its encoding. The other is computed as Deployments compute theirs, and can be reproduced only if
+// it was computed with the same version of the library.
 func OlderPodHashes(template corev1.PodTemplateSpec, collisions *int32) ([]string, error) {
 	template.CreationTimestamp.Reset()
-	dated := struct {
-		Metadata datedMetadata  `json:"metadata"`
+	legacy := struct {
+		Metadata legacyMetadata `json:"metadata"`
 		Spec     corev1.PodSpec `json:"spec"`
-	}{datedMetadata{
+	}{legacyMetadata{
 		Name: template.Name, GenerateName: template.GenerateName, Namespace: template.Namespace,
 		Labels: template.Labels, Annotations: template.Annotations, Finalizers: template.Finalizers,
 	}, template.Spec}
-	text, err := json.Marshal(dated)
+	text, err := json.Marshal(legacy)
 	if err != nil {
 		return nil, fmt.Errorf("write template: %w", err)
 	}
 	return []string{encodeHash(appendCollisionCount(text, collisions)), encodeHash(appendCollisionCount([]byte(dump.ForHash(template)), collisions))}, nil
 }
 
-// datedMetadata is the metadata of a template in the order, and with the empty field, of an earlier encoding.
-type datedMetadata struct {
+// legacyMetadata is the metadata of a template in the order, and with the empty field, of an earlier encoding.
+type legacyMetadata struct {
 	Name              string            `json:"name,omitempty"`
 	GenerateName      string            `json:"generateName,omitempty"`
 	Namespace         string            `json:"namespace,omitempty"`

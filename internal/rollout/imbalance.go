@@ -16,28 +16,28 @@ func DescribeImbalance(spec argov1.RolloutSpec, from int32) string {
 	if c == nil || c.TrafficRouting == nil {
 		return ""
 	}
-	n, most := valueOr(spec.Replicas, 1), pods.MaxWeight(c)
+	replicas, maxWeight := valueOr(spec.Replicas, 1), pods.MaxWeight(c)
 	for i := max(from, 0); int(i) < len(c.Steps); i++ {
-		at := pods.StepProgress{Steps: c.Steps, Index: &i}
-		weight := at.DesiredWeight(most)
-		count := pods.TrafficRoutedPods{StepProgress: at, Replicas: n, MaxWeight: most, MinPodsPerReplicaSet: valueOr(c.MinPodsPerReplicaSet, 0)}.DesiredCounts().Canary
-		if needed := pods.CountForWeight(weight, n, most); int64(needed) > 2*int64(count) {
-			by := lastScalingStep(c.Steps, i)
+		progress := pods.StepProgress{Steps: c.Steps, Index: &i}
+		weight := progress.DesiredWeight(maxWeight)
+		count := pods.TrafficRoutedPods{StepProgress: progress, Replicas: replicas, MaxWeight: maxWeight, MinPodsPerReplicaSet: valueOr(c.MinPodsPerReplicaSet, 0)}.DesiredCounts().Canary
+		if needed := pods.CountForWeight(weight, replicas, maxWeight); int64(needed) > 2*int64(count) {
+			cause := lastScalingStep(c.Steps, i)
 			return fmt.Sprintf("step %d (%s) routes %d/%d of the traffic to %s, %d would be proportionate",
-				by+1, describeStep(c.Steps[by]), weight, most, describePods(count), needed)
+				cause+1, describeStep(c.Steps[cause]), weight, maxWeight, describePods(count), needed)
 		}
 	}
 	return ""
 }
 
 // lastScalingStep returns the index of the step that last set the weight or the number of pods.
-func lastScalingStep(steps []argov1.CanaryStep, at int32) int32 {
-	for i := at; i >= 0; i-- {
+func lastScalingStep(steps []argov1.CanaryStep, progress int32) int32 {
+	for i := progress; i >= 0; i-- {
 		if steps[i].SetWeight != nil || steps[i].SetCanaryScale != nil {
 			return i
 		}
 	}
-	return at
+	return progress
 }
 
 // warnOfImbalance warns if a remaining step overloads the pods of the new revision. The gate always passes.

@@ -4,8 +4,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// textBecoming is the message while pods of the new revision are not available yet.
-const textBecoming = "updated replicas are still becoming available"
+// textPodsNotAvailable is the message while pods of the new revision are not available yet.
+const textPodsNotAvailable = "updated replicas are still becoming available"
 
 // PhaseOf returns the phase of a Rollout, and a message: of the first case that applies.
 func PhaseOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (phase argov1.RolloutPhase, message string) {
@@ -46,7 +46,7 @@ func progressMessage(spec argov1.RolloutSpec, status argov1.RolloutStatus) strin
 	case status.UpdatedReplicas < valueOr(spec.Replicas, 1):
 		return "more replicas need to be updated"
 	case status.AvailableReplicas < status.UpdatedReplicas:
-		return textBecoming
+		return textPodsNotAvailable
 	case spec.Strategy.BlueGreen != nil:
 		return switchProgressMessage(*spec.Strategy.BlueGreen, status)
 	case spec.Strategy.Canary == nil:

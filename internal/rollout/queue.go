@@ -12,19 +12,19 @@ import (
 // The number of concurrent releases may be limited. A new revision waits for a slot before its ReplicaSet is created.
 // Until then, the Rollout is handled as before: the previous revision is scaled and restarted, and serves users.
 
-// QueuePlaceOf returns the entry of a Rollout in the queue of all releases, according to its stored status.
-func QueuePlaceOf(r *argov1.Rollout) release.QueueEntry {
-	place := release.QueueEntry{Kind: argov1.RolloutKind, Namespace: r.Namespace, Name: r.Name, Priority: release.Priority(r.Annotations)}
+// QueueEntryOf returns the entry of a Rollout in the queue of all releases, according to its stored status.
+func QueueEntryOf(r *argov1.Rollout) release.QueueEntry {
+	entry := release.QueueEntry{Kind: argov1.RolloutKind, Namespace: r.Namespace, Name: r.Name, Priority: release.Priority(r.Annotations)}
 	if r.DeletionTimestamp != nil {
-		return place
+		return entry
 	}
-	if place.InProgress = isReleaseInProgress(r.Status); place.InProgress || queuePlace(r.Status) == nil {
-		return place
+	if entry.InProgress = isReleaseInProgress(r.Status); entry.InProgress || queuePlace(r.Status) == nil {
+		return entry
 	}
 	queue := queuePlace(r.Status)
-	place.Since = queue.Since.Time
-	place.Waiting = !queue.Aside && !r.Spec.Paused && conditions(r.Status.Conditions).find(argov1.RolloutInvalidSpec) == nil
-	return place
+	entry.Since = queue.Since.Time
+	entry.Waiting = !queue.Aside && !r.Spec.Paused && conditions(r.Status.Conditions).find(argov1.RolloutInvalidSpec) == nil
+	return entry
 }
 
 // isReleaseInProgress reports whether a release is in progress: from its start until its revision is the stable one, or
@@ -34,8 +34,8 @@ func isReleaseInProgress(s argov1.RolloutStatus) bool {
 		return false
 	}
 	progress := conditions(s.Conditions).find(argov1.RolloutProgressing)
-	made := progress != nil && progress.Reason == reasonCreated // currentPodHash does not contain the new revision yet
-	return made || s.CurrentPodHash != s.StableRS && !s.Abort
+	created := progress != nil && progress.Reason == reasonCreated // currentPodHash does not contain the new revision yet
+	return created || s.CurrentPodHash != s.StableRS && !s.Abort
 }
 
 // MayStartRelease reports whether a release may start from a snapshot, so that the queue applies to it. The queue does
@@ -115,8 +115,8 @@ func beforeRelease(f facts) Snapshot {
 	if !f.findReplicaSet(s.Hash).exists() { // the aborted revision was deleted
 		s.Hash = s.Status.StableRS
 	}
-	if seen, err := strconv.ParseInt(s.Status.ObservedGeneration, 10, 64); err == nil {
-		s.Generation = seen
+	if generation, err := strconv.ParseInt(s.Status.ObservedGeneration, 10, 64); err == nil {
+		s.Generation = generation
 	}
 	if s.Workload != nil {
 		workload := *s.Workload
@@ -135,16 +135,16 @@ func queuePlace(s argov1.RolloutStatus) *argov1.QueuePlace {
 }
 
 // withQueue returns Serin's part of a status with another place in the queue; nil: with none.
-func withQueue(own *argov1.SerinStatus, place *argov1.QueuePlace) *argov1.SerinStatus {
-	if own == nil && place == nil {
+func withQueue(serin *argov1.SerinStatus, place *argov1.QueuePlace) *argov1.SerinStatus {
+	if serin == nil && place == nil {
 		return nil
 	}
-	var with argov1.SerinStatus
-	if own != nil {
-		with = *own
+	var updated argov1.SerinStatus
+	if serin != nil {
+		updated = *serin
 	}
-	with.Queue = place
-	return &with
+	updated.Queue = place
+	return &updated
 }
 
 // yieldQueueSlot returns the status of a release that could not start even with a slot: it retains its place in the

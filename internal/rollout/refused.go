@@ -26,28 +26,28 @@ func RejectedReplicaSetDecision(s Snapshot, name, why string) Decision {
 
 // RejectedEffectDecision is the decision if the cluster rejects an effect for a reason that the user must resolve: the
 // status is unchanged, and an event contains the reason.
-func RejectedEffectDecision(s Snapshot, looked release.Gates, sentence string) Decision {
+func RejectedEffectDecision(s Snapshot, gates release.Gates, message string) Decision {
 	return Decision{
-		Status: yieldQueueSlot(s.Status), Gates: append(release.Gates{release.NewFailedGate("refused", release.ByUser, sentence)}, looked...),
-		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + sentence, Persistent: true}},
+		Status: yieldQueueSlot(s.Status), Gates: append(release.Gates{release.NewFailedGate("refused", release.ByUser, message)}, gates...),
+		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + message, Persistent: true}},
 	}
 }
 
 // UnreachableClusterDecision is the decision if the cluster that contains the route does not respond: the status is
 // unchanged, an event contains the reason, and the Rollout is requeued when that cluster responds.
-func UnreachableClusterDecision(s Snapshot, looked release.Gates, sentence string) Decision {
+func UnreachableClusterDecision(s Snapshot, gates release.Gates, message string) Decision {
 	return Decision{
-		Status: yieldQueueSlot(s.Status), Gates: append(release.Gates{release.NewWaitingGate("router", release.ByCluster, sentence)}, looked...),
-		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + sentence, Persistent: true}},
+		Status: yieldQueueSlot(s.Status), Gates: append(release.Gates{release.NewWaitingGate("router", release.ByCluster, message)}, gates...),
+		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + message, Persistent: true}},
 	}
 }
 
 // FaultDecision returns the decision for a Rollout whose reconciliation failed because of a defect of Serin, before or
 // after Next was called. Only its status is known then.
-func FaultDecision(s Snapshot, sentence string) Decision {
+func FaultDecision(s Snapshot, message string) Decision {
 	return Decision{
-		Status: yieldQueueSlot(s.Status), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, sentence)},
-		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: sentence, Persistent: true}},
+		Status: yieldQueueSlot(s.Status), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, message)},
+		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: message, Persistent: true}},
 	}
 }
 

@@ -44,11 +44,11 @@ func planRestart(f facts) restartPlan {
 		r.restartedAt = at.DeepCopy()
 		return r
 	}
-	spare, again := countSparePods(f)
+	spare, retry := countSparePods(f)
 	for _, pod := range outdated {
 		switch {
 		case pod.Deleting:
-			again = true
+			retry = true
 			continue
 		case pod.Ready && spare <= 0:
 			continue
@@ -56,10 +56,10 @@ func planRestart(f facts) restartPlan {
 			spare--
 		}
 		r.removalEffects = append(r.removalEffects, PodEvicted{Name: pod.Name})
-		r.evictsPods, again = true, true
+		r.evictsPods, retry = true, true
 	}
 	gate := release.NewWaitingGate("restart", release.ByCluster, fmt.Sprintf("%d pods are older than %s", len(outdated), at.UTC().Format(time.RFC3339)))
-	if again { // otherwise an event of a ReplicaSet reports that enough pods are available
+	if retry { // otherwise an event of a ReplicaSet reports that enough pods are available
 		gate.Until = f.Now.Add(evictionRetryInterval)
 	}
 	r.gates = append(r.gates, gate)

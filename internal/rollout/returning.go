@@ -45,17 +45,17 @@ func podsForAllTraffic(f facts) int32 {
 // the number of pods that carried the traffic. If the spec requires an available pod, the last one remains, because no
 // other pod would serve requests.
 func limitsDuringReturn(f facts) pods.RollingLimits {
-	l, c := f.rollingLimits(), f.Spec.Strategy.Canary
-	least := max(pods.NewRollingLimits(podsForAllTraffic(f), c.MaxSurge, c.MaxUnavailable).MinAvailable(), min(l.MinAvailable(), 1))
-	l.MaxUnavailable = max(l.MaxUnavailable, l.Replicas-least)
-	return l
+	limits, c := f.rollingLimits(), f.Spec.Strategy.Canary
+	minAvailable := max(pods.NewRollingLimits(podsForAllTraffic(f), c.MaxSurge, c.MaxUnavailable).MinAvailable(), min(limits.MinAvailable(), 1))
+	limits.MaxUnavailable = max(limits.MaxUnavailable, limits.Replicas-minAvailable)
+	return limits
 }
 
 // podsBeforeReturn returns the number of pods that carried the traffic when the return began. A stable revision that
 // kept its pods takes over from the pods of the other revision. One that was scaled down shared the traffic with it.
 func podsBeforeReturn(f facts, returning ReplicaSet) int32 {
-	if own := f.Status.Serin; own != nil && own.CarriedBy != nil {
-		return *own.CarriedBy
+	if serin := f.Status.Serin; serin != nil && serin.CarriedBy != nil {
+		return *serin.CarriedBy
 	}
 	if !f.usesRouter() || f.Spec.Strategy.Canary.DynamicStableScale {
 		return returning.Available + f.stable.Available
@@ -65,16 +65,16 @@ func podsBeforeReturn(f facts, returning ReplicaSet) int32 {
 
 // recordPodsBeforeReturn records the number of pods that carried the traffic, until the return ends.
 func recordPodsBeforeReturn(f facts, status argov1.RolloutStatus) argov1.RolloutStatus {
-	own := argov1.SerinStatus{}
+	serin := argov1.SerinStatus{}
 	if status.Serin != nil {
-		own = *status.Serin
+		serin = *status.Serin
 	}
-	own.CarriedBy, status.Serin = nil, nil
+	serin.CarriedBy, status.Serin = nil, nil
 	if rs, returns := findReturningRevision(f); returns && (!f.usesRouter() || recordedCanaryWeight(status) > 0) {
-		own.CarriedBy = new(podsBeforeReturn(f, rs))
+		serin.CarriedBy = new(podsBeforeReturn(f, rs))
 	}
-	if !equality.Semantic.DeepEqual(own, argov1.SerinStatus{}) {
-		status.Serin = &own
+	if !equality.Semantic.DeepEqual(serin, argov1.SerinStatus{}) {
+		status.Serin = &serin
 	}
 	return status
 }
@@ -114,11 +114,11 @@ func podsRetainedAfterAbort(f facts, t traffic) int32 {
 	if mayServeAfterAbort(f, t) {
 		count = max(count, min(rs.Spec, 1))
 	}
-	c, own := f.Spec.Strategy.Canary, f.Status.Serin
+	c, serin := f.Spec.Strategy.Canary, f.Status.Serin
 	if c == nil {
 		return count // weights in the status are from before a change of strategy
 	}
-	if weight := recordedWeight(f, t.weights, rs.Hash); weight > 0 && c.AbortScaleDownDelaySeconds == nil && own != nil && own.CarriedBy != nil {
+	if weight := recordedWeight(f, t.weights, rs.Hash); weight > 0 && c.AbortScaleDownDelaySeconds == nil && serin != nil && serin.CarriedBy != nil {
 		// Until the number is recorded, the existing pods show it.
 		count = min(count, routedPods(f, t.weights).ApplyMinPods(pods.CountForWeight(weight, podsForAllTraffic(f), f.maxWeight())))
 	}

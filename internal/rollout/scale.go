@@ -90,8 +90,8 @@ func clearScaleDownDeadlines(f facts) outcome {
 	return o
 }
 
-// abortScaleDownDelay returns how long the pods of an aborted revision are retained; 0: indefinitely. False without a
-// delay: they are removed like those of any other revision.
+// abortScaleDownDelay returns the time for which the pods of an aborted revision are retained; 0: indefinitely. False
+// without a delay: they are removed like those of any other revision.
 func abortScaleDownDelay(f facts) (time.Duration, bool) {
 	if !f.Status.Abort || !f.hasDistinctStable() {
 		return 0, false
@@ -154,9 +154,9 @@ func scaleDownOldCanaryPods(f facts) outcome {
 	return applyScaleDownDecisions(f, d.DecideCanary(oldReplicaSets(f)))
 }
 
-func applyScaleDownDecisions(f facts, dispositions []pods.ScaleDownDecision) outcome {
+func applyScaleDownDecisions(f facts, decisions []pods.ScaleDownDecision) outcome {
 	var o outcome
-	for _, d := range dispositions {
+	for _, d := range decisions {
 		i := slices.IndexFunc(f.others, func(rs ReplicaSet) bool { return rs.Name == d.Name })
 		rs := f.others[i]
 		if !d.ScaleDownDeadline.IsZero() {

@@ -23,7 +23,7 @@ func planCanaryServices(f facts) outcome {
 	o = joinOutcomes(o, planServiceSelection(f, c.StableService, f.stable, true))
 	switch {
 	case !f.Status.Abort:
-		if back, _ := returnsToStable(f); !back {
+		if returns, _ := returnsToStable(f); !returns {
 			o = joinOutcomes(o, planServiceSelection(f, c.CanaryService, f.new, true))
 		}
 	case c.TrafficRouting == nil:
@@ -35,8 +35,8 @@ func planCanaryServices(f facts) outcome {
 }
 
 // pingPongServices returns the two Services that swap roles.
-func pingPongServices(names argov1.PingPongSpec, stableIs argov1.PingPongType) (canary, stable string) {
-	if stableIs == argov1.Ping {
+func pingPongServices(names argov1.PingPongSpec, stableService argov1.PingPongType) (canary, stable string) {
+	if stableService == argov1.Ping {
 		return names.PongService, names.PingService
 	}
 	return names.PingService, names.PongService

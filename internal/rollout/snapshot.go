@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Snapshot contains everything that is known about a Rollout at one time.
+// Snapshot is the observed state of a Rollout at one time.
 type Snapshot struct {
 	Now             time.Time
 	Namespace, Name string
@@ -130,8 +130,8 @@ type Pod struct {
 
 // Router is the observed state of the route of a Rollout.
 type Router struct {
-	// Confirmed is true if the routers have applied the weights, and external load balancers have confirmed what
-	// ExternalConfirmations returns; nil: routers cannot report it, or were not queried.
+	// Confirmed is true if the routers have applied the weights, and external load balancers have confirmed the weights
+	// and targets that ExternalConfirmations returns; nil: routers cannot report it, or were not queried.
 	Confirmed *bool
 	// UnconfirmedReason explains why Confirmed is false.
 	UnconfirmedReason string
@@ -160,5 +160,5 @@ type WorkloadScale struct {
 	Spec, Ready int32
 }
 
-// Decision is what follows from a snapshot.
+// Decision is the result of Next: the status, effects, gates and events.
 type Decision = release.Decision[argov1.RolloutStatus]

@@ -194,7 +194,7 @@ func completeStatus(f facts, t transition) transition {
 func currentPhase(f facts, s argov1.RolloutStatus) (argov1.RolloutPhase, string) {
 	phase, message := PhaseOf(f.Spec, s)
 	if phase == argov1.RolloutPhaseHealthy && f.new.Available < f.new.Replicas {
-		return argov1.RolloutPhaseProgressing, textBecoming
+		return argov1.RolloutPhaseProgressing, textPodsNotAvailable
 	}
 	return phase, message
 }
@@ -202,8 +202,8 @@ func currentPhase(f facts, s argov1.RolloutStatus) (argov1.RolloutPhase, string)
 // madeProgress reports whether the release advances with this status. It does if the release starts, or if its spec was
 // invalid before: the time until then does not count against its deadline.
 func madeProgress(f facts, s argov1.RolloutStatus) bool {
-	blocked := conditions(f.storedStatus.Conditions).find(argov1.RolloutInvalidSpec) != nil
-	return blocked || f.templateOrStepsChanged() || hasStatusProgressed(f.Status, s, f.Spec.Strategy.BlueGreen != nil)
+	wasInvalid := conditions(f.storedStatus.Conditions).find(argov1.RolloutInvalidSpec) != nil
+	return wasInvalid || f.templateOrStepsChanged() || hasStatusProgressed(f.Status, s, f.Spec.Strategy.BlueGreen != nil)
 }
 
 // hasTimedOut reports whether the progress deadline of the release has passed.
@@ -243,14 +243,14 @@ func completeConditions(f facts, t transition) transition {
 	}
 	before := all.find(argov1.RolloutCompleted)
 	wasIncomplete := before != nil && before.Status == corev1.ConditionFalse
-	isWhole := isInDesiredState(f.Spec, s, f.observedGeneration())
+	isComplete := isInDesiredState(f.Spec, s, f.observedGeneration())
 	all = all.withCondition(availableCondition(hasMinimumAvailability(f, s)), f.Now)
-	all, t = completeProgress(f, t, all, isWhole)
+	all, t = completeProgress(f, t, all, isComplete)
 	all = all.withCondition(completedCondition(isPromoted(s)), f.Now)
 	if all.find(argov1.RolloutCompleted).Status == corev1.ConditionFalse && !wasIncomplete {
 		t = t.withEvent(release.Normal, "RolloutNotCompleted", fmt.Sprintf("Rollout not completed, started update to revision %d (%s)", f.new.Revision, f.Hash))
 	}
-	if isHealthy := isWhole && len(s.PauseConditions) == 0 && !f.Spec.Paused; isHealthy || all.find(argov1.RolloutHealthy) != nil {
+	if isHealthy := isComplete && len(s.PauseConditions) == 0 && !f.Spec.Paused; isHealthy || all.find(argov1.RolloutHealthy) != nil {
 		all = all.withCondition(healthyCondition(isHealthy), f.Now)
 	}
 	t.status.Conditions = withReplicaFailure(f, all)
@@ -281,10 +281,10 @@ func withReplicaFailure(f facts, all conditions) conditions {
 }
 
 // completeProgress sets the condition Progressing: the first case that applies.
-func completeProgress(f facts, t transition, all conditions, isWhole bool) (conditions, transition) {
-	s, about := t.status, progressSubject(f.Name, f.new.Name)
-	lostPods := !isWhole && isInDesiredState(f.Spec, f.Status, f.Status.ObservedGeneration)
-	held := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !isPromoted(s) // RecordPause sets the condition
+func completeProgress(f facts, t transition, all conditions, isComplete bool) (conditions, transition) {
+	s, subject := t.status, progressSubject(f.Name, f.new.Name)
+	lostPods := !isComplete && isInDesiredState(f.Spec, f.Status, f.Status.ObservedGeneration)
+	isPaused := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !isPromoted(s) // RecordPause sets the condition
 	switch {
 	case s.Abort:
 		aborted := progressingCondition(corev1.ConditionFalse, reasonAborted, abortText(f.new.Revision, t.abortCause))
@@ -292,12 +292,12 @@ func completeProgress(f facts, t transition, all conditions, isWhole bool) (cond
 			t = t.withEvent(release.Warning, reasonAborted, aborted.Message)
 		}
 		return all.withCondition(aborted, f.Now), t
-	case isWhole && !held:
-		return all.withCondition(progressingCondition(corev1.ConditionTrue, reasonProgressed, about+" has successfully progressed."), f.Now), t
+	case isComplete && !isPaused:
+		return all.withCondition(progressingCondition(corev1.ConditionTrue, reasonProgressed, subject+" has successfully progressed."), f.Now), t
 	case lostPods && isPromoted(s):
 		return all.withRenewedCondition(progressingCondition(corev1.ConditionTrue, reasonNotAvailable, textNotAvailable), f.Now), t
 	case madeProgress(f, s) || lostPods:
-		return all.withRenewedCondition(progressingCondition(corev1.ConditionTrue, reasonUpdated, about+" is progressing."), f.Now), t
+		return all.withRenewedCondition(progressingCondition(corev1.ConditionTrue, reasonUpdated, subject+" is progressing."), f.Now), t
 	case hasTimedOut(f, s):
 		return all.withCondition(progressingCondition(corev1.ConditionFalse, reasonDeadlineExceeded, timedOutText(f)), f.Now), t
 	default:

@@ -75,8 +75,8 @@ func (p StepPods) missingPods() string {
 }
 
 // EvaluateStepGates evaluates the conditions under which the current step is complete. If a step has several fields,
-// the first of these cases decides. All fields take effect; a pause that also waited for pods would suspend their
-// progress deadline.
+// all of them take effect, but only the first of these cases decides when the step is complete: a pause that also
+// waited for pods would suspend their progress deadline.
 func EvaluateStepGates(v StepState) release.Gates {
 	switch step := v.Step; {
 	case step.Pause != nil:
@@ -106,8 +106,8 @@ func stepPodsAvailable(v StepState) release.Gate {
 	return release.NewPassingGate("pods", "as required by the step")
 }
 
-// textUnserved is the message about a weight that a router has not applied yet.
-const textUnserved = "the router has not applied the weight yet"
+// textWeightNotApplied is the message about a weight that a router has not applied yet.
+const textWeightNotApplied = "the router has not applied the weight yet"
 
 // weightVerified waits until the router has applied the weight. It passes if the router cannot report that.
 func weightVerified(v StepState) release.Gate {
@@ -122,7 +122,7 @@ func weightVerified(v StepState) release.Gate {
 		return *v.RouterGate
 	}
 	if weights != nil && weights.Verified != nil && !*weights.Verified {
-		return release.NewWaitingGate("weight", release.ByCluster, textUnserved)
+		return release.NewWaitingGate("weight", release.ByCluster, textWeightNotApplied)
 	}
 	return release.NewPassingGate("weight", "")
 }
@@ -173,20 +173,20 @@ func experimentSuccessful(v StepState) release.Gate {
 
 // evaluateGate returns the gate of an AnalysisRun or an Experiment. An inconclusive one requires a decision of the
 // user.
-func (j *AnalysisResult) evaluateGate(gate release.Gate) release.Gate {
-	if j == nil {
+func (r *AnalysisResult) evaluateGate(gate release.Gate) release.Gate {
+	if r == nil {
 		gate.Verdict, gate.Opener, gate.Message = release.Wait, release.ByCluster, "not started yet"
 		return gate
 	}
-	gate.Value, gate.Limit, gate.Query = j.Metric.Value, j.Metric.Limit, j.Metric.Query
-	gate.Message = fmt.Sprintf("%s is %s", j.Name, strings.ToLower(string(j.Phase)))
-	if j.Phase == "" {
-		gate.Message = j.Name + " has not started yet"
+	gate.Value, gate.Limit, gate.Query = r.Metric.Value, r.Metric.Limit, r.Metric.Query
+	gate.Message = fmt.Sprintf("%s is %s", r.Name, strings.ToLower(string(r.Phase)))
+	if r.Phase == "" {
+		gate.Message = r.Name + " has not started yet"
 	}
-	if j.Message != "" {
-		gate.Message += ": " + j.Message
+	if r.Message != "" {
+		gate.Message += ": " + r.Message
 	}
-	switch j.Phase {
+	switch r.Phase {
 	case argov1.AnalysisPhaseSuccessful:
 	case argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseError:
 		gate.Verdict, gate.Opener = release.Fail, release.ByUser
@@ -244,7 +244,7 @@ func pluginSuccessful(v StepState) release.Gate {
 	return gate
 }
 
-// StepAbortCause returns why a failed step aborts the release; false while it has not failed.
+// StepAbortCause returns the cause with which a failed step aborts the release; false: the step has not failed.
 func StepAbortCause(v StepState) (string, bool) {
 	switch step := v.Step; {
 	case step.Analysis != nil:
@@ -264,13 +264,13 @@ func stepCompletedText(done, total int32, step argov1.CanaryStep) string {
 	return fmt.Sprintf("Rollout step %d/%d completed (%s)", done, total, describeStep(step))
 }
 
-// abortCause returns why an analysis aborts a release; false where it does not.
-func (j *AnalysisResult) abortCause(text string) (string, bool) {
-	if j == nil || j.Phase != argov1.AnalysisPhaseFailed && j.Phase != argov1.AnalysisPhaseError {
+// abortCause returns the cause with which an analysis aborts a release; false: it does not.
+func (r *AnalysisResult) abortCause(text string) (string, bool) {
+	if r == nil || r.Phase != argov1.AnalysisPhaseFailed && r.Phase != argov1.AnalysisPhaseError {
 		return "", false
 	}
-	if j.Message != "" {
-		text += ": " + j.Message
+	if r.Message != "" {
+		text += ": " + r.Message
 	}
 	return text, true
 }

@@ -99,8 +99,8 @@ type trafficSplit struct {
 func desiredSplit(f facts) trafficSplit {
 	c, s, t := f.Spec.Strategy.Canary, f.Status, trafficSplit{canary: f.new.Hash}
 	_, stepping := pods.StepAt(c.Steps, s.CurrentStepIndex)
-	switch back, previous := returnsToStable(f); {
-	case back:
+	switch returns, previous := returnsToStable(f); {
+	case returns:
 		t.weight, t.canary = returnWeight(f, f.findReplicaSet(previous)), previous
 	case isPromoted(s):
 	case s.Abort:
@@ -131,7 +131,7 @@ func splitBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 		t.weight = min(t.weight, pods.WeightAt(steps, *index))
 	}
 	if f.Status.Canary.Weights == nil && f.Router.HasCanaryWeight {
-		return t // how much it has already was not recorded
+		return t // the revision has a weight that was not recorded
 	}
 	if recorded := recordedWeight(f, nil, f.Hash); recorded < t.weight {
 		t.weightRequirement = fmt.Sprintf("weight %d waits for pods: %s", t.weight, missing)
@@ -172,8 +172,8 @@ func stableCapacity(f facts) int32 {
 	return release.CarriedWeight(f.maxWeight(), f.stable.Available, podsForAllTraffic(f))
 }
 
-// stableShortfall returns why the stable revision cannot carry the rest of a weight; empty: it can, or no other
-// revision could.
+// stableShortfall returns the reason why the stable revision cannot carry the rest of a weight; empty: it can, or no
+// other revision could.
 func stableShortfall(f facts, weight int32) string {
 	maxWeight, recorded := f.maxWeight(), recordedCanaryWeight(f.Status)
 	if maxWeight <= 0 {
@@ -245,8 +245,8 @@ func stableDestination(f facts) string {
 	return previous
 }
 
-// routedStableHash is the revision that the route's stable side leads to: the recorded one, or the one that the route
-// itself names where the status was lost, because the Rollout was deleted and created again beside its ReplicaSets.
+// routedStableHash returns the revision that receives the stable weight now: the recorded one, or the one that the route
+// names if the status was lost, because the Rollout was deleted without its ReplicaSets and created again.
 func routedStableHash(f facts) string {
 	if recorded := f.Status.Canary.Weights; recorded != nil {
 		return recorded.Stable.PodTemplateHash
@@ -256,18 +256,18 @@ func routedStableHash(f facts) string {
 
 // stableWeight returns the weight of the stable revision: all that no other destination has.
 func stableWeight(f facts, weights argov1.TrafficWeights) int32 {
-	rest := f.maxWeight() - weights.Canary.Weight
+	remaining := f.maxWeight() - weights.Canary.Weight
 	for _, d := range weights.Additional {
-		rest -= d.Weight
+		remaining -= d.Weight
 	}
-	return max(rest, 0)
+	return max(remaining, 0)
 }
 
 // RouteServices returns the Services of both sides as a router names them: those of pingPongServices for ALB, and for
-// other routers where the strategy names no fixed ones. stableIs is status.canary.stablePingPong.
-func RouteServices(c argov1.CanaryStrategy, stableIs argov1.PingPongType, alb bool) (canary, stable string) {
+// other routers if the strategy names no fixed ones. stableService is status.canary.stablePingPong.
+func RouteServices(c argov1.CanaryStrategy, stableService argov1.PingPongType, alb bool) (canary, stable string) {
 	if c.PingPong != nil && (alb || c.CanaryService == "" && c.StableService == "") {
-		return pingPongServices(*c.PingPong, stableIs)
+		return pingPongServices(*c.PingPong, stableService)
 	}
 	return c.CanaryService, c.StableService
 }
@@ -277,7 +277,7 @@ func RouteServices(c argov1.CanaryStrategy, stableIs argov1.PingPongType, alb bo
 func weightsBeforeSwitch(f facts, weights argov1.TrafficWeights) *argov1.TrafficWeights {
 	recorded := f.Status.Canary.Weights
 	if recordedCanaryWeight(f.Status) == 0 && f.Router.HasCanaryWeight {
-		// Which revision has the weight was not recorded: the stable one, until the router is given other weights.
+		// The revision that has the weight was not recorded: it is the stable one until the router is given other weights.
 		recorded = weights.DeepCopy()
 		recorded.Canary.PodTemplateHash = f.stable.Hash
 	}
@@ -371,7 +371,7 @@ func confirmWeights(f facts, t traffic) traffic {
 		if !unchanged {
 			reason = "" // the reason concerns the previous weights
 		}
-		gate := awaitRouter(f, release.NewWaitingGate("weight", release.ByCluster, textUnserved), reason)
+		gate := awaitRouter(f, release.NewWaitingGate("weight", release.ByCluster, textWeightNotApplied), reason)
 		t.gates, t.routerGate = append(t.gates, gate), &gate
 	}
 	if text := weightsUpdatedText(previous, *t.weights); text != "" {

@@ -52,12 +52,12 @@ func (e UnreadableQuantitiesRemoved) event() release.Event {
 	for _, pointer := range e.Pointers[:min(len(e.Pointers), maxNamedFields)] {
 		names = append(names, fieldPath(pointer))
 	}
-	which := strings.Join(names, ", ")
+	fields := strings.Join(names, ", ")
 	if more := len(e.Pointers) - len(names); more > 0 {
-		which += fmt.Sprintf(" and %d more", more)
+		fields += fmt.Sprintf(" and %d more", more)
 	}
 	return release.Event{Type: release.Warning, Reason: reasonUnreadable, Message: "Removed values that cannot be decoded, " +
-		"because they prevent strict clients from listing Rollouts: " + which + ". Correct them in the manifest"}
+		"because they prevent strict clients from listing Rollouts: " + fields + ". Correct them in the manifest"}
 }
 
 // pointerIndex matches the index of a list in a JSON pointer.

@@ -6,8 +6,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// upcomingStep is a future action of a release.
-type upcomingStep struct {
+// upcomingAction is a future action of a release.
+type upcomingAction struct {
 	// text describes the action, for a step as in events.
 	text string
 	// weight is the share of requests that the new revision receives afterwards, in percent.
@@ -18,7 +18,7 @@ type upcomingStep struct {
 
 // remainingSteps returns the actions that follow if nothing fails and nothing delays the release; none while it is
 // idle. The current action is not included.
-func remainingSteps(s Snapshot) []upcomingStep {
+func remainingSteps(s Snapshot) []upcomingAction {
 	f := observeFacts(s)
 	switch {
 	case s.ValidationError != "", isPromoted(f.Status) && f.Status.CurrentPodHash == s.Hash:
@@ -38,21 +38,21 @@ const (
 )
 
 // stepsOfAbort returns the remaining actions of an abort.
-func stepsOfAbort(f facts) []upcomingStep {
+func stepsOfAbort(f facts) []upcomingAction {
 	weights := f.Status.Canary.Weights
-	back := weights == nil || weights.Canary.Weight == 0
-	if back && f.stable.Available >= f.replicas() && (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil || f.new.Spec == 0) {
+	returned := weights == nil || weights.Canary.Weight == 0
+	if returned && f.stable.Available >= f.replicas() && (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil || f.new.Spec == 0) {
 		return nil
 	}
-	return []upcomingStep{{text: textReturn}}
+	return []upcomingAction{{text: textReturn}}
 }
 
 // stepsOfCanary returns the steps after the current one, and the promotion.
-func stepsOfCanary(f facts) []upcomingStep {
-	var out []upcomingStep
-	steps, most := f.steps(), pods.MaxWeight(f.Spec.Strategy.Canary)
+func stepsOfCanary(f facts) []upcomingAction {
+	var out []upcomingAction
+	steps, maxWeight := f.steps(), pods.MaxWeight(f.Spec.Strategy.Canary)
 	for i := nextStepIndex(f); i < len(steps); i++ {
-		step := upcomingStep{text: describeStep(steps[i]), weight: pods.WeightAt(steps, int32(i)) * pods.DefaultMaxWeight / max(most, 1)} //nolint:gosec // a list in one object
+		step := upcomingAction{text: describeStep(steps[i]), weight: pods.WeightAt(steps, int32(i)) * pods.DefaultMaxWeight / max(maxWeight, 1)} //nolint:gosec // a list in one object
 		if pause := steps[i].Pause; pause != nil && !isIndefinite(*pause) {
 			if length, err := parsePauseSeconds(*pause.Duration); err == nil {
 				step.duration = time.Duration(length) * time.Second
@@ -60,7 +60,7 @@ func stepsOfCanary(f facts) []upcomingStep {
 		}
 		out = append(out, step)
 	}
-	return append(out, upcomingStep{text: textPromotion, weight: pods.DefaultMaxWeight})
+	return append(out, upcomingAction{text: textPromotion, weight: pods.DefaultMaxWeight})
 }
 
 // nextStepIndex returns the index of the step after the current one. Before a release has started, all steps remain;
@@ -77,15 +77,15 @@ func nextStepIndex(f facts) int {
 }
 
 // stepsOfSwitch returns the remaining actions of a blue-green release.
-func stepsOfSwitch(f facts) []upcomingStep {
-	var out []upcomingStep
+func stepsOfSwitch(f facts) []upcomingAction {
+	var out []upcomingAction
 	b := f.Spec.Strategy.BlueGreen
 	if f.selectedHash(b.ActiveService) != f.Hash {
-		out = append(out, upcomingStep{text: "Service " + b.ActiveService + " switches to the new revision", weight: pods.DefaultMaxWeight})
+		out = append(out, upcomingAction{text: "Service " + b.ActiveService + " switches to the new revision", weight: pods.DefaultMaxWeight})
 	}
-	judged := f.Status.BlueGreen.PostPromotionAnalysisRunStatus
-	if b.PostPromotionAnalysis != nil && (judged == nil || f.Status.CurrentPodHash != f.Hash) {
-		out = append(out, upcomingStep{text: "post-promotion analysis", weight: pods.DefaultMaxWeight})
+	recordedRun := f.Status.BlueGreen.PostPromotionAnalysisRunStatus
+	if b.PostPromotionAnalysis != nil && (recordedRun == nil || f.Status.CurrentPodHash != f.Hash) {
+		out = append(out, upcomingAction{text: "post-promotion analysis", weight: pods.DefaultMaxWeight})
 	}
-	return append(out, upcomingStep{text: textPromotion, weight: pods.DefaultMaxWeight})
+	return append(out, upcomingAction{text: textPromotion, weight: pods.DefaultMaxWeight})
 }

@@ -24,8 +24,8 @@ func ensureRolloutMetadata(f facts) outcome {
 	if f.Spec.Replicas == nil {
 		o.upkeepEffects = append(o.upkeepEffects, ReplicasDefaulted{})
 	}
-	if seen := f.observedWorkloadGeneration(); seen != f.WorkloadGenerationAnnotation {
-		o.upkeepEffects = append(o.upkeepEffects, WorkloadGenerationAnnotated{Generation: seen})
+	if generation := f.observedWorkloadGeneration(); generation != f.WorkloadGenerationAnnotation {
+		o.upkeepEffects = append(o.upkeepEffects, WorkloadGenerationAnnotated{Generation: generation})
 	}
 	return o
 }
@@ -49,8 +49,8 @@ func deleteOldReplicaSets(f facts) (o outcome, deleted []string) {
 	return o, deleted
 }
 
-// ephemeralMetadata returns the metadata of pods of the new revision until it is the stable one, and of pods of the stable
-// one. False where the user asks for neither.
+// ephemeralMetadata returns the metadata of pods of the new revision until it is the stable one, and of pods of the
+// stable one; false: the spec has neither.
 func ephemeralMetadata(f facts) (updating, serving *argov1.PodTemplateMetadata, requested bool) {
 	if c := f.Spec.Strategy.Canary; c != nil {
 		updating, serving = c.CanaryMetadata, c.StableMetadata
@@ -61,7 +61,7 @@ func ephemeralMetadata(f facts) (updating, serving *argov1.PodTemplateMetadata, 
 	return updating, serving, updating != nil || serving != nil
 }
 
-// initialEphemeralMetadata is the metadata of the pods of a ReplicaSet that is created.
+// initialEphemeralMetadata returns the metadata of the pods of a ReplicaSet that is created.
 func initialEphemeralMetadata(f facts) *argov1.PodTemplateMetadata {
 	updating, serving, _ := ephemeralMetadata(f)
 	if f.Status.StableRS == "" {
@@ -81,20 +81,20 @@ func setEphemeralMetadata(f facts) outcome {
 		if !rs.exists() || rs.Deleting {
 			continue
 		}
-		labelled := EphemeralMetadataSet{Name: rs.Name}
+		effect := EphemeralMetadataSet{Name: rs.Name}
 		switch {
 		case rs.Hash == f.Status.StableRS && rs.Hash != "", rs.Name == f.new.Name && f.Status.StableRS == "":
-			labelled.Metadata = serving
+			effect.Metadata = serving
 		case rs.Name == f.new.Name:
-			labelled.Metadata = updating
+			effect.Metadata = updating
 		}
-		o.upkeepEffects = append(o.upkeepEffects, labelled)
+		o.upkeepEffects = append(o.upkeepEffects, effect)
 	}
 	return o
 }
 
-// avoidedHash is the hash of the pods that those of the new revision avoid by anti-affinity. A promoted revision
-// retains the term it was created with: its pods would be replaced only to change it.
+// avoidedHash returns the hash of the pods that those of the new revision avoid by anti-affinity. A promoted revision
+// retains the term with which it was created, because a change of the term would replace all its pods.
 func avoidedHash(f facts) string {
 	var requested *argov1.AntiAffinity
 	if c := f.Spec.Strategy.Canary; c != nil {
@@ -109,9 +109,10 @@ func avoidedHash(f facts) string {
 	return f.Status.StableRS
 }
 
-// scaleWorkload scales down the workload that has the template, as the revision that serves gets pods of its own. It
-// acts on every revision: a tool that applies the manifest again brings the pods back, and they would serve beside
-// those of the Rollout. It never scales the workload up while the Rollout refers to it; see restoreWorkloads.
+// scaleWorkload scales down the workload that contains the template as the pods of the Rollout become available. It
+// does so in every release: a tool that applies the manifest again would otherwise restore pods that serve users in
+// addition to those of the Rollout. It never scales the workload up while the Rollout refers to it; see
+// restoreWorkloads.
 func scaleWorkload(f facts) outcome {
 	ref, w := f.Spec.WorkloadRef, f.Workload
 	if ref == nil || w == nil || !w.Scalable || w.Spec == 0 {
@@ -175,7 +176,7 @@ func isReferenced(f facts, hash string) bool {
 	return hash != "" && slices.Contains(names, hash)
 }
 
-// oldReplicaSets are the ReplicaSets without a role, as their removal sees them.
+// oldReplicaSets returns the ReplicaSets without a role as the input of scale-down decisions.
 func oldReplicaSets(f facts) []pods.OldReplicaSet {
 	var old []pods.OldReplicaSet
 	for _, rs := range f.others {

@@ -85,10 +85,10 @@ func validateNumbers(spec argov1.RolloutSpec, path *field.Path) field.ErrorList 
 	return all
 }
 
-// valueOr returns what a pointer points to, or the default where it is nil.
-func valueOr[T any](pointer *T, without T) T {
+// valueOr returns the value of a pointer, or the fallback if the pointer is nil.
+func valueOr[T any](pointer *T, fallback T) T {
 	if pointer == nil {
-		return without
+		return fallback
 	}
 	return *pointer
 }
@@ -265,8 +265,8 @@ func validateAntiAffinity(a *argov1.AntiAffinity, path *field.Path) field.ErrorL
 }
 
 // usesRouterOf reports whether a strategy uses one of several routers.
-func usesRouterOf(r *argov1.RolloutTrafficRouting, among ...func(*argov1.RolloutTrafficRouting) bool) bool {
-	return r != nil && slices.ContainsFunc(among, func(is func(*argov1.RolloutTrafficRouting) bool) bool { return is(r) })
+func usesRouterOf(r *argov1.RolloutTrafficRouting, routers ...func(*argov1.RolloutTrafficRouting) bool) bool {
+	return r != nil && slices.ContainsFunc(routers, func(uses func(*argov1.RolloutTrafficRouting) bool) bool { return uses(r) })
 }
 
 func isIstio(r *argov1.RolloutTrafficRouting) bool  { return r.Istio != nil }

@@ -42,8 +42,8 @@ func validateStep(c argov1.CanaryStrategy, step argov1.CanaryStep, path, routing
 	if !hasOneKind(step) {
 		all = append(all, field.Invalid(path, describeStep(step), textStep))
 	}
-	if weight, most := step.SetWeight, pods.MaxWeight(&c); weight != nil && (*weight < 0 || *weight > most) {
-		all = append(all, field.Invalid(path.Child("setWeight"), *weight, fmt.Sprintf(textWeight, most)))
+	if weight, maxWeight := step.SetWeight, pods.MaxWeight(&c); weight != nil && (*weight < 0 || *weight > maxWeight) {
+		all = append(all, field.Invalid(path.Child("setWeight"), *weight, fmt.Sprintf(textWeight, maxWeight)))
 	}
 	if step.Pause != nil {
 		all = append(all, validatePause(*step.Pause, path.Child("pause"))...)
@@ -187,8 +187,8 @@ func isMetadataPath(fieldPath string) bool {
 	case "metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations":
 		return true
 	}
-	for _, of := range []string{"metadata.labels['", "metadata.annotations['"} {
-		if key, ok := strings.CutPrefix(fieldPath, of); ok && len(key) > len("']") && strings.HasSuffix(key, "']") {
+	for _, prefix := range []string{"metadata.labels['", "metadata.annotations['"} {
+		if key, ok := strings.CutPrefix(fieldPath, prefix); ok && len(key) > len("']") && strings.HasSuffix(key, "']") {
 			return true
 		}
 	}

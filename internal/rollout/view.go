@@ -22,7 +22,7 @@ func View(s Snapshot, unread ...release.Part) release.View {
 		}
 		return v
 	}
-	s, gates := settled(s)
+	s, gates := decideForView(s)
 	// Only the reconciler knows that the API server rejected a ReplicaSet.
 	views := storedGates(s.Status, kinds, func(name string) bool { return name == "refused" })
 	for _, gate := range gates {
@@ -33,9 +33,9 @@ func View(s Snapshot, unread ...release.Part) release.View {
 	return v
 }
 
-// ViewBeside describes a Rollout that another controller reconciles. sign describes how that controller was detected;
-// its gates and its next steps are unknown. until is the time at which the sign expires; zero: never.
-func ViewBeside(s Snapshot, sign string, until time.Time) release.View {
+// ViewWithOtherController describes a Rollout that another controller reconciles. sign describes how that controller was
+// detected; its gates and its next steps are unknown. until is the time at which the sign expires; zero: never.
+func ViewWithOtherController(s Snapshot, sign string, until time.Time) release.View {
 	v := newView(s, []release.GateView{viewOf(OtherControllerGate(sign, until), s, GateKinds())})
 	if v.Result == release.RolledBack {
 		v.State = release.Idle
@@ -47,7 +47,7 @@ func newView(s Snapshot, gates []release.GateView) release.View {
 	index, total := StepPosition(s.Spec, s.Status)
 	v := release.View{
 		Phase: string(s.Status.Phase), Since: phaseSince(s.Status), Message: s.Status.Message, Revision: s.Hash, Promoted: s.Status.StableRS,
-		Weight: int(share(s)), TotalSteps: total, Gates: gates,
+		Weight: int(trafficShare(s)), TotalSteps: total, Gates: gates,
 	}
 	if index != nil && !isAborted(s) {
 		v.Step = min(int(*index)+1, total)
@@ -95,8 +95,8 @@ func timedSteps(s Snapshot, v *release.View) []release.Step {
 // maxRecordings is the maximum number of consecutive decisions that only write the status.
 const maxRecordings = 5
 
-// settled returns the snapshot with the status that follows from it, and the gates before the next step.
-func settled(s Snapshot) (Snapshot, release.Gates) {
+// decideForView returns the snapshot with the status that follows from it, and the gates before the next step.
+func decideForView(s Snapshot) (Snapshot, release.Gates) {
 	var d Decision
 	for range maxRecordings {
 		d = Next(s)
@@ -114,17 +114,17 @@ func viewOf(gate release.Gate, s Snapshot, kinds release.GateKinds) release.Gate
 	if gate.Opener == release.ByCluster {
 		gate.Until = time.Time{}
 	}
-	return release.GateView{Gate: gate, Kind: kinds.Of(gate.Name), Run: runBehind(gate.Name, s)}
+	return release.GateView{Gate: gate, Kind: kinds.Of(gate.Name), Run: analysisRunOfGate(gate.Name, s)}
 }
 
 // storedGates returns the gates in the status with these names.
-func storedGates(status argov1.RolloutStatus, kinds release.GateKinds, wanted func(name string) bool) []release.GateView {
+func storedGates(status argov1.RolloutStatus, kinds release.GateKinds, include func(name string) bool) []release.GateView {
 	if status.Serin == nil {
 		return nil
 	}
 	var views []release.GateView
 	for _, g := range status.Serin.Gates {
-		if !wanted(g.Name) {
+		if !include(g.Name) {
 			continue
 		}
 		views = append(views, release.GateView{
@@ -145,9 +145,9 @@ func timeOf(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-// runBehind returns the name of the AnalysisRun that a gate evaluates; empty: none. For an abort, it is the run that
+// analysisRunOfGate returns the name of the AnalysisRun that a gate evaluates; empty: none. For an abort, it is the run that
 // caused it.
-func runBehind(gate string, s Snapshot) string {
+func analysisRunOfGate(gate string, s Snapshot) string {
 	var recorded *argov1.RolloutAnalysisRunStatus
 	switch gate {
 	case "analysis":
@@ -198,9 +198,9 @@ func phaseSince(status argov1.RolloutStatus) time.Time {
 	return time.Time{}
 }
 
-// share returns the share of the requests that the new revision receives, in percent: by the weight of the router, by
+// trafficShare returns the share of the requests that the new revision receives, in percent: by the weight of the router, by
 // the selector of the active Service, or otherwise by the available pods. It is 0 if there is no other revision.
-func share(s Snapshot) int32 {
+func trafficShare(s Snapshot) int32 {
 	f := observeFacts(s)
 	weights := f.Status.Canary.Weights
 	switch {
@@ -215,11 +215,11 @@ func share(s Snapshot) int32 {
 	case f.usesRouter():
 		return 0
 	}
-	all := int32(0)
+	total := int32(0)
 	for _, rs := range f.ReplicaSets {
-		all += rs.Available
+		total += rs.Available
 	}
-	return f.new.Available * pods.DefaultMaxWeight / max(all, 1)
+	return f.new.Available * pods.DefaultMaxWeight / max(total, 1)
 }
 
 // isReleased reports whether the newest revision is the stable one and has all its pods, regardless of spec.paused.

@@ -34,7 +34,7 @@ func TestEveryGateIsOpenedAsListed(t *testing.T) {
 // TestViewBesideAnotherControllerForecastsNothing: the gates and the next steps of that controller are unknown.
 func TestViewBesideAnotherControllerForecastsNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := ViewBeside(snapshots(t), "Deployment argo-rollouts has 1 ready pods", time.Time{})
+		v := ViewWithOtherController(snapshots(t), "Deployment argo-rollouts has 1 ready pods", time.Time{})
 		if len(v.Gates) != 1 || v.Gates[0].Name != "peer" || len(v.Upcoming) > 0 {
 			t.Fatalf("got gates %v, steps %v; want the gate peer alone, no steps", v.Gates, v.Upcoming)
 		}

@@ -16,8 +16,8 @@ func InRollbackWindow(window *argov1.RollbackWindowSpec, newSet, stable time.Tim
 		return false
 	}
 	var between int32
-	for _, made := range others {
-		if made.After(newSet) && made.Before(stable) {
+	for _, created := range others {
+		if created.After(newSet) && created.Before(stable) {
 			between++
 		}
 	}

@@ -66,7 +66,7 @@ func (seen *Rollout) At(now time.Time) Release {
 
 func (seen *Rollout) view(s rollout.Snapshot) release.View {
 	if seen.OtherController.Sign != "" {
-		return rollout.ViewBeside(s, seen.OtherController.Sign, seen.OtherController.Until)
+		return rollout.ViewWithOtherController(s, seen.OtherController.Sign, seen.OtherController.Until)
 	}
 	return rollout.View(s, seen.Assumed...)
 }

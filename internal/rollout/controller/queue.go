@@ -15,7 +15,7 @@ var releases = reconciler.Releases[*argov1.Rollout]{
 	Kind:    argov1.RolloutKind,
 	New:     func() *argov1.Rollout { return &argov1.Rollout{} },
 	NewList: func() client.ObjectList { return &argov1.RolloutList{} },
-	Place:   rollout.QueuePlaceOf,
+	Place:   rollout.QueueEntryOf,
 }
 
 // IndexPlaces lets caches find the Rollouts that are in progress, or in the queue, without reading all.
@@ -33,6 +33,6 @@ func (o *Observer) observeQueueSlot(ctx context.Context, s *seen) (err error) {
 		return nil
 	}
 	s.snapshot.Pruned = o.memory.unplaced()
-	s.snapshot.QueueSlot, err = o.Queue.MayStart(ctx, rollout.QueuePlaceOf(s.object), s.snapshot.Pruned, s.snapshot.Now)
+	s.snapshot.QueueSlot, err = o.Queue.MayStart(ctx, rollout.QueueEntryOf(s.object), s.snapshot.Pruned, s.snapshot.Now)
 	return err
 }

@@ -9,16 +9,16 @@ import (
 // BackendTarget is a Service whose pods an external load balancer must have registered, and the hash of the pods.
 type BackendTarget struct{ Service, Hash string }
 
-// ExternalConfirmations returns what an external load balancer must confirm before a release advances or pods are
-// removed: the weights, if weighed is true, and the pods of Services as its targets. A rollback does not wait for a
+// ExternalConfirmations returns the state that an external load balancer must confirm before a release advances or pods
+// are removed: the weights, if weights is true, and the pods of Services as its targets. A rollback does not wait for a
 // confirmation. Once the new revision is the stable one, old pods wait for at most the progress deadline.
-func ExternalConfirmations(s Snapshot) (weighed bool, backings []BackendTarget) {
+func ExternalConfirmations(s Snapshot) (weights bool, targets []BackendTarget) {
 	status := s.Status
 	if status.Abort || status.StableRS == "" || status.CurrentPodHash != s.Hash {
 		return false, nil
 	}
-	under := status.StableRS != s.Hash
-	if !under && (!s.hasOldPods() || s.Now.After(s.confirmationDeadline())) {
+	inProgress := status.StableRS != s.Hash
+	if !inProgress && (!s.hasOldPods() || s.Now.After(s.confirmationDeadline())) {
 		return false, nil
 	}
 	if b := s.Spec.Strategy.BlueGreen; b != nil {
@@ -33,7 +33,7 @@ func ExternalConfirmations(s Snapshot) (weighed bool, backings []BackendTarget) 
 	}
 	canary, stable := RouteServices(*c, status.Canary.StablePingPong, true)
 	switch {
-	case !under:
+	case !inProgress:
 		return true, []BackendTarget{{Service: stable, Hash: s.Hash}}
 	case c.DynamicStableScale && recordedCanaryWeight(status) > 0: // stable pods are removed as the weight rises
 		return true, []BackendTarget{{Service: canary, Hash: s.Hash}}

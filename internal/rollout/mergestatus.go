@@ -18,13 +18,14 @@ const maxMergedDecisions = 8
 // change the status. A completed step, the pause after it and the condition about it thus become one write of the
 // status instead of three.
 //
-// It ends when a decision has another effect, because the status has to be written before that; and when a revision
-// changes its role, or a step starts that requires other observations, because the snapshot is older. The snapshot may
-// contain the ReplicaSet that an effect has just created, so that the release starts with the same write. The time of
-// the snapshot may be the time at which the effects were applied: a pause starts then.
+// It ends before a decision with another effect, because the status has to be written first. It also ends when a
+// revision changes its role, or when a step starts that requires other observations, because the snapshot is older.
+//
+// The snapshot may contain the ReplicaSet that an effect has just created, so that the release starts with the same
+// write. Its time may be the time at which the effects were applied: a pause starts then.
 func MergeStatusChanges(s Snapshot, d Decision) Decision {
 	d.Status = s.withPausesFromNow(d.Status)
-	s = s.withTerminated(d.Effects)
+	s = s.withTerminatedAnalyses(d.Effects)
 	for range maxMergedDecisions {
 		if equalExceptExplanations(s.Status, d.Status) || !haveSameRoles(s.Status, d.Status) || s.lacksExperiment(d.Status) {
 			return d
@@ -43,56 +44,56 @@ func MergeStatusChanges(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// withTerminated returns the snapshot after effects: an AnalysisRun that they terminated does not count for a step that
+// withTerminatedAnalyses returns the snapshot after effects: an AnalysisRun that they terminated does not count for a step that
 // starts afterwards.
-func (s Snapshot) withTerminated(by []release.Effect) Snapshot {
+func (s Snapshot) withTerminatedAnalyses(effects []release.Effect) Snapshot {
 	s.AnalysisRuns, s.Experiments = slices.Clone(s.AnalysisRuns), slices.Clone(s.Experiments)
 	for i := range s.AnalysisRuns {
 		run := &s.AnalysisRuns[i]
-		run.Terminated = run.Terminated || slices.Contains(by, release.Effect(AnalysisRunTerminated{Name: run.Name}))
+		run.Terminated = run.Terminated || slices.Contains(effects, release.Effect(AnalysisRunTerminated{Name: run.Name}))
 	}
 	for i := range s.Experiments {
 		e := &s.Experiments[i]
-		e.Terminated = e.Terminated || slices.Contains(by, release.Effect(ExperimentTerminated{Name: e.Name}))
+		e.Terminated = e.Terminated || slices.Contains(effects, release.Effect(ExperimentTerminated{Name: e.Name}))
 	}
 	return s
 }
 
 // withPausesFromNow returns a status in which a new pause starts at the time of the snapshot.
 func (s Snapshot) withPausesFromNow(status argov1.RolloutStatus) argov1.RolloutStatus {
-	had := func(c argov1.PauseCondition) bool { return hasPauseReason(s.Status, c.Reason) }
-	if len(status.PauseConditions) == 0 || slices.ContainsFunc(status.PauseConditions, had) || s.Status.ControllerPause {
+	existed := func(c argov1.PauseCondition) bool { return hasPauseReason(s.Status, c.Reason) }
+	if len(status.PauseConditions) == 0 || slices.ContainsFunc(status.PauseConditions, existed) || s.Status.ControllerPause {
 		return status
 	}
 	status = *status.DeepCopy()
 	for i := range status.PauseConditions {
 		status.PauseConditions[i].StartTime = metav1.NewTime(s.Now)
 	}
-	own := argov1.SerinStatus{}
+	serin := argov1.SerinStatus{}
 	if status.Serin != nil {
-		own = *status.Serin
+		serin = *status.Serin
 	}
-	own.PausedAt = new(metav1.NewMicroTime(s.Now))
-	status.Serin = &own
+	serin.PausedAt = new(metav1.NewMicroTime(s.Now))
+	status.Serin = &serin
 	return status
 }
 
 // equalExceptExplanations reports whether two statuses are equal except for Serin's explanations.
-func equalExceptExplanations(was, is argov1.RolloutStatus) bool {
-	was.Serin, is.Serin = nil, nil
-	return SameStatus(was, is)
+func equalExceptExplanations(before, after argov1.RolloutStatus) bool {
+	before.Serin, after.Serin = nil, nil
+	return SameStatus(before, after)
 }
 
 // haveSameRoles reports whether both statuses have the same new and stable revisions, with the same Services.
-func haveSameRoles(was, is argov1.RolloutStatus) bool {
-	return was.StableRS == is.StableRS && was.CurrentPodHash == is.CurrentPodHash && was.Abort == is.Abort &&
-		was.Canary.StablePingPong == is.Canary.StablePingPong && was.BlueGreen.ActiveSelector == is.BlueGreen.ActiveSelector &&
-		was.BlueGreen.PreviewSelector == is.BlueGreen.PreviewSelector
+func haveSameRoles(before, after argov1.RolloutStatus) bool {
+	return before.StableRS == after.StableRS && before.CurrentPodHash == after.CurrentPodHash && before.Abort == after.Abort &&
+		before.Canary.StablePingPong == after.Canary.StablePingPong && before.BlueGreen.ActiveSelector == after.BlueGreen.ActiveSelector &&
+		before.BlueGreen.PreviewSelector == after.BlueGreen.PreviewSelector
 }
 
 // haveNewWeights reports whether the weights of two statuses differ.
-func haveNewWeights(was, is argov1.RolloutStatus) bool {
-	a, b := was.Canary.Weights.DeepCopy(), is.Canary.Weights.DeepCopy()
+func haveNewWeights(before, after argov1.RolloutStatus) bool {
+	a, b := before.Canary.Weights.DeepCopy(), after.Canary.Weights.DeepCopy()
 	for _, w := range []*argov1.TrafficWeights{a, b} {
 		if w != nil {
 			w.Verified = nil
@@ -112,21 +113,21 @@ func (s Snapshot) lacksExperiment(status argov1.RolloutStatus) bool {
 }
 
 // containsEffects reports whether all effects of one list are in the other.
-func containsEffects(effects, holding []release.Effect) bool {
+func containsEffects(effects, others []release.Effect) bool {
 	return !slices.ContainsFunc(effects, func(e release.Effect) bool {
-		return !slices.ContainsFunc(holding, func(other release.Effect) bool { return reflect.DeepEqual(e, other) || isAchievedBy(e, other) })
+		return !slices.ContainsFunc(others, func(other release.Effect) bool { return reflect.DeepEqual(e, other) || isAchievedBy(e, other) })
 	})
 }
 
 // isAchievedBy reports whether another effect has already achieved this one, although they differ.
-func isAchievedBy(e, by release.Effect) bool {
+func isAchievedBy(e, other release.Effect) bool {
 	switch e := e.(type) {
 	case ReplicaSetMaintained:
-		made, is := by.(ReplicaSetExists)
-		return is && e == ReplicaSetMaintained{Name: made.Name, Revision: made.Revision, AvoidedHash: made.AvoidedHash}
+		created, after := other.(ReplicaSetExists)
+		return after && e == ReplicaSetMaintained{Name: created.Name, Revision: created.Revision, AvoidedHash: created.AvoidedHash}
 	case ScaleDownDeadlineSet:
-		before, is := by.(ScaleDownDeadlineSet)
-		return is && e.Name == before.Name && !e.Until.IsZero() && !before.Until.IsZero() // they differ by the time between the two decisions
+		before, after := other.(ScaleDownDeadlineSet)
+		return after && e.Name == before.Name && !e.Until.IsZero() && !before.Until.IsZero() // they differ by the time between the two decisions
 	default:
 		return false
 	}
