@@ -25,36 +25,36 @@ const maxResolvedBytes = 4 << 20
 // of a key of a Secret; if it is nil, a placeholder is used instead. ResolveMetric fails if an argument does not exist
 // or has no value, if secret fails, and if the result is not a valid metric.
 func ResolveMetric(metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
-	room := maxResolvedBytes
-	return resolveMetricWithin(&room, metric, args, secret)
+	remainingBytes := maxResolvedBytes
+	return resolveMetricWithin(&remainingBytes, metric, args, secret)
 }
 
 // resolveMetricWithin is ResolveMetric within a budget of bytes, from which it subtracts the size of the metric.
-func resolveMetricWithin(room *int, metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
+func resolveMetricWithin(remainingBytes *int, metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
 	text, err := json.Marshal(metric)
 	if err != nil {
 		return metric, fmt.Errorf("encode metric %s: %w", metric.Name, err)
 	}
-	var failed error
-	*room -= len(text)
-	resolved := argumentTag.ReplaceAllStringFunc(string(text), func(found string) string {
-		if failed != nil {
-			return found
+	var firstErr error
+	*remainingBytes -= len(text)
+	resolved := argumentTag.ReplaceAllStringFunc(string(text), func(reference string) string {
+		if firstErr != nil {
+			return reference
 		}
-		name := strings.TrimSpace(found[2 : len(found)-2])
+		name := strings.TrimSpace(reference[2 : len(reference)-2])
 		value, err := argumentValue(name, args, secret)
-		if *room -= len(value); err == nil && *room < 0 {
+		if *remainingBytes -= len(value); err == nil && *remainingBytes < 0 {
 			err = fmt.Errorf("metric %s exceeds %d MiB after its arguments are resolved: shorten the arguments", metric.Name, maxResolvedBytes>>20)
 		}
 		if err != nil {
-			failed = err
-			return found
+			firstErr = err
+			return reference
 		}
 		quoted, _ := json.Marshal(value) // a string can always be encoded
 		return string(quoted[1 : len(quoted)-1])
 	})
-	if failed != nil {
-		return metric, failed
+	if firstErr != nil {
+		return metric, firstErr
 	}
 	var out argov1.Metric
 	if err := json.Unmarshal([]byte(resolved), &out); err != nil {

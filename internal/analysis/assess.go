@@ -8,8 +8,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// countMeasurement counts a completed measurement. Errors are counted separately: an error says nothing about the
-// metric, so it is not one of the measurements that spec.count requires.
+// countMeasurement counts a completed measurement. Errors are counted separately: an error contains no information about
+// the metric, so it is not one of the measurements that spec.count requires.
 func countMeasurement(r *argov1.MetricResult, phase argov1.AnalysisPhase) {
 	switch phase {
 	case argov1.AnalysisPhaseSuccessful:
@@ -98,25 +98,25 @@ func isUnsuccessful(phase argov1.AnalysisPhase) bool {
 // assessRun returns the phase of a run. It is running until all metrics are complete, including dry-run metrics, which
 // otherwise do not count.
 func assessRun(results []argov1.MetricResult) argov1.AnalysisPhase {
-	gravest := argov1.AnalysisPhaseSuccessful
+	mostSevere := argov1.AnalysisPhaseSuccessful
 	for _, r := range results {
 		if !r.Phase.Completed() {
 			return argov1.AnalysisPhaseRunning
 		}
-		if !r.DryRun && slices.Index(phaseSeverity, r.Phase) > slices.Index(phaseSeverity, gravest) {
-			gravest = r.Phase
+		if !r.DryRun && slices.Index(phaseSeverity, r.Phase) > slices.Index(phaseSeverity, mostSevere) {
+			mostSevere = r.Phase
 		}
 	}
-	return gravest
+	return mostSevere
 }
 
 // summarizeResults counts the metrics by phase: those that decide about the run, and dry-run metrics, which are only
 // recorded.
-func summarizeResults(results []argov1.MetricResult) (decide, recorded argov1.RunSummary) {
+func summarizeResults(results []argov1.MetricResult) (deciding, dryRun argov1.RunSummary) {
 	for _, r := range results {
-		sum := &decide
+		sum := &deciding
 		if r.DryRun {
-			sum = &recorded
+			sum = &dryRun
 		}
 		sum.Count++
 		switch r.Phase {
@@ -131,7 +131,7 @@ func summarizeResults(results []argov1.MetricResult) (decide, recorded argov1.Ru
 		default: // not complete
 		}
 	}
-	return decide, recorded
+	return deciding, dryRun
 }
 
 // Limit returns the conditions that the values of a metric have to meet, on one line.

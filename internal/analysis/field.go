@@ -17,15 +17,15 @@ func FieldValue(rollout map[string]any, path string) (string, error) {
 		metadata, _ := rollout["metadata"].(map[string]any)
 		return metadataFieldValue(metadata, path, strings.TrimPrefix(rest, "."))
 	}
-	var at any = rollout
+	var value any = rollout
 	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
-		switch tree := at.(type) {
+		switch tree := value.(type) {
 		case map[string]any:
 			next, ok := tree[step]
 			if !ok {
 				return "", fmt.Errorf("invalid path %s in rollout", path)
 			}
-			at = next
+			value = next
 		case []any:
 			i, err := strconv.Atoi(step)
 			if err != nil {
@@ -34,16 +34,16 @@ func FieldValue(rollout map[string]any, path string) (string, error) {
 			if i < 0 || i >= len(tree) {
 				return "", fmt.Errorf("index %d out of range", i)
 			}
-			at = tree[i]
+			value = tree[i]
 		default:
 			return "", fmt.Errorf("invalid path %s in rollout", path)
 		}
 	}
-	switch at.(type) {
+	switch value.(type) {
 	case map[string]any, []any, nil:
 		return "", fmt.Errorf("path %s in rollout must terminate in a primitive value", path)
 	default:
-		return fmt.Sprint(at), nil
+		return fmt.Sprint(value), nil
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/serin-dev/serin/internal/analysis"
 )
 
-func TestFieldValue(t *testing.T) {
+func TestFieldValueFollowsPathsAsArgoRolloutsDoes(t *testing.T) {
 	var rollout map[string]any
 	if err := json.Unmarshal([]byte(`{
 		"metadata": {"name": "cart", "namespace": "shop", "uid": "u1", "labels": {"env": "test", "a.b/c": "d"}},

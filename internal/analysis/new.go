@@ -30,19 +30,19 @@ type TemplateLookup func(name string, cluster bool) (argov1.AnalysisTemplateSpec
 
 // NewRun returns the requested AnalysisRun. It fails if lookup fails, and if templates or arguments contradict each
 // other.
-func NewRun(o RunRequest, lookup TemplateLookup) (*argov1.AnalysisRun, error) {
-	templates, err := CollectTemplates(o.Templates, lookup)
+func NewRun(request RunRequest, lookup TemplateLookup) (*argov1.AnalysisRun, error) {
+	templates, err := CollectTemplates(request.Templates, lookup)
 	if err != nil {
 		return nil, err
 	}
-	spec, err := MergeTemplates(templates, o.RunOptions)
+	spec, err := MergeTemplates(templates, request.RunOptions)
 	if err != nil {
 		return nil, err
 	}
 	return &argov1.AnalysisRun{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: o.Namespace, Name: o.Name, Labels: maps.Clone(o.Labels), Annotations: maps.Clone(o.Annotations),
-			OwnerReferences: []metav1.OwnerReference{o.Owner},
+			Namespace: request.Namespace, Name: request.Name, Labels: maps.Clone(request.Labels), Annotations: maps.Clone(request.Annotations),
+			OwnerReferences: []metav1.OwnerReference{request.Owner},
 		},
 		Spec: spec,
 	}, nil
@@ -51,12 +51,12 @@ func NewRun(o RunRequest, lookup TemplateLookup) (*argov1.AnalysisRun, error) {
 // IsReusable reports whether an existing run can be used instead of a new one: it has the same owner and the same
 // metrics, and is not complete. Such a run exists if an earlier reconciliation created it, but could not record its
 // name in the status.
-func IsReusable(existing, wanted *argov1.AnalysisRun) bool {
-	of, by := metav1.GetControllerOf(existing), metav1.GetControllerOf(wanted)
-	if existing.Status.Phase.Completed() || existing.DeletionTimestamp != nil || of == nil || by == nil || of.UID != by.UID {
+func IsReusable(existing, desired *argov1.AnalysisRun) bool {
+	owner, wantedOwner := metav1.GetControllerOf(existing), metav1.GetControllerOf(desired)
+	if existing.Status.Phase.Completed() || existing.DeletionTimestamp != nil || owner == nil || wantedOwner == nil || owner.UID != wantedOwner.UID {
 		return false
 	}
-	a, b := existing.Spec, wanted.Spec
+	a, b := existing.Spec, desired.Spec
 	return equality.Semantic.DeepEqual(a.Metrics, b.Metrics) && equality.Semantic.DeepEqual(a.Args, b.Args) &&
 		equality.Semantic.DeepEqual(a.DryRun, b.DryRun) && equality.Semantic.DeepEqual(a.MeasurementRetention, b.MeasurementRetention)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/analysis"
 )
 
-func shopOrder() analysis.RunRequest {
+func cartRunRequest() analysis.RunRequest {
 	return analysis.RunRequest{
 		Namespace: "shop", Name: "cart-674d8cf959-2", Templates: []argov1.AnalysisTemplateRef{{TemplateName: "errors"}},
 		RunOptions: analysis.RunOptions{Args: []argov1.Argument{{Name: "hash", Value: new("674d8cf959")}, {Name: "stranger", Value: new("x")}}},
@@ -26,15 +26,15 @@ func errorsTemplate(string, bool) (argov1.AnalysisTemplateSpec, error) {
 	}, nil
 }
 
-func TestNewRun(t *testing.T) {
-	run, err := analysis.NewRun(shopOrder(), errorsTemplate)
+func TestNewRunMergesTemplatesAndArguments(t *testing.T) {
+	run, err := analysis.NewRun(cartRunRequest(), errorsTemplate)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := argov1.AnalysisRun{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "cart-674d8cf959-2", Labels: map[string]string{"rollout-type": "Background"},
-			Annotations: map[string]string{"rollout.argoproj.io/revision": "2"}, OwnerReferences: []metav1.OwnerReference{shopOrder().Owner},
+			Annotations: map[string]string{"rollout.argoproj.io/revision": "2"}, OwnerReferences: []metav1.OwnerReference{cartRunRequest().Owner},
 		},
 		Spec: argov1.AnalysisRunSpec{
 			Metrics: []argov1.Metric{metric("rate")},
@@ -48,7 +48,7 @@ func TestNewRun(t *testing.T) {
 
 func TestNewRunReportsMissingTemplate(t *testing.T) {
 	missing := errors.New("AnalysisTemplate 'errors' not found")
-	_, err := analysis.NewRun(shopOrder(), func(string, bool) (argov1.AnalysisTemplateSpec, error) {
+	_, err := analysis.NewRun(cartRunRequest(), func(string, bool) (argov1.AnalysisTemplateSpec, error) {
 		return argov1.AnalysisTemplateSpec{}, missing
 	})
 	if !errors.Is(err, missing) {
@@ -57,14 +57,14 @@ func TestNewRunReportsMissingTemplate(t *testing.T) {
 }
 
 func TestNewRunRequiresAllArguments(t *testing.T) {
-	order := shopOrder()
+	order := cartRunRequest()
 	order.Args = nil
 	if _, err := analysis.NewRun(order, errorsTemplate); err == nil || err.Error() != "args.hash was not resolved" {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestIsReusable(t *testing.T) {
+func TestOnlyAnIncompleteRunWithTheSameOwnerAndMetricsIsReusable(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*argov1.AnalysisRun)
 		want   bool
@@ -81,7 +81,7 @@ func TestIsReusable(t *testing.T) {
 		"another metric":  {func(r *argov1.AnalysisRun) { r.Spec.Metrics[0].Interval = "1m" }, false},
 		"another dry run": {func(r *argov1.AnalysisRun) { r.Spec.DryRun = []argov1.DryRun{{MetricName: "rate"}} }, false},
 	} {
-		wanted, err := analysis.NewRun(shopOrder(), errorsTemplate)
+		wanted, err := analysis.NewRun(cartRunRequest(), errorsTemplate)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestIsReusable(t *testing.T) {
 	}
 }
 
-func TestRolloutArguments(t *testing.T) {
+func TestRolloutArgumentsAreResolvedFromHashesAndFields(t *testing.T) {
 	rollout := map[string]any{
 		"metadata": map[string]any{"name": "cart", "labels": map[string]any{"env": "prod"}},
 		"status":   map[string]any{"currentStepIndex": int64(2)},

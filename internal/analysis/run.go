@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Snapshot contains everything that is known about an AnalysisRun at one time.
+// Snapshot is the observed state of an AnalysisRun at one time.
 type Snapshot struct {
 	Now    time.Time
 	UID    types.UID
@@ -66,8 +66,8 @@ type MeasurementJobsDeleted struct {
 	Measurements []argov1.Measurement
 }
 
-func (f MeasurementJobsDeleted) String() string {
-	return fmt.Sprintf("Jobs of %d measurements of %s deleted", len(f.Measurements), f.Metric)
+func (e MeasurementJobsDeleted) String() string {
+	return fmt.Sprintf("Jobs of %d measurements of %s deleted", len(e.Measurements), e.Metric)
 }
 
 // ActiveJobsDeleted is an effect: all active Jobs of the run are deleted. A Job may exist that no measurement refers
@@ -76,7 +76,7 @@ type ActiveJobsDeleted struct{}
 
 func (ActiveJobsDeleted) String() string { return "active Jobs deleted" }
 
-// Decision is what follows from a snapshot of a run.
+// Decision is the result of Next: the status, effects, gates, queries and events.
 type Decision = release.Decision[argov1.AnalysisRunStatus]
 
 // retryInterval is the time before the next measurement after an error, and of a metric without an interval.
@@ -88,7 +88,7 @@ const minInterval = time.Second
 
 // measurementInterval returns the time between the measurements of a metric; 0: it has no interval. short is true if
 // the interval of the metric is below the minimum.
-func measurementInterval(m argov1.Metric) (interval time.Duration, short bool) {
+func measurementInterval(m argov1.Metric) (interval time.Duration, tooShort bool) {
 	interval, _ = parseDuration(m.Interval)
 	if interval != 0 && interval < minInterval {
 		return minInterval, true
@@ -141,13 +141,13 @@ const faultPrefix = "Fault: "
 // FaultDecision returns the decision for a run whose reconciliation failed because of a defect of Serin, before or
 // after Next was called. Only the status of the run is known then. The next successful reconciliation removes the
 // message.
-func FaultDecision(status argov1.AnalysisRunStatus, sentence string) Decision {
+func FaultDecision(status argov1.AnalysisRunStatus, message string) Decision {
 	d := Decision{
-		Status: *status.DeepCopy(), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, sentence)},
-		Events: []release.Event{{Type: release.Warning, Reason: "ReconciliationError", Message: sentence, Persistent: true}},
+		Status: *status.DeepCopy(), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, message)},
+		Events: []release.Event{{Type: release.Warning, Reason: "ReconciliationError", Message: message, Persistent: true}},
 	}
 	if !status.Phase.Completed() {
-		d.Status.Message = faultPrefix + sentence
+		d.Status.Message = faultPrefix + message
 	}
 	return d
 }
@@ -175,9 +175,9 @@ func clampFutureTimes(status *argov1.AnalysisRunStatus, now time.Time) {
 }
 
 func resolveMetrics(spec argov1.AnalysisRunSpec) ([]argov1.Metric, error) {
-	out, room := make([]argov1.Metric, 0, len(spec.Metrics)), maxResolvedBytes
+	out, remainingBytes := make([]argov1.Metric, 0, len(spec.Metrics)), maxResolvedBytes
 	for _, m := range spec.Metrics {
-		m, err := resolveMetricWithin(&room, m, spec.Args, nil)
+		m, err := resolveMetricWithin(&remainingBytes, m, spec.Args, nil)
 		if err != nil {
 			return nil, fmt.Errorf("Unable to resolve metric arguments: %w", err) //nolint:staticcheck // the text is part of the API
 		}
@@ -224,18 +224,18 @@ func (r *runDecider) completeRun(phase argov1.AnalysisPhase, message string) Dec
 }
 
 // addEvent adds an event about a final phase. The reason consists of the subject, such as AnalysisRun, and the phase.
-func (r *runDecider) addEvent(of, message string, phase argov1.AnalysisPhase) {
+func (r *runDecider) addEvent(subject, message string, phase argov1.AnalysisPhase) {
 	kind := release.Normal
 	if phase == argov1.AnalysisPhaseFailed || phase == argov1.AnalysisPhaseError {
 		kind = release.Warning
 	}
-	r.decision.Events = append(r.decision.Events, release.Event{Type: kind, Reason: of + string(phase), Message: message, Phase: string(phase)})
+	r.decision.Events = append(r.decision.Events, release.Event{Type: kind, Reason: subject + string(phase), Message: message, Phase: string(phase)})
 }
 
 // reportShortIntervals reports the metrics whose interval is below the minimum.
 func (r *runDecider) reportShortIntervals(metrics []argov1.Metric) {
 	for _, m := range metrics {
-		if _, short := measurementInterval(m); short {
+		if _, tooShort := measurementInterval(m); tooShort {
 			r.decision.Events = append(r.decision.Events, release.Event{Type: release.Warning, Reason: "IntervalTooShort", Message: fmt.Sprintf(
 				"Metric '%s' is measured every %s: its interval %s is below the minimum", m.Name, minInterval, m.Interval,
 			)})
@@ -263,22 +263,22 @@ func (r *runDecider) processMetric(m argov1.Metric) {
 		r.addGate(release.NewPassingGate(m.Name, string(result.Phase)))
 		return
 	}
-	question, due, ok := r.nextMeasurement(m, result)
+	request, due, ok := r.nextMeasurement(m, result)
 	if ok && !due.After(r.snapshot.Now) {
-		probe := release.Query{ID: r.queryID(m, result, question), Request: question}
-		if answer, answered := r.snapshot.Answers[probe.ID]; answered && !answer.FinishedAt.IsZero() {
-			r.recordResult(m, result, question, answer)
-			question, due, ok = r.nextMeasurement(m, result)
-			probe = release.Query{ID: r.queryID(m, result, question), Request: question}
+		query := release.Query{ID: r.queryID(m, result, request), Request: request}
+		if answer, answered := r.snapshot.Answers[query.ID]; answered && !answer.FinishedAt.IsZero() {
+			r.recordResult(m, result, request, answer)
+			request, due, ok = r.nextMeasurement(m, result)
+			query = release.Query{ID: r.queryID(m, result, request), Request: request}
 		}
 		if ok && !due.After(r.snapshot.Now) {
-			r.addGate(release.NewQueryGate(m.Name, probe, "measurement in progress"))
-			r.decision.Queries = append(r.decision.Queries, probe)
+			r.addGate(release.NewQueryGate(m.Name, query, "measurement in progress"))
+			r.decision.Queries = append(r.decision.Queries, query)
 		}
 	}
 	if ok && due.After(r.snapshot.Now) {
 		text := "next measurement at " + due.UTC().Format(time.RFC3339)
-		if _, short := measurementInterval(m); short {
+		if _, tooShort := measurementInterval(m); tooShort {
 			text += fmt.Sprintf("; the interval %s is below the minimum of %s", m.Interval, minInterval)
 		}
 		r.addGate(release.NewTimedGate(m.Name, due, text))
@@ -367,13 +367,13 @@ func (r *runDecider) recordResult(m argov1.Metric, result *argov1.MetricResult, 
 
 // nextResumeTime returns the time at which a measurement is checked again. It is in a later second than the last check:
 // the ID of the query contains that time in seconds, and a query with the same ID would not be sent again.
-func nextResumeTime(under *argov1.Measurement, a MeasurementResult) time.Time {
+func nextResumeTime(inProgress *argov1.Measurement, a MeasurementResult) time.Time {
 	at := a.ResumeAt
 	if at.IsZero() {
 		at = a.FinishedAt.Add(retryInterval)
 	}
-	if under != nil && under.ResumeAt != nil && !at.Truncate(time.Second).After(under.ResumeAt.Time) {
-		at = under.ResumeAt.Add(time.Second)
+	if inProgress != nil && inProgress.ResumeAt != nil && !at.Truncate(time.Second).After(inProgress.ResumeAt.Time) {
+		at = inProgress.ResumeAt.Add(time.Second)
 	}
 	return at
 }
@@ -419,16 +419,16 @@ func decideCompletedRun(s Snapshot) Decision {
 	if s.HasActiveJobs { // a Job whose creation was in progress when the run ended
 		d.Effects = append(d.Effects, ActiveJobsDeleted{})
 	}
-	keep := s.Spec.TTLStrategy
-	if keep == nil || s.Status.CompletedAt == nil {
+	ttl := s.Spec.TTLStrategy
+	if ttl == nil || s.Status.CompletedAt == nil {
 		return d
 	}
-	seconds := keep.SecondsAfterCompletion
+	seconds := ttl.SecondsAfterCompletion
 	switch {
-	case s.Status.Phase == argov1.AnalysisPhaseSuccessful && keep.SecondsAfterSuccess != nil:
-		seconds = keep.SecondsAfterSuccess
-	case s.Status.Phase == argov1.AnalysisPhaseFailed && keep.SecondsAfterFailure != nil:
-		seconds = keep.SecondsAfterFailure
+	case s.Status.Phase == argov1.AnalysisPhaseSuccessful && ttl.SecondsAfterSuccess != nil:
+		seconds = ttl.SecondsAfterSuccess
+	case s.Status.Phase == argov1.AnalysisPhaseFailed && ttl.SecondsAfterFailure != nil:
+		seconds = ttl.SecondsAfterFailure
 	}
 	if seconds == nil {
 		return d

@@ -45,26 +45,26 @@ func metric(name string, settings ...string) argov1.Metric {
 	return m
 }
 
-// play runs an AnalysisRun. Letters are the results of the measurements of a metric in turn: S, F, I, E; a metric
+// simulatedRun runs an AnalysisRun. Letters are the results of the measurements of a metric in turn: S, F, I, E; a metric
 // without letters gets no result. It ends when nothing more happens, or at the time until.
-type play struct {
-	s       analysis.Snapshot
-	letters map[string]string
-	events  []string
-	deleted bool
+type simulatedRun struct {
+	snapshot analysis.Snapshot
+	outcomes map[string]string
+	events   []string
+	deleted  bool
 }
 
-func newPlay(letters map[string]string, metrics ...argov1.Metric) *play {
-	return &play{
-		s:       analysis.Snapshot{Now: noon, UID: "run", Spec: argov1.AnalysisRunSpec{Metrics: metrics}, Answers: map[string]analysis.MeasurementResult{}},
-		letters: letters,
+func newSimulatedRun(outcomes map[string]string, metrics ...argov1.Metric) *simulatedRun {
+	return &simulatedRun{
+		snapshot: analysis.Snapshot{Now: noon, UID: "run", Spec: argov1.AnalysisRunSpec{Metrics: metrics}, Answers: map[string]analysis.MeasurementResult{}},
+		outcomes: outcomes,
 	}
 }
 
-func (p *play) until(end time.Time) {
+func (p *simulatedRun) runUntil(end time.Time) {
 	for range 1000 {
-		d := analysis.Next(p.s)
-		p.s.Status = d.Status
+		d := analysis.Next(p.snapshot)
+		p.snapshot.Status = d.Status
 		for _, event := range d.Events {
 			p.events = append(p.events, string(event.Type)+" "+event.Message)
 		}
@@ -75,38 +75,38 @@ func (p *play) until(end time.Time) {
 			}
 		}
 		answered := false
-		for _, probe := range d.Queries {
-			question, ok := probe.Request.(analysis.MeasurementRequest)
+		for _, query := range d.Queries {
+			request, ok := query.Request.(analysis.MeasurementRequest)
 			if !ok {
-				panic("a question of another kind")
+				panic("a query of another kind")
 			}
-			letters := p.letters[question.Metric.Name]
-			if letters == "" {
+			outcomes := p.outcomes[request.Metric.Name]
+			if outcomes == "" {
 				continue
 			}
 			answered = true
-			answer := analysis.MeasurementResult{StartedAt: p.s.Now, FinishedAt: p.s.Now, Value: letters[:1]}
-			switch letters[:1] {
+			answer := analysis.MeasurementResult{StartedAt: p.snapshot.Now, FinishedAt: p.snapshot.Now, Value: outcomes[:1]}
+			switch outcomes[:1] {
 			case "E":
 				answer.Phase, answer.Message = argov1.AnalysisPhaseError, "no connection"
 			case "R":
 				answer.Phase = argov1.AnalysisPhaseRunning
 			default:
-				answer.Phase, _ = condition.EvaluatePhase(context.Background(), answer.Value, question.Metric.SuccessCondition, question.Metric.FailureCondition)
+				answer.Phase, _ = condition.EvaluatePhase(context.Background(), answer.Value, request.Metric.SuccessCondition, request.Metric.FailureCondition)
 			}
-			p.letters[question.Metric.Name] = letters[1:]
-			p.s.Answers[probe.ID] = answer
+			p.outcomes[request.Metric.Name] = outcomes[1:]
+			p.snapshot.Answers[query.ID] = answer
 		}
 		switch {
 		case answered:
 		case d.Wake.IsZero() || d.Wake.After(end):
-			p.s.Now = end
+			p.snapshot.Now = end
 			return
 		default:
-			p.s.Now = later(p.s.Now, d.Wake)
+			p.snapshot.Now = later(p.snapshot.Now, d.Wake)
 		}
 	}
-	panic("it never comes to rest")
+	panic("the run does not become idle")
 }
 
 func later(a, b time.Time) time.Time {
@@ -116,13 +116,13 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func TestRuns(t *testing.T) {
+func TestPhaseOfARunFollowsFromItsMeasurements(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		metric  argov1.Metric
-		letters string
-		want    argov1.AnalysisPhase
-		message string
+		name     string
+		metric   argov1.Metric
+		outcomes string
+		want     argov1.AnalysisPhase
+		message  string
 	}{
 		{"one good measurement", metric("m"), "S", "Successful", ""},
 		{"a failure within its limit", metric("m", "count=3", "failures=1", "interval=5s"), "SFS", "Successful", ""},
@@ -134,14 +134,14 @@ func TestRuns(t *testing.T) {
 		{"errors do not count", metric("m", "count=2", "interval=5s"), "EESEES", "Successful", ""},
 		{"an inconclusive one", metric("m", "count=2", "interval=5s"), "SI", "Inconclusive", `Metric "m" assessed Inconclusive due to inconclusive (1) > inconclusiveLimit (0)`},
 		{"without an end", metric("m", "interval=5s"), "SSSS", "Running", ""},
-		{"under way, and looked at again", metric("m"), "RRS", "Successful", ""},
+		{"in progress, and checked again", metric("m"), "RRS", "Successful", ""},
 		{"after a delay", metric("m", "delay=1h"), "S", "Successful", ""},
 		{"nothing to ask", argov1.Metric{Name: "m"}, "S", "Error", "Analysis spec invalid: metrics[0]: no provider specified"},
 		{"a count that cannot be", metric("m", "count=2", "failures=3", "interval=5s"), "S", "Error", "Analysis spec invalid: metrics[0]: count (2) must be >= failureLimit + consecutiveSuccessLimit (3 + 0) if both >= 0"},
 	} {
-		p := newPlay(map[string]string{"m": c.letters}, c.metric)
-		p.until(noon.Add(24 * time.Hour))
-		status := p.s.Status
+		p := newSimulatedRun(map[string]string{"m": c.outcomes}, c.metric)
+		p.runUntil(noon.Add(24 * time.Hour))
+		status := p.snapshot.Status
 		if status.Phase != c.want || status.Message != c.message || (status.CompletedAt != nil) != c.want.Completed() {
 			t.Errorf("%s: got %s %q at %v, want %s %q", c.name, status.Phase, status.Message, status.CompletedAt, c.want, c.message)
 		}
@@ -149,10 +149,10 @@ func TestRuns(t *testing.T) {
 }
 
 func TestFailedMetricTerminatesTheOthers(t *testing.T) {
-	p := newPlay(map[string]string{"bad": "SF", "good": "SSSSS", "silent": ""},
+	p := newSimulatedRun(map[string]string{"bad": "SF", "good": "SSSSS", "silent": ""},
 		metric("bad", "interval=10s"), metric("good", "interval=10s"), metric("silent", "interval=10s"), metric("later", "delay=1h"))
-	p.until(noon.Add(time.Hour))
-	status := p.s.Status
+	p.runUntil(noon.Add(time.Hour))
+	status := p.snapshot.Status
 	if status.Phase != argov1.AnalysisPhaseFailed || !status.CompletedAt.Time.Equal(noon.Add(10*time.Second)) {
 		t.Errorf("got %s at %v", status.Phase, status.CompletedAt)
 	}
@@ -166,10 +166,10 @@ func TestFailedMetricTerminatesTheOthers(t *testing.T) {
 }
 
 func TestADryRunIsOnlyRecorded(t *testing.T) {
-	p := newPlay(map[string]string{"tried": "F", "real": "SS"}, metric("tried"), metric("real", "count=2", "interval=10s"))
-	p.s.Spec.DryRun = []argov1.DryRun{{MetricName: "tri.*"}}
-	p.until(noon.Add(time.Hour))
-	status := p.s.Status
+	p := newSimulatedRun(map[string]string{"tried": "F", "real": "SS"}, metric("tried"), metric("real", "count=2", "interval=10s"))
+	p.snapshot.Spec.DryRun = []argov1.DryRun{{MetricName: "tri.*"}}
+	p.runUntil(noon.Add(time.Hour))
+	status := p.snapshot.Status
 	if status.Phase != argov1.AnalysisPhaseSuccessful || status.Message != "" {
 		t.Errorf("got %s %q", status.Phase, status.Message)
 	}
@@ -182,21 +182,21 @@ func TestADryRunIsOnlyRecorded(t *testing.T) {
 }
 
 func TestTerminatedRunIsSuccessful(t *testing.T) {
-	p := newPlay(map[string]string{"m": "SS"}, metric("m", "interval=10s"))
-	p.until(noon.Add(10 * time.Second))
-	p.s.Spec.Terminate = true
-	p.until(noon.Add(time.Hour))
-	if status := p.s.Status; status.Phase != argov1.AnalysisPhaseSuccessful || status.Message != "Run Terminated" {
+	p := newSimulatedRun(map[string]string{"m": "SS"}, metric("m", "interval=10s"))
+	p.runUntil(noon.Add(10 * time.Second))
+	p.snapshot.Spec.Terminate = true
+	p.runUntil(noon.Add(time.Hour))
+	if status := p.snapshot.Status; status.Phase != argov1.AnalysisPhaseSuccessful || status.Message != "Run Terminated" {
 		t.Errorf("got %s %q", status.Phase, status.Message)
 	}
 }
 
-func TestMeasurementRetention(t *testing.T) {
-	p := newPlay(map[string]string{"few": strings.Repeat("S", 20), "many": strings.Repeat("S", 20)},
+func TestMeasurementRetentionLimitsTheStatus(t *testing.T) {
+	p := newSimulatedRun(map[string]string{"few": strings.Repeat("S", 20), "many": strings.Repeat("S", 20)},
 		metric("few", "count=20", "interval=1s"), metric("many", "count=20", "interval=1s"))
-	p.s.Spec.MeasurementRetention = []argov1.MeasurementRetention{{MetricName: "man", Limit: 15}}
-	p.until(noon.Add(time.Hour))
-	if few, many := p.s.Status.MetricResults[0], p.s.Status.MetricResults[1]; len(few.Measurements) != 10 || len(many.Measurements) != 15 || many.Count != 20 {
+	p.snapshot.Spec.MeasurementRetention = []argov1.MeasurementRetention{{MetricName: "man", Limit: 15}}
+	p.runUntil(noon.Add(time.Hour))
+	if few, many := p.snapshot.Status.MetricResults[0], p.snapshot.Status.MetricResults[1]; len(few.Measurements) != 10 || len(many.Measurements) != 15 || many.Count != 20 {
 		t.Errorf("%d and %d are kept, of %d", len(few.Measurements), len(many.Measurements), many.Count)
 	}
 }
@@ -240,17 +240,17 @@ func TestRunsAreBounded(t *testing.T) {
 // TestIntervalsHaveAMinimum: a shorter, or negative, interval is accepted, and the metric is measured once per second.
 func TestIntervalsHaveAMinimum(t *testing.T) {
 	for _, interval := range []string{"1ms", "1ns", "999ms", "-5m"} {
-		p := newPlay(map[string]string{"m": strings.Repeat("S", 500)}, metric("m", "interval="+interval))
-		p.until(noon.Add(10 * time.Second))
-		if count := p.s.Status.MetricResults[0].Count; count != 11 {
+		p := newSimulatedRun(map[string]string{"m": strings.Repeat("S", 500)}, metric("m", "interval="+interval))
+		p.runUntil(noon.Add(10 * time.Second))
+		if count := p.snapshot.Status.MetricResults[0].Count; count != 11 {
 			t.Errorf("interval %s: %d measurements in 10s, want 11", interval, count)
 		}
 		if want := "Warning Metric 'm' is measured every 1s: its interval " + interval + " is below the minimum"; p.events[0] != want || len(p.events) != 1 {
 			t.Errorf("interval %s: events %q, want %q", interval, p.events, want)
 		}
-		p.s.Answers = nil
-		p.s.Now = p.s.Now.Add(time.Millisecond)
-		if gates := fmt.Sprint(analysis.Next(p.s).Gates); !strings.Contains(gates, "below the minimum of 1s") {
+		p.snapshot.Answers = nil
+		p.snapshot.Now = p.snapshot.Now.Add(time.Millisecond)
+		if gates := fmt.Sprint(analysis.Next(p.snapshot).Gates); !strings.Contains(gates, "below the minimum of 1s") {
 			t.Errorf("interval %s: gates %s", interval, gates)
 		}
 	}
@@ -261,37 +261,37 @@ func TestMeasurementsAreNeverContinuous(t *testing.T) {
 	for name, m := range map[string]argov1.Metric{
 		"errors": metric("m", "interval=1ms", "errors=1000000"), "delay": metric("m", "interval=1ms", "delay=-1h", "errors=1000000"),
 	} {
-		p := newPlay(map[string]string{"m": strings.Repeat("E", 500)}, m)
-		p.until(noon.Add(time.Minute))
-		if count := p.s.Status.MetricResults[0].Error; count != 7 {
+		p := newSimulatedRun(map[string]string{"m": strings.Repeat("E", 500)}, m)
+		p.runUntil(noon.Add(time.Minute))
+		if count := p.snapshot.Status.MetricResults[0].Error; count != 7 {
 			t.Errorf("%s: %d measurements in a minute, want 7", name, count)
 		}
 	}
-	p := newPlay(map[string]string{"m": strings.Repeat("R", 500)}, metric("m", "interval=1ms"))
-	p.until(noon.Add(time.Minute))
-	if left := len(p.letters["m"]); left < 430 {
-		t.Errorf("a measurement under way was looked at %d times in a minute", 500-left)
+	p := newSimulatedRun(map[string]string{"m": strings.Repeat("R", 500)}, metric("m", "interval=1ms"))
+	p.runUntil(noon.Add(time.Minute))
+	if left := len(p.outcomes["m"]); left < 430 {
+		t.Errorf("a measurement in progress was checked %d times in a minute", 500-left)
 	}
 }
 
 func TestRunIsDeletedAfterItsTTL(t *testing.T) {
 	for _, c := range []struct {
-		letters string
-		keep    argov1.TTLStrategy
-		gone    time.Duration
+		outcomes string
+		keep     argov1.TTLStrategy
+		gone     time.Duration
 	}{
 		{"S", argov1.TTLStrategy{SecondsAfterCompletion: new(int32(60))}, 61 * time.Second},
 		{"S", argov1.TTLStrategy{SecondsAfterCompletion: new(int32(60)), SecondsAfterSuccess: new(int32(5))}, 6 * time.Second},
 		{"F", argov1.TTLStrategy{SecondsAfterCompletion: new(int32(60)), SecondsAfterSuccess: new(int32(5))}, 61 * time.Second},
 		{"F", argov1.TTLStrategy{SecondsAfterFailure: new(int32(0))}, time.Second},
 	} {
-		p := newPlay(map[string]string{"m": c.letters}, metric("m"))
-		p.s.Spec.TTLStrategy = &c.keep
-		p.until(noon.Add(c.gone - time.Nanosecond))
+		p := newSimulatedRun(map[string]string{"m": c.outcomes}, metric("m"))
+		p.snapshot.Spec.TTLStrategy = &c.keep
+		p.runUntil(noon.Add(c.gone - time.Nanosecond))
 		if p.deleted {
 			t.Errorf("%+v: too early", c.keep)
 		}
-		p.until(noon.Add(c.gone))
+		p.runUntil(noon.Add(c.gone))
 		if !p.deleted {
 			t.Errorf("%+v: still there", c.keep)
 		}
@@ -302,7 +302,7 @@ func TestRunIsDeletedAfterItsTTL(t *testing.T) {
 // unchanged, and an incomplete one names what it waits for.
 func TestRunInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		letters := map[string]string{}
+		outcomes := map[string]string{}
 		var metrics []argov1.Metric
 		for i := range rapid.IntRange(0, 3).Draw(t, "metrics") {
 			name := fmt.Sprint("m", i)
@@ -316,28 +316,28 @@ func TestRunInvariants(t *testing.T) {
 				settings = append(settings, key+"="+rapid.SampledFrom([]string{"", "7s", "1m", "nonsense"}).Draw(t, key))
 			}
 			metrics = append(metrics, metric(name, settings...))
-			letters[name] = strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"S", "S", "F", "I", "E", "R"}), 0, 12).Draw(t, "letters"), "")
+			outcomes[name] = strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"S", "S", "F", "I", "E", "R"}), 0, 12).Draw(t, "letters"), "")
 		}
-		p := newPlay(letters, metrics...)
+		p := newSimulatedRun(outcomes, metrics...)
 		if rapid.Bool().Draw(t, "dry") {
-			p.s.Spec.DryRun = []argov1.DryRun{{MetricName: "m0"}}
+			p.snapshot.Spec.DryRun = []argov1.DryRun{{MetricName: "m0"}}
 		}
 		for range 6 {
-			p.until(p.s.Now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second))
+			p.runUntil(p.snapshot.Now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second))
 			if rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
-				p.s.Answers = map[string]analysis.MeasurementResult{}
+				p.snapshot.Answers = map[string]analysis.MeasurementResult{}
 			}
 			if rapid.IntRange(0, 9).Draw(t, "terminate") == 0 {
-				p.s.Spec.Terminate = true
+				p.snapshot.Spec.Terminate = true
 			}
-			d := analysis.Next(p.s)
-			if p.s.Status.Phase.Completed() && (d.Status.Phase != p.s.Status.Phase || len(d.Queries) > 0) {
-				t.Fatalf("ended as %s, and then %s with %v", p.s.Status.Phase, d.Status.Phase, d.Queries)
+			d := analysis.Next(p.snapshot)
+			if p.snapshot.Status.Phase.Completed() && (d.Status.Phase != p.snapshot.Status.Phase || len(d.Queries) > 0) {
+				t.Fatalf("ended as %s, and then %s with %v", p.snapshot.Status.Phase, d.Status.Phase, d.Queries)
 			}
 			if !d.Status.Phase.Completed() && len(d.Queries) == 0 && d.Wake.IsZero() {
 				t.Fatalf("nothing brings it on: %+v", d)
 			}
-			for _, result := range p.s.Status.MetricResults {
+			for _, result := range p.snapshot.Status.MetricResults {
 				if result.Count != result.Successful+result.Failed+result.Inconclusive || result.ConsecutiveError > result.Error || len(result.Measurements) > 10 {
 					t.Fatalf("counts do not add up: %+v", result)
 				}

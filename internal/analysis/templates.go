@@ -49,7 +49,7 @@ func CollectTemplates(refs []argov1.AnalysisTemplateRef, lookup TemplateLookup) 
 	return found, nil
 }
 
-// RunOptions contains what the creator of a run specifies in addition to the templates.
+// RunOptions are the settings that the creator of a run specifies in addition to the templates.
 type RunOptions struct {
 	// Args are the values of arguments. Arguments that no template declares are ignored.
 	Args                 []argov1.Argument
@@ -71,13 +71,13 @@ func MergeTemplates(templates []Template, caller RunOptions) (argov1.AnalysisRun
 			return spec, err
 		}
 	}
-	if name, twice := findDuplicate(spec.Metrics, func(m argov1.Metric) string { return m.Name }); twice {
+	if name, duplicate := findDuplicate(spec.Metrics, func(m argov1.Metric) string { return m.Name }); duplicate {
 		return spec, fmt.Errorf("two metrics have the same name '%s'", name)
 	}
-	if name, twice := findDuplicate(spec.DryRun, func(r argov1.DryRun) string { return r.MetricName }); twice {
+	if name, duplicate := findDuplicate(spec.DryRun, func(r argov1.DryRun) string { return r.MetricName }); duplicate {
 		return spec, fmt.Errorf("two Dry-Run metric rules have the same name '%s'", name)
 	}
-	if name, twice := findDuplicate(spec.MeasurementRetention, func(r argov1.MeasurementRetention) string { return r.MetricName }); twice {
+	if name, duplicate := findDuplicate(spec.MeasurementRetention, func(r argov1.MeasurementRetention) string { return r.MetricName }); duplicate {
 		return spec, fmt.Errorf("two Measurement Retention metric rules have the same name '%s'", name)
 	}
 	var err error
@@ -87,8 +87,8 @@ func MergeTemplates(templates []Template, caller RunOptions) (argov1.AnalysisRun
 
 // declareArguments adds the arguments that one template declares. Several templates may declare the same argument
 // unless their values differ.
-func declareArguments(declared, more []argov1.Argument) ([]argov1.Argument, error) {
-	for _, arg := range more {
+func declareArguments(declared, added []argov1.Argument) ([]argov1.Argument, error) {
+	for _, arg := range added {
 		i := slices.IndexFunc(declared, func(old argov1.Argument) bool { return old.Name == arg.Name })
 		switch {
 		case i < 0:
@@ -120,11 +120,11 @@ func resolveArguments(declared, values []argov1.Argument) ([]argov1.Argument, er
 
 func findDuplicate[T any](all []T, name func(T) string) (string, bool) {
 	seen := map[string]bool{}
-	for _, one := range all {
-		if seen[name(one)] {
-			return name(one), true
+	for _, item := range all {
+		if seen[name(item)] {
+			return name(item), true
 		}
-		seen[name(one)] = true
+		seen[name(item)] = true
 	}
 	return "", false
 }

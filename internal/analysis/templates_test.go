@@ -25,7 +25,7 @@ func refs(names ...string) []argov1.AnalysisTemplateRef {
 	return out
 }
 
-func TestCollectTemplates(t *testing.T) {
+func TestCollectTemplatesFollowsReferencesOnce(t *testing.T) {
 	all := map[string][]string{"a": {"b", "cluster/x"}, "b": {"a", "b"}, "cluster/x": {"c"}, "cluster/a": nil, "c": nil}
 	get := func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
 		if cluster {
@@ -54,7 +54,7 @@ func TestCollectTemplates(t *testing.T) {
 	}
 }
 
-func TestMergeTemplates(t *testing.T) {
+func TestMergeTemplatesRejectsContradictions(t *testing.T) {
 	arg := func(name string, value ...string) argov1.Argument {
 		a := argov1.Argument{Name: name}
 		if len(value) > 0 {
@@ -102,7 +102,7 @@ func TestMergeTemplates(t *testing.T) {
 	}
 }
 
-func TestResolveMetric(t *testing.T) {
+func TestResolveMetricReplacesArgumentsAndHidesSecrets(t *testing.T) {
 	secret := argov1.SecretKeyRef{Name: "token", Key: "key"}
 	args := []argov1.Argument{
 		{Name: "host", Value: new(`a "quoted" \ name`)},
@@ -134,7 +134,7 @@ func TestResolveMetric(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestValidateReturnsTheErrorsOfArgoRollouts(t *testing.T) {
 	twice := metric("m")
 	twice.Provider.Web = &argov1.WebMetric{}
 	for want, spec := range map[string]argov1.AnalysisRunSpec{

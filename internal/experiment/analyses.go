@@ -36,7 +36,7 @@ func decideAnalyses(f facts, status argov1.ExperimentStatus) (argov1.ExperimentS
 		case !exists:
 			status, o = startAnalysis(f, status, a)
 		case !run.Phase.Completed():
-			run, o = followRun(f, run)
+			run, o = observeRun(f, run)
 			status = withAnalysisStatus(status, run)
 		}
 		all = joinOutcomes(all, o)
@@ -66,15 +66,15 @@ func RecordRunStarted(status *argov1.ExperimentStatus, analysis, run string) []r
 
 // RecordRunRejected records in a decided status that the AnalysisRun of an analysis cannot be created as requested, for
 // example because a template does not exist.
-func RecordRunRejected(status *argov1.ExperimentStatus, analysis, why string) []release.Event {
-	why = fmt.Sprintf("Failed to create AnalysisRun for analysis '%s': %s", analysis, why)
-	rejected, event := transitionRun(argov1.ExperimentAnalysisRunStatus{Name: analysis}, argov1.AnalysisPhaseError, why)
+func RecordRunRejected(status *argov1.ExperimentStatus, analysis, message string) []release.Event {
+	message = fmt.Sprintf("Failed to create AnalysisRun for analysis '%s': %s", analysis, message)
+	rejected, event := transitionRun(argov1.ExperimentAnalysisRunStatus{Name: analysis}, argov1.AnalysisPhaseError, message)
 	status.AnalysisRuns = append(slices.Clip(status.AnalysisRuns), rejected)
 	return []release.Event{event}
 }
 
-// followRun returns the status of an analysis with the phase of its run, and terminates a run that is no longer needed.
-func followRun(f facts, status argov1.ExperimentAnalysisRunStatus) (argov1.ExperimentAnalysisRunStatus, outcome) {
+// observeRun returns the status of an analysis with the phase of its run, and terminates a run that is no longer needed.
+func observeRun(f facts, status argov1.ExperimentAnalysisRunStatus) (argov1.ExperimentAnalysisRunStatus, outcome) {
 	var o outcome
 	run := f.AnalysisRuns[status.AnalysisRun]
 	switch {
@@ -122,20 +122,20 @@ var phaseSeverity = []argov1.AnalysisPhase{
 // analysesPhase returns the phase of all analyses together, and its message: Successful if all are, or if there are none,
 // and Running while some are not complete.
 func analysesPhase(spec argov1.ExperimentSpec, status argov1.ExperimentStatus) (argov1.AnalysisPhase, string) {
-	worst, why := argov1.AnalysisPhaseSuccessful, ""
+	mostSevere, cause := argov1.AnalysisPhaseSuccessful, ""
 	for _, a := range spec.Analyses {
 		phase, message := argov1.AnalysisPhaseRunning, ""
 		if run, exists := findAnalysisStatus(status, a.Name); exists {
 			phase, message = run.Phase, run.Message
 		}
-		if slices.Index(phaseSeverity, phase) > slices.Index(phaseSeverity, worst) {
-			worst, why = phase, message
+		if slices.Index(phaseSeverity, phase) > slices.Index(phaseSeverity, mostSevere) {
+			mostSevere, cause = phase, message
 		}
 	}
-	if worst == argov1.AnalysisPhasePending {
-		worst = argov1.AnalysisPhaseRunning
+	if mostSevere == argov1.AnalysisPhasePending {
+		mostSevere = argov1.AnalysisPhaseRunning
 	}
-	return worst, why
+	return mostSevere, cause
 }
 
 func hasRequiredAnalyses(spec argov1.ExperimentSpec) bool {
@@ -159,16 +159,16 @@ func requiredAnalysesPassed(spec argov1.ExperimentSpec, status argov1.Experiment
 // variableTag matches a reference to a value of the Experiment, such as {{experiment.availableAt}}.
 var variableTag = regexp.MustCompile(`\{\{[^{}]*\}\}`)
 
-// resolveArguments returns the arguments of an analysis, with references replaced by values of the Experiment: the hashes and
-// the names of its ReplicaSets, and when it begins and ends.
+// resolveArguments returns the arguments of an analysis, with references replaced by values of the Experiment: the hashes
+// and the names of its ReplicaSets, and the times at which it begins and ends.
 func resolveArguments(f facts, args []argov1.Argument) ([]argov1.Argument, error) {
 	values := map[string]string{"experiment.availableAt": f.Status.AvailableAt.UTC().Format(time.RFC3339)}
 	if end, ok := f.endTime(); ok {
 		values["experiment.finishedAt"] = end.UTC().Format(time.RFC3339)
 	}
-	for name, side := range f.Templates {
-		values["templates."+name+".podTemplateHash"] = side.Hash
-		values["templates."+name+".replicaset.name"] = side.ReplicaSet
+	for name, template := range f.Templates {
+		values["templates."+name+".podTemplateHash"] = template.Hash
+		values["templates."+name+".replicaset.name"] = template.ReplicaSet
 	}
 	out := slices.Clone(args)
 	for i, arg := range args {
@@ -176,8 +176,8 @@ func resolveArguments(f facts, args []argov1.Argument) ([]argov1.Argument, error
 			continue
 		}
 		var missing error
-		text := variableTag.ReplaceAllStringFunc(*arg.Value, func(found string) string {
-			name := strings.TrimSpace(found[2 : len(found)-2])
+		text := variableTag.ReplaceAllStringFunc(*arg.Value, func(reference string) string {
+			name := strings.TrimSpace(reference[2 : len(reference)-2])
 			value, ok := values[name]
 			if !ok && missing == nil {
 				missing = fmt.Errorf("failed to resolve {{%s}}", name)

@@ -31,13 +31,13 @@ func Next(s Snapshot) Decision {
 // FaultDecision returns the decision for an Experiment whose reconciliation failed because of a defect of Serin, before or
 // after Next was called. Only the status of the Experiment is known then. The next successful reconciliation removes
 // the message.
-func FaultDecision(status argov1.ExperimentStatus, sentence string) Decision {
+func FaultDecision(status argov1.ExperimentStatus, message string) Decision {
 	d := Decision{
-		Status: *status.DeepCopy(), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, sentence)},
-		Events: []release.Event{{Type: release.Warning, Reason: "ReconciliationError", Message: sentence, Persistent: true}},
+		Status: *status.DeepCopy(), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, message)},
+		Events: []release.Event{{Type: release.Warning, Reason: "ReconciliationError", Message: message, Persistent: true}},
 	}
 	if !status.Phase.Completed() {
-		d.Status.Message = "Fault: " + sentence
+		d.Status.Message = "Fault: " + message
 	}
 	return d
 }
@@ -58,8 +58,8 @@ func withoutFutureTimes(status argov1.ExperimentStatus, now time.Time) argov1.Ex
 	return status
 }
 
-// facts contain what is known about an Experiment with a valid spec before any decision. They are computed once and
-// never changed; every stage reads them.
+// facts are the input of all stages: the snapshot of an Experiment with a valid spec. They are computed once and never
+// changed.
 type facts struct {
 	Snapshot
 	duration time.Duration
@@ -96,7 +96,7 @@ func isUnsuccessful(phase argov1.AnalysisPhase) bool {
 	return phase.Completed() && phase != argov1.AnalysisPhaseSuccessful
 }
 
-// outcome is the contribution of a stage to the decision, besides the status.
+// outcome is the contribution of a stage to the decision, in addition to the status.
 type outcome struct {
 	effects []release.Effect
 	events  []release.Event
@@ -160,7 +160,7 @@ func completeStatus(f facts, status argov1.ExperimentStatus) (argov1.ExperimentS
 	return status, o
 }
 
-// assessExperiment returns the phase of the Experiment, and a message where the phase needs an explanation.
+// assessExperiment returns the phase of the Experiment, and a message if the phase needs an explanation.
 func assessExperiment(f facts, status argov1.ExperimentStatus) (argov1.AnalysisPhase, string) {
 	for _, t := range status.TemplateStatuses {
 		switch t.Status {

@@ -47,12 +47,12 @@ func template(name string, replicas int32) argov1.TemplateSpec {
 	}
 }
 
-func two() argov1.ExperimentSpec {
+func twoTemplates() argov1.ExperimentSpec {
 	return argov1.ExperimentSpec{Templates: []argov1.TemplateSpec{template("old", 1), template("new", 2)}}
 }
 
-// until applies decisions until nothing more happens before a time, and returns the last decision.
-func (w *world) until(end time.Time) experiment.Decision {
+// runUntil applies decisions until nothing more happens before a time, and returns the last decision.
+func (w *world) runUntil(end time.Time) experiment.Decision {
 	for range 1000 {
 		d := experiment.Next(w.s)
 		moved := w.apply(&d)
@@ -70,29 +70,29 @@ func (w *world) until(end time.Time) experiment.Decision {
 			w.s.Now = release.LaterOf(w.s.Now, d.Wake)
 		}
 	}
-	panic("it never comes to rest")
+	panic("the Experiment does not become idle")
 }
 
-func (w *world) apply(d *experiment.Decision) (moved bool) {
+func (w *world) apply(d *experiment.Decision) (changed bool) {
 	for _, effect := range d.Effects {
 		w.done = append(w.done, effect.String())
-		moved = true
+		changed = true
 		switch e := effect.(type) {
 		case experiment.ReplicaSetExists:
-			w.side(e.Template, func(s *experiment.TemplateState) { s.Found = true })
+			w.setTemplateState(e.Template, func(s *experiment.TemplateState) { s.Found = true })
 		case experiment.ReplicaSetScaled:
-			w.side(e.Template, func(s *experiment.TemplateState) {
+			w.setTemplateState(e.Template, func(s *experiment.TemplateState) {
 				s.Desired, s.Total, s.Ready, s.Available = e.Replicas, e.Replicas, e.Replicas, e.Replicas
 				if w.unable[e.Template] {
 					s.Ready, s.Available = 0, 0
 				}
 			})
 		case experiment.ScaleDownDeadlineSet:
-			w.side(e.Template, func(s *experiment.TemplateState) { s.ScaleDownDeadline = e.Deadline })
+			w.setTemplateState(e.Template, func(s *experiment.TemplateState) { s.ScaleDownDeadline = e.Deadline })
 		case experiment.ServiceExists:
-			w.side(e.Template, func(s *experiment.TemplateState) { s.Service = e.Name })
+			w.setTemplateState(e.Template, func(s *experiment.TemplateState) { s.Service = e.Name })
 		case experiment.ServiceDeleted:
-			w.side(e.Template, func(s *experiment.TemplateState) { s.Service = "" })
+			w.setTemplateState(e.Template, func(s *experiment.TemplateState) { s.Service = "" })
 		case experiment.AnalysisRunStarted:
 			if w.refuse != "" {
 				d.Events = append(d.Events, experiment.RecordRunRejected(&d.Status, e.Analysis.Name, w.refuse)...)
@@ -107,20 +107,20 @@ func (w *world) apply(d *experiment.Decision) (moved bool) {
 			w.s.AnalysisRuns[e.Name] = experiment.AnalysisRunState{Found: true, Phase: argov1.AnalysisPhaseSuccessful, Terminated: true}
 		}
 	}
-	return moved
+	return changed
 }
 
-func (w *world) side(name string, change func(*experiment.TemplateState)) {
+func (w *world) setTemplateState(name string, change func(*experiment.TemplateState)) {
 	side := w.s.Templates[name]
 	change(&side)
 	w.s.Templates[name] = side
 }
 
-func (w *world) run(name string, phase argov1.AnalysisPhase, message string) {
+func (w *world) setRunPhase(name string, phase argov1.AnalysisPhase, message string) {
 	w.s.AnalysisRuns[name] = experiment.AnalysisRunState{Found: true, Phase: phase, Message: message}
 }
 
-func (w *world) want(t *testing.T, phase argov1.AnalysisPhase, message string) {
+func (w *world) expectPhase(t *testing.T, phase argov1.AnalysisPhase, message string) {
 	t.Helper()
 	if got := w.s.Status; got.Phase != phase || got.Message != message {
 		t.Errorf("is %s %q, want %s %q", got.Phase, got.Message, phase, message)
@@ -128,22 +128,22 @@ func (w *world) want(t *testing.T, phase argov1.AnalysisPhase, message string) {
 }
 
 func TestExperimentRunsForItsDuration(t *testing.T) {
-	spec := two()
+	spec := twoTemplates()
 	spec.Duration = "5m"
 	spec.Templates[1].Service = &argov1.TemplateService{}
 	w := newWorld(spec)
-	w.until(noon.Add(5*time.Minute - time.Second))
-	w.want(t, argov1.AnalysisPhaseRunning, "")
+	w.runUntil(noon.Add(5*time.Minute - time.Second))
+	w.expectPhase(t, argov1.AnalysisPhaseRunning, "")
 	if at := w.s.Status.AvailableAt; !at.Time.Equal(noon) {
 		t.Errorf("available at %v", at)
 	}
-	w.until(noon.Add(5 * time.Minute))
-	w.want(t, argov1.AnalysisPhaseSuccessful, "")
-	w.until(noon.Add(5*time.Minute + 29*time.Second))
+	w.runUntil(noon.Add(5 * time.Minute))
+	w.expectPhase(t, argov1.AnalysisPhaseSuccessful, "")
+	w.runUntil(noon.Add(5*time.Minute + 29*time.Second))
 	if side := w.s.Templates["new"]; side.Desired != 2 || side.Service != "compare-new" {
 		t.Errorf("the pods went before the delay: %+v", side)
 	}
-	w.until(noon.Add(time.Hour))
+	w.runUntil(noon.Add(time.Hour))
 	want := []string{
 		"ReplicaSet of old exists", "ReplicaSet of new exists", "ReplicaSet of old scaled to 1", "ReplicaSet of new scaled to 2", "Service compare-new of new exists",
 		"scale-down deadline of old is 2026-01-01T12:05:30Z", "scale-down deadline of new is 2026-01-01T12:05:30Z", "ReplicaSet of old scaled to 0", "ReplicaSet of new scaled to 0", "Service compare-new of new deleted",
@@ -168,26 +168,26 @@ func TestExperimentRunsForItsDuration(t *testing.T) {
 }
 
 func TestExperimentWithoutDurationRunsUntilTerminated(t *testing.T) {
-	w := newWorld(two())
-	w.until(noon.Add(1000 * time.Hour))
-	w.want(t, argov1.AnalysisPhaseRunning, "")
+	w := newWorld(twoTemplates())
+	w.runUntil(noon.Add(1000 * time.Hour))
+	w.expectPhase(t, argov1.AnalysisPhaseRunning, "")
 	w.s.Spec.Terminate = true
-	w.until(noon.Add(1001 * time.Hour))
-	w.want(t, argov1.AnalysisPhaseSuccessful, "")
+	w.runUntil(noon.Add(1001 * time.Hour))
+	w.expectPhase(t, argov1.AnalysisPhaseSuccessful, "")
 	if w.s.Templates["new"].Desired != 0 {
 		t.Error("the pods stay")
 	}
 }
 
 func TestMissingPodsFailExperiment(t *testing.T) {
-	spec := two()
+	spec := twoTemplates()
 	spec.ProgressDeadlineSeconds = new(int32(60))
 	w := newWorld(spec)
 	w.unable["new"] = true
-	w.until(noon.Add(59 * time.Second))
-	w.want(t, argov1.AnalysisPhasePending, "")
-	w.until(noon.Add(time.Hour))
-	w.want(t, argov1.AnalysisPhaseFailed, "Template 'new' exceeded its progressDeadlineSeconds (60)")
+	w.runUntil(noon.Add(59 * time.Second))
+	w.expectPhase(t, argov1.AnalysisPhasePending, "")
+	w.runUntil(noon.Add(time.Hour))
+	w.expectPhase(t, argov1.AnalysisPhaseFailed, "Template 'new' exceeded its progressDeadlineSeconds (60)")
 	if !slices.Contains(w.events, "TemplateFailed: Template 'new' transitioned from Progressing -> Failed: Template 'new' exceeded its progressDeadlineSeconds (60)") {
 		t.Errorf("got %q", w.events)
 	}
@@ -197,17 +197,17 @@ func TestMissingPodsFailExperiment(t *testing.T) {
 }
 
 func TestObjectsOfOthersAreNotChanged(t *testing.T) {
-	w := newWorld(two())
-	w.side("new", func(s *experiment.TemplateState) { s.Problem = "ReplicaSet compare-new is somebody else's" })
-	w.until(noon.Add(time.Hour))
-	w.want(t, argov1.AnalysisPhaseError, "ReplicaSet compare-new is somebody else's")
+	w := newWorld(twoTemplates())
+	w.setTemplateState("new", func(s *experiment.TemplateState) { s.Problem = "ReplicaSet compare-new is somebody else's" })
+	w.runUntil(noon.Add(time.Hour))
+	w.expectPhase(t, argov1.AnalysisPhaseError, "ReplicaSet compare-new is somebody else's")
 	if slices.ContainsFunc(w.done, func(effect string) bool { return strings.Contains(effect, "new") }) {
 		t.Errorf("done: %q", w.done)
 	}
 }
 
-func analysed(required ...bool) argov1.ExperimentSpec {
-	spec := two()
+func specWithAnalyses(required ...bool) argov1.ExperimentSpec {
+	spec := twoTemplates()
 	for i, r := range required {
 		spec.Analyses = append(spec.Analyses, argov1.ExperimentAnalysisTemplateRef{Name: fmt.Sprint("a", i), TemplateName: "errors", RequiredForCompletion: r})
 	}
@@ -233,20 +233,20 @@ func TestAnalysesDecideExperiment(t *testing.T) {
 		{"all required end well", []bool{true, false}, []argov1.AnalysisPhase{"Successful", "Running"}, "", "Successful", "Required AnalysisRuns completed", time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			spec := analysed(c.required...)
+			spec := specWithAnalyses(c.required...)
 			spec.Duration = "5m"
 			w := newWorld(spec)
-			w.until(noon.Add(time.Minute))
+			w.runUntil(noon.Add(time.Minute))
 			for i, phase := range c.phases {
-				w.run(fmt.Sprint("compare-a", i), phase, c.message)
+				w.setRunPhase(fmt.Sprint("compare-a", i), phase, c.message)
 			}
 			if c.at > time.Minute {
-				w.until(noon.Add(c.at - time.Second))
-				w.want(t, argov1.AnalysisPhaseRunning, "")
+				w.runUntil(noon.Add(c.at - time.Second))
+				w.expectPhase(t, argov1.AnalysisPhaseRunning, "")
 			}
-			w.until(noon.Add(c.at))
-			w.want(t, c.want, c.why)
-			w.until(noon.Add(time.Hour))
+			w.runUntil(noon.Add(c.at))
+			w.expectPhase(t, c.want, c.why)
+			w.runUntil(noon.Add(time.Hour))
 			for name, run := range w.s.AnalysisRuns {
 				if !run.Phase.Completed() {
 					t.Errorf("run %s goes on", name)
@@ -257,33 +257,33 @@ func TestAnalysesDecideExperiment(t *testing.T) {
 }
 
 func TestRequiredAnalysisMayExceedDuration(t *testing.T) {
-	spec := analysed(true)
+	spec := specWithAnalyses(true)
 	spec.Duration = "1m"
 	w := newWorld(spec)
-	w.until(noon.Add(time.Hour))
-	w.want(t, argov1.AnalysisPhaseRunning, "")
-	w.run("compare-a0", argov1.AnalysisPhaseSuccessful, "")
-	w.until(noon.Add(time.Hour))
-	w.want(t, argov1.AnalysisPhaseSuccessful, "Required AnalysisRuns completed")
+	w.runUntil(noon.Add(time.Hour))
+	w.expectPhase(t, argov1.AnalysisPhaseRunning, "")
+	w.setRunPhase("compare-a0", argov1.AnalysisPhaseSuccessful, "")
+	w.runUntil(noon.Add(time.Hour))
+	w.expectPhase(t, argov1.AnalysisPhaseSuccessful, "Required AnalysisRuns completed")
 }
 
 func TestRejectedRunFailsExperiment(t *testing.T) {
-	w := newWorld(analysed(false))
+	w := newWorld(specWithAnalyses(false))
 	w.refuse = "AnalysisTemplate 'errors' not found"
-	w.until(noon.Add(time.Hour))
-	w.want(t, argov1.AnalysisPhaseError, "Failed to create AnalysisRun for analysis 'a0': AnalysisTemplate 'errors' not found")
+	w.runUntil(noon.Add(time.Hour))
+	w.expectPhase(t, argov1.AnalysisPhaseError, "Failed to create AnalysisRun for analysis 'a0': AnalysisTemplate 'errors' not found")
 }
 
 func TestDeletedRunFailsExperiment(t *testing.T) {
-	w := newWorld(analysed(false))
-	w.until(noon)
+	w := newWorld(specWithAnalyses(false))
+	w.runUntil(noon)
 	delete(w.s.AnalysisRuns, "compare-a0")
-	w.until(noon.Add(time.Hour))
-	w.want(t, argov1.AnalysisPhaseError, "AnalysisRun 'compare-a0' not found")
+	w.runUntil(noon.Add(time.Hour))
+	w.expectPhase(t, argov1.AnalysisPhaseError, "AnalysisRun 'compare-a0' not found")
 }
 
-func TestArgumentsOfAnExperiment(t *testing.T) {
-	spec := analysed(false)
+func TestArgumentsContainTheHashesAndTimesOfTheExperiment(t *testing.T) {
+	spec := specWithAnalyses(false)
 	spec.Duration = "90s"
 	for name, value := range map[string]string{
 		"hash": "{{templates.new.podTemplateHash}}", "name": "of {{ templates.old.replicaset.name }}",
@@ -292,7 +292,7 @@ func TestArgumentsOfAnExperiment(t *testing.T) {
 		spec.Analyses[0].Args = append(spec.Analyses[0].Args, argov1.Argument{Name: name, Value: &value})
 	}
 	w := newWorld(spec)
-	w.until(noon)
+	w.runUntil(noon)
 	for _, want := range []string{"  hash=hash-of-new", "  name=of compare-old", "  from=2026-01-01T12:00:00Z", "  to=2026-01-01T12:01:30Z", "  plain=x"} {
 		if !slices.Contains(w.done, want) {
 			t.Errorf("%q is not in %q", want, w.done)
@@ -300,8 +300,8 @@ func TestArgumentsOfAnExperiment(t *testing.T) {
 	}
 	spec.Analyses[0].Args = []argov1.Argument{{Name: "hash", Value: new("{{templates.other.podTemplateHash}}")}}
 	w = newWorld(spec)
-	w.until(noon)
-	w.want(t, argov1.AnalysisPhaseError, "Failed to create AnalysisRun for analysis 'a0': failed to resolve {{templates.other.podTemplateHash}}")
+	w.runUntil(noon)
+	w.expectPhase(t, argov1.AnalysisPhaseError, "Failed to create AnalysisRun for analysis 'a0': failed to resolve {{templates.other.podTemplateHash}}")
 }
 
 func TestInvalidExperimentChangesNothing(t *testing.T) {
@@ -315,17 +315,17 @@ func TestInvalidExperimentChangesNothing(t *testing.T) {
 		"Experiment compare has repeated template name 'old' in templates":                      func(s *argov1.ExperimentSpec) { s.Templates[1].Name = "old" },
 		`invalid duration string: time: invalid duration "later"`:                               func(s *argov1.ExperimentSpec) { s.Duration = "later" },
 	} {
-		spec := two()
+		spec := twoTemplates()
 		change(&spec)
 		w := newWorld(spec)
-		w.until(noon.Add(time.Hour))
+		w.runUntil(noon.Add(time.Hour))
 		conditions := w.s.Status.Conditions
 		if len(w.done) > 0 || len(conditions) != 1 || conditions[0].Type != argov1.ExperimentInvalidSpec || conditions[0].Message != want {
 			t.Errorf("want %q, did %q and says %+v", want, w.done, conditions)
 		}
-		w.s.Spec = two()
-		w.until(noon.Add(time.Hour))
-		w.want(t, argov1.AnalysisPhaseRunning, "")
+		w.s.Spec = twoTemplates()
+		w.runUntil(noon.Add(time.Hour))
+		w.expectPhase(t, argov1.AnalysisPhaseRunning, "")
 		if slices.ContainsFunc(w.s.Status.Conditions, func(c argov1.ExperimentCondition) bool { return c.Type == argov1.ExperimentInvalidSpec }) {
 			t.Error("the complaint stays")
 		}
@@ -340,7 +340,7 @@ func TestExperimentInvariants(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "analyses") {
 			required = append(required, rapid.Bool().Draw(t, "required"))
 		}
-		spec := analysed(required...)
+		spec := specWithAnalyses(required...)
 		spec.Duration = argov1.DurationString(rapid.SampledFrom([]string{"", "0s", "1m", "10m"}).Draw(t, "duration"))
 		spec.ScaleDownDelaySeconds = rapid.SampledFrom([]*int32{nil, new(int32(0)), new(int32(5))}).Draw(t, "delay")
 		spec.Templates[0].Replicas = new(rapid.Int32Range(0, 3).Draw(t, "replicas"))
@@ -348,7 +348,7 @@ func TestExperimentInvariants(t *testing.T) {
 		w := newWorld(spec)
 		for range 8 {
 			before := w.s.Status
-			d := w.until(w.s.Now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "seconds")) * time.Second))
+			d := w.runUntil(w.s.Now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "seconds")) * time.Second))
 			now := w.s.Status
 			if before.Phase.Completed() && (now.Phase != before.Phase || now.Message != before.Message) {
 				t.Fatalf("ended as %s, and then %s", before.Phase, now.Phase)
@@ -359,18 +359,18 @@ func TestExperimentInvariants(t *testing.T) {
 			switch rapid.IntRange(0, 5).Draw(t, "what happens") {
 			case 0:
 				w.unable["new"] = true
-				w.side("new", func(s *experiment.TemplateState) { s.Ready, s.Available = 0, 0 })
+				w.setTemplateState("new", func(s *experiment.TemplateState) { s.Ready, s.Available = 0, 0 })
 			case 1:
 				w.unable["new"] = false
-				w.side("new", func(s *experiment.TemplateState) { s.Ready, s.Available = s.Desired, s.Desired })
+				w.setTemplateState("new", func(s *experiment.TemplateState) { s.Ready, s.Available = s.Desired, s.Desired })
 			case 2:
 				if run := w.s.AnalysisRuns["compare-a0"]; run.Found && !run.Phase.Completed() {
-					w.run("compare-a0", rapid.SampledFrom([]argov1.AnalysisPhase{"Successful", "Failed", "Inconclusive", "Error"}).Draw(t, "phase"), "")
+					w.setRunPhase("compare-a0", rapid.SampledFrom([]argov1.AnalysisPhase{"Successful", "Failed", "Inconclusive", "Error"}).Draw(t, "phase"), "")
 				}
 			}
 		}
 		w.s.Spec.Terminate = true
-		w.until(w.s.Now.Add(time.Hour))
+		w.runUntil(w.s.Now.Add(time.Hour))
 		if !w.s.Status.Phase.Completed() {
 			t.Fatalf("terminated, and still %s", w.s.Status.Phase)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Snapshot contains everything that is known about an Experiment at one time.
+// Snapshot is the observed state of an Experiment at one time.
 type Snapshot struct {
 	Now    time.Time
 	Name   string
@@ -45,7 +45,7 @@ type TemplateState struct {
 	Problem string
 }
 
-// AnalysisRunState contains what was observed of an AnalysisRun.
+// AnalysisRunState is the observed state of an AnalysisRun.
 type AnalysisRunState struct {
 	Found      bool
 	Phase      argov1.AnalysisPhase
@@ -53,7 +53,7 @@ type AnalysisRunState struct {
 	Terminated bool
 }
 
-// Decision is what follows from a snapshot of an Experiment.
+// Decision is the result of Next: the status, effects, gates and events.
 type Decision = release.Decision[argov1.ExperimentStatus]
 
 // ReplicaSetExists is an effect: the template has a ReplicaSet. It is created without pods.

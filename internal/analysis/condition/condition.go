@@ -48,14 +48,14 @@ func evaluateField(ctx context.Context, field, condition string, value any) (boo
 	if condition == "" {
 		return false, nil
 	}
-	held, err := Evaluate(ctx, condition, value)
+	holds, err := Evaluate(ctx, condition, value)
 	if err != nil && isEmptyResult(value) {
 		err = errNoData
 	}
 	if err != nil {
 		return false, fmt.Errorf("could not evaluate %s %q: %w", field, condition, err)
 	}
-	return held, nil
+	return holds, nil
 }
 
 // Evaluate evaluates a condition about a value, which the condition refers to as result.
@@ -67,11 +67,11 @@ func Evaluate(ctx context.Context, condition string, value any) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	held, ok := out.(bool)
+	holds, ok := out.(bool)
 	if !ok {
 		return false, fmt.Errorf("expected bool, but got %T", out)
 	}
-	return held, nil
+	return holds, nil
 }
 
 // conditionFunctions returns the functions that conditions may call in addition to those of the expression language.

@@ -26,9 +26,9 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// TestMoreHangingMeasurementsThanSlots: all measurements of the maximum number of runs of one namespace hang, and the
+// TestHangingMeasurementsDoNotDelayOtherNamespaces: all measurements of the maximum number of runs of one namespace hang, and the
 // run of another namespace is measured immediately.
-func TestMoreHangingMeasurementsThanSlots(t *testing.T) {
+func TestHangingMeasurementsDoNotDelayOtherNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, abreast, hostile = 256, 16, 40
 		scheme := runtime.NewScheme()
@@ -56,13 +56,13 @@ func TestMoreHangingMeasurementsThanSlots(t *testing.T) {
 			}
 			return release.Answer{Outcome: release.Measured, Detail: analysis.MeasurementResult{Phase: argov1.AnalysisPhaseSuccessful}}
 		}
-		clk, shown := clock.RealClock{}, telemetry.New(prometheus.NewRegistry())
-		asking := queryrunner.NewConcurrent(clk, slots, abreast, ask, func(types.NamespacedName) {})
+		clk, metricsRegistry := clock.RealClock{}, telemetry.New(prometheus.NewRegistry())
+		queries := queryrunner.NewConcurrent(clk, slots, abreast, ask, func(types.NamespacedName) {})
 		reconciler := controller.New(controller.Parts{
-			Client: cluster, Clock: clk, Queries: asking, Metrics: shown, Jobs: &measure.Jobs{Client: cluster, APIReader: cluster, Clock: clk},
+			Client: cluster, Clock: clk, Queries: queries, Metrics: metricsRegistry, Jobs: &measure.Jobs{Client: cluster, APIReader: cluster, Clock: clk},
 			Recorder: telemetry.NewRecorder(cluster, telemetry.NewOutbox(clk, logr.Discard()), clk, "rollouts-controller"),
 		})
-		pass := func(key types.NamespacedName) argov1.AnalysisRunStatus {
+		reconcileRun := func(key types.NamespacedName) argov1.AnalysisRunStatus {
 			if _, err := reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 				t.Fatal(err)
 			}
@@ -74,10 +74,10 @@ func TestMoreHangingMeasurementsThanSlots(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- asking.Run(ctx) }()
+		go func() { done <- queries.Run(ctx) }()
 
 		for i := range hostile {
-			pass(create("hostile", i))
+			reconcileRun(create("hostile", i))
 		}
 		synctest.Wait()
 		if n := hanging.Load(); n < slots/2 {
@@ -86,7 +86,7 @@ func TestMoreHangingMeasurementsThanSlots(t *testing.T) {
 		began, other := time.Now(), create("shop", 0)
 		var status argov1.AnalysisRunStatus
 		for range 5 { // each reconciliation processes the answers to the previous queries
-			status = pass(other)
+			status = reconcileRun(other)
 			synctest.Wait()
 		}
 		if status.Phase != argov1.AnalysisPhaseSuccessful || time.Since(began) > time.Second {

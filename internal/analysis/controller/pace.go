@@ -17,16 +17,16 @@ const (
 	writeBurst      = 10 // so that the writes of an ordinary run are not delayed
 )
 
-// pace limits the status writes of each run. It is safe for concurrent use.
-type pace struct {
+// writePacer limits the status writes of each run. It is safe for concurrent use.
+type writePacer struct {
 	mu   sync.Mutex
 	runs map[types.NamespacedName]*rate.Limiter
 }
 
-func newPace() *pace { return &pace{runs: map[types.NamespacedName]*rate.Limiter{}} }
+func newWritePacer() *writePacer { return &writePacer{runs: map[types.NamespacedName]*rate.Limiter{}} }
 
-// wait returns the time until a run may be written; 0: it may be written now, which is recorded.
-func (p *pace) wait(key types.NamespacedName, now time.Time) time.Duration {
+// delay returns the time until a run may be written; 0: it may be written now, which is recorded.
+func (p *writePacer) delay(key types.NamespacedName, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	limiter := p.runs[key]
@@ -43,14 +43,14 @@ func (p *pace) wait(key types.NamespacedName, now time.Time) time.Duration {
 }
 
 // forget deletes the state of a run that is complete or deleted.
-func (p *pace) forget(key types.NamespacedName) {
+func (p *writePacer) forget(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.runs, key)
 }
 
 // keys returns the runs with state.
-func (p *pace) keys() []types.NamespacedName {
+func (p *writePacer) keys() []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.runs))

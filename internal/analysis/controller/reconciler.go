@@ -42,13 +42,13 @@ type Parts struct {
 // Reconciler reconciles AnalysisRuns.
 type Reconciler struct {
 	Parts
-	pace  *pace
-	frame *reconciler.Simple[*argov1.AnalysisRun, argov1.AnalysisRunStatus]
+	writePacer *writePacer
+	frame      *reconciler.Simple[*argov1.AnalysisRun, argov1.AnalysisRunStatus]
 }
 
 // New returns a reconciler without any state.
 func New(parts Parts) *Reconciler {
-	r := &Reconciler{Parts: parts, pace: newPace()}
+	r := &Reconciler{Parts: parts, writePacer: newWritePacer()}
 	r.frame = &reconciler.Simple[*argov1.AnalysisRun, argov1.AnalysisRunStatus]{
 		Frame: reconciler.Frame[*argov1.AnalysisRun, argov1.AnalysisRunStatus]{
 			Kind:   argov1.SchemeGroupVersion.WithKind(argov1.AnalysisRunKind),
@@ -61,7 +61,7 @@ func New(parts Parts) *Reconciler {
 	}
 	r.frame.Serving(argov1.InstanceIDLabel, parts.InstanceID, analysis.FaultDecision, func(key types.NamespacedName) {
 		parts.Queries.Forget(key)
-		r.pace.forget(key)
+		r.writePacer.forget(key)
 	})
 	return r
 }
@@ -74,14 +74,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // reconcile observes one AnalysisRun, decides, applies the effects, writes the status, reports and sends queries.
 func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(run)
-	asking := queryrunner.Key{NamespacedName: key, UID: run.UID}
-	s, err := r.observe(ctx, run, asking)
+	queryKey := queryrunner.Key{NamespacedName: key, UID: run.UID}
+	s, err := r.observe(ctx, run, queryKey)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	d := r.frame.Decide(func() analysis.Decision { return analysis.Next(s) })
 	if !d.Status.Phase.Completed() && !equality.Semantic.DeepEqual(run.Status, d.Status) {
-		if wait := r.pace.wait(key, s.Now); wait > 0 { // the answers are retained for the next decision
+		if wait := r.writePacer.delay(key, s.Now); wait > 0 { // the answers are retained for the next decision
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
 	}
@@ -94,15 +94,15 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 	r.frame.Report(ctx, run, d.Events)
 	if d.Status.Phase.Completed() {
 		r.Queries.Forget(key)
-		r.pace.forget(key)
+		r.writePacer.forget(key)
 	} else {
-		r.Queries.Submit(asking, d.Queries)
-		r.Queries.SetAnswerLimit(asking, len(run.Spec.Metrics))
+		r.Queries.Submit(queryKey, d.Queries)
+		r.Queries.SetAnswerLimit(queryKey, len(run.Spec.Metrics))
 	}
 	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), d.Wake)}, nil
 }
 
-// observe returns everything that is known about a run.
+// observe returns the snapshot of a run.
 func (r *Reconciler) observe(ctx context.Context, run *argov1.AnalysisRun, key queryrunner.Key) (analysis.Snapshot, error) {
 	s := analysis.Snapshot{
 		Now: r.Clock.Now(), UID: run.UID, Spec: run.Spec, Status: run.Status,
@@ -129,11 +129,11 @@ func (r *Reconciler) observe(ctx context.Context, run *argov1.AnalysisRun, key q
 		if measure.JobName(newest) == "" || newest.Phase.Completed() {
 			continue
 		}
-		over, err := r.Jobs.IsJobEnded(ctx, run, newest)
+		ended, err := r.Jobs.IsJobEnded(ctx, run, newest)
 		if err != nil {
 			return s, err
 		}
-		s.EndedMeasurements[result.Name] = over
+		s.EndedMeasurements[result.Name] = ended
 	}
 	return s, nil
 }
@@ -169,6 +169,6 @@ func runOf(job *batchv1.Job) (types.NamespacedName, bool) {
 // Footprint returns the size of the state that this process stores about AnalysisRuns.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := r.frame.Footprint()
-	parts["prober"], parts["pace"] = r.Queries.Keys(), r.pace.keys()
+	parts["prober"], parts["pace"] = r.Queries.Keys(), r.writePacer.keys()
 	return reconciler.FootprintOf(parts)
 }

@@ -316,7 +316,7 @@ func TestReadSeries(t *testing.T) {
 func TestAPanicIsToldOnTheRun(t *testing.T) {
 	o := open(t, "", analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "1") })))
 	prober := o.reconciler.Queries
-	o.reconciler.Queries = nil // which every pass trips over
+	o.reconciler.Queries = nil // which every reconciliation trips over
 	for range 3 {
 		if result := o.pass(); result.RequeueAfter <= 0 || result.RequeueAfter > reconciler.FirstPause {
 			t.Errorf("next in %s", result.RequeueAfter)

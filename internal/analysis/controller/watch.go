@@ -33,7 +33,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	for _, from := range []source.Source{
 		queue,
 		source.Kind(o.Cache, &argov1.AnalysisRun{}, &handler.TypedEnqueueRequestForObject[*argov1.AnalysisRun]{}),
-		source.Kind(o.Jobs, &batchv1.Job{}, handler.TypedEnqueueRequestsFromMapFunc(ofJob)),
+		source.Kind(o.Jobs, &batchv1.Job{}, handler.TypedEnqueueRequestsFromMapFunc(requestsForJob)),
 	} {
 		if err := c.Watch(from); err != nil {
 			return fmt.Errorf("start watches for AnalysisRuns: %w", err)
@@ -42,7 +42,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	return nil
 }
 
-func ofJob(_ context.Context, job *batchv1.Job) []reconcile.Request {
+func requestsForJob(_ context.Context, job *batchv1.Job) []reconcile.Request {
 	key, ok := runOf(job)
 	if !ok {
 		return nil

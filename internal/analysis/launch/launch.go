@@ -32,34 +32,34 @@ type Launcher struct {
 // records the name of the run and may call StartRun again until that has succeeded. If another run has the name, a
 // number is appended. StartRun fails with a TemplateNotFoundError if a template does not exist, and also if templates
 // or arguments contradict each other, or if a request to the API server fails.
-func (l *Launcher) StartRun(ctx context.Context, o analysis.RunRequest) (*argov1.AnalysisRun, error) {
-	wanted, err := analysis.NewRun(o, l.NewTemplateLookup(ctx, o.Namespace))
+func (l *Launcher) StartRun(ctx context.Context, request analysis.RunRequest) (*argov1.AnalysisRun, error) {
+	desired, err := analysis.NewRun(request, l.NewTemplateLookup(ctx, request.Namespace))
 	if err != nil {
 		return nil, err
 	}
 	if l.InstanceID != "" {
-		if wanted.Labels == nil {
-			wanted.Labels = map[string]string{}
+		if desired.Labels == nil {
+			desired.Labels = map[string]string{}
 		}
-		wanted.Labels[argov1.InstanceIDLabel] = l.InstanceID
+		desired.Labels[argov1.InstanceIDLabel] = l.InstanceID
 	}
 	for n := 1; ; n++ {
-		made := wanted.DeepCopy()
-		err := l.Client.Create(ctx, made)
+		created := desired.DeepCopy()
+		err := l.Client.Create(ctx, created)
 		if !apierrors.IsAlreadyExists(err) {
 			if err != nil {
-				return nil, fmt.Errorf("create AnalysisRun %s.%s: %w", wanted.Name, wanted.Namespace, err)
+				return nil, fmt.Errorf("create AnalysisRun %s.%s: %w", desired.Name, desired.Namespace, err)
 			}
-			return made, nil
+			return created, nil
 		}
 		existing := &argov1.AnalysisRun{}
-		if err := l.APIReader.Get(ctx, client.ObjectKeyFromObject(wanted), existing); err != nil {
-			return nil, fmt.Errorf("get AnalysisRun %s.%s: %w", wanted.Name, wanted.Namespace, err)
+		if err := l.APIReader.Get(ctx, client.ObjectKeyFromObject(desired), existing); err != nil {
+			return nil, fmt.Errorf("get AnalysisRun %s.%s: %w", desired.Name, desired.Namespace, err)
 		}
-		if analysis.IsReusable(existing, wanted) {
+		if analysis.IsReusable(existing, desired) {
 			return existing, nil
 		}
-		wanted.Name = fmt.Sprintf("%s.%d", o.Name, n)
+		desired.Name = fmt.Sprintf("%s.%d", request.Name, n)
 	}
 }
 

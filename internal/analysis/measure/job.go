@@ -42,7 +42,7 @@ const maxJobName = 63
 
 // Jobs creates, checks and deletes the Jobs of measurements.
 type Jobs struct {
-	// Client reads Jobs from a cache, and writes them. Live reads Jobs and their pods from the API server.
+	// Client reads Jobs from a cache, and writes them. APIReader reads Jobs and their pods from the API server.
 	Client    client.Client
 	APIReader client.Reader
 	Clock     clock.PassiveClock
@@ -58,7 +58,7 @@ func (j *Jobs) handleMeasurement(ctx context.Context, run *argov1.AnalysisRun, m
 		return j.startJob(ctx, run, m, q.Number)
 	}
 	if q.Terminate {
-		_ = j.deleteJob(ctx, run, JobName(*q.InProgress)) // Sweep deletes it if this fails, and is repeated until it succeeds
+		_ = j.deleteJob(ctx, run, JobName(*q.InProgress)) // if this fails, ActiveJobsDeleted is repeated until it succeeds
 		return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseInconclusive}, nil
 	}
 	return j.checkJob(ctx, run, *q.InProgress)
@@ -91,10 +91,10 @@ func (j *Jobs) startJob(ctx context.Context, run *argov1.AnalysisRun, m argov1.M
 	job := j.newJob(run, m, number)
 	if err := j.Client.Create(ctx, job); err != nil {
 		existing := &batchv1.Job{} // also if the response to its creation was lost: otherwise, a second Job would run
-		switch found := j.APIReader.Get(ctx, client.ObjectKeyFromObject(job), existing); {
-		case found != nil && apierrors.IsAlreadyExists(err):
-			return analysis.MeasurementResult{}, fmt.Errorf("get Job %s.%s: %w", job.Name, job.Namespace, found)
-		case found != nil:
+		switch getErr := j.APIReader.Get(ctx, client.ObjectKeyFromObject(job), existing); {
+		case getErr != nil && apierrors.IsAlreadyExists(err):
+			return analysis.MeasurementResult{}, fmt.Errorf("get Job %s.%s: %w", job.Name, job.Namespace, getErr)
+		case getErr != nil:
 			return analysis.MeasurementResult{}, fmt.Errorf("create Job %s.%s: %w", job.Name, job.Namespace, err)
 		case existing.Labels[RunUIDLabel] != string(run.UID):
 			return analysis.MeasurementResult{}, fmt.Errorf("Job %s.%s exists and does not belong to this AnalysisRun: delete it", job.Name, job.Namespace) //nolint:staticcheck // a kind
@@ -127,12 +127,12 @@ func (j *Jobs) newJob(run *argov1.AnalysisRun, m argov1.Metric, number int) *bat
 }
 
 // addEntries returns a copy of a map with additional entries. more contains keys and values alternately.
-func addEntries(old map[string]string, more ...string) map[string]string {
+func addEntries(old map[string]string, added ...string) map[string]string {
 	out := maps.Clone(old)
 	if out == nil {
 		out = map[string]string{}
 	}
-	for pair := range slices.Chunk(more, 2) {
+	for pair := range slices.Chunk(added, 2) {
 		out[pair[0]] = pair[1]
 	}
 	return out
@@ -141,17 +141,17 @@ func addEntries(old map[string]string, more ...string) map[string]string {
 // newJobName returns a name that consists of the run, the metric and the number. The metric is truncated if the name
 // would be too long.
 func newJobName(run, metric string, number int) string {
-	if room := maxJobName - len(fmt.Sprintf("%s..%d", run, number)); len(metric) > room {
-		metric = metric[:max(room, 0)]
+	if maxLength := maxJobName - len(fmt.Sprintf("%s..%d", run, number)); len(metric) > maxLength {
+		metric = metric[:max(maxLength, 0)]
 	}
 	return fmt.Sprintf("%s.%s.%d", run, metric, number)
 }
 
 // checkJob checks a Job. The interval until the next check grows with the square root of the age of the Job.
-func (j *Jobs) checkJob(ctx context.Context, run *argov1.AnalysisRun, under argov1.Measurement) (analysis.MeasurementResult, error) {
-	job, err := j.findJob(ctx, run, JobName(under))
+func (j *Jobs) checkJob(ctx context.Context, run *argov1.AnalysisRun, inProgress argov1.Measurement) (analysis.MeasurementResult, error) {
+	job, err := j.findJob(ctx, run, JobName(inProgress))
 	if err != nil {
-		return analysis.MeasurementResult{}, fmt.Errorf("get Job %s.%s: %w", JobName(under), j.jobNamespace(run), err)
+		return analysis.MeasurementResult{}, fmt.Errorf("get Job %s.%s: %w", JobName(inProgress), j.jobNamespace(run), err)
 	}
 	if phase, message := jobPhase(job); phase.Completed() {
 		return analysis.MeasurementResult{Phase: phase, Message: message}, nil
@@ -164,8 +164,8 @@ func (j *Jobs) checkJob(ctx context.Context, run *argov1.AnalysisRun, under argo
 		return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseInconclusive, Message: problem}, nil
 	}
 	now, elapsed := j.Clock.Now(), 0.0
-	if under.StartedAt != nil {
-		elapsed = max(now.Sub(under.StartedAt.Time).Seconds(), 0)
+	if inProgress.StartedAt != nil {
+		elapsed = max(now.Sub(inProgress.StartedAt.Time).Seconds(), 0)
 	}
 	return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseRunning, ResumeAt: now.Add(time.Duration(math.Sqrt(2*elapsed) * float64(time.Second)))}, nil
 }
@@ -190,8 +190,8 @@ func IsEnded(job *batchv1.Job) bool {
 	return phase.Completed()
 }
 
-// terminalReasons are the reasons for which a container waits although it will never start.
-var terminalReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName"}
+// terminalWaitingReasons are the reasons for which a container waits although it will never start.
+var terminalWaitingReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName"}
 
 // findStuckContainer returns a message about a container of a Job that will never start; empty: none is known.
 func (j *Jobs) findStuckContainer(ctx context.Context, key client.ObjectKey) (string, error) {
@@ -201,7 +201,7 @@ func (j *Jobs) findStuckContainer(ctx context.Context, key client.ObjectKey) (st
 	}
 	for _, pod := range pods.Items {
 		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			if w := c.State.Waiting; w != nil && slices.Contains(terminalReasons, w.Reason) {
+			if w := c.State.Waiting; w != nil && slices.Contains(terminalWaitingReasons, w.Reason) {
 				return fmt.Sprintf("Pod %s, container %s has terminal error (%s): %s", pod.Name, c.Name, w.Reason, w.Message), nil
 			}
 		}
@@ -211,13 +211,13 @@ func (j *Jobs) findStuckContainer(ctx context.Context, key client.ObjectKey) (st
 
 // DeleteJobsOf deletes the Jobs of measurements that the status of the run no longer contains.
 func (j *Jobs) DeleteJobsOf(ctx context.Context, run *argov1.AnalysisRun, measurements []argov1.Measurement) error {
-	var failed []error
+	var errs []error
 	for _, m := range measurements {
 		if name := JobName(m); name != "" {
-			failed = append(failed, j.deleteJob(ctx, run, name))
+			errs = append(errs, j.deleteJob(ctx, run, name))
 		}
 	}
-	return errors.Join(failed...)
+	return errors.Join(errs...)
 }
 
 // DeleteActiveJobs deletes the active Jobs of a run.
@@ -226,13 +226,13 @@ func (j *Jobs) DeleteActiveJobs(ctx context.Context, run *argov1.AnalysisRun) er
 	if err != nil {
 		return err
 	}
-	var failed []error
+	var errs []error
 	for i := range jobs {
 		if isActive(&jobs[i]) {
-			failed = append(failed, j.deleteJob(ctx, run, jobs[i].Name))
+			errs = append(errs, j.deleteJob(ctx, run, jobs[i].Name))
 		}
 	}
-	return errors.Join(failed...)
+	return errors.Join(errs...)
 }
 
 // HasActiveJobs reports whether a Job of a run is active, according to the cache.

@@ -61,13 +61,13 @@ type Measurer struct {
 const maxEvaluations = 4
 
 // Measure performs the measurement that a query requests. The detail of its answer is an analysis.MeasurementResult.
-func (m *Measurer) Measure(ctx context.Context, key queryrunner.Key, p release.Query) release.Answer {
+func (m *Measurer) Measure(ctx context.Context, key queryrunner.Key, query release.Query) release.Answer {
 	began := m.Clock.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, measurementTimeout, fmt.Errorf("measurement timed out after %s", measurementTimeout))
 	defer cancel()
-	question, ok := p.Request.(analysis.MeasurementRequest)
+	request, ok := query.Request.(analysis.MeasurementRequest)
 	if !ok {
-		return release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("unknown request type %T", p.Request)}
+		return release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("unknown request type %T", query.Request)}
 	}
 	run := &argov1.AnalysisRun{}
 	answer := release.Answer{Outcome: release.Measured}
@@ -75,7 +75,7 @@ func (m *Measurer) Measure(ctx context.Context, key queryrunner.Key, p release.Q
 	hidden := &secretValues{}
 	err := m.Client.Get(ctx, key.NamespacedName, run)
 	if err == nil {
-		detail, err = m.performMeasurement(ctx, run, question, hidden)
+		detail, err = m.performMeasurement(ctx, run, request, hidden)
 	}
 	if err != nil {
 		answer.Outcome = metric.OutcomeOf(err)
@@ -112,12 +112,12 @@ func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisR
 	if resolved.Provider.Job != nil {
 		return m.Jobs.handleMeasurement(ctx, run, resolved, q)
 	}
-	measurement, err := m.Services.NewMeasurement(ctx, m.request(run, resolved, hidden))
+	measurement, err := m.Services.NewMeasurement(ctx, m.newServiceRequest(run, resolved, hidden))
 	if err != nil {
 		return analysis.MeasurementResult{}, err
 	}
 	if measurement.Async != nil {
-		return poll(ctx, measurement, q, m.Clock.Now)
+		return pollAsync(ctx, measurement, q, m.Clock.Now)
 	}
 	if q.InProgress != nil { // a user wrote it into the status: measurements of this provider end with their request
 		if q.Terminate {
@@ -125,24 +125,24 @@ func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisR
 		}
 		return analysis.MeasurementResult{}, errors.New("the provider does not support measurements in progress")
 	}
-	return query(ctx, measurement, func(value any) (judged argov1.AnalysisPhase, err error) {
-		err = m.evaluate(ctx, run.Namespace, func() (err error) {
-			judged, err = condition.EvaluatePhase(ctx, value, resolved.SuccessCondition, resolved.FailureCondition)
+	return queryOnce(ctx, measurement, func(value any) (phase argov1.AnalysisPhase, err error) {
+		err = m.evaluateFairly(ctx, run.Namespace, func() (err error) {
+			phase, err = condition.EvaluatePhase(ctx, value, resolved.SuccessCondition, resolved.FailureCondition)
 			return err
 		})
-		return judged, err
+		return phase, err
 	})
 }
 
-// request returns a metric with everything that a service may use to query it.
-func (m *Measurer) request(run *argov1.AnalysisRun, resolved argov1.Metric, hidden *secretValues) metric.AnalysisRequest {
+// newServiceRequest returns a metric with everything that a service may use to query it.
+func (m *Measurer) newServiceRequest(run *argov1.AnalysisRun, resolved argov1.Metric, hidden *secretValues) metric.AnalysisRequest {
 	now := m.Clock.Now()
 	return metric.AnalysisRequest{
 		Run: run, Metric: resolved, Now: now,
 		Restricted: m.Restricted, Unrestricted: m.Unrestricted,
 		ControllerNamespace: m.Namespace, Credentials: m.readCredentials, Hide: hidden.hide, Environment: m.Environment,
 		EvaluateTime: func(ctx context.Context, expression string) (result time.Time, err error) {
-			err = m.evaluate(ctx, run.Namespace, func() (err error) {
+			err = m.evaluateFairly(ctx, run.Namespace, func() (err error) {
 				result, err = condition.EvaluateTime(ctx, expression, now)
 				return err
 			})
@@ -151,8 +151,8 @@ func (m *Measurer) request(run *argov1.AnalysisRun, resolved argov1.Metric, hidd
 	}
 }
 
-// evaluate evaluates an expression of a user. Evaluations of all namespaces share the slots fairly.
-func (m *Measurer) evaluate(ctx context.Context, namespace string, evaluation func() error) error {
+// evaluateFairly evaluates an expression of a user. Evaluations of all namespaces share the slots fairly.
+func (m *Measurer) evaluateFairly(ctx context.Context, namespace string, evaluation func() error) error {
 	m.once.Do(func() { m.evaluations = fairshare.NewSemaphore(maxEvaluations) })
 	done, err := m.evaluations.Acquire(ctx, namespace)
 	if err != nil {

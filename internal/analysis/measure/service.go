@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 )
 
-// query sends the query of a measurement and evaluates the result with judge.
-func query(ctx context.Context, m metric.Measurement, judge func(value any) (argov1.AnalysisPhase, error)) (analysis.MeasurementResult, error) {
+// queryOnce sends the query of a measurement and evaluates the result with judge.
+func queryOnce(ctx context.Context, m metric.Measurement, evaluate func(value any) (argov1.AnalysisPhase, error)) (analysis.MeasurementResult, error) {
 	result, err := m.Provider.QueryRaw(ctx, m.Query)
 	switch {
 	case errors.Is(err, metric.ErrNoData) && m.NoDataError != nil:
@@ -29,7 +29,7 @@ func query(ctx context.Context, m metric.Measurement, judge func(value any) (arg
 		format = metric.FormatValue
 	}
 	answer := analysis.MeasurementResult{Value: format(result.Value), Metadata: result.Metadata}
-	answer.Phase, err = judge(result.Value)
+	answer.Phase, err = evaluate(result.Value)
 	return answer, err
 }
 
@@ -39,8 +39,8 @@ const executionKey = "canaryExecutionId"
 // pollInterval is the time between two requests for the result of an asynchronous measurement.
 const pollInterval = 15 * time.Second
 
-// poll starts an asynchronous measurement, or requests its result.
-func poll(ctx context.Context, m metric.Measurement, q analysis.MeasurementRequest, now func() time.Time) (analysis.MeasurementResult, error) {
+// pollAsync starts an asynchronous measurement, or requests its result.
+func pollAsync(ctx context.Context, m metric.Measurement, q analysis.MeasurementRequest, now func() time.Time) (analysis.MeasurementResult, error) {
 	switch {
 	case q.Terminate:
 		return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseSuccessful}, nil

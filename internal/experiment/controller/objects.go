@@ -26,16 +26,16 @@ import (
 
 // observation is an observed Experiment with its objects.
 type observation struct {
-	object   *argov1.Experiment
-	snapshot experiment.Snapshot
-	sets     map[string]*appsv1.ReplicaSet // existing ones, or those to be created, by template
-	services map[string]*corev1.Service    // existing ones, by name
+	object      *argov1.Experiment
+	snapshot    experiment.Snapshot
+	replicaSets map[string]*appsv1.ReplicaSet // existing ones, or those to be created, by template
+	services    map[string]*corev1.Service    // existing ones, by name
 }
 
-// observe returns everything that is known about an Experiment.
+// observe reads the objects of an Experiment, and returns them with the snapshot.
 func (r *Reconciler) observe(ctx context.Context, e *argov1.Experiment) (*observation, error) {
 	s := &observation{
-		object: e, sets: map[string]*appsv1.ReplicaSet{}, services: map[string]*corev1.Service{},
+		object: e, replicaSets: map[string]*appsv1.ReplicaSet{}, services: map[string]*corev1.Service{},
 		snapshot: experiment.Snapshot{
 			Now: r.Clock.Now(), Name: e.Name, Spec: e.Spec, Status: e.Status,
 			Templates: map[string]experiment.TemplateState{}, AnalysisRuns: map[string]experiment.AnalysisRunState{},
@@ -70,28 +70,28 @@ func (r *Reconciler) observeTemplate(ctx context.Context, s *observation, t *arg
 	if err != nil {
 		return experiment.TemplateState{}, err
 	}
-	s.sets[t.Name] = desired
+	s.replicaSets[t.Name] = desired
 	state := experiment.TemplateState{ReplicaSet: desired.Name, Hash: desired.Labels[argov1.PodTemplateHashLabel]}
-	set := &appsv1.ReplicaSet{}
-	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(desired), set); {
+	replicaSet := &appsv1.ReplicaSet{}
+	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(desired), replicaSet); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return state, fmt.Errorf("get ReplicaSet %s.%s: %w", desired.Name, desired.Namespace, err)
-	case !metav1.IsControlledBy(set, s.object):
-		state.Problem = fmt.Sprintf("ReplicaSet %s exists and does not belong to this Experiment: delete it, or rename template '%s'", set.Name, t.Name)
+	case !metav1.IsControlledBy(replicaSet, s.object):
+		state.Problem = fmt.Sprintf("ReplicaSet %s exists and does not belong to this Experiment: delete it, or rename template '%s'", replicaSet.Name, t.Name)
 	default:
-		s.sets[t.Name] = set
-		state.Found, state.Hash = true, set.Labels[argov1.PodTemplateHashLabel]
+		s.replicaSets[t.Name] = replicaSet
+		state.Found, state.Hash = true, replicaSet.Labels[argov1.PodTemplateHashLabel]
 		state.Desired = 1
-		if set.Spec.Replicas != nil {
-			state.Desired = *set.Spec.Replicas
+		if replicaSet.Spec.Replicas != nil {
+			state.Desired = *replicaSet.Spec.Replicas
 		}
-		state.Total, state.Ready, state.Available = set.Status.Replicas, set.Status.ReadyReplicas, set.Status.AvailableReplicas
-		if set.Status.ObservedGeneration < set.Generation {
+		state.Total, state.Ready, state.Available = replicaSet.Status.Replicas, replicaSet.Status.ReadyReplicas, replicaSet.Status.AvailableReplicas
+		if replicaSet.Status.ObservedGeneration < replicaSet.Generation {
 			state.Available = min(state.Available, state.Total) // the status precedes the last change of the spec; an event reports the next one
 		}
 		// The annotation may have been written by a user: an invalid time counts as none.
-		state.ScaleDownDeadline, _ = time.Parse(time.RFC3339, set.Annotations[argov1.ScaleDownDeadlineAnnotation])
+		state.ScaleDownDeadline, _ = time.Parse(time.RFC3339, replicaSet.Annotations[argov1.ScaleDownDeadlineAnnotation])
 	}
 	return state, r.observeService(ctx, s, t, &state)
 }
@@ -171,16 +171,16 @@ func ownerReference(e *argov1.Experiment) metav1.OwnerReference {
 }
 
 func (r *Reconciler) createReplicaSet(ctx context.Context, s *observation, template string) error {
-	return r.Client.Create(ctx, s.sets[template].DeepCopy())
+	return r.Client.Create(ctx, s.replicaSets[template].DeepCopy())
 }
 
-func (r *Reconciler) scale(ctx context.Context, s *observation, template string, replicas int32) error {
-	return r.patch(ctx, s.sets[template], &appsv1.ReplicaSet{}, map[string]any{"spec": map[string]any{"replicas": replicas}})
+func (r *Reconciler) scaleReplicaSet(ctx context.Context, s *observation, template string, replicas int32) error {
+	return r.patch(ctx, s.replicaSets[template], &appsv1.ReplicaSet{}, map[string]any{"spec": map[string]any{"replicas": replicas}})
 }
 
 func (r *Reconciler) setScaleDownDeadline(ctx context.Context, s *observation, template string, at time.Time) error {
 	annotations := map[string]any{argov1.ScaleDownDeadlineAnnotation: at.UTC().Format(time.RFC3339)}
-	return r.patch(ctx, s.sets[template], &appsv1.ReplicaSet{}, map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	return r.patch(ctx, s.replicaSets[template], &appsv1.ReplicaSet{}, map[string]any{"metadata": map[string]any{"annotations": annotations}})
 }
 
 // patch changes an object if it still has the resource version that was read. into receives the response.
@@ -201,7 +201,7 @@ func (r *Reconciler) patch(ctx context.Context, read, into client.Object, change
 func (r *Reconciler) createService(ctx context.Context, s *observation, template, name string) error {
 	for i := range s.object.Spec.Templates {
 		if t := &s.object.Spec.Templates[i]; t.Name == template {
-			return r.Client.Create(ctx, newService(s.object, t, name, s.sets[template].Labels))
+			return r.Client.Create(ctx, newService(s.object, t, name, s.replicaSets[template].Labels))
 		}
 	}
 	return errors.New("template not found")

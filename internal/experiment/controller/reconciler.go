@@ -84,7 +84,7 @@ func (r *Reconciler) reconcile(ctx context.Context, e *argov1.Experiment) (recon
 	d := r.frame.Decide(func() experiment.Decision { return experiment.Next(observed.snapshot) })
 	// The status is written even if an effect failed, so that deadlines apply; it does not state that the effect
 	// succeeded.
-	applyErr := r.apply(ctx, observed, &d)
+	applyErr := r.applyEffects(ctx, observed, &d)
 	if err := r.frame.WriteStatus(ctx, e, d.Status); err != nil {
 		return r.frame.RetryLater(ctx, key, errors.Join(err, applyErr))
 	}
@@ -95,9 +95,9 @@ func (r *Reconciler) reconcile(ctx context.Context, e *argov1.Experiment) (recon
 	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), d.Wake)}, nil
 }
 
-// apply applies the effects in order, up to the first that fails. A failure that a retry cannot resolve is recorded in
+// applyEffects applies the effects in order, up to the first that fails. A failure that a retry cannot resolve is recorded in
 // the decision instead.
-func (r *Reconciler) apply(ctx context.Context, s *observation, d *experiment.Decision) error {
+func (r *Reconciler) applyEffects(ctx context.Context, s *observation, d *experiment.Decision) error {
 	for _, effect := range d.Effects {
 		events, err := r.applyEffect(ctx, s, effect, &d.Status)
 		d.Events = append(d.Events, events...)
@@ -120,7 +120,7 @@ func (r *Reconciler) applyEffect(ctx context.Context, s *observation, effect rel
 		err := r.createService(ctx, s, effect.Template, effect.Name)
 		return recordIfRejected(status, effect.Template, "Service", err, s.snapshot.Now)
 	case experiment.ReplicaSetScaled:
-		return nil, r.scale(ctx, s, effect.Template, effect.Replicas)
+		return nil, r.scaleReplicaSet(ctx, s, effect.Template, effect.Replicas)
 	case experiment.ScaleDownDeadlineSet:
 		return nil, r.setScaleDownDeadline(ctx, s, effect.Template, effect.Deadline)
 	case experiment.ServiceDeleted:

@@ -27,16 +27,16 @@ import (
 
 var key = types.NamespacedName{Namespace: "shop", Name: "compare"}
 
-// bed is one Experiment with its reconciler; the API server is in memory, and the test acts as the controllers of
+// testCluster is one Experiment with its reconciler; the API server is in memory, and the test acts as the controllers of
 // Kubernetes.
-type bed struct {
+type testCluster struct {
 	t          *testing.T
 	client     client.Client
 	reconciler *controller.Reconciler
 	refuse     error // error of the creation of ReplicaSets
 }
 
-func lay(t *testing.T, objects ...client.Object) *bed {
+func newTestCluster(t *testing.T, objects ...client.Object) *testCluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, argov1.AddToScheme} {
@@ -44,7 +44,7 @@ func lay(t *testing.T, objects ...client.Object) *bed {
 			t.Fatal(err)
 		}
 	}
-	b := &bed{t: t}
+	b := &testCluster{t: t}
 	b.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&appsv1.ReplicaSet{}).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			if _, ok := object.(*appsv1.ReplicaSet); ok && b.refuse != nil {
@@ -62,8 +62,8 @@ func lay(t *testing.T, objects ...client.Object) *bed {
 	return b
 }
 
-// passes reconciles a number of times, with pods that are available immediately.
-func (b *bed) passes(n int) argov1.ExperimentStatus {
+// reconcileTimes reconciles a number of times, with pods that are available immediately.
+func (b *testCluster) reconcileTimes(n int) argov1.ExperimentStatus {
 	b.t.Helper()
 	for range n {
 		if _, err := b.reconciler.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
@@ -87,14 +87,14 @@ func (b *bed) passes(n int) argov1.ExperimentStatus {
 	return e.Status
 }
 
-func (b *bed) get(name string, into client.Object) {
+func (b *testCluster) get(name string, into client.Object) {
 	b.t.Helper()
 	if err := b.client.Get(b.t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, into); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func compare() *argov1.Experiment {
+func comparisonExperiment() *argov1.Experiment {
 	side := func(name string) argov1.TemplateSpec {
 		labels := map[string]string{"side": name}
 		return argov1.TemplateSpec{
@@ -122,8 +122,8 @@ func errorsTemplate() *argov1.AnalysisTemplate {
 }
 
 func TestExperimentCreatesItsObjects(t *testing.T) {
-	b := lay(t, compare(), errorsTemplate())
-	status := b.passes(6)
+	b := newTestCluster(t, comparisonExperiment(), errorsTemplate())
+	status := b.reconcileTimes(6)
 	if status.Phase != argov1.AnalysisPhaseRunning || status.AvailableAt == nil || len(status.AnalysisRuns) != 1 {
 		t.Fatalf("got %+v", status)
 	}
@@ -135,13 +135,13 @@ func TestExperimentCreatesItsObjects(t *testing.T) {
 	if hash == "" || hash == "of-the-rollout" || set.Spec.Selector.MatchLabels[argov1.PodTemplateHashLabel] != hash || set.Spec.Template.Labels[argov1.PodTemplateHashLabel] != hash || *set.Spec.Replicas != 1 {
 		t.Errorf("made %+v", set)
 	}
-	if set.Annotations[argov1.ExperimentNameAnnotation] != "compare" || set.Annotations[argov1.ExperimentTemplateAnnotation] != "new" || !metav1.IsControlledBy(set, compare()) {
+	if set.Annotations[argov1.ExperimentNameAnnotation] != "compare" || set.Annotations[argov1.ExperimentTemplateAnnotation] != "new" || !metav1.IsControlledBy(set, comparisonExperiment()) {
 		t.Errorf("made %+v", set.ObjectMeta)
 	}
 	if port := service.Spec.Ports[0]; service.Spec.Selector["side"] != "new" || port.Port != 8080 || port.TargetPort.IntValue() != 8080 || port.Name != "http" {
 		t.Errorf("made %+v", service.Spec)
 	}
-	if *run.Spec.Args[0].Value != hash || run.Labels["team"] != "shop" || !metav1.IsControlledBy(run, compare()) {
+	if *run.Spec.Args[0].Value != hash || run.Labels["team"] != "shop" || !metav1.IsControlledBy(run, comparisonExperiment()) {
 		t.Errorf("made %+v", run)
 	}
 	if side := status.TemplateStatuses[1]; side.ServiceName != "compare-new" || side.PodTemplateHash != hash || side.AvailableReplicas != 1 {
@@ -150,16 +150,16 @@ func TestExperimentCreatesItsObjects(t *testing.T) {
 }
 
 func TestTerminatedExperimentRemovesItsObjects(t *testing.T) {
-	e := compare()
+	e := comparisonExperiment()
 	e.Spec.ScaleDownDelaySeconds = new(int32(0))
-	b := lay(t, e, errorsTemplate())
-	b.passes(6)
+	b := newTestCluster(t, e, errorsTemplate())
+	b.reconcileTimes(6)
 	b.get(key.Name, e)
 	e.Spec.Terminate = true
 	if err := b.client.Update(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	if status := b.passes(6); status.Phase != argov1.AnalysisPhaseSuccessful {
+	if status := b.reconcileTimes(6); status.Phase != argov1.AnalysisPhaseSuccessful {
 		t.Errorf("got %+v", status)
 	}
 	run, set := &argov1.AnalysisRun{}, &appsv1.ReplicaSet{}
@@ -176,8 +176,8 @@ func TestObjectsOfOthersAreNotChanged(t *testing.T) {
 		&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "compare-new"}, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(3))}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "compare-new"}},
 	} {
-		b := lay(t, compare(), errorsTemplate(), stranger)
-		status := b.passes(6)
+		b := newTestCluster(t, comparisonExperiment(), errorsTemplate(), stranger)
+		status := b.reconcileTimes(6)
 		if status.Phase != argov1.AnalysisPhaseError || !strings.Contains(status.Message, "exists and does not belong to this Experiment") {
 			t.Errorf("got %s %q", status.Phase, status.Message)
 		}
@@ -190,30 +190,30 @@ func TestObjectsOfOthersAreNotChanged(t *testing.T) {
 }
 
 func TestRejectedTemplateFailsExperiment(t *testing.T) {
-	b := lay(t, compare(), errorsTemplate())
+	b := newTestCluster(t, comparisonExperiment(), errorsTemplate())
 	b.refuse = apierrors.NewInvalid(appsv1.SchemeGroupVersion.WithKind("ReplicaSet").GroupKind(), "compare-old", nil)
-	status := b.passes(3)
+	status := b.reconcileTimes(3)
 	if status.Phase != argov1.AnalysisPhaseError || !strings.HasPrefix(status.Message, "Failed to create ReplicaSet for template 'old': ") {
 		t.Errorf("got %s %q", status.Phase, status.Message)
 	}
 }
 
 func TestMissingTemplateFailsExperiment(t *testing.T) {
-	b := lay(t, compare())
-	status := b.passes(8)
+	b := newTestCluster(t, comparisonExperiment())
+	status := b.reconcileTimes(8)
 	if want := "Failed to create AnalysisRun for analysis 'errors': AnalysisTemplate 'errors' not found"; status.Phase != argov1.AnalysisPhaseError || status.Message != want {
 		t.Errorf("got %s %q, want %q", status.Phase, status.Message, want)
 	}
 }
 
-// fickle is a client in which reading a ReplicaSet panics while broken is true.
-type fickle struct {
+// panickingClient is a client in which reading a ReplicaSet panics while broken is true.
+type panickingClient struct {
 	client.Client
 
 	broken bool
 }
 
-func (f *fickle) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (f *panickingClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if _, ok := into.(*appsv1.ReplicaSet); ok && f.broken {
 		panic("a fault")
 	}
@@ -221,15 +221,15 @@ func (f *fickle) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 }
 
 func TestPanicIsReportedOnExperiment(t *testing.T) {
-	b := lay(t, compare(), errorsTemplate())
-	faulty := &fickle{Client: b.client, broken: true}
+	b := newTestCluster(t, comparisonExperiment(), errorsTemplate())
+	faulty := &panickingClient{Client: b.client, broken: true}
 	b.reconciler.Client = faulty
-	status := b.passes(3)
+	status := b.reconcileTimes(3)
 	if want := "Fault: Serin failed at this Experiment by a fault of its own (a panic whose text is not shown)"; !strings.HasPrefix(status.Message, want) || status.Phase != "" {
 		t.Errorf("got %s %q", status.Phase, status.Message)
 	}
 	faulty.broken = false
-	if status := b.passes(6); status.Phase != argov1.AnalysisPhaseRunning || status.Message != "" {
+	if status := b.reconcileTimes(6); status.Phase != argov1.AnalysisPhaseRunning || status.Message != "" {
 		t.Errorf("mended, and %s %q", status.Phase, status.Message)
 	}
 }
