@@ -134,7 +134,7 @@ func newWorld() *world {
 	}
 }
 
-// testFeatures returns the features of a router that supports everything, except where its name says otherwise.
+// testFeatures returns the features of a router that supports everything, except for some names, which stand for less.
 func testFeatures(provider string) canary.Features {
 	f := canary.Features{Known: true, Weights: true, Matches: true, Mirror: true, WeightedMirror: true, Sticky: true}
 	switch provider {

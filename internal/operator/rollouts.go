@@ -130,9 +130,9 @@ func (p process) serveRollouts(ctx context.Context) error {
 			Client: seeing, Reader: own.GetAPIReader(), Routers: f.Routers(), Applier: &traffic.Applier{Client: seeing, Groups: istio.clients},
 			Runs:       runs,
 			InstanceID: f.Argo.InstanceID, Rival: p.conflicts.conflictingCanary, OtherController: otherController, Queries: outside, Queue: p.queue, EndpointsUnread: unread,
-			Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Marked: marked,
+			Resync: time.Duration(f.Argo.RolloutResync) * time.Second, MarkedKinds: marked,
 		},
-		Clock: clk, Recorder: recorder, Standing: &telemetry.OngoingEvents{}, Metrics: p.metrics, Notifications: notifications,
+		Clock: clk, Recorder: recorder, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics, Notifications: notifications,
 		Health: p.sentence,
 	})
 	p.conflicts.setRollouts(own.GetClient())

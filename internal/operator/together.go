@@ -46,7 +46,7 @@ func (t *apiConflicts) conflictingRollout(ctx context.Context, c *flaggerv1.Cana
 // The reader must have an index of Rollouts by workload.
 func ConflictingRollout(ctx context.Context, reader client.Reader, c *flaggerv1.Canary) (string, error) {
 	ref := c.Spec.TargetRef
-	rollouts, err := rolloutcontroller.Referring(ctx, reader, c.Namespace, ref.Kind, ref.Name)
+	rollouts, err := rolloutcontroller.RolloutsReferringTo(ctx, reader, c.Namespace, ref.Kind, ref.Name)
 	if err != nil {
 		return "", err
 	}
@@ -77,7 +77,7 @@ func ConflictingCanary(ctx context.Context, reader client.Reader, object *argov1
 	if ref == nil {
 		return "", nil
 	}
-	canaries, err := controller.Targeting(ctx, reader, object.Namespace, ref.Kind, ref.Name)
+	canaries, err := controller.CanariesTargeting(ctx, reader, object.Namespace, ref.Kind, ref.Name)
 	if err != nil {
 		return "", err
 	}

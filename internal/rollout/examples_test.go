@@ -171,12 +171,12 @@ strategy: {canary: {steps: [{setWeight: 41}, {pause: {duration: 10}}, {pause: {d
 // TestExampleOfImbalance: the steps are executed as written, and users are warned before.
 func TestExampleOfImbalance(t *testing.T) {
 	w := example(t, routedExample(10, `steps: [{setCanaryScale: {weight: 10}}, {setWeight: 90}, {pause: {}}]`))
-	w.told.Reset()
+	w.events.Reset()
 	w.ship(t, "v2")
 	if young, weight := w.set("cart-hash-v2").Spec, w.route.Weights.Canary.Weight; young != 1 || weight != 90 {
 		t.Errorf("%d canary pods at weight %d, want 1 at 90", young, weight)
 	}
-	told := w.told.String()
+	told := w.events.String()
 	warned, routed := strings.Index(told, "TrafficImbalance"), strings.Index(told, "canary=90")
 	if warned < 0 || routed < 0 || warned > routed {
 		t.Errorf("the warning has to come before the weight:\n%s", told)

@@ -171,7 +171,7 @@ func (w *world) limits(t *rapid.T, effect release.Effect, before []ReplicaSet) {
 	case TrafficRouted:
 		newest := w.set("cart-hash-" + w.template)
 		if canary := e.Weights.Canary; canary.Weight > 0 && newest != nil && newest.Hash == canary.PodTemplateHash && newest.Available == 0 && w.raised(e) {
-			t.Fatalf("%d of the traffic goes to %s, which has no pods:\n%s", canary.Weight, canary.PodTemplateHash, w.told.String())
+			t.Fatalf("%d of the traffic goes to %s, which has no pods:\n%s", canary.Weight, canary.PodTemplateHash, w.events.String())
 		}
 		w.unpublished(t, e)
 	}
@@ -185,7 +185,7 @@ func (w *world) unpublished(t *rapid.T, e TrafficRouted) {
 		return
 	}
 	if canary.Weight > revisionWeight(w.status.Canary.Weights, canary.PodTemplateHash) || len(e.Headers) > w.headers {
-		t.Fatalf("%s, and Kubernetes publishes %v:\n%s", e, w.published, w.told.String())
+		t.Fatalf("%s, and Kubernetes publishes %v:\n%s", e, w.published, w.events.String())
 	}
 }
 
@@ -200,11 +200,11 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 	if e.Pods == 0 && e.From > 0 && valueOr(w.spec.Replicas, 1) > 0 {
 		for name, service := range w.services {
 			if (name == "stable" && w.spec.Strategy.Canary.TrafficRouting != nil && !w.spec.Strategy.Canary.DynamicStableScale || name == "active") && service.Selector[argov1.PodTemplateHashLabel] == hash && service.ManagedBy != "" {
-				t.Fatalf("the pods of %s go, which Service %s selects:\n%s", hash, name, w.told.String())
+				t.Fatalf("the pods of %s go, which Service %s selects:\n%s", hash, name, w.events.String())
 			}
 		}
 		if r := w.route; r != nil && (r.Weights.Canary.PodTemplateHash == hash && r.Weights.Canary.Weight > 0 && !w.steppedDown() || r.Weights.Stable.PodTemplateHash == hash && r.Weights.Stable.Weight > 0) {
-			t.Fatalf("the pods of %s go, which has traffic (%s):\n%s", hash, r, w.told.String())
+			t.Fatalf("the pods of %s go, which has traffic (%s):\n%s", hash, r, w.events.String())
 		}
 	}
 	c := w.spec.Strategy.Canary
@@ -220,7 +220,7 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 		is, has = is+rs.Spec, has+min(rs.Available, rs.Spec)
 	}
 	if is > was && is > l.MaxPods() {
-		t.Fatalf("%s: %d pods are asked for, at most %d may be:\n%s", e, is, l.MaxPods(), w.told.String())
+		t.Fatalf("%s: %d pods are asked for, at most %d may be:\n%s", e, is, l.MaxPods(), w.events.String())
 	}
 	least := l.MinAvailable()
 	if w.status.Abort { // during a rollback, maxUnavailable is relative to the pods that carried the traffic
@@ -232,7 +232,7 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 		least = min(least, max(pods.NewRollingLimits(carriers, c.MaxSurge, c.MaxUnavailable).MinAvailable(), 1))
 	}
 	if has < had && has < min(had, least) {
-		t.Fatalf("%s: %d of %d available pods are left, at least %d must be:\n%s", e, has, had, least, w.told.String())
+		t.Fatalf("%s: %d of %d available pods are left, at least %d must be:\n%s", e, has, had, least, w.events.String())
 	}
 }
 
@@ -257,7 +257,7 @@ func (w *world) arrives(t *rapid.T) {
 		}
 		w.promote()
 	}
-	t.Fatalf("does not arrive: %s (%s) %v\n%s", w.status.Phase, w.status.Message, w.last.Gates, w.told.String())
+	t.Fatalf("does not arrive: %s (%s) %v\n%s", w.status.Phase, w.status.Message, w.last.Gates, w.events.String())
 }
 
 // atRest checks an idle Rollout.
@@ -267,7 +267,7 @@ func (w *world) atRest(t *rapid.T) {
 		case rs.Hash == hash && (rs.Spec != valueOr(w.spec.Replicas, 1) || rs.Available != rs.Spec):
 			t.Fatalf("at rest with %d/%d pods of %s", rs.Available, rs.Spec, rs.Hash)
 		case rs.Hash != hash && rs.Spec != 0:
-			t.Fatalf("at rest with %d pods of %s, gates %v\n%s", rs.Spec, rs.Hash, w.last.Gates, w.told.String())
+			t.Fatalf("at rest with %d pods of %s, gates %v\n%s", rs.Spec, rs.Hash, w.last.Gates, w.events.String())
 		}
 	}
 	for name, service := range w.services {

@@ -19,8 +19,8 @@ import (
 
 // TestScenarios runs the scenarios in testdata/scenarios; -rewrite writes the actual output into them.
 //
-//	rollout             YAML of a spec: its first revision is deployed without output (with "told": with all output;
-//	                    with pods=2: of a workload with that number of pods)
+//	rollout             YAML of a spec: its first revision is deployed without output (with the argument told: with all
+//	                    output; with pods=2: of a workload with that number of pods)
 //	edit                YAML merged into the spec
 //	problem ...         makes the spec invalid; without a text: valid again
 //	template x          sets another, or an earlier, revision of the template; YAML is merged into the spec
@@ -58,32 +58,32 @@ func TestScenarios(t *testing.T) {
 				other.lives = dying(chance)
 				other.do(t, d)
 				other.shown = ""
-				other.told.Reset()
+				other.events.Reset()
 				other.show()
 			}
-			w.told.Reset()
+			w.events.Reset()
 			w.do(t, d)
 			if d.Cmd == "rollout" && !d.HasArg("told") {
-				w.told.Reset()
+				w.events.Reset()
 			}
-			before := w.told.String()
-			w.told.Reset()
+			before := w.events.String()
+			w.events.Reset()
 			shown := w.shown
 			w.shown = ""
 			w.show()
 			for _, other := range killed {
-				if diff := cmp.Diff(w.told.String(), other.told.String()); diff != "" && !d.HasArg("rerun") {
+				if diff := cmp.Diff(w.events.String(), other.events.String()); diff != "" && !d.HasArg("rerun") {
 					t.Fatalf("%s: repeatedly stopped, it reaches another state (-running +stopped):\n%s", d.Pos, diff)
 				}
 			}
-			w.told.Reset()
-			w.told.WriteString(before)
+			w.events.Reset()
+			w.events.WriteString(before)
 			w.shown = shown
 			w.show()
-			if w.told.Len() == 0 {
+			if w.events.Len() == 0 {
 				return "nothing changes\n"
 			}
-			return w.told.String()
+			return w.events.String()
 		})
 	})
 }

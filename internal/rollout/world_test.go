@@ -56,10 +56,10 @@ type world struct {
 
 	standing []string // persistent events that were sent
 
-	last  Decision
-	steps []int32 // step index of each status write
-	told  strings.Builder
-	shown string
+	last   Decision
+	steps  []int32 // step index of each status write
+	events strings.Builder
+	shown  string
 	// watch is called for each effect that has changed something; before are the previous ReplicaSets.
 	watch func(effect release.Effect, before []ReplicaSet)
 	// lives returns after how many effects of a reconciliation the process stops, before it writes the status; nil:
@@ -182,7 +182,7 @@ func (w *world) settle(t fataler) {
 	}
 	s := w.snapshot(t)
 	d := Next(s)
-	t.Fatalf("does not become idle; now it is %v, %v, and the status (-is +becomes)\n%s\n%s", d.Effects, d.Gates, cmp.Diff(s.Status, d.Status), w.told.String())
+	t.Fatalf("does not become idle; now it is %v, %v, and the status (-is +becomes)\n%s\n%s", d.Effects, d.Gates, cmp.Diff(s.Status, d.Status), w.events.String())
 }
 
 // stepping returns a world with a router, in the first pause of a release.
@@ -197,10 +197,10 @@ func stepping(t *testing.T, pods int32, steps ...argov1.CanaryStep) *world {
 	w.template = "v2"
 	w.settle(t)
 	if w.status.Phase != argov1.RolloutPhasePaused {
-		t.Fatalf("%s (%s):\n%s", w.status.Phase, w.status.Message, w.told.String())
+		t.Fatalf("%s (%s):\n%s", w.status.Phase, w.status.Message, w.events.String())
 	}
 	w.steps = nil
-	w.told.Reset()
+	w.events.Reset()
 	return w
 }
 
@@ -233,9 +233,9 @@ func (w *world) pass(t fataler) bool {
 			s.ReplicaSets = append(s.ReplicaSets, *w.set(made.Name))
 		}
 		if event, ok := EffectEvent(effect); ok {
-			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
+			fmt.Fprintf(&w.events, "  %s: %s\n", event.Reason, event.Message)
 		} else {
-			fmt.Fprintf(&w.told, "  %s\n", effect)
+			fmt.Fprintf(&w.events, "  %s\n", effect)
 		}
 	}
 	if dies {
@@ -247,7 +247,7 @@ func (w *world) pass(t fataler) bool {
 	w.last = d
 	for _, event := range d.Events {
 		if event.Persistent && !slices.Contains(w.standing, event.Message) {
-			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
+			fmt.Fprintf(&w.events, "  %s: %s\n", event.Reason, event.Message)
 			w.standing = append(w.standing, event.Message)
 		}
 	}
@@ -256,15 +256,15 @@ func (w *world) pass(t fataler) bool {
 	}
 	w.status = d.Status
 	w.steps = append(w.steps, valueOr(w.status.CurrentStepIndex, -1))
-	w.tell(d.Events)
+	w.recordEvents(d.Events)
 	return true
 }
 
-// tell records each event once.
-func (w *world) tell(events []release.Event) {
+// recordEvents records each event once.
+func (w *world) recordEvents(events []release.Event) {
 	for _, event := range events {
 		if !event.Persistent {
-			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
+			fmt.Fprintf(&w.events, "  %s: %s\n", event.Reason, event.Message)
 		}
 	}
 }
@@ -287,7 +287,7 @@ func (w *world) rests(t fataler) {
 		}
 	}
 	if open && w.status.Phase != argov1.RolloutPhaseHealthy {
-		t.Fatalf("%s (%s), and no gate explains why:\n%s", w.status.Phase, w.status.Message, w.told.String())
+		t.Fatalf("%s (%s), and no gate explains why:\n%s", w.status.Phase, w.status.Message, w.events.String())
 	}
 }
 
@@ -302,9 +302,9 @@ func (w *world) until(t fataler, at time.Time) {
 				w.settle(t)
 				return
 			}
-			before := w.told.Len()
+			before := w.events.Len()
 			if w.pass(t) {
-				t.Fatalf("something changed at %s, and no decision requeued the Rollout at that time:\n%s", w.now.Format(time.TimeOnly), w.told.String()[before:])
+				t.Fatalf("something changed at %s, and no decision requeued the Rollout at that time:\n%s", w.now.Format(time.TimeOnly), w.events.String()[before:])
 			}
 			w.rests(t)
 			return
@@ -588,7 +588,7 @@ func (w *world) show() {
 	b.WriteString("\n")
 	if text := b.String(); text != w.shown {
 		w.shown = text
-		w.told.WriteString(text)
+		w.events.WriteString(text)
 	}
 }
 

@@ -20,10 +20,10 @@ func TestOnlyAChangedNumberOfEndpointsRequeuesARelease(t *testing.T) {
 	}
 	r := New(Parts{})
 	r.dependents.Set(types.NamespacedName{Namespace: "shop", Name: "cart"}, []watching.Object{endpoints.Of("shop", "cart-canary")})
-	if got := r.Touched(t.Context(), endpoints.Kind, slice(1), slice(1)); len(got) != 0 {
+	if got := r.AffectedReleases(t.Context(), endpoints.Kind, slice(1), slice(1)); len(got) != 0 {
 		t.Errorf("an unchanged number requeues %v, want none", got)
 	}
-	if got := r.Touched(t.Context(), endpoints.Kind, slice(1), slice(2)); len(got) != 1 {
+	if got := r.AffectedReleases(t.Context(), endpoints.Kind, slice(1), slice(2)); len(got) != 1 {
 		t.Errorf("another endpoint requeues %v, want its Canary", got)
 	}
 }

@@ -257,8 +257,8 @@ func (o *Observer) findTargetConflict(ctx context.Context, s *observation) error
 	return err
 }
 
-// Targeting returns the Canaries whose target is that workload. The reader needs the index of IndexTargets.
-func Targeting(ctx context.Context, reader client.Reader, namespace, kind, name string) ([]flaggerv1.Canary, error) {
+// CanariesTargeting returns the Canaries whose target is that workload. The reader needs the index of IndexTargets.
+func CanariesTargeting(ctx context.Context, reader client.Reader, namespace, kind, name string) ([]flaggerv1.Canary, error) {
 	var all flaggerv1.CanaryList
 	err := reader.List(ctx, &all, client.InNamespace(namespace), client.MatchingFields{byTarget: kind + "/" + name},
 		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)

@@ -110,7 +110,7 @@ func TestAReleaseIsLeftToARunningFlaggerAndAdoptedWhenItIsGone(t *testing.T) {
 	if err := others.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
-	requests := w.reconciler.Touched(t.Context(), deploymentKind.GroupKind(), toUnstructured(t, before), nil)
+	requests := w.reconciler.AffectedReleases(t.Context(), deploymentKind.GroupKind(), toUnstructured(t, before), nil)
 	if len(requests) != 1 || requests[0].NamespacedName != key {
 		t.Fatalf("the deletion of Flagger requeues %v, want %v", requests, key)
 	}

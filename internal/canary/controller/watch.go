@@ -48,10 +48,10 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	canaries := Queued(r.Client, true)
 	canaries.Wake = queue.Add
 	r.Queue.Register(canaries)
-	w := &watching.Watches{Controller: c, Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper(), AffectedReleases: r.Touched}
+	w := &watching.Watches{Controller: c, Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper(), AffectedReleases: r.AffectedReleases}
 	routes := w
 	if o.Routes != nil {
-		routes = &watching.Watches{Controller: c, Cache: o.Routes.GetCache(), Mapper: o.Routes.GetRESTMapper(), AffectedReleases: r.Touched}
+		routes = &watching.Watches{Controller: c, Cache: o.Routes.GetCache(), Mapper: o.Routes.GetRESTMapper(), AffectedReleases: r.AffectedReleases}
 	}
 	r.Watch = func(ofWorkloads, ofRoutes []schema.GroupVersionKind) error {
 		return errors.Join(w.StartInstalled(ofWorkloads), routes.StartInstalled(ofRoutes))
@@ -101,9 +101,9 @@ func (r *Reconciler) watchedKinds(tracking bool) []client.Object {
 	return all
 }
 
-// Touched returns the Canaries to reconcile because of a change of an object. before is nil for a new object, after for a deleted
+// AffectedReleases returns the Canaries to reconcile because of a change of an object. before is nil for a new object, after for a deleted
 // one.
-func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
+func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
 	object := after
 	if object == nil {
 		object = before

@@ -26,7 +26,7 @@ import (
 func rolloutObserver(ctx context.Context, c *lens, object *argov1.Rollout, flags flags) *controller.Observer {
 	instance := object.Labels[argov1.InstanceIDLabel]
 	return &controller.Observer{
-		Client: c, Reader: c, Routers: flags.Routers(), Applier: &traffic.Applier{Client: c, Groups: c.remoteClients(ctx, object, flags)}, InstanceID: instance, Beside: true,
+		Client: c, Reader: c, Routers: flags.Routers(), Applier: &traffic.Applier{Client: c, Groups: c.remoteClients(ctx, object, flags)}, InstanceID: instance, AnswersFromStatus: true,
 		Queue: queueOf(flags.limits(turnOfRollout(object)), flags, c),
 		Runs:  &launch.Launcher{Client: c, ClusterTemplates: c, APIReader: c, InstanceID: instance},
 		Rival: func(ctx context.Context, object *argov1.Rollout) (string, error) {

@@ -22,7 +22,7 @@ type adopter struct {
 
 // claimReplicaSets returns the ReplicaSets of a Rollout. Like the controller of Deployments, it adopts ReplicaSets that
 // match the selector and have no controller, and releases its own that no longer match.
-func (a adopter) claimReplicaSets(ctx context.Context, s *seen) ([]*appsv1.ReplicaSet, error) {
+func (a adopter) claimReplicaSets(ctx context.Context, s *observation) ([]*appsv1.ReplicaSet, error) {
 	var own, orphans appsv1.ReplicaSetList
 	if err := a.client.List(ctx, &own, OwnedBy(s.object)...); err != nil {
 		return nil, fmt.Errorf("list the ReplicaSets of Rollout %s: %w", s.key(), err)
@@ -61,9 +61,9 @@ func (a adopter) claimReplicaSets(ctx context.Context, s *seen) ([]*appsv1.Repli
 	return sets, nil
 }
 
-// adopt makes the Rollout the controller of a ReplicaSet. It reads the Rollout from the API server, because a cache may have one that
-// was deleted, or that was replaced by another one of the same name.
-func (a adopter) adopt(ctx context.Context, s *seen, orphan *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+// adopt makes the Rollout the controller of a ReplicaSet. It reads the Rollout from the API server, because a cache may have
+// one that was deleted, or that was replaced by another one of the same name.
+func (a adopter) adopt(ctx context.Context, s *observation, orphan *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
 	live := &argov1.Rollout{}
 	if err := a.live.Get(ctx, s.key(), live); err != nil {
 		return nil, fmt.Errorf("verify that Rollout %s still exists: %w", s.key(), err)
@@ -78,7 +78,7 @@ func (a adopter) adopt(ctx context.Context, s *seen, orphan *appsv1.ReplicaSet) 
 }
 
 // release removes the owner reference to the Rollout from a ReplicaSet.
-func (a adopter) release(ctx context.Context, s *seen, rs *appsv1.ReplicaSet) error {
+func (a adopter) release(ctx context.Context, s *observation, rs *appsv1.ReplicaSet) error {
 	released := rs.DeepCopy()
 	released.OwnerReferences = nil
 	for _, owner := range rs.OwnerReferences {

@@ -24,7 +24,7 @@ type applier struct {
 	analyses    analysisApplier
 }
 
-// newApplier returns the applier of a reconciler with these parts. newest are the Rollouts as this process knows them.
+// newApplier returns the applier of a reconciler with these parts. newest are the newest known versions of Rollouts.
 func newApplier(parts Parts, newest *readyourwrites.NewestVersions) *applier {
 	replicaSets := replicaSetApplier{parts.Client, parts.Reader}
 	return &applier{
@@ -37,9 +37,9 @@ func newApplier(parts Parts, newest *readyourwrites.NewestVersions) *applier {
 	}
 }
 
-// applyEffects applies effects in order, up to the first that fails. It returns the events about what changed, even if an
-// effect failed.
-func (a *applier) applyEffects(ctx context.Context, s *seen, effects []release.Effect) (all []release.Event, err error) {
+// applyEffects applies effects in order, up to the first that fails. It returns the events about the changes, even if an effect
+// failed.
+func (a *applier) applyEffects(ctx context.Context, s *observation, effects []release.Effect) (all []release.Event, err error) {
 	for _, effect := range effects {
 		changed, events, err := a.applyEffect(ctx, s, effect)
 		all = append(all, events...)
@@ -54,10 +54,10 @@ func (a *applier) applyEffects(ctx context.Context, s *seen, effects []release.E
 }
 
 // applyEffect applies one effect, and reports whether that changed anything.
-func (a *applier) applyEffect(ctx context.Context, s *seen, effect release.Effect) (changed bool, events []release.Event, err error) {
+func (a *applier) applyEffect(ctx context.Context, s *observation, effect release.Effect) (changed bool, events []release.Event, err error) {
 	switch e := effect.(type) {
 	case rollout.TrafficRouted:
-		return a.routes.set(ctx, s, e)
+		return a.routes.setRoutes(ctx, s, e)
 	case rollout.RouteRestored:
 		return false, nil, a.routes.restoreFormer(ctx, s, e.RemoveCreated)
 	case rollout.AnalysisRunExists:
@@ -79,7 +79,7 @@ func (a *applier) applyEffect(ctx context.Context, s *seen, effect release.Effec
 }
 
 // applyWorkloadEffect applies an effect that is about the Rollout itself, its pods, or the Services in front of them.
-func (a *applier) applyWorkloadEffect(ctx context.Context, s *seen, effect release.Effect) (changed bool, err error) {
+func (a *applier) applyWorkloadEffect(ctx context.Context, s *observation, effect release.Effect) (changed bool, err error) {
 	switch e := effect.(type) {
 	case rollout.ReplicasDefaulted:
 		return a.rollouts.edit(ctx, s, func(object *argov1.Rollout) {
@@ -98,7 +98,7 @@ func (a *applier) applyWorkloadEffect(ctx context.Context, s *seen, effect relea
 	case rollout.ReplicaSetMaintained:
 		return a.replicaSets.update(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
 			hash := s.hash
-			if replicaset.PodTemplateHash(rs) != s.snapshot.Hash { // of an older template: the new one waits in the queue
+			if replicaset.PodTemplateHash(rs) != s.snapshot.Hash { // analysis an older template: the new one waits in the queue
 				hash = ""
 			}
 			return replicaset.Maintain(rs, s.object, s.spec, e, hash)

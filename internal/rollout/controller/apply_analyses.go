@@ -30,8 +30,8 @@ type analysisApplier struct {
 }
 
 // startRun creates an AnalysisRun from templates.
-func (a analysisApplier) startRun(ctx context.Context, s *seen, e rollout.AnalysisRunExists) (bool, error) {
-	tree, err := plain(s.object)
+func (a analysisApplier) startRun(ctx context.Context, s *observation, e rollout.AnalysisRunExists) (bool, error) {
+	tree, err := toJSONTree(s.object)
 	if err != nil {
 		return false, err
 	}
@@ -62,7 +62,7 @@ func (a analysisApplier) startRun(ctx context.Context, s *seen, e rollout.Analys
 }
 
 // terminateRun requests the end of an AnalysisRun.
-func (a analysisApplier) terminateRun(ctx context.Context, s *seen, name string) (bool, error) {
+func (a analysisApplier) terminateRun(ctx context.Context, s *observation, name string) (bool, error) {
 	run := &argov1.AnalysisRun{}
 	if found, err := a.getOwned(ctx, s, name, run); !found || run.Spec.Terminate {
 		return false, err
@@ -73,7 +73,7 @@ func (a analysisApplier) terminateRun(ctx context.Context, s *seen, name string)
 }
 
 // terminateExperiment requests the end of an Experiment.
-func (a analysisApplier) terminateExperiment(ctx context.Context, s *seen, name string) (bool, error) {
+func (a analysisApplier) terminateExperiment(ctx context.Context, s *observation, name string) (bool, error) {
 	experiment := &argov1.Experiment{}
 	if found, err := a.getOwned(ctx, s, name, experiment); !found || experiment.Spec.Terminate {
 		return false, err
@@ -84,15 +84,16 @@ func (a analysisApplier) terminateExperiment(ctx context.Context, s *seen, name 
 }
 
 // deleteOwned deletes an AnalysisRun or an Experiment of the Rollout.
-func (a analysisApplier) deleteOwned(ctx context.Context, s *seen, name string, object client.Object) (bool, error) {
+func (a analysisApplier) deleteOwned(ctx context.Context, s *observation, name string, object client.Object) (bool, error) {
 	if found, err := a.getOwned(ctx, s, name, object); !found {
 		return false, err
 	}
 	return deleteObserved(ctx, a.client, object)
 }
 
-// getOwned reads an object that the Rollout controls. An object that was deleted, or that has another controller now, is not found.
-func (a analysisApplier) getOwned(ctx context.Context, s *seen, name string, into client.Object) (bool, error) {
+// getOwned reads an object that the Rollout controls. An object that was deleted, or that has another controller now, is not
+// found.
+func (a analysisApplier) getOwned(ctx context.Context, s *observation, name string, into client.Object) (bool, error) {
 	err := a.client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
 		return false, nil

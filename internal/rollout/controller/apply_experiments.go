@@ -19,9 +19,9 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
 
-// startExperiment creates the Experiment of a step. If another object has its name, or if an Experiment of that name has ended, it
-// appends a number to the name.
-func (a analysisApplier) startExperiment(ctx context.Context, s *seen, e rollout.ExperimentExists) (bool, error) {
+// startExperiment creates the Experiment of a step. If another object has its name, or if an Experiment of that name has ended,
+// it appends a number to the name.
+func (a analysisApplier) startExperiment(ctx context.Context, s *observation, e rollout.ExperimentExists) (bool, error) {
 	canary, err := s.replicaSet(e.Canary)
 	if err != nil {
 		return false, err
@@ -30,38 +30,38 @@ func (a analysisApplier) startExperiment(ctx context.Context, s *seen, e rollout
 	if err != nil {
 		return false, err
 	}
-	tree, err := plain(s.object)
+	tree, err := toJSONTree(s.object)
 	if err != nil {
 		return false, err
 	}
-	wanted, err := newExperiment(s, e, tree, canary, stable)
+	desired, err := newExperiment(s, e, tree, canary, stable)
 	if err != nil {
 		return false, err
 	}
 	if a.instanceID != "" {
-		wanted.Labels[argov1.InstanceIDLabel] = a.instanceID
+		desired.Labels[argov1.InstanceIDLabel] = a.instanceID
 	}
 	for n := 1; ; n++ {
-		err := a.client.Create(ctx, wanted.DeepCopy())
+		err := a.client.Create(ctx, desired.DeepCopy())
 		switch {
 		case err == nil:
 			return true, nil
 		case !apierrors.IsAlreadyExists(err):
-			return false, fmt.Errorf("create Experiment %s.%s: %w", wanted.Name, wanted.Namespace, err)
+			return false, fmt.Errorf("create Experiment %s.%s: %w", desired.Name, desired.Namespace, err)
 		}
 		existing := &argov1.Experiment{}
-		if err := a.live.Get(ctx, client.ObjectKeyFromObject(wanted), existing); err != nil {
-			return false, fmt.Errorf("get Experiment %s.%s: %w", wanted.Name, wanted.Namespace, err)
+		if err := a.live.Get(ctx, client.ObjectKeyFromObject(desired), existing); err != nil {
+			return false, fmt.Errorf("get Experiment %s.%s: %w", desired.Name, desired.Namespace, err)
 		}
-		if metav1.IsControlledBy(existing, s.object) && !existing.Status.Phase.Completed() && existing.DeletionTimestamp == nil && equality.Semantic.DeepEqual(existing.Spec, wanted.Spec) {
+		if metav1.IsControlledBy(existing, s.object) && !existing.Status.Phase.Completed() && existing.DeletionTimestamp == nil && equality.Semantic.DeepEqual(existing.Spec, desired.Spec) {
 			return false, nil
 		}
-		wanted.Name = fmt.Sprintf("%s-%d", e.Name, n)
+		desired.Name = fmt.Sprintf("%s-%d", e.Name, n)
 	}
 }
 
 // newExperiment returns the Experiment of a step, with the pod templates of the two revisions.
-func newExperiment(s *seen, e rollout.ExperimentExists, tree map[string]any, canary, stable *appsv1.ReplicaSet) (*argov1.Experiment, error) {
+func newExperiment(s *observation, e rollout.ExperimentExists, tree map[string]any, canary, stable *appsv1.ReplicaSet) (*argov1.Experiment, error) {
 	labels := maps.Clone(s.object.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -81,15 +81,15 @@ func newExperiment(s *seen, e rollout.ExperimentExists, tree map[string]any, can
 		experiment.Spec.AnalysisRunMetadata = &m
 	}
 	for _, template := range e.Step.Templates {
-		of := canary
+		replicaSet := canary
 		switch template.SpecRef {
 		case argov1.CanarySpecRef:
 		case argov1.StableSpecRef:
-			of = stable
+			replicaSet = stable
 		default:
 			return nil, fmt.Errorf("create Experiment %s: template %s has specRef %q, which is neither canary nor stable: %w", e.Name, template.Name, template.SpecRef, errInvalid)
 		}
-		experiment.Spec.Templates = append(experiment.Spec.Templates, experimentTemplate(template, of))
+		experiment.Spec.Templates = append(experiment.Spec.Templates, experimentTemplate(template, replicaSet))
 	}
 	for _, a := range e.Step.Analyses {
 		args, err := analysis.ResolveRolloutArguments(a.Args, tree, replicaset.PodTemplateHash(stable), replicaset.PodTemplateHash(canary))
@@ -107,10 +107,10 @@ func newExperiment(s *seen, e rollout.ExperimentExists, tree map[string]any, can
 var errInvalid = errors.New("the spec is not valid")
 
 // experimentTemplate returns one side of an Experiment: the pod template of a ReplicaSet with its own labels.
-func experimentTemplate(template argov1.RolloutExperimentTemplate, of *appsv1.ReplicaSet) argov1.TemplateSpec {
+func experimentTemplate(template argov1.RolloutExperimentTemplate, replicaSet *appsv1.ReplicaSet) argov1.TemplateSpec {
 	side := argov1.TemplateSpec{
-		Name: template.Name, Replicas: template.Replicas, MinReadySeconds: of.Spec.MinReadySeconds, Template: *of.Spec.Template.DeepCopy(),
-		Selector: of.Spec.Selector.DeepCopy(), Service: template.Service,
+		Name: template.Name, Replicas: template.Replicas, MinReadySeconds: replicaSet.Spec.MinReadySeconds, Template: *replicaSet.Spec.Template.DeepCopy(),
+		Selector: replicaSet.Spec.Selector.DeepCopy(), Service: template.Service,
 	}
 	if template.Selector != nil {
 		side.Selector = template.Selector.DeepCopy()
@@ -118,23 +118,23 @@ func experimentTemplate(template argov1.RolloutExperimentTemplate, of *appsv1.Re
 	if template.Weight != nil && side.Service == nil {
 		side.Service = &argov1.TemplateService{}
 	}
-	side.Template.Labels = merged(side.Template.Labels, template.Metadata.Labels)
-	side.Template.Annotations = merged(side.Template.Annotations, template.Metadata.Annotations)
+	side.Template.Labels = mergeMaps(side.Template.Labels, template.Metadata.Labels)
+	side.Template.Annotations = mergeMaps(side.Template.Annotations, template.Metadata.Annotations)
 	if side.Selector != nil && len(template.Metadata.Labels) > 0 {
-		side.Selector.MatchLabels = merged(side.Selector.MatchLabels, template.Metadata.Labels)
+		side.Selector.MatchLabels = mergeMaps(side.Selector.MatchLabels, template.Metadata.Labels)
 	}
 	return side
 }
 
-// merged returns labels or annotations with more of them; it modifies neither.
-func merged(all, more map[string]string) map[string]string {
-	if len(more) == 0 {
-		return all
+// mergeMaps returns labels or annotations with more of them; it modifies neither.
+func mergeMaps(base, additions map[string]string) map[string]string {
+	if len(additions) == 0 {
+		return base
 	}
-	out := maps.Clone(all)
+	out := maps.Clone(base)
 	if out == nil {
 		out = map[string]string{}
 	}
-	maps.Copy(out, more)
+	maps.Copy(out, additions)
 	return out
 }

@@ -27,7 +27,7 @@ type podApplier struct {
 }
 
 // evict evicts a pod. A disruption budget may refuse this for a while; the next reconciliation retries.
-func (a podApplier) evict(ctx context.Context, s *seen, e rollout.PodEvicted) (bool, error) {
+func (a podApplier) evict(ctx context.Context, s *observation, e rollout.PodEvicted) (bool, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.object.Namespace, Name: e.Name}}
 	if err := readyourwrites.CheckWrite(ctx, pod); err != nil {
 		return false, err
@@ -43,15 +43,15 @@ func (a podApplier) evict(ctx context.Context, s *seen, e rollout.PodEvicted) (b
 	}
 }
 
-// setEphemeralMetadata sets the metadata of a role on the pods of a ReplicaSet: first in the template, for new pods, then on existing
-// pods. Only when all pods have it does the ReplicaSet record it, so that a restart in between visits the pods again.
-func (a podApplier) setEphemeralMetadata(ctx context.Context, s *seen, e rollout.EphemeralMetadataSet) (bool, error) {
+// setEphemeralMetadata sets the metadata of a role on the pods of a ReplicaSet: first in the template, for new pods, then on
+// existing pods. Only when all pods have it does the ReplicaSet record it, so that a restart in between visits the pods again.
+func (a podApplier) setEphemeralMetadata(ctx context.Context, s *observation, e rollout.EphemeralMetadataSet) (bool, error) {
 	rs, err := s.replicaSet(e.Name)
 	if err != nil {
 		return false, err
 	}
-	recorded := func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.SetEphemeralMetadata(rs, e.Metadata) }
-	if reconciler.Same(recorded(rs), rs) {
+	withMetadata := func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.SetEphemeralMetadata(rs, e.Metadata) }
+	if reconciler.Same(withMetadata(rs), rs) {
 		return false, nil
 	}
 	if *rs.Spec.Replicas > 0 || rs.Status.Replicas > 0 {
@@ -65,7 +65,7 @@ func (a podApplier) setEphemeralMetadata(ctx context.Context, s *seen, e rollout
 			return false, err
 		}
 	}
-	return a.replicaSets.update(ctx, s, e.Name, recorded)
+	return a.replicaSets.update(ctx, s, e.Name, withMetadata)
 }
 
 // labelPods sets the metadata of a role on existing pods.

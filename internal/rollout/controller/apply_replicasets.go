@@ -17,7 +17,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
 
-// errNameTaken: another object has the name that a ReplicaSet should get.
+// errNameTaken is the error if another object has the name of a new ReplicaSet.
 var errNameTaken = errors.New("another object has this name")
 
 // rejectedReplicaSetError is the error of a ReplicaSet that could not be created.
@@ -39,9 +39,9 @@ type replicaSetApplier struct {
 	live client.Reader
 }
 
-// replicaSet returns a ReplicaSet of the Rollout, as it was last written.
-func (s *seen) replicaSet(name string) (*appsv1.ReplicaSet, error) {
-	rs := s.sets[name]
+// replicaSet returns a ReplicaSet of the Rollout in the version of the last write.
+func (s *observation) replicaSet(name string) (*appsv1.ReplicaSet, error) {
+	rs := s.replicaSets[name]
 	if rs == nil {
 		return nil, fmt.Errorf("ReplicaSet %s of Rollout %s: %w", name, s.key(), reconciler.ErrChanged)
 	}
@@ -49,29 +49,30 @@ func (s *seen) replicaSet(name string) (*appsv1.ReplicaSet, error) {
 }
 
 // update writes the changes of a ReplicaSet.
-func (a replicaSetApplier) update(ctx context.Context, s *seen, name string, how func(*appsv1.ReplicaSet) *appsv1.ReplicaSet) (bool, error) {
+func (a replicaSetApplier) update(ctx context.Context, s *observation, name string, change func(*appsv1.ReplicaSet) *appsv1.ReplicaSet) (bool, error) {
 	before, err := s.replicaSet(name)
 	if err != nil {
 		return false, err
 	}
-	after := how(before)
+	after := change(before)
 	changed, err := writeChanges(ctx, a.client, before, after)
 	if err == nil {
-		s.sets[name] = after
+		s.replicaSets[name] = after
 	}
 	return changed, err
 }
 
-// create creates the ReplicaSet of the template. If one exists that an earlier attempt created whose response was lost, it is used.
-func (a replicaSetApplier) create(ctx context.Context, s *seen, e rollout.ReplicaSetExists) (bool, error) {
-	if s.sets[e.Name] != nil {
+// create creates the ReplicaSet of the template. If one exists that an earlier attempt created whose response was lost, it is
+// used.
+func (a replicaSetApplier) create(ctx context.Context, s *observation, e rollout.ReplicaSetExists) (bool, error) {
+	if s.replicaSets[e.Name] != nil {
 		return false, nil
 	}
 	rs := replicaset.New(s.object, s.spec, e)
 	err := a.client.Create(ctx, rs)
 	switch {
 	case err == nil:
-		s.sets[e.Name] = rs
+		s.replicaSets[e.Name] = rs
 		s.snapshot.ReplicaSets = append(slices.Clip(s.snapshot.ReplicaSets), replicaset.Observe(rs)) // the release begins with it
 		return true, nil
 	case errors.Is(err, readyourwrites.ErrStale): // no request was sent
@@ -86,12 +87,12 @@ func (a replicaSetApplier) create(ctx context.Context, s *seen, e rollout.Replic
 	if !metav1.IsControlledBy(live, s.object) || live.DeletionTimestamp != nil || !replicaset.RunsTemplate(live, s.spec.Template) {
 		return false, fmt.Errorf("create ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, errNameTaken)
 	}
-	s.sets[e.Name] = live
+	s.replicaSets[e.Name] = live
 	return false, nil
 }
 
 // delete deletes a ReplicaSet.
-func (a replicaSetApplier) delete(ctx context.Context, s *seen, name string) (bool, error) {
+func (a replicaSetApplier) delete(ctx context.Context, s *observation, name string) (bool, error) {
 	rs, err := s.replicaSet(name)
 	if err != nil {
 		return false, err

@@ -19,10 +19,10 @@ type rolloutEditor struct {
 	newest *readyourwrites.NewestVersions
 }
 
-// edit changes the Rollout itself. Its status remains the observed one: the status has its own write.
-func (e rolloutEditor) edit(ctx context.Context, s *seen, how func(*argov1.Rollout)) (bool, error) {
+// edit changes the Rollout itself, except for its status, which is written separately.
+func (e rolloutEditor) edit(ctx context.Context, s *observation, change func(*argov1.Rollout)) (bool, error) {
 	after := s.object.DeepCopy()
-	how(after)
+	change(after)
 	changed, err := writeChanges(ctx, e.client, s.object, after)
 	if err != nil {
 		return false, err
@@ -34,8 +34,9 @@ func (e rolloutEditor) edit(ctx context.Context, s *seen, how func(*argov1.Rollo
 	return changed, nil
 }
 
-// removeFields removes the fields at JSON pointers from the stored Rollout. Other fields that this version cannot decode are retained.
-func (e rolloutEditor) removeFields(ctx context.Context, s *seen, pointers []string) error {
+// removeFields removes the fields at JSON pointers from the stored Rollout. Other fields that this version cannot decode are
+// retained.
+func (e rolloutEditor) removeFields(ctx context.Context, s *observation, pointers []string) error {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
@@ -59,8 +60,8 @@ func (e rolloutEditor) removeFields(ctx context.Context, s *seen, pointers []str
 }
 
 // annotate writes one annotation of the Rollout; it removes an empty one.
-func (e rolloutEditor) annotate(ctx context.Context, s *seen, key, value string) (bool, error) {
-	if is, there := s.object.Annotations[key]; is == value && there == (value != "") {
+func (e rolloutEditor) annotate(ctx context.Context, s *observation, key, value string) (bool, error) {
+	if current, exists := s.object.Annotations[key]; current == value && exists == (value != "") {
 		return false, nil // the usual case
 	}
 	return e.edit(ctx, s, func(object *argov1.Rollout) {

@@ -21,8 +21,8 @@ type routeApplier struct {
 	traffic *traffic.Applier
 }
 
-// set applies a traffic split to all routers of the Rollout.
-func (a routeApplier) set(ctx context.Context, s *seen, e rollout.TrafficRouted) (changed bool, events []release.Event, err error) {
+// setRoutes applies a traffic split to all routers of the Rollout.
+func (a routeApplier) setRoutes(ctx context.Context, s *observation, e rollout.TrafficRouted) (changed bool, events []release.Event, err error) {
 	for i, router := range s.routers {
 		object := s.object.DeepCopy()
 		object.Status.Canary.StablePingPong = e.StablePingPong // the status that will be written
@@ -34,7 +34,7 @@ func (a routeApplier) set(ctx context.Context, s *seen, e rollout.TrafficRouted)
 			s.versions[i] = nil // later effects of this decision take this write into account
 		}
 		for _, event := range outcome.Events {
-			events = append(events, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message})
+			events = append(events, release.Event{Type: eventType(event.Warning), Reason: event.Reason, Message: event.Message})
 		}
 		changed = changed || outcome.Changed
 		if reconciler.Overtaken(err) || errors.Is(err, traffic.ErrUnreachable) { // the decision that follows reports it
@@ -47,7 +47,7 @@ func (a routeApplier) set(ctx context.Context, s *seen, e rollout.TrafficRouted)
 	return changed, events, nil
 }
 
-func typeOf(warning bool) release.EventType {
+func eventType(warning bool) release.EventType {
 	if warning {
 		return release.Warning
 	}
@@ -73,35 +73,36 @@ func routeOf(e rollout.TrafficRouted, target traffic.Target) release.Route {
 	return route
 }
 
-// restoreFormer restores the objects of routers that the strategy no longer names. removeCreated is true if no release is in progress;
-// until then, objects that were created for the Rollout remain: they carry traffic that the remaining routers might not take over.
-func (a routeApplier) restoreFormer(ctx context.Context, s *seen, removeCreated bool) error {
+// restoreFormer restores the objects of routers that the strategy no longer names. removeCreated is true if no release is in
+// progress. Until then, objects that were created for the Rollout remain, because the other routers may not route their traffic
+// yet.
+func (a routeApplier) restoreFormer(ctx context.Context, s *observation, removeCreated bool) error {
 	var remaining []argov1.RoutedStatus
-	for _, was := range s.former {
-		created, err := a.restoreRouting(ctx, s, was, removeCreated)
+	for _, former := range s.formerRouters {
+		created, err := a.restoreRouting(ctx, s, former, removeCreated)
 		if err != nil {
 			return err
 		}
 		if created {
-			was.Restored = true
-			remaining = append(remaining, was)
+			former.Restored = true
+			remaining = append(remaining, former)
 		}
 	}
-	s.former, s.released = remaining, len(remaining) < len(s.former)
+	s.formerRouters, s.routersRestored = remaining, len(remaining) < len(s.formerRouters)
 	return nil
 }
 
-// restoreRouting restores the objects of the routers that one former spec named. It reports whether objects remain that were created
-// for the Rollout.
-func (a routeApplier) restoreRouting(ctx context.Context, s *seen, was argov1.RoutedStatus, removeCreated bool) (remaining bool, err error) {
-	routers, err := a.routers.ForRollout(&was.TrafficRouting)
+// restoreRouting restores the objects of the routers that one former spec named. It reports whether objects remain that were
+// created for the Rollout.
+func (a routeApplier) restoreRouting(ctx context.Context, s *observation, former argov1.RoutedStatus, removeCreated bool) (remaining bool, err error) {
+	routers, err := a.routers.ForRollout(&former.TrafficRouting)
 	if err != nil {
 		return false, nil //nolint:nilerr // an unsupported router has no objects of Serin
 	}
-	now := routedBy(s.object.Spec)
+	current := routedStatusOf(s.object.Spec)
 	for _, router := range routers {
-		if now != nil {
-			same, err := sameRouter(router.Name, was, *now)
+		if current != nil {
+			same, err := sameRouter(router.Name, former, *current)
 			if err != nil {
 				return false, err
 			}
@@ -109,7 +110,7 @@ func (a routeApplier) restoreRouting(ctx context.Context, s *seen, was argov1.Ro
 				continue
 			}
 		}
-		created, err := a.restoreRouter(ctx, s, router, was, removeCreated)
+		created, err := a.restoreRouter(ctx, s, router, former, removeCreated)
 		if errors.Is(err, traffic.ErrNotInstalled) {
 			continue
 		}
@@ -121,16 +122,16 @@ func (a routeApplier) restoreRouting(ctx context.Context, s *seen, was argov1.Ro
 	return remaining, nil
 }
 
-func (a routeApplier) restoreRouter(ctx context.Context, s *seen, router traffic.Router, was argov1.RoutedStatus, removeCreated bool) (remaining bool, err error) {
-	target := router.Target(as(s.object, was), "", "")
-	if !was.Restored {
+func (a routeApplier) restoreRouter(ctx context.Context, s *observation, router traffic.Router, former argov1.RoutedStatus, removeCreated bool) (remaining bool, err error) {
+	target := router.Target(withFormerStrategy(s.object, former), "", "")
+	if !former.Restored {
 		if err := a.traffic.Restore(ctx, router.Renderer, target); err != nil {
 			return false, err
 		}
 	}
 	created, err := a.traffic.Owned(ctx, router.Renderer, target)
 	created = slices.DeleteFunc(created, func(x traffic.Found) bool { // a router of the spec needs it
-		return slices.Contains(s.things, watching.Object{Kind: x.Ref.GVK.GroupKind(), Namespace: x.Ref.Namespace, Name: x.Ref.Name})
+		return slices.Contains(s.dependencies, watching.Object{Kind: x.Ref.GVK.GroupKind(), Namespace: x.Ref.Namespace, Name: x.Ref.Name})
 	})
 	if err != nil || !removeCreated {
 		return len(created) > 0, err
@@ -139,10 +140,10 @@ func (a routeApplier) restoreRouter(ctx context.Context, s *seen, router traffic
 }
 
 // sameRouter reports whether two specs configure a router in the same way.
-func sameRouter(name string, was, now argov1.RoutedStatus) (bool, error) {
+func sameRouter(name string, former, current argov1.RoutedStatus) (bool, error) {
 	var blocks [2]map[string]any
-	for i, of := range []argov1.RoutedStatus{was, now} {
-		all, err := tree(of)
+	for i, routed := range []argov1.RoutedStatus{former, current} {
+		all, err := decodeRoutedStatus(routed)
 		if err != nil {
 			return false, err
 		}
@@ -156,11 +157,11 @@ func sameRouter(name string, was, now argov1.RoutedStatus) (bool, error) {
 	return jsontree.Equal(blocks[0], blocks[1]), nil
 }
 
-// as returns a Rollout with the routers of a former spec.
-func as(now *argov1.Rollout, was argov1.RoutedStatus) *argov1.Rollout {
+// withFormerStrategy returns a Rollout with the routers of a former spec.
+func withFormerStrategy(now *argov1.Rollout, former argov1.RoutedStatus) *argov1.Rollout {
 	object := now.DeepCopy()
 	canary := &argov1.CanaryStrategy{
-		CanaryService: was.CanaryService, StableService: was.StableService, PingPong: was.PingPong, TrafficRouting: &was.TrafficRouting,
+		CanaryService: former.CanaryService, StableService: former.StableService, PingPong: former.PingPong, TrafficRouting: &former.TrafficRouting,
 	}
 	if now := object.Spec.Strategy.Canary; now != nil {
 		canary.Steps = now.Steps

@@ -12,7 +12,7 @@ import (
 )
 
 // selectPods makes a Service select the pods of one revision.
-func (m managedObjects) selectPods(ctx context.Context, s *seen, e rollout.ServiceSelects) (bool, error) {
+func (m managedObjects) selectPods(ctx context.Context, s *observation, e rollout.ServiceSelects) (bool, error) {
 	before, err := m.getService(ctx, s.object.Namespace, e.Service)
 	if err != nil {
 		return false, err
@@ -29,7 +29,7 @@ func (m managedObjects) selectPods(ctx context.Context, s *seen, e rollout.Servi
 		annotations = map[string]string{}
 	}
 	annotations[argov1.ManagedByAnnotation] = s.object.Name
-	if record := s.record(); record != "" {
+	if record := s.serviceRecord(); record != "" {
 		annotations[argov1.RoutedByAnnotation] = record
 	} else {
 		delete(annotations, argov1.RoutedByAnnotation)

@@ -17,7 +17,7 @@ import (
 )
 
 // scaleWorkload sets the replicas of the Deployment that the Rollout refers to.
-func (m managedObjects) scaleWorkload(ctx context.Context, s *seen, e rollout.WorkloadScaled) (bool, error) {
+func (m managedObjects) scaleWorkload(ctx context.Context, s *observation, e rollout.WorkloadScaled) (bool, error) {
 	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() != deploymentKind {
 		return false, fmt.Errorf("scale the workload of Rollout %s: %w", s.key(), reconciler.ErrChanged)
 	}
@@ -41,27 +41,27 @@ func (m managedObjects) scaleWorkload(ctx context.Context, s *seen, e rollout.Wo
 	return changed, err
 }
 
-// releaseWorkload restores the replicas of a Deployment: those that it had, or those of the Rollout if these are more. If a user has
-// scaled it up further, it is not scaled down.
-func (m managedObjects) releaseWorkload(ctx context.Context, of *argov1.Rollout, name string) (bool, error) {
+// releaseWorkload restores the replicas of a Deployment: those that it had, or those of the Rollout if these are more. If a
+// user has scaled it up further, it is not scaled down.
+func (m managedObjects) releaseWorkload(ctx context.Context, owner *argov1.Rollout, name string) (bool, error) {
 	before := &unstructured.Unstructured{}
 	before.SetGroupVersionKind(deploymentKind)
-	switch err := m.client.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: name}, before); {
+	switch err := m.client.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: name}, before); {
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("get Deployment %s.%s: %w", name, of.Namespace, err)
+		return false, fmt.Errorf("get Deployment %s.%s: %w", name, owner.Namespace, err)
 	}
 	annotations := before.GetAnnotations()
-	if annotations[argov1.ManagedByAnnotation] != of.Name {
+	if annotations[argov1.ManagedByAnnotation] != owner.Name {
 		return false, nil
 	}
 	after := before.DeepCopy()
 	replicas, _ := strconv.ParseInt(annotations[argov1.ReplicasBeforeAnnotation], 10, 32)
-	if of.Spec.Replicas != nil {
-		replicas = max(replicas, int64(*of.Spec.Replicas))
+	if owner.Spec.Replicas != nil {
+		replicas = max(replicas, int64(*owner.Spec.Replicas))
 	}
-	if now, found, _ := unstructured.NestedInt64(before.Object, "spec", "replicas"); found && now < replicas {
+	if current, found, _ := unstructured.NestedInt64(before.Object, "spec", "replicas"); found && current < replicas {
 		if err := unstructured.SetNestedField(after.Object, replicas, "spec", "replicas"); err != nil {
 			return false, errors.Join(reconciler.ErrChanged, err)
 		}

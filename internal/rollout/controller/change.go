@@ -21,15 +21,15 @@ func writeChanges(ctx context.Context, c client.Client, before, after client.Obj
 	if reconciler.Same(before, after) {
 		return false, nil // the usual case; a comparison is cheaper than a conversion
 	}
-	old, err := plain(before)
+	old, err := toJSONTree(before)
 	if err != nil {
 		return false, err
 	}
-	wanted, err := plain(after)
+	desired, err := toJSONTree(after)
 	if err != nil {
 		return false, err
 	}
-	difference := jsontree.MergePatch(old, wanted)
+	difference := jsontree.MergePatch(old, desired)
 	if len(difference) == 0 {
 		return false, nil
 	}
@@ -43,8 +43,8 @@ func writeChanges(ctx context.Context, c client.Client, before, after client.Obj
 	return true, nil
 }
 
-// plain converts an object to decoded JSON.
-func plain(object client.Object) (map[string]any, error) {
+// toJSONTree converts an object to decoded JSON. An unstructured object is not copied.
+func toJSONTree(object client.Object) (map[string]any, error) {
 	if u, ok := object.(*unstructured.Unstructured); ok {
 		return u.Object, nil
 	}

@@ -11,13 +11,13 @@ import (
 )
 
 // decide asks the state machine for the decision about an observed Rollout.
-func (r *Reconciler) decide(s *seen) rollout.Decision {
+func (r *Reconciler) decide(s *observation) rollout.Decision {
 	return r.frame.Decide(func() rollout.Decision { return rollout.Next(s.snapshot) })
 }
 
-// decideOnFailure returns the decision about an effect that failed, if the failure is part of the state of the release. Otherwise, it
-// returns the failure.
-func (r *Reconciler) decideOnFailure(s *seen, evaluated release.Gates, cause error) (rollout.Decision, error) {
+// decideOnFailure returns the decision about an effect that failed, if the failure is part of the state of the release.
+// Otherwise, it returns the failure.
+func (r *Reconciler) decideOnFailure(s *observation, evaluated release.Gates, cause error) (rollout.Decision, error) {
 	if rejected, ok := errors.AsType[*rejectedReplicaSetError](cause); ok {
 		return rollout.RejectedReplicaSetDecision(s.snapshot, rejected.name, rejected.cause.Error()), nil
 	}

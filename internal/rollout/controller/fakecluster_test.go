@@ -39,8 +39,8 @@ import (
 
 var key = types.NamespacedName{Namespace: "shop", Name: "cart"}
 
-// fakeCluster is a cluster in memory whose ReplicaSets have their pods at once, and a reconciler that a test calls. It counts the requests
-// to the API server.
+// fakeCluster is a cluster in memory whose ReplicaSets have their pods at once, and a reconciler that a test calls. It counts
+// the requests to the API server.
 type fakeCluster struct {
 	*testing.T
 	client     client.WithWatch
@@ -86,7 +86,7 @@ func newFakeCluster(t *testing.T, manifests ...string) *fakeCluster {
 			Client: p.cache, Reader: counted{p}, Applier: &traffic.Applier{Client: p.client},
 			Runs: &launch.Launcher{Client: p.client, ClusterTemplates: p.client, APIReader: p.client},
 		},
-		Clock: p.clock, Recorder: telemetry.NewRecorder(p.client, outbox, p.clock, Component), Standing: &telemetry.OngoingEvents{},
+		Clock: p.clock, Recorder: telemetry.NewRecorder(p.client, outbox, p.clock, Component), OngoingEvents: &telemetry.OngoingEvents{},
 		Metrics: telemetry.New(prometheus.NewRegistry()), Watch: func([]schema.GroupVersionKind) error { return nil },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -232,7 +232,8 @@ func (p *fakeCluster) pass() (reconcile.Result, error) {
 	return p.reconciler.Reconcile(p.Context(), reconcile.Request{NamespacedName: key})
 }
 
-// settle reconciles until nothing is written anymore. Between reconciliations, ReplicaSets get their pods, and these are published.
+// settle reconciles until nothing is written anymore. Between reconciliations, ReplicaSets get their pods, and these are
+// published.
 func (p *fakeCluster) settle() {
 	p.Helper()
 	for range 60 {
@@ -331,7 +332,7 @@ func (p *fakeCluster) edit(how func(*argov1.Rollout)) {
 	}
 }
 
-// sets returns the ReplicaSets as "name=pods", oldest first.
+// replicaSets returns the ReplicaSets as "name=pods", oldest first.
 func (p *fakeCluster) sets() []string {
 	p.Helper()
 	var all appsv1.ReplicaSetList

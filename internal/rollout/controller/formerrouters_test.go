@@ -65,7 +65,7 @@ spec:
   rules: [{host: cart.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: cart, port: {number: 80}}}}]}}]
 `}
 
-// routed returns a cluster whose cart is paused in the middle of a release, behind two routers.
+// routedStatuses returns a cluster whose cart is paused in the middle of a release, behind two routers.
 func routed(t *testing.T) *fakeCluster {
 	t.Helper()
 	p := newFakeCluster(t, routedObjects...)
@@ -123,8 +123,8 @@ func (p *fakeCluster) canaryIngress() error {
 	return p.client.Get(p.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "cart-cart-canary"}, object)
 }
 
-// TestARemovedRouterIsRestored, whether Serin runs at the time or starts later: the user's objects at once, objects that were created
-// for the release when it ends.
+// TestARemovedRouterIsRestored, whether Serin runs at the time or starts later: the user's objects at once, objects that were
+// created for the release when it ends.
 func TestARemovedRouterIsRestored(t *testing.T) {
 	for name, meanwhile := range map[string]func(*fakeCluster){"running": func(*fakeCluster) {}, "down": (*fakeCluster).restart} {
 		t.Run(name, func(t *testing.T) {

@@ -45,14 +45,14 @@ const byManager = "managed-by"
 
 // IndexServices lets caches find the Services that a Rollout manages without a scan.
 func IndexServices(ctx context.Context, indexer client.FieldIndexer) error {
-	return indexManaged(ctx, indexer, service())
+	return indexManaged(ctx, indexer, newService())
 }
 
 // indexManaged indexes objects by the Rollout whose mark they carry.
 func indexManaged(ctx context.Context, indexer client.FieldIndexer, kind *unstructured.Unstructured) error {
 	err := indexer.IndexField(ctx, kind, byManager, func(object client.Object) []string {
-		if by := object.GetAnnotations()[argov1.ManagedByAnnotation]; by != "" {
-			return []string{by}
+		if manager := object.GetAnnotations()[argov1.ManagedByAnnotation]; manager != "" {
+			return []string{manager}
 		}
 		return nil
 	})
@@ -87,8 +87,8 @@ func IndexMarkedWorkloads(ctx context.Context, indexer client.FieldIndexer) erro
 	return indexManaged(ctx, indexer, kind)
 }
 
-// Referring returns the Rollouts that refer to a workload.
-func Referring(ctx context.Context, reader client.Reader, namespace, kind, name string) ([]argov1.Rollout, error) {
+// RolloutsReferringTo returns the Rollouts that refer to a workload.
+func RolloutsReferringTo(ctx context.Context, reader client.Reader, namespace, kind, name string) ([]argov1.Rollout, error) {
 	var all argov1.RolloutList
 	err := reader.List(ctx, &all, client.InNamespace(namespace), client.MatchingFields{byWorkload: kind + "/" + name}, client.UnsafeDisableDeepCopy)
 	if err != nil {

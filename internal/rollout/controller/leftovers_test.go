@@ -26,7 +26,7 @@ func (p *fakeCluster) startsWith(gvk schema.GroupVersionKind) []reconcile.Reques
 	}
 	var out []reconcile.Request
 	for i := range list.Items {
-		out = append(out, p.reconciler.Touched(p.Context(), gvk.GroupKind(), nil, &list.Items[i])...)
+		out = append(out, p.reconciler.AffectedReleases(p.Context(), gvk.GroupKind(), nil, &list.Items[i])...)
 	}
 	return out
 }
@@ -53,7 +53,7 @@ func TestWhatARolloutHadIsRestoredByAnotherProcess(t *testing.T) {
 			p.configure(func(parts *Parts) {
 				parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
 			})
-			p.configure(func(parts *Parts) { parts.Marked = parts.Routers.MarkedKinds() })
+			p.configure(func(parts *Parts) { parts.MarkedKinds = parts.Routers.MarkedKinds() })
 			p.settle()
 			p.edit(image("cart:2"))
 			p.settle()
@@ -142,12 +142,12 @@ func TestAnotherRolloutOfTheNameTakesOver(t *testing.T) {
 	}
 }
 
-// TestTheServicesOfARolloutThatIsNotSeenStay: its label says another controller.
-func TestTheServicesOfARolloutThatIsNotSeenStay(t *testing.T) {
+// TestServicesOfARolloutOfAnotherControllerAreUnchanged: the Rollout has the label of another controller.
+func TestServicesOfARolloutOfAnotherControllerAreUnchanged(t *testing.T) {
 	p := routed(t)
 	p.restart()
 	p.writes = nil
-	if _, err := p.reconciler.restorer.leftovers(t.Context(), key); err != nil || len(p.writes) > 0 {
+	if _, err := p.reconciler.restorer.restoreLeftovers(t.Context(), key); err != nil || len(p.writes) > 0 {
 		t.Errorf("wrote %v, %v", p.writes, err)
 	}
 }

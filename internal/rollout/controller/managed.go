@@ -16,7 +16,7 @@ import (
 
 var serviceKind = corev1.SchemeGroupVersion.WithKind("Service")
 
-func service() *unstructured.Unstructured {
+func newService() *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(serviceKind)
 	return object
@@ -28,17 +28,17 @@ type managedObjects struct {
 }
 
 // managedServices returns the Services with the mark of a Rollout, sorted by name. The caller must not modify them.
-func (m managedObjects) managedServices(ctx context.Context, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
-	return m.managed(ctx, serviceKind, of)
+func (m managedObjects) managedServices(ctx context.Context, rollout types.NamespacedName) ([]*unstructured.Unstructured, error) {
+	return m.managed(ctx, serviceKind, rollout)
 }
 
 // managed returns the objects of an indexed kind with the mark of a Rollout, sorted by name. The caller must not modify them.
-func (m managedObjects) managed(ctx context.Context, kind schema.GroupVersionKind, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
+func (m managedObjects) managed(ctx context.Context, kind schema.GroupVersionKind, rollout types.NamespacedName) ([]*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := m.client.List(ctx, list, client.InNamespace(of.Namespace), client.MatchingFields{byManager: of.Name}, client.UnsafeDisableDeepCopy)
+	err := m.client.List(ctx, list, client.InNamespace(rollout.Namespace), client.MatchingFields{byManager: rollout.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, fmt.Errorf("list the objects of kind %s that Rollout %s manages: %w", kind.Kind, of, err)
+		return nil, fmt.Errorf("list the objects of kind %s that Rollout %s manages: %w", kind.Kind, rollout, err)
 	}
 	var objects []*unstructured.Unstructured
 	for i := range list.Items {
@@ -58,7 +58,7 @@ func namesOf(objects []*unstructured.Unstructured) []string {
 
 // getService returns a Service; nil if it does not exist.
 func (m managedObjects) getService(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
-	object := service()
+	object := newService()
 	err := m.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	switch {
 	case apierrors.IsNotFound(err):

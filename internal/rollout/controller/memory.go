@@ -15,26 +15,28 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// memory is what the reconciler remembers of Rollouts between reconciliations. All of it may be lost: no decision depends on it.
+// memory is the state of all Rollouts that the reconciler keeps between reconciliations. All of it may be lost: no decision
+// depends on it.
 type memory struct {
-	reconciler.Memory[remembered]
+	reconciler.Memory[rolloutMemory]
 	mu sync.Mutex
-	// ended are deleted Rollouts, as they were last observed, until the objects that they managed are restored.
-	ended map[types.NamespacedName]*argov1.Rollout
-	// prunes is true since the API server returned a status without status.serin. This is a property of the installed definition,
-	// not of one release.
-	prunes bool
-	// displaces is true since the API server returned a status without the place in the queue that was written.
-	displaces bool
+	// hasEnded are deleted Rollouts, as they were last observed, until the objects that they managed are restored.
+	deletedRollouts map[types.NamespacedName]*argov1.Rollout
+	// statusPruned is true since the API server returned a status without status.serin. This is a property of the installed
+	// definition, not of one release.
+	statusPruned bool
+	// placeLost is true since the API server returned a status without the place in the queue that was written.
+	placeLost bool
 }
 
-// remembered is what is remembered of one Rollout.
-type remembered struct {
+// rolloutMemory is the part for one Rollout.
+type rolloutMemory struct {
 	uid types.UID
-	// compared is true once its cached ReplicaSets were compared with those of the API server; see requireNewestReplicaSets.
-	compared bool
-	// routed is what the last status was to record of routers.
-	routed []argov1.RoutedStatus
+	// replicaSetsCompared is true once its cached ReplicaSets were compared with those of the API server; see
+	// requireNewestReplicaSets.
+	replicaSetsCompared bool
+	// routedStatuses are the records of routers in the last written status.
+	routedStatuses []argov1.RoutedStatus
 	// routedKnown is true once this process has determined it.
 	routedKnown bool
 	// lastAnswer is the last one about a load balancer outside the cluster.
@@ -45,20 +47,20 @@ type remembered struct {
 type externalAnswer struct {
 	// id of the query.
 	id string
-	// since is when the query was first submitted, and at when the answer arrived, which is nil until then.
+	// since is the time at which the query was first submitted, at the time at which the answer arrived; answer is nil until then.
 	since, at time.Time
 	answer    *traffic.Answer
 }
 
 func newMemory() *memory {
 	return &memory{
-		Memory: reconciler.Memory[remembered]{Explanations: reconciler.Explanations{WaitsFor: waitsFor, Detail: outsideDetail, Complete: true}},
-		ended:  map[types.NamespacedName]*argov1.Rollout{},
+		Memory:          reconciler.Memory[rolloutMemory]{Explanations: reconciler.Explanations{WaitsFor: waitsFor, Detail: externalDetail, Complete: true}},
+		deletedRollouts: map[types.NamespacedName]*argov1.Rollout{},
 	}
 }
 
-// waitsFor returns what a gate waits for. A pause is explained, too: it may last for days, and Argo Rollouts may have written the
-// status that began it.
+// waitsFor returns the thing that a gate waits for, for its explanation in the status. A pause is explained, too: it may last
+// for days, and Argo Rollouts may have written the status that began it.
 func waitsFor(gate reconciler.StatusGate) string {
 	if gate.Verdict == string(release.Wait) && gate.Opener == string(release.ByTime) {
 		return "time"
@@ -66,18 +68,18 @@ func waitsFor(gate reconciler.StatusGate) string {
 	return reconciler.WaitsFor(gate)
 }
 
-// outsideDetail returns the message of a gate about a component outside the cluster, which users cannot inspect with kubectl.
-func outsideDetail(gate reconciler.StatusGate) string {
+// externalDetail returns the message of a gate about a component outside the cluster, which users cannot inspect with kubectl.
+func externalDetail(gate reconciler.StatusGate) string {
 	if gate.Name == "weight" || gate.Name == "targets" {
 		return gate.Message
 	}
 	return ""
 }
 
-// explain returns what the status must show about the gates of a decision.
-func (m *memory) explain(s *seen, d rollout.Decision) reconciler.Explanation {
+// explain returns the gates that the status must show for a decision.
+func (m *memory) explain(s *observation, d rollout.Decision) reconciler.Explanation {
 	return m.Explain(s.key(), reconciler.Evaluation{
-		Gates: d.Gates, Shown: shownGates(s.snapshot.Status), Provisional: d.Wake.Equal(s.snapshot.Now), Pruned: m.pruned(), Now: s.snapshot.Now,
+		Gates: d.Gates, Shown: shownGates(s.snapshot.Status), Provisional: d.Wake.Equal(s.snapshot.Now), Pruned: m.prunesStatus(), Now: s.snapshot.Now,
 	})
 }
 
@@ -104,63 +106,64 @@ func gatesOf(e reconciler.Explanation) []argov1.GateStatus {
 
 // isFirst reports whether this is the first reconciliation of a Rollout by this process.
 func (m *memory) isFirst(key types.NamespacedName, uid types.UID) (first bool) {
-	m.Do(key, func(e *remembered) {
+	m.Do(key, func(e *rolloutMemory) {
 		if first = e.uid != uid; first {
-			e.uid, e.compared = uid, false
+			e.uid, e.replicaSetsCompared = uid, false
 		}
 	})
 	return first
 }
 
-// pruned reports whether the installed definition drops status.serin.
-func (m *memory) pruned() bool {
+// prunesStatus reports whether the installed definition drops status.serin.
+func (m *memory) prunesStatus() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.prunes
+	return m.statusPruned
 }
 
-// noticePruning compares the written status with the returned one, and reports whether this is the first sign of pruning.
-func (m *memory) noticePruning(written, stored *argov1.SerinStatus) bool {
+// recordPruning compares the written status with the returned one, and reports whether this is the first sign of pruning.
+func (m *memory) recordPruning(written, stored *argov1.SerinStatus) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	begins := written != nil && stored == nil && !m.prunes
-	if begins || stored != nil {
-		m.prunes = begins
+	firstSign := written != nil && stored == nil && !m.statusPruned
+	if firstSign || stored != nil {
+		m.statusPruned = firstSign
 	}
-	return begins
+	return firstSign
 }
 
-// noticeLostPlace compares the written place in the queue with the returned one, and reports whether this is the first loss.
-func (m *memory) noticeLostPlace(written, stored *argov1.SerinStatus) bool {
+// recordLostPlace compares the written place in the queue with the returned one, and reports whether this is the first loss.
+func (m *memory) recordLostPlace(written, stored *argov1.SerinStatus) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if written == nil || written.Queue == nil {
 		return false
 	}
 	lost := stored == nil || stored.Queue == nil
-	begins := lost && !m.displaces
-	m.displaces = lost
-	return begins
+	firstLoss := lost && !m.placeLost
+	m.placeLost = lost
+	return firstLoss
 }
 
-// unplaced reports whether stored statuses cannot contain a place in the queue.
-func (m *memory) unplaced() bool {
+// losesPlace reports whether stored statuses cannot contain a place in the queue.
+func (m *memory) losesPlace() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.displaces
+	return m.placeLost
 }
 
-// ends remembers a Rollout that was deleted.
-func (m *memory) ends(was *argov1.Rollout) {
+// recordDeleted records a Rollout that was deleted, until its objects are restored.
+func (m *memory) recordDeleted(rollout *argov1.Rollout) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ended[types.NamespacedName{Namespace: was.Namespace, Name: was.Name}] = was
+	m.deletedRollouts[types.NamespacedName{Namespace: rollout.Namespace, Name: rollout.Name}] = rollout
 }
 
-// recordAnswer returns the answer to a query; an empty ID: there is no query. An answer to a request that began before the query was
-// submitted does not count: it may describe an earlier state. An answer remains valid while the same query is repeated.
+// recordAnswer returns the answer to a query; an empty ID: there is no query. An answer to a request that began before the
+// query was submitted does not count: it may describe an earlier state. An answer remains valid while the same query is
+// repeated.
 func (m *memory) recordAnswer(key types.NamespacedName, id string, now time.Time, answers release.Answers) (last externalAnswer) {
-	m.Do(key, func(e *remembered) {
+	m.Do(key, func(e *rolloutMemory) {
 		if e.lastAnswer.id != id {
 			e.lastAnswer = externalAnswer{id: id, since: now}
 		}
@@ -176,23 +179,23 @@ func (m *memory) recordAnswer(key types.NamespacedName, id string, now time.Time
 	return last
 }
 
-// deleted returns the deleted Rollout of that name whose objects are not restored yet; nil: none.
-func (m *memory) deleted(key types.NamespacedName) *argov1.Rollout {
+// deletedRollout returns the deleted Rollout of that name whose objects are not restored yet; nil: none.
+func (m *memory) deletedRollout(key types.NamespacedName) *argov1.Rollout {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ended[key]
+	return m.deletedRollouts[key]
 }
 
-// settled forgets a deleted Rollout.
-func (m *memory) settled(key types.NamespacedName) {
+// forgetDeleted forgets a deleted Rollout.
+func (m *memory) forgetDeleted(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.ended, key)
+	delete(m.deletedRollouts, key)
 }
 
-// keys returns the Rollouts of which something is remembered, including deleted ones.
+// keys returns the Rollouts with state in this memory, including deleted ones.
 func (m *memory) keys() []types.NamespacedName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.AppendSeq(m.Keys(), maps.Keys(m.ended))
+	return slices.AppendSeq(m.Keys(), maps.Keys(m.deletedRollouts))
 }

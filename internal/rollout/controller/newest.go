@@ -33,7 +33,7 @@ func newNewestVersions(live client.Reader, memory *memory) newestVersions {
 }
 
 // requireAll checks an observed Rollout, its workload and its ReplicaSets.
-func (n newestVersions) requireAll(s *seen, object *argov1.Rollout) readyourwrites.WriteCheck {
+func (n newestVersions) requireAll(s *observation, object *argov1.Rollout) readyourwrites.WriteCheck {
 	return n.requireNewestReplicaSets(s, n.requireNewestWorkload(s, n.requireNewest(object)))
 }
 
@@ -42,9 +42,8 @@ func (n newestVersions) forget(key types.NamespacedName) {
 	n.workloads.Forget(key)
 }
 
-// requireNewest prevents a process from acting on an old version of a Rollout: see
-// readyourwrites.NewestVersions. Writes of the Rollout itself contain the version that they are based on, which proves that it is the
-// newest.
+// requireNewest prevents a process from acting on an old version of a Rollout: see readyourwrites.NewestVersions. Writes of the
+// Rollout itself contain the version that they are based on, which proves that it is the newest.
 func (n newestVersions) requireNewest(object *argov1.Rollout) readyourwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
 		if _, itself := written.(*argov1.Rollout); itself {
@@ -55,8 +54,8 @@ func (n newestVersions) requireNewest(object *argov1.Rollout) readyourwrites.Wri
 }
 
 // requireNewestWorkload does the same for the workload whose template a Rollout has: with an old version, a release of a previous
-// template would start. It is checked at writes of the Rollout itself as well, whose version says nothing about the workload.
-func (n newestVersions) requireNewestWorkload(s *seen, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
+// template would start. It is checked at writes of the Rollout itself as well, because their version does not cover the workload.
+func (n newestVersions) requireNewestWorkload(s *observation, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
 	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() == replicaSetKind { // which is read in each reconciliation
 		return check
 	}
@@ -71,12 +70,12 @@ func (n newestVersions) requireNewestWorkload(s *seen, check readyourwrites.Writ
 	}
 }
 
-// requireNewestReplicaSets does the same for its ReplicaSets, all of which are read once, at the first write for a Rollout: in an old
-// list, one of them may be missing, be deleted by now, or have pods that it has lost. This would lead to surplus ReplicaSets and pods, or
-// to users without pods.
-func (n newestVersions) requireNewestReplicaSets(s *seen, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
+// requireNewestReplicaSets does the same for its ReplicaSets, all of which are read once, at the first write for a Rollout: in
+// an old list, one of them may be missing, be deleted by now, or have pods that it has lost. This would lead to surplus
+// ReplicaSets and pods, or to users without pods.
+func (n newestVersions) requireNewestReplicaSets(s *observation, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
-		if err := check(ctx, written); err != nil || n.memory.Own(s.key()).compared {
+		if err := check(ctx, written); err != nil || n.memory.Own(s.key()).replicaSetsCompared {
 			return err
 		}
 		selector, err := metav1.LabelSelectorAsSelector(s.spec.Selector)
@@ -87,10 +86,10 @@ func (n newestVersions) requireNewestReplicaSets(s *seen, check readyourwrites.W
 		if err := n.live.List(ctx, &live, client.InNamespace(s.object.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 			return fmt.Errorf("read the ReplicaSets of Rollout %s from the API server: %w", s.key(), err)
 		}
-		missing := maps.Clone(s.sets)
+		missing := maps.Clone(s.replicaSets)
 		for i := range live.Items {
 			rs := &live.Items[i]
-			if metav1.IsControlledBy(rs, s.object) && older(s.sets[rs.Name], rs) {
+			if metav1.IsControlledBy(rs, s.object) && isOlder(s.replicaSets[rs.Name], rs) {
 				return staleError(rs)
 			}
 			delete(missing, rs.Name)
@@ -100,13 +99,13 @@ func (n newestVersions) requireNewestReplicaSets(s *seen, check readyourwrites.W
 				return staleError(rs)
 			}
 		}
-		n.memory.Do(s.key(), func(e *remembered) { e.compared = true })
+		n.memory.Do(s.key(), func(e *rolloutMemory) { e.replicaSetsCompared = true })
 		return nil
 	}
 }
 
-// older reports whether the cache has an old version of a ReplicaSet: its spec was changed since, or it has lost pods.
-func older(cached, live *appsv1.ReplicaSet) bool {
+// isOlder reports whether the cache has an old version of a ReplicaSet: its spec was changed since, or it has lost pods.
+func isOlder(cached, live *appsv1.ReplicaSet) bool {
 	return cached == nil || cached.UID != live.UID || cached.Generation < live.Generation ||
 		cached.Status.AvailableReplicas > live.Status.AvailableReplicas
 }

@@ -67,7 +67,7 @@ func TestRequireNewestWorkload(t *testing.T) {
 		name         string
 		kind         string
 		live         string // its UID in the API server; empty: it does not exist
-		uid, version string // as the cache has it
+		uid, version string // withFormerStrategy the cache has it
 		known        string // the version of it that is known; empty: none
 		behind       bool
 		reads        int
@@ -101,7 +101,7 @@ func TestRequireNewestWorkload(t *testing.T) {
 			object := at(test.version)
 			rollout := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}}
 			asked := 0
-			check := p.reconciler.newest.requireNewestWorkload(&seen{object: rollout, workload: &workloadObject{object: object}}, func(context.Context, client.Object) error {
+			check := p.reconciler.newest.requireNewestWorkload(&observation{object: rollout, workload: &workloadObject{object: object}}, func(context.Context, client.Object) error {
 				asked++
 				return nil
 			})
@@ -151,10 +151,10 @@ func TestRequireNewestReplicaSets(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := newFakeCluster(t, live, strangers)
-			s := &seen{object: rollout, sets: map[string]*appsv1.ReplicaSet{}}
+			s := &observation{object: rollout, replicaSets: map[string]*appsv1.ReplicaSet{}}
 			s.spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "cart"}}
 			for _, rs := range test.cached {
-				s.sets[rs.Name] = rs
+				s.replicaSets[rs.Name] = rs
 			}
 			check := p.reconciler.newest.requireNewestReplicaSets(s, func(context.Context, client.Object) error { return nil })
 			for range 2 { // what was found to be current is not read again

@@ -14,13 +14,13 @@ import (
 )
 
 // observeAnalysisRuns lists the AnalysisRuns of the Rollout, oldest first.
-func (o *Observer) observeAnalysisRuns(ctx context.Context, s *seen) error {
+func (o *Observer) observeAnalysisRuns(ctx context.Context, s *observation) error {
 	var runs argov1.AnalysisRunList
 	if err := o.Client.List(ctx, &runs, OwnedBy(s.object)...); err != nil {
 		return fmt.Errorf("list the AnalysisRuns of Rollout %s: %w", s.key(), err)
 	}
 	for i := range runs.Items {
-		s.snapshot.AnalysisRuns = append(s.snapshot.AnalysisRuns, runValue(&runs.Items[i]))
+		s.snapshot.AnalysisRuns = append(s.snapshot.AnalysisRuns, analysisRunOf(&runs.Items[i]))
 	}
 	slices.SortFunc(s.snapshot.AnalysisRuns, func(a, b rollout.AnalysisRun) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
@@ -29,13 +29,13 @@ func (o *Observer) observeAnalysisRuns(ctx context.Context, s *seen) error {
 }
 
 // observeExperiments lists the Experiments of the Rollout, oldest first.
-func (o *Observer) observeExperiments(ctx context.Context, s *seen) error {
+func (o *Observer) observeExperiments(ctx context.Context, s *observation) error {
 	var experiments argov1.ExperimentList
 	if err := o.Client.List(ctx, &experiments, OwnedBy(s.object)...); err != nil {
 		return fmt.Errorf("list the Experiments of Rollout %s: %w", s.key(), err)
 	}
 	for i := range experiments.Items {
-		s.snapshot.Experiments = append(s.snapshot.Experiments, experimentValue(&experiments.Items[i], currentExperimentStep(s)))
+		s.snapshot.Experiments = append(s.snapshot.Experiments, experimentOf(&experiments.Items[i], currentExperimentStep(s)))
 	}
 	slices.SortFunc(s.snapshot.Experiments, func(a, b rollout.Experiment) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
@@ -44,7 +44,7 @@ func (o *Observer) observeExperiments(ctx context.Context, s *seen) error {
 }
 
 // currentExperimentStep returns the experiment of the current step; nil: it has none.
-func currentExperimentStep(s *seen) *argov1.RolloutExperimentStep {
+func currentExperimentStep(s *observation) *argov1.RolloutExperimentStep {
 	c, at := s.spec.Strategy.Canary, s.object.Status.CurrentStepIndex
 	if c == nil || at == nil || *at < 0 || int(*at) >= len(c.Steps) {
 		return nil
@@ -52,7 +52,7 @@ func currentExperimentStep(s *seen) *argov1.RolloutExperimentStep {
 	return c.Steps[*at].Experiment
 }
 
-func runValue(run *argov1.AnalysisRun) rollout.AnalysisRun {
+func analysisRunOf(run *argov1.AnalysisRun) rollout.AnalysisRun {
 	v := rollout.AnalysisRun{
 		Name: run.Name, Hash: run.Labels[argov1.PodTemplateHashLabel], Type: run.Labels[argov1.RolloutTypeLabel],
 		Created: run.CreationTimestamp.Time, Phase: run.Status.Phase, Message: run.Status.Message,
@@ -81,8 +81,8 @@ func decidingMetric(run *argov1.AnalysisRun) rollout.Metric {
 	return rollout.Metric{}
 }
 
-// experimentValue returns what a decision needs to know about an Experiment. step is the current one.
-func experimentValue(experiment *argov1.Experiment, step *argov1.RolloutExperimentStep) rollout.Experiment {
+// experimentOf returns an Experiment in the form of a snapshot. step is the current one.
+func experimentOf(experiment *argov1.Experiment, step *argov1.RolloutExperimentStep) rollout.Experiment {
 	v := rollout.Experiment{
 		Name: experiment.Name, Hash: experiment.Labels[argov1.PodTemplateHashLabel], Created: experiment.CreationTimestamp.Time,
 		Phase: experiment.Status.Phase, Message: experiment.Status.Message,

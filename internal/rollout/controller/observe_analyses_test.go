@@ -34,7 +34,7 @@ func TestTheDecidingMetric(t *testing.T) {
 		{"the first is only recorded", metrics, []argov1.MetricResult{recorded, result("errors", argov1.AnalysisPhaseInconclusive, "2")}, rollout.Metric{Value: "2", Limit: "result < 1", Query: "rate(errors)"}},
 	} {
 		run := &argov1.AnalysisRun{Spec: argov1.AnalysisRunSpec{Metrics: test.metrics}, Status: argov1.AnalysisRunStatus{MetricResults: test.results}}
-		if got := runValue(run).Metric; got != test.want {
+		if got := analysisRunOf(run).Metric; got != test.want {
 			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
 		}
 	}

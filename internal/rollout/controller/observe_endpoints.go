@@ -9,10 +9,10 @@ import (
 )
 
 // observeEndpoints counts the published endpoints of the pods of each revision.
-func (o *Observer) observeEndpoints(ctx context.Context, s *seen) error {
+func (o *Observer) observeEndpoints(ctx context.Context, s *observation) error {
 	reader := endpoints.Reader{Client: o.Client, Indexed: true, Unread: o.EndpointsUnread}
 	for _, name := range rollout.ServicesWithEndpoints(s.spec.Strategy) {
-		s.things = append(s.things, endpoints.Of(s.object.Namespace, name))
+		s.dependencies = append(s.dependencies, endpoints.Of(s.object.Namespace, name))
 		published, err := reader.Of(ctx, s.object.Namespace, name)
 		if err != nil {
 			return err

@@ -121,7 +121,7 @@ func TestEndpointsBringTheirRolloutBack(t *testing.T) {
 		{"another pod of the same ReplicaSet", "cart-1-aaaaa", "cart-1-bbbbb", 0},
 		{"a pod of another ReplicaSet", "cart-1-aaaaa", "cart-2-aaaaa", 1},
 	} {
-		if got := p.reconciler.Touched(t.Context(), endpoints.Kind, slice(tc.before), slice(tc.after)); len(got) != tc.want {
+		if got := p.reconciler.AffectedReleases(t.Context(), endpoints.Kind, slice(tc.before), slice(tc.after)); len(got) != tc.want {
 			t.Errorf("%s: brings back %v", tc.name, got)
 		}
 	}

@@ -15,44 +15,44 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// askAgain is the interval between a negative answer and the next query.
-const askAgain = 10 * time.Second
+// negativeAnswerRetry is the interval between a negative answer and the next query.
+const negativeAnswerRetry = 10 * time.Second
 
-// textUnasked is the reason for which a release waits until the first answer arrives.
-const textUnasked = "waiting for its first answer"
+// textFirstAnswerPending is the reason for which a release waits until the first answer arrives.
+const textFirstAnswerPending = "waiting for its first answer"
 
-// observeLoadBalancers submits a query about load balancers outside the cluster, and uses the last answer. It does not wait for the
-// answer, which requeues the release.
-func (o *Observer) observeLoadBalancers(_ context.Context, s *seen) error {
+// observeLoadBalancers submits a query about load balancers outside the cluster, and uses the last answer. It does not wait for
+// the answer, which requeues the release.
+func (o *Observer) observeLoadBalancers(_ context.Context, s *observation) error {
 	if o.Queries == nil {
-		if o.Beside {
-			s.recallAnswer()
+		if o.AnswersFromStatus {
+			s.useStoredAnswer()
 		}
 		return nil
 	}
 	s.snapshot.Router.ExternalLoadBalancer = true
-	asking := queryrunner.Key{NamespacedName: s.key(), UID: s.object.UID}
-	question, due := s.question()
+	key := queryrunner.Key{NamespacedName: s.key(), UID: s.object.UID}
+	question, due := s.externalQuestion()
 	if !due {
 		o.memory.recordAnswer(s.key(), "", s.snapshot.Now, nil)
-		o.Queries.Submit(asking, nil)
+		o.Queries.Submit(key, nil)
 		return nil
 	}
-	query, err := queryOf(question)
+	query, err := newQuery(question)
 	if err != nil {
 		return fmt.Errorf("encode the query about Rollout %s: %w", s.key(), err)
 	}
-	last := o.memory.recordAnswer(s.key(), query.ID, s.snapshot.Now, o.Queries.Answers(asking))
-	o.Queries.Submit(asking, last.next(query, s.snapshot.Now))
+	last := o.memory.recordAnswer(s.key(), query.ID, s.snapshot.Now, o.Queries.Answers(key))
+	o.Queries.Submit(key, last.dueQueries(query, s.snapshot.Now))
 	s.useAnswer(last.answer)
 	return nil
 }
 
-// recallAnswer takes the last answer from the gates in the status.
-func (s *seen) recallAnswer() {
+// useStoredAnswer takes the last answer from the gates in the status.
+func (s *observation) useStoredAnswer() {
 	snapshot := s.snapshot
 	snapshot.Spec = s.spec
-	if weighed, backings := rollout.ExternalConfirmations(snapshot); !weighed && len(backings) == 0 {
+	if weighed, targets := rollout.ExternalConfirmations(snapshot); !weighed && len(targets) == 0 {
 		return
 	}
 	weights := s.object.Status.Canary.Weights
@@ -65,29 +65,29 @@ func (s *seen) recallAnswer() {
 	}
 }
 
-// next returns the query if it has no answer yet or if, some time ago, the answer was negative.
-func (a externalAnswer) next(query release.Query, now time.Time) []release.Query {
+// dueQueries returns the query if it has no answer yet, or if its answer was negative and negativeAnswerRetry has passed.
+func (a externalAnswer) dueQueries(query release.Query, now time.Time) []release.Query {
 	switch {
 	case a.answer == nil:
 		query.Since = a.since
-	case a.answer.Holds || now.Before(a.at.Add(askAgain)):
+	case a.answer.Holds || now.Before(a.at.Add(negativeAnswerRetry)):
 		return nil
 	default:
-		query.Since = a.at.Add(askAgain)
+		query.Since = a.at.Add(negativeAnswerRetry)
 	}
 	return []release.Query{query}
 }
 
-// question returns what a query about a Rollout asks; false: there is no query.
-func (s *seen) question() (traffic.Question, bool) {
+// externalQuestion returns the question of the query about a Rollout; false: there is no query.
+func (s *observation) externalQuestion() (traffic.Question, bool) {
 	snapshot := s.snapshot
 	snapshot.Spec = s.spec
-	weighed, backings := rollout.ExternalConfirmations(snapshot)
+	weighed, targets := rollout.ExternalConfirmations(snapshot)
 	question := traffic.Question{Namespace: s.object.Namespace}
 	if weighed {
 		question.Forwards = s.forwards
 	}
-	for _, b := range backings {
+	for _, b := range targets {
 		backing := traffic.Backing{Service: b.Service, Hash: b.Hash}
 		for _, rs := range snapshot.ReplicaSets {
 			if rs.Hash == b.Hash {
@@ -99,8 +99,8 @@ func (s *seen) question() (traffic.Question, bool) {
 	return question, len(question.Forwards) > 0 || len(question.Backings) > 0
 }
 
-// queryOf returns a query whose ID is derived from its question: another weight is another query.
-func queryOf(q traffic.Question) (release.Query, error) {
+// newQuery returns a query whose ID is derived from its question: another weight is another query.
+func newQuery(q traffic.Question) (release.Query, error) {
 	text, err := json.Marshal(q)
 	if err != nil {
 		return release.Query{}, err
@@ -110,15 +110,15 @@ func queryOf(q traffic.Question) (release.Query, error) {
 }
 
 // useAnswer adds an answer to the snapshot; nil: there is none yet.
-func (s *seen) useAnswer(answer *traffic.Answer) {
+func (s *observation) useAnswer(answer *traffic.Answer) {
 	router := &s.snapshot.Router
 	if answer == nil {
-		router.Confirmed, router.UnconfirmedReason = new(false), textUnasked
+		router.Confirmed, router.UnconfirmedReason = new(false), textFirstAnswerPending
 		return
 	}
 	router.LoadBalancers = answer.Balancers
 	for _, event := range answer.Events {
-		s.balancerEvents = append(s.balancerEvents, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message, Persistent: true})
+		s.loadBalancerEvents = append(s.loadBalancerEvents, release.Event{Type: eventType(event.Warning), Reason: event.Reason, Message: event.Message, Persistent: true})
 	}
 	switch {
 	case !answer.Holds:

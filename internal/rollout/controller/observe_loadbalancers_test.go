@@ -103,7 +103,7 @@ func TestAStepWaitsForTheLoadBalancer(t *testing.T) {
 	}
 	p.clock.Step(reconciler.ExplainAfter)
 	p.settle()
-	p.explains(textUnasked)
+	p.explains(textFirstAnswerPending)
 	p.hears(q, late)
 	p.until("TargetGroupUnverified: it has weight 0, and 10 is wanted")
 	p.at(0, 10)
@@ -183,7 +183,7 @@ func TestAQueryThatCannotBeSentIsExplained(t *testing.T) {
 	p.at(0, 10)
 	p.clock.Step(reconciler.ExplainAfter)
 	p.settle()
-	reader := Observer{Client: p.client, Reader: p.client, Routers: p.reconciler.Routers, Applier: p.reconciler.Applier, Runs: p.reconciler.Runs, Beside: true}
+	reader := Observer{Client: p.client, Reader: p.client, Routers: p.reconciler.Routers, Applier: p.reconciler.Applier, Runs: p.reconciler.Runs, AnswersFromStatus: true}
 	beside, err := reader.Snapshot(p.Context(), p.rollout(), p.clock.Now())
 	if err != nil || beside.Router.Confirmed == nil || *beside.Router.Confirmed || beside.Router.UnconfirmedReason != "a fault in Serin" {
 		t.Errorf("an observer beside the process observes %+v: %v", beside.Router, err)

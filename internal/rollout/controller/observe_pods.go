@@ -14,23 +14,23 @@ import (
 )
 
 // observePods lists the pods if a restart is due. They are not watched, because nothing else needs them.
-func (o *Observer) observePods(ctx context.Context, s *seen) error {
+func (o *Observer) observePods(ctx context.Context, s *observation) error {
 	if !rollout.IsRestartDue(s.spec, s.object.Status, s.snapshot.Now) {
 		return nil
 	}
 	for _, rs := range s.snapshot.ReplicaSets {
-		pods, err := listPods(ctx, o.Reader, s.sets[rs.Name])
+		pods, err := listPods(ctx, o.Reader, s.replicaSets[rs.Name])
 		if err != nil {
 			return err
 		}
 		for i := range pods {
-			s.snapshot.Pods = append(s.snapshot.Pods, podValue(&pods[i], rs.Name))
+			s.snapshot.Pods = append(s.snapshot.Pods, podOf(&pods[i], rs.Name))
 		}
 	}
 	return nil
 }
 
-func podValue(pod *corev1.Pod, set string) rollout.Pod {
+func podOf(pod *corev1.Pod, set string) rollout.Pod {
 	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})

@@ -11,14 +11,14 @@ import (
 )
 
 // observeReplicaSets claims the ReplicaSets of the Rollout, and finds the one of its template.
-func (o *Observer) observeReplicaSets(ctx context.Context, s *seen) error {
+func (o *Observer) observeReplicaSets(ctx context.Context, s *observation) error {
 	sets, err := adopter{o.Client, o.Reader}.claimReplicaSets(ctx, s)
 	if err != nil {
 		return err
 	}
 	replicaset.SortByAge(sets)
 	for _, rs := range sets {
-		s.sets[rs.Name] = rs
+		s.replicaSets[rs.Name] = rs
 		s.snapshot.ReplicaSets = append(s.snapshot.ReplicaSets, replicaset.Observe(rs))
 	}
 	if s.spec.Selector != nil {

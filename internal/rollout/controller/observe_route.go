@@ -20,7 +20,7 @@ func (o *Observer) routersOf(object *argov1.Rollout) ([]traffic.Router, error) {
 }
 
 // target returns the Rollout in the form that a router needs to read its route.
-func (s *seen) target(router traffic.Router) traffic.Target {
+func (s *observation) target(router traffic.Router) traffic.Target {
 	canary, stable := s.object.Status.CurrentPodHash, s.object.Status.StableRS
 	if weights := s.object.Status.Canary.Weights; weights != nil {
 		canary, stable = weights.Canary.PodTemplateHash, weights.Stable.PodTemplateHash
@@ -33,9 +33,9 @@ func (s *seen) target(router traffic.Router) traffic.Target {
 	return router.Target(object, canary, stable)
 }
 
-// observeRoute reads the route of each router, and whether the router serves it. Routes that cannot be read are skipped: validation
-// reports them.
-func (o *Observer) observeRoute(ctx context.Context, s *seen) error {
+// observeRoute reads the route of each router, and whether the router serves it. Routes that cannot be read are skipped:
+// validation reports them.
+func (o *Observer) observeRoute(ctx context.Context, s *observation) error {
 	routers, err := o.routersOf(s.object)
 	if err != nil {
 		return nil //nolint:nilerr // see validateRoutes
@@ -45,9 +45,9 @@ func (o *Observer) observeRoute(ctx context.Context, s *seen) error {
 		target := s.target(router)
 		refs, err := o.Applier.Refs(ctx, router.Renderer, target)
 		for _, ref := range refs {
-			s.things = append(s.things, watching.Object{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
-			if !slices.Contains(s.kinds, ref.GVK) {
-				s.kinds = append(s.kinds, ref.GVK)
+			s.dependencies = append(s.dependencies, watching.Object{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
+			if !slices.Contains(s.watchedKinds, ref.GVK) {
+				s.watchedKinds = append(s.watchedKinds, ref.GVK)
 			}
 		}
 		if reconciler.NeedsUser(err) {

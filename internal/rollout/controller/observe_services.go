@@ -12,7 +12,7 @@ import (
 )
 
 // observeServices reads the Services that the strategy names, and those with the mark of the Rollout.
-func (o *Observer) observeServices(ctx context.Context, s *seen) error {
+func (o *Observer) observeServices(ctx context.Context, s *observation) error {
 	objects := managedObjects{o.Client}
 	managed, err := objects.managedServices(ctx, s.key())
 	if err != nil {
@@ -21,7 +21,7 @@ func (o *Observer) observeServices(ctx context.Context, s *seen) error {
 	if err := o.observeFormerRouters(s, managed); err != nil {
 		return err
 	}
-	record, names := s.record(), namesOf(managed)
+	record, names := s.serviceRecord(), namesOf(managed)
 	for _, name := range rollout.ServiceNames(s.spec.Strategy) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
@@ -29,7 +29,7 @@ func (o *Observer) observeServices(ctx context.Context, s *seen) error {
 	}
 	s.snapshot.Services = map[string]rollout.Service{}
 	for _, name := range names {
-		s.things = append(s.things, watching.Object{Kind: serviceKind.GroupKind(), Namespace: s.object.Namespace, Name: name})
+		s.dependencies = append(s.dependencies, watching.Object{Kind: serviceKind.GroupKind(), Namespace: s.object.Namespace, Name: name})
 		found, err := objects.getService(ctx, s.object.Namespace, name)
 		if err != nil {
 			return err

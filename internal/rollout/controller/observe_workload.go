@@ -34,7 +34,7 @@ type workloadObject struct {
 
 // observeWorkload takes the template and the selector from the workload that the spec refers to. They are never written to the
 // Rollout.
-func (o *Observer) observeWorkload(ctx context.Context, s *seen) error {
+func (o *Observer) observeWorkload(ctx context.Context, s *observation) error {
 	ref := s.object.Spec.WorkloadRef
 	if ref == nil {
 		return nil
@@ -51,16 +51,16 @@ func (o *Observer) observeWorkload(ctx context.Context, s *seen) error {
 	if kind == replicaSetKind {
 		// The cache contains only ReplicaSets of Rollouts, so no watch notifies of its changes.
 		err = o.Reader.Get(ctx, key, object)
-		s.again = s.snapshot.Now.Add(o.Resync)
+		s.retryAt = s.snapshot.Now.Add(o.Resync)
 	} else {
-		s.things = append(s.things, watching.Object{Kind: kind.GroupKind(), Namespace: key.Namespace, Name: key.Name})
-		s.kinds = append(s.kinds, kind)
+		s.dependencies = append(s.dependencies, watching.Object{Kind: kind.GroupKind(), Namespace: key.Namespace, Name: key.Name})
+		s.watchedKinds = append(s.watchedKinds, kind)
 		err = o.Client.Get(ctx, key, object)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
 		if kind == replicaSetKind {
-			s.missing = true
+			s.needsRetry = true
 		}
 		s.workload = &workloadObject{problem: fmt.Sprintf("%s %q not found", resourceOf[kind], key)}
 		return nil
@@ -86,7 +86,7 @@ func kindOf(ref argov1.ObjectRef) (kind schema.GroupVersionKind, supported bool)
 }
 
 // useWorkload copies the template, the selector and the scale of the workload.
-func (s *seen) useWorkload(object *unstructured.Unstructured, kind schema.GroupVersionKind) error {
+func (s *observation) useWorkload(object *unstructured.Unstructured, kind schema.GroupVersionKind) error {
 	var form struct {
 		Template corev1.PodTemplateSpec `json:"template"`
 		Spec     struct {
@@ -128,8 +128,8 @@ func emptyTemplate(template corev1.PodTemplateSpec) bool {
 	return len(template.Labels) == 0 && len(template.Annotations) == 0
 }
 
-// found returns what validation needs to know about the workload.
-func (w *workloadObject) found(spec argov1.RolloutSpec) rollout.ReferencedWorkload {
+// referencedWorkload returns the workload in the form that validation needs.
+func (w *workloadObject) referencedWorkload(spec argov1.RolloutSpec) rollout.ReferencedWorkload {
 	if w == nil {
 		return rollout.ReferencedWorkload{}
 	}
@@ -137,8 +137,8 @@ func (w *workloadObject) found(spec argov1.RolloutSpec) rollout.ReferencedWorklo
 }
 
 // observeFormerWorkloads finds the Deployments that the Rollout has scaled down and no longer refers to.
-func (o *Observer) observeFormerWorkloads(ctx context.Context, s *seen) error {
-	if !slices.Contains(o.Marked, deploymentKind) {
+func (o *Observer) observeFormerWorkloads(ctx context.Context, s *observation) error {
+	if !slices.Contains(o.MarkedKinds, deploymentKind) {
 		return nil
 	}
 	marked, err := managedObjects{o.Client}.markedWorkloads(ctx, s.key())

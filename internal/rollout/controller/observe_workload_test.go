@@ -51,7 +51,7 @@ func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
 		"deleted": func(p *fakeCluster) {
 			was := p.rollout()
 			p.deleteRollout()
-			p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
+			p.reconciler.AffectedReleases(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 		},
 		"deleted while no process runs": func(p *fakeCluster) { p.deleteRollout(); p.restart() },
 		"the reference removed": func(p *fakeCluster) {
@@ -65,7 +65,7 @@ func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newFakeCluster(t, lentCart, lender, cartService)
-			p.configure(func(parts *Parts) { parts.Marked = parts.Routers.MarkedKinds() })
+			p.configure(func(parts *Parts) { parts.MarkedKinds = parts.Routers.MarkedKinds() })
 			p.settle()
 			if replicas, _ := p.lender(); replicas != 0 {
 				t.Fatalf("the Deployment has %d replicas", replicas)
@@ -100,7 +100,7 @@ func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
 // however many others the namespace has.
 func TestDeploymentsOfOthersAreNotVisited(t *testing.T) {
 	p := newFakeCluster(t, lentCart, lender, cartService)
-	p.configure(func(parts *Parts) { parts.Marked = parts.Routers.MarkedKinds() })
+	p.configure(func(parts *Parts) { parts.MarkedKinds = parts.Routers.MarkedKinds() })
 	var selected []string
 	counting := interceptor.NewClient(p.client, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -119,15 +119,16 @@ func TestDeploymentsOfOthersAreNotVisited(t *testing.T) {
 	}
 }
 
-// TestScaleDownNeverLeavesADeploymentAlone: with scaleDown never, Serin neither restores the replicas of the Deployment, which would
-// serve beside those of the Rollout, nor removes those that its user adds. It restores them when the reference is removed.
+// TestScaleDownNeverLeavesADeploymentAlone: with scaleDown never, Serin neither restores the replicas of the Deployment, which
+// would serve in addition to those of the Rollout, nor removes those that its user adds. It restores them when the reference is
+// removed.
 func TestScaleDownNeverLeavesADeploymentAlone(t *testing.T) {
 	for name, test := range map[string]struct{ applied, want int64 }{
 		"the user does nothing": {0, 3}, "the user scales it up": {4, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newFakeCluster(t, lentCart, lender, cartService)
-			p.configure(func(parts *Parts) { parts.Marked = parts.Routers.MarkedKinds() })
+			p.configure(func(parts *Parts) { parts.MarkedKinds = parts.Routers.MarkedKinds() })
 			p.settle()
 			if replicas, _ := p.lender(); replicas != 0 {
 				t.Fatalf("the Deployment has %d replicas", replicas)
@@ -143,7 +144,7 @@ func TestScaleDownNeverLeavesADeploymentAlone(t *testing.T) {
 			}
 			was := p.rollout()
 			p.deleteRollout()
-			p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
+			p.reconciler.AffectedReleases(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 			for range 5 {
 				if _, err := p.pass(); err != nil {
 					t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// otherController returns the sign of an Argo Rollouts that acts on a release instead of Serin. The administrator is notified when Serin begins to
-// leave releases to it, and when it continues with them.
+// otherController returns the sign of an Argo Rollouts that acts on a release instead of Serin. The administrator is notified
+// when Serin begins to leave releases to Argo Rollouts, and when Serin continues with them.
 func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (othercontroller.Sign, error) {
 	sign, err := r.OtherController.ActingSign(ctx, key.Namespace, now)
 	if err != nil {
@@ -23,20 +23,20 @@ func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedNa
 	if sign.Text != "" {
 		message = rollout.OtherControllerGate(sign.Text, sign.Until).Message
 	}
-	r.left.SetReason(ctx, key, message, r.showOtherController)
+	r.ceded.SetReason(ctx, key, message, r.showOtherController)
 	return sign, nil
 }
 
-// showOtherController shows in the health of the process to which other controller releases are left; empty: to none.
+// showOtherController reports in the health of the process to which other controller releases are left; empty: to none.
 func (r *Reconciler) showOtherController(message string) {
 	if r.Health != nil {
 		r.Health("peer of Rollouts", message)
 	}
 }
 
-// leaveTo ends a reconciliation because another controller acts on the Rollout. Serin still rolls its own release back, for
+// cedeTo ends a reconciliation because another controller acts on the Rollout. Serin still rolls its own release back, for
 // example at a deadline.
-func (r *Reconciler) leaveTo(other othercontroller.Sign, s *seen, d rollout.Decision) reconcile.Result {
+func (r *Reconciler) cedeTo(other othercontroller.Sign, s *observation, d rollout.Decision) reconcile.Result {
 	releases.Settle(r.Queue, s.object, s.object, false)
 	wake := other.Until
 	if d.Wake.After(s.snapshot.Now) {

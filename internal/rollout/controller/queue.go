@@ -23,16 +23,16 @@ func IndexPlaces(ctx context.Context, indexer client.FieldIndexer) error {
 	return releases.Index(ctx, indexer)
 }
 
-// Queued returns the Rollouts as the queue reads them. indexed is true for a reader with the index of IndexPlaces.
+// Queued returns Rollouts as a kind of the queue. indexed is true for a reader with the index of IndexPlaces.
 func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Queued(reader, indexed) }
 
-// observeQueueSlot determines whether a release may start beside those in progress.
-func (o *Observer) observeQueueSlot(ctx context.Context, s *seen) (err error) {
+// observeQueueSlot determines whether a release may start in addition to those in progress.
+func (o *Observer) observeQueueSlot(ctx context.Context, s *observation) (err error) {
 	s.snapshot.Spec = s.spec
 	if !o.Queue.Limits() || !rollout.MayStartRelease(s.snapshot) {
 		return nil
 	}
-	s.snapshot.Pruned = o.memory.unplaced()
+	s.snapshot.Pruned = o.memory.losesPlace()
 	s.snapshot.QueueSlot, err = o.Queue.MayStart(ctx, rollout.QueueEntryOf(s.object), s.snapshot.Pruned, s.snapshot.Now)
 	return err
 }

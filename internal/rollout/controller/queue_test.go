@@ -17,17 +17,17 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// beside is a cluster with a release of another kind, and a queue that lets one of the two be in progress.
-type beside struct {
+// sharedQueueCluster is a cluster with a release of another kind, and a queue that lets one of the two be in progress.
+type sharedQueueCluster struct {
 	*fakeCluster
 	line  *queue.Queue
 	other queue.StoredEntry
 	woken []types.NamespacedName
 }
 
-func newBeside(t *testing.T, manifests ...string) *beside {
+func newBeside(t *testing.T, manifests ...string) *sharedQueueCluster {
 	t.Helper()
-	b := &beside{fakeCluster: newFakeCluster(t, manifests...), line: queue.New(release.ConcurrencyLimits{Cluster: 1}, "")}
+	b := &sharedQueueCluster{fakeCluster: newFakeCluster(t, manifests...), line: queue.New(release.ConcurrencyLimits{Cluster: 1}, "")}
 	b.other = queue.StoredEntry{Place: release.QueueEntry{Kind: "Canary", Namespace: "shop", Name: "cart"}, Version: "1"}
 	b.line.Register(queue.Kind{
 		Name: "Canary",
@@ -44,7 +44,7 @@ func newBeside(t *testing.T, manifests ...string) *beside {
 }
 
 // moves sets whether the other release is in progress.
-func (b *beside) moves(is bool) {
+func (b *sharedQueueCluster) moves(is bool) {
 	b.Helper()
 	was := b.other.Place
 	b.other.Place.InProgress = is
@@ -53,7 +53,7 @@ func (b *beside) moves(is bool) {
 	}
 }
 
-func (b *beside) waits(t *testing.T) {
+func (b *sharedQueueCluster) waits(t *testing.T) {
 	t.Helper()
 	status := b.rollout().Status
 	if status.Phase != argov1.RolloutPhaseProgressing || !slices.Equal(b.sets(), []string{"cart:1=2"}) {
@@ -122,13 +122,13 @@ func TestARolloutThatEndsWakesTheNext(t *testing.T) {
 		Wake: func(key types.NamespacedName) { woken = append(woken, key) },
 	})
 	kind := schema.GroupKind{Group: "argoproj.io", Kind: argov1.RolloutKind}
-	b.reconciler.Touched(t.Context(), kind, before, moving)
+	b.reconciler.AffectedReleases(t.Context(), kind, before, moving)
 	if len(woken) > 0 {
 		t.Fatalf("woke %v as it began", woken)
 	}
 	b.edit(image("cart:1"))
 	b.settle()
-	b.reconciler.Touched(t.Context(), kind, moving, b.rollout())
+	b.reconciler.AffectedReleases(t.Context(), kind, moving, b.rollout())
 	if want := (types.NamespacedName{Namespace: other.Namespace, Name: other.Name}); !slices.Equal(woken, []types.NamespacedName{want}) {
 		t.Errorf("woke %v", woken)
 	}

@@ -6,8 +6,8 @@
 //   - write (write.go): statusWriter writes the status, if it changes.
 //   - report (report.go): reporter records events, sends notifications and sets metrics.
 //
-// What a process remembers between reconciliations is in memory.go, and what requeues a Rollout in watch.go. A new effect needs a case
-// in apply.go, and a new part of the snapshot a method of Observer that observe calls.
+// memory.go contains the state that a process keeps between reconciliations, and watch.go the watches that requeue a Rollout. A
+// new effect needs a case in apply.go, and a new part of the snapshot a method of Observer that observe calls.
 //
 // It must not decide anything about a release: an if on a phase belongs in the state machine. It must not wait for any
 // service but the API server.
@@ -39,16 +39,16 @@ import (
 // Parts are what a reconciliation of a Rollout needs.
 type Parts struct {
 	Observer
-	Clock    clock.PassiveClock
-	Recorder *telemetry.Recorder
-	Standing *telemetry.OngoingEvents
-	Metrics  *telemetry.Metrics
+	Clock         clock.PassiveClock
+	Recorder      *telemetry.Recorder
+	OngoingEvents *telemetry.OngoingEvents
+	Metrics       *telemetry.Metrics
 	// Notifications dispatches notifications; nil: there are none.
 	Notifications *dispatch.Dispatcher
-	// Watch makes sure that changes of objects of these kinds requeue their releases. Add sets it; a caller without a manager
-	// provides it.
+	// Watch starts watches of these kinds, so that changes of their objects requeue the releases. Add sets it; a caller without a
+	// manager must provide it.
 	Watch func(kinds []schema.GroupVersionKind) error
-	// Health shows a message about the health of a part to the administrator; an empty one removes it. nil: it is not shown.
+	// Health reports a message about the health of a part to the administrator; an empty message clears it. nil: no report.
 	Health func(part, message string)
 }
 
@@ -58,7 +58,7 @@ type Reconciler struct {
 
 	frame      *reconciler.Frame[*argov1.Rollout, argov1.RolloutStatus]
 	dependents *watching.Dependents
-	left       watching.CededReleases
+	ceded      watching.CededReleases
 	memory     *memory
 	newest     newestVersions
 	applier    *applier
@@ -67,7 +67,7 @@ type Reconciler struct {
 	restorer   *restorer
 }
 
-// New returns a reconciler that remembers nothing yet.
+// New returns a reconciler without memory of earlier reconciliations.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{
 		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
@@ -102,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // reconcile observes one Rollout, decides, applies the effects, writes the status and reports.
 func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (reconcile.Result, error) {
 	key, began := client.ObjectKeyFromObject(object), r.Clock.Now()
-	if err := r.restorer.gone(ctx, key, object.UID); err != nil { // an earlier Rollout of the same name
+	if err := r.restorer.restoreDeleted(ctx, key, object.UID); err != nil { // an earlier Rollout of the same name
 		return reconcile.Result{}, err
 	}
 	r.Metrics.StartRollout(key.Namespace, key.Name)
@@ -111,57 +111,57 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	if other.Text != "" {
-		r.reporter.record(ctx, object, r.Standing.NewEvents(key, rollout.OtherControllerGate(other.Text, other.Until).Events)...)
+		r.reporter.record(ctx, object, r.OngoingEvents.NewEvents(key, rollout.OtherControllerGate(other.Text, other.Until).Events)...)
 		if !rollout.IsOwnRelease(object.Status) {
 			return reconcile.Result{RequeueAfter: reconciler.WakeIn(began, other.Until)}, nil
 		}
 	}
-	r.reporter.recordFirst(ctx, object)
-	s, err := r.look(readyourwrites.WithWriteCheck(ctx, r.newest.requireNewest(object)), object, began)
+	r.reporter.recordFirstReconciliation(ctx, object)
+	s, err := r.observeAndWatch(readyourwrites.WithWriteCheck(ctx, r.newest.requireNewest(object)), object, began)
 	switch {
 	case errors.Is(err, traffic.ErrUnreachable):
-		return r.unreachable(ctx, object, began, err)
+		return r.reportUnreachable(ctx, object, began, err)
 	case err != nil:
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	ctx = readyourwrites.WithWriteCheck(ctx, r.newest.requireAll(s, object))
 	decision := r.decide(s)
 	if other.Text != "" && !rollout.RollsBack(s.snapshot, decision) {
-		return r.leaveTo(other, s, decision), nil
+		return r.cedeTo(other, s, decision), nil
 	}
-	decision, failed, err := r.apply(ctx, s, decision)
+	decision, failed, err := r.applyDecision(ctx, s, decision)
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	explanation := r.memory.explain(s, decision)
-	written, err := r.status.write(ctx, s, decision, explanation, s.released || explanation.Due)
+	written, err := r.status.write(ctx, s, decision, explanation, s.routersRestored || explanation.Due)
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	releases.Settle(r.Queue, object, s.object, rollout.WaitsForQueueSlot(decision))
-	r.memory.Do(key, func(e *remembered) { e.routed, e.routedKnown = s.routed(), true })
+	r.memory.Do(key, func(e *rolloutMemory) { e.routedStatuses, e.routedKnown = s.routedStatuses(), true })
 	r.memory.Succeeded(key, reconciler.LostRace)
 	r.reporter.report(ctx, s, decision)
 	r.memory.ScheduleWake(key, decision.Wake)
-	explain := explanation.At
+	explainAt := explanation.At
 	if written {
-		explain = time.Time{} // the status shows all gates now
+		explainAt = time.Time{} // the status shows all gates now
 	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write requeues the release
 	}
-	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explain, s.again))}, failed
+	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt))}, failed
 }
 
-// look observes a Rollout, and makes sure that changes of what it depends on requeue it.
-func (r *Reconciler) look(ctx context.Context, object *argov1.Rollout, now time.Time) (*seen, error) {
+// observeAndWatch observes a Rollout, and watches its dependencies, so that their changes requeue it.
+func (r *Reconciler) observeAndWatch(ctx context.Context, object *argov1.Rollout, now time.Time) (*observation, error) {
 	s, err := r.observe(ctx, object, now)
 	if err != nil {
 		return nil, err
 	}
-	r.dependents.Set(s.key(), s.things)
-	if err := r.Watch(s.kinds); err != nil {
-		return nil, fmt.Errorf("watch what Rollout %s depends on: %w", s.key(), err)
+	r.dependents.Set(s.key(), s.dependencies)
+	if err := r.Watch(s.watchedKinds); err != nil {
+		return nil, fmt.Errorf("watch the dependencies of Rollout %s: %w", s.key(), err)
 	}
 	if by, due := r.memory.Lateness(s.key(), now); due {
 		r.Metrics.RecordLateness(argov1.RolloutKind, by)
@@ -169,13 +169,13 @@ func (r *Reconciler) look(ctx context.Context, object *argov1.Rollout, now time.
 	return s, nil
 }
 
-// apply applies the effects of a decision, and returns the decision that follows: about a failure that is part of the state of
-// the release, or about the changes of the status that need no further effect. failed is to be retried with backoff after the
-// status is written; err ends the reconciliation.
-func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (decision rollout.Decision, failed, err error) {
+// applyDecision applies the effects of a decision, and returns the decision that follows: about a failure that is part of the
+// state of the release, or about the changes of the status that need no further effect. failed is retried with backoff after
+// the status is written; err ends the reconciliation.
+func (r *Reconciler) applyDecision(ctx context.Context, s *observation, d rollout.Decision) (decision rollout.Decision, failed, err error) {
 	events, failed := r.applier.applyEffects(ctx, s, d.Effects)
 	s.snapshot.Now = release.LaterOf(s.snapshot.Now, r.Clock.Now()) // a pause begins when its weight is set
-	r.reporter.recordAbout(ctx, r.reporter.about(s), events...)
+	r.reporter.recordFor(ctx, r.reporter.subjectOf(s), events...)
 	if failed == nil {
 		decision = rollout.MergeStatusChanges(s.snapshot, d)
 	} else if decision, err = r.decideOnFailure(s, d.Gates, failed); err != nil {
@@ -184,17 +184,17 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (de
 	rejected := reconciler.NeedsUser(failed) || reconciler.Rejected(failed)
 	switch {
 	case errors.Is(failed, traffic.ErrUnreachable):
-		failed, s.again = nil, reconciler.Earliest(s.again, s.snapshot.Now.Add(unreachableRetry)) // no watch notifies when it answers
+		failed, s.retryAt = nil, reconciler.Earliest(s.retryAt, s.snapshot.Now.Add(unreachableRetry)) // no watch notifies when it answers
 	case rejected, errors.Is(failed, errNameTaken): // the next reconciliation takes another name
 		failed = nil
 	}
-	s.again = reconciler.Earliest(s.again, r.memory.Retry(s.key(), reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(s.key(), reconciler.NotInstalled, s.missing, s.snapshot.Now))
+	s.retryAt = reconciler.Earliest(s.retryAt, r.memory.Retry(s.key(), reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(s.key(), reconciler.NotInstalled, s.needsRetry, s.snapshot.Now))
 	return decision, failed, nil
 }
 
 // reportFault reports a panic, in the gates of the status and in an event.
 func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fault error) error {
-	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: r.Clock.Now(), Status: *object.Status.DeepCopy()}}
+	s := &observation{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: r.Clock.Now(), Status: *object.Status.DeepCopy()}}
 	if err := r.observeFormerRouters(s, nil); err != nil { // the status records them
 		return err
 	}
@@ -207,9 +207,9 @@ func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fa
 	return nil
 }
 
-// forget drops everything about a Rollout that does not exist anymore, or that another controller serves.
+// forget drops the state of a Rollout that no longer exists, or that another controller reconciles.
 func (r *Reconciler) forget(key types.NamespacedName) {
-	r.left.Forget(key, r.showOtherController)
+	r.ceded.Forget(key, r.showOtherController)
 	r.Queue.Forget(argov1.RolloutKind, key)
 	if r.Queries != nil {
 		r.Queries.Forget(key)
@@ -220,11 +220,11 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.reporter.forget(key)
 }
 
-// Footprint returns what this process remembers of Rollouts.
+// Footprint returns the keys of all state that this process keeps about Rollouts.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := reconciler.Footprint{
-		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.newest.rollouts.Keys(), "queue": r.Queue.Keys(argov1.RolloutKind),
-		"lenders": r.newest.workloads.Keys(), "recorder": r.Recorder.Keys(), "standing": r.Standing.Keys(),
+		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.ceded.Keys(), "memory": r.memory.keys(), "known": r.newest.rollouts.Keys(), "queue": r.Queue.Keys(argov1.RolloutKind),
+		"lenders": r.newest.workloads.Keys(), "recorder": r.Recorder.Keys(), "standing": r.OngoingEvents.Keys(),
 	}
 	if r.Queries != nil {
 		parts["queries"] = r.Queries.Keys()

@@ -220,7 +220,7 @@ func TestARejectedWriteIsReportedOnTheRollout(t *testing.T) {
 	}
 }
 
-// TestARejectedRolloutIsRetriedWithBackoff: as a Canary is, and as docs/security.md says.
+// TestARejectedRolloutIsRetriedWithBackoff: as docs/security.md describes, and like a Canary.
 func TestARejectedRolloutIsRetriedWithBackoff(t *testing.T) {
 	p := newFakeCluster(t, cart, cartService)
 	p.settle()
@@ -308,8 +308,8 @@ func TestADeletionRestoresTheServices(t *testing.T) {
 	was := p.rollout()
 
 	// A Rollout that is only no longer selected, because its label names another controller now, is unchanged.
-	p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
-	if err := p.reconciler.restorer.gone(t.Context(), key, ""); err != nil {
+	p.reconciler.AffectedReleases(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
+	if err := p.reconciler.restorer.restoreDeleted(t.Context(), key, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.client.Get(t.Context(), at, service); err != nil || service.Spec.Selector[argov1.PodTemplateHashLabel] == "" {
@@ -319,8 +319,8 @@ func TestADeletionRestoresTheServices(t *testing.T) {
 	// A Rollout that was recreated, but is not in the cache yet, continues with the objects of the former one.
 	former := was.DeepCopy()
 	former.UID = "former"
-	p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, former, nil)
-	if err := p.reconciler.restorer.gone(t.Context(), key, ""); err != nil {
+	p.reconciler.AffectedReleases(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, former, nil)
+	if err := p.reconciler.restorer.restoreDeleted(t.Context(), key, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.client.Get(t.Context(), at, service); err != nil || service.Spec.Selector[argov1.PodTemplateHashLabel] == "" {
@@ -330,7 +330,7 @@ func TestADeletionRestoresTheServices(t *testing.T) {
 	if err := p.client.Delete(t.Context(), was); err != nil {
 		t.Fatal(err)
 	}
-	p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
+	p.reconciler.AffectedReleases(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 	p.refuse = func(verb string, object client.Object) error { return errAway }
 	if _, err := p.pass(); err == nil {
 		t.Error("the failure is not retried")
@@ -367,7 +367,7 @@ func TestNothingOutlivesARollout(t *testing.T) {
 			} else {
 				p.use(withoutRollouts{p.client})
 			}
-			p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
+			p.reconciler.AffectedReleases(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 			for range 2 {
 				if _, err := p.pass(); err != nil {
 					t.Fatal(err)
@@ -447,13 +447,13 @@ func TestPodsAreRelabelledAgainAfterACrash(t *testing.T) {
 // TestAReleaseOfItsOwnIsNotAdopted: the status names the release that Serin started until it ends.
 func TestAReleaseOfItsOwnIsNotAdopted(t *testing.T) {
 	under := argov1.RolloutStatus{StableRS: "old", CurrentPodHash: "new"}
-	if under.Serin = explained(under, reconciler.Explanation{}, nil); under.Serin == nil {
+	if under.Serin = newSerinStatus(under, reconciler.Explanation{}, nil); under.Serin == nil {
 		t.Error("the status does not name the release that Serin started")
 	}
 	if _, told := rollout.AdoptionEvent(&argov1.Rollout{Status: under}); told {
 		t.Error("it is adopted")
 	}
-	if over := explained(argov1.RolloutStatus{StableRS: "new", CurrentPodHash: "new"}, reconciler.Explanation{}, nil); over != nil {
+	if over := newSerinStatus(argov1.RolloutStatus{StableRS: "new", CurrentPodHash: "new"}, reconciler.Explanation{}, nil); over != nil {
 		t.Errorf("at rest the status has %+v", over)
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// Rehearsal is what a reconciliation of a Rollout would observe and do.
+// Rehearsal contains the snapshot and the decision of a reconciliation without its writes.
 type Rehearsal struct {
 	Snapshot rollout.Snapshot
 	Decision rollout.Decision
-	// Refused is what prevented an effect, where the user must fix it; nil: nothing.
+	// Refused is the error that prevented an effect, if the user must fix it; nil: none.
 	Refused error
 }
 
-// Snapshot returns the observed state of a Rollout. Observation adopts and releases ReplicaSets: with a client that writes nothing, they
-// are unchanged.
+// Snapshot returns the observed state of a Rollout. Observation adopts and releases ReplicaSets: with a client that writes
+// nothing, they are unchanged.
 func (o *Observer) Snapshot(ctx context.Context, object *argov1.Rollout, now time.Time) (rollout.Snapshot, error) {
 	s, err := New(Parts{Observer: *o}).observe(ctx, object, now)
 	if err != nil {
@@ -28,8 +28,8 @@ func (o *Observer) Snapshot(ctx context.Context, object *argov1.Rollout, now tim
 	return s.snapshot, nil
 }
 
-// Rehearse is one reconciliation of a Rollout up to, and without, the write of its status. With clients that write nothing, it
-// shows what a reconciliation would write.
+// Rehearse performs one reconciliation of a Rollout without the write of its status. With clients that write nothing, it shows
+// what a reconciliation would write.
 func (o *Observer) Rehearse(ctx context.Context, object *argov1.Rollout, now time.Time) (Rehearsal, error) {
 	r := New(Parts{Observer: *o})
 	s, err := r.observe(ctx, object, now)

@@ -25,7 +25,7 @@ func EventRecorder(recorder *telemetry.Recorder, metrics *telemetry.Metrics) fun
 	return recordWith(recorder.Event, metrics)
 }
 
-// LateEventRecorder is EventRecorder for a Rollout that may be gone.
+// LateEventRecorder is EventRecorder for a Rollout that may have been deleted.
 func LateEventRecorder(recorder *telemetry.Recorder, metrics *telemetry.Metrics) func(ctx context.Context, object *argov1.Rollout, event release.Event) {
 	return recordWith(recorder.LateEvent, metrics)
 }
@@ -53,30 +53,30 @@ type reporter struct {
 
 func newReporter(parts Parts, memory *memory) reporter {
 	return reporter{
-		client: parts.Client, recorder: parts.Recorder, ongoing: parts.Standing, metrics: parts.Metrics,
+		client: parts.Client, recorder: parts.Recorder, ongoing: parts.OngoingEvents, metrics: parts.Metrics,
 		notifications: parts.Notifications, memory: memory,
 	}
 }
 
 // report reports a decision, once its status is written.
-func (r reporter) report(ctx context.Context, s *seen, d rollout.Decision) {
-	r.recordNew(ctx, s, slices.Concat(d.Events, s.balancerEvents))
-	r.notify(ctx, r.about(s))
-	r.show(s, d)
+func (r reporter) report(ctx context.Context, s *observation, d rollout.Decision) {
+	r.recordNew(ctx, s, slices.Concat(d.Events, s.loadBalancerEvents))
+	r.notify(ctx, r.subjectOf(s))
+	r.updateMetrics(s, d)
 }
 
 // recordNew records the events that were not recorded before.
-func (r reporter) recordNew(ctx context.Context, s *seen, events []release.Event) {
-	r.recordAbout(ctx, r.about(s), r.ongoing.NewEvents(s.key(), events)...)
+func (r reporter) recordNew(ctx context.Context, s *observation, events []release.Event) {
+	r.recordFor(ctx, r.subjectOf(s), r.ongoing.NewEvents(s.key(), events)...)
 }
 
-// record records events of a Rollout that was not observed.
+// serviceRecord records events of a Rollout that was not observed.
 func (r reporter) record(ctx context.Context, object *argov1.Rollout, events ...release.Event) {
-	r.recordAbout(ctx, dispatch.About{Object: object, Runs: r.runsOf(object)}, events...)
+	r.recordFor(ctx, dispatch.About{Object: object, Runs: r.runsOf(object)}, events...)
 }
 
-// recordAbout records events of a Rollout, also for the notifications that users asked for.
-func (r reporter) recordAbout(ctx context.Context, about dispatch.About, events ...release.Event) {
+// recordFor records events of a Rollout, also for the notifications that users asked for.
+func (r reporter) recordFor(ctx context.Context, about dispatch.About, events ...release.Event) {
 	record := EventRecorder(r.recorder, r.metrics)
 	for _, event := range events {
 		record(ctx, about.Object, event)
@@ -86,12 +86,12 @@ func (r reporter) recordAbout(ctx context.Context, about dispatch.About, events 
 	}
 }
 
-// recordFirst records the events of the first reconciliation of a Rollout by this process.
-func (r reporter) recordFirst(ctx context.Context, object *argov1.Rollout) {
+// recordFirstReconciliation records the events of the first reconciliation of a Rollout by this process.
+func (r reporter) recordFirstReconciliation(ctx context.Context, object *argov1.Rollout) {
 	if !r.memory.isFirst(client.ObjectKeyFromObject(object), object.UID) {
 		return
 	}
-	r.record(ctx, object, added(object))
+	r.record(ctx, object, addedEvent(object))
 	if adopted, ok := rollout.AdoptionEvent(object); ok {
 		r.record(ctx, object, adopted)
 	}
@@ -104,7 +104,7 @@ func (r reporter) notify(ctx context.Context, about dispatch.About) {
 	}
 }
 
-func (r reporter) about(s *seen) dispatch.About {
+func (r reporter) subjectOf(s *observation) dispatch.About {
 	return dispatch.About{Object: s.object, Spec: &s.spec, Runs: r.runsOf(s.object)}
 }
 
@@ -117,49 +117,49 @@ func (r reporter) runsOf(object *argov1.Rollout) func(context.Context) ([]argov1
 	}
 }
 
-func added(object *argov1.Rollout) release.Event {
+func addedEvent(object *argov1.Rollout) release.Event {
 	return release.Event{
 		Type: release.Normal, Reason: "RolloutAddedToInformer",
 		Message: fmt.Sprintf("Rollout resource added to informer: %s/%s", object.Namespace, object.Name),
 	}
 }
 
-func removed(object *argov1.Rollout) release.Event {
+func deletedEvent(object *argov1.Rollout) release.Event {
 	return release.Event{
 		Type: release.Normal, Reason: "RolloutDeleted",
 		Message: fmt.Sprintf("Rollout %s/%s is deleted.", object.Name, object.Namespace),
 	}
 }
 
-// show updates the metrics of the release.
-func (r reporter) show(s *seen, d rollout.Decision) {
-	shown := telemetry.Rollout{
+// updateMetrics updates the metrics of the release.
+func (r reporter) updateMetrics(s *observation, d rollout.Decision) {
+	series := telemetry.Rollout{
 		Namespace: s.object.Namespace, Name: s.object.Name, Phase: metricPhase(d.Status),
 		Desired: 1, Available: d.Status.AvailableReplicas, Updated: d.Status.UpdatedReplicas,
 	}
 	if s.spec.Replicas != nil {
-		shown.Desired = *s.spec.Replicas
+		series.Desired = *s.spec.Replicas
 	}
 	switch {
 	case s.spec.Strategy.Canary != nil:
-		shown.Strategy, shown.Router = "canary", routerName(s.spec.Strategy.Canary.TrafficRouting)
+		series.Strategy, series.Router = "canary", routerName(s.spec.Strategy.Canary.TrafficRouting)
 	case s.spec.Strategy.BlueGreen != nil:
-		shown.Strategy = "blueGreen"
+		series.Strategy = "blueGreen"
 	default:
-		shown.Strategy = "none"
+		series.Strategy = "none"
 	}
-	r.metrics.SetRollout(shown)
-	if now := d.Status.Duration; ended(now) && !ended(s.snapshot.Status.Duration) && now.RolloutStartedAt != nil {
-		total := now.FinishedAt.Sub(now.RolloutStartedAt.Time)
+	r.metrics.SetRollout(series)
+	if duration := d.Status.Duration; hasEnded(duration) && !hasEnded(s.snapshot.Status.Duration) && duration.RolloutStartedAt != nil {
+		total := duration.FinishedAt.Sub(duration.RolloutStartedAt.Time)
 		paused := int64(0)
-		if now.TotalManualPauseDurationSeconds != nil {
-			paused = *now.TotalManualPauseDurationSeconds
+		if duration.TotalManualPauseDurationSeconds != nil {
+			paused = *duration.TotalManualPauseDurationSeconds
 		}
-		r.metrics.RecordRolloutRelease(string(*now.CompletionStatus), total, time.Duration(paused)*time.Second)
+		r.metrics.RecordRolloutRelease(string(*duration.CompletionStatus), total, time.Duration(paused)*time.Second)
 	}
 }
 
-func ended(d *argov1.RolloutDuration) bool {
+func hasEnded(d *argov1.RolloutDuration) bool {
 	return d != nil && d.FinishedAt != nil && d.CompletionStatus != nil
 }
 
@@ -208,7 +208,7 @@ func routerName(routing *argov1.RolloutTrafficRouting) string {
 	}
 }
 
-// forget drops everything about a deleted Rollout.
+// forget drops the state of a deleted Rollout.
 func (r reporter) forget(key types.NamespacedName) {
 	r.recorder.Forget(key)
 	if r.notifications != nil {

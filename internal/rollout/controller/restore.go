@@ -23,9 +23,9 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// A Rollout has no finalizer, so it may be deleted while no process runs, or while a process crashes or loses its leadership. The objects
-// that it managed are found by their marks, in caches that exist anyway: a process reads all marked objects when it starts, and is
-// notified of each change later.
+// A Rollout has no finalizer, so it may be deleted while no process runs, or while a process crashes or loses its leadership.
+// The objects that it managed are found by their marks, in caches that exist anyway: a process reads all marked objects when it
+// starts, and is notified of each change later.
 
 // restorer restores the objects of users after the deletion of the Rollout that managed them.
 type restorer struct {
@@ -34,26 +34,27 @@ type restorer struct {
 
 	Clock    clock.PassiveClock
 	reporter reporter
-	// forget drops everything about a Rollout.
+	// forget drops the state of a Rollout.
 	forget func(types.NamespacedName)
 	// otherController returns the sign of another controller that acts on a release.
 	otherController func(context.Context, types.NamespacedName, time.Time) (othercontroller.Sign, error)
 }
 
-// reconcileGone restores the objects of a Rollout that does not exist anymore.
+// reconcileGone restores the objects of a Rollout that no longer exists.
 func (r *restorer) reconcileGone(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	if err := r.gone(ctx, key, ""); err != nil {
+	if err := r.restoreDeleted(ctx, key, ""); err != nil {
 		return reconcile.Result{}, err
 	}
-	return r.leftovers(ctx, key)
+	return r.restoreLeftovers(ctx, key)
 }
 
-// gone restores the objects of a Rollout that this process has seen deleted: Services select the pods of all revisions again, and routes
-// are those of their users. now is the UID of the Rollout that has the name now; empty: there is none.
-func (r *restorer) gone(ctx context.Context, key types.NamespacedName, now types.UID) error {
-	was := r.memory.deleted(key)
-	if was == nil {
-		if now == "" {
+// restoreDeleted restores the objects of a Rollout whose deletion this process observed: Services select the pods of all
+// revisions again, and routes are those of their users. currentUID is the UID of the Rollout that has the name now; empty:
+// there is none.
+func (r *restorer) restoreDeleted(ctx context.Context, key types.NamespacedName, currentUID types.UID) error {
+	deleted := r.memory.deletedRollout(key)
+	if deleted == nil {
+		if currentUID == "" {
 			r.forget(key)
 		}
 		return nil
@@ -62,20 +63,20 @@ func (r *restorer) gone(ctx context.Context, key types.NamespacedName, now types
 	if err != nil {
 		return err
 	}
-	if was.UID == now || was.UID == stored {
-		r.memory.settled(key) // it was not deleted: only the selector of this process no longer matches it
-		if now == "" {
+	if deleted.UID == currentUID || deleted.UID == stored {
+		r.memory.forgetDeleted(key) // it was not deleted: only the selector of this process no longer matches it
+		if currentUID == "" {
 			r.forget(key) // another controller serves it
 		}
 		return nil
 	}
 	if stored == "" { // a new Rollout of the name continues with these objects, even if the cache does not have it yet
-		if err := r.giveBack(ctx, was); err != nil {
+		if err := r.restoreObjects(ctx, deleted); err != nil {
 			return fmt.Errorf("restore the objects of Rollout %s: %w", key, err)
 		}
 	}
-	r.reporter.record(ctx, was, removed(was))
-	r.memory.settled(key)
+	r.reporter.record(ctx, deleted, deletedEvent(deleted))
+	r.memory.forgetDeleted(key)
 	r.forget(key)
 	return nil
 }
@@ -90,9 +91,9 @@ func (r *restorer) storedUID(ctx context.Context, key types.NamespacedName) (typ
 	return stored.UID, nil
 }
 
-// leftovers restores the objects of a Rollout that was deleted while no process ran.
-func (r *restorer) leftovers(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	marked, err := r.marked(ctx, key)
+// restoreLeftovers restores the objects of a Rollout that was deleted while no process ran.
+func (r *restorer) restoreLeftovers(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	marked, err := r.markedObjects(ctx, key)
 	if err != nil || len(marked) == 0 {
 		return reconcile.Result{}, err
 	}
@@ -101,91 +102,91 @@ func (r *restorer) leftovers(ctx context.Context, key types.NamespacedName) (rec
 	case err == nil:
 		return reconcile.Result{}, nil // another controller serves it, or the cache does not have it yet
 	case !apierrors.IsNotFound(err):
-		return reconcile.Result{}, fmt.Errorf("look for Rollout %s, which manages %s %s: %w", key, marked[0].GetKind(), marked[0].GetName(), err)
+		return reconcile.Result{}, fmt.Errorf("get Rollout %s, which manages %s %s: %w", key, marked[0].GetKind(), marked[0].GetName(), err)
 	}
 	began := r.Clock.Now()
 	sign, err := r.otherController(ctx, key, began)
 	if err != nil || sign.Text != "" {
 		return reconcile.Result{RequeueAfter: reconciler.WakeIn(began, sign.Until)}, err
 	}
-	was := &argov1.Rollout{}
-	was.Namespace, was.Name, was.Status.Serin = key.Namespace, key.Name, &argov1.SerinStatus{}
-	if was.UID, was.Status.Serin.Routed, err = recorded(marked); err != nil {
+	deleted := &argov1.Rollout{}
+	deleted.Namespace, deleted.Name, deleted.Status.Serin = key.Namespace, key.Name, &argov1.SerinStatus{}
+	if deleted.UID, deleted.Status.Serin.Routed, err = readRecords(marked); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.giveBack(ctx, was); err != nil {
-		return reconcile.Result{}, fmt.Errorf("restore what Rollout %s had, which does not exist any more: %w", key, err)
+	if err := r.restoreObjects(ctx, deleted); err != nil {
+		return reconcile.Result{}, fmt.Errorf("restore the objects of Rollout %s, which no longer exists: %w", key, err)
 	}
-	log.FromContext(ctx).Info("Restored the Services and routes of a Rollout that does not exist any more")
+	log.FromContext(ctx).Info("Restored the Services and routes of a Rollout that no longer exists")
 	return reconcile.Result{}, nil
 }
 
-// giveBack restores the routes, the workloads and the Services of a deleted Rollout. Services come last: if this process crashes, their
-// marks let another one continue.
-func (r *restorer) giveBack(ctx context.Context, was *argov1.Rollout) error {
-	managed, err := r.managedServices(ctx, client.ObjectKeyFromObject(was))
+// restoreObjects restores the routes, the workloads and the Services of a deleted Rollout. Services come last: if this process
+// crashes, their marks let another one continue.
+func (r *restorer) restoreObjects(ctx context.Context, deleted *argov1.Rollout) error {
+	managed, err := r.managedServices(ctx, client.ObjectKeyFromObject(deleted))
 	if err != nil {
 		return err
 	}
-	former, err := r.formerOf(was, managed) // their objects may not have been given back yet
+	former, err := r.formerRoutersOf(deleted, managed) // their objects may not be restored yet
 	if err != nil {
 		return err
 	}
 	for _, named := range former {
-		if err := r.restore(ctx, as(was, named)); err != nil {
+		if err := r.restoreRoutes(ctx, withFormerStrategy(deleted, named)); err != nil {
 			return err
 		}
 	}
-	if err := r.restore(ctx, was); err != nil {
+	if err := r.restoreRoutes(ctx, deleted); err != nil {
 		return err
 	}
-	if slices.Contains(r.Marked, deploymentKind) {
-		workloads, err := r.markedWorkloads(ctx, client.ObjectKeyFromObject(was))
+	if slices.Contains(r.MarkedKinds, deploymentKind) {
+		workloads, err := r.markedWorkloads(ctx, client.ObjectKeyFromObject(deleted))
 		if err != nil {
 			return err
 		}
 		for _, name := range namesOf(workloads) {
-			if _, err := r.releaseWorkload(ctx, was, name); err != nil {
+			if _, err := r.releaseWorkload(ctx, deleted, name); err != nil {
 				return err
 			}
 		}
 	}
 	services := namesOf(managed)
-	for _, name := range rollout.ServiceNames(was.Spec.Strategy) { // an old list may not have them yet
+	for _, name := range rollout.ServiceNames(deleted.Spec.Strategy) { // an old list may not have them yet
 		if !slices.Contains(services, name) {
 			services = append(services, name)
 		}
 	}
 	for _, name := range services {
-		if _, err := r.releaseService(ctx, was.Namespace, was.Name, name); err != nil {
+		if _, err := r.releaseService(ctx, deleted.Namespace, deleted.Name, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// restore restores the users' routes of a Rollout.
-func (r *restorer) restore(ctx context.Context, was *argov1.Rollout) error {
-	routers, err := r.routersOf(was)
+// restoreRoutes restores the users' routes of a Rollout.
+func (r *restorer) restoreRoutes(ctx context.Context, deleted *argov1.Rollout) error {
+	routers, err := r.routersOf(deleted)
 	if err != nil {
 		return nil //nolint:nilerr // an unsupported router has no objects of Serin
 	}
 	for _, router := range routers {
-		if err := r.Applier.Restore(ctx, router.Renderer, router.Target(was, "", "")); err != nil && !errors.Is(err, traffic.ErrNotInstalled) {
+		if err := r.Applier.Restore(ctx, router.Renderer, router.Target(deleted, "", "")); err != nil && !errors.Is(err, traffic.ErrNotInstalled) {
 			return err
 		}
 	}
 	return nil
 }
 
-// marked returns the objects with the mark of a Rollout of that name. The caller must not modify them.
-func (r *restorer) marked(ctx context.Context, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
+// markedObjects returns the objects with the mark of a Rollout of that name. The caller must not modify them.
+func (r *restorer) markedObjects(ctx context.Context, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
 	services, err := r.managedServices(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	for _, kind := range r.Marked {
-		more, err := r.markedOf(ctx, kind, key)
+	for _, kind := range r.MarkedKinds {
+		more, err := r.markedObjectsOfKind(ctx, kind, key)
 		switch {
 		case reconciler.NeedsUser(err), errors.Is(err, traffic.ErrUnreachable):
 			continue // their API server cannot be read; the watch of the kind notifies when it can
@@ -197,15 +198,15 @@ func (r *restorer) marked(ctx context.Context, key types.NamespacedName) ([]*uns
 	return services, nil
 }
 
-func (r *restorer) markedOf(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
+func (r *restorer) markedObjectsOfKind(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
 	if kind == deploymentKind {
 		return r.markedWorkloads(ctx, key)
 	}
 	return r.Applier.MarkedFor(ctx, kind, key)
 }
 
-// recorded returns the UID and the routers of the Rollout that marked objects record.
-func recorded(marked []*unstructured.Unstructured) (uid types.UID, routed []argov1.RoutedStatus, err error) {
+// readRecords returns the UID and the routers of the Rollout that marked objects record.
+func readRecords(marked []*unstructured.Unstructured) (uid types.UID, routed []argov1.RoutedStatus, err error) {
 	for _, object := range marked {
 		record, ok := traffic.ReadRecord(object.GetAnnotations())
 		if !ok {
@@ -213,15 +214,15 @@ func recorded(marked []*unstructured.Unstructured) (uid types.UID, routed []argo
 		}
 		uid = record.UID
 		for i := range record.Routed {
-			known := false
+			found := false
 			for j := range routed {
 				same, err := sameRouting(routed[j], &record.Routed[i])
 				if err != nil {
 					return "", nil, fmt.Errorf("read the routers that %s %s records: %w", object.GetKind(), object.GetName(), err)
 				}
-				known = known || same
+				found = found || same
 			}
-			if !known {
+			if !found {
 				routed = append(routed, record.Routed[i])
 			}
 		}
@@ -229,16 +230,16 @@ func recorded(marked []*unstructured.Unstructured) (uid types.UID, routed []argo
 	return uid, routed, nil
 }
 
-// managers returns requests for the Rollouts whose mark versions of an object carry.
-func managers(versions ...client.Object) []reconcile.Request {
+// managerRequests returns requests for the Rollouts whose marks the versions of an object carry.
+func managerRequests(versions ...client.Object) []reconcile.Request {
 	var out []reconcile.Request
 	for _, object := range versions {
 		if object == nil {
 			continue
 		}
-		by := object.GetAnnotations()[argov1.ManagedByAnnotation]
-		request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: by}}
-		if by != "" && !slices.Contains(out, request) {
+		manager := object.GetAnnotations()[argov1.ManagedByAnnotation]
+		request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: manager}}
+		if manager != "" && !slices.Contains(out, request) {
 			out = append(out, request)
 		}
 	}

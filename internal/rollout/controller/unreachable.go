@@ -12,15 +12,15 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// unreachableRetry is the interval between attempts to read a route in a cluster that does not answer.
+// unreachableRetry is the interval between attempts to read a route in a cluster that does not respond.
 const unreachableRetry = 10 * time.Second
 
-// unreachable ends the reconciliation of a Rollout whose route is in a cluster that does not answer. Nothing can be decided; the status
-// says why.
-func (r *Reconciler) unreachable(ctx context.Context, object *argov1.Rollout, began time.Time, cause error) (reconcile.Result, error) {
+// reportUnreachable ends the reconciliation of a Rollout whose route is in a cluster that does not respond. Nothing can be
+// decided; the gates in the status contain the reason.
+func (r *Reconciler) reportUnreachable(ctx context.Context, object *argov1.Rollout, began time.Time, cause error) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(object)
 	r.Metrics.CountReconcileFailure(argov1.RolloutKind, key)
-	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: began, Status: object.Status}}
+	s := &observation{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: began, Status: object.Status}}
 	if err := r.observeFormerRouters(s, nil); err != nil { // the status records them
 		return r.frame.RetryLater(ctx, key, err)
 	}

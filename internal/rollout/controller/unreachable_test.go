@@ -38,8 +38,8 @@ func (c *distant) Patch(ctx context.Context, object client.Object, patch client.
 	return c.Client.Patch(ctx, object, patch, options...)
 }
 
-// TestARolloutWaitsForAnUnreachableCluster, whether the objects of its route are cached or not: the status explains the wait, loses
-// nothing, and the release continues automatically.
+// TestARolloutWaitsForAnUnreachableCluster, whether the objects of its route are cached or not: the status explains the wait,
+// loses nothing, and the release continues automatically.
 func TestARolloutWaitsForAnUnreachableCluster(t *testing.T) {
 	for name, known := range map[string]bool{"cached": true, "not cached": false} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestObjectsOfAGroupAreReadFromItsCluster(t *testing.T) {
 	if err := p.client.Delete(t.Context(), was); err != nil {
 		t.Fatal(err)
 	}
-	p.reconciler.memory.ends(was)
+	p.reconciler.memory.recordDeleted(was)
 	if _, err := p.pass(); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestAnUnusableSecretIsReported(t *testing.T) {
 	if err := p.client.Delete(t.Context(), was); err != nil {
 		t.Fatal(err)
 	}
-	p.reconciler.memory.ends(was)
+	p.reconciler.memory.recordDeleted(was)
 	if _, err := p.pass(); err != nil {
 		t.Errorf("the deletion: %v", err)
 	}

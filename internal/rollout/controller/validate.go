@@ -16,26 +16,26 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// validate finds the first problem of the spec, or of the objects that it refers to. Watches notify when a reference is fixed, so that no
-// retry is needed.
-func (o *Observer) validate(ctx context.Context, s *seen) error {
+// validate finds the first problem of the spec, or of the objects that it refers to. Watches notify when a reference is fixed,
+// so that no retry is needed.
+func (o *Observer) validate(ctx context.Context, s *observation) error {
 	spec := s.object.Spec
 	spec.Selector = s.spec.Selector // that of the workload, if the Rollout has none
-	problems := rollout.Validate(spec, s.workload.found(s.spec))
+	problems := rollout.Validate(spec, s.workload.referencedWorkload(s.spec))
 	if len(problems) == 0 && o.Rival != nil && spec.WorkloadRef != nil {
 		rival, err := o.Rival(ctx, s.object)
 		if err != nil {
 			return err
 		}
 		if rival != "" {
-			s.missing = true // this controller has no watch that notifies when the other object is deleted
+			s.needsRetry = true // this controller has no watch that notifies when the other object is deleted
 			problems = append(problems, field.Invalid(field.NewPath("spec", "workloadRef", "name"), spec.WorkloadRef.Name, rival))
 		}
 	}
 	if len(problems) == 0 {
 		problems = rollout.ValidateServices(s.object.Name, s.spec.Strategy, s.spec.Template.Labels, s.snapshot.Services)
 	}
-	for _, validate := range []func(context.Context, *seen) (field.ErrorList, error){o.validateAnalyses, o.validateRoutes} {
+	for _, validate := range []func(context.Context, *observation) (field.ErrorList, error){o.validateAnalyses, o.validateRoutes} {
 		if len(problems) > 0 {
 			break
 		}
@@ -51,21 +51,21 @@ func (o *Observer) validate(ctx context.Context, s *seen) error {
 }
 
 // validateAnalyses reads the templates of all analyses, and checks that they can be merged.
-func (o *Observer) validateAnalyses(ctx context.Context, s *seen) (field.ErrorList, error) {
+func (o *Observer) validateAnalyses(ctx context.Context, s *observation) (field.ErrorList, error) {
 	lookup := o.Runs.NewTemplateLookup(ctx, s.object.Namespace)
-	watched := func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
-		s.things = append(s.things, templateThing(s.object.Namespace, name, cluster))
+	lookupAndWatch := func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
+		s.dependencies = append(s.dependencies, templateObject(s.object.Namespace, name, cluster))
 		return lookup(name, cluster)
 	}
 	for _, named := range analysesOf(s.spec.Strategy) {
-		templates, err := analysis.CollectTemplates(named.of.Templates, watched)
+		templates, err := analysis.CollectTemplates(named.analysis.Templates, lookupAndWatch)
 		if missing, is := errors.AsType[*launch.TemplateNotFoundError](err); is {
 			return field.ErrorList{field.Invalid(named.path, missing.Name, missing.Error())}, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the analysis templates of Rollout %s: %w", s.key(), err)
 		}
-		if problem := named.problem(templates); problem != nil {
+		if problem := named.validateTemplates(templates); problem != nil {
 			return field.ErrorList{problem}, nil //nolint:nilerr // part of the snapshot
 		}
 	}
@@ -73,7 +73,7 @@ func (o *Observer) validateAnalyses(ctx context.Context, s *seen) (field.ErrorLi
 }
 
 // validateRoutes finds the problems of the user's routes.
-func (o *Observer) validateRoutes(ctx context.Context, s *seen) (field.ErrorList, error) {
+func (o *Observer) validateRoutes(ctx context.Context, s *observation) (field.ErrorList, error) {
 	if _, err := o.routersOf(s.object); err != nil {
 		return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
 	}
@@ -81,7 +81,7 @@ func (o *Observer) validateRoutes(ctx context.Context, s *seen) (field.ErrorList
 		problems, err := o.Applier.Validate(ctx, router.Renderer, s.target(router))
 		switch {
 		case errors.Is(err, traffic.ErrNotInstalled):
-			s.missing = true // no watch notifies of a new definition
+			s.needsRetry = true // no watch notifies of a new definition
 			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
 		case reconciler.NeedsUser(err):
 			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
@@ -94,7 +94,7 @@ func (o *Observer) validateRoutes(ctx context.Context, s *seen) (field.ErrorList
 	return nil, nil
 }
 
-func templateThing(namespace, name string, cluster bool) watching.Object {
+func templateObject(namespace, name string, cluster bool) watching.Object {
 	kind := argov1.SchemeGroupVersion.WithKind(argov1.AnalysisTemplateKind)
 	if cluster {
 		kind, namespace = argov1.SchemeGroupVersion.WithKind(argov1.ClusterAnalysisTemplateKind), ""

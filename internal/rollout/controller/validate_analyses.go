@@ -13,8 +13,8 @@ import (
 
 // namedAnalysis is an analysis of a strategy, with its path.
 type namedAnalysis struct {
-	path *field.Path
-	of   argov1.RolloutAnalysis
+	path     *field.Path
+	analysis argov1.RolloutAnalysis
 	// background is true for an analysis that may run as long as the release.
 	background bool
 }
@@ -25,7 +25,7 @@ func analysesOf(strategy argov1.RolloutStrategy) []namedAnalysis {
 	var all []namedAnalysis
 	add := func(of *argov1.RolloutAnalysis, path *field.Path, background bool) {
 		if of != nil {
-			all = append(all, namedAnalysis{path: path.Child("templates"), of: *of, background: background})
+			all = append(all, namedAnalysis{path: path.Child("templates"), analysis: *of, background: background})
 		}
 	}
 	if b := strategy.BlueGreen; b != nil {
@@ -43,10 +43,10 @@ func analysesOf(strategy argov1.RolloutStrategy) []namedAnalysis {
 	return all
 }
 
-// problem returns why templates cannot be used for an analysis; nil: they can.
-func (a namedAnalysis) problem(templates []analysis.Template) *field.Error {
-	caller := analysis.RunOptions{DryRun: a.of.DryRun, MeasurementRetention: a.of.MeasurementRetention}
-	for _, arg := range a.of.Args {
+// validateTemplates returns the reason why templates cannot be used for an analysis; nil: they can.
+func (a namedAnalysis) validateTemplates(templates []analysis.Template) *field.Error {
+	caller := analysis.RunOptions{DryRun: a.analysis.DryRun, MeasurementRetention: a.analysis.MeasurementRetention}
+	for _, arg := range a.analysis.Args {
 		value := arg.Value
 		if arg.ValueFrom != nil {
 			value = "known when the AnalysisRun is created"
@@ -55,7 +55,7 @@ func (a namedAnalysis) problem(templates []analysis.Template) *field.Error {
 	}
 	for _, t := range templates {
 		unset := func(arg argov1.Argument) bool { return arg.Value == nil && arg.ValueFrom == nil }
-		if a.background && len(a.of.Args) == 0 && slices.ContainsFunc(t.Spec.Args, unset) {
+		if a.background && len(a.analysis.Args) == 0 && slices.ContainsFunc(t.Spec.Args, unset) {
 			return field.Invalid(a.path, t.Name, "missing analysis arguments in rollout spec")
 		}
 		for _, m := range t.Spec.Metrics {

@@ -55,21 +55,21 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	if err := c.Watch(queue); err != nil {
 		return fmt.Errorf("watch the answers about Rollouts: %w", err)
 	}
-	joined := Queued(r.Client, true)
-	joined.Wake = queue.Add
-	r.Queue.Register(joined)
-	w := &watching.Watches{Controller: c, Cache: o.Cache, Mapper: mgr.GetRESTMapper(), AffectedReleases: r.Touched}
+	rollouts := Queued(r.Client, true)
+	rollouts.Wake = queue.Add
+	r.Queue.Register(rollouts)
+	w := &watching.Watches{Controller: c, Cache: o.Cache, Mapper: mgr.GetRESTMapper(), AffectedReleases: r.AffectedReleases}
 	groups := map[string]*watching.Watches{}
 	for group, other := range o.Groups {
-		groups[group] = &watching.Watches{Controller: c, Cache: other.GetCache(), Mapper: other.GetRESTMapper(), AffectedReleases: r.Touched}
+		groups[group] = &watching.Watches{Controller: c, Cache: other.GetCache(), Mapper: other.GetRESTMapper(), AffectedReleases: r.AffectedReleases}
 	}
 	r.Watch = func(kinds []schema.GroupVersionKind) error {
 		for _, kind := range kinds {
-			of := groups[kind.Group]
-			if of == nil {
-				of = w
+			watches := groups[kind.Group]
+			if watches == nil {
+				watches = w
 			}
-			if err := of.StartInstalled([]schema.GroupVersionKind{kind}); err != nil {
+			if err := watches.StartInstalled([]schema.GroupVersionKind{kind}); err != nil {
 				return err
 			}
 		}
@@ -84,15 +84,15 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 			return err
 		}
 	}
-	if err := r.Watch(r.Marked); err != nil {
+	if err := r.Watch(r.MarkedKinds); err != nil {
 		return fmt.Errorf("watch the kinds that Rollouts mark: %w", err)
 	}
 	return watchOtherController(r.OtherController, w, o.Leases)
 }
 
 // watchOtherController watches the Deployment and the Lease of another controller.
-func watchOtherController(peers *watching.OtherController, w *watching.Watches, leases bool) error {
-	if peers == nil {
+func watchOtherController(detector *watching.OtherController, w *watching.Watches, leases bool) error {
+	if detector == nil {
 		return nil
 	}
 	deployment := &unstructured.Unstructured{}
@@ -105,7 +105,7 @@ func watchOtherController(peers *watching.OtherController, w *watching.Watches, 
 
 // watchedObjects returns one object of each kind that is watched from the start. endpointSlices is true if they can be read.
 func watchedObjects(o Options, endpointSlices bool) []client.Object {
-	all := []client.Object{&argov1.Rollout{}, &appsv1.ReplicaSet{}, &argov1.AnalysisRun{}, &argov1.Experiment{}, &argov1.AnalysisTemplate{}, service()}
+	all := []client.Object{&argov1.Rollout{}, &appsv1.ReplicaSet{}, &argov1.AnalysisRun{}, &argov1.Experiment{}, &argov1.AnalysisTemplate{}, newService()}
 	if o.ClusterTemplates {
 		all = append(all, &argov1.ClusterAnalysisTemplate{})
 	}
@@ -115,9 +115,9 @@ func watchedObjects(o Options, endpointSlices bool) []client.Object {
 	return all
 }
 
-// Touched returns the Rollouts to reconcile because of a change of an object. before is nil for a new object, after for a deleted
-// one.
-func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
+// AffectedReleases returns the Rollouts to reconcile because of a change of an object. before is nil for a new object, after
+// for a deleted one.
+func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
 	object := after
 	if object == nil {
 		object = before
@@ -128,7 +128,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	switch object := object.(type) {
 	case *argov1.Rollout:
 		if deleted, ok := before.(*argov1.Rollout); ok && after == nil {
-			r.memory.ends(deleted) // no later reconciliation would observe it
+			r.memory.recordDeleted(deleted) // no later reconciliation would observe it
 		}
 		releases.Changed(ctx, r.Queue, before, after)
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
@@ -151,7 +151,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 		return reconciler.Requests(r.dependents.ReleasesFor(endpoints.Of(object.Namespace, endpoints.ServiceOf(object))))
 	default:
 		requests := reconciler.Requests(r.dependents.ReleasesFor(watching.Object{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}))
-		for _, manager := range managers(before, after) {
+		for _, manager := range managerRequests(before, after) {
 			if !slices.Contains(requests, manager) {
 				requests = append(requests, manager)
 			}
@@ -177,8 +177,8 @@ func ownerRequest(object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
 }
 
-// rolloutsOf returns the Rollout that controls a ReplicaSet, or those that may adopt it. It does not wait until caches show the writes of
-// this process: the event that it handles may be the one that shows them.
+// rolloutsOf returns the Rollout that controls a ReplicaSet, or those that may adopt it. It does not wait until caches show the
+// writes of this process: the event that it handles may be the one that shows them.
 func rolloutsOf(ctx context.Context, reader client.Reader, rs *appsv1.ReplicaSet) []reconcile.Request {
 	if metav1.GetControllerOfNoCopy(rs) != nil {
 		return ownerRequest(rs)
@@ -208,7 +208,7 @@ func managersOfServices(ctx context.Context, reader client.Reader) []reconcile.R
 	}
 	var requests []reconcile.Request
 	for i := range services.Items {
-		requests = append(requests, managers(&services.Items[i])...)
+		requests = append(requests, managerRequests(&services.Items[i])...)
 	}
 	return requests
 }

@@ -23,12 +23,12 @@ type statusWriter struct {
 
 // write stores the decision if the status changes, or if forced, and reports whether that created a new version, whose
 // event requeues the release.
-func (w statusWriter) write(ctx context.Context, s *seen, d rollout.Decision, explanation reconciler.Explanation, forced bool) (written bool, err error) {
+func (w statusWriter) write(ctx context.Context, s *observation, d rollout.Decision, explanation reconciler.Explanation, forced bool) (written bool, err error) {
 	if !forced && rollout.SameStatus(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
 		return false, nil
 	}
 	status := *d.Status.DeepCopy()
-	status.Serin = explained(status, explanation, s.routed())
+	status.Serin = newSerinStatus(status, explanation, s.routedStatuses())
 	stored, err := w.frame.PatchStatus(ctx, s.object, &s.snapshot.Status, &status)
 	if err != nil {
 		if !apierrors.IsConflict(err) {
@@ -37,12 +37,12 @@ func (w statusWriter) write(ctx context.Context, s *seen, d rollout.Decision, ex
 		return false, err
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion
-	if w.memory.noticeLostPlace(status.Serin, stored.Status.Serin) {
-		s.again = reconciler.Earliest(s.again, s.snapshot.Now) // the status cannot contain the place, so the queue must remember it
+	if w.memory.recordLostPlace(status.Serin, stored.Status.Serin) {
+		s.retryAt = reconciler.Earliest(s.retryAt, s.snapshot.Now) // the status cannot contain the place, so the queue must store it
 	}
 	s.object = stored
 	w.newest.RecordVersion(s.key(), stored)
-	if w.memory.noticePruning(status.Serin, stored.Status.Serin) {
+	if w.memory.recordPruning(status.Serin, stored.Status.Serin) {
 		w.reporter.record(ctx, stored, release.Event{Type: release.Warning, Reason: "StatusPruned", Message: textPruned})
 	}
 	return written, nil
@@ -51,33 +51,33 @@ func (w statusWriter) write(ctx context.Context, s *seen, d rollout.Decision, ex
 // textPruned is the message of the event StatusPruned.
 const textPruned = "The installed definition of rollouts.argoproj.io drops status.serin: releases work, but with less precision after a restart, and their status does not show what they wait for; apply Serin's definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
 
-// explained returns the part of a status that Serin adds: the gates, the start of a pause, the release that Serin started, and the
-// routers.
-func explained(status argov1.RolloutStatus, explanation reconciler.Explanation, routed []argov1.RoutedStatus) *argov1.SerinStatus {
-	own := argov1.SerinStatus{Gates: gatesOf(explanation), Routed: routed}
+// newSerinStatus returns the part of a status that Serin adds: the gates, the start of a pause, the release that Serin started,
+// and the routers.
+func newSerinStatus(status argov1.RolloutStatus, explanation reconciler.Explanation, routed []argov1.RoutedStatus) *argov1.SerinStatus {
+	serin := argov1.SerinStatus{Gates: gatesOf(explanation), Routed: routed}
 	if status.Serin != nil {
-		own.Queue = status.Serin.Queue
+		serin.Queue = status.Serin.Queue
 	}
 	if status.Serin != nil && len(status.PauseConditions) > 0 {
-		own.PausedAt = status.Serin.PausedAt
+		serin.PausedAt = status.Serin.PausedAt
 	}
 	if status.Serin != nil {
-		own.CarriedBy = status.Serin.CarriedBy
+		serin.CarriedBy = status.Serin.CarriedBy
 	}
 	if status.CurrentPodHash != status.StableRS {
-		own.Release = status.CurrentPodHash
+		serin.Release = status.CurrentPodHash
 	}
-	if equality.Semantic.DeepEqual(own, argov1.SerinStatus{}) {
+	if equality.Semantic.DeepEqual(serin, argov1.SerinStatus{}) {
 		return nil
 	}
-	return &own
+	return &serin
 }
 
 func withoutGates(status argov1.RolloutStatus) argov1.RolloutStatus {
-	var own *argov1.SerinStatus
+	var serin *argov1.SerinStatus
 	if status.Serin != nil && status.Serin.Queue != nil {
-		own = &argov1.SerinStatus{Queue: status.Serin.Queue}
+		serin = &argov1.SerinStatus{Queue: status.Serin.Queue}
 	}
-	status.Serin = own
+	status.Serin = serin
 	return status
 }

@@ -82,17 +82,17 @@ func (r TrafficRoutedPods) podWeight() int32 {
 	return r.DesiredWeight(r.MaxWeight)
 }
 
-// abortWeight goes back through the weights of the steps while the stable revision regains its pods: it is the last
-// weight that requires fewer pods than the stable revision lacks. Without abortScaleDownDelaySeconds, the pods of the
-// new revision are removed in the same steps, provided that their number may decrease; otherwise it would retain a
-// share indefinitely.
+// abortWeight returns the weight that the pods of an aborted revision must carry while the stable revision regains its
+// pods: the last weight of the steps that requires fewer pods than are missing in the stable revision. It decreases as
+// stable pods become available. Without abortScaleDownDelaySeconds, the pods of the new revision are removed in the same
+// steps, provided that their number may decrease; otherwise it would retain a share indefinitely.
 func (r TrafficRoutedPods) abortWeight() int32 {
-	lacking := r.Replicas - r.StableAvailable
+	missing := r.Replicas - r.StableAvailable
 	if r.AbortScaleDownDelaySeconds == nil && r.NewAvailable > r.MinPodsPerReplicaSet {
-		lacking = max(lacking, r.NewAvailable)
+		missing = max(missing, r.NewAvailable)
 	}
 	for _, step := range slices.Backward(r.Steps) {
-		if weight := step.SetWeight; weight != nil && CountForWeight(*weight, r.Replicas, r.MaxWeight) < lacking {
+		if weight := step.SetWeight; weight != nil && CountForWeight(*weight, r.Replicas, r.MaxWeight) < missing {
 			return *weight
 		}
 	}
@@ -114,9 +114,9 @@ func (r TrafficRoutedPods) ReturnWeight() int32 {
 	if !r.DynamicStableScale || r.PodsForAllTraffic <= 0 {
 		return 0
 	}
-	rest := r.MaxWeight - release.CarriedWeight(r.MaxWeight, r.StableAvailable, r.PodsForAllTraffic)
+	remaining := r.MaxWeight - release.CarriedWeight(r.MaxWeight, r.StableAvailable, r.PodsForAllTraffic)
 	if r.RecordedWeights == nil {
-		return rest
+		return remaining
 	}
-	return min(rest, r.RecordedWeights.Canary)
+	return min(remaining, r.RecordedWeights.Canary)
 }

@@ -23,8 +23,8 @@ func antiAffinity(spec argov1.RolloutSpec) *argov1.AntiAffinity {
 
 // addAntiAffinity adds an anti-affinity term, so that pods are not scheduled on nodes with pods of the revision that
 // hash names. Terms of the user remain.
-func addAntiAffinity(affinity *corev1.Affinity, namespace, hash string, as *argov1.AntiAffinity) *corev1.Affinity {
-	if as == nil {
+func addAntiAffinity(affinity *corev1.Affinity, namespace, hash string, strategy *argov1.AntiAffinity) *corev1.Affinity {
+	if strategy == nil {
 		return affinity
 	}
 	affinity = affinity.DeepCopy()
@@ -43,11 +43,11 @@ func addAntiAffinity(affinity *corev1.Affinity, namespace, hash string, as *argo
 		TopologyKey: corev1.LabelHostname,
 	}
 	switch {
-	case as.RequiredDuringSchedulingIgnoredDuringExecution != nil:
+	case strategy.RequiredDuringSchedulingIgnoredDuringExecution != nil:
 		anti.RequiredDuringSchedulingIgnoredDuringExecution = append(anti.RequiredDuringSchedulingIgnoredDuringExecution, term)
-	case as.PreferredDuringSchedulingIgnoredDuringExecution != nil:
+	case strategy.PreferredDuringSchedulingIgnoredDuringExecution != nil:
 		anti.PreferredDuringSchedulingIgnoredDuringExecution = append(anti.PreferredDuringSchedulingIgnoredDuringExecution, corev1.WeightedPodAffinityTerm{
-			Weight: as.PreferredDuringSchedulingIgnoredDuringExecution.Weight, PodAffinityTerm: term,
+			Weight: strategy.PreferredDuringSchedulingIgnoredDuringExecution.Weight, PodAffinityTerm: term,
 		})
 	}
 	return affinity

@@ -74,9 +74,9 @@ func FindByTemplate(sets []*appsv1.ReplicaSet, s FindCriteria) (*appsv1.ReplicaS
 
 // findFirst returns the first ReplicaSet that meets the first condition, otherwise the first that meets the second one,
 // and so on; nil: none.
-func findFirst(sets []*appsv1.ReplicaSet, questions ...func(*appsv1.ReplicaSet) bool) *appsv1.ReplicaSet {
-	for _, is := range questions {
-		if i := slices.IndexFunc(sets, is); i >= 0 {
+func findFirst(sets []*appsv1.ReplicaSet, conditions ...func(*appsv1.ReplicaSet) bool) *appsv1.ReplicaSet {
+	for _, condition := range conditions {
+		if i := slices.IndexFunc(sets, condition); i >= 0 {
 			return sets[i]
 		}
 	}
@@ -127,8 +127,8 @@ func isSubtree(part, whole any) bool {
 	case map[string]any:
 		fields, ok := whole.(map[string]any)
 		for key, value := range part {
-			other, there := fields[key]
-			if !ok || !there || !isSubtree(value, other) {
+			other, exists := fields[key]
+			if !ok || !exists || !isSubtree(value, other) {
 				return false
 			}
 		}

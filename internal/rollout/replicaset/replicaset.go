@@ -43,14 +43,14 @@ func SortByAge(sets []*appsv1.ReplicaSet) {
 	})
 }
 
-// Observe returns what the state machine needs to know about a ReplicaSet.
+// Observe returns a ReplicaSet in the form of a snapshot.
 func Observe(rs *appsv1.ReplicaSet) rollout.ReplicaSet {
 	v := rollout.ReplicaSet{
 		Name: rs.Name, Hash: PodTemplateHash(rs), Created: rs.CreationTimestamp.Time, Revision: Revision(rs),
 		Spec: desiredReplicas(rs), Replicas: rs.Status.Replicas, Ready: rs.Status.ReadyReplicas, Available: rs.Status.AvailableReplicas,
 		Deleting: rs.DeletionTimestamp != nil, StatusCurrent: rs.Status.ObservedGeneration >= rs.Generation, AvoidedHash: avoidedHash(rs.Spec.Template.Spec.Affinity),
 	}
-	if text, noted := rs.Annotations[argov1.DesiredReplicasAnnotation]; noted {
+	if text, recorded := rs.Annotations[argov1.DesiredReplicasAnnotation]; recorded {
 		if number, err := strconv.ParseInt(text, 10, 32); err == nil {
 			v.Desired = new(int32(number))
 		}
@@ -143,7 +143,7 @@ func Maintain(rs *appsv1.ReplicaSet, owner *argov1.Rollout, spec argov1.RolloutS
 	annotations := ensureAnnotations(rs)
 	maps.Copy(annotations, copyAnnotations(owner))
 	if old := Revision(rs); old < e.Revision {
-		if text, had := annotations[argov1.RevisionAnnotation]; had {
+		if text, recorded := annotations[argov1.RevisionAnnotation]; recorded {
 			annotations[argov1.RevisionHistoryAnnotation] = appendToList(annotations[argov1.RevisionHistoryAnnotation], text)
 		}
 		annotations[argov1.RevisionAnnotation] = strconv.FormatInt(e.Revision, 10)
@@ -167,11 +167,11 @@ func ensureAnnotations(rs *appsv1.ReplicaSet) map[string]string {
 }
 
 // appendToList appends an element to a comma-separated list.
-func appendToList(list, one string) string {
+func appendToList(list, element string) string {
 	if list == "" {
-		return one
+		return element
 	}
-	return list + "," + one
+	return list + "," + element
 }
 
 // Scale returns the ReplicaSet with another number of pods, and with the current replicas of its Rollout as an
@@ -241,18 +241,18 @@ func writeMetadata(rs *appsv1.ReplicaSet, annotation string, metadata *argov1.Po
 // AppliedEphemeralMetadata returns the ephemeral metadata that was applied to all pods of a ReplicaSet or to some of
 // them, as its annotations record it; nil: none.
 func AppliedEphemeralMetadata(rs *appsv1.ReplicaSet) *argov1.PodTemplateMetadata {
-	had, gets := readMetadata(rs, argov1.EphemeralMetadataAnnotation), readMetadata(rs, pendingMetadataAnnotation)
-	if had == nil || gets == nil {
-		return cmp.Or(had, gets)
+	applied, pending := readMetadata(rs, argov1.EphemeralMetadataAnnotation), readMetadata(rs, pendingMetadataAnnotation)
+	if applied == nil || pending == nil {
+		return cmp.Or(applied, pending)
 	}
 	return &argov1.PodTemplateMetadata{
-		Labels: replaceEntries(had.Labels, nil, gets.Labels), Annotations: replaceEntries(had.Annotations, nil, gets.Annotations),
+		Labels: replaceEntries(applied.Labels, nil, pending.Labels), Annotations: replaceEntries(applied.Annotations, nil, pending.Annotations),
 	}
 }
 
 func readMetadata(rs *appsv1.ReplicaSet, annotation string) *argov1.PodTemplateMetadata {
-	text, is := rs.Annotations[annotation]
-	if !is {
+	text, ok := rs.Annotations[annotation]
+	if !ok {
 		return nil
 	}
 	var metadata argov1.PodTemplateMetadata
@@ -265,23 +265,23 @@ func readMetadata(rs *appsv1.ReplicaSet, annotation string) *argov1.PodTemplateM
 // ReplaceMetadata returns the metadata of a pod, or of a template, after a change of its role: without the ephemeral
 // metadata of the role before, and with that of the role after.
 func ReplaceMetadata(meta metav1.ObjectMeta, before, after *argov1.PodTemplateMetadata) metav1.ObjectMeta {
-	var was, is argov1.PodTemplateMetadata
+	var previous, current argov1.PodTemplateMetadata
 	if before != nil {
-		was = *before
+		previous = *before
 	}
 	if after != nil {
-		is = *after
+		current = *after
 	}
-	meta.Labels, meta.Annotations = replaceEntries(meta.Labels, was.Labels, is.Labels), replaceEntries(meta.Annotations, was.Annotations, is.Annotations)
+	meta.Labels, meta.Annotations = replaceEntries(meta.Labels, previous.Labels, current.Labels), replaceEntries(meta.Annotations, previous.Annotations, current.Annotations)
 	return meta
 }
 
-func replaceEntries(all, without, with map[string]string) map[string]string {
-	if len(without) == 0 && len(with) == 0 {
+func replaceEntries(all, removed, added map[string]string) map[string]string {
+	if len(removed) == 0 && len(added) == 0 {
 		return all
 	}
 	out := maps.Clone(all)
-	for key, value := range without {
+	for key, value := range removed {
 		if out[key] == value { // with another value, a user changed it
 			delete(out, key)
 		}
@@ -289,7 +289,7 @@ func replaceEntries(all, without, with map[string]string) map[string]string {
 	if out == nil {
 		out = map[string]string{}
 	}
-	maps.Copy(out, with)
+	maps.Copy(out, added)
 	return out
 }
 

@@ -87,7 +87,7 @@ func (p *process) Watches() []schema.GroupKind { return watched }
 // RequestsFor implements sim.Controller, with the mapping that the watches have in production.
 func (p *process) RequestsFor(change store.Change) []reconcile.Request {
 	before, after := actors.WatchedChange(p.canaries.world, change, change.Kind.Group == flaggerv1.GroupName || change.Kind == endpoints.Kind)
-	return p.real.Touched(context.Background(), change.Kind, before, after)
+	return p.real.AffectedReleases(context.Background(), change.Kind, before, after)
 }
 
 // Flush implements sim.Controller.

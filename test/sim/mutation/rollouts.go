@@ -90,7 +90,7 @@ var Rollouts = []Mutant{
 		"a deleted Rollout is fetched again",
 		"I9q",
 		"internal/rollout/controller/restore.go",
-		"	return r.leftovers(ctx, key)\n", "	_ = r.Reader.Get(ctx, key, releases.New())\n\treturn reconcile.Result{RequeueAfter: 10 * time.Minute}, nil\n", 18,
+		"	return r.restoreLeftovers(ctx, key)\n", "	_ = r.Reader.Get(ctx, key, releases.New())\n\treturn reconcile.Result{RequeueAfter: 10 * time.Minute}, nil\n", 18,
 	},
 	{
 		"a secret in the response of a service",
@@ -170,7 +170,7 @@ var Rollouts = []Mutant{
 		"replicas of a workload not restored",
 		"I16",
 		"internal/rollout/controller/apply_workload.go",
-		"found && now < replicas {", "found && now < replicas && replicas < 0 {", 0,
+		"found && current < replicas {", "found && current < replicas && replicas < 0 {", 0,
 	},
 	{
 		"a workload of a Rollout that was deleted",
@@ -212,13 +212,13 @@ var Rollouts = []Mutant{
 		"an annotation on ReplicaSets that is never written",
 		"I19",
 		"internal/rollout/controller/apply_replicasets.go",
-		"	after := how(before)\n", "	after := how(before)\n\tmetav1.SetMetaDataAnnotation(&after.ObjectMeta, \"seen\", before.ResourceVersion)\n", 1,
+		"	after := change(before)\n", "	after := change(before)\n\tmetav1.SetMetaDataAnnotation(&after.ObjectMeta, \"seen\", before.ResourceVersion)\n", 1,
 	},
 	{
 		"a Rollout requeued immediately, indefinitely",
 		"I21",
 		"internal/rollout/controller/reconciler.go",
-		"RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explain, s.again))}", "RequeueAfter: min(1, reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explain, s.again)))}", 1,
+		"RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt))}", "RequeueAfter: min(1, reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt)))}", 1,
 	},
 	{
 		"a run created again after a lost response",

@@ -84,9 +84,9 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	real := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: seeing, Reader: i.Reader, Runs: p.launcher(seeing), Routers: k.routers, Applier: &traffic.Applier{Client: seeing},
-			Marked: k.routers.MarkedKinds(),
+			MarkedKinds: k.routers.MarkedKinds(),
 		},
-		Clock: i.Clock, Recorder: p.rolloutEvents, Standing: &telemetry.OngoingEvents{}, Metrics: p.metrics,
+		Clock: i.Clock, Recorder: p.rolloutEvents, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics,
 		Watch: func(kinds []schema.GroupVersionKind) error {
 			for _, kind := range kinds {
 				i.Watch(kind.GroupKind())
@@ -100,7 +100,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	}, k.marked()...), concerned: func(change store.Change) []reconcile.Request {
 		typed := change.Kind.Group == argov1.GroupName || change.Kind == actors.ReplicaSetKind || change.Kind == endpoints.Kind
 		before, after := actors.WatchedChange(k.world, change, typed)
-		return real.Touched(context.Background(), change.Kind, before, after)
+		return real.AffectedReleases(context.Background(), change.Kind, before, after)
 	}}
 }
 
