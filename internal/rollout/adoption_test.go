@@ -6,7 +6,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-func TestAReleaseOfAnotherControllerIsToldWhereItStands(t *testing.T) {
+func TestTheAdoptionEventNamesStepAndWeight(t *testing.T) {
 	at := func(change func(*argov1.Rollout)) *argov1.Rollout {
 		o := &argov1.Rollout{}
 		o.Name, o.Namespace = "cart", "shop"

@@ -89,7 +89,7 @@ func TestTerminatedRunIsNotEvaluated(t *testing.T) {
 			}
 			w.status.CurrentPodHash = "ffffffffff" // written by a user
 			for range 4 {
-				w.pass(t)
+				w.reconcile(t)
 				w.runs[0].Terminated = w.runs[0].Terminated && !stale
 			}
 			if now := w.status.Canary.CurrentStepAnalysisRunStatus; now == nil || now.Name != "cart-hash-v2-2-1.1" {

@@ -21,7 +21,7 @@ func TestNewReleaseDoesNotInheritDeadline(t *testing.T) {
 	w.template = "v3"
 	w.generation++
 	w.sets[1].Spec = 0 // not counted
-	w.react()
+	w.runControllers()
 	w.status.UpdatedReplicas, w.status.Replicas = 0, 2
 	w.now = w.now.Add(time.Hour)
 	w.sets = append(w.sets, ReplicaSet{Name: "cart-hash-v3", Hash: "hash-v3", Revision: 3, Created: w.tick()})

@@ -52,7 +52,7 @@ func TestConditionsChangeWithStatusAndReasonOnly(t *testing.T) {
 	}
 }
 
-func TestTextsOfConditions(t *testing.T) {
+func TestTextsOfConditionsAreThoseOfArgoRollouts(t *testing.T) {
 	for got, want := range map[argov1.RolloutCondition]string{
 		invalidSpecCondition("cart", "spec: wrong"): `InvalidSpec True InvalidSpec: The Rollout "cart" is invalid: spec: wrong`,
 		availableCondition(true):                    "Available True AvailableReason: Rollout has minimum availability",
@@ -73,8 +73,8 @@ func TestTextsOfConditions(t *testing.T) {
 	}
 }
 
-// fine is the status of a Rollout of 2 pods in its desired state.
-func fine(change ...func(*argov1.RolloutSpec, *argov1.RolloutStatus)) (argov1.RolloutSpec, argov1.RolloutStatus) {
+// desiredState is the status of a Rollout of 2 pods in its desired state.
+func desiredState(change ...func(*argov1.RolloutSpec, *argov1.RolloutStatus)) (argov1.RolloutSpec, argov1.RolloutStatus) {
 	spec := argov1.RolloutSpec{Replicas: new(int32(2)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{Steps: []argov1.CanaryStep{setWeight(10)}}}}
 	status := argov1.RolloutStatus{
 		Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, ObservedGeneration: "3",
@@ -91,7 +91,7 @@ func toBlueGreen(spec *argov1.RolloutSpec, status *argov1.RolloutStatus) {
 	status.BlueGreen.ActiveSelector, status.CurrentStepIndex = "a", nil
 }
 
-func TestPhases(t *testing.T) {
+func TestPhaseFollowsFromSpecAndStatus(t *testing.T) {
 	type change = func(*argov1.RolloutSpec, *argov1.RolloutStatus)
 	aborted := func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) {
 		s.Conditions = conditions{}.withCondition(progressingCondition(corev1.ConditionFalse, reasonAborted, abortText(2, "")), noon)
@@ -144,14 +144,14 @@ func TestPhases(t *testing.T) {
 		{"switched, analysed", []change{toBlueGreen, notPromoted, analysed(argov1.AnalysisPhaseRunning)}, "Progressing waiting for analysis to complete"},
 		{"switched, analysis done", []change{toBlueGreen, notPromoted, analysed(argov1.AnalysisPhaseSuccessful)}, "Progressing waiting for post-promotion verification to complete"},
 	} {
-		phase, message := PhaseOf(fine(test.changes...))
+		phase, message := PhaseOf(desiredState(test.changes...))
 		if got := string(phase) + " " + message; got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
 	}
 }
 
-func TestWhole(t *testing.T) {
+func TestIsInDesiredState(t *testing.T) {
 	type change = func(*argov1.RolloutSpec, *argov1.RolloutStatus)
 	for _, test := range []struct {
 		name   string
@@ -177,15 +177,15 @@ func TestWhole(t *testing.T) {
 			spec.Strategy.BlueGreen.PreviewService = "preview"
 		}, false},
 	} {
-		spec, status := fine(test.change)
+		spec, status := desiredState(test.change)
 		if got := isInDesiredState(spec, status, "3"); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
 }
 
-func TestMoved(t *testing.T) {
-	_, old := fine()
+func TestHasStatusProgressed(t *testing.T) {
+	_, old := desiredState()
 	for name, change := range map[string]func(*argov1.RolloutStatus) (moves, switches bool){
 		"nothing":            func(*argov1.RolloutStatus) (bool, bool) { return false, false },
 		"more updated":       func(s *argov1.RolloutStatus) (bool, bool) { s.UpdatedReplicas, s.Replicas = 3, 3; return true, true },
@@ -211,7 +211,7 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-func TestDeadlines(t *testing.T) {
+func TestProgressDeadlineDoesNotRunDuringWaits(t *testing.T) {
 	after := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 	progress := func(reason string) conditions {
 		return conditions{}.withCondition(progressingCondition(corev1.ConditionTrue, reason, ""), noon)
@@ -248,7 +248,7 @@ func TestDeadlines(t *testing.T) {
 		}, true},
 		{"in a scale step", func(d *ProgressDeadline) { d.Spec.Strategy.Canary.Steps[0] = scaleTo(1) }, true},
 	} {
-		spec, status := fine()
+		spec, status := desiredState()
 		status.Conditions, status.CurrentStepIndex = progress(reasonUpdated), new(int32(0))
 		d := ProgressDeadline{Now: after(601), Spec: spec, Status: status}
 		test.change(&d)
@@ -266,7 +266,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-func TestRollbackWindow(t *testing.T) {
+func TestRollbackWindowCountsRevisionsInBetween(t *testing.T) {
 	made := func(revision int) time.Time { return noon.Add(time.Duration(revision) * time.Hour) }
 	var all []time.Time
 	for revision := range 6 {
@@ -292,17 +292,17 @@ func TestRollbackWindow(t *testing.T) {
 	}
 }
 
-func TestSameStatusesSayTheSame(t *testing.T) {
+func TestSameStatusComparesTheContent(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))
 	status := func() argov1.RolloutStatus {
 		return argov1.RolloutStatus{Phase: argov1.RolloutPhaseHealthy, CurrentStepIndex: new(int32(1)), Conditions: []argov1.RolloutCondition{
 			{Type: "A", Status: "True", Reason: "R", Message: "M", LastUpdateTime: at, LastTransitionTime: at},
 		}}
 	}
-	elsewhere := status()
-	elsewhere.Conditions[0].LastUpdateTime = metav1.NewTime(at.In(time.FixedZone("east", 3600)))
-	if !SameStatus(status(), elsewhere) || !SameStatus(argov1.RolloutStatus{}, argov1.RolloutStatus{Conditions: []argov1.RolloutCondition{}}) {
-		t.Error("the same is not")
+	inOtherTimeZone := status()
+	inOtherTimeZone.Conditions[0].LastUpdateTime = metav1.NewTime(at.In(time.FixedZone("east", 3600)))
+	if !SameStatus(status(), inOtherTimeZone) || !SameStatus(argov1.RolloutStatus{}, argov1.RolloutStatus{Conditions: []argov1.RolloutCondition{}}) {
+		t.Error("equal statuses are reported as different")
 	}
 	for name, change := range map[string]func(*argov1.RolloutStatus){
 		"type":       func(s *argov1.RolloutStatus) { s.Conditions[0].Type = "B" },
@@ -317,7 +317,7 @@ func TestSameStatusesSayTheSame(t *testing.T) {
 		other := status()
 		change(&other)
 		if SameStatus(status(), other) {
-			t.Errorf("another %s is the same", name)
+			t.Errorf("another %s is reported as equal", name)
 		}
 	}
 }

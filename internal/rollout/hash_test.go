@@ -10,7 +10,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-func TestPodHash(t *testing.T) {
+func TestPodHashNeverChanges(t *testing.T) {
 	const delay = `{"metadata":{"labels":{"app":"canary-scaledowndelay"}},"spec":{"containers":[{"name":"canary-scaledowndelay","image":"nginx:1.19-alpine","ports":[{"name":"http","containerPort":80,"protocol":"TCP"}],"resources":{"requests":{"cpu":"5m","memory":"16Mi"}}}]}}`
 	const dynamic = `{"metadata":{"labels":{"app":"dynamic-stable-scale"}},"spec":{"containers":[{"name":"dynamic-stable-scale","image":"nginx:1.19-alpine","ports":[{"name":"http","containerPort":80,"protocol":"TCP"}],"resources":{"requests":{"cpu":"5m","memory":"16Mi"}}}],"readinessGates":[{"conditionType":"argoproj.io/e2e-readiness"}]}}`
 	hash := func(text string, collisions *int32) string {
@@ -40,7 +40,7 @@ func TestPodHash(t *testing.T) {
 	}
 }
 
-func TestStepHash(t *testing.T) {
+func TestStepHashNeverChanges(t *testing.T) {
 	for text, want := range map[string]string{
 		`null`: "5ffbfbbd64", `[{setWeight: 10}, {pause: {}}]`: "849b756fd4",
 	} {

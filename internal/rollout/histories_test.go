@@ -12,57 +12,57 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// asked draws a valid Rollout.
-func asked(t *rapid.T) argov1.RolloutSpec {
+// drawSpec draws a valid Rollout.
+func drawSpec(t *rapid.T) argov1.RolloutSpec {
 	spec := argov1.RolloutSpec{
-		Replicas: new(rapid.Int32Range(1, 6).Draw(t, "replicas")), ProgressDeadlineSeconds: maybe(t, "deadline", int32(30)),
-		ProgressDeadlineAbort: chance(t, "abort late"), RevisionHistoryLimit: maybe(t, "history", int32(0), 1),
+		Replicas: new(rapid.Int32Range(1, 6).Draw(t, "replicas")), ProgressDeadlineSeconds: drawOptional(t, "deadline", int32(30)),
+		ProgressDeadlineAbort: drawBool(t, "abort late"), RevisionHistoryLimit: drawOptional(t, "history", int32(0), 1),
 	}
-	if chance(t, "window") {
+	if drawBool(t, "window") {
 		spec.RollbackWindow = &argov1.RollbackWindowSpec{Revisions: 2}
 	}
-	if chance(t, "blue-green") {
-		spec.Strategy.BlueGreen = askedBlueGreen(t)
+	if drawBool(t, "blue-green") {
+		spec.Strategy.BlueGreen = drawBlueGreen(t)
 		return spec
 	}
-	c := &argov1.CanaryStrategy{CanaryService: anyOf(t, "canary service", "", "canary"), StableService: anyOf(t, "stable service", "", "stable")}
+	c := &argov1.CanaryStrategy{CanaryService: drawOneOf(t, "canary service", "", "canary"), StableService: drawOneOf(t, "stable service", "", "stable")}
 	spec.Strategy.Canary = c
 	kinds := []argov1.CanaryStep{setWeight(20), setWeight(50), setWeight(100), pauseFor(""), pauseFor("5"), {Analysis: analysed}}
-	if chance(t, "routed") {
+	if drawBool(t, "routed") {
 		c.CanaryService, c.StableService = "canary", "stable"
 		c.TrafficRouting = &argov1.RolloutTrafficRouting{}
 		kinds = append(kinds, scaleTo(2), scaleLike(50), scaleFollow, argov1.CanaryStep{Experiment: &argov1.RolloutExperimentStep{}},
 			argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{Name: "h", Match: []argov1.HeaderRoutingMatch{{HeaderName: "a"}}}})
-		c.DynamicStableScale, c.AbortScaleDownDelaySeconds = chance(t, "dynamic"), maybe(t, "abort delay", int32(0), 5)
+		c.DynamicStableScale, c.AbortScaleDownDelaySeconds = drawBool(t, "dynamic"), drawOptional(t, "abort delay", int32(0), 5)
 		if !c.DynamicStableScale {
-			c.ScaleDownDelaySeconds = maybe(t, "delay", int32(0), 5)
+			c.ScaleDownDelaySeconds = drawOptional(t, "delay", int32(0), 5)
 		}
-		c.MinPodsPerReplicaSet, c.ScaleDownDelayRevisionLimit = maybe(t, "least", int32(2)), maybe(t, "limit", int32(0), 1)
-		if chance(t, "ping-pong") {
+		c.MinPodsPerReplicaSet, c.ScaleDownDelayRevisionLimit = drawOptional(t, "least", int32(2)), drawOptional(t, "limit", int32(0), 1)
+		if drawBool(t, "ping-pong") {
 			c.PingPong = &argov1.PingPongSpec{PingService: "ping", PongService: "pong"}
 		}
 	} else {
 		amounts := []string{"0", "1", "2", `"25%"`, `"100%"`}
-		c.MaxSurge, c.MaxUnavailable = amount(anyOf(t, "surge", amounts...)), amount(anyOf(t, "unavailable", amounts[1:]...))
+		c.MaxSurge, c.MaxUnavailable = amount(drawOneOf(t, "surge", amounts...)), amount(drawOneOf(t, "unavailable", amounts[1:]...))
 	}
 	c.Steps = rapid.SliceOfN(rapid.SampledFrom(kinds), 0, 4).Draw(t, "steps")
-	if chance(t, "analysed") {
-		c.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: *analysed, StartingStep: maybe(t, "starting step", int32(1))}
+	if drawBool(t, "analysed") {
+		c.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: *analysed, StartingStep: drawOptional(t, "starting step", int32(1))}
 	}
 	return spec
 }
 
-func askedBlueGreen(t *rapid.T) *argov1.BlueGreenStrategy {
+func drawBlueGreen(t *rapid.T) *argov1.BlueGreenStrategy {
 	b := &argov1.BlueGreenStrategy{
-		ActiveService: "active", PreviewService: anyOf(t, "preview", "preview", ""), PreviewReplicaCount: maybe(t, "preview count", int32(1), 2),
-		AutoPromotionEnabled: maybe(t, "auto", false), AutoPromotionSeconds: anyOf(t, "auto seconds", int32(0), 5),
-		ScaleDownDelaySeconds: maybe(t, "delay", int32(0), 5), ScaleDownDelayRevisionLimit: maybe(t, "limit", int32(0), 1),
-		AbortScaleDownDelaySeconds: maybe(t, "abort delay", int32(0), 5),
+		ActiveService: "active", PreviewService: drawOneOf(t, "preview", "preview", ""), PreviewReplicaCount: drawOptional(t, "preview count", int32(1), 2),
+		AutoPromotionEnabled: drawOptional(t, "auto", false), AutoPromotionSeconds: drawOneOf(t, "auto seconds", int32(0), 5),
+		ScaleDownDelaySeconds: drawOptional(t, "delay", int32(0), 5), ScaleDownDelayRevisionLimit: drawOptional(t, "limit", int32(0), 1),
+		AbortScaleDownDelaySeconds: drawOptional(t, "abort delay", int32(0), 5),
 	}
-	if chance(t, "pre") {
+	if drawBool(t, "pre") {
 		b.PrePromotionAnalysis = analysed
 	}
-	if chance(t, "post") {
+	if drawBool(t, "post") {
 		b.PostPromotionAnalysis = analysed
 	}
 	return b
@@ -73,7 +73,7 @@ func askedBlueGreen(t *rapid.T) *argov1.BlueGreenStrategy {
 // Rollout reaches its desired state.
 func TestReleasesConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(asked(t))
+		w := newWorld(drawSpec(t))
 		w.become = func(rs ReplicaSet) (replicas, available int32) {
 			replicas = rapid.Int32Range(min(rs.Replicas, rs.Spec), max(rs.Replicas, rs.Spec)).Draw(t, "there")
 			most := min(replicas, rs.Spec)
@@ -85,24 +85,24 @@ func TestReleasesConverge(t *testing.T) {
 			}
 			return rapid.IntRange(0, effects).Draw(t, "after effects"), true
 		}
-		w.watch = func(effect release.Effect, before []ReplicaSet) { w.limits(t, effect, before) }
+		w.watch = func(effect release.Effect, before []ReplicaSet) { w.checkEffect(t, effect, before) }
 		for range rapid.IntRange(1, 30).Draw(t, "happenings") {
-			w.happen(t)
+			w.performAction(t)
 			for range rapid.IntRange(1, 6).Draw(t, "passes") {
-				w.pass(t)
+				w.reconcile(t)
 			}
 		}
-		w.arrives(t)
+		w.finish(t)
 	})
 }
 
-// happen is one action of users, pods or analyses.
-func (w *world) happen(t *rapid.T) {
+// performAction is one action of users, pods or analyses.
+func (w *world) performAction(t *rapid.T) {
 	phases := []argov1.AnalysisPhase{argov1.AnalysisPhaseRunning, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseInconclusive}
-	switch anyOf(t, "happens", "template", "template", "replicas", "abort", "retry", "promote", "full", "pause", "judge", "ready", "time", "restart", "steps", "skip", "router", "endpoints", "endpoints") {
+	switch drawOneOf(t, "happens", "template", "template", "replicas", "abort", "retry", "promote", "full", "pause", "judge", "ready", "time", "restart", "steps", "skip", "router", "endpoints", "endpoints") {
 	case "template":
 		w.generation++
-		w.template = anyOf(t, "template", "v1", "v2", "v3", "v4")
+		w.template = drawOneOf(t, "template", "v1", "v2", "v3", "v4")
 	case "replicas":
 		w.generation++
 		w.spec.Replicas = new(rapid.Int32Range(0, 6).Draw(t, "replicas"))
@@ -120,9 +120,9 @@ func (w *world) happen(t *rapid.T) {
 		w.generation++
 		w.spec.Paused = !w.spec.Paused
 	case "judge":
-		w.verdict, w.outcome = anyOf(t, "verdict", phases...), anyOf(t, "outcome", phases...)
+		w.verdict, w.outcome = drawOneOf(t, "verdict", phases...), drawOneOf(t, "outcome", phases...)
 	case "ready":
-		hash := "hash-" + anyOf(t, "of", "v1", "v2", "v3")
+		hash := "hash-" + drawOneOf(t, "of", "v1", "v2", "v3")
 		delete(w.ready, hash)
 		if limit := rapid.Int32Range(0, 4).Draw(t, "ready"); limit < 4 {
 			w.ready[hash] = limit
@@ -138,12 +138,12 @@ func (w *world) happen(t *rapid.T) {
 			c.Steps = c.Steps[:len(c.Steps)-1]
 		}
 	case "router":
-		w.router.Confirmed, w.router.ExternalLoadBalancer = maybe(t, "serves", true, false), rapid.Bool().Draw(t, "outside")
+		w.router.Confirmed, w.router.ExternalLoadBalancer = drawOptional(t, "serves", true, false), rapid.Bool().Draw(t, "outside")
 	case "endpoints":
-		if w.published = nil; chance(t, "late") {
-			w.published = w.endpoints()
+		if w.outdatedEndpoints = nil; drawBool(t, "late") {
+			w.outdatedEndpoints = w.endpoints()
 		}
-		w.unread = rapid.IntRange(0, 9).Draw(t, "unread") == 0
+		w.endpointsUnreadable = rapid.IntRange(0, 9).Draw(t, "unread") == 0
 	case "skip":
 		if w.status.CurrentStepIndex != nil {
 			*w.status.CurrentStepIndex++
@@ -163,47 +163,47 @@ func (w *world) promote() {
 	}
 }
 
-// limits are the invariants of all effects.
-func (w *world) limits(t *rapid.T, effect release.Effect, before []ReplicaSet) {
+// checkEffect are the invariants of all effects.
+func (w *world) checkEffect(t *rapid.T, effect release.Effect, before []ReplicaSet) {
 	switch e := effect.(type) {
 	case ReplicaSetScaled:
-		w.scaleLimits(t, e, before)
+		w.checkScaling(t, e, before)
 	case TrafficRouted:
-		newest := w.set("cart-hash-" + w.template)
-		if canary := e.Weights.Canary; canary.Weight > 0 && newest != nil && newest.Hash == canary.PodTemplateHash && newest.Available == 0 && w.raised(e) {
+		newest := w.replicaSet("cart-hash-" + w.template)
+		if canary := e.Weights.Canary; canary.Weight > 0 && newest != nil && newest.Hash == canary.PodTemplateHash && newest.Available == 0 && w.raisesCanaryWeight(e) {
 			t.Fatalf("%d of the traffic goes to %s, which has no pods:\n%s", canary.Weight, canary.PodTemplateHash, w.events.String())
 		}
-		w.unpublished(t, e)
+		w.checkEndpoints(t, e)
 	}
 }
 
-// unpublished: a revision receives no additional traffic while its endpoints are not published, if another revision can
+// checkEndpoints: a revision receives no additional traffic while its endpoints are not published, if another revision can
 // serve.
-func (w *world) unpublished(t *rapid.T, e TrafficRouted) {
-	canary, serving := e.Weights.Canary, w.set("cart-"+e.Weights.Stable.PodTemplateHash)
-	if w.published == nil || w.unread || w.published[canary.ServiceName][canary.PodTemplateHash] > 0 || serving == nil || serving.Available == 0 {
+func (w *world) checkEndpoints(t *rapid.T, e TrafficRouted) {
+	canary, serving := e.Weights.Canary, w.replicaSet("cart-"+e.Weights.Stable.PodTemplateHash)
+	if w.outdatedEndpoints == nil || w.endpointsUnreadable || w.outdatedEndpoints[canary.ServiceName][canary.PodTemplateHash] > 0 || serving == nil || serving.Available == 0 {
 		return
 	}
 	if canary.Weight > revisionWeight(w.status.Canary.Weights, canary.PodTemplateHash) || len(e.Headers) > w.headers {
-		t.Fatalf("%s, and Kubernetes publishes %v:\n%s", e, w.published, w.events.String())
+		t.Fatalf("%s, and Kubernetes publishes %v:\n%s", e, w.outdatedEndpoints, w.events.String())
 	}
 }
 
-// raised reports whether a route sends more requests to the new revision than before.
-func (w *world) raised(e TrafficRouted) bool {
+// raisesCanaryWeight reports whether a route sends more requests to the new revision than before.
+func (w *world) raisesCanaryWeight(e TrafficRouted) bool {
 	known := w.status.Canary.Weights
 	return known == nil || known.Canary.PodTemplateHash != e.Weights.Canary.PodTemplateHash || known.Canary.Weight < e.Weights.Canary.Weight
 }
 
-func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet) {
-	hash := w.set(e.Name).Hash
+func (w *world) checkScaling(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet) {
+	hash := w.replicaSet(e.Name).Hash
 	if e.Pods == 0 && e.From > 0 && valueOr(w.spec.Replicas, 1) > 0 {
 		for name, service := range w.services {
 			if (name == "stable" && w.spec.Strategy.Canary.TrafficRouting != nil && !w.spec.Strategy.Canary.DynamicStableScale || name == "active") && service.Selector[argov1.PodTemplateHashLabel] == hash && service.ManagedBy != "" {
 				t.Fatalf("the pods of %s go, which Service %s selects:\n%s", hash, name, w.events.String())
 			}
 		}
-		if r := w.route; r != nil && (r.Weights.Canary.PodTemplateHash == hash && r.Weights.Canary.Weight > 0 && !w.steppedDown() || r.Weights.Stable.PodTemplateHash == hash && r.Weights.Stable.Weight > 0) {
+		if r := w.route; r != nil && (r.Weights.Canary.PodTemplateHash == hash && r.Weights.Canary.Weight > 0 && !w.hasExplicitScale() || r.Weights.Stable.PodTemplateHash == hash && r.Weights.Stable.Weight > 0) {
 			t.Fatalf("the pods of %s go, which has traffic (%s):\n%s", hash, r, w.events.String())
 		}
 	}
@@ -236,23 +236,23 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 	}
 }
 
-// steppedDown reports whether the user configured a number of pods that does not follow the weight.
-func (w *world) steppedDown() bool {
+// hasExplicitScale reports whether the user configured a number of pods that does not follow the weight.
+func (w *world) hasExplicitScale() bool {
 	return pods.CanaryScaleAt(w.spec.Strategy.Canary.Steps, w.status.CurrentStepIndex) != nil
 }
 
-// arrives ends all faults and promotes paused releases until the Rollout reaches its desired state.
-func (w *world) arrives(t *rapid.T) {
+// finish ends all faults and promotes paused releases until the Rollout reaches its desired state.
+func (w *world) finish(t *rapid.T) {
 	w.become, w.lives, w.verdict, w.outcome = nil, nil, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseSuccessful
 	clear(w.ready)
-	w.router.Confirmed, w.spec.Paused, w.published, w.unread = nil, false, nil, false
+	w.router.Confirmed, w.spec.Paused, w.outdatedEndpoints, w.endpointsUnreadable = nil, false, nil, false
 	w.generation++
 	for range 40 {
 		w.status.Abort = false
 		w.settle(t)
-		w.until(t, w.now.Add(2*time.Minute))
+		w.advanceTo(t, w.now.Add(2*time.Minute))
 		if w.status.Phase == argov1.RolloutPhaseHealthy {
-			w.atRest(t)
+			w.checkDesiredState(t)
 			return
 		}
 		w.promote()
@@ -260,8 +260,8 @@ func (w *world) arrives(t *rapid.T) {
 	t.Fatalf("does not arrive: %s (%s) %v\n%s", w.status.Phase, w.status.Message, w.last.Gates, w.events.String())
 }
 
-// atRest checks an idle Rollout.
-func (w *world) atRest(t *rapid.T) {
+// checkDesiredState checks an idle Rollout.
+func (w *world) checkDesiredState(t *rapid.T) {
 	for _, rs := range w.sets {
 		switch hash := "hash-" + w.template; {
 		case rs.Hash == hash && (rs.Spec != valueOr(w.spec.Replicas, 1) || rs.Available != rs.Spec):

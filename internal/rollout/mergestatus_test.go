@@ -12,8 +12,8 @@ import (
 
 // TestEveryPausedStepIsWritten: a script that waits for a step index observes each one that precedes a pause.
 func TestEveryPausedStepIsWritten(t *testing.T) {
-	w := stepping(t, 1, setWeight(10), pauseFor("10s"), setWeight(20), pauseFor("10s"))
-	w.until(t, w.now.Add(11*time.Second))
+	w := worldInFirstPause(t, 1, setWeight(10), pauseFor("10s"), setWeight(20), pauseFor("10s"))
+	w.advanceTo(t, w.now.Add(11*time.Second))
 	if want := []int32{2, 3}; !slices.Equal(w.steps, want) || w.route.Weights.Canary.Weight != 20 {
 		t.Errorf("behind the pause the status named the steps %v, want %v; the weight is %d, want 20", w.steps, want, w.route.Weights.Canary.Weight)
 	}

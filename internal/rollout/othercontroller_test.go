@@ -6,7 +6,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-func TestOnlyAReleaseThatSerinBeganRollsBackBesideAnotherController(t *testing.T) {
+func TestOnlyAReleaseOfSerinRollsBackWhileAnotherControllerActs(t *testing.T) {
 	own := argov1.RolloutStatus{StableRS: "v1", CurrentPodHash: "v2", Serin: &argov1.SerinStatus{Release: "v2"}}
 	for _, tt := range []struct {
 		name   string

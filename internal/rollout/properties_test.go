@@ -17,31 +17,33 @@ import (
 
 var analysed = &argov1.RolloutAnalysis{Templates: []argov1.AnalysisTemplateRef{{TemplateName: "a"}}}
 
-func anyOf[T any](t *rapid.T, label string, of ...T) T { return rapid.SampledFrom(of).Draw(t, label) }
+func drawOneOf[T any](t *rapid.T, label string, of ...T) T {
+	return rapid.SampledFrom(of).Draw(t, label)
+}
 
-func chance(t *rapid.T, label string) bool { return rapid.Bool().Draw(t, label) }
+func drawBool(t *rapid.T, label string) bool { return rapid.Bool().Draw(t, label) }
 
-// maybe draws one of the values, or none.
-func maybe[T any](t *rapid.T, label string, of ...T) *T {
-	if chance(t, "has "+label) {
-		return new(anyOf(t, label, of...))
+// drawOptional draws one of the values, or none.
+func drawOptional[T any](t *rapid.T, label string, of ...T) *T {
+	if drawBool(t, "has "+label) {
+		return new(drawOneOf(t, label, of...))
 	}
 	return nil
 }
 
-// strategies draws valid and invalid strategies.
-func strategies(t *rapid.T) argov1.RolloutStrategy {
-	if chance(t, "blue-green") {
+// drawStrategy draws valid and invalid strategies.
+func drawStrategy(t *rapid.T) argov1.RolloutStrategy {
+	if drawBool(t, "blue-green") {
 		b := argov1.BlueGreenStrategy{
-			ActiveService: anyOf(t, "active", "active", ""), PreviewService: anyOf(t, "preview", "preview", ""),
-			PreviewReplicaCount: maybe(t, "preview count", int32(0), 1, 2), AutoPromotionEnabled: maybe(t, "auto", true, false),
-			AutoPromotionSeconds: anyOf(t, "auto seconds", int32(0), 10), ScaleDownDelaySeconds: maybe(t, "delay", int32(0), 5),
-			ScaleDownDelayRevisionLimit: maybe(t, "limit", int32(0), 1), AbortScaleDownDelaySeconds: maybe(t, "abort delay", int32(0), 5),
+			ActiveService: drawOneOf(t, "active", "active", ""), PreviewService: drawOneOf(t, "preview", "preview", ""),
+			PreviewReplicaCount: drawOptional(t, "preview count", int32(0), 1, 2), AutoPromotionEnabled: drawOptional(t, "auto", true, false),
+			AutoPromotionSeconds: drawOneOf(t, "auto seconds", int32(0), 10), ScaleDownDelaySeconds: drawOptional(t, "delay", int32(0), 5),
+			ScaleDownDelayRevisionLimit: drawOptional(t, "limit", int32(0), 1), AbortScaleDownDelaySeconds: drawOptional(t, "abort delay", int32(0), 5),
 		}
-		if chance(t, "pre") {
+		if drawBool(t, "pre") {
 			b.PrePromotionAnalysis = analysed
 		}
-		if chance(t, "post") {
+		if drawBool(t, "post") {
 			b.PostPromotionAnalysis = analysed
 		}
 		return argov1.RolloutStrategy{BlueGreen: &b}
@@ -60,51 +62,51 @@ func strategies(t *rapid.T) argov1.RolloutStrategy {
 	}
 	c := argov1.CanaryStrategy{
 		Steps:         rapid.SliceOfN(rapid.SampledFrom(kinds), 0, 4).Draw(t, "steps"),
-		CanaryService: anyOf(t, "canary service", "", "canary"), StableService: anyOf(t, "stable service", "", "stable"),
+		CanaryService: drawOneOf(t, "canary service", "", "canary"), StableService: drawOneOf(t, "stable service", "", "stable"),
 	}
-	if chance(t, "analysed") {
-		c.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: *analysed, StartingStep: maybe(t, "starting step", int32(1), 9)}
+	if drawBool(t, "analysed") {
+		c.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: *analysed, StartingStep: drawOptional(t, "starting step", int32(1), 9)}
 	}
-	if chance(t, "threshold") {
-		c.ReplicaProgressThreshold = &argov1.ReplicaProgressThreshold{Type: anyOf(t, "type", argov1.ProgressPercent, argov1.ProgressPods), Value: anyOf(t, "enough", int32(-1), 50)}
+	if drawBool(t, "threshold") {
+		c.ReplicaProgressThreshold = &argov1.ReplicaProgressThreshold{Type: drawOneOf(t, "type", argov1.ProgressPercent, argov1.ProgressPods), Value: drawOneOf(t, "enough", int32(-1), 50)}
 	}
-	if chance(t, "routed") {
-		c.TrafficRouting = &argov1.RolloutTrafficRouting{MaxTrafficWeight: maybe(t, "most", int32(0), 1000)}
-		c.DynamicStableScale, c.AbortScaleDownDelaySeconds = chance(t, "dynamic"), maybe(t, "abort delay", int32(0), 5)
-		c.MinPodsPerReplicaSet, c.ScaleDownDelaySeconds = maybe(t, "least", int32(2)), maybe(t, "delay", int32(0), 5)
-		if chance(t, "ping-pong") {
+	if drawBool(t, "routed") {
+		c.TrafficRouting = &argov1.RolloutTrafficRouting{MaxTrafficWeight: drawOptional(t, "most", int32(0), 1000)}
+		c.DynamicStableScale, c.AbortScaleDownDelaySeconds = drawBool(t, "dynamic"), drawOptional(t, "abort delay", int32(0), 5)
+		c.MinPodsPerReplicaSet, c.ScaleDownDelaySeconds = drawOptional(t, "least", int32(2)), drawOptional(t, "delay", int32(0), 5)
+		if drawBool(t, "ping-pong") {
 			c.PingPong = &argov1.PingPongSpec{PingService: "ping", PongService: "pong"}
 		}
 	}
 	return argov1.RolloutStrategy{Canary: &c}
 }
 
-// snapshots draws any snapshot, including those that no healthy cluster produces.
-func snapshots(t *rapid.T) Snapshot {
+// drawSnapshot draws any snapshot, including those that no healthy cluster produces.
+func drawSnapshot(t *rapid.T) Snapshot {
 	hashes := []string{"a", "b", "c", ""}
 	phases := []argov1.AnalysisPhase{"", argov1.AnalysisPhaseRunning, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseInconclusive}
 	ago := func(label string) metav1.Time {
 		return metav1.NewTime(noon.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, label)) * time.Second))
 	}
 	s := Snapshot{
-		Now: noon, Name: "cart", Generation: 3, StepHash: anyOf(t, "steps now", "s", "t"), ValidationError: anyOf(t, "problem", "", "", "", "bad"),
-		Hash: anyOf(t, "new", hashes...), RevisionAnnotation: anyOf(t, "revision", "", "1", "x"),
+		Now: noon, Name: "cart", Generation: 3, StepHash: drawOneOf(t, "steps now", "s", "t"), ValidationError: drawOneOf(t, "problem", "", "", "", "bad"),
+		Hash: drawOneOf(t, "new", hashes...), RevisionAnnotation: drawOneOf(t, "revision", "", "1", "x"),
 		Spec: argov1.RolloutSpec{
-			Replicas: maybe(t, "replicas", int32(0), 1, 3), Paused: chance(t, "paused"), ProgressDeadlineAbort: chance(t, "abort late"),
-			Strategy: strategies(t), RevisionHistoryLimit: maybe(t, "history", int32(0), 1),
+			Replicas: drawOptional(t, "replicas", int32(0), 1, 3), Paused: drawBool(t, "paused"), ProgressDeadlineAbort: drawBool(t, "abort late"),
+			Strategy: drawStrategy(t), RevisionHistoryLimit: drawOptional(t, "history", int32(0), 1),
 		},
 		Status: argov1.RolloutStatus{
-			Abort: chance(t, "abort"), PromoteFull: chance(t, "full"), ControllerPause: chance(t, "controller pause"),
-			CurrentPodHash: anyOf(t, "current", hashes...), StableRS: anyOf(t, "stable", hashes...),
-			CurrentStepHash: anyOf(t, "steps then", "s", "t", ""), ObservedGeneration: anyOf(t, "observed", "3", "2", "x"),
-			CurrentStepIndex: maybe(t, "index", int32(-2), 0, 1, 2, 5),
+			Abort: drawBool(t, "abort"), PromoteFull: drawBool(t, "full"), ControllerPause: drawBool(t, "controller pause"),
+			CurrentPodHash: drawOneOf(t, "current", hashes...), StableRS: drawOneOf(t, "stable", hashes...),
+			CurrentStepHash: drawOneOf(t, "steps then", "s", "t", ""), ObservedGeneration: drawOneOf(t, "observed", "3", "2", "x"),
+			CurrentStepIndex: drawOptional(t, "index", int32(-2), 0, 1, 2, 5),
 		},
 		Services: map[string]Service{},
 	}
-	if chance(t, "window") {
+	if drawBool(t, "window") {
 		s.Spec.RollbackWindow = &argov1.RollbackWindowSpec{Revisions: 2}
 	}
-	if chance(t, "restart") {
+	if drawBool(t, "restart") {
 		s.Spec.RestartAt = new(ago("restart"))
 	}
 	for _, reason := range []argov1.PauseReason{argov1.PauseReasonCanaryPauseStep, argov1.PauseReasonBlueGreenPause, argov1.PauseReasonInconclusiveAnalysis, argov1.PauseReasonInconclusiveExperiment} {
@@ -112,72 +114,72 @@ func snapshots(t *rapid.T) Snapshot {
 			s.Status.PauseConditions = append(s.Status.PauseConditions, argov1.PauseCondition{Reason: reason, StartTime: ago("since")})
 		}
 	}
-	if chance(t, "aborted before") {
+	if drawBool(t, "aborted before") {
 		s.Status.AbortedAt = new(ago("aborted"))
 	}
-	if chance(t, "has progressed") {
-		reason := anyOf(t, "progress", reasonUpdated, reasonAborted, reasonPaused, reasonDeadlineExceeded, reasonProgressed)
+	if drawBool(t, "has progressed") {
+		reason := drawOneOf(t, "progress", reasonUpdated, reasonAborted, reasonPaused, reasonDeadlineExceeded, reasonProgressed)
 		s.Status.Conditions = conditions{}.withCondition(progressingCondition(conditionStatus(true), reason, ""), noon.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "ago"))*time.Minute))
 	}
-	if chance(t, "has weights") {
+	if drawBool(t, "has weights") {
 		s.Status.Canary.Weights = &argov1.TrafficWeights{
-			Canary: argov1.WeightDestination{Weight: anyOf(t, "weight", int32(0), 50, 100), PodTemplateHash: anyOf(t, "weighted", hashes...)},
-			Stable: argov1.WeightDestination{Weight: anyOf(t, "rest", int32(0), 50, 100)},
+			Canary: argov1.WeightDestination{Weight: drawOneOf(t, "weight", int32(0), 50, 100), PodTemplateHash: drawOneOf(t, "weighted", hashes...)},
+			Stable: argov1.WeightDestination{Weight: drawOneOf(t, "rest", int32(0), 50, 100)},
 		}
 	}
-	if chance(t, "has carriers") {
-		s.Status.Serin = &argov1.SerinStatus{CarriedBy: maybe(t, "carriers", int32(0), 1, 3)}
+	if drawBool(t, "has carriers") {
+		s.Status.Serin = &argov1.SerinStatus{CarriedBy: drawOptional(t, "carriers", int32(0), 1, 3)}
 	}
 	for i, hash := range hashes[:3] {
-		if chance(t, "gone") {
+		if drawBool(t, "gone") {
 			continue
 		}
 		pods := rapid.Int32Range(0, 3).Draw(t, "pods")
 		rs := ReplicaSet{
 			Name: "cart-" + hash, Hash: hash, Revision: int64(i), Created: noon.Add(-time.Duration(i) * time.Hour), Spec: pods, Replicas: pods, Ready: pods,
-			Available: rapid.Int32Range(0, pods).Draw(t, "available"), Desired: maybe(t, "desired", int32(0), 1, 3),
-			Deleting: chance(t, "deleting"), StatusCurrent: chance(t, "settled"),
+			Available: rapid.Int32Range(0, pods).Draw(t, "available"), Desired: drawOptional(t, "desired", int32(0), 1, 3),
+			Deleting: drawBool(t, "deleting"), StatusCurrent: drawBool(t, "settled"),
 		}
-		if chance(t, "delayed") {
-			rs.ScaleDownDeadline = anyOf(t, "deadline", noon.Add(time.Minute), noon.Add(-time.Minute))
+		if drawBool(t, "delayed") {
+			rs.ScaleDownDeadline = drawOneOf(t, "deadline", noon.Add(time.Minute), noon.Add(-time.Minute))
 		}
 		s.ReplicaSets = append(s.ReplicaSets, rs)
-		s.Pods = append(s.Pods, Pod{Name: "pod-" + hash, ReplicaSet: rs.Name, Created: ago("pod").Time, Ready: chance(t, "pod ready"), Deleting: chance(t, "pod deleting")})
+		s.Pods = append(s.Pods, Pod{Name: "pod-" + hash, ReplicaSet: rs.Name, Created: ago("pod").Time, Ready: drawBool(t, "pod ready"), Deleting: drawBool(t, "pod deleting")})
 		s.AnalysisRuns = append(s.AnalysisRuns, AnalysisRun{
-			Name: anyOf(t, "run", "cart-a-1", "cart-a-1-1", "cart-a-1-pre", "x") + anyOf(t, "suffix", "", ".1"), Hash: anyOf(t, "run of", hashes...),
-			Type: anyOf(t, "run type", argov1.TypeStep, argov1.TypeBackground, argov1.TypePrePromotion), Phase: anyOf(t, "run is", phases...),
-			Terminated: chance(t, "terminated"), Deleting: chance(t, "run deleting"),
+			Name: drawOneOf(t, "run", "cart-a-1", "cart-a-1-1", "cart-a-1-pre", "x") + drawOneOf(t, "suffix", "", ".1"), Hash: drawOneOf(t, "run of", hashes...),
+			Type: drawOneOf(t, "run type", argov1.TypeStep, argov1.TypeBackground, argov1.TypePrePromotion), Phase: drawOneOf(t, "run is", phases...),
+			Terminated: drawBool(t, "terminated"), Deleting: drawBool(t, "run deleting"),
 		})
-		s.Experiments = append(s.Experiments, Experiment{Name: anyOf(t, "experiment", "cart-a-1-1", "y"), Hash: anyOf(t, "experiment of", hashes...), Phase: anyOf(t, "experiment is", phases...)})
+		s.Experiments = append(s.Experiments, Experiment{Name: drawOneOf(t, "experiment", "cart-a-1-1", "y"), Hash: drawOneOf(t, "experiment of", hashes...), Phase: drawOneOf(t, "experiment is", phases...)})
 	}
-	if chance(t, "judged") {
-		run := &argov1.RolloutAnalysisRunStatus{Name: anyOf(t, "recorded", "cart-a-1", "cart-a-1-1", "cart-a-1-pre", "x"), Status: anyOf(t, "recorded as", phases...)}
+	if drawBool(t, "judged") {
+		run := &argov1.RolloutAnalysisRunStatus{Name: drawOneOf(t, "recorded", "cart-a-1", "cart-a-1-1", "cart-a-1-pre", "x"), Status: drawOneOf(t, "recorded as", phases...)}
 		s.Status.Canary.CurrentStepAnalysisRunStatus, s.Status.Canary.CurrentBackgroundAnalysisRunStatus = run, run
 		s.Status.BlueGreen.PrePromotionAnalysisRunStatus, s.Status.BlueGreen.PostPromotionAnalysisRunStatus = run, run
 		s.Status.Canary.CurrentExperiment = "cart-a-1-1"
 	}
 	for _, name := range []string{"active", "preview", "stable", "canary", "ping", "other"} {
-		service := Service{Found: true, Selector: map[string]string{argov1.PodTemplateHashLabel: anyOf(t, "selects", hashes...)}, ManagedBy: anyOf(t, "managed", "", "cart", "other")}
-		if chance(t, "endpoints of "+name) {
+		service := Service{Found: true, Selector: map[string]string{argov1.PodTemplateHashLabel: drawOneOf(t, "selects", hashes...)}, ManagedBy: drawOneOf(t, "managed", "", "cart", "other")}
+		if drawBool(t, "endpoints of "+name) {
 			service.Endpoints = map[string]release.Endpoints{}
 			for _, hash := range hashes[:3] {
-				service.Endpoints[hash] = anyOf(t, "published", release.Endpoints{}, release.Endpoints{}, release.Endpoints{Ready: 1}, release.Endpoints{Ready: 3}, release.Endpoints{Unknown: "unread"})
+				service.Endpoints[hash] = drawOneOf(t, "published", release.Endpoints{}, release.Endpoints{}, release.Endpoints{Ready: 1}, release.Endpoints{Ready: 3}, release.Endpoints{Unknown: "unread"})
 			}
 		}
-		if chance(t, "there is "+name) {
+		if drawBool(t, "there is "+name) {
 			s.Services[name] = service
 		}
 	}
-	s.Router.Confirmed, s.Router.ExternalLoadBalancer = maybe(t, "confirmed", true, false), chance(t, "outside")
-	if chance(t, "has a managed route") {
-		s.Router.ManagedRoutes = []string{anyOf(t, "managed route", "h", "m")}
+	s.Router.Confirmed, s.Router.ExternalLoadBalancer = drawOptional(t, "confirmed", true, false), drawBool(t, "outside")
+	if drawBool(t, "has a managed route") {
+		s.Router.ManagedRoutes = []string{drawOneOf(t, "managed route", "h", "m")}
 	}
 	return s
 }
 
-func TestNextIsTotalAndLeavesItsSnapshotAlone(t *testing.T) {
+func TestNextIsTotalAndDoesNotChangeItsSnapshot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := snapshots(t)
+		s := drawSnapshot(t)
 		before, sets := *s.Status.DeepCopy(), fmt.Sprintf("%+v %+v", s.ReplicaSets, s.Services)
 		first, second := Next(s), Next(s)
 		if diff := cmp.Diff(first, second); diff != "" {
@@ -209,9 +211,9 @@ func TestChangeOfStrategyAfterAbort(t *testing.T) {
 	}
 }
 
-func TestNextHoldsWhatTheAPIPromises(t *testing.T) {
+func TestNextSatisfiesTheInvariantsOfTheAPI(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := snapshots(t)
+		s := drawSnapshot(t)
 		d := Next(s)
 		next := d.Status
 		if s.ValidationError != "" {
@@ -222,7 +224,7 @@ func TestNextHoldsWhatTheAPIPromises(t *testing.T) {
 		}
 		made := slices.ContainsFunc(s.ReplicaSets, func(rs ReplicaSet) bool { return rs.Hash == s.Hash && s.Hash != "" })
 		if !made || equality.Semantic.DeepEqual(next, s.Status) || next.ObservedGeneration != "3" {
-			return // it looked at something else first
+			return // the decision concerned something else first
 		}
 		if c := s.Spec.Strategy.Canary; c != nil && next.CurrentStepHash == s.StepHash && next.CurrentPodHash == s.Hash {
 			switch index := next.CurrentStepIndex; {
@@ -244,7 +246,7 @@ func TestNextHoldsWhatTheAPIPromises(t *testing.T) {
 // TestNoDecisionIsADeadEnd: a Rollout that is neither in its desired state nor in progress has a gate with an opener.
 func TestNoDecisionIsADeadEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := snapshots(t)
+		s := drawSnapshot(t)
 		d := Next(s)
 		for _, gate := range d.Gates {
 			if gate.Verdict != release.Pass && (gate.Opener == "" || gate.Opener == release.ByTime && gate.Until.IsZero()) {

@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func TestRouteServicesTakeTurnsForALBAndWhereNoneAreFixed(t *testing.T) {
+func TestRouteServicesSwapForALBAndWithoutFixedServices(t *testing.T) {
 	turns := &argov1.PingPongSpec{PingService: "ping", PongService: "pong"}
 	for _, test := range []struct {
 		name           string
@@ -31,7 +31,7 @@ func TestRouteServicesTakeTurnsForALBAndWhereNoneAreFixed(t *testing.T) {
 	}
 }
 
-func TestManagedRoutesAreThoseOfTheStepsThatAreDone(t *testing.T) {
+func TestManagedRoutesAreThoseOfTheStepsUpToTheCurrentOne(t *testing.T) {
 	header := func(name string, matches int) argov1.CanaryStep {
 		return argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{Name: name, Match: make([]argov1.HeaderRoutingMatch, matches)}}
 	}
@@ -57,7 +57,7 @@ func TestManagedRoutesAreThoseOfTheStepsThatAreDone(t *testing.T) {
 	}
 }
 
-func TestImbalanceNamesTheStepThatBringsIt(t *testing.T) {
+func TestImbalanceNamesItsStep(t *testing.T) {
 	routed := func(steps ...argov1.CanaryStep) argov1.RolloutSpec {
 		return argov1.RolloutSpec{Replicas: new(int32(10)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{
 			Steps: steps, TrafficRouting: &argov1.RolloutTrafficRouting{},
@@ -90,7 +90,7 @@ func TestImbalanceNamesTheStepThatBringsIt(t *testing.T) {
 // TestWeightReturnsWithItsPods: a revision whose pods all failed loses its users immediately, and regains them when it
 // has enough pods again, not with the first one.
 func TestWeightReturnsWithItsPods(t *testing.T) {
-	w := stepping(t, 3, setWeight(100), pauseFor(""))
+	w := worldInFirstPause(t, 3, setWeight(100), pauseFor(""))
 	for _, step := range []struct {
 		available, weight int32
 		waits             string
@@ -135,9 +135,9 @@ func TestSubsetsDoNotLoseTheirPods(t *testing.T) {
 		}, "hash-v2", "hash-v1", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := stepping(t, 2, setWeight(50), pauseFor(""))
+			w := worldInFirstPause(t, 2, setWeight(50), pauseFor(""))
 			test.setUp(w)
-			w.react()
+			w.runControllers()
 			f := observeFacts(w.snapshot(t))
 			weights := weightsForSplit(f, desiredSplit(f))
 			if weights.Canary.PodTemplateHash != test.wantCanary || weights.Stable.PodTemplateHash != test.wantStable || weights.Canary.Weight != test.wantWeight {
@@ -155,11 +155,11 @@ func TestSubsetsDoNotLoseTheirPods(t *testing.T) {
 // unless the route already has one.
 func TestALostStatusGivesNoWeightWithoutPods(t *testing.T) {
 	for _, hasWeight := range []bool{false, true} {
-		w := stepping(t, 4, setWeight(50), setWeight(100), pauseFor(""))
+		w := worldInFirstPause(t, 4, setWeight(50), setWeight(100), pauseFor(""))
 		w.ready["hash-v2"] = 1
 		w.status.Canary.Weights = nil
 		w.router.HasCanaryWeight = hasWeight
-		w.react()
+		w.runControllers()
 		f := observeFacts(w.snapshot(t))
 		want := map[bool]int32{false: 0, true: 100}[hasWeight]
 		if got := desiredSplit(f); got.weight != want || hasWeight != (got.weightRequirement == "") {

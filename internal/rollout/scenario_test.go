@@ -19,7 +19,7 @@ import (
 
 // TestScenarios runs the scenarios in testdata/scenarios; -rewrite writes the actual output into them.
 //
-//	rollout             YAML of a spec: its first revision is deployed without output (with the argument told: with all
+//	rollout             YAML of a spec: its first revision is deployed without output (with the argument verbose: with all
 //	                    output; with pods=2: of a workload with that number of pods)
 //	edit                YAML merged into the spec
 //	problem ...         makes the spec invalid; without a text: valid again
@@ -55,22 +55,22 @@ func TestScenarios(t *testing.T) {
 				killed[0].hasty = true
 			}
 			for _, other := range killed {
-				other.lives = dying(chance)
-				other.do(t, d)
+				other.lives = stopAtRandom(chance)
+				other.runCommand(t, d)
 				other.shown = ""
 				other.events.Reset()
-				other.show()
+				other.printState()
 			}
 			w.events.Reset()
-			w.do(t, d)
-			if d.Cmd == "rollout" && !d.HasArg("told") {
+			w.runCommand(t, d)
+			if d.Cmd == "rollout" && !d.HasArg("verbose") {
 				w.events.Reset()
 			}
 			before := w.events.String()
 			w.events.Reset()
 			shown := w.shown
 			w.shown = ""
-			w.show()
+			w.printState()
 			for _, other := range killed {
 				if diff := cmp.Diff(w.events.String(), other.events.String()); diff != "" && !d.HasArg("rerun") {
 					t.Fatalf("%s: repeatedly stopped, it reaches another state (-running +stopped):\n%s", d.Pos, diff)
@@ -79,7 +79,7 @@ func TestScenarios(t *testing.T) {
 			w.events.Reset()
 			w.events.WriteString(before)
 			w.shown = shown
-			w.show()
+			w.printState()
 			if w.events.Len() == 0 {
 				return "nothing changes\n"
 			}
@@ -88,8 +88,8 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// dying stops the process at random, at most a limited number of times.
-func dying(chance *rand.Rand) func(int) (int, bool) {
+// stopAtRandom stops the process at random, at most a limited number of times.
+func stopAtRandom(chance *rand.Rand) func(int) (int, bool) {
 	deaths := 0
 	return func(effects int) (int, bool) {
 		if deaths > 30 || chance.IntN(2) == 0 {
@@ -100,7 +100,7 @@ func dying(chance *rand.Rand) func(int) (int, bool) {
 	}
 }
 
-func (w *world) do(t *testing.T, d *datadriven.TestData) {
+func (w *world) runCommand(t *testing.T, d *datadriven.TestData) {
 	t.Helper()
 	overlay := func(into any) {
 		if err := yaml.UnmarshalStrict([]byte(d.Input), into); err != nil {
@@ -118,7 +118,7 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 	case "rollout":
 		overlay(&w.spec)
 		if d.HasArg("pods") {
-			w.lend(t, d)
+			w.setWorkload(t, d)
 		}
 	case "edit":
 		w.generation++
@@ -135,11 +135,11 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 		}
 	case "ready":
 		for _, arg := range d.CmdArgs {
-			limit(t, d, w.ready, arg)
+			setPodLimit(t, d, w.ready, arg)
 		}
 	case "ripe":
 		for _, arg := range d.CmdArgs {
-			limit(t, d, w.ripe, arg)
+			setPodLimit(t, d, w.readyLongEnough, arg)
 		}
 	case "judge":
 		w.verdict = argov1.AnalysisPhase(word())
@@ -149,15 +149,15 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 		w.router.Confirmed = map[string]*bool{"serves": new(true), "lags": new(false)}[word()]
 		w.router.ExternalLoadBalancer = d.HasArg("outside")
 	case "endpoints":
-		w.publish(t, d)
+		w.setEndpoints(t, d)
 	case "turn":
-		w.turn = map[string]*release.QueueState{
+		w.queueSlot = map[string]*release.QueueState{
 			"open": {Open: true, InProgress: 1, Limit: 2}, "closed": {Position: 1, Waiting: 1, InProgress: 2, Limit: 2},
 		}[word()]
 	case "budget":
 		w.budget = word() == "keeps"
 	case "workload":
-		w.lend(t, d)
+		w.setWorkload(t, d)
 	case "disable":
 		w.disabled = append(w.disabled, word())
 	case "status":
@@ -167,15 +167,15 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 		if err != nil {
 			d.Fatalf(t, "%v", err)
 		}
-		w.until(t, w.now.Add(by))
+		w.advanceTo(t, w.now.Add(by))
 	default:
 		d.Fatalf(t, "unknown command %s", d.Cmd)
 	}
 	w.settle(t)
 }
 
-// limit sets the maximum number of pods of a revision that reach a state.
-func limit(t *testing.T, d *datadriven.TestData, limits map[string]int32, arg datadriven.CmdArg) {
+// setPodLimit sets the maximum number of pods of a revision that reach a state.
+func setPodLimit(t *testing.T, d *datadriven.TestData, limits map[string]int32, arg datadriven.CmdArg) {
 	t.Helper()
 	hash := "hash-" + arg.Key
 	if arg.Vals[0] == "all" {
@@ -189,29 +189,29 @@ func limit(t *testing.T, d *datadriven.TestData, limits map[string]int32, arg da
 	limits[hash] = int32(pods)
 }
 
-// publish determines which endpoints are published.
-func (w *world) publish(t *testing.T, d *datadriven.TestData) {
+// setEndpoints determines which endpoints are published.
+func (w *world) setEndpoints(t *testing.T, d *datadriven.TestData) {
 	t.Helper()
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
 		case "late":
-			w.published = w.endpoints()
+			w.outdatedEndpoints = w.endpoints()
 		case "published":
-			w.published, w.unread = nil, false
+			w.outdatedEndpoints, w.endpointsUnreadable = nil, false
 		case "unread":
-			w.unread = true
+			w.endpointsUnreadable = true
 		default:
 			service, revision, _ := strings.Cut(arg.Key, "/")
 			n, err := strconv.ParseInt(arg.Vals[0], 10, 32)
 			if err != nil {
 				d.Fatalf(t, "%v", err)
 			}
-			w.published[service]["hash-"+revision] = int32(n)
+			w.outdatedEndpoints[service]["hash-"+revision] = int32(n)
 		}
 	}
 }
 
-func (w *world) lend(t *testing.T, d *datadriven.TestData) {
+func (w *world) setWorkload(t *testing.T, d *datadriven.TestData) {
 	t.Helper()
 	if w.workload == nil {
 		w.workload = &WorkloadScale{Generation: "1", Scalable: true}

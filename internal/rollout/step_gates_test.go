@@ -16,7 +16,7 @@ func pauseFor(duration string) argov1.CanaryStep {
 	return argov1.CanaryStep{Pause: &argov1.RolloutPause{Duration: amount(duration)}}
 }
 
-func heldSince(since time.Time) argov1.RolloutStatus {
+func pausedSinceStatus(since time.Time) argov1.RolloutStatus {
 	return argov1.RolloutStatus{
 		ControllerPause: true,
 		PauseConditions: []argov1.PauseCondition{{Reason: argov1.PauseReasonCanaryPauseStep, StartTime: metav1.NewTime(since)}},
@@ -27,16 +27,20 @@ func heldSince(since time.Time) argov1.RolloutStatus {
 // second that Serin stores belongs to another pause, or is missing.
 func TestPauseHasItsConfiguredDuration(t *testing.T) {
 	began := noon.Add(900 * time.Millisecond)
-	stored := heldSince(noon)
+	stored := pausedSinceStatus(noon)
 	stored.Serin = &argov1.SerinStatus{PausedAt: new(metav1.NewMicroTime(began))}
 	for name, test := range map[string]struct {
 		status argov1.RolloutStatus
 		end    time.Time
 	}{
-		"kept":             {stored, began.Add(10 * time.Second)},
-		"pruned":           {heldSince(noon), noon.Add(10 * time.Second)},
-		"another pause":    {func() argov1.RolloutStatus { s := heldSince(noon.Add(time.Minute)); s.Serin = stored.Serin; return s }(), noon.Add(70 * time.Second)},
-		"never serialised": {heldSince(began), began.Add(10 * time.Second)},
+		"kept":   {stored, began.Add(10 * time.Second)},
+		"pruned": {pausedSinceStatus(noon), noon.Add(10 * time.Second)},
+		"another pause": {func() argov1.RolloutStatus {
+			s := pausedSinceStatus(noon.Add(time.Minute))
+			s.Serin = stored.Serin
+			return s
+		}(), noon.Add(70 * time.Second)},
+		"never serialised": {pausedSinceStatus(began), began.Add(10 * time.Second)},
 	} {
 		gate := EvaluateStepGates(StepState{Now: test.end, Step: pauseFor("10s"), Status: test.status})[0]
 		if gate.Verdict != release.Wait {
@@ -48,7 +52,7 @@ func TestPauseHasItsConfiguredDuration(t *testing.T) {
 	}
 }
 
-func TestGatesOfSteps(t *testing.T) {
+func TestGatesOfEachKindOfStep(t *testing.T) {
 	analysis, experiment := argov1.CanaryStep{Analysis: &argov1.RolloutAnalysis{}}, argov1.CanaryStep{Experiment: &argov1.RolloutExperimentStep{}}
 	plugin := argov1.CanaryStep{Plugin: &argov1.PluginStep{Name: "a"}}
 	ran := func(phase argov1.StepPluginPhase, disabled bool, backoff argov1.DurationString) argov1.RolloutStatus {
@@ -77,13 +81,13 @@ func TestGatesOfSteps(t *testing.T) {
 		{"weight verified", StepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(true)}}}}, "pass", ""},
 		{"scale", StepState{Step: scaleTo(2), Pods: StepPods{New: pods.ReplicaSetPods{Spec: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
 		{"pause to begin", StepState{Step: pauseFor("10")}, "wait pause cluster: starts with the next status update", ""},
-		{"pause", StepState{Step: pauseFor("10"), Status: heldSince(noon)}, "wait pause time: until 12:00:10", ""},
-		{"pause at its end", StepState{Step: pauseFor("10"), Status: heldSince(noon.Add(-10 * time.Second))}, "wait pause time: until 12:00:00", ""},
-		{"pause over", StepState{Step: pauseFor("10"), Status: heldSince(noon.Add(-11 * time.Second))}, "pass", ""},
-		{"pause of nothing", StepState{Step: pauseFor("0"), Status: heldSince(noon.Add(-1))}, "pass", ""},
-		{"pause without end", StepState{Step: pauseFor(""), Status: heldSince(noon.Add(-time.Hour))}, "wait pause person: until the user promotes the rollout", ""},
+		{"pause", StepState{Step: pauseFor("10"), Status: pausedSinceStatus(noon)}, "wait pause time: until 12:00:10", ""},
+		{"pause at its end", StepState{Step: pauseFor("10"), Status: pausedSinceStatus(noon.Add(-10 * time.Second))}, "wait pause time: until 12:00:00", ""},
+		{"pause over", StepState{Step: pauseFor("10"), Status: pausedSinceStatus(noon.Add(-11 * time.Second))}, "pass", ""},
+		{"pause of nothing", StepState{Step: pauseFor("0"), Status: pausedSinceStatus(noon.Add(-1))}, "pass", ""},
+		{"pause without end", StepState{Step: pauseFor(""), Status: pausedSinceStatus(noon.Add(-time.Hour))}, "wait pause person: until the user promotes the rollout", ""},
 		{"pause ended by the user", StepState{Step: pauseFor(""), Status: argov1.RolloutStatus{ControllerPause: true}}, "pass", ""},
-		{"pause that cannot be read", StepState{Step: pauseFor("soon"), Status: heldSince(noon)}, "fail pause person: invalid duration: correct spec.strategy.canary.steps", ""},
+		{"pause that cannot be read", StepState{Step: pauseFor("soon"), Status: pausedSinceStatus(noon)}, "fail pause person: invalid duration: correct spec.strategy.canary.steps", ""},
 		{"analysis to come", StepState{Step: analysis}, "wait analysis cluster: not started yet", ""},
 		{"analysis runs", StepState{Step: analysis, Run: &AnalysisResult{Name: "r", Phase: argov1.AnalysisPhaseRunning}}, "wait analysis cluster: r is running", ""},
 		{"analysis good", StepState{Step: analysis, Run: &AnalysisResult{Name: "r", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
@@ -101,7 +105,7 @@ func TestGatesOfSteps(t *testing.T) {
 		{"plugin good", StepState{Step: plugin, Status: ran(argov1.StepPluginSuccessful, false, "")}, "pass", ""},
 		{"plugin disabled", StepState{Step: plugin, Status: ran("", true, "")}, "pass", ""},
 		{"plugin bad", StepState{Step: plugin, Status: ran(argov1.StepPluginFailed, false, "")}, "fail plugin person: says", "Step Plugin 1 (a) failed: says"},
-		{"scale, pause and route", StepState{Step: several, Status: heldSince(noon)}, "wait pause time: until 12:00:10", ""},
+		{"scale, pause and route", StepState{Step: several, Status: pausedSinceStatus(noon)}, "wait pause time: until 12:00:10", ""},
 		{"scale and route", StepState{Step: argov1.CanaryStep{SetCanaryScale: several.SetCanaryScale, SetHeaderRoute: several.SetHeaderRoute}, Pods: StepPods{DesiredNew: 2}}, "wait pods cluster: 0 of 2 new pods available", ""},
 		{"pause over while a person is asked", StepState{Step: pauseFor("10"), Status: asked}, "pass", ""},
 		{"nothing", StepState{}, "fail step person: the step is empty: correct spec.strategy.canary.steps", ""},
@@ -144,7 +148,7 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 			},
 		}
 		if rapid.Bool().Draw(t, "held") {
-			v.Status = heldSince(noon.Add(time.Duration(rapid.IntRange(-20, 20).Draw(t, "since")) * time.Second))
+			v.Status = pausedSinceStatus(noon.Add(time.Duration(rapid.IntRange(-20, 20).Draw(t, "since")) * time.Second))
 		}
 		v.Status.ControllerPause = rapid.Bool().Draw(t, "controller pause")
 		if rapid.Bool().Draw(t, "judged") {

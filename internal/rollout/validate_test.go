@@ -27,7 +27,7 @@ template: {metadata: {labels: {app: a}}, spec: {containers: [{name: a}]}}
 	return spec
 }
 
-func first(all field.ErrorList) string {
+func firstError(all field.ErrorList) string {
 	if len(all) == 0 {
 		return ""
 	}
@@ -99,7 +99,7 @@ func TestValidate(t *testing.T) {
 		{"the first of many", `{replicas: -1, selector: null}`, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := first(Validate(specOf(t, test.spec), ReferencedWorkload{})); got != test.want {
+			if got := firstError(Validate(specOf(t, test.spec), ReferencedWorkload{})); got != test.want {
 				t.Errorf("\ngot  %s\nwant %s", got, test.want)
 			}
 		})
@@ -113,7 +113,7 @@ func TestValidateTakesOneStrategyOnly(t *testing.T) {
 	}
 }
 
-func TestValidateLooksAtTheReferencedWorkload(t *testing.T) {
+func TestValidateUsesTheTemplateOfTheReferencedWorkload(t *testing.T) {
 	good := specOf(t, "")
 	workload := ReferencedWorkload{Template: good.Template, Selector: good.Selector}
 	ref := `{workloadRef: {apiVersion: apps/v1, kind: Deployment, name: app}, strategy: {canary: {}}`
@@ -136,7 +136,7 @@ func TestValidateLooksAtTheReferencedWorkload(t *testing.T) {
 		},
 		{"no selector anywhere", ref + `, selector: null, template: {metadata: {labels: null}}}`, ReferencedWorkload{Template: workload.Template}, "spec.selector: Required value: Rollout has missing field '.spec.selector'"},
 	} {
-		if got := first(Validate(specOf(t, test.spec), test.workload)); got != test.want {
+		if got := firstError(Validate(specOf(t, test.spec), test.workload)); got != test.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", test.name, got, test.want)
 		}
 	}
@@ -174,7 +174,7 @@ func TestValidateServices(t *testing.T) {
 		{"of a label that pods lack", fine, Service{Found: true, Selector: map[string]string{"tier": ""}}, `spec.strategy.canary.canaryService: Invalid value: "canary": Service "canary" has unmatch label "tier" in rollout`},
 		{"of another Rollout", Service{Found: true, ManagedBy: "other"}, fine, `spec.strategy.canary.stableService: Invalid value: "stable": Service "stable" is managed by another Rollout`},
 	} {
-		got := first(ValidateServices("cart", strategy, map[string]string{"app": "a"}, map[string]Service{"stable": test.stable, "canary": test.canary}))
+		got := firstError(ValidateServices("cart", strategy, map[string]string{"app": "a"}, map[string]Service{"stable": test.stable, "canary": test.canary}))
 		if got != test.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", test.name, got, test.want)
 		}

@@ -13,7 +13,7 @@ import (
 // TestEveryGateIsOpenedAsListed: users and docs/gates.md rely on the openers in GateKinds.
 func TestEveryGateIsOpenedAsListed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := snapshots(t)
+		s := drawSnapshot(t)
 		v := View(s)
 		for _, gate := range v.Gates {
 			if gate.Kind.Name == "" {
@@ -31,10 +31,10 @@ func TestEveryGateIsOpenedAsListed(t *testing.T) {
 	})
 }
 
-// TestViewBesideAnotherControllerForecastsNothing: the gates and the next steps of that controller are unknown.
-func TestViewBesideAnotherControllerForecastsNothing(t *testing.T) {
+// TestViewWithAnotherControllerForecastsNothing: the gates and the next steps of that controller are unknown.
+func TestViewWithAnotherControllerForecastsNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := ViewWithOtherController(snapshots(t), "Deployment argo-rollouts has 1 ready pods", time.Time{})
+		v := ViewWithOtherController(drawSnapshot(t), "Deployment argo-rollouts has 1 ready pods", time.Time{})
 		if len(v.Gates) != 1 || v.Gates[0].Name != "peer" || len(v.Upcoming) > 0 {
 			t.Fatalf("got gates %v, steps %v; want the gate peer alone, no steps", v.Gates, v.Upcoming)
 		}

@@ -29,32 +29,32 @@ type world struct {
 
 	revision, workloadGeneration string
 
-	sets        []ReplicaSet // by time of creation
-	labels      map[string]*argov1.PodTemplateMetadata
-	ready       map[string]int32 // by hash: the maximum number of available pods
-	ripe        map[string]int32 // by hash: the maximum number of pods that have been ready for long enough
-	bad         bool
-	pods        []Pod
-	budget      bool // a disruption budget protects all pods
-	services    map[string]Service
-	published   map[string]map[string]int32 // outdated endpoints by Service and hash; nil: they are current
-	unread      bool                        // no permission to read endpoints
-	runs        []AnalysisRun
-	experiments []Experiment
-	verdict     argov1.AnalysisPhase
-	outcome     argov1.AnalysisPhase
-	route       *TrafficRouted
-	headers     int // number of header routes before the last change
-	router      Router
-	workload    *WorkloadScale
-	disabled    []string
-	turn        *release.QueueState // of a release that may start
-	count       int
+	sets                []ReplicaSet // by time of creation
+	labels              map[string]*argov1.PodTemplateMetadata
+	ready               map[string]int32 // by hash: the maximum number of available pods
+	readyLongEnough     map[string]int32 // by hash: the maximum number of pods that have been ready for long enough
+	bad                 bool
+	pods                []Pod
+	budget              bool // a disruption budget protects all pods
+	services            map[string]Service
+	outdatedEndpoints   map[string]map[string]int32 // outdated endpoints by Service and hash; nil: they are current
+	endpointsUnreadable bool                        // no permission to read endpoints
+	runs                []AnalysisRun
+	experiments         []Experiment
+	verdict             argov1.AnalysisPhase
+	outcome             argov1.AnalysisPhase
+	route               *TrafficRouted
+	headers             int // number of header routes before the last change
+	router              Router
+	workload            *WorkloadScale
+	disabled            []string
+	queueSlot           *release.QueueState // of a release that may start
+	count               int
 
 	// become returns how many pods of a ReplicaSet exist and are available after a while; nil: all.
 	become func(rs ReplicaSet) (replicas, available int32)
 
-	standing []string // persistent events that were sent
+	persistentEvents []string // persistent events that were sent
 
 	last   Decision
 	steps  []int32 // step index of each status write
@@ -72,7 +72,7 @@ type world struct {
 func newWorld(spec argov1.RolloutSpec) *world {
 	return &world{
 		now: noon, template: "v1", generation: 1, spec: spec, verdict: argov1.AnalysisPhaseRunning, outcome: argov1.AnalysisPhaseRunning,
-		ready: map[string]int32{}, ripe: map[string]int32{}, services: map[string]Service{}, labels: map[string]*argov1.PodTemplateMetadata{},
+		ready: map[string]int32{}, readyLongEnough: map[string]int32{}, services: map[string]Service{}, labels: map[string]*argov1.PodTemplateMetadata{},
 	}
 }
 
@@ -83,7 +83,7 @@ func (w *world) tick() time.Time {
 }
 
 // snapshot returns the world as the reconciler observes it: stored times have whole seconds.
-func (w *world) snapshot(t fataler) Snapshot {
+func (w *world) snapshot(t testingT) Snapshot {
 	text, err := json.Marshal(w.status)
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -91,7 +91,7 @@ func (w *world) snapshot(t fataler) Snapshot {
 	s := Snapshot{
 		Now: w.now, Namespace: "shop", Name: "cart", UID: "uid", Generation: w.generation, RevisionAnnotation: w.revision, WorkloadGenerationAnnotation: w.workloadGeneration,
 		Spec: *w.spec.DeepCopy(), ValidationError: w.problem, ReplicaSets: slices.Clone(w.sets), Hash: "hash-" + w.template, Selector: "app=cart",
-		Services: w.seenServices(), AnalysisRuns: slices.Clone(w.runs), Experiments: slices.Clone(w.experiments), Router: w.router,
+		Services: w.observedServices(), AnalysisRuns: slices.Clone(w.runs), Experiments: slices.Clone(w.experiments), Router: w.router,
 		Workload: w.workload, DisabledPlugins: w.disabled,
 	}
 	if err := json.Unmarshal(text, &s.Status); err != nil {
@@ -116,7 +116,7 @@ func (w *world) snapshot(t fataler) Snapshot {
 		s.Router.Confirmed = nil
 	}
 	if MayStartRelease(s) {
-		s.QueueSlot = w.turn
+		s.QueueSlot = w.queueSlot
 	}
 	if IsRestartDue(s.Spec, s.Status, s.Now) {
 		s.Pods = slices.Clone(w.pods)
@@ -124,8 +124,8 @@ func (w *world) snapshot(t fataler) Snapshot {
 	return s
 }
 
-// seenServices returns the Services with their endpoints.
-func (w *world) seenServices() map[string]Service {
+// observedServices returns the Services with their endpoints.
+func (w *world) observedServices() map[string]Service {
 	seen := maps.Clone(w.services)
 	endpoints := w.endpoints()
 	for _, name := range ServicesWithEndpoints(w.spec.Strategy) {
@@ -136,10 +136,10 @@ func (w *world) seenServices() map[string]Service {
 		service.Endpoints = map[string]release.Endpoints{}
 		for _, rs := range w.sets {
 			switch {
-			case w.unread:
+			case w.endpointsUnreadable:
 				service.Endpoints[rs.Hash] = release.Endpoints{Unknown: "no permission to read EndpointSlices"}
-			case w.published != nil:
-				service.Endpoints[rs.Hash] = release.Endpoints{Ready: w.published[name][rs.Hash]}
+			case w.outdatedEndpoints != nil:
+				service.Endpoints[rs.Hash] = release.Endpoints{Ready: w.outdatedEndpoints[name][rs.Hash]}
 			default:
 				service.Endpoints[rs.Hash] = release.Endpoints{Ready: endpoints[name][rs.Hash]}
 			}
@@ -163,20 +163,20 @@ func (w *world) endpoints() map[string]map[string]int32 {
 	return all
 }
 
-// fataler is a test, or a property test.
-type fataler interface {
+// testingT is a test, or a property test.
+type testingT interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-var _ fataler = (*testing.T)(nil)
+var _ testingT = (*testing.T)(nil)
 
 // settle reconciles until nothing changes.
-func (w *world) settle(t fataler) {
+func (w *world) settle(t testingT) {
 	t.Helper()
 	for range 400 {
-		if !w.pass(t) {
-			w.rests(t)
+		if !w.reconcile(t) {
+			w.checkIdleInvariants(t)
 			return
 		}
 	}
@@ -185,8 +185,8 @@ func (w *world) settle(t fataler) {
 	t.Fatalf("does not become idle; now it is %v, %v, and the status (-is +becomes)\n%s\n%s", d.Effects, d.Gates, cmp.Diff(s.Status, d.Status), w.events.String())
 }
 
-// stepping returns a world with a router, in the first pause of a release.
-func stepping(t *testing.T, pods int32, steps ...argov1.CanaryStep) *world {
+// worldInFirstPause returns a world with a router, in the first pause of a release.
+func worldInFirstPause(t *testing.T, pods int32, steps ...argov1.CanaryStep) *world {
 	t.Helper()
 	w := newWorld(argov1.RolloutSpec{Replicas: &pods})
 	w.spec.Strategy.Canary = &argov1.CanaryStrategy{
@@ -204,10 +204,10 @@ func stepping(t *testing.T, pods int32, steps ...argov1.CanaryStep) *world {
 	return w
 }
 
-// pass decides, applies the effects, and writes the status. It reports whether something changed.
-func (w *world) pass(t fataler) bool {
+// reconcile decides, applies the effects, and writes the status. It reports whether something changed.
+func (w *world) reconcile(t testingT) bool {
 	t.Helper()
-	w.react()
+	w.runControllers()
 	s := w.snapshot(t)
 	d := Next(s)
 	if again := Next(s); !equality.Semantic.DeepEqual(d.Status, again.Status) || fmt.Sprint(d.Effects, d.Gates, d.Events) != fmt.Sprint(again.Effects, again.Gates, again.Events) {
@@ -230,7 +230,7 @@ func (w *world) pass(t fataler) bool {
 		}
 		moved = true
 		if made, is := effect.(ReplicaSetExists); is {
-			s.ReplicaSets = append(s.ReplicaSets, *w.set(made.Name))
+			s.ReplicaSets = append(s.ReplicaSets, *w.replicaSet(made.Name))
 		}
 		if event, ok := EffectEvent(effect); ok {
 			fmt.Fprintf(&w.events, "  %s: %s\n", event.Reason, event.Message)
@@ -246,9 +246,9 @@ func (w *world) pass(t fataler) bool {
 	}
 	w.last = d
 	for _, event := range d.Events {
-		if event.Persistent && !slices.Contains(w.standing, event.Message) {
+		if event.Persistent && !slices.Contains(w.persistentEvents, event.Message) {
 			fmt.Fprintf(&w.events, "  %s: %s\n", event.Reason, event.Message)
-			w.standing = append(w.standing, event.Message)
+			w.persistentEvents = append(w.persistentEvents, event.Message)
 		}
 	}
 	if equality.Semantic.DeepEqual(s.Status, d.Status) {
@@ -269,8 +269,8 @@ func (w *world) recordEvents(events []release.Event) {
 	}
 }
 
-// rests checks the invariants of a Rollout that does not change.
-func (w *world) rests(t fataler) {
+// checkIdleInvariants checks the invariants of a Rollout that does not change.
+func (w *world) checkIdleInvariants(t testingT) {
 	t.Helper()
 	d := w.last
 	if !d.Wake.IsZero() && !d.Wake.After(w.now) {
@@ -291,8 +291,8 @@ func (w *world) rests(t fataler) {
 	}
 }
 
-// until advances the time, with a reconciliation at each requested time.
-func (w *world) until(t fataler, at time.Time) {
+// advanceTo advances the time, with a reconciliation at each requested time.
+func (w *world) advanceTo(t testingT, at time.Time) {
 	t.Helper()
 	for range 2000 {
 		wake := w.last.Wake
@@ -303,10 +303,10 @@ func (w *world) until(t fataler, at time.Time) {
 				return
 			}
 			before := w.events.Len()
-			if w.pass(t) {
+			if w.reconcile(t) {
 				t.Fatalf("something changed at %s, and no decision requeued the Rollout at that time:\n%s", w.now.Format(time.TimeOnly), w.events.String()[before:])
 			}
-			w.rests(t)
+			w.checkIdleInvariants(t)
 			return
 		}
 		w.now = wake
@@ -315,8 +315,8 @@ func (w *world) until(t fataler, at time.Time) {
 	t.Fatalf("requeued endlessly")
 }
 
-// react simulates the controllers of the cluster.
-func (w *world) react() {
+// runControllers simulates the controllers of the cluster.
+func (w *world) runControllers() {
 	for _, named := range namedServices(w.spec.Strategy) {
 		if _, found := w.services[named.name]; !found && named.name != "" {
 			w.services[named.name] = Service{Found: true, Selector: map[string]string{"app": "cart"}}
@@ -329,7 +329,7 @@ func (w *world) react() {
 				w.ready[rs.Hash] = rs.Available
 			}
 		}
-		w.replace(rs)
+		w.replacePods(rs)
 		replicas, available := rs.Spec, rs.Spec
 		if w.become != nil {
 			replicas, available = w.become(*rs)
@@ -340,7 +340,7 @@ func (w *world) react() {
 			rs.Available = min(available, limit)
 		}
 		rs.Ready = rs.Available
-		if limit, limited := w.ripe[rs.Hash]; limited {
+		if limit, limited := w.readyLongEnough[rs.Hash]; limited {
 			rs.Available = min(rs.Available, limit)
 		}
 		ready := rs.Ready
@@ -353,7 +353,7 @@ func (w *world) react() {
 	}
 	for i := range w.runs {
 		if !w.runs[i].Phase.Completed() {
-			if w.recorded(w.runs[i].Name) { // a run takes longer than a restart of the process
+			if w.isRunRecorded(w.runs[i].Name) { // a run takes longer than a restart of the process
 				w.runs[i].Phase, w.runs[i].Message = w.verdict, "as judged"
 			}
 			if w.runs[i].Terminated {
@@ -376,16 +376,16 @@ func (w *world) react() {
 	}
 }
 
-// recorded reports whether the status names an AnalysisRun.
-func (w *world) recorded(name string) bool {
+// isRunRecorded reports whether the status names an AnalysisRun.
+func (w *world) isRunRecorded(name string) bool {
 	c, b := w.status.Canary, w.status.BlueGreen
 	return slices.ContainsFunc([]*argov1.RolloutAnalysisRunStatus{
 		c.CurrentStepAnalysisRunStatus, c.CurrentBackgroundAnalysisRunStatus, b.PrePromotionAnalysisRunStatus, b.PostPromotionAnalysisRunStatus,
 	}, func(run *argov1.RolloutAnalysisRunStatus) bool { return run != nil && run.Name == name })
 }
 
-// replace creates or removes pods of a ReplicaSet until it has the desired number.
-func (w *world) replace(rs *ReplicaSet) {
+// replacePods creates or removes pods of a ReplicaSet until it has the desired number.
+func (w *world) replacePods(rs *ReplicaSet) {
 	var own int32
 	w.pods = slices.DeleteFunc(w.pods, func(pod Pod) bool {
 		if pod.ReplicaSet == rs.Name {
@@ -399,7 +399,7 @@ func (w *world) replace(rs *ReplicaSet) {
 	}
 }
 
-func (w *world) set(name string) *ReplicaSet {
+func (w *world) replicaSet(name string) *ReplicaSet {
 	for i := range w.sets {
 		if w.sets[i].Name == name {
 			return &w.sets[i]
@@ -409,7 +409,7 @@ func (w *world) set(name string) *ReplicaSet {
 }
 
 // apply applies an effect, and reports whether it changed something.
-func (w *world) apply(t fataler, effect release.Effect) bool {
+func (w *world) apply(t testingT, effect release.Effect) bool {
 	t.Helper()
 	switch e := effect.(type) {
 	case ReplicasDefaulted:
@@ -423,7 +423,7 @@ func (w *world) apply(t fataler, effect release.Effect) bool {
 	case WorkloadGenerationAnnotated:
 		return assign(&w.workloadGeneration, e.Generation)
 	case ReplicaSetExists:
-		if w.set(e.Name) != nil {
+		if w.replicaSet(e.Name) != nil {
 			return false
 		}
 		w.sets = append(w.sets, ReplicaSet{
@@ -431,13 +431,13 @@ func (w *world) apply(t fataler, effect release.Effect) bool {
 		})
 		w.labels[e.Name] = e.Metadata
 	case ReplicaSetMaintained:
-		rs := w.set(e.Name)
+		rs := w.replicaSet(e.Name)
 		changed := assign(&rs.Revision, e.Revision)
 		return assign(&rs.AvoidedHash, e.AvoidedHash) || changed
 	case ReplicaSetScaled:
-		return w.scaled(t, e)
+		return w.scaleReplicaSet(t, e)
 	case ScaleDownDeadlineSet:
-		return assign(&w.set(e.Name).ScaleDownDeadline, e.Until.Truncate(time.Second))
+		return assign(&w.replicaSet(e.Name).ScaleDownDeadline, e.Until.Truncate(time.Second))
 	case EphemeralMetadataSet:
 		if cmp.Equal(w.labels[e.Name], e.Metadata) {
 			return false
@@ -473,7 +473,7 @@ func (w *world) apply(t fataler, effect release.Effect) bool {
 		w.route, w.router.HasStaleRouters = nil, false
 		return changed
 	case AnalysisRunExists, AnalysisRunTerminated, AnalysisRunDeleted, ExperimentExists, ExperimentTerminated, ExperimentDeleted:
-		return w.judge(effect)
+		return w.applyAnalysisEffect(effect)
 	case WorkloadRestored:
 	case WorkloadScaled:
 		return assign(&w.workload.Spec, e.Pods)
@@ -489,8 +489,8 @@ func assign[T comparable](into *T, is T) bool {
 	return changed
 }
 
-func (w *world) scaled(t fataler, e ReplicaSetScaled) bool {
-	rs := w.set(e.Name)
+func (w *world) scaleReplicaSet(t testingT, e ReplicaSetScaled) bool {
+	rs := w.replicaSet(e.Name)
 	if rs.Spec != e.From {
 		t.Fatalf("%s is scaled from %d, and has %d", e.Name, e.From, rs.Spec)
 	}
@@ -503,7 +503,7 @@ func (w *world) scaled(t fataler, e ReplicaSetScaled) bool {
 	return changed || noted
 }
 
-func (w *world) judge(effect release.Effect) bool {
+func (w *world) applyAnalysisEffect(effect release.Effect) bool {
 	run := func(name string) int {
 		return slices.IndexFunc(w.runs, func(r AnalysisRun) bool { return r.Name == name })
 	}
@@ -539,8 +539,8 @@ func (w *world) judge(effect release.Effect) bool {
 	return true
 }
 
-// show prints the world if it differs from the last output.
-func (w *world) show() {
+// printState prints the world if it differs from the last output.
+func (w *world) printState() {
 	s := w.status
 	var b strings.Builder
 	index := "-"
@@ -578,7 +578,7 @@ func (w *world) show() {
 		fmt.Fprintf(&b, " %s=%s/%s", c.Type, c.Status, c.Reason)
 	}
 	if d := s.Duration; d != nil {
-		fmt.Fprintf(&b, "\n  record %s", record(*d))
+		fmt.Fprintf(&b, "\n  record %s", formatDuration(*d))
 	}
 	for _, gate := range w.last.Gates {
 		if gate.Verdict != release.Pass {
@@ -592,8 +592,8 @@ func (w *world) show() {
 	}
 }
 
-// record prints the duration of a release.
-func record(d argov1.RolloutDuration) string {
+// formatDuration prints the duration of a release.
+func formatDuration(d argov1.RolloutDuration) string {
 	var parts []string
 	at := func(what string, moment *metav1.Time) {
 		if moment != nil {

@@ -44,7 +44,7 @@ var key = types.NamespacedName{Namespace: "shop", Name: "cart"}
 type fakeCluster struct {
 	*testing.T
 	client     client.WithWatch
-	cache      *replaceable
+	cache      *replaceableClient
 	reconciler *Reconciler
 	clock      *clocktesting.FakeClock
 
@@ -69,7 +69,7 @@ func newFakeCluster(t *testing.T, manifests ...string) *fakeCluster {
 	}
 	p := &fakeCluster{T: t, news: make(chan struct{}), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&argov1.Rollout{}, &appsv1.ReplicaSet{}).
-		WithInterceptorFuncs(p.watchful())
+		WithInterceptorFuncs(p.recordingFuncs())
 	for _, index := range []func(context.Context, client.FieldIndexer) error{IndexOwners, IndexServices, IndexWorkloads, IndexMarkedWorkloads, IndexPlaces, endpoints.Index} {
 		if err := index(t.Context(), indexes{t, builder}); err != nil {
 			t.Fatal(err)
@@ -79,11 +79,11 @@ func newFakeCluster(t *testing.T, manifests ...string) *fakeCluster {
 		builder = builder.WithObjects(p.object(text))
 	}
 	p.client = builder.Build()
-	p.cache = &replaceable{p.client}
+	p.cache = &replaceableClient{p.client}
 	outbox := telemetry.NewOutbox(p.clock, logr.Discard())
 	p.reconciler = New(Parts{
 		Observer: Observer{
-			Client: p.cache, Reader: counted{p}, Applier: &traffic.Applier{Client: p.client},
+			Client: p.cache, Reader: requestCounter{p}, Applier: &traffic.Applier{Client: p.client},
 			Runs: &launch.Launcher{Client: p.client, ClusterTemplates: p.client, APIReader: p.client},
 		},
 		Clock: p.clock, Recorder: telemetry.NewRecorder(p.client, outbox, p.clock, Component), OngoingEvents: &telemetry.OngoingEvents{},
@@ -96,8 +96,8 @@ func newFakeCluster(t *testing.T, manifests ...string) *fakeCluster {
 	return p
 }
 
-// replaceable is a client that another one can replace while a reconciler uses it.
-type replaceable struct{ client.Client }
+// replaceableClient is a client that another one can replace while a reconciler uses it.
+type replaceableClient struct{ client.Client }
 
 // indexes adds the indexes of a cache to a fake client.
 type indexes struct {
@@ -119,29 +119,29 @@ func (i indexes) IndexField(_ context.Context, object client.Object, field strin
 	return nil
 }
 
-// counted counts reads that no cache answers.
-type counted struct{ p *fakeCluster }
+// requestCounter counts reads that no cache answers.
+type requestCounter struct{ p *fakeCluster }
 
-func (c counted) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	c.p.note(&c.p.live, "get", into)
+func (c requestCounter) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	c.p.recordRequest(&c.p.live, "get", into)
 	return c.p.client.Get(ctx, key, into, options...)
 }
 
-func (c counted) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+func (c requestCounter) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	c.p.mu.Lock()
 	c.p.live = append(c.p.live, fmt.Sprintf("list %T", into))
 	c.p.mu.Unlock()
 	return c.p.client.List(ctx, into, options...)
 }
 
-func (p *fakeCluster) note(list *[]string, verb string, object client.Object) {
+func (p *fakeCluster) recordRequest(list *[]string, verb string, object client.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", object), "*")
 	*list = append(*list, verb+" "+kind[strings.LastIndex(kind, ".")+1:]+" "+object.GetName())
 }
 
-func (p *fakeCluster) before(verb string, object client.Object) error {
+func (p *fakeCluster) interceptWrite(verb string, object client.Object) error {
 	if event, is := object.(*corev1.Event); is {
 		p.mu.Lock()
 		p.told = append(p.told, event.Reason+": "+event.Message)
@@ -155,14 +155,14 @@ func (p *fakeCluster) before(verb string, object client.Object) error {
 			return err
 		}
 	}
-	p.note(&p.writes, verb, object)
+	p.recordRequest(&p.writes, verb, object)
 	return nil
 }
 
-func (p *fakeCluster) watchful() interceptor.Funcs {
+func (p *fakeCluster) recordingFuncs() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			if err := p.before("create", object); err != nil {
+			if err := p.interceptWrite("create", object); err != nil {
 				return err
 			}
 			object.SetUID(types.UID("uid-" + object.GetName()))
@@ -170,7 +170,7 @@ func (p *fakeCluster) watchful() interceptor.Funcs {
 			return c.Create(ctx, object, options...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			if err := p.before("patch", object); err != nil {
+			if err := p.interceptWrite("patch", object); err != nil {
 				return err
 			}
 			if _, pod := object.(*corev1.Pod); pod && !(&client.PatchOptions{}).ApplyOptions(options).DisableReadYourWritesConsistency {
@@ -179,13 +179,13 @@ func (p *fakeCluster) watchful() interceptor.Funcs {
 			return c.Patch(ctx, object, patch, options...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
-			if err := p.before("delete", object); err != nil {
+			if err := p.interceptWrite("delete", object); err != nil {
 				return err
 			}
 			return c.Delete(ctx, object) // the fake server does not support preconditions of objects without versions
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, of string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-			if err := p.before("patch "+of, object); err != nil {
+			if err := p.interceptWrite("patch "+of, object); err != nil {
 				return err
 			}
 			return c.SubResource(of).Patch(ctx, object, patch, options...)
@@ -227,8 +227,8 @@ func (p *fakeCluster) object(text string) client.Object {
 	return object
 }
 
-// pass is one reconciliation.
-func (p *fakeCluster) pass() (reconcile.Result, error) {
+// reconcile is one reconciliation.
+func (p *fakeCluster) reconcile() (reconcile.Result, error) {
 	return p.reconciler.Reconcile(p.Context(), reconcile.Request{NamespacedName: key})
 }
 
@@ -238,11 +238,11 @@ func (p *fakeCluster) settle() {
 	p.Helper()
 	for range 60 {
 		p.writes, p.live = nil, nil
-		if _, err := p.pass(); err != nil {
+		if _, err := p.reconcile(); err != nil {
 			p.Fatal(err)
 		}
 		written := len(p.writes) > 0
-		p.run()
+		p.startPods()
 		if published := p.publish(); !written && !published {
 			return
 		}
@@ -250,8 +250,8 @@ func (p *fakeCluster) settle() {
 	p.Fatalf("it never becomes idle; the last reconciliation wrote %v", p.writes)
 }
 
-// run gives ReplicaSets their pods.
-func (p *fakeCluster) run() {
+// startPods gives ReplicaSets their pods.
+func (p *fakeCluster) startPods() {
 	p.Helper()
 	var all appsv1.ReplicaSetList
 	if err := p.client.List(p.Context(), &all); err != nil {
@@ -333,7 +333,7 @@ func (p *fakeCluster) edit(how func(*argov1.Rollout)) {
 }
 
 // replicaSets returns the ReplicaSets as "name=pods", oldest first.
-func (p *fakeCluster) sets() []string {
+func (p *fakeCluster) replicaSetNames() []string {
 	p.Helper()
 	var all appsv1.ReplicaSetList
 	if err := p.client.List(p.Context(), &all); err != nil {
@@ -359,8 +359,8 @@ func (p *fakeCluster) condition(of argov1.RolloutConditionType) argov1.RolloutCo
 	return argov1.RolloutCondition{}
 }
 
-// until waits until the outbox has sent an event.
-func (p *fakeCluster) until(what string) {
+// waitForEvent waits until the outbox has sent an event.
+func (p *fakeCluster) waitForEvent(what string) {
 	p.Helper()
 	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()

@@ -66,19 +66,19 @@ spec:
 `}
 
 // routedStatuses returns a cluster whose cart is paused in the middle of a release, behind two routers.
-func routed(t *testing.T) *fakeCluster {
+func clusterWithTwoRouters(t *testing.T) *fakeCluster {
 	t.Helper()
 	p := newFakeCluster(t, routedObjects...)
 	p.configure(func(parts *Parts) {
 		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
 	})
 	p.settle()
-	p.edit(image("cart:2"))
+	p.edit(withImage("cart:2"))
 	p.settle()
 	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || status.Canary.Weights.Canary.Weight != 50 {
 		t.Fatalf("phase %s: %s, weights %+v", status.Phase, status.Message, status.Canary.Weights)
 	}
-	if !p.has("VirtualService", "testers") || !p.has("DestinationRule", argov1.PodTemplateHashLabel) || !p.has("Ingress", `canary-weight: "50"`) {
+	if !p.objectsContain("VirtualService", "testers") || !p.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) || !p.objectsContain("Ingress", `canary-weight: "50"`) {
 		t.Fatal("the routers have no route")
 	}
 	return p
@@ -87,8 +87,8 @@ func routed(t *testing.T) *fakeCluster {
 // restart replaces the process.
 func (p *fakeCluster) restart() { p.reconciler = New(p.reconciler.Parts) }
 
-// use replaces the client of the reconciler.
-func (p *fakeCluster) use(c client.Client) { p.cache.Client = c }
+// replaceClient replaces the client of the reconciler.
+func (p *fakeCluster) replaceClient(c client.Client) { p.cache.Client = c }
 
 // configure replaces the reconciler by one with other parts.
 func (p *fakeCluster) configure(change func(parts *Parts)) {
@@ -97,8 +97,8 @@ func (p *fakeCluster) configure(change func(parts *Parts)) {
 	p.reconciler = New(parts)
 }
 
-// has reports whether one of the objects of a kind contains a text.
-func (p *fakeCluster) has(kind, text string) bool {
+// objectsContain reports whether one of the objects of a kind contains a text.
+func (p *fakeCluster) objectsContain(kind, text string) bool {
 	p.Helper()
 	version := map[string]string{"Ingress": "networking.k8s.io/v1"}[kind]
 	if version == "" {
@@ -128,17 +128,17 @@ func (p *fakeCluster) canaryIngress() error {
 func TestARemovedRouterIsRestored(t *testing.T) {
 	for name, meanwhile := range map[string]func(*fakeCluster){"running": func(*fakeCluster) {}, "down": (*fakeCluster).restart} {
 		t.Run(name, func(t *testing.T) {
-			p := routed(t)
+			p := clusterWithTwoRouters(t)
 			p.edit(func(object *argov1.Rollout) {
 				c := object.Spec.Strategy.Canary
 				c.TrafficRouting, c.Steps = nil, slices.Delete(c.Steps, 1, 2) // this step needs a router
 			})
 			meanwhile(p)
 			p.settle()
-			if p.has("VirtualService", "testers") || p.has("DestinationRule", argov1.PodTemplateHashLabel) || p.has("DestinationRule", argov1.ManagedByAnnotation) {
+			if p.objectsContain("VirtualService", "testers") || p.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) || p.objectsContain("DestinationRule", argov1.ManagedByAnnotation) {
 				t.Error("Istio's objects still contain fields of the Rollout")
 			}
-			if !p.has("VirtualService", "weight: 50") {
+			if !p.objectsContain("VirtualService", "weight: 50") {
 				t.Error("the weights were changed")
 			}
 			if err := p.canaryIngress(); err != nil {
@@ -163,22 +163,22 @@ func TestARemovedRouterIsRestored(t *testing.T) {
 }
 
 func TestAChangedRouterIsRestored(t *testing.T) {
-	p := routed(t)
+	p := clusterWithTwoRouters(t)
 	p.edit(func(object *argov1.Rollout) {
 		object.Spec.Strategy.Canary.TrafficRouting.Istio.DestinationRule = nil
 	})
 	p.restart()
 	p.settle()
-	if p.has("DestinationRule", argov1.PodTemplateHashLabel) {
+	if p.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) {
 		t.Error("the DestinationRule still has a revision")
 	}
-	if !p.has("VirtualService", "testers") || !p.has("VirtualService", "weight: 50") || !p.has("Ingress", `canary-weight: "50"`) {
+	if !p.objectsContain("VirtualService", "testers") || !p.objectsContain("VirtualService", "weight: 50") || !p.objectsContain("Ingress", `canary-weight: "50"`) {
 		t.Error("a route that is still named was removed")
 	}
 }
 
 func TestAManagedRouteThatIsNoLongerNamedIsRemoved(t *testing.T) {
-	p := routed(t)
+	p := clusterWithTwoRouters(t)
 	p.edit(func(object *argov1.Rollout) {
 		c := object.Spec.Strategy.Canary
 		c.TrafficRouting.ManagedRoutes = nil
@@ -186,19 +186,19 @@ func TestAManagedRouteThatIsNoLongerNamedIsRemoved(t *testing.T) {
 	})
 	p.restart()
 	p.settle()
-	if p.has("VirtualService", "testers") {
+	if p.objectsContain("VirtualService", "testers") {
 		t.Errorf("the route still exists: %+v", p.rollout().Status.Serin)
 	}
 }
 
 func TestAStrategyWithoutRoutersRestoresThem(t *testing.T) {
-	p := routed(t)
+	p := clusterWithTwoRouters(t)
 	p.edit(func(object *argov1.Rollout) {
 		object.Spec.Strategy = argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{ActiveService: "cart"}}
 	})
 	p.restart()
 	p.settle()
-	if p.has("VirtualService", "testers") || p.has("DestinationRule", argov1.PodTemplateHashLabel) {
+	if p.objectsContain("VirtualService", "testers") || p.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) {
 		t.Error("Istio's objects still contain fields of the Rollout")
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/nginx"
 )
 
-// startsWith are the releases that a process that starts looks at because of the objects of a kind.
-func (p *fakeCluster) startsWith(gvk schema.GroupVersionKind) []reconcile.Request {
+// requestsAtStart are the releases that a process that starts looks at because of the objects of a kind.
+func (p *fakeCluster) requestsAtStart(gvk schema.GroupVersionKind) []reconcile.Request {
 	p.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
@@ -38,9 +38,10 @@ func (p *fakeCluster) deleteRollout() {
 	}
 }
 
-// TestWhatARolloutHadIsRestoredByAnotherProcess: it was deleted while none watched. Another one finds it by the marks on the
-// users' objects, also when it dies at each of its writes, and then asks for nothing more.
-func TestWhatARolloutHadIsRestoredByAnotherProcess(t *testing.T) {
+// TestObjectsOfADeletedRolloutAreRestoredByAnotherProcess: the Rollout was deleted while no process watched. The next process
+// finds it by the marks on the users' objects, also if it is stopped at each of its writes, and sends no further requests
+// afterwards.
+func TestObjectsOfADeletedRolloutAreRestoredByAnotherProcess(t *testing.T) {
 	for name, test := range map[string]struct {
 		manifests []string
 		seen      schema.GroupVersionKind // what leads there
@@ -55,15 +56,15 @@ func TestWhatARolloutHadIsRestoredByAnotherProcess(t *testing.T) {
 			})
 			p.configure(func(parts *Parts) { parts.MarkedKinds = parts.Routers.MarkedKinds() })
 			p.settle()
-			p.edit(image("cart:2"))
+			p.edit(withImage("cart:2"))
 			p.settle()
-			if !p.has("VirtualService", "testers") || !p.has("DestinationRule", argov1.PodTemplateHashLabel) {
+			if !p.objectsContain("VirtualService", "testers") || !p.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) {
 				t.Fatal("the routers were not told")
 			}
 			p.deleteRollout()
 			for range 20 { // each of which dies after one write
 				p.restart()
-				if requests := p.startsWith(test.seen); !slices.Contains(requests, reconcile.Request{NamespacedName: key}) {
+				if requests := p.requestsAtStart(test.seen); !slices.Contains(requests, reconcile.Request{NamespacedName: key}) {
 					break
 				}
 				written := 0
@@ -73,7 +74,7 @@ func TestWhatARolloutHadIsRestoredByAnotherProcess(t *testing.T) {
 					}
 					return nil
 				}
-				_, _ = p.pass()
+				_, _ = p.reconcile()
 			}
 			p.refuse = nil
 			for _, left := range []struct{ kind, text string }{
@@ -82,7 +83,7 @@ func TestWhatARolloutHadIsRestoredByAnotherProcess(t *testing.T) {
 				{"DestinationRule", argov1.ManagedByAnnotation},
 				{"DestinationRule", argov1.RoutedByAnnotation},
 			} {
-				if p.has(left.kind, left.text) {
+				if p.objectsContain(left.kind, left.text) {
 					t.Errorf("%s still has %s", left.kind, left.text)
 				}
 			}
@@ -102,7 +103,7 @@ func TestWhatARolloutHadIsRestoredByAnotherProcess(t *testing.T) {
 			}
 			p.restart()
 			p.writes, p.live = nil, nil
-			if _, err := p.pass(); err != nil || len(p.writes) > 0 || len(p.live) > 0 {
+			if _, err := p.reconcile(); err != nil || len(p.writes) > 0 || len(p.live) > 0 {
 				t.Errorf("restored, it wrote %v, read %v: %v", p.writes, p.live, err)
 			}
 		})
@@ -117,9 +118,10 @@ func withoutServices() []string {
 	return all
 }
 
-// TestAnotherRolloutOfTheNameTakesOver what the one had that was deleted meanwhile: what it does not name itself goes back.
-func TestAnotherRolloutOfTheNameTakesOver(t *testing.T) {
-	p := routed(t)
+// TestANewRolloutOfTheNameContinuesWithTheObjects of the one that was deleted meanwhile. Objects that the new one does not name
+// are restored.
+func TestANewRolloutOfTheNameContinuesWithTheObjects(t *testing.T) {
+	p := clusterWithTwoRouters(t)
 	p.deleteRollout()
 	p.restart()
 	again, _ := p.object(strings.NewReplacer(
@@ -130,7 +132,7 @@ func TestAnotherRolloutOfTheNameTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.settle()
-	if p.has("VirtualService", "testers") || p.has("DestinationRule", argov1.PodTemplateHashLabel) {
+	if p.objectsContain("VirtualService", "testers") || p.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) {
 		t.Error("what the new one does not name was not restored")
 	}
 	found, err := managedObjects{p.client}.getService(t.Context(), key.Namespace, "cart")
@@ -138,13 +140,13 @@ func TestAnotherRolloutOfTheNameTakesOver(t *testing.T) {
 		t.Errorf("the Service was not taken over: %v, %v", found.GetAnnotations(), err)
 	}
 	if text := found.GetAnnotations()[argov1.RoutedByAnnotation]; strings.Contains(text, "istio") || strings.Contains(text, "testers") {
-		t.Errorf("it still records what was restored: %s", text)
+		t.Errorf("the Service still records restored routers: %s", text)
 	}
 }
 
 // TestServicesOfARolloutOfAnotherControllerAreUnchanged: the Rollout has the label of another controller.
 func TestServicesOfARolloutOfAnotherControllerAreUnchanged(t *testing.T) {
-	p := routed(t)
+	p := clusterWithTwoRouters(t)
 	p.restart()
 	p.writes = nil
 	if _, err := p.reconciler.restorer.restoreLeftovers(t.Context(), key); err != nil || len(p.writes) > 0 {

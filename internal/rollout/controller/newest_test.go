@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
-func TestRequireNewest(t *testing.T) {
+func TestWritesRequireTheNewestRollout(t *testing.T) {
 	at := func(uid types.UID, version string) *argov1.Rollout {
 		return &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid, ResourceVersion: version}}
 	}
@@ -62,7 +62,7 @@ func TestRequireNewest(t *testing.T) {
 	}
 }
 
-func TestRequireNewestWorkload(t *testing.T) {
+func TestWritesRequireTheNewestWorkload(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		kind         string
@@ -124,7 +124,7 @@ func TestRequireNewestWorkload(t *testing.T) {
 	}
 }
 
-func TestRequireNewestReplicaSets(t *testing.T) {
+func TestWritesRequireTheNewestReplicaSets(t *testing.T) {
 	set := func(name string, uid types.UID, generation int64) *appsv1.ReplicaSet {
 		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: uid, Generation: generation}}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// TestTheDecidingMetric is the one that failed, or the only one; a metric that is only recorded decides nothing.
-func TestTheDecidingMetric(t *testing.T) {
+// TestTheFailedMetricDecides: the deciding metric is the failed one, or the only one. A dry-run metric decides nothing.
+func TestTheFailedMetricDecides(t *testing.T) {
 	metric := func(name, condition string) argov1.Metric {
 		return argov1.Metric{Name: name, SuccessCondition: condition}
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/nginx"
 )
 
-// begins returns a cluster whose cart begins a release behind two routers, while endpoints are published late.
-func begins(t *testing.T, how func(*fakeCluster)) *fakeCluster {
+// clusterAtReleaseStart returns a cluster whose cart begins a release behind two routers, while endpoints are published late.
+func clusterAtReleaseStart(t *testing.T, how func(*fakeCluster)) *fakeCluster {
 	t.Helper()
 	p := newFakeCluster(t, routedObjects...)
 	p.configure(func(parts *Parts) {
@@ -32,15 +32,15 @@ func begins(t *testing.T, how func(*fakeCluster)) *fakeCluster {
 	p.settle()
 	p.unpublished = true
 	how(p)
-	p.edit(image("cart:2"))
+	p.edit(withImage("cart:2"))
 	p.settle()
 	return p
 }
 
 func TestTheFirstWeightWaitsForPublishedEndpoints(t *testing.T) {
-	p := begins(t, func(*fakeCluster) {})
+	p := clusterAtReleaseStart(t, func(*fakeCluster) {})
 	status := p.rollout().Status
-	if status.Phase != argov1.RolloutPhaseProgressing || p.has("VirtualService", "testers") || p.has("VirtualService", "weight: 50") || status.Canary.Weights.Canary.Weight != 0 {
+	if status.Phase != argov1.RolloutPhaseProgressing || p.objectsContain("VirtualService", "testers") || p.objectsContain("VirtualService", "weight: 50") || status.Canary.Weights.Canary.Weight != 0 {
 		t.Fatalf("the pods of the canary are not published, and it is %s, with weights %+v", status.Phase, status.Canary.Weights)
 	}
 	p.clock.Step(reconciler.ExplainAfter)
@@ -56,14 +56,14 @@ func TestTheFirstWeightWaitsForPublishedEndpoints(t *testing.T) {
 		t.Fatal("nothing is published")
 	}
 	p.settle()
-	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || status.Canary.Weights.Canary.Weight != 50 || !p.has("VirtualService", "testers") {
+	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || status.Canary.Weights.Canary.Weight != 50 || !p.objectsContain("VirtualService", "testers") {
 		t.Errorf("they are published, and it is %s (%s), with weights %+v", status.Phase, status.Message, status.Canary.Weights)
 	}
 }
 
 // A cache may show endpoints late, and an EndpointSlice may be deleted.
 func TestLostEndpointsTakeNoTrafficAway(t *testing.T) {
-	p := routed(t)
+	p := clusterWithTwoRouters(t)
 	for _, name := range []string{"cart", "cart-canary"} {
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name + "-abcde"}}
 		if err := p.client.Delete(t.Context(), slice); err != nil {
@@ -72,7 +72,7 @@ func TestLostEndpointsTakeNoTrafficAway(t *testing.T) {
 	}
 	p.unpublished = true
 	p.settle()
-	if status := p.rollout().Status; status.Canary.Weights.Canary.Weight != 50 || !p.has("VirtualService", "testers") || !p.has("Ingress", `canary-weight: "50"`) {
+	if status := p.rollout().Status; status.Canary.Weights.Canary.Weight != 50 || !p.objectsContain("VirtualService", "testers") || !p.objectsContain("Ingress", `canary-weight: "50"`) {
 		t.Errorf("weights %+v", status.Canary.Weights)
 	}
 }
@@ -86,7 +86,7 @@ func TestNothingWaitsForEndpointsThatMayNotBeRead(t *testing.T) {
 			})
 		},
 		"found now": func(p *fakeCluster) {
-			p.use(interceptor.NewClient(p.client, interceptor.Funcs{
+			p.replaceClient(interceptor.NewClient(p.client, interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 					if _, is := list.(*discoveryv1.EndpointSliceList); is {
 						return refused
@@ -97,7 +97,7 @@ func TestNothingWaitsForEndpointsThatMayNotBeRead(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if status := begins(t, how).rollout().Status; status.Phase != argov1.RolloutPhasePaused || status.Canary.Weights.Canary.Weight != 50 {
+			if status := clusterAtReleaseStart(t, how).rollout().Status; status.Phase != argov1.RolloutPhasePaused || status.Canary.Weights.Canary.Weight != 50 {
 				t.Errorf("it is %s (%s), with weights %+v", status.Phase, status.Message, status.Canary.Weights)
 			}
 		})
@@ -105,7 +105,7 @@ func TestNothingWaitsForEndpointsThatMayNotBeRead(t *testing.T) {
 }
 
 func TestEndpointsBringTheirRolloutBack(t *testing.T) {
-	p := routed(t)
+	p := clusterWithTwoRouters(t)
 	slice := func(pod string) *discoveryv1.EndpointSlice {
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 			Namespace: key.Namespace, Name: "cart-canary-abcde", Labels: map[string]string{discoveryv1.LabelServiceName: "cart-canary"},

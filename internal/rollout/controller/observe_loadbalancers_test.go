@@ -44,7 +44,7 @@ func balanced(t *testing.T) *fakeCluster {
 	if _, asked := p.reconciler.Queries.TakeNext(t.Context()); asked {
 		t.Fatal("an idle release sends a query")
 	}
-	p.edit(image("cart:2"))
+	p.edit(withImage("cart:2"))
 	p.settle()
 	return p
 }
@@ -105,18 +105,18 @@ func TestAStepWaitsForTheLoadBalancer(t *testing.T) {
 	p.settle()
 	p.explains(textFirstAnswerPending)
 	p.hears(q, late)
-	p.until("TargetGroupUnverified: it has weight 0, and 10 is wanted")
+	p.waitForEvent("TargetGroupUnverified: it has weight 0, and 10 is wanted")
 	p.at(0, 10)
 	p.unasked() // for a while
 	p.clock.Step(reconciler.ExplainAfter)
 	p.settle()
 	p.explains("it has weight 0, and 10 is wanted")
 	q = p.asked()
-	if _, err := p.pass(); err != nil { // while the query runs, the last answer applies
+	if _, err := p.reconcile(); err != nil { // while the query runs, the last answer applies
 		t.Fatal(err)
 	}
 	p.hears(q, held)
-	p.until("TargetGroupVerified: it has the weights")
+	p.waitForEvent("TargetGroupVerified: it has the weights")
 	p.at(1, 10)
 	if v := p.verified(); v == nil || !*v {
 		t.Error("the status does not show that the weight is verified")

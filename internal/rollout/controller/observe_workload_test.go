@@ -59,7 +59,7 @@ func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
 				o.Spec.WorkloadRef = nil
 				o.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "cart", Image: "cart:1"}}}}
 				o.Spec.Template.Labels = map[string]string{"app": "cart"}
-				o.Spec.Selector = selecting("cart")
+				o.Spec.Selector = selectorFor("cart")
 			})
 		},
 	} {
@@ -70,23 +70,23 @@ func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
 			if replicas, _ := p.lender(); replicas != 0 {
 				t.Fatalf("the Deployment has %d replicas", replicas)
 			}
-			p.retemplate("cart:2")
+			p.changeImage("cart:2")
 			for range 3 {
 				p.settle()
 			}
-			p.promote()
+			p.promoteFully()
 			p.settle()
-			p.applyLender(3)
+			p.applyWorkload(3)
 			p.settle()
 			if replicas, _ := p.lender(); replicas != 0 {
 				t.Fatalf("applied again at a later revision, the Deployment has %d replicas beside the Rollout", replicas)
 			}
 			leave(p)
 			for range 5 {
-				if _, err := p.pass(); err != nil {
+				if _, err := p.reconcile(); err != nil {
 					t.Fatal(err)
 				}
-				p.run()
+				p.startPods()
 			}
 			replicas, annotations := p.lender()
 			if replicas != 3 || annotations[argov1.ManagedByAnnotation] != "" || annotations[argov1.ReplicasBeforeAnnotation] != "" || annotations["owner"] != "web" {
@@ -111,7 +111,7 @@ func TestDeploymentsOfOthersAreNotVisited(t *testing.T) {
 			return c.List(ctx, list, options...)
 		},
 	})
-	p.use(counting)
+	p.replaceClient(counting)
 	p.reconciler.Applier.Client = counting
 	p.settle()
 	if len(selected) == 0 || slices.ContainsFunc(selected, func(s string) bool { return s != byManager+"=cart" }) {
@@ -136,7 +136,7 @@ func TestScaleDownNeverLeavesADeploymentAlone(t *testing.T) {
 			p.edit(func(o *argov1.Rollout) { o.Spec.WorkloadRef.ScaleDown = argov1.ScaleDownNever })
 			p.settle()
 			if test.applied > 0 {
-				p.applyLender(test.applied)
+				p.applyWorkload(test.applied)
 			}
 			p.settle()
 			if replicas, annotations := p.lender(); replicas != test.applied || annotations[argov1.ReplicasBeforeAnnotation] != "3" {
@@ -146,10 +146,10 @@ func TestScaleDownNeverLeavesADeploymentAlone(t *testing.T) {
 			p.deleteRollout()
 			p.reconciler.AffectedReleases(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 			for range 5 {
-				if _, err := p.pass(); err != nil {
+				if _, err := p.reconcile(); err != nil {
 					t.Fatal(err)
 				}
-				p.run()
+				p.startPods()
 			}
 			if replicas, annotations := p.lender(); replicas != test.want || annotations[argov1.ManagedByAnnotation] != "" || annotations[argov1.ReplicasBeforeAnnotation] != "" {
 				t.Errorf("without the Rollout, the Deployment has %d replicas, %v", replicas, annotations)
@@ -158,11 +158,11 @@ func TestScaleDownNeverLeavesADeploymentAlone(t *testing.T) {
 	}
 }
 
-func selecting(app string) *metav1.LabelSelector {
+func selectorFor(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-func (p *fakeCluster) changeLender(how func(content map[string]any)) {
+func (p *fakeCluster) changeWorkload(how func(content map[string]any)) {
 	p.Helper()
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(deploymentKind)
@@ -176,20 +176,20 @@ func (p *fakeCluster) changeLender(how func(content map[string]any)) {
 	}
 }
 
-func (p *fakeCluster) applyLender(replicas int64) {
+func (p *fakeCluster) applyWorkload(replicas int64) {
 	p.Helper()
-	p.changeLender(func(content map[string]any) { _ = unstructured.SetNestedField(content, replicas, "spec", "replicas") })
+	p.changeWorkload(func(content map[string]any) { _ = unstructured.SetNestedField(content, replicas, "spec", "replicas") })
 }
 
-func (p *fakeCluster) retemplate(image string) {
+func (p *fakeCluster) changeImage(image string) {
 	p.Helper()
-	p.changeLender(func(content map[string]any) {
+	p.changeWorkload(func(content map[string]any) {
 		_ = unstructured.SetNestedSlice(content, []any{map[string]any{"name": "cart", "image": image}}, "spec", "template", "spec", "containers")
 	})
 }
 
-// promote skips what remains of a release.
-func (p *fakeCluster) promote() {
+// promoteFully skips what remains of a release.
+func (p *fakeCluster) promoteFully() {
 	p.Helper()
 	object := p.rollout()
 	object.Status.PromoteFull = true

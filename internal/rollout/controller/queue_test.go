@@ -25,7 +25,7 @@ type sharedQueueCluster struct {
 	woken []types.NamespacedName
 }
 
-func newBeside(t *testing.T, manifests ...string) *sharedQueueCluster {
+func newSharedQueueCluster(t *testing.T, manifests ...string) *sharedQueueCluster {
 	t.Helper()
 	b := &sharedQueueCluster{fakeCluster: newFakeCluster(t, manifests...), line: queue.New(release.ConcurrencyLimits{Cluster: 1}, "")}
 	b.other = queue.StoredEntry{Place: release.QueueEntry{Kind: "Canary", Namespace: "shop", Name: "cart"}, Version: "1"}
@@ -56,16 +56,16 @@ func (b *sharedQueueCluster) moves(is bool) {
 func (b *sharedQueueCluster) waits(t *testing.T) {
 	t.Helper()
 	status := b.rollout().Status
-	if status.Phase != argov1.RolloutPhaseProgressing || !slices.Equal(b.sets(), []string{"cart:1=2"}) {
-		t.Fatalf("%s (%s), ReplicaSets %v", status.Phase, status.Message, b.sets())
+	if status.Phase != argov1.RolloutPhaseProgressing || !slices.Equal(b.replicaSetNames(), []string{"cart:1=2"}) {
+		t.Fatalf("%s (%s), ReplicaSets %v", status.Phase, status.Message, b.replicaSetNames())
 	}
 }
 
 func TestARolloutWaitsInTheQueue(t *testing.T) {
-	b := newBeside(t, cart, cartService)
+	b := newSharedQueueCluster(t, cart, cartService)
 	b.moves(true)
 	b.settle() // its first revision does not wait
-	b.edit(image("cart:2"))
+	b.edit(withImage("cart:2"))
 	b.settle()
 	b.waits(t)
 	status := b.rollout().Status
@@ -75,7 +75,7 @@ func TestARolloutWaitsInTheQueue(t *testing.T) {
 	since := status.Serin.Queue.Since
 	b.writes, b.live = nil, nil
 	for range 3 {
-		if _, err := b.pass(); err != nil {
+		if _, err := b.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestARolloutWaitsInTheQueue(t *testing.T) {
 		t.Errorf("waiting costs requests: wrote %v, read %v", b.writes, b.live)
 	}
 	b.reconciler = New(b.reconciler.Parts) // the place survives a restart
-	b.edit(image("cart:3"))
+	b.edit(withImage("cart:3"))
 	b.settle()
 	if own := b.rollout().Status.Serin; own == nil || own.Queue == nil || !own.Queue.Since.Equal(&since) {
 		t.Errorf("waits since %+v, before the restart since %v", own, since)
@@ -94,8 +94,8 @@ func TestARolloutWaitsInTheQueue(t *testing.T) {
 	}
 	b.settle()
 	status = b.rollout().Status
-	if status.Phase != argov1.RolloutPhasePaused || !slices.Equal(b.sets(), []string{"cart:1=1", "cart:3=1"}) || status.Serin.Queue != nil {
-		t.Errorf("%s (%s), ReplicaSets %v, queue %+v", status.Phase, status.Message, b.sets(), status.Serin.Queue)
+	if status.Phase != argov1.RolloutPhasePaused || !slices.Equal(b.replicaSetNames(), []string{"cart:1=1", "cart:3=1"}) || status.Serin.Queue != nil {
+		t.Errorf("%s (%s), ReplicaSets %v, queue %+v", status.Phase, status.Message, b.replicaSetNames(), status.Serin.Queue)
 	}
 	if turn, err := b.line.MayStart(t.Context(), b.other.Place, false, b.clock.Now()); err != nil || turn.Open {
 		t.Errorf("a Canary starts beside a Rollout in progress: %v, %v", turn, err)
@@ -104,10 +104,10 @@ func TestARolloutWaitsInTheQueue(t *testing.T) {
 
 // A release that ends while the next one is reconciled wakes it: the watch of Rollouts notifies the queue.
 func TestARolloutThatEndsWakesTheNext(t *testing.T) {
-	b := newBeside(t, cart, cartService)
+	b := newSharedQueueCluster(t, cart, cartService)
 	b.settle()
 	before := b.rollout()
-	b.edit(image("cart:2"))
+	b.edit(withImage("cart:2"))
 	b.settle()
 	moving := b.rollout()
 	other := b.other.Place
@@ -126,7 +126,7 @@ func TestARolloutThatEndsWakesTheNext(t *testing.T) {
 	if len(woken) > 0 {
 		t.Fatalf("woke %v as it began", woken)
 	}
-	b.edit(image("cart:1"))
+	b.edit(withImage("cart:1"))
 	b.settle()
 	b.reconciler.AffectedReleases(t.Context(), kind, moving, b.rollout())
 	if want := (types.NamespacedName{Namespace: other.Namespace, Name: other.Name}); !slices.Equal(woken, []types.NamespacedName{want}) {
@@ -136,10 +136,10 @@ func TestARolloutThatEndsWakesTheNext(t *testing.T) {
 
 // A release whose ReplicaSet the API server rejects retains its place, and no other release waits for it.
 func TestARejectedReleaseDoesNotBlockTheQueue(t *testing.T) {
-	b := newBeside(t, cart, cartService)
+	b := newSharedQueueCluster(t, cart, cartService)
 	b.settle()
 	b.moves(true)
-	b.edit(image("cart:2"))
+	b.edit(withImage("cart:2"))
 	b.settle()
 	b.refuse = func(verb string, object client.Object) error {
 		if _, is := object.(*argov1.Rollout); is || verb != "create" {
@@ -149,7 +149,7 @@ func TestARejectedReleaseDoesNotBlockTheQueue(t *testing.T) {
 	}
 	b.moves(false)
 	for range 3 {
-		_, _ = b.pass()
+		_, _ = b.reconcile()
 	}
 	own := b.rollout().Status.Serin
 	if own == nil || own.Queue == nil || !own.Queue.Aside {
@@ -162,16 +162,16 @@ func TestARejectedReleaseDoesNotBlockTheQueue(t *testing.T) {
 	b.line.Settle("Canary", key, queue.Outcome{})
 	b.refuse = nil
 	b.settle()
-	if got := b.sets(); !slices.Equal(got, []string{"cart:1=1", "cart:2=1"}) {
+	if got := b.replicaSetNames(); !slices.Equal(got, []string{"cart:1=1", "cart:2=1"}) {
 		t.Errorf("ReplicaSets %v", got)
 	}
 }
 
-// If the installed definition drops status.serin, the process itself remembers which releases wait.
+// If the installed definition drops status.serin, the process itself records which releases wait.
 func TestTheQueueWorksWithoutStoredPlaces(t *testing.T) {
-	b := newBeside(t, cart, cartService)
+	b := newSharedQueueCluster(t, cart, cartService)
 	patches := 0
-	b.use(interceptor.NewClient(b.client, interceptor.Funcs{
+	b.replaceClient(interceptor.NewClient(b.client, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, of string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 			patches++
 			if err := c.SubResource(of).Patch(ctx, object, patch, options...); err != nil {
@@ -187,14 +187,14 @@ func TestTheQueueWorksWithoutStoredPlaces(t *testing.T) {
 	}))
 	b.settle()
 	b.moves(true)
-	b.edit(image("cart:2"))
+	b.edit(withImage("cart:2"))
 	b.settle()
 	b.waits(t)
 	if patches = 0; !slices.Equal(b.line.Keys(argov1.RolloutKind), []types.NamespacedName{key}) {
 		t.Fatalf("the queue remembers %v", b.line.Keys(argov1.RolloutKind))
 	}
 	for range 3 {
-		if _, err := b.pass(); err != nil {
+		if _, err := b.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -206,7 +206,7 @@ func TestTheQueueWorksWithoutStoredPlaces(t *testing.T) {
 		t.Fatalf("woke %v", b.woken)
 	}
 	b.settle()
-	if got := b.sets(); !slices.Equal(got, []string{"cart:1=1", "cart:2=1"}) {
+	if got := b.replicaSetNames(); !slices.Equal(got, []string{"cart:1=1", "cart:2=1"}) {
 		t.Errorf("ReplicaSets %v", got)
 	}
 }

@@ -46,28 +46,28 @@ metadata: {name: cart, annotations: {owner: web}}
 spec: {selector: {app: cart}, ports: [{port: 80}]}
 `
 
-func image(to string) func(*argov1.Rollout) {
+func withImage(to string) func(*argov1.Rollout) {
 	return func(object *argov1.Rollout) { object.Spec.Template.Spec.Containers[0].Image = to }
 }
 
-func TestARolloutAtRestCostsNoRequest(t *testing.T) {
+func TestAnIdleRolloutCostsNoRequest(t *testing.T) {
 	p := newFakeCluster(t, cart, cartService)
 	p.settle()
-	p.edit(image("cart:2"))
+	p.edit(withImage("cart:2"))
 	p.settle()
 	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused {
 		t.Fatalf("phase %s: %s", status.Phase, status.Message)
 	}
 	p.writes, p.live = nil, nil
 	for range 3 {
-		if _, err := p.pass(); err != nil {
+		if _, err := p.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if len(p.writes) > 0 || len(p.live) > 0 {
 		t.Errorf("wrote %v, read %v", p.writes, p.live)
 	}
-	if got := p.sets(); !slices.Equal(got, []string{"cart:1=1", "cart:2=1"}) {
+	if got := p.replicaSetNames(); !slices.Equal(got, []string{"cart:1=1", "cart:2=1"}) {
 		t.Errorf("ReplicaSets %v", got)
 	}
 }
@@ -75,16 +75,16 @@ func TestARolloutAtRestCostsNoRequest(t *testing.T) {
 func TestAReleaseCostsFewRequests(t *testing.T) {
 	p := newFakeCluster(t, strings.Replace(cart, "{pause: {}}", "{pause: {duration: 10}}", 1), cartService)
 	p.settle()
-	p.edit(image("cart:2"))
+	p.edit(withImage("cart:2"))
 	var all []string
 	for range 60 {
 		p.writes = nil
-		result, err := p.pass()
+		result, err := p.reconcile()
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, p.writes...)
-		p.run()
+		p.startPods()
 		if len(p.writes) == 0 {
 			if result.RequeueAfter == 0 {
 				break
@@ -107,11 +107,11 @@ func TestAReleaseCostsFewRequests(t *testing.T) {
 func TestAWaitIsExplainedInTheStatus(t *testing.T) {
 	p := newFakeCluster(t, cart, cartService)
 	p.settle()
-	p.edit(image("cart:2"))
+	p.edit(withImage("cart:2"))
 	p.settle()
 	explained := func(when string) {
 		t.Helper()
-		if waits := waiting(shownGates(p.rollout().Status)); len(waits) != 1 || waits[0].Opener != "person" {
+		if waits := waitingGates(shownGates(p.rollout().Status)); len(waits) != 1 || waits[0].Opener != "person" {
 			t.Errorf("%s the status shows that it waits for %+v", when, waits)
 		}
 	}
@@ -122,7 +122,7 @@ func TestAWaitIsExplainedInTheStatus(t *testing.T) {
 	if err := p.client.Status().Update(t.Context(), forgotten); err != nil {
 		t.Fatal(err)
 	}
-	result, err := p.pass()
+	result, err := p.reconcile()
 	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > reconciler.ExplainAfter {
 		t.Fatalf("wake in %s, %v", result.RequeueAfter, err)
 	}
@@ -131,7 +131,7 @@ func TestAWaitIsExplainedInTheStatus(t *testing.T) {
 	explained("after a while")
 	p.clock.Step(reconciler.ExplainAfter)
 	p.writes = nil
-	if result, err := p.pass(); err != nil || len(p.writes) > 0 || result.RequeueAfter > 0 {
+	if result, err := p.reconcile(); err != nil || len(p.writes) > 0 || result.RequeueAfter > 0 {
 		t.Errorf("it is explained, and wrote %v, wakes in %s, %v", p.writes, result.RequeueAfter, err)
 	}
 }
@@ -155,7 +155,7 @@ spec: {replicas: 3, selector: {matchLabels: {app: other}}, template: {metadata: 
 	if count := p.rollout().Status.CollisionCount; count == nil || *count != 1 {
 		t.Errorf("collisionCount %v, want 1", count)
 	}
-	if got := p.sets(); !slices.Equal(got, []string{"cart:1=2"}) {
+	if got := p.replicaSetNames(); !slices.Equal(got, []string{"cart:1=2"}) {
 		t.Errorf("ReplicaSets %v", got)
 	}
 	other := &appsv1.ReplicaSet{}
@@ -174,7 +174,7 @@ func TestAReplicaSetThatIsRejectedIsReportedInTheStatus(t *testing.T) {
 	}
 	var result reconcile.Result
 	for range 3 {
-		result, _ = p.pass()
+		result, _ = p.reconcile()
 	}
 	if result.RequeueAfter == 0 {
 		t.Error("the reconciliation is not retried")
@@ -182,10 +182,10 @@ func TestAReplicaSetThatIsRejectedIsReportedInTheStatus(t *testing.T) {
 	if c := p.condition(argov1.RolloutProgressing); c.Reason != "ReplicaSetCreateError" || !strings.Contains(c.Message, "exceeded quota") {
 		t.Errorf("condition %+v", c)
 	}
-	p.until("ReplicaSetCreateError: Failed to create new replica set")
+	p.waitForEvent("ReplicaSetCreateError: Failed to create new replica set")
 	p.refuse = nil
 	p.settle()
-	if got := p.sets(); !slices.Equal(got, []string{"cart:1=2"}) {
+	if got := p.replicaSetNames(); !slices.Equal(got, []string{"cart:1=2"}) {
 		t.Errorf("permitted, the ReplicaSets are %v", got)
 	}
 }
@@ -203,19 +203,19 @@ func TestARejectedWriteIsReportedOnTheRollout(t *testing.T) {
 	}
 	p.edit(func(object *argov1.Rollout) { object.Spec.Replicas = new(int32(3)) })
 	for range 2 {
-		if result, err := p.pass(); err != nil || result.RequeueAfter == 0 {
+		if result, err := p.reconcile(); err != nil || result.RequeueAfter == 0 {
 			t.Fatalf("the reconciliation is not retried: %v, %v", result, err)
 		}
 		p.clock.Step(reconciler.ExplainAfter)
 	}
-	p.until("ReconciliationError: Reconciliation failed with error: replicasets.apps")
+	p.waitForEvent("ReconciliationError: Reconciliation failed with error: replicasets.apps")
 	gates := shownGates(p.rollout().Status)
 	if len(gates) == 0 || gates[0].Name != "refused" || gates[0].Opener != "person" || !strings.Contains(gates[0].Message, "serin cannot patch it") {
 		t.Errorf("the status shows that it waits for %+v", gates)
 	}
 	p.refuse = nil
 	p.settle()
-	if got := p.sets(); !slices.Equal(got, []string{"cart:1=3"}) {
+	if got := p.replicaSetNames(); !slices.Equal(got, []string{"cart:1=3"}) {
 		t.Errorf("permitted, the ReplicaSets are %v", got)
 	}
 }
@@ -232,14 +232,14 @@ func TestARejectedRolloutIsRetriedWithBackoff(t *testing.T) {
 	}
 	p.edit(func(object *argov1.Rollout) { object.Spec.Replicas = new(int32(3)) })
 	for range 2 { // the status explains it
-		if _, err := p.pass(); err != nil {
+		if _, err := p.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 		p.clock.Step(reconciler.ExplainAfter)
 	}
 	passes := 0
 	for end := p.clock.Now().Add(time.Hour); p.clock.Now().Before(end); passes++ {
-		result, err := p.pass()
+		result, err := p.reconcile()
 		if err != nil {
 			t.Fatalf("the work queue decides on the retry, not the row of rejections: %v", err)
 		}
@@ -253,14 +253,14 @@ func TestARejectedRolloutIsRetriedWithBackoff(t *testing.T) {
 	}
 	p.refuse = nil
 	p.settle()
-	if got := p.sets(); !slices.Equal(got, []string{"cart:1=3"}) {
+	if got := p.replicaSetNames(); !slices.Equal(got, []string{"cart:1=3"}) {
 		t.Errorf("permitted, the ReplicaSets are %v", got)
 	}
 	p.refuse = func(string, client.Object) error {
 		return apierrors.NewForbidden(schema.GroupResource{}, "cart", errors.New("again"))
 	}
 	p.edit(func(object *argov1.Rollout) { object.Spec.Replicas = new(int32(4)) })
-	if result, err := p.pass(); err != nil || result.RequeueAfter > reconciler.FirstPause {
+	if result, err := p.reconcile(); err != nil || result.RequeueAfter > reconciler.FirstPause {
 		t.Errorf("after a success, a rejection is retried in %s, %v", result.RequeueAfter, err)
 	}
 }
@@ -278,7 +278,7 @@ func TestOrphanedReplicaSetsAreAdoptedAndThoseThatNoLongerMatchAreReleased(t *te
 		t.Fatal(err)
 	}
 	p.settle()
-	if got := p.sets(); !slices.Equal(got, []string{"cart:1=2"}) {
+	if got := p.replicaSetNames(); !slices.Equal(got, []string{"cart:1=2"}) {
 		t.Errorf("an orphan was not adopted: %v", got)
 	}
 	if err := p.client.Get(t.Context(), client.ObjectKeyFromObject(rs), rs); err != nil {
@@ -289,7 +289,7 @@ func TestOrphanedReplicaSetsAreAdoptedAndThoseThatNoLongerMatchAreReleased(t *te
 		t.Fatal(err)
 	}
 	p.writes = nil
-	if _, err := p.pass(); err != nil {
+	if _, err := p.reconcile(); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.client.Get(t.Context(), client.ObjectKeyFromObject(rs), rs); err != nil || metav1.GetControllerOf(rs) != nil {
@@ -332,11 +332,11 @@ func TestADeletionRestoresTheServices(t *testing.T) {
 	}
 	p.reconciler.AffectedReleases(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 	p.refuse = func(verb string, object client.Object) error { return errAway }
-	if _, err := p.pass(); err == nil {
+	if _, err := p.reconcile(); err == nil {
 		t.Error("the failure is not retried")
 	}
 	p.refuse = nil
-	if _, err := p.pass(); err != nil {
+	if _, err := p.reconcile(); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.client.Get(t.Context(), at, service); err != nil {
@@ -348,11 +348,11 @@ func TestADeletionRestoresTheServices(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"owner": "web"}, service.Annotations); diff != "" {
 		t.Errorf("annotations: %s", diff)
 	}
-	p.until("RolloutDeleted: Rollout cart/shop is deleted.")
+	p.waitForEvent("RolloutDeleted: Rollout cart/shop is deleted.")
 }
 
-// TestNothingOutlivesARollout: neither in the memory of the process nor in its metrics.
-func TestNothingOutlivesARollout(t *testing.T) {
+// TestADeletedRolloutLeavesNoState: neither in the memory of the process nor in its metrics.
+func TestADeletedRolloutLeavesNoState(t *testing.T) {
 	for name, deleted := range map[string]bool{"deleted": true, "another controller serves it": false} {
 		t.Run(name, func(t *testing.T) {
 			p := newFakeCluster(t, cart, cartService)
@@ -365,11 +365,11 @@ func TestNothingOutlivesARollout(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else {
-				p.use(withoutRollouts{p.client})
+				p.replaceClient(withoutRollouts{p.client})
 			}
 			p.reconciler.AffectedReleases(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 			for range 2 {
-				if _, err := p.pass(); err != nil {
+				if _, err := p.reconcile(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -428,7 +428,7 @@ func TestPodsAreRelabelledAgainAfterACrash(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := p.pass(); err == nil {
+	if _, err := p.reconcile(); err == nil {
 		t.Fatal("a pod could not be written, and the reconciliation did not fail")
 	}
 	p.refuse = nil
@@ -458,10 +458,10 @@ func TestAReleaseOfItsOwnIsNotAdopted(t *testing.T) {
 	}
 }
 
-// tripping is a client that panics when AnalysisRuns are listed.
-type tripping struct{ client.Client }
+// panickingClient is a client that panics when AnalysisRuns are listed.
+type panickingClient struct{ client.Client }
 
-func (c tripping) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+func (c panickingClient) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	if runs, ok := into.(*argov1.AnalysisRunList); ok {
 		_ = runs.Items[len(options)]
 	}
@@ -471,11 +471,11 @@ func (c tripping) List(ctx context.Context, into client.ObjectList, options ...c
 func TestAPanicIsReportedOnTheRollout(t *testing.T) {
 	p := newFakeCluster(t, cart, cartService)
 	p.settle()
-	p.edit(image("cart:3"))
-	p.use(tripping{p.client})
+	p.edit(withImage("cart:3"))
+	p.replaceClient(panickingClient{p.client})
 	p.writes = nil
 	for i := range 3 {
-		result, err := p.pass()
+		result, err := p.reconcile()
 		if err != nil || result.RequeueAfter != reconciler.FirstPause {
 			t.Fatalf("pass %d: next in %s, %v", i+1, result.RequeueAfter, err)
 		}
@@ -484,12 +484,12 @@ func TestAPanicIsReportedOnTheRollout(t *testing.T) {
 		t.Errorf("wrote %v, want %v", p.writes, want)
 	}
 	const sentence = "Serin failed at this Rollout by a fault of its own (panic: runtime error: index out of range"
-	p.until("ReconciliationError: " + sentence)
+	p.waitForEvent("ReconciliationError: " + sentence)
 	if gates := shownGates(p.rollout().Status); len(gates) != 1 || gates[0].Name != "fault" || !strings.HasPrefix(gates[0].Message, sentence) {
 		t.Errorf("gates %+v", gates)
 	}
 
-	p.use(p.client)
+	p.replaceClient(p.client)
 	p.settle()
 	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || slices.ContainsFunc(shownGates(status), func(g reconciler.StatusGate) bool { return g.Name == "fault" }) {
 		t.Errorf("fixed, and %s: %+v", status.Phase, shownGates(status))
@@ -502,8 +502,8 @@ func TestAPanicIsReportedOnTheRollout(t *testing.T) {
 	}
 }
 
-// waiting returns the gates of a status that do not pass.
-func waiting(gates []reconciler.StatusGate) []reconciler.StatusGate {
+// waitingGates returns the gates of a status that do not pass.
+func waitingGates(gates []reconciler.StatusGate) []reconciler.StatusGate {
 	return slices.DeleteFunc(slices.Clone(gates), func(g reconciler.StatusGate) bool { return g.Verdict == string(release.Pass) })
 }
 
@@ -511,7 +511,7 @@ func waiting(gates []reconciler.StatusGate) []reconciler.StatusGate {
 func TestGatesOfARolloutShowTheirTimes(t *testing.T) {
 	p := newFakeCluster(t, strings.Replace(cart, "{pause: {}}", "{pause: {duration: 1h}}", 1), cartService)
 	p.settle()
-	p.edit(image("cart:2"))
+	p.edit(withImage("cart:2"))
 	p.settle()
 	gates := shownGates(p.rollout().Status)
 	i := slices.IndexFunc(gates, func(g reconciler.StatusGate) bool { return g.Name == "pause" })
@@ -525,7 +525,7 @@ func TestGatesOfARolloutShowTheirTimes(t *testing.T) {
 	writes := len(p.writes)
 	for range 10 {
 		p.clock.Step(time.Minute)
-		if _, err := p.pass(); err != nil {
+		if _, err := p.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}

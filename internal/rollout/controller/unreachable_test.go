@@ -16,22 +16,22 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
-// distant is the client of another cluster, which rejects reads or writes while that is unreachable.
-type distant struct {
+// unreachableClient is the client of another cluster, which rejects reads or writes while that is unreachable.
+type unreachableClient struct {
 	client.Client
 	reads, writes bool
 }
 
 var errSilent = traffic.Refuse(traffic.ErrUnreachable, "the cluster of the mesh does not answer")
 
-func (c *distant) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (c *unreachableClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if !c.reads {
 		return errSilent
 	}
 	return c.Client.Get(ctx, key, into, options...)
 }
 
-func (c *distant) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+func (c *unreachableClient) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 	if !c.writes {
 		return errSilent
 	}
@@ -43,8 +43,8 @@ func (c *distant) Patch(ctx context.Context, object client.Object, patch client.
 func TestARolloutWaitsForAnUnreachableCluster(t *testing.T) {
 	for name, known := range map[string]bool{"cached": true, "not cached": false} {
 		t.Run(name, func(t *testing.T) {
-			p := routed(t)
-			mesh := &distant{Client: p.client, reads: known}
+			p := clusterWithTwoRouters(t)
+			mesh := &unreachableClient{Client: p.client, reads: known}
 			p.reconciler.Applier.Groups = map[string]client.Client{"networking.istio.io": mesh}
 			p.restart()
 			p.edit(func(object *argov1.Rollout) { // its objects have to be restored
@@ -57,13 +57,13 @@ func TestARolloutWaitsForAnUnreachableCluster(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				result, err := p.pass()
+				result, err := p.reconcile()
 				if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > unreachableRetry {
 					t.Errorf("retries in %s, error %v", result.RequeueAfter, err)
 				}
 				p.clock.Step(reconciler.ExplainAfter + time.Second)
 			}
-			p.until("ReconciliationError: Reconciliation failed with error: the cluster of the mesh does not answer")
+			p.waitForEvent("ReconciliationError: Reconciliation failed with error: the cluster of the mesh does not answer")
 			after := p.rollout().Status
 			if gates := shownGates(after); len(gates) == 0 || gates[0].Name != "router" || gates[0].Verdict != "wait" || gates[0].Message != errSilent.Error() {
 				t.Errorf("its gates are %+v", gates)
@@ -74,13 +74,13 @@ func TestARolloutWaitsForAnUnreachableCluster(t *testing.T) {
 			if n := len(after.Serin.Routed); n < 2 {
 				t.Errorf("the status records %d of the routers", n)
 			}
-			if !p.has("VirtualService", "weight: 50") {
+			if !p.objectsContain("VirtualService", "weight: 50") {
 				t.Error("the route was written")
 			}
 
 			mesh.reads, mesh.writes = true, true
 			p.settle()
-			if !p.has("VirtualService", "weight: 100") || p.has("VirtualService", "testers") {
+			if !p.objectsContain("VirtualService", "weight: 100") || p.objectsContain("VirtualService", "testers") {
 				t.Error("the abort was not applied when the cluster was reachable again")
 			}
 		})
@@ -97,9 +97,9 @@ func TestObjectsOfAGroupAreReadFromItsCluster(t *testing.T) {
 	p.reconciler.Applier.Groups = map[string]client.Client{"networking.istio.io": there.client}
 	p.edit(func(object *argov1.Rollout) { object.Spec.Strategy.Canary.TrafficRouting.Nginx = nil })
 	p.settle()
-	p.edit(image("cart:2"))
+	p.edit(withImage("cart:2"))
 	p.settle()
-	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || !there.has("VirtualService", "testers") || !there.has("DestinationRule", argov1.PodTemplateHashLabel) {
+	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || !there.objectsContain("VirtualService", "testers") || !there.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) {
 		t.Fatalf("phase %s: %s", status.Phase, status.Message)
 	}
 	was := p.rollout()
@@ -107,10 +107,10 @@ func TestObjectsOfAGroupAreReadFromItsCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.reconciler.memory.recordDeleted(was)
-	if _, err := p.pass(); err != nil {
+	if _, err := p.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if there.has("VirtualService", "testers") || there.has("DestinationRule", argov1.PodTemplateHashLabel) {
+	if there.objectsContain("VirtualService", "testers") || there.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) {
 		t.Error("the deletion restored nothing")
 	}
 	here := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "networking.istio.io/v1alpha3", "kind": "VirtualServiceList"}}
@@ -134,7 +134,7 @@ func TestAnUnusableSecretIsReported(t *testing.T) {
 	if said := p.condition(argov1.RolloutInvalidSpec).Message; !strings.Contains(said, want) {
 		t.Errorf("condition InvalidSpec has the message %q", said)
 	}
-	if p.has("DestinationRule", argov1.PodTemplateHashLabel) {
+	if p.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) {
 		t.Error("the objects in the cluster of the Rollout were written")
 	}
 	was := p.rollout()
@@ -142,7 +142,7 @@ func TestAnUnusableSecretIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.reconciler.memory.recordDeleted(was)
-	if _, err := p.pass(); err != nil {
+	if _, err := p.reconcile(); err != nil {
 		t.Errorf("the deletion: %v", err)
 	}
 }

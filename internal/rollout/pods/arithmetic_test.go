@@ -21,7 +21,7 @@ func amount(text string) *intstr.IntOrString {
 	return new(intstr.FromString(strings.Trim(text, `"`)))
 }
 
-func TestLimits(t *testing.T) {
+func TestRollingLimitsAreResolvedLikeThoseOfDeployments(t *testing.T) {
 	for _, test := range []struct {
 		replicas           int32
 		surge, unavailable string
@@ -38,7 +38,7 @@ func TestLimits(t *testing.T) {
 		{4, `"25"`, `"25%"`, 1, 1},             // with or without the sign
 		{10, "0", "5%", 0, 1},                  // both resolve to 0
 		{10, `"0%"`, `"0%"`, 0, 1},             //
-		{3, "7", "7", 7, 3},                    // at most all pods are unavailable
+		{3, "7", "7", 7, 3},                    // stepInput most all pods are unavailable
 		{0, "2", "2", 2, 0},                    // no pod can be unavailable
 		{0, "0", "0", 0, 0},                    //
 		{-5, "1", "1", 1, 0},                   // not in a healthy cluster
@@ -55,7 +55,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestApproximate(t *testing.T) {
+func TestApproximateWeightChoosesTheClosestRatio(t *testing.T) {
 	for _, test := range []struct {
 		n, weight      int32
 		tight, surging string // canary/stable without and with a surge; empty: not checked
@@ -129,8 +129,8 @@ func TestApproximateWeightIsOptimal(t *testing.T) {
 	})
 }
 
-// TestNext contains examples of one calculation.
-func TestNext(t *testing.T) {
+// TestNextCountsStayWithinTheLimits contains examples of one calculation.
+func TestNextCountsStayWithinTheLimits(t *testing.T) {
 	for _, test := range []struct {
 		n, weight                   int32
 		surge, unavailable          string
@@ -178,8 +178,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// pass scales one side, the stable one first, as the caller does.
-func (l RollingLimits) pass(p *CurrentPods, want ReplicaCounts) bool {
+// scaleOnce scales one side, the stable one first, as the caller does.
+func (l RollingLimits) scaleOnce(p *CurrentPods, want ReplicaCounts) bool {
 	next := l.NextCounts(*p, want)
 	switch {
 	case next.Stable != p.Stable.Spec:
@@ -192,14 +192,14 @@ func (l RollingLimits) pass(p *CurrentPods, want ReplicaCounts) bool {
 	return true
 }
 
-// settle makes all desired pods available.
-func (p *CurrentPods) settle() {
+// makeAvailable makes all desired pods available.
+func (p *CurrentPods) makeAvailable() {
 	p.New.Available, p.Stable.Available = p.New.Spec, p.Stable.Spec
 }
 
-// TestSequences contains examples of whole releases, in which every pod becomes available immediately. Each entry
+// TestNextCountsOfWholeReleases contains examples of whole releases, in which every pod becomes available immediately. Each entry
 // contains the pods of canary and stable.
-func TestSequences(t *testing.T) {
+func TestNextCountsOfWholeReleases(t *testing.T) {
 	for _, test := range []struct {
 		name               string
 		n, weight          int32
@@ -224,11 +224,11 @@ func TestSequences(t *testing.T) {
 			if _, err := fmt.Sscanf(want[0], "%d/%d", &p.New.Spec, &p.Stable.Spec); err != nil {
 				t.Fatal(err)
 			}
-			p.settle()
+			p.makeAvailable()
 			got := []string{want[0]}
-			for l.pass(&p, l.DesiredCounts(test.weight, 100, true)) {
+			for l.scaleOnce(&p, l.DesiredCounts(test.weight, 100, true)) {
 				got = append(got, fmt.Sprintf("%d/%d", p.New.Spec, p.Stable.Spec))
-				p.settle()
+				p.makeAvailable()
 			}
 			head, tail, open := strings.Cut(test.want, "…")
 			text := strings.Join(got, " ")
@@ -239,10 +239,10 @@ func TestSequences(t *testing.T) {
 	}
 }
 
-// TestHistories runs random histories: between two calculations, the weight changes, and pods become available or fail,
-// in any order. There are never more pods than permitted, never fewer available ones than permitted except for failed
+// TestNextCountsOfRandomReleases runs random histories: between two calculations, the weight changes, and pods become available
+// or fail, in any order. There are never more pods than permitted, never fewer available ones than permitted except for failed
 // pods, and the goal is reached once pods are healthy.
-func TestHistories(t *testing.T) {
+func TestNextCountsOfRandomReleases(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int32Range(0, 25).Draw(t, "n")
 		l := NewRollingLimits(n, new(intstr.FromInt32(rapid.Int32Range(0, n+2).Draw(t, "surge"))), new(intstr.FromInt32(rapid.Int32Range(0, n+2).Draw(t, "unavailable"))))
@@ -257,11 +257,11 @@ func TestHistories(t *testing.T) {
 			case 2:
 				p.Stable.Available = rapid.Int32Range(0, p.Stable.Spec).Draw(t, "stable available")
 			default:
-				l.checkedPass(t, &p, weight)
+				l.scaleOnceChecked(t, &p, weight)
 			}
 		}
 		seen := map[ReplicaCounts]bool{}
-		for p.settle(); l.checkedPass(t, &p, weight); p.settle() {
+		for p.makeAvailable(); l.scaleOnceChecked(t, &p, weight); p.makeAvailable() {
 			if at := (ReplicaCounts{p.New.Spec, p.Stable.Spec}); seen[at] {
 				t.Fatalf("is at %+v for the second time", at)
 			} else {
@@ -274,10 +274,10 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// checkedPass calculates once, and checks the invariants.
-func (l RollingLimits) checkedPass(t *rapid.T, p *CurrentPods, weight int32) bool {
+// scaleOnceChecked calculates once, and checks the invariants.
+func (l RollingLimits) scaleOnceChecked(t *rapid.T, p *CurrentPods, weight int32) bool {
 	before := *p
-	moved := l.pass(p, l.DesiredCounts(weight, 100, true))
+	moved := l.scaleOnce(p, l.DesiredCounts(weight, 100, true))
 	if p.New.Spec < 0 || p.Stable.Spec < 0 {
 		t.Fatalf("from %+v to %+v: fewer pods than none", before, *p)
 	}

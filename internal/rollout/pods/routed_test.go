@@ -22,8 +22,8 @@ var (
 	scaleFollow = setScale(argov1.SetCanaryScale{MatchTrafficWeight: true})
 )
 
-// at returns the input for a step with a router.
-func at(replicas, index int32, steps ...argov1.CanaryStep) TrafficRoutedPods {
+// stepInput returns the input for a step with a router.
+func stepInput(replicas, index int32, steps ...argov1.CanaryStep) TrafficRoutedPods {
 	return TrafficRoutedPods{StepProgress: StepProgress{Steps: steps, Index: &index}, Replicas: replicas, MaxWeight: DefaultMaxWeight}
 }
 
@@ -32,7 +32,7 @@ func (r TrafficRoutedPods) with(change func(*TrafficRoutedPods)) TrafficRoutedPo
 	return r
 }
 
-func TestRoutedPods(t *testing.T) {
+func TestTrafficRoutedPodsFollowTheWeight(t *testing.T) {
 	minPods := func(pods int32) func(*TrafficRoutedPods) {
 		return func(r *TrafficRoutedPods) { r.MinPodsPerReplicaSet = pods }
 	}
@@ -45,31 +45,31 @@ func TestRoutedPods(t *testing.T) {
 		r    TrafficRoutedPods
 		want ReplicaCounts
 	}{
-		{"a quarter of 4", at(4, 0, setWeight(25)), ReplicaCounts{1, 4}},
-		{"a third of 10", at(10, 0, setWeight(33)), ReplicaCounts{4, 10}},
-		{"half of 3", at(3, 0, setWeight(50)), ReplicaCounts{2, 3}},
-		{"at least 2", at(10, 0, setWeight(5)).with(minPods(2)), ReplicaCounts{2, 10}},
-		{"at least 2 of 1", at(1, 0, setWeight(100)).with(minPods(2)), ReplicaCounts{1, 1}},
-		{"at least 2 of those that have any", at(10, 0, setWeight(0)).with(minPods(2)), ReplicaCounts{0, 10}},
-		{"a number of pods", at(1, 1, scaleTo(9), setWeight(100)), ReplicaCounts{9, 1}},
-		{"a number of pods, below the least", at(10, 0, scaleTo(1)).with(minPods(2)), ReplicaCounts{1, 10}},
-		{"more than all", at(4, 0, scaleLike(200)), ReplicaCounts{8, 4}},
-		{"pods apart from traffic", at(10, 1, scaleLike(10), setWeight(90)), ReplicaCounts{1, 10}},
-		{"scale by weight", at(4, 0, steps...), ReplicaCounts{1, 4}},
-		{"scale by weight stays", at(4, 1, steps...), ReplicaCounts{1, 4}},
-		{"scale by number", at(4, 2, steps...), ReplicaCounts{3, 4}},
-		{"pods follow traffic again", at(4, 3, steps...), ReplicaCounts{2, 4}},
-		{"all steps done", at(4, 4, steps...), ReplicaCounts{4, 4}},
-		{"a scale that says nothing", at(4, 1, setWeight(25), setScale(argov1.SetCanaryScale{})), ReplicaCounts{1, 4}},
+		{"a quarter of 4", stepInput(4, 0, setWeight(25)), ReplicaCounts{1, 4}},
+		{"a third of 10", stepInput(10, 0, setWeight(33)), ReplicaCounts{4, 10}},
+		{"half of 3", stepInput(3, 0, setWeight(50)), ReplicaCounts{2, 3}},
+		{"at least 2", stepInput(10, 0, setWeight(5)).with(minPods(2)), ReplicaCounts{2, 10}},
+		{"at least 2 of 1", stepInput(1, 0, setWeight(100)).with(minPods(2)), ReplicaCounts{1, 1}},
+		{"at least 2 of those that have any", stepInput(10, 0, setWeight(0)).with(minPods(2)), ReplicaCounts{0, 10}},
+		{"a number of pods", stepInput(1, 1, scaleTo(9), setWeight(100)), ReplicaCounts{9, 1}},
+		{"a number of pods, below the least", stepInput(10, 0, scaleTo(1)).with(minPods(2)), ReplicaCounts{1, 10}},
+		{"more than all", stepInput(4, 0, scaleLike(200)), ReplicaCounts{8, 4}},
+		{"pods apart from traffic", stepInput(10, 1, scaleLike(10), setWeight(90)), ReplicaCounts{1, 10}},
+		{"scale by weight", stepInput(4, 0, steps...), ReplicaCounts{1, 4}},
+		{"scale by weight stays", stepInput(4, 1, steps...), ReplicaCounts{1, 4}},
+		{"scale by number", stepInput(4, 2, steps...), ReplicaCounts{3, 4}},
+		{"pods follow traffic again", stepInput(4, 3, steps...), ReplicaCounts{2, 4}},
+		{"all steps done", stepInput(4, 4, steps...), ReplicaCounts{4, 4}},
+		{"a scale that says nothing", stepInput(4, 1, setWeight(25), setScale(argov1.SetCanaryScale{})), ReplicaCounts{1, 4}},
 		{"no steps", TrafficRoutedPods{Replicas: 4, MaxWeight: DefaultMaxWeight}, ReplicaCounts{4, 4}},
-		{"another total", TrafficRoutedPods{StepProgress: at(4, 0, setWeight(250)).StepProgress, Replicas: 4, MaxWeight: 1000}, ReplicaCounts{1, 4}},
-		{"dynamic, a quarter reached", at(4, 0, setWeight(25)).with(dynamic(25, 75)), ReplicaCounts{1, 3}},
-		{"dynamic, three quarters reached", at(4, 1, setWeight(25), setWeight(75)).with(dynamic(75, 25)), ReplicaCounts{3, 1}},
-		{"dynamic, three quarters just entered", at(4, 1, setWeight(25), setWeight(75)).with(dynamic(25, 75)), ReplicaCounts{3, 3}},
-		{"dynamic, first time", at(4, 0, setWeight(25)).with(func(r *TrafficRoutedPods) { r.DynamicStableScale = true }), ReplicaCounts{1, 4}},
-		{"aborted", at(1, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.Aborted, r.AbortScaleDownDelaySeconds = true, new(int32(30)) }), ReplicaCounts{0, 1}},
-		{"aborted, and kept", at(1, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.Aborted, r.AbortScaleDownDelaySeconds = true, new(int32(0)) }), ReplicaCounts{1, 1}},
-		{"promoted in full", at(4, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.FullyPromoted = true }), ReplicaCounts{4, 4}},
+		{"another total", TrafficRoutedPods{StepProgress: stepInput(4, 0, setWeight(250)).StepProgress, Replicas: 4, MaxWeight: 1000}, ReplicaCounts{1, 4}},
+		{"dynamic, a quarter reached", stepInput(4, 0, setWeight(25)).with(dynamic(25, 75)), ReplicaCounts{1, 3}},
+		{"dynamic, three quarters reached", stepInput(4, 1, setWeight(25), setWeight(75)).with(dynamic(75, 25)), ReplicaCounts{3, 1}},
+		{"dynamic, three quarters just entered", stepInput(4, 1, setWeight(25), setWeight(75)).with(dynamic(25, 75)), ReplicaCounts{3, 3}},
+		{"dynamic, first time", stepInput(4, 0, setWeight(25)).with(func(r *TrafficRoutedPods) { r.DynamicStableScale = true }), ReplicaCounts{1, 4}},
+		{"aborted", stepInput(1, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.Aborted, r.AbortScaleDownDelaySeconds = true, new(int32(30)) }), ReplicaCounts{0, 1}},
+		{"aborted, and kept", stepInput(1, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.Aborted, r.AbortScaleDownDelaySeconds = true, new(int32(0)) }), ReplicaCounts{1, 1}},
+		{"promoted in full", stepInput(4, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.FullyPromoted = true }), ReplicaCounts{4, 4}},
 	} {
 		if got := test.r.DesiredCounts(); got != test.want {
 			t.Errorf("%s: %d/%d, want %d/%d", test.name, got.Canary, got.Stable, test.want.Canary, test.want.Stable)
@@ -77,10 +77,10 @@ func TestRoutedPods(t *testing.T) {
 	}
 }
 
-// TestDynamicAbort follows 4 replicas that are aborted with three quarters of the traffic: traffic returns as pods of
-// the stable revision become available, and pods of the new one are removed after their traffic.
-func TestDynamicAbort(t *testing.T) {
-	r := at(4, 0, setWeight(25), setWeight(75))
+// TestTrafficReturnsAsStablePodsBecomeAvailable follows 4 replicas that are aborted with three quarters of the traffic: traffic
+// returns as pods of the stable revision become available, and pods of the new one are removed after their traffic.
+func TestTrafficReturnsAsStablePodsBecomeAvailable(t *testing.T) {
+	r := stepInput(4, 0, setWeight(25), setWeight(75))
 	r.DynamicStableScale, r.Aborted, r.RecordedWeights, r.PodsForAllTraffic = true, true, &Weights{75, 25}, 4
 	for _, step := range []struct {
 		new, stable int32 // available
@@ -114,7 +114,7 @@ func TestDynamicAbort(t *testing.T) {
 // and keeps the traffic that it has.
 func TestReturnWeightNeverOverloadsStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := at(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
+		r := stepInput(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
 		recorded := rapid.Int32Range(0, 100).Draw(t, "recorded")
 		r.DynamicStableScale, r.Aborted, r.RecordedWeights, r.PodsForAllTraffic = true, true, &Weights{recorded, DefaultMaxWeight - recorded}, rapid.Int32Range(1, r.Replicas).Draw(t, "enough")
 		r.StableAvailable = rapid.Int32Range(0, r.Replicas).Draw(t, "stable")
@@ -132,11 +132,11 @@ func TestReturnWeightNeverOverloadsStable(t *testing.T) {
 	})
 }
 
-// TestReturnEnds: once the stable side has all its pods, all traffic returns even if the pods of the new revision are
-// not removed, because they are retained or because of a minimum.
-func TestReturnEnds(t *testing.T) {
+// TestReturnEndsWhenTheStablePodsAreComplete: once the stable side has all its pods, all traffic returns even if the pods of
+// the new revision are not removed, because they are retained or because of a minimum.
+func TestReturnEndsWhenTheStablePodsAreComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := at(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
+		r := stepInput(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
 		r.DynamicStableScale, r.Aborted, r.PodsForAllTraffic = true, true, r.Replicas
 		r.MinPodsPerReplicaSet = rapid.Int32Range(0, 5).Draw(t, "least")
 		r.AbortScaleDownDelaySeconds = rapid.Ptr(rapid.Int32Range(0, 1), true).Draw(t, "delay")
@@ -157,7 +157,7 @@ func TestReturnEnds(t *testing.T) {
 	})
 }
 
-func TestWeightsOfSteps(t *testing.T) {
+func TestWeightAtReturnsTheLastSetWeight(t *testing.T) {
 	steps := []argov1.CanaryStep{{Pause: &argov1.RolloutPause{}}, setWeight(10), {}, setWeight(30)}
 	for index, want := range []int32{0, 10, 10, 30, 30} {
 		if got := WeightAt(steps, int32(index)); got != want {
@@ -177,7 +177,7 @@ func TestWeightsOfSteps(t *testing.T) {
 	}
 }
 
-func TestReached(t *testing.T) {
+func TestThresholdIsReached(t *testing.T) {
 	percent := func(value int32) *argov1.ReplicaProgressThreshold {
 		return &argov1.ReplicaProgressThreshold{Type: argov1.ProgressPercent, Value: value}
 	}
@@ -210,7 +210,7 @@ func TestReached(t *testing.T) {
 	}
 }
 
-func TestScaleDown(t *testing.T) {
+func TestScaleDownDecisions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	limits := RollingLimits{Replicas: 10, MaxSurge: 3, MaxUnavailable: 2} // 8 must remain
 	old := func(name string, revision int64, spec, available int32, change ...func(*OldReplicaSet)) OldReplicaSet {

@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-func parsed[T any](t *testing.T, text string) T {
+func parseYAML[T any](t *testing.T, text string) T {
 	t.Helper()
 	var value T
 	if err := yaml.UnmarshalStrict([]byte(text), &value); err != nil {
@@ -39,8 +39,8 @@ spec:
   strategy: {canary: {antiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {}}}}
 `
 
-// stored returns the template of cart as an API server stores it.
-const stored = `
+// storedTemplate returns the template of cart as an API server stores it.
+const storedTemplate = `
 metadata: {labels: {app: cart, rollouts-pod-template-hash: h}, creationTimestamp: null}
 spec:
   restartPolicy: Always
@@ -59,18 +59,18 @@ spec:
   volumes: [{name: tmp, emptyDir: {}}, {name: conf, configMap: {name: cart, defaultMode: 420}}]
 `
 
-func set(t *testing.T, hash string, change func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+func newSet(t *testing.T, hash string, change func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
 	t.Helper()
 	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "cart-" + hash, Labels: map[string]string{argov1.PodTemplateHashLabel: hash}, Annotations: map[string]string{}}}
-	rs.Spec.Template = parsed[corev1.PodTemplateSpec](t, stored)
+	rs.Spec.Template = parseYAML[corev1.PodTemplateSpec](t, storedTemplate)
 	if change != nil {
 		change(rs)
 	}
 	return rs
 }
 
-func TestNew(t *testing.T) {
-	owner := parsed[argov1.Rollout](t, cart)
+func TestNewCopiesTheTemplateAndRecordsTheRevision(t *testing.T) {
+	owner := parseYAML[argov1.Rollout](t, cart)
 	rs := New(&owner, owner.Spec, rollout.ReplicaSetExists{
 		Name: "cart-new", Hash: "new", Revision: 4, AvoidedHash: "old", Metadata: &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "canary"}},
 	})
@@ -144,13 +144,13 @@ status:
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(parsed[argov1.Rollout](t, cart), owner); diff != "" {
+	if diff := cmp.Diff(parseYAML[argov1.Rollout](t, cart), owner); diff != "" {
 		t.Errorf("what was given was changed: %s", diff)
 	}
 }
 
-func TestFind(t *testing.T) {
-	owner := parsed[argov1.Rollout](t, cart)
+func TestFindByTemplateAcceptsHashesOfOtherControllers(t *testing.T) {
+	owner := parseYAML[argov1.Rollout](t, cart)
 	hash, err := rollout.PodHash(owner.Spec.Template, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -170,22 +170,22 @@ func TestFind(t *testing.T) {
 		want    string
 	}{
 		{"none", nil, "", ""},
-		{"by its label", []*appsv1.ReplicaSet{set(t, "x", other), set(t, hash, other)}, "", hash},
-		{"by the label of an earlier controller", []*appsv1.ReplicaSet{set(t, older[0], other)}, "", older[0]},
-		{"by the label of the first controllers", []*appsv1.ReplicaSet{set(t, older[1], other)}, "", older[1]},
-		{"by what its pods run", []*appsv1.ReplicaSet{set(t, "x", other), set(t, "y", nil)}, "", "y"},
-		{"by what its pods run, the oldest", []*appsv1.ReplicaSet{set(t, "x", nil), set(t, "y", nil)}, "", "x"},
-		{"as it was found before", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) { sidecar(rs); rs.Annotations[templateHashAnnotation] = hash })}, "", "x"},
-		{"under the metadata of a role", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) {
+		{"by its label", []*appsv1.ReplicaSet{newSet(t, "x", other), newSet(t, hash, other)}, "", hash},
+		{"by the label of an earlier controller", []*appsv1.ReplicaSet{newSet(t, older[0], other)}, "", older[0]},
+		{"by the label of the first controllers", []*appsv1.ReplicaSet{newSet(t, older[1], other)}, "", older[1]},
+		{"by what its pods run", []*appsv1.ReplicaSet{newSet(t, "x", other), newSet(t, "y", nil)}, "", "y"},
+		{"by what its pods run, the oldest", []*appsv1.ReplicaSet{newSet(t, "x", nil), newSet(t, "y", nil)}, "", "x"},
+		{"as it was found before", []*appsv1.ReplicaSet{newSet(t, "x", func(rs *appsv1.ReplicaSet) { sidecar(rs); rs.Annotations[templateHashAnnotation] = hash })}, "", "x"},
+		{"under the metadata of a role", []*appsv1.ReplicaSet{newSet(t, "x", func(rs *appsv1.ReplicaSet) {
 			*rs = *SetEphemeralMetadata(rs, &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "canary"}, Annotations: map[string]string{"a": "b"}})
 		})}, "", "x"},
-		{"kept off the pods of another revision", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) {
+		{"kept off the pods of another revision", []*appsv1.ReplicaSet{newSet(t, "x", func(rs *appsv1.ReplicaSet) {
 			rs.Spec.Template.Spec.Affinity = addAntiAffinity(nil, "shop", "old", antiAffinity(owner.Spec))
 		})}, "", "x"},
-		{"under the other name of a service account", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.DeprecatedServiceAccount = "" })}, "", "x"},
-		{"not one with a sidecar, which somebody may have taken away", []*appsv1.ReplicaSet{set(t, "x", sidecar)}, "", ""},
-		{"one with a sidecar that a webhook added, while nothing has changed", []*appsv1.ReplicaSet{set(t, "x", sidecar)}, "x", "x"},
-		{"not one with another image, whatever a status says", []*appsv1.ReplicaSet{set(t, "x", other)}, "x", ""},
+		{"under the other name of a service account", []*appsv1.ReplicaSet{newSet(t, "x", func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.DeprecatedServiceAccount = "" })}, "", "x"},
+		{"not one with a sidecar, which somebody may have taken away", []*appsv1.ReplicaSet{newSet(t, "x", sidecar)}, "", ""},
+		{"one with a sidecar that a webhook added, while nothing has changed", []*appsv1.ReplicaSet{newSet(t, "x", sidecar)}, "x", "x"},
+		{"not one with another image, whatever a status says", []*appsv1.ReplicaSet{newSet(t, "x", other)}, "x", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, name, err := FindByTemplate(tt.sets, FindCriteria{Template: owner.Spec.Template, ObservedHash: tt.settled})
@@ -203,7 +203,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestAStatusIsTrustedOnlyAtRest(t *testing.T) {
+func TestOnlyTheStatusOfAnIdleRolloutIsTrusted(t *testing.T) {
 	rest := argov1.RolloutStatus{
 		ObservedGeneration: "3", CurrentPodHash: "x", StableRS: "x",
 		Conditions: []argov1.RolloutCondition{{Type: argov1.RolloutProgressing, Reason: "NewReplicaSetAvailable"}},
@@ -227,9 +227,9 @@ func TestAStatusIsTrustedOnlyAtRest(t *testing.T) {
 	}
 }
 
-func TestKept(t *testing.T) {
-	owner := parsed[argov1.Rollout](t, cart)
-	rs := set(t, "x", func(rs *appsv1.ReplicaSet) {
+func TestMaintainCopiesTheAnnotationsOfTheRollout(t *testing.T) {
+	owner := parseYAML[argov1.Rollout](t, cart)
+	rs := newSet(t, "x", func(rs *appsv1.ReplicaSet) {
 		rs.Annotations = map[string]string{argov1.RevisionAnnotation: "1", argov1.RevisionHistoryAnnotation: "0", "team": "old", "mine": "stays"}
 		rs.Spec.Template.Spec.Affinity = addAntiAffinity(nil, "shop", "old", antiAffinity(owner.Spec))
 	})
@@ -247,9 +247,9 @@ func TestKept(t *testing.T) {
 	}
 }
 
-func TestScaledAndDelayed(t *testing.T) {
+func TestScaleAndScaleDownDeadline(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
-	rs := SetScaleDownDeadline(set(t, "x", nil), at)
+	rs := SetScaleDownDeadline(newSet(t, "x", nil), at)
 	if got := Observe(rs).ScaleDownDeadline; !got.Equal(at) || rs.Annotations[argov1.ScaleDownDeadlineAnnotation] != "2026-01-02T02:04:05Z" {
 		t.Errorf("deadline %s, %v", got, rs.Annotations)
 	}
@@ -267,17 +267,17 @@ func TestScaledAndDelayed(t *testing.T) {
 	}
 }
 
-// metadata draws ephemeral metadata with few keys and values, so that they coincide with those of the template.
-func metadata(t *rapid.T, name string) *argov1.PodTemplateMetadata {
+// drawMetadata draws ephemeral metadata with few keys and values, so that they coincide with those of the template.
+func drawMetadata(t *rapid.T, name string) *argov1.PodTemplateMetadata {
 	texts := rapid.MapOfN(rapid.SampledFrom([]string{"role", "tier", "x"}), rapid.SampledFrom([]string{"1", "2"}), 0, 3)
 	return &argov1.PodTemplateMetadata{Labels: texts.Draw(t, name+" labels"), Annotations: texts.Draw(t, name+" annotations")}
 }
 
 func TestMetadataOfRolesLeavesNothingBehind(t *testing.T) {
-	whole := parsed[corev1.PodTemplateSpec](t, stored)
+	whole := parseYAML[corev1.PodTemplateSpec](t, storedTemplate)
 	rapid.Check(t, func(r *rapid.T) {
 		rs := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Template: *whole.DeepCopy()}}
-		first, second := metadata(r, "first"), metadata(r, "second")
+		first, second := drawMetadata(r, "first"), drawMetadata(r, "second")
 		as := SetEphemeralMetadata(SetEphemeralMetadata(rs, first), second)
 		if once := SetEphemeralMetadata(rs, second); !equality.Semantic.DeepEqual(once, as) {
 			r.Errorf("the role before is seen: %s", cmp.Diff(once, as))
@@ -306,7 +306,7 @@ func TestMetadataOfRolesLeavesNothingBehind(t *testing.T) {
 
 // TestNewReplicaSetIsFound: for any template, its ReplicaSet is found, and not that of another template.
 func TestNewReplicaSetIsFound(t *testing.T) {
-	owner := parsed[argov1.Rollout](t, cart)
+	owner := parseYAML[argov1.Rollout](t, cart)
 	images := rapid.SampledFrom([]string{"a", "a:latest", "a:1", "r:5000/a", "r:5000/a:1", "a@sha256:00", "a:latest@sha256:00"})
 	rapid.Check(t, func(r *rapid.T) {
 		spec := *owner.Spec.DeepCopy()
@@ -317,7 +317,7 @@ func TestNewReplicaSetIsFound(t *testing.T) {
 			r.Fatal(err)
 		}
 		avoids := rapid.SampledFrom([]string{"", "old"}).Draw(r, "avoids")
-		rs := New(&owner, spec, rollout.ReplicaSetExists{Name: "cart-x", Hash: hash, Revision: 1, AvoidedHash: avoids, Metadata: metadata(r, "role")})
+		rs := New(&owner, spec, rollout.ReplicaSetExists{Name: "cart-x", Hash: hash, Revision: 1, AvoidedHash: avoids, Metadata: drawMetadata(r, "role")})
 		if got, _, err := FindByTemplate([]*appsv1.ReplicaSet{rs}, FindCriteria{Template: spec.Template}); err != nil || got != rs {
 			r.Errorf("not found: %v", err)
 		}
