@@ -69,7 +69,7 @@ func FuzzFields(f *testing.F) {
 	})
 }
 
-// settle runs a Canary in a world that the source draws: it is reconciled until nothing changes, and again at each wake-up.
+// runUntilIdle runs a Canary in a world that the source draws: it is reconciled until nothing changes, and again at each wake-up.
 func runUntilIdle(t *testing.T, c *flaggerv1.Canary, command string, source *source) {
 	w := newWorld()
 	w.spec, w.command = c.Spec, command

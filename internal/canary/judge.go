@@ -13,7 +13,7 @@ import (
 // checkResult is the result of one check.
 type checkResult struct {
 	ok bool
-	// output is the message about a failed check; value and limit are formatted for users.
+	// text is the message about a failed check; value and limit are formatted for users.
 	text, value, limit string
 }
 

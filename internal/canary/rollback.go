@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// worldDuringRollback reports whether traffic returns to the previous revision, or the release is cancelled.
+// rollingBack reports whether traffic returns to the previous revision, or the release is cancelled.
 func (s *Snapshot) rollingBack() bool {
 	intent := s.serin().Intent
 	switch s.Status.Phase {

@@ -132,7 +132,7 @@ func (s *scenario) initialise(t *testing.T, d *datadriven.TestData) {
 	s.out.Reset()
 }
 
-// isDeferred advances the clock: the Canary is reconciled only at the wake-ups of its decisions.
+// advance advances the clock: the Canary is reconciled only at the wake-ups of its decisions.
 func (s *scenario) advance(t *testing.T, d *datadriven.TestData, by time.Duration) {
 	until := s.world.now.Add(by)
 	for range 500 {

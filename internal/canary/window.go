@@ -31,7 +31,7 @@ func (s *Snapshot) openWindow() observationWindow {
 	return observationWindow{open: true, start: window.Start.Time, unobserved: window.Unobserved, length: s.Plan.Window}
 }
 
-// result returns the time from which the queries of the window may be sent; zero: at once.
+// end returns the time from which the queries of the window may be sent; zero: at once.
 func (w observationWindow) end() time.Time {
 	if !w.open || w.unobserved {
 		return time.Time{}

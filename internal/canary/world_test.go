@@ -205,7 +205,7 @@ func (w *world) snapshot() canary.Snapshot {
 	return s
 }
 
-// advance is one reconciliation: the decision, its new effects, and whether the status was written.
+// reconciliation is one reconciliation: the decision, its new effects, and whether the status was written.
 type reconciliation struct {
 	canary.Decision
 	changes       []release.Effect

@@ -104,7 +104,7 @@ type observation struct {
 	needsRetry bool
 	// warnings are about objects that the Canary refers to; they do not block it.
 	warnings []release.Event
-	// nextPodList is when the pods of an unready workload have to be listed again; zero: never.
+	// podsDue is the time at which the pods of an unready workload have to be listed again; zero: never.
 	podsDue time.Time
 }
 

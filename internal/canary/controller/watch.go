@@ -101,8 +101,8 @@ func (r *Reconciler) watchedKinds(tracking bool) []client.Object {
 	return all
 }
 
-// AffectedReleases returns the Canaries to reconcile because of a change of an object. before is nil for a new object, after for a deleted
-// one.
+// AffectedReleases returns the Canaries to reconcile because of a change of an object. before is nil for a new object, after
+// for a deleted one.
 func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
 	object := after
 	if object == nil {

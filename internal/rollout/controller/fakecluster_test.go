@@ -332,7 +332,7 @@ func (p *fakeCluster) edit(how func(*argov1.Rollout)) {
 	}
 }
 
-// replicaSets returns the ReplicaSets as "name=pods", oldest first.
+// replicaSetNames returns the ReplicaSets as "name=pods", oldest first.
 func (p *fakeCluster) replicaSetNames() []string {
 	p.Helper()
 	var all appsv1.ReplicaSetList

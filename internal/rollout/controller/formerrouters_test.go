@@ -65,7 +65,7 @@ spec:
   rules: [{host: cart.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: cart, port: {number: 80}}}}]}}]
 `}
 
-// routedStatuses returns a cluster whose cart is paused in the middle of a release, behind two routers.
+// clusterWithTwoRouters returns a cluster whose cart is paused in the middle of a release, behind two routers.
 func clusterWithTwoRouters(t *testing.T) *fakeCluster {
 	t.Helper()
 	p := newFakeCluster(t, routedObjects...)

@@ -20,7 +20,7 @@ import (
 type memory struct {
 	reconciler.Memory[rolloutMemory]
 	mu sync.Mutex
-	// hasEnded are deleted Rollouts, as they were last observed, until the objects that they managed are restored.
+	// deletedRollouts are the last observed versions of deleted Rollouts, until the objects that they managed are restored.
 	deletedRollouts map[types.NamespacedName]*argov1.Rollout
 	// statusPruned is true since the API server returned a status without status.serin. This is a property of the installed
 	// definition, not of one release.

@@ -70,7 +70,7 @@ func (r reporter) recordNew(ctx context.Context, s *observation, events []releas
 	r.recordFor(ctx, r.subjectOf(s), r.ongoing.NewEvents(s.key(), events)...)
 }
 
-// serviceRecord records events of a Rollout that was not observed.
+// record records events of a Rollout that was not observed.
 func (r reporter) record(ctx context.Context, object *argov1.Rollout, events ...release.Event) {
 	r.recordFor(ctx, dispatch.About{Object: object, Runs: r.runsOf(object)}, events...)
 }
