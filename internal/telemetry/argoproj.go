@@ -20,18 +20,18 @@ type reconciliationSeries struct {
 	objects map[types.NamespacedName]bool // the objects that exist
 }
 
-// reconciliationBuckets are those of the API's own series.
+// reconciliationBuckets are the buckets of the same series of Argo Rollouts.
 var reconciliationBuckets = []float64{0.01, 0.15, 0.25, 0.5, 1}
 
-func (d declaration) declareReconciliations(prefix, of string) reconciliationSeries {
+func (d declaration) declareReconciliations(prefix, object string) reconciliationSeries {
 	return reconciliationSeries{
 		mu: &sync.Mutex{}, objects: map[types.NamespacedName]bool{},
-		duration: d.histogram(prefix+"_reconcile", "Duration of the reconciliations of "+of+", in seconds.", reconciliationBuckets, "namespace", "name"),
-		failures: d.counter(prefix+"_reconcile_error", "Reconciliations of "+of+" that failed.", "namespace", "name"),
+		duration: d.histogram(prefix+"_reconcile", "Duration of the reconciliations of "+object+", in seconds.", reconciliationBuckets, "namespace", "name"),
+		failures: d.counter(prefix+"_reconcile_error", "Reconciliations of "+object+" that failed.", "namespace", "name"),
 	}
 }
 
-// recordReconciliation calls f unless the object is gone.
+// recordReconciliation calls f unless the object is deleted.
 func (m *Metrics) recordReconciliation(kind string, key types.NamespacedName, f func(p reconciliationSeries)) {
 	p, ok := m.argoproj[kind]
 	if !ok {
@@ -44,8 +44,8 @@ func (m *Metrics) recordReconciliation(kind string, key types.NamespacedName, f 
 	}
 }
 
-// StartReconciled begins the series of an object of the argoproj API. Until then, and again after ForgetReconciled, nothing is
-// recorded of it: the reconciliation that finds it gone would begin series that never end.
+// StartReconciled begins the series of an object of the argoproj API. Nothing is recorded before it and after
+// ForgetReconciled: the reconciliation that finds the object deleted would otherwise begin series that never end.
 func (m *Metrics) StartReconciled(kind string, key types.NamespacedName) {
 	if p, ok := m.argoproj[kind]; ok {
 		p.mu.Lock()
@@ -57,7 +57,7 @@ func (m *Metrics) StartReconciled(kind string, key types.NamespacedName) {
 // RecordReconciliation records a reconciliation of an object of the argoproj API.
 func (m *Metrics) RecordReconciliation(kind string, key types.NamespacedName, took time.Duration) {
 	if kind == rolloutKind {
-		m.rolloutReconciled(key, took)
+		m.recordRolloutReconciliation(key, took)
 	}
 	m.recordReconciliation(kind, key, func(p reconciliationSeries) {
 		p.duration.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
@@ -67,12 +67,12 @@ func (m *Metrics) RecordReconciliation(kind string, key types.NamespacedName, to
 // CountReconcileFailure counts a reconciliation of an object of the argoproj API that failed.
 func (m *Metrics) CountReconcileFailure(kind string, key types.NamespacedName) {
 	if kind == rolloutKind {
-		m.rolloutFailed(key)
+		m.countRolloutFailure(key)
 	}
 	m.recordReconciliation(kind, key, func(p reconciliationSeries) { p.failures.WithLabelValues(key.Namespace, key.Name).Inc() })
 }
 
-// ForgetReconciled ends the series of an object that is gone.
+// ForgetReconciled ends the series of a deleted object.
 func (m *Metrics) ForgetReconciled(kind string, key types.NamespacedName) {
 	m.recordReconciliation(kind, key, func(p reconciliationSeries) {
 		p.duration.DeleteLabelValues(key.Namespace, key.Name)
@@ -81,7 +81,7 @@ func (m *Metrics) ForgetReconciled(kind string, key types.NamespacedName) {
 	})
 }
 
-// Analyses are what there is of the analysis kinds at one moment.
+// Analyses are all objects of the analysis kinds at one moment.
 type Analyses struct {
 	Runs        []Run
 	Experiments []Run
@@ -94,23 +94,23 @@ type Run struct {
 	Metrics                []RunMetric
 }
 
-// RunMetric is a metric of a run; Type is that of its provider.
+// RunMetric is a metric of a run; Type is the type of its provider.
 type RunMetric struct {
 	Name, Type, Phase string
 	DryRun            bool
 }
 
-// Template is an AnalysisTemplate, or one of the cluster, which has no namespace.
+// Template is an AnalysisTemplate, or a ClusterAnalysisTemplate, which has no namespace.
 type Template struct {
 	Namespace, Name string
 	Metrics         []RunMetric
 }
 
-// analysisPhases are all phases of runs and Experiments: their series stand for all, with 1 for the one that they are in.
+// analysisPhases are all phases of runs and Experiments. Each object has a series per phase, with 1 for its current one.
 var analysisPhases = []string{"Pending", "Running", "Successful", "Failed", "Error", "Inconclusive"}
 
-// analysisCollector are the series about AnalysisRuns, Experiments and templates. They are made of the objects when somebody asks
-// for them, so that they end with the objects, and nothing has to be remembered.
+// analysisCollector collects the series about AnalysisRuns, Experiments and templates. It derives them from the objects at each
+// scrape, so that they end with the objects and need no state.
 type analysisCollector struct {
 	list func() Analyses
 
@@ -135,9 +135,9 @@ func newAnalysisCollector(d declaration) *analysisCollector {
 	}
 }
 
-// RegisterAnalyses shows the objects that look gives, at each scrape. It is called once, before anybody scrapes.
-func (m *Metrics) RegisterAnalyses(look func() Analyses) {
-	m.analyses.list = look
+// RegisterAnalyses exports the objects that list returns at each scrape. It must be called once, before the first scrape.
+func (m *Metrics) RegisterAnalyses(list func() Analyses) {
+	m.analyses.list = list
 	m.registerer.MustRegister(m.analyses)
 }
 
@@ -152,25 +152,25 @@ func (a *analysisCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (a *analysisCollector) Collect(out chan<- prometheus.Metric) {
-	told := map[string]bool{} // a template may have two metrics of one name, and a series that is told twice ends the scrape
+	collected := map[string]bool{} // a template may have two metrics of one name, and a duplicate series fails the scrape
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		for i, label := range labels {
 			labels[i] = strings.ToValidUTF8(label, "")
 		}
 		name := desc.String() + strings.Join(labels, "\x00")
-		if told[name] {
+		if collected[name] {
 			return
 		}
-		told[name] = true
+		collected[name] = true
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	phases := func(desc *prometheus.Desc, phase string, labels ...string) {
-		for _, of := range analysisPhases {
+	phases := func(desc *prometheus.Desc, current string, labels ...string) {
+		for _, phase := range analysisPhases {
 			value := 0.0
-			if of == phase {
+			if phase == current {
 				value = 1
 			}
-			gauge(desc, value, append(slices.Clip(labels), of)...)
+			gauge(desc, value, append(slices.Clip(labels), phase)...)
 		}
 	}
 	all := a.list()

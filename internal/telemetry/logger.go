@@ -22,13 +22,13 @@ import (
 // timestamp is ISO 8601 with milliseconds.
 const timestamp = "2006-01-02T15:04:05.000Z0700"
 
-// levelDebug lets V(1), decisions, and V(2), requests, through; beyond it only libraries talk. logr's V(n) is -n in slog.
+// levelDebug enables V(1), decisions, and V(2), requests; only libraries log at higher verbosity. logr's V(n) is -n in slog.
 const levelDebug = slog.Level(-2)
 
-// NewLogger writes log lines to w. level is debug, info, warn, warning, error, fatal or panic (these two mean error);
-// anything else means info, as it always has for users of this flag. encoding is json, one object a line, or console,
-// for a person's eyes; the error for any other is a sentence for the user. Lines have level, ts, caller, msg and
-// whatever the caller adds.
+// NewLogger returns a logger that writes to w. level is debug, info, warn, warning, error, fatal or panic (the last two mean
+// error); any other value means info, as it always has for this flag. encoding is json, one object per line, or console,
+// the readable form; for any other value it returns an error message for the user. Each line has level, ts, caller, msg
+// and the attributes that the caller adds.
 func NewLogger(level, encoding string, w io.Writer) (logr.Logger, error) {
 	limit := parseLevel(level)
 	switch encoding {
@@ -71,8 +71,8 @@ func levelName(level slog.Level) string {
 	}
 }
 
-// renameAttribute gives slog's own keys the names and forms that users filter by. It looks at types too, so that a caller's
-// attribute of the same name stays as it is.
+// renameAttribute converts slog's own keys and values into those that users filter by. It compares types too, so that an
+// attribute of the same name that a caller added is unchanged.
 func renameAttribute(groups []string, attr slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return attr
@@ -94,31 +94,32 @@ func renameAttribute(groups []string, attr slog.Attr) slog.Attr {
 	return attr
 }
 
-// callerLocation is the last folder, the file and the line: enough to find it, and not where it was built.
+// callerLocation returns the last folder, the file and the line: enough to find the call, without the path of the build.
 func callerLocation(file string, line int) string {
 	return filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file) + ":" + strconv.Itoa(line)
 }
 
-// consoleHandler writes time, level, place, message and a JSON object with the rest, separated by tabs.
+// consoleHandler writes time, level, caller, message and a JSON object with the attributes, separated by tabs.
 type consoleHandler struct {
-	out  *sharedWriter
-	rest slog.Handler // writes the attributes, and nothing else, to out.rest
+	out        *sharedWriter
+	attributes slog.Handler // writes only the attributes, to out.attributes
 }
 
-// sharedWriter is what all loggers derived from one console share.
+// sharedWriter is the output that all loggers derived from one console share.
 type sharedWriter struct {
-	mu   sync.Mutex
-	w    io.Writer
-	rest bytes.Buffer
+	mu         sync.Mutex
+	w          io.Writer
+	attributes bytes.Buffer
 }
 
 func newConsole(w io.Writer, level slog.Level) consoleHandler {
 	out := &sharedWriter{w: w}
-	return consoleHandler{out: out, rest: slog.NewJSONHandler(&out.rest, &slog.HandlerOptions{Level: level, ReplaceAttr: dropStandardKeys})}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: dropStandardKeys}
+	return consoleHandler{out: out, attributes: slog.NewJSONHandler(&out.attributes, options)}
 }
 
-// dropStandardKeys leaves out slog's own keys, which stand at the front of a console line: the level by its type, the message
-// because Handle empties it.
+// dropStandardKeys omits slog's own keys, which a console line shows in front of the attributes. It recognises the level by its
+// type, and the message because Handle empties it.
 func dropStandardKeys(groups []string, attr slog.Attr) slog.Attr {
 	_, isLevel := attr.Value.Any().(slog.Level)
 	if len(groups) == 0 && (isLevel || attr.Equal(slog.String(slog.MessageKey, ""))) {
@@ -128,43 +129,43 @@ func dropStandardKeys(groups []string, attr slog.Attr) slog.Attr {
 }
 
 func (c consoleHandler) Enabled(ctx context.Context, level slog.Level) bool {
-	return c.rest.Enabled(ctx, level)
+	return c.attributes.Enabled(ctx, level)
 }
 
 func (c consoleHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return consoleHandler{out: c.out, rest: c.rest.WithAttrs(attrs)}
+	return consoleHandler{out: c.out, attributes: c.attributes.WithAttrs(attrs)}
 }
 
 func (c consoleHandler) WithGroup(name string) slog.Handler {
-	return consoleHandler{out: c.out, rest: c.rest.WithGroup(name)}
+	return consoleHandler{out: c.out, attributes: c.attributes.WithGroup(name)}
 }
 
 func (c consoleHandler) Handle(ctx context.Context, record slog.Record) error {
 	frame, _ := runtime.CallersFrames([]uintptr{record.PC}).Next()
-	bare := slog.NewRecord(time.Time{}, 0, "", 0)
+	attributesOnly := slog.NewRecord(time.Time{}, 0, "", 0)
 	record.Attrs(func(attr slog.Attr) bool {
-		bare.AddAttrs(attr)
+		attributesOnly.AddAttrs(attr)
 		return true
 	})
 
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
-	c.out.rest.Reset()
-	if err := c.rest.Handle(ctx, bare); err != nil {
+	c.out.attributes.Reset()
+	if err := c.attributes.Handle(ctx, attributesOnly); err != nil {
 		return err
 	}
 	fields := []string{
 		record.Time.Format(timestamp), levelName(record.Level), callerLocation(frame.File, frame.Line), record.Message,
 	}
-	if rest := strings.TrimSpace(c.out.rest.String()); rest != "{}" {
-		fields = append(fields, rest)
+	if attributes := strings.TrimSpace(c.out.attributes.String()); attributes != "{}" {
+		fields = append(fields, attributes)
 	}
 	_, err := io.WriteString(c.out.w, strings.Join(fields, "\t")+"\n")
 	return err
 }
 
-// logEvent writes an event's text as it is, because people filter logs by it, at the level of its type. logr has no
-// warnings, so the line goes to the handler below it. The place it names is that of whoever recorded the event.
+// logEvent logs the unchanged text of an event, because users filter logs by it, at the level of its type. logr has no
+// warnings, so the record goes directly to the handler. Its caller is the function that recorded the event.
 func logEvent(ctx context.Context, now time.Time, log logr.Logger, about corev1.ObjectReference, event release.Event) {
 	level := slog.LevelInfo
 	switch {
@@ -181,5 +182,5 @@ func logEvent(ctx context.Context, now time.Time, log logr.Logger, about corev1.
 	runtime.Callers(3, caller[:]) // above runtime.Callers, logEvent and Recorder.Event
 	record := slog.NewRecord(now, level, event.Message, caller[0])
 	record.AddAttrs(slog.String(strings.ToLower(about.Kind), about.Name+"."+about.Namespace))
-	_ = handler.Handle(ctx, record) // a log that cannot be written has nobody to tell
+	_ = handler.Handle(ctx, record) // an error of the log has no other place to be reported
 }

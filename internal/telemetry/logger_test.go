@@ -46,12 +46,12 @@ func TestJSONLinesHaveTheKeysThatUsersFilterBy(t *testing.T) {
 	delete(line, "ts")
 	delete(line, "caller")
 	expect(t, "line", line, map[string]any{
-		"level": "high", // a caller's own attribute stays as it is; JSON readers take the last
+		"level": "high", // an attribute of the caller is unchanged; JSON readers take the last of two equal keys
 		"msg":   "Read route", "logger": "canary", "canary": "cart.shop", "err": "connection refused", "time": 3.0,
 	})
 }
 
-func TestConsoleLinesAreForEyes(t *testing.T) {
+func TestConsoleLinesAreReadable(t *testing.T) {
 	var out bytes.Buffer
 	logger := mustLogger(t, "debug", "console", &out)
 	logger.WithValues("canary", "cart.shop").V(1).Info("Decided", "weight", 20)
@@ -91,15 +91,15 @@ func TestTheLevelDecidesWhichLinesAreWritten(t *testing.T) {
 			for _, encoding := range []string{"json", "console"} {
 				var out bytes.Buffer
 				logger := mustLogger(t, level, encoding, &out)
-				logger.Error(errors.New("cause"), "said error")
-				logger.Info("said info")
-				logger.V(1).Info("said v1")
-				logger.V(2).Info("said v2")
-				logger.V(3).Info("said v3")
+				logger.Error(errors.New("cause"), "logged error")
+				logger.Info("logged info")
+				logger.V(1).Info("logged v1")
+				logger.V(2).Info("logged v2")
+				logger.V(3).Info("logged v3")
 				var got []string
 				for line := range strings.Lines(out.String()) {
-					_, said, _ := strings.Cut(line, "said ")
-					got = append(got, strings.Trim(strings.FieldsFunc(said, func(r rune) bool { return r == '"' || r == '\t' })[0], "\n"))
+					_, logged, _ := strings.Cut(line, "logged ")
+					got = append(got, strings.Trim(strings.FieldsFunc(logged, func(r rune) bool { return r == '"' || r == '\t' })[0], "\n"))
 				}
 				expect(t, encoding+" lines", strings.Join(got, " "), want)
 			}

@@ -31,9 +31,9 @@ const (
 	rolloutKind = "Rollout"
 )
 
-// Metrics are all series of the controller's own. The flagger_* families keep the names, labels and help texts that
-// dashboards and alerts of users rely on; in them name is the target's name, not the Canary's. Series of an object end
-// with it. All methods may be called at any time from anywhere.
+// Metrics are all series of the controller itself. The flagger_* families have the names, labels and help texts that
+// dashboards and alerts of users rely on; their label name is the name of the target, not of the Canary. The series of an
+// object end when it is deleted. All methods are safe for concurrent use.
 type Metrics struct {
 	families []Family
 
@@ -63,12 +63,13 @@ type Metrics struct {
 
 	mu                  sync.Mutex
 	canaries            map[types.NamespacedName]Canary // as last shown
-	gates               map[waitingRelease]string       // the gate whose series stands
-	canariesByNamespace map[string]int                  // Canaries by namespace
+	gates               map[waitingRelease]string       // the gate that has a series
+	canariesByNamespace map[string]int                  // the number of Canaries
 	targets             map[types.NamespacedName]*targetSeries
 }
 
-// targetSeries is what series there are that are named after a target. A Deployment and a DaemonSet may share a name.
+// targetSeries lists the series that are named after a target. It counts Canaries because a Deployment and a DaemonSet may
+// share a name.
 type targetSeries struct {
 	canaries            int
 	metrics, strategies map[string]bool
@@ -76,14 +77,14 @@ type targetSeries struct {
 
 type waitingRelease struct{ kind, namespace, name string }
 
-// Family is one metric as it is declared.
+// Family is the declaration of one metric.
 type Family struct {
 	Name, Type, Help string
 	Labels           []string
 }
 
-// New declares every metric and registers it. It panics when one is registered already, which is a mistake in main.
-// Collectors of the Go runtime and the process are the caller's.
+// New declares and registers every metric. It panics when one is registered already, which is a mistake in main.
+// The caller registers the collectors of the Go runtime and the process.
 func New(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		registerer: registerer, argoproj: map[string]reconciliationSeries{},
@@ -133,7 +134,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// declaration makes, registers and lists metrics, so that each is written down in one place.
+// declaration creates, registers and lists metrics, so that each is declared in one place.
 type declaration struct {
 	registerer prometheus.Registerer
 	families   *[]Family
@@ -160,10 +161,10 @@ func registerCollector[C prometheus.Collector](d declaration, kind, name, help s
 	return collector
 }
 
-// Families are all metrics in the order of their declaration.
+// Families returns all metrics in the order of their declaration.
 func (m *Metrics) Families() []Family { return m.families }
 
-// Markdown is the table of all metrics for the documentation.
+// Markdown returns the table of all metrics for the documentation.
 func (m *Metrics) Markdown() string {
 	var b strings.Builder
 	b.WriteString("| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n")
@@ -173,30 +174,30 @@ func (m *Metrics) Markdown() string {
 	return b.String()
 }
 
-// SetInfo shows the version, under the names that Flagger and Argo Rollouts have for it, and the mesh provider as it was configured.
+// SetInfo exports the version, under the metric names of Flagger and Argo Rollouts, and the configured mesh provider.
 func (m *Metrics) SetInfo(version, meshProvider string) {
 	m.info.WithLabelValues(version, meshProvider).Set(1)
 	m.rollouts.controller.WithLabelValues(version, runtime.Version()).Set(1)
 }
 
-// Canary is what the metrics show of one Canary.
+// Canary is the state of one Canary that the metrics show.
 type Canary struct {
 	Namespace, Name string
 	// Target is the name of the workload.
 	Target string
-	// Phase as in the status; empty before there is one.
+	// Phase is the phase in the status; empty while the status has none.
 	Phase string
 	// Strategy is canary, blue-green or ab-testing.
 	Strategy string
-	// Weights are the shares of traffic, 0 to 100; nil where they are not known, and the last known ones stay.
+	// Weights are the shares of traffic, 0 to 100. nil means unknown: the last known weights remain.
 	Weights *Weights
 }
 
 // Weights are the shares of traffic of the two workloads of a Canary.
 type Weights struct{ Primary, Canary int }
 
-// SetCanary shows the state of a Canary. Showing the same state again changes nothing, so it may follow every pass. The
-// counters of its strategy exist from the first time on, with zero, so that their first increment is an increase.
+// SetCanary exports the state of a Canary. It is idempotent, so every reconciliation may call it. The first call creates the
+// counters of the strategy with zero, so that their first increment is visible as an increase.
 func (m *Metrics) SetCanary(c Canary) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -214,9 +215,9 @@ func (m *Metrics) SetCanary(c Canary) {
 	if weights == nil {
 		weights = before.Weights
 	}
-	remembered := c
-	remembered.Weights = weights
-	m.canaries[key] = remembered
+	shown := c
+	shown.Weights = weights
+	m.canaries[key] = shown
 
 	if c.Strategy != "" && before.Strategy != c.Strategy {
 		m.targets[types.NamespacedName{Namespace: c.Namespace, Name: c.Target}].strategies[c.Strategy] = true
@@ -239,8 +240,8 @@ func (m *Metrics) SetCanary(c Canary) {
 	}
 }
 
-// analysisResult is the value of flagger_canary_status. It calls everything that is neither progressing nor failed a
-// success, which serin_canary_phase tells better; before the initialisation has ended there is none.
+// analysisResult returns the value of flagger_canary_status. Like Flagger, it reports every phase that is neither progressing
+// nor failed as a success; serin_canary_phase is more precise. There is no value before the initialisation has ended.
 func analysisResult(phase string) (float64, bool) {
 	switch phase {
 	case "", "Initializing":
@@ -254,12 +255,12 @@ func analysisResult(phase string) (float64, bool) {
 	}
 }
 
-// CountSuccess counts a success of a Canary that is shown; status is AnalysisCompleted or AnalysisSkipped.
+// CountSuccess counts a success of a Canary that SetCanary has exported; status is AnalysisCompleted or AnalysisSkipped.
 func (m *Metrics) CountSuccess(namespace, target, strategy, status string) {
 	m.countResult(m.successes, namespace, target, strategy, status)
 }
 
-// CountFailure counts a failure of a Canary that is shown.
+// CountFailure counts a failure of a Canary that SetCanary has exported.
 func (m *Metrics) CountFailure(namespace, target, strategy string) {
 	m.countResult(m.failures, namespace, target, strategy, AnalysisCompleted)
 }
@@ -267,13 +268,13 @@ func (m *Metrics) CountFailure(namespace, target, strategy string) {
 func (m *Metrics) countResult(family *prometheus.CounterVec, namespace, target, strategy, status string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if of := m.targets[types.NamespacedName{Namespace: namespace, Name: target}]; of != nil {
-		of.strategies[strategy] = true
+	if series := m.targets[types.NamespacedName{Namespace: namespace, Name: target}]; series != nil {
+		series.strategies[strategy] = true
 		family.WithLabelValues(target, namespace, strategy, status).Inc()
 	}
 }
 
-// RecordAnalysisDuration records how long a pass took that judged or moved a Canary.
+// RecordAnalysisDuration records the duration of a reconciliation that judged or advanced a Canary.
 func (m *Metrics) RecordAnalysisDuration(namespace, target string, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -282,55 +283,55 @@ func (m *Metrics) RecordAnalysisDuration(namespace, target string, took time.Dur
 	}
 }
 
-// SetCheckValue shows the last value of a check: the success rate in percent, the duration in seconds, others as they came. A
-// measurement that ends after its Canary shows nothing: its series would never end.
+// SetCheckValue exports the last value of a check: the success rate in percent, the duration in seconds, others unchanged. A
+// measurement that ends after its Canary was deleted is ignored: its series would never end.
 func (m *Metrics) SetCheckValue(namespace, target, metric string, value float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if of := m.targets[types.NamespacedName{Namespace: namespace, Name: target}]; of != nil {
-		of.metrics[metric] = true
+	if series := m.targets[types.NamespacedName{Namespace: namespace, Name: target}]; series != nil {
+		series.metrics[metric] = true
 		m.analysis.WithLabelValues(target, namespace, metric).Set(value)
 	}
 }
 
-// CountPanic counts a pass that a fault of Serin ended.
+// CountPanic counts a reconciliation that panicked.
 func (m *Metrics) CountPanic(kind string) { m.panics.WithLabelValues(kind).Inc() }
 
-// SetWaitingGate shows which gate holds a release and since when. An empty gate: none does.
+// SetWaitingGate exports the gate that blocks a release and the time since which it does. An empty gate means none.
 func (m *Metrics) SetWaitingGate(kind, namespace, name, gate string, since time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.setWaiting(waitingRelease{kind, namespace, name}, gate, since)
 }
 
-func (m *Metrics) setWaiting(of waitingRelease, gate string, since time.Time) {
-	if before, known := m.gates[of]; known && before != gate {
-		m.waiting.DeleteLabelValues(of.kind, of.namespace, of.name, before)
+func (m *Metrics) setWaiting(r waitingRelease, gate string, since time.Time) {
+	if before, known := m.gates[r]; known && before != gate {
+		m.waiting.DeleteLabelValues(r.kind, r.namespace, r.name, before)
 	}
 	if gate == "" {
-		delete(m.gates, of)
+		delete(m.gates, r)
 		return
 	}
-	m.gates[of] = gate
-	m.waiting.WithLabelValues(of.kind, of.namespace, of.name, gate).Set(float64(since.UnixMilli()) / 1000)
+	m.gates[r] = gate
+	m.waiting.WithLabelValues(r.kind, r.namespace, r.name, gate).Set(float64(since.UnixMilli()) / 1000)
 }
 
-// RecordQueryDuration records how long a question was out; kind is WebhookQuery or MetricQuery.
+// RecordQueryDuration records the time between a query and its answer; kind is WebhookQuery or MetricQuery.
 func (m *Metrics) RecordQueryDuration(kind string, outcome release.Outcome, took time.Duration) {
 	m.queries.WithLabelValues(kind, string(outcome)).Observe(took.Seconds())
 }
 
-// RecordDecisionDuration records how long one decision about a release of that kind took.
+// RecordDecisionDuration records the duration of one decision about a release of that kind.
 func (m *Metrics) RecordDecisionDuration(kind string, took time.Duration) {
 	m.decisionDuration.WithLabelValues(kind).Observe(took.Seconds())
 }
 
-// RecordLateness records by how much a step of a release of that kind was late.
+// RecordLateness records the delay of a step of a release of that kind; a negative delay counts as zero.
 func (m *Metrics) RecordLateness(kind string, by time.Duration) {
 	m.lateness.WithLabelValues(kind).Observe(max(by, 0).Seconds())
 }
 
-// ForgetCanary ends the series of a Canary that is gone. Those that are named after the target stay while another Canary of
+// ForgetCanary ends the series of a deleted Canary. The series that are named after the target remain while another Canary of
 // the namespace has a target of that name.
 func (m *Metrics) ForgetCanary(namespace, name string) {
 	m.mu.Lock()
@@ -351,36 +352,36 @@ func (m *Metrics) addCanary(c Canary) {
 	m.total.WithLabelValues(c.Namespace).Set(float64(m.canariesByNamespace[c.Namespace]))
 }
 
-// dropCanary ends the series of a Canary that is known.
+// dropCanary ends the series of a Canary that has some.
 func (m *Metrics) dropCanary(c Canary) {
 	delete(m.canaries, types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 	m.phase.DeleteLabelValues(c.Namespace, c.Name, c.Phase)
 
 	m.canariesByNamespace[c.Namespace]--
-	if left := m.canariesByNamespace[c.Namespace]; left > 0 {
-		m.total.WithLabelValues(c.Namespace).Set(float64(left))
+	if remaining := m.canariesByNamespace[c.Namespace]; remaining > 0 {
+		m.total.WithLabelValues(c.Namespace).Set(float64(remaining))
 	} else {
 		delete(m.canariesByNamespace, c.Namespace)
 		m.total.DeleteLabelValues(c.Namespace)
 	}
 
 	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Target}
-	of := m.targets[key]
-	if of.canaries--; of.canaries > 0 {
+	series := m.targets[key]
+	if series.canaries--; series.canaries > 0 {
 		return
 	}
 	delete(m.targets, key)
-	m.dropTarget(c.Namespace, c.Target, of)
+	m.dropTarget(c.Namespace, c.Target, series)
 }
 
 // dropTarget deletes each series by all of its labels: a partial match visits the series of all Canaries.
-func (m *Metrics) dropTarget(namespace, name string, of *targetSeries) {
+func (m *Metrics) dropTarget(namespace, name string, series *targetSeries) {
 	m.status.DeleteLabelValues(name, namespace)
 	m.duration.DeleteLabelValues(name, namespace)
-	for metric := range of.metrics {
+	for metric := range series.metrics {
 		m.analysis.DeleteLabelValues(name, namespace, metric)
 	}
-	for strategy := range of.strategies {
+	for strategy := range series.strategies {
 		for _, status := range []string{AnalysisCompleted, AnalysisSkipped} {
 			m.successes.DeleteLabelValues(name, namespace, strategy, status)
 			m.failures.DeleteLabelValues(name, namespace, strategy, status)

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the list of metrics into docs/metrics.md")
 
-// series are the lines that a scrape shows now, without comments and buckets, sorted.
+// series returns the sorted lines of a scrape, without comments and buckets.
 func series(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	out := []string{}
@@ -94,8 +94,8 @@ func TestACanaryShowsTheSeriesThatDashboardsRead(t *testing.T) {
 	}
 }
 
-// W54: the values of flagger_canary_status stay, and the phase tells the rest.
-func TestStatusKeepsItsValuesAndThePhaseTellsTheRest(t *testing.T) {
+// W54: flagger_canary_status has the values of Flagger; serin_canary_phase shows the exact phase.
+func TestCanaryStatusHasFlaggersValuesAndThePhaseIsExact(t *testing.T) {
 	for phase, want := range map[string]string{
 		"":                 "",
 		"Initializing":     "",
@@ -136,7 +136,7 @@ func TestStatusKeepsItsValuesAndThePhaseTellsTheRest(t *testing.T) {
 	}
 }
 
-func TestUnknownWeightsLeaveTheLastOnesStanding(t *testing.T) {
+func TestUnknownWeightsKeepTheLastKnownSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)
 	m.SetCanary(shopCart)
@@ -152,11 +152,11 @@ func TestUnknownWeightsLeaveTheLastOnesStanding(t *testing.T) {
 func TestSeriesEndWithTheCanary(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)
-	clean := series(t, registry)
+	none := series(t, registry)
 	other := shopCart
 	other.Name, other.Target = "till-canary", "till"
 	m.SetCanary(other)
-	alone := series(t, registry)
+	ofOther := series(t, registry)
 
 	m.SetCanary(shopCart)
 	m.SetCheckValue("shop", "cart", "latency", 1)
@@ -170,16 +170,16 @@ func TestSeriesEndWithTheCanary(t *testing.T) {
 	}
 
 	m.ForgetCanary("shop", "cart-canary")
-	expect(t, "series when the one is gone", series(t, registry), alone)
+	expect(t, "series after one was deleted", series(t, registry), ofOther)
 	m.ForgetCanary("shop", "till-canary")
-	expect(t, "series when both are gone", series(t, registry), clean)
+	expect(t, "series after both were deleted", series(t, registry), none)
 	m.ForgetCanary("shop", "till-canary")
-	m.SetCheckValue("shop", "till", "latency", 1) // it was on its way
+	m.SetCheckValue("shop", "till", "latency", 1) // the measurement ends after the deletion
 	m.RecordAnalysisDuration("shop", "till", time.Second)
 	m.CountFailure("shop", "till", "canary")
-	expect(t, "series when it is forgotten twice, and what is recorded late", series(t, registry), clean)
+	expect(t, "series after a second deletion and late records", series(t, registry), none)
 	if len(m.canaries)+len(m.gates)+len(m.canariesByNamespace)+len(m.targets) != 0 {
-		t.Errorf("left behind: %v %v %v %v", m.canaries, m.gates, m.canariesByNamespace, m.targets)
+		t.Errorf("state that remains: %v %v %v %v", m.canaries, m.gates, m.canariesByNamespace, m.targets)
 	}
 }
 
@@ -189,25 +189,25 @@ func TestATargetOfTheSameNameKeepsItsSeries(t *testing.T) {
 	daemon := shopCart
 	daemon.Name = "cart-daemon"
 	m.SetCanary(daemon)
-	alone := series(t, registry)
+	want := series(t, registry)
 	m.SetCanary(shopCart)
 	m.ForgetCanary("shop", "cart-canary")
-	expect(t, "series", series(t, registry), alone)
+	expect(t, "series", series(t, registry), want)
 }
 
-func TestAnotherTargetEndsTheSeriesOfTheOld(t *testing.T) {
+func TestAChangedTargetEndsTheSeriesOfTheOldOne(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)
-	moved := shopCart
-	moved.Target = "basket"
-	m.SetCanary(moved)
+	retargeted := shopCart
+	retargeted.Target = "basket"
+	m.SetCanary(retargeted)
 	want := series(t, registry)
 
 	registry = prometheus.NewRegistry()
 	m = New(registry)
 	m.SetCanary(shopCart)
 	m.SetCheckValue("shop", "cart", "latency", 1)
-	m.SetCanary(moved)
+	m.SetCanary(retargeted)
 	expect(t, "series", series(t, registry), want)
 }
 
@@ -219,8 +219,8 @@ func TestAGateThatOpensHasNoSeries(t *testing.T) {
 	expect(t, "series", series(t, registry), []string{})
 }
 
-// The flagger_* names are what they are; ours must be clean, and their help a sentence.
-func TestMetricsAreClean(t *testing.T) {
+// The flagger_* names are fixed by Flagger; Serin's own must follow the conventions, and their help must be a sentence.
+func TestMetricsFollowPrometheusConventions(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)
 	m.SetCanary(shopCart)
@@ -306,7 +306,7 @@ func TestTheDocumentationListsEveryMetric(t *testing.T) {
 		return
 	}
 	if listed != table {
-		t.Errorf("docs/metrics.md is not what is declared: go test ./internal/telemetry -update")
+		t.Errorf("docs/metrics.md differs from the declared metrics: go test ./internal/telemetry -update")
 		expect(t, "list", strings.Split(listed, "\n"), strings.Split(table, "\n"))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// notificationSeries are the series about notifications of Rollouts, by the names of Argo's own.
+// notificationSeries are the series about notifications of Rollouts, under the names that Argo Rollouts uses.
 type notificationSeries struct {
 	sent, failed *prometheus.CounterVec
 	duration     *prometheus.HistogramVec
@@ -29,8 +29,8 @@ func newNotificationSeries(d declaration) *notificationSeries {
 	}
 }
 
-// RecordNotification records what became of a notification about a Rollout: err is why it was given up, nil that it was sent. kind
-// and reason are those of its event.
+// RecordNotification records the result of a notification about a Rollout: err is the reason why Serin gave it up, nil means
+// that it was sent. kind and reason are the type and reason of its event.
 func (m *Metrics) RecordNotification(key types.NamespacedName, kind, reason string, err error) {
 	n := m.notifications
 	n.mu.Lock()
@@ -46,13 +46,13 @@ func (m *Metrics) RecordNotification(key types.NamespacedName, kind, reason stri
 	family.WithLabelValues(key.Namespace, key.Name, kind, reason).Inc()
 }
 
-// RecordNotificationAttempt records how long an attempt to send a notification took.
+// RecordNotificationAttempt records the duration of an attempt to send a notification.
 func (m *Metrics) RecordNotificationAttempt(key types.NamespacedName, took time.Duration) {
 	m.notifications.duration.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
 }
 
-// ForgetNotifications ends the series about the notifications of a Rollout that is gone. Each is deleted by all of its labels:
-// a partial match visits the series of all Rollouts.
+// ForgetNotifications ends the series about the notifications of a deleted Rollout. It deletes each series by all of its
+// labels: a partial match visits the series of all Rollouts.
 func (m *Metrics) ForgetNotifications(key types.NamespacedName) {
 	n := m.notifications
 	n.mu.Lock()

@@ -37,10 +37,10 @@ func TestSeriesOfNotificationsEndWithTheirRollout(t *testing.T) {
 		return n
 	}
 	notify(m, "cart")
-	kept := series()
+	ofOther := series()
 	m.ForgetNotifications(notify(m, "pay"))
-	if got := series(); got != kept || kept != 3 {
-		t.Errorf("%d series, want the %d of the other Rollout", got, kept)
+	if got := series(); got != ofOther || ofOther != 3 {
+		t.Errorf("%d series, want the %d of the other Rollout", got, ofOther)
 	}
 }
 

@@ -18,28 +18,28 @@ import (
 
 // The bounds of an Outbox.
 const (
-	attemptTimeout       = 10 * time.Second // one attempt to send one message
-	shutdownDrainTimeout = 5 * time.Second  // what is queued at the end of Run may still leave for so long
-	maxQueuedMessages    = 1000             // Kubernetes events that wait for one release, and other messages
-	maxConcurrentSends   = 256              // attempts at once of messages that are no Kubernetes events
-	maxConcurrentRecords = 10               // attempts at once of Kubernetes events: as many as releases that move may write
-	maxRequestedWait     = 30 * time.Second // a receiver may ask to be left alone for so long, each time
+	attemptTimeout       = 10 * time.Second // for one attempt to send one message
+	shutdownDrainTimeout = 5 * time.Second  // for sending the messages that are queued when Run ends
+	maxQueuedMessages    = 1000             // Kubernetes events queued per release, and as many other messages
+	maxConcurrentSends   = 256              // concurrent attempts for messages other than Kubernetes events
+	maxConcurrentRecords = 10               // concurrent attempts for Kubernetes events: as many writes as active releases may have
+	maxRequestedWait     = 30 * time.Second // the longest delay that a receiver may request with each refusal
 )
 
-// The causes for which the context of an attempt ends.
+// The causes of dropped messages; the first two also end the context of an attempt.
 var (
 	errTooSlow = fmt.Errorf("no answer within %s", attemptTimeout)
 	errStopped = errors.New("the controller stops")
-	errFull    = fmt.Errorf("%d messages of the release wait already", maxQueuedMessages)
+	errFull    = fmt.Errorf("%d messages of the release are queued already", maxQueuedMessages)
 )
 
-// retryDelay is the pause before a transient failure is tried again, by the number of attempts so far: half a minute in all,
-// as long as an API server or a gateway needs to come back. ok is false when it is not tried again.
-func retryDelay(attempts int) (pause time.Duration, ok bool) {
+// retryDelay returns the delay before the next attempt after a transient failure, by the number of attempts so far. All delays
+// add up to half a minute, the time that an API server or a gateway needs to recover. ok is false after the last attempt.
+func retryDelay(attempts int) (delay time.Duration, ok bool) {
 	return time.Second << (attempts - 1), attempts <= 5
 }
 
-// transientError marks a failure that may be gone in a moment, or after the time that the receiver asked for.
+// transientError marks a failure that may end soon, or after the delay that the receiver requested.
 type transientError struct {
 	error
 	wait time.Duration
@@ -47,11 +47,10 @@ type transientError struct {
 
 func (e transientError) Unwrap() error { return e.error }
 
-// Transient marks the error of a message that is worth another attempt. nil stays nil.
+// Transient marks an error after which another attempt may succeed. nil remains nil.
 func Transient(err error) error { return TransientFor(err, 0) }
 
-// TransientFor is Transient where the receiver asked to be left alone for so long; more than half a minute is not waited
-// for at once.
+// TransientFor is like Transient, with the delay that the receiver requested; a longer one is cut to half a minute.
 func TransientFor(err error, wait time.Duration) error {
 	if err == nil {
 		return nil
@@ -59,48 +58,48 @@ func TransientFor(err error, wait time.Duration) error {
 	return transientError{error: err, wait: min(wait, maxRequestedWait)}
 }
 
-// Outbox sends the messages of releases to the outside: Kubernetes events, event hooks, alerts. The Kubernetes events of
-// one release leave one after the other, in the order in which they were posted, and so do all its other messages, which
-// go to receivers that its users chose: neither kind waits for the other.
+// Outbox sends the messages of releases: Kubernetes events, event webhooks, alerts. It sends the Kubernetes events of a
+// release one after the other, in the order in which they were posted. The same is true of the other messages of the
+// release, whose receivers its users chose. Neither kind waits for the other.
 //
-// Each kind has a number of slots, which namespaces share, and a message holds one while an attempt to send it runs. One
-// that is tried again later holds none until then: receivers that do not answer, or ask to be left alone, delay the
-// messages of their own release, and none of another namespace.
+// Each kind has a limited number of slots, which namespaces share. A message occupies a slot only during an attempt to
+// send it, not while it waits for its next attempt. A receiver that does not answer, or that requests a delay, therefore
+// delays the messages of its own release, but none of another namespace.
 //
-// All methods may be called at any time from anywhere; none of them waits.
+// All methods are safe for concurrent use; none of them blocks except Run and AttemptNext.
 type Outbox struct {
 	clock clock.Clock
 	log   logr.Logger
-	wake  chan struct{} // holds one token: something may be ready to leave, or everything has left
+	wake  chan struct{} // has room for one token: a message may be ready, or all are sent
 
 	mu      sync.Mutex
-	queues  map[lineKey]*messageQueue
-	records *fairshare.Queue[*messageQueue] // lines of Kubernetes events that are ready to leave
-	copies  *fairshare.Queue[*messageQueue] // those of other messages
+	queues  map[queueKey]*messageQueue
+	records *fairshare.Queue[*messageQueue] // queues of Kubernetes events with a message to send now
+	copies  *fairshare.Queue[*messageQueue] // queues of other messages with one to send now
 	retries retryHeap
 	closed  bool
 }
 
-type lineKey struct {
+type queueKey struct {
 	types.NamespacedName
-	record bool
+	isRecord bool
 }
 
-// messageQueue is the messages of one kind of one release that have not left yet; it goes when it is empty.
+// messageQueue contains the unsent messages of one kind of one release; it is deleted when it is empty.
 type messageQueue struct {
-	lineKey
-	current  *message // the one whose turn it is
-	attempts int      // to send it
-	failed   error    // the last of them
-	until    time.Time
-	queue    []message // behind it
+	queueKey
+	current   *message  // the message to send next
+	attempts  int       // the number of attempts to send current
+	lastErr   error     // the error of the last of them
+	nextRetry time.Time // the time of the next attempt after a transient failure
+	queue     []message // the messages after current
 }
 
-// retryHeap are the lines whose messages are tried again later, the next one first.
+// retryHeap contains the queues whose current message waits for its next attempt, the earliest first.
 type retryHeap []*messageQueue
 
 func (r *retryHeap) Len() int           { return len(*r) }
-func (r *retryHeap) Less(i, j int) bool { return (*r)[i].until.Before((*r)[j].until) }
+func (r *retryHeap) Less(i, j int) bool { return (*r)[i].nextRetry.Before((*r)[j].nextRetry) }
 func (r *retryHeap) Swap(i, j int)      { (*r)[i], (*r)[j] = (*r)[j], (*r)[i] }
 func (r *retryHeap) Push(l any)         { *r = append(*r, l.(*messageQueue)) } //nolint:forcetypeassert // the heap has nothing else
 func (r *retryHeap) Pop() any {
@@ -114,88 +113,91 @@ func (r *retryHeap) Pop() any {
 type message struct {
 	name string
 	send func(ctx context.Context) error
-	// isRecord messages are the history of a release, Kubernetes events; the others are copies of it for somebody.
+	// isRecord marks Kubernetes events, the history of a release; other messages are copies of it for a receiver.
 	isRecord bool
-	// onDone hears what became of the message; nil: nobody does.
+	// onDone receives the result of the message; may be nil.
 	onDone func(error)
 }
 
-// NewOutbox makes an outbox. Messages that could not be sent are logged to log, as errors.
+// NewOutbox returns an outbox that logs dropped messages to log, as errors.
 func NewOutbox(clk clock.Clock, log logr.Logger) *Outbox {
 	return &Outbox{
 		clock:   clk,
 		log:     log,
 		wake:    make(chan struct{}, 1),
-		queues:  map[lineKey]*messageQueue{},
+		queues:  map[queueKey]*messageQueue{},
 		records: fairshare.NewQueue[*messageQueue](maxConcurrentRecords),
 		copies:  fairshare.NewQueue[*messageQueue](maxConcurrentSends),
 	}
 }
 
-// Post queues a message and returns at once. The name says in the log what it was ("event hook audit"). send has 10 s
-// for each attempt and must return soon after its context is done; a Transient error is tried again after 1, 2, 4, 8
-// and 16 s, or later where the receiver asks for that (up to 30 s each time), any other is logged and ends the message. Its
-// text must not carry secrets or the query of a URL. Where 1000 messages of the release wait already, the oldest but the
-// one whose turn it is is dropped. Messages that are posted before Run wait for it; those posted after its end are dropped. Whatever is dropped is
-// logged.
+// Post queues a message and returns at once. The name describes the message in the log ("event hook audit").
+//
+// send has 10 s for each attempt and must return soon after its context is done. After a Transient error it is called again
+// after 1, 2, 4, 8 and 16 s, or later if the receiver requests a delay (up to 30 s each time). Any other error is logged and
+// drops the message; its text must not contain secrets or the query of a URL.
+//
+// If 1000 messages of the release are queued already, the oldest one is dropped, except for the message that is sent next.
+// Messages that are posted before Run wait for it; messages that are posted after its end are dropped. Every dropped
+// message is logged.
 func (o *Outbox) Post(key types.NamespacedName, name string, send func(ctx context.Context) error) {
 	o.enqueue(key, message{name: name, send: send})
 }
 
-// PostWithCallback is Post, and calls then once with what became of the message: nil when it was sent, else the error for which it
-// was dropped. then must not post to this outbox, nor wait.
-func (o *Outbox) PostWithCallback(key types.NamespacedName, name string, send func(ctx context.Context) error, then func(error)) {
-	o.enqueue(key, message{name: name, send: send, onDone: then})
+// PostWithCallback is like Post and calls onDone once with the result of the message: nil when it was sent, else the error
+// for which it was dropped. onDone must not post to this outbox and must not block.
+func (o *Outbox) PostWithCallback(key types.NamespacedName, name string, send func(ctx context.Context) error, onDone func(error)) {
+	o.enqueue(key, message{name: name, send: send, onDone: onDone})
 }
 
-func (o *Outbox) enqueue(of types.NamespacedName, m message) {
+func (o *Outbox) enqueue(releaseKey types.NamespacedName, m message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		o.dropMessage(of, m, errStopped)
+		o.dropMessage(releaseKey, m, errStopped)
 		return
 	}
-	key := lineKey{of, m.isRecord}
-	l := o.queues[key]
-	if l == nil {
-		l = &messageQueue{lineKey: key, current: &m}
-		o.queues[key] = l
-		o.awaitSlot(l)
+	key := queueKey{releaseKey, m.isRecord}
+	q := o.queues[key]
+	if q == nil {
+		q = &messageQueue{queueKey: key, current: &m}
+		o.queues[key] = q
+		o.awaitSlot(q)
 		return
 	}
-	l.queue = append(l.queue, m)
-	if len(l.queue) >= maxQueuedMessages {
-		o.dropMessage(of, l.queue[0], errFull)
-		l.queue[0] = message{} // the array outlives the slice
-		l.queue = l.queue[1:]
+	q.queue = append(q.queue, m)
+	if len(q.queue) >= maxQueuedMessages {
+		o.dropMessage(releaseKey, q.queue[0], errFull)
+		q.queue[0] = message{} // the array outlives the slice
+		q.queue = q.queue[1:]
 	}
 }
 
-// slotsFor are those for the messages of a line.
-func (o *Outbox) slotsFor(l *messageQueue) *fairshare.Queue[*messageQueue] {
-	if l.record {
+// slotsFor returns the slots for the messages of a queue.
+func (o *Outbox) slotsFor(q *messageQueue) *fairshare.Queue[*messageQueue] {
+	if q.isRecord {
 		return o.records
 	}
 	return o.copies
 }
 
-// awaitSlot lets a line wait for a slot.
-func (o *Outbox) awaitSlot(l *messageQueue) {
-	o.slotsFor(l).Push(l.Namespace, l)
+// awaitSlot lets a queue wait for a slot.
+func (o *Outbox) awaitSlot(q *messageQueue) {
+	o.slotsFor(q).Push(q.Namespace, q)
 	o.signal()
 }
 
-// Run sends until ctx is done; what is queued then has 5 s more to leave. It returns nil when nothing of it runs any
-// more. It runs once.
+// Run sends messages until ctx is done, and then the queued ones for up to 5 s. It returns nil after all its goroutines have
+// ended. It must be called at most once.
 func (o *Outbox) Run(ctx context.Context) error {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
-	// The last words of a release must not be lost because the process is replaced, so ctx does not cut them off.
+	// The last messages of a release must not be lost because the process is replaced, so ctx does not cancel their attempts.
 	sending, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopped)
 
-	ending := ctx.Done()
-	var over <-chan time.Time
+	stopping := ctx.Done()
+	var drainTimeout <-chan time.Time
 	for {
 		for {
 			start := o.takeNext(sending)
@@ -204,17 +206,17 @@ func (o *Outbox) Run(ctx context.Context) error {
 			}
 			attempts.Go(start)
 		}
-		again, stopTimer := o.retryTimer()
+		retry, stopTimer := o.retryTimer()
 		select {
 		case <-o.wake:
-		case <-again:
-		case <-ending:
-			ending = nil
+		case <-retry:
+		case <-stopping:
+			stopping = nil
 			timer := o.clock.NewTimer(shutdownDrainTimeout)
 			defer timer.Stop()
-			over = timer.C()
+			drainTimeout = timer.C()
 			o.close()
-		case <-over:
+		case <-drainTimeout:
 			stopTimer()
 			stop(errStopped)
 			attempts.Wait()
@@ -222,25 +224,25 @@ func (o *Outbox) Run(ctx context.Context) error {
 			return nil
 		}
 		stopTimer()
-		if o.finishMessage() {
+		if o.isDrained() {
 			return nil
 		}
 	}
 }
 
-// retryTimer fires when the next message is tried again.
+// retryTimer returns a channel that fires at the next retry of a message.
 func (o *Outbox) retryTimer() (fires <-chan time.Time, stop func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.retries) == 0 {
 		return nil, func() {}
 	}
-	timer := o.clock.NewTimer(o.retries[0].until.Sub(o.clock.Now()))
+	timer := o.clock.NewTimer(o.retries[0].nextRetry.Sub(o.clock.Now()))
 	return timer.C(), func() { timer.Stop() }
 }
 
-// AttemptNext makes one attempt for a message whose turn it is, in the caller's time, and says whether there was one. Run does that;
-// whoever decides himself when a message leaves does it instead of Run.
+// AttemptNext makes one attempt to send the next message, synchronously, and reports whether there was one. It is an
+// alternative to Run for callers that control when a message is sent.
 func (o *Outbox) AttemptNext(ctx context.Context) bool {
 	start := o.takeNext(ctx)
 	if start != nil {
@@ -249,67 +251,67 @@ func (o *Outbox) AttemptNext(ctx context.Context) bool {
 	return start != nil
 }
 
-// takeNext takes a slot for a message whose turn it is, and is what makes the attempt; nil when there is none.
+// takeNext takes a slot for the next message and returns the function that makes the attempt; nil when no message is ready.
 func (o *Outbox) takeNext(ctx context.Context) func() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for now := o.clock.Now(); len(o.retries) > 0 && !o.retries[0].until.After(now); {
-		l := heap.Pop(&o.retries).(*messageQueue) //nolint:forcetypeassert // the heap has nothing else
-		o.awaitSlot(l)
+	for now := o.clock.Now(); len(o.retries) > 0 && !o.retries[0].nextRetry.After(now); {
+		q := heap.Pop(&o.retries).(*messageQueue) //nolint:forcetypeassert // the heap has nothing else
+		o.awaitSlot(q)
 	}
 	for _, slots := range []*fairshare.Queue[*messageQueue]{o.records, o.copies} {
-		if _, l, ok := slots.Pop(); ok {
-			m := *l.current
-			return func() { o.finishAttempt(l, o.attemptSend(ctx, m)) }
+		if _, q, ok := slots.Pop(); ok {
+			m := *q.current
+			return func() { o.finishAttempt(q, o.attemptSend(ctx, m)) }
 		}
 	}
 	return nil
 }
 
-// finishAttempt returns the slot of an attempt. The message is tried again later, or done with.
-func (o *Outbox) finishAttempt(l *messageQueue, err error) {
+// finishAttempt releases the slot of an attempt, then schedules a retry or continues with the next message of the queue.
+func (o *Outbox) finishAttempt(q *messageQueue, err error) {
 	o.mu.Lock()
-	o.slotsFor(l).ReleaseSlot(l.Namespace)
-	l.attempts++
-	transient, may := errors.AsType[transientError](err)
-	if pause, again := retryDelay(l.attempts); may && again {
-		l.failed, l.until = err, o.clock.Now().Add(max(pause, transient.wait))
-		heap.Push(&o.retries, l)
+	o.slotsFor(q).ReleaseSlot(q.Namespace)
+	q.attempts++
+	transient, isTransient := errors.AsType[transientError](err)
+	if delay, ok := retryDelay(q.attempts); isTransient && ok {
+		q.lastErr, q.nextRetry = err, o.clock.Now().Add(max(delay, transient.wait))
+		heap.Push(&o.retries, q)
 		o.signal()
 		o.mu.Unlock()
 		return
 	}
-	m := *l.current
+	m := *q.current
 	o.mu.Unlock()
 
-	// What hears of it may take locks of its own, and the messages behind this one wait until it has heard.
+	// The callback may take locks of its own, so it runs without the lock; the next message waits until it has returned.
 	if err != nil {
-		o.dropMessage(l.NamespacedName, m, err)
+		o.dropMessage(q.NamespacedName, m, err)
 	} else {
 		o.notifySender(m, nil)
 	}
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l.attempts, l.failed = 0, nil
-	if len(l.queue) == 0 {
-		delete(o.queues, l.lineKey)
+	q.attempts, q.lastErr = 0, nil
+	if len(q.queue) == 0 {
+		delete(o.queues, q.queueKey)
 		o.signal()
 		return
 	}
-	next := l.queue[0]
-	l.current, l.queue[0] = &next, message{} // the array outlives the slice
-	l.queue = l.queue[1:]
-	o.awaitSlot(l)
+	next := q.queue[0]
+	q.current, q.queue[0] = &next, message{} // the array outlives the slice
+	q.queue = q.queue[1:]
+	o.awaitSlot(q)
 }
 
-// attemptSend makes an error of a panic: a fault in one message must not end the process.
+// attemptSend converts a panic into an error: a defect in one message must not end the process.
 func (o *Outbox) attemptSend(ctx context.Context, m message) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, attemptTimeout, errTooSlow)
 	defer cancel()
 	defer func() {
-		if fault := recover(); fault != nil {
-			err = fmt.Errorf("%w\n%s", PanicError(fault), debug.Stack())
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%w\n%s", PanicError(cause), debug.Stack())
 		}
 	}()
 	return m.send(ctx)
@@ -321,7 +323,7 @@ func (o *Outbox) close() {
 	o.closed = true
 }
 
-func (o *Outbox) finishMessage() bool {
+func (o *Outbox) isDrained() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.closed && len(o.queues) == 0
@@ -330,33 +332,33 @@ func (o *Outbox) finishMessage() bool {
 func (o *Outbox) dropQueued() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, l := range o.queues {
+	for _, q := range o.queues {
 		err := errStopped
-		if l.failed != nil {
-			err = l.failed
+		if q.lastErr != nil {
+			err = q.lastErr
 		}
-		o.dropMessage(l.NamespacedName, *l.current, err)
-		for _, m := range l.queue {
-			o.dropMessage(l.NamespacedName, m, errStopped)
+		o.dropMessage(q.NamespacedName, *q.current, err)
+		for _, m := range q.queue {
+			o.dropMessage(q.NamespacedName, m, errStopped)
 		}
 	}
 	clear(o.queues)
 	o.retries = nil
 }
 
-func (o *Outbox) dropMessage(of types.NamespacedName, m message, err error) {
-	o.log.Error(err, "Dropped message", "namespace", of.Namespace, "name", of.Name, "message", m.name)
+func (o *Outbox) dropMessage(key types.NamespacedName, m message, err error) {
+	o.log.Error(err, "Dropped message", "namespace", key.Namespace, "name", key.Name, "message", m.name)
 	o.notifySender(m, err)
 }
 
-// notifySender lets a message hear what became of it. A fault in that must not end the process.
+// notifySender calls the callback of a message with its result. A panic in the callback must not end the process.
 func (o *Outbox) notifySender(m message, err error) {
 	if m.onDone == nil {
 		return
 	}
 	defer func() {
-		if fault := recover(); fault != nil {
-			o.log.Error(PanicError(fault), "Panicked over what became of a message", "message", m.name, "stack", string(debug.Stack()))
+		if cause := recover(); cause != nil {
+			o.log.Error(PanicError(cause), "Panicked in the callback of a message", "message", m.name, "stack", string(debug.Stack()))
 		}
 	}()
 	m.onDone(err)
@@ -365,6 +367,6 @@ func (o *Outbox) notifySender(m message, err error) {
 func (o *Outbox) signal() {
 	select {
 	case o.wake <- struct{}{}:
-	default: // a token is there already, and Run looks at everything for one
+	default: // there is a token already, and Run examines all queues for each token
 	}
 }

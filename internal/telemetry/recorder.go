@@ -26,18 +26,18 @@ import (
 )
 
 const (
-	// eventReason is that of every event that has none of its own; dashboards and scripts select by it.
+	// eventReason is the reason of every event without one of its own; dashboards and scripts select by it.
 	eventReason = "Synced"
-	// defaultComponent is what dashboards expect as the source of events.
+	// defaultComponent is the event source that dashboards expect.
 	defaultComponent = "flagger"
 	// textLimit bounds the message of an event, in bytes.
 	textLimit = 1024
 	// nameLimit bounds the name of an object, in bytes.
 	nameLimit = 253
-	// maxTexts bounds the texts that are remembered of one object; the one said longest ago goes first, and is a new
-	// event when it is said again.
+	// maxTexts bounds the texts that are remembered per object. The least recently used one is forgotten first and becomes
+	// a new event when it is repeated.
 	maxTexts = 128
-	// floodText is told once when an object tells so much that the rest is not written.
+	// floodText is the event that replaces those of a flood, once per flood.
 	floodText = "So much happens here that further events are not written until it is calmer; the log of the controller and the event webhooks have all of them"
 )
 
@@ -47,10 +47,10 @@ type EventWriter interface {
 	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error
 }
 
-// Recorder writes what happened to the releases of one kind as Kubernetes events. Unlike client-go's recorder it never
-// merges different texts, and drops none but those of a flood: events have few reasons here, and that recorder
-// would write ten texts and merge or drop the rest of a run. One event is one API request; a text that an object had
-// before raises the count of its event instead.
+// Recorder writes the events of the releases of one kind as Kubernetes events. Unlike client-go's recorder it never
+// merges different texts, and drops none except in a flood: these events share few reasons, and that recorder would write
+// ten texts of a release and merge or drop the others. Each event is one API request; a repeated text of an object
+// increments the count of its event instead of creating one.
 type Recorder struct {
 	writer    EventWriter
 	outbox    *Outbox
@@ -62,21 +62,21 @@ type Recorder struct {
 	texts    map[types.NamespacedName]*objectTexts
 }
 
-// objectTexts are what was said of one object. After a restart they are unknown, and a repeated text becomes a new event.
+// objectTexts remembers the event texts of one object. After a restart they are unknown, and a repeated text becomes a new event.
 type objectTexts struct {
 	uid     types.UID
 	bucket  eventBucket
-	records map[[16]byte]eventRecord // by the hash of type, reason and message; the texts themselves would cost ten times the memory
+	records map[[16]byte]eventRecord // by the hash of type, reason and message; the texts would need ten times the memory
 }
 
 type eventRecord struct {
-	name     int64 // the Unix nanoseconds of the first time, which name the event
-	lastTime int64 // those of the last time
+	name     int64 // the time of the first occurrence in Unix nanoseconds, which names the event
+	lastTime int64 // the time of the last occurrence in Unix nanoseconds
 	count    int32
 }
 
-// NewRecorder makes a recorder whose events leave through the outbox, those of one release in their order.
-// component is the source that events name; empty means flagger.
+// NewRecorder returns a recorder that sends its events through the outbox, those of one release in order.
+// component is the source of the events; empty means flagger.
 func NewRecorder(writer EventWriter, outbox *Outbox, clk clock.PassiveClock, component string) *Recorder {
 	return &Recorder{
 		writer:    writer,
@@ -87,9 +87,8 @@ func NewRecorder(writer EventWriter, outbox *Outbox, clk clock.PassiveClock, com
 	}
 }
 
-// Event logs what happened, with the message as it is and at the level of its type, and queues the Kubernetes event.
-// It returns at once. about names the object completely, its UID and resourceVersion included. Silent events are
-// neither logged nor written.
+// Event logs the unchanged message at the level of its type and queues the Kubernetes event. It returns at once. about is the
+// complete reference to the object, with its UID and resourceVersion. AlertOnly events are neither logged nor written.
 func (r *Recorder) Event(ctx context.Context, about corev1.ObjectReference, event release.Event) {
 	if event.AlertOnly {
 		return
@@ -98,9 +97,9 @@ func (r *Recorder) Event(ctx context.Context, about corev1.ObjectReference, even
 	r.enqueueEvent(about, event, false)
 }
 
-// LateEvent is Event for what ends after the reconciliation that began it: a notification that is given up, an analysis of
-// an Experiment of a Rollout. Its object may be gone by then, and nobody would call Forget for it again, so that nothing is
-// remembered of an object of which nothing was said before.
+// LateEvent is like Event, for an occurrence after the reconciliation that caused it: a notification that is given up, the
+// analysis of an Experiment of a Rollout. Its object may be deleted by then, and Forget would not be called for it again, so
+// LateEvent remembers nothing about an object that had no event before.
 func (r *Recorder) LateEvent(ctx context.Context, about corev1.ObjectReference, event release.Event) {
 	if event.AlertOnly {
 		return
@@ -110,12 +109,12 @@ func (r *Recorder) LateEvent(ctx context.Context, about corev1.ObjectReference, 
 }
 
 func (r *Recorder) enqueueEvent(about corev1.ObjectReference, event release.Event, late bool) {
-	// What is held back counts: when its text is said again in calmer times, the event has the number of all times.
-	object, again, may, floods := r.buildEvent(about, event, late)
+	// Dropped events are counted too: when the text is repeated after the flood, the event has the total count.
+	object, repeated, allowed, floodStarts := r.buildEvent(about, event, late)
 	switch {
-	case floods:
-		object, again, _, _ = r.buildEvent(about, release.Event{Type: release.Warning, Message: floodText}, late)
-	case !may:
+	case floodStarts:
+		object, repeated, _, _ = r.buildEvent(about, release.Event{Type: release.Warning, Message: floodText}, late)
+	case !allowed:
 		return
 	}
 	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
@@ -123,24 +122,26 @@ func (r *Recorder) enqueueEvent(about corev1.ObjectReference, event release.Even
 		name:     fmt.Sprintf("Kubernetes event %q", object.Message),
 		isRecord: true,
 		send: func(ctx context.Context) error {
-			return MarkTransient(r.writeEvent(ctx, object.DeepCopy(), again))
+			return MarkTransient(r.writeEvent(ctx, object.DeepCopy(), repeated))
 		},
 	})
 }
 
-// Forget drops what is known of a release that is gone. Events that are queued still leave.
+// Forget drops the state of a deleted release. Queued events are still sent.
 func (r *Recorder) Forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.texts, key)
 }
 
-// buildEvent is the event as it shall be written, and whether it was written before with a lower count. may and floods are
-// those of its pace.
-func (r *Recorder) buildEvent(about corev1.ObjectReference, event release.Event, late bool) (object *corev1.Event, again, may, floods bool) {
+// buildEvent returns the event to write. repeated reports whether it was written before with a lower count; allowed and
+// floodStarts are the results of the rate limit.
+func (r *Recorder) buildEvent(
+	about corev1.ObjectReference, event release.Event, late bool,
+) (object *corev1.Event, repeated, allowed, floodStarts bool) {
 	text := release.Truncate(event.Message, textLimit)
 	event.Reason = cmp.Or(event.Reason, eventReason)
-	entry, may, floods := r.countText(about, event, text, late)
+	entry, allowed, floodStarts := r.countText(about, event, text, late)
 	return &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: eventName(about.Name, entry.name)},
 		InvolvedObject:      about,
@@ -152,11 +153,13 @@ func (r *Recorder) buildEvent(about corev1.ObjectReference, event release.Event,
 		Count:               entry.count,
 		Type:                string(event.Type),
 		ReportingController: r.component,
-	}, entry.count > 1, may, floods
+	}, entry.count > 1, allowed, floodStarts
 }
 
-// countText records that a text is said, once more or for the first time.
-func (r *Recorder) countText(about corev1.ObjectReference, event release.Event, text string, late bool) (entry eventRecord, may, floods bool) {
+// countText records one more occurrence of a text.
+func (r *Recorder) countText(
+	about corev1.ObjectReference, event release.Event, text string, late bool,
+) (entry eventRecord, allowed, floodStarts bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
@@ -170,11 +173,11 @@ func (r *Recorder) countText(about corev1.ObjectReference, event release.Event, 
 
 	sum := sha256.Sum256([]byte(string(event.Type) + "\x00" + event.Reason + "\x00" + text))
 	hash := [16]byte(sum[:])
-	// No two events of one recorder share a moment, and so a name, however coarse the clock.
+	// No two events of one recorder have the same time, which is part of the name, however coarse the clock is.
 	r.lastName = max(r.clock.Now().UnixNano(), r.lastName+1)
-	entry, again := known.records[hash]
-	may, floods = known.bucket.takeToken(r.clock.Now())
-	if !again {
+	entry, repeated := known.records[hash]
+	allowed, floodStarts = known.bucket.takeToken(r.clock.Now())
+	if !repeated {
 		entry.name = r.lastName
 	}
 	entry.lastTime = r.lastName
@@ -183,7 +186,7 @@ func (r *Recorder) countText(about corev1.ObjectReference, event release.Event, 
 	if len(known.records) > maxTexts {
 		known.dropOldest()
 	}
-	return entry, may, floods
+	return entry, allowed, floodStarts
 }
 
 func (t *objectTexts) dropOldest() {
@@ -197,11 +200,11 @@ func (t *objectTexts) dropOldest() {
 	delete(t.records, oldest)
 }
 
-// writeEvent creates the event, or patches the one that was written before. An event that is gone (the API server keeps
-// them for an hour) is created with the count it has come to. One that exists already was created by an attempt whose
-// answer was lost.
-func (r *Recorder) writeEvent(ctx context.Context, event *corev1.Event, again bool) error {
-	if again {
+// writeEvent creates the event, or patches the existing one. An event that has expired (the API server retains events for an
+// hour) is created with its current count. If a new event exists already, an earlier attempt has created it and its
+// response was lost.
+func (r *Recorder) writeEvent(ctx context.Context, event *corev1.Event, repeated bool) error {
+	if repeated {
 		patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp})
 		if err != nil {
 			return fmt.Errorf("render patch of event %s: %w", event.Name, err)
@@ -218,8 +221,8 @@ func (r *Recorder) writeEvent(ctx context.Context, event *corev1.Event, again bo
 	return err
 }
 
-// MarkTransient marks those errors of requests to the API server that may be gone in a moment: it is away or busy. A
-// refusal stays one.
+// MarkTransient marks the errors of requests to an API server that is unavailable or busy as transient. Other errors, such as
+// a refusal, are returned unchanged.
 func MarkTransient(err error) error {
 	var status apierrors.APIStatus
 	switch {
@@ -234,17 +237,16 @@ func MarkTransient(err error) error {
 	}
 }
 
-// eventName is the object's name and a moment in hexadecimal nanoseconds; the name is shortened where both would be
-// too long for an object.
+// eventName joins the name of the object, shortened if necessary, and a time in hexadecimal nanoseconds.
 func eventName(object string, nanoseconds int64) string {
-	moment := strconv.FormatInt(nanoseconds, 16)
-	if room := nameLimit - len(moment) - 1; len(object) > room {
+	suffix := strconv.FormatInt(nanoseconds, 16)
+	if room := nameLimit - len(suffix) - 1; len(object) > room {
 		object = strings.TrimRight(object[:room], "-.")
 	}
-	return object + "." + moment
+	return object + "." + suffix
 }
 
-// Keys are the objects that are remembered.
+// Keys returns the objects that have remembered texts.
 func (r *Recorder) Keys() []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()

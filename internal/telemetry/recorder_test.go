@@ -24,13 +24,13 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// apiServer keeps events the way a server does, and counts its requests.
+// apiServer is a fake API server that stores events and records its requests.
 type apiServer struct {
 	mu       sync.Mutex
 	events   map[string]*corev1.Event
 	requests []string
-	fail     []error // of the next requests
-	lose     bool    // the next creation works, but its answer is lost
+	fail     []error // the results of the next requests
+	lose     bool    // the next creation succeeds, but its response is lost
 }
 
 var _ EventWriter = client.Client(nil)
@@ -91,8 +91,8 @@ func (s *apiServer) Patch(_ context.Context, obj client.Object, patch client.Pat
 	return json.Unmarshal(data, event)
 }
 
-// told are the events as "count type message".
-func (s *apiServer) told() map[string]int32 {
+// eventCounts returns the counts of the events by "type message".
+func (s *apiServer) eventCounts() map[string]int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[string]int32{}
@@ -102,14 +102,14 @@ func (s *apiServer) told() map[string]int32 {
 	return out
 }
 
-func recording(t *testing.T) (*Recorder, *apiServer, *safeBuffer) {
+func newTestRecorder(t *testing.T) (*Recorder, *apiServer, *safeBuffer) {
 	t.Helper()
-	o, _, logged := posting(t)
+	o, _, logged := startOutbox(t)
 	server := &apiServer{events: map[string]*corev1.Event{}}
 	return NewRecorder(server, o, clock.RealClock{}, ""), server, logged
 }
 
-func about(name string) corev1.ObjectReference {
+func objectRef(name string) corev1.ObjectReference {
 	return corev1.ObjectReference{
 		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Namespace: "shop", Name: name,
 		UID: types.UID("uid-of-" + name), ResourceVersion: "42",
@@ -122,15 +122,15 @@ func normal(message string) release.Event {
 
 func TestAnEventHasTheFormThatUsersKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, server, _ := recording(t)
+		r, server, _ := newTestRecorder(t)
 		began := time.Now()
-		r.Event(t.Context(), about("cart"), normal("Advance cart.shop canary weight 20"))
+		r.Event(t.Context(), objectRef("cart"), normal("Advance cart.shop canary weight 20"))
 		synctest.Wait()
 
 		name := fmt.Sprintf("cart.%x", began.UnixNano())
 		want := map[string]*corev1.Event{name: {
 			ObjectMeta:          metav1.ObjectMeta{Namespace: "shop", Name: name},
-			InvolvedObject:      about("cart"),
+			InvolvedObject:      objectRef("cart"),
 			Reason:              "Synced",
 			Message:             "Advance cart.shop canary weight 20",
 			Source:              corev1.EventSource{Component: "flagger"},
@@ -147,34 +147,34 @@ func TestAnEventHasTheFormThatUsersKnow(t *testing.T) {
 // W42: one reason for all events makes the usual recorder merge the tenth text and drop the twenty-sixth.
 func TestEveryTextOfALongRunIsWrittenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, server, _ := recording(t)
+		r, server, _ := newTestRecorder(t)
 		want := map[string]int32{}
 		for i := range 300 {
 			text := fmt.Sprintf("Advance cart.shop canary weight %d", i)
 			want["Normal "+text] = 1
-			r.Event(t.Context(), about("cart"), normal(text))
+			r.Event(t.Context(), objectRef("cart"), normal(text))
 		}
 		synctest.Wait()
-		expect(t, "events", server.told(), want)
+		expect(t, "events", server.eventCounts(), want)
 		expect(t, "requests", len(server.requests), 300)
-		if kept := len(r.texts[named("cart")].records); kept != maxTexts {
-			t.Errorf("texts remembered: %d, want %d", kept, maxTexts)
+		if got := len(r.texts[shopRelease("cart")].records); got != maxTexts {
+			t.Errorf("texts remembered: %d, want %d", got, maxTexts)
 		}
 	})
 }
 
 func TestARepeatedTextRaisesTheCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, server, _ := recording(t)
+		r, server, _ := newTestRecorder(t)
 		began := time.Now()
-		r.Event(t.Context(), about("cart"), normal("again"))
-		pass(time.Minute)
-		r.Event(t.Context(), about("cart"), normal("again"))
+		r.Event(t.Context(), objectRef("cart"), normal("again"))
+		advanceTime(time.Minute)
+		r.Event(t.Context(), objectRef("cart"), normal("again"))
 		warning := normal("again")
 		warning.Type = release.Warning
-		r.Event(t.Context(), about("cart"), warning)
+		r.Event(t.Context(), objectRef("cart"), warning)
 		synctest.Wait() // messages of two releases have no order
-		r.Event(t.Context(), about("till"), normal("again"))
+		r.Event(t.Context(), objectRef("till"), normal("again"))
 		synctest.Wait()
 
 		expect(t, "requests", strings.Join(server.requests, " "), "create patch create create")
@@ -186,112 +186,112 @@ func TestARepeatedTextRaisesTheCount(t *testing.T) {
 	})
 }
 
-func TestAnObjectMadeAgainHasEventsOfItsOwn(t *testing.T) {
+func TestARecreatedObjectHasItsOwnEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, server, _ := recording(t)
-		young := about("cart")
-		young.UID = "another"
-		r.Event(t.Context(), about("cart"), normal("again"))
-		r.Event(t.Context(), young, normal("again"))
-		r.Forget(named("cart"))
-		r.Event(t.Context(), young, normal("again"))
+		r, server, _ := newTestRecorder(t)
+		recreated := objectRef("cart")
+		recreated.UID = "another"
+		r.Event(t.Context(), objectRef("cart"), normal("again"))
+		r.Event(t.Context(), recreated, normal("again"))
+		r.Forget(shopRelease("cart"))
+		r.Event(t.Context(), recreated, normal("again"))
 		synctest.Wait()
 		expect(t, "requests", strings.Join(server.requests, " "), "create create create")
 		expect(t, "different events", len(server.events), 3)
 	})
 }
 
-// What ends late must not make the recorder remember what it was told to forget: nobody tells it again.
+// A late event must not make the recorder remember an object after Forget, which is not called again.
 func TestALateEventIsWrittenAndNotRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, server, _ := recording(t)
-		r.Event(t.Context(), about("cart"), normal("begins"))
-		r.LateEvent(t.Context(), about("cart"), normal("not sent"))
-		r.LateEvent(t.Context(), about("cart"), normal("not sent"))
-		r.Forget(named("cart"))
-		r.LateEvent(t.Context(), about("cart"), normal("not sent, too"))
+		r, server, _ := newTestRecorder(t)
+		r.Event(t.Context(), objectRef("cart"), normal("begins"))
+		r.LateEvent(t.Context(), objectRef("cart"), normal("not sent"))
+		r.LateEvent(t.Context(), objectRef("cart"), normal("not sent"))
+		r.Forget(shopRelease("cart"))
+		r.LateEvent(t.Context(), objectRef("cart"), normal("not sent, too"))
 		synctest.Wait()
-		expect(t, "events", server.told(), map[string]int32{"Normal begins": 1, "Normal not sent": 2, "Normal not sent, too": 1})
+		expect(t, "events", server.eventCounts(), map[string]int32{"Normal begins": 1, "Normal not sent": 2, "Normal not sent, too": 1})
 		expect(t, "objects that are remembered", len(r.texts), 0)
 	})
 }
 
 func TestAnEventThatExpiredIsCreatedWithItsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, server, _ := recording(t)
-		r.Event(t.Context(), about("cart"), normal("again"))
+		r, server, _ := newTestRecorder(t)
+		r.Event(t.Context(), objectRef("cart"), normal("again"))
 		synctest.Wait()
 		clear(server.events)
-		r.Event(t.Context(), about("cart"), normal("again"))
+		r.Event(t.Context(), objectRef("cart"), normal("again"))
 		synctest.Wait()
-		expect(t, "events", server.told(), map[string]int32{"Normal again": 2})
+		expect(t, "events", server.eventCounts(), map[string]int32{"Normal again": 2})
 	})
 }
 
-func TestAnEventSurvivesAnAPIServerThatIsAway(t *testing.T) {
+func TestAnEventIsRetriedWhileTheAPIServerIsUnavailable(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail []error
 		lose bool
 		want string
 		lost bool
 	}{
-		"away":          {fail: []error{errors.New("connection refused"), errors.New("connection refused")}, want: "create create create"},
+		"unavailable":   {fail: []error{errors.New("connection refused"), errors.New("connection refused")}, want: "create create create"},
 		"busy":          {fail: []error{apierrors.NewTooManyRequests("later", 1)}, want: "create create"},
 		"broken":        {fail: []error{apierrors.NewInternalError(errors.New("etcd"))}, want: "create create"},
-		"answer lost":   {lose: true, want: "create create"},
+		"response lost": {lose: true, want: "create create"},
 		"not permitted": {fail: []error{apierrors.NewForbidden(eventResource, "x", errors.New("no"))}, want: "create", lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r, server, logged := recording(t)
+				r, server, logged := newTestRecorder(t)
 				server.fail, server.lose = test.fail, test.lose
-				r.Event(t.Context(), about("cart"), normal("text"))
-				pass(time.Minute)
+				r.Event(t.Context(), objectRef("cart"), normal("text"))
+				advanceTime(time.Minute)
 				expect(t, "requests", strings.Join(server.requests, " "), test.want)
 				if lost := len(server.events) == 0; lost != test.lost {
 					t.Errorf("lost: %v, want %v", lost, test.lost)
 				}
-				if told := strings.Contains(logged.String(), `Kubernetes event \"text\"`); told != test.lost {
-					t.Errorf("told in the log that it is lost: %v, want %v: %s", told, test.lost, logged)
+				if reported := strings.Contains(logged.String(), `Kubernetes event \"text\"`); reported != test.lost {
+					t.Errorf("the log reports the lost event: %v, want %v: %s", reported, test.lost, logged)
 				}
 			})
 		})
 	}
 }
 
-// Neither the API server nor a receiver that users chose delays what goes to the other.
+// The API server does not delay messages to webhooks, and a webhook does not delay Kubernetes events.
 func TestEventsKeepTheirOrderAndWaitForNoHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, server, _ := recording(t)
+		r, server, _ := newTestRecorder(t)
 		server.fail = []error{errors.New("connection refused")}
 		began := time.Now()
-		hooks := &lines{}
+		hooks := &textLog{}
 		hook := func(err error) func(context.Context) error {
 			return func(context.Context) error {
 				hooks.add(time.Since(began).String())
 				return err
 			}
 		}
-		r.Event(t.Context(), about("cart"), normal("first"))
-		r.outbox.Post(named("cart"), "event hook", hook(Transient(errors.New("busy"))))
-		r.Event(t.Context(), about("cart"), normal("second"))
+		r.Event(t.Context(), objectRef("cart"), normal("first"))
+		r.outbox.Post(shopRelease("cart"), "event hook", hook(Transient(errors.New("busy"))))
+		r.Event(t.Context(), objectRef("cart"), normal("second"))
 		synctest.Wait()
-		expect(t, "hooks while the API server is away", hooks.list(), []string{"0s"})
-		expect(t, "events while it is away", len(server.told()), 0)
-		pass(2 * time.Second)
-		expect(t, "events while the hook is tried again", len(server.told()), 2)
+		expect(t, "hooks while the API server is unavailable", hooks.list(), []string{"0s"})
+		expect(t, "events while it is unavailable", len(server.eventCounts()), 0)
+		advanceTime(2 * time.Second)
+		expect(t, "events while the hook is tried again", len(server.eventCounts()), 2)
 		expect(t, "requests", strings.Join(server.requests, " "), "create create create")
-		pass(time.Minute)
+		advanceTime(time.Minute)
 	})
 }
 
-func TestASilentEventIsNeitherLoggedNorWritten(t *testing.T) {
+func TestAnAlertOnlyEventIsNeitherLoggedNorWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, server, _ := recording(t)
+		r, server, _ := newTestRecorder(t)
 		logger, logged := testLogger(t)
 		silent := normal("only an alert")
 		silent.AlertOnly = true
-		r.Event(log.IntoContext(t.Context(), logger), about("cart"), silent)
+		r.Event(log.IntoContext(t.Context(), logger), objectRef("cart"), silent)
 		synctest.Wait()
 		expect(t, "requests", len(server.requests), 0)
 		expect(t, "logged", logged.String(), "")
@@ -308,7 +308,7 @@ func TestTheLogLevelFollowsTheTypeOfTheEvent(t *testing.T) {
 		t.Run(level, func(t *testing.T) {
 			logger, logged := testLogger(t)
 			r := NewRecorder(&apiServer{}, NewOutbox(clock.RealClock{}, logger), clock.RealClock{}, "")
-			r.Event(log.IntoContext(t.Context(), logger.WithValues("run", "r1")), about("cart"), event)
+			r.Event(log.IntoContext(t.Context(), logger.WithValues("run", "r1")), objectRef("cart"), event)
 			var line map[string]string
 			if err := json.Unmarshal([]byte(logged.String()), &line); err != nil {
 				t.Fatalf("%v: %s", err, logged)
@@ -323,7 +323,7 @@ func TestTheLogLevelFollowsTheTypeOfTheEvent(t *testing.T) {
 	}
 }
 
-func TestNamesAndTextsHaveBounds(t *testing.T) {
+func TestEventNamesAndTextsAreBounded(t *testing.T) {
 	long := strings.Repeat("a", 235) + ".b" + strings.Repeat("c", 16) // 253: as long as a name can be
 	name := eventName(long, 0x18f0000000000000)
 	expect(t, "name", name, strings.Repeat("a", 235)+".18f0000000000000")

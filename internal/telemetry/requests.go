@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// CountRequests counts what goes to the API server in serin_api_requests_total. It is a rest.Config's WrapTransport.
+// CountRequests counts the requests to the API server in serin_api_requests_total. It is used as WrapTransport of a rest.Config.
 func (m *Metrics) CountRequests(next http.RoundTripper) http.RoundTripper {
 	return requestCounter{metrics: m, next: next}
 }
@@ -18,7 +18,7 @@ type requestCounter struct {
 
 func (c requestCounter) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := c.next.RoundTrip(request)
-	code := "none" // no answer came
+	code := "none" // there was no response
 	if err == nil {
 		code = strconv.Itoa(response.StatusCode)
 	}
@@ -27,8 +27,8 @@ func (c requestCounter) RoundTrip(request *http.Request) (*http.Response, error)
 	return response, err
 }
 
-// verbAndResource reads a request to the API server the way its audit log names it. The resource is the plural, with
-// the subresource where there is one; what is not a resource (discovery, version, health) is "none".
+// verbAndResource names a request to the API server like its audit log does. The resource is the plural, with the
+// subresource if there is one; for other paths (discovery, version, health) it is "none".
 func verbAndResource(request *http.Request) (verb, resource string) {
 	rest, ok := resourcePath(request.URL.Path)
 	if !ok || rest[0] == "" {
@@ -69,13 +69,13 @@ func verbAndResource(request *http.Request) (verb, resource string) {
 	return verb, resource
 }
 
-// resourcePath is what follows /api/VERSION/ or /apis/GROUP/VERSION/, in pieces, at least one. An address may have a
-// path of its own before that (a proxy's), so the first of the two words counts.
+// resourcePath returns the segments after /api/VERSION/ or /apis/GROUP/VERSION/, at least one. The server's address may have a
+// path of its own in front of them (a proxy's), so the first segment named api or apis counts.
 func resourcePath(path string) ([]string, bool) {
-	pieces := strings.Split(strings.Trim(path, "/"), "/")
-	for i, piece := range pieces {
+	segments := strings.Split(strings.Trim(path, "/"), "/")
+	for i, segment := range segments {
 		skip := 0
-		switch piece {
+		switch segment {
 		case "api":
 			skip = 2
 		case "apis":
@@ -83,10 +83,10 @@ func resourcePath(path string) ([]string, bool) {
 		default:
 			continue
 		}
-		if len(pieces) <= i+skip {
+		if len(segments) <= i+skip {
 			return nil, false
 		}
-		return pieces[i+skip:], true
+		return segments[i+skip:], true
 	}
 	return nil, false
 }

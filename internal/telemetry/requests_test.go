@@ -44,7 +44,7 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-func TestRequestsAreCountedWithWhatCameBack(t *testing.T) {
+func TestRequestsAreCountedWithTheirResponseCode(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)
 	cause := errors.New("connection refused")
@@ -62,7 +62,7 @@ func TestRequestsAreCountedWithWhatCameBack(t *testing.T) {
 		next := transport(func(*http.Request) (*http.Response, error) { return test.response, test.err })
 		response, err := m.CountRequests(next).RoundTrip(request)
 		if response != test.response || !errors.Is(err, test.err) {
-			t.Errorf("got %v, %v; want what the transport gave: %v, %v", response, err, test.response, test.err)
+			t.Errorf("got %v, %v; want the result of the transport: %v, %v", response, err, test.response, test.err)
 		}
 		if response != nil {
 			_ = response.Body.Close()

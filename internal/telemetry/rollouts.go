@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// rolloutSeries are the series about Rollouts. Names, labels and meanings are those that dashboards and alerts of Argo's users
-// rely on; they end with their object.
+// rolloutSeries are the series about Rollouts. They have the names, labels and meanings that dashboards and alerts of Argo's
+// users rely on, and end when their object is deleted.
 type rolloutSeries struct {
 	controller      *prometheus.GaugeVec
 	info            *prometheus.GaugeVec
@@ -27,17 +27,17 @@ type rolloutSeries struct {
 
 	mu    sync.Mutex
 	shown map[types.NamespacedName]Rollout
-	// countedEvents are the events that were counted of each Rollout that exists.
+	// countedEvents are the events with a series, for each existing Rollout.
 	countedEvents map[types.NamespacedName]map[eventLabels]bool
 }
 
-// eventLabels are those of an event counter beside its object.
+// eventLabels are the labels of an event counter in addition to those of its object.
 type eventLabels struct{ kind, reason string }
 
 // rolloutPhases are the values of the label phase.
 var rolloutPhases = []string{"Completed", "Progressing", "Paused", "Timeout", "Error", "Abort", "InvalidSpec"}
 
-// releaseBuckets are for how long a release takes: from seconds to a day.
+// releaseBuckets are the buckets for the duration of a release, from seconds to a day.
 var releaseBuckets = []float64{10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400}
 
 func newRolloutSeries(d declaration) *rolloutSeries {
@@ -64,17 +64,16 @@ func newRolloutSeries(d declaration) *rolloutSeries {
 	}
 }
 
-// Rollout is what the metrics show of one Rollout.
+// Rollout is the state of one Rollout that the metrics show.
 type Rollout struct {
 	Namespace, Name string
-	// Strategy is canary, blueGreen or none; Router the name of the router where dashboards know it; Phase where it is.
+	// Strategy is canary, blueGreen or none; Router is the traffic router, if dashboards know its name; Phase is the current phase.
 	Strategy, Router, Phase     string
 	Desired, Available, Updated int32
 }
 
-// StartRollout begins the series of a Rollout. Until then, and again after ForgetRollout, nothing is recorded of it: a
-// notification that is given up, or the reconciliation that finds the Rollout gone, ends after the Rollout does, and its
-// series would never end.
+// StartRollout begins the series of a Rollout. Nothing is recorded before it and after ForgetRollout: a notification that is
+// given up, or the reconciliation that finds the Rollout deleted, ends after the Rollout, and its series would never end.
 func (m *Metrics) StartRollout(namespace, name string) {
 	m.rollouts.mu.Lock()
 	defer m.rollouts.mu.Unlock()
@@ -87,16 +86,16 @@ func (r *rolloutSeries) startRollout(key types.NamespacedName) {
 	}
 }
 
-// recordExisting calls f unless the Rollout is gone. What f records, ForgetRollout deletes.
-func (r *rolloutSeries) recordExisting(namespace, name string, f func(told map[eventLabels]bool)) {
+// recordExisting calls f unless the Rollout is deleted. ForgetRollout deletes the series that f records.
+func (r *rolloutSeries) recordExisting(namespace, name string, f func(countedEvents map[eventLabels]bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if told := r.countedEvents[types.NamespacedName{Namespace: namespace, Name: name}]; told != nil {
-		f(told)
+	if countedEvents := r.countedEvents[types.NamespacedName{Namespace: namespace, Name: name}]; countedEvents != nil {
+		f(countedEvents)
 	}
 }
 
-// SetRollout shows the state of a Rollout, which exists. Showing the same state again changes nothing.
+// SetRollout exports the state of an existing Rollout. It is idempotent.
 func (m *Metrics) SetRollout(r Rollout) {
 	m.rollouts.mu.Lock()
 	defer m.rollouts.mu.Unlock()
@@ -115,11 +114,11 @@ func (m *Metrics) SetRollout(r Rollout) {
 	}
 	m.rollouts.info.WithLabelValues(r.Namespace, r.Name, r.Strategy, r.Router, r.Phase).Set(1)
 	for _, phase := range rolloutPhases {
-		is := 0.0
+		value := 0.0
 		if phase == r.Phase {
-			is = 1
+			value = 1
 		}
-		m.rollouts.phase.WithLabelValues(r.Namespace, r.Name, r.Strategy, phase).Set(is)
+		m.rollouts.phase.WithLabelValues(r.Namespace, r.Name, r.Strategy, phase).Set(value)
 	}
 	m.rollouts.desired.WithLabelValues(r.Namespace, r.Name).Set(float64(r.Desired))
 	m.rollouts.available.WithLabelValues(r.Namespace, r.Name).Set(float64(r.Available))
@@ -127,34 +126,37 @@ func (m *Metrics) SetRollout(r Rollout) {
 	m.rollouts.updated.WithLabelValues(r.Namespace, r.Name).Set(float64(r.Updated))
 }
 
-// rolloutReconciled records a reconciliation of a Rollout.
-func (m *Metrics) rolloutReconciled(key types.NamespacedName, took time.Duration) {
+// recordRolloutReconciliation records a reconciliation of a Rollout.
+func (m *Metrics) recordRolloutReconciliation(key types.NamespacedName, took time.Duration) {
 	m.rollouts.recordExisting(key.Namespace, key.Name, func(map[eventLabels]bool) {
 		m.rollouts.reconciliations.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
 	})
 }
 
-// rolloutFailed counts a reconciliation of a Rollout that failed.
-func (m *Metrics) rolloutFailed(key types.NamespacedName) {
-	m.rollouts.recordExisting(key.Namespace, key.Name, func(map[eventLabels]bool) { m.rollouts.failures.WithLabelValues(key.Namespace, key.Name).Inc() })
+// countRolloutFailure counts a failed reconciliation of a Rollout.
+func (m *Metrics) countRolloutFailure(key types.NamespacedName) {
+	m.rollouts.recordExisting(key.Namespace, key.Name, func(map[eventLabels]bool) {
+		m.rollouts.failures.WithLabelValues(key.Namespace, key.Name).Inc()
+	})
 }
 
 // CountRolloutEvent counts an event about a Rollout.
 func (m *Metrics) CountRolloutEvent(namespace, name, kind, reason string) {
-	m.rollouts.recordExisting(namespace, name, func(told map[eventLabels]bool) {
-		told[eventLabels{kind, reason}] = true
+	m.rollouts.recordExisting(namespace, name, func(countedEvents map[eventLabels]bool) {
+		countedEvents[eventLabels{kind, reason}] = true
 		m.rollouts.events.WithLabelValues(namespace, name, kind, reason).Inc()
 	})
 }
 
-// RecordRolloutRelease records how long a release took in all, and for how long people held it; status says how it ended.
-func (m *Metrics) RecordRolloutRelease(status string, took, held time.Duration) {
+// RecordRolloutRelease records the total duration of a release and the time for which users paused it; status is the result
+// of the release.
+func (m *Metrics) RecordRolloutRelease(status string, took, paused time.Duration) {
 	m.rollouts.duration.WithLabelValues(status).Observe(took.Seconds())
-	m.rollouts.progression.WithLabelValues(status).Observe(max(took-held, 0).Seconds())
-	m.rollouts.pausedDuration.WithLabelValues(status).Observe(held.Seconds())
+	m.rollouts.progression.WithLabelValues(status).Observe(max(took-paused, 0).Seconds())
+	m.rollouts.pausedDuration.WithLabelValues(status).Observe(paused.Seconds())
 }
 
-// ForgetRollout ends the series of a Rollout that is gone. Each is deleted by all of its labels: a partial match visits the
+// ForgetRollout ends the series of a deleted Rollout. It deletes each series by all of its labels: a partial match visits the
 // series of all Rollouts.
 func (m *Metrics) ForgetRollout(namespace, name string) {
 	r := m.rollouts
@@ -170,16 +172,16 @@ func (m *Metrics) ForgetRollout(namespace, name string) {
 	}
 	r.reconciliations.DeleteLabelValues(namespace, name)
 	r.failures.DeleteLabelValues(namespace, name)
-	for told := range r.countedEvents[key] {
-		r.events.DeleteLabelValues(namespace, name, told.kind, told.reason)
+	for event := range r.countedEvents[key] {
+		r.events.DeleteLabelValues(namespace, name, event.kind, event.reason)
 	}
 	delete(r.shown, key)
 	delete(r.countedEvents, key)
 	m.ForgetNotifications(key)
 }
 
-func (r *rolloutSeries) dropPhases(of Rollout) {
+func (r *rolloutSeries) dropPhases(shown Rollout) {
 	for _, phase := range rolloutPhases {
-		r.phase.DeleteLabelValues(of.Namespace, of.Name, of.Strategy, phase)
+		r.phase.DeleteLabelValues(shown.Namespace, shown.Name, shown.Strategy, phase)
 	}
 }

@@ -49,16 +49,16 @@ func TestARolloutShowsTheSeriesThatDashboardsRead(t *testing.T) {
 	expect(t, "series", series(t, registry), want)
 
 	m.ForgetRollout("shop", "cart")
-	left := slices.DeleteFunc(series(t, registry), func(line string) bool { return !strings.Contains(line, `name="cart"`) })
-	expect(t, "series of a Rollout that is gone", left, []string{})
+	remaining := slices.DeleteFunc(series(t, registry), func(line string) bool { return !strings.Contains(line, `name="cart"`) })
+	expect(t, "series of a deleted Rollout", remaining, []string{})
 
-	// The reconciliation that finds it gone ends after that, and so do notifications.
+	// The reconciliation that finds it deleted ends after that, and so do notifications.
 	m.RecordReconciliation(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"}, time.Second)
 	m.CountReconcileFailure(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"})
 	m.CountRolloutEvent("shop", "cart", "Warning", "NotificationFailed")
-	left = slices.DeleteFunc(series(t, registry), func(line string) bool { return !strings.Contains(line, `name="cart"`) })
-	expect(t, "series that came back", left, []string{})
+	remaining = slices.DeleteFunc(series(t, registry), func(line string) bool { return !strings.Contains(line, `name="cart"`) })
+	expect(t, "series after late records", remaining, []string{})
 	if len(m.rollouts.shown)+len(m.rollouts.countedEvents) != 0 {
-		t.Errorf("left behind: %v %v", m.rollouts.shown, m.rollouts.countedEvents)
+		t.Errorf("state that remains: %v %v", m.rollouts.shown, m.rollouts.countedEvents)
 	}
 }

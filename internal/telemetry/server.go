@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The limits of a Server. A profile or a large scrape may take a minute; nobody has a reason to send for long.
+// The timeouts of a Server. The response with a profile or a large scrape may take a minute; requests are short.
 const (
 	readTimeout     = 5 * time.Second
 	writeTimeout    = time.Minute
@@ -31,21 +31,22 @@ const (
 type ServerOptions struct {
 	// Address to listen on, for example ":8080".
 	Address string
-	// MoreAddresses addresses that serve the same.
+	// MoreAddresses are further addresses with the same endpoints.
 	MoreAddresses []string
-	// ProfilingAddress serves /debug/pprof/ when it is not empty: a loopback address with a port, because profiles
-	// show memory and command lines.
+	// ProfilingAddress is the address of /debug/pprof/; empty means off. It must be a loopback address with a port, because
+	// profiles show memory and command lines.
 	ProfilingAddress string
-	// Gatherer of the metrics.
+	// Gatherer is the source of the metrics.
 	Gatherer prometheus.Gatherer
-	// Ready is nil when this replica can work, else the sentence that says what is missing. nil: always ready.
+	// Ready returns nil when this replica can work, else a message for the user about what is missing. A nil function means
+	// always ready.
 	Ready func() error
 }
 
-// Validate says in a sentence for the user what is wrong with the options.
+// Validate returns a message for the user about the first invalid option.
 func (o ServerOptions) Validate() error {
 	if o.Gatherer == nil {
-		return errors.New("the metrics server has no source of metrics")
+		return errors.New("the metrics server has no gatherer of metrics")
 	}
 	if o.ProfilingAddress == "" {
 		return nil
@@ -61,11 +62,11 @@ func (o ServerOptions) Validate() error {
 	return nil
 }
 
-// Server shows health and metrics, and nothing else, on a mux of its own: packages that hang themselves into the
-// process's default mux (profiles, command line) do not show here.
+// Server serves health and metrics on a mux of its own. Packages that register handlers in the default mux of the process
+// (profiles, command line) are therefore not reachable here.
 //
-//   - /healthz: 200 and OK for as long as the process works, then one line for each sentence that was set
-//   - /readyz: 200 and OK, or 503 and why not
+//   - /healthz: 200 and OK while the process works, then one line for each health message
+//   - /readyz: 200 and OK, or 503 and the reason
 //   - /metrics: the metrics
 type Server struct {
 	options ServerOptions
@@ -74,7 +75,7 @@ type Server struct {
 	healthMessages map[string]string
 }
 
-// NewServer makes a server, or returns what Validate says.
+// NewServer returns a server, or the error of Validate.
 func NewServer(options ServerOptions) (*Server, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
@@ -82,20 +83,20 @@ func NewServer(options ServerOptions) (*Server, error) {
 	return &Server{options: options, healthMessages: map[string]string{}}, nil
 }
 
-// SetHealthMessage shows a sentence about the health of the part of that name; an empty one takes it away. Health stays
-// health: a sentence is for people and does not restart the process.
-func (s *Server) SetHealthMessage(name, sentence string) {
+// SetHealthMessage sets the message about the health of the named component; an empty one deletes it. The status code of
+// /healthz remains 200: a message informs users and must not restart the process.
+func (s *Server) SetHealthMessage(name, message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sentence == "" {
+	if message == "" {
 		delete(s.healthMessages, name)
 		return
 	}
-	s.healthMessages[name] = sentence
+	s.healthMessages[name] = message
 }
 
-// Run listens and serves until ctx is done; requests that are under way then have 3 s more. The error is that of
-// listening or serving, nil after ctx is done.
+// Run listens and serves until ctx is done; requests in progress then have 3 s to end. It returns the error of listening or
+// serving, or nil after ctx is done.
 func (s *Server) Run(ctx context.Context) error {
 	handlers := map[string]http.Handler{}
 	for _, address := range append([]string{s.options.Address}, s.options.MoreAddresses...) {
@@ -112,7 +113,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return servers.Wait()
 }
 
-// Handler answers the requests that Run serves on Address and More.
+// Handler returns the handler that Run serves on Address and MoreAddresses.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.healthz)
@@ -127,8 +128,8 @@ func (s *Server) Handler() http.Handler {
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	lines := make([]string, 0, len(s.healthMessages))
-	for name, sentence := range s.healthMessages {
-		lines = append(lines, "\n"+name+": "+sentence)
+	for name, message := range s.healthMessages {
+		lines = append(lines, "\n"+name+": "+message)
 	}
 	s.mu.Unlock()
 	slices.Sort(lines)
@@ -149,10 +150,10 @@ func writeText(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, text) // whoever asked is gone, when this fails
+	_, _ = io.WriteString(w, text) // an error means that the client has disconnected
 }
 
-// profilingHandler has no command line: it may carry secrets.
+// profilingHandler does not serve the command line, which may contain secrets.
 func profilingHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -187,10 +188,10 @@ func serveOn(ctx context.Context, listener net.Listener, handler http.Handler) e
 	case <-ctx.Done():
 	}
 
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	if err := server.Shutdown(ending); err != nil {
-		_ = server.Close() // what did not end in time is cut off
+	if err := server.Shutdown(shutdownCtx); err != nil {
+		_ = server.Close() // closes the connections that did not end in time
 	}
 	if err := <-served; err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve: %w", err)

@@ -31,7 +31,7 @@ func get(t *testing.T, handler http.Handler, path string) (int, string) {
 	return answer.Code, answer.Body.String()
 }
 
-func TestHealthIsOKAndTellsSentences(t *testing.T) {
+func TestHealthIsOKAndShowsMessages(t *testing.T) {
 	s := newServer(t, func() error { return errors.New("not ready, and healthy all the same") })
 	check := func(want string) {
 		t.Helper()
@@ -100,11 +100,11 @@ func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
 		case wrong == "" && err != nil:
 			t.Errorf("%q: %v", address, err)
 		case wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong)):
-			t.Errorf("%q: error %v, want one that says %q", address, err, wrong)
+			t.Errorf("%q: error %v, want one that contains %q", address, err, wrong)
 		}
 	}
 	if _, err := NewServer(ServerOptions{}); err == nil {
-		t.Error("a server without metrics was made")
+		t.Error("a server without metrics was created")
 	}
 }
 
@@ -132,7 +132,7 @@ func TestTheServerAnswersUntilItIsStopped(t *testing.T) {
 	<-began
 	cancel()
 	close(proceed)
-	expect(t, "request under way when the server was stopped", <-slow, "slow")
+	expect(t, "request in progress when the server was stopped", <-slow, "slow")
 	if err := <-done; err != nil {
 		t.Errorf("serve: %v", err)
 	}
@@ -156,7 +156,7 @@ func fetch(t *testing.T, url string) string {
 	return string(body)
 }
 
-func TestRunSaysThatItCannotListen(t *testing.T) {
+func TestRunReturnsTheErrorOfListening(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -169,6 +169,6 @@ func TestRunSaysThatItCannotListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "listen on "+taken.Addr().String()) {
-		t.Errorf("error %v, want that the address is taken", err)
+		t.Errorf("error %v, want an error about the address in use", err)
 	}
 }
