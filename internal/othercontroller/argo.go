@@ -11,10 +11,10 @@ import (
 
 const argoRolloutsImage = "argo-rollouts"
 
-// argoRolloutsFlags are some of Argo Rollouts' that no other program has.
+// argoRolloutsFlags are some flags that only Argo Rollouts has.
 var argoRolloutsFlags = []string{"rollout-resync", "rollout-threads", "analysis-threads", "traefik-api-group"}
 
-// ArgoLeaseName is the name of the leader lease of the Argo Rollouts that serves an instance id.
+// ArgoLeaseName returns the name of the leader election lease of the Argo Rollouts that serves an instance ID.
 func ArgoLeaseName(instanceID string) string {
 	const name = "argo-rollouts-controller-lock"
 	if instanceID == "" {
@@ -23,13 +23,13 @@ func ArgoLeaseName(instanceID string) string {
 	return name + "-" + instanceID
 }
 
-// DetectArgoRollouts is the controller that a Deployment runs, where that is Argo Rollouts.
+// DetectArgoRollouts returns the controller that a Deployment runs, if it is Argo Rollouts.
 func DetectArgoRollouts(d *appsv1.Deployment) (Controller, bool) {
 	return detectController(d, isArgoRollouts)
 }
 
-// isArgoRollouts goes by the image, and where somebody gave that another name by flags that no other program has: Serin
-// has them too.
+// isArgoRollouts recognises Argo Rollouts by its image or, if the image was renamed, by flags that only Argo Rollouts and Serin
+// have. Serin's Deployments are excluded.
 func isArgoRollouts(c *corev1.Container, args []string) bool {
 	if imageName(c.Image) == serinImage || slices.Contains(args, "controller") {
 		return false
@@ -40,26 +40,26 @@ func isArgoRollouts(c *corev1.Container, args []string) bool {
 	})
 }
 
-// MayRunArgoRollouts is false for containers, as decoded JSON, none of which can be Argo Rollouts.
+// MayRunArgoRollouts is like MayRunFlagger, for Argo Rollouts.
 func MayRunArgoRollouts(containers []any) bool {
 	return mayRun(containers, argoRolloutsImage, argoRolloutsFlags)
 }
 
-// ServesInstance is true where an Argo Rollouts acts on objects of that namespace that carry that instance id.
+// ServesInstance reports whether an Argo Rollouts acts on the objects of a namespace with an instance ID.
 func (c Controller) ServesInstance(namespace, instanceID string) bool {
 	id, _ := flagValue(c.Args, "instance-id")
 	return id == instanceID && (!c.isNamespaced() || c.Namespace == namespace)
 }
 
-// isNamespaced is true where it acts on its own namespace only. The flag has no value of its own.
+// isNamespaced reports whether an Argo Rollouts acts on its own namespace only. The boolean flag takes no separate value argument.
 func (c Controller) isNamespaced() bool {
 	return slices.ContainsFunc(c.Args, func(arg string) bool {
 		return slices.Contains([]string{"--namespaced", "--namespaced=true", "-namespaced", "-namespaced=true"}, arg)
 	})
 }
 
-// ArgoRolloutsSigns are the signs that an Argo Rollouts lives that acts on objects of that namespace that carry that instance id.
-// They are those of Acting.
+// ArgoRolloutsSigns returns the signs of a running Argo Rollouts that acts on the objects of a namespace with an instance ID. For
+// the signs see FlaggerSigns.
 func (s Scope) ArgoRolloutsSigns(namespace, instanceID string, deployments []Controller, leases []coordinationv1.Lease, now time.Time) []Candidate {
 	named := slices.DeleteFunc(slices.Clone(leases), func(l coordinationv1.Lease) bool { return l.Name != ArgoLeaseName(instanceID) })
 	return s.actingSigns(deployments, named, now, func(c Controller) bool { return c.ServesInstance(namespace, instanceID) })

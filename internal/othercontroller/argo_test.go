@@ -34,7 +34,7 @@ func TestArgoRolloutsIsRecognised(t *testing.T) {
 				t.Fatal(err)
 			}
 			if containers, _, _ := unstructured.NestedSlice(raw, "spec", "template", "spec", "containers"); tt.want && !MayRunArgoRollouts(containers) {
-				t.Error("overlooked by the quick look")
+				t.Error("MayRunArgoRollouts must be true")
 			}
 		})
 	}
@@ -59,17 +59,17 @@ func TestAnArgoRolloutsActsOnItsInstanceOnly(t *testing.T) {
 		leases      []coordinationv1.Lease
 		want        bool
 	}{
-		{"nobody", "", nil, nil, false},
-		{"one without an id", "", argo(), nil, true},
-		{"one with the same id", "a", argo("--instance-id", "a"), nil, true},
-		{"one with another id", "a", argo("--instance-id=b"), nil, false},
-		{"one of another namespace", "", argo("--namespaced"), nil, false},
-		{"one that says it is not", "", argo("--namespaced=false"), nil, true},
-		{"its lease alone", "", nil, []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "x_1")}, false},
-		{"its lease, held by pods that are going", "", stopped(), []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "rollouts-7_1")}, true},
-		{"its lease, held by nobody of it", "", stopped(), []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "x_1")}, false},
-		{"the lease of another id", "", stopped(), []coordinationv1.Lease{lease("argo-rollouts-controller-lock-b", "rollouts-7_1")}, false},
-		{"the lease of one of another namespace", "", argo("--namespaced"), []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "rollouts-7_1")}, false},
+		{"none", "", nil, nil, false},
+		{"no ID", "", argo(), nil, true},
+		{"the same ID", "a", argo("--instance-id", "a"), nil, true},
+		{"another ID", "a", argo("--instance-id=b"), nil, false},
+		{"namespaced, of another namespace", "", argo("--namespaced"), nil, false},
+		{"explicitly not namespaced", "", argo("--namespaced=false"), nil, true},
+		{"a lease without a Deployment", "", nil, []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "x_1")}, false},
+		{"its lease, held by terminating pods", "", stopped(), []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "rollouts-7_1")}, true},
+		{"its lease, held by another pod", "", stopped(), []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "x_1")}, false},
+		{"the lease of another ID", "", stopped(), []coordinationv1.Lease{lease("argo-rollouts-controller-lock-b", "rollouts-7_1")}, false},
+		{"the lease of a namespaced one of another namespace", "", argo("--namespaced"), []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "rollouts-7_1")}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			signs := Scope{}.ArgoRolloutsSigns("shop", tt.id, tt.deployments, tt.leases, now)

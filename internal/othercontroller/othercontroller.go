@@ -1,7 +1,7 @@
-// Package othercontroller detects another controller that acts on the objects that Serin acts on: Flagger and Argo Rollouts, by
-// what they leave in a cluster while they live.
+// Package othercontroller detects a running Flagger or Argo Rollouts that acts on the same objects as Serin, by its Deployments
+// and leases.
 //
-// It only judges what it is given. It must not know how objects are read, nor what follows for a release.
+// It only evaluates the objects that its caller passes. It must not know how objects are read, nor the consequences for a release.
 package othercontroller
 
 import (
@@ -16,52 +16,52 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// FlaggerLeaseName is the name of Flagger's leader lease.
+// FlaggerLeaseName is the name of Flagger's leader election lease.
 const FlaggerLeaseName = "flagger-leader-election"
 
-// The names of programs, as images have them.
+// The names of the images.
 const (
 	flaggerImage = "flagger"
 	serinImage   = "serin"
 )
 
-// clockSkewTolerance is by how much the clocks of two hosts of a cluster may differ.
+// clockSkewTolerance is the tolerated difference between the clocks of two hosts of a cluster.
 const clockSkewTolerance = 5 * time.Second
 
-// A lease is not believed beyond these bounds. A live holder renews it every few seconds, whatever duration it names, and
-// with a moment near the present; anything else would let whoever may write one Lease claim to act until the year 3000.
+// The bounds of a credible lease. A running holder renews its lease every few seconds, whatever its duration, with a renewal
+// time close to the current time. Without bounds, every user with permission to write a Lease could block Serin for years.
 const (
 	maxLeaseDuration = 2 * time.Minute
 	maxFutureRenewal = time.Minute
 )
 
-// maxLeasesPerNamespace is how many service accounts of one namespace are considered: each costs a request to the API server, and
-// whoever may create Deployments may create thousands. No installation has more.
-const maxLeasesPerNamespace = 4
+// maxAccountsPerNamespace limits the service accounts that are considered per namespace. Each of them costs a request to the API
+// server, and a user with permission to create Deployments could create thousands. No installation has more.
+const maxAccountsPerNamespace = 4
 
 // Controller is a Deployment of a controller.
 type Controller struct {
 	Namespace, Name string
-	// ServiceAccount is the one that its pods run under.
+	// ServiceAccount is the service account of its pods.
 	ServiceAccount string
-	// Args are those that it was started with.
+	// Args is the command line of its container.
 	Args []string
-	// Ready is how many of its pods are.
+	// Ready is the number of its ready pods.
 	Ready int32
 }
 
-// DetectSerin is the controller that a Deployment runs, where that is Serin.
+// DetectSerin returns the controller that a Deployment runs, if it is Serin.
 func DetectSerin(d *appsv1.Deployment) (Controller, bool) { return detectController(d, isSerin) }
 
-// DetectFlagger is the controller that a Deployment runs, where that is Flagger.
+// DetectFlagger returns the controller that a Deployment runs, if it is Flagger.
 func DetectFlagger(d *appsv1.Deployment) (Controller, bool) { return detectController(d, isFlagger) }
 
-func detectController(d *appsv1.Deployment, is func(c *corev1.Container, args []string) bool) (Controller, bool) {
+func detectController(d *appsv1.Deployment, matches func(c *corev1.Container, args []string) bool) (Controller, bool) {
 	for i := range d.Spec.Template.Spec.Containers {
 		c := &d.Spec.Template.Spec.Containers[i]
 		args := expandVariables(slices.Concat(c.Command, c.Args), c.Env)
-		// The load tester is the same program, or has the same name, and is no controller.
-		if !slices.Contains(args, "loadtester") && is(c, args) {
+		// The load tester is the same program, or has the same name, but is not a controller.
+		if !slices.Contains(args, "loadtester") && matches(c, args) {
 			account := d.Spec.Template.Spec.ServiceAccountName
 			return Controller{Namespace: d.Namespace, Name: d.Name, ServiceAccount: cmp.Or(account, "default"), Args: args, Ready: d.Status.ReadyReplicas}, true
 		}
@@ -69,14 +69,14 @@ func detectController(d *appsv1.Deployment, is func(c *corev1.Container, args []
 	return Controller{}, false
 }
 
-// isSerin goes by the last path element of the image, which registries and mirrors keep.
+// isSerin recognises Serin by the last path element of its image, which mirrors of registries retain.
 func isSerin(c *corev1.Container, _ []string) bool { return imageName(c.Image) == serinImage }
 
-// flaggerFlags are some of Flagger's that no other program has.
+// flaggerFlags are some flags that only Flagger has.
 var flaggerFlags = []string{"mesh-provider", "enable-config-tracking", "ingress-annotations-prefix"}
 
-// MayRunFlagger is false for containers, as decoded JSON, none of which can be Flagger. Nearly all Deployments of a cluster
-// are told apart by it without being read.
+// MayRunFlagger returns false for containers, as decoded JSON, none of which can be Flagger. It excludes nearly all Deployments
+// of a cluster without decoding them.
 func MayRunFlagger(containers []any) bool { return mayRun(containers, flaggerImage, flaggerFlags) }
 
 func mayRun(containers []any, name string, flags []string) bool {
@@ -95,7 +95,8 @@ func containsText(args any, flags []string) bool {
 	})
 }
 
-// isFlagger goes by the image too, and where somebody gave that another name by flags that no other program has.
+// isFlagger recognises Flagger by its image or, if the image was renamed, by flags that only Flagger and Serin have. Serin's
+// Deployments are excluded.
 func isFlagger(c *corev1.Container, args []string) bool {
 	if imageName(c.Image) == serinImage || slices.Contains(args, "controller") {
 		return false
@@ -125,15 +126,15 @@ func expandVariables(args []string, env []corev1.EnvVar) []string {
 	return out
 }
 
-// flagValue of a flag, which may have one dash or two, and its value behind a = or as an argument of its own.
+// flagValue returns the value of a flag, which may begin with one dash or two. The value may follow a = or be an argument of its own.
 func flagValue(args []string, flag string) (value string, given bool) {
 	for i, arg := range args {
-		name, behind, assigned := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+		name, assignedValue, assigned := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
 		switch {
 		case name != flag || !strings.HasPrefix(arg, "-"):
 			continue
 		case assigned:
-			return behind, true
+			return assignedValue, true
 		case i+1 < len(args):
 			return args[i+1], true
 		default:
@@ -143,65 +144,65 @@ func flagValue(args []string, flag string) (value string, given bool) {
 	return "", false
 }
 
-// WatchesNamespace is true where the controller acts on objects of that namespace.
+// WatchesNamespace reports whether the controller acts on objects of a namespace.
 func (c Controller) WatchesNamespace(namespace string) bool {
 	only, _ := flagValue(c.Args, "namespace")
 	return only == "" || only == namespace
 }
 
-// Sign that a peer lives.
+// Sign is a sign that another controller is running.
 type Sign struct {
-	// Text names it, for the middle of a sentence; empty: there is none.
+	// Text describes the sign, for the middle of a sentence; empty means that there is none.
 	Text string
-	// Until is when it is over by itself; zero: never.
+	// Until is the time at which the sign expires; zero means never.
 	Until time.Time
 }
 
 // Account is the service account of a controller.
 type Account struct{ Namespace, Name string }
 
-// Candidate is a sign of a controller that counts if the account may do what such a controller does.
+// Candidate is a sign of a controller that counts if the account has the permissions of such a controller.
 type Candidate struct {
 	Sign    Sign
 	Account Account
 }
 
-// Scope is where other controllers are looked for.
+// Scope limits the namespaces in which other controllers are detected.
 type Scope struct {
-	// Namespaces are those that the administrator named, whose Deployments and Leases are believed as they are. Empty: all
-	// namespaces, and nothing is believed of a Deployment but what its service account is permitted.
+	// Namespaces are the namespaces that the administrator has configured; their Deployments and Leases are trusted. Empty means
+	// all namespaces, in which a Deployment counts only if its service account has the permissions of such a controller.
 	Namespaces []string
 }
 
-// FlaggerSigns are the signs that a Flagger lives that acts on objects of that namespace. The first that counts is the one.
+// FlaggerSigns returns the signs of a running Flagger that acts on the objects of a namespace. The first one that counts decides.
 //
-// A sign is a Deployment with ready pods, or one without whose pods still hold the leader lease of its namespace. A Lease
-// without a Deployment is a sign in namespaces that the administrator named only: a Flagger need not have one, and anyone
-// who may write Leases could make it up.
+// A sign is a Deployment with ready pods, or one without ready pods if a pod of it still holds the leader election lease of its
+// namespace. A Lease without a Deployment is a sign only in namespaces that the administrator has configured: not every Flagger
+// has a lease, and every user with permission to write Leases could forge it.
 func (s Scope) FlaggerSigns(namespace string, deployments []Controller, leases []coordinationv1.Lease, now time.Time) []Candidate {
 	return s.actingSigns(deployments, leases, now, func(c Controller) bool { return c.WatchesNamespace(namespace) })
 }
 
-// isNamed is true of a namespace that the administrator named.
-func (s Scope) isNamed(namespace string) bool { return slices.Contains(s.Namespaces, namespace) }
+// isConfigured reports whether the administrator has configured a namespace.
+func (s Scope) isConfigured(namespace string) bool { return slices.Contains(s.Namespaces, namespace) }
 
-// IsTrusted is true of candidates that count whatever their account is permitted.
-func (s Scope) IsTrusted(c Candidate) bool { return s.isNamed(c.Account.Namespace) }
+// IsTrusted reports whether a candidate counts whatever permissions its account has.
+func (s Scope) IsTrusted(c Candidate) bool { return s.isConfigured(c.Account.Namespace) }
 
-// actingSigns are the signs of controllers that serve what is asked about.
+// actingSigns returns the signs of the controllers for which serves returns true.
 func (s Scope) actingSigns(deployments []Controller, leases []coordinationv1.Lease, now time.Time, serves func(Controller) bool) []Candidate {
 	var out []Candidate
 	considered := map[string][]Account{}
-	inOrder := func(a, b Controller) int {
+	byName := func(a, b Controller) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	}
-	for _, d := range slices.SortedFunc(slices.Values(deployments), inOrder) {
+	for _, d := range slices.SortedFunc(slices.Values(deployments), byName) {
 		account := Account{Namespace: d.Namespace, Name: d.ServiceAccount}
 		sign := runningSign(d, leases, now)
 		switch {
-		case sign.Text == "" || !serves(d), len(s.Namespaces) > 0 && !s.isNamed(d.Namespace), slices.Contains(considered[d.Namespace], account):
+		case sign.Text == "" || !serves(d), len(s.Namespaces) > 0 && !s.isConfigured(d.Namespace), slices.Contains(considered[d.Namespace], account):
 			continue
-		case len(considered[d.Namespace]) == maxLeasesPerNamespace:
+		case len(considered[d.Namespace]) == maxAccountsPerNamespace:
 			continue
 		}
 		considered[d.Namespace] = append(considered[d.Namespace], account)
@@ -210,18 +211,18 @@ func (s Scope) actingSigns(deployments []Controller, leases []coordinationv1.Lea
 	for i := range leases {
 		l := &leases[i]
 		until := LeaseHeldUntil(l, now)
-		if !s.isNamed(l.Namespace) || !now.Before(until) {
+		if !s.isConfigured(l.Namespace) || !now.Before(until) {
 			continue
 		}
-		ofDeployment := slices.ContainsFunc(deployments, func(d Controller) bool { return holdsLease(d, l) })
-		if !ofDeployment {
+		hasDeployment := slices.ContainsFunc(deployments, func(d Controller) bool { return holdsLease(d, l) })
+		if !hasDeployment {
 			out = append(out, Candidate{Sign: leaseSign(l, until), Account: Account{Namespace: l.Namespace}})
 		}
 	}
 	return out
 }
 
-// runningSign is the sign that a Deployment's pods live; empty: there is none.
+// runningSign returns the sign that pods of a Deployment are running; empty if there is none.
 func runningSign(d Controller, leases []coordinationv1.Lease, now time.Time) Sign {
 	if d.Ready > 0 {
 		return Sign{Text: fmt.Sprintf("Deployment %s of namespace %s has ready pods", d.Name, d.Namespace)}
@@ -235,7 +236,7 @@ func runningSign(d Controller, leases []coordinationv1.Lease, now time.Time) Sig
 	return Sign{}
 }
 
-// holdsLease is true of a lease in the namespace of a Deployment whose holder is called as a pod of it.
+// holdsLease reports whether the holder of a lease in the namespace of a Deployment has the name of one of its pods.
 func holdsLease(d Controller, l *coordinationv1.Lease) bool {
 	return l.Namespace == d.Namespace && l.Spec.HolderIdentity != nil && strings.HasPrefix(*l.Spec.HolderIdentity, d.Name+"-")
 }
@@ -244,8 +245,8 @@ func leaseSign(l *coordinationv1.Lease, until time.Time) Sign {
 	return Sign{Text: fmt.Sprintf("Lease %s of namespace %s is held by %s", l.Name, l.Namespace, *l.Spec.HolderIdentity), Until: until}
 }
 
-// LeaseHeldUntil is until when a lease is held if nobody renews it; zero for one that nobody holds, or that claims what no live
-// holder writes.
+// LeaseHeldUntil returns the time until which a lease is held unless it is renewed. It is zero for a lease without a holder, or
+// with values that no running holder writes.
 func LeaseHeldUntil(l *coordinationv1.Lease, now time.Time) time.Time {
 	spec := l.Spec
 	if spec.RenewTime == nil || spec.LeaseDurationSeconds == nil || spec.HolderIdentity == nil || *spec.HolderIdentity == "" {

@@ -22,10 +22,10 @@ func deployment(image string, args ...string) *appsv1.Deployment {
 	return d
 }
 
-func TestFlaggerAndSerinAreToldApart(t *testing.T) {
+func TestFlaggerAndSerinAreDistinguished(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
-		of             *appsv1.Deployment
+		deployment     *appsv1.Deployment
 		flagger, serin bool
 	}{
 		{"by its image", deployment("registry.test:5000/mirror/flagger:1.44.0@sha256:00", "-log-level=info"), true, false},
@@ -40,24 +40,24 @@ func TestFlaggerAndSerinAreToldApart(t *testing.T) {
 		{"anything else", deployment("nginx:1", "-namespace=x"), false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(tt.of)
+			raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(tt.deployment)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if containers, _, _ := unstructured.NestedSlice(raw, "spec", "template", "spec", "containers"); tt.flagger && !MayRunFlagger(containers) {
-				t.Error("overlooked by the quick look")
+				t.Error("MayRunFlagger must be true")
 			}
-			if _, is := DetectFlagger(tt.of); is != tt.flagger {
-				t.Errorf("taken for Flagger: %v, want %v", is, tt.flagger)
+			if _, detected := DetectFlagger(tt.deployment); detected != tt.flagger {
+				t.Errorf("detected as Flagger: %v, want %v", detected, tt.flagger)
 			}
-			if _, is := DetectSerin(tt.of); is != tt.serin {
-				t.Errorf("taken for Serin: %v, want %v", is, tt.serin)
+			if _, detected := DetectSerin(tt.deployment); detected != tt.serin {
+				t.Errorf("detected as Serin: %v, want %v", detected, tt.serin)
 			}
 		})
 	}
 }
 
-func TestAControllerOfOneNamespaceWatchesThatOneOnly(t *testing.T) {
+func TestAControllerOfOneNamespaceWatchesOnlyThatNamespace(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
 		want bool
@@ -81,7 +81,7 @@ func TestAControllerOfOneNamespaceWatchesThatOneOnly(t *testing.T) {
 	}
 }
 
-func TestSignsOfALivingController(t *testing.T) {
+func TestSignsOfARunningController(t *testing.T) {
 	now := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 	controller := func(ready int32, args ...string) Controller {
 		return Controller{Namespace: "flagger-system", Name: "flagger", ServiceAccount: "flagger", Args: args, Ready: ready}
@@ -96,51 +96,51 @@ func TestSignsOfALivingController(t *testing.T) {
 		}
 	}
 	leases := func(all ...coordinationv1.Lease) []coordinationv1.Lease { return all }
-	elsewhere := lease(holder, 0, 60)
-	elsewhere.Namespace = "web"
+	otherNamespace := lease(holder, 0, 60)
+	otherNamespace.Namespace = "web"
 	ready := Sign{Text: "Deployment flagger of namespace flagger-system has ready pods"}
-	held := func(left time.Duration) Sign {
-		return Sign{"Lease flagger-leader-election of namespace flagger-system is held by " + holder, now.Add(left)}
+	heldFor := func(remaining time.Duration) Sign {
+		return Sign{"Lease flagger-leader-election of namespace flagger-system is held by " + holder, now.Add(remaining)}
 	}
 	const year = 365 * 24 * time.Hour
 	for _, tt := range []struct {
-		name   string
-		scope  []string
-		seen   []Controller
-		leases []coordinationv1.Lease
-		want   Sign
+		name        string
+		scope       []string
+		controllers []Controller
+		leases      []coordinationv1.Lease
+		want        Sign
 	}{
 		{name: "nothing"},
 		{"ready pods, without a lease", nil, []Controller{controller(1)}, nil, ready},
 		{"no ready pods", nil, []Controller{controller(0)}, nil, Sign{}},
 		{"ready pods for another namespace", nil, []Controller{controller(1, "-namespace=web")}, nil, Sign{}},
 		{"one of two", nil, []Controller{controller(0), controller(1, "-namespace=shop")}, nil, ready},
-		{"a lease alone", nil, nil, leases(lease(holder, 0, 60)), Sign{}},
-		{"a lease of pods that are going, just renewed", nil, []Controller{controller(0)}, leases(lease(holder, 0, 60)), held(65 * time.Second)},
-		{"nearly over", nil, []Controller{controller(0)}, leases(lease(holder, 64*time.Second, 60)), held(time.Second)},
-		{"over", nil, []Controller{controller(0)}, leases(lease(holder, 65*time.Second, 60)), Sign{}},
-		{"given back", nil, []Controller{controller(0)}, leases(lease("", 0, 60)), Sign{}},
-		{"nobody's", nil, []Controller{controller(0)}, leases(coordinationv1.Lease{}), Sign{}},
-		{"held by somebody else", nil, []Controller{controller(0)}, leases(lease("mallory", 0, 60)), Sign{}},
-		{"in another namespace than its Deployment", nil, []Controller{controller(0)}, leases(elsewhere), Sign{}},
+		{"a lease without a Deployment", nil, nil, leases(lease(holder, 0, 60)), Sign{}},
+		{"a lease of terminating pods, just renewed", nil, []Controller{controller(0)}, leases(lease(holder, 0, 60)), heldFor(65 * time.Second)},
+		{"shortly before its expiry", nil, []Controller{controller(0)}, leases(lease(holder, 64*time.Second, 60)), heldFor(time.Second)},
+		{"expired", nil, []Controller{controller(0)}, leases(lease(holder, 65*time.Second, 60)), Sign{}},
+		{"released", nil, []Controller{controller(0)}, leases(lease("", 0, 60)), Sign{}},
+		{"without a holder", nil, []Controller{controller(0)}, leases(coordinationv1.Lease{}), Sign{}},
+		{"held by another pod", nil, []Controller{controller(0)}, leases(lease("mallory", 0, 60)), Sign{}},
+		{"in another namespace than its Deployment", nil, []Controller{controller(0)}, leases(otherNamespace), Sign{}},
 		{"of a Deployment for another namespace", nil, []Controller{controller(0, "-namespace=web")}, leases(lease(holder, 0, 60)), Sign{}},
-		{"for seventy years", nil, []Controller{controller(0)}, leases(lease(holder, 0, 1<<31-1)), held(125 * time.Second)},
+		{"for seventy years", nil, []Controller{controller(0)}, leases(lease(holder, 0, 1<<31-1)), heldFor(125 * time.Second)},
 		{"for seventy years, an hour ago", nil, []Controller{controller(0)}, leases(lease(holder, time.Hour, 1<<31-1)), Sign{}},
 		{"renewed two hundred years from now", nil, []Controller{controller(0)}, leases(lease(holder, -200*year, 60)), Sign{}},
-		{"renewed by a clock that is a little ahead", nil, []Controller{controller(0)}, leases(lease(holder, -30*time.Second, 60)), held(95 * time.Second)},
-		{"for less than no time", nil, []Controller{controller(0)}, leases(lease(holder, 0, -60)), Sign{}},
-		{"a named namespace", []string{"flagger-system"}, []Controller{controller(1)}, nil, ready},
-		{"not a named namespace", []string{"istio-system"}, []Controller{controller(1)}, leases(lease(holder, 0, 60)), Sign{}},
-		{"a lease alone in a named namespace", []string{"flagger-system"}, nil, leases(lease(holder, 0, 60)), held(65 * time.Second)},
-		{"a lease in a named namespace, of one for another", []string{"flagger-system"}, []Controller{controller(1, "-namespace=web")}, leases(lease(holder, 0, 60)), Sign{}},
+		{"renewed by a clock that is a little ahead", nil, []Controller{controller(0)}, leases(lease(holder, -30*time.Second, 60)), heldFor(95 * time.Second)},
+		{"with a negative duration", nil, []Controller{controller(0)}, leases(lease(holder, 0, -60)), Sign{}},
+		{"a configured namespace", []string{"flagger-system"}, []Controller{controller(1)}, nil, ready},
+		{"not a configured namespace", []string{"istio-system"}, []Controller{controller(1)}, leases(lease(holder, 0, 60)), Sign{}},
+		{"a lease without a Deployment in a configured namespace", []string{"flagger-system"}, nil, leases(lease(holder, 0, 60)), heldFor(65 * time.Second)},
+		{"a lease in a configured namespace, of a Deployment for another", []string{"flagger-system"}, []Controller{controller(1, "-namespace=web")}, leases(lease(holder, 0, 60)), Sign{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			scope := Scope{Namespaces: tt.scope}
 			var got Sign
-			if all := scope.FlaggerSigns("shop", tt.seen, tt.leases, now); len(all) > 0 {
+			if all := scope.FlaggerSigns("shop", tt.controllers, tt.leases, now); len(all) > 0 {
 				got = all[0].Sign
 				if scope.IsTrusted(all[0]) != (len(tt.scope) > 0) {
-					t.Errorf("believed without asking: %v", scope.IsTrusted(all[0]))
+					t.Errorf("trusted: %v", scope.IsTrusted(all[0]))
 				}
 			}
 			if got != tt.want {
@@ -150,14 +150,14 @@ func TestSignsOfALivingController(t *testing.T) {
 	}
 }
 
-func TestOneNamespaceCannotHaveManyAccountsConsidered(t *testing.T) {
-	var seen []Controller
+func TestTheAccountsOfOneNamespaceAreLimited(t *testing.T) {
+	var controllers []Controller
 	for i := range 1000 {
-		seen = append(seen, Controller{Namespace: "mallory", Name: fmt.Sprintf("flagger-%d", i), ServiceAccount: fmt.Sprintf("a-%d", i%500), Ready: 1})
+		controllers = append(controllers, Controller{Namespace: "mallory", Name: fmt.Sprintf("flagger-%d", i), ServiceAccount: fmt.Sprintf("a-%d", i%500), Ready: 1})
 	}
-	seen = append(seen, Controller{Namespace: "zz-flagger", Name: "flagger", ServiceAccount: "flagger", Ready: 1})
-	all := Scope{}.FlaggerSigns("shop", seen, nil, time.Now())
-	if len(all) != maxLeasesPerNamespace+1 || all[maxLeasesPerNamespace].Account != (Account{"zz-flagger", "flagger"}) {
-		t.Errorf("considered %+v", all)
+	controllers = append(controllers, Controller{Namespace: "zz-flagger", Name: "flagger", ServiceAccount: "flagger", Ready: 1})
+	all := Scope{}.FlaggerSigns("shop", controllers, nil, time.Now())
+	if len(all) != maxAccountsPerNamespace+1 || all[maxAccountsPerNamespace].Account != (Account{"zz-flagger", "flagger"}) {
+		t.Errorf("got %+v", all)
 	}
 }

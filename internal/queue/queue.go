@@ -1,9 +1,10 @@
-// Package queue is the line in which releases of all kinds wait while as many move as may.
+// Package queue limits the number of releases of all kinds that are in progress. Further releases wait in its queue.
 //
-// How many move is counted from their stored states, so it survives the process and needs no object of its own. What the
-// process has just let start is not in its cache yet: that is held here until it is.
+// It counts the releases in progress from their stored statuses, so that the queue survives the process and needs no object of
+// its own. It remembers only the releases that this process has just started, until they appear in its cache.
 //
-// It must not know what a release does, or when one may start but for its turn: its kinds say who moves and who waits.
+// It must not know what a release does, or its other conditions to start: the kinds report which releases are in progress or
+// waiting.
 package queue
 
 import (
@@ -21,24 +22,25 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// StoredEntry is a release as its stored state has it.
+// StoredEntry is the queue entry of a release according to its stored status.
 type StoredEntry struct {
-	Place   release.QueueEntry
-	Version string
+	Entry   release.QueueEntry
+	Version string // the resourceVersion of the object
 }
 
-// Kind is one of the kinds whose releases share a line.
+// Kind is one of the kinds whose releases share a queue.
 type Kind struct {
 	Name string
-	// List are the releases of a namespace that move or wait, of all namespaces where it is empty; it may give more.
+	// List returns the releases of a namespace, or of all namespaces if it is empty, that are in progress or waiting. It may
+	// return others, too.
 	List func(ctx context.Context, namespace string) ([]StoredEntry, error)
-	// Get is one of them, whatever it does; false: it does not exist.
+	// Get returns one release in any state, and false if it does not exist.
 	Get func(ctx context.Context, key types.NamespacedName) (StoredEntry, bool, error)
-	// Wake brings a release back; nil: none is brought back.
+	// Wake requeues a release; nil means never.
 	Wake func(key types.NamespacedName)
 }
 
-// id of a release.
+// id identifies a release.
 type id struct {
 	kind string
 	types.NamespacedName
@@ -48,202 +50,203 @@ func idOf(p release.QueueEntry) id {
 	return id{p.Kind, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}}
 }
 
-// Queue is that of one process. A nil one limits nothing.
+// Queue is the queue of one process. A nil Queue limits nothing.
 type Queue struct {
 	limits    release.ConcurrencyLimits
 	namespace string
 
 	mu    sync.Mutex
 	kinds map[string]Kind
-	// started are the releases that were let start, by the version of the object that says so; empty while their pass is
-	// under way.
+	// started contains the releases that this process has started, with the resourceVersion that shows it; empty until the
+	// reconciliation has ended.
 	started map[id]string
-	// unwritten is since when those wait whose stored state cannot say it, because its definition drops our part.
+	// unwritten contains the releases whose stored status cannot show that they wait, because the CRD prunes Serin's fields,
+	// with the time since which they wait.
 	unwritten map[id]time.Time
 }
 
-// New is the line of the releases of a namespace, of all where it is empty.
+// New returns the queue of the releases of a namespace, or of all namespaces if it is empty.
 func New(limits release.ConcurrencyLimits, namespace string) *Queue {
 	return &Queue{limits: limits, namespace: namespace, kinds: map[string]Kind{}, started: map[id]string{}, unwritten: map[id]time.Time{}}
 }
 
-// Limits is true where something is limited.
-func (l *Queue) Limits() bool { return l != nil && l.limits.Any() }
+// Limits reports whether there is any limit.
+func (q *Queue) Limits() bool { return q != nil && q.limits.Any() }
 
-// Register lets the releases of a kind count, and wait.
-func (l *Queue) Register(kind Kind) {
-	if !l.Limits() {
+// Register adds a kind, whose releases then count and wait.
+func (q *Queue) Register(kind Kind) {
+	if !q.Limits() {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.kinds[kind.Name] = kind
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.kinds[kind.Name] = kind
 }
 
-// MayStart looks whether a release may start, and takes its place among those that move if so, until Settle says whether it did
-// start. Two that look at once cannot both take the last place. pruned is true of one whose stored state cannot say that it
-// waits. Nil: nothing is limited.
-func (l *Queue) MayStart(ctx context.Context, of release.QueueEntry, pruned bool, now time.Time) (*release.QueueState, error) {
-	if !l.Limits() {
+// MayStart returns the state of a release in the queue. If the release may start, it occupies a slot until RecordOutcome reports
+// whether it has started: two concurrent calls cannot both take the last slot. pruned is true for a release whose stored status
+// cannot show that it waits. The result is nil if there is no limit.
+func (q *Queue) MayStart(ctx context.Context, entry release.QueueEntry, pruned bool, now time.Time) (*release.QueueState, error) {
+	if !q.Limits() {
 		return nil, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	places, err := l.entries(ctx, of.Namespace)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	entries, err := q.entries(ctx, entry.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	key := idOf(of)
-	if since, ok := l.unwritten[key]; ok {
-		of.Since = since
+	key := idOf(entry)
+	if since, ok := q.unwritten[key]; ok {
+		entry.Since = since
 	}
-	if of.Since.IsZero() {
-		of.Since = now
+	if entry.Since.IsZero() {
+		entry.Since = now
 	}
-	turn := l.limits.QueueState(places, of)
+	state := q.limits.QueueState(entries, entry)
 	switch {
-	case turn.Open:
-		l.started[key] = ""
+	case state.Open:
+		q.started[key] = ""
 	case pruned:
-		l.unwritten[key] = of.Since
+		q.unwritten[key] = entry.Since
 	}
-	return &turn, nil
+	return &state, nil
 }
 
-// entries are those of all releases that move or wait, with what the process knows beyond their stored states. Who may not
-// look at all namespaces looks at one.
-func (l *Queue) entries(ctx context.Context, namespace string) ([]release.QueueEntry, error) {
+// entries returns the entries of all releases that are in progress or waiting, according to their stored statuses and the state of
+// this process. A client without permission to list all namespaces lists the given one.
+func (q *Queue) entries(ctx context.Context, namespace string) ([]release.QueueEntry, error) {
 	stored := map[id]StoredEntry{}
-	for _, kind := range l.kinds {
-		all, err := kind.List(ctx, l.namespace)
+	for _, kind := range q.kinds {
+		all, err := kind.List(ctx, q.namespace)
 		if apierrors.IsForbidden(err) {
-			all, err = kind.List(ctx, namespace) // a person may see less than Serin
+			all, err = kind.List(ctx, namespace) // a user of the CLI may have fewer permissions than Serin
 		}
 		switch {
 		case apierrors.IsForbidden(err), apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-			continue // of a kind that is not installed, or that is none of this person's business
+			continue // the kind is not installed, or this user may not read it
 		case err != nil:
 			return nil, err
 		}
 		for _, one := range all {
-			if one.Place.InProgress || one.Place.Waiting {
-				stored[idOf(one.Place)] = one
+			if one.Entry.InProgress || one.Entry.Waiting {
+				stored[idOf(one.Entry)] = one
 			}
 		}
 	}
-	if err := l.addUnstored(ctx, stored); err != nil {
+	if err := q.addUnstored(ctx, stored); err != nil {
 		return nil, err
 	}
-	places := make([]release.QueueEntry, 0, len(stored))
+	entries := make([]release.QueueEntry, 0, len(stored))
 	for _, one := range stored {
-		places = append(places, one.Place)
+		entries = append(entries, one.Entry)
 	}
-	return places, nil
+	return entries, nil
 }
 
-// addUnstored adds what the process knows of releases that their stored states do not say, and forgets what they do.
-func (l *Queue) addUnstored(ctx context.Context, stored map[id]StoredEntry) error {
-	for key, version := range l.started {
-		one, found, err := l.storedEntry(ctx, key, stored)
+// addUnstored adds the state of this process that the stored statuses do not show yet, and drops the state that they show.
+func (q *Queue) addUnstored(ctx context.Context, stored map[id]StoredEntry) error {
+	for key, version := range q.started {
+		one, found, err := q.storedEntry(ctx, key, stored)
 		switch {
 		case err != nil:
 			return err
 		case !found || version != "" && !readyourwrites.IsOlder(one.Version, version):
-			delete(l.started, key) // its stored state says what became of it
+			delete(q.started, key) // its stored status is up to date
 		default:
-			one.Place.InProgress = true
+			one.Entry.InProgress = true
 			stored[key] = one
 		}
 	}
-	for key, since := range l.unwritten {
-		one, found, err := l.storedEntry(ctx, key, stored)
+	for key, since := range q.unwritten {
+		one, found, err := q.storedEntry(ctx, key, stored)
 		if err != nil {
 			return err
 		}
-		if found && !one.Place.InProgress {
-			one.Place.Waiting, one.Place.Since = true, since
+		if found && !one.Entry.InProgress {
+			one.Entry.Waiting, one.Entry.Since = true, since
 			stored[key] = one
 		}
 	}
 	return nil
 }
 
-func (l *Queue) storedEntry(ctx context.Context, key id, stored map[id]StoredEntry) (StoredEntry, bool, error) {
+func (q *Queue) storedEntry(ctx context.Context, key id, stored map[id]StoredEntry) (StoredEntry, bool, error) {
 	if one, ok := stored[key]; ok {
 		return one, true, nil
 	}
-	return l.kinds[key.kind].Get(ctx, key.NamespacedName)
+	return q.kinds[key.kind].Get(ctx, key.NamespacedName)
 }
 
-// Outcome is how a pass ended.
+// Outcome is the result of a reconciliation for the queue.
 type Outcome struct {
-	// Started is the version of an object that says that its release has started in this pass; empty for all others.
+	// Started is the resourceVersion of the object if this reconciliation has started its release, else empty.
 	Started string
-	// Waiting is true of a release that its turn holds.
+	// Waiting is true for a release that waits in the queue.
 	Waiting bool
 }
 
-// Settle ends a pass that came to its end. One that failed leaves its place taken until the next one: what it wrote may stand
-// all the same.
-func (l *Queue) Settle(kind string, key types.NamespacedName, o Outcome) {
-	if !l.Limits() {
+// RecordOutcome records the outcome of a reconciliation that succeeded. It is not called after a failed one, whose release
+// occupies its slot until the next reconciliation: its write may have succeeded all the same.
+func (q *Queue) RecordOutcome(kind string, key types.NamespacedName, o Outcome) {
+	if !q.Limits() {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	of := id{kind, key}
-	switch version, ok := l.started[of]; {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	releaseID := id{kind, key}
+	switch version, ok := q.started[releaseID]; {
 	case o.Started != "":
-		l.started[of] = o.Started
+		q.started[releaseID] = o.Started
 	case ok && version == "":
-		delete(l.started, of)
+		delete(q.started, releaseID)
 	}
 	if !o.Waiting {
-		delete(l.unwritten, of)
+		delete(q.unwritten, releaseID)
 	}
 }
 
-// Forget is for a release that is gone.
-func (l *Queue) Forget(kind string, key types.NamespacedName) {
-	if !l.Limits() {
+// Forget drops the state of a deleted release.
+func (q *Queue) Forget(kind string, key types.NamespacedName) {
+	if !q.Limits() {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.started, id{kind, key})
-	delete(l.unwritten, id{kind, key})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.started, id{kind, key})
+	delete(q.unwritten, id{kind, key})
 }
 
-// Keys are the releases of a kind of which something is known beyond their stored states.
-func (l *Queue) Keys(kind string) []types.NamespacedName {
-	if l == nil {
+// Keys returns the releases of a kind that have state in this process.
+func (q *Queue) Keys(kind string) []types.NamespacedName {
+	if q == nil {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	keys := map[types.NamespacedName]bool{}
-	for _, of := range slices.AppendSeq(slices.Collect(maps.Keys(l.started)), maps.Keys(l.unwritten)) {
-		if of.kind == kind {
-			keys[of.NamespacedName] = true
+	for _, releaseID := range slices.AppendSeq(slices.Collect(maps.Keys(q.started)), maps.Keys(q.unwritten)) {
+		if releaseID.kind == kind {
+			keys[releaseID.NamespacedName] = true
 		}
 	}
 	return slices.Collect(maps.Keys(keys))
 }
 
-// Changed wakes the releases of all kinds that may start because another one moved on.
-func (l *Queue) Changed(ctx context.Context, was, is release.QueueEntry) error {
-	if !l.Limits() || !release.FreesSlot(was, is) {
+// WakeNext requeues the releases of all kinds that may start because a change of another one has freed a slot.
+func (q *Queue) WakeNext(ctx context.Context, before, after release.QueueEntry) error {
+	if !q.Limits() || !release.FreesSlot(before, after) {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	places, err := l.entries(ctx, was.Namespace)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	entries, err := q.entries(ctx, before.Namespace)
 	if err != nil {
 		return err
 	}
-	for _, place := range l.limits.NextToStart(places) {
-		if wake := l.kinds[place.Kind].Wake; wake != nil {
-			wake(types.NamespacedName{Namespace: place.Namespace, Name: place.Name})
+	for _, entry := range q.limits.NextToStart(entries) {
+		if wake := q.kinds[entry.Kind].Wake; wake != nil {
+			wake(types.NamespacedName{Namespace: entry.Namespace, Name: entry.Name})
 		}
 	}
 	return nil

@@ -10,10 +10,10 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// ErrChanged says that an object is not as the decision saw it. The next reconciliation sees it as it is.
-var ErrChanged = errors.New("it has changed since it was looked at")
+// ErrChanged means that an object has changed since the decision was made. The next reconciliation reads its current state.
+var ErrChanged = errors.New("it has changed since it was read")
 
-// Message is the text of an error for users: for an error of the API server, what the server says.
+// Message returns the text of an error for users; for an error of the API server, the message of the server.
 func Message(err error) string {
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return status.ErrStatus.Message
@@ -21,8 +21,8 @@ func Message(err error) string {
 	return err.Error()
 }
 
-// NeedsUser reports whether the user must fix the cause of an error; its text says how. A watch notifies of the fix, except for
-// definitions that are not installed.
+// NeedsUser reports whether the user must fix the cause of an error; the text of the error explains how. A watch notifies Serin
+// of the fix, except for CRDs that are not installed.
 func NeedsUser(err error) bool {
 	for _, cause := range []error{
 		traffic.ErrNotOwned, traffic.ErrUnsupported, traffic.ErrInvalid, traffic.ErrNotInstalled,
@@ -35,13 +35,13 @@ func NeedsUser(err error) bool {
 	return false
 }
 
-// Rejected reports whether the API server rejects a request, because of permissions, quotas or admission. No watch notifies of a
-// change of these.
-func Rejected(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) }
+// IsRejected reports whether the API server rejected a request because of permissions, quotas or admission. No watch notifies
+// Serin when these change.
+func IsRejected(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) }
 
-// Overtaken reports whether an error only says that an object was changed by another client, or by this process a moment ago: the
-// next reconciliation knows it.
-func Overtaken(err error) bool {
+// IsConflict reports whether an error only means that another client, or this process itself, has changed an object since it
+// was read. The next reconciliation reads the change.
+func IsConflict(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, readyourwrites.ErrStale) ||
 		errors.Is(err, ErrChanged) || errors.Is(err, workload.ErrChanged) || errors.Is(err, traffic.ErrChanged)
 }

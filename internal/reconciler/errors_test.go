@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// Each error is either the user's to fix, rejected by the API server, overtaken, or retried with backoff.
+// Each error needs the user, is rejected by the API server, is a conflict, or is retried with backoff.
 func TestErrorsBelongToOneClass(t *testing.T) {
 	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	for _, test := range []struct {
@@ -25,19 +25,19 @@ func TestErrorsBelongToOneClass(t *testing.T) {
 		{workload.ErrUnusable, "user"},
 		{apierrors.NewForbidden(resource, "cart", errors.New("quota")), "rejected"},
 		{apierrors.NewInvalid(schema.GroupKind{}, "cart", nil), "rejected"},
-		{apierrors.NewConflict(resource, "cart", errors.New("changed")), "overtaken"},
-		{apierrors.NewAlreadyExists(resource, "cart"), "overtaken"},
-		{readyourwrites.ErrStale, "overtaken"},
-		{workload.ErrChanged, "overtaken"},
-		{traffic.ErrChanged, "overtaken"},
-		{ErrChanged, "overtaken"},
+		{apierrors.NewConflict(resource, "cart", errors.New("changed")), "conflict"},
+		{apierrors.NewAlreadyExists(resource, "cart"), "conflict"},
+		{readyourwrites.ErrStale, "conflict"},
+		{workload.ErrChanged, "conflict"},
+		{traffic.ErrChanged, "conflict"},
+		{ErrChanged, "conflict"},
 		{apierrors.NewNotFound(resource, "cart"), ""},
 		{traffic.ErrUnreachable, ""},
 		{errors.New("connection refused"), ""},
 	} {
 		wrapped, got := fmt.Errorf("apply: %w", test.err), ""
-		for class, is := range map[string]func(error) bool{"user": NeedsUser, "rejected": Rejected, "overtaken": Overtaken} {
-			if is(wrapped) {
+		for class, matches := range map[string]func(error) bool{"user": NeedsUser, "rejected": IsRejected, "conflict": IsConflict} {
+			if matches(wrapped) {
 				got += class
 			}
 		}

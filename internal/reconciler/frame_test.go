@@ -21,14 +21,14 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// one is a cluster with at most one object.
-type one struct {
+// singleObjectClient is a cluster with at most one object.
+type singleObjectClient struct {
 	client.Client
 	name string
 }
 
-func (o *one) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	if key.Name != o.name {
+func (c *singleObjectClient) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if key.Name != c.name {
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
 	into.SetNamespace(key.Namespace)
@@ -37,13 +37,15 @@ func (o *one) Get(_ context.Context, key client.ObjectKey, into client.Object, _
 	return nil
 }
 
-func (o *one) Create(context.Context, client.Object, ...client.CreateOption) error { return nil }
+func (c *singleObjectClient) Create(context.Context, client.Object, ...client.CreateOption) error {
+	return nil
+}
 
-// TestNothingOutlivesItsObject has ten thousand objects come and go. Some panic, all are told about.
+// TestNothingOutlivesItsObject creates and deletes ten thousand objects. All have events, and the reconciliations of some panic.
 func TestNothingOutlivesItsObject(t *testing.T) {
 	for _, kind := range []string{"AnalysisRun", "Experiment"} {
 		t.Run(kind, func(t *testing.T) {
-			cluster, registry := &one{}, prometheus.NewRegistry()
+			cluster, registry := &singleObjectClient{}, prometheus.NewRegistry()
 			outbox := telemetry.NewOutbox(clock.RealClock{}, logr.Discard())
 			f := &Simple[*corev1.ConfigMap, map[string]string]{
 				Frame: Frame[*corev1.ConfigMap, map[string]string]{
@@ -54,18 +56,18 @@ func TestNothingOutlivesItsObject(t *testing.T) {
 				},
 				Recorder: telemetry.NewRecorder(cluster, outbox, clock.RealClock{}, ""),
 			}
-			f.Serving("", "", func(status map[string]string, message string) release.Decision[map[string]string] {
+			f.ServeLabelled("", "", func(status map[string]string, message string) release.Decision[map[string]string] {
 				return release.Decision[map[string]string]{Status: status, Events: []release.Event{{Message: message, Persistent: true}}}
 			}, nil)
 			f.ReconcileObject = func(ctx context.Context, object *corev1.ConfigMap) (reconcile.Result, error) {
 				f.Report(ctx, object, []release.Event{{Message: "it begins"}, {Message: "it waits", Persistent: true}})
 				if object.Name[len(object.Name)-1] == '7' {
-					panic("a fault")
+					panic("a defect")
 				}
 				return reconcile.Result{}, nil
 			}
 			ctx := log.IntoContext(t.Context(), logr.Discard())
-			comeAndGo := func(objects int) {
+			createAndDelete := func(objects int) {
 				for i := range objects {
 					request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("object-", i)}}
 					for _, cluster.name = range []string{request.Name, ""} {
@@ -77,10 +79,10 @@ func TestNothingOutlivesItsObject(t *testing.T) {
 					}
 				}
 			}
-			comeAndGo(10) // what is made once
-			series, heap, goroutines := held(t, registry)
-			comeAndGo(10_000)
-			nowSeries, nowHeap, nowGoroutines := held(t, registry)
+			createAndDelete(10) // allocates everything that is allocated once
+			series, heap, goroutines := resourceUsage(t, registry)
+			createAndDelete(10_000)
+			nowSeries, nowHeap, nowGoroutines := resourceUsage(t, registry)
 			if nowSeries != series {
 				t.Errorf("%d series, %d before", nowSeries, series)
 			}
@@ -90,14 +92,14 @@ func TestNothingOutlivesItsObject(t *testing.T) {
 			if nowGoroutines > goroutines {
 				t.Errorf("%d goroutines, %d before", nowGoroutines, goroutines)
 			}
-			if held := f.Footprint(); len(held) > 0 {
-				t.Errorf("the process still remembers %v", held)
+			if footprint := f.Footprint(); len(footprint) > 0 {
+				t.Errorf("the process still has state of %v", footprint)
 			}
 		})
 	}
 }
 
-func held(t *testing.T, registry *prometheus.Registry) (series, heap, goroutines int) {
+func resourceUsage(t *testing.T, registry *prometheus.Registry) (series, heap, goroutines int) {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
@@ -106,7 +108,7 @@ func held(t *testing.T, registry *prometheus.Registry) (series, heap, goroutines
 	for _, family := range families {
 		series += len(family.GetMetric())
 	}
-	clear(families) // what was gathered is not held by what gathered it
+	clear(families) // the measurement itself must not count
 	runtime.GC()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)

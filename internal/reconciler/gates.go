@@ -10,40 +10,41 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// StatusGate is a gate as the status of a release shows it. It has the fields of the GateStatus of both APIs, which convert to
-// it and from it.
+// StatusGate is a gate in the status of a release. It has the fields of the GateStatus of both APIs, which convert to and from it.
 type StatusGate struct {
 	Name, Verdict, Message, Opener string
 	Value, Limit, Query            string
 	Since, Until                   *metav1.MicroTime
 }
 
-// ExplainAfter is how long a release may wait for something that its status does not say before the status is written only to
-// say it. Values, limits and messages change all the time; they are written along with any other write, and never cause one.
+// ExplainAfter is the time for which a release may wait for something that its status does not show. After it, the status is
+// written only to show the wait. Values, limits and messages change all the time; they are written along with any other write
+// and never cause one.
 const ExplainAfter = 30 * time.Second
 
 // Bounds of the gates in a status.
 const (
 	MaxGates       = 20
 	MaxGateMessage = 200
-	MaxGateName    = 256 // some contain the name of a webhook, which may be as long as a whole Canary
+	MaxGateName    = 256 // some contain the name of a webhook, whose length is not limited
 	MaxGateQuery   = 1 << 10
 )
 
-// Explanations decides when a status is written only to say what its object waits for.
+// Explanations configures when a status is written only to show the reason of a wait.
 type Explanations struct {
-	// WaitsFor returns what a gate waits for, as far as users have to know; empty: for nothing. A gate that is polled is
-	// asked and waits in turns, and waits for the same all the time.
+	// WaitsFor returns the reason for which a gate waits, in the precision that users need; empty means none. A polled gate
+	// alternates between asking and waiting, and must return the same reason in both states.
 	WaitsFor func(StatusGate) string
-	// Detail is a part of the message that users cannot find out otherwise: another detail is explained, too. nil: there is none.
+	// Detail returns a part of the message that users cannot learn otherwise: the status is written when it changes, too. nil
+	// means that there is none.
 	Detail func(StatusGate) string
-	// Complete is true where the status must not show a waiting gate that is not evaluated anymore. Otherwise, such a gate
-	// remains until the next write, unless the object waits for nothing at all.
+	// Complete is true if the status must not show a waiting gate that is no longer evaluated. Otherwise, such a gate remains
+	// until the next write, unless the object waits for nothing at all.
 	Complete bool
 }
 
-// WaitsFor is the usual Explanations.WaitsFor: a gate that time opens needs no explanation, because the write that began its
-// wait shows it.
+// WaitsFor is the usual Explanations.WaitsFor. A gate that time opens needs no explanation: the write that began its wait
+// shows it.
 func WaitsFor(gate StatusGate) string {
 	switch {
 	case gate.Verdict == string(release.Pass) || gate.Verdict == "" || gate.Opener == string(release.ByTime):
@@ -53,38 +54,38 @@ func WaitsFor(gate StatusGate) string {
 	case gate.Opener == string(release.ByCluster):
 		return "cluster"
 	default:
-		return "somebody" // the user, or the recipient of a query
+		return "user-or-answer"
 	}
 }
 
-// Evaluation is a decision, as far as its gates are to be explained.
+// Evaluation is the part of a decision that Explain needs.
 type Evaluation struct {
 	Gates release.Gates
 	// Shown are the gates in the status.
 	Shown []StatusGate
-	// Provisional is true for a decision that another one follows at once: if it evaluated no gates, it ends no wait.
+	// Provisional is true for a decision that another one follows at once. If it has no gates, it does not end a wait.
 	Provisional bool
-	// Pruned is true if the status cannot show gates, because the installed definition drops them.
+	// Pruned is true if the status cannot show gates because the installed CRD prunes them.
 	Pruned bool
 	Now    time.Time
 }
 
-// Explanation is what a status is to show about an evaluation.
+// Explanation contains the gates to show in a status, and when to write it.
 type Explanation struct {
 	Gates []StatusGate
 	// Due is true if the status must be written only because of the gates.
 	Due bool
-	// At is when it will be due, if nothing changes until then; zero: never.
+	// At is the time at which the write becomes due if nothing changes until then; zero means never.
 	At time.Time
 }
 
-// Unsaid reports whether the object waits for something that its status does not show.
-func (e Explanation) Unsaid() bool { return e.Due || !e.At.IsZero() }
+// IsPending reports whether the object waits for something that its status does not show.
+func (e Explanation) IsPending() bool { return e.Due || !e.At.IsZero() }
 
-// including returns the explanation with a wait, which is due after ExplainAfter.
-func (e Explanation) including(w wait, now time.Time) Explanation {
-	switch at := w.unsaid.Add(ExplainAfter); {
-	case w.unsaid.IsZero():
+// withWait adds a wait to the explanation. Its write is due after ExplainAfter.
+func (e Explanation) withWait(w wait, now time.Time) Explanation {
+	switch at := w.unshownSince.Add(ExplainAfter); {
+	case w.unshownSince.IsZero():
 	case !now.Before(at):
 		e.Due = true
 	default:
@@ -93,26 +94,26 @@ func (e Explanation) including(w wait, now time.Time) Explanation {
 	return e
 }
 
-// Explain returns what the status of an object is to show about the gates of a decision, and when that has to be written.
-func (m *Memory[E]) Explain(key types.NamespacedName, of Evaluation) Explanation {
+// Explain returns the gates to show in the status of an object, and when they must be written.
+func (m *Memory[E]) Explain(key types.NamespacedName, evaluation Evaluation) Explanation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, rules := m.entry(key), m.Explanations
-	now := of.Now.Truncate(time.Microsecond) // as the API stores it
+	now := evaluation.Now.Truncate(time.Microsecond) // the precision of the API
 	shown, waits := map[string]StatusGate{}, map[string]wait{}
-	name := numbering{}
-	for _, gate := range of.Shown {
-		shown[name.of(gate.Name)] = gate
+	names := nameCounter{}
+	for _, gate := range evaluation.Shown {
+		shown[names.unique(gate.Name)] = gate
 	}
 	out := Explanation{Gates: []StatusGate{}}
-	name = numbering{}
-	for _, gate := range of.Gates[:min(len(of.Gates), MaxGates)] {
+	names = nameCounter{}
+	for _, gate := range evaluation.Gates[:min(len(evaluation.Gates), MaxGates)] {
 		status := statusGate(gate)
-		id := name.of(status.Name)
-		w := rules.follow(e.waits[id], status, gate.NotYetAsked, shown[id], now)
+		id := names.unique(status.Name)
+		w := rules.trackWait(e.waits[id], status, gate.NotYetAsked, shown[id], now)
 		waits[id] = w
-		if !gate.NotYetAsked { // nothing new is known of one that is
-			out = out.including(w, now)
+		if !gate.NotYetAsked { // such a gate has no new state
+			out = out.withWait(w, now)
 		}
 		status.Since = new(metav1.NewMicroTime(w.since))
 		out.Gates = append(out.Gates, status)
@@ -121,75 +122,75 @@ func (m *Memory[E]) Explain(key types.NamespacedName, of Evaluation) Explanation
 		if rules.WaitsFor(gate) == "" {
 			continue
 		}
-		out.Due = out.Due || gate.Opener != string(release.ByTime) && of.Gates.First() == nil // nothing is waited for
+		out.Due = out.Due || gate.Opener != string(release.ByTime) && evaluation.Gates.First() == nil // the object waits for nothing
 		if _, evaluated := waits[id]; !evaluated && rules.Complete {
-			waits[id] = rules.follow(e.waits[id], StatusGate{Name: gate.Name}, false, gate, now)
-			out = out.including(waits[id], now)
+			waits[id] = rules.trackWait(e.waits[id], StatusGate{Name: gate.Name}, false, gate, now)
+			out = out.withWait(waits[id], now)
 		}
 	}
-	if len(of.Gates) > 0 || !of.Provisional {
+	if len(evaluation.Gates) > 0 || !evaluation.Provisional {
 		e.waits = waits
 	}
-	if of.Pruned {
+	if evaluation.Pruned {
 		out.Due, out.At = false, time.Time{}
 	}
 	return out
 }
 
-// WaitingSince returns since when a gate waits for the same, or passes, as of the last Explain.
+// WaitingSince returns the time since which a gate has waited for the same reason, or has passed, as of the last Explain.
 func (m *Memory[E]) WaitingSince(key types.NamespacedName, gate release.Gate) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.entry(key).waits[GateName(gate)].since
 }
 
-// wait is what a gate waits for.
+// wait is the reason for which a gate waits, with its times.
 type wait struct {
 	reason string
 	since  time.Time
-	// unsaid is the time since which the status shows something else; zero: it shows this.
-	unsaid time.Time
+	// unshownSince is the time since which the status shows something else; zero means that it shows this wait.
+	unshownSince time.Time
 }
 
-// follow returns what a gate waits for, and since when: as this process remembers it in before, or as the status shows it. Nothing
-// is known of an unasked gate except for what it waited for before.
-func (x Explanations) follow(before wait, gate StatusGate, unasked bool, shown StatusGate, now time.Time) wait {
-	is, said := wait{reason: x.WaitsFor(gate), since: now}, x.WaitsFor(shown)
+// trackWait returns the current wait of a gate. It takes the beginning of the wait from before, the memory of this process, or
+// else from the status. An unasked gate has no state of its own and continues its previous wait.
+func (x Explanations) trackWait(before wait, gate StatusGate, unasked bool, shown StatusGate, now time.Time) wait {
+	current, shownReason := wait{reason: x.WaitsFor(gate), since: now}, x.WaitsFor(shown)
 	switch {
-	case !before.since.IsZero() && (before.reason == is.reason || unasked):
-		is.reason, is.since = before.reason, before.since
-	case shown.Since != nil && said == is.reason:
-		is.since = shown.Since.Time
+	case !before.since.IsZero() && (before.reason == current.reason || unasked):
+		current.reason, current.since = before.reason, before.since
+	case shown.Since != nil && shownReason == current.reason:
+		current.since = shown.Since.Time
 	}
-	if is.since.After(now) { // the clock was set back
-		is.since = now
+	if current.since.After(now) { // the clock was set back
+		current.since = now
 	}
 	switch {
-	case is.reason != said:
-		is.unsaid = is.since
-	case x.Detail != nil && is.reason != "" && x.Detail(gate) != x.Detail(shown):
-		is.unsaid = now
-		if !before.unsaid.IsZero() && before.unsaid.Before(now) {
-			is.unsaid = before.unsaid
+	case current.reason != shownReason:
+		current.unshownSince = current.since
+	case x.Detail != nil && current.reason != "" && x.Detail(gate) != x.Detail(shown):
+		current.unshownSince = now
+		if !before.unshownSince.IsZero() && before.unshownSince.Before(now) {
+			current.unshownSince = before.unshownSince
 		}
 	}
-	return is
+	return current
 }
 
-// numbering distinguishes gates of one name: webhooks may have the same.
-type numbering map[string]int
+// nameCounter makes the names of gates unique: several webhooks may have the same name.
+type nameCounter map[string]int
 
-func (n numbering) of(name string) string {
+func (n nameCounter) unique(name string) string {
 	if n[name]++; n[name] > 1 {
 		return fmt.Sprintf("%s#%d", name, n[name])
 	}
 	return name
 }
 
-// GateName is the name of a gate in a status.
+// GateName returns the name of a gate in a status.
 func GateName(gate release.Gate) string { return release.Truncate(gate.Name, MaxGateName) }
 
-// statusGate returns a gate as a status shows it, except for the time since which it waits.
+// statusGate converts a gate to its form in a status, without Since.
 func statusGate(gate release.Gate) StatusGate {
 	out := StatusGate{
 		Name: GateName(gate), Verdict: string(gate.Verdict), Message: release.Truncate(gate.Message, MaxGateMessage), Opener: string(gate.Opener),

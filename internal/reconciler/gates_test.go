@@ -28,14 +28,14 @@ func waiting(name string, opener release.Opener) release.Gates {
 func TestAWaitIsExplainedOnceAfterHalfAMinute(t *testing.T) {
 	m := newMemory()
 	gates := waiting("pods", release.ByCluster)
-	if e := m.Explain(cart, Evaluation{Gates: gates, Now: noon}); e.Due || !e.At.Equal(noon.Add(ExplainAfter)) || !e.Unsaid() {
-		t.Fatalf("at once: got %+v, want it at %v", e, noon.Add(ExplainAfter))
+	if e := m.Explain(cart, Evaluation{Gates: gates, Now: noon}); e.Due || !e.At.Equal(noon.Add(ExplainAfter)) || !e.IsPending() {
+		t.Fatalf("immediately: got %+v, want it at %v", e, noon.Add(ExplainAfter))
 	}
 	e := m.Explain(cart, Evaluation{Gates: gates, Now: noon.Add(ExplainAfter)})
 	if !e.Due || len(e.Gates) != 1 || e.Gates[0].Name != "pods" || !e.Gates[0].Since.Time.Equal(noon) {
 		t.Fatalf("after half a minute: got %+v, want pods since %v", e, noon)
 	}
-	if again := m.Explain(cart, Evaluation{Gates: gates, Shown: e.Gates, Now: noon.Add(time.Hour)}); again.Unsaid() {
+	if again := m.Explain(cart, Evaluation{Gates: gates, Shown: e.Gates, Now: noon.Add(time.Hour)}); again.IsPending() {
 		t.Fatalf("shown: got %+v, want nothing more", again)
 	}
 }
@@ -57,7 +57,7 @@ func TestAChangingMeasurementCausesNoWrite(t *testing.T) {
 			shown = e.Gates
 		}
 		if got := e.Gates[0]; got.Value != gate.Value || got.Query != gate.Query || !got.Until.Time.Equal(gate.Until) {
-			t.Fatalf("got %+v, want what was measured last", got)
+			t.Fatalf("got %+v, want the last measurement", got)
 		}
 	}
 	if len(shown) != 1 {
@@ -65,8 +65,8 @@ func TestAChangingMeasurementCausesNoWrite(t *testing.T) {
 	}
 }
 
-// A gate that the user opens is asked and waits in turns, and while another one is asked nothing is known of it. All that is
-// one wait, which is explained once.
+// A gate that the user opens alternates between asking and waiting, and has no state while another gate asks. All that is one
+// wait, which is explained once.
 func TestAPolledGateIsOneWait(t *testing.T) {
 	type snapshot struct{}
 	m := newMemory()
@@ -101,7 +101,7 @@ func TestAStatusThatCannotShowGatesIsNotWrittenForThem(t *testing.T) {
 	m := newMemory()
 	gates := waiting("pods", release.ByCluster)
 	m.Explain(cart, Evaluation{Gates: gates, Pruned: true, Now: noon})
-	if e := m.Explain(cart, Evaluation{Gates: gates, Pruned: true, Now: noon.Add(time.Hour)}); e.Unsaid() {
+	if e := m.Explain(cart, Evaluation{Gates: gates, Pruned: true, Now: noon.Add(time.Hour)}); e.IsPending() {
 		t.Errorf("got %+v, want nothing to be due", e)
 	}
 }
@@ -109,7 +109,7 @@ func TestAStatusThatCannotShowGatesIsNotWrittenForThem(t *testing.T) {
 func TestAGateThatTimeOpensCausesNoWrite(t *testing.T) {
 	gates := release.Gates{release.NewTimedGate("window", noon.Add(time.Hour), "observing")}
 	e := newMemory().Explain(cart, Evaluation{Gates: gates, Now: noon.Add(time.Minute)})
-	if e.Unsaid() || !e.Gates[0].Until.Time.Equal(noon.Add(time.Hour)) {
+	if e.IsPending() || !e.Gates[0].Until.Time.Equal(noon.Add(time.Hour)) {
 		t.Fatalf("got %+v, want the gate with its time, and no write", e)
 	}
 }
@@ -132,7 +132,7 @@ func TestGatesInAStatusAreBounded(t *testing.T) {
 	}
 }
 
-// Gates beyond the bound are not in the status, and must not have it written in each reconciliation.
+// Gates beyond the bound are not in the status and must not cause a write in each reconciliation.
 func TestGatesBeyondTheBoundCauseNoWrite(t *testing.T) {
 	m := newMemory()
 	var gates release.Gates
@@ -140,7 +140,7 @@ func TestGatesBeyondTheBoundCauseNoWrite(t *testing.T) {
 		gates = append(gates, release.NewWaitingGate(fmt.Sprint("gate-", i), release.ByUser, "closed"))
 	}
 	shown := m.Explain(cart, Evaluation{Gates: gates, Now: noon}).Gates
-	if e := m.Explain(cart, Evaluation{Gates: gates, Shown: shown, Now: noon.Add(time.Hour)}); e.Unsaid() {
+	if e := m.Explain(cart, Evaluation{Gates: gates, Shown: shown, Now: noon.Add(time.Hour)}); e.IsPending() {
 		t.Errorf("got due %t, at %v, want nothing", e.Due, e.At)
 	}
 }
@@ -161,7 +161,7 @@ func TestAStatusDoesNotShowAWaitThatIsOver(t *testing.T) {
 	gates := waiting("suspended", release.ByUser)
 	shown := newMemory().Explain(cart, Evaluation{Gates: gates, Now: noon}).Gates
 	m := newMemory()
-	if e := m.Explain(cart, Evaluation{Gates: gates, Shown: shown, Now: noon}); e.Unsaid() {
+	if e := m.Explain(cart, Evaluation{Gates: gates, Shown: shown, Now: noon}); e.IsPending() {
 		t.Errorf("it still waits: got %+v, want no write", e)
 	}
 	if e := m.Explain(cart, Evaluation{Shown: shown, Now: noon}); !e.Due || len(e.Gates) != 0 {
@@ -181,7 +181,7 @@ func TestAGateThatIsNotEvaluatedAnymore(t *testing.T) {
 		first := m.Explain(cart, Evaluation{Gates: drained, Shown: shown, Now: noon.Add(time.Minute)})
 		second := m.Explain(cart, Evaluation{Gates: drained, Shown: shown, Now: noon.Add(time.Minute + ExplainAfter)})
 		if first.Due || second.Due != want {
-			t.Errorf("complete %t: got due at once %t, after half a minute %t, want false and %t", complete, first.Due, second.Due, want)
+			t.Errorf("complete %t: got due immediately %t, after half a minute %t, want false and %t", complete, first.Due, second.Due, want)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func TestAWaitOutlastsAProvisionalDecision(t *testing.T) {
 	}
 	m.Explain(cart, Evaluation{Now: later})
 	if e := m.Explain(cart, Evaluation{Gates: gates, Now: later}); e.Due || !e.At.Equal(later.Add(ExplainAfter)) {
-		t.Errorf("after a rest: got %+v, want another wait", e)
+		t.Errorf("after the wait ended: got %+v, want a new wait", e)
 	}
 }
 
@@ -241,12 +241,12 @@ func TestGatesOfOneNameWaitSeparately(t *testing.T) {
 	m := newMemory()
 	two := release.Gates{release.NewPassingGate("approval", ""), release.NewWaitingGate("approval", release.ByUser, "closed")}
 	shown := m.Explain(cart, Evaluation{Gates: two, Now: noon}).Gates
-	if e := m.Explain(cart, Evaluation{Gates: two, Shown: shown, Now: noon.Add(time.Hour)}); e.Unsaid() {
+	if e := m.Explain(cart, Evaluation{Gates: two, Shown: shown, Now: noon.Add(time.Hour)}); e.IsPending() {
 		t.Errorf("got %+v, want nothing: the status shows both", e)
 	}
 }
 
-func TestMemoryForgetsAndSchedules(t *testing.T) {
+func TestMemorySchedulesAndForgets(t *testing.T) {
 	var m Memory[int]
 	m.Do(cart, func(own *int) { *own = 7 })
 	m.ScheduleWake(cart, noon)
@@ -256,12 +256,12 @@ func TestMemoryForgetsAndSchedules(t *testing.T) {
 	if _, due := m.Lateness(cart, noon.Add(time.Minute)); due {
 		t.Error("a scheduled time counts once")
 	}
-	if first, second := m.RetryAt(cart, Refused, noon), m.RetryAt(cart, Refused, noon.Add(FirstPause)); !first.Equal(noon.Add(FirstPause)) || !second.Equal(noon.Add(3*FirstPause)) {
+	if first, second := m.RetryAt(cart, Refused, noon), m.RetryAt(cart, Refused, noon.Add(InitialBackoff)); !first.Equal(noon.Add(InitialBackoff)) || !second.Equal(noon.Add(3*InitialBackoff)) {
 		t.Errorf("got attempts at %v and %v", first, second)
 	}
-	m.Succeeded(cart, Refused)
-	if again := m.RetryAt(cart, Refused, noon); !again.Equal(noon.Add(FirstPause)) {
-		t.Errorf("after a success: got %v, want the first pause", again)
+	m.ResetBackoff(cart, Refused)
+	if again := m.RetryAt(cart, Refused, noon); !again.Equal(noon.Add(InitialBackoff)) {
+		t.Errorf("after a success: got %v, want the initial backoff", again)
 	}
 	if m.Own(cart) != 7 || len(m.Keys()) != 1 {
 		t.Errorf("got %d of %v", m.Own(cart), m.Keys())

@@ -17,94 +17,100 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// Bounds of the pause after failures in a row. A release that nobody mends must not cost those that are well: what
-// thousands of them ask for is one pass each in five minutes.
+// Bounds of the delay after consecutive failures. Thousands of broken releases must not delay the others: each of them is
+// reconciled only once in five minutes.
 const (
-	FirstPause = 15 * time.Second
-	MaxPause   = 5 * time.Minute
+	InitialBackoff = 15 * time.Second
+	MaxBackoff     = 5 * time.Minute
 )
 
-// Row is a row of failures at one release. The zero value is one before the first.
-type Row struct {
-	pause time.Duration
+// Backoff is the delay after consecutive failures of one release. Its zero value has no failures.
+type Backoff struct {
+	delay time.Duration
 	next  time.Time
 }
 
-// Again counts a failure and is when to try next. A pass that something else brought before that moment is not one more
-// failure.
-func (r *Row) Again(now time.Time, first, most time.Duration) time.Time {
-	if now.Before(r.next) && r.next.Sub(now) <= most { // a clock that was set back must not hold it for longer
-		return r.next
+// NextAttempt counts a failure and returns the time of the next attempt. A reconciliation that an event causes before that time
+// does not count as another failure.
+func (b *Backoff) NextAttempt(now time.Time, initial, limit time.Duration) time.Time {
+	if now.Before(b.next) && b.next.Sub(now) <= limit { // a clock that was set back must not extend the delay
+		return b.next
 	}
-	r.pause = min(max(2*r.pause, first), most)
-	r.next = now.Add(r.pause)
-	return r.next
+	b.delay = min(max(2*b.delay, initial), limit)
+	b.next = now.Add(b.delay)
+	return b.next
 }
 
-// Guard keeps a panic in a pass, which is a fault of Serin, from costing more than the one release. The zero value is ready
-// for use; one serves the releases of one kind.
+// Guard limits the effect of a panic in a reconciliation, which is a defect of Serin, to one release. The zero value is ready
+// for use; one instance serves the releases of one kind.
 type Guard struct {
-	mu   sync.Mutex
-	rows map[types.NamespacedName]*Row
+	mu       sync.Mutex
+	backoffs map[types.NamespacedName]*Backoff
 }
 
-// Run makes a pass. A panic in it is logged, faulted tells people of it, and the pass is tried again after a while, which
-// grows with each. What faulted looks at may have been the cause: it may panic too.
-func (g *Guard) Run(ctx context.Context, clk clock.PassiveClock, key types.NamespacedName, faulted func(ctx context.Context, key types.NamespacedName, fault error) error, pass func(context.Context, types.NamespacedName) (reconcile.Result, error)) (result reconcile.Result, err error) {
+// PanicReporter reports a panic in the reconciliation of a release to its user.
+type PanicReporter func(ctx context.Context, key types.NamespacedName, cause error) error
+
+// Run calls reconcileKey. After a panic it logs and reports the panic, and schedules a retry whose delay grows with each
+// consecutive panic. reportPanic may panic for the same cause, which is only logged.
+func (g *Guard) Run(
+	ctx context.Context, clk clock.PassiveClock, key types.NamespacedName, reportPanic PanicReporter,
+	reconcileKey func(context.Context, types.NamespacedName) (reconcile.Result, error),
+) (result reconcile.Result, err error) {
 	defer func() {
-		cause := recover()
-		if cause == nil {
-			g.over(key)
+		recovered := recover()
+		if recovered == nil {
+			g.resetBackoff(key)
 			return
 		}
-		fault := telemetry.PanicError(cause)
-		log.FromContext(ctx).Error(fault, "Pass panicked", "stack", string(debug.Stack()))
-		if err := report(ctx, key, fault, faulted); err != nil {
-			log.FromContext(ctx).Error(err, "Told of a panic")
+		cause := telemetry.PanicError(recovered)
+		log.FromContext(ctx).Error(cause, "Reconciliation panicked", "stack", string(debug.Stack()))
+		if err := callReporter(ctx, key, cause, reportPanic); err != nil {
+			log.FromContext(ctx).Error(err, "Could not report a panic")
 		}
 		now := clk.Now()
-		result, err = reconcile.Result{RequeueAfter: WakeIn(now, g.again(key, now))}, nil
+		result, err = reconcile.Result{RequeueAfter: RequeueDelay(now, g.nextAttempt(key, now))}, nil
 	}()
-	return pass(ctx, key)
+	return reconcileKey(ctx, key)
 }
 
-// report calls faulted, which may panic, too.
-func report(ctx context.Context, key types.NamespacedName, fault error, faulted func(context.Context, types.NamespacedName, error) error) (err error) {
+// callReporter calls reportPanic and returns a panic in it as an error.
+func callReporter(ctx context.Context, key types.NamespacedName, cause error, reportPanic PanicReporter) (err error) {
 	defer func() {
-		if cause := recover(); cause != nil {
-			err = telemetry.PanicError(cause)
+		if recovered := recover(); recovered != nil {
+			err = telemetry.PanicError(recovered)
 		}
 	}()
-	return faulted(ctx, key, fault)
+	return reportPanic(ctx, key, cause)
 }
 
-func (g *Guard) again(key types.NamespacedName, now time.Time) time.Time {
+func (g *Guard) nextAttempt(key types.NamespacedName, now time.Time) time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.rows == nil {
-		g.rows = map[types.NamespacedName]*Row{}
+	if g.backoffs == nil {
+		g.backoffs = map[types.NamespacedName]*Backoff{}
 	}
-	if g.rows[key] == nil {
-		g.rows[key] = &Row{}
+	if g.backoffs[key] == nil {
+		g.backoffs[key] = &Backoff{}
 	}
-	return g.rows[key].Again(now, FirstPause, MaxPause)
+	return g.backoffs[key].NextAttempt(now, InitialBackoff, MaxBackoff)
 }
 
-func (g *Guard) over(key types.NamespacedName) {
+func (g *Guard) resetBackoff(key types.NamespacedName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.rows, key)
+	delete(g.backoffs, key)
 }
 
-// Keys are the releases that have not recovered from a panic.
+// Keys returns the releases that have not recovered from a panic.
 func (g *Guard) Keys() []types.NamespacedName {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Collect(maps.Keys(g.rows))
+	return slices.Collect(maps.Keys(g.backoffs))
 }
 
-// FaultMessage is the message about a panic in a reconciliation of something.
-func FaultMessage(of string, fault error) string {
+// PanicMessage returns the message about a panic in the reconciliation of an object of a kind.
+func PanicMessage(kind string, cause error) string {
 	return fmt.Sprintf("Serin failed at this %s by a fault of its own (%v), and its log has the details: nothing of it changes until that is mended; it is tried again, at least every %s",
-		of, fault, MaxPause)
+		kind, cause, MaxBackoff)
 }

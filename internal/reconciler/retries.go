@@ -2,41 +2,41 @@ package reconciler
 
 import "time"
 
-// Trouble is what makes an object wait longer with each failure in a row.
-type Trouble string
+// FailureKind is a kind of failure with a backoff of its own.
+type FailureKind string
 
-// What may make it wait.
+// The kinds of failures.
 const (
-	Refused      Trouble = "refused"       // an effect was refused; permissions may be granted, a quota raised
-	NotInstalled Trouble = "not-installed" // something is missing of which no watch notifies, such as a definition
-	LostRace     Trouble = "lost-race"     // an object was just changed, or the cache does not have our own last write yet
+	Refused      FailureKind = "refused"       // an effect was refused; permissions may be granted, a quota raised
+	NotInstalled FailureKind = "not-installed" // something is missing that no watch reports, such as a CRD
+	LostRace     FailureKind = "lost-race"     // an object was just changed, or the cache does not have our own last write yet
 )
 
-// Bounds of the pause after lost races. Most are over at once; a watch that lags for long must not cost a reconciliation each
-// time.
+// Bounds of the delay after lost races. Most resolve at once; a watch that lags for long must not cause a reconciliation every
+// few milliseconds.
 const (
-	firstRace = 20 * time.Millisecond
-	maxRace   = 5 * time.Second
+	initialRaceBackoff = 20 * time.Millisecond
+	maxRaceBackoff     = 5 * time.Second
 )
 
-// Retries are the rows of failures of one object, one for each trouble. The zero value is ready for use. It must not be used
-// by several goroutines at once.
-type Retries struct{ rows map[Trouble]*Row }
+// Retries contains the backoffs of one object, one for each kind of failure. The zero value is ready for use. It is not safe for
+// concurrent use.
+type Retries struct{ backoffs map[FailureKind]*Backoff }
 
-// Again counts a failure and returns the moment of the next attempt.
-func (r *Retries) Again(of Trouble, now time.Time) time.Time {
-	if r.rows == nil {
-		r.rows = map[Trouble]*Row{}
+// NextAttempt counts a failure and returns the time of the next attempt.
+func (r *Retries) NextAttempt(kind FailureKind, now time.Time) time.Time {
+	if r.backoffs == nil {
+		r.backoffs = map[FailureKind]*Backoff{}
 	}
-	if r.rows[of] == nil {
-		r.rows[of] = &Row{}
+	if r.backoffs[kind] == nil {
+		r.backoffs[kind] = &Backoff{}
 	}
-	first, most := FirstPause, MaxPause
-	if of == LostRace {
-		first, most = firstRace, maxRace
+	initial, limit := InitialBackoff, MaxBackoff
+	if kind == LostRace {
+		initial, limit = initialRaceBackoff, maxRaceBackoff
 	}
-	return r.rows[of].Again(now, first, most)
+	return r.backoffs[kind].NextAttempt(now, initial, limit)
 }
 
-// Succeeded ends the row of a trouble.
-func (r *Retries) Succeeded(of Trouble) { delete(r.rows, of) }
+// Reset ends the consecutive failures of a kind.
+func (r *Retries) Reset(kind FailureKind) { delete(r.backoffs, kind) }

@@ -14,43 +14,45 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// Simple is a Frame for a kind whose status is part of the object and whose only reports are Kubernetes events. It remembers
-// nothing but the lasting events.
+// Simple is a Frame for a kind whose status is part of the object and whose only reports are Kubernetes events. Its only state
+// are the ongoing events.
 type Simple[O client.Object, S any] struct {
 	Frame[O, S]
 	Recorder *telemetry.Recorder
 
-	lasting telemetry.OngoingEvents
+	ongoing telemetry.OngoingEvents
 }
 
-// Serving completes a frame: this process serves objects with that value of a label, and forget is called for the others, and
-// for those that do not exist; nil: nothing has to be forgotten. fault is the decision about a panic.
-func (s *Simple[O, S]) Serving(label, value string, fault func(status S, message string) release.Decision[S], forget func(types.NamespacedName)) {
+// ServeLabelled completes a frame: this process serves the objects whose label has the given value. forget is called for other
+// objects and for deleted ones; it may be nil. decideOnPanic returns the decision after a panic.
+func (s *Simple[O, S]) ServeLabelled(
+	label, value string, decideOnPanic func(status S, message string) release.Decision[S], forget func(types.NamespacedName),
+) {
 	s.Serves = func(object O) bool { return object.GetDeletionTimestamp() == nil && object.GetLabels()[label] == value }
-	s.Unserved = func(_ context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	s.OnUnserved = func(_ context.Context, key types.NamespacedName) (reconcile.Result, error) {
 		if forget != nil {
 			forget(key)
 		}
 		return reconcile.Result{}, nil
 	}
-	s.Gone = func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	s.OnNotFound = func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 		s.Recorder.Forget(key)
-		s.lasting.Forget(key)
+		s.ongoing.Forget(key)
 		s.Metrics.ForgetReconciled(s.Kind.Kind, key)
-		return s.Unserved(ctx, key)
+		return s.OnUnserved(ctx, key)
 	}
-	s.ReportFault = func(ctx context.Context, object O, cause error) error {
-		d := fault(*s.Status(object), FaultMessage(s.Kind.Kind, cause))
+	s.ReportPanic = func(ctx context.Context, object O, cause error) error {
+		d := decideOnPanic(*s.Status(object), PanicMessage(s.Kind.Kind, cause))
 		if err := s.WriteStatus(ctx, object, d.Status); err != nil {
 			return err
 		}
 		s.Report(ctx, object, d.Events)
 		return nil
 	}
-	s.RetryAt = func(_ types.NamespacedName, _ Trouble, now time.Time) time.Time { return now.Add(time.Second) }
+	s.RetryAt = func(_ types.NamespacedName, _ FailureKind, now time.Time) time.Time { return now.Add(time.Second) }
 }
 
-// RetryLater is that of the Frame. An object that is gone was overtaken, too.
+// RetryLater is like Frame.RetryLater, but treats a deleted object as a conflict, too.
 func (s *Simple[O, S]) RetryLater(ctx context.Context, key types.NamespacedName, err error) (reconcile.Result, error) {
 	if apierrors.IsNotFound(err) {
 		err = errors.Join(ErrChanged, err)
@@ -61,7 +63,7 @@ func (s *Simple[O, S]) RetryLater(ctx context.Context, key types.NamespacedName,
 // WriteStatus writes a status if it differs from that of the object.
 func (s *Simple[O, S]) WriteStatus(ctx context.Context, object O, status S) error {
 	before := s.Status(object)
-	if Same(*before, status) {
+	if SemanticEqual(*before, status) {
 		return nil
 	}
 	stored, err := s.PatchStatus(ctx, object, before, &status)
@@ -73,14 +75,14 @@ func (s *Simple[O, S]) WriteStatus(ctx context.Context, object O, status S) erro
 
 // Report records the events of a decision, and returns those that were not recorded before.
 func (s *Simple[O, S]) Report(ctx context.Context, object O, events []release.Event) []release.Event {
-	news := s.lasting.NewEvents(client.ObjectKeyFromObject(object), events)
-	for _, event := range news {
+	reported := s.ongoing.NewEvents(client.ObjectKeyFromObject(object), events)
+	for _, event := range reported {
 		s.Recorder.Event(ctx, s.Reference(object), event)
 	}
-	return news
+	return reported
 }
 
-// Footprint is what this process remembers of objects of the kind.
+// Footprint lists the objects of the kind that this process has state of.
 func (s *Simple[O, S]) Footprint() Footprint {
-	return FootprintOf(Footprint{"guard": s.Panicked(), "recorder": s.Recorder.Keys(), "standing": s.lasting.Keys()})
+	return FootprintOf(Footprint{"guard": s.Panicked(), "recorder": s.Recorder.Keys(), "ongoing-events": s.ongoing.Keys()})
 }

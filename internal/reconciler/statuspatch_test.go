@@ -12,8 +12,8 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 )
 
-// TestStatusPatchIsTheDifferenceOfTheEncodings: the patch is made without encoding the statuses, and is the one that
-// their encodings would give.
+// TestStatusPatchIsTheDifferenceOfTheEncodings compares with a merge patch of the complete JSON encodings, which StatusPatch
+// avoids.
 func TestStatusPatchIsTheDifferenceOfTheEncodings(t *testing.T) {
 	fill := randfill.NewWithSeed(1).NilChance(0.4).NumElements(0, 3)
 	for range 2_000 {
@@ -45,8 +45,8 @@ func TestStatusPatchIsTheDifferenceOfTheEncodings(t *testing.T) {
 	}
 }
 
-// TestPartsAreNotTakenForGone: what stays of a part stays, where nothing but another field of that part goes.
-func TestPartsAreNotTakenForGone(t *testing.T) {
+// TestANestedFieldIsRetainedWhenItsSiblingIsRemoved covers a struct of which only one field is removed.
+func TestANestedFieldIsRetainedWhenItsSiblingIsRemoved(t *testing.T) {
 	before := argov1.RolloutStatus{Canary: argov1.CanaryStatus{CurrentExperiment: "e", StablePingPong: argov1.Ping}}
 	after := *before.DeepCopy()
 	after.Canary.CurrentExperiment = ""
@@ -91,6 +91,6 @@ func compare[S any](t *testing.T, before, after *S) {
 	}
 	var a, b any
 	if json.Unmarshal(got, &a) != nil || json.Unmarshal(want, &b) != nil || string(encoded(a)) != string(encoded(b)) {
-		t.Fatalf("is  %s\nnot %s", got, want)
+		t.Fatalf("got  %s\nwant %s", got, want)
 	}
 }

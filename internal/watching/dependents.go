@@ -1,6 +1,6 @@
-// Package watching brings releases back when an object changes that they depend on, and sees who else acts on them.
+// Package watching requeues releases when an object that they depend on changes, and detects other controllers that act on them.
 //
-// It knows objects by kind and name. It must not know what they hold, nor what a release does with them.
+// It knows objects by kind and name. It must not know their content, nor what a release does with them.
 package watching
 
 import (
@@ -19,65 +19,65 @@ type Object struct {
 	Namespace, Name string
 }
 
-// Dependents knows which releases must be looked at when an object changes. What one release depends on is replaced as a
-// whole at each pass, so that it never grows.
+// Dependents records which releases depend on an object. Each reconciliation replaces all dependencies of its release, so that
+// they never accumulate.
 type Dependents struct {
 	mu               sync.Mutex
 	releasesByObject map[Object]map[types.NamespacedName]bool
 	objectsByRelease map[types.NamespacedName][]Object
 }
 
-// NewDependents knows of none yet.
+// NewDependents returns an empty Dependents.
 func NewDependents() *Dependents {
 	return &Dependents{releasesByObject: map[Object]map[types.NamespacedName]bool{}, objectsByRelease: map[types.NamespacedName][]Object{}}
 }
 
-// Set says what the release depends on from now on.
-func (d *Dependents) Set(key types.NamespacedName, things []Object) {
+// Set replaces the objects that a release depends on.
+func (d *Dependents) Set(key types.NamespacedName, objects []Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if slices.Equal(d.objectsByRelease[key], things) {
+	if slices.Equal(d.objectsByRelease[key], objects) {
 		return // the usual case
 	}
 	d.drop(key)
-	if len(things) == 0 {
+	if len(objects) == 0 {
 		return
 	}
-	d.objectsByRelease[key] = things
-	for _, t := range things {
-		if d.releasesByObject[t] == nil {
-			d.releasesByObject[t] = map[types.NamespacedName]bool{}
+	d.objectsByRelease[key] = objects
+	for _, object := range objects {
+		if d.releasesByObject[object] == nil {
+			d.releasesByObject[object] = map[types.NamespacedName]bool{}
 		}
-		d.releasesByObject[t][key] = true
+		d.releasesByObject[object][key] = true
 	}
 }
 
-// Forget drops a release that is gone.
+// Forget drops the dependencies of a deleted release.
 func (d *Dependents) Forget(key types.NamespacedName) { d.Set(key, nil) }
 
 func (d *Dependents) drop(key types.NamespacedName) {
-	for _, t := range d.objectsByRelease[key] {
-		delete(d.releasesByObject[t], key)
-		if len(d.releasesByObject[t]) == 0 {
-			delete(d.releasesByObject, t)
+	for _, object := range d.objectsByRelease[key] {
+		delete(d.releasesByObject[object], key)
+		if len(d.releasesByObject[object]) == 0 {
+			delete(d.releasesByObject, object)
 		}
 	}
 	delete(d.objectsByRelease, key)
 }
 
-// ReleasesFor are the releases that depend on an object, sorted: the same change must always lead to the same order.
-func (d *Dependents) ReleasesFor(t Object) []types.NamespacedName {
+// ReleasesFor returns the releases that depend on an object, sorted, so that the same change always has the same effect.
+func (d *Dependents) ReleasesFor(object Object) []types.NamespacedName {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	keys := make([]types.NamespacedName, 0, len(d.releasesByObject[t]))
-	for key := range d.releasesByObject[t] {
+	keys := make([]types.NamespacedName, 0, len(d.releasesByObject[object]))
+	for key := range d.releasesByObject[object] {
 		keys = append(keys, key)
 	}
 	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	return keys
 }
 
-// Keys are the releases that depend on something.
+// Keys returns the releases that depend on an object.
 func (d *Dependents) Keys() []types.NamespacedName {
 	d.mu.Lock()
 	defer d.mu.Unlock()

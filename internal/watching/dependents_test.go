@@ -9,7 +9,7 @@ import (
 
 var cart, other = types.NamespacedName{Namespace: "shop", Name: "cart"}, types.NamespacedName{Namespace: "shop", Name: "other"}
 
-func TestDependentsFollowWhatAReleaseNamesNow(t *testing.T) {
+func TestDependenciesAreReplacedAndForgotten(t *testing.T) {
 	d := NewDependents()
 	config := Object{schema.GroupKind{Kind: "ConfigMap"}, "shop", "prices"}
 	target := Object{schema.GroupKind{Group: "apps", Kind: "Deployment"}, "shop", "cart"}
@@ -25,6 +25,6 @@ func TestDependentsFollowWhatAReleaseNamesNow(t *testing.T) {
 	d.Forget(cart)
 	d.Forget(other)
 	if len(d.releasesByObject) != 0 || len(d.objectsByRelease) != 0 {
-		t.Errorf("what is forgotten must cost nothing: %v %v", d.releasesByObject, d.objectsByRelease)
+		t.Errorf("state that remains: %v %v", d.releasesByObject, d.objectsByRelease)
 	}
 }

@@ -16,51 +16,52 @@ import (
 	"github.com/serin-dev/serin/internal/othercontroller"
 )
 
-// OtherController looks for another controller that lives. It reads caches: its Deployments by an index, and the few leases of its
-// name. What it finds counts only if it may act on the release in question, because anyone who may create a Deployment can
-// make one that looks like a Flagger.
+// OtherController detects a running Flagger or Argo Rollouts. It reads caches: the Deployments of the other controller through an
+// index, and its few leases. A sign counts only if its service account may act on the release in question, because everyone
+// with permission to create a Deployment can create one that looks like Flagger.
 type OtherController struct {
 	Client client.Reader
-	// Scope is where it looks.
+	// Scope limits the namespaces in which other controllers are detected.
 	Scope othercontroller.Scope
-	// IsPermitted tells what service accounts are permitted; nil: every sign is believed.
+	// IsPermitted returns the permissions of service accounts; nil means that every sign counts.
 	IsPermitted UpdatePermission
-	// Leases has those of the peer; nil: Client has.
+	// Leases reads the leases of the other controller; nil means Client.
 	Leases client.Reader
-	// LeasesUnreadable is why leases cannot be looked at, as a sentence; empty: they can.
+	// LeasesUnreadable is the reason why leases cannot be read, for users; empty means that they can.
 	LeasesUnreadable string
 
 	signature controllerSignature
 }
 
-// controllerSignature is how a controller is known.
+// controllerSignature describes how to recognise a controller.
 type controllerSignature struct {
 	name, index    string
 	mayRun         func(containers []any) bool
 	fromDeployment func(*appsv1.Deployment) (othercontroller.Controller, bool)
-	// requiredResource is what such a controller must be permitted to update.
+	// requiredResource is the resource that such a controller must be permitted to update.
 	requiredResource Resource
 	actingSigns      func(scope othercontroller.Scope, namespace string, deployments []othercontroller.Controller, leases []coordinationv1.Lease, now time.Time) []othercontroller.Candidate
 }
 
-// Resource is one of the API server, with its subresource.
+// Resource is a resource of the API server, with its subresource.
 type Resource struct{ Group, Name, Subresource string }
 
-// UpdatePermission is true where a service account is permitted to update a resource of a namespace.
+// UpdatePermission reports whether a service account is permitted to update a resource of a namespace.
 type UpdatePermission func(ctx context.Context, account othercontroller.Account, resource Resource, namespace string) (bool, error)
 
-// What the controllers write while they act on a release.
+// The resources that the controllers write while they act on a release.
 var (
 	CanaryStatus  = Resource{Group: "flagger.app", Name: "canaries", Subresource: "status"}
 	RolloutStatus = Resource{Group: "argoproj.io", Name: "rollouts", Subresource: "status"}
 )
 
-// NewFlaggerWatch looks for a Flagger.
+// NewFlaggerWatch returns an OtherController that detects Flagger.
 func NewFlaggerWatch(c client.Reader) *OtherController {
 	return &OtherController{Client: c, signature: controllerSignature{"Flagger", "runs-flagger", othercontroller.MayRunFlagger, othercontroller.DetectFlagger, CanaryStatus, othercontroller.Scope.FlaggerSigns}}
 }
 
-// NewArgoRolloutsWatch looks for an Argo Rollouts that serves an instance id. The leases are in a cache of their own.
+// NewArgoRolloutsWatch returns an OtherController that detects the Argo Rollouts that serves an instance ID. Its leases are in a
+// separate cache.
 func NewArgoRolloutsWatch(c, leases client.Reader, instanceID string) *OtherController {
 	return &OtherController{Client: c, Leases: leases, signature: controllerSignature{
 		"Argo Rollouts", "runs-argo-rollouts", othercontroller.MayRunArgoRollouts, othercontroller.DetectArgoRollouts, RolloutStatus,
@@ -72,75 +73,75 @@ func NewArgoRolloutsWatch(c, leases client.Reader, instanceID string) *OtherCont
 
 var deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 
-// indexedValue is the value under which the index has a peer.
+// indexedValue is the value of the index for Deployments of the other controller.
 const indexedValue = "true"
 
-// Index lets caches find the Deployments that run the peer without looking at all.
-func (p *OtherController) Index(ctx context.Context, indexer client.FieldIndexer) error {
+// Index adds an index to a cache that finds the Deployments of the other controller without reading all.
+func (o *OtherController) Index(ctx context.Context, indexer client.FieldIndexer) error {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(deploymentKind)
-	err := indexer.IndexField(ctx, object, p.signature.index, func(object client.Object) []string {
-		if _, runs := p.controllerOf(object); runs {
+	err := indexer.IndexField(ctx, object, o.signature.index, func(object client.Object) []string {
+		if _, runs := o.controllerOf(object); runs {
 			return []string{indexedValue}
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("index Deployments by what they run: %w", err)
+		return fmt.Errorf("index the Deployments of %s: %w", o.signature.name, err)
 	}
 	return nil
 }
 
-// controllerOf is the peer that a Deployment runs.
-func (p *OtherController) controllerOf(object client.Object) (othercontroller.Controller, bool) {
+// controllerOf returns the other controller that a Deployment runs, if any.
+func (o *OtherController) controllerOf(object client.Object) (othercontroller.Controller, bool) {
 	generic, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return othercontroller.Controller{}, false
 	}
 	containers, _, _ := unstructured.NestedFieldNoCopy(generic.Object, "spec", "template", "spec", "containers")
-	if list, _ := containers.([]any); !p.signature.mayRun(list) {
+	if list, _ := containers.([]any); !o.signature.mayRun(list) {
 		return othercontroller.Controller{}, false
 	}
 	deployment := &appsv1.Deployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(generic.Object, deployment); err != nil {
-		return othercontroller.Controller{}, false // the API server has checked it
+		return othercontroller.Controller{}, false // impossible: the API server has validated the Deployment
 	}
-	return p.signature.fromDeployment(deployment)
+	return o.signature.fromDeployment(deployment)
 }
 
-// ActingSign is a sign of a peer that acts on objects of a namespace. nil looks for nobody.
-func (p *OtherController) ActingSign(ctx context.Context, namespace string, now time.Time) (othercontroller.Sign, error) {
-	if p == nil {
+// ActingSign returns a sign of another controller that acts on the objects of a namespace. A nil OtherController detects none.
+func (o *OtherController) ActingSign(ctx context.Context, namespace string, now time.Time) (othercontroller.Sign, error) {
+	if o == nil {
 		return othercontroller.Sign{}, nil
 	}
-	// Others write what is read here, so there are no latest writes of ours to wait for.
+	// Serin does not write these objects, so there are no own writes to wait for.
 	options := []client.ListOption{client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency}
 	found := &unstructured.UnstructuredList{}
 	found.SetGroupVersionKind(deploymentKind.GroupVersion().WithKind("DeploymentList"))
-	if err := p.Client.List(ctx, found, append(options, client.MatchingFields{p.signature.index: indexedValue})...); err != nil {
-		return othercontroller.Sign{}, fmt.Errorf("list the Deployments of %s: %w", p.signature.name, err)
+	if err := o.Client.List(ctx, found, append(options, client.MatchingFields{o.signature.index: indexedValue})...); err != nil {
+		return othercontroller.Sign{}, fmt.Errorf("list the Deployments of %s: %w", o.signature.name, err)
 	}
 	var deployments []othercontroller.Controller
 	for i := range found.Items {
-		if controller, runs := p.controllerOf(&found.Items[i]); runs {
+		if controller, runs := o.controllerOf(&found.Items[i]); runs {
 			deployments = append(deployments, controller)
 		}
 	}
 	var leases coordinationv1.LeaseList
-	if p.LeasesUnreadable == "" {
-		reader := p.Leases
+	if o.LeasesUnreadable == "" {
+		reader := o.Leases
 		if reader == nil {
-			reader = p.Client
+			reader = o.Client
 		}
 		if err := reader.List(ctx, &leases, options...); err != nil {
-			return othercontroller.Sign{}, fmt.Errorf("list the leases of %s: %w", p.signature.name, err)
+			return othercontroller.Sign{}, fmt.Errorf("list the leases of %s: %w", o.signature.name, err)
 		}
 	}
-	return FirstCounting(ctx, p.Scope, p.signature.actingSigns(p.Scope, namespace, deployments, leases.Items, now), p.IsPermitted, p.signature.requiredResource, namespace)
+	return FirstCounting(ctx, o.Scope, o.signature.actingSigns(o.Scope, namespace, deployments, leases.Items, now), o.IsPermitted, o.signature.requiredResource, namespace)
 }
 
-// FirstCounting is the first sign that counts: of a namespace that the administrator named, or of a controller that may write
-// releases of that namespace.
+// FirstCounting returns the first sign that counts: that of a namespace that the administrator has configured, or that of a
+// controller that may write the releases of the namespace.
 func FirstCounting(ctx context.Context, scope othercontroller.Scope, candidates []othercontroller.Candidate, may UpdatePermission, resource Resource, namespace string) (othercontroller.Sign, error) {
 	for _, c := range candidates {
 		if may == nil || scope.IsTrusted(c) {
@@ -157,25 +158,26 @@ func FirstCounting(ctx context.Context, scope othercontroller.Scope, candidates 
 	return othercontroller.Sign{}, nil
 }
 
-// IsRelevantChange is true for changes by which the peer may have come or gone. A lease that is merely renewed is none: whoever waits
-// for its end looks again then. nil looks for nobody.
-func (p *OtherController) IsRelevantChange(kind schema.GroupKind, before, after client.Object) bool {
-	if p == nil {
+// IsRelevantChange reports whether the other controller may have started or stopped with a change. The renewal of a lease is not
+// relevant: a release that waits for its expiry schedules its own reconciliation. A nil OtherController detects none.
+func (o *OtherController) IsRelevantChange(kind schema.GroupKind, before, after client.Object) bool {
+	if o == nil {
 		return false
 	}
 	if kind == deploymentKind.GroupKind() {
-		old, was := p.atNamespace(before)
-		now, is := p.atNamespace(after)
-		return was != is || (old.Ready > 0) != (now.Ready > 0) || !slices.Equal(old.Args, now.Args) || old.ServiceAccount != now.ServiceAccount
+		old, existed := o.controllerOrNone(before)
+		current, exists := o.controllerOrNone(after)
+		return existed != exists || (old.Ready > 0) != (current.Ready > 0) ||
+			!slices.Equal(old.Args, current.Args) || old.ServiceAccount != current.ServiceAccount
 	}
 	return leaseHolder(before) != leaseHolder(after)
 }
 
-func (p *OtherController) atNamespace(object client.Object) (othercontroller.Controller, bool) {
+func (o *OtherController) controllerOrNone(object client.Object) (othercontroller.Controller, bool) {
 	if object == nil {
 		return othercontroller.Controller{}, false
 	}
-	return p.controllerOf(object)
+	return o.controllerOf(object)
 }
 
 func leaseHolder(object client.Object) string {

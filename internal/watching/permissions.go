@@ -14,29 +14,29 @@ import (
 	"github.com/serin-dev/serin/internal/othercontroller"
 )
 
-// How long an answer about permissions is used. A refusal is asked again soon, because an installation may create its
-// Deployment before its bindings.
+// The times for which an answer about permissions is cached. A refusal expires soon, because an installation may create its
+// Deployment before its role bindings.
 const (
 	permittedTTL = time.Minute
 	refusedTTL   = 10 * time.Second
 )
 
-// maxCachedAnswers bounds how many answers are remembered at once.
+// maxCachedAnswers bounds the number of cached answers.
 const maxCachedAnswers = 4096
 
-// Permissions asks the API server what service accounts are permitted. This is the one thing about another controller that
-// a user of a namespace cannot make up: a Deployment, a Lease and a service account are theirs to create, but permission to
-// write the Canaries of another namespace is not theirs to give.
+// Permissions queries the permissions of service accounts from the API server. They are the only evidence of another controller
+// that a user of a namespace cannot forge: such a user can create a Deployment, a Lease and a service account, but cannot grant
+// the permission to write the Canaries of another namespace.
 type Permissions struct {
 	// Client creates LocalSubjectAccessReviews; it needs no cache.
 	Client client.Client
 	Clock  clock.PassiveClock
-	// ReportUnavailable is called once, with what to do, when the API server refuses to answer; nil: nobody is told.
+	// ReportUnavailable is called once, with a message for the administrator, when the API server refuses to answer; may be nil.
 	ReportUnavailable func(message string)
 
 	mu      sync.Mutex
 	answers map[accessQuestion]accessAnswer
-	// unavailable is set once the API server refused to answer, so that it is said once.
+	// unavailable is set when the API server has refused to answer, so that it is reported once.
 	unavailable bool
 }
 
@@ -51,7 +51,7 @@ type accessAnswer struct {
 	until     time.Time
 }
 
-// IsPermitted implements the type of that name. Where Serin is not permitted to ask, every account counts as permitted: two
+// IsPermitted is an UpdatePermission. If Serin lacks the permission for the query, every account counts as permitted: two
 // controllers that act on one release do more harm than one that waits.
 func (p *Permissions) IsPermitted(ctx context.Context, account othercontroller.Account, resource Resource, namespace string) (bool, error) {
 	q := accessQuestion{account, resource, namespace}
@@ -75,14 +75,14 @@ func (p *Permissions) IsPermitted(ctx context.Context, account othercontroller.A
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if !p.unavailable && p.ReportUnavailable != nil {
-			p.ReportUnavailable("Takes every Deployment that looks like another controller for one, because Serin may not ask what " +
-				"service accounts are permitted. Allow create on localsubjectaccessreviews of authorization.k8s.io, or name the namespaces " +
-				"of other controllers with -other-controller-namespaces")
+			p.ReportUnavailable("Treats every Deployment that looks like another controller as one, because Serin lacks the permission " +
+				"to query the permissions of service accounts. Allow create on localsubjectaccessreviews of authorization.k8s.io, or set " +
+				"the namespaces of other controllers with -other-controller-namespaces")
 		}
 		p.unavailable = true
 		return true, nil
 	case err != nil:
-		return false, fmt.Errorf("ask what service account %s of namespace %s may do: %w", account.Name, account.Namespace, err)
+		return false, fmt.Errorf("query the permissions of service account %s of namespace %s: %w", account.Name, account.Namespace, err)
 	}
 	p.storeAnswer(q, review.Status.Allowed, now)
 	return review.Status.Allowed, nil
@@ -99,7 +99,7 @@ func (p *Permissions) storeAnswer(q accessQuestion, permitted bool, now time.Tim
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.answers == nil || len(p.answers) >= maxCachedAnswers {
-		p.answers = map[accessQuestion]accessAnswer{} // they are cheap to ask again
+		p.answers = map[accessQuestion]accessAnswer{} // another query is cheap
 	}
 	until := now.Add(refusedTTL)
 	if permitted {

@@ -18,12 +18,12 @@ import (
 	"github.com/serin-dev/serin/internal/othercontroller"
 )
 
-func TestPermissionsAreAskedOfTheAPIServerAndRemembered(t *testing.T) {
+func TestPermissionsAreQueriedFromTheAPIServerAndCached(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))
 	var asked []authorizationv1.LocalSubjectAccessReview
 	var failure error
-	var told []string
-	p := &Permissions{Clock: clock, ReportUnavailable: func(message string) { told = append(told, message) }}
+	var reports []string
+	p := &Permissions{Clock: clock, ReportUnavailable: func(message string) { reports = append(reports, message) }}
 	p.Client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
 			review := object.(*authorizationv1.LocalSubjectAccessReview)
@@ -64,12 +64,12 @@ func TestPermissionsAreAskedOfTheAPIServerAndRemembered(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	failure = apierrors.NewForbidden(schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}, "", nil)
-	for range 2 { // two controllers at once do more harm than one that waits
+	for range 2 { // two active controllers do more harm than one that waits
 		if permitted, err := p.IsPermitted(t.Context(), mallory, RolloutStatus, "shop"); err != nil || !permitted {
 			t.Errorf("not permitted to ask: %v, %v", permitted, err)
 		}
 	}
-	if len(told) != 1 || !strings.Contains(told[0], "localsubjectaccessreviews") {
-		t.Errorf("told %q", told)
+	if len(reports) != 1 || !strings.Contains(reports[0], "localsubjectaccessreviews") {
+		t.Errorf("reported %q", reports)
 	}
 }

@@ -18,28 +18,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Watches starts a watch for each kind that releases depend on, once. Kinds that not every release uses are watched from
-// the first on that does, so that nothing has to be installed that nobody uses.
+// Watches starts one watch for each kind that releases depend on. A kind that not every release uses is watched from the first
+// release that uses it, so that users need not install the CRDs of providers that they do not use.
 type Watches struct {
 	Controller controller.Controller
 	Cache      cache.Cache
 	Mapper     meta.RESTMapper
-	// AffectedReleases are the releases to look at because of a change; before is nil for an object that is new, after for one that
-	// is gone.
+	// AffectedReleases returns the releases to requeue because of a change. before is nil for a new object, after for a deleted one.
 	AffectedReleases func(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request
 
 	mu      sync.Mutex
 	started map[schema.GroupKind]bool
 }
 
-// StartInstalled watches those that are installed.
+// StartInstalled starts a watch for each of the kinds that is installed.
 func (w *Watches) StartInstalled(kinds []schema.GroupVersionKind) error {
 	for _, kind := range kinds {
 		if w.isStarted(kind.GroupKind()) {
 			continue
 		}
 		if _, err := w.Mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
-			continue // not installed: the observation says so, and the next pass tries again
+			continue // not installed: the observation reports it, and the next reconciliation tries again
 		}
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(kind)
@@ -56,7 +55,7 @@ func (w *Watches) isStarted(kind schema.GroupKind) bool {
 	return w.started[kind]
 }
 
-// Start watches a kind, once.
+// Start starts the watch of a kind unless it is started already.
 func (w *Watches) Start(object client.Object, kind schema.GroupKind) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +72,7 @@ func (w *Watches) Start(object client.Object, kind schema.GroupKind) error {
 	return nil
 }
 
-// newHandler brings the releases back that a change touches.
+// newHandler returns a handler that requeues the releases that a change affects.
 func (w *Watches) newHandler(kind schema.GroupKind) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	add := func(ctx context.Context, before, after client.Object, q queue) {

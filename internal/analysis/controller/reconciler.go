@@ -59,7 +59,7 @@ func New(parts Parts) *Reconciler {
 		},
 		Recorder: parts.Recorder,
 	}
-	r.frame.Serving(argov1.InstanceIDLabel, parts.InstanceID, analysis.FaultDecision, func(key types.NamespacedName) {
+	r.frame.ServeLabelled(argov1.InstanceIDLabel, parts.InstanceID, analysis.FaultDecision, func(key types.NamespacedName) {
 		parts.Queries.Forget(key)
 		r.writePacer.forget(key)
 	})
@@ -99,7 +99,7 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 		r.Queries.Submit(queryKey, d.Queries)
 		r.Queries.SetAnswerLimit(queryKey, len(run.Spec.Metrics))
 	}
-	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), d.Wake)}, nil
+	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), d.Wake)}, nil
 }
 
 // observe returns the snapshot of a run.

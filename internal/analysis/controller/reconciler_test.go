@@ -318,7 +318,7 @@ func TestAPanicIsToldOnTheRun(t *testing.T) {
 	prober := o.reconciler.Queries
 	o.reconciler.Queries = nil // which every reconciliation trips over
 	for range 3 {
-		if result := o.pass(); result.RequeueAfter <= 0 || result.RequeueAfter > reconciler.FirstPause {
+		if result := o.pass(); result.RequeueAfter <= 0 || result.RequeueAfter > reconciler.InitialBackoff {
 			t.Errorf("next in %s", result.RequeueAfter)
 		}
 	}

@@ -41,8 +41,8 @@ func (a effectApplier) applyDecision(ctx context.Context, s *observation, d cana
 			for _, text := range partial.Messages {
 				events = append(events, release.Event{Type: release.Warning, Message: text, Persistent: true})
 			}
-		case reconciler.NeedsUser(err), reconciler.Rejected(err):
-			return canary.RefusedDecision(s.snapshot, d.Gates, effect, reconciler.Message(err)), reconciler.Rejected(err), nil
+		case reconciler.NeedsUser(err), reconciler.IsRejected(err):
+			return canary.RefusedDecision(s.snapshot, d.Gates, effect, reconciler.Message(err)), reconciler.IsRejected(err), nil
 		case err != nil:
 			return d, false, err
 		}

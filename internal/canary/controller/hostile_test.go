@@ -325,7 +325,7 @@ func TestAPanicAffectsOnlyItsOwnRelease(t *testing.T) {
 	w.waitFor(t, "event, metric and log", func() (bool, string) {
 		seen := w.allOutput(t)
 		return strings.Contains(seen, `serin_panics_total{kind="Canary"}`) && strings.Contains(seen, "event broken.") &&
-			strings.Contains(seen, "Pass panicked"), seen
+			strings.Contains(seen, "Reconciliation panicked"), seen
 	})
 	if strings.Contains(w.allOutput(t), "Reconciler error") {
 		t.Error("a panic was returned as an error, too")
@@ -342,14 +342,14 @@ func TestAPanicAffectsOnlyItsOwnRelease(t *testing.T) {
 func TestEachKindOfErrorHasItsOwnBackoff(t *testing.T) {
 	m, now := newMemory(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	now = m.RetryAt(cart, reconciler.NotInstalled, now)
-	if got := m.RetryAt(cart, reconciler.NotInstalled, now).Sub(now); got != 2*reconciler.FirstPause {
+	if got := m.RetryAt(cart, reconciler.NotInstalled, now).Sub(now); got != 2*reconciler.InitialBackoff {
 		t.Errorf("the second time: %s", got)
 	}
-	if got := m.RetryAt(cart, reconciler.Refused, now).Sub(now); got != reconciler.FirstPause {
+	if got := m.RetryAt(cart, reconciler.Refused, now).Sub(now); got != reconciler.InitialBackoff {
 		t.Errorf("another kind of error waits %s", got)
 	}
-	m.Succeeded(cart, reconciler.NotInstalled)
-	if got := m.RetryAt(cart, reconciler.NotInstalled, now).Sub(now); got != reconciler.FirstPause {
+	m.ResetBackoff(cart, reconciler.NotInstalled)
+	if got := m.RetryAt(cart, reconciler.NotInstalled, now).Sub(now); got != reconciler.InitialBackoff {
 		t.Errorf("after a success: %s", got)
 	}
 }

@@ -61,7 +61,7 @@ func gatesOf(e reconciler.Explanation) []flaggerv1.GateStatus {
 
 // sameStatus compares two statuses except for their gates.
 func sameStatus(a, b flaggerv1.CanaryStatus) bool {
-	return reconciler.Same(withoutGates(a), withoutGates(b))
+	return reconciler.SemanticEqual(withoutGates(a), withoutGates(b))
 }
 
 func withoutGates(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {

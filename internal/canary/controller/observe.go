@@ -324,9 +324,9 @@ func (o *Observer) readRoute(ctx context.Context, s *observation) error {
 	observed, versions, err := o.Applier.Observe(ctx, renderer, s.target)
 	s.versions = versions
 	switch {
-	case reconciler.NeedsUser(err), reconciler.Rejected(err):
+	case reconciler.NeedsUser(err), reconciler.IsRejected(err):
 		s.snapshot.Route = canary.Route{Problem: err.Error()}
-		s.needsRetry = s.needsRetry || errors.Is(err, traffic.ErrNotInstalled) || reconciler.Rejected(err)
+		s.needsRetry = s.needsRetry || errors.Is(err, traffic.ErrNotInstalled) || reconciler.IsRejected(err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("read the route of %s: %w", s.object.Name, err)

@@ -101,7 +101,7 @@ func TestAReleaseIsLeftToARunningFlaggerAndAdoptedWhenItIsGone(t *testing.T) {
 	if message, _ := health.Load("peer"); message == nil || !strings.Contains(message.(string), why) {
 		t.Errorf("health is %v", message)
 	}
-	if output := w.allOutput(t); !strings.Contains(output, "Stood back") || strings.Count(output, "Stood back") > 1 {
+	if output := w.allOutput(t); !strings.Contains(output, "Ceded releases") || strings.Count(output, "Ceded releases") > 1 {
 		t.Errorf("the log must report it once: %s", output)
 	}
 

@@ -13,10 +13,10 @@ import (
 )
 
 var releases = reconciler.Releases[*flaggerv1.Canary]{
-	Kind:    flaggerv1.CanaryKind,
-	New:     func() *flaggerv1.Canary { return &flaggerv1.Canary{} },
-	NewList: func() client.ObjectList { return &flaggerv1.CanaryList{} },
-	Place:   storedQueueEntry,
+	Kind:       flaggerv1.CanaryKind,
+	New:        func() *flaggerv1.Canary { return &flaggerv1.Canary{} },
+	NewList:    func() client.ObjectList { return &flaggerv1.CanaryList{} },
+	QueueEntry: storedQueueEntry,
 }
 
 // storedQueueEntry is the queue entry of a Canary as the API server stores it.

@@ -71,8 +71,8 @@ func New(parts Parts) *Reconciler {
 		New: releases.New, Subresource: true,
 		Serves:          func(*flaggerv1.Canary) bool { return true },
 		ReconcileObject: r.reconcile,
-		ReportFault:     r.reportFault,
-		Gone:            r.forget,
+		ReportPanic:     r.reportFault,
+		OnNotFound:      r.forget,
 		RetryAt:         r.memory.RetryAt,
 	}
 	return r
@@ -102,8 +102,8 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	r.memory.Succeeded(key, reconciler.LostRace)
-	releases.Settle(r.Queue, object, s.object, canary.WaitsInQueue(decision))
+	r.memory.ResetBackoff(key, reconciler.LostRace)
+	releases.RecordOutcome(r.Queue, object, s.object, canary.WaitsInQueue(decision))
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.updateMetrics(s, decision)
 	r.countEnding(s.snapshot.Plan, decision, s.snapshot.Now)
@@ -119,7 +119,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write requeues the release
 	}
-	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, retry))}, nil
+	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, retry))}, nil
 }
 
 // observeWithMemory observes a Canary, and adds what this process remembers of it and the answers that it received.
@@ -164,7 +164,7 @@ func (r *Reconciler) reportFault(ctx context.Context, object *flaggerv1.Canary, 
 		Now: now, UID: string(object.UID), Generation: object.Generation, Status: *object.Status.DeepCopy(),
 		Plan: canary.Plan{Name: object.Name, Namespace: object.Namespace, Target: object.Spec.TargetRef.Name},
 	}}
-	decision := canary.FaultedDecision(s.snapshot, reconciler.FaultMessage("release", fault))
+	decision := canary.FaultedDecision(s.snapshot, reconciler.PanicMessage("release", fault))
 	if _, err := r.writeStatus(ctx, s, decision, r.memory.explain(key, decision, s.snapshot, now)); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *observation, d canary.D
 	before.Status = s.stored
 	stored, err := r.statusWriter.write(ctx, r.Client, &before, status)
 	if err != nil {
-		if !apierrors.IsTooManyRequests(err) && !reconciler.Rejected(err) {
+		if !apierrors.IsTooManyRequests(err) && !reconciler.IsRejected(err) {
 			r.newest.Forget(key) // after a conflict, the observed version is known to be outdated
 		}
 		return false, fmt.Errorf("write the status of Canary %s: %w", key, err)
@@ -296,7 +296,7 @@ func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconc
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	return reconciler.FootprintOf(reconciler.Footprint{
 		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.ceded.Keys(), "memory": r.memory.Keys(), "known": r.newest.Keys(),
-		"queue": r.Queue.Keys(flaggerv1.CanaryKind), "queries": r.Queries.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.OngoingEvents.Keys(),
+		"queue": r.Queue.Keys(flaggerv1.CanaryKind), "queries": r.Queries.Keys(), "recorder": r.Reporter.Recorder.Keys(), "ongoing-events": r.Reporter.OngoingEvents.Keys(),
 		"workloads": r.Workloads.CachedKeys(),
 	})
 }

@@ -26,7 +26,7 @@ func (o *Observer) Rehearse(ctx context.Context, object *flaggerv1.Canary, now t
 		var partial *workload.PartialServiceError
 		switch {
 		case err == nil, errors.As(err, &partial):
-		case reconciler.NeedsUser(err), reconciler.Rejected(err):
+		case reconciler.NeedsUser(err), reconciler.IsRejected(err):
 			return decision, err, nil
 		default:
 			return decision, nil, err

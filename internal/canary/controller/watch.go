@@ -113,7 +113,7 @@ func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind
 	}
 	switch object := object.(type) {
 	case *flaggerv1.Canary:
-		releases.Changed(ctx, r.Queue, before, after)
+		releases.WakeNext(ctx, r.Queue, before, after)
 		return r.requestsForTarget(ctx, object)
 	case *discoveryv1.EndpointSlice:
 		if !endpoints.Changed(before, after) {

@@ -65,7 +65,7 @@ func New(parts Parts) *Reconciler {
 		},
 		Recorder: parts.Recorder,
 	}
-	r.frame.Serving(argov1.InstanceIDLabel, parts.InstanceID, experiment.FaultDecision, nil)
+	r.frame.ServeLabelled(argov1.InstanceIDLabel, parts.InstanceID, experiment.FaultDecision, nil)
 	return r
 }
 
@@ -92,7 +92,7 @@ func (r *Reconciler) reconcile(ctx context.Context, e *argov1.Experiment) (recon
 	if applyErr != nil {
 		return r.frame.RetryLater(ctx, key, applyErr)
 	}
-	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), d.Wake)}, nil
+	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), d.Wake)}, nil
 }
 
 // applyEffects applies the effects in order, up to the first that fails. A failure that a retry cannot resolve is recorded in

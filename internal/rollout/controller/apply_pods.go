@@ -51,7 +51,7 @@ func (a podApplier) setEphemeralMetadata(ctx context.Context, s *observation, e 
 		return false, err
 	}
 	withMetadata := func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.SetEphemeralMetadata(rs, e.Metadata) }
-	if reconciler.Same(withMetadata(rs), rs) {
+	if reconciler.SemanticEqual(withMetadata(rs), rs) {
 		return false, nil
 	}
 	if *rs.Spec.Replicas > 0 || rs.Status.Replicas > 0 {

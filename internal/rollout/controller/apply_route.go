@@ -37,7 +37,7 @@ func (a routeApplier) setRoutes(ctx context.Context, s *observation, e rollout.T
 			events = append(events, release.Event{Type: eventType(event.Warning), Reason: event.Reason, Message: event.Message})
 		}
 		changed = changed || outcome.Changed
-		if reconciler.Overtaken(err) || errors.Is(err, traffic.ErrUnreachable) { // the decision that follows reports it
+		if reconciler.IsConflict(err) || errors.Is(err, traffic.ErrUnreachable) { // the decision that follows reports it
 			return changed, events, err
 		}
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 // writeChanges writes the difference between two versions of an object, with the resourceVersion of the first as precondition. It
 // reports whether there was any; after then contains the response.
 func writeChanges(ctx context.Context, c client.Client, before, after client.Object, options ...client.PatchOption) (bool, error) {
-	if reconciler.Same(before, after) {
+	if reconciler.SemanticEqual(before, after) {
 		return false, nil // the usual case; a comparison is cheaper than a conversion
 	}
 	old, err := toJSONTree(before)

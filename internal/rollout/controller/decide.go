@@ -27,7 +27,7 @@ func (r *Reconciler) decideOnFailure(s *observation, evaluated release.Gates, ca
 	case errors.Is(cause, traffic.ErrUnreachable):
 		r.Metrics.CountReconcileFailure(argov1.RolloutKind, s.key())
 		return rollout.UnreachableClusterDecision(s.snapshot, evaluated, reconciler.Message(cause)), nil
-	case reconciler.NeedsUser(cause), reconciler.Rejected(cause):
+	case reconciler.NeedsUser(cause), reconciler.IsRejected(cause):
 		r.Metrics.CountReconcileFailure(argov1.RolloutKind, s.key())
 		return rollout.RejectedEffectDecision(s.snapshot, evaluated, reconciler.Message(cause)), nil
 	default:

@@ -37,10 +37,10 @@ func (r *Reconciler) showOtherController(message string) {
 // cedeTo ends a reconciliation because another controller acts on the Rollout. Serin still rolls its own release back, for
 // example at a deadline.
 func (r *Reconciler) cedeTo(other othercontroller.Sign, s *observation, d rollout.Decision) reconcile.Result {
-	releases.Settle(r.Queue, s.object, s.object, false)
+	releases.RecordOutcome(r.Queue, s.object, s.object, false)
 	wake := other.Until
 	if d.Wake.After(s.snapshot.Now) {
 		wake = reconciler.Earliest(wake, d.Wake)
 	}
-	return reconcile.Result{RequeueAfter: reconciler.WakeIn(s.snapshot.Now, wake)}
+	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(s.snapshot.Now, wake)}
 }

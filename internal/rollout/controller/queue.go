@@ -12,10 +12,10 @@ import (
 )
 
 var releases = reconciler.Releases[*argov1.Rollout]{
-	Kind:    argov1.RolloutKind,
-	New:     func() *argov1.Rollout { return &argov1.Rollout{} },
-	NewList: func() client.ObjectList { return &argov1.RolloutList{} },
-	Place:   rollout.QueueEntryOf,
+	Kind:       argov1.RolloutKind,
+	New:        func() *argov1.Rollout { return &argov1.Rollout{} },
+	NewList:    func() client.ObjectList { return &argov1.RolloutList{} },
+	QueueEntry: rollout.QueueEntryOf,
 }
 
 // IndexPlaces lets caches find the Rollouts that are in progress, or in the queue, without reading all.

@@ -28,7 +28,7 @@ type sharedQueueCluster struct {
 func newSharedQueueCluster(t *testing.T, manifests ...string) *sharedQueueCluster {
 	t.Helper()
 	b := &sharedQueueCluster{fakeCluster: newFakeCluster(t, manifests...), line: queue.New(release.ConcurrencyLimits{Cluster: 1}, "")}
-	b.other = queue.StoredEntry{Place: release.QueueEntry{Kind: "Canary", Namespace: "shop", Name: "cart"}, Version: "1"}
+	b.other = queue.StoredEntry{Entry: release.QueueEntry{Kind: "Canary", Namespace: "shop", Name: "cart"}, Version: "1"}
 	b.line.Register(queue.Kind{
 		Name: "Canary",
 		List: func(context.Context, string) ([]queue.StoredEntry, error) { return []queue.StoredEntry{b.other}, nil },
@@ -46,9 +46,9 @@ func newSharedQueueCluster(t *testing.T, manifests ...string) *sharedQueueCluste
 // moves sets whether the other release is in progress.
 func (b *sharedQueueCluster) moves(is bool) {
 	b.Helper()
-	was := b.other.Place
-	b.other.Place.InProgress = is
-	if err := b.line.Changed(b.Context(), was, b.other.Place); err != nil {
+	was := b.other.Entry
+	b.other.Entry.InProgress = is
+	if err := b.line.WakeNext(b.Context(), was, b.other.Entry); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -97,7 +97,7 @@ func TestARolloutWaitsInTheQueue(t *testing.T) {
 	if status.Phase != argov1.RolloutPhasePaused || !slices.Equal(b.replicaSetNames(), []string{"cart:1=1", "cart:3=1"}) || status.Serin.Queue != nil {
 		t.Errorf("%s (%s), ReplicaSets %v, queue %+v", status.Phase, status.Message, b.replicaSetNames(), status.Serin.Queue)
 	}
-	if turn, err := b.line.MayStart(t.Context(), b.other.Place, false, b.clock.Now()); err != nil || turn.Open {
+	if turn, err := b.line.MayStart(t.Context(), b.other.Entry, false, b.clock.Now()); err != nil || turn.Open {
 		t.Errorf("a Canary starts beside a Rollout in progress: %v, %v", turn, err)
 	}
 }
@@ -110,8 +110,8 @@ func TestARolloutThatEndsWakesTheNext(t *testing.T) {
 	b.edit(withImage("cart:2"))
 	b.settle()
 	moving := b.rollout()
-	other := b.other.Place
-	b.other.Place.Waiting, b.other.Place.Since = true, b.clock.Now()
+	other := b.other.Entry
+	b.other.Entry.Waiting, b.other.Entry.Since = true, b.clock.Now()
 	var woken []types.NamespacedName
 	b.line.Register(queue.Kind{
 		Name: "Canary",
@@ -155,11 +155,11 @@ func TestARejectedReleaseDoesNotBlockTheQueue(t *testing.T) {
 	if own == nil || own.Queue == nil || !own.Queue.Aside {
 		t.Fatalf("the status shows %+v", own)
 	}
-	turn, err := b.line.MayStart(t.Context(), b.other.Place, false, b.clock.Now())
+	turn, err := b.line.MayStart(t.Context(), b.other.Entry, false, b.clock.Now())
 	if err != nil || !turn.Open {
 		t.Fatalf("others wait for it: %v, %v", turn, err)
 	}
-	b.line.Settle("Canary", key, queue.Outcome{})
+	b.line.RecordOutcome("Canary", key, queue.Outcome{})
 	b.refuse = nil
 	b.settle()
 	if got := b.replicaSetNames(); !slices.Equal(got, []string{"cart:1=1", "cart:2=1"}) {

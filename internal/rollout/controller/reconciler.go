@@ -86,8 +86,8 @@ func New(parts Parts) *Reconciler {
 		New: releases.New, Subresource: true,
 		Serves:          func(object *argov1.Rollout) bool { return object.DeletionTimestamp == nil }, // its deletion has an event of its own
 		ReconcileObject: r.reconcile,
-		ReportFault:     r.reportFault,
-		Gone:            r.restorer.reconcileGone,
+		ReportPanic:     r.reportFault,
+		OnNotFound:      r.restorer.reconcileGone,
 		RetryAt:         r.memory.RetryAt,
 	}
 	r.status = statusWriter{r.frame, r.memory, r.newest.rollouts, r.reporter}
@@ -113,7 +113,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	if other.Text != "" {
 		r.reporter.record(ctx, object, r.OngoingEvents.NewEvents(key, rollout.OtherControllerGate(other.Text, other.Until).Events)...)
 		if !rollout.IsOwnRelease(object.Status) {
-			return reconcile.Result{RequeueAfter: reconciler.WakeIn(began, other.Until)}, nil
+			return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(began, other.Until)}, nil
 		}
 	}
 	r.reporter.recordFirstReconciliation(ctx, object)
@@ -138,9 +138,9 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	releases.Settle(r.Queue, object, s.object, rollout.WaitsForQueueSlot(decision))
+	releases.RecordOutcome(r.Queue, object, s.object, rollout.WaitsForQueueSlot(decision))
 	r.memory.Do(key, func(e *rolloutMemory) { e.routedStatuses, e.routedKnown = s.routedStatuses(), true })
-	r.memory.Succeeded(key, reconciler.LostRace)
+	r.memory.ResetBackoff(key, reconciler.LostRace)
 	r.reporter.report(ctx, s, decision)
 	r.memory.ScheduleWake(key, decision.Wake)
 	explainAt := explanation.At
@@ -150,7 +150,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write requeues the release
 	}
-	return reconcile.Result{RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt))}, failed
+	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt))}, failed
 }
 
 // observeAndWatch observes a Rollout, and watches its dependencies, so that their changes requeue it.
@@ -181,7 +181,7 @@ func (r *Reconciler) applyDecision(ctx context.Context, s *observation, d rollou
 	} else if decision, err = r.decideOnFailure(s, d.Gates, failed); err != nil {
 		return decision, nil, err
 	}
-	rejected := reconciler.NeedsUser(failed) || reconciler.Rejected(failed)
+	rejected := reconciler.NeedsUser(failed) || reconciler.IsRejected(failed)
 	switch {
 	case errors.Is(failed, traffic.ErrUnreachable):
 		failed, s.retryAt = nil, reconciler.Earliest(s.retryAt, s.snapshot.Now.Add(unreachableRetry)) // no watch notifies when it answers
@@ -198,9 +198,9 @@ func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fa
 	if err := r.observeFormerRouters(s, nil); err != nil { // the status records them
 		return err
 	}
-	decision := rollout.FaultDecision(s.snapshot, reconciler.FaultMessage(argov1.RolloutKind, fault))
+	decision := rollout.FaultDecision(s.snapshot, reconciler.PanicMessage(argov1.RolloutKind, fault))
 	explanation := r.memory.explain(s, decision)
-	if _, err := r.status.write(ctx, s, decision, explanation, explanation.Unsaid()); err != nil {
+	if _, err := r.status.write(ctx, s, decision, explanation, explanation.IsPending()); err != nil {
 		return err
 	}
 	r.reporter.recordNew(ctx, s, decision.Events)
@@ -224,7 +224,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := reconciler.Footprint{
 		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.ceded.Keys(), "memory": r.memory.keys(), "known": r.newest.rollouts.Keys(), "queue": r.Queue.Keys(argov1.RolloutKind),
-		"lenders": r.newest.workloads.Keys(), "recorder": r.Recorder.Keys(), "standing": r.OngoingEvents.Keys(),
+		"lenders": r.newest.workloads.Keys(), "recorder": r.Recorder.Keys(), "ongoing-events": r.OngoingEvents.Keys(),
 	}
 	if r.Queries != nil {
 		parts["queries"] = r.Queries.Keys()

@@ -243,7 +243,7 @@ func TestARejectedRolloutIsRetriedWithBackoff(t *testing.T) {
 		if err != nil {
 			t.Fatalf("the work queue decides on the retry, not the row of rejections: %v", err)
 		}
-		if result.RequeueAfter < time.Second || result.RequeueAfter > reconciler.MaxPause {
+		if result.RequeueAfter < time.Second || result.RequeueAfter > reconciler.MaxBackoff {
 			t.Fatalf("retried in %s", result.RequeueAfter)
 		}
 		p.clock.Step(result.RequeueAfter)
@@ -260,7 +260,7 @@ func TestARejectedRolloutIsRetriedWithBackoff(t *testing.T) {
 		return apierrors.NewForbidden(schema.GroupResource{}, "cart", errors.New("again"))
 	}
 	p.edit(func(object *argov1.Rollout) { object.Spec.Replicas = new(int32(4)) })
-	if result, err := p.reconcile(); err != nil || result.RequeueAfter > reconciler.FirstPause {
+	if result, err := p.reconcile(); err != nil || result.RequeueAfter > reconciler.InitialBackoff {
 		t.Errorf("after a success, a rejection is retried in %s, %v", result.RequeueAfter, err)
 	}
 }
@@ -476,7 +476,7 @@ func TestAPanicIsReportedOnTheRollout(t *testing.T) {
 	p.writes = nil
 	for i := range 3 {
 		result, err := p.reconcile()
-		if err != nil || result.RequeueAfter != reconciler.FirstPause {
+		if err != nil || result.RequeueAfter != reconciler.InitialBackoff {
 			t.Fatalf("pass %d: next in %s, %v", i+1, result.RequeueAfter, err)
 		}
 	}

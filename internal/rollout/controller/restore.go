@@ -107,7 +107,7 @@ func (r *restorer) restoreLeftovers(ctx context.Context, key types.NamespacedNam
 	began := r.Clock.Now()
 	sign, err := r.otherController(ctx, key, began)
 	if err != nil || sign.Text != "" {
-		return reconcile.Result{RequeueAfter: reconciler.WakeIn(began, sign.Until)}, err
+		return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(began, sign.Until)}, err
 	}
 	deleted := &argov1.Rollout{}
 	deleted.Namespace, deleted.Name, deleted.Status.Serin = key.Namespace, key.Name, &argov1.SerinStatus{}

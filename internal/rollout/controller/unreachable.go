@@ -30,5 +30,5 @@ func (r *Reconciler) reportUnreachable(ctx context.Context, object *argov1.Rollo
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	r.reporter.recordNew(ctx, s, decision.Events)
-	return reconcile.Result{RequeueAfter: reconciler.WakeIn(began, reconciler.Earliest(explanation.At, began.Add(unreachableRetry)))}, nil
+	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(began, reconciler.Earliest(explanation.At, began.Add(unreachableRetry)))}, nil
 }

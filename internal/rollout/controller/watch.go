@@ -130,7 +130,7 @@ func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind
 		if deleted, ok := before.(*argov1.Rollout); ok && after == nil {
 			r.memory.recordDeleted(deleted) // no later reconciliation would observe it
 		}
-		releases.Changed(ctx, r.Queue, before, after)
+		releases.WakeNext(ctx, r.Queue, before, after)
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 	case *appsv1.ReplicaSet:
 		return rolloutsOf(ctx, r.Client, object)

@@ -15,53 +15,53 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// byPlace is the index of the releases that are in progress, or in the queue.
-const byPlace = "in-line"
+// queueIndex is the index of the releases that are in progress or in the queue.
+const queueIndex = "in-queue"
 
-// Releases are those of one kind, as they are listed and queued.
+// Releases lists the releases of one kind and connects them to the queue.
 type Releases[O client.Object] struct {
 	Kind    string
 	New     func() O
 	NewList func() client.ObjectList
-	// Place is that of a release in the queue.
-	Place func(O) release.QueueEntry
+	// QueueEntry returns the entry of a release in the queue.
+	QueueEntry func(O) release.QueueEntry
 }
 
-// PlaceOf returns the place of an object of a watch; none if it does not exist.
-func (k Releases[O]) PlaceOf(object client.Object) release.QueueEntry {
+// queueEntryOf returns the queue entry of an object of a watch; an empty one for nil.
+func (k Releases[O]) queueEntryOf(object client.Object) release.QueueEntry {
 	typed, ok := object.(O)
 	if !ok {
 		return release.QueueEntry{}
 	}
-	return k.Place(typed)
+	return k.QueueEntry(typed)
 }
 
-// Index lets a cache find the releases that are in progress, or in the queue, without reading all.
+// Index adds an index to a cache that finds the releases that are in progress or in the queue without reading all.
 func (k Releases[O]) Index(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, k.New(), byPlace, func(object client.Object) []string {
-		if place := k.PlaceOf(object); place.InProgress || place.Waiting {
-			return []string{byPlace}
+	err := indexer.IndexField(ctx, k.New(), queueIndex, func(object client.Object) []string {
+		if entry := k.queueEntryOf(object); entry.InProgress || entry.Waiting {
+			return []string{queueIndex}
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("index %ss by their place in the queue: %w", k.Kind, err)
+		return fmt.Errorf("index %ss by their queue entries: %w", k.Kind, err)
 	}
 	return nil
 }
 
-// Queued returns the releases as the queue reads them. indexed is true for a reader with the index.
+// Queued returns the kind for the queue. indexed is true for a reader with the index.
 func (k Releases[O]) Queued(reader client.Reader, indexed bool) queue.Kind {
 	return queue.Kind{
 		Name: k.Kind,
 		List: func(ctx context.Context, namespace string) ([]queue.StoredEntry, error) {
 			options := []client.ListOption{client.InNamespace(namespace)}
-			if indexed { // they are only read
-				options = append(options, client.MatchingFields{byPlace: byPlace}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+			if indexed { // the objects are only read
+				options = append(options, client.MatchingFields{queueIndex: queueIndex}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 			}
 			var stored []queue.StoredEntry
 			err := k.each(ctx, reader, func(object O) {
-				stored = append(stored, queue.StoredEntry{Place: k.Place(object), Version: object.GetResourceVersion()})
+				stored = append(stored, queue.StoredEntry{Entry: k.QueueEntry(object), Version: object.GetResourceVersion()})
 			}, options...)
 			return stored, err
 		},
@@ -74,13 +74,13 @@ func (k Releases[O]) Queued(reader client.Reader, indexed bool) queue.Kind {
 			if err := reader.Get(ctx, key, object, options...); err != nil {
 				return queue.StoredEntry{}, false, client.IgnoreNotFound(err)
 			}
-			return queue.StoredEntry{Place: k.Place(object), Version: object.GetResourceVersion()}, true, nil
+			return queue.StoredEntry{Entry: k.QueueEntry(object), Version: object.GetResourceVersion()}, true, nil
 		},
 	}
 }
 
-// Requests returns a request for each release, because something affects all. It waits for no write of this process: the event
-// that it handles may be what shows it.
+// Requests returns a request for each release, for an event that affects all. It does not wait for writes of this process: the
+// event that it handles may be the one that shows such a write.
 func (k Releases[O]) Requests(ctx context.Context, reader client.Reader) []reconcile.Request {
 	var requests []reconcile.Request
 	err := k.each(ctx, reader, func(object O) {
@@ -106,23 +106,23 @@ func (k Releases[O]) each(ctx context.Context, reader client.Reader, f func(O), 
 	})
 }
 
-// Changed wakes the releases of all kinds that may start because of a change of this one.
-func (k Releases[O]) Changed(ctx context.Context, line *queue.Queue, before, after client.Object) {
+// WakeNext requeues the releases of all kinds that may start because this release has changed.
+func (k Releases[O]) WakeNext(ctx context.Context, q *queue.Queue, before, after client.Object) {
 	if before == nil {
 		return
 	}
-	if err := line.Changed(ctx, k.PlaceOf(before), k.PlaceOf(after)); err != nil {
-		log.FromContext(ctx).Error(err, "Could not wake the releases that may start")
+	if err := q.WakeNext(ctx, k.queueEntryOf(before), k.queueEntryOf(after)); err != nil {
+		log.FromContext(ctx).Error(err, "Could not requeue the releases that may start")
 	}
 }
 
-// Settle ends a reconciliation, which found the first form of an object and left the second.
-func (k Releases[O]) Settle(line *queue.Queue, before, after O, waits bool) {
+// RecordOutcome reports the end of a reconciliation to the queue. before and after are the object as it was read and written.
+func (k Releases[O]) RecordOutcome(q *queue.Queue, before, after O, waits bool) {
 	outcome := queue.Outcome{Waiting: waits}
-	if !k.Place(before).InProgress && k.Place(after).InProgress {
+	if !k.QueueEntry(before).InProgress && k.QueueEntry(after).InProgress {
 		outcome.Started = after.GetResourceVersion()
 	}
-	line.Settle(k.Kind, client.ObjectKeyFromObject(after), outcome)
+	q.RecordOutcome(k.Kind, client.ObjectKeyFromObject(after), outcome)
 }
 
 // Requests returns a request for each key.
