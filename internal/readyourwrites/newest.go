@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NewestVersions keeps a process from acting on releases as they were long ago: the first list of a cache may come from an API
-// server that lags, and what an object asked for then may be what the present one forbids. Of each release it knows the
-// newest version of one object that the API server gave to this process; nothing older is acted on. All of it may be lost:
-// where nothing is known, the API server is asked.
+// NewestVersions prevents a process from acting on an outdated state of a release: the first list of a cache may come from an API
+// server that lags, and the old spec may request what the current one forbids. For each release it records the newest version of
+// one object that the API server has returned to this process. Older versions are rejected. All of this state may be lost:
+// without a recorded version, the object is read from the API server.
 type NewestVersions struct {
 	description string
 	live        client.Reader
@@ -24,80 +24,81 @@ type NewestVersions struct {
 	versions map[types.NamespacedName]objectVersion
 }
 
-// objectVersion of the very object with that UID.
+// objectVersion is the version of the object with a UID.
 type objectVersion struct {
 	uid             types.UID
 	resourceVersion string
 }
 
-// NewNewestVersions knows nothing yet. what the objects are is for errors; live reads from the API server.
-func NewNewestVersions(what string, live client.Reader) *NewestVersions {
-	return &NewestVersions{description: what, live: live, versions: map[types.NamespacedName]objectVersion{}}
+// NewNewestVersions returns an empty NewestVersions. description names the objects in errors; live reads from the API server.
+func NewNewestVersions(description string, live client.Reader) *NewestVersions {
+	return &NewestVersions{description: description, live: live, versions: map[types.NamespacedName]objectVersion{}}
 }
 
-// VerifyTakeover is for who is about to act on what a cache has of a release: where nothing is known, it is read once from the API
-// server, into an empty object of its kind. Errors: ErrStale while the cache is older, or has what is gone by now, and
-// those of the API server.
-func (n *NewestVersions) VerifyTakeover(ctx context.Context, of types.NamespacedName, cached, into client.Object) error {
-	if n.knownVersion(of, cached.GetUID()) == "" {
+// VerifyTakeover verifies the cached object before the process acts on a release. Without a recorded version it reads the object
+// once from the API server into an empty object of its kind. It returns ErrStale if the cached object is older, or deleted by
+// now, and the errors of the API server.
+func (n *NewestVersions) VerifyTakeover(ctx context.Context, key types.NamespacedName, cached, into client.Object) error {
+	if n.knownVersion(key, cached.GetUID()) == "" {
 		switch err := n.live.Get(ctx, client.ObjectKeyFromObject(cached), into); {
 		case apierrors.IsNotFound(err), err == nil && into.GetUID() != cached.GetUID():
-			return n.staleError(of)
+			return n.staleError(key)
 		case err != nil:
-			return fmt.Errorf("read %s %s from the API server: %w", n.description, of, err)
+			return fmt.Errorf("read %s %s from the API server: %w", n.description, key, err)
 		}
-		n.RecordVersion(of, into)
+		n.RecordVersion(key, into)
 	}
-	return n.VerifyNotStale(of, cached)
+	return n.VerifyNotStale(key, cached)
 }
 
-// VerifyNotStale is ErrStale of an object that is older than what is known of it.
-func (n *NewestVersions) VerifyNotStale(of types.NamespacedName, cached client.Object) error {
-	if IsOlder(cached.GetResourceVersion(), n.knownVersion(of, cached.GetUID())) {
-		return n.staleError(of)
+// VerifyNotStale returns ErrStale if the cached object is older than the recorded version.
+func (n *NewestVersions) VerifyNotStale(key types.NamespacedName, cached client.Object) error {
+	if IsOlder(cached.GetResourceVersion(), n.knownVersion(key, cached.GetUID())) {
+		return n.staleError(key)
 	}
 	return nil
 }
 
-// RecordVersion takes a version that the API server gave.
-func (n *NewestVersions) RecordVersion(of types.NamespacedName, given client.Object) {
+// RecordVersion records a version that the API server has returned.
+func (n *NewestVersions) RecordVersion(key types.NamespacedName, returned client.Object) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.versions[of] = objectVersion{given.GetUID(), given.GetResourceVersion()}
+	n.versions[key] = objectVersion{returned.GetUID(), returned.GetResourceVersion()}
 }
 
-// RecordIfUnknown takes a version that a write has shown to be the newest, where none is known.
-func (n *NewestVersions) RecordIfUnknown(of types.NamespacedName, written client.Object) {
+// RecordIfUnknown records the version that a successful write has returned, unless a version of the object is recorded.
+func (n *NewestVersions) RecordIfUnknown(key types.NamespacedName, written client.Object) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if known, found := n.versions[of]; !found || known.uid != written.GetUID() {
-		n.versions[of] = objectVersion{written.GetUID(), written.GetResourceVersion()}
+	if known, found := n.versions[key]; !found || known.uid != written.GetUID() {
+		n.versions[key] = objectVersion{written.GetUID(), written.GetResourceVersion()}
 	}
 }
 
-// Forget is for a release that is gone or somebody else's, and after a write that failed: it may have been done, and the
-// answer lost. What was decided before it must not be decided again on the same view.
-func (n *NewestVersions) Forget(of types.NamespacedName) {
+// Forget drops the version of a release that was deleted or that another process serves. It must also be called after a failed
+// write: the write may have succeeded and only its response was lost, and the same decision must not be made again on the same
+// state.
+func (n *NewestVersions) Forget(key types.NamespacedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.versions, of)
+	delete(n.versions, key)
 }
 
-// knownVersion is the oldest that may be acted on; empty: none is known.
-func (n *NewestVersions) knownVersion(of types.NamespacedName, uid types.UID) string {
+// knownVersion returns the oldest acceptable version; empty means unknown.
+func (n *NewestVersions) knownVersion(key types.NamespacedName, uid types.UID) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if known := n.versions[of]; known.uid == uid {
+	if known := n.versions[key]; known.uid == uid {
 		return known.resourceVersion
 	}
 	return ""
 }
 
-func (n *NewestVersions) staleError(of types.NamespacedName) error {
-	return fmt.Errorf("look at %s %s: %w", n.description, of, ErrStale)
+func (n *NewestVersions) staleError(key types.NamespacedName) error {
+	return fmt.Errorf("read %s %s: %w", n.description, key, ErrStale)
 }
 
-// Keys are the releases of which a version is known.
+// Keys returns the releases with a recorded version.
 func (n *NewestVersions) Keys() []types.NamespacedName {
 	n.mu.Lock()
 	defer n.mu.Unlock()

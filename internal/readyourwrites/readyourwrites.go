@@ -1,9 +1,10 @@
-// Package readyourwrites prevents decisions on a view that is older than what the process itself wrote last, or
-// than what the API server showed when the process took a release over.
+// Package readyourwrites prevents decisions on a state that is older than the last write of the process itself, or than the
+// state that the API server returned when the process took over a release.
 //
-// The library's client does the first for typed objects only: what is written unstructured it waits for under the name of
-// the typed view, which nobody reads, so that a pass right after a write may see the object as it was before, and take a
-// step twice or back. This package knows objects by kind, name, UID and resourceVersion, and nothing of what they hold.
+// The client of controller-runtime prevents the first for typed objects only. After an unstructured write it waits for the
+// informer of the typed object, which Serin does not use. A reconciliation directly after a write could therefore read the
+// previous state and repeat or revert a step. This package knows objects by kind, name, UID and resourceVersion. It must not
+// know their content.
 package readyourwrites
 
 import (
@@ -22,19 +23,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrStale says that the cache has not seen our own last write yet. Its watch event brings the release back.
+// ErrStale means that the cache does not contain our own last write yet. The watch event of the write requeues the release.
 var ErrStale = errors.New("the cache is behind our own last write")
 
-// cacheLagTimeout is how long an object that was just made may be missing in the cache before the API server is asked whether
-// it is still there: somebody may have deleted it before any watch told of it.
+// cacheLagTimeout is the time for which a new object may be missing in the cache. After it, the API server is read: another client
+// may have deleted the object before the watch reported it.
 const cacheLagTimeout = 5 * time.Second
 
-// writeRetention is for how long a write is remembered, at least. It outlasts that the cache has shown it: a watch that begins
-// anew at another API server may go back.
+// writeRetention is the minimum time for which a write is remembered, even if the cache has shown it: a watch that is restarted at
+// another API server may return older versions again.
 const writeRetention = 10 * time.Minute
 
-// Client is a client whose Get of an unstructured object never gives one that is older than its own last write: it
-// returns ErrStale instead. Everything else is the client's that it wraps.
+// Client is a client whose Get of an unstructured object never returns a version that is older than its own last write, but
+// ErrStale. For all other calls it is the wrapped client.
 type Client struct {
 	client.Client
 	live  client.Reader
@@ -54,7 +55,7 @@ type writtenVersion struct {
 	uid     types.UID
 	version string
 	at      time.Time
-	// seenInCache is true since the cache had it: when it is missing after that, it is gone.
+	// seenInCache is true if the cache has shown the write: an object that is missing after that is deleted.
 	seenInCache bool
 }
 
@@ -63,90 +64,91 @@ func New(cached client.Client, live client.Reader, clk clock.PassiveClock) *Clie
 	return &Client{Client: cached, live: live, clock: clk, writes: map[objectKey]writtenVersion{}}
 }
 
-// Get implements client.Client. Errors: ErrStale, and those of the wrapped client.
+// Get implements client.Client. It returns ErrStale and the errors of the wrapped client.
 func (c *Client) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	u, ok := into.(*unstructured.Unstructured)
 	if !ok {
 		return c.Client.Get(ctx, key, into, options...)
 	}
-	// Where the library's promise does not hold, keeping the books for it is a large part of a read's cost.
+	// The tracking of the library does not work for unstructured objects, but is a large part of the cost of a read.
 	err := c.Client.Get(ctx, key, into, append(options, client.DisableReadYourWritesConsistency)...)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	of := objectKey{u.GroupVersionKind().GroupKind(), key}
-	last, found := c.lastWrite(of)
+	id := objectKey{u.GroupVersionKind().GroupKind(), key}
+	last, found := c.lastWrite(id)
 	switch {
 	case !found, err != nil && last.seenInCache:
 		return err
 	case err != nil:
-		return c.resolveMissing(ctx, of, u.GroupVersionKind(), last, err)
+		return c.resolveMissing(ctx, id, u.GroupVersionKind(), last, err)
 	case IsOlder(u.GetResourceVersion(), last.version):
-		return newStaleError(of) // also one that was deleted before ours was made: a first list may be that old
-	default: // as new as what was written, or made by somebody else since
-		c.markSeen(of, last)
+		return newStaleError(id) // also for an object of that name that was deleted before our write: a first list may be that old
+	default: // our write, a newer one, or an object that another client has created since
+		c.markSeen(id, last)
 		return nil
 	}
 }
 
-// resolveMissing decides about an object that was written and is not in the cache: not yet, or not any more.
-func (c *Client) resolveMissing(ctx context.Context, of objectKey, kind schema.GroupVersionKind, last writtenVersion, notFound error) error {
+// resolveMissing decides whether a written object is not yet in the cache, or is deleted.
+func (c *Client) resolveMissing(ctx context.Context, id objectKey, kind schema.GroupVersionKind, last writtenVersion, notFound error) error {
 	if since := c.clock.Since(last.at); 0 <= since && since < cacheLagTimeout {
-		return newStaleError(of)
+		return newStaleError(id)
 	}
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(kind)
-	switch err := c.live.Get(ctx, of.key, live); {
+	switch err := c.live.Get(ctx, id.key, live); {
 	case apierrors.IsNotFound(err):
-		c.dropWrite(of, last)
+		c.dropWrite(id, last)
 		return notFound
 	case err != nil:
 		return err
 	default:
-		return newStaleError(of)
+		return newStaleError(id)
 	}
 }
 
-func newStaleError(of objectKey) error {
-	return fmt.Errorf("look at %s %s.%s: %w", of.kind.Kind, of.key.Name, of.key.Namespace, ErrStale)
+func newStaleError(id objectKey) error {
+	return fmt.Errorf("read %s %s.%s: %w", id.kind.Kind, id.key.Name, id.key.Namespace, ErrStale)
 }
 
 // Create implements client.Client.
-func (c *Client) Create(ctx context.Context, made client.Object, options ...client.CreateOption) error {
-	if err := CheckWrite(ctx, made); err != nil {
+func (c *Client) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	if err := CheckWrite(ctx, object); err != nil {
 		return err
 	}
-	if withoutLibraryTracking(made) {
+	if withoutLibraryTracking(object) {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
-	return c.recordWrite(made, c.Client.Create(ctx, made, options...))
+	return c.recordWrite(object, c.Client.Create(ctx, object, options...))
 }
 
 // Update implements client.Client.
-func (c *Client) Update(ctx context.Context, made client.Object, options ...client.UpdateOption) error {
-	if err := CheckWrite(ctx, made); err != nil {
+func (c *Client) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+	if err := CheckWrite(ctx, object); err != nil {
 		return err
 	}
-	if withoutLibraryTracking(made) {
+	if withoutLibraryTracking(object) {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
-	return c.recordWrite(made, c.Client.Update(ctx, made, options...))
+	return c.recordWrite(object, c.Client.Update(ctx, object, options...))
 }
 
 // Patch implements client.Client.
-func (c *Client) Patch(ctx context.Context, made client.Object, patch client.Patch, options ...client.PatchOption) error {
-	if err := CheckWrite(ctx, made); err != nil {
+func (c *Client) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if err := CheckWrite(ctx, object); err != nil {
 		return err
 	}
-	if withoutLibraryTracking(made) {
+	if withoutLibraryTracking(object) {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
-	return c.recordWrite(made, c.Client.Patch(ctx, made, patch, options...))
+	return c.recordWrite(object, c.Client.Patch(ctx, object, patch, options...))
 }
 
-// withoutLibraryTracking is true of what the library notes a write of for nobody: its books would cost an observer of each kind.
-func withoutLibraryTracking(made client.Object) bool {
-	_, ok := made.(*unstructured.Unstructured)
+// withoutLibraryTracking reports whether the tracking of the library is useless for an object: it would start an informer for each
+// kind of unstructured object.
+func withoutLibraryTracking(object client.Object) bool {
+	_, ok := object.(*unstructured.Unstructured)
 	return ok
 }
 
@@ -158,10 +160,10 @@ func (c *Client) Delete(ctx context.Context, object client.Object, options ...cl
 	return c.Client.Delete(ctx, object, options...)
 }
 
-// recordWrite keeps the version that a write gave. A write whose answer was lost is not known here: the next one that is
-// decided on the old version ends in a conflict.
-func (c *Client) recordWrite(made client.Object, err error) error {
-	u, ok := made.(*unstructured.Unstructured)
+// recordWrite records the version that a write has returned. A write whose response was lost is not recorded: the next write that
+// is based on the old version ends in a conflict.
+func (c *Client) recordWrite(written client.Object, err error) error {
+	u, ok := written.(*unstructured.Unstructured)
 	if err != nil || !ok {
 		return err
 	}
@@ -178,44 +180,44 @@ func (c *Client) dropExpired(now time.Time) {
 		return
 	}
 	c.lastSweep = now
-	for of, last := range c.writes {
+	for id, last := range c.writes {
 		if now.Sub(last.at) >= writeRetention {
-			delete(c.writes, of)
+			delete(c.writes, id)
 		}
 	}
 }
 
-func (c *Client) lastWrite(of objectKey) (writtenVersion, bool) {
+func (c *Client) lastWrite(id objectKey) (writtenVersion, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last, found := c.writes[of]
+	last, found := c.writes[id]
 	return last, found
 }
 
-// markSeen remembers that the cache has what was written, unless a newer write has replaced it.
-func (c *Client) markSeen(of objectKey, last writtenVersion) {
+// markSeen records that the cache contains a write, unless a newer write has replaced it.
+func (c *Client) markSeen(id objectKey, last writtenVersion) {
 	if last.seenInCache {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.writes[of] == last {
+	if c.writes[id] == last {
 		last.seenInCache = true
-		c.writes[of] = last
+		c.writes[id] = last
 	}
 }
 
-// dropWrite drops what is remembered, unless a newer write has replaced it.
-func (c *Client) dropWrite(of objectKey, last writtenVersion) {
+// dropWrite drops a write, unless a newer one has replaced it.
+func (c *Client) dropWrite(id objectKey, last writtenVersion) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.writes[of] == last {
-		delete(c.writes, of)
+	if c.writes[id] == last {
+		delete(c.writes, id)
 	}
 }
 
-// IsOlder compares resourceVersions of one kind. Kubernetes promises that they are whole numbers that grow; where one is
-// not, nothing is said to be older.
+// IsOlder reports whether a is older than b, for two resourceVersions of one kind. Kubernetes guarantees that they are increasing
+// integers; it returns false if one of them is not an integer.
 func IsOlder(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)

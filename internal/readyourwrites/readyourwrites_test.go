@@ -20,8 +20,8 @@ import (
 	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
-// lagging is a client whose reads show what was there when it was last told to catch up.
-type lagging struct {
+// laggingClient is a client whose reads show the state of the last call of catchUp.
+type laggingClient struct {
 	t     *testing.T
 	live  client.WithWatch
 	shown map[string]*unstructured.Unstructured
@@ -29,13 +29,13 @@ type lagging struct {
 	*readyourwrites.Client
 }
 
-func newLagging(t *testing.T) *lagging {
+func newLaggingClient(t *testing.T) *laggingClient {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	l := &lagging{
+	l := &laggingClient{
 		t: t, live: fake.NewClientBuilder().WithScheme(scheme).Build(), shown: map[string]*unstructured.Unstructured{},
 		clock: clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)),
 	}
@@ -61,8 +61,8 @@ func service(name string) *unstructured.Unstructured {
 	return u
 }
 
-// catchUp shows the object as it is.
-func (l *lagging) catchUp(name string) {
+// catchUp updates the shown state of an object.
+func (l *laggingClient) catchUp(name string) {
 	l.t.Helper()
 	now := service(name)
 	err := l.live.Get(l.t.Context(), client.ObjectKeyFromObject(now), now)
@@ -76,20 +76,20 @@ func (l *lagging) catchUp(name string) {
 	}
 }
 
-func (l *lagging) get() (*unstructured.Unstructured, error) {
+func (l *laggingClient) get() (*unstructured.Unstructured, error) {
 	seen := service("cart")
 	return seen, l.Get(l.t.Context(), client.ObjectKeyFromObject(seen), seen)
 }
 
-func (l *lagging) must(err error) {
+func (l *laggingClient) must(err error) {
 	l.t.Helper()
 	if err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-func TestWhatIsOlderThanOurWriteIsNotSeen(t *testing.T) {
-	l := newLagging(t)
+func TestVersionsOlderThanOurWriteAreStale(t *testing.T) {
+	l := newLaggingClient(t)
 	l.must(l.live.Create(t.Context(), service("cart")))
 	l.catchUp("cart")
 	seen, err := l.get()
@@ -104,46 +104,46 @@ func TestWhatIsOlderThanOurWriteIsNotSeen(t *testing.T) {
 	before := l.shown["cart"]
 	l.catchUp("cart")
 	if seen, err = l.get(); err != nil || seen.GetAnnotations()["weight"] != "40" {
-		t.Errorf("after the watch told: got %v, %v", seen, err)
+		t.Errorf("after the watch event: got %v, %v", seen, err)
 	}
 	l.shown["cart"] = before
 	if _, err := l.get(); !errors.Is(err, readyourwrites.ErrStale) {
-		t.Errorf("after the watch went back: got %v", err)
+		t.Errorf("after the watch returned an older version: got %v", err)
 	}
-	again := service("cart")
-	again.SetUID("made-before")
-	again.SetResourceVersion("1")
-	l.shown["cart"] = again
+	other := service("cart")
+	other.SetUID("created-before")
+	other.SetResourceVersion("1")
+	l.shown["cart"] = other
 	if _, err := l.get(); !errors.Is(err, readyourwrites.ErrStale) {
-		t.Errorf("one that was deleted before ours was made: got %v", err)
+		t.Errorf("an object that was deleted before our write: got %v", err)
 	}
-	again.SetUID("made-again")
-	again.SetResourceVersion("9000")
+	other.SetUID("recreated")
+	other.SetResourceVersion("9000")
 	if _, err := l.get(); err != nil {
-		t.Errorf("somebody made it again: got %v", err)
+		t.Errorf("recreated by another client: got %v", err)
 	}
 }
 
-func TestWhatWeMadeIsNotMissing(t *testing.T) {
-	l := newLagging(t)
+func TestACreatedObjectIsNotReportedMissing(t *testing.T) {
+	l := newLaggingClient(t)
 	if _, err := l.get(); !apierrors.IsNotFound(err) {
-		t.Fatalf("before it was made: got %v", err)
+		t.Fatalf("before the creation: got %v", err)
 	}
 	l.must(l.Create(t.Context(), service("cart")))
 	if _, err := l.get(); !errors.Is(err, readyourwrites.ErrStale) {
-		t.Errorf("right after it was made: got %v", err)
+		t.Errorf("right after the creation: got %v", err)
 	}
 	l.clock.SetTime(l.clock.Now().Add(time.Minute))
 	if _, err := l.get(); !errors.Is(err, readyourwrites.ErrStale) {
-		t.Errorf("a minute later, and it is there: got %v", err)
+		t.Errorf("a minute later, while it exists: got %v", err)
 	}
 	l.catchUp("cart")
 	if _, err := l.get(); err != nil {
-		t.Errorf("when the watch has told: got %v", err)
+		t.Errorf("after the watch event: got %v", err)
 	}
 	delete(l.shown, "cart")
 	if _, err := l.get(); !apierrors.IsNotFound(err) {
-		t.Errorf("seen before, and gone since: got %v", err)
+		t.Errorf("deleted after the cache had it: got %v", err)
 	}
 	l.must(l.live.Delete(t.Context(), service("cart")))
 	l.must(l.Create(t.Context(), service("cart")))
@@ -151,27 +151,26 @@ func TestWhatWeMadeIsNotMissing(t *testing.T) {
 	l.clock.SetTime(l.clock.Now().Add(time.Minute))
 	for range 2 {
 		if _, err := l.get(); !apierrors.IsNotFound(err) {
-			t.Errorf("somebody deleted it before any watch told of it: got %v", err)
+			t.Errorf("deleted by another client before any watch event: got %v", err)
 		}
 	}
 }
 
-// TestWritesAskFirst: nothing is written that the check of a context is against.
-func TestWritesAskFirst(t *testing.T) {
-	l := newLagging(t)
-	kept := service("kept")
-	if err := l.Create(t.Context(), kept); err != nil {
+func TestTheWriteCheckOfTheContextPreventsWrites(t *testing.T) {
+	l := newLaggingClient(t)
+	existing := service("existing")
+	if err := l.Create(t.Context(), existing); err != nil {
 		t.Fatal(err)
 	}
-	no := errors.New("no")
-	ctx := readyourwrites.WithWriteCheck(t.Context(), func(context.Context, client.Object) error { return no })
+	errRefused := errors.New("refused")
+	ctx := readyourwrites.WithWriteCheck(t.Context(), func(context.Context, client.Object) error { return errRefused })
 	for name, write := range map[string]func() error{
 		"create": func() error { return l.Create(ctx, service("new")) },
-		"update": func() error { return l.Update(ctx, kept) },
-		"patch":  func() error { return l.Patch(ctx, kept, client.RawPatch(types.MergePatchType, []byte(`{}`))) },
-		"delete": func() error { return l.Delete(ctx, kept) },
+		"update": func() error { return l.Update(ctx, existing) },
+		"patch":  func() error { return l.Patch(ctx, existing, client.RawPatch(types.MergePatchType, []byte(`{}`))) },
+		"delete": func() error { return l.Delete(ctx, existing) },
 	} {
-		if err := write(); !errors.Is(err, no) {
+		if err := write(); !errors.Is(err, errRefused) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

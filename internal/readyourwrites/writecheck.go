@@ -6,18 +6,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// WriteCheck says why an object must not be written; nil: it may be.
+// WriteCheck returns an error if an object must not be written.
 type WriteCheck func(ctx context.Context, written client.Object) error
 
 type writeCheckKey struct{}
 
-// WithWriteCheck has each write of a Client that is given this context ask first. It is for what is true of all writes of one
-// pass, by whomever they are made.
+// WithWriteCheck returns a context with a check before each write of a Client. It serves conditions for all writes of a
+// reconciliation, whichever code makes them.
 func WithWriteCheck(ctx context.Context, check WriteCheck) context.Context {
 	return context.WithValue(ctx, writeCheckKey{}, check)
 }
 
-// CheckWrite is what the check of a context says; without one everything may be written.
+// CheckWrite calls the check of a context. Without a check every write is permitted.
 func CheckWrite(ctx context.Context, written client.Object) error {
 	if check, ok := ctx.Value(writeCheckKey{}).(WriteCheck); ok {
 		return check(ctx, written)
