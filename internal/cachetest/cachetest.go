@@ -1,7 +1,7 @@
-// Package cachetest makes a fake API server hand out its own objects, as a cache does that is asked for no copies, and
-// fails the test whose code changes one of them.
+// Package cachetest adds the sharing of a cache to a fake API server: like a cache that is read without deep copies, it returns
+// the same object to all callers. A test whose code changes such an object fails.
 //
-// It is for tests. It must not know what the objects are for.
+// It is for tests. It must not know the purpose of the objects.
 package cachetest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Cache gives everybody who asks for no copy the same object, for as long as it does not change.
+// Cache returns the same object to all callers that request no deep copy, until the object changes in the API server.
 type Cache struct {
 	tb      testing.TB
 	objects map[objectKey]sharedObject
@@ -26,10 +26,10 @@ type objectKey struct {
 	key  client.ObjectKey
 }
 
-// sharedObject is an object that was given away, and as it was then.
+// sharedObject is an object that Get has returned, with a copy of its original state.
 type sharedObject struct{ object, original *unstructured.Unstructured }
 
-// New makes a cache that looks, at the end of the test, whether anybody changed what was given away.
+// New returns a cache that verifies at the end of the test that no shared object was changed.
 func New(tb testing.TB) *Cache {
 	tb.Helper()
 	c := &Cache{tb: tb, objects: map[objectKey]sharedObject{}}
@@ -49,14 +49,14 @@ func (c *Cache) Get(ctx context.Context, from client.Reader, key client.ObjectKe
 	if err != nil || !ok || shared == nil || !*shared {
 		return err
 	}
-	of := objectKey{read.GroupVersionKind(), key}
-	last, found := c.objects[of]
+	id := objectKey{read.GroupVersionKind(), key}
+	last, found := c.objects[id]
 	if found {
 		c.verifyUnchanged(last)
 	}
 	if !found || !reflect.DeepEqual(last.original, read) {
 		last = sharedObject{object: read.DeepCopy(), original: read.DeepCopy()}
-		c.objects[of] = last
+		c.objects[id] = last
 	}
 	*read = *last.object
 	return nil

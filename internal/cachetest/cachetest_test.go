@@ -12,18 +12,18 @@ import (
 	"github.com/serin-dev/serin/internal/cachetest"
 )
 
-// told takes the complaints of a test.
-type told struct {
+// errorCounter counts the errors of a test instead of failing it.
+type errorCounter struct {
 	testing.TB
 	errors  int
 	cleanup func()
 }
 
-func (t *told) Helper()               {}
-func (t *told) Errorf(string, ...any) { t.errors++ }
-func (t *told) Cleanup(end func())    { t.cleanup = end }
+func (t *errorCounter) Helper()               {}
+func (t *errorCounter) Errorf(string, ...any) { t.errors++ }
+func (t *errorCounter) Cleanup(f func())      { t.cleanup = f }
 
-func TestWhoChangesWhatTheCacheGaveIsFound(t *testing.T) {
+func TestAChangeOfASharedObjectFailsTheTest(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []client.GetOption
 		change  bool
@@ -36,8 +36,8 @@ func TestWhoChangesWhatTheCacheGaveIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", Labels: map[string]string{"app": "cart"}}}
 			from := fake.NewClientBuilder().WithObjects(service).Build()
-			told := &told{TB: t}
-			cache := cachetest.New(told)
+			counter := &errorCounter{TB: t}
+			cache := cachetest.New(counter)
 			read := &unstructured.Unstructured{}
 			read.SetAPIVersion("v1")
 			read.SetKind("Service")
@@ -47,9 +47,9 @@ func TestWhoChangesWhatTheCacheGaveIsFound(t *testing.T) {
 			if c.change {
 				read.SetLabels(map[string]string{"app": "other"})
 			}
-			told.cleanup()
-			if told.errors != c.want {
-				t.Errorf("got %d complaints, want %d", told.errors, c.want)
+			counter.cleanup()
+			if counter.errors != c.want {
+				t.Errorf("got %d errors, want %d", counter.errors, c.want)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
-// Package endpoints observes what Kubernetes has published of the pods behind a Service.
+// Package endpoints observes the endpoints that Kubernetes has published for a Service.
 //
-// It knows EndpointSlices and Services. It must not know Canaries or Rollouts, nor what follows from what it observes: that
-// is a gate of their state machines.
+// It knows EndpointSlices and Services. It must not know Canaries or Rollouts, nor the consequences of an observation: those
+// are gates of their state machines.
 package endpoints
 
 import (
@@ -23,21 +23,21 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// Kind is the kind of what Kubernetes publishes of the pods behind Services. Its objects are known by the name of their
-// Service: one may have several.
+// Kind is the kind of EndpointSlices. As a dependency, an EndpointSlice is identified by the name of its Service, which may have
+// several.
 var Kind = schema.GroupKind{Group: discoveryv1.GroupName, Kind: "EndpointSlice"}
 
-// Of is what depends on the endpoints of a Service depends on.
+// Of returns the dependency on the endpoints of a Service.
 func Of(namespace, service string) watching.Object {
 	return watching.Object{Kind: Kind, Namespace: namespace, Name: service}
 }
 
-// byService is the index of EndpointSlices by their Service.
-const byService = "service"
+// serviceIndex is the index of EndpointSlices by their Service.
+const serviceIndex = "service"
 
-// Index lets caches find the EndpointSlices of one Service without looking at all.
+// Index adds an index to a cache that finds the EndpointSlices of one Service without reading all.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &discoveryv1.EndpointSlice{}, byService, func(object client.Object) []string {
+	err := indexer.IndexField(ctx, &discoveryv1.EndpointSlice{}, serviceIndex, func(object client.Object) []string {
 		return []string{ServiceOf(object)}
 	})
 	if err != nil {
@@ -46,15 +46,15 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// ServiceOf is the name of the Service of an EndpointSlice.
+// ServiceOf returns the name of the Service of an EndpointSlice.
 func ServiceOf(slice client.Object) string { return slice.GetLabels()[discoveryv1.LabelServiceName] }
 
-// Strip keeps of an EndpointSlice only what is read: whose it is, which endpoints take requests, and who made their pods.
-// Caches call it, because a cluster may have many thousands of addresses.
+// Strip reduces an EndpointSlice to the data that this package reads: its Service, the readiness of its endpoints, and the
+// ReplicaSets of their pods. It is a transform function for caches, because a cluster may have many thousands of addresses.
 func Strip(object any) (any, error) {
 	slice, ok := object.(*discoveryv1.EndpointSlice)
 	if !ok {
-		return object, nil // what a watch says of an object that it lost
+		return object, nil // a tombstone, for an object whose deletion the watch missed
 	}
 	stripped := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -72,62 +72,62 @@ func Strip(object any) (any, error) {
 	return stripped, nil
 }
 
-// internReference gives the pods of one ReplicaSet the reference to the first of them: only the part of the name is read that they have
-// in common.
+// internReference returns the same reference for all pods of a ReplicaSet, that to the first of them: only the common prefix of
+// their names is read.
 func internReference(references map[string]*corev1.ObjectReference, to *corev1.ObjectReference) *corev1.ObjectReference {
 	name := podNamePrefix(to)
 	if name == "" {
 		return nil
 	}
 	if references[name] == nil {
-		references[name] = &corev1.ObjectReference{Kind: to.Kind, Name: strings.Clone(to.Name)} // not a part of what is dropped
+		references[name] = &corev1.ObjectReference{Kind: to.Kind, Name: strings.Clone(to.Name)} // a substring would retain the dropped object
 	}
 	return references[name]
 }
 
-var yes, no = true, false
+var sharedTrue, sharedFalse = true, false
 
-// sharedBool gives the same two pointers to all.
+// sharedBool returns one of two pointers that all endpoints share, to save memory.
 func sharedBool(value bool) *bool {
 	if value {
-		return &yes
+		return &sharedTrue
 	}
-	return &no
+	return &sharedFalse
 }
 
-// takesRequests is true of an endpoint to which routers send requests. One about which nothing is said is such a one.
+// takesRequests reports whether routers send requests to an endpoint. An endpoint without conditions takes requests.
 func takesRequests(e *discoveryv1.Endpoint) bool {
 	return ptr.Deref(e.Conditions.Ready, true) && !ptr.Deref(e.Conditions.Terminating, false)
 }
 
-// How the API server names a pod that a ReplicaSet makes: after the ReplicaSet, cut where that is too long, and with a random
-// end.
+// The API server generates the name of a ReplicaSet's pod from the name of the ReplicaSet, truncated if it is too long, and a
+// random suffix.
 const (
-	randomLength = 5
-	longestName  = 63 - randomLength
+	randomSuffixLength = 5
+	maxPrefixLength    = 63 - randomSuffixLength
 )
 
-// podNamePrefix is what the names of the pods have in common that were made together with the one of a reference; empty: it is
-// none.
+// podNamePrefix returns the common prefix of the names of all pods of a ReplicaSet, from a reference to one of them; empty if the
+// reference is not to a pod.
 func podNamePrefix(to *corev1.ObjectReference) string {
 	if to == nil || to.Kind != "Pod" {
 		return ""
 	}
-	return to.Name[:max(len(to.Name)-randomLength, 0)]
+	return to.Name[:max(len(to.Name)-randomSuffixLength, 0)]
 }
 
-// replicaSetPodPrefix is what the names of the pods of a ReplicaSet have in common. Two ReplicaSets with names that are too long may
-// have that in common: then the pods of either count.
+// replicaSetPodPrefix returns the common prefix of the names of a ReplicaSet's pods. Two ReplicaSets whose long names are truncated
+// may have the same prefix; then the pods of both count.
 func replicaSetPodPrefix(name string) string {
 	name += "-"
-	return name[:min(len(name), longestName)]
+	return name[:min(len(name), maxPrefixLength)]
 }
 
-// counts are numbers of endpoints that take requests, by what the names of their pods have in common; of those that name no
-// pod it is empty.
+// counts are the numbers of endpoints that take requests, by the common prefix of the names of their pods; the prefix is empty
+// for endpoints without a pod.
 type counts map[string]int32
 
-// countReady is about one EndpointSlice; none of one that is not there.
+// countReady returns the counts of an EndpointSlice; nil if it does not exist.
 func countReady(object client.Object) counts {
 	slice, ok := object.(*discoveryv1.EndpointSlice)
 	if !ok {
@@ -145,8 +145,8 @@ func countReady(object client.Object) counts {
 	return n
 }
 
-// Changed is false for versions of an EndpointSlice in which as many pods of the same ReplicaSets take requests. One that is
-// not there has none.
+// Changed reports whether the number of pods that take requests differs for any ReplicaSet between two versions of an
+// EndpointSlice. One that does not exist has no pods.
 func Changed(before, after client.Object) bool {
 	return !maps.Equal(countReady(before), countReady(after))
 }
@@ -154,36 +154,36 @@ func Changed(before, after client.Object) bool {
 // Reader observes endpoints.
 type Reader struct {
 	Client client.Client
-	// Indexed is true where the client has the index; else it is asked by label.
+	// Indexed is true if the client has the index; otherwise EndpointSlices are listed by label.
 	Indexed bool
-	// Unread is why endpoints cannot be observed, as a sentence; empty: they can.
+	// Unread is the reason why endpoints cannot be observed, for users; empty means that they can.
 	Unread string
 }
 
 // Published are the endpoints of one Service.
 type Published struct {
-	// Endpoints are all of them.
+	// Endpoints counts all endpoints.
 	release.Endpoints
 
-	by counts
+	byPodPrefix counts
 }
 
-// OfSet are those of the pods of a ReplicaSet. Endpoints that name no pod may belong to any.
+// OfSet returns the endpoints of the pods of a ReplicaSet. Endpoints without a pod count for every ReplicaSet.
 func (p Published) OfSet(name string) release.Endpoints {
-	of := p.Endpoints
-	of.Ready = p.by[replicaSetPodPrefix(name)] + p.by[""]
-	return of
+	endpoints := p.Endpoints
+	endpoints.Ready = p.byPodPrefix[replicaSetPodPrefix(name)] + p.byPodPrefix[""]
+	return endpoints
 }
 
-// Of counts the endpoints of one Service. A pod of two address families is in two slices; each router uses one.
+// Of counts the endpoints of one Service. A pod with two address families is in two slices, of which each router uses one.
 func (r Reader) Of(ctx context.Context, namespace, service string) (Published, error) {
 	if r.Unread != "" {
 		return Published{Endpoints: release.Endpoints{Unknown: r.Unread}}, nil
 	}
 	options := []client.ListOption{client.InNamespace(namespace)}
 	if r.Indexed {
-		// They are read here and now, and never written: neither copies nor our own latest writes are needed.
-		options = append(options, client.MatchingFields{byService: service}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+		// Serin only reads these objects and does not retain them: it needs neither copies nor its own latest writes.
+		options = append(options, client.MatchingFields{serviceIndex: service}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 	} else {
 		options = append(options, client.MatchingLabels{discoveryv1.LabelServiceName: service})
 	}
@@ -196,41 +196,41 @@ func (r Reader) Of(ctx context.Context, namespace, service string) (Published, e
 	}
 	families := map[discoveryv1.AddressType]counts{}
 	for i := range slices.Items {
-		of := slices.Items[i].AddressType
-		if families[of] == nil {
-			families[of] = counts{}
+		addressType := slices.Items[i].AddressType
+		if families[addressType] == nil {
+			families[addressType] = counts{}
 		}
-		families[of].add(countReady(&slices.Items[i]))
+		families[addressType].add(countReady(&slices.Items[i]))
 	}
-	seen := Published{by: counts{}}
+	published := Published{byPodPrefix: counts{}}
 	for _, family := range families {
-		seen.Ready = max(seen.Ready, family.sum())
-		for pods, n := range family {
-			seen.by[pods] = max(seen.by[pods], n)
+		published.Ready = max(published.Ready, family.sum())
+		for prefix, n := range family {
+			published.byPodPrefix[prefix] = max(published.byPodPrefix[prefix], n)
 		}
 	}
-	if seen.Ready > 0 {
-		return seen, nil
+	if published.Ready > 0 {
+		return published, nil
 	}
 	none, err := r.serviceWithoutEndpoints(ctx, namespace, service)
 	return Published{Endpoints: none}, err
 }
 
 func (c counts) add(more counts) {
-	for pods, n := range more {
-		c[pods] += n
+	for prefix, n := range more {
+		c[prefix] += n
 	}
 }
 
 func (c counts) sum() int32 {
-	var all int32
+	var total int32
 	for _, n := range c {
-		all += n
+		total += n
 	}
-	return all
+	return total
 }
 
-// serviceWithoutEndpoints is about a Service that has none: not yet, or because it is of a type that never has any.
+// serviceWithoutEndpoints describes a Service without endpoints: it has none yet, or its type never has any.
 func (r Reader) serviceWithoutEndpoints(ctx context.Context, namespace, service string) (release.Endpoints, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Service"))
@@ -239,11 +239,11 @@ func (r Reader) serviceWithoutEndpoints(ctx context.Context, namespace, service 
 	case apierrors.IsNotFound(err):
 		return release.Endpoints{NoService: true}, nil
 	case apierrors.IsForbidden(err):
-		return release.Endpoints{}, nil // that it has no endpoints is known all the same
+		return release.Endpoints{}, nil // the Service has no endpoints in any case
 	case err != nil:
 		return release.Endpoints{}, fmt.Errorf("get Service %s.%s, which has no endpoints: %w", service, namespace, err)
 	}
-	if of, _, _ := unstructured.NestedString(object.Object, "spec", "type"); of == string(corev1.ServiceTypeExternalName) {
+	if serviceType, _, _ := unstructured.NestedString(object.Object, "spec", "type"); serviceType == string(corev1.ServiceTypeExternalName) {
 		return release.Endpoints{Unknown: fmt.Sprintf("Service %s.%s is an alias of another name and has no endpoints", service, namespace)}, nil
 	}
 	return release.Endpoints{ServiceCreated: object.GetCreationTimestamp().Time}, nil

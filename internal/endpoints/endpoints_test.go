@@ -22,15 +22,15 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// sliceOf is an EndpointSlice of a Service. Each letter is an endpoint: r takes requests, u does not, t is on its way
-// out although it answers, and nothing is said about ?.
-func sliceOf(name, service, endpoints string, of discoveryv1.AddressType) *discoveryv1.EndpointSlice {
+// sliceOf returns an EndpointSlice of a Service. Each letter is an endpoint: r is ready, u is not ready, t is ready but
+// terminating, and ? has no conditions.
+func sliceOf(name, service, endpoints string, addressType discoveryv1.AddressType) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "shop", UID: "uid", ResourceVersion: "7", Annotations: map[string]string{"a": "b"},
 			Labels: map[string]string{discoveryv1.LabelServiceName: service, "more": "labels"},
 		},
-		AddressType: of,
+		AddressType: addressType,
 	}
 	for _, letter := range endpoints {
 		endpoint := discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, NodeName: new("node")}
@@ -47,11 +47,11 @@ func sliceOf(name, service, endpoints string, of discoveryv1.AddressType) *disco
 	return slice
 }
 
-func serviceNamed(name string, of corev1.ServiceType) *corev1.Service {
-	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: corev1.ServiceSpec{Type: of, ExternalName: "elsewhere"}}
+func serviceNamed(name string, serviceType corev1.ServiceType) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: corev1.ServiceSpec{Type: serviceType, ExternalName: "elsewhere"}}
 }
 
-func reading(t *testing.T, objects ...client.Object) client.WithWatch {
+func newClient(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme} {
@@ -60,37 +60,37 @@ func reading(t *testing.T, objects ...client.Object) client.WithWatch {
 		}
 	}
 	for _, object := range objects {
-		object.SetResourceVersion("") // the store gives its own
+		object.SetResourceVersion("") // the fake client sets its own
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithIndex(&discoveryv1.EndpointSlice{}, byService, func(o client.Object) []string { return []string{ServiceOf(o)} }).Build()
+		WithIndex(&discoveryv1.EndpointSlice{}, serviceIndex, func(o client.Object) []string { return []string{ServiceOf(o)} }).Build()
 }
 
 func TestEndpointsAreCounted(t *testing.T) {
 	v4, v6 := discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
 	existing := serviceNamed("cart-canary", corev1.ServiceTypeClusterIP)
-	made := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
-	existing.CreationTimestamp = metav1.NewTime(made)
+	created := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	existing.CreationTimestamp = metav1.NewTime(created)
 	for _, tc := range []struct {
 		name    string
 		objects []client.Object
 		want    release.Endpoints
 	}{
-		{"of all its slices", []client.Object{sliceOf("a", "cart-canary", "rru", v4), sliceOf("b", "cart-canary", "?t", v4)}, release.Endpoints{Ready: 3}},
-		{"once for both families", []client.Object{sliceOf("a", "cart-canary", "rr", v4), sliceOf("b", "cart-canary", "rr", v6)}, release.Endpoints{Ready: 2}},
-		{"of that Service only", []client.Object{sliceOf("a", "cart-primary", "rr", v4), existing}, release.Endpoints{ServiceCreated: made}},
-		{"none is ready", []client.Object{sliceOf("a", "cart-canary", "uut", v4), existing}, release.Endpoints{ServiceCreated: made}},
-		{"no slice yet", []client.Object{existing}, release.Endpoints{ServiceCreated: made}},
+		{"in all slices", []client.Object{sliceOf("a", "cart-canary", "rru", v4), sliceOf("b", "cart-canary", "?t", v4)}, release.Endpoints{Ready: 3}},
+		{"once for two address families", []client.Object{sliceOf("a", "cart-canary", "rr", v4), sliceOf("b", "cart-canary", "rr", v6)}, release.Endpoints{Ready: 2}},
+		{"of another Service", []client.Object{sliceOf("a", "cart-primary", "rr", v4), existing}, release.Endpoints{ServiceCreated: created}},
+		{"none is ready", []client.Object{sliceOf("a", "cart-canary", "uut", v4), existing}, release.Endpoints{ServiceCreated: created}},
+		{"no slice yet", []client.Object{existing}, release.Endpoints{ServiceCreated: created}},
 		{"no Service", nil, release.Endpoints{NoService: true}},
 		{
-			"a Service that has none",
+			"a Service without endpoints",
 			[]client.Object{serviceNamed("cart-canary", corev1.ServiceTypeExternalName)},
 			release.Endpoints{Unknown: "Service cart-canary.shop is an alias of another name and has no endpoints"},
 		},
 	} {
 		for _, indexed := range []bool{true, false} {
 			t.Run(tc.name, func(t *testing.T) {
-				r := Reader{Client: reading(t, tc.objects...), Indexed: indexed}
+				r := Reader{Client: newClient(t, tc.objects...), Indexed: indexed}
 				got, err := r.Of(t.Context(), "shop", "cart-canary")
 				if diff := cmp.Diff(tc.want, got.Endpoints); diff != "" || err != nil {
 					t.Errorf("endpoints (-want +got), error %v:\n%s", err, diff)
@@ -108,11 +108,11 @@ func TestEndpointsThatMayNotBeReadAreUnknown(t *testing.T) {
 		err    error
 		want   release.Endpoints
 	}{
-		{name: "said at the start", reader: Reader{Unread: "no rights"}, err: errors.New("must not be asked"), want: release.Endpoints{Unknown: "no rights"}},
-		{name: "said now", err: refused, want: release.Endpoints{Unknown: "EndpointSlices may not be read"}},
+		{name: "known at the start", reader: Reader{Unread: "no permission"}, err: errors.New("must not be called"), want: release.Endpoints{Unknown: "no permission"}},
+		{name: "refused by the API server", err: refused, want: release.Endpoints{Unknown: "EndpointSlices may not be read"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			tc.reader.Client = interceptor.NewClient(reading(t), interceptor.Funcs{
+			tc.reader.Client = interceptor.NewClient(newClient(t), interceptor.Funcs{
 				List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return tc.err },
 			})
 			got, err := tc.reader.Of(t.Context(), "shop", "cart-canary")
@@ -123,8 +123,8 @@ func TestEndpointsThatMayNotBeReadAreUnknown(t *testing.T) {
 	}
 }
 
-func TestCachesKeepOfEndpointsWhatIsRead(t *testing.T) {
-	full := madeBy("cart-1-abcde", sliceOf("a", "cart-canary", "rut?", discoveryv1.AddressTypeIPv4))
+func TestStripRetainsOnlyTheFieldsThatAreRead(t *testing.T) {
+	full := withPod("cart-1-abcde", sliceOf("a", "cart-canary", "rut?", discoveryv1.AddressTypeIPv4))
 	stripped, err := Strip(full)
 	if err != nil {
 		t.Fatal(err)
@@ -137,38 +137,38 @@ func TestCachesKeepOfEndpointsWhatIsRead(t *testing.T) {
 		want.Endpoints[i].TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: "cart-1-abcde"}
 	}
 	if diff := cmp.Diff(want, stripped); diff != "" {
-		t.Errorf("kept (-want +got):\n%s", diff)
+		t.Errorf("stripped (-want +got):\n%s", diff)
 	}
 	if len(full.Endpoints[0].Addresses) == 0 {
-		t.Error("the slice that was handed in was changed")
+		t.Error("the argument was changed")
 	}
 }
 
 func TestOnlyAnotherNumberOfEndpointsIsAChange(t *testing.T) {
-	of := func(endpoints string) client.Object {
+	slice := func(endpoints string) client.Object {
 		return sliceOf("a", "cart-canary", endpoints, discoveryv1.AddressTypeIPv4)
 	}
-	made := func(pod, endpoints string) client.Object {
-		return madeBy(pod, sliceOf("a", "cart-canary", endpoints, discoveryv1.AddressTypeIPv4))
+	sliceOfPod := func(pod, endpoints string) client.Object {
+		return withPod(pod, sliceOf("a", "cart-canary", endpoints, discoveryv1.AddressTypeIPv4))
 	}
 	for name, tc := range map[string]struct {
 		before, after client.Object
 		want          bool
 	}{
-		"ready":                         {of("ru"), of("rr"), true},
-		"unready":                       {of("rr"), of("ru"), true},
-		"another one is ready":          {of("ru"), of("ur"), false},
-		"one more that is not ready":    {of("r"), of("ru"), false},
-		"one more that ends":            {of("r"), of("rt"), false},
-		"made, empty":                   {nil, of(""), false},
-		"made, unready":                 {nil, of("u"), false},
-		"made, ready":                   {nil, of("ur"), true},
-		"gone, unready":                 {of("u"), nil, false},
-		"gone, ready":                   {of("ur"), nil, true},
-		"another pod of the same":       {made("cart-1-aaaaa", "r"), made("cart-1-bbbbb", "r"), false},
-		"a pod of another ReplicaSet":   {made("cart-1-aaaaa", "r"), made("cart-2-aaaaa", "r"), true},
-		"a name that is too short":      {made("a", "r"), made("b", "r"), false},
-		"unready of another ReplicaSet": {made("cart-1-aaaaa", "u"), made("cart-2-aaaaa", "u"), false},
+		"ready":                         {slice("ru"), slice("rr"), true},
+		"unready":                       {slice("rr"), slice("ru"), true},
+		"another one is ready":          {slice("ru"), slice("ur"), false},
+		"one more that is not ready":    {slice("r"), slice("ru"), false},
+		"one more that terminates":      {slice("r"), slice("rt"), false},
+		"created, empty":                {nil, slice(""), false},
+		"created, unready":              {nil, slice("u"), false},
+		"created, ready":                {nil, slice("ur"), true},
+		"deleted, unready":              {slice("u"), nil, false},
+		"deleted, ready":                {slice("ur"), nil, true},
+		"another pod of the same":       {sliceOfPod("cart-1-aaaaa", "r"), sliceOfPod("cart-1-bbbbb", "r"), false},
+		"a pod of another ReplicaSet":   {sliceOfPod("cart-1-aaaaa", "r"), sliceOfPod("cart-2-aaaaa", "r"), true},
+		"a name that is too short":      {sliceOfPod("a", "r"), sliceOfPod("b", "r"), false},
+		"unready of another ReplicaSet": {sliceOfPod("cart-1-aaaaa", "u"), sliceOfPod("cart-2-aaaaa", "u"), false},
 	} {
 		if got := Changed(tc.before, tc.after); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
@@ -176,22 +176,22 @@ func TestOnlyAnotherNumberOfEndpointsIsAChange(t *testing.T) {
 	}
 }
 
-// madeBy says of all endpoints of a slice that they are of a pod of that name.
-func madeBy(pod string, slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+// withPod sets the pod of all endpoints of a slice.
+func withPod(pod string, slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	for i := range slice.Endpoints {
 		slice.Endpoints[i].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: slice.Namespace, Name: pod}
 	}
 	return slice
 }
 
-// A Service whose selector has just been switched still publishes the pods of the revision before.
+// A Service whose selector has just changed still publishes the pods of the previous revision.
 func TestEndpointsAreCountedByTheReplicaSetOfTheirPods(t *testing.T) {
 	v4, v6 := discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
 	long := strings.Repeat("x", 60) + "-6d4b"
 	objects := []client.Object{
-		madeBy("cart-6d4b-abcde", sliceOf("a", "canary", "rru", v4)), madeBy("cart-6d4b-abcde", sliceOf("b", "canary", "rr", v6)),
-		madeBy("cart-77f8-abcde", sliceOf("c", "canary", "ut", v4)), madeBy("cart-6d4b-2-abcde", sliceOf("d", "canary", "r", v4)),
-		madeBy(long[:58]+"abcde", sliceOf("e", "canary", "rrr", v4)),
+		withPod("cart-6d4b-abcde", sliceOf("a", "canary", "rru", v4)), withPod("cart-6d4b-abcde", sliceOf("b", "canary", "rr", v6)),
+		withPod("cart-77f8-abcde", sliceOf("c", "canary", "ut", v4)), withPod("cart-6d4b-2-abcde", sliceOf("d", "canary", "r", v4)),
+		withPod(long[:58]+"abcde", sliceOf("e", "canary", "rrr", v4)),
 	}
 	for _, stripped := range []bool{false, true} {
 		for _, more := range []client.Object{nil, sliceOf("f", "canary", "rr", v4)} {
@@ -212,15 +212,15 @@ func TestEndpointsAreCountedByTheReplicaSetOfTheirPods(t *testing.T) {
 			}
 			var unnamed int32
 			if more != nil {
-				unnamed = 2 // which may be of any
+				unnamed = 2 // endpoints without a pod, which count for every ReplicaSet
 			}
-			published, err := Reader{Client: reading(t, all...)}.Of(t.Context(), "shop", "canary")
+			published, err := Reader{Client: newClient(t, all...)}.Of(t.Context(), "shop", "canary")
 			if err != nil {
 				t.Fatal(err)
 			}
 			for set, want := range map[string]int32{"cart-6d4b": 2, "cart-77f8": 0, "cart-6d4b-2": 1, "cart": 0, "cart-6d": 0, long: 3} {
 				if got := published.OfSet(set); got.Ready != want+unnamed {
-					t.Errorf("stripped %v, %d endpoints of no pod: ReplicaSet %s has %d, want %d", stripped, unnamed, set, got.Ready, want+unnamed)
+					t.Errorf("stripped %v, %d endpoints without a pod: ReplicaSet %s has %d, want %d", stripped, unnamed, set, got.Ready, want+unnamed)
 				}
 			}
 		}

@@ -1,8 +1,8 @@
 // Package queryrunner sends queries to external services outside the reconcile workers, and stores the answers.
 //
-// A decision hands out probes, a worker passes them on and goes its way; an answer is kept here, by the probe's ID, and
-// brings the release back on the queue. It knows releases by name and UID, and probes by ID. It must not know what is
-// asked, of whom, or what an answer means; and nothing in it may make a worker wait.
+// A reconciliation submits the queries of its decision and does not wait. The package stores each answer by the ID of its query
+// and requeues the release. It knows releases by name and UID, and queries by ID. It must not know the content of a query, its
+// receiver, or the meaning of an answer, and none of its functions may block a worker.
 package queryrunner
 
 import (
@@ -24,42 +24,42 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// minAnswers is how many answers are remembered of one release at least; beyond that the oldest is dropped. Most windows
-// ask a handful of questions and only the answers of the open window count, so what is dropped is history. A release that
-// needs more at once says so with Remember.
+// minAnswers is the number of answers that are stored per release at least; beyond the limit the oldest is dropped. Most windows
+// send a handful of queries and only the answers of the current window count, so that dropped answers are history.
+// SetAnswerLimit raises the limit for a release with more queries.
 const minAnswers = 64
 
 // The causes for which the context of a call is cancelled.
 var (
-	errForgotten = errors.New("the release is gone")
-	errTimedOut  = errors.New("the call is over")
+	errForgotten = errors.New("the release is deleted")
+	errFinished  = errors.New("the call has ended")
 )
 
 var errPanic = errors.New("a panic whose text is not shown")
 
-// Key is one release: a name that is deleted and made again is another release.
+// Key identifies a release: a release that is deleted and recreated under the same name is another one.
 type Key struct {
 	types.NamespacedName
 	UID types.UID
 }
 
-// SendFunc puts one question and sets Outcome, Value, Text and Query of its answer; the rest is the prober's. It runs
-// outside every worker and must bound its own time and return soon after ctx is done. A panic in it is an answer, one
-// in a goroutine that it starts is not caught.
-type SendFunc func(ctx context.Context, key Key, probe release.Query) release.Answer
+// SendFunc sends one query and sets Outcome, Value, Text and Query of its answer; the Runner sets the other fields. It runs
+// outside the workers, must limit its own duration, and must return soon after ctx is done. A panic in it becomes an answer; a
+// panic in a goroutine that it starts is not recovered.
+type SendFunc func(ctx context.Context, key Key, query release.Query) release.Answer
 
-// Runner asks for releases of one kind. Of one release at most one question is out at a time, or as many as NewConcurrent
-// allows, in the order in which the decision gave them. The slots of a pool are divided among namespaces, so that receivers
-// that hang cost nobody but their own namespace, however many they are. All methods may be called at any time from
-// anywhere, and none of them waits for an answer.
+// Runner sends the queries of the releases of one kind. Of each release at most one query is in flight at a time, or as many as
+// NewConcurrent permits, in the order of the decision. The slots of a pool are divided among namespaces, so that receivers that
+// do not answer delay only their own namespace, however many they are. All methods are safe for concurrent use, and none
+// except Run waits for an answer.
 type Runner struct {
 	clock      clock.PassiveClock
 	limit      int
 	perRelease int
-	poolName   func(question any) string
+	poolName   func(request any) string
 	send       SendFunc
 	onAnswer   func(types.NamespacedName)
-	wake       chan struct{} // holds one token: something may have become ready to start
+	wake       chan struct{} // has room for one token: a query may be ready to send
 
 	mu       sync.Mutex
 	releases map[types.NamespacedName]*releaseQueries
@@ -67,142 +67,145 @@ type Runner struct {
 	ended    bool
 }
 
-// pool is the questions that share slots: the releases whose next question is of it, and that have room for it.
+// pool contains the releases that wait for a slot of it to send their next query.
 type pool struct {
 	name string
 	*fairshare.Queue[*releaseQueries]
 }
 
-// releaseQueries is what the prober knows of one release.
+// releaseQueries contains the queries and answers of one release.
 type releaseQueries struct {
-	key        Key
-	answers    release.Answers
-	maxAnswers int // answers that are kept
-	queue      []release.Query
-	inFlight   map[string]context.CancelCauseFunc // by the IDs that are out
-	isWaiting  *pool                              // in which it waits; nil: in none
+	key         Key
+	answers     release.Answers
+	maxAnswers  int // the number of answers to store
+	queue       []release.Query
+	inFlight    map[string]context.CancelCauseFunc // by query ID
+	waitingPool *pool                              // the pool in which the release waits; nil if it does not wait
 }
 
-// New makes a prober with at most limit questions out in all (at least one), and one of each release. Each answer that
-// is kept is announced with answered, which must not block: it puts the release back on the queue.
-func New(clk clock.PassiveClock, limit int, ask SendFunc, answered func(types.NamespacedName)) *Runner {
-	return NewConcurrent(clk, limit, 1, ask, answered)
+// New returns a Runner with at most limit queries in flight (at least one), and one per release. After storing an answer it
+// calls onAnswer, which requeues the release and must not block.
+func New(clk clock.PassiveClock, limit int, send SendFunc, onAnswer func(types.NamespacedName)) *Runner {
+	return NewConcurrent(clk, limit, 1, send, onAnswer)
 }
 
-// NewPooled is New with several pools of questions, each of which has limit slots of its own: questions that take long keep
-// none waiting that do not.
-func NewPooled(clk clock.PassiveClock, limit int, poolOf func(question any) string, ask SendFunc, answered func(types.NamespacedName)) *Runner {
-	p := New(clk, limit, ask, answered)
-	p.poolName = poolOf
+// NewPooled is like New with several pools of queries, each with limit slots of its own, so that slow queries of one pool do not
+// delay those of another.
+func NewPooled(
+	clk clock.PassiveClock, limit int, poolName func(request any) string, send SendFunc, onAnswer func(types.NamespacedName),
+) *Runner {
+	p := New(clk, limit, send, onAnswer)
+	p.poolName = poolName
 	return p
 }
 
-// NewConcurrent is New for a kind whose questions do not depend on each other: of one release up to each may be out.
-func NewConcurrent(clk clock.PassiveClock, limit, each int, ask SendFunc, answered func(types.NamespacedName)) *Runner {
+// NewConcurrent is like New for a kind with independent queries: up to perRelease queries of one release may be in flight.
+func NewConcurrent(clk clock.PassiveClock, limit, perRelease int, send SendFunc, onAnswer func(types.NamespacedName)) *Runner {
 	return &Runner{
 		clock:      clk,
 		limit:      max(limit, 1),
-		perRelease: max(each, 1),
+		perRelease: max(perRelease, 1),
 		poolName:   func(any) string { return "" },
-		send:       ask,
-		onAnswer:   answered,
+		send:       send,
+		onAnswer:   onAnswer,
 		wake:       make(chan struct{}, 1),
 		releases:   map[types.NamespacedName]*releaseQueries{},
 	}
 }
 
-// Submit says what the newest decision wants to know, and returns at once. A probe that is out, or was answered by a call
-// that did not begin before its Since, is not asked again. Probes that wait since an earlier Ask and are not in this
-// one are dropped; the one that is out goes on and its answer is kept. What is asked before Run goes out when Run
-// begins; after the end of Run nothing is asked any more.
-func (p *Runner) Submit(key Key, probes []release.Query) {
+// Submit replaces the waiting queries of a release by those of the latest decision, and returns at once. It does not send a query
+// again that is in flight, or that was answered by a call that began at or after its Since. A query in flight continues even if
+// it is not among the submitted ones, and its answer is stored. Queries that are submitted before Run are sent when Run begins;
+// after the end of Run nothing is sent.
+func (p *Runner) Submit(key Key, queries []release.Query) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
 		return
 	}
 
-	a := p.releases[key.NamespacedName]
-	if a != nil && a.key.UID != key.UID {
+	r := p.releases[key.NamespacedName]
+	if r != nil && r.key.UID != key.UID {
 		p.dropRelease(key.NamespacedName)
-		a = nil
+		r = nil
 	}
-	if a == nil {
-		if len(probes) == 0 {
+	if r == nil {
+		if len(queries) == 0 {
 			return
 		}
-		a = &releaseQueries{key: key, answers: release.Answers{}, maxAnswers: max(minAnswers, 2*p.perRelease), inFlight: map[string]context.CancelCauseFunc{}}
-		p.releases[key.NamespacedName] = a
+		r = &releaseQueries{key: key, answers: release.Answers{}, maxAnswers: max(minAnswers, 2*p.perRelease), inFlight: map[string]context.CancelCauseFunc{}}
+		p.releases[key.NamespacedName] = r
 	}
 
-	a.queue = nil
+	r.queue = nil
 	queued := map[string]bool{}
-	for _, probe := range probes {
-		_, known := a.answers.AnswerTo(probe)
-		if !known && !queued[probe.ID] && a.inFlight[probe.ID] == nil {
-			a.queue = append(a.queue, probe)
-			queued[probe.ID] = true
+	for _, query := range queries {
+		_, answered := r.answers.AnswerTo(query)
+		if !answered && !queued[query.ID] && r.inFlight[query.ID] == nil {
+			r.queue = append(r.queue, query)
+			queued[query.ID] = true
 		}
 	}
-	p.enqueueRelease(a)
+	p.enqueueRelease(r)
 }
 
-// SetAnswerLimit sets how many questions the spec of a release can ask within one window. Their answers are needed at once, and
-// as many more are kept: a window may be observed again.
-func (p *Runner) SetAnswerLimit(key Key, questions int) {
+// SetAnswerLimit sets the number of queries that the spec of a release can send within one window. All their answers are needed
+// together, and twice as many are stored, because a window may be observed again.
+func (p *Runner) SetAnswerLimit(key Key, queries int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a := p.releases[key.NamespacedName]; a != nil && a.key.UID == key.UID {
-		a.maxAnswers = max(minAnswers, 2*p.perRelease, 2*questions)
+	if r := p.releases[key.NamespacedName]; r != nil && r.key.UID == key.UID {
+		r.maxAnswers = max(minAnswers, 2*p.perRelease, 2*queries)
 	}
 }
 
-// Answers are the answers that are known of this release, those that are out included: their Ended is zero. Where the
-// clock was set back, what was asked tomorrow was asked now, from now on: taken for the present anew each time, it would
-// never pass. The caller owns the result.
+// Answers returns the stored answers of a release, and those of queries in flight, whose Ended is zero. If the clock was set
+// back, a Began in the future is set to the current time once and for all: computed in each call, it would always be the
+// current time. The caller owns the result.
 func (p *Runner) Answers(key Key) release.Answers {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a := p.releases[key.NamespacedName]
-	if a == nil || a.key.UID != key.UID {
+	r := p.releases[key.NamespacedName]
+	if r == nil || r.key.UID != key.UID {
 		return release.Answers{}
 	}
 	now := p.clock.Now()
-	for id, answer := range a.answers {
+	for id, answer := range r.answers {
 		if answer.Began.After(now) {
 			answer.Began = now
-			a.answers[id] = answer
+			r.answers[id] = answer
 		}
 	}
-	return maps.Clone(a.answers)
+	return maps.Clone(r.answers)
 }
 
-// Forget drops what is known of a release and cancels what is out for it; an answer that comes later is dropped.
+// Forget drops the state of a release and cancels its queries in flight; a late answer is dropped.
 func (p *Runner) Forget(name types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dropRelease(name)
 }
 
-// NextWaiting returns the next question of a release, if it waits for a slot.
-func (p *Runner) NextWaiting(name types.NamespacedName) (question any, waits bool) {
+// NextWaiting returns the next request of a release if it waits for a slot.
+func (p *Runner) NextWaiting(name types.NamespacedName) (request any, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a := p.releases[name]
-	if a == nil || a.isWaiting == nil {
+	r := p.releases[name]
+	if r == nil || r.waitingPool == nil {
 		return nil, false
 	}
-	return a.queue[0].Request, true
+	return r.queue[0].Request, true
 }
 
-// Keys are the releases of which something is known or asked.
+// Keys returns the releases with queries or answers.
 func (p *Runner) Keys() []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.releases))
 }
 
-// Run asks until ctx is done. Then it cancels what is out, waits for it, and returns nil. It runs once.
+// Run sends queries until ctx is done. Then it cancels the queries in flight, waits for their end, and returns nil. It must be
+// called at most once.
 func (p *Runner) Run(ctx context.Context) error {
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -212,7 +215,7 @@ func (p *Runner) Run(ctx context.Context) error {
 			if !ok {
 				break
 			}
-			calls.Go(func() { p.RunQuery(q, p.sendQuery(q)) })
+			calls.Go(func() { p.FinishQuery(q, p.sendQuery(q)) })
 		}
 		select {
 		case <-ctx.Done():
@@ -223,20 +226,20 @@ func (p *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// RunningQuery is a question that is out.
+// RunningQuery is a query in flight.
 type RunningQuery struct {
 	Key   Key
-	Probe release.Query
+	Query release.Query
 
 	release   *releaseQueries
 	pool      *pool
 	startedAt time.Time
-	ctx       context.Context //nolint:containedctx // it is the call, and ends with it
+	ctx       context.Context //nolint:containedctx // the struct represents the call and ends with it
 	finish    context.CancelCauseFunc
 }
 
-// TakeNext takes the next question that may go out; none while nobody has one, or as many are out as may be. Each one that
-// was taken must be answered. Run does both; whoever decides himself when an answer comes does it instead of Run.
+// TakeNext takes the next query to send, with a slot. It returns false if no query waits or no slot is free. Every query must be
+// passed to FinishQuery. These two methods are an alternative to Run for callers that control when an answer arrives.
 func (p *Runner) TakeNext(ctx context.Context) (RunningQuery, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,94 +247,95 @@ func (p *Runner) TakeNext(ctx context.Context) (RunningQuery, bool) {
 		return RunningQuery{}, false
 	}
 	for _, from := range p.pools {
-		_, a, ok := from.Pop()
+		_, r, ok := from.Pop()
 		if !ok {
 			continue
 		}
-		a.isWaiting = nil
-		probe := a.queue[0]
-		a.queue = a.queue[1:]
+		r.waitingPool = nil
+		query := r.queue[0]
+		r.queue = r.queue[1:]
 		began := p.clock.Now()
-		calling, cancel := context.WithCancelCause(ctx)
-		a.inFlight[probe.ID] = cancel
-		a.answers[probe.ID] = release.Answer{ID: probe.ID, Since: probe.Since, Began: began}
-		p.enqueueRelease(a)
-		return RunningQuery{Key: a.key, Probe: probe, release: a, pool: from, startedAt: began, ctx: calling, finish: cancel}, true
+		callCtx, cancel := context.WithCancelCause(ctx)
+		r.inFlight[query.ID] = cancel
+		r.answers[query.ID] = release.Answer{ID: query.ID, Since: query.Since, Began: began}
+		p.enqueueRelease(r)
+		return RunningQuery{Key: r.key, Query: query, release: r, pool: from, startedAt: began, ctx: callCtx, finish: cancel}, true
 	}
 	return RunningQuery{}, false
 }
 
-// RunQuery ends a question that was taken: the answer is kept and announced, unless nobody waits for it any more.
-func (p *Runner) RunQuery(q RunningQuery, answer release.Answer) {
-	answer.ID, answer.Since, answer.Began = q.Probe.ID, q.Probe.Since, q.startedAt
-	cut := q.ctx.Err() != nil // what a shutdown cut off says nothing about the release
-	q.finish(errTimedOut)
-	if p.recordAnswer(q, answer) && !cut {
+// FinishQuery ends a query that TakeNext has returned. It stores the answer and calls onAnswer, unless the release was forgotten or
+// the Runner has ended.
+func (p *Runner) FinishQuery(q RunningQuery, answer release.Answer) {
+	answer.ID, answer.Since, answer.Began = q.Query.ID, q.Query.Since, q.startedAt
+	cancelled := q.ctx.Err() != nil // the answer of a query that a shutdown cancels is meaningless
+	q.finish(errFinished)
+	if p.recordAnswer(q, answer) && !cancelled {
 		p.onAnswer(q.Key.NamespacedName)
 	}
 }
 
-// sendQuery asks, and makes an answer of a panic: a fault in one question must not end the process for all.
+// sendQuery sends a query and converts a panic into an answer: a defect in one query must not end the process.
 func (p *Runner) sendQuery(q RunningQuery) (answer release.Answer) {
 	defer func() {
 		cause := recover()
 		if cause == nil {
 			return
 		}
-		// Only the runtime's own words are safe to show or to log; any other value may carry what was being sent.
-		text, fault := "Serin could not ask this: a fault in Serin, its log has the details", errPanic
-		if own, ok := cause.(runtime.Error); ok {
-			text = fmt.Sprintf("Serin could not ask this: a fault in Serin (%v), its log has the details", own)
-			fault = fmt.Errorf("panic: %w", own)
+		// Only texts of the Go runtime are safe to show or to log; any other value may contain the data that was being sent.
+		text, logged := "Serin could not send this query because of a defect in Serin: its log has the details", errPanic
+		if runtimeErr, ok := cause.(runtime.Error); ok {
+			text = fmt.Sprintf("Serin could not send this query because of a defect in Serin (%v): its log has the details", runtimeErr)
+			logged = fmt.Errorf("panic: %w", runtimeErr)
 		}
-		log.FromContext(q.ctx).Error(fault, "Asking panicked",
-			"namespace", q.Key.Namespace, "name", q.Key.Name, "probe", q.Probe.ID, "stack", string(debug.Stack()))
+		log.FromContext(q.ctx).Error(logged, "Query panicked",
+			"namespace", q.Key.Namespace, "name", q.Key.Name, "query", q.Query.ID, "stack", string(debug.Stack()))
 		answer = release.Answer{Outcome: release.Broken, Text: text}
 	}()
-	return p.send(q.ctx, q.Key, q.Probe)
+	return p.send(q.ctx, q.Key, q.Query)
 }
 
-// recordAnswer records that a call is over, and says whether its answer was kept: not when the release is gone or the prober
-// ended.
+// recordAnswer records the end of a call and reports whether its answer was stored. It is not stored after the deletion of the
+// release or the end of the Runner.
 func (p *Runner) recordAnswer(q RunningQuery, answer release.Answer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.signal()
-	a := q.release
-	q.pool.ReleaseSlot(a.key.Namespace)
-	if p.ended || p.releases[a.key.NamespacedName] != a {
+	r := q.release
+	q.pool.ReleaseSlot(r.key.Namespace)
+	if p.ended || p.releases[r.key.NamespacedName] != r {
 		return false
 	}
-	delete(a.inFlight, answer.ID)
+	delete(r.inFlight, answer.ID)
 	answer.Ended = p.clock.Now()
-	a.answers[answer.ID] = answer
-	for len(a.answers) > a.maxAnswers {
-		delete(a.answers, oldestAnswerID(a.answers))
+	r.answers[answer.ID] = answer
+	for len(r.answers) > r.maxAnswers {
+		delete(r.answers, oldestAnswerID(r.answers))
 	}
-	p.enqueueRelease(a)
+	p.enqueueRelease(r)
 	return true
 }
 
-// enqueueRelease makes a release wait in the pool of its next question, where it has one and room for it.
-func (p *Runner) enqueueRelease(a *releaseQueries) {
-	var in *pool
-	if len(a.queue) > 0 && len(a.inFlight) < p.perRelease {
-		in = p.poolFor(p.poolName(a.queue[0].Request))
+// enqueueRelease adds a release to the pool of its next query, unless it has none or has reached its limit of queries in flight.
+func (p *Runner) enqueueRelease(r *releaseQueries) {
+	var next *pool
+	if len(r.queue) > 0 && len(r.inFlight) < p.perRelease {
+		next = p.poolFor(p.poolName(r.queue[0].Request))
 	}
-	if a.isWaiting == in {
+	if r.waitingPool == next {
 		return
 	}
-	if a.isWaiting != nil {
-		a.isWaiting.Remove(a.key.Namespace, func(other *releaseQueries) bool { return other == a })
+	if r.waitingPool != nil {
+		r.waitingPool.Remove(r.key.Namespace, func(other *releaseQueries) bool { return other == r })
 	}
-	a.isWaiting = in
-	if in != nil {
-		in.Push(a.key.Namespace, a)
+	r.waitingPool = next
+	if next != nil {
+		next.Push(r.key.Namespace, r)
 		p.signal()
 	}
 }
 
-// poolFor is the one of a name. There are as many as there are kinds of questions.
+// poolFor returns the pool of a name and creates it if necessary. There are as many pools as kinds of queries.
 func (p *Runner) poolFor(name string) *pool {
 	for _, known := range p.pools {
 		if known.name == name {
@@ -344,13 +348,13 @@ func (p *Runner) poolFor(name string) *pool {
 }
 
 func (p *Runner) dropRelease(name types.NamespacedName) {
-	a := p.releases[name]
-	if a == nil {
+	r := p.releases[name]
+	if r == nil {
 		return
 	}
-	a.queue = nil
-	p.enqueueRelease(a)
-	for _, cancel := range a.inFlight {
+	r.queue = nil
+	p.enqueueRelease(r)
+	for _, cancel := range r.inFlight {
 		cancel(errForgotten)
 	}
 	delete(p.releases, name)
@@ -366,11 +370,11 @@ func (p *Runner) cancelAll() {
 func (p *Runner) signal() {
 	select {
 	case p.wake <- struct{}{}:
-	default: // a token is there already, and Run looks at everything for one
+	default: // there is a token already, and Run examines all pools for each token
 	}
 }
 
-// oldestAnswerID is the ID of the answer whose call began first.
+// oldestAnswerID returns the ID of the answer whose call began first.
 func oldestAnswerID(answers release.Answers) string {
 	var id string
 	var began time.Time

@@ -17,64 +17,64 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// outside answers the probes of a test: each stays out until the test lets it go, or its context is done.
-type outside struct {
+// fakeReceiver answers the queries of a test. Each query is in flight until the test answers it or its context is done.
+type fakeReceiver struct {
 	mu        sync.Mutex
-	asked     []string // "release/probe", in the order in which the calls began
+	sent      []string // "release/query", in the order in which the calls began
 	cancelled []string
 	answered  []string
-	gates     map[string]chan release.Answer
+	answers   map[string]chan release.Answer
 }
 
-func newOutside() *outside { return &outside{gates: map[string]chan release.Answer{}} }
+func newFakeReceiver() *fakeReceiver { return &fakeReceiver{answers: map[string]chan release.Answer{}} }
 
-func (o *outside) gate(question string) chan release.Answer {
+func (o *fakeReceiver) answerChannel(query string) chan release.Answer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.gates[question] == nil {
-		o.gates[question] = make(chan release.Answer)
+	if o.answers[query] == nil {
+		o.answers[query] = make(chan release.Answer)
 	}
-	return o.gates[question]
+	return o.answers[query]
 }
 
-func (o *outside) ask(ctx context.Context, key Key, probe release.Query) release.Answer {
-	question := key.Name + "/" + probe.ID
+func (o *fakeReceiver) send(ctx context.Context, key Key, query release.Query) release.Answer {
+	id := key.Name + "/" + query.ID
 	o.mu.Lock()
-	o.asked = append(o.asked, question)
+	o.sent = append(o.sent, id)
 	o.mu.Unlock()
 	select {
-	case answer := <-o.gate(question):
+	case answer := <-o.answerChannel(id):
 		return answer
 	case <-ctx.Done():
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.cancelled = append(o.cancelled, question)
+		o.cancelled = append(o.cancelled, id)
 		return release.Answer{Outcome: release.Unreachable, Text: context.Cause(ctx).Error()}
 	}
 }
 
-// say lets the question go that is out, and waits until everything that follows from it has happened.
-func (o *outside) say(question string, outcome release.Outcome) {
-	o.gate(question) <- release.Answer{Outcome: outcome}
+// answer answers a query in flight and waits until all goroutines are idle.
+func (o *fakeReceiver) answer(query string, outcome release.Outcome) {
+	o.answerChannel(query) <- release.Answer{Outcome: outcome}
 	synctest.Wait()
 }
 
-func (o *outside) heard(name types.NamespacedName) {
+func (o *fakeReceiver) onAnswer(name types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answered = append(o.answered, name.Name)
 }
 
-func (o *outside) list(which *[]string) []string {
+func (o *fakeReceiver) list(which *[]string) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return append([]string{}, *which...)
 }
 
-// running starts a prober and gives a function that stops it and waits for its end.
-func running(t *testing.T, limit int, o *outside) (*Runner, func()) {
+// startRunner starts a Runner and returns a function that stops it and waits for its end.
+func startRunner(t *testing.T, limit int, o *fakeReceiver) (*Runner, func()) {
 	t.Helper()
-	p := New(clock.RealClock{}, limit, o.ask, o.heard)
+	p := New(clock.RealClock{}, limit, o.send, o.onAnswer)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -95,7 +95,7 @@ func key(name string) Key {
 	return Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: name}, UID: types.UID("uid-of-" + name)}
 }
 
-func probes(ids ...string) []release.Query {
+func queries(ids ...string) []release.Query {
 	out := make([]release.Query, 0, len(ids))
 	for _, id := range ids {
 		out = append(out, release.Query{ID: id})
@@ -103,15 +103,15 @@ func probes(ids ...string) []release.Query {
 	return out
 }
 
-// taken is how many slots are taken, and whether somebody waits for one.
-func taken(p *Runner) (taken int, name string, waiting bool) {
+// slotUsage returns the number of slots in use, and whether a release waits for one.
+func slotUsage(p *Runner) (used int, waiting bool) {
 	for _, pool := range p.pools {
-		taken += pool.SlotsInUse()
-		if name, _, waiting = pool.Pop(); waiting {
-			return taken, name, true
+		used += pool.SlotsInUse()
+		if _, _, waiting = pool.Pop(); waiting {
+			return used, true
 		}
 	}
-	return taken, "", false
+	return used, false
 }
 
 func expect(t *testing.T, what string, got, want []string) {
@@ -121,25 +121,25 @@ func expect(t *testing.T, what string, got, want []string) {
 	}
 }
 
-func TestAskingTwiceAsksOnce(t *testing.T) {
+func TestAQueryIsSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 256, o)
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
 
-		p.Submit(cart, probes("a"))
-		p.Submit(cart, probes("a"))
+		p.Submit(cart, queries("a"))
+		p.Submit(cart, queries("a"))
 		synctest.Wait()
 		if answer := p.Answers(cart)["a"]; answer.Began.IsZero() || !answer.Ended.IsZero() {
-			t.Errorf("answer while the call is out: %+v, want Began set and Ended zero", answer)
+			t.Errorf("answer while the query is in flight: %+v, want Began set and Ended zero", answer)
 		}
 		time.Sleep(time.Second)
-		o.say("cart/a", release.Yes)
-		p.Submit(cart, probes("a", "a"))
+		o.answer("cart/a", release.Yes)
+		p.Submit(cart, queries("a", "a"))
 		synctest.Wait()
 
-		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
-		expect(t, "announced", o.list(&o.answered), []string{"cart"})
+		expect(t, "sent", o.list(&o.sent), []string{"cart/a"})
+		expect(t, "answered", o.list(&o.answered), []string{"cart"})
 		got := p.Answers(cart)["a"]
 		want := release.Answer{ID: "a", Outcome: release.Yes, Began: time.Now().Add(-time.Second), Ended: time.Now()}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -148,37 +148,37 @@ func TestAskingTwiceAsksOnce(t *testing.T) {
 	})
 }
 
-func TestOneQuestionOfAReleaseIsOutAtATimeInTheOrderGiven(t *testing.T) {
+func TestTheQueriesOfAReleaseAreSentOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 256, o)
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
 
-		p.Submit(cart, probes("a", "b", "c"))
+		p.Submit(cart, queries("a", "b", "c"))
 		synctest.Wait()
-		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
-		o.say("cart/a", release.Yes)
-		expect(t, "asked", o.list(&o.asked), []string{"cart/a", "cart/b"})
-		o.say("cart/b", release.No)
-		expect(t, "asked", o.list(&o.asked), []string{"cart/a", "cart/b", "cart/c"})
+		expect(t, "sent", o.list(&o.sent), []string{"cart/a"})
+		o.answer("cart/a", release.Yes)
+		expect(t, "sent", o.list(&o.sent), []string{"cart/a", "cart/b"})
+		o.answer("cart/b", release.No)
+		expect(t, "sent", o.list(&o.sent), []string{"cart/a", "cart/b", "cart/c"})
 	})
 }
 
-func TestSomeQuestionsOfAReleaseAreOutAbreast(t *testing.T) {
+func TestQueriesOfAReleaseMayBeConcurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p := NewConcurrent(clock.RealClock{}, 10, 2, o.ask, o.heard)
+		o := newFakeReceiver()
+		p := NewConcurrent(clock.RealClock{}, 10, 2, o.send, o.onAnswer)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()
 		key := Key{NamespacedName: types.NamespacedName{Name: "cart"}, UID: "1"}
 		p.Submit(key, []release.Query{{ID: "a"}, {ID: "b"}, {ID: "c"}})
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"cart/a", "cart/b"}, sorted(o.list(&o.asked))); diff != "" {
+		if diff := cmp.Diff([]string{"cart/a", "cart/b"}, sorted(o.list(&o.sent))); diff != "" {
 			t.Error(diff)
 		}
-		o.say("cart/b", release.Yes)
-		if diff := cmp.Diff([]string{"cart/a", "cart/b", "cart/c"}, sorted(o.list(&o.asked))); diff != "" {
+		o.answer("cart/b", release.Yes)
+		if diff := cmp.Diff([]string{"cart/a", "cart/b", "cart/c"}, sorted(o.list(&o.sent))); diff != "" {
 			t.Error(diff)
 		}
 		if a := p.Answers(key); a["b"].Outcome != release.Yes || !a["a"].Ended.IsZero() || !a["c"].Ended.IsZero() {
@@ -201,56 +201,56 @@ func sorted(list []string) []string {
 	return list
 }
 
-func TestTheNewestAskReplacesWhatWaits(t *testing.T) {
+func TestSubmitReplacesTheWaitingQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 256, o)
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
 
-		p.Submit(cart, probes("a", "b"))
+		p.Submit(cart, queries("a", "b"))
 		synctest.Wait()
-		p.Submit(cart, probes("c"))
+		p.Submit(cart, queries("c"))
 		synctest.Wait()
-		expect(t, "asked while a is out", o.list(&o.asked), []string{"cart/a"})
-		o.say("cart/a", release.Yes)
-		o.say("cart/c", release.Yes)
+		expect(t, "sent while a is in flight", o.list(&o.sent), []string{"cart/a"})
+		o.answer("cart/a", release.Yes)
+		o.answer("cart/c", release.Yes)
 
-		expect(t, "asked", o.list(&o.asked), []string{"cart/a", "cart/c"})
+		expect(t, "sent", o.list(&o.sent), []string{"cart/a", "cart/c"})
 		if got := p.Answers(cart)["a"].Outcome; got != release.Yes {
-			t.Errorf("answer of the question that was out: %q, want it kept", got)
+			t.Errorf("answer of the query that was in flight: %q, want it stored", got)
 		}
 
 		p.Submit(cart, nil)
 		synctest.Wait()
 		if got := len(p.Answers(cart)); got != 2 {
-			t.Errorf("answers after asking nothing: %d, want 2", got)
+			t.Errorf("answers after submitting nothing: %d, want 2", got)
 		}
 	})
 }
 
-func TestSinceAsksTheSameQuestionAgain(t *testing.T) {
+func TestALaterSinceSendsTheQueryAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 256, o)
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
 		poll := release.Query{ID: "gate", Since: time.Now()}
 
 		p.Submit(cart, []release.Query{poll})
 		synctest.Wait()
 		time.Sleep(time.Minute)
-		poll.Since = time.Now() // moves on while the first call is out: never two at once
+		poll.Since = time.Now() // changes while the first call is in flight: the query must not be sent twice
 		p.Submit(cart, []release.Query{poll})
 		synctest.Wait()
-		expect(t, "asked while out", o.list(&o.asked), []string{"cart/gate"})
+		expect(t, "sent while in flight", o.list(&o.sent), []string{"cart/gate"})
 
-		o.say("cart/gate", release.No)
+		o.answer("cart/gate", release.No)
 		if _, ok := p.Answers(cart).AnswerTo(poll); ok {
 			t.Error("an answer that began before Since counts")
 		}
 		p.Submit(cart, []release.Query{poll})
 		synctest.Wait()
-		o.say("cart/gate", release.Yes)
-		expect(t, "asked", o.list(&o.asked), []string{"cart/gate", "cart/gate"})
+		o.answer("cart/gate", release.Yes)
+		expect(t, "sent", o.list(&o.sent), []string{"cart/gate", "cart/gate"})
 		if answer, ok := p.Answers(cart).AnswerTo(poll); !ok || answer.Outcome != release.Yes {
 			t.Errorf("answer %+v, %v; want yes", answer, ok)
 		}
@@ -260,156 +260,156 @@ func TestSinceAsksTheSameQuestionAgain(t *testing.T) {
 // The wall clock may be set back between the write of a Since and its use.
 func TestASinceInTheFutureIsAnsweredByTheCallItCaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 256, o)
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
 		ahead := []release.Query{{ID: "a", Since: time.Now().Add(time.Hour)}}
 
 		p.Submit(cart, ahead)
 		synctest.Wait()
-		o.say("cart/a", release.Yes)
+		o.answer("cart/a", release.Yes)
 		p.Submit(cart, ahead)
 		synctest.Wait()
 
-		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
+		expect(t, "sent", o.list(&o.sent), []string{"cart/a"})
 	})
 }
 
-// A gate counts from when it was asked until it is asked again. What was asked by a clock that was a day ahead was asked
-// now, once: as long as it lies ahead, that moment would move on with each look.
-func TestWhatWasAskedTomorrowWasAskedNow(t *testing.T) {
+// The Began of a query that was sent while the clock was a day ahead is set to the current time once. Computed in each call, it
+// would always be the current time, and the query would never be sent again.
+func TestABeganInTheFutureIsSetToTheCurrentTimeOnce(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
 	p := New(clk, 1, nil, func(types.NamespacedName) {})
 	cart := key("cart")
 	p.Submit(cart, []release.Query{{ID: "a"}})
-	asked, ok := p.TakeNext(t.Context())
+	query, ok := p.TakeNext(t.Context())
 	if !ok {
-		t.Fatal("nothing is asked")
+		t.Fatal("no query is sent")
 	}
 	now := clk.Now().Add(-24 * time.Hour)
 	clk.SetTime(now)
-	p.RunQuery(asked, release.Answer{Outcome: release.No})
+	p.FinishQuery(query, release.Answer{Outcome: release.No})
 	for _, later := range []time.Duration{0, time.Minute} {
 		clk.SetTime(now.Add(later))
 		if began := p.Answers(cart)["a"].Began; !began.Equal(now) {
-			t.Errorf("%s later: got a call of %s, want %s", later, began, now)
+			t.Errorf("%s later: got a call at %s, want %s", later, began, now)
 		}
 	}
 }
 
 func TestAHangingReleaseDoesNotDelayFiftyOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 256, o)
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 256, o)
 		began := time.Now()
 
-		p.Submit(key("evil"), probes("a", "b", "c"))
+		p.Submit(key("broken"), queries("a", "b", "c"))
 		for i := range 50 {
-			p.Submit(key(fmt.Sprintf("good-%d", i)), probes("a"))
+			p.Submit(key(fmt.Sprintf("fast-%d", i)), queries("a"))
 		}
 		synctest.Wait()
 		for i := range 50 {
-			name := fmt.Sprintf("good-%d", i)
-			o.say(name+"/a", release.Yes)
+			name := fmt.Sprintf("fast-%d", i)
+			o.answer(name+"/a", release.Yes)
 			if answer, ok := p.Answers(key(name)).AnswerTo(release.Query{ID: "a"}); !ok || !answer.Ended.Equal(began) {
 				t.Errorf("%s: answer %+v, %v; want it at once", name, answer, ok)
 			}
 		}
-		if got := len(o.list(&o.asked)); got != 51 {
+		if got := len(o.list(&o.sent)); got != 51 {
 			t.Errorf("calls %d, want 51: one for each release", got)
 		}
 	})
 }
 
-func TestNoMoreThanTheLimitAreOutAndTheLongestWaitingGoesFirst(t *testing.T) {
+func TestQueriesInFlightAreLimitedAndSentInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 3, o) // of which one namespace gets two
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 3, o) // of which one namespace gets two
 		for _, name := range []string{"one", "two", "three", "four"} {
-			p.Submit(key(name), probes("a", "b"))
+			p.Submit(key(name), queries("a", "b"))
 		}
 		synctest.Wait()
-		if got := len(o.list(&o.asked)); got != 2 {
-			t.Fatalf("calls out %d, want 2", got)
+		if got := len(o.list(&o.sent)); got != 2 {
+			t.Fatalf("calls in flight: %d, want 2", got)
 		}
-		p.Forget(key("three").NamespacedName) // waits in line, and must not take a place
-		o.say("one/a", release.Yes)
-		expect(t, "asked", o.list(&o.asked)[2:], []string{"four/a"})
-		o.say("two/a", release.Yes)
-		expect(t, "asked", o.list(&o.asked)[3:], []string{"one/b"})
+		p.Forget(key("three").NamespacedName) // waits and must not take a slot
+		o.answer("one/a", release.Yes)
+		expect(t, "sent", o.list(&o.sent)[2:], []string{"four/a"})
+		o.answer("two/a", release.Yes)
+		expect(t, "sent", o.list(&o.sent)[3:], []string{"one/b"})
 	})
 }
 
 func TestForgetCancelsAndDropsTheLateAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 256, o)
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
 
-		p.Submit(cart, probes("a", "b"))
+		p.Submit(cart, queries("a", "b"))
 		synctest.Wait()
 		p.Forget(cart.NamespacedName)
 		synctest.Wait()
 
-		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
+		expect(t, "sent", o.list(&o.sent), []string{"cart/a"})
 		expect(t, "cancelled", o.list(&o.cancelled), []string{"cart/a"})
-		expect(t, "announced", o.list(&o.answered), []string{})
+		expect(t, "answered", o.list(&o.answered), []string{})
 		if got := p.Answers(cart); len(got) != 0 {
-			t.Errorf("answers of a release that is gone: %v", got)
+			t.Errorf("answers of a deleted release: %v", got)
 		}
-		if taken, _, waiting := taken(p); len(p.releases) != 0 || waiting || taken != 0 {
-			t.Errorf("left behind: %d releases, some waiting: %v, %d out", len(p.releases), waiting, taken)
+		if used, waiting := slotUsage(p); len(p.releases) != 0 || waiting || used != 0 {
+			t.Errorf("remaining: %d releases, some waiting: %v, %d slots", len(p.releases), waiting, used)
 		}
 	})
 }
 
-func TestAReleaseMadeAgainUnderTheSameNameSeesNoOldAnswers(t *testing.T) {
+func TestARecreatedReleaseHasNoOldAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 256, o)
-		old, young := key("cart"), key("cart")
-		young.UID = "another"
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 256, o)
+		old, recreated := key("cart"), key("cart")
+		recreated.UID = "another"
 
-		p.Submit(old, probes("a", "b"))
+		p.Submit(old, queries("a", "b"))
 		synctest.Wait()
-		o.say("cart/a", release.Yes) // b goes out
-		if got := p.Answers(young); len(got) != 0 {
-			t.Errorf("answers of the young release: %v", got)
+		o.answer("cart/a", release.Yes) // b is sent
+		if got := p.Answers(recreated); len(got) != 0 {
+			t.Errorf("answers of the recreated release: %v", got)
 		}
-		p.Submit(young, probes("a"))
+		p.Submit(recreated, queries("a"))
 		synctest.Wait()
 
 		expect(t, "cancelled", o.list(&o.cancelled), []string{"cart/b"})
-		expect(t, "asked", o.list(&o.asked), []string{"cart/a", "cart/b", "cart/a"})
+		expect(t, "sent", o.list(&o.sent), []string{"cart/a", "cart/b", "cart/a"})
 		if got := p.Answers(old); len(got) != 0 {
 			t.Errorf("answers of the old release: %v", got)
 		}
-		o.say("cart/a", release.No)
-		if got := p.Answers(young)["a"].Outcome; got != release.No {
-			t.Errorf("answer of the young release: %q, want its own", got)
+		o.answer("cart/a", release.No)
+		if got := p.Answers(recreated)["a"].Outcome; got != release.No {
+			t.Errorf("answer of the recreated release: %q, want its own", got)
 		}
 	})
 }
 
-func TestAPanicIsAnAnswerOfItsReleaseOnly(t *testing.T) {
-	for name, fault := range map[string]struct {
+func TestAPanicIsAnAnswerOfItsOwnReleaseOnly(t *testing.T) {
+	for name, test := range map[string]struct {
 		panics func()
 		want   string
 	}{
 		"of the runtime": {
 			func() { var none []int; _ = none[len(none)] },
-			"Serin could not ask this: a fault in Serin (runtime error: index out of range [0] with length 0), its log has the details",
+			"Serin could not send this query because of a defect in Serin (runtime error: index out of range [0] with length 0): its log has the details",
 		},
 		"with a value that may be secret": {
 			func() { panic("token=hunter2") },
-			"Serin could not ask this: a fault in Serin, its log has the details",
+			"Serin could not send this query because of a defect in Serin: its log has the details",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := New(clock.RealClock{}, 1, func(_ context.Context, key Key, _ release.Query) release.Answer {
-					if key.Name == "evil" {
-						fault.panics()
+					if key.Name == "broken" {
+						test.panics()
 					}
 					return release.Answer{Outcome: release.Yes}
 				}, func(types.NamespacedName) {})
@@ -417,149 +417,149 @@ func TestAPanicIsAnAnswerOfItsReleaseOnly(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- p.Run(ctx) }()
 
-				p.Submit(key("evil"), probes("a"))
-				p.Submit(key("good"), probes("a"))
+				p.Submit(key("broken"), queries("a"))
+				p.Submit(key("healthy"), queries("a"))
 				synctest.Wait()
-				got := p.Answers(key("evil"))["a"]
-				if got.Outcome != release.Broken || got.Text != fault.want || got.Ended.IsZero() {
-					t.Errorf("answer of the release that panicked: %+v, want broken with %q", got, fault.want)
+				got := p.Answers(key("broken"))["a"]
+				if got.Outcome != release.Broken || got.Text != test.want || got.Ended.IsZero() {
+					t.Errorf("answer of the release that panicked: %+v, want broken with %q", got, test.want)
 				}
-				if got := p.Answers(key("good"))["a"].Outcome; got != release.Yes {
+				if got := p.Answers(key("healthy"))["a"].Outcome; got != release.Yes {
 					t.Errorf("answer of the other release: %q, want yes", got)
 				}
 				cancel()
 				if err := <-done; err != nil {
-					t.Errorf("end of the prober: %v", err)
+					t.Errorf("end of the Runner: %v", err)
 				}
 			})
 		})
 	}
 }
 
-func TestTheEndCancelsWhatIsOutAndAsksNothingMore(t *testing.T) {
+func TestShutdownCancelsQueriesAndSendsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, stop := running(t, 256, o)
+		o := newFakeReceiver()
+		p, stop := startRunner(t, 256, o)
 
-		p.Submit(key("cart"), probes("a", "b"))
-		p.Submit(key("till"), probes("a"))
+		p.Submit(key("cart"), queries("a", "b"))
+		p.Submit(key("till"), queries("a"))
 		synctest.Wait()
-		stop() // returns when Run has returned, so nothing of it may be left
+		stop() // returns after Run, so that no goroutine of it may remain
 		if got := len(o.list(&o.cancelled)); got != 2 {
 			t.Errorf("cancelled %d calls, want 2", got)
 		}
-		p.Submit(key("cart"), probes("c"))
+		p.Submit(key("cart"), queries("c"))
 		synctest.Wait()
-		if got := len(o.list(&o.asked)); got != 2 {
+		if got := len(o.list(&o.sent)); got != 2 {
 			t.Errorf("calls %d, want the 2 before the end", got)
 		}
-		expect(t, "announced", o.list(&o.answered), []string{})
+		expect(t, "answered", o.list(&o.answered), []string{})
 	})
 }
 
-func TestWhatIsAskedBeforeRunGoesOutWhenRunBegins(t *testing.T) {
+func TestQueriesSubmittedBeforeRunAreSentWhenRunBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p := New(clock.RealClock{}, 256, o.ask, o.heard)
-		p.Submit(key("cart"), probes("a"))
+		o := newFakeReceiver()
+		p := New(clock.RealClock{}, 256, o.send, o.onAnswer)
+		p.Submit(key("cart"), queries("a"))
 		synctest.Wait()
-		expect(t, "asked before Run", o.list(&o.asked), []string{})
+		expect(t, "sent before Run", o.list(&o.sent), []string{})
 
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()
 		synctest.Wait()
-		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
+		expect(t, "sent", o.list(&o.sent), []string{"cart/a"})
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("end of the prober: %v", err)
+			t.Errorf("end of the Runner: %v", err)
 		}
 	})
 }
 
-func TestOnlyTheNewestAnswersAreKept(t *testing.T) {
+func TestOnlyTheNewestAnswersAreStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 256, o)
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
 		for i := range minAnswers + 10 {
-			p.Submit(cart, probes(fmt.Sprint(i)))
+			p.Submit(cart, queries(fmt.Sprint(i)))
 			synctest.Wait()
-			o.say(fmt.Sprintf("cart/%d", i), release.Yes)
+			o.answer(fmt.Sprintf("cart/%d", i), release.Yes)
 			time.Sleep(time.Second)
 		}
 
 		answers := p.Answers(cart)
 		if len(answers) != minAnswers {
-			t.Fatalf("answers kept: %d, want %d", len(answers), minAnswers)
+			t.Fatalf("answers stored: %d, want %d", len(answers), minAnswers)
 		}
 		for i := range 10 {
 			if _, ok := answers[fmt.Sprint(i)]; ok {
-				t.Errorf("answer %d is kept, want the newest %d only", i, minAnswers)
+				t.Errorf("answer %d is stored, want the newest %d only", i, minAnswers)
 			}
 		}
 	})
 }
 
-// A window may hold any number of questions, and its verdict needs all answers at once.
-func TestAReleaseThatAsksMuchKeepsAllAnswers(t *testing.T) {
+// A window may have any number of queries, and its verdict needs all answers together.
+func TestARaisedAnswerLimitStoresAllAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 256, o)
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
-		const questions = 1000
+		const count = 1000
 		var all []string
-		for i := range questions {
+		for i := range count {
 			all = append(all, fmt.Sprint(i))
 		}
 		unanswered := func() []release.Query {
 			answers := p.Answers(cart)
-			return slices.DeleteFunc(probes(all...), func(q release.Query) bool { _, known := answers.AnswerTo(q); return known })
+			return slices.DeleteFunc(queries(all...), func(q release.Query) bool { _, known := answers.AnswerTo(q); return known })
 		}
-		for i := range questions {
+		for i := range count {
 			p.Submit(cart, unanswered())
-			p.SetAnswerLimit(cart, questions)
+			p.SetAnswerLimit(cart, count)
 			synctest.Wait()
-			o.say(o.list(&o.asked)[i], release.Yes)
+			o.answer(o.list(&o.sent)[i], release.Yes)
 			time.Sleep(time.Second)
 		}
 		if open := len(unanswered()); open > 0 {
-			t.Errorf("%d of %d questions would be asked again", open, questions)
+			t.Errorf("%d of %d queries would be sent again", open, count)
 		}
 	})
 }
 
-// hang has more releases of a namespace ask than there are slots, of receivers that never answer.
-func hang(p *Runner, namespace string, releases int, question any) {
+// submitHanging submits a query of each of many releases to a receiver that never answers.
+func submitHanging(p *Runner, namespace string, releases int, request any) {
 	for i := range releases {
-		evil := Key{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(namespace, i)}, UID: "evil"}
-		p.Submit(evil, []release.Query{{ID: "hangs", Request: question}})
+		key := Key{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(namespace, i)}, UID: "hanging"}
+		p.Submit(key, []release.Query{{ID: "hangs", Request: request}})
 	}
 	synctest.Wait()
 }
 
-// I35: receivers that hang cost their own namespace, however many they are.
+// I35: receivers that do not answer delay only their own namespace, however many they are.
 func TestNamespacesShareTheSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 256, o)
-		for _, namespace := range []string{"evil", "worse"} {
-			hang(p, namespace, 1000, nil)
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 256, o)
+		for _, namespace := range []string{"broken", "worse"} {
+			submitHanging(p, namespace, 1000, nil)
 		}
-		if out := len(o.list(&o.asked)); out >= 256 {
-			t.Fatalf("%d questions of two namespaces are out, and nobody else's can be", out)
+		if out := len(o.list(&o.sent)); out >= 256 {
+			t.Fatalf("%d queries of two namespaces occupy all slots", out)
 		}
-		p.Submit(key("cart"), probes("a"))
+		p.Submit(key("cart"), queries("a"))
 		synctest.Wait()
-		o.say("cart/a", release.Yes)
-		expect(t, "announced", o.list(&o.answered), []string{"cart"})
+		o.answer("cart/a", release.Yes)
+		expect(t, "answered", o.list(&o.answered), []string{"cart"})
 	})
 }
 
 func TestPoolsDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p := NewPooled(clock.RealClock{}, 256, func(question any) string { return fmt.Sprintf("%T", question) }, o.ask, o.heard)
+		o := newFakeReceiver()
+		p := NewPooled(clock.RealClock{}, 256, func(request any) string { return fmt.Sprintf("%T", request) }, o.send, o.onAnswer)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()
@@ -569,31 +569,31 @@ func TestPoolsDoNotWaitForEachOther(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		for _, namespace := range []string{"shop", "evil"} {
-			hang(p, namespace, 1000, "hook")
+		for _, namespace := range []string{"shop", "broken"} {
+			submitHanging(p, namespace, 1000, "hook")
 		}
-		before := len(o.list(&o.asked))
+		before := len(o.list(&o.sent))
 
-		// One that waits for a slot of the one pool is asked at once when its next question is of the other.
-		last := Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "shop999"}, UID: "evil"}
+		// A release that waits for a slot of one pool sends at once when its next query belongs to the other pool.
+		last := Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "shop999"}, UID: "hanging"}
 		p.Submit(last, []release.Query{{ID: "metric", Request: 1}})
 		synctest.Wait()
-		expect(t, "asked", o.list(&o.asked)[before:], []string{"shop999/metric"})
-		o.say("shop999/metric", release.Measured)
-		expect(t, "announced", o.list(&o.answered), []string{"shop999"})
+		expect(t, "sent", o.list(&o.sent)[before:], []string{"shop999/metric"})
+		o.answer("shop999/metric", release.Measured)
+		expect(t, "answered", o.list(&o.answered), []string{"shop999"})
 	})
 }
 
 func TestAnswersBelongToTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutside()
-		p, _ := running(t, 256, o)
-		p.Submit(key("cart"), probes("a"))
+		o := newFakeReceiver()
+		p, _ := startRunner(t, 256, o)
+		p.Submit(key("cart"), queries("a"))
 		synctest.Wait()
-		o.say("cart/a", release.Yes)
+		o.answer("cart/a", release.Yes)
 		clear(p.Answers(key("cart")))
 		if got := len(p.Answers(key("cart"))); got != 1 {
-			t.Errorf("answers after the caller changed his: %d, want 1", got)
+			t.Errorf("answers after the caller changed its copy: %d, want 1", got)
 		}
 	})
 }

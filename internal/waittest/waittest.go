@@ -1,8 +1,8 @@
-// Package waittest waits in tests for what other goroutines, processes and clusters do.
+// Package waittest lets tests wait for conditions that other goroutines, processes and clusters fulfil.
 //
 // Every wait has a deadline, pauses between two evaluations, and reports the last state when it fails. The deadline only
-// ends a wait that would not have ended: it is far longer than anything takes on a busy machine, and no test may depend
-// on its length. The package must not know what a test waits for.
+// ends a wait that would never end: it is far longer than any condition needs on a busy machine, and no test may depend
+// on its length. The package must not know the conditions of a test.
 package waittest
 
 import (
@@ -45,8 +45,8 @@ func Until(tb testing.TB, what string, condition func() error) {
 func UntilContains(tb testing.TB, text func() string, part string) {
 	tb.Helper()
 	Until(tb, fmt.Sprintf("%q appears", part), func() error {
-		if so := text(); !strings.Contains(so, part) {
-			return fmt.Errorf("%q", so)
+		if current := text(); !strings.Contains(current, part) {
+			return fmt.Errorf("%q", current)
 		}
 		return nil
 	})

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// failing records how a test failed instead of failing.
-type failing struct {
+// failureRecorder records the failure of a test instead of failing it.
+type failureRecorder struct {
 	testing.TB
 	message string
 }
 
-func (f *failing) Helper()                  {}
-func (f *failing) Context() context.Context { return f.TB.Context() }
-func (f *failing) Fatalf(format string, args ...any) {
+func (f *failureRecorder) Helper()                  {}
+func (f *failureRecorder) Context() context.Context { return f.TB.Context() }
+func (f *failureRecorder) Fatalf(format string, args ...any) {
 	f.message = fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
@@ -27,7 +27,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 // failure runs a wait and returns the message with which it failed.
 func failure(t *testing.T, wait func(tb testing.TB)) string {
 	t.Helper()
-	f := &failing{TB: t}
+	f := &failureRecorder{TB: t}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -79,7 +79,7 @@ func TestAWaitThatFailsReportsTheLastState(t *testing.T) {
 func TestReceiveReturnsTheValueOrTheEnd(t *testing.T) {
 	from := make(chan int, 1)
 	from <- 7
-	if got := Receive(t, "a value comes", from); got != 7 {
+	if got := Receive(t, "a value is sent", from); got != 7 {
 		t.Errorf("got %d", got)
 	}
 	close(from)

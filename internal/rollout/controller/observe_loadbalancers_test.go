@@ -62,20 +62,20 @@ func (p *fakeCluster) asked() queryrunner.RunningQuery {
 func (p *fakeCluster) unasked() {
 	p.Helper()
 	if q, ok := p.reconciler.Queries.TakeNext(p.Context()); ok {
-		p.Fatalf("asks %+v", q.Probe.Request)
+		p.Fatalf("asks %+v", q.Query.Request)
 	}
 }
 
 // hears answers a query, and reconciles until nothing is written.
 func (p *fakeCluster) hears(q queryrunner.RunningQuery, answer traffic.Answer) {
 	p.Helper()
-	p.reconciler.Queries.RunQuery(q, release.Answer{Detail: answer})
+	p.reconciler.Queries.FinishQuery(q, release.Answer{Detail: answer})
 	p.settle()
 }
 
 // weighted returns the weight of the canary in a query.
 func weighted(q queryrunner.RunningQuery) int {
-	return q.Probe.Request.(traffic.Question).Forwards[0].Shares[0].Weight
+	return q.Query.Request.(traffic.Question).Forwards[0].Shares[0].Weight
 }
 
 func (p *fakeCluster) verified() *bool {
@@ -178,17 +178,17 @@ func TestAnAnswerFromBeforeARetryDoesNotCount(t *testing.T) {
 
 func TestAQueryThatCannotBeSentIsExplained(t *testing.T) {
 	p := balanced(t)
-	p.reconciler.Queries.RunQuery(p.asked(), release.Answer{Outcome: release.Broken, Text: "a fault in Serin"})
+	p.reconciler.Queries.FinishQuery(p.asked(), release.Answer{Outcome: release.Broken, Text: "a defect in Serin"})
 	p.settle()
 	p.at(0, 10)
 	p.clock.Step(reconciler.ExplainAfter)
 	p.settle()
 	reader := Observer{Client: p.client, Reader: p.client, Routers: p.reconciler.Routers, Applier: p.reconciler.Applier, Runs: p.reconciler.Runs, AnswersFromStatus: true}
 	beside, err := reader.Snapshot(p.Context(), p.rollout(), p.clock.Now())
-	if err != nil || beside.Router.Confirmed == nil || *beside.Router.Confirmed || beside.Router.UnconfirmedReason != "a fault in Serin" {
+	if err != nil || beside.Router.Confirmed == nil || *beside.Router.Confirmed || beside.Router.UnconfirmedReason != "a defect in Serin" {
 		t.Errorf("an observer beside the process observes %+v: %v", beside.Router, err)
 	}
-	p.explains("a fault in Serin")
+	p.explains("a defect in Serin")
 }
 
 // explains verifies that the status shows why the release waits for the weight.

@@ -70,12 +70,12 @@ func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
 	key := asked.Key
 	strikes := o.world.Question(questionName(asked))
 	if strikes(sim.DieAsking) {
-		p.instance.CrashAndRestart("before it asks " + asked.Probe.ID)
+		p.instance.CrashAndRestart("before it asks " + asked.Query.ID)
 		return
 	}
 	r := o.releaseOf(key.NamespacedName)
 	c := o.stored(key.NamespacedName)
-	sent := actors.QuerySent{Instance: p.instance.Name, Of: key, Query: asked.Probe}
+	sent := actors.QuerySent{Instance: p.instance.Name, Of: key, Query: asked.Query}
 	o.world.Publish(sent)
 
 	reply := o.reply(r, c, asked)
@@ -83,16 +83,16 @@ func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
 		reply.answer = release.Answer{Outcome: release.Unreachable, Text: "connection reset by peer"}
 	}
 	if strikes(sim.DieWaiting) {
-		p.instance.After(reply.after/2, func() { p.instance.CrashAndRestart("while it asks " + asked.Probe.ID) })
+		p.instance.After(reply.after/2, func() { p.instance.CrashAndRestart("while it asks " + asked.Query.ID) })
 	}
 	o.pending[p.instance]++
 	p.instance.After(reply.after, func() {
 		o.pending[p.instance]--
 		o.world.Publish(actors.QueryAnswered{QuerySent: sent, Answer: reply.answer})
-		o.world.Trace("  %s: %s says %s", key.Name, asked.Probe.ID, answerText(reply.answer))
-		p.queries.RunQuery(asked, reply.answer)
+		o.world.Trace("  %s: %s says %s", key.Name, asked.Query.ID, answerText(reply.answer))
+		p.queries.FinishQuery(asked, reply.answer)
 		if strikes(sim.DieAnswered) {
-			p.instance.CrashAndRestart("once it was answered " + asked.Probe.ID)
+			p.instance.CrashAndRestart("once it was answered " + asked.Query.ID)
 			return
 		}
 		p.Flush()
@@ -101,10 +101,10 @@ func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
 
 // questionName says of a question to a hook what its receiver sees of it, and what is asked elsewhere.
 func questionName(asked queryrunner.RunningQuery) string {
-	if q, ok := asked.Probe.Request.(canary.HookQuery); ok {
+	if q, ok := asked.Query.Request.(canary.HookQuery); ok {
 		return fmt.Sprintf("%s hook %s %s", q.Hook.Type, q.Hook.Name, q.Key)
 	}
-	return asked.Probe.ID
+	return asked.Query.ID
 }
 
 func answerText(a release.Answer) string {
@@ -125,14 +125,14 @@ func (k *Canaries) releaseOf(key types.NamespacedName) *Release {
 }
 
 func (o *externalServices) reply(r *Release, c *flaggerv1.Canary, asked queryrunner.RunningQuery) reply {
-	id := asked.Key.Name + "/" + string(asked.Key.UID) + "/" + asked.Probe.ID
+	id := asked.Key.Name + "/" + string(asked.Key.UID) + "/" + asked.Query.ID
 	o.asked[id]++
 	s := o.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, o.asked[id]))
 	usual := s.Skewed(20*time.Millisecond, 2*time.Second)
 	if r == nil || c == nil {
 		return reply{usual, release.Answer{Outcome: release.Unreachable, Text: "get Canary " + asked.Key.Name + ": not found"}}
 	}
-	switch q := asked.Probe.Request.(type) {
+	switch q := asked.Query.Request.(type) {
 	case canary.HookQuery:
 		return o.hook(s, usual, r, q)
 	case canary.MetricQuery:

@@ -37,25 +37,25 @@ func newExternalServices(k *Rollouts) *externalServices {
 
 // deliver lets a question reach whom it is for, and plans the answer. It dies with the process that asked.
 func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
-	strikes := o.world.Question(asked.Probe.ID)
+	strikes := o.world.Question(asked.Query.ID)
 	if strikes(sim.DieAsking) {
-		p.instance.CrashAndRestart("before it asks " + asked.Probe.ID)
+		p.instance.CrashAndRestart("before it asks " + asked.Query.ID)
 		return
 	}
-	question, ok := asked.Probe.Request.(analysis.MeasurementRequest)
+	question, ok := asked.Query.Request.(analysis.MeasurementRequest)
 	if !ok {
-		o.world.Violate("simulator", "question %T is unknown", asked.Probe.Request)
+		o.world.Violate("simulator", "question %T is unknown", asked.Query.Request)
 		return
 	}
-	o.world.Publish(actors.QuerySent{Instance: p.instance.Name, Of: asked.Key, Query: asked.Probe})
+	o.world.Publish(actors.QuerySent{Instance: p.instance.Name, Of: asked.Key, Query: asked.Query})
 	o.pending[p.instance]++
 	if question.Metric.Provider.Prometheus == nil { // the real one asks
 		ctx := calling(o.logging(context.Background()), call{asked, strikes})
-		p.instance.Go("measure "+asked.Probe.ID, func() {
+		p.instance.Go("measure "+asked.Query.ID, func() {
 			if strikes(sim.DieWaiting) {
-				p.instance.After(time.Millisecond, func() { p.instance.CrashAndRestart("while it asks " + asked.Probe.ID) })
+				p.instance.After(time.Millisecond, func() { p.instance.CrashAndRestart("while it asks " + asked.Query.ID) })
 			}
-			o.answer(p, asked, p.measurer.Measure(ctx, asked.Key, asked.Probe), strikes)
+			o.answer(p, asked, p.measurer.Measure(ctx, asked.Key, asked.Query), strikes)
 		})
 		return
 	}
@@ -64,7 +64,7 @@ func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
 		detail = analysis.MeasurementResult{Phase: argov1.AnalysisPhaseError, Message: "connection reset by peer"}
 	}
 	if strikes(sim.DieWaiting) {
-		p.instance.After(after/2, func() { p.instance.CrashAndRestart("while it asks " + asked.Probe.ID) })
+		p.instance.After(after/2, func() { p.instance.CrashAndRestart("while it asks " + asked.Query.ID) })
 	}
 	p.instance.After(after, func() { o.answer(p, asked, release.Answer{Outcome: release.Measured, Detail: detail}, strikes) })
 }
@@ -73,11 +73,11 @@ func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
 func (o *externalServices) answer(p *process, asked queryrunner.RunningQuery, answer release.Answer, strikes func(sim.Failure) bool) {
 	o.pending[p.instance]--
 	detail, _ := answer.Detail.(analysis.MeasurementResult)
-	o.world.Publish(actors.QueryAnswered{QuerySent: actors.QuerySent{Instance: p.instance.Name, Of: asked.Key, Query: asked.Probe}, Answer: answer})
-	o.world.Trace("  %s: measured %s: %s %s%s", asked.Key.Name, asked.Probe.ID, detail.Phase, detail.Value, detail.Message)
-	p.queries.RunQuery(asked, answer)
+	o.world.Publish(actors.QueryAnswered{QuerySent: actors.QuerySent{Instance: p.instance.Name, Of: asked.Key, Query: asked.Query}, Answer: answer})
+	o.world.Trace("  %s: measured %s: %s %s%s", asked.Key.Name, asked.Query.ID, detail.Phase, detail.Value, detail.Message)
+	p.queries.FinishQuery(asked, answer)
 	if strikes(sim.DieAnswered) {
-		p.instance.After(0, func() { p.instance.CrashAndRestart("once it was answered " + asked.Probe.ID) })
+		p.instance.After(0, func() { p.instance.CrashAndRestart("once it was answered " + asked.Query.ID) })
 		return
 	}
 	p.instance.After(0, p.ask)
@@ -93,7 +93,7 @@ type reading struct {
 
 // read lets a metrics service look.
 func (o *externalServices) read(asked queryrunner.RunningQuery) reading {
-	id := asked.Key.Name + "/" + asked.Probe.ID
+	id := asked.Key.Name + "/" + asked.Query.ID
 	o.asked[id]++
 	s := o.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, o.asked[id]))
 	after, late := s.Skewed(20*time.Millisecond, 2*time.Second), s.Between(5*time.Second, 90*time.Second)
