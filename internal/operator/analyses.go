@@ -31,9 +31,8 @@ const (
 	inCluster             = "in-cluster"
 )
 
-// serveAnalyses adds the controller of AnalysisRuns, which reads from the caches of Rollouts. told creates recorders of
-// events.
-func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told func() *telemetry.Recorder) error {
+// serveAnalyses adds the controller of AnalysisRuns, which reads from the caches of Rollouts.
+func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, newRecorder func() *telemetry.Recorder) error {
 	clk := clock.RealClock{}
 	jobs, jobCache, err := p.newJobRunner(own)
 	if err != nil {
@@ -45,18 +44,18 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told fu
 		Restricted: outbound.New(p.flags.userAddressPolicy()), Unrestricted: outbound.New(trustedAddressPolicy()),
 		Namespace: ownNamespace(os.Getenv), Environment: os.Getenv, Jobs: jobs, Telemetry: p.metrics,
 	}
-	asking := queryrunner.NewConcurrent(clk, maxConcurrentQueries, concurrentMeasurements, measurer.Measure, queue.AddSoon)
-	if err := p.mgr.Add(replicaRunnable{asking.Run}); err != nil {
-		return fmt.Errorf("add the prober of AnalysisRuns: %w", err)
+	queries := queryrunner.NewConcurrent(clk, maxConcurrentQueries, concurrentMeasurements, measurer.Measure, queue.AddSoon)
+	if err := p.mgr.Add(replicaRunnable{queries.Run}); err != nil {
+		return fmt.Errorf("add the query runner of AnalysisRuns: %w", err)
 	}
 	reconciler := analysiscontroller.New(analysiscontroller.Parts{
-		Client: own.GetClient(), Clock: clk, Queries: asking, Recorder: told(), Jobs: jobs, Metrics: p.metrics, InstanceID: p.flags.Argo.InstanceID,
+		Client: own.GetClient(), Clock: clk, Queries: queries, Recorder: newRecorder(), Jobs: jobs, Metrics: p.metrics, InstanceID: p.flags.Argo.InstanceID,
 	})
 	p.metrics.RegisterAnalyses(analysiscontroller.ReadSeries(ctx, own.GetCache()))
 	return reconciler.Add(p.mgr, queue, analysiscontroller.Options{Workers: p.flags.Argo.AnalysisThreads, Cache: own.GetCache(), Jobs: jobCache})
 }
 
-// newJobRunner returns the runner for Jobs of analyses, in this cluster or in the one that the environment names.
+// newJobRunner returns the runner for Jobs of analyses, in this cluster or in the one that the environment configures.
 func (p process) newJobRunner(own cluster.Cluster) (*measure.Jobs, cache.Cache, error) {
 	jobs := &measure.Jobs{Client: own.GetClient(), APIReader: own.GetAPIReader(), Clock: clock.RealClock{}, Namespace: os.Getenv(jobNamespaceVariable)}
 	path := os.Getenv(jobKubeconfigVariable)
@@ -73,18 +72,18 @@ func (p process) newJobRunner(own cluster.Cluster) (*measure.Jobs, cache.Cache, 
 	if cfg.Host == p.mgr.GetConfig().Host {
 		return jobs, own.GetCache(), nil
 	}
-	elsewhere, err := cluster.New(p.flags.tuneClient(cfg, p.transports), func(o *cluster.Options) {
+	remote, err := cluster.New(p.flags.tuneClient(cfg, p.transports), func(o *cluster.Options) {
 		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), p.flags.rolloutCache(), newNonBlockingCache, newClient()
 		o.MapperProvider = newCachingMapper
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the cluster of %s: %w", jobKubeconfigVariable, err)
 	}
-	if err := p.mgr.Add(elsewhere); err != nil {
+	if err := p.mgr.Add(remote); err != nil {
 		return nil, nil, fmt.Errorf("add the cluster of %s: %w", jobKubeconfigVariable, err)
 	}
-	jobs.Client, jobs.APIReader, jobs.RemoteCluster = elsewhere.GetClient(), elsewhere.GetAPIReader(), true
-	return jobs, elsewhere.GetCache(), nil
+	jobs.Client, jobs.APIReader, jobs.RemoteCluster = remote.GetClient(), remote.GetAPIReader(), true
+	return jobs, remote.GetCache(), nil
 }
 
 // serveExperiments adds the controller of Experiments. rollouts is the event recorder of the controller of Rollouts.

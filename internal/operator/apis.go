@@ -22,18 +22,18 @@ const (
 // api is one of the APIs that the process serves.
 type api struct {
 	name string
-	// missing returns why the API cannot be served yet; nil: it can.
+	// missing returns the reason why the API cannot be served yet, or nil if it can.
 	missing func(context.Context) error
 	// serve starts to serve the API.
 	serve func(context.Context) error
 }
 
-// installedPollInterval is the interval of checks for the definitions of an API that is not installed. They are not watched: Serin
-// has no permissions for definitions.
+// installedPollInterval is the interval of checks for the CRDs of an API that is not installed. They are not watched: Serin has no
+// permissions for CRDs.
 const installedPollInterval = time.Minute
 
-// serveAPIs serves each API once its definitions are installed. It returns an error if none can be served, so that the
-// process does not start.
+// serveAPIs serves each API once its CRDs are installed. It returns an error if none can be served, so that the process does not
+// start.
 func serveAPIs(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, logger logr.Logger, apis []api) error {
 	var later []api
 	var missing []error
@@ -53,7 +53,7 @@ func serveAPIs(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, l
 	for i, a := range later {
 		logger.Info("Does not serve an API until it can be read", "api", a.name, "why", missing[i].Error())
 		if err := mgr.Add(leaderRunnable{func(ctx context.Context) error { return serveWhenInstalled(ctx, clk, logger, a) }}); err != nil {
-			return fmt.Errorf("wait for the definitions of %s: %w", a.name, err)
+			return fmt.Errorf("wait for the CRDs of %s: %w", a.name, err)
 		}
 	}
 	return nil
@@ -87,7 +87,7 @@ func serveWhenInstalled(ctx context.Context, clk clock.WithTicker, logger logr.L
 	}
 }
 
-// checkInstalled checks whether kinds can be listed. command is the command that prints their definitions.
+// checkInstalled checks whether kinds can be listed. command is the command that prints their CRDs.
 func checkInstalled(ctx context.Context, reader client.Reader, namespace, command string, kinds []requiredKind) error {
 	for _, kind := range kinds {
 		var options []client.ListOption

@@ -45,8 +45,8 @@ type ArgoFlags struct {
 var ignoredFlags = map[string]struct{ value, why string }{
 	"kloglevel": {"0", "there is one log"}, "service-threads": {"10", "Services have no workers of their own"},
 	"ingress-threads": {"10", "routes have no workers of their own"}, "ephemeral-metadata-threads": {"10", "pods have no workers of their own"},
-	"ephemeral-metadata-update-pod-retries": {"3", "a pass is tried again until it succeeds"},
-	"appmesh-crd-version":                   {"v1beta2", "it is the only one"}, "traefik-api-group": {"traefik.io", "-traefik-api-version says it too"},
+	"ephemeral-metadata-update-pod-retries": {"3", "a reconciliation is retried until it succeeds"},
+	"appmesh-crd-version":                   {"v1beta2", "it is the only one"}, "traefik-api-group": {"traefik.io", "-traefik-api-version contains it"},
 	"ingress-api-version": {"", "networking.k8s.io/v1 is the only one"},
 	"alb-ingress-classes": {"alb", "Ingresses are found by their names"}, "nginx-ingress-classes": {"nginx", "Ingresses are found by their names"},
 }
@@ -54,31 +54,31 @@ var ignoredFlags = map[string]struct{ value, why string }{
 // registerArgo declares the flags.
 func (f *Flags) registerArgo(set *pflag.FlagSet) {
 	a := &f.Argo
-	set.StringVar(&a.InstanceID, "instance-id", "", "serve the Rollouts and their kinds that carry this instance id in their label; empty: those that carry none")
-	set.BoolVar(&a.Namespaced, "namespaced", false, "watch the controller's own namespace only, as -namespace with its name")
-	set.IntVar(&a.RolloutResync, "rollout-resync", 900, "seconds until a Rollout looks again at what no watch tells of: a ReplicaSet that it takes its template from")
-	set.IntVar(&a.RolloutThreads, "rollout-threads", 10, "passes over Rollouts at once")
-	set.IntVar(&a.AnalysisThreads, "analysis-threads", 30, "passes over AnalysisRuns at once")
-	set.IntVar(&a.ExperimentThreads, "experiment-threads", 10, "passes over Experiments at once")
+	set.StringVar(&a.InstanceID, "instance-id", "", "serve Rollouts and related objects with this instance ID in their label; empty: those without the label")
+	set.BoolVar(&a.Namespaced, "namespaced", false, "watch only the controller's own namespace, like -namespace with its name")
+	set.IntVar(&a.RolloutResync, "rollout-resync", 900, "interval in seconds at which a Rollout is reconciled for changes that no watch reports, such as a ReplicaSet as its workloadRef")
+	set.IntVar(&a.RolloutThreads, "rollout-threads", 10, "number of concurrent reconciliations of Rollouts")
+	set.IntVar(&a.AnalysisThreads, "analysis-threads", 30, "number of concurrent reconciliations of AnalysisRuns")
+	set.IntVar(&a.ExperimentThreads, "experiment-threads", 10, "number of concurrent reconciliations of Experiments")
 	for _, name := range []string{"metricsPort", "metricsport"} {
 		set.IntVar(&a.MetricsPort, name, 0, "additional port for metrics; 0: none")
 	}
 	set.IntVar(&a.HealthzPort, "healthzPort", 0, "additional port for health checks; 0: none")
-	set.StringSliceVar(&a.Controllers, "controllers", nil, "only these of the Rollout API: analysis; empty: all")
-	set.StringVar(&a.IstioAPI, "istio-api-version", istio.DefaultRolloutVersion, "version in which the router istio is written")
-	set.StringVar(&a.SplitAPI, "traffic-split-api-version", string(smi.V1Alpha1), "version in which the router smi is written: v1alpha1, v1alpha2 or v1alpha3")
-	set.StringVar(&a.AmbassadorAPI, "ambassador-api-version", ambassador.DefaultAPI, "API in which the router ambassador is written")
-	set.StringVar(&a.TraefikAPI, "traefik-api-version", traefik.DefaultAPI, "API in which the router traefik is written")
+	set.StringSliceVar(&a.Controllers, "controllers", nil, "run only these controllers of the Rollout API: analysis; empty: all")
+	set.StringVar(&a.IstioAPI, "istio-api-version", istio.DefaultRolloutVersion, "API version of the objects of the router istio")
+	set.StringVar(&a.SplitAPI, "traffic-split-api-version", string(smi.V1Alpha1), "API version of the objects of the router smi: v1alpha1, v1alpha2 or v1alpha3")
+	set.StringVar(&a.AmbassadorAPI, "ambassador-api-version", ambassador.DefaultAPI, "API group and version of the objects of the router ambassador")
+	set.StringVar(&a.TraefikAPI, "traefik-api-version", traefik.DefaultAPI, "API group and version of the objects of the router traefik")
 	for _, name := range []string{"aws-verify-target-group", "alb-verify-weight"} {
-		set.BoolVar(&a.VerifyTargetGroups, name, false, "ask AWS whether the load balancers have the weights of the router alb, and whether target groups have the pods of a Service before the pods of other revisions go")
+		set.BoolVar(&a.VerifyTargetGroups, name, false, "verify with AWS that load balancers have the weights of the router alb, and that target groups have the pods of a Service before pods of other revisions are scaled down")
 	}
-	set.StringVar(&a.TargetGroupTag, "alb-tag-key-resource-id", alb.DefaultResourceTag, "tag of a target group that says which Ingress, Service and port it is for")
-	set.StringVar(&a.TargetGroupBindingAPI, "aws-target-group-binding-api-version", alb.DefaultBindingAPI, "API in which TargetGroupBindings are read")
-	set.BoolVar(&a.SelfServiceNotification, "self-service-notification-enabled", false, "read the configuration of notifications in the namespace of a Rollout too")
+	set.StringVar(&a.TargetGroupTag, "alb-tag-key-resource-id", alb.DefaultResourceTag, "tag of a target group that contains its Ingress, Service and port")
+	set.StringVar(&a.TargetGroupBindingAPI, "aws-target-group-binding-api-version", alb.DefaultBindingAPI, "API group and version of TargetGroupBindings")
+	set.BoolVar(&a.SelfServiceNotification, "self-service-notification-enabled", false, "also read the configuration of notifications in the namespace of a Rollout")
 	set.BoolVar(&f.EnableLeaderElection, "leader-elect", false, "the same as -enable-leader-election")
-	set.DurationVar(&a.LeaseDuration, "leader-election-lease-duration", leaseDuration, "how long a lease holds that is not renewed")
-	set.DurationVar(&a.RenewDeadline, "leader-election-renew-deadline", renewDeadline, "how long the leader tries to renew it")
-	set.DurationVar(&a.RetryEvery, "leader-election-retry-period", retryPeriod, "how long to wait between attempts to get it")
+	set.DurationVar(&a.LeaseDuration, "leader-election-lease-duration", leaseDuration, "time after which a lease that is not renewed expires")
+	set.DurationVar(&a.RenewDeadline, "leader-election-renew-deadline", renewDeadline, "time for which the leader tries to renew its lease")
+	set.DurationVar(&a.RetryEvery, "leader-election-retry-period", retryPeriod, "interval between attempts to acquire the lease")
 	set.StringVar(&f.LogLevel, "loglevel", f.LogLevel, "the same as -log-level")
 	set.StringVar(&f.LogEncoding, "logformat", f.LogEncoding, "the same as -zap-encoding; text is console")
 	set.Float32Var(&f.QPS, "qps", f.QPS, "the same as -kubeconfig-qps")
@@ -89,29 +89,29 @@ func (f *Flags) registerArgo(set *pflag.FlagSet) {
 	}
 }
 
-// validateArgo returns an error that says what is wrong with the flags, and how to fix it.
+// validateArgo returns a message for the user about the first invalid flag and its fix.
 func (f *Flags) validateArgo() error {
 	a := f.Argo
 	for _, name := range a.Controllers {
 		if name != "analysis" {
-			return fmt.Errorf("-controllers names %q: analysis is the only one that can be chosen; leave the flag away for all", name)
+			return fmt.Errorf("-controllers contains %q: analysis is the only controller that can be selected; omit the flag to run all", name)
 		}
 	}
 	if problems := validation.IsValidLabelValue(a.InstanceID); len(problems) > 0 {
-		return fmt.Errorf("-instance-id is %q, which no label can have: %s", a.InstanceID, problems[0])
+		return fmt.Errorf("-instance-id is %q, which is not a valid label value: %s", a.InstanceID, problems[0])
 	}
 	if !slices.Contains([]smi.Version{"", smi.V1Alpha1, smi.V1Alpha2, smi.V1Alpha3}, smi.Version(a.SplitAPI)) {
-		return fmt.Errorf("-traffic-split-api-version is %q: give v1alpha1, v1alpha2 or v1alpha3", a.SplitAPI)
+		return fmt.Errorf("-traffic-split-api-version is %q: set it to v1alpha1, v1alpha2 or v1alpha3", a.SplitAPI)
 	}
 	for flag, api := range map[string]string{
 		"ambassador-api-version": a.AmbassadorAPI, "traefik-api-version": a.TraefikAPI, "aws-target-group-binding-api-version": a.TargetGroupBindingAPI,
 	} {
 		if group, version, _ := strings.Cut(api, "/"); api != "" && (group == "" || version == "") {
-			return fmt.Errorf("-%s is %q: give a group and a version with a slash between", flag, api)
+			return fmt.Errorf("-%s is %q: set it to a group and a version, separated by a slash", flag, api)
 		}
 	}
 	if a.RolloutResync < 0 {
-		return fmt.Errorf("-rollout-resync is %d: give a number of seconds", a.RolloutResync)
+		return fmt.Errorf("-rollout-resync is %d: set it to a number of seconds that is not negative", a.RolloutResync)
 	}
 	return nil
 }

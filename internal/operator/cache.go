@@ -16,10 +16,10 @@ import (
 // lastAppliedAnnotation is the annotation in which kubectl stores a copy of the object, including data.
 const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 
-// otherControllerLeases are all leases that Serin reads: a cluster has one for each node, and more.
+// otherControllerLeases selects the leases that Serin reads. Without it, the cache would contain the leases of all nodes.
 var otherControllerLeases = fields.OneTermEqualSelector("metadata.name", othercontroller.FlaggerLeaseName)
 
-// cacheOptions returns the options of the cache: what is watched, without fields that are never read.
+// cacheOptions returns the options of the cache: the objects to watch, without fields that are never read.
 func (f *Flags) cacheOptions() cache.Options {
 	options := cache.Options{
 		DefaultTransform: trimObject,
@@ -33,11 +33,11 @@ func (f *Flags) cacheOptions() cache.Options {
 
 // trimObject removes the fields that are never read. The last applied configuration is read only of Services and routes,
 // to restore them. For other objects it would cost memory, and for ConfigMaps and Secrets it contains their content. No
-// write removes it from the cluster, because each sends the difference from what was read.
+// write removes it from the cluster, because each write sends only the difference to the object that was read.
 func trimObject(object any) (any, error) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
-		return object, nil //nolint:nilerr // not an object: the note of one that is gone
+		return object, nil //nolint:nilerr // not an object, but the tombstone of a deleted one
 	}
 	if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
 		return endpoints.Strip(slice)

@@ -12,23 +12,23 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
-	of := func(kind string) client.Object {
+func TestTheCacheRetainsOnlyTheFieldsThatAreRead(t *testing.T) {
+	ofKind := func(kind string) client.Object {
 		object := &unstructured.Unstructured{}
 		object.SetKind(kind)
 		return object
 	}
 	for name, c := range map[string]struct {
-		object client.Object
-		keeps  bool
+		object  client.Object
+		retains bool
 	}{
-		"Deployment":         {of("Deployment"), false},
-		"DaemonSet":          {of("DaemonSet"), false},
-		"ScaledObject":       {of("ScaledObject"), false},
-		"autoscaler":         {of("HorizontalPodAutoscaler"), false},
-		"Service":            {of("Service"), true},
-		"HTTPRoute":          {of("HTTPRoute"), true},
-		"VirtualService":     {of("VirtualService"), true},
+		"Deployment":         {ofKind("Deployment"), false},
+		"DaemonSet":          {ofKind("DaemonSet"), false},
+		"ScaledObject":       {ofKind("ScaledObject"), false},
+		"autoscaler":         {ofKind("HorizontalPodAutoscaler"), false},
+		"Service":            {ofKind("Service"), true},
+		"HTTPRoute":          {ofKind("HTTPRoute"), true},
+		"VirtualService":     {ofKind("VirtualService"), true},
 		"Canary":             {&flaggerv1.Canary{}, false},
 		"metadata of Secret": {&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "Secret"}}, false},
 	} {
@@ -38,23 +38,23 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 			if _, err := trimObject(c.object); err != nil {
 				t.Fatal(err)
 			}
-			_, kept := c.object.GetAnnotations()[lastAppliedAnnotation]
-			if kept != c.keeps || c.object.GetAnnotations()["note"] != "mine" || len(c.object.GetManagedFields()) > 0 {
-				t.Errorf("got annotations %v and managed fields %v, want what was last applied kept: %t", c.object.GetAnnotations(), c.object.GetManagedFields(), c.keeps)
+			_, retained := c.object.GetAnnotations()[lastAppliedAnnotation]
+			if retained != c.retains || c.object.GetAnnotations()["note"] != "mine" || len(c.object.GetManagedFields()) > 0 {
+				t.Errorf("got annotations %v and managed fields %v, want the last applied configuration retained: %t", c.object.GetAnnotations(), c.object.GetManagedFields(), c.retains)
 			}
 		})
 	}
-	alone := of("Deployment")
-	alone.SetAnnotations(map[string]string{lastAppliedAnnotation: "{}"})
-	if _, err := trimObject(alone); err != nil || alone.GetAnnotations() != nil {
-		t.Errorf("got annotations %v, %v, want none", alone.GetAnnotations(), err)
+	applied := ofKind("Deployment")
+	applied.SetAnnotations(map[string]string{lastAppliedAnnotation: "{}"})
+	if _, err := trimObject(applied); err != nil || applied.GetAnnotations() != nil {
+		t.Errorf("got annotations %v, %v, want none", applied.GetAnnotations(), err)
 	}
 	slice := &discoveryv1.EndpointSlice{Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}}}
 	if got, err := trimObject(slice); err != nil || len(got.(*discoveryv1.EndpointSlice).Endpoints) != 1 || got.(*discoveryv1.EndpointSlice).Endpoints[0].Addresses != nil {
 		t.Errorf("got endpoints %v, %v, want one without addresses", got, err)
 	}
-	gone := clientcache.DeletedFinalStateUnknown{Key: "shop/cart"}
-	if got, err := trimObject(gone); err != nil || got != gone {
-		t.Errorf("got %v, %v, want %v", got, err, gone)
+	tombstone := clientcache.DeletedFinalStateUnknown{Key: "shop/cart"}
+	if got, err := trimObject(tombstone); err != nil || got != tombstone {
+		t.Errorf("got %v, %v, want %v", got, err, tombstone)
 	}
 }

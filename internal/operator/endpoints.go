@@ -21,7 +21,7 @@ type endpointSliceCache struct {
 	unreadable string
 }
 
-// prepare prepares the cache, and returns why EndpointSlices cannot be observed; empty: they can.
+// prepare adds the index to the cache. It returns the reason why EndpointSlices cannot be observed; empty means that they can.
 func (e *endpointSliceCache) prepare(ctx context.Context, live client.Reader, cache client.FieldIndexer, namespace string, logger logr.Logger) (unread string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -34,15 +34,15 @@ func (e *endpointSliceCache) prepare(ctx context.Context, live client.Reader, ca
 	if e.unreadable == "" {
 		err = endpoints.Index(ctx, cache)
 	} else {
-		logger.Info("Works without EndpointSlices: " + e.unreadable + "; traffic may be sent a moment before routers know the pods. " +
+		logger.Info("Works without EndpointSlices: " + e.unreadable + "; routes may change shortly before routers know the new pods. " +
 			"Allow get, list and watch on endpointslices of discovery.k8s.io, and restart")
 	}
 	e.prepared = err == nil
 	return e.unreadable, err
 }
 
-// endpointsUnreadable returns why Serin does without EndpointSlices: the permissions of earlier versions did not include
-// them, and a cache that may not read a kind would prevent the process from starting. Empty: they can be read.
+// endpointsUnreadable returns the reason why EndpointSlices cannot be read; empty means that they can. The permissions of earlier
+// versions did not include them, and a cache that may not read a kind would prevent the process from starting.
 func endpointsUnreadable(ctx context.Context, reader client.Reader, namespace string) (string, error) {
 	err := reader.List(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(namespace), client.Limit(1))
 	switch {

@@ -14,25 +14,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// Rights that were given before Serin read endpoints must not keep it from starting; a cluster that does not answer must.
-func TestEndpointsThatMayNotBeReadAreDoneWithout(t *testing.T) {
+// Permissions of a version that did not read endpoints must not prevent Serin from starting; an API server that does not answer must.
+func TestSerinStartsWithoutPermissionToReadEndpoints(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		answer error
 		unread bool
 		fails  bool
 	}{
-		{name: "they may be read"},
-		{name: "they may not", answer: apierrors.NewForbidden(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}, "", nil), unread: true},
+		{name: "permitted"},
+		{name: "forbidden", answer: apierrors.NewForbidden(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}, "", nil), unread: true},
 		{name: "the cluster does not answer", answer: errors.New("connection refused"), fails: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			asked := ""
+			listed := ""
 			reader := interceptor.NewClient(fake.NewClientBuilder().WithScheme(Scheme()).Build(), interceptor.Funcs{
 				List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, opts ...client.ListOption) error {
 					options := client.ListOptions{}
 					options.ApplyOptions(opts)
-					asked = options.Namespace
+					listed = options.Namespace
 					return tc.answer
 				},
 			})
@@ -40,29 +40,29 @@ func TestEndpointsThatMayNotBeReadAreDoneWithout(t *testing.T) {
 			if (unread != "") != tc.unread || (err != nil) != tc.fails {
 				t.Errorf("got %q and error %v, want unread %v and an error %v", unread, err, tc.unread, tc.fails)
 			}
-			if asked != "shop" {
-				t.Errorf("asked in namespace %q, want shop", asked)
+			if listed != "shop" {
+				t.Errorf("listed namespace %q, want shop", listed)
 			}
 		})
 	}
 }
 
-// indexer counts what is indexed.
-type indexer map[string]int
+// indexCounter counts the calls of IndexField by field.
+type indexCounter map[string]int
 
-func (i indexer) IndexField(_ context.Context, _ client.Object, field string, _ client.IndexerFunc) error {
+func (i indexCounter) IndexField(_ context.Context, _ client.Object, field string, _ client.IndexerFunc) error {
 	i[field]++
 	return nil
 }
 
-// A cache takes an index once, and an index of what may not be read would begin to watch it.
+// A cache accepts an index once, and the index of a kind that may not be read would start a watch of it.
 func TestEndpointsAreIndexedOnceForAllAPIs(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}, "", nil)
 	for _, answer := range []error{nil, refused} {
-		asked, indexed, slices := 0, indexer{}, &endpointSliceCache{}
+		lists, indexed, slices := 0, indexCounter{}, &endpointSliceCache{}
 		reader := interceptor.NewClient(fake.NewClientBuilder().WithScheme(Scheme()).Build(), interceptor.Funcs{
 			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-				asked++
+				lists++
 				return answer
 			},
 		})
@@ -72,8 +72,8 @@ func TestEndpointsAreIndexedOnceForAllAPIs(t *testing.T) {
 		}
 		for range 2 {
 			unread, err := slices.prepare(t.Context(), reader, indexed, "", logr.Discard())
-			if (unread != "") != (answer != nil) || err != nil || asked != 1 || indexed["service"] != want {
-				t.Errorf("answer %v: got %q, error %v; asked %d times, indexed %v", answer, unread, err, asked, indexed)
+			if (unread != "") != (answer != nil) || err != nil || lists != 1 || indexed["service"] != want {
+				t.Errorf("answer %v: got %q, error %v; listed %d times, indexed %v", answer, unread, err, lists, indexed)
 			}
 		}
 	}

@@ -44,78 +44,78 @@ type Flags struct {
 
 	// MinAnalysisInterval is the minimum of spec.analysis.interval.
 	MinAnalysisInterval time.Duration
-	// DrainDelay is how long pods without traffic continue to run.
+	// DrainDelay is the time for which pods without traffic continue to run.
 	DrainDelay time.Duration
-	// MaxActiveReleases and MaxMovingPerNamespace limit the concurrent releases; 0: no limit.
+	// MaxActiveReleases and MaxActiveReleasesPerNamespace limit the concurrent releases; 0 means no limit.
 	MaxActiveReleases, MaxActiveReleasesPerNamespace int
 	// AdoptWhileOtherControllerRuns lets Serin act although a running Flagger or Argo Rollouts may act on the same objects.
 	AdoptWhileOtherControllerRuns bool
-	// OtherControllerNamespaces are the namespaces in which Serin looks for Flagger and Argo Rollouts; empty: all.
+	// OtherControllerNamespaces are the namespaces in which Serin detects Flagger and Argo Rollouts; empty means all.
 	OtherControllerNamespaces []string
 	// AllowLoopbackHooks lets users' objects contain addresses on the controller's own host.
 	AllowLoopbackHooks bool
 	// ProxyResolvesNames lets the proxy of the environment decide which addresses users' host names may resolve to.
 	ProxyResolvesNames bool
 	// IstioPrimarySecretNamespace is the namespace of the Secret for another cluster with the Istio objects of
-	// Rollouts; empty: the namespace of the process.
+	// Rollouts; empty means the namespace of the process.
 	IstioPrimarySecretNamespace string
 	// APIs are the APIs to serve: canary, rollout.
 	APIs []string
 	// Argo are the flags of Argo Rollouts.
 	Argo ArgoFlags
-	// ProfilingAddress serves profiles; it must be a loopback address. Empty: profiles are not served.
+	// ProfilingAddress is the address that serves profiles, a loopback address; empty means none.
 	ProfilingAddress string
 }
 
 // Register declares the flags.
 func (f *Flags) Register(set *pflag.FlagSet) {
-	set.StringVar(&f.Kubeconfig, "kubeconfig", "", "path to a kubeconfig; empty: the one of the pod")
+	set.StringVar(&f.Kubeconfig, "kubeconfig", "", "path to a kubeconfig; empty: the in-cluster configuration")
 	set.StringVar(&f.Master, "master", "", "URL of the API server, overrides the kubeconfig")
-	set.Float32Var(&f.QPS, "kubeconfig-qps", -1, "requests a second to the API server; negative: as many as it takes, since it guards itself by priority and fairness")
-	set.IntVar(&f.Burst, "kubeconfig-burst", 250, "requests to the API server at once, where -kubeconfig-qps limits them")
-	set.StringVar(&f.KubeconfigServiceMesh, "kubeconfig-service-mesh", "", "path to the kubeconfig of the cluster that has the routes; empty: the same cluster")
+	set.Float32Var(&f.QPS, "kubeconfig-qps", -1, "maximum requests per second to the API server; negative: no limit, because the API server protects itself by priority and fairness")
+	set.IntVar(&f.Burst, "kubeconfig-burst", 250, "maximum burst of requests to the API server, if -kubeconfig-qps limits them")
+	set.StringVar(&f.KubeconfigServiceMesh, "kubeconfig-service-mesh", "", "path to the kubeconfig of the cluster with the routes; empty: the same cluster")
 	set.StringVar(&f.MetricsServer, "metrics-server", "http://prometheus:9090", "URL of the default Prometheus")
 	set.DurationVar(&f.ControlLoopInterval, "control-loop-interval", 10*time.Second, "accepted for compatibility: Serin reacts to events and has no control loop")
 	set.StringVar(&f.LogLevel, "log-level", "debug", "debug, info, warn, error")
-	set.StringVar(&f.Port, "port", "8080", "port of health and metrics")
-	set.StringVar(&f.SlackURL, "slack-url", "", "hook URL of Slack")
+	set.StringVar(&f.Port, "port", "8080", "port for health and metrics")
+	set.StringVar(&f.SlackURL, "slack-url", "", "webhook URL of Slack")
 	set.StringVar(&f.SlackToken, "slack-token", "", "bearer token of Slack")
-	set.StringVar(&f.SlackProxyURL, "slack-proxy-url", "", "proxy on the way to Slack")
+	set.StringVar(&f.SlackProxyURL, "slack-proxy-url", "", "proxy for requests to Slack")
 	set.StringVar(&f.SlackUser, "slack-user", "flagger", "user name shown in Slack")
 	set.StringVar(&f.SlackChannel, "slack-channel", "", "channel in Slack")
-	set.StringVar(&f.MSTeamsURL, "msteams-url", "", "hook URL of Microsoft Teams")
-	set.StringVar(&f.MSTeamsProxyURL, "msteams-proxy-url", "", "proxy on the way to Microsoft Teams")
+	set.StringVar(&f.MSTeamsURL, "msteams-url", "", "webhook URL of Microsoft Teams")
+	set.StringVar(&f.MSTeamsProxyURL, "msteams-proxy-url", "", "proxy for requests to Microsoft Teams")
 	set.StringVar(&f.EventWebhook, "event-webhook", "", "URL that receives every event")
-	set.StringVar(&f.IncludeLabelPrefix, "include-label-prefix", "", "comma separated prefixes of labels that go to primaries; * is all")
-	set.IntVar(&f.Threadiness, "threadiness", 10, "passes over releases at once")
+	set.StringVar(&f.IncludeLabelPrefix, "include-label-prefix", "", "comma-separated prefixes of the labels that are copied to primaries; * means all")
+	set.IntVar(&f.Threadiness, "threadiness", 10, "number of concurrent reconciliations of Canaries")
 	set.BoolVar(&f.ReplaceGlobals, "zap-replace-globals", false, "accepted for compatibility")
 	set.StringVar(&f.LogEncoding, "zap-encoding", "json", "json or console")
-	set.StringVar(&f.Namespace, "namespace", "", "the only namespace that is watched; empty: all")
-	set.StringVar(&f.MeshProvider, "mesh-provider", "istio", "provider of Canaries that name none")
-	set.StringVar(&f.SelectorLabels, "selector-labels", "app,name,app.kubernetes.io/name", "comma separated labels that tell pods of a target, in order of preference")
-	set.StringVar(&f.IngressAnnotationsPrefix, "ingress-annotations-prefix", "nginx.ingress.kubernetes.io", "prefix of the annotations that the provider nginx writes for its controller")
-	set.StringVar(&f.IngressClass, "ingress-class", "", "class of the HTTPProxies that the provider contour writes; empty: none is written")
+	set.StringVar(&f.Namespace, "namespace", "", "the only namespace to watch; empty: all")
+	set.StringVar(&f.MeshProvider, "mesh-provider", "istio", "provider of Canaries without spec.provider")
+	set.StringVar(&f.SelectorLabels, "selector-labels", "app,name,app.kubernetes.io/name", "comma-separated labels that select the pods of a target, in order of preference")
+	set.StringVar(&f.IngressAnnotationsPrefix, "ingress-annotations-prefix", "nginx.ingress.kubernetes.io", "prefix of the annotations that the provider nginx writes")
+	set.StringVar(&f.IngressClass, "ingress-class", "", "class of the HTTPProxies that the provider contour writes; empty: no class")
 	set.BoolVar(&f.EnableLeaderElection, "enable-leader-election", false, "act only while holding the lease")
 	set.StringVar(&f.LeaderElectionNamespace, "leader-election-namespace", "kube-system", "namespace of the lease; -namespace overrides it")
 	set.BoolVar(&f.EnableConfigTracking, "enable-config-tracking", true, "treat ConfigMaps and Secrets as part of a revision")
 	set.StringVar(&f.ClusterName, "cluster-name", "", "shown in alerts")
 	set.BoolVar(&f.NoCrossNamespaceRefs, "no-cross-namespace-refs", false, "refuse references into other namespaces")
 	set.BoolVar(&f.Version, "version", false, "print the version and exit")
-	set.DurationVar(&f.MinAnalysisInterval, "min-analysis-interval", 10*time.Second, "floor of spec.analysis.interval")
-	set.DurationVar(&f.DrainDelay, "drain-delay", 5*time.Second, "how long pods that lost their traffic keep running")
-	set.IntVar(&f.MaxActiveReleases, "max-moving", 0, "releases, Canaries and Rollouts together, that may move at once; the others wait for their turn; 0: no limit")
-	set.IntVar(&f.MaxActiveReleasesPerNamespace, "max-moving-per-namespace", 0, "releases of one namespace, Canaries and Rollouts together, that may move at once; 0: no limit")
-	set.BoolVar(&f.AdoptWhileOtherControllerRuns, "adopt-while-peer-runs", false, "act although a Flagger or an Argo Rollouts runs that may act on the same objects: only where a person has split them between the two")
-	set.StringSliceVar(&f.OtherControllerNamespaces, "other-controller-namespaces", nil, "only namespaces in which a Flagger or an Argo Rollouts is looked for, by its Deployment or its Lease; empty: all, and a Deployment counts if its service account may write the releases in question")
-	set.BoolVar(&f.AllowLoopbackHooks, "allow-loopback-hooks", false, "let Canaries and MetricTemplates name addresses on this host, for tests")
-	set.BoolVar(&f.ProxyResolvesNames, "proxy-resolves-names", false, "with a proxy in the environment: do not resolve names before it is asked for them, because it refuses internal addresses itself")
-	set.StringVar(&f.IstioPrimarySecretNamespace, "istio-primary-secret-namespace", "", "namespace of the Secret that leads to another cluster with the Istio objects of Rollouts; empty: the controller's own")
-	set.StringSliceVar(&f.APIs, "apis", []string{apiCanary, apiRollout}, "APIs to serve, of canary and rollout; one whose definitions are not installed is served as soon as they are")
-	set.StringVar(&f.ProfilingAddress, "profiling-address", "", "loopback address that serves profiles; empty: none")
+	set.DurationVar(&f.MinAnalysisInterval, "min-analysis-interval", 10*time.Second, "minimum of spec.analysis.interval")
+	set.DurationVar(&f.DrainDelay, "drain-delay", 5*time.Second, "time for which pods continue to run after their traffic was removed")
+	set.IntVar(&f.MaxActiveReleases, "max-moving", 0, "maximum number of releases in progress, Canaries and Rollouts together; further releases wait in a queue; 0: no limit")
+	set.IntVar(&f.MaxActiveReleasesPerNamespace, "max-moving-per-namespace", 0, "maximum number of releases in progress per namespace, Canaries and Rollouts together; 0: no limit")
+	set.BoolVar(&f.AdoptWhileOtherControllerRuns, "adopt-while-peer-runs", false, "act although a running Flagger or Argo Rollouts may act on the same objects: use it only after dividing the objects between the two")
+	set.StringSliceVar(&f.OtherControllerNamespaces, "other-controller-namespaces", nil, "namespaces in which Flagger and Argo Rollouts are detected, by their Deployments and Leases; empty: all, and a Deployment counts if its service account may write the releases in question")
+	set.BoolVar(&f.AllowLoopbackHooks, "allow-loopback-hooks", false, "permit addresses of this host in Canaries and MetricTemplates, for tests")
+	set.BoolVar(&f.ProxyResolvesNames, "proxy-resolves-names", false, "with a proxy in the environment: let it resolve host names, because it refuses internal addresses itself")
+	set.StringVar(&f.IstioPrimarySecretNamespace, "istio-primary-secret-namespace", "", "namespace of the Secret for another cluster with the Istio objects of Rollouts; empty: the controller's own namespace")
+	set.StringSliceVar(&f.APIs, "apis", []string{apiCanary, apiRollout}, "APIs to serve: canary, rollout; an API whose CRDs are not installed is served as soon as they are")
+	set.StringVar(&f.ProfilingAddress, "profiling-address", "", "loopback address that serves profiles; empty: off")
 	f.registerArgo(set)
 }
 
-// FromEnvironment lets the documented variables override their flags, so that secrets need not be part of a command
+// FromEnvironment overrides flags with the documented environment variables, so that secrets need not be part of a command
 // line.
 func (f *Flags) FromEnvironment(lookup func(string) string) {
 	for name, target := range map[string]*string{
@@ -129,7 +129,7 @@ func (f *Flags) FromEnvironment(lookup func(string) string) {
 	f.resolveDefaults(lookup)
 }
 
-// Validate returns an error that says what is wrong with the flags, and how to fix it.
+// Validate returns a message for the user about the first invalid flag and its fix.
 func (f *Flags) Validate() error {
 	switch {
 	case f.DrainDelay < 0:
@@ -137,26 +137,26 @@ func (f *Flags) Validate() error {
 	case f.MinAnalysisInterval < 0:
 		return fmt.Errorf("-min-analysis-interval is %s: an interval cannot be negative", f.MinAnalysisInterval)
 	case f.MaxActiveReleases < 0:
-		return fmt.Errorf("-max-moving is %d: give the number of releases that may move at once, or 0 for no limit", f.MaxActiveReleases)
+		return fmt.Errorf("-max-moving is %d: set it to the maximum number of releases in progress, or 0 for no limit", f.MaxActiveReleases)
 	case f.MaxActiveReleasesPerNamespace < 0:
-		return fmt.Errorf("-max-moving-per-namespace is %d: give the number of releases of a namespace that may move at once, or 0 for no limit", f.MaxActiveReleasesPerNamespace)
-	case f.Kubeconfig != "" && missingKinds(f.Kubeconfig):
-		return fmt.Errorf("-kubeconfig names %s, which cannot be read: correct the path", f.Kubeconfig)
+		return fmt.Errorf("-max-moving-per-namespace is %d: set it to the maximum number of releases in progress per namespace, or 0 for no limit", f.MaxActiveReleasesPerNamespace)
+	case f.Kubeconfig != "" && !canStat(f.Kubeconfig):
+		return fmt.Errorf("-kubeconfig is %s, which cannot be read: correct the path", f.Kubeconfig)
 	}
 	for _, name := range f.APIs {
 		if name != apiCanary && name != apiRollout {
-			return fmt.Errorf("-apis names %q: give %s, %s, or both", name, apiCanary, apiRollout)
+			return fmt.Errorf("-apis contains %q: set it to %s, %s, or both", name, apiCanary, apiRollout)
 		}
 	}
 	if len(f.APIs) == 0 {
-		return fmt.Errorf("-apis is empty, so nothing would be served: give %s, %s, or both", apiCanary, apiRollout)
+		return fmt.Errorf("-apis is empty, so nothing would be served: set it to %s, %s, or both", apiCanary, apiRollout)
 	}
 	return f.validateArgo()
 }
 
-func missingKinds(path string) bool {
+func canStat(path string) bool {
 	_, err := os.Stat(path)
-	return err != nil
+	return err == nil
 }
 
 // NormalizeArguments rewrites long flags with one dash (-namespace, -version=false) to two dashes, as the flag library requires.

@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/nginx"
 )
 
-// Every flag of Flagger's operator, as its users write it: one dash, with = or a blank.
+// Every flag of Flagger's operator, in the forms that users write: with one dash, and with = or a space.
 func TestFlaggersFlagsWorkWithOneDashOrTwo(t *testing.T) {
 	values := map[string]string{
 		"kubeconfig": "/k", "kubeconfig-qps": "7", "kubeconfig-burst": "8", "master": "http://m", "kubeconfig-service-mesh": "/m",
@@ -51,7 +51,7 @@ func TestFlaggersFlagsWorkWithOneDashOrTwo(t *testing.T) {
 	}
 }
 
-// Every flag of Argo's controller, as its users write it.
+// Every flag of Argo's controller, in the form that users write.
 func TestArgosFlagsWork(t *testing.T) {
 	var f Flags
 	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
@@ -88,8 +88,8 @@ func TestArgosFlagsWork(t *testing.T) {
 	}
 }
 
-// A thousand releases that move at once need more than any limit that a process could choose for itself.
-func TestRequestsHaveNoLimitUnlessOneIsGiven(t *testing.T) {
+// A thousand concurrent releases need more requests than any reasonable default limit.
+func TestRequestsAreLimitedOnlyByTheFlag(t *testing.T) {
 	for args, want := range map[string]bool{"": false, "-kubeconfig-qps=100": true} {
 		var f Flags
 		set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
@@ -108,7 +108,7 @@ func TestRequestsHaveNoLimitUnlessOneIsGiven(t *testing.T) {
 	}
 }
 
-func TestNormaliseLeavesEverythingElseAlone(t *testing.T) {
+func TestNormalizeArgumentsChangesLongFlagsOnly(t *testing.T) {
 	var f Flags
 	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
 	f.Register(set)
@@ -118,7 +118,7 @@ func TestNormaliseLeavesEverythingElseAlone(t *testing.T) {
 	}
 }
 
-func TestEnvironmentBeatsFlags(t *testing.T) {
+func TestTheEnvironmentOverridesFlags(t *testing.T) {
 	f := Flags{SlackURL: "from the flag", EventWebhook: "from the flag"}
 	f.FromEnvironment(func(name string) string {
 		return map[string]string{"SLACK_URL": "from the environment", "EVENT_WEBHOOK_URL": ""}[name]
@@ -128,18 +128,18 @@ func TestEnvironmentBeatsFlags(t *testing.T) {
 	}
 }
 
-func TestValidateSaysWhatToDo(t *testing.T) {
+func TestInvalidFlagsHaveClearMessages(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags Flags
 		want  string
 	}{
 		"negative drain":        {Flags{DrainDelay: -time.Second}, "-drain-delay is -1s"},
 		"negative floor":        {Flags{MinAnalysisInterval: -time.Second}, "-min-analysis-interval is -1s"},
-		"kubeconfig is gone":    {Flags{Kubeconfig: "/does/not/exist"}, "correct the path"},
-		"an API that is none":   {Flags{APIs: []string{"canary", "deployment"}}, `-apis names "deployment"`},
+		"missing kubeconfig":    {Flags{Kubeconfig: "/does/not/exist"}, "correct the path"},
+		"an unknown API":        {Flags{APIs: []string{"canary", "deployment"}}, `-apis contains "deployment"`},
 		"no API":                {Flags{}, "-apis is empty"},
 		"an unknown controller": {Flags{APIs: []string{"rollout"}, Argo: ArgoFlags{Controllers: []string{"ingress"}}}, "analysis is the only one"},
-		"nothing is the matter": {Flags{APIs: []string{"rollout"}}, ""},
+		"valid":                 {Flags{APIs: []string{"rollout"}}, ""},
 	} {
 		err := c.flags.Validate()
 		switch {
@@ -151,7 +151,7 @@ func TestValidateSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestRoutersAreSetUpByFlags(t *testing.T) {
+func TestFlagsConfigureRouters(t *testing.T) {
 	routers := (&Flags{IngressAnnotationsPrefix: "ingress.example.com", IngressClass: "edge"}).Routers()
 	for name, want := range map[string]traffic.Renderer{
 		"nginx":   nginx.New("ingress.example.com"),
@@ -163,9 +163,9 @@ func TestRoutersAreSetUpByFlags(t *testing.T) {
 	}
 }
 
-// What cannot be written is said at the start, and not when a Rollout is to be told a weight.
-func TestVersionsOfRoutersAreLookedAt(t *testing.T) {
-	for arg, good := range map[string]bool{
+// An API version that cannot be written is reported at the start, and not when a Rollout sets a weight.
+func TestAPIVersionsOfRoutersAreValidated(t *testing.T) {
+	for arg, valid := range map[string]bool{
 		"-traffic-split-api-version=v1alpha2": true, "-traffic-split-api-version=v1alpha4": false,
 		"-ambassador-api-version=x.getambassador.io/v3alpha1": true, "-ambassador-api-version=v2": false,
 		"-traefik-api-version=traefik.containo.us/v1alpha1": true, "-traefik-api-version=traefik.io/": false,
@@ -176,7 +176,7 @@ func TestVersionsOfRoutersAreLookedAt(t *testing.T) {
 		if err := set.Parse(NormalizeArguments(set, []string{arg})); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Validate(); (err == nil) != good {
+		if err := f.Validate(); (err == nil) != valid {
 			t.Errorf("%s: %v", arg, err)
 		}
 	}

@@ -25,7 +25,7 @@ import (
 // cluster.
 type remoteClusters struct {
 	clients map[string]client.Client
-	// clusters are those that can be watched.
+	// clusters are the clusters that can be watched.
 	clusters map[string]cluster.Cluster
 }
 
@@ -38,64 +38,66 @@ func (p process) connectIstioPrimary(ctx context.Context) (remoteClusters, error
 	}
 	cfg, err := remotecluster.Config(secret, p.flags.userAddressPolicy())
 	if err != nil {
-		p.logger.Info("Does not route by Istio for Rollouts: " + err.Error())
-		p.sentence("istio", err.Error())
+		p.logger.Info("Does not route Rollouts with Istio: " + err.Error())
+		p.reportHealth("istio", err.Error())
 		return remoteClusters{clients: map[string]client.Client{remotecluster.Group: remotecluster.Refusing(traffic.ErrNotInstalled, err.Error())}}, nil
 	}
 	watched := p.flags.cacheOptions()
-	watched.ByObject = nil                                                                           // a kind that is named there is asked for at once, and the cluster may not answer yet
-	watched.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) { // the library's logs the address
+	// The kinds of ByObject are listed at once, but the cluster may not answer yet.
+	watched.ByObject = nil
+	// The default handler logs the address of the cluster.
+	watched.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) {
 		p.logger.Info("Could not watch Istio's objects", "secret", remotecluster.Name(secret), "why", remotecluster.Why(err))
 	}
-	there, err := cluster.New(p.flags.tuneClient(cfg, p.transports), func(o *cluster.Options) {
+	remote, err := cluster.New(p.flags.tuneClient(cfg, p.transports), func(o *cluster.Options) {
 		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), watched, newNonBlockingCache, newClient()
 		o.MapperProvider = func(cfg *rest.Config, _ *http.Client) (meta.RESTMapper, error) {
-			bounded := rest.CopyConfig(cfg) // a mapper knows no contexts
+			bounded := rest.CopyConfig(cfg) // the methods of a mapper have no context
 			bounded.Timeout = remotecluster.RequestTimeout
-			asking, err := rest.HTTPClientFor(bounded)
+			httpClient, err := rest.HTTPClientFor(bounded)
 			if err != nil {
 				return nil, err
 			}
-			return newCachingMapper(bounded, asking)
+			return newCachingMapper(bounded, httpClient)
 		}
 	})
 	if err != nil {
 		return remoteClusters{}, fmt.Errorf("connect to the cluster of Secret %s: %w", remotecluster.Name(secret), err)
 	}
-	if err := p.mgr.Add(there); err != nil {
+	if err := p.mgr.Add(remote); err != nil {
 		return remoteClusters{}, fmt.Errorf("add the cluster of Secret %s: %w", remotecluster.Name(secret), err)
 	}
-	p.logger.Info("Routes by Istio for Rollouts in the cluster of a Secret", "secret", remotecluster.Name(secret))
+	p.logger.Info("Routes Rollouts with Istio in the cluster of a Secret", "secret", remotecluster.Name(secret))
 	clk := clock.RealClock{}
-	guard := remotecluster.NewGuard(remotecluster.Name(secret), clk, func(sentence string) {
-		if sentence == "" {
-			p.logger.Info("Heard from the cluster of Istio's objects again", "secret", remotecluster.Name(secret))
+	guard := remotecluster.NewGuard(remotecluster.Name(secret), clk, func(problem string) {
+		if problem == "" {
+			p.logger.Info("Reconnected to the cluster of Istio's objects", "secret", remotecluster.Name(secret))
 		} else {
-			p.logger.Info("Lost the cluster of Istio's objects", "why", sentence)
+			p.logger.Info("Lost the connection to the cluster of Istio's objects", "why", problem)
 		}
-		p.sentence("istio", sentence)
+		p.reportHealth("istio", problem)
 	})
 	return remoteClusters{
-		clients:  map[string]client.Client{remotecluster.Group: readyourwrites.New(guard.Client(there.GetClient()), guard.Reader(there.GetAPIReader()), clk)},
-		clusters: map[string]cluster.Cluster{remotecluster.Group: there},
+		clients:  map[string]client.Client{remotecluster.Group: readyourwrites.New(guard.Client(remote.GetClient()), guard.Reader(remote.GetAPIReader()), clk)},
+		clusters: map[string]cluster.Cluster{remotecluster.Group: remote},
 	}, nil
 }
 
-// primarySecret returns the Secret for the cluster with the Istio objects of Rollouts; nil: there is none. It is read
-// from one namespace, which the administrator chooses: a user who may write it controls the traffic of all Rollouts.
+// primarySecret returns the Secret for the cluster with the Istio objects of Rollouts, or nil. It is read only from the namespace
+// that the administrator chooses: a user who may write this Secret controls the traffic of all Rollouts.
 func (p process) primarySecret(ctx context.Context) (*corev1.Secret, error) {
 	namespace := p.flags.PrimarySecretNamespace()
 	chosen, others, err := findPrimarySecret(ctx, p.mgr.GetAPIReader(), namespace)
 	switch {
 	case apierrors.IsForbidden(err):
-		p.logger.Info("Takes Istio's objects to be in this cluster, because Secrets may not be listed in the namespace in which one could say " +
-			"otherwise. Allow list on secrets of namespace " + namespace + ", and restart")
+		p.logger.Info("Assumes that Istio's objects are in this cluster, because the Secrets that could configure another cluster may not be " +
+			"listed. Allow list on secrets of namespace " + namespace + ", and restart")
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
 	if len(others) > 0 {
-		p.logger.Info("Found several Secrets that say where Istio's objects are, and took the first: remove the label "+remotecluster.SecretLabel+" from the others",
+		p.logger.Info("Found several Secrets for the cluster of Istio's objects and used the first: remove the label "+remotecluster.SecretLabel+" from the others",
 			"secret", remotecluster.Name(chosen), "others", strings.Join(others, ", "))
 	}
 	return chosen, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
-// TestATenantsSecretDoesNotDecideWhereRolloutsAreRouted: only one namespace is looked at, whatever others are labelled.
-func TestATenantsSecretDoesNotDecideWhereRolloutsAreRouted(t *testing.T) {
+// TestATenantsSecretDoesNotConfigureTheIstioCluster: Secrets of other namespaces are ignored, whatever their labels.
+func TestATenantsSecretDoesNotConfigureTheIstioCluster(t *testing.T) {
 	secret := func(namespace string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mesh", Labels: map[string]string{remotecluster.SecretLabel: "true"}}}
 	}
@@ -29,7 +29,7 @@ func TestATenantsSecretDoesNotDecideWhereRolloutsAreRouted(t *testing.T) {
 			got = remotecluster.Name(chosen)
 		}
 		if err != nil || got != tt.want || len(others) > 0 {
-			t.Errorf("%+v: chose %q beside %v, %v", tt, got, others, err)
+			t.Errorf("%+v: chose %q, others %v, error %v", tt, got, others, err)
 		}
 	}
 }

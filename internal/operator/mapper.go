@@ -38,9 +38,9 @@ func (m *cachingMapper) RESTMapping(kind schema.GroupKind, versions ...string) (
 	if len(versions) != 1 {
 		return m.RESTMapper.RESTMapping(kind, versions...)
 	}
-	of := kind.WithVersion(versions[0])
+	gvk := kind.WithVersion(versions[0])
 	m.mu.RLock()
-	known := m.known[of]
+	known := m.known[gvk]
 	m.mu.RUnlock()
 	if known != nil {
 		return known, nil
@@ -51,6 +51,6 @@ func (m *cachingMapper) RESTMapping(kind schema.GroupKind, versions ...string) (
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.known[of] = found
+	m.known[gvk] = found
 	return found, nil
 }

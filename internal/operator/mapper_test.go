@@ -8,20 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestKindsThatWereFoundAreNotLookedForAgain(t *testing.T) {
+func TestMappingsAreCached(t *testing.T) {
 	inner := meta.NewDefaultRESTMapper(nil)
 	m := wrapMapper(inner)
 	kind := appsv1.SchemeGroupVersion.WithKind("Deployment")
 	if _, err := m.RESTMapping(kind.GroupKind(), kind.Version); !meta.IsNoMatchError(err) {
-		t.Errorf("nothing is installed: %v", err)
+		t.Errorf("not installed: %v", err)
 	}
 	inner.Add(kind, meta.RESTScopeNamespace)
 	first, err := m.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil || first.Resource.Resource != "deployments" {
-		t.Fatalf("installed since: %+v, %v", first, err)
+		t.Fatalf("installed later: %+v, %v", first, err)
 	}
 	if again, err := m.RESTMapping(kind.GroupKind(), kind.Version); err != nil || again != first {
-		t.Errorf("looked for again: %p, before %p, %v", again, first, err)
+		t.Errorf("not cached: %p, before %p, %v", again, first, err)
 	}
 	if _, err := m.RESTMapping(kind.GroupKind(), "v2"); !meta.IsNoMatchError(err) {
 		t.Errorf("another version: %v", err)

@@ -19,8 +19,8 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// newNotifications makes what sends notifications about Rollouts; nil: their configuration may not be read. Rights of an
-// earlier version did not have it, and a watch that is refused would be tried for ever.
+// newNotifications returns the dispatcher of notifications about Rollouts, or nil if their configuration may not be read. The
+// permissions of earlier versions did not include it, and a forbidden watch would be retried indefinitely.
 func (p process) newNotifications(ctx context.Context, own cluster.Cluster, writes client.Client, recorder *telemetry.Recorder) (*dispatch.Dispatcher, error) {
 	f := p.flags
 	switch unread, err := f.notificationsUnreadable(ctx, own.GetAPIReader()); {
@@ -34,11 +34,11 @@ func (p process) newNotifications(ctx context.Context, own cluster.Cluster, writ
 	return dispatch.New(dispatch.Parts{
 		Client: writes, Clock: clock.RealClock{}, Outbox: p.notificationOutbox, Metrics: p.metrics, Services: outbound.New(policy), Policy: policy,
 		Namespace: f.Argo.OwnNamespace, SelfService: f.Argo.SelfServiceNotification,
-		RecordEvent: controller.LateEventRecorder(recorder, p.metrics), ReportHealth: p.sentence,
+		RecordEvent: controller.LateEventRecorder(recorder, p.metrics), ReportHealth: p.reportHealth,
 	}), nil
 }
 
-// notificationsUnreadable returns why the configuration of notifications cannot be read.
+// notificationsUnreadable returns the reason why the configuration of notifications cannot be read; empty means that it can.
 func (f *Flags) notificationsUnreadable(ctx context.Context, reader client.Reader) (string, error) {
 	for name, list := range map[string]client.ObjectList{notification.ConfigMapName: &corev1.ConfigMapList{}, notification.SecretName: &corev1.SecretList{}} {
 		err := reader.List(ctx, list, client.InNamespace(f.notificationNamespace()), client.MatchingFieldsSelector{Selector: selectName(name)}, client.Limit(1))
@@ -53,7 +53,7 @@ func (f *Flags) notificationsUnreadable(ctx context.Context, reader client.Reade
 	return "", nil
 }
 
-// notificationNamespace returns the namespace whose configuration is watched; empty: all.
+// notificationNamespace returns the namespace whose configuration is watched; empty means all.
 func (f *Flags) notificationNamespace() string {
 	if f.Argo.SelfServiceNotification && f.Namespace == "" {
 		return ""
@@ -61,7 +61,7 @@ func (f *Flags) notificationNamespace() string {
 	return f.Argo.OwnNamespace
 }
 
-// notificationCache contains only the configuration of notifications of its kinds.
+// notificationCache limits the cache of ConfigMaps and Secrets to the configuration of notifications.
 func (f *Flags) notificationCache(all map[client.Object]cache.ByObject) {
 	for name, kind := range map[string]client.Object{notification.ConfigMapName: &corev1.ConfigMap{}, notification.SecretName: &corev1.Secret{}} {
 		watched := cache.ByObject{Field: selectName(name)}

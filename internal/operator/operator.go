@@ -79,7 +79,7 @@ func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, authorizationv1.AddToScheme, flaggerv1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, policyv1.AddToScheme, argov1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			panic(err) // two types with one name: a mistake in the program
+			panic(err) // two types with one name: a programming error
 		}
 	}
 	return scheme
@@ -96,13 +96,13 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	}
 	log.SetLogger(logger)
 	tuneMemory(f, os.Getenv)
-	shown := telemetry.New(metrics.Registry)
-	shown.SetInfo(version, f.MeshProvider)
+	counters := telemetry.New(metrics.Registry)
+	counters.SetInfo(version, f.MeshProvider)
 	var leader *fence.Fence // without leader election, every process may write
 	if f.EnableLeaderElection {
 		leader = fence.New(clock.RealClock{}, f.Argo.LeaseDuration)
 	}
-	transports := []transport.WrapperFunc{shown.CountRequests, leader.Transport}
+	transports := []transport.WrapperFunc{counters.CountRequests, leader.Transport}
 	restConfig, err := f.restConfig(transports)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := process{mgr: mgr, flags: f, transports: transports, metrics: shown, logger: logger, sentence: health.SetHealthMessage, queue: queue.New(f.ReleaseLimits(), f.Namespace)}
+	p := process{mgr: mgr, flags: f, transports: transports, metrics: counters, logger: logger, reportHealth: health.SetHealthMessage, queue: queue.New(f.ReleaseLimits(), f.Namespace)}
 	p.notificationOutbox, p.outbox = telemetry.NewOutbox(clock.RealClock{}, logger), telemetry.NewOutbox(clock.RealClock{}, logger)
 	if p.permissions, err = newPermissions(mgr, logger); err != nil {
 		return err
@@ -135,19 +135,19 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	// The messages of the last reconciliations must be sent too, so the outboxes continue until the reconcilers have
 	// ended. Events continue longer than notifications, because a notification that cannot be sent is reported as an
 	// event.
-	stopNotifying, stopTelling := startOutbox(ctx, p.notificationOutbox), startOutbox(ctx, p.outbox)
+	stopNotifications, stopEvents := startOutbox(ctx, p.notificationOutbox), startOutbox(ctx, p.outbox)
 	err = mgr.Start(ctx)
-	return errors.Join(err, stopNotifying(), stopTelling())
+	return errors.Join(err, stopNotifications(), stopEvents())
 }
 
 // startOutbox starts an outbox that does not end with ctx. The returned function stops it, after it has had time to send
 // queued messages.
-func startOutbox(ctx context.Context, outbox *telemetry.Outbox) (end func() error) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+func startOutbox(ctx context.Context, outbox *telemetry.Outbox) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running errgroup.Group
 	running.Go(func() error { return outbox.Run(ctx) })
 	return func() error {
-		stop()
+		cancel()
 		return running.Wait()
 	}
 }
@@ -157,13 +157,13 @@ type process struct {
 	mgr   manager.Manager
 	flags Flags
 	// transports wrap the transport of every client of an API server.
-	transports []transport.WrapperFunc
-	metrics    *telemetry.Metrics
-	logger     logr.Logger
-	sentence   func(part, text string)
+	transports   []transport.WrapperFunc
+	metrics      *telemetry.Metrics
+	logger       logr.Logger
+	reportHealth func(component, message string)
 	// services are the metrics services of both APIs.
 	services *metric.Registry
-	// outbox has the messages of all releases, but for the notifications of Rollouts.
+	// outbox sends the messages of all releases, except for the notifications of Rollouts.
 	outbox, notificationOutbox *telemetry.Outbox
 	// conflicts detects workloads that two APIs release. It is completed as APIs are served.
 	conflicts *apiConflicts
@@ -241,9 +241,8 @@ func (f *Flags) tuneClient(cfg *rest.Config, transports []transport.WrapperFunc)
 	return cfg
 }
 
-// routeClusterConfig returns the configuration of the cluster that has the route objects, if it is not that of the Canaries;
-// otherwise nil.
-func (f *Flags) routeClusterConfig(mgr manager.Manager, transports []transport.WrapperFunc) (cluster.Cluster, error) {
+// newRouteCluster returns the cluster with the route objects, or nil if it is the cluster of the Canaries.
+func (f *Flags) newRouteCluster(mgr manager.Manager, transports []transport.WrapperFunc) (cluster.Cluster, error) {
 	if f.KubeconfigServiceMesh == "" || f.KubeconfigServiceMesh == f.Kubeconfig {
 		return nil, nil
 	}
@@ -325,25 +324,27 @@ func LeaseName(instanceID string) string {
 func newPermissions(mgr manager.Manager, logger logr.Logger) (watching.UpdatePermission, error) {
 	uncached, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
-		return nil, fmt.Errorf("make the client that asks for permissions: %w", err)
+		return nil, fmt.Errorf("create the client for queries of permissions: %w", err)
 	}
-	unasked := func(message string) { logger.Info(message) }
-	return (&watching.Permissions{Client: uncached, Clock: clock.RealClock{}, ReportUnavailable: unasked}).IsPermitted, nil
+	report := func(message string) { logger.Info(message) }
+	return (&watching.Permissions{Client: uncached, Clock: clock.RealClock{}, ReportUnavailable: report}).IsPermitted, nil
 }
 
-// otherControllers returns where to look for other controllers.
+// otherControllers returns the scope in which other controllers are detected.
 func (f *Flags) otherControllers() othercontroller.Scope {
 	return othercontroller.Scope{Namespaces: f.OtherControllerNamespaces}
 }
 
-// newFlaggerWatch detects a running Flagger, unless the user has divided the Canaries between the two. The permissions of earlier
-// versions did not include leases, and a cache that may not read a kind would prevent the process from starting.
-func (f *Flags) newFlaggerWatch(ctx context.Context, mgr manager.Manager, may watching.UpdatePermission, logger logr.Logger) (*watching.OtherController, error) {
+// newFlaggerWatch detects a running Flagger, unless the administrator has divided the Canaries between the two. The permissions of
+// earlier versions did not include leases, and a cache that may not read a kind would prevent the process from starting.
+func (f *Flags) newFlaggerWatch(
+	ctx context.Context, mgr manager.Manager, isPermitted watching.UpdatePermission, logger logr.Logger,
+) (*watching.OtherController, error) {
 	if f.AdoptWhileOtherControllerRuns {
 		return nil, nil
 	}
 	otherController := watching.NewFlaggerWatch(mgr.GetClient())
-	otherController.Scope, otherController.IsPermitted = f.otherControllers(), may
+	otherController.Scope, otherController.IsPermitted = f.otherControllers(), isPermitted
 	if err := otherController.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
@@ -351,7 +352,7 @@ func (f *Flags) newFlaggerWatch(ctx context.Context, mgr manager.Manager, may wa
 	switch {
 	case apierrors.IsForbidden(err):
 		otherController.LeasesUnreadable = "Leases may not be read"
-		logger.Info("Notices a Flagger by its Deployment only, because its Lease may not be read. " +
+		logger.Info("Detects Flagger by its Deployment only, because its Lease may not be read. " +
 			"Allow list and watch on leases of coordination.k8s.io named " + othercontroller.FlaggerLeaseName + ", and restart")
 	case err != nil:
 		return nil, fmt.Errorf("list Leases: %w", err)
@@ -381,25 +382,25 @@ func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 
 // wireCanaryController creates and connects the components of the controller of Canaries.
 func (p process) wireCanaryController(endpointsUnread string, otherController *watching.OtherController) error {
-	mgr, f, shown, logger := p.mgr, p.flags, p.metrics, p.logger
+	mgr, f := p.mgr, p.flags
 	clk := clock.RealClock{}
-	named, trusted := outbound.New(f.userAddressPolicy()), outbound.New(trustedAddressPolicy())
+	restricted, trusted := outbound.New(f.userAddressPolicy()), outbound.New(trustedAddressPolicy())
 	settings := canary.Settings{
-		Provider: f.provider(logger), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
+		Provider: f.provider(p.logger), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
 	}
-	seeing := controller.RecordReads(readyourwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
+	consistent := controller.RecordReads(readyourwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
 	workloads := &workload.Workloads{
-		Client: seeing, Reader: mgr.GetAPIReader(),
+		Client: consistent, Reader: mgr.GetAPIReader(),
 		Options: f.WorkloadOptions(),
 	}
-	hooks := hook.New(named, clk)
+	hooks := hook.New(restricted, clk)
 	asker := &controller.Asker{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk, Hooks: hooks,
-		Services: p.services, Restricted: named, Unrestricted: trusted,
-		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: shown,
+		Services: p.services, Restricted: restricted, Unrestricted: trusted,
+		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: p.metrics,
 	}
 	queue := &reconciler.Queue{}
-	asking := queryrunner.NewPooled(clk, maxConcurrentQueries, controller.Pool, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
+	queries := queryrunner.NewPooled(clk, maxConcurrentQueries, controller.Pool, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
 	sender, err := f.alertSender(trusted)
 	if err != nil {
 		return err
@@ -407,21 +408,21 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 	// Events are written and never read: a client with a cache would start to watch all of them.
 	events, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
-		return fmt.Errorf("make the client of events: %w", err)
+		return fmt.Errorf("create the client for events: %w", err)
 	}
 	reporter := &controller.Reporter{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk,
 		Recorder: telemetry.NewRecorder(events, p.outbox, clk, ""), Outbox: p.outbox, OngoingEvents: &telemetry.OngoingEvents{},
 		Hooks: hooks, EventHook: f.EventWebhook, EventHooks: hook.New(trusted, clk), AlertSender: sender, Cluster: f.ClusterName, NoCrossNamespace: f.NoCrossNamespaceRefs,
 		NewAlertSender: func(providerType string, options alerting.Options) (alerting.Sender, error) {
-			return alerting.New(named, providerType, options)
+			return alerting.New(restricted, providerType, options)
 		},
 	}
-	routes, err := f.routeClusterConfig(mgr, p.transports)
+	routes, err := f.newRouteCluster(mgr, p.transports)
 	if err != nil {
 		return err
 	}
-	applier := &traffic.Applier{Client: seeing}
+	applier := &traffic.Applier{Client: consistent}
 	if routes != nil {
 		applier = &traffic.Applier{Client: controller.RecordReads(readyourwrites.New(routes.GetClient(), routes.GetAPIReader(), clk)), NoOwnerReferences: true}
 	}
@@ -431,14 +432,14 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 			Applier: applier, Settings: settings, Queue: p.queue, MetricTypes: p.services.TemplateTypes(), Indexed: true,
 			EndpointsUnread: endpointsUnread, OtherController: otherController, Rival: p.conflicts.conflictingRollout,
 		},
-		Reader: mgr.GetAPIReader(), Clock: clk, Queries: asking, Reporter: reporter, Metrics: shown, Health: p.sentence,
+		Reader: mgr.GetAPIReader(), Clock: clk, Queries: queries, Reporter: reporter, Metrics: p.metrics, Health: p.reportHealth,
 	})
 	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness, Routes: routes, ConfigTracking: f.EnableConfigTracking}); err != nil {
 		return err
 	}
 	p.conflicts.setCanaries(mgr.GetClient())
-	if err := mgr.Add(replicaRunnable{asking.Run}); err != nil {
-		return fmt.Errorf("add who asks: %w", err)
+	if err := mgr.Add(replicaRunnable{queries.Run}); err != nil {
+		return fmt.Errorf("add the query runner of Canaries: %w", err)
 	}
 	return nil
 }
@@ -447,12 +448,12 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 func (f *Flags) provider(logger logr.Logger) string {
 	name, known := traffic.Normalize(f.MeshProvider)
 	if !known {
-		logger.Info("Took an unknown mesh provider for istio", "provider", f.MeshProvider)
+		logger.Info("Replaced an unknown mesh provider by istio", "provider", f.MeshProvider)
 	}
 	return name
 }
 
-// alertSender is the one of the process: Microsoft Teams if it is configured, else Slack, else nil.
+// alertSender returns the alert sender that the flags configure: Microsoft Teams, else Slack, else nil.
 func (f *Flags) alertSender(c *outbound.Client) (alerting.Sender, error) {
 	switch {
 	case f.MSTeamsURL != "":

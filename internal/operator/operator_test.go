@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-func TestEachInstanceHasALeaseOfItsOwn(t *testing.T) {
+func TestEachInstanceIDHasItsOwnLease(t *testing.T) {
 	seen := map[string]string{}
 	for _, id := range []string{"", "blue", "green", "Blue", "a_b", "a.b", strings.Repeat("x", 63), strings.Repeat("X", 63)} {
 		name := LeaseName(id)
@@ -20,6 +20,6 @@ func TestEachInstanceHasALeaseOfItsOwn(t *testing.T) {
 		seen[name] = id
 	}
 	if LeaseName("") != "serin" || LeaseName("blue") != "serin-blue" {
-		t.Errorf("Leases %q, %q: permissions name them", LeaseName(""), LeaseName("blue"))
+		t.Errorf("Leases %q, %q: existing roles contain the names serin and serin-blue", LeaseName(""), LeaseName("blue"))
 	}
 }

@@ -25,10 +25,10 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// MetricTypes are the metrics services that MetricTemplates may name.
+// MetricTypes returns the metrics services that MetricTemplates may use.
 func MetricTypes() []string { return MetricsServices(metric.Cluster{}, nil).TemplateTypes() }
 
-// MetricsServices are the metrics services of this binary. The comment of package metric lists what belongs to an entry.
+// MetricsServices returns the metrics services of this binary. The comment of package metric lists the parts of an entry.
 func MetricsServices(own metric.Cluster, clk clock.Clock) *metric.Registry {
 	ambient := &cloudwatch.Ambient{}
 	return metric.NewRegistry(
@@ -37,8 +37,8 @@ func MetricsServices(own metric.Cluster, clk clock.Clock) *metric.Registry {
 		skywalking.Service(), splunk.Service(), stackdriver.Service(), wavefront.Service(), web.Service(own))
 }
 
-// localMetricsService is the API server as a metrics service: once with the permissions of the controller, which are sent to no
-// other host, and once without.
+// localMetricsService returns the API server as a metrics service, with two clients: one with the credentials of the controller,
+// which are sent to no other host, and one without credentials.
 func localMetricsService(cfg *rest.Config, oneNamespace bool) (metric.Cluster, error) {
 	address, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {

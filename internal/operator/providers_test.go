@@ -22,7 +22,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-func TestTheOwnClusterIsAskedWithTheOwnTokenAndWithoutAny(t *testing.T) {
+func TestTheLocalMetricsServiceHasAClientWithAndWithoutCredentials(t *testing.T) {
 	var seen string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		seen = r.URL.Path + " " + r.Header.Get("Authorization")
@@ -33,7 +33,7 @@ func TestTheOwnClusterIsAskedWithTheOwnTokenAndWithoutAny(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !own.OneNamespace {
-		t.Error("other namespaces may be asked about")
+		t.Error("queries about other namespaces are permitted")
 	}
 	for client, want := range map[*outbound.Client]string{own.Own: "/clusters/a Bearer of-the-controller", own.Anonymous: "/clusters/a "} {
 		if _, err := client.Do(t.Context(), outbound.Request{URL: own.Address, Limit: 1, Timeout: time.Minute}); err != nil || seen != want {
@@ -42,7 +42,7 @@ func TestTheOwnClusterIsAskedWithTheOwnTokenAndWithoutAny(t *testing.T) {
 	}
 }
 
-func TestEveryTypeOfTheDefinitionIsServed(t *testing.T) {
+func TestEveryProviderTypeOfTheCRDIsServed(t *testing.T) {
 	files, err := crd.Files(flaggerv1.GroupName)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestEveryTypeOfTheDefinitionIsServed(t *testing.T) {
 	}
 }
 
-// TestEveryProviderOfAnalysesIsServed: each field of the API is a service of the registry; Jobs are no service.
+// TestEveryProviderOfAnalysesIsServed: each field of the API is a service of the registry, except for Jobs and plugins.
 func TestEveryProviderOfAnalysesIsServed(t *testing.T) {
 	var p argov1.MetricProvider
 	for _, field := range reflect.VisibleFields(reflect.TypeOf(p)) {

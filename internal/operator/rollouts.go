@@ -39,7 +39,7 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// rolloutsMissing returns why Rollouts cannot be served.
+// rolloutsMissing returns the reason why Rollouts cannot be served, or nil if they can.
 func (p process) rolloutsMissing(ctx context.Context) error {
 	kinds := []requiredKind{
 		{name: argov1.RolloutKind, list: &argov1.RolloutList{}},
@@ -54,8 +54,8 @@ func (p process) rolloutsMissing(ctx context.Context) error {
 	return checkInstalled(ctx, p.mgr.GetAPIReader(), p.flags.Namespace, "serin crds --group argoproj.io", kinds)
 }
 
-// serveRollouts adds the controller of Rollouts. It has its own caches except for a few kinds: they contain only
-// objects with its instance ID, and the definitions may have been installed after the process started.
+// serveRollouts adds the controller of Rollouts. It has its own caches except for a few kinds: they contain only objects with its
+// instance ID, and the CRDs may have been installed after the process started.
 func (p process) serveRollouts(ctx context.Context) error {
 	mgr, f := p.mgr, p.flags
 	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
@@ -63,7 +63,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 		o.HTTPClient, o.MapperProvider = mgr.GetHTTPClient(), func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
 	})
 	if err != nil {
-		return fmt.Errorf("make the caches of Rollouts: %w", err)
+		return fmt.Errorf("create the caches of Rollouts: %w", err)
 	}
 	if err := mgr.Add(own); err != nil {
 		return fmt.Errorf("add the caches of Rollouts: %w", err)
@@ -83,7 +83,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 		return err
 	}
 	clk := clock.RealClock{}
-	seeing := readyourwrites.New(own.GetClient(), own.GetAPIReader(), clk)
+	consistent := readyourwrites.New(own.GetClient(), own.GetAPIReader(), clk)
 	templates := client.Reader(own.GetClient())
 	if f.Namespace != "" {
 		templates = own.GetAPIReader() // cluster-scoped objects cannot be watched with permissions for one namespace
@@ -91,18 +91,20 @@ func (p process) serveRollouts(ctx context.Context) error {
 	// Events are written and never read: a client with a cache would start to watch all of them.
 	events, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
-		return fmt.Errorf("make the client of events: %w", err)
+		return fmt.Errorf("create the client for events: %w", err)
 	}
-	told := func() *telemetry.Recorder { return telemetry.NewRecorder(events, p.outbox, clk, controller.Component) }
-	if err := p.serveAnalyses(ctx, own, told); err != nil || len(f.Argo.Controllers) > 0 {
+	newRecorder := func() *telemetry.Recorder {
+		return telemetry.NewRecorder(events, p.outbox, clk, controller.Component)
+	}
+	if err := p.serveAnalyses(ctx, own, newRecorder); err != nil || len(f.Argo.Controllers) > 0 {
 		return err
 	}
-	runs := &launch.Launcher{Client: seeing, ClusterTemplates: templates, APIReader: own.GetAPIReader(), InstanceID: f.Argo.InstanceID}
-	recorder := told()
-	if err := p.serveExperiments(own, runs, told(), recorder); err != nil {
+	runs := &launch.Launcher{Client: consistent, ClusterTemplates: templates, APIReader: own.GetAPIReader(), InstanceID: f.Argo.InstanceID}
+	recorder := newRecorder()
+	if err := p.serveExperiments(own, runs, newRecorder(), recorder); err != nil {
 		return err
 	}
-	notifications, err := p.newNotifications(ctx, own, seeing, recorder)
+	notifications, err := p.newNotifications(ctx, own, consistent, recorder)
 	if err != nil {
 		return err
 	}
@@ -115,7 +117,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 		return err
 	}
 	queue := &reconciler.Queue{}
-	outside, err := p.newTargetGroupVerifier(own.GetAPIReader(), queue)
+	queries, err := p.newTargetGroupVerifier(own.GetAPIReader(), queue)
 	if err != nil {
 		return err
 	}
@@ -127,13 +129,14 @@ func (p process) serveRollouts(ctx context.Context) error {
 	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
-			Client: seeing, Reader: own.GetAPIReader(), Routers: f.Routers(), Applier: &traffic.Applier{Client: seeing, Groups: istio.clients},
+			Client: consistent, Reader: own.GetAPIReader(), Routers: f.Routers(),
+			Applier:    &traffic.Applier{Client: consistent, Groups: istio.clients},
 			Runs:       runs,
-			InstanceID: f.Argo.InstanceID, Rival: p.conflicts.conflictingCanary, OtherController: otherController, Queries: outside, Queue: p.queue, EndpointsUnread: unread,
+			InstanceID: f.Argo.InstanceID, Rival: p.conflicts.conflictingCanary, OtherController: otherController, Queries: queries, Queue: p.queue, EndpointsUnread: unread,
 			Resync: time.Duration(f.Argo.RolloutResync) * time.Second, MarkedKinds: marked,
 		},
 		Clock: clk, Recorder: recorder, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics, Notifications: notifications,
-		Health: p.sentence,
+		Health: p.reportHealth,
 	})
 	p.conflicts.setRollouts(own.GetClient())
 	return reconciler.Add(mgr, queue, controller.Options{
@@ -144,16 +147,16 @@ func (p process) serveRollouts(ctx context.Context) error {
 
 // markedKinds returns the kinds of marked objects that can be watched from the start: those that are installed in this
 // cluster and may be read. Kinds of another cluster are excluded, because it may not respond yet.
-func (p process) markedKinds(ctx context.Context, reader client.Reader, elsewhere map[string]client.Client) []schema.GroupVersionKind {
+func (p process) markedKinds(ctx context.Context, reader client.Reader, remote map[string]client.Client) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for _, kind := range p.flags.Routers().MarkedKinds() {
-		if elsewhere[kind.Group] != nil {
+		if remote[kind.Group] != nil {
 			continue
 		}
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		if err := reader.List(ctx, list, client.InNamespace(p.flags.Namespace), client.Limit(1)); err != nil {
-			p.logger.V(1).Info("Objects of this kind are not watched for marks of Rollouts that do not exist", "kind", kind.Kind, "why", err.Error())
+			p.logger.V(1).Info("Does not watch a kind for marks of deleted Rollouts", "kind", kind.Kind, "why", err.Error())
 			continue
 		}
 		kinds = append(kinds, kind)
@@ -178,14 +181,14 @@ func (p process) newTargetGroupVerifier(cluster client.Reader, queue *reconciler
 	if err != nil {
 		return nil, err
 	}
-	asking := queryrunner.New(clock.RealClock{}, maxAWSQueries, verifier.Ask, queue.AddSoon)
-	if err := p.mgr.Add(replicaRunnable{asking.Run}); err != nil {
-		return nil, fmt.Errorf("add the prober of Rollouts: %w", err)
+	queries := queryrunner.New(clock.RealClock{}, maxAWSQueries, verifier.Ask, queue.AddSoon)
+	if err := p.mgr.Add(replicaRunnable{queries.Run}); err != nil {
+		return nil, fmt.Errorf("add the query runner of Rollouts: %w", err)
 	}
-	return asking, nil
+	return queries, nil
 }
 
-// newArgoRolloutsWatch detects a running Argo Rollouts, unless the user has divided the Rollouts between the two.
+// newArgoRolloutsWatch detects a running Argo Rollouts, unless the administrator has divided the Rollouts between the two.
 func (p process) newArgoRolloutsWatch(ctx context.Context, own cluster.Cluster) (*watching.OtherController, error) {
 	if p.flags.AdoptWhileOtherControllerRuns {
 		return nil, nil
@@ -201,7 +204,7 @@ func (p process) newArgoRolloutsWatch(ctx context.Context, own cluster.Cluster) 
 	switch {
 	case apierrors.IsForbidden(err):
 		otherController.LeasesUnreadable = "Leases may not be read"
-		p.logger.Info("Notices an Argo Rollouts by its Deployment only, because its Lease may not be read. " +
+		p.logger.Info("Detects Argo Rollouts by its Deployment only, because its Lease may not be read. " +
 			"Allow list and watch on leases of coordination.k8s.io named " + name + ", and restart")
 	case err != nil:
 		return nil, fmt.Errorf("list Leases: %w", err)
@@ -234,7 +237,7 @@ func (f *Flags) rolloutCache() cache.Options {
 func labelSelector(label string) labels.Selector {
 	exists, err := labels.NewRequirement(label, selection.Exists, nil)
 	if err != nil {
-		panic(err) // an invalid label: a mistake in the program
+		panic(err) // an invalid label: a programming error
 	}
 	return labels.NewSelector().Add(*exists)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traefik"
 )
 
-// Routers are the providers of traffic in this binary, as the flags configure them. This is the place to register one; see the
-// comment of package traffic.
+// Routers returns the traffic providers of this binary, configured by the flags. Register new providers here; see the comment of
+// package traffic.
 func (f *Flags) Routers() traffic.Registry {
 	return traffic.Registry{
 		Canary: map[string]traffic.Renderer{

@@ -19,30 +19,30 @@ type apiConflicts struct {
 	canaries, rollouts client.Reader
 }
 
-func (t *apiConflicts) setCanaries(reader client.Reader) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.canaries = reader
+func (a *apiConflicts) setCanaries(reader client.Reader) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.canaries = reader
 }
 
-func (t *apiConflicts) setRollouts(reader client.Reader) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rollouts = reader
+func (a *apiConflicts) setRollouts(reader client.Reader) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rollouts = reader
 }
 
-// conflictingRollout returns a message with the older Rollout that refers to the target of a Canary; empty: there is none.
-func (t *apiConflicts) conflictingRollout(ctx context.Context, c *flaggerv1.Canary) (string, error) {
-	t.mu.Lock()
-	reader := t.rollouts
-	t.mu.Unlock()
+// conflictingRollout returns a message with the older Rollout that refers to the target of a Canary; empty means none.
+func (a *apiConflicts) conflictingRollout(ctx context.Context, c *flaggerv1.Canary) (string, error) {
+	a.mu.Lock()
+	reader := a.rollouts
+	a.mu.Unlock()
 	if reader == nil {
 		return "", nil
 	}
 	return ConflictingRollout(ctx, reader, c)
 }
 
-// ConflictingRollout returns a message with the older Rollout that refers to the target of a Canary; empty: there is none.
+// ConflictingRollout returns a message with the older Rollout that refers to the target of a Canary; empty means none.
 // The reader must have an index of Rollouts by workload.
 func ConflictingRollout(ctx context.Context, reader client.Reader, c *flaggerv1.Canary) (string, error) {
 	ref := c.Spec.TargetRef
@@ -59,18 +59,18 @@ func ConflictingRollout(ctx context.Context, reader client.Reader, c *flaggerv1.
 	return "", nil
 }
 
-// conflictingCanary returns a message with the older Canary that targets the workload of a Rollout; empty: there is none.
-func (t *apiConflicts) conflictingCanary(ctx context.Context, object *argov1.Rollout) (string, error) {
-	t.mu.Lock()
-	reader := t.canaries
-	t.mu.Unlock()
+// conflictingCanary returns a message with the older Canary that targets the workload of a Rollout; empty means none.
+func (a *apiConflicts) conflictingCanary(ctx context.Context, object *argov1.Rollout) (string, error) {
+	a.mu.Lock()
+	reader := a.canaries
+	a.mu.Unlock()
 	if reader == nil {
 		return "", nil
 	}
 	return ConflictingCanary(ctx, reader, object)
 }
 
-// ConflictingCanary returns a message with the older Canary that targets the workload of a Rollout; empty: there is none.
+// ConflictingCanary returns a message with the older Canary that targets the workload of a Rollout; empty means none.
 // The reader must have an index of Canaries by target.
 func ConflictingCanary(ctx context.Context, reader client.Reader, object *argov1.Rollout) (string, error) {
 	ref := object.Spec.WorkloadRef

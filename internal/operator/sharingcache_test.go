@@ -14,9 +14,9 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// What both APIs watch from the start is held once; anything else may be refused to the one API, and is of its own cache.
+// Kinds that both APIs watch from the start are cached once. Other kinds may be forbidden to one API and belong to its own cache.
 func TestKindsOfBothAPIsAreWatchedOnce(t *testing.T) {
-	plain := func(kind schema.GroupVersionKind) client.Object {
+	ofKind := func(kind schema.GroupVersionKind) client.Object {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(kind)
 		return object
@@ -25,13 +25,13 @@ func TestKindsOfBothAPIsAreWatchedOnce(t *testing.T) {
 		object client.Object
 		shared bool
 	}{
-		"Service":       {plain(corev1.SchemeGroupVersion.WithKind("Service")), true},
+		"Service":       {ofKind(corev1.SchemeGroupVersion.WithKind("Service")), true},
 		"typed Service": {&corev1.Service{}, true},
-		"Deployment":    {plain(appsv1.SchemeGroupVersion.WithKind("Deployment")), true},
+		"Deployment":    {ofKind(appsv1.SchemeGroupVersion.WithKind("Deployment")), true},
 		"ReplicaSet":    {&appsv1.ReplicaSet{}, false},
 		"Rollout":       {&argov1.Rollout{}, false},
 		"ConfigMap":     {&corev1.ConfigMap{}, false},
-		"a route":       {plain(networkingv1.SchemeGroupVersion.WithKind("Ingress")), false},
+		"a route":       {ofKind(networkingv1.SchemeGroupVersion.WithKind("Ingress")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			own, other := &informertest.FakeInformers{Scheme: Scheme()}, &informertest.FakeInformers{Scheme: Scheme()}
@@ -47,7 +47,7 @@ func TestKindsOfBothAPIsAreWatchedOnce(t *testing.T) {
 	s := &sharingCache{Cache: &informertest.FakeInformers{}, other: &informertest.FakeInformers{}, scheme: Scheme()}
 	for list, want := range map[client.ObjectList]any{&corev1.ServiceList{}: s.other, &argov1.RolloutList{}: s.Cache} {
 		if got, err := s.cacheFor(list); err != nil || got != want {
-			t.Errorf("%T is of %p, %v, want %p", list, got, err, want)
+			t.Errorf("%T is cached by %p, %v, want %p", list, got, err, want)
 		}
 	}
 }

@@ -31,19 +31,19 @@ type nonBlockingCache struct {
 
 	mu     sync.Mutex
 	denied map[schema.GroupResource]error
-	// synced contains the views that were listed once.
+	// synced contains the views that have been listed.
 	synced sync.Map
 }
 
 // cacheView is a kind in the representation in which a cache stores it.
 type cacheView struct {
-	objectForm reflect.Type
-	// kind is empty if the representation determines it.
+	goType reflect.Type
+	// kind is empty if the Go type determines it.
 	kind schema.GroupVersionKind
 }
 
 func newCacheView(object client.Object) cacheView {
-	v := cacheView{objectForm: reflect.TypeOf(object)}
+	v := cacheView{goType: reflect.TypeOf(object)}
 	switch object.(type) {
 	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:
 		v.kind = object.GetObjectKind().GroupVersionKind()
@@ -51,20 +51,20 @@ func newCacheView(object client.Object) cacheView {
 	return v
 }
 
-// firstListTimeout is the interval of checks whether a first list has arrived, or was denied.
-const firstListTimeout = 10 * time.Millisecond
+// listPollInterval is the interval of checks whether a first list has arrived, or was denied.
+const listPollInterval = 10 * time.Millisecond
 
-// newNonBlockingCache returns such a cache; it implements cache.NewCacheFunc. A caller that sets a handler of watch errors must
+// newNonBlockingCache is a cache.NewCacheFunc that returns a nonBlockingCache. A caller that sets a handler of watch errors must
 // report denied kinds itself.
 func newNonBlockingCache(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
 	r := &nonBlockingCache{scheme: options.Scheme, mapper: options.Mapper, denied: map[schema.GroupResource]error{}}
-	tell := options.DefaultWatchErrorHandler
-	if tell == nil {
-		tell = toolscache.DefaultWatchErrorHandler
+	handleError := options.DefaultWatchErrorHandler
+	if handleError == nil {
+		handleError = toolscache.DefaultWatchErrorHandler
 	}
 	options.DefaultWatchErrorHandler = func(ctx context.Context, reflector *toolscache.Reflector, err error) {
 		r.recordDenied(err)
-		tell(ctx, reflector, err)
+		handleError(ctx, reflector, err)
 	}
 	inner, err := cache.New(cfg, options)
 	if err != nil {
@@ -87,19 +87,19 @@ func (r *nonBlockingCache) recordDenied(err error) {
 
 // Get implements client.Reader. If the API server denies the list of the kind, it returns that error.
 func (r *nonBlockingCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	of := newCacheView(object)
-	if _, shown := r.synced.Load(of); !shown {
-		if err := r.waitListed(ctx, object); err != nil {
+	view := newCacheView(object)
+	if _, synced := r.synced.Load(view); !synced {
+		if err := r.waitForFirstList(ctx, object); err != nil {
 			return err
 		}
-		r.synced.Store(of, true)
+		r.synced.Store(view, true)
 	}
 	return r.Cache.Get(ctx, key, object, options...)
 }
 
-// waitListed waits for the first list of a kind, or for its denial. A kind that was listed once remains readable, although
-// its objects may be outdated, as with every interrupted watch.
-func (r *nonBlockingCache) waitListed(ctx context.Context, object client.Object) error {
+// waitForFirstList waits for the first list of a kind, or for its denial. A kind that was listed remains readable, although its
+// objects may be outdated, as with every interrupted watch.
+func (r *nonBlockingCache) waitForFirstList(ctx context.Context, object client.Object) error {
 	informer, err := r.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil || informer.HasSynced() {
 		return err
@@ -113,7 +113,7 @@ func (r *nonBlockingCache) waitListed(ctx context.Context, object client.Object)
 		return err
 	}
 	var denied error
-	waited := wait.PollUntilContextCancel(ctx, firstListTimeout, true, func(context.Context) (bool, error) {
+	waitErr := wait.PollUntilContextCancel(ctx, listPollInterval, true, func(context.Context) (bool, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		denied = r.denied[mapping.Resource.GroupResource()]
@@ -125,6 +125,6 @@ func (r *nonBlockingCache) waitListed(ctx context.Context, object client.Object)
 	case denied != nil:
 		return denied
 	default:
-		return waited
+		return waitErr
 	}
 }
