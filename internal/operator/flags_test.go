@@ -138,7 +138,7 @@ func TestInvalidFlagsHaveClearMessages(t *testing.T) {
 		"missing kubeconfig":    {Flags{Kubeconfig: "/does/not/exist"}, "correct the path"},
 		"an unknown API":        {Flags{APIs: []string{"canary", "deployment"}}, `-apis contains "deployment"`},
 		"no API":                {Flags{}, "-apis is empty"},
-		"an unknown controller": {Flags{APIs: []string{"rollout"}, Argo: ArgoFlags{Controllers: []string{"ingress"}}}, "analysis is the only one"},
+		"an unknown controller": {Flags{APIs: []string{"rollout"}, Argo: ArgoFlags{Controllers: []string{"ingress"}}}, "analysis is the only controller"},
 		"valid":                 {Flags{APIs: []string{"rollout"}}, ""},
 	} {
 		err := c.flags.Validate()

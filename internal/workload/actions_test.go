@@ -46,25 +46,25 @@ spec:
 	cartCreds = `{apiVersion: v1, kind: Secret, metadata: {name: creds}, type: Opaque, stringData: {pass: one}}`
 )
 
-// cart is a world with a target, its configuration and a Canary.
-func cart(t *testing.T) *world {
+// newCartCluster returns a cluster with a target, its configuration and a Canary.
+func newCartCluster(t *testing.T) *fakeCluster {
 	t.Helper()
-	w := newWorld(t)
+	w := newFakeCluster(t)
 	for _, text := range []string{cartTarget, cartEnv, cartCreds, cartCanary} {
 		w.applyYAML(text)
 	}
 	return w
 }
 
-func (w *world) observe(asks ...ObserveOption) Observation {
+func (w *fakeCluster) observe(asks ...ObserveOption) Observation {
 	w.t.Helper()
-	o, err := w.d.Observe(w.t.Context(), w.canary("cart"), asks...)
+	o, err := w.workload.Observe(w.t.Context(), w.canary("cart"), asks...)
 	must(w.t, err)
 	return o
 }
 
-// quiet is that nothing was asked of the API server while do ran.
-func (w *world) quiet(what string, do func()) {
+// expectNoRequests fails the test if do sends a request to the API server.
+func (w *fakeCluster) expectNoRequests(what string, do func()) {
 	w.t.Helper()
 	clear(w.requests)
 	do()
@@ -73,25 +73,25 @@ func (w *world) quiet(what string, do func()) {
 	}
 }
 
-// promoted makes the primary and promotes one changed image to it.
-func (w *world) promoted(image, id string) {
+// promoteImage changes the image of the target and promotes it.
+func (w *fakeCluster) promoteImage(image, id string) {
 	w.t.Helper()
-	w.image(image)
-	must(w.t, w.d.CopyTemplate(w.t.Context(), w.canary("cart"), w.observe().Target.Revision, id))
+	w.setImage(image)
+	must(w.t, w.workload.CopyTemplate(w.t.Context(), w.canary("cart"), w.observe().Target.Revision, id))
 }
 
-func (w *world) image(image string) {
+func (w *fakeCluster) setImage(image string) {
 	w.t.Helper()
-	w.edit(deploymentKind, "cart", `{spec: {template: {spec: {containers: [{name: server, image: "`+image+`", envFrom: [{configMapRef: {name: env}}, {secretRef: {name: creds, optional: true}}]}]}}}}`)
+	w.patchYAML(deploymentKind, "cart", `{spec: {template: {spec: {containers: [{name: server, image: "`+image+`", envFrom: [{configMapRef: {name: env}}, {secretRef: {name: creds, optional: true}}]}]}}}}`)
 }
 
-func (w *world) primaryImage() string {
+func (w *fakeCluster) primaryImage() string {
 	w.t.Helper()
 	containers, _, _ := unstructured.NestedSlice(w.object(deploymentKind, "cart-primary").Object, "spec", "template", "spec", "containers")
 	return containers[0].(map[string]any)["image"].(string)
 }
 
-func (w *world) data(kind schema.GroupVersionKind, name string) map[string]any {
+func (w *fakeCluster) contentOf(kind schema.GroupVersionKind, name string) map[string]any {
 	w.t.Helper()
 	obj := w.object(kind, name)
 	if obj == nil {
@@ -102,7 +102,7 @@ func (w *world) data(kind schema.GroupVersionKind, name string) map[string]any {
 }
 
 func TestObservationOfAFreshTarget(t *testing.T) {
-	w := cart(t)
+	w := newCartCluster(t)
 	o := w.observe()
 	if o.Problem != "" || !o.Target.Found || o.Primary.Found || o.PrimaryUpToDate || o.Target.Replicas != 2 || o.SelectorLabel != "app" || o.SelectorValue != "cart" {
 		t.Errorf("got %+v", o)
@@ -127,7 +127,7 @@ func TestObservationOfAFreshTarget(t *testing.T) {
 	if diff := cmp.Diff(reads, o.Dependencies); diff != "" {
 		t.Error(diff)
 	}
-	w.quiet("a second look", func() {
+	w.expectNoRequests("a second observation", func() {
 		if diff := cmp.Diff(o, w.observe()); diff != "" {
 			t.Error(diff)
 		}
@@ -135,48 +135,48 @@ func TestObservationOfAFreshTarget(t *testing.T) {
 }
 
 func TestOnlyChangedConfigurationIsReadAgain(t *testing.T) {
-	w := cart(t)
+	w := newCartCluster(t)
 	before := w.observe()
-	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
+	w.patchYAML(configMapGVK, "env", `{data: {COLOR: green}}`)
 	clear(w.requests)
 	after := w.observe()
 	if diff := cmp.Diff(map[string]int{"get ConfigMap": 1}, w.requests); diff != "" {
 		t.Error(diff)
 	}
 	if before.Target.Revision == after.Target.Revision {
-		t.Error("changed configuration is no new revision")
+		t.Error("changed configuration is not a new revision")
 	}
 	if got, want := after.FlaggerConfigs["configmap/env"], "b1abf6826a542d78"; got != want { // recorded
 		t.Errorf("got %s, want %s", got, want)
 	}
-	w.edit(configMapGVK, "env", `{data: {COLOR: blue}}`)
+	w.patchYAML(configMapGVK, "env", `{data: {COLOR: blue}}`)
 	if diff := cmp.Diff(before, w.observe()); diff != "" {
-		t.Errorf("the first content again is another observation:\n%s", diff)
+		t.Errorf("the original content has another observation:\n%s", diff)
 	}
 }
 
 func TestBinaryDataIsARevisionAndIsCopied(t *testing.T) {
-	w := cart(t)
+	w := newCartCluster(t)
 	before := w.observe()
-	w.edit(configMapGVK, "env", `{binaryData: {blob: AAEC}, immutable: true}`)
+	w.patchYAML(configMapGVK, "env", `{binaryData: {blob: AAEC}, immutable: true}`)
 	after := w.observe()
 	if before.Target.Revision == after.Target.Revision || before.FlaggerConfigs["configmap/env"] != after.FlaggerConfigs["configmap/env"] {
-		t.Error("binaryData: want another revision and the same checksum of the peer's")
+		t.Error("binaryData: want another revision and the same Flagger checksum")
 	}
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
+	must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 	copied := w.object(configMapGVK, "env-primary").Object
 	if blob, _, _ := unstructured.NestedString(copied, "binaryData", "blob"); blob != "AAEC" || copied["immutable"] != true {
 		t.Errorf("got %v", copied)
 	}
 	if !w.observe().PrimaryUpToDate {
-		t.Error("the copy is not the same")
+		t.Error("the copy is not up to date")
 	}
-	// Kubernetes refuses a change of immutable content: it is made anew, at the source and in the copy.
+	// Kubernetes rejects a change of immutable content: the object is recreated, at the source and in the copy.
 	first := w.object(configMapGVK, "env-primary").GetUID()
 	must(t, w.client.Delete(t.Context(), w.object(configMapGVK, "env")))
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env}, data: {COLOR: red}, immutable: true}`)
-	must(t, w.d.CopyTemplate(t.Context(), w.canary("cart"), w.observe().Target.Revision, "id-2"))
-	if diff := cmp.Diff(map[string]any{"COLOR": "red"}, w.data(configMapGVK, "env-primary")); diff != "" {
+	must(t, w.workload.CopyTemplate(t.Context(), w.canary("cart"), w.observe().Target.Revision, "id-2"))
+	if diff := cmp.Diff(map[string]any{"COLOR": "red"}, w.contentOf(configMapGVK, "env-primary")); diff != "" {
 		t.Error(diff)
 	}
 	if w.object(configMapGVK, "env-primary").GetUID() == first {
@@ -187,52 +187,52 @@ func TestBinaryDataIsARevisionAndIsCopied(t *testing.T) {
 func TestProblemsOfATarget(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		prepare func(w *world)
+		prepare func(w *fakeCluster)
 		want    string
 	}{
 		{
-			"missing", func(w *world) { must(w.t, w.client.Delete(w.t.Context(), w.object(deploymentKind, "cart"))) },
+			"missing", func(w *fakeCluster) { must(w.t, w.client.Delete(w.t.Context(), w.object(deploymentKind, "cart"))) },
 			`deployment cart.shop get query error: deployments.apps "cart" not found`,
 		},
 		{
-			"configuration missing", func(w *world) { must(w.t, w.client.Delete(w.t.Context(), w.object(configMapGVK, "env"))) },
+			"configuration missing", func(w *fakeCluster) { must(w.t, w.client.Delete(w.t.Context(), w.object(configMapGVK, "env"))) },
 			`createPrimaryDeployment failed: GetTargetConfigs failed: configmap env.shop get query error: configmap env.shop get query error: configmaps "env" not found`,
 		},
-		{"optional configuration missing", func(w *world) { must(w.t, w.client.Delete(w.t.Context(), w.object(secretGVK, "creds"))) }, ""},
+		{"optional configuration missing", func(w *fakeCluster) { must(w.t, w.client.Delete(w.t.Context(), w.object(secretGVK, "creds"))) }, ""},
 		{
-			"no port", func(w *world) { w.edit(canaryGVK, "cart", `{spec: {service: {port: 0}}}`) },
+			"no port", func(w *fakeCluster) { w.patchYAML(canaryGVK, "cart", `{spec: {service: {port: 0}}}`) },
 			`reconcileService failed: service cart-canary.shop create error: Service "cart-canary" is invalid: spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := cart(t)
+			w := newCartCluster(t)
 			w.t = t
 			test.prepare(w)
 			if got := w.observe().Problem; got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
-			err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)
+			err := w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)
 			if test.want == "" {
 				must(t, err)
 				return
 			}
-			refused(t, err, ErrUnusable, test.want)
+			expectRefused(t, err, ErrUnusable, test.want)
 		})
 	}
 }
 
-// TestTheStatusSaysNothingOfTheContentOfASecret: what status.serin.configs has of it is the same for every content.
-func TestTheStatusSaysNothingOfTheContentOfASecret(t *testing.T) {
+// TestTheStatusRevealsNothingOfASecret: its entry in status.serin.configs is the same for every content.
+func TestTheStatusRevealsNothingOfASecret(t *testing.T) {
 	shown := map[string]string{}
 	for _, password := range []string{"hunter2", "correct horse"} {
-		w := cart(t)
-		w.edit(secretGVK, "creds", fmt.Sprintf(`{data: {password: %s}}`, base64.StdEncoding.EncodeToString([]byte(password))))
+		w := newCartCluster(t)
+		w.patchYAML(secretGVK, "creds", fmt.Sprintf(`{data: {password: %s}}`, base64.StdEncoding.EncodeToString([]byte(password))))
 		secret := w.object(secretGVK, "creds")
 		shown[password] = w.observe().Configs["secret/creds"]
 		if want := "resourceVersion " + secret.GetResourceVersion(); shown[password] != want {
 			t.Errorf("got %q, want %q", shown[password], want)
 		}
-		if again := w.observe().Configs["secret/creds"]; again != shown[password] { // from memory
+		if again := w.observe().Configs["secret/creds"]; again != shown[password] { // from the cache
 			t.Errorf("%q became %q", shown[password], again)
 		}
 	}
@@ -241,10 +241,10 @@ func TestTheStatusSaysNothingOfTheContentOfASecret(t *testing.T) {
 	}
 }
 
-// TestNoConfigurationIsReadWithoutTracking plays a release by a client that may not read ConfigMaps and Secrets.
+// TestNoConfigurationIsReadWithoutTracking runs a release with a client without permission to read ConfigMaps and Secrets.
 func TestNoConfigurationIsReadWithoutTracking(t *testing.T) {
-	w := cart(t)
-	w.d.Options.ConfigTracking = false
+	w := newCartCluster(t)
+	w.workload.Options.ConfigTracking = false
 	denied := func(obj runtime.Object) error {
 		switch obj.(type) {
 		case *corev1.ConfigMap, *corev1.ConfigMapList, *corev1.Secret, *corev1.SecretList, *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
@@ -267,89 +267,89 @@ func TestNoConfigurationIsReadWithoutTracking(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	w.d.Client, w.d.Reader = limited, limited
+	w.workload.Client, w.workload.Reader = limited, limited
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
-	must(t, w.d.CopyTemplate(t.Context(), c, w.observe().Target.Revision, "id-2"))
-	must(t, w.d.RestoreConfigs(t.Context(), c, "id-2"))
-	must(t, w.d.RestoreTemplate(t.Context(), c, "id-2"))
-	must(t, w.d.CollectConfigs(t.Context(), c))
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
+	must(t, w.workload.CopyTemplate(t.Context(), c, w.observe().Target.Revision, "id-2"))
+	must(t, w.workload.RestoreConfigs(t.Context(), c, "id-2"))
+	must(t, w.workload.RestoreTemplate(t.Context(), c, "id-2"))
+	must(t, w.workload.CollectConfigs(t.Context(), c))
 }
 
 func TestUntrackedConfiguration(t *testing.T) {
-	w := cart(t)
-	w.edit(configMapGVK, "env", `{metadata: {annotations: {flagger.app/config-tracking: disabled-please}}}`)
-	w.edit(secretGVK, "creds", `{type: example.com/token}`)
+	w := newCartCluster(t)
+	w.patchYAML(configMapGVK, "env", `{metadata: {annotations: {flagger.app/config-tracking: disabled-please}}}`)
+	w.patchYAML(secretGVK, "creds", `{type: example.com/token}`)
 	o := w.observe()
 	if len(o.Configs) != 0 || o.FlaggerConfigs == nil {
 		t.Errorf("got %v, %v", o.Configs, o.FlaggerConfigs)
 	}
-	w.d.Options.ConfigTracking = false
+	w.workload.Options.ConfigTracking = false
 	if o := w.observe(); o.FlaggerConfigs != nil || len(o.Configs) != 0 {
-		t.Errorf("tracking is off, and there is %v", o.FlaggerConfigs)
+		t.Errorf("tracking is off: got %v", o.FlaggerConfigs)
 	}
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
+	must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 	if w.object(configMapGVK, "env-primary") != nil || !w.observe().PrimaryUpToDate {
 		t.Error("want no copy, and the same references")
 	}
 }
 
-func TestPrimaryIsMadeOnceAndLeftAlone(t *testing.T) {
-	w := cart(t)
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
+func TestThePrimaryIsCreatedOnce(t *testing.T) {
+	w := newCartCluster(t)
+	must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 	o := w.observe()
 	if !o.Primary.Found || o.Primary.PromotionID != "id-1" || !o.PrimaryUpToDate || o.Primary.Revision != "" {
 		t.Errorf("got %+v", o)
 	}
-	w.quiet("a second time, also with another target", func() {
-		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false))
+	w.expectNoRequests("with an up-to-date target", func() {
+		must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false))
 	})
-	w.image("cart:2")
+	w.setImage("cart:2")
 	if w.observe().PrimaryUpToDate {
-		t.Error("another image is the same")
+		t.Error("another image counts as up to date")
 	}
-	w.quiet("with another target", func() { must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false)) })
+	w.expectNoRequests("with another target", func() { must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false)) })
 }
 
-func TestPrimaryFollowsItsTargetUntilItServes(t *testing.T) {
-	w := cart(t)
+func TestThePrimaryFollowsItsTargetUntilItServes(t *testing.T) {
+	w := newCartCluster(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", true))
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", true))
 	w.observe()
-	w.quiet("nothing changed", func() { must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-2", true)) })
-	w.image("cart:2")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-2", true))
+	w.expectNoRequests("nothing changed", func() { must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-2", true)) })
+	w.setImage("cart:2")
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-2", true))
 	if got := w.primaryImage(); got != "cart:2" || w.observe().Primary.PromotionID != "id-2" {
 		t.Errorf("got %s, %s", got, w.observe().Primary.PromotionID)
 	}
-	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
-	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-3", true))
+	w.patchYAML(configMapGVK, "env", `{data: {COLOR: green}}`)
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-3", true))
 	if o := w.observe(); o.Primary.PromotionID != "id-3" || !o.PrimaryUpToDate {
 		t.Errorf("changed configuration: got %+v", o.Primary)
 	}
-	w.edit(deploymentKind, "cart", `{spec: {replicas: 5}}`)
-	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-4", true))
+	w.patchYAML(deploymentKind, "cart", `{spec: {replicas: 5}}`)
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-4", true))
 	if o := w.observe(); o.Primary.PromotionID != "id-3" || o.Primary.Replicas != 5 {
-		t.Errorf("other replicas need no other pods: got %+v", o.Primary)
+		t.Errorf("other replicas must not change the template: got %+v", o.Primary)
 	}
 }
 
-func TestPrimaryOfSomebodyElseIsRefused(t *testing.T) {
+func TestAPrimaryOfAnotherOwnerIsRefused(t *testing.T) {
 	for name, owner := range map[string]string{
-		"was not made for Canary cart":          ``,
+		"was not created for Canary cart":       ``,
 		"is controlled by Canary other":         `ownerReferences: [{apiVersion: flagger.app/v1beta1, kind: Canary, name: other, uid: u, controller: true}]`,
 		"is controlled by an earlier Canary of": `ownerReferences: [{apiVersion: flagger.app/v1beta1, kind: Canary, name: cart, uid: u, controller: true}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := cart(t)
+			w := newCartCluster(t)
 			w.t = t
 			w.applyYAML(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: cart-primary, ` + owner + `}, spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}}}}`)
 			for _, err := range []error{
-				w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false),
-				w.d.CopyTemplate(t.Context(), w.canary("cart"), w.observe().Target.Revision, "id-1"),
-				w.d.RestoreTemplate(t.Context(), w.canary("cart"), "id-1"),
+				w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false),
+				w.workload.CopyTemplate(t.Context(), w.canary("cart"), w.observe().Target.Revision, "id-1"),
+				w.workload.RestoreTemplate(t.Context(), w.canary("cart"), "id-1"),
 			} {
-				refused(t, err, ErrNotOwned, name)
+				expectRefused(t, err, ErrNotOwned, name)
 			}
 			if len(w.versionsOf("Deployment/cart-primary")) != 1 {
 				t.Error("it was changed")
@@ -358,102 +358,102 @@ func TestPrimaryOfSomebodyElseIsRefused(t *testing.T) {
 	}
 }
 
-func TestPrimaryLeftBehindGetsItsOwnerBack(t *testing.T) {
-	w := cart(t)
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
-	w.edit(deploymentKind, "cart-primary", `{metadata: {ownerReferences: null}}`)
-	if err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false); !errors.Is(err, readyourwrites.ErrStale) {
-		t.Errorf("got %v, want to look again", err)
+func TestAnOrphanedPrimaryIsAdopted(t *testing.T) {
+	w := newCartCluster(t)
+	must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
+	w.patchYAML(deploymentKind, "cart-primary", `{metadata: {ownerReferences: null}}`)
+	if err := w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false); !errors.Is(err, readyourwrites.ErrStale) {
+		t.Errorf("got %v, want ErrStale", err)
 	}
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false))
+	must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false))
 	if !controlledBy(w.object(deploymentKind, "cart-primary"), w.canary("cart")) || w.observe().Primary.PromotionID != "id-1" {
-		t.Error("want the owner, and the template as it is")
+		t.Error("want the owner, and an unchanged template")
 	}
 }
 
-func TestPromotionCopiesTheAnalysedRevisionOnly(t *testing.T) {
-	w := cart(t)
+func TestAPromotionCopiesOnlyTheAnalysedRevision(t *testing.T) {
+	w := newCartCluster(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
-	w.image("cart:2")
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
+	w.setImage("cart:2")
 	analysed := w.observe().Target.Revision
 
-	w.image("cart:3")
-	refused(t, w.d.CopyTemplate(t.Context(), c, analysed, "id-2"), ErrChanged, "not the analysed "+analysed)
-	w.image("cart:2")
-	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
-	refused(t, w.d.CopyTemplate(t.Context(), c, analysed, "id-2"), ErrChanged, "")
+	w.setImage("cart:3")
+	expectRefused(t, w.workload.CopyTemplate(t.Context(), c, analysed, "id-2"), ErrChanged, "not the analysed "+analysed)
+	w.setImage("cart:2")
+	w.patchYAML(configMapGVK, "env", `{data: {COLOR: green}}`)
+	expectRefused(t, w.workload.CopyTemplate(t.Context(), c, analysed, "id-2"), ErrChanged, "")
 	if got := w.primaryImage(); got != "cart:1" {
 		t.Fatalf("the primary has %s", got)
 	}
 
-	w.edit(configMapGVK, "env", `{data: {COLOR: blue}}`)
-	must(t, w.d.CopyTemplate(t.Context(), c, analysed, "id-2"))
+	w.patchYAML(configMapGVK, "env", `{data: {COLOR: blue}}`)
+	must(t, w.workload.CopyTemplate(t.Context(), c, analysed, "id-2"))
 	if o := w.observe(); w.primaryImage() != "cart:2" || o.Primary.PromotionID != "id-2" || !o.PrimaryUpToDate {
 		t.Errorf("got %s, %+v", w.primaryImage(), o.Primary)
 	}
-	w.image("cart:4")
-	w.quiet("the same promotion again", func() { must(t, w.d.CopyTemplate(t.Context(), c, analysed, "id-2")) })
+	w.setImage("cart:4")
+	w.expectNoRequests("the same promotion again", func() { must(t, w.workload.CopyTemplate(t.Context(), c, analysed, "id-2")) })
 }
 
-// The content may change between the look at its checksum and the read of it: what nobody analysed is not copied.
-func TestConfigurationThatChangesUnderThePromotionIsNotCopied(t *testing.T) {
-	w := cart(t)
+// The content may change after its checksum was read: content that was not analysed is not copied.
+func TestConfigurationThatChangesDuringThePromotionIsNotCopied(t *testing.T) {
+	w := newCartCluster(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
-	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
-	seen, err := w.d.readWorkloads(t.Context(), c)
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
+	w.patchYAML(configMapGVK, "env", `{data: {COLOR: green}}`)
+	seen, err := w.workload.readWorkloads(t.Context(), c)
 	must(t, err)
-	w.edit(configMapGVK, "env", `{data: {COLOR: red}}`)
-	_, err = w.d.ensureCopies(t.Context(), c, seen.configs, "id-2")
-	refused(t, err, ErrChanged, "ConfigMap env.shop was changed or deleted just now")
-	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.data(configMapGVK, "env-primary")); diff != "" {
+	w.patchYAML(configMapGVK, "env", `{data: {COLOR: red}}`)
+	_, err = w.workload.ensureCopies(t.Context(), c, seen.configs, "id-2")
+	expectRefused(t, err, ErrChanged, "ConfigMap env.shop was changed or deleted just now")
+	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.contentOf(configMapGVK, "env-primary")); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestAPrimaryThatWasWrittenMeanwhileIsAConflict(t *testing.T) {
-	w := cart(t)
+func TestAConcurrentWriteOfThePrimaryIsAConflict(t *testing.T) {
+	w := newCartCluster(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
-	seen, err := w.d.readWorkloads(t.Context(), c)
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
+	seen, err := w.workload.readWorkloads(t.Context(), c)
 	must(t, err)
-	w.edit(deploymentKind, "cart-primary", `{spec: {paused: true}}`)
-	err = w.d.writeTemplate(t.Context(), c, seen, map[string]any{}, TemplateSource{})
+	w.patchYAML(deploymentKind, "cart-primary", `{spec: {paused: true}}`)
+	err = w.workload.writeTemplate(t.Context(), c, seen, map[string]any{}, TemplateSource{})
 	if !apierrors.IsConflict(err) || !strings.HasPrefix(err.Error(), "updating deployment cart-primary.shop template spec failed: ") {
 		t.Errorf("got %v, want a conflict", err)
 	}
 }
 
 func TestUnusedCopiesAreCollected(t *testing.T) {
-	w := cart(t)
+	w := newCartCluster(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: users-primary}}`)
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: shared-primary, ownerReferences: [{apiVersion: flagger.app/v1beta1, kind: Canary, name: cart, uid: ` + string(c.UID) + `, controller: true}, {apiVersion: flagger.app/v1beta1, kind: Canary, name: other, uid: u}]}}`)
-	w.edit(deploymentKind, "cart", `{spec: {template: {spec: {containers: [{name: server, image: "cart:2"}]}}}}`)
-	must(t, w.d.CollectConfigs(t.Context(), c))
+	w.patchYAML(deploymentKind, "cart", `{spec: {template: {spec: {containers: [{name: server, image: "cart:2"}]}}}}`)
+	must(t, w.workload.CollectConfigs(t.Context(), c))
 	if w.object(configMapGVK, "env-primary") == nil {
-		t.Fatal("a copy that the primary still names is gone")
+		t.Fatal("a copy that the primary still uses was deleted")
 	}
-	must(t, w.d.CopyTemplate(t.Context(), c, w.observe().Target.Revision, "id-2"))
-	must(t, w.d.CollectConfigs(t.Context(), c))
+	must(t, w.workload.CopyTemplate(t.Context(), c, w.observe().Target.Revision, "id-2"))
+	must(t, w.workload.CollectConfigs(t.Context(), c))
 	for name, want := range map[string]bool{"env-primary": false, "users-primary": true, "shared-primary": true, "env": true} {
 		if got := w.object(configMapGVK, name) != nil; got != want {
-			t.Errorf("%s: is there: %v, want %v", name, got, want)
+			t.Errorf("%s exists: %v, want %v", name, got, want)
 		}
 	}
-	w.quiet("nothing left to collect", func() { must(t, w.d.CollectConfigs(t.Context(), c)) })
+	w.expectNoRequests("nothing remains to collect", func() { must(t, w.workload.CollectConfigs(t.Context(), c)) })
 }
 
 func TestCopiesAreShared(t *testing.T) {
-	w := cart(t)
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
+	w := newCartCluster(t)
+	must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 	w.applyYAML(strings.NewReplacer("name: cart", "name: till", "app: cart", "app: till").Replace(cartTarget))
 	w.applyYAML(strings.ReplaceAll(cartCanary, "name: cart", "name: till"))
 	for range 2 {
-		must(t, w.d.EnsurePrimary(t.Context(), w.canary("till"), "", "id-1", true))
-		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", true))
+		must(t, w.workload.EnsurePrimary(t.Context(), w.canary("till"), "", "id-1", true))
+		must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", true))
 	}
 	var owners []string
 	for _, owner := range w.object(configMapGVK, "env-primary").GetOwnerReferences() {
@@ -466,24 +466,24 @@ func TestCopiesAreShared(t *testing.T) {
 		t.Error(diff)
 	}
 	if got := len(w.versionsOf("ConfigMap/env-primary")); got != 2 {
-		t.Errorf("%d versions: the two take it from each other", got)
+		t.Errorf("%d versions: the two Canaries replace each other's owner reference", got)
 	}
 }
 
 func TestAUsersObjectInPlaceOfACopyIsRefused(t *testing.T) {
-	w := cart(t)
+	w := newCartCluster(t)
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env-primary}, data: {mine: "yes"}}`)
-	err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)
-	refused(t, err, ErrNotOwned, "createPrimaryDeployment failed: CreatePrimaryConfigs failed: ConfigMap env-primary.shop was not made for Canary cart")
-	w.edit(configMapGVK, "env-primary", `{data: {mine: null, COLOR: blue}}`)
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)) // with our content it is ours, left behind
+	err := w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)
+	expectRefused(t, err, ErrNotOwned, "createPrimaryDeployment failed: CreatePrimaryConfigs failed: ConfigMap env-primary.shop was not created for Canary cart")
+	w.patchYAML(configMapGVK, "env-primary", `{data: {mine: null, COLOR: blue}}`)
+	must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)) // with Serin's content it counts as orphaned
 }
 
 func TestPodProblem(t *testing.T) {
-	w := cart(t)
+	w := newCartCluster(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
-	if got, err := w.d.PodProblem(t.Context(), c, false); got != "" || err != nil {
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
+	if got, err := w.workload.PodProblem(t.Context(), c, false); got != "" || err != nil {
 		t.Errorf("without pods: got %q, %v", got, err)
 	}
 	w.applyYAML(`{apiVersion: v1, kind: Pod, metadata: {name: cart-b, labels: {app: cart}}, status: {containerStatuses: [{name: server, state: {waiting: {reason: CrashLoopBackOff, message: back-off}}}]}}`)
@@ -495,7 +495,7 @@ func TestPodProblem(t *testing.T) {
 		true:  "pod prim-a: Unschedulable: 0/3 nodes",
 	} {
 		clear(w.requests)
-		if got, err := w.d.PodProblem(t.Context(), c, primary); got != want || err != nil {
+		if got, err := w.workload.PodProblem(t.Context(), c, primary); got != want || err != nil {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
 		if diff := cmp.Diff(map[string]int{"list PodList": 1}, w.requests); diff != "" {
@@ -504,7 +504,7 @@ func TestPodProblem(t *testing.T) {
 	}
 }
 
-// A container that crashes again and again is waiting, ended or running when it is looked at.
+// A container that crashes repeatedly is waiting, terminated or running when it is observed.
 func TestPodProblemOfAContainerBetweenTwoCrashes(t *testing.T) {
 	const crashed = "lastState: {terminated: {exitCode: 1, reason: Error, message: no database}}, restartCount: 2"
 	for status, want := range map[string]string{
@@ -512,90 +512,90 @@ func TestPodProblemOfAContainerBetweenTwoCrashes(t *testing.T) {
 		"state: {running: {}}, ready: true, " + crashed:  "",
 		"state: {running: {}}, ready: false":             "",
 	} {
-		w := cart(t)
+		w := newCartCluster(t)
 		w.applyYAML(`{apiVersion: v1, kind: Pod, metadata: {name: cart-a, labels: {app: cart}}, status: {containerStatuses: [{name: server, ` + status + `}]}}`)
-		if got, err := w.d.PodProblem(t.Context(), w.canary("cart"), false); got != want || err != nil {
+		if got, err := w.workload.PodProblem(t.Context(), w.canary("cart"), false); got != want || err != nil {
 			t.Errorf("%s: got %q, %v, want %q", status, got, err, want)
 		}
 	}
 }
 
-func TestNewestTemplateIsAskedFor(t *testing.T) {
-	w := cart(t)
+func TestTheNewestTemplateIsReadOnRequest(t *testing.T) {
+	w := newCartCluster(t)
 	target := w.object(deploymentKind, "cart")
 	mustSet(target.Object, "2025-12-31T00:00:00Z", "metadata", "creationTimestamp")
 	must(t, w.client.Update(t.Context(), target))
 	if got := w.observe(WithHistory).NewestTemplate.UTC().Format("2006-01-02"); got != "2025-12-31" {
-		t.Errorf("without a history, got %s, and not when it was made", got)
+		t.Errorf("without a history: got %s, want the creation time", got)
 	}
-	for name, made := range map[string]string{"cart-1": "2026-01-01T00:00:00Z", "cart-2": "2026-01-02T00:00:00Z"} {
+	for name, created := range map[string]string{"cart-1": "2026-01-01T00:00:00Z", "cart-2": "2026-01-02T00:00:00Z"} {
 		set := newObject(replicaSetKind, namespace, name)
 		set.SetLabels(map[string]string{"app": "cart"})
-		mustSet(set.Object, made, "metadata", "creationTimestamp")
+		mustSet(set.Object, created, "metadata", "creationTimestamp")
 		mustSet(set.Object, map[string]any{"metadata": map[string]any{"labels": map[string]any{"pod-template-hash": name}}}, "spec", "template")
 		set.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(target, deploymentKind)})
 		must(t, w.client.Create(t.Context(), set))
 	}
 	if got := w.observe().NewestTemplate; !got.IsZero() {
-		t.Errorf("not asked for, and got %v", got)
+		t.Errorf("without WithHistory: got %v", got)
 	}
 	if got := w.observe(WithHistory).NewestTemplate.UTC().Format("2006-01-02"); got != "2026-01-02" {
 		t.Errorf("got %s", got)
 	}
 }
 
-// A cache that has not seen our own last write shows a world that we already left.
-func TestALaggingCacheIsNotLookedAt(t *testing.T) {
-	w := cart(t)
+// A cache without our own last write shows a previous state of the cluster.
+func TestAStaleCacheIsAnError(t *testing.T) {
+	w := newCartCluster(t)
 	c := w.canary("cart")
-	// One that we made and that the cache does not have is there, or it was deleted: the API server knows.
-	w.hide("cart-primary")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
-	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, readyourwrites.ErrStale) {
-		t.Errorf("made and not seen: got %v", err)
+	// An object that Serin created and that the cache does not have exists or was deleted: the API server knows which.
+	w.hideFromCache("cart-primary")
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
+	if _, err := w.workload.Observe(t.Context(), c); !errors.Is(err, readyourwrites.ErrStale) {
+		t.Errorf("created, but missing in the cache: got %v", err)
 	}
-	w.hide("")
+	w.hideFromCache("")
 	stale := w.object(deploymentKind, "cart")
-	must(t, w.d.DownToZero(t.Context(), c))
-	w.lag(stale)
-	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, readyourwrites.ErrStale) {
+	must(t, w.workload.DownToZero(t.Context(), c))
+	w.showStale(stale)
+	if _, err := w.workload.Observe(t.Context(), c); !errors.Is(err, readyourwrites.ErrStale) {
 		t.Errorf("got %v", err)
 	}
-	if err := w.d.DownToZero(t.Context(), c); !errors.Is(err, readyourwrites.ErrStale) {
+	if err := w.workload.DownToZero(t.Context(), c); !errors.Is(err, readyourwrites.ErrStale) {
 		t.Errorf("acting: got %v", err)
 	}
-	w.lag(nil)
+	w.showStale(nil)
 	if got := w.observe().Target.Replicas; got != 0 {
 		t.Errorf("got %d", got)
 	}
 	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
 	if w.observe().Primary.Found {
-		t.Error("deleted, and still there")
+		t.Error("found after its deletion")
 	}
-	w.quiet("after that", func() { w.observe() })
-	w.d.Forget(objectKey(c))
-	if len(w.d.cache.entries) != 0 {
-		t.Error("something is remembered of a Canary that is gone")
+	w.expectNoRequests("after the deletion", func() { w.observe() })
+	w.workload.Forget(objectKey(c))
+	if len(w.workload.cache.entries) != 0 {
+		t.Error("state of a deleted Canary remains")
 	}
 }
 
-// A primary by Flagger's rules, made before Serin came, is what the target says (adoption R2).
-func TestAPrimaryByFlaggerIsTheSame(t *testing.T) {
-	w := cart(t)
-	w.edit(configMapGVK, "env", `{binaryData: {blob: AAEC}}`)
-	w.edit(deploymentKind, "cart", `{spec: {template: {metadata: {annotations: {argocd.argoproj.io/tracking-id: x}}, spec: {affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: host, labelSelector: {matchLabels: {app: cart}}}]}}}}}}`)
+// A primary that Flagger created by its rules counts as up to date (adoption R2).
+func TestAPrimaryOfFlaggerIsUpToDate(t *testing.T) {
+	w := newCartCluster(t)
+	w.patchYAML(configMapGVK, "env", `{binaryData: {blob: AAEC}}`)
+	w.patchYAML(deploymentKind, "cart", `{spec: {template: {metadata: {annotations: {argocd.argoproj.io/tracking-id: x}}, spec: {affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: host, labelSelector: {matchLabels: {app: cart}}}]}}}}}}`)
 	c := w.canary("cart")
-	seen, err := w.d.readWorkloads(t.Context(), c)
+	seen, err := w.workload.readWorkloads(t.Context(), c)
 	must(t, err)
-	primary := w.d.newPrimary(c, seen.target, seen.selectorPair, primaryTemplate(podTemplate(seen.target), seen.selectorPair, seen.trackedConfigKeys(), "uuid", flaggerRules), TemplateSource{})
+	primary := w.workload.newPrimary(c, seen.target, seen.selectorPair, primaryTemplate(podTemplate(seen.target), seen.selectorPair, seen.trackedConfigKeys(), "uuid", flaggerRules), TemplateSource{})
 	must(t, w.client.Create(t.Context(), primary))
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env-primary}, data: {COLOR: blue}}`)
 	w.applyYAML(strings.Replace(cartCreds, "name: creds", "name: creds-primary", 1))
 	if !w.observe().PrimaryUpToDate {
-		t.Error("want the same")
+		t.Error("want the primary to be up to date")
 	}
-	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
+	w.patchYAML(configMapGVK, "env", `{data: {COLOR: green}}`)
 	if w.observe().PrimaryUpToDate {
-		t.Error("other content is the same")
+		t.Error("other content counts as up to date")
 	}
 }

@@ -56,8 +56,7 @@ func (w *Workloads) verifyCanaryUnchanged(ctx context.Context, c *flaggerv1.Cana
 // createObject creates an object. If it exists and the cache has not shown it yet, it returns the live object, and the caller
 // checks the owner.
 func (w *Workloads) createObject(ctx context.Context, c *flaggerv1.Canary, wanted *unstructured.Unstructured) (found *unstructured.Unstructured, err error) {
-	made := wanted.DeepCopy()
-	err = w.Client.Create(ctx, made)
+	err = w.Client.Create(ctx, wanted.DeepCopy())
 	if err == nil {
 		return nil, nil
 	}
@@ -69,7 +68,7 @@ func (w *Workloads) createObject(ctx context.Context, c *flaggerv1.Canary, wante
 		return nil, readErr
 	}
 	if live == nil {
-		return nil, err // it was deleted in between: the next reconciliation creates it
+		return nil, err // deleted in the meantime: the next reconciliation creates it
 	}
 	return live, nil
 }
@@ -79,7 +78,7 @@ func (w *Workloads) createObject(ctx context.Context, c *flaggerv1.Canary, wante
 func (w *Workloads) updateObject(ctx context.Context, existing, wanted client.Object) error {
 	patch, err := buildMergePatch(existing, wanted)
 	if err != nil {
-		return fmt.Errorf("compare %s.%s with what it shall be: %w", existing.GetName(), existing.GetNamespace(), err)
+		return fmt.Errorf("compare %s.%s with its desired state: %w", existing.GetName(), existing.GetNamespace(), err)
 	}
 	if patch == nil {
 		return nil
@@ -95,7 +94,8 @@ func (w *Workloads) updateObject(ctx context.Context, existing, wanted client.Ob
 	return w.Client.Patch(ctx, written, patch, options...)
 }
 
-// buildMergePatch returns the merge patch from existing to wanted, valid only for that resourceVersion; nil when there is none.
+// buildMergePatch returns the merge patch from existing to wanted, valid only for the resourceVersion of existing; nil if there is
+// no difference.
 func buildMergePatch(existing, wanted client.Object) (client.Patch, error) {
 	from, err := decodedJSON(existing)
 	if err != nil {
@@ -134,8 +134,8 @@ func (w *Workloads) deleteObject(ctx context.Context, obj client.Object) error {
 	return client.IgnoreNotFound(w.Client.Delete(ctx, obj, options...))
 }
 
-// isCached returns false for objects whose content is written, which no cache contains: a client that waits for its cache
-// to show the write would start a watch of all ConfigMaps and Secrets of the cluster.
+// isCached returns false for typed ConfigMaps and Secrets, which no cache contains: a client that waits for its cache to show the
+// write would start a watch of all ConfigMaps and Secrets of the cluster.
 func isCached(obj client.Object) bool {
 	_, unstructured := obj.(*unstructured.Unstructured)
 	return unstructured

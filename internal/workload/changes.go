@@ -17,13 +17,13 @@ import (
 func Changed(before, after *unstructured.Unstructured) bool {
 	switch after.GroupVersionKind().GroupKind() {
 	case deploymentKind.GroupKind():
-		return observedFields(deployments{}, before, after)
+		return workloadChanged(deployments{}, before, after)
 	case daemonSetKind.GroupKind():
-		return observedFields(daemonSets{}, before, after)
+		return workloadChanged(daemonSets{}, before, after)
 	case serviceKind.GroupKind(), horizontalPodAutoscaler.kind.GroupKind(), scaledObject.kind.GroupKind():
-		return comparableMetadata(before, after) || !jsontree.Equal(before.Object["spec"], after.Object["spec"])
+		return metadataChanged(before, after) || !jsontree.Equal(before.Object["spec"], after.Object["spec"])
 	case revisionKind.GroupKind():
-		return comparableMetadata(before, after) || !slices.Equal(knativeRevisionStatus(before), knativeRevisionStatus(after))
+		return metadataChanged(before, after) || !slices.Equal(knativeRevisionStatus(before), knativeRevisionStatus(after))
 	default:
 		return true
 	}
@@ -35,14 +35,14 @@ func knativeRevisionStatus(obj *unstructured.Unstructured) []string {
 	return []string{status, why}
 }
 
-// observedFields compares the fields of a workload that Serin reads. A change of its spec increments the generation, which
+// workloadChanged compares the fields of a workload that Serin reads. A change of its spec increments the generation, which
 // is part of the metadata.
-func observedFields(f templateKind, before, after *unstructured.Unstructured) bool {
-	return comparableMetadata(before, after) || !reflect.DeepEqual(f.observedFields(before), f.observedFields(after))
+func workloadChanged(k templateKind, before, after *unstructured.Unstructured) bool {
+	return metadataChanged(before, after) || !reflect.DeepEqual(k.observedFields(before), k.observedFields(after))
 }
 
-// comparableMetadata ignores the resourceVersion, and the annotations by which Kubernetes counts templates.
-func comparableMetadata(before, after *unstructured.Unstructured) bool {
+// metadataChanged ignores the resourceVersion, and the annotations in which Kubernetes numbers the revisions of a template.
+func metadataChanged(before, after *unstructured.Unstructured) bool {
 	return !jsontree.Equal(metadataOf(before), metadataOf(after))
 }
 

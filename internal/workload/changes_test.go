@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestOnlyVersionsThatCanChangeAnObservationCount(t *testing.T) {
+func TestOnlyObservedFieldsCountAsAChange(t *testing.T) {
 	const (
 		deployment = `
 apiVersion: apps/v1
@@ -69,8 +69,8 @@ status:
 		{"a kind of which everything counts", route, `{status: {parents: [{}]}}`, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before, after := parsed(t, c.object), parsed(t, c.object)
-			merge(after.Object, parsed(t, c.patch).Object)
+			before, after := parseObject(t, c.object), parseObject(t, c.object)
+			applyMergePatch(after.Object, parseObject(t, c.patch).Object)
 			if got := Changed(before, after); got != c.want {
 				t.Errorf("got %t, want %t", got, c.want)
 			}
@@ -79,13 +79,13 @@ status:
 }
 
 // merge applies a merge patch.
-func merge(object, patch map[string]any) {
+func applyMergePatch(object, patch map[string]any) {
 	for key, value := range patch {
 		inner, isObject := value.(map[string]any)
 		was, wasObject := object[key].(map[string]any)
 		switch {
 		case isObject && wasObject:
-			merge(was, inner)
+			applyMergePatch(was, inner)
 		case value == nil:
 			delete(object, key)
 		default:

@@ -173,7 +173,7 @@ func (w *Workloads) metadataOf(ctx context.Context, c *flaggerv1.Canary, ref Con
 	return meta, nil
 }
 
-// configContent is a ConfigMap or Secret with its data. It is never stored longer than a write needs it.
+// configContent is a ConfigMap or Secret with its data. It is never retained after the write that needs it.
 type configContent struct {
 	obj    client.Object
 	config *corev1.ConfigMap
@@ -238,13 +238,13 @@ func (from *configContent) immutableFlag() *bool {
 	return from.config.Immutable
 }
 
-// checksums are the checksums and properties that are cached of a content.
+// checksums are the cached checksums and properties of the content of a ConfigMap or Secret.
 type checksums struct {
 	// serinSum covers data and binaryData.
 	serinSum string
 	// flaggerSum is Flagger's checksum: the first eight bytes of the SHA-256 of the JSON of data alone.
 	flaggerSum string
-	// hasBinaryData is true when there is binaryData, which Flagger ignores and does not copy.
+	// hasBinaryData is true for content with binaryData, which Flagger ignores and does not copy.
 	hasBinaryData bool
 	// version is the resourceVersion of the object; empty for one that was just written.
 	version string

@@ -47,11 +47,11 @@ func (d templateWorkload) ensureCopy(ctx context.Context, c *flaggerv1.Canary, s
 		return false, err
 	}
 	if into == nil {
-		made := from.copyWithName(c.Namespace, ref.Name)
-		made.obj.SetLabels(nilIfEmpty(d.Options.copiedLabels(from.obj.GetLabels())))
-		made.obj.SetAnnotations(nilIfEmpty(copiedAnnotations(from.obj.GetAnnotations())))
-		made.obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
-		return true, d.createConfigCopy(ctx, c, made) // AlreadyExists is a conflict like any other: the next reconciliation sees the owner
+		created := from.copyWithName(c.Namespace, ref.Name)
+		created.obj.SetLabels(nilIfEmpty(d.Options.copiedLabels(from.obj.GetLabels())))
+		created.obj.SetAnnotations(nilIfEmpty(copiedAnnotations(from.obj.GetAnnotations())))
+		created.obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
+		return true, d.createConfigCopy(ctx, c, created) // AlreadyExists is a conflict like any other: the next reconciliation sees the owner
 	}
 	equal := into.checksums().serinSum == source.checksums.serinSum
 	owners, ours := ownersWithCanary(c, into.obj, equal)
@@ -71,45 +71,45 @@ func (d templateWorkload) ensureCopy(ctx context.Context, c *flaggerv1.Canary, s
 }
 
 // isCopyUpToDate compares the cached metadata of a copy and its source: checksums, labels, annotations and owners.
-func (d templateWorkload) isCopyUpToDate(ctx context.Context, c *flaggerv1.Canary, source configSource, ref ConfigRef) (bool, error) {
-	found, copied, err := d.readChecksums(ctx, c, ref)
+func (w *Workloads) isCopyUpToDate(ctx context.Context, c *flaggerv1.Canary, source configSource, ref ConfigRef) (bool, error) {
+	found, copied, err := w.readChecksums(ctx, c, ref)
 	if err != nil || !found || copied.serinSum != source.checksums.serinSum {
 		return false, err
 	}
-	from, err := d.metadataOf(ctx, c, source.ConfigRef)
+	from, err := w.metadataOf(ctx, c, source.ConfigRef)
 	if err != nil || from == nil {
 		return false, err
 	}
-	into, err := d.metadataOf(ctx, c, ref)
+	into, err := w.metadataOf(ctx, c, ref)
 	if err != nil || into == nil {
 		return false, err
 	}
 	return isOwnedBy(c, into) &&
-		maps.Equal(into.Labels, mergedMetadata(into.Labels, d.Options.copiedLabels(from.Labels))) &&
+		maps.Equal(into.Labels, mergedMetadata(into.Labels, w.Options.copiedLabels(from.Labels))) &&
 		maps.Equal(into.Annotations, mergedMetadata(into.Annotations, copiedAnnotations(from.Annotations))), nil
 }
 
-func (d templateWorkload) createConfigCopy(ctx context.Context, c *flaggerv1.Canary, made *configContent) error {
-	if err := d.Client.Create(ctx, made.obj, client.DisableReadYourWritesConsistency); err != nil { // see the function cached
+func (w *Workloads) createConfigCopy(ctx context.Context, c *flaggerv1.Canary, created *configContent) error {
+	if err := w.Client.Create(ctx, created.obj, client.DisableReadYourWritesConsistency); err != nil { // see isCached
 		return err
 	}
-	d.cache.store(objectKey(c), made.obj, made.checksums())
+	w.cache.store(objectKey(c), created.obj, created.checksums())
 	return nil
 }
 
 // replaceConfigContent writes the difference. An object that is immutable in Kubernetes is recreated.
-func (d templateWorkload) replaceConfigContent(ctx context.Context, c *flaggerv1.Canary, existing, wanted *configContent) error {
+func (w *Workloads) replaceConfigContent(ctx context.Context, c *flaggerv1.Canary, existing, wanted *configContent) error {
 	if !existing.isImmutable() || existing.checksums().serinSum == wanted.checksums().serinSum && wanted.isImmutable() {
-		return d.updateObject(ctx, existing.obj, wanted.obj)
+		return w.updateObject(ctx, existing.obj, wanted.obj)
 	}
-	if err := d.deleteObject(ctx, existing.obj); err != nil {
+	if err := w.deleteObject(ctx, existing.obj); err != nil {
 		return err
 	}
-	made := wanted.copyWithName(existing.obj.GetNamespace(), existing.obj.GetName())
-	made.obj.SetLabels(wanted.obj.GetLabels())
-	made.obj.SetAnnotations(wanted.obj.GetAnnotations())
-	made.obj.SetOwnerReferences(wanted.obj.GetOwnerReferences())
-	return d.createConfigCopy(ctx, c, made)
+	created := wanted.copyWithName(existing.obj.GetNamespace(), existing.obj.GetName())
+	created.obj.SetLabels(wanted.obj.GetLabels())
+	created.obj.SetAnnotations(wanted.obj.GetAnnotations())
+	created.obj.SetOwnerReferences(wanted.obj.GetOwnerReferences())
+	return w.createConfigCopy(ctx, c, created)
 }
 
 // isOwnedBy reports whether the Canary is among the owners of a copy. Several Canaries may share one.
@@ -119,7 +119,7 @@ func isOwnedBy(c *flaggerv1.Canary, obj metav1.Object) bool {
 
 // ownersWithCanary returns the owners of an existing copy with this Canary added. A copy that another Canary controls is
 // shared with it, and that one remains its controller: otherwise both would replace each other's reference
-// indefinitely. A copy without an owner is not ours, unless its content is what Serin would have written.
+// indefinitely. A copy without an owner is not ours, unless it has the content that Serin would have written.
 func ownersWithCanary(c *flaggerv1.Canary, obj metav1.Object, equal bool) (owners []metav1.OwnerReference, ours bool) {
 	owners = obj.GetOwnerReferences()
 	if isOwnedBy(c, obj) {
@@ -142,28 +142,28 @@ func ownersWithCanary(c *flaggerv1.Canary, obj metav1.Object, equal bool) (owner
 // storePreviousContent stores the content of a copy under another name before it is replaced. If an earlier attempt stored
 // content but never changed the primary's template, that content is still what the primary runs.
 func (d templateWorkload) storePreviousContent(ctx context.Context, c *flaggerv1.Canary, existing *configContent, ref ConfigRef, promotion string) error {
-	kept := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
-	made := existing.copyWithName(c.Namespace, kept.Name)
-	made.obj.SetAnnotations(map[string]string{promotionAnnotation: promotion})
-	made.obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
-	if meta, err := d.metadataOf(ctx, c, kept); meta == nil {
+	previousRef := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
+	created := existing.copyWithName(c.Namespace, previousRef.Name)
+	created.obj.SetAnnotations(map[string]string{promotionAnnotation: promotion})
+	created.obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
+	if meta, err := d.metadataOf(ctx, c, previousRef); meta == nil {
 		if err != nil {
 			return err
 		}
-		return d.createConfigCopy(ctx, c, made) // AlreadyExists: the cache is stale, the next reconciliation sees it
+		return d.createConfigCopy(ctx, c, created) // AlreadyExists: the cache is stale, the next reconciliation sees it
 	}
-	last, err := d.readConfigContent(ctx, c, kept)
+	last, err := d.readConfigContent(ctx, c, previousRef)
 	if err != nil {
 		return err
 	}
 	if last == nil {
-		return d.createConfigCopy(ctx, c, made)
+		return d.createConfigCopy(ctx, c, created)
 	}
 	if !controlledBy(last.obj, c) {
-		return newNotOwnedError(c, kept.Kind, last.obj)
+		return newNotOwnedError(c, previousRef.Kind, last.obj)
 	}
-	of := last.obj.GetAnnotations()[promotionAnnotation]
-	if of == promotion {
+	lastPromotion := last.obj.GetAnnotations()[promotionAnnotation]
+	if lastPromotion == promotion {
 		return nil
 	}
 	_, primary, err := d.targetAndPrimary(ctx, c)
@@ -171,7 +171,7 @@ func (d templateWorkload) storePreviousContent(ctx context.Context, c *flaggerv1
 		return err
 	}
 	wanted := last.withContentOf(last)
-	if primary != nil && promotionID(podTemplate(primary)) == of {
+	if primary != nil && promotionID(podTemplate(primary)) == lastPromotion {
 		wanted = last.withContentOf(existing)
 	}
 	wanted.obj.SetAnnotations(map[string]string{promotionAnnotation: promotion})
@@ -179,45 +179,45 @@ func (d templateWorkload) storePreviousContent(ctx context.Context, c *flaggerv1
 }
 
 // isCopyAheadOf reports whether a copy was replaced by another promotion than the one with the ID of the template.
-func (d templateWorkload) isCopyAheadOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef, copied checksums, id string) (bool, error) {
-	kept := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
-	meta, err := d.metadataOf(ctx, c, kept)
+func (w *Workloads) isCopyAheadOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef, copied checksums, id string) (bool, error) {
+	previousRef := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
+	meta, err := w.metadataOf(ctx, c, previousRef)
 	if err != nil || meta == nil || !controlledBy(meta, c) || meta.Annotations[promotionAnnotation] == id {
 		return false, err
 	}
-	found, before, err := d.readChecksums(ctx, c, kept)
+	found, before, err := w.readChecksums(ctx, c, previousRef)
 	return found && before.serinSum != copied.serinSum, err
 }
 
 // restoreConfigCopies restores the content that the copies of a template had before a promotion.
-func (d templateWorkload) restoreConfigCopies(ctx context.Context, c *flaggerv1.Canary, template map[string]any, promotion string) error {
-	if !d.Options.ConfigTracking {
+func (w *Workloads) restoreConfigCopies(ctx context.Context, c *flaggerv1.Canary, template map[string]any, promotion string) error {
+	if !w.Options.ConfigTracking {
 		return nil // there are no copies, or they are no longer updated
 	}
 	for _, ref := range ListConfigRefs(template) {
 		if !strings.HasSuffix(ref.Name, primarySuffix) {
 			continue
 		}
-		kept := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
-		meta, err := d.metadataOf(ctx, c, kept)
+		previousRef := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
+		meta, err := w.metadataOf(ctx, c, previousRef)
 		if err != nil {
 			return err
 		}
 		if meta == nil || !controlledBy(meta, c) || meta.Annotations[promotionAnnotation] != promotion {
 			continue
 		}
-		from, err := d.readConfigContent(ctx, c, kept)
+		from, err := w.readConfigContent(ctx, c, previousRef)
 		if err != nil {
 			return err
 		}
-		into, err := d.readConfigContent(ctx, c, ConfigRef{Kind: ref.Kind, Name: ref.Name})
+		into, err := w.readConfigContent(ctx, c, ConfigRef{Kind: ref.Kind, Name: ref.Name})
 		if err != nil {
 			return err
 		}
 		if from == nil || into == nil || !isOwnedBy(c, into.obj) {
 			continue
 		}
-		if err := d.replaceConfigContent(ctx, c, into, into.withContentOf(from)); err != nil {
+		if err := w.replaceConfigContent(ctx, c, into, into.withContentOf(from)); err != nil {
 			return err
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/serin-dev/serin/internal/workload/flaggerhash"
 )
 
-// serviceWorkload is the Kind for targets that are Services of Kubernetes. A release changes where the Service leads: its
-// primary and its canary are Services too, copies of the target. There are no pods to scale.
+// serviceWorkload is the Workload for targets that are Services of Kubernetes. A release changes the spec of the Service, such as
+// its selector. Its primary and its canary are copies of the target. There are no pods to scale.
 type serviceWorkload struct {
 	*Workloads
 	noPods
@@ -49,7 +49,7 @@ func (k serviceWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, _ ...
 		return Observation{}, err
 	}
 	if primary != nil && !controlledBy(primary, c) {
-		primary = nil // as in templated.Observe
+		primary = nil // as in templateWorkload.Observe
 	}
 	if primary != nil {
 		o.Primary = serviceState(primary, primary.GetAnnotations()[promotedAnnotation])
@@ -102,59 +102,59 @@ var allocatedFields = []string{"clusterIP", "clusterIPs", "ipFamilies", "healthC
 // choice, which it includes.
 func specWithoutAllocated(obj *unstructured.Unstructured) map[string]any {
 	spec, _ := obj.Object["spec"].(map[string]any)
-	kept := maps.Clone(spec)
+	userSpec := maps.Clone(spec)
 	for _, field := range allocatedFields {
-		delete(kept, field)
+		delete(userSpec, field)
 	}
 	if spec["clusterIP"] == "None" {
-		kept["clusterIP"] = "None"
+		userSpec["clusterIP"] = "None"
 	}
 	if ports, ok := spec["ports"].([]any); ok {
-		kept["ports"] = withoutNodePorts(ports)
+		userSpec["ports"] = withoutNodePorts(ports)
 	}
-	return kept
+	return userSpec
 }
 
 func withoutNodePorts(ports []any) []any {
-	kept := make([]any, len(ports))
+	userPorts := make([]any, len(ports))
 	for i, item := range ports {
 		port, _ := item.(map[string]any)
 		port = maps.Clone(port)
 		delete(port, "nodePort")
-		kept[i] = port
+		userPorts[i] = port
 	}
-	return kept
+	return userPorts
 }
 
 // withSpec returns an existing Service with the spec of another one, except for allocated fields.
-func withSpec(existing *unstructured.Unstructured, meaning map[string]any) *unstructured.Unstructured {
-	said, was := shallowCopy(existing)
-	spec, _ := runtime.DeepCopyJSONValue(meaning).(map[string]any)
-	if spec["type"] != "ExternalName" && was["type"] != "ExternalName" {
+func withSpec(existing *unstructured.Unstructured, newSpec map[string]any) *unstructured.Unstructured {
+	updated, oldSpec := shallowCopy(existing)
+	spec, _ := runtime.DeepCopyJSONValue(newSpec).(map[string]any)
+	if spec["type"] != "ExternalName" && oldSpec["type"] != "ExternalName" {
 		for _, field := range allocatedFields {
-			if value, found := was[field]; found {
+			if value, found := oldSpec[field]; found {
 				spec[field] = value
 			}
 		}
 		ports, _ := spec["ports"].([]any)
-		live, _ := was["ports"].([]any)
+		live, _ := oldSpec["ports"].([]any)
 		if len(ports) > 0 && spec["type"] != "ClusterIP" {
 			spec["ports"] = withNodePorts(ports, live)
 		}
 	}
-	said.Object["spec"] = spec
-	return said
+	updated.Object["spec"] = spec
+	return updated
 }
 
-// immutableDifference returns why an existing copy cannot follow the target: whether a Service is headless cannot be changed after
-// its creation.
-func immutableDifference(c *flaggerv1.Canary, existing, target *unstructured.Unstructured) error {
-	is, shall := specWithoutAllocated(existing), specWithoutAllocated(target)
-	if is["type"] == "ExternalName" || shall["type"] == "ExternalName" || is["clusterIP"] == shall["clusterIP"] {
+// checkImmutableFields returns an error if an existing copy cannot follow the target: a Service cannot become headless, or stop
+// being so, after its creation.
+func checkImmutableFields(c *flaggerv1.Canary, existing, target *unstructured.Unstructured) error {
+	actual, desired := specWithoutAllocated(existing), specWithoutAllocated(target)
+	if actual["type"] == "ExternalName" || desired["type"] == "ExternalName" || actual["clusterIP"] == desired["clusterIP"] {
 		return nil
 	}
-	return newUnusableError(fmt.Sprintf("service %[1]s.%[2]s cannot follow %[3]s, because only one of them has no address (clusterIP: None), and Kubernetes "+
-		"does not let that change: delete %[1]s, and it is made again", existing.GetName(), c.Namespace, target.GetName()))
+	return newUnusableError(fmt.Sprintf("service %[1]s.%[2]s cannot follow %[3]s, because only one of them is headless (clusterIP: None), and Kubernetes "+
+		"does not permit to change that: delete %[1]s, and Serin recreates it", existing.GetName(), c.Namespace, target.GetName()))
 }
 
 // newCopy returns a copy of a Service to create.
@@ -175,7 +175,7 @@ func withTargetSpec(existing, target *unstructured.Unstructured) *unstructured.U
 	return obj
 }
 
-// EnsureServices updates the canary's Service to the target. The Service that clients call is the target itself.
+// EnsureServices creates or updates the canary's Service from the target. The Service that clients call is the target itself.
 func (k serviceWorkload) EnsureServices(ctx context.Context, c *flaggerv1.Canary, _ bool) error {
 	target, _, err := k.targetAndPrimary(ctx, c)
 	if err != nil {
@@ -200,7 +200,7 @@ func (k serviceWorkload) EnsureServices(ctx context.Context, c *flaggerv1.Canary
 	if !controlledBy(existing, c) {
 		return newNotOwnedError(c, serviceKind.Kind, existing)
 	}
-	if err := immutableDifference(c, existing, target); err != nil {
+	if err := checkImmutableFields(c, existing, target); err != nil {
 		return err
 	}
 	if err := k.updateObject(ctx, existing, withTargetSpec(existing, target)); err != nil {
@@ -209,7 +209,7 @@ func (k serviceWorkload) EnsureServices(ctx context.Context, c *flaggerv1.Canary
 	return nil
 }
 
-// EnsurePrimary creates the primary's Service from the target, if there is none and the target has that revision. With
+// EnsurePrimary creates the primary's Service from the target, if there is none and the target has the given revision. With
 // follow it updates an existing one.
 func (k serviceWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	target, primary, err := k.targetAndPrimary(ctx, c)
@@ -223,10 +223,10 @@ func (k serviceWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary,
 		if err := k.verifyRevision(c, target, revision); err != nil {
 			return err
 		}
-		made := k.newCopy(c, target, apexName(c)+primarySuffix)
-		setAnnotations(made, map[string]string{promotedAnnotation: id})
-		if primary, err = k.createObject(ctx, c, made); err != nil {
-			return fmt.Errorf("reconcilePrimaryService failed: creating service %s.%s query error: %w", made.GetName(), c.Namespace, err)
+		created := k.newCopy(c, target, apexName(c)+primarySuffix)
+		setAnnotations(created, map[string]string{promotedAnnotation: id})
+		if primary, err = k.createObject(ctx, c, created); err != nil {
+			return fmt.Errorf("reconcilePrimaryService failed: creating service %s.%s query error: %w", created.GetName(), c.Namespace, err)
 		}
 		if primary == nil {
 			return nil
@@ -235,7 +235,7 @@ func (k serviceWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary,
 	if err := k.adoptService(ctx, c, primary); err != nil || !follow || jsontree.Equal(specWithoutAllocated(primary), specWithoutAllocated(target)) {
 		return err
 	}
-	if err := immutableDifference(c, primary, target); err != nil {
+	if err := checkImmutableFields(c, primary, target); err != nil {
 		return err
 	}
 	if err := k.verifyCanaryUnchanged(ctx, c); err != nil {
@@ -291,11 +291,11 @@ func (k serviceWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Canar
 	if primary != nil {
 		return k.adoptService(ctx, c, primary)
 	}
-	return newRefusedError(ErrHistoryGone, "service %s%s.%s was deleted in the middle of a release, and nothing says where it led: "+
-		"give %s its earlier spec, then it is made again", apexName(c), primarySuffix, c.Namespace, c.Spec.TargetRef.Name)
+	return newRefusedError(ErrHistoryGone, "service %s%s.%s was deleted during a release, and its previous spec is unknown: "+
+		"restore the previous spec of %s, and Serin recreates the Service", apexName(c), primarySuffix, c.Namespace, c.Spec.TargetRef.Name)
 }
 
-// verifyRevision returns ErrChanged if the target has another revision; empty is any.
+// verifyRevision returns ErrChanged if the target has another revision; an empty revision matches any.
 func (serviceWorkload) verifyRevision(c *flaggerv1.Canary, target *unstructured.Unstructured, revision string) error {
 	now, err := serviceRevision(target)
 	if err == nil && revision != "" && now != revision {
@@ -315,33 +315,34 @@ func (k serviceWorkload) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, 
 	case target == nil:
 		return newUnusableError(k.missingTargetProblem(c))
 	case primary == nil:
-		return fmt.Errorf("service %s%s.%s is not there to be promoted", apexName(c), primarySuffix, c.Namespace)
+		return fmt.Errorf("service %s%s.%s does not exist and cannot be promoted", apexName(c), primarySuffix, c.Namespace)
 	case !controlledBy(primary, c):
 		return newNotOwnedError(c, serviceKind.Kind, primary)
 	}
 	if err := k.verifyRevision(c, target, revision); err != nil {
 		return err
 	}
-	if err := immutableDifference(c, primary, target); err != nil {
+	if err := checkImmutableFields(c, primary, target); err != nil {
 		return err
 	}
 	previous, err := json.Marshal(specWithoutAllocated(primary))
 	if err != nil {
-		return fmt.Errorf("note what service %s.%s is: %w", primary.GetName(), c.Namespace, err)
+		return fmt.Errorf("record the spec of service %s.%s: %w", primary.GetName(), c.Namespace, err)
 	}
 	wanted := withTargetSpec(primary, target)
 	setAnnotations(wanted, map[string]string{promotedAnnotation: id, previousAnnotation: string(previous)})
 	return k.writePrimarySpec(ctx, c, primary, wanted)
 }
 
-// RestoreTemplate restores the spec of the primary's Service before the last CopyTemplate. ErrHistoryGone: it is not recorded.
+// RestoreTemplate restores the spec that the primary's Service had before the last CopyTemplate. It returns ErrHistoryGone if the
+// spec is not recorded.
 func (k serviceWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id string) error {
 	_, primary, err := k.targetAndPrimary(ctx, c)
 	switch {
 	case err != nil:
 		return err
 	case primary == nil:
-		return newRefusedError(ErrHistoryGone, "service %s%s.%s is gone, and with it the spec to go back to", apexName(c), primarySuffix, c.Namespace)
+		return newRefusedError(ErrHistoryGone, "service %s%s.%s was deleted, and its previous spec is unknown", apexName(c), primarySuffix, c.Namespace)
 	case !controlledBy(primary, c):
 		return newNotOwnedError(c, serviceKind.Kind, primary)
 	case primary.GetAnnotations()[promotedAnnotation] == id:
@@ -349,7 +350,7 @@ func (k serviceWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Canar
 	}
 	var previous map[string]any
 	if decodeJSON(primary.GetAnnotations()[previousAnnotation], &previous) != nil || previous == nil {
-		return newRefusedError(ErrHistoryGone, "service %s.%s does not say in its annotation %s what it was before the promotion: set its spec by hand",
+		return newRefusedError(ErrHistoryGone, "service %s.%s lacks its spec before the promotion in annotation %s: set its spec manually",
 			primary.GetName(), c.Namespace, previousAnnotation)
 	}
 	wanted := withSpec(primary, previous)
@@ -357,5 +358,5 @@ func (k serviceWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Canar
 	return k.writePrimarySpec(ctx, c, primary, wanted)
 }
 
-// RestoreServices does nothing: the target was never changed, and its copies go with the Canary.
+// RestoreServices does nothing: the target was never changed, and its copies are deleted with the Canary.
 func (serviceWorkload) RestoreServices(context.Context, *flaggerv1.Canary) error { return nil }

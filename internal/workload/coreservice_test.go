@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// shopService is a Service as the API server has it.
+// shopService is a Service with the fields that the API server allocates.
 const shopService = `
 apiVersion: v1
 kind: Service
@@ -25,24 +25,24 @@ spec:
   selector: {version: v1}
   ports: [{name: http, port: 80, targetPort: 8080, protocol: TCP, nodePort: 30001}]`
 
-// shops is a world with a Service and a Canary for it.
-func shops(t *testing.T) (*world, Workload) {
+// newServiceCluster returns a cluster with a Service and a Canary for it.
+func newServiceCluster(t *testing.T) (*fakeCluster, Workload) {
 	t.Helper()
-	w := newWorld(t)
+	w := newFakeCluster(t)
 	w.applyYAML(shopService)
 	w.applyYAML(`{apiVersion: flagger.app/v1beta1, kind: Canary, metadata: {name: shop}, spec: {targetRef: {apiVersion: v1, kind: Service, name: shop}, analysis: {interval: 10s}}}`)
-	return w, w.d.ForCanary(w.canary("shop"))
+	return w, w.workload.ForCanary(w.canary("shop"))
 }
 
-func (w *world) spec(name string) map[string]any {
+func (w *fakeCluster) spec(name string) map[string]any {
 	w.t.Helper()
 	spec, _ := w.object(serviceKind, name).Object["spec"].(map[string]any)
 	return spec
 }
 
-// A copy takes what its user meant, and nothing that the API server gave to the target alone (W82).
-func TestServiceIsCopiedWithoutWhatWasAllocated(t *testing.T) {
-	w, kind := shops(t)
+// A copy has the fields that the user set, and none that the API server allocated to the target (W82).
+func TestAServiceIsCopiedWithoutAllocatedFields(t *testing.T) {
+	w, kind := newServiceCluster(t)
 	ctx, c := t.Context(), w.canary("shop")
 	must(t, kind.EnsureServices(ctx, c, true))
 	must(t, kind.EnsurePrimary(ctx, c, "", "id-1", true))
@@ -64,15 +64,15 @@ func TestServiceIsCopiedWithoutWhatWasAllocated(t *testing.T) {
 		t.Errorf("got %+v", o)
 	}
 
-	// What the API server allocates to the copies is theirs.
+	// Copies retain the fields that the API server allocates to them.
 	for name, address := range map[string]string{"shop-primary": "10.0.0.8", "shop-canary": "10.0.0.9"} {
-		w.edit(serviceKind, name, `{spec: {clusterIP: `+address+`, clusterIPs: [`+address+`], ipFamilies: [IPv4], ports: [{name: http, port: 80, targetPort: 8080, protocol: TCP, nodePort: 30009}]}}`)
+		w.patchYAML(serviceKind, name, `{spec: {clusterIP: `+address+`, clusterIPs: [`+address+`], ipFamilies: [IPv4], ports: [{name: http, port: 80, targetPort: 8080, protocol: TCP, nodePort: 30009}]}}`)
 	}
-	w.quiet("equal", func() {
+	w.expectNoRequests("equal", func() {
 		must(t, kind.EnsureServices(ctx, c, true))
 		must(t, kind.EnsurePrimary(ctx, c, "", "id-2", true))
 	})
-	w.edit(serviceKind, "shop", `{spec: {selector: {version: v2}, ports: [{name: http, port: 80, targetPort: 9090, protocol: TCP, nodePort: 30001}]}}`)
+	w.patchYAML(serviceKind, "shop", `{spec: {selector: {version: v2}, ports: [{name: http, port: 80, targetPort: 9090, protocol: TCP, nodePort: 30001}]}}`)
 	must(t, kind.EnsureServices(ctx, c, true))
 	want["selector"] = map[string]any{"version": "v2"}
 	want["clusterIP"], want["clusterIPs"], want["ipFamilies"] = "10.0.0.9", []any{"10.0.0.9"}, []any{"IPv4"}
@@ -85,70 +85,69 @@ func TestServiceIsCopiedWithoutWhatWasAllocated(t *testing.T) {
 	}
 }
 
-func TestServiceIsPromotedAndTakenBack(t *testing.T) {
-	w, kind := shops(t)
+func TestAServiceIsPromotedAndRestored(t *testing.T) {
+	w, kind := newServiceCluster(t)
 	ctx, c := t.Context(), w.canary("shop")
 	must(t, kind.EnsurePrimary(ctx, c, "", "id-1", true))
 	before := w.spec("shop-primary")
 	first, err := kind.Observe(ctx, c)
 	must(t, err)
-	w.edit(serviceKind, "shop", `{spec: {selector: {version: v2}}}`)
+	w.patchYAML(serviceKind, "shop", `{spec: {selector: {version: v2}}}`)
 	second, err := kind.Observe(ctx, c)
 	must(t, err)
 	if first.Target.Revision == second.Target.Revision || first.Target.FlaggerHash == second.Target.FlaggerHash || second.PrimaryUpToDate {
 		t.Errorf("got %+v, then %+v", first, second)
 	}
-	refused(t, kind.CopyTemplate(ctx, c, first.Target.Revision, "id-2"), ErrChanged, "service shop.shop has revision "+second.Target.Revision)
+	expectRefused(t, kind.CopyTemplate(ctx, c, first.Target.Revision, "id-2"), ErrChanged, "service shop.shop has revision "+second.Target.Revision)
 	must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2"))
-	w.quiet("copied already", func() { must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2")) })
+	w.expectNoRequests("copied already", func() { must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2")) })
 	if got, err := kind.Observe(ctx, c); err != nil || !got.PrimaryUpToDate || got.Primary.PromotionID != "id-2" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	must(t, kind.RestoreTemplate(ctx, c, "id-3"))
-	w.quiet("restored already", func() { must(t, kind.RestoreTemplate(ctx, c, "id-3")) })
+	w.expectNoRequests("restored already", func() { must(t, kind.RestoreTemplate(ctx, c, "id-3")) })
 	if diff := cmp.Diff(before, w.spec("shop-primary")); diff != "" {
 		t.Error(diff)
 	}
-	refused(t, kind.RestoreTemplate(ctx, c, "id-4"), ErrHistoryGone, "service shop-primary.shop does not say in its annotation serin.dev/previous")
+	expectRefused(t, kind.RestoreTemplate(ctx, c, "id-4"), ErrHistoryGone, "service shop-primary.shop lacks")
 	must(t, w.client.Delete(ctx, w.object(serviceKind, "shop-primary")))
-	refused(t, kind.RecreatePrimary(ctx, c, TemplateSource{}, "", "id-5"), ErrHistoryGone, "service shop-primary.shop was deleted in the middle of a release")
+	expectRefused(t, kind.RecreatePrimary(ctx, c, TemplateSource{}, "", "id-5"), ErrHistoryGone, "service shop-primary.shop was deleted during a release")
 }
 
-func TestServicesOfOthersAreLeftAlone(t *testing.T) {
+func TestServicesOfOtherOwnersAreUnchanged(t *testing.T) {
 	for _, name := range []string{"shop-primary", "shop-canary"} {
-		w, kind := shops(t)
+		w, kind := newServiceCluster(t)
 		w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: ` + name + `}, spec: {selector: {app: theirs}}}`)
 		c := w.canary("shop")
 		err := kind.EnsurePrimary(t.Context(), c, "", "id-1", true)
 		if name == "shop-canary" {
 			err = kind.EnsureServices(t.Context(), c, true)
 		}
-		refused(t, err, ErrNotOwned, "Service "+name+".shop was not made for Canary shop")
+		expectRefused(t, err, ErrNotOwned, "Service "+name+".shop was not created for Canary shop")
 		if len(w.versionsOf("Service/"+name)) != 1 {
 			t.Errorf("%s was written", name)
 		}
 	}
 }
 
-func TestServiceThatCannotFollow(t *testing.T) {
-	w, kind := shops(t)
+func TestAHeadlessServiceCannotFollow(t *testing.T) {
+	w, kind := newServiceCluster(t)
 	ctx, c := t.Context(), w.canary("shop")
 	must(t, kind.EnsureServices(ctx, c, true))
-	w.edit(serviceKind, "shop", `{spec: {type: ClusterIP, clusterIP: None, clusterIPs: [None]}}`)
-	refused(t, kind.EnsureServices(ctx, c, true), ErrUnusable, "service shop-canary.shop cannot follow shop, because only one of them has no address")
+	w.patchYAML(serviceKind, "shop", `{spec: {type: ClusterIP, clusterIP: None, clusterIPs: [None]}}`)
+	expectRefused(t, kind.EnsureServices(ctx, c, true), ErrUnusable, "service shop-canary.shop cannot follow shop, because only one of them is headless")
 	must(t, w.client.Delete(ctx, w.object(serviceKind, "shop-canary")))
 	must(t, kind.EnsureServices(ctx, c, true))
 	if got := w.spec("shop-canary")["clusterIP"]; got != "None" {
 		t.Errorf("got address %v", got)
 	}
-	w.quiet("equal", func() { must(t, kind.EnsureServices(ctx, c, true)) })
+	w.expectNoRequests("equal", func() { must(t, kind.EnsureServices(ctx, c, true)) })
 	must(t, w.client.Delete(ctx, w.object(serviceKind, "shop")))
-	refused(t, kind.EnsureServices(ctx, c, true), ErrUnusable, `service shop.shop get query error: services "shop" not found`)
+	expectRefused(t, kind.EnsureServices(ctx, c, true), ErrUnusable, `service shop.shop get query error: services "shop" not found`)
 }
 
-// Whatever is allocated to two Services, one that follows the other means the same, keeps its own, and need not be
-// written twice.
-func TestFollowingAServiceComesToRest(t *testing.T) {
+// A copy has the user's fields of its target and its own allocated fields, and a second update changes nothing.
+func TestUpdatingACopyIsIdempotent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		service := func(name string) *unstructured.Unstructured {
 			spec := map[string]any{"type": rapid.SampledFrom([]string{"ClusterIP", "NodePort", "LoadBalancer"}).Draw(t, "type")}
@@ -173,13 +172,13 @@ func TestFollowingAServiceComesToRest(t *testing.T) {
 		before := runtime.DeepCopyJSON(copied.Object)
 		once := withTargetSpec(copied, target)
 		if !jsontree.Equal(specWithoutAllocated(once), specWithoutAllocated(target)) {
-			t.Fatalf("means %v, want %v", specWithoutAllocated(once), specWithoutAllocated(target))
+			t.Fatalf("got %v, want %v", specWithoutAllocated(once), specWithoutAllocated(target))
 		}
 		if once.Object["spec"].(map[string]any)["clusterIP"] != before["spec"].(map[string]any)["clusterIP"] {
 			t.Fatal("the address changed")
 		}
 		if !jsontree.Equal(before, copied.Object) {
-			t.Fatal("what is there was changed")
+			t.Fatal("the argument was changed")
 		}
 		if twice := withTargetSpec(once, target); !jsontree.Equal(once.Object, twice.Object) {
 			t.Fatalf("got %v, then %v", once.Object, twice.Object)

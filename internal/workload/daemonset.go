@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// parkingNodeSelector is a node selector that no node matches. A DaemonSet has no replicas to set to zero: with this selector
-// it runs nowhere.
+// parkingNodeSelector is a node selector that no node matches. A DaemonSet has no replicas to set to zero; with this selector it
+// has no pods.
 const parkingNodeSelector = "flagger.app/scale-to-zero"
 
-// daemonSets is the form of DaemonSets.
+// daemonSets is the templateKind of DaemonSets.
 type daemonSets struct{}
 
 func (daemonSets) kindNames() kindNames {
@@ -76,14 +76,14 @@ func withNodeSelector(template, nodes map[string]any) map[string]any {
 	return template
 }
 
-// templateForFlaggerHash: Flagger takes the selector out of a map that it first made where there was none.
+// templateForFlaggerHash: Flagger creates the map of node selectors, if there is none, before it removes the parking selector.
 func (daemonSets) templateForFlaggerHash(template map[string]any) map[string]any {
 	spec, _ := template["spec"].(map[string]any)
 	if nodes, _ := spec["nodeSelector"].(map[string]any); nodes != nil {
 		return template
 	}
 	template = withNodeSelector(template, nil)
-	template["spec"].(map[string]any)["nodeSelector"] = map[string]any{} //nolint:forcetypeassert // just made
+	template["spec"].(map[string]any)["nodeSelector"] = map[string]any{} //nolint:forcetypeassert // set by withNodeSelector
 	return template
 }
 
@@ -109,10 +109,10 @@ func (daemonSets) withReplicas(obj *unstructured.Unstructured, pods int64) *unst
 
 // podCounts: for a DaemonSet that was just parked, the running pods are counted as misscheduled.
 func (daemonSets) podCounts(obj *unstructured.Unstructured) podCounts {
-	of := func(field string) int64 { return intOrDefault(obj.Object, 0, "status", field) }
+	count := func(field string) int64 { return intOrDefault(obj.Object, 0, "status", field) }
 	return podCounts{
-		total:   of("currentNumberScheduled") + of("numberMisscheduled"),
-		updated: of("updatedNumberScheduled"), ready: of("numberReady"), available: of("numberAvailable"),
+		total:   count("currentNumberScheduled") + count("numberMisscheduled"),
+		updated: count("updatedNumberScheduled"), ready: count("numberReady"), available: count("numberAvailable"),
 	}
 }
 
@@ -122,16 +122,16 @@ func (d daemonSets) readiness(obj *unstructured.Unstructured, threshold int) Rea
 	if intOrDefault(obj.Object, 0, "status", "observedGeneration") < obj.GetGeneration() {
 		return Readiness{Message: "waiting for rollout to finish: observed daemonset generation less than desired generation"}
 	}
-	wanted, is := intOrDefault(obj.Object, 0, "status", "desiredNumberScheduled"), d.podCounts(obj)
-	if is.updated < wanted {
-		return Readiness{Message: fmt.Sprintf("waiting for rollout to finish: %d out of %d new pods have been updated", is.updated, wanted)}
+	desired, pods := intOrDefault(obj.Object, 0, "status", "desiredNumberScheduled"), d.podCounts(obj)
+	if pods.updated < desired {
+		return Readiness{Message: fmt.Sprintf("waiting for rollout to finish: %d out of %d new pods have been updated", pods.updated, desired)}
 	}
-	enough := requiredAvailable(wanted, threshold)
-	if is.available < enough {
+	required := requiredAvailable(desired, threshold)
+	if pods.available < required {
 		return Readiness{Message: fmt.Sprintf(
-			"waiting for rollout to finish: %d of %d (readyThreshold %d%%) updated pods are available", is.available, enough, threshold)}
+			"waiting for rollout to finish: %d of %d (readyThreshold %d%%) updated pods are available", pods.available, required, threshold)}
 	}
-	return Readiness{Ready: true, RequiredAvailable: int32(enough)} //nolint:gosec // the API has int32
+	return Readiness{Ready: true, RequiredAvailable: int32(required)} //nolint:gosec // the API has int32
 }
 
 // historyEntry reads a ControllerRevision, whose data is a patch that sets the template.
@@ -144,6 +144,6 @@ func (daemonSets) historyEntry(past *unstructured.Unstructured) historyEntry {
 }
 
 func (d daemonSets) observedFields(obj *unstructured.Unstructured) any {
-	of := func(field string) int64 { return intOrDefault(obj.Object, 0, "status", field) }
-	return []any{of("observedGeneration"), of("desiredNumberScheduled"), d.podCounts(obj)}
+	number := func(field string) int64 { return intOrDefault(obj.Object, 0, "status", field) }
+	return []any{number("observedGeneration"), number("desiredNumberScheduled"), d.podCounts(obj)}
 }

@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// deployments is the form of Deployments.
+// deployments is the templateKind of Deployments.
 type deployments struct{}
 
 func (deployments) kindNames() kindNames {
 	return kindNames{
 		kind: deploymentKind, plural: "deployments", displayName: "deployment", history: replicaSetKind,
-		// paused is not among them: only the target is paused, the primary continues to serve.
+		// paused is not copied: only the target is paused, the primary continues to serve.
 		copiedFields: []string{"progressDeadlineSeconds", "minReadySeconds", "revisionHistoryLimit", "strategy"},
 		flaggerRules: flaggerRules,
 	}
@@ -35,8 +35,8 @@ func (deployments) withReplicas(obj *unstructured.Unstructured, pods int64) *uns
 }
 
 func (deployments) podCounts(obj *unstructured.Unstructured) podCounts {
-	of := func(field string) int64 { return intOrDefault(obj.Object, 0, "status", field) }
-	return podCounts{total: of("replicas"), updated: of("updatedReplicas"), ready: of("readyReplicas"), available: of("availableReplicas")}
+	count := func(field string) int64 { return intOrDefault(obj.Object, 0, "status", field) }
+	return podCounts{total: count("replicas"), updated: count("updatedReplicas"), ready: count("readyReplicas"), available: count("availableReplicas")}
 }
 
 // readiness: a Deployment with no replicas is ready, as all of its counts are zero.
@@ -47,25 +47,25 @@ func (d deployments) readiness(obj *unstructured.Unstructured, threshold int) Re
 	if conditionReason(obj, "Progressing") == "ProgressDeadlineExceeded" {
 		return Readiness{DeadlineExceeded: true, Message: fmt.Sprintf("deployment %q exceeded its progress deadline", obj.GetName())}
 	}
-	wanted, is := d.desiredReplicas(obj), d.podCounts(obj)
-	if is.updated < wanted {
+	desired, pods := d.desiredReplicas(obj), d.podCounts(obj)
+	if pods.updated < desired {
 		return Readiness{Message: fmt.Sprintf(
-			"waiting for rollout to finish: %d out of %d new replicas have been updated", is.updated, wanted,
+			"waiting for rollout to finish: %d out of %d new replicas have been updated", pods.updated, desired,
 		)}
 	}
-	if is.total > is.updated {
+	if pods.total > pods.updated {
 		return Readiness{Message: fmt.Sprintf(
-			"waiting for rollout to finish: %d old replicas are pending termination", is.total-is.updated,
+			"waiting for rollout to finish: %d old replicas are pending termination", pods.total-pods.updated,
 		)}
 	}
-	enough := requiredAvailable(is.updated, threshold)
-	if is.available < enough {
+	required := requiredAvailable(pods.updated, threshold)
+	if pods.available < required {
 		return Readiness{Message: fmt.Sprintf(
 			"waiting for rollout to finish: %d of %d (readyThreshold %d%%) updated replicas are available",
-			is.available, enough, threshold,
+			pods.available, required, threshold,
 		)}
 	}
-	return Readiness{Ready: true, RequiredAvailable: int32(enough)} //nolint:gosec // the API has int32
+	return Readiness{Ready: true, RequiredAvailable: int32(required)} //nolint:gosec // the API has int32
 }
 
 // historyEntry reads a ReplicaSet.

@@ -17,29 +17,31 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// listHistory returns the earlier templates, the newest first: one live LIST.
-func (d templateWorkload) listHistory(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector, keep func(past *unstructured.Unstructured, template map[string]any) bool) ([]historyEntry, error) {
+// listHistory returns the earlier templates for which include returns true, the newest first. It sends one live LIST.
+func (d templateWorkload) listHistory(
+	ctx context.Context, c *flaggerv1.Canary, selector labels.Selector, include func(past *unstructured.Unstructured, template map[string]any) bool,
+) ([]historyEntry, error) {
 	past, err := d.listHistoryObjects(ctx, c, selector)
 	if err != nil {
 		return nil, err
 	}
-	var kept []historyEntry
+	var entries []historyEntry
 	for i := range past {
-		if e := d.templateKind.historyEntry(&past[i]); keep(&past[i], e.template) {
+		if e := d.templateKind.historyEntry(&past[i]); include(&past[i], e.template) {
 			e.source = templateSourceOf(&past[i])
-			kept = append(kept, e)
+			entries = append(entries, e)
 		}
 	}
-	slices.SortStableFunc(kept, func(a, b historyEntry) int { return cmp.Compare(b.number, a.number) })
-	return kept, nil
+	slices.SortStableFunc(entries, func(a, b historyEntry) int { return cmp.Compare(b.number, a.number) })
+	return entries, nil
 }
 
 // newestMatchingEntry returns the newest entry with the wanted source. Templates that another controller wrote have no source; if
-// none has one, the newest entry is returned.
-func newestMatchingEntry(history []historyEntry, of TemplateSource) (historyEntry, bool) {
+// no entry has one, it returns the newest entry.
+func newestMatchingEntry(history []historyEntry, wanted TemplateSource) (historyEntry, bool) {
 	known := slices.ContainsFunc(history, func(e historyEntry) bool { return e.source != TemplateSource{} })
 	for _, e := range history {
-		if !known || e.source.matches(of) {
+		if !known || e.source.matches(wanted) {
 			return e, true
 		}
 	}
@@ -57,8 +59,8 @@ func (d templateWorkload) listHistoryObjects(ctx context.Context, c *flaggerv1.C
 	return list.Items, nil
 }
 
-// newestTemplateTime returns when a workload last got a template that it never had before. Parking a DaemonSet and undoing
-// that adds entries to its history, but no new templates.
+// newestTemplateTime returns the last time at which a workload got a template that it never had before. Parking a DaemonSet and
+// reverting that adds entries to its history, but no new templates.
 func (d templateWorkload) newestTemplateTime(ctx context.Context, c *flaggerv1.Canary, obj *unstructured.Unstructured) (time.Time, error) {
 	selector, err := podSelector(obj)
 	if err != nil {
@@ -68,34 +70,34 @@ func (d templateWorkload) newestTemplateTime(ctx context.Context, c *flaggerv1.C
 	if err != nil {
 		return time.Time{}, err
 	}
-	type first struct {
+	type firstUse struct {
 		template map[string]any
-		seen     time.Time
+		time     time.Time
 	}
-	var firsts []first
+	var firstUses []firstUse
 	for i := range past {
 		if !metav1.IsControlledBy(&past[i], obj) {
 			continue
 		}
-		template, seen := d.templateKind.historyEntry(&past[i]).template, past[i].GetCreationTimestamp().Time
-		known := slices.IndexFunc(firsts, func(f first) bool { return jsontree.Equal(f.template, template) })
+		template, created := d.templateKind.historyEntry(&past[i]).template, past[i].GetCreationTimestamp().Time
+		known := slices.IndexFunc(firstUses, func(f firstUse) bool { return jsontree.Equal(f.template, template) })
 		switch {
 		case known < 0:
-			firsts = append(firsts, first{template, seen})
-		case seen.Before(firsts[known].seen):
-			firsts[known].seen = seen
+			firstUses = append(firstUses, firstUse{template, created})
+		case created.Before(firstUses[known].time):
+			firstUses[known].time = created
 		}
 	}
-	newest := obj.GetCreationTimestamp().Time // the history starts a moment after the object
-	for _, f := range firsts {
-		if f.seen.After(newest) {
-			newest = f.seen
+	newest := obj.GetCreationTimestamp().Time // the first entry of the history is created shortly after the object
+	for _, f := range firstUses {
+		if f.time.After(newest) {
+			newest = f.time
 		}
 	}
 	return newest, nil
 }
 
-// restoredTemplate returns a pod template of the history in the form that its workload had, with a new flagger-id.
+// restoredTemplate returns a pod template from the history as its workload contained it, with a new flagger-id.
 func restoredTemplate(past map[string]any, id string) map[string]any {
 	template := runtime.DeepCopyJSON(past)
 	metadata, ok := template["metadata"].(map[string]any)
@@ -113,7 +115,7 @@ func restoredTemplate(past map[string]any, id string) map[string]any {
 	return template
 }
 
-// podSelector returns the whole selector of a workload.
+// podSelector returns the complete selector of a workload.
 func podSelector(obj *unstructured.Unstructured) (labels.Selector, error) {
 	fields, _, _ := unstructured.NestedMap(obj.Object, "spec", "selector")
 	selector := &metav1.LabelSelector{}

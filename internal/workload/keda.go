@@ -13,27 +13,27 @@ import (
 
 // Keys of KEDA.
 const (
-	// kedaPausedPrefix is the prefix of the annotations that pause KEDA, such as kedaPausedReplicas: while that one is set, KEDA
-	// scales the workload to that number of replicas. Otherwise it would scale up even a workload without pods.
+	// kedaPausedPrefix is the prefix of the annotations that pause KEDA, such as kedaPausedReplicas. With that one, KEDA scales the
+	// workload to the given number of replicas. Without it, KEDA would scale up even a workload without pods.
 	kedaPausedPrefix   = "autoscaling.keda.sh/paused"
 	kedaPausedReplicas = kedaPausedPrefix + "-replicas"
 	// kedaOwnPrefix is the prefix of the keys that KEDA itself sets on a ScaledObject, such as its name.
 	kedaOwnPrefix = "scaledobject.keda.sh/"
 )
 
-// none is the number of replicas at which the target is paused.
-const none = "0"
+// pausedAtZero is the value of kedaPausedReplicas that Serin sets.
+const pausedAtZero = "0"
 
 // PauseScaler prevents the target's autoscaler from adding pods. The HorizontalPodAutoscaler ignores a workload without
 // replicas; KEDA does not.
 func (d templateWorkload) PauseScaler(ctx context.Context, c *flaggerv1.Canary) error {
-	return d.setScalerPaused(ctx, c, func(annotations map[string]string) { annotations[kedaPausedReplicas] = none })
+	return d.setScalerPaused(ctx, c, func(annotations map[string]string) { annotations[kedaPausedReplicas] = pausedAtZero })
 }
 
 // ResumeScaler resumes the target's autoscaler, unless another user or tool paused it.
 func (d templateWorkload) ResumeScaler(ctx context.Context, c *flaggerv1.Canary) error {
 	return d.setScalerPaused(ctx, c, func(annotations map[string]string) {
-		if annotations[kedaPausedReplicas] == none {
+		if annotations[kedaPausedReplicas] == pausedAtZero {
 			delete(annotations, kedaPausedReplicas)
 		}
 	})
@@ -41,7 +41,7 @@ func (d templateWorkload) ResumeScaler(ctx context.Context, c *flaggerv1.Canary)
 
 // setScalerPaused changes the annotations of the target's ScaledObject, if it exists.
 func (d templateWorkload) setScalerPaused(ctx context.Context, c *flaggerv1.Canary, change func(annotations map[string]string)) error {
-	if of, _ := scalerOf(c); of.kind != scaledObject.kind {
+	if scaler, _ := scalerOf(c); scaler.kind != scaledObject.kind {
 		return nil
 	}
 	existing, err := d.readCached(ctx, c, scaledObject.kind, c.Spec.AutoscalerRef.Name)
@@ -61,30 +61,30 @@ func (d templateWorkload) setScalerPaused(ctx context.Context, c *flaggerv1.Cana
 	return nil
 }
 
-// renameTriggerQueries changes the triggers of a ScaledObject to count the primary's traffic: with the queries that the Canary
-// has for triggers of that name, or, without any, by replacing the names of target and canary with the primary's.
+// renameTriggerQueries changes the triggers of a ScaledObject to count the primary's traffic. It uses the queries that the Canary
+// has for the names of the triggers; if it has none, it replaces the names of target and canary by the primary's.
 func renameTriggerQueries(c *flaggerv1.Canary, spec map[string]any) {
 	target := c.Spec.TargetRef.Name
 	primary := target + primarySuffix
 	renamed := strings.NewReplacer(target+"-canary", primary, primary, primary, target, primary)
-	given := c.Spec.AutoscalerRef.PrimaryScalerQueries
+	configured := c.Spec.AutoscalerRef.PrimaryScalerQueries
 	for _, trigger := range jsonObjects(spec["triggers"]) {
 		metadata, ok := trigger["metadata"].(map[string]any)
 		if !ok {
 			continue
 		}
 		name, _ := trigger["name"].(string)
-		query, asks := metadata["query"].(string)
-		switch replacement, found := given[name]; {
-		case len(given) > 0 && found && name != "":
+		query, hasQuery := metadata["query"].(string)
+		switch replacement, found := configured[name]; {
+		case len(configured) > 0 && found && name != "":
 			metadata["query"] = replacement
-		case len(given) == 0 && asks:
+		case len(configured) == 0 && hasQuery:
 			metadata["query"] = renamed.Replace(query)
 		}
 	}
 }
 
-// renameGeneratedAutoscaler gives a unique name to the autoscaler that KEDA creates for the primary, if the source names its own.
+// renameGeneratedAutoscaler sets a unique name for the autoscaler that KEDA creates for the primary, if the source sets a name.
 func renameGeneratedAutoscaler(spec map[string]any) {
 	path := []string{"advanced", "horizontalPodAutoscalerConfig", "name"}
 	if name, found, _ := unstructured.NestedString(spec, path...); found && name != "" {

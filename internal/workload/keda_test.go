@@ -29,28 +29,28 @@ spec:
   - {type: cron, metadata: {timezone: UTC}}
   - {type: cpu}`
 
-// scaled is a world whose Canary names a ScaledObject.
-func scaled(t *testing.T) *world {
+// newScaledObjectCluster returns a cluster with a Canary whose autoscalerRef is a ScaledObject.
+func newScaledObjectCluster(t *testing.T) *fakeCluster {
 	t.Helper()
-	w := cart(t)
-	w.edit(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: cart}}}`)
+	w := newCartCluster(t)
+	w.patchYAML(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: cart}}}`)
 	return w
 }
 
-func (w *world) scaledObject(name string) *unstructured.Unstructured {
+func (w *fakeCluster) scaledObject(name string) *unstructured.Unstructured {
 	w.t.Helper()
 	return w.object(scaledObject.kind, name)
 }
 
 func TestScaledObjectIsCopied(t *testing.T) {
-	w := scaled(t)
+	w := newScaledObjectCluster(t)
 	ctx := t.Context()
 	c := func() *flaggerv1.Canary { return w.canary("cart") }
 	if got, want := w.observe().ScalerProblem, `Keda ScaledObject cart.shop get query error: scaledobjects.keda.sh "cart" not found`; got != want {
 		t.Errorf("got %q", got)
 	}
 	w.applyYAML(cartScaled)
-	must(t, w.d.EnsureScaler(ctx, c(), false))
+	must(t, w.workload.EnsureScaler(ctx, c(), false))
 	copied := w.scaledObject("cart-primary")
 	trigger := func(kind, name, query string) map[string]any {
 		of := map[string]any{"type": kind, "metadata": map[string]any{"query": query}}
@@ -81,28 +81,28 @@ func TestScaledObjectIsCopied(t *testing.T) {
 		t.Errorf("labels, annotations: %s", diff)
 	}
 
-	// What KEDA writes on the copy is no reason to write it again.
-	w.edit(scaledObject.kind, "cart-primary", `{metadata: {labels: {scaledobject.keda.sh/name: cart-primary}, finalizers: [finalizer.keda.sh]}}`)
-	w.quiet("equal", func() { must(t, w.d.EnsureScaler(ctx, c(), true)) })
-	w.edit(scaledObject.kind, "cart", `{spec: {maxReplicaCount: 9, fallback: null}}`)
-	w.quiet("not asked for an update", func() { must(t, w.d.EnsureScaler(ctx, c(), false)) })
-	must(t, w.d.EnsureScaler(ctx, c(), true))
+	// Keys that KEDA sets on the copy cause no write.
+	w.patchYAML(scaledObject.kind, "cart-primary", `{metadata: {labels: {scaledobject.keda.sh/name: cart-primary}, finalizers: [finalizer.keda.sh]}}`)
+	w.expectNoRequests("equal", func() { must(t, w.workload.EnsureScaler(ctx, c(), true)) })
+	w.patchYAML(scaledObject.kind, "cart", `{spec: {maxReplicaCount: 9, fallback: null}}`)
+	w.expectNoRequests("not asked for an update", func() { must(t, w.workload.EnsureScaler(ctx, c(), false)) })
+	must(t, w.workload.EnsureScaler(ctx, c(), true))
 	want["maxReplicaCount"] = int64(9)
 	delete(want, "fallback")
 	if diff := cmp.Diff(want, w.scaledObject("cart-primary").Object["spec"]); diff != "" {
 		t.Error(diff)
 	}
 
-	w.edit(scaledObject.kind, "cart-primary", `{metadata: {ownerReferences: null}, spec: {scaleTargetRef: {name: other}}}`)
-	refused(t, w.d.EnsureScaler(ctx, c(), true), ErrNotOwned, "ScaledObject cart-primary.shop was not made for Canary cart")
+	w.patchYAML(scaledObject.kind, "cart-primary", `{metadata: {ownerReferences: null}, spec: {scaleTargetRef: {name: other}}}`)
+	expectRefused(t, w.workload.EnsureScaler(ctx, c(), true), ErrNotOwned, "ScaledObject cart-primary.shop was not created for Canary cart")
 }
 
-// With queries of its own, a Canary says which triggers have others, and nothing is guessed of the rest.
-func TestQueriesOfThePrimaryAreGiven(t *testing.T) {
-	w := scaled(t)
+// If the Canary has queries, only the triggers with a configured query are changed, and no names are replaced.
+func TestTheCanaryConfiguresTheQueriesOfThePrimary(t *testing.T) {
+	w := newScaledObjectCluster(t)
 	w.applyYAML(cartScaled)
-	w.edit(canaryGVK, "cart", `{spec: {autoscalerRef: {primaryScalerQueries: {canary: "sum(mine)", unknown: x}, primaryScalerReplicas: {minReplicas: 3, maxReplicas: 7}}}}`)
-	must(t, w.d.EnsureScaler(t.Context(), w.canary("cart"), false))
+	w.patchYAML(canaryGVK, "cart", `{spec: {autoscalerRef: {primaryScalerQueries: {canary: "sum(mine)", unknown: x}, primaryScalerReplicas: {minReplicas: 3, maxReplicas: 7}}}}`)
+	must(t, w.workload.EnsureScaler(t.Context(), w.canary("cart"), false))
 	spec := w.scaledObject("cart-primary").Object["spec"].(map[string]any)
 	var queries []any
 	for _, trigger := range jsonObjects(spec["triggers"]) {
@@ -118,45 +118,45 @@ func TestQueriesOfThePrimaryAreGiven(t *testing.T) {
 }
 
 func TestScaledObjectIsPaused(t *testing.T) {
-	w := scaled(t)
+	w := newScaledObjectCluster(t)
 	c, ctx := w.canary("cart"), t.Context()
-	must(t, w.d.PauseScaler(ctx, c)) // there is none
-	must(t, w.d.ResumeScaler(ctx, c))
+	must(t, w.workload.PauseScaler(ctx, c)) // there is none
+	must(t, w.workload.ResumeScaler(ctx, c))
 	w.applyYAML(`{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: cart, annotations: {note: mine}}, spec: {minReplicaCount: 4, scaleTargetRef: {name: cart}}}`)
 	annotations := func() map[string]string { return w.scaledObject("cart").GetAnnotations() }
-	must(t, w.d.PauseScaler(ctx, c))
+	must(t, w.workload.PauseScaler(ctx, c))
 	if diff := cmp.Diff(map[string]string{"note": "mine", kedaPausedReplicas: "0"}, annotations()); diff != "" {
 		t.Error(diff)
 	}
-	w.quiet("paused already", func() { must(t, w.d.PauseScaler(ctx, c)) })
-	must(t, w.d.DownToZero(ctx, c))
-	must(t, w.d.ResumeScaler(ctx, c))
+	w.expectNoRequests("paused already", func() { must(t, w.workload.PauseScaler(ctx, c)) })
+	must(t, w.workload.DownToZero(ctx, c))
+	must(t, w.workload.ResumeScaler(ctx, c))
 	if diff := cmp.Diff(map[string]string{"note": "mine"}, annotations()); diff != "" {
 		t.Error(diff)
 	}
-	w.quiet("resumed already", func() { must(t, w.d.ResumeScaler(ctx, c)) })
-	must(t, w.d.UpFromZero(ctx, c))
+	w.expectNoRequests("resumed already", func() { must(t, w.workload.ResumeScaler(ctx, c)) })
+	must(t, w.workload.UpFromZero(ctx, c))
 	if got := w.observe().Target.Replicas; got != 4 {
-		t.Errorf("got %d replicas, want the least of KEDA, 4", got)
+		t.Errorf("got %d replicas, want KEDA's minimum, 4", got)
 	}
-	// What a person paused stays paused.
-	w.edit(scaledObject.kind, "cart", `{metadata: {annotations: {autoscaling.keda.sh/paused-replicas: "3"}}}`)
-	must(t, w.d.ResumeScaler(ctx, c))
+	// A ScaledObject that the user paused remains paused.
+	w.patchYAML(scaledObject.kind, "cart", `{metadata: {annotations: {autoscaling.keda.sh/paused-replicas: "3"}}}`)
+	must(t, w.workload.ResumeScaler(ctx, c))
 	if got := annotations()[kedaPausedReplicas]; got != "3" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// Without KEDA the Canary says so, and nothing of it is stuck.
+// Without KEDA, the observation reports the problem, and pausing is not blocked.
 func TestClusterWithoutKEDA(t *testing.T) {
-	w := scaled(t)
+	w := newScaledObjectCluster(t)
 	w.absent = scaledObject.kind
 	c, ctx := w.canary("cart"), t.Context()
 	const want = "ScaledObject cart.shop cannot be read, because this cluster does not know its kind: install the definition of keda.sh/v1alpha1"
 	if got := w.observe(); got.ScalerProblem != want || !got.KindNotInstalled {
 		t.Errorf("got %q, %t", got.ScalerProblem, got.KindNotInstalled)
 	}
-	refused(t, w.d.EnsureScaler(ctx, c, false), ErrNotInstalled, want)
-	must(t, w.d.PauseScaler(ctx, c))
-	must(t, w.d.ResumeScaler(ctx, c))
+	expectRefused(t, w.workload.EnsureScaler(ctx, c, false), ErrNotInstalled, want)
+	must(t, w.workload.PauseScaler(ctx, c))
+	must(t, w.workload.ResumeScaler(ctx, c))
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/serin-dev/serin/internal/workload/flaggerhash"
 )
 
-// knativeWorkload is the Kind for targets that are Services of Knative. Knative creates a revision for each template, and
-// scales it. The primary is not an object but the name of a revision, in an annotation. The traffic is part of the same
-// object, and configured by its router.
+// knativeWorkload is the Workload for targets that are Services of Knative. Knative creates a revision for each template and
+// scales it. The primary is not an object but the name of a revision, in an annotation. The traffic is part of the same object
+// and is configured by its router.
 type knativeWorkload struct {
 	*Workloads
 	noPods
@@ -54,7 +54,7 @@ func (k knativeWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks 
 		return o, nil
 	}
 	latest, primary := latestCreatedRevision(service), service.GetAnnotations()[primaryRevision]
-	o.Target = State{Found: true, UID: service.GetUID(), Readiness: Readiness{Message: "Knative has not made a revision of it yet"}}
+	o.Target = State{Found: true, UID: service.GetUID(), Readiness: Readiness{Message: "Knative has not created a revision of it yet"}}
 	if latest != "" {
 		o.Dependencies = append(o.Dependencies, Object{revisionKind, latest})
 		revision, err := k.readCached(ctx, c, revisionKind, latest)
@@ -92,7 +92,7 @@ func (knativeWorkload) missingTargetProblem(c *flaggerv1.Canary) string {
 		apierrors.NewNotFound(schema.GroupResource{Group: knativeServiceKind.Group, Resource: "services"}, name))
 }
 
-// latestCreatedRevision returns the revision that Knative created for the newest template; empty: none yet.
+// latestCreatedRevision returns the revision that Knative created for the newest template; empty means none yet.
 func latestCreatedRevision(service *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(service.Object, "status", "latestCreatedRevisionName")
 	return name
@@ -120,11 +120,10 @@ func revisionState(revision *unstructured.Unstructured, name, id string) State {
 	state.UID = revision.GetUID()
 	status, why := readyCondition(revision)
 	if status != "True" {
-		state.Readiness.Message = fmt.Sprintf("Knative Revision %s is not ready: %s", name, cmp.Or(why, "Knative has not said anything about it yet"))
+		state.Readiness.Message = fmt.Sprintf("Knative Revision %s is not ready: %s", name, cmp.Or(why, "Knative has not reported its state yet"))
 		return state
 	}
-	ready := serviceState(revision, id)
-	return ready
+	return serviceState(revision, id)
 }
 
 // readyCondition returns Knative's condition of a revision.
@@ -141,7 +140,7 @@ func readyCondition(revision *unstructured.Unstructured) (status, why string) {
 	return "", ""
 }
 
-// EnsurePrimary records the newest revision as the serving one, if none is recorded and it has that revision. With
+// EnsurePrimary records the newest revision as the serving one, if none is recorded and the target has the given revision. With
 // follow it updates the record.
 func (k knativeWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	service, err := k.requireService(ctx, c)
@@ -163,7 +162,7 @@ func (k knativeWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary,
 	return k.setServiceAnnotation(ctx, c, service, map[string]string{primaryRevision: latest, promotedAnnotation: id})
 }
 
-// verifyRevision returns ErrChanged if the Service has another revision; empty is any.
+// verifyRevision returns ErrChanged if the Service has another revision; an empty revision matches any.
 func (knativeWorkload) verifyRevision(c *flaggerv1.Canary, service *unstructured.Unstructured, revision string) error {
 	latest := latestCreatedRevision(service)
 	now, err := hashRevision(map[string]any{"knative": latest})
@@ -209,7 +208,7 @@ func (k knativeWorkload) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, 
 	})
 }
 
-// RestoreTemplate records the revision again that served before the last CopyTemplate. ErrHistoryGone: the Service does not
+// RestoreTemplate records the revision that served before the last CopyTemplate. It returns ErrHistoryGone if the Service does not
 // contain it.
 func (k knativeWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id string) error {
 	service, err := k.requireService(ctx, c)
@@ -221,14 +220,14 @@ func (k knativeWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Canar
 	}
 	previous := service.GetAnnotations()[previousAnnotation]
 	if previous == "" {
-		return newRefusedError(ErrHistoryGone, "Knative Service %s.%s does not say in its annotation %s which revision served before the promotion: name it in %s",
+		return newRefusedError(ErrHistoryGone, "Knative Service %s.%s lacks the revision before the promotion in annotation %s: set the revision in annotation %s",
 			service.GetName(), c.Namespace, previousAnnotation, primaryRevision)
 	}
 	return k.setServiceAnnotation(ctx, c, service, map[string]string{primaryRevision: previous, promotedAnnotation: id, previousAnnotation: ""})
 }
 
-// RecreatePrimary records the revision that receives traffic again, if the annotation was removed during a release.
-// ErrHistoryGone: there is none.
+// RecreatePrimary records the revision that receives traffic, if the annotation was removed during a release. It returns
+// ErrHistoryGone if no revision receives traffic.
 func (k knativeWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, _ TemplateSource, _, id string) error {
 	service, err := k.requireService(ctx, c)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 
 // Annotations that are read or written in this package.
 const (
-	// promotionIDAnnotation on the primary's pod template changes with every promotion, so that every promotion starts a
-	// rollout.
+	// promotionIDAnnotation on the primary's pod template changes with every promotion, so that each of them creates new pods.
 	promotionIDAnnotation = "flagger-id"
 	// trackingAnnotation on a ConfigMap or Secret disables its tracking, if the value starts with disable.
 	trackingAnnotation = "flagger.app/config-tracking"
@@ -19,8 +18,7 @@ const (
 	// templateSourceAnnotation on the primary contains the source of its template. Kubernetes copies it to the object of the
 	// history with that template.
 	templateSourceAnnotation = "serin.dev/runs"
-	// promotionAnnotation contains the ID of the promotion before which the previous content of a configuration was
-	// stored.
+	// promotionAnnotation on stored previous content contains the ID of the promotion that replaced it.
 	promotionAnnotation = "serin.dev/promotion"
 
 	lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
@@ -33,26 +31,26 @@ var fluxGuards = map[string]string{
 	"helm.toolkit.fluxcd.io/driftDetection": "disabled",
 }
 
-// copiedAnnotations returns the annotations that a copy gets from its source: all that belong to no tool. The rule is
-// the same at creation and at promotion.
+// copiedAnnotations returns the annotations that are copied from the source: all that belong to no tool. The rule is the same at
+// creation and at promotion.
 func copiedAnnotations(source map[string]string) map[string]string {
 	return withoutKeys(source, toolkeys.IsToolKey)
 }
 
-// copiedLabels returns the labels that a copy gets from its source: those with a configured prefix. Labels are used by
-// selectors; copying all of them would make the copy match selectors for the source.
+// copiedLabels returns the labels that are copied from the source: those with a configured prefix. If all labels were copied, the
+// copy would match selectors for the source.
 func (o Options) copiedLabels(source map[string]string) map[string]string {
 	return withoutKeys(source, func(key string) bool { return !toolkeys.MatchesPrefix(key, o.IncludePrefixes) })
 }
 
 func withoutKeys(source map[string]string, drop func(string) bool) map[string]string {
-	kept := make(map[string]string, len(source))
+	remaining := make(map[string]string, len(source))
 	for key, value := range source {
 		if !drop(key) {
-			kept[key] = value
+			remaining[key] = value
 		}
 	}
-	return kept
+	return remaining
 }
 
 // mergedMetadata returns the labels or annotations of an updated copy: the desired ones, and those that Kubernetes and Serin

@@ -24,9 +24,9 @@ const WithHistory ObserveOption = iota + 1
 
 // Observation is the observed state of the workloads of a Canary.
 type Observation struct {
-	// Problem is why the target cannot be used at all; empty when it can. The user must fix it.
+	// Problem is the reason why the target cannot be used at all; empty means that it can. The user must fix it.
 	Problem string
-	// SelectorLabel and SelectorValue select the target's pods; the value for the primary's has the suffix -primary.
+	// SelectorLabel and SelectorValue select the target's pods; the value for the primary's pods has the suffix -primary.
 	SelectorLabel, SelectorValue string
 	// Target and Primary are the two workloads.
 	Target, Primary State
@@ -35,31 +35,32 @@ type Observation struct {
 	// Configs are Serin's checksums (data and binaryData) of the tracked configuration, by configmap/NAME or
 	// secret/NAME; FlaggerConfigs are Flagger's (data), nil when tracking is off.
 	Configs, FlaggerConfigs map[string]string
-	// Dependencies are all objects whose change may change the observation, whether they exist or not: those of Kind.Reads,
-	// and those that the target refers to (with tracking, every ConfigMap and Secret that has a copy or may get one).
+	// Dependencies are all objects whose change may change the observation, whether they exist or not: those of
+	// Workload.Dependencies, and those that the target refers to (with tracking, every ConfigMap and Secret with a present or
+	// future copy).
 	Dependencies []Object
-	// NewestTemplate is when the target last got a template that it never had before. Zero if its history does not
-	// contain it, or if it was not requested.
+	// NewestTemplate is the last time at which the target got a template that it never had before. It is zero if the history does
+	// not contain it, or without WithHistory.
 	NewestTemplate time.Time
-	// ScalerProblem is why the autoscaler of the Canary cannot be used; empty when it can.
+	// ScalerProblem is the reason why the autoscaler of the Canary cannot be used; empty means that it can.
 	ScalerProblem string
-	// KindNotInstalled is true when a problem is a kind that is not installed: no watch reports its installation.
+	// KindNotInstalled is true if a kind is not installed: no watch reports its installation.
 	KindNotInstalled bool
 }
 
 // State is one workload.
 type State struct {
-	// Found is false when the workload does not exist; all other fields are zero then.
+	// Found is false if the workload does not exist; all other fields are zero then.
 	Found bool
 	UID   types.UID
-	// Revision is Serin's hash of what the target runs: s1- and 32 hexadecimal digits. Empty for the primary, whose
-	// template contains other names.
+	// Revision is Serin's hash of the target's template and configuration: s1- and 32 hexadecimal digits. Empty for the primary,
+	// whose template contains other names.
 	Revision string
 	// FlaggerHash is Flagger 1.44's hash of the target's template. Empty for the primary. No decision depends on it.
 	FlaggerHash string
 	// PromotionID is the annotation flagger-id of the pod template.
 	PromotionID string
-	// Replicas is the desired number; Kubernetes counts the others.
+	// Replicas is the desired number of pods; the others are the counts in the status.
 	Replicas                         int32
 	Total, Updated, Ready, Available int32
 	// Readiness is evaluated with the Canary's threshold for this workload.
@@ -74,7 +75,7 @@ func (d templateWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks
 	}
 	d.cache.dropUnused(objectKey(c))
 	if seen.primary != nil && !controlledBy(seen.primary, c) {
-		seen.primary = nil // another owner's: it must not receive traffic; recreating the primary adopts it or reports the owner
+		seen.primary = nil // it has another owner and must not receive traffic; EnsurePrimary adopts it or reports the owner
 	}
 	o := Observation{
 		Dependencies: d.Dependencies(c),
@@ -125,9 +126,9 @@ func (d templateWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks
 // Dependencies returns both workloads and both autoscalers.
 func (d templateWorkload) Dependencies(c *flaggerv1.Canary) []Object {
 	reads := []Object{{d.kind(), c.Spec.TargetRef.Name}, {d.kind(), c.Spec.TargetRef.Name + primarySuffix}}
-	if of, known := scalerOf(c); known {
+	if scaler, known := scalerOf(c); known {
 		name := c.Spec.AutoscalerRef.Name
-		reads = append(reads, Object{of.kind, name}, Object{of.kind, name + primarySuffix})
+		reads = append(reads, Object{scaler.kind, name}, Object{scaler.kind, name + primarySuffix})
 	}
 	return reads
 }
@@ -169,8 +170,8 @@ func (d templateWorkload) readWorkloads(ctx context.Context, c *flaggerv1.Canary
 	return seen, nil
 }
 
-// targetAndPrimary reads target and primary. Client returns neither older than our own last write: a decision on an older one would
-// repeat that write, or treat a target that was just scaled up as one without pods.
+// targetAndPrimary reads target and primary. Client returns no version older than our own last write: a decision on an older one
+// would repeat that write, or treat a target that was just scaled up as one without pods.
 func (d templateWorkload) targetAndPrimary(ctx context.Context, c *flaggerv1.Canary) (target, primary *unstructured.Unstructured, err error) {
 	if target, err = d.readCached(ctx, c, d.kind(), c.Spec.TargetRef.Name); err != nil {
 		return nil, nil, err
@@ -190,8 +191,8 @@ func (v workloadView) configChecksums() map[string]string {
 }
 
 // displayedChecksums returns the configuration of a revision for the status. No decision depends on it. For a Secret it is the
-// version, which reveals nothing of the content: a user who may read Canaries could otherwise verify guesses of a
-// password.
+// resourceVersion, which reveals nothing of the content: with a checksum, a user who may read Canaries could verify guesses of
+// a password.
 func (v workloadView) displayedChecksums() map[string]string {
 	shown := make(map[string]string, len(v.configs))
 	for _, config := range v.configs {
@@ -219,12 +220,12 @@ type derivedState struct {
 	sameTemplate          bool
 }
 
-// templateSource returns the source of a template that is copied from the target now.
+// templateSource returns the source of a template that is copied from the current target.
 func (k derivedState) templateSource() TemplateSource {
 	return TemplateSource{Revision: k.revision, FlaggerHash: k.flaggerHash}
 }
 
-// derivationInputs contains all inputs of derived. A generation identifies one spec of one object: every change of the spec, and
+// derivationInputs are all inputs of derivedState. A generation identifies one spec of one object: every change of the spec, and
 // nothing else, increments it.
 type derivationInputs struct {
 	target, primary objectGeneration
@@ -247,9 +248,9 @@ func generationOf(obj *unstructured.Unstructured) objectGeneration {
 // deriveState returns the state derived from the templates, and computes it only when one of them or the configuration has
 // changed.
 func (d templateWorkload) deriveState(c *flaggerv1.Canary, seen workloadView) (derivedState, error) {
-	from := derivationInputs{generationOf(seen.target), generationOf(seen.primary), fmt.Sprint(seen.configs), seen.problem == ""}
+	inputs := derivationInputs{generationOf(seen.target), generationOf(seen.primary), fmt.Sprint(seen.configs), seen.problem == ""}
 	known := d.cache.lastDerived(objectKey(c))
-	if known.inputs == from {
+	if known.inputs == inputs {
 		return known, nil
 	}
 	template := d.templateKind.template(seen.target)
@@ -258,28 +259,28 @@ func (d templateWorkload) deriveState(c *flaggerv1.Canary, seen workloadView) (d
 		return derivedState{}, err
 	}
 	known = derivedState{
-		inputs: from, revision: revision, flaggerHash: flaggerhash.HashTemplate(d.templateKind.templateForFlaggerHash(template)),
-		sameTemplate: seen.primary != nil && from.isUsable && d.sameTemplate(seen),
+		inputs: inputs, revision: revision, flaggerHash: flaggerhash.HashTemplate(d.templateKind.templateForFlaggerHash(template)),
+		sameTemplate: seen.primary != nil && inputs.isUsable && d.sameTemplate(seen),
 	}
 	d.cache.storeDerived(objectKey(c), known)
 	return known, nil
 }
 
-// sameTemplate compares the primary's template with the one that the target's would be copied to. A template that
-// Flagger wrote is compared by Flagger's rules: they rewrite other names than ours, which is not a change by the user.
+// sameTemplate compares the primary's template with the copy of the target's. A template that Flagger wrote is compared by
+// Flagger's rules: they rewrite other names than Serin's, which is not a change by the user.
 func (d templateWorkload) sameTemplate(seen workloadView) bool {
-	is := withoutDefaults(d.templateKind.template(seen.primary))
-	for _, by := range []rewriteRules{serinRules, d.templateKind.kindNames().flaggerRules} {
-		shall := primaryTemplate(d.templateKind.template(seen.target), seen.selectorPair, seen.trackedConfigKeys(), promotionID(is), by)
-		if jsontree.Equal(is, withoutDefaults(shall)) {
+	actual := withoutDefaults(d.templateKind.template(seen.primary))
+	for _, rules := range []rewriteRules{serinRules, d.templateKind.kindNames().flaggerRules} {
+		desired := primaryTemplate(d.templateKind.template(seen.target), seen.selectorPair, seen.trackedConfigKeys(), promotionID(actual), rules)
+		if jsontree.Equal(actual, withoutDefaults(desired)) {
 			return true
 		}
 	}
 	return false
 }
 
-// sameConfigs compares the copies of the configuration with their sources. A copy that was replaced by a promotion
-// which never changed the template is not what the primary runs: its pods read the stored previous content.
+// sameConfigs compares the copies of the configuration with their sources. If a promotion replaced a copy but never changed the
+// template, the copies do not count as the same: the primary's configuration is the stored previous content.
 func (d templateWorkload) sameConfigs(ctx context.Context, c *flaggerv1.Canary, seen workloadView) (bool, error) {
 	id := promotionID(podTemplate(seen.primary))
 	for _, config := range seen.configs {
@@ -288,7 +289,7 @@ func (d templateWorkload) sameConfigs(ctx context.Context, c *flaggerv1.Canary, 
 		if err != nil {
 			return false, err
 		}
-		if !found || copied.serinSum != config.checksums.serinSum && !withoutBinary(copied, config.checksums) {
+		if !found || copied.serinSum != config.checksums.serinSum && !isFlaggerCopy(copied, config.checksums) {
 			return false, nil
 		}
 		if ahead, err := d.isCopyAheadOf(ctx, c, ref, copied, id); ahead || err != nil {
@@ -298,8 +299,8 @@ func (d templateWorkload) sameConfigs(ctx context.Context, c *flaggerv1.Canary, 
 	return true, nil
 }
 
-// withoutBinary reports whether Flagger created the copy, which omits binaryData.
-func withoutBinary(copied, source checksums) bool {
+// isFlaggerCopy reports whether a copy without binaryData was created by Flagger, which omits it.
+func isFlaggerCopy(copied, source checksums) bool {
 	return source.hasBinaryData && !copied.hasBinaryData && copied.flaggerSum == source.flaggerSum
 }
 
@@ -323,11 +324,11 @@ func readinessThresholds(c *flaggerv1.Canary) (primary, canary int) {
 
 //nolint:gosec // the API has int32
 func (d templateWorkload) workloadState(obj *unstructured.Unstructured, threshold int) State {
-	is := d.templateKind.podCounts(obj)
+	pods := d.templateKind.podCounts(obj)
 	return State{
 		Found: true, UID: obj.GetUID(), PromotionID: promotionID(podTemplate(obj)),
 		Replicas: int32(d.templateKind.desiredReplicas(obj)),
-		Total:    int32(is.total), Updated: int32(is.updated), Ready: int32(is.ready), Available: int32(is.available),
+		Total:    int32(pods.total), Updated: int32(pods.updated), Ready: int32(pods.ready), Available: int32(pods.available),
 		Readiness: d.templateKind.readiness(obj, threshold),
 	}
 }

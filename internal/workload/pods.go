@@ -15,8 +15,8 @@ import (
 // maxPods limits the pods that are examined; usually all fail for the same reason.
 const maxPods = 100
 
-// PodProblem returns why the first failing pod of the target (or the primary) is not ready, with the reason of
-// Kubernetes: ImagePullBackOff, CrashLoopBackOff, Unschedulable, …; empty if none fails. One live LIST.
+// PodProblem returns why the first failing pod of the target (or the primary) is not ready, with the reason that Kubernetes
+// reports (ImagePullBackOff, CrashLoopBackOff, Unschedulable, …); empty means that none fails. It sends one live LIST.
 func (d templateWorkload) PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error) {
 	target, copied, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
@@ -60,7 +60,7 @@ func podProblem(pod *corev1.Pod) string {
 			if ended := status.State.Terminated; ended != nil && ended.ExitCode != 0 {
 				return formatReason(fmt.Sprintf("container %s: %s, exit code %d", status.Name, ended.Reason, ended.ExitCode), ended.Message)
 			}
-			// Between two crashes a container runs for a moment. It still counts as crashing.
+			// A container that runs briefly between two crashes still counts as crashing.
 			if ended := status.LastTerminationState.Terminated; ended != nil && ended.ExitCode != 0 && !status.Ready {
 				return formatReason(fmt.Sprintf("container %s: started again %d times, last ended with %s, exit code %d",
 					status.Name, status.RestartCount, ended.Reason, ended.ExitCode), ended.Message)
@@ -80,12 +80,12 @@ func podProblem(pod *corev1.Pod) string {
 
 // formatReason formats reason and message, with a limited length.
 func formatReason(reason, message string) string {
-	const enough = 200
+	const maxMessageLength = 200
 	if message == "" {
 		return reason
 	}
-	if runes := []rune(message); len(runes) > enough {
-		message = string(runes[:enough]) + "…"
+	if runes := []rune(message); len(runes) > maxMessageLength {
+		message = string(runes[:maxMessageLength]) + "…"
 	}
 	return reason + ": " + message
 }

@@ -25,9 +25,9 @@ type selectorPair struct {
 func (p selectorPair) primaryName() string  { return p.target + primarySuffix }
 func (p selectorPair) primaryValue() string { return p.value + primarySuffix }
 
-// findSelectorPair finds the selector label of a workload. problem is a message for the user, in which word is the kind of the
-// workload.
-func findSelectorPair(target *unstructured.Unstructured, word string, labels []string) (p selectorPair, problem string) {
+// findSelectorPair finds the selector label of a workload. problem is a message for the user, in which displayName is the kind of
+// the workload.
+func findSelectorPair(target *unstructured.Unstructured, displayName string, labels []string) (p selectorPair, problem string) {
 	selected, _, _ := unstructured.NestedStringMap(target.Object, "spec", "selector", "matchLabels")
 	for _, label := range labels {
 		if value, found := selected[label]; found {
@@ -35,7 +35,7 @@ func findSelectorPair(target *unstructured.Unstructured, word string, labels []s
 		}
 	}
 	return selectorPair{}, fmt.Sprintf("getSelectorLabel failed: %s %s.%s spec.selector.matchLabels must contain one of %v",
-		word, target.GetName(), target.GetNamespace(), labels)
+		displayName, target.GetName(), target.GetNamespace(), labels)
 }
 
 // rewriteRules are the rules by which names in a template are rewritten for the primary.
@@ -44,17 +44,17 @@ type rewriteRules int
 const (
 	// serinRules rewrite every affinity and topology spread constraint between pods of the target.
 	serinRules rewriteRules = iota
-	// flaggerRules are those of Flagger 1.44 for Deployments, for primaries that Serin adopts: they rewrite only names of
-	// the target and no podAffinity, and copy the keys of tools except for Flux.
+	// flaggerRules are the rules of Flagger 1.44 for Deployments, for primaries that Serin adopts: they rewrite only names of the
+	// target and no podAffinity, and copy the annotations of tools except for those of Flux.
 	flaggerRules
-	// flaggerDaemonSetRules are those of Flagger 1.44 for DaemonSets: in addition, they rewrite no affinity or spread
+	// flaggerDaemonSetRules are the rules of Flagger 1.44 for DaemonSets: in addition, they rewrite no affinity or spread
 	// constraint.
 	flaggerDaemonSetRules
 )
 
-// primaryTemplate returns the pod template of the primary for the target's. tracked are the keys of the configuration
-// that has a copy. Without an id it omits the annotation.
-func primaryTemplate(source map[string]any, p selectorPair, tracked map[string]bool, id string, by rewriteRules) map[string]any {
+// primaryTemplate returns the pod template of the primary for the target's. tracked are the keys of the configuration that has a
+// copy. With an empty id it omits the annotation.
+func primaryTemplate(source map[string]any, p selectorPair, tracked map[string]bool, id string, rules rewriteRules) map[string]any {
 	template := runtime.DeepCopyJSON(source)
 	metadata, ok := template["metadata"].(map[string]any)
 	if !ok {
@@ -68,7 +68,7 @@ func primaryTemplate(source map[string]any, p selectorPair, tracked map[string]b
 	metadata["labels"] = jsonStrings(labels)
 
 	foreign := toolkeys.IsToolKey
-	if by != serinRules {
+	if rules != serinRules {
 		foreign = func(key string) bool { return toolkeys.IsFluxKey(key) || key == promotionIDAnnotation }
 	}
 	annotations := withoutKeys(stringValues(metadata["annotations"]), foreign)
@@ -85,14 +85,14 @@ func primaryTemplate(source map[string]any, p selectorPair, tracked map[string]b
 			rename(ref.Name + primarySuffix)
 		}
 	})
-	visitSelfSelectors(template, by, func(selector map[string]any) { p.rewriteSelector(selector, by) })
+	visitSelfSelectors(template, rules, func(selector map[string]any) { p.rewriteSelector(selector, rules) })
 	return template
 }
 
 // visitSelfSelectors visits the label selectors by which pods of a template avoid or prefer nodes with pods of the same
 // workload.
-func visitSelfSelectors(template map[string]any, by rewriteRules, visit func(selector map[string]any)) {
-	if by == flaggerDaemonSetRules {
+func visitSelfSelectors(template map[string]any, rules rewriteRules, visit func(selector map[string]any)) {
+	if rules == flaggerDaemonSetRules {
 		return
 	}
 	at := func(holder map[string]any) {
@@ -106,32 +106,32 @@ func visitSelfSelectors(template map[string]any, by rewriteRules, visit func(sel
 	}
 	affinity, _ := spec["affinity"].(map[string]any)
 	kinds := []string{"podAntiAffinity", "podAffinity"}
-	if by == flaggerRules {
+	if rules == flaggerRules {
 		kinds = kinds[:1]
 	}
 	for _, kind := range kinds {
-		rules, _ := affinity[kind].(map[string]any)
-		for _, preferred := range jsonObjects(rules["preferredDuringSchedulingIgnoredDuringExecution"]) {
+		terms, _ := affinity[kind].(map[string]any)
+		for _, preferred := range jsonObjects(terms["preferredDuringSchedulingIgnoredDuringExecution"]) {
 			if term, ok := preferred["podAffinityTerm"].(map[string]any); ok {
 				at(term)
 			}
 		}
-		for _, term := range jsonObjects(rules["requiredDuringSchedulingIgnoredDuringExecution"]) {
+		for _, term := range jsonObjects(terms["requiredDuringSchedulingIgnoredDuringExecution"]) {
 			at(term)
 		}
 	}
 }
 
-// rewriteSelector changes a label selector for the target into one for the primary: if a value is the target's name under one
-// of the candidate labels, and (by our rules) if label and value are those of the selector.
-func (p selectorPair) rewriteSelector(selector map[string]any, by rewriteRules) {
-	means := func(key, value string) bool {
+// rewriteSelector changes a label selector for the target into one for the primary. It rewrites the target's name as the value of
+// a candidate label and, by Serin's rules, the value of the selector label.
+func (p selectorPair) rewriteSelector(selector map[string]any, rules rewriteRules) {
+	matchesTarget := func(key, value string) bool {
 		return value == p.target && slices.Contains(p.candidateLabels, key) ||
-			by == serinRules && key == p.label && value == p.value
+			rules == serinRules && key == p.label && value == p.value
 	}
 	if labels, ok := selector["matchLabels"].(map[string]any); ok {
 		for key, item := range labels {
-			if value, _ := item.(string); means(key, value) {
+			if value, _ := item.(string); matchesTarget(key, value) {
 				labels[key] = value + primarySuffix
 			}
 		}
@@ -140,7 +140,7 @@ func (p selectorPair) rewriteSelector(selector map[string]any, by rewriteRules) 
 		key, _ := expression["key"].(string)
 		items, _ := expression["values"].([]any)
 		for i, item := range items {
-			if value, _ := item.(string); means(key, value) {
+			if value, _ := item.(string); matchesTarget(key, value) {
 				items[i] = value + primarySuffix
 				break // only the first one; the others are for other workloads
 			}
@@ -149,13 +149,13 @@ func (p selectorPair) rewriteSelector(selector map[string]any, by rewriteRules) 
 }
 
 // newPrimary returns the primary of a target to create, with the given pod template and its source.
-func (d templateWorkload) newPrimary(c *flaggerv1.Canary, target *unstructured.Unstructured, p selectorPair, template map[string]any, of TemplateSource) *unstructured.Unstructured {
+func (d templateWorkload) newPrimary(c *flaggerv1.Canary, target *unstructured.Unstructured, p selectorPair, template map[string]any, source TemplateSource) *unstructured.Unstructured {
 	primary := newObject(d.kind(), c.Namespace, p.primaryName())
 	primary.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
 	labels := d.Options.copiedLabels(target.GetLabels())
 	labels[p.label] = p.primaryValue()
 	primary.SetLabels(labels)
-	primary.SetAnnotations(nilIfEmpty(templateSourceAnnotations(copiedAnnotations(target.GetAnnotations()), of)))
+	primary.SetAnnotations(nilIfEmpty(withTemplateSource(copiedAnnotations(target.GetAnnotations()), source)))
 	spec := map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{p.label: p.primaryValue()}},
 		"template": template,
@@ -165,14 +165,17 @@ func (d templateWorkload) newPrimary(c *flaggerv1.Canary, target *unstructured.U
 	return d.templateKind.withReplicas(primary, max(1, d.templateKind.desiredReplicas(target)))
 }
 
-// promotedPrimary returns a primary with the template of its target. Its selector, name and owner are unchanged. With
-// an autoscaler, the number of pods is unchanged too; and a target without pods does not determine how many are needed.
-func (d templateWorkload) promotedPrimary(c *flaggerv1.Canary, primary, target *unstructured.Unstructured, p selectorPair, template map[string]any, of TemplateSource) *unstructured.Unstructured {
+// promotedPrimary returns a primary with the template of its target. Its selector, name and owner are unchanged. The number of
+// pods is copied from the target, unless the Canary has an autoscaler or the target has no pods.
+func (d templateWorkload) promotedPrimary(
+	c *flaggerv1.Canary, primary, target *unstructured.Unstructured, p selectorPair, template map[string]any, source TemplateSource,
+) *unstructured.Unstructured {
 	promoted, spec := shallowCopy(primary)
 	labels := d.Options.copiedLabels(target.GetLabels())
 	labels[p.label] = p.primaryValue()
 	promoted.SetLabels(mergedMetadata(primary.GetLabels(), labels))
-	promoted.SetAnnotations(nilIfEmpty(templateSourceAnnotations(mergedMetadata(primary.GetAnnotations(), copiedAnnotations(target.GetAnnotations())), of)))
+	annotations := mergedMetadata(primary.GetAnnotations(), copiedAnnotations(target.GetAnnotations()))
+	promoted.SetAnnotations(nilIfEmpty(withTemplateSource(annotations, source)))
 	for _, field := range d.templateKind.kindNames().copiedFields {
 		delete(spec, field)
 	}

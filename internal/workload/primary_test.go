@@ -13,11 +13,11 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-func parsed(t *testing.T, text string) *unstructured.Unstructured {
+func parseObject(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	var object map[string]any
 	must(t, yaml.Unmarshal([]byte(text), &object))
-	object, _ = ints(object).(map[string]any)
+	object, _ = withIntegers(object).(map[string]any)
 	obj := &unstructured.Unstructured{Object: object}
 	obj.SetNamespace(namespace)
 	return obj
@@ -33,16 +33,16 @@ func canaryOf(target string) *flaggerv1.Canary {
 	}
 }
 
-// Each file of testdata/primary: a target in, its primary out.
+// Each file of testdata/primary contains targets and their primaries.
 //
-//	create [prefixes=(a,b)] [labels=(x,y)] [tracked=(configmap/a)]   the primary as it is made
-//	promote …                                                        the same, given to the primary that was made last
-//	peer …                                                           the template by Flagger's rules
+//	create [prefixes=(a,b)] [labels=(x,y)] [tracked=(configmap/a)]   the created primary
+//	promote …                                                        the primary that was last created, after a promotion
+//	flagger …                                                         the template by Flagger's rules
 func TestPrimaries(t *testing.T) {
 	datadriven.Walk(t, "testdata/primary", func(t *testing.T, path string) {
 		var last *unstructured.Unstructured
 		datadriven.RunTest(t, path, func(t *testing.T, data *datadriven.TestData) string {
-			target := parsed(t, data.Input)
+			target := parseObject(t, data.Input)
 			before := target.DeepCopy()
 			options := Options{ConfigTracking: true}
 			tracked := map[string]bool{}
@@ -78,7 +78,7 @@ func TestPrimaries(t *testing.T) {
 			case "promote":
 				last = d.promotedPrimary(c, last, target, p, primaryTemplate(d.templateKind.template(target), p, tracked, "id-2", serinRules), TemplateSource{})
 				out = last.Object
-			case "peer":
+			case "flagger":
 				out = primaryTemplate(d.templateKind.template(target), p, tracked, "id-1", d.templateKind.kindNames().flaggerRules)
 			default:
 				t.Fatalf("unknown command %s", data.Cmd)
@@ -93,8 +93,8 @@ func TestPrimaries(t *testing.T) {
 	})
 }
 
-func TestSourcesAreNamedOnceInOrder(t *testing.T) {
-	target := parsed(t, `
+func TestConfigRefsAreListedOnceInOrder(t *testing.T) {
+	target := parseObject(t, `
 spec:
   template:
     spec:
@@ -123,13 +123,13 @@ spec:
 		t.Error(diff)
 	}
 	if got := ListConfigRefs(nil); len(got) != 0 {
-		t.Errorf("a template that is not there has sources %v", got)
+		t.Errorf("a nil template has references %v", got)
 	}
 }
 
 func TestPromotionKeepsReplicas(t *testing.T) {
-	target := parsed(t, `{metadata: {name: cart}, spec: {replicas: 0, selector: {matchLabels: {app: cart}}, template: {}}}`)
-	primary := parsed(t, `{metadata: {name: cart-primary}, spec: {replicas: 5, template: {}}}`)
+	target := parseObject(t, `{metadata: {name: cart}, spec: {replicas: 0, selector: {matchLabels: {app: cart}}, template: {}}}`)
+	primary := parseObject(t, `{metadata: {name: cart-primary}, spec: {replicas: 5, template: {}}}`)
 	p, _ := findSelectorPair(target, "deployment", Options{}.selectorLabels())
 	for _, test := range []struct {
 		name     string
@@ -137,9 +137,9 @@ func TestPromotionKeepsReplicas(t *testing.T) {
 		scaler   bool
 		want     int64
 	}{
-		{"a target without pods says nothing", 0, false, 5},
-		{"the target's are copied", 3, false, 3},
-		{"an autoscaler owns them", 3, true, 5},
+		{"a target without pods", 0, false, 5},
+		{"a target with pods", 3, false, 3},
+		{"a target with an autoscaler", 3, true, 5},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := canaryOf("cart")
@@ -156,12 +156,12 @@ func TestPromotionKeepsReplicas(t *testing.T) {
 }
 
 func TestSelectorLabel(t *testing.T) {
-	target := parsed(t, `{metadata: {name: cart}, spec: {selector: {matchLabels: {tier: web, name: basket, app.kubernetes.io/name: k}}}}`)
+	target := parseObject(t, `{metadata: {name: cart}, spec: {selector: {matchLabels: {tier: web, name: basket, app.kubernetes.io/name: k}}}}`)
 	p, problem := findSelectorPair(target, "deployment", Options{}.selectorLabels())
 	if p.label != "name" || p.value != "basket" || problem != "" {
 		t.Errorf("got %+v, %q", p, problem)
 	}
-	_, problem = findSelectorPair(parsed(t, `{metadata: {name: cart}, spec: {selector: {matchLabels: {tier: web}}}}`), "deployment", Options{}.selectorLabels())
+	_, problem = findSelectorPair(parseObject(t, `{metadata: {name: cart}, spec: {selector: {matchLabels: {tier: web}}}}`), "deployment", Options{}.selectorLabels())
 	if want := "getSelectorLabel failed: deployment cart.shop spec.selector.matchLabels must contain one of [app name app.kubernetes.io/name]"; problem != want {
 		t.Errorf("got  %s\nwant %s", problem, want)
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
-// EnsurePrimary creates the primary from the target's template, after the copies of configuration, if there is no
-// primary and the target has that revision; empty is any revision, and another one is ErrChanged. With follow, which is
-// for the time before the primary first serves, an existing primary is updated to the target's template. id becomes the
-// flagger-id of a template that is written.
+// EnsurePrimary creates the copies of configuration and then the primary from the target's template, if there is no primary. If the
+// target has another revision than the given one, it returns ErrChanged; an empty revision matches any. With follow, for the
+// time before the primary first serves, it updates an existing primary to the target's template. id becomes the flagger-id of
+// a template that is written.
 func (d templateWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	seen, err := d.readWorkloads(ctx, c)
 	if err != nil {
@@ -51,7 +51,7 @@ func (d templateWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary
 	if err != nil {
 		return err
 	}
-	if follows, err := d.primaryMatchesTarget(ctx, c, seen, known); follows || err != nil {
+	if matches, err := d.primaryMatchesTarget(ctx, c, seen, known); matches || err != nil {
 		return err
 	}
 	if err := d.verifyCanaryUnchanged(ctx, c); err != nil {
@@ -68,7 +68,7 @@ func (d templateWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary
 	return d.writeTemplate(ctx, c, seen, template, known.templateSource())
 }
 
-// primaryMatchesTarget reports whether a primary has everything that is copied from its target.
+// primaryMatchesTarget reports whether all fields that are copied from the target are up to date in the primary.
 func (d templateWorkload) primaryMatchesTarget(ctx context.Context, c *flaggerv1.Canary, seen workloadView, known derivedState) (bool, error) {
 	for _, source := range seen.configs {
 		if same, err := d.isCopyUpToDate(ctx, c, source, ConfigRef{Kind: source.Kind, Name: source.Name + primarySuffix}); !same || err != nil {
@@ -95,7 +95,7 @@ func (d templateWorkload) CopyTemplate(ctx context.Context, c *flaggerv1.Canary,
 		return newUnusableError(seen.problem)
 	}
 	if seen.primary == nil {
-		return fmt.Errorf("%s %s.%s is not there to be promoted", d.displayName(), seen.selectorPair.primaryName(), c.Namespace)
+		return fmt.Errorf("%s %s.%s does not exist and cannot be promoted", d.displayName(), seen.selectorPair.primaryName(), c.Namespace)
 	}
 	if !controlledBy(seen.primary, c) {
 		return newNotOwnedError(c, d.kind().Kind, seen.primary)
@@ -111,8 +111,8 @@ func (d templateWorkload) CopyTemplate(ctx context.Context, c *flaggerv1.Canary,
 	return d.writeTemplate(ctx, c, seen, template, now.templateSource())
 }
 
-// verifyRevision verifies the revision of the target and returns what is derived from it; ErrChanged for another revision. Empty
-// is any revision.
+// verifyRevision returns the state that is derived from the target, or ErrChanged if the target has another revision than the given
+// one. An empty revision matches any.
 func (d templateWorkload) verifyRevision(c *flaggerv1.Canary, seen workloadView, revision string) (derivedState, error) {
 	now, err := d.deriveState(c, seen)
 	if err == nil && revision != "" && now.revision != revision {
@@ -122,8 +122,8 @@ func (d templateWorkload) verifyRevision(c *flaggerv1.Canary, seen workloadView,
 }
 
 // writeTemplate writes a template to the primary, together with the other fields that are copied from the target.
-func (d templateWorkload) writeTemplate(ctx context.Context, c *flaggerv1.Canary, seen workloadView, template map[string]any, of TemplateSource) error {
-	promoted := d.promotedPrimary(c, seen.primary, seen.target, seen.selectorPair, template, of)
+func (d templateWorkload) writeTemplate(ctx context.Context, c *flaggerv1.Canary, seen workloadView, template map[string]any, source TemplateSource) error {
+	promoted := d.promotedPrimary(c, seen.primary, seen.target, seen.selectorPair, template, source)
 	if err := d.updateObject(ctx, seen.primary, promoted); err != nil {
 		return fmt.Errorf("updating %s %s.%s template spec failed: %w", d.displayName(), seen.selectorPair.primaryName(), c.Namespace, err)
 	}
@@ -169,7 +169,7 @@ func (d templateWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Cana
 		return err
 	}
 	if primary == nil {
-		return newRefusedError(ErrHistoryGone, "%s %s%s.%s is gone, and with it the template to go back to", d.displayName(), c.Spec.TargetRef.Name, primarySuffix, c.Namespace)
+		return newRefusedError(ErrHistoryGone, "%s %s%s.%s was deleted, and its previous template is unknown", d.displayName(), c.Spec.TargetRef.Name, primarySuffix, c.Namespace)
 	}
 	if !controlledBy(primary, c) {
 		return newNotOwnedError(c, d.kind().Kind, primary)
@@ -198,15 +198,15 @@ func (d templateWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Cana
 	}
 	restored, spec := shallowCopy(primary)
 	spec["template"] = template
-	restored.SetAnnotations(nilIfEmpty(templateSourceAnnotations(primary.GetAnnotations(), history[0].source)))
+	restored.SetAnnotations(nilIfEmpty(withTemplateSource(primary.GetAnnotations(), history[0].source)))
 	if err := d.updateObject(ctx, primary, restored); err != nil {
 		return fmt.Errorf("updating %s %s.%s template spec failed: %w", d.displayName(), primary.GetName(), c.Namespace, err)
 	}
 	return nil
 }
 
-// RestoreConfigs restores the content of the primary's configuration before a CopyTemplate with that ID which did not
-// change the template, because the request was denied or the process ended in between. It is idempotent.
+// RestoreConfigs restores the content that the primary's configuration had before a CopyTemplate with the given ID. That
+// CopyTemplate did not change the template, because the request was denied or the process ended in between. It is idempotent.
 func (d templateWorkload) RestoreConfigs(ctx context.Context, c *flaggerv1.Canary, id string) error {
 	_, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil || primary == nil || !controlledBy(primary, c) || promotionID(podTemplate(primary)) == id {
@@ -221,7 +221,7 @@ func (d templateWorkload) RestoreConfigs(ctx context.Context, c *flaggerv1.Canar
 // RecreatePrimary creates a primary that was deleted during a release: with the template from its history, and never
 // with that of the target, which is not analyzed yet. Its configuration is restored to its content before a
 // CopyTemplate with the ID undone. ErrHistoryGone: the history does not contain the template.
-func (d templateWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of TemplateSource, undone, id string) error {
+func (d templateWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, source TemplateSource, undone, id string) error {
 	seen, err := d.readWorkloads(ctx, c)
 	if err != nil {
 		return err
@@ -240,10 +240,10 @@ func (d templateWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Cana
 	if err != nil {
 		return err
 	}
-	past, found := newestMatchingEntry(history, of)
+	past, found := newestMatchingEntry(history, source)
 	if !found {
-		return newRefusedError(ErrHistoryGone, "%s %s.%s was deleted in the middle of a release, and no %s of what it ran is left: "+
-			"deploy the promoted version to %s, then it is made again",
+		return newRefusedError(ErrHistoryGone, "%s %s.%s was deleted during a release, and no %s with its template remains: "+
+			"deploy the promoted version to %s, and Serin recreates the primary",
 			d.displayName(), seen.selectorPair.primaryName(), c.Namespace, d.templateKind.kindNames().history.Kind, seen.selectorPair.target)
 	}
 	template := restoredTemplate(past.template, id)

@@ -4,15 +4,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Readiness is whether all pods of a workload have its newest template, and enough of them are available.
+// Readiness is the readiness of the pods of a workload.
 type Readiness struct {
-	// Ready is true when both apply.
+	// Ready is true if all pods have the newest template and enough of them are available.
 	Ready bool
-	// RequiredAvailable is the required number of available pods; set when Ready is true.
+	// RequiredAvailable is the required number of available pods; it is set if Ready is true.
 	RequiredAvailable int32
-	// DeadlineExceeded is true when the progress deadline of Kubernetes is exceeded. A release has its own deadline elsewhere.
+	// DeadlineExceeded is true if the Deployment has exceeded its progress deadline. The deadline of a release is independent of it.
 	DeadlineExceeded bool
-	// Message says what is missing; empty when ready.
+	// Message describes the missing condition; empty if ready.
 	Message string
 }
 
@@ -39,7 +39,7 @@ func conditionReason(obj *unstructured.Unstructured, kind string) string {
 	return ""
 }
 
-// intOrDefault returns a whole number, or the default when there is none.
+// intOrDefault returns an integer of an object, or the default if there is none.
 func intOrDefault(obj map[string]any, absent int64, path ...string) int64 {
 	value, found, err := unstructured.NestedFieldNoCopy(obj, path...)
 	if !found || err != nil {
@@ -48,7 +48,7 @@ func intOrDefault(obj map[string]any, absent int64, path ...string) int64 {
 	switch number := value.(type) {
 	case int64:
 		return number
-	case float64: // a decoder that knows only floats
+	case float64: // from a JSON decoder without integers
 		return int64(number)
 	default:
 		return absent

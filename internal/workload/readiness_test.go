@@ -67,7 +67,7 @@ func TestDeploymentReadiness(t *testing.T) {
 	}
 }
 
-// A Deployment that was just made has no status and means one replica.
+// A new Deployment has no status, and its default is one replica.
 func TestNewDeploymentIsNotReady(t *testing.T) {
 	obj := newObject(deploymentKind, namespace, "cart")
 	obj.SetGeneration(1)
@@ -80,7 +80,7 @@ func TestNewDeploymentIsNotReady(t *testing.T) {
 	}
 }
 
-func TestShareIsNeverMoreThanAsked(t *testing.T) {
+func TestRequiredAvailableIsNeverTooHigh(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas := rapid.Int64Range(0, 5000).Draw(t, "replicas")
 		percent := rapid.IntRange(0, 100).Draw(t, "percent")

@@ -32,8 +32,8 @@ var cases = map[string]int{
 	"testdata/cases":                 1,
 }
 
-// decided are cases whose workloads are what other packages decide; this one has no say in them.
-var decided = map[string]string{
+// excludedCases are cases whose workloads depend on decisions of other packages, with the reason.
+var excludedCases = map[string]string{
 	"bad-two-canaries":                "which of two Canaries acts",
 	"bad-port-name-conflict":          "nothing is written",
 	"canary-breaks-while-promoting":   "another provider",
@@ -41,17 +41,17 @@ var decided = map[string]string{
 	"new-revision-while-promoting":    "the order of two runs",
 	"progress-deadline":               "deadlines",
 	"failed-then-fixed":               "deadlines",
-	"knative-weighted":                "own test: the recorder played Knative",
-	"knative-rollback":                "own test: the recorder played Knative",
+	"knative-weighted":                "own test: the recorder simulated Knative",
+	"knative-rollback":                "own test: the recorder simulated Knative",
 	"revert-on-deletion":              "own test: restored by serin.dev/original",
 	"revert-on-deletion-last-applied": "own test: restored by serin.dev/original",
 }
 
-// differences are what Serin does otherwise on purpose: the recorded version, changed into what is expected here.
+// differences are the deliberate differences of Serin. Each function changes a recorded version into the expected one.
 var differences = map[string]map[string]func(version map[string]any){
 	"core-service-target": {
 		"Service/cart-primary": func(version map[string]any) {
-			// W18: one rule for labels, at creation and at promotion, which takes no owner away either.
+			// W18: one rule for labels at creation and at promotion, which removes no owner.
 			mustSet(version, "cart", "metadata", "labels", "app")
 			mustSet(version, []any{map[string]any{
 				"apiVersion": "flagger.app/v1beta1", "kind": "Canary", "name": "cart", "controller": true, "blockOwnerDeletion": true,
@@ -60,7 +60,7 @@ var differences = map[string]map[string]func(version map[string]any){
 	},
 	"deployment-template": {
 		"Deployment/cart-primary": func(version map[string]any) {
-			// W18: annotations stay at promotion.
+			// W18: annotations are retained at promotion.
 			mustSet(version, "mine", "metadata", "annotations", "note")
 			// W36: podAffinity is rewritten too.
 			preferred, _, _ := unstructured.NestedSlice(version, "spec", "template", "spec", "affinity", "podAffinity",
@@ -72,8 +72,8 @@ var differences = map[string]map[string]func(version map[string]any){
 	},
 }
 
-// kept are objects that Flagger does not have: the content that a promotion replaced, until the release is over.
-var kept = regexp.MustCompile(`^(ConfigMap|Secret)/.*-primary-previous$`)
+// storedContent matches objects that Flagger does not have: the content that a promotion replaced, stored until the release ends.
+var storedContent = regexp.MustCompile(`^(ConfigMap|Secret)/.*-primary-previous$`)
 
 type recordedCase struct {
 	Provider string                       `json:"provider"`
@@ -81,7 +81,7 @@ type recordedCase struct {
 	Steps    []map[string]json.RawMessage `json:"steps"`
 }
 
-func TestWorkloadsAreWhatFlaggerMakes(t *testing.T) {
+func TestWorkloadsEqualThoseOfFlagger(t *testing.T) {
 	for root, expected := range cases {
 		files, err := filepath.Glob(filepath.Join(root, "*", "case.yaml"))
 		if err != nil {
@@ -93,7 +93,7 @@ func TestWorkloadsAreWhatFlaggerMakes(t *testing.T) {
 			var recorded recordedCase
 			readYAML(t, file, &recorded)
 			provider, _, _ := strings.Cut(recorded.Provider, ":")
-			if !slices.Contains([]string{"kubernetes", "istio", "gatewayapi"}, provider) || len(recorded.Flags) > 0 || decided[filepath.Base(dir)] != "" {
+			if !slices.Contains([]string{"kubernetes", "istio", "gatewayapi"}, provider) || len(recorded.Flags) > 0 || excludedCases[filepath.Base(dir)] != "" {
 				continue
 			}
 			inputs := documents(t, filepath.Join(dir, "input"))
@@ -112,9 +112,9 @@ func TestWorkloadsAreWhatFlaggerMakes(t *testing.T) {
 	}
 }
 
-// replay plays one case and compares.
+// replay replays one case and compares the objects with the recorded ones.
 func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string]any) {
-	w := newWorld(t)
+	w := newFakeCluster(t)
 	var canaries []string
 	for _, input := range inputs {
 		if input["kind"] == "Canary" {
@@ -130,30 +130,30 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 					t.Logf("%s: %v", name, err)
 					return
 				}
-				w.look()
+				w.recordVersions()
 			}
 		}
 	}
 	ctx := t.Context()
 	promotions, passes := 0, 0
 	services := func(apex bool) func(c *flaggerv1.Canary) error {
-		return func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).EnsureServices(ctx, c, apex) }
+		return func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).EnsureServices(ctx, c, apex) }
 	}
 	initialise := func() {
 		passes++
 		act(services(false),
 			func(c *flaggerv1.Canary) error {
-				return w.d.ForCanary(c).EnsurePrimary(ctx, c, "", fmt.Sprint("pass", passes), false)
+				return w.workload.ForCanary(c).EnsurePrimary(ctx, c, "", fmt.Sprint("pass", passes), false)
 			},
-			func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).EnsureScaler(ctx, c, false) },
+			func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).EnsureScaler(ctx, c, false) },
 			services(true))
 	}
 	initialise()
 	initialised := false
 	takeOver := func() {
 		if !initialised {
-			act(func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).PauseScaler(ctx, c) },
-				func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).DownToZero(ctx, c) })
+			act(func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).PauseScaler(ctx, c) },
+				func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).DownToZero(ctx, c) })
 			initialised = true
 		}
 	}
@@ -170,11 +170,11 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 			var object string
 			must(t, json.Unmarshal(step["delete"], &object))
 			if !w.delete(object) {
-				return // the Canary itself: the rest is garbage collection
+				return // the Canary was deleted: garbage collection deletes the remaining objects
 			}
 			initialise()
 		case step["patch"] != nil:
-			w.patch(step["patch"])
+			w.patchStep(step["patch"])
 			initialise()
 		case step["wait"] != nil:
 			var wait struct {
@@ -185,22 +185,22 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 			case "Initialized":
 				takeOver()
 			case "Progressing":
-				act(func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).UpFromZero(ctx, c) })
+				act(func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).UpFromZero(ctx, c) })
 			case "Failed":
-				act(func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).DownToZero(ctx, c) })
+				act(func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).DownToZero(ctx, c) })
 			case "Succeeded":
 				promotions++
-				act(func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).ResumeScaler(ctx, c) },
-					func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).UpFromZero(ctx, c) },
+				act(func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).ResumeScaler(ctx, c) },
+					func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).UpFromZero(ctx, c) },
 					func(c *flaggerv1.Canary) error {
-						seen, err := w.d.ForCanary(c).Observe(ctx, c)
+						seen, err := w.workload.ForCanary(c).Observe(ctx, c)
 						must(t, err)
-						return w.d.ForCanary(c).CopyTemplate(ctx, c, seen.Target.Revision, fmt.Sprint("promotion", promotions))
+						return w.workload.ForCanary(c).CopyTemplate(ctx, c, seen.Target.Revision, fmt.Sprint("promotion", promotions))
 					},
-					func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).EnsureScaler(ctx, c, true) },
-					func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).CollectConfigs(ctx, c) },
-					func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).PauseScaler(ctx, c) },
-					func(c *flaggerv1.Canary) error { return w.d.ForCanary(c).DownToZero(ctx, c) })
+					func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).EnsureScaler(ctx, c, true) },
+					func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).CollectConfigs(ctx, c) },
+					func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).PauseScaler(ctx, c) },
+					func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).DownToZero(ctx, c) })
 			}
 		}
 	}
@@ -221,34 +221,34 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 			if change[object.Object] != nil {
 				change[object.Object](version)
 			}
-			wanted[object.Object] = append(wanted[object.Object], plain(version))
+			wanted[object.Object] = append(wanted[object.Object], normalized(version))
 		}
-		wanted[object.Object] = distinct(wanted[object.Object])
+		wanted[object.Object] = withoutRepeats(wanted[object.Object])
 	}
 	for object, versions := range wanted {
 		target := (strings.HasPrefix(object, "Deployment/") || strings.HasPrefix(object, "DaemonSet/")) && !strings.HasSuffix(object, "-primary")
 		if target {
-			continue // when it is scaled is decided elsewhere; scale_test.go has the numbers
+			continue // other packages decide when it is scaled; scale_test.go tests the numbers
 		}
-		if diff := cmp.Diff(versions, distinct(w.versions[object])); diff != "" {
+		if diff := cmp.Diff(versions, withoutRepeats(w.versions[object])); diff != "" {
 			t.Errorf("%s (-recorded +here)\n%s", object, diff)
 		}
 	}
 	for object := range w.versions {
-		if wanted[object] == nil && w.written[object] && !kept.MatchString(object) {
+		if wanted[object] == nil && w.written[object] && !storedContent.MatchString(object) {
 			t.Errorf("%s was written, which Flagger does not", object)
 		}
 	}
 }
 
-// plain leaves out of a version what says nothing: empty maps and lists, defaults of the API server.
-func plain(version map[string]any) map[string]any {
-	// Which promotion a copy came with is in its template, where it has one; what that was made of, Flagger says nowhere.
+// normalized removes from a version the empty maps and lists, the defaults of the API server, and Serin's own annotations.
+func normalized(version map[string]any) map[string]any {
+	// Flagger records the promotion only in a template, and the source of a template nowhere.
 	for _, own := range []string{promotedAnnotation, previousAnnotation, templateSourceAnnotation} {
 		unstructured.RemoveNestedField(version, "metadata", "annotations", own)
 	}
 	kept, _ := prune(version).(map[string]any)
-	// Filled in by the API server, which is not here.
+	// The fake API server does not set defaults.
 	unstructured.RemoveNestedField(kept, "spec", "behavior", "scaleUp")
 	for _, field := range []string{"policies", "selectPolicy"} {
 		unstructured.RemoveNestedField(kept, "spec", "behavior", "scaleDown", field)
@@ -303,8 +303,8 @@ func prune(value any) any {
 	}
 }
 
-// distinct leaves out a version that equals the one before. Values of flagger-id are numbered, as in the recordings.
-func distinct(versions []map[string]any) []map[string]any {
+// withoutRepeats removes each version that equals the previous one. It numbers the values of flagger-id, like the recordings.
+func withoutRepeats(versions []map[string]any) []map[string]any {
 	var kept []map[string]any
 	numbers := map[string]int{}
 	for _, version := range versions {
@@ -322,7 +322,7 @@ func distinct(versions []map[string]any) []map[string]any {
 	return kept
 }
 
-func (w *world) patch(raw json.RawMessage) {
+func (w *fakeCluster) patchStep(raw json.RawMessage) {
 	w.t.Helper()
 	var patch struct {
 		Object string          `json:"object"`
@@ -330,9 +330,9 @@ func (w *world) patch(raw json.RawMessage) {
 		Body   json.RawMessage `json:"body"`
 	}
 	must(w.t, json.Unmarshal(raw, &patch))
-	object := w.named(patch.Object)
+	object := w.objectNamed(patch.Object)
 	if object == nil {
-		return // a route: not of this package
+		return // a route, which this package does not manage
 	}
 	kind := types.MergePatchType
 	switch patch.Type {
@@ -342,25 +342,25 @@ func (w *world) patch(raw json.RawMessage) {
 		kind = types.JSONPatchType
 	}
 	must(w.t, w.client.Patch(context.Background(), object, client.RawPatch(kind, patch.Body)))
-	w.look()
+	w.recordVersions()
 }
 
-func (w *world) delete(name string) bool {
+func (w *fakeCluster) delete(name string) bool {
 	w.t.Helper()
-	object := w.named(name)
+	object := w.objectNamed(name)
 	if object == nil || object.GetKind() == "Canary" {
 		return false
 	}
 	must(w.t, w.client.Delete(context.Background(), object))
-	w.look()
+	w.recordVersions()
 	return true
 }
 
-// named is an object by resource.group/name, as the steps of a case name it; nil for kinds that are not of this package.
-func (w *world) named(name string) *unstructured.Unstructured {
+// objectNamed returns an object by resource.group/name, the format in the steps of a case; nil for kinds of other packages.
+func (w *fakeCluster) objectNamed(name string) *unstructured.Unstructured {
 	resource, name, _ := strings.Cut(name, "/")
 	resource, _, _ = strings.Cut(resource, ".")
-	for _, kind := range append(worldKinds, flaggerv1.SchemeGroupVersion.WithKind("Canary")) {
+	for _, kind := range append(comparedKinds, flaggerv1.SchemeGroupVersion.WithKind("Canary")) {
 		plural := strings.ToLower(kind.Kind) + "s"
 		if kind.Kind == "Canary" {
 			plural = "canaries"

@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// revisionPrefix is the format of the hash below. A new format needs a new prefix, and the old one must remain readable:
-// the status of Canaries contains it.
+// revisionPrefix identifies the format of the hash. A new format needs a new prefix, and the old one must remain readable,
+// because the status of Canaries contains it.
 const revisionPrefix = "s1-"
 
-// workloadRevision returns the hash of what a workload runs: its pod template as the API server stores it, and the checksums
-// of its tracked configuration. It hashes canonical JSON and no Go structs, so that no version of a library or of Serin
-// changes it (adoption R1); a golden table in the tests verifies that.
+// workloadRevision returns the hash of a workload's pod template as the API server stores it, and of the checksums of its tracked
+// configuration. It hashes canonical JSON and no Go structs, so that no version of a library or of Serin changes it (adoption
+// R1); a golden table in the tests verifies that.
 func workloadRevision(template map[string]any, configs map[string]string) (string, error) {
 	if configs == nil {
 		configs = map[string]string{}
@@ -25,31 +25,31 @@ func workloadRevision(template map[string]any, configs map[string]string) (strin
 }
 
 // hashRevision returns the hash of the parts of a revision.
-func hashRevision(what map[string]any) (string, error) {
-	text, err := canonicalJSON(what)
+func hashRevision(parts map[string]any) (string, error) {
+	text, err := canonicalJSON(parts)
 	if err != nil {
-		return "", fmt.Errorf("hash what is released: %w", err)
+		return "", fmt.Errorf("hash a revision: %w", err)
 	}
 	sum := sha256.Sum256(text)
 	return revisionPrefix + hex.EncodeToString(sum[:16]), nil
 }
 
-// withoutDefaults removes what the user did not set: nulls, and the creationTimestamp of templates, which API servers up to 1.33
-// stored as null and later ones do not. An upgrade of the cluster must not be a new revision. The result shares values
+// withoutDefaults removes values that the user did not set: nulls, and the creationTimestamp of templates, which API servers up to
+// 1.33 stored as null and later ones do not. An upgrade of the cluster must not be a new revision. The result shares values
 // with the template and must not be changed.
 func withoutDefaults(template map[string]any) map[string]any {
-	kept, _ := withoutNulls(template).(map[string]any)
-	metadata, _ := kept["metadata"].(map[string]any)
-	if _, dated := metadata["creationTimestamp"]; !dated {
-		return kept
+	result, _ := withoutNulls(template).(map[string]any)
+	metadata, _ := result["metadata"].(map[string]any)
+	if _, found := metadata["creationTimestamp"]; !found {
+		return result
 	}
-	kept, metadata = maps.Clone(kept), maps.Clone(metadata)
+	result, metadata = maps.Clone(result), maps.Clone(metadata)
 	delete(metadata, "creationTimestamp")
-	kept["metadata"] = metadata
-	return kept
+	result["metadata"] = metadata
+	return result
 }
 
-// withoutNulls shares unchanged parts with the value, which nearly always has no nulls.
+// withoutNulls returns a value without nulls. It shares unchanged parts with the value, which rarely has nulls.
 func withoutNulls(value any) any {
 	if !hasNulls(value) {
 		return value
@@ -74,7 +74,7 @@ func withoutNulls(value any) any {
 	}
 }
 
-// hasNulls reports whether a field or an item is null.
+// hasNulls reports whether any field or item is null.
 func hasNulls(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:
@@ -89,7 +89,7 @@ func hasNulls(value any) bool {
 	return false
 }
 
-// canonicalJSON has sorted keys, no white space and no escapes that JSON does not ask for.
+// canonicalJSON encodes a value with sorted keys, without white space, and without escapes that JSON does not require.
 func canonicalJSON(value any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -7,16 +7,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The hashes in testdata/revision stand in the status of Canaries. A test that fails here means that an upgrade of Serin
-// would take every workload for changed: give the new form a new prefix, and never rewrite the file.
-func TestRevisionsStayWhatTheyAre(t *testing.T) {
+// The status of Canaries contains the hashes in testdata/revision. A failure here means that after an upgrade of Serin every
+// workload would count as changed: use a new prefix for the new format, and never rewrite the file.
+func TestRevisionsNeverChange(t *testing.T) {
 	datadriven.RunTest(t, "testdata/revision", func(t *testing.T, data *datadriven.TestData) string {
 		var in struct {
 			Template map[string]any    `json:"template"`
 			Configs  map[string]string `json:"configs"`
 		}
 		must(t, yaml.Unmarshal([]byte(data.Input), &in))
-		template, _ := ints(in.Template).(map[string]any)
+		template, _ := withIntegers(in.Template).(map[string]any)
 		revision, err := workloadRevision(template, in.Configs)
 		must(t, err)
 		return revision + "\n"
@@ -27,7 +27,7 @@ func TestRevisionDependsOnNothingButContent(t *testing.T) {
 	template := func(text string) map[string]any {
 		var object map[string]any
 		must(t, yaml.Unmarshal([]byte(text), &object))
-		return ints(object).(map[string]any)
+		return withIntegers(object).(map[string]any)
 	}
 	plain := template(`{metadata: {labels: {app: cart}}, spec: {containers: [{name: a, image: "a:1", resources: {}}]}}`)
 	of := func(template map[string]any, configs map[string]string) string {

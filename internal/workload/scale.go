@@ -32,16 +32,15 @@ func (d templateWorkload) UpFromZero(ctx context.Context, c *flaggerv1.Canary) e
 		if problem != "" {
 			return newUnusableError(problem)
 		}
-		of, _ := scalerOf(c)
-		replicas = intOrDefault(source.Object, 1, "spec", of.minField)
+		scaler, _ := scalerOf(c)
+		replicas = intOrDefault(source.Object, 1, "spec", scaler.minField)
 	case primary != nil:
 		replicas = d.templateKind.desiredReplicas(primary)
 	}
 	return d.scaleTo(ctx, c, target, max(1, replicas))
 }
 
-// UpToPrimary scales the target up to at least the number of pods of the primary, before it receives all of the
-// traffic.
+// UpToPrimary scales the target up to at least the number of pods of the primary, before the target receives all traffic.
 func (d templateWorkload) UpToPrimary(ctx context.Context, c *flaggerv1.Canary) error {
 	target, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil {

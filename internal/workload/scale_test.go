@@ -11,63 +11,63 @@ import (
 
 func TestScale(t *testing.T) {
 	const hpa = `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: cart}, spec: {minReplicas: 3, maxReplicas: 9, scaleTargetRef: {kind: Deployment, name: cart}}}`
-	replicas := func(w *world) int32 { return w.observe().Target.Replicas }
-	scaled := func(t *testing.T) *world {
-		w := cart(t)
-		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
-		w.edit(deploymentKind, "cart-primary", `{spec: {replicas: 4}}`)
-		must(t, w.d.DownToZero(t.Context(), w.canary("cart")))
+	replicas := func(w *fakeCluster) int32 { return w.observe().Target.Replicas }
+	targetAtZero := func(t *testing.T) *fakeCluster {
+		w := newCartCluster(t)
+		must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
+		w.patchYAML(deploymentKind, "cart-primary", `{spec: {replicas: 4}}`)
+		must(t, w.workload.DownToZero(t.Context(), w.canary("cart")))
 		if got := replicas(w); got != 0 {
 			t.Fatalf("got %d, want 0", got)
 		}
-		w.quiet("at zero", func() { must(t, w.d.DownToZero(t.Context(), w.canary("cart"))) })
+		w.expectNoRequests("at zero", func() { must(t, w.workload.DownToZero(t.Context(), w.canary("cart"))) })
 		return w
 	}
 	t.Run("to the primary's", func(t *testing.T) {
-		w := scaled(t)
-		must(t, w.d.UpFromZero(t.Context(), w.canary("cart")))
+		w := targetAtZero(t)
+		must(t, w.workload.UpFromZero(t.Context(), w.canary("cart")))
 		if got := replicas(w); got != 4 {
 			t.Errorf("got %d, want 4", got)
 		}
-		w.edit(deploymentKind, "cart", `{spec: {replicas: 1}}`)
-		w.quiet("somebody scales", func() { must(t, w.d.UpFromZero(t.Context(), w.canary("cart"))) })
-		must(t, w.d.UpToPrimary(t.Context(), w.canary("cart")))
+		w.patchYAML(deploymentKind, "cart", `{spec: {replicas: 1}}`)
+		w.expectNoRequests("somebody scales", func() { must(t, w.workload.UpFromZero(t.Context(), w.canary("cart"))) })
+		must(t, w.workload.UpToPrimary(t.Context(), w.canary("cart")))
 		if got := replicas(w); got != 4 {
 			t.Errorf("up to the primary: got %d, want 4", got)
 		}
-		w.edit(deploymentKind, "cart", `{spec: {replicas: 7}}`)
-		w.quiet("more than the primary", func() { must(t, w.d.UpToPrimary(t.Context(), w.canary("cart"))) })
+		w.patchYAML(deploymentKind, "cart", `{spec: {replicas: 7}}`)
+		w.expectNoRequests("more than the primary", func() { must(t, w.workload.UpToPrimary(t.Context(), w.canary("cart"))) })
 	})
 	t.Run("the primary to the target's", func(t *testing.T) {
-		w := cart(t)
-		must(t, w.d.PrimaryUpFromZero(t.Context(), w.canary("cart"))) // there is none
-		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
-		w.edit(deploymentKind, "cart", `{spec: {replicas: 3}}`)
-		w.edit(deploymentKind, "cart-primary", `{spec: {replicas: 0}}`)
-		must(t, w.d.PrimaryUpFromZero(t.Context(), w.canary("cart")))
+		w := newCartCluster(t)
+		must(t, w.workload.PrimaryUpFromZero(t.Context(), w.canary("cart"))) // there is none
+		must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
+		w.patchYAML(deploymentKind, "cart", `{spec: {replicas: 3}}`)
+		w.patchYAML(deploymentKind, "cart-primary", `{spec: {replicas: 0}}`)
+		must(t, w.workload.PrimaryUpFromZero(t.Context(), w.canary("cart")))
 		if got := w.observe().Primary.Replicas; got != 3 {
 			t.Errorf("got %d, want 3", got)
 		}
-		w.edit(deploymentKind, "cart-primary", `{spec: {replicas: 1}}`)
-		w.quiet("one that has pods", func() { must(t, w.d.PrimaryUpFromZero(t.Context(), w.canary("cart"))) })
+		w.patchYAML(deploymentKind, "cart-primary", `{spec: {replicas: 1}}`)
+		w.expectNoRequests("one that has pods", func() { must(t, w.workload.PrimaryUpFromZero(t.Context(), w.canary("cart"))) })
 	})
 	t.Run("to the least of the autoscaler", func(t *testing.T) {
-		w := scaled(t)
-		w.edit(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: autoscaling/v2beta2, kind: HorizontalPodAutoscaler, name: cart}}}`)
+		w := targetAtZero(t)
+		w.patchYAML(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: autoscaling/v2beta2, kind: HorizontalPodAutoscaler, name: cart}}}`)
 		want := `HorizontalPodAutoscaler cart.shop get query error: horizontalpodautoscalers.autoscaling "cart" not found`
-		if err := w.d.UpFromZero(t.Context(), w.canary("cart")); err == nil || err.Error() != want {
+		if err := w.workload.UpFromZero(t.Context(), w.canary("cart")); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		w.applyYAML(hpa)
-		must(t, w.d.UpFromZero(t.Context(), w.canary("cart")))
+		must(t, w.workload.UpFromZero(t.Context(), w.canary("cart")))
 		if got := replicas(w); got != 3 {
 			t.Errorf("got %d, want 3", got)
 		}
 	})
 	t.Run("without a primary", func(t *testing.T) {
-		w := scaled(t)
+		w := targetAtZero(t)
 		must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
-		must(t, w.d.UpToPrimary(t.Context(), w.canary("cart")))
+		must(t, w.workload.UpToPrimary(t.Context(), w.canary("cart")))
 		if got := replicas(w); got != 1 {
 			t.Errorf("got %d, want 1", got)
 		}
@@ -75,16 +75,16 @@ func TestScale(t *testing.T) {
 }
 
 func TestScaler(t *testing.T) {
-	w := cart(t)
+	w := newCartCluster(t)
 	c := func() *flaggerv1.Canary { return w.canary("cart") }
-	must(t, w.d.EnsureScaler(t.Context(), c(), true)) // none is named
-	w.edit(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, name: web, primaryScalerReplicas: {minReplicas: 4}}}}`)
+	must(t, w.workload.EnsureScaler(t.Context(), c(), true)) // without an autoscalerRef
+	w.patchYAML(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, name: web, primaryScalerReplicas: {minReplicas: 4}}}}`)
 	want := `HorizontalPodAutoscaler web.shop get query error: horizontalpodautoscalers.autoscaling "web" not found`
 	if got := w.observe().ScalerProblem; got != want {
 		t.Errorf("got %q", got)
 	}
 	w.applyYAML(`{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web, labels: {team: shop, kustomize.toolkit.fluxcd.io/name: a}, annotations: {note: mine}}, spec: {minReplicas: 2, maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}}}`)
-	must(t, w.d.EnsureScaler(t.Context(), c(), false))
+	must(t, w.workload.EnsureScaler(t.Context(), c(), false))
 	copied := w.object(horizontalPodAutoscaler.kind, "web-primary")
 	if diff := cmp.Diff(map[string]any{
 		"minReplicas": int64(4), "maxReplicas": int64(9),
@@ -95,21 +95,21 @@ func TestScaler(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"team": "shop"}, copied.GetLabels()); diff != "" || copied.GetAnnotations() != nil {
 		t.Errorf("%s, annotations %v", diff, copied.GetAnnotations())
 	}
-	// Labels and annotations that somebody gives the copy or the source are no reason to write for ever (W68).
-	w.edit(horizontalPodAutoscaler.kind, "web-primary", `{metadata: {annotations: {theirs: x}}}`)
-	w.quiet("equal", func() { must(t, w.d.EnsureScaler(t.Context(), c(), true)) })
-	w.edit(horizontalPodAutoscaler.kind, "web", `{spec: {maxReplicas: 20}, metadata: {labels: {team: other}}}`)
-	w.quiet("not asked for an update", func() { must(t, w.d.EnsureScaler(t.Context(), c(), false)) })
-	must(t, w.d.EnsureScaler(t.Context(), c(), true))
+	// Labels and annotations that users add to the copy or the source must not cause writes indefinitely (W68).
+	w.patchYAML(horizontalPodAutoscaler.kind, "web-primary", `{metadata: {annotations: {theirs: x}}}`)
+	w.expectNoRequests("equal", func() { must(t, w.workload.EnsureScaler(t.Context(), c(), true)) })
+	w.patchYAML(horizontalPodAutoscaler.kind, "web", `{spec: {maxReplicas: 20}, metadata: {labels: {team: other}}}`)
+	w.expectNoRequests("not asked for an update", func() { must(t, w.workload.EnsureScaler(t.Context(), c(), false)) })
+	must(t, w.workload.EnsureScaler(t.Context(), c(), true))
 	if got := intOrDefault(w.object(horizontalPodAutoscaler.kind, "web-primary").Object, 0, "spec", "maxReplicas"); got != 20 {
 		t.Errorf("got %d, want 20", got)
 	}
-	w.quiet("equal again", func() { must(t, w.d.EnsureScaler(t.Context(), c(), true)) })
+	w.expectNoRequests("equal again", func() { must(t, w.workload.EnsureScaler(t.Context(), c(), true)) })
 
-	w.edit(horizontalPodAutoscaler.kind, "web-primary", `{metadata: {ownerReferences: null}, spec: {scaleTargetRef: {name: other}}}`)
-	refused(t, w.d.EnsureScaler(t.Context(), c(), true), ErrNotOwned, "HorizontalPodAutoscaler web-primary.shop was not made for Canary cart")
+	w.patchYAML(horizontalPodAutoscaler.kind, "web-primary", `{metadata: {ownerReferences: null}, spec: {scaleTargetRef: {name: other}}}`)
+	expectRefused(t, w.workload.EnsureScaler(t.Context(), c(), true), ErrNotOwned, "HorizontalPodAutoscaler web-primary.shop was not created for Canary cart")
 
-	w.edit(canaryGVK, "cart", `{spec: {autoscalerRef: {kind: VerticalPodAutoscaler}}}`)
+	w.patchYAML(canaryGVK, "cart", `{spec: {autoscalerRef: {kind: VerticalPodAutoscaler}}}`)
 	if got := w.observe().ScalerProblem; !strings.Contains(got, "copies only HorizontalPodAutoscalers and ScaledObjects") {
 		t.Errorf("got %q", got)
 	}

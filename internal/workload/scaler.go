@@ -16,15 +16,14 @@ import (
 	"github.com/serin-dev/serin/internal/toolkeys"
 )
 
-// scalerKind is what differs between the kinds of autoscaler.
+// scalerKind contains the differences between the kinds of autoscaler.
 type scalerKind struct {
 	kind schema.GroupVersionKind
-	// plural is the resource. sought and written are the words for one in messages, when it is read and when it is
-	// written.
+	// plural is the name of the resource. readName and writeName are the kind in messages about reads and writes.
 	plural, readName, writeName string
-	// minField and most are the fields for minimum and maximum.
+	// minField and maxField are the fields for minimum and maximum.
 	minField, maxField string
-	// copiesAnnotations: annotations are settings, and are copied to the primary's with the labels.
+	// copiesAnnotations is true if annotations are settings, which are copied to the primary's autoscaler with the labels.
 	copiesAnnotations bool
 }
 
@@ -42,7 +41,7 @@ var (
 	}
 )
 
-// scalerOf returns the kind of a Canary's autoscaler; false when there is none, or the kind is unknown.
+// scalerOf returns the kind of a Canary's autoscaler; false if there is none, or the kind is unknown.
 func scalerOf(c *flaggerv1.Canary) (scalerKind, bool) {
 	if c.Spec.AutoscalerRef == nil {
 		return scalerKind{}, false
@@ -55,8 +54,8 @@ func scalerOf(c *flaggerv1.Canary) (scalerKind, bool) {
 	return scalerKind{}, false
 }
 
-// EnsureScaler creates the primary's autoscaler, a copy of the target's, if there is none; with update it updates an
-// existing one. Without an autoscaler it does nothing.
+// EnsureScaler creates the primary's autoscaler, a copy of the target's, if there is none; with update it updates an existing
+// one. For a Canary without an autoscaler it does nothing.
 func (d templateWorkload) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, update bool) error {
 	if c.Spec.AutoscalerRef == nil {
 		return nil
@@ -68,31 +67,31 @@ func (d templateWorkload) EnsureScaler(ctx context.Context, c *flaggerv1.Canary,
 	if problem != "" {
 		return newUnusableError(problem)
 	}
-	of, _ := scalerOf(c)
+	scaler, _ := scalerOf(c)
 	name := source.GetName() + primarySuffix
-	existing, err := d.readCached(ctx, c, of.kind, name)
+	existing, err := d.readCached(ctx, c, scaler.kind, name)
 	if err != nil {
 		return err
 	}
 	if existing == nil {
-		existing, err = d.createObject(ctx, c, of.newPrimaryScaler(c, source))
+		existing, err = d.createObject(ctx, c, scaler.newPrimaryScaler(c, source))
 		if err != nil {
-			return fmt.Errorf("creating %s %s.%s failed: %w", of.writeName, name, c.Namespace, err)
+			return fmt.Errorf("creating %s %s.%s failed: %w", scaler.writeName, name, c.Namespace, err)
 		}
 		if existing == nil {
 			return nil
 		}
 	}
 	if !controlledBy(existing, c) && !isOrphanedScaler(c, existing) {
-		return newNotOwnedError(c, of.kind.Kind, existing)
+		return newNotOwnedError(c, scaler.kind.Kind, existing)
 	}
 	wanted := existing.DeepCopy()
 	wanted.SetOwnerReferences(withOwner(c, existing.GetOwnerReferences()))
 	if update {
-		wanted = of.withSourceSpec(c, wanted, source)
+		wanted = scaler.withSourceSpec(c, wanted, source)
 	}
 	if err := d.updateObject(ctx, existing, wanted); err != nil {
-		return fmt.Errorf("updating %s %s.%s failed: %w", of.writeName, name, c.Namespace, err)
+		return fmt.Errorf("updating %s %s.%s failed: %w", scaler.writeName, name, c.Namespace, err)
 	}
 	return nil
 }
@@ -101,24 +100,24 @@ func (d templateWorkload) EnsureScaler(ctx context.Context, c *flaggerv1.Canary,
 // whatever version the reference has. problem is a message for the user.
 func (d templateWorkload) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (source *unstructured.Unstructured, problem string, err error) {
 	ref := c.Spec.AutoscalerRef
-	of, known := scalerOf(c)
+	scaler, known := scalerOf(c)
 	if !known {
-		return nil, fmt.Sprintf("spec.autoscalerRef names %s %s.%s, and Serin copies only HorizontalPodAutoscalers and ScaledObjects: "+
-			"name one of those, or remove spec.autoscalerRef", ref.Kind, ref.Name, c.Namespace), nil
+		return nil, fmt.Sprintf("spec.autoscalerRef refers to %s %s.%s, but Serin copies only HorizontalPodAutoscalers and ScaledObjects: "+
+			"refer to one of those, or remove spec.autoscalerRef", ref.Kind, ref.Name, c.Namespace), nil
 	}
-	source, err = d.readCached(ctx, c, of.kind, ref.Name)
+	source, err = d.readCached(ctx, c, scaler.kind, ref.Name)
 	switch {
 	case err != nil:
 		return nil, "", err
 	case source == nil:
-		return nil, fmt.Sprintf("%s %s.%s get query error: %v", of.readName, ref.Name, c.Namespace,
-			apierrors.NewNotFound(schema.GroupResource{Group: of.kind.Group, Resource: of.plural}, ref.Name)), nil
+		return nil, fmt.Sprintf("%s %s.%s get query error: %v", scaler.readName, ref.Name, c.Namespace,
+			apierrors.NewNotFound(schema.GroupResource{Group: scaler.kind.Group, Resource: scaler.plural}, ref.Name)), nil
 	default:
 		return source, "", nil
 	}
 }
 
-// observeScaler returns why the autoscaler cannot be used; empty when it can.
+// observeScaler sets ScalerProblem and KindNotInstalled of an observation.
 func (d templateWorkload) observeScaler(ctx context.Context, c *flaggerv1.Canary, o *Observation) error {
 	if c.Spec.AutoscalerRef == nil {
 		return nil
@@ -187,8 +186,7 @@ func copiedMetadata(live, source map[string]string) map[string]string {
 	return kept
 }
 
-// isOrphanedScaler reports whether an autoscaler without a controller scales our primary: an earlier Canary was deleted
-// without it.
+// isOrphanedScaler reports whether an autoscaler without a controller scales the primary: it remains from an earlier Canary.
 func isOrphanedScaler(c *flaggerv1.Canary, scaler *unstructured.Unstructured) bool {
 	name, _, _ := unstructured.NestedString(scaler.Object, "spec", "scaleTargetRef", "name")
 	return metav1.GetControllerOf(scaler) == nil && name == c.Spec.TargetRef.Name+primarySuffix

@@ -20,8 +20,8 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// PartialServiceError contains the settings of a Service that Kubernetes does not allow to change on an existing one. All
-// others were applied: it is a warning for the user, and does not block the release.
+// PartialServiceError lists the settings of Services that Kubernetes does not permit to change. All other settings were applied: it
+// is a warning for the user and does not block the release.
 type PartialServiceError struct {
 	// Messages contains a message for each Service.
 	Messages []string
@@ -52,11 +52,11 @@ func desiredServices(c *flaggerv1.Canary, p selectorPair, apex bool) []desiredSe
 	return services
 }
 
-// apexName returns the name that clients call.
+// apexName returns the name of the Service that clients call.
 func apexName(c *flaggerv1.Canary) string { return cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name) }
 
-// EnsureServices creates and updates the Services of canary and primary, and with apex the one that clients call. A
-// Service without a controller is taken over without setting an owner. *PartialServiceError: everything that is possible was
+// EnsureServices creates and updates the Services of canary and primary, and with apex also the one that clients call. A Service
+// without a controller is taken over without setting an owner. A *PartialServiceError means that all possible changes were
 // applied.
 func (d templateWorkload) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {
 	target, err := d.readCached(ctx, c, d.kind(), c.Spec.TargetRef.Name)
@@ -71,18 +71,18 @@ func (d templateWorkload) EnsureServices(ctx context.Context, c *flaggerv1.Canar
 		return newUnusableError(problem)
 	}
 	ports := servicePorts(c, podTemplate(target))
-	var partly []string
+	var warnings []string
 	for _, wanted := range desiredServices(c, p, apex) {
 		warning, err := d.ensureService(ctx, c, p, wanted, ports)
 		if err != nil {
 			return err
 		}
 		if warning != "" {
-			partly = append(partly, warning)
+			warnings = append(warnings, warning)
 		}
 	}
-	if len(partly) > 0 {
-		return &PartialServiceError{Messages: partly}
+	if len(warnings) > 0 {
+		return &PartialServiceError{Messages: warnings}
 	}
 	return nil
 }
@@ -133,8 +133,8 @@ func newService(c *flaggerv1.Canary, p selectorPair, wanted desiredService, port
 	return obj
 }
 
-// renderService returns the desired state of an existing Service. Of the user's own, it changes only what routes
-// traffic, together with the annotations that stop Flux from reverting it. warning is what cannot be changed.
+// renderService returns the desired state of an existing Service. In a user's own Service it changes only the fields that route
+// traffic, and adds the annotations that stop Flux from reverting them. warning describes a setting that cannot be changed.
 func renderService(c *flaggerv1.Canary, p selectorPair, wanted desiredService, ports []any, existing *unstructured.Unstructured) (desired *unstructured.Unstructured, warning string) {
 	desired, spec := shallowCopy(existing)
 	owned := controlledBy(existing, c)
@@ -153,11 +153,11 @@ func renderService(c *flaggerv1.Canary, p selectorPair, wanted desiredService, p
 	address, _ := spec["clusterIP"].(string)
 	switch headless := address == "None"; {
 	case headless && !c.Spec.Service.Headless:
-		warning = fmt.Sprintf("service %s.%s has no address of its own although spec.service.headless is not set, and Kubernetes "+
-			"does not let it get one: set spec.service.headless, or delete the Service, and it is made again with one", wanted.name, c.Namespace)
+		warning = fmt.Sprintf("service %s.%s is headless although spec.service.headless is not set, and Kubernetes does not permit to "+
+			"change that: set spec.service.headless, or delete the Service, and Serin recreates it", wanted.name, c.Namespace)
 	case !headless && address != "" && c.Spec.Service.Headless:
-		warning = fmt.Sprintf("service %s.%s has an address although spec.service.headless is set, and Kubernetes does not let "+
-			"it lose that: remove spec.service.headless, or delete the Service, and it is made again without", wanted.name, c.Namespace)
+		warning = fmt.Sprintf("service %s.%s is not headless although spec.service.headless is set, and Kubernetes does not permit to "+
+			"change that: remove spec.service.headless, or delete the Service, and Serin recreates it", wanted.name, c.Namespace)
 	}
 
 	if owned {
@@ -177,7 +177,7 @@ func renderService(c *flaggerv1.Canary, p selectorPair, wanted desiredService, p
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	if _, kept := annotations[originalAnnotation]; !kept && c.Spec.RevertOnDeletion && !isTakenOver(annotations) {
+	if _, captured := annotations[originalAnnotation]; !captured && c.Spec.RevertOnDeletion && !isTakenOver(annotations) {
 		if text := captureOriginal(existing); len(text) <= maxOriginalBytes {
 			annotations[originalAnnotation] = text
 		}
@@ -259,7 +259,7 @@ type port struct {
 	number int64
 }
 
-// discoveredPorts returns the container ports except for the main one. Sidecars of meshes are not the user's.
+// discoveredPorts returns the container ports except for the main one, without the ports of mesh sidecars.
 func discoveredPorts(s flaggerv1.CanaryService, template map[string]any) []port {
 	var found []port
 	spec, _ := template["spec"].(map[string]any)
@@ -281,7 +281,7 @@ func discoveredPorts(s flaggerv1.CanaryService, template map[string]any) []port 
 	return found
 }
 
-// portProblem returns why a Service with these ports is invalid, with the API server's message if there is one.
+// portProblem returns the reason why a Service with these ports is invalid, with the API server's message if it has one.
 func portProblem(c *flaggerv1.Canary, kind string, template map[string]any) string {
 	s := c.Spec.Service
 	invalid := func(format string, args ...any) string {
@@ -294,7 +294,7 @@ func portProblem(c *flaggerv1.Canary, kind string, template map[string]any) stri
 	}
 	if wanted, named := targetPort(s).(string); named && !hasPort(template, wanted) {
 		return fmt.Sprintf("spec.service.targetPort is %q, and no container of %s %s.%s has a port of that name: "+
-			"name the port there, or give its number in spec.service.targetPort", wanted, kind, c.Spec.TargetRef.Name, c.Namespace)
+			"set the name of the port there, or its number in spec.service.targetPort", wanted, kind, c.Spec.TargetRef.Name, c.Namespace)
 	}
 	if !s.PortDiscovery {
 		return ""
@@ -306,7 +306,7 @@ func portProblem(c *flaggerv1.Canary, kind string, template map[string]any) stri
 		}
 		if numbers[found.number] {
 			return fmt.Sprintf("spec.service.portDiscovery finds port %d in %s %s.%s, which the Services already have: "+
-				"give spec.service.port another number, or turn spec.service.portDiscovery off", found.number, kind, c.Spec.TargetRef.Name, c.Namespace)
+				"change spec.service.port, or disable spec.service.portDiscovery", found.number, kind, c.Spec.TargetRef.Name, c.Namespace)
 		}
 		names[found.name], numbers[found.number] = true, true
 	}
@@ -332,20 +332,20 @@ func samePorts(live, wanted []any) bool {
 	if len(live) != len(wanted) {
 		return false
 	}
-	rest := make([]map[string]any, 0, len(live))
+	unmatched := make([]map[string]any, 0, len(live))
 	for _, item := range jsonObjects(live) {
-		plain := maps.Clone(item)
-		delete(plain, "nodePort")
-		rest = append(rest, plain)
+		port := maps.Clone(item)
+		delete(port, "nodePort")
+		unmatched = append(unmatched, port)
 	}
 	for _, item := range jsonObjects(wanted) {
-		at := slices.IndexFunc(rest, func(other map[string]any) bool { return jsontree.Equal(item, other) })
+		at := slices.IndexFunc(unmatched, func(other map[string]any) bool { return jsontree.Equal(item, other) })
 		if at < 0 {
 			return false
 		}
-		rest = slices.Delete(rest, at, at+1)
+		unmatched = slices.Delete(unmatched, at, at+1)
 	}
-	return len(rest) == 0
+	return len(unmatched) == 0
 }
 
 // withNodePorts copies the node ports of ports with the same name.
@@ -374,19 +374,19 @@ type originalService struct {
 }
 
 func captureOriginal(existing *unstructured.Unstructured) string {
-	var kept originalService
+	var original originalService
 	for key := range fluxGuards {
 		if value, found := existing.GetAnnotations()[key]; found {
-			if kept.Metadata.Annotations == nil {
-				kept.Metadata.Annotations = map[string]string{}
+			if original.Metadata.Annotations == nil {
+				original.Metadata.Annotations = map[string]string{}
 			}
-			kept.Metadata.Annotations[key] = value
+			original.Metadata.Annotations[key] = value
 		}
 	}
-	kept.Spec.Selector, _, _ = unstructured.NestedStringMap(existing.Object, "spec", "selector")
-	kept.Spec.Ports, _, _ = unstructured.NestedSlice(existing.Object, "spec", "ports")
-	kept.Spec.TrafficDistribution, _, _ = unstructured.NestedString(existing.Object, "spec", "trafficDistribution")
-	text, err := json.Marshal(kept)
+	original.Spec.Selector, _, _ = unstructured.NestedStringMap(existing.Object, "spec", "selector")
+	original.Spec.Ports, _, _ = unstructured.NestedSlice(existing.Object, "spec", "ports")
+	original.Spec.TrafficDistribution, _, _ = unstructured.NestedString(existing.Object, "spec", "trafficDistribution")
+	text, err := json.Marshal(original)
 	if err != nil {
 		return "" // impossible: the value was decoded from JSON
 	}
@@ -417,25 +417,25 @@ func (d templateWorkload) RestoreServices(ctx context.Context, c *flaggerv1.Cana
 	return nil
 }
 
-// restoredService returns a user's Service in its original state: from Serin's annotation if there is one. For a
-// Service that Flagger took over, it uses kubectl's annotation, and for the apex the fact that it selected the target.
+// restoredService returns a user's Service in its original state, from Serin's annotation if there is one. For a Service that
+// Flagger took over, it uses kubectl's annotation, or for the apex the fact that it selected the target.
 func restoredService(existing *unstructured.Unstructured, apex bool) (*unstructured.Unstructured, error) {
 	restored := existing.DeepCopy()
 	annotations := restored.GetAnnotations()
 	if text, found := annotations[originalAnnotation]; found {
-		var kept struct {
+		var original struct {
 			Metadata struct {
 				Annotations map[string]string `json:"annotations"`
 			} `json:"metadata"`
 			Spec map[string]any `json:"spec"`
 		}
-		if err := decodeJSON(text, &kept); err != nil {
-			return nil, fmt.Errorf("annotation %s of Service %s.%s is broken (%w): restore the Service by hand and remove the annotation",
+		if err := decodeJSON(text, &original); err != nil {
+			return nil, fmt.Errorf("annotation %s of Service %s.%s is invalid (%w): restore the Service manually and remove the annotation",
 				originalAnnotation, existing.GetName(), existing.GetNamespace(), err)
 		}
 		for _, field := range []string{"selector", "ports", "trafficDistribution"} {
 			unstructured.RemoveNestedField(restored.Object, "spec", field)
-			if value, found := kept.Spec[field]; found {
+			if value, found := original.Spec[field]; found {
 				if err := unstructured.SetNestedField(restored.Object, value, "spec", field); err != nil {
 					return nil, fmt.Errorf("restore Service %s.%s: %w", existing.GetName(), existing.GetNamespace(), err)
 				}
@@ -445,7 +445,7 @@ func restoredService(existing *unstructured.Unstructured, apex bool) (*unstructu
 		for key := range fluxGuards {
 			delete(annotations, key)
 		}
-		maps.Copy(annotations, kept.Metadata.Annotations)
+		maps.Copy(annotations, original.Metadata.Annotations)
 		restored.SetAnnotations(annotations)
 		return restored, nil
 	}
@@ -463,7 +463,7 @@ func restoredService(existing *unstructured.Unstructured, apex bool) (*unstructu
 	return restored, nil
 }
 
-// decodeJSON decodes JSON with whole numbers as int64, as in unstructured objects.
+// decodeJSON decodes JSON with integers as int64, as in unstructured objects.
 func decodeJSON(text string, into any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), into)
 }

@@ -14,8 +14,8 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// testdata/services: a pod template and spec.service in, the apex Service out; with existing, that Service as it becomes.
-// An error text stands instead where the ports cannot be had, a line with "warning:" above where Kubernetes refuses.
+// testdata/services contains pod templates with spec.service, and the resulting apex Service; with existing, the updated Service.
+// For invalid ports the output is the error, and a line with "warning:" precedes it for changes that Kubernetes does not permit.
 func TestServices(t *testing.T) {
 	datadriven.Walk(t, "testdata/services", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, data *datadriven.TestData) string {
@@ -28,7 +28,7 @@ func TestServices(t *testing.T) {
 			c := canaryOf("cart")
 			c.Spec.RevertOnDeletion = data.HasArg("revert")
 			must(t, json.Unmarshal(in.Service, &c.Spec.Service))
-			template, _ := ints(in.Template).(map[string]any)
+			template, _ := withIntegers(in.Template).(map[string]any)
 			if problem := portProblem(c, "Deployment", template); problem != "" {
 				return problem + "\n"
 			}
@@ -38,15 +38,15 @@ func TestServices(t *testing.T) {
 			if in.Existing == nil {
 				return marshal(t, newService(c, p, apex, ports))
 			}
-			existing := &unstructured.Unstructured{Object: ints(in.Existing).(map[string]any)}
+			existing := &unstructured.Unstructured{Object: withIntegers(in.Existing).(map[string]any)}
 			before := existing.DeepCopy()
 			desired, warning := renderService(c, p, apex, ports, existing)
 			if diff := cmp.Diff(before, existing); diff != "" {
-				t.Errorf("the Service that was there was changed:\n%s", diff)
+				t.Errorf("the argument was changed:\n%s", diff)
 			}
 			again, _ := renderService(c, p, apex, ports, desired)
 			if diff := cmp.Diff(desired, again); diff != "" {
-				t.Errorf("rendering twice is not rendering once:\n%s", diff)
+				t.Errorf("rendering is not idempotent:\n%s", diff)
 			}
 			if warning != "" {
 				warning = "warning: " + warning + "\n"
@@ -80,11 +80,11 @@ func TestThreeServicesSelectTheirPods(t *testing.T) {
 }
 
 func TestEnsureServicesWritesNothingTwice(t *testing.T) {
-	w := newWorld(t)
+	w := newFakeCluster(t)
 	w.apply(documentsOf(t, "testdata/cases/own-config/input/1-workload.yaml")[0])
 	w.apply(documentsOf(t, "testdata/cases/own-config/input/9-canary.yaml")[0])
 	for range 3 {
-		must(t, w.d.EnsureServices(t.Context(), w.canary("till"), true))
+		must(t, w.workload.EnsureServices(t.Context(), w.canary("till"), true))
 	}
 	if diff := cmp.Diff(map[string]int{"create Service": 3}, w.requests); diff != "" {
 		t.Error(diff)
@@ -92,15 +92,15 @@ func TestEnsureServicesWritesNothingTwice(t *testing.T) {
 }
 
 func TestServiceOfAnotherControllerIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newFakeCluster(t)
 	w.apply(documentsOf(t, "testdata/cases/own-config/input/1-workload.yaml")[0])
 	w.apply(documentsOf(t, "testdata/cases/own-config/input/9-canary.yaml")[0])
 	w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: till-canary, ownerReferences: [{apiVersion: x/v1, kind: Mesh, name: m, uid: u, controller: true}]}, spec: {ports: [{port: 80}]}}`)
-	err := w.d.EnsureServices(t.Context(), w.canary("till"), false)
-	refused(t, err, ErrNotOwned, "Service till-canary.shop is controlled by Mesh m, so it is left alone: rename or delete it, or give Canary till other names")
+	err := w.workload.EnsureServices(t.Context(), w.canary("till"), false)
+	expectRefused(t, err, ErrNotOwned, "Service till-canary.shop is controlled by Mesh m, so Serin does not change it: rename or delete it, or choose other names for Canary till")
 }
 
-func refused(t *testing.T, err, kind error, text string) {
+func expectRefused(t *testing.T, err, kind error, text string) {
 	t.Helper()
 	if !isKind(err, kind) {
 		t.Fatalf("got %v, want %v", err, kind)
@@ -110,61 +110,61 @@ func refused(t *testing.T, err, kind error, text string) {
 	}
 }
 
-func TestHeadlessOfAnExistingServiceIsAWarningAndHoldsNothing(t *testing.T) {
-	w := newWorld(t)
+func TestHeadlessOfAnExistingServiceIsOnlyAWarning(t *testing.T) {
+	w := newFakeCluster(t)
 	w.apply(documentsOf(t, "testdata/cases/own-config/input/1-workload.yaml")[0])
 	w.apply(documentsOf(t, "testdata/cases/own-config/input/9-canary.yaml")[0])
 	w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: till-canary}, spec: {clusterIP: 10.0.0.1, selector: {app: x}, ports: [{port: 80}]}}`)
-	w.edit(flaggerv1.SchemeGroupVersion.WithKind("Canary"), "till", `{spec: {service: {headless: true}}}`)
-	err := w.d.EnsureServices(t.Context(), w.canary("till"), true)
-	partly, ok := err.(*PartialServiceError) //nolint:errorlint // it comes as it is
-	if !ok || len(partly.Messages) != 1 || !strings.Contains(partly.Messages[0], "service till-canary.shop has an address") {
+	w.patchYAML(flaggerv1.SchemeGroupVersion.WithKind("Canary"), "till", `{spec: {service: {headless: true}}}`)
+	err := w.workload.EnsureServices(t.Context(), w.canary("till"), true)
+	partial, ok := err.(*PartialServiceError) //nolint:errorlint // it must not be wrapped
+	if !ok || len(partial.Messages) != 1 || !strings.Contains(partial.Messages[0], "service till-canary.shop is not headless") {
 		t.Fatalf("got %v", err)
 	}
 	if w.object(serviceKind, "till") == nil {
-		t.Error("the apex Service was not made")
+		t.Error("the apex Service was not created")
 	}
 	if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till-canary").Object, "spec", "selector", "app"); got != "till" {
 		t.Errorf("the selector is still %q", got)
 	}
 }
 
-func TestServicesAreGivenBack(t *testing.T) {
+func TestServicesAreRestored(t *testing.T) {
 	const user = `{apiVersion: v1, kind: Service, metadata: {name: till, annotations: {note: mine}}, spec: {type: NodePort, selector: {app: till, tier: web}, ports: [{name: web, port: 80, targetPort: 8080, nodePort: 30080, protocol: TCP}, {name: old, port: 81, targetPort: 8081, nodePort: 30081, protocol: TCP}]}}`
-	setup := func(t *testing.T, service string, revert bool) *world {
-		w := newWorld(t)
+	setup := func(t *testing.T, service string, revert bool) *fakeCluster {
+		w := newFakeCluster(t)
 		w.apply(documentsOf(t, "testdata/cases/own-config/input/1-workload.yaml")[0])
 		w.apply(documentsOf(t, "testdata/cases/own-config/input/9-canary.yaml")[0])
 		w.applyYAML(service)
 		if revert {
-			w.edit(flaggerv1.SchemeGroupVersion.WithKind("Canary"), "till", `{spec: {revertOnDeletion: true}}`)
+			w.patchYAML(flaggerv1.SchemeGroupVersion.WithKind("Canary"), "till", `{spec: {revertOnDeletion: true}}`)
 		}
-		must(t, w.d.EnsureServices(t.Context(), w.canary("till"), true))
+		must(t, w.workload.EnsureServices(t.Context(), w.canary("till"), true))
 		if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till").Object, "spec", "selector", "app"); got != "till-primary" {
 			t.Fatalf("the Service was not taken over: it selects %q", got)
 		}
 		return w
 	}
-	t.Run("as they were, from what was kept", func(t *testing.T) {
+	t.Run("from the stored original", func(t *testing.T) {
 		w := setup(t, user, true)
-		must(t, w.d.EnsureServices(t.Context(), w.canary("till"), true)) // what was kept first stays
-		must(t, w.d.RestoreServices(t.Context(), w.canary("till")))
+		must(t, w.workload.EnsureServices(t.Context(), w.canary("till"), true)) // must not replace the stored original
+		must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
 		versions := w.versionsOf("Service/till")
 		if diff := cmp.Diff(versions[0], versions[len(versions)-1]); diff != "" {
 			t.Error(diff)
 		}
 	})
-	t.Run("by what kubectl applied", func(t *testing.T) {
+	t.Run("from kubectl's annotation", func(t *testing.T) {
 		w := setup(t, strings.Replace(user, "note: mine", `kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"selector":{"app":"till","tier":"web"}}}'`, 1), false)
-		must(t, w.d.RestoreServices(t.Context(), w.canary("till")))
+		must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
 		got, _, _ := unstructured.NestedStringMap(w.object(serviceKind, "till").Object, "spec", "selector")
 		if diff := cmp.Diff(map[string]string{"app": "till", "tier": "web"}, got); diff != "" {
 			t.Error(diff)
 		}
 	})
-	t.Run("to the target, when nothing is known", func(t *testing.T) {
+	t.Run("to the target, without a stored original", func(t *testing.T) {
 		w := setup(t, user, false)
-		must(t, w.d.RestoreServices(t.Context(), w.canary("till")))
+		must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
 		got, _, _ := unstructured.NestedStringMap(w.object(serviceKind, "till").Object, "spec", "selector")
 		if diff := cmp.Diff(map[string]string{"app": "till"}, got); diff != "" {
 			t.Error(diff)
@@ -173,7 +173,7 @@ func TestServicesAreGivenBack(t *testing.T) {
 	t.Run("not those of the Canary", func(t *testing.T) {
 		w := setup(t, user, false)
 		before := w.requests["patch Service"]
-		must(t, w.d.RestoreServices(t.Context(), w.canary("till")))
+		must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
 		if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till-primary").Object, "spec", "selector", "app"); got != "till-primary" {
 			t.Errorf("till-primary selects %q", got)
 		}
@@ -187,8 +187,8 @@ func TestNamedTargetPortMustExist(t *testing.T) {
 	c := canaryOf("cart")
 	named := intstr.FromString("web")
 	c.Spec.Service.TargetPort = &named
-	template := podTemplate(parsed(t, `{spec: {template: {spec: {containers: [{name: a, ports: [{name: http, containerPort: 1}]}]}}}}`))
-	want := `spec.service.targetPort is "web", and no container of Deployment cart.shop has a port of that name: name the port there, or give its number in spec.service.targetPort`
+	template := podTemplate(parseObject(t, `{spec: {template: {spec: {containers: [{name: a, ports: [{name: http, containerPort: 1}]}]}}}}`))
+	want := `spec.service.targetPort is "web", and no container of Deployment cart.shop has a port of that name: set the name of the port there, or its number in spec.service.targetPort`
 	if got := portProblem(c, "Deployment", template); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

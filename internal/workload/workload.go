@@ -1,12 +1,12 @@
-// Package workload applies what a release needs of its workloads: the primary copy of a target, the copies of its
-// configuration and of its autoscaler, the scale of the target, and the three Services.
+// Package workload manages the workloads of a release: the primary copy of a target, the copies of its configuration and of its
+// autoscaler, the scale of the target, and the three Services.
 //
-// It observes and it acts. An observation is a value. An action is small, level-triggered and idempotent: it compares,
-// writes the difference under the resourceVersion that it read, and writes nothing when there is none. It must not know
-// phases, weights, gates, deadlines or webhooks: its callers decide what to do, and when.
+// It observes and it acts. An observation is a value. An action is small, level-triggered and idempotent: it compares the actual
+// with the desired state and writes only the difference, under the resourceVersion that it read. It must not know phases,
+// weights, gates, deadlines or webhooks: its callers decide what to do, and when.
 //
-// Inside, most functions are pure, from objects to objects; only apply.go writes. Workloads remain unstructured,
-// because a typed round trip drops the fields that the linked library does not know.
+// Most functions are pure, from objects to objects; only apply.go writes. Workloads remain unstructured, because a typed round
+// trip drops the fields that the linked library does not know.
 package workload
 
 import (
@@ -24,26 +24,26 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// Workload is what a release needs of one kind of target. All methods act on the target of the Canary and on its dependent
-// objects. They are idempotent, and return conflicts of the API server unchanged: the caller reconciles again.
+// Workload contains the operations of a release on one kind of target. All methods act on the target of the Canary and on its
+// dependent objects. They are idempotent, and return conflicts of the API server unchanged: the caller reconciles again.
 type Workload interface {
 	// Dependencies returns the objects that this kind reads for the spec of a Canary, whether they exist or not, the target
 	// first. It sends no request.
 	Dependencies(c *flaggerv1.Canary) []Object
-	// Observe returns the observed state. Its error is transient (API server, cache); a problem that the user must fix
-	// is in the observation.
+	// Observe returns the observed state. Its error is transient (API server, cache); the observation contains problems that the
+	// user must fix.
 	Observe(ctx context.Context, c *flaggerv1.Canary, asks ...ObserveOption) (Observation, error)
-	// EnsurePrimary creates the primary from that revision of the target (empty: the current one) if there is none.
+	// EnsurePrimary creates the primary from the given revision of the target (empty means the current one) if there is none.
 	// With follow it updates an existing primary.
 	EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error
-	// RecreatePrimary restores a primary that was deleted during a release, with the template from that source, and
-	// reverts the configuration that a CopyTemplate with the ID undone changed.
-	RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of TemplateSource, undone, id string) error
+	// RecreatePrimary restores a primary that was deleted during a release, with the template from the given source. It also
+	// reverts the changes of configuration by a CopyTemplate with the ID undone.
+	RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, source TemplateSource, undone, id string) error
 	// CopyTemplate copies the analyzed revision of the target to the primary.
 	CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error
 	// RestoreTemplate reverts the last CopyTemplate.
 	RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id string) error
-	// RestoreConfigs reverts what a failed CopyTemplate with that ID changed.
+	// RestoreConfigs reverts the changes of configuration by a failed CopyTemplate with the given ID.
 	RestoreConfigs(ctx context.Context, c *flaggerv1.Canary, id string) error
 	// UpFromZero scales up a target without pods.
 	UpFromZero(ctx context.Context, c *flaggerv1.Canary) error
@@ -59,13 +59,13 @@ type Workload interface {
 	PauseScaler(ctx context.Context, c *flaggerv1.Canary) error
 	// ResumeScaler reverts PauseScaler.
 	ResumeScaler(ctx context.Context, c *flaggerv1.Canary) error
-	// EnsureServices creates and updates the Services of canary and primary, and with apex the one that clients call.
+	// EnsureServices creates and updates the Services of canary and primary, and with apex also the one that clients call.
 	EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error
 	// RestoreServices restores the user's original Services.
 	RestoreServices(ctx context.Context, c *flaggerv1.Canary) error
 	// CollectConfigs deletes unused copies of configuration.
 	CollectConfigs(ctx context.Context, c *flaggerv1.Canary) error
-	// PodProblem returns why the first failing pod is not ready; empty: no pod fails permanently.
+	// PodProblem returns the reason why the first failing pod is not ready; empty means that no pod fails permanently.
 	PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error)
 }
 
@@ -79,28 +79,27 @@ type Object struct {
 
 // Errors that callers distinguish.
 var (
-	// ErrChanged: the target no longer has the given revision, or the Canary has changed since the decision. The
+	// ErrChanged means that the target no longer has the given revision, or that the Canary has changed since the decision. The
 	// primary's template is unchanged.
 	ErrChanged = errors.New("the target has another revision")
-	// ErrHistoryGone: the requested entry of the history no longer exists. Nothing was changed.
-	ErrHistoryGone = errors.New("the history is gone")
-	// ErrNotOwned: an object with the name of one of Serin's belongs to another owner. The user must resolve the
-	// conflict.
-	ErrNotOwned = errors.New("the object belongs to somebody else")
-	// ErrNotInstalled: the definition of a required kind is not installed. No watch reports its installation.
+	// ErrHistoryGone means that the requested entry of the history no longer exists. Nothing was changed.
+	ErrHistoryGone = errors.New("the history no longer exists")
+	// ErrNotOwned means that an object with the name of one of Serin's has another owner. The user must resolve the conflict.
+	ErrNotOwned = errors.New("the object has another owner")
+	// ErrNotInstalled means that the CRD of a required kind is not installed. No watch reports its installation.
 	ErrNotInstalled = errors.New("the kind is not installed")
-	// ErrUnusable: the target or its autoscaler cannot be used, for the reason that the observation contains too.
-	// Nothing was changed. The user must fix it.
+	// ErrUnusable means that the target or its autoscaler cannot be used, for the reason that the observation contains too.
+	// Nothing was changed. The user must fix the problem.
 	ErrUnusable = errors.New("the target cannot be used")
 )
 
 // Options apply to all Canaries.
 type Options struct {
-	// SelectorLabels are the labels that may identify the target's pods, in order of preference. Empty: app, name,
+	// SelectorLabels are the labels that may identify the target's pods, in order of preference. Empty means app, name,
 	// app.kubernetes.io/name.
 	SelectorLabels []string
-	// IncludePrefixes are the prefixes of labels that are copied from the target's metadata to the primary's; * is all.
-	// Empty: none.
+	// IncludePrefixes are the prefixes of labels that are copied from the target's metadata to the primary's; * means all, empty
+	// means none.
 	IncludePrefixes []string
 	// ConfigTracking copies the ConfigMaps and Secrets of the target for the primary, and treats a change of them as a
 	// new revision.
@@ -114,7 +113,7 @@ func (o Options) selectorLabels() []string {
 	return o.SelectorLabels
 }
 
-// Workloads returns the Kind of every target. It must be used by pointer; its memory is ready with the zero value.
+// Workloads returns the Workload of every target. It must be used by pointer.
 type Workloads struct {
 	// Client reads from caches and writes, and never returns an object older than its own last write of it (package
 	// readyourwrites). Workloads, Services and autoscalers are read unstructured (the client must cache unstructured
@@ -124,13 +123,13 @@ type Workloads struct {
 	// pods, objects to restore, an object that another client created first, and the Canary before its primary follows
 	// the target.
 	Reader client.Reader
-	// Options are those of the process.
+	// Options are the options of the process.
 	Options Options
 
 	cache derivedCache
 }
 
-// ForCanary returns the Kind of a Canary's target; nil for an unsupported kind.
+// ForCanary returns the Workload of a Canary's target; nil for an unsupported kind.
 func (w *Workloads) ForCanary(c *flaggerv1.Canary) Workload {
 	switch ref := c.Spec.TargetRef; {
 	case ref.Kind == deploymentKind.Kind:
@@ -152,7 +151,7 @@ func (w *Workloads) Forget(key types.NamespacedName) { w.cache.dropCanary(key) }
 // CachedKeys returns the Canaries with cached state.
 func (w *Workloads) CachedKeys() []types.NamespacedName { return w.cache.keys() }
 
-// templateWorkload is the Kind for targets that have a pod template.
+// templateWorkload is the Workload for targets that have a pod template.
 type templateWorkload struct {
 	*Workloads
 	templateKind templateKind
@@ -186,14 +185,14 @@ func newUnusableError(problem string) error { return refusedError{kind: ErrUnusa
 
 // newNotOwnedError returns an error that names the owner of an object that Serin would have created.
 func newNotOwnedError(c *flaggerv1.Canary, kind string, obj metav1.Object) error {
-	owner := "was not made for Canary " + c.Name
+	owner := "was not created for Canary " + c.Name
 	if ref := metav1.GetControllerOf(obj); ref != nil {
 		owner = fmt.Sprintf("is controlled by %s %s", ref.Kind, ref.Name)
 		if ref.Kind == flaggerv1.CanaryKind && ref.Name == c.Name {
 			owner = "is controlled by an earlier Canary of the same name"
 		}
 	}
-	return newRefusedError(ErrNotOwned, "%s %s.%s %s, so it is left alone: rename or delete it, or give Canary %s other names",
+	return newRefusedError(ErrNotOwned, "%s %s.%s %s, so Serin does not change it: rename or delete it, or choose other names for Canary %s",
 		kind, obj.GetName(), c.Namespace, owner, c.Name)
 }
 
@@ -217,8 +216,8 @@ func shallowCopy(obj *unstructured.Unstructured) (copied *unstructured.Unstructu
 	if metadata, ok := copied.Object["metadata"].(map[string]any); ok {
 		copied.Object["metadata"] = maps.Clone(metadata)
 	}
-	of, _ := copied.Object["spec"].(map[string]any)
-	if spec = maps.Clone(of); spec == nil {
+	original, _ := copied.Object["spec"].(map[string]any)
+	if spec = maps.Clone(original); spec == nil {
 		spec = map[string]any{}
 	}
 	copied.Object["spec"] = spec

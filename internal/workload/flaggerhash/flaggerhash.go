@@ -1,9 +1,9 @@
-// Package flaggerhash computes the hash by which Flagger 1.44 identifies what a target runs, so that Serin's status is the
+// Package flaggerhash computes the hash by which Flagger 1.44 identifies the revision of a target, so that Serin's status is the
 // same as Flagger's would be, and a migration back to Flagger starts no release.
 //
-// It must not know the Go structs of the linked Kubernetes library: Flagger hashes a dump of its structs with every
-// field, so each version of that library has other hashes. Here the fields are in a frozen list. No decision of Serin
-// depends on this hash; package workload has its own revision.
+// It must not know the Go structs of the linked Kubernetes library: Flagger hashes a dump of its structs with all fields, so that
+// each version of the library has different hashes. This package has a frozen list of the fields. No decision of Serin depends
+// on this hash; package workload has its own revision.
 package flaggerhash
 
 import (
@@ -16,7 +16,8 @@ import (
 	"strconv"
 )
 
-// hashAlphabet has no vowels, so that no hash is a word. Digits of the hash are mapped by their code point.
+// hashAlphabet is the alphabet of Kubernetes' SafeEncodeString, without vowels, so that no hash is a word. The digits of a hash are
+// mapped to it by their code points.
 const hashAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 
 // HashTemplate returns the hash of a pod template as the API server stores it, decoded from JSON: at most ten characters. Like
@@ -39,8 +40,8 @@ func fnvHash(typeName string, value any) string {
 	return string(text)
 }
 
-// dump formats a value as Flagger's dumper does: each value after its type, except for elements of lists and maps;
-// structs as {Name:value Name:value}, keys of maps sorted, nothing quoted.
+// dump formats a value like Flagger's dumper: each value after its type, except for elements of lists and maps; structs as
+// {Name:value Name:value}, maps with sorted keys, without quotes.
 func dump(typeName string, value any) []byte {
 	known := types()
 	d := dumper{known: known}
@@ -48,7 +49,7 @@ func dump(typeName string, value any) []byte {
 	return d.out.Bytes()
 }
 
-// typeNaming is whether the type of a value is written before it.
+// typeNaming selects whether the type of a value is written before it.
 type typeNaming bool
 
 const (
@@ -68,12 +69,12 @@ func (d *dumper) write(texts ...string) {
 }
 
 // writeValue writes a JSON value as a value of the given type; nil is the zero value.
-func (d *dumper) writeValue(t *goType, value any, by typeNaming) {
+func (d *dumper) writeValue(t *goType, value any, naming typeNaming) {
 	if t.kind == pointer {
-		d.writePointer(t, value, by)
+		d.writePointer(t, value, naming)
 		return
 	}
-	if by == withType {
+	if naming == withType {
 		d.write("(", t.name, ")")
 	}
 	switch t.kind {
@@ -90,15 +91,15 @@ func (d *dumper) writeValue(t *goType, value any, by typeNaming) {
 	}
 }
 
-// writePointer writes what is pointed to. The type of a pointer has one asterisk either way: from the type where it is nil,
-// from the indirection where it is not.
-func (d *dumper) writePointer(t *goType, value any, by typeNaming) {
+// writePointer writes a pointer and the value that it points to. The type is written with one asterisk in both cases: it comes
+// from the type of a nil pointer, and from the indirection otherwise.
+func (d *dumper) writePointer(t *goType, value any, naming typeNaming) {
 	switch {
-	case value == nil && by == withType:
+	case value == nil && naming == withType:
 		d.write("(", t.name, ")<nil>")
 	case value == nil:
 		d.write("<nil>")
-	case by == withType:
+	case naming == withType:
 		d.write("(", t.name, ")")
 		d.writeValue(t.elem, value, withoutType)
 	default:
@@ -144,7 +145,7 @@ func (d *dumper) writeList(t *goType, value any) {
 	d.write("]")
 }
 
-// writeBytes are base64 in JSON and a list of numbers in the dump.
+// writeBytes writes bytes, which are base64 in JSON, as a list of numbers.
 func (d *dumper) writeBytes(text string) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -190,26 +191,27 @@ func (d *dumper) writeScalar(t *goType, value any) {
 	case "bool":
 		yes, _ := value.(bool)
 		d.write(strconv.FormatBool(yes))
-	default: // the whole numbers
-		d.write(strconv.FormatInt(isWholeNumber(value), 10))
+	default: // integers
+		d.write(strconv.FormatInt(integerValue(value), 10))
 	}
 }
 
-func isWholeNumber(value any) int64 {
+// integerValue returns an integer of any representation in decoded JSON; zero for other values, as for absent ones.
+func integerValue(value any) int64 {
 	switch number := value.(type) {
 	case int64:
 		return number
-	case float64: // a decoder that knows only floats
+	case float64: // from a JSON decoder without integers
 		return int64(number)
 	case json.Number:
-		n, _ := number.Int64() // not a whole number: zero, as for what is absent
+		n, _ := number.Int64()
 		return n
 	default:
 		return 0
 	}
 }
 
-// writeSpecial are the types that read JSON in their own way.
+// writeSpecial writes values of types with their own JSON encoding.
 func (d *dumper) writeSpecial(t *goType, value any) {
 	switch t.name {
 	case "v1.Time":
@@ -228,7 +230,7 @@ func (d *dumper) writeSpecial(t *goType, value any) {
 			d.write("{Type:(intstr.Type)1 IntVal:(int32)0 StrVal:(string)", text, "}")
 			return
 		}
-		d.write("{Type:(intstr.Type)0 IntVal:(int32)", strconv.FormatInt(isWholeNumber(value), 10), " StrVal:(string)}")
+		d.write("{Type:(intstr.Type)0 IntVal:(int32)", strconv.FormatInt(integerValue(value), 10), " StrVal:(string)}")
 	case "resource.Quantity":
 		d.write(dumpQuantity(value))
 	}

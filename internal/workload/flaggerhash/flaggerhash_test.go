@@ -7,9 +7,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// testdata/templates was made with the peer's own library and dumper: k8s.io/api v0.36.3 and go-spew. It is never
-// rewritten: a difference is a mistake here.
-func TestHashesAreThePeers(t *testing.T) {
+// testdata/templates was generated with the library and dumper of Flagger, k8s.io/api v0.36.3 and go-spew. Never rewrite it: a
+// difference is a defect of this package.
+func TestHashesEqualFlaggers(t *testing.T) {
 	seen := 0
 	datadriven.RunTest(t, "testdata/templates", func(t *testing.T, data *datadriven.TestData) string {
 		seen++
@@ -24,8 +24,8 @@ func TestHashesAreThePeers(t *testing.T) {
 	}
 }
 
-// The values were made as those of testdata/templates were.
-func TestHashesOfServicesAndNamesAreThePeers(t *testing.T) {
+// The values were generated like those of testdata/templates.
+func TestHashesOfServicesAndNamesEqualFlaggers(t *testing.T) {
 	for spec, want := range map[string]string{
 		`{"type":"ExternalName","externalName":"one.example.com","ports":[{"name":"http","protocol":"TCP","port":80,"targetPort":8080}],"sessionAffinity":"None"}`:                                                                                                                                                                                                                    "68b746c9bc",
 		`{"type":"ClusterIP","clusterIP":"10.0.0.7","clusterIPs":["10.0.0.7"],"ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack","internalTrafficPolicy":"Cluster","selector":{"app":"cart"},"ports":[{"name":"http","protocol":"TCP","port":80,"targetPort":"web","appProtocol":"http"}],"sessionAffinity":"ClientIP","sessionAffinityConfig":{"clientIP":{"timeoutSeconds":10}}}`: "58f6997569",
@@ -58,7 +58,7 @@ func TestDump(t *testing.T) {
 	}
 }
 
-func BenchmarkOf(b *testing.B) {
+func BenchmarkHashTemplate(b *testing.B) {
 	template := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "a"}, map[string]any{"name": "b"}}}}
 	for b.Loop() {
 		HashTemplate(template)

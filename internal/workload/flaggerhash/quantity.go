@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// The formats in which a quantity was written.
+// The formats of a quantity.
 const (
 	decimalSI       = "DecimalSI"
 	binarySI        = "BinarySI"
 	decimalExponent = "DecimalExponent"
 )
 
-// maxInt64Digits is how many decimal digits the peer keeps in 64 bits.
+// maxInt64Digits is the number of decimal digits that Flagger's library stores in 64 bits.
 const maxInt64Digits = 18
 
-// dumpQuantity is the dump of a resource.Quantity that was read from a text such as 100m or 1Gi. What is in its fields depends
-// on how the text was written: small numbers are a value and a scale, and keep the text if it is the shortest one; others
-// are a decimal of any size.
+// dumpQuantity returns the dump of a resource.Quantity that was parsed from a text such as 100m or 1Gi. Its fields depend on the
+// text: a small number is a value and a scale, with the text if it is the shortest form; other numbers are a decimal of
+// arbitrary size.
 func dumpQuantity(value any) string {
 	text, ok := value.(string)
 	if !ok {
 		if value == nil {
 			return dumpedFields(0, 0, "", "", "")
 		}
-		text = strconv.FormatInt(isWholeNumber(value), 10)
+		text = strconv.FormatInt(integerValue(value), 10)
 	}
 	if text = strings.TrimSpace(text); text == "0" {
 		return dumpedFields(0, 0, "", text, decimalSI)
@@ -47,12 +47,12 @@ func dumpedFields(value int64, scale int, decimal, text, format string) string {
 		value, scale, decimal, text, format)
 }
 
-// parsedQuantity is a quantity taken apart.
+// parsedQuantity contains the parts of a quantity.
 type parsedQuantity struct {
 	negative         bool
 	whole, fraction  string // digits, the first without leading zeros but at least one
 	format           string
-	binary, exponent int // of 2 in BinarySI, of 10 otherwise
+	binary, exponent int // the exponents of 2, in BinarySI, and of 10, otherwise
 }
 
 func parseQuantity(text string) parsedQuantity {
@@ -82,7 +82,7 @@ func parseQuantity(text string) parsedQuantity {
 	return p
 }
 
-// quantityFormat is what the letters behind the digits mean.
+// quantityFormat parses the suffix of a quantity.
 func quantityFormat(text string) (format string, binary, exponent int) {
 	powers := map[string]int{"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 	thousands := map[string]int{"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -92,11 +92,11 @@ func quantityFormat(text string) (format string, binary, exponent int) {
 	if power, found := thousands[text]; found {
 		return decimalSI, 0, power
 	}
-	exponent, _ = strconv.Atoi(strings.TrimLeft(text, "eE")) // the API server stores only what can be read
+	exponent, _ = strconv.Atoi(strings.TrimLeft(text, "eE")) // the API server stores only valid quantities
 	return decimalExponent, 0, exponent
 }
 
-// dumpInt64 is the dump of what fits into 64 bits.
+// dumpInt64 returns the dump of a quantity that fits into 64 bits.
 func (p parsedQuantity) dumpInt64(text string) (dump string, fits bool) {
 	room, scale, factor := maxInt64Digits-len(p.whole)-len(p.fraction), p.exponent, int64(1)
 	if p.format == binarySI {
@@ -115,11 +115,11 @@ func (p parsedQuantity) dumpInt64(text string) (dump string, fits bool) {
 	if err != nil || value > math.MaxInt64/factor {
 		return "", false
 	}
-	keeps := scale%3 == 0 && !strings.HasSuffix(digits, "000") && digits[0] != '0'
+	storesText := scale%3 == 0 && !strings.HasSuffix(digits, "000") && digits[0] != '0'
 	if p.format == binarySI {
-		keeps = p.binary%10 == 0 && value&7 != 0
+		storesText = p.binary%10 == 0 && value&7 != 0
 	}
-	if !keeps {
+	if !storesText {
 		text = ""
 	}
 	value *= factor
@@ -129,7 +129,7 @@ func (p parsedQuantity) dumpInt64(text string) (dump string, fits bool) {
 	return dumpedFields(value, scale, "", text, p.format), true
 }
 
-// dumpDecimal is the dump of a decimal of any size, rounded up to nine places.
+// dumpDecimal returns the dump of a decimal of arbitrary size, rounded up to nine places.
 func (p parsedQuantity) dumpDecimal() string {
 	unscaled, _ := new(big.Int).SetString(p.whole+p.fraction, 10)
 	places := len(p.fraction) - p.exponent
@@ -140,9 +140,9 @@ func (p parsedQuantity) dumpDecimal() string {
 		if places <= nano {
 			unscaled.Mul(unscaled, ten(nano-places))
 		} else {
-			rest := new(big.Int)
-			unscaled.QuoRem(unscaled, ten(places-nano), rest)
-			if rest.Sign() != 0 {
+			remainder := new(big.Int)
+			unscaled.QuoRem(unscaled, ten(places-nano), remainder)
+			if remainder.Sign() != 0 {
 				unscaled.Add(unscaled, big.NewInt(1))
 			}
 		}
@@ -150,7 +150,7 @@ func (p parsedQuantity) dumpDecimal() string {
 	}
 	format := p.format
 	if format == binarySI {
-		if most := new(big.Int).Mul(big.NewInt(math.MaxInt64), ten(places)); unscaled.Cmp(most) > 0 {
+		if limit := new(big.Int).Mul(big.NewInt(math.MaxInt64), ten(places)); unscaled.Cmp(limit) > 0 {
 			unscaled, places = big.NewInt(math.MaxInt64), 0
 		}
 		if unscaled.Sign() > 0 && unscaled.Cmp(ten(max(0, places))) < 0 {

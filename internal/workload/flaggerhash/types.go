@@ -16,10 +16,10 @@ const (
 	text        = "string"
 )
 
-// embedded stands for the JSON name of a field whose own fields stand in its holder.
+// embedded replaces the JSON name of an embedded struct, whose fields are encoded in the containing object.
 const embedded = "~"
 
-// typeKind says how a type is dumped.
+// typeKind determines how a type is dumped.
 type typeKind int
 
 const (
@@ -31,18 +31,18 @@ const (
 	special
 )
 
-// goType is one type of the peer's library.
+// goType is one type of the library that Flagger links.
 type goType struct {
 	kind   typeKind
 	name   string // as Go prints it
-	base   string // of a scalar: the built-in type below it
+	base   string // the underlying built-in type of a scalar
 	elem   *goType
 	fields []field
 }
 
 type field struct{ name, json, typeName string }
 
-// typeTable are the types by the names of the list. It is read only once it is made.
+// typeTable contains the types by their names in the list. It is immutable after types has created it.
 type typeTable struct{ byName map[string]*goType }
 
 // types reads the list of fields once.
@@ -66,9 +66,9 @@ var types = sync.OnceValue(func() *typeTable {
 		}
 	}
 	for name, underlying := range named {
-		made := *t.compose(underlying)
-		made.name = printedTypeName(name)
-		t.byName[name] = &made
+		renamed := *t.compose(underlying)
+		renamed.name = printedTypeName(name)
+		t.byName[name] = &renamed
 	}
 	t.compose(text)
 	for _, each := range t.structs() {
@@ -89,34 +89,34 @@ func (t *typeTable) structs() []*goType {
 	return found
 }
 
-// lookup is a type that the list names.
+// lookup returns a type of the list.
 func (t *typeTable) lookup(name string) *goType { return t.byName[name] }
 
-// compose finds a type by its expression, and keeps what it had to compose.
+// compose returns the type of an expression such as *string or []int32, and adds it to the table.
 func (t *typeTable) compose(expression string) *goType {
 	if known := t.byName[expression]; known != nil {
 		return known
 	}
-	made := &goType{}
+	composed := &goType{}
 	switch {
 	case strings.HasPrefix(expression, "*"):
-		made.kind, made.elem = pointer, t.compose(expression[1:])
-		made.name = "*" + made.elem.name
+		composed.kind, composed.elem = pointer, t.compose(expression[1:])
+		composed.name = "*" + composed.elem.name
 	case strings.HasPrefix(expression, "[]"):
-		made.kind, made.elem = list, t.compose(expression[2:])
-		made.name = "[]" + made.elem.name
+		composed.kind, composed.elem = list, t.compose(expression[2:])
+		composed.name = "[]" + composed.elem.name
 	case strings.HasPrefix(expression, "map["):
 		key, elem, _ := strings.Cut(expression[len("map["):], "]")
-		made.kind, made.elem = table, t.compose(elem)
-		made.name = "map[" + printedTypeName(key) + "]" + made.elem.name
+		composed.kind, composed.elem = table, t.compose(elem)
+		composed.name = "map[" + printedTypeName(key) + "]" + composed.elem.name
 	default:
-		made.base, made.name = expression, expression
+		composed.base, composed.name = expression, expression
 	}
-	t.byName[expression] = made
-	return made
+	t.byName[expression] = composed
+	return composed
 }
 
-// printedTypeName is the name of a type as Go prints it: both packages of API types are called v1.
+// printedTypeName returns the name of a type as Go prints it: both packages of API types are called v1.
 func printedTypeName(name string) string {
 	for _, prefix := range []string{"core.", "meta."} {
 		if rest, found := strings.CutPrefix(name, prefix); found {

@@ -32,38 +32,38 @@ import (
 
 const namespace = "shop"
 
-// worldKinds are the kinds whose versions are compared.
-var worldKinds = []schema.GroupVersionKind{
+// comparedKinds are the kinds whose versions are compared.
+var comparedKinds = []schema.GroupVersionKind{
 	deploymentKind, daemonSetKind, serviceKind, horizontalPodAutoscaler.kind, scaledObject.kind,
 	{Version: "v1", Kind: configMapKind},
 	{Version: "v1", Kind: secretKind},
 }
 
-// foreignKinds are kinds that this cluster has although no type of them is linked.
+// foreignKinds are the kinds of this cluster without a linked Go type.
 var foreignKinds = []schema.GroupVersionKind{scaledObject.kind, knativeServiceKind, revisionKind}
 
-// world is a cluster without controllers, and the Deployments that act on it.
-type world struct {
-	t      testing.TB
-	client client.WithWatch
-	d      templateWorkload
-	// requests counts what went to the API server, by verb and kind.
+// fakeCluster is a cluster without controllers, with the code under test.
+type fakeCluster struct {
+	t        testing.TB
+	client   client.WithWatch
+	workload templateWorkload
+	// requests counts the requests to the API server, by verb and kind.
 	requests map[string]int
-	// versions are those of each object in order, seen by look; written are the objects that were not only applied.
+	// versions are the versions of each object in order, as of recordVersions; written are the objects that Serin has written.
 	versions map[string][]map[string]any
 	written  map[string]bool
 	uids     int
-	// stale is what the cache shows of one Deployment instead; hidden is one that it does not show.
+	// stale is the old version that the cache shows of one Deployment; hidden is the name of one that it does not show.
 	stale  *unstructured.Unstructured
 	hidden string
-	// absent is a kind that the cluster does not know.
+	// absent is a kind that is not installed.
 	absent schema.GroupVersionKind
 }
 
-func (w *world) lag(stale *unstructured.Unstructured) { w.stale = stale }
-func (w *world) hide(name string)                     { w.hidden = name }
+func (w *fakeCluster) showStale(stale *unstructured.Unstructured) { w.stale = stale }
+func (w *fakeCluster) hideFromCache(name string)                  { w.hidden = name }
 
-func newWorld(t testing.TB) *world {
+func newFakeCluster(t testing.TB) *fakeCluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, flaggerv1.AddToScheme} {
@@ -73,7 +73,7 @@ func newWorld(t testing.TB) *world {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
 	}
-	w := &world{
+	w := &fakeCluster{
 		t: t, requests: map[string]int{}, versions: map[string][]map[string]any{}, written: map[string]bool{},
 	}
 	w.client = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{Create: createGeneration, Patch: patchGeneration})
@@ -102,7 +102,7 @@ func newWorld(t testing.TB) *world {
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			count("create", obj)
-			obj.SetUID(w.uid())
+			obj.SetUID(w.nextUID())
 			return c.Create(ctx, obj, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
@@ -124,7 +124,7 @@ func newWorld(t testing.TB) *world {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	w.d = templateWorkload{&Workloads{Client: readyourwrites.New(writes, live, tomorrow{clock.RealClock{}}), Reader: live, Options: Options{ConfigTracking: true}}, deployments{}}
+	w.workload = templateWorkload{&Workloads{Client: readyourwrites.New(writes, live, farFutureClock{clock.RealClock{}}), Reader: live, Options: Options{ConfigTracking: true}}, deployments{}}
 	return w
 }
 
@@ -150,23 +150,22 @@ func patchGeneration(ctx context.Context, c client.WithWatch, obj client.Object,
 	return c.Update(ctx, obj)
 }
 
-// tomorrow is the clock of somebody who no longer waits for a watch to tell: what is missing in the cache is asked of the
-// API server at once.
-type tomorrow struct{ clock.PassiveClock }
+// farFutureClock lets every wait for the cache expire: objects that are missing in the cache are read from the API server at once.
+type farFutureClock struct{ clock.PassiveClock }
 
-func (tomorrow) Since(time.Time) time.Duration { return 24 * time.Hour }
+func (farFutureClock) Since(time.Time) time.Duration { return 24 * time.Hour }
 
-func (w *world) uid() types.UID {
+func (w *fakeCluster) nextUID() types.UID {
 	w.uids++
 	return types.UID("uid-" + string(rune('a'+w.uids/26)) + string(rune('a'+w.uids%26)))
 }
 
-// apply creates an object as a person would, or replaces it.
-func (w *world) apply(object map[string]any) {
+// apply creates an object like a user.
+func (w *fakeCluster) apply(object map[string]any) {
 	w.t.Helper()
-	obj := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(ints(object).(map[string]any))}
+	obj := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(withIntegers(object).(map[string]any))}
 	obj.SetNamespace(namespace)
-	obj.SetUID(w.uid())
+	obj.SetUID(w.nextUID())
 	if stringData, found, _ := unstructured.NestedStringMap(obj.Object, "stringData"); found {
 		secret := corev1.Secret{Data: map[string][]byte{}}
 		for key, value := range stringData {
@@ -180,53 +179,53 @@ func (w *world) apply(object map[string]any) {
 		delete(obj.Object, "stringData")
 	}
 	must(w.t, w.client.Create(context.Background(), obj))
-	w.look()
+	w.recordVersions()
 }
 
-func (w *world) applyYAML(text string) {
+func (w *fakeCluster) applyYAML(text string) {
 	w.t.Helper()
 	var object map[string]any
 	must(w.t, yaml.Unmarshal([]byte(text), &object))
 	w.apply(object)
 }
 
-// edit changes an object as a person would.
-func (w *world) edit(kind schema.GroupVersionKind, name, mergePatch string) {
+// patchYAML changes an object like a user.
+func (w *fakeCluster) patchYAML(kind schema.GroupVersionKind, name, mergePatch string) {
 	w.t.Helper()
 	obj := newObject(kind, namespace, name)
 	text, err := yaml.YAMLToJSON([]byte(mergePatch))
 	must(w.t, err)
 	must(w.t, w.client.Patch(context.Background(), obj, client.RawPatch(types.MergePatchType, text)))
-	w.look()
+	w.recordVersions()
 }
 
-func (w *world) canary(name string) *flaggerv1.Canary {
+func (w *fakeCluster) canary(name string) *flaggerv1.Canary {
 	w.t.Helper()
 	c := &flaggerv1.Canary{}
 	must(w.t, w.client.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: name}, c))
 	return c
 }
 
-// object is the object as it is stored.
-func (w *world) object(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
+// object returns the stored object.
+func (w *fakeCluster) object(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
 	w.t.Helper()
 	obj, err := getOrNil(context.Background(), w.client, &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}, kind, name)
 	must(w.t, err)
 	return obj
 }
 
-// look records the versions of all objects, in the form of the recordings.
-func (w *world) look() {
+// recordVersions records the versions of all objects, in the format of the recordings.
+func (w *fakeCluster) recordVersions() {
 	w.t.Helper()
-	here := map[string]bool{}
-	for _, kind := range worldKinds {
+	existing := map[string]bool{}
+	for _, kind := range comparedKinds {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		must(w.t, w.client.List(context.Background(), list))
 		for i := range list.Items {
 			obj := &list.Items[i]
 			name := kind.Kind + "/" + obj.GetName()
-			here[name] = true
+			existing[name] = true
 			version := map[string]any{}
 			for _, field := range []string{"spec", "data", "binaryData", "type", "immutable"} {
 				if value, found := obj.Object[field]; found {
@@ -248,30 +247,30 @@ func (w *world) look() {
 			}
 			metadata["ownerReferences"] = owners
 			version["metadata"] = metadata
-			w.seen(name, plain(version))
+			w.recordVersion(name, normalized(version))
 		}
 	}
 	for name := range maps.All(w.versions) {
-		if !here[name] {
-			w.seen(name, map[string]any{"deleted": true})
+		if !existing[name] {
+			w.recordVersion(name, map[string]any{"deleted": true})
 		}
 	}
 }
 
-func (w *world) seen(name string, version map[string]any) {
+func (w *fakeCluster) recordVersion(name string, version map[string]any) {
 	w.versions[name] = append(w.versions[name], version)
 }
 
-// ints are JSON numbers as the API machinery has them.
-func ints(value any) any {
+// withIntegers converts JSON numbers to int64, like the API machinery.
+func withIntegers(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, item := range value {
-			value[key] = ints(item)
+			value[key] = withIntegers(item)
 		}
 	case []any:
 		for i, item := range value {
-			value[i] = ints(item)
+			value[i] = withIntegers(item)
 		}
 	case float64:
 		return int64(value)
@@ -279,10 +278,10 @@ func ints(value any) any {
 	return value
 }
 
-// versionsOf are the versions of an object in order, each once.
-func (w *world) versionsOf(name string) []map[string]any {
-	w.look()
-	return distinct(w.versions[name])
+// versionsOf returns the versions of an object in order, without repeats.
+func (w *fakeCluster) versionsOf(name string) []map[string]any {
+	w.recordVersions()
+	return withoutRepeats(w.versions[name])
 }
 
 func isKind(err, kind error) bool { return errors.Is(err, kind) }

@@ -10,10 +10,11 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// templateKind is what differs between the kinds of workload that have a pod template. It is pure: objects are never modified.
+// templateKind contains the differences between the kinds of workload that have a pod template. It is pure: objects are never
+// modified.
 type templateKind interface {
 	kindNames() kindNames
-	// problem returns why a target cannot be released; empty when it can.
+	// problem returns the reason why a target cannot be released; empty means that it can.
 	problem(target *unstructured.Unstructured) string
 	// template returns the user's pod template, which must not be changed.
 	template(obj *unstructured.Unstructured) map[string]any
@@ -21,13 +22,13 @@ type templateKind interface {
 	templateForFlaggerHash(template map[string]any) map[string]any
 	// desiredReplicas returns the desired number of pods.
 	desiredReplicas(obj *unstructured.Unstructured) int64
-	// withReplicas returns the object with that number of desired pods. If the number cannot be set, it returns one that runs
-	// for any number above zero.
+	// withReplicas returns the object with the given number of desired pods. A kind without such a number distinguishes only zero
+	// from other numbers.
 	withReplicas(obj *unstructured.Unstructured, pods int64) *unstructured.Unstructured
 	// podCounts returns the numbers of pods in the status.
 	podCounts(obj *unstructured.Unstructured) podCounts
-	// readiness evaluates whether all pods have the newest template, and enough of them are available. threshold is the
-	// required share, in percent.
+	// readiness reports whether all pods have the newest template, and enough of them are available. threshold is the required
+	// share, in percent.
 	readiness(obj *unstructured.Unstructured, threshold int) Readiness
 	// historyEntry returns the template of an object of the history.
 	historyEntry(past *unstructured.Unstructured) historyEntry
@@ -38,7 +39,7 @@ type templateKind interface {
 // kindNames are the names of a kind of workload.
 type kindNames struct {
 	kind schema.GroupVersionKind
-	// plural is the resource; word is the kind in messages.
+	// plural is the name of the resource; displayName is the kind in messages.
 	plural, displayName string
 	// history is the kind of the objects that contain earlier templates, owned by the workload.
 	history schema.GroupVersionKind
@@ -51,7 +52,7 @@ type kindNames struct {
 // podCounts are numbers of pods.
 type podCounts struct{ total, updated, ready, available int64 }
 
-// historyEntry is an earlier template. number increases with each that becomes the current one; made is its source, if known.
+// historyEntry is an earlier template. number is higher for each template that becomes the current one; source may be unknown.
 type historyEntry struct {
 	number   int64
 	template map[string]any
@@ -61,7 +62,7 @@ type historyEntry struct {
 // missingTargetProblem returns the problem of a Canary without a target.
 func (d templateWorkload) missingTargetProblem(c *flaggerv1.Canary) string {
 	name := c.Spec.TargetRef.Name
-	// The cache names the kind where the API server names the resource, which users know.
+	// An error of the cache contains the kind, one of the API server the resource, which users know.
 	resource := schema.GroupResource{Group: d.kind().Group, Resource: d.templateKind.kindNames().plural}
 	return fmt.Sprintf("%s %s.%s get query error: %v", d.displayName(), name, c.Namespace, apierrors.NewNotFound(resource, name))
 }
@@ -69,7 +70,7 @@ func (d templateWorkload) missingTargetProblem(c *flaggerv1.Canary) string {
 func (d templateWorkload) kind() schema.GroupVersionKind { return d.templateKind.kindNames().kind }
 func (d templateWorkload) displayName() string           { return d.templateKind.kindNames().displayName }
 
-// creationErrorPrefix returns the beginning of the error that a primary could not be created.
+// creationErrorPrefix returns the prefix of errors of the creation of a primary.
 func (d templateWorkload) creationErrorPrefix() string {
 	return "createPrimary" + d.kind().Kind + " failed: "
 }

@@ -6,7 +6,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// noPods provides the methods that do nothing for targets without pods that Serin scales.
+// noPods implements the methods that do nothing for targets whose pods Serin does not scale.
 type noPods struct{}
 
 // UpFromZero does nothing.

@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
-// derivedCache caches state between reconciliations for each Canary: checksums of configuration, never the content, and what
-// was last derived from templates. It is dropped with the Canary.
+// derivedCache caches state of each Canary between reconciliations: checksums of configuration, never the content, and the state
+// that was last derived from templates.
 type derivedCache struct {
 	mu      sync.Mutex
 	entries map[types.NamespacedName]*cacheEntry
