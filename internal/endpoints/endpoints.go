@@ -116,8 +116,8 @@ func podNamePrefix(to *corev1.ObjectReference) string {
 	return to.Name[:max(len(to.Name)-randomSuffixLength, 0)]
 }
 
-// replicaSetPodPrefix returns the common prefix of the names of a ReplicaSet's pods. Two ReplicaSets whose long names are truncated
-// may have the same prefix; then the pods of both count.
+// replicaSetPodPrefix returns the common prefix of the names of a ReplicaSet's pods. Two ReplicaSets whose long names are
+// truncated may have the same prefix; then the pods of both count.
 func replicaSetPodPrefix(name string) string {
 	name += "-"
 	return name[:min(len(name), maxPrefixLength)]

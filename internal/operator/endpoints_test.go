@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// Permissions of a version that did not read endpoints must not prevent Serin from starting; an API server that does not answer must.
+// Permissions of a version that did not read endpoints must not prevent Serin from starting; an API server that does not
+// answer must.
 func TestSerinStartsWithoutPermissionToReadEndpoints(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -126,7 +126,8 @@ func expandVariables(args []string, env []corev1.EnvVar) []string {
 	return out
 }
 
-// flagValue returns the value of a flag, which may begin with one dash or two. The value may follow a = or be an argument of its own.
+// flagValue returns the value of a flag, which may begin with one dash or two. The value may follow a = or be an argument of
+// its own.
 func flagValue(args []string, flag string) (value string, given bool) {
 	for i, arg := range args {
 		name, assignedValue, assigned := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")

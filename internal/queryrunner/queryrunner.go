@@ -264,8 +264,8 @@ func (p *Runner) TakeNext(ctx context.Context) (RunningQuery, bool) {
 	return RunningQuery{}, false
 }
 
-// FinishQuery ends a query that TakeNext has returned. It stores the answer and calls onAnswer, unless the release was forgotten or
-// the Runner has ended.
+// FinishQuery ends a query that TakeNext has returned. It stores the answer and calls onAnswer, unless the release was
+// forgotten or the Runner has ended.
 func (p *Runner) FinishQuery(q RunningQuery, answer release.Answer) {
 	answer.ID, answer.Since, answer.Began = q.Query.ID, q.Query.Since, q.startedAt
 	cancelled := q.ctx.Err() != nil // the answer of a query that a shutdown cancels is meaningless

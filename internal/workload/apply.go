@@ -39,8 +39,8 @@ func getOrNil(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind
 	return obj, nil
 }
 
-// verifyCanaryUnchanged returns ErrChanged if the Canary has changed since the decision. It is needed where the primary follows its
-// target, before it first serves: a process that was suspended may see the current target and an outdated Canary.
+// verifyCanaryUnchanged returns ErrChanged if the Canary has changed since the decision. It is needed where the primary
+// follows its target, before it first serves: a process that was suspended may see the current target and an outdated Canary.
 func (w *Workloads) verifyCanaryUnchanged(ctx context.Context, c *flaggerv1.Canary) error {
 	now := &flaggerv1.Canary{}
 	err := w.Reader.Get(ctx, client.ObjectKeyFromObject(c), now)

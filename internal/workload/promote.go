@@ -12,10 +12,10 @@ import (
 	"github.com/serin-dev/serin/internal/readyourwrites"
 )
 
-// EnsurePrimary creates the copies of configuration and then the primary from the target's template, if there is no primary. If the
-// target has another revision than the given one, it returns ErrChanged; an empty revision matches any. With follow, for the
-// time before the primary first serves, it updates an existing primary to the target's template. id becomes the flagger-id of
-// a template that is written.
+// EnsurePrimary creates the copies of configuration and then the primary from the target's template, if there is no primary.
+// If the target has another revision than the given one, it returns ErrChanged; an empty revision matches any. With follow,
+// for the time before the primary first serves, it updates an existing primary to the target's template. id becomes the
+// flagger-id of a template that is written.
 func (d templateWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	seen, err := d.readWorkloads(ctx, c)
 	if err != nil {
@@ -111,8 +111,8 @@ func (d templateWorkload) CopyTemplate(ctx context.Context, c *flaggerv1.Canary,
 	return d.writeTemplate(ctx, c, seen, template, now.templateSource())
 }
 
-// verifyRevision returns the state that is derived from the target, or ErrChanged if the target has another revision than the given
-// one. An empty revision matches any.
+// verifyRevision returns the state that is derived from the target, or ErrChanged if the target has another revision than the
+// given one. An empty revision matches any.
 func (d templateWorkload) verifyRevision(c *flaggerv1.Canary, seen workloadView, revision string) (derivedState, error) {
 	now, err := d.deriveState(c, seen)
 	if err == nil && revision != "" && now.revision != revision {

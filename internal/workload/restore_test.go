@@ -91,8 +91,8 @@ func TestAnIncompletePromotionIsReverted(t *testing.T) {
 	}
 }
 
-// A promotion that changed only the configuration is followed by another one: the configuration of the primary is still the content
-// that was replaced first.
+// A promotion that changed only the configuration is followed by another one: the configuration of the primary is still the
+// content that was replaced first.
 func TestTheStoredContentIsThatOfThePrimary(t *testing.T) {
 	w := newCartCluster(t)
 	c := w.canary("cart")

@@ -20,8 +20,8 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// PartialServiceError lists the settings of Services that Kubernetes does not permit to change. All other settings were applied: it
-// is a warning for the user and does not block the release.
+// PartialServiceError lists the settings of Services that Kubernetes does not permit to change. All other settings were
+// applied: it is a warning for the user and does not block the release.
 type PartialServiceError struct {
 	// Messages contains a message for each Service.
 	Messages []string

@@ -16,8 +16,8 @@ import (
 	"strconv"
 )
 
-// hashAlphabet is the alphabet of Kubernetes' SafeEncodeString, without vowels, so that no hash is a word. The digits of a hash are
-// mapped to it by their code points.
+// hashAlphabet is the alphabet of Kubernetes' SafeEncodeString, without vowels, so that no hash is a word. The digits of a
+// hash are mapped to it by their code points.
 const hashAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 
 // HashTemplate returns the hash of a pod template as the API server stores it, decoded from JSON: at most ten characters. Like

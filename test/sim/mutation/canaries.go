@@ -234,13 +234,13 @@ var Canaries = []Mutant{
 		"two questions of one release",
 		"I20",
 		"internal/queryrunner/queryrunner.go",
-		"if len(a.queue) > 0 && len(a.inFlight) < p.perRelease {", "if len(a.queue) > 0 {", 85,
+		"if len(r.queue) > 0 && len(r.inFlight) < p.perRelease {", "if len(r.queue) > 0 {", 85,
 	},
 	{
 		"requeued immediately, indefinitely",
 		"I21",
 		"internal/reconciler/reconciler.go",
-		"return min(max(wake.Sub(now), 1), longestSleep)", "return 1", 1,
+		"return min(max(wake.Sub(now), 1), maxRequeueDelay)", "return 1", 1,
 	},
 	{
 		"a state that the schema drops is not written",

@@ -218,7 +218,7 @@ var Rollouts = []Mutant{
 		"a Rollout requeued immediately, indefinitely",
 		"I21",
 		"internal/rollout/controller/reconciler.go",
-		"RequeueAfter: reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt))}", "RequeueAfter: min(1, reconciler.WakeIn(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt)))}", 1,
+		"RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt))}", "RequeueAfter: min(1, reconciler.RequeueDelay(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt)))}", 1,
 	},
 	{
 		"a run created again after a lost response",
@@ -303,7 +303,7 @@ var Rollouts = []Mutant{
 		"series that are recreated at the end",
 		"I36",
 		"internal/telemetry/rollouts.go",
-		"told != nil {\n\t\tf(told)", "true {\n\t\tif told == nil {\n\t\t\ttold = map[eventLabels]bool{}\n\t\t}\n\t\tf(told)", 15,
+		"countedEvents != nil {\n\t\tf(countedEvents)", "true {\n\t\tif countedEvents == nil {\n\t\t\tcountedEvents = map[eventLabels]bool{}\n\t\t}\n\t\tf(countedEvents)", 15,
 	},
 	{
 		"a weight before its endpoints",
