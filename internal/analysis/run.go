@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -378,13 +379,24 @@ func nextResumeTime(inProgress *argov1.Measurement, a MeasurementResult) time.Ti
 	return at
 }
 
+// The keys of metric metadata that Argo Rollouts defines.
+const (
+	prometheusQueryKey = "ResolvedPrometheusQuery"
+	newRelicQueryKey   = "ResolvedNewRelicQuery"
+)
+
+// ResolvedQuery returns the query of a metric with the values of its arguments; empty: its provider records none.
+func ResolvedQuery(result argov1.MetricResult) string {
+	return cmp.Or(result.Metadata[prometheusQueryKey], result.Metadata[newRelicQueryKey])
+}
+
 // metricMetadata returns the metadata of a metric that the API defines: the query, with the values of its arguments.
 func metricMetadata(m argov1.Metric) map[string]string {
 	switch p := m.Provider; {
 	case p.Prometheus != nil && p.Prometheus.Query != "":
-		return map[string]string{"ResolvedPrometheusQuery": p.Prometheus.Query}
+		return map[string]string{prometheusQueryKey: p.Prometheus.Query}
 	case p.NewRelic != nil && p.NewRelic.Query != "":
-		return map[string]string{"ResolvedNewRelicQuery": p.NewRelic.Query}
+		return map[string]string{newRelicQueryKey: p.NewRelic.Query}
 	default:
 		return nil
 	}

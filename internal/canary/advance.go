@@ -7,8 +7,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// advanceStep advances to the next step of the plan and opens its window, or starts the promotion after the last one.
-func advanceStep(e *statusEdit, gates release.Gates) Decision {
+// advanceOrPromote advances to the next step of the plan and opens its window, or starts the promotion after the last one.
+func advanceOrPromote(e *statusEdit, gates release.Gates) Decision {
 	s := e.snapshot
 	e.serin.Held, e.serin.Unreachable = "", nil
 	switch s.Plan.Strategy {
@@ -22,16 +22,16 @@ func advanceStep(e *statusEdit, gates release.Gates) Decision {
 	case BlueGreen:
 		switch {
 		case s.Status.Iterations < s.Plan.Iterations:
-			e.status.CanaryWeight = s.liveWeight()
-			if (s.Plan.Mirror || s.liveWeight() > 0) && (s.liveWeight() == 0 || s.primaryReachable()) {
+			e.status.CanaryWeight = s.currentWeight()
+			if (s.Plan.Mirror || s.currentWeight() > 0) && (s.currentWeight() == 0 || s.primaryReachable()) {
 				e.addEffects(TrafficWeight{Mirror: s.Plan.Mirror})
-				if s.liveWeight() > 0 {
+				if s.currentWeight() > 0 {
 					e.addStamps(release.StampTrafficEnded)
 				}
 				e.status.CanaryWeight = 0
 			}
 			return nextIteration(e, gates)
-		case s.liveWeight() >= release.Total, !s.Plan.HasRouter && s.Status.Iterations > s.Plan.Iterations:
+		case s.currentWeight() >= release.Total, !s.Plan.HasRouter && s.Status.Iterations > s.Plan.Iterations:
 			return startPromotion(e, gates)
 		}
 		return routeAllToCanary(e, gates)
@@ -67,7 +67,7 @@ func routeAllToCanary(e *statusEdit, gates release.Gates) Decision {
 
 func advanceWeight(e *statusEdit, gates release.Gates) Decision {
 	s := e.snapshot
-	live := s.liveWeight()
+	live := s.currentWeight()
 	open := s.openWindow().open
 	switch {
 	case live == 0 && s.Plan.Mirror && (!s.Route.Mirrored || !open):

@@ -36,7 +36,7 @@ func evaluateBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 		conditions = append(conditions, preRolloutPassed(hook, s.askRefusedHooksFrom()))
 	}
 	if s.Plan.Strategy == Weighted {
-		conditions = append(conditions, trafficGates(s)...)
+		conditions = append(conditions, weightIncreaseGates(s)...)
 	}
 	gates := release.EvaluateGates(s, conditions...)
 	if gates.Verdict() != release.Pass {
@@ -44,7 +44,7 @@ func evaluateBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 	}
 	e := s.edit().addEffects(effects...).addEvents(startEvents(s, gates)...)
 	e.serin.Started, e.serin.Asked = true, nil
-	return advanceStep(e, gates)
+	return advanceOrPromote(e, gates)
 }
 
 // startEvents are the events of gates around the start of the analysis: those of rollback webhooks before the event about the
@@ -103,8 +103,8 @@ func preRolloutPassed(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 	}
 }
 
-// trafficGates are the gates of webhooks that must approve every increase of the weight.
-func trafficGates(s Snapshot) []gate {
+// weightIncreaseGates are the gates of webhooks that must approve every increase of the weight.
+func weightIncreaseGates(s Snapshot) []gate {
 	var out []gate
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook) {
 		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.openWindow().attempt(), time.Time{},

@@ -153,7 +153,7 @@ func beginRun(e *statusEdit) {
 	}
 	if old.Unfinished != nil {
 		unfinished := *old.Unfinished
-		unfinished.Inherited = e.snapshot.liveWeight() > 0 && !slices.ContainsFunc(e.effects, removesCanaryTraffic)
+		unfinished.Inherited = e.snapshot.currentWeight() > 0 && !slices.ContainsFunc(e.effects, removesCanaryTraffic)
 		e.serin.Unfinished = &unfinished
 	}
 	if old.Promoted == "" {

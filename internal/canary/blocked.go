@@ -31,7 +31,7 @@ func blockingReasons(s Snapshot) release.Gates {
 // There is one exception: if the target was deleted while it had traffic, the traffic moves to the primary, unless the target
 // belongs to another Canary.
 func blockedDecision(s Snapshot, gates release.Gates) Decision {
-	targetLost := s.TargetConflict == "" && !s.Workload.Target.Found && s.Workload.Problem != "" && s.routeReadable() && s.liveWeight() > 0 && s.primaryCanServe()
+	targetLost := s.TargetConflict == "" && !s.Workload.Target.Found && s.Workload.Problem != "" && s.isRouteObserved() && s.currentWeight() > 0 && s.primaryCanServe()
 	switch {
 	case !targetLost:
 		return pauseDeadline(s, withBlockedCondition(s, gates))

@@ -46,15 +46,15 @@ func metricPasses(check Check) gate {
 				return wait
 			}
 			g.Verdict, g.Opener, g.Message = release.Fail, release.ByTime, answer.Text
-			g.Events = []release.Event{queryFailedText(check, answer)}
+			g.Events = []release.Event{queryFailedEvent(check, answer)}
 			return g
 		case release.NoData:
 			g.Verdict, g.Opener, g.Message = release.Fail, release.ByTime, "no values found"
-			g.Events = []release.Event{noValuesText(s.Plan, check, answer.Text)}
+			g.Events = []release.Event{noValuesEvent(s.Plan, check, answer.Text)}
 			return g
 		default: // Broken: only the user or another window changes that
 			g.Verdict, g.Opener, g.Message = release.Fail, release.ByTime, answer.Text
-			g.Events = []release.Event{queryFailedText(check, answer)}
+			g.Events = []release.Event{queryFailedEvent(check, answer)}
 			return g
 		}
 	}

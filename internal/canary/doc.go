@@ -13,8 +13,12 @@
 // that it belongs to: startGates (begin.go), evaluateBeforeTraffic (beforetraffic.go), evaluateWindow (window.go),
 // continuePromotion and continueFinalising (promotion.go), continueRollback (rollback.go), finalizeDeletion (deletion.go) or
 // initialise (initialise.go). In evaluateWindow, a gate before the checks delays their evaluation, a gate after them only the
-// next weight. Then a line in GateKinds, and a row in docs/gates.md. test/borders fails until the list, the sources and the page
-// agree, and test/sim/canary/settled.go may have to know what opens it.
+// next weight. A gate before each increase of the weight belongs in weightIncreaseGates (beforetraffic.go), which both use. The
+// switch of evaluateWindow and that of beforeTrafficNotPassed decide what follows if it does not pass: by default, the window and
+// its answers remain, so a gate that may be closed for long opens another window (reopenWindow). Then a line in GateKinds, and a
+// row in docs/gates.md: test/borders fails until the list, the sources and the page agree. The commands need no change. In the
+// simulator (test/sim/canary): expectation.go and invariants_checks.go if the gate guards a promise, and atMost (settled.go) if
+// it delays a release.
 //
 // A gate that sends a query: in addition a type of query (queries.go), which canary/controller/ask.go resolves, questionOf
 // (gatekinds.go) and passingAnswer (forecast.go).
@@ -26,6 +30,6 @@
 // messageOf (view.go) if users should read it first, and docs/canary.md.
 //
 // A field of the spec: api/flagger/v1beta1 with its documentation, a manifest in the testdata of that package, and make generate;
-// its default and its validation in plan.go, which is all that decisions read; docs/canary.md; the draw in
-// test/sim/canary/stories.go.
+// its default and its validation in plan.go, which is all that decisions read; docs/canary.md; drawSpec in test/sim/canary. A
+// CustomResourceDefinition of Flagger that does not have the field drops it: then its default applies.
 package canary

@@ -44,15 +44,22 @@ func canaryReady(s Snapshot) release.Gate {
 	if target.DeadlineExceeded {
 		return release.NewFailedGate("canary-ready", release.ByCluster, message)
 	}
-	return failsAtDeadline(s, release.NewWaitingGate("canary-ready", release.ByCluster, message), s.canaryDeadline())
+	return failsAtDeadline(s, release.NewWaitingGate("canary-ready", release.ByCluster, message), s.canaryDeadline(), rolledBack)
 }
 
+// The consequences of a gate that fails at its deadline.
+const (
+	rolledBack     = "the release is rolled back"
+	promotionFails = "the promotion fails"
+)
+
 // failsAtDeadline returns the gate, failed when the deadline has passed.
-func failsAtDeadline(s Snapshot, g release.Gate, deadline time.Time) release.Gate {
+func failsAtDeadline(s Snapshot, g release.Gate, deadline time.Time, consequence string) release.Gate {
 	if !s.Now.Before(deadline) {
 		g.Verdict = release.Fail
 		return g
 	}
+	g.Otherwise = consequence
 	g.Until, g.Limit = deadline, "ready by "+deadline.UTC().Format(time.RFC3339)
 	return g
 }

@@ -95,8 +95,8 @@ func formatMilliseconds(v float64) string {
 
 func formatNumber(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// noValuesText is the event about a check without data.
-func noValuesText(p Plan, check Check, text string) release.Event {
+// noValuesEvent is the event about a check without data.
+func noValuesEvent(p Plan, check Check, text string) release.Event {
 	message := ""
 	switch {
 	case check.Canonical == SuccessRate:
@@ -112,9 +112,9 @@ func noValuesText(p Plan, check Check, text string) release.Event {
 	return release.Event{Type: release.Warning, Message: message}
 }
 
-// queryFailedText is the event about a check whose query failed. Messages about a missing or invalid template are complete and
+// queryFailedEvent is the event about a check whose query failed. Messages about a missing or invalid template are complete and
 // remain unchanged.
-func queryFailedText(check Check, answer release.Answer) release.Event {
+func queryFailedEvent(check Check, answer release.Answer) release.Event {
 	message := answer.Text
 	switch {
 	case answer.Outcome == release.Broken && check.Source == Template && answer.Query == "":

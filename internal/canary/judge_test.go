@@ -89,21 +89,21 @@ func TestTextsAboutMissingValues(t *testing.T) {
 		internal bool
 	}{
 		{
-			"no rate", noValuesText(plan, rate, "no values found"),
+			"no rate", noValuesEvent(plan, rate, "no values found"),
 			"Halt advancement no values found for istio metric request-success-rate probably cart.shop is not receiving traffic: running query failed: no values found", false,
 		},
 		{
-			"no duration", noValuesText(plan, Check{Source: Builtin, Canonical: Duration}, "no values found"),
+			"no duration", noValuesEvent(plan, Check{Source: Builtin, Canonical: Duration}, "no values found"),
 			"Halt advancement no values found for istio metric request-duration probably cart.shop is not receiving traffic", false,
 		},
-		{"nothing inline", noValuesText(plan, Check{Source: Inline, Metric: metric}, "x"), "Halt advancement no values found for metric: errors", false},
-		{"nothing from a template", noValuesText(plan, Check{Source: Template, Metric: metric}, "x"), "Halt advancement no values found for custom metric: errors: x", false},
-		{"builtin fails", queryFailedText(rate, release.Answer{Outcome: release.Broken, Text: "x"}), "Prometheus query failed: x", true},
-		{"inline fails", queryFailedText(Check{Source: Inline, Metric: metric}, release.Answer{Outcome: release.Unreachable, Text: "x"}), "Prometheus query failed for errors: x", true},
-		{"template fails", queryFailedText(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Broken, Text: "x", Query: "sum(x)"}), "Metric query failed for errors: x", true},
-		{"template is away", queryFailedText(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Unreachable, Text: "x"}), "Metric query failed for errors: x", true},
+		{"nothing inline", noValuesEvent(plan, Check{Source: Inline, Metric: metric}, "x"), "Halt advancement no values found for metric: errors", false},
+		{"nothing from a template", noValuesEvent(plan, Check{Source: Template, Metric: metric}, "x"), "Halt advancement no values found for custom metric: errors: x", false},
+		{"builtin fails", queryFailedEvent(rate, release.Answer{Outcome: release.Broken, Text: "x"}), "Prometheus query failed: x", true},
+		{"inline fails", queryFailedEvent(Check{Source: Inline, Metric: metric}, release.Answer{Outcome: release.Unreachable, Text: "x"}), "Prometheus query failed for errors: x", true},
+		{"template fails", queryFailedEvent(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Broken, Text: "x", Query: "sum(x)"}), "Metric query failed for errors: x", true},
+		{"template is away", queryFailedEvent(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Unreachable, Text: "x"}), "Metric query failed for errors: x", true},
 		{
-			"template is missing", queryFailedText(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Broken, Text: "Metric template errors.shop error: x"}),
+			"template is missing", queryFailedEvent(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Broken, Text: "Metric template errors.shop error: x"}),
 			"Metric template errors.shop error: x", true,
 		},
 	} {

@@ -86,7 +86,7 @@ func increasesExposure(s Snapshot, d Decision) bool {
 		case CopyTemplate:
 			return true
 		case TrafficWeight:
-			return effect.Canary > s.liveWeight()
+			return effect.Canary > s.currentWeight()
 		default:
 			return false
 		}

@@ -66,19 +66,19 @@ func adoptRun(s Snapshot) Decision {
 	e := adoptOtherStatus(s.edit())
 	e.serin.Shape, e.serin.Run = s.Plan.runShape(), s.run()
 	e.addStamps(release.StampSince)
-	if s.Plan.HasRouter && s.liveWeight() == 0 {
+	if s.Plan.HasRouter && s.currentWeight() == 0 {
 		e.addStamps(release.StampTrafficEnded) // when the target last had traffic is unknown: it may have been a moment ago
 	}
-	where := fmt.Sprintf("weight %d", s.liveWeight())
+	where := fmt.Sprintf("weight %d", s.currentWeight())
 	if s.Plan.Strategy != Weighted {
 		where = fmt.Sprintf("iteration %d/%d", s.Status.Iterations, s.Plan.Iterations)
 	}
 	if s.Workload.NewestTemplateTime.IsZero() && s.Workload.Target.FlaggerHash != s.Status.LastAppliedSpec {
 		where += ", assuming that the target runs the recorded revision, which could not be verified"
 	}
-	if s.liveWeight() > 0 || s.Status.CanaryWeight > 0 || s.Status.Iterations > 0 || s.Route.Mirrored {
+	if s.currentWeight() > 0 || s.Status.CanaryWeight > 0 || s.Status.Iterations > 0 || s.Route.Mirrored {
 		e.serin.Started = true
-		e.status.CanaryWeight = s.liveWeight() // Flagger reports none with iterations
+		e.status.CanaryWeight = s.currentWeight() // Flagger reports none with iterations
 		e.status.Iterations = max(s.Status.Iterations, 0)
 		e.openWindow()
 	}
@@ -137,13 +137,14 @@ func restartOnTargetChange(s Snapshot) (Decision, bool) {
 	}).decision(nil), true
 }
 
-// correctWeightDrift corrects a weight that differs from that of the run. A weight above zero that a user set is adopted. A
-// weight that something else removed is restored, and observed again. Traffic never moves to a workload that cannot serve it.
+// correctWeightDrift corrects a weight that differs from that of the run. A weight above zero that a user set remains until the
+// next step; the status keeps the weight of the plan. A weight that was removed is restored, and observed again. Traffic never
+// moves to a workload that cannot serve it.
 func correctWeightDrift(s Snapshot, effects []release.Effect) (Decision, bool) {
 	if !s.openWindow().open || !s.Plan.HasRouter || s.Route.Problem != "" {
 		return Decision{}, false
 	}
-	live, recorded := s.liveWeight(), s.Status.CanaryWeight
+	live, recorded := s.currentWeight(), s.Status.CanaryWeight
 	if !s.Route.Found {
 		live = 0
 	}

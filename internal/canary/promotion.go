@@ -37,7 +37,7 @@ func primaryPromoted(s Snapshot) release.Gate {
 	if primary.DeadlineExceeded {
 		return release.NewFailedGate("primary-ready", release.ByCluster, message)
 	}
-	return failsAtDeadline(s, release.NewWaitingGate("primary-ready", release.ByCluster, message), s.primaryDeadline())
+	return failsAtDeadline(s, release.NewWaitingGate("primary-ready", release.ByCluster, message), s.primaryDeadline(), promotionFails)
 }
 
 // continuePromotion waits for the rolling update of the primary, then returns the traffic to it.
@@ -70,7 +70,7 @@ func continuePromotion(s Snapshot) Decision {
 	default:
 		return keepStatus(s, gates, effects...)
 	}
-	live := s.liveWeight()
+	live := s.currentWeight()
 	if !s.Plan.HasRouter || s.Plan.PromotionStep == 0 || live == 0 || replaced {
 		e := s.edit().addEffects(effects...)
 		if s.Plan.HasRouter {
@@ -294,7 +294,7 @@ func awaitPrimaryOrFail(s Snapshot, gates release.Gates, effects []release.Effec
 	case target.Found && target.Revision != s.pinnedRevision():
 		e := s.edit().addEffects(effects...).addEvents(promotionFailedEvents(s)...)
 		e.recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
-		return failKeepingCanary(e, s.liveWeight(), "Promotion failed").decision(gates)
+		return failKeepingCanary(e, s.currentWeight(), "Promotion failed").decision(gates)
 	case target.Found && target.Replicas == 0:
 		return keepStatus(s, gates, append(effects, ScalerPaused{Paused: false}, TargetScaledUp{})...)
 	default:

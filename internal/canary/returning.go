@@ -18,7 +18,7 @@ import (
 // blue/green return it all at once. So does a primary whose earlier template is restored, because some of its pods still run the
 // template that is rolled back. Only the revision that was analyzed retains traffic: a target that has another one gets none.
 func (s *Snapshot) returnsTrafficInParts() bool {
-	weighted := s.Plan.Strategy == Weighted && !s.Plan.SkipAnalysis && s.routeReadable() && s.routingProvider() == ""
+	weighted := s.Plan.Strategy == Weighted && !s.Plan.SkipAnalysis && s.isRouteObserved() && s.routingProvider() == ""
 	return weighted && !s.drainStarted() && !s.primaryHasRolledBackTemplate() && !s.Workload.Primary.Ready && s.Workload.Target.isReachable() &&
 		s.Workload.Target.Revision == s.pinnedRevision()
 }
@@ -43,7 +43,7 @@ func (s *Snapshot) retainedWeight() int {
 	if recorded := s.Status.CanaryWeight; recorded > 0 && s.Workload.Primary.servingPods() > 0 {
 		weight = min(weight, recorded) // a user may have raised it since
 	}
-	return min(weight, s.liveWeight())
+	return min(weight, s.currentWeight())
 }
 
 // retainedWeightMessage explains why the canary retains a part of the traffic.
@@ -55,12 +55,12 @@ func retainedWeightMessage(s Snapshot) string {
 // rollBackInPart routes to the primary what it can carry, and the rest to the canary, which keeps all its pods.
 func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	weight := s.retainedWeight()
-	if s.serin().CarriedBy != nil && weight == s.liveWeight() && weight == s.Status.CanaryWeight {
+	if s.serin().CarriedBy != nil && weight == s.currentWeight() && weight == s.Status.CanaryWeight {
 		return keepStatus(s, gates, effects...)
 	}
 	e := s.edit().addEffects(effects...)
 	recordThreshold(e)
-	if weight < s.liveWeight() {
+	if weight < s.currentWeight() {
 		e.addEffects(TrafficWeight{Canary: weight}).addEvents(release.Event{
 			Type: release.Warning, Message: fmt.Sprintf("Routing %d%% of the traffic of %s to primary: %s", release.Total-weight, s.Plan.qualifiedName(), retainedWeightMessage(s)),
 		})

@@ -36,7 +36,7 @@ func continueRollback(s Snapshot) Decision {
 	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.canaryHasTraffic() && s.Workload.Target.canServe() {
 		effects = append(effects, PrimaryScaledUp{}) // something scaled it to zero, and only Serin would scale it up again
 	}
-	gates := release.EvaluateGates(s, primaryServes, primaryEndpointsForRollback)
+	gates := release.EvaluateGates(s, primaryCanTakeTrafficBack, primaryEndpointsForRollback)
 	if s.rollbackImpossible() {
 		return failRollback(s, gates, effects)
 	}
@@ -73,9 +73,9 @@ func continueRollback(s Snapshot) Decision {
 	return failRelease(e, s.serin().Reason).decision(gates)
 }
 
-// primaryServes delays the return of the traffic while the primary cannot serve any request and the canary can. Where the traffic
+// primaryCanTakeTrafficBack delays the return of the traffic while the primary cannot serve any request and the canary can. Where the traffic
 // can return in parts, it delays the part that the primary cannot carry.
-func primaryServes(s Snapshot) release.Gate {
+func primaryCanTakeTrafficBack(s Snapshot) release.Gate {
 	primary, target := s.Workload.Primary, s.Workload.Target
 	restoring := s.primaryHasRolledBackTemplate()
 	switch {
@@ -115,7 +115,7 @@ func failRollback(s Snapshot, gates release.Gates, effects []release.Effect) Dec
 	case !s.primaryUnpromoted():
 		e.recordUnfinishedPromotion(s.promotedRevision(), s.Status.LastPromotedSpec)
 	}
-	return failKeepingCanary(e, s.liveWeight(), "Rollback failed").decision(gates)
+	return failKeepingCanary(e, s.currentWeight(), "Rollback failed").decision(gates)
 }
 
 // thresholdEvents returns the event about a release that is rolled back because of failed checks alone; none for another
@@ -155,7 +155,7 @@ func failRelease(e *statusEdit, why string) *statusEdit {
 	e.resetCounters()
 	if waiting {
 		e.recordAppliedRevision()
-		e.status.CanaryWeight = s.liveWeight() // the release moved no traffic
+		e.status.CanaryWeight = s.currentWeight() // the release moved no traffic
 	}
 	e.clearRunState()
 	event := release.Event{

@@ -21,9 +21,9 @@ func steadyStateEffects(s Snapshot, more ...release.Effect) []release.Effect {
 		effects = append(effects, ScalerExists{})
 	}
 	if s.Plan.HasRouter {
-		route := RouteMaintained{Canary: s.liveWeight(), Mirror: s.Route.Mirrored}
+		route := RouteMaintained{Canary: s.currentWeight(), Mirror: s.Route.Mirrored}
 		idle := !HasTransitionEffects(s.Status.Phase) && !s.primaryUnpromoted()
-		if !s.routeReadable() && (s.drainStarted() || idle || !s.Workload.Target.isReachable()) {
+		if !s.isRouteObserved() && (s.drainStarted() || idle || !s.Workload.Target.isReachable()) {
 			route.Canary = 0 // a new route sends no traffic to a workload that is scaled down, idle, or unreachable
 		}
 		effects = append(effects, route)
@@ -39,7 +39,7 @@ func recreatePrimary(s Snapshot) release.Effect {
 	switch {
 	case promoting && s.serin().Intent == "" && revision == s.pinnedRevision():
 		return PrimaryExists{Revision: revision, ID: s.promotionCopyID()}
-	case !promoting && (revision == s.promotedRevision() || s.primaryUnpromoted() && (s.liveWeight() > 0 || !s.Plan.HasRouter)):
+	case !promoting && (revision == s.promotedRevision() || s.primaryUnpromoted() && (s.currentWeight() > 0 || !s.Plan.HasRouter)):
 		return PrimaryExists{Revision: revision, ID: s.copyIDFor("recreated", revision)}
 	case promoting && s.serin().Intent == "":
 		return recreatePrimaryFromHistory(s, s.pinnedRevision(), s.Status.LastAppliedSpec, "")

@@ -10,17 +10,17 @@ import (
 
 // This file contains the facts about the traffic of the canary, and the corrections of traffic that something else changed.
 
-// routeReadable reports whether the route could be read.
-func (s *Snapshot) routeReadable() bool {
+// isRouteObserved reports whether the route could be read.
+func (s *Snapshot) isRouteObserved() bool {
 	return s.Plan.HasRouter && s.Route.Found && s.Route.Problem == ""
 }
 
-// liveWeight is the current weight of the canary: that of the router where there is one.
-func (s *Snapshot) liveWeight() int {
+// currentWeight is the current weight of the canary: that of the router where there is one.
+func (s *Snapshot) currentWeight() int {
 	switch {
 	case !s.Plan.HasRouter:
 		return 0
-	case s.routeReadable():
+	case s.isRouteObserved():
 		return s.Route.Canary
 	default:
 		return s.Status.CanaryWeight
@@ -29,7 +29,7 @@ func (s *Snapshot) liveWeight() int {
 
 // canaryHasTraffic reports whether the canary receives, or may still receive, requests of users.
 func (s *Snapshot) canaryHasTraffic() bool {
-	return s.Plan.HasRouter && (s.liveWeight() > 0 || s.Status.CanaryWeight > 0 || s.Route.Mirrored)
+	return s.Plan.HasRouter && (s.currentWeight() > 0 || s.Status.CanaryWeight > 0 || s.Route.Mirrored)
 }
 
 // hasUnrecordedTraffic reports whether the canary has traffic that the status does not record, because something else changed the
@@ -37,7 +37,7 @@ func (s *Snapshot) canaryHasTraffic() bool {
 func (s *Snapshot) hasUnrecordedTraffic() bool {
 	last := s.serin().LastTraffic
 	recorded := last != nil && s.Now.Before(last.Add(s.Plan.Drain/2))
-	return s.liveWeight() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !recorded
+	return s.currentWeight() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !recorded
 }
 
 // recordUnrecordedTraffic records that the canary has traffic, before that traffic is removed: a crash afterwards must not skip
@@ -51,7 +51,7 @@ func (s *Snapshot) drainStarted() bool { return s.serin().DrainUntil != nil }
 
 // trafficReturned reports whether the canary has traffic again after it lost it: a user changed the route.
 func (s *Snapshot) trafficReturned() bool {
-	return s.drainStarted() && s.routeReadable() && (s.Route.Canary > 0 || s.Route.Mirrored)
+	return s.drainStarted() && s.isRouteObserved() && (s.Route.Canary > 0 || s.Route.Mirrored)
 }
 
 // clearDrain removes the previous drain from the status before the traffic moves again, so that a crash in between does not
@@ -66,7 +66,7 @@ func clearDrain(s Snapshot, effects []release.Effect) Decision {
 // leader that was suspended may have written such a route after the rollback; see docs/adr/0004.
 func (s *Snapshot) sendsTrafficToEmptyTarget() bool {
 	target := s.Workload.Target
-	return s.routeReadable() && s.Route.Canary > 0 && s.Plan.canScaleTarget() && target.Found && target.isScaledToZero() && s.primaryReachable()
+	return s.isRouteObserved() && s.Route.Canary > 0 && s.Plan.canScaleTarget() && target.Found && target.isScaledToZero() && s.primaryReachable()
 }
 
 // withTrafficRescue routes such traffic to the primary, in addition to the decision about an idle release. This is the only

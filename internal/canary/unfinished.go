@@ -21,7 +21,7 @@ func (s *Snapshot) promotionResumable() bool {
 // returned to the primary, which has that revision and was never promoted. That run remains failed; only the revision of the
 // primary is recorded.
 func (s *Snapshot) rolledBackToUnpromoted() bool {
-	return s.serin().Unfinished != nil && s.Status.CanaryWeight == 0 && s.routeReadable() && s.liveWeight() == 0
+	return s.serin().Unfinished != nil && s.Status.CanaryWeight == 0 && s.isRouteObserved() && s.currentWeight() == 0
 }
 
 // resumePromotion continues a failed promotion where it stopped: nothing is analysed again, and the primary keeps its pods.
@@ -45,7 +45,7 @@ func (s *Snapshot) isResumedPromotion() bool {
 // another revision by now, although the primary could serve it.
 func (s *Snapshot) promotionCompletable() bool {
 	target := s.Workload.Target
-	return s.primaryUnpromoted() && s.routeReadable() && s.liveWeight() > 0 && target.Found && target.Revision != s.pinnedRevision() && s.primaryReachable()
+	return s.primaryUnpromoted() && s.isRouteObserved() && s.currentWeight() > 0 && target.Found && target.Revision != s.pinnedRevision() && s.primaryReachable()
 }
 
 // withdrawTraffic routes that traffic to the primary before the release of the new revision starts, so that this revision, too,

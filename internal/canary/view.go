@@ -21,7 +21,7 @@ func View(s Snapshot, unread ...release.Part) release.View {
 	v := release.View{
 		Phase: string(s.Status.Phase), Since: s.Status.LastTransitionTime.Time, Result: resultOf(s.Status.Phase), Message: messageOf(s.Status),
 		Revision: s.Status.LastAppliedSpec, Promoted: s.Status.LastPromotedSpec,
-		Weight: s.liveWeight(), Mirrored: s.Route.Mirrored, Step: s.Status.Iterations, Window: viewWindow(s),
+		Weight: s.currentWeight(), Mirrored: s.Route.Mirrored, Step: s.Status.Iterations, Window: viewWindow(s),
 		Gates: viewGates(s, d.Gates, upcoming.limits, unread),
 	}
 	v.PromotionFailed = v.Result == release.RolledBack && s.primaryUnpromoted()

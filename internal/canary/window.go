@@ -75,16 +75,16 @@ func evaluateWindow(s Snapshot, effects []release.Effect) Decision {
 	}
 	// A failing canary is rolled back even if the primary is not ready; only advancing waits for the primary.
 	conditions = append(conditions, primaryReady)
-	conditions = append(conditions, advanceGates(s)...)
+	conditions = append(conditions, nextStepApprovalGates(s)...)
 	gates := release.EvaluateGates(s, conditions...)
 	first := gates.First()
 	switch {
 	case first == nil:
-		return advanceStep(s.edit().addEffects(effects...).addEvents(gates.Events()...), gates)
+		return advanceOrPromote(s.edit().addEffects(effects...).addEvents(gates.Events()...), gates)
 	case first.Name == "canary-ready", first.Name == "canary-endpoints":
 		return awaitCanaryReady(s, gates, effects)
 	case first.Name == "primary-ready":
-		return observeAgain(s, gates, effects)
+		return reopenWindow(s, gates, effects)
 	case first.Name == "route-confirmed" && !unconfirmed && s.serin().Window != nil:
 		// The previous route served a part of the window: the window restarts when the router confirms the new one.
 		e := s.edit().addEffects(effects...)
@@ -97,22 +97,22 @@ func evaluateWindow(s Snapshot, effects []release.Effect) Decision {
 	case first.Name == "provider-unreachable" && s.serin().Unreachable == nil:
 		return recordProviderUnreachable(s, gates, effects)
 	case first.Opener == release.ByUser && (isHookGate(first, flaggerv1.ConfirmTrafficIncreaseHook) || isHookGate(first, flaggerv1.ConfirmPromotionHook)):
-		return awaitApproval(s, gates, effects)
+		return reopenWindowUntilApproved(s, gates, effects)
 	default:
 		return keepStatus(s, gates, effects...)
 	}
 }
 
-// advanceGates are the gates of webhooks that must approve the step after the open window.
-func advanceGates(s Snapshot) []gate {
+// nextStepApprovalGates are the gates of webhooks that must approve the step after the open window.
+func nextStepApprovalGates(s Snapshot) []gate {
 	var out []gate
-	if s.Plan.Strategy == Weighted && (s.liveWeight() > 0 || !s.Route.Mirrored) {
-		out = trafficGates(s)
+	if s.Plan.Strategy == Weighted && (s.currentWeight() > 0 || !s.Route.Mirrored) {
+		out = weightIncreaseGates(s)
 	}
 	last := false
 	switch s.Plan.Strategy {
 	case Weighted:
-		last = s.liveWeight() >= s.Plan.MaxWeight
+		last = s.currentWeight() >= s.Plan.MaxWeight
 	default:
 		last = s.Status.Iterations >= s.Plan.Iterations
 	}
@@ -127,9 +127,9 @@ func advanceGates(s Snapshot) []gate {
 	return out
 }
 
-// awaitApproval opens another window at the same weight, because the user has not approved the next step yet. The event is sent
+// reopenWindowUntilApproved opens another window at the same weight, because the user has not approved the next step yet. The event is sent
 // once.
-func awaitApproval(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+func reopenWindowUntilApproved(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
 	e := s.edit().addEffects(effects...).openWindow()
 	e.serin.Unreachable = nil
@@ -154,9 +154,9 @@ func awaitApproval(s Snapshot, gates release.Gates, effects []release.Effect) De
 	return e.decision(gates)
 }
 
-// observeAgain opens another window at the same weight while the primary is not ready. The measurements of this window would be
+// reopenWindow opens another window at the same weight while the primary is not ready. The measurements of this window would be
 // outdated when the primary is ready.
-func observeAgain(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+func reopenWindow(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().addEffects(effects...).openWindow()
 	e.serin.Unreachable = nil
 	return e.decision(gates)

@@ -19,7 +19,12 @@
 //
 //   - a field of argov1.MetricProvider and its row in providerTypes (api/argoproj/v1alpha1), then make generate; validation
 //     and the series of analyses read that table;
-//   - a row of the table in docs/metrics.md, and a case in the tests of internal/analysis/measure.
+//   - a row of the table in docs/metrics.md, a manifest in api/argoproj/v1alpha1/testdata/analysis.yaml, and a case in the
+//     tests of internal/analysis/measure, whose registry is a list of its own;
+//   - if Argo Rollouts records the resolved query in the metadata of a run, metricMetadata and ResolvedQuery in
+//     internal/analysis.
+//
+// A service with credentials in a Secret of its own form has a row in docs/security.md, and each has an entry in CHANGELOG.md.
 //
 // Tests in internal/operator and test/borders fail if the registry, the APIs, the documentation and the examples name
 // different services.

@@ -147,6 +147,8 @@ type Gate struct {
 	Opener Opener
 	// Until is the time at which the gate opens, or is evaluated again.
 	Until time.Time
+	// Otherwise is what happens at Until to a gate that is still closed; empty: it is evaluated again.
+	Otherwise string
 	// Value and Limit are set if a number was compared; Query is the query that returned the value, with its variables
 	// resolved.
 	Value, Limit, Query string

@@ -9,8 +9,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// advanceCanary advances a canary release: abort, pauses, promotion, or the next step.
-func advanceCanary(f facts, r traffic, a analyses, status argov1.RolloutStatus) transition {
+// advanceCanaryStrategy advances a canary release: abort, pauses, promotion, or the next step.
+func advanceCanaryStrategy(f facts, r traffic, a analyses, status argov1.RolloutStatus) transition {
 	step := newStepState(f, r, a)
 	switch {
 	case status.PromoteFull:
@@ -105,16 +105,16 @@ func recordAnalyses(s argov1.RolloutStatus, step StepState, a analyses) argov1.R
 	return s
 }
 
-func (r *AnalysisResult) isPlanned() bool { return r != nil && r.Planned }
+func (r *RunResult) isPlanned() bool { return r != nil && r.Planned }
 
-func (r *AnalysisResult) toStatus() *argov1.RolloutAnalysisRunStatus {
+func (r *RunResult) toStatus() *argov1.RolloutAnalysisRunStatus {
 	if r == nil {
 		return nil
 	}
 	return &argov1.RolloutAnalysisRunStatus{Name: r.Name, Status: r.Phase, Message: r.Message}
 }
 
-func (r *AnalysisResult) isInconclusive() bool {
+func (r *RunResult) isInconclusive() bool {
 	return r != nil && r.Phase == argov1.AnalysisPhaseInconclusive
 }
 

@@ -21,7 +21,7 @@ type analyses struct {
 	outcome
 	// step and experiment belong to the current step, background runs during all steps. pre and post run before and after
 	// the switch of a blue-green release.
-	step, experiment, background, pre, post *AnalysisResult
+	step, experiment, background, pre, post *RunResult
 }
 
 // planAnalyses starts the analyses and the experiment that are due now, terminates all others, and deletes those that
@@ -34,7 +34,7 @@ func planAnalyses(f facts, deleted []string) analyses {
 		a = planBlueGreenAnalyses(f)
 	}
 	var runs, experiments []string
-	for _, result := range []*AnalysisResult{a.step, a.background, a.pre, a.post} {
+	for _, result := range []*RunResult{a.step, a.background, a.pre, a.post} {
 		if result != nil {
 			runs = append(runs, result.Name)
 		}
@@ -113,14 +113,14 @@ func planBlueGreenAnalyses(f facts) analyses {
 
 // resultOfRecordedRun returns the result of the AnalysisRun that a status names: of the run itself, or the recorded
 // result if the run was deleted.
-func resultOfRecordedRun(f facts, status *argov1.RolloutAnalysisRunStatus) *AnalysisResult {
+func resultOfRecordedRun(f facts, status *argov1.RolloutAnalysisRunStatus) *RunResult {
 	if status == nil {
 		return nil
 	}
 	if run := findAnalysisRun(f, status.Name); run != nil && !run.Deleting {
 		return run.analysisResult()
 	}
-	return &AnalysisResult{Name: status.Name, Phase: status.Status, Message: status.Message}
+	return &RunResult{Name: status.Name, Phase: status.Status, Message: status.Message}
 }
 
 // isBackgroundAnalysisDue reports whether the release has reached the step with which the background analysis starts.
@@ -141,7 +141,7 @@ type analysisRequest struct {
 
 // ensureAnalysisRun returns the result of an analysis. If no run is current, it creates one, or uses one that was
 // created for this purpose but not recorded in the status.
-func ensureAnalysisRun(f facts, r analysisRequest) (*AnalysisResult, outcome) {
+func ensureAnalysisRun(f facts, r analysisRequest) (*RunResult, outcome) {
 	var current *AnalysisRun
 	if r.recorded != nil {
 		current = findAnalysisRun(f, r.recorded.Name)
@@ -168,9 +168,9 @@ func ensureAnalysisRun(f facts, r analysisRequest) (*AnalysisResult, outcome) {
 		case run == nil && (r.recorded == nil || r.recorded.Name != name):
 			// The status records the name before the run is created. Otherwise, another run would be created each time
 			// the status cannot be written.
-			return &AnalysisResult{Name: name, Planned: true}, outcome{}
+			return &RunResult{Name: name, Planned: true}, outcome{}
 		case run == nil:
-			return &AnalysisResult{Name: name}, outcome{trafficEffects: []release.Effect{AnalysisRunExists{
+			return &RunResult{Name: name}, outcome{trafficEffects: []release.Effect{AnalysisRunExists{
 				Name: name, Hash: f.Hash, Revision: f.new.Revision, Type: r.kind, Step: r.step, Analysis: r.analysis,
 				LatestHash: f.new.Hash, StableHash: f.stable.Hash,
 			}}}
@@ -220,8 +220,8 @@ func findAnalysisRun(f facts, name string) *AnalysisRun {
 	return nil
 }
 
-func (r AnalysisRun) analysisResult() *AnalysisResult {
-	return &AnalysisResult{Name: r.Name, Phase: r.Phase, Message: r.Message, Metric: r.Metric}
+func (r AnalysisRun) analysisResult() *RunResult {
+	return &RunResult{Name: r.Name, Phase: r.Phase, Message: r.Message, Metric: r.Metric}
 }
 
 // shouldRepeatAnalysis reports whether a completed analysis is repeated: the user ended the pause that an inconclusive
@@ -245,18 +245,18 @@ func findRecordedExperiment(f facts) *Experiment {
 }
 
 // ensureExperiment returns the result of the Experiment of a step. If no Experiment is current, it creates one.
-func ensureExperiment(f facts, step argov1.RolloutExperimentStep, index int32) (*AnalysisResult, outcome) {
+func ensureExperiment(f facts, step argov1.RolloutExperimentStep, index int32) (*RunResult, outcome) {
 	base := fmt.Sprintf("%s-%s-%d-%d", f.Name, f.Hash, f.new.Revision, index)
 	current := findRecordedExperiment(f)
 	if current != nil && !isExperimentOfStep(f, *current, index) {
 		current = nil
 	}
 	if current != nil && (!shouldRepeatAnalysis(f, current.Phase) || hasPauseReason(f.Status, argov1.PauseReasonInconclusiveExperiment)) {
-		return &AnalysisResult{Name: current.Name, Phase: current.Phase, Message: current.Message}, outcome{}
+		return &RunResult{Name: current.Name, Phase: current.Phase, Message: current.Message}, outcome{}
 	}
 	for _, e := range f.Experiments { // including one with a numbered name
 		if isExperimentOfStep(f, e, index) && e.Hash == f.Hash && !e.Phase.Completed() && !e.Terminated && !e.Deleting {
-			return &AnalysisResult{Name: e.Name, Phase: e.Phase, Message: e.Message}, outcome{}
+			return &RunResult{Name: e.Name, Phase: e.Phase, Message: e.Message}, outcome{}
 		}
 	}
 	for i := range len(f.Experiments) + 1 {
@@ -265,7 +265,7 @@ func ensureExperiment(f facts, step argov1.RolloutExperimentStep, index int32) (
 			name = fmt.Sprintf("%s-%d", base, i)
 		}
 		if !slices.ContainsFunc(f.Experiments, func(e Experiment) bool { return e.Name == name }) {
-			return &AnalysisResult{Name: name}, outcome{trafficEffects: []release.Effect{ExperimentExists{
+			return &RunResult{Name: name}, outcome{trafficEffects: []release.Effect{ExperimentExists{
 				Name: name, Hash: f.Hash, Revision: f.new.Revision, Step: step, Canary: f.new.Name, Stable: f.stable.Name,
 			}}}
 		}
@@ -352,7 +352,7 @@ func (q *historyQuota) takeExceeds(phase argov1.AnalysisPhase) bool {
 }
 
 // reportAnalysisPhase returns the event about a new phase of an AnalysisRun.
-func reportAnalysisPhase(kind string, previous *argov1.RolloutAnalysisRunStatus, result *AnalysisResult) outcome {
+func reportAnalysisPhase(kind string, previous *argov1.RolloutAnalysisRunStatus, result *RunResult) outcome {
 	if result == nil || result.Phase == "" {
 		return outcome{}
 	}

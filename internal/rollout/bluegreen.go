@@ -10,9 +10,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// decideBlueGreen decides about a Rollout with the blue-green strategy: the preview, pods, analyses, the switch of the
+// decideBlueGreenStrategy decides about a Rollout with the blue-green strategy: the preview, pods, analyses, the switch of the
 // active Service, and then the status.
-func decideBlueGreen(f facts, unreadable outcome) Decision {
+func decideBlueGreenStrategy(f facts, unreadable outcome) Decision {
 	active := f.selectedHash(f.Spec.Strategy.BlueGreen.ActiveService)
 	preview := selectPreview(f)
 	upkeep := joinOutcomes(unreadable, planUpkeep(f), restoreServices(f), restoreRouters(f), preview.outcome)
@@ -21,7 +21,7 @@ func decideBlueGreen(f facts, unreadable outcome) Decision {
 	case f.templateOrStepsChanged():
 		return completeDecision(f, startRelease(f, recordSelectors(f, status, preview.hash, active)), traffic{}, analyses{}, upkeep)
 	case f.replicasChanged():
-		return completeDecision(f, transition{status: recordSelectors(f, status, preview.hash, active)}, traffic{}, analyses{}, upkeep, scaleBlueGreen(f))
+		return completeDecision(f, transition{status: recordSelectors(f, status, preview.hash, active)}, traffic{}, analyses{}, upkeep, scaleForBlueGreenStrategy(f))
 	}
 	restart := planRestart(f)
 	status.RestartedAt = restart.restartedAt
@@ -32,8 +32,8 @@ func decideBlueGreen(f facts, unreadable outcome) Decision {
 	runs := planAnalyses(f, deleted)
 	activation := planSwitch(f, runs)
 	status = recordSelectors(f, pauseBeforeSwitch(f, runs, status), preview.hash, activation.hash)
-	return completeDecision(f, advanceBlueGreen(f, runs, status), traffic{}, runs,
-		upkeep, restart.outcome, scaleBlueGreen(f), awaitTargets(f), deletion, runs.outcome, activation.outcome, setEphemeralMetadata(f))
+	return completeDecision(f, advanceBlueGreenStrategy(f, runs, status), traffic{}, runs,
+		upkeep, restart.outcome, scaleForBlueGreenStrategy(f), awaitTargets(f), deletion, runs.outcome, activation.outcome, setEphemeralMetadata(f))
 }
 
 // restoreRouters restores the objects of routers: a blue-green strategy names none.
@@ -199,8 +199,8 @@ func pauseBeforeSwitch(f facts, a analyses, status argov1.RolloutStatus) argov1.
 	return status
 }
 
-// advanceBlueGreen advances a blue-green release: abort, promotion, pauses, and the number of preview pods.
-func advanceBlueGreen(f facts, a analyses, status argov1.RolloutStatus) transition {
+// advanceBlueGreenStrategy advances a blue-green release: abort, promotion, pauses, and the number of preview pods.
+func advanceBlueGreenStrategy(f facts, a analyses, status argov1.RolloutStatus) transition {
 	switch {
 	case status.PromoteFull, isFastRollback(f):
 		status = withoutPauses(status)
@@ -219,7 +219,7 @@ func advanceBlueGreen(f facts, a analyses, status argov1.RolloutStatus) transiti
 	if t.status.Abort || isPromoted(t.status) {
 		return t
 	}
-	for _, result := range []*AnalysisResult{a.pre, a.post} {
+	for _, result := range []*RunResult{a.pre, a.post} {
 		if result != nil && result.Phase == argov1.AnalysisPhaseInconclusive && !shouldSkipAnalyses(f) {
 			t.status = withPause(f, t.status, argov1.PauseReasonInconclusiveAnalysis)
 		}
@@ -234,7 +234,7 @@ func abortFailedBlueGreen(f facts, a analyses, t transition) transition {
 		return t
 	}
 	for _, analysis := range []struct {
-		result *AnalysisResult
+		result *RunResult
 		text   string
 	}{
 		{a.pre, "Blue/green pre-promotion analysis phase error/failed"},

@@ -7,16 +7,16 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// decideCanary decides about a Rollout with the canary strategy: services, traffic, analyses, pods, and then the
+// decideCanaryStrategy decides about a Rollout with the canary strategy: services, traffic, analyses, pods, and then the
 // status.
-func decideCanary(f facts, unreadable outcome) Decision {
+func decideCanaryStrategy(f facts, unreadable outcome) Decision {
 	upkeep := joinOutcomes(unreadable, planUpkeep(f))
 	status := countPods(f)
 	switch {
 	case f.templateOrStepsChanged():
 		return completeDecision(f, startRelease(f, status), traffic{}, analyses{}, upkeep)
 	case f.replicasChanged():
-		return completeDecision(f, transition{status: status}, traffic{}, analyses{}, upkeep, scaleCanary(f, traffic{}))
+		return completeDecision(f, transition{status: status}, traffic{}, analyses{}, upkeep, scaleForCanaryStrategy(f, traffic{}))
 	}
 	restart := planRestart(f)
 	status.RestartedAt = restart.restartedAt
@@ -26,15 +26,15 @@ func decideCanary(f facts, unreadable outcome) Decision {
 	deletion, deleted := deleteOldReplicaSets(f)
 	route := planTraffic(f)
 	runs := planAnalyses(f, deleted)
-	return completeDecision(f, advanceCanary(f, route, runs, route.recordWeights(f, status)), route, runs,
-		upkeep, restart.outcome, setEphemeralMetadata(f), deletion, planCanaryServices(f), route.outcome, runs.outcome, scaleCanary(f, route))
+	return completeDecision(f, advanceCanaryStrategy(f, route, runs, route.recordWeights(f, status)), route, runs,
+		upkeep, restart.outcome, setEphemeralMetadata(f), deletion, planCanaryServices(f), route.outcome, runs.outcome, scaleForCanaryStrategy(f, route))
 }
 
 // replicaCounts returns the final desired numbers of pods of both sides, and the next ones. routed are the weights that
 // this reconciliation sets in the router; nil: none yet.
 func replicaCounts(f facts, routed *argov1.TrafficWeights) (desired, next pods.ReplicaCounts) {
 	if f.usesRouter() {
-		desired = routedPods(f, routed).DesiredCounts()
+		desired = routedPods(f, routed).CountsBehindRouter()
 		return desired, desired
 	}
 	l, current := f.rollingLimits(), pods.CurrentPods{New: f.new.podNumbers(), HasDistinctStable: f.hasDistinctStable()}
@@ -44,7 +44,7 @@ func replicaCounts(f facts, routed *argov1.TrafficWeights) (desired, next pods.R
 	for _, rs := range f.others {
 		current.Others += rs.Spec
 	}
-	desired = l.DesiredCounts(f.stepProgress().DesiredWeight(f.maxWeight()), f.maxWeight(), current.HasDistinctStable)
+	desired = l.CountsForWeight(f.stepProgress().DesiredWeight(f.maxWeight()), f.maxWeight(), current.HasDistinctStable)
 	if _, returns := findReturningRevision(f); !returns {
 		return desired, l.NextCounts(current, desired)
 	}
@@ -111,8 +111,8 @@ func stepPods(f facts) StepPods {
 	desired, _ := replicaCounts(f, nil)
 	p := StepPods{
 		Threshold: c.ReplicaProgressThreshold, New: f.new.podNumbers(), DesiredNew: desired.Canary, WithoutRouter: c.TrafficRouting == nil,
-		StableFixed: f.hasDistinctStable() && (!f.usesRouter() || !c.DynamicStableScale),
-		StableSpec:  f.stable.Spec, StableReplicas: f.stable.Replicas, DesiredStable: desired.Stable,
+		StableCountFixed: f.hasDistinctStable() && (!f.usesRouter() || !c.DynamicStableScale),
+		StableSpec:       f.stable.Spec, StableReplicas: f.stable.Replicas, DesiredStable: desired.Stable,
 	}
 	for _, rs := range f.others {
 		p.OthersAvailable += rs.Available

@@ -3,15 +3,15 @@
 // Next turns a Snapshot into a Decision, in stages. Each stage takes the values of those before it as parameters and
 // returns one of its own, so that their order is checked by the compiler:
 //
-//	observeFacts     facts: a sanitized status, and the role of each ReplicaSet      facts.go
-//	planUpkeep       the effects for every Rollout, whatever its release needs       upkeep.go
-//	planTraffic      the weights of the router                                       traffic.go, returning.go
-//	planAnalyses     the analyses and the experiment that run now                    analyses.go
-//	scaleCanary      the number of pods of each ReplicaSet                           scale.go, package pods
-//	advanceCanary    abort, pauses, promotion or the next step                       advance.go, step_gates.go
-//	completeDecision the rest of the status, and the gates in order                  status.go, conditions.go, gates.go
+//	observeFacts            facts: a sanitized status, and the role of each ReplicaSet   facts.go
+//	planUpkeep              the effects for every Rollout, whatever its release needs    upkeep.go
+//	planTraffic             the weights of the router                                    traffic.go, returning.go
+//	planAnalyses            the analyses and the experiment that run now                 analyses.go
+//	scaleForCanaryStrategy  the number of pods of each ReplicaSet                        scale.go, package pods
+//	advanceCanaryStrategy   abort, pauses, promotion or the next step                    advance.go, step_gates.go
+//	completeDecision        the rest of the status, and the gates in order               status.go, conditions.go, gates.go
 //
-// A blue-green release has planSwitch in place of planTraffic (bluegreen.go). In addition to its value, a stage returns
+// A blue-green release has planSwitch in place of planTraffic, and functions for its strategy (bluegreen.go). In addition to its value, a stage returns
 // an outcome: its effects, gates and events.
 //
 // View describes the same snapshot to users. The package knows the spec, the status and the observed state, all as
@@ -24,10 +24,14 @@
 // simulator (test/sim/rollout) has to detect its absence.
 //
 // A gate: return it in the outcome of the stage that it delays, or add it to EvaluateStepGates (step_gates.go) if it
-// delays a step. With a router, a delay of a weight belongs in planTraffic, whose result scaleCanary takes; without
-// one, in scaleCanary. Then add it to GateKinds (informational if it delays no step, with the command that opens it),
-// and to docs/gates.md. test/borders fails until the list, the sources and the page agree. The progress deadline must
-// not run while the release waits for time or for the user (deadline.go).
+// delays a step. With a router, a delay of a weight belongs in desiredSplit (traffic.go), as a field of the value traffic
+// that newStepState (canary.go) copies into StepState, as endpointsGate is: trafficOutOfSync (scale.go) and
+// canaryPromotionReason (advance.go) must know it. Without a router, it belongs in replicaCounts (canary.go). Then add it
+// to GateKinds (informational if it delays no step, with the command that opens it), and to docs/gates.md: test/borders
+// fails until the list, the sources and the page agree. The commands need no change. The progress deadline must not run
+// while the release waits for time or for the user (ProgressDeadline.Time), and stepsOfCanary (upcoming.go) must know a
+// gate that time opens. In the simulator (test/sim/rollout): invariants_traffic.go if the gate guards a promise, and
+// atMost (settled.go) if it delays a release.
 //
 // An effect: its type in effects.go, in the group of outcome in which it is applied, and a case in
 // rollout/controller/apply.go: test/borders fails without it. MergeStatusChanges (mergestatus.go) if it may share a status

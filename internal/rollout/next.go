@@ -34,9 +34,9 @@ func Next(s Snapshot) Decision {
 		return newDecision(f, status, unreadable)
 	}
 	if f.Spec.Strategy.Canary != nil {
-		return decideCanary(f, unreadable)
+		return decideCanaryStrategy(f, unreadable)
 	}
-	return decideBlueGreen(f, unreadable)
+	return decideBlueGreenStrategy(f, unreadable)
 }
 
 // rejectSpec reports the error in the spec, and changes nothing else.

@@ -9,9 +9,9 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// scaleCanary changes the number of pods of one revision: the stable one, otherwise the new one, otherwise the others.
+// scaleForCanaryStrategy changes the number of pods of one revision: the stable one, otherwise the new one, otherwise the others.
 // The next reconciliation continues from the observed result.
-func scaleCanary(f facts, t traffic) outcome {
+func scaleForCanaryStrategy(f facts, t traffic) outcome {
 	if f.freezeReason() != "" {
 		return outcome{}
 	}
@@ -197,8 +197,8 @@ func desiredPreviewPods(f facts) int32 {
 	}
 }
 
-// scaleBlueGreen sets the number of pods of each revision.
-func scaleBlueGreen(f facts) outcome {
+// scaleForBlueGreenStrategy sets the number of pods of each revision.
+func scaleForBlueGreenStrategy(f facts) outcome {
 	if f.freezeReason() != "" {
 		return outcome{}
 	}

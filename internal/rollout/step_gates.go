@@ -21,7 +21,7 @@ type StepState struct {
 	// Pods are the pods that the step requires and the existing ones.
 	Pods StepPods
 	// Run is the AnalysisRun of the step, Experiment its Experiment; nil while there is none.
-	Run, Experiment *AnalysisResult
+	Run, Experiment *RunResult
 	// ManagedRouteSet is true if the router has the managed route of the step.
 	ManagedRouteSet bool
 	// WeightShortfall is the reason why the router was not given the weight of the step; empty: it was.
@@ -35,8 +35,8 @@ type StepState struct {
 	DisabledPlugins []string
 }
 
-// AnalysisResult is the result of an AnalysisRun or an Experiment so far.
-type AnalysisResult struct {
+// RunResult is the result of an AnalysisRun or an Experiment so far.
+type RunResult struct {
 	Name    string
 	Phase   argov1.AnalysisPhase
 	Message string
@@ -51,13 +51,13 @@ type StepPods struct {
 	Threshold  *argov1.ReplicaProgressThreshold
 	New        pods.ReplicaSetPods
 	DesiredNew int32
-	// StableFixed is true if a stable revision exists whose number of pods does not depend on the traffic.
-	StableFixed     bool
-	StableSpec      int32
-	StableReplicas  int32 // created, available or not
-	DesiredStable   int32
-	WithoutRouter   bool
-	OthersAvailable int32
+	// StableCountFixed is true if a stable revision exists whose number of pods does not depend on the traffic.
+	StableCountFixed bool
+	StableSpec       int32
+	StableReplicas   int32 // created, available or not
+	DesiredStable    int32
+	WithoutRouter    bool
+	OthersAvailable  int32
 }
 
 // missingPods describes the pods that the step still requires; empty: none.
@@ -65,7 +65,7 @@ func (p StepPods) missingPods() string {
 	switch {
 	case !pods.IsReached(p.Threshold, p.New, p.DesiredNew):
 		return fmt.Sprintf("%d of %d new pods available", p.New.Available, p.DesiredNew)
-	case p.StableFixed && (p.StableSpec != p.DesiredStable || p.StableReplicas != p.DesiredStable):
+	case p.StableCountFixed && (p.StableSpec != p.DesiredStable || p.StableReplicas != p.DesiredStable):
 		return fmt.Sprintf("%d stable pods, %d desired", p.StableReplicas, p.DesiredStable)
 	case p.WithoutRouter && p.OthersAvailable > 0:
 		return fmt.Sprintf("%d pods of other revisions still exist", p.OthersAvailable)
@@ -173,7 +173,7 @@ func experimentSuccessful(v StepState) release.Gate {
 
 // evaluateGate returns the gate of an AnalysisRun or an Experiment. An inconclusive one requires a decision of the
 // user.
-func (r *AnalysisResult) evaluateGate(gate release.Gate) release.Gate {
+func (r *RunResult) evaluateGate(gate release.Gate) release.Gate {
 	if r == nil {
 		gate.Verdict, gate.Opener, gate.Message = release.Wait, release.ByCluster, "not started yet"
 		return gate
@@ -265,7 +265,7 @@ func stepCompletedText(done, total int32, step argov1.CanaryStep) string {
 }
 
 // abortCause returns the cause with which an analysis aborts a release; false: it does not.
-func (r *AnalysisResult) abortCause(text string) (string, bool) {
+func (r *RunResult) abortCause(text string) (string, bool) {
 	if r == nil || r.Phase != argov1.AnalysisPhaseFailed && r.Phase != argov1.AnalysisPhaseError {
 		return "", false
 	}

@@ -73,7 +73,7 @@ func TestGatesOfEachKindOfStep(t *testing.T) {
 		{"weight reached", StepState{Step: setWeight(10), Pods: all}, "pass", ""},
 		{"weight, pods missing", StepState{Step: setWeight(10), Pods: StepPods{New: pods.ReplicaSetPods{Spec: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
 		{"weight, enough pods", StepState{Step: setWeight(10), Pods: StepPods{Threshold: &argov1.ReplicaProgressThreshold{Type: argov1.ProgressPods, Value: 1}, New: pods.ReplicaSetPods{Spec: 2, Available: 1}, DesiredNew: 2}}, "pass", ""},
-		{"weight, stable pods missing", StepState{Step: setWeight(10), Pods: StepPods{StableFixed: true, StableSpec: 3, StableReplicas: 2, DesiredStable: 3}}, "wait pods cluster: 2 stable pods, 3 desired", ""},
+		{"weight, stable pods missing", StepState{Step: setWeight(10), Pods: StepPods{StableCountFixed: true, StableSpec: 3, StableReplicas: 2, DesiredStable: 3}}, "wait pods cluster: 2 stable pods, 3 desired", ""},
 		{"weight, stable pods follow the traffic", StepState{Step: setWeight(10), Pods: StepPods{StableSpec: 3, StableReplicas: 2, DesiredStable: 3}}, "pass", ""},
 		{"weight, others", StepState{Step: setWeight(10), Pods: StepPods{WithoutRouter: true, OthersAvailable: 2}}, "wait pods cluster: 2 pods of other revisions still exist", ""},
 		{"weight, others behind a router", StepState{Step: setWeight(10), Pods: StepPods{OthersAvailable: 2}}, "pass", ""},
@@ -89,13 +89,13 @@ func TestGatesOfEachKindOfStep(t *testing.T) {
 		{"pause ended by the user", StepState{Step: pauseFor(""), Status: argov1.RolloutStatus{ControllerPause: true}}, "pass", ""},
 		{"pause that cannot be read", StepState{Step: pauseFor("soon"), Status: pausedSinceStatus(noon)}, "fail pause person: invalid duration: correct spec.strategy.canary.steps", ""},
 		{"analysis to come", StepState{Step: analysis}, "wait analysis cluster: not started yet", ""},
-		{"analysis runs", StepState{Step: analysis, Run: &AnalysisResult{Name: "r", Phase: argov1.AnalysisPhaseRunning}}, "wait analysis cluster: r is running", ""},
-		{"analysis good", StepState{Step: analysis, Run: &AnalysisResult{Name: "r", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
-		{"analysis bad", StepState{Step: analysis, Run: &AnalysisResult{Name: "r", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail analysis person: r is failed: m", "Step-based analysis phase error/failed: m"},
-		{"analysis wrong", StepState{Step: analysis, Run: &AnalysisResult{Name: "r", Phase: argov1.AnalysisPhaseError}}, "fail analysis person: r is error", "Step-based analysis phase error/failed"},
-		{"analysis neither", StepState{Step: analysis, Run: &AnalysisResult{Name: "r", Phase: argov1.AnalysisPhaseInconclusive}}, "wait analysis person: r is inconclusive", ""},
-		{"experiment bad", StepState{Step: experiment, Experiment: &AnalysisResult{Name: "e", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail experiment person: e is failed: m", "Experiment analysis phase is error/failed: m"},
-		{"experiment good", StepState{Step: experiment, Experiment: &AnalysisResult{Name: "e", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
+		{"analysis runs", StepState{Step: analysis, Run: &RunResult{Name: "r", Phase: argov1.AnalysisPhaseRunning}}, "wait analysis cluster: r is running", ""},
+		{"analysis good", StepState{Step: analysis, Run: &RunResult{Name: "r", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
+		{"analysis bad", StepState{Step: analysis, Run: &RunResult{Name: "r", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail analysis person: r is failed: m", "Step-based analysis phase error/failed: m"},
+		{"analysis wrong", StepState{Step: analysis, Run: &RunResult{Name: "r", Phase: argov1.AnalysisPhaseError}}, "fail analysis person: r is error", "Step-based analysis phase error/failed"},
+		{"analysis neither", StepState{Step: analysis, Run: &RunResult{Name: "r", Phase: argov1.AnalysisPhaseInconclusive}}, "wait analysis person: r is inconclusive", ""},
+		{"experiment bad", StepState{Step: experiment, Experiment: &RunResult{Name: "e", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail experiment person: e is failed: m", "Experiment analysis phase is error/failed: m"},
+		{"experiment good", StepState{Step: experiment, Experiment: &RunResult{Name: "e", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
 		{"header", StepState{Step: argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{}}}, "wait route cluster: not applied yet", ""},
 		{"mirror", StepState{Step: argov1.CanaryStep{SetMirrorRoute: &argov1.SetMirrorRoute{}}, ManagedRouteSet: true}, "pass", ""},
 		{"plugin to be called", StepState{Step: plugin}, "fail plugin person: a is not configured", ""},
@@ -152,7 +152,7 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 		}
 		v.Status.ControllerPause = rapid.Bool().Draw(t, "controller pause")
 		if rapid.Bool().Draw(t, "judged") {
-			v.Run = &AnalysisResult{Name: "r", Phase: rapid.SampledFrom(phases).Draw(t, "phase")}
+			v.Run = &RunResult{Name: "r", Phase: rapid.SampledFrom(phases).Draw(t, "phase")}
 			v.Experiment = v.Run
 		}
 		if rapid.Bool().Draw(t, "called") {

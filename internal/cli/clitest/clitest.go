@@ -120,8 +120,8 @@ func Parse(text string, now time.Time) (explain.Observation, error) {
 		s.Workload.Target.Revision, s.Workload.Target.FlaggerHash = w.Revision, "other"
 	}
 	seen := &explain.Canary{
-		Around: explain.Around{Unread: w.Unread, Events: in.Events, OtherController: w.OtherController},
-		Object: &object, Snapshot: s,
+		Context: explain.Context{Unread: w.Unread, Events: in.Events, OtherController: w.OtherController},
+		Object:  &object, Snapshot: s,
 	}
 	if w.Assumed {
 		seen.Assumed = []release.Part{release.WorkloadPart, release.RoutePart}

@@ -109,7 +109,7 @@ func turnOfRollout(object *argov1.Rollout) string {
 }
 
 // queueOf is the queue of the releases that a controller serves.
-func queueOf(limits release.ConcurrencyLimits, f flags, l *lens) *queue.Queue {
+func queueOf(limits release.ConcurrencyLimits, f flags, l *cachedReader) *queue.Queue {
 	line := queue.New(limits, f.Namespace)
 	if slices.Contains(f.APIs, "canary") {
 		line.Register(controller.Queued(l, true))

@@ -18,9 +18,9 @@ import (
 	rolloutcontroller "github.com/serin-dev/serin/internal/rollout/controller"
 )
 
-// lens reads from the API server what a controller reads from caches: it has their indexes, and reads each list of a namespace once,
+// cachedReader reads from the API server what a controller reads from caches: it has their indexes, and reads each list of a namespace once,
 // for all queries. It writes nothing, and is valid for one observation.
-type lens struct {
+type cachedReader struct {
 	*recordingClient
 
 	indexes map[string]client.IndexerFunc // by kind and field
@@ -41,8 +41,8 @@ type listing struct {
 }
 
 // newLens creates a lens with the indexes of both controllers.
-func newLens(ctx context.Context, c client.WithWatch) (*lens, error) {
-	l := &lens{recordingClient: &recordingClient{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, read: &listCache{lists: map[string]*listing{}}}
+func newLens(ctx context.Context, c client.WithWatch) (*cachedReader, error) {
+	l := &cachedReader{recordingClient: &recordingClient{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, read: &listCache{lists: map[string]*listing{}}}
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
 		endpoints.Index, rolloutcontroller.IndexOwners, rolloutcontroller.IndexServices, rolloutcontroller.IndexWorkloads, rolloutcontroller.IndexPlaces, canarycontroller.IndexTargets, canarycontroller.IndexPlaces,
 	} {
@@ -54,7 +54,7 @@ func newLens(ctx context.Context, c client.WithWatch) (*lens, error) {
 }
 
 // IndexField implements client.FieldIndexer.
-func (l *lens) IndexField(_ context.Context, object client.Object, field string, of client.IndexerFunc) error {
+func (l *cachedReader) IndexField(_ context.Context, object client.Object, field string, of client.IndexerFunc) error {
 	kind, err := l.kind(object)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (l *lens) IndexField(_ context.Context, object client.Object, field string,
 }
 
 // kind names the kind of an object or a list.
-func (l *lens) kind(object runtime.Object) (string, error) {
+func (l *cachedReader) kind(object runtime.Object) (string, error) {
 	gvk, err := apiutil.GVKForObject(object, l.Scheme())
 	if err != nil {
 		return "", fmt.Errorf("name the kind of %T: %w", object, err)
@@ -73,7 +73,7 @@ func (l *lens) kind(object runtime.Object) (string, error) {
 }
 
 // List answers a query to an index from the complete list of the namespace; the API server answers all others.
-func (l *lens) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (l *cachedReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	kind, err := l.kind(list)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (l *lens) List(ctx context.Context, list client.ObjectList, opts ...client.
 }
 
 // index is the index of a query, and the value that the query searches for; nil: none.
-func (l *lens) index(kind string, options client.ListOptions) (of client.IndexerFunc, value string) {
+func (l *cachedReader) index(kind string, options client.ListOptions) (of client.IndexerFunc, value string) {
 	if options.FieldSelector == nil {
 		return nil, ""
 	}
@@ -127,6 +127,6 @@ func (r *listCache) listing(key string) *listing {
 }
 
 // withOwnWrites is the same lens with a separate record of writes.
-func (l *lens) withOwnWrites() *lens {
-	return &lens{recordingClient: &recordingClient{WithWatch: l.WithWatch}, indexes: l.indexes, read: l.read}
+func (l *cachedReader) withOwnWrites() *cachedReader {
+	return &cachedReader{recordingClient: &recordingClient{WithWatch: l.WithWatch}, indexes: l.indexes, read: l.read}
 }

@@ -104,7 +104,7 @@ func (s *Session) rehearseAll(ctx context.Context, observed []explain.Observatio
 
 // rehearseRollout rehearses Serin's first reconciliation of a Rollout of Argo Rollouts, with a client that writes nothing. Without
 // permission to read enough, writes are unknown.
-func (s *Session) rehearseRollout(ctx context.Context, l *lens, object *argov1.Rollout, flags flags) (migrate.ObservedRollout, error) {
+func (s *Session) rehearseRollout(ctx context.Context, l *cachedReader, object *argov1.Rollout, flags flags) (migrate.ObservedRollout, error) {
 	rehearsed := object.DeepCopy()
 	rehearsed.ManagedFields = nil
 	pass, err := rolloutObserver(ctx, l, object, flags).Rehearse(ctx, rehearsed, s.Clock.Now())

@@ -90,7 +90,7 @@ func (s *Session) observeAll(ctx context.Context, objects []client.Object, flags
 
 // observeCanary observes everything around one Canary. Parts that the user has no permission to read are as the status implies, and
 // are listed.
-func (s *Session) observeCanary(ctx context.Context, l *lens, object *flaggerv1.Canary, flags flags) (*explain.Canary, error) {
+func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *flaggerv1.Canary, flags flags) (*explain.Canary, error) {
 	reading := &lenient{WithWatch: s.Client, denied: map[string]string{}}
 	settings, options := flags.settingsFor(object)
 	routers := flags.Routers()
@@ -142,7 +142,7 @@ func (s *Session) observeCanary(ctx context.Context, l *lens, object *flaggerv1.
 }
 
 // rivalOf is the Rollout that releases the target of a Canary; empty: there is none, or none that the user has permission to read.
-func rivalOf(ctx context.Context, l *lens, c *flaggerv1.Canary) (string, error) {
+func rivalOf(ctx context.Context, l *cachedReader, c *flaggerv1.Canary) (string, error) {
 	rival, err := operator.ConflictingRollout(ctx, l, c)
 	if unknown(err) || forbidden(err) {
 		return "", nil

@@ -23,7 +23,7 @@ import (
 )
 
 // rolloutObserver observes as the controller of the object does.
-func rolloutObserver(ctx context.Context, c *lens, object *argov1.Rollout, flags flags) *controller.Observer {
+func rolloutObserver(ctx context.Context, c *cachedReader, object *argov1.Rollout, flags flags) *controller.Observer {
 	instance := object.Labels[argov1.InstanceIDLabel]
 	return &controller.Observer{
 		Client: c, Reader: c, Routers: flags.Routers(), Applier: &traffic.Applier{Client: c, Groups: c.remoteClients(ctx, object, flags)}, InstanceID: instance, AnswersFromStatus: true,
@@ -42,7 +42,7 @@ func rolloutObserver(ctx context.Context, c *lens, object *argov1.Rollout, flags
 // remoteClients are the clients for objects of a Rollout in another cluster: those of Istio, if a Secret refers to one. The user's
 // credentials are not those of the Secret, so the clients refuse every request. Without permission to list Secrets, only this cluster
 // is read. If the namespace of Serin is unknown, the Secret may be in any namespace.
-func (l *lens) remoteClients(ctx context.Context, object *argov1.Rollout, flags flags) map[string]client.Client {
+func (l *cachedReader) remoteClients(ctx context.Context, object *argov1.Rollout, flags flags) map[string]client.Client {
 	c := object.Spec.Strategy.Canary
 	if c == nil || !slices.Contains(traffic.RouterNames(c.TrafficRouting), "istio") {
 		return nil
@@ -63,7 +63,7 @@ func (l *lens) remoteClients(ctx context.Context, object *argov1.Rollout, flags 
 }
 
 // observeRollout observes everything around one Rollout. Without permission to read all of it, the snapshot is as the status implies.
-func (s *Session) observeRollout(ctx context.Context, l *lens, object *argov1.Rollout, flags flags) (*explain.Rollout, error) {
+func (s *Session) observeRollout(ctx context.Context, l *cachedReader, object *argov1.Rollout, flags flags) (*explain.Rollout, error) {
 	out := &explain.Rollout{Object: object}
 	if c := object.Spec.Strategy.Canary; c != nil {
 		out.Routers = traffic.RouterNames(c.TrafficRouting)

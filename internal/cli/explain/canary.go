@@ -13,7 +13,7 @@ import (
 
 // Canary is everything that was observed of one release by a Canary.
 type Canary struct {
-	Around
+	Context
 
 	// Object is the stored Canary.
 	Object *flaggerv1.Canary
@@ -32,9 +32,9 @@ func (seen *Canary) Version() Version {
 }
 
 // In is the same with other surroundings.
-func (seen *Canary) In(around Around) Observation {
+func (seen *Canary) In(around Context) Observation {
 	other := *seen
-	other.Around = around
+	other.Context = around
 	return &other
 }
 
@@ -44,7 +44,7 @@ func (seen *Canary) At(now time.Time) Release {
 	s.Now = now
 	s.OtherController = canary.OtherController{Sign: seen.OtherController.Sign, Until: seen.OtherController.Until}
 	v, plan := canary.View(s, seen.Assumed...), s.Plan
-	r := describe(v, seen.Around, "New revision detected!")
+	r := describe(v, seen.Context, "New revision detected!")
 	r.Kind, r.Name, r.Namespace, r.Target = KindCanary, plan.Name, plan.Namespace, plan.Kind+"/"+plan.Target
 	r.Provider, r.Strategy = plan.Provider, string(plan.Strategy)
 	r.Suspended, r.Deleting = plan.Suspended, s.Deleting

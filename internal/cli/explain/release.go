@@ -118,6 +118,8 @@ type Gate struct {
 	Since time.Time `json:"since,omitzero"`
 	// Until is when time opens the gate, when its query is repeated, or the deadline.
 	Until time.Time `json:"until,omitzero"`
+	// Otherwise is what happens at the deadline while the gate is closed.
+	Otherwise string `json:"otherwise,omitempty"`
 }
 
 // Step is something that a release does after everything before it is complete.
@@ -142,7 +144,7 @@ type Event struct {
 }
 
 // describe begins the document of a release with what its view shows. firstEvent is how the first event of a release begins.
-func describe(v release.View, around Around, firstEvent string) Release {
+func describe(v release.View, around Context, firstEvent string) Release {
 	r := Release{
 		Phase: v.Phase, State: v.State, Result: v.Result, Message: v.Message, Since: utc(v.Since),
 		Weight: v.Weight, Mirrored: v.Mirrored, Revision: v.Revision, Promoted: v.Promoted, PromotionFailed: v.PromotionFailed,
@@ -175,7 +177,7 @@ func eventsSince(events []Event, beginning string) []Event {
 func newGate(view release.GateView, r *Release, other OtherController) Gate {
 	g := Gate{
 		Name: view.Name, Verdict: string(view.Verdict), Message: view.Message, Opener: string(view.Opener),
-		Value: view.Value, Limit: view.Limit, Query: view.Query, Last: string(view.LastVerdict), Since: utc(view.Since), Until: utc(view.Until),
+		Value: view.Value, Limit: view.Limit, Query: view.Query, Last: string(view.LastVerdict), Since: utc(view.Since), Until: utc(view.Until), Otherwise: view.Otherwise,
 	}
 	switch {
 	case !g.opensByUser():
@@ -281,15 +283,15 @@ type Observation interface {
 	Key() Key
 	Version() Version
 	// Surroundings are what is observed for releases of every kind.
-	Surroundings() Around
+	Surroundings() Context
 	// In is the same observation with other surroundings.
-	In(around Around) Observation
+	In(around Context) Observation
 	// At describes the release at that time.
 	At(now time.Time) Release
 }
 
-// Around is what is observed for releases of every kind.
-type Around struct {
+// Context is what is observed for releases of every kind.
+type Context struct {
 	// Unread are the objects that could not be read, one sentence each.
 	Unread []string
 	// Events about the release, oldest first.
@@ -299,7 +301,7 @@ type Around struct {
 }
 
 // Surroundings implements Observation.
-func (a Around) Surroundings() Around { return a }
+func (a Context) Surroundings() Context { return a }
 
 // OtherController is another controller that acts on a release, so that Serin does not.
 type OtherController struct {

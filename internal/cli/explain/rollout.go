@@ -16,7 +16,7 @@ import (
 
 // Rollout is everything that was observed of one release by a Rollout.
 type Rollout struct {
-	Around
+	Context
 
 	// Object is the stored Rollout.
 	Object   *argov1.Rollout
@@ -38,9 +38,9 @@ func (seen *Rollout) Version() Version {
 }
 
 // In is the same with other surroundings.
-func (seen *Rollout) In(around Around) Observation {
+func (seen *Rollout) In(around Context) Observation {
 	other := *seen
-	other.Around = around
+	other.Context = around
 	return &other
 }
 
@@ -49,7 +49,7 @@ func (seen *Rollout) At(now time.Time) Release {
 	s := seen.Snapshot
 	s.Now = now
 	v := seen.view(s)
-	r := describe(v, seen.Around, "Rollout not completed, started update to revision")
+	r := describe(v, seen.Context, "Rollout not completed, started update to revision")
 	r.Kind, r.Name, r.Namespace, r.Target = KindRollout, s.Name, s.Namespace, targetOf(s)
 	r.Provider, r.Strategy = seen.provider(), strategyOf(s.Spec)
 	r.Suspended, r.Deleting = s.Spec.Paused, seen.Object.DeletionTimestamp != nil
@@ -127,7 +127,7 @@ const maxValue = 100
 // nothing.
 func metricGate(metric *argov1.Metric, result argov1.MetricResult, verdictOfRun release.Verdict) Gate {
 	g := Gate{
-		Name: metric.Name, Check: true, Asks: sourceOf(metric.Provider), Limit: limitOf(metric), Query: result.Metadata["ResolvedPrometheusQuery"],
+		Name: metric.Name, Check: true, Asks: sourceOf(metric.Provider), Limit: limitOf(metric), Query: analysis.ResolvedQuery(result),
 		Message: countText(result),
 	}
 	if n := len(result.Measurements); n > 0 {

@@ -252,8 +252,11 @@ func opener(g Gate, now time.Time) string {
 		}
 		return fmt.Sprintf("Time opens it, %s.", in(g.Until, now))
 	case "cluster":
-		if isDue {
-			return fmt.Sprintf("The cluster opens it; otherwise the release is rolled back %s.", in(g.Until, now))
+		switch {
+		case isDue && g.Otherwise != "":
+			return fmt.Sprintf("The cluster opens it; otherwise %s %s.", g.Otherwise, in(g.Until, now))
+		case isDue:
+			return fmt.Sprintf("The cluster opens it; it is evaluated again %s.", in(g.Until, now))
 		}
 		return "The cluster opens it."
 	case "answer":

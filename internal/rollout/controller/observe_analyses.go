@@ -72,7 +72,7 @@ func decidingMetric(run *argov1.AnalysisRun) rollout.Metric {
 		if i < 0 || !undesired && len(run.Spec.Metrics) > 1 {
 			continue
 		}
-		out := rollout.Metric{Limit: analysis.Limit(run.Spec.Metrics[i]), Query: result.Metadata["ResolvedPrometheusQuery"]}
+		out := rollout.Metric{Limit: analysis.Limit(run.Spec.Metrics[i]), Query: analysis.ResolvedQuery(result)}
 		if n := len(result.Measurements); n > 0 {
 			out.Value = result.Measurements[n-1].Value
 		}

@@ -18,6 +18,8 @@ func TestTheFailedMetricDecides(t *testing.T) {
 			Measurements: []argov1.Measurement{{Value: "0"}, {Value: value}},
 		}
 	}
+	newRelic := result("latency", argov1.AnalysisPhaseFailed, "900")
+	newRelic.Metadata = map[string]string{"ResolvedNewRelicQuery": "FROM Metric SELECT latency"}
 	recorded := result("latency", argov1.AnalysisPhaseFailed, "900")
 	recorded.DryRun = true
 	metrics := []argov1.Metric{metric("latency", "result < 500"), metric("errors", "result\n< 1")}
@@ -31,6 +33,7 @@ func TestTheFailedMetricDecides(t *testing.T) {
 		{"two run", metrics, []argov1.MetricResult{result("latency", argov1.AnalysisPhaseRunning, "400"), result("errors", argov1.AnalysisPhaseRunning, "0.5")}, rollout.Metric{}},
 		{"the only one", metrics[:1], []argov1.MetricResult{result("latency", argov1.AnalysisPhaseRunning, "400")}, rollout.Metric{Value: "400", Limit: "result < 500", Query: "rate(latency)"}},
 		{"the second failed", metrics, []argov1.MetricResult{result("latency", argov1.AnalysisPhaseSuccessful, "400"), result("errors", argov1.AnalysisPhaseFailed, "3")}, rollout.Metric{Value: "3", Limit: "result < 1", Query: "rate(errors)"}},
+		{"a query of New Relic", metrics[:1], []argov1.MetricResult{newRelic}, rollout.Metric{Value: "900", Limit: "result < 500", Query: "FROM Metric SELECT latency"}},
 		{"the first is only recorded", metrics, []argov1.MetricResult{recorded, result("errors", argov1.AnalysisPhaseInconclusive, "2")}, rollout.Metric{Value: "2", Limit: "result < 1", Query: "rate(errors)"}},
 	} {
 		run := &argov1.AnalysisRun{Spec: argov1.AnalysisRunSpec{Metrics: test.metrics}, Status: argov1.AnalysisRunStatus{MetricResults: test.results}}

@@ -169,7 +169,7 @@ func TestNextCountsStayWithinTheLimits(t *testing.T) {
 	} {
 		l := NewRollingLimits(test.n, amount(test.surge), amount(test.unavailable))
 		p := CurrentPods{New: ReplicaSetPods{test.newSpec, test.newAvailable}, Stable: ReplicaSetPods{test.stableSpec, test.stableAvailable}, HasDistinctStable: true, Others: test.others}
-		got := l.NextCounts(p, l.DesiredCounts(test.weight, 100, true))
+		got := l.NextCounts(p, l.CountsForWeight(test.weight, 100, true))
 		if want := (ReplicaCounts{test.wantNew, test.wantStable}); got != want {
 			t.Errorf("%d replicas, weight %d, surge %s, unavailable %s, new %d(%d), stable %d(%d), others %d: %d/%d, want %d/%d",
 				test.n, test.weight, test.surge, test.unavailable, test.newSpec, test.newAvailable, test.stableSpec, test.stableAvailable,
@@ -226,7 +226,7 @@ func TestNextCountsOfWholeReleases(t *testing.T) {
 			}
 			p.makeAvailable()
 			got := []string{want[0]}
-			for l.scaleOnce(&p, l.DesiredCounts(test.weight, 100, true)) {
+			for l.scaleOnce(&p, l.CountsForWeight(test.weight, 100, true)) {
 				got = append(got, fmt.Sprintf("%d/%d", p.New.Spec, p.Stable.Spec))
 				p.makeAvailable()
 			}
@@ -268,7 +268,7 @@ func TestNextCountsOfRandomReleases(t *testing.T) {
 				seen[at] = true
 			}
 		}
-		if want, at := l.DesiredCounts(weight, 100, true), (ReplicaCounts{p.New.Spec, p.Stable.Spec}); at != want {
+		if want, at := l.CountsForWeight(weight, 100, true), (ReplicaCounts{p.New.Spec, p.Stable.Spec}); at != want {
 			t.Fatalf("rests at %+v of %+v, want %+v", at, l, want)
 		}
 	})
@@ -277,7 +277,7 @@ func TestNextCountsOfRandomReleases(t *testing.T) {
 // scaleOnceChecked calculates once, and checks the invariants.
 func (l RollingLimits) scaleOnceChecked(t *rapid.T, p *CurrentPods, weight int32) bool {
 	before := *p
-	moved := l.scaleOnce(p, l.DesiredCounts(weight, 100, true))
+	moved := l.scaleOnce(p, l.CountsForWeight(weight, 100, true))
 	if p.New.Spec < 0 || p.Stable.Spec < 0 {
 		t.Fatalf("from %+v to %+v: fewer pods than none", before, *p)
 	}
@@ -304,7 +304,7 @@ func TestOthersAreRemovedFirst(t *testing.T) {
 			return ReplicaSetPods{spec, rapid.Int32Range(0, spec).Draw(t, name+" available")}
 		}
 		p := CurrentPods{New: side("new"), Stable: side("stable"), HasDistinctStable: true, Others: rapid.Int32Range(1, 10).Draw(t, "others")}
-		next := l.NextCounts(p, l.DesiredCounts(rapid.Int32Range(0, 100).Draw(t, "weight"), 100, true))
+		next := l.NextCounts(p, l.CountsForWeight(rapid.Int32Range(0, 100).Draw(t, "weight"), 100, true))
 		if next.Canary < p.New.Spec || next.Stable < p.Stable.Spec {
 			t.Fatalf("from %+v to %+v although others have pods", p, next)
 		}

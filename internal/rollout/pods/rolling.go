@@ -12,8 +12,8 @@ type CurrentPods struct {
 	Others int32
 }
 
-// DesiredCounts returns the final numbers of pods for a weight.
-func (l RollingLimits) DesiredCounts(weight, maxWeight int32, distinct bool) ReplicaCounts {
+// CountsForWeight returns the final numbers of pods for a weight.
+func (l RollingLimits) CountsForWeight(weight, maxWeight int32, distinct bool) ReplicaCounts {
 	if !distinct {
 		return ReplicaCounts{Canary: l.Replicas}
 	}

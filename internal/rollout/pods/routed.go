@@ -31,8 +31,8 @@ type TrafficRoutedPods struct {
 // Weights of both sides. Their sum may be less than MaxWeight: experiments have weights of their own.
 type Weights struct{ Canary, Stable int32 }
 
-// DesiredCounts returns the numbers of pods of both sides.
-func (r TrafficRoutedPods) DesiredCounts() ReplicaCounts {
+// CountsBehindRouter returns the numbers of pods of both sides.
+func (r TrafficRoutedPods) CountsBehindRouter() ReplicaCounts {
 	weight, replicas := r.desiredScale()
 	canary := r.ApplyMinPods(CountForWeight(weight, r.Replicas, r.MaxWeight))
 	if replicas != nil {

@@ -71,7 +71,7 @@ func TestTrafficRoutedPodsFollowTheWeight(t *testing.T) {
 		{"aborted, and kept", stepInput(1, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.Aborted, r.AbortScaleDownDelaySeconds = true, new(int32(0)) }), ReplicaCounts{1, 1}},
 		{"promoted in full", stepInput(4, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.FullyPromoted = true }), ReplicaCounts{4, 4}},
 	} {
-		if got := test.r.DesiredCounts(); got != test.want {
+		if got := test.r.CountsBehindRouter(); got != test.want {
 			t.Errorf("%s: %d/%d, want %d/%d", test.name, got.Canary, got.Stable, test.want.Canary, test.want.Stable)
 		}
 	}
@@ -99,13 +99,13 @@ func TestTrafficReturnsAsStablePodsBecomeAvailable(t *testing.T) {
 			t.Errorf("%d new and %d stable pods available: weight %d, want %d", step.new, step.stable, weight, step.weight)
 		}
 		r.RecordedWeights = &Weights{weight, DefaultMaxWeight - weight}
-		if got := r.DesiredCounts(); got.Canary < step.want.Canary || got.Stable < step.want.Stable {
+		if got := r.CountsBehindRouter(); got.Canary < step.want.Canary || got.Stable < step.want.Stable {
 			t.Errorf("%d new and %d stable pods available: %d/%d, want at least %d/%d",
 				step.new, step.stable, got.Canary, got.Stable, step.want.Canary, step.want.Stable)
 		}
 	}
 	r.NewAvailable, r.StableAvailable = 0, 4
-	if got := r.DesiredCounts(); got != (ReplicaCounts{0, 4}) {
+	if got := r.CountsBehindRouter(); got != (ReplicaCounts{0, 4}) {
 		t.Errorf("at the end: %d/%d, want 0/4", got.Canary, got.Stable)
 	}
 }
@@ -145,7 +145,7 @@ func TestReturnEndsWhenTheStablePodsAreComplete(t *testing.T) {
 		for range 2 * r.Replicas {
 			r.RecordedWeights = &Weights{weight, DefaultMaxWeight - weight}
 			weight = r.ReturnWeight()
-			want := r.DesiredCounts()
+			want := r.CountsBehindRouter()
 			r.StableAvailable = want.Stable
 			if r.AbortScaleDownDelaySeconds == nil { // otherwise they are retained, possibly indefinitely
 				r.NewAvailable = min(r.NewAvailable, want.Canary)
