@@ -31,7 +31,7 @@
 // fails until the list, the sources and the page agree. The commands need no change. The progress deadline must not run
 // while the release waits for time or for the user (ProgressDeadline.Time), and stepsOfCanary (upcoming.go) must know a
 // gate that time opens. In the simulator (test/sim/rollout): invariants_traffic.go if the gate guards a promise, and
-// atMost (settled.go) if it delays a release.
+// maxRunDuration (settled.go) if it delays a release.
 //
 // An effect: its type in effects.go, in the group of outcome in which it is applied, and a case in
 // rollout/controller/apply.go: test/borders fails without it. MergeStatusChanges (mergestatus.go) if it may share a status

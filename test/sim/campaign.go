@@ -13,18 +13,18 @@ import (
 
 // Campaign executes many simulation runs.
 type Campaign struct {
-	// APIs take turns: each seed is executed for all of them before the next one.
+	// APIs are the simulated APIs: each seed is executed for all of them before the next seed.
 	APIs []string
-	// Seed is that of the first run; the following runs have the next numbers.
+	// Seed is the seed of the first run; the following runs use consecutive numbers.
 	Seed uint64
 	Runs int
-	// Execute executes one run: all of it, or (only is not nil) with these faults and actions alone.
+	// Execute executes one run. If only is not nil, no other faults and actions occur.
 	Execute func(api string, seed uint64, only []string, fullTrace bool) Result
-	// MaxViolations is how many violations end the campaign; zero: one.
+	// MaxViolations is the number of violations after which the campaign stops; zero means one.
 	MaxViolations int
-	// Out is where violations are reported, each with the smallest run that shows it.
+	// Out receives the report of each violation, with the smallest run that reproduces it.
 	Out io.Writer
-	// Quick reports one line for each violation when it is found, and searches for no smaller run.
+	// Quick reports each violation in one line when it is found, and does not shrink the run.
 	Quick bool
 }
 
@@ -39,7 +39,7 @@ type Summary struct {
 	Virtual         time.Duration
 }
 
-// String is the last line of a campaign.
+// String returns the last line of a campaign's report.
 func (s *Summary) String() string {
 	return fmt.Sprintf("runs=%d seconds=%.1f violations=%d seed=%d", s.Runs, s.Duration.Seconds(), len(s.Violations), s.Seed)
 }
@@ -57,8 +57,8 @@ func (s *Summary) add(result Result) {
 	}
 }
 
-// Run executes the runs, as many at once as there are processors. Each has a world of its own, so that its result does not
-// depend on the others.
+// Run executes the runs, one per processor at a time. Each run has its own world, so that its result does not depend on other
+// runs.
 func (c Campaign) Run() *Summary {
 	began := time.Now()
 	summary := &Summary{Seed: c.Seed, Covered: map[string]int{}}
@@ -68,16 +68,16 @@ func (c Campaign) Run() *Summary {
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for n := next.Add(1) - 1; n < int64(c.Runs); n = next.Add(1) - 1 {
-				turns := int64(len(c.APIs))
-				result := c.Execute(c.APIs[n%turns], c.Seed+uint64(n/turns), nil, false)
-				result.API = c.APIs[n%turns]
+				apiCount := int64(len(c.APIs))
+				result := c.Execute(c.APIs[n%apiCount], c.Seed+uint64(n/apiCount), nil, false)
+				result.API = c.APIs[n%apiCount]
 				mu.Lock()
 				summary.add(result)
 				c.reportProgress(summary, began)
-				c.reportLines(result)
-				enough := len(summary.Violations) >= max(c.MaxViolations, 1)
+				c.reportQuickly(result)
+				limitReached := len(summary.Violations) >= max(c.MaxViolations, 1)
 				mu.Unlock()
-				if enough {
+				if limitReached {
 					next.Store(int64(c.Runs))
 				}
 			}
@@ -94,8 +94,8 @@ func (c Campaign) Run() *Summary {
 	return summary
 }
 
-// reportLines reports the violations of a run, one per line, in a quick campaign.
-func (c Campaign) reportLines(found Result) {
+// reportQuickly reports the violations of a run, one per line, if the campaign is quick.
+func (c Campaign) reportQuickly(found Result) {
 	if !c.Quick {
 		return
 	}
@@ -104,8 +104,8 @@ func (c Campaign) reportLines(found Result) {
 	}
 }
 
-// progressEvery is the number of runs after which a campaign reports its progress: a long one takes hours, and what a campaign
-// that is interrupted has shown until then is known by its last report.
+// progressEvery is the number of runs after which a campaign reports its progress. A long campaign takes hours, and if it is
+// interrupted, the last report shows the result up to that point.
 const progressEvery = 1000
 
 func (c Campaign) reportProgress(s *Summary, began time.Time) {
@@ -118,14 +118,14 @@ func (c Campaign) reportViolation(seed uint64, v Violation) {
 	fmt.Fprintf(c.Out, "seed %d violates %s after %s: %s\n", seed, v.Number, v.At.Truncate(time.Millisecond), v.Text)
 }
 
-// reportShrunk reports a violation with the smallest run that shows it, and the command that repeats that run.
+// reportShrunk reports a violation with the smallest run that reproduces it, and the command that repeats this run.
 func (c Campaign) reportShrunk(found Result) {
 	smallest := Shrink(found, func(only []string) Result { return c.Execute(found.API, found.Seed, only, false) })
-	whole := c.Execute(found.API, found.Seed, append([]string{}, smallest.TookPlace...), true)
+	fullRun := c.Execute(found.API, found.Seed, append([]string{}, smallest.Occurred...), true)
 	fmt.Fprintln(c.Out)
 	c.reportViolation(found.Seed, smallest.Violations[0])
-	for _, line := range whole.Trace[max(0, len(whole.Trace)-lastLines):] {
+	for _, line := range fullRun.Trace[max(0, len(fullRun.Trace)-traceTail):] {
 		fmt.Fprintln(c.Out, "  "+line)
 	}
-	fmt.Fprintf(c.Out, "repeat: make sim APIS=%s RUNS=1 SEED=%d ARGS='-trace -only=%s'\n", found.API, found.Seed, strings.Join(smallest.TookPlace, ","))
+	fmt.Fprintf(c.Out, "repeat: make sim APIS=%s RUNS=1 SEED=%d ARGS='-trace -only=%s'\n", found.API, found.Seed, strings.Join(smallest.Occurred, ","))
 }

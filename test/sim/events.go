@@ -10,19 +10,19 @@ import (
 // ObjectWritten reports a committed write of any actor.
 type ObjectWritten struct{ *store.Event }
 
-// Called reports a request of Serin to the API server. Reads from its cache are none.
-type Called struct {
+// RequestSent reports a request of Serin to the API server. Reads from the cache are not reported.
+type RequestSent struct {
 	Instance string
 	Call     store.Call
 }
 
-// RequestFailed reports that an injected fault made such a request fail.
+// RequestFailed reports that an injected fault made a request fail.
 type RequestFailed struct {
-	Call store.Call
-	How  string
+	Call   store.Call
+	Reason string
 }
 
-// Reconciled reports that a reconciliation is over.
+// Reconciled reports the end of a reconciliation.
 type Reconciled struct {
 	Instance string
 	Release  types.NamespacedName
@@ -36,5 +36,5 @@ type ProcessStarted struct{ Instance string }
 // ProcessCrashed reports that a process crashed.
 type ProcessCrashed struct{ Instance string }
 
-// ClockChanged reports that the clock of a process was set.
+// ClockChanged reports that the wall clock of a process was set.
 type ClockChanged struct{ Instance string }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// FaultClass is a class of faults. Each run has about half of all classes.
+// FaultClass is a class of faults or user actions. Each run includes about half of all classes.
 type FaultClass string
 
-// The classes of faults that the engine injects; a kind of release adds those of its actors.
+// The classes of faults that the engine injects. A kind of release adds the classes of its actors.
 const (
 	FailBefore FaultClass = "fail-before" // an API call fails without any effect
 	FailAfter  FaultClass = "fail-after"  // an API call fails although it took effect
@@ -25,22 +25,22 @@ const (
 	Pruning    FaultClass = "pruning"     // the stored definition drops the additive status
 )
 
-// Faults are the classes of faults of a run, and the probability of each.
+// Faults are the classes of faults in a run, with the probability of each.
 type Faults struct {
 	rates   map[FaultClass]float64
 	streams map[FaultClass]*Stream
 	counts  map[FaultClass]int
 	allowed func(name string) bool
-	over    bool
-	// TookPlace are the names of the single faults and actions that took place, in order.
-	TookPlace []string
+	ended   bool
+	// Occurred are the names of the single faults and actions that occurred, in order.
+	Occurred []string
 }
 
-// newFaults draws which classes are in this run, and the probability of each.
+// newFaults draws which classes are included in this run, and the probability of each.
 func newFaults(d Draws, classes []FaultClass, allowed func(string) bool) *Faults {
 	t := &Faults{rates: map[FaultClass]float64{}, streams: map[FaultClass]*Stream{}, counts: map[FaultClass]int{}, allowed: allowed}
 	for _, class := range classes {
-		s := d.Stream("trouble/" + string(class))
+		s := d.Stream("trouble/" + string(class)) // the name is part of the meaning of a seed
 		present := s.Chance(0.5)
 		rate := Pick(s, 0.002, 0.01, 0.03, 0.1)
 		if present {
@@ -51,62 +51,61 @@ func newFaults(d Draws, classes []FaultClass, allowed func(string) bool) *Faults
 	return t
 }
 
-// Has reports whether the class is in this run, and faults are not over.
-func (t *Faults) Has(class FaultClass) bool {
-	_, ok := t.rates[class]
-	return ok && !t.over
+// Has reports whether the class is included in this run and faults have not ended.
+func (f *Faults) Has(class FaultClass) bool {
+	_, ok := f.rates[class]
+	return ok && !f.ended
 }
 
-// Inject draws whether a fault of that class occurs now. Each fault has a name, so that it can be left out when a run is
-// shrunk.
-func (t *Faults) Inject(class FaultClass) bool {
-	rate, ok := t.rates[class]
+// Inject draws whether a fault of the class occurs now. Each fault has a name, so that it can be omitted when a run is shrunk.
+func (f *Faults) Inject(class FaultClass) bool {
+	rate, ok := f.rates[class]
 	if !ok {
 		return false
 	}
-	occurs := t.streams[class].Chance(rate)
-	if !occurs || t.over {
+	occurs := f.streams[class].Chance(rate)
+	if !occurs || f.ended {
 		return false
 	}
-	return t.InjectDrawn(class)
+	return f.InjectDrawn(class)
 }
 
-// InjectDrawn names a fault that an actor has drawn, and reports whether it takes place.
-func (t *Faults) InjectDrawn(class FaultClass) bool {
-	_, happens := t.next(class)
-	return happens
+// InjectDrawn assigns a name to a fault that an actor has drawn, and reports whether it occurs.
+func (f *Faults) InjectDrawn(class FaultClass) bool {
+	_, occurs := f.injectNext(class)
+	return occurs
 }
 
-// next is the name of the next fault of a class, and whether it takes place.
-func (t *Faults) next(class FaultClass) (string, bool) {
-	t.counts[class]++
-	name := nth(class, t.counts[class])
-	return name, t.TakesPlace(name)
+// injectNext returns the name of the next fault of a class, and whether it occurs.
+func (f *Faults) injectNext(class FaultClass) (string, bool) {
+	f.counts[class]++
+	name := faultName(class, f.counts[class])
+	return name, f.Admit(name)
 }
 
-// Stream is the random stream for the details of that class.
-func (t *Faults) Stream(class FaultClass) *Stream { return t.streams[class] }
+// Stream returns the random stream for the details of the class.
+func (f *Faults) Stream(class FaultClass) *Stream { return f.streams[class] }
 
-// TakesPlace records the name of a fault or an action, and is false if it was left out.
-func (t *Faults) TakesPlace(name string) bool {
-	if !t.allowed(name) {
+// Admit reports whether the named fault or action occurs in this run, and if so records its name.
+func (f *Faults) Admit(name string) bool {
+	if !f.allowed(name) {
 		return false
 	}
-	t.TookPlace = append(t.TookPlace, name)
+	f.Occurred = append(f.Occurred, name)
 	return true
 }
 
-// String lists the classes of a run.
-func (t *Faults) String() string {
+// String lists the classes that are included in a run.
+func (f *Faults) String() string {
 	var names []string
-	for class := range t.rates {
+	for class := range f.rates {
 		names = append(names, string(class))
 	}
 	return strings.Join(sorted(names), " ")
 }
 
-// short delays of a healthy cluster.
+// The typical latency of an API call, and the maximum latency of a slow one.
 const (
-	usualCall = 4 * time.Millisecond
-	slowCall  = 8 * time.Second
+	callLatency     = 4 * time.Millisecond
+	slowCallLatency = 8 * time.Second
 )

@@ -18,78 +18,80 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// Controller is the real code that an instance runs for one kind of release.
+// Controller is the production code that an instance runs for one kind of release.
 type Controller interface {
-	// Reconcile is one pass.
+	// Reconcile reconciles one release.
 	Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error)
-	// Watches are the kinds that are watched from the start.
+	// Watches returns the kinds that are watched from the start.
 	Watches() []schema.GroupKind
-	// RequestsFor are the releases to reconcile because of a change that a watch delivered.
+	// RequestsFor returns the releases to reconcile after a change that a watch delivered.
 	RequestsFor(change store.Change) []reconcile.Request
-	// Flush lets everything go that waits to leave the process: questions, messages.
+	// Flush sends everything that is queued for receivers outside the process: queries, notifications, events.
 	Flush()
 }
 
-// Instance is a process of Serin. What it remembers is lost with its life; its views of the cluster are its own.
+// Instance is a process of Serin. Its memory is lost when it crashes, and its view of the cluster may differ from that of other
+// processes.
 type Instance struct {
 	Name  string
 	Clock clock.PassiveClock
-	// Cache is what the process sees, Client reads from it and writes to the server, Reader reads live.
+	// Cache contains what the process has observed. Client reads from it and writes to the server; Reader reads from the
+	// server.
 	Cache          *store.Cache
 	Client, Reader client.Client
-	// Enqueue brings a release back at once.
+	// Enqueue queues a release for immediate reconciliation.
 	Enqueue func(reconcile.Request)
 
-	world       *World
-	skew        time.Duration
-	controllers []*running
-	tasks       map[*task]bool
-	alive       bool
-	frozen      bool
-	held        []func() // what became due while the process slept
-	fence       *fence.Fence
-	heard       int // how many events it received
-	forbidden   schema.GroupKind
-	allowed     time.Time // when the kind above is allowed again
+	world          *World
+	skew           time.Duration
+	controllers    []*workQueue
+	tasks          map[*task]bool
+	alive          bool
+	suspended      bool
+	deferred       []func() // what became due while the process was suspended
+	fence          *fence.Fence
+	receivedEvents int // number of deliveries to the cache
+	forbiddenKind  schema.GroupKind
+	forbiddenUntil time.Time // when writes of forbiddenKind are allowed again
 }
 
-// running is a controller and its work queue, which behaves like the one of the library: a key is worked on by one worker
-// at a time, and is queued once however often it is asked for meanwhile.
-type running struct {
-	of         Controller
+// workQueue is a controller and its work queue, which behaves like a queue of controller-runtime: at most one worker processes
+// a key at any time, and a key that is added repeatedly in the meantime is queued once.
+type workQueue struct {
+	controller Controller
 	instance   *Instance
 	queue      []reconcile.Request
 	dirty      map[reconcile.Request]bool
 	processing map[reconcile.Request]bool
-	timers     map[reconcile.Request]*due
+	timers     map[reconcile.Request]*scheduled
 	failures   map[reconcile.Request]int
-	awaits     map[reconcile.Request]bool // whose last pass asked for another one
+	requeued   map[reconcile.Request]bool // releases whose last reconciliation requested a requeue after some time
 }
 
-// workers is how many passes one controller runs at once.
+// workers is the maximum number of concurrent reconciliations of a controller.
 const workers = 3
 
-// Backoff of passes that end in an error, as the controllers configure it.
+// The backoff of reconciliations that return an error, as the controllers configure it.
 const (
 	firstBackoff   = 20 * time.Millisecond
 	longestBackoff = 30 * time.Second
 )
 
-// Start creates a process and reconciles everything once.
+// Start creates a process, which reconciles every release once.
 func (w *World) Start(name string) *Instance {
-	w.lives++
+	w.sequence++
 	i := &Instance{Name: name, world: w, tasks: map[*task]bool{}, alive: true}
 	i.Clock = &wallClock{w, i}
 	i.fence = fence.New(monotonic{w}, leaseDuration)
 	i.Cache = w.Server.NewCache(store.CacheOptions{
-		Behind: func(schema.GroupKind) int { return i.behind() },
+		ListLag: func(schema.GroupKind) int { return i.drawListLag() },
 		Started: func(kind schema.GroupKind, changes []store.Change) {
-			i.changed(changes)
-			i.catchUp(kind)
+			i.enqueueChanges(changes)
+			i.scheduleCatchUp(kind)
 		},
 		Await: func(context.Context, store.Wait) error {
-			heard := i.heard
-			w.Until(func() bool { return i.heard > heard })
+			heard := i.receivedEvents
+			w.WaitUntil(func() bool { return i.receivedEvents > heard })
 			return nil
 		},
 	})
@@ -99,25 +101,25 @@ func (w *World) Start(name string) *Instance {
 	w.Trace("%s starts", name)
 	w.Publish(ProcessStarted{Instance: name})
 	for _, kind := range w.kinds {
-		r := &running{
+		r := &workQueue{
 			instance: i, dirty: map[reconcile.Request]bool{}, processing: map[reconcile.Request]bool{},
-			timers: map[reconcile.Request]*due{}, failures: map[reconcile.Request]int{},
-			awaits: map[reconcile.Request]bool{},
+			timers: map[reconcile.Request]*scheduled{}, failures: map[reconcile.Request]int{},
+			requeued: map[reconcile.Request]bool{},
 		}
 		i.Enqueue = r.add
-		r.of = kind.Controller(i)
+		r.controller = kind.Controller(i)
 		i.controllers = append(i.controllers, r)
 	}
-	for _, r := range i.controllers { // once all are there: the first list of a kind is for each of them
-		for _, watched := range r.of.Watches() {
+	for _, r := range i.controllers { // after all controllers exist: each of them handles the first list of a kind
+		for _, watched := range r.controller.Watches() {
 			i.Watch(watched)
 		}
 	}
 	return i
 }
 
-// behind is how many writes a fresh list may be late.
-func (i *Instance) behind() int {
+// drawListLag draws by how many writes a first list is outdated.
+func (i *Instance) drawListLag() int {
 	t := i.world.Faults
 	if !t.Inject(Relists) {
 		return 0
@@ -125,32 +127,32 @@ func (i *Instance) behind() int {
 	return t.Stream(Relists).Int(1, 5)
 }
 
-// After plans something that this process does. It does not happen if the process dies before, and happens late if it
-// sleeps then.
-func (i *Instance) After(d time.Duration, run func()) *due {
-	return i.world.agenda.plan(i.world.now.Add(d), func() { i.do(run) })
+// After schedules an action of this process. If the process crashes before, it does not happen; while the process is suspended,
+// it is deferred.
+func (i *Instance) After(d time.Duration, run func()) *scheduled {
+	return i.world.agenda.schedule(i.world.now.Add(d), func() { i.runOrDefer(run) })
 }
 
-// Go runs something beside the passes of the process: it may wait in the middle, and dies with the process.
+// Go runs a task concurrently with the reconciliations of the process. The task may wait, and ends when the process crashes.
 func (i *Instance) Go(name string, run func()) {
-	i.world.lives++
-	i.world.spawn(i, fmt.Sprintf("%s/%09d", name, i.world.lives), run)
+	i.world.sequence++
+	i.world.spawn(i, fmt.Sprintf("%s/%09d", name, i.world.sequence), run)
 }
 
-func (i *Instance) do(run func()) {
+func (i *Instance) runOrDefer(run func()) {
 	switch {
 	case !i.alive:
-	case i.frozen:
-		i.held = append(i.held, run)
+	case i.suspended:
+		i.deferred = append(i.deferred, run)
 	default:
 		run()
 	}
 }
 
-// Alive is false once the process has died.
+// Alive reports whether the process has not crashed.
 func (i *Instance) Alive() bool { return i.alive }
 
-func (i *Instance) inOrder() []*task {
+func (i *Instance) sortedTasks() []*task {
 	tasks := make([]*task, 0, len(i.tasks))
 	for t := range i.tasks {
 		tasks = append(tasks, t)
@@ -159,7 +161,7 @@ func (i *Instance) inOrder() []*task {
 	return tasks
 }
 
-// Crash ends the process where it is.
+// Crash ends the process at the current instruction.
 func (i *Instance) Crash(why string) {
 	if !i.alive {
 		return
@@ -167,26 +169,26 @@ func (i *Instance) Crash(why string) {
 	i.world.Trace("%s crashes: %s", i.Name, why)
 	i.alive = false
 	i.world.Publish(ProcessCrashed{Instance: i.Name})
-	i.kill()
+	i.killTasks()
 	i.world.instances = slices.DeleteFunc(i.world.instances, func(o *Instance) bool { return o == i })
 }
 
-// Freeze lets the process sleep; Thaw wakes it, and everything that became due happens at once.
-func (i *Instance) Freeze() {
+// Suspend suspends the process until Resume, which runs everything that became due in the meantime.
+func (i *Instance) Suspend() {
 	i.renewLease()
-	i.frozen = true
+	i.suspended = true
 }
 
-// renewLease renews the Lease, which a process does all the time while it is awake, unless another one has taken over. The
-// simulator does it when the Lease is needed.
+// renewLease renews the Lease unless another process has taken over. A real process does so all the time while it runs; the
+// simulator does when the Lease is needed.
 func (i *Instance) renewLease() {
 	if i.world.instances[len(i.world.instances)-1] == i {
 		i.fence.Renew(i.world.now)
 	}
 }
 
-// isFenced reports whether this process may not write, because its Lease has expired. Like in the transport of the real
-// client, events are exempt.
+// isFenced reports whether this process must not write, because its Lease has expired. As in the transport of the real client,
+// events are exempt.
 func (i *Instance) isFenced(call store.Call) bool {
 	if call.Read() || call.Kind == (schema.GroupKind{Kind: "Event"}) {
 		return false
@@ -195,37 +197,38 @@ func (i *Instance) isFenced(call store.Call) bool {
 	return i.fence.Check() != nil
 }
 
-// Thaw ends a Freeze.
-func (i *Instance) Thaw() {
-	i.frozen = false
-	held := i.held
-	i.held = nil
-	for _, run := range held {
-		i.do(run)
+// Resume ends a suspension.
+func (i *Instance) Resume() {
+	i.suspended = false
+	deferred := i.deferred
+	i.deferred = nil
+	for _, run := range deferred {
+		i.runOrDefer(run)
 	}
 }
 
-// Watch lets the process hear of changes of a kind from now on.
+// Watch starts a watch of a kind.
 func (i *Instance) Watch(kind schema.GroupKind) {
 	if !i.Cache.Watches(kind) {
-		i.changed(i.Cache.Start(kind, i.behind()))
-		i.catchUp(kind)
+		i.enqueueChanges(i.Cache.Start(kind, i.drawListLag()))
+		i.scheduleCatchUp(kind)
 	}
 }
 
-// catchUp plans what follows a list that was late: the watch after it says the rest.
-func (i *Instance) catchUp(kind schema.GroupKind) {
+// scheduleCatchUp schedules the delivery of the changes that an outdated list did not contain: the watch that follows it
+// delivers them.
+func (i *Instance) scheduleCatchUp(kind schema.GroupKind) {
 	if i.Cache.Pending(kind) > 0 {
-		i.After(i.world.lag(), func() { i.changed(i.Cache.Deliver(kind, i.Cache.Pending(kind))); i.look() })
+		i.After(i.world.lag(), func() { i.enqueueChanges(i.Cache.Deliver(kind, i.Cache.Pending(kind))); i.resumeReadyTasks() })
 	}
 }
 
-// wrote plans when this process hears of a write.
-func (i *Instance) wrote(kind schema.GroupKind) {
+// scheduleDelivery schedules the delivery of a write to this process.
+func (i *Instance) scheduleDelivery(kind schema.GroupKind) {
 	i.After(i.world.lag(), func() { i.deliver(kind) })
 }
 
-// deliver lets the process hear of what is due.
+// deliver delivers the changes of a kind that are due.
 func (i *Instance) deliver(kind schema.GroupKind) {
 	t := i.world.Faults
 	n := 1
@@ -234,26 +237,26 @@ func (i *Instance) deliver(kind schema.GroupKind) {
 		i.Cache.Rewind(kind, t.Stream(Repeats).Int(1, 3))
 		n = i.Cache.Pending(kind)
 	case t.Inject(Relists):
-		// A reflector lists what is at least as new as what it has; only its first list may be of any age.
-		i.changed(i.Cache.Relist(kind, min(t.Stream(Relists).Int(0, 3), i.Cache.Pending(kind))))
-		i.catchUp(kind)
+		// A reflector lists a state that is at least as new as its own; only its first list may be arbitrarily old.
+		i.enqueueChanges(i.Cache.Relist(kind, min(t.Stream(Relists).Int(0, 3), i.Cache.Pending(kind))))
+		i.scheduleCatchUp(kind)
 		n = 0
 	}
-	i.changed(i.Cache.Deliver(kind, n))
-	i.look()
+	i.enqueueChanges(i.Cache.Deliver(kind, n))
+	i.resumeReadyTasks()
 }
 
-func (i *Instance) changed(changes []store.Change) {
+func (i *Instance) enqueueChanges(changes []store.Change) {
 	for _, change := range changes {
 		for _, r := range i.controllers {
-			for _, request := range r.of.RequestsFor(change) {
+			for _, request := range r.controller.RequestsFor(change) {
 				r.add(request)
 			}
 		}
 	}
 }
 
-// busy is true while there are passes to do or to repeat, or events that the process has not heard of.
+// busy reports whether reconciliations are running, queued or to be retried, or events have not been delivered.
 func (i *Instance) busy() bool {
 	if len(i.tasks) > 0 {
 		return true
@@ -266,189 +269,189 @@ func (i *Instance) busy() bool {
 	return len(i.Cache.Waiting()) > 0
 }
 
-// look lets the tasks go on that waited for an event.
-func (i *Instance) look() {
-	i.heard++
-	for _, t := range i.inOrder() {
-		if t.until != nil && i.alive && t.until() {
-			t.until = nil
-			i.world.goOn(t, true)
+// resumeReadyTasks resumes the tasks whose condition an event has fulfilled.
+func (i *Instance) resumeReadyTasks() {
+	i.receivedEvents++
+	for _, t := range i.sortedTasks() {
+		if t.condition != nil && i.alive && t.condition() {
+			t.condition = nil
+			i.world.resumeTask(t, true)
 		}
 	}
 }
 
-func (r *running) add(request reconcile.Request) {
-	if r.dirty[request] {
+func (q *workQueue) add(request reconcile.Request) {
+	if q.dirty[request] {
 		return
 	}
-	r.dirty[request] = true
-	if r.processing[request] {
+	q.dirty[request] = true
+	if q.processing[request] {
 		return
 	}
-	r.queue = append(r.queue, request)
-	r.instance.After(r.instance.world.scheduling.Between(0, time.Millisecond), r.start)
+	q.queue = append(q.queue, request)
+	q.instance.After(q.instance.world.scheduling.Between(0, time.Millisecond), q.startNext)
 }
 
-func (r *running) start() {
-	if len(r.queue) == 0 || len(r.processing) >= workers {
+func (q *workQueue) startNext() {
+	if len(q.queue) == 0 || len(q.processing) >= workers {
 		return
 	}
-	request := r.queue[0]
-	r.queue = r.queue[1:]
-	delete(r.dirty, request)
-	r.processing[request] = true
-	i := r.instance
+	request := q.queue[0]
+	q.queue = q.queue[1:]
+	delete(q.dirty, request)
+	q.processing[request] = true
+	i := q.instance
 	i.world.reconciliations++
 	i.world.spawn(i, fmt.Sprintf("%s/%09d", request, i.world.reconciliations), func() {
-		result, err := r.of.Reconcile(context.Background(), request)
-		r.done(request, result, err)
+		result, err := q.controller.Reconcile(context.Background(), request)
+		q.finish(request, result, err)
 	})
 }
 
-func (r *running) done(request reconcile.Request, result reconcile.Result, err error) {
-	i := r.instance
+func (q *workQueue) finish(request reconcile.Request, result reconcile.Result, err error) {
+	i := q.instance
 	i.world.Publish(Reconciled{Instance: i.Name, Release: request.NamespacedName, Result: result, Err: err})
-	delete(r.processing, request)
-	r.awaits[request] = result.RequeueAfter > 0
+	delete(q.processing, request)
+	q.requeued[request] = result.RequeueAfter > 0
 	switch {
 	case errors.Is(err, reconcile.TerminalError(nil)):
 	case err != nil:
 		i.world.Trace("  %s: %v", request.Name, err)
 		wait := longestBackoff
-		if n := r.failures[request]; n < 20 {
+		if n := q.failures[request]; n < 20 {
 			wait = min(longestBackoff, firstBackoff<<n)
 		}
-		r.failures[request]++
-		r.later(request, wait)
+		q.failures[request]++
+		q.addAfter(request, wait)
 	case result.RequeueAfter > 0:
-		delete(r.failures, request)
-		r.later(request, result.RequeueAfter)
+		delete(q.failures, request)
+		q.addAfter(request, result.RequeueAfter)
 	default:
-		delete(r.failures, request)
+		delete(q.failures, request)
 	}
-	if r.dirty[request] {
-		r.queue = append(r.queue, request)
+	if q.dirty[request] {
+		q.queue = append(q.queue, request)
 	}
-	i.After(0, r.of.Flush)
-	if len(r.queue) > 0 {
-		i.After(0, r.start)
+	i.After(0, q.controller.Flush)
+	if len(q.queue) > 0 {
+		i.After(0, q.startNext)
 	}
 }
 
-// later asks for a reconciliation after a while; the earliest of several such moments counts.
-func (r *running) later(request reconcile.Request, wait time.Duration) {
-	at := r.instance.world.now.Add(wait)
-	if old := r.timers[request]; old != nil && old.index >= 0 {
+// addAfter requests a reconciliation after a delay. Of several such requests, the earliest applies.
+func (q *workQueue) addAfter(request reconcile.Request, wait time.Duration) {
+	at := q.instance.world.now.Add(wait)
+	if old := q.timers[request]; old != nil && old.index >= 0 {
 		if !old.at.After(at) {
 			return
 		}
-		r.instance.world.agenda.cancel(old)
+		q.instance.world.agenda.cancel(old)
 	}
-	r.timers[request] = r.instance.After(wait, func() { r.add(request) })
+	q.timers[request] = q.instance.After(wait, func() { q.add(request) })
 }
 
-// calls implements store.Hook for calls of Serin: each is a moment at which the world may go on, fail it or end the
-// process.
-type calls struct{ *World }
+// callHook implements store.Hook for the requests of Serin: during each of them simulated time may pass, the request may fail,
+// or the process may crash.
+type callHook struct{ *World }
 
 // Before implements store.Hook.
-func (w calls) Before(call store.Call) store.Fault {
-	t := w.running
-	if t == nil || call.Actor != t.of.Name {
+func (w callHook) Before(call store.Call) store.Fault {
+	t := w.runningTask
+	if t == nil || call.Actor != t.instance.Name {
 		return store.Fault{}
 	}
-	i := t.of
+	i := t.instance
 	if call.Cached {
 		return store.Fault{}
 	}
 	if i.isFenced(call) { // the request is not sent
 		return store.Fault{Err: fence.ErrNotLeader}
 	}
-	w.counted++
-	w.Publish(Called{Instance: i.Name, Call: call})
-	trouble := w.Faults
-	wait := w.scheduling.Skewed(usualCall/4, usualCall*4)
-	if trouble.Inject(SlowCalls) {
-		wait = trouble.Stream(SlowCalls).Between(time.Second, slowCall)
+	w.callCount++
+	w.Publish(RequestSent{Instance: i.Name, Call: call})
+	faults := w.Faults
+	latency := w.scheduling.Skewed(callLatency/4, callLatency*4)
+	if faults.Inject(SlowCalls) {
+		latency = faults.Stream(SlowCalls).Between(time.Second, slowCallLatency)
 	}
-	w.Sleep(wait / 2)
+	w.Sleep(latency / 2)
 	switch {
-	case i.isFenced(call): // the process slept before the request left it
+	case i.isFenced(call): // the process was suspended before the request left it
 		return store.Fault{Err: fence.ErrNotLeader}
-	case w.failsHere(DieBefore), trouble.Inject(Crashes):
-		w.die(i, "before "+describe(call))
-	case trouble.Inject(FailBefore):
-		return w.fail(call, "failed and did nothing", Pick(trouble.Stream(FailBefore), store.ServerError, store.Unavailable, store.Timeout)(call))
-	case trouble.Inject(Throttled):
-		return w.fail(call, "429", store.TooManyRequests(call, time.Second))
-	case !call.Read() && (w.failsHere(Lose) || trouble.Inject(Conflicts)):
-		return w.fail(call, "conflict", store.Conflict(call))
-	case i.denied(call):
-		return w.fail(call, "403", store.Forbidden(call))
+	case w.faultScheduled(CrashBefore), faults.Inject(Crashes):
+		w.crashRunningTask(i, "before "+describe(call))
+	case faults.Inject(FailBefore):
+		return w.failCall(call, "failed without any effect", Pick(faults.Stream(FailBefore), store.ServerError, store.Unavailable, store.Timeout)(call))
+	case faults.Inject(Throttled):
+		return w.failCall(call, "429", store.TooManyRequests(call, time.Second))
+	case !call.Read() && (w.faultScheduled(FailConflict) || faults.Inject(Conflicts)):
+		return w.failCall(call, "conflict", store.Conflict(call))
+	case i.isForbidden(call):
+		return w.failCall(call, "403", store.Forbidden(call))
 	}
 	return store.Fault{}
 }
 
 // After implements store.Hook.
-func (w calls) After(call store.Call, err error) store.Fault {
-	t := w.running
-	if t == nil || call.Actor != t.of.Name || call.Cached {
+func (w callHook) After(call store.Call, err error) store.Fault {
+	t := w.runningTask
+	if t == nil || call.Actor != t.instance.Name || call.Cached {
 		return store.Fault{}
 	}
-	trouble := w.Faults
+	faults := w.Faults
 	switch {
-	case w.failsHere(DieAfter), err == nil && trouble.Inject(Crashes):
-		w.die(t.of, "after "+describe(call))
-	case err == nil && !call.Read() && (w.failsHere(Unknown) || trouble.Inject(FailAfter)):
-		return w.fail(call, "done, but the answer was lost", Pick(trouble.Stream(FailAfter), store.ServerError, store.Timeout)(call))
+	case w.faultScheduled(CrashAfter), err == nil && faults.Inject(Crashes):
+		w.crashRunningTask(t.instance, "after "+describe(call))
+	case err == nil && !call.Read() && (w.faultScheduled(LoseResponse) || faults.Inject(FailAfter)):
+		return w.failCall(call, "took effect, but the response was lost", Pick(faults.Stream(FailAfter), store.ServerError, store.Timeout)(call))
 	}
-	w.Sleep(w.scheduling.Skewed(0, usualCall))
+	w.Sleep(w.scheduling.Skewed(0, callLatency))
 	return store.Fault{}
 }
 
-// failsHere is true when what fails at this request is due.
-func (w *World) failsHere(how Failure) bool {
-	return slices.Contains(w.o.ScheduledFaults, ScheduledFault{w.counted, how})
+// faultScheduled reports whether this fault is scheduled for the current request.
+func (w *World) faultScheduled(how Failure) bool {
+	return slices.Contains(w.options.ScheduledFaults, ScheduledFault{w.callCount, how})
 }
 
-// Question counts a query that a process sends. The returned function reports whether it fails in a way.
-func (w *World) Question(name string) (strikes func(Failure) bool) {
-	w.questions = append(w.questions, name)
-	n := len(w.questions)
-	return func(how Failure) bool { return slices.Contains(w.o.ScheduledFaults, ScheduledFault{n, how}) }
+// CountQuery counts a query that a process sends. The returned function reports whether a given fault is scheduled for it.
+func (w *World) CountQuery(name string) (scheduled func(Failure) bool) {
+	w.queries = append(w.queries, name)
+	n := len(w.queries)
+	return func(how Failure) bool { return slices.Contains(w.options.ScheduledFaults, ScheduledFault{n, how}) }
 }
 
-// CrashAndRestart ends the process where it is, and starts it again after a while.
+// CrashAndRestart crashes the process and starts it again after a while.
 func (i *Instance) CrashAndRestart(why string) {
 	i.Crash(why)
 	i.world.restart(i.Name)
 }
 
-func (w *World) fail(call store.Call, how string, err error) store.Fault {
+func (w *World) failCall(call store.Call, how string, err error) store.Fault {
 	w.Trace("  %s: %s", describe(call), how)
-	w.Publish(RequestFailed{Call: call, How: how})
+	w.Publish(RequestFailed{Call: call, Reason: how})
 	return store.Fault{Err: err}
 }
 
-// die ends the process of the running task, and the task with it.
-func (calls) die(i *Instance, why string) {
+// crashRunningTask crashes the process of the running task, and ends the task.
+func (callHook) crashRunningTask(i *Instance, why string) {
 	i.CrashAndRestart(why)
 	runtime.Goexit()
 }
 
-// denied draws whether this process lost its rights for a kind, and keeps it so for a while.
-func (i *Instance) denied(call store.Call) bool {
+// isForbidden draws whether this process loses its permission to write a kind, which lasts for a while.
+func (i *Instance) isForbidden(call store.Call) bool {
 	w := i.world
-	if w.Faults.over {
+	if w.Faults.ended {
 		return false
 	}
-	if w.now.Before(i.allowed) {
-		return call.Kind == i.forbidden && !call.Read()
+	if w.now.Before(i.forbiddenUntil) {
+		return call.Kind == i.forbiddenKind && !call.Read()
 	}
 	if call.Read() || !w.Faults.Inject(Forbidden) {
 		return false
 	}
-	i.forbidden, i.allowed = call.Kind, w.now.Add(w.Faults.Stream(Forbidden).Between(time.Second, 2*time.Minute))
+	i.forbiddenKind, i.forbiddenUntil = call.Kind, w.now.Add(w.Faults.Stream(Forbidden).Between(time.Second, 2*time.Minute))
 	return true
 }
 
@@ -460,17 +463,17 @@ func describe(c store.Call) string {
 	return fmt.Sprintf("%s %s %s", verb, c.Kind.Kind, c.Key.Name)
 }
 
-// wallClock is what a process takes for the time: the world's, set wrong by its skew.
+// wallClock is the clock of a process: the time of the world plus the skew of the process.
 type wallClock struct {
-	world *World
-	of    *Instance
+	world    *World
+	instance *Instance
 }
 
-// monotonic is the monotonic clock of all machines.
+// monotonic is the monotonic clock of all processes.
 type monotonic struct{ *World }
 
 func (m monotonic) Now() time.Time                  { return m.now }
 func (m monotonic) Since(t time.Time) time.Duration { return m.now.Sub(t) }
 
-func (c *wallClock) Now() time.Time                  { return c.world.now.Add(c.of.skew) }
+func (c *wallClock) Now() time.Time                  { return c.world.now.Add(c.instance.skew) }
 func (c *wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

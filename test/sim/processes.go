@@ -4,50 +4,51 @@ import (
 	"time"
 )
 
-// leaseDuration is how long after its last renewal a process is still the leader.
+// leaseDuration is how long a process remains the leader without renewing its lease.
 const leaseDuration = 15 * time.Second
 
-// scheduleProcessFaults schedules the faults of processes: they crash, sleep while another one leads, and have their clocks
-// set.
+// scheduleProcessFaults schedules the faults of processes: they crash, are suspended while another process becomes the leader,
+// and have their clocks set.
 func (w *World) scheduleProcessFaults() {
-	for _, trouble := range []struct {
+	for _, fault := range []struct {
 		class  FaultClass
 		every  time.Duration
-		happen func(*Stream)
+		inject func(*Stream)
 	}{
-		{Crashes, 4 * time.Minute, func(*Stream) { w.crashOne() }},
-		{Pauses, 6 * time.Minute, w.pauseOne},
-		{ClockJumps, 5 * time.Minute, w.jumpOne},
+		{Crashes, 4 * time.Minute, func(*Stream) { w.crashLeader() }},
+		{Pauses, 6 * time.Minute, w.suspendLeader},
+		{ClockJumps, 5 * time.Minute, w.jumpClocks},
 	} {
-		w.ScheduleFaults(trouble.class, trouble.every, trouble.happen)
+		w.ScheduleFaults(fault.class, fault.every, fault.inject)
 	}
 }
 
-// ScheduleFaults lets one class of faults strike about that often. What it does each time is drawn from a stream of its own.
-func (w *World) ScheduleFaults(class FaultClass, every time.Duration, happen func(*Stream)) {
+// ScheduleFaults injects faults of a class at the given mean interval. The details of each fault are drawn from a stream of its
+// own.
+func (w *World) ScheduleFaults(class FaultClass, every time.Duration, inject func(*Stream)) {
 	if !w.Faults.Has(class) {
 		return
 	}
 	w.After(w.Faults.Stream(class).Between(0, 2*every), func() {
 		if w.Faults.Has(class) {
-			if name, happens := w.Faults.next(class); happens {
-				happen(w.Draws.Stream(name))
+			if name, occurs := w.Faults.injectNext(class); occurs {
+				inject(w.Draws.Stream(name))
 			}
 		}
-		w.ScheduleFaults(class, every, happen)
+		w.ScheduleFaults(class, every, inject)
 	})
 }
 
-func (w *World) crashOne() {
+func (w *World) crashLeader() {
 	if len(w.instances) == 0 {
 		return
 	}
-	w.instances[0].CrashAndRestart("killed from outside")
+	w.instances[0].CrashAndRestart("killed by the node")
 }
 
-// restart brings a process back after a while, unless another one leads by then.
+// restart starts a process again after a while, unless another process is the leader by then.
 func (w *World) restart(name string) {
-	s := w.Draws.Stream(nth("restart", w.lives))
+	s := w.Draws.Stream(faultName("restart", w.sequence))
 	w.After(s.Skewed(100*time.Millisecond, 40*time.Second), func() {
 		if len(w.instances) == 0 {
 			w.Start(name)
@@ -55,49 +56,49 @@ func (w *World) restart(name string) {
 	})
 }
 
-// leaveOneProcess makes sure that exactly one process lives.
-func (w *World) leaveOneProcess() {
+// ensureOneProcess leaves exactly one process running.
+func (w *World) ensureOneProcess() {
 	for len(w.instances) > 1 {
-		w.instances[0].Crash("it does not lead")
+		w.instances[0].Crash("it is not the leader")
 	}
 	if len(w.instances) == 0 {
 		w.Start("serin")
 	}
 }
 
-// pauseOne lets the leader sleep. Another one leads when its Lease has expired; the first wakes up, and its workers continue
-// until it notices that it lost the Lease.
-func (w *World) pauseOne(s *Stream) {
-	if len(w.instances) != 1 || w.instances[0].frozen {
+// suspendLeader suspends the leader. If the suspension is longer than the lease, another process becomes the leader; the first
+// one resumes, and its workers continue until it notices that it lost the lease.
+func (w *World) suspendLeader(s *Stream) {
+	if len(w.instances) != 1 || w.instances[0].suspended {
 		return
 	}
 	first := w.instances[0]
-	asleep := s.Between(time.Second, time.Minute)
-	w.Trace("%s sleeps for %s", first.Name, asleep)
-	first.Freeze()
-	if asleep > leaseDuration {
+	duration := s.Between(time.Second, time.Minute)
+	w.Trace("%s is suspended for %s", first.Name, duration)
+	first.Suspend()
+	if duration > leaseDuration {
 		w.After(leaseDuration, func() {
-			if first.alive && first.frozen && !w.Faults.over {
+			if first.alive && first.suspended && !w.Faults.ended {
 				w.Start(first.Name + "'")
 			}
 		})
 	}
-	w.After(asleep, func() {
-		if !first.alive || !first.frozen {
+	w.After(duration, func() {
+		if !first.alive || !first.suspended {
 			return
 		}
-		w.Trace("%s wakes up", first.Name)
-		first.Thaw()
+		w.Trace("%s resumes", first.Name)
+		first.Resume()
 	})
-	w.After(asleep+s.Between(0, 5*time.Second), func() {
+	w.After(duration+s.Between(0, 5*time.Second), func() {
 		if first.alive && len(w.instances) > 1 {
 			first.Crash("it lost the lease")
 		}
 	})
 }
 
-// jumpOne sets the clock of the machine.
-func (w *World) jumpOne(s *Stream) {
+// jumpClocks sets the clock of the node, and so of all processes.
+func (w *World) jumpClocks(s *Stream) {
 	by := Pick(s, time.Second, 10*time.Second, time.Minute, time.Hour, 24*time.Hour)
 	if s.Chance(0.5) {
 		by = -by
@@ -110,12 +111,12 @@ func (w *World) jumpOne(s *Stream) {
 	}
 }
 
-// Lags is how much later than usual a process of this run may act on what it saw.
-func (w *World) Lags() time.Duration {
-	if w.o.FaultFree { // only what strikes it makes anybody late
-		return time.Duration(len(w.o.ScheduledFaults)) * 10 * time.Second
+// MaxLag returns how much later than usual a process of this run may act on what it observed.
+func (w *World) MaxLag() time.Duration {
+	if w.options.FaultFree { // only scheduled faults cause a delay
+		return time.Duration(len(w.options.ScheduledFaults)) * 10 * time.Second
 	}
-	var lags time.Duration
+	var total time.Duration
 	for _, lag := range []struct {
 		class FaultClass
 		by    time.Duration
@@ -133,8 +134,8 @@ func (w *World) Lags() time.Duration {
 		{Conflicts, 10 * time.Second},
 	} {
 		if w.Faults.Has(lag.class) {
-			lags += lag.by
+			total += lag.by
 		}
 	}
-	return lags
+	return total
 }

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// Draws are the choices of one run. Every chooser draws from a stream of its own, named after it, so that taking one
-// chooser out of a run leaves the choices of all others as they were.
+// Draws are the random choices of one run. Each component draws from its own named stream, so that removing one component from
+// a run does not change the choices of the others.
 type Draws struct{ seed uint64 }
 
-// Stream is the stream of that name; asked for twice, it begins anew.
+// Stream returns the stream with the given name. Calling it again returns a stream that starts from the beginning.
 func (d Draws) Stream(name string) *Stream {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(name)) // never fails
 	return &Stream{rand.New(rand.NewPCG(d.seed, sum.Sum64()))}
 }
 
-// Stream is a sequence of choices.
+// Stream is a sequence of random choices.
 type Stream struct{ r *rand.Rand }
 
-// Chance is true with probability p, from 0 to 1.
+// Chance returns true with probability p, from 0 to 1.
 func (s *Stream) Chance(p float64) bool { return s.r.Float64() < p }
 
-// Int is from low to high, both included.
+// Int draws an integer from low to high, both inclusive.
 func (s *Stream) Int(low, high int) int { return low + s.r.IntN(high-low+1) }
 
-// Between is from low to high, evenly.
+// Between draws a duration from low to high, uniformly distributed.
 func (s *Stream) Between(low, high time.Duration) time.Duration {
 	if high <= low {
 		return low
@@ -34,11 +34,11 @@ func (s *Stream) Between(low, high time.Duration) time.Duration {
 	return low + time.Duration(s.r.Int64N(int64(high-low)))
 }
 
-// Skewed is from low to high, mostly near low.
+// Skewed draws a duration from low to high, in most cases close to low.
 func (s *Stream) Skewed(low, high time.Duration) time.Duration {
 	f := s.r.Float64()
 	return low + time.Duration(f*f*f*float64(high-low))
 }
 
-// Pick is one of the values.
+// Pick draws one of the values.
 func Pick[T any](s *Stream, values ...T) T { return values[s.r.IntN(len(values))] }

@@ -5,38 +5,39 @@ import (
 	"time"
 )
 
-// agenda holds what is due when. Two things that are due at one moment happen in the order in which they were planned.
+// agenda contains the scheduled actions of a run. Actions that are due at the same time run in the order in which they were
+// scheduled.
 type agenda struct {
-	items   []*due
-	planned uint64
+	items []*scheduled
+	count uint64
 }
 
-// due is one thing that will happen.
-type due struct {
+// scheduled is an action that will run at a certain time.
+type scheduled struct {
 	at    time.Time
 	order uint64
 	run   func()
-	index int // in the heap; negative when it is not there any more
+	index int // in the heap; negative once it was removed
 }
 
-func (a *agenda) plan(at time.Time, run func()) *due {
-	a.planned++
-	d := &due{at: at, order: a.planned, run: run}
+func (a *agenda) schedule(at time.Time, run func()) *scheduled {
+	a.count++
+	d := &scheduled{at: at, order: a.count, run: run}
 	heap.Push(a, d)
 	return d
 }
 
-func (a *agenda) cancel(d *due) {
+func (a *agenda) cancel(d *scheduled) {
 	if d != nil && d.index >= 0 {
 		heap.Remove(a, d.index)
 	}
 }
 
-func (a *agenda) next() *due {
+func (a *agenda) next() *scheduled {
 	if len(a.items) == 0 {
 		return nil
 	}
-	d, ok := heap.Pop(a).(*due)
+	d, ok := heap.Pop(a).(*scheduled)
 	if !ok {
 		return nil
 	}
@@ -61,7 +62,7 @@ func (a *agenda) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (a *agenda) Push(x any) {
-	if d, ok := x.(*due); ok {
+	if d, ok := x.(*scheduled); ok {
 		d.index = len(a.items)
 		a.items = append(a.items, d)
 	}

@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// attempts bounds how often a run is repeated to shrink it.
-const attempts = 400
+// maxAttempts is the maximum number of runs that are executed to shrink one run.
+const maxAttempts = 400
 
-// Shrink leaves out of a run what the violation does not need: whole classes of faults first, then single faults and actions.
-// execute repeats the run with the named ones alone. The smallest run is the one in which exactly those take place that it
-// names as Happened takes place.
+// Shrink removes from a run the faults and actions that the violation does not need: first whole classes, then single faults
+// and actions. execute repeats the run with only the named faults and actions. The result is the smallest run found; its
+// Occurred names exactly what it needs.
 func Shrink(found Result, execute func(only []string) Result) Result {
-	s := &shrinking{number: found.Violations[0].Number, execute: execute, smallest: found}
-	if !s.try(found.TookPlace) {
-		return found // it is not the same when it is repeated: a defect of the simulator, seen by its own test
+	s := &shrinker{number: found.Violations[0].Number, execute: execute, smallest: found}
+	if !s.try(found.Occurred) {
+		return found // the repeated run differs: a defect of the simulator, which its own test detects
 	}
-	for _, class := range classesOf(found.TookPlace) {
-		s.try(slices.DeleteFunc(slices.Clone(s.smallest.TookPlace), func(name string) bool { return classOf(name) == class }))
+	for _, class := range classesOf(found.Occurred) {
+		s.try(slices.DeleteFunc(slices.Clone(s.smallest.Occurred), func(name string) bool { return classOf(name) == class }))
 	}
-	for size := len(s.smallest.TookPlace); size >= 1; size /= 2 {
-		for at := 0; at < len(s.smallest.TookPlace); {
-			if all := s.smallest.TookPlace; !s.try(slices.Concat(all[:at], all[min(at+size, len(all)):])) {
+	for size := len(s.smallest.Occurred); size >= 1; size /= 2 {
+		for at := 0; at < len(s.smallest.Occurred); {
+			if all := s.smallest.Occurred; !s.try(slices.Concat(all[:at], all[min(at+size, len(all)):])) {
 				at += size
 			}
 		}
@@ -29,16 +29,16 @@ func Shrink(found Result, execute func(only []string) Result) Result {
 	return s.smallest
 }
 
-type shrinking struct {
+type shrinker struct {
 	number   string
 	execute  func([]string) Result
 	smallest Result
-	tried    int
+	attempts int
 }
 
-// try keeps these only, if the same violation is found with them.
-func (s *shrinking) try(only []string) bool {
-	if s.tried++; s.tried > attempts {
+// try executes the run with only these faults and actions, and retains the result if it shows the same violation.
+func (s *shrinker) try(only []string) bool {
+	if s.attempts++; s.attempts > maxAttempts {
 		return false
 	}
 	result := s.execute(only)

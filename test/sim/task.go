@@ -7,124 +7,124 @@ import (
 	"time"
 )
 
-// task is one reconciliation, which may be in progress while simulated time passes. It runs in a goroutine
-// of its own, but only while it has the baton: it gets it from the world and gives it back when it waits for something,
-// so that at any moment one goroutine runs and the agenda alone says which.
+// task is a reconciliation or another activity of a process that may be in progress while simulated time passes. It has its own
+// goroutine, but runs only while the world has handed control to it, and returns control when it waits. So exactly one
+// goroutine runs at any time, and the agenda alone determines which.
 type task struct {
 	*thread
 
-	of   *Instance
-	name string
-	run  func()
-	over bool
-	// until is what the task waits for, where that is not a moment.
-	until func() bool
+	instance *Instance
+	name     string
+	run      func()
+	done     bool
+	// condition is what the task waits for, unless it waits for a point in time.
+	condition func() bool
 }
 
 // spawn runs a task until it waits for the first time, or to its end.
 func (w *World) spawn(of *Instance, name string, run func()) {
-	t := &task{of: of, name: name, run: run, thread: w.thread()}
-	t.runs = t
+	t := &task{instance: of, name: name, run: run, thread: w.acquireThread()}
+	t.task = t
 	of.tasks[t] = true
-	w.goOn(t, true)
+	w.resumeTask(t, true)
 }
 
-// thread is a goroutine that runs one task after the other: one that is used again need not let its stack grow again.
+// thread is a goroutine that runs one task after another. Reusing a goroutine avoids growing its stack again.
 type thread struct {
-	runs   *task
-	resume chan bool // true: begin, or go on; false: die where you are
-	back   chan struct{}
+	task    *task
+	resume  chan bool // true: start or continue; false: exit immediately
+	yielded chan struct{}
 }
 
-// thread gives one that has nothing to do.
-func (w *World) thread() *thread {
-	if last := len(w.resting) - 1; last >= 0 {
-		rested := w.resting[last]
-		w.resting = w.resting[:last]
-		return rested
+// acquireThread returns an idle thread, or a new one.
+func (w *World) acquireThread() *thread {
+	if last := len(w.idleThreads) - 1; last >= 0 {
+		idle := w.idleThreads[last]
+		w.idleThreads = w.idleThreads[:last]
+		return idle
 	}
-	th := &thread{resume: make(chan bool), back: make(chan struct{})}
+	th := &thread{resume: make(chan bool), yielded: make(chan struct{})}
 	go func() {
 		for range th.resume {
-			w.runTask(th.runs)
+			w.runTask(th.task)
 		}
 	}()
 	return th
 }
 
-// runTask gives the baton back at the end, also of a task that dies, and its thread with it.
+// runTask runs a task and then returns control to the world. If the task is killed, its thread ends as well.
 func (w *World) runTask(t *task) {
-	died := true
+	killed := true
 	defer func() {
 		if cause := recover(); cause != nil {
 			w.panics = append(w.panics, fmt.Sprintf("%s panicked: %v\n%s", t.name, cause, debug.Stack()))
-			died = false
+			killed = false
 		}
-		t.over = true
-		if !died {
-			w.resting = append(w.resting, t.thread)
+		t.done = true
+		if !killed {
+			w.idleThreads = append(w.idleThreads, t.thread)
 		}
-		t.back <- struct{}{}
+		t.yielded <- struct{}{}
 	}()
 	t.run()
-	died = false
+	killed = false
 }
 
-// rest ends the threads.
-func (w *World) rest() {
-	for _, th := range w.resting {
+// closeThreads ends all idle threads.
+func (w *World) closeThreads() {
+	for _, th := range w.idleThreads {
 		close(th.resume)
 	}
-	w.resting = nil
+	w.idleThreads = nil
 }
 
-// goOn hands the baton to a task and takes it back.
-func (w *World) goOn(t *task, alive bool) {
-	before := w.running
-	w.running = t
+// resumeTask hands control to a task until it waits or ends.
+func (w *World) resumeTask(t *task, alive bool) {
+	before := w.runningTask
+	w.runningTask = t
 	t.resume <- alive
-	<-t.back
-	w.running = before
-	if t.over {
-		delete(t.of.tasks, t)
+	<-t.yielded
+	w.runningTask = before
+	if t.done {
+		delete(t.instance.tasks, t)
 	}
 }
 
-// wait gives the baton back until someone hands it on. It never returns in a process that died.
-func (w *World) wait() {
-	t := w.running
-	t.back <- struct{}{}
+// yield returns control to the world until the task is resumed. In a process that crashed it never returns.
+func (w *World) yield() {
+	t := w.runningTask
+	t.yielded <- struct{}{}
 	if !<-t.resume {
-		runtime.Goexit() // unlike a panic it passes by all who recover
+		runtime.Goexit() // unlike a panic, it cannot be recovered
 	}
 }
 
-// Sleep lets the running task wait for d; outside a task it does nothing.
+// Sleep suspends the running task for d. Outside a task it does nothing.
 func (w *World) Sleep(d time.Duration) {
-	t := w.running
+	t := w.runningTask
 	if t == nil || d <= 0 {
 		return
 	}
-	t.of.After(d, func() { w.goOn(t, true) })
-	w.wait()
+	t.instance.After(d, func() { w.resumeTask(t, true) })
+	w.yield()
 }
 
-// Until lets the running task wait for a condition. It is evaluated after each event that reaches the
-// task's instance.
-func (w *World) Until(met func() bool) {
-	t := w.running
+// WaitUntil suspends the running task until a condition is met. The condition is evaluated after each event that is delivered
+// to the task's instance.
+func (w *World) WaitUntil(met func() bool) {
+	t := w.runningTask
 	if t == nil || met() {
 		return
 	}
-	t.until = met
-	w.wait()
+	t.condition = met
+	w.yield()
 }
 
-// kill ends all tasks of an instance where they are, the running one apart: that one ends itself.
-func (i *Instance) kill() {
-	for _, t := range i.inOrder() {
-		if !t.over && t != i.world.running {
-			i.world.goOn(t, false)
+// killTasks ends all tasks of an instance immediately, except for the running one, which ends itself.
+func (i *Instance) killTasks() {
+	for _, t := range i.sortedTasks() {
+		if !t.done && t != i.world.runningTask {
+			i.world.resumeTask(t, false)
 		}
 	}
 }

@@ -1,12 +1,12 @@
-// Package sim is the engine of the simulator: it runs Serin's real controllers in a small simulated cluster, injects faults, and
-// publishes every event, after which the oracle of an API checks its invariants.
+// Package sim is the engine of the simulator. It runs Serin's production controllers in a small simulated cluster, injects
+// faults, and publishes every event, so that the oracle of an API can check its invariants.
 //
-// Simulated are the API server (package store), time, and all other actors: the controllers of Kubernetes, users, tools that
-// apply their own copy, gateways, metrics services, webhooks. One goroutine runs at a time; an agenda of
-// moments, whose lengths are drawn from a seed, says which. A seed gives the same run byte for byte.
+// The API server (package store), time, and all other actors are simulated: the controllers of Kubernetes, users, GitOps tools,
+// gateways, metrics services, webhooks. One goroutine runs at a time; an agenda determines which, with delays that are drawn
+// from the seed. A seed reproduces its run byte for byte.
 //
-// The package knows processes, faults and time. What a kind of release is (its objects, actors, and its invariants)
-// is plugged in as a Kind; this package must not know phases, weights or checks.
+// The package knows processes, faults and time. A kind of release (its objects, actors and invariants) is plugged in as a Kind;
+// this package must not know phases, weights or checks.
 package sim
 
 import (
@@ -27,21 +27,21 @@ import (
 type Kind interface {
 	// Populate creates the releases of this run, and the actors around them.
 	Populate(w *World)
-	// Controller makes the real controller of a process.
+	// Controller creates the production controller of a process.
 	Controller(i *Instance) Controller
-	// Quiesce ends the actions of users and other actors; what they began is finished.
+	// Quiesce ends the actions of users and other actors. Actions that have begun are completed.
 	Quiesce(w *World)
-	// Settled is true when each release is at an end, or waits for someone who will not come, and says so. Unsettled says
-	// why it is not.
+	// Settled reports whether each release has ended, or waits for a user who will not act and reports that in its status.
+	// UnsettledReason describes why a run has not settled.
 	Settled(w *World) bool
-	Unsettled(w *World) string
-	// Patience is the longest time that a release may need from the moment of calm on.
-	Patience(w *World) time.Duration
-	// End checks the final state.
-	End(w *World)
-	// Final is the final state of the run without what depends on time and chance: drawn names, times, versions. Two runs that
-	// differ in crashes only must have the same.
-	Final(w *World) string
+	UnsettledReason(w *World) string
+	// SettleTimeout returns the maximum time that a release may need to settle once the faults have ended.
+	SettleTimeout(w *World) time.Duration
+	// CheckEnd checks the final state.
+	CheckEnd(w *World)
+	// FinalState returns the final state of the run without values that depend on time and chance: generated names, times,
+	// versions. Two runs that differ only in crashes must have the same final state.
+	FinalState(w *World) string
 }
 
 // World is the state of one run.
@@ -51,21 +51,21 @@ type World struct {
 	Faults *Faults
 	Scheme *runtime.Scheme
 
-	o               Options
+	options         Options
 	now             time.Time
 	agenda          agenda
 	kinds           []Kind
 	subscribers     []func(any)
 	instances       []*Instance
-	running         *task
-	resting         []*thread
+	runningTask     *task
+	idleThreads     []*thread
 	scheduling      *Stream
-	lives           int
+	sequence        int
 	reconciliations int
 	writes          int
-	counted         int  // calls of Serin to the API server
-	clockSet        bool // some process had another clock than the world for a while
-	questions       []string
+	callCount       int  // calls of Serin to the API server
+	clockSet        bool // the clock of some process differed from that of the world for a while
+	queries         []string
 	trace           []string
 	panics          []string
 	violations      []Violation
@@ -75,12 +75,12 @@ type World struct {
 // Options of a run.
 type Options struct {
 	Seed uint64
-	// Classes are the faults that the kinds add to those of the world.
+	// Classes are the classes of faults that the kinds add to those of the engine.
 	Classes []FaultClass
 	// Definitions of resources; see store.Options.
 	Definitions *store.Definitions
 	Scheme      *runtime.Scheme
-	// Only are the single faults and actions that take place; nil: all that were drawn.
+	// Only are the single faults and actions that occur; nil: all that were drawn.
 	Only map[string]bool
 	// FaultDuration is how long faults last; zero: drawn.
 	FaultDuration time.Duration
@@ -88,13 +88,13 @@ type Options struct {
 	ScheduledFaults []ScheduledFault
 	// FaultFree runs have no faults but the scheduled ones.
 	FaultFree bool
-	// FullTrace keeps the whole trace, otherwise the last lines.
+	// FullTrace retains the whole trace instead of its last lines.
 	FullTrace bool
 }
 
-// ScheduledFault is injected at one exact request of Serin to the API server, or query to another service.
+// ScheduledFault is injected at one specific request of Serin to the API server, or query to another service.
 type ScheduledFault struct {
-	// At counts the requests of all processes, or their questions, from one.
+	// At is the number of the request or the query, counted from one over all processes.
 	At      int
 	Failure Failure
 }
@@ -102,17 +102,17 @@ type ScheduledFault struct {
 // Failure is how a request or a query fails.
 type Failure string
 
-// The ways.
+// The failures of requests and queries. The texts are part of the names of tests.
 const (
-	DieBefore Failure = "die before" // the process dies, the request was not sent
-	DieAfter  Failure = "die after"  // the request did its work, and the process dies
-	Lose      Failure = "conflict"   // someone else was faster, or it seems so
-	Unknown   Failure = "unknown"    // the request did its work, and the answer is lost
+	CrashBefore  Failure = "crash before"  // the process crashes before the request is sent
+	CrashAfter   Failure = "crash after"   // the request takes effect, and the process crashes
+	FailConflict Failure = "conflict"      // the request fails as if another client had changed the object
+	LoseResponse Failure = "lost response" // the request takes effect, and the response is lost
 
-	DieAsking   Failure = "die before the question"       // the process dies, the question was not put
-	DieWaiting  Failure = "die while the question is out" // its answer finds no process
-	DieAnswered Failure = "die after the answer"          // it was heard, and nothing was made of it
-	LoseAnswer  Failure = "the answer is lost"            // it was put, and the connection broke
+	CrashBeforeQuery Failure = "crash before the query" // the process crashes before the query is sent
+	CrashDuringQuery Failure = "crash during the query" // the process crashes before the answer arrives
+	CrashAfterAnswer Failure = "crash after the answer" // the process receives the answer and crashes before it acts on it
+	LoseAnswer       Failure = "lost answer"            // the query is sent, and the connection breaks
 )
 
 // Violation is a violated invariant.
@@ -129,48 +129,48 @@ type Result struct {
 	Seed       uint64
 	Violations []Violation
 	Trace      []string
-	// TookPlace are the names of the faults and actions that took place.
-	TookPlace       []string
+	// Occurred are the names of the faults and actions that took place.
+	Occurred        []string
 	Reconciliations int
 	Writes          int
-	// Calls are the requests of Serin to the API server.
+	// Calls is the number of requests of Serin to the API server.
 	Calls int
-	// Questions are the names of those that left Serin, in order.
-	Questions []string
-	Virtual   time.Duration
-	// Covered counts what was reached, by name.
+	// Queries are the names of the queries that Serin sent, in order.
+	Queries []string
+	Virtual time.Duration
+	// Covered counts the coverage points that were reached, by name.
 	Covered map[string]int
-	// Final is the final state as the kinds of releases describe it.
-	Final string
+	// FinalState is the final state as the kinds of releases describe it.
+	FinalState string
 }
 
-// Beginning is when every run begins.
-var Beginning = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+// StartTime is the simulated time at which every run starts.
+var StartTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// maxReconciliations are more than any run needs; without a bound a release that is reconciled again at once would never let
-// time go on.
+// maxReconciliations is more than any run needs. Without this limit, simulated time would never advance if a release were
+// requeued immediately in every reconciliation.
 const maxReconciliations = 20_000
 
-// lastLines of a run are kept if the full trace is not requested.
-const lastLines = 60
+// traceTail is the number of lines that are retained at least if the full trace is not requested.
+const traceTail = 60
 
 // Run executes one run.
 func Run(o Options, kinds ...Kind) Result {
-	w := &World{Draws: Draws{o.Seed}, Scheme: o.Scheme, o: o, now: Beginning, kinds: kinds, covered: map[string]int{}}
+	w := &World{Draws: Draws{o.Seed}, Scheme: o.Scheme, options: o, now: StartTime, kinds: kinds, covered: map[string]int{}}
 	w.scheduling = w.Draws.Stream("scheduling")
 	classes := slices.Concat([]FaultClass{
 		FailBefore, FailAfter, Conflicts, Throttled, Forbidden, SlowCalls, LateEvents, Relists, Repeats, Crashes, Pauses, ClockJumps,
 	}, o.Classes)
 	w.Faults = newFaults(w.Draws, classes, func(name string) bool { return !o.FaultFree && (o.Only == nil || o.Only[name]) })
 	definitions := o.Definitions
-	if o.Seed%10 == 0 && w.Faults.TakesPlace(nth(Pruning, 1)) {
+	if o.Seed%10 == 0 && w.Faults.Admit(faultName(Pruning, 1)) {
 		definitions = definitions.WithoutSerinStatus()
 	}
 	server, err := store.New(store.Options{
-		Definitions: definitions, Scheme: o.Scheme, Now: w.Now, Hook: calls{w}, OnWrite: w.wrote,
+		Definitions: definitions, Scheme: o.Scheme, Now: w.Now, Hook: callHook{w}, OnWrite: w.onWrite,
 	})
 	if err != nil {
-		panic(err) // a definition that does not compile: a mistake in the program
+		panic(err) // a definition that does not compile: a programming error
 	}
 	w.Server = server
 	w.Trace("seed %d, faults: %s", o.Seed, w.Faults)
@@ -180,27 +180,27 @@ func Run(o Options, kinds ...Kind) Result {
 	w.Start("serin")
 	w.scheduleProcessFaults()
 
-	troubled := o.FaultDuration
-	if troubled == 0 {
-		troubled = w.Draws.Stream("length").Skewed(5*time.Minute, 40*time.Minute)
+	faultDuration := o.FaultDuration
+	if faultDuration == 0 {
+		faultDuration = w.Draws.Stream("length").Skewed(5*time.Minute, 40*time.Minute)
 	}
-	w.runUntil(Beginning.Add(troubled))
+	w.runUntil(StartTime.Add(faultDuration))
 	w.quiesce()
 	w.settle()
-	w.idle()
+	w.checkIdle()
 	if !w.stopped() {
 		for _, kind := range kinds {
-			kind.End(w)
+			kind.CheckEnd(w)
 		}
 	}
-	return w.end()
+	return w.finish()
 }
 
-// Now is the true time.
+// Now returns the simulated time, unaffected by the clocks of processes.
 func (w *World) Now() time.Time { return w.now }
 
-// After plans something that others than Serin do.
-func (w *World) After(d time.Duration, run func()) { w.agenda.plan(w.now.Add(max(d, 0)), run) }
+// After schedules an action that is not one of Serin's.
+func (w *World) After(d time.Duration, run func()) { w.agenda.schedule(w.now.Add(max(d, 0)), run) }
 
 // Subscribe receives every event, in order: see the types in events.go, and those of the kinds.
 func (w *World) Subscribe(handle func(event any)) { w.subscribers = append(w.subscribers, handle) }
@@ -212,34 +212,33 @@ func (w *World) Publish(event any) {
 	}
 }
 
-// Violate records a violation. Each invariant is recorded once in a run.
+// Violate records a violation. Each invariant is recorded at most once per run.
 func (w *World) Violate(number, format string, args ...any) {
 	if slices.ContainsFunc(w.violations, func(v Violation) bool { return v.Number == number }) {
 		return
 	}
-	v := Violation{Number: number, Text: fmt.Sprintf(format, args...), At: w.now.Sub(Beginning)}
+	v := Violation{Number: number, Text: fmt.Sprintf(format, args...), At: w.now.Sub(StartTime)}
 	w.violations = append(w.violations, v)
 	w.Trace("VIOLATION of %s: %s", v.Number, v.Text)
 }
 
-// Cover counts that something was reached, so that a campaign can say what it never saw.
+// Cover counts that a coverage point was reached, so that a campaign can report which ones were not.
 func (w *World) Cover(name string) { w.covered[name]++ }
 
 // Trace adds a line to the trace.
 func (w *World) Trace(format string, args ...any) {
-	line := fmt.Sprintf("t=%+.3fs ", w.now.Sub(Beginning).Seconds()) + fmt.Sprintf(format, args...)
-	if !w.o.FullTrace && len(w.trace) >= 2*lastLines {
-		w.trace = append(w.trace[:0], w.trace[lastLines:]...)
+	line := fmt.Sprintf("t=%+.3fs ", w.now.Sub(StartTime).Seconds()) + fmt.Sprintf(format, args...)
+	if !w.options.FullTrace && len(w.trace) >= 2*traceTail {
+		w.trace = append(w.trace[:0], w.trace[traceTail:]...)
 	}
 	w.trace = append(w.trace, line)
 }
 
-// Instances are the processes that live.
+// Instances returns the running processes.
 func (w *World) Instances() []*Instance { return w.instances }
 
-// Quiet is true when no process has anything to do, knows everything, and waits for nothing but moments that its releases
-// asked for.
-func (w *World) Quiet() bool {
+// IsQuiet reports whether every process has observed all changes and has nothing to do until a requeue that was scheduled.
+func (w *World) IsQuiet() bool {
 	for _, i := range w.instances {
 		if i.busy() {
 			return false
@@ -248,22 +247,22 @@ func (w *World) Quiet() bool {
 	return true
 }
 
-// Awaits is true when the last reconciliation over a release asked for another one at a certain moment.
-func (w *World) Awaits(key types.NamespacedName) bool {
+// IsRequeued reports whether the last reconciliation of a release requested another one after some time.
+func (w *World) IsRequeued(key types.NamespacedName) bool {
 	return slices.ContainsFunc(w.instances, func(i *Instance) bool {
-		return slices.ContainsFunc(i.controllers, func(r *running) bool { return r.awaits[reconcile.Request{NamespacedName: key}] })
+		return slices.ContainsFunc(i.controllers, func(r *workQueue) bool { return r.requeued[reconcile.Request{NamespacedName: key}] })
 	})
 }
 
-func (w *World) wrote(event *store.Event) {
+func (w *World) onWrite(event *store.Event) {
 	w.writes++
 	for _, i := range w.instances {
-		i.wrote(event.Kind)
+		i.scheduleDelivery(event.Kind)
 	}
 	w.Publish(ObjectWritten{event})
 }
 
-// lag is how late a watch delivers.
+// lag draws the delay of a watch event.
 func (w *World) lag() time.Duration {
 	if w.Faults.Inject(LateEvents) {
 		return w.Faults.Stream(LateEvents).Skewed(100*time.Millisecond, 20*time.Second)
@@ -271,21 +270,21 @@ func (w *World) lag() time.Duration {
 	return w.scheduling.Skewed(time.Millisecond, 30*time.Millisecond)
 }
 
-// runUntil lets happen what is due before that moment.
+// runUntil runs everything that is due up to a point in time.
 func (w *World) runUntil(end time.Time) {
 	for len(w.agenda.items) > 0 && !w.agenda.items[0].at.After(end) && !w.stopped() {
-		w.step()
+		w.runNext()
 	}
-	w.now = later(w.now, end)
+	w.now = latest(w.now, end)
 }
 
-func (w *World) step() {
+func (w *World) runNext() {
 	d := w.agenda.next()
-	w.now = later(w.now, d.at)
+	w.now = latest(w.now, d.at)
 	d.run()
 }
 
-// stopped is true when nothing that follows can be trusted any more.
+// stopped reports whether the run has to end early, because after a panic or a violation later results cannot be trusted.
 func (w *World) stopped() bool {
 	if w.reconciliations > maxReconciliations {
 		w.Violate("I21", "%d reconciliations: some object is reconciled again and again although nothing changes", w.reconciliations)
@@ -293,25 +292,25 @@ func (w *World) stopped() bool {
 	return len(w.panics) > 0 || len(w.violations) > 0
 }
 
-// quiesce ends all faults: from here on every release must come to an end automatically.
+// quiesce ends all faults. From then on, every release must end without intervention.
 func (w *World) quiesce() {
 	w.Trace("the faults end")
-	w.Faults.over = true
+	w.Faults.ended = true
 	for _, i := range slices.Clone(w.instances) {
-		i.skew, i.allowed = 0, time.Time{}
-		i.Thaw()
+		i.skew, i.forbiddenUntil = 0, time.Time{}
+		i.Resume()
 	}
 	for _, kind := range w.kinds {
 		kind.Quiesce(w)
 	}
-	w.leaveOneProcess()
+	w.ensureOneProcess()
 }
 
-// settle waits until each release is at an end (I9).
+// settle waits until every release has ended (I9).
 func (w *World) settle() {
 	var patience time.Duration
 	for _, kind := range w.kinds {
-		patience = max(patience, kind.Patience(w))
+		patience = max(patience, kind.SettleTimeout(w))
 	}
 	limit := w.now.Add(patience)
 	for !w.stopped() {
@@ -321,12 +320,12 @@ func (w *World) settle() {
 		if len(w.agenda.items) == 0 || w.agenda.items[0].at.After(limit) {
 			var why []string
 			for _, kind := range w.kinds {
-				why = append(why, kind.Unsettled(w))
+				why = append(why, kind.UnsettledReason(w))
 			}
-			w.Violate("I9", "no fault is left, but not every release comes to an end within %s: %s", patience, strings.Join(why, "; "))
+			w.Violate("I9", "all faults have ended, but not every release ended within %s: %s", patience, strings.Join(why, "; "))
 			return
 		}
-		w.step()
+		w.runNext()
 	}
 }
 
@@ -339,58 +338,58 @@ func (w *World) settled() bool {
 	return true
 }
 
-// idle lets an hour pass in which nothing may be written and nothing read (I9q). What was under way when the releases
-// came to their end has a moment to finish; a process that went to sleep by a wrong clock wakes once more, within ten
-// minutes.
-func (w *World) idle() {
-	moment := 2 * time.Minute
+// checkIdle simulates an hour in which Serin must send no request to the API server (I9q). Before that, work that was in
+// progress when the releases ended may complete; and a process that scheduled a requeue by a wrong clock reconciles once more
+// within ten minutes.
+func (w *World) checkIdle() {
+	grace := 2 * time.Minute
 	if w.clockSet {
-		moment += 10 * time.Minute
+		grace += 10 * time.Minute
 	}
-	w.runUntil(w.now.Add(moment))
+	w.runUntil(w.now.Add(grace))
 	if w.stopped() {
 		return
 	}
 	calls := 0
 	w.Subscribe(func(event any) {
-		if c, ok := event.(Called); ok {
+		if c, ok := event.(RequestSent); ok {
 			if calls++; calls == 1 {
-				w.Violate("I9q", "at rest, %s asked the API server: %s", c.Instance, describe(c.Call))
+				w.Violate("I9q", "%s sent a request to the API server although everything is idle: %s", c.Instance, describe(c.Call))
 			}
 		}
 	})
 	w.runUntil(w.now.Add(time.Hour))
 }
 
-func (w *World) end() Result {
+func (w *World) finish() Result {
 	for _, i := range slices.Clone(w.instances) {
 		i.alive = false
-		i.kill()
+		i.killTasks()
 	}
-	w.rest()
+	w.closeThreads()
 	for _, text := range w.panics {
 		w.Violate("panic", "%s", text)
 	}
 	var final strings.Builder
 	for _, kind := range w.kinds {
-		final.WriteString(kind.Final(w))
+		final.WriteString(kind.FinalState(w))
 	}
 	return Result{
-		Final: final.String(),
-		Seed:  w.o.Seed, Violations: w.violations, Trace: w.trace, TookPlace: w.Faults.TookPlace, Reconciliations: w.reconciliations,
-		Writes: w.writes, Calls: w.counted, Questions: w.questions, Virtual: w.now.Sub(Beginning), Covered: w.covered,
+		FinalState: final.String(),
+		Seed:       w.options.Seed, Violations: w.violations, Trace: w.trace, Occurred: w.Faults.Occurred, Reconciliations: w.reconciliations,
+		Writes: w.writes, Calls: w.callCount, Queries: w.queries, Virtual: w.now.Sub(StartTime), Covered: w.covered,
 	}
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
 	}
 	return a
 }
 
-// nth names the nth thing of a class.
-func nth(class FaultClass, n int) string { return fmt.Sprintf("%s#%d", class, n) }
+// faultName returns the name of the nth fault of a class.
+func faultName(class FaultClass, n int) string { return fmt.Sprintf("%s#%d", class, n) }
 
 func sorted(names []string) []string {
 	sort.Strings(names)

@@ -7,10 +7,10 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// Ship is no fault: it is what releases are for.
+// Ship is the class of shipped versions. Its name takes part in shrinking like the name of a fault.
 const Ship sim.FaultClass = "ship"
 
-// The classes of actions that users of every API do.
+// The classes of user actions that exist for every API.
 const (
 	EditTemplate     sim.FaultClass = "edit-template"
 	EditSpec         sim.FaultClass = "edit-spec"
@@ -24,26 +24,27 @@ const (
 	SwapStrategy     sim.FaultClass = "swap-strategy"
 )
 
-// GitOps are tools that write their own copies of objects back.
+// GitOps is the class of GitOps tools, which reapply their own copies of objects.
 const GitOps sim.FaultClass = "gitops"
 
-// WritesBack returns what a tool does repeatedly that writes its own copies of the objects of a release back.
-func WritesBack(w *sim.World, release string, writeBack func()) func() {
+// ReapplyFunc returns the function that a GitOps tool calls repeatedly to reapply its copies of the objects of a release. Each
+// call is a separate fault, so that it can be omitted when a run is shrunk.
+func ReapplyFunc(w *sim.World, release string, reapply func()) func() {
 	times := 0
 	return func() {
-		if times++; w.Faults.TakesPlace(fmt.Sprintf("%s#%s-%d", GitOps, release, times)) {
-			writeBack()
+		if times++; w.Faults.Admit(fmt.Sprintf("%s#%s-%d", GitOps, release, times)) {
+			reapply()
 		}
 	}
 }
 
-// Action is what a user P does to a release R repeatedly.
+// Action is an action that users P perform repeatedly on a release R.
 type Action[P, R any] struct {
 	Class sim.FaultClass
 	Do    func(P, R, *sim.Stream)
 }
 
-// ActionClasses are the classes of actions.
+// ActionClasses returns the classes of actions.
 func ActionClasses[P, R any](actions []Action[P, R]) []sim.FaultClass {
 	classes := make([]sim.FaultClass, 0, len(actions))
 	for _, d := range actions {
@@ -52,7 +53,7 @@ func ActionClasses[P, R any](actions []Action[P, R]) []sim.FaultClass {
 	return classes
 }
 
-// ScheduleActions plans the actions of users in a run, each of them on one of the releases that exist by then.
+// ScheduleActions schedules the actions of users in a run. Each action affects one of the releases that exist at that time.
 func ScheduleActions[P, R any](w *sim.World, users P, actions []Action[P, R], releases func() []R) {
 	for _, d := range actions {
 		every := sim.Pick(w.Draws.Stream("often/"+string(d.Class)), 4*time.Minute, 8*time.Minute, 20*time.Minute)
@@ -64,39 +65,39 @@ func ScheduleActions[P, R any](w *sim.World, users P, actions []Action[P, R], re
 	}
 }
 
-// Shipping is how new versions of one release come.
-type Shipping struct {
+// ShippingPlan describes how users ship new versions of a release.
+type ShippingPlan struct {
 	World *sim.World
 	Name  string
-	// Most is how many there are at most; from Soonest to Latest pass between two.
-	Most            int
-	Soonest, Latest time.Duration
-	// Draw draws a version, and gives what ships it.
+	// MaxVersions is the maximum number of versions. The time between two of them is from MinInterval to MaxInterval.
+	MaxVersions              int
+	MinInterval, MaxInterval time.Duration
+	// Draw draws a version, and returns the function that ships it.
 	Draw func(*sim.Stream) (ship func())
-	// Over is true once users have stopped shipping.
-	Over func() bool
+	// Stopped reports whether users have stopped shipping.
+	Stopped func() bool
 }
 
-// Begin plans the first version, which plans the next.
-func (x Shipping) Begin() {
-	s := x.World.Draws.Stream("ship/" + x.Name)
-	x.again(s, s.Between(40*time.Second, 4*time.Minute), s.Int(1, x.Most))
+// Schedule schedules the first version, which schedules the next one.
+func (p ShippingPlan) Schedule() {
+	s := p.World.Draws.Stream("ship/" + p.Name)
+	p.scheduleNext(s, s.Between(40*time.Second, 4*time.Minute), s.Int(1, p.MaxVersions))
 }
 
-// again ships a version after a while, and the next ones later.
-func (x Shipping) again(s *sim.Stream, after time.Duration, left int) {
-	if left == 0 {
+// scheduleNext schedules a version after a delay, and the remaining versions after it.
+func (p ShippingPlan) scheduleNext(s *sim.Stream, after time.Duration, remaining int) {
+	if remaining == 0 {
 		return
 	}
-	ship := x.Draw(s)
-	next := s.Between(x.Soonest, x.Latest)
-	x.World.After(after, func() {
-		if x.Over() {
+	ship := p.Draw(s)
+	next := s.Between(p.MinInterval, p.MaxInterval)
+	p.World.After(after, func() {
+		if p.Stopped() {
 			return
 		}
-		if x.World.Faults.TakesPlace(fmt.Sprintf("%s#%s-%d", Ship, x.Name, left)) {
+		if p.World.Faults.Admit(fmt.Sprintf("%s#%s-%d", Ship, p.Name, remaining)) {
 			ship()
 		}
-		x.again(s, next, left-1)
+		p.scheduleNext(s, next, remaining-1)
 	})
 }

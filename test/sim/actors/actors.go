@@ -1,6 +1,6 @@
-// Package actors has what all kinds of releases share in the simulator: the client of users and tools, their recurring actions,
-// the script of a story, versions and how their pods run, the faults of external services, the events and logs of a process,
-// and the comparison of final states.
+// Package actors contains what all kinds of releases share in the simulator: the client of users and tools, their recurring
+// actions, the script of a story, versions and how their pods behave, the faults of external services, the events and logs of a
+// process, and the comparison of final states.
 //
 // It must not know any kind of release. It draws from random streams whose names are part of the meaning of a seed.
 package actors
@@ -19,14 +19,14 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// LongestBackoff is after what time a reconciliation that failed again and again is tried once more.
+// LongestBackoff is the longest delay before a reconciliation that has failed repeatedly is retried.
 const LongestBackoff = 1000 * time.Second
 
-// IsSerin is true of its processes.
+// IsSerin reports whether an actor is a process of Serin.
 func IsSerin(actor string) bool { return strings.HasPrefix(actor, "serin") }
 
-// Typed is an object of the store in the type of its kind; nil: there is none, or it has another type. It must not be
-// changed.
+// Typed returns an object of the store in the type of its kind, or nil if it does not exist or has another type. It must not be
+// modified.
 func Typed[T client.Object](w *sim.World, v *store.Version) T {
 	var none T
 	if v == nil {
@@ -36,19 +36,19 @@ func Typed[T client.Object](w *sim.World, v *store.Version) T {
 	if err != nil {
 		return none
 	}
-	of, _ := object.(T)
-	return of
+	typed, _ := object.(T)
+	return typed
 }
 
-// Watched is an object in the form in which production watches its kind, nil for none.
-func Watched(w *sim.World, v *store.Version, typed bool) client.Object {
+// WatchedForm returns an object in the form in which production watches its kind, or nil if there is none.
+func WatchedForm(w *sim.World, v *store.Version, typed bool) client.Object {
 	switch {
 	case v == nil:
 		return nil
 	case typed:
 		object, err := v.Typed(w.Scheme)
 		if err != nil {
-			panic(err) // what the store admitted does not fit its own type
+			panic(err) // the store admitted an object that does not match its type
 		}
 		return object
 	default:
@@ -56,12 +56,12 @@ func Watched(w *sim.World, v *store.Version, typed bool) client.Object {
 	}
 }
 
-// WatchedChange is a change in the form in which production watches its kind.
+// WatchedChange returns a change in the form in which production watches its kind.
 func WatchedChange(w *sim.World, c store.Change, typed bool) (before, after client.Object) {
-	return Watched(w, c.Old, typed), Watched(w, c.New, typed)
+	return WatchedForm(w, c.Old, typed), WatchedForm(w, c.New, typed)
 }
 
-// Items are the objects of a list.
+// Items returns the objects of a list.
 func Items(value any) []map[string]any {
 	list, _ := value.([]any)
 	out := make([]map[string]any, 0, len(list))
@@ -73,42 +73,42 @@ func Items(value any) []map[string]any {
 	return out
 }
 
-// Index lets the cache of a process find what its controllers look for.
-func Index(i *sim.Instance, indexes ...func(context.Context, client.FieldIndexer) error) {
+// AddIndexes adds the indexes of the controllers to the cache of a process.
+func AddIndexes(i *sim.Instance, indexes ...func(context.Context, client.FieldIndexer) error) {
 	for _, index := range indexes {
 		if err := index(context.Background(), i.Cache); err != nil {
-			panic(err) // a mistake in the program
+			panic(err) // a programming error
 		}
 	}
 }
 
-// UnderWay describes what is still in progress; empty: nothing is.
-func UnderWay(w *sim.World, people *Script, asked Pending, c *cluster.Cluster) string {
+// InProgress describes an activity that has not ended, or returns "" if there is none.
+func InProgress(w *sim.World, script *Script, pending Pending, c *cluster.Cluster) string {
 	switch {
-	case people.Active():
+	case script.Active():
 		return "users have not finished"
-	case asked.Any(w):
-		return "an answer is out"
+	case pending.Any(w):
+		return "a query has no answer yet"
 	case !c.Settled():
-		return "the cluster moves: " + c.Unsettled()
-	case !w.Quiet():
+		return "the cluster has not settled: " + c.UnsettledReason()
+	case !w.IsQuiet():
 		return "Serin is busy"
 	default:
 		return ""
 	}
 }
 
-// Every repeats what a user or a tool does, until it is over.
-func Every(w *sim.World, interval time.Duration, over func() bool, do func()) {
+// Repeat repeats an action of a user or a tool until over returns true.
+func Repeat(w *sim.World, interval time.Duration, over func() bool, do func()) {
 	w.After(interval, func() {
 		if !over() {
 			do()
-			Every(w, interval, over, do)
+			Repeat(w, interval, over, do)
 		}
 	})
 }
 
-// TraceWrites adds the writes of Serin to the trace, each with what describe says of its content.
+// TraceWrites adds the writes of Serin to the trace. describe returns a description of the content.
 func TraceWrites(w *sim.World, describe func(*store.Event) string) {
 	w.Subscribe(func(event any) {
 		if e, ok := event.(sim.ObjectWritten); ok && IsSerin(e.Actor) {
@@ -121,14 +121,15 @@ func TraceWrites(w *sim.World, describe func(*store.Event) string) {
 	})
 }
 
-// The providers of routes that runs have. Without one, the numbers of pods, or Services, share the traffic.
+// The traffic providers that are simulated. Without one, the numbers of pods, or the selectors of Services, determine the
+// traffic.
 const (
 	NoRouter   = "kubernetes"
 	Istio      = "istio"
 	GatewayAPI = "gatewayapi:v1"
 )
 
-// RouteKind is the kind of the object that has the weights of a provider; false: it has none.
+// RouteKind returns the kind of the object that contains the weights of a provider, or false if there is none.
 func RouteKind(provider string) (schema.GroupKind, bool) {
 	switch provider {
 	case Istio:
@@ -140,7 +141,8 @@ func RouteKind(provider string) (schema.GroupKind, bool) {
 	}
 }
 
-// Destinations are the receivers of each rule of a route, with their weights, in place.
+// Destinations returns the destinations of each rule of a route with their weights. They are not copied, so that the caller can
+// modify them.
 func Destinations(content map[string]any) [][]map[string]any {
 	var out [][]map[string]any
 	for _, place := range [][2]string{{"http", "route"}, {"rules", "backendRefs"}} {
@@ -152,8 +154,9 @@ func Destinations(content map[string]any) [][]map[string]any {
 	return out
 }
 
-// Reweigh gives the canary a weight, and the stable side the rest, where a rule has both. It is false where none has.
-func Reweigh(content map[string]any, canary func(destination map[string]any) bool, weight int64) bool {
+// SetCanaryWeight sets the weight of the canary, and the remaining weight of the stable side, in each rule that has both. It
+// reports whether there is such a rule.
+func SetCanaryWeight(content map[string]any, canary func(destination map[string]any) bool, weight int64) bool {
 	changed := false
 	for _, to := range Destinations(content) {
 		if len(to) != 2 {
@@ -170,13 +173,13 @@ func Reweigh(content map[string]any, canary func(destination map[string]any) boo
 	return changed
 }
 
-// Labels are those in the metadata of an object.
+// Labels returns the labels of an object.
 func Labels(object map[string]any) map[string]string {
 	labels, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
 	return labels
 }
 
-// The kinds of Kubernetes, Istio and the Gateway API that releases have.
+// The kinds of Kubernetes, Istio and the Gateway API that releases consist of.
 var (
 	DeploymentKind      = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	DaemonSetKind       = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}

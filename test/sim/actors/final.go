@@ -13,14 +13,14 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// Final is what a run leaves behind of these kinds, an object in a line, as bare makes it.
-func Final(w *sim.World, left []schema.GroupKind, bare func(schema.GroupKind, *store.Version) map[string]any) string {
+// FinalState returns the objects of these kinds that exist at the end of a run, one per line, as normalize returns them.
+func FinalState(w *sim.World, kinds []schema.GroupKind, normalize func(schema.GroupKind, *store.Version) map[string]any) string {
 	var out strings.Builder
-	for _, kind := range left {
+	for _, kind := range kinds {
 		for _, version := range w.Server.All(kind) {
-			content, err := json.Marshal(bare(kind, version))
+			content, err := json.Marshal(normalize(kind, version))
 			if err != nil {
-				panic(err) // content of the store is JSON by its nature
+				panic(err) // objects in the store can always be encoded as JSON
 			}
 			fmt.Fprintf(&out, "%s %s\n", kind.Kind, content)
 		}
@@ -28,13 +28,14 @@ func Final(w *sim.World, left []schema.GroupKind, bare func(schema.GroupKind, *s
 	return out.String()
 }
 
-// volatile are keys, at any depth, whose values depend on when something happened.
+// volatile are keys, at any depth, whose values depend on the time at which something happened.
 var volatile = []string{
 	"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "observedGeneration",
 	"lastTransitionTime", "lastUpdateTime",
 }
 
-// WithoutVolatile is an object without identities, versions and moments, and without what is as volatile in its kind.
+// WithoutVolatile returns a copy of an object without identities, versions and timestamps, and without more keys that are
+// volatile in its kind.
 func WithoutVolatile(version *store.Version, more []string) map[string]any {
 	object := runtime.DeepCopyJSON(version.Content())
 	strip(object, slices.Concat(volatile, more))

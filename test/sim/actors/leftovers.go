@@ -14,13 +14,13 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// Leftover reports at the end of a run that a process still has something of an object that is gone.
+// Leftover reports at the end of a run that a process still has a metric series or state in memory of an object that is gone.
 type Leftover struct {
 	Instance string
 	What     string
 }
 
-// ReportMemory reports of what a process remembers of objects of a kind that are gone.
+// ReportMemory reports the objects of a kind that are gone and that a process still has in memory.
 func ReportMemory(w *sim.World, i *sim.Instance, kind schema.GroupKind, footprint reconciler.Footprint) {
 	for _, part := range slices.Sorted(maps.Keys(footprint)) {
 		keys := footprint[part]
@@ -33,12 +33,12 @@ func ReportMemory(w *sim.World, i *sim.Instance, kind schema.GroupKind, footprin
 	}
 }
 
-// ReportSeries reports of the series of a process that have a label with the name of an object that is gone. Those that begin with a
-// prefix name objects by a label; exists is true of a name that may be there.
+// ReportSeries reports the metric series of a process that name an object that is gone in a label. Only series whose name
+// begins with the prefix are checked; exists reports whether the label may have a value.
 func ReportSeries(w *sim.World, i *sim.Instance, series prometheus.Gatherer, prefix, label string, exists func(name string) bool) {
 	families, err := series.Gather()
 	if err != nil {
-		panic(err) // two series of one name: a mistake in the program
+		panic(err) // two series with one name: a programming error
 	}
 	for _, family := range families {
 		if !strings.HasPrefix(family.GetName(), prefix) {

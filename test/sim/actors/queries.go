@@ -6,14 +6,14 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// QuerySent reports that a query left a process and reached its receiver.
+// QuerySent reports that a process sent a query, and that it reached its receiver.
 type QuerySent struct {
 	Instance string
-	Of       queryrunner.Key
+	Key      queryrunner.Key
 	Query    release.Query
 }
 
-// QueryAnswered reports that an answer reached the process that had sent the query.
+// QueryAnswered reports that an answer reached the process that sent the query.
 type QueryAnswered struct {
 	QuerySent
 
@@ -27,33 +27,33 @@ const (
 	MetricError  sim.FaultClass = "metric-error" // 5xx, 4xx, no connection
 	MetricLate   sim.FaultClass = "metric-late"
 	MetricHang   sim.FaultClass = "metric-hang"
-	MetricStale  sim.FaultClass = "metric-stale" // the value is that of the version before
+	MetricStale  sim.FaultClass = "metric-stale" // the value is that of the previous version
 )
 
-// MetricFaults are all of them.
+// MetricFaults are all faults of metrics services.
 var MetricFaults = []sim.FaultClass{MetricNoData, MetricNaN, MetricError, MetricLate, MetricHang, MetricStale}
 
-// Pending counts the questions of each process that have no answer yet.
+// Pending counts the queries of each process that have no answer yet.
 type Pending map[*sim.Instance]int
 
-// Any is true while a process that lives waits for an answer.
-func (o Pending) Any(w *sim.World) bool {
+// Any reports whether a running process waits for an answer.
+func (p Pending) Any(w *sim.World) bool {
 	for _, i := range w.Instances() {
-		if o[i] > 0 {
+		if p[i] > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// DrawFault draws which of the faults strikes an answer; empty: none does. often is how likely each of them is to, where it
-// is in a run.
-func DrawFault(w *sim.World, s *sim.Stream, often float64, classes ...sim.FaultClass) sim.FaultClass {
-	var struck sim.FaultClass
+// DrawFault draws which of the faults affects an answer, or returns "". rate is the probability of each class that is included
+// in the run.
+func DrawFault(w *sim.World, s *sim.Stream, rate float64, classes ...sim.FaultClass) sim.FaultClass {
+	var drawn sim.FaultClass
 	for _, class := range classes {
-		if s.Chance(often) && struck == "" && w.Faults.Has(class) && w.Faults.InjectDrawn(class) {
-			struck = class
+		if s.Chance(rate) && drawn == "" && w.Faults.Has(class) && w.Faults.InjectDrawn(class) {
+			drawn = class
 		}
 	}
-	return struck
+	return drawn
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// Script is what users have begun and not finished, and what is left of the acts of a story.
+// Script contains the pending actions of users, and the remaining acts of a story.
 type Script struct {
 	world   *sim.World
 	pending int
 	acts    []Act
 }
 
-// Act is one thing that users do in a story.
+// Act is an action of users in a story.
 type Act struct {
-	// When is evaluated after each event; the act follows After it is first true. Nil: immediately.
+	// When is evaluated after each event. Once it returns true, the act follows after the delay After. Nil means immediately.
 	When  func() bool
 	After time.Duration
 	Do    func()
@@ -23,13 +23,13 @@ type Act struct {
 
 // Step is an act of users P in a story about a release R with a status S.
 type Step[P, R, S any] struct {
-	// When evaluates the release; the act follows After it is first true. Nil: immediately.
+	// When evaluates the release. Once it returns true, the act follows after the delay After. Nil means immediately.
 	When  func(R, S) bool
 	After time.Duration
 	Do    func(P, R)
 }
 
-// StartStory begins a story about a release; status is false while it does not exist.
+// StartStory starts a story about a release. status returns false while the release does not exist.
 func StartStory[P, R, S any](script *Script, users P, release R, steps []Step[P, R, S], status func() (S, bool)) {
 	acts := make([]Act, len(steps))
 	for i, step := range steps {
@@ -44,26 +44,26 @@ func StartStory[P, R, S any](script *Script, users P, release R, steps []Step[P,
 	script.Start(acts)
 }
 
-// Story is a release whose course is fixed.
+// Story is a release with a fixed sequence of actions.
 type Story struct {
 	Name string
-	// New returns the kinds of releases of one run of it.
+	// New returns the kinds of releases for one run of the story.
 	New func() []sim.Kind
 }
 
-// StoryDuration is how long a story is simulated before its end is awaited. Its acts continue after that.
+// StoryDuration is how long a story is simulated before the run quiesces. Its acts may continue after that.
 const StoryDuration = time.Minute
 
-// NewScript is of users who have begun nothing.
+// NewScript returns a script without actions.
 func NewScript(w *sim.World) *Script { return &Script{world: w} }
 
-// Start begins a story.
+// Start starts a story.
 func (s *Script) Start(acts []Act) {
 	s.acts = acts
 	s.Continue()
 }
 
-// Continue lets the next act of a story follow when its moment has come.
+// Continue schedules the next act of a story if its condition is met.
 func (s *Script) Continue() {
 	if len(s.acts) == 0 || s.pending > 0 {
 		return
@@ -78,7 +78,7 @@ func (s *Script) Continue() {
 	})
 }
 
-// After does something that follows from what was done before, also when faults are over by then.
+// After schedules an action that completes an earlier one. It also happens if faults have ended by then.
 func (s *Script) After(after time.Duration, do func()) {
 	s.pending++
 	s.world.After(after, func() {
@@ -88,5 +88,5 @@ func (s *Script) After(after time.Duration, do func()) {
 	})
 }
 
-// Active is true until users have finished.
+// Active reports whether actions or acts remain.
 func (s *Script) Active() bool { return s.pending > 0 || len(s.acts) > 0 }

@@ -11,13 +11,13 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// Namespace of everything that users create.
+// Namespace is the namespace of all objects that users create.
 const Namespace = "shop"
 
-// Planted is in every Secret of users. It must never be visible anywhere else.
-const Planted = "hush-5b1c"
+// PlantedSecret is contained in every Secret of users. It must not appear anywhere else.
+const PlantedSecret = "hush-5b1c"
 
-// NewObject is an object of users.
+// NewObject returns an object of a user.
 func NewObject(apiVersion, kind, name string, content map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: content}
 	o.SetAPIVersion(apiVersion)
@@ -27,38 +27,40 @@ func NewObject(apiVersion, kind, name string, content map[string]any) *unstructu
 	return o
 }
 
-// UserClient is the client of users and tools. A refusal of the API server appears in the trace, and has no other consequence.
+// UserClient is the client of users and tools. If the API server rejects a request, the rejection is added to the trace and has
+// no other consequence.
 type UserClient struct {
 	World *sim.World
 }
 
-// Create lets a user make an object.
-func (h UserClient) Create(o client.Object) {
+// Create creates an object as a user.
+func (c UserClient) Create(o client.Object) {
 	copied, ok := o.DeepCopyObject().(client.Object)
 	if !ok {
 		return
 	}
-	if err := h.World.Server.Client("user").Create(context.Background(), copied); err != nil {
-		h.World.Trace("the API server refuses %s: %v", o.GetName(), err)
+	if err := c.World.Server.Client("user").Create(context.Background(), copied); err != nil {
+		c.World.Trace("the API server rejects %s: %v", o.GetName(), err)
 	}
 }
 
-// Delete lets a user delete an object, and is true when that was done.
-func (h UserClient) Delete(name string, kind schema.GroupKind) bool {
-	seen := h.World.Server.Peek(kind, types.NamespacedName{Namespace: Namespace, Name: name})
+// Delete deletes an object as a user, and reports whether it was deleted.
+func (c UserClient) Delete(name string, kind schema.GroupKind) bool {
+	seen := c.World.Server.Peek(kind, types.NamespacedName{Namespace: Namespace, Name: name})
 	if seen == nil {
 		return false
 	}
-	if err := h.World.Server.Client("user").Delete(context.Background(), seen.Unstructured()); err != nil {
-		h.World.Trace("the API server refuses to delete %s: %v", name, err)
+	if err := c.World.Server.Client("user").Delete(context.Background(), seen.Unstructured()); err != nil {
+		c.World.Trace("the API server rejects the deletion of %s: %v", name, err)
 		return false
 	}
 	return true
 }
 
-// Write lets someone change an object in place; change may say that there is nothing to do.
-func (h UserClient) Write(actor, name string, kind schema.GroupKind, change func(map[string]any) bool) bool {
-	seen := h.World.Server.Peek(kind, types.NamespacedName{Namespace: Namespace, Name: name})
+// Write changes an object in place as the given actor, and reports whether it was written. change returns false if no change is
+// necessary.
+func (c UserClient) Write(actor, name string, kind schema.GroupKind, change func(map[string]any) bool) bool {
+	seen := c.World.Server.Peek(kind, types.NamespacedName{Namespace: Namespace, Name: name})
 	if seen == nil {
 		return false
 	}
@@ -66,32 +68,32 @@ func (h UserClient) Write(actor, name string, kind schema.GroupKind, change func
 	if !change(o.Object) {
 		return false
 	}
-	if err := h.World.Server.Client(actor).Update(context.Background(), o); err != nil {
-		h.World.Trace("the API server refuses a change of %s: %v", name, err)
+	if err := c.World.Server.Client(actor).Update(context.Background(), o); err != nil {
+		c.World.Trace("the API server rejects a change of %s: %v", name, err)
 		return false
 	}
 	return true
 }
 
-// DeleteOf lets a user delete an object of a release, and is true when that was done.
-func (h UserClient) DeleteOf(release types.NamespacedName, name string, kind schema.GroupKind) bool {
-	deleted := h.Delete(name, kind)
+// DeleteOf deletes an object of a release as a user, and reports whether it was deleted.
+func (c UserClient) DeleteOf(release types.NamespacedName, name string, kind schema.GroupKind) bool {
+	deleted := c.Delete(name, kind)
 	if deleted {
-		h.TraceAction(release, "delete %s %s", kind.Kind, name)
+		c.TraceAction(release, "delete %s %s", kind.Kind, name)
 	}
 	return deleted
 }
 
-// EditRouteWeights lets a user write weights into the route of a release, where its provider has one.
-func (h UserClient) EditRouteWeights(release types.NamespacedName, apex, provider string, canary func(map[string]any) bool, s *sim.Stream) {
+// EditRouteWeights writes weights into the route of a release as a user, if its provider has one.
+func (c UserClient) EditRouteWeights(release types.NamespacedName, apex, provider string, canary func(map[string]any) bool, s *sim.Stream) {
 	weight := sim.Pick(s, 0, 0, 5, 33, 77, 100)
 	kind, ok := RouteKind(provider)
-	if ok && h.Write("user", apex, kind, func(o map[string]any) bool { return Reweigh(o, canary, int64(weight)) }) {
-		h.TraceAction(release, "write weight %d", weight)
+	if ok && c.Write("user", apex, kind, func(o map[string]any) bool { return SetCanaryWeight(o, canary, int64(weight)) }) {
+		c.TraceAction(release, "write weight %d", weight)
 	}
 }
 
-// TraceAction adds to the trace what users did to a release.
-func (h UserClient) TraceAction(release types.NamespacedName, format string, args ...any) {
-	h.World.Trace("%s: users "+format, append([]any{release.Name}, args...)...)
+// TraceAction adds a user action on a release to the trace.
+func (c UserClient) TraceAction(release types.NamespacedName, format string, args ...any) {
+	c.World.Trace("%s: users "+format, append([]any{release.Name}, args...)...)
 }

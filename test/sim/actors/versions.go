@@ -7,45 +7,47 @@ import (
 	"github.com/serin-dev/serin/test/sim/cluster"
 )
 
-// Version is one version of a workload, with its true properties, which no component of the run knows.
+// Version is one version of a workload with its true properties, which no component of the run knows.
 type Version struct {
 	// Name is the value of the label version of its template.
 	Name string
-	// Good: its checks pass. A bad version fails them; with From, only once it has that share of the traffic.
-	Good bool
-	From int
+	// Good versions pass their checks, bad ones fail them. A version with BadFromWeight fails them only once it has that share
+	// of the traffic.
+	Good          bool
+	BadFromWeight int
 	// Noise is the probability that a measurement shows the opposite.
 	Noise float64
-	// Tested: webhooks that test the version detect that it is bad.
+	// Tested means that the webhooks that test the version detect that it is bad.
 	Tested bool
-	Pods   cluster.Pods
+	Pods   cluster.PodBehaviour
 }
 
 func (v *Version) String() string {
 	text := v.Name + " (good"
 	switch {
-	case !v.Good && v.From > 0:
-		text = fmt.Sprintf("%s (bad from weight %d on", v.Name, v.From)
+	case !v.Good && v.BadFromWeight > 0:
+		text = fmt.Sprintf("%s (bad from weight %d on", v.Name, v.BadFromWeight)
 	case !v.Good:
 		text = v.Name + " (bad"
 	}
 	if v.Noise > 0 {
 		text += ", noisy"
 	}
-	if v.Pods.Never {
+	if v.Pods.NeverReady {
 		text += ", never starts"
 	}
 	return text + ")"
 }
 
-// The versions of stories.
+// The versions that stories ship.
 var (
 	GoodVersion = Version{Good: true, Pods: Healthy}
 	BadVersion  = Version{Tested: true, Pods: Healthy}
 	NeverReady  = Version{Good: true, Pods: Stuck}
 )
 
-// DrawVersion draws a version, with the probability that it is good, and that webhooks test it (zero: no draw is made).
+// DrawVersion draws a version. good is the probability that it is good, and tested the probability that webhooks test it (zero:
+// no draw is made).
 func DrawVersion(s *sim.Stream, good, tested float64) Version {
 	v := Version{Good: s.Chance(good)}
 	if tested > 0 {
@@ -54,7 +56,7 @@ func DrawVersion(s *sim.Stream, good, tested float64) Version {
 	v.Pods = DrawPods(s)
 	from, noise := sim.Pick(s, 0, 0, 10, 40), s.Chance(0.15)
 	if !v.Good {
-		v.From = from
+		v.BadFromWeight = from
 	}
 	if noise {
 		v.Noise = 0.2
@@ -62,21 +64,21 @@ func DrawVersion(s *sim.Stream, good, tested float64) Version {
 	return v
 }
 
-// Versions are those of one release.
+// Versions are the versions of one release.
 type Versions struct {
-	// Known are all by their names; Shipped are the names in the order in which users shipped them.
+	// Known contains all versions by name; Shipped contains the names in the order in which users shipped them.
 	Known   map[string]*Version
 	Shipped []string
 }
 
-// NewVersions returns the versions of a release whose first one is good and already shipped.
+// NewVersions returns the versions of a release whose first version is good and already shipped.
 func NewVersions() Versions {
 	v := Versions{Known: map[string]*Version{}}
 	v.Shipped = []string{v.Add(Version{Good: true, Pods: Healthy}).Name}
 	return v
 }
 
-// Add makes a version known, under the next name if it has none.
+// Add adds a version, with the next name if it has none.
 func (v *Versions) Add(added Version) *Version {
 	if added.Name == "" {
 		added.Name = fmt.Sprintf("v%d", len(v.Known)+1)
@@ -85,8 +87,8 @@ func (v *Versions) Add(added Version) *Version {
 	return &added
 }
 
-// Current is the version that was shipped last.
+// Current returns the version that was shipped last.
 func (v *Versions) Current() *Version { return v.Known[v.Shipped[len(v.Shipped)-1]] }
 
-// Previous is the version that was shipped before the current one, or the only one.
+// Previous returns the version that was shipped before the current one, or the only one.
 func (v *Versions) Previous() *Version { return v.Known[v.Shipped[max(0, len(v.Shipped)-2)]] }

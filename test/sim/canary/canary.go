@@ -1,8 +1,8 @@
-// Package canary plugs Canaries into the simulator: their stories, the users and services around them, the real
-// controller, and what must hold.
+// Package canary adds Canaries to the simulator: their stories, the users and services around them, the production controller,
+// and the invariants that must hold.
 //
-// The oracle of an invariant must not be the code that it checks: what may hold is recounted here from what was seen from
-// outside (writes, questions, answers, traffic), never asked of package internal/canary.
+// The oracle of an invariant must not be the code that it checks. It recomputes the permitted behavior from observations
+// (writes, queries, answers, traffic), and never consults package internal/canary.
 package canary
 
 import (
@@ -24,10 +24,10 @@ import (
 
 var canaryKind = schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.CanaryKind}
 
-// drain is how long the canary keeps its pods after the route took its traffic away.
-const drain = 5 * time.Second
+// drainDelay is how long the canary keeps its pods after its traffic was removed.
+const drainDelay = 5 * time.Second
 
-// Canaries is the kind of release in the simulator. One is made for one run.
+// Canaries is the kind of release in the simulator. Each run has its own instance.
 type Canaries struct {
 	world      *sim.World
 	cluster    *cluster.Cluster
@@ -40,15 +40,15 @@ type Canaries struct {
 	userClient actors.UserClient
 	users      *users
 	oracle     *oracle.Oracle
-	// processes are those that live, and some that have died.
+	// processes are the running processes, and some that have crashed.
 	processes []*process
 	// story replaces the drawn releases, if it is not nil.
 	story *Story
-	// over is true once users and tools have stopped acting.
-	over bool
+	// stopped is set once users and tools have stopped acting.
+	stopped bool
 }
 
-// Release is one Canary of a run, with its true properties, which no component of the run knows.
+// Release is one Canary of a run with its true properties, which no component of the run knows.
 type Release struct {
 	actors.Versions
 
@@ -58,17 +58,17 @@ type Release struct {
 	Target   string // the name of the workload
 	Kind     schema.GroupKind
 	Apex     string // the name of the Service that clients call
-	// Spec is the Canary's as it was created; users may change the stored one.
+	// Spec is the spec with which the Canary is created. Users may change the stored one.
 	Spec flaggerv1.CanarySpec
 
-	// promoted is the version that the primary got last.
+	// promoted is the version that the primary received last.
 	promoted string
 	replicas int
-	// config is the name of the ConfigMap and Secret that the target reads; empty: none.
+	// config is the name of the ConfigMap and the Secret that the target references; empty: none.
 	config string
-	// objects are what users make before the Canary.
+	// objects are the objects that users create before the Canary.
 	objects []*unstructured.Unstructured
-	// invalid is true while the spec can never work, born when it was created so; valid is the repaired spec.
-	invalid, born bool
-	valid         flaggerv1.CanarySpec
+	// invalid is set while the spec is invalid, createdInvalid if it was created so. validSpec is the repaired spec.
+	invalid, createdInvalid bool
+	validSpec               flaggerv1.CanarySpec
 }

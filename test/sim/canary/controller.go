@@ -23,19 +23,19 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// process is the real controller of Canaries in one process of Serin. What leaves it (questions, messages) goes to the
-// actors of the world instead of the network; all else is what runs in production.
+// process is the production controller of Canaries in one process of Serin. Queries and events are delivered to the actors of
+// the world instead of the network; everything else runs as in production.
 type process struct {
-	canaries *Canaries
-	instance *sim.Instance
-	real     *controller.Reconciler
-	queries  *queryrunner.Runner
-	events   *actors.EventRecorder
-	registry *prometheus.Registry
+	canaries   *Canaries
+	instance   *sim.Instance
+	reconciler *controller.Reconciler
+	queries    *queryrunner.Runner
+	events     *actors.EventRecorder
+	registry   *prometheus.Registry
 }
 
-// watched are the kinds that a process watches from its start on.
-var watched = []schema.GroupKind{
+// watchedKinds are the kinds that a process watches from its start.
+var watchedKinds = []schema.GroupKind{
 	canaryKind,
 	{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind},
 	actors.DeploymentKind,
@@ -50,21 +50,21 @@ var watched = []schema.GroupKind{
 func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	p := &process{canaries: k, instance: i, registry: prometheus.NewRegistry()}
 	k.processes = append(slices.DeleteFunc(k.processes, func(p *process) bool { return !p.instance.Alive() }), p)
-	p.queries = queryrunner.NewPooled(i.Clock, inFlight, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
-	p.crowd()
+	p.queries = queryrunner.NewPooled(i.Clock, maxInFlight, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
+	p.submitNeighbourQueries()
 	p.events = actors.NewEventRecorder(k.world, i)
-	actors.Index(i, controller.IndexTargets, endpoints.Index)
-	seeing := controller.RecordReads(readyourwrites.New(i.Client, i.Reader, i.Clock))
-	p.real = controller.New(controller.Parts{
+	actors.AddIndexes(i, controller.IndexTargets, endpoints.Index)
+	readYourWrites := controller.RecordReads(readyourwrites.New(i.Client, i.Reader, i.Clock))
+	p.reconciler = controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client:    i.Client,
-			Workloads: &workload.Workloads{Client: seeing, Reader: i.Reader, Options: workload.Options{ConfigTracking: true}},
-			Routers:   k.routers, Applier: &traffic.Applier{Client: seeing}, Settings: k.settings, Indexed: true,
+			Workloads: &workload.Workloads{Client: readYourWrites, Reader: i.Reader, Options: workload.Options{ConfigTracking: true}},
+			Routers:   k.routers, Applier: &traffic.Applier{Client: readYourWrites}, Settings: k.settings, Indexed: true,
 		},
 		Reader: i.Reader, Clock: i.Clock, Queries: p.queries, Metrics: telemetry.New(p.registry),
 		Reporter: &controller.Reporter{
 			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.events.Outbox, OngoingEvents: &telemetry.OngoingEvents{},
-			Recorder: p.events.Recorder(""),
+			Recorder: p.events.ForComponent(""),
 		},
 		Watch: func(workloads, routes []schema.GroupVersionKind) error {
 			for _, kind := range slices.Concat(workloads, routes) {
@@ -78,41 +78,41 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 
 // Reconcile implements sim.Controller.
 func (p *process) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return p.real.Reconcile(ctx, req)
+	return p.reconciler.Reconcile(ctx, req)
 }
 
 // Watches implements sim.Controller.
-func (p *process) Watches() []schema.GroupKind { return watched }
+func (p *process) Watches() []schema.GroupKind { return watchedKinds }
 
 // RequestsFor implements sim.Controller, with the mapping that the watches have in production.
 func (p *process) RequestsFor(change store.Change) []reconcile.Request {
 	before, after := actors.WatchedChange(p.canaries.world, change, change.Kind.Group == flaggerv1.GroupName || change.Kind == endpoints.Kind)
-	return p.real.AffectedReleases(context.Background(), change.Kind, before, after)
+	return p.reconciler.AffectedReleases(context.Background(), change.Kind, before, after)
 }
 
 // Flush implements sim.Controller.
 func (p *process) Flush() {
 	p.events.Flush()
 	for {
-		asked, ok := p.queries.TakeNext(context.Background())
+		query, ok := p.queries.TakeNext(context.Background())
 		if !p.instance.Alive() {
 			return
 		}
 		if !ok {
-			p.starved()
+			p.reportStarved()
 			return
 		}
-		if asked.Key.Namespace == neighbours {
+		if query.Key.Namespace == neighbourNamespace {
 			continue // these queries are never answered
 		}
-		p.canaries.services.deliver(p, asked)
+		p.canaries.services.deliverQuery(p, query)
 	}
 }
 
-// inFlight bounds the questions of one pool that are out at once.
-const inFlight = 8
+// maxInFlight is the maximum number of queries of one pool that are in flight.
+const maxInFlight = 8
 
-// settingsOf is what a process is configured with.
+// settingsOf returns the configuration of a process.
 func settingsOf(provider string) canary.Settings {
-	return canary.Settings{Provider: provider, MinInterval: 0, Drain: drain}
+	return canary.Settings{Provider: provider, MinInterval: 0, Drain: drainDelay}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// Definitions are those of the resources that runs have beside Kubernetes' own.
+// Definitions returns the definitions of the custom kinds that runs need.
 func Definitions(ctx context.Context) (*store.Definitions, error) {
 	own, err := store.Serin()
 	if err != nil {

@@ -8,61 +8,61 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 )
 
-// expectation is what one spec asks of a release. It is reckoned here a second time, from the documentation of the API, so
-// that a mistake in the plan of the state machine is not a mistake of the oracle as well.
+// expectation is what one spec requests of a release. It is computed independently, from the documentation of the API, so that
+// a mistake in the plan of the state machine is not repeated in the oracle.
 type expectation struct {
-	spec            *flaggerv1.CanarySpec
-	provider        string
-	weighted, ab    bool
-	routed, mirror  bool
-	skip            bool
-	interval        time.Duration
-	threshold       int
-	iterations      int
-	step, promotion int
-	steps           []int
-	most            int // the weight from which a release is promoted
-	canaryReady     int // percent of the pods
-	primaryReady    int
-	metrics         []flaggerv1.CanaryMetric
-	hooks           []flaggerv1.CanaryWebhook
-	ranges          time.Duration // the longest look back of a metric
-	deadline        time.Duration
+	spec                            *flaggerv1.CanarySpec
+	provider                        string
+	weighted, abTesting             bool
+	hasRouter, mirror               bool
+	skipAnalysis                    bool
+	interval                        time.Duration
+	threshold                       int
+	iterations                      int
+	stepWeight, stepWeightPromotion int
+	stepWeights                     []int
+	maxWeight                       int // the weight from which the release is promoted
+	canaryReadyPercent              int // percent of the pods that must be ready
+	primaryReadyPercent             int
+	metrics                         []flaggerv1.CanaryMetric
+	hooks                           []flaggerv1.CanaryWebhook
+	longestRange                    time.Duration // the longest interval of a metric
+	deadline                        time.Duration
 }
 
 func expectationOf(spec *flaggerv1.CanarySpec) *expectation {
 	d := &expectation{
-		spec: spec, provider: spec.Provider, routed: spec.Provider != canary.ProviderKubernetes, skip: spec.SkipAnalysis,
-		interval: time.Minute, threshold: 1, most: 100, canaryReady: 100, primaryReady: 100, deadline: 10 * time.Minute,
+		spec: spec, provider: spec.Provider, hasRouter: spec.Provider != canary.ProviderKubernetes, skipAnalysis: spec.SkipAnalysis,
+		interval: time.Minute, threshold: 1, maxWeight: 100, canaryReadyPercent: 100, primaryReadyPercent: 100, deadline: 10 * time.Minute,
 	}
 	if s := spec.ProgressDeadlineSeconds; s != nil {
 		d.deadline = time.Duration(*s) * time.Second
 	}
 	a := spec.Analysis
 	if a == nil {
-		d.skip, a = true, &flaggerv1.CanaryAnalysis{}
+		d.skipAnalysis, a = true, &flaggerv1.CanaryAnalysis{}
 	}
 	if parsed, err := time.ParseDuration(a.Interval); err == nil && parsed > 0 {
 		d.interval = parsed
 	}
 	d.threshold = max(a.Threshold, 1)
-	d.iterations, d.step, d.steps, d.promotion = a.Iterations, a.StepWeight, a.StepWeights, a.StepWeightPromotion
-	d.mirror = a.Mirror && d.routed
-	if n := len(d.steps); n > 0 {
-		d.most = d.steps[n-1]
+	d.iterations, d.stepWeight, d.stepWeights, d.stepWeightPromotion = a.Iterations, a.StepWeight, a.StepWeights, a.StepWeightPromotion
+	d.mirror = a.Mirror && d.hasRouter
+	if n := len(d.stepWeights); n > 0 {
+		d.maxWeight = d.stepWeights[n-1]
 	} else if a.MaxWeight > 0 {
-		d.most = a.MaxWeight
+		d.maxWeight = a.MaxWeight
 	}
-	if !d.routed && d.iterations == 0 {
+	if !d.hasRouter && d.iterations == 0 {
 		d.iterations = 10
 	}
-	d.ab = d.routed && len(a.Match) > 0 && d.iterations > 0
+	d.abTesting = d.hasRouter && len(a.Match) > 0 && d.iterations > 0
 	d.weighted = d.iterations == 0
 	if p := a.CanaryReadyThreshold; p != nil {
-		d.canaryReady = *p
+		d.canaryReadyPercent = *p
 	}
 	if p := a.PrimaryReadyThreshold; p != nil {
-		d.primaryReady = *p
+		d.primaryReadyPercent = *p
 	}
 	for _, metric := range a.Metrics {
 		d.metrics = append(d.metrics, metric)
@@ -70,7 +70,7 @@ func expectationOf(spec *flaggerv1.CanarySpec) *expectation {
 		if err != nil {
 			back = time.Minute
 		}
-		d.ranges = max(d.ranges, back)
+		d.longestRange = max(d.longestRange, back)
 	}
 	for _, hook := range a.Webhooks {
 		if hook.Type == "" {
@@ -81,30 +81,30 @@ func expectationOf(spec *flaggerv1.CanarySpec) *expectation {
 	return d
 }
 
-// after is the weight that follows another one.
-func (d *expectation) after(weight int) int {
-	if d.step > 0 {
-		return min(weight+d.step, max(d.most, weight))
+// nextWeight returns the weight that follows another one.
+func (e *expectation) nextWeight(weight int) int {
+	if e.stepWeight > 0 {
+		return min(weight+e.stepWeight, max(e.maxWeight, weight))
 	}
-	for _, step := range d.steps {
+	for _, step := range e.stepWeights {
 		if step > weight {
 			return step
 		}
 	}
-	return max(d.most, weight)
+	return max(e.maxWeight, weight)
 }
 
-// planned is true for a weight that the plan can lead to from one that was there.
-func (d *expectation) planned(weight int, from []int) bool {
+// isPlanned reports whether the plan can lead to a weight from one of the given weights.
+func (e *expectation) isPlanned(weight int, from []int) bool {
 	if weight == 0 {
 		return true
 	}
-	if !d.weighted {
-		return d.routed && weight == 100
+	if !e.weighted {
+		return e.hasRouter && weight == 100
 	}
 	for _, at := range append([]int{0}, from...) {
 		for range 101 {
-			next := d.after(at)
+			next := e.nextWeight(at)
 			if next == weight {
 				return true
 			}
@@ -117,15 +117,15 @@ func (d *expectation) planned(weight int, from []int) bool {
 	return false
 }
 
-// returning is true for a weight on the promotion's way back from one that was there.
-func (d *expectation) returning(weight, from int) bool {
-	return d.promotion > 0 && weight == max(from-d.promotion, 0)
+// isPromotionStep reports whether the promotion reduces the canary's weight to this one from a previous one.
+func (e *expectation) isPromotionStep(weight, from int) bool {
+	return e.stepWeightPromotion > 0 && weight == max(from-e.stepWeightPromotion, 0)
 }
 
-// of are the hooks of one type.
-func (d *expectation) of(kind flaggerv1.HookType) []flaggerv1.CanaryWebhook {
+// hooksOfType returns the hooks of one type.
+func (e *expectation) hooksOfType(kind flaggerv1.HookType) []flaggerv1.CanaryWebhook {
 	var out []flaggerv1.CanaryWebhook
-	for _, hook := range d.hooks {
+	for _, hook := range e.hooks {
 		if hook.Type == kind {
 			out = append(out, hook)
 		}
@@ -133,9 +133,9 @@ func (d *expectation) of(kind flaggerv1.HookType) []flaggerv1.CanaryWebhook {
 	return out
 }
 
-// good evaluates a value. The bounds are inclusive; without a range there is one threshold, which is the least success
-// rate and the most of everything else.
-func good(metric flaggerv1.CanaryMetric, value float64) bool {
+// isGood evaluates a value. The bounds are inclusive. Without a range, the threshold is the minimum of a success rate and the
+// maximum of every other metric.
+func isGood(metric flaggerv1.CanaryMetric, value float64) bool {
 	if math.IsNaN(value) {
 		return false
 	}

@@ -16,17 +16,17 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// The faults of those who are asked.
+// The faults of webhook receivers.
 const (
-	HookNo    sim.FaultClass = "hook-no"    // it refuses for no reason
+	HookNo    sim.FaultClass = "hook-no"    // it rejects the call without a reason
 	Hook5xx   sim.FaultClass = "hook-5xx"   // it answers 503, to all attempts
 	HookHang  sim.FaultClass = "hook-hang"  // it never answers
-	HookReset sim.FaultClass = "hook-reset" // it did what it was asked, and the answer is lost
+	HookReset sim.FaultClass = "hook-reset" // it handles the call, and the answer is lost
 )
 
 var hookFaults = []sim.FaultClass{HookNo, Hook5xx, HookHang, HookReset}
 
-// How those who ask wait, as internal/canary/controller, internal/hook and internal/metric promise.
+// Timeouts and retries that internal/canary/controller, internal/hook and internal/metric document.
 const (
 	hookTimeout   = 10 * time.Second
 	metricTimeout = 5 * time.Second
@@ -37,74 +37,75 @@ const (
 // answerFaultRate is the probability with which each selected class of faults affects an answer.
 const answerFaultRate = 0.15
 
-// externalServices answer the queries of a release: receivers of webhooks, and metrics services. They know the true properties of each
-// version, and report them, or something else.
+// externalServices answer the queries of a release: webhook receivers and metrics services. They know the true properties of
+// each version, and report them unless a fault is drawn.
 type externalServices struct {
 	*Canaries
-	// pending counts the questions of each process that have no answer yet.
+	// pending counts the queries of each process that have no answer yet.
 	pending actors.Pending
 	gates   map[string]*gate
-	// asked counts the calls of each question, so that each has choices of its own.
-	asked map[string]int
+	// calls counts the calls of each query, so that each call draws from a separate random stream.
+	calls map[string]int
 }
 
-// gate is an approval that users give and revoke.
+// gate is an approval that users grant and revoke.
 type gate struct {
 	opens, closes time.Time
-	// never: it is never opened.
+	// never means that it is never opened.
 	never bool
 }
 
 func newExternalServices(k *Canaries) *externalServices {
-	return &externalServices{Canaries: k, pending: actors.Pending{}, gates: map[string]*gate{}, asked: map[string]int{}}
+	return &externalServices{Canaries: k, pending: actors.Pending{}, gates: map[string]*gate{}, calls: map[string]int{}}
 }
 
-// reply is what comes back, and after what time.
+// reply is an answer and the delay after which it arrives.
 type reply struct {
 	after  time.Duration
 	answer release.Answer
 }
 
-// deliver lets a question reach whom it is for, and plans the answer. It dies with the process that asked.
-func (o *externalServices) deliver(p *process, asked queryrunner.RunningQuery) {
-	key := asked.Key
-	strikes := o.world.Question(questionName(asked))
-	if strikes(sim.DieAsking) {
-		p.instance.CrashAndRestart("before it asks " + asked.Query.ID)
+// deliverQuery delivers a query to its receiver, and schedules the answer. The answer is lost if the process crashes before it
+// arrives.
+func (e *externalServices) deliverQuery(p *process, query queryrunner.RunningQuery) {
+	key := query.Key
+	scheduled := e.world.CountQuery(queryName(query))
+	if scheduled(sim.CrashBeforeQuery) {
+		p.instance.CrashAndRestart("before it sends " + query.Query.ID)
 		return
 	}
-	r := o.releaseOf(key.NamespacedName)
-	c := o.stored(key.NamespacedName)
-	sent := actors.QuerySent{Instance: p.instance.Name, Of: key, Query: asked.Query}
-	o.world.Publish(sent)
+	r := e.releaseOf(key.NamespacedName)
+	c := e.storedCanary(key.NamespacedName)
+	sent := actors.QuerySent{Instance: p.instance.Name, Key: key, Query: query.Query}
+	e.world.Publish(sent)
 
-	reply := o.reply(r, c, asked)
-	if strikes(sim.LoseAnswer) {
+	reply := e.drawReply(r, c, query)
+	if scheduled(sim.LoseAnswer) {
 		reply.answer = release.Answer{Outcome: release.Unreachable, Text: "connection reset by peer"}
 	}
-	if strikes(sim.DieWaiting) {
-		p.instance.After(reply.after/2, func() { p.instance.CrashAndRestart("while it asks " + asked.Query.ID) })
+	if scheduled(sim.CrashDuringQuery) {
+		p.instance.After(reply.after/2, func() { p.instance.CrashAndRestart("while it waits for " + query.Query.ID) })
 	}
-	o.pending[p.instance]++
+	e.pending[p.instance]++
 	p.instance.After(reply.after, func() {
-		o.pending[p.instance]--
-		o.world.Publish(actors.QueryAnswered{QuerySent: sent, Answer: reply.answer})
-		o.world.Trace("  %s: %s says %s", key.Name, asked.Query.ID, answerText(reply.answer))
-		p.queries.FinishQuery(asked, reply.answer)
-		if strikes(sim.DieAnswered) {
-			p.instance.CrashAndRestart("once it was answered " + asked.Query.ID)
+		e.pending[p.instance]--
+		e.world.Publish(actors.QueryAnswered{QuerySent: sent, Answer: reply.answer})
+		e.world.Trace("  %s: %s answers %s", key.Name, query.Query.ID, answerText(reply.answer))
+		p.queries.FinishQuery(query, reply.answer)
+		if scheduled(sim.CrashAfterAnswer) {
+			p.instance.CrashAndRestart("after the answer to " + query.Query.ID)
 			return
 		}
 		p.Flush()
 	})
 }
 
-// questionName says of a question to a hook what its receiver sees of it, and what is asked elsewhere.
-func questionName(asked queryrunner.RunningQuery) string {
-	if q, ok := asked.Query.Request.(canary.HookQuery); ok {
+// queryName returns the name of a query. For a hook it consists of what the receiver observes.
+func queryName(query queryrunner.RunningQuery) string {
+	if q, ok := query.Query.Request.(canary.HookQuery); ok {
 		return fmt.Sprintf("%s hook %s %s", q.Hook.Type, q.Hook.Name, q.Key)
 	}
-	return asked.Query.ID
+	return query.Query.ID
 }
 
 func answerText(a release.Answer) string {
@@ -114,7 +115,7 @@ func answerText(a release.Answer) string {
 	return strings.TrimSuffix(string(a.Outcome)+": "+a.Text, ": ")
 }
 
-// releaseOf is the release that a Canary is of. A second Canary for one target is of the same.
+// releaseOf returns the release of a Canary. A second Canary for one target belongs to the same release.
 func (k *Canaries) releaseOf(key types.NamespacedName) *Release {
 	for _, r := range k.releases {
 		if r.Key == key || r.Key.Name == strings.TrimSuffix(key.Name, secondCanary) {
@@ -124,29 +125,29 @@ func (k *Canaries) releaseOf(key types.NamespacedName) *Release {
 	return nil
 }
 
-func (o *externalServices) reply(r *Release, c *flaggerv1.Canary, asked queryrunner.RunningQuery) reply {
-	id := asked.Key.Name + "/" + string(asked.Key.UID) + "/" + asked.Query.ID
-	o.asked[id]++
-	s := o.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, o.asked[id]))
+func (e *externalServices) drawReply(r *Release, c *flaggerv1.Canary, query queryrunner.RunningQuery) reply {
+	id := query.Key.Name + "/" + string(query.Key.UID) + "/" + query.Query.ID
+	e.calls[id]++
+	s := e.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, e.calls[id]))
 	usual := s.Skewed(20*time.Millisecond, 2*time.Second)
 	if r == nil || c == nil {
-		return reply{usual, release.Answer{Outcome: release.Unreachable, Text: "get Canary " + asked.Key.Name + ": not found"}}
+		return reply{usual, release.Answer{Outcome: release.Unreachable, Text: "get Canary " + query.Key.Name + ": not found"}}
 	}
-	switch q := asked.Query.Request.(type) {
+	switch q := query.Query.Request.(type) {
 	case canary.HookQuery:
-		return o.hook(s, usual, r, q)
+		return e.answerHook(s, usual, r, q)
 	case canary.MetricQuery:
-		return o.measure(s, usual, r, c, q.Check)
-	default: // whether the sources can be reached
-		if actors.DrawFault(o.world, s, answerFaultRate, actors.MetricFaults...) != "" {
+		return e.answerMetricQuery(s, usual, r, c, q.Check)
+	default: // a query whether the metric sources can be reached
+		if actors.DrawFault(e.world, s, answerFaultRate, actors.MetricFaults...) != "" {
 			return reply{usual, release.Answer{Outcome: release.No, Text: "prometheus not avaiable: 503"}}
 		}
 		return reply{usual, release.Answer{Outcome: release.Yes}}
 	}
 }
 
-// hook answers a call of a webhook, with all its attempts.
-func (o *externalServices) hook(s *sim.Stream, usual time.Duration, r *Release, q canary.HookQuery) reply {
+// answerHook answers a call of a webhook, including all its attempts.
+func (e *externalServices) answerHook(s *sim.Stream, usual time.Duration, r *Release, q canary.HookQuery) reply {
 	timeout := hookTimeout
 	if parsed, err := time.ParseDuration(q.Hook.Timeout); err == nil {
 		timeout = parsed
@@ -156,8 +157,8 @@ func (o *externalServices) hook(s *sim.Stream, usual time.Duration, r *Release, 
 	gaveUp := func(why string) release.Answer {
 		return release.Answer{Outcome: release.No, Text: fmt.Sprintf("POST http://hooks.example giving up after %d attempt(s): %s", attempts, why)}
 	}
-	approves := o.approves(s, r, q)
-	switch actors.DrawFault(o.world, s, answerFaultRate, hookFaults...) {
+	approves := e.hookPasses(s, r, q)
+	switch actors.DrawFault(e.world, s, answerFaultRate, hookFaults...) {
 	case HookNo:
 		return reply{usual, release.Answer{Outcome: release.No, Text: "not now"}}
 	case Hook5xx:
@@ -174,38 +175,38 @@ func (o *externalServices) hook(s *sim.Stream, usual time.Duration, r *Release, 
 	return reply{usual, release.Answer{Outcome: release.No, Text: "not approved"}}
 }
 
-// approves is what a hook would say if nothing failed.
-func (o *externalServices) approves(s *sim.Stream, r *Release, q canary.HookQuery) bool {
+// hookPasses returns the answer of a hook without faults.
+func (e *externalServices) hookPasses(s *sim.Stream, r *Release, q canary.HookQuery) bool {
 	switch q.Hook.Type {
 	case flaggerv1.ConfirmRolloutHook, flaggerv1.ConfirmTrafficIncreaseHook, flaggerv1.ConfirmPromotionHook, flaggerv1.RollbackHook:
-		return o.open(r, q.Hook)
+		return e.isGateOpen(r, q.Hook)
 	case flaggerv1.PostRolloutHook:
 		return true
 	default: // a test of the version
-		v := r.Known[o.running(r)]
+		v := r.Known[e.targetVersion(r)]
 		flaky := s.Chance(0.1)
 		return v == nil || v.Good || !v.Tested && !flaky
 	}
 }
 
-// open reports whether users approve a gate. They approve it some time after the first query, and change
-// their minds later.
-func (o *externalServices) open(r *Release, hook flaggerv1.CanaryWebhook) bool {
+// isGateOpen reports whether users approve a gate. They approve it some time after the first query, and revoke the approval
+// later.
+func (e *externalServices) isGateOpen(r *Release, hook flaggerv1.CanaryWebhook) bool {
 	name := gateName(r, hook)
-	now, g := o.world.Now(), o.gates[name]
+	now, g := e.world.Now(), e.gates[name]
 	if g == nil {
-		g = o.drawGate(name, hook.Type)
-		o.gates[name] = g
+		g = e.drawGate(name, hook.Type)
+		e.gates[name] = g
 	}
-	if o.story == nil && now.After(g.closes) {
-		s := o.world.Draws.Stream(fmt.Sprintf("gate/%s/%d", name, g.closes.UnixNano()))
+	if e.story == nil && now.After(g.closes) {
+		s := e.world.Draws.Stream(fmt.Sprintf("gate/%s/%d", name, g.closes.UnixNano()))
 		g.opens = g.closes.Add(s.Between(0, 5*time.Minute))
 		g.closes = g.opens.Add(s.Between(time.Minute, 20*time.Minute))
 	}
 	switch {
 	case g.never:
 		return false
-	case o.over && o.story == nil:
+	case e.stopped && e.story == nil:
 		return hook.Type != flaggerv1.RollbackHook
 	default:
 		return !now.Before(g.opens) && now.Before(g.closes)
@@ -216,41 +217,41 @@ func gateName(r *Release, hook flaggerv1.CanaryWebhook) string {
 	return r.Key.Name + "/" + string(hook.Type) + "/" + hook.URL
 }
 
-// neverApproved is true when the start of this release is never approved, and it waits for that: earlier gates may
-// have to open first.
-func (o *externalServices) neverApproved(c *flaggerv1.Canary) bool {
-	r := o.releaseOf(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+// neverApproved reports whether a release waits for an approval of its start that is never granted. Earlier gates may have to
+// open first.
+func (e *externalServices) neverApproved(c *flaggerv1.Canary) bool {
+	r := e.releaseOf(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 	if r == nil || c.Spec.Analysis == nil {
 		return false
 	}
 	for _, hook := range c.Spec.Analysis.Webhooks {
-		if g := o.gates[gateName(r, hook)]; hook.Type == flaggerv1.ConfirmRolloutHook && g != nil && g.never {
-			waits := unmet(c, string(hook.Type)+"/")
+		if g := e.gates[gateName(r, hook)]; hook.Type == flaggerv1.ConfirmRolloutHook && g != nil && g.never {
+			waits := firstUnmetGate(c, string(hook.Type)+"/")
 			return waits == nil || waits.Name == string(hook.Type)+"/"+hook.Name
 		}
 	}
 	return false
 }
 
-func (o *externalServices) drawGate(name string, of flaggerv1.HookType) *gate {
-	s, now := o.world.Draws.Stream("gate/"+name), o.world.Now()
-	if o.story != nil {
+func (e *externalServices) drawGate(name string, hookType flaggerv1.HookType) *gate {
+	s, now := e.world.Draws.Stream("gate/"+name), e.world.Now()
+	if e.story != nil {
 		return &gate{opens: now.Add(25 * time.Second), closes: now.Add(24 * time.Hour)}
 	}
 	g := &gate{opens: now.Add(s.Skewed(0, 5*time.Minute))}
 	g.closes = g.opens.Add(s.Between(time.Minute, 20*time.Minute))
-	switch of {
+	switch hookType {
 	case flaggerv1.ConfirmRolloutHook:
 		g.never = s.Chance(0.1)
 	case flaggerv1.RollbackHook:
 		g.never = s.Chance(0.8)
-	default: // a gate within an analysis is opened eventually: while it is closed the analysis continues
+	default: // a gate within an analysis opens eventually: the analysis continues while it is closed
 	}
 	return g
 }
 
-// measure answers a query, with all its attempts.
-func (o *externalServices) measure(s *sim.Stream, usual time.Duration, r *Release, c *flaggerv1.Canary, check canary.Check) reply {
+// answerMetricQuery answers a metric query, including all its attempts.
+func (e *externalServices) answerMetricQuery(s *sim.Stream, usual time.Duration, r *Release, c *flaggerv1.Canary, check canary.Check) reply {
 	query := "ask(" + check.Metric.Name + ")"
 	none := func(text string) reply {
 		return reply{(noDataRetries+1)*usual + noDataRetries*noDataPause, release.Answer{Outcome: release.NoData, Text: text, Query: query}}
@@ -259,13 +260,13 @@ func (o *externalServices) measure(s *sim.Stream, usual time.Duration, r *Releas
 		return reply{after, release.Answer{Outcome: outcome, Text: text, Query: query}}
 	}
 	what := s.Int(0, 2)
-	value, late := o.value(s, r, r.Known[o.running(r)], c, check), s.Between(2*time.Second, metricTimeout)
+	value, late := e.metricValue(s, r, r.Known[e.targetVersion(r)], c, check), s.Between(2*time.Second, metricTimeout)
 	stale := value
 	if n := len(r.Shipped); n > 1 {
-		stale = o.value(s, r, r.Known[r.Shipped[n-2]], c, check)
+		stale = e.metricValue(s, r, r.Known[r.Shipped[n-2]], c, check)
 	}
 	measured := release.Answer{Outcome: release.Measured, Value: value, Query: query}
-	switch actors.DrawFault(o.world, s, answerFaultRate, actors.MetricFaults...) {
+	switch actors.DrawFault(e.world, s, answerFaultRate, actors.MetricFaults...) {
 	case actors.MetricNoData:
 		return none("no values found")
 	case actors.MetricNaN: // the client treats it as no data
@@ -290,17 +291,18 @@ func (o *externalServices) measure(s *sim.Stream, usual time.Duration, r *Releas
 	return reply{usual, measured}
 }
 
-// value is what a service measures of a version: good as long as the version is, at the weight that it has.
-func (o *externalServices) value(s *sim.Stream, r *Release, v *actors.Version, c *flaggerv1.Canary, check canary.Check) float64 {
+// metricValue returns the value that a service measures for a version: a good value if the version is good at its current
+// weight.
+func (e *externalServices) metricValue(s *sim.Stream, r *Release, v *actors.Version, c *flaggerv1.Canary, check canary.Check) float64 {
 	if v == nil {
 		v = &actors.Version{Good: true}
 	}
-	good := v.Good || c.Status.CanaryWeight < v.From && r.Strategy == canary.Weighted
+	good := v.Good || c.Status.CanaryWeight < v.BadFromWeight && r.Strategy == canary.Weighted
 	if noisy := s.Chance(v.Noise); noisy {
 		good = !good
 	}
 	f := s.Between(0, time.Second).Seconds() // from 0 to 1
-	low, high := limits(check.Metric)
+	low, high := goodRange(check.Metric)
 	switch {
 	case good && !math.IsInf(low, 0) && !math.IsInf(high, 0):
 		return low + f*(high-low)
@@ -317,8 +319,8 @@ func (o *externalServices) value(s *sim.Stream, r *Release, v *actors.Version, c
 	}
 }
 
-// limits are the bounds of a good value.
-func limits(m flaggerv1.CanaryMetric) (low, high float64) {
+// goodRange returns the range of good values.
+func goodRange(m flaggerv1.CanaryMetric) (low, high float64) {
 	low, high = math.Inf(-1), math.Inf(1)
 	switch {
 	case m.ThresholdRange == nil && m.Name == canary.SuccessRate:

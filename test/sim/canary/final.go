@@ -10,7 +10,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// finalKinds are what a run leaves behind.
+// finalKinds are the kinds of the objects that belong to the final state.
 var finalKinds = []schema.GroupKind{
 	canaryKind, actors.DeploymentKind, actors.DaemonSetKind,
 	{Kind: "Service"},
@@ -22,15 +22,15 @@ var finalKinds = []schema.GroupKind{
 	{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"},
 }
 
-// Final implements sim.Kind: all objects, without identities, versions and moments.
-func (k *Canaries) Final(w *sim.World) string {
-	return k.withoutCookies(w, actors.Final(w, finalKinds, bare))
+// FinalState implements sim.Kind: it returns all objects without identities, versions and timestamps.
+func (k *Canaries) FinalState(w *sim.World) string {
+	return k.withoutCookies(w, actors.FinalState(w, finalKinds, normalizeFinal))
 }
 
-// withoutCookies hides the values of cookies, which follow from the moment at which a run began.
+// withoutCookies masks the values of cookies, which depend on the time at which a run of the Canary began.
 func (k *Canaries) withoutCookies(w *sim.World, final string) string {
 	for _, version := range w.Server.All(canaryKind) {
-		status := within(version.Content(), "status")
+		status := nested(version.Content(), "status")
 		for _, field := range []string{"sessionAffinityCookie", "primarySessionAffinityCookie", "previousSessionAffinityCookie"} {
 			cookie, _ := status[field].(string)
 			if _, value, found := strings.Cut(cookie, "="); found && value != "" {
@@ -41,20 +41,21 @@ func (k *Canaries) withoutCookies(w *sim.World, final string) string {
 	return final
 }
 
-// bare is an object without what is volatile; of a Canary's status what Flagger's API promises.
-func bare(kind schema.GroupKind, version *store.Version) map[string]any {
+// normalizeFinal removes the volatile parts of an object, and the parts of a Canary's status that Flagger's API does not
+// define.
+func normalizeFinal(kind schema.GroupKind, version *store.Version) map[string]any {
 	object := actors.WithoutVolatile(version, []string{"flagger-id", "kubectl.kubernetes.io/restartedAt"})
 	status, _ := object["status"].(map[string]any)
 	switch kind {
 	case canaryKind:
 		delete(status, "serin")
-		delete(status, "conditions") // their texts tell moments
+		delete(status, "conditions") // their texts contain times
 		for _, count := range []string{"canaryWeight", "failedChecks", "iterations"} {
 			if status[count] == int64(0) {
-				delete(status, count) // the same as one that was never written
+				delete(status, count) // equivalent to an absent field
 			}
 		}
-	case actors.DeploymentKind, actors.DaemonSetKind, actors.AutoscalerKind: // what others make of them is under way all the time
+	case actors.DeploymentKind, actors.DaemonSetKind, actors.AutoscalerKind: // other controllers update it continuously
 		delete(object, "status")
 	}
 	return object

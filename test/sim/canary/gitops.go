@@ -11,91 +11,91 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// quickest is how soon, at the earliest, a tool that watches writes its copy back.
-const quickest = 10 * time.Second
+// minReaction is the minimum time after which a tool that watches reapplies its copy.
+const minReaction = 10 * time.Second
 
-// tool writes its own copies of some objects of a release back, as tools do that keep a cluster like a repository.
-type tool struct {
+// gitOpsTool reapplies its own copies of some objects of a release, as GitOps tools do.
+type gitOpsTool struct {
 	*Canaries
-	of *Release
-	s  *sim.Stream
-	// replicas, template, selector, weights say what is in its copies.
+	release *Release
+	stream  *sim.Stream
+	// replicas, template, selector and weights report which fields its copies contain.
 	replicas, template, selector, weights bool
-	// every is how often it looks; zero: at each change.
-	every time.Duration
-	due   bool
-	apply func()
+	// interval is how often it compares the objects; zero: after each change.
+	interval  time.Duration
+	scheduled bool
+	reapply   func()
 }
 
-// tools begins the tools of a run.
-func (k *Canaries) tools() {
+// scheduleTools starts the GitOps tools of a run.
+func (k *Canaries) scheduleTools() {
 	if !k.world.Faults.Has(actors.GitOps) {
 		return
 	}
 	for _, r := range k.releases {
 		s := k.world.Draws.Stream("gitops/" + r.Key.Name)
-		t := &tool{
-			Canaries: k, of: r, s: s,
+		t := &gitOpsTool{
+			Canaries: k, release: r, stream: s,
 			replicas: s.Chance(0.5), template: s.Chance(0.6), selector: s.Chance(0.4), weights: s.Chance(0.4),
-			every: sim.Pick(s, 0, time.Minute, 3*time.Minute, 8*time.Minute),
+			interval: sim.Pick(s, 0, time.Minute, 3*time.Minute, 8*time.Minute),
 		}
-		t.apply = actors.WritesBack(t.world, r.Key.Name, t.writeBack)
-		if t.every > 0 {
-			actors.Every(t.world, t.every, func() bool { return t.over }, t.apply)
+		t.reapply = actors.ReapplyFunc(t.world, r.Key.Name, t.writeCopies)
+		if t.interval > 0 {
+			actors.Repeat(t.world, t.interval, func() bool { return t.stopped }, t.reapply)
 			continue
 		}
-		k.world.Subscribe(t.saw)
+		k.world.Subscribe(t.observe)
 	}
 }
 
-// saw lets the tool look a while after each change that someone else made to one of its objects.
-func (t *tool) saw(event any) {
-	wrote, ok := event.(sim.ObjectWritten)
-	if !ok || t.due || t.over || wrote.Actor == "gitops" || wrote.Subresource == "status" || !t.has(wrote.Kind, wrote.Key.Name) {
+// observe schedules a comparison some time after another actor changed an object of which the tool has a copy.
+func (t *gitOpsTool) observe(event any) {
+	written, ok := event.(sim.ObjectWritten)
+	if !ok || t.scheduled || t.stopped || written.Actor == "gitops" || written.Subresource == "status" || !t.manages(written.Kind, written.Key.Name) {
 		return
 	}
-	t.due = true
-	t.world.After(t.s.Between(quickest, time.Minute), func() {
-		t.due = false
-		if !t.over {
-			t.apply()
+	t.scheduled = true
+	t.world.After(t.stream.Between(minReaction, time.Minute), func() {
+		t.scheduled = false
+		if !t.stopped {
+			t.reapply()
 		}
 	})
 }
 
-// has is true of objects that the tool has a copy of.
-func (t *tool) has(kind schema.GroupKind, name string) bool {
-	route, routed := actors.RouteKind(t.of.Provider)
+// manages reports whether the tool has a copy of an object.
+func (t *gitOpsTool) manages(kind schema.GroupKind, name string) bool {
+	route, hasRoute := actors.RouteKind(t.release.Provider)
 	switch kind {
 	case actors.DeploymentKind:
-		return name == t.of.Target
+		return name == t.release.Target
 	case actors.ServiceKind:
-		return name == t.of.Apex && t.selector
+		return name == t.release.Apex && t.selector
 	default:
-		return routed && kind == route && name == t.of.Apex && t.weights
+		return hasRoute && kind == route && name == t.release.Apex && t.weights
 	}
 }
 
-// writeBack writes everything back that is not as in the tool's copies.
-func (t *tool) writeBack() {
-	t.back(t.of.Target, actors.DeploymentKind, "spec", func(spec map[string]any) {
+// writeCopies writes all fields that differ from the tool's copies.
+func (t *gitOpsTool) writeCopies() {
+	t.writeField(t.release.Target, actors.DeploymentKind, "spec", func(spec map[string]any) {
 		if t.replicas {
-			spec["replicas"] = int64(t.of.replicas)
+			spec["replicas"] = int64(t.release.replicas)
 		}
 		if t.template {
-			spec["template"] = t.of.template(t.of.Current())
+			spec["template"] = t.release.podTemplate(t.release.Current())
 		}
 	})
 	if t.selector {
-		t.back(t.of.Apex, actors.ServiceKind, "spec", func(spec map[string]any) { spec["selector"] = map[string]any{"app": t.of.Target} })
+		t.writeField(t.release.Apex, actors.ServiceKind, "spec", func(spec map[string]any) { spec["selector"] = map[string]any{"app": t.release.Target} })
 	}
-	if kind, ok := actors.RouteKind(t.of.Provider); ok && t.weights {
-		t.back(t.of.Apex, kind, "spec", func(spec map[string]any) { actors.Reweigh(map[string]any{"spec": spec}, t.of.isCanary, 0) })
+	if kind, ok := actors.RouteKind(t.release.Provider); ok && t.weights {
+		t.writeField(t.release.Apex, kind, "spec", func(spec map[string]any) { actors.SetCanaryWeight(map[string]any{"spec": spec}, t.release.isCanary, 0) })
 	}
 }
 
-// back puts one part of an object right, where it is not.
-func (t *tool) back(name string, kind schema.GroupKind, part string, set func(map[string]any)) {
+// writeField sets one field of an object if it differs.
+func (t *gitOpsTool) writeField(name string, kind schema.GroupKind, part string, set func(map[string]any)) {
 	changed := t.userClient.Write("gitops", name, kind, func(o map[string]any) bool {
 		content, ok := o[part].(map[string]any)
 		if !ok {
@@ -106,6 +106,6 @@ func (t *tool) back(name string, kind schema.GroupKind, part string, set func(ma
 		return !reflect.DeepEqual(before, content)
 	})
 	if changed {
-		t.world.Trace("%s: gitops writes %s %s back", t.of.Key.Name, kind.Kind, name)
+		t.world.Trace("%s: gitops reapplies %s %s", t.release.Key.Name, kind.Kind, name)
 	}
 }

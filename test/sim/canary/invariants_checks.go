@@ -14,178 +14,179 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// step is a move to the next weight or iteration, or the promotion, when it takes effect.
-type step struct {
-	of        *record
-	by        string
+// advance is a change to the next weight or iteration, or the promotion, at the time at which it takes effect.
+type advance struct {
+	record    *record
+	process   string
 	promotion bool
-	first     bool // before it there was no traffic and no iteration
+	first     bool // the canary had no traffic and no iteration before
 	what      string
 }
 
-// stepIn is the step that an event is, if it is one.
-func (l *ledger) stepIn(event any) (step, bool) {
+// advanceIn returns the advance that an event reports, if any.
+func (l *ledger) advanceIn(event any) (advance, bool) {
 	switch h := event.(type) {
 	case routeWritten:
-		r := h.of
+		r := h.record
 		rises := h.BySerin && h.after.found && h.after.canary > max(h.before.canary, r.status.CanaryWeight)
-		if rises && analysing(r.phase()) && !r.failedPromotion() {
-			return step{of: r, by: h.Actor, first: r.run.window == nil, what: fmt.Sprintf("the weight rose to %d", h.after.canary)}, true
+		if rises && isAnalysing(r.phase()) && !r.afterPromotion() {
+			return advance{record: r, process: h.Actor, first: r.run.window == nil, what: fmt.Sprintf("the weight rose to %d", h.after.canary)}, true
 		}
 	case workloadWritten:
-		if r := h.of; h.BySerin && r.promotes(h) {
-			return step{of: r, by: h.Actor, promotion: true, what: "the primary got a new revision"}, true
+		if r := h.record; h.BySerin && r.promotesRun(h) {
+			return advance{record: r, process: h.Actor, promotion: true, what: "the primary got a new revision"}, true
 		}
 	case canaryWritten:
-		if h.of == nil || !h.BySerin || !h.status() || h.begins != nil || h.of.run == nil {
-			return step{}, false
+		if h.record == nil || !h.BySerin || !h.statusChanged() || h.newRun != nil || h.record.run == nil {
+			return advance{}, false
 		}
 		before, after := h.before.Status.Iterations, h.after.Status.Iterations
-		if after > before && before > 0 && analysing(h.before.Status.Phase) && analysing(h.after.Status.Phase) && h.before.Status.CanaryWeight == h.after.Status.CanaryWeight {
-			return step{of: h.of, by: h.Actor, what: fmt.Sprintf("iteration %d began", after)}, true
+		if after > before && before > 0 && isAnalysing(h.before.Status.Phase) && isAnalysing(h.after.Status.Phase) && h.before.Status.CanaryWeight == h.after.Status.CanaryWeight {
+			return advance{record: h.record, process: h.Actor, what: fmt.Sprintf("iteration %d began", after)}, true
 		}
 	}
-	return step{}, false
+	return advance{}, false
 }
 
-func analysing(phase flaggerv1.CanaryPhase) bool {
+func isAnalysing(phase flaggerv1.CanaryPhase) bool {
 	return phase == flaggerv1.CanaryPhaseProgressing || phase == flaggerv1.CanaryPhaseWaitingPromotion
 }
 
-// promotes is true of a write that gives the primary what the run is about.
-func (r *record) promotes(h workloadWritten) bool {
-	return h.primary && h.Type == store.Modified && h.content != "" && r.run != nil && analysing(r.phase()) &&
-		h.content != r.run.primary && slices.Contains(r.run.contents, h.content)
+// promotesRun reports whether a write gives the primary the revision of the run.
+func (r *record) promotesRun(h workloadWritten) bool {
+	return h.primary && h.Type == store.Modified && h.content != "" && r.run != nil && isAnalysing(r.phase()) &&
+		h.content != r.run.primaryContent && slices.Contains(r.run.targetContents, h.content)
 }
 
-// failedPromotion is true when the primary has what the run is about, and traffic is on its way away from it.
-func (r *record) failedPromotion() bool { return r.run == nil || !r.run.promoted.IsZero() }
+// afterPromotion reports whether the primary has the revision of the run, so that traffic returns to it.
+func (r *record) afterPromotion() bool { return r.run == nil || !r.run.promotedAt.IsZero() }
 
-// skips is true when the analysis may be left out: by the spec, or by a user.
-func (l *ledger) skips(r *record) bool {
-	if slices.ContainsFunc(l.expectations(r), func(d *expectation) bool { return d.skip }) {
+// maySkipAnalysis reports whether the spec or a user skips the analysis.
+func (l *ledger) maySkipAnalysis(r *record) bool {
+	if slices.ContainsFunc(l.expectations(r), func(d *expectation) bool { return d.skipAnalysis }) {
 		return true
 	}
-	return r.commanded("promote", r.run.began.Add(-l.Lag))
+	return r.hasCommand("promote", r.run.began.Add(-l.Lag))
 }
 
-// commanded is true when a user gave a command since then.
-func (r *record) commanded(verb string, then time.Time) bool {
+// hasCommand reports whether a user gave a command since then.
+func (r *record) hasCommand(verb string, then time.Time) bool {
 	return slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.at.After(then) })
 }
 
-// from is the earliest moment at which the open window may truly have begun: when its route was acknowledged, a call
-// before the status said so.
-func (l *ledger) from(w *window) time.Time {
+// windowStart returns the earliest time at which the open window may have begun: its route was acknowledged one call before the
+// status recorded it.
+func (l *ledger) windowStart(w *window) time.Time {
 	if !l.Clocks.Changed {
-		return w.start
+		return w.statusStart
 	}
 	slack := 200 * time.Millisecond
 	if l.SlowCalls {
 		slack = 30 * time.Second
 	}
-	return w.opened.Add(-slack)
+	return w.openedAt.Add(-slack)
 }
 
-// judgedStep is the step that an event is, if its process decided it by the analysis.
-func (l *ledger) judgedStep(event any) (step, bool) {
-	s, ok := l.stepIn(event)
-	return s, ok && s.of.mine() && !l.skips(s.of) && !l.outpaced(s.by, s.of)
+// checkedAdvance returns the advance that an event reports, if its process decided it by the analysis.
+func (l *ledger) checkedAdvance(event any) (advance, bool) {
+	s, ok := l.advanceIn(event)
+	return s, ok && s.record.statusBySerin() && !l.maySkipAnalysis(s.record) && !l.mayBeOutdated(s.process, s.record)
 }
 
-// advances are facts for I3.
+// advances returns the facts for I3.
 func (l *ledger) advances(event any) []oracle.Advance {
-	s, ok := l.judgedStep(event)
+	s, ok := l.checkedAdvance(event)
 	if !ok {
 		return nil
 	}
-	advance := oracle.Advance{Release: s.of.Name(), What: s.what}
-	for _, d := range l.expectations(s.of) {
-		advance.Missing = append(advance.Missing, l.missing(s, d))
+	advance := oracle.Advance{Release: s.record.Name(), What: s.what}
+	for _, d := range l.expectations(s.record) {
+		advance.Missing = append(advance.Missing, l.missingPrecondition(s, d))
 	}
 	return []oracle.Advance{advance}
 }
 
-// missing is which requirement of the plan was not met; empty: all were.
-func (l *ledger) missing(s step, d *expectation) string {
-	r := s.of
+// missingPrecondition returns the requirement of the plan that was not met, or "" if all were met.
+func (l *ledger) missingPrecondition(s advance, d *expectation) string {
+	r := s.record
 	if s.promotion {
 		switch {
-		case d.weighted && r.route.canary < d.most && r.route.touched.Before(l.OldestView()):
-			return fmt.Sprintf("the canary has %d %% of the traffic, of %d", r.route.canary, d.most)
+		case d.weighted && r.route.canary < d.maxWeight && r.route.changed.Before(l.OldestView()):
+			return fmt.Sprintf("the canary has %d %% of the traffic, of %d", r.route.canary, d.maxWeight)
 		case !d.weighted && r.status.Iterations < d.iterations:
 			return fmt.Sprintf("%d iterations of %d are over", r.status.Iterations, d.iterations)
 		}
 	}
 	if s.first {
-		for _, hook := range d.of(flaggerv1.PreRolloutHook) {
-			if l.held(s, r.run.began, isHook(hook), (*question).yes) == nil {
+		for _, hook := range d.hooksOfType(flaggerv1.PreRolloutHook) {
+			if l.findAnswer(s, r.run.began, isHook(hook), (*query).approved) == nil {
 				return "hook " + hook.Name + " did not pass before the first traffic"
 			}
 		}
-		return l.gates(s, d, r.run.began)
+		return l.closedGate(s, d, r.run.began)
 	}
 	from := r.run.began
 	switch {
-	case r.run.window != nil && !l.disagreed.Before(r.run.window.opened):
-		// What is a new window for one process is that of before for another one, and no process can know.
+	case r.run.window != nil && !l.clocksDiffered.Before(r.run.window.openedAt):
+		// Clocks differed: the new window of one process may be the previous window of another one.
 	case r.run.window != nil:
-		from = l.from(r.run.window)
+		from = l.windowStart(r.run.window)
 	default:
 		return "no window was open"
 	}
 	for i, metric := range d.metrics {
 		for _, source := range sourcesOf(metric) {
-			check := func(q *question) bool { return q.check != nil && q.check.Index == i && q.check.Source == source }
-			if l.held(s, from, check, (*question).passed) == nil {
-				return fmt.Sprintf("check %s (%s) did not pass in the window that began at %s", metric.Name, source, l.since(from))
+			check := func(q *query) bool { return q.check != nil && q.check.Index == i && q.check.Source == source }
+			if l.findAnswer(s, from, check, (*query).passed) == nil {
+				return fmt.Sprintf("check %s (%s) did not pass in the window that began at %s", metric.Name, source, l.formatTime(from))
 			}
 		}
 	}
-	for _, hook := range d.of(flaggerv1.RolloutHook) {
-		if l.held(s, from, isHook(hook), (*question).yes) == nil {
+	for _, hook := range d.hooksOfType(flaggerv1.RolloutHook) {
+		if l.findAnswer(s, from, isHook(hook), (*query).approved) == nil {
 			return "hook " + hook.Name + " did not pass in the window"
 		}
 	}
-	for _, hook := range d.of(flaggerv1.RollbackHook) {
-		if l.held(s, from, isHook(hook), func(q *question) bool { return !q.answered.IsZero() && !q.yes() }) == nil {
+	for _, hook := range d.hooksOfType(flaggerv1.RollbackHook) {
+		if l.findAnswer(s, from, isHook(hook), func(q *query) bool { return !q.answeredAt.IsZero() && !q.approved() }) == nil {
 			return "hook " + hook.Name + " was not queried whether to roll back"
 		}
 	}
-	return l.gates(s, d, from)
+	return l.closedGate(s, d, from)
 }
 
-// gates are the hooks that users open.
-func (l *ledger) gates(s step, d *expectation, from time.Time) string {
+// closedGate returns a description of a hook that users had not approved, or "".
+func (l *ledger) closedGate(s advance, d *expectation, from time.Time) string {
 	var hooks []flaggerv1.CanaryWebhook
-	if d.weighted && (!s.of.route.mirrored || s.of.route.canary != 0 || s.first) {
-		hooks = d.of(flaggerv1.ConfirmTrafficIncreaseHook)
+	if d.weighted && (!s.record.route.mirrored || s.record.route.canary != 0 || s.first) {
+		hooks = d.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook)
 	}
 	if s.promotion {
-		hooks = slices.Concat(hooks, d.of(flaggerv1.ConfirmPromotionHook))
+		hooks = slices.Concat(hooks, d.hooksOfType(flaggerv1.ConfirmPromotionHook))
 	}
 	for _, hook := range hooks {
-		if l.held(s, from, isHook(hook), (*question).yes) == nil {
+		if l.findAnswer(s, from, isHook(hook), (*query).approved) == nil {
 			return "gate " + hook.Name + " (" + string(hook.Type) + ") was not open"
 		}
 	}
 	return ""
 }
 
-// held is an answer that the process has, to a question that was asked since then, in this run and of this revision.
-func (l *ledger) held(s step, then time.Time, is, ok func(*question) bool) *question {
-	r := s.of
-	for _, q := range l.life(s.by).answers[r.UID] {
-		ofRun := q.run == r.run && (q.fresh || slices.Contains(r.run.contents, q.content))
-		if ofRun && !q.asked.Before(then) && is(q) && ok(q) {
+// findAnswer returns an answer that the process received to a query that was sent since then, in this run and about its
+// revision.
+func (l *ledger) findAnswer(s advance, then time.Time, isQuery, accept func(*query) bool) *query {
+	r := s.record
+	for _, q := range l.processState(s.process).answers[r.UID] {
+		ofRun := q.run == r.run && (q.contentJustChanged || slices.Contains(r.run.targetContents, q.content))
+		if ofRun && !q.sent.Before(then) && isQuery(q) && accept(q) {
 			return q
 		}
 	}
 	return nil
 }
 
-func isHook(hook flaggerv1.CanaryWebhook) func(*question) bool {
-	return func(q *question) bool {
+func isHook(hook flaggerv1.CanaryWebhook) func(*query) bool {
+	return func(q *query) bool {
 		if q.hook == nil {
 			return false
 		}
@@ -197,7 +198,7 @@ func isHook(hook flaggerv1.CanaryWebhook) func(*question) bool {
 	}
 }
 
-// sourcesOf are where one entry of the metrics is measured.
+// sourcesOf returns the sources that measure an entry of the metrics.
 func sourcesOf(metric flaggerv1.CanaryMetric) []canary.Source {
 	var out []canary.Source
 	if metric.Name == canary.SuccessRate || metric.Name == canary.Duration {
@@ -212,35 +213,35 @@ func sourcesOf(metric flaggerv1.CanaryMetric) []canary.Source {
 	return out
 }
 
-// since is a moment as runs show it.
-func (l *ledger) since(at time.Time) string {
+// formatTime returns a time in the format of the trace.
+func (l *ledger) formatTime(at time.Time) string {
 	return fmt.Sprintf("t=%+.3fs", at.Sub(l.Began).Seconds())
 }
 
-// windowsJudgedOnce is I4.
-type windowsJudgedOnce struct {
+// windowsCountedOnce is I4.
+type windowsCountedOnce struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *windowsJudgedOnce) Observe(event any) {
-	if s, ok := c.judgedStep(event); ok {
-		r := s.of
-		if most := c.patience(r); r.status.FailedChecks >= most && (r.tampered.IsZero() || r.tampered.Before(r.run.began)) {
+func (c *windowsCountedOnce) Observe(event any) {
+	if s, ok := c.checkedAdvance(event); ok {
+		r := s.record
+		if most := c.maxThreshold(r); r.status.FailedChecks >= most && (r.statusOverwritten.IsZero() || r.statusOverwritten.Before(r.run.began)) {
 			c.Violate("I4", r.Name(), "%s with %d failed checks of %d", s.what, r.status.FailedChecks, most)
 		}
 		if !s.first {
-			c.early(r, s.what)
+			c.checkWindowLength(r, s.what)
 		}
 	}
-	if h, ok := event.(canaryWritten); ok && h.of != nil && h.BySerin && h.status() && h.begins == nil && h.of.run != nil && h.of.mine() {
-		c.counted(h)
-		c.takenBack(h)
+	if h, ok := event.(canaryWritten); ok && h.record != nil && h.BySerin && h.statusChanged() && h.newRun == nil && h.record.run != nil && h.record.statusBySerin() {
+		c.checkFailedChecks(h)
+		c.checkRollbackCause(h)
 	}
 }
 
-// patience is the highest threshold that may hold.
-func (l *ledger) patience(r *record) int {
+// maxThreshold returns the highest threshold that may apply.
+func (l *ledger) maxThreshold(r *record) int {
 	most := 0
 	for _, d := range l.expectations(r) {
 		most = max(most, d.threshold)
@@ -248,64 +249,64 @@ func (l *ledger) patience(r *record) int {
 	return most
 }
 
-// early violates I4 (or I14 where a clock was set before) when the open window is younger than an interval.
-func (c *windowsJudgedOnce) early(r *record, what string) {
+// checkWindowLength reports a violation if the open window is shorter than an interval.
+func (c *windowsCountedOnce) checkWindowLength(r *record, what string) {
 	if c.Clocks.Changed {
-		return // see clockProof
+		return // I14 checks the window
 	}
-	if short := c.short(r); short > 0 {
-		c.Violate("I4", r.Name(), "%s after %s, but the window lasts %s", what, c.Now().Sub(c.from(r.run.window)), short)
+	if short := c.missingWindowLength(r); short > 0 {
+		c.Violate("I4", r.Name(), "%s after %s, but the window lasts %s", what, c.Now().Sub(c.windowStart(r.run.window)), short)
 	}
 }
 
-// short is the length that the open window has to have and does not have yet; zero: it is old enough.
-func (l *ledger) short(r *record) time.Duration {
+// missingWindowLength returns the required length of the open window if it is not reached yet, and zero otherwise.
+func (l *ledger) missingWindowLength(r *record) time.Duration {
 	w := r.run.window
-	unobserved := slices.ContainsFunc(l.expectations(r), func(d *expectation) bool { return !d.routed && r.status.Iterations > d.iterations })
-	length := l.least(r)
-	if w == nil || unobserved || !l.Clocks.Consistent(w.opened.Add(-l.Lag)) || l.Now().Sub(l.from(w)) >= length {
+	unobserved := slices.ContainsFunc(l.expectations(r), func(d *expectation) bool { return !d.hasRouter && r.status.Iterations > d.iterations })
+	length := l.minInterval(r)
+	if w == nil || unobserved || !l.Clocks.Consistent(w.openedAt.Add(-l.Lag)) || l.Now().Sub(l.windowStart(w)) >= length {
 		return 0
 	}
 	return length
 }
 
-// counted checks the number of failed checks.
-func (c *windowsJudgedOnce) counted(h canaryWritten) {
-	r, before, after := h.of, h.before.Status.FailedChecks, h.after.Status.FailedChecks
+// checkFailedChecks checks the number of failed checks.
+func (c *windowsCountedOnce) checkFailedChecks(h canaryWritten) {
+	r, before, after := h.record, h.before.Status.FailedChecks, h.after.Status.FailedChecks
 	switch {
 	case after <= before:
 		return
 	case after > before+1:
 		c.Violate("I4", r.Name(), "the failed checks went from %d to %d", before, after)
-	case c.failing(h) == nil:
+	case c.failedQuery(h) == nil:
 		c.Violate("I4", r.Name(), "a failed check was counted (%d), but no query of this window failed", after)
-	case r.run.window != nil && !h.opens:
+	case r.run.window != nil && !h.opensWindow:
 		c.Violate("I4", r.Name(), "a failed check was counted (%d), and the failed window remains open", after)
 	case r.run.window != nil:
-		c.early(r, "a failed check was counted")
+		c.checkWindowLength(r, "a failed check was counted")
 	}
 }
 
-// failing is a question of the open window whose answer counts against the release.
-func (c *windowsJudgedOnce) failing(h canaryWritten) *question {
-	r := h.of
+// failedQuery returns a query of the open window whose answer counts against the release.
+func (c *windowsCountedOnce) failedQuery(h canaryWritten) *query {
+	r := h.record
 	then := r.run.began
 	if w := r.run.window; w != nil {
-		then = c.from(w)
+		then = c.windowStart(w)
 	}
-	for _, q := range c.life(h.Actor).answers[r.UID] {
+	for _, q := range c.processState(h.Actor).answers[r.UID] {
 		counts := q.check != nil || q.hook != nil && (q.hook.Hook.Type == flaggerv1.RolloutHook || q.hook.Hook.Type == "" || q.hook.Hook.Type == flaggerv1.PreRolloutHook)
-		if q.run == r.run && counts && q.failed() && !q.asked.Before(then) {
+		if q.run == r.run && counts && q.failed() && !q.sent.Before(then) {
 			return q
 		}
 	}
 	return nil
 }
 
-// takenBack looks for a cause of a rollback.
-func (c *windowsJudgedOnce) takenBack(h canaryWritten) {
-	r, before, after := h.of, &h.before.Status, &h.after.Status
-	failed := after.Phase == flaggerv1.CanaryPhaseFailed && moving(before.Phase)
+// checkRollbackCause checks that a rollback has a cause.
+func (c *windowsCountedOnce) checkRollbackCause(h canaryWritten) {
+	r, before, after := h.record, &h.before.Status, &h.after.Status
+	failed := after.Phase == flaggerv1.CanaryPhaseFailed && isActive(before.Phase)
 	intended := after.Serin != nil && after.Serin.Intent == "rollback" && (before.Serin == nil || before.Serin.Intent != "rollback")
 	if !failed && !intended || before.Serin != nil && before.Serin.Intent == "rollback" {
 		return
@@ -317,140 +318,141 @@ func (c *windowsJudgedOnce) takenBack(h canaryWritten) {
 		}
 	}
 	steady := func(p *workloadState) bool {
-		return p.ready.Always(c.OldestView()) && !p.disturbed.After(c.OldestView()) && !givenUp(p.version)
+		return p.ready.AlwaysSince(c.OldestView()) && !p.disturbedAt.After(c.OldestView()) && !deadlineExceeded(p.version)
 	}
 	unready := c.JustStarted(h.Actor) || !steady(&r.target) || !steady(&r.primary)
-	asked := slices.ContainsFunc(c.answersOf(h.Actor, r), func(q *question) bool {
-		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.yes()
+	requested := slices.ContainsFunc(c.answersOf(h.Actor, r), func(q *query) bool {
+		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.approved()
 	})
-	if max(before.FailedChecks, after.FailedChecks) >= least || unready || asked || r.commanded("abort", r.run.began.Add(-c.Lag)) {
+	if max(before.FailedChecks, after.FailedChecks) >= least || unready || requested || r.hasCommand("abort", r.run.began.Add(-c.Lag)) {
 		return
 	}
 	c.Violate("I4", r.Name(), "it is rolled back with %d failed checks of %d, although both workloads are ready and no user requested it", before.FailedChecks, least)
 }
 
-// answersOf are those that a process has for a release.
-func (l *ledger) answersOf(by string, r *record) []*question {
-	var out []*question
-	for _, q := range l.life(by).answers[r.UID] {
+// answersOf returns the answers that a process has for a release.
+func (l *ledger) answersOf(by string, r *record) []*query {
+	var out []*query
+	for _, q := range l.processState(by).answers[r.UID] {
 		out = append(out, q)
 	}
 	return out
 }
 
-// windows are facts for I14: the windows that steps end.
+// windows returns the facts for I14: the windows that an advance ends.
 func (l *ledger) windows(event any) []oracle.Period {
-	s, ok := l.judgedStep(event)
+	s, ok := l.checkedAdvance(event)
 	if !ok || !l.Clocks.Changed || s.first {
 		return nil
 	}
-	if short := l.short(s.of); short > 0 {
-		return []oracle.Period{{Release: s.of.Name(), What: s.what, Began: s.of.run.window.opened, Length: short}}
+	if short := l.missingWindowLength(s.record); short > 0 {
+		return []oracle.Period{{Release: s.record.Name(), What: s.what, Began: s.record.run.window.openedAt, Length: short}}
 	}
 	return nil
 }
 
-// queries are facts for I11.
+// queries returns the facts for I11.
 func (l *ledger) queries(event any) []oracle.Query {
-	q, ok := event.(*question)
-	if !ok || q.of.Gone() {
+	q, ok := event.(*query)
+	if !ok || q.record.Gone() {
 		return nil
 	}
-	query := oracle.Query{Release: q.of.Name(), What: q.probe.ID, By: q.by, Key: q.key(), Timed: true}
+	query := oracle.Query{Release: q.record.Name(), What: q.request.ID, By: q.process, Key: q.key(), Timed: true}
 	if q.hook == nil {
 		return []oracle.Query{query}
 	}
-	polled := l.life(q.by).polled
-	if polled[q.of.UID] == nil {
-		polled[q.of.UID] = map[string]time.Time{}
+	polled := l.processState(q.process).lastPoll
+	if polled[q.record.UID] == nil {
+		polled[q.record.UID] = map[string]time.Time{}
 	}
-	before := polled[q.of.UID][q.probe.ID]
-	polled[q.of.UID][q.probe.ID] = l.Now()
-	informed := q.of.mover != q.by && q.of.moved.After(before) // another process has recorded when it sent the query
-	if !informed && !l.longer(q, before) {
-		query.Since, query.Interval = before, l.least(q.of)-time.Millisecond
+	before := polled[q.record.UID][q.request.ID]
+	polled[q.record.UID][q.request.ID] = l.Now()
+	informed := q.record.statusActor != q.process && q.record.statusChanged.After(before) // another process has recorded when it sent the query
+	if !informed && !l.intervalChanged(q, before) {
+		query.Since, query.Interval = before, l.minInterval(q.record)-time.Millisecond
 	}
 	return []oracle.Query{query}
 }
 
 // stableKeys is the part of I11 about webhooks: a call that is repeated after a crash has the same key.
 func (l *ledger) stableKeys() oracle.Checker {
-	first := map[askKey]firstAsked{}
+	first := map[callKey]firstCall{}
 	return oracle.OnEvent(func(event any) {
-		q, ok := event.(*question)
-		if !ok || q.of.Gone() || q.hook == nil {
+		q, ok := event.(*query)
+		if !ok || q.record.Gone() || q.hook == nil {
 			return
 		}
-		// A call in another phase is another call: someone wrote another phase into the status, or wants a retry.
+		// A call in another phase is a different call: a user wrote another phase into the status, or requested a retry.
 		call := q.key()
 		call.id += " " + string(q.hook.Phase)
 		known, seen := first[call]
 		if !seen {
-			first[call] = firstAsked{q.hook.Key, l.Now()}
-		} else if known.key != q.hook.Key && !q.of.tampered.After(known.at) && !q.of.commanded("retry", known.at) {
-			l.Violate("I11", q.of.Name(), "%s was sent with another key than before the crash", q.probe.ID)
+			first[call] = firstCall{q.hook.Key, l.Now()}
+		} else if known.key != q.hook.Key && !q.record.statusOverwritten.After(known.at) && !q.record.hasCommand("retry", known.at) {
+			l.Violate("I11", q.record.Name(), "%s was sent with another key than before the crash", q.request.ID)
 		}
 	})
 }
 
-// longer is true of a query about a window whose interval users have edited since then: the window ends at another time.
-func (l *ledger) longer(q *question, then time.Time) bool {
+// intervalChanged reports whether users have changed the interval of a query's window since then, so that the window ends at
+// another time.
+func (l *ledger) intervalChanged(q *query, then time.Time) bool {
 	windowed := q.hook.Hook.Type != flaggerv1.ConfirmRolloutHook && q.hook.Phase == flaggerv1.CanaryPhaseProgressing
-	specs := q.of.Specs.Since(then.Add(-l.Lag))
+	specs := q.record.Specs.Since(then.Add(-l.Lag))
 	return windowed && slices.ContainsFunc(specs, func(d *expectation) bool { return d.interval != specs[0].interval })
 }
 
-// key identifies the call of a query.
-func (q *question) key() askKey { return askKey{q.of.UID, q.probe.ID, q.probe.Since} }
+// key returns the identity of the call of a query.
+func (q *query) key() callKey { return callKey{q.record.UID, q.request.ID, q.request.Since} }
 
-// askKey is one call: a polled gate keeps its ID, and only moves on.
-type askKey struct {
-	of    types.UID
+// callKey identifies one call. A polled gate keeps its ID; only the time changes.
+type callKey struct {
+	uid   types.UID
 	id    string
 	since time.Time
 }
 
-// firstAsked is the key with which a call was made first, and when.
-type firstAsked struct {
+// firstCall is the key of the first attempt of a call, and its time.
+type firstCall struct {
 	key string
 	at  time.Time
 }
 
-// starts are facts for I17.
-func (l *ledger) starts(event any) []oracle.Start {
+// starts returns the facts for I17.
+func (l *ledger) starts(event any) []oracle.NewRelease {
 	h, ok := event.(canaryWritten)
-	if !ok || h.of == nil || !h.BySerin || h.begins == nil || !analysing(h.before.Status.Phase) || !h.of.mine() {
+	if !ok || h.record == nil || !h.BySerin || h.newRun == nil || !isAnalysing(h.before.Status.Phase) || !h.record.statusBySerin() {
 		return nil
 	}
-	r, s := h.of, &h.after.Status
-	start := oracle.Start{Release: r.Name()}
+	r, s := h.record, &h.after.Status
+	start := oracle.NewRelease{Release: r.Name()}
 	if s.FailedChecks != 0 || s.Iterations != 0 || s.CanaryWeight != 0 {
-		start.Carried = append(start.Carried, fmt.Sprintf("%d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight))
+		start.CarriedOver = append(start.CarriedOver, fmt.Sprintf("%d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight))
 	}
 	if a := s.Serin; a != nil && (a.Window != nil || a.Started || a.Asked != nil || a.Held != "" || a.Intent != "") {
-		start.Carried = append(start.Carried, fmt.Sprintf("the state %+v", *a))
+		start.CarriedOver = append(start.CarriedOver, fmt.Sprintf("the state %+v", *a))
 	}
-	if r.route.canary > 0 && r.primary.ready.Always(l.OldestView()) && r.route.touched.Before(l.OldestView()) && r.stable != "" {
-		start.Carried = append(start.Carried, fmt.Sprintf("%d %% of the traffic", r.route.canary))
+	if r.route.canary > 0 && r.primary.ready.AlwaysSince(l.OldestView()) && r.route.changed.Before(l.OldestView()) && r.stableContent != "" {
+		start.CarriedOver = append(start.CarriedOver, fmt.Sprintf("%d %% of the traffic", r.route.canary))
 	}
-	return []oracle.Start{start}
+	return []oracle.NewRelease{start}
 }
 
-// freshSamples is the part of I17 about metrics: responses of an earlier revision are not in the samples of this one.
+// freshSamples is the part of I17 about metrics: the samples of a revision contain no responses of an earlier one.
 func (l *ledger) freshSamples(event any) {
-	q, ok := event.(*question)
+	q, ok := event.(*query)
 	if !ok {
 		return
 	}
-	r := q.of
-	if q.check == nil || r.run == nil || r.run.left.IsZero() || !l.Clocks.Consistent(r.run.left) || r.tampered.After(r.run.left) {
-		return // a user who clears the status clears the moment
+	r := q.record
+	if q.check == nil || r.run == nil || r.run.previousTrafficRemoved.IsZero() || !l.Clocks.Consistent(r.run.previousTrafficRemoved) || r.statusOverwritten.After(r.run.previousTrafficRemoved) {
+		return // if a user clears the status, the time is lost
 	}
 	back, err := time.ParseDuration(q.check.Metric.Interval)
 	if err != nil {
 		back = time.Minute
 	}
-	if gap := q.asked.Sub(r.run.left); gap < back-time.Millisecond {
+	if gap := q.sent.Sub(r.run.previousTrafficRemoved); gap < back-time.Millisecond {
 		l.Violate("I17", r.Name(), "%s was measured over %s, but an earlier revision had traffic until %s before", q.check.Metric.Name, back, gap)
 	}
 }
@@ -462,22 +464,22 @@ type boundedQueries struct {
 }
 
 func (c *boundedQueries) Observe(event any) {
-	q, ok := event.(*question)
-	if !ok || q.of.Gone() {
-		return // what is asked for a Canary that is gone was given up before
+	q, ok := event.(*query)
+	if !ok || q.record.Gone() {
+		return // queries of a Canary that is gone have been abandoned
 	}
-	life := c.life(q.by)
-	if out := life.out[q.of.UID]; out != nil && out.answered.IsZero() {
-		c.Violate("I20", q.of.Name(), "%s was sent while %s is in flight", q.probe.ID, out.probe.ID)
+	state := c.processState(q.process)
+	if pending := state.inFlight[q.record.UID]; pending != nil && pending.answeredAt.IsZero() {
+		c.Violate("I20", q.record.Name(), "%s was sent while %s is in flight", q.request.ID, pending.request.ID)
 	}
 	n := 1
-	pool := controller.Pool(q.probe.Request)
+	pool := controller.Pool(q.request.Request)
 	for _, r := range c.All {
-		if out := life.out[r.UID]; !r.Gone() && out != nil && r != q.of && controller.Pool(out.probe.Request) == pool {
+		if out := state.inFlight[r.UID]; !r.Gone() && out != nil && r != q.record && controller.Pool(out.request.Request) == pool {
 			n++
 		}
 	}
-	if n > inFlight {
-		c.Violate("I20", q.of.Name(), "%d queries of one pool and process are in flight, of %d", n, inFlight)
+	if n > maxInFlight {
+		c.Violate("I20", q.record.Name(), "%d queries of one pool and process are in flight, of %d", n, maxInFlight)
 	}
 }

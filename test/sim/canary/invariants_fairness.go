@@ -13,49 +13,50 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// neighbours is a namespace whose Canaries ask receivers that never answer, more of them than there are slots. Nothing else
-// of them is simulated.
-const neighbours = "neighbours"
+// neighbourNamespace is a namespace whose Canaries query receivers that never answer. There are more such queries than slots.
+// These Canaries are not simulated in any other way.
+const neighbourNamespace = "neighbours"
 
-// crowded is how many of its Canaries ask a webhook, and how many a metric.
-const crowded = 2 * inFlight
+// neighbourCount is the number of its Canaries that call a webhook, and of those that query a metric.
+const neighbourCount = 2 * maxInFlight
 
-// Neighbours is whether there are any. They leave a namespace one slot of each pool, so that without them more is out at once.
+// Neighbours is the class of runs with such a namespace. It leaves every other namespace one slot of each pool, so that runs
+// without it have more queries in flight.
 const Neighbours sim.FaultClass = "neighbours"
 
-// crowd has the neighbours ask a process that starts.
-func (p *process) crowd() {
+// submitNeighbourQueries submits the queries of the neighbours to a process that starts.
+func (p *process) submitNeighbourQueries() {
 	if t := p.canaries.world.Faults; !t.Has(Neighbours) || !t.InjectDrawn(Neighbours) {
 		return
 	}
-	for i := range crowded {
-		p.queries.Submit(neighbour("hook", i), []release.Query{{ID: "hangs", Request: canary.HookQuery{}}})
-		p.queries.Submit(neighbour("metric", i), []release.Query{{ID: "hangs", Request: canary.MetricQuery{}}})
+	for i := range neighbourCount {
+		p.queries.Submit(neighbourKey("hook", i), []release.Query{{ID: "hangs", Request: canary.HookQuery{}}})
+		p.queries.Submit(neighbourKey("metric", i), []release.Query{{ID: "hangs", Request: canary.MetricQuery{}}})
 	}
 }
 
-// disperse ends the questions of the neighbours.
-func (p *process) disperse() {
-	for i := range crowded {
+// forgetNeighbourQueries ends the queries of the neighbours.
+func (p *process) forgetNeighbourQueries() {
+	for i := range neighbourCount {
 		for _, kind := range []string{"hook", "metric"} {
-			p.queries.Forget(neighbour(kind, i).NamespacedName)
+			p.queries.Forget(neighbourKey(kind, i).NamespacedName)
 		}
 	}
 }
 
-func neighbour(kind string, i int) queryrunner.Key {
-	return queryrunner.Key{NamespacedName: types.NamespacedName{Namespace: neighbours, Name: fmt.Sprint(kind, "-", i)}, UID: "neighbour"}
+func neighbourKey(kind string, i int) queryrunner.Key {
+	return queryrunner.Key{NamespacedName: types.NamespacedName{Namespace: neighbourNamespace, Name: fmt.Sprint(kind, "-", i)}, UID: "neighbour"}
 }
 
-// Starved reports that the next question of a release finds no slot.
+// Starved reports that no slot is free for the next query of a release.
 type Starved struct {
 	Instance string
 	Release  types.NamespacedName
-	Question any
+	Request  any
 }
 
-// starved reports of the releases whose next question waits.
-func (p *process) starved() {
+// reportStarved reports the releases whose next query waits for a slot.
+func (p *process) reportStarved() {
 	for _, r := range p.canaries.releases {
 		if question, waits := p.queries.NextWaiting(r.Key); waits {
 			p.canaries.world.Publish(Starved{p.instance.Name, r.Key, question})
@@ -63,22 +64,22 @@ func (p *process) starved() {
 	}
 }
 
-// fairSlots is I35.
-type fairSlots struct {
+// fairQueries is I35.
+type fairQueries struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *fairSlots) Observe(event any) {
+func (c *fairQueries) Observe(event any) {
 	h, ok := event.(Starved)
 	if !ok {
 		return
 	}
-	pool := controller.Pool(h.Question)
-	for _, out := range c.life(h.Instance).out {
-		if out.answered.IsZero() && controller.Pool(out.probe.Request) == pool {
-			return // it waits for its own namespace
+	pool := controller.Pool(h.Request)
+	for _, out := range c.processState(h.Instance).inFlight {
+		if out.answeredAt.IsZero() && controller.Pool(out.request.Request) == pool {
+			return // it waits for a query of its own namespace
 		}
 	}
-	c.Violate("I35", "", "%s: its question finds no slot of the %s, and its namespace has none", h.Release.Name, pool)
+	c.Violate("I35", "", "%s: its query waits for a slot of the %s, although its namespace uses none", h.Release.Name, pool)
 }

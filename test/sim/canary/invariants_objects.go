@@ -26,108 +26,108 @@ type analysedTemplate struct {
 }
 
 func (c *analysedTemplate) Observe(event any) {
-	if m, ok := event.(canaryWritten); ok {
-		c.succeeded(m)
+	if w, ok := event.(canaryWritten); ok {
+		c.checkPromotedContent(w)
 	}
 	h, ok := event.(workloadWritten)
-	if !ok || !h.BySerin || !h.primary || h.content == "" || !h.of.mine() {
+	if !ok || !h.BySerin || !h.primary || h.content == "" || !h.record.statusBySerin() {
 		return
 	}
-	r := h.of
+	r := h.record
 	var allowed []string
 	switch {
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && c.JustStarted(h.Actor):
-		allowed = r.target.contents.Since(time.Time{}) // the primary follows the target, and serves no users before it equals the target
-	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && r.configured.After(c.OldestView()):
-		return // the process may have observed a template and a configuration of different times, which a later reconciliation repairs
-	case r.phase() == flaggerv1.CanaryPhaseInitializing && r.target.version == nil && r.made.After(c.OldestView()):
-		return // the process may have observed its state from before the Canary was created, which is not recorded
+		allowed = r.target.contentHistory.Since(time.Time{}) // the primary follows the target, and serves no users until both are equal
+	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && r.configChanged.After(c.OldestView()):
+		return // the process may have observed a template and a configuration of different times; a later reconciliation repairs this
+	case r.phase() == flaggerv1.CanaryPhaseInitializing && r.target.version == nil && r.created.After(c.OldestView()):
+		return // the process may have observed a target from before the Canary was created, which is not recorded
 	case r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing:
-		allowed = r.target.contents.Since(c.OldestView())
+		allowed = r.target.contentHistory.Since(c.OldestView())
 	case h.Type == store.Added:
-		allowed = c.again(r)
+		allowed = c.allowedAtRecreation(r)
 	default:
-		allowed = c.mayBecome(r)
+		allowed = c.allowedAtUpdate(r)
 	}
 	if allowed != nil && !slices.Contains(allowed, h.content) {
-		c.Violate("I6", r.Name(), "in phase %s the primary got %s, which is none of %v (it ran %s, the target runs %s)",
+		c.Violate("I6", r.Name(), "in phase %s the primary received %s, which is none of %v (it ran %s, the target runs %s)",
 			r.phase(), h.content, allowed, r.primary.content, r.target.content)
 	}
 }
 
-// succeeded: what is said to be promoted is what the primary runs.
-func (c *analysedTemplate) succeeded(m canaryWritten) {
-	r := m.of
-	if r == nil || !m.BySerin || !m.status() || r.run == nil || !r.mine() || m.after.Status.Phase != flaggerv1.CanaryPhaseSucceeded || !moving(m.before.Status.Phase) {
+// checkPromotedContent checks that the primary runs the revision that the status reports as promoted.
+func (c *analysedTemplate) checkPromotedContent(m canaryWritten) {
+	r := m.record
+	if r == nil || !m.BySerin || !m.statusChanged() || r.run == nil || !r.statusBySerin() || m.after.Status.Phase != flaggerv1.CanaryPhaseSucceeded || !isActive(m.before.Status.Phase) {
 		return
 	}
-	if r.misled {
+	if r.statusUnreliable {
 		return
 	}
-	cancelled := r.run.cancelledEarly || slices.Contains(r.target.contents.Since(c.OldestView()), r.primary.content) || m.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
-	changed := r.primary.foreign.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.version == nil
-	if !changed && !cancelled && !slices.Contains(r.run.contents, r.primary.content) {
-		c.Violate("I6", r.Name(), "it succeeded, but the primary runs %s, and the run was about %v", r.primary.content, r.run.contents)
+	cancelled := r.run.cancelledEarly || slices.Contains(r.target.contentHistory.Since(c.OldestView()), r.primary.content) || m.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
+	changed := r.primary.writtenByOthers.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.version == nil
+	if !changed && !cancelled && !slices.Contains(r.run.targetContents, r.primary.content) {
+		c.Violate("I6", r.Name(), "it succeeded, but the primary runs %s, and the run was about %v", r.primary.content, r.run.targetContents)
 	}
 }
 
-// again is what a primary that is created again may run; nil: unknown.
-func (c *analysedTemplate) again(r *record) []string {
+// allowedAtRecreation returns the contents that a recreated primary may run; nil: unknown.
+func (c *analysedTemplate) allowedAtRecreation(r *record) []string {
 	switch {
-	case r.stable == "":
-		return nil // someone else wrote it, or what it should run failed
-	case r.orphaned && r.run != nil && !r.configured.Before(r.run.began):
-		return nil // its configuration is that of the promotion that failed, its template of whatever a ReplicaSet still has
-	case r.misled, !r.tampered.IsZero():
-		return nil // the status was overwritten: it may say that something else was promoted, or nothing of a promotion that failed
-	case r.orphaned:
-		// Nothing that it ran since was promoted: it is created again from the target, which may be what serves, or from what a
-		// ReplicaSet of it still has.
-		return append(r.target.contents.Since(c.OldestView()), r.primary.contents.Since(time.Time{})...)
+	case r.stableContent == "":
+		return nil // another actor wrote it, or its expected content failed
+	case r.promotionFailed && r.run != nil && !r.configChanged.Before(r.run.began):
+		return nil // its configuration is that of the failed promotion, its template that of a remaining ReplicaSet
+	case r.statusUnreliable, !r.statusOverwritten.IsZero():
+		return nil // the status was overwritten: it may name another promoted revision, or omit a failed promotion
+	case r.promotionFailed:
+		// Nothing that it has run since was promoted: it is recreated from the target, which may serve users, or from the
+		// template of a remaining ReplicaSet.
+		return append(r.target.contentHistory.Since(c.OldestView()), r.primary.contentHistory.Since(time.Time{})...)
 	case r.run == nil:
-		return []string{r.stable}
-	case moving(r.phase()) && r.run.primary == "":
-		return nil // it was gone already
-	case moving(r.phase()):
-		return append([]string{r.stable, r.run.primary}, r.run.contents...) // also what it ran before a promotion got half way
+		return []string{r.stableContent}
+	case isActive(r.phase()) && r.run.primaryContent == "":
+		return nil // it had already been deleted
+	case isActive(r.phase()):
+		return append([]string{r.stableContent, r.run.primaryContent}, r.run.targetContents...) // including its content before a partial promotion
 	default:
-		return append([]string{r.stable}, r.run.contents...)
+		return append([]string{r.stableContent}, r.run.targetContents...)
 	}
 }
 
-// mayBecome is what a primary that is there may be given.
-func (c *analysedTemplate) mayBecome(r *record) []string {
-	if r.run == nil || !moving(r.phase()) && !c.justMoved(r) {
-		return []string{} // nothing
+// allowedAtUpdate returns the contents that an existing primary may receive.
+func (c *analysedTemplate) allowedAtUpdate(r *record) []string {
+	if r.run == nil || !isActive(r.phase()) && !c.statusJustChanged(r) {
+		return []string{} // no change is allowed
 	}
-	allowed := slices.Clone(r.run.contents)
-	if r.run.primary != "" {
-		allowed = append(allowed, r.run.primary)
+	allowed := slices.Clone(r.run.targetContents)
+	if r.run.primaryContent != "" {
+		allowed = append(allowed, r.run.primaryContent)
 	}
-	if r.primary.foreign.After(r.run.began) || r.run.primary == "" {
+	if r.primary.writtenByOthers.After(r.run.began) || r.run.primaryContent == "" {
 		return nil
 	}
 	return allowed
 }
 
-// justMoved is true when a process may not know yet that the release is at its end.
-func (l *ledger) justMoved(r *record) bool { return r.moved.After(l.OldestView()) }
+// statusJustChanged reports whether a process may not know yet that the release has ended.
+func (l *ledger) statusJustChanged(r *record) bool { return r.statusChanged.After(l.OldestView()) }
 
-// exempt is true of a write of an object that belongs to Serin, or of a release.
-func exempt(e oracle.Write) bool { return e.Kind == canaryKind || madeFor(e.Old) }
+// isSerinObject reports whether a write is of an object that belongs to Serin, or of a release.
+func isSerinObject(e oracle.Write) bool { return e.Kind == canaryKind || isControlledByCanary(e.Old) }
 
-// mayChange are the fields of users' objects that are documented to change.
+// mayChange reports whether a field of a user's object is documented to change.
 func mayChange(h oracle.Write, path string) bool {
 	switch h.Kind {
 	case actors.DeploymentKind:
-		// The target's replicas; and a primary that an earlier Canary left behind gets its owner back.
-		return path == "spec/replicas" || strings.HasSuffix(h.Key.Name, ending) && path == "metadata/ownerReferences"
+		// The replicas of the target; and a primary that remains from an earlier Canary gets an owner again.
+		return path == "spec/replicas" || strings.HasSuffix(h.Key.Name, primarySuffix) && path == "metadata/ownerReferences"
 	case actors.DaemonSetKind:
-		return path == "spec/template" && onlyElsewhere(h)
+		return path == "spec/template" && onlyNodeSelectorChanged(h)
 	case actors.ServiceKind:
 		return path == "spec/selector" || path == "spec/ports" || path == "spec/trafficDistribution" || path == "metadata/annotations"
 	case actors.AutoscalerKind:
-		return strings.HasSuffix(h.Key.Name, ending)
+		return strings.HasSuffix(h.Key.Name, primarySuffix)
 	case actors.VirtualServiceKind:
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/http" || path == "spec/tcp" || path == "spec/hosts" || path == "spec/gateways"
 	case actors.DestinationRuleKind:
@@ -139,9 +139,9 @@ func mayChange(h oracle.Write, path string) bool {
 	}
 }
 
-// onlyElsewhere is true when nothing of a DaemonSet changed but where its pods may run.
-func onlyElsewhere(h oracle.Write) bool {
-	for _, path := range oracle.Differences(within(h.Old.Content(), "spec", "template"), within(h.New.Content(), "spec", "template"), "", 2) {
+// onlyNodeSelectorChanged reports whether the node selector is the only changed field of a DaemonSet's template.
+func onlyNodeSelectorChanged(h oracle.Write) bool {
+	for _, path := range oracle.Differences(nested(h.Old.Content(), "spec", "template"), nested(h.New.Content(), "spec", "template"), "", 2) {
 		if path != "spec/nodeSelector" {
 			return false
 		}
@@ -149,15 +149,15 @@ func onlyElsewhere(h oracle.Write) bool {
 	return true
 }
 
-// madeFor is true of objects that a Canary controls.
-func madeFor(v *store.Version) bool {
-	return strings.HasPrefix(holder(v), flaggerv1.CanaryKind+" ")
+// isControlledByCanary reports whether a Canary controls an object.
+func isControlledByCanary(v *store.Version) bool {
+	return strings.HasPrefix(controllerOf(v), flaggerv1.CanaryKind+" ")
 }
 
-// holder is the controller of an object, as kind and UID; empty: it has none.
-func holder(v *store.Version) string {
-	for _, owner := range actors.Items(within(v.Content(), "metadata")["ownerReferences"]) {
-		if held, _ := owner["controller"].(bool); held {
+// controllerOf returns the controller of an object, as kind and UID, or "" if it has none.
+func controllerOf(v *store.Version) string {
+	for _, owner := range actors.Items(nested(v.Content(), "metadata")["ownerReferences"]) {
+		if isController, _ := owner["controller"].(bool); isController {
 			kind, _ := owner["kind"].(string)
 			uid, _ := owner["uid"].(string)
 			return kind + " " + uid
@@ -166,10 +166,10 @@ func holder(v *store.Version) string {
 	return ""
 }
 
-// publicPart is the part of an object that must not contain secrets. Users may write some into the spec of a Canary.
+// publicPart returns the part of an object that must not contain secrets. Users may write secrets into the spec of a Canary.
 func publicPart(v *store.Version) map[string]any {
 	if v.Kind() == canaryKind {
-		return within(v.Content(), "status")
+		return nested(v.Content(), "status")
 	}
 	return v.Content()
 }
@@ -177,76 +177,76 @@ func publicPart(v *store.Version) map[string]any {
 // documentedScaling is the part of I18 about the transitions at which replicas are written.
 func (l *ledger) documentedScaling(event any) {
 	h, ok := event.(workloadWritten)
-	if !ok || !h.BySerin || h.Type != store.Modified || h.was == h.is {
+	if !ok || !h.BySerin || h.Type != store.Modified || h.previousReplicas == h.replicas {
 		return
 	}
-	r := h.of
+	r := h.record
 	switch {
-	case h.primary && h.content == "" && r.primary.content != "" && r.phase() != flaggerv1.CanaryPhaseInitializing && !withTemplate(h):
-		l.Violate("I18", r.Name(), "the primary's replicas went from %d to %d without its template", h.was, h.is)
-	case h.primary, r.phase() == flaggerv1.CanaryPhaseTerminating, leaving(r):
-	case h.is > h.was && h.was != 0:
-		l.Violate("I18", r.Name(), "the target's replicas went from %d to %d, although it had some", h.was, h.is)
-	case h.is < h.was && h.is != 0:
-		l.Violate("I18", r.Name(), "the target's replicas went from %d to %d, and not to none", h.was, h.is)
+	case h.primary && h.content == "" && r.primary.content != "" && r.phase() != flaggerv1.CanaryPhaseInitializing && !otherFieldsChanged(h):
+		l.Violate("I18", r.Name(), "the primary's replicas went from %d to %d without its template", h.previousReplicas, h.replicas)
+	case h.primary, r.phase() == flaggerv1.CanaryPhaseTerminating, isDeleting(r):
+	case h.replicas > h.previousReplicas && h.previousReplicas != 0:
+		l.Violate("I18", r.Name(), "the target's replicas went from %d to %d, although it was not scaled to zero", h.previousReplicas, h.replicas)
+	case h.replicas < h.previousReplicas && h.replicas != 0:
+		l.Violate("I18", r.Name(), "the target's replicas went from %d to %d, and not to zero", h.previousReplicas, h.replicas)
 	}
 }
 
-// scalings are facts for I18.
+// scalings returns the facts for I18.
 func (l *ledger) scalings(event any) []oracle.Scaling {
 	h, ok := event.(workloadWritten)
-	if !ok || !h.BySerin || h.Type != store.Modified || h.was == h.is || h.primary || !resting(h.of.phase()) || leaving(h.of) {
+	if !ok || !h.BySerin || h.Type != store.Modified || h.previousReplicas == h.replicas || h.primary || !isEnded(h.record.phase()) || isDeleting(h.record) {
 		return nil
 	}
 	return []oracle.Scaling{{
-		Release: h.of.Name(), What: fmt.Sprintf("the target's replicas went from %d to %d", h.was, h.is), Rested: h.of.Rested,
+		Release: h.record.Name(), What: fmt.Sprintf("the target's replicas went from %d to %d", h.previousReplicas, h.replicas), IdleSince: h.record.IdleSince,
 	}}
 }
 
-// withTemplate is true when other fields that are copied changed along.
-func withTemplate(h workloadWritten) bool {
-	paths := oracle.Differences(within(h.Old.Content(), "spec"), within(h.New.Content(), "spec"), "", 1)
+// otherFieldsChanged reports whether other copied fields changed as well.
+func otherFieldsChanged(h workloadWritten) bool {
+	paths := oracle.Differences(nested(h.Old.Content(), "spec"), nested(h.New.Content(), "spec"), "", 1)
 	return len(paths) > 1
 }
 
-// atRest are the releases of an object that have been at rest for so long that every process knows.
-func (l *ledger) atRest(e oracle.Write) []*record {
+// idleReleases returns the releases of an object that have been idle for so long that every process knows it.
+func (l *ledger) idleReleases(e oracle.Write) []*record {
 	of := l.releasesOf(e)
 	if e.Kind == canaryKind || len(of) != 1 {
 		return nil
 	}
-	if r := of[0]; r.Rested.IsZero() || r.Rested.After(l.OldestView()) || leaving(r) {
+	if r := of[0]; r.IdleSince.IsZero() || r.IdleSince.After(l.OldestView()) || isDeleting(r) {
 		return nil
 	}
 	return of
 }
 
-// mayWriteAgain is true of a write at rest with another cause than what others wrote into the object.
+// mayWriteAgain reports whether a write for an idle release has another cause than a change of the object by another actor.
 func (l *ledger) mayWriteAgain(e oracle.Write, r *record, w oracle.Writes) bool {
-	carries := r.carries(oracle.At(e.Kind, e.Key))
-	outdated := carries && r.route.outpaced.Equal(w.Last) // a weight that a process set which did not lead any more
-	return outdated || carries && r.rescued(e) || l.caused(r, w.Last) || l.JustStarted(w.LastActor) || l.JustStarted(e.Actor)
+	isRoute := r.hasWeights(oracle.KeyOf(e.Kind, e.Key))
+	outdated := isRoute && r.route.outdatedWrite.Equal(w.Last) // a weight that a former leader set
+	return outdated || isRoute && r.removesTrafficFromTarget(e) || l.hasOtherCause(r, w.Last) || l.JustStarted(w.LastActor) || l.JustStarted(e.Actor)
 }
 
-// rescued reports whether a write takes users off a target that has no pods, or that has another revision than the primary: its
-// release begins without users. Since when that is so does not matter, nor who sent them there: the write may have had to wait for
-// a primary that answers, or for permissions.
-func (r *record) rescued(h oracle.Write) bool {
-	taken := r.weightsOf(h.Old).canary > 0 && r.weightsOf(h.New).canary == 0
-	return taken && (r.target.replicas == 0 && !r.target.Answering.True || r.target.content != r.primary.content)
+// removesTrafficFromTarget reports whether a write removes the traffic of a target that has no pods, or that has another
+// revision than the primary, whose release begins without traffic. It does not matter since when this is the case, nor which
+// actor routed the traffic there: Serin may have had to wait for a ready primary, or for permissions.
+func (r *record) removesTrafficFromTarget(h oracle.Write) bool {
+	removed := r.weightsOf(h.Old).canary > 0 && r.weightsOf(h.New).canary == 0
+	return removed && (r.target.replicas == 0 && !r.target.Answering.True || r.target.content != r.primary.content)
 }
 
-// caused is true when something else changed of late, or since the object was written last, that a release follows: its
-// spec, its target, its configuration, what a user commands. A write that is refused comes late.
-func (l *ledger) caused(r *record, last time.Time) bool {
+// hasOtherCause reports whether something that a release depends on changed recently, or since the object was last written: its
+// spec, its target, its configuration, or a command of a user. A rejected write is retried late.
+func (l *ledger) hasOtherCause(r *record, last time.Time) bool {
 	then := l.OldestView()
 	if last.Before(then) {
 		then = last
 	}
-	if r.Specs.Replaced(then) || r.commanded("retry", then) {
+	if r.Specs.Replaced(then) || r.hasCommand("retry", then) {
 		return true
 	}
-	for _, at := range r.places() {
+	for _, at := range r.objectKeys() {
 		if !l.Objects[at].Unchanged(then) {
 			return true
 		}
@@ -262,22 +262,22 @@ type promotedConfig struct {
 
 func (c *promotedConfig) Observe(event any) {
 	h, ok := event.(oracle.Write)
-	if !ok || !h.BySerin || h.Type != store.Modified || h.Kind != actors.ConfigMapKind && h.Kind != actors.SecretKind || !strings.HasSuffix(h.Key.Name, ending) {
+	if !ok || !h.BySerin || h.Type != store.Modified || h.Kind != actors.ConfigMapKind && h.Kind != actors.SecretKind || !strings.HasSuffix(h.Key.Name, primarySuffix) {
 		return
 	}
 	if reflect.DeepEqual(h.Old.Content()["data"], h.New.Content()["data"]) && reflect.DeepEqual(h.Old.Content()["binaryData"], h.New.Content()["binaryData"]) {
 		return
 	}
 	for _, r := range c.releasesOf(h) {
-		made := r.primary.version == nil // again, after a user deleted it; I6 is about what it runs
-		if resting(r.phase()) && !r.Rested.After(c.OldestView()) && !made {
-			c.Violate("I28", r.Name(), "at rest (%s) the content of %s %s changed", r.phase(), h.Kind.Kind, h.Key.Name)
+		made := r.primary.version == nil // it is recreated after a user deleted it; I6 checks its content
+		if isEnded(r.phase()) && !r.IdleSince.After(c.OldestView()) && !made {
+			c.Violate("I28", r.Name(), "while the release is idle (%s), the content of %s %s changed", r.phase(), h.Kind.Kind, h.Key.Name)
 		}
 	}
 }
 
-// rivals are the older Canaries with the same target.
-func (l *ledger) rivals(r *record) []*record {
+// olderConflicts returns the older Canaries with the same target.
+func (l *ledger) olderConflicts(r *record) []*record {
 	var out []*record
 	for _, other := range l.All {
 		if other != r && !other.Gone() && other.Key.Namespace == r.Key.Namespace &&
@@ -290,18 +290,18 @@ func (l *ledger) rivals(r *record) []*record {
 
 func sameTarget(a, b flaggerv1.TargetReference) bool { return a.Kind == b.Kind && a.Name == b.Name }
 
-// owns is true of the Canary that releases its target; what it does is nothing that another one did, of which some process
-// may not know yet that it is gone. One whose spec names something else than a Deployment releases nothing, and another
-// Canary may release the Deployment of that name.
-func (l *ledger) owns(r *record) bool {
-	late := slices.ContainsFunc(l.All, func(other *record) bool {
-		return other.Deleted.After(l.OldestView()) && other.Key.Namespace == r.Key.Namespace && sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef)
+// ownsTarget reports whether a Canary releases its target, so that effects on it can be attributed to this Canary. It returns
+// false while some process may not know yet that another Canary with this target is gone. A Canary whose target is not a
+// Deployment releases nothing if another Canary releases the Deployment of that name.
+func (l *ledger) ownsTarget(r *record) bool {
+	recent := slices.ContainsFunc(l.All, func(other *record) bool {
+		return other.DeletedAt.After(l.OldestView()) && other.Key.Namespace == r.Key.Namespace && sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef)
 	})
-	return !late && len(l.rivals(r)) == 0 && (r.canary.Spec.TargetRef.Kind == actors.DeploymentKind.Kind || !l.replaced(r))
+	return !recent && len(l.olderConflicts(r)) == 0 && (r.canary.Spec.TargetRef.Kind == actors.DeploymentKind.Kind || !l.targetReleasedElsewhere(r))
 }
 
-// replaced is true when another Canary releases the Deployment of the name that this one points at.
-func (l *ledger) replaced(r *record) bool {
+// targetReleasedElsewhere reports whether another Canary releases the Deployment with the name of this Canary's target.
+func (l *ledger) targetReleasedElsewhere(r *record) bool {
 	return slices.ContainsFunc(l.All, func(other *record) bool {
 		ref := other.canary.Spec.TargetRef
 		return other != r && !other.Gone() && other.Key.Namespace == r.Key.Namespace &&
@@ -317,20 +317,20 @@ func older(a, b *record) bool {
 	return a.UID < b.UID
 }
 
-// claims are facts for I31.
+// claims returns the facts for I31.
 func (l *ledger) claims(event any) []oracle.Claim {
 	h, ok := event.(oracle.Write)
 	if !ok || !h.BySerin || h.Type != store.Added {
 		return nil
 	}
-	r := l.ByUID[types.UID(strings.TrimPrefix(holder(h.New), flaggerv1.CanaryKind+" "))]
+	r := l.ByUID[types.UID(strings.TrimPrefix(controllerOf(h.New), flaggerv1.CanaryKind+" "))]
 	if r == nil || r.Gone() {
 		return nil
 	}
 	var out []oracle.Claim
-	for _, other := range l.rivals(r) {
+	for _, other := range l.olderConflicts(r) {
 		out = append(out, oracle.Claim{
-			Release: r.Name(), What: fmt.Sprintf("%s %s was created for it", h.Kind.Kind, h.Key.Name), Other: other.Name(), Shared: "target", Since: other.aimed,
+			Release: r.Name(), What: fmt.Sprintf("%s %s was created for it", h.Kind.Kind, h.Key.Name), Other: other.Name(), Shared: "target", Since: other.targetSince,
 		})
 	}
 	return out
@@ -339,30 +339,30 @@ func (l *ledger) claims(event any) []oracle.Claim {
 // explainedConflicts is the part of I31 about the final state.
 func (l *ledger) explainedConflicts() {
 	for _, r := range l.All {
-		if rivals := l.rivals(r); !r.Gone() && !leaving(r) && len(rivals) > 0 && !r.canary.Spec.Suspend {
-			oracle.ExplainedConflict(l.Ledger, oracle.Conflict{Release: r.Name(), Other: rivals[0].Name(), Shared: "target", Explained: r.blocked()})
+		if others := l.olderConflicts(r); !r.Gone() && !isDeleting(r) && len(others) > 0 && !r.canary.Spec.Suspend {
+			oracle.ExplainedConflict(l.Ledger, oracle.Conflict{Release: r.Name(), Other: others[0].Name(), Shared: "target", Explained: r.isBlocked()})
 		}
 	}
 }
 
-// remainders are facts for I27.
-func (l *ledger) remainders() []oracle.Remainder {
-	var out []oracle.Remainder
+// remnants returns the facts for I27.
+func (l *ledger) remnants() []oracle.Remnant {
+	var out []oracle.Remnant
 	for _, r := range l.All {
-		if r.Gone() || leaving(r) || r.canary.Spec.Suspend || len(l.rivals(r)) > 0 {
+		if r.Gone() || isDeleting(r) || r.canary.Spec.Suspend || len(l.olderConflicts(r)) > 0 {
 			continue
 		}
 		traffic := fmt.Sprintf("in phase %s the canary still has %d %% of the traffic (mirrored: %t)", r.phase(), r.route.canary, r.route.mirrored)
 		succeeded := r.phase() == flaggerv1.CanaryPhaseSucceeded
-		if succeeded && !r.unbegun && (r.route.canary > 0 || r.route.mirrored) && r.route.foreign.Before(r.Rested) {
-			out = append(out, oracle.Remainder{Release: r.Name(), What: traffic})
+		if succeeded && !r.neverStarted && (r.route.canary > 0 || r.route.mirrored) && r.route.changedByOthers.Before(r.IdleSince) {
+			out = append(out, oracle.Remnant{Release: r.Name(), What: traffic})
 		}
-		failed := r.phase() == flaggerv1.CanaryPhaseFailed && r.canary.Status.CanaryWeight == 0 && r.mine() && !r.orphaned && !r.blocked()
-		if failed && r.route.canary > 0 && r.route.foreign.Before(r.Rested) {
-			out = append(out, oracle.Remainder{Release: r.Name(), What: traffic})
+		failed := r.phase() == flaggerv1.CanaryPhaseFailed && r.canary.Status.CanaryWeight == 0 && r.statusBySerin() && !r.promotionFailed && !r.isBlocked()
+		if failed && r.route.canary > 0 && r.route.changedByOthers.Before(r.IdleSince) {
+			out = append(out, oracle.Remnant{Release: r.Name(), What: traffic})
 		}
-		if s := r.canary.Status.Serin; s != nil && r.mine() && resting(r.phase()) && (s.Window != nil || s.DrainUntil != nil || s.Started || s.Unreachable != nil) {
-			out = append(out, oracle.Remainder{Release: r.Name(), What: "its status still has state of the run"})
+		if s := r.canary.Status.Serin; s != nil && r.statusBySerin() && isEnded(r.phase()) && (s.Window != nil || s.DrainUntil != nil || s.Started || s.Unreachable != nil) {
+			out = append(out, oracle.Remnant{Release: r.Name(), What: "its status still has state of the run"})
 		}
 	}
 	return out

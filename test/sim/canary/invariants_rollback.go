@@ -8,69 +8,70 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// inParts is true of a rollback whose traffic returns in parts: that of a weighted release whose primary did not change.
-func (l *ledger) inParts(r *record) bool {
-	wishes := l.expectations(r)
-	return len(wishes) == 1 && wishes[0].weighted && wishes[0].routed && !wishes[0].skip && r.run != nil && analysing(r.phase()) &&
-		r.mine() && l.owns(r) && !leaving(r) && !r.blocked() && r.Suspended.IsZero() && r.run.promoted.IsZero() &&
-		r.primary.version != nil && r.primary.changed().Before(r.run.began) && r.target.version != nil && r.target.changed().Before(l.OldestView()) &&
-		r.status.FailedChecks <= wishes[0].threshold && !l.outpaced(r.mover, r)
+// returnsInParts reports whether the traffic of a rollback returns in parts: the release is weighted and its primary did not
+// change.
+func (l *ledger) returnsInParts(r *record) bool {
+	expected := l.expectations(r)
+	return len(expected) == 1 && expected[0].weighted && expected[0].hasRouter && !expected[0].skipAnalysis && r.run != nil && isAnalysing(r.phase()) &&
+		r.statusBySerin() && l.ownsTarget(r) && !isDeleting(r) && !r.isBlocked() && r.SuspendedSince.IsZero() && r.run.promotedAt.IsZero() &&
+		r.primary.version != nil && r.primary.contentChanged().Before(r.run.began) && r.target.version != nil && r.target.contentChanged().Before(l.OldestView()) &&
+		r.status.FailedChecks <= expected[0].threshold && !l.mayBeOutdated(r.statusActor, r)
 }
 
-// carriedReturn is the part of I34 about the primary: it gets no more than its pods carry. That the share of the canary never
-// rises again is I5.
-func (l *ledger) carriedReturn(event any) {
+// returnsByCapacity is the part of I34 about the primary: it receives no more traffic than its pods have capacity for. I5
+// checks that the share of the canary never rises again.
+func (l *ledger) returnsByCapacity(event any) {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.before.found || !h.after.found || h.after.canary >= h.before.canary {
 		return
 	}
-	r := h.of
+	r := h.record
 	failed := r.run != nil && r.status.FailedChecks >= r.Specs[len(r.Specs)-1].Value.threshold
-	if !l.inParts(r) || r.run.intent != "rollback" && !failed || l.outpaced(h.Actor, r) || r.target.changed().After(r.run.began.Add(l.Lag)) {
+	if !l.returnsInParts(r) || r.run.intent != "rollback" && !failed || l.mayBeOutdated(h.Actor, r) || r.target.contentChanged().After(r.run.began.Add(l.Lag)) {
 		return
 	}
 	from := l.OldestView()
 	if r.run.intent == "rollback" {
-		from = r.run.intended.Add(-l.Lag) // the need may have been recorded then
+		from = r.run.intentChanged.Add(-l.Lag) // the required pods may have been recorded at that time
 	}
-	if r.primary.ready.Ever(l.OldestView()) || !r.target.Answering.Always(l.OldestView()) || r.target.Fewest(from) == 0 {
+	if r.primary.ready.EverSince(l.OldestView()) || !r.target.Answering.AlwaysSince(l.OldestView()) || r.target.MinServing(from) == 0 {
 		return
 	}
-	enough := min(r.target.Fewest(from), oracle.Fewest(r.primary.Desired, from))
-	rest := 100 - oracle.Carried(r.primary.Most(l.OldestView()), enough)
-	if said := r.status.CanaryWeight; said > 0 {
-		rest = min(rest, said)
+	required := min(r.target.MinServing(from), oracle.MinSince(r.primary.Desired, from))
+	remaining := 100 - oracle.CapacityPercent(r.primary.MaxServing(l.OldestView()), required)
+	if recorded := r.status.CanaryWeight; recorded > 0 {
+		remaining = min(remaining, recorded)
 	}
-	if rest = min(rest, h.before.canary); h.after.canary < rest {
-		l.Violate("I34", r.Name(), "the canary's weight went from %d to %d, but the primary has had no more than %d pods, and %d carry everything",
-			h.before.canary, h.after.canary, r.primary.Most(l.OldestView()), enough)
+	if remaining = min(remaining, h.before.canary); h.after.canary < remaining {
+		l.Violate("I34", r.Name(), "the canary's weight went from %d to %d, but the primary has had no more than %d of the %d pods that all traffic requires",
+			h.before.canary, h.after.canary, r.primary.MaxServing(l.OldestView()), required)
 	}
 }
 
-// returns are facts for I34.
-func (l *ledger) returns(event any) []oracle.Return {
+// gradualRollbacks returns the facts for I34.
+func (l *ledger) gradualRollbacks(event any) []oracle.GradualRollback {
 	h, ok := event.(sim.Reconciled)
 	if !ok || h.Err != nil {
 		return nil
 	}
 	r := l.ByName[h.Release]
-	if r == nil || !l.inParts(r) || r.run.intent != "rollback" || !r.run.intended.Before(l.OldestView()) || !r.moved.Before(l.OldestView()) || !r.changed.Before(l.OldestView()) ||
-		!r.route.found || r.route.canary == 0 || r.route.touched.After(l.OldestView()) || r.primary.created.After(r.run.began) {
+	if r == nil || !l.returnsInParts(r) || r.run.intent != "rollback" || !r.run.intentChanged.Before(l.OldestView()) || !r.statusChanged.Before(l.OldestView()) || !r.changed.Before(l.OldestView()) ||
+		!r.route.found || r.route.canary == 0 || r.route.changed.After(l.OldestView()) || r.primary.created.After(r.run.began) {
 		return nil
 	}
-	from := l.OldestView().Add(-cluster.Published)
+	from := l.OldestView().Add(-cluster.EndpointsDelay)
 	if l.World.Faults.Has(cluster.LateEndpoints) {
-		from = from.Add(-cluster.Late)
+		from = from.Add(-cluster.FaultDelay)
 	}
-	began := r.run.intended.Add(-l.Lag)
-	return []oracle.Return{{
-		Release: r.Name(), Began: r.run.intended, Share: r.route.canary, Fewest: r.primary.Fewest(from),
-		Enough: min(max(r.target.Most(began), 1), oracle.Most(r.primary.Desired, began)),
+	began := r.run.intentChanged.Add(-l.Lag)
+	return []oracle.GradualRollback{{
+		Release: r.Name(), Began: r.run.intentChanged, Share: r.route.canary, Available: r.primary.MinServing(from),
+		Required: min(max(r.target.MaxServing(began), 1), oracle.MaxSince(r.primary.Desired, began)),
 	}}
 }
 
-// recordCount records how many pods are available, and how many are desired.
+// recordCount records the numbers of available and desired pods.
 func (p *workloadState) recordCount(now time.Time) {
-	oracle.Count(&p.Serving, int(p.available), now)
-	oracle.Count(&p.Desired, int(p.replicas), now)
+	oracle.SetCount(&p.Serving, int(p.available), now)
+	oracle.SetCount(&p.Desired, int(p.replicas), now)
 }

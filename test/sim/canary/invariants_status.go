@@ -11,8 +11,9 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// graph says which phases may follow which. Each may follow itself, and Terminating every one.
-var graph = map[flaggerv1.CanaryPhase][]flaggerv1.CanaryPhase{
+// nextPhases contains the phases that may follow a phase. In addition, each phase may follow itself, and Terminating every
+// other phase.
+var nextPhases = map[flaggerv1.CanaryPhase][]flaggerv1.CanaryPhase{
 	"":                                {flaggerv1.CanaryPhaseInitializing},
 	flaggerv1.CanaryPhaseInitializing: {flaggerv1.CanaryPhaseInitialized},
 	flaggerv1.CanaryPhaseInitialized:  {flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing},
@@ -32,15 +33,15 @@ var graph = map[flaggerv1.CanaryPhase][]flaggerv1.CanaryPhase{
 	flaggerv1.CanaryPhaseTerminating: {flaggerv1.CanaryPhaseTerminated},
 }
 
-// statusChanges are facts for I13.
+// statusChanges returns the facts for I13.
 func (l *ledger) statusChanges(event any) []oracle.StatusChange {
 	h, ok := event.(canaryWritten)
-	if !ok || h.of == nil || !h.BySerin || !h.status() || !h.of.mine() {
+	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || !h.record.statusBySerin() {
 		return nil
 	}
 	before, after := &h.before.Status, &h.after.Status
-	change := oracle.StatusChange{Release: h.of.Name(), From: string(before.Phase), To: string(after.Phase), Generation: h.before.Generation}
-	next, known := graph[before.Phase]
+	change := oracle.StatusChange{Release: h.record.Name(), From: string(before.Phase), To: string(after.Phase), Generation: h.before.Generation}
+	next, known := nextPhases[before.Phase]
 	for _, phase := range next {
 		change.Next = append(change.Next, string(phase))
 	}
@@ -57,14 +58,14 @@ func (l *ledger) statusChanges(event any) []oracle.StatusChange {
 // statusHistory is the part of I13 about counters and conditions.
 func (l *ledger) statusHistory(event any) {
 	h, ok := event.(canaryWritten)
-	if !ok || h.of == nil || !h.BySerin || !h.status() || !h.of.mine() {
+	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || !h.record.statusBySerin() {
 		return
 	}
-	r, before, after := h.of, &h.before.Status, &h.after.Status
-	ends := before.Phase != after.Phase && (resting(after.Phase) || after.Phase == flaggerv1.CanaryPhaseFinalising || after.Phase == flaggerv1.CanaryPhaseTerminating)
-	// Nothing counts before the approval, but users may have written a number.
+	r, before, after := h.record, &h.before.Status, &h.after.Status
+	ends := before.Phase != after.Phase && (isEnded(after.Phase) || after.Phase == flaggerv1.CanaryPhaseFinalising || after.Phase == flaggerv1.CanaryPhaseTerminating)
+	// Nothing is counted before the approval, but users may have written a number.
 	starts := before.Phase == flaggerv1.CanaryPhaseWaiting && after.Phase == flaggerv1.CanaryPhaseProgressing
-	if h.begins == nil && !ends && !starts && (after.FailedChecks < before.FailedChecks || after.Iterations < before.Iterations) {
+	if h.newRun == nil && !ends && !starts && (after.FailedChecks < before.FailedChecks || after.Iterations < before.Iterations) {
 		l.Violate("I13", r.Name(), "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
 			after.Phase, before.FailedChecks, after.FailedChecks, before.Iterations, after.Iterations)
 	}
@@ -80,91 +81,92 @@ func (l *ledger) conditionHistory(h canaryWritten, now *flaggerv1.CanaryConditio
 			continue
 		}
 		if now.ObservedGeneration < was.ObservedGeneration {
-			l.Violate("I13", h.of.Name(), "condition %s went from generation %d back to %d", now.Type, was.ObservedGeneration, now.ObservedGeneration)
+			l.Violate("I13", h.record.Name(), "condition %s went from generation %d back to %d", now.Type, was.ObservedGeneration, now.ObservedGeneration)
 		}
 		if was.Status == now.Status && !was.LastTransitionTime.Equal(&now.LastTransitionTime) {
-			l.Violate("I13", h.of.Name(), "condition %s stayed %s, but its transition moved from %s to %s", now.Type, now.Status, was.LastTransitionTime, now.LastTransitionTime)
+			l.Violate("I13", h.record.Name(), "condition %s is still %s, but its transition time changed from %s to %s", now.Type, now.Status, was.LastTransitionTime, now.LastTransitionTime)
 		}
 	}
 }
 
-// stableOutcomes are facts for I23.
+// stableOutcomes returns the facts for I23.
 func (l *ledger) stableOutcomes(event any) []oracle.Outcome {
 	h, ok := event.(canaryWritten)
-	if !ok || h.of == nil || !h.BySerin || !h.status() || !h.of.mine() {
+	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || !h.record.statusBySerin() {
 		return nil
 	}
-	r, before, after := h.of, &h.before.Status, &h.after.Status
-	if r.run == nil || !moving(before.Phase) || after.Phase != flaggerv1.CanaryPhaseFailed {
+	r, before, after := h.record, &h.before.Status, &h.after.Status
+	if r.run == nil || !isActive(before.Phase) || after.Phase != flaggerv1.CanaryPhaseFailed {
 		return nil
 	}
-	failedPromotion := after.Serin != nil && after.Serin.Promoted == "none" || after.CanaryWeight == 100 || r.providerless() && before.Phase == flaggerv1.CanaryPhasePromoting
-	touched := r.primary.foreign.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.created.After(r.run.began)
+	failedPromotion := after.Serin != nil && after.Serin.Promoted == "none" || after.CanaryWeight == 100 || r.hasNoRouter() && before.Phase == flaggerv1.CanaryPhasePromoting
+	touched := r.primary.writtenByOthers.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.created.After(r.run.began)
 	return []oracle.Outcome{{
-		Release: r.Name(), What: "it was rolled back", Before: r.run.primary, Stable: r.primary.content,
-		RolledBack: !failedPromotion && !touched && r.run.primary != "" && l.OldestView().After(r.run.promoted),
+		Release: r.Name(), What: "it was rolled back", Before: r.run.primaryContent, Stable: r.primary.content,
+		RolledBack: !failedPromotion && !touched && r.run.primaryContent != "" && l.OldestView().After(r.run.promotedAt),
 	}}
 }
 
-// failedRevisions is the part of I23 about revisions that failed: they are not recorded as promoted, nor released again.
+// failedRevisions is the part of I23 about failed revisions: they are neither recorded as promoted nor released again.
 func (l *ledger) failedRevisions(event any) {
 	h, ok := event.(canaryWritten)
-	if !ok || h.of == nil || !h.BySerin || !h.status() || !h.of.mine() {
+	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || !h.record.statusBySerin() {
 		return
 	}
 	if before, after := &h.before.Status, &h.after.Status; after.LastPromotedSpec != before.LastPromotedSpec && before.Phase == after.Phase {
-		l.recorded(h)
+		l.checkRecordedPromotion(h)
 	}
-	if h.begins != nil && resting(h.before.Status.Phase) {
-		l.tried(h)
+	if h.newRun != nil && isEnded(h.before.Status.Phase) {
+		l.checkRetriedRevision(h)
 	}
 }
 
-// recorded: after a promotion that failed, what the primary has is promoted as soon as it is ready.
-func (l *ledger) recorded(h canaryWritten) {
-	r, before := h.of, &h.before.Status
-	// Someone may have written the phase since.
-	unknown := r.orphaned || before.Serin != nil && before.Serin.Promoted == "none"
+// checkRecordedPromotion checks that after a failed promotion, the revision of the primary is recorded as promoted only once
+// the primary is ready.
+func (l *ledger) checkRecordedPromotion(h canaryWritten) {
+	r, before := h.record, &h.before.Status
+	// Another actor may have written the phase since then.
+	unknown := r.promotionFailed || before.Serin != nil && before.Serin.Promoted == "none"
 	switch {
 	case !unknown:
 		l.Violate("I23", r.Name(), "lastPromotedSpec changed in phase %s", before.Phase)
-	case !r.primary.ready.Ever(l.OldestView()):
+	case !r.primary.ready.EverSince(l.OldestView()):
 		l.Violate("I23", r.Name(), "lastPromotedSpec changed in phase %s, but the primary has not been ready for %s", before.Phase, l.Lag)
 	}
 }
 
-// tried: a revision that was rolled back is not released again automatically.
-func (l *ledger) tried(h canaryWritten) {
-	r := h.of
-	if before := h.before.Status.Phase; before != flaggerv1.CanaryPhaseFailed || r.failed == "" {
+// checkRetriedRevision checks that a revision that was rolled back is not released again automatically.
+func (l *ledger) checkRetriedRevision(h canaryWritten) {
+	r := h.record
+	if before := h.before.Status.Phase; before != flaggerv1.CanaryPhaseFailed || r.failedContent == "" {
 		return
 	}
-	if !slices.Contains(h.begins.contents, r.failed) || len(h.begins.contents) > 1 || !r.failedAt.After(r.target.changed()) {
+	if !slices.Contains(h.newRun.targetContents, r.failedContent) || len(h.newRun.targetContents) > 1 || !r.failedAt.After(r.target.contentChanged()) {
 		return
 	}
-	if !r.commanded("retry", time.Time{}) && r.target.foreign.Before(r.failedAt) {
-		l.Violate("I23", r.Name(), "%s, which was rolled back, is released again, although no user requested it", r.failed)
+	if !r.hasCommand("retry", time.Time{}) && r.target.writtenByOthers.Before(r.failedAt) {
+		l.Violate("I23", r.Name(), "%s, which was rolled back, is released again, although no user requested it", r.failedContent)
 	}
 }
 
-// changed is when it last began to run something else.
-func (p *workloadState) changed() time.Time { return p.contents.Changed() }
+// contentChanged returns when the workload last began to run another content.
+func (p *workloadState) contentChanged() time.Time { return p.contentHistory.Changed() }
 
-// obeyedCommands are the commands that the statuses of a run record as carried out.
-type obeyedCommands struct {
+// executedCommands are the commands that the statuses of a run record as executed.
+type executedCommands struct {
 	*ledger
 
-	obeyed  map[string]time.Time
-	aborted map[string]bool
+	executed map[string]time.Time
+	aborted  map[string]bool
 }
 
-// observe is the part of I24 about commands: each is carried out once, and only if a user gave it.
-func (c *obeyedCommands) observe(event any) {
+// observe is the part of I24 about commands: each is executed once, and only if a user gave it.
+func (c *executedCommands) observe(event any) {
 	h, ok := event.(canaryWritten)
-	if !ok || h.of == nil || !h.BySerin || !h.status() || h.after.Status.Serin == nil {
+	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || h.after.Status.Serin == nil {
 		return
 	}
-	r, now, was := h.of, h.after.Status.Serin, ""
+	r, now, was := h.record, h.after.Status.Serin, ""
 	if s := h.before.Status.Serin; s != nil {
 		was = s.Command
 	}
@@ -172,23 +174,23 @@ func (c *obeyedCommands) observe(event any) {
 		key := string(r.UID) + " " + now.Command
 		verb, run, _ := strings.Cut(now.Command, "@")
 		switch {
-		case h.begins != nil && run != now.Run: // of the previous run, and no longer carried out
-		case !c.obeyed[key].IsZero() && r.mine() && !r.tampered.After(c.obeyed[key]):
-			c.Violate("I24", r.Name(), "%s was carried out a second time", now.Command)
+		case h.newRun != nil && run != now.Run: // a command for the previous run, which is no longer executed
+		case !c.executed[key].IsZero() && r.statusBySerin() && !r.statusOverwritten.After(c.executed[key]):
+			c.Violate("I24", r.Name(), "%s was executed twice", now.Command)
 		case !slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.run == run }):
-			c.Violate("I24", r.Name(), "%s was carried out, although no user gave it", now.Command)
+			c.Violate("I24", r.Name(), "%s was executed, although no user gave it", now.Command)
 		}
-		c.obeyed[key] = c.Now()
+		c.executed[key] = c.Now()
 		if verb == "abort" && h.after.Status.Serin.Run == run {
 			c.aborted[string(r.UID)+" "+run] = true
 		}
 	}
 }
 
-// promotions are facts for I24.
-func (c *obeyedCommands) promotions(event any) []oracle.Outcome {
+// promotions returns the facts for I24.
+func (c *executedCommands) promotions(event any) []oracle.Outcome {
 	h, ok := event.(canaryWritten)
-	if !ok || h.of == nil || !h.BySerin || !h.status() || h.after.Status.Serin == nil || h.begins != nil || !h.of.mine() {
+	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || h.after.Status.Serin == nil || h.newRun != nil || !h.record.statusBySerin() {
 		return nil
 	}
 	before, after, run := h.before.Status.Phase, h.after.Status.Phase, h.after.Status.Serin.Run
@@ -197,11 +199,11 @@ func (c *obeyedCommands) promotions(event any) []oracle.Outcome {
 		return nil
 	}
 	return []oracle.Outcome{{
-		Release: h.of.Name(), What: fmt.Sprintf("run %s went from %s to %s", run, before, after), Aborted: c.aborted[string(h.of.UID)+" "+run],
+		Release: h.record.Name(), What: fmt.Sprintf("run %s went from %s to %s", run, before, after), Aborted: c.aborted[string(h.record.UID)+" "+run],
 	}}
 }
 
-// effects are facts for I25.
+// effects returns the facts for I25.
 func (l *ledger) effects(event any) []oracle.Effect {
 	h, ok := event.(oracle.Write)
 	if !ok || !h.BySerin {
@@ -214,34 +216,34 @@ func (l *ledger) effects(event any) []oracle.Effect {
 			of = append(of, r)
 		}
 	}
-	if len(of) != 1 || leaving(of[0]) {
+	if len(of) != 1 || isDeleting(of[0]) {
 		return nil
 	}
-	return []oracle.Effect{{Release: of[0].Name(), What: what, Suspended: of[0].Suspended}}
+	return []oracle.Effect{{Release: of[0].Name(), What: what, SuspendedSince: of[0].SuspendedSince}}
 }
 
-// explainedSleep is the part of I26 about reconciliations: one after which nothing reconciles the release again has recorded
-// what it waits for.
-func (l *ledger) explainedSleep(event any) {
+// explainedNoRequeue is the part of I26 about reconciliations: if nothing requeues the release, its status reports what it
+// waits for.
+func (l *ledger) explainedNoRequeue(event any) {
 	h, ok := event.(sim.Reconciled)
 	if !ok || h.Err != nil || h.Result.RequeueAfter > 0 {
 		return
 	}
 	r := l.ByName[h.Release]
-	if r == nil || !moving(r.phase()) && r.phase() != flaggerv1.CanaryPhaseInitializing || r.canary.Spec.Suspend || leaving(r) {
+	if r == nil || !isActive(r.phase()) && r.phase() != flaggerv1.CanaryPhaseInitializing || r.canary.Spec.Suspend || isDeleting(r) {
 		return
 	}
-	// A write, or an answer that is out, brings the release back; and a moment ago the process may have seen something else.
-	if r.moved.After(l.OldestView()) || l.life(h.Instance).out[r.UID] != nil || r.lastTouched(l).After(l.OldestView()) {
+	// A write or a pending answer requeues the release; and the process may have observed an older state.
+	if r.statusChanged.After(l.OldestView()) || l.processState(h.Instance).inFlight[r.UID] != nil || r.lastTouched(l).After(l.OldestView()) {
 		return
 	}
-	if !waits(r.status) {
-		l.Violate("I26", r.Name(), "in phase %s nothing will reconcile it again, and its status names no gate that someone else opens", r.phase())
+	if !isExplainedWait(r.status) {
+		l.Violate("I26", r.Name(), "in phase %s nothing requeues it, and its status names no gate that a user or another event opens", r.phase())
 	}
 }
 
-// waits is true of a status that names a gate which someone opens, or a condition that a user has to resolve.
-func waits(s *flaggerv1.CanaryStatus) bool {
+// isExplainedWait reports whether a status names a gate with its opener, or a condition that a user has to resolve.
+func isExplainedWait(s *flaggerv1.CanaryStatus) bool {
 	for _, condition := range s.Conditions {
 		if condition.Type == flaggerv1.ConditionBlocked {
 			return true
@@ -250,10 +252,10 @@ func waits(s *flaggerv1.CanaryStatus) bool {
 	return s.Serin != nil && slices.ContainsFunc(s.Serin.Gates, func(g flaggerv1.GateStatus) bool { return g.Verdict != "pass" && g.Opener != "" })
 }
 
-// lastTouched is when an object of the release was last changed.
+// lastTouched returns when an object of the release was last written.
 func (r *record) lastTouched(l *ledger) time.Time {
 	last := r.changed
-	for _, at := range r.places() {
+	for _, at := range r.objectKeys() {
 		if w := l.Objects[at]; w != nil && w.Last.After(last) {
 			last = w.Last
 		}
@@ -261,12 +263,12 @@ func (r *record) lastTouched(l *ledger) time.Time {
 	return last
 }
 
-// waiting are facts for I26.
+// waiting returns the facts for I26.
 func (l *ledger) waiting() []oracle.Waiting {
 	var out []oracle.Waiting
 	for _, r := range l.All {
-		if !r.Gone() && !r.canary.Spec.Suspend && !leaving(r) && !resting(r.phase()) && len(l.rivals(r)) == 0 {
-			out = append(out, oracle.Waiting{Release: r.Name(), Phase: string(r.phase()), Explained: waits(r.status)})
+		if !r.Gone() && !r.canary.Spec.Suspend && !isDeleting(r) && !isEnded(r.phase()) && len(l.olderConflicts(r)) == 0 {
+			out = append(out, oracle.Waiting{Release: r.Name(), Phase: string(r.phase()), Explained: isExplainedWait(r.status)})
 		}
 	}
 	return out

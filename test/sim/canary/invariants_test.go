@@ -14,13 +14,13 @@ func TestInvariantsHaveNumbersAndTexts(t *testing.T) {
 	seen := map[string]bool{}
 	for _, i := range Invariants() {
 		if seen[i.Number] || !strings.HasPrefix(i.Number, "I") || len(i.Text) < 20 || len(i.Checkers) == 0 {
-			t.Errorf("%s (%q) is there twice, or says nothing", i.Number, i.Text)
+			t.Errorf("%s (%q) is not unique, or has no text or no checker", i.Number, i.Text)
 		}
 		seen[i.Number] = true
 	}
 }
 
-func TestAWishSaysWhichWeightsArePlanned(t *testing.T) {
+func TestExpectationReportsPlannedWeights(t *testing.T) {
 	t.Parallel()
 	steps := &flaggerv1.CanarySpec{Provider: actors.Istio, Analysis: &flaggerv1.CanaryAnalysis{StepWeights: []int{10, 50}}}
 	step := &flaggerv1.CanarySpec{Provider: actors.Istio, Analysis: &flaggerv1.CanaryAnalysis{StepWeight: 30, MaxWeight: 70}}
@@ -37,20 +37,20 @@ func TestAWishSaysWhichWeightsArePlanned(t *testing.T) {
 		{"no step", steps, 20, nil, false},
 		{"nothing", steps, 0, nil, true},
 		{"linear", step, 60, nil, true},
-		{"never beyond the most", step, 70, nil, true},
+		{"not above the maximum", step, 70, nil, true},
 		{"linear overshoot", step, 90, nil, false},
 		{"from a weight of a user", step, 35, []int{5}, true},
 		{"not from a weight of a user", step, 36, []int{5}, false},
-		{"blue/green moves all", green, 100, nil, true},
-		{"blue/green moves nothing else", green, 50, nil, false},
+		{"blue/green routes all traffic", green, 100, nil, true},
+		{"blue/green has no other weights", green, 50, nil, false},
 	} {
-		if got := expectationOf(test.spec).planned(test.weight, test.from); got != test.want {
+		if got := expectationOf(test.spec).isPlanned(test.weight, test.from); got != test.want {
 			t.Errorf("%s: planned %t, want %t", test.name, got, test.want)
 		}
 	}
 }
 
-func TestGoodKnowsTheBounds(t *testing.T) {
+func TestIsGoodAppliesTheBoundsOfAMetric(t *testing.T) {
 	t.Parallel()
 	between := &flaggerv1.CanaryThresholdRange{Min: new(1.0), Max: new(2.0)}
 	for _, test := range []struct {
@@ -68,7 +68,7 @@ func TestGoodKnowsTheBounds(t *testing.T) {
 		{flaggerv1.CanaryMetric{Name: "m", Threshold: 5}, 5.1, false},
 		{flaggerv1.CanaryMetric{Name: "request-duration", Threshold: 500}, 500.9, true}, // whole milliseconds
 	} {
-		if got := good(test.metric, test.value); got != test.want {
+		if got := isGood(test.metric, test.value); got != test.want {
 			t.Errorf("%s %v: good %t, want %t", test.metric.Name, test.value, got, test.want)
 		}
 	}

@@ -18,52 +18,52 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// ledger is what was seen of a run from outside, and what the controller cannot see: who wrote what on which
-// basis, which question reached whom in which state of the world, and how long ago something stopped being true.
+// ledger records what was observed of a run, including facts that the controller cannot know: which actor wrote an object based
+// on which version, which query reached its receiver in which state of the world, and when a property stopped being true.
 type ledger struct {
 	*oracle.Ledger
 	oracle.Releases[*record]
 
-	drain  time.Duration
-	things map[oracle.ObjectKey][]*record
-	lives  map[string]*life
+	drainDelay time.Duration
+	byObject   map[oracle.ObjectKey][]*record
+	processes  map[string]*processState
 
-	// disagreed is when one of several processes whose clocks differ last wrote something.
-	disagreed time.Time
-	// lateGateways follow routes seconds later than usual.
+	// clocksDiffered is when a process last wrote an object while the clocks of the processes differed.
+	clocksDiffered time.Time
+	// lateGateways means that gateways observe routes seconds later than usual.
 	lateGateways bool
 }
 
 func newLedger(w *sim.World, drain time.Duration) *ledger {
 	return &ledger{
-		Ledger: oracle.NewLedger(w, schema.GroupKind{}), Releases: oracle.NewReleases[*record](), drain: drain,
-		things: map[oracle.ObjectKey][]*record{}, lives: map[string]*life{},
+		Ledger: oracle.NewLedger(w, schema.GroupKind{}), Releases: oracle.NewReleases[*record](), drainDelay: drain,
+		byObject: map[oracle.ObjectKey][]*record{}, processes: map[string]*processState{},
 		lateGateways: w.Faults.Has(cluster.LateGateways),
 	}
 }
 
-func (l *ledger) life(name string) *life {
-	if l.lives[name] == nil {
-		l.lives[name] = &life{
-			answers: map[types.UID]map[string]*question{}, out: map[types.UID]*question{},
-			polled: map[types.UID]map[string]time.Time{},
+func (l *ledger) processState(name string) *processState {
+	if l.processes[name] == nil {
+		l.processes[name] = &processState{
+			answers: map[types.UID]map[string]*query{}, inFlight: map[types.UID]*query{},
+			lastPoll: map[types.UID]map[string]time.Time{},
 		}
 	}
-	return l.lives[name]
+	return l.processes[name]
 }
 
-// outpaced is true of a process that need not know yet what another one, which lives beside it, has just decided about a
-// release: each of them may do what follows from what it saw. What it then writes into the status is a conflict.
-func (l *ledger) outpaced(by string, r *record) bool {
-	_, lives := l.lives[r.mover]
-	return lives && r.mover != by && r.moved.After(l.OldestView())
+// mayBeOutdated reports whether a process may not know yet what another running process has just decided about a release. Each
+// of them may act on what it observed; a write of the status then conflicts.
+func (l *ledger) mayBeOutdated(process string, r *record) bool {
+	_, running := l.processes[r.statusActor]
+	return running && r.statusActor != process && r.statusChanged.After(l.OldestView())
 }
 
-// expectations are those that a decision of now may follow.
+// expectations returns the expectations of the specs that a current decision may be based on.
 func (l *ledger) expectations(r *record) []*expectation { return r.Specs.Since(l.OldestView()) }
 
-// least is the shortest interval that may hold now.
-func (l *ledger) least(r *record) time.Duration {
+// minInterval returns the shortest interval that may apply.
+func (l *ledger) minInterval(r *record) time.Duration {
 	shortest := time.Duration(0)
 	for i, d := range l.expectations(r) {
 		if i == 0 || d.interval < shortest {
@@ -77,23 +77,23 @@ func (l *ledger) least(r *record) time.Duration {
 type canaryWritten struct {
 	oracle.Write
 
-	of            *record
-	before, after *flaggerv1.Canary // nil before it is there, and when it is gone
-	// begins is the attempt that begins with it; opens is true when a window does.
-	begins *run
-	opens  bool
+	record        *record
+	before, after *flaggerv1.Canary // nil before the creation and after the deletion
+	// newRun is the run that begins with this write. opensWindow reports whether a window begins with it.
+	newRun      *run
+	opensWindow bool
 }
 
-// status is true when the status changed.
-func (m canaryWritten) status() bool {
+// statusChanged reports whether the status changed.
+func (m canaryWritten) statusChanged() bool {
 	return m.before != nil && m.after != nil && m.Subresource == "status"
 }
 
-// routeWritten is a write of the object that has the weights.
+// routeWritten is a write of the object that contains the weights.
 type routeWritten struct {
 	oracle.Write
 
-	of            *record
+	record        *record
 	before, after weights
 }
 
@@ -101,19 +101,20 @@ type routeWritten struct {
 type workloadWritten struct {
 	oracle.Write
 
-	of      *record
+	record  *record
 	primary bool
-	// was and is are what was asked for; content is what it runs from now on, where that changed.
-	was, is int64
-	content string
-	copy    *workloadState
+	// previousReplicas and replicas are the desired replicas before and after the write; content is the new content of the
+	// workload if it changed.
+	previousReplicas, replicas int64
+	content                    string
+	state                      *workloadState
 }
 
-// releasesOf are the releases that an object belongs to.
-func (l *ledger) releasesOf(e oracle.Write) []*record { return l.things[oracle.At(e.Kind, e.Key)] }
+// releasesOf returns the releases that an object belongs to.
+func (l *ledger) releasesOf(e oracle.Write) []*record { return l.byObject[oracle.KeyOf(e.Kind, e.Key)] }
 
-// answered is an answer that came to a process.
-type answered struct{ *question }
+// queryAnswered reports that a process received an answer.
+type queryAnswered struct{ *query }
 
 // Interpret implements oracle.Recorder.
 func (l *ledger) Interpret(event any) []any {
@@ -121,14 +122,14 @@ func (l *ledger) Interpret(event any) []any {
 	case sim.ObjectWritten:
 		return l.readWrite(h.Event)
 	case actors.QuerySent:
-		return l.readQuestion(h)
+		return l.readQuery(h)
 	case actors.QueryAnswered:
-		q := l.life(h.Instance).out[h.Of.UID]
-		if q == nil || q.probe.ID != h.Query.ID {
+		q := l.processState(h.Instance).inFlight[h.Key.UID]
+		if q == nil || q.request.ID != h.Query.ID {
 			return nil
 		}
-		q.answered, q.answer = l.Now(), h.Answer
-		return []any{answered{q}}
+		q.answeredAt, q.answer = l.Now(), h.Answer
+		return []any{queryAnswered{q}}
 	default:
 		return []any{event}
 	}
@@ -140,7 +141,7 @@ func (l *ledger) Record(event any) {
 	switch h := event.(type) {
 	case oracle.Write:
 		if l.Clocks.Changed && h.BySerin && l.Clocks.Differ() {
-			l.disagreed = l.Now()
+			l.clocksDiffered = l.Now()
 		}
 		l.recordConfig(h)
 	case canaryWritten:
@@ -149,44 +150,44 @@ func (l *ledger) Record(event any) {
 		l.recordRoute(h)
 	case workloadWritten:
 		l.recordWorkload(h)
-	case *question:
-		l.life(h.by).out[h.of.UID] = h
-	case answered:
+	case *query:
+		l.processState(h.process).inFlight[h.record.UID] = h
+	case queryAnswered:
 		l.Events++
-		life := l.life(h.by)
-		delete(life.out, h.of.UID)
-		if life.answers[h.of.UID] == nil {
-			life.answers[h.of.UID] = map[string]*question{}
+		life := l.processState(h.process)
+		delete(life.inFlight, h.record.UID)
+		if life.answers[h.record.UID] == nil {
+			life.answers[h.record.UID] = map[string]*query{}
 		}
-		life.answers[h.of.UID][h.probe.ID] = h.question
+		life.answers[h.record.UID][h.request.ID] = h.query
 	case cluster.PodDied:
 		l.recordPodDeath(h)
 	case sim.ProcessStarted:
-		l.life(h.Instance) // from now on it is known to be running
+		l.processState(h.Instance) // registers the process as running
 	case sim.ProcessCrashed:
-		delete(l.lives, h.Instance)
+		delete(l.processes, h.Instance)
 	}
 }
 
 // recordPodDeath records that a pod of a workload failed.
 func (l *ledger) recordPodDeath(h cluster.PodDied) {
 	key := types.NamespacedName{Namespace: h.Namespace, Name: h.Deployment}
-	for _, r := range l.things[oracle.At(actors.DeploymentKind, key)] {
+	for _, r := range l.byObject[oracle.KeyOf(actors.DeploymentKind, key)] {
 		if h.Deployment == r.canary.Spec.TargetRef.Name {
-			r.target.disturbed = l.Now()
+			r.target.disturbedAt = l.Now()
 		} else {
-			r.primary.disturbed = l.Now()
+			r.primary.disturbedAt = l.Now()
 		}
 	}
 }
 
-func (l *ledger) readQuestion(h actors.QuerySent) []any {
-	r := l.ByUID[h.Of.UID]
+func (l *ledger) readQuery(h actors.QuerySent) []any {
+	r := l.ByUID[h.Key.UID]
 	if r == nil {
 		return nil
 	}
-	q := &question{of: r, by: h.Instance, probe: h.Query, asked: l.Now(), content: r.target.content, run: r.run}
-	q.fresh = r.target.contents.Changed().After(l.OldestView())
+	q := &query{record: r, process: h.Instance, request: h.Query, sent: l.Now(), content: r.target.content, run: r.run}
+	q.contentJustChanged = r.target.contentHistory.Changed().After(l.OldestView())
 	switch asks := h.Query.Request.(type) {
 	case canary.HookQuery:
 		q.hook = &asks
@@ -196,10 +197,10 @@ func (l *ledger) readQuestion(h actors.QuerySent) []any {
 	return []any{q}
 }
 
-// readWrite says what a write is to the releases.
+// readWrite translates a write into the terms of the releases.
 func (l *ledger) readWrite(e *store.Event) []any {
 	written := oracle.NewWrite(e)
-	at, of := oracle.At(e.Kind, e.Key), l.releasesOf(written)
+	at, of := oracle.KeyOf(e.Kind, e.Key), l.releasesOf(written)
 	out := []any{written}
 	switch e.Kind {
 	case canaryKind:
@@ -210,12 +211,12 @@ func (l *ledger) readWrite(e *store.Event) []any {
 		}
 	default:
 		for _, r := range of {
-			if r.carries(at) {
+			if r.hasWeights(at) {
 				before := r.route.weights
 				if e.Type == store.Added {
-					before = weights{} // it may have gone while the spec named another kind of route
+					before = weights{} // it may have been deleted while the spec named another kind of route
 				}
-				of := oracle.Write{Event: e, BySerin: written.BySerin && l.owns(r)}
+				of := oracle.Write{Event: e, BySerin: written.BySerin && l.ownsTarget(r)}
 				out = append(out, routeWritten{of, r, before, r.weightsIn(e)})
 			}
 		}
@@ -224,54 +225,54 @@ func (l *ledger) readWrite(e *store.Event) []any {
 }
 
 func (l *ledger) readCanary(e oracle.Write) canaryWritten {
-	m := canaryWritten{Write: e, of: l.ByUID[e.New.UID()], before: decoded(actors.Typed[*flaggerv1.Canary](l.World, e.Old))}
+	m := canaryWritten{Write: e, record: l.ByUID[e.New.UID()], before: decodeState(actors.Typed[*flaggerv1.Canary](l.World, e.Old))}
 	if e.Type != store.Deleted {
-		m.after = decoded(actors.Typed[*flaggerv1.Canary](l.World, e.New))
+		m.after = decodeState(actors.Typed[*flaggerv1.Canary](l.World, e.New))
 	}
-	if m.of == nil || !m.status() {
+	if m.record == nil || !m.statusChanged() {
 		return m
 	}
 	before, after := &m.before.Status, &m.after.Status
-	if name := nameOf(after); l.begins(m, name) {
-		m.begins = &run{
-			name: name, began: l.Now(), before: before.Phase, contents: m.of.target.contents.Since(l.OldestView()), primary: m.of.primary.content,
-			unearned: m.of.orphaned && m.of.route.canary > 0,
+	if name := runName(after); l.beginsRun(m, name) {
+		m.newRun = &run{
+			name: name, began: l.Now(), phaseBefore: before.Phase, targetContents: m.record.target.contentHistory.Since(l.OldestView()), primaryContent: m.record.primary.content,
+			beganWithTraffic: m.record.promotionFailed && m.record.route.canary > 0,
 		}
 	}
-	m.opens = opened(after) != opened(before) && !opened(after).IsZero()
+	m.opensWindow = windowStart(after) != windowStart(before) && !windowStart(after).IsZero()
 	return m
 }
 
-// begins is true when a status is about another attempt from now on. Someone who takes our part of the status away, or
-// puts the attempt's name back, begins none, unless something else is taken up; nor does the decision to cancel, which
-// takes up what the primary runs.
-func (l *ledger) begins(m canaryWritten, name string) bool {
+// beginsRun reports whether a status begins another run. If a user removes Serin's part of the status, or restores the name of
+// a run, no run begins unless another revision is released; nor does a cancellation begin one, which returns to the revision of
+// the primary.
+func (l *ledger) beginsRun(m canaryWritten, name string) bool {
 	before, after := &m.before.Status, &m.after.Status
 	switch {
-	case !moving(after.Phase):
+	case !isActive(after.Phase):
 		return false
-	case m.of.run != nil && !unnamed(after) && name == m.of.run.name:
-		return false // it continues, whatever phase a user wrote in between
-	case m.of.run != nil && before.Phase == flaggerv1.CanaryPhaseFailed && after.Phase == flaggerv1.CanaryPhasePromoting && takenUp(after) == takenUp(before):
-		return false // a promotion that failed continues
-	case !moving(before.Phase):
+	case m.record.run != nil && !hasNoRunName(after) && name == m.record.run.name:
+		return false // it continues, even if a user wrote another phase in between
+	case m.record.run != nil && before.Phase == flaggerv1.CanaryPhaseFailed && after.Phase == flaggerv1.CanaryPhasePromoting && revisionOf(after) == revisionOf(before):
+		return false // a failed promotion continues
+	case !isActive(before.Phase):
 		return true
-	case name == nameOf(before):
+	case name == runName(before):
 		return false
-	case m.of.run != nil && (unnamed(after) || unnamed(before)):
-		return m.BySerin && !unnamed(after) && takenUp(after) != takenUp(before) && after.LastAppliedSpec != after.LastPromotedSpec
+	case m.record.run != nil && (hasNoRunName(after) || hasNoRunName(before)):
+		return m.BySerin && !hasNoRunName(after) && revisionOf(after) != revisionOf(before) && after.LastAppliedSpec != after.LastPromotedSpec
 	default:
 		return true
 	}
 }
 
-// unnamed is true of a status that names no attempt.
-func unnamed(status *flaggerv1.CanaryStatus) bool {
+// hasNoRunName reports whether a status names no run.
+func hasNoRunName(status *flaggerv1.CanaryStatus) bool {
 	return status.Serin == nil || status.Serin.Run == ""
 }
 
-// decoded is a Canary with its state in the field, wherever it is stored.
-func decoded(c *flaggerv1.Canary) *flaggerv1.Canary {
+// decodeState returns a Canary with its state in the field, however it is stored.
+func decodeState(c *flaggerv1.Canary) *flaggerv1.Canary {
 	if c == nil || !flaggerv1.HasEncodedState(c.Status) {
 		return c
 	}
@@ -280,8 +281,8 @@ func decoded(c *flaggerv1.Canary) *flaggerv1.Canary {
 	return &out
 }
 
-// moving is true of phases in which something is done.
-func moving(phase flaggerv1.CanaryPhase) bool {
+// isActive reports whether a release is in progress in a phase.
+func isActive(phase flaggerv1.CanaryPhase) bool {
 	switch phase {
 	case flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion,
 		flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
@@ -291,8 +292,8 @@ func moving(phase flaggerv1.CanaryPhase) bool {
 	}
 }
 
-// resting is true of phases in which a release is at an end.
-func resting(phase flaggerv1.CanaryPhase) bool {
+// isEnded reports whether a release has ended in a phase.
+func isEnded(phase flaggerv1.CanaryPhase) bool {
 	switch phase {
 	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
 		return true
@@ -301,21 +302,22 @@ func resting(phase flaggerv1.CanaryPhase) bool {
 	}
 }
 
-// nameOf distinguishes one attempt from the next. In a status of another controller, the applied spec identifies an attempt.
-func nameOf(status *flaggerv1.CanaryStatus) string {
+// runName returns a name that distinguishes one run from the next. In a status of another controller, the applied spec
+// identifies a run.
+func runName(status *flaggerv1.CanaryStatus) string {
 	if status.Serin != nil && status.Serin.Run != "" {
 		return status.Serin.Run
 	}
-	return takenUp(status)
+	return revisionOf(status)
 }
 
-// takenUp is the revision that a status is about, in the words of the API.
-func takenUp(status *flaggerv1.CanaryStatus) string {
+// revisionOf returns the revision of a status, in the terms of the API.
+func revisionOf(status *flaggerv1.CanaryStatus) string {
 	return fmt.Sprintf("%s %v", status.LastAppliedSpec, status.TrackedConfigs)
 }
 
-// opened is when the open window began, as a status says.
-func opened(status *flaggerv1.CanaryStatus) time.Time {
+// windowStart returns the start of the open window in a status.
+func windowStart(status *flaggerv1.CanaryStatus) time.Time {
 	if status.Serin == nil || status.Serin.Window == nil {
 		return time.Time{}
 	}
@@ -323,36 +325,36 @@ func opened(status *flaggerv1.CanaryStatus) time.Time {
 }
 
 func (l *ledger) recordCanary(h canaryWritten) {
-	r := h.of
+	r := h.record
 	if h.Type == store.Deleted {
 		if r != nil {
-			r.Deleted = l.Now()
+			r.DeletedAt = l.Now()
 			l.Remove(r.Key, r)
-			l.rename()
+			l.indexObjects()
 		}
 		return
 	}
 	if r == nil {
-		r = &record{kind: l.kindOf(h), made: l.Now()}
+		r = &record{kind: l.kindOf(h), created: l.Now()}
 		r.Key, r.UID = h.Key, h.New.UID()
 		l.Add(r.Key, r.UID, r)
 	}
 	old := r.canary
 	r.object, r.canary, r.status, r.changed = h.New, h.after, &h.after.Status, l.Now()
 	if old == nil || !sameTarget(old.Spec.TargetRef, h.after.Spec.TargetRef) {
-		r.aimed = l.Now()
+		r.targetSince = l.Now()
 	}
 	if old == nil || old.Generation != h.after.Generation {
 		r.Specs.Set(expectationOf(&h.after.Spec), l.Now())
-		l.reckonReady(r, &r.target)
-		l.reckonReady(r, &r.primary)
-		l.rename()
-		l.meetRoute(r)
+		l.updateReadiness(r, &r.target)
+		l.updateReadiness(r, &r.primary)
+		l.indexObjects()
+		l.recordExistingRoute(r)
 		switch suspended := h.after.Spec.Suspend; {
-		case suspended && r.Suspended.IsZero():
-			r.Suspended = l.Now()
+		case suspended && r.SuspendedSince.IsZero():
+			r.SuspendedSince = l.Now()
 		case !suspended:
-			r.Suspended = time.Time{}
+			r.SuspendedSince = time.Time{}
 		}
 	}
 	if said := h.after.Annotations["serin.dev/command"]; said != "" && (old == nil || old.Annotations["serin.dev/command"] != said) {
@@ -360,14 +362,14 @@ func (l *ledger) recordCanary(h canaryWritten) {
 		r.commands = append(r.commands, command{verb, name, l.Now()})
 	}
 	if old == nil {
-		l.meet(r)
+		l.recordExisting(r)
 	}
-	if h.status() {
+	if h.statusChanged() {
 		l.recordStatus(r, h)
 	}
 }
 
-// kindOf is the kind of the workload that a Canary is made for. One that points at a kind of which there is none releases
+// kindOf returns the kind of the workload that a Canary targets. A Canary whose target kind has no such object releases
 // nothing.
 func (l *ledger) kindOf(h canaryWritten) schema.GroupKind {
 	target := types.NamespacedName{Namespace: h.Key.Namespace, Name: h.after.Spec.TargetRef.Name}
@@ -377,12 +379,12 @@ func (l *ledger) kindOf(h canaryWritten) schema.GroupKind {
 	return actors.DeploymentKind
 }
 
-// meet records what is there of the objects of a new release. What the target of a Canary that is gone ran until then,
-// some process may still see.
-func (l *ledger) meet(r *record) {
+// recordExisting records the existing objects of a new release. Some process may still observe what the target ran under a
+// Canary that is gone.
+func (l *ledger) recordExisting(r *record) {
 	for _, before := range l.All {
 		if before != r && before.Key.Namespace == r.Key.Namespace && sameTarget(before.canary.Spec.TargetRef, r.canary.Spec.TargetRef) {
-			r.target.contents = slices.Clone(before.target.contents)
+			r.target.contentHistory = slices.Clone(before.target.contentHistory)
 		}
 	}
 	for _, copy := range []*workloadState{&r.target, &r.primary} {
@@ -391,15 +393,15 @@ func (l *ledger) meet(r *record) {
 			name += "-primary"
 		}
 		if v := l.World.Server.Peek(r.kind, types.NamespacedName{Namespace: r.Key.Namespace, Name: name}); v != nil {
-			l.lookAtPods(r, copy, v, "")
+			l.recordPods(r, copy, v, "")
 		}
 	}
 }
 
-// meetRoute records the weights where a spec names another kind of route, which was not observed before.
-func (l *ledger) meetRoute(r *record) {
-	for _, at := range r.places() {
-		if !r.carries(at) {
+// recordExistingRoute records the weights when a spec names another kind of route, which was not observed before.
+func (l *ledger) recordExistingRoute(r *record) {
+	for _, at := range r.objectKeys() {
+		if !r.hasWeights(at) {
 			continue
 		}
 		r.route.weights = weights{}
@@ -410,105 +412,105 @@ func (l *ledger) meetRoute(r *record) {
 }
 
 func (l *ledger) recordStatus(r *record, h canaryWritten) {
-	r.moved, r.mover = l.Now(), h.Actor
+	r.statusChanged, r.statusActor = l.Now(), h.Actor
 	if !h.BySerin {
-		r.tampered, r.mover = l.Now(), ""
+		r.statusOverwritten, r.statusActor = l.Now(), ""
 	}
 	switch phase := h.after.Status.Phase; {
-	case h.begins != nil:
-		if analysing(h.before.Status.Phase) && r.run != nil && r.route.left.After(r.run.began) {
-			h.begins.left = r.route.left
+	case h.newRun != nil:
+		if isAnalysing(h.before.Status.Phase) && r.run != nil && r.route.trafficRemoved.After(r.run.began) {
+			h.newRun.previousTrafficRemoved = r.route.trafficRemoved
 		}
 		if r.run != nil {
-			l.succeeds(r)
+			l.closePreviousRun(r)
 		}
-		r.run, r.runs = h.begins, r.runs+1
-		r.Rested = time.Time{}
-	case resting(phase) && r.Rested.IsZero():
-		r.Rested, r.unbegun = l.Now(), h.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
-		l.ended(r, phase)
-	case !resting(phase):
-		r.Rested = time.Time{}
+		r.run, r.runs = h.newRun, r.runs+1
+		r.IdleSince = time.Time{}
+	case isEnded(phase) && r.IdleSince.IsZero():
+		r.IdleSince, r.neverStarted = l.Now(), h.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
+		l.recordEnd(r, phase)
+	case !isEnded(phase):
+		r.IdleSince = time.Time{}
 	}
 	if r.run == nil {
 		return
 	}
-	if moving(h.after.Status.Phase) {
-		r.run.name = nameOf(&h.after.Status) // the status may name it only now
+	if isActive(h.after.Status.Phase) {
+		r.run.name = runName(&h.after.Status) // the status may name it later than it begins
 	}
-	if h.opens {
-		r.run.window = &window{opened: l.Now(), start: opened(&h.after.Status)}
-	} else if opened(&h.after.Status).IsZero() {
+	if h.opensWindow {
+		r.run.window = &window{openedAt: l.Now(), statusStart: windowStart(&h.after.Status)}
+	} else if windowStart(&h.after.Status).IsZero() {
 		r.run.window = nil
 	}
 	if s := h.after.Status.Serin; s != nil && s.Intent != r.run.intent {
-		r.run.intent, r.run.intended = s.Intent, l.Now()
+		r.run.intent, r.run.intentChanged = s.Intent, l.Now()
 		r.run.cancelledEarly = s.Intent == "cancel" && l.JustStarted(h.Actor)
 	}
 }
 
-// succeeds records what of an attempt is true of the next one.
-func (l *ledger) succeeds(r *record) {
-	if !r.run.promoted.IsZero() && r.tampered.After(r.run.promoted) {
-		r.stable = "" // the primary had the copy, and someone wrote the status before that was said to be promoted
+// closePreviousRun discards what a run cannot report reliably to the next one.
+func (l *ledger) closePreviousRun(r *record) {
+	if !r.run.promotedAt.IsZero() && r.statusOverwritten.After(r.run.promotedAt) {
+		r.stableContent = "" // a user wrote the status before it reported the promotion
 	}
 }
 
-// ended closes the attempt of a release that came to an end.
-func (l *ledger) ended(r *record, phase flaggerv1.CanaryPhase) {
-	r.misled = r.misled || !r.mine()
+// recordEnd records the end of a run.
+func (l *ledger) recordEnd(r *record, phase flaggerv1.CanaryPhase) {
+	r.statusUnreliable = r.statusUnreliable || !r.statusBySerin()
 	switch {
 	case phase != flaggerv1.CanaryPhaseFailed:
-		r.orphaned = false
+		r.promotionFailed = false
 	case r.run != nil && r.run.intent == "rollback" && r.primary.ready.True && r.route.canary == 0:
-		r.orphaned = false // its primary was created again meanwhile, and nothing was promoted
-	case r.run != nil && !r.run.promoted.IsZero() && r.stable != r.run.primary && slices.Contains(r.run.contents, r.stable):
-		r.orphaned = true
-	case r.run != nil && r.run.promoted.IsZero() && r.primary.ready.True && r.route.canary == 0:
-		r.orphaned = false // a later attempt was analysed and rolled back, and the primary serves the users
+		r.promotionFailed = false // its primary was recreated in the meantime, and nothing was promoted
+	case r.run != nil && !r.run.promotedAt.IsZero() && r.stableContent != r.run.primaryContent && slices.Contains(r.run.targetContents, r.stableContent):
+		r.promotionFailed = true
+	case r.run != nil && r.run.promotedAt.IsZero() && r.primary.ready.True && r.route.canary == 0:
+		r.promotionFailed = false // a later run was analysed and rolled back, and the primary serves the users
 	}
 	switch {
 	case phase == flaggerv1.CanaryPhaseInitialized:
-		r.stable = r.primary.content
-	case phase == flaggerv1.CanaryPhaseFailed && r.run != nil && len(r.run.contents) == 1:
-		r.failed, r.failedAt = r.run.contents[0], l.Now()
+		r.stableContent = r.primary.content
+	case phase == flaggerv1.CanaryPhaseFailed && r.run != nil && len(r.run.targetContents) == 1:
+		r.failedContent, r.failedAt = r.run.targetContents[0], l.Now()
 	case phase == flaggerv1.CanaryPhaseSucceeded:
-		r.failed = ""
+		r.failedContent = ""
 	}
 }
 
 func (l *ledger) recordRoute(h routeWritten) {
-	r := h.of
+	r := h.record
 	if h.before == h.after {
 		return
 	}
-	r.route.weights, r.route.touched = h.after, l.Now()
-	if h.BySerin && l.outpaced(h.Actor, r) {
-		r.route.outpaced = l.Now()
+	r.route.weights, r.route.changed = h.after, l.Now()
+	if h.BySerin && l.mayBeOutdated(h.Actor, r) {
+		r.route.outdatedWrite = l.Now()
 	}
 	if r.run != nil && h.BySerin {
-		r.run.unearned = false // from now on it has what Serin gave it
+		r.run.beganWithTraffic = false // from now on it has a weight that Serin set
 	}
 	switch {
 	case !h.BySerin:
-		r.route.foreign = l.Now()
+		r.route.changedByOthers = l.Now()
 		if r.run != nil {
-			r.run.foreign = append(r.run.foreign, h.after.canary)
+			r.run.weightsByOthers = append(r.run.weightsByOthers, h.after.canary)
 		}
 	case h.before.canary > 0 && h.after.canary == 0:
-		r.route.left, r.route.leftNone = l.Now(), r.target.replicas == 0 && r.target.available == 0
+		r.route.trafficRemoved, r.route.removedWithoutPods = l.Now(), r.target.replicas == 0 && r.target.available == 0
 	}
 }
 
-// rename reckons anew which objects are whose: names come from specs.
-func (l *ledger) rename() {
-	clear(l.things)
+// indexObjects recomputes which objects belong to which releases: the names follow from the specs.
+func (l *ledger) indexObjects() {
+	clear(l.byObject)
 	for _, r := range l.All {
 		if r.Gone() || r.canary == nil {
 			continue
 		}
-		for _, at := range r.places() {
-			l.things[at] = append(l.things[at], r)
+		for _, at := range r.objectKeys() {
+			l.byObject[at] = append(l.byObject[at], r)
 		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// ending is what the names of the primary's things have more than those of the target's.
-const ending = "-primary"
+// primarySuffix is appended to the names of the target's objects to name those of the primary.
+const primarySuffix = "-primary"
 
 func (r *record) apexName() string {
 	if name := r.canary.Spec.Service.Name; name != "" {
@@ -29,7 +29,7 @@ func (r *record) apexName() string {
 	return r.canary.Spec.TargetRef.Name
 }
 
-// routeKind is the kind of the object that has the weights; empty where none has.
+// routeKind returns the kind of the object that contains the weights, or an empty kind.
 func (r *record) routeKind() schema.GroupKind {
 	switch provider := r.canary.Spec.Provider; {
 	case provider == "istio":
@@ -41,46 +41,46 @@ func (r *record) routeKind() schema.GroupKind {
 	}
 }
 
-// carries is true of the object that has the weights.
-func (r *record) carries(at oracle.ObjectKey) bool {
+// hasWeights reports whether an object contains the weights.
+func (r *record) hasWeights(at oracle.ObjectKey) bool {
 	return at.Kind == r.routeKind() && at.Key.Name == r.apexName() && at.Key.Namespace == r.Key.Namespace
 }
 
-// places are the objects of a release, whether they are there or not.
-func (r *record) places() []oracle.ObjectKey {
+// objectKeys returns the keys of the objects of a release, whether or not they exist.
+func (r *record) objectKeys() []oracle.ObjectKey {
 	var out []oracle.ObjectKey
 	add := func(kind schema.GroupKind, name string) {
-		at := oracle.At(kind, types.NamespacedName{Namespace: r.Key.Namespace, Name: name})
+		at := oracle.KeyOf(kind, types.NamespacedName{Namespace: r.Key.Namespace, Name: name})
 		if name != "" && !slices.Contains(out, at) {
 			out = append(out, at)
 		}
 	}
 	target, apex := r.canary.Spec.TargetRef.Name, r.apexName()
 	add(r.kind, target)
-	add(r.kind, target+ending)
-	for _, name := range []string{apex, apex + ending, apex + "-canary"} {
+	add(r.kind, target+primarySuffix)
+	for _, name := range []string{apex, apex + primarySuffix, apex + "-canary"} {
 		add(actors.ServiceKind, name)
 	}
 	if kind := r.routeKind(); kind.Kind != "" {
 		add(kind, apex)
 		if kind == actors.VirtualServiceKind {
-			add(actors.DestinationRuleKind, apex+ending)
+			add(actors.DestinationRuleKind, apex+primarySuffix)
 			add(actors.DestinationRuleKind, apex+"-canary")
 		}
 	}
 	if ref := r.canary.Spec.AutoscalerRef; ref != nil {
 		add(actors.AutoscalerKind, ref.Name)
-		add(actors.AutoscalerKind, ref.Name+ending)
+		add(actors.AutoscalerKind, ref.Name+primarySuffix)
 	}
 	template, _ := r.target.template.(map[string]any)
 	for _, ref := range configsIn(template) {
 		add(ref.Kind, ref.Key.Name)
-		add(ref.Kind, ref.Key.Name+ending)
+		add(ref.Kind, ref.Key.Name+primarySuffix)
 	}
 	return out
 }
 
-// weightsIn are the weights after a write.
+// weightsIn returns the weights after a write.
 func (r *record) weightsIn(e *store.Event) weights {
 	if e.Type == store.Deleted {
 		return weights{}
@@ -88,11 +88,11 @@ func (r *record) weightsIn(e *store.Event) weights {
 	return r.weightsOf(e.New)
 }
 
-// weightsOf reads a route: the last rule that names the canary says how traffic is split, since the rules for clients
+// weightsOf reads a route. The last rule that names the canary determines how traffic is split, because the rules for clients
 // with a cookie come first.
 func (r *record) weightsOf(v *store.Version) weights {
-	spec := within(v.Content(), "spec")
-	primary, canary := r.apexName()+ending, r.apexName()+"-canary"
+	spec := nested(v.Content(), "spec")
+	primary, canary := r.apexName()+primarySuffix, r.apexName()+"-canary"
 	var out weights
 	rules, receivers := actors.Items(spec["http"]), "route"
 	if v.Kind() == actors.HTTPRouteKind {
@@ -106,14 +106,14 @@ func (r *record) weightsOf(v *store.Version) weights {
 		for _, to := range actors.Items(rule[receivers]) {
 			name, _ := to["name"].(string)
 			if v.Kind() == actors.VirtualServiceKind {
-				name, _ = within(to, "destination")["host"].(string)
+				name, _ = nested(to, "destination")["host"].(string)
 			}
-			weight, whole := wholeNumber(to["weight"])
+			weight, isInteger := integer(to["weight"])
 			if to["weight"] == nil {
-				weight, whole = 1, true // the default of the API, alone it is all
+				weight, isInteger = 1, true // the default of the API
 			}
-			if !whole || weight < 0 || weight > 100 {
-				out.problem = "a weight is no whole number from 0 to 100"
+			if !isInteger || weight < 0 || weight > 100 {
+				out.problem = "a weight is not an integer from 0 to 100"
 			}
 			sum += weight
 			switch name {
@@ -134,25 +134,25 @@ func (r *record) weightsOf(v *store.Version) weights {
 	return out
 }
 
-// mirrors is true of a rule that copies requests to a service.
+// mirrors reports whether a rule mirrors requests to a Service.
 func mirrors(rule map[string]any, service string) bool {
-	if host, _ := within(rule, "mirror")["host"].(string); host == service {
+	if host, _ := nested(rule, "mirror")["host"].(string); host == service {
 		return true
 	}
 	for _, mirror := range actors.Items(rule["mirrors"]) {
-		if host, _ := within(mirror, "destination")["host"].(string); host == service {
+		if host, _ := nested(mirror, "destination")["host"].(string); host == service {
 			return true
 		}
 	}
 	for _, filter := range actors.Items(rule["filters"]) {
-		if name, _ := within(filter, "requestMirror", "backendRef")["name"].(string); name == service {
+		if name, _ := nested(filter, "requestMirror", "backendRef")["name"].(string); name == service {
 			return true
 		}
 	}
 	return false
 }
 
-func wholeNumber(value any) (int, bool) {
+func integer(value any) (int, bool) {
 	switch n := value.(type) {
 	case int64:
 		return int(n), true
@@ -163,8 +163,8 @@ func wholeNumber(value any) (int, bool) {
 	}
 }
 
-// within is the object at a path; nil, which can be read, where there is none.
-func within(object map[string]any, path ...string) map[string]any {
+// nested returns the object at a path, or nil, which can be read like an empty object.
+func nested(object map[string]any, path ...string) map[string]any {
 	for _, field := range path {
 		object, _ = object[field].(map[string]any)
 	}
@@ -178,39 +178,41 @@ func number(object map[string]any, field string, absent int64) int64 {
 	return absent
 }
 
-// asked is how many pods are desired of a workload. A DaemonSet that runs nowhere has a node selector that no node has.
-func asked(v *store.Version) int64 {
+// desiredPods returns how many pods are desired of a workload. A DaemonSet that is scaled to zero has a node selector that
+// matches no node.
+func desiredPods(v *store.Version) int64 {
 	if v.Kind() != actors.DaemonSetKind {
-		return number(within(v.Content(), "spec"), "replicas", 1)
+		return number(nested(v.Content(), "spec"), "replicas", 1)
 	}
-	if len(within(v.Content(), "spec", "template", "spec", "nodeSelector")) > 0 {
+	if len(nested(v.Content(), "spec", "template", "spec", "nodeSelector")) > 0 {
 		return 0
 	}
-	return max(1, number(within(v.Content(), "status"), "desiredNumberScheduled", 0))
+	return max(1, number(nested(v.Content(), "status"), "desiredNumberScheduled", 0))
 }
 
-// readWorkload says what a write of a workload is to a release.
+// readWorkload translates a write of a workload into the terms of a release.
 func (l *ledger) readWorkload(e oracle.Write, r *record) workloadWritten {
-	h := workloadWritten{Write: e, of: r, copy: &r.target}
-	if e.Key.Name == r.canary.Spec.TargetRef.Name+ending {
-		h.primary, h.copy = true, &r.primary
+	h := workloadWritten{Write: e, record: r, state: &r.target}
+	if e.Key.Name == r.canary.Spec.TargetRef.Name+primarySuffix {
+		h.primary, h.state = true, &r.primary
 	}
-	if h.primary && madeFor(e.New) {
-		// What a process makes that does not know yet that a Canary of that name was deleted goes with that Canary.
-		h.BySerin = e.BySerin && holder(e.New) == flaggerv1.CanaryKind+" "+string(r.UID)
+	if h.primary && isControlledByCanary(e.New) {
+		// A process that does not know yet that a Canary was deleted creates objects for the deleted one, not for a new one of
+		// the same name.
+		h.BySerin = e.BySerin && controllerOf(e.New) == flaggerv1.CanaryKind+" "+string(r.UID)
 	} else {
-		h.BySerin = e.BySerin && l.owns(r)
+		h.BySerin = e.BySerin && l.ownsTarget(r)
 	}
 	if e.Old != nil {
-		h.was = asked(e.Old)
+		h.previousReplicas = desiredPods(e.Old)
 	}
 	if e.Type == store.Deleted {
 		return h
 	}
-	spec := within(e.New.Content(), "spec")
-	h.is = asked(e.New)
-	if template := spec["template"]; h.copy.version == nil || !oracle.SameMap(template, h.copy.template) {
-		if content := l.contentOf(e.New, h.primary); content != h.copy.content {
+	spec := nested(e.New.Content(), "spec")
+	h.replicas = desiredPods(e.New)
+	if template := spec["template"]; h.state.version == nil || !oracle.SameMap(template, h.state.template) {
+		if content := l.contentOf(e.New, h.primary); content != h.state.content {
 			h.content = content
 		}
 	}
@@ -218,7 +220,7 @@ func (l *ledger) readWorkload(e oracle.Write, r *record) workloadWritten {
 }
 
 func (l *ledger) recordWorkload(h workloadWritten) {
-	p := h.copy
+	p := h.state
 	if h.Type == store.Deleted {
 		p.version, p.template, p.content, p.replicas, p.available = nil, nil, "", 0, 0
 		p.recordCount(l.Now())
@@ -227,60 +229,60 @@ func (l *ledger) recordWorkload(h workloadWritten) {
 		return
 	}
 	if !h.BySerin && h.Subresource != "status" {
-		p.foreign, p.disturbed = l.Now(), l.Now()
+		p.writtenByOthers, p.disturbedAt = l.Now(), l.Now()
 	}
 	switch {
-	case h.is > 0:
-		p.emptied = time.Time{}
-	case h.BySerin && h.was > 0:
-		p.emptied = l.Now()
+	case h.replicas > 0:
+		p.scaledToZero = time.Time{}
+	case h.BySerin && h.previousReplicas > 0:
+		p.scaledToZero = l.Now()
 	}
-	l.lookAtPods(h.of, p, h.New, h.content)
+	l.recordPods(h.record, p, h.New, h.content)
 	if h.content != "" && h.primary {
-		l.recordStable(h.of, h.BySerin, h.content)
+		l.recordStable(h.record, h.BySerin, h.content)
 	}
 }
 
-// recordStable records that the primary runs something else.
+// recordStable records that the primary runs another content.
 func (l *ledger) recordStable(r *record, ours bool, content string) {
 	switch {
 	case !ours:
-		r.stable = "" // a user wrote it, and decides what it runs
-	case r.run != nil && moving(r.status.Phase) && slices.Contains(r.run.contents, content):
-		r.run.promoted, r.stable, r.misled = l.Now(), content, false
+		r.stableContent = "" // a user wrote it and determines its content
+	case r.run != nil && isActive(r.status.Phase) && slices.Contains(r.run.targetContents, content):
+		r.run.promotedAt, r.stableContent, r.statusUnreliable = l.Now(), content, false
 	default:
-		r.stable = content
+		r.stableContent = content
 	}
 }
 
-// lookAtPods records what a Deployment is now.
-func (l *ledger) lookAtPods(r *record, p *workloadState, v *store.Version, content_ string) {
+// recordPods records the current state of a workload.
+func (l *ledger) recordPods(r *record, p *workloadState, v *store.Version, content string) {
 	if p.version == nil {
 		p.created = l.Now()
 	}
-	if template := within(v.Content(), "spec")["template"]; !oracle.SameMap(template, p.template) {
+	if template := nested(v.Content(), "spec")["template"]; !oracle.SameMap(template, p.template) {
 		p.template = template
-		if content_ == "" && p.content == "" {
-			content_ = l.contentOf(v, p == &r.primary)
+		if content == "" && p.content == "" {
+			content = l.contentOf(v, p == &r.primary)
 		}
 		if p == &r.target {
-			l.rename()
+			l.indexObjects()
 		}
 	}
-	if content_ != "" {
-		l.setContent(p, content_)
+	if content != "" {
+		l.setContent(p, content)
 	}
 	p.version = v
-	p.replicas = asked(v)
-	l.reckonReady(r, p)
+	p.replicas = desiredPods(v)
+	l.updateReadiness(r, p)
 }
 
-// reckonReady records whether a Deployment is ready by the thresholds that hold.
-func (l *ledger) reckonReady(r *record, p *workloadState) {
+// updateReadiness records whether a workload is ready by the current thresholds.
+func (l *ledger) updateReadiness(r *record, p *workloadState) {
 	if p.version == nil {
 		return
 	}
-	v, status := p.version, within(p.version.Content(), "status")
+	v, status := p.version, nested(p.version.Content(), "status")
 	total, updated := number(status, "replicas", 0), number(status, "updatedReplicas", 0)
 	p.available = number(status, "availableReplicas", 0)
 	running := number(status, "readyReplicas", 0)
@@ -291,53 +293,53 @@ func (l *ledger) reckonReady(r *record, p *workloadState) {
 	}
 	percent := int64(100)
 	if spec, exists := r.Specs.Last(); exists {
-		percent = int64(spec.Value.canaryReady)
+		percent = int64(spec.Value.canaryReadyPercent)
 		if p == &r.primary {
-			percent = int64(spec.Value.primaryReady)
+			percent = int64(spec.Value.primaryReadyPercent)
 		}
 	}
 	ready := number(status, "observedGeneration", 0) >= v.Generation() && updated >= p.replicas && total <= updated &&
 		p.available >= max(updated*percent/100, min(updated, 1))
 	l.recordProgress(p, [3]int64{updated, running, p.available}, p.ready.True && (!ready || p.replicas <= 0))
 	p.recordCount(l.Now())
-	if p.givesUp && !givenUp(v) {
-		p.gaveUp = l.Now()
+	if p.exceedsDeadline && !deadlineExceeded(v) {
+		p.lastExceededDeadline = l.Now()
 	}
-	p.givesUp = givenUp(v)
+	p.exceedsDeadline = deadlineExceeded(v)
 	l.setReady(p, ready && p.replicas > 0, p.available > 0)
 }
 
-// recordProgress records that a workload lost its readiness, or that more of its pods are updated, ready or available.
-// What was so for less than the lags of the run no process need have seen.
+// recordProgress records that a workload lost its readiness, or that more of its pods are updated, ready or available. A state
+// that lasted less than the maximum lag need not have been observed by any process.
 func (l *ledger) recordProgress(p *workloadState, counts [3]int64, lost bool) {
-	seen := l.Now().Sub(p.countedAt) > l.Lag
-	rises := seen && (counts[0] > p.counts[0] || counts[1] > p.counts[1] || counts[2] > p.counts[2])
+	observed := l.Now().Sub(p.countedAt) > l.Lag
+	rises := observed && (counts[0] > p.counts[0] || counts[1] > p.counts[1] || counts[2] > p.counts[2])
 	if rises {
-		p.progressed = append(p.progressed, l.Now())
+		p.progressTimes = append(p.progressTimes, l.Now())
 	}
 	if lost && l.Now().Sub(p.ready.Since) > l.Lag {
-		p.lost = l.Now()
+		p.readinessLost = l.Now()
 	}
 	if counts != p.counts {
 		p.counts, p.countedAt = counts, l.Now()
 	}
 }
 
-// progress is when a workload that a process takes for unready was last ready, or made progress that every process must
-// know of; zero: it never was, and never did.
-func (p *workloadState) progress(then time.Time) time.Time {
-	for i, v := range slices.Backward(p.progressed) {
+// lastProgress returns when a workload was last ready, or last made progress that every process must know of; zero: never.
+func (p *workloadState) lastProgress(then time.Time) time.Time {
+	for i, v := range slices.Backward(p.progressTimes) {
 		if at := v; !at.After(then) {
-			p.progressed = p.progressed[i:] // no check needs older ones
-			return release.LaterOf(at, p.lost)
+			p.progressTimes = p.progressTimes[i:] // no check needs older ones
+			return release.LaterOf(at, p.readinessLost)
 		}
 	}
-	return p.lost
+	return p.readinessLost
 }
 
-// givenUp is true of a Deployment that Kubernetes takes for one that never comes, however many of its pods run.
-func givenUp(v *store.Version) bool {
-	return slices.ContainsFunc(actors.Items(within(v.Content(), "status")["conditions"]), func(condition map[string]any) bool {
+// deadlineExceeded reports whether Kubernetes reports that a Deployment has exceeded its progress deadline, however many of its
+// pods run.
+func deadlineExceeded(v *store.Version) bool {
+	return slices.ContainsFunc(actors.Items(nested(v.Content(), "status")["conditions"]), func(condition map[string]any) bool {
 		return condition["reason"] == "ProgressDeadlineExceeded"
 	})
 }
@@ -347,7 +349,7 @@ func (l *ledger) setContent(p *workloadState, name string) {
 		return
 	}
 	p.content = name
-	p.contents.Set(name, l.Now())
+	p.contentHistory.Set(name, l.Now())
 }
 
 func (l *ledger) setReady(p *workloadState, ready, serves bool) {
@@ -355,7 +357,7 @@ func (l *ledger) setReady(p *workloadState, ready, serves bool) {
 	p.Answering.Set(serves, l.Now())
 }
 
-// recordConfig looks whether a change of configuration made something else of a Deployment.
+// recordConfig records whether a change of configuration changed the content of a workload.
 func (l *ledger) recordConfig(h oracle.Write) {
 	if h.Kind != actors.ConfigMapKind && h.Kind != actors.SecretKind {
 		return
@@ -372,26 +374,26 @@ func (l *ledger) recordConfig(h oracle.Write) {
 			case p == &r.primary:
 				l.recordStable(r, h.BySerin, p.content)
 			default:
-				r.configured = l.Now()
+				r.configChanged = l.Now()
 			}
 		}
 	}
 }
 
-// contentOf names what a Deployment runs: its containers, and the configuration that they read, by name and content.
-// What the primary has is named as the target would have it.
+// contentOf returns a hash of what a workload runs: its containers, and the configuration that they reference, by name and
+// content. The names in the primary are normalised to those of the target.
 func (l *ledger) contentOf(v *store.Version, primary bool) string {
-	template := within(v.Content(), "spec", "template")
-	metadata, spec := within(template, "metadata"), within(template, "spec")
+	template := nested(v.Content(), "spec", "template")
+	metadata, spec := nested(template, "metadata"), nested(template, "spec")
 	parts := map[string]any{}
 	for _, field := range []string{"containers", "initContainers", "volumes"} {
 		if spec[field] != nil {
 			parts[field] = spec[field]
 		}
 	}
-	parts["version"] = within(metadata, "labels")["version"]
+	parts["version"] = nested(metadata, "labels")["version"]
 	annotations := map[string]any{}
-	for key, value := range within(metadata, "annotations") {
+	for key, value := range nested(metadata, "annotations") {
 		if key != "flagger-id" {
 			annotations[key] = value
 		}
@@ -402,12 +404,12 @@ func (l *ledger) contentOf(v *store.Version, primary bool) string {
 		return ""
 	}
 	sum := sha256.New()
-	said := string(text)
+	encoded := string(text)
 	for _, ref := range configsIn(template) {
 		ref.Key.Namespace = v.Key().Namespace
-		name := strings.TrimSuffix(ref.Key.Name, ending)
+		name := strings.TrimSuffix(ref.Key.Name, primarySuffix)
 		if primary {
-			said = strings.ReplaceAll(said, `"`+ref.Key.Name+`"`, `"`+name+`"`)
+			encoded = strings.ReplaceAll(encoded, `"`+ref.Key.Name+`"`, `"`+name+`"`)
 		}
 		sum.Write([]byte(name))
 		if config := l.World.Server.Peek(ref.Kind, ref.Key); config != nil {
@@ -418,46 +420,44 @@ func (l *ledger) contentOf(v *store.Version, primary bool) string {
 			sum.Write(data)
 		}
 	}
-	sum.Write([]byte(said))
+	sum.Write([]byte(encoded))
 	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
-// configsIn are the places of the ConfigMaps and Secrets that a pod template reads, without a namespace.
+// configsIn returns the keys of the ConfigMaps and Secrets that a pod template references, without a namespace.
 func configsIn(template map[string]any) []oracle.ObjectKey {
 	var out []oracle.ObjectKey
-	add := func(kind schema.GroupKind, holder map[string]any, field string) {
-		if name, _ := holder[field].(string); name != "" {
-			at := oracle.At(kind, types.NamespacedName{Name: name})
+	add := func(kind schema.GroupKind, source map[string]any, field string) {
+		if name, _ := source[field].(string); name != "" {
+			at := oracle.KeyOf(kind, types.NamespacedName{Name: name})
 			if !slices.Contains(out, at) {
 				out = append(out, at)
 			}
 		}
 	}
-	spec := within(template, "spec")
+	spec := nested(template, "spec")
 	for _, volume := range actors.Items(spec["volumes"]) {
-		add(actors.ConfigMapKind, within(volume, "configMap"), "name")
-		add(actors.SecretKind, within(volume, "secret"), "secretName")
-		for _, source := range actors.Items(within(volume, "projected")["sources"]) {
-			add(actors.ConfigMapKind, within(source, "configMap"), "name")
-			add(actors.SecretKind, within(source, "secret"), "name")
+		add(actors.ConfigMapKind, nested(volume, "configMap"), "name")
+		add(actors.SecretKind, nested(volume, "secret"), "secretName")
+		for _, source := range actors.Items(nested(volume, "projected")["sources"]) {
+			add(actors.ConfigMapKind, nested(source, "configMap"), "name")
+			add(actors.SecretKind, nested(source, "secret"), "name")
 		}
 	}
 	for _, field := range []string{"initContainers", "containers"} {
 		for _, container := range actors.Items(spec[field]) {
 			for _, from := range actors.Items(container["envFrom"]) {
-				add(actors.ConfigMapKind, within(from, "configMapRef"), "name")
-				add(actors.SecretKind, within(from, "secretRef"), "name")
+				add(actors.ConfigMapKind, nested(from, "configMapRef"), "name")
+				add(actors.SecretKind, nested(from, "secretRef"), "name")
 			}
 			for _, env := range actors.Items(container["env"]) {
-				add(actors.ConfigMapKind, within(env, "valueFrom", "configMapKeyRef"), "name")
-				add(actors.SecretKind, within(env, "valueFrom", "secretKeyRef"), "name")
+				add(actors.ConfigMapKind, nested(env, "valueFrom", "configMapKeyRef"), "name")
+				add(actors.SecretKind, nested(env, "valueFrom", "secretKeyRef"), "name")
 			}
 		}
 	}
 	return out
 }
 
-// providerless is true of releases whose traffic follows the Services.
-func (r *record) providerless() bool { return r.canary.Spec.Provider == canary.ProviderKubernetes }
-
-// equal compares two values of JSON.
+// hasNoRouter reports whether the traffic of a release follows its Services.
+func (r *record) hasNoRouter() bool { return r.canary.Spec.Provider == canary.ProviderKubernetes }

@@ -13,88 +13,91 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// life is a process from its start to its end: the answers that it received are lost with it.
-type life struct {
-	answers map[types.UID]map[string]*question
-	out     map[types.UID]*question
-	polled  map[types.UID]map[string]time.Time
+// processState is the state of a process from its start to its end. The answers that it received are lost when it ends.
+type processState struct {
+	answers  map[types.UID]map[string]*query
+	inFlight map[types.UID]*query
+	lastPoll map[types.UID]map[string]time.Time
 }
 
-// question is one that reached whom it was put to.
-type question struct {
-	of    *record
-	by    string
-	probe release.Query
-	hook  *canary.HookQuery
-	check *canary.Check
-	asked time.Time
-	// content is what the target ran when it arrived, run the attempt that the release was in.
+// query is a query that reached its receiver.
+type query struct {
+	record  *record
+	process string
+	request release.Query
+	hook    *canary.HookQuery
+	check   *canary.Check
+	sent    time.Time
+	// content is the content of the target when the query arrived, run the run of the release.
 	content string
 	run     *run
-	// fresh is true when the target had only just begun to run that, so that its process could not know.
-	fresh bool
-	// answer holds once answered.
-	answered time.Time
-	answer   release.Answer
+	// contentJustChanged reports whether the content of the target had changed so recently that the process may not have known
+	// it.
+	contentJustChanged bool
+	// answer is set once the query was answered.
+	answeredAt time.Time
+	answer     release.Answer
 }
 
-// yes is true of a hook that agreed.
-func (q *question) yes() bool { return !q.answered.IsZero() && q.answer.Outcome == release.Yes }
+// approved reports whether a hook approved.
+func (q *query) approved() bool { return !q.answeredAt.IsZero() && q.answer.Outcome == release.Yes }
 
-// passed is true of a check or test that the release passed.
-func (q *question) passed() bool {
+// passed reports whether a check or test passed.
+func (q *query) passed() bool {
 	switch {
-	case q.answered.IsZero():
+	case q.answeredAt.IsZero():
 		return false
 	case q.check != nil:
-		return q.answer.Outcome == release.Measured && good(q.check.Metric, q.answer.Value)
+		return q.answer.Outcome == release.Measured && isGood(q.check.Metric, q.answer.Value)
 	default:
 		return q.answer.Outcome == release.Yes
 	}
 }
 
-// failed is true of a check or test that counts against the release.
-func (q *question) failed() bool { return !q.answered.IsZero() && !q.passed() }
+// failed reports whether a check or test counts against the release.
+func (q *query) failed() bool { return !q.answeredAt.IsZero() && !q.passed() }
 
-// record is what is known of one Canary, from its creation to its end.
+// record is what is known of one Canary, from its creation to its deletion.
 type record struct {
 	oracle.Release[*expectation]
 
-	kind    schema.GroupKind // of its workload
-	made    time.Time
-	aimed   time.Time // since when it names its target
-	object  *store.Version
-	canary  *flaggerv1.Canary
-	status  *flaggerv1.CanaryStatus
-	target  workloadState
-	primary workloadState
-	route   routeState
+	kind        schema.GroupKind // the kind of its workload
+	created     time.Time
+	targetSince time.Time // when it began to reference its target
+	object      *store.Version
+	canary      *flaggerv1.Canary
+	status      *flaggerv1.CanaryStatus
+	target      workloadState
+	primary     workloadState
+	route       routeState
 
 	run  *run
 	runs int
-	// stable is what the primary is expected to run, which was promoted last; empty: unknown.
-	stable string
-	// failed is what was rolled back last.
-	failed   string
-	failedAt time.Time
-	// changed is when the Canary was last written, moved its status,
+	// stableContent is the content that the primary is expected to run, because it was promoted last; empty: unknown.
+	stableContent string
+	// failedContent is the content that was rolled back last.
+	failedContent string
+	failedAt      time.Time
+	// changed is when the Canary was last written, statusChanged when its status was.
 	changed time.Time
-	// tampered when someone else wrote that, and mover is the process that wrote it last; empty: someone else.
-	moved, tampered time.Time
-	mover           string
-	// configured is when what the target runs last changed by its configuration alone.
-	configured time.Time
-	commands   []command
-	// orphaned is true since a promotion failed: the primary has what could not be promoted, until something is.
-	orphaned bool
-	// misled is true once a release that someone else wrote the status of has ended: what it says of the primary may be
-	// wrong, until a promotion makes it right.
-	misled bool
-	// unbegun is true when it came to its end without having begun: the wait for approval was called off.
-	unbegun bool
+	// statusOverwritten is when another actor last wrote the status. statusActor is the process that wrote it last; empty:
+	// another actor.
+	statusChanged, statusOverwritten time.Time
+	statusActor                      string
+	// configChanged is when the content of the target last changed by its configuration alone.
+	configChanged time.Time
+	commands      []command
+	// promotionFailed is set by a failed promotion until another one succeeds: the primary has a content that could not be
+	// promoted.
+	promotionFailed bool
+	// statusUnreliable is set once a release ended whose status another actor wrote. What the status reports about the primary
+	// may be wrong until the next promotion.
+	statusUnreliable bool
+	// neverStarted is set if the release ended without having started: it was cancelled while it waited for approval.
+	neverStarted bool
 }
 
-// command is what a user said to a release.
+// command is a command of a user for a release.
 type command struct {
 	verb, run string
 	at        time.Time
@@ -102,75 +105,76 @@ type command struct {
 
 // run is one attempt to bring one revision into service.
 type run struct {
-	name   string
-	began  time.Time
-	before flaggerv1.CanaryPhase
-	// contents are what the target ran around the beginning; one of them is what was taken up.
-	contents []string
-	// primary is what the primary ran then.
-	primary string
-	window  *window
-	// foreign are weights that someone else set meanwhile.
-	foreign  []int
-	left     time.Time // when the run before it lost its traffic; zero: it had none
-	intent   string
-	intended time.Time
-	// cancelledEarly is true for a cancellation by a process that may have seen the target as it was before.
+	name        string
+	began       time.Time
+	phaseBefore flaggerv1.CanaryPhase
+	// targetContents are the contents of the target around the beginning; the run is about one of them.
+	targetContents []string
+	// primaryContent is the content of the primary at the beginning.
+	primaryContent string
+	window         *window
+	// weightsByOthers are weights that other actors set during the run.
+	weightsByOthers        []int
+	previousTrafficRemoved time.Time // when the previous run lost its traffic; zero: it had none
+	intent                 string
+	intentChanged          time.Time
+	// cancelledEarly is set by a cancellation of a process that may have observed an outdated target.
 	cancelledEarly bool
-	promoted       time.Time // when the primary got its content
-	// unearned is true of a run that began with the users of the revision before it, until Serin first raised its weight.
-	unearned bool
+	promotedAt     time.Time // when the primary received its content
+	// beganWithTraffic is set for a run that began with the traffic of the previous revision, until Serin first changed its
+	// weight.
+	beganWithTraffic bool
 }
 
-// window is one observation.
+// window is one observation window.
 type window struct {
-	opened time.Time
-	start  time.Time // as the status says
+	openedAt    time.Time
+	statusStart time.Time // in the status
 }
 
-// weights are those of a route.
+// weights are the weights of a route.
 type weights struct {
 	found, mirrored bool
 	canary, primary int
-	// problem says why the weights are none.
+	// problem describes why the weights are invalid; empty: they are valid.
 	problem string
 }
 
-// routeState is a route and how it came to be.
+// routeState is a route and its history.
 type routeState struct {
 	weights
-	foreign time.Time // when someone else last changed weights
-	left    time.Time // when Serin last took all of the canary's traffic
-	// leftNone is true if the canary had no pods then, so that no request was in progress there.
-	leftNone bool
-	touched  time.Time // when the weights last changed
-	// outpaced is when a process last set weights that need not know yet what another one has decided.
-	outpaced time.Time
+	changedByOthers time.Time // when another actor last changed weights
+	trafficRemoved  time.Time // when Serin last removed all of the canary's traffic
+	// removedWithoutPods reports whether the canary had no pods then, so that no request was in progress.
+	removedWithoutPods bool
+	changed            time.Time // when the weights last changed
+	// outdatedWrite is when a process last set weights that may not have known yet what another process had decided.
+	outdatedWrite time.Time
 }
 
-// workloadState is one of the two workloads.
+// workloadState is the state of the target or the primary.
 type workloadState struct {
 	oracle.Pods
 
-	version  *store.Version
-	content  string // names what it runs, see contentOf
-	template any
-	contents oracle.Timeline[string]
+	version        *store.Version
+	content        string // identifies what it runs, see contentOf
+	template       any
+	contentHistory oracle.Timeline[string]
 
 	replicas, available int64
-	// ready: enough pods are ready, by the threshold of the spec.
-	ready     oracle.Condition
-	disturbed time.Time // when pods failed, or someone other than Serin wrote the spec
-	// counts are the pods that are updated, ready and available, countedAt is since when.
+	// ready reports whether enough pods are ready, by the threshold of the spec.
+	ready       oracle.TimedBool
+	disturbedAt time.Time // when pods failed, or another actor wrote the spec
+	// counts are the numbers of updated, ready and available pods, countedAt is when they last changed.
 	counts    [3]int64
 	countedAt time.Time
-	// progressed are the moments at which one of these numbers rose, lost is when it last was ready and is so no more.
-	progressed []time.Time
-	lost       time.Time
-	// givesUp is true while Kubernetes takes it for one that never comes, gaveUp when that was last so.
-	givesUp bool
-	gaveUp  time.Time
+	// progressTimes are the times at which one of these numbers rose, readinessLost is when it last stopped being ready.
+	progressTimes []time.Time
+	readinessLost time.Time
+	// exceedsDeadline reports whether Kubernetes reports an exceeded progress deadline, lastExceededDeadline when it last did.
+	exceedsDeadline      bool
+	lastExceededDeadline time.Time
 
-	created, foreign, removed time.Time
-	emptied                   time.Time // when Serin took all its pods away; zero: it has some
+	created, writtenByOthers, removed time.Time
+	scaledToZero                      time.Time // when Serin removed all its pods; zero: it has pods
 }

@@ -16,14 +16,10 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// namespace of everything that users make.
-
-// planted is in every Secret, and in the user part and the query of every address. It must never be seen anywhere else.
-
-// New makes the drawn releases of one run.
+// New returns the drawn releases of one run.
 func New() []sim.Kind { return []sim.Kind{&Canaries{}} }
 
-// FixedStories are the scripted releases that a run can execute.
+// FixedStories returns the scripted releases that a run can execute.
 func FixedStories() []actors.Story {
 	var fixed []actors.Story
 	for _, story := range Stories() {
@@ -34,20 +30,20 @@ func FixedStories() []actors.Story {
 
 // Populate implements sim.Kind.
 func (k *Canaries) Populate(w *sim.World) {
-	l := newLedger(w, drain)
+	l := newLedger(w, drainDelay)
 	k.world, k.user, k.oracle = w, w.Server.Client("user"), oracle.New(w, l, l.invariants())
 	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(actors.NoRouter)
 	k.services = newExternalServices(k)
 	k.userClient, k.users = actors.UserClient{World: w}, &users{Canaries: k, Script: actors.NewScript(w)}
-	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour})
+	k.cluster = cluster.New(w, cluster.Options{PodBehaviour: k.podBehaviour})
 	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
-	actors.TraceWrites(w, k.content)
+	actors.TraceWrites(w, k.describeWrite)
 	w.Subscribe(k.users.observe)
 	if k.story != nil {
 		r := k.story.release()
-		k.begin(r)
+		k.createRelease(r)
 		actors.StartStory(k.users.Script, k.users, r, k.story.Acts, func() (status flaggerv1.CanaryStatus, exists bool) {
-			c := k.stored(r.Key)
+			c := k.storedCanary(r.Key)
 			if c != nil {
 				status = c.Status
 			}
@@ -58,22 +54,22 @@ func (k *Canaries) Populate(w *sim.World) {
 	s := w.Draws.Stream("releases")
 	n := sim.Pick(s, 1, 1, 1, 1, 1, 2, 2, 3)
 	for i, name := range []string{"cart", "till", "desk"}[:n] {
-		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Faults.TakesPlace(fmt.Sprintf("release#%d", i+1)) {
-			k.enlarge(r, i)
-			k.begin(r)
+		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Faults.Admit(fmt.Sprintf("release#%d", i+1)) {
+			k.drawManyPods(r, i)
+			k.createRelease(r)
 		}
 	}
-	k.strangers()
+	k.createConflictingObjects()
 	k.users.schedule()
-	k.tools()
+	k.scheduleTools()
 }
 
-// behaviour says how the pods of a template run.
-func (k *Canaries) behaviour(template map[string]any) cluster.Pods {
+// podBehaviour returns how the pods of a template behave.
+func (k *Canaries) podBehaviour(template map[string]any) cluster.PodBehaviour {
 	labels := actors.Labels(template)
-	of := strings.TrimSuffix(labels["app"], "-primary")
+	target := strings.TrimSuffix(labels["app"], "-primary")
 	for _, r := range k.releases {
-		if r.Target == of {
+		if r.Target == target {
 			if v := r.Known[labels["version"]]; v != nil {
 				return v.Pods
 			}
@@ -82,25 +78,25 @@ func (k *Canaries) behaviour(template map[string]any) cluster.Pods {
 	return actors.Healthy
 }
 
-// begin lets users make everything that a release consists of.
-func (k *Canaries) begin(r *Release) {
+// createRelease creates all objects of a release as a user.
+func (k *Canaries) createRelease(r *Release) {
 	k.releases = append(k.releases, r)
 	k.world.Trace("%s: %s with %s, %s", r.Key.Name, r.Strategy, r.Provider, r.Current())
 	for _, object := range r.objects {
 		k.userClient.Create(object)
 	}
-	k.userClient.Create(r.canary())
+	k.userClient.Create(r.newCanary())
 }
 
-// canary is the Canary as it is created.
-func (r *Release) canary() *flaggerv1.Canary {
+// newCanary returns the Canary as it is created.
+func (r *Release) newCanary() *flaggerv1.Canary {
 	c := &flaggerv1.Canary{Spec: *r.Spec.DeepCopy()}
 	c.Name, c.Namespace = r.Key.Name, r.Key.Namespace
 	c.Annotations = map[string]string{"example.com/team": "checkout"}
 	return c
 }
 
-// newRelease is a release whose first version is good, with the objects that all have.
+// newRelease returns a release whose first version is good, with the objects that all releases have.
 func newRelease(name, provider string, spec flaggerv1.CanarySpec) *Release {
 	r := &Release{
 		Key: types.NamespacedName{Namespace: actors.Namespace, Name: name}, Provider: provider, Target: name, Kind: actors.DeploymentKind, Apex: name, Spec: spec,
@@ -117,7 +113,7 @@ func newRelease(name, provider string, spec flaggerv1.CanarySpec) *Release {
 	return r
 }
 
-// strategyOf is the strategy that an analysis means.
+// strategyOf returns the strategy of an analysis.
 func strategyOf(spec flaggerv1.CanarySpec) canary.Strategy {
 	a := spec.Analysis
 	switch {
@@ -132,20 +128,20 @@ func strategyOf(spec flaggerv1.CanarySpec) canary.Strategy {
 	}
 }
 
-// withConfig lets the workload read a ConfigMap and a Secret.
-func (r *Release) withConfig() {
+// addConfig adds a ConfigMap and a Secret that the workload references.
+func (r *Release) addConfig() {
 	r.config = r.Target + "-settings"
 	r.objects = append(r.objects,
 		actors.NewObject("v1", "ConfigMap", r.config, map[string]any{"data": map[string]any{"level": "1"}}),
-		actors.NewObject("v1", "Secret", r.config, map[string]any{"type": "Opaque", "stringData": map[string]any{"token": actors.Planted}}))
+		actors.NewObject("v1", "Secret", r.config, map[string]any{"type": "Opaque", "stringData": map[string]any{"token": actors.PlantedSecret}}))
 }
 
-// workload makes the Deployment or DaemonSet, once everything that is in it is drawn.
-func (r *Release) workload() *Release {
-	o := r.deployment()
+// addWorkload adds the Deployment or DaemonSet. It is called once its content is drawn.
+func (r *Release) addWorkload() *Release {
+	o := r.newDeployment()
 	if r.Kind == actors.DaemonSetKind {
 		o.SetKind(actors.DaemonSetKind.Kind)
-		spec := within(o.Object, "spec")
+		spec := nested(o.Object, "spec")
 		for _, field := range []string{"replicas", "strategy", "minReadySeconds", "progressDeadlineSeconds"} {
 			delete(spec, field)
 		}
@@ -154,8 +150,8 @@ func (r *Release) workload() *Release {
 	return r
 }
 
-// deployment is the target as its users write it: with fields and annotations that a release has no business with.
-func (r *Release) deployment() *unstructured.Unstructured {
+// newDeployment returns the target as its user writes it, with fields and annotations that do not concern the release.
+func (r *Release) newDeployment() *unstructured.Unstructured {
 	return actors.NewObject("apps/v1", "Deployment", r.Target, map[string]any{
 		"metadata": map[string]any{
 			"labels":      map[string]any{"app": r.Target, "example.com/tier": "front"},
@@ -168,18 +164,18 @@ func (r *Release) deployment() *unstructured.Unstructured {
 			"strategy": map[string]any{
 				"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(0)},
 			},
-			"template": r.template(r.Current()),
+			"template": r.podTemplate(r.Current()),
 		},
 	})
 }
 
-// daemonSet lets the workload be a DaemonSet instead.
-func (r *Release) daemonSet() {
+// useDaemonSet makes the workload a DaemonSet.
+func (r *Release) useDaemonSet() {
 	r.Kind, r.Spec.TargetRef.Kind = actors.DaemonSetKind, actors.DaemonSetKind.Kind
 }
 
-// template is the pod template of a version.
-func (r *Release) template(v *actors.Version) map[string]any {
+// podTemplate returns the pod template of a version.
+func (r *Release) podTemplate(v *actors.Version) map[string]any {
 	container := map[string]any{
 		"name": "app", "image": "registry.example/" + r.Target + ":" + v.Name,
 		"ports":     []any{map[string]any{"name": "http", "containerPort": int64(8080), "protocol": "TCP"}},
@@ -206,8 +202,8 @@ func (r *Release) template(v *actors.Version) map[string]any {
 	}
 }
 
-// service is a Service as a user had it before the release took its name over.
-func (r *Release) service() *unstructured.Unstructured {
+// newService returns a Service that a user created before the release took over its name.
+func (r *Release) newService() *unstructured.Unstructured {
 	return actors.NewObject("v1", "Service", r.Apex, map[string]any{
 		"metadata": map[string]any{
 			"labels": map[string]any{"example.com/tier": "front"}, "annotations": map[string]any{"example.com/dns": "cart.example"},
@@ -219,8 +215,8 @@ func (r *Release) service() *unstructured.Unstructured {
 	})
 }
 
-// scaler is the autoscaler of the target.
-func (r *Release) scaler() *unstructured.Unstructured {
+// newAutoscaler returns the autoscaler of the target.
+func (r *Release) newAutoscaler() *unstructured.Unstructured {
 	return actors.NewObject("autoscaling/v2", "HorizontalPodAutoscaler", r.Target, map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{"example.com/owner": "checkout"}},
 		"spec": map[string]any{
@@ -233,14 +229,14 @@ func (r *Release) scaler() *unstructured.Unstructured {
 	})
 }
 
-// withScaler gives the target an autoscaler.
-func (r *Release) withScaler() {
+// addAutoscaler adds an autoscaler of the target.
+func (r *Release) addAutoscaler() {
 	r.Spec.AutoscalerRef = &flaggerv1.AutoscalerReference{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler", Name: r.Target}
-	r.objects = append(r.objects, r.scaler())
+	r.objects = append(r.objects, r.newAutoscaler())
 }
 
-// withRoute gives the workload a VirtualService that its user made before there was a release.
-func (r *Release) withRoute() {
+// addRoute adds a VirtualService that a user created before the release.
+func (r *Release) addRoute() {
 	r.objects = append(r.objects, actors.NewObject("networking.istio.io/v1beta1", "VirtualService", r.Apex, map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{"example.com/owner": "network"}},
 		"spec": map[string]any{
@@ -253,36 +249,36 @@ func (r *Release) withRoute() {
 	}))
 }
 
-// withTemplate makes the metric template that checks refer to.
-func (r *Release) withTemplate() {
+// addMetricTemplate adds the metric template that checks reference.
+func (r *Release) addMetricTemplate() {
 	r.objects = append(r.objects, actors.NewObject("flagger.app/v1beta1", "MetricTemplate", r.Target+"-errors", map[string]any{
 		"spec": map[string]any{
-			"provider": map[string]any{"type": "prometheus", "address": "http://reader:" + actors.Planted + "@prometheus.example"},
+			"provider": map[string]any{"type": "prometheus", "address": "http://reader:" + actors.PlantedSecret + "@prometheus.example"},
 			"query":    "errors{app=\"{{ target }}\"}",
 		},
 	}))
 }
 
-// drawRelease draws a release with everything around it.
+// drawRelease draws a release with all its objects.
 func drawRelease(s *sim.Stream, name string) *Release {
 	provider := sim.Pick(s, actors.NoRouter, actors.Istio, actors.Istio, actors.GatewayAPI, actors.GatewayAPI)
 	r := newRelease(name, provider, drawSpec(s, name, provider))
 	r.replicas = s.Int(1, 3)
 	if s.Chance(0.3) {
-		r.withConfig()
+		r.addConfig()
 	}
 	if s.Chance(0.3) {
-		r.objects = append(r.objects, r.service())
+		r.objects = append(r.objects, r.newService())
 	}
 	if s.Chance(0.2) {
-		r.withScaler()
+		r.addAutoscaler()
 	}
 	if route := s.Chance(0.2); route && provider == actors.Istio {
-		r.withRoute()
+		r.addRoute()
 	}
 	for _, metric := range r.Spec.Analysis.Metrics {
 		if metric.TemplateRef != nil {
-			r.withTemplate()
+			r.addMetricTemplate()
 			break
 		}
 	}
@@ -290,14 +286,14 @@ func drawRelease(s *sim.Stream, name string) *Release {
 		r.Known[r.Shipped[0]].Pods = actors.Stuck
 	}
 	if bad := s.Chance(0.05); bad {
-		r.valid = *r.Spec.DeepCopy()
+		r.validSpec = *r.Spec.DeepCopy()
 		invalidate(s, &r.Spec)
-		r.invalid, r.born = true, true
+		r.invalid, r.createdInvalid = true, true
 	}
-	return r.workload()
+	return r.addWorkload()
 }
 
-// drawSpec draws what a user asks for.
+// drawSpec draws a spec.
 func drawSpec(s *sim.Stream, name, provider string) flaggerv1.CanarySpec {
 	spec := flaggerv1.CanarySpec{Provider: provider, Analysis: &flaggerv1.CanaryAnalysis{}}
 	a := spec.Analysis
@@ -324,7 +320,7 @@ func drawSpec(s *sim.Stream, name, provider string) flaggerv1.CanarySpec {
 	return spec
 }
 
-// drawStrategy draws how traffic moves.
+// drawStrategy draws how traffic is shifted.
 func drawStrategy(s *sim.Stream, provider string, a *flaggerv1.CanaryAnalysis) {
 	kind := s.Int(0, 9)
 	switch {
@@ -380,21 +376,21 @@ func drawMetric(s *sim.Stream, name string) flaggerv1.CanaryMetric {
 	return m
 }
 
-// drawHook draws one hook. Names are not always different: two hooks of one name and type differ in their addresses.
+// drawHook draws one hook. Names are not always unique: two hooks with the same name and type have different addresses.
 func drawHook(s *sim.Stream, i int) flaggerv1.CanaryWebhook {
 	of := sim.Pick(s, flaggerv1.ConfirmRolloutHook, flaggerv1.PreRolloutHook, flaggerv1.RolloutHook, flaggerv1.HookType(""),
 		flaggerv1.ConfirmTrafficIncreaseHook, flaggerv1.ConfirmPromotionHook, flaggerv1.RollbackHook, flaggerv1.PostRolloutHook)
-	return hookAt(of, sim.Pick(s, "gate", fmt.Sprintf("hook-%d", i)), i, sim.Pick(s, "", "3s", "30s"), sim.Pick(s, 0, 0, 0, 2))
+	return newHook(of, sim.Pick(s, "gate", fmt.Sprintf("hook-%d", i)), i, sim.Pick(s, "", "3s", "30s"), sim.Pick(s, 0, 0, 0, 2))
 }
 
-func hookAt(of flaggerv1.HookType, name string, i int, timeout string, retries int) flaggerv1.CanaryWebhook {
+func newHook(of flaggerv1.HookType, name string, i int, timeout string, retries int) flaggerv1.CanaryWebhook {
 	return flaggerv1.CanaryWebhook{
-		Type: of, Name: name, URL: fmt.Sprintf("http://caller:%s@hooks.example/%s/%d?token=%s", actors.Planted, name, i, actors.Planted),
+		Type: of, Name: name, URL: fmt.Sprintf("http://caller:%s@hooks.example/%s/%d?token=%s", actors.PlantedSecret, name, i, actors.PlantedSecret),
 		Timeout: timeout, Retries: retries, Metadata: map[string]string{"suite": "smoke"},
 	}
 }
 
-// invalidate makes a spec one that can never work, in a way that its schema lets through.
+// invalidate makes a spec invalid in a way that its schema accepts.
 func invalidate(s *sim.Stream, spec *flaggerv1.CanarySpec) {
 	a := spec.Analysis
 	switch s.Int(0, 4) {
@@ -408,70 +404,70 @@ func invalidate(s *sim.Stream, spec *flaggerv1.CanarySpec) {
 	case 2:
 		a.Metrics = append(a.Metrics, flaggerv1.CanaryMetric{Name: "unheard-of"})
 	case 3:
-		spec.Provider = "unheard-of" // a provider that there is no router for
+		spec.Provider = "unheard-of" // a provider without a router
 	default:
 		spec.TargetRef.Kind = "DaemonSet"
 	}
 }
 
-// enlarge gives a release so many pods that replacing them one after the other takes longer than its deadline.
-func (k *Canaries) enlarge(r *Release, i int) {
+// drawManyPods gives some releases so many pods that replacing them one at a time takes longer than the deadline.
+func (k *Canaries) drawManyPods(r *Release, i int) {
 	if !k.world.Faults.Has(ManyPods) || r.Kind != actors.DeploymentKind {
 		return
 	}
 	s := k.world.Draws.Stream("pods/" + r.Key.Name)
 	replicas := s.Int(6, 14)
-	if !s.Chance(0.4) || !k.world.Faults.TakesPlace(fmt.Sprintf("%s#%d", ManyPods, i+1)) {
+	if !s.Chance(0.4) || !k.world.Faults.Admit(fmt.Sprintf("%s#%d", ManyPods, i+1)) {
 		return
 	}
 	r.replicas = replicas
 	for _, o := range r.objects {
 		if o.GetKind() == actors.DeploymentKind.Kind && o.GetName() == r.Target {
-			within(o.Object, "spec")["replicas"] = int64(replicas)
+			nested(o.Object, "spec")["replicas"] = int64(replicas)
 		}
 	}
 	k.world.Trace("%s has %d pods", r.Key.Name, replicas)
 }
 
-// strangers makes objects of others under names that a release needs.
-func (k *Canaries) strangers() {
+// createConflictingObjects creates objects with another owner under names that a release needs.
+func (k *Canaries) createConflictingObjects() {
 	if !k.world.Faults.Has(Strangers) {
 		return
 	}
 	for i, r := range k.releases {
 		s := k.world.Draws.Stream("strangers/" + r.Key.Name)
 		which := s.Int(0, 5)
-		if !s.Chance(0.3) || !k.world.Faults.TakesPlace(fmt.Sprintf("%s#%d", Strangers, i+1)) {
+		if !s.Chance(0.3) || !k.world.Faults.Admit(fmt.Sprintf("%s#%d", Strangers, i+1)) {
 			continue
 		}
-		o := r.stranger(which)
-		k.world.Trace("a stranger has %s %s", o.GetKind(), o.GetName())
+		o := r.conflictingObject(which)
+		k.world.Trace("another owner has %s %s", o.GetKind(), o.GetName())
 		k.userClient.Create(o)
 	}
 }
 
-// stranger is an object of someone else that has a name which the release needs.
-func (r *Release) stranger(which int) *unstructured.Unstructured {
-	foreign := map[string]any{"ownerReferences": []any{map[string]any{
+// conflictingObject returns an object with another owner and a name that the release needs.
+func (r *Release) conflictingObject(which int) *unstructured.Unstructured {
+	owned := map[string]any{"ownerReferences": []any{map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Shop", "name": "other", "uid": "00000000-0000-0000-0000-00000000feed", "controller": true,
 	}}}
 	switch which {
 	case 0:
 		other := &Release{Target: r.Target + "-primary", replicas: 1, Versions: actors.NewVersions()}
-		return other.deployment()
+		return other.newDeployment()
 	case 1:
 		return actors.NewObject("v1", "Service", r.Apex+"-canary", map[string]any{
-			"metadata": foreign,
+			"metadata": owned,
 			"spec":     map[string]any{"selector": map[string]any{"app": "other"}, "ports": []any{map[string]any{"port": int64(80)}}},
 		})
 	case 2:
 		return actors.NewObject("v1", "Service", r.Apex+"-primary", map[string]any{
-			"metadata": foreign,
+			"metadata": owned,
 			"spec":     map[string]any{"selector": map[string]any{"app": "other"}, "ports": []any{map[string]any{"port": int64(80)}}},
 		})
 	case 3:
 		return actors.NewObject("autoscaling/v2", "HorizontalPodAutoscaler", r.Target+"-primary", map[string]any{
-			"metadata": foreign,
+			"metadata": owned,
 			"spec": map[string]any{
 				"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"}, "maxReplicas": int64(3),
 			},
@@ -479,34 +475,34 @@ func (r *Release) stranger(which int) *unstructured.Unstructured {
 	case 4:
 		if r.Provider == actors.Istio {
 			return actors.NewObject("networking.istio.io/v1beta1", "DestinationRule", r.Apex+"-canary", map[string]any{
-				"metadata": foreign, "spec": map[string]any{"host": "other"},
+				"metadata": owned, "spec": map[string]any{"host": "other"},
 			})
 		}
 		fallthrough
 	default:
 		return actors.NewObject("v1", "ConfigMap", r.Target+"-settings-primary", map[string]any{
-			"metadata": foreign, "data": map[string]any{"level": "9"},
+			"metadata": owned, "data": map[string]any{"level": "9"},
 		})
 	}
 }
 
-// Story is a scripted release: its spec, and the actions of users. It has one final state, whatever the scheduling.
+// Story is a scripted release: its spec, and the actions of users. Its final state does not depend on the scheduling.
 type Story struct {
 	Name     string
 	Provider string
 	Spec     func(*flaggerv1.CanarySpec)
-	// Around adds to what is around the release.
+	// Around adds further objects to the release.
 	Around func(*Release)
-	// Acts are what users do, one after the other.
+	// Acts are the actions of users, in order.
 	Acts []Act
-	// End is the phase in which it ends; empty: the Canary is gone.
+	// End is the phase in which it ends; empty: the Canary is deleted.
 	End flaggerv1.CanaryPhase
 }
 
-// Act is one thing that users do in a story.
+// Act is an action of users in a story.
 type Act = actors.Step[*users, *Release, flaggerv1.CanaryStatus]
 
-// release is the release of a story.
+// release returns the release of a story.
 func (s Story) release() *Release {
 	spec := flaggerv1.CanarySpec{Analysis: &flaggerv1.CanaryAnalysis{Interval: "20s", Threshold: 1}}
 	spec.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: canary.SuccessRate, Interval: "10s", ThresholdRange: &flaggerv1.CanaryThresholdRange{Min: new(99.0)}}}
@@ -519,5 +515,5 @@ func (s Story) release() *Release {
 	if s.Around != nil {
 		s.Around(r)
 	}
-	return r.workload()
+	return r.addWorkload()
 }

@@ -5,16 +5,16 @@ import (
 	"github.com/serin-dev/serin/test/sim/cluster"
 )
 
-// isCanary is true of the destination of a route that is the Service of the canary.
+// isCanary reports whether a destination of a route is the Service of the canary.
 func (r *Release) isCanary(destination map[string]any) bool {
 	name, _ := destination["name"].(string)
-	if host, istio := within(destination, "destination")["host"].(string); istio {
+	if host, istio := nested(destination, "destination")["host"].(string); istio {
 		name = host
 	}
 	return name == r.Apex+"-canary"
 }
 
-// routes are the releases as clients see them.
+// routes returns the releases as seen by clients.
 func (k *Canaries) routes() []cluster.Route {
 	routes := make([]cluster.Route, 0, len(k.releases))
 	for _, r := range k.releases {

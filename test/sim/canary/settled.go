@@ -18,15 +18,15 @@ import (
 
 // Quiesce implements sim.Kind.
 func (k *Canaries) Quiesce(*sim.World) {
-	k.over = true
+	k.stopped = true
 	k.cluster.Quiesce()
 	if k.story == nil {
 		k.users.repair()
 	}
 }
 
-// End implements sim.Kind.
-func (k *Canaries) End(w *sim.World) {
+// CheckEnd implements sim.Kind.
+func (k *Canaries) CheckEnd(w *sim.World) {
 	for _, p := range k.processes {
 		if p.instance.Alive() {
 			p.reportLeftovers(w)
@@ -35,10 +35,10 @@ func (k *Canaries) End(w *sim.World) {
 	k.oracle.Finish()
 }
 
-// reportLeftovers reports what a process still has of Canaries that are gone.
+// reportLeftovers reports the state that a process retains of Canaries that are gone.
 func (p *process) reportLeftovers(w *sim.World) {
-	p.disperse()
-	actors.ReportMemory(w, p.instance, canaryKind, p.real.Footprint())
+	p.forgetNeighbourQueries()
+	actors.ReportMemory(w, p.instance, canaryKind, p.reconciler.Footprint())
 	names, targets := map[string]bool{}, map[string]bool{}
 	for _, version := range w.Server.All(canaryKind) {
 		if c := actors.Typed[*flaggerv1.Canary](w, version); c != nil {
@@ -54,95 +54,97 @@ func (p *process) reportLeftovers(w *sim.World) {
 }
 
 // Settled implements sim.Kind.
-func (k *Canaries) Settled(w *sim.World) bool { return k.underWay(w) == "" && len(k.moving(w)) == 0 }
+func (k *Canaries) Settled(w *sim.World) bool {
+	return k.inProgress(w) == "" && len(k.unsettledCanaries(w)) == 0
+}
 
-// Unsettled implements sim.Kind.
-func (k *Canaries) Unsettled(w *sim.World) string {
+// UnsettledReason implements sim.Kind.
+func (k *Canaries) UnsettledReason(w *sim.World) string {
 	why := []string{}
-	if busy := k.underWay(w); busy != "" {
+	if busy := k.inProgress(w); busy != "" {
 		why = append(why, busy)
 	}
-	for _, c := range k.moving(w) {
-		sentence := fmt.Sprintf("%s is in phase %q", c.Name, c.Status.Phase)
+	for _, c := range k.unsettledCanaries(w) {
+		text := fmt.Sprintf("%s is in phase %q", c.Name, c.Status.Phase)
 		if c.Status.Serin != nil {
-			sentence += fmt.Sprintf(", intent %q, gates %v", c.Status.Serin.Intent, c.Status.Serin.Gates)
+			text += fmt.Sprintf(", intent %q, gates %v", c.Status.Serin.Intent, c.Status.Serin.Gates)
 		}
-		if w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name}) {
-			sentence += ", and is queued for reconciliation"
+		if w.IsRequeued(types.NamespacedName{Namespace: c.Namespace, Name: c.Name}) {
+			text += ", and is queued for reconciliation"
 		}
-		why = append(why, sentence)
+		why = append(why, text)
 	}
 	return strings.Join(why, "; ")
 }
 
-// underWay describes what is still in progress; empty: nothing is.
-func (k *Canaries) underWay(w *sim.World) string {
-	return actors.UnderWay(w, k.users.Script, k.services.pending, k.cluster)
+// inProgress describes an activity that has not ended, or returns "".
+func (k *Canaries) inProgress(w *sim.World) string {
+	return actors.InProgress(w, k.users.Script, k.services.pending, k.cluster)
 }
 
-// moving are the releases that are neither at an end nor wait for someone who will not come.
-func (k *Canaries) moving(w *sim.World) []*flaggerv1.Canary {
-	var moving []*flaggerv1.Canary
+// unsettledCanaries returns the Canaries that have neither ended nor wait for a user who will not act.
+func (k *Canaries) unsettledCanaries(w *sim.World) []*flaggerv1.Canary {
+	var unsettled []*flaggerv1.Canary
 	for _, seen := range w.Server.All(canaryKind) {
-		if c := k.stored(seen.Key()); c != nil && !k.explained(w, c) && !k.atRest(w, c) {
-			moving = append(moving, c)
+		if c := k.storedCanary(seen.Key()); c != nil && !k.isExplained(w, c) && !k.isIdle(w, c) {
+			unsettled = append(unsettled, c)
 		}
 	}
-	return moving
+	return unsettled
 }
 
-// atRest is true of a release that is at an end, and waits for nothing.
-func (k *Canaries) atRest(w *sim.World, c *flaggerv1.Canary) bool {
+// isIdle reports whether a release has ended and waits for nothing.
+func (k *Canaries) isIdle(w *sim.World, c *flaggerv1.Canary) bool {
 	switch c.Status.Phase {
 	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
 	default:
 		return false
 	}
-	if c.DeletionTimestamp != nil || c.Status.Serin != nil && (c.Status.Serin.Intent != "" || opens(c, release.ByCluster, release.ByAnswer)) {
+	if c.DeletionTimestamp != nil || c.Status.Serin != nil && (c.Status.Serin.Intent != "" || waitsFor(c, release.ByCluster, release.ByAnswer)) {
 		return false
 	}
-	return !w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+	return !w.IsRequeued(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 }
 
-// explained is true of a release that waits for a user who will not come, and says so. What the API server refused is
-// retried automatically.
-func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
+// isExplained reports whether a release waits for a user who will not act, and reports that in its status. A request that the
+// API server rejected is retried automatically.
+func (k *Canaries) isExplained(w *sim.World, c *flaggerv1.Canary) bool {
 	if c.Spec.Suspend && c.DeletionTimestamp == nil {
 		return true
 	}
 	for _, condition := range c.Status.Conditions {
 		if condition.Type == flaggerv1.ConditionBlocked && condition.Status == corev1.ConditionTrue {
-			again := strings.HasPrefix(condition.Reason, "Refused") && w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
-			return !again
+			retried := strings.HasPrefix(condition.Reason, "Refused") && w.IsRequeued(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+			return !retried
 		}
 	}
-	if k.stranded(c) {
+	if k.cannotReturn(c) {
 		return true
 	}
-	// A gate that is polled is, when the status is written, either asked again or waits for that.
-	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && opens(c, release.ByUser, release.ByAnswer)
-	return waits && k.services.neverApproved(c)
+	// When the status is written, a polled gate is either being queried or waits for its next query.
+	awaitsApproval := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && waitsFor(c, release.ByUser, release.ByAnswer)
+	return awaitsApproval && k.services.neverApproved(c)
 }
 
-// stranded is true of a release that is being rolled back and has nothing to go back to: Kubernetes gave the primary up, and
-// the canary keeps serving until a user repairs the primary or ships another version.
-func (k *Canaries) stranded(c *flaggerv1.Canary) bool {
-	primary := k.world.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.TargetRef.Name + ending})
-	if primary == nil || c.DeletionTimestamp != nil || !moving(c.Status.Phase) {
+// cannotReturn reports whether a release is being rolled back without a working primary: the primary exceeded its progress
+// deadline, and the canary serves until a user repairs the primary or ships another version.
+func (k *Canaries) cannotReturn(c *flaggerv1.Canary) bool {
+	primary := k.world.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.TargetRef.Name + primarySuffix})
+	if primary == nil || c.DeletionTimestamp != nil || !isActive(c.Status.Phase) {
 		return false
 	}
-	gate := unmet(c, "")
-	return givenUp(primary) && gate != nil && slices.Contains([]string{"primary-serves", "primary-restored"}, gate.Name)
+	gate := firstUnmetGate(c, "")
+	return deadlineExceeded(primary) && gate != nil && slices.Contains([]string{"primary-serves", "primary-restored"}, gate.Name)
 }
 
-// opens is true when the first gate that is not passed, as the status says, is opened by one of those.
-func opens(c *flaggerv1.Canary, by ...release.Opener) bool {
-	gate := unmet(c, "")
+// waitsFor reports whether the first gate in the status that has not passed is opened by one of the given openers.
+func waitsFor(c *flaggerv1.Canary, by ...release.Opener) bool {
+	gate := firstUnmetGate(c, "")
 	return gate != nil && slices.Contains(by, release.Opener(gate.Opener))
 }
 
-// unmet is the first gate whose name begins so and that is not passed, as the status says; nil: all are, or it says nothing.
-func unmet(c *flaggerv1.Canary, prefix string) *flaggerv1.GateStatus {
+// firstUnmetGate returns the first gate in the status that has the prefix and has not passed, or nil.
+func firstUnmetGate(c *flaggerv1.Canary, prefix string) *flaggerv1.GateStatus {
 	if c.Status.Serin == nil {
 		return nil
 	}
@@ -154,23 +156,23 @@ func unmet(c *flaggerv1.Canary, prefix string) *flaggerv1.GateStatus {
 	return nil
 }
 
-// Patience implements sim.Kind. It is the time that the slowest release may need for what may still follow: the rest of
-// one run, another run for changes made meanwhile, and one that users start to repair something.
-func (k *Canaries) Patience(w *sim.World) time.Duration {
+// SettleTimeout implements sim.Kind. It allows for the rest of one run, another run for changes made in the meantime, and one
+// that users start to repair a release.
+func (k *Canaries) SettleTimeout(w *sim.World) time.Duration {
 	var longest time.Duration
 	for _, seen := range w.Server.All(canaryKind) {
-		if c := k.stored(seen.Key()); c != nil {
-			longest = max(longest, atMost(&c.Spec))
+		if c := k.storedCanary(seen.Key()); c != nil {
+			longest = max(longest, maxRunDuration(&c.Spec))
 		}
 	}
 	for _, r := range k.releases {
-		longest = max(longest, atMost(&r.Spec))
+		longest = max(longest, maxRunDuration(&r.Spec))
 	}
 	return 3*longest + actors.LongestBackoff + 5*time.Minute
 }
 
-// atMost is how long one run may take.
-func atMost(spec *flaggerv1.CanarySpec) time.Duration {
+// maxRunDuration returns the maximum duration of one run.
+func maxRunDuration(spec *flaggerv1.CanarySpec) time.Duration {
 	deadline := 600 * time.Second
 	if spec.ProgressDeadlineSeconds != nil {
 		deadline = time.Duration(*spec.ProgressDeadlineSeconds) * time.Second
@@ -194,11 +196,11 @@ func atMost(spec *flaggerv1.CanarySpec) time.Duration {
 		windows += 10
 	}
 	windows += max(a.Threshold, 1)
-	questions := time.Duration(0)
+	queries := time.Duration(0)
 	for _, hook := range a.Webhooks {
-		questions += 40*time.Second*time.Duration(hook.Retries+1) + interval
+		queries += 40*time.Second*time.Duration(hook.Retries+1) + interval
 	}
-	// A metrics service that is not there is waited for, before and after the grace.
-	questions += time.Duration(len(a.Metrics)) * 90 * time.Second
-	return time.Duration(windows)*(interval+questions) + 4*deadline + time.Minute
+	// Serin waits for an unavailable metrics service, before and after its grace period.
+	queries += time.Duration(len(a.Metrics)) * 90 * time.Second
+	return time.Duration(windows)*(interval+queries) + 4*deadline + time.Minute
 }

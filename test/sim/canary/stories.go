@@ -11,93 +11,92 @@ import (
 	"github.com/serin-dev/serin/test/sim/cluster"
 )
 
-// phaseIs is true of a release in that phase that nothing more is decided about.
+// phaseIs returns a condition: the release is in that phase and no decision is pending.
 func phaseIs(phase flaggerv1.CanaryPhase) func(*Release, flaggerv1.CanaryStatus) bool {
 	return func(_ *Release, s flaggerv1.CanaryStatus) bool {
 		return s.Phase == phase && (s.Serin == nil || s.Serin.Intent == "")
 	}
 }
 
-// weightIs is true once the canary has at least that weight.
+// weightIs returns a condition: the canary has at least that weight.
 func weightIs(weight int) func(*Release, flaggerv1.CanaryStatus) bool {
 	return func(_ *Release, s flaggerv1.CanaryStatus) bool {
 		return s.Phase == flaggerv1.CanaryPhaseProgressing && s.CanaryWeight >= weight
 	}
 }
 
-// shipping is the act in which a version is shipped, once the release has taken its workload over.
-func shipping(v actors.Version) Act {
+// shipWhenInitialized returns the act that ships a version once the release is initialized.
+func shipWhenInitialized(v actors.Version) Act {
 	return Act{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(v)) }}
 }
 
-// The versions of stories.
-var (
-	badUnderLoad = actors.Version{From: 40, Pods: actors.Healthy}
-)
+// badUnderLoad is a version that fails its checks only once it has 40 percent of the traffic.
+var badUnderLoad = actors.Version{BadFromWeight: 40, Pods: actors.Healthy}
 
-// weighted is the usual ladder of a story.
-func weighted(spec *flaggerv1.CanarySpec) { spec.Analysis.StepWeights = []int{20, 50} }
+// useStepWeights sets the step weights of most stories.
+func useStepWeights(spec *flaggerv1.CanarySpec) { spec.Analysis.StepWeights = []int{20, 50} }
 
-// Stories are plain releases, one for each way that a release can go. Each has few steps, so that all moments of it can be
-// tried.
+// Stories returns one plain release for each way in which a release can end. Each has few steps, so that faults can be injected
+// at every request.
 func Stories() []Story {
 	iterations := func(spec *flaggerv1.CanarySpec) { spec.Analysis.Iterations = 2 }
-	toTheEnd := flaggerv1.CanaryPhaseSucceeded
+	succeeded := flaggerv1.CanaryPhaseSucceeded
 	stories := []Story{
-		{Name: "take-over", Provider: actors.Istio, Spec: weighted, End: flaggerv1.CanaryPhaseInitialized},
+		{Name: "take-over", Provider: actors.Istio, Spec: useStepWeights, End: flaggerv1.CanaryPhaseInitialized},
 		{Name: "take-over with Services", Provider: actors.NoRouter, Spec: iterations, Around: func(r *Release) {
-			r.objects = append(r.objects, r.service())
-			r.withConfig()
-			r.withScaler()
+			r.objects = append(r.objects, r.newService())
+			r.addConfig()
+			r.addAutoscaler()
 		}, End: flaggerv1.CanaryPhaseInitialized},
-		{Name: "steps", Provider: actors.Istio, Spec: weighted, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
+		{Name: "steps", Provider: actors.Istio, Spec: useStepWeights, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
 		{Name: "step and slow return", Provider: actors.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			spec.Analysis.StepWeight, spec.Analysis.MaxWeight, spec.Analysis.StepWeightPromotion = 50, 60, 50
-		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
 		{Name: "affinity and mirror", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			spec.Analysis.StepWeights, spec.Analysis.Mirror = []int{30}, true
 			spec.Analysis.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "side", PrimaryCookieName: "stable-side"}
-		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
 		{Name: "a/b test", Provider: actors.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			iterations(spec)
 			spec.Analysis.Match = []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x-canary": {Exact: "always"}}}}
-		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
-		{Name: "blue/green without a mesh", Provider: actors.NoRouter, Spec: iterations, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
-		{Name: "blue/green", Provider: actors.Istio, Spec: iterations, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
+		{Name: "blue/green without a mesh", Provider: actors.NoRouter, Spec: iterations, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
+		{Name: "blue/green", Provider: actors.Istio, Spec: iterations, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
 		{Name: "blue/green with a mirror", Provider: actors.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			iterations(spec)
 			spec.Analysis.Mirror = true
-		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
 		{Name: "without analysis", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
-			weighted(spec)
+			useStepWeights(spec)
 			spec.SkipAnalysis = true
-		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
 		{Name: "rollback", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
-			weighted(spec)
+			useStepWeights(spec)
 			spec.Analysis.Threshold = 2
-		}, Acts: []Act{shipping(badUnderLoad)}, End: flaggerv1.CanaryPhaseFailed},
-		{Name: "never ready", Provider: actors.GatewayAPI, Spec: weighted, Acts: []Act{shipping(actors.NeverReady)}, End: flaggerv1.CanaryPhaseFailed},
+		}, Acts: []Act{shipWhenInitialized(badUnderLoad)}, End: flaggerv1.CanaryPhaseFailed},
+		{Name: "never ready", Provider: actors.GatewayAPI, Spec: useStepWeights, Acts: []Act{shipWhenInitialized(actors.NeverReady)}, End: flaggerv1.CanaryPhaseFailed},
 		{Name: "hooks", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
-			weighted(spec)
+			useStepWeights(spec)
 			for i, of := range []flaggerv1.HookType{flaggerv1.PreRolloutHook, flaggerv1.RolloutHook, flaggerv1.PostRolloutHook} {
-				spec.Analysis.Webhooks = append(spec.Analysis.Webhooks, hookAt(of, "test", i, "5s", 0))
+				spec.Analysis.Webhooks = append(spec.Analysis.Webhooks, newHook(of, "test", i, "5s", 0))
 			}
-		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
 		{Name: "gates", Provider: actors.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			spec.Analysis.StepWeights = []int{40}
 			for i, of := range []flaggerv1.HookType{flaggerv1.ConfirmRolloutHook, flaggerv1.ConfirmTrafficIncreaseHook, flaggerv1.ConfirmPromotionHook} {
-				spec.Analysis.Webhooks = append(spec.Analysis.Webhooks, hookAt(of, "gate", i, "5s", 0))
+				spec.Analysis.Webhooks = append(spec.Analysis.Webhooks, newHook(of, "gate", i, "5s", 0))
 			}
-		}, Acts: []Act{shipping(actors.GoodVersion)}, End: toTheEnd},
+		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
 	}
 	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets(), []Story{rolledBackWithoutRoom()})
 }
 
-// rolledBackWithoutRoom is a release that fails its checks while pods of the primary are missing and more are asked for than
-// there were, and no node has room for them. The primary gets what its pods carry, and the rest with the next one.
+// rolledBackWithoutRoom is a release that fails its checks while pods of the primary are missing, more pods are desired than
+// before, and no node has room for them. The primary receives the traffic that its pods have capacity for, and the rest once
+// the next pod is ready.
 func rolledBackWithoutRoom() Story {
 	scale := func(p *users, r *Release, replicas int64) {
-		p.change(r.Target+"-primary", actors.DeploymentKind, func(o map[string]any) bool {
+		p.changeObject(r.Target+"-primary", actors.DeploymentKind, func(o map[string]any) bool {
 			return unstructured.SetNestedField(o, replicas, "spec", "replicas") == nil
 		})
 	}
@@ -105,57 +104,57 @@ func rolledBackWithoutRoom() Story {
 		Name: "rollback without room", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			spec.Analysis.StepWeights = []int{80}
 		}, Acts: []Act{
-			shipping(badUnderLoad),
+			shipWhenInitialized(badUnderLoad),
 			{When: weightIs(80), After: time.Second, Do: func(p *users, r *Release) { scale(p, r, 1) }},
 			{After: 5 * time.Second, Do: func(p *users, r *Release) {
-				p.cluster.Fill(-1) // someone else gets the room of the pod that is still ending
+				p.cluster.LimitRoom(-1) // another workload gets the room of the terminating pod
 				scale(p, r, 4)
 			}},
-			{After: 19 * time.Second, Do: func(p *users, _ *Release) { p.cluster.Fill(1) }},
+			{After: 19 * time.Second, Do: func(p *users, _ *Release) { p.cluster.LimitRoom(1) }},
 		}, End: flaggerv1.CanaryPhaseFailed,
 	}
 }
 
-// latePrimaries are stories of promotions that fail because the primary needs longer than its deadline, and of what becomes of
-// them once it is ready.
+// latePrimaries returns stories of promotions that fail because the primary needs longer than its deadline, and that recover
+// once it is ready.
 func latePrimaries() []Story {
 	slow := Act{When: weightIs(50), Do: func(_ *users, r *Release) {
-		r.Known["v2"].Pods = cluster.Pods{Start: func() time.Duration { return 90 * time.Second }} // from here on only the primary starts some
+		r.Known["v2"].Pods = cluster.PodBehaviour{Start: func() time.Duration { return 90 * time.Second }} // from here on, only the primary starts pods
 	}}
 	return []Story{
-		{Name: "late primary", Provider: actors.Istio, Spec: weighted, Acts: []Act{shipping(actors.GoodVersion), slow}, End: flaggerv1.CanaryPhaseSucceeded},
+		{Name: "late primary", Provider: actors.Istio, Spec: useStepWeights, Acts: []Act{shipWhenInitialized(actors.GoodVersion), slow}, End: flaggerv1.CanaryPhaseSucceeded},
 		{Name: "new revision before a late primary", Provider: actors.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
-			weighted(spec)
+			useStepWeights(spec)
 			spec.Analysis.Interval = "2m" // so that it is not promoted before the primary is ready
 		}, Acts: []Act{
-			shipping(actors.GoodVersion), slow,
+			shipWhenInitialized(actors.GoodVersion), slow,
 			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *users, r *Release) {
-				p.userClient.DeleteOf(r.Key, r.Target+"-primary", actors.DeploymentKind) // and with it the pods of v1, which could serve
+				p.userClient.DeleteOf(r.Key, r.Target+"-primary", actors.DeploymentKind) // and with it the pods of v1, which could serve users
 			}},
 			{After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
 		{Name: "new revision beside a late primary", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
-			weighted(spec)
+			useStepWeights(spec)
 			spec.Analysis.Interval = "2m"
 		}, Acts: []Act{
-			shipping(actors.GoodVersion), slow, // the pods of v1 serve until those of v2 have started
+			shipWhenInitialized(actors.GoodVersion), slow, // the pods of v1 serve until those of v2 have started
 			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
 	}
 }
 
-// daemonSets are stories of workloads that have no replicas.
+// daemonSets returns stories of workloads without replicas.
 func daemonSets() []Story {
 	around := func(r *Release) {
-		r.daemonSet()
-		r.withConfig()
-		r.Spec.ProgressDeadlineSeconds = new(int32(300)) // its pods are replaced one after the other
+		r.useDaemonSet()
+		r.addConfig()
+		r.Spec.ProgressDeadlineSeconds = new(int32(300)) // its pods are replaced one at a time
 	}
 	return []Story{
-		{Name: "DaemonSet", Provider: actors.Istio, Spec: weighted, Around: around, Acts: []Act{shipping(actors.GoodVersion)}, End: flaggerv1.CanaryPhaseSucceeded},
-		{Name: "rollback of a DaemonSet", Provider: actors.GatewayAPI, Spec: weighted, Around: around, Acts: []Act{shipping(badUnderLoad)}, End: flaggerv1.CanaryPhaseFailed},
+		{Name: "DaemonSet", Provider: actors.Istio, Spec: useStepWeights, Around: around, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: flaggerv1.CanaryPhaseSucceeded},
+		{Name: "rollback of a DaemonSet", Provider: actors.GatewayAPI, Spec: useStepWeights, Around: around, Acts: []Act{shipWhenInitialized(badUnderLoad)}, End: flaggerv1.CanaryPhaseFailed},
 		{Name: "deletion that restores a DaemonSet", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
-			weighted(spec)
+			useStepWeights(spec)
 			spec.RevertOnDeletion = true
 		}, Around: around, Acts: []Act{
 			{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 10 * time.Second, Do: func(p *users, r *Release) {
@@ -165,7 +164,7 @@ func daemonSets() []Story {
 	}
 }
 
-// interruptions are stories in which users change their minds.
+// interruptions returns stories in which users change their minds.
 func interruptions() []Story {
 	deleted := func(revert bool) Story {
 		name := "deletion"
@@ -175,31 +174,31 @@ func interruptions() []Story {
 		return Story{
 			Name: name, Provider: actors.Istio,
 			Spec: func(spec *flaggerv1.CanarySpec) {
-				weighted(spec)
+				useStepWeights(spec)
 				spec.RevertOnDeletion = revert
 			},
-			Around: func(r *Release) { r.objects = append(r.objects, r.service()) },
-			Acts: []Act{shipping(actors.GoodVersion), {When: phaseIs(flaggerv1.CanaryPhaseSucceeded), After: 10 * time.Second, Do: func(p *users, r *Release) {
+			Around: func(r *Release) { r.objects = append(r.objects, r.newService()) },
+			Acts: []Act{shipWhenInitialized(actors.GoodVersion), {When: phaseIs(flaggerv1.CanaryPhaseSucceeded), After: 10 * time.Second, Do: func(p *users, r *Release) {
 				p.userClient.DeleteOf(r.Key, r.Key.Name, canaryKind)
 			}}},
 		}
 	}
 	return []Story{
 		{Name: "rollback by a hook", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
-			weighted(spec)
-			spec.Analysis.Webhooks = []flaggerv1.CanaryWebhook{hookAt(flaggerv1.RollbackHook, "halt", 0, "5s", 0)}
-		}, Acts: []Act{shipping(actors.GoodVersion)}, End: flaggerv1.CanaryPhaseFailed},
-		{Name: "new revision on the way", Provider: actors.Istio, Spec: weighted, Acts: []Act{
-			shipping(actors.GoodVersion),
+			useStepWeights(spec)
+			spec.Analysis.Webhooks = []flaggerv1.CanaryWebhook{newHook(flaggerv1.RollbackHook, "halt", 0, "5s", 0)}
+		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: flaggerv1.CanaryPhaseFailed},
+		{Name: "new revision on the way", Provider: actors.Istio, Spec: useStepWeights, Acts: []Act{
+			shipWhenInitialized(actors.GoodVersion),
 			{When: weightIs(20), After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
-		{Name: "back to the promoted revision", Provider: actors.GatewayAPI, Spec: weighted, Acts: []Act{
-			shipping(actors.BadVersion),
+		{Name: "back to the promoted revision", Provider: actors.GatewayAPI, Spec: useStepWeights, Acts: []Act{
+			shipWhenInitialized(actors.BadVersion),
 			{When: weightIs(20), After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Known["v1"]) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
 		{
 			Name: "new configuration", Provider: actors.NoRouter, Spec: func(spec *flaggerv1.CanarySpec) { spec.Analysis.Iterations = 1 },
-			Around: func(r *Release) { r.withConfig() },
+			Around: func(r *Release) { r.addConfig() },
 			Acts: []Act{{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 5 * time.Second, Do: func(p *users, r *Release) {
 				p.configure(r, "2")
 			}}}, End: flaggerv1.CanaryPhaseSucceeded,

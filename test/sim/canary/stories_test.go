@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/runner/runnertest"
 )
 
-func TestStoriesComeToTheirEnd(t *testing.T) {
+func TestStoriesEndInTheExpectedPhase(t *testing.T) {
 	t.Parallel()
 	for _, story := range canary.Stories() {
 		t.Run(story.Name, func(t *testing.T) {
@@ -21,7 +21,7 @@ func TestStoriesComeToTheirEnd(t *testing.T) {
 				want = ""
 			}
 			if canaryLine := runnertest.Line(r, "Canary "); (want == "") != (canaryLine == "") || !strings.Contains(canaryLine, want) {
-				t.Errorf("want the end %q, got %s\nhistory:\n%s", story.End, canaryLine, strings.Join(r.Trace, "\n"))
+				t.Errorf("want phase %q, got %s\ntrace:\n%s", story.End, canaryLine, strings.Join(r.Trace, "\n"))
 			}
 		})
 	}

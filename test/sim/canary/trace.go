@@ -8,21 +8,21 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// content is what a write is about.
-func (k *Canaries) content(e *store.Event) string {
-	spec, status := within(e.New.Content(), "spec"), within(e.New.Content(), "status")
+// describeWrite describes the content of a write for the trace.
+func (k *Canaries) describeWrite(e *store.Event) string {
+	spec, status := nested(e.New.Content(), "spec"), nested(e.New.Content(), "status")
 	switch e.Kind {
 	case canaryKind:
 		if e.Subresource == "" {
 			return fmt.Sprintf(" finalizers=%v", e.New.Meta().Finalizers)
 		}
-		serin := within(status, "serin")
+		serin := nested(status, "serin")
 		return fmt.Sprintf(" %v weight=%v iterations=%v failed=%v run=%.6s intent=%v", status["phase"], status["canaryWeight"], status["iterations"],
 			status["failedChecks"], fmt.Sprint(serin["run"]), serin["intent"])
 	case actors.DeploymentKind:
-		return fmt.Sprintf(" replicas=%v version=%s", spec["replicas"], actors.Labels(within(spec, "template"))["version"])
+		return fmt.Sprintf(" replicas=%v version=%s", spec["replicas"], actors.Labels(nested(spec, "template"))["version"])
 	case actors.DaemonSetKind:
-		return fmt.Sprintf(" version=%s nodes=%v", actors.Labels(within(spec, "template"))["version"], within(spec, "template", "spec")["nodeSelector"])
+		return fmt.Sprintf(" version=%s nodes=%v", actors.Labels(nested(spec, "template"))["version"], nested(spec, "template", "spec")["nodeSelector"])
 	case actors.ServiceKind:
 		return fmt.Sprintf(" selector=%v", spec["selector"])
 	case actors.VirtualServiceKind, actors.HTTPRouteKind:

@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// The classes of what users and tools do, beside those that all kinds have.
+// The classes of actions of users and tools, in addition to those of every API.
 const (
 	EditConfig      sim.FaultClass = "edit-config"
 	RecreateRelease sim.FaultClass = "recreate-release"
@@ -24,21 +24,21 @@ const (
 	DeletePrimary   sim.FaultClass = "delete-primary"
 	Suspend         sim.FaultClass = "suspend"
 	Skip            sim.FaultClass = "skip"
-	OtherController sim.FaultClass = "other-controller" // the status is as another controller leaves it
+	OtherController sim.FaultClass = "other-controller" // the status is written as another controller would
 	SameTarget      sim.FaultClass = "same-target"
 	Strangers       sim.FaultClass = "strangers"
-	ManyPods        sim.FaultClass = "many-pods" // so many that a primary takes longer than the deadline to be replaced
+	ManyPods        sim.FaultClass = "many-pods" // so many that replacing the pods of a primary takes longer than the deadline
 )
 
-// users are the users of the workloads: they ship versions, change their minds, and do by hand what they should not.
+// users are the users of the workloads. They ship versions, change their minds, and edit objects that they should not edit.
 type users struct {
 	*Canaries
 	*actors.Script
-	// back are the Canaries that are created again after their deletion.
-	back map[types.NamespacedName]func()
+	// recreateAfterDeletion contains the functions that recreate Canaries after their deletion.
+	recreateAfterDeletion map[types.NamespacedName]func()
 }
 
-// actions in a fixed order.
+// actions are the actions of users, in a fixed order.
 var actions = []actors.Action[*users, *Release]{
 	{Class: actors.EditTemplate, Do: (*users).editTemplate},
 	{Class: actors.EditSpec, Do: (*users).editSpec},
@@ -54,86 +54,86 @@ var actions = []actors.Action[*users, *Release]{
 		p.userClient.EditRouteWeights(r.Key, r.Apex, r.Provider, r.isCanary, s)
 	}},
 	{Class: Suspend, Do: (*users).suspend},
-	{Class: Skip, Do: (*users).skip},
+	{Class: Skip, Do: (*users).skipAnalysis},
 	{Class: actors.Command, Do: (*users).command},
-	{Class: actors.NonsenseStatus, Do: (*users).nonsense},
-	{Class: OtherController, Do: (*users).otherController},
+	{Class: actors.NonsenseStatus, Do: (*users).writeInvalidStatus},
+	{Class: OtherController, Do: (*users).writeStatusAsFlagger},
 	{Class: actors.SwapStrategy, Do: (*users).swapStrategy},
-	{Class: SameTarget, Do: (*users).sameTarget},
+	{Class: SameTarget, Do: (*users).createSecondCanary},
 }
 
-// Classes are the faults that this kind of release adds to those of the world.
+// Classes are the classes of faults that this kind of release adds to those of the engine.
 var Classes = slices.Concat(hookFaults, actors.MetricFaults, []sim.FaultClass{Strangers, ManyPods, Neighbours, actors.GitOps}, actors.ActionClasses(actions), cluster.Classes())
 
-// schedule plans what users do in this run.
-func (p *users) schedule() {
-	for _, r := range p.releases {
-		actors.Shipping{
-			World: p.world, Name: r.Key.Name, Most: 3, Soonest: 2 * time.Minute, Latest: 12 * time.Minute,
+// schedule schedules the actions of users in this run.
+func (u *users) schedule() {
+	for _, r := range u.releases {
+		actors.ShippingPlan{
+			World: u.world, Name: r.Key.Name, MaxVersions: 3, MinInterval: 2 * time.Minute, MaxInterval: 12 * time.Minute,
 			Draw: func(s *sim.Stream) func() {
 				v := actors.DrawVersion(s, 0.6, 0.4)
-				return func() { p.ship(r, r.Add(v)) }
+				return func() { u.ship(r, r.Add(v)) }
 			},
-			Over: func() bool { return p.over },
-		}.Begin()
+			Stopped: func() bool { return u.stopped },
+		}.Schedule()
 	}
-	actors.ScheduleActions(p.world, p, actions, func() []*Release { return p.releases })
+	actors.ScheduleActions(u.world, u, actions, func() []*Release { return u.releases })
 }
 
 // observe receives every event.
-func (p *users) observe(event any) {
-	wrote, ok := event.(sim.ObjectWritten)
+func (u *users) observe(event any) {
+	written, ok := event.(sim.ObjectWritten)
 	switch {
-	case ok && (wrote.Kind == actors.DeploymentKind || wrote.Kind == actors.DaemonSetKind) && wrote.Actor != "user" && wrote.Subresource == "":
-		p.noticePrimary(wrote)
+	case ok && (written.Kind == actors.DeploymentKind || written.Kind == actors.DaemonSetKind) && written.Actor != "user" && written.Subresource == "":
+		u.recordPromoted(written)
 		return
-	case !ok || wrote.Kind != canaryKind:
+	case !ok || written.Kind != canaryKind:
 		return
 	}
-	if again := p.back[wrote.Key]; again != nil && wrote.Type == store.Deleted {
-		delete(p.back, wrote.Key)
-		p.After(2*time.Second, again)
+	if recreate := u.recreateAfterDeletion[written.Key]; recreate != nil && written.Type == store.Deleted {
+		delete(u.recreateAfterDeletion, written.Key)
+		u.After(2*time.Second, recreate)
 	}
-	p.Continue()
+	u.Continue()
 }
 
-// noticePrimary remembers which version the primary of a release got last.
-func (p *users) noticePrimary(wrote sim.ObjectWritten) {
-	for _, r := range p.releases {
-		if version := actors.Labels(within(wrote.New.Content(), "spec", "template"))["version"]; wrote.Key.Name == r.Target+"-primary" && r.Known[version] != nil {
+// recordPromoted records the version that the primary of a release received last.
+func (u *users) recordPromoted(written sim.ObjectWritten) {
+	for _, r := range u.releases {
+		if version := actors.Labels(nested(written.New.Content(), "spec", "template"))["version"]; written.Key.Name == r.Target+"-primary" && r.Known[version] != nil {
 			r.promoted = version
 		}
 	}
 }
 
-// change lets a user change one object.
-func (p *users) change(name string, kind schema.GroupKind, change func(map[string]any) bool) bool {
-	return p.userClient.Write("user", name, kind, change)
+// changeObject changes one object as a user.
+func (u *users) changeObject(name string, kind schema.GroupKind, change func(map[string]any) bool) bool {
+	return u.userClient.Write("user", name, kind, change)
 }
 
-// stored is a Canary with its state decoded; nil when there is none. It must not be changed.
-func (k *Canaries) stored(key types.NamespacedName) *flaggerv1.Canary {
-	return decoded(actors.Typed[*flaggerv1.Canary](k.world, k.world.Server.Peek(canaryKind, key)))
+// storedCanary returns a Canary with its state decoded, or nil if there is none. It must not be modified.
+func (k *Canaries) storedCanary(key types.NamespacedName) *flaggerv1.Canary {
+	return decodeState(actors.Typed[*flaggerv1.Canary](k.world, k.world.Server.Peek(canaryKind, key)))
 }
 
-// respecify changes the spec of a Canary.
-func (p *users) respecify(r *Release, change func(*flaggerv1.Canary)) bool {
-	c := p.stored(r.Key)
+// updateSpec changes the spec of a Canary.
+func (u *users) updateSpec(r *Release, change func(*flaggerv1.Canary)) bool {
+	c := u.storedCanary(r.Key)
 	if c == nil || c.DeletionTimestamp != nil {
 		return false
 	}
 	c = c.DeepCopy()
 	change(c)
-	if err := p.user.Update(context.Background(), c); err != nil {
-		p.world.Trace("the API server refuses a change of Canary %s: %v", r.Key.Name, err)
+	if err := u.user.Update(context.Background(), c); err != nil {
+		u.world.Trace("the API server rejects a change of Canary %s: %v", r.Key.Name, err)
 		return false
 	}
 	r.Strategy = strategyOf(c.Spec)
 	return true
 }
 
-// running is the version that the target of a release runs now; empty where there is no target.
-func (k *Canaries) running(r *Release) string {
+// targetVersion returns the version that the target of a release runs, or "" if there is no target.
+func (k *Canaries) targetVersion(r *Release) string {
 	target := k.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: r.Target})
 	if target == nil {
 		return ""
@@ -143,48 +143,48 @@ func (k *Canaries) running(r *Release) string {
 	return actors.Labels(content)["version"]
 }
 
-// repair is what users do when nothing happens any more: they put right what would hold a release indefinitely, or leave it
-// so that the release has to say what it waits for.
-func (p *users) repair() {
-	for _, r := range p.releases {
-		s := p.world.Draws.Stream("mend/" + r.Key.Name)
+// repair is what users do once faults have ended: they repair what would block a release indefinitely, or leave it, so that the
+// release has to report what it waits for.
+func (u *users) repair() {
+	for _, r := range u.releases {
+		s := u.world.Draws.Stream("mend/" + r.Key.Name)
 		resume, valid, retarget := s.Chance(0.7), s.Chance(0.75), s.Chance(0.8)
 		if resume {
-			p.resume(r)
+			u.resume(r)
 		}
 		if valid {
-			p.mendSpec(r)
+			u.repairSpec(r)
 		}
 		if retarget {
-			p.retarget(r)
-			p.bringBack(r)
+			u.recreateTarget(r)
+			u.restorePromoted(r)
 		}
-		p.startable(r)
+		u.replaceStuckVersion(r)
 	}
 }
 
-// bringBack ships the promoted version again where the primary is gone, as the release asks for when it cannot make it
-// again automatically.
-func (p *users) bringBack(r *Release) {
-	gone := p.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: r.Target + "-primary"}) == nil
-	if c := p.stored(r.Key); gone && c != nil && c.Status.Phase != "" && c.Status.Phase != flaggerv1.CanaryPhaseInitializing && r.promoted != "" {
-		p.ship(r, r.Known[r.promoted])
+// restorePromoted ships the promoted version again if the primary is gone, as the release requests if it cannot recreate the
+// primary automatically.
+func (u *users) restorePromoted(r *Release) {
+	gone := u.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: r.Target + "-primary"}) == nil
+	if c := u.storedCanary(r.Key); gone && c != nil && c.Status.Phase != "" && c.Status.Phase != flaggerv1.CanaryPhaseInitializing && r.promoted != "" {
+		u.ship(r, r.Known[r.promoted])
 	}
 }
 
-// startable ships a version whose pods run where a release would otherwise wait for pods that never come: it has not taken
-// its workload over yet, or gives it back, or the primary has that version already.
-func (p *users) startable(r *Release) {
-	v := r.Known[p.running(r)]
-	if v == nil || !v.Pods.Never || !p.needsPods(r.Key) && !p.needsPods(types.NamespacedName{Namespace: actors.Namespace, Name: r.Key.Name + secondCanary}) {
+// replaceStuckVersion ships a version whose pods become ready if a release would otherwise wait for pods that never do: it is
+// being initialized or deleted, or the primary already has that version.
+func (u *users) replaceStuckVersion(r *Release) {
+	v := r.Known[u.targetVersion(r)]
+	if v == nil || !v.Pods.NeverReady || !u.waitsForPods(r.Key) && !u.waitsForPods(types.NamespacedName{Namespace: actors.Namespace, Name: r.Key.Name + secondCanary}) {
 		return
 	}
-	p.ship(r, r.Add(actors.GoodVersion))
+	u.ship(r, r.Add(actors.GoodVersion))
 }
 
-// needsPods is true of a Canary that waits for pods without a deadline. A release that is under way has one.
-func (p *users) needsPods(key types.NamespacedName) bool {
-	c := p.stored(key)
+// waitsForPods reports whether a Canary waits for pods without a deadline. A release in progress has a deadline.
+func (u *users) waitsForPods(key types.NamespacedName) bool {
+	c := u.storedCanary(key)
 	if c == nil {
 		return false
 	}

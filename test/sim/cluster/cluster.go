@@ -1,9 +1,10 @@
-// Package cluster is the part of a Kubernetes cluster that acts on its own in the simulator: the controllers of
-// Deployments, DaemonSets, autoscalers, endpoints and garbage, the pods that they make, and the gateways that send requests there.
+// Package cluster simulates the parts of a Kubernetes cluster that act independently of Serin: the controllers of Deployments,
+// DaemonSets, autoscalers, endpoints and garbage collection, their pods, and the gateways that send requests to the pods.
 //
-// All of them see the API server only, late as the real ones do, and each draws from streams of its own. Pods are records
-// of this package; one in trouble is also an object, because its reason can be read there. The package knows Deployments,
-// pods, Services and routes. It must not know what a release is: no phases, steps, analyses, and nothing of Serin's code.
+// All of them observe only the API server, with a delay as in a real cluster, and draw from their own random streams. Pods are
+// records of this package; a pod that cannot start is also an object, because its reason can be read there. The package knows
+// Deployments, pods, Services and routes. It must not know what a release is: no phases, steps or analyses, and no code of
+// Serin.
 package cluster
 
 import (
@@ -22,52 +23,53 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// The classes of faults that a cluster makes.
+// The classes of faults of a cluster.
 const (
-	PodCrashes    sim.FaultClass = "pod-crash"      // a pod dies that was ready, and is started again
+	PodCrashes    sim.FaultClass = "pod-crash"      // a ready pod crashes, and is restarted
 	SlowStarts    sim.FaultClass = "slow-start"     // a pod needs minutes to be ready
-	NodeLosses    sim.FaultClass = "node-loss"      // all pods of a node are gone, and Kubernetes does not know it yet
+	NodeLosses    sim.FaultClass = "node-loss"      // all pods of a node are lost, which Kubernetes detects later
 	LateEndpoints sim.FaultClass = "late-endpoints" // endpoints are published seconds after the pods are ready
-	LateGateways  sim.FaultClass = "late-gateway"   // a replica of a gateway follows seconds behind
-	LoadChanges   sim.FaultClass = "load"           // the load that autoscalers follow changes
-	NoRoom        sim.FaultClass = "no-room"        // no node has room for another pod: new ones stay pending until others go
+	LateGateways  sim.FaultClass = "late-gateway"   // a replica of a gateway observes changes seconds later
+	LoadChanges   sim.FaultClass = "load"           // the load that autoscalers measure changes
+	NoRoom        sim.FaultClass = "no-room"        // no node has room for another pod: new ones remain pending until others are removed
 )
 
-// Classes are all of them, for sim.Options.
+// Classes returns the classes of faults for sim.Options.
 func Classes() []sim.FaultClass {
 	return []sim.FaultClass{PodCrashes, SlowStarts, NodeLosses, LateEndpoints, LateGateways, LoadChanges}
 }
 
-// The longest delays of a cluster. What is late by a class of faults comes on top.
+// The maximum delays of a cluster. The classes of faults add to them.
 const (
-	// Published is when a change of a pod is in the endpoints.
-	Published = 2 * time.Second
-	// Followed is when a gateway acts on what was written.
-	Followed = 3 * time.Second
-	// Late is what the classes of lateness add to each of the two.
-	Late = 20 * time.Second
+	// EndpointsDelay is the maximum delay until the endpoints contain a change of a pod.
+	EndpointsDelay = 2 * time.Second
+	// GatewayDelay is the maximum delay until a gateway applies a change.
+	GatewayDelay = 3 * time.Second
+	// FaultDelay is what the classes of late endpoints and gateways add to these delays.
+	FaultDelay = 20 * time.Second
 )
 
-// Options of a cluster.
+// Options are the options of a cluster.
 type Options struct {
-	// Behaviour says how the pods of a template fare; nil: they are ready within seconds and stay so. It is asked once
-	// for each ReplicaSet.
-	Behaviour func(template map[string]any) Pods
-	// Scaled are the kinds, beside Deployments, that autoscalers scale.
+	// PodBehaviour returns how the pods of a template behave; nil: they become ready within seconds and remain so. It is called
+	// once for each ReplicaSet.
+	PodBehaviour func(template map[string]any) PodBehaviour
+	// Scaled are the kinds, in addition to Deployments, that autoscalers scale.
 	Scaled []schema.GroupKind
-	// Version names what a template runs; nil: its label version.
+	// Version returns the version of a template; nil: its label version.
 	Version func(template map[string]any) string
-	// Work says what becomes of a Job; nil: it is done at once.
-	Work func(job *store.Version) Work
+	// JobOutcome returns the outcome of a Job; nil: it succeeds immediately.
+	JobOutcome func(job *store.Version) JobOutcome
 }
 
-// Pods is how the pods of one version fare.
-type Pods struct {
-	// Start draws how long a pod needs to be ready; nil: seconds.
+// PodBehaviour describes how the pods of one version behave.
+type PodBehaviour struct {
+	// Start draws how long a pod needs to become ready; nil: seconds.
 	Start func() time.Duration
-	// Never is true for pods that do not become ready: their image is not there.
-	Never bool
-	// Crash is when after becoming ready a pod dies; zero: it does not. It is started again, and stays, unless it Flaps.
+	// NeverReady pods do not become ready, because their image does not exist.
+	NeverReady bool
+	// Crash is the time after which a ready pod crashes; zero: it does not. It is restarted and then remains ready, unless it
+	// Flaps.
 	Crash time.Duration
 	Flaps bool
 }
@@ -82,85 +84,85 @@ var (
 	scalerKind     = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 )
 
-// deploymentController is the name under which ReplicaSets are made and reported.
+// deploymentController is the actor that creates ReplicaSets and writes their status.
 const deploymentController = "deployment-controller"
 
-// Cluster is the controllers of one run.
+// Cluster contains the controllers of one run.
 type Cluster struct {
-	world *sim.World
-	o     Options
+	world   *sim.World
+	options Options
 
-	deployments byKey[*deployment]
-	daemonSets  byKey[*daemonSet]
-	services    byKey[*service]
-	scalers     byKey[*scaler]
-	sets        []*replicaSet // in the order in which they were made
+	deployments registry[*deployment]
+	daemonSets  registry[*daemonSet]
+	services    registry[*service]
+	scalers     registry[*autoscaler]
+	sets        []*replicaSet // in the order of their creation
 	pods        map[string]*pod
 	died        map[types.NamespacedName]time.Time
-	alive       map[types.UID]bool // objects
+	alive       map[types.UID]bool // existing objects
 	watchers    []func(namespace string)
 
-	made       int // pods
-	pending    int // what is planned and will happen for sure
+	podCount   int // pods that were created
+	pending    int // scheduled actions that will certainly happen
 	losses     int
 	loads      int
 	collecting bool
-	quiet      bool
+	quiesced   bool
 
-	full  bool // no node has room, but for so many pods
-	room  int
-	queue []*pod // those that wait for room, the oldest first
-	fills int
+	full        bool // the nodes have room for freeSlots more pods only
+	freeSlots   int
+	pendingPods []*pod // pods that wait for room, the oldest first
+	fills       int
 
 	workloads, endpoints, scaling client.Client
 	garbage                       *sim.Stream
 }
 
-// New makes the controllers. It has to come before the objects that they act upon.
+// New creates the controllers. It must be called before the objects that they manage are created.
 func New(w *sim.World, o Options) *Cluster {
 	c := &Cluster{
-		world: w, o: o, pods: map[string]*pod{}, died: map[types.NamespacedName]time.Time{}, alive: map[types.UID]bool{},
+		world: w, options: o, pods: map[string]*pod{}, died: map[types.NamespacedName]time.Time{}, alive: map[types.UID]bool{},
 		workloads: w.Server.Client(deploymentController), endpoints: w.Server.Client("endpointslice-controller"),
 		scaling: w.Server.Client("hpa"), garbage: w.Draws.Stream("cluster/garbage"),
 	}
-	w.Subscribe(c.see)
-	c.loseNodes()
-	c.fillUp()
+	w.Subscribe(c.observe)
+	c.scheduleNodeLosses()
+	c.scheduleNoRoom()
 	return c
 }
 
-// Quiesce ends spontaneous changes of pods and load. From here on everything that can become ready does, and remains so:
-// pods that wait are started, and those that are lost are replaced.
+// Quiesce ends spontaneous changes of pods and load. From then on, every pod that can become ready does so and remains ready:
+// waiting pods are started, and lost pods are replaced.
 func (c *Cluster) Quiesce() {
-	c.quiet = true
-	c.Empty()
+	c.quiesced = true
+	c.RestoreRoom()
 	for _, set := range slices.Clone(c.sets) {
 		for _, p := range slices.Clone(set.pods) {
-			p.mend()
+			p.recover()
 		}
 	}
 }
 
-// Settled is true when nothing of the cluster is under way: what is written from then on is an answer to someone else.
-func (c *Cluster) Settled() bool { return c.Unsettled() == "" }
+// Settled reports whether no activity of the cluster is in progress, so that all later writes respond to other actors.
+func (c *Cluster) Settled() bool { return c.UnsettledReason() == "" }
 
-// Unsettled says what is under way; empty when nothing is.
-func (c *Cluster) Unsettled() string {
+// UnsettledReason describes an activity in progress, or returns "".
+func (c *Cluster) UnsettledReason() string {
 	switch {
 	case c.pending > 0:
-		return strconv.Itoa(c.pending) + " things of the cluster are planned"
+		return strconv.Itoa(c.pending) + " actions of the cluster are scheduled"
 	case c.collecting:
 		return "garbage is being collected"
 	}
 	for _, d := range c.deployments.ordered {
-		if d.due() {
-			return "the deadline of Deployment " + d.key.Name + " runs"
+		if d.deadlineIsRunning() {
+			return "the progress deadline of Deployment " + d.key.Name + " is running"
 		}
 	}
 	for _, set := range c.sets {
 		for _, p := range set.pods {
 			if !p.settled() {
-				return "pod " + p.name + " is not ready yet, or ends"
+				return "pod " + p.name + " is not ready yet, or is terminating"
 			}
 		}
 	}
@@ -169,15 +171,15 @@ func (c *Cluster) Unsettled() string {
 
 // Ready counts the pods of a Deployment that are ready.
 func (c *Cluster) Ready(namespace, name string) int32 {
-	return c.count(namespace, name, func(p *pod) bool { return p.ready })
+	return c.countPods(namespace, name, func(p *pod) bool { return p.ready })
 }
 
 // Replicas counts the pods of a Deployment, without those that are terminating.
 func (c *Cluster) Replicas(namespace, name string) int32 {
-	return c.count(namespace, name, func(*pod) bool { return true })
+	return c.countPods(namespace, name, func(*pod) bool { return true })
 }
 
-func (c *Cluster) count(namespace, name string, counts func(*pod) bool) int32 {
+func (c *Cluster) countPods(namespace, name string, counts func(*pod) bool) int32 {
 	v := c.world.Server.Peek(deploymentKind, types.NamespacedName{Namespace: namespace, Name: name})
 	if v == nil {
 		return 0
@@ -185,7 +187,7 @@ func (c *Cluster) count(namespace, name string, counts func(*pod) bool) int32 {
 	var n int32
 	for _, set := range c.setsOf(v.UID()) {
 		for _, p := range set.pods {
-			if !p.leaving && counts(p) {
+			if !p.terminating && counts(p) {
 				n++
 			}
 		}
@@ -193,7 +195,7 @@ func (c *Cluster) count(namespace, name string, counts func(*pod) bool) int32 {
 	return n
 }
 
-// Version is what the template of a Deployment runs; empty when there is none.
+// Version returns the version that the template of a Deployment runs, or "".
 func (c *Cluster) Version(namespace, name string) string {
 	v := c.world.Server.Peek(deploymentKind, types.NamespacedName{Namespace: namespace, Name: name})
 	if v == nil {
@@ -203,26 +205,25 @@ func (c *Cluster) Version(namespace, name string) string {
 }
 
 func (c *Cluster) versionOf(template map[string]any) string {
-	if c.o.Version != nil {
-		return c.o.Version(template)
+	if c.options.Version != nil {
+		return c.options.Version(template)
 	}
 	return text(object(template, "metadata", "labels"), "version")
 }
 
 // ReadyEndpoints counts, by version, the ready pods that a Service selects.
 func (c *Cluster) ReadyEndpoints(namespace, service string) map[string]int {
-	return c.selected(namespace, service, func(p *pod) bool { return p.ready && p.answers && !p.leaving })
+	return c.countSelected(namespace, service, func(p *pod) bool { return p.ready && p.answers && !p.terminating })
 }
 
-// Answering counts, by version, the pods that a Service selects and that answer, including those that are terminating and
-// have not yet.
+// Answering counts, by version, the pods that a Service selects and that answer, including terminating pods that still do.
 func (c *Cluster) Answering(namespace, service string) map[string]int {
-	return c.selected(namespace, service, func(p *pod) bool { return p.answers })
+	return c.countSelected(namespace, service, func(p *pod) bool { return p.answers })
 }
 
-func (c *Cluster) selected(namespace, service string, counts func(*pod) bool) map[string]int {
+func (c *Cluster) countSelected(namespace, service string, counts func(*pod) bool) map[string]int {
 	found := map[string]int{}
-	for p := range c.behind(namespace, c.selectorOf(namespace, service)) {
+	for p := range c.podsSelected(namespace, c.selectorOf(namespace, service)) {
 		if counts(p) {
 			found[p.set.version]++
 		}
@@ -230,13 +231,13 @@ func (c *Cluster) selected(namespace, service string, counts func(*pod) bool) ma
 	return found
 }
 
-// LastPodDeath is when a pod of that Deployment last failed; zero: never.
+// LastPodDeath returns when a pod of a Deployment last failed, or zero.
 func (c *Cluster) LastPodDeath(namespace, name string) time.Time {
 	return c.died[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 
-// plan lets something happen that is under way until then.
-func (c *Cluster) plan(d time.Duration, run func()) {
+// schedule schedules an action. Until it happens, the cluster has not settled.
+func (c *Cluster) schedule(d time.Duration, run func()) {
 	c.pending++
 	c.world.After(d, func() {
 		c.pending--
@@ -244,20 +245,20 @@ func (c *Cluster) plan(d time.Duration, run func()) {
 	})
 }
 
-// see follows the API server.
-func (c *Cluster) see(event any) {
-	wrote, ok := event.(sim.ObjectWritten)
+// observe handles the events of the API server.
+func (c *Cluster) observe(event any) {
+	write, ok := event.(sim.ObjectWritten)
 	if !ok {
 		return
 	}
-	e := wrote.Event
+	e := write.Event
 	switch e.Kind {
 	case deploymentKind:
 		c.deploymentWritten(e)
 	case daemonSetKind:
 		c.daemonSetWritten(e)
 	case replicaSetKind:
-		c.setWritten(e)
+		c.replicaSetWritten(e)
 	case podKind:
 		c.podWritten(e)
 	case serviceKind:
@@ -267,50 +268,50 @@ func (c *Cluster) see(event any) {
 	case jobKind:
 		c.jobWritten(e)
 	default:
-		if slices.Contains(c.o.Scaled, e.Kind) && e.Type != store.Deleted {
+		if slices.Contains(c.options.Scaled, e.Kind) && e.Type != store.Deleted {
 			c.scaleTargetWritten(e)
 		}
 	}
-	c.collectAfter(e)
+	c.collectGarbageAfter(e)
 }
 
-// podsChanged notifies all that follow the pods of a ReplicaSet.
+// podsChanged notifies all components that depend on the pods of a ReplicaSet.
 func (c *Cluster) podsChanged(set *replicaSet) {
 	c.wakeOwner(set)
-	set.wake()
-	c.publishFor(set, (*service).wake)
-	c.lookedAt(set.namespace)
+	set.scheduleReconcile()
+	c.publishFor(set, (*service).schedulePublish)
+	c.notifyWatchers(set.namespace)
 }
 
-// wakeOwner lets the controller look that made the pods of a ReplicaSet, or of a revision of a DaemonSet.
+// wakeOwner schedules a reconciliation of the controller that owns a ReplicaSet, or a revision of a DaemonSet.
 func (c *Cluster) wakeOwner(set *replicaSet) {
 	if d := c.ownerOf(set); d != nil {
-		d.wake()
+		d.scheduleReconcile()
 	}
-	d := c.daemonSets.found[types.NamespacedName{Namespace: set.namespace, Name: set.deployment}]
+	d := c.daemonSets.byKey[types.NamespacedName{Namespace: set.namespace, Name: set.deployment}]
 	if d != nil && d.uid == set.owner {
-		d.wake()
+		d.scheduleReconcile()
 	}
 }
 
-// lookedAt lets those look who follow which pods answer in truth.
-func (c *Cluster) lookedAt(namespace string) {
+// notifyWatchers notifies the components that depend on which pods actually answer.
+func (c *Cluster) notifyWatchers(namespace string) {
 	for _, watch := range c.watchers {
 		watch(namespace)
 	}
 }
 
-// wrote is told how a write of ours ended. What is gone by now needs no write; everything else that is refused is a
-// mistake of the simulation.
-func (c *Cluster) wrote(what string, err error) bool {
+// checkWrite checks the result of a write. A write of a deleted object is unnecessary; every other rejection is a defect of the
+// simulator.
+func (c *Cluster) checkWrite(what string, err error) bool {
 	if client.IgnoreNotFound(err) != nil {
 		c.world.Violate("simulator", "the cluster could not write %s: %v", what, err)
 	}
 	return err == nil
 }
 
-// written is an object for a write on the basis of a version: its top level and metadata may be changed.
-func written(v *store.Version) *unstructured.Unstructured {
+// editable returns an object for a write based on a version. Its top level and metadata may be changed.
+func editable(v *store.Version) *unstructured.Unstructured {
 	content := shallow(v.Content())
 	content["metadata"] = shallow(object(content, "metadata"))
 	return &unstructured.Unstructured{Object: content}
@@ -319,26 +320,26 @@ func written(v *store.Version) *unstructured.Unstructured {
 // background is the context of all writes: they are never canceled.
 func background() context.Context { return context.Background() }
 
-// byKey are things by namespace and name, which can be gone through in the order in which they came.
-type byKey[T any] struct {
-	found   map[types.NamespacedName]T
+// registry contains values by namespace and name, and in the order of their creation.
+type registry[T any] struct {
+	byKey   map[types.NamespacedName]T
 	ordered []T
 }
 
-func (b *byKey[T]) get(key types.NamespacedName, made func() T) T {
-	if known, ok := b.found[key]; ok {
+func (b *registry[T]) get(key types.NamespacedName, newValue func() T) T {
+	if known, ok := b.byKey[key]; ok {
 		return known
 	}
-	if b.found == nil {
-		b.found = map[types.NamespacedName]T{}
+	if b.byKey == nil {
+		b.byKey = map[types.NamespacedName]T{}
 	}
-	one := made()
-	b.found[key] = one
+	one := newValue()
+	b.byKey[key] = one
 	b.ordered = append(b.ordered, one)
 	return one
 }
 
-// stream is the stream of one thing of the cluster.
+// stream returns the random stream of one object of the cluster.
 func (c *Cluster) stream(kind string, key types.NamespacedName) *sim.Stream {
 	return c.world.Draws.Stream(fmt.Sprintf("cluster/%s/%s", kind, key))
 }

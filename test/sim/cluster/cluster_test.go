@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/cluster"
 )
 
-func TestARolloutGoesThroughWithinItsBounds(t *testing.T) {
+func TestRolloutRespectsMaxSurgeAndMaxUnavailable(t *testing.T) {
 	t.Parallel()
 	s := &stage{}
 	s.begin = func(s *stage) {
@@ -58,12 +58,12 @@ func TestARolloutGoesThroughWithinItsBounds(t *testing.T) {
 			t.Errorf("want two ReplicaSets, got revisions %v", revisions)
 		}
 	}
-	if r := s.smoothly(t); r.Writes > 60 {
+	if r := s.playFaultFree(t); r.Writes > 60 {
 		t.Errorf("want few writes for two rollouts of four pods, got %d", r.Writes)
 	}
 }
 
-func TestAChangeOfReplicasMakesNoReplicaSet(t *testing.T) {
+func TestScalingCreatesNoReplicaSet(t *testing.T) {
 	t.Parallel()
 	s := &stage{}
 	s.begin = func(s *stage) {
@@ -84,14 +84,14 @@ func TestAChangeOfReplicasMakesNoReplicaSet(t *testing.T) {
 			t.Errorf("want no pods, got %d, status %v", n, status)
 		}
 	}
-	s.smoothly(t)
+	s.playFaultFree(t)
 }
 
-func TestAVersionThatNeverStartsExceedsItsDeadlineAndSaysWhy(t *testing.T) {
+func TestVersionThatNeverStartsExceedsItsDeadlineWithAReason(t *testing.T) {
 	t.Parallel()
-	s := &stage{options: cluster.Options{Behaviour: func(template map[string]any) cluster.Pods {
+	s := &stage{options: cluster.Options{PodBehaviour: func(template map[string]any) cluster.PodBehaviour {
 		labels, _ := template["metadata"].(map[string]any)["labels"].(map[string]any)
-		return cluster.Pods{Never: labels["version"] == "v2"}
+		return cluster.PodBehaviour{NeverReady: labels["version"] == "v2"}
 	}}}
 	s.begin = func(s *stage) {
 		s.deploy("cart", "v1", 2, map[string]any{"progressDeadlineSeconds": int64(60)})
@@ -116,10 +116,10 @@ func TestAVersionThatNeverStartsExceedsItsDeadlineAndSaysWhy(t *testing.T) {
 	}
 	s.end = func(s *stage) {
 		if got := s.progress(); got != "NewReplicaSetAvailable" {
-			t.Errorf("want the way back complete, got %s", got)
+			t.Errorf("want the rollback to complete, got %s", got)
 		}
 		if all := s.Server.All(pods.GroupKind()); len(all) > 0 {
-			t.Errorf("want no pod left, got %v", all)
+			t.Errorf("want no remaining pod, got %v", all)
 		}
 		var revisions []string
 		for _, set := range s.Server.All(replicaSets.GroupKind()) {
@@ -129,7 +129,7 @@ func TestAVersionThatNeverStartsExceedsItsDeadlineAndSaysWhy(t *testing.T) {
 			t.Errorf("want the first ReplicaSet to be the third revision, got %v", revisions)
 		}
 	}
-	s.smoothly(t)
+	s.playFaultFree(t)
 }
 
 func TestAPausedDeploymentRollsWhenItIsResumed(t *testing.T) {
@@ -145,10 +145,10 @@ func TestAPausedDeploymentRollsWhenItIsResumed(t *testing.T) {
 				s.Errorf("want no new ReplicaSet, got %d", n)
 			}
 			if n := s.cluster.Ready("shop", "cart"); n != 3 {
-				s.Errorf("want it scaled all the same, got %d pods", n)
+				s.Errorf("want it scaled although it is paused, got %d pods", n)
 			}
 			if got := s.progress(); got != "DeploymentPaused" {
-				s.Errorf("want it said, got %s", got)
+				s.Errorf("want the reason DeploymentPaused, got %s", got)
 			}
 			s.edit(deployments, map[string]any{"paused": false})
 		})
@@ -158,7 +158,7 @@ func TestAPausedDeploymentRollsWhenItIsResumed(t *testing.T) {
 			t.Errorf("want the rollout complete, got %s", got)
 		}
 	}
-	s.smoothly(t)
+	s.playFaultFree(t)
 }
 
 func TestHistoryIsLimited(t *testing.T) {
@@ -177,10 +177,10 @@ func TestHistoryIsLimited(t *testing.T) {
 			t.Errorf("want the newest and two old ReplicaSets, got %d", n)
 		}
 	}
-	s.smoothly(t)
+	s.playFaultFree(t)
 }
 
-func TestWhatADeploymentOwnsGoesWithIt(t *testing.T) {
+func TestDeletionOfADeploymentDeletesItsObjects(t *testing.T) {
 	t.Parallel()
 	s := &stage{}
 	s.begin = func(s *stage) {
@@ -190,10 +190,10 @@ func TestWhatADeploymentOwnsGoesWithIt(t *testing.T) {
 	}
 	s.end = func(s *stage) {
 		if sets, slices := s.Server.All(replicaSets.GroupKind()), s.Server.All(endpointSlices.GroupKind()); len(sets)+len(slices) > 0 {
-			t.Errorf("want nothing left, got %v %v", sets, slices)
+			t.Errorf("want no remaining objects, got %v %v", sets, slices)
 		}
 	}
-	s.smoothly(t)
+	s.playFaultFree(t)
 }
 
 func TestADeploymentTakesOverTheReplicaSetsOfItsPredecessor(t *testing.T) {
@@ -218,10 +218,10 @@ func TestADeploymentTakesOverTheReplicaSetsOfItsPredecessor(t *testing.T) {
 			t.Errorf("want the old ReplicaSet adopted, got %d and %d pods", n, s.cluster.Ready("shop", "cart"))
 		}
 	}
-	s.smoothly(t)
+	s.playFaultFree(t)
 }
 
-func TestADeploymentMadeAnewDoesNotWaitForTheOldOneToBeCollected(t *testing.T) {
+func TestRecreatedDeploymentDoesNotWaitForGarbageCollection(t *testing.T) {
 	t.Parallel()
 	s := &stage{}
 	s.begin = func(s *stage) {
@@ -241,7 +241,7 @@ func TestADeploymentMadeAnewDoesNotWaitForTheOldOneToBeCollected(t *testing.T) {
 	}
 }
 
-func TestEndpointsFollowThePodsWithALag(t *testing.T) {
+func TestEndpointsLagBehindPods(t *testing.T) {
 	t.Parallel()
 	s := &stage{}
 	s.begin = func(s *stage) {
@@ -266,26 +266,26 @@ func TestEndpointsFollowThePodsWithALag(t *testing.T) {
 			t.Errorf("want one endpoint, got %d", n)
 		}
 	}
-	s.smoothly(t)
+	s.playFaultFree(t)
 }
 
-func scaler(target string, least, most int64) map[string]any {
+func autoscaler(target string, least, most int64) map[string]any {
 	return map[string]any{
 		"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
 		"minReplicas":    least, "maxReplicas": most,
 	}
 }
 
-func TestAutoscalersComeToRestAndLeaveWhatHasNoPodsAlone(t *testing.T) {
+func TestAutoscalersSettleAndIgnoreTargetsWithoutPods(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
 		var writes int
 		s := &stage{}
 		s.begin = func(s *stage) {
 			s.deploy("cart", "v1", 1, nil)
-			s.create(scalers, "cart", scaler("cart", 2, 5))
+			s.create(scalers, "cart", autoscaler("cart", 2, 5))
 			s.deploy("idle", "v1", 0, nil)
-			s.create(scalers, "idle", scaler("idle", 2, 5))
+			s.create(scalers, "idle", autoscaler("idle", 2, 5))
 		}
 		s.quiet = func(s *stage) {
 			s.After(45*time.Minute, func() { writes = len(s.Server.Events()) })
@@ -298,7 +298,7 @@ func TestAutoscalersComeToRestAndLeaveWhatHasNoPodsAlone(t *testing.T) {
 				t.Errorf("seed %d: want no pods, got %d", seed, n)
 			}
 			if n := len(s.Server.Events()); writes == 0 || n != writes {
-				t.Errorf("seed %d: want rest, got %d writes", seed, n-writes)
+				t.Errorf("seed %d: want no writes while idle, got %d", seed, n-writes)
 			}
 		}
 		if s.play(t, sim.Options{Seed: seed, FaultDuration: 20 * time.Minute}); t.Failed() {
@@ -307,7 +307,7 @@ func TestAutoscalersComeToRestAndLeaveWhatHasNoPodsAlone(t *testing.T) {
 	}
 }
 
-func TestAfterCalmEverythingBecomesReady(t *testing.T) {
+func TestAllPodsBecomeReadyAfterQuiesce(t *testing.T) {
 	t.Parallel()
 	died := 0
 	for seed := range uint64(200) {
@@ -332,15 +332,15 @@ func TestAfterCalmEverythingBecomesReady(t *testing.T) {
 		}
 	}
 	if died < 20 {
-		t.Errorf("want pods that die by themselves in many of 200 histories, got them in %d", died)
+		t.Errorf("want spontaneous pod failures in at least 20 of 200 runs, got %d", died)
 	}
 }
 
-func TestASeedGivesOneHistory(t *testing.T) {
+func TestSeedDeterminesTheRun(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		var told [2][]string
-		for i := range told {
+		var events [2][]string
+		for i := range events {
 			s := busy(time.Minute)
 			begin := s.begin
 			s.begin = func(s *stage) {
@@ -348,19 +348,19 @@ func TestASeedGivesOneHistory(t *testing.T) {
 					if wrote, ok := event.(sim.ObjectWritten); ok {
 						event = fmt.Sprint(wrote.Actor, wrote.Verb, wrote.New)
 					}
-					told[i] = append(told[i], fmt.Sprintf("%s %T %v", s.Now(), event, event))
+					events[i] = append(events[i], fmt.Sprintf("%s %T %v", s.Now(), event, event))
 				})
 				begin(s)
 			}
-			told[i] = append(told[i], s.play(t, sim.Options{Seed: seed, FullTrace: true}).Trace...)
+			events[i] = append(events[i], s.play(t, sim.Options{Seed: seed, FullTrace: true}).Trace...)
 		}
-		if diff := cmp.Diff(told[0], told[1]); diff != "" {
+		if diff := cmp.Diff(events[0], events[1]); diff != "" {
 			t.Fatalf("seed %d: %s", seed, diff)
 		}
 	}
 }
 
-// busy is a run in which much goes on: rollouts, routes, scaling.
+// busy returns a run with many activities: rollouts, routes, scaling.
 func busy(every time.Duration) *stage {
 	s := &stage{routes: []cluster.Route{cart("gatewayapi:v1")}}
 	s.begin = func(s *stage) {
@@ -370,7 +370,7 @@ func busy(every time.Duration) *stage {
 		s.serve("cart-primary", "cart-primary")
 		s.serve("cart-canary", "cart")
 		s.create(httpRoutes, "cart", httpRoute(100, 0))
-		s.create(scalers, "cart", scaler("cart", 1, 4))
+		s.create(scalers, "cart", autoscaler("cart", 1, 4))
 		for i := range 4 {
 			s.After(time.Duration(i+1)*every, func() {
 				s.edit(deployments, map[string]any{"template": template("cart", fmt.Sprintf("v%d", i+2))})
@@ -381,7 +381,7 @@ func busy(every time.Duration) *stage {
 	return s
 }
 
-func BenchmarkHistory(b *testing.B) {
+func BenchmarkRun(b *testing.B) {
 	if _, err := definitions(); err != nil {
 		b.Fatal(err)
 	}

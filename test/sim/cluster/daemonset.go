@@ -18,15 +18,15 @@ var (
 	revisionKind  = schema.GroupKind{Group: "apps", Kind: "ControllerRevision"}
 )
 
-// daemonSet is what the controller of DaemonSets keeps of one name between its looks. There is a pod on each node; no node
-// has labels, so that one with a node selector runs nowhere. Pods of another template are replaced one after the other: a
-// DaemonSet whose strategy asks for more, and one with minReadySeconds, are not simulated.
+// daemonSet is the state that the controller of DaemonSets retains for one name between reconciliations. Each node has one pod.
+// No node has labels, so that a DaemonSet with a node selector has no pods. Pods of another template are replaced one at a
+// time: other strategies and minReadySeconds are not simulated.
 type daemonSet struct {
-	cluster *Cluster
-	key     types.NamespacedName
-	draws   *sim.Stream
-	waking  bool
-	uid     types.UID
+	cluster   *Cluster
+	key       types.NamespacedName
+	draws     *sim.Stream
+	scheduled bool
+	uid       types.UID
 }
 
 func (c *Cluster) daemonSetWritten(e *store.Event) {
@@ -39,72 +39,72 @@ func (c *Cluster) daemonSetWritten(e *store.Event) {
 			set.scale(0)
 		}
 	case e.Type == store.Added || e.New.Generation() != e.Old.Generation():
-		d.wake()
+		d.scheduleReconcile()
 	}
 }
 
-// wake plans a look.
-func (d *daemonSet) wake() {
-	if d.waking {
+// scheduleReconcile schedules a reconciliation.
+func (d *daemonSet) scheduleReconcile() {
+	if d.scheduled {
 		return
 	}
-	d.waking = true
-	d.cluster.plan(d.draws.Skewed(5*time.Millisecond, 1500*time.Millisecond), func() {
-		d.waking = false
-		d.look()
+	d.scheduled = true
+	d.cluster.schedule(d.draws.Skewed(5*time.Millisecond, 1500*time.Millisecond), func() {
+		d.scheduled = false
+		d.reconcile()
 	})
 }
 
-// look is one pass of the controller.
-func (d *daemonSet) look() {
+// reconcile reconciles the DaemonSet once.
+func (d *daemonSet) reconcile() {
 	v := d.cluster.world.Server.Peek(daemonSetKind, d.key)
 	if v == nil || v.Deleting() {
 		return
 	}
 	d.uid = v.UID()
 	template := object(v.Content(), "spec", "template")
-	fresh := d.fresh(v, template)
-	if fresh == nil {
+	current := d.currentSet(v, template)
+	if current == nil {
 		return
 	}
-	wanted := nodes
+	desired := nodes
 	if len(object(template, "spec", "nodeSelector")) > 0 {
-		wanted = 0
+		desired = 0
 	}
-	d.replace(fresh, others(d.cluster.setsOf(d.uid), fresh), wanted)
-	d.report(v, fresh, wanted)
+	d.replace(current, others(d.cluster.setsOf(d.uid), current), desired)
+	d.writeStatus(v, current, desired)
 }
 
-// replace brings the pods of the current template up and those of others down. One that is ready goes only while all nodes
-// have one that is; on its node the next one starts when it is gone.
-func (d *daemonSet) replace(fresh *replicaSet, old []*replicaSet, wanted int) {
-	all := tally(append(old, fresh)...)
-	there := 0
+// replace starts the pods of the current template and terminates the others. A ready pod is terminated only while all nodes
+// have a ready pod; the next pod on its node starts once it is gone.
+func (d *daemonSet) replace(current *replicaSet, old []*replicaSet, desired int) {
+	all := tally(append(old, current)...)
+	existing := 0
 	for _, set := range old {
 		n := tally(set)
-		goes := n.live - n.ready
-		if all.ready >= wanted && n.ready > 0 {
-			goes++
+		removed := n.live - n.ready
+		if all.ready >= desired && n.ready > 0 {
+			removed++
 			all.ready--
 		}
-		if wanted == 0 {
-			goes = n.live
+		if desired == 0 {
+			removed = n.live
 		}
-		set.scale(n.live - goes)
-		there += n.total
+		set.scale(n.live - removed)
+		existing += n.total
 	}
-	fresh.scale(max(wanted-there, 0))
+	current.scale(max(desired-existing, 0))
 }
 
-// tallied counts pods: all, those that are not terminating, and those of them that are ready.
-type tallied struct{ total, live, ready int }
+// podTally counts all pods, those that are not terminating, and those of them that are ready.
+type podTally struct{ total, live, ready int }
 
-func tally(sets ...*replicaSet) tallied {
-	var n tallied
+func tally(sets ...*replicaSet) podTally {
+	var n podTally
 	for _, set := range sets {
 		for _, p := range set.pods {
 			n.total++
-			if !p.leaving {
+			if !p.terminating {
 				n.live++
 			}
 			if p.ready {
@@ -115,9 +115,9 @@ func tally(sets ...*replicaSet) tallied {
 	return n
 }
 
-// fresh are the pods of the template as it is now. Each template is a ControllerRevision, which is numbered anew when it is
-// the current one again.
-func (d *daemonSet) fresh(v *store.Version, template map[string]any) *replicaSet {
+// currentSet returns the pods of the current template. Each template has a ControllerRevision, which receives a new number when
+// its template becomes current again.
+func (d *daemonSet) currentSet(v *store.Version, template map[string]any) *replicaSet {
 	c, hash, newest := d.cluster, hashOf(template), 0
 	var set *replicaSet
 	for _, known := range c.setsOf(d.uid) {
@@ -128,31 +128,31 @@ func (d *daemonSet) fresh(v *store.Version, template map[string]any) *replicaSet
 	}
 	switch {
 	case set == nil:
-		return d.begin(v, template, hash, newest+1)
+		return d.newRevision(v, template, hash, newest+1)
 	case set.revision < newest:
 		key := types.NamespacedName{Namespace: set.namespace, Name: set.name}
 		if past := c.world.Server.Peek(revisionKind, key); past != nil {
 			set.revision = newest + 1
-			obj := written(past)
+			obj := editable(past)
 			obj.Object["revision"] = int64(set.revision)
-			c.wrote("ControllerRevision "+set.name, c.workloads.Update(background(), obj))
+			c.checkWrite("ControllerRevision "+set.name, c.workloads.Update(background(), obj))
 		}
 	}
 	return set
 }
 
-func (d *daemonSet) begin(v *store.Version, template map[string]any, hash string, revision int) *replicaSet {
+func (d *daemonSet) newRevision(v *store.Version, template map[string]any, hash string, revision int) *replicaSet {
 	c, labels := d.cluster, with(object(template, "metadata", "labels"), "controller-revision-hash", hash)
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": revisionKind.Kind,
 		"metadata": map[string]any{
-			"namespace": d.key.Namespace, "name": fmt.Sprintf("%s-%s-%s", d.key.Name, hash, tag(d.uid)), "labels": labels,
+			"namespace": d.key.Namespace, "name": fmt.Sprintf("%s-%s-%s", d.key.Name, hash, shortHash(d.uid)), "labels": labels,
 			"ownerReferences": []any{controlledBy(v)},
 		},
 		"data":     map[string]any{"spec": map[string]any{"template": with(template, "$patch", "replace")}},
 		"revision": int64(revision),
 	}}
-	if !c.wrote("ControllerRevision "+obj.GetName(), c.workloads.Create(background(), obj)) {
+	if !c.checkWrite("ControllerRevision "+obj.GetName(), c.workloads.Create(background(), obj)) {
 		return nil
 	}
 	set := &replicaSet{
@@ -160,24 +160,23 @@ func (d *daemonSet) begin(v *store.Version, template map[string]any, hash string
 		hash: hash, version: c.versionOf(template), revision: revision, labels: labels,
 		draws: c.stream("pods", types.NamespacedName{Namespace: d.key.Namespace, Name: obj.GetName()}),
 	}
-	set.behave(template)
+	set.setBehaviour(template)
 	c.sets = append(c.sets, set)
 	return set
 }
 
-// report writes the status, if it says something new. Pods that run where there shall be none are misscheduled until they
-// are gone.
-func (d *daemonSet) report(v *store.Version, fresh *replicaSet, wanted int) {
-	all, updated := tally(d.cluster.setsOf(d.uid)...), tally(fresh)
+// writeStatus writes the status if it changed. Pods of a DaemonSet that should have none are misscheduled until they are gone.
+func (d *daemonSet) writeStatus(v *store.Version, current *replicaSet, desired int) {
+	all, updated := tally(d.cluster.setsOf(d.uid)...), tally(current)
 	status := map[string]any{
-		"observedGeneration": v.Generation(), "desiredNumberScheduled": int64(wanted), "numberMisscheduled": int64(all.total),
+		"observedGeneration": v.Generation(), "desiredNumberScheduled": int64(desired), "numberMisscheduled": int64(all.total),
 		"currentNumberScheduled": int64(0), "numberReady": int64(0),
 	}
-	if wanted > 0 {
-		status["numberMisscheduled"], status["currentNumberScheduled"] = int64(0), int64(min(all.total, wanted))
+	if desired > 0 {
+		status["numberMisscheduled"], status["currentNumberScheduled"] = int64(0), int64(min(all.total, desired))
 		for field, n := range map[string]int{
 			"updatedNumberScheduled": updated.live, "numberReady": all.ready, "numberAvailable": all.ready,
-			"numberUnavailable": wanted - all.ready,
+			"numberUnavailable": desired - all.ready,
 		} {
 			if n > 0 || field == "numberReady" {
 				status[field] = int64(n)
@@ -187,7 +186,7 @@ func (d *daemonSet) report(v *store.Version, fresh *replicaSet, wanted int) {
 	if jsontree.Equal(status, object(v.Content(), "status")) {
 		return
 	}
-	obj := written(v)
+	obj := editable(v)
 	obj.Object["status"] = status
-	d.cluster.wrote("the status of DaemonSet "+d.key.Name, d.cluster.workloads.Status().Update(background(), obj))
+	d.cluster.checkWrite("the status of DaemonSet "+d.key.Name, d.cluster.workloads.Status().Update(background(), obj))
 }

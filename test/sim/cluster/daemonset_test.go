@@ -13,7 +13,7 @@ var (
 	revisions  = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevision"}
 )
 
-// daemonStatus are the counts of a DaemonSet: desired, updated, available, misscheduled.
+// daemonStatus returns the counts of a DaemonSet: desired, updated, available, misscheduled.
 func (s *stage) daemonStatus() [4]int64 {
 	var counts [4]int64
 	v := s.Server.Peek(daemonSets.GroupKind(), named("cart"))
@@ -32,7 +32,7 @@ func (s *stage) change(version string, nodes map[string]any) {
 	s.edit(daemonSets, map[string]any{"template": of})
 }
 
-func TestADaemonSetReplacesOnePodAfterTheOtherAndRunsNowhereWithoutNodes(t *testing.T) {
+func TestDaemonSetReplacesPodsOneAtATimeAndHasNoneWithoutMatchingNodes(t *testing.T) {
 	t.Parallel()
 	s, least := &stage{}, 3
 	s.begin = func(s *stage) {
@@ -55,7 +55,7 @@ func TestADaemonSetReplacesOnePodAfterTheOtherAndRunsNowhereWithoutNodes(t *test
 				t.Errorf("want three pods of the second template, got %v", got)
 			}
 			if least != 2 {
-				t.Errorf("want never less than two that are ready, got %d", least)
+				t.Errorf("want at least two ready pods at all times, got %d", least)
 			}
 			s.change("v2", map[string]any{"nowhere": "true"})
 		})
@@ -80,5 +80,5 @@ func TestADaemonSetReplacesOnePodAfterTheOtherAndRunsNowhereWithoutNodes(t *test
 			t.Errorf("want three templates, the first of them as the fourth revision, got %d and %d", len(all), newest)
 		}
 	}
-	s.smoothly(t)
+	s.playFaultFree(t)
 }

@@ -20,22 +20,22 @@ const (
 	hashLabel          = "pod-template-hash"
 )
 
-// deployment is what the controller keeps of one name between its looks.
+// deployment is the state that the controller retains for one name between reconciliations.
 type deployment struct {
-	cluster *Cluster
-	key     types.NamespacedName
-	draws   *sim.Stream
-	waking  bool
+	cluster   *Cluster
+	key       types.NamespacedName
+	draws     *sim.Stream
+	scheduled bool
 
-	uid         types.UID
-	observed    int64
-	template    map[string]any
-	hash        string
-	replicas    int // asked for at the last look
-	counts      counts
-	progressing condition
-	available   condition
-	alarm       time.Time // when a look for the deadline is planned
+	uid               types.UID
+	observed          int64
+	template          map[string]any
+	hash              string
+	replicas          int // desired replicas at the last reconciliation
+	counts            counts
+	progressing       condition
+	available         condition
+	nextDeadlineCheck time.Time // when the next check of the deadline is scheduled
 }
 
 func (c *Cluster) deploymentWritten(e *store.Event) {
@@ -43,28 +43,28 @@ func (c *Cluster) deploymentWritten(e *store.Event) {
 		return &deployment{cluster: c, key: e.Key, draws: c.stream("deployment", e.Key)}
 	})
 	if e.Type == store.Deleted {
-		return // its ReplicaSets wait for the collector of garbage
+		return // its ReplicaSets are deleted by the garbage collector
 	}
 	if e.Type == store.Added || e.New.Generation() != e.Old.Generation() {
-		d.wake()
+		d.scheduleReconcile()
 	}
 	c.scaleTargetWritten(e)
 }
 
-// wake plans a look. The controller is quick, but not always.
-func (d *deployment) wake() {
-	if d.waking {
+// scheduleReconcile schedules a reconciliation, in most cases soon.
+func (d *deployment) scheduleReconcile() {
+	if d.scheduled {
 		return
 	}
-	d.waking = true
-	d.cluster.plan(d.draws.Skewed(5*time.Millisecond, 1500*time.Millisecond), func() {
-		d.waking = false
-		d.look()
+	d.scheduled = true
+	d.cluster.schedule(d.draws.Skewed(5*time.Millisecond, 1500*time.Millisecond), func() {
+		d.scheduled = false
+		d.reconcile()
 	})
 }
 
-// look is one pass of the controller.
-func (d *deployment) look() {
+// reconcile reconciles the Deployment once.
+func (d *deployment) reconcile() {
 	v := d.cluster.world.Server.Peek(deploymentKind, d.key)
 	if v == nil {
 		return
@@ -72,42 +72,42 @@ func (d *deployment) look() {
 	if v.UID() != d.uid {
 		*d = deployment{cluster: d.cluster, key: d.key, draws: d.draws, uid: v.UID()}
 	}
-	w := wishOf(v.Content())
+	w := readSpec(v.Content())
 	if !jsontree.Equal(w.template, d.template) {
 		d.template, d.hash = w.template, hashOf(w.template)
 	}
 	if !v.Deleting() {
 		d.cluster.adopt(v, w)
-		d.act(v, w)
+		d.reconcileSets(v, w)
 	}
 	d.observed = v.Generation()
-	if !d.waking { // else what was done here is seen, and told, in a moment
-		d.report(w)
+	if !d.scheduled { // otherwise the next reconciliation reports the result
+		d.writeStatus(w)
 	}
 }
 
-// act makes and scales ReplicaSets.
-func (d *deployment) act(v *store.Version, w wish) {
+// reconcileSets creates and scales ReplicaSets.
+func (d *deployment) reconcileSets(v *store.Version, w deploymentSpec) {
 	sets := d.cluster.setsOf(d.uid)
-	if d.pause(w); w.paused {
-		d.rescale(w, sets)
+	if d.recordPause(w); w.paused {
+		d.applyReplicas(w, sets)
 		return
 	}
-	fresh := d.fresh(v, w, sets)
+	fresh := d.newestSet(v, w, sets)
 	if fresh == nil {
 		return
 	}
-	if d.rescale(w, sets) {
+	if d.applyReplicas(w, sets) {
 		return
 	}
 	old := others(sets, fresh)
 	switch {
 	case !w.recreate:
-		fresh.scale(w.grown(fresh.size(w), sizesOf(w, old)))
-		for i, n := range w.shrunk(fresh.size(w), sizesOf(w, old)) {
+		fresh.scale(w.nextNewSize(fresh.size(w), sizesOf(w, old)))
+		for i, n := range w.nextOldSizes(fresh.size(w), sizesOf(w, old)) {
 			old[i].scale(n)
 		}
-		fresh.scale(w.grown(fresh.size(w), sizesOf(w, old))) // into the room that this made
+		fresh.scale(w.nextNewSize(fresh.size(w), sizesOf(w, old))) // the freed pods may be replaced at once
 	default:
 		for _, set := range old {
 			set.scale(0)
@@ -117,16 +117,16 @@ func (d *deployment) act(v *store.Version, w wish) {
 		}
 	}
 	d.replicas = w.replicas
-	d.forget(w, old)
+	d.pruneHistory(w, old)
 }
 
-// rescale follows a change of replicas that came since the last look, without a rollout: true when there was one.
-func (d *deployment) rescale(w wish, sets []*replicaSet) bool {
+// applyReplicas applies a change of replicas since the last reconciliation, and reports whether there was one.
+func (d *deployment) applyReplicas(w deploymentSpec, sets []*replicaSet) bool {
 	var active []*replicaSet
 	var sizes []int
 	for _, set := range sets {
-		if set.wanted > 0 {
-			active, sizes = append(active, set), append(sizes, set.wanted)
+		if set.desired > 0 {
+			active, sizes = append(active, set), append(sizes, set.desired)
 		}
 	}
 	before := d.replicas
@@ -143,15 +143,15 @@ func (d *deployment) rescale(w wish, sets []*replicaSet) bool {
 	case w.recreate:
 		return false
 	default:
-		for i, n := range w.resized(sizes, before) {
+		for i, n := range w.proportionalSizes(sizes, before) {
 			active[i].scale(n)
 		}
 	}
-	d.wake() // a rollout goes on from there
+	d.scheduleReconcile() // the rollout continues from there
 	return true
 }
 
-func (d *deployment) pause(w wish) {
+func (d *deployment) recordPause(w deploymentSpec) {
 	now := d.cluster.world.Now()
 	switch p := &d.progressing; {
 	case w.deadline == 0 || p.reason == exceeded:
@@ -162,8 +162,8 @@ func (d *deployment) pause(w wish) {
 	}
 }
 
-// fresh is the ReplicaSet of the template as it is now, made when there is none.
-func (d *deployment) fresh(v *store.Version, w wish, sets []*replicaSet) *replicaSet {
+// newestSet returns the ReplicaSet of the current template, which is created if there is none.
+func (d *deployment) newestSet(v *store.Version, w deploymentSpec, sets []*replicaSet) *replicaSet {
 	now := d.cluster.world.Now()
 	newest := 0
 	for _, set := range sets {
@@ -178,7 +178,7 @@ func (d *deployment) fresh(v *store.Version, w wish, sets []*replicaSet) *replic
 		if w.deadline > 0 {
 			d.progressing.set(now, "True", created)
 		}
-		d.mark(set.revision)
+		d.annotateRevision(set.revision)
 		return set
 	}
 	set := sets[at]
@@ -188,7 +188,7 @@ func (d *deployment) fresh(v *store.Version, w wish, sets []*replicaSet) *replic
 	}
 	set.annotate(v, revision)
 	if revision > newest {
-		d.mark(revision)
+		d.annotateRevision(revision)
 	}
 	if w.deadline > 0 && d.progressing.reason == "" {
 		d.progressing.set(now, "True", found)
@@ -196,26 +196,26 @@ func (d *deployment) fresh(v *store.Version, w wish, sets []*replicaSet) *replic
 	return set
 }
 
-// mark writes the number of the revision to the Deployment, as the real controller does.
-func (d *deployment) mark(revision int) {
+// annotateRevision writes the number of the revision to the Deployment, as Kubernetes does.
+func (d *deployment) annotateRevision(revision int) {
 	v := d.cluster.world.Server.Peek(deploymentKind, d.key)
 	if v == nil {
 		return
 	}
-	obj := written(v)
+	obj := editable(v)
 	metadata := object(obj.Object, "metadata")
 	metadata["annotations"] = with(object(metadata, "annotations"), revisionAnnotation, strconv.Itoa(revision))
-	d.cluster.wrote("the revision of Deployment "+d.key.Name, d.cluster.workloads.Update(background(), obj))
+	d.cluster.checkWrite("the revision of Deployment "+d.key.Name, d.cluster.workloads.Update(background(), obj))
 }
 
-// forget deletes ReplicaSets beyond the limit of the run, once a rollout is complete.
-func (d *deployment) forget(w wish, old []*replicaSet) {
+// pruneHistory deletes ReplicaSets beyond the history limit once a rollout is complete.
+func (d *deployment) pruneHistory(w deploymentSpec, old []*replicaSet) {
 	if d.progressing.reason != finished {
 		return
 	}
 	var idle []*replicaSet
 	for _, set := range old {
-		if set.wanted == 0 && len(set.pods) == 0 {
+		if set.desired == 0 && len(set.pods) == 0 {
 			idle = append(idle, set)
 		}
 	}
@@ -225,14 +225,14 @@ func (d *deployment) forget(w wish, old []*replicaSet) {
 	}
 }
 
-// report writes the status, if it says something new.
-func (d *deployment) report(w wish) {
-	v := d.cluster.world.Server.Peek(deploymentKind, d.key) // the look itself may have written it
+// writeStatus writes the status if it changed.
+func (d *deployment) writeStatus(w deploymentSpec) {
+	v := d.cluster.world.Server.Peek(deploymentKind, d.key) // the reconciliation itself may have written it
 	if v == nil || v.UID() != d.uid {
 		return
 	}
 	now, was := d.cluster.world.Now(), d.counts
-	d.counts = d.counted(w)
+	d.counts = d.countPods(w)
 	d.progressing.proceed(now, w, d.counts, was)
 	status, reason := "False", "MinimumReplicasUnavailable"
 	if d.counts.available >= w.replicas-w.unavailable {
@@ -241,24 +241,24 @@ func (d *deployment) report(w wish) {
 	if d.available.status != status {
 		d.available.set(now, status, reason)
 	}
-	d.awaitDeadline(w)
+	d.scheduleDeadline(w)
 
 	content := d.status()
 	if jsontree.Equal(content, object(v.Content(), "status")) {
 		return
 	}
-	obj := written(v)
+	obj := editable(v)
 	obj.Object["status"] = content
-	d.cluster.wrote("the status of Deployment "+d.key.Name, d.cluster.workloads.Status().Update(background(), obj))
+	d.cluster.checkWrite("the status of Deployment "+d.key.Name, d.cluster.workloads.Status().Update(background(), obj))
 }
 
-func (d *deployment) counted(w wish) counts {
+func (d *deployment) countPods(w deploymentSpec) counts {
 	var n counts
 	wanted := 0
 	for _, set := range d.cluster.setsOf(d.uid) {
-		wanted += set.wanted
+		wanted += set.desired
 		for _, p := range set.pods {
-			if p.leaving {
+			if p.terminating {
 				continue
 			}
 			n.total++
@@ -277,31 +277,31 @@ func (d *deployment) counted(w wish) counts {
 	return n
 }
 
-// awaitDeadline plans a look for the moment at which the deadline is over, if nothing happens before.
-func (d *deployment) awaitDeadline(w wish) {
+// scheduleDeadline schedules a reconciliation for the time at which the deadline expires.
+func (d *deployment) scheduleDeadline(w deploymentSpec) {
 	if w.deadline == 0 || !d.progressing.counting() {
 		return
 	}
 	due := d.progressing.updated.Add(w.deadline)
-	if !d.alarm.IsZero() && !d.alarm.After(due) {
-		return // that look will plan the next
+	if !d.nextDeadlineCheck.IsZero() && !d.nextDeadlineCheck.After(due) {
+		return // the scheduled check schedules the next one
 	}
-	d.alarm = due
+	d.nextDeadlineCheck = due
 	d.cluster.world.After(due.Sub(d.cluster.world.Now()), func() {
-		if d.alarm.Equal(due) {
-			d.alarm = time.Time{}
-			d.wake()
+		if d.nextDeadlineCheck.Equal(due) {
+			d.nextDeadlineCheck = time.Time{}
+			d.scheduleReconcile()
 		}
 	})
 }
 
-// due is true while a deadline runs: the status will change, one way or the other.
-func (d *deployment) due() bool {
+// deadlineIsRunning reports whether a deadline is running, so that the status will change.
+func (d *deployment) deadlineIsRunning() bool {
 	v := d.cluster.world.Server.Peek(deploymentKind, d.key)
-	return v != nil && v.UID() == d.uid && !v.Deleting() && d.progressing.counting() && !d.alarm.IsZero()
+	return v != nil && v.UID() == d.uid && !v.Deleting() && d.progressing.counting() && !d.nextDeadlineCheck.IsZero()
 }
 
-// status is the status as it is written: counts that are zero are left out, as the real API does.
+// status returns the status as it is written: counts of zero are omitted, as by Kubernetes.
 func (d *deployment) status() map[string]any {
 	content := map[string]any{"observedGeneration": d.observed}
 	for field, n := range map[string]int{
@@ -329,7 +329,7 @@ func (c *condition) content(kind string) map[string]any {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// hashOf is the identity of a template.
+// hashOf returns the hash of a template.
 func hashOf(template map[string]any) string {
 	content, err := json.Marshal(template)
 	if err != nil {
@@ -344,7 +344,7 @@ func others(sets []*replicaSet, fresh *replicaSet) []*replicaSet {
 	return slices.DeleteFunc(slices.Clone(sets), func(set *replicaSet) bool { return set == fresh })
 }
 
-func sizesOf(w wish, sets []*replicaSet) []size {
+func sizesOf(w deploymentSpec, sets []*replicaSet) []size {
 	sizes := make([]size, len(sets))
 	for i, set := range sets {
 		sizes[i] = set.size(w)

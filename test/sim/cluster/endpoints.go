@@ -15,13 +15,13 @@ import (
 
 const serviceLabel = "kubernetes.io/service-name"
 
-// service is what the controller of endpoints keeps of one name.
+// service is the state that the endpoints controller retains for one name.
 type service struct {
-	cluster *Cluster
-	key     types.NamespacedName
-	draws   *sim.Stream
-	waking  bool
-	tidying bool
+	cluster          *Cluster
+	key              types.NamespacedName
+	draws            *sim.Stream
+	scheduled        bool
+	cleanupScheduled bool
 }
 
 func (c *Cluster) serviceWritten(e *store.Event) {
@@ -29,11 +29,11 @@ func (c *Cluster) serviceWritten(e *store.Event) {
 		return &service{cluster: c, key: e.Key, draws: c.stream("endpoints", e.Key)}
 	})
 	if e.Type == store.Added || e.Type == store.Modified && !jsontree.Equal(e.New.Content()["spec"], e.Old.Content()["spec"]) {
-		s.wake()
+		s.schedulePublish()
 	}
 }
 
-// publishFor does something with the Services that select the pods of a ReplicaSet.
+// publishFor calls a function for the Services that select the pods of a ReplicaSet.
 func (c *Cluster) publishFor(set *replicaSet, do func(*service)) {
 	for _, s := range c.services.ordered {
 		if s.key.Namespace == set.namespace && matches(c.selectorOf(s.key.Namespace, s.key.Name), set.labels) {
@@ -42,7 +42,7 @@ func (c *Cluster) publishFor(set *replicaSet, do func(*service)) {
 	}
 }
 
-// selectorOf is what a Service selects; nil when there is none, or it selects nothing.
+// selectorOf returns the selector of a Service, or nil if the Service does not exist or has none.
 func (c *Cluster) selectorOf(namespace, name string) map[string]any {
 	v := c.world.Server.Peek(serviceKind, types.NamespacedName{Namespace: namespace, Name: name})
 	if v == nil {
@@ -59,34 +59,34 @@ func selectorIn(service *store.Version) map[string]any {
 	return object(spec, "selector")
 }
 
-func (s *service) wake() {
-	if s.waking {
+func (s *service) schedulePublish() {
+	if s.scheduled {
 		return
 	}
-	s.waking = true
-	wait, late := s.draws.Skewed(20*time.Millisecond, Published), s.draws.Skewed(time.Second, Late)
+	s.scheduled = true
+	wait, late := s.draws.Skewed(20*time.Millisecond, EndpointsDelay), s.draws.Skewed(time.Second, FaultDelay)
 	if s.cluster.world.Faults.Inject(LateEndpoints) {
 		wait += late
 	}
-	s.cluster.plan(wait, func() {
-		s.waking = false
+	s.cluster.schedule(wait, func() {
+		s.scheduled = false
 		s.publish()
 	})
 }
 
-// tidy publishes later: a pod that was terminated no longer takes requests anyway.
-func (s *service) tidy() {
-	if s.waking || s.tidying {
+// scheduleCleanup publishes later: the endpoints no longer contain the terminated pod as ready.
+func (s *service) scheduleCleanup() {
+	if s.scheduled || s.cleanupScheduled {
 		return
 	}
-	s.tidying = true
-	s.cluster.plan(s.draws.Between(15*time.Second, 40*time.Second), func() {
-		s.tidying = false
+	s.cleanupScheduled = true
+	s.cluster.schedule(s.draws.Between(15*time.Second, 40*time.Second), func() {
+		s.cleanupScheduled = false
 		s.publish()
 	})
 }
 
-// publish writes the EndpointSlice of the Service as it shall be by now.
+// publish writes the current EndpointSlice of the Service.
 func (s *service) publish() {
 	c := s.cluster
 	of := c.world.Server.Peek(serviceKind, s.key)
@@ -94,15 +94,15 @@ func (s *service) publish() {
 		return // its slices are deleted with it, or belong to the user who removed the selector
 	}
 	endpoints := []any{}
-	for p := range c.behind(s.key.Namespace, selectorIn(of)) {
+	for p := range c.podsSelected(s.key.Namespace, selectorIn(of)) {
 		if !p.readySince.IsZero() {
 			endpoints = append(endpoints, p.endpoint())
 		}
 	}
-	key := types.NamespacedName{Namespace: s.key.Namespace, Name: s.key.Name + "-" + tag(of.UID())}
+	key := types.NamespacedName{Namespace: s.key.Namespace, Name: s.key.Name + "-" + shortHash(of.UID())}
 	v := c.world.Server.Peek(sliceKind, key)
 	if v == nil {
-		c.wrote("EndpointSlice "+key.Name, c.endpoints.Create(background(), &unstructured.Unstructured{Object: map[string]any{
+		c.checkWrite("EndpointSlice "+key.Name, c.endpoints.Create(background(), &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
 			"metadata": map[string]any{
 				"namespace": key.Namespace, "name": key.Name, "labels": map[string]any{serviceLabel: s.key.Name},
@@ -115,16 +115,16 @@ func (s *service) publish() {
 	if was, _ := v.Content()["endpoints"].([]any); len(was) == 0 && len(endpoints) == 0 || jsontree.Equal(was, endpoints) {
 		return
 	}
-	obj := written(v)
+	obj := editable(v)
 	obj.Object["endpoints"] = endpoints
-	c.wrote("EndpointSlice "+key.Name, c.endpoints.Update(background(), obj))
+	c.checkWrite("EndpointSlice "+key.Name, c.endpoints.Update(background(), obj))
 }
 
 func (p *pod) endpoint() map[string]any {
 	return map[string]any{
 		"addresses": []any{p.address},
 		"conditions": map[string]any{
-			"ready": p.ready && !p.leaving, "serving": p.ready || p.leaving && p.answers, "terminating": p.leaving,
+			"ready": p.ready && !p.terminating, "serving": p.ready || p.terminating && p.answers, "terminating": p.terminating,
 		},
 		"targetRef": map[string]any{"kind": "Pod", "namespace": p.set.namespace, "name": p.name},
 	}
@@ -142,8 +142,8 @@ func ports(of *store.Version) []any {
 	return out
 }
 
-// tag is a short name made of an identity.
-func tag(uid types.UID) string {
+// shortHash returns a short hash of a UID.
+func shortHash(uid types.UID) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(uid)) // never fails
 	return fmt.Sprintf("%05x", sum.Sum32()&0xfffff)

@@ -6,72 +6,72 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PodDied reports that a pod failed: it was not terminated.
+// PodDied reports that a pod failed, without having been terminated.
 type PodDied struct {
 	Namespace, Deployment, Pod, Version string
-	// Why is crash or node.
+	// Why is "crash" or "node".
 	Why string
 }
 
-// Traffic reports where one replica of a gateway sends the requests of a release from now on.
+// Traffic reports where a replica of a gateway sends the requests of a release from now on.
 type Traffic struct {
 	Release types.NamespacedName
 	At      time.Time
 	Replica int
-	// Routed is false when there is no route, and clients reach what the apex Service selects.
+	// Routed is false if there is no route, and clients reach the pods that the apex Service selects.
 	Routed bool
-	// Weights are the shares of requests for which no more special rule exists.
+	// Weights are the shares of requests to which no earlier rule applies.
 	Weights []Share
-	// Matched are the shares of the rules before that one, which are for some clients only.
+	// Matched are the shares of the earlier rules, which apply to some clients only.
 	Matched [][]Share
-	// Mirrored are the Services that get copies of requests; their responses are discarded.
+	// Mirrored are the Services that receive mirrored requests.
 	Mirrored []string
 }
 
 // Share is one Service in a rule.
 type Share struct {
-	// Service has this share. Without a route it is the one of the primary or of the canary that selects the same pods as
-	// the apex, or the apex itself when neither does.
+	// Service receives this share. Without a route it is the primary or the canary Service that selects the same pods as the
+	// apex, or the apex itself.
 	Service string
 	Weight  int
-	// Known is the number of its endpoints that the gateway sends to, Answering how many of those answer, and Ready how
-	// many pods are ready behind it in truth.
+	// Known is the number of its endpoints that the gateway sends to, Answering the number of those that answer, and Ready the
+	// number of pods behind it that are actually ready.
 	Known, Answering, Ready int
 	// via is the Service whose endpoints are used.
 	via string
 }
 
-// Why requests are lost.
-type Why string
+// LossReason is why requests are lost.
+type LossReason string
 
 // Reasons for lost requests.
 const (
-	// NoPods: no pod of the Service answers.
-	NoPods Why = "no pod answers"
-	// NotKnown: pods answer, but the gateway knows none.
-	NotKnown Why = "the gateway knows no pod"
-	// Gone: pods answer, but the gateway knows only others that do not any more.
-	Gone Why = "the gateway knows only pods that are gone"
+	// NoPods means that no pod of the Service answers.
+	NoPods LossReason = "no pod answers"
+	// NoEndpoints means that pods answer, but the gateway knows none.
+	NoEndpoints LossReason = "the gateway knows no pod"
+	// StaleEndpoints means that pods answer, but the gateway knows only pods that no longer do.
+	StaleEndpoints LossReason = "the gateway knows only pods that are gone"
 )
 
-// Lost reports that, from now on, requests that a replica of a gateway sends to a Service are not answered, while
-// another Service of the same route has pods that answer.
-type Lost struct {
+// RequestsLost reports that requests that a replica of a gateway sends to a Service are no longer answered, while another
+// Service of the same route has pods that answer.
+type RequestsLost struct {
 	Release types.NamespacedName
 	Service string
 	Replica int
 	Since   time.Time
-	Why     Why
-	// Known are the endpoints that the gateway sends to, Published those in the API server's EndpointSlices that take
-	// requests, Answering the pods that answer in truth.
+	Why     LossReason
+	// Known is the number of endpoints that the gateway sends to, Published the number of ready endpoints in the API server's
+	// EndpointSlices, and Answering the number of pods that actually answer.
 	Known, Published, Answering int
-	// Left is when the last write took all requests from the Service, which the gateway has not followed yet; zero: what
-	// is written sends requests there.
-	Left time.Time
+	// TrafficRemoved is when the stored route last stopped sending requests to the Service, which the gateway has not observed
+	// yet; zero: the stored route sends requests there.
+	TrafficRemoved time.Time
 }
 
-// Restored reports that such a loss is over.
-type Restored struct {
-	Lost  Lost
+// RequestsRestored reports the end of such a loss.
+type RequestsRestored struct {
+	Lost  RequestsLost
 	Until time.Time
 }

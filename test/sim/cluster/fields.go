@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// What is read of objects, as decoded JSON.
+// Accessors for objects in the form of decoded JSON.
 
 func object(parent map[string]any, path ...string) map[string]any {
 	for _, field := range path {
@@ -15,7 +15,7 @@ func object(parent map[string]any, path ...string) map[string]any {
 	return parent
 }
 
-// objects are the objects in a list.
+// objects returns the objects in a list.
 func objects(parent map[string]any, field string) []map[string]any {
 	items, _ := parent[field].([]any)
 	out := make([]map[string]any, 0, len(items))
@@ -32,7 +32,7 @@ func text(parent map[string]any, field string) string {
 	return s
 }
 
-// number is a whole number, or the default where there is none.
+// number returns an integer, or the default if there is none.
 func number(parent map[string]any, field string, absent int) int {
 	switch n := parent[field].(type) {
 	case int64:
@@ -44,8 +44,8 @@ func number(parent map[string]any, field string, absent int) int {
 	}
 }
 
-// fraction is a whole number, or percent of a whole, rounded up or down.
-func fraction(value any, whole int, up bool) int {
+// fraction returns an integer, or a percentage of a total, rounded up or down.
+func fraction(value any, total int, up bool) int {
 	switch v := value.(type) {
 	case int64:
 		return int(v)
@@ -55,15 +55,15 @@ func fraction(value any, whole int, up bool) int {
 			return 0
 		}
 		if up {
-			return (whole*percent + 99) / 100
+			return (total*percent + 99) / 100
 		}
-		return whole * percent / 100
+		return total * percent / 100
 	default:
 		return 0
 	}
 }
 
-// matches is true when the labels have everything that is selected. An empty selector selects nothing.
+// matches reports whether the labels match the selector. An empty selector matches nothing.
 func matches(selector, labels map[string]any) bool {
 	for key, value := range selector {
 		if labels[key] != value {
@@ -73,14 +73,14 @@ func matches(selector, labels map[string]any) bool {
 	return len(selector) > 0
 }
 
-// shallow is a copy of the top level. A missing object becomes an empty one.
+// shallow returns a copy of the top level. A missing object becomes an empty one.
 func shallow(of map[string]any) map[string]any {
 	out := make(map[string]any, len(of)+1)
 	maps.Copy(out, of)
 	return out
 }
 
-// with is an object with one field more.
+// with returns a copy of an object with one field set.
 func with(of map[string]any, field string, value any) map[string]any {
 	out := shallow(of)
 	out[field] = value

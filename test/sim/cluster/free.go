@@ -11,55 +11,55 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// A ReplicaSet that no Deployment made is free: its object says how many pods there shall be, its status how many there
-// are, and each of its pods is an object.
+// A ReplicaSet that no Deployment created is standalone: its object contains the desired number of pods, its status the actual
+// one, and each of its pods is an object.
 
-// freeSet takes up a ReplicaSet that someone else made.
-func (c *Cluster) freeSet(e *store.Event) {
+// addStandaloneSet adds a ReplicaSet that another actor created.
+func (c *Cluster) addStandaloneSet(e *store.Event) {
 	if e.Type != store.Added || e.Actor == deploymentController {
 		return
 	}
 	template := object(e.New.Content(), "spec", "template")
 	set := &replicaSet{
-		cluster: c, namespace: e.Key.Namespace, name: e.Key.Name, uid: e.New.UID(), free: true,
+		cluster: c, namespace: e.Key.Namespace, name: e.Key.Name, uid: e.New.UID(), standalone: true,
 		version: c.versionOf(template), labels: object(template, "metadata", "labels"), draws: c.stream("pods", e.Key),
 	}
 	if owner := metav1.GetControllerOfNoCopy(e.New.Meta()); owner != nil {
 		set.owner, set.deployment = owner.UID, owner.Name
 	}
-	set.behave(template)
-	set.least = set.minReady(e.New)
+	set.setBehaviour(template)
+	set.lastMinReady = set.minReady(e.New)
 	c.sets = append(c.sets, set)
-	set.wake()
+	set.scheduleReconcile()
 }
 
-// wake schedules a reconciliation of a free ReplicaSet.
-func (r *replicaSet) wake() {
-	if !r.free || r.waking {
+// scheduleReconcile schedules a reconciliation of a free ReplicaSet.
+func (r *replicaSet) scheduleReconcile() {
+	if !r.standalone || r.scheduled {
 		return
 	}
-	r.waking = true
-	r.cluster.plan(r.draws.Skewed(5*time.Millisecond, time.Second), func() {
-		r.waking = false
-		r.look()
+	r.scheduled = true
+	r.cluster.schedule(r.draws.Skewed(5*time.Millisecond, time.Second), func() {
+		r.scheduled = false
+		r.reconcile()
 	})
 }
 
-// look is one pass of the controller of ReplicaSets.
-func (r *replicaSet) look() {
+// reconcile reconciles the ReplicaSet once.
+func (r *replicaSet) reconcile() {
 	v := r.stored()
 	if v == nil || v.Deleting() {
 		return
 	}
 	spec := object(v.Content(), "spec")
 	r.scale(number(spec, "replicas", 1))
-	if least := r.minReady(v); least != r.least {
-		r.least = least
-		r.awaitAvailable() // someone edited for how long a pod must be ready
+	if least := r.minReady(v); least != r.lastMinReady {
+		r.lastMinReady = least
+		r.scheduleAvailable() // minReadySeconds was changed
 	}
 	status := map[string]any{"observedGeneration": v.Generation(), "replicas": int64(0)}
 	for _, p := range r.pods {
-		if p.leaving {
+		if p.terminating {
 			continue
 		}
 		add(status, "replicas")
@@ -74,9 +74,9 @@ func (r *replicaSet) look() {
 	if jsontree.Equal(status, object(v.Content(), "status")) {
 		return
 	}
-	obj := written(v)
+	obj := editable(v)
 	obj.Object["status"] = status
-	r.cluster.wrote("the status of ReplicaSet "+r.name, r.cluster.workloads.Status().Update(background(), obj))
+	r.cluster.checkWrite("the status of ReplicaSet "+r.name, r.cluster.workloads.Status().Update(background(), obj))
 }
 
 func add(counts map[string]any, field string) {
@@ -88,49 +88,49 @@ func (r *replicaSet) minReady(v *store.Version) time.Duration {
 	return time.Duration(number(object(v.Content(), "spec"), "minReadySeconds", 0)) * time.Second
 }
 
-// awaitAvailable reconciles again when a pod has been ready for long enough.
-func (r *replicaSet) awaitAvailable() {
-	if !r.free {
+// scheduleAvailable schedules a reconciliation for the time at which a pod becomes available.
+func (r *replicaSet) scheduleAvailable() {
+	if !r.standalone {
 		return
 	}
 	if v := r.stored(); v != nil && r.minReady(v) > 0 {
-		r.cluster.plan(r.minReady(v), r.wake)
+		r.cluster.schedule(r.minReady(v), r.scheduleReconcile)
 	}
 }
 
-// mirror lets the object of a pod say what is true about it. Those of a Deployment have none; see show.
-func (p *pod) mirror() {
+// updateObject updates the object of a pod. Pods of a Deployment have none; see schedulePodObject.
+func (p *pod) updateObject() {
 	r, c := p.set, p.set.cluster
-	if !r.free {
+	if !r.standalone {
 		return
 	}
 	key := types.NamespacedName{Namespace: r.namespace, Name: p.name}
 	switch is := p.state(); {
-	case p.leaving && p.stored != "":
-		p.stored = ""
+	case p.terminating && p.objectState != "":
+		p.objectState = ""
 		if v := c.world.Server.Peek(podKind, key); v != nil {
-			c.wrote("pod "+p.name, c.workloads.Delete(background(), written(v)))
+			c.checkWrite("pod "+p.name, c.workloads.Delete(background(), editable(v)))
 		}
-	case p.leaving || is == p.stored:
-	case p.stored == "":
+	case p.terminating || is == p.objectState:
+	case p.objectState == "":
 		p.create()
-		p.stored = is
+		p.objectState = is
 	default:
-		p.stored = is
+		p.objectState = is
 		if v := c.world.Server.Peek(podKind, key); v != nil {
-			obj := written(v)
+			obj := editable(v)
 			obj.Object["status"] = p.status()
-			c.wrote("the status of pod "+p.name, c.workloads.Status().Update(background(), obj))
+			c.checkWrite("the status of pod "+p.name, c.workloads.Status().Update(background(), obj))
 		}
 	}
 }
 
-// state reports apart what the object of a pod may say.
+// state returns a text that changes whenever the object of a pod has to be updated.
 func (p *pod) state() string {
 	if p.ready {
 		return "ready"
 	}
-	return "waits " + p.trouble
+	return "waits " + p.waitingReason
 }
 
 func (p *pod) create() {
@@ -149,10 +149,10 @@ func (p *pod) create() {
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": object(template, "spec"),
 	}}
-	c.wrote("pod "+p.name, c.workloads.Create(background(), obj))
+	c.checkWrite("pod "+p.name, c.workloads.Create(background(), obj))
 }
 
-// status is what a node reports of a pod.
+// status returns the status of a pod as its node reports it.
 func (p *pod) status() map[string]any {
 	is := "False"
 	if p.ready {
@@ -161,46 +161,46 @@ func (p *pod) status() map[string]any {
 	status := map[string]any{"phase": "Running", "conditions": []any{map[string]any{
 		"type": "Ready", "status": is, "lastTransitionTime": stamp(p.set.cluster.world.Now()),
 	}}}
-	if p.trouble != "" {
+	if p.waitingReason != "" {
 		status["containerStatuses"] = []any{map[string]any{
 			"name": "app", "image": "", "imageID": "", "ready": false, "restartCount": int64(p.deaths),
-			"state": map[string]any{"waiting": map[string]any{"reason": p.trouble}},
+			"state": map[string]any{"waiting": map[string]any{"reason": p.waitingReason}},
 		}}
 	}
 	return status
 }
 
-// podWritten follows those who take pods away.
+// podWritten terminates a pod whose object another actor deleted.
 func (c *Cluster) podWritten(e *store.Event) {
 	p := c.pods[e.Key.Name]
-	if p == nil || !p.set.free || e.Type != store.Deleted || p.leaving {
+	if p == nil || !p.set.standalone || e.Type != store.Deleted || p.terminating {
 		return
 	}
-	p.stored = ""
-	p.end()
-	p.set.wake()
+	p.objectState = ""
+	p.terminate()
+	p.set.scheduleReconcile()
 }
 
-// Set is what is true of the pods of a ReplicaSet.
-type Set struct {
-	// Wanted is how many there shall be. Live are those that are not terminating, Ready of them are ready for Kubernetes,
-	// and Answering answer in truth, those included that end.
-	Wanted, Live, Ready, Answering int
+// PodCounts are the actual pods of a ReplicaSet.
+type PodCounts struct {
+	// Desired is the desired number. Live pods are not terminating, Ready pods are ready for Kubernetes, and Answering pods
+	// actually answer, including terminating ones.
+	Desired, Live, Ready, Answering int
 }
 
-// PodsOf are the pods of a ReplicaSet.
-func (c *Cluster) PodsOf(namespace, name string) Set {
-	var s Set
+// PodsOf returns the pods of a ReplicaSet.
+func (c *Cluster) PodsOf(namespace, name string) PodCounts {
+	var s PodCounts
 	for _, set := range c.sets {
 		if set.namespace != namespace || set.name != name {
 			continue
 		}
-		s.Wanted = set.wanted
+		s.Desired = set.desired
 		for _, p := range set.pods {
 			if p.answers {
 				s.Answering++
 			}
-			if !p.leaving {
+			if !p.terminating {
 				s.Live++
 				if p.ready {
 					s.Ready++

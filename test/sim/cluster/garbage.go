@@ -6,12 +6,13 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// collectAfter wakes the collector of garbage where an object went, waits to go, or came too late for its owner.
-func (c *Cluster) collectAfter(e *store.Event) {
+// collectGarbageAfter schedules the garbage collector if an object was deleted, is being deleted, or was created after the
+// deletion of its owner.
+func (c *Cluster) collectGarbageAfter(e *store.Event) {
 	meta := e.New.Meta()
 	if e.Type == store.Deleted {
 		delete(c.alive, meta.UID)
-		c.collect(c.garbage.Skewed(50*time.Millisecond, 10*time.Second))
+		c.scheduleCollection(c.garbage.Skewed(50*time.Millisecond, 10*time.Second))
 		return
 	}
 	c.alive[meta.UID] = true
@@ -20,25 +21,25 @@ func (c *Cluster) collectAfter(e *store.Event) {
 		orphan = orphan || !c.alive[owner.UID]
 	}
 	if orphan || meta.DeletionTimestamp != nil {
-		c.collect(c.garbage.Skewed(50*time.Millisecond, 10*time.Second))
+		c.scheduleCollection(c.garbage.Skewed(50*time.Millisecond, 10*time.Second))
 	}
 }
 
-// collect plans one step of the collector, and more after it for as long as there is something to do.
-func (c *Cluster) collect(wait time.Duration) {
+// scheduleCollection schedules one step of the garbage collector, and further steps while there is garbage.
+func (c *Cluster) scheduleCollection(wait time.Duration) {
 	if c.collecting {
 		return
 	}
 	c.collecting = true
 	c.world.After(wait, func() {
 		c.collecting = false
-		done, err := c.world.Server.Collect("garbage-collector", steps)
-		c.wrote("what is garbage", err)
+		done, err := c.world.Server.Collect("garbage-collector", maxWritesPerStep)
+		c.checkWrite("garbage", err)
 		if done > 0 {
-			c.collect(c.garbage.Skewed(10*time.Millisecond, time.Second))
+			c.scheduleCollection(c.garbage.Skewed(10*time.Millisecond, time.Second))
 		}
 	})
 }
 
-// steps of the collector at a time: others may act between them.
-const steps = 2
+// maxWritesPerStep is the maximum number of writes per step: other actors may act between the steps.
+const maxWritesPerStep = 2

@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// Route is a release as those see it who send requests to it.
+// Route is a release as seen by its clients.
 type Route struct {
 	Release   types.NamespacedName
 	Namespace string
@@ -27,32 +27,32 @@ type Route struct {
 
 func (r Route) services() []string { return []string{r.Primary, r.Canary, r.Apex} }
 
-// Gateway is the data plane: what routes requests, in two replicas that follow the API server each with a lag of its own.
-// A replica learns things in the order in which they were written, as those do that have them from one control plane: what
-// was published before a route was written is known before the route.
+// Gateway is the data plane, which routes requests. Its two replicas observe the API server, each with its own delay. A replica
+// observes changes in the order in which they were written, as with a single control plane: endpoints that were published
+// before a route was written are known before the route.
 type Gateway struct {
 	world    *sim.World
 	cluster  *Cluster
 	routes   func() []Route
 	replicas []*replica
-	// reports is true when Gateway API routes get a status.
-	reports bool
-	draws   *sim.Stream
-	writer  client.Client
-	// moved is when the route of a release was last written.
-	moved map[types.NamespacedName]time.Time
+	// writesStatus means that routes of the Gateway API receive a status.
+	writesStatus bool
+	draws        *sim.Stream
+	writer       client.Client
+	// routeWritten is when the route of a release was last written.
+	routeWritten map[types.NamespacedName]time.Time
 }
 
-// replicasOfGateway converge one after the other.
-const replicasOfGateway = 2
+// gatewayReplicas is the number of replicas, which converge independently.
+const gatewayReplicas = 2
 
-// replica is one half of the data plane.
+// replica is one replica of the data plane.
 type replica struct {
 	index int
 	draws *sim.Stream
-	// until is when the last of what is on the way arrives.
-	until time.Time
-	views map[types.NamespacedName]*view
+	// lastDelivery is when the last of the scheduled changes is delivered.
+	lastDelivery time.Time
+	views        map[types.NamespacedName]*view
 }
 
 // view is what a replica knows of a release.
@@ -60,29 +60,29 @@ type view struct {
 	route     *store.Version // of the provider's kind; nil: none
 	selectors map[string]map[string]any
 	slices    map[types.NamespacedName]*store.Version
-	told      Traffic
-	lost      []Lost
+	traffic   Traffic
+	lost      []RequestsLost
 }
 
-// NewGateway starts the data plane for the routes, of which there may be more or fewer later.
+// NewGateway starts the data plane. The set of routes may change later.
 func NewGateway(w *sim.World, c *Cluster, routes func() []Route) *Gateway {
 	g := &Gateway{
 		world: w, cluster: c, routes: routes, draws: w.Draws.Stream("gateway"), writer: w.Server.Client("gateway"),
-		moved: map[types.NamespacedName]time.Time{},
+		routeWritten: map[types.NamespacedName]time.Time{},
 	}
-	g.reports = g.draws.Chance(0.7)
-	for i := range replicasOfGateway {
+	g.writesStatus = g.draws.Chance(0.7)
+	for i := range gatewayReplicas {
 		g.replicas = append(g.replicas, &replica{
 			index: i, draws: w.Draws.Stream(fmt.Sprintf("gateway/%d", i)), views: map[types.NamespacedName]*view{},
 		})
 	}
-	w.Subscribe(g.see)
-	c.watchers = append(c.watchers, g.lookedAt)
+	w.Subscribe(g.observe)
+	c.watchers = append(c.watchers, g.podsChanged)
 	return g
 }
 
-// D is what each replica does with the requests of a release.
-func (g *Gateway) D(release types.NamespacedName) []Traffic {
+// Traffic returns where each replica sends the requests of a release.
+func (g *Gateway) Traffic(release types.NamespacedName) []Traffic {
 	for _, route := range g.routes() {
 		if route.Release != release {
 			continue
@@ -90,9 +90,9 @@ func (g *Gateway) D(release types.NamespacedName) []Traffic {
 		var all []Traffic
 		for _, r := range g.replicas {
 			v := g.view(r, route)
-			now := v.told.clone()
+			now := v.traffic.clone()
 			for _, share := range now.shares() {
-				g.count(route, v, share)
+				g.countEndpoints(route, v, share)
 			}
 			all = append(all, now)
 		}
@@ -101,7 +101,7 @@ func (g *Gateway) D(release types.NamespacedName) []Traffic {
 	return nil
 }
 
-// Weight is the greatest share that requests to a Service have in any rule, in hundredths of all.
+// Weight returns the maximum share of the requests to a Service in any rule, in percent.
 func (t Traffic) Weight(service string) int {
 	most := 0
 	for _, shares := range t.rules() {
@@ -121,7 +121,7 @@ func (t Traffic) Weight(service string) int {
 
 func (t Traffic) rules() [][]Share { return append([][]Share{t.Weights}, t.Matched...) }
 
-// shares are those of all rules.
+// shares returns the shares of all rules.
 func (t Traffic) shares() []*Share {
 	var all []*Share
 	for _, shares := range t.rules() {
@@ -132,8 +132,8 @@ func (t Traffic) shares() []*Share {
 	return all
 }
 
-// same compares what a replica does, without what becomes of it.
-func (t Traffic) same(o Traffic) bool {
+// equal compares the routing of a replica, without the number of pods that answer.
+func (t Traffic) equal(o Traffic) bool {
 	a, b := t.shares(), o.shares()
 	return t.Release == o.Release && t.Routed == o.Routed && slices.Equal(t.Mirrored, o.Mirrored) &&
 		len(t.Weights) == len(o.Weights) && len(t.Matched) == len(o.Matched) &&
@@ -149,13 +149,13 @@ func (t Traffic) clone() Traffic {
 	return t
 }
 
-// see follows the API server.
-func (g *Gateway) see(event any) {
-	wrote, ok := event.(sim.ObjectWritten)
+// observe handles the events of the API server.
+func (g *Gateway) observe(event any) {
+	write, ok := event.(sim.ObjectWritten)
 	if !ok {
 		return
 	}
-	e := wrote.Event
+	e := write.Event
 	switch e.Kind {
 	case virtualServiceKind, httpRouteKind:
 		if e.Type == store.Modified && e.New.Generation() == e.Old.Generation() {
@@ -166,23 +166,23 @@ func (g *Gateway) see(event any) {
 		return
 	}
 	for _, route := range g.routes() {
-		if route.Namespace != e.Key.Namespace || !route.means(e) {
+		if route.Namespace != e.Key.Namespace || !route.concerns(e) {
 			continue
 		}
 		if e.Kind == route.kind() {
-			g.moved[route.Release] = g.world.Now()
+			g.routeWritten[route.Release] = g.world.Now()
 		}
 		for _, r := range g.replicas {
-			g.send(r, route, e)
+			g.scheduleDelivery(r, route, e)
 		}
 		if e.Kind == serviceKind {
-			g.look(route) // in truth, what is behind it changed at once
+			g.updateLosses(route) // the pods behind it have changed immediately
 		}
 	}
 }
 
-// means is true when an object is about the release.
-func (r Route) means(e *store.Event) bool {
+// concerns reports whether an object belongs to the release.
+func (r Route) concerns(e *store.Event) bool {
 	switch e.Kind {
 	case serviceKind:
 		return slices.Contains(r.services(), e.Key.Name)
@@ -193,38 +193,38 @@ func (r Route) means(e *store.Event) bool {
 	}
 }
 
-// send lets a replica hear of a change, after all that it has not heard of yet.
-func (g *Gateway) send(r *replica, route Route, e *store.Event) {
-	if r.views[route.Release] == nil { // it knows the previous route, and not yet this one
-		first := g.prime(r, route)
-		first.learn(e.Kind, e.Key, e.Old)
-		g.decide(r, route, first)
+// scheduleDelivery schedules the delivery of a change to a replica, after all earlier changes.
+func (g *Gateway) scheduleDelivery(r *replica, route Route, e *store.Event) {
+	if r.views[route.Release] == nil { // it knows the previous state of the object
+		first := g.newView(r, route)
+		first.update(e.Kind, e.Key, e.Old)
+		g.updateTraffic(r, route, first)
 	}
 	v := g.view(r, route)
-	wait, late := r.draws.Skewed(20*time.Millisecond, Followed), r.draws.Skewed(time.Second, Late)
+	wait, late := r.draws.Skewed(20*time.Millisecond, GatewayDelay), r.draws.Skewed(time.Second, FaultDelay)
 	if g.world.Faults.Inject(LateGateways) {
 		wait += late
 	}
 	at := g.world.Now().Add(wait)
-	if at.Before(r.until) {
-		at = r.until
+	if at.Before(r.lastDelivery) {
+		at = r.lastDelivery
 	}
-	r.until = at
-	g.cluster.plan(at.Sub(g.world.Now()), func() {
+	r.lastDelivery = at
+	g.cluster.schedule(at.Sub(g.world.Now()), func() {
 		now := e.New
 		if e.Type == store.Deleted {
 			now = nil
 		}
-		v.learn(e.Kind, e.Key, now)
-		g.decide(r, route, v)
+		v.update(e.Kind, e.Key, now)
+		g.updateTraffic(r, route, v)
 		if e.Kind == httpRouteKind {
-			g.accept(route, e)
+			g.writeAccepted(route, e)
 		}
 	})
 }
 
-// learn takes an object for what it is now; nil: it is gone.
-func (v *view) learn(kind schema.GroupKind, key types.NamespacedName, now *store.Version) {
+// update records the new state of an object; nil: it was deleted.
+func (v *view) update(kind schema.GroupKind, key types.NamespacedName, now *store.Version) {
 	switch kind {
 	case serviceKind:
 		v.selectors[key.Name] = nil
@@ -238,7 +238,7 @@ func (v *view) learn(kind schema.GroupKind, key types.NamespacedName, now *store
 	}
 }
 
-// kind of the route object; none for a provider without one.
+// kind returns the kind of the route object, or an empty kind.
 func (r Route) kind() schema.GroupKind {
 	provider, _, _ := strings.Cut(r.Provider, ":")
 	switch provider {
@@ -251,18 +251,18 @@ func (r Route) kind() schema.GroupKind {
 	}
 }
 
-// view is what a replica knows.
+// view returns what a replica knows of a release.
 func (g *Gateway) view(r *replica, route Route) *view {
 	if known := r.views[route.Release]; known != nil {
 		return known
 	}
-	v := g.prime(r, route)
-	g.decide(r, route, v)
+	v := g.newView(r, route)
+	g.updateTraffic(r, route, v)
 	return v
 }
 
-// prime begins a view, with everything that is there.
-func (g *Gateway) prime(r *replica, route Route) *view {
+// newView returns a view with all existing objects.
+func (g *Gateway) newView(r *replica, route Route) *view {
 	v := &view{selectors: map[string]map[string]any{}, slices: map[types.NamespacedName]*store.Version{}}
 	r.views[route.Release] = v
 	v.route = g.world.Server.Peek(route.kind(), types.NamespacedName{Namespace: route.Namespace, Name: route.Apex})
@@ -275,20 +275,20 @@ func (g *Gateway) prime(r *replica, route Route) *view {
 	return v
 }
 
-// published are the slices of a release as they are now.
+// published returns the current EndpointSlices of a release.
 func (g *Gateway) published(route Route) []*store.Version {
 	return slices.DeleteFunc(g.world.Server.All(sliceKind), func(slice *store.Version) bool {
 		return slice.Key().Namespace != route.Namespace || !slices.Contains(route.services(), slice.Meta().Labels[serviceLabel])
 	})
 }
 
-// decide determines where requests go, and publishes it if it has changed.
-func (g *Gateway) decide(r *replica, route Route, v *view) {
-	now := Traffic{Release: route.Release, At: v.told.At, Replica: r.index}
+// updateTraffic determines where requests are sent, and publishes a change.
+func (g *Gateway) updateTraffic(r *replica, route Route, v *view) {
+	now := Traffic{Release: route.Release, At: v.traffic.At, Replica: r.index}
 	rules := rulesOf(v.route)
 	now.Routed = len(rules) > 0
 	if !now.Routed {
-		now.Weights = []Share{{Service: v.meant(route), Weight: 100, via: route.Apex}}
+		now.Weights = []Share{{Service: v.effectiveService(route), Weight: 100, via: route.Apex}}
 	}
 	for i, rule := range rules {
 		shares := make([]Share, 0, len(rule.weights))
@@ -307,21 +307,21 @@ func (g *Gateway) decide(r *replica, route Route, v *view) {
 		}
 	}
 	for _, share := range now.shares() {
-		g.count(route, v, share)
+		g.countEndpoints(route, v, share)
 	}
-	if !now.same(v.told) {
+	if !now.equal(v.traffic) {
 		now.At = g.world.Now()
-		if was := v.told.String(); now.String() != was {
+		if was := v.traffic.String(); now.String() != was {
 			g.world.Trace("  gateway %d: %s", r.index, now)
 		}
-		v.told = now
+		v.traffic = now
 		g.world.Publish(now)
 	}
-	g.lose(r, route, v)
+	g.reportLosses(r, route, v)
 }
 
-// meant is the Service that selects what the apex selects, as far as the replica knows.
-func (v *view) meant(route Route) string {
+// effectiveService returns the Service that selects the same pods as the apex, as far as the replica knows.
+func (v *view) effectiveService(route Route) string {
 	apex := v.selectors[route.Apex]
 	for _, name := range []string{route.Primary, route.Canary} {
 		if len(apex) > 0 && reflect.DeepEqual(apex, v.selectors[name]) {
@@ -331,24 +331,24 @@ func (v *view) meant(route Route) string {
 	return route.Apex
 }
 
-func (g *Gateway) count(route Route, v *view, share *Share) {
-	known := v.known(share.via)
+func (g *Gateway) countEndpoints(route Route, v *view, share *Share) {
+	known := v.knownPods(share.via)
 	share.Known, share.Answering, share.Ready = len(known), 0, 0
 	for _, name := range known {
 		if p := g.cluster.pods[name]; p != nil && p.answers {
 			share.Answering++
 		}
 	}
-	for p := range g.cluster.behind(route.Namespace, g.cluster.selectorOf(route.Namespace, share.via)) {
+	for p := range g.cluster.podsSelected(route.Namespace, g.cluster.selectorOf(route.Namespace, share.via)) {
 		if p.ready && p.answers {
 			share.Ready++
 		}
 	}
 }
 
-// known are the pods of a Service that a replica sends requests to: those that are ready, and where there are none, those
-// that are terminating and still serve.
-func (v *view) known(service string) []string {
+// knownPods returns the pods of a Service to which a replica sends requests: the ready ones or, if there are none, the
+// terminating ones that still serve.
+func (v *view) knownPods(service string) []string {
 	var ready, ending []string
 	for _, slice := range v.slices {
 		if slice == nil || slice.Meta().Labels[serviceLabel] != service {
@@ -370,39 +370,39 @@ func (v *view) known(service string) []string {
 	return ending
 }
 
-// lookedAt is called when the set of answering pods has changed in a namespace.
-func (g *Gateway) lookedAt(namespace string) {
+// podsChanged is called when the set of answering pods in a namespace has changed.
+func (g *Gateway) podsChanged(namespace string) {
 	for _, route := range g.routes() {
 		if route.Namespace == namespace {
-			g.look(route)
+			g.updateLosses(route)
 		}
 	}
 }
 
-func (g *Gateway) look(route Route) {
+func (g *Gateway) updateLosses(route Route) {
 	for _, r := range g.replicas {
-		g.lose(r, route, g.view(r, route))
+		g.reportLosses(r, route, g.view(r, route))
 	}
 }
 
-// lose reports of requests that are lost, and of losses that are over.
-func (g *Gateway) lose(r *replica, route Route, v *view) {
-	var lost []Lost
-	for _, share := range v.told.shares() {
+// reportLosses reports new losses of requests, and losses that have ended.
+func (g *Gateway) reportLosses(r *replica, route Route, v *view) {
+	var lost []RequestsLost
+	for _, share := range v.traffic.shares() {
 		loss, ok := g.lossOf(r, route, v, *share)
-		if ok && !slices.ContainsFunc(lost, func(l Lost) bool { return l.Service == loss.Service }) {
+		if ok && !slices.ContainsFunc(lost, func(l RequestsLost) bool { return l.Service == loss.Service }) {
 			lost = append(lost, loss)
 		}
 	}
 	was := v.lost
 	v.lost = lost
 	for _, before := range was {
-		if !slices.ContainsFunc(lost, func(l Lost) bool { return l.Service == before.Service && l.Why == before.Why }) {
-			g.world.Publish(Restored{Lost: before, Until: g.world.Now()})
+		if !slices.ContainsFunc(lost, func(l RequestsLost) bool { return l.Service == before.Service && l.Why == before.Why }) {
+			g.world.Publish(RequestsRestored{Lost: before, Until: g.world.Now()})
 		}
 	}
 	for i, loss := range lost {
-		at := slices.IndexFunc(was, func(l Lost) bool { return l.Service == loss.Service && l.Why == loss.Why })
+		at := slices.IndexFunc(was, func(l RequestsLost) bool { return l.Service == loss.Service && l.Why == loss.Why })
 		if at >= 0 {
 			lost[i].Since = was[at].Since
 			continue
@@ -412,30 +412,30 @@ func (g *Gateway) lose(r *replica, route Route, v *view) {
 	}
 }
 
-func (g *Gateway) lossOf(r *replica, route Route, v *view, share Share) (Lost, bool) {
+func (g *Gateway) lossOf(r *replica, route Route, v *view, share Share) (RequestsLost, bool) {
 	if share.Weight == 0 || !slices.Contains(route.services(), share.via) {
-		return Lost{}, false
+		return RequestsLost{}, false
 	}
-	g.count(route, v, &share)
-	if share.Answering > 0 || !g.elsewhere(route, share) {
-		return Lost{}, false
+	g.countEndpoints(route, v, &share)
+	if share.Answering > 0 || !g.otherServiceAnswers(route, share) {
+		return RequestsLost{}, false
 	}
-	loss := Lost{
+	loss := RequestsLost{
 		Release: route.Release, Service: share.Service, Replica: r.index, Since: g.world.Now(), Known: share.Known,
-		Answering: g.answering(route, share.via), Left: g.left(route, share),
+		Answering: g.answering(route, share.via), TrafficRemoved: g.trafficRemoved(route, share),
 	}
 	now := view{slices: map[types.NamespacedName]*store.Version{}}
 	for _, slice := range g.published(route) {
 		now.slices[slice.Key()] = slice
 	}
-	loss.Published = len(now.known(share.via))
+	loss.Published = len(now.knownPods(share.via))
 	switch {
 	case loss.Answering == 0:
 		loss.Why = NoPods
 	case loss.Known == 0:
-		loss.Why = NotKnown
+		loss.Why = NoEndpoints
 	default:
-		loss.Why = Gone
+		loss.Why = StaleEndpoints
 	}
 	return loss, true
 }
@@ -443,7 +443,7 @@ func (g *Gateway) lossOf(r *replica, route Route, v *view, share Share) (Lost, b
 // answering counts the pods behind a Service that answer.
 func (g *Gateway) answering(route Route, service string) int {
 	n := 0
-	for p := range g.cluster.behind(route.Namespace, g.cluster.selectorOf(route.Namespace, service)) {
+	for p := range g.cluster.podsSelected(route.Namespace, g.cluster.selectorOf(route.Namespace, service)) {
 		if p.answers {
 			n++
 		}
@@ -451,8 +451,8 @@ func (g *Gateway) answering(route Route, service string) int {
 	return n
 }
 
-// elsewhere is true when another Service of the release has pods that answer.
-func (g *Gateway) elsewhere(route Route, share Share) bool {
+// otherServiceAnswers reports whether another Service of the release has pods that answer.
+func (g *Gateway) otherServiceAnswers(route Route, share Share) bool {
 	for _, name := range []string{route.Primary, route.Canary} {
 		if name != share.Service && g.answering(route, name) > 0 {
 			return true
@@ -461,8 +461,8 @@ func (g *Gateway) elsewhere(route Route, share Share) bool {
 	return false
 }
 
-// left is since when what is written sends nothing to a Service any more.
-func (g *Gateway) left(route Route, share Share) time.Time {
+// trafficRemoved returns when the stored route last stopped sending requests to a Service, or zero if it sends requests there.
+func (g *Gateway) trafficRemoved(route Route, share Share) time.Time {
 	written := rulesOf(g.world.Server.Peek(route.kind(), types.NamespacedName{Namespace: route.Namespace, Name: route.Apex}))
 	for _, rule := range written {
 		if slices.ContainsFunc(rule.weights, func(w weight) bool { return w.service == share.via && w.share > 0 }) {
@@ -472,22 +472,22 @@ func (g *Gateway) left(route Route, share Share) time.Time {
 	if len(written) == 0 && share.via == route.Apex {
 		return time.Time{}
 	}
-	return g.moved[route.Release]
+	return g.routeWritten[route.Release]
 }
 
-// accept writes into the status of a Gateway API route that it is served, once both replicas serve it.
-func (g *Gateway) accept(route Route, e *store.Event) {
+// writeAccepted writes the Accepted condition of a Gateway API route once both replicas serve the route.
+func (g *Gateway) writeAccepted(route Route, e *store.Event) {
 	generation := e.New.Generation()
-	if !g.reports || e.Type == store.Deleted || slices.ContainsFunc(g.replicas, func(r *replica) bool {
+	if !g.writesStatus || e.Type == store.Deleted || slices.ContainsFunc(g.replicas, func(r *replica) bool {
 		seen := g.view(r, route).route
 		return seen == nil || seen.UID() != e.New.UID() || seen.Generation() < generation
 	}) {
 		return
 	}
-	g.cluster.plan(g.draws.Skewed(10*time.Millisecond, time.Second), func() {
+	g.cluster.schedule(g.draws.Skewed(10*time.Millisecond, time.Second), func() {
 		v := g.world.Server.Peek(httpRouteKind, e.Key)
 		if v == nil || v.UID() != e.New.UID() || v.Generation() != generation {
-			return // a newer one is on its way
+			return // a newer generation is being delivered
 		}
 		var parents []any
 		for _, parent := range objects(object(v.Content(), "spec"), "parentRefs") {
@@ -499,19 +499,19 @@ func (g *Gateway) accept(route Route, e *store.Event) {
 				}},
 			})
 		}
-		obj := written(v)
+		obj := editable(v)
 		obj.Object["status"] = map[string]any{"parents": parents}
-		g.cluster.wrote("the status of HTTPRoute "+e.Key.Name, g.writer.Status().Update(background(), obj))
+		g.cluster.checkWrite("the status of HTTPRoute "+e.Key.Name, g.writer.Status().Update(background(), obj))
 	})
 }
 
-// String says for users where requests go.
+// String describes the routing for the trace.
 func (t Traffic) String() string {
 	var out strings.Builder
 	out.WriteString(t.Release.Name)
 	for i, shares := range t.rules() {
 		if i > 0 {
-			out.WriteString(", for some")
+			out.WriteString(", for some clients")
 		}
 		for _, share := range shares {
 			fmt.Fprintf(&out, " %s=%d", share.Service, share.Weight)
@@ -521,7 +521,7 @@ func (t Traffic) String() string {
 		out.WriteString(" without a route")
 	}
 	if len(t.Mirrored) > 0 {
-		out.WriteString(", copied to " + strings.Join(t.Mirrored, ", "))
+		out.WriteString(", mirrored to " + strings.Join(t.Mirrored, ", "))
 	}
 	return out.String()
 }

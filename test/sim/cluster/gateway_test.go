@@ -37,7 +37,7 @@ func virtualServiceOf(primary, canary int64) map[string]any {
 	}
 }
 
-// pair deploys both versions with their Services.
+// pair deploys both versions and their Services.
 func (s *stage) pair(canary int64) {
 	s.deploy("cart", "v2", canary, nil)
 	s.deploy("cart-primary", "v1", 2, nil)
@@ -46,7 +46,7 @@ func (s *stage) pair(canary int64) {
 	s.serve("cart-canary", "cart")
 }
 
-// seen collects what is told of a type.
+// seen collects the events of a type.
 func seen[T any](s *stage) *[]T {
 	var all []T
 	s.Subscribe(func(event any) {
@@ -57,7 +57,7 @@ func seen[T any](s *stage) *[]T {
 	return &all
 }
 
-func TestWeightsConvergeInTwoHalves(t *testing.T) {
+func TestReplicasApplyWeightsIndependently(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		provider string
@@ -88,43 +88,43 @@ func TestWeightsConvergeInTwoHalves(t *testing.T) {
 			}
 			s.end = func(s *stage) {
 				var at []time.Time
-				for _, told := range *traffic {
-					if told.At.After(written) && told.Weight("cart-canary") == 40 && told.Weight("cart-primary") == 60 {
-						at = append(at, told.At)
+				for _, change := range *traffic {
+					if change.At.After(written) && change.Weight("cart-canary") == 40 && change.Weight("cart-primary") == 60 {
+						at = append(at, change.At)
 					}
 				}
 				if len(at) != 2 || at[0].Equal(at[1]) {
-					t.Errorf("want each half to follow by itself, got %v", *traffic)
+					t.Errorf("want each replica to apply the weights independently, got %v", *traffic)
 				}
-				for i, d := range s.gateway.D(named("cart")) {
+				for i, d := range s.gateway.Traffic(named("cart")) {
 					if d.Replica != i || !d.Routed || d.Weight("cart-canary") != 40 || d.Weights[1].Known != 2 || d.Weights[1].Ready != 2 {
 						t.Errorf("want replica %d at 40 with two endpoints, got %v", i, d)
 					}
 				}
 			}
-			s.smoothly(t)
+			s.playFaultFree(t)
 		})
 	}
 }
 
-func TestARouteToNobodyLosesRequests(t *testing.T) {
+func TestRouteWithoutPodsLosesRequests(t *testing.T) {
 	t.Parallel()
 	s := &stage{routes: []cluster.Route{cart("gatewayapi:v1")}}
-	var lost *[]cluster.Lost
-	var restored *[]cluster.Restored
+	var lost *[]cluster.RequestsLost
+	var restored *[]cluster.RequestsRestored
 	s.begin = func(s *stage) {
 		s.pair(0)
 		s.create(httpRoutes, "cart", httpRoute(100, 0))
 		s.After(2*time.Minute, func() {
-			lost, restored = seen[cluster.Lost](s), seen[cluster.Restored](s)
+			lost, restored = seen[cluster.RequestsLost](s), seen[cluster.RequestsRestored](s)
 			s.edit(httpRoutes, httpRoute(60, 40))
 		})
 		s.After(4*time.Minute, func() { s.edit(deployments, map[string]any{"replicas": int64(1)}) })
 	}
 	s.end = func(s *stage) {
-		var why [2][]cluster.Why
+		var why [2][]cluster.LossReason
 		for _, l := range *lost {
-			if l.Service != "cart-canary" || !l.Left.IsZero() {
+			if l.Service != "cart-canary" || !l.TrafficRemoved.IsZero() {
 				t.Errorf("want the canary's requests lost, got %+v", l)
 			}
 			why[l.Replica] = append(why[l.Replica], l.Why)
@@ -138,10 +138,10 @@ func TestARouteToNobodyLosesRequests(t *testing.T) {
 			t.Errorf("want each loss to end, got %v of %v", *restored, *lost)
 		}
 	}
-	s.smoothly(t)
+	s.playFaultFree(t)
 }
 
-func TestRequestsAreNotLostWhenTrafficLeavesFirst(t *testing.T) {
+func TestRequestsAreNotLostWhenTrafficIsRemovedFirst(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(100) {
 		s := &stage{routes: []cluster.Route{cart("gatewayapi:v1")}}
@@ -149,7 +149,7 @@ func TestRequestsAreNotLostWhenTrafficLeavesFirst(t *testing.T) {
 			s.pair(2)
 			s.create(httpRoutes, "cart", httpRoute(100, 0))
 			s.After(2*time.Minute, func() {
-				lost := seen[cluster.Lost](s)
+				lost := seen[cluster.RequestsLost](s)
 				s.edit(httpRoutes, httpRoute(60, 40))
 				s.After(time.Minute, func() { s.edit(httpRoutes, httpRoute(100, 0)) })
 				s.After(time.Minute+5*time.Second, func() { s.edit(deployments, map[string]any{"replicas": int64(0)}) })
@@ -166,7 +166,7 @@ func TestRequestsAreNotLostWhenTrafficLeavesFirst(t *testing.T) {
 	}
 }
 
-func TestWithoutARouteTheApexDecides(t *testing.T) {
+func TestApexSelectorDeterminesTrafficWithoutARoute(t *testing.T) {
 	t.Parallel()
 	s := &stage{routes: []cluster.Route{cart("kubernetes")}}
 	var services []string
@@ -175,11 +175,11 @@ func TestWithoutARouteTheApexDecides(t *testing.T) {
 		s.pair(1)
 		s.After(2*time.Minute, func() { s.edit(serviceKind, map[string]any{"selector": map[string]any{"app": "cart"}}) })
 		s.quiet = func(*stage) {
-			for _, told := range *traffic {
-				if told.Routed || len(told.Weights) != 1 {
-					t.Errorf("want no route, got %v", told)
+			for _, change := range *traffic {
+				if change.Routed || len(change.Weights) != 1 {
+					t.Errorf("want no route, got %v", change)
 				}
-				if name := told.Weights[0].Service; !slices.Contains(services, name) {
+				if name := change.Weights[0].Service; !slices.Contains(services, name) {
 					services = append(services, name)
 				}
 			}
@@ -190,10 +190,10 @@ func TestWithoutARouteTheApexDecides(t *testing.T) {
 			t.Errorf("want the requests to go from the primary to the canary, got %v", services)
 		}
 	}
-	s.smoothly(t)
+	s.playFaultFree(t)
 }
 
-func TestARouteIsAcceptedWhenBothHalvesServeIt(t *testing.T) {
+func TestRouteIsAcceptedOnceBothReplicasServeIt(t *testing.T) {
 	t.Parallel()
 	accepted := 0
 	for seed := range uint64(30) {
@@ -212,7 +212,7 @@ func TestARouteIsAcceptedWhenBothHalvesServeIt(t *testing.T) {
 				rules, _, _ := unstructured.NestedSlice(wrote.New.Content(), "spec", "rules")
 				refs, _, _ := unstructured.NestedSlice(rules[0].(map[string]any), "backendRefs")
 				weight, _ := refs[1].(map[string]any)["weight"].(int64)
-				for _, d := range s.gateway.D(named("cart")) {
+				for _, d := range s.gateway.Traffic(named("cart")) {
 					if d.Weight("cart-canary") != int(weight) {
 						s.Errorf("seed %d: accepted at weight %d, and replica %d is at %d", seed, weight, d.Replica, d.Weight("cart-canary"))
 					}

@@ -9,38 +9,38 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// Work is what becomes of a Job. Without anything it is done at once.
-type Work struct {
-	// Takes is how long its pod runs.
-	Takes time.Duration
-	// Fails is true of one whose pod ends with an error, Hangs of one whose pod never ends, and Stuck of one whose pod never
-	// starts, because its image is not there.
+// JobOutcome is the outcome of a Job. The zero value succeeds immediately.
+type JobOutcome struct {
+	// Duration is how long its pod runs.
+	Duration time.Duration
+	// Fails means that its pod ends with an error, Hangs that its pod never ends, and Stuck that its pod never starts, because
+	// its image does not exist.
 	Fails, Hangs, Stuck bool
 }
 
-// jobWritten takes up a Job that someone made. Its controller goes on with it unless it is deleted.
+// jobWritten starts a Job that another actor created. It runs unless it is deleted.
 func (c *Cluster) jobWritten(e *store.Event) {
 	if e.Type != store.Added {
 		return
 	}
 	j := &job{cluster: c, key: e.Key, uid: e.New.UID()}
-	if c.o.Work != nil {
-		j.work = c.o.Work(e.New)
+	if c.options.JobOutcome != nil {
+		j.outcome = c.options.JobOutcome(e.New)
 	}
 	j.deadline = time.Duration(number(object(e.New.Content(), "spec"), "activeDeadlineSeconds", 0)) * time.Second
-	c.plan(c.stream("job", e.Key).Skewed(10*time.Millisecond, time.Second), j.begin)
+	c.schedule(c.stream("job", e.Key).Skewed(10*time.Millisecond, time.Second), j.start)
 }
 
-// job is a Job and what becomes of it.
+// job is a Job and its outcome.
 type job struct {
 	cluster  *Cluster
 	key      types.NamespacedName
 	uid      types.UID
-	work     Work
-	deadline time.Duration // zero: it may go on indefinitely
+	outcome  JobOutcome
+	deadline time.Duration // zero: none
 }
 
-// stored is the Job as it is, nil when it is gone, or goes.
+// stored returns the current Job, or nil if it was deleted or is being deleted.
 func (j *job) stored() *store.Version {
 	v := j.cluster.world.Server.Peek(jobKind, j.key)
 	if v == nil || v.UID() != j.uid || v.Deleting() {
@@ -49,46 +49,46 @@ func (j *job) stored() *store.Version {
 	return v
 }
 
-func (j *job) begin() {
+func (j *job) start() {
 	if j.stored() == nil {
 		return
 	}
 	j.report(map[string]any{"active": int64(1), "startTime": j.now()})
-	c, endless := j.cluster, j.work.Hangs || j.work.Stuck
-	if j.work.Stuck {
-		c.plan(5*time.Second, j.stick)
+	c, endless := j.cluster, j.outcome.Hangs || j.outcome.Stuck
+	if j.outcome.Stuck {
+		c.schedule(5*time.Second, j.createStuckPod)
 	}
-	if late := j.deadline > 0 && (endless || j.work.Takes > j.deadline); late {
-		c.plan(j.deadline, func() { j.fail("DeadlineExceeded", "Job was active longer than specified deadline") })
+	if late := j.deadline > 0 && (endless || j.outcome.Duration > j.deadline); late {
+		c.schedule(j.deadline, func() { j.fail("DeadlineExceeded", "Job was active longer than specified deadline") })
 		return
 	}
 	if !endless {
-		c.plan(j.work.Takes, j.end)
+		c.schedule(j.outcome.Duration, j.complete)
 	}
 }
 
-func (j *job) end() {
-	if j.work.Fails {
+func (j *job) complete() {
+	if j.outcome.Fails {
 		j.fail("BackoffLimitExceeded", "Job has reached the specified backoff limit")
 		return
 	}
-	j.over("SuccessCriteriaMet", "Complete", "CompletionsReached", "Reached expected number of succeeded pods", map[string]any{
+	j.reportEnd("SuccessCriteriaMet", "Complete", "CompletionsReached", "Reached expected number of succeeded pods", map[string]any{
 		"startTime": j.now(), "succeeded": int64(1), "completionTime": j.now(),
 	})
 }
 
 func (j *job) fail(reason, message string) {
-	j.over("FailureTarget", "Failed", reason, message, map[string]any{"startTime": j.now(), "failed": int64(1)})
+	j.reportEnd("FailureTarget", "Failed", reason, message, map[string]any{"startTime": j.now(), "failed": int64(1)})
 }
 
-// over says first what the Job will have come to, and that it has once its pod is gone.
-func (j *job) over(first, last, reason, message string, status map[string]any) {
+// reportEnd reports the outcome of the Job first, and its end once its pod is gone.
+func (j *job) reportEnd(first, last, reason, message string, status map[string]any) {
 	condition := func(of string) any {
 		return map[string]any{"type": of, "status": "True", "reason": reason, "message": message, "lastTransitionTime": j.now()}
 	}
 	j.report(map[string]any{"startTime": j.now(), "active": int64(1), "conditions": []any{condition(first)}})
 	status["conditions"] = []any{condition(first), condition(last)}
-	j.cluster.plan(time.Second, func() { j.report(status) })
+	j.cluster.schedule(time.Second, func() { j.report(status) })
 }
 
 func (j *job) now() string { return j.cluster.world.Now().UTC().Format(time.RFC3339) }
@@ -98,16 +98,16 @@ func (j *job) report(status map[string]any) {
 	if v == nil {
 		return
 	}
-	obj := written(v)
+	obj := editable(v)
 	if old := object(v.Content(), "status"); old["startTime"] != nil {
 		status["startTime"] = old["startTime"]
 	}
 	obj.Object["status"] = status
-	j.cluster.wrote("the status of Job "+j.key.Name, j.cluster.workloads.Status().Update(background(), obj))
+	j.cluster.checkWrite("the status of Job "+j.key.Name, j.cluster.workloads.Status().Update(background(), obj))
 }
 
-// stick lets the pod of a Job be an object: why it does not start can be read there.
-func (j *job) stick() {
+// createStuckPod creates the object of a pod that does not start, so that its reason can be read.
+func (j *job) createStuckPod() {
 	v := j.stored()
 	if v == nil {
 		return
@@ -122,19 +122,19 @@ func (j *job) stick() {
 		},
 		"spec": spec,
 	}}
-	if !c.wrote("pod "+name, c.workloads.Create(background(), obj)) {
+	if !c.checkWrite("pod "+name, c.workloads.Create(background(), obj)) {
 		return
 	}
 	var statuses []any
 	for _, container := range objects(spec, "containers") {
 		statuses = append(statuses, map[string]any{
 			"name": text(container, "name"), "image": text(container, "image"), "imageID": "", "ready": false,
-			"restartCount": int64(0), "state": map[string]any{"waiting": map[string]any{"reason": imagePull}},
+			"restartCount": int64(0), "state": map[string]any{"waiting": map[string]any{"reason": imagePullBackOff}},
 		})
 	}
 	obj.Object["status"] = map[string]any{"phase": "Pending", "containerStatuses": statuses}
-	c.wrote("the status of pod "+name, c.workloads.Status().Update(background(), obj))
+	c.checkWrite("the status of pod "+name, c.workloads.Status().Update(background(), obj))
 }
 
-// jobNameLabel is on the pods of a Job.
+// jobNameLabel is a label of the pods of a Job.
 const jobNameLabel = "batch.kubernetes.io/job-name"

@@ -10,81 +10,81 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// pod is one pod. It counts as ready for Kubernetes when it is ready; that it answers requests is the truth.
+// pod is one pod. ready is its state for Kubernetes, answers whether it actually answers requests.
 type pod struct {
 	set     *replicaSet
 	name    string
 	address string
 	node    int
 
-	ready, answers bool
-	leaving, gone  bool
-	lost           bool      // with its node
-	pending        bool      // no node has room for it
-	readySince     time.Time // zero: it never was
-	deaths         int
-	trouble        string // why it waits, in the words of Kubernetes
-	stored         string // what its object says, where all pods of the ReplicaSet have one; empty: it has none
+	ready, answers    bool
+	terminating, gone bool
+	lost              bool      // lost with its node
+	pending           bool      // no node has room for it
+	readySince        time.Time // zero: it was never ready
+	deaths            int
+	waitingReason     string // the waiting reason of its container
+	objectState       string // the state that its object reports, in a standalone ReplicaSet; empty: it has no object
 }
 
-// nodes of the cluster. Pods are spread over them in turn.
+// nodes is the number of nodes. Pods are distributed over them round robin.
 const nodes = 3
 
 // Waiting reasons of containers.
 const (
-	imagePull = "ImagePullBackOff"
-	crashLoop = "CrashLoopBackOff"
+	imagePullBackOff = "ImagePullBackOff"
+	crashLoopBackOff = "CrashLoopBackOff"
 )
 
-// start makes one pod more.
-func (r *replicaSet) start() {
+// startPod creates a further pod.
+func (r *replicaSet) startPod() {
 	c := r.cluster
-	c.made++
+	c.podCount++
 	p := &pod{
-		set: r, name: fmt.Sprintf("%s-%05d", r.name, c.made), node: c.made % nodes,
-		address: fmt.Sprintf("10.%d.%d.%d", 1+c.made/65536, c.made/256%256, c.made%256),
+		set: r, name: fmt.Sprintf("%s-%05d", r.name, c.podCount), node: c.podCount % nodes,
+		address: fmt.Sprintf("10.%d.%d.%d", 1+c.podCount/65536, c.podCount/256%256, c.podCount%256),
 	}
 	r.pods = append(r.pods, p)
 	c.pods[p.name] = p
-	p.mirror()
-	if c.full && c.room <= 0 {
+	p.updateObject()
+	if c.full && c.freeSlots <= 0 {
 		p.pending = true
-		c.queue = append(c.queue, p)
+		c.pendingPods = append(c.pendingPods, p)
 		return
 	}
-	c.room--
-	p.begin()
+	c.freeSlots--
+	p.startContainer()
 }
 
-// begin starts a pod that has a node.
-func (p *pod) begin() {
+// startContainer starts a pod that was assigned to a node.
+func (p *pod) startContainer() {
 	r, c := p.set, p.set.cluster
 	wait, slow := r.behaviour.Start(), r.draws.Skewed(30*time.Second, 5*time.Minute)
 	if c.world.Faults.Inject(SlowStarts) {
 		wait += slow
 	}
-	if r.behaviour.Never {
-		c.world.After(min(wait, 20*time.Second), p.stick)
+	if r.behaviour.NeverReady {
+		c.world.After(min(wait, 20*time.Second), p.becomeStuck)
 		return
 	}
 	c.world.After(wait, p.becomeReady)
 }
 
-// settled is true of a pod whose state will not change without a request.
+// settled reports whether the state of a pod will not change without a request.
 func (p *pod) settled() bool {
-	if p.set.behaviour.Never {
-		return !p.leaving && p.trouble != ""
+	if p.set.behaviour.NeverReady {
+		return !p.terminating && p.waitingReason != ""
 	}
-	return !p.leaving && p.ready && p.answers
+	return !p.terminating && p.ready && p.answers
 }
 
-// mend makes a waiting pod ready soon, and replaces a lost one.
-func (p *pod) mend() {
+// recover makes a waiting pod ready soon, and replaces a lost one.
+func (p *pod) recover() {
 	c := p.set.cluster
 	switch {
-	case p.leaving || p.pending || p.set.behaviour.Never || p.ready && p.answers:
+	case p.terminating || p.pending || p.set.behaviour.NeverReady || p.ready && p.answers:
 	case p.lost:
-		c.plan(p.set.draws.Between(time.Second, 30*time.Second), p.replace)
+		c.schedule(p.set.draws.Between(time.Second, 30*time.Second), p.replace)
 	default:
 		c.world.After(p.set.behaviour.Start(), p.becomeReady)
 	}
@@ -95,21 +95,21 @@ func (p *pod) available(minReady time.Duration) bool {
 }
 
 func (p *pod) becomeReady() {
-	if p.leaving || p.ready || p.lost {
+	if p.terminating || p.ready || p.lost {
 		return
 	}
 	c := p.set.cluster
-	p.ready, p.answers, p.trouble = true, true, ""
+	p.ready, p.answers, p.waitingReason = true, true, ""
 	p.readySince = c.world.Now()
-	p.set.show()
+	p.set.schedulePodObject()
 	c.podsChanged(p.set)
 	if d := c.ownerOf(p.set); d != nil {
-		d.awaitAvailable()
+		d.scheduleAvailable()
 	}
-	p.set.awaitAvailable()
+	p.set.scheduleAvailable()
 	life := p.set.draws.Between(time.Second, 5*time.Minute)
 	switch b := p.set.behaviour; {
-	case c.quiet:
+	case c.quiesced:
 	case b.Crash > 0 && (b.Flaps || p.deaths == 0):
 		c.world.After(b.Crash, p.crash)
 	case c.world.Faults.Inject(PodCrashes):
@@ -117,42 +117,42 @@ func (p *pod) becomeReady() {
 	}
 }
 
-// awaitAvailable reconciles again when a pod has been ready for long enough.
-func (d *deployment) awaitAvailable() {
+// scheduleAvailable schedules a reconciliation for the time at which a pod becomes available.
+func (d *deployment) scheduleAvailable() {
 	v := d.cluster.world.Server.Peek(deploymentKind, d.key)
 	if v == nil {
 		return
 	}
-	if least := wishOf(v.Content()).minReady; least > 0 {
-		d.cluster.plan(least, d.wake)
+	if least := readSpec(v.Content()).minReady; least > 0 {
+		d.cluster.schedule(least, d.scheduleReconcile)
 	}
 }
 
-// stick is the end of a pod that cannot start.
-func (p *pod) stick() {
-	if p.leaving {
+// becomeStuck records that a pod cannot start.
+func (p *pod) becomeStuck() {
+	if p.terminating {
 		return
 	}
-	p.trouble = imagePull
-	p.set.show()
+	p.waitingReason = imagePullBackOff
+	p.set.schedulePodObject()
 }
 
-// crash is the death of a container. The pod stays, and its container is started again, later each time.
+// crash ends the container of a pod, which is restarted with an increasing backoff.
 func (p *pod) crash() {
 	c := p.set.cluster
-	if c.quiet || p.leaving || !p.ready || !p.answers {
+	if c.quiesced || p.terminating || !p.ready || !p.answers {
 		return
 	}
-	p.die("crash")
-	p.ready, p.trouble = false, crashLoop
-	p.set.show()
+	p.recordFailure("crash")
+	p.ready, p.waitingReason = false, crashLoopBackOff
+	p.set.schedulePodObject()
 	c.podsChanged(p.set)
 	backoff := min(10*time.Second<<min(p.deaths, 5), 5*time.Minute)
 	c.world.After(backoff+p.set.behaviour.Start(), p.becomeReady)
 }
 
-// die reports that the pod no longer answers, although it was not terminated.
-func (p *pod) die(why string) {
+// recordFailure records that the pod no longer answers, although it was not terminated.
+func (p *pod) recordFailure(why string) {
 	c, r := p.set.cluster, p.set
 	p.answers = false
 	p.deaths++
@@ -162,10 +162,10 @@ func (p *pod) die(why string) {
 	c.world.Publish(PodDied{Namespace: r.namespace, Deployment: r.deployment, Pod: p.name, Version: r.version, Why: why})
 }
 
-// end terminates a pod. One that is ready answers for a while, and others send it
-// requests meanwhile, because they do not know yet.
-func (p *pod) end() {
-	if p.leaving {
+// terminate terminates a pod. A ready pod answers for a while, and still receives requests from clients that do not know it
+// yet.
+func (p *pod) terminate() {
+	if p.terminating {
 		return
 	}
 	c := p.set.cluster
@@ -173,13 +173,13 @@ func (p *pod) end() {
 	if p.answers {
 		wait = p.set.draws.Between(5*time.Second, 30*time.Second)
 	}
-	p.leaving, p.ready, p.trouble = true, false, ""
-	p.set.show()
+	p.terminating, p.ready, p.waitingReason = true, false, ""
+	p.set.schedulePodObject()
 	c.podsChanged(p.set)
-	c.plan(wait, p.vanish)
+	c.schedule(wait, p.remove)
 }
 
-func (p *pod) vanish() {
+func (p *pod) remove() {
 	if p.gone {
 		return
 	}
@@ -188,19 +188,19 @@ func (p *pod) vanish() {
 	c := p.set.cluster
 	delete(c.pods, p.name)
 	if p.pending {
-		c.queue = slices.DeleteFunc(c.queue, func(o *pod) bool { return o == p })
+		c.pendingPods = slices.DeleteFunc(c.pendingPods, func(o *pod) bool { return o == p })
 	} else {
-		c.room++
-		c.place()
+		c.freeSlots++
+		c.schedulePending()
 	}
 	c.wakeOwner(p.set)
-	p.set.wake()
-	c.publishFor(p.set, (*service).tidy)
-	c.lookedAt(p.set.namespace)
+	p.set.scheduleReconcile()
+	c.publishFor(p.set, (*service).scheduleCleanup)
+	c.notifyWatchers(p.set.namespace)
 }
 
-// fillUp plans that other workloads take the room of the cluster for a while, again and again.
-func (c *Cluster) fillUp() {
+// scheduleNoRoom schedules periods in which other workloads occupy the cluster.
+func (c *Cluster) scheduleNoRoom() {
 	t := c.world.Faults
 	if !t.Has(NoRoom) {
 		return
@@ -208,46 +208,46 @@ func (c *Cluster) fillUp() {
 	s := t.Stream(NoRoom)
 	c.world.After(s.Between(time.Minute, 10*time.Minute), func() {
 		c.fills++
-		room, lasts := s.Int(0, 2), s.Between(2*time.Minute, 15*time.Minute)
-		if !c.quiet && t.Has(NoRoom) && t.TakesPlace(fmt.Sprintf("%s#%d", NoRoom, c.fills)) {
-			c.Fill(room)
-			c.world.After(lasts, c.Empty)
+		room, duration := s.Int(0, 2), s.Between(2*time.Minute, 15*time.Minute)
+		if !c.quiesced && t.Has(NoRoom) && t.Admit(fmt.Sprintf("%s#%d", NoRoom, c.fills)) {
+			c.LimitRoom(room)
+			c.world.After(duration, c.RestoreRoom)
 		}
-		if !c.quiet {
-			c.fillUp()
+		if !c.quiesced {
+			c.scheduleNoRoom()
 		}
 	})
 }
 
-// Fill leaves room for so many more pods, and not for others, until there is room again.
-func (c *Cluster) Fill(room int) {
+// LimitRoom leaves room for the given number of further pods until RestoreRoom is called.
+func (c *Cluster) LimitRoom(room int) {
 	c.world.Trace("the cluster has room for %d more pods", room)
-	c.full, c.room = true, room
-	c.place()
+	c.full, c.freeSlots = true, room
+	c.schedulePending()
 }
 
-// Empty is when there is room for all again.
-func (c *Cluster) Empty() {
+// RestoreRoom ends a shortage of room.
+func (c *Cluster) RestoreRoom() {
 	if c.full {
 		c.world.Trace("the cluster has room again")
 	}
 	c.full = false
-	c.place()
+	c.schedulePending()
 }
 
-// place gives room to the pods that wait for it.
-func (c *Cluster) place() {
-	for len(c.queue) > 0 && (!c.full || c.room > 0) {
-		p := c.queue[0]
-		c.queue = c.queue[1:]
+// schedulePending starts the pods that wait for room.
+func (c *Cluster) schedulePending() {
+	for len(c.pendingPods) > 0 && (!c.full || c.freeSlots > 0) {
+		p := c.pendingPods[0]
+		c.pendingPods = c.pendingPods[1:]
 		p.pending = false
-		c.room--
-		p.begin()
+		c.freeSlots--
+		p.startContainer()
 	}
 }
 
-// loseNodes plans the loss of a node, again and again.
-func (c *Cluster) loseNodes() {
+// scheduleNodeLosses schedules the losses of nodes.
+func (c *Cluster) scheduleNodeLosses() {
 	t := c.world.Faults
 	if !t.Has(NodeLosses) {
 		return
@@ -256,87 +256,87 @@ func (c *Cluster) loseNodes() {
 	c.world.After(s.Between(time.Minute, 15*time.Minute), func() {
 		c.losses++
 		node, noticed, replaced := s.Int(0, nodes-1), s.Between(10*time.Second, time.Minute), s.Between(30*time.Second, 5*time.Minute)
-		if !c.quiet && t.Has(NodeLosses) && t.TakesPlace(fmt.Sprintf("%s#%d", NodeLosses, c.losses)) {
+		if !c.quiesced && t.Has(NodeLosses) && t.Admit(fmt.Sprintf("%s#%d", NodeLosses, c.losses)) {
 			c.loseNode(node, noticed, noticed+replaced)
 		}
-		if !c.quiet {
-			c.loseNodes()
+		if !c.quiesced {
+			c.scheduleNodeLosses()
 		}
 	})
 }
 
-// loseNode ends all pods of a node at once. Kubernetes takes them for ready until it notices, and replaces them later.
+// loseNode makes all pods of a node fail. Kubernetes considers them ready until it detects the loss, and replaces them later.
 func (c *Cluster) loseNode(node int, noticed, replaced time.Duration) {
 	c.world.Trace("node %d is lost", node)
 	for _, set := range c.sets {
 		for _, p := range set.pods {
-			if p.node == node && p.answers && !p.leaving {
-				p.die("node")
+			if p.node == node && p.answers && !p.terminating {
+				p.recordFailure("node")
 				p.lost = true
-				c.world.After(noticed, p.unreachable)
+				c.world.After(noticed, p.becomeUnready)
 				c.world.After(replaced, p.replace)
 			}
 		}
 	}
 	for _, set := range c.sets {
-		c.lookedAt(set.namespace)
+		c.notifyWatchers(set.namespace)
 	}
 }
 
-// unreachable is when Kubernetes notices.
-func (p *pod) unreachable() {
-	if !p.leaving {
+// becomeUnready records that Kubernetes has detected the loss of the pod's node.
+func (p *pod) becomeUnready() {
+	if !p.terminating {
 		p.ready = false
-		p.mirror()
+		p.updateObject()
 		p.set.cluster.podsChanged(p.set)
 	}
 }
 
-// replace gives up a pod that is lost.
+// replace terminates a lost pod and starts another one.
 func (p *pod) replace() {
-	if !p.leaving {
-		p.end()
-		p.set.scale(p.set.wanted)
+	if !p.terminating {
+		p.terminate()
+		p.set.scale(p.set.desired)
 	}
 }
 
-// show lets one pod that is in trouble, the oldest, be an object: its reason can be read there. The others would say
-// the same.
-func (r *replicaSet) show() {
-	if r.free {
+// schedulePodObject schedules the creation of an object for the oldest pod that cannot start, so that its reason can be read.
+// Other pods have the same reason.
+func (r *replicaSet) schedulePodObject() {
+	if r.standalone {
 		for _, p := range r.pods {
-			p.mirror()
+			p.updateObject()
 		}
 		return
 	}
 	if r.showing {
 		return
 	}
-	stuck := r.stuck()
-	if stuck == r.shown && (stuck == nil || stuck.trouble == r.shownTrouble) {
+	stuck := r.firstStuckPod()
+	if stuck == r.shown && (stuck == nil || stuck.waitingReason == r.shownTrouble) {
 		return
 	}
 	r.showing = true
-	r.cluster.plan(r.draws.Skewed(10*time.Millisecond, time.Second), func() {
+	r.cluster.schedule(r.draws.Skewed(10*time.Millisecond, time.Second), func() {
 		r.showing = false
-		r.expose(r.stuck())
+		r.updatePodObject(r.firstStuckPod())
 	})
 }
 
-func (r *replicaSet) stuck() *pod {
-	at := slices.IndexFunc(r.pods, func(p *pod) bool { return p.trouble != "" && !p.leaving })
+func (r *replicaSet) firstStuckPod() *pod {
+	at := slices.IndexFunc(r.pods, func(p *pod) bool { return p.waitingReason != "" && !p.terminating })
 	if at < 0 {
 		return nil
 	}
 	return r.pods[at]
 }
 
-func (r *replicaSet) expose(p *pod) {
+func (r *replicaSet) updatePodObject(p *pod) {
 	c := r.cluster
-	if old := r.shown; old != nil && (old != p || old.trouble != r.shownTrouble) {
+	if old := r.shown; old != nil && (old != p || old.waitingReason != r.shownTrouble) {
 		key := types.NamespacedName{Namespace: r.namespace, Name: old.name}
 		if v := c.world.Server.Peek(podKind, key); v != nil {
-			c.wrote("pod "+old.name, c.workloads.Delete(background(), written(v)))
+			c.checkWrite("pod "+old.name, c.workloads.Delete(background(), editable(v)))
 		}
 		r.shown = nil
 	}
@@ -352,7 +352,7 @@ func (r *replicaSet) expose(p *pod) {
 		},
 		"spec": spec,
 	}}
-	if !c.wrote("pod "+p.name, c.workloads.Create(background(), obj)) {
+	if !c.checkWrite("pod "+p.name, c.workloads.Create(background(), obj)) {
 		return
 	}
 	container := map[string]any{}
@@ -363,15 +363,15 @@ func (r *replicaSet) expose(p *pod) {
 		"phase": "Pending",
 		"containerStatuses": []any{map[string]any{
 			"name": text(container, "name"), "image": text(container, "image"), "imageID": "", "ready": false,
-			"restartCount": int64(p.deaths), "state": map[string]any{"waiting": map[string]any{"reason": p.trouble}},
+			"restartCount": int64(p.deaths), "state": map[string]any{"waiting": map[string]any{"reason": p.waitingReason}},
 		}},
 	}
-	c.wrote("the status of pod "+p.name, c.workloads.Status().Update(background(), obj))
-	r.shown, r.shownTrouble = p, p.trouble
+	c.checkWrite("the status of pod "+p.name, c.workloads.Status().Update(background(), obj))
+	r.shown, r.shownTrouble = p, p.waitingReason
 }
 
-// behind are the pods of a namespace that a selector means, in the order in which they were made.
-func (c *Cluster) behind(namespace string, selector map[string]any) iter.Seq[*pod] {
+// podsSelected returns the pods of a namespace that a selector matches, in the order of their creation.
+func (c *Cluster) podsSelected(namespace string, selector map[string]any) iter.Seq[*pod] {
 	return func(yield func(*pod) bool) {
 		for _, set := range c.sets {
 			if set.namespace != namespace || !matches(selector, set.labels) {

@@ -16,33 +16,33 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// replicaSet is an object of that kind with its pods. How many there shall be of a Deployment's is kept here only: no one
-// reads it from the object. Of one that someone else made, the object says it; see free.go.
+// replicaSet is a ReplicaSet with its pods. For a Deployment, the desired number is stored only here, because no actor reads it
+// from the object. For a standalone one it is in the object; see free.go.
 type replicaSet struct {
 	cluster         *Cluster
 	namespace, name string
-	uid, owner      types.UID // no owner: it was left behind
+	uid, owner      types.UID // no owner: it was orphaned
 	deployment      string    // the name of its first owner
 	hash, version   string
 	revision        int
 	labels          map[string]any // of its pods
-	behaviour       Pods
+	behaviour       PodBehaviour
 	draws           *sim.Stream
-	wanted          int
+	desired         int
 	pods            []*pod // the oldest first
-	shown           *pod   // the one that is an object, being in trouble
-	shownTrouble    string // its fault then
+	shown           *pod   // the stuck pod that has an object
+	shownTrouble    string // the waiting reason in its object
 	showing         bool
-	free            bool // no Deployment made it
-	waking          bool
-	least           time.Duration // minReadySeconds at the last look at a free one
+	standalone      bool // no Deployment created it
+	scheduled       bool
+	lastMinReady    time.Duration // minReadySeconds at the last reconciliation of a standalone one
 }
 
-// newSet makes the ReplicaSet of a template.
-func (c *Cluster) newSet(of *store.Version, w wish, hash string, revision int) *replicaSet {
+// newSet creates the ReplicaSet of a template.
+func (c *Cluster) newSet(of *store.Version, w deploymentSpec, hash string, revision int) *replicaSet {
 	key, unique := of.Key(), hash
 	for n := 1; c.world.Server.Peek(replicaSetKind, types.NamespacedName{Namespace: key.Namespace, Name: key.Name + "-" + unique}) != nil; n++ {
-		unique = fmt.Sprintf("%s%d", hash, n) // that of a predecessor is not collected yet
+		unique = fmt.Sprintf("%s%d", hash, n) // the ReplicaSet of a predecessor still exists
 	}
 	labels := with(object(w.template, "metadata", "labels"), hashLabel, unique)
 	template := shallow(w.template)
@@ -51,14 +51,14 @@ func (c *Cluster) newSet(of *store.Version, w wish, hash string, revision int) *
 		"apiVersion": "apps/v1", "kind": "ReplicaSet",
 		"metadata": map[string]any{
 			"namespace": key.Namespace, "name": key.Name + "-" + unique, "labels": labels,
-			"annotations":     inherited(of, nil, revision),
+			"annotations":     setAnnotations(of, nil, revision),
 			"ownerReferences": []any{controlledBy(of)},
 		},
 		"spec": map[string]any{
 			"replicas": int64(0), "selector": map[string]any{"matchLabels": with(w.selector, hashLabel, unique)}, "template": template,
 		},
 	}}
-	if !c.wrote("ReplicaSet "+obj.GetName(), c.workloads.Create(background(), obj)) {
+	if !c.checkWrite("ReplicaSet "+obj.GetName(), c.workloads.Create(background(), obj)) {
 		return nil
 	}
 	set := &replicaSet{
@@ -66,15 +66,15 @@ func (c *Cluster) newSet(of *store.Version, w wish, hash string, revision int) *
 		hash: hash, version: c.versionOf(w.template), revision: revision, labels: labels,
 		draws: c.stream("pods", types.NamespacedName{Namespace: key.Namespace, Name: obj.GetName()}),
 	}
-	set.behave(w.template)
+	set.setBehaviour(w.template)
 	c.sets = append(c.sets, set)
 	return set
 }
 
-// behave draws how the pods of a template fare.
-func (r *replicaSet) behave(template map[string]any) {
-	if r.cluster.o.Behaviour != nil {
-		r.behaviour = r.cluster.o.Behaviour(template)
+// setBehaviour draws how the pods of a template behave.
+func (r *replicaSet) setBehaviour(template map[string]any) {
+	if r.cluster.options.PodBehaviour != nil {
+		r.behaviour = r.cluster.options.PodBehaviour(template)
 	}
 	if r.behaviour.Start == nil {
 		usual := r.draws.Between(time.Second, 12*time.Second) // pods of one version need about the same time
@@ -89,7 +89,7 @@ func controlledBy(v *store.Version) map[string]any {
 	}
 }
 
-// setsOf are the ReplicaSets of a Deployment, in the order in which they were made.
+// setsOf returns the ReplicaSets of a Deployment, in the order of their creation.
 func (c *Cluster) setsOf(owner types.UID) []*replicaSet {
 	var found []*replicaSet
 	for _, set := range c.sets {
@@ -101,18 +101,18 @@ func (c *Cluster) setsOf(owner types.UID) []*replicaSet {
 }
 
 func (c *Cluster) ownerOf(set *replicaSet) *deployment {
-	d := c.deployments.found[types.NamespacedName{Namespace: set.namespace, Name: set.deployment}]
+	d := c.deployments.byKey[types.NamespacedName{Namespace: set.namespace, Name: set.deployment}]
 	if d == nil || d.uid != set.owner {
 		return nil
 	}
 	return d
 }
 
-// setWritten follows what others do to ReplicaSets: they lose their owners, and are deleted.
-func (c *Cluster) setWritten(e *store.Event) {
+// replicaSetWritten handles changes of ReplicaSets by other actors: they are orphaned or deleted.
+func (c *Cluster) replicaSetWritten(e *store.Event) {
 	at := slices.IndexFunc(c.sets, func(set *replicaSet) bool { return set.uid == e.New.UID() })
 	if at < 0 {
-		c.freeSet(e)
+		c.addStandaloneSet(e)
 		return
 	}
 	set := c.sets[at]
@@ -121,7 +121,7 @@ func (c *Cluster) setWritten(e *store.Event) {
 		if owner := metav1.GetControllerOfNoCopy(e.New.Meta()); owner != nil {
 			set.owner = owner.UID
 		}
-		set.wake()
+		set.scheduleReconcile()
 		return
 	}
 	d := c.ownerOf(set)
@@ -129,29 +129,29 @@ func (c *Cluster) setWritten(e *store.Event) {
 	set.owner = ""
 	set.scale(0)
 	if d != nil {
-		d.wake() // someone deleted it whose business it was not
+		d.scheduleReconcile() // another actor deleted it
 	}
 }
 
-// adopt gives ReplicaSets that were left behind to the Deployment that selects them.
-func (c *Cluster) adopt(v *store.Version, w wish) {
+// adopt makes the Deployment the owner of orphaned ReplicaSets that it selects.
+func (c *Cluster) adopt(v *store.Version, w deploymentSpec) {
 	for _, set := range c.sets {
-		if set.free || set.owner != "" || set.namespace != v.Key().Namespace || !matches(w.selector, set.labels) {
+		if set.standalone || set.owner != "" || set.namespace != v.Key().Namespace || !matches(w.selector, set.labels) {
 			continue
 		}
 		stored := set.stored()
 		if stored == nil || stored.Deleting() {
 			continue
 		}
-		obj := written(stored)
+		obj := editable(stored)
 		object(obj.Object, "metadata")["ownerReferences"] = []any{controlledBy(v)}
-		if c.wrote("the owner of ReplicaSet "+set.name, c.workloads.Update(background(), obj)) {
+		if c.checkWrite("the owner of ReplicaSet "+set.name, c.workloads.Update(background(), obj)) {
 			set.owner, set.deployment = v.UID(), v.Key().Name
 		}
 	}
 }
 
-// stored is the object; nil when it is gone.
+// stored returns the object, or nil if it was deleted.
 func (r *replicaSet) stored() *store.Version {
 	v := r.cluster.world.Server.Peek(replicaSetKind, types.NamespacedName{Namespace: r.namespace, Name: r.name})
 	if v == nil || v.UID() != r.uid {
@@ -160,8 +160,8 @@ func (r *replicaSet) stored() *store.Version {
 	return v
 }
 
-// annotate gives the ReplicaSet of the current template what its Deployment says, and the number of a newer revision where
-// its template is the newest again.
+// annotate copies the annotations of the Deployment to the ReplicaSet of the current template, and sets a newer revision if the
+// template is current again.
 func (r *replicaSet) annotate(of *store.Version, revision int) {
 	r.revision = revision
 	v := r.stored()
@@ -169,18 +169,18 @@ func (r *replicaSet) annotate(of *store.Version, revision int) {
 		return
 	}
 	before := object(v.Content(), "metadata", "annotations")
-	after := inherited(of, before, revision)
+	after := setAnnotations(of, before, revision)
 	if jsontree.Equal(before, after) {
 		return
 	}
-	obj := written(v)
+	obj := editable(v)
 	object(obj.Object, "metadata")["annotations"] = after
-	r.cluster.wrote("the annotations of ReplicaSet "+r.name, r.cluster.workloads.Update(background(), obj))
+	r.cluster.checkWrite("the annotations of ReplicaSet "+r.name, r.cluster.workloads.Update(background(), obj))
 }
 
-// inherited are the annotations of a ReplicaSet: those that it has, those of its Deployment but for what a tool last
-// applied to that, and its revision.
-func inherited(of *store.Version, has map[string]any, revision int) map[string]any {
+// setAnnotations returns the annotations of a ReplicaSet: its own, those of its Deployment except for the last applied
+// configuration, and its revision.
+func setAnnotations(of *store.Version, has map[string]any, revision int) map[string]any {
 	all := map[string]any{}
 	maps.Copy(all, has)
 	maps.Copy(all, object(of.Content(), "metadata", "annotations"))
@@ -191,44 +191,44 @@ func inherited(of *store.Version, has map[string]any, revision int) map[string]a
 
 func (r *replicaSet) remove() {
 	if v := r.stored(); v != nil {
-		r.cluster.wrote("ReplicaSet "+r.name, r.cluster.workloads.Delete(background(), written(v)))
+		r.cluster.checkWrite("ReplicaSet "+r.name, r.cluster.workloads.Delete(background(), editable(v)))
 	}
 }
 
-func (r *replicaSet) size(w wish) size {
-	s := size{wanted: r.wanted}
+func (r *replicaSet) size(w deploymentSpec) size {
+	s := size{desired: r.desired}
 	for _, p := range r.pods {
-		if !p.leaving && p.available(w.minReady) {
+		if !p.terminating && p.available(w.minReady) {
 			s.available++
 		}
 	}
 	return s
 }
 
-// scale makes pods or lets some end: those first that are not ready, then the youngest.
+// scale starts or terminates pods: first those that are not ready, then the youngest.
 func (r *replicaSet) scale(n int) {
-	r.wanted = n
+	r.desired = n
 	var live []*pod
 	for _, p := range r.pods {
-		if !p.leaving {
+		if !p.terminating {
 			live = append(live, p)
 		}
 	}
 	for range n - len(live) {
-		r.start()
+		r.startPod()
 	}
 	if n >= len(live) {
 		return
 	}
 	slices.Reverse(live)
-	slices.SortStableFunc(live, func(a, b *pod) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(live, func(a, b *pod) int { return removalOrder(a) - removalOrder(b) })
 	for _, p := range live[:len(live)-n] {
-		p.end()
+		p.terminate()
 	}
 }
 
-// rank is the order in which pods are given up.
-func rank(p *pod) int {
+// removalOrder determines the order in which pods are terminated.
+func removalOrder(p *pod) int {
 	if p.ready {
 		return 1
 	}

@@ -2,8 +2,8 @@ package cluster
 
 import "time"
 
-// wish is what a Deployment asks for.
-type wish struct {
+// deploymentSpec is the spec of a Deployment.
+type deploymentSpec struct {
 	replicas, surge, unavailable int
 	recreate, paused             bool
 	minReady, deadline           time.Duration // no deadline: zero
@@ -11,13 +11,13 @@ type wish struct {
 	template, selector           map[string]any
 }
 
-// noDeadline is the number of seconds that Kubernetes takes for no deadline at all.
+// noDeadline is the number of seconds that Kubernetes interprets as no deadline.
 const noDeadline = 1<<31 - 1
 
-func wishOf(content map[string]any) wish {
+func readSpec(content map[string]any) deploymentSpec {
 	spec := object(content, "spec")
 	update := object(spec, "strategy", "rollingUpdate")
-	w := wish{
+	w := deploymentSpec{
 		replicas: number(spec, "replicas", 1), recreate: text(object(spec, "strategy"), "type") == "Recreate",
 		paused: spec["paused"] == true, minReady: time.Duration(number(spec, "minReadySeconds", 0)) * time.Second,
 		history: number(spec, "revisionHistoryLimit", 10), template: object(spec, "template"),
@@ -30,54 +30,54 @@ func wishOf(content map[string]any) wish {
 		w.unavailable = w.replicas
 		return w
 	}
-	w.surge = fraction(or(update["maxSurge"], "25%"), w.replicas, true)
-	w.unavailable = min(fraction(or(update["maxUnavailable"], "25%"), w.replicas, false), w.replicas)
+	w.surge = fraction(orDefault(update["maxSurge"], "25%"), w.replicas, true)
+	w.unavailable = min(fraction(orDefault(update["maxUnavailable"], "25%"), w.replicas, false), w.replicas)
 	if w.surge == 0 && w.unavailable == 0 {
-		w.unavailable = 1 // else nothing could move
+		w.unavailable = 1 // otherwise no pod could be replaced
 	}
 	return w
 }
 
-func or(value, otherwise any) any {
+func orDefault(value, otherwise any) any {
 	if value == nil {
 		return otherwise
 	}
 	return value
 }
 
-// size is how many pods a ReplicaSet shall have, and how many of its pods are available.
-type size struct{ wanted, available int }
+// size is the desired number of pods of a ReplicaSet, and the number of available ones.
+type size struct{ desired, available int }
 
 func total(sizes []size) (wanted, available int) {
 	for _, s := range sizes {
-		wanted += s.wanted
+		wanted += s.desired
 		available += s.available
 	}
 	return wanted, available
 }
 
-// grown is the next size of the newest ReplicaSet: as many pods as there is room for above the others.
-func (w wish) grown(fresh size, old []size) int {
-	if fresh.wanted >= w.replicas {
+// nextNewSize returns the next size of the newest ReplicaSet: as many pods as maxSurge allows in addition to the others.
+func (w deploymentSpec) nextNewSize(fresh size, old []size) int {
+	if fresh.desired >= w.replicas {
 		return w.replicas
 	}
 	others, _ := total(old)
-	room := w.replicas + w.surge - others - fresh.wanted
-	return min(fresh.wanted+max(room, 0), w.replicas)
+	room := w.replicas + w.surge - others - fresh.desired
+	return min(fresh.desired+max(room, 0), w.replicas)
 }
 
-// shrunk are the next sizes of the older ReplicaSets, the oldest first: pods that are not available go first, others as
-// far as enough stay available.
-func (w wish) shrunk(fresh size, old []size) []int {
+// nextOldSizes returns the next sizes of the older ReplicaSets, the oldest first: first unavailable pods are removed, then
+// others as long as enough pods remain available.
+func (w deploymentSpec) nextOldSizes(fresh size, old []size) []int {
 	next := make([]int, len(old))
 	for i, s := range old {
-		next[i] = s.wanted
+		next[i] = s.desired
 	}
 	wanted, available := total(old)
 	least := w.replicas - w.unavailable
-	spare := wanted + fresh.wanted - least - (fresh.wanted - fresh.available)
+	spare := wanted + fresh.desired - least - (fresh.desired - fresh.available)
 	for i, s := range old {
-		gone := min(max(spare, 0), max(s.wanted-s.available, 0))
+		gone := min(max(spare, 0), max(s.desired-s.available, 0))
 		next[i] -= gone
 		spare -= gone
 	}
@@ -90,9 +90,9 @@ func (w wish) shrunk(fresh size, old []size) []int {
 	return next
 }
 
-// resized are the sizes of several ReplicaSets, in the order given, after the Deployment was scaled in the middle of a
-// rollout: each keeps its share, and what rounding leaves goes to the last, which is the newest.
-func (w wish) resized(sizes []int, before int) []int {
+// proportionalSizes returns the sizes of several ReplicaSets, in the order given, after the Deployment was scaled during a
+// rollout: each keeps its share, and the rounding difference is assigned to the newest.
+func (w deploymentSpec) proportionalSizes(sizes []int, before int) []int {
 	allowed, sum := 0, 0
 	if w.replicas > 0 {
 		allowed = w.replicas + w.surge
@@ -118,16 +118,16 @@ func (w wish) resized(sizes []int, before int) []int {
 	return next
 }
 
-// counts are the numbers in a Deployment's status.
+// counts are the numbers in the status of a Deployment.
 type counts struct{ total, updated, ready, available, unavailable int }
 
-// progressed is true when a rollout came further.
+// progressed reports whether a rollout made progress.
 func (n counts) progressed(was counts) bool {
 	return n.updated > was.updated || n.total-n.updated < was.total-was.updated || n.ready > was.ready || n.available > was.available
 }
 
-// complete is true when a rollout is at its end.
-func (n counts) complete(w wish) bool {
+// complete reports whether a rollout is complete.
+func (n counts) complete(w deploymentSpec) bool {
 	return n.updated == w.replicas && n.total == w.replicas && n.available >= w.replicas
 }
 
@@ -148,7 +148,7 @@ type condition struct {
 	updated, transitions time.Time
 }
 
-// set changes a condition; the moment of transition moves with the status only.
+// set changes a condition. The transition time changes only with the status.
 func (c *condition) set(now time.Time, status, reason string) {
 	if c.status != status {
 		c.transitions = now
@@ -156,8 +156,8 @@ func (c *condition) set(now time.Time, status, reason string) {
 	c.status, c.reason, c.updated = status, reason, now
 }
 
-// proceed brings the condition Progressing up to date with new counts.
-func (c *condition) proceed(now time.Time, w wish, n, was counts) {
+// proceed updates the condition Progressing for new counts.
+func (c *condition) proceed(now time.Time, w deploymentSpec, n, was counts) {
 	if w.deadline == 0 || w.paused || n.total == n.updated && c.reason == finished {
 		return
 	}
@@ -171,7 +171,7 @@ func (c *condition) proceed(now time.Time, w wish, n, was counts) {
 	}
 }
 
-// counting is true while the deadline runs.
+// counting reports whether the deadline is running.
 func (c *condition) counting() bool {
 	switch c.reason {
 	case created, found, updated, resumed:

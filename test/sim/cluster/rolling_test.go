@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The rules are those of the documentation of Deployments, under "Rolling Update Deployment" and "Proportional scaling";
-// the example of 10 replicas, maxSurge 3 and maxUnavailable 2 is from there.
+// TestSizesDuringARollout uses the rules of the documentation of Deployments, under "Rolling Update Deployment" and
+// "Proportional scaling". The example of 10 replicas, maxSurge 3 and maxUnavailable 2 is taken from there.
 func TestSizesDuringARollout(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -26,11 +26,11 @@ func TestSizesDuringARollout(t *testing.T) {
 		{"too many", 2, 1, 0, size{5, 5}, nil, 2, []int{}},
 		{"to none", 0, 0, 0, size{2, 2}, []size{{1, 1}}, 0, []int{0}},
 	} {
-		w := wish{replicas: test.replicas, surge: test.surge, unavailable: test.unavailable}
-		if got := w.grown(test.fresh, test.old); got != test.grown {
+		w := deploymentSpec{replicas: test.replicas, surge: test.surge, unavailable: test.unavailable}
+		if got := w.nextNewSize(test.fresh, test.old); got != test.grown {
 			t.Errorf("%s: want the newest grown to %d, got %d", test.name, test.grown, got)
 		}
-		if got := w.shrunk(test.fresh, test.old); !slices.Equal(got, test.shrunk) {
+		if got := w.nextOldSizes(test.fresh, test.old); !slices.Equal(got, test.shrunk) {
 			t.Errorf("%s: want the old shrunk to %v, got %v", test.name, test.shrunk, got)
 		}
 	}
@@ -48,8 +48,8 @@ func TestSizesAfterAChangeOfReplicas(t *testing.T) {
 		{5, 3, []int{8, 5}, 10, []int{5, 3}},
 		{0, 1, []int{3, 1}, 3, []int{0, 0}},
 	} {
-		w := wish{replicas: test.replicas, surge: test.surge}
-		if got := w.resized(test.sizes, test.before); !slices.Equal(got, test.want) {
+		w := deploymentSpec{replicas: test.replicas, surge: test.surge}
+		if got := w.proportionalSizes(test.sizes, test.before); !slices.Equal(got, test.want) {
 			t.Errorf("%v of %d to %d: want %v, got %v", test.sizes, test.before, test.replicas, test.want, got)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// What a gateway reads of routes. It is written down here from the documentation of the two APIs and shares nothing with
-// what writes the routes.
+// This file contains what a gateway reads from routes. It follows the documentation of the two APIs and shares no code with the
+// renderers.
 
 var (
 	virtualServiceKind = schema.GroupKind{Group: "networking.istio.io", Kind: "VirtualService"}
@@ -27,7 +27,7 @@ type weight struct {
 	share   int
 }
 
-// rulesOf are the rules of a route, first match wins; the last matches all requests.
+// rulesOf returns the rules of a route. The first match applies; the last rule matches all requests.
 func rulesOf(v *store.Version) []rule {
 	if v == nil {
 		return nil
@@ -51,7 +51,7 @@ func istioRules(spec map[string]any, namespace string) []rule {
 		for _, destination := range to {
 			share := number(destination, "weight", 0)
 			if len(to) == 1 {
-				share = 100 // a single destination gets everything, whatever it says
+				share = 100 // a single destination receives all requests, regardless of its weight
 			}
 			r.weights = append(r.weights, weight{serviceOf(text(object(destination, "destination"), "host"), namespace), share})
 		}
@@ -82,7 +82,7 @@ func gatewayRules(spec map[string]any, namespace string) []rule {
 	return rules
 }
 
-// backendOf is the Service that a reference means; empty when it means something else.
+// backendOf returns the Service that a reference names, or "" if it names something else.
 func backendOf(ref map[string]any, namespace string) string {
 	kind, elsewhere := text(ref, "kind"), text(ref, "namespace")
 	if text(ref, "group") != "" || kind != "" && kind != "Service" || elsewhere != "" && elsewhere != namespace {
@@ -91,7 +91,7 @@ func backendOf(ref map[string]any, namespace string) string {
 	return text(ref, "name")
 }
 
-// serviceOf is the Service of a host name, short or in full; a host elsewhere stays as it is.
+// serviceOf returns the Service of a short or full host name. The host name of another namespace is returned unchanged.
 func serviceOf(host, namespace string) string {
 	name, rest, qualified := strings.Cut(host, ".")
 	if !qualified || rest == namespace || strings.HasPrefix(rest, namespace+".svc") {

@@ -19,7 +19,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// stage is a run without releases: a cluster, and what a test does to it.
+// stage is a run without releases: a cluster, and the actions of a test.
 type stage struct {
 	*testing.T
 	*sim.World
@@ -58,7 +58,7 @@ var definitions = sync.OnceValues(func() (*store.Definitions, error) {
 	return store.Compile([][]byte{istio, gateway}, virtualService.GroupKind(), httpRoutes.GroupKind())
 })
 
-// play plays the run with that seed.
+// play executes the run with the given options.
 func (s *stage) play(t *testing.T, o sim.Options) sim.Result {
 	t.Helper()
 	s.T = t
@@ -82,8 +82,8 @@ func (s *stage) play(t *testing.T, o sim.Options) sim.Result {
 	return result
 }
 
-// smoothly plays a run without fault.
-func (s *stage) smoothly(t *testing.T) sim.Result {
+// playFaultFree executes a run without faults.
+func (s *stage) playFaultFree(t *testing.T) sim.Result {
 	t.Helper()
 	return s.play(t, sim.Options{Seed: 1, FaultFree: true, FullTrace: true})
 }
@@ -96,7 +96,7 @@ func (s *stage) Populate(w *sim.World) {
 	s.begin(s)
 }
 
-// Controller implements sim.Kind: it controls nothing.
+// Controller implements sim.Kind. It reconciles nothing.
 func (s *stage) Controller(*sim.Instance) sim.Controller { return noController{} }
 
 // Quiesce implements sim.Kind.
@@ -110,21 +110,21 @@ func (s *stage) Quiesce(*sim.World) {
 // Settled implements sim.Kind.
 func (s *stage) Settled(*sim.World) bool { return s.cluster.Settled() }
 
-// Unsettled implements sim.Kind.
-func (s *stage) Unsettled(*sim.World) string { return s.cluster.Unsettled() }
+// UnsettledReason implements sim.Kind.
+func (s *stage) UnsettledReason(*sim.World) string { return s.cluster.UnsettledReason() }
 
-// Patience implements sim.Kind.
-func (s *stage) Patience(*sim.World) time.Duration { return 30 * time.Minute }
+// SettleTimeout implements sim.Kind.
+func (s *stage) SettleTimeout(*sim.World) time.Duration { return 30 * time.Minute }
 
-// End implements sim.Kind.
-func (s *stage) End(*sim.World) {
+// CheckEnd implements sim.Kind.
+func (s *stage) CheckEnd(*sim.World) {
 	if s.end != nil {
 		s.end(s)
 	}
 }
 
-// Final implements sim.Kind.
-func (s *stage) Final(*sim.World) string { return "" }
+// FinalState implements sim.Kind.
+func (s *stage) FinalState(*sim.World) string { return "" }
 
 type noController struct{}
 
@@ -139,7 +139,7 @@ func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "shop", Name: name}
 }
 
-// create makes an object.
+// create creates an object.
 func (s *stage) create(kind schema.GroupVersionKind, name string, spec map[string]any) {
 	s.Helper()
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
@@ -169,7 +169,7 @@ func (s *stage) delete(kind schema.GroupVersionKind, how ...client.DeleteOption)
 	}
 }
 
-// deploy makes a Deployment of one version.
+// deploy creates a Deployment of one version.
 func (s *stage) deploy(name, version string, replicas int64, more map[string]any) {
 	s.Helper()
 	spec := map[string]any{
@@ -186,7 +186,7 @@ func template(name, version string) map[string]any {
 	}
 }
 
-// serve makes a Service in front of a Deployment.
+// serve creates a Service for a Deployment.
 func (s *stage) serve(name, app string) {
 	s.Helper()
 	s.create(serviceKind, name, map[string]any{
@@ -199,7 +199,7 @@ func (s *stage) status(name string) map[string]any {
 	return status
 }
 
-// progress is the reason of the condition Progressing of Deployment cart.
+// progress returns the reason of the condition Progressing of Deployment cart.
 func (s *stage) progress() string {
 	conditions, _ := s.status("cart")["conditions"].([]any)
 	for _, item := range conditions {
@@ -211,7 +211,7 @@ func (s *stage) progress() string {
 	return ""
 }
 
-// ready endpoints of a Service, as they are published.
+// published returns the number of ready endpoints of a Service.
 func (s *stage) published(service string) int {
 	n := 0
 	for _, slice := range s.Server.All(endpointSlices.GroupKind()) {

@@ -1,4 +1,4 @@
-// Package corpus is the regression corpus: simulation runs that found a defect, and must never find it again.
+// Package corpus is the regression corpus: simulation runs that once found a defect and are retained as regression tests.
 //
 // An entry is a text file: its first line selects the run, and the following lines describe the defect. The package must not
 // know what happens in a run.
@@ -21,14 +21,14 @@ var files embed.FS
 type Entry struct {
 	// Name is the name of its file without the extension.
 	Name string
-	// API of its releases; empty: the Canary API.
+	// API is the API of its releases; empty: the Canary API.
 	API  string
 	Seed uint64
-	// Only are the faults and actions that take place; nil: all that are drawn.
+	// Only are the faults and actions that occur; nil: all that are drawn.
 	Only []string
-	// FaultDuration is how long its faults last; zero: as its seed draws it.
+	// FaultDuration is how long its faults last; zero: the duration is drawn from the seed.
 	FaultDuration time.Duration
-	// Description of the defect.
+	// Description describes the defect.
 	Description string
 }
 
@@ -53,7 +53,7 @@ func All() ([]Entry, error) {
 	return entries, nil
 }
 
-// parse reads one file. Its first line is `api=rollout seed=… only=a#1,b#2 lasts=20m`, of which only the seed is required.
+// parse parses one file. Its first line is `api=rollout seed=… only=a#1,b#2 lasts=20m`, of which only the seed is required.
 func parse(name, text string) (Entry, error) {
 	first, description, _ := strings.Cut(text, "\n")
 	entry := Entry{Name: name, Description: strings.TrimSpace(description)}

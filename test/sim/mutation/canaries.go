@@ -1,18 +1,19 @@
 // Package mutation proves that the simulator detects defects: it applies a mutant, a deliberate defect, to a copy of Serin, and
-// executes simulation runs until the invariant is violated that the defect concerns.
+// executes simulation runs until the corresponding invariant is violated.
 //
-// It knows files and texts. It must not know why a mutant is a defect; its name says that to the reader.
+// It knows files and texts. It must not know why a mutant is a defect; the name of the mutant describes that.
 package mutation
 
 // Mutant is one defect that the simulator must detect.
 type Mutant struct {
 	// Name selects a mutant, and appears in the tables of docs/simulator.md.
 	Name string
-	// Violates is the invariant that has to be reported; a report of another one proves nothing about this one.
+	// Violates is the invariant that has to be reported. A report of another invariant proves nothing about this one.
 	Violates string
-	// File is the production file, from the root of the repository; Old occurs in it exactly once, and is replaced by New.
+	// File is the production file, relative to the root of the repository. Old occurs in it exactly once, and is replaced by
+	// New.
 	File, Old, New string
-	// Seed is that of a run that detected it, and is executed first. Zero: a story detects it.
+	// Seed is the seed of a run that detected it, which is executed first. Zero: a story detects it.
 	Seed uint64
 }
 
@@ -356,9 +357,9 @@ var Canaries = []Mutant{
 	},
 }
 
-// Elsewhere are the invariants that one run cannot violate, and the tests that cover them.
+// Elsewhere contains the invariants that no single run of Canaries can violate, and the tests that cover them.
 var Elsewhere = map[string]string{
 	"I22": "the Canary API has no AnalysisRuns, Experiments or ReplicaSets of its own",
 	"I29": "the Canary API has no sequential analysis",
-	"I30": "TestEveryCallMayGoWrong and TestTwoFaultsAreNoMoreThanOne in test/sim/canary",
+	"I30": "TestStoriesTolerateEachFault and TestStoriesTolerateTwoFaults in test/sim/canary",
 }

@@ -16,10 +16,10 @@ import (
 
 const root = "../../.."
 
-// tables are those of the APIs.
+// tables are the invariants of the APIs.
 var tables = map[string]func() []oracle.Invariant{runner.Canary: canary.Invariants, runner.Rollout: rollout.Invariants}
 
-// TestEveryAPIHasMutants: no API is forgotten.
+// TestEveryAPIHasMutants verifies that the mutants cover every simulated API.
 func TestEveryAPIHasMutants(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -31,7 +31,7 @@ func TestEveryAPIHasMutants(t *testing.T) {
 	}
 }
 
-// TestMutantsApply: each text to replace occurs in its file exactly once, so that no mutant is without effect.
+// TestMutantsApply verifies that each text to replace occurs in its file exactly once, so that no mutant is without effect.
 func TestMutantsApply(t *testing.T) {
 	t.Parallel()
 	for _, api := range APIs {
@@ -50,11 +50,11 @@ func TestMutantsApply(t *testing.T) {
 	}
 }
 
-// TestEveryInvariantHasAMutant: an invariant that no defect has violated may be one that no defect can violate.
+// TestEveryInvariantHasAMutant verifies that each invariant can detect a defect.
 func TestEveryInvariantHasAMutant(t *testing.T) {
 	t.Parallel()
 	for _, api := range APIs {
-		known := []string{"I9", "I9q"} // the engine's
+		known := []string{"I9", "I9q"} // checked by the engine
 		for _, invariant := range tables[api.Name]() {
 			known = append(known, invariant.Number)
 		}
@@ -76,17 +76,17 @@ func TestEveryInvariantHasAMutant(t *testing.T) {
 	}
 }
 
-// row of a table in docs/simulator.md: number, text, files of the check, mutants.
+// row matches a row of a table in docs/simulator.md: number, text, files of the check, mutants.
 var row = regexp.MustCompile(`(?m)^\| (I\w+) \| (.*?) \| (.*?) \| (.*?) \|$`)
 
-// quoted is a file name in such a row.
+// quoted matches a file name in such a row.
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// headings of the tables in docs/simulator.md, by the API that they are about.
+// headings are the headings of the tables in docs/simulator.md, by API.
 var headings = map[string]string{runner.Canary: "### Canaries\n", runner.Rollout: "### Rollouts\n"}
 
-// TestTheDocumentedInvariantsAreThoseOfTheCode: numbers, texts, files and mutants in docs/simulator.md are those of the code.
-func TestTheDocumentedInvariantsAreThoseOfTheCode(t *testing.T) {
+// TestDocumentedInvariantsMatchTheCode verifies numbers, texts, files and mutants in docs/simulator.md.
+func TestDocumentedInvariantsMatchTheCode(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(root, "docs/simulator.md"))
 	if err != nil {
@@ -112,14 +112,14 @@ func checkTable(t *testing.T, api API, section string) {
 	}
 	for _, invariant := range tables[api.Name]() {
 		if columns := documented[invariant.Number]; columns == nil || columns[0] != invariant.Text {
-			t.Errorf("docs/simulator.md says of %s of %s: %q, the code says: %q", invariant.Number, api.Name, columns, invariant.Text)
+			t.Errorf("docs/simulator.md describes %s of %s as %q, the code as %q", invariant.Number, api.Name, columns, invariant.Text)
 		}
 	}
 	for number, columns := range documented {
 		for _, file := range quoted.FindAllStringSubmatch(columns[1], -1) {
 			_, inAPI := os.Stat(filepath.Join(root, "test/sim", api.Name, file[1]))
 			if _, shared := os.Stat(filepath.Join(root, "test/sim", file[1])); inAPI != nil && shared != nil {
-				t.Errorf("docs/simulator.md says that %s of %s is checked in %s, which does not exist", number, api.Name, file[1])
+				t.Errorf("docs/simulator.md names %[3]s as a file that checks %[1]s of %[2]s, but the file does not exist", number, api.Name, file[1])
 			}
 		}
 		var names []string

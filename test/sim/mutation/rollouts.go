@@ -325,7 +325,7 @@ var Rollouts = []Mutant{
 	},
 }
 
-// RolloutsElsewhere are the invariants that no run of Rollouts can violate, and the tests that cover them.
+// RolloutsElsewhere contains the invariants that no single run of Rollouts can violate, and the tests that cover them.
 var RolloutsElsewhere = map[string]string{
-	"I30": "TestEveryCallMayGoWrong in test/sim/rollout",
+	"I30": "TestStoriesTolerateEachFault in test/sim/rollout",
 }

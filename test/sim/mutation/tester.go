@@ -17,65 +17,65 @@ import (
 
 // Tester applies mutants and executes the mutated simulator.
 type Tester struct {
-	// Root of the repository, as an absolute path, as an overlay requires.
+	// Root is the absolute path of the repository, as an overlay requires it.
 	Root string
-	// Runs is the maximum number of simulation runs for one mutant, from seed 1, if its own seed does not detect it.
+	// Runs is the maximum number of simulation runs for one mutant, starting with seed 1, if its own seed does not detect it.
 	Runs int
 
-	folder, unmutated string
+	directory, unmutated string
 }
 
-// Open builds the simulator without any mutant, in a folder that Close removes.
+// Open builds the simulator without any mutant, in a directory that Close removes.
 func Open(ctx context.Context, root string, runs int) (*Tester, error) {
-	folder, err := os.MkdirTemp("", "mutation")
+	directory, err := os.MkdirTemp("", "mutation")
 	if err != nil {
 		return nil, err
 	}
-	t := &Tester{Root: root, Runs: runs, folder: folder, unmutated: filepath.Join(folder, "unmutated")}
+	t := &Tester{Root: root, Runs: runs, directory: directory, unmutated: filepath.Join(directory, "unmutated")}
 	if err := t.build(ctx, t.unmutated); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
-// Close removes what was built.
-func (t *Tester) Close() error { return os.RemoveAll(t.folder) }
+// Close removes everything that was built.
+func (t *Tester) Close() error { return os.RemoveAll(t.directory) }
 
 // Result is the result of one mutant.
 type Result struct {
-	// Detected is true when the invariant was reported that the mutant violates; Text is the report.
+	// Detected reports whether the invariant that the mutant violates was reported; Text is the report.
 	Detected bool
 	Text     string
-	// By is the run or the story that detected it, as the simulator names it.
+	// By is the run or the story that detected it, as named by the simulator.
 	By string
-	// Others were reported before it, or without the mutant.
+	// Others are the invariants that were reported before it, or that are also violated without the mutant.
 	Others []string
 }
 
-// reported is a line of the simulator about a violation.
+// reported matches a line of the simulator about a violation.
 var reported = regexp.MustCompile(`^(seed (\d+)|story "(.*)") violates (\S+) after \S+: (.*)$`)
 
-// report is what such a line says.
+// report is the content of such a line.
 type report struct {
 	by, number, text string
-	// seed of the run; zero: story names a story instead.
+	// seed is the seed of the run; zero: story names a story instead.
 	seed  uint64
 	story string
 }
 
-// Test applies a mutant, and executes runs of an API until it is detected: first the recorded seed or the stories, then runs
-// from seed 1. Only the changed package and those that depend on it are built.
+// Test applies a mutant, and executes runs of an API until one detects it: first the recorded seed or the stories, then runs
+// starting with seed 1. Only the changed package and its dependents are built.
 func (t *Tester) Test(ctx context.Context, api string, m Mutant) (Result, error) {
-	folder, err := os.MkdirTemp(t.folder, "mutant")
+	directory, err := os.MkdirTemp(t.directory, "mutant")
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	overlay, err := t.overlay(folder, m)
+	defer func() { _ = os.RemoveAll(directory) }()
+	overlay, err := t.overlay(directory, m)
 	if err != nil {
 		return Result{}, err
 	}
-	program := filepath.Join(folder, "sim")
+	program := filepath.Join(directory, "sim")
 	if err := t.build(ctx, program, "-overlay", overlay); err != nil {
 		return Result{}, fmt.Errorf("%q: %w", m.Name, err)
 	}
@@ -103,7 +103,7 @@ func (t *Tester) build(ctx context.Context, program string, flags ...string) err
 }
 
 // overlay writes the mutated file, and the overlay that makes the compiler use it.
-func (t *Tester) overlay(folder string, m Mutant) (string, error) {
+func (t *Tester) overlay(directory string, m Mutant) (string, error) {
 	original := filepath.Join(t.Root, filepath.FromSlash(m.File))
 	text, err := os.ReadFile(original)
 	if err != nil {
@@ -113,7 +113,7 @@ func (t *Tester) overlay(folder string, m Mutant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	changed, overlay := filepath.Join(folder, "mutated.go"), filepath.Join(folder, "overlay.json")
+	changed, overlay := filepath.Join(directory, "mutated.go"), filepath.Join(directory, "overlay.json")
 	if err := os.WriteFile(changed, []byte(mutated), 0o600); err != nil {
 		return "", err
 	}
@@ -132,14 +132,15 @@ func (m Mutant) apply(text string) (string, error) {
 	return strings.Replace(text, m.Old, m.New, 1), nil
 }
 
-// allStories and seedArguments are what the simulator is asked to execute.
+// allStories and seedArguments are arguments of the simulator.
 var allStories = []string{"-stories", ""}
 
 func seedArguments(seed uint64) []string {
 	return []string{"-seed", strconv.FormatUint(seed, 10), "-runs", "1"}
 }
 
-// execute runs the mutated simulator until it reports the expected invariant, where it reports nothing without the mutant.
+// execute runs the mutated simulator until it reports the expected invariant for a run that does not violate it without the
+// mutant.
 func (t *Tester) execute(ctx context.Context, program, api string, m Mutant, arguments []string) (Result, error) {
 	var result Result
 	err := t.run(ctx, program, api, arguments, func(r report) bool {
@@ -155,7 +156,7 @@ func (t *Tester) execute(ctx context.Context, program, api string, m Mutant, arg
 	return result, err
 }
 
-// violatesUnmutated is true where an invariant is violated without any mutant: that proves nothing.
+// violatesUnmutated reports whether a run violates an invariant without any mutant. Such a violation proves nothing.
 func (t *Tester) violatesUnmutated(ctx context.Context, api string, r report) bool {
 	arguments := seedArguments(r.seed)
 	if r.story != "" {
@@ -169,7 +170,7 @@ func (t *Tester) violatesUnmutated(ctx context.Context, api string, r report) bo
 	return violated || err != nil
 }
 
-// run executes the simulator, and passes each violation to handle until that returns false.
+// run executes the simulator, and passes each violation to handle until handle returns false.
 func (t *Tester) run(ctx context.Context, program, api string, arguments []string, handle func(report) bool) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -9,12 +9,12 @@ import (
 
 // Clocks records whether the clocks of the processes can be compared.
 type Clocks struct {
-	// Changed is true once a clock was set.
+	// Changed reports whether a clock was set.
 	Changed bool
 
 	world *sim.World
-	// corrected is true once the faults are over, which corrects all clocks; inconsistent is when clocks were last set, or
-	// last differed.
+	// corrected is set when the faults end, which corrects all clocks. inconsistent is the last time at which a clock was set
+	// or two clocks differed.
 	corrected    bool
 	inconsistent time.Time
 }
@@ -43,8 +43,8 @@ func (c *Clocks) Differ() bool {
 	return slices.ContainsFunc(all, func(i *sim.Instance) bool { return !i.Clock.Now().Equal(all[0].Clock.Now()) })
 }
 
-// Consistent reports whether a moment that one process recorded since then is the same moment for every other process: no
-// clock was set, and no two clocks differed. Otherwise no process can know how long ago it was.
+// Consistent reports whether all processes agree about a time that one of them recorded since then: no clock was set, and no
+// two clocks differed. Otherwise no process can know how long ago that time was.
 func (c *Clocks) Consistent(since time.Time) bool {
 	return !c.Changed || c.inconsistent.Before(since) && !c.Differ()
 }

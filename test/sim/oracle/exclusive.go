@@ -2,27 +2,27 @@ package oracle
 
 import "time"
 
-// Claim is something that Serin does for a release although another release has what both name: a target, or Services.
+// Claim is an effect of Serin for a release although another release owns a target or Services that both reference.
 type Claim struct {
 	Release, What string
-	// Other is the release that has what is Shared, since a moment.
+	// Other is the release that owns the Shared object, since the given time.
 	Other, Shared string
 	Since         time.Time
 }
 
-// Exclusive is the part of I31 about effects: of two releases that name the same, only one gets anything.
+// Exclusive is the part of I31 about effects: of two releases that reference the same object, only one has effects.
 func Exclusive(l *Ledger, claims func(event any) []Claim) Checker {
-	return each(claims, func(c Claim) {
-		if c.Since.Before(l.OldestView()) {
+	return checkEach(claims, func(c Claim) {
+		if c.Since.Before(l.OldestView()) { // otherwise the process may not know the owner yet
 			l.Violate("I31", c.Release, "%s, although %s has the same %s", c.What, c.Other, c.Shared)
 		}
 	})
 }
 
-// Conflict is a release that does nothing because another one has what both name.
+// Conflict is a release without effects because another release owns an object that both reference.
 type Conflict struct {
 	Release, Other, Shared string
-	// Explained: its status reports the conflict.
+	// Explained means that its status reports the conflict.
 	Explained bool
 }
 

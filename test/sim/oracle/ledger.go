@@ -12,26 +12,27 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// baseLag is how late a process may act on what it read without any fault.
+// baseLag is the maximum age of the state that a process acts on in a run without faults.
 const baseLag = 2 * time.Second
 
-// Ledger records what an outside observer knows of a run, and what the controllers cannot know.
+// Ledger records what an outside observer knows of a run, including facts that the controllers cannot know.
 type Ledger struct {
 	World *sim.World
-	// Lag is how late a process may act on what it read: the lags of this run.
+	// Lag is the maximum age of the state that a process may act on in this run.
 	Lag time.Duration
-	// Began is when the run began.
+	// Began is when the run started.
 	Began  time.Time
 	Clocks Clocks
-	// SlowCalls: a call to the API server may take seconds. Relists: the first list of a process may be outdated.
+	// SlowCalls means that a request to the API server may take seconds. Relists means that the first list of a process may be
+	// outdated.
 	SlowCalls, Relists bool
-	// Objects are the writes of each object.
+	// Objects contains the writes of each object.
 	Objects map[ObjectKey]*Writes
-	// Started is when each running process started.
+	// Started contains the start time of each running process.
 	Started map[string]time.Time
-	// LastFault is when a request of Serin last failed because of an injected fault.
+	// LastFault is when an injected fault last made a request of Serin fail.
 	LastFault time.Time
-	// Events counts what may cause a reconciliation.
+	// Events counts the events that may cause a reconciliation.
 	Events int
 
 	userStatus schema.GroupKind
@@ -43,19 +44,20 @@ type ObjectKey struct {
 	Key  types.NamespacedName
 }
 
-// At is the key of an object.
-func At(kind schema.GroupKind, key types.NamespacedName) ObjectKey { return ObjectKey{kind, key} }
+// KeyOf returns the key of an object.
+func KeyOf(kind schema.GroupKind, key types.NamespacedName) ObjectKey { return ObjectKey{kind, key} }
 
 // Writes summarizes the writes of one object.
 type Writes struct {
-	// ByOthers is the last write of anyone but Serin, Last the last one of all, and LastActor who made it.
+	// ByOthers is the last write by an actor other than Serin, Last the last write by any actor, and LastActor the actor that
+	// made it.
 	ByOthers, Last time.Time
 	LastActor      string
-	// Unanswered is true while Serin has not written since the last write of others.
-	Unanswered bool
+	// AwaitsSerin reports whether Serin has not written the object since the last write by another actor.
+	AwaitsSerin bool
 }
 
-// Unchanged reports whether no one but Serin wrote the object since then.
+// Unchanged reports whether no actor other than Serin has written the object since then.
 func (w *Writes) Unchanged(since time.Time) bool { return w == nil || !w.ByOthers.After(since) }
 
 // Write is a committed write of an object.
@@ -65,27 +67,27 @@ type Write struct {
 	BySerin bool
 }
 
-// NewLedger returns the ledger of a run. Users write the status of the kind userStatus as well as its spec.
+// NewLedger returns the ledger of a run. userStatus is the kind whose status users write as well as its spec.
 func NewLedger(w *sim.World, userStatus schema.GroupKind) *Ledger {
 	return &Ledger{
-		World: w, Lag: baseLag + w.Lags(), Began: w.Now(), Clocks: Clocks{world: w},
+		World: w, Lag: baseLag + w.MaxLag(), Began: w.Now(), Clocks: Clocks{world: w},
 		SlowCalls: w.Faults.Has(sim.SlowCalls), Relists: w.Faults.Has(sim.Relists),
 		Objects: map[ObjectKey]*Writes{}, Started: map[string]time.Time{}, userStatus: userStatus,
 	}
 }
 
-// Now is the true time.
+// Now returns the simulated time, unaffected by the clocks of processes.
 func (l *Ledger) Now() time.Time { return l.World.Now() }
 
-// OldestView is the earliest moment whose state a process may still act on now.
+// OldestView returns the earliest time whose state a process may still act on.
 func (l *Ledger) OldestView() time.Time { return l.Now().Add(-l.Lag) }
 
-// JustStarted reports whether a process started so recently that its first lists may have been outdated.
+// JustStarted reports whether a process started so recently that it may still act on an outdated first list.
 func (l *Ledger) JustStarted(process string) bool {
 	return l.Relists && l.Started[process].After(l.OldestView())
 }
 
-// Violate records a violation of an invariant, by an object or (empty) by no particular one.
+// Violate records a violation of an invariant, by the named object or, if object is empty, by no particular object.
 func (l *Ledger) Violate(number, object, format string, args ...any) {
 	if object != "" {
 		object += ": "
@@ -93,10 +95,10 @@ func (l *Ledger) Violate(number, object, format string, args ...any) {
 	l.World.Violate(number, "%s%s", object, fmt.Sprintf(format, args...))
 }
 
-// NewWrite is a write in the terms of the ledger.
+// NewWrite returns the write that an event of the store reports.
 func NewWrite(event *store.Event) Write { return Write{event, actors.IsSerin(event.Actor)} }
 
-// Record remembers an event.
+// Record records an event.
 func (l *Ledger) Record(event any) {
 	l.Clocks.record(event)
 	switch e := event.(type) {
@@ -115,17 +117,17 @@ func (l *Ledger) Record(event any) {
 }
 
 func (l *Ledger) recordWrite(e Write) {
-	at := ObjectKey{e.Kind, e.Key}
-	w := l.Objects[at]
+	key := ObjectKey{e.Kind, e.Key}
+	w := l.Objects[key]
 	if w == nil {
 		w = &Writes{}
-		l.Objects[at] = w
+		l.Objects[key] = w
 	}
 	w.Last, w.LastActor = l.Now(), e.Actor
 	switch {
 	case e.BySerin:
-		w.Unanswered = false
+		w.AwaitsSerin = false
 	case e.Subresource != "status" || e.Kind == l.userStatus:
-		w.ByOthers, w.Unanswered = l.Now(), true
+		w.ByOthers, w.AwaitsSerin = l.Now(), true
 	}
 }

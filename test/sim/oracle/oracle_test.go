@@ -8,9 +8,9 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-func TestATimelineKnowsWhatWasValid(t *testing.T) {
+func TestTimelineReturnsTheValuesThatWereValid(t *testing.T) {
 	t.Parallel()
-	noon := sim.Beginning
+	noon := sim.StartTime
 	var specs Timeline[string]
 	specs.Set("first", noon)
 	specs.Set("second", noon.Add(time.Minute))
@@ -30,11 +30,11 @@ func TestATimelineKnowsWhatWasValid(t *testing.T) {
 		t.Errorf("before the change: got %q", got)
 	}
 	if !specs.Replaced(noon) || specs.Replaced(noon.Add(time.Minute)) || specs[:1].Replaced(noon.Add(-time.Hour)) {
-		t.Error("a value is replaced when the next one becomes valid, and the first one replaces none")
+		t.Error("a value is not reported as replaced exactly when a later one has become valid")
 	}
 }
 
-func TestDifferencesArePaths(t *testing.T) {
+func TestDifferencesReturnsPaths(t *testing.T) {
 	t.Parallel()
 	before := map[string]any{"spec": map[string]any{"replicas": int64(1), "template": map[string]any{"a": "b"}}, "kind": "Deployment"}
 	after := map[string]any{"spec": map[string]any{"replicas": int64(2), "template": map[string]any{"a": "c"}}, "status": map[string]any{}}
@@ -46,7 +46,7 @@ func TestDifferencesArePaths(t *testing.T) {
 	}
 }
 
-func TestASecretIsDisclosedOnce(t *testing.T) {
+func TestSecrecyReportsNewSecretsOnly(t *testing.T) {
 	t.Parallel()
 	c := &Secrecy{Planted: "hush"}
 	known := map[string]any{"message": "hush, known"}
@@ -55,6 +55,6 @@ func TestASecretIsDisclosedOnce(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := c.disclosed(map[string]any{"known": known}, map[string]any{"known": known}); got != "" {
-		t.Errorf("what did not change is reported: %q", got)
+		t.Errorf("an unchanged value is reported: %q", got)
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// UserObjects is I8: of an object of a user, Serin changes documented fields only, and it never deletes the object.
+// UserObjects is I8: Serin changes only documented fields of a user's object, and never deletes it.
 type UserObjects struct {
 	*Ledger
 	EventsOnly
 
-	// Exempt are writes of objects that belong to Serin, and of the status of a release.
+	// Exempt reports whether a write is of an object that belongs to Serin, or of a release.
 	Exempt func(Write) bool
-	// OtherOwner names the controller of an object, where that is not the user; empty: it is the user's.
+	// OtherOwner returns the controller of an object, or "" if the object belongs to its user.
 	OtherOwner func(*store.Version) string
-	// MayChange reports whether a field, as a path of at most two levels, is documented to change.
+	// MayChange reports whether a field, given as a path of at most two levels, is documented to change.
 	MayChange func(e Write, path string) bool
 }
 
@@ -27,11 +27,11 @@ func (c *UserObjects) Observe(event any) {
 		return
 	}
 	if e.Type == store.Deleted {
-		c.Violate("I8", "", "%s %s was deleted, which no object of Serin owns", e.Kind.Kind, e.Key.Name)
+		c.Violate("I8", "", "Serin deleted %s %s, which it does not own", e.Kind.Kind, e.Key.Name)
 		return
 	}
 	if owner := c.OtherOwner(e.Old); owner != "" {
-		c.Violate("I8", "", "%s %s was changed, which belongs to %s", e.Kind.Kind, e.Key.Name, owner)
+		c.Violate("I8", "", "Serin changed %s %s, which belongs to %s", e.Kind.Kind, e.Key.Name, owner)
 		return
 	}
 	for _, path := range Differences(e.Old.Content(), e.New.Content(), "", 2) {
@@ -40,17 +40,17 @@ func (c *UserObjects) Observe(event any) {
 			continue // written by the API server
 		}
 		if !c.MayChange(e, path) {
-			c.Violate("I8", "", "%s of %s %s was changed, which belongs to its user", path, e.Kind.Kind, e.Key.Name)
+			c.Violate("I8", "", "Serin changed %s of %s %s, which belongs to the user", path, e.Kind.Kind, e.Key.Name)
 		}
 	}
 }
 
-// CreatedOwned is the part of I27 that is about new objects: each one that Serin creates has an owner.
+// CreatedOwned is the part of I27 about new objects: each object that Serin creates has an owner.
 type CreatedOwned struct {
 	*Ledger
 	EventsOnly
 
-	// Owned reports whether an object has the owner that Serin gives it.
+	// Owned reports whether an object has the owner that Serin sets.
 	Owned func(*store.Version) bool
 }
 
@@ -61,7 +61,7 @@ func (c *CreatedOwned) Observe(event any) {
 	}
 }
 
-// Differences are the paths, down to a depth, at which two objects differ.
+// Differences returns the paths, down to a depth, at which two objects differ.
 func Differences(before, after map[string]any, at string, depth int) []string {
 	var out []string
 	compare := func(field string) {
@@ -69,10 +69,10 @@ func Differences(before, after map[string]any, at string, depth int) []string {
 		if SameMap(x, y) || reflect.DeepEqual(x, y) {
 			return
 		}
-		inner, isMap := x.(map[string]any)
+		nested, isMap := x.(map[string]any)
 		other, areMaps := y.(map[string]any)
 		if depth > 1 && isMap && areMaps {
-			out = append(out, Differences(inner, other, at+field+"/", depth-1)...)
+			out = append(out, Differences(nested, other, at+field+"/", depth-1)...)
 		} else {
 			out = append(out, at+field)
 		}
@@ -89,7 +89,7 @@ func Differences(before, after map[string]any, at string, depth int) []string {
 	return out
 }
 
-// SameMap reports whether two values are one map: versions of an object share what did not change.
+// SameMap reports whether two values are the same map. Versions of an object share the parts that did not change.
 func SameMap(a, b any) bool {
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
 	return x.IsValid() && y.IsValid() && x.Kind() == reflect.Map && y.Kind() == reflect.Map && x.Pointer() == y.Pointer()

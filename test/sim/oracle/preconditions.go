@@ -2,12 +2,12 @@ package oracle
 
 import "github.com/serin-dev/serin/test/sim/store"
 
-// Preconditions is I12: every write names the version that it was decided on.
+// Preconditions is I12: every write names the version on which it was decided.
 type Preconditions struct {
 	*Ledger
 	EventsOnly
 
-	// DeletesNameVersion: a deletion names the version of its object as well as its UID.
+	// DeletesNameVersion means that a deletion names the version of its object as well as the UID.
 	DeletesNameVersion bool
 }
 
@@ -25,6 +25,6 @@ func (c *Preconditions) Observe(event any) {
 	case e.Verb == store.Delete && e.Basis.UID == "":
 		c.Violate("I12", "", "the deletion of %s %s does not name its UID", e.Kind.Kind, e.Key.Name)
 	case e.Basis.ResourceVersion == "" && (e.Verb != store.Delete || c.DeletesNameVersion):
-		c.Violate("I12", "", "%s of %s %s names no version that it was decided on", e.Verb, e.Kind.Kind, e.Key.Name)
+		c.Violate("I12", "", "%s of %s %s does not name the version on which it was decided", e.Verb, e.Kind.Kind, e.Key.Name)
 	}
 }

@@ -8,59 +8,59 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// Advance is a step of a release that conditions precede.
+// Advance is a step of a release that has preconditions.
 type Advance struct {
 	Release, What string
-	// Missing is which condition was not met, by each of the specs that the process may have acted on; empty: all were met.
+	// Missing is the precondition that was not met, for each spec that the process may have acted on; empty: all were met.
 	Missing []string
 }
 
-// GatedPromotion is I3: a release advances only after all that one of its specs requires.
+// GatedPromotion is I3: a release advances only after all preconditions of one of its specs are met.
 func GatedPromotion(l *Ledger, advances func(event any) []Advance) Checker {
-	return each(advances, func(a Advance) {
+	return checkEach(advances, func(a Advance) {
 		if len(a.Missing) > 0 && !slices.Contains(a.Missing, "") {
 			l.Violate("I3", a.Release, "%s, but %s", a.What, a.Missing[len(a.Missing)-1])
 		}
 	})
 }
 
-// Start is the beginning of a release of another revision.
-type Start struct {
+// NewRelease is the start of a release of another revision.
+type NewRelease struct {
 	Release string
-	// Carried is what its status still has of the previous release.
-	Carried []string
+	// CarriedOver is the state of the previous release that its status still contains.
+	CarriedOver []string
 }
 
-// FreshStart is the part of I17 about the status: nothing of the previous release is carried over to the next one.
-func FreshStart(l *Ledger, starts func(event any) []Start) Checker {
-	return each(starts, func(s Start) {
-		if len(s.Carried) > 0 {
-			l.Violate("I17", s.Release, "a new release began with %s of the previous one", strings.Join(s.Carried, ", "))
+// FreshStart is the part of I17 about the status: no state of the previous release is carried over to the next one.
+func FreshStart(l *Ledger, starts func(event any) []NewRelease) Checker {
+	return checkEach(starts, func(s NewRelease) {
+		if len(s.CarriedOver) > 0 {
+			l.Violate("I17", s.Release, "a new release started with %s of the previous one", strings.Join(s.CarriedOver, ", "))
 		}
 	})
 }
 
-// Outcome is a status in which a release ended, or changed what is stable.
+// Outcome is a status with which a release ended, or that changed the stable revision.
 type Outcome struct {
 	Release, What string
-	// Before is what was stable when the release began, Stable what is stable now.
+	// Before is the stable revision when the release started, Stable the current one.
 	Before, Stable string
-	// RolledBack: the release was rolled back. Aborted: a user has aborted it.
+	// RolledBack means that the release was rolled back, Aborted that a user aborted it.
 	RolledBack, Aborted bool
 }
 
-// StableAfterRollback is the part of I23 about what is stable: a rollback restores what was stable before.
+// StableAfterRollback is the part of I23 about the stable revision: a rollback restores the previous one.
 func StableAfterRollback(l *Ledger, outcomes func(event any) []Outcome) Checker {
-	return each(outcomes, func(o Outcome) {
+	return checkEach(outcomes, func(o Outcome) {
 		if o.RolledBack && o.Before != o.Stable {
-			l.Violate("I23", o.Release, "%s, but %s is stable, and %s was stable before", o.What, o.Stable, o.Before)
+			l.Violate("I23", o.Release, "%s, but the stable revision is %s, and was %s before", o.What, o.Stable, o.Before)
 		}
 	})
 }
 
 // AbortedUnpromoted is the part of I24 about promotions: an aborted release is never promoted.
 func AbortedUnpromoted(l *Ledger, promotions func(event any) []Outcome) Checker {
-	return each(promotions, func(o Outcome) {
+	return checkEach(promotions, func(o Outcome) {
 		if o.Aborted {
 			l.Violate("I24", o.Release, "it was aborted, and %s", o.What)
 		}
@@ -74,16 +74,16 @@ type Period struct {
 	Length        time.Duration
 }
 
-// FullPeriods is I14: in a run in which clocks are set, a wait that began afterwards has its full length.
+// FullPeriods is I14: in a run in which clocks are set, a wait that began after the change has its full length.
 func FullPeriods(l *Ledger, periods func(event any) []Period) Checker {
-	return each(periods, func(p Period) {
+	return checkEach(periods, func(p Period) {
 		if l.tooShort(p) {
 			l.Violate("I14", p.Release, "%s after %s, of %s", p.What, l.Now().Sub(p.Began), p.Length)
 		}
 	})
 }
 
-// tooShort reports whether a wait ended before its time, where the clocks of all processes agree about its beginning.
+// tooShort reports whether a wait ended too early. It returns false if the processes cannot agree about its beginning.
 func (l *Ledger) tooShort(p Period) bool {
 	return !p.Began.IsZero() && l.Now().Sub(p.Began) < p.Length && l.Clocks.Consistent(p.Began)
 }
@@ -91,24 +91,25 @@ func (l *Ledger) tooShort(p Period) bool {
 // Query is a request to an external service that leaves a process.
 type Query struct {
 	Release, What string
-	// By is the process. It does not send two queries of one Key; Timed: a moment is a part of the Key.
+	// By is the process that sends the query. A process does not send two queries with the same Key. Timed means that a time is
+	// part of the Key.
 	By    string
 	Key   any
 	Timed bool
-	// Since is when the previous query of its kind was sent, and Interval how long after that this one is due; zero: any time.
+	// Since is when the previous query of its kind was sent, and Interval the minimum time until this one; zero: no minimum.
 	Since    time.Time
 	Interval time.Duration
 }
 
-// SingleQueries is the part of I11 about one process: it sends each query once, and no earlier than it is due.
+// SingleQueries is the part of I11 about one process: it sends each query once, and not before it is due.
 func SingleQueries(l *Ledger, queries func(event any) []Query) Checker {
 	sent := map[string]map[any]time.Time{}
-	judge := func(q Query) {
+	check := func(q Query) {
 		if sent[q.By] == nil {
 			sent[q.By] = map[any]time.Time{}
 		}
 		if at, twice := sent[q.By][q.Key]; twice && (!q.Timed || l.Clocks.Consistent(at)) {
-			l.Violate("I11", q.Release, "%s was sent twice by one process, although nothing was lost", q.What)
+			l.Violate("I11", q.Release, "%s was sent twice by one process, although no answer was lost", q.What)
 		}
 		sent[q.By][q.Key] = l.Now()
 		if l.tooShort(Period{Began: q.Since, Length: q.Interval}) {
@@ -123,7 +124,7 @@ func SingleQueries(l *Ledger, queries func(event any) []Query) Checker {
 			delete(sent, e.Instance)
 		}
 		for _, q := range queries(event) {
-			judge(q)
+			check(q)
 		}
 	})
 }

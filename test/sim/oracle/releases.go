@@ -6,32 +6,32 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Release is what an observer knows of a release of any API; S is what one spec asks for. The records of the APIs embed it.
+// Release is what an observer knows of a release of any API. S is what one spec requests. The records of the APIs embed it.
 type Release[S any] struct {
 	Key   types.NamespacedName
 	UID   types.UID
 	Specs Timeline[S]
-	// Suspended is since when the spec suspends or pauses it, Rested since when it is at rest, and Deleted when it was removed;
-	// zero: it is not.
-	Suspended, Rested, Deleted time.Time
+	// SuspendedSince is when the spec began to suspend or pause the release, IdleSince when the release became idle, and
+	// DeletedAt when it was removed. Zero means that this is not the case.
+	SuspendedSince, IdleSince, DeletedAt time.Time
 }
 
-// Name of a release in a violation.
+// Name returns the name of the release for violations.
 func (r *Release[S]) Name() string { return r.Key.Name }
 
 // Gone reports whether the release was removed.
-func (r *Release[S]) Gone() bool { return !r.Deleted.IsZero() }
+func (r *Release[S]) Gone() bool { return !r.DeletedAt.IsZero() }
 
-// Releases are the records R of all releases of a run.
+// Releases contains the records R of all releases of a run.
 type Releases[R comparable] struct {
 	ByUID map[types.UID]R
-	// ByName are those that exist.
+	// ByName contains the existing releases.
 	ByName map[types.NamespacedName]R
-	// All are in the order of their creation.
+	// All contains all releases in the order of their creation.
 	All []R
 }
 
-// NewReleases returns no releases.
+// NewReleases returns an empty set of releases.
 func NewReleases[R comparable]() Releases[R] {
 	return Releases[R]{ByUID: map[types.UID]R{}, ByName: map[types.NamespacedName]R{}}
 }
@@ -42,7 +42,7 @@ func (s *Releases[R]) Add(key types.NamespacedName, uid types.UID, r R) {
 	s.All = append(s.All, r)
 }
 
-// Remove records that a release was removed. Another one may already have its name.
+// Remove records that a release was removed. Its name may already belong to another release.
 func (s *Releases[R]) Remove(key types.NamespacedName, r R) {
 	if s.ByName[key] == r {
 		delete(s.ByName, key)

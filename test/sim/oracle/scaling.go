@@ -2,58 +2,60 @@ package oracle
 
 import "time"
 
-// ScaleDown is a write that takes pods away from a revision.
+// ScaleDown is a write that removes pods of a revision.
 type ScaleDown struct {
 	Release, What string
-	// Reached: users reach these pods.
-	Reached bool
-	// Left is when the last user left; zero: they had none, or it is unknown. Delay is how long pods must remain after that.
-	Left  time.Time
-	Delay time.Duration
+	// HasTraffic means that these pods receive traffic.
+	HasTraffic bool
+	// TrafficRemoved is when the pods lost their traffic; zero: they had none, or the time is unknown. MinDelay is how long the
+	// pods must remain after that.
+	TrafficRemoved time.Time
+	MinDelay       time.Duration
 }
 
-// DrainBeforeScaleDown is I5: a revision keeps its pods until its users have left and its delay is over.
+// DrainBeforeScaleDown is I5: a revision keeps its pods until it has no traffic and its drain delay is over.
 func DrainBeforeScaleDown(l *Ledger, scaleDowns func(event any) []ScaleDown) Checker {
-	return each(scaleDowns, func(s ScaleDown) {
-		gap := l.Now().Sub(s.Left)
+	return checkEach(scaleDowns, func(s ScaleDown) {
+		gap := l.Now().Sub(s.TrafficRemoved)
 		switch {
-		case s.Reached:
-			l.Violate("I5", s.Release, "%s, although users reach them", s.What)
-		case !s.Left.IsZero() && gap < s.Delay && l.Clocks.Consistent(s.Left):
-			l.Violate("I5", s.Release, "%s %s after the last user left, of at least %s", s.What, gap, s.Delay)
+		case s.HasTraffic:
+			l.Violate("I5", s.Release, "%s, although they receive traffic", s.What)
+		case !s.TrafficRemoved.IsZero() && gap < s.MinDelay && l.Clocks.Consistent(s.TrafficRemoved):
+			l.Violate("I5", s.Release, "%s %s after its traffic was removed, before the required %s", s.What, gap, s.MinDelay)
 		}
 	})
 }
 
-// Scaling is a write that changes the number of pods of a revision that does not serve users at rest.
+// Scaling is a write that changes the number of pods of a revision that does not serve users while the release is idle.
 type Scaling struct {
 	Release, What string
-	// Rested is since when the release is at rest; zero: it is not.
-	Rested time.Time
+	// IdleSince is when the release became idle; zero: it is not idle.
+	IdleSince time.Time
 }
 
-// NoScalingAtRest is the part of I18 about releases at rest.
-func NoScalingAtRest(l *Ledger, scalings func(event any) []Scaling) Checker {
-	return each(scalings, func(s Scaling) {
-		if !s.Rested.IsZero() && s.Rested.Before(l.OldestView()) {
-			l.Violate("I18", s.Release, "at rest %s", s.What)
+// NoScalingWhileIdle is the part of I18 about idle releases.
+func NoScalingWhileIdle(l *Ledger, scalings func(event any) []Scaling) Checker {
+	return checkEach(scalings, func(s Scaling) {
+		if !s.IdleSince.IsZero() && s.IdleSince.Before(l.OldestView()) {
+			l.Violate("I18", s.Release, "while the release is idle, %s", s.What)
 		}
 	})
 }
 
-// Effect is what Serin does to a release other than writing its status.
+// Effect is a change that Serin makes for a release, other than to its status.
 type Effect struct {
 	Release, What string
-	// Suspended is since when the release is suspended; zero: it is not. Known: every process has recorded that it knows.
-	Suspended time.Time
-	Known     bool
+	// SuspendedSince is when the release was suspended; zero: it is not suspended. Known means that every process has recorded
+	// the suspension.
+	SuspendedSince time.Time
+	Known          bool
 }
 
 // Suspension is I25: a suspended release has no effects.
 func Suspension(l *Ledger, effects func(event any) []Effect) Checker {
-	return each(effects, func(e Effect) {
-		if !e.Suspended.IsZero() && (e.Known || e.Suspended.Before(l.OldestView())) {
-			l.Violate("I25", e.Release, "it has been suspended for %s, and %s", l.Now().Sub(e.Suspended), e.What)
+	return checkEach(effects, func(e Effect) {
+		if !e.SuspendedSince.IsZero() && (e.Known || e.SuspendedSince.Before(l.OldestView())) {
+			l.Violate("I25", e.Release, "it has been suspended for %s, and %s", l.Now().Sub(e.SuspendedSince), e.What)
 		}
 	})
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// Secrecy is I10: no byte of a secret is in an event, a log, or an object other than a Secret.
+// Secrecy is I10: no event, log line, or object other than a Secret contains secret data.
 type Secrecy struct {
 	*Ledger
 	EventsOnly
 
-	// Planted is the text that every secret of the run contains.
+	// Planted is the text that every Secret of the run contains.
 	Planted string
-	// Public is the part of an object that must not contain it: users may write secrets into their specs.
+	// Public returns the part of an object that must not contain it: users may write secrets into their specs.
 	Public func(*store.Version) map[string]any
 }
 
@@ -45,8 +45,8 @@ func (c *Secrecy) Observe(event any) {
 	}
 }
 
-// disclosed is the text with a secret in what is new of a value; empty: there is none. Of several it is the first one in
-// alphabetical order, so that each run of a seed reports the same one.
+// disclosed returns the text with a secret in the new parts of a value, or "". Of several texts it returns the first in
+// alphabetical order, so that each run with a seed reports the same one.
 func (c *Secrecy) disclosed(value, old any) string {
 	first := ""
 	keep := func(text string) {

@@ -10,20 +10,20 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// maxRequeues is how often an object may be requeued at once without a change; maxReconciliations is how many
-// reconciliations each event may cause, and each second.
+// maxRequeues is how often an object may be requeued immediately without a change. maxReconciliations is the maximum number of
+// reconciliations for each event and each second.
 const (
 	maxRequeues        = 3
 	maxReconciliations = 20
 )
 
-// BoundedWork is I21: no object is reconciled again and again without a change.
+// BoundedWork is I21: no object is reconciled repeatedly without a change.
 type BoundedWork struct {
 	*Ledger
 	EventsOnly
 
 	requeues, reconciliations map[types.NamespacedName]int
-	// events is how many of them had happened at the last reconciliation.
+	// events is the value of Ledger.Events at the last reconciliation.
 	events int
 }
 
@@ -45,18 +45,18 @@ func (c *BoundedWork) Observe(event any) {
 	key := e.Release
 	c.reconciliations[key]++
 	if most := maxReconciliations * (10 + c.Events + int(c.Now().Sub(c.Began)/time.Second)); c.reconciliations[key] > most {
-		c.Violate("I21", key.Name, "it was reconciled %d times, but only %d events have happened", c.reconciliations[key], c.Events)
+		c.Violate("I21", key.Name, "it was reconciled %d times, but only %d events occurred", c.reconciliations[key], c.Events)
 	}
 	if e.Err != nil || e.Result.RequeueAfter <= 0 || e.Result.RequeueAfter > time.Millisecond {
 		delete(c.requeues, key)
 		return
 	}
 	if c.requeues[key]++; c.requeues[key] > maxRequeues {
-		c.Violate("I21", key.Name, "it was requeued at once %d times, and nothing had changed", c.requeues[key])
+		c.Violate("I21", key.Name, "it was requeued immediately %d times without a change", c.requeues[key])
 	}
 }
 
-// Forgotten is I36: no series, and nothing in the memory of a process, outlives its object.
+// Forgotten is I36: no metric series and no state in the memory of a process outlives its object.
 type Forgotten struct {
 	*Ledger
 	EventsOnly
@@ -77,7 +77,7 @@ type Fenced struct {
 
 // Observe implements Checker.
 func (c *Fenced) Observe(event any) {
-	e, ok := event.(sim.Called)
+	e, ok := event.(sim.RequestSent)
 	if !ok || e.Call.Read() || e.Call.Kind == (schema.GroupKind{Kind: "Event"}) {
 		return
 	}

@@ -13,11 +13,11 @@ import (
 
 var nan = math.NaN()
 
-// hashArgument is the argument that says which version a run is about.
+// hashArgument is the argument that identifies the version that a run analyses.
 const hashArgument = "hash"
 
-// judgedBy is an analysis of the newest version by a template.
-func judgedBy(template string) argov1.RolloutAnalysis {
+// analysisWith returns an analysis of the newest version with a template.
+func analysisWith(template string) argov1.RolloutAnalysis {
 	return argov1.RolloutAnalysis{
 		Templates: []argov1.AnalysisTemplateRef{{TemplateName: template}},
 		Args: []argov1.AnalysisRunArgument{{
@@ -26,7 +26,7 @@ func judgedBy(template string) argov1.RolloutAnalysis {
 	}
 }
 
-// analysisTemplate has the metrics of one kind of analysis.
+// analysisTemplate returns a template with the given metrics.
 func analysisTemplate(name string, metrics ...argov1.Metric) client.Object {
 	return &argov1.AnalysisTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: actors.Namespace, Name: name},
@@ -34,8 +34,8 @@ func analysisTemplate(name string, metrics ...argov1.Metric) client.Object {
 	}
 }
 
-// errors is a metric of which less than five is good. count 0: it is measured for as long as it may.
-func errors(interval string, count int) argov1.Metric {
+// errorsMetric returns a metric whose values are good below five. With count 0 it is measured until the run ends.
+func errorsMetric(interval string, count int) argov1.Metric {
 	m := argov1.Metric{
 		Name: "errors", Interval: argov1.DurationString(interval), SuccessCondition: "result[0] < 5",
 		Provider: argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{
@@ -48,14 +48,14 @@ func errors(interval string, count int) argov1.Metric {
 	return m
 }
 
-// The templates that each release has around it.
+// The analysis templates that exist for each release.
 const (
 	shortTemplate   = "errors"   // a few measurements
-	endlessTemplate = "watching" // measured until someone ends it
+	endlessTemplate = "watching" // measured until the run is ended
 )
 
-func templates() []client.Object {
+func defaultTemplates() []client.Object {
 	return []client.Object{
-		analysisTemplate(shortTemplate, errors("10s", 2)), analysisTemplate(endlessTemplate, errors("15s", 0)),
+		analysisTemplate(shortTemplate, errorsMetric("10s", 2)), analysisTemplate(endlessTemplate, errorsMetric("15s", 0)),
 	}
 }

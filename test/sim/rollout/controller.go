@@ -30,60 +30,62 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// process is what one process of Serin has for Rollouts. What leaves it (measurements, messages) goes to the actors of the
-// world instead of the network; all else is what runs in production.
+// process contains the production controllers of Rollouts in one process of Serin. Measurements and events are delivered to the
+// actors of the world instead of the network; everything else runs as in production.
 type process struct {
 	rollouts *Rollouts
 	instance *sim.Instance
 	events   *actors.EventRecorder
 	registry *prometheus.Registry
 	metrics  *telemetry.Metrics
-	// rolloutEvents is of events about Rollouts.
+	// rolloutEvents records events about Rollouts.
 	rolloutEvents *telemetry.Recorder
-	// footprints are what the controllers remember of the objects of their kinds.
+	// footprints return what the controllers retain in memory of the objects of their kinds.
 	footprints map[schema.GroupKind]func() reconciler.Footprint
 	queries    *queryrunner.Runner
 	measurer   *measure.Measurer
 	jobs       *measure.Jobs
 }
 
-// The bounds of measurements that are out at once, in all and of one run.
+// The maximum numbers of measurements in flight, in total and per run.
 const (
-	inFlight = 32
-	abreast  = 16
+	maxInFlight       = 32
+	maxInFlightPerRun = 16
 )
 
-// process is the one of an instance.
+// process returns the process of an instance.
 func (k *Rollouts) process(i *sim.Instance) *process {
-	if k.lives[i] != nil {
-		return k.lives[i]
+	if k.processes[i] != nil {
+		return k.processes[i]
 	}
-	actors.Index(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads, controller.IndexMarkedWorkloads, endpoints.Index)
+	actors.AddIndexes(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads, controller.IndexMarkedWorkloads, endpoints.Index)
 	p := &process{rollouts: k, instance: i, registry: prometheus.NewRegistry(), footprints: map[schema.GroupKind]func() reconciler.Footprint{}, events: actors.NewEventRecorder(k.world, i)}
-	p.metrics, p.rolloutEvents = telemetry.New(p.registry), p.recorder()
+	p.metrics, p.rolloutEvents = telemetry.New(p.registry), p.newRecorder()
 	p.jobs = &measure.Jobs{Client: i.Client, APIReader: i.Reader, Clock: i.Clock}
 	p.measurer = &measure.Measurer{
 		Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: actors.Namespace, Jobs: p.jobs, Telemetry: p.metrics,
-		Services: metric.NewRegistry(metricprometheus.Service(nil), web.Service(metric.Cluster{})), Restricted: k.services.named(),
+		Services: metric.NewRegistry(metricprometheus.Service(nil), web.Service(metric.Cluster{})), Restricted: k.services.newSecretClient(),
 	}
-	k.lives[i] = p
+	k.processes[i] = p
 	return p
 }
 
-func (p *process) recorder() *telemetry.Recorder { return p.events.Recorder(controller.Component) }
+func (p *process) newRecorder() *telemetry.Recorder {
+	return p.events.ForComponent(controller.Component)
+}
 
-// launcher makes AnalysisRuns.
-func (p *process) launcher(seeing client.Client) *launch.Launcher {
-	return &launch.Launcher{Client: seeing, ClusterTemplates: p.instance.Client, APIReader: p.instance.Reader}
+// newLauncher returns the creator of AnalysisRuns.
+func (p *process) newLauncher(readYourWrites client.Client) *launch.Launcher {
+	return &launch.Launcher{Client: readYourWrites, ClusterTemplates: p.instance.Client, APIReader: p.instance.Reader}
 }
 
 // Controller implements sim.Kind.
 func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	p := k.process(i)
-	seeing := readyourwrites.New(i.Client, i.Reader, i.Clock)
+	readYourWrites := readyourwrites.New(i.Client, i.Reader, i.Clock)
 	real := controller.New(controller.Parts{
 		Observer: controller.Observer{
-			Client: seeing, Reader: i.Reader, Runs: p.launcher(seeing), Routers: k.routers, Applier: &traffic.Applier{Client: seeing},
+			Client: readYourWrites, Reader: i.Reader, Runs: p.newLauncher(readYourWrites), Routers: k.routers, Applier: &traffic.Applier{Client: readYourWrites},
 			MarkedKinds: k.routers.MarkedKinds(),
 		},
 		Clock: i.Clock, Recorder: p.rolloutEvents, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics,
@@ -95,24 +97,24 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 		},
 	})
 	p.footprints[rolloutKind] = real.Footprint
-	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{
+	return &controllerAdapter{process: p, Reconciler: real, watches: append([]schema.GroupKind{
 		rolloutKind, actors.ReplicaSetKind, runKind, experimentKind, templateKind, clusterTemplateKind, actors.ServiceKind, endpoints.Kind,
-	}, k.marked()...), concerned: func(change store.Change) []reconcile.Request {
+	}, k.markedKinds()...), requestsFor: func(change store.Change) []reconcile.Request {
 		typed := change.Kind.Group == argov1.GroupName || change.Kind == actors.ReplicaSetKind || change.Kind == endpoints.Kind
 		before, after := actors.WatchedChange(k.world, change, typed)
 		return real.AffectedReleases(context.Background(), change.Kind, before, after)
 	}}
 }
 
-// runs is the controller of AnalysisRuns.
-func (p *process) runs() sim.Controller {
+// analysisRunController returns the controller of AnalysisRuns.
+func (p *process) analysisRunController() sim.Controller {
 	enqueue := p.instance.Enqueue
-	p.queries = queryrunner.NewConcurrent(p.instance.Clock, inFlight, abreast, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
+	p.queries = queryrunner.NewConcurrent(p.instance.Clock, maxInFlight, maxInFlightPerRun, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
 	real := analysiscontroller.New(analysiscontroller.Parts{
-		Client: p.instance.Client, Clock: p.instance.Clock, Queries: p.queries, Recorder: p.recorder(), Jobs: p.jobs, Metrics: p.metrics,
+		Client: p.instance.Client, Clock: p.instance.Clock, Queries: p.queries, Recorder: p.newRecorder(), Jobs: p.jobs, Metrics: p.metrics,
 	})
 	p.footprints[runKind] = real.Footprint
-	return &running{process: p, Reconciler: real, watches: []schema.GroupKind{runKind, actors.JobKind}, concerned: func(change store.Change) []reconcile.Request {
+	return &controllerAdapter{process: p, Reconciler: real, watches: []schema.GroupKind{runKind, actors.JobKind}, requestsFor: func(change store.Change) []reconcile.Request {
 		if change.Kind == runKind {
 			return []reconcile.Request{{NamespacedName: change.Key}}
 		}
@@ -124,19 +126,19 @@ func (p *process) runs() sim.Controller {
 	}}
 }
 
-// experiments is the controller of Experiments.
-func (p *process) experiments() sim.Controller {
-	seeing := readyourwrites.New(p.instance.Client, p.instance.Reader, p.instance.Clock)
+// experimentController returns the controller of Experiments.
+func (p *process) experimentController() sim.Controller {
+	readYourWrites := readyourwrites.New(p.instance.Client, p.instance.Reader, p.instance.Clock)
 	real := experimentcontroller.New(experimentcontroller.Parts{
-		Client: p.instance.Client, Clock: p.instance.Clock, Launcher: p.launcher(seeing), Recorder: p.recorder(), Rollouts: p.rolloutEvents, Metrics: p.metrics,
+		Client: p.instance.Client, Clock: p.instance.Clock, Launcher: p.newLauncher(readYourWrites), Recorder: p.newRecorder(), Rollouts: p.rolloutEvents, Metrics: p.metrics,
 	})
 	p.footprints[experimentKind] = real.Footprint
 	owned := []schema.GroupKind{actors.ReplicaSetKind, actors.ServiceKind, runKind}
-	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{experimentKind}, owned...), concerned: func(change store.Change) []reconcile.Request {
+	return &controllerAdapter{process: p, Reconciler: real, watches: append([]schema.GroupKind{experimentKind}, owned...), requestsFor: func(change store.Change) []reconcile.Request {
 		if change.Kind == experimentKind {
 			return []reconcile.Request{{NamespacedName: change.Key}}
 		}
-		kind, name := owner(change.Object().Meta())
+		kind, name := controllerOf(change.Object().Meta())
 		if !slices.Contains(owned, change.Kind) || kind != argov1.ExperimentKind {
 			return nil
 		}
@@ -144,51 +146,51 @@ func (p *process) experiments() sim.Controller {
 	}}
 }
 
-// running is one of the controllers of a process.
-type running struct {
+// controllerAdapter implements sim.Controller with one of the controllers of a process.
+type controllerAdapter struct {
 	reconcile.Reconciler
 
-	process   *process
-	watches   []schema.GroupKind
-	concerned func(store.Change) []reconcile.Request
+	process     *process
+	watches     []schema.GroupKind
+	requestsFor func(store.Change) []reconcile.Request
 }
 
 // Reconcile implements sim.Controller.
-func (r *running) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return r.Reconciler.Reconcile(r.process.rollouts.logging(ctx), req)
+func (c *controllerAdapter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	return c.Reconciler.Reconcile(c.process.rollouts.withLogger(ctx), req)
 }
 
 // Watches implements sim.Controller.
-func (r *running) Watches() []schema.GroupKind { return r.watches }
+func (c *controllerAdapter) Watches() []schema.GroupKind { return c.watches }
 
 // RequestsFor implements sim.Controller, with the mapping that the watches have in production.
-func (r *running) RequestsFor(change store.Change) []reconcile.Request {
+func (c *controllerAdapter) RequestsFor(change store.Change) []reconcile.Request {
 	if change.Kind == actors.ReplicaSetKind && change.Object().Meta().Labels[argov1.PodTemplateHashLabel] == "" {
-		return nil // production watches what carries the label
+		return nil // production watches only objects with the label
 	}
-	return r.concerned(change)
+	return c.requestsFor(change)
 }
 
 // Flush implements sim.Controller.
-func (r *running) Flush() {
-	p := r.process
+func (c *controllerAdapter) Flush() {
+	p := c.process
 	p.events.Flush()
-	p.ask()
+	p.sendMeasurements()
 }
 
-// ask lets the measurements out that wait for it.
-func (p *process) ask() {
+// sendMeasurements sends the measurements that are queued.
+func (p *process) sendMeasurements() {
 	for p.queries != nil && p.instance.Alive() {
-		asked, ok := p.queries.TakeNext(context.Background())
+		query, ok := p.queries.TakeNext(context.Background())
 		if !ok {
 			return
 		}
-		p.rollouts.services.deliver(p, asked)
+		p.rollouts.services.deliverQuery(p, query)
 	}
 }
 
-// marked are the kinds of users' objects that carry marks, beside Services.
-func (k *Rollouts) marked() []schema.GroupKind {
+// markedKinds returns the kinds of users' objects that are annotated with their manager, in addition to Services.
+func (k *Rollouts) markedKinds() []schema.GroupKind {
 	var all []schema.GroupKind
 	for _, kind := range k.routers.MarkedKinds() {
 		all = append(all, kind.GroupKind())

@@ -6,33 +6,35 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// part is one more controller of the same runs: it has no releases of its own.
-type part struct {
+// controllerKind runs a further controller in the same runs. It has no releases of its own.
+type controllerKind struct {
 	*Rollouts
 
 	controller func(*process) sim.Controller
 }
 
 // Populate implements sim.Kind, as the methods below do.
-func (p *part) Populate(*sim.World) {}
+func (p *controllerKind) Populate(*sim.World) {}
 
-// Controller makes the one of this part.
-func (p *part) Controller(i *sim.Instance) sim.Controller { return p.controller(p.process(i)) }
+// Controller returns the further controller.
+func (p *controllerKind) Controller(i *sim.Instance) sim.Controller {
+	return p.controller(p.process(i))
+}
 
 // Quiesce does nothing.
-func (p *part) Quiesce(*sim.World) {}
+func (p *controllerKind) Quiesce(*sim.World) {}
 
-// Settled is for the Rollouts to say.
-func (p *part) Settled(*sim.World) bool { return true }
+// Settled always returns true, because the Rollouts report whether the run has settled.
+func (p *controllerKind) Settled(*sim.World) bool { return true }
 
-// Unsettled has nothing to say.
-func (p *part) Unsettled(*sim.World) string { return "" }
+// UnsettledReason returns no reason.
+func (p *controllerKind) UnsettledReason(*sim.World) string { return "" }
 
-// Patience needs none.
-func (p *part) Patience(*sim.World) time.Duration { return 0 }
+// SettleTimeout requires no further time.
+func (p *controllerKind) SettleTimeout(*sim.World) time.Duration { return 0 }
 
-// End checks nothing.
-func (p *part) End(*sim.World) {}
+// CheckEnd checks nothing.
+func (p *controllerKind) CheckEnd(*sim.World) {}
 
-// Final is said by the Rollouts.
-func (p *part) Final(*sim.World) string { return "" }
+// FinalState returns nothing, because the Rollouts return the final state.
+func (p *controllerKind) FinalState(*sim.World) string { return "" }

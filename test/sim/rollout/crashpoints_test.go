@@ -11,36 +11,36 @@ import (
 	"github.com/serin-dev/serin/test/sim/runner/runnertest"
 )
 
-// Each story is played once without fault. Then it is played again for each request that Serin sent to the API server
-// in it, which fails in one way (it dies before the request, it dies after it, someone else is faster, the answer is
-// lost), and for each measurement (it dies before it asks, while it waits, or once it was answered). All must come to the same end, and break
-// nothing on the way (I30).
-func TestEveryCallMayGoWrong(t *testing.T) {
+// TestStoriesTolerateEachFault executes each story once without faults, and then once for each request that Serin sent to the
+// API server, with one failure (it crashes before or after the request, the request conflicts, the response is lost), and once
+// for each measurement (it crashes before it, during it or after the answer). Each run must end in the same state without any
+// violation (I30).
+func TestStoriesTolerateEachFault(t *testing.T) {
 	t.Parallel()
 	for _, story := range runner.Stories(runner.Rollout) {
 		t.Run(story, func(t *testing.T) {
 			t.Parallel()
-			smooth := runner.RunStory(runner.Rollout, story)
-			runnertest.NoViolation(t, smooth)
-			if smooth.Calls < 5 {
-				t.Fatalf("want a story, got %d requests", smooth.Calls)
+			faultFree := runner.RunStory(runner.Rollout, story)
+			runnertest.NoViolation(t, faultFree)
+			if faultFree.Calls < 5 {
+				t.Fatalf("want a story with at least 5 requests, got %d", faultFree.Calls)
 			}
-			everywhere(t, story, smooth, smooth.Calls, sim.DieBefore, sim.DieAfter, sim.Lose, sim.Unknown)
-			everywhere(t, story, smooth, len(smooth.Questions), sim.DieAsking, sim.DieWaiting, sim.DieAnswered)
+			injectAtEach(t, story, faultFree, faultFree.Calls, sim.CrashBefore, sim.CrashAfter, sim.FailConflict, sim.LoseResponse)
+			injectAtEach(t, story, faultFree, len(faultFree.Queries), sim.CrashBeforeQuery, sim.CrashDuringQuery, sim.CrashAfterAnswer)
 		})
 	}
 }
 
-// everywhere lets the story fail at each of so many moments, in these ways by turns.
-func everywhere(t *testing.T, story string, smooth sim.Result, moments int, ways ...sim.Failure) {
+// injectAtEach executes the story with a fault at each of the first count requests or queries, and cycles through the failures.
+func injectAtEach(t *testing.T, story string, faultFree sim.Result, count int, failures ...sim.Failure) {
 	t.Helper()
-	for at := 1; at <= moments; at++ {
-		how := ways[at%len(ways)]
+	for at := 1; at <= count; at++ {
+		how := failures[at%len(failures)]
 		if !t.Run(fmt.Sprintf("%s at %d", how, at), func(t *testing.T) {
 			got := runner.RunStory(runner.Rollout, story, sim.ScheduledFault{At: at, Failure: how})
 			runnertest.NoViolation(t, got)
-			if difference := firstDifference(smooth.Final, got.Final); difference != "" {
-				t.Errorf("another end:\n%s\nhistory:\n%s", difference, strings.Join(got.Trace, "\n"))
+			if difference := firstDifference(faultFree.FinalState, got.FinalState); difference != "" {
+				t.Errorf("the final states differ:\n%s\ntrace:\n%s", difference, strings.Join(got.Trace, "\n"))
 			}
 		}) {
 			return
@@ -48,7 +48,7 @@ func everywhere(t *testing.T, story string, smooth sim.Result, moments int, ways
 	}
 }
 
-// firstDifference is the first line that two ends do not have in common.
+// firstDifference returns the first line that two final states do not have in common.
 func firstDifference(want, got string) string {
 	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for _, line := range a {

@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// drawRelease draws a release with everything around it.
+// drawRelease draws a release with all its objects.
 func drawRelease(s *sim.Stream, name string) *Release {
 	router := sim.Pick(s, actors.NoRouter, actors.NoRouter, actors.Istio, actors.Istio, actors.GatewayAPI)
 	strategy := argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{}}
@@ -20,7 +20,7 @@ func drawRelease(s *sim.Stream, name string) *Release {
 		router, strategy = actors.NoRouter, argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{}}
 	}
 	r := newRelease(name, router, strategy)
-	r.objects = append(r.objects, templatesOf(s)...)
+	r.objects = append(r.objects, drawTemplates(s)...)
 	r.Spec.Replicas = new(int32(s.Int(1, 4)))
 	r.Spec.MinReadySeconds = sim.Pick(s, int32(0), 1, 10)
 	r.Spec.ProgressDeadlineSeconds = new(sim.Pick(s, int32(30), 60, 120))
@@ -40,40 +40,41 @@ func drawRelease(s *sim.Stream, name string) *Release {
 	return r
 }
 
-// extend draws what not every release has. Each of these can be left out of a run, and its draws are its own.
-func (k *Rollouts) extend(r *Release) {
+// addOptionalFeatures draws the features that only some releases have. Each can be omitted when a run is shrunk, and draws from
+// its own stream.
+func (k *Rollouts) addOptionalFeatures(r *Release) {
 	always := func(*Release) bool { return true }
 	istio := func(r *Release) bool { return r.Router == actors.Istio }
 	for _, extra := range []struct {
-		class  sim.FaultClass
-		chance float64
-		of     func(*Release) bool // whom it is for
-		add    func(*Release, *sim.Stream)
+		class   sim.FaultClass
+		chance  float64
+		applies func(*Release) bool
+		add     func(*Release, *sim.Stream)
 	}{
-		{Secrets, 0.25, always, func(r *Release, _ *sim.Stream) { r.withSecret() }},
-		{ManagedRoutes, 0.3, istio, (*Release).withManagedRoutes},
+		{Secrets, 0.25, always, func(r *Release, _ *sim.Stream) { r.addSecret() }},
+		{ManagedRoutes, 0.3, istio, (*Release).addManagedRoutes},
 		{Workloads, 0.2, always, func(r *Release, s *sim.Stream) {
-			referring(sim.Pick(s, argov1.ScaleDownNever, argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively))(r)
+			referenceDeployment(sim.Pick(s, argov1.ScaleDownNever, argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively))(r)
 		}},
-		{PingPong, 0.35, func(r *Release) bool { return r.Router != actors.NoRouter }, func(r *Release, _ *sim.Stream) { r.withPingPong() }},
-		{Subsets, 0.4, func(r *Release) bool { return istio(r) && r.pingPong() == nil }, func(r *Release, s *sim.Stream) { r.withSubsets(s.Chance(0.5)) }},
-		{Jobs, 0.3, func(r *Release) bool { return !r.secret }, (*Release).drawJobs},
+		{PingPong, 0.35, func(r *Release) bool { return r.Router != actors.NoRouter }, func(r *Release, _ *sim.Stream) { r.usePingPong() }},
+		{Subsets, 0.4, func(r *Release) bool { return istio(r) && r.pingPong() == nil }, func(r *Release, s *sim.Stream) { r.useSubsets(s.Chance(0.5)) }},
+		{Jobs, 0.3, func(r *Release) bool { return !r.secret }, (*Release).drawJobMetrics},
 	} {
 		s := k.world.Draws.Stream(string(extra.class) + "/" + r.Key.Name)
-		if s.Chance(extra.chance) && extra.of(r) && k.world.Faults.TakesPlace(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
+		if s.Chance(extra.chance) && extra.applies(r) && k.world.Faults.Admit(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
 			extra.add(r, s)
 		}
 	}
 }
 
-// templatesOf are the templates of a run: analyses may be patient, and may not know.
-func templatesOf(s *sim.Stream) []client.Object {
-	short, endless := errors(sim.Pick(s, "5s", "10s", "30s"), s.Int(1, 3)), errors(sim.Pick(s, "10s", "20s", "60s"), 0)
+// drawTemplates draws the analysis templates of a run: analyses may tolerate failures, and may be inconclusive.
+func drawTemplates(s *sim.Stream) []client.Object {
+	short, endless := errorsMetric(sim.Pick(s, "5s", "10s", "30s"), s.Int(1, 3)), errorsMetric(sim.Pick(s, "10s", "20s", "60s"), 0)
 	if s.Chance(0.3) {
 		short.FailureLimit, endless.FailureLimit = new(intstr.FromInt32(1)), new(intstr.FromInt32(2))
 	}
 	if s.Chance(0.2) {
-		short.FailureCondition = "result[0] > 8" // what lies between is inconclusive: no data, and NaN
+		short.FailureCondition = "result[0] > 8" // values in between, no data and NaN are inconclusive
 	}
 	if s.Chance(0.3) {
 		endless.InitialDelay = "15s"
@@ -81,7 +82,7 @@ func templatesOf(s *sim.Stream) []client.Object {
 	return []client.Object{analysisTemplate(shortTemplate, short), analysisTemplate(endlessTemplate, endless)}
 }
 
-// drawStrategy draws another way to release the same thing, with the Services that are there.
+// drawStrategy draws another strategy for the same release, with the existing Services.
 func drawStrategy(s *sim.Stream, r *Release) argov1.RolloutStrategy {
 	if s.Chance(0.5) {
 		c := &argov1.CanaryStrategy{}
@@ -96,7 +97,7 @@ func drawStrategy(s *sim.Stream, r *Release) argov1.RolloutStrategy {
 func drawCanary(s *sim.Stream, c *argov1.CanaryStrategy, router string) {
 	c.Steps = drawSteps(s, router)
 	if s.Chance(0.3) {
-		c.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: judgedBy(endlessTemplate)}
+		c.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: analysisWith(endlessTemplate)}
 		if s.Chance(0.3) && len(c.Steps) > 0 {
 			c.Analysis.StartingStep = new(int32(s.Int(0, len(c.Steps)-1)))
 		}
@@ -115,14 +116,14 @@ func drawCanary(s *sim.Stream, c *argov1.CanaryStrategy, router string) {
 	c.ScaleDownDelaySeconds = sim.Pick(s, nil, new(int32(0)), new(int32(20)))
 	c.AbortScaleDownDelaySeconds = sim.Pick(s, nil, nil, new(int32(0)), new(int32(20)))
 	if c.DynamicStableScale = s.Chance(0.3); c.DynamicStableScale {
-		c.ScaleDownDelaySeconds = nil // a spec that is not valid from the start comes to nothing
+		c.ScaleDownDelaySeconds = nil // otherwise the spec would be invalid
 	}
 	if s.Chance(0.15) {
 		c.MinPodsPerReplicaSet = new(int32(2))
 	}
 }
 
-// drawSteps draws what a canary goes through.
+// drawSteps draws the steps of a canary.
 func drawSteps(s *sim.Stream, router string) []argov1.CanaryStep {
 	var steps []argov1.CanaryStep
 	for range s.Int(0, 5) {
@@ -130,15 +131,15 @@ func drawSteps(s *sim.Stream, router string) []argov1.CanaryStep {
 		duration, judged, pods := sim.Pick(s, "20s", "60s"), s.Chance(0.5), int32(s.Int(1, 3))
 		switch kind := s.Int(0, 11); {
 		case kind < 5:
-			steps = append(steps, weight(percent))
+			steps = append(steps, weightStep(percent))
 		case kind < 7:
-			steps = append(steps, pause(seconds))
+			steps = append(steps, pauseStep(seconds))
 		case kind == 7:
-			steps = append(steps, pause(0))
+			steps = append(steps, pauseStep(0))
 		case kind < 10:
-			steps = append(steps, analysed())
+			steps = append(steps, analysisStep())
 		case kind == 10:
-			steps = append(steps, compared(duration, judged))
+			steps = append(steps, experimentStep(duration, judged))
 		case router != actors.NoRouter:
 			steps = append(steps, argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Replicas: &pods}})
 		}
@@ -150,10 +151,10 @@ func drawBlueGreen(s *sim.Stream, b *argov1.BlueGreenStrategy) {
 	b.ScaleDownDelaySeconds = sim.Pick(s, nil, new(int32(0)), new(int32(20)))
 	b.AbortScaleDownDelaySeconds = sim.Pick(s, nil, nil, new(int32(0)), new(int32(20)))
 	if s.Chance(0.4) {
-		b.PrePromotionAnalysis = new(judgedBy(shortTemplate))
+		b.PrePromotionAnalysis = new(analysisWith(shortTemplate))
 	}
 	if s.Chance(0.4) {
-		b.PostPromotionAnalysis = new(judgedBy(shortTemplate))
+		b.PostPromotionAnalysis = new(analysisWith(shortTemplate))
 	}
 	switch s.Int(0, 3) {
 	case 0:
@@ -170,8 +171,8 @@ func drawBlueGreen(s *sim.Stream, b *argov1.BlueGreenStrategy) {
 	}
 }
 
-// scaler is the autoscaler of a Rollout.
-func (r *Release) scaler() client.Object {
+// newAutoscaler returns the autoscaler of a Rollout.
+func (r *Release) newAutoscaler() client.Object {
 	o := userObject("autoscaling/v2", "HorizontalPodAutoscaler", r.Key.Name, map[string]any{
 		"scaleTargetRef": map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": r.Key.Name},
 		"minReplicas":    int64(2), "maxReplicas": int64(5),

@@ -14,26 +14,26 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// finalKinds are what a run leaves behind.
+// finalKinds are the kinds of the objects that belong to the final state.
 var finalKinds = []schema.GroupKind{rolloutKind, actors.ReplicaSetKind, actors.DeploymentKind, actors.ServiceKind, runKind, experimentKind, actors.AutoscalerKind, actors.VirtualServiceKind, actors.DestinationRuleKind, actors.HTTPRouteKind}
 
-// Final implements sim.Kind: all objects, without identities, versions and moments. Of Jobs it is those that go on: how many
-// there were of a analysis that lasts as long as the release is a matter of time.
-func (k *Rollouts) Final(w *sim.World) string {
+// FinalState implements sim.Kind: it returns all objects without identities, versions and timestamps. It contains only running
+// Jobs, because the number of Jobs of a background analysis depends on timing.
+func (k *Rollouts) FinalState(w *sim.World) string {
 	var running strings.Builder
 	for _, v := range w.Server.All(actors.JobKind) {
-		if jobGoesOn(w, v) {
+		if jobIsRunning(w, v) {
 			fmt.Fprintf(&running, "Job of %s is running\n", v.Meta().Annotations[measure.RunNameAnnotation])
 		}
 	}
-	return running.String() + actors.Final(w, finalKinds, func(kind schema.GroupKind, version *store.Version) map[string]any {
+	return running.String() + actors.FinalState(w, finalKinds, func(kind schema.GroupKind, version *store.Version) map[string]any {
 		object := actors.WithoutVolatile(version, volatile)
 		if r := actors.Typed[*argov1.Rollout](w, version); kind == rolloutKind && r != nil {
 			if _, v := k.versionOf(r.Status.StableRS); v != nil {
 				object["serves"] = v.Name
 			}
 		}
-		if kind == actors.ReplicaSetKind { // which of those of a Deployment had been its newest while it was marked is a matter of time
+		if kind == actors.ReplicaSetKind { // which ReplicaSet of a Deployment was the newest while the Deployment was annotated depends on timing
 			unstructured.RemoveNestedField(object, "metadata", "annotations", argov1.ManagedByAnnotation)
 			unstructured.RemoveNestedField(object, "metadata", "annotations", argov1.ReplicasBeforeAnnotation)
 		}
@@ -41,11 +41,11 @@ func (k *Rollouts) Final(w *sim.World) string {
 	})
 }
 
-// volatile are more keys, at any depth, whose values depend on when something happened.
+// volatile are further keys, at any depth, whose values depend on the time at which something happened.
 var volatile = []string{
 	"startTime", "startedAt", "finishedAt", "completedAt", "resumeAt", "abortedAt", "availableAt",
 	"restartedAt", "restartAt", "duration", "conditions", "measurements", "serin", "clusterIP", "clusterIPs", "scale-down-deadline",
 	argov1.WorkloadGenerationAnnotation, "workloadObservedGeneration",
-	"count", "successful", "consecutiveSuccess", // of a analysis that lasts as long as the release
-	"error", // of a measurement that is repeated
+	"count", "successful", "consecutiveSuccess", // of a background analysis
+	"error", // of a repeated measurement
 }

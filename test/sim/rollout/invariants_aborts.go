@@ -18,14 +18,14 @@ type gradualAborts struct {
 	aborts map[types.UID]abort
 }
 
-// abort is an abort: when it was recorded, and of which revision.
+// abort is when a release was aborted, and its revision.
 type abort struct {
 	at   time.Time
 	hash string
 }
 
-// note records when a release was aborted.
-func (c *gradualAborts) note(event any) {
+// record records when a release was aborted.
+func (c *gradualAborts) record(event any) {
 	h, ok := event.(rolloutWritten)
 	if !ok {
 		return
@@ -37,14 +37,14 @@ func (c *gradualAborts) note(event any) {
 		delete(c.aborts, h.New.UID())
 		return
 	}
-	if is := c.aborts[h.after.UID]; is.hash != h.after.Status.CurrentPodHash {
+	if known := c.aborts[h.after.UID]; known.hash != h.after.Status.CurrentPodHash {
 		c.aborts[h.after.UID] = abort{c.Now(), h.after.Status.CurrentPodHash}
 	}
 }
 
-// undisturbed is the release of a reconciliation that was aborted so long ago that every process has seen it, and all that
-// followed; nil: it was not.
-func (c *gradualAborts) undisturbed(event any) *record {
+// undisturbedRelease returns the release of a reconciliation if it was aborted so long ago that every process has observed the
+// abort and its consequences, and nil otherwise.
+func (c *gradualAborts) undisturbedRelease(event any) *record {
 	h, ok := event.(sim.Reconciled)
 	if !ok || h.Err != nil || c.ByName[h.Release] == nil {
 		return nil
@@ -52,71 +52,73 @@ func (c *gradualAborts) undisturbed(event any) *record {
 	r := c.ByName[h.Release]
 	is, aborted := c.aborts[r.UID]
 	canary := r.object.Spec.Strategy.Canary
-	if !aborted || canary == nil || canary.TrafficRouting == nil || r.run == nil || r.run.hash != is.hash || c.disturbed(r, is) || c.enough(r) == 0 {
+	if !aborted || canary == nil || canary.TrafficRouting == nil || r.run == nil || r.run.hash != is.hash || c.isDisturbed(r, is) || c.requiredPods(r) == 0 {
 		return nil // a Rollout without pods serves no requests
 	}
 	return r
 }
 
-// enough is how many stable pods carry all users: as many as carried them when the release was aborted.
-func (c *gradualAborts) enough(r *record) int {
+// requiredPods returns how many stable pods all traffic requires: as many as served it when the release was aborted.
+func (c *gradualAborts) requiredPods(r *record) int {
 	is, least := c.aborts[r.UID], minReady(r)
 	from, to := is.at.Add(-c.Lag-least), is.at.Add(c.Lag)
-	enough := mostBetween(c.podsOf(r, is.hash), from, to)
+	enough := maxReadyBetween(c.podsOf(r, is.hash), from, to)
 	if r.object.Spec.Strategy.Canary.DynamicStableScale {
-		enough += mostBetween(c.podsOf(r, r.object.Status.StableRS), from, to)
+		enough += maxReadyBetween(c.podsOf(r, r.object.Status.StableRS), from, to)
 	}
-	return min(max(enough, 1), c.replicas(r))
+	return min(max(enough, 1), c.desiredReplicas(r))
 }
 
 func minReady(r *record) time.Duration {
 	return time.Duration(r.object.Spec.MinReadySeconds) * time.Second
 }
 
-// seen is since when the pods of a release may have been as its last reconciliation observed them.
-func (c *gradualAborts) seen(r *record) time.Time { return c.OldestView().Add(-minReady(r) - c.Lag) }
+// podsSince returns the earliest time whose pods the last reconciliation of a release may have observed.
+func (c *gradualAborts) podsSince(r *record) time.Time {
+	return c.OldestView().Add(-minReady(r) - c.Lag)
+}
 
-// returns are facts for I34.
-func (c *gradualAborts) returns(event any) []oracle.Return {
-	r := c.undisturbed(event)
+// gradualRollbacks returns the facts for I34.
+func (c *gradualAborts) gradualRollbacks(event any) []oracle.GradualRollback {
+	r := c.undisturbedRelease(event)
 	if r == nil {
 		return nil
 	}
 	share := 0
 	for _, kind := range routeKinds {
-		share = max(share, r.given(c.World.Server.Peek(kind, r.Key)))
+		share = max(share, r.canaryWeight(c.World.Server.Peek(kind, r.Key)))
 	}
-	return []oracle.Return{{
+	return []oracle.GradualRollback{{
 		Release: r.Name(), Began: c.aborts[r.UID].at, Share: share,
-		Fewest: c.podsOf(r, r.object.Status.StableRS).Fewest(c.seen(r)), Enough: c.enough(r),
+		Available: c.podsOf(r, r.object.Status.StableRS).MinServing(c.podsSince(r)), Required: c.requiredPods(r),
 	}}
 }
 
-// pending is the part of I34 about pods that wait for room: those of the aborted revision leave it to stable ones.
-func (c *gradualAborts) pending(event any) {
-	r := c.undisturbed(event)
+// checkPendingPods is the part of I34 about pending pods: those of the aborted revision are removed in favor of stable ones.
+func (c *gradualAborts) checkPendingPods(event any) {
+	r := c.undisturbedRelease(event)
 	if r == nil {
 		return
 	}
 	is := c.aborts[r.UID]
-	set := c.setOf(r, is.hash)
-	if set == nil || c.podsOf(r, r.object.Status.StableRS).Most(c.seen(r)) >= c.replicas(r) {
+	set := c.replicaSetOf(r, is.hash)
+	if set == nil || c.podsOf(r, r.object.Status.StableRS).MaxServing(c.podsSince(r)) >= c.desiredReplicas(r) {
 		return
 	}
-	if ready := max(c.podsOf(r, is.hash).Most(c.seen(r)), 1); int(wanted(set)) > ready {
-		c.Violate("I34", r.Name(), "aborted %s ago, it asks for %d pods, of which %d are ready, although stable pods are missing", c.Now().Sub(is.at), wanted(set), ready)
+	if ready := max(c.podsOf(r, is.hash).MaxServing(c.podsSince(r)), 1); int(desiredReplicas(set)) > ready {
+		c.Violate("I34", r.Name(), "it was aborted %s ago and requests %d pods, of which %d are ready, although stable pods are missing", c.Now().Sub(is.at), desiredReplicas(set), ready)
 	}
 }
 
-// disturbed is true where users have interfered since, or a failure has not been recovered from yet.
-func (c *gradualAborts) disturbed(r *record, is abort) bool {
+// isDisturbed reports whether users have interfered since the abort, or a failure may still have consequences.
+func (c *gradualAborts) isDisturbed(r *record, a abort) bool {
 	settled := c.OldestView().Add(-c.Lag)
 	switch {
-	case !is.at.Before(settled), !r.meddled.Before(is.at.Add(time.Second)), len(c.expectedSpecs(r)) > 1, !r.Suspended.IsZero():
+	case !a.at.Before(settled), !r.changedByOthers.Before(a.at.Add(time.Second)), len(c.expectedSpecs(r)) > 1, !r.SuspendedSince.IsZero():
 		return true
-	case len(c.World.Instances()) != 1, c.unfinished, c.LastFault.After(settled.Add(-triedAgain)), pruning(c.World):
+	case len(c.World.Instances()) != 1, c.crashedDuringWork, c.LastFault.After(settled.Add(-maxRetryDelay)), prunesStatus(c.World):
 		return true
-	case r.object.Status.PromoteFull, heldInconclusive(r.object.Status), r.object.Status.ObservedGeneration == "":
+	case r.object.Status.PromoteFull, pausedInconclusive(r.object.Status), r.object.Status.ObservedGeneration == "":
 		return true
 	}
 	for _, began := range c.Started {
@@ -132,7 +134,7 @@ func (c *gradualAborts) disturbed(r *record, is abort) bool {
 	return false
 }
 
-func heldInconclusive(s argov1.RolloutStatus) bool {
+func pausedInconclusive(s argov1.RolloutStatus) bool {
 	for _, c := range s.PauseConditions {
 		if c.Reason == argov1.PauseReasonInconclusiveAnalysis {
 			return true
@@ -141,10 +143,10 @@ func heldInconclusive(s argov1.RolloutStatus) bool {
 	return false
 }
 
-// mostBetween is how many pods were ready at once at some moment of a time.
-func mostBetween(p *oracle.Pods, from, to time.Time) int {
+// maxReadyBetween returns the maximum number of pods that were ready at any time of an interval.
+func maxReadyBetween(p *oracle.Pods, from, to time.Time) int {
 	if p == nil {
 		return 0
 	}
-	return oracle.Most(p.Serving.Until(to), from)
+	return oracle.MaxSince(p.Serving.Until(to), from)
 }

@@ -13,53 +13,54 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// roles are how the names of Services of a release end.
-var roles = []string{"-stable", "-canary", "-preview", "-ping", "-pong"}
+// serviceSuffixes are the suffixes of the Services of a release.
+var serviceSuffixes = []string{"-stable", "-canary", "-preview", "-ping", "-pong"}
 
-// removal is the part of I16 about Services and routes.
-type removal struct {
+// networkRestoration is the part of I16 about Services and routes.
+type networkRestoration struct {
 	*ledger
 
-	gone map[types.UID]time.Time
+	deletedAt map[types.UID]time.Time
 }
 
-func (c *removal) Observe(event any) {
-	if c.gone == nil {
-		c.gone = map[types.UID]time.Time{}
+func (c *networkRestoration) Observe(event any) {
+	if c.deletedAt == nil {
+		c.deletedAt = map[types.UID]time.Time{}
 	}
-	if h, ok := event.(rolloutWritten); ok && h.after == nil && h.of != nil {
-		c.gone[h.of.UID] = c.Now()
+	if h, ok := event.(rolloutWritten); ok && h.after == nil && h.record != nil {
+		c.deletedAt[h.record.UID] = c.Now()
 	}
 }
 
-// end: what a deleted Rollout had is as its user made it, whichever process knew the Rollout, and whether one ran when it was
-// deleted.
-func (c *removal) Finish() {
+// Finish implements oracle.Checker: the objects of a deleted Rollout are as the user created them, whether or not the process
+// that knew the Rollout was running when it was deleted.
+func (c *networkRestoration) Finish() {
 	for _, r := range c.All {
-		if _, gone := c.gone[r.UID]; !gone || !r.Gone() || c.ByName[r.Key] != nil || c.successor(r) {
+		if _, gone := c.deletedAt[r.UID]; !gone || !r.Gone() || c.ByName[r.Key] != nil || c.hasSuccessor(r) {
 			continue
 		}
 		for _, kind := range networkKinds {
 			for _, v := range c.World.Server.All(kind) {
-				c.look(r, v)
+				c.checkObject(r, v)
 			}
 		}
 	}
 }
 
-// successor is true where another Rollout of that name was there later: what it had was its.
-func (c *removal) successor(r *record) bool {
-	return slices.ContainsFunc(c.All, func(o *record) bool { return o.Key == r.Key && c.gone[o.UID].After(c.gone[r.UID]) })
+// hasSuccessor reports whether another Rollout with the same name was created later, which then owned the objects.
+func (c *networkRestoration) hasSuccessor(r *record) bool {
+	return slices.ContainsFunc(c.All, func(o *record) bool { return o.Key == r.Key && c.deletedAt[o.UID].After(c.deletedAt[r.UID]) })
 }
 
-// look: an object says no more that the Rollout manages it, and a Service leads to all pods. Weights stay.
-func (c *removal) look(r *record, v *store.Version) {
-	at := oracle.At(v.Kind(), v.Key())
-	if w := c.Objects[at]; w != nil && w.ByOthers.After(c.gone[r.UID]) {
+// checkObject checks that an object no longer names the Rollout as its manager, and that a Service selects all pods. Weights
+// remain unchanged.
+func (c *networkRestoration) checkObject(r *record, v *store.Version) {
+	at := oracle.KeyOf(v.Kind(), v.Key())
+	if w := c.Objects[at]; w != nil && w.ByOthers.After(c.deletedAt[r.UID]) {
 		return
 	}
-	if left := managedIn(v); at.Key == r.Key && manages(r.object.Spec.Strategy) && len(left) > 0 {
-		c.Violate("I16", r.Name(), "it was deleted, and its route still has %v", left)
+	if remaining := managedIn(v); at.Key == r.Key && hasManagedRoutes(r.object.Spec.Strategy) && len(remaining) > 0 {
+		c.Violate("I16", r.Name(), "it was deleted, and its route still has %v", remaining)
 	}
 	if v.Meta().Annotations[argov1.ManagedByAnnotation] == r.Name() {
 		c.Violate("I16", r.Name(), "it was deleted, and an annotation of %s %s still names it as the manager", at.Kind.Kind, at.Key.Name)
@@ -69,10 +70,10 @@ func (c *removal) look(r *record, v *store.Version) {
 			c.Violate("I16", r.Name(), "it was deleted, and subset %s of its DestinationRule still selects only the pods of %s", subset["name"], hash)
 		}
 	}
-	if at.Key.Name != r.Name() && !slices.Contains(roles, strings.TrimPrefix(at.Key.Name, r.Name())) {
+	if at.Key.Name != r.Name() && !slices.Contains(serviceSuffixes, strings.TrimPrefix(at.Key.Name, r.Name())) {
 		return
 	}
-	if hash := c.selected(v); at.Kind == actors.ServiceKind && hash != "" {
+	if hash := c.selectedHash(v); at.Kind == actors.ServiceKind && hash != "" {
 		c.Violate("I16", r.Name(), "it was deleted, and Service %s still selects only %s", at.Key.Name, hash)
 	}
 }

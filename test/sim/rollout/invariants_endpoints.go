@@ -15,20 +15,20 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// endpointsOf is the place of endpoints: a Service, and the ReplicaSet of their pods.
-type endpointsOf struct{ service, set string }
+// endpointsKey identifies endpoints by their Service and the ReplicaSet of their pods.
+type endpointsKey struct{ service, replicaSet string }
 
-// recordEndpoints records what a Service publishes from now on.
+// recordEndpoints records the ready endpoints that a Service publishes.
 func (l *ledger) recordEndpoints(h oracle.Write) {
 	slice := actors.Typed[*discoveryv1.EndpointSlice](l.World, h.New)
 	if slice == nil {
 		return
 	}
 	service := endpoints.ServiceOf(slice)
-	now := map[endpointsOf]int{}
+	now := map[endpointsKey]int{}
 	for _, e := range slice.Endpoints {
 		if e.TargetRef != nil && e.Conditions.Ready != nil && *e.Conditions.Ready && h.Type != store.Deleted {
-			now[endpointsOf{service, e.TargetRef.Name[:strings.LastIndex(e.TargetRef.Name, "-")]}]++
+			now[endpointsKey{service, e.TargetRef.Name[:strings.LastIndex(e.TargetRef.Name, "-")]}]++
 		}
 	}
 	for of, pods := range l.published {
@@ -44,9 +44,9 @@ func (l *ledger) recordEndpoints(h oracle.Write) {
 	}
 }
 
-// couldBePublished is true where a Service published a pod of a revision at some moment since then.
+// couldBePublished reports whether a Service published a pod of a revision at any time since then.
 func (l *ledger) couldBePublished(r *record, service, hash string, then time.Time) bool {
-	pods := l.published[endpointsOf{service, r.Name() + "-" + hash}]
+	pods := l.published[endpointsKey{service, r.Name() + "-" + hash}]
 	return pods != nil && slices.ContainsFunc(pods.Since(then), func(n int) bool { return n > 0 })
 }
 
@@ -58,49 +58,49 @@ type endpointsBeforeWeight struct {
 
 func (c *endpointsBeforeWeight) Observe(event any) {
 	h, ok := event.(routeWritten)
-	if !ok || !h.BySerin || !h.weights() || h.Type != store.Modified || !c.plain(h.of) || c.JustStarted(h.Actor) {
+	if !ok || !h.BySerin || !h.hasWeights() || h.Type != store.Modified || !c.followsPlan(h.record) || c.JustStarted(h.Actor) {
 		return
 	}
-	r := h.of
-	w := c.Objects[oracle.At(h.Kind, h.Key)]
-	if w != nil && w.ByOthers.After(r.run.began) || r.object.Status.PromoteFull || c.noneAsked(r) || c.minReady(r) {
+	r := h.record
+	w := c.Objects[oracle.KeyOf(h.Kind, h.Key)]
+	if w != nil && w.ByOthers.After(r.run.began) || r.object.Status.PromoteFull || c.mayHaveNoPods(r) || c.mayAnswerEarly(r) {
 		return
 	}
 	for _, s := range weightsOf(h.New) {
-		if s.Subset != "" || s.Weight <= weightOf(weightsOf(h.Old), s.place) || c.touched(r, s.place) {
+		if s.Subset != "" || s.Weight <= weightOf(weightsOf(h.Old), s.destination) || c.podsChangedByOthers(r, s.destination) {
 			continue
 		}
 		switch recorded := r.object.Status.Canary.Weights; {
 		case r.object.Status.StableRS == r.run.hash:
-			if recorded != nil && recorded.Canary.Weight > 0 && recorded.Canary.PodTemplateHash == r.run.hash && !r.onTheWay(s.place) &&
-				c.podsOf(r, r.run.hash).Answered(c.OldestView()) { // if its pods are lost, the Service of the stable side may still have pods of the previous revision
-				c.reached(h, s.place, "the promoted revision has weight")
+			if recorded != nil && recorded.Canary.Weight > 0 && recorded.Canary.PodTemplateHash == r.run.hash && !r.isCanary(s.destination) &&
+				c.podsOf(r, r.run.hash).AnsweredSince(c.OldestView()) { // if its pods are lost, the stable Service may still have pods of the previous revision
+				c.checkPublished(h, s.destination, "the promoted revision has weight")
 			}
-		case r.onTheWay(s.place) && (recorded == nil || int(recorded.Canary.Weight) < s.Weight):
-			if c.podsOf(r, r.object.Status.StableRS).Answered(c.OldestView()) {
-				c.reached(h, s.place, "the canary has weight")
+		case r.isCanary(s.destination) && (recorded == nil || int(recorded.Canary.Weight) < s.Weight):
+			if c.podsOf(r, r.object.Status.StableRS).AnsweredSince(c.OldestView()) {
+				c.checkPublished(h, s.destination, "the canary has weight")
 			}
 		}
 	}
 	before := managedIn(h.Old)
 	for _, rule := range managedRules(h.New) {
-		at := meant(rule)
-		if at.Subset == "" && !slices.Contains(before, fmt.Sprint(rule["name"])) && r.object.Status.StableRS != r.run.hash && !c.touched(r, at) &&
-			c.podsOf(r, r.object.Status.StableRS).Answered(c.OldestView()) {
-			c.reached(h, at, fmt.Sprintf("the canary has route %s", rule["name"]))
+		at := managedDestination(rule)
+		if at.Subset == "" && !slices.Contains(before, fmt.Sprint(rule["name"])) && r.object.Status.StableRS != r.run.hash && !c.podsChangedByOthers(r, at) &&
+			c.podsOf(r, r.object.Status.StableRS).AnsweredSince(c.OldestView()) {
+			c.checkPublished(h, at, fmt.Sprintf("the canary has route %s", rule["name"]))
 		}
 	}
 }
 
-// reached: requests to a place find the pods of the newest revision.
-func (c *endpointsBeforeWeight) reached(h routeWritten, at place, what string) {
-	r := h.of
-	if !c.couldBePublished(r, at.Service, r.run.hash, c.OldestView()) && !c.takenAway(r, r.run.hash) {
+// checkPublished reports a violation if a Service that receives requests publishes no pod of the newest revision.
+func (c *endpointsBeforeWeight) checkPublished(h routeWritten, at destination, what string) {
+	r := h.record
+	if !c.couldBePublished(r, at.Service, r.run.hash, c.OldestView()) && !c.replicaSetDeleted(r, r.run.hash) {
 		c.Violate("I37", r.Name(), "%s, but Service %s has published no pod of %s within %s", what, at.Service, r.run.hash, c.Lag)
 	}
 }
 
-// minReady is true where pods may answer long before they are available.
-func (c *endpointsBeforeWeight) minReady(r *record) bool {
+// mayAnswerEarly reports whether pods may answer long before they are available.
+func (c *endpointsBeforeWeight) mayAnswerEarly(r *record) bool {
 	return slices.ContainsFunc(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool { return s.MinReadySeconds > 0 })
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// oneJob is I22 of Jobs: each measurement has one, whose name is always the same. A process creates it once. After it died or
-// slept, its successor may create it again where it has been deleted since, and so may a former leader that was about to
-// create it when it fell asleep: the Job is then deleted because its run is over (I27).
-func (c *uniqueObjects) oneJob(h oracle.Write) {
+// checkJob is the part of I22 about Jobs: each measurement has one Job, whose name is always the same. A process creates it
+// once. After a crash or a suspension, another process may create it again if it was deleted since. So may a former leader that
+// was suspended before it created the Job; the Job is then deleted because its run has ended (I27).
+func (c *uniqueObjects) checkJob(h oracle.Write) {
 	if !h.BySerin || h.Kind != actors.JobKind || h.Type != store.Added {
 		return
 	}
@@ -29,30 +29,30 @@ func (c *uniqueObjects) oneJob(h oracle.Write) {
 	}
 	c.jobs[h.Key.Name], c.jobsBy[by] = c.Now(), c.Now()
 	if c.LastFault.After(c.OldestView()) {
-		return // the result of a failed request is unknown until the run is over
+		return // the result of a failed request is unknown until the end of the run
 	}
 	for _, v := range c.World.Server.All(actors.JobKind) {
 		same := v.UID() != h.New.UID() && runOf(v) == runOf(h.New) && v.Meta().Annotations[measure.MetricNameAnnotation] == h.New.Meta().Annotations[measure.MetricNameAnnotation]
 		born := c.jobs[v.Key().Name]
-		if same && jobGoesOn(c.World, v) && !c.LastFault.After(born) && !c.JustStarted(h.Actor) {
+		if same && jobIsRunning(c.World, v) && !c.LastFault.After(born) && !c.JustStarted(h.Actor) {
 			c.Violate("I22", h.Key.Name, "the Job was created while %s of the same metric is running", v.Key().Name)
 		}
 	}
 }
 
-// createdJob is a Job that one process created.
+// createdJob is a Job and the process that created it.
 type createdJob struct{ job, actor string }
 
-// runOf is the UID of the AnalysisRun of a Job.
+// runOf returns the UID of the AnalysisRun of a Job.
 func runOf(v *store.Version) types.UID {
 	return types.UID(v.Meta().Labels[measure.RunUIDLabel])
 }
 
-// jobsOfRuns is the part of I27 about Jobs: those of a run that is over are over, or were deleted.
+// jobsOfRuns is the part of I27 about Jobs: the Jobs of a completed run have ended or were deleted.
 type jobsOfRuns struct {
 	*ledger
 
-	overSince map[types.UID]time.Time // AnalysisRuns
+	endedAt map[types.UID]time.Time // AnalysisRuns
 }
 
 func (c *jobsOfRuns) Observe(event any) {
@@ -60,21 +60,21 @@ func (c *jobsOfRuns) Observe(event any) {
 	if !ok {
 		return
 	}
-	if run := actors.Typed[*argov1.AnalysisRun](c.World, h.New); h.Kind == runKind && run != nil && run.Status.Phase.Completed() && c.overSince[run.UID].IsZero() {
-		c.overSince[run.UID] = c.Now()
+	if run := actors.Typed[*argov1.AnalysisRun](c.World, h.New); h.Kind == runKind && run != nil && run.Status.Phase.Completed() && c.endedAt[run.UID].IsZero() {
+		c.endedAt[run.UID] = c.Now()
 	}
 	job := actors.Typed[*batchv1.Job](c.World, h.New)
-	if h.Kind != actors.JobKind || h.Type != store.Modified || job == nil || job.DeletionTimestamp != nil || !jobOver(job) || jobOver(actors.Typed[*batchv1.Job](c.World, h.Old)) {
+	if h.Kind != actors.JobKind || h.Type != store.Modified || job == nil || job.DeletionTimestamp != nil || !jobEnded(job) || jobEnded(actors.Typed[*batchv1.Job](c.World, h.Old)) {
 		return
 	}
-	over, known := c.overSince[runOf(h.New)]
-	if known && over.Before(c.OldestView().Add(-triedAgain)) && c.attentive(over) {
+	over, known := c.endedAt[runOf(h.New)]
+	if known && over.Before(c.OldestView().Add(-maxRetryDelay)) && c.wasUndisturbed(over) {
 		c.Violate("I27", h.Key.Name, "the Job ran for %s after the end of its run", c.Now().Sub(over))
 	}
 }
 
-// attentive is true where one process has lived since then, and all that it asked for was done.
-func (c *jobsOfRuns) attentive(since time.Time) bool {
+// wasUndisturbed reports whether a single process has been running since then and none of its requests failed.
+func (c *jobsOfRuns) wasUndisturbed(since time.Time) bool {
 	if c.LastFault.After(since.Add(-c.Lag)) {
 		return false
 	}
@@ -88,7 +88,7 @@ func (c *jobsOfRuns) attentive(since time.Time) bool {
 
 func (c *jobsOfRuns) Finish() {
 	for _, v := range c.World.Server.All(actors.JobKind) {
-		if over, known := c.overSince[runOf(v)]; known && jobGoesOn(c.World, v) {
+		if over, known := c.endedAt[runOf(v)]; known && jobIsRunning(c.World, v) {
 			c.Violate("I27", v.Key().Name, "the Job is running, although its run ended %s ago", c.Now().Sub(over))
 		}
 	}

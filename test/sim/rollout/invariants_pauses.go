@@ -16,26 +16,26 @@ import (
 type pauses struct {
 	*ledger
 
-	began map[types.UID]time.Time // when the status said that the pause of a step is on
+	began map[types.UID]time.Time // when the status reported the pause of a step
 }
 
-// ended are facts for I14.
-func (c *pauses) ended(event any) []oracle.Period {
+// endedPauses returns the facts for I14.
+func (c *pauses) endedPauses(event any) []oracle.Period {
 	h, ok := event.(rolloutWritten)
-	if !ok || h.of == nil || !h.status() {
+	if !ok || h.record == nil || !h.statusChanged() {
 		return nil
 	}
 	var ended []oracle.Period
 	before, after := stepPause(h.before.Status), stepPause(h.after.Status)
 	another := before != nil && after != nil && (!before.StartTime.Equal(&after.StartTime) || !sameStep(h.before.Status, h.after.Status))
-	if before != nil && (after == nil || another) && h.BySerin && !h.begins {
-		ended = c.pause(h, *before)
+	if before != nil && (after == nil || another) && h.BySerin && !h.beginsRun {
+		ended = c.endedPause(h, *before)
 	}
 	switch {
 	case after == nil:
-		delete(c.began, h.of.UID)
+		delete(c.began, h.record.UID)
 	case before == nil || another:
-		c.began[h.of.UID] = c.Now()
+		c.began[h.record.UID] = c.Now()
 	}
 	return ended
 }
@@ -52,12 +52,12 @@ func stepPause(s argov1.RolloutStatus) *argov1.PauseCondition {
 	return &s.PauseConditions[i]
 }
 
-// pause is a pause that Serin ended: it lasted for as long as its step says, unless the release went elsewhere.
-func (c *pauses) pause(h rolloutWritten, pause argov1.PauseCondition) []oracle.Period {
-	r, s, index := h.of, h.after.Status, h.before.Status.CurrentStepIndex
+// endedPause returns a pause that Serin ended, unless the release left the step for another reason.
+func (c *pauses) endedPause(h rolloutWritten, pause argov1.PauseCondition) []oracle.Period {
+	r, s, index := h.record, h.after.Status, h.before.Status.CurrentStepIndex
 	began, known := c.began[r.UID]
 	if !known || index == nil || s.CurrentStepIndex == nil || *s.CurrentStepIndex <= *index || s.Abort || h.before.Status.PromoteFull || s.PromoteFull ||
-		r.object.Spec.RollbackWindow != nil || !c.plain(r) || c.alone(h) {
+		r.object.Spec.RollbackWindow != nil || !c.followsPlan(r) || c.hasNoStable(h) {
 		return nil
 	}
 	if !c.Clocks.Consistent(began.Add(-c.Lag)) {
@@ -65,7 +65,7 @@ func (c *pauses) pause(h rolloutWritten, pause argov1.PauseCondition) []oracle.P
 	}
 	from, slack := pause.StartTime.Time, time.Second // whole seconds
 	if c.Clocks.Changed {
-		from, slack = began, c.latency()+time.Second
+		from, slack = began, c.maxLatency()+time.Second
 	}
 	shortest := time.Duration(-1)
 	for _, spec := range c.expectedSpecs(r) {
@@ -75,23 +75,23 @@ func (c *pauses) pause(h rolloutWritten, pause argov1.PauseCondition) []oracle.P
 			shortest = length
 		}
 	}
-	return []oracle.Period{{Release: r.Name(), What: fmt.Sprintf("the pause of step %d was over", *index), Began: from, Length: shortest - slack}}
+	return []oracle.Period{{Release: r.Name(), What: fmt.Sprintf("the pause of step %d ended", *index), Began: from, Length: shortest - slack}}
 }
 
-// alone is true of a revision that is promoted whatever holds it, because there is no other.
-func (c *pauses) alone(h rolloutWritten) bool {
-	return h.before.Status.StableRS != h.after.Status.StableRS && c.setOf(h.of, h.before.Status.StableRS) == nil
+// hasNoStable reports whether a revision is promoted unconditionally, because no stable ReplicaSet exists.
+func (c *pauses) hasNoStable(h rolloutWritten) bool {
+	return h.before.Status.StableRS != h.after.Status.StableRS && c.replicaSetOf(h.record, h.before.Status.StableRS) == nil
 }
 
-// latency is how long before a write is seen its moment may have been taken.
-func (c *pauses) latency() time.Duration {
+// maxLatency returns how long before a write is observed its time may have been read.
+func (c *pauses) maxLatency() time.Duration {
 	if c.SlowCalls {
 		return 40 * time.Second
 	}
 	return time.Second
 }
 
-// pauseOf is the length of a pause; false: the step is none, or lasts until a user ends it.
+// pauseOf returns the length of a pause, or false if the step is not a pause, or lasts until a user ends it.
 func pauseOf(spec *argov1.RolloutSpec, index int32) (time.Duration, bool) {
 	canary := spec.Strategy.Canary
 	if canary == nil || int(index) >= len(canary.Steps) || canary.Steps[index].Pause == nil || canary.Steps[index].Pause.Duration == nil {

@@ -14,31 +14,31 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// scalings are facts for I18.
+// scalings returns the facts for I18.
 func (l *ledger) scalings(event any) []oracle.Scaling {
 	h, ok := event.(replicaSetWritten)
-	if !ok || !h.BySerin || h.Type != store.Modified || h.is() <= h.was() || !l.plain(h.of) || len(l.expectedSpecs(h.of)) != 1 {
+	if !ok || !h.BySerin || h.Type != store.Modified || h.replicas() <= h.previousReplicas() || !l.followsPlan(h.record) || len(l.expectedSpecs(h.record)) != 1 {
 		return nil
 	}
-	r := h.of
-	// Of blue-green what waits for its scale-down delay has the size that the spec asks for.
-	waits := r.object.Spec.Strategy.BlueGreen != nil && h.after.Annotations[argov1.ScaleDownDeadlineAnnotation] != ""
-	if hashOf(h.after) == r.object.Status.StableRS || waits {
+	r := h.record
+	// A blue-green ReplicaSet that waits for its scale-down delay has the size of the spec.
+	waitsForDelay := r.object.Spec.Strategy.BlueGreen != nil && h.after.Annotations[argov1.ScaleDownDeadlineAnnotation] != ""
+	if hashOf(h.after) == r.object.Status.StableRS || waitsForDelay {
 		return nil
 	}
-	return []oracle.Scaling{{Release: r.Name(), What: fmt.Sprintf("%s went from %d to %d pods", h.Key.Name, h.was(), h.is()), Rested: r.Rested}}
+	return []oracle.Scaling{{Release: r.Name(), What: fmt.Sprintf("%s went from %d to %d pods", h.Key.Name, h.previousReplicas(), h.replicas()), IdleSince: r.IdleSince}}
 }
 
-// surge is the part of I18 about releases without a router: no more pods are asked for than the plan allows.
-func (l *ledger) surge(event any) {
+// limitedSurge is the part of I18 about releases without a router: no more pods are requested than the plan allows.
+func (l *ledger) limitedSurge(event any) {
 	h, ok := event.(replicaSetWritten)
-	if !ok || !h.BySerin || h.Type != store.Modified || h.is() <= h.was() || !l.plain(h.of) {
+	if !ok || !h.BySerin || h.Type != store.Modified || h.replicas() <= h.previousReplicas() || !l.followsPlan(h.record) {
 		return
 	}
-	r, total := h.of, h.is()
-	for _, set := range l.setsOf(r) {
+	r, total := h.record, h.replicas()
+	for _, set := range l.replicaSetsOf(r) {
 		if set.Name != h.Key.Name {
-			total += wanted(set)
+			total += desiredReplicas(set)
 		}
 	}
 	allowed := int32(-1)
@@ -46,29 +46,29 @@ func (l *ledger) surge(event any) {
 		if s.Strategy.Canary == nil || s.Strategy.Canary.TrafficRouting != nil {
 			return
 		}
-		allowed = max(allowed, most(s))
+		allowed = max(allowed, maxPods(s))
 	}
-	if total > allowed && l.restedScale(r) && !l.JustStarted(h.Actor) {
+	if total > allowed && l.scaleUnchanged(r) && !l.JustStarted(h.Actor) {
 		l.Violate("I18", r.Name(), "%d pods are requested, of at most %d", total, allowed)
 	}
 }
 
-// restedScale is true where no user has changed the number of pods since the release began: a user who removes pods while
-// others are being made finds too many.
-func (l *ledger) restedScale(r *record) bool {
+// scaleUnchanged reports whether no user has changed the number of pods since the release began. If a user removes pods while
+// others are created, there may be too many.
+func (l *ledger) scaleUnchanged(r *record) bool {
 	if r.Specs.Replaced(r.run.began.Add(-time.Minute)) {
 		return false
 	}
-	for _, set := range l.setsOf(r) {
-		if w := l.Objects[oracle.At(actors.ReplicaSetKind, keyOf(set))]; w != nil && w.ByOthers.After(r.run.began.Add(-time.Minute)) {
+	for _, set := range l.replicaSetsOf(r) {
+		if w := l.Objects[oracle.KeyOf(actors.ReplicaSetKind, keyOf(set))]; w != nil && w.ByOthers.After(r.run.began.Add(-time.Minute)) {
 			return false
 		}
 	}
 	return true
 }
 
-// most is how many pods of all revisions there may be.
-func most(s *argov1.RolloutSpec) int32 {
+// maxPods returns the maximum number of pods of all revisions.
+func maxPods(s *argov1.RolloutSpec) int32 {
 	replicas := int32(1)
 	if s.Replicas != nil {
 		replicas = *s.Replicas
@@ -84,33 +84,33 @@ func most(s *argov1.RolloutSpec) int32 {
 	return replicas + int32(more)
 }
 
-// knownPauses are the Rollouts of which a status says that the pause was seen, by the process that lives, for I25.
+// knownPauses are the Rollouts whose status records that the running process has observed the pause, for I25.
 type knownPauses struct {
 	*ledger
 
 	known map[types.UID]bool
 }
 
-// effects are facts for I25.
+// effects returns the facts for I25.
 func (c *knownPauses) effects(event any) []oracle.Effect {
 	switch h := event.(type) {
-	case sim.ProcessStarted: // what it sees first may be outdated
+	case sim.ProcessStarted: // its first observation may be outdated
 		clear(c.known)
 	case replicaSetWritten:
-		if h.BySerin && h.Type == store.Modified && h.was() != h.is() {
-			return c.effect(h.of, "%s went from %d to %d pods", h.Key.Name, h.was(), h.is())
+		if h.BySerin && h.Type == store.Modified && h.previousReplicas() != h.replicas() {
+			return c.effect(h.record, "%s went from %d to %d pods", h.Key.Name, h.previousReplicas(), h.replicas())
 		}
 	case rolloutWritten:
-		defer c.note(h)
-		if h.of == nil || !h.BySerin || !h.status() || h.begins || !h.of.meddled.Before(h.of.Suspended.Add(time.Second)) {
+		defer c.recordPause(h)
+		if h.record == nil || !h.BySerin || !h.statusChanged() || h.beginsRun || !h.record.changedByOthers.Before(h.record.SuspendedSince.Add(time.Second)) {
 			return nil
 		}
 		before, after := h.before.Status.CurrentStepIndex, h.after.Status.CurrentStepIndex
-		if h.of.object.Spec.RollbackWindow != nil {
-			return nil // a revision within it skips all steps, and no pod moves
+		if h.record.object.Spec.RollbackWindow != nil {
+			return nil // a revision within the rollback window skips all steps without scaling
 		}
 		if before != nil && after != nil && *after == *before+1 && !h.after.Status.PromoteFull && h.before.Status.StableRS == h.after.Status.StableRS {
-			return c.effect(h.of, "it went from step %d to %d", *before, *after)
+			return c.effect(h.record, "it went from step %d to %d", *before, *after)
 		}
 	}
 	return nil
@@ -118,16 +118,16 @@ func (c *knownPauses) effects(event any) []oracle.Effect {
 
 func (c *knownPauses) effect(r *record, format string, args ...any) []oracle.Effect {
 	return []oracle.Effect{{
-		Release: r.Name(), What: fmt.Sprintf(format, args...), Suspended: r.Suspended, Known: c.known[r.UID] && len(c.World.Instances()) == 1,
+		Release: r.Name(), What: fmt.Sprintf(format, args...), SuspendedSince: r.SuspendedSince, Known: c.known[r.UID] && len(c.World.Instances()) == 1,
 	}}
 }
 
-// note records whether the pause was seen.
-func (c *knownPauses) note(h rolloutWritten) {
+// recordPause records whether the pause was observed.
+func (c *knownPauses) recordPause(h rolloutWritten) {
 	switch {
 	case h.after == nil || !h.after.Spec.Paused:
 		delete(c.known, h.New.UID())
-	case h.BySerin && h.status() && h.after.Status.ObservedGeneration == fmt.Sprint(h.after.Generation):
+	case h.BySerin && h.statusChanged() && h.after.Status.ObservedGeneration == fmt.Sprint(h.after.Generation):
 		c.known[h.New.UID()] = true
 	}
 }

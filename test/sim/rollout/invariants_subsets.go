@@ -11,15 +11,16 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// relabelled is I1 of subsets: one that users reach does not move away from pods that answer to a revision without any.
-func (l *ledger) relabelled(h routeWritten) []oracle.Move {
-	var moves []oracle.Move
+// subsetShifts is the part of I1 about subsets: a subset with traffic does not switch from pods that answer to a revision
+// without such pods.
+func (l *ledger) subsetShifts(h routeWritten) []oracle.TrafficShift {
+	var moves []oracle.TrafficShift
 	for _, subset := range subsetsIn(h.New) {
 		name, _ := subset["name"].(string)
 		for _, kind := range routeKinds {
-			for _, s := range weightsOf(l.World.Server.Peek(kind, h.of.Key)) {
+			for _, s := range weightsOf(l.World.Server.Peek(kind, h.record.Key)) {
 				if s.Subset == name {
-					moves = append(moves, l.switched(h, s.place, hashIn(subsetIn(h.Old, name)), hashIn(subset))...)
+					moves = append(moves, l.trafficShifts(h, s.destination, hashIn(subsetIn(h.Old, name)), hashIn(subset))...)
 				}
 			}
 		}
@@ -27,19 +28,19 @@ func (l *ledger) relabelled(h routeWritten) []oracle.Move {
 	return moves
 }
 
-// ownSubsets is I8 of subsets: only which revision the two have that a Rollout names changes, of which the rest stays, as
-// all others do.
+// ownSubsets is the part of I8 about subsets: only the revision of the two subsets that a Rollout names may change. All other
+// fields and subsets are unchanged.
 func (l *ledger) ownSubsets(h oracle.Write) bool {
 	var named []string
 	for _, r := range l.All {
-		if r.Key == h.Key && r.sides.rule != nil {
-			named = append(named, r.sides.rule.CanarySubsetName, r.sides.rule.StableSubsetName)
+		if r.Key == h.Key && r.sides.destinationRule != nil {
+			named = append(named, r.sides.destinationRule.CanarySubsetName, r.sides.destinationRule.StableSubsetName)
 		}
 	}
 	return reflect.DeepEqual(withoutHashes(h.Old, named), withoutHashes(h.New, named))
 }
 
-// withoutHashes are the subsets of a DestinationRule without the revisions of those that are named.
+// withoutHashes returns the subsets of a DestinationRule, without the revisions of the named ones.
 func withoutHashes(v *store.Version, named []string) []map[string]any {
 	var out []map[string]any
 	for _, subset := range subsetsIn(v) {

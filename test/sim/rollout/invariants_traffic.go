@@ -13,49 +13,50 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// putWeights are the weights that Serin last gave each route, for I1.
-type putWeights struct {
+// writtenWeights are the weights that Serin last wrote into each route, for I1.
+type writtenWeights struct {
 	*ledger
 
-	put map[oracle.ObjectKey][]share
+	weights map[oracle.ObjectKey][]weightedDestination
 }
 
-// moves are facts for I1.
-func (c *putWeights) moves(event any) []oracle.Move {
+// trafficShiftsOf returns the facts for I1.
+func (c *writtenWeights) trafficShiftsOf(event any) []oracle.TrafficShift {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || h.Type != store.Modified {
 		return nil
 	}
 	switch h.Kind {
 	case actors.ServiceKind:
-		return c.switched(h, place{Service: h.Key.Name}, c.selected(h.Old), c.selected(h.New))
+		return c.trafficShifts(h, destination{Service: h.Key.Name}, c.selectedHash(h.Old), c.selectedHash(h.New))
 	case actors.DestinationRuleKind:
-		return c.relabelled(h)
+		return c.subsetShifts(h)
 	}
-	moves, r := c.managed(h), h.of
-	defer c.keep(h)
-	if c.noneAsked(r) { // a Rollout that asks for no pods serves no requests, wherever its route leads
-		return moves
+	shifts, r := c.managedRouteShifts(h), h.record
+	defer c.recordWeights(h)
+	if c.mayHaveNoPods(r) { // a Rollout without desired pods serves no requests
+		return shifts
 	}
-	if r.object.Status.Canary.Weights == nil && c.podsOf(r, r.object.Status.StableRS).Most(time.Time{}) == 0 {
-		return moves // the first weights of a fix for a version that never had a pod: a step is a step
+	if r.object.Status.Canary.Weights == nil && c.podsOf(r, r.object.Status.StableRS).MaxServing(time.Time{}) == 0 {
+		return shifts // the stable version never had a ready pod: the weights of steps apply nevertheless
 	}
 	for _, s := range weightsOf(h.New) {
-		if s.Weight <= weightOf(weightsOf(h.Old), s.place) || c.putBack(h, s) {
+		if s.Weight <= weightOf(weightsOf(h.Old), s.destination) || c.restoresWeight(h, s) {
 			continue
 		}
-		if hash := c.leads(r, s.place); hash != "" && !c.touched(r, s.place) && !c.takenAway(r, hash) && !c.ofAnother(r, s.place) {
-			moves = append(moves, oracle.Move{
-				Release: r.Name(), What: fmt.Sprintf("Service %s got weight %d, which leads to %s", s.place, s.Weight, hash),
-				To: c.podsOf(r, hash), OthersAnswer: c.otherAnswers(r, hash),
+		if hash := c.hashBehind(r, s.destination); hash != "" && !c.podsChangedByOthers(r, s.destination) && !c.replicaSetDeleted(r, hash) && !c.managedByOther(r, s.destination) {
+			shifts = append(shifts, oracle.TrafficShift{
+				Release: r.Name(), What: fmt.Sprintf("Service %s received weight %d, and selects %s", s.destination, s.Weight, hash),
+				To: c.podsOf(r, hash), OthersAnswer: c.otherRevisionAnswers(r, hash),
 			})
 		}
 	}
-	return moves
+	return shifts
 }
 
-// ofAnother reports whether another Rollout manages a Service: it wrote the weight, and its pods are behind the Service.
-func (c *putWeights) ofAnother(r *record, p place) bool {
+// managedByOther reports whether another Rollout manages a Service, which then wrote the weight and whose pods are behind the
+// Service.
+func (c *writtenWeights) managedByOther(r *record, p destination) bool {
 	service := c.World.Server.Peek(actors.ServiceKind, types.NamespacedName{Namespace: r.Key.Namespace, Name: p.Service})
 	if service == nil {
 		return false
@@ -64,101 +65,101 @@ func (c *putWeights) ofAnother(r *record, p place) bool {
 	return by != "" && by != r.Name() && c.ByName[keyNamed(by)] != nil
 }
 
-// putBack is true of a weight that Serin gave before, or that it recorded of a route as someone made it, and that someone
-// else took: where a route leads is not asked for by writing into it.
-func (c *putWeights) putBack(h routeWritten, s share) bool {
-	if s.Weight <= weightOf(c.put[oracle.At(h.Kind, h.Key)], s.place) {
+// restoresWeight reports whether Serin set a weight before, or recorded it from a route, and another actor changed it.
+// Restoring a weight is not a decision of the release.
+func (c *writtenWeights) restoresWeight(h routeWritten, s weightedDestination) bool {
+	if s.Weight <= weightOf(c.weights[oracle.KeyOf(h.Kind, h.Key)], s.destination) {
 		return true
 	}
-	w := h.of.object.Status.Canary.Weights
-	return w != nil && !h.of.onTheWay(s.place) && s.Weight <= int(w.Stable.Weight)
+	w := h.record.object.Status.Canary.Weights
+	return w != nil && !h.record.isCanary(s.destination) && s.Weight <= int(w.Stable.Weight)
 }
 
-func (c *putWeights) keep(h routeWritten) {
-	c.put[oracle.At(h.Kind, h.Key)] = weightsOf(h.New)
+func (c *writtenWeights) recordWeights(h routeWritten) {
+	c.weights[oracle.KeyOf(h.Kind, h.Key)] = weightsOf(h.New)
 }
 
-// touched is true of a place of which someone else wrote of late which pods it has.
-func (l *ledger) touched(r *record, at place) bool {
-	w := l.Objects[oracle.At(actors.ServiceKind, keyNamed(at.Service))]
+// podsChangedByOthers reports whether another actor recently changed which pods are behind a destination.
+func (l *ledger) podsChangedByOthers(r *record, at destination) bool {
+	w := l.Objects[oracle.KeyOf(actors.ServiceKind, keyNamed(at.Service))]
 	if at.Subset != "" {
-		w = l.Objects[oracle.At(actors.DestinationRuleKind, r.Key)]
+		w = l.Objects[oracle.KeyOf(actors.DestinationRuleKind, r.Key)]
 	}
 	return w != nil && w.ByOthers.After(l.OldestView())
 }
 
-// takenAway is true of a revision whose ReplicaSet someone deleted of late: it had its pods until then.
-func (l *ledger) takenAway(r *record, hash string) bool {
-	w := l.Objects[oracle.At(actors.ReplicaSetKind, keyNamed(r.Name()+"-"+hash))]
-	return l.setOf(r, hash) == nil && w != nil && w.ByOthers.After(l.OldestView())
+// replicaSetDeleted reports whether another actor recently deleted the ReplicaSet of a revision, which had pods until then.
+func (l *ledger) replicaSetDeleted(r *record, hash string) bool {
+	w := l.Objects[oracle.KeyOf(actors.ReplicaSetKind, keyNamed(r.Name()+"-"+hash))]
+	return l.replicaSetOf(r, hash) == nil && w != nil && w.ByOthers.After(l.OldestView())
 }
 
-// switched: a place that users reach does not move away from pods that answer to a revision without any.
-func (l *ledger) switched(h routeWritten, at place, from, to string) []oracle.Move {
-	r := h.of
-	if l.noneAsked(r) || from == to || to == "" || from == "" || !l.usersReach(r, at) || l.takenAway(r, to) {
+// trafficShifts returns a fact for I1 if a destination with traffic switches to another revision.
+func (l *ledger) trafficShifts(h routeWritten, at destination, from, to string) []oracle.TrafficShift {
+	r := h.record
+	if l.mayHaveNoPods(r) || from == to || to == "" || from == "" || !l.receivesTraffic(r, at) || l.replicaSetDeleted(r, to) {
 		return nil
 	}
-	return []oracle.Move{{
+	return []oracle.TrafficShift{{
 		Release: r.Name(), What: fmt.Sprintf("Service %s went from %s to %s", at, from, to),
-		To: l.podsOf(r, to), OthersAnswer: l.podsOf(r, from).Answered(l.OldestView()),
+		To: l.podsOf(r, to), OthersAnswer: l.podsOf(r, from).AnsweredSince(l.OldestView()),
 	}}
 }
 
-// usersReach is true of a place that users reach.
-func (l *ledger) usersReach(r *record, at place) bool {
+// receivesTraffic reports whether a destination receives traffic.
+func (l *ledger) receivesTraffic(r *record, at destination) bool {
 	strategy := r.object.Spec.Strategy
 	if b := strategy.BlueGreen; b != nil {
 		return at.Service == b.ActiveService
 	}
-	for _, route := range []oracle.ObjectKey{oracle.At(actors.VirtualServiceKind, r.Key), oracle.At(actors.HTTPRouteKind, r.Key)} {
-		if weightOf(weightsOf(l.World.Server.Peek(route.Kind, route.Key)), at) > 0 && !l.weighedUnseen(route) {
+	for _, route := range []oracle.ObjectKey{oracle.KeyOf(actors.VirtualServiceKind, r.Key), oracle.KeyOf(actors.HTTPRouteKind, r.Key)} {
+		if weightOf(weightsOf(l.World.Server.Peek(route.Kind, route.Key)), at) > 0 && !l.weightJustChanged(route) {
 			return true
 		}
 	}
 	return false
 }
 
-// weighedUnseen reports whether a user changed a route so recently that Serin may not have seen it: what is behind a
-// Service and the route to it are two objects, and nothing can change one on the condition that the other is unchanged.
-func (l *ledger) weighedUnseen(route oracle.ObjectKey) bool {
+// weightJustChanged reports whether a user changed a route so recently that Serin may not have observed it. A Service and the
+// route to it are two objects, and neither can be changed on the condition that the other is unchanged.
+func (l *ledger) weightJustChanged(route oracle.ObjectKey) bool {
 	w := l.Objects[route]
-	return w != nil && w.Unanswered && w.ByOthers.After(l.OldestView())
+	return w != nil && w.AwaitsSerin && w.ByOthers.After(l.OldestView())
 }
 
-func (l *ledger) otherAnswers(r *record, hash string) bool {
-	for _, set := range l.setsOf(r) {
-		if hashOf(set) != hash && l.sets[keyOf(set)].Answered(l.OldestView()) {
+func (l *ledger) otherRevisionAnswers(r *record, hash string) bool {
+	for _, set := range l.replicaSetsOf(r) {
+		if hashOf(set) != hash && l.pods[keyOf(set)].AnsweredSince(l.OldestView()) {
 			return true
 		}
 	}
 	return false
 }
 
-// plannedWeights are facts for I2.
+// plannedWeights returns the facts for I2.
 func (l *ledger) plannedWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
-	if !ok || !h.BySerin || !h.weights() || h.Type == store.Deleted {
+	if !ok || !h.BySerin || !h.hasWeights() || h.Type == store.Deleted {
 		return nil
 	}
-	r, shares := h.of, weightsOf(h.New)
-	weight, before := r.given(h.New), r.given(h.Old)
+	r, shares := h.record, weightsOf(h.New)
+	weight, before := r.canaryWeight(h.New), r.canaryWeight(h.Old)
 	change := oracle.WeightChange{Release: r.Name(), Phase: string(r.object.Status.Phase), From: before, To: weight}
 	sum := 0
 	for _, s := range shares {
 		sum += s.Weight
 		if s.Weight < 0 {
-			change.Problem = fmt.Sprintf("Service %s has weight %d", s.place, s.Weight)
+			change.Problem = fmt.Sprintf("Service %s has weight %d", s.destination, s.Weight)
 		}
 	}
 	if sum != 100 {
 		change.Problem = fmt.Sprintf("the weights add up to %d: %v", sum, shares)
 	}
-	if weight <= before || !l.plain(r) || r.object.Status.StableRS == r.run.hash { // then both Services lead to the same pods
+	if weight <= before || !l.followsPlan(r) || r.object.Status.StableRS == r.run.hash { // then both Services select the same pods
 		change.Allowed = true
 		return []oracle.WeightChange{change}
 	}
-	change.Allowed = l.hadBefore(r, weight) || slices.ContainsFunc(l.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
+	change.Allowed = l.restoresPreviousWeight(r, weight) || slices.ContainsFunc(l.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		canary := s.Strategy.Canary
 		if canary == nil || canary.DynamicStableScale || weight == 100 {
 			return true
@@ -168,74 +169,74 @@ func (l *ledger) plannedWeights(event any) []oracle.WeightChange {
 	return []oracle.WeightChange{change}
 }
 
-// hadBefore is true of a weight that is restored in a route that was created again, and of the remainder of one that
-// the revision had to which the Service still leads.
-func (l *ledger) hadBefore(r *record, weight int) bool {
+// restoresPreviousWeight reports whether a weight is restored in a recreated route, or is the rest of the weight of the
+// revision that the canary Service still selects.
+func (l *ledger) restoresPreviousWeight(r *record, weight int) bool {
 	w := r.object.Status.Canary.Weights
 	if w == nil {
 		return false
 	}
-	had, of, leads := int(w.Canary.Weight), w.Canary.PodTemplateHash, ""
-	if at, routed := l.canaryPlace(r); routed {
-		leads = l.leads(r, at)
+	had, hash, selected := int(w.Canary.Weight), w.Canary.PodTemplateHash, ""
+	if at, routed := l.canaryDestination(r); routed {
+		selected = l.hashBehind(r, at)
 	}
-	return had == weight || had > weight && (of == r.run.hash || leads == of || leads == "") // which is to all pods
+	return had == weight || had > weight && (hash == r.run.hash || selected == hash || selected == "") // an empty hash selects all pods
 }
 
-// drains records since when no user reaches a revision, for I5.
+// drains records since when a revision has no traffic, for I5.
 type drains struct {
 	*ledger
 
-	left map[string]time.Time // by hash
+	trafficRemoved map[string]time.Time // by hash
 }
 
-// scaleDowns are facts for I5.
+// scaleDowns returns the facts for I5.
 func (c *drains) scaleDowns(event any) []oracle.ScaleDown {
 	switch h := event.(type) {
 	case replicaSetWritten:
-		if h.BySerin && h.is() < h.was() {
-			return c.down(h)
+		if h.BySerin && h.replicas() < h.previousReplicas() {
+			return c.scaleDown(h)
 		}
 	case routeWritten:
-		c.note(h.of)
+		c.recordTraffic(h.record)
 	}
 	return nil
 }
 
-// note records, before a write is recorded, who is reached after it.
-func (c *drains) note(r *record) {
-	served := c.served(r)
-	for _, set := range c.setsOf(r) {
+// recordTraffic records, before a write is recorded, which revisions have traffic after it.
+func (c *drains) recordTraffic(r *record) {
+	served := c.hashesWithTraffic(r)
+	for _, set := range c.replicaSetsOf(r) {
 		hash := hashOf(set)
 		switch {
 		case slices.Contains(served, hash):
-			delete(c.left, hash)
-		case c.left[hash].IsZero():
-			c.left[hash] = c.Now()
+			delete(c.trafficRemoved, hash)
+		case c.trafficRemoved[hash].IsZero():
+			c.trafficRemoved[hash] = c.Now()
 		}
 	}
 }
 
-func (c *drains) down(h replicaSetWritten) []oracle.ScaleDown {
-	r, hash := h.of, hashOf(h.before)
-	if h.is() > 0 || !c.plain(r) {
+func (c *drains) scaleDown(h replicaSetWritten) []oracle.ScaleDown {
+	r, hash := h.record, hashOf(h.before)
+	if h.replicas() > 0 || !c.followsPlan(r) {
 		return nil
 	}
-	down := oracle.ScaleDown{Release: r.Name(), What: fmt.Sprintf("%s went from %d pods to none", hash, h.was())}
-	down.Reached = len(c.expectedSpecs(r)) == 1 && slices.Contains(c.served(r), hash) && c.sets[h.Key].Answered(c.OldestView()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute(c.OldestView())
-	delay := c.delay(r)
-	left, known := c.left[hash]
-	excused := !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.Clocks.Consistent(left.Add(-c.Lag)) || !c.sets[h.Key].Answered(left)
-	if !excused && !c.noneAsked(r) && !c.meddledRoute(left.Add(-c.Lag)) && !c.othersWrote(h.Actor, left.Add(-c.Lag)) && r.run.before == hash {
-		down.Left, down.Delay = left, delay-time.Second
+	down := oracle.ScaleDown{Release: r.Name(), What: fmt.Sprintf("%s was scaled from %d pods to zero", hash, h.previousReplicas())}
+	down.HasTraffic = len(c.expectedSpecs(r)) == 1 && slices.Contains(c.hashesWithTraffic(r), hash) && c.pods[h.Key].AnsweredSince(c.OldestView()) && c.otherRevisionAnswers(r, hash) && c.desiredReplicas(r) > 0 && !c.routeChangedByOthers(c.OldestView())
+	delay := c.minScaleDownDelay(r)
+	left, known := c.trafficRemoved[hash]
+	excused := !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.Clocks.Consistent(left.Add(-c.Lag)) || !c.pods[h.Key].AnsweredSince(left)
+	if !excused && !c.mayHaveNoPods(r) && !c.routeChangedByOthers(left.Add(-c.Lag)) && !c.otherProcessWrote(h.Actor, left.Add(-c.Lag)) && r.run.stableBefore == hash {
+		down.TrafficRemoved, down.MinDelay = left, delay-time.Second
 	}
 	return []oracle.ScaleDown{down}
 }
 
-// othersWrote is true where another process than this one has written since then: one that was left behind may have moved
-// users back for a moment, of which the delay that runs knows nothing.
-func (l *ledger) othersWrote(by string, since time.Time) bool {
-	for name, at := range l.wrote {
+// otherProcessWrote reports whether another process has written since then. A former leader may have returned traffic for a
+// moment, which the running delay does not reflect.
+func (l *ledger) otherProcessWrote(by string, since time.Time) bool {
+	for name, at := range l.lastWrite {
 		if name != by && !at.Before(since) {
 			return true
 		}
@@ -243,8 +244,8 @@ func (l *ledger) othersWrote(by string, since time.Time) bool {
 	return false
 }
 
-// meddledRoute is true where someone else has written a Service or the route since then.
-func (l *ledger) meddledRoute(then time.Time) bool {
+// routeChangedByOthers reports whether another actor has written a Service or the route since then.
+func (l *ledger) routeChangedByOthers(then time.Time) bool {
 	for at, w := range l.Objects {
 		if slices.Contains(networkKinds, at.Kind) && w.ByOthers.After(then) {
 			return true
@@ -253,24 +254,24 @@ func (l *ledger) meddledRoute(then time.Time) bool {
 	return false
 }
 
-// replicas is how many pods a Rollout asks for.
-func (l *ledger) replicas(r *record) int {
+// desiredReplicas returns the number of pods that a Rollout requests.
+func (l *ledger) desiredReplicas(r *record) int {
 	if r.object.Spec.Replicas == nil {
 		return 1
 	}
 	return int(*r.object.Spec.Replicas)
 }
 
-// delay is the shortest time for which pods stay after their users have left; zero: they need not.
-func (l *ledger) delay(r *record) time.Duration {
+// minScaleDownDelay returns the minimum time for which pods remain after their traffic was removed.
+func (l *ledger) minScaleDownDelay(r *record) time.Duration {
 	shortest := time.Hour
 	for _, spec := range l.expectedSpecs(r) {
-		shortest = min(shortest, delayOf(spec.Strategy))
+		shortest = min(shortest, scaleDownDelay(spec.Strategy))
 	}
 	return shortest
 }
 
-func delayOf(s argov1.RolloutStrategy) time.Duration {
+func scaleDownDelay(s argov1.RolloutStrategy) time.Duration {
 	seconds := new(int32(30))
 	switch {
 	case s.BlueGreen != nil && s.BlueGreen.ScaleDownDelaySeconds != nil:
@@ -284,18 +285,18 @@ func delayOf(s argov1.RolloutStrategy) time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
-// readyWeights are facts for I7.
+// readyWeights returns the facts for I7.
 func (l *ledger) readyWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
-	if !ok || !h.BySerin || !h.weights() || h.Type != store.Modified || !l.plain(h.of) || h.of.object.Status.PromoteFull {
+	if !ok || !h.BySerin || !h.hasWeights() || h.Type != store.Modified || !l.followsPlan(h.record) || h.record.object.Status.PromoteFull {
 		return nil
 	}
-	r := h.of
-	weight, before := r.given(h.New), r.given(h.Old)
+	r := h.record
+	weight, before := r.canaryWeight(h.New), r.canaryWeight(h.Old)
 	recorded := r.object.Status.Canary.Weights
-	w := l.Objects[oracle.At(h.Kind, h.Key)]
+	w := l.Objects[oracle.KeyOf(h.Kind, h.Key)]
 	if weight <= before || recorded != nil && int(recorded.Canary.Weight) >= weight || w != nil && w.ByOthers.After(r.run.began) {
-		return nil // what it had before is written back
+		return nil // a previous weight is restored
 	}
 	enough := slices.ContainsFunc(l.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		replicas := int32(1)
@@ -306,7 +307,7 @@ func (l *ledger) readyWeights(event any) []oracle.WeightChange {
 			return true
 		}
 		needed := (weight*int(replicas) + 99) / 100
-		return l.podsOf(r, r.run.hash).Most(l.OldestView()) >= needed
+		return l.podsOf(r, r.run.hash).MaxServing(l.OldestView()) >= needed
 	})
-	return []oracle.WeightChange{{Release: r.Name(), From: before, To: weight, Allowed: enough || l.takenAway(r, r.run.hash)}}
+	return []oracle.WeightChange{{Release: r.Name(), From: before, To: weight, Allowed: enough || l.replicaSetDeleted(r, r.run.hash)}}
 }

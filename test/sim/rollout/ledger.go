@@ -20,87 +20,90 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// ledger is what was seen of a run from outside, and what the controllers cannot see: who wrote what on which basis,
-// which pods answered when, and how long ago something stopped being true.
+// ledger records what was observed of a run, including facts that the controllers cannot know: which actor wrote an object
+// based on which version, which pods answered when, and when a property stopped being true.
 type ledger struct {
 	*oracle.Ledger
 	oracle.Releases[*record]
 
 	cluster *cluster.Cluster
-	sets    map[types.NamespacedName]*oracle.Pods
-	// published are the endpoints that take requests, by Service and by the names of their pods without their last part.
-	published map[endpointsOf]*oracle.Timeline[int]
-	// ended are the AnalysisRuns that a user has ended.
-	ended map[types.UID]bool
+	pods    map[types.NamespacedName]*oracle.Pods
+	// published contains the ready endpoints, by Service and by the names of their pods without the last part.
+	published map[endpointsKey]*oracle.Timeline[int]
+	// endedByUser are the AnalysisRuns that a user has ended.
+	endedByUser map[types.UID]bool
 
-	// wrote is when each process last wrote something.
-	wrote map[string]time.Time
-	// unfinished is true since a process died at its work, until another one has had the time to end that.
-	unfinished bool
-	// attended is up to when a process that died had the time to follow what others wrote.
-	attended time.Time
+	// lastWrite is when each process last wrote an object.
+	lastWrite map[string]time.Time
+	// crashedDuringWork is set when a process crashes shortly after a write, until another process has had the time to complete
+	// that work.
+	crashedDuringWork bool
+	// attendedUntil is the time up to which a crashed process had processed the writes of others.
+	attendedUntil time.Time
 }
 
-// record is what is known of one Rollout, from its creation to its end.
+// record is what is known of one Rollout, from its creation to its deletion.
 type record struct {
 	oracle.Release[*argov1.RolloutSpec]
 
 	object *argov1.Rollout
-	// meddled is when someone else last wrote the status, or the spec but for its template and replicas.
-	meddled time.Time
-	run     *run
-	aborted bool // and no user has retried it
-	// sides are those of the last spec that had a router: what that left in a route keeps its meaning.
+	// changedByOthers is when another actor last wrote the status, or the spec except for its template and replicas.
+	changedByOthers time.Time
+	run             *run
+	aborted         bool // and no user has retried it
+	// sides are those of the last spec with a router, which still apply to the route afterwards.
 	sides sides
 }
 
-// run is one release: from the moment at which the status is about another template.
+// run is one release. It begins when the status is about another template.
 type run struct {
-	hash, before string
-	began        time.Time
-	// passed are the steps whose analysis was successful; pre is true once that before the switch was.
-	passed map[string]bool
+	hash, stableBefore string
+	began              time.Time
+	// passedAnalyses contains the analyses that were successful, by type and step.
+	passedAnalyses map[string]bool
 }
 
 func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
 	return &ledger{
 		Ledger: oracle.NewLedger(w, rolloutKind), Releases: oracle.NewReleases[*record](), cluster: c,
-		sets: map[types.NamespacedName]*oracle.Pods{}, published: map[endpointsOf]*oracle.Timeline[int]{}, ended: map[types.UID]bool{},
-		wrote: map[string]time.Time{},
+		pods: map[types.NamespacedName]*oracle.Pods{}, published: map[endpointsKey]*oracle.Timeline[int]{}, endedByUser: map[types.UID]bool{},
+		lastWrite: map[string]time.Time{},
 	}
 }
 
-// resumes is true of a process that has just begun, and ends what another one was at that died.
-func (l *ledger) resumes(by string) bool { return l.unfinished && l.Started[by].After(l.OldestView()) }
+// resumesWork reports whether a process has just started and completes the work of one that crashed.
+func (l *ledger) resumesWork(by string) bool {
+	return l.crashedDuringWork && l.Started[by].After(l.OldestView())
+}
 
 // rolloutWritten is a write of a Rollout.
 type rolloutWritten struct {
 	oracle.Write
 
-	of            *record
-	before, after *argov1.Rollout // nil before it is there, and when it is gone
-	// begins is true where the status is about another release from then on.
-	begins bool
+	record        *record
+	before, after *argov1.Rollout // nil before the creation and after the deletion
+	// beginsRun reports whether the status is about another release from this write on.
+	beginsRun bool
 }
 
-// status is true when the status changed.
-func (m rolloutWritten) status() bool {
-	return m.before != nil && m.after != nil && m.Subresource == "status"
+// statusChanged reports whether the status changed.
+func (w rolloutWritten) statusChanged() bool {
+	return w.before != nil && w.after != nil && w.Subresource == "status"
 }
 
 // replicaSetWritten is a write of a ReplicaSet of a Rollout.
 type replicaSetWritten struct {
 	oracle.Write
 
-	of            *record
-	before, after *appsv1.ReplicaSet // nil before it is there, and when it is gone
+	record        *record
+	before, after *appsv1.ReplicaSet // nil before the creation and after the deletion
 }
 
-// was and is are the pods that are asked for.
-func (s replicaSetWritten) was() int32 { return wanted(s.before) }
-func (s replicaSetWritten) is() int32  { return wanted(s.after) }
+// previousReplicas and replicas are the desired replicas before and after the write.
+func (w replicaSetWritten) previousReplicas() int32 { return desiredReplicas(w.before) }
+func (w replicaSetWritten) replicas() int32         { return desiredReplicas(w.after) }
 
-func wanted(set *appsv1.ReplicaSet) int32 {
+func desiredReplicas(set *appsv1.ReplicaSet) int32 {
 	if set == nil || set.Spec.Replicas == nil {
 		return 0
 	}
@@ -109,15 +112,15 @@ func wanted(set *appsv1.ReplicaSet) int32 {
 
 func hashOf(set *appsv1.ReplicaSet) string { return set.Labels[argov1.PodTemplateHashLabel] }
 
-// routeWritten is a write of a route, of subsets, or of a Service, of a Rollout.
+// routeWritten is a write of a route, a DestinationRule or a Service of a Rollout.
 type routeWritten struct {
 	oracle.Write
 
-	of *record
+	record *record
 }
 
-// weights is true of what has weights.
-func (h routeWritten) weights() bool { return slices.Contains(routeKinds, h.Kind) }
+// hasWeights reports whether the object contains weights.
+func (w routeWritten) hasWeights() bool { return slices.Contains(routeKinds, w.Kind) }
 
 // Interpret implements oracle.Recorder.
 func (l *ledger) Interpret(event any) []any {
@@ -129,21 +132,21 @@ func (l *ledger) Interpret(event any) []any {
 	out := []any{e}
 	switch e.Kind {
 	case rolloutKind:
-		m := rolloutWritten{Write: e, of: l.ByUID[e.New.UID()], before: actors.Typed[*argov1.Rollout](l.World, e.Old)}
+		m := rolloutWritten{Write: e, record: l.ByUID[e.New.UID()], before: actors.Typed[*argov1.Rollout](l.World, e.Old)}
 		if e.Type != store.Deleted {
 			m.after = actors.Typed[*argov1.Rollout](l.World, e.New)
 		}
-		m.begins = m.status() && m.before.Status.CurrentPodHash != m.after.Status.CurrentPodHash
+		m.beginsRun = m.statusChanged() && m.before.Status.CurrentPodHash != m.after.Status.CurrentPodHash
 		out = append(out, m)
 	case actors.ReplicaSetKind:
 		s := replicaSetWritten{Write: e, before: actors.Typed[*appsv1.ReplicaSet](l.World, e.Old)}
 		if e.Type != store.Deleted {
 			s.after = actors.Typed[*appsv1.ReplicaSet](l.World, e.New)
 		}
-		if kind, name := owner(e.New.Meta()); kind == argov1.RolloutKind {
-			s.of = l.ByName[types.NamespacedName{Namespace: e.Key.Namespace, Name: name}]
+		if kind, name := controllerOf(e.New.Meta()); kind == argov1.RolloutKind {
+			s.record = l.ByName[types.NamespacedName{Namespace: e.Key.Namespace, Name: name}]
 		}
-		if s.of != nil {
+		if s.record != nil {
 			out = append(out, s)
 		}
 	case actors.ServiceKind, actors.VirtualServiceKind, actors.DestinationRuleKind, actors.HTTPRouteKind:
@@ -159,7 +162,7 @@ func (l *ledger) Interpret(event any) []any {
 // Record implements oracle.Recorder.
 func (l *ledger) Record(event any) {
 	if h, crashed := event.(sim.ProcessCrashed); crashed {
-		l.recordCrash(h) // before it is known to have ended
+		l.recordCrash(h) // while the process is still registered as running
 	}
 	l.Ledger.Record(event)
 	switch h := event.(type) {
@@ -174,10 +177,10 @@ func (l *ledger) Record(event any) {
 	}
 }
 
-// recordWrite records what a write of any object says.
+// recordWrite records a write of any object.
 func (l *ledger) recordWrite(h oracle.Write) {
 	if h.BySerin {
-		l.wrote[h.Actor] = l.Now()
+		l.lastWrite[h.Actor] = l.Now()
 	}
 	switch h.Kind {
 	case actors.PodKind, actors.ReplicaSetKind:
@@ -192,45 +195,45 @@ func (l *ledger) recordWrite(h oracle.Write) {
 // countPods records the actual pods of all ReplicaSets.
 func (l *ledger) countPods() {
 	for _, v := range l.World.Server.All(actors.ReplicaSetKind) {
-		of, key := l.cluster.PodsOf(v.Key().Namespace, v.Key().Name), v.Key()
-		p := l.sets[key]
+		counts, key := l.cluster.PodsOf(v.Key().Namespace, v.Key().Name), v.Key()
+		p := l.pods[key]
 		if p == nil {
 			p = &oracle.Pods{}
-			l.sets[key] = p
+			l.pods[key] = p
 		}
-		p.Answering.Set(of.Answering > 0, l.Now())
-		oracle.Count(&p.Serving, of.Ready, l.Now())
+		p.Answering.Set(counts.Answering > 0, l.Now())
+		oracle.SetCount(&p.Serving, counts.Ready, l.Now())
 	}
 }
 
-// unattended is since when no process of Serin may have processed the writes of others, where the actor is a process that has just started
-// that acts.
-func (l *ledger) unattended(by string) time.Time {
-	if l.Started[by].After(l.OldestView()) && l.attended.Before(l.OldestView()) {
-		return l.attended
+// unattendedSince returns since when no process of Serin may have processed the writes of others, if the actor is a process
+// that has just started.
+func (l *ledger) unattendedSince(by string) time.Time {
+	if l.Started[by].After(l.OldestView()) && l.attendedUntil.Before(l.OldestView()) {
+		return l.attendedUntil
 	}
 	return l.OldestView()
 }
 
-// recordCrash remembers whether the process that died had written something within the lags: it may have been about to write
-// more. One that did not live for that long has not ended what others left either.
+// recordCrash records whether the crashed process had just written an object, so that it may have been about to write more. A
+// process that ran for less than the maximum lag has not completed the work of its predecessor either.
 func (l *ledger) recordCrash(h sim.ProcessCrashed) {
 	if !l.Started[h.Instance].After(l.OldestView()) {
-		l.attended = l.OldestView()
+		l.attendedUntil = l.OldestView()
 	}
 	switch {
-	case l.wrote[h.Instance].After(l.OldestView()):
-		l.unfinished = true
+	case l.lastWrite[h.Instance].After(l.OldestView()):
+		l.crashedDuringWork = true
 	case !l.Started[h.Instance].After(l.OldestView()):
-		l.unfinished = false
+		l.crashedDuringWork = false
 	}
 }
 
 func (l *ledger) recordRollout(h rolloutWritten) {
-	r := h.of
+	r := h.record
 	if h.after == nil {
 		if r != nil {
-			r.Deleted = l.Now()
+			r.DeletedAt = l.Now()
 			l.Remove(r.Key, r)
 		}
 		return
@@ -249,29 +252,29 @@ func (l *ledger) recordRollout(h rolloutWritten) {
 		r.Specs.Set(&h.after.Spec, l.Now())
 	}
 	if !h.BySerin && (h.Subresource == "status" || old == nil || !sameStrategy(&old.Spec, &h.after.Spec)) {
-		r.meddled = l.Now()
+		r.changedByOthers = l.Now()
 	}
 	switch paused := h.after.Spec.Paused; {
-	case paused && r.Suspended.IsZero():
-		r.Suspended = l.Now()
+	case paused && r.SuspendedSince.IsZero():
+		r.SuspendedSince = l.Now()
 	case !paused:
-		r.Suspended = time.Time{}
+		r.SuspendedSince = time.Time{}
 	}
-	if h.begins {
-		r.run = &run{hash: h.after.Status.CurrentPodHash, before: h.after.Status.StableRS, began: l.Now(), passed: map[string]bool{}}
+	if h.beginsRun {
+		r.run = &run{hash: h.after.Status.CurrentPodHash, stableBefore: h.after.Status.StableRS, began: l.Now(), passedAnalyses: map[string]bool{}}
 		r.aborted = false
 	}
-	if h.status() {
+	if h.statusChanged() {
 		l.recordStatus(r, h)
 	}
 }
 
 func (l *ledger) recordStatus(r *record, h rolloutWritten) {
 	switch is := h.after.Status.Phase == argov1.RolloutPhaseHealthy; {
-	case is && r.Rested.IsZero():
-		r.Rested = l.Now()
+	case is && r.IdleSince.IsZero():
+		r.IdleSince = l.Now()
 	case !is:
-		r.Rested = time.Time{}
+		r.IdleSince = time.Time{}
 	}
 	switch {
 	case h.after.Status.Abort:
@@ -287,44 +290,44 @@ func sameStrategy(a, b *argov1.RolloutSpec) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// recordRun records which analyses were successful. One that a user ends is, whatever it has measured: that is how
-// users skip it. What Serin ends says nothing.
+// recordRun records which analyses were successful. An analysis that a user ends counts as successful, because users skip it
+// that way; one that Serin ends does not.
 func (l *ledger) recordRun(h oracle.Write) {
 	a := actors.Typed[*argov1.AnalysisRun](l.World, h.New)
 	if a == nil {
 		return
 	}
 	if was := actors.Typed[*argov1.AnalysisRun](l.World, h.Old); !h.BySerin && a.Spec.Terminate && was != nil && !was.Spec.Terminate {
-		l.ended[a.UID] = true
+		l.endedByUser[a.UID] = true
 	}
-	if a.Status.Phase != argov1.AnalysisPhaseSuccessful || a.Spec.Terminate && !l.ended[a.UID] {
+	if a.Status.Phase != argov1.AnalysisPhaseSuccessful || a.Spec.Terminate && !l.endedByUser[a.UID] {
 		return
 	}
-	kind, name := owner(a)
+	kind, name := controllerOf(a)
 	r := l.ByName[types.NamespacedName{Namespace: h.Key.Namespace, Name: name}]
 	if kind != argov1.RolloutKind || r == nil || r.run == nil || a.Labels[argov1.PodTemplateHashLabel] != r.run.hash {
 		return
 	}
-	r.run.passed[a.Labels[argov1.RolloutTypeLabel]+a.Labels[argov1.StepIndexLabel]] = true
+	r.run.passedAnalyses[a.Labels[argov1.RolloutTypeLabel]+a.Labels[argov1.StepIndexLabel]] = true
 }
 
-// expectedSpecs are the specs that a decision of now may follow.
+// expectedSpecs returns the specs that a current decision may be based on.
 func (l *ledger) expectedSpecs(r *record) []*argov1.RolloutSpec { return r.Specs.Since(l.OldestView()) }
 
-// noneAsked is true of a Rollout that may be asked for no pods at all.
-func (l *ledger) noneAsked(r *record) bool {
+// mayHaveNoPods reports whether a current spec may request no pods.
+func (l *ledger) mayHaveNoPods(r *record) bool {
 	return slices.ContainsFunc(l.expectedSpecs(r), func(s *argov1.RolloutSpec) bool { return s.Replicas != nil && *s.Replicas == 0 })
 }
 
-// plain is true of a release that only its plan determines: a user who writes into the status, or changes the plan,
-// makes anything possible.
-func (l *ledger) plain(r *record) bool {
-	return r.run != nil && r.meddled.Before(r.run.began) && len(l.World.Instances()) == 1
+// followsPlan reports whether only the plan determines a release. If a user writes the status or changes the plan, any
+// transition is possible.
+func (l *ledger) followsPlan(r *record) bool {
+	return r.run != nil && r.changedByOthers.Before(r.run.began) && len(l.World.Instances()) == 1
 }
 
-// setsOf are the ReplicaSets of a Rollout as they are. Those that one of the same name left behind are not among them: they
-// are collected some time after it.
-func (l *ledger) setsOf(r *record) []*appsv1.ReplicaSet {
+// replicaSetsOf returns the current ReplicaSets of a Rollout. Those of a previous Rollout with the same name, which are garbage
+// collected later, are not included.
+func (l *ledger) replicaSetsOf(r *record) []*appsv1.ReplicaSet {
 	var out []*appsv1.ReplicaSet
 	for _, v := range l.World.Server.All(actors.ReplicaSetKind) {
 		set := actors.Typed[*appsv1.ReplicaSet](l.World, v)
@@ -335,9 +338,9 @@ func (l *ledger) setsOf(r *record) []*appsv1.ReplicaSet {
 	return out
 }
 
-// setOf is the ReplicaSet of a hash; nil: there is none.
-func (l *ledger) setOf(r *record, hash string) *appsv1.ReplicaSet {
-	for _, set := range l.setsOf(r) {
+// replicaSetOf returns the ReplicaSet with a hash, or nil.
+func (l *ledger) replicaSetOf(r *record, hash string) *appsv1.ReplicaSet {
+	for _, set := range l.replicaSetsOf(r) {
 		if hash != "" && hashOf(set) == hash {
 			return set
 		}
@@ -345,17 +348,17 @@ func (l *ledger) setOf(r *record, hash string) *appsv1.ReplicaSet {
 	return nil
 }
 
-// podsOf are those of the ReplicaSet of a hash.
+// podsOf returns the pods of the ReplicaSet with a hash.
 func (l *ledger) podsOf(r *record, hash string) *oracle.Pods {
-	set := l.setOf(r, hash)
+	set := l.replicaSetOf(r, hash)
 	if set == nil {
 		return nil
 	}
-	return l.sets[keyOf(set)]
+	return l.pods[keyOf(set)]
 }
 
-// selected is the hash that a Service selects; empty: none.
-func (l *ledger) selected(v *store.Version) string {
+// selectedHash returns the hash that a Service selects, or "".
+func (l *ledger) selectedHash(v *store.Version) string {
 	service := actors.Typed[*corev1.Service](l.World, v)
 	if service == nil {
 		return ""
@@ -363,22 +366,23 @@ func (l *ledger) selected(v *store.Version) string {
 	return service.Spec.Selector[argov1.PodTemplateHashLabel]
 }
 
-func (l *ledger) serviceOf(name string) *store.Version {
+func (l *ledger) peekService(name string) *store.Version {
 	return l.World.Server.Peek(actors.ServiceKind, types.NamespacedName{Namespace: actors.Namespace, Name: name})
 }
 
-// served are the hashes of a Rollout that users reach now: by a route, or by the Service that they call.
-func (l *ledger) served(r *record) []string {
+// hashesWithTraffic returns the hashes of a Rollout that currently receive traffic, by a route or by the Service that clients
+// call.
+func (l *ledger) hashesWithTraffic(r *record) []string {
 	strategy := r.object.Spec.Strategy
 	switch {
 	case strategy.BlueGreen != nil:
-		return []string{l.selected(l.serviceOf(strategy.BlueGreen.ActiveService))}
+		return []string{l.selectedHash(l.peekService(strategy.BlueGreen.ActiveService))}
 	case strategy.Canary != nil && strategy.Canary.TrafficRouting != nil:
 		var out []string
 		for _, kind := range routeKinds {
 			for _, s := range weightsOf(l.World.Server.Peek(kind, r.Key)) {
 				if s.Weight > 0 {
-					out = append(out, l.leads(r, s.place))
+					out = append(out, l.hashBehind(r, s.destination))
 				}
 			}
 		}

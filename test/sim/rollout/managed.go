@@ -11,18 +11,18 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// ManagedRoutes are in some releases with Istio: steps that lead some requests to the new revision by a header, or copy
+// ManagedRoutes is the class of releases with Istio whose steps route some requests to the new revision by a header, or mirror
 // them.
 const ManagedRoutes sim.FaultClass = "managed-routes"
 
-// The routes that steps make, the one that counts most first.
+// The routes that steps create, in the order of their precedence.
 const (
 	byHeader = "by-header"
 	copied   = "copied"
 )
 
-// withManagedRoutes adds such steps, and some that take the routes away again.
-func (r *Release) withManagedRoutes(s *sim.Stream) {
+// addManagedRoutes adds such steps, and steps that remove the routes again.
+func (r *Release) addManagedRoutes(s *sim.Stream) {
 	c := r.Spec.Strategy.Canary
 	header := argov1.SetHeaderRoute{Name: byHeader, Match: []argov1.HeaderRoutingMatch{{HeaderName: "x-new", HeaderValue: &argov1.StringMatch{Exact: "yes"}}}}
 	mirror := argov1.SetMirrorRoute{Name: copied, Match: []argov1.RouteMatch{{Path: &argov1.StringMatch{Prefix: "/"}}}, Percentage: new(int32(20))}
@@ -37,7 +37,7 @@ func (r *Release) withManagedRoutes(s *sim.Stream) {
 	}
 }
 
-// managedIn are the routes in an object that were made for steps.
+// managedIn returns the names of the routes in an object that steps created.
 func managedIn(v *store.Version) []string {
 	var names []string
 	for _, rule := range managedRules(v) {
@@ -56,34 +56,34 @@ func managedRules(v *store.Version) []map[string]any {
 	})
 }
 
-// meant is where a managed rule leads some requests, or copies them.
-func meant(rule map[string]any) place {
+// managedDestination returns the destination of a managed rule.
+func managedDestination(rule map[string]any) destination {
 	if mirror, copies := rule["mirror"].(map[string]any); copies {
-		return placeIn(mirror)
+		return istioDestinationOf(mirror)
 	}
 	for _, destination := range actors.Items(rule["route"]) {
-		return placeOf(destination)
+		return destinationOf(destination)
 	}
-	return place{}
+	return destination{}
 }
 
-// manages is true of a strategy whose steps may make routes.
-func manages(s argov1.RolloutStrategy) bool {
+// hasManagedRoutes reports whether the steps of a strategy may create routes.
+func hasManagedRoutes(s argov1.RolloutStrategy) bool {
 	return s.Canary != nil && s.Canary.TrafficRouting != nil && len(s.Canary.TrafficRouting.ManagedRoutes) > 0
 }
 
-// managed is I1 of the requests that a step leads to the new revision, or copies to it.
-func (l *ledger) managed(h routeWritten) []oracle.Move {
-	var moves []oracle.Move
+// managedRouteShifts is the part of I1 about requests that a step routes or mirrors to the new revision.
+func (l *ledger) managedRouteShifts(h routeWritten) []oracle.TrafficShift {
+	var shifts []oracle.TrafficShift
 	before := managedIn(h.Old)
 	for _, rule := range managedRules(h.New) {
-		name, at := fmt.Sprint(rule["name"]), meant(rule)
-		if hash := l.leads(h.of, at); !slices.Contains(before, name) && hash != "" && !l.touched(h.of, at) {
-			moves = append(moves, oracle.Move{
-				Release: h.of.Name(), What: fmt.Sprintf("route %s leads to %s", name, hash), To: l.podsOf(h.of, hash),
-				OthersAnswer: true, // whatever the others do: no step needs the route before the pods
+		name, at := fmt.Sprint(rule["name"]), managedDestination(rule)
+		if hash := l.hashBehind(h.record, at); !slices.Contains(before, name) && hash != "" && !l.podsChangedByOthers(h.record, at) {
+			shifts = append(shifts, oracle.TrafficShift{
+				Release: h.record.Name(), What: fmt.Sprintf("route %s was added with destination %s", name, hash), To: l.podsOf(h.record, hash),
+				OthersAnswer: true, // regardless of the others: no step needs the route before the pods
 			})
 		}
 	}
-	return moves
+	return shifts
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// How some releases tell their two revisions apart, where most have a Service for each: by two Services that take turns, or
-// by subsets of the pods behind one Service.
+// How some releases distinguish their two revisions instead of by one Service for each: by ping-pong Services, or by subsets of
+// the pods behind one Service.
 const (
 	PingPong sim.FaultClass = "turns"
 	Subsets  sim.FaultClass = "subsets"
 )
 
-// EditSubsets is what users do to the subsets of a release.
+// EditSubsets is the class of user actions on the subsets of a release.
 const EditSubsets sim.FaultClass = "edit-subsets"
 
-// pingPong are the Services that take turns; nil: the two sides have one each.
+// pingPong returns the ping-pong Services, or nil if each revision has its own Service.
 func (r *Release) pingPong() *argov1.PingPongSpec {
 	if r.Spec.Strategy.Canary == nil {
 		return nil
@@ -30,35 +30,34 @@ func (r *Release) pingPong() *argov1.PingPongSpec {
 	return r.Spec.Strategy.Canary.PingPong
 }
 
-// subsets names those of a release; nil: it has none.
-func (r *Release) subsets() *argov1.IstioDestinationRule {
-	of, _ := sidesOf(&r.Spec)
-	return of.rule
+// destinationRule returns the names of the subsets of a release, or nil.
+func (r *Release) destinationRule() *argov1.IstioDestinationRule {
+	sides, _ := sidesOf(&r.Spec)
+	return sides.destinationRule
 }
 
 // splitText describes how the revisions are distinguished, unless each has its own Service.
 func (r *Release) splitText() string {
-	switch rule := r.subsets(); {
+	switch rule := r.destinationRule(); {
 	case r.pingPong() != nil:
-		return ", taking turns"
+		return ", with ping-pong Services"
 	case rule != nil && r.Spec.Strategy.Canary.StableService == "":
-		return ", by subsets alone"
+		return ", with subsets only"
 	case rule != nil:
-		return ", by subsets"
+		return ", with subsets"
 	default:
 		return ""
 	}
 }
 
-// withPingPong gives a release two Services that take turns. The first release goes to ping: until then pong counts as the
-// stable one.
-func (r *Release) withPingPong() {
+// usePingPong makes a release use ping-pong Services. The first release goes to ping: until then, pong is the stable Service.
+func (r *Release) usePingPong() {
 	c, apex := r.Spec.Strategy.Canary, r.apex()
 	c.StableService, c.CanaryService = "", ""
 	c.PingPong = &argov1.PingPongSpec{PingService: apex + "-ping", PongService: apex + "-pong"}
 	r.network = []client.Object{
-		r.service(apex), r.service(c.PingPong.PingService), r.service(c.PingPong.PongService),
-		r.route(place{Service: c.PingPong.PongService}, place{Service: c.PingPong.PingService}),
+		r.newService(apex), r.newService(c.PingPong.PingService), r.newService(c.PingPong.PongService),
+		r.newRoute(destination{Service: c.PingPong.PongService}, destination{Service: c.PingPong.PingService}),
 	}
 }
 
@@ -69,22 +68,22 @@ const (
 	ownSubset = "reports" // the user's own, which no Rollout names
 )
 
-// withSubsets gives a release two subsets of the pods behind its Service. With services it has one for each side as well, which
-// no route names.
-func (r *Release) withSubsets(services bool) {
+// useSubsets makes a release use two subsets of the pods behind its Service. With services, it has a Service for each revision
+// as well, which no route names.
+func (r *Release) useSubsets(services bool) {
 	c, apex := r.Spec.Strategy.Canary, r.apex()
 	c.TrafficRouting.Istio.DestinationRule = &argov1.IstioDestinationRule{Name: apex, CanarySubsetName: newSubset, StableSubsetName: oldSubset}
-	r.network = []client.Object{r.service(apex)}
+	r.network = []client.Object{r.newService(apex)}
 	if services {
-		r.network = append(r.network, r.service(c.StableService), r.service(c.CanaryService))
+		r.network = append(r.network, r.newService(c.StableService), r.newService(c.CanaryService))
 	} else {
 		c.StableService, c.CanaryService = "", ""
 	}
-	r.network = append(r.network, r.rule(), r.route(place{apex, oldSubset}, place{apex, newSubset}))
+	r.network = append(r.network, r.newDestinationRule(), r.newRoute(destination{apex, oldSubset}, destination{apex, newSubset}))
 }
 
-// rule is the DestinationRule as its user makes it.
-func (r *Release) rule() client.Object {
+// newDestinationRule returns the DestinationRule as its user creates it.
+func (r *Release) newDestinationRule() client.Object {
 	pooled := map[string]any{"connectionPool": map[string]any{"http": map[string]any{"maxRequestsPerConnection": int64(10)}}}
 	return userObject("networking.istio.io/v1beta1", "DestinationRule", r.apex(), map[string]any{
 		"host": r.apex(), "trafficPolicy": map[string]any{"loadBalancer": map[string]any{"simple": "LEAST_REQUEST"}},
@@ -96,36 +95,36 @@ func (r *Release) rule() client.Object {
 	})
 }
 
-// destination is a place as Istio names it.
-func (p place) destination() map[string]any {
+// istioDestination returns the destination in the format of Istio.
+func (p destination) istioDestination() map[string]any {
 	if p.Subset == "" {
 		return map[string]any{"host": p.Service}
 	}
 	return map[string]any{"host": p.Service, "subset": p.Subset}
 }
 
-// editSubsets writes the user's own copy of the subsets, or another one beside them, or takes the object away for a while.
-func (p *users) editSubsets(r *Release, s *sim.Stream) {
-	which, stamp, back := s.Int(0, 2), s.Int(1, 1000), s.Between(5*time.Second, 3*time.Minute)
-	if r.subsets() == nil {
+// editSubsets writes the user's own copy of the subsets, adds another subset, or deletes the object for a while.
+func (u *users) editSubsets(r *Release, s *sim.Stream) {
+	which, number, delay := s.Int(0, 2), s.Int(1, 1000), s.Between(5*time.Second, 3*time.Minute)
+	if r.destinationRule() == nil {
 		return
 	}
 	switch which {
 	case 0:
-		if p.userClient.DeleteOf(r.Key, r.apex(), actors.DestinationRuleKind) {
-			p.After(back, func() { p.mendAround(r) })
+		if u.userClient.DeleteOf(r.Key, r.apex(), actors.DestinationRuleKind) {
+			u.After(delay, func() { u.recreateObjects(r) })
 		}
 	case 1:
-		own, _ := r.rule().(*unstructured.Unstructured)
-		if p.userClient.Write("user", r.apex(), actors.DestinationRuleKind, func(o map[string]any) bool {
+		own, _ := r.newDestinationRule().(*unstructured.Unstructured)
+		if u.userClient.Write("user", r.apex(), actors.DestinationRuleKind, func(o map[string]any) bool {
 			o["spec"] = own.Object["spec"]
 			return true
 		}) {
-			p.userClient.TraceAction(r.Key, "write the subsets without revisions")
+			u.userClient.TraceAction(r.Key, "write the subsets without revisions")
 		}
 	default:
-		added := map[string]any{"name": fmt.Sprintf("%s-%d", ownSubset, stamp), "labels": map[string]any{"app": r.Key.Name}}
-		if p.userClient.Write("user", r.apex(), actors.DestinationRuleKind, func(o map[string]any) bool {
+		added := map[string]any{"name": fmt.Sprintf("%s-%d", ownSubset, number), "labels": map[string]any{"app": r.Key.Name}}
+		if u.userClient.Write("user", r.apex(), actors.DestinationRuleKind, func(o map[string]any) bool {
 			spec, _ := o["spec"].(map[string]any)
 			all := []any{added}
 			for _, subset := range actors.Items(spec["subsets"]) {
@@ -134,7 +133,7 @@ func (p *users) editSubsets(r *Release, s *sim.Stream) {
 			spec["subsets"] = all
 			return true
 		}) {
-			p.userClient.TraceAction(r.Key, "add subset %s", added["name"])
+			u.userClient.TraceAction(r.Key, "add subset %s", added["name"])
 		}
 	}
 }

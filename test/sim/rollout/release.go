@@ -18,46 +18,46 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// Release is one Rollout of a run, with its true properties, which no component of the run knows.
+// Release is one Rollout of a run with its true properties, which no component of the run knows.
 type Release struct {
 	actors.Versions
 
 	Key    types.NamespacedName
 	Router string
-	// Spec is the Rollout's as it was created; users may change the stored one.
+	// Spec is the spec with which the Rollout is created. Users may change the stored one.
 	Spec argov1.RolloutSpec
 
-	// network is what leads requests to the pods, objects is what else users make before the Rollout.
+	// network contains the Services and the route, objects the other objects that users create before the Rollout.
 	network, objects []client.Object
-	// secret is true of one whose measurements need a Secret, jobs of one that is analysed by Jobs, of which in a story all may
-	// hang.
-	secret, jobs, hangs bool
+	// secret means that the measurements need a Secret, jobs that the release is analysed by Jobs, and jobsHang that these Jobs
+	// never end (in a story).
+	secret, jobs, jobsHang bool
 }
 
-// newRelease is a release whose first version is good, with the objects that all have.
+// newRelease returns a release whose first version is good, with the objects that all releases have.
 func newRelease(name, router string, strategy argov1.RolloutStrategy) *Release {
 	r := &Release{Key: types.NamespacedName{Namespace: actors.Namespace, Name: name}, Router: router, Versions: actors.NewVersions()}
 	r.Spec = argov1.RolloutSpec{
 		Replicas: new(int32(2)), MinReadySeconds: 1, RevisionHistoryLimit: new(int32(2)), ProgressDeadlineSeconds: new(int32(60)),
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Strategy: strategy,
 	}
-	r.connect()
+	r.addNetwork()
 	return r
 }
 
-// apex is the name of the Service that clients call, and of the route.
+// apex returns the name of the Service that clients call, and of the route.
 func (r *Release) apex() string { return r.Key.Name }
 
-// all is what users make before the Rollout.
-func (r *Release) all() []client.Object { return slices.Concat(r.network, r.objects) }
+// userObjects returns the objects that users create before the Rollout.
+func (r *Release) userObjects() []client.Object { return slices.Concat(r.network, r.objects) }
 
-// connect names Services and routes in the strategy, and makes them.
-func (r *Release) connect() {
+// addNetwork sets the Services and routes of the strategy, and adds them.
+func (r *Release) addNetwork() {
 	apex := r.apex()
-	r.network = []client.Object{r.service(apex)}
+	r.network = []client.Object{r.newService(apex)}
 	if b := r.Spec.Strategy.BlueGreen; b != nil {
 		b.ActiveService, b.PreviewService = apex, apex+"-preview"
-		r.network = append(r.network, r.service(b.PreviewService))
+		r.network = append(r.network, r.newService(b.PreviewService))
 		return
 	}
 	c := r.Spec.Strategy.Canary
@@ -65,7 +65,7 @@ func (r *Release) connect() {
 		return
 	}
 	c.StableService, c.CanaryService = apex+"-stable", apex+"-canary"
-	r.network = append(r.network, r.service(c.StableService), r.service(c.CanaryService), r.route(place{Service: c.StableService}, place{Service: c.CanaryService}))
+	r.network = append(r.network, r.newService(c.StableService), r.newService(c.CanaryService), r.newRoute(destination{Service: c.StableService}, destination{Service: c.CanaryService}))
 	if c.TrafficRouting == nil {
 		c.TrafficRouting = &argov1.RolloutTrafficRouting{}
 	}
@@ -75,13 +75,13 @@ func (r *Release) connect() {
 	}
 	layout, err := json.Marshal(map[string]any{"httpRoute": apex})
 	if err != nil {
-		panic(err) // a mistake in the program
+		panic(err) // a programming error
 	}
 	c.TrafficRouting.Plugins = map[string]json.RawMessage{gatewayapi.PluginName: layout}
 }
 
-// service is a Service as its user makes it: it selects the pods of all versions.
-func (r *Release) service(name string) client.Object {
+// newService returns a Service as its user creates it: it selects the pods of all versions.
+func (r *Release) newService(name string) client.Object {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: actors.Namespace, Name: name,
@@ -94,15 +94,15 @@ func (r *Release) service(name string) client.Object {
 	}
 }
 
-// route is the object of the router as its user makes it, with the places of both sides.
-func (r *Release) route(stable, canary place) client.Object {
+// newRoute returns the route as its user creates it, with the destinations of both revisions.
+func (r *Release) newRoute(stable, canary destination) client.Object {
 	apex := r.apex()
 	if r.Router == actors.Istio {
 		return userObject("networking.istio.io/v1beta1", "VirtualService", apex, map[string]any{
 			"hosts": []any{apex}, "gateways": []any{"mesh"},
 			"http": []any{map[string]any{"name": "main", "timeout": "3s", "route": []any{
-				map[string]any{"destination": stable.destination(), "weight": int64(100)},
-				map[string]any{"destination": canary.destination(), "weight": int64(0)},
+				map[string]any{"destination": stable.istioDestination(), "weight": int64(100)},
+				map[string]any{"destination": canary.istioDestination(), "weight": int64(0)},
 			}}},
 		})
 	}
@@ -115,31 +115,31 @@ func (r *Release) route(stable, canary place) client.Object {
 	})
 }
 
-// userObject is an object with an annotation of its user.
+// userObject returns an object with an annotation of its user.
 func userObject(apiVersion, kind, name string, spec map[string]any) *unstructured.Unstructured {
 	o := actors.NewObject(apiVersion, kind, name, map[string]any{"spec": spec})
 	o.SetAnnotations(map[string]string{"example.com/owner": "network"})
 	return o
 }
 
-// rollout is the Rollout as it is created.
-func (r *Release) rollout() *argov1.Rollout {
+// newRollout returns the Rollout as it is created.
+func (r *Release) newRollout() *argov1.Rollout {
 	object := &argov1.Rollout{Spec: *r.Spec.DeepCopy()}
 	object.Name, object.Namespace = r.Key.Name, r.Key.Namespace
 	object.Annotations = map[string]string{"example.com/team": "checkout"}
 	if r.workload() == "" {
-		object.Spec.Template = r.template(r.Current())
+		object.Spec.Template = r.podTemplate(r.Current())
 	}
 	return object
 }
 
-// image is what the pods of a version run.
+// image returns the image of a version.
 func (r *Release) image(version string) string {
 	return "registry.example/" + r.Key.Name + ":" + version
 }
 
-// template is the pod template of a version.
-func (r *Release) template(v *actors.Version) corev1.PodTemplateSpec {
+// podTemplate returns the pod template of a version.
+func (r *Release) podTemplate(v *actors.Version) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{"app": r.Key.Name, "version": v.Name}, Annotations: map[string]string{"example.com/scrape": "true"},
@@ -154,8 +154,8 @@ func (r *Release) template(v *actors.Version) corev1.PodTemplateSpec {
 	}
 }
 
-// plan says for users what the release does.
-func (r *Release) plan() string {
+// describePlan describes the release for the trace.
+func (r *Release) describePlan() string {
 	if b := r.Spec.Strategy.BlueGreen; b != nil {
 		text := "blue-green"
 		if b.PrePromotionAnalysis != nil {

@@ -1,8 +1,8 @@
-// Package rollout plugs Rollouts into the simulator: their stories, the users and services around them, the real
-// controllers of Rollouts, AnalysisRuns and Experiments, and what must hold.
+// Package rollout adds Rollouts to the simulator: their stories, the users and services around them, the production controllers
+// of Rollouts, AnalysisRuns and Experiments, and the invariants that must hold.
 //
-// The oracle of an invariant must not be the code that it checks: what may hold is recounted here from what was seen from
-// outside (writes, measurements, traffic), never asked of package internal/rollout.
+// The oracle of an invariant must not be the code that it checks. It recomputes the permitted behavior from observations
+// (writes, measurements, traffic), and never consults package internal/rollout.
 package rollout
 
 import (
@@ -33,15 +33,13 @@ var (
 	clusterTemplateKind = argov1.SchemeGroupVersion.WithKind(argov1.ClusterAnalysisTemplateKind).GroupKind()
 )
 
-// networkKinds are those of all objects of users that lead requests to pods.
+// networkKinds are the kinds of users' objects that route requests to pods.
 var networkKinds = []schema.GroupKind{actors.ServiceKind, actors.VirtualServiceKind, actors.DestinationRuleKind, actors.HTTPRouteKind}
 
-// routeKinds are the kinds of the objects that have the weights.
+// routeKinds are the kinds of the objects that contain weights.
 var routeKinds = []schema.GroupKind{actors.VirtualServiceKind, actors.HTTPRouteKind}
 
-// namespace of everything that users make.
-
-// Rollouts is the kind of release in the simulator. One is made for one run; its three parts are three controllers.
+// Rollouts is the kind of release in the simulator. Each run has its own instance, with three controllers.
 type Rollouts struct {
 	world      *sim.World
 	cluster    *cluster.Cluster
@@ -53,29 +51,29 @@ type Rollouts struct {
 	userClient actors.UserClient
 	users      *users
 	oracle     *oracle.Oracle
-	lives      map[*sim.Instance]*process
+	processes  map[*sim.Instance]*process
 	// story replaces the drawn releases, if it is not nil.
 	story *Story
-	// over is true once users and tools have stopped acting.
-	over bool
+	// stopped is set once users and tools have stopped acting.
+	stopped bool
 }
 
-// New makes the drawn releases of one run.
-func New() []sim.Kind { return (&Rollouts{}).parts() }
+// New returns the drawn releases of one run.
+func New() []sim.Kind { return (&Rollouts{}).kinds() }
 
-// FixedStories are the scripted releases that a run can execute.
+// FixedStories returns the scripted releases that a run can execute.
 func FixedStories() []actors.Story {
 	var fixed []actors.Story
 	for _, story := range Stories() {
-		fixed = append(fixed, actors.Story{Name: story.Name, New: func() []sim.Kind { return (&Rollouts{story: &story}).parts() }})
+		fixed = append(fixed, actors.Story{Name: story.Name, New: func() []sim.Kind { return (&Rollouts{story: &story}).kinds() }})
 	}
 	return fixed
 }
 
-// parts are the kinds of objects of which each has a controller of its own.
-func (k *Rollouts) parts() []sim.Kind {
-	k.lives = map[*sim.Instance]*process{}
-	return []sim.Kind{k, &part{Rollouts: k, controller: (*process).runs}, &part{Rollouts: k, controller: (*process).experiments}}
+// kinds returns one kind for each controller.
+func (k *Rollouts) kinds() []sim.Kind {
+	k.processes = map[*sim.Instance]*process{}
+	return []sim.Kind{k, &controllerKind{Rollouts: k, controller: (*process).analysisRunController}, &controllerKind{Rollouts: k, controller: (*process).experimentController}}
 }
 
 // Populate implements sim.Kind.
@@ -84,17 +82,17 @@ func (k *Rollouts) Populate(w *sim.World) {
 	k.routers = (&operator.Flags{}).Routers()
 	k.userClient, k.services = actors.UserClient{World: w}, newExternalServices(k)
 	k.users = &users{Rollouts: k, Script: actors.NewScript(w)}
-	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour, Work: k.work, Scaled: []schema.GroupKind{rolloutKind}})
+	k.cluster = cluster.New(w, cluster.Options{PodBehaviour: k.podBehaviour, JobOutcome: k.jobOutcome, Scaled: []schema.GroupKind{rolloutKind}})
 	l := newLedger(w, k.cluster)
 	k.oracle = oracle.New(w, l, l.invariants())
 	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
-	actors.TraceWrites(w, k.content)
+	actors.TraceWrites(w, k.describeWrite)
 	w.Subscribe(k.users.observe)
 	if k.story != nil {
 		r := k.story.release()
-		k.begin(r)
+		k.createRelease(r)
 		actors.StartStory(k.users.Script, k.users, r, k.story.Acts, func() (status argov1.RolloutStatus, exists bool) {
-			stored := k.stored(r.Key)
+			stored := k.storedRollout(r.Key)
 			if stored != nil {
 				status = stored.Status
 			}
@@ -105,54 +103,54 @@ func (k *Rollouts) Populate(w *sim.World) {
 	s := w.Draws.Stream("releases")
 	n := sim.Pick(s, 1, 1, 1, 1, 1, 2, 2)
 	for i, name := range []string{"cart", "till"}[:n] {
-		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Faults.TakesPlace(fmt.Sprintf("release#%d", i+1)) {
-			k.extend(r)
-			k.begin(r)
+		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Faults.Admit(fmt.Sprintf("release#%d", i+1)) {
+			k.addOptionalFeatures(r)
+			k.createRelease(r)
 		}
 	}
 	k.users.schedule()
-	k.tools()
+	k.scheduleTools()
 }
 
-// behaviour says how the pods of a template run.
-func (k *Rollouts) behaviour(template map[string]any) cluster.Pods {
+// podBehaviour returns how the pods of a template behave.
+func (k *Rollouts) podBehaviour(template map[string]any) cluster.PodBehaviour {
 	containers, _, _ := unstructured.NestedSlice(template, "spec", "containers")
 	for _, container := range actors.Items(containers) {
 		image, _ := container["image"].(string)
-		if _, v := k.running(image); v != nil {
+		if _, v := k.versionOfImage(image); v != nil {
 			return v.Pods
 		}
 	}
 	return actors.Healthy
 }
 
-// running is the version that an image is of; nil: of none.
-func (k *Rollouts) running(image string) (*Release, *actors.Version) {
+// versionOfImage returns the version of an image, or nil.
+func (k *Rollouts) versionOfImage(image string) (*Release, *actors.Version) {
 	for _, r := range k.releases {
-		if name, of := strings.CutPrefix(image, r.image("")); of {
+		if name, found := strings.CutPrefix(image, r.image("")); found {
 			return r, r.Known[name]
 		}
 	}
 	return nil, nil
 }
 
-// begin lets users make everything that a release consists of.
-func (k *Rollouts) begin(r *Release) {
+// createRelease creates all objects of a release as a user.
+func (k *Rollouts) createRelease(r *Release) {
 	k.releases = append(k.releases, r)
-	k.world.Trace("%s: %s, %s", r.Key.Name, r.plan(), r.Current())
-	for _, object := range r.all() {
+	k.world.Trace("%s: %s, %s", r.Key.Name, r.describePlan(), r.Current())
+	for _, object := range r.userObjects() {
 		k.userClient.Create(object)
 	}
-	k.userClient.Create(r.rollout())
+	k.userClient.Create(r.newRollout())
 }
 
-// routes are the releases as clients see them.
+// routes returns the releases as seen by clients.
 func (k *Rollouts) routes() []cluster.Route {
 	routes := make([]cluster.Route, 0, len(k.releases))
 	for _, r := range k.releases {
 		route := cluster.Route{Release: r.Key, Namespace: actors.Namespace, Provider: r.Router, Apex: r.apex(), Primary: r.apex() + "-stable", Canary: r.apex() + "-canary"}
-		if turns := r.pingPong(); turns != nil {
-			route.Primary, route.Canary = turns.PongService, turns.PingService
+		if services := r.pingPong(); services != nil {
+			route.Primary, route.Canary = services.PongService, services.PingService
 		}
 		if r.Spec.Strategy.BlueGreen != nil {
 			route.Primary, route.Canary = "", r.apex()+"-preview"
@@ -162,25 +160,25 @@ func (k *Rollouts) routes() []cluster.Route {
 	return routes
 }
 
-// stored is a Rollout as the API server has it; nil when there is none. It must not be changed.
-func (k *Rollouts) stored(key types.NamespacedName) *argov1.Rollout {
+// storedRollout returns a Rollout as stored by the API server, or nil. It must not be modified.
+func (k *Rollouts) storedRollout(key types.NamespacedName) *argov1.Rollout {
 	return actors.Typed[*argov1.Rollout](k.world, k.world.Server.Peek(rolloutKind, key))
 }
 
-// versionOf is the version whose pods have that hash, also those of an Experiment; nil: none has.
+// versionOf returns the version whose pods have a hash, including pods of an Experiment, or nil.
 func (k *Rollouts) versionOf(hash string) (*Release, *actors.Version) {
 	for _, v := range k.world.Server.All(actors.ReplicaSetKind) {
 		if set := actors.Typed[*appsv1.ReplicaSet](k.world, v); set != nil && hash != "" && set.Labels[argov1.PodTemplateHashLabel] == hash {
-			return k.running(set.Spec.Template.Spec.Containers[0].Image)
+			return k.versionOfImage(set.Spec.Template.Spec.Containers[0].Image)
 		}
 	}
 	return nil, nil
 }
 
-// owner is the controller of an object, as kind and name; empty: it has none.
-func owner(meta metav1.Object) (kind, name string) {
-	if of := metav1.GetControllerOfNoCopy(meta); of != nil {
-		return of.Kind, of.Name
+// controllerOf returns the controller of an object, as kind and name, or empty strings.
+func controllerOf(meta metav1.Object) (kind, name string) {
+	if owner := metav1.GetControllerOfNoCopy(meta); owner != nil {
+		return owner.Kind, owner.Name
 	}
 	return "", ""
 }

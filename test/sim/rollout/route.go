@@ -8,32 +8,32 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// placeOf is where a destination leads to.
-func placeOf(destination map[string]any) place {
-	if name, ok := destination["name"].(string); ok {
-		return place{Service: name}
+// destinationOf returns the destination that an entry of a route names.
+func destinationOf(content map[string]any) destination {
+	if name, ok := content["name"].(string); ok {
+		return destination{Service: name}
 	}
-	to, _ := destination["destination"].(map[string]any)
-	return placeIn(to)
+	to, _ := content["destination"].(map[string]any)
+	return istioDestinationOf(to)
 }
 
-// placeIn is where a destination of Istio leads to, as it is named inside.
-func placeIn(to map[string]any) place {
+// istioDestinationOf returns the destination that a destination field of Istio names.
+func istioDestinationOf(to map[string]any) destination {
 	host, _ := to["host"].(string)
 	subset, _ := to["subset"].(string)
-	return place{host, subset}
+	return destination{host, subset}
 }
 
-// share is one place of a route and its weight.
-type share struct {
-	place
+// weightedDestination is a destination of a route with its weight.
+type weightedDestination struct {
+	destination
 	Weight int
 }
 
-func (s share) String() string { return fmt.Sprintf("{%s %d}", s.place, s.Weight) }
+func (s weightedDestination) String() string { return fmt.Sprintf("{%s %d}", s.destination, s.Weight) }
 
-// weightsOf are the shares of a route's last rule, which matches the requests that no rule before it matches.
-func weightsOf(v *store.Version) []share {
+// weightsOf returns the destinations of a route's last rule, which matches all requests that no earlier rule matches.
+func weightsOf(v *store.Version) []weightedDestination {
 	if v == nil {
 		return nil
 	}
@@ -41,22 +41,22 @@ func weightsOf(v *store.Version) []share {
 	if len(rules) == 0 {
 		return nil
 	}
-	var shares []share
+	var weights []weightedDestination
 	for _, destination := range rules[len(rules)-1] {
 		weight, given := destination["weight"].(int64)
 		if !given && destination["name"] != nil {
-			weight = 1 // what the Gateway API means by none
+			weight = 1 // the default of the Gateway API
 		}
-		shares = append(shares, share{placeOf(destination), int(weight)})
+		weights = append(weights, weightedDestination{destinationOf(destination), int(weight)})
 	}
-	return shares
+	return weights
 }
 
-// weightOf is the share of a place.
-func weightOf(shares []share, at place) int {
-	i := slices.IndexFunc(shares, func(s share) bool { return s.place == at })
+// weightOf returns the weight of a destination.
+func weightOf(weights []weightedDestination, at destination) int {
+	i := slices.IndexFunc(weights, func(s weightedDestination) bool { return s.destination == at })
 	if i < 0 {
 		return 0
 	}
-	return shares[i].Weight
+	return weights[i].Weight
 }

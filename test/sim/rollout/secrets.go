@@ -21,20 +21,18 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// Secrets are in some releases: their measurements show a secret to a service, which may show it back.
+// Secrets is the class of releases whose measurements send a secret to a service, which may return it.
 const Secrets sim.FaultClass = "secret"
 
-// planted is in every Secret. It must never be seen anywhere else.
-
-// The service that wants a secret, and where that is.
+// The service that requires a secret, and the location of the secret.
 const (
 	secretService = "http://metrics.example"
 	secretName    = "metrics"
 	secretKey     = "token"
 )
 
-// withSecret lets all measurements of a release ask a service that wants a secret, in a header and in its address.
-func (r *Release) withSecret() {
+// addSecret makes all measurements of a release query a service that requires a secret, in a header and in its address.
+func (r *Release) addSecret() {
 	for _, object := range r.objects {
 		template, ok := object.(*argov1.AnalysisTemplate)
 		if !ok {
@@ -52,49 +50,49 @@ func (r *Release) withSecret() {
 	}
 	r.secret = true
 	r.objects = append(r.objects, client.Object(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: actors.Namespace, Name: secretName}, Data: map[string][]byte{secretKey: []byte(actors.Planted)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: actors.Namespace, Name: secretName}, Data: map[string][]byte{secretKey: []byte(actors.PlantedSecret)},
 	}))
 }
 
-// named is the client that asks services which users name. What goes out by it ends at the actors of the world; all before
-// that runs as in production.
-func (o *externalServices) named() *outbound.Client {
-	named, err := outbound.NewForServer(secretService, line{o})
+// newSecretClient returns the client for services that users name. Its requests end at the actors of the world; everything else
+// runs as in production.
+func (e *externalServices) newSecretClient() *outbound.Client {
+	named, err := outbound.NewForServer(secretService, secretTransport{e})
 	if err != nil {
-		panic(err) // a mistake in the program
+		panic(err) // a programming error
 	}
 	return named
 }
 
-// line is the connection of a process to the service.
-type line struct{ *externalServices }
+// secretTransport is the connection of a process to the service.
+type secretTransport struct{ *externalServices }
 
-// call is a measurement that goes out by a line.
-type call struct {
-	asked   queryrunner.RunningQuery
-	strikes func(sim.Failure) bool
+// measurementCall is a measurement that is sent by this transport.
+type measurementCall struct {
+	query     queryrunner.RunningQuery
+	scheduled func(sim.Failure) bool
 }
 
 type callKey struct{}
 
-// calling are the bounds of a measurement.
-func calling(ctx context.Context, c call) context.Context {
+// withCall returns a context with the measurement.
+func withCall(ctx context.Context, c measurementCall) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
 
-// RoundTrip is http.RoundTripper. A service that is out of order shows whatever it was sent.
-func (l line) RoundTrip(r *http.Request) (*http.Response, error) {
-	c, ok := r.Context().Value(callKey{}).(call)
+// RoundTrip implements http.RoundTripper. A failing service returns whatever it received.
+func (l secretTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c, ok := r.Context().Value(callKey{}).(measurementCall)
 	if !ok {
 		return nil, http.ErrNotSupported
 	}
-	read := l.read(c.asked)
+	read := l.drawReading(c.query)
 	l.world.Sleep(read.after)
 	sent := r.Header.Get("Authorization") + " at " + r.URL.String()
 	switch {
-	case c.strikes(sim.LoseAnswer):
-		return nil, fmt.Errorf("read what was answered to %s: connection reset by peer", sent)
-	case read.failed != "":
+	case c.scheduled(sim.LoseAnswer):
+		return nil, fmt.Errorf("read the response to %s: connection reset by peer", sent)
+	case read.failure != "":
 		return response(r, http.StatusServiceUnavailable, "overloaded: "+sent), nil
 	case len(read.value) == 0:
 		return response(r, http.StatusOK, "no data for "+sent), nil
@@ -112,34 +110,34 @@ func response(r *http.Request, code int, body string) *http.Response {
 	}
 }
 
-// logging gives a reconciliation a logger that publishes its lines to the world, where they are checked.
-func (k *Rollouts) logging(ctx context.Context) context.Context {
+// withLogger returns a context with a logger that publishes its lines to the world, if a release has a secret.
+func (k *Rollouts) withLogger(ctx context.Context) context.Context {
 	for _, r := range k.releases {
 		if r.secret {
-			return log.IntoContext(ctx, logr.New(logged{k.world, nil}))
+			return log.IntoContext(ctx, logr.New(worldLogSink{k.world, nil}))
 		}
 	}
 	return ctx
 }
 
-// logged is a log.
-type logged struct {
+// worldLogSink is a log sink that publishes its lines.
+type worldLogSink struct {
 	world *sim.World
 	with  []any
 }
 
-func (logged) Init(logr.RuntimeInfo)          {}
-func (logged) Enabled(int) bool               { return true }
-func (s logged) WithName(string) logr.LogSink { return s }
+func (worldLogSink) Init(logr.RuntimeInfo)          {}
+func (worldLogSink) Enabled(int) bool               { return true }
+func (s worldLogSink) WithName(string) logr.LogSink { return s }
 
-func (s logged) WithValues(more ...any) logr.LogSink {
-	return logged{s.world, append(slices.Clip(s.with), more...)}
+func (s worldLogSink) WithValues(more ...any) logr.LogSink {
+	return worldLogSink{s.world, append(slices.Clip(s.with), more...)}
 }
 
-func (s logged) Info(_ int, message string, more ...any) {
+func (s worldLogSink) Info(_ int, message string, more ...any) {
 	s.world.Publish(actors.LogLine{Text: fmt.Sprint(message, s.with, more)})
 }
 
-func (s logged) Error(err error, message string, more ...any) {
+func (s worldLogSink) Error(err error, message string, more ...any) {
 	s.world.Publish(actors.LogLine{Text: fmt.Sprint(err, message, s.with, more)})
 }

@@ -8,95 +8,96 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// place is where a route sends requests: to a Service, or to a subset of the pods behind it.
-type place struct{ Service, Subset string }
+// destination is where a route sends requests: to a Service, or to a subset of the pods behind it.
+type destination struct{ Service, Subset string }
 
-func (p place) String() string {
+func (p destination) String() string {
 	if p.Subset == "" {
 		return p.Service
 	}
 	return p.Service + "/" + p.Subset
 }
 
-// sides are how a spec distinguishes the two revisions of a release in a route.
+// sides describe how a spec distinguishes the two revisions of a release in a route.
 type sides struct {
-	canary, stable string // Services; empty where they are not fixed
-	turns          *argov1.PingPongSpec
-	rule           *argov1.IstioDestinationRule
+	canary, stable  string // Services; empty where they are not fixed
+	pingPong        *argov1.PingPongSpec
+	destinationRule *argov1.IstioDestinationRule
 }
 
-// sidesOf are those of a spec; false: no router shares its traffic.
+// sidesOf returns the sides of a spec, or false if no router splits its traffic.
 func sidesOf(spec *argov1.RolloutSpec) (sides, bool) {
 	c := spec.Strategy.Canary
 	if c == nil || c.TrafficRouting == nil {
 		return sides{}, false
 	}
-	s := sides{canary: c.CanaryService, stable: c.StableService, turns: c.PingPong}
+	s := sides{canary: c.CanaryService, stable: c.StableService, pingPong: c.PingPong}
 	if c.TrafficRouting.Istio != nil {
-		s.rule = c.TrafficRouting.Istio.DestinationRule
+		s.destinationRule = c.TrafficRouting.Istio.DestinationRule
 	}
 	return s, true
 }
 
-// onTheWay is true of the place of the revision that is on its way. Of Services that take turns the status says who is the
-// stable one: ping, or otherwise pong.
-func (s sides) onTheWay(p place, stableIs argov1.PingPongType) bool {
+// isCanary reports whether a destination is that of the canary. For ping-pong Services, the status determines which one is
+// stable: ping, or otherwise pong.
+func (s sides) isCanary(p destination, stableIs argov1.PingPongType) bool {
 	switch {
-	case s.rule != nil:
-		return p.Subset != "" && p.Subset == s.rule.CanarySubsetName
-	case !s.takeTurns():
+	case s.destinationRule != nil:
+		return p.Subset != "" && p.Subset == s.destinationRule.CanarySubsetName
+	case !s.usesPingPong():
 		return p.Service == s.canary
 	case stableIs == argov1.Ping:
-		return p.Service == s.turns.PongService
+		return p.Service == s.pingPong.PongService
 	default:
-		return p.Service == s.turns.PingService
+		return p.Service == s.pingPong.PingService
 	}
 }
 
-// takeTurns is true where the route names the Services that take turns, and no fixed ones.
-func (s sides) takeTurns() bool {
-	return s.turns != nil && s.rule == nil && s.canary == "" && s.stable == ""
+// usesPingPong reports whether the route names the ping-pong Services.
+func (s sides) usesPingPong() bool {
+	return s.pingPong != nil && s.destinationRule == nil && s.canary == "" && s.stable == ""
 }
 
-// onTheWay is true of the place of the new revision of a Rollout, as its status has it now.
-func (r *record) onTheWay(p place) bool {
-	return r.sides.onTheWay(p, r.object.Status.Canary.StablePingPong)
+// isCanary reports whether a destination is that of the canary, according to the current status of a Rollout.
+func (r *record) isCanary(p destination) bool {
+	return r.sides.isCanary(p, r.object.Status.Canary.StablePingPong)
 }
 
-// given is the weight that a route has for the new revision.
-func (r *record) given(v *store.Version) int {
+// canaryWeight returns the weight of the canary in a route.
+func (r *record) canaryWeight(v *store.Version) int {
 	weight := 0
 	for _, s := range weightsOf(v) {
-		if r.onTheWay(s.place) {
+		if r.isCanary(s.destination) {
 			weight += s.Weight
 		}
 	}
 	return weight
 }
 
-// leads is the hash of the revision whose pods a place has; empty: it has all, or none is known.
-func (l *ledger) leads(r *record, p place) string {
+// hashBehind returns the hash of the revision whose pods a destination selects, or "" if it selects all pods, or the hash is
+// unknown.
+func (l *ledger) hashBehind(r *record, p destination) string {
 	if p.Subset != "" {
 		if hash := hashIn(subsetIn(l.World.Server.Peek(actors.DestinationRuleKind, r.Key), p.Subset)); hash != "" {
 			return hash
 		}
 	}
-	return l.selected(l.serviceOf(p.Service))
+	return l.selectedHash(l.peekService(p.Service))
 }
 
-// canaryPlace is where requests for the new revision go; false: no route says so.
-func (l *ledger) canaryPlace(r *record) (place, bool) {
+// canaryDestination returns the destination of requests to the canary, or false if no route names one.
+func (l *ledger) canaryDestination(r *record) (destination, bool) {
 	for _, kind := range routeKinds {
 		for _, s := range weightsOf(l.World.Server.Peek(kind, r.Key)) {
-			if r.onTheWay(s.place) {
-				return s.place, true
+			if r.isCanary(s.destination) {
+				return s.destination, true
 			}
 		}
 	}
-	return place{}, false
+	return destination{}, false
 }
 
-// subsetIn is a subset of a DestinationRule by its name; nil: it has none of that name.
+// subsetIn returns the subset of a DestinationRule with a name, or nil.
 func subsetIn(v *store.Version, name string) map[string]any {
 	for _, subset := range subsetsIn(v) {
 		if subset["name"] == name {
@@ -114,7 +115,7 @@ func subsetsIn(v *store.Version) []map[string]any {
 	return actors.Items(spec["subsets"])
 }
 
-// hashIn is the hash that a subset selects; empty: none.
+// hashIn returns the hash that a subset selects, or "".
 func hashIn(subset map[string]any) string {
 	hash, _, _ := unstructured.NestedString(subset, "labels", argov1.PodTemplateHashLabel)
 	return hash

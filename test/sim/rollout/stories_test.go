@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/runner/runnertest"
 )
 
-func TestStoriesComeToTheirEnd(t *testing.T) {
+func TestStoriesEndInTheExpectedPhase(t *testing.T) {
 	t.Parallel()
 	for _, story := range rollout.Stories() {
 		t.Run(story.Name, func(t *testing.T) {
@@ -19,7 +19,7 @@ func TestStoriesComeToTheirEnd(t *testing.T) {
 			line := runnertest.Line(r, "Rollout ")
 			ends := strings.Contains(line, `"phase":"`+string(story.End)+`"`) && strings.Contains(line, `"serves":"`+story.Version+`"`)
 			if story.End == "" && line != "" || story.End != "" && !ends {
-				t.Errorf("want the end %q with %s, got %s\nhistory:\n%s", story.End, story.Version, line, strings.Join(r.Trace, "\n"))
+				t.Errorf("want phase %q with version %s, got %s\ntrace:\n%s", story.End, story.Version, line, strings.Join(r.Trace, "\n"))
 			}
 		})
 	}

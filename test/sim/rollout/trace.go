@@ -13,8 +13,8 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// content is what a write is about.
-func (k *Rollouts) content(e *store.Event) string {
+// describeWrite describes the content of a write for the trace.
+func (k *Rollouts) describeWrite(e *store.Event) string {
 	switch e.Kind {
 	case rolloutKind:
 		return statusText(actors.Typed[*argov1.Rollout](k.world, e.New), e.Subresource)
@@ -38,7 +38,7 @@ func (k *Rollouts) content(e *store.Event) string {
 	}
 }
 
-// subsetsText is which revision each subset has.
+// subsetsText returns the revision of each subset.
 func subsetsText(v *store.Version) string {
 	var all []string
 	for _, subset := range subsetsIn(v) {

@@ -20,47 +20,47 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// ship gives the Rollout the template of a version.
-func (p *users) ship(r *Release, v *actors.Version) {
+// ship writes the template of a version into the Rollout.
+func (u *users) ship(r *Release, v *actors.Version) {
 	r.Shipped = append(r.Shipped, v.Name)
-	if p.retemplate("user", r, func(t *corev1.PodTemplateSpec) { *t = r.template(v) }) {
-		p.userClient.TraceAction(r.Key, "ship %s", v)
+	if u.updateTemplate("user", r, func(t *corev1.PodTemplateSpec) { *t = r.podTemplate(v) }) {
+		u.userClient.TraceAction(r.Key, "ship %s", v)
 	}
 }
 
-func (p *users) editTemplate(r *Release, s *sim.Stream) {
+func (u *users) editTemplate(r *Release, s *sim.Stream) {
 	v, stamp := actors.DrawVersion(s, 0.65, 0), fmt.Sprint(s.Int(1, 1000))
 	switch s.Int(0, 3) {
 	case 0: // back to the previous version
-		p.ship(r, r.Previous())
+		u.ship(r, r.Previous())
 	case 1:
-		if p.retemplate("user", r, func(t *corev1.PodTemplateSpec) {
+		if u.updateTemplate("user", r, func(t *corev1.PodTemplateSpec) {
 			metav1.SetMetaDataAnnotation(&t.ObjectMeta, "example.com/built", stamp)
 		}) {
-			p.userClient.TraceAction(r.Key, "build the version again")
+			u.userClient.TraceAction(r.Key, "build the version again")
 		}
 	default:
-		p.ship(r, r.Add(v))
+		u.ship(r, r.Add(v))
 	}
 }
 
-// editSpec changes the plan, at any time.
-func (p *users) editSpec(r *Release, s *sim.Stream) {
+// editSpec changes the plan.
+func (u *users) editSpec(r *Release, s *sim.Stream) {
 	which, steps, back := s.Int(0, 7), drawSteps(s, r.Router), s.Between(30*time.Second, 4*time.Minute)
 	seconds, replicas := int32(s.Int(0, 60)), int32(s.Int(1, 4))
 	what := ""
-	changed := p.respecify("user", r.Key, func(o *argov1.Rollout) {
+	changed := u.updateRollout("user", r.Key, func(o *argov1.Rollout) {
 		c, b := o.Spec.Strategy.Canary, o.Spec.Strategy.BlueGreen
 		switch {
 		case which == 0:
-			o.Spec.ProgressDeadlineAbort, what = !o.Spec.ProgressDeadlineAbort, "change what a deadline does"
+			o.Spec.ProgressDeadlineAbort, what = !o.Spec.ProgressDeadlineAbort, "change progressDeadlineAbort"
 		case which == 1:
 			o.Spec.MinReadySeconds, what = 1+seconds/20, "change minReadySeconds"
 		case which == 2:
 			o.Spec.RevisionHistoryLimit, what = new(seconds/20), "change the history limit"
 		case which == 3:
-			o.Spec.Strategy, what = argov1.RolloutStrategy{}, "take the strategy away"
-			p.After(back, func() { p.mendStrategy(r) })
+			o.Spec.Strategy, what = argov1.RolloutStrategy{}, "remove the strategy"
+			u.After(back, func() { u.restoreStrategy(r) })
 		case b != nil:
 			b.ScaleDownDelaySeconds, b.AutoPromotionSeconds, what = &seconds, seconds/2, fmt.Sprintf("change delays to %ds", seconds)
 		case c != nil && which < 6:
@@ -70,69 +70,69 @@ func (p *users) editSpec(r *Release, s *sim.Stream) {
 		}
 	})
 	if changed {
-		p.userClient.TraceAction(r.Key, "%s", what)
+		u.userClient.TraceAction(r.Key, "%s", what)
 	}
 }
 
-// mendStrategy brings a strategy back that was taken away.
-func (p *users) mendStrategy(r *Release) {
-	changed := p.respecify("user", r.Key, func(o *argov1.Rollout) {
+// restoreStrategy restores a strategy that was removed.
+func (u *users) restoreStrategy(r *Release) {
+	changed := u.updateRollout("user", r.Key, func(o *argov1.Rollout) {
 		if o.Spec.Strategy == (argov1.RolloutStrategy{}) {
 			o.Spec.Strategy = *r.Spec.Strategy.DeepCopy()
 		}
 	})
 	if changed {
-		p.userClient.TraceAction(r.Key, "bring the strategy back")
+		u.userClient.TraceAction(r.Key, "restore the strategy")
 	}
 }
 
-func (p *users) scale(r *Release, s *sim.Stream) {
+func (u *users) scale(r *Release, s *sim.Stream) {
 	replicas := sim.Pick(s, int32(0), 1, 2, 3, 4, 5)
-	if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = &replicas }) {
-		p.userClient.TraceAction(r.Key, "scale to %d", replicas)
+	if u.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = &replicas }) {
+		u.userClient.TraceAction(r.Key, "scale to %d", replicas)
 	}
 }
 
-// command is what users say with the tools of Argo Rollouts.
-func (p *users) command(r *Release, s *sim.Stream) {
+// command gives a command as the tools of Argo Rollouts do.
+func (u *users) command(r *Release, s *sim.Stream) {
 	which, back, away := s.Int(0, 7), s.Between(30*time.Second, 4*time.Minute), s.Between(-time.Minute, time.Minute)
 	switch which {
 	case 0:
-		p.promote(r.Key)
+		u.promote(r.Key)
 	case 1:
-		p.promoteFull(r.Key)
+		u.promoteFull(r.Key)
 	case 2:
-		p.abort(r.Key)
+		u.abort(r.Key)
 	case 3, 4:
-		p.retry(r.Key)
+		u.retry(r.Key)
 	case 5:
-		if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Paused = true }) {
-			p.userClient.TraceAction(r.Key, "pause")
-			p.After(back, func() { p.resume(r.Key) })
+		if u.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.Paused = true }) {
+			u.userClient.TraceAction(r.Key, "pause")
+			u.After(back, func() { u.resume(r.Key) })
 		}
 	case 6:
-		at := metav1.NewTime(p.world.Now().Add(away))
-		if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.RestartAt = &at }) {
-			p.userClient.TraceAction(r.Key, "restart at %s", at.UTC().Format(time.TimeOnly))
+		at := metav1.NewTime(u.world.Now().Add(away))
+		if u.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.RestartAt = &at }) {
+			u.userClient.TraceAction(r.Key, "restart at %s", at.UTC().Format(time.TimeOnly))
 		}
-	default: // undo: the template of the ReplicaSet before
-		p.undo(r, s)
+	default: // undo: the template of a previous ReplicaSet
+		u.undo(r, s)
 	}
 }
 
-func (p *users) resume(key types.NamespacedName) {
-	if p.respecify("user", key, func(o *argov1.Rollout) { o.Spec.Paused = false }) {
-		p.userClient.TraceAction(key, "resume")
+func (u *users) resume(key types.NamespacedName) {
+	if u.updateRollout("user", key, func(o *argov1.Rollout) { o.Spec.Paused = false }) {
+		u.userClient.TraceAction(key, "resume")
 	}
 }
 
-// promote ends a pause, or leaves a step.
-func (p *users) promote(key types.NamespacedName) {
-	object := p.stored(key)
+// promote ends a pause, or skips a step.
+func (u *users) promote(key types.NamespacedName) {
+	object := u.storedRollout(key)
 	if object == nil {
 		return
 	}
-	p.resume(key)
+	u.resume(key)
 	patch := `{"status":{"pauseConditions":null}}`
 	if c := object.Spec.Strategy.Canary; len(object.Status.PauseConditions) == 0 && c != nil {
 		index := object.Status.CurrentStepIndex
@@ -141,36 +141,36 @@ func (p *users) promote(key types.NamespacedName) {
 		}
 		patch = fmt.Sprintf(`{"status":{"pauseConditions":null,"currentStepIndex":%d}}`, *index+1)
 	}
-	if p.patchStatus(key, patch) {
-		p.userClient.TraceAction(key, "promote")
+	if u.patchStatus(key, patch) {
+		u.userClient.TraceAction(key, "promote")
 	}
 }
 
-func (p *users) promoteFull(key types.NamespacedName) {
-	object := p.stored(key)
-	if object != nil && object.Status.CurrentPodHash != object.Status.StableRS && p.patchStatus(key, `{"status":{"promoteFull":true}}`) {
-		p.userClient.TraceAction(key, "promote at once")
+func (u *users) promoteFull(key types.NamespacedName) {
+	object := u.storedRollout(key)
+	if object != nil && object.Status.CurrentPodHash != object.Status.StableRS && u.patchStatus(key, `{"status":{"promoteFull":true}}`) {
+		u.userClient.TraceAction(key, "promote at once")
 	}
 }
 
-func (p *users) abort(key types.NamespacedName) {
-	if p.patchStatus(key, `{"status":{"abort":true}}`) {
-		p.userClient.TraceAction(key, "abort")
+func (u *users) abort(key types.NamespacedName) {
+	if u.patchStatus(key, `{"status":{"abort":true}}`) {
+		u.userClient.TraceAction(key, "abort")
 	}
 }
 
-func (p *users) retry(key types.NamespacedName) {
-	if object := p.stored(key); object != nil && object.Status.Abort && p.patchStatus(key, `{"status":{"abort":false}}`) {
-		p.userClient.TraceAction(key, "retry")
+func (u *users) retry(key types.NamespacedName) {
+	if object := u.storedRollout(key); object != nil && object.Status.Abort && u.patchStatus(key, `{"status":{"abort":false}}`) {
+		u.userClient.TraceAction(key, "retry")
 	}
 }
 
-// undo takes the template of an earlier ReplicaSet.
-func (p *users) undo(r *Release, s *sim.Stream) {
+// undo restores the template of a previous ReplicaSet.
+func (u *users) undo(r *Release, s *sim.Stream) {
 	var sets []*appsv1.ReplicaSet
-	for _, v := range p.world.Server.All(actors.ReplicaSetKind) {
-		set := actors.Typed[*appsv1.ReplicaSet](p.world, v)
-		if kind, name := owner(set); kind == argov1.RolloutKind && name == r.Key.Name {
+	for _, v := range u.world.Server.All(actors.ReplicaSetKind) {
+		set := actors.Typed[*appsv1.ReplicaSet](u.world, v)
+		if kind, name := controllerOf(set); kind == argov1.RolloutKind && name == r.Key.Name {
 			sets = append(sets, set)
 		}
 	}
@@ -184,70 +184,70 @@ func (p *users) undo(r *Release, s *sim.Stream) {
 	}
 	template := *set.Spec.Template.DeepCopy()
 	delete(template.Labels, argov1.PodTemplateHashLabel)
-	delete(template.Labels, "role") // of the pods, not of the template
-	if p.retemplate("user", r, func(t *corev1.PodTemplateSpec) { *t = template }) {
+	delete(template.Labels, "role") // a label of the pods, not of the template
+	if u.updateTemplate("user", r, func(t *corev1.PodTemplateSpec) { *t = template }) {
 		r.Shipped = append(r.Shipped, v.Name)
-		p.userClient.TraceAction(r.Key, "undo to %s", v)
+		u.userClient.TraceAction(r.Key, "undo to %s", v)
 	}
 }
 
-func (p *users) deleteRelease(r *Release, s *sim.Stream) {
+func (u *users) deleteRelease(r *Release, s *sim.Stream) {
 	back, stays, orphans := s.Between(5*time.Second, 5*time.Minute), s.Chance(0.3), s.Chance(0.3)
-	object := p.stored(r.Key)
+	object := u.storedRollout(r.Key)
 	if object == nil {
 		return
 	}
-	if err := p.user.Delete(context.Background(), object.DeepCopy(), propagation(orphans)); err != nil {
-		p.world.Trace("the API server refuses to delete Rollout %s: %v", r.Key.Name, err)
+	if err := u.user.Delete(context.Background(), object.DeepCopy(), propagation(orphans)); err != nil {
+		u.world.Trace("the API server rejects the deletion of Rollout %s: %v", r.Key.Name, err)
 		return
 	}
-	p.userClient.TraceAction(r.Key, "delete the Rollout, orphans %t", orphans)
+	u.userClient.TraceAction(r.Key, "delete the Rollout, orphans %t", orphans)
 	if orphans {
-		p.endJudges(r, false)
-		p.After(time.Minute, func() { p.endJudges(r, true) }) // a reconciliation that began before may have made another one
+		u.endAnalyses(r, false)
+		u.After(time.Minute, func() { u.endAnalyses(r, true) }) // a reconciliation that began before may have created another one
 	}
 	if !stays {
-		p.After(back, func() { p.again(r) })
+		u.After(back, func() { u.recreateRollout(r) })
 	}
 }
 
-// again makes a Rollout that was deleted once more.
-func (p *users) again(r *Release) {
-	if p.stored(r.Key) == nil {
-		p.userClient.Create(r.rollout())
-		p.userClient.TraceAction(r.Key, "make the Rollout again with %s", r.Current())
+// recreateRollout creates a deleted Rollout again.
+func (u *users) recreateRollout(r *Release) {
+	if u.storedRollout(r.Key) == nil {
+		u.userClient.Create(r.newRollout())
+		u.userClient.TraceAction(r.Key, "recreate the Rollout with %s", r.Current())
 	}
 }
 
-func (p *users) deleteSet(r *Release, s *sim.Stream) {
+func (u *users) deleteReplicaSet(r *Release, s *sim.Stream) {
 	var names []string
-	for _, v := range p.world.Server.All(actors.ReplicaSetKind) {
+	for _, v := range u.world.Server.All(actors.ReplicaSetKind) {
 		if actors.Labels(v.Content())["app"] == r.Key.Name {
 			names = append(names, v.Key().Name)
 		}
 	}
 	if len(names) > 0 {
-		p.userClient.DeleteOf(r.Key, sim.Pick(s, names...), actors.ReplicaSetKind)
+		u.userClient.DeleteOf(r.Key, sim.Pick(s, names...), actors.ReplicaSetKind)
 	}
 }
 
-// endJudges terminates AnalysisRuns and Experiments that have lost their owner, or will soon lose it.
-func (p *users) endJudges(r *Release, already bool) {
+// endAnalyses terminates AnalysisRuns and Experiments that have lost their owner, or will soon lose it.
+func (u *users) endAnalyses(r *Release, already bool) {
 	for _, kind := range []schema.GroupKind{experimentKind, runKind} {
-		for _, v := range p.world.Server.All(kind) {
+		for _, v := range u.world.Server.All(kind) {
 			if strings.HasPrefix(v.Key().Name, r.Key.Name+"-") && (!already || metav1.GetControllerOfNoCopy(v.Meta()) == nil) {
-				p.userClient.Write("user", v.Key().Name, kind, terminated)
+				u.userClient.Write("user", v.Key().Name, kind, terminate)
 			}
 		}
 	}
 }
 
-func terminated(o map[string]any) bool {
+func terminate(o map[string]any) bool {
 	return unstructured.SetNestedField(o, true, "spec", "terminate") == nil
 }
 
-// around are the Services of a release.
-func (r *Release) around() []string {
+// serviceNames returns the Services of a release.
+func (r *Release) serviceNames() []string {
 	switch {
 	case r.Spec.Strategy.BlueGreen != nil:
 		return []string{r.apex(), r.apex() + "-preview"}
@@ -260,45 +260,45 @@ func (r *Release) around() []string {
 	}
 }
 
-func (p *users) deleteService(r *Release, s *sim.Stream) {
-	name, back := sim.Pick(s, r.around()...), s.Between(5*time.Second, 3*time.Minute)
-	if p.userClient.DeleteOf(r.Key, name, actors.ServiceKind) {
-		p.After(back, func() { p.mendAround(r) })
+func (u *users) deleteService(r *Release, s *sim.Stream) {
+	name, back := sim.Pick(s, r.serviceNames()...), s.Between(5*time.Second, 3*time.Minute)
+	if u.userClient.DeleteOf(r.Key, name, actors.ServiceKind) {
+		u.After(back, func() { u.recreateObjects(r) })
 	}
 }
 
-// editService takes what Serin wrote out of a Service, as those do who apply their own copy.
-func (p *users) editService(r *Release, s *sim.Stream) {
-	name := sim.Pick(s, r.around()...)
-	if p.userClient.Write("user", name, actors.ServiceKind, func(o map[string]any) bool {
+// editService removes Serin's selector from a Service, like a tool that applies its own copy.
+func (u *users) editService(r *Release, s *sim.Stream) {
+	name := sim.Pick(s, r.serviceNames()...)
+	if u.userClient.Write("user", name, actors.ServiceKind, func(o map[string]any) bool {
 		return unstructured.SetNestedField(o, map[string]any{"app": r.Key.Name}, "spec", "selector") == nil
 	}) {
-		p.userClient.TraceAction(r.Key, "write the selector of Service %s", name)
+		u.userClient.TraceAction(r.Key, "write the selector of Service %s", name)
 	}
 }
 
-// onTheWay is true of the place of the new revision in a route, as users see it in the status.
-func (p *users) onTheWay(r *Release) func(map[string]any) bool {
-	of, _ := sidesOf(&r.Spec)
+// isCanary returns a function that reports whether a destination of a route is that of the canary, according to the status.
+func (u *users) isCanary(r *Release) func(map[string]any) bool {
+	sides, _ := sidesOf(&r.Spec)
 	stableIs := argov1.PingPongType("")
-	if object := p.stored(r.Key); object != nil {
+	if object := u.storedRollout(r.Key); object != nil {
 		stableIs = object.Status.Canary.StablePingPong
 	}
-	return func(destination map[string]any) bool { return of.onTheWay(placeOf(destination), stableIs) }
+	return func(destination map[string]any) bool { return sides.isCanary(destinationOf(destination), stableIs) }
 }
 
-func (p *users) deleteRoute(r *Release, s *sim.Stream) {
+func (u *users) deleteRoute(r *Release, s *sim.Stream) {
 	back := s.Between(5*time.Second, 3*time.Minute)
-	if kind, ok := actors.RouteKind(r.Router); ok && p.userClient.DeleteOf(r.Key, r.apex(), kind) {
-		p.After(back, func() { p.mendAround(r) })
+	if kind, ok := actors.RouteKind(r.Router); ok && u.userClient.DeleteOf(r.Key, r.apex(), kind) {
+		u.After(back, func() { u.recreateObjects(r) })
 	}
 }
 
-// deleteJudge deletes an AnalysisRun or an Experiment, or ends it by hand.
-func (p *users) deleteJudge(r *Release, s *sim.Stream) {
+// deleteAnalysis deletes an AnalysisRun or an Experiment, or terminates it.
+func (u *users) deleteAnalysis(r *Release, s *sim.Stream) {
 	kind, ends := sim.Pick(s, runKind, runKind, experimentKind), s.Chance(0.5)
 	var names []string
-	for _, v := range p.world.Server.All(kind) {
+	for _, v := range u.world.Server.All(kind) {
 		names = append(names, v.Key().Name)
 	}
 	if len(names) == 0 {
@@ -306,16 +306,16 @@ func (p *users) deleteJudge(r *Release, s *sim.Stream) {
 	}
 	name := sim.Pick(s, names...)
 	if !ends {
-		p.userClient.DeleteOf(r.Key, name, kind)
+		u.userClient.DeleteOf(r.Key, name, kind)
 		return
 	}
-	if p.userClient.Write("user", name, kind, terminated) {
-		p.userClient.TraceAction(r.Key, "end %s %s", kind.Kind, name)
+	if u.userClient.Write("user", name, kind, terminate) {
+		u.userClient.TraceAction(r.Key, "end %s %s", kind.Kind, name)
 	}
 }
 
-// nonsense writes into the status what Serin never would.
-func (p *users) nonsense(r *Release, s *sim.Stream) {
+// writeInvalidStatus writes values into the status that Serin never would.
+func (u *users) writeInvalidStatus(r *Release, s *sim.Stream) {
 	patch := map[string]any{}
 	switch s.Int(0, 7) {
 	case 0:
@@ -337,21 +337,21 @@ func (p *users) nonsense(r *Release, s *sim.Stream) {
 		patch["controllerPause"] = true
 	}
 	text, err := json.Marshal(map[string]any{"status": patch})
-	if err == nil && p.patchStatus(r.Key, string(text)) {
-		p.userClient.TraceAction(r.Key, "write %s", text)
+	if err == nil && u.patchStatus(r.Key, string(text)) {
+		u.userClient.TraceAction(r.Key, "write %s", text)
 	}
 }
 
-// swapStrategy changes how the release goes, in the middle of it.
-func (p *users) swapStrategy(r *Release, s *sim.Stream) {
+// swapStrategy changes the strategy of the release, at any time.
+func (u *users) swapStrategy(r *Release, s *sim.Stream) {
 	other, back := drawStrategy(s, r), s.Between(time.Minute, 6*time.Minute)
-	if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Strategy = other }) {
-		p.userClient.TraceAction(r.Key, "want another strategy")
+	if u.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.Strategy = other }) {
+		u.userClient.TraceAction(r.Key, "change the strategy")
 	}
 	if s.Chance(0.5) {
-		p.After(back, func() {
-			if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Strategy = *r.Spec.Strategy.DeepCopy() }) {
-				p.userClient.TraceAction(r.Key, "want the old strategy")
+		u.After(back, func() {
+			if u.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.Strategy = *r.Spec.Strategy.DeepCopy() }) {
+				u.userClient.TraceAction(r.Key, "restore the strategy")
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// The classes of what users and tools do, beside those that all kinds have.
+// The classes of actions of users and tools, in addition to those of every API.
 const (
 	DeleteSet   sim.FaultClass = "delete-replicaset"
 	EditService sim.FaultClass = "edit-service"
@@ -24,207 +24,208 @@ const (
 	Scaler      sim.FaultClass = "autoscaler"
 )
 
-// users are the users of the workloads: they ship versions, change their minds, and do by hand what they should not.
+// users are the users of the workloads. They ship versions, change their minds, and edit objects that they should not edit.
 type users struct {
 	*Rollouts
 	*actors.Script
-	// asked are the pauses that someone has already been asked to end.
-	asked map[string]bool
-	// stuck are the revisions of releases that stood still at the end, in the order in which someone helped them.
-	stuck map[types.NamespacedName][]string
+	// noticedPauses are the pauses that a user has already noticed.
+	noticedPauses map[string]bool
+	// stuckRevisions are the revisions of releases that made no progress after the end of the faults, in the order in which
+	// users intervened.
+	stuckRevisions map[types.NamespacedName][]string
 }
 
-// actions in a fixed order.
+// actions are the actions of users, in a fixed order.
 var actions = []actors.Action[*users, *Release]{
 	{Class: actors.EditTemplate, Do: (*users).editTemplate},
 	{Class: actors.EditSpec, Do: (*users).editSpec},
 	{Class: actors.Scale, Do: (*users).scale},
 	{Class: actors.Command, Do: (*users).command},
 	{Class: actors.DeleteRelease, Do: (*users).deleteRelease},
-	{Class: DeleteSet, Do: (*users).deleteSet},
+	{Class: DeleteSet, Do: (*users).deleteReplicaSet},
 	{Class: actors.DeleteService, Do: (*users).deleteService},
 	{Class: EditService, Do: (*users).editService},
 	{Class: actors.DeleteRoute, Do: (*users).deleteRoute},
 	{Class: actors.EditRouteWeights, Do: func(p *users, r *Release, s *sim.Stream) {
-		p.userClient.EditRouteWeights(r.Key, r.apex(), r.Router, p.onTheWay(r), s)
+		p.userClient.EditRouteWeights(r.Key, r.apex(), r.Router, p.isCanary(r), s)
 	}},
-	{Class: DeleteJudge, Do: (*users).deleteJudge},
-	{Class: actors.NonsenseStatus, Do: (*users).nonsense},
+	{Class: DeleteJudge, Do: (*users).deleteAnalysis},
+	{Class: actors.NonsenseStatus, Do: (*users).writeInvalidStatus},
 	{Class: actors.SwapStrategy, Do: (*users).swapStrategy},
 	{Class: EditSubsets, Do: (*users).editSubsets},
 	{Class: DeleteJob, Do: (*users).deleteJob},
 	{Class: EditReference, Do: (*users).editReference},
 }
 
-// Classes are the faults that this kind of release adds to those of the world.
+// Classes are the classes of faults that this kind of release adds to those of the engine.
 var Classes = slices.Concat(actors.MetricFaults, jobFaults, []sim.FaultClass{actors.GitOps, Scaler}, actors.ActionClasses(actions), cluster.Classes(), []sim.FaultClass{cluster.NoRoom})
 
-// schedule plans what users do in this run.
-func (p *users) schedule() {
-	for _, r := range p.releases {
-		actors.Shipping{
-			World: p.world, Name: r.Key.Name, Most: 4, Soonest: time.Minute, Latest: 10 * time.Minute,
+// schedule schedules the actions of users in this run.
+func (u *users) schedule() {
+	for _, r := range u.releases {
+		actors.ShippingPlan{
+			World: u.world, Name: r.Key.Name, MaxVersions: 4, MinInterval: time.Minute, MaxInterval: 10 * time.Minute,
 			Draw: func(s *sim.Stream) func() {
 				v := actors.DrawVersion(s, 0.65, 0)
-				return func() { p.ship(r, r.Add(v)) }
+				return func() { u.ship(r, r.Add(v)) }
 			},
-			Over: func() bool { return p.over },
-		}.Begin()
+			Stopped: func() bool { return u.stopped },
+		}.Schedule()
 	}
-	p.scheduleConflicts()
-	actors.ScheduleActions(p.world, p, actions, func() []*Release { return p.releases })
+	u.scheduleConflicts()
+	actors.ScheduleActions(u.world, u, actions, func() []*Release { return u.releases })
 }
 
 // observe receives every event.
-func (p *users) observe(event any) {
-	wrote, ok := event.(sim.ObjectWritten)
-	if !ok || wrote.Kind != rolloutKind {
+func (u *users) observe(event any) {
+	written, ok := event.(sim.ObjectWritten)
+	if !ok || written.Kind != rolloutKind {
 		return
 	}
-	if p.story == nil && wrote.Type != store.Deleted {
-		object := actors.Typed[*argov1.Rollout](p.world, wrote.New)
-		p.endPauses(object)
-		p.replaceStuck(object)
+	if u.story == nil && written.Type != store.Deleted {
+		object := actors.Typed[*argov1.Rollout](u.world, written.New)
+		u.endPauses(object)
+		u.replaceStuck(object)
 	}
-	p.Continue()
+	u.Continue()
 }
 
-// endPauses: a user notices each pause that begins, and promotes or aborts after a while, or ignores it, which no user
-// does once faults are over and a analysis beside the steps would go on indefinitely.
-func (p *users) endPauses(object *argov1.Rollout) {
+// endPauses makes a user notice each pause. The user promotes or aborts after a while, or ignores the pause. Once faults have
+// ended, no user ignores a pause while a background analysis would continue indefinitely.
+func (u *users) endPauses(object *argov1.Rollout) {
 	for _, pause := range object.Status.PauseConditions {
 		id := fmt.Sprintf("%s/%s/%s/%d", object.UID, object.Status.CurrentPodHash, pause.Reason, pause.StartTime.Unix())
-		if p.asked[id] {
+		if u.noticedPauses[id] {
 			continue
 		}
-		if p.asked == nil {
-			p.asked = map[string]bool{}
+		if u.noticedPauses == nil {
+			u.noticedPauses = map[string]bool{}
 		}
-		p.asked[id] = true
-		s := p.world.Draws.Stream(fmt.Sprintf("pause/%s/%d", object.Name, len(p.asked)))
-		after, aborts, forgets := s.Between(20*time.Second, 4*time.Minute), s.Chance(0.2), s.Chance(0.15)
-		p.After(after, func() {
-			if forgets && !p.judgedBeside(keyOf(object)) {
+		u.noticedPauses[id] = true
+		s := u.world.Draws.Stream(fmt.Sprintf("pause/%s/%d", object.Name, len(u.noticedPauses)))
+		after, aborts, ignores := s.Between(20*time.Second, 4*time.Minute), s.Chance(0.2), s.Chance(0.15)
+		u.After(after, func() {
+			if ignores && !u.hasBackgroundAnalysis(keyOf(object)) {
 				return
 			}
-			p.decide(keyOf(object), pause, aborts)
+			u.endPause(keyOf(object), pause, aborts)
 		})
 	}
 }
 
-// replaceStuck ships a working version once faults have ended, where pods never become ready and a background analysis would
-// continue indefinitely. If that is stuck too, because the previous revision may have no pods either, it is promoted at
-// once: after each change of the spec again, because a change of the strategy revokes the promotion.
-func (p *users) replaceStuck(object *argov1.Rollout) {
+// replaceStuck ships a working version once faults have ended, if pods never become ready and a background analysis would
+// continue indefinitely. If that version is stuck too, because the previous revision may have no pods either, it is promoted
+// fully. This is repeated after each change of the spec, because a change of the strategy revokes the promotion.
+func (u *users) replaceStuck(object *argov1.Rollout) {
 	key := keyOf(object)
-	for _, r := range p.releases {
-		if r.Key != key || !p.over || !p.judgedBeside(key) || object.Status.Phase != argov1.RolloutPhaseDegraded {
+	for _, r := range u.releases {
+		if r.Key != key || !u.stopped || !u.hasBackgroundAnalysis(key) || object.Status.Phase != argov1.RolloutPhaseDegraded {
 			continue
 		}
-		stuck, id := p.stuck[key], object.Status.CurrentPodHash
+		stuck, id := u.stuckRevisions[key], object.Status.CurrentPodHash
 		if len(stuck) > 0 && id != stuck[0] {
 			id += "@" + object.Status.ObservedGeneration
 		}
 		if slices.Contains(stuck, id) {
 			continue
 		}
-		if p.stuck == nil {
-			p.stuck = map[types.NamespacedName][]string{}
+		if u.stuckRevisions == nil {
+			u.stuckRevisions = map[types.NamespacedName][]string{}
 		}
-		p.stuck[key] = append(stuck, id)
+		u.stuckRevisions[key] = append(stuck, id)
 		if len(stuck) == 0 {
-			p.After(30*time.Second, func() { p.ship(r, r.Add(actors.GoodVersion)) })
+			u.After(30*time.Second, func() { u.ship(r, r.Add(actors.GoodVersion)) })
 		} else {
-			p.After(30*time.Second, func() { p.promoteFull(key) })
+			u.After(30*time.Second, func() { u.promoteFull(key) })
 		}
 	}
 }
 
 func keyOf(object client.Object) types.NamespacedName { return client.ObjectKeyFromObject(object) }
 
-// judgedBeside is true of a Rollout with a background analysis, which continues while the Rollout is paused.
-func (p *users) judgedBeside(key types.NamespacedName) bool {
-	object := p.stored(key)
+// hasBackgroundAnalysis reports whether a Rollout has a background analysis, which continues while the Rollout is paused.
+func (u *users) hasBackgroundAnalysis(key types.NamespacedName) bool {
+	object := u.storedRollout(key)
 	return object != nil && object.Spec.Strategy.Canary != nil && object.Spec.Strategy.Canary.Analysis != nil
 }
 
-// decide ends a pause, if it is still on.
-func (p *users) decide(key types.NamespacedName, pause argov1.PauseCondition, aborts bool) {
-	object := p.stored(key)
+// endPause ends a pause, if it still exists.
+func (u *users) endPause(key types.NamespacedName, pause argov1.PauseCondition, aborts bool) {
+	object := u.storedRollout(key)
 	if object == nil || !slices.ContainsFunc(object.Status.PauseConditions, func(c argov1.PauseCondition) bool {
 		return c.Reason == pause.Reason && c.StartTime.Equal(&pause.StartTime)
 	}) {
 		return
 	}
 	if aborts {
-		p.abort(key)
+		u.abort(key)
 		return
 	}
-	p.promote(key)
+	u.promote(key)
 }
 
-// respecify changes a Rollout but for its status.
-func (k *Rollouts) respecify(actor string, key types.NamespacedName, change func(*argov1.Rollout)) bool {
-	object := k.stored(key)
+// updateRollout changes a Rollout except for its status.
+func (k *Rollouts) updateRollout(actor string, key types.NamespacedName, change func(*argov1.Rollout)) bool {
+	object := k.storedRollout(key)
 	if object == nil || object.DeletionTimestamp != nil {
 		return false
 	}
 	after := object.DeepCopy()
 	change(after)
 	if err := k.world.Server.Client(actor).Update(context.Background(), after); err != nil {
-		k.world.Trace("the API server refuses a change of Rollout %s: %v", key.Name, err)
+		k.world.Trace("the API server rejects a change of Rollout %s: %v", key.Name, err)
 		return false
 	}
 	return after.ResourceVersion != object.ResourceVersion
 }
 
-// patchStatus changes the status of a Rollout, as those do who give it commands.
+// patchStatus changes the status of a Rollout as the tools of Argo Rollouts do.
 func (k *Rollouts) patchStatus(key types.NamespacedName, patch string) bool {
-	object := k.stored(key)
+	object := k.storedRollout(key)
 	if object == nil || object.DeletionTimestamp != nil {
 		return false
 	}
 	into := &argov1.Rollout{}
 	into.Namespace, into.Name = key.Namespace, key.Name
 	if err := k.user.Status().Patch(context.Background(), into, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		k.world.Trace("the API server refuses a change of Rollout %s: %v", key.Name, err)
+		k.world.Trace("the API server rejects a change of Rollout %s: %v", key.Name, err)
 		return false
 	}
 	return into.ResourceVersion != object.ResourceVersion
 }
 
-// repair is what users do when nothing happens any more: they put right what would hold a release indefinitely, or leave it
-// so that the release has to say what it waits for.
-func (p *users) repair() {
-	p.endHanging()
-	for _, r := range p.releases {
-		s := p.world.Draws.Stream("mend/" + r.Key.Name)
+// repair is what users do once faults have ended: they repair what would block a release indefinitely, or leave it, so that the
+// release has to report what it waits for.
+func (u *users) repair() {
+	u.deleteHangingJobs()
+	for _, r := range u.releases {
+		s := u.world.Draws.Stream("mend/" + r.Key.Name)
 		resume, valid := s.Chance(0.8), s.Chance(0.8)
-		object := p.stored(r.Key)
+		object := u.storedRollout(r.Key)
 		if object == nil {
 			continue
 		}
-		judged := p.judgedBeside(r.Key) // for as long as its Rollout makes no progress, and neither would come to rest
-		if resume || judged {
-			p.resume(r.Key)
+		background := u.hasBackgroundAnalysis(r.Key) // it continues until its Rollout makes progress, so neither would end
+		if resume || background {
+			u.resume(r.Key)
 			for _, pause := range object.Status.PauseConditions {
-				p.decide(r.Key, pause, false)
+				u.endPause(r.Key, pause, false)
 			}
 		}
-		if valid || judged {
-			p.mendAround(r)
+		if valid || background {
+			u.recreateObjects(r)
 		}
-		p.replaceStuck(object)
+		u.replaceStuck(object)
 	}
 }
 
-// mendAround makes again what is missing around a release.
-func (p *users) mendAround(r *Release) {
-	for _, object := range r.all() {
-		gvk, err := p.user.GroupVersionKindFor(object)
-		if err == nil && p.world.Server.Peek(gvk.GroupKind(), keyOf(object)) == nil {
-			p.userClient.Create(object)
-			p.userClient.TraceAction(r.Key, "make %s %s again", gvk.Kind, object.GetName())
+// recreateObjects recreates missing objects of a release.
+func (u *users) recreateObjects(r *Release) {
+	for _, object := range r.userObjects() {
+		gvk, err := u.user.GroupVersionKindFor(object)
+		if err == nil && u.world.Server.Peek(gvk.GroupKind(), keyOf(object)) == nil {
+			u.userClient.Create(object)
+			u.userClient.TraceAction(r.Key, "recreate %s %s", gvk.Kind, object.GetName())
 		}
 	}
 }

@@ -19,24 +19,24 @@ import (
 	"github.com/serin-dev/serin/test/sim/runner"
 )
 
-// garbage is how much garbage may accumulate before it is collected, in percent of the live heap: a run has few live objects,
-// and nearly all of them die with it.
-const garbage = 800
+// gcPercent is the target percentage of the garbage collector. It is high because a run has few live objects, and nearly all of
+// them become garbage when it ends.
+const gcPercent = 800
 
 func main() {
 	runs := flag.Int("runs", 20_000, "number of simulation runs")
-	apiNames := flag.String("apis", strings.Join(runner.APIs, ","), "APIs of the releases, which take turns, comma separated")
-	seed := flag.Uint64("seed", 0, "seed of the first run; the others have the numbers that follow (0: one of today's, after the regression corpus)")
-	only := flag.String("only", "", "the only faults and actions that take place, as an earlier run named them, comma separated (-: none)")
-	lasts := flag.Duration("lasts", 0, "how long faults last (0: as drawn)")
+	apiNames := flag.String("apis", strings.Join(runner.APIs, ","), "APIs of the releases, comma separated; each seed is executed for all of them")
+	seed := flag.Uint64("seed", 0, "seed of the first run; the following runs use consecutive numbers (0: execute the regression corpus, then start from a seed derived from the time)")
+	only := flag.String("only", "", "the only faults and actions that occur, as an earlier run named them, comma separated (-: none)")
+	lasts := flag.Duration("lasts", 0, "how long faults last (0: drawn from the seed)")
 	most := flag.Int("most", 3, "number of violations after which to stop")
 	trace := flag.Bool("trace", false, "print the traces of the runs")
-	cover := flag.Bool("cover", false, "print what was reached, and how often")
-	stories := flag.String("stories", "", "execute the fixed stories whose names contain this (empty: all), and no runs")
-	quick := flag.Bool("quick", false, "print a line for each violation, and do not search for a smaller run")
+	cover := flag.Bool("cover", false, "print the coverage points that were reached, and how often")
+	stories := flag.String("stories", "", "execute only the fixed stories whose names contain this (empty: all), and no runs")
+	quick := flag.Bool("quick", false, "print a line for each violation, and do not shrink runs")
 	flag.Parse()
 	log.SetLogger(logr.Discard())
-	debug.SetGCPercent(garbage)
+	debug.SetGCPercent(gcPercent)
 	apis := strings.Split(*apiNames, ",")
 	for _, api := range apis {
 		if !slices.Contains(runner.APIs, api) {
@@ -71,8 +71,8 @@ func main() {
 	exit(len(summary.Violations) == 0)
 }
 
-func exit(sound bool) {
-	if !sound {
+func exit(passed bool) {
+	if !passed {
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -92,35 +92,35 @@ func printSummary(summary *sim.Summary, cover bool) {
 	fmt.Println(summary)
 }
 
-// executeCorpus executes the regression corpus, and is false when a defect is back.
+// executeCorpus executes the regression corpus, and reports whether no run violates an invariant.
 func executeCorpus() bool {
 	entries, err := corpus.All()
 	if err != nil {
 		fmt.Println(err)
 		return false
 	}
-	sound := true
+	passed := true
 	for _, entry := range entries {
 		for _, v := range runner.Run(runner.SelectEntry(entry)).Violations {
 			fmt.Printf("%s (regression corpus) violates %s after %s: %s\nthe defect was: %s\n",
 				entry.Name, v.Number, v.At.Truncate(time.Millisecond), v.Text, entry.Description)
-			sound = false
+			passed = false
 		}
 	}
 	fmt.Printf("corpus=%d\n", len(entries))
-	return sound
+	return passed
 }
 
-// isSet reports whether the command line has a flag.
+// isSet reports whether a flag was set on the command line.
 func isSet(name string) bool {
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
 	return set
 }
 
-// executeStories executes fixed stories, and is false when one violates an invariant.
+// executeStories executes fixed stories, and reports whether no story violates an invariant.
 func executeStories(apis []string, part string, trace bool) bool {
-	sound := true
+	passed := true
 	for _, api := range apis {
 		for _, name := range runner.Stories(api) {
 			if !strings.Contains(name, part) {
@@ -132,9 +132,9 @@ func executeStories(apis []string, part string, trace bool) bool {
 			}
 			for _, v := range result.Violations {
 				fmt.Printf("story %q violates %s after %s: %s\n", name, v.Number, v.At.Truncate(time.Millisecond), v.Text)
-				sound = false
+				passed = false
 			}
 		}
 	}
-	return sound
+	return passed
 }

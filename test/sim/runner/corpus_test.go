@@ -8,7 +8,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/runner"
 )
 
-// TestRegressionCorpus executes the runs that once found a defect.
+// TestRegressionCorpus executes the runs that once found a defect. None of them may violate an invariant again.
 func TestRegressionCorpus(t *testing.T) {
 	t.Parallel()
 	entries, err := corpus.All()

@@ -27,10 +27,10 @@ const (
 	Rollout = "rollout"
 )
 
-// APIs are all of them.
+// APIs are all simulated APIs.
 var APIs = []string{Canary, Rollout}
 
-// api is what a run of one API consists of. Definitions are compiled once and shared by all runs.
+// api describes the runs of one API. Its definitions are compileOnce once and shared by all runs.
 type api struct {
 	definitions func() *store.Definitions
 	classes     []sim.FaultClass
@@ -39,11 +39,11 @@ type api struct {
 }
 
 var apis = map[string]api{
-	Canary:  {compiled(canary.Definitions), canary.Classes, canary.New, canary.FixedStories},
-	Rollout: {compiled(rollout.Definitions), rollout.Classes, rollout.New, rollout.FixedStories},
+	Canary:  {compileOnce(canary.Definitions), canary.Classes, canary.New, canary.FixedStories},
+	Rollout: {compileOnce(rollout.Definitions), rollout.Classes, rollout.New, rollout.FixedStories},
 }
 
-func compiled(read func(context.Context) (*store.Definitions, error)) func() *store.Definitions {
+func compileOnce(read func(context.Context) (*store.Definitions, error)) func() *store.Definitions {
 	return sync.OnceValue(func() *store.Definitions {
 		d, err := read(context.Background())
 		if err != nil {
@@ -59,16 +59,16 @@ func (a api) options(seed uint64) sim.Options {
 	return sim.Options{Seed: seed, Definitions: a.definitions(), Scheme: scheme(), Classes: a.classes}
 }
 
-// Selection selects a run.
+// Selection selects a simulation run.
 type Selection struct {
-	// API of its releases; empty: Canary.
+	// API is the API of its releases; empty: Canary.
 	API  string
 	Seed uint64
-	// Only are the only faults and actions that take place; nil: all that are drawn.
+	// Only are the only faults and actions that occur; nil: all that are drawn.
 	Only []string
 	// FaultDuration is how long faults last; zero: drawn.
 	FaultDuration time.Duration
-	// FullTrace keeps the whole trace.
+	// FullTrace retains the whole trace.
 	FullTrace bool
 }
 
@@ -91,7 +91,7 @@ func Run(selection Selection) sim.Result {
 	return sim.Run(o, a.drawn()...)
 }
 
-// Stories are the names of the fixed stories of an API.
+// Stories returns the names of the fixed stories of an API.
 func Stories(api string) []string {
 	var names []string
 	for _, story := range apis[api].stories() {
@@ -100,13 +100,13 @@ func Stories(api string) []string {
 	return names
 }
 
-// RunStory executes a fixed story, without any faults but the scheduled ones.
+// RunStory executes a fixed story, without any faults except for the scheduled ones.
 func RunStory(api, name string, faults ...sim.ScheduledFault) sim.Result {
 	a := apis[api]
 	stories := a.stories()
 	i := slices.IndexFunc(stories, func(s actors.Story) bool { return s.Name == name })
 	if i < 0 {
-		panic("no story " + name) // a mistake in the program
+		panic("no story " + name) // a programming error
 	}
 	o := a.options(1)
 	o.FaultFree, o.ScheduledFaults, o.FullTrace, o.FaultDuration = true, faults, true, actors.StoryDuration

@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestASeedDeterminesTheRun: the same seed gives the same trace, line for line.
-func TestASeedDeterminesTheRun(t *testing.T) {
+// TestSeedDeterminesTheRun verifies that the same seed reproduces the same trace, line for line.
+func TestSeedDeterminesTheRun(t *testing.T) {
 	t.Parallel()
 	for _, api := range runner.APIs {
 		t.Run(api, func(t *testing.T) {
@@ -31,16 +31,15 @@ func TestASeedDeterminesTheRun(t *testing.T) {
 				if diff := cmp.Diff(first.Trace, second.Trace); diff != "" {
 					t.Fatalf("seed %d twice (-first +second):\n%s", seed+1, diff)
 				}
-				if first.Reconciliations != second.Reconciliations || !slices.Equal(first.TookPlace, second.TookPlace) || first.Final != second.Final {
-					t.Errorf("seed %d is not the same twice", seed+1)
+				if first.Reconciliations != second.Reconciliations || !slices.Equal(first.Occurred, second.Occurred) || first.FinalState != second.FinalState {
+					t.Errorf("seed %d is not reproducible", seed+1)
 				}
 			}
 		})
 	}
 }
 
-// BenchmarkRuns executes runs one after the other. The processor's time is what counts: other work on the machine
-// does not change it.
+// BenchmarkRuns executes runs one after another and reports the CPU time, which other load on the machine does not change.
 func BenchmarkRuns(b *testing.B) {
 	runner.Run(runner.Selection{}) // compiles the definitions
 	before := cpu(b)
@@ -61,7 +60,7 @@ func BenchmarkRuns(b *testing.B) {
 	b.ReportMetric(virtual.Minutes()/n, "virtual-min/op")
 }
 
-// cpu is the processor's time that this process has used.
+// cpu returns the CPU time that this process has used.
 func cpu(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -23,7 +23,7 @@ func negative(fields map[string]any, path *field.Path, names ...string) field.Er
 }
 
 func deploymentFaults(content, old map[string]any) field.ErrorList {
-	if old != nil && same(content["spec"], old["spec"]) {
+	if old != nil && identical(content["spec"], old["spec"]) {
 		return deploymentStatusFaults(content, old)
 	}
 	spec, path := object(content, "spec"), field.NewPath("spec")
@@ -56,7 +56,7 @@ func strategyFaults(strategy map[string]any, path *field.Path) field.ErrorList {
 func zero(value any) bool { return value == int64(0) || value == "0%" || value == "0" }
 
 func deploymentStatusFaults(content, old map[string]any) field.ErrorList {
-	if same(content["status"], old["status"]) {
+	if identical(content["status"], old["status"]) {
 		return nil
 	}
 	status, path := object(content, "status"), field.NewPath("status")
@@ -74,16 +74,16 @@ func deploymentStatusFaults(content, old map[string]any) field.ErrorList {
 }
 
 func replicaSetFaults(content, old map[string]any) field.ErrorList {
-	if old != nil && same(content["spec"], old["spec"]) {
+	if old != nil && identical(content["spec"], old["spec"]) {
 		return nil
 	}
 	return append(negative(object(content, "spec"), field.NewPath("spec"), "replicas", "minReadySeconds"), selectorFaults(content, old)...)
 }
 
-// selectorFaults are those of workloads: a selector that does not change and that selects the pods.
+// selectorFaults returns the errors of a workload's selector, which is immutable and must select the pods.
 func selectorFaults(content, old map[string]any) field.ErrorList {
 	spec, before, path := object(content, "spec"), object(old, "spec"), field.NewPath("spec")
-	if old != nil && same(spec["selector"], before["selector"]) && same(spec["template"], before["template"]) {
+	if old != nil && identical(spec["selector"], before["selector"]) && identical(spec["template"], before["template"]) {
 		return nil
 	}
 	var faults field.ErrorList
@@ -105,7 +105,7 @@ func selectorFaults(content, old map[string]any) field.ErrorList {
 		faults = append(faults, field.Invalid(path.Child("template", "metadata", "labels"), given, "`selector` does not match template `labels`"))
 	}
 	faults = append(faults, templateFaults(template, path.Child("template"))...)
-	if old != nil && !same(spec["selector"], before["selector"]) {
+	if old != nil && !identical(spec["selector"], before["selector"]) {
 		faults = append(faults, field.Invalid(path.Child("selector"), spec["selector"], "field is immutable"))
 	}
 	return faults
@@ -189,7 +189,7 @@ func podFaults(content, old map[string]any) field.ErrorList {
 
 func serviceFaults(content, old map[string]any) field.ErrorList {
 	spec, path := object(content, "spec"), field.NewPath("spec")
-	if old != nil && same(spec, object(old, "spec")) {
+	if old != nil && identical(spec, object(old, "spec")) {
 		return nil
 	}
 	var faults field.ErrorList
@@ -276,7 +276,7 @@ func servicePortFaults(ports []map[string]any, path *field.Path) field.ErrorList
 
 func autoscalerFaults(content, old map[string]any) field.ErrorList {
 	spec, path := object(content, "spec"), field.NewPath("spec")
-	if old != nil && same(spec, object(old, "spec")) {
+	if old != nil && identical(spec, object(old, "spec")) {
 		return nil
 	}
 	var faults field.ErrorList
@@ -305,7 +305,7 @@ func autoscalerFaults(content, old map[string]any) field.ErrorList {
 	return faults
 }
 
-// metricSources are the fields of the types of metrics.
+// metricSources contains the field of each type of metric.
 var metricSources = map[string]string{
 	"ContainerResource": "containerResource", "External": "external", "Object": "object", "Pods": "pods", "Resource": "resource",
 }
@@ -328,7 +328,7 @@ func metricFaults(metric map[string]any, path *field.Path) field.ErrorList {
 
 func configMapFaults(content, old map[string]any) field.ErrorList {
 	faults := keyFaults(content, old, "data", "binaryData")
-	return append(faults, frozen(content, old, "data", "binaryData")...)
+	return append(faults, immutableFaults(content, old, "data", "binaryData")...)
 }
 
 func secretFaults(content, old map[string]any) field.ErrorList {
@@ -336,14 +336,14 @@ func secretFaults(content, old map[string]any) field.ErrorList {
 	if old != nil && content["type"] != old["type"] {
 		faults = append(faults, field.Invalid(field.NewPath("type"), content["type"], "field is immutable"))
 	}
-	return append(faults, frozen(content, old, "data")...)
+	return append(faults, immutableFaults(content, old, "data")...)
 }
 
 func keyFaults(content, old map[string]any, fields ...string) field.ErrorList {
 	var faults field.ErrorList
 	for _, name := range fields {
 		data := object(content, name)
-		if old != nil && same(content[name], old[name]) {
+		if old != nil && identical(content[name], old[name]) {
 			continue
 		}
 		for _, key := range sortedKeys(data) {
@@ -355,8 +355,8 @@ func keyFaults(content, old map[string]any, fields ...string) field.ErrorList {
 	return faults
 }
 
-// frozen refuses changes of what was made immutable.
-func frozen(content, old map[string]any, fields ...string) field.ErrorList {
+// immutableFaults rejects changes of immutable fields.
+func immutableFaults(content, old map[string]any, fields ...string) field.ErrorList {
 	if old == nil || old["immutable"] != true {
 		return nil
 	}
@@ -365,7 +365,7 @@ func frozen(content, old map[string]any, fields ...string) field.ErrorList {
 		faults = append(faults, field.Forbidden(field.NewPath("immutable"), "field is immutable when `immutable` is set"))
 	}
 	for _, name := range fields {
-		if !same(graft(content[name], old[name]), old[name]) {
+		if !identical(graft(content[name], old[name]), old[name]) {
 			faults = append(faults, field.Forbidden(field.NewPath(name), "field is immutable when `immutable` is set"))
 		}
 	}

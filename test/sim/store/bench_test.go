@@ -13,8 +13,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// cpu reports the processor's time for each operation, which other work on the machine does not change as it does the
-// time of the clock.
+// cpu reports the CPU time of each operation, which, unlike the elapsed time, other load on the machine does not change.
 func cpu(b *testing.B) func() {
 	used := func() time.Duration {
 		var usage syscall.Rusage
@@ -27,7 +26,7 @@ func cpu(b *testing.B) func() {
 	return func() { b.ReportMetric(float64((used()-began).Nanoseconds())/float64(b.N), "cpu-ns/op") }
 }
 
-// BenchmarkYardstick copies a Deployment: what a read costs at least, and how fast the machine is just now.
+// BenchmarkYardstick copies a Deployment: the minimum cost of a read, and a measure of the current speed of the machine.
 func BenchmarkYardstick(b *testing.B) {
 	w := newWorld(b)
 	obj := w.create(deployment("podinfo"))
@@ -98,7 +97,7 @@ func BenchmarkMergePatchReplicas(b *testing.B) {
 	}
 }
 
-// BenchmarkMergePatchRoute changes the weights of a route whose definition has many rules, of few values again and again.
+// BenchmarkMergePatchRoute repeatedly changes the weights of a route whose definition has many rules, to few different values.
 func BenchmarkMergePatchRoute(b *testing.B) {
 	w := newWorld(b)
 	w.create(httpRoute("podinfo"))
@@ -151,7 +150,7 @@ func BenchmarkNewServer(b *testing.B) {
 	}
 }
 
-// BenchmarkDeliver is one change and its way into a cache.
+// BenchmarkDeliver measures one change and its delivery to a cache.
 func BenchmarkDeliver(b *testing.B) {
 	w := newWorld(b)
 	w.create(deployment("podinfo"))

@@ -8,8 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What the real server adds to the kinds that it always has, and what it refuses, as far as someone in a simulation may
-// come upon it.
+// This file contains the defaults and the validation of built-in kinds, as far as they may be relevant in a simulation.
 
 var (
 	deployments = rules{initial: deploymentDefaults, faults: deploymentFaults, inherit: func(content, old map[string]any) {
@@ -23,12 +22,12 @@ var (
 	}}
 	replicaSets = rules{initial: func(content map[string]any) {
 		spec := object(content, "spec")
-		missing(spec, "replicas", int64(1))
+		setDefault(spec, "replicas", int64(1))
 		podDefaults(object(spec, "template", "spec"), false)
 	}, faults: replicaSetFaults}
 	daemonSets = rules{initial: func(content map[string]any) {
 		spec := object(content, "spec")
-		missing(spec, "revisionHistoryLimit", int64(10))
+		setDefault(spec, "revisionHistoryLimit", int64(10))
 		rolling(spec, "updateStrategy", int64(1), int64(0))
 		podDefaults(object(spec, "template", "spec"), false)
 	}, faults: func(content, old map[string]any) field.ErrorList { return selectorFaults(content, old) }}
@@ -40,51 +39,51 @@ var (
 	services    = rules{initial: serviceDefaults, prepare: (*Server).allocate, faults: serviceFaults}
 	autoscalers = rules{initial: autoscalerDefaults, faults: autoscalerFaults}
 	configMaps  = rules{faults: configMapFaults}
-	secrets     = rules{initial: func(content map[string]any) { missing(content, "type", "Opaque") }, prepare: plainData, faults: secretFaults}
+	secrets     = rules{initial: func(content map[string]any) { setDefault(content, "type", "Opaque") }, prepare: encodeStringData, faults: secretFaults}
 )
 
 func deploymentDefaults(content map[string]any) {
 	spec := object(content, "spec")
-	missing(spec, "replicas", int64(1))
-	missing(spec, "revisionHistoryLimit", int64(10))
-	missing(spec, "progressDeadlineSeconds", int64(600))
+	setDefault(spec, "replicas", int64(1))
+	setDefault(spec, "revisionHistoryLimit", int64(10))
+	setDefault(spec, "progressDeadlineSeconds", int64(600))
 	rolling(spec, "strategy", "25%", "25%")
 	podDefaults(object(spec, "template", "spec"), false)
 }
 
-// rolling fills in how pods are replaced.
+// rolling sets the defaults of a rolling update.
 func rolling(spec map[string]any, name string, unavailable, surge any) {
 	strategy := object(spec, name)
 	if strategy == nil {
 		return
 	}
-	missing(strategy, "type", "RollingUpdate")
+	setDefault(strategy, "type", "RollingUpdate")
 	if strategy["type"] != "RollingUpdate" {
 		return
 	}
-	missing(strategy, "rollingUpdate", map[string]any{})
+	setDefault(strategy, "rollingUpdate", map[string]any{})
 	update := object(strategy, "rollingUpdate")
-	missing(update, "maxUnavailable", unavailable)
-	missing(update, "maxSurge", surge)
+	setDefault(update, "maxUnavailable", unavailable)
+	setDefault(update, "maxSurge", surge)
 }
 
-// podDefaults fills in the spec of a pod, or of a template.
+// podDefaults sets the defaults of the spec of a pod, or of a template.
 func podDefaults(spec map[string]any, pod bool) {
 	if spec == nil {
 		return
 	}
-	missing(spec, "dnsPolicy", "ClusterFirst")
-	missing(spec, "restartPolicy", "Always")
-	missing(spec, "securityContext", map[string]any{})
-	missing(spec, "terminationGracePeriodSeconds", int64(30))
-	missing(spec, "schedulerName", "default-scheduler")
+	setDefault(spec, "dnsPolicy", "ClusterFirst")
+	setDefault(spec, "restartPolicy", "Always")
+	setDefault(spec, "securityContext", map[string]any{})
+	setDefault(spec, "terminationGracePeriodSeconds", int64(30))
+	setDefault(spec, "schedulerName", "default-scheduler")
 	if account := text(spec, "serviceAccountName"); account != "" {
-		spec["serviceAccount"] = account // the old name of the same field
+		spec["serviceAccount"] = account // the deprecated name of the field
 	} else if account := text(spec, "serviceAccount"); account != "" {
 		spec["serviceAccountName"] = account
 	}
 	if pod {
-		missing(spec, "enableServiceLinks", true)
+		setDefault(spec, "enableServiceLinks", true)
 	}
 	for _, field := range []string{"containers", "initContainers"} {
 		for _, container := range items(spec, field) {
@@ -104,26 +103,26 @@ func requestsOfLimits(resources map[string]any) {
 	if len(limits) == 0 {
 		return
 	}
-	missing(resources, "requests", map[string]any{})
+	setDefault(resources, "requests", map[string]any{})
 	for name, limit := range limits {
-		missing(object(resources, "requests"), name, limit)
+		setDefault(object(resources, "requests"), name, limit)
 	}
 }
 
 func containerDefaults(container map[string]any) {
 	policy := "IfNotPresent"
-	if latest(text(container, "image")) {
+	if usesLatestTag(text(container, "image")) {
 		policy = "Always"
 	}
-	missing(container, "imagePullPolicy", policy)
-	missing(container, "terminationMessagePath", "/dev/termination-log")
-	missing(container, "terminationMessagePolicy", "File")
+	setDefault(container, "imagePullPolicy", policy)
+	setDefault(container, "terminationMessagePath", "/dev/termination-log")
+	setDefault(container, "terminationMessagePolicy", "File")
 	for _, port := range items(container, "ports") {
-		missing(port, "protocol", "TCP")
+		setDefault(port, "protocol", "TCP")
 	}
 	for _, variable := range items(container, "env") {
 		if ref := object(variable, "valueFrom", "fieldRef"); ref != nil {
-			missing(ref, "apiVersion", "v1")
+			setDefault(ref, "apiVersion", "v1")
 		}
 	}
 	for _, name := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
@@ -134,14 +133,14 @@ func containerDefaults(container map[string]any) {
 	lifecycle := object(container, "lifecycle")
 	for _, name := range []string{"preStop", "postStart"} {
 		if get := object(lifecycle, name, "httpGet"); get != nil {
-			missing(get, "path", "/")
-			missing(get, "scheme", "HTTP")
+			setDefault(get, "path", "/")
+			setDefault(get, "scheme", "HTTP")
 		}
 	}
 }
 
-// latest is true for images without a tag of their own.
-func latest(image string) bool {
+// usesLatestTag reports whether an image has no tag, or the tag latest.
+func usesLatestTag(image string) bool {
 	if strings.Contains(image, "@") {
 		return false
 	}
@@ -151,16 +150,16 @@ func latest(image string) bool {
 }
 
 func probeDefaults(probe map[string]any) {
-	missing(probe, "timeoutSeconds", int64(1))
-	missing(probe, "periodSeconds", int64(10))
-	missing(probe, "successThreshold", int64(1))
-	missing(probe, "failureThreshold", int64(3))
+	setDefault(probe, "timeoutSeconds", int64(1))
+	setDefault(probe, "periodSeconds", int64(10))
+	setDefault(probe, "successThreshold", int64(1))
+	setDefault(probe, "failureThreshold", int64(3))
 	if get := object(probe, "httpGet"); get != nil {
-		missing(get, "path", "/")
-		missing(get, "scheme", "HTTP")
+		setDefault(get, "path", "/")
+		setDefault(get, "scheme", "HTTP")
 	}
 	if grpc := object(probe, "grpc"); grpc != nil {
-		missing(grpc, "service", "")
+		setDefault(grpc, "service", "")
 	}
 }
 
@@ -170,7 +169,7 @@ func volumeDefaults(volume map[string]any) {
 	}
 	for _, name := range []string{"configMap", "secret", "downwardAPI", "projected"} {
 		if source := object(volume, name); source != nil {
-			missing(source, "defaultMode", int64(0o644))
+			setDefault(source, "defaultMode", int64(0o644))
 		}
 	}
 }
@@ -180,31 +179,31 @@ func serviceDefaults(content map[string]any) {
 	if spec == nil {
 		return
 	}
-	missing(spec, "type", "ClusterIP")
-	missing(spec, "sessionAffinity", "None")
+	setDefault(spec, "type", "ClusterIP")
+	setDefault(spec, "sessionAffinity", "None")
 	if spec["sessionAffinity"] == "ClientIP" {
-		missing(spec, "sessionAffinityConfig", map[string]any{"clientIP": map[string]any{"timeoutSeconds": int64(10800)}})
+		setDefault(spec, "sessionAffinityConfig", map[string]any{"clientIP": map[string]any{"timeoutSeconds": int64(10800)}})
 	} else {
 		delete(spec, "sessionAffinityConfig")
 	}
 	for _, port := range items(spec, "ports") {
-		missing(port, "protocol", "TCP")
+		setDefault(port, "protocol", "TCP")
 		if target := port["targetPort"]; target == nil || target == int64(0) || target == "" {
 			port["targetPort"] = port["port"]
 		}
 	}
 	switch spec["type"] {
 	case "NodePort", "LoadBalancer":
-		missing(spec, "externalTrafficPolicy", "Cluster")
-		missing(spec, "internalTrafficPolicy", "Cluster")
+		setDefault(spec, "externalTrafficPolicy", "Cluster")
+		setDefault(spec, "internalTrafficPolicy", "Cluster")
 	case "ClusterIP":
-		missing(spec, "internalTrafficPolicy", "Cluster")
+		setDefault(spec, "internalTrafficPolicy", "Cluster")
 		if len(list(spec, "externalIPs")) > 0 {
-			missing(spec, "externalTrafficPolicy", "Cluster")
+			setDefault(spec, "externalTrafficPolicy", "Cluster")
 		}
 	}
 	if spec["type"] == "LoadBalancer" {
-		missing(spec, "allocateLoadBalancerNodePorts", true)
+		setDefault(spec, "allocateLoadBalancerNodePorts", true)
 	}
 }
 
@@ -213,10 +212,10 @@ func needsNodePort(spec map[string]any) bool {
 	return spec["type"] == "NodePort" || spec["type"] == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false
 }
 
-// allocate gives a Service its addresses and ports, or takes over those it had.
+// allocate assigns addresses and ports to a Service, or retains the existing ones.
 func (s *Server) allocate(content, old map[string]any) {
 	spec, before := object(content, "spec"), object(old, "spec")
-	if spec == nil || old != nil && same(spec, before) {
+	if spec == nil || old != nil && identical(spec, before) {
 		return
 	}
 	spec = cloneMap(spec) // its ports may be those of the old version
@@ -238,14 +237,14 @@ func (s *Server) allocate(content, old map[string]any) {
 	}
 	selectorless := spec["clusterIP"] == "None" && len(object(spec, "selector")) == 0
 	if selectorless {
-		missing(spec, "ipFamilyPolicy", "RequireDualStack")
+		setDefault(spec, "ipFamilyPolicy", "RequireDualStack")
 	}
-	missing(spec, "ipFamilyPolicy", "SingleStack")
+	setDefault(spec, "ipFamilyPolicy", "SingleStack")
 	families := []any{"IPv4"}
 	if selectorless && spec["ipFamilyPolicy"] != "SingleStack" {
 		families = append(families, "IPv6")
 	}
-	missing(spec, "ipFamilies", families)
+	setDefault(spec, "ipFamilies", families)
 	if needsNodePort(spec) {
 		var taken []any
 		for _, port := range items(spec, "ports") {
@@ -257,7 +256,7 @@ func (s *Server) allocate(content, old map[string]any) {
 	}
 }
 
-// inheritService fills in what was allocated before, and drops what a change of the type makes void.
+// inheritService retains what was allocated before, and removes what a change of the type invalidates.
 func inheritService(spec, before map[string]any) {
 	now, was := needsAddress(spec), needsAddress(before)
 	if was && now {
@@ -266,18 +265,18 @@ func inheritService(spec, before map[string]any) {
 		}
 		if _, found := spec["clusterIPs"]; !found && spec["clusterIP"] == before["clusterIP"] {
 			spec["clusterIPs"] = before["clusterIPs"]
-		} else if spec["clusterIP"] != before["clusterIP"] && same(graft(spec["clusterIPs"], before["clusterIPs"]), before["clusterIPs"]) {
+		} else if spec["clusterIP"] != before["clusterIP"] && identical(graft(spec["clusterIPs"], before["clusterIPs"]), before["clusterIPs"]) {
 			spec["clusterIPs"] = []any{spec["clusterIP"]}
 		}
 		for _, field := range []string{"ipFamilyPolicy", "ipFamilies"} {
 			if value, found := before[field]; found {
-				missing(spec, field, value)
+				setDefault(spec, field, value)
 			}
 		}
 	}
 	if was && !now {
 		for _, field := range []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} {
-			if same(graft(spec[field], before[field]), before[field]) {
+			if identical(graft(spec[field], before[field]), before[field]) {
 				delete(spec, field)
 			}
 		}
@@ -323,8 +322,8 @@ func inheritPorts(spec, before map[string]any) {
 	}
 }
 
-// plainData moves what was written as text to where it is stored.
-func plainData(_ *Server, content, _ map[string]any) {
+// encodeStringData moves stringData to data.
+func encodeStringData(_ *Server, content, _ map[string]any) {
 	plain := object(content, "stringData")
 	if plain == nil {
 		return
@@ -340,8 +339,8 @@ func plainData(_ *Server, content, _ map[string]any) {
 
 func autoscalerDefaults(content map[string]any) {
 	spec := object(content, "spec")
-	missing(spec, "minReplicas", int64(1))
-	missing(spec, "metrics", []any{map[string]any{
+	setDefault(spec, "minReplicas", int64(1))
+	setDefault(spec, "metrics", []any{map[string]any{
 		"type":     "Resource",
 		"resource": map[string]any{"name": "cpu", "target": map[string]any{"type": "Utilization", "averageUtilization": int64(80)}},
 	}})
@@ -352,12 +351,12 @@ func autoscalerDefaults(content map[string]any) {
 	policy := func(kind string, value int64) any {
 		return map[string]any{"type": kind, "value": value, "periodSeconds": int64(15)}
 	}
-	missing(behavior, "scaleUp", map[string]any{})
-	missing(behavior, "scaleDown", map[string]any{})
+	setDefault(behavior, "scaleUp", map[string]any{})
+	setDefault(behavior, "scaleDown", map[string]any{})
 	up, down := object(behavior, "scaleUp"), object(behavior, "scaleDown")
-	missing(up, "stabilizationWindowSeconds", int64(0))
-	missing(up, "policies", []any{policy("Pods", 4), policy("Percent", 100)})
-	missing(up, "selectPolicy", "Max")
-	missing(down, "policies", []any{policy("Percent", 100)})
-	missing(down, "selectPolicy", "Max")
+	setDefault(up, "stabilizationWindowSeconds", int64(0))
+	setDefault(up, "policies", []any{policy("Pods", 4), policy("Percent", 100)})
+	setDefault(up, "selectPolicy", "Max")
+	setDefault(down, "policies", []any{policy("Percent", 100)})
+	setDefault(down, "selectPolicy", "Max")
 }

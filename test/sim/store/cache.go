@@ -12,40 +12,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// CacheOptions say how a cache behaves.
+// CacheOptions are the options of a cache.
 type CacheOptions struct {
-	// Behind is by how many events of its kind the first list of a kind is old; nil: by none.
-	Behind func(schema.GroupKind) int
-	// Started receives the first list of a kind, when a read or a write began to watch it; nil: it is ignored.
+	// ListLag returns by how many events the first list of a kind is outdated; nil: by none.
+	ListLag func(schema.GroupKind) int
+	// Started receives the first list of a kind whose watch was started by a read or a write; nil: it is ignored.
 	Started func(schema.GroupKind, []Change)
-	// Await is called when a read has to wait until the cache has seen a write. It delivers something, or fails; the
-	// cache looks again afterwards. nil: such reads fail.
+	// Await is called when a read has to wait until the cache has observed a write. It delivers an event, or fails; the cache
+	// then checks again. If nil, such reads fail.
 	Await func(context.Context, Wait) error
 }
 
-// Wait is what a read waits for.
+// Wait describes what a read waits for.
 type Wait struct {
 	Kind schema.GroupKind
 	// Key has no name for lists.
 	Key types.NamespacedName
-	// Revision to be seen, zero for none, and UIDs whose deletion has to be seen, sorted.
+	// Revision is the revision that must be observed, zero for none, and UIDs are the objects whose deletion must be observed,
+	// sorted.
 	Revision uint64
 	Gone     []types.UID
 }
 
-// Change is what a cache learned of one object.
+// Change is a change of one object that a cache observed.
 type Change struct {
 	Kind schema.GroupKind
 	Key  types.NamespacedName
-	// Old is nil for objects that were not known, New for those that are gone.
+	// Old is nil for objects that were not known, New for objects that are gone.
 	Old, New *Version
-	// Missed is true where the deletion itself was not seen: a list did not have the object any more.
+	// Missed is true if the deletion itself was not observed: a list no longer contained the object.
 	Missed bool
 }
 
 func (c Change) String() string { return fmt.Sprintf("%s %s → %s", c.Key, c.Old, c.New) }
 
-// Object that handlers of the change are called with: the new one, or the last that was known.
+// Object returns the object with which handlers of the change are called: the new one, or the last that was known.
 func (c Change) Object() *Version {
 	if c.New != nil {
 		return c.New
@@ -53,14 +54,14 @@ func (c Change) Object() *Version {
 	return c.Old
 }
 
-// Watch is one kind in one representation.
+// Watch is a watch of one kind in one representation.
 type Watch struct {
 	Kind           schema.GroupKind
 	Representation Representation
 }
 
-// Cache is what one process has seen of a server: a view for each kind, that lags on its own and moves only when it is
-// told to. A view is the same for all representations of its kind.
+// Cache is what one process has observed of a server. It has a view of each kind, which lags independently and advances only on
+// request. All representations of a kind share its view.
 type Cache struct {
 	server  *Server
 	options CacheOptions
@@ -69,18 +70,18 @@ type Cache struct {
 	indexes map[schema.GroupKind]map[string]client.IndexerFunc
 }
 
-// view is what is known of one kind.
+// view is the observed state of one kind.
 type view struct {
 	collection
-	// next is the first event that was not delivered.
+	// next is the first event that has not been delivered.
 	next int
-	// seen is the highest revision of an event that was ever delivered; gone are deletions that were seen.
+	// seen is the highest revision of an event that was ever delivered; gone are the deletions that were observed.
 	seen         uint64
 	gone         map[types.UID]bool
 	disconnected bool
 }
 
-// NewCache makes the cache of a process that has just started.
+// NewCache returns the cache of a process that has just started.
 func (s *Server) NewCache(options CacheOptions) *Cache {
 	return &Cache{
 		server: s, options: options, views: map[schema.GroupKind]*view{}, watches: map[Watch]bool{},
@@ -88,7 +89,8 @@ func (s *Server) NewCache(options CacheOptions) *Cache {
 	}
 }
 
-// Start begins to watch a kind, with a list that is behind by some events. It does nothing where the kind is watched.
+// Start starts the watch of a kind, with a list that is outdated by some events. It does nothing if the kind is already
+// watched.
 func (c *Cache) Start(kind schema.GroupKind, behind int) []Change {
 	if c.views[kind] != nil {
 		return nil
@@ -97,15 +99,15 @@ func (c *Cache) Start(kind schema.GroupKind, behind int) []Change {
 	return c.Relist(kind, behind)
 }
 
-// watch is Start for reads and writes that need the kind.
+// watch starts the watch of a kind that a read or a write needs.
 func (c *Cache) watch(kind schema.GroupKind, as Representation) *view {
 	c.watches[Watch{kind, as}] = true
 	if v := c.views[kind]; v != nil {
 		return v
 	}
 	behind := 0
-	if c.options.Behind != nil {
-		behind = c.options.Behind(kind)
+	if c.options.ListLag != nil {
+		behind = c.options.ListLag(kind)
 	}
 	changes := c.Start(kind, behind)
 	if c.options.Started != nil {
@@ -114,7 +116,7 @@ func (c *Cache) watch(kind schema.GroupKind, as Representation) *view {
 	return c.views[kind]
 }
 
-// Watched is what reads and writes have begun to watch, sorted.
+// Watched returns the watches that reads and writes have started, sorted.
 func (c *Cache) Watched() []Watch {
 	watches := make([]Watch, 0, len(c.watches))
 	for watch := range c.watches {
@@ -126,10 +128,10 @@ func (c *Cache) Watched() []Watch {
 	return watches
 }
 
-// Watches is true for kinds that are watched.
+// Watches reports whether a kind is watched.
 func (c *Cache) Watches(kind schema.GroupKind) bool { return c.views[kind] != nil }
 
-// Kinds that are watched, sorted.
+// Kinds returns the watched kinds, sorted.
 func (c *Cache) Kinds() []schema.GroupKind {
 	kinds := make([]schema.GroupKind, 0, len(c.views))
 	for kind := range c.views {
@@ -138,12 +140,12 @@ func (c *Cache) Kinds() []schema.GroupKind {
 	return sortKinds(kinds)
 }
 
-// Waiting are the kinds that have something to deliver, sorted.
+// Waiting returns the kinds with undelivered events, sorted.
 func (c *Cache) Waiting() []schema.GroupKind {
 	return slices.DeleteFunc(c.Kinds(), func(kind schema.GroupKind) bool { return c.Pending(kind) == 0 })
 }
 
-// Pending is how many events of a kind could be delivered.
+// Pending returns the number of undelivered events of a kind.
 func (c *Cache) Pending(kind schema.GroupKind) int {
 	v := c.views[kind]
 	if v == nil || v.disconnected {
@@ -152,28 +154,28 @@ func (c *Cache) Pending(kind schema.GroupKind) int {
 	return len(c.server.collection(kind).events) - v.next
 }
 
-// Deliver gives the cache the next events of a kind, in order, and returns what each of them changed.
+// Deliver delivers the next events of a kind, in order, and returns the changes.
 func (c *Cache) Deliver(kind schema.GroupKind, events int) []Change {
 	var changes []Change
 	for range min(events, c.Pending(kind)) {
 		v := c.views[kind]
 		event := c.server.collection(kind).events[v.next]
 		v.next++
-		if change, ok := v.take(event); ok {
+		if change, ok := v.apply(event); ok {
 			changes = append(changes, change)
 		}
 	}
 	return changes
 }
 
-// take makes an event part of the view. An informer does not compare versions: it believes what comes.
-func (v *view) take(event *Event) (Change, bool) {
+// apply applies an event to the view. Like an informer, it does not compare versions.
+func (v *view) apply(event *Event) (Change, bool) {
 	v.seen = max(v.seen, event.Revision)
 	change := Change{Kind: event.Kind, Key: event.Key, Old: v.objects[event.Key]}
 	if event.Type == Deleted {
 		v.gone[event.New.UID()] = true
 		if change.Old == nil {
-			return change, false // what is not known cannot go
+			return change, false // an unknown object cannot be deleted
 		}
 		v.set(event.Key, nil)
 		return change, true
@@ -183,8 +185,8 @@ func (v *view) take(event *Event) (Change, bool) {
 	return change, true
 }
 
-// Coalesce gives the cache the next events of a kind and returns, for each object, only its first and its last state.
-// A reconciler that was busy meanwhile sees no more.
+// Coalesce delivers the next events of a kind and returns, for each object, only its first and its last state, as a busy
+// reconciler observes them.
 func (c *Cache) Coalesce(kind schema.GroupKind, events int) []Change {
 	var keys []types.NamespacedName
 	first := map[types.NamespacedName]Change{}
@@ -206,8 +208,8 @@ func (c *Cache) Coalesce(kind schema.GroupKind, events int) []Change {
 	return changes
 }
 
-// Rewind makes the last events of a kind come once more, as after a reconnect to a server that is behind. What the cache
-// holds does not change before they do. It gives back how many events these are.
+// Rewind makes the last events of a kind pending again, as after a reconnection to a server that is behind. The content of the
+// cache does not change until they are delivered. It returns the number of these events.
 func (c *Cache) Rewind(kind schema.GroupKind, events int) int {
 	v := c.views[kind]
 	if v == nil {
@@ -218,8 +220,8 @@ func (c *Cache) Rewind(kind schema.GroupKind, events int) int {
 	return back
 }
 
-// Relist replaces what is known of a kind by a list that is behind the truth by some events, and may be older than what
-// was known. Deletions are seen as absence only.
+// Relist replaces the view of a kind by a list that is outdated by some events, and may be older than the view. Deletions are
+// observed as absence only.
 func (c *Cache) Relist(kind schema.GroupKind, behind int) []Change {
 	v := c.views[kind]
 	if v == nil {
@@ -240,7 +242,7 @@ func (c *Cache) Relist(kind schema.GroupKind, behind int) []Change {
 	return changes
 }
 
-// replace reports how a list differs from the view.
+// replace replaces the view by a list, and returns the differences.
 func (v *view) replace(kind schema.GroupKind, list collection) []Change {
 	var changes []Change
 	for _, key := range list.keys {
@@ -260,21 +262,22 @@ func (v *view) replace(kind schema.GroupKind, list collection) []Change {
 	return changes
 }
 
-// Disconnect stops a kind: nothing is pending until it is resumed.
+// Disconnect stops the watch of a kind: no events are pending until it is resumed.
 func (c *Cache) Disconnect(kind schema.GroupKind) {
 	if v := c.views[kind]; v != nil {
 		v.disconnected = true
 	}
 }
 
-// Resume continues where the kind was disconnected. A Relist before it is a reconnect whose events were gone.
+// Resume continues a disconnected watch. A Relist before it simulates a reconnection after which the events were no longer
+// available.
 func (c *Cache) Resume(kind schema.GroupKind) {
 	if v := c.views[kind]; v != nil {
 		v.disconnected = false
 	}
 }
 
-// Peek is an object as the cache has it, nil when it has none.
+// Peek returns an object in the cache, or nil.
 func (c *Cache) Peek(kind schema.GroupKind, key types.NamespacedName) *Version {
 	if v := c.views[kind]; v != nil {
 		return v.objects[key]
@@ -282,9 +285,9 @@ func (c *Cache) Peek(kind schema.GroupKind, key types.NamespacedName) *Version {
 	return nil
 }
 
-// IndexField implements client.FieldIndexer. Objects are looked through at each read: there are few.
+// IndexField implements client.FieldIndexer. The index is evaluated at each read, because there are few objects.
 func (c *Cache) IndexField(_ context.Context, obj client.Object, field string, index client.IndexerFunc) error {
-	gvk, k, err := (&live{server: c.server}).kindOf(obj)
+	gvk, k, err := (&serverClient{server: c.server}).kindOf(obj)
 	if err != nil {
 		return err
 	}
@@ -298,7 +301,7 @@ func (c *Cache) IndexField(_ context.Context, obj client.Object, field string, i
 	return nil
 }
 
-// indexed keeps the versions that an index gives a value for.
+// indexed returns the versions for which an index has a value.
 func (c *Cache) indexed(kind schema.GroupKind, field, value string, versions []*Version) ([]*Version, error) {
 	index := c.indexes[kind][field]
 	if index == nil {

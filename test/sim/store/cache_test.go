@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// scaled makes the Deployment x and n changes of its replicas, to 11, 12, ….
+// scaled creates the Deployment x and changes its replicas n times, to 11, 12, ….
 func (w *world) scaled(n int) {
 	w.t.Helper()
 	w.create(deployment("x"))
@@ -37,8 +37,8 @@ func replicas(v *store.Version) any {
 	return v.Content()["spec"].(map[string]any)["replicas"]
 }
 
-// told are changes as a user reads them.
-func told(changes []store.Change) []string {
+// describe describes changes.
+func describe(changes []store.Change) []string {
 	var out []string
 	for _, c := range changes {
 		line := fmt.Sprintf("%s %v→%v", c.Key.Name, replicas(c.Old), replicas(c.New))
@@ -57,21 +57,21 @@ func expect(t *testing.T, what string, got, want any) {
 	}
 }
 
-func TestCacheMovesOnlyWhenTold(t *testing.T) {
+func TestCacheAdvancesOnlyOnRequest(t *testing.T) {
 	w := newWorld(t)
 	kind := deploymentKind.GroupKind()
 	w.scaled(1)
 	cache := w.server.NewCache(store.CacheOptions{})
-	expect(t, "start", told(cache.Start(kind, 0)), []string{"x <nil>→11"})
+	expect(t, "start", describe(cache.Start(kind, 0)), []string{"x <nil>→11"})
 	w.rescale("x", 2, 4)
 	w.create(deployment("z"))
 	expect(t, "peek", replicas(cache.Peek(kind, keyOf("x"))), any(int64(11)))
 	expect(t, "pending", cache.Pending(kind), 4)
 	expect(t, "waiting", len(cache.Waiting()), 1)
-	expect(t, "deliver", told(cache.Deliver(kind, 1)), []string{"x 11→12"})
-	expect(t, "coalesce", told(cache.Coalesce(kind, 9)), []string{"x 12→14", "z <nil>→2"})
+	expect(t, "deliver", describe(cache.Deliver(kind, 1)), []string{"x 11→12"})
+	expect(t, "coalesce", describe(cache.Coalesce(kind, 9)), []string{"x 12→14", "z <nil>→2"})
 	w.must(w.client.Delete(t.Context(), newObject(deploymentKind, "x")))
-	expect(t, "deletion", told(cache.Deliver(kind, 9)), []string{"x 14→<nil>"})
+	expect(t, "deletion", describe(cache.Deliver(kind, 9)), []string{"x 14→<nil>"})
 	expect(t, "waiting at the end", len(cache.Waiting()), 0)
 }
 
@@ -80,11 +80,11 @@ func TestCacheStartsBehind(t *testing.T) {
 	kind := deploymentKind.GroupKind()
 	w.scaled(3)
 	cache := w.server.NewCache(store.CacheOptions{})
-	expect(t, "start", told(cache.Start(kind, 2)), []string{"x <nil>→11"})
-	expect(t, "deliver", told(cache.Deliver(kind, 9)), []string{"x 11→12", "x 12→13"})
+	expect(t, "start", describe(cache.Start(kind, 2)), []string{"x <nil>→11"})
+	expect(t, "deliver", describe(cache.Deliver(kind, 9)), []string{"x 11→12", "x 12→13"})
 }
 
-func TestEventsComeAgain(t *testing.T) {
+func TestRewindDeliversEventsAgain(t *testing.T) {
 	w := newWorld(t)
 	kind := deploymentKind.GroupKind()
 	w.scaled(3)
@@ -92,15 +92,15 @@ func TestEventsComeAgain(t *testing.T) {
 	cache.Start(kind, 0)
 	expect(t, "rewound", cache.Rewind(kind, 2), 2)
 	expect(t, "meanwhile", replicas(cache.Peek(kind, keyOf("x"))), any(int64(13)))
-	expect(t, "again", told(cache.Deliver(kind, 1)), []string{"x 13→12"})
-	expect(t, "and on", told(cache.Deliver(kind, 9)), []string{"x 12→13"})
+	expect(t, "again", describe(cache.Deliver(kind, 1)), []string{"x 13→12"})
+	expect(t, "and on", describe(cache.Deliver(kind, 9)), []string{"x 12→13"})
 	w.must(w.client.Delete(t.Context(), newObject(deploymentKind, "x")))
 	cache.Deliver(kind, 1)
 	cache.Rewind(kind, 1)
-	expect(t, "a deletion of what is not known", told(cache.Deliver(kind, 1)), []string(nil))
+	expect(t, "a deletion of what is not known", describe(cache.Deliver(kind, 1)), []string(nil))
 	cache.Rewind(kind, 2)
-	expect(t, "back to life", told(cache.Deliver(kind, 1)), []string{"x <nil>→13"})
-	expect(t, "and gone", told(cache.Deliver(kind, 1)), []string{"x 13→<nil>"})
+	expect(t, "back to life", describe(cache.Deliver(kind, 1)), []string{"x <nil>→13"})
+	expect(t, "and gone", describe(cache.Deliver(kind, 1)), []string{"x 13→<nil>"})
 }
 
 func TestRelist(t *testing.T) {
@@ -113,16 +113,17 @@ func TestRelist(t *testing.T) {
 	cache.Disconnect(kind)
 	w.must(w.client.Delete(t.Context(), newObject(deploymentKind, "x")))
 	w.rescale("z", 1, 2)
-	expect(t, "while disconnected", told(cache.Deliver(kind, 9)), []string(nil))
-	expect(t, "newer", told(cache.Relist(kind, 1)), []string{"z 2→11", "x 11→<nil> missed"})
+	expect(t, "while disconnected", describe(cache.Deliver(kind, 9)), []string(nil))
+	expect(t, "newer", describe(cache.Relist(kind, 1)), []string{"z 2→11", "x 11→<nil> missed"})
 	cache.Resume(kind)
-	expect(t, "on from there", told(cache.Deliver(kind, 9)), []string{"z 11→12"})
-	expect(t, "older", told(cache.Relist(kind, 3)), []string{"x <nil>→11", "z 12→2"})
-	expect(t, "on from there", told(cache.Deliver(kind, 9)), []string{"x 11→<nil>", "z 2→11", "z 11→12"})
+	expect(t, "on from there", describe(cache.Deliver(kind, 9)), []string{"z 11→12"})
+	expect(t, "older", describe(cache.Relist(kind, 3)), []string{"x <nil>→11", "z 12→2"})
+	expect(t, "on from there", describe(cache.Deliver(kind, 9)), []string{"x 11→<nil>", "z 2→11", "z 11→12"})
 }
 
-// TestViewsFollowTheTruth: whatever is done to a cache, once everything was delivered it has what is true.
-func TestViewsFollowTheTruth(t *testing.T) {
+// TestViewsConverge verifies that a cache contains the current state once everything was delivered, regardless of earlier
+// operations.
+func TestViewsConverge(t *testing.T) {
 	w := newWorld(t)
 	kind := deploymentKind.GroupKind()
 	cache := w.server.NewCache(store.CacheOptions{})
@@ -193,7 +194,7 @@ func TestCachedReads(t *testing.T) {
 	})
 }
 
-// TestReadYourWrites: which reads wait for which writes.
+// TestReadYourWrites verifies which reads wait for which writes.
 func TestReadYourWrites(t *testing.T) {
 	typedPatch := func(ctx context.Context, c client.Client) error {
 		return c.Status().Patch(ctx, canaryX(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`)))
@@ -254,8 +255,8 @@ func TestReadYourWrites(t *testing.T) {
 	}
 }
 
-// TestReadsOfARewoundCache: what was seen counts as seen, although the cache has gone back since. That is how the library
-// is, and why no one may rely on it alone.
+// TestReadsOfARewoundCache verifies that an observed write counts as observed even if the cache was rewound since. The library
+// behaves in the same way, which is why no controller may rely on it alone.
 func TestReadsOfARewoundCache(t *testing.T) {
 	w := newWorld(t)
 	w.create(canary("x"))
@@ -270,7 +271,7 @@ func TestReadsOfARewoundCache(t *testing.T) {
 	expect(t, "phase", got.Status.Phase, flaggerv1.CanaryPhase(""))
 }
 
-func TestNobodyDelivers(t *testing.T) {
+func TestReadFailsWithoutDelivery(t *testing.T) {
 	w := newWorld(t)
 	w.create(canary("x"))
 	own := w.server.NewCache(store.CacheOptions{}).Client("serin", store.Always)
@@ -281,7 +282,7 @@ func TestNobodyDelivers(t *testing.T) {
 	}
 }
 
-// script is a hook that answers by what is called.
+// script is a hook whose answers depend on the call.
 type script struct {
 	before, after func(store.Call) store.Fault
 	calls         []string

@@ -13,55 +13,55 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ReadYourWrites says whether reads of a cache wait until it has seen what the same client wrote before.
+// ReadYourWrites determines whether reads of a cache wait until it has observed the previous writes of the same client.
 type ReadYourWrites int
 
 const (
-	// Never wait: a cache shows what it has.
+	// Never does not wait.
 	Never ReadYourWrites = iota
-	// AsLibrary waits as controller-runtime's EnableReadYourWritesConsistency does. That library remembers writes by
-	// representation and takes an unstructured object for a typed one when it is created, updated or patched, though not
-	// when it is read or deleted: reads of unstructured objects therefore wait for deletions only.
+	// AsLibrary waits like controller-runtime's EnableReadYourWritesConsistency. That library remembers writes by
+	// representation. It treats an unstructured object as a typed one when it is created, updated or patched, but not when it
+	// is read or deleted. Reads of unstructured objects therefore wait for deletions only.
 	AsLibrary
-	// Always wait, whatever the representation: what that library promises.
+	// Always waits for all representations, as that library documents.
 	Always
 )
 
-// Client is for the process whose cache this is: it reads from the cache and writes to the server.
+// Client returns the client of the process with this cache. It reads from the cache and writes to the server.
 func (c *Cache) Client(actor string, mode ReadYourWrites) client.Client {
-	return &cached{live: &live{server: c.server, actor: actor}, cache: c, mode: mode, written: map[Watch]*written{}}
+	return &cachedClient{serverClient: &serverClient{server: c.server, actor: actor}, cache: c, mode: mode, written: map[Watch]*pendingWrites{}}
 }
 
-// cached is a client with a cache.
-type cached struct {
-	*live
+// cachedClient is a client with a cache.
+type cachedClient struct {
+	*serverClient
 	cache   *Cache
 	mode    ReadYourWrites
-	written map[Watch]*written
+	written map[Watch]*pendingWrites
 }
 
-var _ client.Client = &cached{}
+var _ client.Client = &cachedClient{}
 
-// written is what has to be seen before reads of one kind are answered.
-type written struct {
+// pendingWrites is what has to be observed before reads of one kind are answered.
+type pendingWrites struct {
 	least   map[types.NamespacedName]uint64
 	deleted map[types.NamespacedName][]types.UID
 }
 
-// noted is where writes of a kind are noted under a representation.
-func (c *cached) noted(kind schema.GroupKind, as Representation) *written {
+// writesOf returns the record of writes of a kind in a representation.
+func (c *cachedClient) writesOf(kind schema.GroupKind, as Representation) *pendingWrites {
 	if c.mode == Always {
 		as = ""
 	}
 	watch := Watch{kind, as}
 	if c.written[watch] == nil {
-		c.written[watch] = &written{least: map[types.NamespacedName]uint64{}, deleted: map[types.NamespacedName][]types.UID{}}
+		c.written[watch] = &pendingWrites{least: map[types.NamespacedName]uint64{}, deleted: map[types.NamespacedName][]types.UID{}}
 	}
 	return c.written[watch]
 }
 
 // Get implements client.Reader.
-func (c *cached) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	gvk, k, err := c.kindOf(obj)
 	if err != nil {
 		return err
@@ -72,14 +72,14 @@ func (c *cached) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	call := c.call(Get, k, key, "")
 	call.Cached = true
 	var found *Version
-	err = c.do(call, func() error {
+	err = c.execute(call, func() error {
 		if !options.DisableReadYourWritesConsistency {
 			if err := c.await(ctx, k.GroupKind, representation(obj), key); err != nil {
 				return err
 			}
 		}
 		if found = v.objects[key]; found == nil {
-			return apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.Kind}, key.Name) // as caches say it
+			return apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.Kind}, key.Name) // the error of a cache
 		}
 		return nil
 	})
@@ -91,7 +91,7 @@ func (c *cached) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 }
 
 // List implements client.Reader.
-func (c *cached) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (c *cachedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	gvk, k, err := c.kindOf(list)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (c *cached) List(ctx context.Context, list client.ObjectList, opts ...clien
 	call := c.call(List, k, types.NamespacedName{Namespace: options.Namespace}, "")
 	call.Cached = true
 	var found []*Version
-	err = c.do(call, func() error {
+	err = c.execute(call, func() error {
 		if !options.DisableReadYourWritesConsistency {
 			if err := c.await(ctx, k.GroupKind, representation(list), types.NamespacedName{}); err != nil {
 				return err
@@ -141,12 +141,12 @@ func (c *Cache) list(v *view, kind schema.GroupKind, options *client.ListOptions
 	return found, nil
 }
 
-// await returns when the cache has seen what this client wrote: of one object, or, without a name, of a kind.
-func (c *cached) await(ctx context.Context, kind schema.GroupKind, as Representation, key types.NamespacedName) error {
+// await returns once the cache has observed the writes of this client: of one object or, without a name, of a kind.
+func (c *cachedClient) await(ctx context.Context, kind schema.GroupKind, as Representation, key types.NamespacedName) error {
 	if c.mode == Never {
 		return nil
 	}
-	view, noted := c.cache.views[kind], c.noted(kind, as)
+	view, noted := c.cache.views[kind], c.writesOf(kind, as)
 	wait := Wait{Kind: kind, Key: key}
 	for of, revision := range noted.least {
 		if revision <= view.seen {
@@ -161,7 +161,7 @@ func (c *cached) await(ctx context.Context, kind schema.GroupKind, as Representa
 		}
 	}
 	slices.Sort(wait.Gone)
-	for !view.reached(wait) {
+	for !view.satisfies(wait) {
 		if c.cache.options.Await == nil {
 			return fmt.Errorf("failed to wait for cache to catch up: %w", errNobodyDelivers)
 		}
@@ -179,12 +179,12 @@ func (c *cached) await(ctx context.Context, kind schema.GroupKind, as Representa
 	return nil
 }
 
-func (v *view) reached(wait Wait) bool {
+func (v *view) satisfies(wait Wait) bool {
 	return v.seen >= wait.Revision && !slices.ContainsFunc(wait.Gone, func(uid types.UID) bool { return !v.gone[uid] })
 }
 
-// writing does one write and notes, once it was answered, what reads have to wait for.
-func (c *cached) writing(obj client.Object, disabled bool, write func() error) error {
+// recordWrite executes one write and, once it was answered, records what reads have to wait for.
+func (c *cachedClient) recordWrite(obj client.Object, disabled bool, write func() error) error {
 	if c.mode == Never || disabled {
 		return write()
 	}
@@ -205,36 +205,36 @@ func (c *cached) writing(obj client.Object, disabled bool, write func() error) e
 		if as == Generic {
 			as = Typed // see AsLibrary
 		}
-		noted, key := c.noted(k.GroupKind, as), client.ObjectKeyFromObject(obj)
+		noted, key := c.writesOf(k.GroupKind, as), client.ObjectKeyFromObject(obj)
 		noted.least[key] = max(noted.least[key], revision)
 	}
 	return nil
 }
 
 // Create implements client.Writer.
-func (c *cached) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+func (c *cachedClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	options := (&client.CreateOptions{}).ApplyOptions(opts)
-	return c.writing(obj, options.DisableReadYourWritesConsistency, func() error { return c.live.Create(ctx, obj, opts...) })
+	return c.recordWrite(obj, options.DisableReadYourWritesConsistency, func() error { return c.serverClient.Create(ctx, obj, opts...) })
 }
 
 // Update implements client.Writer.
-func (c *cached) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+func (c *cachedClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	options := (&client.UpdateOptions{}).ApplyOptions(opts)
-	return c.writing(obj, options.DisableReadYourWritesConsistency, func() error { return c.live.Update(ctx, obj, opts...) })
+	return c.recordWrite(obj, options.DisableReadYourWritesConsistency, func() error { return c.serverClient.Update(ctx, obj, opts...) })
 }
 
 // Patch implements client.Writer.
-func (c *cached) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+func (c *cachedClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	options := (&client.PatchOptions{}).ApplyOptions(opts)
-	return c.writing(obj, options.DisableReadYourWritesConsistency, func() error { return c.live.Patch(ctx, obj, patch, opts...) })
+	return c.recordWrite(obj, options.DisableReadYourWritesConsistency, func() error { return c.serverClient.Patch(ctx, obj, patch, opts...) })
 }
 
-// Delete implements client.Writer. Which object it was is told by its UID; a caller that does not say so has the cache
-// asked.
-func (c *cached) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+// Delete implements client.Writer. The deleted object is identified by its UID; if the caller does not set it, it is read from
+// the cache.
+func (c *cachedClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
 	options := (&client.DeleteOptions{}).ApplyOptions(opts)
 	if c.mode == Never || options.DisableReadYourWritesConsistency {
-		return c.live.Delete(ctx, obj, opts...)
+		return c.serverClient.Delete(ctx, obj, opts...)
 	}
 	_, k, err := c.kindOf(obj)
 	if err != nil {
@@ -256,7 +256,7 @@ func (c *cached) Delete(ctx context.Context, obj client.Object, opts ...client.D
 	if err != nil {
 		return err
 	}
-	noted := c.noted(k.GroupKind, representation(obj))
+	noted := c.writesOf(k.GroupKind, representation(obj))
 	if gone {
 		noted.deleted[key] = append(noted.deleted[key], uid)
 	} else if left.revision > view.seen {
@@ -266,34 +266,34 @@ func (c *cached) Delete(ctx context.Context, obj client.Object, opts ...client.D
 }
 
 // DeleteAllOf implements client.Writer.
-func (c *cached) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
+func (c *cachedClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
 	if c.mode != Never {
 		return errors.New("DeleteAllOf is not supported by clients that read their writes: list, and delete each")
 	}
-	return c.live.DeleteAllOf(ctx, obj, opts...)
+	return c.serverClient.DeleteAllOf(ctx, obj, opts...)
 }
 
 // Status implements client.Client.
-func (c *cached) Status() client.SubResourceWriter { return c.SubResource(statusOf) }
+func (c *cachedClient) Status() client.SubResourceWriter { return c.SubResource(statusOf) }
 
 // SubResource implements client.Client.
-func (c *cached) SubResource(name string) client.SubResourceClient {
-	return &cachedSubresource{SubResourceClient: c.live.SubResource(name), client: c}
+func (c *cachedClient) SubResource(name string) client.SubResourceClient {
+	return &cachedSubresource{SubResourceClient: c.serverClient.SubResource(name), client: c}
 }
 
 type cachedSubresource struct {
 	client.SubResourceClient
-	client *cached
+	client *cachedClient
 }
 
 // Update implements client.SubResourceWriter.
 func (r *cachedSubresource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
 	options := (&client.SubResourceUpdateOptions{}).ApplyOptions(opts)
-	return r.client.writing(obj, options.DisableReadYourWritesConsistency, func() error { return r.SubResourceClient.Update(ctx, obj, opts...) })
+	return r.client.recordWrite(obj, options.DisableReadYourWritesConsistency, func() error { return r.SubResourceClient.Update(ctx, obj, opts...) })
 }
 
 // Patch implements client.SubResourceWriter.
 func (r *cachedSubresource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 	options := (&client.SubResourcePatchOptions{}).ApplyOptions(opts)
-	return r.client.writing(obj, options.DisableReadYourWritesConsistency, func() error { return r.SubResourceClient.Patch(ctx, obj, patch, opts...) })
+	return r.client.recordWrite(obj, options.DisableReadYourWritesConsistency, func() error { return r.SubResourceClient.Patch(ctx, obj, patch, opts...) })
 }

@@ -22,30 +22,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Client is for someone who asks the server itself.
-func (s *Server) Client(actor string) client.Client { return &live{server: s, actor: actor} }
+// Client returns a client that reads from the server and writes to it.
+func (s *Server) Client(actor string) client.Client { return &serverClient{server: s, actor: actor} }
 
-// live is a client of the server.
-type live struct {
+// serverClient is a client of the server.
+type serverClient struct {
 	server *Server
 	actor  string
 }
 
-var _ client.Client = &live{}
+var _ client.Client = &serverClient{}
 
 // Scheme implements client.Client.
-func (c *live) Scheme() *runtime.Scheme { return c.server.options.Scheme }
+func (c *serverClient) Scheme() *runtime.Scheme { return c.server.options.Scheme }
 
 // RESTMapper implements client.Client.
-func (c *live) RESTMapper() meta.RESTMapper { return c.server.mapper }
+func (c *serverClient) RESTMapper() meta.RESTMapper { return c.server.mapper }
 
 // GroupVersionKindFor implements client.Client.
-func (c *live) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
+func (c *serverClient) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
 	return apiutil.GVKForObject(obj, c.Scheme())
 }
 
 // IsObjectNamespaced implements client.Client.
-func (c *live) IsObjectNamespaced(obj runtime.Object) (bool, error) {
+func (c *serverClient) IsObjectNamespaced(obj runtime.Object) (bool, error) {
 	_, k, err := c.kindOf(obj)
 	if err != nil {
 		return false, err
@@ -53,7 +53,7 @@ func (c *live) IsObjectNamespaced(obj runtime.Object) (bool, error) {
 	return k.namespaced, nil
 }
 
-func (c *live) kindOf(obj runtime.Object) (schema.GroupVersionKind, *kind, error) {
+func (c *serverClient) kindOf(obj runtime.Object) (schema.GroupVersionKind, *kind, error) {
 	gvk, err := c.GroupVersionKindFor(obj)
 	if err != nil {
 		return gvk, nil, err
@@ -65,20 +65,20 @@ func (c *live) kindOf(obj runtime.Object) (schema.GroupVersionKind, *kind, error
 	return gvk, k, err
 }
 
-func (c *live) call(verb string, k *kind, key types.NamespacedName, subresource string) Call {
+func (c *serverClient) call(verb string, k *kind, key types.NamespacedName, subresource string) Call {
 	return Call{Actor: c.actor, Verb: verb, Kind: k.GroupKind, Key: key, Subresource: subresource, resource: k.resource()}
 }
 
-// do makes one request.
-func (c *live) do(call Call, f func() error) error {
+// execute executes one request.
+func (c *serverClient) execute(call Call, f func() error) error {
 	c.server.count(call)
-	return through(c.server.options.Hook, call, f)
+	return callWithHook(c.server.options.Hook, call, f)
 }
 
-// write sends one request that returns an object, which the caller gets if the response arrives.
-func (c *live) write(call Call, gvk schema.GroupVersionKind, out client.Object, f func() (*Version, error)) error {
+// write executes a request that returns an object. The caller receives it if the response arrives.
+func (c *serverClient) write(call Call, gvk schema.GroupVersionKind, out client.Object, f func() (*Version, error)) error {
 	var written *Version
-	err := c.do(call, func() (err error) {
+	err := c.execute(call, func() (err error) {
 		written, err = f()
 		return err
 	})
@@ -89,7 +89,7 @@ func (c *live) write(call Call, gvk schema.GroupVersionKind, out client.Object, 
 }
 
 // Get implements client.Reader.
-func (c *live) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+func (c *serverClient) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	gvk, k, err := c.kindOf(obj)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (c *live) Get(_ context.Context, key client.ObjectKey, obj client.Object, _
 	key = k.keyOf(key)
 	call := c.call(Get, k, key, "")
 	var found *Version
-	err = c.do(call, func() error {
+	err = c.execute(call, func() error {
 		if found = c.server.Peek(k.GroupKind, key); found == nil {
 			return NotFound(call)
 		}
@@ -117,7 +117,7 @@ func (k *kind) keyOf(key types.NamespacedName) types.NamespacedName {
 }
 
 // List implements client.Reader.
-func (c *live) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (c *serverClient) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	gvk, k, err := c.kindOf(list)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (c *live) List(_ context.Context, list client.ObjectList, opts ...client.Li
 	options := (&client.ListOptions{}).ApplyOptions(opts)
 	call := c.call(List, k, types.NamespacedName{Namespace: options.Namespace}, "")
 	var found []*Version
-	err = c.do(call, func() error {
+	err = c.execute(call, func() error {
 		found, err = c.server.list(k, options)
 		return err
 	})
@@ -149,7 +149,7 @@ func (s *Server) list(k *kind, options *client.ListOptions) ([]*Version, error) 
 			found = append(found, v)
 		}
 		if options.Limit > 0 && int64(len(found)) == options.Limit {
-			break // there is no continuing: who limits wants no more
+			break // continuing a limited list is not supported
 		}
 	}
 	return found, nil
@@ -164,8 +164,8 @@ func matchesName(selector fields.Selector, v *Version) bool {
 	return selector == nil || selector.Matches(fields.Set{"metadata.name": v.key.Name, "metadata.namespace": v.key.Namespace})
 }
 
-// content is an object of a caller as the server gets it.
-func (c *live) content(obj client.Object, gvk schema.GroupVersionKind) (map[string]any, error) {
+// content returns an object of a caller as the server receives it.
+func (c *serverClient) content(obj client.Object, gvk schema.GroupVersionKind) (map[string]any, error) {
 	switch o := obj.(type) {
 	case *unstructured.Unstructured:
 		return cloneMap(o.Object), nil
@@ -176,21 +176,21 @@ func (c *live) content(obj client.Object, gvk schema.GroupVersionKind) (map[stri
 	if err != nil {
 		return nil, fmt.Errorf("convert %T: %w", obj, err)
 	}
-	whole(content)
+	integralFloats(content)
 	content["apiVersion"], content["kind"] = gvk.GroupVersion().String(), gvk.Kind
 	return content, nil
 }
 
-func dry(options []string) bool { return len(options) > 0 }
+func isDryRun(options []string) bool { return len(options) > 0 }
 
-// basisOf is what an object says of the state that it was made from.
+// basisOf returns the state on which an object is based, according to its metadata.
 func basisOf(content map[string]any) Basis {
 	metadata := object(content, "metadata")
 	return Basis{ResourceVersion: text(metadata, "resourceVersion"), UID: text(metadata, "uid")}
 }
 
 // Create implements client.Writer.
-func (c *live) Create(_ context.Context, obj client.Object, opts ...client.CreateOption) error {
+func (c *serverClient) Create(_ context.Context, obj client.Object, opts ...client.CreateOption) error {
 	gvk, k, err := c.kindOf(obj)
 	if err != nil {
 		return err
@@ -200,25 +200,25 @@ func (c *live) Create(_ context.Context, obj client.Object, opts ...client.Creat
 		return err
 	}
 	options := (&client.CreateOptions{}).ApplyOptions(opts)
-	w := writer{actor: c.actor, verb: Create, dry: dry(options.DryRun)}
+	w := writer{actor: c.actor, verb: Create, dry: isDryRun(options.DryRun)}
 	return c.write(c.call(Create, k, client.ObjectKeyFromObject(obj), ""), gvk, obj, func() (*Version, error) {
 		return c.server.create(w, k, obj.GetNamespace(), content)
 	})
 }
 
 // Update implements client.Writer.
-func (c *live) Update(_ context.Context, obj client.Object, opts ...client.UpdateOption) error {
+func (c *serverClient) Update(_ context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	options := (&client.UpdateOptions{}).ApplyOptions(opts)
-	return c.update(obj, obj, "", dry(options.DryRun))
+	return c.update(obj, obj, "", isDryRun(options.DryRun))
 }
 
-// update writes body to obj, or to a sub-resource of it.
-func (c *live) update(obj, body client.Object, subresource string, dry bool) error {
+// update writes body to obj, or to a subresource of it.
+func (c *serverClient) update(obj, body client.Object, subresource string, dry bool) error {
 	gvk, k, err := c.kindOf(obj)
 	if err != nil {
 		return err
 	}
-	if err := k.has(subresource); err != nil {
+	if err := k.requireSubresource(subresource); err != nil {
 		return err
 	}
 	content, err := c.content(body, gvk)
@@ -232,8 +232,8 @@ func (c *live) update(obj, body client.Object, subresource string, dry bool) err
 	})
 }
 
-// has is an error for sub-resources that a kind does not have.
-func (k *kind) has(subresource string) error {
+// requireSubresource returns an error if a kind does not have a subresource.
+func (k *kind) requireSubresource(subresource string) error {
 	switch {
 	case subresource == "", subresource == statusOf && k.status, subresource == scaleOf && k.scale:
 		return nil
@@ -243,24 +243,24 @@ func (k *kind) has(subresource string) error {
 }
 
 // Patch implements client.Writer.
-func (c *live) Patch(_ context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+func (c *serverClient) Patch(_ context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	options := (&client.PatchOptions{}).ApplyOptions(opts)
-	return c.patch(obj, obj, patch, "", dry(options.DryRun))
+	return c.patch(obj, obj, patch, "", isDryRun(options.DryRun))
 }
 
-func (c *live) patch(obj, body client.Object, patch client.Patch, subresource string, dry bool) error {
+func (c *serverClient) patch(obj, body client.Object, patch client.Patch, subresource string, dry bool) error {
 	gvk, k, err := c.kindOf(obj)
 	if err != nil {
 		return err
 	}
-	if err := k.has(subresource); err != nil {
+	if err := k.requireSubresource(subresource); err != nil {
 		return err
 	}
 	data, err := patch.Data(body)
 	if err != nil {
 		return err
 	}
-	apply, basis, err := patched(k, patch.Type(), data)
+	apply, basis, err := changeOf(k, patch.Type(), data)
 	if err != nil {
 		return err
 	}
@@ -271,8 +271,8 @@ func (c *live) patch(obj, body client.Object, patch client.Patch, subresource st
 	})
 }
 
-// patched is the change that a patch makes.
-func patched(k *kind, of types.PatchType, data []byte) (change, Basis, error) {
+// changeOf returns the change that a patch makes.
+func changeOf(k *kind, of types.PatchType, data []byte) (change, Basis, error) {
 	switch of {
 	case types.MergePatchType:
 		var patch map[string]any
@@ -280,7 +280,7 @@ func patched(k *kind, of types.PatchType, data []byte) (change, Basis, error) {
 			return nil, Basis{}, apierrors.NewBadRequest(err.Error())
 		}
 		basis := basisOf(patch)
-		return func(old *Version) (map[string]any, error) { return merged(old.content, patch), nil }, basis, nil
+		return func(old *Version) (map[string]any, error) { return mergePatch(old.content, patch), nil }, basis, nil
 	case types.JSONPatchType:
 		patch, err := jsonpatch.DecodePatch(data)
 		if err != nil {
@@ -310,7 +310,7 @@ func patchJSON(patch jsonpatch.Patch, old *Version) (map[string]any, error) {
 	return content, nil
 }
 
-// testedBasis is what a JSON patch tests of the state that it was made from.
+// testedBasis returns the state that a JSON patch tests.
 func testedBasis(patch jsonpatch.Patch) Basis {
 	var basis Basis
 	for _, operation := range patch {
@@ -334,20 +334,20 @@ func testedBasis(patch jsonpatch.Patch) Basis {
 }
 
 // Delete implements client.Writer.
-func (c *live) Delete(_ context.Context, obj client.Object, opts ...client.DeleteOption) error {
+func (c *serverClient) Delete(_ context.Context, obj client.Object, opts ...client.DeleteOption) error {
 	_, _, err := c.delete(obj, opts)
 	return err
 }
 
-// delete returns the object as it is from then on, and whether it was removed.
-func (c *live) delete(obj client.Object, opts []client.DeleteOption) (left *Version, gone bool, err error) {
+// delete returns the object after the deletion, and whether it was removed.
+func (c *serverClient) delete(obj client.Object, opts []client.DeleteOption) (left *Version, gone bool, err error) {
 	_, k, err := c.kindOf(obj)
 	if err != nil {
 		return nil, false, err
 	}
 	options := (&client.DeleteOptions{}).ApplyOptions(opts)
 	d := deletion{grace: options.GracePeriodSeconds}
-	w := writer{actor: c.actor, verb: Delete, dry: dry(options.DryRun)}
+	w := writer{actor: c.actor, verb: Delete, dry: isDryRun(options.DryRun)}
 	if p := options.Preconditions; p != nil {
 		if p.UID != nil {
 			d.uid, w.basis.UID = new(string(*p.UID)), string(*p.UID)
@@ -360,7 +360,7 @@ func (c *live) delete(obj client.Object, opts []client.DeleteOption) (left *Vers
 		d.policy = *options.PropagationPolicy
 	}
 	key := k.keyOf(client.ObjectKeyFromObject(obj))
-	err = c.do(c.call(Delete, k, key, ""), func() (err error) {
+	err = c.execute(c.call(Delete, k, key, ""), func() (err error) {
 		left, gone, err = c.server.delete(w, k, key, d)
 		return err
 	})
@@ -368,15 +368,15 @@ func (c *live) delete(obj client.Object, opts []client.DeleteOption) (left *Vers
 }
 
 // DeleteAllOf implements client.Writer.
-func (c *live) DeleteAllOf(_ context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
+func (c *serverClient) DeleteAllOf(_ context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
 	_, k, err := c.kindOf(obj)
 	if err != nil {
 		return err
 	}
 	options := (&client.DeleteAllOfOptions{}).ApplyOptions(opts)
 	call := c.call(Delete, k, types.NamespacedName{Namespace: options.Namespace}, "")
-	w := writer{actor: c.actor, verb: Delete, dry: dry(options.DryRun)}
-	return c.do(call, func() error {
+	w := writer{actor: c.actor, verb: Delete, dry: isDryRun(options.DryRun)}
+	return c.execute(call, func() error {
 		found, err := c.server.list(k, &options.ListOptions)
 		if err != nil {
 			return err
@@ -390,23 +390,23 @@ func (c *live) DeleteAllOf(_ context.Context, obj client.Object, opts ...client.
 	})
 }
 
-// Apply implements client.Writer. No part of Serin applies.
-func (c *live) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+// Apply implements client.Writer. Serin does not use it.
+func (c *serverClient) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 	return errors.New("server-side apply is not simulated")
 }
 
 // Status implements client.Client.
-func (c *live) Status() client.SubResourceWriter { return c.SubResource(statusOf) }
+func (c *serverClient) Status() client.SubResourceWriter { return c.SubResource(statusOf) }
 
 // SubResource implements client.Client.
-func (c *live) SubResource(name string) client.SubResourceClient {
+func (c *serverClient) SubResource(name string) client.SubResourceClient {
 	return &subresource{client: c, name: name}
 }
 
 const scaleOf = "scale"
 
 type subresource struct {
-	client *live
+	client *serverClient
 	name   string
 }
 
@@ -416,13 +416,13 @@ func (r *subresource) Get(_ context.Context, obj, into client.Object, _ ...clien
 	if err != nil {
 		return err
 	}
-	if err := k.has(r.name); err != nil {
+	if err := k.requireSubresource(r.name); err != nil {
 		return err
 	}
 	key := k.keyOf(client.ObjectKeyFromObject(obj))
 	call := r.client.call(Get, k, key, r.name)
 	var found *Version
-	err = r.client.do(call, func() error {
+	err = r.client.execute(call, func() error {
 		if found = r.client.server.Peek(k.GroupKind, key); found == nil {
 			return NotFound(call)
 		}
@@ -457,7 +457,7 @@ func scaleOfVersion(v *Version) autoscalingv1.Scale {
 
 const evictionOf = "eviction"
 
-// Create implements client.SubResourceWriter: a pod is evicted, with what the eviction names as its basis.
+// Create implements client.SubResourceWriter: it evicts a pod, based on the preconditions of the eviction.
 func (r *subresource) Create(_ context.Context, obj, _ client.Object, _ ...client.SubResourceCreateOption) error {
 	if r.name != evictionOf {
 		return fmt.Errorf("creating %s is not simulated", r.name)
@@ -468,7 +468,7 @@ func (r *subresource) Create(_ context.Context, obj, _ client.Object, _ ...clien
 	}
 	key := k.keyOf(client.ObjectKeyFromObject(obj))
 	w := writer{actor: r.client.actor, verb: Delete, subresource: evictionOf}
-	return r.client.do(r.client.call(Create, k, key, evictionOf), func() error {
+	return r.client.execute(r.client.call(Create, k, key, evictionOf), func() error {
 		_, _, err := r.client.server.delete(w, k, key, deletion{})
 		return err
 	})
@@ -478,13 +478,13 @@ func (r *subresource) Create(_ context.Context, obj, _ client.Object, _ ...clien
 func (r *subresource) Update(_ context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
 	options := (&client.SubResourceUpdateOptions{}).ApplyOptions(opts)
 	if r.name == scaleOf {
-		return r.scale(obj, options.SubResourceBody, dry(options.DryRun))
+		return r.scale(obj, options.SubResourceBody, isDryRun(options.DryRun))
 	}
 	body := obj
 	if options.SubResourceBody != nil {
 		body = options.SubResourceBody
 	}
-	return r.client.update(obj, body, r.name, dry(options.DryRun))
+	return r.client.update(obj, body, r.name, isDryRun(options.DryRun))
 }
 
 // scale writes replicas.
@@ -497,7 +497,7 @@ func (r *subresource) scale(obj, body client.Object, dry bool) error {
 	if err != nil {
 		return err
 	}
-	if err := k.has(scaleOf); err != nil {
+	if err := k.requireSubresource(scaleOf); err != nil {
 		return err
 	}
 	key := k.keyOf(client.ObjectKeyFromObject(obj))
@@ -506,7 +506,7 @@ func (r *subresource) scale(obj, body client.Object, dry bool) error {
 		basis: Basis{ResourceVersion: scale.ResourceVersion, UID: string(scale.UID)},
 	}
 	var written *Version
-	err = r.client.do(r.client.call(Update, k, key, scaleOf), func() (err error) {
+	err = r.client.execute(r.client.call(Update, k, key, scaleOf), func() (err error) {
 		written, err = r.client.server.update(w, k, key, func(old *Version) (map[string]any, error) {
 			content := withField(old.content, "spec", withField(object(old.content, "spec"), "replicas", int64(scale.Spec.Replicas)))
 			metadata := withField(old.metadata(), "resourceVersion", old.metadata()["resourceVersion"])
@@ -538,7 +538,7 @@ func (r *subresource) Patch(_ context.Context, obj client.Object, patch client.P
 	if options.SubResourceBody != nil {
 		body = options.SubResourceBody
 	}
-	return r.client.patch(obj, body, patch, r.name, dry(options.DryRun))
+	return r.client.patch(obj, body, patch, r.name, isDryRun(options.DryRun))
 }
 
 // Apply implements client.SubResourceWriter.
@@ -546,7 +546,7 @@ func (r *subresource) Apply(context.Context, runtime.ApplyConfiguration, ...clie
 	return errors.New("server-side apply is not simulated")
 }
 
-// representation is how a caller holds objects of a kind: real caches keep one view for each.
+// representation returns the representation in which a caller holds objects of a kind. Real caches have one view for each.
 func representation(obj any) Representation {
 	switch obj.(type) {
 	case *unstructured.Unstructured, *unstructured.UnstructuredList:
@@ -558,10 +558,10 @@ func representation(obj any) Representation {
 	}
 }
 
-// Representation of objects.
+// Representation is the representation of objects.
 type Representation string
 
-// Representations.
+// The representations of objects.
 const (
 	Typed        Representation = "typed"
 	Generic      Representation = "unstructured"

@@ -6,15 +6,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Collect does what the garbage collector would do next, as one actor, up to a number of writes, and gives back how many
-// it did: none when there is no garbage. It sees the truth, and does its work in the order of kinds, namespaces and
-// names.
+// Collect executes the next steps of the garbage collector as one actor, up to a number of writes, and returns their number,
+// which is zero if there is no garbage. It observes the current state, and processes objects in the order of kinds, namespaces
+// and names.
 //
-// Dependents go with the last of their owners. An owner that is deleted in the foreground waits for the dependents that
-// block it; one that orphans lets them go first.
+// Dependents are deleted with the last of their owners. An owner with foreground deletion waits for the dependents that block
+// it; an owner with orphan deletion orphans them first.
 func (s *Server) Collect(actor string, most int) (done int, err error) {
 	for done < most {
-		worked, err := s.collect(actor)
+		worked, err := s.collectNext(actor)
 		if err != nil || !worked {
 			return done, err
 		}
@@ -23,7 +23,7 @@ func (s *Server) Collect(actor string, most int) (done int, err error) {
 	return done, nil
 }
 
-// owners are the objects that live, by UID.
+// owners returns the existing objects by UID.
 func (s *Server) owners() map[types.UID]*Version {
 	alive := map[types.UID]*Version{}
 	for _, c := range s.objects {
@@ -34,8 +34,8 @@ func (s *Server) owners() map[types.UID]*Version {
 	return alive
 }
 
-// collect does one thing.
-func (s *Server) collect(actor string) (worked bool, err error) {
+// collectNext executes one step.
+func (s *Server) collectNext(actor string) (worked bool, err error) {
 	alive := s.owners()
 	for _, kind := range s.Kinds() {
 		for _, v := range s.All(kind) {
@@ -50,10 +50,10 @@ func (s *Server) collect(actor string) (worked bool, err error) {
 func (s *Server) collectOne(actor string, v *Version, alive map[types.UID]*Version) (bool, error) {
 	if v.Deleting() {
 		switch {
-		case holds(v, orphan):
+		case hasFinalizer(v, orphan):
 			return s.orphan(actor, v)
-		case holds(v, foreground):
-			return s.finish(actor, v)
+		case hasFinalizer(v, foreground):
+			return s.removeForegroundFinalizer(actor, v)
 		}
 		return false, nil
 	}
@@ -63,7 +63,7 @@ func (s *Server) collectOne(actor string, v *Version, alive map[types.UID]*Versi
 		switch {
 		case owner == nil:
 			dangling = append(dangling, reference)
-		case owner.Deleting() && holds(owner, foreground):
+		case owner.Deleting() && hasFinalizer(owner, foreground):
 			waiting = append(waiting, reference)
 		default:
 			solid = append(solid, reference)
@@ -81,7 +81,7 @@ func (s *Server) collectOne(actor string, v *Version, alive map[types.UID]*Versi
 	}
 }
 
-func holds(v *Version, finalizer string) bool {
+func hasFinalizer(v *Version, finalizer string) bool {
 	for _, name := range finalizers(v.content) {
 		if name == finalizer {
 			return true
@@ -90,7 +90,7 @@ func holds(v *Version, finalizer string) bool {
 	return false
 }
 
-// dependents are the objects that name an owner.
+// dependents returns the objects that name an owner.
 func (s *Server) dependents(of types.UID) []*Version {
 	var out []*Version
 	for _, kind := range s.Kinds() {
@@ -105,11 +105,11 @@ func (s *Server) dependents(of types.UID) []*Version {
 	return out
 }
 
-// orphan takes the owner from its dependents, one at a time, and then its finalizer.
+// orphan removes the owner from its dependents, one at a time, and then its finalizer.
 func (s *Server) orphan(actor string, owner *Version) (bool, error) {
 	dependents := s.dependents(owner.UID())
 	if len(dependents) == 0 {
-		return true, s.release(actor, owner, orphan)
+		return true, s.removeFinalizer(actor, owner, orphan)
 	}
 	var others []metav1.OwnerReference
 	for _, reference := range dependents[0].Meta().OwnerReferences {
@@ -120,8 +120,8 @@ func (s *Server) orphan(actor string, owner *Version) (bool, error) {
 	return true, s.keepOwners(actor, dependents[0], others)
 }
 
-// finish lets an owner go whose dependents are gone, but for those that do not block it.
-func (s *Server) finish(actor string, owner *Version) (bool, error) {
+// removeForegroundFinalizer removes the finalizer of an owner whose blocking dependents are gone.
+func (s *Server) removeForegroundFinalizer(actor string, owner *Version) (bool, error) {
 	for _, v := range s.dependents(owner.UID()) {
 		for _, reference := range v.Meta().OwnerReferences {
 			if reference.UID == owner.UID() && reference.BlockOwnerDeletion != nil && *reference.BlockOwnerDeletion {
@@ -129,12 +129,12 @@ func (s *Server) finish(actor string, owner *Version) (bool, error) {
 			}
 		}
 	}
-	return true, s.release(actor, owner, foreground)
+	return true, s.removeFinalizer(actor, owner, foreground)
 }
 
-// release takes a finalizer away.
-func (s *Server) release(actor string, v *Version, finalizer string) error {
-	return s.edit(actor, v, func(metadata map[string]any) {
+// removeFinalizer removes a finalizer.
+func (s *Server) removeFinalizer(actor string, v *Version, finalizer string) error {
+	return s.editMetadata(actor, v, func(metadata map[string]any) {
 		var left []any
 		for _, name := range finalizers(v.content) {
 			if name != finalizer {
@@ -146,7 +146,7 @@ func (s *Server) release(actor string, v *Version, finalizer string) error {
 }
 
 func (s *Server) keepOwners(actor string, v *Version, owners []metav1.OwnerReference) error {
-	return s.edit(actor, v, func(metadata map[string]any) {
+	return s.editMetadata(actor, v, func(metadata map[string]any) {
 		var left []any
 		for _, reference := range items(v.metadata(), "ownerReferences") {
 			for _, keep := range owners {
@@ -159,11 +159,11 @@ func (s *Server) keepOwners(actor string, v *Version, owners []metav1.OwnerRefer
 	})
 }
 
-// edit writes metadata, under the version that was read.
-func (s *Server) edit(actor string, v *Version, change func(metadata map[string]any)) error {
+// editMetadata writes metadata, based on the version that was read.
+func (s *Server) editMetadata(actor string, v *Version, change func(metadata map[string]any)) error {
 	call := s.collecting(actor, Patch, v)
 	w := writer{actor: actor, verb: Patch, basis: Basis{ResourceVersion: revisionText(v.revision), UID: string(v.UID())}}
-	return ignoreGone(through(s.options.Hook, call, func() error {
+	return ignoreGone(callWithHook(s.options.Hook, call, func() error {
 		_, err := s.update(w, v.kind, v.key, func(*Version) (map[string]any, error) {
 			content, metadata := withField(v.content, "", nil), withField(v.metadata(), "", nil)
 			change(metadata)
@@ -178,7 +178,7 @@ func (s *Server) remove(actor string, v *Version, policy metav1.DeletionPropagat
 	call := s.collecting(actor, Delete, v)
 	uid, version := string(v.UID()), revisionText(v.revision)
 	w := writer{actor: actor, verb: Delete, basis: Basis{ResourceVersion: version, UID: uid}}
-	return ignoreGone(through(s.options.Hook, call, func() error {
+	return ignoreGone(callWithHook(s.options.Hook, call, func() error {
 		_, _, err := s.delete(w, v.kind, v.key, deletion{uid: &uid, version: &version, policy: policy})
 		return err
 	}))
@@ -190,7 +190,7 @@ func (s *Server) collecting(actor, verb string, v *Version) Call {
 	return call
 }
 
-// ignoreGone forgives that someone else was faster: the next look sees what is left to do.
+// ignoreGone ignores that another actor was faster: the next step observes the remaining work.
 func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -198,5 +198,5 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// Owned are the objects that name an owner, sorted by kind, namespace and name. It is no request.
+// Owned returns the objects that name an owner, sorted by kind, namespace and name. It is not counted as a request.
 func (s *Server) Owned(by types.UID) []*Version { return s.dependents(by) }

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// owned makes a ConfigMap with owners.
+// owned creates a ConfigMap with owners.
 func (w *world) owned(name string, blocks bool, owners ...*unstructured.Unstructured) *unstructured.Unstructured {
 	w.t.Helper()
 	obj := newObject(configMapKind, name)
@@ -78,8 +78,8 @@ func TestCollectOrphans(t *testing.T) {
 	expect(t, "owners of the child", len(w.get(configMapKind, "child").GetOwnerReferences()), 0)
 }
 
-// TestCollectTellsByUID: an owner that was made anew is another one.
-func TestCollectTellsByUID(t *testing.T) {
+// TestCollectComparesUIDs verifies that a recreated owner is a different object.
+func TestCollectComparesUIDs(t *testing.T) {
 	w := newWorld(t)
 	w.owned("child", false, w.create(canary("x")))
 	w.must(w.client.Delete(t.Context(), newObject(canaryKind, "x")))

@@ -24,8 +24,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 )
 
-// custom is what a definition says, in the form in which it is fast: a tree that fills in, prunes, and recognises what is
-// surely valid. What the tree is not sure of is given to the code of the real API server, which also words the errors.
+// custom is a compiled definition: a tree that sets defaults, prunes, and recognises objects that are certainly valid. Objects
+// that it cannot decide are passed to the code of the real API server, which also produces the error texts.
 type custom struct {
 	root       *node
 	structural *structural.Structural
@@ -34,18 +34,18 @@ type custom struct {
 	status     bool
 
 	mu sync.Mutex
-	// judged caches the results of the slow way by their input: runs are much alike.
-	judged map[string]field.ErrorList
+	// results caches the results of the slow path by their input, because runs are similar.
+	results map[string]field.ErrorList
 }
 
-// Bounds of the cost of rules, those of the API server.
+// The cost limits of rules, as in the API server.
 const (
 	costOfRule = 1000000
 	costOfAll  = 10000000
 )
 
-// judgedMost bounds what is remembered of slow results.
-const judgedMost = 50000
+// maxResults is the maximum number of cached results.
+const maxResults = 50000
 
 func compileCustom(resource *apiextensionsv1.CustomResourceDefinition) (*custom, error) {
 	var stored *apiextensionsv1.CustomResourceDefinitionVersion
@@ -75,11 +75,11 @@ func compileCustom(resource *apiextensionsv1.CustomResourceDefinition) (*custom,
 	}
 	return &custom{
 		root: root, structural: s, schema: validator, rules: cel.NewValidator(s, true, costOfRule),
-		status: stored.Subresources != nil && stored.Subresources.Status != nil, judged: map[string]field.ErrorList{},
+		status: stored.Subresources != nil && stored.Subresources.Status != nil, results: map[string]field.ErrorList{},
 	}, nil
 }
 
-// node is one place of a schema.
+// node is one location of a schema.
 type node struct {
 	kind        string // of JSON; empty: any
 	intOrString bool
@@ -87,7 +87,7 @@ type node struct {
 	preserve    bool
 	fields      map[string]*node
 	others      *node // of fields without a name of their own
-	anyOther    bool  // fields without a name of their own are kept
+	anyOther    bool  // fields without a property are preserved
 	items       *node
 	initial     any // the default
 	defaults    []string
@@ -101,11 +101,11 @@ type node struct {
 	mostItems   int64
 	dateTime    bool
 	keys        []string // of a list of type map: no two items have the same
-	// unsure is true where the tree does not know all that the schema says.
+	// unsure is true if the tree does not implement all constraints of the schema.
 	unsure bool
 }
 
-// trivialFormats are formats that the API server has no opinion on beyond the type.
+// trivialFormats are formats for which the API server checks nothing except the type.
 var trivialFormats = []string{"", "int32", "int64", "double", "float", "string"}
 
 func compileNode(s *structural.Structural) (*node, error) {
@@ -118,7 +118,7 @@ func compileNode(s *structural.Structural) (*node, error) {
 	}
 	n.keys = s.XListMapKeys
 	n.unsure = len(s.XValidations) > 0 || s.XListType != nil && *s.XListType == "set"
-	if err := n.values(s.ValueValidation, s.XIntOrString); err != nil {
+	if err := n.readConstraints(s.ValueValidation, s.XIntOrString); err != nil {
 		return nil, err
 	}
 	if len(s.Properties) > 0 {
@@ -156,8 +156,8 @@ func compileNode(s *structural.Structural) (*node, error) {
 	return n, nil
 }
 
-// values takes over what a schema says about values. What this does not know makes the node unsure.
-func (n *node) values(v *structural.ValueValidation, intOrString bool) error {
+// readConstraints reads the value constraints of a schema. An unknown constraint makes the node unsure.
+func (n *node) readConstraints(v *structural.ValueValidation, intOrString bool) error {
 	if v == nil {
 		return nil
 	}
@@ -196,10 +196,10 @@ func (n *node) values(v *structural.ValueValidation, intOrString bool) error {
 	return nil
 }
 
-// complete drops what the schema does not know and fills in defaults, in place. What is the very same as before was
-// completed then, and is not touched.
+// complete prunes unknown fields and sets defaults, in place. A value that is identical to the old one was completed before,
+// and is not changed.
 func (n *node) complete(value, old any) any {
-	if old != nil && same(value, old) {
+	if old != nil && identical(value, old) {
 		return value
 	}
 	switch v := value.(type) {
@@ -219,7 +219,7 @@ func (n *node) complete(value, old any) any {
 		before, _ := old.([]any)
 		for i, item := range v {
 			if item == nil && !n.items.nullable && n.items.initial != nil {
-				item = copied(n.items.initial)
+				item = copyOf(n.items.initial)
 			}
 			var was any
 			if i < len(before) {
@@ -231,7 +231,7 @@ func (n *node) complete(value, old any) any {
 	return value
 }
 
-// strip empties what is in a place that the schema says nothing of.
+// strip prunes a value without a schema.
 func strip(value any) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -243,7 +243,7 @@ func strip(value any) {
 	}
 }
 
-// completeRoot is complete for a whole object, but for its metadata.
+// completeRoot completes a whole object except for its metadata.
 func (n *node) completeRoot(v, old map[string]any) {
 	for name, item := range v {
 		if name != "apiVersion" && name != "kind" && name != "metadata" {
@@ -265,22 +265,22 @@ func (n *node) completeField(v map[string]any, name string, item, old any) {
 	case child == nil, item == nil && !child.nullable && child.initial == nil:
 		delete(v, name)
 	case item == nil && !child.nullable:
-		v[name] = child.complete(copied(child.initial), nil)
+		v[name] = child.complete(copyOf(child.initial), nil)
 	default:
 		v[name] = child.complete(item, old)
 	}
 }
 
-// fillIn sets the defaults of what is absent.
+// fillIn sets the defaults of absent fields.
 func (n *node) fillIn(v map[string]any) {
 	for _, name := range n.defaults {
 		if _, found := v[name]; !found {
-			v[name] = n.fields[name].complete(copied(n.fields[name].initial), nil)
+			v[name] = n.fields[name].complete(copyOf(n.fields[name].initial), nil)
 		}
 	}
 }
 
-// verdict of the quick way.
+// verdict is a result of the quick path.
 type verdict int
 
 const (
@@ -288,9 +288,9 @@ const (
 	doubtful
 )
 
-// check validates what differs from the old value: stored values remain valid.
+// check validates the parts that differ from the old value: stored values remain valid.
 func (n *node) check(value, old any) verdict {
-	if old != nil && same(value, old) {
+	if old != nil && identical(value, old) {
 		return valid
 	}
 	if n.unsure {
@@ -307,32 +307,32 @@ func (n *node) check(value, old any) verdict {
 	case []any:
 		return n.checkList(v, old)
 	case string:
-		if n.kind != "string" && !n.intOrString && !n.free() {
+		if n.kind != "string" && !n.intOrString && !n.acceptsAnyType() {
 			return doubtful
 		}
 		return n.checkString(v)
 	case bool:
-		if n.kind != "boolean" && !n.free() {
+		if n.kind != "boolean" && !n.acceptsAnyType() {
 			return doubtful
 		}
 	case int64:
-		if n.kind != "integer" && n.kind != "number" && !n.intOrString && !n.free() {
+		if n.kind != "integer" && n.kind != "number" && !n.intOrString && !n.acceptsAnyType() {
 			return doubtful
 		}
 		return n.checkNumber(float64(v), v)
 	case float64:
-		if n.kind != "number" && !n.free() {
+		if n.kind != "number" && !n.acceptsAnyType() {
 			return doubtful
 		}
 		return n.checkNumber(v, v)
 	}
-	return n.among(value)
+	return n.checkEnum(value)
 }
 
-// free is true for a place without a type, which accepts any value.
-func (n *node) free() bool { return n.kind == "" && !n.intOrString }
+// acceptsAnyType reports whether a node has no type and accepts any value.
+func (n *node) acceptsAnyType() bool { return n.kind == "" && !n.intOrString }
 
-func (n *node) among(value any) verdict {
+func (n *node) checkEnum(value any) verdict {
 	if n.enum == nil || slices.Contains(n.enum, value) {
 		return valid
 	}
@@ -356,18 +356,18 @@ func (n *node) checkString(v string) verdict {
 	if n.enum == nil {
 		return valid
 	}
-	return n.among(v)
+	return n.checkEnum(v)
 }
 
 func (n *node) checkNumber(f float64, value any) verdict {
 	if n.least != nil && f < *n.least || n.most != nil && f > *n.most {
 		return doubtful
 	}
-	return n.among(value)
+	return n.checkEnum(value)
 }
 
 func (n *node) checkMap(v map[string]any, old any, root bool) verdict {
-	if n.kind != "object" && !n.free() {
+	if n.kind != "object" && !n.acceptsAnyType() {
 		return doubtful
 	}
 	before, _ := old.(map[string]any)
@@ -395,10 +395,10 @@ func (n *node) checkMap(v map[string]any, old any, root bool) verdict {
 }
 
 func (n *node) checkList(v []any, old any) verdict {
-	if n.kind != "array" && !n.free() || int64(len(v)) < n.fewest || int64(len(v)) > n.mostItems {
+	if n.kind != "array" && !n.acceptsAnyType() || int64(len(v)) < n.fewest || int64(len(v)) > n.mostItems {
 		return doubtful
 	}
-	if len(n.keys) > 0 && !n.distinct(v) {
+	if len(n.keys) > 0 && !n.hasDistinctKeys(v) {
 		return doubtful
 	}
 	before, _ := old.([]any)
@@ -417,8 +417,8 @@ func (n *node) checkList(v []any, old any) verdict {
 	return valid
 }
 
-// distinct is true of items that surely differ in their keys.
-func (n *node) distinct(list []any) bool {
+// hasDistinctKeys reports whether the items of a list certainly differ in their keys.
+func (n *node) hasDistinctKeys(list []any) bool {
 	known := map[string]bool{}
 	for _, item := range list {
 		fields, _ := item.(map[string]any)
@@ -438,7 +438,8 @@ func (n *node) distinct(list []any) bool {
 	return true
 }
 
-// validate says what is wrong with an object; old is nil at creation, and else shares with it what did not change.
+// validate returns the errors of an object. old is nil for a creation; otherwise the object shares its unchanged parts with
+// old.
 func (c *custom) validate(content, old map[string]any) field.ErrorList {
 	var before any
 	if old != nil {
@@ -447,27 +448,27 @@ func (c *custom) validate(content, old map[string]any) field.ErrorList {
 	if !c.root.unsure && c.root.checkMap(content, before, true) == valid {
 		return nil
 	}
-	key := c.judgement(content, old)
+	key := c.cacheKey(content, old)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if faults, known := c.judged[key]; known {
+	if faults, known := c.results[key]; known {
 		return faults
 	}
-	if len(c.judged) >= judgedMost {
-		clear(c.judged)
+	if len(c.results) >= maxResults {
+		clear(c.results)
 	}
-	faults := c.slowly(content, old)
-	c.judged[key] = faults
+	faults := c.validateSlowly(content, old)
+	c.results[key] = faults
 	return faults
 }
 
-// judgement is the input of a result. A spec or a status that was stored remains valid, as in check.
-func (c *custom) judgement(content, old map[string]any) string {
+// cacheKey returns the cache key of a result. A stored spec or status remains valid, as in check.
+func (c *custom) cacheKey(content, old map[string]any) string {
 	var key strings.Builder
 	for _, of := range []map[string]any{content, old} {
-		parts := []any{object(of, "metadata")["name"], nil, nil, rest(of)}
+		parts := []any{object(of, "metadata")["name"], nil, nil, unusualFields(of)}
 		for i, part := range []string{"spec", "status"} {
-			if c.root.unsure || old == nil || !same(content[part], old[part]) {
+			if c.root.unsure || old == nil || !identical(content[part], old[part]) {
 				parts[i+1] = of[part]
 			}
 		}
@@ -480,8 +481,8 @@ func (c *custom) judgement(content, old map[string]any) string {
 	return key.String()
 }
 
-// rest are the fields of an object that has more than the usual ones.
-func rest(content map[string]any) map[string]any {
+// unusualFields returns the fields of an object other than the usual ones.
+func unusualFields(content map[string]any) map[string]any {
 	var out map[string]any
 	for name, value := range content {
 		switch name {
@@ -496,11 +497,11 @@ func rest(content map[string]any) map[string]any {
 	return out
 }
 
-// slowly asks the code of the real API server. It is bounded by its cost, and what it finds is kept for all, so it takes
-// no one's context.
+// validateSlowly validates with the code of the real API server. The cost limits bound it, and its result is cached for all
+// callers, so it uses no caller's context.
 //
-//nolint:contextcheck,nolintlint // the one is silenced here for those who call this, which the other does not see
-func (c *custom) slowly(content, old map[string]any) field.ErrorList {
+//nolint:contextcheck,nolintlint // contextcheck is silenced here for the callers, which nolintlint does not see
+func (c *custom) validateSlowly(content, old map[string]any) field.ErrorList {
 	ctx := context.Background()
 	var faults field.ErrorList
 	if old == nil {

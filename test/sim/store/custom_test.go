@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifest is a Canary without matches, which only the slow way judges.
+// manifest is a Canary without matches, which only the slow path validates.
 const manifest = `
 apiVersion: flagger.app/v1beta1
 kind: Canary
@@ -45,9 +45,9 @@ status:
   serin: {gates: [{name: window, verdict: Wait, since: "2026-01-01T00:00:00.000001Z", message: m}]}
 `
 
-// TestQuickWayIsRight: the quick ways of completing and of judging an object come to what the code of the real API server
-// comes to, whatever is changed in it.
-func TestQuickWayIsRight(t *testing.T) {
+// TestQuickPathMatchesTheAPIMachinery verifies that the quick paths of completion and validation have the same results as the
+// code of the real API server, for arbitrary changes of an object.
+func TestQuickPathMatchesTheAPIMachinery(t *testing.T) {
 	definitions, err := Serin()
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestQuickWayIsRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	original = cloneMap(original)
-	if faults := c.slowly(original, nil); len(faults) > 0 {
+	if faults := c.validateSlowly(original, nil); len(faults) > 0 {
 		t.Fatalf("the object that is disturbed is not valid: %v", faults)
 	}
 	random := rand.New(rand.NewPCG(1, 1))
@@ -80,7 +80,7 @@ func TestQuickWayIsRight(t *testing.T) {
 		if diff := cmp.Diff(want, object); diff != "" {
 			t.Fatalf("%s\nis completed differently (-real +quick):\n%s", before, diff)
 		}
-		faults := c.slowly(object, nil)
+		faults := c.validateSlowly(object, nil)
 		if len(faults) == 0 {
 			accepted++
 		}
@@ -105,7 +105,7 @@ func jsonOf(t *testing.T, value any) string {
 	return string(text)
 }
 
-// disturb changes one place of an object.
+// disturb changes one field of an object.
 func disturb(random *rand.Rand, object map[string]any) {
 	at := object
 	for {

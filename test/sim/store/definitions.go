@@ -24,8 +24,8 @@ import (
 	"github.com/serin-dev/serin/config/crd"
 )
 
-// Definitions are the custom kinds of servers. They are read once, each kind is compiled when it is used first, and all
-// servers of a process may share them.
+// Definitions are the definitions of custom kinds. They are read once, each kind is compiled on first use, and all servers of a
+// process may share them.
 type Definitions struct {
 	kinds map[schema.GroupKind]*definition
 
@@ -33,13 +33,13 @@ type Definitions struct {
 	pruned  *Definitions // see WithoutSerinStatus
 }
 
-// definition is one kind, compiled or not.
+// definition is the definition of one kind, compiled or not.
 type definition struct {
 	resource *apiextensionsv1.CustomResourceDefinition
 	compile  func() (*custom, error)
 }
 
-// Compile reads definitions from streams of YAML. Of kinds, where there are any, it reads these only: some streams are
+// Compile reads definitions from streams of YAML. If kinds are given, it reads only their definitions, because some streams are
 // long.
 func Compile(streams [][]byte, kinds ...schema.GroupKind) (*Definitions, error) {
 	d := &Definitions{kinds: map[schema.GroupKind]*definition{}}
@@ -53,7 +53,7 @@ func Compile(streams [][]byte, kinds ...schema.GroupKind) (*Definitions, error) 
 			if err != nil {
 				return nil, fmt.Errorf("read definitions: %w", err)
 			}
-			if !wanted(document, kinds) {
+			if !mayBeRequested(document, kinds) {
 				continue
 			}
 			resource := &apiextensionsv1.CustomResourceDefinition{}
@@ -68,11 +68,11 @@ func Compile(streams [][]byte, kinds ...schema.GroupKind) (*Definitions, error) 
 	return d, nil
 }
 
-// kindLine is where a definition names its kind.
+// kindLine matches the line of a definition that names its kind.
 var kindLine = regexp.MustCompile(`(?m)^    kind: (\S+)$`)
 
-// wanted avoids decoding documents that were not requested.
-func wanted(document []byte, kinds []schema.GroupKind) bool {
+// mayBeRequested avoids decoding documents that were not requested.
+func mayBeRequested(document []byte, kinds []schema.GroupKind) bool {
 	if len(kinds) == 0 {
 		return true
 	}
@@ -93,7 +93,7 @@ func (d *Definitions) add(resource *apiextensionsv1.CustomResourceDefinition) {
 	d.kinds[kind] = &definition{resource: resource, compile: sync.OnceValues(func() (*custom, error) { return compileCustom(resource) })}
 }
 
-// And are these definitions and others, which win where both have a kind.
+// And returns these definitions and others, which take precedence.
 func (d *Definitions) And(others *Definitions) *Definitions {
 	both := &Definitions{kinds: map[schema.GroupKind]*definition{}}
 	maps.Copy(both.kinds, d.kinds)
@@ -101,8 +101,8 @@ func (d *Definitions) And(others *Definitions) *Definitions {
 	return both
 }
 
-// WithoutSerinStatus are the definitions of a cluster in which those of the Canary and the Rollout were not updated: their
-// schemas have no status.serin, so that the server drops that part of every status.
+// WithoutSerinStatus returns the definitions of a cluster in which those of the Canary and the Rollout were not updated: their
+// schemas have no status.serin, so that the server prunes that part of every status.
 func (d *Definitions) WithoutSerinStatus() *Definitions {
 	d.pruning.Do(func() { d.pruned = d.withoutSerinStatus() })
 	return d.pruned
@@ -126,7 +126,7 @@ func (d *Definitions) withoutSerinStatus() *Definitions {
 	return d.And(without)
 }
 
-// Serin are the definitions that Serin comes with.
+// Serin returns the definitions of Serin.
 var Serin = sync.OnceValues(func() (*Definitions, error) {
 	stream, err := crd.YAML(flaggerv1.GroupName)
 	if err != nil {
@@ -135,7 +135,7 @@ var Serin = sync.OnceValues(func() (*Definitions, error) {
 	return Compile([][]byte{stream})
 })
 
-// Argo are the definitions that Serin comes with of the kinds of Argo Rollouts.
+// Argo returns Serin's definitions of the kinds of Argo Rollouts.
 var Argo = sync.OnceValues(func() (*Definitions, error) {
 	stream, err := crd.YAML(argov1.GroupName)
 	if err != nil {
@@ -144,7 +144,7 @@ var Argo = sync.OnceValues(func() (*Definitions, error) {
 	return Compile([][]byte{stream})
 })
 
-// Routes are definitions of others by which routers are told, of these kinds.
+// Routes returns third-party definitions of the given kinds, which routers write.
 func Routes(ctx context.Context, kinds ...schema.GroupKind) (*Definitions, error) {
 	var streams [][]byte
 	for _, file := range []struct{ module, name string }{
@@ -160,7 +160,7 @@ func Routes(ctx context.Context, kinds ...schema.GroupKind) (*Definitions, error
 	return Compile(streams, kinds...)
 }
 
-// ModuleFile is a file of a Go module on which this one depends: others publish their definitions that way.
+// ModuleFile reads a file of a Go module on which this one depends. Other projects publish their definitions in this way.
 func ModuleFile(ctx context.Context, module, name string) ([]byte, error) {
 	// On a new machine nothing may have needed this module yet: download returns its folder and fetches it where it is missing.
 	output, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", module).Output() // #nosec G204 -- names of modules

@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// shape is what the JSON of a Go type looks like once a server has decoded and encoded it: fields that the type does not
-// have are gone, empty ones are left out or spelled, as the type says. Types are read once.
+// shape describes the JSON of a Go type after a server has decoded and encoded it: unknown fields are removed, and empty ones
+// are omitted or written as the type specifies. Types are read once.
 type shape struct {
 	kind   shapeKind
 	name   string // of the type, for errors
 	fields map[string]*member
-	// spelled are the fields that are present even when they are not set.
+	// spelled are the fields that are written even when they are not set.
 	spelled []*member
 	items   *shape // of lists and maps
 }
@@ -29,7 +29,7 @@ type shape struct {
 type member struct {
 	name  string
 	shape *shape
-	// spelled says that the zero value is written; zero is that value.
+	// spelled means that the zero value is written; zero is that value.
 	spelled bool
 	zero    any
 	pointer bool
@@ -69,7 +69,7 @@ var special = map[reflect.Type]shapeKind{
 
 var shapes sync.Map // of reflect.Type
 
-// shapeOf reads a type. Types that contain themselves do not occur in what is served.
+// shapeOf returns the shape of a type. Recursive types do not occur in the served kinds.
 func shapeOf(t reflect.Type) *shape {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -134,7 +134,7 @@ func (s *shape) readFields(t reflect.Type) {
 			empty = empty || option == "omitempty"
 			zero = zero || option == "omitzero"
 		}
-		// omitempty says nothing about structs, which JSON has no notion of being empty.
+		// omitempty has no effect on structs.
 		isStruct := field.Type.Kind() == reflect.Struct
 		m.spelled = !zero && (!empty || isStruct)
 		if m.spelled {
@@ -144,7 +144,7 @@ func (s *shape) readFields(t reflect.Type) {
 	}
 }
 
-// empty is the zero value as it is written.
+// empty returns the zero value as it is written.
 func (m *member) empty(t reflect.Type) any {
 	if t.Kind() == reflect.Pointer {
 		return nil
@@ -153,7 +153,7 @@ func (m *member) empty(t reflect.Type) any {
 	case structShape:
 		out := map[string]any{}
 		if _, err := m.shape.fill(out, nil, ""); err != nil {
-			panic(err) // an empty object has nothing that could be wrong
+			panic(err) // an empty object cannot be invalid
 		}
 		return out
 	case textShape:
@@ -171,17 +171,17 @@ func (m *member) empty(t reflect.Type) any {
 	}
 }
 
-// typeError is a value that a type cannot hold.
+// typeError reports a value that does not fit its type.
 type typeError struct{ what, path, kind string }
 
 func (e *typeError) Error() string {
 	return fmt.Sprintf("json: cannot unmarshal %s into Go struct field %s of type %s", e.what, strings.TrimPrefix(e.path, "."), e.kind)
 }
 
-// fill brings a value into its shape, in place where it can, and gives it back. What is the very same as before has its
-// shape, and is not touched.
+// fill converts a value to its shape, in place if possible, and returns it. A value that is identical to the old one already
+// has its shape, and is not changed.
 func (s *shape) fill(value, old any, path string) (any, error) {
-	if old != nil && same(value, old) {
+	if old != nil && identical(value, old) {
 		return value, nil
 	}
 	switch s.kind {
@@ -241,7 +241,7 @@ func (s *shape) fillList(value, old any, path string) (any, error) {
 	return list, nil
 }
 
-// scalar is the Go type that a value should have; empty: it has it.
+// scalar returns the Go type that a value should have, or "" if it has it.
 func (s *shape) scalar(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -274,7 +274,7 @@ func (s *shape) scalar(value any) string {
 	}
 }
 
-// fillText is fill for values that are texts with a form of their own.
+// fillText converts values that are encoded as formatted strings.
 func (s *shape) fillText(value any, path string) (any, error) {
 	if s.kind == anyShape {
 		return value, nil
@@ -286,7 +286,7 @@ func (s *shape) fillText(value any, path string) (any, error) {
 	if !ok {
 		return nil, &typeError{jsonName(value), path, "string"}
 	}
-	switch s.kind { //nolint:exhaustive // the others have no form of their own
+	switch s.kind { //nolint:exhaustive // other kinds are not formatted strings
 	case bytesShape:
 		if _, err := base64.StdEncoding.DecodeString(v); err != nil {
 			return nil, fmt.Errorf("illegal base64 data in %s: %w", path, err)
@@ -339,13 +339,13 @@ func (s *shape) fillStruct(m map[string]any, old any) error {
 	}
 	for _, field := range s.spelled {
 		if _, found := m[field.name]; !found {
-			m[field.name] = copied(field.zero)
+			m[field.name] = copyOf(field.zero)
 		}
 	}
 	return nil
 }
 
-// element is fill for members of lists and maps, where null is the zero value.
+// element converts members of lists and maps, where null is the zero value.
 func (s *shape) element(value, old any, path string) (any, error) {
 	if value == nil {
 		switch s.kind {
@@ -364,7 +364,7 @@ func (s *shape) element(value, old any, path string) (any, error) {
 	return s.fill(value, old, path)
 }
 
-// emptyValue is what omitempty leaves out.
+// emptyValue reports whether omitempty omits a value.
 func emptyValue(value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -380,7 +380,7 @@ func emptyValue(value any) bool {
 	}
 }
 
-// emptyCollection is what storage does not tell from absence.
+// emptyCollection reports whether storage does not distinguish a value from absence.
 func emptyCollection(value any) bool {
 	switch v := value.(type) {
 	case map[string]any:

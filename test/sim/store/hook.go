@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Verbs of calls.
+// The verbs of calls.
 const (
 	Get    = "get"
 	List   = "list"
@@ -24,16 +24,16 @@ const (
 type Call struct {
 	Actor, Verb string
 	Kind        schema.GroupKind
-	// Key has no name for lists, and may have none where the server makes one.
+	// Key has no name for lists, and may have none if the server generates the name.
 	Key         types.NamespacedName
 	Subresource string
-	// Cached is true for reads that a cache answers: they reach no server.
+	// Cached is true for reads that a cache answers, which do not reach the server.
 	Cached bool
 
 	resource schema.GroupResource
 }
 
-// Read is true for calls that change nothing.
+// Read reports whether a call changes nothing.
 func (c Call) Read() bool { return c.Verb == Get || c.Verb == List }
 
 func (c Call) String() string {
@@ -44,27 +44,26 @@ func (c Call) String() string {
 	return fmt.Sprintf("%s: %s %s", c.Actor, where, c.Key)
 }
 
-// Fault is the failure that is injected into one call. The zero value is none.
+// Fault is the failure that is injected into one call. The zero value injects none.
 type Fault struct {
-	// Err is answered instead. Before the call, nothing happens; after it, what happened stays.
+	// Err is returned instead of the result. Before the call, the call has no effect; after the call, its effect remains.
 	Err error
-	// Kill ends the caller, here: the call panics with Killed.
+	// Kill ends the caller: the call panics with Killed.
 	Kill bool
 }
 
-// Hook is asked around every call what shall fail with it, and may do other things meanwhile: it is the point at
-// which someone else may run.
+// Hook is called before and after every call, and determines its failures. During a hook, other actors may run.
 type Hook interface {
-	// Before is asked when the call was made and nothing happened yet.
+	// Before is called before the call has any effect.
 	Before(Call) Fault
-	// After is asked when it is done, with its result, and before the caller knows. Only Err and Kill count.
+	// After is called with the result of the call, before the caller receives it. Only Err and Kill are used.
 	After(Call, error) Fault
 }
 
-// Killed is what a call panics with whose caller was killed in it.
+// Killed is the panic value of a call whose caller was killed during the call.
 type Killed struct {
 	Call Call
-	// Committed is true when the call took effect.
+	// Committed reports whether the call took effect.
 	Committed bool
 }
 
@@ -75,8 +74,8 @@ func (k Killed) String() string {
 	return "killed before " + k.Call.String()
 }
 
-// through does a call with its faults around it.
-func through(hook Hook, call Call, do func() error) error {
+// callWithHook executes a call with its faults.
+func callWithHook(hook Hook, call Call, do func() error) error {
 	if hook == nil {
 		return do()
 	}
@@ -98,48 +97,48 @@ func through(hook Hook, call Call, do func() error) error {
 	return err
 }
 
-// Errors of a real API server, for faults.
+// The following errors are those of a real API server.
 
-// NotFound is what is answered for an object that does not exist.
+// NotFound returns the error for an object that does not exist.
 func NotFound(c Call) error { return apierrors.NewNotFound(c.resource, c.Key.Name) }
 
-// Conflict is what is answered to a writer that names an old version.
+// Conflict returns the error for a write that names an outdated version.
 func Conflict(c Call) error {
 	return apierrors.NewConflict(c.resource, c.Key.Name, errModified)
 }
 
-// Forbidden is what is answered to someone without the right.
+// Forbidden returns the error for an actor without the permission.
 func Forbidden(c Call) error {
 	return apierrors.NewForbidden(c.resource, c.Key.Name, fmt.Errorf("user %q cannot %s resource %q in API group %q in the namespace %q",
 		c.Actor, c.Verb, c.resource.Resource, c.resource.Group, c.Key.Namespace))
 }
 
-// Denied is what is answered when an admission webhook or a quota refuses.
+// Denied returns the error of an admission webhook or a quota that rejects the request.
 func Denied(c Call, why string) error {
 	return apierrors.NewForbidden(c.resource, c.Key.Name, errors.New(why))
 }
 
-// TooManyRequests is what is answered by a server that sheds load.
+// TooManyRequests returns the error of an overloaded server.
 func TooManyRequests(_ Call, after time.Duration) error {
 	return apierrors.NewTooManyRequests("the server is currently unable to handle the request", int(after/time.Second))
 }
 
-// Timeout is what is answered when the request took too long, whether it took effect or not.
+// Timeout returns the error for a request that took too long, whether or not it took effect.
 func Timeout(c Call) error {
 	return apierrors.NewTimeoutError(fmt.Sprintf("request did not complete within the allotted timeout: %s", c.Verb), 0)
 }
 
-// ServerError is what is answered when something broke inside.
+// ServerError returns the error for an internal failure.
 func ServerError(Call) error {
 	return apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
 }
 
-// Unavailable is what is answered by a server that is starting or stopping.
+// Unavailable returns the error of a server that is starting or stopping.
 func Unavailable(Call) error {
 	return apierrors.NewServiceUnavailable("apiserver is shutting down")
 }
 
-// Broken is the result of a broken connection: no status, and an unknown outcome.
+// Broken returns the error of a broken connection: no status, and an unknown outcome.
 func Broken(c Call) error {
 	return fmt.Errorf("%s: %w", c.Verb, errBroken)
 }

@@ -17,36 +17,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// kind is how objects of one kind are treated.
+// kind describes how objects of one kind are treated.
 type kind struct {
 	schema.GroupKind
 	versions   []string // the stored one first
 	plural     string
 	namespaced bool
-	// status is true where the status has a sub-resource of its own: other writes leave it, and its writes leave the rest.
+	// status is true if the status is a subresource: other writes do not change it, and its writes do not change anything else.
 	status bool
-	// scale is true where replicas can be written as a Scale.
+	// scale is true if replicas can be written as a Scale.
 	scale bool
-	// named are the fields, besides the spec, whose change makes a new generation; nil: there are no generations.
+	// generations are the fields, in addition to the spec, whose change increments the generation; nil: there are no generations.
 	generations []string
-	// unconditional is true where an update need not name a version; made where it makes what is not there.
-	unconditional, made bool
-	name                apivalidation.ValidateNameFunc
+	// unconditional is true if an update need not name a version; createdByUpdate if an update creates a missing object.
+	unconditional, createdByUpdate bool
+	name                           apivalidation.ValidateNameFunc
 
-	custom *custom // nil for kinds that every server has
+	custom *custom // nil for built-in kinds
 	shape  *shape  // nil for custom kinds
 	rules  rules
 }
 
-// rules are what a kind that every server has does beyond its type. All of them may be nil.
+// rules are the functions of a built-in kind in addition to its type. All of them may be nil.
 type rules struct {
-	// initial fills in defaults, in a content of its own.
+	// initial sets defaults, in a content that is not shared.
 	initial func(content map[string]any)
-	// prepare does what depends on the server or on the object as it was; old is nil at creation.
+	// prepare sets what depends on the server or on the previous object; old is nil for a creation.
 	prepare func(s *Server, content, old map[string]any)
-	// faults says what is wrong; old is nil at creation.
+	// faults returns the validation errors; old is nil for a creation.
 	faults func(content, old map[string]any) field.ErrorList
-	// inherit takes over, into what a write of the status says, what such a write may not change.
+	// inherit restores, in a write of the status, the fields that such a write may not change.
 	inherit func(content, old map[string]any)
 }
 
@@ -76,36 +76,36 @@ func builtin[T any](group, version, name, plural string, more ...func(*kind)) *k
 func generations(fields ...string) func(*kind) {
 	return func(k *kind) { k.generations = append([]string{"spec"}, fields...) }
 }
-func follows(r rules) func(*kind)                        { return func(k *kind) { k.rules = r } }
+func withRules(r rules) func(*kind)                      { return func(k *kind) { k.rules = r } }
 func scalable(k *kind)                                   { k.scale = true }
-func madeByUpdate(k *kind)                               { k.made = true }
-func ofTheCluster(k *kind)                               { k.namespaced = false }
+func creatableByUpdate(k *kind)                          { k.createdByUpdate = true }
+func clusterScoped(k *kind)                              { k.namespaced = false }
 func named(f apivalidation.ValidateNameFunc) func(*kind) { return func(k *kind) { k.name = f } }
 
-// builtins are the kinds that every server has, as far as a simulation needs them.
+// builtins returns the built-in kinds, as far as simulations need them.
 func builtins() []*kind {
 	return []*kind{
-		builtin[corev1.Namespace]("", "v1", "Namespace", "namespaces", ofTheCluster),
-		builtin[corev1.ConfigMap]("", "v1", "ConfigMap", "configmaps", follows(configMaps)),
-		builtin[corev1.Secret]("", "v1", "Secret", "secrets", follows(secrets)),
-		builtin[corev1.Service]("", "v1", "Service", "services", follows(services), madeByUpdate, named(apivalidation.NameIsDNS1035Label)),
-		builtin[corev1.Pod]("", "v1", "Pod", "pods", generations(), follows(pods)),
-		builtin[corev1.Event]("", "v1", "Event", "events", madeByUpdate),
-		builtin[appsv1.Deployment]("apps", "v1", "Deployment", "deployments", generations("annotations"), scalable, follows(deployments)),
-		builtin[appsv1.ReplicaSet]("apps", "v1", "ReplicaSet", "replicasets", generations(), scalable, follows(replicaSets)),
-		builtin[appsv1.DaemonSet]("apps", "v1", "DaemonSet", "daemonsets", generations(), follows(daemonSets)),
+		builtin[corev1.Namespace]("", "v1", "Namespace", "namespaces", clusterScoped),
+		builtin[corev1.ConfigMap]("", "v1", "ConfigMap", "configmaps", withRules(configMaps)),
+		builtin[corev1.Secret]("", "v1", "Secret", "secrets", withRules(secrets)),
+		builtin[corev1.Service]("", "v1", "Service", "services", withRules(services), creatableByUpdate, named(apivalidation.NameIsDNS1035Label)),
+		builtin[corev1.Pod]("", "v1", "Pod", "pods", generations(), withRules(pods)),
+		builtin[corev1.Event]("", "v1", "Event", "events", creatableByUpdate),
+		builtin[appsv1.Deployment]("apps", "v1", "Deployment", "deployments", generations("annotations"), scalable, withRules(deployments)),
+		builtin[appsv1.ReplicaSet]("apps", "v1", "ReplicaSet", "replicasets", generations(), scalable, withRules(replicaSets)),
+		builtin[appsv1.DaemonSet]("apps", "v1", "DaemonSet", "daemonsets", generations(), withRules(daemonSets)),
 		builtin[appsv1.ControllerRevision]("apps", "v1", "ControllerRevision", "controllerrevisions"),
-		builtin[autoscalingv2.HorizontalPodAutoscaler]("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", generations(), follows(autoscalers)),
+		builtin[autoscalingv2.HorizontalPodAutoscaler]("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", generations(), withRules(autoscalers)),
 		builtin[discoveryv1.EndpointSlice]("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", func(k *kind) {
 			k.generations = []string{"addressType", "endpoints", "ports"}
 		}),
-		builtin[coordinationv1.Lease]("coordination.k8s.io", "v1", "Lease", "leases", madeByUpdate, func(k *kind) { k.unconditional = false }),
+		builtin[coordinationv1.Lease]("coordination.k8s.io", "v1", "Lease", "leases", creatableByUpdate, func(k *kind) { k.unconditional = false }),
 		builtin[batchv1.Job]("batch", "v1", "Job", "jobs", generations()),
 		builtin[networkingv1.Ingress]("networking.k8s.io", "v1", "Ingress", "ingresses", generations()),
 	}
 }
 
-// kind is a custom kind.
+// kind returns the custom kind of a definition.
 func (d *definition) kind() (*kind, error) {
 	c, err := d.compile()
 	if err != nil {
@@ -131,21 +131,21 @@ func (d *definition) kind() (*kind, error) {
 	return k, nil
 }
 
-// next is the generation of an object after a change.
-func (k *kind) next(w writer, content, old map[string]any, generation int64) int64 {
+// nextGeneration returns the generation of an object after a change.
+func (k *kind) nextGeneration(w writer, content, old map[string]any, generation int64) int64 {
 	if k.generations == nil || w.subresource == statusOf {
 		return generation
 	}
 	changed := false
-	if k.custom != nil { // everything but metadata, and the status where it is apart
-		changed = !sameBut(content, old, "metadata", k.apart())
+	if k.custom != nil { // everything except metadata, and the status if it is a subresource
+		changed = !equalExcept(content, old, "metadata", k.apart())
 	}
 	for _, field := range k.generations {
 		if field == "annotations" {
-			changed = changed || !same(object(content, "metadata")[field], object(old, "metadata")[field])
+			changed = changed || !identical(object(content, "metadata")[field], object(old, "metadata")[field])
 			continue
 		}
-		changed = changed || !same(content[field], old[field])
+		changed = changed || !identical(content[field], old[field])
 	}
 	if changed {
 		return generation + 1
@@ -160,10 +160,10 @@ func (k *kind) apart() string {
 	return "metadata"
 }
 
-// sameBut compares the fields of two contents, of which one was grafted onto the other.
-func sameBut(a, b map[string]any, but ...string) bool {
+// equalExcept compares the fields of two contents, one of which was grafted onto the other.
+func equalExcept(a, b map[string]any, but ...string) bool {
 	for name, value := range a {
-		if !slices.Contains(but, name) && !same(value, b[name]) {
+		if !slices.Contains(but, name) && !identical(value, b[name]) {
 			return false
 		}
 	}

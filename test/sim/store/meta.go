@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// errModified is returned to a writer that names an old version.
+// errModified is returned to a writer that names an outdated version.
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
 var (
@@ -24,7 +24,7 @@ var (
 	metaShape = shapeOf(reflect.TypeFor[metav1.ObjectMeta]())
 )
 
-// fillMeta brings the metadata of an object from outside into its form.
+// fillMeta converts the metadata of an external object to its shape.
 func fillMeta(content map[string]any) (map[string]any, error) {
 	value, found := content["metadata"]
 	if !found || value == nil {
@@ -40,7 +40,7 @@ func fillMeta(content map[string]any) (map[string]any, error) {
 	return metadata, nil
 }
 
-// metaOf is the metadata as a value of Go. It shares nothing with the map.
+// metaOf returns the metadata as a Go value, which shares nothing with the map.
 func metaOf(m map[string]any) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{
 		Name: text(m, "name"), GenerateName: text(m, "generateName"), Namespace: text(m, "namespace"),
@@ -100,9 +100,9 @@ func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 func finalizers(content map[string]any) []any { return list(object(content, "metadata"), "finalizers") }
 
-// checkMeta says what is wrong with metadata; old is nil at creation. What is the same as before was right before.
+// checkMeta returns the errors of metadata; old is nil for a creation. Unchanged metadata remains valid.
 func (k *kind) checkMeta(metadata, old map[string]any) field.ErrorList {
-	if old != nil && sameBut(metadata, old, "resourceVersion", "generation") { // which only the server writes
+	if old != nil && equalExcept(metadata, old, "resourceVersion", "generation") { // which only the server writes
 		return nil
 	}
 	now := metaOf(metadata)
@@ -128,7 +128,7 @@ func unique(faults field.ErrorList) field.ErrorList {
 	return out
 }
 
-// parseVersion is a resourceVersion as a number.
+// parseVersion parses a resourceVersion.
 func parseVersion(version string) (uint64, error) {
 	if version == "" {
 		return 0, nil
@@ -141,7 +141,7 @@ func parseVersion(version string) (uint64, error) {
 	return n, nil
 }
 
-// labelsView reads labels where they are.
+// labelsView reads labels without copying them.
 type labelsView map[string]any
 
 func (l labelsView) Has(label string) bool {
@@ -159,7 +159,7 @@ func fromContent(content map[string]any, out any) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(content, out)
 }
 
-// suffix is the made part of a generated name: as many characters as the real one has, and of its alphabet.
+// suffix returns the generated part of a name, with the length and the alphabet of the real API server.
 func suffix(n uint64) string {
 	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
 	var out strings.Builder

@@ -14,45 +14,45 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Options of a server.
+// Options are the options of a server.
 type Options struct {
 	// Definitions of custom kinds; nil: none.
 	Definitions *Definitions
-	// Scheme has the types that clients ask for.
+	// Scheme contains the types that clients use.
 	Scheme *runtime.Scheme
 	// Now is the time of the server.
 	Now func() time.Time
-	// OnWrite is called with every change, before its writer gets the response; nil: nothing is called.
+	// OnWrite is called with every change, before its writer receives the response; nil: it is not called.
 	OnWrite func(*Event)
-	// Hook is asked around every call; nil: nothing fails.
+	// Hook is called before and after every call; nil: no call fails.
 	Hook Hook
 }
 
-// Server is what is true. It is for one goroutine at a time.
+// Server contains the current state. It must not be used concurrently.
 type Server struct {
 	options Options
 	kinds   map[schema.GroupKind]*kind
 	objects map[schema.GroupKind]*collection
 	mapper  *meta.DefaultRESTMapper
 
-	revision  uint64
-	made      uint64 // objects, for UIDs
-	generated uint64 // names
-	events    []*Event
-	requests  map[Request]int
+	revision    uint64
+	objectCount uint64 // objects, for UIDs
+	nameCount   uint64 // names
+	events      []*Event
+	requests    map[Request]int
 }
 
-// collection is all objects of a kind, and what happened to them.
+// collection contains all objects of a kind, and their history.
 type collection struct {
 	objects map[types.NamespacedName]*Version
 	keys    []types.NamespacedName // sorted
 	events  []*Event
 }
 
-// EventType says what became of an object.
+// EventType is the type of a change.
 type EventType string
 
-// Types of events.
+// The types of events.
 const (
 	Added    EventType = "added"
 	Modified EventType = "modified"
@@ -64,22 +64,21 @@ type Event struct {
 	Type EventType
 	Kind schema.GroupKind
 	Key  types.NamespacedName
-	// Old is nil for what was added. New is, for what was deleted, the object as it was last, under the revision of its
-	// deletion.
+	// Old is nil for a created object. New is, for a deleted object, its last state with the revision of the deletion.
 	Old, New *Version
 	Revision uint64
-	// Actor wrote it, with a Verb and on a Subresource; empty: the object.
+	// Actor made the write, with a Verb and to a Subresource; empty: the object.
 	Actor, Verb, Subresource string
 	Basis                    Basis
 	At                       time.Time
 }
 
-// Basis is what a writer named as the state on which it decided. Empty fields were not named.
+// Basis is the state on which a writer based its decision, as named in the request. Empty fields were not named.
 type Basis struct {
 	ResourceVersion, UID string
 }
 
-// Request is what requests are counted by.
+// Request is the key by which requests are counted.
 type Request struct {
 	Actor, Verb string
 	Kind        schema.GroupKind
@@ -87,7 +86,7 @@ type Request struct {
 	Cached      bool
 }
 
-// New makes an empty server. It fails where a definition does not compile.
+// New returns an empty server. It fails if a definition does not compile.
 func New(options Options) (*Server, error) {
 	s := &Server{
 		options: options, kinds: map[schema.GroupKind]*kind{}, objects: map[schema.GroupKind]*collection{}, requests: map[Request]int{},
@@ -108,7 +107,7 @@ func New(options Options) (*Server, error) {
 	return s, nil
 }
 
-// Uninstall makes a kind unknown, as if its definition were deleted, with all objects.
+// Uninstall removes a kind with all its objects, as if its definition were deleted.
 func (s *Server) Uninstall(kind schema.GroupKind) {
 	for _, v := range s.All(kind) {
 		s.commit(writer{actor: "apiserver", verb: Delete}, v.kind, v.key, withField(v.content, "", nil), v, Deleted)
@@ -117,7 +116,7 @@ func (s *Server) Uninstall(kind schema.GroupKind) {
 	s.remap()
 }
 
-// Install makes a kind known again.
+// Install adds a kind again.
 func (s *Server) Install(kind schema.GroupKind) error {
 	definition, found := s.options.Definitions.kinds[kind]
 	if !found {
@@ -145,7 +144,7 @@ func (s *Server) remap() {
 	}
 }
 
-// kind finds a kind that is served in a version.
+// kind returns a kind that is served in a version.
 func (s *Server) kind(gvk schema.GroupVersionKind) (*kind, error) {
 	k, found := s.kinds[gvk.GroupKind()]
 	if !found || !k.serves(gvk.Version) {
@@ -163,19 +162,19 @@ func (s *Server) collection(kind schema.GroupKind) *collection {
 	return c
 }
 
-// SetHook changes who is asked around calls.
+// SetHook replaces the hook.
 func (s *Server) SetHook(hook Hook) { s.options.Hook = hook }
 
-// Revision of the last change.
+// Revision returns the revision of the last change.
 func (s *Server) Revision() uint64 { return s.revision }
 
-// Events are all changes, the oldest first.
+// Events returns all changes, the oldest first.
 func (s *Server) Events() []*Event { return s.events }
 
-// Requests are the counts of all calls so far, failed ones included. They must not be changed.
+// Requests returns the number of all calls so far, including failed ones. The map must not be modified.
 func (s *Server) Requests() map[Request]int { return s.requests }
 
-// Peek is an object as it is, nil when there is none. It is for those who watch over a simulation: it is no request.
+// Peek returns the current object, or nil. It is for observers of a simulation, and is not counted as a request.
 func (s *Server) Peek(kind schema.GroupKind, key types.NamespacedName) *Version {
 	if c := s.objects[kind]; c != nil {
 		return c.objects[key]
@@ -183,7 +182,7 @@ func (s *Server) Peek(kind schema.GroupKind, key types.NamespacedName) *Version 
 	return nil
 }
 
-// All objects of a kind, sorted by namespace and name. It is no request.
+// All returns all objects of a kind, sorted by namespace and name. It is not counted as a request.
 func (s *Server) All(kind schema.GroupKind) []*Version {
 	c := s.objects[kind]
 	if c == nil {
@@ -196,7 +195,7 @@ func (s *Server) All(kind schema.GroupKind) []*Version {
 	return out
 }
 
-// Kinds that have or had objects, sorted.
+// Kinds returns the kinds that have or had objects, sorted.
 func (s *Server) Kinds() []schema.GroupKind {
 	kinds := make([]schema.GroupKind, 0, len(s.objects))
 	for kind := range s.objects {
@@ -216,7 +215,7 @@ func compareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// set puts an object in its place, or takes it away.
+// set stores an object, or removes it.
 func (c *collection) set(key types.NamespacedName, v *Version) {
 	at, found := slices.BinarySearchFunc(c.keys, key, compareKeys)
 	switch {
@@ -232,14 +231,14 @@ func (c *collection) set(key types.NamespacedName, v *Version) {
 	c.objects[key] = v
 }
 
-// writer is who writes, and how.
+// writer is the actor of a write, and how it writes.
 type writer struct {
 	actor, verb, subresource string
 	basis                    Basis
 	dry                      bool
 }
 
-// commit makes a content the newest version of its object. The content becomes the server's.
+// commit stores a content as the newest version of its object. The server owns the content afterwards.
 func (s *Server) commit(w writer, k *kind, key types.NamespacedName, content map[string]any, old *Version, what EventType) *Version {
 	revision := s.revision + 1
 	content["metadata"] = withField(object(content, "metadata"), "resourceVersion", revisionText(revision))
@@ -271,12 +270,12 @@ func (s *Server) count(c Call) {
 }
 
 func (s *Server) uid() string {
-	s.made++
-	return fmt.Sprintf("00000000-0000-4000-8000-%012x", s.made)
+	s.objectCount++
+	return fmt.Sprintf("00000000-0000-4000-8000-%012x", s.objectCount)
 }
 
-// address is a cluster IP, and nodePort a port, for a Service. They follow from its name, so that the same Services end up
-// with the same, however often and in whatever order someone tried to make them.
+// address returns a cluster IP, and nodePort a port, for a Service. They are derived from its name, so that the same Services
+// receive the same values regardless of the number and the order of attempts to create them.
 func (s *Server) address(key string) string {
 	used := s.allocated(func(spec map[string]any) []any { return []any{spec["clusterIP"]} })
 	for n := hash(key); ; n++ {
@@ -301,7 +300,7 @@ func (s *Server) nodePort(key string, taken []any) int64 {
 	}
 }
 
-// allocated are the values that Services have.
+// allocated returns the values that Services have.
 func (s *Server) allocated(of func(spec map[string]any) []any) map[any]bool {
 	used := map[any]bool{}
 	for _, v := range s.All(schema.GroupKind{Kind: "Service"}) {
@@ -314,7 +313,7 @@ func (s *Server) allocated(of func(spec map[string]any) []any) map[any]bool {
 
 func hash(text string) uint32 {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(text)) // a hash takes everything
+	_, _ = h.Write([]byte(text)) // never fails
 	return h.Sum32()
 }
 

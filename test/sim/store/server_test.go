@@ -25,7 +25,7 @@ func nested(obj *unstructured.Unstructured, path string) any {
 	return value
 }
 
-func TestCreateFillsInWhatTheServerAdds(t *testing.T) {
+func TestCreateSetsDefaultsAndMetadata(t *testing.T) {
 	for _, c := range []struct {
 		name, manifest string
 		want           map[string]any
@@ -82,8 +82,8 @@ func TestCreateFillsInWhatTheServerAdds(t *testing.T) {
 	}
 }
 
-// TestAddressesFollowFromNames: attempts that came to nothing leave no trace in what others get.
-func TestAddressesFollowFromNames(t *testing.T) {
+// TestAddressesAreDerivedFromNames verifies that failed attempts have no influence on the addresses of other Services.
+func TestAddressesAreDerivedFromNames(t *testing.T) {
 	manifest := strings.Replace(service("x"), "spec: {", "spec: {type: NodePort, ", 1)
 	first, second := newWorld(t), newWorld(t)
 	second.create(service("z"))
@@ -214,7 +214,7 @@ func TestUnknownKind(t *testing.T) {
 	}
 }
 
-// TestGenerations: what is written and whether that makes a new version and a new generation.
+// TestGenerations verifies which writes create a new version and a new generation.
 func TestGenerations(t *testing.T) {
 	for _, c := range []struct {
 		manifest, patch string
@@ -266,7 +266,7 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-func TestStatusIsApart(t *testing.T) {
+func TestStatusIsASubresource(t *testing.T) {
 	w := newWorld(t)
 	w.create(canary("x"))
 	c := &flaggerv1.Canary{}
@@ -297,7 +297,7 @@ func TestPrunedStatus(t *testing.T) {
 	}
 }
 
-func TestFinalizersHold(t *testing.T) {
+func TestFinalizersDelayRemoval(t *testing.T) {
 	w := newWorld(t)
 	w.create(strings.Replace(canary("x"), "name: x", "name: x, finalizers: [finalizer.flagger.app]", 1))
 	w.must(w.client.Delete(t.Context(), newObject(canaryKind, "x")))
@@ -397,8 +397,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestCopiesAreTheCallers: what a caller does to an object that it read or wrote changes nothing that is stored.
-func TestCopiesAreTheCallers(t *testing.T) {
+// TestCallersOwnTheirCopies verifies that modifying an object that was read or written does not change the stored one.
+func TestCallersOwnTheirCopies(t *testing.T) {
 	w := newWorld(t)
 	written := w.create(deployment("x"))
 	stored := w.server.Peek(deploymentKind.GroupKind(), keyOf("x")).Unstructured()
@@ -420,9 +420,9 @@ func TestCopiesAreTheCallers(t *testing.T) {
 	}
 }
 
-// TestTypedVersionsAreWhole: a typed object that is made from the one before and the change is the same as one that is
-// made anew.
-func TestTypedVersionsAreWhole(t *testing.T) {
+// TestTypedVersionsAreComplete verifies that a typed object that is built from the previous one and the change equals one that
+// is converted from the content.
+func TestTypedVersionsAreComplete(t *testing.T) {
 	w := newWorld(t)
 	w.create(canary("x"))
 	c := &flaggerv1.Canary{}

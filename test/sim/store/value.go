@@ -13,10 +13,10 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Values here are those of decoded JSON: map[string]any, []any, string, bool, int64, float64, nil. Whatever is stored is
-// never changed afterwards, so versions share what did not change between them, and identity is the quick way to see it.
+// Values in this file are those of decoded JSON: map[string]any, []any, string, bool, int64, float64, nil. Stored values are
+// never modified, so that versions share their unchanged parts, and identity is a quick test for equality.
 
-// clone copies a value from outside, in the form that it would have after its way over the wire.
+// clone copies an external value, in the form that it would have after encoding and decoding.
 func clone(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -58,7 +58,7 @@ func cloneMap(value map[string]any) map[string]any {
 	return out
 }
 
-// number is a float as a decoder of JSON gives it back: whole ones are integers.
+// number returns a float as a decoder of JSON does: integral ones become integers.
 func number(f float64) any {
 	if f == math.Trunc(f) && math.Abs(f) < 1<<63 {
 		return int64(f)
@@ -66,7 +66,7 @@ func number(f float64) any {
 	return f
 }
 
-// decoded takes a value that is none of JSON's through JSON.
+// decoded encodes and decodes a value that is not a JSON value.
 func decoded(value any) any {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -79,19 +79,19 @@ func decoded(value any) any {
 	return out
 }
 
-// whole makes integers of whole floats, in place.
-func whole(value any) any {
+// integralFloats converts integral floats to integers, in place.
+func integralFloats(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, item := range v {
 			switch item.(type) {
 			case map[string]any, []any, float64:
-				v[key] = whole(item)
+				v[key] = integralFloats(item)
 			}
 		}
 	case []any:
 		for i, item := range v {
-			v[i] = whole(item)
+			v[i] = integralFloats(item)
 		}
 	case float64:
 		return number(v)
@@ -99,15 +99,15 @@ func whole(value any) any {
 	return value
 }
 
-// copied is a copy of a stored value, for someone who may change it.
-func copied(value any) any {
+// copyOf returns a copy of a stored value that may be modified.
+func copyOf(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		return copiedMap(v)
 	case []any:
 		out := make([]any, len(v))
 		for i, item := range v {
-			out[i] = copied(item)
+			out[i] = copyOf(item)
 		}
 		return out
 	default:
@@ -120,18 +120,18 @@ func copiedMap(value map[string]any) map[string]any {
 	for key, item := range value {
 		switch item.(type) {
 		case map[string]any, []any:
-			out[key] = copied(item)
+			out[key] = copyOf(item)
 		}
 	}
 	return out
 }
 
-// same is true for one and the same value; it does not look into two that are only equal.
-func same(a, b any) bool {
+// identical reports whether two values are identical; it does not compare their contents.
+func identical(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)
-		return ok && sameMap(a, b)
+		return ok && identicalMap(a, b)
 	case []any:
 		b, ok := b.([]any)
 		return ok && len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b)
@@ -144,14 +144,14 @@ func same(a, b any) bool {
 	}
 }
 
-func sameMap(a, b map[string]any) bool {
+func identicalMap(a, b map[string]any) bool {
 	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }
 
-// graft gives back the old value where the new one is equal, and a new one that shares with the old what is equal in
-// both. It changes the new one.
+// graft returns the old value if the new one is equal, and otherwise a value that shares its equal parts with the old one. It
+// modifies the new value.
 func graft(value, old any) any {
-	if same(value, old) {
+	if identical(value, old) {
 		return old
 	}
 	switch v := value.(type) {
@@ -168,10 +168,10 @@ func graft(value, old any) any {
 				continue
 			}
 			shared := graft(item, before)
-			if !same(shared, before) {
+			if !identical(shared, before) {
 				equal = false
 			}
-			if !same(shared, item) {
+			if !identical(shared, item) {
 				v[key] = shared
 			}
 		}
@@ -186,7 +186,7 @@ func graft(value, old any) any {
 		equal := len(v) == len(o)
 		for i := range min(len(v), len(o)) {
 			v[i] = graft(v[i], o[i])
-			equal = equal && same(v[i], o[i])
+			equal = equal && identical(v[i], o[i])
 		}
 		if equal {
 			return old
@@ -195,9 +195,9 @@ func graft(value, old any) any {
 	return value
 }
 
-// merged is the target after a merge patch (RFC 7386). It shares with the target what the patch does not touch; the
-// patch becomes part of it.
-func merged(target any, patch map[string]any) map[string]any {
+// mergePatch applies a merge patch (RFC 7386) to a target. The result shares its unchanged parts with the target; the patch becomes
+// part of it.
+func mergePatch(target any, patch map[string]any) map[string]any {
 	into, _ := target.(map[string]any)
 	out := maps.Clone(into)
 	if out == nil {
@@ -208,7 +208,7 @@ func merged(target any, patch map[string]any) map[string]any {
 		case nil:
 			delete(out, key)
 		case map[string]any:
-			out[key] = merged(out[key], value)
+			out[key] = mergePatch(out[key], value)
 		default:
 			out[key] = value
 		}
@@ -216,7 +216,7 @@ func merged(target any, patch map[string]any) map[string]any {
 	return out
 }
 
-// object is a field that is an object; nil when it is not.
+// object returns a field that is an object, or nil.
 func object(parent map[string]any, path ...string) map[string]any {
 	for _, field := range path {
 		parent, _ = parent[field].(map[string]any)
@@ -224,7 +224,7 @@ func object(parent map[string]any, path ...string) map[string]any {
 	return parent
 }
 
-// items are the objects of a field that is a list.
+// items returns the objects of a field that is a list.
 func items(parent map[string]any, field string) []map[string]any {
 	list, _ := parent[field].([]any)
 	out := make([]map[string]any, 0, len(list))
@@ -248,7 +248,7 @@ func integer(parent map[string]any, field string, otherwise int64) int64 {
 	return otherwise
 }
 
-// list is a field that is a list; nil when it is not.
+// list returns a field that is a list, or nil.
 func list(parent map[string]any, field string) []any {
 	l, _ := parent[field].([]any)
 	return l
@@ -256,11 +256,11 @@ func list(parent map[string]any, field string) []any {
 
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
-// encoded is a text as bytes are written in JSON.
+// encoded returns a text in the encoding of bytes in JSON.
 func encoded(plain string) string { return base64.StdEncoding.EncodeToString([]byte(plain)) }
 
-// missing sets a field that is absent.
-func missing(parent map[string]any, field string, value any) {
+// setDefault sets a field if it is absent.
+func setDefault(parent map[string]any, field string, value any) {
 	if _, found := parent[field]; !found {
 		parent[field] = value
 	}

@@ -14,41 +14,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Version is an object as it was stored once. It never changes, and nothing that it gives may be changed, but for
-// copies.
+// Version is one stored version of an object. It is immutable, and returned values must not be modified unless they are copies.
 type Version struct {
 	kind     *kind
 	key      types.NamespacedName
 	content  map[string]any
 	revision uint64
-	// before is the version that this one replaced: what did not change need not be converted again.
+	// before is the previous version: parts that did not change need not be converted again.
 	before *Version
 	typed  client.Object
 	meta   *metav1.ObjectMeta
 }
 
-// Kind of the object.
+// Kind returns the kind of the object.
 func (v *Version) Kind() schema.GroupKind { return v.kind.GroupKind }
 
-// Key of the object.
+// Key returns the key of the object.
 func (v *Version) Key() types.NamespacedName { return v.key }
 
-// Revision is the resourceVersion.
+// Revision returns the resourceVersion.
 func (v *Version) Revision() uint64 { return v.revision }
 
-// UID of the object.
+// UID returns the UID of the object.
 func (v *Version) UID() types.UID { return types.UID(text(v.metadata(), "uid")) }
 
-// Generation of the object.
+// Generation returns the generation of the object.
 func (v *Version) Generation() int64 { return integer(v.metadata(), "generation", 0) }
 
-// Deleting is true from the moment when someone deleted the object, for as long as finalizers hold it.
+// Deleting reports whether the object was deleted and only its finalizers remain.
 func (v *Version) Deleting() bool { return v.metadata()["deletionTimestamp"] != nil }
 
-// Content is the whole object. It must not be changed.
+// Content returns the whole object. It must not be modified.
 func (v *Version) Content() map[string]any { return v.content }
 
-// Meta is the metadata. It must not be changed.
+// Meta returns the metadata. It must not be modified.
 func (v *Version) Meta() *metav1.ObjectMeta {
 	if v.meta == nil {
 		m := metaOf(v.metadata())
@@ -57,12 +56,12 @@ func (v *Version) Meta() *metav1.ObjectMeta {
 	return v.meta
 }
 
-// Unstructured is a copy.
+// Unstructured returns a copy.
 func (v *Version) Unstructured() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: copiedMap(v.content)}
 }
 
-// Labels of the object.
+// labels returns the labels of the object.
 func (v *Version) labels() labelsView { return labelsView(object(v.metadata(), "labels")) }
 
 func (v *Version) metadata() map[string]any {
@@ -77,7 +76,7 @@ func (v *Version) String() string {
 	return fmt.Sprintf("%s %s@%d", v.kind.Kind, v.key, v.revision)
 }
 
-// Typed is the object as the type that the scheme has for the stored version of its kind. It must not be changed.
+// Typed returns the object in the type that the scheme has for the stored version of its kind. It must not be modified.
 func (v *Version) Typed(scheme *runtime.Scheme) (client.Object, error) {
 	if v.typed != nil {
 		return v.typed, nil
@@ -100,8 +99,8 @@ func (v *Version) Typed(scheme *runtime.Scheme) (client.Object, error) {
 	return out, nil
 }
 
-// convertChange fills out from the typed version before and what changed since; false where that cannot be done. Both
-// share what did not change.
+// convertChange sets out from the previous typed version and the changes since then; false: this is not possible. Both share
+// their unchanged parts.
 func (v *Version) convertChange(out client.Object) bool {
 	if v.before == nil || v.before.typed == nil || reflect.TypeOf(v.before.typed) != reflect.TypeOf(out) {
 		return false
@@ -114,7 +113,7 @@ func (v *Version) convertChange(out client.Object) bool {
 			continue
 		}
 		field := into.Field(index)
-		if same(value, v.before.content[name]) {
+		if identical(value, v.before.content[name]) {
 			field.Set(from.Field(index))
 			continue
 		}
@@ -135,7 +134,7 @@ func (v *Version) convertChange(out client.Object) bool {
 
 var fieldIndexes sync.Map // of reflect.Type
 
-// fieldsOf are the fields of an object's type by their JSON names; the type metadata has none.
+// fieldsOf returns the fields of an object's type by their JSON names; the type metadata has none.
 func fieldsOf(t reflect.Type) map[string]int {
 	if known, ok := fieldIndexes.Load(t); ok {
 		return known.(map[string]int) //nolint:forcetypeassert // nothing else is in there
@@ -149,16 +148,16 @@ func fieldsOf(t reflect.Type) map[string]int {
 	return fields
 }
 
-// reader is what the ways of reading have in common: how a version becomes what someone asked for.
+// reader converts versions for the different ways of reading.
 type reader struct {
 	scheme *runtime.Scheme
-	// cached readers name the type of what they give, as those of caches do.
+	// cached readers set the kind of the returned objects, like caches.
 	cached bool
-	// shared readers give no copies.
+	// shared readers return no copies.
 	shared bool
 }
 
-// into fills an object that was asked for.
+// into sets a requested object.
 func (r reader) into(v *Version, gvk schema.GroupVersionKind, out client.Object) error {
 	switch out := out.(type) {
 	case *unstructured.Unstructured:
@@ -200,7 +199,7 @@ func (r reader) meta(v *Version) metav1.ObjectMeta {
 	return metaOf(v.metadata())
 }
 
-// typed is the version as the type of out, which the caller may change unless it shares.
+// typed returns the version in the type of out, which the caller may modify unless it is shared.
 func (r reader) typed(v *Version, gvk schema.GroupVersionKind, out client.Object) (client.Object, error) {
 	if gvk.Version == v.kind.versions[0] {
 		typed, err := v.Typed(r.scheme)
@@ -225,7 +224,7 @@ func (r reader) typed(v *Version, gvk schema.GroupVersionKind, out client.Object
 	return made, fromContent(r.unstructured(v, gvk), made)
 }
 
-// intoList fills a list that was asked for.
+// intoList sets a requested list.
 func (r reader) intoList(versions []*Version, revision uint64, gvk schema.GroupVersionKind, out client.ObjectList) error {
 	version := revisionText(revision)
 	switch out := out.(type) {

@@ -53,7 +53,7 @@ var definitions = sync.OnceValues(func() (*store.Definitions, error) {
 	return own.And(others), nil
 })
 
-// world is a server, a clock, and someone who uses them.
+// world is a server, a clock, and a client.
 type world struct {
 	t           testing.TB
 	server      *store.Server
@@ -103,7 +103,7 @@ func (w *world) get(kind schema.GroupVersionKind, name string) *unstructured.Uns
 	return obj
 }
 
-// patch is a merge patch, written in YAML.
+// patch applies a merge patch, written in YAML.
 func (w *world) patch(kind schema.GroupVersionKind, name, patch string) error {
 	w.t.Helper()
 	text, err := yaml.YAMLToJSON([]byte(patch))

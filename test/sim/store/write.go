@@ -13,20 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Finalizers of the garbage collector.
+// The finalizers of the garbage collector.
 const (
 	foreground = "foregroundDeletion"
 	orphan     = "orphan"
 )
 
-// statusOf is the field that has a sub-resource.
+// statusOf is the field that is a subresource.
 const statusOf = "status"
 
-// create stores a new object. The content becomes the server's.
+// create stores a new object. The server owns the content afterwards.
 func (s *Server) create(w writer, k *kind, namespace string, content map[string]any) (*Version, error) {
 	metadata, err := fillMeta(content)
 	if err != nil {
-		return nil, unreadable(w, k, err)
+		return nil, decodeError(w, k, err)
 	}
 	if k.namespaced && namespace == "" {
 		return nil, apierrors.NewMethodNotSupported(k.resource(), w.verb)
@@ -55,7 +55,7 @@ func (s *Server) create(w writer, k *kind, namespace string, content map[string]
 	}
 	content["apiVersion"], content["kind"] = k.apiVersion(k.versions[0]), k.Kind
 	if err := s.complete(k, content, nil); err != nil {
-		return nil, unreadable(w, k, err)
+		return nil, decodeError(w, k, err)
 	}
 	metadata["uid"] = s.uid()
 	if faults := k.faults(content, nil); len(faults) > 0 {
@@ -71,22 +71,22 @@ func (s *Server) create(w writer, k *kind, namespace string, content map[string]
 	return s.commit(w, k, key, content, nil, Added), nil
 }
 
-// maxBase is how much of a generated name the caller may give.
+// maxBase is the maximum length of the given part of a generated name.
 const maxBase = 58
 
 func (s *Server) generate(base string) string {
-	s.generated++
-	return base[:min(len(base), maxBase)] + suffix(s.generated*7919)
+	s.nameCount++
+	return base[:min(len(base), maxBase)] + suffix(s.nameCount*7919)
 }
 
-// complete brings the fields of an object, but for its metadata, into their form and fills in defaults. What is the very
-// same as before is left alone; what is equal afterwards becomes the same.
+// complete converts the fields of an object, except for its metadata, to their form and sets defaults. A value that is
+// identical to the old one is not changed; a value that is equal afterwards is replaced by the old one.
 func (s *Server) complete(k *kind, content, old map[string]any) error {
 	if old != nil {
 		for name, value := range content {
 			content[name] = graft(value, old[name])
 		}
-		if sameBut(content, old, "metadata") {
+		if equalExcept(content, old, "metadata") {
 			return nil
 		}
 	}
@@ -108,7 +108,7 @@ func (s *Server) complete(k *kind, content, old map[string]any) error {
 	return nil
 }
 
-// fill brings an object of a kind that every server has into the shape of its type, with defaults.
+// fill converts an object of a built-in kind to the shape of its type, with defaults.
 func (k *kind) fill(content, old map[string]any) error {
 	for name, value := range content {
 		member := k.shape.fields[name]
@@ -116,7 +116,7 @@ func (k *kind) fill(content, old map[string]any) error {
 		case name == "metadata" || name == "apiVersion" || name == "kind":
 		case member == nil || value == nil:
 			delete(content, name)
-		case old != nil && same(value, old[name]):
+		case old != nil && identical(value, old[name]):
 		default:
 			filled, err := member.shape.fill(value, old[name], name)
 			if err != nil {
@@ -131,16 +131,16 @@ func (k *kind) fill(content, old map[string]any) error {
 	}
 	for _, member := range k.shape.spelled {
 		if _, found := content[member.name]; !found {
-			content[member.name] = copied(member.zero)
+			content[member.name] = copyOf(member.zero)
 		}
 	}
-	if k.rules.initial != nil && (old == nil || !same(content["spec"], old["spec"]) || content["spec"] == nil) {
+	if k.rules.initial != nil && (old == nil || !identical(content["spec"], old["spec"]) || content["spec"] == nil) {
 		k.rules.initial(content)
 	}
 	return nil
 }
 
-// decodes says why the fields of an object that is refused anyway would not fit their types.
+// decodes returns an error if the fields of a rejected object do not fit their types.
 func (k *kind) decodes(content, old map[string]any) error {
 	if k.custom != nil {
 		return nil
@@ -151,7 +151,7 @@ func (k *kind) decodes(content, old map[string]any) error {
 	return k.fill(content, old)
 }
 
-// faults says what is wrong with an object that is complete.
+// faults returns the validation errors of a complete object.
 func (k *kind) faults(content, old map[string]any) field.ErrorList {
 	faults := k.checkMeta(object(content, "metadata"), object(old, "metadata"))
 	switch {
@@ -163,10 +163,10 @@ func (k *kind) faults(content, old map[string]any) field.ErrorList {
 	return faults
 }
 
-// change is how an object shall be from what it is. The result becomes the server's, and may share with the old.
+// change computes the new content from the old version. The server owns the result, which may share parts with the old version.
 type change func(old *Version) (map[string]any, error)
 
-// update replaces an object, or its part that is the sub-resource.
+// update replaces an object, or its subresource.
 func (s *Server) update(w writer, k *kind, key types.NamespacedName, make change) (*Version, error) {
 	old := s.Peek(k.GroupKind, key)
 	if old == nil {
@@ -178,17 +178,17 @@ func (s *Server) update(w writer, k *kind, key types.NamespacedName, make change
 	}
 	if err := s.identity(w, k, key, content, old); err != nil {
 		if why := k.decodes(content, old.content); why != nil {
-			return nil, unreadable(w, k, why) // said first
+			return nil, decodeError(w, k, why) // this error takes precedence
 		}
 		return nil, err
 	}
 	content["apiVersion"], content["kind"] = old.content["apiVersion"], k.Kind
-	content = k.part(w, content, old)
+	content = k.restrictWrite(w, content, old)
 	if err := s.complete(k, content, old.content); err != nil {
-		return nil, unreadable(w, k, err)
+		return nil, decodeError(w, k, err)
 	}
 	metadata := object(content, "metadata")
-	if generation := k.next(w, content, old.content, old.Generation()); generation != old.Generation() {
+	if generation := k.nextGeneration(w, content, old.content, old.Generation()); generation != old.Generation() {
 		metadata = withField(metadata, "generation", generation)
 		content["metadata"] = metadata
 	}
@@ -198,7 +198,7 @@ func (s *Server) update(w writer, k *kind, key types.NamespacedName, make change
 	if old.Deleting() && len(finalizers(content)) == 0 && integer(metadata, "deletionGracePeriodSeconds", 0) == 0 {
 		return s.commit(w, k, key, content, old, Deleted), nil
 	}
-	if sameBut(metadata, old.metadata(), "resourceVersion") && sameBut(content, old.content, "metadata") {
+	if equalExcept(metadata, old.metadata(), "resourceVersion") && equalExcept(content, old.content, "metadata") {
 		return old, nil
 	}
 	return s.commit(w, k, key, content, old, Modified), nil
@@ -208,7 +208,7 @@ func (s *Server) update(w writer, k *kind, key types.NamespacedName, make change
 func (s *Server) identity(w writer, k *kind, key types.NamespacedName, content map[string]any, old *Version) error {
 	metadata, err := fillMetaOf(content, old)
 	if err != nil {
-		return unreadable(w, k, err)
+		return decodeError(w, k, err)
 	}
 	if name := text(metadata, "name"); name != key.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, key.Name))
@@ -245,14 +245,14 @@ func (s *Server) identity(w writer, k *kind, key types.NamespacedName, content m
 	return nil
 }
 
-// otherUID is what is answered to someone who writes another object than the one that is there.
+// otherUID returns the error for a write with the UID of another object.
 func otherUID(k *kind, key types.NamespacedName, uid, stored string) error {
 	return apierrors.NewConflict(k.resource(), key.Name, errors.New("Precondition failed: UID in precondition: "+uid+", UID in object meta: "+stored))
 }
 
-// fillMetaOf is fillMeta for metadata that may be shared with the old version.
+// fillMetaOf converts metadata that may be shared with the old version.
 func fillMetaOf(content map[string]any, old *Version) (map[string]any, error) {
-	if same(content["metadata"], old.content["metadata"]) {
+	if identical(content["metadata"], old.content["metadata"]) {
 		return withField(old.metadata(), "", nil), nil
 	}
 	if value, ok := content["metadata"].(map[string]any); ok {
@@ -261,7 +261,7 @@ func fillMetaOf(content map[string]any, old *Version) (map[string]any, error) {
 	return fillMeta(content)
 }
 
-// withField is a copy with one field changed; a field without a name is none.
+// withField returns a copy with one field changed; without a name, no field is changed.
 func withField(m map[string]any, name string, value any) map[string]any {
 	out := maps.Clone(m)
 	if out == nil {
@@ -273,8 +273,8 @@ func withField(m map[string]any, name string, value any) map[string]any {
 	return out
 }
 
-// part keeps a write to its part: the status to that of its sub-resource, everything else to the object.
-func (k *kind) part(w writer, content map[string]any, old *Version) map[string]any {
+// restrictWrite restricts a write: to the status for its subresource, and to everything else for the object.
+func (k *kind) restrictWrite(w writer, content map[string]any, old *Version) map[string]any {
 	status, found := content[statusOf]
 	if w.subresource != statusOf {
 		if !k.status {
@@ -286,7 +286,7 @@ func (k *kind) part(w writer, content map[string]any, old *Version) map[string]a
 		}
 		return content
 	}
-	if k.custom == nil { // the old object, but for status and most of the metadata
+	if k.custom == nil { // the old object, except for the status and most of the metadata
 		content["spec"] = old.content["spec"]
 		if k.rules.inherit != nil {
 			content["metadata"] = withField(object(content, "metadata"), "", nil)
@@ -302,14 +302,15 @@ func (k *kind) part(w writer, content map[string]any, old *Version) map[string]a
 	return out
 }
 
-// deletion is how someone wants an object deleted.
+// deletion contains the options of a deletion.
 type deletion struct {
 	uid, version *string
 	policy       metav1.DeletionPropagation
 	grace        *int64
 }
 
-// delete removes an object, or marks it where finalizers or a pod's grace hold it. gone is true when it was removed.
+// delete removes an object, or marks it as deleted if finalizers or the grace period of a pod delay the removal. gone reports
+// whether it was removed.
 func (s *Server) delete(w writer, k *kind, key types.NamespacedName, d deletion) (v *Version, gone bool, err error) {
 	old := s.Peek(k.GroupKind, key)
 	if old == nil {
@@ -350,13 +351,13 @@ func (s *Server) delete(w writer, k *kind, key types.NamespacedName, d deletion)
 	} else if grace < integer(metadata, "deletionGracePeriodSeconds", 0) {
 		metadata["deletionGracePeriodSeconds"] = grace
 	}
-	if sameBut(metadata, old.metadata(), "resourceVersion") {
+	if equalExcept(metadata, old.metadata(), "resourceVersion") {
 		return old, false, nil
 	}
 	return s.commit(w, k, key, content, old, Modified), false, nil
 }
 
-// withPolicy are the finalizers of an object that is deleted in some way.
+// withPolicy returns the finalizers of an object for a propagation policy.
 func withPolicy(held []any, policy metav1.DeletionPropagation) []any {
 	if policy == "" {
 		return held
@@ -376,7 +377,7 @@ func withPolicy(held []any, policy metav1.DeletionPropagation) []any {
 	return out
 }
 
-// grace is for how many seconds a pod lives on after its deletion. Only pods that have a node do.
+// grace returns the grace period of a deleted pod, in seconds. Only pods that have a node have one.
 func (s *Server) grace(k *kind, old *Version, d deletion) int64 {
 	if k.Group != "" || k.Kind != "Pod" {
 		return 0
@@ -397,20 +398,20 @@ func (s *Server) grace(k *kind, old *Version, d deletion) int64 {
 
 var errVersionOnCreate = errors.New("resourceVersion should not be set on objects to be created")
 
-// internal is an error that the server has no status for.
+// internal returns an error for which the server has no status.
 func internal(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: err.Error()}}
 }
 
-// unreadable is what is answered to an object that does not decode, or would not after a patch.
-func unreadable(w writer, k *kind, err error) error {
+// decodeError returns the error for an object that cannot be decoded, or could not after a patch.
+func decodeError(w writer, k *kind, err error) error {
 	if w.verb == Patch {
 		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), k.Kind, err.Error())})
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", k.Kind, k.versions[0], k.Kind, err))
 }
 
-// replace is update with an object as a whole, which is decoded before anybody looks whether there is one.
+// replace updates a whole object, which is decoded before its existence is checked.
 func (s *Server) replace(w writer, k *kind, key types.NamespacedName, content map[string]any) (*Version, error) {
 	if s.Peek(k.GroupKind, key) == nil {
 		return s.replaceNothing(w, k, key, content)
@@ -421,15 +422,15 @@ func (s *Server) replace(w writer, k *kind, key types.NamespacedName, content ma
 func (s *Server) replaceNothing(w writer, k *kind, key types.NamespacedName, content map[string]any) (*Version, error) {
 	metadata, err := fillMeta(content)
 	if err != nil {
-		return nil, unreadable(w, k, err)
+		return nil, decodeError(w, k, err)
 	}
 	if err := k.decodes(content, nil); err != nil {
-		return nil, unreadable(w, k, err)
+		return nil, decodeError(w, k, err)
 	}
-	if uid := text(metadata, "uid"); k.made && uid != "" {
+	if uid := text(metadata, "uid"); k.createdByUpdate && uid != "" {
 		return nil, otherUID(k, key, uid, "")
 	}
-	if k.made {
+	if k.createdByUpdate {
 		delete(metadata, "resourceVersion")
 		return s.create(w, k, key.Namespace, content)
 	}

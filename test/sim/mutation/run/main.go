@@ -1,4 +1,4 @@
-// Command run applies mutants to copies of Serin, one after the other, and reports whether the simulator detects each.
+// Command run applies mutants to copies of Serin, one at a time, and reports whether the simulator detects each of them.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// testMutants tests as many mutants at once as there are processors.
+// testMutants tests mutants, one per processor at a time.
 func testMutants(ctx context.Context, runs int, apis, only string) (err error) {
 	root, err := os.Getwd()
 	if err != nil {
@@ -62,7 +62,7 @@ type task struct {
 	mutant mutation.Mutant
 }
 
-// selected are the mutants to test, of the named APIs or (none is named) all.
+// selected returns the mutants to test, of the named APIs or, if none is named, of all APIs.
 func selected(apis, only string) []task {
 	var tasks []task
 	for _, api := range mutation.APIs {
@@ -98,7 +98,7 @@ func (r result) String() string {
 	}
 }
 
-// results tests the selected mutants, and returns each result when it is known.
+// results tests the selected mutants, and sends each result when it is available.
 func results(ctx context.Context, tester *mutation.Tester, apis, only string) <-chan result {
 	tasks, done := make(chan task), make(chan result)
 	var workers sync.WaitGroup

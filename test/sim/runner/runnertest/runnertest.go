@@ -1,4 +1,4 @@
-// Package runnertest has assertions about simulation runs. It must not know any kind of release.
+// Package runnertest contains assertions about simulation runs. It must not know any kind of release.
 package runnertest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// NoViolation fails a test for each violation in a run.
+// NoViolation reports a test error for each violation in a run.
 func NoViolation(t *testing.T, r sim.Result) {
 	t.Helper()
 	for _, v := range r.Violations {
@@ -16,9 +16,9 @@ func NoViolation(t *testing.T, r sim.Result) {
 	}
 }
 
-// Line is the first line of the final state with that prefix; empty: none has it.
+// Line returns the first line of the final state with the given prefix, or "".
 func Line(r sim.Result, prefix string) string {
-	for line := range strings.Lines(r.Final) {
+	for line := range strings.Lines(r.FinalState) {
 		if strings.HasPrefix(line, prefix) {
 			return line
 		}

@@ -2,16 +2,17 @@ package oracle
 
 import "github.com/serin-dev/serin/test/sim/store"
 
-// NoConflict is I19: while a release of record R is at rest, Serin writes an object at most once for each change of others.
+// NoConflict is I19: while a release with record R is idle, Serin writes an object at most once for each change by another
+// actor.
 type NoConflict[R any] struct {
 	*Ledger
 	EventsOnly
 
-	// AtRest are the releases of an object that have been at rest for so long that every process knows.
-	AtRest func(Write) []R
+	// Idle returns the releases of an object that have been idle for so long that every process knows it.
+	Idle func(Write) []R
 	// Excused reports whether a repeated write has another cause.
 	Excused func(Write, R, Writes) bool
-	// Name of a release.
+	// Name returns the name of a release.
 	Name func(R) string
 }
 
@@ -22,12 +23,12 @@ func (c *NoConflict[R]) Observe(event any) {
 		return
 	}
 	w := c.Objects[ObjectKey{e.Kind, e.Key}]
-	if w == nil || w.Unanswered {
+	if w == nil || w.AwaitsSerin {
 		return
 	}
-	for _, r := range c.AtRest(e) {
+	for _, r := range c.Idle(e) {
 		if !c.Excused(e, r, *w) {
-			c.Violate("I19", c.Name(r), "at rest %s %s was written again, although no one else had changed it since the last write",
+			c.Violate("I19", c.Name(r), "while the release is idle, %s %s was written again, although no other actor had changed it since the last write",
 				e.Kind.Kind, e.Key.Name)
 		}
 	}
