@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs golangci-lint over both modules and Vale over the documents. Arguments go to `golangci-lint run`: --fix repairs and
+# Runs golangci-lint over both modules, and Vale over the documents and the comments of the code. Arguments go to `golangci-lint run`: --fix repairs and
 # formats what it can.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -15,4 +15,7 @@ for module in . playground; do
 done
 echo "=== lint documents"
 vale README.md CONTRIBUTING.md CHANGELOG.md docs charts playground/README.md test/conformance/README.md test/conformance/flagger/README.md || failed=1
+echo "=== lint comments"
+mapfile -t sources < <(find . -name '*.go' ! -name 'zz_generated*')
+vale "${sources[@]}" || failed=1
 exit $failed

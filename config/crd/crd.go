@@ -1,7 +1,6 @@
-// Package crd carries the definitions of the kinds that Serin serves, as they stand in this folder.
+// Package crd contains the CustomResourceDefinitions of the kinds that Serin serves, from this folder.
 //
-// It is for those who print or install them. It must not know what the definitions say: they are generated from the
-// types in api.
+// Commands print or install them. It must not know the content of the definitions: they are generated from the types in api.
 package crd
 
 import (
@@ -18,17 +17,17 @@ import (
 //go:embed *.yaml argoproj/*.yaml
 var files embed.FS
 
-// patterns are where the definitions of a group of kinds lie. A cluster may want one without the others, and so
-// argoproj.io has a folder that nobody applies by the way.
+// patterns match the definitions of each API group. A cluster may need one group without the others, so argoproj.io has a
+// separate folder, which is not applied along with the files of this one.
 var patterns = map[string]string{
 	"flagger.app": "flagger.app_*.yaml",
 	"argoproj.io": "argoproj/argoproj.io_*.yaml",
 }
 
-// Groups are the API groups that there are definitions of.
+// Groups returns the API groups that have definitions.
 func Groups() []string { return slices.Sorted(maps.Keys(patterns)) }
 
-// Files are the definitions of a group, one file for each kind.
+// Files returns the definitions of a group, one file for each kind.
 func Files(group string) (map[string][]byte, error) {
 	pattern, ok := patterns[group]
 	if !ok {

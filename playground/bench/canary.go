@@ -30,7 +30,7 @@ var canaries = benchmarkedAPI{
 	timeline:         func() timeline { return &canaryTimeline{} },
 }
 
-// newCanary is the plan of a release.
+// newCanary returns a Canary with the plan of a release.
 func newCanary(name string, s settings) *unstructured.Unstructured {
 	check := func(name, limit string, value int64) any {
 		return map[string]any{"name": name, "interval": "30s", "thresholdRange": map[string]any{limit: value}}
@@ -55,7 +55,7 @@ const (
 	failed      = "Failed"
 )
 
-// canaryStatus is the part of a Canary's status that tells the time.
+// canaryStatus is the part of a Canary's status that timelines use.
 type canaryStatus struct {
 	Phase        string `json:"phase"`
 	FailedChecks int    `json:"failedChecks"`
@@ -67,18 +67,18 @@ type canaryStatus struct {
 	} `json:"serin"`
 }
 
-// canaryTimeline is the release of a Canary. The starts of windows and the end of the drain are what Serin writes, on the same
-// machine. A moment that has not come is zero.
+// canaryTimeline is the release of a Canary. The starts of windows and the end of the drain are from its status: Serin runs on the
+// same machine. Times that were not observed yet are zero.
 type canaryTimeline struct {
 	// lastPhase is the last phase.
 	lastPhase    string
 	failedChecks int
 	patched      time.Time
 	progressing  time.Time
-	// scaledUp and canaryReady enclose the time in which the cluster makes the canary's pods.
+	// Between scaledUp and canaryReady, the cluster creates the pods of the canary.
 	scaledUp, canaryReady time.Time
 	windows               []time.Time
-	// copied and primaryReady enclose the time in which the cluster renews the primary's pods.
+	// Between copied and primaryReady, the cluster replaces the pods of the primary.
 	copied, primaryReady time.Time
 	drainUntil           time.Time
 	ended                time.Time
@@ -112,7 +112,7 @@ func (t *canaryTimeline) observe(at time.Time, object *unstructured.Unstructured
 	return nil
 }
 
-// observeCanary takes in a status of the Canary.
+// observeCanary records a status of the Canary.
 func (t *canaryTimeline) observeCanary(at time.Time, s canaryStatus) {
 	t.lastPhase = s.Phase
 	t.failedChecks = max(t.failedChecks, s.FailedChecks)
@@ -131,7 +131,7 @@ func (t *canaryTimeline) observeCanary(at time.Time, s canaryStatus) {
 	}
 }
 
-// observeTarget takes in a state of the Deployment that was changed.
+// observeTarget records a state of the target.
 func (t *canaryTimeline) observeTarget(at time.Time, d *appsv1.Deployment) {
 	if image(d) != newVersion || *d.Spec.Replicas == 0 {
 		return
@@ -142,7 +142,7 @@ func (t *canaryTimeline) observeTarget(at time.Time, d *appsv1.Deployment) {
 	}
 }
 
-// observePrimary takes in a state of the copy that serves users.
+// observePrimary records a state of the primary.
 func (t *canaryTimeline) observePrimary(at time.Time, d *appsv1.Deployment) {
 	if image(d) != newVersion {
 		return
@@ -155,8 +155,8 @@ func (t *canaryTimeline) observePrimary(at time.Time, d *appsv1.Deployment) {
 
 func image(d *appsv1.Deployment) string { return d.Spec.Template.Spec.Containers[0].Image }
 
-// isDeploymentReady says that all pods of a Deployment are of its newest template and available: from here on it is not the
-// cluster that a release waits for.
+// isDeploymentReady reports whether all pods of a Deployment have its newest template and are available, so that a release no longer
+// waits for the cluster.
 func isDeploymentReady(d *appsv1.Deployment) bool {
 	wanted, s := *d.Spec.Replicas, d.Status
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas >= wanted && s.Replicas <= s.UpdatedReplicas && s.AvailableReplicas >= s.UpdatedReplicas

@@ -1,12 +1,10 @@
 //go:build linux
 
-// Command bench measures what releases cost: requests to the API server, time,
-// processor time and memory of Serin, on a control plane of its own.
+// Command bench measures the cost of releases: requests to the API server, time, and processor time and memory of Serin, on a
+// separate control plane.
 //
-// It ships a change of many Deployments at once and reads what everybody may
-// read: the Canaries, the Deployments, a proxy that counts, and the process
-// table. It knows nothing of how Serin works inside, and judges nothing: numbers are
-// printed and written, for people to compare.
+// It changes many Deployments or Rollouts at once, and reads public data only: the objects, a proxy that counts requests, and the
+// process table. It knows nothing of the implementation of Serin, and does not evaluate its numbers.
 package main
 
 import (
@@ -32,23 +30,23 @@ import (
 	"github.com/serin-dev/serin/playground/podroot"
 )
 
-// settings are what whoever runs it may choose.
+// settings are the options of a benchmark run.
 type settings struct {
 	releases, steps int
 	interval, idle  time.Duration
-	// apis are measured one after the other.
+	// apis are the APIs to measure, one after the other.
 	apis string
-	// prometheus is the address of the stub, once it serves.
+	// prometheus is the address of the stub while it serves.
 	prometheus string
-	// serin is the program to measure; empty: the one of this repository.
+	// serin is the binary to measure; empty: it is built from this repository.
 	serin string
-	// profiles is a folder for profiles of Serin; empty: none are taken.
+	// profiles is the folder for profiles of Serin; empty: none are written.
 	profiles string
-	// output is the file for the numbers; empty: bench.json in the repository.
+	// output is the file for the results; empty: bench.json in the repository.
 	output string
 }
 
-// stepWeight is the weight of the first step, and what each adds.
+// stepWeight is the weight of the first step, and the increase with each further step.
 const stepWeight = 10
 
 func (s settings) validate() error {
@@ -88,7 +86,7 @@ func main() {
 	}
 }
 
-// logProgress tells a person what goes on; on stderr, so that the table can be used.
+// logProgress reports progress on stderr, so that stdout contains only the table.
 func logProgress(text string) { fmt.Fprintln(os.Stderr, text) }
 
 func runBenchmark(s settings) error {
@@ -109,7 +107,7 @@ func runBenchmark(s settings) error {
 		*path = absolute
 	}
 	options := cluster.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
-	// What needs the network of the machine is done outside.
+	// Builds need the network of the machine, so they happen outside the network namespace.
 	err := cluster.Enter(&options, logProgress, func(ctx context.Context, b *build.Builder) error {
 		if _, err := b.IstioCRDs(ctx); err != nil || s.serin != "" {
 			return err
@@ -149,7 +147,7 @@ func runBenchmark(s settings) error {
 	return nil
 }
 
-// measureAPIs plays each API on a cluster of its own.
+// measureAPIs measures each API on a separate cluster.
 func measureAPIs(ctx context.Context, s settings, options cluster.Options) (r report, err error) {
 	r.Date = clock.RealClock{}.Now().UTC().Truncate(time.Second)
 	r.Plan = plan{Releases: s.releases, Steps: s.steps, WindowSeconds: s.interval.Seconds(), DrainSeconds: drainDelay.Seconds()}
@@ -187,7 +185,7 @@ func measureAPI(ctx context.Context, s settings, api benchmarkedAPI, options clu
 		logProgress("stopping the control plane ...")
 		err = errors.Join(err, c.Stop())
 	}()
-	// The end of the cluster ends all of it.
+	// If the cluster ends, the benchmark ends.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -211,7 +209,7 @@ func measureAPI(ctx context.Context, s settings, api benchmarkedAPI, options clu
 	return r, nil
 }
 
-// withCause puts the cause of an end in the place of what came of it.
+// withCause replaces an error that results from a cancellation by its cause.
 func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -219,7 +217,7 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// describeMachine describes the machine, before anything is started on it.
+// describeMachine describes the machine before anything is started on it.
 func describeMachine() (machine, error) {
 	m := machine{Processors: runtime.NumCPU()}
 	var kilobytes int64

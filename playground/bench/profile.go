@@ -11,14 +11,14 @@ import (
 	"path/filepath"
 )
 
-// Where Serin shows what it knows about itself.
+// Paths of Serin's debug endpoints.
 const (
 	profilingAddress = "127.0.0.1:6060"
 	metricsURL       = "http://127.0.0.1:8080/metrics"
 	profilesURL      = "http://" + profilingAddress + "/debug/pprof/"
 )
 
-// saveProfile keeps what Serin shows at a URL in a file, where profiles are wanted.
+// saveProfile stores the response of a debug endpoint in a file, if profiles were requested.
 func (s *stage) saveProfile(ctx context.Context, url, file string) error {
 	if s.profiles == "" {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/playground/apiproxy"
 )
 
-// report is everything that was measured, as it is written to the file. Times are in seconds, sizes in bytes.
+// report contains all measurements, as written to the file. Times are in seconds, sizes in bytes.
 type report struct {
 	Date    time.Time  `json:"date"`
 	Machine machine    `json:"machine"`
@@ -20,22 +20,22 @@ type report struct {
 	APIs    []apiCosts `json:"apis"`
 }
 
-// apiCosts is what the releases of one API cost, in a process that serves both.
+// apiCosts are the costs of the releases of one API, in a process that serves both.
 type apiCosts struct {
 	API     string       `json:"api"`
 	Idle    idleCosts    `json:"idle"`
 	Release releaseCosts `json:"release"`
 }
 
-// machine is where it was measured.
+// machine describes the machine of the measurement.
 type machine struct {
 	Processors  int   `json:"processors"`
 	MemoryBytes int64 `json:"memoryBytes"`
-	// Load is the load average of the minute before the cluster was started: what others did here.
+	// Load is the load average of the minute before the cluster was started.
 	Load float64 `json:"load"`
 }
 
-// plan is what every release was asked to do.
+// plan is the configuration of each release.
 type plan struct {
 	Releases      int     `json:"releases"`
 	Steps         int     `json:"steps"`
@@ -43,7 +43,7 @@ type plan struct {
 	DrainSeconds  float64 `json:"drainSeconds"`
 }
 
-// idleCosts is what releases cost while nothing happens.
+// idleCosts are the costs of idle releases.
 type idleCosts struct {
 	Seconds                     float64       `json:"seconds"`
 	RequestsPerMinutePerRelease float64       `json:"requestsPerMinutePerRelease"`
@@ -53,9 +53,9 @@ type idleCosts struct {
 	FileBytes                   int64         `json:"fileBytes"`
 }
 
-// releaseCosts is what it costs to bring a new version into service, all releases at once.
+// releaseCosts are the costs of a new version, with all releases at once.
 type releaseCosts struct {
-	// Measured releases succeeded; NotMeasured says of every other one why not.
+	// Measured is the number of releases that succeeded; NotMeasured contains the reason for each other one.
 	Measured    int      `json:"measured"`
 	NotMeasured []string `json:"notMeasured"`
 
@@ -69,7 +69,7 @@ type releaseCosts struct {
 	ClusterSeconds  distribution `json:"clusterSeconds"`
 	DrainSeconds    distribution `json:"drainSeconds"`
 	LatenessSeconds distribution `json:"latenessSeconds"`
-	// Where the lateness arose.
+	// The parts of the lateness.
 	NoticingSeconds  distribution `json:"noticingSeconds"`
 	StartingSeconds  distribution `json:"startingSeconds"`
 	SteppingSeconds  distribution `json:"steppingSeconds"`
@@ -82,9 +82,8 @@ type releaseCosts struct {
 	AfterFileBytes       int64   `json:"afterFileBytes"`
 }
 
-// requestCounts are the requests of one stretch of time, of all releases together, by kind. Leases and watches are not a
-// release's: the first keep the leadership of the process, the second are renewed every few minutes however many
-// releases there are.
+// requestCounts are the requests of a period, for all releases together, by kind. Leases and watches are counted separately,
+// because they do not depend on the number of releases.
 type requestCounts struct {
 	Writes  map[string]int `json:"writes"`
 	Reads   map[string]int `json:"reads"`
@@ -117,14 +116,14 @@ func sumCounts(kinds map[string]int) int {
 	return sum
 }
 
-// distribution is how a time differed between releases, in seconds.
+// distribution describes the values of a time over all releases, in seconds.
 type distribution struct {
 	Median float64 `json:"median"`
 	P99    float64 `json:"p99"`
 	Max    float64 `json:"max"`
 }
 
-// newDistribution takes quantiles by the nearest rank: each is a time that was measured.
+// newDistribution computes quantiles by the nearest rank, so each is a measured time.
 func newDistribution(times []time.Duration) distribution {
 	if len(times) == 0 {
 		return distribution{}
@@ -134,7 +133,7 @@ func newDistribution(times []time.Duration) distribution {
 	return distribution{Median: rank(0.5), P99: rank(0.99), Max: rank(1)}
 }
 
-// setTimes fills in the times of the measured releases.
+// setTimes sets the times of the measured releases.
 func (r *releaseCosts) setTimes(all []timeBreakdown) {
 	of := func(piece func(timeBreakdown) time.Duration) distribution {
 		times := make([]time.Duration, 0, len(all))
@@ -161,7 +160,7 @@ const (
 	gibibyte = 1 << 30
 )
 
-// print shows the report to a person. The figures of the peers were measured earlier, on the same kind of machine.
+// print prints the report as a table. The figures of Flagger and Argo Rollouts were measured earlier, on the same kind of machine.
 func (r report) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %d releases at once, %d windows of %g s, Istio, two Prometheus checks; %d processors, %.0f GiB, load %.2f before\n\n",
 		r.Date.Format(time.DateOnly), r.Plan.Releases, r.Plan.Steps, r.Plan.WindowSeconds, r.Machine.Processors, float64(r.Machine.MemoryBytes)/gibibyte, r.Machine.Load)
@@ -222,7 +221,7 @@ func (r report) print(w io.Writer) error {
 	return nil
 }
 
-// print shows which requests there were, and what was not measured.
+// print prints the requests, and the releases that were not measured.
 func (m apiCosts) print(w io.Writer, releases int) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\n%s: requests per release (besides, for all together: %d for leases, %d watches renewed)\n", m.API, m.Release.Requests.Leases, m.Release.Requests.Watches)
@@ -250,7 +249,7 @@ func (m apiCosts) print(w io.Writer, releases int) error {
 	return table.Flush()
 }
 
-// largestFirst orders kinds of requests by how many there were, then by name.
+// largestFirst sorts kinds of requests by their number, then by name.
 func largestFirst(kinds map[string]int) []string {
 	names := make([]string, 0, len(kinds))
 	for name := range kinds {

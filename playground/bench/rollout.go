@@ -47,7 +47,7 @@ func newService(name, app string) *unstructured.Unstructured {
 	})
 }
 
-// newVirtualService is the user's, whose weights the release moves.
+// newVirtualService returns the user's VirtualService, whose weights the release changes.
 func newVirtualService(name string) *unstructured.Unstructured {
 	destination := func(host string, weight int64) any {
 		return map[string]any{"destination": map[string]any{"host": host}, "weight": weight}
@@ -58,7 +58,7 @@ func newVirtualService(name string) *unstructured.Unstructured {
 	})
 }
 
-// newRollout is the plan of a release, and its workload.
+// newRollout returns a Rollout with the plan of a release.
 func newRollout(name string, s settings) *unstructured.Unstructured {
 	var steps []any
 	for i := range s.steps {
@@ -80,7 +80,7 @@ const (
 	degraded = "Degraded"
 )
 
-// rolloutStatus is the part of a Rollout's status that tells the time.
+// rolloutStatus is the part of a Rollout's status that timelines use.
 type rolloutStatus struct {
 	Phase            string `json:"phase"`
 	Message          string `json:"message"`
@@ -89,19 +89,19 @@ type rolloutStatus struct {
 	CurrentStepIndex int    `json:"currentStepIndex"`
 }
 
-// rolloutTimeline is the release of a Rollout. A moment that has not come is zero.
+// rolloutTimeline is the release of a Rollout. Times that were not observed yet are zero.
 type rolloutTimeline struct {
-	// status is the last one seen.
+	// status is the last observed one.
 	status  rolloutStatus
 	patched time.Time
-	// progressing is when the new version was first known.
+	// progressing is when the status first contained the new version.
 	progressing time.Time
-	// scaledUp and ready enclose the time in which the cluster makes the new version's pods.
+	// Between scaledUp and ready, the cluster creates the pods of the new version.
 	scaledUp, ready time.Time
-	// firstPause is when the first pause was seen, and pauses counts them.
+	// firstPause is when the first pause was observed; pauses is their number.
 	firstPause time.Time
 	pauses     map[int]bool
-	// promotedAt is when the new version was the stable one, cleared when no pod of the old one was wanted any more.
+	// promotedAt is when the new version became stable, cleared when no pod of the old one was desired any longer.
 	promotedAt, oldPodsRemoved time.Time
 }
 
@@ -133,11 +133,11 @@ func (t *rolloutTimeline) observe(at time.Time, object *unstructured.Unstructure
 	return nil
 }
 
-// observeRollout takes in a status of the Rollout.
+// observeRollout records a status of the Rollout.
 func (t *rolloutTimeline) observeRollout(at time.Time, s rolloutStatus) {
 	t.status = s
 	switch {
-	case s.StableRS == "": // the first version of all is on its way
+	case s.StableRS == "": // the first version is being deployed
 	case s.CurrentPodHash != s.StableRS:
 		setIfZero(&t.progressing, at)
 		if s.Phase == "Paused" {
@@ -152,7 +152,7 @@ func (t *rolloutTimeline) observeRollout(at time.Time, s rolloutStatus) {
 	}
 }
 
-// observeReplicaSet takes in a state of a ReplicaSet.
+// observeReplicaSet records a state of a ReplicaSet.
 func (t *rolloutTimeline) observeReplicaSet(at time.Time, set *appsv1.ReplicaSet) {
 	wanted := *set.Spec.Replicas
 	switch set.Spec.Template.Spec.Containers[0].Image {

@@ -33,19 +33,19 @@ import (
 )
 
 const (
-	// serinName is how the controller's process and log are called.
+	// serinName is the name of the controller's process and log.
 	serinName = "serin"
-	// drainDelay is for how long pods without traffic are kept: Serin's default.
+	// drainDelay is how long pods without traffic are retained: Serin's default.
 	drainDelay = 5 * time.Second
-	// podDelay is how long a pod takes to become ready.
+	// podDelay is the time until a pod is ready.
 	podDelay = time.Second
-	// waitTimeout bounds waits for something that has to come, beside the windows.
+	// waitTimeout bounds every wait, in addition to the observation windows.
 	waitTimeout = 3 * time.Minute
-	// quietPeriod is how long no request may come before the last thing that happened counts as over.
+	// quietPeriod is the time without requests after which an activity counts as complete.
 	quietPeriod = 5 * time.Second
 )
 
-// stage is a cluster with Serin in it, and all releases.
+// stage is a cluster with Serin and all releases.
 type stage struct {
 	settings
 	subject benchmarkedAPI
@@ -64,7 +64,7 @@ type stage struct {
 	peakMemory int64               // of Serin's resident memory, in bytes
 }
 
-// close ends what raise started beside the cluster.
+// close stops what raise started in addition to the cluster.
 func (s *stage) close() error {
 	if s.stop == nil {
 		return nil
@@ -81,7 +81,7 @@ func (s *stage) close() error {
 	return errors.Join(errs...)
 }
 
-// runInBackground runs a part until the stage is closed; its error ends everything.
+// runInBackground runs a function until the stage is closed; its error ends the benchmark.
 func (s *stage) runInBackground(ctx context.Context, fail context.CancelCauseFunc, run func(context.Context) error) {
 	s.running.Go(func() {
 		if err := run(ctx); err != nil && ctx.Err() == nil {
@@ -90,7 +90,7 @@ func (s *stage) runInBackground(ctx context.Context, fail context.CancelCauseFun
 	})
 }
 
-// deploy starts Serin, hands all Deployments over to it, and returns when it has taken them.
+// deploy starts Serin, creates all releases, and returns when Serin has initialized them.
 func (s *stage) deploy(ctx context.Context, fail context.CancelCauseFunc, b *build.Builder) error {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
@@ -139,7 +139,7 @@ func (s *stage) deploy(ctx context.Context, fail context.CancelCauseFunc, b *bui
 	return s.waitForAll(ctx, "all are taken over", timeline.isIdle)
 }
 
-// startSerin starts the controller behind a proxy that counts, with a stub of Prometheus to ask.
+// startSerin starts the controller behind a counting proxy, with a stub of Prometheus.
 func (s *stage) startSerin(ctx, life context.Context, fail context.CancelCauseFunc) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -184,10 +184,10 @@ func (s *stage) startSerin(ctx, life context.Context, fail context.CancelCauseFu
 	return nil
 }
 
-// memorySampleInterval is the time between two looks at the memory of Serin.
+// memorySampleInterval is the interval at which the memory of Serin is sampled.
 const memorySampleInterval = time.Second
 
-// sampleMemory keeps the largest memory seen.
+// sampleMemory records the maximum of the sampled memory.
 func (s *stage) sampleMemory(ctx context.Context) error {
 	ticker := s.clock.NewTicker(memorySampleInterval)
 	defer ticker.Stop()
@@ -207,7 +207,7 @@ func (s *stage) sampleMemory(ctx context.Context) error {
 	}
 }
 
-// watchTimelines fills the timelines, from here on.
+// watchTimelines starts to fill the timelines.
 func (s *stage) watchTimelines(ctx, life context.Context, fail context.CancelCauseFunc) error {
 	s.timelines = map[string]timeline{}
 	for i := range s.releases {
@@ -241,7 +241,7 @@ func (s *stage) watchTimelines(ctx, life context.Context, fail context.CancelCau
 	return nil
 }
 
-// countPhases counts the releases in each phase, and says whether something holds of each.
+// countPhases counts the releases in each phase, and reports whether a condition is true for all of them.
 func (s *stage) countPhases(holds func(timeline) bool) (phases map[string]int, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,13 +254,13 @@ func (s *stage) countPhases(holds func(timeline) bool) (phases map[string]int, a
 }
 
 const (
-	// phasePollInterval is the time between two looks at the phases.
+	// phasePollInterval is the interval at which the phases are evaluated.
 	phasePollInterval = 100 * time.Millisecond
-	// phaseLogInterval is the time between two lines about them.
+	// phaseLogInterval is the interval at which the phases are logged.
 	phaseLogInterval = 10 * time.Second
 )
 
-// waitForAll waits until something holds of all releases, and tells of their phases from time to time.
+// waitForAll waits until a condition is true for all releases, and logs their phases periodically.
 func (s *stage) waitForAll(ctx context.Context, what string, holds func(timeline) bool) error {
 	looks, lines := s.clock.NewTicker(phasePollInterval), s.clock.NewTicker(phaseLogInterval)
 	defer looks.Stop()
@@ -280,7 +280,7 @@ func (s *stage) waitForAll(ctx context.Context, what string, holds func(timeline
 	}
 }
 
-// formatPhases is one line about the phases of all releases.
+// formatPhases formats the phases of all releases as one line.
 func formatPhases(phases map[string]int) string {
 	var parts []string
 	for _, phase := range slices.Sorted(maps.Keys(phases)) {
@@ -293,13 +293,13 @@ func formatPhases(phases map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// countRequests counts what came to the API server so far, but for leases, which never end.
+// countRequests counts the requests to the API server so far, except for Leases, which never end.
 func (s *stage) countRequests() int {
 	r := sortRequests(s.proxy.Counts())
 	return sumCounts(r.Reads) + sumCounts(r.Writes)
 }
 
-// waitQuiet waits until no requests come any more, but not for ever: what does not end is counted as what it is.
+// waitQuiet waits until requests stop, with a limit: requests that never stop are a result of the measurement.
 func (s *stage) waitQuiet(ctx context.Context) error {
 	before, since := s.countRequests(), s.clock.Now()
 	for deadline := since.Add(waitTimeout / 3); s.clock.Now().Before(deadline); {
@@ -319,7 +319,7 @@ func (s *stage) waitQuiet(ctx context.Context) error {
 	return nil
 }
 
-// measureIdle measures what releases cost while nothing happens.
+// measureIdle measures the cost of idle releases.
 func (s *stage) measureIdle(ctx context.Context) (idleCosts, error) {
 	if err := s.waitQuiet(ctx); err != nil {
 		return idleCosts{}, err
@@ -349,7 +349,7 @@ func (s *stage) measureIdle(ctx context.Context) (idleCosts, error) {
 	return r, errors.Join(s.saveProfile(ctx, profilesURL+"heap", "heap-idle.pprof"), s.saveProfile(ctx, metricsURL, "metrics-idle.txt"))
 }
 
-// measureRelease ships the new version of everything and measures what that costs.
+// measureRelease changes the version of all releases, and measures the cost.
 func (s *stage) measureRelease(ctx context.Context) (releaseCosts, error) {
 	windows := time.Duration(s.steps) * s.interval
 	ctx, cancel := context.WithTimeoutCause(ctx, windows+waitTimeout, fmt.Errorf("it took more than %s", windows+waitTimeout))
@@ -357,7 +357,7 @@ func (s *stage) measureRelease(ctx context.Context) (releaseCosts, error) {
 	s.say(fmt.Sprintf("shipping %d new versions, %d windows of %s each ...", s.releases, s.steps, s.interval))
 	profiled := make(chan error, 1)
 	go func() {
-		// The server gives no profile of a minute or more.
+		// The server limits profiles to less than a minute.
 		profiled <- s.saveProfile(ctx, profilesURL+"profile?seconds=50", "cpu.pprof")
 	}()
 	before, err := s.cluster.Usage(serinName)
@@ -404,8 +404,8 @@ func (s *stage) measureRelease(ctx context.Context) (releaseCosts, error) {
 	return r, errors.Join(<-profiled, s.saveProfile(ctx, profilesURL+"heap", "heap-after.pprof"), s.saveProfile(ctx, metricsURL, "metrics-after.txt"))
 }
 
-// changeTemplates changes all versions one after the other, each as soon as the one before it is acknowledged, as a tool does
-// that applies a repository.
+// changeTemplates changes all versions one after the other, each as soon as the previous patch is acknowledged, like a tool that
+// applies a repository.
 func (s *stage) changeTemplates(ctx context.Context) error {
 	containers := workloadSpec("")["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)
 	containers[0].(map[string]any)["image"] = newVersion

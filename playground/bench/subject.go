@@ -9,24 +9,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// benchmarkedAPI is one of the two APIs: how a release is planned in it, where its versions are changed, and what shows how far it is.
+// benchmarkedAPI is one of the two APIs: its manifests, the object with the template, and the objects that show the progress.
 type benchmarkedAPI struct {
-	// api is its name, as flags have it.
+	// api is its name in flags.
 	api string
-	// sharedObjects are made once, each for every release.
+	// sharedObjects are created once for all releases.
 	sharedObjects  func(settings) []*unstructured.Unstructured
 	releaseObjects func(name string, s settings) []*unstructured.Unstructured
-	// targetResource is the kind of the object whose template users change.
+	// targetResource is the resource of the object whose template users change.
 	targetResource schema.GroupVersionResource
-	// watchedResources are the kinds from which timelines are filled.
+	// watchedResources are the resources from which timelines are filled.
 	watchedResources []schema.GroupVersionResource
 	timeline         func() timeline
 }
 
-// benchmarkedAPIs are the two APIs, in the order in which they are measured and shown.
+// benchmarkedAPIs are the two APIs, in the order of measurement and output.
 var benchmarkedAPIs = []benchmarkedAPI{canaries, rollouts}
 
-// selectAPIs finds the subjects that a flag names.
+// selectAPIs returns the APIs that a flag names.
 func selectAPIs(names string) ([]benchmarkedAPI, error) {
 	var out []benchmarkedAPI
 	for name := range strings.SplitSeq(names, ",") {
@@ -39,23 +39,23 @@ func selectAPIs(names string) ([]benchmarkedAPI, error) {
 	return out, nil
 }
 
-// Where everything is. All releases share one namespace, which is the harder case for whoever looks for those that
-// share a target.
+// The namespaces. All releases share one, which is the more expensive case for controllers that search for releases with the same
+// target.
 const (
 	namespace = "bench"
 	nodeName  = "bench"
 )
 
-// The versions that are shipped. Nothing runs them.
+// The released images. Nothing runs them.
 const (
 	oldVersion = "serin.dev/bench:v1"
 	newVersion = "serin.dev/bench:v2"
 )
 
-// releaseName is the name of a release.
+// releaseName returns the name of a release.
 func releaseName(number int) string { return fmt.Sprintf("app-%04d", number) }
 
-// newObject makes an object of the namespace of the releases.
+// newObject returns an object in the namespace of the releases.
 func newObject(resource schema.GroupVersionResource, kind, name string, spec map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": resource.GroupVersion().String(), "kind": kind,
@@ -63,7 +63,7 @@ func newObject(resource schema.GroupVersionResource, kind, name string, spec map
 	}}
 }
 
-// workloadSpec is the part of a spec that Deployments and Rollouts share: one pod, on the node whose pods cost nothing.
+// workloadSpec is the part of a spec that Deployments and Rollouts share: one pod, on the node that simulates its pods.
 func workloadSpec(name string) map[string]any {
 	return map[string]any{
 		"replicas": int64(1),
@@ -81,7 +81,7 @@ func workloadSpec(name string) map[string]any {
 	}
 }
 
-// releaseForObject is the name of the release that an object belongs to: what made it, its own, or that of which it is the copy.
+// releaseForObject returns the name of the release of an object: that of its owner, its own name, or that of the original of a primary.
 func releaseForObject(object *unstructured.Unstructured) string {
 	for _, owner := range object.GetOwnerReferences() {
 		if owner.Kind == "Rollout" {

@@ -6,33 +6,33 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// timeline is one release as a watch saw it. Moments are those of this process's clock.
+// timeline is one release as observed by a watch. Times are from the clock of this process.
 type timeline interface {
-	// observe takes in a state of an object of the release.
+	// observe records a state of an object of the release.
 	observe(at time.Time, object *unstructured.Unstructured) error
-	// changeTemplate is told when the API server had acknowledged the new version; nothing before it counts.
+	// changeTemplate records when the API server acknowledged the new version. Earlier observations do not count.
 	changeTemplate(at time.Time)
-	// phase is how far it is, for people.
+	// phase is the progress of the release, for the log.
 	phase() string
-	// isIdle says that what was made first serves, and over that everything that belongs to the change has happened.
+	// isIdle reports whether the first version serves, isFinished whether the release of the second one ended.
 	isIdle() bool
 	isFinished() bool
-	// breakdown divides the time of a release that succeeded, or says why it cannot.
+	// breakdown divides the time of a release that succeeded, or returns why it cannot.
 	breakdown(s settings) (timeBreakdown, error)
 }
 
-// timeBreakdown say what the time of one release was spent on. Total is the sum of Windows, Cluster, Drain and Lateness, and
+// timeBreakdown contains the parts of the time of one release. Total is the sum of Windows, Cluster, Drain and Lateness, and
 // Lateness that of Noticing, Starting, Stepping, Promoting and Ending.
 type timeBreakdown struct {
-	// Total is from the acknowledged change until the new version is what everybody gets: phase Succeeded, or Healthy.
+	// Total is the time from the acknowledged change until all users have the new version: phase Succeeded, or Healthy.
 	Total time.Duration
-	// Windows is the observation that was asked for.
+	// Windows is the configured observation time.
 	Windows time.Duration
-	// Cluster is the time in which pods were made, and nothing else was to be done.
+	// Cluster is the time in which only pods were created.
 	Cluster time.Duration
-	// Drain is the time for which pods without traffic were kept.
+	// Drain is the time for which pods without traffic were retained.
 	Drain time.Duration
-	// Lateness is the rest: what Serin, and the API server under it, took.
+	// Lateness is the remaining time, caused by Serin and the API server.
 	Lateness time.Duration
 
 	// Noticing is from the change to the first status that knows of it, Starting from there to the first window, Stepping
@@ -41,7 +41,7 @@ type timeBreakdown struct {
 	Noticing, Starting, Stepping, Promoting, Ending time.Duration
 }
 
-// setIfZero keeps the earliest moment at which something was seen.
+// setIfZero records the earliest time of an observation.
 func setIfZero(moment *time.Time, at time.Time) {
 	if moment.IsZero() {
 		*moment = at

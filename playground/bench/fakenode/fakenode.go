@@ -1,10 +1,8 @@
-// Package fakenode is a node whose pods are nothing but a status: ready some
-// time after they were bound, gone as soon as they are asked to go.
+// Package fakenode simulates a node: its pods exist as objects only. They become ready some time after they were bound, and are
+// removed as soon as they are deleted.
 //
-// It makes hundreds of pods as cheap as their objects. It must not know what
-// the pods are for, and it starts nothing: no program, no network, no probe.
-// Its pods have addresses, so that Services have endpoints, and nobody listens
-// there.
+// It makes hundreds of pods as cheap as their objects. It must not know the purpose of the pods, and it starts no program, no
+// network and no probe. Its pods have addresses, so that Services have endpoints, but no server listens on them.
 package fakenode
 
 import (
@@ -31,29 +29,29 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options say what a node is like. All fields are needed.
+// Options configure a node. All fields are required.
 type Options struct {
-	// Name of the Node, also its label kubernetes.io/hostname, by which pods choose it.
+	// Name of the Node, also its label kubernetes.io/hostname, by which pods select it.
 	Name string
 	// Version that the Node reports, such as v1.37.2.
 	Version string
-	// Delay is the time from the moment at which a pod was bound to the one at which it is ready.
+	// Delay is the time between the binding of a pod and its readiness.
 	Delay  time.Duration
 	Client kubernetes.Interface
 	Clock  clock.WithTicker
 	Log    *slog.Logger
 }
 
-// Node plays pods.
+// Node simulates pods.
 type Node struct {
 	Options
 	pods  cache.SharedIndexInformer
 	queue workqueue.TypedDelayingInterface[types.NamespacedName]
-	// addresses is how many were given.
+	// addresses is the number of allocated addresses.
 	addresses atomic.Uint32
 }
 
-// New makes a node; Register makes it known and Run plays its pods.
+// New returns a node. Register creates its objects, and Run simulates its pods.
 func New(options Options) *Node {
 	return &Node{
 		Options: options,
@@ -64,7 +62,7 @@ func New(options Options) *Node {
 	}
 }
 
-// Register makes the Node and its Lease, so that pods can be scheduled to it.
+// Register creates the Node and its Lease, so that pods can be scheduled to it.
 func (n *Node) Register(ctx context.Context) error {
 	now := n.Clock.Now()
 	plenty := corev1.ResourceList{
@@ -84,7 +82,7 @@ func (n *Node) Register(ctx context.Context) error {
 	if _, err := n.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("register node %s: %w", n.Name, err)
 	}
-	// The API server taints every new node as not ready; the controller that takes that away may not run yet.
+	// The API server taints every new node as not ready; the controller that removes the taint may not run yet.
 	untaint := []byte(`{"spec":{"taints":null}}`)
 	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, untaint, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("register node %s: %w", n.Name, err)
@@ -102,15 +100,15 @@ func (n *Node) Register(ctx context.Context) error {
 }
 
 const (
-	// leaseRenewInterval keeps the controller manager, which waits 50 s, from believing that the node is gone.
+	// leaseRenewInterval is shorter than the 50 s after which the controller manager considers the node lost.
 	leaseRenewInterval = 10 * time.Second
-	// workerCount is how many requests to the API server are under way at once.
+	// workerCount is the number of concurrent requests to the API server.
 	workerCount = 8
-	// retryInterval is the time to the next try after one that failed.
+	// retryInterval is the delay before a failed request is repeated.
 	retryInterval = time.Second
 )
 
-// Run plays the pods of a registered node until ctx ends.
+// Run simulates the pods of a registered node until ctx ends.
 func (n *Node) Run(ctx context.Context) error {
 	_, err := n.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { n.schedulePod(object.(*corev1.Pod)) },
@@ -138,14 +136,14 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// schedulePod plans the next moment of a pod.
+// schedulePod schedules the next change of a pod.
 func (n *Node) schedulePod(pod *corev1.Pod) {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	switch {
 	case pod.DeletionTimestamp != nil:
 		n.queue.Add(key)
 	case pod.Status.Phase != corev1.PodRunning:
-		n.queue.AddAfter(key, n.Delay) // the earliest of several moments holds
+		n.queue.AddAfter(key, n.Delay) // the earliest of several times counts
 	}
 }
 
@@ -163,7 +161,7 @@ func (n *Node) processQueue(ctx context.Context) {
 	}
 }
 
-// simulatePod makes a pod ready, or takes it away.
+// simulatePod makes a pod ready, or removes it.
 func (n *Node) simulatePod(ctx context.Context, key types.NamespacedName) error {
 	object, found, err := n.pods.GetStore().GetByKey(key.String())
 	if err != nil || !found {
@@ -177,25 +175,25 @@ func (n *Node) simulatePod(ctx context.Context, key types.NamespacedName) error 
 		})
 	case pod.Status.Phase != corev1.PodRunning:
 		var patch []byte
-		// The UID keeps it from a new pod of the same name.
+		// The UID protects a new pod of the same name.
 		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": readyStatus(pod, metav1.NewTime(n.Clock.Now()), n.allocateAddress())})
 		if err == nil {
 			_, err = client.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		}
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // gone; the watch says so too
+		return nil // it is gone, and the watch reports that too
 	}
 	return err
 }
 
-// allocateAddress is one that no pod of this node has, out of the block that is kept for measurements (RFC 2544).
+// allocateAddress returns an address that no pod of this node has, from the block reserved for benchmarks (RFC 2544).
 func (n *Node) allocateAddress() string {
 	given := n.addresses.Add(1)
 	return netip.AddrFrom4([4]byte{198, 18 + byte(given>>16&1), byte(given >> 8), byte(given)}).String()
 }
 
-// readyStatus is the status of a pod whose containers all run.
+// readyStatus returns the status of a pod whose containers all run.
 func readyStatus(pod *corev1.Pod, now metav1.Time, address string) corev1.PodStatus {
 	status := corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}}}
 	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
@@ -210,7 +208,7 @@ func readyStatus(pod *corev1.Pod, now metav1.Time, address string) corev1.PodSta
 	return status
 }
 
-// renewLease says that the node lives. One that is missed does no harm.
+// renewLease renews the Lease of the node. A single failure is harmless.
 func (n *Node) renewLease(ctx context.Context) {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": metav1.NewMicroTime(n.Clock.Now())}})
 	if err == nil {
