@@ -103,7 +103,8 @@ func preRolloutPassed(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 	}
 }
 
-// weightIncreaseGates are the gates of webhooks that must approve every increase of the weight.
+// weightIncreaseGates are the gates of webhooks that must approve every increase of the weight, and the promotion after the last
+// weight.
 func weightIncreaseGates(s Snapshot) []gate {
 	var out []gate
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook) {

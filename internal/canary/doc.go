@@ -13,14 +13,16 @@
 // that it belongs to: startGates (begin.go), evaluateBeforeTraffic (beforetraffic.go), evaluateWindow (window.go),
 // continuePromotion and continueFinalising (promotion.go), continueRollback (rollback.go), finalizeDeletion (deletion.go) or
 // initialise (initialise.go). In evaluateWindow, a gate before the checks delays their evaluation, a gate after them only the
-// next weight. A gate before each increase of the weight belongs in weightIncreaseGates (beforetraffic.go), which both use. The
+// next weight. A gate before each increase of the weight belongs in weightIncreaseGates (beforetraffic.go), which both use: for
+// weighted releases only, and also before the promotion that follows the last weight. The
 // switch of evaluateWindow and that of handleClosedGate decide what follows if it does not pass: by default, the window and
-// its answers remain, so a gate that may be closed for long opens another window (reopenWindow). Then a line in GateKinds, and a
+// its answers remain, so a gate that may be closed for long opens another window (reopenWindow); forecast.go gives up after
+// maxDecisions of them. Then a line in GateKinds, and a
 // row in docs/gates.md: test/borders fails until the list, the sources and the page agree. The commands need no change. In the
 // simulator (test/sim/canary): expectation.go and invariants_checks.go if the gate guards a promise, and maxRunDuration (settled.go) if
 // it delays a release.
 //
-// A gate that sends a query: in addition a type of query (queries.go), which canary/controller/ask.go resolves, questionOf
+// A gate that sends a query: in addition a type of query (queries.go), which canary/controller/ask.go resolves, queryOf
 // (gatekinds.go) and passingAnswer (forecast.go).
 //
 // An effect: its type in effects.go, and a case in canary/controller/apply.go: test/borders fails without it. withEffect

@@ -110,8 +110,8 @@ func (p *Plan) kindOf(gate string, kinds release.GateKinds) release.GateKind {
 	return kind
 }
 
-// questionOf returns the query of a gate; nil: it has none.
-func (p *Plan) questionOf(gate string) any {
+// queryOf returns the query of a gate; nil: it has none.
+func (p *Plan) queryOf(gate string) any {
 	for _, hook := range p.Hooks {
 		if gate == hookGateName(hook) || hook.Type == flaggerv1.RolloutHook && gate == rolloutAskedGate+hook.Name {
 			return HookQuery{Hook: hook}

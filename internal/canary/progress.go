@@ -14,7 +14,7 @@ func continueRelease(s Snapshot) Decision {
 	}
 	intent := s.serin().Intent
 	switch {
-	case s.rollingBack():
+	case s.mustRollBack():
 		return continueRollback(s)
 	case s.hasCommand("abort"):
 		return rollBackOnCommand(s)
@@ -43,7 +43,7 @@ func continueRelease(s Snapshot) Decision {
 	if s.Workload.Target.Replicas == 0 {
 		effects = append(effects, TargetScaledUp{})
 	}
-	if d, ok := correctWeightDrift(s, effects); ok {
+	if d, ok := reconcileLiveWeight(s, effects); ok {
 		return d
 	}
 	if !s.openWindow().open {
@@ -137,10 +137,10 @@ func restartOnTargetChange(s Snapshot) (Decision, bool) {
 	}).decision(nil), true
 }
 
-// correctWeightDrift corrects a weight that differs from that of the run. A weight above zero that a user set remains until the
+// reconcileLiveWeight corrects a weight that differs from that of the run. A weight above zero that a user set remains until the
 // next step; the status keeps the weight of the plan. A weight that was removed is restored, and observed again. Traffic never
 // moves to a workload that cannot serve it.
-func correctWeightDrift(s Snapshot, effects []release.Effect) (Decision, bool) {
+func reconcileLiveWeight(s Snapshot, effects []release.Effect) (Decision, bool) {
 	if !s.openWindow().open || !s.Plan.HasRouter || s.Route.Problem != "" {
 		return Decision{}, false
 	}

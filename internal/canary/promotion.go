@@ -45,7 +45,7 @@ func continuePromotion(s Snapshot) Decision {
 	switch {
 	case s.statusFromOtherController():
 		return adoptRun(s)
-	case s.rollingBack():
+	case s.mustRollBack():
 		return continueRollback(s)
 	case s.hasCommand("abort"):
 		return rollBackOnCommand(s)
@@ -324,15 +324,15 @@ func failPromotion(s Snapshot, gates release.Gates, effects []release.Effect) De
 		weight = release.Total
 		e.addEffects(TrafficWeight{Canary: release.Total})
 	}
-	e.addEvents(promotionFailedEvents(s)...).recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
+	e.addEvents(promotionFailedEvents(s)...)
+	e.recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
 	return failKeepingCanary(e, weight, "Promotion failed").decision(gates)
 }
 
 // recordUnfinishedPromotion records the revision that the primary received last: it becomes the promoted one when the primary is
 // ready.
-func (e *statusEdit) recordUnfinishedPromotion(revision, spec string) *statusEdit {
+func (e *statusEdit) recordUnfinishedPromotion(revision, spec string) {
 	e.serin.Unfinished = &flaggerv1.UnfinishedPrimary{Revision: revision, Spec: spec}
-	return e
 }
 
 // failKeepingCanary ends a release without a primary that could serve, and leaves the canary that weight. why is the start of the

@@ -9,8 +9,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// rollingBack reports whether traffic returns to the previous revision, or the release is cancelled.
-func (s *Snapshot) rollingBack() bool {
+// mustRollBack reports whether traffic returns to the previous revision, or the release is cancelled.
+func (s *Snapshot) mustRollBack() bool {
 	intent := s.serin().Intent
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
@@ -121,7 +121,7 @@ func failRollback(s Snapshot, gates release.Gates, effects []release.Effect) Dec
 // thresholdEvents returns the event about a release that is rolled back because of failed checks alone; none for another
 // rollback.
 func thresholdEvents(s Snapshot) []release.Event {
-	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" || s.serin().Intent == intentCancel {
+	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" {
 		return nil
 	}
 	return []release.Event{{

@@ -94,7 +94,7 @@ func stateOf(s Snapshot, d Decision, v *release.View) release.State {
 		return release.Idle
 	case v.WaitsForUser():
 		return release.WaitsForUser
-	case s.rollingBack():
+	case s.mustRollBack():
 		return release.RollingBack
 	case !idle || !isIdle(d.Status.Phase):
 		return release.InProgress
@@ -130,7 +130,7 @@ func viewGates(s Snapshot, gates release.Gates, limits map[string]string, unread
 		}
 	}
 	for _, gate := range gates {
-		view := release.GateView{Gate: gate, Kind: s.Plan.kindOf(gate.Name, kinds), Question: s.Plan.questionOf(gate.Name)}
+		view := release.GateView{Gate: gate, Kind: s.Plan.kindOf(gate.Name, kinds), Question: s.Plan.queryOf(gate.Name)}
 		last, known := stored[gate.Name]
 		switch {
 		case slices.Contains(unread, view.Kind.Observes):

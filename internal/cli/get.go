@@ -76,7 +76,7 @@ func (c *common) table(out, notes io.Writer, list List, wide bool, now time.Time
 func listOf(seen cluster.Observations, now time.Time) List {
 	list := List{Controller: seen.Controller, Unread: seen.Unread, Releases: make([]explain.Release, 0, len(seen.Releases))}
 	for _, one := range seen.Releases {
-		list.Releases = append(list.Releases, one.At(now))
+		list.Releases = append(list.Releases, one.Describe(now))
 	}
 	return list
 }

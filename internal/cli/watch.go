@@ -113,10 +113,10 @@ func (w *watching) releases(now time.Time) []explain.Release {
 	out := make([]explain.Release, 0, len(w.state.Releases))
 	current := make(map[explain.Key]described, len(w.state.Releases))
 	for _, seen := range w.state.Releases {
-		key, version, events := seen.Key(), seen.Version(), seen.Surroundings().Events
+		key, version, events := seen.Key(), seen.Version(), seen.SharedContext().Events
 		old, ok := w.described[key]
 		if !ok || old.version != version || !slices.Equal(old.events, events) || !now.Before(old.until) {
-			document := seen.At(now)
+			document := seen.Describe(now)
 			old = described{version: version, events: events, until: validUntil(&document, now), document: document}
 		}
 		current[key] = old

@@ -38,7 +38,7 @@ back; 3 that user action is required.`,
 				return err
 			}
 			now := session.Clock.Now()
-			r := seen.Releases[0].At(now)
+			r := seen.Releases[0].Describe(now)
 			answer := Answer{Controller: seen.Controller, Sentences: explain.Why(r, now), Release: r}
 			if note := seen.Controller.Note(); note != "" {
 				answer.Sentences = append([]string{note}, answer.Sentences...)

@@ -51,7 +51,7 @@ func (e *executor) runTask(ctx context.Context, t task) result {
 	}
 	if taskResult.err != nil && !t.logOutput {
 		// The output may contain credentials: the client receives it, but it is logged only with logCmdOutput.
-		values = append(values, "why", causeWithoutOutput(taskResult.err))
+		values = append(values, "err", causeWithoutOutput(taskResult.err))
 	}
 	log.Info("Ended task", values...)
 	return taskResult

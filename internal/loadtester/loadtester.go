@@ -131,7 +131,7 @@ func serve(ctx context.Context, f Flags, listener net.Listener, stderr io.Writer
 	programs := ""
 	if self, err := os.Executable(); err == nil {
 		if programs, err = linkPrograms(self); err != nil {
-			log.Info("Could not add the built-in programs to the PATH of scripts", "why", err.Error())
+			log.Info("Could not add the built-in programs to the PATH of scripts", "err", err.Error())
 		}
 	}
 	defer os.RemoveAll(programs)

@@ -393,7 +393,7 @@ func TestTaskIsStoppedAfterTheTimeout(t *testing.T) {
 func TestCommandsAreNotInTheLog(t *testing.T) {
 	lt := startTester(t, nil)
 	lt.post("/", payload("type", "bash", "cmd", "echo hunter2; false"))
-	if text := lt.log.String(); strings.Contains(text, "hunter2") || !strings.Contains(text, `"why":"exit status 1"`) {
+	if text := lt.log.String(); strings.Contains(text, "hunter2") || !strings.Contains(text, `"err":"exit status 1"`) {
 		t.Errorf("the log:\n%s", text)
 	}
 	lt.post("/", payload("type", "bash", "cmd", "echo shown; false", "logCmdOutput", "true"))
@@ -509,7 +509,7 @@ func TestNGrinderIsStartedAndStopped(t *testing.T) {
 		states     []string
 	}{
 		{"it ends well", `"ok":true`, []string{`{"status":[{"status_id":"TESTING"}]}`, "500", `{"status":[]}`, `{"status":[{"status_id":"FINISHED"}]}`}},
-		{"it fails", `"why":"ngrinder test 9 ended with STOP_BY_ERROR"`, []string{`{"status":[{"status_id":"STOP_BY_ERROR"}]}`}},
+		{"it fails", `"err":"ngrinder test 9 ended with STOP_BY_ERROR"`, []string{`{"status":[{"status_id":"STOP_BY_ERROR"}]}`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			lt := startTester(t, nil)
@@ -532,7 +532,7 @@ func TestNGrinderIsStartedAndStopped(t *testing.T) {
 			"POST /perftest/api/7/clone_and_start": {`{"id":9}`}, "GET /perftest/api/9/status": {`{"status":[{"status_id":"TESTING"}]}`}, "PUT /perftest/api/9?action=stop": {"{}"},
 		})
 		lt.post("/", metadata(address))
-		lt.waitForLog(`"why":"stopped after 50ms`)
+		lt.waitForLog(`"err":"stopped after 50ms`)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if last := s.requests[len(s.requests)-1]; last != "PUT /perftest/api/9?action=stop"+basic {

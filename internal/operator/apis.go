@@ -51,7 +51,7 @@ func serveAPIs(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, l
 		return missing[0]
 	}
 	for i, a := range later {
-		logger.Info("Does not serve an API until it can be read", "api", a.name, "why", missing[i].Error())
+		logger.Info("Does not serve an API until it can be read", "api", a.name, "err", missing[i].Error())
 		if err := mgr.Add(leaderRunnable{func(ctx context.Context) error { return serveWhenInstalled(ctx, clk, logger, a) }}); err != nil {
 			return fmt.Errorf("wait for the CRDs of %s: %w", a.name, err)
 		}

@@ -47,7 +47,7 @@ func (p process) connectIstioPrimary(ctx context.Context) (remoteClusters, error
 	watched.ByObject = nil
 	// The default handler logs the address of the cluster.
 	watched.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) {
-		p.logger.Info("Could not watch Istio's objects", "secret", remotecluster.Name(secret), "why", remotecluster.Why(err))
+		p.logger.Info("Could not watch Istio's objects", "secret", remotecluster.Name(secret), "err", remotecluster.Why(err))
 	}
 	remote, err := cluster.New(p.flags.tuneClient(cfg, p.transports), func(o *cluster.Options) {
 		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), watched, newNonBlockingCache, newClient()
@@ -73,7 +73,7 @@ func (p process) connectIstioPrimary(ctx context.Context) (remoteClusters, error
 		if problem == "" {
 			p.logger.Info("Reconnected to the cluster of Istio's objects", "secret", remotecluster.Name(secret))
 		} else {
-			p.logger.Info("Lost the connection to the cluster of Istio's objects", "why", problem)
+			p.logger.Info("Lost the connection to the cluster of Istio's objects", "err", problem)
 		}
 		p.reportHealth("istio", problem)
 	})

@@ -156,7 +156,7 @@ func (p process) markedKinds(ctx context.Context, reader client.Reader, remote m
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		if err := reader.List(ctx, list, client.InNamespace(p.flags.Namespace), client.Limit(1)); err != nil {
-			p.logger.V(1).Info("Does not watch a kind for marks of deleted Rollouts", "kind", kind.Kind, "why", err.Error())
+			p.logger.V(1).Info("Does not watch a kind for marks of deleted Rollouts", "kind", kind.Kind, "err", err.Error())
 			continue
 		}
 		kinds = append(kinds, kind)

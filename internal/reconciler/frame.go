@@ -141,7 +141,7 @@ func (f *Frame[O, S]) RetryLater(ctx context.Context, key types.NamespacedName, 
 	if !IsConflict(err) {
 		return reconcile.Result{}, err
 	}
-	log.FromContext(ctx).V(1).Info("Conflicted with another write", "why", err.Error())
+	log.FromContext(ctx).V(1).Info("Conflicted with another write", "err", err.Error())
 	now := f.Clock.Now()
 	return reconcile.Result{RequeueAfter: RequeueDelay(now, f.RetryAt(key, LostRace, now))}, nil
 }

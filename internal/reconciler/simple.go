@@ -84,5 +84,5 @@ func (s *Simple[O, S]) Report(ctx context.Context, object O, events []release.Ev
 
 // Footprint lists the objects of the kind that this process has state of.
 func (s *Simple[O, S]) Footprint() Footprint {
-	return FootprintOf(Footprint{"guard": s.Panicked(), "recorder": s.Recorder.Keys(), "ongoing-events": s.ongoing.Keys()})
+	return FootprintOf(Footprint{"panicked": s.Panicked(), "recorder": s.Recorder.Keys(), "ongoing-events": s.ongoing.Keys()})
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // advanceCanaryStrategy advances a canary release: abort, pauses, promotion, or the next step.
-func advanceCanaryStrategy(f facts, r traffic, a analyses, status argov1.RolloutStatus) transition {
+func advanceCanaryStrategy(f facts, r trafficPlan, a analyses, status argov1.RolloutStatus) transition {
 	step := newStepState(f, r, a)
 	switch {
 	case status.PromoteFull:
@@ -60,7 +60,7 @@ func abortFailedCanary(f facts, step StepState, a analyses, t transition) transi
 }
 
 // canaryPromotionReason returns the reason why the new revision becomes the stable one now; empty: it is not promoted.
-func canaryPromotionReason(f facts, r traffic, s argov1.RolloutStatus) string {
+func canaryPromotionReason(f facts, r trafficPlan, s argov1.RolloutStatus) string {
 	steps := len(f.steps())
 	switch {
 	case !f.new.exists():

@@ -14,14 +14,14 @@ func decideCanaryStrategy(f facts, unreadable outcome) Decision {
 	status := countPods(f)
 	switch {
 	case f.templateOrStepsChanged():
-		return completeDecision(f, startRelease(f, status), traffic{}, analyses{}, upkeep)
+		return completeDecision(f, startRelease(f, status), trafficPlan{}, analyses{}, upkeep)
 	case f.replicasChanged():
-		return completeDecision(f, transition{status: status}, traffic{}, analyses{}, upkeep, scaleForCanaryStrategy(f, traffic{}))
+		return completeDecision(f, transition{status: status}, trafficPlan{}, analyses{}, upkeep, scaleForCanaryStrategy(f, trafficPlan{}))
 	}
 	restart := planRestart(f)
 	status.RestartedAt = restart.restartedAt
 	if restart.evictsPods {
-		return completeDecision(f, transition{status: status}, traffic{}, analyses{}, upkeep, restart.outcome)
+		return completeDecision(f, transition{status: status}, trafficPlan{}, analyses{}, upkeep, restart.outcome)
 	}
 	deletion, deleted := deleteOldReplicaSets(f)
 	route := planTraffic(f)
@@ -49,7 +49,7 @@ func replicaCounts(f facts, routed *argov1.TrafficWeights) (desired, next pods.R
 		return desired, l.NextCounts(current, desired)
 	}
 	next = limitsDuringReturn(f).NextCounts(current, desired)
-	next.Canary = min(next.Canary, podsRetainedAfterAbort(f, traffic{}))
+	next.Canary = min(next.Canary, podsRetainedAfterAbort(f, trafficPlan{}))
 	return desired, next
 }
 
@@ -60,7 +60,7 @@ func routedPods(f facts, routed *argov1.TrafficWeights) pods.TrafficRoutedPods {
 		DynamicStableScale: c.DynamicStableScale, AbortScaleDownDelaySeconds: c.AbortScaleDownDelaySeconds,
 		NewAvailable: f.new.Available, StableAvailable: f.stable.Available, PodsForAllTraffic: podsForAllTraffic(f),
 	}
-	recorded := func(hash string) int32 { return recordedWeight(f, routed, hash) }
+	recorded := func(hash string) int32 { return highestKnownWeight(f, routed, hash) }
 	if returns, previous := returnsToStable(f); returns {
 		r.NewAvailable = f.findReplicaSet(previous).Available
 		r.RecordedWeights = &pods.Weights{Canary: recorded(previous), Stable: recorded(f.Hash)}
@@ -70,9 +70,9 @@ func routedPods(f facts, routed *argov1.TrafficWeights) pods.TrafficRoutedPods {
 	return r
 }
 
-// recordedWeight returns the weight of a revision in the status, as canary or as stable revision, or the weight in
+// highestKnownWeight returns the weight of a revision in the status, as canary or as stable revision, or the weight in
 // routed if that is higher: pods must exist before their traffic.
-func recordedWeight(f facts, routed *argov1.TrafficWeights, hash string) int32 {
+func highestKnownWeight(f facts, routed *argov1.TrafficWeights, hash string) int32 {
 	return max(revisionWeight(f.Status.Canary.Weights, hash), revisionWeight(routed, hash))
 }
 
@@ -90,7 +90,7 @@ func revisionWeight(w *argov1.TrafficWeights, hash string) int32 {
 }
 
 // newStepState returns the state of the current step, after the router and the analyses were planned.
-func newStepState(f facts, t traffic, a analyses) StepState {
+func newStepState(f facts, t trafficPlan, a analyses) StepState {
 	step, _ := pods.StepAt(f.steps(), f.Status.CurrentStepIndex)
 	v := StepState{
 		Now: f.Now, Index: valueOr(f.Status.CurrentStepIndex, 0), Total: int32(len(f.steps())), //nolint:gosec // a list in one object

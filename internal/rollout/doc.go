@@ -24,13 +24,14 @@
 // simulator (test/sim/rollout) has to detect its absence.
 //
 // A gate: return it in the outcome of the stage that it delays, or add it to EvaluateStepGates (step_gates.go) if it
-// delays a step. With a router, a delay of a weight belongs in desiredSplit (traffic.go), as a field of the value traffic
-// that newStepState (canary.go) copies into StepState, as endpointsGate is: trafficOutOfSync (scale.go) and
-// canaryPromotionReason (advance.go) must know it. Without a router, it belongs in replicaCounts (canary.go). Then add it
+// delays a step. With a router, a delay of a weight belongs in planTraffic (traffic.go): like endpointsGate, it limits the
+// desired split, and is a field of the trafficPlan that newStepState (canary.go) copies into StepState; trafficOutOfSync
+// (scale.go) and canaryPromotionReason (advance.go) must know it. PromoteFull bypasses the gates of steps. Without a router, it belongs in replicaCounts (canary.go). Then add it
 // to GateKinds (informational if it delays no step, with the command that opens it), and to docs/gates.md: test/borders
 // fails until the list, the sources and the page agree. The commands need no change. The progress deadline must not run
-// while the release waits for time or for the user (ProgressDeadline.Time), and stepsOfCanary (upcoming.go) must know a
-// gate that time opens. In the simulator (test/sim/rollout): invariants_traffic.go if the gate guards a promise, and
+// while the release waits for time or for the user (ProgressDeadline.Time, whose inputs progressDeadline in status.go
+// sets). View.EarliestStep respects the Until of a gate that time opens; stepsOfCanary (upcoming.go) must know it for
+// later steps. In the simulator (test/sim/rollout): invariants_traffic.go if the gate guards a promise, and
 // maxRunDuration (settled.go) if it delays a release.
 //
 // An effect: its type in effects.go, in the group of outcome in which it is applied, and a case in

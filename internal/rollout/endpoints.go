@@ -82,7 +82,7 @@ func limitToEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates 
 		return desired, release.Gates{gate}, nil
 	}
 	limited := desired
-	limited.weight, limited.onlyExistingRoutes = min(desired.weight, recordedWeight(f, nil, desired.canary)), true
+	limited.weight, limited.onlyExistingRoutes = min(desired.weight, highestKnownWeight(f, nil, desired.canary)), true
 	limitedHeaders, limitedMirrors := routesForSplit(f, limited)
 	if limited.weight == desired.weight && len(limitedHeaders) == len(headers) && len(limitedMirrors) == len(mirrors) {
 		return desired, nil, nil

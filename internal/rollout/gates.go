@@ -14,7 +14,7 @@ import (
 
 // orderGates puts the gates of a release in the order in which users read them: gates that the user opens, gates of the
 // current step or of the switch, gates of other stages, and the deadline. It adds the events of the gates.
-func orderGates(f facts, t transition, r traffic, a analyses, o outcome) outcome {
+func orderGates(f facts, t transition, r trafficPlan, a analyses, o outcome) outcome {
 	s := t.status
 	warning := warnOfImbalance(f, s)
 	gates := slices.Concat(userGates(f, s), warning.gates)
@@ -55,7 +55,7 @@ func userGates(f facts, s argov1.RolloutStatus) release.Gates {
 }
 
 // canaryGates returns the gates of the current step, or of the pods if there is none, and of the background analysis.
-func canaryGates(f facts, r traffic, a analyses, s argov1.RolloutStatus) release.Gates {
+func canaryGates(f facts, r trafficPlan, a analyses, s argov1.RolloutStatus) release.Gates {
 	var gates release.Gates
 	_, stepping := pods.StepAt(f.steps(), f.Status.CurrentStepIndex)
 	switch {

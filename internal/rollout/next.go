@@ -72,7 +72,7 @@ func createReplicaSet(f facts, unreadable outcome) Decision {
 }
 
 // completeDecision completes the decision about a release: the rest of the status, and the gates.
-func completeDecision(f facts, t transition, r traffic, a analyses, stages ...outcome) Decision {
+func completeDecision(f facts, t transition, r trafficPlan, a analyses, stages ...outcome) Decision {
 	t = completeStatus(f, t)
 	all := joinOutcomes(stages...)
 	all.events = append(all.events, t.events...)

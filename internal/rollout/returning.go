@@ -81,7 +81,7 @@ func recordPodsBeforeReturn(f facts, status argov1.RolloutStatus) argov1.Rollout
 
 // mayServeAfterAbort reports whether the new revision may receive requests after this reconciliation although it is
 // aborted.
-func mayServeAfterAbort(f facts, t traffic) bool {
+func mayServeAfterAbort(f facts, t trafficPlan) bool {
 	if b := f.Spec.Strategy.BlueGreen; b != nil {
 		return f.selectedHash(b.ActiveService) == f.Hash && !stableCanServeUsers(f)
 	}
@@ -95,7 +95,7 @@ func stableCanServeUsers(f facts) bool {
 }
 
 // nextRevisionWeight returns the weight of the new revision after this reconciliation.
-func nextRevisionWeight(f facts, t traffic) int32 {
+func nextRevisionWeight(f facts, t trafficPlan) int32 {
 	if t.weights != nil {
 		return revisionWeight(t.weights, f.Hash)
 	}
@@ -105,7 +105,7 @@ func nextRevisionWeight(f facts, t traffic) int32 {
 // podsRetainedAfterAbort returns the number of pods that an aborted revision retains. While stable pods are missing,
 // its pods must not compete with them for capacity: it retains only available pods and, without a configured delay,
 // only those that its remaining weight requires.
-func podsRetainedAfterAbort(f facts, t traffic) int32 {
+func podsRetainedAfterAbort(f facts, t trafficPlan) int32 {
 	rs := f.new
 	if !f.Status.Abort || f.stable.Available >= f.replicas() {
 		return rs.Spec
@@ -118,7 +118,7 @@ func podsRetainedAfterAbort(f facts, t traffic) int32 {
 	if c == nil {
 		return count // weights in the status are from before a change of strategy
 	}
-	if weight := recordedWeight(f, t.weights, rs.Hash); weight > 0 && c.AbortScaleDownDelaySeconds == nil && serin != nil && serin.CarriedBy != nil {
+	if weight := highestKnownWeight(f, t.weights, rs.Hash); weight > 0 && c.AbortScaleDownDelaySeconds == nil && serin != nil && serin.CarriedBy != nil {
 		// Until the number is recorded, the existing pods show it.
 		count = min(count, routedPods(f, t.weights).ApplyMinPods(pods.CountForWeight(weight, podsForAllTraffic(f), f.maxWeight())))
 	}

@@ -11,7 +11,7 @@ import (
 
 // scaleForCanaryStrategy changes the number of pods of one revision: the stable one, otherwise the new one, otherwise the others.
 // The next reconciliation continues from the observed result.
-func scaleForCanaryStrategy(f facts, t traffic) outcome {
+func scaleForCanaryStrategy(f facts, t trafficPlan) outcome {
 	if f.freezeReason() != "" {
 		return outcome{}
 	}
@@ -43,19 +43,19 @@ func scaleForCanaryStrategy(f facts, t traffic) outcome {
 
 // awaitsFirstWeight reports whether the router has no weights yet. Until then, all revisions that it may route to keep
 // their pods.
-func awaitsFirstWeight(f facts, t traffic) bool {
+func awaitsFirstWeight(f facts, t trafficPlan) bool {
 	return f.usesRouter() && f.Status.Canary.Weights == nil && t.weights == nil
 }
 
 // trafficOutOfSync reports whether the traffic split does not yet correspond to the desired numbers of pods. Until it
 // does, no pods are removed.
-func trafficOutOfSync(f facts, t traffic) bool {
+func trafficOutOfSync(f facts, t trafficPlan) bool {
 	return f.usesRouter() && f.hasDistinctStable() && (t.weights == nil || t.shortfall != "" || t.endpointsGate != nil || f.routerUnconfirmed())
 }
 
 // retainUntilServiceMoves returns the number of pods of a stable revision whose last pods are about to be removed: they
 // remain until the release is promoted and the stable Service no longer selects them.
-func retainUntilServiceMoves(f facts, t traffic, desired int32) int32 {
+func retainUntilServiceMoves(f facts, t trafficPlan, desired int32) int32 {
 	service := f.Spec.Strategy.Canary.StableService
 	selected := service != "" && f.selectedHash(service) == f.stable.Hash
 	if desired == 0 && selected && canaryPromotionReason(f, t, f.Status) != "" {
@@ -109,7 +109,7 @@ func abortScaleDownDelay(f facts) (time.Duration, bool) {
 // applyAbortScaleDownDelay retains the pods of an aborted revision for their delay, which starts when they no longer
 // receive requests. It does not wait for missing stable pods, which may need the capacity of these pods. False without
 // a delay.
-func applyAbortScaleDownDelay(f facts, t traffic) (o outcome, applies bool) {
+func applyAbortScaleDownDelay(f facts, t trafficPlan) (o outcome, applies bool) {
 	length, applies := abortScaleDownDelay(f)
 	if !applies {
 		return outcome{}, false
@@ -207,7 +207,7 @@ func scaleForBlueGreenStrategy(f facts) outcome {
 		scaled, _ := scaleReplicaSet(f, f.stable, f.replicas())
 		o = joinOutcomes(o, scaled)
 	}
-	delayed, applies := applyAbortScaleDownDelay(f, traffic{})
+	delayed, applies := applyAbortScaleDownDelay(f, trafficPlan{})
 	if !applies {
 		delayed, _ = scaleReplicaSet(f, f.new, desiredPreviewPods(f))
 	}

@@ -16,8 +16,8 @@ import (
 // routerRetryInterval is the time before a router that has not applied its weights is queried again.
 const routerRetryInterval = 10 * time.Second
 
-// traffic is the traffic split of a canary release: the result of planTraffic.
-type traffic struct {
+// trafficPlan is the trafficPlan split of a canary release: the result of planTraffic.
+type trafficPlan struct {
 	outcome
 	// weights are the weights to set; nil: the router is unchanged.
 	weights *argov1.TrafficWeights
@@ -32,8 +32,8 @@ type traffic struct {
 }
 
 // planTraffic decides about the weights in the router and in the status. Pods are removed only after their traffic.
-func planTraffic(f facts) traffic {
-	var t traffic
+func planTraffic(f facts) trafficPlan {
+	var t trafficPlan
 	recorded := f.Status.Canary.Weights
 	if f.Router.HasStaleRouters || !f.usesRouter() && recorded != nil {
 		t.trafficEffects = append(t.trafficEffects, RouteRestored{RemoveCreated: isPromoted(f.Status)})
@@ -110,7 +110,7 @@ func desiredSplit(f facts) trafficSplit {
 	case s.PromoteFull && c.DynamicStableScale:
 		t.weight = release.CarriedWeight(f.maxWeight(), f.new.Available, f.replicas())
 	case s.PromoteFull:
-		t.weight = recordedWeight(f, nil, f.Hash)
+		t.weight = highestKnownWeight(f, nil, f.Hash)
 	case stepPods(f).missingPods() != "":
 		return splitBeforePods(f, t, stepPods(f).missingPods())
 	case stepping:
@@ -133,7 +133,7 @@ func splitBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 	if f.Status.Canary.Weights == nil && f.Router.HasCanaryWeight {
 		return t // the revision has a weight that was not recorded
 	}
-	if recorded := recordedWeight(f, nil, f.Hash); recorded < t.weight {
+	if recorded := highestKnownWeight(f, nil, f.Hash); recorded < t.weight {
 		t.weightRequirement = fmt.Sprintf("weight %d waits for pods: %s", t.weight, missing)
 		t.weight = recorded
 	}
@@ -352,7 +352,7 @@ func managedRoutes(steps []argov1.CanaryStep, index *int32) (headers []argov1.Se
 
 // confirmWeights adds the recorded weights, the gate of a router that has not applied them yet, and the event about new
 // weights.
-func confirmWeights(f facts, t traffic) traffic {
+func confirmWeights(f facts, t trafficPlan) trafficPlan {
 	previous, recorded := f.Status.Canary.Weights, *t.weights
 	recorded.Verified = nil
 	unchanged := previous != nil
@@ -395,7 +395,7 @@ func awaitRouter(f facts, gate release.Gate, reason string) release.Gate {
 
 // recordWeights returns the status with the weights and the load balancers that were found. If no search took place,
 // the recorded load balancers remain.
-func (t traffic) recordWeights(f facts, status argov1.RolloutStatus) argov1.RolloutStatus {
+func (t trafficPlan) recordWeights(f facts, status argov1.RolloutStatus) argov1.RolloutStatus {
 	if t.recordedWeights == nil {
 		return status
 	}

@@ -35,7 +35,7 @@ func (c *CededReleases) SetReason(ctx context.Context, key types.NamespacedName,
 	began, ended := c.setReason(key, why, report)
 	logger := log.FromContext(ctx)
 	if began {
-		logger.Info("Ceded releases that another controller acts on", "why", why)
+		logger.Info("Ceded releases that another controller acts on", "reason", why)
 	}
 	if ended != "" {
 		logger.Info("Resumed releases, because the other controller is gone", "was", ended)

@@ -169,6 +169,6 @@ func runOf(job *batchv1.Job) (types.NamespacedName, bool) {
 // Footprint returns the size of the state that this process stores about AnalysisRuns.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := r.frame.Footprint()
-	parts["prober"], parts["pace"] = r.Queries.Keys(), r.writePacer.keys()
+	parts["queries"], parts["pace"] = r.Queries.Keys(), r.writePacer.keys()
 	return reconciler.FootprintOf(parts)
 }

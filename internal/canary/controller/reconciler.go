@@ -295,7 +295,7 @@ func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconc
 // Footprint returns the keys of all state that this process keeps about Canaries.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	return reconciler.FootprintOf(reconciler.Footprint{
-		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.ceded.Keys(), "memory": r.memory.Keys(), "known": r.newest.Keys(),
+		"panicked": r.frame.Panicked(), "dependents": r.dependents.Keys(), "ceded": r.ceded.Keys(), "memory": r.memory.Keys(), "newest": r.newest.Keys(),
 		"queue": r.Queue.Keys(flaggerv1.CanaryKind), "queries": r.Queries.Keys(), "recorder": r.Reporter.Recorder.Keys(), "ongoing-events": r.Reporter.OngoingEvents.Keys(),
 		"workloads": r.Workloads.CachedKeys(),
 	})

@@ -190,7 +190,7 @@ func kindOf(stream string) (explain.Kind, bool) {
 // hasOtherController reports whether another controller acts on one of the releases.
 func (f *follower) hasOtherController() bool {
 	for _, seen := range f.seen {
-		if seen.Surroundings().OtherController.Sign != "" {
+		if seen.SharedContext().OtherController.Sign != "" {
 			return true
 		}
 	}
@@ -205,9 +205,9 @@ func (f *follower) emitState() bool {
 		if !ok {
 			return true // its first observation is due
 		}
-		around := seen.Surroundings()
+		around := seen.SharedContext()
 		around.Events = oldestFirst(f.events[key])
-		state.Releases = append(state.Releases, seen.In(around))
+		state.Releases = append(state.Releases, seen.WithContext(around))
 	}
 	slices.SortFunc(state.Releases, func(a, b explain.Observation) int { return a.Key().Compare(b.Key()) })
 	state.Lost = f.losses()
@@ -402,7 +402,7 @@ func (f *follower) observe(ctx context.Context) error {
 		f.controller = f.controllers.summary(all, f.Clock.Now())
 	}
 	for key, seen := range f.seen {
-		if seen.Surroundings().OtherController.Sign != "" {
+		if seen.SharedContext().OtherController.Sign != "" {
 			f.dirty[key] = true
 		}
 	}
@@ -416,9 +416,9 @@ func (f *follower) observe(ctx context.Context) error {
 	}
 	for _, one := range observed {
 		key := one.Key()
-		around := one.Surroundings()
+		around := one.SharedContext()
 		around.OtherController = f.controllers.otherControllerOf(ctx, objectOf(one), oldestFirst(f.events[key]), f.Clock.Now())
-		f.seen[key] = one.In(around)
+		f.seen[key] = one.WithContext(around)
 		delete(f.dirty, key)
 		if c, is := one.(*explain.Canary); is {
 			f.streamAround(ctx, c)

@@ -76,7 +76,7 @@ func TestFollowReportsEveryChange(t *testing.T) {
 			if len(f.last.Releases) != 1 {
 				t.Fatalf("got %d releases, want 1", len(f.last.Releases))
 			}
-			r := f.last.Releases[0].At(w.Session.Clock.Now())
+			r := f.last.Releases[0].Describe(w.Session.Clock.Now())
 			return &r
 		}
 		if got := release(); got.Weight != 20 || got.ClosedGate().Name != "window" || len(got.Events) != 1 {
@@ -141,8 +141,8 @@ func TestFollowWaitsForAnUnreachableCluster(t *testing.T) {
 		w.Fail(nil)
 		time.Sleep(time.Minute)
 		f.settle()
-		if len(f.last.Lost) != 0 || f.last.Releases[0].At(time.Now()).FailedChecks != 1 {
-			t.Errorf("after the cluster came back: lost %q, failed checks %d", f.last.Lost, f.last.Releases[0].At(time.Now()).FailedChecks)
+		if len(f.last.Lost) != 0 || f.last.Releases[0].Describe(time.Now()).FailedChecks != 1 {
+			t.Errorf("after the cluster came back: lost %q, failed checks %d", f.last.Lost, f.last.Releases[0].Describe(time.Now()).FailedChecks)
 		}
 	})
 }

@@ -53,11 +53,11 @@ func (s *Session) Observe(ctx context.Context, sel Selection) (Observations, err
 		return Observations{}, err
 	}
 	for i, one := range observed {
-		around := one.Surroundings()
+		around := one.SharedContext()
 		around.Events = events[one.Key()]
 		around.Unread = append(around.Unread, unread...)
 		around.OtherController = controllers.otherControllerOf(ctx, objectOf(one), around.Events, s.Clock.Now())
-		observed[i] = one.In(around)
+		observed[i] = one.WithContext(around)
 	}
 	return Observations{Releases: observed, Controller: controllers.summary(found.objects, s.Clock.Now()), Unread: found.unread}, nil
 }

@@ -27,7 +27,7 @@ func observeCart(t *testing.T, w *clitest.World) (explain.Release, explain.Contr
 	if err != nil {
 		t.Fatal(err)
 	}
-	return seen.Releases[0].At(w.Session.Clock.Now()), seen.Controller
+	return seen.Releases[0].Describe(w.Session.Clock.Now()), seen.Controller
 }
 
 // verdicts of the gates, by name.

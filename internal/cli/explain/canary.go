@@ -31,15 +31,15 @@ func (seen *Canary) Version() Version {
 	return Version{seen.Object.ResourceVersion, seen.Snapshot.Now}
 }
 
-// In is the same with other surroundings.
-func (seen *Canary) In(around Context) Observation {
+// WithContext is the same with other surroundings.
+func (seen *Canary) WithContext(around Context) Observation {
 	other := *seen
 	other.Context = around
 	return &other
 }
 
-// At describes the release at that time.
-func (seen *Canary) At(now time.Time) Release {
+// Describe describes the release at that time.
+func (seen *Canary) Describe(now time.Time) Release {
 	s := seen.Snapshot
 	s.Now = now
 	s.OtherController = canary.OtherController{Sign: seen.OtherController.Sign, Until: seen.OtherController.Until}

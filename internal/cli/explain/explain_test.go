@@ -20,7 +20,7 @@ func TestScenarios(t *testing.T) {
 			switch d.Cmd {
 			case "why":
 				seen, at := clitest.Seen(t, d)
-				last, now = seen.At(at), at
+				last, now = seen.Describe(at), at
 				out := "state: " + string(last.State)
 				if last.Result != "" {
 					out += ", last result: " + string(last.Result)
@@ -79,6 +79,6 @@ world: {target: {want: 1, have: 1}, primary: {want: 2, have: 2}}
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		seen.At(now)
+		seen.Describe(now)
 	}
 }

@@ -282,12 +282,12 @@ type Version struct {
 type Observation interface {
 	Key() Key
 	Version() Version
-	// Surroundings are what is observed for releases of every kind.
-	Surroundings() Context
-	// In is the same observation with other surroundings.
-	In(around Context) Observation
-	// At describes the release at that time.
-	At(now time.Time) Release
+	// SharedContext are what is observed for releases of every kind.
+	SharedContext() Context
+	// WithContext is the same observation with other surroundings.
+	WithContext(around Context) Observation
+	// Describe describes the release at that time.
+	Describe(now time.Time) Release
 }
 
 // Context is what is observed for releases of every kind.
@@ -300,8 +300,8 @@ type Context struct {
 	OtherController OtherController
 }
 
-// Surroundings implements Observation.
-func (a Context) Surroundings() Context { return a }
+// SharedContext implements Observation.
+func (a Context) SharedContext() Context { return a }
 
 // OtherController is another controller that acts on a release, so that Serin does not.
 type OtherController struct {

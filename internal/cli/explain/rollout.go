@@ -37,15 +37,15 @@ func (seen *Rollout) Version() Version {
 	return Version{seen.Object.ResourceVersion, seen.Snapshot.Now}
 }
 
-// In is the same with other surroundings.
-func (seen *Rollout) In(around Context) Observation {
+// WithContext is the same with other surroundings.
+func (seen *Rollout) WithContext(around Context) Observation {
 	other := *seen
 	other.Context = around
 	return &other
 }
 
-// At describes the release at that time.
-func (seen *Rollout) At(now time.Time) Release {
+// Describe describes the release at that time.
+func (seen *Rollout) Describe(now time.Time) Release {
 	s := seen.Snapshot
 	s.Now = now
 	v := seen.view(s)

@@ -167,13 +167,13 @@ func aboutFlagger(s Survey) []string {
 }
 
 func describeCanary(seen ObservedCanary, now time.Time) Canary {
-	before := seen.At(now)
+	before := seen.Describe(now)
 	c := Canary{
 		Name: before.Name, Namespace: before.Namespace, Target: before.Target, Provider: before.Provider, Phase: before.Phase,
 		Hash: hashOrigin(seen.Object.Status), Writes: slices.Clone(seen.Writes),
 	}
 	after, events := adopted(seen.Canary, now)
-	r := after.At(now)
+	r := after.Describe(now)
 	c.Outcome, c.Sentences = outcome(seen, &r, events)
 	if c.Hash == "other" {
 		c.Sentences = append(c.Sentences, fmt.Sprintf("status.lastAppliedSpec is %q, which neither Flagger nor Serin wrote: Serin ignores it and compares the workloads.", seen.Object.Status.LastAppliedSpec))

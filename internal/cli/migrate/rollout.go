@@ -49,7 +49,7 @@ type Template struct {
 }
 
 func describeRollout(seen ObservedRollout, now time.Time) Rollout {
-	r := seen.At(now)
+	r := seen.Describe(now)
 	out := Rollout{Name: r.Name, Namespace: r.Namespace, Provider: r.Provider, Phase: string(seen.Object.Status.Phase), Writes: slices.Clone(seen.Writes)}
 	out.Outcome, out.Sentences = rolloutOutcome(&seen, &r)
 	if len(out.Writes) > 0 && out.Outcome.isReady() {

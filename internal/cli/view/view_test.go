@@ -29,7 +29,7 @@ func TestGolden(t *testing.T) {
 			}
 			var releases []explain.Release
 			for _, one := range seen {
-				releases = append(releases, one.At(now))
+				releases = append(releases, one.Describe(now))
 			}
 			paint := view.Paint{Colours: d.HasArg("colours")}
 			switch d.Cmd {

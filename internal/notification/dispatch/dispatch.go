@@ -121,7 +121,7 @@ func (d *Dispatcher) queueEvaluation(ctx context.Context, about About, event rel
 		from, err := d.readSource(ctx, namespace)
 		switch {
 		case err != nil:
-			log.FromContext(ctx).V(1).Info("Could not read the configuration of notifications", "namespace", namespace, "why", err.Error())
+			log.FromContext(ctx).V(1).Info("Could not read the configuration of notifications", "namespace", namespace, "err", err.Error())
 		case from == nil:
 		case from.known == nil || notification.InvalidAnnotation(subject) != "" || from.known.MayFire(event, from.known.Destinations(subject)):
 			sources = append(sources, *from)
@@ -132,7 +132,7 @@ func (d *Dispatcher) queueEvaluation(ctx context.Context, about About, event rel
 	}
 	s, err := newSituation(ctx, about, event, d.Clock.Now())
 	if err != nil {
-		log.FromContext(ctx).Info("Could not evaluate notifications", "why", err.Error())
+		log.FromContext(ctx).Info("Could not evaluate notifications", "err", err.Error())
 		return
 	}
 	about = About{Object: about.Object.DeepCopy()} // the worker continues to use the original
@@ -288,7 +288,7 @@ func (d *Dispatcher) queueMessage(ctx context.Context, about About, event releas
 // recordFailure records a failure as an event of the Rollout, if it still exists.
 func (d *Dispatcher) recordFailure(ctx context.Context, about About, text string) {
 	if d.isDeleted(about) {
-		log.FromContext(ctx).Info("A notification about a deleted Rollout failed", "namespace", about.Object.Namespace, "name", about.Object.Name, "why", text)
+		log.FromContext(ctx).Info("A notification about a deleted Rollout failed", "namespace", about.Object.Namespace, "name", about.Object.Name, "err", text)
 		return
 	}
 	d.RecordEvent(ctx, about.Object, release.Event{Type: release.Warning, Reason: ReasonFailed, Message: text})

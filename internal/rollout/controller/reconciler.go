@@ -223,8 +223,8 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 // Footprint returns the keys of all state that this process keeps about Rollouts.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := reconciler.Footprint{
-		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.ceded.Keys(), "memory": r.memory.keys(), "known": r.newest.rollouts.Keys(), "queue": r.Queue.Keys(argov1.RolloutKind),
-		"lenders": r.newest.workloads.Keys(), "recorder": r.Recorder.Keys(), "ongoing-events": r.OngoingEvents.Keys(),
+		"panicked": r.frame.Panicked(), "dependents": r.dependents.Keys(), "ceded": r.ceded.Keys(), "memory": r.memory.keys(), "newest": r.newest.rollouts.Keys(), "queue": r.Queue.Keys(argov1.RolloutKind),
+		"newest-workloads": r.newest.workloads.Keys(), "recorder": r.Recorder.Keys(), "ongoing-events": r.OngoingEvents.Keys(),
 	}
 	if r.Queries != nil {
 		parts["queries"] = r.Queries.Keys()

@@ -20,10 +20,10 @@ func (b *TimedBool) Set(value bool, now time.Time) {
 }
 
 // EverSince reports whether it was true at any time since then.
-func (b TimedBool) EverSince(then time.Time) bool { return b.True || b.Since.After(then) }
+func (b *TimedBool) EverSince(then time.Time) bool { return b.True || b.Since.After(then) }
 
 // AlwaysSince reports whether it was true at all times since then.
-func (b TimedBool) AlwaysSince(then time.Time) bool { return b.True && !b.Since.After(then) }
+func (b *TimedBool) AlwaysSince(then time.Time) bool { return b.True && !b.Since.After(then) }
 
 // Pods is what an observer knows of the pods of one revision. A nil pointer means that the revision has no pods.
 type Pods struct {
