@@ -108,7 +108,7 @@ func configurationErrors(t *testing.T) []configurationError {
 			fix:       patchCanary("port", `{"spec":{"service":{"targetPort":"http"}}}`),
 			reason:    "Target",
 			message: `spec.service.targetPort is "web", and no container of Deployment port.bad has a port of that name: ` +
-				"name the port there, or give its number in spec.service.targetPort",
+				"set the name of the port there, or its number in spec.service.targetPort",
 		}, {
 			name: "weights", manifest: deploymentByHand("weights", 1) + weighted("weights"),
 			introduce: patchCanary("weights", `{"spec":{"analysis":{"stepWeights":[50,20,80]}}}`),

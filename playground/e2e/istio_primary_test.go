@@ -225,7 +225,7 @@ func TestIstioOfRolloutsInAnotherCluster(t *testing.T) {
 		t.Error("there is a VirtualService in the cluster of the workloads")
 	}
 	log := shared.Tail(s.processName(), 100_000)
-	if !strings.Contains(log, "Routes by Istio for Rollouts in the cluster of a Secret") || strings.Contains(log, token) || strings.Contains(log, fmt.Sprint(":", meshPort)) {
+	if !strings.Contains(log, "Routes Rollouts with Istio in the cluster of a Secret") || strings.Contains(log, token) || strings.Contains(log, fmt.Sprint(":", meshPort)) {
 		t.Error("the log does not report the cluster of Istio's objects, or contains the token or the address")
 	}
 }
