@@ -193,8 +193,9 @@ func TestWeightsRiseWindowByWindowAndNotWhileAnAutoscalerScales(t *testing.T) {
 	s.makePodsReady("app=cart", 1)
 	r.waitFor("has weight 15", hasWeight(15))
 
-	// An autoscaler scales the target, and then the primary. No window is evaluated while a pod is missing, so the weight
-	// does not change, however long that takes; the gate is in the status after half a minute.
+	// An autoscaler scales the target, and then the primary. No window is evaluated while a pod of the target is missing. While a
+	// pod of the primary is missing, the window is repeated. The weight does not change, however long that takes; the gate is in
+	// the status after half a minute.
 	s.patch(deployments, "cart", `{"spec":{"replicas":2}}`)
 	waits := r.waitFor("waits for the pods of its target", hasWaitingGate("cart.weights not ready"))
 	s.makePodsReady("app=cart", 1)
@@ -231,9 +232,10 @@ func TestWeightsRiseWindowByWindowAndNotWhileAnAutoscalerScales(t *testing.T) {
 	if diff := cmp.Diff([]int{0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 0}, canaryWeights(routes, 0)); diff != "" {
 		t.Errorf("weights of the route (-want +got):\n%s", diff)
 	}
-	windows := r.windows()
-	if len(windows) != 10 || len(callsByKey(hooks.callsTo("/load"))) != 10 {
-		t.Errorf("%d windows, %d load tests, want 10 of each", len(windows), len(callsByKey(hooks.callsTo("/load"))))
+	// How many windows the primary takes to become ready depends on the load of the machine.
+	windows, loadTests := len(r.windows()), len(callsByKey(hooks.callsTo("/load")))
+	if windows < 10 || loadTests != windows {
+		t.Errorf("%d windows, %d load tests, want the same number of both, at least one for each of 10 weights", windows, loadTests)
 	}
 
 	r = s.follow("cart")
