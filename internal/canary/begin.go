@@ -161,7 +161,7 @@ func beginRun(e *statusEdit) {
 	}
 	e.recordCommand()
 	e.recordAppliedRevision()
-	markRunStart(e)
+	markRunStart(e, old.Run)
 }
 
 func cancelledEvent(s Snapshot) release.Event {

@@ -1,6 +1,7 @@
 package canary_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -69,6 +70,37 @@ func TestKeysDistinguishQueries(t *testing.T) {
 	}
 	w.target.roll(content{template: "v3"}, "", true)
 	checkKey("the query for another revision")
+}
+
+// TestRunsOfOneSecondHaveDifferentIDs changes the strategy of a run three times within a second. An answer of one run must not
+// count in another one, so the IDs differ.
+func TestRunsOfOneSecondHaveDifferentIDs(t *testing.T) {
+	w := newWorld()
+	w.instantPods = true
+	w.spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
+	weighted := &flaggerv1.CanaryAnalysis{Interval: "1h", StepWeight: 50}
+	blueGreen := &flaggerv1.CanaryAnalysis{Interval: "1h", Iterations: 4}
+	settle := func() { // there is nothing to do until the window is over
+		t.Helper()
+		w.settle(60, func(reconciliation) {})
+	}
+	w.spec.Analysis = weighted
+	settle()
+	w.now = w.now.Add(time.Minute)
+	settle()
+	w.target.roll(content{template: "v2"}, "", true)
+	settle()
+	runs := []string{w.status.Serin.Run}
+	w.now = w.now.Add(time.Minute).Truncate(time.Second)
+	for _, analysis := range []*flaggerv1.CanaryAnalysis{blueGreen, weighted, blueGreen} {
+		w.spec.Analysis = analysis
+		settle()
+		w.now = w.now.Add(200 * time.Millisecond)
+		if run := w.status.Serin.Run; slices.Contains(runs, run) || w.status.Phase != flaggerv1.CanaryPhaseProgressing {
+			t.Errorf("run %s in phase %s follows the runs %v", run, w.status.Phase, runs)
+		}
+		runs = append(runs, w.status.Serin.Run)
+	}
 }
 
 // TestEventKeyIdentifiesOneEvent: an event that is sent again has the same key; no other event does.

@@ -75,15 +75,21 @@ func (e *statusEdit) setPromotedCondition() {
 	e.setCondition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionPromoted, Status: status, Reason: string(e.status.Phase), Message: message})
 }
 
-// markRunStart records the start of a run in the condition Promoted, from which the ID of the run is derived.
-func markRunStart(e *statusEdit) {
+// markRunStart records the start of a run in the condition Promoted, from which the ID of the run is derived. previous is the ID
+// of the run before it.
+func markRunStart(e *statusEdit, previous string) {
 	if findCondition(e.status, flaggerv1.ConditionPromoted) == nil {
 		e.setPromotedCondition() // something removed it
 	}
+	started := metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
 	if c := findCondition(e.status, flaggerv1.ConditionPromoted); c != nil {
-		c.LastUpdateTime = metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
+		c.LastUpdateTime = started
 	}
 	e.serin.Run = newRunID(e.snapshot.UID, e.status)
+	if before := findCondition(e.snapshot.Status, flaggerv1.ConditionPromoted); previous != "" && before != nil && before.LastUpdateTime.Equal(&started) {
+		// The condition has whole seconds, in which a plan can change repeatedly: an answer of one run must not count in the next.
+		e.serin.Run = digest(e.serin.Run, previous)[:16]
+	}
 }
 
 // setCondition sets one condition. Its transition time changes only with its status.
