@@ -84,7 +84,7 @@ func configurationErrors(t *testing.T) []configurationError {
 	})
 	hooks, silent := startReceiver(t), newSilence(t)
 	hooks.setAnswer("/acceptance", silent.then(http.StatusOK))
-	nobody := "http://" + closedAddress()
+	unreachable := "http://" + closedAddress()
 	return []configurationError{
 		{
 			name: "ghost", initial: true, manifest: shortCanary("ghost", ""),
@@ -116,7 +116,7 @@ func configurationErrors(t *testing.T) []configurationError {
 			reason:    "Plan", message: "spec.analysis.stepWeights is [50 20 80], so the release would not advance beyond weight 50: specify increasing weights from 1 to 100",
 		}, {
 			name:     "prometheus",
-			manifest: deploymentByHand("prometheus", 1) + shortCanary("prometheus", "    metrics: [{name: request-success-rate, interval: 1s, thresholdRange: {min: 99}}]\n  metricsServer: "+nobody),
+			manifest: deploymentByHand("prometheus", 1) + shortCanary("prometheus", "    metrics: [{name: request-success-rate, interval: 1s, thresholdRange: {min: 99}}]\n  metricsServer: "+unreachable),
 			fix:      patchCanary("prometheus", fmt.Sprintf(`{"spec":{"metricsServer":%q}}`, prometheus)),
 			gate:     "provider-unreachable", message: "the metrics provider is unreachable", event: "Error checking metric providers: prometheus not avaiable: ",
 		}, {
