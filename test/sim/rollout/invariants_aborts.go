@@ -120,6 +120,8 @@ func (c *gradualAborts) isDisturbed(r *record, a abort) bool {
 		return true
 	case r.object.Status.PromoteFull, pausedInconclusive(r.object.Status), r.object.Status.ObservedGeneration == "":
 		return true
+	case invalid(r.object.Status): // Serin leaves the objects of a Rollout alone until its user has corrected what it refers to
+		return true
 	}
 	for _, began := range c.Started {
 		if began.After(settled) {
