@@ -83,6 +83,8 @@ type Event struct {
 	// Persistent events describe a state that lasts as long as every decision repeats the event. They are sent once,
 	// when the state begins.
 	Persistent bool
+	// InStatus events repeat what the status shows: a weight, a completed step, a pause. Many of them may be combined into one.
+	InStatus bool
 	// Internal is true for failures of Serin rather than of the release; they are logged as errors.
 	Internal bool
 	// Alert is sent to the alert providers along with the event; nil: none.

@@ -92,3 +92,9 @@ func (t transition) withEvent(kind release.EventType, reason, message string) tr
 	t.events = append(slices.Clip(t.events), release.Event{Type: kind, Reason: reason, Message: message})
 	return t
 }
+
+// withStatusEvent adds an event about a change that the status shows too.
+func (t transition) withStatusEvent(reason, message string) transition {
+	t.events = append(slices.Clip(t.events), release.Event{Type: release.Normal, Reason: reason, Message: message, InStatus: true})
+	return t
+}

@@ -182,9 +182,9 @@ func completeStatus(f facts, t transition) transition {
 	t.status = recordDuration(f, t.status)
 	switch before, after := f.Status.PauseConditions, t.status.PauseConditions; {
 	case len(before) == 0 && len(after) > 0:
-		t = t.withEvent(release.Normal, reasonPaused, fmt.Sprintf("Rollout is paused (%s)", after[0].Reason))
+		t = t.withStatusEvent(reasonPaused, fmt.Sprintf("Rollout is paused (%s)", after[0].Reason))
 	case len(before) > 0 && len(after) == 0 && !t.status.Abort:
-		t = t.withEvent(release.Normal, reasonResumed, textResumed)
+		t = t.withStatusEvent(reasonResumed, textResumed)
 	}
 	return t
 }

@@ -375,7 +375,7 @@ func confirmWeights(f facts, t trafficPlan) trafficPlan {
 		t.gates, t.routerGate = append(t.gates, gate), &gate
 	}
 	if text := weightsUpdatedText(previous, *t.weights); text != "" {
-		t.events = append(t.events, release.Event{Type: release.Normal, Reason: "TrafficWeightUpdated", Message: text})
+		t.events = append(t.events, release.Event{Type: release.Normal, Reason: "TrafficWeightUpdated", Message: text, InStatus: true})
 	}
 	return t
 }

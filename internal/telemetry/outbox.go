@@ -22,7 +22,7 @@ const (
 	shutdownDrainTimeout = 5 * time.Second  // for sending the messages that are queued when Run ends
 	maxQueuedMessages    = 1000             // Kubernetes events queued per release, and as many other messages
 	maxConcurrentSends   = 256              // concurrent attempts for messages other than Kubernetes events
-	maxConcurrentRecords = 10               // concurrent attempts for Kubernetes events: as many writes as active releases may have
+	maxConcurrentRecords = 2                // concurrent attempts for Kubernetes events: they must not delay the writes of active releases
 	maxRequestedWait     = 30 * time.Second // the longest delay that a receiver may request with each refusal
 )
 
@@ -60,7 +60,7 @@ func TransientFor(err error, wait time.Duration) error {
 
 // Outbox sends the messages of releases: Kubernetes events, event webhooks, alerts. It sends the Kubernetes events of a
 // release one after the other, in the order in which they were posted. The same is true of the other messages of the
-// release, whose receivers its users chose. Neither kind waits for the other.
+// release, whose receivers its users chose. Neither kind waits for the other. Combined events wait for their own time.
 //
 // Each kind has a limited number of slots, which namespaces share. A message occupies a slot only during an attempt to
 // send it, not while it waits for its next attempt. A receiver that does not answer, or that requests a delay, therefore
@@ -83,6 +83,8 @@ type Outbox struct {
 type queueKey struct {
 	types.NamespacedName
 	isRecord bool
+	// delayed is the reason of events that are combined; empty: the messages are sent as soon as possible.
+	delayed string
 }
 
 // messageQueue contains the unsent messages of one kind of one release; it is deleted when it is empty.
@@ -157,7 +159,7 @@ func (o *Outbox) enqueue(releaseKey types.NamespacedName, m message) {
 		o.dropMessage(releaseKey, m, errStopped)
 		return
 	}
-	key := queueKey{releaseKey, m.isRecord}
+	key := queueKey{releaseKey, m.isRecord, ""}
 	q := o.queues[key]
 	if q == nil {
 		q = &messageQueue{queueKey: key, current: &m}
@@ -171,6 +173,26 @@ func (o *Outbox) enqueue(releaseKey types.NamespacedName, m message) {
 		q.queue[0] = message{} // the array outlives the slice
 		q.queue = q.queue[1:]
 	}
+}
+
+// enqueueLater queues a Kubernetes event that is sent at the given time, or when Run ends if that is earlier. It does not delay the
+// other events of its release. The text of an event of the same reason that is queued already must include it.
+func (o *Outbox) enqueueLater(releaseKey types.NamespacedName, reason string, m message, at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		o.dropMessage(releaseKey, m, errStopped)
+		return
+	}
+	key := queueKey{releaseKey, m.isRecord, reason}
+	if q := o.queues[key]; q != nil { // it is being sent
+		q.queue = []message{m}
+		return
+	}
+	q := &messageQueue{queueKey: key, current: &m, nextRetry: at}
+	o.queues[key] = q
+	heap.Push(&o.retries, q)
+	o.signal()
 }
 
 // slotsFor returns the slots for the messages of a queue.
@@ -317,10 +339,17 @@ func (o *Outbox) attemptSend(ctx context.Context, m message) (err error) {
 	return m.send(ctx)
 }
 
+// close refuses further messages. The events that wait for their time are sent now; retries keep theirs.
 func (o *Outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
+	for _, q := range o.retries {
+		if q.attempts == 0 {
+			q.nextRetry = o.clock.Now()
+		}
+	}
+	heap.Init(&o.retries)
 }
 
 func (o *Outbox) isDrained() bool {

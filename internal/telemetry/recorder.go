@@ -41,16 +41,30 @@ const (
 	floodText = "So much happens here that further events are not written until it is calmer; the log of the controller and the event webhooks have all of them"
 )
 
+// The combination of events that repeat what the status of their object shows, such as the completed steps of a Rollout. A
+// release with many steps would otherwise consist mostly of requests for them.
+const (
+	// maxSimilarEvents is the number of events of one object and reason that are written one by one. Test suites for Argo
+	// Rollouts compare the events of releases with two steps.
+	maxSimilarEvents = 3
+	// similarityPeriod is the time without such an event after which they are written one by one again.
+	similarityPeriod = 10 * time.Minute
+	// combinationInterval is the minimum time between two writes of a combined event.
+	combinationInterval = time.Minute
+	// combinedPrefix marks the message of a combined event, as client-go does.
+	combinedPrefix = "(combined from similar events): "
+)
+
 // EventWriter writes Kubernetes events; a client.Client is one.
 type EventWriter interface {
 	Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error
 	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error
 }
 
-// Recorder writes the events of the releases of one kind as Kubernetes events. Unlike client-go's recorder it never
-// merges different texts, and drops none except in a flood: these events share few reasons, and that recorder would write
-// ten texts of a release and merge or drop the others. Each event is one API request; a repeated text of an object
-// increments the count of its event instead of creating one.
+// Recorder writes the events of the releases of one kind as Kubernetes events. Unlike client-go's recorder it combines
+// different texts only if the status of the object shows them, and drops none except in a flood: these events share few
+// reasons, and that recorder would write ten texts of a release and combine or drop the others. Each event is one API
+// request; a repeated text of an object increments the count of its event instead of creating one.
 type Recorder struct {
 	writer    EventWriter
 	outbox    *Outbox
@@ -66,7 +80,19 @@ type Recorder struct {
 type objectTexts struct {
 	uid     types.UID
 	bucket  eventBucket
-	records map[[16]byte]eventRecord // by the hash of type, reason and message; the texts would need ten times the memory
+	records map[[16]byte]eventRecord  // by the hash of type, reason and message; the texts would need ten times the memory
+	similar map[string]*similarEvents // by reason; only of events that the status shows
+}
+
+// similarEvents are the recent events of one object and reason.
+type similarEvents struct {
+	lastTime time.Time
+	count    int
+	// combined is the event that represents all after the first ones; its name is 0 until there is one.
+	combined eventRecord
+	message  string // the latest
+	// isWritten is true once the combined event exists in the API server; isQueued while a write of it is queued.
+	isWritten, isQueued bool
 }
 
 type eventRecord struct {
@@ -109,6 +135,9 @@ func (r *Recorder) LateEvent(ctx context.Context, about corev1.ObjectReference, 
 }
 
 func (r *Recorder) enqueueEvent(about corev1.ObjectReference, event release.Event, late bool) {
+	if event.InStatus && !late && r.combineEvent(about, event) {
+		return
+	}
 	// Dropped events are counted too: when the text is repeated after the flood, the event has the total count.
 	object, repeated, allowed, floodStarts := r.buildEvent(about, event, late)
 	switch {
@@ -127,6 +156,61 @@ func (r *Recorder) enqueueEvent(about corev1.ObjectReference, event release.Even
 	})
 }
 
+// combineEvent adds an event to the combined event of its reason, and reports whether it did: false for the first ones, which
+// are written one by one.
+func (r *Recorder) combineEvent(about corev1.ObjectReference, event release.Event) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
+	known := r.texts[key]
+	if known == nil || known.uid != about.UID {
+		known = r.newTexts(key, about.UID)
+	}
+	now, s := r.clock.Now(), known.similar[event.Reason]
+	if s == nil || now.Sub(s.lastTime) > similarityPeriod {
+		s = &similarEvents{}
+		if known.similar == nil {
+			known.similar = map[string]*similarEvents{}
+		}
+		known.similar[event.Reason] = s
+	}
+	s.lastTime = now
+	s.count++
+	if s.count <= maxSimilarEvents {
+		return false
+	}
+	r.lastName = max(now.UnixNano(), r.lastName+1)
+	if s.combined.name == 0 {
+		s.combined.name = r.lastName
+	}
+	s.combined.lastTime = r.lastName
+	s.combined.count++
+	s.message = release.Truncate(combinedPrefix+event.Message, textLimit)
+	if s.isQueued {
+		return true
+	}
+	s.isQueued = true
+	r.outbox.enqueueLater(key, event.Reason, message{
+		name:     fmt.Sprintf("combined Kubernetes event %s", event.Reason),
+		isRecord: true,
+		send:     func(ctx context.Context) error { return MarkTransient(r.writeCombined(ctx, about, event, s)) },
+	}, now.Add(combinationInterval))
+	return true
+}
+
+// writeCombined writes the combined event with all that it represents now.
+func (r *Recorder) writeCombined(ctx context.Context, about corev1.ObjectReference, event release.Event, s *similarEvents) error {
+	r.mu.Lock()
+	s.isQueued = false // what happens from now on needs another write
+	object, exists := r.newEvent(about, event, s.message, s.combined), s.isWritten
+	r.mu.Unlock()
+	err := r.writeEvent(ctx, object, exists)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.isWritten = s.isWritten || err == nil
+	return err
+}
+
 // Forget drops the state of a deleted release. Queued events are still sent.
 func (r *Recorder) Forget(key types.NamespacedName) {
 	r.mu.Lock()
@@ -142,6 +226,11 @@ func (r *Recorder) buildEvent(
 	text := release.Truncate(event.Message, textLimit)
 	event.Reason = cmp.Or(event.Reason, eventReason)
 	entry, allowed, floodStarts := r.countText(about, event, text, late)
+	return r.newEvent(about, event, text, entry), entry.count > 1, allowed, floodStarts
+}
+
+// newEvent returns the object of an event.
+func (r *Recorder) newEvent(about corev1.ObjectReference, event release.Event, text string, entry eventRecord) *corev1.Event {
 	return &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: eventName(about.Name, entry.name)},
 		InvolvedObject:      about,
@@ -153,7 +242,14 @@ func (r *Recorder) buildEvent(
 		Count:               entry.count,
 		Type:                string(event.Type),
 		ReportingController: r.component,
-	}, entry.count > 1, allowed, floodStarts
+	}
+}
+
+// newTexts starts to remember the events of an object.
+func (r *Recorder) newTexts(key types.NamespacedName, uid types.UID) *objectTexts {
+	known := &objectTexts{uid: uid, records: map[[16]byte]eventRecord{}}
+	r.texts[key] = known
+	return known
 }
 
 // countText records one more occurrence of a text.
@@ -164,11 +260,12 @@ func (r *Recorder) countText(
 	defer r.mu.Unlock()
 	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
 	known := r.texts[key]
-	if known == nil || known.uid != about.UID {
-		known = &objectTexts{uid: about.UID, records: map[[16]byte]eventRecord{}}
-		if !late {
-			r.texts[key] = known
-		}
+	switch {
+	case known != nil && known.uid == about.UID:
+	case late:
+		known = &objectTexts{records: map[[16]byte]eventRecord{}}
+	default:
+		known = r.newTexts(key, about.UID)
 	}
 
 	sum := sha256.Sum256([]byte(string(event.Type) + "\x00" + event.Reason + "\x00" + text))
@@ -200,12 +297,12 @@ func (t *objectTexts) dropOldest() {
 	delete(t.records, oldest)
 }
 
-// writeEvent creates the event, or patches the existing one. An event that has expired (the API server retains events for an
+// writeEvent creates the event, or patches the existing one if it is repeated. An event that has expired (the API server retains events for an
 // hour) is created with its current count. If a new event exists already, an earlier attempt has created it and its
 // response was lost.
 func (r *Recorder) writeEvent(ctx context.Context, event *corev1.Event, repeated bool) error {
 	if repeated {
-		patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp})
+		patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp, "message": event.Message})
 		if err != nil {
 			return fmt.Errorf("render patch of event %s: %w", event.Name, err)
 		}

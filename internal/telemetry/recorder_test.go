@@ -186,6 +186,61 @@ func TestARepeatedTextRaisesTheCount(t *testing.T) {
 	})
 }
 
+func step(n int) release.Event {
+	return release.Event{Type: release.Normal, Reason: "RolloutStepCompleted", Message: fmt.Sprintf("step %d", n), InStatus: true}
+}
+
+func TestEventsThatTheStatusShowsAreCombinedAfterTheFirstOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, server, _ := newTestRecorder(t)
+		for n := range 20 {
+			r.Event(t.Context(), objectRef("cart"), step(n+1))
+		}
+		other := step(1)
+		other.Reason = "RolloutPaused"
+		r.Event(t.Context(), objectRef("cart"), other)
+		r.Event(t.Context(), objectRef("cart"), normal("not in the status"))
+		synctest.Wait()
+		want := map[string]int32{"Normal step 1": 2, "Normal step 2": 1, "Normal step 3": 1, "Normal not in the status": 1}
+		expect(t, "events at first", server.eventCounts(), want)
+
+		advanceTime(combinationInterval)
+		want["Normal (combined from similar events): step 20"] = 17
+		expect(t, "events after an interval", server.eventCounts(), want)
+		expect(t, "requests", strings.Join(server.requests, " "), "create create create create create create")
+
+		server.fail = []error{apierrors.NewServiceUnavailable("busy")}
+		r.Event(t.Context(), objectRef("cart"), step(21))
+		r.Event(t.Context(), objectRef("cart"), step(22))
+		advanceTime(combinationInterval)
+		r.Event(t.Context(), objectRef("cart"), step(23)) // before the retry
+		advanceTime(2 * combinationInterval)
+		delete(want, "Normal (combined from similar events): step 20")
+		want["Normal (combined from similar events): step 23"] = 20
+		expect(t, "events after a failure", server.eventCounts(), want)
+
+		advanceTime(similarityPeriod + time.Second)
+		r.Event(t.Context(), objectRef("cart"), step(24))
+		synctest.Wait()
+		want["Normal step 24"] = 1
+		expect(t, "events of a later release", server.eventCounts(), want)
+	})
+}
+
+func TestACombinedEventIsWrittenBeforeTheProcessEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, stop, _ := startOutbox(t)
+		server := &apiServer{events: map[string]*corev1.Event{}}
+		r := NewRecorder(server, o, clock.RealClock{}, "")
+		for n := range 5 {
+			r.Event(t.Context(), objectRef("cart"), step(n+1))
+		}
+		synctest.Wait()
+		stop()
+		expect(t, "count", server.eventCounts()["Normal (combined from similar events): step 5"], int32(2))
+	})
+}
+
 func TestARecreatedObjectHasItsOwnEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, server, _ := newTestRecorder(t)

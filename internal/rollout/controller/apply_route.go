@@ -34,7 +34,7 @@ func (a routeApplier) setRoutes(ctx context.Context, s *observation, e rollout.T
 			s.versions[i] = nil // later effects of this decision take this write into account
 		}
 		for _, event := range outcome.Events {
-			events = append(events, release.Event{Type: eventType(event.Warning), Reason: event.Reason, Message: event.Message})
+			events = append(events, release.Event{Type: eventType(event.Warning), Reason: event.Reason, Message: event.Message, InStatus: !event.Warning})
 		}
 		changed = changed || outcome.Changed
 		if reconciler.IsConflict(err) || errors.Is(err, traffic.ErrUnreachable) { // the decision that follows reports it
