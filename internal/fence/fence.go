@@ -12,11 +12,14 @@ package fence
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 )
 
@@ -31,6 +34,7 @@ type Fence struct {
 
 	mu      sync.Mutex
 	renewed time.Time
+	closed  bool
 }
 
 // New returns a closed Fence: it permits nothing until the first renewal. The duration is that of the Lease.
@@ -47,15 +51,22 @@ func (f *Fence) Renew(sent time.Time) {
 	}
 }
 
+// Close permits nothing from now on, because the process gives the Lease up.
+func (f *Fence) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+}
+
 // Check returns ErrNotLeader, with the age of the last renewal, if a write must not be sent now.
 func (f *Fence) Check() error {
 	if f == nil {
 		return nil
 	}
 	f.mu.Lock()
-	renewed := f.renewed
+	renewed, closed := f.renewed, f.closed
 	f.mu.Unlock()
-	if renewed.IsZero() {
+	if closed || renewed.IsZero() {
 		return ErrNotLeader
 	}
 	now := f.clock.Now()
@@ -99,14 +110,39 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(request)
 }
 
-// renew sends a request for a Lease. The process writes no Lease but its own.
+// renew sends a request for a Lease. The process writes no Lease but its own. A process that ends writes one without a holder, so
+// that its successor need not wait: a worker that has not ended yet must not write afterwards.
 func (t *transport) renew(request *http.Request) (*http.Response, error) {
 	sent := t.fence.clock.Now()
+	if isWrite(request.Method) && releasesLease(request) {
+		t.fence.Close()
+	}
 	response, err := t.next.RoundTrip(request)
 	if err == nil && isWrite(request.Method) && response.StatusCode/100 == 2 {
 		t.fence.Renew(sent)
 	}
 	return response, err
+}
+
+// releasesLease reports whether a request writes a Lease without a holder.
+func releasesLease(request *http.Request) bool {
+	if request.GetBody == nil {
+		return false
+	}
+	body, err := request.GetBody()
+	if err != nil {
+		return false
+	}
+	defer body.Close()
+	content, err := io.ReadAll(body)
+	if err != nil {
+		return false
+	}
+	lease := &coordinationv1.Lease{} // encoded as JSON or protobuf, as the client prefers
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(content, nil, lease); err != nil {
+		return false
+	}
+	return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == ""
 }
 
 func isWrite(method string) bool {

@@ -2,11 +2,18 @@ package fence
 
 import (
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -118,4 +125,38 @@ func TestTransportSendsNoWriteWithoutTheLease(t *testing.T) {
 	check("after the Lease has expired", len(writes))
 	_ = send(http.MethodPost, strings.TrimSuffix(ownLease, "/serin"))
 	check("after the Lease was created again", 0)
+}
+
+// The real client of the leader election writes the Lease, in the encoding that it prefers.
+func TestNothingIsWrittenAfterTheLeaseIsGivenUp(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		content, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+		_, _ = w.Write(content)
+	}))
+	t.Cleanup(api.Close)
+	for _, contentType := range []string{"", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		f := New(testingclock.NewFakeClock(time.Now()), lease)
+		config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: contentType}}
+		config.Wrap(f.Transport)
+		client, err := coordinationclient.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock := &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "serin", Name: "serin"}, Client: client}
+		if err := lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "serin-1"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Check(); err != nil {
+			t.Errorf("content type %q: after the Lease was acquired: %v", contentType, err)
+		}
+		for _, holder := range []string{"", "serin-1"} { // a renewal that was sent before arrives later
+			if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: holder}); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Check(); !errors.Is(err, ErrNotLeader) {
+				t.Errorf("content type %q: after the Lease was given up and written with holder %q: %v", contentType, holder, err)
+			}
+		}
+	}
 }
