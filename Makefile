@@ -67,6 +67,16 @@ bench: ## Measure the cost of a hundred releases, into bench.json (ARGS='-releas
 	go build -C playground -o ../bin/bench ./bench
 	@bin/bench $(ARGS)
 
+.PHONY: bench-scale
+bench-scale: ## Measure 100, 1,000 and 10,000 idle releases beside a large cluster's objects, into bench-scale.json (hours; ARGS='-apis canary')
+	go build -C playground -o ../bin/bench ./bench
+	@bin/bench -scale 100,1000,10000 -interval 10s $(ARGS)
+
+.PHONY: bench-days
+bench-days: ## Measure what a process keeps after each of thirty days of releases, into bench-days.json (ARGS=-restarts)
+	go build -C playground -o ../bin/bench ./bench
+	@bin/bench -days 30 -releases 1000 -steps 2 -interval 2s $(ARGS)
+
 .PHONY: lint
 lint: ## Run golangci-lint over the code and Vale over the documents (ARGS=--fix repairs and formats)
 	@hack/lint.sh $(ARGS)
@@ -77,4 +87,4 @@ generate: ## Write generated code and the CustomResourceDefinitions
 
 .PHONY: clean
 clean: ## Remove build output; the playground stores its programs in the user's cache directory
-	rm -rf bin bench.json
+	rm -rf bin bench.json bench-scale.json bench-days.json

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -68,6 +69,8 @@ type Proxy struct {
 	server *http.Server
 	done   chan error
 
+	openWatches atomic.Int64
+
 	mu     sync.Mutex
 	counts Counts
 	// fault, if not nil, may answer a request instead of the API server.
@@ -107,6 +110,10 @@ func Start(ctx context.Context, config *rest.Config) (*Proxy, error) {
 		p.counts[kind]++
 		fault := p.fault
 		p.mu.Unlock()
+		if kind.Verb == "watch" {
+			p.openWatches.Add(1)
+			defer p.openWatches.Add(-1)
+		}
 		if fault != nil && fault(w, r, kind) {
 			return
 		}
@@ -161,6 +168,9 @@ func (p *Proxy) Counts() Counts {
 	defer p.mu.Unlock()
 	return maps.Clone(p.counts)
 }
+
+// OpenWatches returns the number of watches that have not ended.
+func (p *Proxy) OpenWatches() int { return int(p.openWatches.Load()) }
 
 // SetFault injects a fault: f answers a request itself and returns true, or returns false to forward it to the API server. nil
 // removes the fault. f may be called concurrently.

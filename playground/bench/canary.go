@@ -85,6 +85,7 @@ type canaryTimeline struct {
 }
 
 func (t *canaryTimeline) changeTemplate(at time.Time) { t.patched = at }
+func (t *canaryTimeline) isShipped() bool             { return !t.patched.IsZero() }
 func (t *canaryTimeline) phase() string               { return t.lastPhase }
 func (t *canaryTimeline) isIdle() bool                { return t.lastPhase == initialized }
 func (t *canaryTimeline) isFinished() bool            { return t.lastPhase == succeeded || t.lastPhase == failed }

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -34,6 +35,14 @@ import (
 type settings struct {
 	releases, steps int
 	interval, idle  time.Duration
+	// scale lists growing numbers of releases to measure; empty: one number, releases, which all move at once.
+	scale string
+	// ballast is the share of the full ballast that exists beside the releases of scale.
+	ballast float64
+	// days is the number of days of a soak test; 0: none.
+	days int
+	// restarts is true if Serin is restarted on each of the days.
+	restarts bool
 	// apis are the APIs to measure, one after the other.
 	apis string
 	// prometheus is the address of the stub while it serves.
@@ -49,16 +58,30 @@ type settings struct {
 // stepWeight is the weight of the first step, and the increase with each further step.
 const stepWeight = 10
 
+// maxReleases is the maximum number of releases.
+const maxReleases = 10_000
+
 func (s settings) validate() error {
 	switch {
-	case s.releases < 1 || s.releases > 1000:
-		return fmt.Errorf("-releases is %d: choose 1 to 1000", s.releases)
+	case s.scale != "" && s.days != 0:
+		return errors.New("-scale and -days are two benchmarks: choose one")
+	case s.days < 0 || s.days*dailyReleases > s.releases:
+		return fmt.Errorf("-days is %d: choose 1 to %d for %d releases, of which %d are shipped a day", s.days, s.releases/dailyReleases, s.releases, dailyReleases)
+	case s.ballast < 0 || s.ballast > 1:
+		return fmt.Errorf("-ballast is %g: choose 0 to 1", s.ballast)
+	case s.releases < 1 || s.releases > maxReleases:
+		return fmt.Errorf("-releases is %d: choose 1 to %d", s.releases, maxReleases)
 	case s.steps < 1 || s.steps > 100/stepWeight:
 		return fmt.Errorf("-steps is %d: choose 1 to %d, each adds a weight of %d", s.steps, 100/stepWeight, stepWeight)
 	case s.interval < time.Second:
 		return fmt.Errorf("-interval is %s: choose 1s or more", s.interval)
 	case s.idle < time.Second:
 		return fmt.Errorf("-idle is %s: choose 1s or more", s.idle)
+	}
+	if s.scale != "" {
+		if _, err := parseSizes(s.scale); err != nil {
+			return err
+		}
 	}
 	_, err := selectAPIs(s.apis)
 	return err
@@ -72,10 +95,14 @@ func main() {
 	flag.StringVar(&s.apis, "apis", "canary,rollout", "the APIs to measure, one after the other")
 	flag.DurationVar(&s.interval, "interval", 10*time.Second, "window of each weight")
 	flag.DurationVar(&s.idle, "idle", time.Minute, "for how long nothing happens while the idle requests are counted")
+	flag.StringVar(&s.scale, "scale", "", "growing numbers of releases to measure instead, of which a few are shipped one after the other, such as 100,1000,10000")
+	flag.Float64Var(&s.ballast, "ballast", 1, "with -scale: share of 50,000 pods, 20,000 ReplicaSets, 10 MB of configuration, 6,600 AnalysisRuns and 100,000 events beside the releases")
+	flag.IntVar(&s.days, "days", 0, "days of a soak test instead: what a process keeps after each, with ten releases a day")
+	flag.BoolVar(&s.restarts, "restarts", false, "with -days: restart Serin each day")
 	flag.StringVar(&s.serin, "serin", "", "program to measure (default: built from this repository)")
 	flag.StringVar(&s.profiles, "profiles", "", "folder for profiles of Serin's processor time and memory, which cost a little of both (default: none)")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] [FILE]\n\nMeasures what releases cost, prints a table and writes FILE (default: bench.json in the repository).")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] [FILE]\n\nMeasures what releases cost, prints a table and writes FILE (default: bench.json, bench-scale.json or bench-days.json in the repository).")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -126,11 +153,18 @@ func runBenchmark(s settings) error {
 			return err
 		}
 	}
+	name, measure := "bench.json", measureAPIs
+	switch {
+	case s.scale != "":
+		name, measure = "bench-scale.json", measureScale
+	case s.days > 0:
+		name, measure = "bench-days.json", measureDays
+	}
 	if s.output == "" {
-		s.output = filepath.Join(options.Builder.Repository(), "bench.json")
+		s.output = filepath.Join(options.Builder.Repository(), name)
 	}
 	options.Folder = options.Builder.Folder("bench")
-	r, err := measureAPIs(ctx, s, options)
+	r, err := measure(ctx, s, options)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return errors.New("interrupted: the cluster is gone, nothing was written")
 	}
@@ -147,8 +181,13 @@ func runBenchmark(s settings) error {
 	return nil
 }
 
-// measureAPIs measures each API on a separate cluster.
-func measureAPIs(ctx context.Context, s settings, options cluster.Options) (r report, err error) {
+// printable is the result of a benchmark, as a file and as a table.
+type printable interface{ print(w io.Writer) error }
+
+// measureAPIs measures each API on a separate cluster, with all releases at once.
+func measureAPIs(ctx context.Context, s settings, options cluster.Options) (printable, error) {
+	var r report
+	var err error
 	r.Date = clock.RealClock{}.Now().UTC().Truncate(time.Second)
 	r.Plan = plan{Releases: s.releases, Steps: s.steps, WindowSeconds: s.interval.Seconds(), DrainSeconds: drainDelay.Seconds()}
 	if r.Machine, err = describeMachine(); err != nil {
@@ -160,7 +199,17 @@ func measureAPIs(ctx context.Context, s settings, options cluster.Options) (r re
 	}
 	for _, api := range apis {
 		logProgress("API " + api.api + ":")
-		measured, err := measureAPI(ctx, s, api, options)
+		measured := apiCosts{API: api.api}
+		err := onCluster(ctx, s, api, options, func(ctx context.Context, st *stage) (err error) {
+			if err := st.createReleases(ctx, s.releases); err != nil {
+				return err
+			}
+			if measured.Idle, err = st.measureIdle(ctx); err != nil {
+				return err
+			}
+			measured.Release, err = st.measureRelease(ctx, 0, s.releases, 0)
+			return err
+		})
 		if err != nil {
 			return r, err
 		}
@@ -169,9 +218,8 @@ func measureAPIs(ctx context.Context, s settings, options cluster.Options) (r re
 	return r, nil
 }
 
-// measureAPI measures one API.
-func measureAPI(ctx context.Context, s settings, api benchmarkedAPI, options cluster.Options) (r apiCosts, err error) {
-	r.API = api.api
+// onCluster starts a cluster with Serin and the shared objects of an API, and measures.
+func onCluster(ctx context.Context, s settings, api benchmarkedAPI, options cluster.Options, measure func(context.Context, *stage) error) (err error) {
 	if s.profiles != "" {
 		s.profiles = filepath.Join(s.profiles, api.api)
 	}
@@ -179,7 +227,7 @@ func measureAPI(ctx context.Context, s settings, api benchmarkedAPI, options clu
 	logProgress("starting the control plane ...")
 	c, err := cluster.Start(ctx, options)
 	if err != nil {
-		return r, err
+		return err
 	}
 	defer func() {
 		logProgress("stopping the control plane ...")
@@ -198,19 +246,16 @@ func measureAPI(ctx context.Context, s settings, api benchmarkedAPI, options clu
 	st := &stage{settings: s, subject: api, cluster: c, clock: clock.RealClock{}, log: options.Log, say: logProgress}
 	defer func() { err = errors.Join(err, st.close()) }()
 	if err := st.deploy(ctx, cancel, options.Builder); err != nil {
-		return r, withCause(ctx, err)
+		return withCause(ctx, err)
 	}
-	if r.Idle, err = st.measureIdle(ctx); err != nil {
-		return r, withCause(ctx, err)
-	}
-	if r.Release, err = st.measureRelease(ctx); err != nil {
-		return r, withCause(ctx, err)
-	}
-	return r, nil
+	return withCause(ctx, measure(ctx, st))
 }
 
 // withCause replaces an error that results from a cancellation by its cause.
 func withCause(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -240,7 +285,7 @@ func describeMachine() (machine, error) {
 	return m, nil
 }
 
-func writeReport(path string, r report) error {
+func writeReport(path string, r printable) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the numbers: %w", err)

@@ -13,6 +13,7 @@ import (
 
 var (
 	rolloutResource        = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"}
+	analysisRunResource    = rolloutResource.GroupVersion().WithResource("analysisruns")
 	templateResource       = rolloutResource.GroupVersion().WithResource("analysistemplates")
 	replicaSetResource     = appsv1.SchemeGroupVersion.WithResource("replicasets")
 	serviceResource        = corev1.SchemeGroupVersion.WithResource("services")
@@ -106,6 +107,7 @@ type rolloutTimeline struct {
 }
 
 func (t *rolloutTimeline) changeTemplate(at time.Time) { t.patched = at }
+func (t *rolloutTimeline) isShipped() bool             { return !t.patched.IsZero() }
 func (t *rolloutTimeline) phase() string               { return t.status.Phase }
 func (t *rolloutTimeline) isIdle() bool                { return t.status.Phase == healthy }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/serin-dev/serin/playground/bench/fakenode"
 	"github.com/serin-dev/serin/playground/build"
 	"github.com/serin-dev/serin/playground/cluster"
+	"github.com/serin-dev/serin/playground/process"
 )
 
 const (
@@ -41,6 +42,8 @@ const (
 	podDelay = time.Second
 	// waitTimeout bounds every wait, in addition to the observation windows.
 	waitTimeout = 3 * time.Minute
+	// releaseTimeout is added to the limit of a wait for each release that it is about.
+	releaseTimeout = 300 * time.Millisecond
 	// quietPeriod is the time without requests after which an activity counts as complete.
 	quietPeriod = 5 * time.Second
 )
@@ -56,12 +59,16 @@ type stage struct {
 
 	proxy   *apiproxy.Proxy
 	metrics *http.Server
+	// life ends with the stage, and fail ends the benchmark with an error.
+	life    context.Context //nolint:containedctx // the lifetime of everything that the stage starts
+	fail    context.CancelCauseFunc
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
 	mu         sync.Mutex
 	timelines  map[string]timeline // by name
 	peakMemory int64               // of Serin's resident memory, in bytes
+	restarting bool                // the end of Serin is not an error
 }
 
 // close stops what raise started in addition to the cluster.
@@ -82,18 +89,18 @@ func (s *stage) close() error {
 }
 
 // runInBackground runs a function until the stage is closed; its error ends the benchmark.
-func (s *stage) runInBackground(ctx context.Context, fail context.CancelCauseFunc, run func(context.Context) error) {
+func (s *stage) runInBackground(run func(context.Context) error) {
 	s.running.Go(func() {
-		if err := run(ctx); err != nil && ctx.Err() == nil {
-			fail(err)
+		if err := run(s.life); err != nil && s.life.Err() == nil {
+			s.fail(err)
 		}
 	})
 }
 
-// deploy starts Serin, creates all releases, and returns when Serin has initialized them.
+// deploy starts the node and Serin, and creates the objects that all releases share.
 func (s *stage) deploy(ctx context.Context, fail context.CancelCauseFunc, b *build.Builder) error {
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop = stop
+	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.fail = fail
 	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("it took more than %s", waitTimeout))
 	defer cancel()
 
@@ -103,7 +110,7 @@ func (s *stage) deploy(ctx context.Context, fail context.CancelCauseFunc, b *bui
 	if err := node.Register(ctx); err != nil {
 		return err
 	}
-	s.runInBackground(life, fail, node.Run)
+	s.runInBackground(node.Run)
 
 	istio, err := b.IstioCRDs(ctx)
 	if err != nil {
@@ -118,36 +125,64 @@ func (s *stage) deploy(ctx context.Context, fail context.CancelCauseFunc, b *bui
 	if _, err := s.cluster.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make the namespace of the releases: %w", err)
 	}
-	if err := s.watchTimelines(ctx, life, fail); err != nil {
+	if err := s.watchTimelines(ctx); err != nil {
 		return err
 	}
-	if err := s.startSerin(ctx, life, fail); err != nil {
+	if err := s.startSerin(ctx); err != nil {
 		return err
 	}
-
-	s.say(fmt.Sprintf("handing %d releases of API %s over to Serin ...", s.releases, s.subject.api))
-	made := s.subject.sharedObjects(s.settings)
-	for i := range s.releases {
-		made = append(made, s.subject.releaseObjects(releaseName(i), s.settings)...)
-	}
-	for _, object := range made {
-		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-		if _, err := s.cluster.Dynamic.Resource(resource).Namespace(namespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("make %s %s: %w", object.GetKind(), object.GetName(), err)
+	for _, object := range s.subject.sharedObjects(s.settings) {
+		if err := s.create(ctx, object); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// create creates an object.
+func (s *stage) create(ctx context.Context, object *unstructured.Unstructured) error {
+	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+	if _, err := s.cluster.Dynamic.Resource(resource).Namespace(namespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("make %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return nil
+}
+
+// createReleases creates releases until there are count of them, and returns when Serin has initialized all.
+func (s *stage) createReleases(ctx context.Context, count int) error {
+	s.mu.Lock()
+	first := len(s.timelines)
+	for i := first; i < count; i++ {
+		s.timelines[releaseName(i)] = s.subject.timeline()
+	}
+	s.mu.Unlock()
+	s.say(fmt.Sprintf("handing %d releases of API %s over to Serin ...", count-first, s.subject.api))
+	timeout := waitTimeout + time.Duration(count-first)*releaseTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took more than %s", timeout))
+	defer cancel()
+	err := createAll(ctx, count-first, func(ctx context.Context, i int) error {
+		for _, object := range s.subject.releaseObjects(releaseName(first+i), s.settings) {
+			if err := s.create(ctx, object); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return s.waitForAll(ctx, "all are taken over", timeline.isIdle)
 }
 
 // startSerin starts the controller behind a counting proxy, with a stub of Prometheus.
-func (s *stage) startSerin(ctx, life context.Context, fail context.CancelCauseFunc) error {
+func (s *stage) startSerin(ctx context.Context) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	s.metrics = prometheusStub()
 	s.prometheus = "http://" + listener.Addr().String()
-	s.runInBackground(life, fail, func(context.Context) error {
+	s.runInBackground(func(context.Context) error {
 		if err := s.metrics.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve metrics: %w", err)
 		}
@@ -172,16 +207,24 @@ func (s *stage) startSerin(ctx, life context.Context, fail context.CancelCauseFu
 	if err != nil {
 		return err
 	}
-	s.runInBackground(life, fail, func(ctx context.Context) error {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-process.Done():
-			return s.cluster.Ended(process)
-		}
-	})
-	s.runInBackground(life, fail, s.sampleMemory)
+	s.runInBackground(func(ctx context.Context) error { return s.awaitEnd(ctx, process) })
+	s.runInBackground(s.sampleMemory)
 	return nil
+}
+
+// awaitEnd returns an error when Serin ends, unless it is being restarted.
+func (s *stage) awaitEnd(ctx context.Context, serin *process.Process) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-serin.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.restarting {
+		return nil
+	}
+	return s.cluster.Ended(serin)
 }
 
 // memorySampleInterval is the interval at which the memory of Serin is sampled.
@@ -198,21 +241,19 @@ func (s *stage) sampleMemory(ctx context.Context) error {
 		case <-ticker.C():
 		}
 		usage, err := s.cluster.Usage(serinName)
-		if err != nil {
-			return err
-		}
 		s.mu.Lock()
+		restarting := s.restarting
 		s.peakMemory = max(s.peakMemory, usage.ResidentBytes)
 		s.mu.Unlock()
+		if err != nil && !restarting {
+			return err
+		}
 	}
 }
 
 // watchTimelines starts to fill the timelines.
-func (s *stage) watchTimelines(ctx, life context.Context, fail context.CancelCauseFunc) error {
+func (s *stage) watchTimelines(ctx context.Context) error {
 	s.timelines = map[string]timeline{}
-	for i := range s.releases {
-		s.timelines[releaseName(i)] = s.subject.timeline()
-	}
 	see := func(raw any) {
 		at := s.clock.Now()
 		object := raw.(*unstructured.Unstructured)
@@ -220,7 +261,7 @@ func (s *stage) watchTimelines(ctx, life context.Context, fail context.CancelCau
 		defer s.mu.Unlock()
 		if t := s.timelines[releaseForObject(object)]; t != nil {
 			if err := t.observe(at, object); err != nil {
-				fail(err)
+				s.fail(err)
 			}
 		}
 	}
@@ -230,7 +271,7 @@ func (s *stage) watchTimelines(ctx, life context.Context, fail context.CancelCau
 		if err != nil {
 			return fmt.Errorf("watch the releases: %w", err)
 		}
-		s.runInBackground(life, fail, func(ctx context.Context) error {
+		s.runInBackground(func(ctx context.Context) error {
 			informer.RunWithContext(ctx)
 			return nil
 		})
@@ -343,18 +384,20 @@ func (s *stage) measureIdle(ctx context.Context) (idleCosts, error) {
 	found := sortRequests(s.proxy.Counts().Since(counts))
 	r := idleCosts{
 		Seconds: took.Seconds(), Requests: found, ResidentBytes: after.ResidentBytes, FileBytes: after.FileBytes,
-		RequestsPerMinutePerRelease: float64(sumCounts(found.Reads)+sumCounts(found.Writes)) / took.Minutes() / float64(s.releases),
+		RequestsPerMinutePerRelease: float64(sumCounts(found.Reads)+sumCounts(found.Writes)) / took.Minutes() / float64(len(s.timelines)),
 		CPUSecondsPerMinute:         (after.CPUSeconds - before.CPUSeconds) / took.Minutes(),
 	}
 	return r, errors.Join(s.saveProfile(ctx, profilesURL+"heap", "heap-idle.pprof"), s.saveProfile(ctx, metricsURL, "metrics-idle.txt"))
 }
 
-// measureRelease changes the version of all releases, and measures the cost.
-func (s *stage) measureRelease(ctx context.Context) (releaseCosts, error) {
+// measureRelease changes the version of count releases, the first of them first, and measures the cost. pause is the time between two
+// changes.
+func (s *stage) measureRelease(ctx context.Context, first, count int, pause time.Duration) (releaseCosts, error) {
 	windows := time.Duration(s.steps) * s.interval
-	ctx, cancel := context.WithTimeoutCause(ctx, windows+waitTimeout, fmt.Errorf("it took more than %s", windows+waitTimeout))
+	timeout := windows + waitTimeout + time.Duration(count)*(pause+releaseTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took more than %s", timeout))
 	defer cancel()
-	s.say(fmt.Sprintf("shipping %d new versions, %d windows of %s each ...", s.releases, s.steps, s.interval))
+	s.say(fmt.Sprintf("shipping %d new versions, %d windows of %s each ...", count, s.steps, s.interval))
 	profiled := make(chan error, 1)
 	go func() {
 		// The server limits profiles to less than a minute.
@@ -368,10 +411,10 @@ func (s *stage) measureRelease(ctx context.Context) (releaseCosts, error) {
 	s.peakMemory = before.ResidentBytes
 	s.mu.Unlock()
 	counts := s.proxy.Counts()
-	if err := s.changeTemplates(ctx); err != nil {
+	if err := s.changeTemplates(ctx, first, count, pause); err != nil {
 		return releaseCosts{}, err
 	}
-	if err := s.waitForAll(ctx, "all releases have ended", timeline.isFinished); err != nil {
+	if err := s.waitForAll(ctx, "all releases have ended", isDone); err != nil {
 		return releaseCosts{}, err
 	}
 	if err := s.waitQuiet(ctx); err != nil {
@@ -382,7 +425,7 @@ func (s *stage) measureRelease(ctx context.Context) (releaseCosts, error) {
 		return releaseCosts{}, err
 	}
 	found := sortRequests(s.proxy.Counts().Since(counts))
-	each := float64(s.releases)
+	each := float64(count)
 	r := releaseCosts{
 		NotMeasured: []string{}, Requests: found,
 		RequestsPerRelease: float64(sumCounts(found.Reads)+sumCounts(found.Writes)) / each, ReadsPerRelease: float64(sumCounts(found.Reads)) / each,
@@ -391,7 +434,8 @@ func (s *stage) measureRelease(ctx context.Context) (releaseCosts, error) {
 	var all []timeBreakdown
 	s.mu.Lock()
 	r.PeakResidentBytes = max(s.peakMemory, after.ResidentBytes)
-	for _, name := range slices.Sorted(maps.Keys(s.timelines)) {
+	for i := first; i < first+count; i++ {
+		name := releaseName(i)
 		p, err := s.timelines[name].breakdown(s.settings)
 		if err != nil {
 			r.NotMeasured = append(r.NotMeasured, fmt.Sprintf("%s: %v", name, err))
@@ -404,16 +448,24 @@ func (s *stage) measureRelease(ctx context.Context) (releaseCosts, error) {
 	return r, errors.Join(<-profiled, s.saveProfile(ctx, profilesURL+"heap", "heap-after.pprof"), s.saveProfile(ctx, metricsURL, "metrics-after.txt"))
 }
 
-// changeTemplates changes all versions one after the other, each as soon as the previous patch is acknowledged, like a tool that
-// applies a repository.
-func (s *stage) changeTemplates(ctx context.Context) error {
+// isDone reports whether a release has ended, or was not shipped.
+func isDone(t timeline) bool { return t.isFinished() || t.isIdle() && !t.isShipped() }
+
+// changeTemplates changes the versions of count releases one after the other, each as soon as the previous patch is acknowledged and the
+// pause is over, like a tool that applies a repository.
+func (s *stage) changeTemplates(ctx context.Context, first, count int, pause time.Duration) error {
 	containers := workloadSpec("")["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)
 	containers[0].(map[string]any)["image"] = newVersion
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}})
 	if err != nil {
 		return fmt.Errorf("change the versions: %w", err)
 	}
-	for i := range s.releases {
+	for i := first; i < first+count; i++ {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.clock.After(pause):
+		}
 		name := releaseName(i)
 		_, err := s.cluster.Dynamic.Resource(s.subject.targetResource).Namespace(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err != nil {

@@ -12,6 +12,8 @@ type timeline interface {
 	observe(at time.Time, object *unstructured.Unstructured) error
 	// changeTemplate records when the API server acknowledged the new version. Earlier observations do not count.
 	changeTemplate(at time.Time)
+	// isShipped reports whether changeTemplate was called.
+	isShipped() bool
 	// phase is the progress of the release, for the log.
 	phase() string
 	// isIdle reports whether the first version serves, isFinished whether the release of the second one ended.
