@@ -110,6 +110,9 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(request)
 }
 
+// WrappedRoundTripper returns the wrapped transport, through which client-go cancels requests.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
 // renew sends a request for a Lease. The process writes no Lease but its own. A process that ends writes one without a holder, so
 // that its successor need not wait: a worker that has not ended yet must not write afterwards.
 func (t *transport) renew(request *http.Request) (*http.Response, error) {

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -44,6 +45,14 @@ func TestFencePermitsWritesWhileTheLeaseIsValid(t *testing.T) {
 		if err := f.Check(); (err == nil) != test.allowed || err != nil && !errors.Is(err, ErrNotLeader) {
 			t.Errorf("%s: %v", test.name, err)
 		}
+	}
+}
+
+func TestClientGoFindsTheTransportThatCancelsRequests(t *testing.T) {
+	next := &http.Transport{}
+	wrapper, ok := New(testingclock.NewFakeClock(time.Now()), lease).Transport(next).(utilnet.RoundTripperWrapper)
+	if !ok || wrapper.WrappedRoundTripper() != next {
+		t.Error("the transport does not return what it wraps")
 	}
 }
 

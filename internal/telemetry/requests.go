@@ -27,6 +27,9 @@ func (c requestCounter) RoundTrip(request *http.Request) (*http.Response, error)
 	return response, err
 }
 
+// WrappedRoundTripper returns the wrapped transport, through which client-go cancels requests.
+func (c requestCounter) WrappedRoundTripper() http.RoundTripper { return c.next }
+
 // verbAndResource names a request to the API server like its audit log does. The resource is the plural, with the
 // subresource if there is one; for other paths (discovery, version, health) it is "none".
 func verbAndResource(request *http.Request) (verb, resource string) {
