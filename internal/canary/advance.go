@@ -87,21 +87,6 @@ func advanceWeight(e *statusEdit, gates release.Gates) Decision {
 	return e.setCookies().openWindow().addEvents(weightAdvancedEvent(s, weight)).decision(gates)
 }
 
-// setCookies sets the session cookies of the run, once traffic is split.
-func (e *statusEdit) setCookies() *statusEdit {
-	s := e.snapshot
-	if s.Plan.Cookie != "" && e.status.SessionAffinityCookie == "" {
-		e.status.SessionAffinityCookie = s.Plan.Cookie + "=" + letterDigest(s.UID, s.run(), "canary-cookie")
-	}
-	if s.Plan.PrimaryCookie != "" && e.status.PrimarySessionAffinityCookie == "" {
-		e.status.PrimarySessionAffinityCookie = s.Plan.PrimaryCookie + "=" + letterDigest(s.UID, s.run(), "primary-cookie")
-	}
-	return e
-}
-
-// expireCookie makes the router delete the cookie of the run from clients.
-func (e *statusEdit) expireCookie() {
-	if e.status.SessionAffinityCookie != "" {
-		e.status.PreviousSessionAffinityCookie, e.status.SessionAffinityCookie = e.status.SessionAffinityCookie, ""
-	}
+func weightAdvancedEvent(s Snapshot, weight int) release.Event {
+	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Advance %s canary weight %d", s.Plan.qualifiedName(), weight)}
 }

@@ -2,7 +2,6 @@ package canary
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -103,18 +102,6 @@ func preRolloutPassed(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 	}
 }
 
-// weightIncreaseGates are the gates of webhooks that must approve every increase of the weight, and the promotion after the last
-// weight.
-func weightIncreaseGates(s Snapshot) []gate {
-	var out []gate
-	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook) {
-		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.openWindow().attempt(), time.Time{},
-			fmt.Sprintf("Confirm-traffic-increase check %s passed", hook.Name),
-			fmt.Sprintf("Halt %s advancement waiting for traffic increase approval %s", s.Plan.qualifiedName(), hook.Name)))
-	}
-	return out
-}
-
 // handleClosedGate decides about a release whose gates before the first request do not all pass: it rolls back, counts a failed
 // check, or waits.
 func handleClosedGate(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
@@ -137,8 +124,4 @@ func handleClosedGate(s Snapshot, gates release.Gates, effects []release.Effect)
 	default:
 		return wakeNoLaterThan(keepStatus(s, gates, effects...), nextRollbackPoll(s, "first"))
 	}
-}
-
-func isHookGate(g *release.Gate, hookType flaggerv1.HookType) bool {
-	return strings.HasPrefix(g.Name, string(hookType)+"/")
 }

@@ -140,30 +140,3 @@ func startRelease(s Snapshot, gates release.Gates) Decision {
 		Alert: &release.Alert{Severity: release.Info, Message: "New revision detected, progressing canary analysis.", Metadata: true},
 	}).decision(gates)
 }
-
-// beginRun starts a new run with the revision of the target; answers and counters of another run are dropped.
-func beginRun(e *statusEdit) {
-	old := *e.serin
-	if lastTraffic := old.LastTraffic; lastTraffic != nil && (HasTransitionEffects(e.snapshot.Status.Phase) || e.snapshot.Now.Before(lastTraffic.Add(e.snapshot.Plan.Drain))) {
-		// The traffic may have continued for half a drain without being recorded; see hasUnrecordedTraffic.
-		old.LastTraffic = new(metav1.NewMicroTime(e.snapshot.clampToNow(lastTraffic.Add(e.snapshot.Plan.Drain / 2))))
-	}
-	*e.serin = flaggerv1.SerinStatus{
-		Promoted: old.Promoted, LastTraffic: old.LastTraffic, Command: old.Command, Shape: e.snapshot.Plan.runShape(),
-	}
-	if old.Unfinished != nil {
-		unfinished := *old.Unfinished
-		unfinished.Inherited = e.snapshot.currentWeight() > 0 && !slices.ContainsFunc(e.effects, removesCanaryTraffic)
-		e.serin.Unfinished = &unfinished
-	}
-	if old.Promoted == "" {
-		e.serin.Promoted = e.snapshot.promotedRevision()
-	}
-	e.recordCommand()
-	e.recordAppliedRevision()
-	markRunStart(e, old.Run)
-}
-
-func cancelledEvent(s Snapshot) release.Event {
-	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Release of %s cancelled: the target was reverted to the promoted revision", s.Plan.targetName())}
-}

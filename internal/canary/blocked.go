@@ -1,8 +1,6 @@
 package canary
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -55,25 +53,4 @@ func withBlockedCondition(s Snapshot, gates release.Gates, effects ...release.Ef
 		d.Status, d.Wake = s.Status, gates.Wake()
 	}
 	return d
-}
-
-// changedConditions are the types of the conditions that differ, so that an unchanged condition Blocked is written once.
-func changedConditions(a, b flaggerv1.CanaryStatus) []string {
-	var out []string
-	for _, c := range b.Conditions {
-		old := findCondition(a, c.Type)
-		if old == nil || old.Status != c.Status || old.Reason != c.Reason || old.Message != c.Message || old.ObservedGeneration != c.ObservedGeneration {
-			out = append(out, c.Type)
-		}
-	}
-	return out
-}
-
-// conditionReason converts the name of a gate to the reason of a condition: canary-ready becomes CanaryReady.
-func conditionReason(gate string) string {
-	var b strings.Builder
-	for word := range strings.FieldsFuncSeq(gate, func(r rune) bool { return r == '-' || r == '/' || r == ' ' }) {
-		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
-	}
-	return b.String()
 }

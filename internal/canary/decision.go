@@ -1,31 +1,43 @@
 package canary
 
 import (
-	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// keepStatus leaves the status unchanged, except that it removes a condition Blocked whose reason no longer exists. The condition
-// of a refused step remains until the step is retried.
-func keepStatus(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
-	d := Decision{Status: s.Status, Effects: effects, Gates: gates, Queries: gates.Queries(), Wake: gates.Wake()}
-	for _, gate := range gates {
-		for _, event := range gate.Events {
-			if event.Persistent {
-				d.Events = append(d.Events, event)
+// Decision is the result of Next: the status, effects, gates, queries and events.
+type Decision = release.Decision[flaggerv1.CanaryStatus]
+
+// FillStamps sets the times of a status that only the reconciler knows: at is when the last effect was applied.
+func FillStamps(status *flaggerv1.CanaryStatus, plan Plan, stamps []release.Stamp, at time.Time) {
+	if len(stamps) == 0 {
+		return
+	}
+	if status.Serin == nil {
+		status.Serin = &flaggerv1.SerinStatus{}
+	}
+	moment := metav1.NewMicroTime(at)
+	for _, stamp := range stamps {
+		switch stamp {
+		case release.StampWindow:
+			if status.Serin.Window == nil {
+				status.Serin.Window = &flaggerv1.AnalysisWindow{}
 			}
+			status.Serin.Window.Start = moment
+		case release.StampDrain:
+			until := metav1.NewMicroTime(at.Add(plan.Drain))
+			status.Serin.DrainUntil = &until
+		case release.StampSince:
+			status.Serin.Since = &moment
+		case release.StampTrafficEnded:
+			status.Serin.LastTraffic = &moment
+		default: // a stamp of another kind of release
 		}
 	}
-	blocked := findCondition(s.Status, flaggerv1.ConditionBlocked)
-	if blocked != nil && blocked.Reason != reasonRefusedStep && !s.Deleting && !s.Plan.Suspended {
-		e := s.edit()
-		e.effects, e.events = d.Effects, d.Events
-		return e.decision(gates)
-	}
-	return d
 }
 
 // wakeNoLaterThan brings the wake-up of a decision forward to latest; the zero time changes nothing.
@@ -34,13 +46,6 @@ func wakeNoLaterThan(d Decision, latest time.Time) Decision {
 		d.Wake = latest
 	}
 	return d
-}
-
-// mutesAlerts reports whether the webhook of a gate has muteAlert set.
-func (p *Plan) mutesAlerts(gateName string) bool {
-	return slices.ContainsFunc(p.Hooks, func(hook flaggerv1.CanaryWebhook) bool {
-		return hookGateName(hook) == gateName && hook.MuteAlert
-	})
 }
 
 // withAlert adds an alert to the last event, unless alerts are muted.

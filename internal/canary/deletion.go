@@ -53,11 +53,6 @@ func removeFinalizerOnly(s Snapshot) Decision {
 	return d
 }
 
-// userObjectsRestored reports whether the user's Services and route have been restored.
-func (s *Snapshot) userObjectsRestored() bool {
-	return s.serin().DrainUntil != nil || s.Status.Phase == flaggerv1.CanaryPhaseTerminated
-}
-
 // targetCanServe is the gate that passes when the target can carry the traffic of the primary. Once the user's objects are
 // restored, the user decides about the number of its pods.
 func targetCanServe(s Snapshot) release.Gate {
@@ -75,4 +70,23 @@ func targetCanServe(s Snapshot) release.Gate {
 		message = fmt.Sprintf("it has %d pods, but the primary has %d", target.Replicas, s.Workload.Primary.Replicas)
 	}
 	return release.NewWaitingGate("target-ready", release.ByCluster, fmt.Sprintf("%s not ready: %s", s.Plan.targetName(), message))
+}
+
+// targetEndpoints delays the restoration of Services and route until the target is reachable. It passes if the Service whose
+// endpoints show that is already deleted.
+func targetEndpoints(s Snapshot) release.Gate {
+	endpoints := s.Workload.Target.Endpoints
+	enough := max(s.Workload.Target.RequiredPods, 1)
+	if s.userObjectsRestored() || endpoints.NoService || endpoints.AtLeast(enough) {
+		return release.NewPassingGate("target-endpoints", endpoints.Message())
+	}
+	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {
+		return release.NewWaitingGate("target-endpoints", release.ByCluster, awaitingReadyPods)
+	}
+	return release.NewWaitingGate("target-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("canary"), enough))
+}
+
+// userObjectsRestored reports whether the user's Services and route have been restored.
+func (s *Snapshot) userObjectsRestored() bool {
+	return s.serin().DrainUntil != nil || s.Status.Phase == flaggerv1.CanaryPhaseTerminated
 }

@@ -13,7 +13,7 @@
 // that it belongs to: startGates (begin.go), evaluateBeforeTraffic (beforetraffic.go), evaluateWindow (window.go),
 // continuePromotion and continueFinalising (promotion.go), continueRollback (rollback.go), finalizeDeletion (deletion.go) or
 // initialise (initialise.go). In evaluateWindow, a gate before the checks delays their evaluation, a gate after them only the
-// next weight. A gate before each increase of the weight belongs in weightIncreaseGates (beforetraffic.go), which both use: for
+// next weight. A gate before each increase of the weight belongs in weightIncreaseGates (hookgates.go), which both use: for
 // weighted releases only, and also before the promotion that follows the last weight. The
 // switch of evaluateWindow and that of handleClosedGate decide what follows if it does not pass: by default, the window and
 // its answers remain, so a gate that may be closed for long opens another window (reopenWindow); forecast.go gives up after
@@ -32,6 +32,6 @@
 // messageOf (view.go) if users should read it first, and docs/canary.md.
 //
 // A field of the spec: api/flagger/v1beta1 with its documentation, a manifest in the testdata of that package, and make generate;
-// its default and its validation in plan.go, which is all that decisions read; docs/canary.md; drawSpec in test/sim/canary. A
+// its default and its validation in newplan.go; Plan (plan.go) is all that decisions read; docs/canary.md; drawSpec in test/sim/canary. A
 // CustomResourceDefinition of Flagger that does not have the field drops it: then its default applies.
 package canary

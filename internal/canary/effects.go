@@ -69,23 +69,45 @@ type (
 	UserObjectsRestored struct{}
 )
 
-func (HasFinalizer) effect()        {}
-func (ServicesExist) effect()       {}
-func (PrimaryExists) effect()       {}
-func (PrimaryRecreated) effect()    {}
-func (ScalerExists) effect()        {}
-func (RoutePrepared) effect()       {}
-func (RouteMaintained) effect()     {}
-func (TrafficWeight) effect()       {}
-func (TargetScaledUp) effect()      {}
-func (PrimaryScaledUp) effect()     {}
-func (TargetScaledToZero) effect()  {}
-func (ScalerPaused) effect()        {}
-func (CopyTemplate) effect()        {}
-func (RestoreTemplate) effect()     {}
-func (ConfigsRestored) effect()     {}
-func (ConfigsCollected) effect()    {}
+func (HasFinalizer) effect() {}
+
+func (ServicesExist) effect() {}
+
+func (PrimaryExists) effect() {}
+
+func (PrimaryRecreated) effect() {}
+
+func (ScalerExists) effect() {}
+
+func (RoutePrepared) effect() {}
+
+func (RouteMaintained) effect() {}
+
+func (TrafficWeight) effect() {}
+
+func (TargetScaledUp) effect() {}
+
+func (PrimaryScaledUp) effect() {}
+
+func (TargetScaledToZero) effect() {}
+
+func (ScalerPaused) effect() {}
+
+func (CopyTemplate) effect() {}
+
+func (RestoreTemplate) effect() {}
+
+func (ConfigsRestored) effect() {}
+
+func (ConfigsCollected) effect() {}
+
 func (UserObjectsRestored) effect() {}
+
+// removesCanaryTraffic reports whether an effect leaves the canary without traffic.
+func removesCanaryTraffic(effect release.Effect) bool {
+	route, ok := effect.(TrafficWeight)
+	return ok && route.Canary == 0
+}
 
 func (e HasFinalizer) String() string {
 	if e.Present {
@@ -135,7 +157,9 @@ func (e TargetScaledUp) String() string {
 	}
 	return "up-from-zero"
 }
-func (PrimaryScaledUp) String() string    { return "primary up-from-zero" }
+
+func (PrimaryScaledUp) String() string { return "primary up-from-zero" }
+
 func (TargetScaledToZero) String() string { return "down-to-zero" }
 
 func (e ScalerPaused) String() string {
@@ -144,8 +168,13 @@ func (e ScalerPaused) String() string {
 	}
 	return "scaler resumed"
 }
-func (e CopyTemplate) String() string      { return fmt.Sprintf("copy-template %s", e.Revision) }
-func (RestoreTemplate) String() string     { return "restore-template" }
-func (ConfigsRestored) String() string     { return "configs restored" }
-func (ConfigsCollected) String() string    { return "configs collected" }
+
+func (e CopyTemplate) String() string { return fmt.Sprintf("copy-template %s", e.Revision) }
+
+func (RestoreTemplate) String() string { return "restore-template" }
+
+func (ConfigsRestored) String() string { return "configs restored" }
+
+func (ConfigsCollected) String() string { return "configs collected" }
+
 func (UserObjectsRestored) String() string { return "services and route restored" }

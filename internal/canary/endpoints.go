@@ -79,17 +79,3 @@ func primaryEndpointsAtLeast(s Snapshot, enough int32) release.Gate {
 	}
 	return release.NewWaitingGate("primary-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("primary"), enough))
 }
-
-// targetEndpoints delays the restoration of Services and route until the target is reachable. It passes if the Service whose
-// endpoints show that is already deleted.
-func targetEndpoints(s Snapshot) release.Gate {
-	endpoints := s.Workload.Target.Endpoints
-	enough := max(s.Workload.Target.RequiredPods, 1)
-	if s.userObjectsRestored() || endpoints.NoService || endpoints.AtLeast(enough) {
-		return release.NewPassingGate("target-endpoints", endpoints.Message())
-	}
-	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {
-		return release.NewWaitingGate("target-endpoints", release.ByCluster, awaitingReadyPods)
-	}
-	return release.NewWaitingGate("target-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("canary"), enough))
-}

@@ -7,12 +7,6 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Names of gates that views and conditions compare with.
-const (
-	rolloutAskedGate = "rollout-asked/"
-	sourcesGate      = "metrics-available"
-)
-
 // Anchors of the headings in docs/gates.md.
 const (
 	sectionUserAction     = "user-action-required"

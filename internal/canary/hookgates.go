@@ -60,6 +60,18 @@ func refusalText(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
 	return hook.Name + " has not approved: " + answer.Text
 }
 
+// weightIncreaseGates are the gates of webhooks that must approve every increase of the weight, and the promotion after the last
+// weight.
+func weightIncreaseGates(s Snapshot) []gate {
+	var out []gate
+	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook) {
+		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.openWindow().attempt(), time.Time{},
+			fmt.Sprintf("Confirm-traffic-increase check %s passed", hook.Name),
+			fmt.Sprintf("Halt %s advancement waiting for traffic increase approval %s", s.Plan.qualifiedName(), hook.Name)))
+	}
+	return out
+}
+
 // rollbackRequested is the gate of a webhook that may request a rollback. The gate fails when the webhook requests one.
 func rollbackRequested(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) gate {
 	return func(s Snapshot) release.Gate {

@@ -1,6 +1,9 @@
 package canary
 
 import (
+	"fmt"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -66,4 +69,24 @@ func idleDecision(s Snapshot) Decision {
 		d.Status, d.Wake = s.Status, gates.Wake()
 	}
 	return d
+}
+
+// withTrafficRescue routes such traffic to the primary, in addition to the decision about an idle release. This is the only
+// case in which Serin changes the weight of an idle release.
+func withTrafficRescue(s Snapshot, d Decision) Decision {
+	if !s.sendsTrafficToEmptyTarget() || slices.ContainsFunc(d.Effects, removesCanaryTraffic) {
+		return d
+	}
+	d.Effects = append(d.Effects, TrafficWeight{})
+	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: fmt.Sprintf(
+		"Routing all traffic of %s to primary: %d%% was routed to %s, which has no pods", s.Plan.qualifiedName(), s.Route.Canary, s.Plan.targetName(),
+	)})
+	return d
+}
+
+// sendsTrafficToEmptyTarget reports whether traffic is routed to a target without pods while the primary could serve it. A former
+// leader that was suspended may have written such a route after the rollback; see docs/adr/0004.
+func (s *Snapshot) sendsTrafficToEmptyTarget() bool {
+	target := s.Workload.Target
+	return s.isRouteObserved() && s.Route.Canary > 0 && s.Plan.canScaleTarget() && target.Found && target.isScaledToZero() && s.primaryReachable()
 }

@@ -103,17 +103,3 @@ func metricSourcesReachable(s Snapshot) release.Gate {
 		return g
 	}
 }
-
-// resetCounters resets the counters of a run.
-func (e *statusEdit) resetCounters() {
-	e.status.CanaryWeight, e.status.FailedChecks, e.status.Iterations = 0, 0, 0
-}
-
-// recordAppliedRevision records the revision of the target as the one whose release started last, in Serin's form and in
-// Flagger's.
-func (e *statusEdit) recordAppliedRevision() {
-	w := e.snapshot.Workload
-	e.status.LastAppliedSpec, e.status.TrackedConfigs = w.Target.FlaggerHash, w.FlaggerConfigs
-	e.serin.Revision, e.serin.Configs = w.Target.Revision, w.Configs
-	e.leaveQueue()
-}

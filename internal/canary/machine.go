@@ -5,9 +5,6 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Decision is the result of Next: the status, effects, gates, queries and events.
-type Decision = release.Decision[flaggerv1.CanaryStatus]
-
 // Next decides what this Canary needs now. It is total: it also returns a decision for a snapshot that no healthy cluster
 // produces.
 func Next(s Snapshot) Decision {
@@ -70,16 +67,3 @@ func suspendedDecision(s Snapshot) Decision {
 	gate.Events = []release.Event{{Type: release.Normal, Message: "skipping canary run as object is suspended", Persistent: true}}
 	return pauseDeadline(s, keepStatus(s, release.Gates{gate}))
 }
-
-// HasTransitionEffects reports whether decisions in a phase may have transition effects.
-func HasTransitionEffects(phase flaggerv1.CanaryPhase) bool {
-	switch phase {
-	case "", flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
-		return false
-	default:
-		return true
-	}
-}
-
-// flaggerRevisionPrefix marks a revision of which only Flagger's hash is known. No revision of Serin has it.
-const flaggerRevisionPrefix = "peer-"

@@ -1,9 +1,6 @@
 package canary
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -21,44 +18,6 @@ const (
 
 // ProviderKubernetes is the provider without a mesh: only the Services route traffic.
 const ProviderKubernetes = "kubernetes"
-
-// Defaults that the API documentation promises.
-const (
-	DefaultInterval       = 60 * time.Second
-	DefaultDeadline       = 600 * time.Second
-	DefaultMetricInterval = "1m" // range of a metric's query
-	DefaultReadyThreshold = 100  // percent of the updated pods that must be available
-	// KubernetesIterations is used where the provider cannot shift weights and the spec has no iterations.
-	KubernetesIterations = 10
-)
-
-// Features are the features that the router of a plan declares.
-type Features struct {
-	// Known is false when no router of that name exists.
-	Known bool
-	// Weights: traffic can be split. Matches: requests can be matched by header.
-	Weights, Matches bool
-	// Mirror: requests can be mirrored in blue/green; WeightedMirror: also before the first weight.
-	Mirror, WeightedMirror bool
-	// Sticky: session affinity is supported.
-	Sticky bool
-	// Joins: pods can join the mesh only if its objects exist before the pods are created.
-	Joins bool
-}
-
-// Settings are the administrator's settings for all plans.
-type Settings struct {
-	// Provider is used where a Canary names none.
-	Provider string
-	// MinInterval is the minimum of an analysis interval. Zero: none.
-	MinInterval time.Duration
-	// Drain is how long pods keep running after they lost their traffic.
-	Drain time.Duration
-	// NoCrossNamespace forbids references into other namespaces.
-	NoCrossNamespace bool
-	// Features returns what the router of a provider supports.
-	Features func(provider string) Features
-}
 
 // Plan is the spec of a Canary, defaulted and normalised. The state machine reads plans, never specs.
 type Plan struct {
@@ -133,237 +92,33 @@ const (
 	Duration    = "request-duration"     // milliseconds
 )
 
-// canonicalMetric maps the name of a metric to a builtin metric; the second form is the legacy name of the oldest manifests.
-func canonicalMetric(name string) (string, bool) {
-	switch name {
-	case SuccessRate, "istio_requests_total":
-		return SuccessRate, true
-	case Duration, "istio_request_duration_seconds_bucket":
-		return Duration, true
-	default:
-		return "", false
-	}
+// maxCount limits counters in plans and statuses: no release can have more checks or iterations.
+const maxCount = 1 << 30
+
+// qualifiedName is the name of the Canary in Flagger's texts; targetName and primaryName are those of the workloads.
+func (p *Plan) qualifiedName() string { return p.Name + "." + p.Namespace }
+
+func (p *Plan) targetName() string { return p.Target + "." + p.Namespace }
+
+func (p *Plan) primaryName() string { return p.Target + "-primary." + p.Namespace }
+
+// serviceName is the name of the Service of one of the two workloads.
+func (p *Plan) serviceName(role string) string { return p.Apex + "-" + role + "." + p.Namespace }
+
+// runShape identifies the settings that must not change during a run.
+func (p *Plan) runShape() string {
+	return string(p.Strategy) + "/" + p.Provider + "/" + p.Kind + "/" + p.Target
 }
 
-// NewPlan returns the plan of a Canary. It accepts every spec; ValidationErrors describes the settings that can never work.
-func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
-	analysis := c.Spec.Analysis
-	if analysis == nil {
-		analysis = c.Spec.CanaryAnalysis
-	}
-	p := Plan{
-		Name: c.Name, Namespace: c.Namespace,
-		Kind: c.Spec.TargetRef.Kind, Target: c.Spec.TargetRef.Name, Knative: c.Spec.TargetRef.Knative(),
-		Apex:     cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name),
-		Provider: c.Spec.Provider,
-		Deadline: DefaultDeadline, Drain: settings.Drain,
-		SkipAnalysis: c.Spec.SkipAnalysis || analysis == nil, Suspended: c.Spec.Suspend, RevertOnDeletion: c.Spec.RevertOnDeletion,
-	}
-	if p.Provider == "" {
-		p.Provider = settings.Provider
-	}
-	p.HasRouter = p.Provider != ProviderKubernetes
-	if c.Spec.ProgressDeadlineSeconds != nil {
-		p.Deadline = time.Duration(*c.Spec.ProgressDeadlineSeconds) * time.Second
-	}
-	if analysis == nil {
-		analysis = &flaggerv1.CanaryAnalysis{}
-	}
-	p.Window, p.WindowRaised = windowLength(analysis.Interval, settings.MinInterval)
-	p.Threshold = min(max(analysis.Threshold, 1), maxCount)
-	features := settings.Features(p.Provider)
-	p.Joins = features.Joins
-	p.readStrategy(analysis, features)
-	p.readChecks(analysis)
-	for _, hook := range analysis.Webhooks {
-		if hook.Type == "" {
-			hook.Type = flaggerv1.RolloutHook
-		}
-		p.Hooks = append(p.Hooks, hook)
-	}
-	p.validateReferences(c, analysis, settings)
-	return p
-}
+// hasReplicaCount reports whether the workload has a replica count. A DaemonSet has one pod on each of its nodes.
+func (p *Plan) hasReplicaCount() bool { return p.Kind != "DaemonSet" }
 
-// windowLength returns the interval of an analysis, and whether the minimum raised it. An invalid interval is 60 s, as
-// documented.
-func windowLength(interval string, minimum time.Duration) (time.Duration, bool) {
-	d, err := time.ParseDuration(interval)
-	if err != nil || d <= 0 {
-		d = DefaultInterval
-	}
-	return max(d, minimum), d < minimum
-}
+// canScaleTarget reports whether the target has pods that Serin may scale. Services have none.
+func (p *Plan) canScaleTarget() bool { return p.Kind != "Service" }
 
-func (p *Plan) readStrategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
-	if !features.Known {
-		p.addError("spec.provider: unknown provider %q: set a supported provider, or omit the field to use the default", p.Provider)
-	}
-	// The schema permits numbers that would overflow, so they are limited here.
-	p.StepWeight, p.StepWeights, p.PromotionStep = min(analysis.StepWeight, 100), slices.Clone(analysis.StepWeights), min(max(analysis.StepWeightPromotion, 0), 100)
-	p.Iterations, p.Mirror = min(max(analysis.Iterations, 0), maxCount), analysis.Mirror
-	p.MaxWeight = maxWeight(analysis)
-	matches := len(analysis.Match) > 0
-	if !p.HasRouter {
-		p.Mirror = false
-		if matches {
-			matches = false
-			p.Warnings = append(p.Warnings, "A/B testing is not supported when using the kubernetes provider")
-		}
-		if p.Iterations < 1 {
-			p.Iterations = KubernetesIterations
-			p.Warnings = append(p.Warnings, "Progressive traffic is not supported when using the kubernetes provider",
-				fmt.Sprintf("Setting canaryAnalysis.iterations: %d", KubernetesIterations))
-		}
-	}
-	switch {
-	case matches && p.Iterations > 0:
-		p.Strategy = ABTesting
-	case p.Iterations > 0:
-		p.Strategy = BlueGreen
-	default:
-		p.Strategy = Weighted
-	}
-	if p.SkipAnalysis {
-		return
-	}
-	if p.Strategy == Weighted {
-		p.readStepWeights()
-		if features.Known && !features.Weights {
-			p.addError("provider %s does not support weighted routing: set spec.analysis.iterations, or choose another provider", p.Provider)
-		}
-	}
-	if p.Strategy == ABTesting && features.Known && !features.Matches {
-		p.addError("provider %s does not support request matching, so spec.analysis.match would route every request to the canary: remove it, or choose another provider", p.Provider)
-	}
-	// Without mirroring and session affinity a release exposes no more users than with them, so they are only ignored.
-	if mirrors := features.Mirror && (p.Strategy == BlueGreen || features.WeightedMirror); p.Mirror && p.Strategy != ABTesting && features.Known && !mirrors {
-		p.Mirror = false
-		p.addWarning("provider %s does not support mirroring with this strategy: spec.analysis.mirror is ignored", p.Provider)
-	}
-	if a := analysis.SessionAffinity; a != nil && p.Strategy == Weighted {
-		p.Cookie, p.PrimaryCookie = a.CookieName, a.PrimaryCookieName
-		if a.CookieName == a.PrimaryCookieName {
-			p.addError("can't use the same cookie name for both primary and cookie name; please update them to be different")
-		}
-		if features.Known && !features.Sticky {
-			p.Cookie, p.PrimaryCookie = "", ""
-			p.addWarning("provider %s does not support session affinity: spec.analysis.sessionAffinity is ignored", p.Provider)
-		}
-	}
-	p.checkReadyThreshold("primaryReadyThreshold", analysis.PrimaryReadyThreshold)
-	p.checkReadyThreshold("canaryReadyThreshold", analysis.CanaryReadyThreshold)
-	slices.Sort(p.ValidationErrors)
-}
-
-// checkReadyThreshold adds a warning if a readiness threshold is not a percentage.
-func (p *Plan) checkReadyThreshold(field string, percent *int) {
-	if percent == nil || *percent >= 0 && *percent <= 100 {
-		return
-	}
-	p.addWarning("spec.analysis.%s is %d, which is not between 0 and 100: using %d", field, *percent, min(max(*percent, 0), 100))
-}
-
-// readStepWeights reads the weights of a weighted release. Weights with which it would never be promoted are validation errors.
-func (p *Plan) readStepWeights() {
-	switch {
-	case len(p.StepWeights) > 0 && p.StepWeight <= 0:
-		steps, complete := ascendingWeights(p.StepWeights)
-		if !complete {
-			last := 0
-			if len(steps) > 0 {
-				last = steps[len(steps)-1]
-			}
-			p.addError("spec.analysis.stepWeights is %v, so the release would not advance beyond weight %d: specify increasing weights from 1 to 100", p.StepWeights, last)
-			return
-		}
-		if !slices.Equal(steps, p.StepWeights) {
-			p.addWarning("spec.analysis.stepWeights is %v: using %v", p.StepWeights, steps)
-		}
-		p.StepWeights, p.MaxWeight = steps, steps[len(steps)-1]
-	case p.StepWeight <= 0:
-		p.addError("spec.analysis has no stepWeight, stepWeights or iterations, so the canary would never receive traffic: set one of them")
-	case p.MaxWeight < 1:
-		p.addError("spec.analysis.stepWeights ends with %d, so the canary would be promoted without receiving traffic: specify weights from 1 to 100", p.MaxWeight)
-	case p.MaxWeight > 100:
-		p.addWarning("spec.analysis.maxWeight is %d: using 100", p.MaxWeight)
-		p.MaxWeight = 100
-	}
-}
-
-func (p *Plan) readChecks(analysis *flaggerv1.CanaryAnalysis) {
-	var templates []Check
-	for i, metric := range analysis.Metrics {
-		check := Check{Index: i, Metric: metric, Interval: metric.Interval}
-		if _, err := time.ParseDuration(check.Interval); err != nil {
-			check.Interval = DefaultMetricInterval
-		}
-		name, builtin := canonicalMetric(metric.Name)
-		// The legacy names mean a builtin metric only if the entry has no query of its own; the documented names always do.
-		if builtin && name != metric.Name && (metric.Query != "" || metric.TemplateRef != nil) {
-			builtin = false
-		}
-		if builtin {
-			check.Source, check.Canonical = Builtin, name
-			p.Checks = append(p.Checks, check)
-			if metric.ThresholdRange == nil && metric.Threshold == 0 && name == Duration && !p.SkipAnalysis {
-				p.addError("spec.analysis.metrics[%d] (%s) has no threshold, so the check would always fail: set thresholdRange.max, in milliseconds", i, metric.Name)
-			}
-		}
-		if metric.Query != "" {
-			check.Source, check.Canonical = Inline, ""
-			p.Checks = append(p.Checks, check)
-		}
-		if metric.TemplateRef != nil {
-			check.Source, check.Canonical = Template, ""
-			templates = append(templates, check)
-		}
-		if !builtin && metric.Query == "" && metric.TemplateRef == nil && !p.SkipAnalysis {
-			p.addError("Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[%d] is %q: use %s or %s, or set templateRef)",
-				i, metric.Name, SuccessRate, Duration)
-		}
-	}
-	p.Checks = append(p.Checks, templates...)
-}
-
-// validateReferences validates the references of a Canary to other objects.
-func (p *Plan) validateReferences(c *flaggerv1.Canary, analysis *flaggerv1.CanaryAnalysis, settings Settings) {
-	knative := c.Spec.TargetRef.Knative()
-	switch {
-	case knative && c.Spec.Provider != "knative":
-		p.addError("can't use %s provider with Knative Service as target", p.Provider)
-	case !knative && c.Spec.Provider == "knative":
-		p.addError("can't use %s/%s as target if provider is set to knative", c.Spec.TargetRef.APIVersion, c.Spec.TargetRef.Kind)
-	case knative && c.Spec.AutoscalerRef != nil:
-		p.addError("can't use autoscaler with Knative Service")
-	case !slices.Contains([]string{"Deployment", "DaemonSet", "Service"}, c.Spec.TargetRef.Kind):
-		p.addError("spec.targetRef.kind %s is not supported: use Deployment, DaemonSet or Service", c.Spec.TargetRef.Kind)
-	}
-	if !settings.NoCrossNamespace {
-		return
-	}
-	isCrossNamespace := func(namespace string) bool { return namespace != "" && namespace != c.Namespace }
-	if up := c.Spec.UpstreamRef; up != nil && isCrossNamespace(up.Namespace) {
-		p.addError("can't access gloo upstream %s.%s, cross-namespace references are blocked", up.Name, up.Namespace)
-	}
-	for _, metric := range analysis.Metrics {
-		if ref := metric.TemplateRef; ref != nil && isCrossNamespace(ref.Namespace) {
-			p.addError("can't access metric template %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
-		}
-	}
-	for _, alert := range analysis.Alerts {
-		if ref := alert.ProviderRef; isCrossNamespace(ref.Namespace) {
-			p.addError("can't access alert provider %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
-		}
-	}
-}
-
-func (p *Plan) addWarning(format string, args ...any) {
-	p.Warnings = append(p.Warnings, fmt.Sprintf(format, args...))
-}
-
-func (p *Plan) addError(format string, args ...any) {
-	p.ValidationErrors = append(p.ValidationErrors, fmt.Sprintf(format, args...))
+// mirrorsTraffic reports whether blue/green mirrors requests to the canary in that iteration.
+func (p *Plan) mirrorsTraffic(iteration int) bool {
+	return p.Mirror && p.Strategy == BlueGreen && iteration >= 1 && iteration <= p.Iterations
 }
 
 // hooksOfType returns the webhooks of one type, in the order of the spec.
@@ -376,25 +131,6 @@ func (p *Plan) hooksOfType(hookType flaggerv1.HookType) []flaggerv1.CanaryWebhoo
 	}
 	return out
 }
-
-// runShape identifies the settings that must not change during a run.
-func (p *Plan) runShape() string {
-	return string(p.Strategy) + "/" + p.Provider + "/" + p.Kind + "/" + p.Target
-}
-
-// qualifiedName is the name of the Canary in Flagger's texts; targetName and primaryName are those of the workloads.
-func (p *Plan) qualifiedName() string { return p.Name + "." + p.Namespace }
-func (p *Plan) targetName() string    { return p.Target + "." + p.Namespace }
-func (p *Plan) primaryName() string   { return p.Target + "-primary." + p.Namespace }
-
-// hasReplicaCount reports whether the workload has a replica count. A DaemonSet has one pod on each of its nodes.
-func (p *Plan) hasReplicaCount() bool { return p.Kind != "DaemonSet" }
-
-// canScaleTarget reports whether the target has pods that Serin may scale. Services have none.
-func (p *Plan) canScaleTarget() bool { return p.Kind != "Service" }
-
-// serviceName is the name of the Service of one of the two workloads.
-func (p *Plan) serviceName(role string) string { return p.Apex + "-" + role + "." + p.Namespace }
 
 // longestRange is the longest range of the queries of all checks.
 func (p *Plan) longestRange() time.Duration {

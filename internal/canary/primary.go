@@ -1,8 +1,9 @@
 package canary
 
-import (
-	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-)
+import flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+
+// noRevision is the recorded revision of a primary whose promotion failed: no revision equals it, so any change is a release.
+const noRevision = "none"
 
 // This file contains the facts about the primary.
 
@@ -30,29 +31,9 @@ func (s *Snapshot) primaryLost() bool {
 	return primary.Found && !primary.Ready && (primary.DeadlineExceeded || primary.Replicas > 0 && primary.Available == 0 || s.primaryUnpromoted())
 }
 
-// primaryBecameReady reports whether a primary that was not ready in time has become ready, while the next revision is analysed
-// or waits for approval. Until the status records the revision of the primary, a user who reverts to it would have it analysed
-// again. A run that inherited traffic returns it first, see withdrawInheritedTraffic.
-func (s *Snapshot) primaryBecameReady() bool {
-	primary := s.Workload.Primary
-	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !s.inheritsTraffic() && !s.primaryHasTemplate() && primary.Ready && primary.canServe()
-}
-
 // primaryHasTemplate reports whether the primary has the template of this run: the promotion was decided and has begun.
 func (s *Snapshot) primaryHasTemplate() bool {
 	return s.Workload.Primary.Found && s.Workload.Primary.ID == s.promotionCopyID()
-}
-
-// primaryHasAnalysedTemplate reports whether the primary still has the template of a failed promotion. If the target has another
-// template by now, only the ID of the promotion identifies it.
-func (s *Snapshot) primaryHasAnalysedTemplate() bool {
-	if s.Status.Phase != flaggerv1.CanaryPhaseFailed || !s.primaryUnpromoted() || !s.Workload.Primary.Found {
-		return false
-	}
-	if s.Workload.Target.Revision == s.pinnedRevision() {
-		return s.Workload.SameTemplate
-	}
-	return s.primaryHasTemplate()
 }
 
 // primaryHasRolledBackTemplate reports whether the primary has, or had, the template that is being rolled back.

@@ -2,9 +2,6 @@ package canary
 
 import (
 	"fmt"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
@@ -19,25 +16,8 @@ func startPromotion(e *statusEdit, gates release.Gates) Decision {
 	return e.addStamps(release.StampSince).addEvents(templateCopyEvent(s)).decision(gates)
 }
 
-func (s *Snapshot) promotionCopyID() string { return s.copyIDFor("promote", s.run()) }
-func (s *Snapshot) restoreID() string       { return s.copyIDFor("restore", s.run()) }
-
 func templateCopyEvent(s Snapshot) release.Event {
 	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Copying %s template spec to %s", s.Plan.targetName(), s.Plan.primaryName())}
-}
-
-// primaryPromoted is the gate primary-ready while the primary itself is updated: it is never lifted, and the deadline starts
-// again with each progress of the primary.
-func primaryPromoted(s Snapshot) release.Gate {
-	primary := s.Workload.Primary
-	if primary.Found && primary.Ready && (primary.Available > 0 || !s.canaryHasTraffic()) {
-		return release.NewPassingGate("primary-ready", formatPods(primary))
-	}
-	message := primaryMessage(s)
-	if primary.DeadlineExceeded {
-		return release.NewFailedGate("primary-ready", release.ByCluster, message)
-	}
-	return failsAtDeadline(s, release.NewWaitingGate("primary-ready", release.ByCluster, message), s.primaryDeadline(), promotionFails)
 }
 
 // continuePromotion waits for the rolling update of the primary, then returns the traffic to it.
@@ -98,6 +78,20 @@ func continuePromotion(s Snapshot) Decision {
 	return e.openWindow().decision(gates)
 }
 
+// primaryPromoted is the gate primary-ready while the primary itself is updated: it is never lifted, and the deadline starts
+// again with each progress of the primary.
+func primaryPromoted(s Snapshot) release.Gate {
+	primary := s.Workload.Primary
+	if primary.Found && primary.Ready && (primary.Available > 0 || !s.canaryHasTraffic()) {
+		return release.NewPassingGate("primary-ready", formatPods(primary))
+	}
+	message := primaryMessage(s)
+	if primary.DeadlineExceeded {
+		return release.NewFailedGate("primary-ready", release.ByCluster, message)
+	}
+	return failsAtDeadline(s, release.NewWaitingGate("primary-ready", release.ByCluster, message), s.primaryDeadline(), promotionFails)
+}
+
 func primaryWeightEvent(s Snapshot, weight int) release.Event {
 	return release.Event{
 		Type: release.Normal, Message: fmt.Sprintf("Advance %s primary weight %d", s.Plan.qualifiedName(), release.Total-weight), Phase: string(flaggerv1.CanaryPhasePromoting),
@@ -148,96 +142,49 @@ func continueFinalising(s Snapshot) Decision {
 	return succeedRelease(e, intentCompleted).decision(gates)
 }
 
-// succeedRelease ends a release whose revision is promoted.
-func succeedRelease(e *statusEdit, intent string) *statusEdit {
-	e.enterPhase(flaggerv1.CanaryPhaseSucceeded)
-	e.status.CanaryWeight, e.status.Iterations = 0, 0
-	e.status.LastPromotedSpec, e.serin.Promoted, e.serin.Unfinished = e.status.LastAppliedSpec, e.serin.Revision, nil
-	e.ending = release.EndingPromoted
-	if intent == intentSkipped {
-		e.ending = release.EndingUnanalyzed
-	}
-	recordPostRolloutPending(e.clearRunState(), intent)
-	if e.serin.Intent != "" {
-		return e // the last event follows the responses of the hooks
-	}
-	return e.addEvents(promotionCompletedEvent(e.snapshot, intent))
-}
-
-// recordPostRolloutPending records that the post-rollout hooks have to be called.
-func recordPostRolloutPending(e *statusEdit, intent string) *statusEdit {
-	if len(e.snapshot.Plan.hooksOfType(flaggerv1.PostRolloutHook)) > 0 {
-		e.serin.Intent = intent
-	}
-	return e
-}
-
-// clearRunState removes what only a release in progress needs.
-func (e *statusEdit) clearRunState() *statusEdit {
-	e.serin.Window, e.serin.Since, e.serin.DrainUntil, e.serin.Asked, e.serin.Unreachable = nil, nil, nil, nil, nil
-	e.serin.Started, e.serin.Held, e.serin.Intent, e.serin.Reason = false, "", "", ""
-	e.serin.CanaryUnready, e.serin.PrimaryUnready, e.serin.CarriedBy = nil, nil, nil
-	return e
-}
-
-func promotionCompletedEvent(s Snapshot, intent string) release.Event {
-	event := release.Event{
-		Type: release.Normal, Message: "Promotion completed! Scaling down " + s.Plan.targetName(), Phase: string(flaggerv1.CanaryPhaseSucceeded),
-		Alert: &release.Alert{Severity: release.Info, Message: "Canary analysis completed successfully, promotion finished."},
-	}
-	if intent == intentSkipped {
-		event.Message = "Promotion completed! Canary analysis was skipped for " + s.Plan.targetName()
-		event.Alert.Message = "Canary analysis was skipped, promotion finished."
-	}
-	return event
-}
-
-// askPostRolloutHooks calls the post-rollout hooks of a release that has ended. Only the last event waits for them; a new
-// revision does not.
-func askPostRolloutHooks(s Snapshot) Decision {
-	effects := steadyStateEffects(s)
-	intent := s.serin().Intent
-	phase := flaggerv1.CanaryPhaseSucceeded
-	if intent == intentFailed {
-		phase = flaggerv1.CanaryPhaseFailed
-	}
-	gates := postRolloutGates(s, phase)
-	if gates.Verdict() != release.Pass && s.Workload.Target.Revision == s.pinnedRevision() {
+// awaitPrimaryOrFail continues a promotion whose primary did not become ready in time. The promotion fails if the canary can
+// serve instead; a canary that was scaled to zero is scaled up for that. If the target has a new revision, the promotion fails
+// at once, so that the release of the new revision can start.
+func awaitPrimaryOrFail(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+	switch target := s.Workload.Target; {
+	case s.Workload.Target.isReachable():
+		return failPromotion(s, gates, effects)
+	case target.Found && target.Revision != s.pinnedRevision():
+		e := s.edit().addEffects(effects...).addEvents(promotionFailedEvents(s)...)
+		e.recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
+		return failKeepingCanary(e, s.currentWeight(), "Promotion failed").decision(gates)
+	case target.Found && target.Replicas == 0:
+		return keepStatus(s, gates, append(effects, ScalerPaused{Paused: false}, TargetScaledUp{})...)
+	default:
 		return keepStatus(s, gates, effects...)
 	}
-	e := s.edit().addEffects(effects...)
-	for _, gate := range gates {
-		e.addEvents(gate.Events...)
-	}
-	e.serin.Intent = ""
-	if intent != intentFailed {
-		e.addEvents(promotionCompletedEvent(s, intent))
-	}
-	return e.decision(gates)
 }
 
-// postRolloutGates call the post-rollout hooks in order, up to the first that refuses.
-func postRolloutGates(s Snapshot, phase flaggerv1.CanaryPhase) release.Gates {
-	var gates release.Gates
-	for _, hook := range s.Plan.hooksOfType(flaggerv1.PostRolloutHook) {
-		query := hookQuery(s, hook, string(phase), time.Time{})
-		answer, ok := s.Answers.AnswerTo(query)
-		if !ok {
-			return append(gates, hookQueryGate(s, query, hook, phase, "waiting for a response from "+hook.Name))
-		}
-		g := release.NewPassingGate(hookGateName(hook), "response received")
-		g.Answer = &answer
-		event := release.Event{Type: release.Normal, Message: fmt.Sprintf("Post-rollout check %s passed", hook.Name), Phase: string(phase)}
-		if answer.Outcome != release.Yes {
-			event.Type, event.Message = release.Warning, fmt.Sprintf("Post-rollout hook %s failed %s", hook.Name, answer.Text)
-		}
-		g.Events = []release.Event{event}
-		gates = append(gates, g)
-		if answer.Outcome != release.Yes {
-			break
-		}
+// failPromotion routes all traffic to the canary: the primary has the new template and was not ready in time, so there is
+// nothing to roll back to. The promotion continues when the primary is ready (see resumePromotion); otherwise the next revision
+// repairs the primary.
+func failPromotion(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+	e := s.edit().addEffects(effects...)
+	weight := 0
+	if s.Plan.HasRouter {
+		weight = release.Total
+		e.addEffects(TrafficWeight{Canary: release.Total})
 	}
-	return gates
+	e.addEvents(promotionFailedEvents(s)...)
+	e.recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
+	return failKeepingCanary(e, weight, "Promotion failed").decision(gates)
+}
+
+// promotionFailedEvents returns the events about a failed promotion and its cause.
+func promotionFailedEvents(s Snapshot) []release.Event {
+	message := primaryMessage(withoutPodDetails(s))
+	return []release.Event{
+		{Type: release.Warning, Message: message},
+		{
+			Type: release.Warning, Message: fmt.Sprintf("Promotion of %s failed, primary not ready: %s", s.Plan.targetName(), message),
+			Alert: &release.Alert{Severity: release.Error, Message: "Promotion failed, primary not ready: " + message},
+		},
+	}
 }
 
 // promoteWithoutAnalysis promotes without analysis: it updates the primary, then removes the traffic of the canary, if there is
@@ -282,74 +229,4 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 	}
 	e := s.edit().addEffects(effects...).addEffects(ScalerPaused{Paused: true}, TargetScaledToZero{}, ConfigsCollected{})
 	return succeedRelease(e, intentSkipped).decision(gates)
-}
-
-// awaitPrimaryOrFail continues a promotion whose primary did not become ready in time. The promotion fails if the canary can
-// serve instead; a canary that was scaled to zero is scaled up for that. If the target has a new revision, the promotion fails
-// at once, so that the release of the new revision can start.
-func awaitPrimaryOrFail(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
-	switch target := s.Workload.Target; {
-	case s.Workload.Target.isReachable():
-		return failPromotion(s, gates, effects)
-	case target.Found && target.Revision != s.pinnedRevision():
-		e := s.edit().addEffects(effects...).addEvents(promotionFailedEvents(s)...)
-		e.recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
-		return failKeepingCanary(e, s.currentWeight(), "Promotion failed").decision(gates)
-	case target.Found && target.Replicas == 0:
-		return keepStatus(s, gates, append(effects, ScalerPaused{Paused: false}, TargetScaledUp{})...)
-	default:
-		return keepStatus(s, gates, effects...)
-	}
-}
-
-// promotionFailedEvents returns the events about a failed promotion and its cause.
-func promotionFailedEvents(s Snapshot) []release.Event {
-	message := primaryMessage(withoutPodDetails(s))
-	return []release.Event{
-		{Type: release.Warning, Message: message},
-		{
-			Type: release.Warning, Message: fmt.Sprintf("Promotion of %s failed, primary not ready: %s", s.Plan.targetName(), message),
-			Alert: &release.Alert{Severity: release.Error, Message: "Promotion failed, primary not ready: " + message},
-		},
-	}
-}
-
-// failPromotion routes all traffic to the canary: the primary has the new template and was not ready in time, so there is
-// nothing to roll back to. The promotion continues when the primary is ready (see resumePromotion); otherwise the next revision
-// repairs the primary.
-func failPromotion(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
-	e := s.edit().addEffects(effects...)
-	weight := 0
-	if s.Plan.HasRouter {
-		weight = release.Total
-		e.addEffects(TrafficWeight{Canary: release.Total})
-	}
-	e.addEvents(promotionFailedEvents(s)...)
-	e.recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
-	return failKeepingCanary(e, weight, "Promotion failed").decision(gates)
-}
-
-// recordUnfinishedPromotion records the revision that the primary received last: it becomes the promoted one when the primary is
-// ready.
-func (e *statusEdit) recordUnfinishedPromotion(revision, spec string) {
-	e.serin.Unfinished = &flaggerv1.UnfinishedPrimary{Revision: revision, Spec: spec}
-}
-
-// failKeepingCanary ends a release without a primary that could serve, and leaves the canary that weight. why is the start of the
-// message of the condition.
-func failKeepingCanary(e *statusEdit, weight int, why string) *statusEdit {
-	e.enterPhase(flaggerv1.CanaryPhaseFailed)
-	e.ending = release.EndingFailed
-	message := why + ", primary not ready."
-	if weight > 0 {
-		message = fmt.Sprintf("%s, primary not ready: %s keeps %d%% of the traffic.", why, e.snapshot.Plan.Kind, weight)
-	}
-	e.setCondition(flaggerv1.CanaryCondition{
-		Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionFalse, Reason: string(flaggerv1.CanaryPhaseFailed), Message: message,
-	})
-	e.resetCounters()
-	e.status.CanaryWeight = weight
-	e.clearRunState()
-	e.serin.Promoted = noRevision
-	return recordPostRolloutPending(e, intentFailed)
 }

@@ -1,14 +1,11 @@
 package canary
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
@@ -59,19 +56,6 @@ func hookQueryGate(s Snapshot, query release.Query, hook flaggerv1.CanaryWebhook
 	return release.NewQueryGate(hookGateName(hook), query, message)
 }
 
-// EventKey is the idempotency key of an event: it is the same for an event that is sent again, and for a persistent event that is
-// repeated after a restart. The same message twice within one window is one event.
-func EventKey(uid string, status flaggerv1.CanaryStatus, hook flaggerv1.CanaryWebhook, event release.Event) string {
-	window := ""
-	if status.Serin != nil && status.Serin.Window != nil {
-		window = status.Serin.Window.Start.UTC().Format(time.RFC3339Nano)
-	}
-	return digest(uid, RunOf(uid, status), hookGateName(hook), hook.URL, event.Phase, window, string(event.Type), event.Message)
-}
-
-// hookGateName is the name of the gate of a webhook.
-func hookGateName(hook flaggerv1.CanaryWebhook) string { return string(hook.Type) + "/" + hook.Name }
-
 // metricQuery identifies one check of the open window. The query is sent at the end of the window; its request is added then.
 func metricQuery(s Snapshot, check Check) release.Query {
 	return release.Query{
@@ -80,57 +64,32 @@ func metricQuery(s Snapshot, check Check) release.Query {
 	}
 }
 
-// shortID returns a name as a part of an ID, or its digest if it is long: answers are stored by their IDs, and the length of a
-// name is limited only by the size of a Canary.
-func shortID(name string) string {
-	if len(name) <= maxName {
-		return name
-	}
-	return digest(name)
+// Names of gates that views and conditions compare with.
+const (
+	rolloutAskedGate = "rollout-asked/"
+	sourcesGate      = "metrics-available"
+)
+
+// hookGateName is the name of the gate of a webhook.
+func hookGateName(hook flaggerv1.CanaryWebhook) string { return string(hook.Type) + "/" + hook.Name }
+
+func isHookGate(g *release.Gate, hookType flaggerv1.HookType) bool {
+	return strings.HasPrefix(g.Name, string(hookType)+"/")
 }
 
-// letterDigest returns ten letters derived from the parts.
-func letterDigest(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	out := make([]byte, 10)
-	for i := range out {
-		out[i] = 'a' + sum[i]%26
-	}
-	return string(out)
+// mutesAlerts reports whether the webhook of a gate has muteAlert set.
+func (p *Plan) mutesAlerts(gateName string) bool {
+	return slices.ContainsFunc(p.Hooks, func(hook flaggerv1.CanaryWebhook) bool {
+		return hookGateName(hook) == gateName && hook.MuteAlert
+	})
 }
 
-// digest derives an identifier from the inputs of the thing that it identifies. Nothing in a release is random: after a crash the
-// same identifiers must result.
-func digest(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return hex.EncodeToString(sum[:])
-}
-
-// uuidDigest is a UUID derived in the same way, for fields that hold one.
-func uuidDigest(parts ...string) string {
-	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(strings.Join(parts, "\x00"))).String()
-}
-
-// RunOf returns the ID of the run that a status describes, which commands of users contain. For a status of another controller
-// it is derived from Flagger's fields.
-func RunOf(uid string, status flaggerv1.CanaryStatus) string {
-	if status.Serin != nil && status.Serin.Run != "" {
-		return status.Serin.Run
+// EventKey is the idempotency key of an event: it is the same for an event that is sent again, and for a persistent event that is
+// repeated after a restart. The same message twice within one window is one event.
+func EventKey(uid string, status flaggerv1.CanaryStatus, hook flaggerv1.CanaryWebhook, event release.Event) string {
+	window := ""
+	if status.Serin != nil && status.Serin.Window != nil {
+		window = status.Serin.Window.Start.UTC().Format(time.RFC3339Nano)
 	}
-	return newRunID(uid, status)
-}
-
-func (s *Snapshot) run() string { return RunOf(s.UID, s.Status) }
-
-// newRunID derives the ID of a run from its start. It includes Serin's revision, because Flagger's hash does not include the
-// configuration, which may change within the same second.
-func newRunID(uid string, status flaggerv1.CanaryStatus) string {
-	began, revision := "", ""
-	if status.Serin != nil {
-		revision = status.Serin.Revision
-	}
-	if c := findCondition(status, flaggerv1.ConditionPromoted); c != nil {
-		began = c.LastUpdateTime.UTC().Format(time.RFC3339)
-	}
-	return digest(uid, status.LastAppliedSpec, revision, began)[:16]
+	return digest(uid, RunOf(uid, status), hookGateName(hook), hook.URL, event.Phase, window, string(event.Type), event.Message)
 }

@@ -85,8 +85,3 @@ func yieldInQueue(e *statusEdit) {
 		e.serin.Queue.Aside = true
 	}
 }
-
-func (e *statusEdit) leaveQueue() *statusEdit {
-	e.serin.Queue = nil
-	return e
-}

@@ -8,10 +8,6 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// reasonRefusedStep is the reason of the condition for an effect that was rejected at the end of a window. The effect is
-// retried at the end of the next window; until then nothing else is known about it, so the condition remains.
-const reasonRefusedStep = "RefusedStep"
-
 // RefusedDecision is the decision after an effect was rejected for a reason that the user must fix. Nothing of the original
 // decision is recorded except for its gates; the message is reported in the condition Blocked and in an event.
 func RefusedDecision(s Snapshot, gates release.Gates, effect release.Effect, message string) Decision {

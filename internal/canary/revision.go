@@ -6,6 +6,9 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
+// flaggerRevisionPrefix marks a revision of which only Flagger's hash is known. No revision of Serin has it.
+const flaggerRevisionPrefix = "peer-"
+
 // pinnedRevision is the revision whose release started last. A status without status.serin, because another controller wrote it
 // or because it was lost, has only Flagger's hash: then the same hash or the same content is the same revision, but a different
 // hash alone is not a new revision.
@@ -60,12 +63,3 @@ func sameConfigs(a, b map[string]string) bool {
 // statusFromOtherController reports whether a status has no revision in Serin's form: another controller wrote it, or
 // status.serin was lost.
 func (s *Snapshot) statusFromOtherController() bool { return s.serin().Revision == "" }
-
-// adoptOtherStatus records the state of another controller in status.serin.
-func adoptOtherStatus(e *statusEdit) *statusEdit {
-	e.serin.Revision, e.serin.Promoted, e.serin.Configs = e.snapshot.pinnedRevision(), e.snapshot.promotedRevision(), e.snapshot.Workload.Configs
-	if e.snapshot.Status.Phase == flaggerv1.CanaryPhasePromoting || e.snapshot.Status.Phase == flaggerv1.CanaryPhaseFinalising {
-		e.serin.Promoted = flaggerRevisionPrefix + e.snapshot.Status.LastPromotedSpec // the primary already has the template that is not promoted yet
-	}
-	return e
-}

@@ -2,25 +2,37 @@ package canary
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// mustRollBack reports whether traffic returns to the previous revision, or the release is cancelled.
-func (s *Snapshot) mustRollBack() bool {
-	intent := s.serin().Intent
-	switch s.Status.Phase {
-	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
-		failed := intent == "" && s.Status.FailedChecks >= s.Plan.Threshold
-		return failed || intent == intentRollback || intent == intentCancel
-	case flaggerv1.CanaryPhasePromoting:
-		return intent == intentRollback
-	default: // idle, or no release
-		return false
+// rollBackOnCommand rolls back a release at the user's command.
+func rollBackOnCommand(s Snapshot) Decision {
+	e := s.edit()
+	e.serin.Command = s.Command
+	return e.recordIntent(intentRollback, reasonAbort).addEvents(release.Event{
+		Type: release.Warning, Message: fmt.Sprintf("Rolling back %s aborted by command", s.Plan.qualifiedName()),
+	}).decision(nil)
+}
+
+// awaitCanaryReady waits for the canary, or rolls back when its deadline has passed.
+func awaitCanaryReady(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+	first := gates.First()
+	if first == nil || first.Name != "canary-ready" && first.Name != "canary-endpoints" || first.Verdict != release.Fail {
+		return keepStatus(s, gates, effects...)
 	}
+	message := first.Message
+	if first.Name == "canary-ready" {
+		message = canaryMessage(withoutPodDetails(s))
+	}
+	return s.edit().addEffects(effects...).recordIntent(intentRollback, first.Message).addEvents(
+		release.Event{Type: release.Warning, Message: message},
+		release.Event{
+			Type: release.Warning, Message: fmt.Sprintf("Rolling back %s progress deadline exceeded %s", s.Plan.qualifiedName(), first.Message),
+			Alert: &release.Alert{Severity: release.Error, Message: "Progress deadline exceeded " + first.Message},
+		},
+	).decision(gates)
 }
 
 // continueRollback returns to the previously promoted revision: first it restores the template of the primary, if a promotion had
@@ -117,69 +129,3 @@ func failRollback(s Snapshot, gates release.Gates, effects []release.Effect) Dec
 	}
 	return failKeepingCanary(e, s.currentWeight(), "Rollback failed").decision(gates)
 }
-
-// thresholdEvents returns the event about a release that is rolled back because of failed checks alone; none for another
-// rollback.
-func thresholdEvents(s Snapshot) []release.Event {
-	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" {
-		return nil
-	}
-	return []release.Event{{
-		Type: release.Warning, Message: fmt.Sprintf("Rolling back %s failed checks threshold reached %d", s.Plan.qualifiedName(), s.Status.FailedChecks),
-		Alert: &release.Alert{Severity: release.Error, Message: fmt.Sprintf("Failed checks threshold reached %d", s.Status.FailedChecks), Cause: lastFailure(s)},
-	}}
-}
-
-// lastFailure is the message of the last failed check, according to the gates in the status; empty if they contain none.
-func lastFailure(s Snapshot) string {
-	i := slices.IndexFunc(s.serin().Gates, func(g flaggerv1.GateStatus) bool { return g.Verdict == string(release.Fail) })
-	if i < 0 {
-		return ""
-	}
-	gate := s.serin().Gates[i]
-	if strings.Contains(gate.Message, gate.Name) {
-		return gate.Message
-	}
-	return gate.Name + ": " + gate.Message
-}
-
-// failRelease ends a release that was rolled back. Every transition to Failed sends exactly one error alert that names the
-// cause: the threshold and the deadline send theirs when the rollback starts, a rollback that the user requested sends it here.
-func failRelease(e *statusEdit, why string) *statusEdit {
-	s := e.snapshot
-	waiting := s.Status.Phase == flaggerv1.CanaryPhaseWaiting
-	alerted := !waiting && (s.serin().Intent == intentRollback && !s.requestedByUser() || len(thresholdEvents(s)) > 0)
-	e.enterPhase(flaggerv1.CanaryPhaseFailed)
-	e.ending = release.EndingFailed
-	recordRepairedPrimary(e)
-	e.resetCounters()
-	if waiting {
-		e.recordAppliedRevision()
-		e.status.CanaryWeight = s.currentWeight() // the release moved no traffic
-	}
-	e.clearRunState()
-	event := release.Event{
-		Type: release.Warning, Message: "Canary failed! Scaling down " + s.Plan.qualifiedName(), Phase: string(flaggerv1.CanaryPhaseFailed),
-	}
-	if !alerted {
-		event.Alert = &release.Alert{Severity: release.Error, Message: "Canary failed: " + why}
-	}
-	return recordPostRolloutPending(e.addEvents(event), intentFailed)
-}
-
-// requestedByUser reports whether a webhook or a command, not the state of the canary, requested the rollback.
-func (s *Snapshot) requestedByUser() bool {
-	switch s.serin().Reason {
-	case reasonHook, reasonAbort:
-		return true
-	default:
-		return false
-	}
-}
-
-// The reasons of rollbacks. The reason of a missed deadline is the message of its gate.
-const (
-	reasonHook   = "a webhook requested the rollback"
-	reasonAbort  = "the release was aborted by command"
-	reasonChecks = "too many checks failed"
-)

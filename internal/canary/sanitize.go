@@ -10,12 +10,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Limits of the values in a status. The values that Serin or another controller writes are far below them.
+// Limits of the conditions in a status. Those that Serin or another controller writes are far below them.
 const (
-	maxCount         = 1 << 30 // more checks or iterations than any release can have
 	maxConditions    = 20
 	maxConditionText = 32 << 10 // bytes, the limit of metav1.Condition
-	maxName          = 256      // bytes of a run, of a cookie
 )
 
 // sanitizeStatus corrects impossible values: in many clusters users may write statuses, and clocks are set back. A time in the

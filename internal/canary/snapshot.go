@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"strconv"
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -8,9 +9,9 @@ import (
 )
 
 // Snapshot is the observed state of a Canary at one moment. Its methods are facts derived from it: about the traffic
-// (traffic.go), the primary (primary.go), the revisions (revision.go), an unfinished promotion (unfinished.go), a rollback
-// (rollback.go, returning.go), the deadlines (deadline.go) and the IDs of a run (queries.go). Gates, events, queries and effects
-// are built by functions that take it as a parameter.
+// (traffic.go), the primary (primary.go), the revisions (revision.go), what is in progress (intent.go), the deadlines
+// (deadline.go), an unfinished promotion (unfinished.go), a rollback (rollback.go, returning.go) and the IDs of a run (ids.go).
+// Gates, events, queries and effects are built by functions that take it as a parameter.
 type Snapshot struct {
 	Now        time.Time
 	UID        string
@@ -47,62 +48,6 @@ type OtherController struct {
 // Acts reports whether there is another controller.
 func (o OtherController) Acts() bool { return o.Sign != "" }
 
-// Workload is the observed state of the target and its primary.
-type Workload struct {
-	// Problem is the reason why the target cannot be used, in Flagger's words; empty: none.
-	Problem string
-	// ScalerProblem is the reason why the autoscaler cannot be used; empty: none.
-	ScalerProblem   string
-	Target, Primary WorkloadState
-	// SameTemplate is true when target and primary have the same template and configuration, except for their names.
-	SameTemplate bool
-	// Configs are Serin's checksums of the tracked configuration, FlaggerConfigs those that Flagger stores in the status.
-	Configs, FlaggerConfigs map[string]string
-	// NewestTemplateTime is the time at which the target last received a template that it never had before; zero: unknown.
-	NewestTemplateTime time.Time
-}
-
-// WorkloadState is the observed state of one of the two workloads.
-type WorkloadState struct {
-	Found bool
-	// Revision is Serin's hash, FlaggerHash the one that Flagger stores in the status, ID the annotation flagger-id of the template.
-	Revision, FlaggerHash, ID string
-	Replicas                  int32 // desired
-	Total, Available          int32 // observed
-	Updated, ReadyPods        int32 // of the newest template; ready, but perhaps not for long enough to be available
-	Ready                     bool
-	// RequiredPods is the number of available pods that the readiness threshold requires, once the workload is ready.
-	RequiredPods int32
-	// DeadlineExceeded is true when Kubernetes reports that the progress deadline of the workload is exceeded.
-	DeadlineExceeded bool
-	// Message explains why the workload is not ready.
-	Message string
-	// PodProblem is the reason why its pods do not run, for example ImagePullBackOff; empty: there is none, or it has not been
-	// determined.
-	PodProblem string
-	// Endpoints are those of its Service.
-	Endpoints release.Endpoints
-	// Track contains the observations of its readiness by this process so far.
-	Track ReadinessTrack
-}
-
-// canServe reports whether the workload has pods that can serve requests.
-func (w WorkloadState) canServe() bool { return w.Found && w.Available > 0 }
-
-// servingPods is the number of pods that requests reach.
-func (w WorkloadState) servingPods() int32 {
-	if w.Endpoints.Unknown != "" {
-		return w.Available
-	}
-	return min(w.Available, w.Endpoints.Ready)
-}
-
-// isReachable reports whether the workload can serve and requests would reach it.
-func (w WorkloadState) isReachable() bool { return w.canServe() && w.Endpoints.AtLeast(1) }
-
-// isScaledToZero reports whether the workload has no pods and desires none.
-func (w WorkloadState) isScaledToZero() bool { return !w.Found || w.Replicas == 0 && w.Total == 0 }
-
 // Confirmation reports whether the router serves the written route.
 type Confirmation string
 
@@ -132,4 +77,48 @@ func (s *Snapshot) serin() flaggerv1.SerinStatus {
 		return flaggerv1.SerinStatus{}
 	}
 	return *s.Status.Serin
+}
+
+// clampToNow replaces a time in the future by now: a clock that was set back must not extend a window.
+func (s *Snapshot) clampToNow(t time.Time) time.Time {
+	if t.After(s.Now) {
+		return s.Now
+	}
+	return t
+}
+
+// observationWindow is the observation window of the status; the zero value: none is open.
+type observationWindow struct {
+	open  bool
+	start time.Time
+	// unobserved is true for a window without a length: in the last window of blue/green without a router nothing changes for users,
+	// so there is nothing to observe. A window that follows because of a failed check or a closed gate has the regular length,
+	// because the check or the gate would otherwise be queried again at once, in a loop.
+	unobserved bool
+	length     time.Duration
+}
+
+// openWindow returns the open observation window.
+func (s *Snapshot) openWindow() observationWindow {
+	window := s.serin().Window
+	if window == nil {
+		return observationWindow{}
+	}
+	return observationWindow{open: true, start: window.Start.Time, unobserved: window.Unobserved, length: s.Plan.Window}
+}
+
+// end returns the time from which the queries of the window may be sent; zero: at once.
+func (w observationWindow) end() time.Time {
+	if !w.open || w.unobserved {
+		return time.Time{}
+	}
+	return w.start.Add(w.length)
+}
+
+// attempt identifies the window in the IDs of its queries.
+func (w observationWindow) attempt() string {
+	if !w.open {
+		return "first"
+	}
+	return strconv.FormatInt(w.start.UnixMicro(), 36)
 }

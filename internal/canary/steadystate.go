@@ -59,8 +59,3 @@ func recreatePrimaryFromHistory(s Snapshot, revision, hash, revertedCopyID strin
 	}
 	return PrimaryRecreated{Revision: revision, FlaggerHash: hash, RevertedCopyID: revertedCopyID, ID: id}
 }
-
-// copyIDFor derives the ID of a copy of the template for one purpose.
-func (s *Snapshot) copyIDFor(purpose, revision string) string {
-	return uuidDigest(s.UID, purpose, revision)
-}

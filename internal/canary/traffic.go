@@ -1,12 +1,6 @@
 package canary
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-
-	"github.com/serin-dev/serin/internal/release"
-)
+import "strings"
 
 // This file contains the facts about the traffic of the canary, and the corrections of traffic that something else changed.
 
@@ -40,52 +34,12 @@ func (s *Snapshot) hasUnrecordedTraffic() bool {
 	return s.currentWeight() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !recorded
 }
 
-// recordUnrecordedTraffic records that the canary has traffic, before that traffic is removed: a crash afterwards must not skip
-// the drain.
-func recordUnrecordedTraffic(s Snapshot) Decision {
-	return s.editUnchanged().addStamps(release.StampTrafficEnded).decision(nil) // with the condition Blocked, if there is one
-}
-
 // drainStarted reports whether the canary lost its traffic and the drain delay began.
 func (s *Snapshot) drainStarted() bool { return s.serin().DrainUntil != nil }
 
 // trafficReturned reports whether the canary has traffic again after it lost it: a user changed the route.
 func (s *Snapshot) trafficReturned() bool {
 	return s.drainStarted() && s.isRouteObserved() && (s.Route.Canary > 0 || s.Route.Mirrored)
-}
-
-// clearDrain removes the previous drain from the status before the traffic moves again, so that a crash in between does not
-// shorten the next drain.
-func clearDrain(s Snapshot, effects []release.Effect) Decision {
-	e := s.edit().addEffects(effects...)
-	e.serin.DrainUntil = nil
-	return e.decision(nil)
-}
-
-// sendsTrafficToEmptyTarget reports whether traffic is routed to a target without pods while the primary could serve it. A former
-// leader that was suspended may have written such a route after the rollback; see docs/adr/0004.
-func (s *Snapshot) sendsTrafficToEmptyTarget() bool {
-	target := s.Workload.Target
-	return s.isRouteObserved() && s.Route.Canary > 0 && s.Plan.canScaleTarget() && target.Found && target.isScaledToZero() && s.primaryReachable()
-}
-
-// withTrafficRescue routes such traffic to the primary, in addition to the decision about an idle release. This is the only
-// case in which Serin changes the weight of an idle release.
-func withTrafficRescue(s Snapshot, d Decision) Decision {
-	if !s.sendsTrafficToEmptyTarget() || slices.ContainsFunc(d.Effects, removesCanaryTraffic) {
-		return d
-	}
-	d.Effects = append(d.Effects, TrafficWeight{})
-	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: fmt.Sprintf(
-		"Routing all traffic of %s to primary: %d%% was routed to %s, which has no pods", s.Plan.qualifiedName(), s.Route.Canary, s.Plan.targetName(),
-	)})
-	return d
-}
-
-// removesCanaryTraffic reports whether an effect leaves the canary without traffic.
-func removesCanaryTraffic(effect release.Effect) bool {
-	route, ok := effect.(TrafficWeight)
-	return ok && route.Canary == 0
 }
 
 // routingProvider is the provider that routes the traffic of the run, if the plan names another one by now; empty: the same.

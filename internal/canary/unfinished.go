@@ -17,6 +17,18 @@ func (s *Snapshot) promotionResumable() bool {
 	return primaryEndpoints(*s).Verdict == release.Pass
 }
 
+// primaryHasAnalysedTemplate reports whether the primary still has the template of a failed promotion. If the target has another
+// template by now, only the ID of the promotion identifies it.
+func (s *Snapshot) primaryHasAnalysedTemplate() bool {
+	if s.Status.Phase != flaggerv1.CanaryPhaseFailed || !s.primaryUnpromoted() || !s.Workload.Primary.Found {
+		return false
+	}
+	if s.Workload.Target.Revision == s.pinnedRevision() {
+		return s.Workload.SameTemplate
+	}
+	return s.primaryHasTemplate()
+}
+
 // rolledBackToUnpromoted reports whether a later run of the revision whose promotion had failed was rolled back: the traffic
 // returned to the primary, which has that revision and was never promoted. That run remains failed; only the revision of the
 // primary is recorded.
@@ -80,19 +92,17 @@ func withdrawInheritedTraffic(s Snapshot) Decision {
 	}).decision(nil)
 }
 
+// primaryBecameReady reports whether a primary that was not ready in time has become ready, while the next revision is analysed
+// or waits for approval. Until the status records the revision of the primary, a user who reverts to it would have it analysed
+// again. A run that inherited traffic returns it first, see withdrawInheritedTraffic.
+func (s *Snapshot) primaryBecameReady() bool {
+	primary := s.Workload.Primary
+	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !s.inheritsTraffic() && !s.primaryHasTemplate() && primary.Ready && primary.canServe()
+}
+
 // recordPrimary records the revision of such a primary.
 func recordPrimary(s Snapshot) Decision {
 	e := s.edit().addEffects(steadyStateEffects(s)...)
 	recordRepairedPrimary(e)
 	return e.decision(nil)
-}
-
-// recordRepairedPrimary records the revision of a primary that was not ready in time, once it is ready.
-func recordRepairedPrimary(e *statusEdit) {
-	if !e.snapshot.primaryUnpromoted() || !e.snapshot.Workload.Primary.Ready || !e.snapshot.Workload.Primary.Found {
-		return
-	}
-	if unfinished := e.serin.Unfinished; unfinished != nil {
-		e.serin.Promoted, e.status.LastPromotedSpec, e.serin.Unfinished = unfinished.Revision, unfinished.Spec, nil
-	}
 }

@@ -63,19 +63,6 @@ func viewWindow(s Snapshot) *release.Window {
 	return &release.Window{Start: window.start, End: release.LaterOf(window.start, window.end())}
 }
 
-func resultOf(phase flaggerv1.CanaryPhase) release.Result {
-	switch phase {
-	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded:
-		return release.Promoted
-	case flaggerv1.CanaryPhaseFailed:
-		return release.RolledBack
-	default: // in progress
-		return ""
-	}
-}
-
-func isIdle(phase flaggerv1.CanaryPhase) bool { return resultOf(phase) != "" }
-
 // suspendedWithoutRelease reports whether the Canary is suspended while there is no new revision to release.
 func suspendedWithoutRelease(s Snapshot) bool {
 	if !s.Plan.Suspended || !isIdle(s.Status.Phase) || s.OtherController.Acts() {

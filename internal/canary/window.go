@@ -2,7 +2,6 @@ package canary
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,42 +9,6 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 )
-
-// observationWindow is the observation window of the status; the zero value: none is open.
-type observationWindow struct {
-	open  bool
-	start time.Time
-	// unobserved is true for a window without a length: in the last window of blue/green without a router nothing changes for users,
-	// so there is nothing to observe. A window that follows because of a failed check or a closed gate has the regular length,
-	// because the check or the gate would otherwise be queried again at once, in a loop.
-	unobserved bool
-	length     time.Duration
-}
-
-// openWindow returns the open observation window.
-func (s *Snapshot) openWindow() observationWindow {
-	window := s.serin().Window
-	if window == nil {
-		return observationWindow{}
-	}
-	return observationWindow{open: true, start: window.Start.Time, unobserved: window.Unobserved, length: s.Plan.Window}
-}
-
-// end returns the time from which the queries of the window may be sent; zero: at once.
-func (w observationWindow) end() time.Time {
-	if !w.open || w.unobserved {
-		return time.Time{}
-	}
-	return w.start.Add(w.length)
-}
-
-// attempt identifies the window in the IDs of its queries.
-func (w observationWindow) attempt() string {
-	if !w.open {
-		return "first"
-	}
-	return strconv.FormatInt(w.start.UnixMicro(), 36)
-}
 
 // evaluateWindow observes the current weight or iteration for one window, then advances or counts a failed check.
 func evaluateWindow(s Snapshot, effects []release.Effect) Decision {

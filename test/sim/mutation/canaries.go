@@ -47,13 +47,13 @@ var Canaries = []Mutant{
 	{
 		"window counted from lastTransitionTime",
 		"I3",
-		"internal/canary/window.go",
+		"internal/canary/snapshot.go",
 		"start: window.Start.Time", "start: s.Status.LastTransitionTime.Time", 33,
 	},
 	{
 		"threshold off by one",
 		"I4",
-		"internal/canary/rollback.go",
+		"internal/canary/intent.go",
 		"failed := intent == \"\" && s.Status.FailedChecks >= s.Plan.Threshold", "failed := intent == \"\" && s.Status.FailedChecks > s.Plan.Threshold", 34,
 	},
 	{
@@ -104,7 +104,7 @@ var Canaries = []Mutant{
 	{
 		"no wake-up for a window",
 		"I9",
-		"internal/canary/decision.go",
+		"internal/canary/status.go",
 		"Queries: gates.Queries(), Wake: gates.Wake()}", "Queries: gates.Queries()}", 18,
 	},
 	{
@@ -204,7 +204,7 @@ var Canaries = []Mutant{
 	{
 		"counters of the previous revision",
 		"I17",
-		"internal/canary/progress.go",
+		"internal/canary/restart.go",
 		"\te.resetCounters()\n\tbeginRun(e)\n", "\tbeginRun(e)\n", 3,
 	},
 	{
@@ -258,7 +258,7 @@ var Canaries = []Mutant{
 	{
 		"abort recorded and not carried out",
 		"I24",
-		"internal/canary/progress.go",
+		"internal/canary/rollback.go",
 		"return e.recordIntent(intentRollback, reasonAbort).addEvents(", "return e.addEvents(", 115,
 	},
 	{
@@ -322,7 +322,7 @@ var Canaries = []Mutant{
 	{
 		"a primary that became ready stays unknown",
 		"I33",
-		"internal/canary/primary.go",
+		"internal/canary/unfinished.go",
 		"return s.primaryUnpromoted() && s.serin().Unfinished != nil &&", "return s.primaryUnpromoted() && s.Deleting &&", 0,
 	},
 	{

@@ -1,0 +1,56 @@
+package canary
+
+import (
+	"fmt"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// restartOnTargetChange cancels or restarts the run if the target or the shape of the plan changed during it; false: neither did.
+func restartOnTargetChange(s Snapshot) (Decision, bool) {
+	revision := s.Workload.Target.Revision
+	reshaped := s.serin().Shape != "" && s.serin().Shape != s.Plan.runShape()
+	if revision == s.pinnedRevision() && !reshaped {
+		return Decision{}, false
+	}
+	e := s.edit()
+	if revision == s.promotedRevision() {
+		e.recordAppliedRevision()
+		return e.recordIntent(intentCancel, "the target was reverted to the promoted revision").addEvents(cancelledEvent(s)).decision(nil), true
+	}
+	observed := s.serin().Started || s.canaryHasTraffic() || s.Status.Iterations > 0 || s.Status.FailedChecks > 0
+	if !observed {
+		// No query was sent and nothing was observed yet: the ConfigMap and the Deployment of one change arrive one after the other.
+		e.addEffects(ConfigsRestored{ID: s.promotionCopyID()})
+		e.resetCounters()
+		beginRun(e)
+		return e.addStamps(release.StampSince).decision(nil), true
+	}
+	if s.primaryCanServe() && s.routingProvider() == "" {
+		// The traffic of the previous revision returns to the primary first, and the primary must be reachable for that.
+		if gates := release.EvaluateGates(s, primaryEndpointsForRollback); gates.Verdict() != release.Pass {
+			return keepStatus(s, gates, steadyStateEffects(s)...), true
+		}
+	}
+	exposed := s.canaryHasTraffic() || reshaped && s.routingProvider() != ""
+	if exposed && (s.primaryReachable() || s.Workload.Primary.canServe() && !s.Workload.Target.isReachable()) {
+		e.addEffects(TrafficWeight{Provider: s.routingProvider()})
+	}
+	e.addEffects(ConfigsRestored{ID: s.promotionCopyID()})
+	e.resetCounters()
+	beginRun(e)
+	e.enterPhase(flaggerv1.CanaryPhaseProgressing)
+	e.addStamps(release.StampSince)
+	if exposed {
+		e.addStamps(release.StampTrafficEnded)
+		e.expireCookie()
+	}
+	return e.addEvents(release.Event{
+		Type: release.Normal, Message: "New revision detected! Restarting analysis for " + s.Plan.targetName(),
+	}).decision(nil), true
+}
+
+func cancelledEvent(s Snapshot) release.Event {
+	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Release of %s cancelled: the target was reverted to the promoted revision", s.Plan.targetName())}
+}
