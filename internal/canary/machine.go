@@ -11,9 +11,33 @@ func Next(s Snapshot) Decision {
 	if s.OtherController.Acts() {
 		return decideWithOtherController(s)
 	}
-	return withUnansweredCondition(s, withUnreadiness(s, decide(s)))
+	return completeDecision(s, decide(s))
 }
 
+// decideWithOtherController decides while there is evidence that another controller acts on this Canary. Nothing is started,
+// advanced or promoted. A release that Serin started is still observed and still rolled back: even if the evidence is wrong,
+// users must not remain on a broken revision because of it. A Flagger that really takes over the release writes a status without
+// status.serin; from then on only Flagger acts on it.
+func decideWithOtherController(s Snapshot) Decision {
+	if s.Deleting || s.Plan.Suspended || !OwnRelease(s.Status) {
+		return yieldToOtherController(s)
+	}
+	alone := s
+	alone.OtherController = OtherController{}
+	d, ok := limitToRollback(alone, decide(alone))
+	if !ok {
+		return yieldToOtherController(s)
+	}
+	return withOtherController(s, completeDecision(alone, d))
+}
+
+// completeDecision records and reports what applies to a decision of every phase: workloads that are not ready, and services
+// that do not respond.
+func completeDecision(s Snapshot, d Decision) Decision {
+	return withUnansweredCondition(s, withUnreadiness(s, d))
+}
+
+// decide reads like the manual: an impossible status, deletion, suspension, blocking problems, then the phase.
 func decide(s Snapshot) Decision {
 	if d, ok := sanitizeStatus(s); ok && (s.Deleting || !s.Plan.Suspended) {
 		return d

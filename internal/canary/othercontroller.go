@@ -15,35 +15,6 @@ func (o OtherController) Message() string {
 		"or start Serin with -adopt-while-peer-runs if the Canaries are divided between the two"
 }
 
-// decideWithOtherController decides while there is evidence that another controller acts on this Canary. Nothing is started,
-// advanced or promoted. A release that Serin started is still observed and still rolled back: even if the evidence is wrong,
-// users must not remain on a broken revision because of it. A Flagger that really takes over the release writes a status without
-// status.serin; from then on only Flagger acts on it.
-func decideWithOtherController(s Snapshot) Decision {
-	if s.Deleting || s.Plan.Suspended || !OwnRelease(s.Status) {
-		return yieldToOtherController(s)
-	}
-	alone := s
-	alone.OtherController = OtherController{}
-	d := decide(alone)
-	window := alone.openWindow()
-	switch {
-	case isRollingBack(s, d): // users must not remain on a broken revision
-	case d.Status.FailedChecks > s.Status.FailedChecks, equality.Semantic.DeepEqual(d.Status, s.Status) && len(d.Stamp) == 0:
-		d.Effects = nil
-	case window.open && !alone.Now.Before(window.end()):
-		// The checks passed, but nothing may advance: the same weight is observed for another window.
-		d = alone.edit().openWindow().decision(d.Gates)
-	default:
-		return yieldToOtherController(s)
-	}
-	d = withUnansweredCondition(alone, withUnreadiness(alone, d))
-	other := yieldToOtherController(s)
-	d.Gates = slices.Concat(other.Gates, d.Gates)
-	d.Events = slices.Concat(other.Events, d.Events)
-	return wakeNoLaterThan(d, other.Wake)
-}
-
 // OwnRelease reports whether a status is that of a release in progress that Serin started or took over, and that no other
 // controller has written since.
 func OwnRelease(status flaggerv1.CanaryStatus) bool {
@@ -52,6 +23,24 @@ func OwnRelease(status flaggerv1.CanaryStatus) bool {
 		return status.Serin != nil && status.Serin.Revision != ""
 	default:
 		return false
+	}
+}
+
+// limitToRollback restricts a decision to what Serin does beside another controller: it observes its release, and rolls it back.
+// false: the decision does neither.
+func limitToRollback(s Snapshot, d Decision) (Decision, bool) {
+	window := s.openWindow()
+	switch {
+	case isRollingBack(s, d): // users must not remain on a broken revision
+		return d, true
+	case d.Status.FailedChecks > s.Status.FailedChecks, equality.Semantic.DeepEqual(d.Status, s.Status) && len(d.Stamp) == 0:
+		d.Effects = nil
+		return d, true
+	case window.open && !s.Now.Before(window.end()):
+		// The checks passed, but nothing may advance: the same weight is observed for another window.
+		return s.edit().openWindow().decision(d.Gates), true
+	default:
+		return Decision{}, false
 	}
 }
 
@@ -103,4 +92,12 @@ func yieldToOtherController(s Snapshot) Decision {
 		Status: s.Status, Gates: gates, Wake: gates.Wake(),
 		Events: []release.Event{{Type: release.Warning, Message: s.OtherController.Message(), Persistent: true, ObjectOnly: true}},
 	}
+}
+
+// withOtherController adds to a decision what users have to know about the other controller.
+func withOtherController(s Snapshot, d Decision) Decision {
+	other := yieldToOtherController(s)
+	d.Gates = slices.Concat(other.Gates, d.Gates)
+	d.Events = slices.Concat(other.Events, d.Events)
+	return wakeNoLaterThan(d, other.Wake)
 }
