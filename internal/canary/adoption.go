@@ -37,7 +37,8 @@ func adoptRun(s Snapshot) Decision {
 func adoptOtherStatus(e *statusEdit) *statusEdit {
 	e.serin.Revision, e.serin.Promoted, e.serin.Configs = e.snapshot.pinnedRevision(), e.snapshot.promotedRevision(), e.snapshot.Workload.Configs
 	if e.snapshot.Status.Phase == flaggerv1.CanaryPhasePromoting || e.snapshot.Status.Phase == flaggerv1.CanaryPhaseFinalising {
-		e.serin.Promoted = flaggerRevisionPrefix + e.snapshot.Status.LastPromotedSpec // the primary already has the template that is not promoted yet
+		// The primary already has the template that is not promoted yet.
+		e.serin.Promoted = flaggerRevisionPrefix + e.snapshot.Status.LastPromotedSpec
 	}
 	return e
 }

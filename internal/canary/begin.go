@@ -49,7 +49,7 @@ func awaitStartApproval(s Snapshot) Decision {
 		e := s.edit().addEffects(effects...)
 		e.serin.Command = s.Command
 		return failRelease(e, reasonAbort).decision(nil)
-	case s.serin().Run != s.approvalID(s.Status):
+	case s.serin().Run != approvalID(s, s.Status):
 		return recordAwaitingApproval(s.edit().addEffects(effects...)).decision(nil)
 	}
 	hooks := s.Plan.hooksOfType(flaggerv1.RollbackHook)
@@ -88,7 +88,7 @@ func startGates(s Snapshot) []gate {
 		conditions = append(conditions, queueGate)
 	}
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmRolloutHook) {
-		conditions = append(conditions, hookApproves(hook, s.Status.Phase, s.Workload.Target.Revision, s.askRefusedHooksFrom(),
+		conditions = append(conditions, hookApproves(hook, s.Status.Phase, s.Workload.Target.Revision, askRefusedHooksFrom(s),
 			fmt.Sprintf("Confirm-rollout check %s passed", hook.Name),
 			fmt.Sprintf("Halt %s advancement waiting for approval %s", s.Plan.qualifiedName(), hook.Name)))
 	}
@@ -96,7 +96,7 @@ func startGates(s Snapshot) []gate {
 }
 
 // approvalID identifies the approval of one revision, so that neither an answer nor a command for it applies to another revision.
-func (s *Snapshot) approvalID(status flaggerv1.CanaryStatus) string {
+func approvalID(s Snapshot, status flaggerv1.CanaryStatus) string {
 	began := ""
 	if c := findCondition(status, flaggerv1.ConditionPromoted); c != nil {
 		began = c.LastUpdateTime.UTC().Format(time.RFC3339)
@@ -109,7 +109,7 @@ func recordAwaitingApproval(e *statusEdit) *statusEdit {
 	if c := findCondition(e.status, flaggerv1.ConditionPromoted); c != nil {
 		c.LastUpdateTime = metav1.NewTime(e.snapshot.Now.Truncate(time.Second))
 	}
-	e.serin.Run, e.serin.Asked, e.serin.Held = e.snapshot.approvalID(e.status), nil, ""
+	e.serin.Run, e.serin.Asked, e.serin.Held = approvalID(e.snapshot, e.status), nil, ""
 	e.recordCommand()
 	return e
 }

@@ -33,7 +33,7 @@ func blockedDecision(s Snapshot, gates release.Gates) Decision {
 	switch {
 	case !targetLost:
 		return pauseDeadline(s, withBlockedCondition(s, gates))
-	case s.hasUnrecordedTraffic():
+	case hasUnrecordedTraffic(s):
 		return recordUnrecordedTraffic(s)
 	default:
 		return pauseDeadline(s, withBlockedCondition(s, gates, TrafficWeight{}))

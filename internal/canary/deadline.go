@@ -8,18 +8,18 @@ import (
 )
 
 // canaryDeadline returns the time by which the canary has to be ready, unless it makes progress before.
-func (s *Snapshot) canaryDeadline() time.Time {
-	return s.lastProgress(s.Workload.Target, s.serin().CanaryUnready).Add(s.Plan.Deadline)
+func canaryDeadline(s Snapshot) time.Time {
+	return lastProgress(s, s.Workload.Target, s.serin().CanaryUnready).Add(s.Plan.Deadline)
 }
 
 // primaryDeadline is the same for the primary.
-func (s *Snapshot) primaryDeadline() time.Time {
-	return s.lastProgress(s.Workload.Primary, s.serin().PrimaryUnready).Add(s.Plan.Deadline)
+func primaryDeadline(s Snapshot) time.Time {
+	return lastProgress(s, s.Workload.Primary, s.serin().PrimaryUnready).Add(s.Plan.Deadline)
 }
 
 // lastProgress returns the time at which a workload was last ready or reachable, was changed, or made progress. Its deadline
 // counts from then.
-func (s *Snapshot) lastProgress(w WorkloadState, recorded *flaggerv1.UnreadyWorkload) time.Time {
+func lastProgress(s Snapshot, w WorkloadState, recorded *flaggerv1.UnreadyWorkload) time.Time {
 	at := w.Track.LastProgress
 	if since := s.serin().Since; since != nil {
 		at = release.LaterOf(at, since.Time)

@@ -57,7 +57,7 @@ func removeFinalizerOnly(s Snapshot) Decision {
 // restored, the user decides about the number of its pods.
 func targetCanServe(s Snapshot) release.Gate {
 	target := s.Workload.Target
-	enough := s.userObjectsRestored() || !s.Plan.hasReplicaCount() || target.Replicas >= s.Workload.Primary.Replicas
+	enough := userObjectsRestored(s) || !s.Plan.hasReplicaCount() || target.Replicas >= s.Workload.Primary.Replicas
 	if target.Ready && target.Replicas > 0 && enough {
 		return release.NewPassingGate("target-ready", formatPods(target))
 	}
@@ -77,7 +77,7 @@ func targetCanServe(s Snapshot) release.Gate {
 func targetEndpoints(s Snapshot) release.Gate {
 	endpoints := s.Workload.Target.Endpoints
 	enough := max(s.Workload.Target.RequiredPods, 1)
-	if s.userObjectsRestored() || endpoints.NoService || endpoints.AtLeast(enough) {
+	if userObjectsRestored(s) || endpoints.NoService || endpoints.AtLeast(enough) {
 		return release.NewPassingGate("target-endpoints", endpoints.Message())
 	}
 	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {
@@ -87,6 +87,6 @@ func targetEndpoints(s Snapshot) release.Gate {
 }
 
 // userObjectsRestored reports whether the user's Services and route have been restored.
-func (s *Snapshot) userObjectsRestored() bool {
+func userObjectsRestored(s Snapshot) bool {
 	return s.serin().DrainUntil != nil || s.Status.Phase == flaggerv1.CanaryPhaseTerminated
 }

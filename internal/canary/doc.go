@@ -4,23 +4,36 @@
 // observed state, all as values. It must not know clients, clocks, contexts, or which mesh routes the traffic; its reconciler
 // is canary/controller.
 //
+// # Files
+//
+// The walk goes down this list: a file uses only files that follow it, and test/borders checks that.
+//
+//	views          view.go, forecast.go
+//	Next           machine.go, othercontroller.go
+//	a release      idle.go, begin.go, progress.go, window.go, beforetraffic.go, advance.go, promotion.go
+//	its way back   rollback.go, returning.go, unfinished.go, restart.go, adoption.go, ending.go
+//	other phases   deletion.go, initialise.go, sanitize.go, refused.go, queue.go, blocked.go
+//	all decisions  unanswered.go, unreadiness.go, steadystate.go, runstate.go, status.go
+//	gates          gatekinds.go, hookgates.go, checkgates.go, judge.go, endpoints.go, gates.go, queries.go
+//	facts          deadline.go, revision.go, primary.go, traffic.go, intent.go, ids.go
+//	values         decision.go, snapshot.go, workload.go, conditions.go, phase.go, effects.go, newplan.go, weights.go, plan.go
+//
 // # Additions
 //
 // Every addition has a scenario in testdata/scenarios, and a mutant in test/sim/mutation if an invariant of the simulator
 // (test/sim/canary) has to detect its absence.
 //
-// A gate: its function in gates.go, hookgates.go or checkgates.go, or in the file of the step that it delays; the lists of gates
-// that it belongs to: startGates (begin.go), evaluateBeforeTraffic (beforetraffic.go), evaluateWindow (window.go),
+// A gate: its function in gates.go, hookgates.go or checkgates.go, or in the file of the step that it delays; the lists of
+// gates that it belongs to: startGates (begin.go), evaluateBeforeTraffic (beforetraffic.go), evaluateWindow (window.go),
 // continuePromotion and continueFinalising (promotion.go), continueRollback (rollback.go), finalizeDeletion (deletion.go) or
 // initialise (initialise.go). In evaluateWindow, a gate before the checks delays their evaluation, a gate after them only the
 // next weight. A gate before each increase of the weight belongs in weightIncreaseGates (hookgates.go), which both use: for
-// weighted releases only, and also before the promotion that follows the last weight. The
-// switch of evaluateWindow and that of handleClosedGate decide what follows if it does not pass: by default, the window and
-// its answers remain, so a gate that may be closed for long opens another window (reopenWindow); forecast.go gives up after
-// maxDecisions of them. Then a line in GateKinds, and a
-// row in docs/gates.md: test/borders fails until the list, the sources and the page agree. The commands need no change. In the
-// simulator (test/sim/canary): expectation.go and invariants_checks.go if the gate guards a promise, and maxRunDuration (settled.go) if
-// it delays a release.
+// weighted releases only, and also before the promotion that follows the last weight. The switch of evaluateWindow and that of
+// handleClosedGate decide what follows if it does not pass: by default, the window and its answers remain, so a gate that may
+// be closed for long opens another window (reopenWindow); forecast.go gives up after maxDecisions of them. Then a line in
+// GateKinds, and a row in docs/gates.md: test/borders fails until the list, the sources and the page agree. The commands need
+// no change. In the simulator (test/sim/canary): expectation.go and invariants_checks.go if the gate guards a promise, and
+// maxRunDuration (settled.go) if it delays a release.
 //
 // A gate that sends a query: in addition a type of query (queries.go), which canary/controller/ask.go resolves, queryOf
 // (gatekinds.go) and passingAnswer (forecast.go).
@@ -31,7 +44,7 @@
 // A condition: its type in api/flagger/v1beta1/status.go, its texts next to the code that sets it with statusEdit.setCondition,
 // messageOf (view.go) if users should read it first, and docs/canary.md.
 //
-// A field of the spec: api/flagger/v1beta1 with its documentation, a manifest in the testdata of that package, and make generate;
-// its default and its validation in newplan.go; Plan (plan.go) is all that decisions read; docs/canary.md; drawSpec in test/sim/canary. A
-// CustomResourceDefinition of Flagger that does not have the field drops it: then its default applies.
+// A field of the spec: api/flagger/v1beta1 with its documentation, a manifest in the testdata of that package, and make
+// generate; its default and its validation in newplan.go; Plan (plan.go) is all that decisions read; docs/canary.md; drawSpec
+// in test/sim/canary. A CustomResourceDefinition of Flagger that does not have the field drops it: then its default applies.
 package canary

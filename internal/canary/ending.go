@@ -33,7 +33,7 @@ func succeedRelease(e *statusEdit, intent string) *statusEdit {
 func failRelease(e *statusEdit, why string) *statusEdit {
 	s := e.snapshot
 	waiting := s.Status.Phase == flaggerv1.CanaryPhaseWaiting
-	alerted := !waiting && (s.serin().Intent == intentRollback && !s.requestedByUser() || len(thresholdEvents(s)) > 0)
+	alerted := !waiting && (s.serin().Intent == intentRollback && !requestedByUser(s) || len(thresholdEvents(s)) > 0)
 	e.enterPhase(flaggerv1.CanaryPhaseFailed)
 	e.ending = release.EndingFailed
 	recordRepairedPrimary(e)

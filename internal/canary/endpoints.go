@@ -35,7 +35,7 @@ func canaryEndpoints(s Snapshot) release.Gate {
 		return g
 	}
 	// The Service may be new because something deleted the previous one, so the deadline also counts from its creation.
-	return failsAtDeadline(s, g, release.LaterOf(s.canaryDeadline(), endpoints.ServiceCreated.Add(s.Plan.Deadline)), rolledBack)
+	return failsAtDeadline(s, g, release.LaterOf(canaryDeadline(s), endpoints.ServiceCreated.Add(s.Plan.Deadline)), rolledBack)
 }
 
 // primaryEndpoints delays traffic to the primary until the primary is reachable: with as many pods as it requires, or with one

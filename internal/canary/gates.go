@@ -21,7 +21,7 @@ func primaryReady(s Snapshot) release.Gate {
 	switch {
 	case primary.Found && primary.Ready:
 		return release.NewPassingGate("primary-ready", formatPods(primary))
-	case s.primaryLost():
+	case primaryLost(s):
 		g := release.NewPassingGate("primary-ready", "lifted so that a fix can ship: "+message)
 		g.Events = []release.Event{{
 			Type: release.Warning, Message: message + ": the release of the new revision continues without it", Persistent: true,
@@ -44,7 +44,7 @@ func canaryReady(s Snapshot) release.Gate {
 	if target.DeadlineExceeded {
 		return release.NewFailedGate("canary-ready", release.ByCluster, message)
 	}
-	return failsAtDeadline(s, release.NewWaitingGate("canary-ready", release.ByCluster, message), s.canaryDeadline(), rolledBack)
+	return failsAtDeadline(s, release.NewWaitingGate("canary-ready", release.ByCluster, message), canaryDeadline(s), rolledBack)
 }
 
 // The consequences of a gate that fails at its deadline.

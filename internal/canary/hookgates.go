@@ -173,7 +173,7 @@ func rolloutHookPassed(hook flaggerv1.CanaryWebhook) gate {
 }
 
 // refusedHooksAskedAt returns the time at which the hooks that refused were called; false: none refused.
-func (s *Snapshot) refusedHooksAskedAt() (time.Time, bool) {
+func refusedHooksAskedAt(s Snapshot) (time.Time, bool) {
 	asked := s.serin().Asked
 	if asked == nil {
 		return time.Time{}, false
@@ -183,8 +183,8 @@ func (s *Snapshot) refusedHooksAskedAt() (time.Time, bool) {
 
 // askRefusedHooksFrom returns the time from which those hooks may be called again, one window after the last call; zero: at once.
 // A recorded call in the future, from a clock that was set back, counts as a call now.
-func (s *Snapshot) askRefusedHooksFrom() time.Time {
-	asked, ok := s.refusedHooksAskedAt()
+func askRefusedHooksFrom(s Snapshot) time.Time {
+	asked, ok := refusedHooksAskedAt(s)
 	if !ok {
 		return time.Time{}
 	}

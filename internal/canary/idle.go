@@ -27,13 +27,13 @@ func reconcileIdle(s Snapshot) Decision {
 	revision := s.Workload.Target.Revision
 	retry := s.hasCommand("retry") && s.Status.Phase == flaggerv1.CanaryPhaseFailed && revision != s.promotedRevision()
 	switch {
-	case s.promotionResumable() && s.rolledBackToUnpromoted():
+	case promotionResumable(s) && rolledBackToUnpromoted(s):
 		return recordPrimary(s)
-	case s.promotionResumable():
+	case promotionResumable(s):
 		return resumePromotion(s, s.Plan.primaryName()+" is ready")
-	case retry && revision == s.pinnedRevision() && s.primaryHasAnalysedTemplate() && !s.Workload.Primary.DeadlineExceeded:
+	case retry && revision == s.pinnedRevision() && primaryHasAnalysedTemplate(s) && !s.Workload.Primary.DeadlineExceeded:
 		return resumePromotion(s, "retried by command")
-	case s.promotionCompletable():
+	case promotionCompletable(s):
 		return withdrawTraffic(s)
 	}
 	if revision == s.pinnedRevision() && !retry {
@@ -74,7 +74,7 @@ func idleDecision(s Snapshot) Decision {
 // withTrafficRescue routes such traffic to the primary, in addition to the decision about an idle release. This is the only
 // case in which Serin changes the weight of an idle release.
 func withTrafficRescue(s Snapshot, d Decision) Decision {
-	if !s.sendsTrafficToEmptyTarget() || slices.ContainsFunc(d.Effects, removesCanaryTraffic) {
+	if !sendsTrafficToEmptyTarget(s) || slices.ContainsFunc(d.Effects, removesCanaryTraffic) {
 		return d
 	}
 	d.Effects = append(d.Effects, TrafficWeight{})
@@ -86,7 +86,7 @@ func withTrafficRescue(s Snapshot, d Decision) Decision {
 
 // sendsTrafficToEmptyTarget reports whether traffic is routed to a target without pods while the primary could serve it. A former
 // leader that was suspended may have written such a route after the rollback; see docs/adr/0004.
-func (s *Snapshot) sendsTrafficToEmptyTarget() bool {
+func sendsTrafficToEmptyTarget(s Snapshot) bool {
 	target := s.Workload.Target
 	return s.isRouteObserved() && s.Route.Canary > 0 && s.Plan.canScaleTarget() && target.Found && target.isScaledToZero() && s.primaryReachable()
 }

@@ -47,7 +47,7 @@ func (s *Snapshot) mustRollBack() bool {
 }
 
 // requestedByUser reports whether a webhook or a command, not the state of the canary, requested the rollback.
-func (s *Snapshot) requestedByUser() bool {
+func requestedByUser(s Snapshot) bool {
 	switch s.serin().Reason {
 	case reasonHook, reasonAbort:
 		return true

@@ -59,7 +59,7 @@ func decide(s Snapshot) Decision {
 	if gates := blockingReasons(s); len(gates) > 0 {
 		return blockedDecision(s, gates)
 	}
-	if s.resumedAfterPause() {
+	if resumedAfterPause(s) {
 		return s.edit().addStamps(release.StampSince).decision(nil)
 	}
 	switch s.Status.Phase {
@@ -67,9 +67,9 @@ func decide(s Snapshot) Decision {
 		return initialise(s)
 	case flaggerv1.CanaryPhaseWaiting:
 		switch {
-		case s.promotionCompletable():
+		case promotionCompletable(s):
 			return withdrawTraffic(s)
-		case s.primaryBecameReady():
+		case primaryBecameReady(s):
 			return recordPrimary(s)
 		}
 		return withTrafficRescue(s, prepareRelease(s))

@@ -26,8 +26,8 @@ func OwnRelease(status flaggerv1.CanaryStatus) bool {
 	}
 }
 
-// limitToRollback restricts a decision to what Serin does beside another controller: it observes its release, and rolls it back.
-// false: the decision does neither.
+// limitToRollback restricts a decision to what Serin does while another controller acts: it observes its release, and rolls it
+// back. false: the decision does neither.
 func limitToRollback(s Snapshot, d Decision) (Decision, bool) {
 	window := s.openWindow()
 	switch {

@@ -26,7 +26,7 @@ func (s *Snapshot) primaryReachable() bool {
 }
 
 // primaryLost reports whether waiting for the primary protects no users, so that a fix must be able to ship.
-func (s *Snapshot) primaryLost() bool {
+func primaryLost(s Snapshot) bool {
 	primary := s.Workload.Primary
 	return primary.Found && !primary.Ready && (primary.DeadlineExceeded || primary.Replicas > 0 && primary.Available == 0 || s.primaryUnpromoted())
 }

@@ -20,7 +20,7 @@ func continueRelease(s Snapshot) Decision {
 	case intent == "" && !s.Plan.SkipAnalysis && s.primaryHasTemplate():
 		// The promotion was decided, and the process stopped before it wrote the status.
 		return startPromotion(s.edit().addEffects(steadyStateEffects(s)...), nil)
-	case s.primaryBecameReady():
+	case primaryBecameReady(s):
 		return recordPrimary(s)
 	case intent == intentSkip, s.Plan.SkipAnalysis:
 		return promoteWithoutAnalysis(s)
@@ -28,7 +28,7 @@ func continueRelease(s Snapshot) Decision {
 	if d, ok := restartOnTargetChange(s); ok {
 		return d
 	}
-	if s.inheritsTraffic() && s.primaryReachable() {
+	if inheritsTraffic(s) && s.primaryReachable() {
 		return withdrawInheritedTraffic(s)
 	}
 	if s.hasCommand("promote") {

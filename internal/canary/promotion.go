@@ -33,7 +33,7 @@ func continuePromotion(s Snapshot) Decision {
 	effects := steadyStateEffects(s, ScalerExists{Update: true})
 	conditions := []gate{primaryPromoted, primaryEndpointsForReturn, canaryReady}
 	replaced := s.Workload.Target.Revision != s.pinnedRevision()
-	if replaced || s.isResumedPromotion() {
+	if replaced || isResumedPromotion(s) {
 		// A new revision of the target must not receive more traffic. After a failed promotion there is no rollback from the
 		// template of the primary, whether the canary is ready or not.
 		conditions = conditions[:2]
@@ -89,7 +89,7 @@ func primaryPromoted(s Snapshot) release.Gate {
 	if primary.DeadlineExceeded {
 		return release.NewFailedGate("primary-ready", release.ByCluster, message)
 	}
-	return failsAtDeadline(s, release.NewWaitingGate("primary-ready", release.ByCluster, message), s.primaryDeadline(), promotionFails)
+	return failsAtDeadline(s, release.NewWaitingGate("primary-ready", release.ByCluster, message), primaryDeadline(s), promotionFails)
 }
 
 func primaryWeightEvent(s Snapshot, weight int) release.Event {

@@ -51,7 +51,7 @@ func WaitsInQueue(d Decision) bool {
 // queueGate delays the start of a release while the maximum number of releases is in progress. The end of one of them opens it.
 // If the primary cannot serve, a fix does not wait for other releases.
 func queueGate(s Snapshot) release.Gate {
-	if !s.Queue.Open && s.primaryLost() {
+	if !s.Queue.Open && primaryLost(s) {
 		return release.NewPassingGate("turn", "lifted so that a fix can ship, "+s.Queue.String())
 	}
 	return s.Queue.Gate()

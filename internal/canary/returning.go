@@ -17,7 +17,7 @@ import (
 // returnsTrafficInParts reports whether the traffic of a rollback, or of a cancelled release, returns in parts. A/B tests and
 // blue/green return it all at once. So does a primary whose earlier template is restored, because some of its pods still run the
 // template that is rolled back. Only the revision that was analyzed retains traffic: a target that has another one gets none.
-func (s *Snapshot) returnsTrafficInParts() bool {
+func returnsTrafficInParts(s Snapshot) bool {
 	weighted := s.Plan.Strategy == Weighted && !s.Plan.SkipAnalysis && s.isRouteObserved() && s.routingProvider() == ""
 	return weighted && !s.drainStarted() && !s.primaryHasRolledBackTemplate() && !s.Workload.Primary.Ready && s.Workload.Target.isReachable() &&
 		s.Workload.Target.Revision == s.pinnedRevision()
@@ -25,7 +25,7 @@ func (s *Snapshot) returnsTrafficInParts() bool {
 
 // primaryPodsNeeded is the number of pods of the primary that carry all the traffic. It is recorded with the first step of the
 // rollback, so that autoscalers do not change it afterwards.
-func (s *Snapshot) primaryPodsNeeded() int32 {
+func primaryPodsNeeded(s Snapshot) int32 {
 	carriedBy := s.Workload.Target.Available
 	if recorded := s.serin().CarriedBy; recorded != nil {
 		carriedBy = *recorded
@@ -35,11 +35,11 @@ func (s *Snapshot) primaryPodsNeeded() int32 {
 
 // retainedWeight is the weight that the canary keeps in a rollback because the primary cannot carry it yet. It never increases: a
 // primary that loses a pod keeps its share.
-func (s *Snapshot) retainedWeight() int {
-	if !s.returnsTrafficInParts() {
+func retainedWeight(s Snapshot) int {
+	if !returnsTrafficInParts(s) {
 		return 0
 	}
-	weight := release.Total - int(release.CarriedWeight(release.Total, s.Workload.Primary.servingPods(), s.primaryPodsNeeded()))
+	weight := release.Total - int(release.CarriedWeight(release.Total, s.Workload.Primary.servingPods(), primaryPodsNeeded(s)))
 	if recorded := s.Status.CanaryWeight; recorded > 0 && s.Workload.Primary.servingPods() > 0 {
 		weight = min(weight, recorded) // a user may have raised it since
 	}
@@ -49,12 +49,12 @@ func (s *Snapshot) retainedWeight() int {
 // retainedWeightMessage explains why the canary retains a part of the traffic.
 func retainedWeightMessage(s Snapshot) string {
 	return fmt.Sprintf("%s has %d of the %d reachable pods that are required for all traffic: the canary keeps %d%% of the traffic until more pods are ready",
-		s.Plan.primaryName(), s.Workload.Primary.servingPods(), s.primaryPodsNeeded(), s.retainedWeight())
+		s.Plan.primaryName(), s.Workload.Primary.servingPods(), primaryPodsNeeded(s), retainedWeight(s))
 }
 
 // rollBackInPart routes to the primary what it can carry, and the rest to the canary, which keeps all its pods.
 func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
-	weight := s.retainedWeight()
+	weight := retainedWeight(s)
 	if s.serin().CarriedBy != nil && weight == s.currentWeight() && weight == s.Status.CanaryWeight {
 		return keepStatus(s, gates, effects...)
 	}
@@ -67,7 +67,7 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 	}
 	e.status.CanaryWeight = weight
 	e.expireCookie() // otherwise clients with the cookie would remain on the canary, whatever its weight is
-	e.serin.CarriedBy = new(s.primaryPodsNeeded())
+	e.serin.CarriedBy = new(primaryPodsNeeded(s))
 	e.setCondition(flaggerv1.CanaryCondition{
 		Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionUnknown, Reason: string(s.Status.Phase),
 		Message: fmt.Sprintf("Returning traffic to primary, primary not ready: %s keeps %d%% of the traffic.", s.Plan.Kind, weight),

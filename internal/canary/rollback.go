@@ -49,10 +49,10 @@ func continueRollback(s Snapshot) Decision {
 		effects = append(effects, PrimaryScaledUp{}) // something scaled it to zero, and only Serin would scale it up again
 	}
 	gates := release.EvaluateGates(s, primaryCanTakeTrafficBack, primaryEndpointsForRollback)
-	if s.rollbackImpossible() {
+	if rollbackImpossible(s) {
 		return failRollback(s, gates, effects)
 	}
-	if s.retainedWeight() > 0 {
+	if retainedWeight(s) > 0 {
 		return rollBackInPart(s, gates, effects)
 	}
 	if gates.Verdict() != release.Pass {
@@ -85,8 +85,8 @@ func continueRollback(s Snapshot) Decision {
 	return failRelease(e, s.serin().Reason).decision(gates)
 }
 
-// primaryCanTakeTrafficBack delays the return of the traffic while the primary cannot serve any request and the canary can. Where the traffic
-// can return in parts, it delays the part that the primary cannot carry.
+// primaryCanTakeTrafficBack delays the return of the traffic while the primary cannot serve any request and the canary can. Where
+// the traffic can return in parts, it delays the part that the primary cannot carry.
 func primaryCanTakeTrafficBack(s Snapshot) release.Gate {
 	primary, target := s.Workload.Primary, s.Workload.Target
 	restoring := s.primaryHasRolledBackTemplate()
@@ -95,7 +95,7 @@ func primaryCanTakeTrafficBack(s Snapshot) release.Gate {
 		return release.NewWaitingGate("primary-restored", release.ByCluster, "restoring the previous template of "+s.Plan.primaryName())
 	case restoring && !primary.Ready && target.canServe():
 		return release.NewWaitingGate("primary-restored", release.ByCluster, primaryMessage(s))
-	case s.retainedWeight() > 0 && s.Workload.Primary.servingPods() > 0:
+	case retainedWeight(s) > 0 && s.Workload.Primary.servingPods() > 0:
 		return release.NewWaitingGate("primary-serves", release.ByCluster, retainedWeightMessage(s))
 	case s.canaryHasTraffic() && !s.primaryCanServe() && target.canServe():
 		return release.NewWaitingGate("primary-serves", release.ByCluster, primaryMessage(s)+": the canary continues to serve until the primary is ready")
@@ -106,7 +106,7 @@ func primaryCanTakeTrafficBack(s Snapshot) release.Gate {
 
 // rollbackImpossible reports whether there is nothing to roll back to, because the primary exceeded its deadline, and the
 // target has another revision by now, which can repair the primary.
-func (s *Snapshot) rollbackImpossible() bool {
+func rollbackImpossible(s Snapshot) bool {
 	primary := s.Workload.Primary
 	replaced := s.Workload.Target.Found && s.Workload.Target.Revision != s.pinnedRevision()
 	restored := !s.primaryHasRolledBackTemplate() || primary.ID == s.restoreID()

@@ -8,10 +8,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Snapshot is the observed state of a Canary at one moment. Its methods are facts derived from it: about the traffic
-// (traffic.go), the primary (primary.go), the revisions (revision.go), what is in progress (intent.go), the deadlines
-// (deadline.go), an unfinished promotion (unfinished.go), a rollback (rollback.go, returning.go) and the IDs of a run (ids.go).
-// Gates, events, queries and effects are built by functions that take it as a parameter.
+// Snapshot is the observed state of a Canary at one moment. Its methods are the facts that most stages need: about the
+// traffic (traffic.go), the primary (primary.go), the revisions (revision.go), what is in progress (intent.go) and the IDs of a
+// run (ids.go). All else that is derived from it is a function of its subject: a gate, a query, an effect, or a fact about one
+// stage, such as an unfinished promotion (unfinished.go).
 type Snapshot struct {
 	Now        time.Time
 	UID        string

@@ -44,7 +44,7 @@ func (s *Snapshot) editUnchanged() *statusEdit {
 
 // decision is the decision to write the edited status.
 func (e *statusEdit) decision(gates release.Gates) Decision {
-	if e.snapshot.hasUnrecordedTraffic() && slices.ContainsFunc(e.effects, removesCanaryTraffic) {
+	if hasUnrecordedTraffic(e.snapshot) && slices.ContainsFunc(e.effects, removesCanaryTraffic) {
 		return recordUnrecordedTraffic(e.snapshot)
 	}
 	if len(gates) > 0 {

@@ -28,7 +28,7 @@ func (s *Snapshot) canaryHasTraffic() bool {
 
 // hasUnrecordedTraffic reports whether the canary has traffic that the status does not record, because something else changed the
 // route. Traffic that was recorded less than half a drain delay ago counts as recorded.
-func (s *Snapshot) hasUnrecordedTraffic() bool {
+func hasUnrecordedTraffic(s Snapshot) bool {
 	last := s.serin().LastTraffic
 	recorded := last != nil && s.Now.Before(last.Add(s.Plan.Drain/2))
 	return s.currentWeight() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !recorded

@@ -10,16 +10,16 @@ import (
 // An unfinished promotion is one whose primary was not ready in time. The canary serves until the primary can.
 
 // promotionResumable reports whether a failed promotion can continue: the primary is ready with the analysed revision.
-func (s *Snapshot) promotionResumable() bool {
-	if !s.primaryHasAnalysedTemplate() || !s.Workload.Primary.Ready || s.Workload.Primary.Available == 0 && s.Plan.canScaleTarget() {
+func promotionResumable(s Snapshot) bool {
+	if !primaryHasAnalysedTemplate(s) || !s.Workload.Primary.Ready || s.Workload.Primary.Available == 0 && s.Plan.canScaleTarget() {
 		return false
 	}
-	return primaryEndpoints(*s).Verdict == release.Pass
+	return primaryEndpoints(s).Verdict == release.Pass
 }
 
 // primaryHasAnalysedTemplate reports whether the primary still has the template of a failed promotion. If the target has another
 // template by now, only the ID of the promotion identifies it.
-func (s *Snapshot) primaryHasAnalysedTemplate() bool {
+func primaryHasAnalysedTemplate(s Snapshot) bool {
 	if s.Status.Phase != flaggerv1.CanaryPhaseFailed || !s.primaryUnpromoted() || !s.Workload.Primary.Found {
 		return false
 	}
@@ -32,7 +32,7 @@ func (s *Snapshot) primaryHasAnalysedTemplate() bool {
 // rolledBackToUnpromoted reports whether a later run of the revision whose promotion had failed was rolled back: the traffic
 // returned to the primary, which has that revision and was never promoted. That run remains failed; only the revision of the
 // primary is recorded.
-func (s *Snapshot) rolledBackToUnpromoted() bool {
+func rolledBackToUnpromoted(s Snapshot) bool {
 	return s.serin().Unfinished != nil && s.Status.CanaryWeight == 0 && s.isRouteObserved() && s.currentWeight() == 0
 }
 
@@ -48,14 +48,14 @@ func resumePromotion(s Snapshot, why string) Decision {
 }
 
 // isResumedPromotion reports whether the promotion in progress failed before.
-func (s *Snapshot) isResumedPromotion() bool {
+func isResumedPromotion(s Snapshot) bool {
 	unfinished := s.serin().Unfinished
 	return unfinished != nil && unfinished.Revision == s.pinnedRevision()
 }
 
 // promotionCompletable reports whether, after a failed promotion or rollback, traffic is still routed to a target that has
 // another revision by now, although the primary could serve it.
-func (s *Snapshot) promotionCompletable() bool {
+func promotionCompletable(s Snapshot) bool {
 	target := s.Workload.Target
 	return s.primaryUnpromoted() && s.isRouteObserved() && s.currentWeight() > 0 && target.Found && target.Revision != s.pinnedRevision() && s.primaryReachable()
 }
@@ -73,7 +73,7 @@ func withdrawTraffic(s Snapshot) Decision {
 }
 
 // inheritsTraffic reports whether a run has the traffic of the previous revision, because no other revision could serve it.
-func (s *Snapshot) inheritsTraffic() bool {
+func inheritsTraffic(s Snapshot) bool {
 	unfinished := s.serin().Unfinished
 	return unfinished != nil && unfinished.Inherited
 }
@@ -95,9 +95,9 @@ func withdrawInheritedTraffic(s Snapshot) Decision {
 // primaryBecameReady reports whether a primary that was not ready in time has become ready, while the next revision is analysed
 // or waits for approval. Until the status records the revision of the primary, a user who reverts to it would have it analysed
 // again. A run that inherited traffic returns it first, see withdrawInheritedTraffic.
-func (s *Snapshot) primaryBecameReady() bool {
+func primaryBecameReady(s Snapshot) bool {
 	primary := s.Workload.Primary
-	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !s.inheritsTraffic() && !s.primaryHasTemplate() && primary.Ready && primary.canServe()
+	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !inheritsTraffic(s) && !s.primaryHasTemplate() && primary.Ready && primary.canServe()
 }
 
 // recordPrimary records the revision of such a primary.

@@ -62,7 +62,7 @@ func unreadinessRecord(s Snapshot, w WorkloadState, deadlineRuns bool, recorded 
 	if !deadlineRuns || w.readiness() != notReady {
 		return nil, time.Time{}
 	}
-	since := s.lastProgress(w, recorded)
+	since := lastProgress(s, w, recorded)
 	if due := since.Add(min(unreadyRecordDelay, s.Plan.Deadline/2)); s.Now.Before(due) {
 		return nil, due
 	}
@@ -91,6 +91,6 @@ func pauseDeadline(s Snapshot, d Decision) Decision {
 
 // resumedAfterPause reports whether pauseDeadline stopped the deadline and the release continues now, so that the deadline
 // restarts.
-func (s *Snapshot) resumedAfterPause() bool {
+func resumedAfterPause(s Snapshot) bool {
 	return s.serin().Since == nil && hasDeadline(s.Status.Phase) && !s.statusFromOtherController()
 }

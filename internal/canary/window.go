@@ -90,8 +90,8 @@ func nextStepApprovalGates(s Snapshot) []gate {
 	return out
 }
 
-// reopenWindowUntilApproved opens another window at the same weight, because the user has not approved the next step yet. The event is sent
-// once.
+// reopenWindowUntilApproved opens another window at the same weight, because the user has not approved the next step yet.
+// The event is sent once.
 func reopenWindowUntilApproved(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
 	e := s.edit().addEffects(effects...).openWindow()
