@@ -17,9 +17,12 @@ import (
 // it until the release has ended. A template without its configuration cannot be restored.
 const previousCopyInfix = "-previous"
 
+// configCopies manages the copies of the target's configuration that its primary uses.
+type configCopies struct{ targetPair }
+
 // ensureCopies updates the copies of configuration to their sources, and reports whether the content of one changed.
 // With a promotion given, it stores the replaced content for RestoreTemplate.
-func (d templateWorkload) ensureCopies(ctx context.Context, c *flaggerv1.Canary, configs []configSource, promotion string) (changed bool, err error) {
+func (d configCopies) ensureCopies(ctx context.Context, c *flaggerv1.Canary, configs []configSource, promotion string) (changed bool, err error) {
 	for _, source := range configs {
 		changedOne, err := d.ensureCopy(ctx, c, source, promotion)
 		if err != nil {
@@ -30,7 +33,7 @@ func (d templateWorkload) ensureCopies(ctx context.Context, c *flaggerv1.Canary,
 	return changed, nil
 }
 
-func (d templateWorkload) ensureCopy(ctx context.Context, c *flaggerv1.Canary, source configSource, promotion string) (changed bool, err error) {
+func (d configCopies) ensureCopy(ctx context.Context, c *flaggerv1.Canary, source configSource, promotion string) (changed bool, err error) {
 	ref := ConfigRef{Kind: source.Kind, Name: source.Name + primarySuffix}
 	if upToDate, err := d.isCopyUpToDate(ctx, c, source, ref); upToDate || err != nil {
 		return false, err
@@ -141,7 +144,7 @@ func ownersWithCanary(c *flaggerv1.Canary, obj metav1.Object, equal bool) (owner
 
 // storePreviousContent stores the content of a copy under another name before it is replaced. If an earlier attempt stored
 // content but never changed the primary's template, that content is still what the primary runs.
-func (d templateWorkload) storePreviousContent(ctx context.Context, c *flaggerv1.Canary, existing *configContent, ref ConfigRef, promotion string) error {
+func (d configCopies) storePreviousContent(ctx context.Context, c *flaggerv1.Canary, existing *configContent, ref ConfigRef, promotion string) error {
 	previousRef := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
 	created := existing.copyWithName(c.Namespace, previousRef.Name)
 	created.obj.SetAnnotations(map[string]string{promotionAnnotation: promotion})
@@ -230,7 +233,7 @@ func (w *Workloads) restoreConfigCopies(ctx context.Context, c *flaggerv1.Canary
 //
 // Without config tracking nothing is deleted, because Serin may not have the permission to list Secrets. Remaining
 // copies are garbage-collected with the Canary.
-func (d templateWorkload) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) error {
+func (d configCopies) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) error {
 	if !d.Options.ConfigTracking {
 		return nil
 	}

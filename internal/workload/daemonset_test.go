@@ -31,7 +31,7 @@ spec:
 func newDaemonSetCluster(t *testing.T) *fakeCluster {
 	t.Helper()
 	w := newFakeCluster(t)
-	w.workload.templateKind = daemonSets{}
+	w.workload = newTemplateWorkload(w.workload.Workloads, daemonSets{})
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env}, data: {A: "1"}}`)
 	w.applyYAML(agentSet)
 	w.applyYAML(agentCanary)

@@ -18,7 +18,7 @@ import (
 )
 
 // listHistory returns the earlier templates for which include returns true, the newest first. It sends one live LIST.
-func (d templateWorkload) listHistory(
+func (d targetPair) listHistory(
 	ctx context.Context, c *flaggerv1.Canary, selector labels.Selector, include func(past *unstructured.Unstructured, template map[string]any) bool,
 ) ([]historyEntry, error) {
 	past, err := d.listHistoryObjects(ctx, c, selector)
@@ -49,7 +49,7 @@ func newestMatchingEntry(history []historyEntry, wanted TemplateSource) (history
 }
 
 // listHistoryObjects returns the objects that contain the earlier templates of workloads with that selector.
-func (d templateWorkload) listHistoryObjects(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector) ([]unstructured.Unstructured, error) {
+func (d targetPair) listHistoryObjects(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector) ([]unstructured.Unstructured, error) {
 	kind := d.templateKind.kindNames().history
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -61,7 +61,7 @@ func (d templateWorkload) listHistoryObjects(ctx context.Context, c *flaggerv1.C
 
 // newestTemplateTime returns the last time at which a workload got a template that it never had before. Parking a DaemonSet and
 // reverting that adds entries to its history, but no new templates.
-func (d templateWorkload) newestTemplateTime(ctx context.Context, c *flaggerv1.Canary, obj *unstructured.Unstructured) (time.Time, error) {
+func (d targetPair) newestTemplateTime(ctx context.Context, c *flaggerv1.Canary, obj *unstructured.Unstructured) (time.Time, error) {
 	selector, err := podSelector(obj)
 	if err != nil {
 		return time.Time{}, err

@@ -26,12 +26,12 @@ const pausedAtZero = "0"
 
 // PauseScaler prevents the target's autoscaler from adding pods. The HorizontalPodAutoscaler ignores a workload without
 // replicas; KEDA does not.
-func (d templateWorkload) PauseScaler(ctx context.Context, c *flaggerv1.Canary) error {
+func (d podScaling) PauseScaler(ctx context.Context, c *flaggerv1.Canary) error {
 	return d.setScalerPaused(ctx, c, func(annotations map[string]string) { annotations[kedaPausedReplicas] = pausedAtZero })
 }
 
 // ResumeScaler resumes the target's autoscaler, unless another user or tool paused it.
-func (d templateWorkload) ResumeScaler(ctx context.Context, c *flaggerv1.Canary) error {
+func (d podScaling) ResumeScaler(ctx context.Context, c *flaggerv1.Canary) error {
 	return d.setScalerPaused(ctx, c, func(annotations map[string]string) {
 		if annotations[kedaPausedReplicas] == pausedAtZero {
 			delete(annotations, kedaPausedReplicas)
@@ -40,7 +40,7 @@ func (d templateWorkload) ResumeScaler(ctx context.Context, c *flaggerv1.Canary)
 }
 
 // setScalerPaused changes the annotations of the target's ScaledObject, if it exists.
-func (d templateWorkload) setScalerPaused(ctx context.Context, c *flaggerv1.Canary, change func(annotations map[string]string)) error {
+func (d podScaling) setScalerPaused(ctx context.Context, c *flaggerv1.Canary, change func(annotations map[string]string)) error {
 	if scaler, _ := scalerOf(c); scaler.kind != scaledObject.kind {
 		return nil
 	}

@@ -67,6 +67,21 @@ type State struct {
 	Readiness Readiness
 }
 
+// templateWorkload is the Workload for targets that have a pod template.
+type templateWorkload struct {
+	targetPair
+	configCopies
+	podScaling
+	podServices
+}
+
+func newTemplateWorkload(w *Workloads, kind templateKind) templateWorkload {
+	pair := targetPair{w, kind}
+	return templateWorkload{pair, configCopies{pair}, podScaling{pair}, podServices{pair}}
+}
+
+var _ Workload = templateWorkload{}
+
 // Observe reads both workloads, the configuration and the autoscaler from the cache.
 func (d templateWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...ObserveOption) (Observation, error) {
 	seen, err := d.readWorkloads(ctx, c)
@@ -168,18 +183,6 @@ func (d templateWorkload) readWorkloads(ctx context.Context, c *flaggerv1.Canary
 	}
 	seen.problem = problem
 	return seen, nil
-}
-
-// targetAndPrimary reads target and primary. Client returns no version older than our own last write: a decision on an older one
-// would repeat that write, or treat a target that was just scaled up as one without pods.
-func (d templateWorkload) targetAndPrimary(ctx context.Context, c *flaggerv1.Canary) (target, primary *unstructured.Unstructured, err error) {
-	if target, err = d.readCached(ctx, c, d.kind(), c.Spec.TargetRef.Name); err != nil {
-		return nil, nil, err
-	}
-	if primary, err = d.readCached(ctx, c, d.kind(), c.Spec.TargetRef.Name+primarySuffix); err != nil {
-		return nil, nil, err
-	}
-	return target, primary, nil
 }
 
 func (v workloadView) configChecksums() map[string]string {

@@ -17,7 +17,7 @@ const maxPods = 100
 
 // PodProblem returns why the first failing pod of the target (or the primary) is not ready, with the reason that Kubernetes
 // reports (ImagePullBackOff, CrashLoopBackOff, Unschedulable, …); empty means that none fails. It sends one live LIST.
-func (d templateWorkload) PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error) {
+func (d targetPair) PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error) {
 	target, copied, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
 		return "", err

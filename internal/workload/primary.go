@@ -149,7 +149,7 @@ func (p selectorPair) rewriteSelector(selector map[string]any, rules rewriteRule
 }
 
 // newPrimary returns the primary of a target to create, with the given pod template and its source.
-func (d templateWorkload) newPrimary(c *flaggerv1.Canary, target *unstructured.Unstructured, p selectorPair, template map[string]any, source TemplateSource) *unstructured.Unstructured {
+func (d targetPair) newPrimary(c *flaggerv1.Canary, target *unstructured.Unstructured, p selectorPair, template map[string]any, source TemplateSource) *unstructured.Unstructured {
 	primary := newObject(d.kind(), c.Namespace, p.primaryName())
 	primary.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
 	labels := d.Options.copiedLabels(target.GetLabels())
@@ -167,7 +167,7 @@ func (d templateWorkload) newPrimary(c *flaggerv1.Canary, target *unstructured.U
 
 // promotedPrimary returns a primary with the template of its target. Its selector, name and owner are unchanged. The number of
 // pods is copied from the target, unless the Canary has an autoscaler or the target has no pods.
-func (d templateWorkload) promotedPrimary(
+func (d targetPair) promotedPrimary(
 	c *flaggerv1.Canary, primary, target *unstructured.Unstructured, p selectorPair, template map[string]any, source TemplateSource,
 ) *unstructured.Unstructured {
 	promoted, spec := shallowCopy(primary)

@@ -58,9 +58,9 @@ func TestPrimaries(t *testing.T) {
 					}
 				}
 			}
-			d := templateWorkload{&Workloads{Options: options}, deployments{}}
+			d := newTemplateWorkload(&Workloads{Options: options}, deployments{})
 			if target.GetKind() == daemonSetKind.Kind {
-				d.templateKind = daemonSets{}
+				d = newTemplateWorkload(d.Workloads, daemonSets{})
 			}
 			p, problem := findSelectorPair(target, d.displayName(), options.selectorLabels())
 			if problem == "" {
@@ -147,7 +147,7 @@ func TestPromotionKeepsReplicas(t *testing.T) {
 				c.Spec.AutoscalerRef = &flaggerv1.AutoscalerReference{Kind: "HorizontalPodAutoscaler", Name: "cart"}
 			}
 			mustSet(target.Object, test.replicas, "spec", "replicas")
-			got := templateWorkload{&Workloads{}, deployments{}}.promotedPrimary(c, primary, target, p, map[string]any{}, TemplateSource{})
+			got := newTemplateWorkload(&Workloads{}, deployments{}).promotedPrimary(c, primary, target, p, map[string]any{}, TemplateSource{})
 			if replicas := intOrDefault(got.Object, -1, "spec", "replicas"); replicas != test.want {
 				t.Errorf("got %d, want %d", replicas, test.want)
 			}

@@ -11,7 +11,7 @@ import (
 
 // UpFromZero scales up a target without pods: to the number of pods of the primary, or, with an autoscaler, to its
 // minimum. A target that has pods is unchanged.
-func (d templateWorkload) UpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
+func (d podScaling) UpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
 	target, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (d templateWorkload) UpFromZero(ctx context.Context, c *flaggerv1.Canary) e
 }
 
 // UpToPrimary scales the target up to at least the number of pods of the primary, before the target receives all traffic.
-func (d templateWorkload) UpToPrimary(ctx context.Context, c *flaggerv1.Canary) error {
+func (d podScaling) UpToPrimary(ctx context.Context, c *flaggerv1.Canary) error {
 	target, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (d templateWorkload) UpToPrimary(ctx context.Context, c *flaggerv1.Canary) 
 
 // PrimaryUpFromZero scales up a primary without pods to the number of pods of the target, whose traffic it is about to
 // receive.
-func (d templateWorkload) PrimaryUpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
+func (d podScaling) PrimaryUpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
 	target, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (d templateWorkload) PrimaryUpFromZero(ctx context.Context, c *flaggerv1.Ca
 }
 
 // DownToZero scales the target to zero. The caller must make sure that it has no traffic.
-func (d templateWorkload) DownToZero(ctx context.Context, c *flaggerv1.Canary) error {
+func (d podScaling) DownToZero(ctx context.Context, c *flaggerv1.Canary) error {
 	target, _, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (d templateWorkload) DownToZero(ctx context.Context, c *flaggerv1.Canary) e
 	return d.scaleTo(ctx, c, target, 0)
 }
 
-func (d templateWorkload) scaleTo(ctx context.Context, c *flaggerv1.Canary, obj *unstructured.Unstructured, replicas int64) error {
+func (d podScaling) scaleTo(ctx context.Context, c *flaggerv1.Canary, obj *unstructured.Unstructured, replicas int64) error {
 	err := d.updateObject(ctx, obj, d.templateKind.withReplicas(obj, replicas))
 	switch {
 	case err == nil:

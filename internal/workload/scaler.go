@@ -54,9 +54,12 @@ func scalerOf(c *flaggerv1.Canary) (scalerKind, bool) {
 	return scalerKind{}, false
 }
 
+// podScaling scales target and primary, and manages their autoscalers.
+type podScaling struct{ targetPair }
+
 // EnsureScaler creates the primary's autoscaler, a copy of the target's, if there is none; with update it updates an existing
 // one. For a Canary without an autoscaler it does nothing.
-func (d templateWorkload) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, update bool) error {
+func (d podScaling) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, update bool) error {
 	if c.Spec.AutoscalerRef == nil {
 		return nil
 	}
@@ -98,7 +101,7 @@ func (d templateWorkload) EnsureScaler(ctx context.Context, c *flaggerv1.Canary,
 
 // sourceScaler returns the autoscaler that the Canary refers to. It is read in the version that the cluster serves,
 // whatever version the reference has. problem is a message for the user.
-func (d templateWorkload) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (source *unstructured.Unstructured, problem string, err error) {
+func (d podScaling) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (source *unstructured.Unstructured, problem string, err error) {
 	ref := c.Spec.AutoscalerRef
 	scaler, known := scalerOf(c)
 	if !known {
@@ -118,7 +121,7 @@ func (d templateWorkload) sourceScaler(ctx context.Context, c *flaggerv1.Canary)
 }
 
 // observeScaler sets ScalerProblem and KindNotInstalled of an observation.
-func (d templateWorkload) observeScaler(ctx context.Context, c *flaggerv1.Canary, o *Observation) error {
+func (d podScaling) observeScaler(ctx context.Context, c *flaggerv1.Canary, o *Observation) error {
 	if c.Spec.AutoscalerRef == nil {
 		return nil
 	}

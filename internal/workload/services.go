@@ -55,10 +55,13 @@ func desiredServices(c *flaggerv1.Canary, p selectorPair, apex bool) []desiredSe
 // apexName returns the name of the Service that clients call.
 func apexName(c *flaggerv1.Canary) string { return cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name) }
 
+// podServices manages the Services that select the pods of target and primary.
+type podServices struct{ targetPair }
+
 // EnsureServices creates and updates the Services of canary and primary, and with apex also the one that clients call. A Service
 // without a controller is taken over without setting an owner. A *PartialServiceError means that all possible changes were
 // applied.
-func (d templateWorkload) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {
+func (d podServices) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {
 	target, err := d.readCached(ctx, c, d.kind(), c.Spec.TargetRef.Name)
 	if err != nil {
 		return err
@@ -87,7 +90,7 @@ func (d templateWorkload) EnsureServices(ctx context.Context, c *flaggerv1.Canar
 	return nil
 }
 
-func (d templateWorkload) ensureService(ctx context.Context, c *flaggerv1.Canary, p selectorPair, wanted desiredService, ports []any) (warning string, err error) {
+func (d podServices) ensureService(ctx context.Context, c *flaggerv1.Canary, p selectorPair, wanted desiredService, ports []any) (warning string, err error) {
 	existing, err := d.readCached(ctx, c, serviceKind, wanted.name)
 	if err != nil {
 		return "", fmt.Errorf("reconcileService failed: service %s get query error: %w", wanted.name, errors.Unwrap(err))
@@ -396,7 +399,7 @@ func captureOriginal(existing *unstructured.Unstructured) string {
 // RestoreServices restores the user's Services to their state before the takeover. Services that the Canary controls
 // are garbage-collected with it. The Services are read live: a stale cache may show the state before the takeover, and
 // no later reconciliation would repair it.
-func (d templateWorkload) RestoreServices(ctx context.Context, c *flaggerv1.Canary) error {
+func (d podServices) RestoreServices(ctx context.Context, c *flaggerv1.Canary) error {
 	name := apexName(c)
 	for _, each := range []string{name, name + primarySuffix, name + "-canary"} {
 		existing, err := getOrNil(ctx, d.Reader, c, serviceKind, each)

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"context"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,18 +60,36 @@ type historyEntry struct {
 	source   TemplateSource
 }
 
+// targetPair is a target with a pod template, and its primary.
+type targetPair struct {
+	*Workloads
+	templateKind templateKind
+}
+
+// targetAndPrimary reads target and primary. Client returns no version older than our own last write: a decision on an older one
+// would repeat that write, or treat a target that was just scaled up as one without pods.
+func (d targetPair) targetAndPrimary(ctx context.Context, c *flaggerv1.Canary) (target, primary *unstructured.Unstructured, err error) {
+	if target, err = d.readCached(ctx, c, d.kind(), c.Spec.TargetRef.Name); err != nil {
+		return nil, nil, err
+	}
+	if primary, err = d.readCached(ctx, c, d.kind(), c.Spec.TargetRef.Name+primarySuffix); err != nil {
+		return nil, nil, err
+	}
+	return target, primary, nil
+}
+
 // missingTargetProblem returns the problem of a Canary without a target.
-func (d templateWorkload) missingTargetProblem(c *flaggerv1.Canary) string {
+func (d targetPair) missingTargetProblem(c *flaggerv1.Canary) string {
 	name := c.Spec.TargetRef.Name
 	// An error of the cache contains the kind, one of the API server the resource, which users know.
 	resource := schema.GroupResource{Group: d.kind().Group, Resource: d.templateKind.kindNames().plural}
 	return fmt.Sprintf("%s %s.%s get query error: %v", d.displayName(), name, c.Namespace, apierrors.NewNotFound(resource, name))
 }
 
-func (d templateWorkload) kind() schema.GroupVersionKind { return d.templateKind.kindNames().kind }
-func (d templateWorkload) displayName() string           { return d.templateKind.kindNames().displayName }
+func (d targetPair) kind() schema.GroupVersionKind { return d.templateKind.kindNames().kind }
+func (d targetPair) displayName() string           { return d.templateKind.kindNames().displayName }
 
 // creationErrorPrefix returns the prefix of errors of the creation of a primary.
-func (d templateWorkload) creationErrorPrefix() string {
+func (d targetPair) creationErrorPrefix() string {
 	return "createPrimary" + d.kind().Kind + " failed: "
 }

@@ -69,8 +69,6 @@ type Workload interface {
 	PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error)
 }
 
-var _ Workload = templateWorkload{}
-
 // Object identifies an object that a release depends on, in the namespace of its Canary.
 type Object struct {
 	Kind schema.GroupVersionKind
@@ -129,33 +127,11 @@ type Workloads struct {
 	cache derivedCache
 }
 
-// ForCanary returns the Workload of a Canary's target; nil for an unsupported kind.
-func (w *Workloads) ForCanary(c *flaggerv1.Canary) Workload {
-	switch ref := c.Spec.TargetRef; {
-	case ref.Kind == deploymentKind.Kind:
-		return templateWorkload{w, deployments{}}
-	case ref.Kind == daemonSetKind.Kind:
-		return templateWorkload{w, daemonSets{}}
-	case ref.Knative():
-		return knativeWorkload{Workloads: w}
-	case ref.Kind == serviceKind.Kind:
-		return serviceWorkload{Workloads: w}
-	default:
-		return nil
-	}
-}
-
 // Forget drops the cached state of a deleted Canary.
 func (w *Workloads) Forget(key types.NamespacedName) { w.cache.dropCanary(key) }
 
 // CachedKeys returns the Canaries with cached state.
 func (w *Workloads) CachedKeys() []types.NamespacedName { return w.cache.keys() }
-
-// templateWorkload is the Workload for targets that have a pod template.
-type templateWorkload struct {
-	*Workloads
-	templateKind templateKind
-}
 
 // primarySuffix is appended to a name to form the name of the primary.
 const primarySuffix = "-primary"
