@@ -25,9 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -36,7 +34,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -45,22 +42,12 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/alerting"
-	"github.com/serin-dev/serin/internal/canary"
-	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/fence"
-	"github.com/serin-dev/serin/internal/hook"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/othercontroller"
-	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/queue"
-	"github.com/serin-dev/serin/internal/readyourwrites"
-	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/telemetry"
-	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
-	"github.com/serin-dev/serin/internal/workload"
 )
 
 // maxConcurrentQueries limits the concurrent queries of one kind, for all releases: webhooks, metric queries of Canaries,
@@ -194,28 +181,6 @@ func (p process) requestedAPIs() []api {
 	return all
 }
 
-// serveCanaries adds the controller of Canaries.
-func (p process) serveCanaries(ctx context.Context) error {
-	mgr, f := p.mgr, p.flags
-	if p.queue.Limits() {
-		if err := controller.IndexPlaces(ctx, mgr.GetFieldIndexer()); err != nil {
-			return err
-		}
-	}
-	if err := controller.IndexTargets(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
-	}
-	unread, err := p.endpoints.prepare(ctx, mgr.GetAPIReader(), mgr.GetFieldIndexer(), f.Namespace, p.logger)
-	if err != nil {
-		return err
-	}
-	otherController, err := f.newFlaggerWatch(ctx, mgr, p.permissions, p.logger)
-	if err != nil {
-		return err
-	}
-	return p.wireCanaryController(unread, otherController)
-}
-
 func (f *Flags) restConfig(transports []transport.WrapperFunc) (*rest.Config, error) {
 	var cfg *rest.Config
 	var err error
@@ -241,36 +206,21 @@ func (f *Flags) tuneClient(cfg *rest.Config, transports []transport.WrapperFunc)
 	return cfg
 }
 
-// newRouteCluster returns the cluster with the route objects, or nil if it is the cluster of the Canaries.
-func (f *Flags) newRouteCluster(mgr manager.Manager, transports []transport.WrapperFunc) (cluster.Cluster, error) {
-	if f.KubeconfigServiceMesh == "" || f.KubeconfigServiceMesh == f.Kubeconfig {
-		return nil, nil
-	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", f.KubeconfigServiceMesh)
-	if err != nil {
-		return nil, fmt.Errorf("read -kubeconfig-service-mesh: %w", err)
-	}
-	if cfg.Host == mgr.GetConfig().Host {
-		return nil, nil
-	}
-	c, err := cluster.New(f.tuneClient(cfg, transports), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.cacheOptions(), newNonBlockingCache, newClient()
-		o.MapperProvider = newCachingMapper
-	})
-	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster of -kubeconfig-service-mesh: %w", err)
-	}
-	if err := mgr.Add(c); err != nil {
-		return nil, fmt.Errorf("add the cluster of -kubeconfig-service-mesh: %w", err)
-	}
-	return c, nil
-}
-
 // newClient returns a client that reads its own writes. Without it, a stale cache would let a reconciliation apply the
 // previous route again. The library guarantees this for typed objects only; package readyourwrites does for unstructured
 // ones.
 func newClient() client.Options {
 	return client.Options{Cache: &client.CacheOptions{Unstructured: true, EnableReadYourWritesConsistency: new(true)}}
+}
+
+// newEventClient returns a client that only writes events. They are never read: a client with a cache would start to watch all of
+// them.
+func newEventClient(mgr manager.Manager) (client.Client, error) {
+	events, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("create the client for events: %w", err)
+	}
+	return events, nil
 }
 
 func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager, error) {
@@ -335,31 +285,6 @@ func (f *Flags) otherControllers() othercontroller.Scope {
 	return othercontroller.Scope{Namespaces: f.OtherControllerNamespaces}
 }
 
-// newFlaggerWatch detects a running Flagger, unless the administrator has divided the Canaries between the two. The permissions of
-// earlier versions did not include leases, and a cache that may not read a kind would prevent the process from starting.
-func (f *Flags) newFlaggerWatch(
-	ctx context.Context, mgr manager.Manager, isPermitted watching.UpdatePermission, logger logr.Logger,
-) (*watching.OtherController, error) {
-	if f.AdoptWhileOtherControllerRuns {
-		return nil, nil
-	}
-	otherController := watching.NewFlaggerWatch(mgr.GetClient())
-	otherController.Scope, otherController.IsPermitted = f.otherControllers(), isPermitted
-	if err := otherController.Index(ctx, mgr.GetFieldIndexer()); err != nil {
-		return nil, err
-	}
-	err := mgr.GetAPIReader().List(ctx, &coordinationv1.LeaseList{}, client.InNamespace(f.Namespace), client.MatchingFieldsSelector{Selector: otherControllerLeases}, client.Limit(1))
-	switch {
-	case apierrors.IsForbidden(err):
-		otherController.LeasesUnreadable = "Leases may not be read"
-		logger.Info("Detects Flagger by its Deployment only, because its Lease may not be read. " +
-			"Allow list and watch on leases of coordination.k8s.io named " + othercontroller.FlaggerLeaseName + ", and restart")
-	case err != nil:
-		return nil, fmt.Errorf("list Leases: %w", err)
-	}
-	return otherController, nil
-}
-
 func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 	var synced atomic.Bool
 	err := mgr.Add(replicaRunnable{func(ctx context.Context) error {
@@ -378,95 +303,6 @@ func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 			return nil
 		},
 	})
-}
-
-// wireCanaryController creates and connects the components of the controller of Canaries.
-func (p process) wireCanaryController(endpointsUnread string, otherController *watching.OtherController) error {
-	mgr, f := p.mgr, p.flags
-	clk := clock.RealClock{}
-	restricted, trusted := outbound.New(f.userAddressPolicy()), outbound.New(trustedAddressPolicy())
-	settings := canary.Settings{
-		Provider: f.provider(p.logger), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
-	}
-	consistent := controller.RecordReads(readyourwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
-	workloads := &workload.Workloads{
-		Client: consistent, Reader: mgr.GetAPIReader(),
-		Options: f.WorkloadOptions(),
-	}
-	hooks := hook.New(restricted, clk)
-	asker := &controller.Asker{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk, Hooks: hooks,
-		Services: p.services, Restricted: restricted, Unrestricted: trusted,
-		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: p.metrics,
-	}
-	queue := &reconciler.Queue{}
-	queries := queryrunner.NewPooled(clk, maxConcurrentQueries, controller.Pool, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
-	sender, err := f.alertSender(trusted)
-	if err != nil {
-		return err
-	}
-	// Events are written and never read: a client with a cache would start to watch all of them.
-	events, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
-	if err != nil {
-		return fmt.Errorf("create the client for events: %w", err)
-	}
-	reporter := &controller.Reporter{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk,
-		Recorder: telemetry.NewRecorder(events, p.outbox, clk, ""), Outbox: p.outbox, OngoingEvents: &telemetry.OngoingEvents{},
-		Hooks: hooks, EventHook: f.EventWebhook, EventHooks: hook.New(trusted, clk), AlertSender: sender, Cluster: f.ClusterName, NoCrossNamespace: f.NoCrossNamespaceRefs,
-		NewAlertSender: func(providerType string, options alerting.Options) (alerting.Sender, error) {
-			return alerting.New(restricted, providerType, options)
-		},
-	}
-	routes, err := f.newRouteCluster(mgr, p.transports)
-	if err != nil {
-		return err
-	}
-	applier := &traffic.Applier{Client: consistent}
-	if routes != nil {
-		applier = &traffic.Applier{Client: controller.RecordReads(readyourwrites.New(routes.GetClient(), routes.GetAPIReader(), clk)), NoOwnerReferences: true}
-	}
-	reconciler := controller.New(controller.Parts{
-		Observer: controller.Observer{
-			Client: mgr.GetClient(), Workloads: workloads, Routers: f.Routers(),
-			Applier: applier, Settings: settings, Queue: p.queue, MetricTypes: p.services.TemplateTypes(), Indexed: true,
-			EndpointsUnread: endpointsUnread, OtherController: otherController, Rival: p.conflicts.conflictingRollout,
-		},
-		Reader: mgr.GetAPIReader(), Clock: clk, Queries: queries, Reporter: reporter, Metrics: p.metrics, Health: p.reportHealth,
-	})
-	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness, Routes: routes, ConfigTracking: f.EnableConfigTracking}); err != nil {
-		return err
-	}
-	p.conflicts.setCanaries(mgr.GetClient())
-	if err := mgr.Add(replicaRunnable{queries.Run}); err != nil {
-		return fmt.Errorf("add the query runner of Canaries: %w", err)
-	}
-	return nil
-}
-
-// provider returns the default provider. As in Flagger, unknown values mean Istio.
-func (f *Flags) provider(logger logr.Logger) string {
-	name, known := traffic.Normalize(f.MeshProvider)
-	if !known {
-		logger.Info("Replaced an unknown mesh provider by istio", "provider", f.MeshProvider)
-	}
-	return name
-}
-
-// alertSender returns the alert sender that the flags configure: Microsoft Teams, else Slack, else nil.
-func (f *Flags) alertSender(c *outbound.Client) (alerting.Sender, error) {
-	switch {
-	case f.MSTeamsURL != "":
-		return alerting.New(c, "msteams", alerting.Options{URL: f.MSTeamsURL, Proxy: f.MSTeamsProxyURL})
-	case f.SlackURL != "" && f.SlackChannel != "":
-		return alerting.New(c, "slack", alerting.Options{
-			URL: f.SlackURL, Token: f.SlackToken, Proxy: f.SlackProxyURL, Username: f.SlackUser, Channel: f.SlackChannel,
-		})
-	case f.SlackURL != "":
-		return nil, errors.New("-slack-url is set but -slack-channel is empty, so no alert could be sent: set the channel")
-	default:
-		return nil, nil
-	}
 }
 
 // replicaRunnable runs on every replica, leader or not.

@@ -54,29 +54,12 @@ func (p process) rolloutsMissing(ctx context.Context) error {
 	return checkInstalled(ctx, p.mgr.GetAPIReader(), p.flags.Namespace, "serin crds --group argoproj.io", kinds)
 }
 
-// serveRollouts adds the controller of Rollouts. It has its own caches except for a few kinds: they contain only objects with its
-// instance ID, and the CRDs may have been installed after the process started.
+// serveRollouts adds the controller of Rollouts, and those of the AnalysisRuns and Experiments that they need.
 func (p process) serveRollouts(ctx context.Context) error {
 	mgr, f := p.mgr, p.flags
-	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.rolloutCache(), newSharingCache(mgr.GetCache()), newClient()
-		o.HTTPClient, o.MapperProvider = mgr.GetHTTPClient(), func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
-	})
+	own, err := p.newRolloutCluster(ctx)
 	if err != nil {
-		return fmt.Errorf("create the caches of Rollouts: %w", err)
-	}
-	if err := mgr.Add(own); err != nil {
-		return fmt.Errorf("add the caches of Rollouts: %w", err)
-	}
-	for _, index := range []func(context.Context, client.FieldIndexer) error{controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads} {
-		if err := index(ctx, own.GetFieldIndexer()); err != nil {
-			return err
-		}
-	}
-	if p.queue.Limits() {
-		if err := controller.IndexPlaces(ctx, own.GetFieldIndexer()); err != nil {
-			return err
-		}
+		return err
 	}
 	otherController, err := p.newArgoRolloutsWatch(ctx, own)
 	if err != nil {
@@ -84,14 +67,9 @@ func (p process) serveRollouts(ctx context.Context) error {
 	}
 	clk := clock.RealClock{}
 	consistent := readyourwrites.New(own.GetClient(), own.GetAPIReader(), clk)
-	templates := client.Reader(own.GetClient())
-	if f.Namespace != "" {
-		templates = own.GetAPIReader() // cluster-scoped objects cannot be watched with permissions for one namespace
-	}
-	// Events are written and never read: a client with a cache would start to watch all of them.
-	events, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	events, err := newEventClient(mgr)
 	if err != nil {
-		return fmt.Errorf("create the client for events: %w", err)
+		return err
 	}
 	newRecorder := func() *telemetry.Recorder {
 		return telemetry.NewRecorder(events, p.outbox, clk, controller.Component)
@@ -99,7 +77,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err := p.serveAnalyses(ctx, own, newRecorder); err != nil || len(f.Argo.Controllers) > 0 {
 		return err
 	}
-	runs := &launch.Launcher{Client: consistent, ClusterTemplates: templates, APIReader: own.GetAPIReader(), InstanceID: f.Argo.InstanceID}
+	runs := p.newRunLauncher(own, consistent)
 	recorder := newRecorder()
 	if err := p.serveExperiments(own, runs, newRecorder(), recorder); err != nil {
 		return err
@@ -112,37 +90,92 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unread, err := p.endpoints.prepare(ctx, mgr.GetAPIReader(), mgr.GetFieldIndexer(), f.Namespace, p.logger)
-	if err != nil {
-		return err
-	}
 	queue := &reconciler.Queue{}
-	queries, err := p.newTargetGroupVerifier(own.GetAPIReader(), queue)
+	observer, err := p.newRolloutObserver(ctx, rolloutClients{own, consistent, istio}, runs, otherController, queue)
 	if err != nil {
 		return err
-	}
-	marked := p.markedKinds(ctx, own.GetAPIReader(), istio.clients)
-	if slices.Contains(marked, appsv1.SchemeGroupVersion.WithKind("Deployment")) {
-		if err := controller.IndexMarkedWorkloads(ctx, own.GetFieldIndexer()); err != nil {
-			return err
-		}
 	}
 	reconciler := controller.New(controller.Parts{
-		Observer: controller.Observer{
-			Client: consistent, Reader: own.GetAPIReader(), Routers: f.Routers(),
-			Applier:    &traffic.Applier{Client: consistent, Groups: istio.clients},
-			Runs:       runs,
-			InstanceID: f.Argo.InstanceID, Rival: p.conflicts.conflictingCanary, OtherController: otherController, Queries: queries, Queue: p.queue, EndpointsUnread: unread,
-			Resync: time.Duration(f.Argo.RolloutResync) * time.Second, MarkedKinds: marked,
-		},
-		Clock: clk, Recorder: recorder, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics, Notifications: notifications,
-		Health: p.reportHealth,
+		Observer: observer, Clock: clk, Recorder: recorder, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics,
+		Notifications: notifications, Health: p.reportHealth,
 	})
 	p.conflicts.setRollouts(own.GetClient())
 	return reconciler.Add(mgr, queue, controller.Options{
 		Workers: f.Argo.RolloutThreads, Cache: own.GetCache(), Leases: otherController != nil && otherController.LeasesUnreadable == "", ClusterTemplates: f.Namespace == "",
 		Groups: istio.clusters,
 	})
+}
+
+// newRolloutCluster returns the cluster with the caches of Rollouts, and adds it to the manager. Rollouts have their own caches
+// except for a few kinds: they contain only objects with the instance ID, and the CRDs may have been installed after the process
+// started.
+func (p process) newRolloutCluster(ctx context.Context) (cluster.Cluster, error) {
+	mgr, f := p.mgr, p.flags
+	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
+		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.rolloutCache(), newSharingCache(mgr.GetCache()), newClient()
+		o.HTTPClient, o.MapperProvider = mgr.GetHTTPClient(), func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create the caches of Rollouts: %w", err)
+	}
+	if err := mgr.Add(own); err != nil {
+		return nil, fmt.Errorf("add the caches of Rollouts: %w", err)
+	}
+	for _, index := range []func(context.Context, client.FieldIndexer) error{controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads} {
+		if err := index(ctx, own.GetFieldIndexer()); err != nil {
+			return nil, err
+		}
+	}
+	if p.queue.Limits() {
+		if err := controller.IndexPlaces(ctx, own.GetFieldIndexer()); err != nil {
+			return nil, err
+		}
+	}
+	return own, nil
+}
+
+// newRunLauncher returns the component that creates AnalysisRuns.
+func (p process) newRunLauncher(own cluster.Cluster, consistent client.Client) *launch.Launcher {
+	templates := client.Reader(own.GetClient())
+	if p.flags.Namespace != "" {
+		templates = own.GetAPIReader() // cluster-scoped objects cannot be watched with permissions for one namespace
+	}
+	return &launch.Launcher{Client: consistent, ClusterTemplates: templates, APIReader: own.GetAPIReader(), InstanceID: p.flags.Argo.InstanceID}
+}
+
+// rolloutClients are the clients of the controller of Rollouts.
+type rolloutClients struct {
+	own        cluster.Cluster
+	consistent client.Client // reads from the caches of own, and never an object older than its own last write
+	istio      remoteClusters
+}
+
+// newRolloutObserver returns the component that observes Rollouts, and prepares the caches that it needs.
+func (p process) newRolloutObserver(
+	ctx context.Context, clients rolloutClients, runs *launch.Launcher, otherController *watching.OtherController, queue *reconciler.Queue,
+) (controller.Observer, error) {
+	unread, err := p.endpoints.prepare(ctx, p.mgr.GetAPIReader(), p.mgr.GetFieldIndexer(), p.flags.Namespace, p.logger)
+	if err != nil {
+		return controller.Observer{}, err
+	}
+	reader := clients.own.GetAPIReader()
+	queries, err := p.newTargetGroupVerifier(reader, queue)
+	if err != nil {
+		return controller.Observer{}, err
+	}
+	marked := p.markedKinds(ctx, reader, clients.istio.clients)
+	if slices.Contains(marked, appsv1.SchemeGroupVersion.WithKind("Deployment")) {
+		if err := controller.IndexMarkedWorkloads(ctx, clients.own.GetFieldIndexer()); err != nil {
+			return controller.Observer{}, err
+		}
+	}
+	return controller.Observer{
+		Client: clients.consistent, Reader: reader, Routers: p.flags.Routers(),
+		Applier:    &traffic.Applier{Client: clients.consistent, Groups: clients.istio.clients},
+		Runs:       runs,
+		InstanceID: p.flags.Argo.InstanceID, Rival: p.conflicts.conflictingCanary, OtherController: otherController, Queries: queries, Queue: p.queue, EndpointsUnread: unread,
+		Resync: time.Duration(p.flags.Argo.RolloutResync) * time.Second, MarkedKinds: marked,
+	}, nil
 }
 
 // markedKinds returns the kinds of marked objects that can be watched from the start: those that are installed in this
