@@ -128,8 +128,8 @@ func newRouteApplier(local client.Client, routes cluster.Cluster) *traffic.Appli
 	return &traffic.Applier{Client: controller.RecordReads(remote), NoOwnerReferences: true}
 }
 
-// newFlaggerWatch detects a running Flagger, unless the administrator has divided the Canaries between the two. The permissions of
-// earlier versions did not include leases, and a cache that may not read a kind would prevent the process from starting.
+// newFlaggerWatch detects a running Flagger, unless the administrator has divided the Canaries between the two. The permissions
+// of earlier versions did not include leases, and a cache that may not read a kind would prevent the process from starting.
 func (f *Flags) newFlaggerWatch(
 	ctx context.Context, mgr manager.Manager, isPermitted watching.UpdatePermission, logger logr.Logger,
 ) (*watching.OtherController, error) {
