@@ -82,7 +82,7 @@ func (l *ledger) protocolInvariants() []oracle.Invariant {
 			&oracle.CreatedOwned{Ledger: core, Owned: hasController}, oracle.CleanEnd(core, l.remnants), &jobsOfRuns{l, map[types.UID]time.Time{}}),
 		oracle.NewInvariant("I31", "a Rollout whose Services another one manages has no effects and reports the conflict, and the other one keeps managing them",
 			conflicts, oracle.Exclusive(core, conflicts.claims)),
-		oracle.NewInvariant("I34", "the share of an aborted release falls whenever stable capacity rises, whatever spec.replicas is, and its pending pods are removed in favor of stable ones",
+		oracle.NewInvariant("I34", "the share of an aborted release falls whenever stable capacity rises, whatever spec.replicas is (unless its spec is invalid), and its pending pods are removed in favor of stable ones",
 			oracle.OnEvent(aborts.record), oracle.RespectsCapacity(core, aborts.gradualRollbacks), oracle.OnEvent(aborts.checkPendingPods)),
 		oracle.NewInvariant("I36", "no series and no state in memory outlives its Rollout, AnalysisRun or Experiment",
 			&oracle.Forgotten{Ledger: core}),
